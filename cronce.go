@@ -1,18 +1,21 @@
 package cronce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api"
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/fleet/inject"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
@@ -25,14 +28,18 @@ import (
 type Scheduler struct {
 	conn   *nats.Conn
 	store  *kv.Store
+	client *client.Client
 	tracer *tracing.Tracer // nil: slots are not traced
 	cfg    config
 
-	mu       sync.Mutex
-	jobs     []job.Job
-	handlers map[string]job.Handler
-	running  bool
-	replica  *replica.Replica // nil before Run
+	failures *failures // nil: there is no error hook
+
+	handled handled
+
+	mu      sync.Mutex
+	replica *replica.Replica // nil before Run
+	begun   chan struct{}    // closed when replica is set
+	ended   bool
 }
 
 // New opens a namespace on the JetStream of a connection, and creates the streams and buckets
@@ -43,7 +50,7 @@ type Scheduler struct {
 // nats.RetryOnFailedConnect a replica can start before its broker. New and Run never close the
 // connection.
 func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, error) {
-	cfg := config{namespace: kv.DefaultNamespace, produce: true, work: true}
+	cfg := config{namespace: layout.DefaultNamespace, produce: true, work: true}
 	for _, option := range options {
 		if err := option(&cfg); err != nil {
 			return nil, err
@@ -62,38 +69,25 @@ func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, err
 	if cfg.logger != nil && !nc.IsConnected() && !nc.IsClosed() {
 		cfg.logger.Warn("waiting for the NATS server: the connection has none now", "connection", nc.Status().String())
 	}
+	parts := inject.From(ctx)
+	cfg.clock = parts.Clock
 	tracer := tracing.New(cfg.tracers, cfg.namespace, version())
-	store, err := kv.Open(ctx, js, kv.Options{Namespace: cfg.namespace, Want: cfg.settings, Logger: cfg.logger, Trace: tracer.Publish})
+	store, err := kv.Open(ctx, js, kv.Options{Namespace: cfg.namespace, Want: cfg.settings, Stamp: parts.Stamp, Logger: cfg.logger, Trace: tracer.Publish})
 	if err != nil {
 		return nil, err
 	}
 	if err := store.CheckPriority(cfg.priority); err != nil {
 		return nil, err
 	}
-	return &Scheduler{conn: nc, store: store, tracer: tracer, cfg: cfg, handlers: map[string]job.Handler{}}, nil
-}
-
-// Handle adds a job and the handler of its slots. Call it before Run, which writes the job to the
-// registry unless it holds an equal one. All replicas should add the same jobs. Its error wraps
-// job.ErrInvalid if the job is invalid, if it has a handler already, or if Run was called.
-func (s *Scheduler) Handle(j job.Job, h job.Handler) error {
-	if err := j.Validate(); err != nil {
-		return err
+	s := &Scheduler{conn: nc, store: store, tracer: tracer, cfg: cfg, begun: make(chan struct{})}
+	if cfg.errorHook != nil {
+		s.failures = &failures{hook: cfg.errorHook, log: cmp.Or(cfg.logger, slog.New(slog.DiscardHandler))}
 	}
-	if h == nil {
-		return fmt.Errorf("%w: job %s: its handler is nil", job.ErrInvalid, j.Name)
+	s.client = newClient(s)
+	if parts.Made != nil {
+		parts.Made(inside{s})
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.running:
-		return fmt.Errorf("%w: job %s: Handle comes after Run", job.ErrInvalid, j.Name)
-	case s.handlers[j.Name] != nil:
-		return fmt.Errorf("%w: job %s has a handler already", job.ErrInvalid, j.Name)
-	}
-	s.jobs = append(s.jobs, j.WithDefaults())
-	s.handlers[j.Name] = h
-	return nil
+	return s, nil
 }
 
 // Run publishes and runs slots until ctx ends. Then it waits for running handlers, up to the grace
@@ -103,18 +97,33 @@ func (s *Scheduler) Handle(j job.Job, h job.Handler) error {
 // if a handler does not return and WithEndOnStuck is set. While the broker cannot be reached, Run
 // waits for it.
 func (s *Scheduler) Run(ctx context.Context) error {
-	s.mu.Lock()
-	again := s.running
-	s.running = true
-	s.mu.Unlock()
-	if again {
-		return errors.New("cronce: Run was called before")
+	r, err := s.begin()
+	if err != nil {
+		return err
 	}
-	r := replica.New(s.config())
-	s.mu.Lock()
-	s.replica = r
-	s.mu.Unlock()
+	defer s.end()
+	if s.failures != nil {
+		defer s.failures.flush()
+	}
 	return r.Run(ctx)
+}
+
+// begin makes the replica.
+func (s *Scheduler) begin() (*replica.Replica, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.replica != nil {
+		return nil, errors.New("cronce: Run was called before")
+	}
+	s.replica = replica.New(s.config())
+	close(s.begun)
+	return s.replica, nil
+}
+
+func (s *Scheduler) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
 }
 
 // Live is for a liveness probe. It returns an error if Run makes no progress, so that only a
@@ -148,24 +157,16 @@ func (s *Scheduler) current() *replica.Replica {
 }
 
 func (s *Scheduler) config() replica.Config {
-	queues := s.cfg.queues
-	if len(queues) == 0 {
-		for _, j := range s.jobs {
-			if !slices.Contains(queues, j.Queue) {
-				queues = append(queues, j.Queue)
-			}
-		}
+	cfg := replica.Config{
+		Conn: s.conn, Store: s.store, Jobs: s.handled.jobs(), Owner: "code",
+		Serve:   api.For(s.conn, s.store, time.Now, s.cfg.logger),
+		Handler: s.handled.handler, Handlers: s.handled.names,
+		Queues: s.queues(), Produce: s.cfg.produce,
+		Concurrency: s.cfg.concurrency, QueueConcurrency: s.cfg.queueConcurrency, Priority: s.cfg.priority, Grace: s.cfg.grace, Host: s.cfg.host, Logger: s.cfg.logger,
+		EndOnStuck: s.cfg.endOnStuck, Clock: s.cfg.clock, Observer: s.cfg.observer, Tracer: s.tracer, Version: version(),
 	}
-	if !s.cfg.work {
-		queues = nil
+	if s.failures != nil {
+		cfg.Failed = s.failures.add
 	}
-	return replica.Config{
-		Conn: s.conn, Store: s.store, Jobs: s.jobs, Owner: "code",
-		Serve:    api.For(s.conn, s.store, time.Now, s.cfg.logger),
-		Handler:  func(name string) job.Handler { return s.handlers[name] },
-		Handlers: func() []string { return slices.Sorted(maps.Keys(s.handlers)) },
-		Queues:   queues, Produce: s.cfg.produce,
-		Concurrency: s.cfg.concurrency, Priority: s.cfg.priority, Grace: s.cfg.grace, Host: s.cfg.host, Logger: s.cfg.logger,
-		EndOnStuck: s.cfg.endOnStuck, Observer: s.cfg.observer, Tracer: s.tracer, Version: version(),
-	}
+	return cfg
 }

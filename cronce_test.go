@@ -261,7 +261,7 @@ func TestHandleRefusesWhatItCannotRun(t *testing.T) {
 	stop := running(t, s)
 	stop()
 	if err := s.Handle(everySecond("late"), nothing); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("Handle after Run: %v", err)
+		t.Errorf("Handle after the end of Run: %v", err)
 	}
 	if err := s.Run(t.Context()); err == nil {
 		t.Error("a second Run is accepted")

@@ -28,13 +28,18 @@
 // ends only with its process: see [WithEndOnStuck]. The handler gets a [job.Run]; its
 // Slot.At is the planned time, whenever the handler runs.
 //
+// [HandleFunc] decodes the payload into a type of yours, strictly. [WithMiddleware] wraps all
+// handlers, [WithErrorHook] reports each failed attempt. [Scheduler.Handle] and [Scheduler.Remove] may
+// be called while Run runs. [WithConcurrency] and [WithQueueConcurrency] bound how many handlers run at
+// once.
+//
 // # The promise, and its edge
 //
-// Every slot inside the horizon is published at least once, tried until it
-// succeeds or its attempts are spent, and recorded with exactly one outcome.
-// While its owner lives no other worker starts it. A handler may start twice for one
-// slot if its worker dies or stalls in the middle: pass Run.Fence and the slot ID
-// on to the place where the effect lands.
+// Every slot inside the horizon is published at least once, tried until it succeeds or its
+// attempts are spent, and recorded with exactly one outcome. While its owner lives no other
+// worker starts it. A handler may start twice for one slot if its worker dies or stalls in the
+// middle. So pass Run.Fence and the slot ID on to the system that the handler changes: it can
+// then reject a stale attempt.
 //
 // # The parts
 //

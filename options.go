@@ -9,7 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/fleet/clock"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 )
@@ -18,19 +19,23 @@ import (
 type Option func(*config) error
 
 type config struct {
-	namespace     string
-	domain        string
-	queues        []string
-	concurrency   int
-	priority      int
-	grace         time.Duration
-	host          string
-	produce, work bool
-	endOnStuck    bool
-	settings      job.Settings
-	logger        *slog.Logger
-	observer      Observer
-	tracers       trace.TracerProvider
+	namespace        string
+	domain           string
+	queues           []string
+	concurrency      int
+	queueConcurrency map[string]int
+	priority         int
+	grace            time.Duration
+	host             string
+	produce, work    bool
+	endOnStuck       bool
+	settings         job.Settings
+	logger           *slog.Logger
+	observer         Observer
+	tracers          trace.TracerProvider
+	middleware       []func(job.Handler) job.Handler
+	errorHook        func(job.Failure)
+	clock            *clock.Clock // nil: the broker's clock is measured
 }
 
 // WithNamespace sets the namespace, with which the names of all streams, buckets and subjects
@@ -65,14 +70,34 @@ func WithQueues(queues ...string) Option {
 	}
 }
 
-// WithConcurrency sets how many handlers of each queue this replica runs at once, at least 1.
-// Default: 16.
+// WithConcurrency sets how many handlers of each queue this replica runs at once, at least 1. See
+// WithQueueConcurrency for a queue that needs another number. Default: 16.
 func WithConcurrency(n int) Option {
 	return func(c *config) error {
 		c.concurrency = n
 		if n < 1 {
 			return fmt.Errorf("%w concurrency %d: at least 1", job.ErrInvalid, n)
 		}
+		return nil
+	}
+}
+
+// WithQueueConcurrency sets how many handlers of one queue this replica runs at once, at least 1.
+// Use it once for each queue that differs from WithConcurrency: for example 2 for reports that
+// need much memory. It does not make the replica work on the queue. To bound a job over all
+// replicas, set its Concurrency. Default: that of WithConcurrency.
+func WithQueueConcurrency(queue string, n int) Option {
+	return func(c *config) error {
+		if err := codec.ValidateName("queue", queue); err != nil {
+			return err
+		}
+		if n < 1 {
+			return fmt.Errorf("%w concurrency %d of queue %s: at least 1", job.ErrInvalid, n, queue)
+		}
+		if c.queueConcurrency == nil {
+			c.queueConcurrency = map[string]int{}
+		}
+		c.queueConcurrency[queue] = n
 		return nil
 	}
 }
@@ -93,9 +118,10 @@ func WithGrace(d time.Duration) Option {
 }
 
 // WithEndOnStuck makes Run return an error that wraps job.ErrStuck if a handler does not return
-// within the grace period (at least 5 s) after its context has ended. Other handlers have their
-// grace period first. A handler cannot be killed, so end the process then: another replica takes
-// over the slot. Default: Run continues, and reports the handler in logs, events and the observer.
+// within the grace period (at least 5 s) after its context has ended. Before Run returns, the
+// other handlers get their grace period. A handler cannot be killed, so end the process after
+// that: another replica takes over the slot. Default: Run continues, and reports the handler in
+// logs, events and the observer.
 func WithEndOnStuck() Option {
 	return func(c *config) error { c.endOnStuck = true; return nil }
 }
@@ -106,8 +132,8 @@ func WithEndOnStuck() Option {
 func WithPriority(n int) Option {
 	return func(c *config) error {
 		c.priority = n
-		if n < 0 || n > core.MaxPriority {
-			return fmt.Errorf("%w priority %d: 0 (first) to %d", job.ErrInvalid, n, core.MaxPriority)
+		if n < 0 || n > exchange.MaxPriority {
+			return fmt.Errorf("%w priority %d: 0 (first) to %d", job.ErrInvalid, n, exchange.MaxPriority)
 		}
 		return nil
 	}
@@ -134,7 +160,8 @@ func WithoutWorking() Option {
 }
 
 // WithSettings sets values of the whole namespace. The first replica stores them; New fails with
-// job.ErrMismatch if the stored ones differ. Zero fields, and the default, use the stored values.
+// job.ErrMismatch if the stored ones differ. A zero field uses the stored value. Default: all
+// stored values.
 func WithSettings(s job.Settings) Option {
 	return func(c *config) error { c.settings = s; return s.Validate() }
 }
@@ -161,6 +188,46 @@ func WithObserver(o Observer) Option {
 // Default: no traces.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(c *config) error { c.tracers = p; return nil }
+}
+
+// WithMiddleware wraps the handlers of all jobs of this Scheduler, for what all of them need: logs, a
+// transaction, a limit. The first middleware is the outermost: it is called first, and sees what the
+// others return. If the option is used twice, the second use adds inner ones. Each middleware is
+// called once for each job, by Handle, and the handler that it returns for each attempt.
+//
+// A middleware may pass another context to the handler that it wraps. It must derive that context
+// from the one that it gets, so that both end when the lease is lost. It sees the error of a
+// payload that HandleFunc cannot decode. A panic passes through it, and is recovered outside the
+// outermost one. Default: none.
+func WithMiddleware(middleware ...func(job.Handler) job.Handler) Option {
+	return func(c *config) error {
+		for i, m := range middleware {
+			if m == nil {
+				return fmt.Errorf("%w middleware: number %d is nil", job.ErrInvalid, i)
+			}
+		}
+		c.middleware = append(c.middleware, middleware...)
+		return nil
+	}
+}
+
+// WithErrorHook calls hook once for each failed attempt of this Scheduler's handlers, after its
+// result is recorded: for a service that collects errors. An attempt whose result was refused,
+// because another replica has taken the slot over, is not reported.
+//
+// The calls are made one after the other, in a goroutine of their own, so a hook cannot block or
+// fail a slot. Up to 1,000 failures are queued for a slow hook. Further ones are dropped, and
+// their number is logged. A panic of the hook is recovered and logged. When Run ends, it waits up
+// to 5 s for the hook to empty the queue. A process that crashes loses the queue; the ledger has
+// every attempt. Default: none.
+func WithErrorHook(hook func(job.Failure)) Option {
+	return func(c *config) error {
+		c.errorHook = hook
+		if hook == nil {
+			return fmt.Errorf("%w error hook: it is nil", job.ErrInvalid)
+		}
+		return nil
+	}
 }
 
 // version returns the version of this module, as the build has recorded it.

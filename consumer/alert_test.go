@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -64,7 +65,7 @@ func TestAnAlertIsStoredForEachOutcomeThatWantsOne(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				id := core.AlertID(r, revision)
+				id := exchange.AlertID(r, revision, r.State)
 				e := b.alerts[id]
 				if len(b.alerts) != 1 || b.copies != 1 || e.Kind != job.EventAlert || e.Alert != c.want || r.State != c.want ||
 					e.ID != m.Slot.ID() || e.Job != "report" || e.Node != "A" || e.Error != r.Error || e.Count != m.Missed && m.Slot.Range {

@@ -3,37 +3,42 @@ package consumer
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/output"
 	"github.com/cronce-io/cronce/job"
 )
 
 // run runs the handler of a slot that was claimed.
 func (t *task) run() progress {
-	// The process may have slept between the won write and here (invariant 4).
+	// The process may have been suspended since its claim was stored (invariant 4).
 	if !t.cfg.Node.Trusted() {
 		return t.end(silence)
 	}
 	handler := t.cfg.Handler(t.rec.Slot.Job)
-	// The job may have been dropped from the process since the claim.
+	// The process may have removed the handler since the claim.
 	if handler == nil || t.ended.Err() != nil {
-		t.release()
+		t.giveUpClaim()
 		return onward
 	}
 	j := t.policies()
-	a := &attempt{task: t, job: j, finish: j.OnLeaseLost == job.LeaseLostFinish, out: output{limit: cmp.Or(j.Output, job.DefaultOutput)}}
+	a := &attempt{task: t, job: j, finish: j.OnLeaseLost == job.LeaseLostFinish, reports: reports{
+		Consumer: t.Consumer, slot: t.rec.Slot, attempt: t.rec.Attempt, fence: t.fence, out: output.Buffer{Limit: cmp.Or(j.Output, job.DefaultOutput)},
+	}}
+	a.reports.log = *slog.New(logLines{&a.reports})
 	var cancel context.CancelCauseFunc
 	a.ctx, cancel = t.handlerContext(j.Timeout, a.finish)
 	defer cancel(nil)
-	t.cfg.Table.run(t.key, &attemptRef{fence: t.fence, ctx: a.ctx, end: cancel, finish: a.finish})
+	t.cfg.Table.run(t.key, &attemptRef{fence: t.fence, ctx: a.ctx, end: cancel, finish: a.finish, reports: &a.reports})
 	if t.cfg.Logger.Enabled(a.ctx, slog.LevelDebug) {
 		t.cfg.Logger.Debug("slot started", "slot", t.rec.Slot.ID(), "attempt", t.rec.Attempt, "fence", t.fence)
 	}
@@ -44,7 +49,7 @@ func (t *task) run() progress {
 	traced, endTrace := t.trace(a.ctx, StepRun, t.rec)
 	t.endTrace = endTrace
 	defer func() {
-		if !a.over { // the handler has called runtime.Goexit: this deferred call takes the remaining steps
+		if !a.handled { // the handler has called runtime.Goexit: this deferred call takes the remaining steps
 			a.returned(errGoexit)
 			t.passOn()
 			t.advance(true)
@@ -53,43 +58,50 @@ func (t *task) run() progress {
 	err := call(traced, handler, job.Run{
 		Slot: t.rec.Slot, Shard: t.rec.Slot.Shard, Shards: t.rec.Slot.Shards, Attempt: t.rec.Attempt, Fence: t.fence, Due: t.rec.Due,
 		Node: t.rec.Node, Queue: t.cfg.Queue, Namespace: t.cfg.Namespace, OnLeaseLost: j.OnLeaseLost,
-		Payload: t.d.Payload, Output: &a.out,
+		Payload: t.d.Payload, Output: &a.reports, Logger: &a.reports.log, Results: t.results, Reporter: &a.reports,
 	})
 	return a.returned(err)
 }
 
-// attempt is a handler that runs.
+// attempt is one run of a handler.
 type attempt struct {
 	*task
-	job    job.Job
-	ctx    context.Context
-	finish bool // the handler may outlive its incarnation
-	began  time.Time
-	out    output
-	over   bool
+	job     job.Job
+	ctx     context.Context
+	finish  bool // the handler may outlive its incarnation
+	began   time.Time
+	reports reports
+	handled bool
 }
 
 // returned releases the permit, and prepares the record of the attempt's result from what the
 // handler returned.
 func (a *attempt) returned(err error) progress {
 	t, took := a.task, time.Since(a.began)
-	a.over = true
+	a.handled = true
 	if t.cfg.Observer != nil {
 		t.cfg.Observer.Returned(t.cfg.Queue, took)
 	}
-	// A success of a handler that returned in time is recorded even if the broker is
-	// away until after the lease: the revision of the claim says whether it counts.
+	// If the handler returned before the lease ended, the worker writes its result even if the
+	// broker is away until after the lease. The broker refuses the write if another worker has
+	// changed the record since the claim.
 	inTime := a.finish || t.cfg.Node.Trusted()
 	t.cfg.Table.returned(t.key, inTime) // from here on it is too late to cancel
 	t.unrecorded, t.permit = true, false
 	t.limiter.unrecorded <- struct{}{}
 	t.next = t.limiter.returned(took)
 	cause := context.Cause(a.ctx)
+	shadow := errors.Is(err, job.ErrShadow)
+	if shadow {
+		err = nil
+	}
 	if err != nil && cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
 	t.endTrace(err)
-	result := core.Result{Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: core.Ended(cause), Output: a.out.String()}
+	t.failure = err
+	output, value := a.reported()
+	result := core.Result{Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: core.Ended(cause), Output: output, Value: value, Shadow: shadow}
 	if err != nil {
 		result.Backoff = delay(a.job.Retry, t.rec.Attempt)
 	}
@@ -100,11 +112,27 @@ func (a *attempt) returned(err error) progress {
 	return t.complete(ctx, core.Complete(t.rec, t.fence, t.cfg.Now(), t.horizon(), result))
 }
 
+// reported ends the reports of the handler: later ones are dropped. It sends the output that is
+// still in the feed, and returns the output and the result for the record.
+func (a *attempt) reported() (output string, result json.RawMessage) {
+	r := &a.reports
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	if r.progressTimer != nil {
+		r.progressTimer.Stop()
+	}
+	if r.feed != nil {
+		r.send(true)
+	}
+	return r.out.String(), r.result
+}
+
 var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 // call runs the handler, and turns a panic into an error with the stack. The handler runs on
-// the task's goroutine. On a goroutine of its own, a short handler would be scheduled twice
-// while it holds a permit.
+// the task's goroutine. With a goroutine of its own, a short handler would wait twice for the
+// scheduler while it holds a permit: before it starts, and after it returns.
 func call(ctx context.Context, h job.Handler, run job.Run) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -114,10 +142,33 @@ func call(ctx context.Context, h job.Handler, run job.Run) (err error) {
 	return h(ctx, run)
 }
 
-func panicked(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
+// panicError is the error for a panic. It does not wrap the panic's value. So if a handler
+// panics with a Permanent error, the attempt is retried like after any other panic.
+type panicError struct {
+	value any
+	stack []byte
+}
 
-// delay is the backoff after the n-th attempt: doubling, with jitter, at most
-// the job's max_backoff.
+// panicked returns the error of a panic, with the stack of the code that panicked. The frames of
+// the runtime and of this package are left out, since a record keeps only part of a long error.
+func panicked(p any) error {
+	stack := string(debug.Stack())
+	if _, own, found := strings.Cut(stack, "\npanic("); found {
+		stack = "panic(" + own
+	}
+	if at := strings.Index(stack, "\n"+callFrame); at >= 0 {
+		stack = stack[:at]
+	}
+	return &panicError{p, []byte(stack)}
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
+
+// callFrame is the beginning of the line for the function call in a stack trace.
+const callFrame = "github.com/cronce-io/cronce/consumer.call("
+
+// delay returns the backoff after the n-th attempt. It doubles with each attempt, has jitter,
+// and is at most the job's max_backoff.
 func delay(r job.Retry, n int) time.Duration {
 	b := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(r.Backoff),
@@ -126,39 +177,19 @@ func delay(r job.Retry, n int) time.Duration {
 		backoff.WithRandomizationFactor(0.2),
 		backoff.WithMaxElapsedTime(0),
 	)
-	const doublings = 32 // from any backoff to any sensible max_backoff
+	const doublings = 32 // enough to reach any sensible max_backoff from any backoff
 	for range min(n, doublings) - 1 {
 		b.NextBackOff()
 	}
 	return min(b.NextBackOff(), r.MaxBackoff)
 }
 
-// output keeps the first bytes and discards the rest. It is safe for concurrent use: a
-// handler may leave writers behind.
-type output struct {
-	limit int
-	mu    sync.Mutex
-	kept  []byte
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.kept = append(o.kept, p[:min(len(p), o.limit-len(o.kept))]...)
-	return len(p), nil
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return string(o.kept)
-}
-
 // leaseContext is a handler's context that ends with the lease of its node. Err asks whether
 // the node is still trusted. So a handler that calls Err gets the right answer even if the
 // process was starved and no timer has fired yet.
 //
-// Deadline has only the job's timeout: see docs/decisions/0002-deadline-of-a-handlers-context.md.
+// Deadline has only the job's timeout: see
+// docs/decisions/0002-deadline-of-a-handlers-context.md.
 type leaseContext struct {
 	context.Context
 	trusted func() bool
@@ -175,9 +206,9 @@ func (c leaseContext) Err() error {
 	return c.Context.Err()
 }
 
-// handlerContext returns a context that ends with the node, when the consumer's grace is
-// over, after the job's timeout, or when it is cancelled. Its cause says which came first.
-// If the handler is to finish, the context does not end with the node.
+// handlerContext returns a context that ends with the node, when the consumer's grace is over,
+// after the job's timeout, or when it is cancelled. Its cause says which came first. If finish
+// is true, the handler may outlive the node, and the context does not end with the node.
 func (c *Consumer) handlerContext(timeout time.Duration, finish bool) (context.Context, context.CancelCauseFunc) {
 	parent := c.ended
 	if finish {

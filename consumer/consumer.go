@@ -7,7 +7,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/consumer/internal/inflight"
+	"github.com/cronce-io/cronce/consumer/internal/pool"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -27,9 +31,22 @@ type Ledger interface {
 	// goroutine, even the caller's. answered must not block.
 	Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error))
 
-	// Beside reads the records of the other slots from a server that has already stored own's
-	// record at revision. It leaves out slots without a record.
+	// Beside returns the records of the slots in others. It reads them from a server that has
+	// already stored the record of the slot own at revision. It leaves out slots without a
+	// record.
 	Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error)
+}
+
+// AlertStates stores which jobs have failed and not succeeded since. kv.AlertStates satisfies
+// it.
+type AlertStates interface {
+	// Read returns the state and its revision from the leader. If there is none, it returns
+	// job.ErrNotFound with the revision at which Write can create one.
+	Read(ctx context.Context, name string) (exchange.AlertState, uint64, error)
+
+	// Write stores the state if revision is the last one of its key. job.ErrConflict means that
+	// it was not stored, job.ErrUnknown that it may have been.
+	Write(ctx context.Context, s exchange.AlertState, revision uint64) (uint64, error)
 }
 
 // Registry knows the jobs' definitions.
@@ -37,15 +54,15 @@ type Registry interface {
 	// Lookup returns the definition as of registry revision atLeast or later.
 	// job.ErrNotFound means that the registry's leader has answered that the job is deleted.
 	// After any other error it is not known whether the job exists.
-	Lookup(ctx context.Context, name string, atLeast uint64) (core.Entry, error)
+	Lookup(ctx context.Context, name string, atLeast uint64) (plans.Entry, error)
 
 	// Known is Lookup from local memory, without a request. It returns nil if the memory has
 	// no definition that is new enough. The caller must not change the entry.
-	Known(name string, atLeast uint64) *core.Entry
+	Known(name string, atLeast uint64) *plans.Entry
 
 	// After returns the jobs that are defined to run after the named one. It answers from
 	// local memory, without a request.
-	After(name string) []core.Entry
+	After(name string) []plans.Entry
 }
 
 // Node is the incarnation that the consumer works for.
@@ -71,15 +88,16 @@ type Config struct {
 	Locks            Locks
 	Registry         Registry
 
-	// Sources open the sources of the queue's messages. They share the limiter.
+	// Sources has a function for each source of the queue's messages, which opens it. All
+	// sources share the queue's limiter.
 	Sources []Open
 
 	// Handler returns the handler of a job; nil if there is none here.
 	Handler func(name string) job.Handler
 
-	// Ready returns a channel that is closed when the queue's slots can run. It is called
-	// anew each time. Until the channel is closed the worker asks for no slots, and starts
-	// none that have arrived. Default: they always can.
+	// Ready returns a channel that is closed when the queue's slots can run. It is called anew
+	// each time. Until the channel is closed the worker asks for no slots, and starts none that
+	// have arrived. Default: slots can always run.
 	Ready func() <-chan struct{}
 
 	// Publish publishes the message of a slot that follows from another, and returns when
@@ -89,6 +107,10 @@ type Config struct {
 	// Alert stores an alert to be delivered, under a message ID, and returns when the
 	// broker has it. It may store it twice.
 	Alert func(ctx context.Context, e job.Event, id string) error
+
+	// AlertStates stores which jobs have failed. From it the worker knows when to publish that
+	// a job has recovered. Default: no alert is published when a job recovers.
+	AlertStates AlertStates
 
 	// Table holds the slots that this process works on. All its consumers share one table.
 	Table *Table
@@ -102,36 +124,39 @@ type Config struct {
 	// Nil: nothing is traced.
 	Trace func(ctx context.Context, step string, d core.Delivery, rec job.Record) (_ context.Context, ended func(error))
 
+	// Failed is called after the result of each failed attempt is stored. It must not block.
+	// Nil: nothing is called.
+	Failed func(job.Failure)
+
 	// Observer measures. Nil: nothing is measured.
 	Observer Observer
 
-	// Wake publishes that a job's lock has admitted a slot that waited. Listen calls woken
-	// with such slots of one job, until stop is called. Both are hints: a waiting slot also
-	// looks by itself. Neither may block. Default: they do nothing.
+	// Wake publishes that a job's lock has admitted a slot that waited. Listen calls woken with
+	// such slots of one job, until stop is called. Both are hints: a waiting slot also asks the
+	// lock from time to time. Neither may block. Default: they do nothing.
 	Wake   func(job.Slot)
 	Listen func(name string, woken func(job.Slot)) (stop func())
 
-	// Cancel asks a node to end a slot that it runs. It is a hint too. Default: it does
+	// Cancel asks a node to end a slot that it runs. The request may be lost. Default: it does
 	// nothing.
 	Cancel func(ctx context.Context, node string, r core.CancelRequest)
 
 	// Holds asks a live node whether it holds the claim of the slot's record at a revision.
 	// An error says nothing about the claim. Default: no node answers.
-	Holds func(ctx context.Context, node string, s job.Slot, claim uint64) (core.HoldsAnswer, error)
+	Holds func(ctx context.Context, node string, s job.Slot, claim uint64) (exchange.HoldsAnswer, error)
 
-	// Now is the broker's clock as this node knows it, ClockError how far it may be off.
-	// Default of the latter: 0.
+	// Now returns this node's estimate of the broker's clock. ClockError bounds the error of
+	// Now; default: 0.
 	Now        func() time.Time
 	ClockError func() time.Duration
 
-	// Plausible returns an error while Now is not believed: then a slot that would end by
-	// its age waits. Default: it is always believed.
+	// Plausible returns an error while Now is not plausible. Meanwhile no slot ends because of
+	// its age. Default: Now is always plausible.
 	Plausible func() error
 
 	Lease, Horizon time.Duration
 
-	// Concurrency is how many handlers of this queue run at once here. Default
-	// 16.
+	// Concurrency is how many handlers of this queue run at once in this process. Default: 16.
 	Concurrency int
 
 	// Grace is how long handlers may go on after Run's context ended. Default 25 s;
@@ -139,8 +164,8 @@ type Config struct {
 	Grace time.Duration
 
 	// Life ends with the process. If a handler returned before the lease of its node ended, or
-	// may outlive its node (job.LeaseLostFinish), the consumer goes on writing its result until
-	// Life ends. Default: it never ends.
+	// may outlive its node (job.LeaseLostFinish), the consumer repeats the write of its result
+	// until the write is answered or Life ends. Default: it never ends.
 	Life context.Context
 
 	// Logger: default, nothing is logged.
@@ -153,7 +178,7 @@ const (
 	DefaultGrace       = 25 * time.Second
 
 	// linger is how long the consumer waits at its end for handlers whose contexts have ended.
-	// Then it returns without them. Their slots stay in the table, and claimed.
+	// Then it returns although they still run. Their slots stay claimed, and stay in the table.
 	linger = 5 * time.Second
 )
 
@@ -161,11 +186,13 @@ const (
 type Consumer struct {
 	cfg      Config
 	limiter  *limiter
-	inflight *inflight
+	inflight *inflight.Messages
 	locks    *locks
 	waitlist *waitlist
 
-	// stopping is closed when no new slot may be started.
+	// retired is closed by Retire. stopping is closed when no new slot may be started.
+	retired  chan struct{}
+	retire   func()
 	stopping chan struct{}
 	// ended is the parent of handler contexts. It ends with the node, or when the grace
 	// is over.
@@ -176,7 +203,7 @@ type Consumer struct {
 	finishing context.Context
 	finish    context.CancelCauseFunc
 
-	pool  *pool
+	pool  *pool.Pool
 	slots sync.WaitGroup
 }
 
@@ -218,19 +245,25 @@ func New(cfg Config) *Consumer {
 		cfg.Cancel = func(context.Context, string, core.CancelRequest) {}
 	}
 	if cfg.Holds == nil {
-		cfg.Holds = func(context.Context, string, job.Slot, uint64) (core.HoldsAnswer, error) {
-			return core.HoldsAnswer{}, job.ErrUnknown
+		cfg.Holds = func(context.Context, string, job.Slot, uint64) (exchange.HoldsAnswer, error) {
+			return exchange.HoldsAnswer{}, job.ErrUnknown
 		}
 	}
 	c := &Consumer{
-		cfg: cfg, inflight: newInflight(cfg.Lease), stopping: make(chan struct{}),
-		locks: newLocks(cfg.Locks), waitlist: newWaitlist(cfg.Listen), pool: newPool(4 * cfg.Concurrency),
+		cfg: cfg, inflight: inflight.New(cfg.Lease), retired: make(chan struct{}), stopping: make(chan struct{}),
+		locks: newLocks(cfg.Locks), waitlist: newWaitlist(cfg.Listen), pool: pool.New(4 * cfg.Concurrency),
 	}
+	c.retire = sync.OnceFunc(func() { close(c.retired) })
 	c.limiter = cfg.Table.limiter(cfg.Queue, cfg.Concurrency)
 	c.ended, c.end = context.WithCancelCause(cfg.Node.Context())
 	c.finishing, c.finish = context.WithCancelCause(context.Background())
 	return c
 }
+
+// Retire makes Run ask for no more messages, give back those that still arrive, and return when
+// its last slot has ended. The grace does not limit that time unless Run's context ends. Retire
+// does not wait. It may be called more than once, and before Run.
+func (c *Consumer) Retire() { c.retire() }
 
 // Run takes slots until ctx ends. Then it asks for no more messages, gives back those that
 // still arrive, and waits for the handlers. When the grace is over, it ends their contexts.
@@ -244,57 +277,67 @@ func New(cfg Config) *Consumer {
 func (c *Consumer) Run(ctx context.Context) error {
 	defer c.end(job.ErrStopping)
 	context.AfterFunc(c.ended, func() { c.limiter.close(c) })
-	defer c.pool.close()
+	defer c.pool.Close()
 	node := c.cfg.Node.Context()
 	var loops sync.WaitGroup
 	working, stop := context.WithCancel(node)
 	defer func() { stop(); loops.Wait() }()
-	loops.Go(func() { c.inflight.mark(working, c.cfg.Node.Trusted) })
+	loops.Go(func() { c.inflight.Mark(working, c.cfg.Node.Trusted) })
 
+	wanted, giveUp := context.WithCancel(ctx)
+	defer giveUp()
 	asking, quiet := context.WithCancel(working)
 	pulled := make(chan struct{})
 	var failed error
 	loops.Go(func() { defer close(pulled); failed = c.pull(asking) })
 	select {
 	case <-node.Done():
+	case <-wanted.Done():
+	case <-c.retired:
 	case <-pulled:
-	case <-ctx.Done():
+		giveUp()
 	}
 	close(c.stopping)
 	c.limiter.close(c)
 	quiet()
 	<-pulled
-	if left := c.cfg.Table.held(c.cfg.Node.Name()); len(left) > 0 && ctx.Err() != nil {
+	if left := c.cfg.Table.keys(c.cfg.Node.Name()); len(left) > 0 && ctx.Err() != nil {
 		c.cfg.Logger.Info("stopping; running slots may use their grace", "grace", c.cfg.Grace, "slots", left)
 	}
-	c.drain(node)
+	c.drain(wanted, node)
 	if err := context.Cause(node); err != nil && !errors.Is(err, job.ErrStopping) {
 		return err
 	}
 	return failed
 }
 
-// drain waits until no slot is in flight or the grace is over. Then it ends the contexts of
-// the handlers, and waits up to linger until they have returned.
-func (c *Consumer) drain(node context.Context) {
+// drain waits until no slot is in flight or the grace is over, which begins when ctx ends. Then
+// it ends the contexts of the handlers, and waits up to linger until they have returned.
+func (c *Consumer) drain(ctx, node context.Context) {
 	done := make(chan struct{})
 	go func() { c.slots.Wait(); close(done) }()
-	grace := time.NewTimer(max(c.cfg.Grace, 0))
-	defer grace.Stop()
-	lost := false
-	select {
-	case <-done:
-		return
-	case <-node.Done():
-		lost = true // handlers that are to finish go on: see Table.Finish
-	case <-grace.C:
-		c.end(job.ErrStopping)
-		c.finish(job.ErrStopping)
+	var grace <-chan time.Time
+	begins, lost := ctx.Done(), false
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			return
+		case <-begins:
+			timer := time.NewTimer(max(c.cfg.Grace, 0))
+			defer timer.Stop()
+			begins, grace = nil, timer.C
+		case <-node.Done():
+			ended, lost = true, true // handlers with job.LeaseLostFinish go on: see Table.Finish
+		case <-grace:
+			ended = true
+			c.end(job.ErrStopping)
+			c.finish(job.ErrStopping)
+		}
 	}
-	ctx, enough := context.WithTimeout(context.Background(), linger)
+	last, enough := context.WithTimeout(context.Background(), linger)
 	defer enough()
-	if !c.cfg.Table.await(ctx, func(o obligation) bool { return o.node != c.cfg.Node.Name() || lost && o.outlives() }) {
+	if !c.cfg.Table.waitFor(last, func(o entry) bool { return o.node != c.cfg.Node.Name() || lost && o.outlives() }) {
 		c.cfg.Logger.Error("handlers ignore that their contexts have ended; ending without them",
-			"node", c.cfg.Node.Name(), "slots", c.cfg.Table.held(c.cfg.Node.Name()))
+			"node", c.cfg.Node.Name(), "slots", c.cfg.Table.keys(c.cfg.Node.Name()))
 	}
 }

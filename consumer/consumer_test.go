@@ -145,15 +145,27 @@ func TestALongRunIsNotDeliveredAgain(t *testing.T) {
 	})
 }
 
-// A slot of one attempt is claimed only when its handler can start: if the worker died in
-// between, the slot would be failed without a start.
+// If the worker died while a slot of one attempt waited with its claim, the slot would be failed
+// without a start.
 func TestASlotOfOneAttemptIsNotClaimedAhead(t *testing.T) {
 	t.Parallel()
+	neverAhead(t, job.Job{Name: "report", Retry: job.Retry{Attempts: 1}})
+}
+
+// A slot with a deadline would start whenever the limiter admits it.
+func TestASlotWithADeadlineIsNotClaimedAhead(t *testing.T) {
+	t.Parallel()
+	neverAhead(t, job.Job{Name: "report", Deadline: time.Hour})
+}
+
+// neverAhead runs many slots of a job that ends at once, and wants each to be claimed only when its
+// handler can start.
+func neverAhead(t *testing.T, j job.Job) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.cfg.Concurrency = 1
+		b.slowLedger()
 		claimed, returned := 0, 0
-		b.ledger.before = func(job.Record, uint64) error { time.Sleep(time.Millisecond); return nil } // as a broker takes
 		b.ledger.after = func(r job.Record) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -164,7 +176,7 @@ func TestASlotOfOneAttemptIsNotClaimedAhead(t *testing.T) {
 				t.Errorf("%d slots are claimed after %d handlers have returned, and one can run", claimed, returned)
 			}
 		}
-		b.handle(job.Job{Name: "report", Retry: job.Retry{Attempts: 1}}, func(context.Context, job.Run) error {
+		b.handle(j, func(context.Context, job.Run) error {
 			time.Sleep(time.Microsecond) // so short that others would be claimed ahead
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -172,9 +184,7 @@ func TestASlotOfOneAttemptIsNotClaimedAhead(t *testing.T) {
 			return nil
 		})
 		stop := b.run()
-		for i := range 200 {
-			b.queue.add(core.Message{Slot: job.NewSlot("report", time.Now().Add(-time.Duration(i)*time.Second)), JobRevision: 1})
-		}
+		b.backlog(200)
 		b.settled(200)
 		_ = stop()
 	})

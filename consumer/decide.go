@@ -2,48 +2,52 @@ package consumer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
 const (
-	// maxLooks bounds how often a task looks at a slot for which other workers contend, in one
-	// delivery. maxDecisions bounds the decisions in one look.
-	maxLooks     = 8
+	// In one round, a task reads what it needs to know of the slot, and then decides, maybe
+	// several times. If another worker changes the record meanwhile, the task begins another
+	// round. maxRounds bounds the rounds of one delivery, maxDecisions the decisions in one
+	// round.
+	maxRounds    = 8
 	maxDecisions = 10
 
-	// maxReasons bounds the deliveries of a slot in which the reason for leaving it to other
-	// workers is logged.
+	// If the worker leaves a slot to other workers, it logs the reason only in the slot's first
+	// maxReasons deliveries.
 	maxReasons = 3
 )
 
-// lookAgain begins a further look.
-func (t *task) lookAgain() progress {
-	t.looks++
-	t.state = looking
+// nextRound begins a further round.
+func (t *task) nextRound() progress {
+	t.rounds++
+	t.state = loading
 	return onward
 }
 
-// look finds out what a decision needs: the record at the ledger's leader, the job's
+// load finds out what a decision needs: the record at the ledger's leader, the job's
 // definition and its handler.
-func (t *task) look(mayBlock bool) progress {
-	if t.looks >= maxLooks {
+func (t *task) load(mayBlock bool) progress {
+	if t.rounds >= maxRounds {
 		return t.end(later(time.Second))
 	}
 	entry := t.cfg.Registry.Known(t.d.Slot.Job, t.d.JobRevision)
 	// The first delivery of a slot most likely finds no record: the slot is claimed without
 	// a read, and the write decides. A slot that is offered again has a record.
-	unheard := t.looks == 0 && !t.lock.waited && t.d.Count <= 1 && t.d.Offer == 0
-	if !mayBlock && (entry == nil || !unheard) {
+	first := t.rounds == 0 && !t.lock.waited && t.d.Count <= 1 && t.d.Offer == 0
+	if !mayBlock && (entry == nil || !first || len(entry.Job.After) > 0) {
 		return blocks
 	}
 	ctx := t.cfg.Node.Context()
 	t.view.Self, t.view.Horizon = t.cfg.Node.Name(), t.cfg.Horizon
-	if !unheard {
+	if !first {
 		if err := t.readRecord(ctx); err != nil {
 			return t.postpone(err)
 		}
@@ -52,8 +56,35 @@ func (t *task) look(mayBlock bool) progress {
 	if entry == nil {
 		t.lookUp(ctx)
 	}
+	if e := t.view.Entry; e != nil && t.view.Handles && len(e.Job.After) > 0 {
+		if err := t.readResults(ctx, e.Job.After); err != nil {
+			return t.postpone(err)
+		}
+	}
 	t.decided, t.state = 0, deciding
 	return onward
+}
+
+// readResults reads the results of the slots that this slot was chained to, one of each job in
+// after. They have their outcomes. A slot that was triggered directly has no such slots: their
+// records do not exist.
+func (t *task) readResults(ctx context.Context, after []string) error {
+	t.results = map[string]json.RawMessage{}
+	for _, name := range after {
+		before := t.d.Slot.Whole()
+		before.Job = name
+		rec, _, err := t.cfg.Ledger.Read(ctx, before)
+		switch {
+		case errors.Is(err, job.ErrNotFound):
+		case exchange.IsUnreadable(err):
+			t.cfg.Logger.Warn("the result of the job before cannot be read; its slot runs without it", "slot", t.d.Slot.ID(), "before", before.ID(), "error", err)
+		case err != nil:
+			return fmt.Errorf("read the result of slot %s: %w", before, err)
+		case rec.State == job.Succeeded && len(rec.Result) > 0:
+			t.results[name] = rec.Result
+		}
+	}
+	return nil
 }
 
 func (t *task) readRecord(ctx context.Context) error {
@@ -81,11 +112,11 @@ func (t *task) lookUp(ctx context.Context) {
 	}
 }
 
-// decide asks core.Decide what to do, and sets the next state. If it may not block, it goes on
-// only with a slot that is to be started or to enter its lock. All other ways may log.
+// decide asks core.Decide what to do, and sets the next state. If it may not block, it handles
+// only the actions Enter and Start. For the other actions it may log, and logging may block.
 func (t *task) decide(mayBlock bool) progress {
 	if t.decided++; t.decided > maxDecisions {
-		return t.lookAgain()
+		return t.nextRound()
 	}
 	t.view.Now, t.view.Error, t.view.Doubted = t.cfg.Now(), t.cfg.ClockError(), t.cfg.Plausible() != nil
 	if t.undefined != nil && core.NeedsDefinition(t.d, t.view) {
@@ -95,7 +126,7 @@ func (t *task) decide(mayBlock bool) progress {
 	starts := t.decision.Action == core.Enter || t.decision.Action == core.Start
 	switch {
 	case starts && (isClosed(t.stopping) || !isClosed(t.cfg.Ready())):
-		return t.end(later(0)) // at once: newer messages would overtake one that is delayed
+		return t.end(later(0)) // without a delay: newer messages would overtake a delayed one
 	case !starts && !mayBlock:
 		return blocks
 	}
@@ -175,11 +206,82 @@ func (t *task) divide() progress {
 }
 
 // policies returns the job's definition with its defaults. If the job was deleted after the
-// slot's first claim, the slot goes on, and what its record does not hold (timeout, backoff)
-// has the defaults.
+// slot's first claim, the slot goes on. Then the settings that its record does not hold
+// (timeout, backoff) have their default values.
 func (t *task) policies() job.Job {
 	if t.view.Entry == nil {
 		return job.Job{}.WithDefaults()
 	}
 	return t.view.Entry.Job.WithDefaults()
 }
+
+// postpone ends a delivery after an error of the broker. The message is given back with a
+// delay, and its next delivery goes on from what is stored.
+func (t *task) postpone(err error) progress {
+	if t.cfg.Node.Context().Err() != nil {
+		return t.end(silence)
+	}
+	t.cfg.Logger.Warn("slot postponed", "slot", t.d.Slot.ID(), "error", err)
+	return t.end(later(min(time.Second<<min(t.d.Count, 5), 30*time.Second)))
+}
+
+// verdict is the answer to the broker about a message.
+type verdict struct {
+	kind   verdictKind
+	delay  time.Duration
+	reason string
+}
+
+type verdictKind uint8
+
+const (
+	verdictSilence verdictKind = iota
+	verdictAck
+	verdictLater
+	verdictDrop
+)
+
+var (
+	// ack: the slot has its outcome, in a durable record.
+	ack = verdict{kind: verdictAck}
+
+	// silence: the task sends no answer, because another worker may own the slot. The broker
+	// would accept an ack from this worker too, and would not deliver the message again if the
+	// owner died.
+	silence = verdict{kind: verdictSilence}
+)
+
+// later: the broker shall deliver the message again, no sooner than d from now.
+func later(d time.Duration) verdict { return verdict{kind: verdictLater, delay: d} }
+
+// drop: the broker shall never deliver the message again, although there is no outcome.
+func drop(reason string) verdict { return verdict{kind: verdictDrop, reason: reason} }
+
+// respond is the only step that answers the broker about a message (invariant 6). It does not
+// wait until the server has the answer. If the answer is lost, the message is delivered again,
+// and the record says what became of the slot.
+func (t *task) respond() progress {
+	t.state = leaving
+	var err error
+	switch v := t.verdict; {
+	case v.kind == verdictAck:
+		err = t.msg.Ack()
+	case v.kind == verdictLater && v.delay > 0:
+		err = t.msg.NakWithDelay(v.delay)
+	case v.kind == verdictLater:
+		err = t.msg.Nak()
+	case v.kind == verdictDrop:
+		err = t.msg.TermWithReason(v.reason)
+		t.cfg.Logger.Error("message dropped: it is no slot", "subject", t.msg.Subject(), "reason", v.reason)
+	}
+	if err != nil {
+		t.cfg.Logger.Debug("answer not sent; the message comes again", "subject", t.msg.Subject(), "error", err)
+	}
+	if t.final && t.lock.entered {
+		return onward
+	}
+	return t.close()
+}
+
+// tooMany is the delay of a message that is given back because no permit was free.
+const tooMany = 100 * time.Millisecond

@@ -1,5 +1,5 @@
-// Package consumer turns slot messages into outcomes: it takes them from one queue, claims
-// the slots, runs their handlers, records what came of them, and answers the broker.
+// Package consumer runs the slots of one queue. It receives the slot messages, claims the
+// slots, runs their handlers, records the outcomes, and answers the messages.
 //
 // Programs get a Consumer from package cronce, or from "cronce run". [New] is for programs
 // with a broker of their own: [Config] says what it needs. The documentation of package
@@ -12,7 +12,7 @@
 // whether it may block. If a step would have to block and may not, the task moves to a
 // goroutine of the pool and takes the step there.
 //
-//	arrived -> looking -> deciding -> claiming -> writing -> claimed -> running -> writing -> recorded -> following -> settling -> leaving
+//	arrived -> loading -> deciding -> claiming -> writing -> claimed -> running -> writing -> recorded -> following -> responding -> leaving
 //	                      |  ^                    the claim             the        its                    chains,      the ack     the lock
 //	                      v  |                                          handler    result                 alerts
 //	      entering the lock, waiting for it,
@@ -24,37 +24,38 @@
 // succeeds at once needs a goroutine only for its handler.
 //
 //	pull.go     asks the sources for as many messages as the limiter allows
-//	task.go     the machine: states, steps, verdicts, and panics
-//	decide.go   reads what a decision needs, and asks core.Decide
-//	lock.go     enters and leaves a job's lock; locks.go remembers how the locks stand
-//	claim.go    writes a claim
+//	task.go     the machine: states, steps, and panics
+//	decide.go   reads what a decision needs, asks core.Decide, and answers the broker
+//	lock.go     enters and leaves a job's lock; locks.go keeps the locks that were last seen
 //	attempt.go  runs the handler, under a context that ends with the lease
-//	record.go   writes the end of an attempt
+//	record.go   writes claims, the ends of attempts, and the whole slot of a shard
 //	follow.go   publishes what follows from an outcome
-//	shard.go    reads, writes and concludes the whole slot of a shard
 //	waitlist.go keeps the slots that wait for their lock
 //	limiter.go  bounds the handlers of a queue that run at once in the process
-//	inflight.go marks the messages that are not answered yet, every third of a lease
 //	table.go    holds every slot that the process works on, each at most once
-//	pool.go     keeps idle goroutines for reuse
 //	report.go   publishes events, logs, measures and traces
+//
+// In internal, package inflight marks unanswered messages as in progress every third of a
+// lease, and package pool keeps idle goroutines for reuse.
 //
 // # Invariants
 //
 // The numbers are those of the design.
 //
-//   - (3) No handler starts before the ledger has accepted the worker's claim. A read only
-//     gives the revision to write at. The worker repeats a write without an answer until it
-//     has one, or until the incarnation ends.
-//   - (4) No handler's context outlives its node's lease, and the lease is checked once
-//     more between the won claim and the start: the process may have slept there.
+//   - (3) No handler starts before the ledger has accepted the worker's claim. A read alone
+//     permits nothing: it returns the revision that the write expects. The worker repeats a
+//     write without an answer until it has one, or until the incarnation ends.
+//   - (4) No handler's context outlives its node's lease, and the worker checks the lease once
+//     more after its claim is stored and before the handler starts: the process may have been
+//     suspended in between.
 //   - (5) A worker that lost its claim cannot complete: the end of an attempt is written at
 //     the revision of its claim, which a takeover has moved.
 //   - (6) The ack comes after the durable record, and only from the worker that wrote it or
-//     read it as final. A worker that lost its claim sends nothing: an ack does not fence.
+//     read it as final. A worker that lost its claim sends nothing: the broker would accept its
+//     ack, and the message of the new owner would be gone.
 //   - (10) If the owner of a claim is alive, the worker asks the owner whether it still holds
-//     the claim. If the owner says no, the worker takes the slot over. Past the horizon it
-//     does so without an answer too, and the slot ends.
+//     the claim. If the owner says no, the worker takes the slot over. Past the horizon, the
+//     worker takes the slot over even without an answer, and ends it.
 //   - A job's lock admits a guarded slot before the slot's first claim. The slot leaves the
 //     lock after its outcome is written. The outcome alone frees the lock, even if the worker
 //     dies before it leaves, so an operator never has to reset a lock.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
@@ -291,25 +292,25 @@ func (n *fakeNode) kill(name string) {
 }
 
 // fakeRegistry holds definitions.
-type fakeRegistry map[string]core.Entry
+type fakeRegistry map[string]plans.Entry
 
-func (r fakeRegistry) Lookup(_ context.Context, name string, _ uint64) (core.Entry, error) {
+func (r fakeRegistry) Lookup(_ context.Context, name string, _ uint64) (plans.Entry, error) {
 	e, ok := r[name]
 	if !ok {
-		return core.Entry{}, job.ErrNotFound
+		return plans.Entry{}, job.ErrNotFound
 	}
 	return e, nil
 }
 
-func (r fakeRegistry) Known(name string, _ uint64) *core.Entry {
+func (r fakeRegistry) Known(name string, _ uint64) *plans.Entry {
 	if e, ok := r[name]; ok {
 		return &e
 	}
 	return nil
 }
 
-func (r fakeRegistry) After(name string) []core.Entry {
-	var entries []core.Entry
+func (r fakeRegistry) After(name string) []plans.Entry {
+	var entries []plans.Entry
 	for _, e := range r {
 		if slices.Contains(e.Job.After, name) {
 			entries = append(entries, e)
@@ -360,7 +361,7 @@ func (b *bench) handle(j job.Job, h job.Handler) {
 	if j.Overlap == "" {
 		j.Overlap = job.OverlapAllow
 	}
-	b.registry[j.Name] = core.Entry{Revision: 1, Time: time.Now().Add(-time.Hour), Definition: core.Definition{Job: j.WithDefaults()}}
+	b.registry[j.Name] = plans.Entry{Revision: 1, Time: time.Now().Add(-time.Hour), Definition: plans.Definition{Job: j.WithDefaults()}}
 	b.handlers[j.Name] = h
 }
 

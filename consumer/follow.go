@@ -2,46 +2,55 @@ package consumer
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
-// follow publishes what follows from the outcome of a whole slot, which is t.rec, before the
-// message is acked. If the worker crashes in between, the next delivery finds the outcome and
-// publishes everything again. The message IDs are the same, so the stream drops the duplicates.
-func (t *task) follow(mayBlock bool) progress {
-	var next []core.Entry
+// publishFollowUps publishes what follows from the outcome of a whole slot, which is t.rec,
+// before the message is acked. If the worker crashes in between, the next delivery finds the
+// outcome and publishes everything again. The message IDs are the same, so the stream drops the
+// duplicates.
+func (t *task) publishFollowUps(mayBlock bool) progress {
+	var next []plans.Entry
 	if t.rec.State == job.Succeeded {
 		next = t.cfg.Registry.After(t.rec.Slot.Job)
 	}
-	alert := t.rec.State != job.Succeeded && t.alerts(t.rec)
+	alerts, tracked := t.alerts(t.rec)
 	switch {
-	case len(next) == 0 && !alert:
+	case len(next) == 0 && len(alerts) == 0 && !tracked:
 		return t.end(ack)
 	case !mayBlock:
 		return blocks
 	}
-	if err := t.publish(next, alert); err != nil {
+	if err := t.publish(next, alerts, tracked); err != nil {
 		return t.postpone(fmt.Errorf("what follows from slot %s: %w", t.rec.Slot, err))
 	}
 	return t.end(ack)
 }
 
-// publish publishes the alert and the slots of the next jobs. It does so even if the node's
+// publish publishes the alerts and the slots of the next jobs. It does so even if the node's
 // lease has just ended, since they follow from the stored record and not from the claim.
-func (t *task) publish(next []core.Entry, alert bool) error {
+func (t *task) publish(next []plans.Entry, alerts []job.State, tracked bool) error {
 	rec, revision := t.rec, t.answer.revision
 	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
 	defer cancel()
 	var errs []error
-	if alert {
-		e := core.NewAlert(rec, revision)
+	for _, kind := range alerts {
+		e := exchange.NewAlert(rec, revision, kind)
 		e.Node = t.cfg.Node.Name()
-		if err := t.cfg.Alert(ctx, e, core.AlertID(rec, revision)); err != nil {
+		if err := t.cfg.Alert(ctx, e, exchange.AlertID(rec, revision, kind)); err != nil {
 			errs = append(errs, fmt.Errorf("its alert: %w", err))
+		}
+	}
+	if tracked {
+		if err := t.track(ctx, rec, revision); err != nil {
+			errs = append(errs, fmt.Errorf("whether its job has recovered: %w", err))
 		}
 	}
 	for _, e := range next {
@@ -52,23 +61,74 @@ func (t *task) publish(next []core.Entry, alert bool) error {
 	return errors.Join(errs...)
 }
 
-// alerts reports whether the outcome needs an alert. If the definition could not be looked up, it
-// returns true: the sender of alerts looks it up again.
-func (t *task) alerts(rec job.Record) bool {
-	switch {
-	case rec.State != job.Failed && rec.State != job.Expired && rec.State != job.Missed:
-		return false
-	case t.view.Entry == nil:
-		return t.undefined != nil
+// alerts returns the alerts that follow from the outcome, and whether track has to update the
+// job's alert state, which exists for an alert when the job recovers. If the definition could
+// not be looked up, alerts returns all alerts that the job may want: the sender of alerts looks
+// the definition up again.
+func (t *task) alerts(rec job.Record) (kinds []job.State, tracked bool) {
+	switch rec.State {
+	case job.Failed, job.Expired, job.Missed, job.Succeeded:
+	default:
+		return nil, false
 	}
-	return core.AlertAbout(t.view.Entry.Job, rec.State) != nil
+	if rec.IsShadow() {
+		return nil, false // nothing was done that an alert could report
+	}
+	switch {
+	case t.view.Entry != nil:
+		j := t.view.Entry.Job
+		return exchange.AlertsOn(j, rec.State), j.OnRecovered != nil && t.cfg.AlertStates != nil
+	case t.undefined == nil:
+		return nil, false
+	case rec.State == job.Succeeded:
+		kinds = append(kinds, job.AlertHeartbeat)
+	}
+	return append(kinds, rec.State), t.cfg.AlertStates != nil
+}
+
+// track stores that the job has failed, or that it has recovered. If it has recovered, track
+// first publishes the alert: a crash before the state is stored repeats the alert, and does not
+// lose it. If two slots succeed at the same time, both publish the alert under the same message
+// ID, and the stream drops the duplicate.
+func (t *task) track(ctx context.Context, rec job.Record, revision uint64) error {
+	for {
+		state, at, err := t.cfg.AlertStates.Read(ctx, rec.Slot.Job)
+		switch {
+		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+			t.cfg.Logger.Warn("state of alerts cannot be read: no alert when the job recovers", "job", rec.Slot.Job, "error", err)
+			return nil
+		case err != nil && !errors.Is(err, job.ErrNotFound):
+			return err
+		}
+		next, changed, recovered := state.Next(rec, revision)
+		if !changed {
+			return nil
+		}
+		if recovered {
+			e := exchange.NewAlert(rec, revision, job.AlertRecovered)
+			e.Node, e.Since = t.cfg.Node.Name(), state.ID
+			if err := t.cfg.Alert(ctx, e, state.RecoveredID()); err != nil {
+				return err
+			}
+		}
+		next.Nonce = t.cfg.Node.Name() + "#" + rand.Text()
+		_, err = t.cfg.AlertStates.Write(ctx, next, at)
+		switch {
+		case errors.Is(err, job.ErrConflict):
+			continue
+		case errors.Is(err, job.ErrDenied):
+			t.cfg.Logger.Warn("it cannot be noted which jobs have failed: the login is of an older version", "job", rec.Slot.Job, "error", err, "fix", "cronce auth worker")
+			return nil
+		}
+		return err
+	}
 }
 
 // chain publishes the slot of e's job that follows from rec, if the slots of all jobs in e's
 // After have succeeded. If two of them succeed at the same moment on two workers, each worker
 // writes its own record and then reads the other's. At least one finds the other's record. If
 // both do, the stream drops the duplicate.
-func (t *task) chain(ctx context.Context, e core.Entry, rec job.Record, revision uint64) error {
+func (t *task) chain(ctx context.Context, e plans.Entry, rec job.Record, revision uint64) error {
 	var others []job.Slot
 	for _, name := range e.Job.After {
 		if name != rec.Slot.Job {

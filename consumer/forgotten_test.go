@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -57,7 +58,7 @@ const soon = 20 * time.Minute
 
 // forgotten is a slot that the live node A has claimed, and whose message comes to B. holds
 // returns what A answers.
-func forgotten(t *testing.T, attempts int, holds func() (core.HoldsAnswer, error)) (b *bench, slot job.Slot, stop func() error) {
+func forgotten(t *testing.T, attempts int, holds func() (exchange.HoldsAnswer, error)) (b *bench, slot job.Slot, stop func() error) {
 	b = newBench(t)
 	b.cfg.Horizon = soon
 	b.node.name = "B"
@@ -70,7 +71,7 @@ func forgotten(t *testing.T, attempts int, holds func() (core.HoldsAnswer, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.cfg.Holds = func(_ context.Context, node string, s job.Slot, claim uint64) (core.HoldsAnswer, error) {
+	b.cfg.Holds = func(_ context.Context, node string, s job.Slot, claim uint64) (exchange.HoldsAnswer, error) {
 		if node != "A" || s != slot || claim == 0 {
 			t.Errorf("asked %s about %s at %d", node, s, claim)
 		}
@@ -82,20 +83,20 @@ func forgotten(t *testing.T, attempts int, holds func() (core.HoldsAnswer, error
 
 func TestALiveOwnerIsAskedWhetherItHoldsItsClaim(t *testing.T) {
 	t.Parallel()
-	answer := func(a core.HoldsAnswer, err error) func() (core.HoldsAnswer, error) {
-		return func() (core.HoldsAnswer, error) { return a, err }
+	answer := func(a exchange.HoldsAnswer, err error) func() (exchange.HoldsAnswer, error) {
+		return func() (exchange.HoldsAnswer, error) { return a, err }
 	}
 	for name, c := range map[string]struct {
 		attempts int
-		holds    func() (core.HoldsAnswer, error)
+		holds    func() (exchange.HoldsAnswer, error)
 		want     job.State // after a minute
 		past     job.State // past the horizon
 	}{
-		"it does":                               {3, answer(core.HoldsAnswer{Holds: true}, nil), job.Running, job.Running},
-		"it does not":                           {3, answer(core.HoldsAnswer{}, nil), job.Succeeded, job.Succeeded},
-		"it does not, and one attempt is spent": {1, answer(core.HoldsAnswer{}, nil), job.Failed, job.Failed},
-		"it does not answer":                    {3, answer(core.HoldsAnswer{}, job.ErrUnknown), job.Running, job.Failed},
-		"its handler ignores its end":           {3, answer(core.HoldsAnswer{Holds: true, Ended: true}, nil), job.Running, job.Failed},
+		"it does":                               {3, answer(exchange.HoldsAnswer{Holds: true}, nil), job.Running, job.Running},
+		"it does not":                           {3, answer(exchange.HoldsAnswer{}, nil), job.Succeeded, job.Succeeded},
+		"it does not, and one attempt is spent": {1, answer(exchange.HoldsAnswer{}, nil), job.Failed, job.Failed},
+		"it does not answer":                    {3, answer(exchange.HoldsAnswer{}, job.ErrUnknown), job.Running, job.Failed},
+		"its handler ignores its end":           {3, answer(exchange.HoldsAnswer{Holds: true, Ended: true}, nil), job.Running, job.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -122,10 +123,10 @@ func TestATakeoverFromAnOwnerThatHasClaimedAgainIsRefused(t *testing.T) {
 		var b *bench
 		var slot job.Slot
 		asked, known := 0, make(chan struct{})
-		b, slot, stop := forgotten(t, 3, func() (core.HoldsAnswer, error) {
+		b, slot, stop := forgotten(t, 3, func() (exchange.HoldsAnswer, error) {
 			<-known
 			if asked++; asked > 1 {
-				return core.HoldsAnswer{Holds: true}, nil
+				return exchange.HoldsAnswer{Holds: true}, nil
 			}
 			r, revision, err := b.ledger.Read(b.Context(), slot)
 			if err != nil {
@@ -135,7 +136,7 @@ func TestATakeoverFromAnOwnerThatHasClaimedAgainIsRefused(t *testing.T) {
 			if _, err := b.ledger.Write(b.Context(), r, revision); err != nil {
 				t.Error(err)
 			}
-			return core.HoldsAnswer{}, nil
+			return exchange.HoldsAnswer{}, nil
 		})
 		close(known)
 		time.Sleep(time.Minute)
@@ -222,25 +223,14 @@ func TestAReleasedClaimKeepsItsDeadline(t *testing.T) {
 				b := newBench(t)
 				b.cfg.Grace = -1
 				b.handle(job.Job{Name: "report", Deadline: 10 * time.Minute}, func(context.Context, job.Run) error { return nil })
-				claiming, answer := make(chan struct{}), make(chan struct{})
-				b.ledger.before = func(job.Record, uint64) error {
-					b.ledger.before = nil
-					close(claiming)
-					<-answer
-					return nil
-				}
-				stop := b.run()
-				slot := b.publish("report")
-				<-claiming
-				time.AfterFunc(3*time.Second, func() { close(answer) })
-				_ = stop()
+				slot := b.stopWhileClaiming("report")
 				if r := b.record(slot); r.State != job.Retrying || r.Attempt != 0 {
 					t.Fatalf("%s after %d attempts, want it released", r.State, r.Attempt)
 				}
 				time.Sleep(late)
 				b.node = newNode("B")
 				b.cfg.Node, b.cfg.Table = b.node, consumer.NewTable()
-				stop = b.run()
+				stop := b.run()
 				time.Sleep(time.Minute)
 				_ = stop()
 				if r := b.record(slot); r.State != want {
@@ -249,37 +239,6 @@ func TestAReleasedClaimKeepsItsDeadline(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A slot with a deadline is claimed when its handler can start, not while it waits.
-func TestASlotWithADeadlineIsNotClaimedAhead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.cfg.Concurrency = 1
-		b.slowLedger()
-		claimed, returned := 0, 0
-		b.ledger.after = func(r job.Record) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			if r.State == job.Running {
-				claimed++
-			}
-			if claimed > returned+1 {
-				t.Errorf("%d slots are claimed after %d handlers have returned, and one can run", claimed, returned)
-			}
-		}
-		b.handle(job.Job{Name: "report", Deadline: time.Hour}, func(context.Context, job.Run) error {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			returned++
-			return nil
-		})
-		stop := b.run()
-		b.backlog(200)
-		b.settled(200)
-		_ = stop()
-	})
 }
 
 // Of two slots that waited while no worker was ready, the newer one may get the lock

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -245,7 +246,7 @@ func TestASlotOfADeadNodeIsTakenOverAndOneOfALivingNodeIsNot(t *testing.T) {
 	})
 }
 
-func entryOf(b *bench, name string) *core.Entry {
+func entryOf(b *bench, name string) *plans.Entry {
 	e := b.registry[name]
 	return &e
 }

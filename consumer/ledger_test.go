@@ -7,16 +7,26 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// hookedLedger is the in-memory ledger, which conforms to the broker's, with hooks before and
-// after each write. A nil hook does nothing.
+// hookedLedger is the in-memory ledger, which conforms to the broker's, with hooks before each
+// read, and before and after each write. A nil hook does nothing.
 type hookedLedger struct {
 	*memstore.Ledger
 
+	read   func(job.Slot) error
 	before func(job.Record, uint64) error
 	after  func(job.Record)
 }
 
 func newLedger() *hookedLedger { return &hookedLedger{Ledger: memstore.New().Ledger()} }
+
+func (l *hookedLedger) Read(ctx context.Context, s job.Slot) (job.Record, uint64, error) {
+	if l.read != nil {
+		if err := l.read(s); err != nil {
+			return job.Record{}, 0, err
+		}
+	}
+	return l.Ledger.Read(ctx, s)
+}
 
 func (l *hookedLedger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
 	if l.before != nil {

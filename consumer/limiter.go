@@ -6,16 +6,20 @@ import (
 )
 
 const (
-	// maxAhead bounds the messages that have no permit yet, per permit.
+	// For each permit of a limiter, at most maxAhead messages may be here without a permit.
 	maxAhead = 64
 
-	// maxUnrecorded bounds the slots whose handlers have returned and whose outcomes
-	// are not stored yet, per permit.
+	// maxBurst is the same bound for a burst after a pause, which counts on handlers as short
+	// as those of the last burst.
+	maxBurst = 4
+
+	// For each permit, at most maxUnrecorded slots may have a handler that has returned and an
+	// outcome that is not stored yet.
 	maxUnrecorded = 64
 
-	// patience is how long a slot waits for a permit before the worker gives it back:
+	// maxWait is how long a slot waits for a permit before the worker gives it back:
 	// another worker may have one.
-	patience = 500 * time.Millisecond
+	maxWait = 500 * time.Millisecond
 )
 
 // limiter bounds the handlers of one queue that run at once in this process, over all its
@@ -24,7 +28,7 @@ const (
 // Invariants:
 //   - At most size permits are taken, and no slot waits while one is free.
 //   - The messages that were asked for, or are here without a permit, are no more than the
-//     free permits plus those that will soon be free (see ahead). There is one exception:
+//     free permits plus those that will soon be free (see maxPending). There is one exception:
 //     while a permit is free, a source without an open request may ask for one message.
 //
 // It is safe for concurrent use.
@@ -39,14 +43,14 @@ type limiter struct {
 	mu      sync.Mutex
 	taken   int
 	asked   int      // messages, by all sources
-	pending int      // messages here without a permit: in line, or claimed ahead
-	line    []waiter // the pending tasks that can do nothing more without a permit
+	pending int      // messages here without a permit: they wait for one, or are claimed ahead
+	waiters []waiter // the pending tasks that can do nothing more without a permit
 	expiry  *time.Timer
 	pace    pace
 	pullers map[*puller]struct{} // those that may ask for more when a permit is free
 }
 
-// waiter is a task in the line. It holds no goroutine. The limiter resumes it, with or without
+// waiter is a task that waits for a permit. It holds no goroutine. The limiter resumes it, with or without
 // a permit.
 type waiter struct {
 	t     *task
@@ -60,28 +64,28 @@ func newLimiter(size int) *limiter {
 	return l
 }
 
-// follow registers a puller. Until unfollow, the limiter kicks the puller whenever a permit is
-// released or a task withdraws, since it may ask for more then.
-func (l *limiter) follow(p *puller) {
+// register registers a puller. Until unregister, the limiter kicks the puller whenever a permit
+// is released or a task withdraws, since it may ask for more then.
+func (l *limiter) register(p *puller) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pullers[p] = struct{}{}
 }
 
-func (l *limiter) unfollow(p *puller) {
+func (l *limiter) unregister(p *puller) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.pullers, p)
 }
 
-// reserve returns how many messages a source may ask for, at most most, and counts them as
-// asked for. own is how many messages the source's open requests may still bring. If there are
-// any, reserve returns 0 until half of the window is unused. So a steady trickle of slots costs
-// one request for several slots.
+// reserve returns how many messages a source may ask for, no more than most, and counts them as
+// asked for. own is how many messages the source may still get, or is just getting. If own is not
+// 0, reserve returns 0 until the source may ask for half of the window. So if slots arrive one
+// by one, there is one request for several slots.
 func (l *limiter) reserve(own, most int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	window := l.size - l.taken + l.ahead() - l.pending
+	window := l.size - l.taken + l.maxPending() - l.pending
 	n := min(window-l.asked, most)
 	switch {
 	case own == 0 && n <= 0 && l.taken < l.size:
@@ -93,90 +97,98 @@ func (l *limiter) reserve(own, most int) int {
 	return n
 }
 
-// ahead returns how many messages may be here without a permit: as many as short handlers
-// returned in a recent interval (see pace). If these are fewer than size, it returns 0, so that
-// no slot waits here while another worker has a free permit. l.mu is held.
-func (l *limiter) ahead() int {
-	n := min(l.pace.count(time.Now()), maxAhead*l.size)
+// maxPending returns how many messages may be here without a permit: as many as short handlers
+// returned in a recent interval (see pace), or in the busiest one of the last seconds, if these
+// handlers take no longer than maxWait/2 together. If these are fewer than size, it returns 0, so
+// that no slot waits here while another worker has a free permit. l.mu is held.
+func (l *limiter) maxPending() int {
+	now := time.Now()
+	n := max(min(l.pace.count(now), maxAhead*l.size), min(l.pace.burst(now), maxBurst*l.size))
 	if n < l.size {
 		return 0
 	}
 	return n
 }
 
-// forget subtracts n from the messages that were asked for: they have arrived, or never will.
+// forget subtracts n from the messages that were asked for: they will never arrive, or a stopping
+// worker gives them back.
 func (l *limiter) forget(n int) {
 	l.mu.Lock()
 	l.asked -= n
 	l.mu.Unlock()
 }
 
-// admit lets the task of a new message begin, with a permit or, within the bound of ahead,
-// without one. If it returns false, the task waits in the line until the limiter resumes it.
+// admit lets the task of a new message begin, with a permit or, within the bound of maxPending,
+// without one. If it returns false, the task waits until the limiter resumes it. The message stops
+// to count as asked for under the same lock, so that reserve never misses it.
 func (l *limiter) admit(t *task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if t.asked {
+		l.asked--
+		t.asked = false
+	}
 	if l.taken < l.size {
 		l.taken++
 		t.permit = true
 		return true
 	}
 	l.pending++
-	t.ahead = true
-	if l.pending > l.ahead() {
-		l.queue(waiter{t: t})
+	t.pending = true
+	if l.pending > l.maxPending() {
+		l.enqueue(waiter{t: t})
 		return false
 	}
 	return true
 }
 
-// acquire gives the task a permit if one is free. If it returns false, the task waits in the
-// line until the limiter resumes it, and the caller must not touch the task any more.
+// acquire gives the task a permit if one is free. If it returns false, the task waits until
+// the limiter resumes it, and the caller must not touch the task any more.
 func (l *limiter) acquire(t *task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.tryAcquire(t) {
 		return true
 	}
-	l.queue(waiter{t: t})
+	l.enqueue(waiter{t: t})
 	return false
 }
 
 // tryAcquire gives the task a permit if one is free, and else counts it as pending. l.mu is
 // held.
 func (l *limiter) tryAcquire(t *task) bool {
-	if !t.ahead {
+	if !t.pending {
 		l.pending++
-		t.ahead = true
+		t.pending = true
 	}
 	if l.taken == l.size {
 		return false
 	}
 	l.taken++
-	l.leaveLine(t, true)
+	l.notPending(t, true)
 	return true
 }
 
-// queue appends to the line. l.mu is held.
-func (l *limiter) queue(w waiter) {
+// enqueue appends to the waiters. l.mu is held.
+func (l *limiter) enqueue(w waiter) {
 	w.since = time.Now()
-	if l.line = append(l.line, w); len(l.line) == 1 {
-		l.expiry.Reset(patience)
+	if l.waiters = append(l.waiters, w); len(l.waiters) == 1 {
+		l.expiry.Reset(maxWait)
 	}
 }
 
-// leaveLine notes that the task is not pending any more, because it got a permit or needs none.
-// The caller removes it from the line. l.mu is held.
-func (l *limiter) leaveLine(t *task, permit bool) {
+// notPending notes that the task is not pending any more, because it got a permit or needs none.
+// The caller removes it from the waiters. l.mu is held.
+func (l *limiter) notPending(t *task, permit bool) {
 	l.pending--
-	t.ahead, t.permit = false, permit
+	t.pending, t.permit = false, permit
 }
 
-// withdraw notes that a pending task, which is not in the line, needs no permit any more.
+// withdraw notes that a pending task, which is no waiter, needs no permit any more.
 func (l *limiter) withdraw(t *task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leaveLine(t, false)
+	l.notPending(t, false)
 	for p := range l.pullers {
 		p.kick()
 	}
@@ -185,23 +197,25 @@ func (l *limiter) withdraw(t *task) {
 // returned releases the permit of a handler that has returned; see release. If the handler was
 // short, it counts for the pace.
 func (l *limiter) returned(took time.Duration) (next *task) {
+	l.mu.Lock()
 	if took < paceInterval {
-		l.mu.Lock()
 		l.pace.add(time.Now())
-		l.mu.Unlock()
+	} else {
+		l.pace.busiest = 0
 	}
+	l.mu.Unlock()
 	return l.release()
 }
 
-// release passes a permit on to the first task in the line, or frees it. If that task has its
-// claim, release returns it: it runs its handler next, and the caller has a goroutine for that.
-// If it has none, release resumes it, and returns nil.
+// release passes a permit on to the first waiter, or frees it. If that task has its
+// claim, release returns it, and the caller runs its handler on a goroutine. If the task has no
+// claim, release resumes it, and returns nil.
 func (l *limiter) release() (next *task) {
 	l.mu.Lock()
-	if len(l.line) > 0 {
-		next = l.line[0].t
+	if len(l.waiters) > 0 {
+		next = l.waiters[0].t
 		l.cut(1)
-		l.leaveLine(next, true)
+		l.notPending(next, true)
 	} else {
 		l.taken--
 	}
@@ -216,45 +230,45 @@ func (l *limiter) release() (next *task) {
 	return next
 }
 
-// cut removes the first n tasks of the line, and sets the timer for the next. l.mu is held.
+// cut removes the first n waiters, and sets the timer for the next. l.mu is held.
 func (l *limiter) cut(n int) {
-	if l.line = l.line[n:]; len(l.line) == 0 {
-		l.line = nil
+	if l.waiters = l.waiters[n:]; len(l.waiters) == 0 {
+		l.waiters = nil
 		l.expiry.Stop()
 		return
 	}
-	l.expiry.Reset(max(time.Until(l.line[0].since.Add(patience)), 0))
+	l.expiry.Reset(max(time.Until(l.waiters[0].since.Add(maxWait)), 0))
 }
 
-// expire refuses a permit to the tasks that have waited for patience. The handlers have become
-// slow, so it resets the pace.
+// expire resumes, without a permit, the tasks that have waited for at least maxWait. If there
+// are any, the handlers have become slow, so expire resets the pace.
 func (l *limiter) expire() {
 	now := time.Now()
 	l.mu.Lock()
 	n := 0
-	for n < len(l.line) && now.Sub(l.line[n].since) >= patience {
+	for n < len(l.waiters) && now.Sub(l.waiters[n].since) >= maxWait {
 		n++
 	}
 	if n > 0 {
 		l.pace = pace{}
 	}
-	late := l.line[:n:n]
+	late := l.waiters[:n:n]
 	l.cut(n)
 	l.refuse(late)
 }
 
-// close refuses a permit to all waiting tasks of the consumer, which is ending.
+// close resumes, without a permit, all waiting tasks of the consumer, which is ending.
 func (l *limiter) close(c *Consumer) {
 	l.mu.Lock()
 	var refused, others []waiter
-	for _, w := range l.line {
+	for _, w := range l.waiters {
 		if w.t.Consumer == c {
 			refused = append(refused, w)
 		} else {
 			others = append(others, w)
 		}
 	}
-	l.line = others
+	l.waiters = others
 	l.cut(0)
 	l.refuse(refused)
 }
@@ -262,7 +276,7 @@ func (l *limiter) close(c *Consumer) {
 // refuse resumes the waiters without a permit. It is called with l.mu held, and unlocks it.
 func (l *limiter) refuse(waiters []waiter) {
 	for _, w := range waiters {
-		l.leaveLine(w.t, false)
+		l.notPending(w.t, false)
 	}
 	l.mu.Unlock()
 	for _, w := range waiters {
@@ -274,30 +288,52 @@ func (l *limiter) refuse(waiters []waiter) {
 type pace struct {
 	since     time.Time
 	now, last int // in the interval that began at since, and in the one before
+
+	// busiest is the largest number in an interval since the last handler that was not short.
+	// That interval ended at busiestAt.
+	busiest   int
+	busiestAt time.Time
 }
 
-const paceInterval = 50 * time.Millisecond
+const (
+	paceInterval = 50 * time.Millisecond
+
+	// paceMemory is how long a busy interval counts. Jobs that are due each second find it.
+	paceMemory = 2 * time.Second
+)
 
 func (p *pace) add(now time.Time) {
 	p.turn(now)
 	p.now++
 }
 
-// count is how many returned in the last interval, or in this one if that is more.
+// count returns how many handlers returned in the last interval, or in this one if that is
+// more.
 func (p *pace) count(now time.Time) int {
 	p.turn(now)
 	return max(p.last, p.now)
 }
 
+// burst returns how many handlers returned in the busiest interval of the last seconds.
+func (p *pace) burst(now time.Time) int {
+	p.turn(now)
+	if now.Sub(p.busiestAt) > paceMemory {
+		return 0
+	}
+	return p.busiest
+}
+
 // turn begins a new interval when the last one is over.
 func (p *pace) turn(now time.Time) {
-	switch over := now.Sub(p.since); {
-	case over < paceInterval:
+	over := now.Sub(p.since)
+	if over < paceInterval {
 		return
-	case over < 2*paceInterval:
+	}
+	if p.last = 0; over < 2*paceInterval {
 		p.last = p.now
-	default:
-		p.last = 0
+	}
+	if p.now > 0 && (p.now >= p.busiest || now.Sub(p.busiestAt) > paceMemory) {
+		p.busiest, p.busiestAt = p.now, now
 	}
 	p.since, p.now = now, 0
 }

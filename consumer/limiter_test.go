@@ -46,16 +46,16 @@ func TestAReleasedPermitPassesToTheFirstInLine(t *testing.T) {
 		want := []*task{queued(c, l), queued(c, l), queued(c, l)}
 		var got []*task
 		for next := l.returned(0); next != nil; next = l.returned(0) {
-			if !next.permit || next.ahead {
-				t.Errorf("the next one has permit=%v, ahead=%v", next.permit, next.ahead)
+			if !next.permit || next.pending {
+				t.Errorf("the next one has permit=%v, ahead=%v", next.permit, next.pending)
 			}
 			got = append(got, next)
 		}
 		if !slices.Equal(got, want) || first == nil {
 			t.Errorf("the order is %v, want %v", got, want)
 		}
-		if l.taken != 0 || l.pending != 0 || len(l.line) != 0 {
-			t.Errorf("%d permits taken, %d tasks without one, %d in line", l.taken, l.pending, len(l.line))
+		if l.taken != 0 || l.pending != 0 || len(l.waiters) != 0 {
+			t.Errorf("%d permits taken, %d tasks without one, %d in line", l.taken, l.pending, len(l.waiters))
 		}
 	})
 }
@@ -93,6 +93,21 @@ func TestMessagesAreAdmittedAheadOnlyBehindShortHandlers(t *testing.T) {
 			l.returned(time.Millisecond)
 		}
 		time.Sleep(3 * paceInterval)
+		if got, want := window(), 4+4*maxBurst; got != want {
+			t.Errorf("soon after a burst %d messages may be asked for, want %d", got, want)
+		}
+		l.taken++
+		l.returned(paceInterval)
+		if got := window(); got != 4 {
+			t.Errorf("after a burst and a handler that was not short %d messages may be asked for, want 4", got)
+		}
+		for range 40 {
+			l.taken++
+			l.returned(time.Millisecond)
+		}
+		time.Sleep(paceInterval)
+		window()
+		time.Sleep(paceMemory + 1)
 		if got := window(); got != 4 {
 			t.Errorf("when nothing has returned for long %d messages may be asked for, want 4", got)
 		}
@@ -107,18 +122,18 @@ func TestTheLimiterRefusesTasksThatWaitForLong(t *testing.T) {
 		refused := resumed(l)
 		l.pace = pace{since: time.Now(), now: 10}
 		first := queued(c, l)
-		time.Sleep(patience / 2)
+		time.Sleep(maxWait / 2)
 		second := queued(c, l)
-		time.Sleep(patience/2 + 1)
+		time.Sleep(maxWait/2 + 1)
 		if got := refused(); !slices.Equal(got, []*task{first}) || first.permit {
 			t.Errorf("%d tasks are resumed, the first with permit=%v; want the first without", len(got), first.permit)
 		}
 		l.mu.Lock()
-		if n := l.ahead(); n != 0 {
+		if n := l.maxPending(); n != 0 {
 			t.Errorf("%d messages may still be here ahead", n)
 		}
 		l.mu.Unlock()
-		time.Sleep(patience)
+		time.Sleep(maxWait)
 		if got := refused(); !slices.Equal(got, []*task{second}) || second.permit {
 			t.Errorf("%d tasks are resumed, the second with permit=%v; want the second without", len(got), second.permit)
 		}

@@ -13,21 +13,21 @@ import (
 
 // lockPart is what a task knows of its job's lock.
 type lockPart struct {
-	// entered: the slot stands in the lock, as far as this task knows. since is when it came in.
+	// entered: the slot is in the lock, as far as this task knows. since is when it entered.
 	entered bool
 	since   time.Time
 
-	// skips: the job runs one slot at once, and skips slots that fall due meanwhile.
+	// skips: the job runs one slot at a time, and skips slots that fall due meanwhile.
 	skips bool
 
-	// waited: the slot has waited for the lock. outfought: in its last try, this worker never got
-	// its write in, since other workers changed the lock each time before.
-	waited, outfought bool
+	// waited: the slot has waited for the lock. contended: in its last round, the task gave up
+	// entering, because other workers changed the lock again and again.
+	waited, contended bool
 
-	// turns are the turns to change the lock that the task holds. asks counts its questions to
-	// the lock, lost how often in a row its write was refused.
-	turns      []chan struct{}
-	asks, lost int
+	// turns are the turns (see type turns) that the task holds now. asks counts its questions
+	// to the lock, conflicts how often in a row its write was refused.
+	turns           []chan struct{}
+	asks, conflicts int
 
 	// err is why the lock could not be written.
 	err error
@@ -41,19 +41,20 @@ func (l *lockPart) releaseTurns() {
 }
 
 // enter asks the job's lock for admission, and puts the answer into the view. If the answer
-// changes the lock, it holds only after the changed lock is stored. The step sends that write,
-// and the write's answer takes the task on. The step blocks only if it has to read the lock or a
-// record, or if another slot has the turn. Most slots need neither.
+// changes the lock, it takes effect only when the changed lock is stored. enter sends that
+// write and returns. The callback that gets the broker's answer goes on with the task. The step
+// blocks only if it has to read the lock or a record, or if another slot has the turn. Most
+// slots need neither.
 func (t *task) enter(mayBlock bool) progress {
 	l, ctx, slot := &t.lock, t.cfg.Node.Context(), t.d.Slot.Whole()
 	switch {
-	case !mayBlock && (l.lost > 0 || l.err != nil):
+	case !mayBlock && (l.conflicts > 0 || l.err != nil):
 		return blocks
 	case l.err != nil:
 		return t.postpone(fmt.Errorf("write the lock of job %s: %w", slot.Job, l.err))
 	}
-	l.outfought = false
-	if l.lost > 0 && !outlast(ctx, l.lost) || !t.takeTurns(ctx, mayBlock) {
+	l.contended = false
+	if l.conflicts > 0 && !backOff(ctx, l.conflicts) || !t.takeTurns(ctx, mayBlock) {
 		l.releaseTurns()
 		if !mayBlock {
 			return blocks
@@ -62,15 +63,16 @@ func (t *task) enter(mayBlock bool) progress {
 	}
 	entrant := core.NewEntrant(t.d, t.view)
 	if !l.waited && entrant.InLine() && t.locks.full(slot.Job, slot) {
-		return t.admit(core.Place{Kind: core.PlaceCrowded}, entrant, core.Lock{})
+		return t.applyAdmission(core.Admission{Kind: core.AdmissionCrowded}, entrant, core.Lock{})
 	}
 	seen, ended, fresh, err := t.recall(ctx, mayBlock)
-	for ; err == nil && l.asks < maxAsks && l.lost < maxLooks; l.asks++ {
+	for ; err == nil && l.asks < maxAsks && l.conflicts < maxRounds; l.asks++ {
 		next, place, ask := seen.Enter(entrant, ended)
-		// If the slot may have been reopened, it may stand in the lock from before it ended. It
-		// begins a new stay then. The write of the new stay moves the lock's revision. So the
-		// write of another slot fails that has seen this one's outcome and is about to take its
-		// place. The worker that wrote the outcome does not remove the new stay either.
+		// A slot that was reopened may still be in the lock since before it ended. If this may
+		// be so, it begins a new stay. The write of the new stay changes the lock's revision.
+		// So if another slot has seen the earlier outcome, and is about to replace this slot,
+		// its write is refused. The worker that wrote the earlier outcome does not remove the
+		// new stay either.
 		renewed := !l.entered && (t.d.Backfill || t.d.Offer > 0) && next.Has(slot)
 		if renewed {
 			next = next.Renewed(slot, t.cfg.Now())
@@ -82,18 +84,19 @@ func (t *task) enter(mayBlock bool) progress {
 			t.locks.forget(slot.Job)
 			seen, ended, fresh, err = t.recall(ctx, mayBlock)
 		case len(ask) > 0:
-			err = t.learn(ctx, ask, ended)
+			err = t.findEnded(ctx, ask, ended)
 		case next.Same(seen.Lock) && !renewed:
-			return t.admit(place, entrant, next)
+			return t.applyAdmission(place, entrant, next)
 		default:
 			t.locks.send(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()), func(err error) {
 				defer t.recovered()
 				switch {
 				case err == nil:
-					t.admit(place, entrant, next)
+					t.wakeAll(next.Next(entrant.Places)) // it took slots that had ended out of the lock
+					t.applyAdmission(place, entrant, next)
 				case errors.Is(err, job.ErrConflict): // ask again
 					l.releaseTurns()
-					l.lost++
+					l.conflicts++
 				default:
 					l.releaseTurns()
 					l.err = err
@@ -110,12 +113,12 @@ func (t *task) enter(mayBlock bool) progress {
 	case err != nil:
 		return t.postpone(err)
 	}
-	l.outfought = true
-	return t.admit(core.Place{Kind: core.PlaceCrowded}, entrant, core.Lock{})
+	l.contended = true
+	return t.applyAdmission(core.Admission{Kind: core.AdmissionCrowded}, entrant, core.Lock{})
 }
 
-// maxAsks bounds how often a slot asks its job's lock before it counts as outfought.
-const maxAsks = 4 * maxLooks
+// maxAsks bounds how often a slot asks its job's lock before it counts as contended.
+const maxAsks = 4 * maxRounds
 
 // takeTurns takes the turns to change the lock. If it may not block, it takes them only if they
 // are free. A slot that has waited needs only the second turn, so it goes before slots that have
@@ -135,16 +138,16 @@ func (t *task) takeTurns(ctx context.Context, mayBlock bool) bool {
 	return true
 }
 
-// admit takes the lock's answer, whether it admits the slot or not, and goes on to decide.
-// stored is the lock in which the answer holds.
-func (t *task) admit(place core.Place, entrant core.Entrant, stored core.Lock) progress {
+// applyAdmission puts the lock's answer into the view, whether it admits the slot or not. The
+// next step is to decide. stored is the stored lock that gave the answer.
+func (t *task) applyAdmission(place core.Admission, entrant core.Entrant, stored core.Lock) progress {
 	l := &t.lock
 	l.releaseTurns()
-	l.asks, l.lost, l.skips = 0, 0, entrant.Policy == job.OverlapSkip && entrant.Places == 1
+	l.asks, l.conflicts, l.skips = 0, 0, entrant.Policy == job.OverlapSkip && entrant.Places == 1
 	if stay, in := stored.Stay(t.d.Slot.Whole()); in {
 		l.entered, l.since = true, stay.Since
 	}
-	t.view.Place, t.state = place, deciding
+	t.view.Admission, t.state = place, deciding
 	return onward
 }
 
@@ -162,16 +165,16 @@ func (t *task) recall(ctx context.Context, mayBlock bool) (seen seenLock, ended 
 		return seen, nil, false, fmt.Errorf("read the lock of job %s: %w", t.d.Slot.Job, err)
 	}
 	ended = map[job.Slot]bool{}
-	if seen.over && !seen.Holds(t.d.Slot.Whole()) {
+	if seen.holderEnded && !seen.Holds(t.d.Slot.Whole()) {
 		ended[seen.Holders[0].Slot] = true
 	}
 	return seen, ended, fresh, nil
 }
 
-// outlast waits before the next write of a lock whose writes were refused lost times in a row.
+// backOff waits before the next write of a lock whose writes were refused so many times in a row.
 // It does not wait after the first refusal, and longer after each further one. It returns false
 // if ctx ends.
-func outlast(ctx context.Context, lost int) bool {
+func backOff(ctx context.Context, lost int) bool {
 	if lost < 2 {
 		return ctx.Err() == nil
 	}
@@ -186,11 +189,11 @@ func outlast(ctx context.Context, lost int) bool {
 	}
 }
 
-// learn reads which of the slots in the lock have an outcome, and stores that in ended. It
-// always asks the ledger's leader, even about a slot that this node has: that may be the second
-// copy of a slot that has ended. A slot without a record has not ended, unless it will never
-// begin: see isOver.
-func (t *task) learn(ctx context.Context, slots []core.LockSlot, ended map[job.Slot]bool) error {
+// findEnded reads which of the slots in the lock have an outcome, and stores that in ended. It
+// always asks the ledger's leader, even about a slot that this node works on: its message may
+// be a second copy, and the slot may have ended. A slot without a record has not ended, unless
+// it will never begin: see isOver.
+func (t *task) findEnded(ctx context.Context, slots []core.LockSlot, ended map[job.Slot]bool) error {
 	for _, s := range slots {
 		rec, _, err := t.cfg.Ledger.Read(ctx, s.Slot)
 		switch {
@@ -206,9 +209,10 @@ func (t *task) learn(ctx context.Context, slots []core.LockSlot, ended map[job.S
 }
 
 // isOver reports whether a slot that stands in the lock without a record will never have one.
-// There are two such cases. The slot is older than the horizon and a lease: the lease is for a
-// worker that judged the slot's age and slept before its claim. Or the job is deleted, and the
-// slot came in more than a lease ago. isOver is false while the clock is not plausible.
+// There are two such cases. The slot is older than the horizon and a lease: the lease covers a
+// worker that was suspended after it had checked the slot's age and before its claim. Or the
+// job is deleted, and the slot came in more than a lease ago. isOver is false while the clock
+// is not plausible.
 func (t *task) isOver(s core.LockSlot) bool {
 	now := t.cfg.Now()
 	return t.cfg.Plausible() == nil &&
@@ -222,9 +226,9 @@ func (t *task) isOver(s core.LockSlot) bool {
 // A short slot under "skip" is left in the lock if no other is known to wait there: see
 // docs/decisions/0030-a-short-slot-is-left-in-its-lock.md.
 func (t *task) leave(mayBlock bool) progress {
-	short := t.lock.skips && t.cfg.Now().Sub(t.lock.since) < firstLook
+	short := t.lock.skips && t.cfg.Now().Sub(t.lock.since) < minRecheck
 	switch {
-	case short && t.locks.over(t.d.Slot.Whole(), t.lock.since):
+	case short && t.locks.noteEnded(t.d.Slot.Whole(), t.lock.since):
 		t.waitlist.wakeOne(t.d.Slot.Job)
 		return t.close()
 	case !mayBlock:
@@ -233,7 +237,8 @@ func (t *task) leave(mayBlock bool) progress {
 	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
 	defer cancel()
 	places := 1
-	// The slot may have run for hours: the definition as it is now says how many may run.
+	// The slot may have run for hours: the current definition says how many slots may run at
+	// once.
 	if e, err := t.cfg.Registry.Lookup(ctx, t.d.Slot.Job, t.d.JobRevision); err == nil {
 		if !e.Job.Guarded() {
 			return t.close()
@@ -266,9 +271,7 @@ func (t *task) leaveTo(ctx context.Context, places int) error {
 		err = t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()))
 		switch {
 		case err == nil:
-			for _, s := range woken {
-				t.cfg.Wake(s)
-			}
+			t.wakeAll(woken)
 			if len(next.Holders) < places {
 				t.waitlist.wakeOne(t.d.Slot.Job)
 			}
@@ -276,8 +279,15 @@ func (t *task) leaveTo(ctx context.Context, places int) error {
 		case !errors.Is(err, job.ErrConflict):
 			return err
 		}
-		if lost++; !outlast(ctx, lost) {
+		if lost++; !backOff(ctx, lost) {
 			return err
 		}
+	}
+}
+
+// wakeAll wakes waiting slots that have a place in the lock, or get one if they ask for it.
+func (t *task) wakeAll(slots []core.LockSlot) {
+	for _, s := range slots {
+		t.cfg.Wake(s.Slot)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -111,9 +112,9 @@ type editedRegistry struct {
 	fakeRegistry
 }
 
-func (r *editedRegistry) Known(string, uint64) *core.Entry { return nil }
+func (r *editedRegistry) Known(string, uint64) *plans.Entry { return nil }
 
-func (r *editedRegistry) Lookup(ctx context.Context, name string, atLeast uint64) (core.Entry, error) {
+func (r *editedRegistry) Lookup(ctx context.Context, name string, atLeast uint64) (plans.Entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.fakeRegistry.Lookup(ctx, name, atLeast)

@@ -25,7 +25,7 @@ type Locks interface {
 type locks struct {
 	Locks
 	mu     sync.Mutex
-	seen   map[string]*seenLock // an entry is replaced as a whole; only its field over changes
+	seen   map[string]*seenLock // an entry is replaced as a whole; only its field holderEnded changes
 	queues map[string]turns     // by job
 
 	// lastMissExisted reports whether the last cache miss found a lock on the broker. After a
@@ -38,16 +38,17 @@ type seenLock struct {
 	revision uint64
 	at       time.Time
 
-	// over: the only slot in the lock has ended. This process has written the outcome, in the
-	// stay that the lock names.
-	over bool
+	// holderEnded: the only slot in the lock has ended. This process wrote its outcome, and the slot
+	// has not begun a new stay since.
+	holderEnded bool
 }
 
-// fresh is how long a remembered lock whose waiting list is full is believed to be still full. A
-// wrong guess only delays the slot's next question.
-const fresh = time.Second
+// fullFor is how long the waiting list of a remembered lock is assumed to stay full. If the
+// assumption is wrong, a slot only asks the lock later.
+const fullFor = time.Second
 
-// maxSeen bounds the memory. A lock that is forgotten costs a read, or a refused write.
+// maxSeen bounds the remembered locks. A lock that is forgotten costs a read, or a refused
+// write.
 const maxSeen = 20_000
 
 func newLocks(l Locks) *locks {
@@ -57,7 +58,8 @@ func newLocks(l Locks) *locks {
 // errBlocks says that a step cannot go on without blocking.
 var errBlocks = errors.New("the lock has to be read")
 
-// get returns the job's lock, from memory if it is there.
+// get returns the job's lock, from memory if it is there. read is true if it had to read the
+// lock.
 func (l *locks) get(ctx context.Context, name string) (s seenLock, read bool, err error) {
 	l.mu.Lock()
 	seen := l.seen[name]
@@ -93,11 +95,11 @@ func (l *locks) guess(name string) (seenLock, error) {
 	return seenLock{Lock: core.Lock{Job: name}}, nil
 }
 
-// put stores the lock over the one that was seen.
+// put stores next if the lock has not changed since it was seen.
 func (l *locks) put(ctx context.Context, next core.Lock, seen seenLock, nonce string) error {
 	next.Job, next.Nonce = seen.Job, nonce
 	revision, err := l.Write(ctx, next, seen.revision)
-	l.learn(next, seen, revision, err)
+	l.remember(next, seen, revision, err)
 	return err
 }
 
@@ -105,13 +107,14 @@ func (l *locks) put(ctx context.Context, next core.Lock, seen seenLock, nonce st
 func (l *locks) send(ctx context.Context, next core.Lock, seen seenLock, nonce string, answered func(error)) {
 	next.Job, next.Nonce = seen.Job, nonce
 	l.Send(ctx, next, seen.revision, func(revision uint64, err error) {
-		l.learn(next, seen, revision, err)
+		l.remember(next, seen, revision, err)
 		answered(err)
 	})
 }
 
-// learn remembers the result of a write over the lock that was seen.
-func (l *locks) learn(next core.Lock, seen seenLock, revision uint64, err error) {
+// remember keeps the lock next in memory if it was stored over seen. After an error it forgets
+// the job's lock.
+func (l *locks) remember(next core.Lock, seen seenLock, revision uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
@@ -125,16 +128,16 @@ func (l *locks) learn(next core.Lock, seen seenLock, revision uint64, err error)
 	l.seen[next.Job] = &seenLock{Lock: next, revision: revision, at: time.Now()}
 }
 
-// over notes in memory that a slot has ended in the stay that began at since. It returns false
-// if the lock may have other slots, or another stay of this one.
-func (l *locks) over(s job.Slot, since time.Time) bool {
+// noteEnded notes in memory that a slot has ended in the stay that began at since. It returns
+// false if the lock may have other slots, or another stay of this one.
+func (l *locks) noteEnded(s job.Slot, since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seen := l.seen[s.Job]
 	if seen == nil || len(seen.Waiting) > 0 || len(seen.Holders) != 1 || seen.Holders[0].Slot != s || !seen.Holders[0].Since.Equal(since) {
 		return false
 	}
-	seen.over = true
+	seen.holderEnded = true
 	return true
 }
 
@@ -163,7 +166,7 @@ func (l *locks) turns(name string) turns {
 func take(ctx context.Context, turn chan struct{}, mayBlock bool) bool {
 	select {
 	case turn <- struct{}{}:
-		return true // most find it free, and need not wait for ctx
+		return true // mostly the turn is free
 	default:
 	}
 	if !mayBlock {
@@ -183,7 +186,7 @@ func (l *locks) full(name string, slot job.Slot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.seen[name]
-	return s != nil && len(s.Waiting) >= core.MaxLockWaiting && !s.Has(slot) && time.Since(s.at) < fresh
+	return s != nil && len(s.Waiting) >= core.MaxLockWaiting && !s.Has(slot) && time.Since(s.at) < fullFor
 }
 
 func (l *locks) forget(name string) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
@@ -45,7 +46,7 @@ func (s *scene) start() {
 		if j.Retry.Attempts == 0 {
 			j.Retry = job.Retry{Attempts: 1000, Backoff: time.Second, MaxBackoff: 5 * time.Second}
 		}
-		registry[j.Name] = core.Entry{Revision: 1, Time: time.Now().Add(-time.Hour), Definition: core.Definition{Job: j.WithDefaults()}}
+		registry[j.Name] = plans.Entry{Revision: 1, Time: time.Now().Add(-time.Hour), Definition: plans.Definition{Job: j.WithDefaults()}}
 		handlers[j.Name] = func(ctx context.Context, run job.Run) error { return m.work(ctx, w, run) }
 	}
 	m.cfg = consumer.Config{

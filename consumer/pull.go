@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -15,9 +16,9 @@ import (
 )
 
 const (
-	// shortest is how long a request for messages stays open while slots arrive. The broker
+	// minRequest is how long a request for messages stays open while slots arrive. The broker
 	// delivers messages to a frozen worker for no longer than that.
-	shortest = time.Second
+	minRequest = time.Second
 
 	// overlap is how long before the end of a request the next one is made, so that the broker
 	// always has an open request of each worker. overdue is how long after its deadline a
@@ -25,8 +26,8 @@ const (
 	overlap = 50 * time.Millisecond
 	overdue = time.Second
 
-	// absent is how long to wait before a source that does not exist is opened again.
-	absent = time.Minute
+	// absentRetry is how long to wait before a source that does not exist is opened again.
+	absentRetry = time.Minute
 
 	// lanes is how many requests a source may have at once: one that is open, its successor,
 	// and two more whose messages are arriving.
@@ -41,9 +42,9 @@ func (c *Consumer) pull(ctx context.Context) error {
 	defer stop()
 	ended := make(chan error)
 	for _, open := range c.cfg.Sources {
-		p := &puller{Consumer: c, open: open, kicked: make(chan struct{}, 1)}
-		c.limiter.follow(p)
-		defer c.limiter.unfollow(p)
+		p := &puller{Consumer: c, openSource: open, kicked: make(chan struct{}, 1)}
+		c.limiter.register(p)
+		defer c.limiter.unregister(p)
 		go func() { ended <- p.run(ctx) }()
 	}
 	var first error
@@ -56,24 +57,29 @@ func (c *Consumer) pull(ctx context.Context) error {
 	return first
 }
 
-// puller asks one source.
+// puller requests messages from one source.
 type puller struct {
 	*Consumer
-	open   Open
-	kicked chan struct{} // there may be something to do
+	openSource Open
+	kicked     chan struct{} // there may be something to do
 
-	mu       sync.Mutex
-	requests [lanes]request
-	failed   error     // why the session has to end: a request ended with it
-	heard    time.Time // when the last message arrived; shortest ago when the session begins
-	worked   bool      // the broker has served or ended a request of this session without an error
+	// arriving counts the messages that have left their request, and that the limiter may not
+	// have admitted yet.
+	arriving atomic.Int32
+
+	mu          sync.Mutex
+	requests    [lanes]request
+	failed      error     // the error with which a request ended; it ends the session too
+	lastMessage time.Time // when the last message arrived; a new session sets it to minRequest before now
+	served      bool      // the broker has served or ended a request of this session without an error
 
 	complained bool
 }
 
-// request is the state of one lane. It is zero while the lane has no open request.
+// request is the state of one lane. It is zero while the lane has no open request. open: the
+// request is open. left is how many messages it may still bring.
 type request struct {
-	stands   bool
+	open     bool
 	left     int
 	deadline time.Time
 
@@ -99,7 +105,7 @@ func (p *puller) run(ctx context.Context) error {
 		if errors.Is(err, job.ErrMismatch) {
 			return err
 		}
-		if p.worked {
+		if p.served {
 			retry.Reset()
 			p.complained = false
 		}
@@ -114,7 +120,7 @@ func (p *puller) run(ctx context.Context) error {
 	}
 }
 
-// ready waits until the queue's slots can be run; false when ctx ends first.
+// ready waits until the queue's slots can run. It returns false if ctx ends first.
 func (p *puller) ready(ctx context.Context) bool {
 	select {
 	case <-p.cfg.Ready():
@@ -127,16 +133,16 @@ func (p *puller) ready(ctx context.Context) bool {
 // session works with one source until it fails or ctx ends.
 func (p *puller) session(ctx context.Context) error {
 	p.mu.Lock()
-	p.failed, p.worked, p.heard = nil, false, time.Now().Add(-shortest)
+	p.failed, p.served, p.lastMessage = nil, false, time.Now().Add(-minRequest)
 	p.mu.Unlock()
-	source, err := p.open(ctx)
+	source, err := p.openSource(ctx)
 	if err != nil {
 		return err
 	}
 	if source == nil {
 		select {
 		case <-ctx.Done():
-		case <-time.After(absent):
+		case <-time.After(absentRetry):
 		}
 		return nil
 	}
@@ -174,21 +180,21 @@ func (p *puller) ask(source Source) (next time.Duration, err error) {
 	if p.failed != nil {
 		return 0, p.failed
 	}
-	now, own := time.Now(), 0
+	now, own := time.Now(), int(p.arriving.Load())
 	for i := range p.requests {
 		own += p.age(&p.requests[i], now)
 	}
 	for i := range p.requests {
 		r := &p.requests[i]
-		if r.stands {
+		if r.open {
 			continue
 		}
 		n := p.limiter.reserve(own, p.most(now)-own)
 		if n == 0 {
 			break
 		}
-		d := p.standing(now)
-		*r = request{stands: true, left: n, deadline: now.Add(d)}
+		d := p.requestDuration(now)
+		*r = request{open: true, left: n, deadline: now.Add(d)}
 		own += n
 		if err := source.Ask(i, n, d); err != nil {
 			return 0, err
@@ -197,52 +203,52 @@ func (p *puller) ask(source Source) (next time.Duration, err error) {
 	next = time.Minute
 	for _, r := range p.requests {
 		switch {
-		case r.stands && r.lapsing:
+		case r.open && r.lapsing:
 			next = min(next, r.deadline.Add(overdue).Sub(now))
-		case r.stands:
+		case r.open:
 			next = min(next, r.deadline.Add(-overlap).Sub(now))
 		}
 	}
 	return max(next, time.Millisecond), nil
 }
 
-// age updates a request by its age, and returns how many messages it counts for. p.mu is
-// held.
+// age clears a request that is overdue, and marks a request near its deadline as lapsing. It
+// returns how many messages the request may still bring, and 0 if it is lapsing. p.mu is held.
 func (p *puller) age(r *request, now time.Time) int {
-	if r.stands && now.After(r.deadline.Add(overdue)) {
-		p.over(r)
+	if r.open && now.After(r.deadline.Add(overdue)) {
+		p.closeRequest(r)
 	}
-	if r.stands && !r.lapsing && now.After(r.deadline.Add(-overlap)) {
+	if r.open && !r.lapsing && now.After(r.deadline.Add(-overlap)) {
 		p.limiter.forget(r.left)
 		r.lapsing = true
 	}
-	if !r.stands || r.lapsing {
+	if !r.open || r.lapsing {
 		return 0
 	}
 	return r.left
 }
 
-// standing returns how long a request made now stays open: as long as the source has been idle
-// so far, but at least shortest and at most a fifth of a lease. It takes off up to a random
+// requestDuration returns how long a request made now stays open: as long as the source has been idle
+// so far, but at least minRequest and at most a fifth of a lease. It takes off up to a random
 // quarter. Without that, requests of one second would stay in step with jobs that run every
 // second, and the same worker would get each slot. p.mu is held.
-func (p *puller) standing(now time.Time) time.Duration {
-	d := min(max(now.Sub(p.heard), shortest), max(p.cfg.Lease/5, shortest))
+func (p *puller) requestDuration(now time.Time) time.Duration {
+	d := min(max(now.Sub(p.lastMessage), minRequest), max(p.cfg.Lease/5, minRequest))
 	return d - rand.N(d/4)
 }
 
 // most returns how many messages this source may ask for in all its requests. If there are
 // several sources, an idle one leaves most permits to the others. p.mu is held.
 func (p *puller) most(now time.Time) int {
-	if len(p.cfg.Sources) > 1 && now.Sub(p.heard) >= shortest {
+	if len(p.cfg.Sources) > 1 && now.Sub(p.lastMessage) >= minRequest {
 		return max(1, p.cfg.Concurrency/8)
 	}
 	return maxAhead * p.cfg.Concurrency
 }
 
-// over clears a request that has ended. p.mu is held.
-func (p *puller) over(r *request) {
-	if r.stands && !r.lapsing {
+// closeRequest clears a request that has ended. p.mu is held.
+func (p *puller) closeRequest(r *request) {
+	if r.open && !r.lapsing {
 		p.limiter.forget(r.left)
 	}
 	*r = request{}
@@ -252,19 +258,18 @@ func (p *puller) over(r *request) {
 func (p *puller) message(lane int, msg jetstream.Msg) {
 	p.mu.Lock()
 	r := &p.requests[lane]
-	asked := r.stands && !r.lapsing
-	if r.stands {
+	asked := r.open && !r.lapsing
+	p.arriving.Add(1)
+	if r.open {
 		if r.left--; r.left == 0 {
 			*r = request{}
 		}
 	}
-	free := !r.stands
-	p.heard, p.worked = time.Now(), true
+	free := !r.open
+	p.lastMessage, p.served = time.Now(), true
 	p.mu.Unlock()
-	if asked {
-		p.limiter.forget(1)
-	}
-	p.receive(msg)
+	p.receive(msg, asked)
+	p.arriving.Add(-1)
 	if free {
 		p.kick()
 	}
@@ -274,11 +279,11 @@ func (p *puller) message(lane int, msg jetstream.Msg) {
 func (p *puller) ended(lane int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.over(&p.requests[lane])
+	p.closeRequest(&p.requests[lane])
 	if err != nil {
 		p.failed = err
 	} else {
-		p.worked = true
+		p.served = true
 	}
 	p.kick()
 }
@@ -299,14 +304,14 @@ func (p *puller) runOut() {
 	}
 }
 
-// leftShort returns how long to wait until the requests with at most shortest left have ended;
-// 0 if there are none.
+// leftShort returns how long to wait for the requests that end within minRequest; 0 if there are
+// none.
 func (p *puller) leftShort(now time.Time) (longest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.requests {
-		if left := r.deadline.Sub(now); r.stands && left <= shortest && p.failed == nil {
-			longest = max(longest, left+overlap) // until the broker says so
+		if left := r.deadline.Sub(now); r.open && left <= minRequest && p.failed == nil {
+			longest = max(longest, left+overlap) // then the broker has reported the end
 		}
 	}
 	return longest
@@ -314,13 +319,13 @@ func (p *puller) leftShort(now time.Time) (longest time.Duration) {
 
 // leave cancels the open requests. Messages that arrive meanwhile are received as usual.
 func (p *puller) leave(source Source) {
-	ctx, cancel := context.WithTimeout(context.Background(), shortest)
+	ctx, cancel := context.WithTimeout(context.Background(), minRequest)
 	defer cancel()
-	_ = source.Leave(ctx) // a lost connection has taken them back already
+	_ = source.Leave(ctx) // if the connection is lost, the requests have ended already
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.requests {
-		p.over(&p.requests[i])
+		p.closeRequest(&p.requests[i])
 	}
 }
 
@@ -342,3 +347,26 @@ func newBackoff() *backoff.ExponentialBackOff {
 		backoff.WithMaxElapsedTime(0),
 	)
 }
+
+// Source hands out the messages of one durable consumer of the queue. stream.Source
+// satisfies it.
+type Source interface {
+	// Listen opens lanes. Each lane has at most one open request. Listen is called once.
+	//
+	// The source calls message for each message that arrives on a lane, even after the request
+	// has ended. It calls ended when a request ends before all its messages have arrived. err
+	// is not nil if a further request would fail too. message and ended do not block.
+	Listen(lanes int, message func(lane int, m jetstream.Msg), ended func(lane int, err error)) error
+
+	// Ask requests up to n messages on a lane for as long as d, and does not wait.
+	Ask(lane, n int, d time.Duration) error
+
+	// Leave cancels all requests. It returns after message was called for everything that the
+	// broker had delivered before.
+	Leave(ctx context.Context) error
+}
+
+// Open returns a source, or nil if the source does not exist now; then the consumer calls Open
+// again after a while. The consumer also calls it again when a source fails, since the durable
+// consumer may have been deleted. It does not call it again after job.ErrMismatch.
+type Open func(ctx context.Context) (Source, error)

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -10,12 +11,13 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// release prepares the record that gives up a claim before its handler has started. The attempt
-// does not count.
-func (t *task) release() { t.complete(t.cfg.Node.Context(), core.Release(t.rec, t.cfg.Now())) }
+// giveUpClaim prepares the record that gives up a claim before its handler has started. The
+// attempt does not count.
+func (t *task) giveUpClaim() { t.complete(t.cfg.Node.Context(), core.Release(t.rec, t.cfg.Now())) }
 
-// complete prepares rec as the result of the attempt. It is written at the revision of the claim,
-// and the write is repeated until ctx ends. The message is answered after that (invariant 6).
+// complete prepares rec as the result of the attempt. It is written at the revision of the
+// claim, and the write is repeated until ctx ends. The message is answered after that
+// (invariant 6).
 //
 // If the handler returned before the lease of its node ended, or may outlive its node, ctx ends
 // with the process. The claim is valid until another worker has proved the node dead and taken
@@ -27,10 +29,10 @@ func (t *task) complete(ctx context.Context, rec job.Record) progress {
 	return onward
 }
 
-// finish handles the answer to the write of an attempt's result. It repeats the write until it is
-// stored. A conflict means that another worker has taken the slot over, unless the ledger itself
-// has lost the claim.
-func (t *task) finish(mayBlock bool) progress {
+// completed handles the answer to the write of an attempt's result. It repeats the write until
+// it is stored. A conflict means that another worker has taken the slot over, unless the ledger
+// itself has lost the claim.
+func (t *task) completed(mayBlock bool) progress {
 	err := t.answer.err
 	if !mayBlock && (err != nil || t.rec.State != job.Succeeded || t.cfg.Logger.Enabled(t.cfg.Life, slog.LevelInfo)) {
 		return blocks
@@ -38,6 +40,7 @@ func (t *task) finish(mayBlock bool) progress {
 	if err == nil {
 		t.endTrace(nil)
 		t.emit(t.rec, t.answer.revision)
+		t.reportFailure()
 		if t.rec.State == job.Retrying {
 			return t.end(later(core.RetryWait(t.rec, t.cfg.Now())))
 		}
@@ -48,12 +51,12 @@ func (t *task) finish(mayBlock bool) progress {
 	}
 	t.state = writing
 	if errors.Is(err, job.ErrConflict) {
-		stands, outlasts, unread := t.outlasts()
+		stands, outlasts, unread := t.claimStands()
 		switch {
 		case unread != nil:
 			err = unread
 		case !outlasts || stands == t.at:
-			return t.refused(err)
+			return t.claimLost(err)
 		default:
 			t.cfg.Logger.Warn("the ledger lost a claim, as after a purge or a restore; its outcome is written all the same",
 				"slot", t.rec.Slot.ID(), "fence", t.fence, "revision", stands)
@@ -61,7 +64,8 @@ func (t *task) finish(mayBlock bool) progress {
 			return onward
 		}
 	}
-	// ErrUnknown ends with the context. Anything else, a full bucket say, may pass.
+	// The error may be temporary, such as that of a full bucket. So the write is repeated until
+	// t.ctx ends.
 	if t.ctx.Err() == nil {
 		t.cfg.Logger.Error("outcome cannot be recorded; trying again", "slot", t.rec.Slot.ID(), "error", err)
 	}
@@ -72,9 +76,9 @@ func (t *task) finish(mayBlock bool) progress {
 	return onward
 }
 
-// outlasts reports whether the claim still counts although the ledger has lost it, and at which
-// revision to write the result: see core.Outlasts.
-func (t *task) outlasts() (revision uint64, outlasts bool, err error) {
+// claimStands reports whether the claim still counts although the ledger has lost it, and at
+// which revision to write the result: see core.Outlasts.
+func (t *task) claimStands() (revision uint64, outlasts bool, err error) {
 	rec, revision, err := t.cfg.Ledger.Read(t.ctx, t.rec.Slot)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
@@ -85,11 +89,204 @@ func (t *task) outlasts() (revision uint64, outlasts bool, err error) {
 	return revision, core.Outlasts(t.rec, &rec), nil
 }
 
-func (t *task) refused(why error) progress {
+func (t *task) claimLost(why error) progress {
 	t.endTrace(why)
 	end := t.rec
 	t.cfg.Logger.Warn("completion refused: claim lost to another worker", "slot", end.Slot.ID(), "attempt", end.Attempt, "state", end.State, "error", why)
 	end.Error = why.Error()
 	t.emitKind(job.EventRefused, end, t.fence, "")
 	return t.end(silence)
+}
+
+// mayClaimAhead reports whether the slot may be claimed before the task has a permit. Three
+// kinds of slots may not:
+//   - A slot of one attempt. If the worker died before the handler starts, the attempt would
+//     be spent.
+//   - A slot with a start deadline. It could start too late.
+//   - A slot that waited for its lock. The slots behind it would wait longer too.
+func (t *task) mayClaimAhead(claim job.Record) bool {
+	e := t.view.Entry
+	return t.pending && claim.MaxAttempts > 1 && !t.lock.waited && (e == nil || e.Job.Deadline == 0)
+}
+
+// claim prepares the record of a decision: a claim, or an outcome without a run.
+func (t *task) claim() progress {
+	step := StepComplete
+	if t.decision.Action == core.Start {
+		step = StepClaim
+		if !t.permit && !t.mayClaimAhead(t.decision.Record) {
+			t.state = deciding // if the task has to wait for a permit, it decides again: time has passed
+			if !t.limiter.acquire(t) {
+				return handed
+			}
+		}
+	}
+	t.prepare(t.cfg.Node.Context(), t.decision.Record, t.view.Revision, step)
+	return onward
+}
+
+// prepare sets the record that the step write sends, the revision at which to write it, and the
+// context that bounds the write. All repetitions of the write have the same nonce.
+func (t *task) prepare(ctx context.Context, rec job.Record, at uint64, step string) {
+	t.rec, t.at, t.ctx, t.state = rec, at, ctx, writing
+	t.rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+	_, t.endTrace = t.trace(ctx, step, t.rec)
+}
+
+// write sends the record. The callback that gets the answer goes on with the task. If t.ctx has
+// ended, write does not send the result of an attempt any more, and ends the delivery as
+// refused.
+func (t *task) write(mayBlock bool) progress {
+	switch {
+	case !t.ending:
+		t.state = claimed
+	case t.ctx.Err() == nil:
+		t.state = recorded
+	case !mayBlock:
+		return blocks
+	default:
+		return t.claimLost(context.Cause(t.ctx))
+	}
+	t.cfg.Ledger.Send(t.ctx, t.rec, t.at, func(revision uint64, err error) {
+		t.answer = answer{revision, err}
+		t.advance(false)
+	})
+	return handed
+}
+
+// afterClaim handles the answer to the write of a claim, or of an outcome without a run. If
+// another worker has changed the record, the task begins another round.
+func (t *task) afterClaim(mayBlock bool) progress {
+	err, claim, left := t.answer.err, t.decision.Action == core.Start, t.view.OwnerDead || t.view.Disowned
+	if err == nil && claim {
+		t.fence = t.answer.revision
+	}
+	if !mayBlock && (err != nil || !claim || left) {
+		return blocks // what follows is logged, and logging may block
+	}
+	t.endTrace(err)
+	switch {
+	case err == nil && claim:
+		if left {
+			t.emitKind(job.EventTakeover, t.rec, t.fence, t.view.Record.Node)
+		}
+		if t.state = running; !t.permit && !t.limiter.acquire(t) {
+			return handed
+		}
+		return onward
+	case err == nil:
+		t.emit(t.rec, t.answer.revision)
+		return t.hasOutcome()
+	case errors.Is(err, job.ErrUnknown) && t.ctx.Err() != nil:
+		// The incarnation has ended. The record may still be stored. Then it is a claim of a
+		// node that will be proved dead.
+		return t.end(silence)
+	case errors.Is(err, job.ErrConflict), errors.Is(err, job.ErrUnknown): // the ledger says what became of it
+		return t.nextRound()
+	}
+	return t.postpone(err)
+}
+
+// hasOutcome sets the next state after this task has written an outcome.
+func (t *task) hasOutcome() progress {
+	if t.d.Slot.Shards > 0 {
+		t.state = concluding
+	} else {
+		t.final, t.state = true, following
+	}
+	return onward
+}
+
+// learnWhole reads the record of the whole slot that the shard is a part of, at the ledger's
+// leader.
+func (t *task) learnWhole(ctx context.Context) error {
+	whole := t.d.Slot.Whole()
+	rec, revision, err := t.cfg.Ledger.Read(ctx, whole)
+	t.view.Whole = core.Whole{Known: true, Revision: revision}
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read slot %s: %w", whole, err)
+	}
+	t.view.Whole.Record = &rec
+	return nil
+}
+
+// writeWhole writes the record of the whole slot. If another worker was faster, that worker has
+// written the same record or ended the slot. Then the next decision reads the record again.
+func (t *task) writeWhole(ctx context.Context, rec job.Record) error {
+	t.view.Whole.Known = false
+	rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+	revision, err := t.cfg.Ledger.Write(ctx, rec, t.view.Whole.Revision)
+	switch {
+	case errors.Is(err, job.ErrConflict):
+		return nil
+	case err != nil:
+		return fmt.Errorf("write slot %s: %w", rec.Slot, err)
+	}
+	t.view.Whole = core.Whole{Known: true, Record: &rec, Revision: revision}
+	if rec.State.Final() {
+		t.final = true
+		t.emit(rec, revision)
+	}
+	return nil
+}
+
+// conclude writes the outcome of a whole slot if all its parts have their outcomes. It returns
+// the outcome and its revision, or nil if there is none yet. It reads the parts at the leader
+// and stops at the first without an outcome. So the worker that writes the last part's outcome
+// finds all of them.
+func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, revision uint64, err error) {
+	for range maxRounds {
+		rec, revision, err := t.cfg.Ledger.Read(ctx, whole)
+		switch {
+		case errors.Is(err, job.ErrNotFound):
+			return nil, 0, nil
+		case err != nil:
+			return nil, 0, fmt.Errorf("read slot %s: %w", whole, err)
+		case rec.State.Final():
+			return &rec, revision, nil
+		case rec.Shards == 0:
+			return nil, 0, nil
+		}
+		parts := make([]job.Record, rec.Shards)
+		for i := range parts {
+			parts[i], _, err = t.cfg.Ledger.Read(ctx, whole.Part(i+1, rec.Shards))
+			switch {
+			case errors.Is(err, job.ErrNotFound):
+				return nil, 0, nil
+			case err != nil:
+				return nil, 0, fmt.Errorf("read slot %s: %w", whole.Part(i+1, rec.Shards), err)
+			case !parts[i].State.Final():
+				return nil, 0, nil
+			}
+		}
+		end := core.Conclude(rec, parts, t.cfg.Node.Name(), t.cfg.Now())
+		end.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+		revision, err = t.cfg.Ledger.Write(ctx, end, revision)
+		switch {
+		case errors.Is(err, job.ErrConflict):
+			continue
+		case err != nil:
+			return nil, 0, fmt.Errorf("write slot %s: %w", whole, err)
+		}
+		t.emit(end, revision)
+		return &end, revision, nil
+	}
+	return nil, 0, nil
+}
+
+// concludeWhole writes the outcome of the whole slot if this shard was the last to get its
+// outcome. If the write fails, the next delivery of the message repeats it, or the sweep does.
+func (t *task) concludeWhole() progress {
+	end, revision, err := t.conclude(t.cfg.Node.Context(), t.d.Slot.Whole())
+	if err != nil {
+		return t.postpone(err)
+	}
+	if t.final = end != nil; !t.final {
+		return t.end(ack)
+	}
+	t.rec, t.answer.revision, t.state = *end, revision, following
+	return onward
 }

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 func (c *Consumer) emit(rec job.Record, revision uint64) {
 	c.emitKind(job.EventKind(rec.State), rec, rec.Fence(revision), "")
 	if rec.State == job.Succeeded && !c.cfg.Logger.Enabled(context.Background(), slog.LevelInfo) {
-		return // most slots, most of the time
+		return // most slots return here
 	}
 	log := c.cfg.Logger.With("slot", rec.Slot.ID(), "attempt", rec.Attempt)
 	if rec.State == job.Succeeded && rec.Shards > 0 {
@@ -47,6 +48,41 @@ func (c *Consumer) emitKind(kind job.EventKind, rec job.Record, fence uint64, pe
 		V: codec.Version, Kind: kind, Time: c.cfg.Now().UTC(), Node: c.cfg.Node.Name(),
 		ID: rec.Slot.ID(), Job: rec.Slot.Job, Attempt: rec.Attempt, Fence: fence, Error: rec.Error, Peer: peer,
 	})
+}
+
+// reportFailure reports the failed attempt whose record was just written.
+func (t *task) reportFailure() {
+	if t.cfg.Failed == nil || t.failure == nil || t.rec.State != job.Failed && t.rec.State != job.Retrying {
+		return
+	}
+	f := job.Failure{
+		Slot: t.rec.Slot, Attempt: t.rec.Attempt, MaxAttempts: t.rec.MaxAttempts, Fence: t.fence,
+		Node: t.rec.Node, Queue: t.cfg.Queue, Namespace: t.cfg.Namespace,
+		Final: t.rec.State == job.Failed, RetryAt: t.rec.RetryAt, Err: t.failure,
+	}
+	var p *panicError
+	if errors.As(f.Err, &p) {
+		f.Err, f.Stack = withoutStack{f.Err, p}, p.stack
+	}
+	t.cfg.Failed(f)
+}
+
+// withoutStack wraps the error of a panic, and leaves the stack out of its text. It also wraps
+// the panic's value if that is an error.
+type withoutStack struct {
+	error
+	panic *panicError
+}
+
+func (e withoutStack) Error() string {
+	return strings.TrimSuffix(e.error.Error(), "\n"+string(e.panic.stack))
+}
+
+func (e withoutStack) Unwrap() []error {
+	if value, ok := e.panic.value.(error); ok {
+		return []error{e.error, value}
+	}
+	return []error{e.error}
 }
 
 // withOutput adds a line of the handler's output to the log: the first of a success, the
@@ -98,8 +134,8 @@ func (t *task) started(rec job.Record) {
 	t.cfg.Observer.Started(t.cfg.Queue, t.cfg.Now().Sub(rec.Due), planned)
 }
 
-// The traced steps of a slot. Each attempt has all three. A slot that gets its outcome without an
-// attempt has only StepComplete.
+// The traced steps of a slot. Each attempt has all three. A slot that gets its outcome without
+// an attempt has only StepComplete.
 const (
 	StepClaim    = "claim"
 	StepRun      = "run"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -234,10 +235,10 @@ func TestWhatEndsAnywayNeedsNoDefinition(t *testing.T) {
 
 type brokenRegistry struct{}
 
-func (brokenRegistry) After(string) []core.Entry { return nil }
+func (brokenRegistry) After(string) []plans.Entry { return nil }
 
-func (brokenRegistry) Known(string, uint64) *core.Entry { return nil }
+func (brokenRegistry) Known(string, uint64) *plans.Entry { return nil }
 
-func (brokenRegistry) Lookup(context.Context, string, uint64) (core.Entry, error) {
-	return core.Entry{}, job.ErrVersion
+func (brokenRegistry) Lookup(context.Context, string, uint64) (plans.Entry, error) {
+	return plans.Entry{}, job.ErrVersion
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -68,6 +69,24 @@ func TestAfterItsGraceAHandlerIsCancelledAndItsSlotFreeForOthers(t *testing.T) {
 	}
 }
 
+// stopWhileClaiming publishes a slot and stops the worker while the claim is on its way. The answer
+// comes 3 s later.
+func (b *bench) stopWhileClaiming(name string) job.Slot {
+	claiming, answer := make(chan struct{}), make(chan struct{})
+	b.ledger.before = func(job.Record, uint64) error {
+		b.ledger.before = nil
+		close(claiming)
+		<-answer
+		return nil
+	}
+	stop := b.run()
+	slot := b.publish(name)
+	<-claiming
+	time.AfterFunc(3*time.Second, func() { close(answer) })
+	_ = stop()
+	return slot
+}
+
 // At most once must not become not at all: an attempt that never began does not count.
 func TestAClaimWonAfterTheGraceIsGivenBackUncounted(t *testing.T) {
 	t.Parallel()
@@ -78,20 +97,71 @@ func TestAClaimWonAfterTheGraceIsGivenBackUncounted(t *testing.T) {
 			t.Error("the handler was started with its time over")
 			return nil
 		})
-		claiming, answer := make(chan struct{}), make(chan struct{})
-		b.ledger.before = func(job.Record, uint64) error {
-			b.ledger.before = nil
-			close(claiming)
-			<-answer
-			return nil
-		}
-		stop := b.run()
-		slot := b.publish("report")
-		<-claiming
-		time.AfterFunc(3*time.Second, func() { close(answer) })
-		_ = stop()
+		slot := b.stopWhileClaiming("report")
 		if r := b.record(slot); r.State != job.Retrying || r.Attempt != 0 || len(r.Attempts) != 0 {
 			t.Errorf("%s after %d attempts %+v, want it given back with none", r.State, r.Attempt, r.Attempts)
+		}
+	})
+}
+
+func TestRetireLetsRunningSlotsEndWithoutAGrace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.Grace = time.Second
+		b.handle(job.Job{Name: "report"}, func(ctx context.Context, _ job.Run) error {
+			select {
+			case <-time.After(time.Hour):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		c := consumer.New(b.cfg)
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(t.Context()) }()
+		first := b.publish("report")
+		time.Sleep(time.Second)
+		c.Retire()
+		c.Retire()
+		synctest.Wait()
+		second := b.publish("report") // meets the request that is still open
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if r := b.record(first); r.State != job.Succeeded {
+			t.Errorf("the slot that ran is %s: %s", r.State, r.Error)
+		}
+		if _, _, err := b.ledger.Read(t.Context(), second); !errors.Is(err, job.ErrNotFound) {
+			t.Errorf("the slot that came later has a record: %v", err)
+		}
+	})
+}
+
+func TestRetireLeavesTheGraceToStopping(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.Grace = 5 * time.Second
+		b.handle(job.Job{Name: "report"}, func(ctx context.Context, _ job.Run) error { <-ctx.Done(); return context.Cause(ctx) })
+		c := consumer.New(b.cfg)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		slot := b.publish("report")
+		time.Sleep(time.Second)
+		c.Retire()
+		time.Sleep(time.Minute)
+		asked := time.Now()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(asked); took < 5*time.Second || took > 7*time.Second {
+			t.Errorf("it took %v, want the grace of 5s and little more", took)
+		}
+		if r := b.record(slot); !strings.Contains(r.Error, job.ErrStopping.Error()) {
+			t.Errorf("%s: %s", r.State, r.Error)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -28,18 +29,18 @@ type Table struct {
 	writes atomic.Uint64
 
 	mu      sync.Mutex
-	owed    map[string]obligation // by slot key
-	changed chan struct{}         // closed at the next change; nil: await does not wait
+	entries map[string]entry // by slot key
+	changed chan struct{}    // closed at the next change; nil: waitFor is not waiting
 
 	limiters map[string]*limiter // by queue
 }
 
-// obligation is the state of one slot in the table.
-type obligation struct {
-	node    string      // the incarnation that took the slot
-	attempt *attemptRef // nil before the handler runs
-	over    bool        // the handler has returned
-	inTime  bool        // the handler returned before the lease ended, or may outlive it: its result is written in any case
+// entry is the state of one slot in the table.
+type entry struct {
+	node     string      // the incarnation that took the slot
+	attempt  *attemptRef // nil before the handler runs
+	returned bool        // the handler has returned
+	inTime   bool        // the handler returned before the lease ended, or may outlive it: its result is written in any case
 
 	// ended is when Table.Stuck first saw that the handler's context had ended. stuck:
 	// Table.Stuck has returned the handler.
@@ -47,8 +48,8 @@ type obligation struct {
 	stuck bool
 }
 
-// outlives reports whether the obligation may outlive its incarnation.
-func (o obligation) outlives() bool { return o.attempt != nil && (o.attempt.finish || o.inTime) }
+// outlives reports whether the handler may outlive its incarnation.
+func (o entry) outlives() bool { return o.attempt != nil && (o.attempt.finish || o.inTime) }
 
 // attemptRef is what the table knows of an attempt.
 type attemptRef struct {
@@ -58,11 +59,13 @@ type attemptRef struct {
 
 	// finish says that the handler may outlive its incarnation.
 	finish bool
+
+	reports *reports
 }
 
 // NewTable returns an empty table.
 func NewTable() *Table {
-	return &Table{owed: map[string]obligation{}, limiters: map[string]*limiter{}}
+	return &Table{entries: map[string]entry{}, limiters: map[string]*limiter{}}
 }
 
 // limiter returns the queue's limiter, which all incarnations of the process share: a
@@ -83,34 +86,34 @@ func (t *Table) limiter(queue string, size int) *limiter {
 func (t *Table) take(key, node string) (owner string, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if o, taken := t.owed[key]; taken {
+	if o, taken := t.entries[key]; taken {
 		return o.node, false
 	}
-	t.owed[key] = obligation{node: node}
+	t.entries[key] = entry{node: node}
 	return node, true
 }
 
 func (t *Table) end(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.owed, key)
-	t.tell()
+	delete(t.entries, key)
+	t.notify()
 }
 
-// tell wakes await. t.mu is held.
-func (t *Table) tell() {
+// notify wakes waitFor. t.mu is held.
+func (t *Table) notify() {
 	if t.changed != nil {
 		close(t.changed)
 		t.changed = nil
 	}
 }
 
-// await waits until as is true of every obligation. It returns false if ctx ends first.
-func (t *Table) await(ctx context.Context, as func(obligation) bool) bool {
+// waitFor waits until as(o) is true for every entry o. It returns false if ctx ends first.
+func (t *Table) waitFor(ctx context.Context, as func(entry) bool) bool {
 	for {
 		t.mu.Lock()
 		all := true
-		for _, o := range t.owed {
+		for _, o := range t.entries {
 			all = all && as(o)
 		}
 		if t.changed == nil {
@@ -134,15 +137,15 @@ func (t *Table) await(ctx context.Context, as func(obligation) bool) bool {
 // their results are recorded. It does not wait for handlers whose contexts a Consumer has ended
 // with job.ErrStopping. It is called when no Consumer runs any more.
 func (t *Table) Finish(over context.Context) {
-	gone := func(o obligation) bool {
+	gone := func(o entry) bool {
 		return !o.outlives() || errors.Is(context.Cause(o.attempt.ctx), job.ErrStopping)
 	}
-	if t.await(over, gone) {
+	if t.waitFor(over, gone) {
 		return
 	}
 	told := map[*attemptRef]bool{}
 	t.mu.Lock()
-	for _, o := range t.owed {
+	for _, o := range t.entries {
 		if !gone(o) {
 			o.attempt.end(job.ErrStopping)
 			told[o.attempt] = true
@@ -151,7 +154,7 @@ func (t *Table) Finish(over context.Context) {
 	t.mu.Unlock()
 	last, enough := context.WithTimeout(context.Background(), linger)
 	defer enough()
-	t.await(last, func(o obligation) bool { return !told[o.attempt] })
+	t.waitFor(last, func(o entry) bool { return !told[o.attempt] })
 }
 
 // Stuck is a handler that does not return.
@@ -170,18 +173,18 @@ func (t *Table) Stuck(after time.Duration) (found []Stuck) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for key, o := range t.owed {
+	for key, o := range t.entries {
 		switch {
-		case o.attempt == nil || o.over || o.stuck || o.attempt.ctx.Err() == nil:
+		case o.attempt == nil || o.returned || o.stuck || o.attempt.ctx.Err() == nil:
 			continue
 		case o.ended.IsZero():
 			o.ended = now
 		case now.Sub(o.ended) > after:
 			o.stuck = true
-			slot, _ := job.ParseSlotKey(key) // it was made of one
+			slot, _ := job.ParseSlotKey(key) // the key was made from a slot
 			found = append(found, Stuck{slot, now.Sub(o.ended), context.Cause(o.attempt.ctx)})
 		}
-		t.owed[key] = o
+		t.entries[key] = o
 	}
 	return found
 }
@@ -190,8 +193,8 @@ func (t *Table) Stuck(after time.Duration) (found []Stuck) {
 func (t *Table) CountStuck() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, o := range t.owed {
-		if o.stuck && !o.over {
+	for _, o := range t.entries {
+		if o.stuck && !o.returned {
 			n++
 		}
 	}
@@ -202,20 +205,20 @@ func (t *Table) CountStuck() (n int) {
 func (t *Table) run(key string, attempt *attemptRef) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o := t.owed[key]
+	o := t.entries[key]
 	o.attempt = attempt
-	t.owed[key] = o
-	t.tell()
+	t.entries[key] = o
+	t.notify()
 }
 
 // returned notes that the attempt's handler has returned, and whether in time.
 func (t *Table) returned(key string, inTime bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o := t.owed[key]
-	o.over, o.inTime = true, inTime
-	t.owed[key] = o
-	t.tell()
+	o := t.entries[key]
+	o.returned, o.inTime = true, inTime
+	t.entries[key] = o
+	t.notify()
 }
 
 // Cancel ends the context of the handler that runs the slot's attempt with this fence. It
@@ -224,10 +227,10 @@ func (t *Table) returned(key string, inTime bool) {
 // ended for another reason. Then the caller has to look at the record.
 func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 	t.mu.Lock()
-	o := t.owed[key]
+	o := t.entries[key]
 	t.mu.Unlock()
 	attempt := o.attempt
-	if attempt == nil || o.over || attempt.fence != fence {
+	if attempt == nil || o.returned || attempt.fence != fence {
 		return false
 	}
 	attempt.end(cause)
@@ -240,22 +243,34 @@ func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 func (t *Table) Holds(key string) (holds, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o, holds := t.owed[key]
-	return holds, o.attempt != nil && !o.over && o.attempt.ctx.Err() != nil
+	o, holds := t.entries[key]
+	return holds, o.attempt != nil && !o.returned && o.attempt.ctx.Err() != nil
 }
 
-// nonce is new with every write of the process. A node recognises its own write by it if
-// the answer was lost.
+// Output returns what the slot's handler has reported so far, if this process runs it. With
+// follow, the output from here on is sent as events for exchange.FollowFor.
+func (t *Table) Output(key string, follow bool) exchange.OutputAnswer {
+	t.mu.Lock()
+	o := t.entries[key]
+	t.mu.Unlock()
+	if o.attempt == nil || o.returned {
+		return exchange.OutputAnswer{}
+	}
+	return o.attempt.reports.answer(follow)
+}
+
+// nonce returns a value that no other write of this process has. If the answer to a write is
+// lost, the node recognises its own write by its nonce.
 func (t *Table) nonce(node string) string {
 	return node + "#" + strconv.FormatUint(t.writes.Add(1), 10)
 }
 
-// held returns the keys of the slots that node works on.
-func (t *Table) held(node string) []string {
+// keys returns the keys of the slots that node works on.
+func (t *Table) keys(node string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var keys []string
-	for key, o := range t.owed {
+	for key, o := range t.entries {
 		if o.node == node {
 			keys = append(keys, key)
 		}
@@ -265,15 +280,15 @@ func (t *Table) held(node string) []string {
 }
 
 // Len returns how many slots node works on.
-func (t *Table) Len(node string) int { return len(t.held(node)) }
+func (t *Table) Len(node string) int { return len(t.keys(node)) }
 
-// Running is how many handlers the process runs, in all incarnations.
+// Running returns how many handlers the process runs, in all incarnations.
 func (t *Table) Running() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
-	for _, o := range t.owed {
-		if o.attempt != nil && !o.over {
+	for _, o := range t.entries {
+		if o.attempt != nil && !o.returned {
 			n++
 		}
 	}
@@ -284,5 +299,5 @@ func (t *Table) Running() int {
 func (t *Table) Size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.owed)
+	return len(t.entries)
 }

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"time"
@@ -9,18 +10,20 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/consumer/internal/inflight"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
-// state names the step that a task takes next. A star marks the states of a slot of a job with
-// a lock, which is admitted at once and succeeds. After entering it is deciding again, and after
-// running it is writing again.
+// state names the step that a task takes next. A star marks the states that the slot of a job
+// with a lock goes through if the lock admits it at once and the handler succeeds. After
+// entering, such a slot is deciding again. After running, it is writing again.
 type state uint8
 
 const (
 	arrived    state = iota // * check the message, and enter the slot in the table
-	looking                 // * read the record if there may be one, and the definition
+	loading                 // * read the record if there may be one, and the definition
 	deciding                // * ask core.Decide, which names the next step
 	proving                 //   ask whether the record's owner has left the slot
 	dividing                //   read or write the record of the whole slot of a shard
@@ -33,24 +36,26 @@ const (
 	recorded                // * handle the answer to the write of the result
 	concluding              //   write the outcome of the whole slot of a shard
 	following               // * publish what follows from the outcome
-	settling                // * answer the broker
+	responding              // * answer the broker
 	leaving                 // * leave the job's lock
 	closed                  //   nothing is left to do
 )
 
-// progress is what a step says about the next one.
+// progress is the result of a step. It says how to go on with the task.
 type progress uint8
 
 const (
 	onward progress = iota // take the next step
 	blocks                 // nothing was done: take the step again where it may block
-	handed                 // another goroutine has the task by now, or will have it; or it is closed
+	handed                 // the task is closed, or another goroutine takes the next step, perhaps already
 )
 
-// task is one delivered message, from its receipt to its verdict.
+// task handles one delivered message, from its receipt until the message is answered and the
+// slot has left its lock.
 //
-// One goroutine at a time has the task. A step that hands a write over, or waits for the
-// limiter, gives the task away: the answer may come before that step returns.
+// Only one goroutine at a time may use the task. A step that sends a write, or queues the task
+// at the limiter, must not use the task afterwards: another goroutine may take the next step
+// before this one returns.
 type task struct {
 	*Consumer
 	state state
@@ -58,24 +63,28 @@ type task struct {
 	d       core.Delivery
 	msg     jetstream.Msg
 	unread  error // why the message cannot be read
-	message inflightMsg
+	message inflight.Message
 
-	// owed: the slot is in the table, under key.
-	owed bool
-	key  string
+	// inTable: the slot is in the table, under key.
+	inTable bool
+	key     string
 
-	// permit: the task holds a permit of the limiter. ahead: it has none and will need one; the
-	// limiter counts it as pending. unrecorded: its handler has returned and its outcome is not
-	// stored. Only the limiter sets permit and ahead to true.
-	permit, ahead, unrecorded bool
+	// asked: the limiter still counts the message as asked for. permit: the task holds a permit
+	// of the limiter. pending: it has none and will need one; the limiter counts it as pending.
+	// unrecorded: its handler has returned and its outcome is not stored. Only the limiter sets
+	// permit and pending to true.
+	asked, permit, pending, unrecorded bool
 
 	// view is what the task knows of the slot. decision is the last answer of core.Decide.
-	// undefined is the error of the lookup if the definition is not known. looks counts the
-	// earlier looks in this delivery, decided the decisions in this look.
-	view           core.View
-	looks, decided int
-	decision       core.Step
-	undefined      error
+	// undefined is the error of the lookup if the definition is not known. rounds counts the
+	// earlier rounds of this delivery, decided the decisions in this round: see maxRounds.
+	view            core.View
+	rounds, decided int
+	decision        core.Step
+	undefined       error
+
+	// results are the results of the slots that this slot was chained to, by job.
+	results map[string]json.RawMessage
 
 	// lock is what the task knows of the job's lock.
 	lock lockPart
@@ -85,10 +94,10 @@ type task struct {
 	fence  uint64
 	ending bool
 
-	// rec is the record that is being written, or was written last. It is written over revision
-	// at, and the write is repeated until ctx ends. answer is the ledger's answer. In the state
-	// following, rec and answer.revision are the slot's outcome, whichever worker wrote it.
-	// endTrace ends the traced step.
+	// rec is the record that is being written, or was written last. The field at is the
+	// revision that the write expects. The write is repeated until ctx ends. answer is the
+	// ledger's answer. In the state following, rec and answer.revision are the slot's outcome,
+	// whichever worker wrote it. endTrace ends the traced step.
 	rec      job.Record
 	at       uint64
 	ctx      context.Context
@@ -96,16 +105,19 @@ type task struct {
 	endTrace func(error)
 	retry    *backoff.ExponentialBackOff // between writes of the end of the attempt
 
+	// failure is the error of the handler that has returned.
+	failure error
+
 	// final: this task has written the slot's outcome. For the task of a shard: the whole slot
 	// has its outcome. Then the task takes the slot out of its lock.
 	final   bool
 	verdict verdict
 
-	// next is the task that got this one's permit when the handler returned. The goroutine of
-	// this task takes its steps.
+	// next is the task that got this task's permit when the handler returned. The goroutine
+	// that runs this task takes the steps of next afterwards.
 	next *task
 
-	// failures counts the panics around the slot.
+	// failures counts the panics of the worker's own code in this delivery.
 	failures int
 }
 
@@ -114,13 +126,14 @@ type answer struct {
 	err      error
 }
 
-// receive takes in one delivered message. It does not block.
-func (c *Consumer) receive(msg jetstream.Msg) {
+// receive takes in one delivered message. asked is true if the limiter counts it as asked for.
+// It does not block.
+func (c *Consumer) receive(msg jetstream.Msg, asked bool) {
 	c.slots.Add(1)
-	t := &task{Consumer: c, msg: msg}
+	t := &task{Consumer: c, msg: msg, asked: asked}
 	defer t.recovered()
 	t.unread = t.read()
-	c.inflight.add(&t.message, msg, c.cfg.Now().Sub(t.d.Published))
+	c.inflight.Add(&t.message, msg, c.cfg.Now().Sub(t.d.Published))
 	if isClosed(c.stopping) || c.limiter.admit(t) {
 		t.advance(false)
 	}
@@ -140,8 +153,8 @@ func (t *task) advance(mayBlock bool) (next *task) {
 				next, t.next = t.next, nil
 			}
 		case blocks:
-			if !t.ahead || t.state >= claiming || t.limiter.acquire(t) {
-				t.pool.do(t.work)
+			if !t.pending || t.state >= claiming || t.limiter.acquire(t) {
+				t.pool.Do(t.work)
 			}
 			return next
 		case handed:
@@ -161,8 +174,8 @@ func (t *task) step(mayBlock bool) progress {
 	switch t.state {
 	case arrived:
 		return t.arrive(mayBlock)
-	case looking:
-		return t.look(mayBlock)
+	case loading:
+		return t.load(mayBlock)
 	case deciding:
 		return t.decide(mayBlock)
 	case proving:
@@ -172,23 +185,23 @@ func (t *task) step(mayBlock bool) progress {
 	case entering:
 		return t.enter(mayBlock)
 	case waiting:
-		return t.wait()
+		return t.enterWaitlist()
 	case claiming:
 		return t.claim()
 	case writing:
 		return t.write(mayBlock)
 	case claimed:
-		return t.goOn(mayBlock)
+		return t.afterClaim(mayBlock)
 	case running:
 		return t.run()
 	case recorded:
-		return t.finish(mayBlock)
+		return t.completed(mayBlock)
 	case concluding:
 		return t.concludeWhole()
 	case following:
-		return t.follow(mayBlock)
-	case settling:
-		return t.settle()
+		return t.publishFollowUps(mayBlock)
+	case responding:
+		return t.respond()
 	case leaving:
 		return t.leave(mayBlock)
 	}
@@ -202,7 +215,7 @@ func (t *task) resume() {
 	switch {
 	case t.permit:
 	case t.fence != 0:
-		t.release()
+		t.giveUpClaim()
 	default:
 		t.end(later(tooMany))
 	}
@@ -221,24 +234,14 @@ func (t *task) work() {
 func (t *task) passOn() {
 	if next := t.next; next != nil {
 		t.next = nil
-		next.pool.do(next.work)
+		next.pool.Do(next.work)
 	}
 }
 
-// end sets the verdict on the message. The next step is to settle it.
+// end sets the verdict on the message. The next step sends it.
 func (t *task) end(v verdict) progress {
-	t.verdict, t.state = v, settling
+	t.verdict, t.state = v, responding
 	return onward
-}
-
-// postpone ends a delivery that met an error of the broker. The message is given back with a
-// delay, and its next delivery goes on from what is stored.
-func (t *task) postpone(err error) progress {
-	if t.cfg.Node.Context().Err() != nil {
-		return t.end(silence)
-	}
-	t.cfg.Logger.Warn("slot postponed", "slot", t.d.Slot.ID(), "error", err)
-	return t.end(later(min(time.Second<<min(t.d.Count, 5), 30*time.Second)))
 }
 
 // close releases everything that the task holds.
@@ -247,17 +250,20 @@ func (t *task) close() progress {
 		return handed
 	}
 	t.state = closed
-	if t.owed {
+	if t.inTable {
 		t.cfg.Table.end(t.key)
 	}
 	if t.unrecorded {
 		<-t.limiter.unrecorded
 	}
 	t.lock.releaseTurns()
-	if t.permit || t.ahead {
+	if t.asked {
+		t.limiter.forget(1)
+	}
+	if t.permit || t.pending {
 		t.releasePermit()
 	}
-	t.inflight.remove(&t.message)
+	t.inflight.Remove(&t.message)
 	t.slots.Done()
 	return handed
 }
@@ -268,9 +274,9 @@ func (t *task) releasePermit() {
 	case t.permit:
 		t.permit = false
 		if next := t.limiter.release(); next != nil {
-			next.pool.do(next.work)
+			next.pool.Do(next.work)
 		}
-	case t.ahead:
+	case t.pending:
 		t.limiter.withdraw(t)
 	}
 }
@@ -283,25 +289,25 @@ func (t *task) recovered() {
 	}
 }
 
-// maxFailures bounds the panics around one delivery.
+// maxFailures bounds the panics of the worker's own code in one delivery.
 const maxFailures = 3
 
 // fail handles a panic in the worker's own code. If the task has a claim without a result, it
 // records a failed attempt. Else it postpones the slot, or drops the message past the horizon.
 // After more than maxFailures panics it closes the task without an answer to the broker. Then a
-// claimed slot stays in the table, since its handler may run.
+// claimed slot stays in the table, since its handler may still run.
 func (t *task) fail(p any) {
 	err := panicked(p)
 	t.cfg.Logger.Error("handling a slot panicked", "slot", t.d.Slot.ID(), "subject", t.msg.Subject(), "error", err)
 	t.passOn()
 	t.lock.releaseTurns()
 	switch t.failures++; {
-	case t.state >= settling:
+	case t.state >= responding:
 		t.close()
 		return
 	case t.failures > maxFailures:
 		t.cfg.Logger.Error("the failure of a slot cannot be recorded", "slot", t.d.Slot.ID(), "error", err)
-		t.owed = t.owed && t.fence == 0
+		t.inTable = t.inTable && t.fence == 0
 		t.close()
 		return
 	}
@@ -312,80 +318,21 @@ func (t *task) fail(p any) {
 	case t.fence == 0 || t.ending: // no handler runs; the next delivery goes on from the record
 		t.postpone(err)
 	default:
+		t.failure = err
 		result := core.Result{Err: err, Backoff: delay(t.policies().Retry, t.rec.Attempt)}
 		t.complete(t.cfg.Life, core.Complete(t.rec, t.fence, t.cfg.Now(), t.horizon(), result))
 	}
 	t.advance(false)
 }
 
-// horizon is the age past which slots end. There is none while the clock is not
-// believed.
+// horizon returns the age past which slots end. While the clock is not plausible, no slot is
+// too old.
 func (c *Consumer) horizon() time.Duration {
 	if c.cfg.Plausible() != nil {
 		return math.MaxInt64
 	}
 	return c.cfg.Horizon
 }
-
-// verdict is the answer to the broker about a message.
-type verdict struct {
-	kind   verdictKind
-	delay  time.Duration
-	reason string
-}
-
-type verdictKind uint8
-
-const (
-	verdictSilence verdictKind = iota
-	verdictAck
-	verdictLater
-	verdictDrop
-)
-
-var (
-	// ack: the slot has its outcome, in a durable record.
-	ack = verdict{kind: verdictAck}
-
-	// silence: another worker may own the slot. An ack does not fence: it would take the
-	// message from under that worker.
-	silence = verdict{kind: verdictSilence}
-)
-
-// later: the broker shall deliver the message again, no sooner than d from now.
-func later(d time.Duration) verdict { return verdict{kind: verdictLater, delay: d} }
-
-// drop: the broker shall never deliver the message again, although there is no outcome.
-func drop(reason string) verdict { return verdict{kind: verdictDrop, reason: reason} }
-
-// settle is the only step that answers the broker about a message (invariant 6). It does not
-// wait until the server has the answer. If the answer is lost, the message is delivered again,
-// and the record says what became of the slot.
-func (t *task) settle() progress {
-	t.state = leaving
-	var err error
-	switch v := t.verdict; {
-	case v.kind == verdictAck:
-		err = t.msg.Ack()
-	case v.kind == verdictLater && v.delay > 0:
-		err = t.msg.NakWithDelay(v.delay)
-	case v.kind == verdictLater:
-		err = t.msg.Nak()
-	case v.kind == verdictDrop:
-		err = t.msg.TermWithReason(v.reason)
-		t.cfg.Logger.Error("message dropped: it is no slot", "subject", t.msg.Subject(), "reason", v.reason)
-	}
-	if err != nil {
-		t.cfg.Logger.Debug("answer not sent; the message comes again", "subject", t.msg.Subject(), "error", err)
-	}
-	if t.final && t.lock.entered {
-		return onward
-	}
-	return t.close()
-}
-
-// tooMany is the delay of a message that is given back because no permit was free.
-const tooMany = 100 * time.Millisecond
 
 // read parses the message into t.d.
 func (t *task) read() error {
@@ -402,8 +349,8 @@ func (t *task) read() error {
 
 // arrive enters the slot in the table.
 func (t *task) arrive(mayBlock bool) progress {
-	if !t.permit && !t.ahead || isClosed(t.stopping) {
-		return t.end(later(tooMany)) // not at once: the last request may still be open
+	if !t.permit && !t.pending || isClosed(t.stopping) {
+		return t.end(later(tooMany)) // with a delay: this worker's last request may still be open
 	}
 	if t.unread != nil {
 		if !mayBlock {
@@ -413,8 +360,8 @@ func (t *task) arrive(mayBlock bool) progress {
 	}
 	t.key = t.d.Slot.Key()
 	var owner string
-	if owner, t.owed = t.cfg.Table.take(t.key, t.cfg.Node.Name()); t.owed {
-		t.state = looking
+	if owner, t.inTable = t.cfg.Table.take(t.key, t.cfg.Node.Name()); t.inTable {
+		t.state = loading
 		return onward
 	}
 	if owner == t.cfg.Node.Name() {
@@ -427,10 +374,10 @@ func (t *task) arrive(mayBlock bool) progress {
 // be able to, so the message is given back until it is past the horizon. A message that
 // contradicts itself is no slot for any program, and is dropped at once.
 func (t *task) refuseUnreadable() progress {
-	if errors.Is(t.unread, core.ErrContradicts) || t.cfg.Now().Sub(t.d.Published) > t.horizon() {
+	if errors.Is(t.unread, exchange.ErrContradicts) || t.cfg.Now().Sub(t.d.Published) > t.horizon() {
 		return t.end(drop(t.unread.Error()))
 	}
-	if t.d.Count <= 2 { // it may come back for a day
+	if t.d.Count <= 2 { // it may be delivered again for a day
 		t.cfg.Logger.Warn("message cannot be read; left for a newer node", "subject", t.msg.Subject(), "error", t.unread, "list_all", "cronce doctor")
 	}
 	return t.end(later(min(time.Second<<min(t.d.Count, 10), time.Minute)))

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// A listed slot stands in the value of its job's lock. maxUnlisted bounds the unlisted slots
-	// that one consumer keeps; further ones are given back with a delay. maxListed bounds the
-	// listed ones. It is much larger, since a listed slot that was given back holds up its job
-	// from its admission to its next delivery.
+	// A listed slot is one of the waiting slots in its job's lock. maxUnlisted bounds the
+	// unlisted slots that one consumer keeps; further ones are given back with a delay.
+	// maxListed bounds the listed ones. It is much larger: if a listed slot was given back and
+	// is then admitted, it blocks the lock until its message is delivered again.
 	maxUnlisted = 1000
 	maxListed   = 10_000
 
-	// firstLook is how soon the first waiting slot of a job asks the lock again if nothing wakes
-	// it. Each slot behind it asks later, but none later than lastLook.
-	firstLook = time.Second
-	lastLook  = 30 * time.Second
+	// minRecheck is how soon the first waiting slot of a job asks the lock again if nothing wakes
+	// it. Each slot behind it asks later, but none later than maxRecheck.
+	minRecheck = time.Second
+	maxRecheck = 30 * time.Second
 
 	// If the waitlist is full, a message is given back with a delay of about giveBackBy times
 	// its delivery count. The count is taken as at most maxGiveBack.
@@ -45,8 +45,8 @@ type waitingSlots struct {
 	slots map[job.Slot]chan struct{} // nil for a slot that was woken
 	stop  func()
 
-	// unlisted are the slots that do not stand in the lock's value. No other process knows of
-	// them, so only this one can wake them.
+	// unlisted are the slots that are not in the lock. No other process knows of them, so only
+	// this one can wake them.
 	unlisted map[job.Slot]struct{}
 }
 
@@ -137,27 +137,28 @@ func (w *waitlist) remove(s job.Slot, listed bool) {
 	}
 }
 
-// wait keeps the message until the lock may admit its slot, and then asks the lock again. If
-// the waitlist is full, or the worker stops, it gives the message back.
-func (t *task) wait() progress {
-	ctx, place := t.cfg.Node.Context(), t.view.Place
+// enterWaitlist keeps the message until the lock may admit its slot, and then asks the lock
+// again. If the waitlist is full, or the worker stops, it gives the message back.
+func (t *task) enterWaitlist() progress {
+	ctx, place := t.cfg.Node.Context(), t.view.Admission
 	if place.Displaces != (job.Slot{}) {
 		if !t.lock.waited {
-			return t.askAgain() // read the record first: this may be a second copy of a slot that has ended
+			return t.reenter() // read the record first: this may be a second copy of a slot that has ended
 		}
 		t.displace(ctx, place.Displaces)
 	}
-	listed := place.Kind == core.PlaceWaits
+	listed := place.Kind == core.AdmissionQueued
 	woken, ok := t.waitlist.add(t.d.Slot, listed)
 	if !ok {
 		d := giveBackBy * time.Duration(min(max(t.d.Count, 1), maxGiveBack))
 		return t.giveBack(d/2 + rand.N(d))
 	}
 	defer t.waitlist.remove(t.d.Slot, listed)
-	// The lock may have admitted the slot, and the wake-up may have come, before add.
+	// A place may have become free, and the wake-up may have come, before add.
 	if listed {
-		if l, _, err := t.cfg.Locks.Read(ctx, t.d.Slot.Job); err == nil && l.Holds(t.d.Slot.Whole()) {
-			return t.askAgain()
+		places := core.NewEntrant(t.d, t.view).Places
+		if l, _, err := t.cfg.Locks.Read(ctx, t.d.Slot.Job); err == nil && l.Admits(t.d.Slot.Whole(), places) {
+			return t.reenter()
 		}
 	}
 	if t.cfg.Observer != nil {
@@ -165,7 +166,7 @@ func (t *task) wait() progress {
 		defer t.cfg.Observer.Parked(t.cfg.Queue, -1)
 	}
 	t.releasePermit()
-	timer := time.NewTimer(t.nextLook(place))
+	timer := time.NewTimer(t.recheckDelay(place))
 	defer timer.Stop()
 	select {
 	case <-woken:
@@ -175,7 +176,7 @@ func (t *task) wait() progress {
 	case <-ctx.Done():
 		return t.giveBack(0)
 	}
-	return t.askAgain()
+	return t.reenter()
 }
 
 // giveBack ends the delivery of a slot that the waitlist does not keep.
@@ -186,26 +187,26 @@ func (t *task) giveBack(d time.Duration) progress {
 	return t.end(later(d))
 }
 
-// askAgain begins a new look at the slot, which asks the job's lock again.
-func (t *task) askAgain() progress {
-	t.lock.waited, t.looks, t.view.Place, t.state = true, 0, core.Place{}, looking
+// reenter begins a new round, which asks the job's lock again.
+func (t *task) reenter() progress {
+	t.lock.waited, t.rounds, t.view.Admission, t.state = true, 0, core.Admission{}, loading
 	return onward
 }
 
-// nextLook returns after how long a waiting slot asks the lock again if nothing wakes it. A slot
+// recheckDelay returns after how long a waiting slot asks the lock again if nothing wakes it. A slot
 // that displaces another asks soon. A slot with a start deadline asks right after the deadline.
-func (t *task) nextLook(p core.Place) time.Duration {
-	d := min(firstLook*time.Duration(p.Ahead+1), lastLook)
+func (t *task) recheckDelay(p core.Admission) time.Duration {
+	d := min(minRecheck*time.Duration(p.Ahead+1), maxRecheck)
 	switch {
-	case t.lock.outfought: // the lock is not full
-		d = firstLook/2 + rand.N(firstLook)
-	case p.Kind == core.PlaceCrowded:
-		d = lastLook/2 + rand.N(lastLook/2)
-	case t.lock.skips && p.Ahead == 0: // a short slot wakes no other when it ends: wait at most as long again as until now
-		d = min(d, max(t.cfg.Now().Sub(t.lock.since), firstLook/32))
+	case t.lock.contended: // the lock is not full: other workers were only faster to write it
+		d = minRecheck/2 + rand.N(minRecheck)
+	case p.Kind == core.AdmissionCrowded:
+		d = maxRecheck/2 + rand.N(maxRecheck/2)
+	case t.lock.skips && p.Ahead == 0: // a short slot may wake no other: wait no longer than so far
+		d = min(d, max(t.cfg.Now().Sub(t.lock.since), minRecheck/32))
 	}
 	if p.Displaces != (job.Slot{}) {
-		d = firstLook / 4
+		d = minRecheck / 4
 	}
 	if t.view.Entry == nil {
 		return d
@@ -219,7 +220,7 @@ func (t *task) nextLook(p core.Place) time.Duration {
 }
 
 // displace ends the holder of the lock, with all its shards, because this slot is to replace it.
-// If that fails, the slot tries again at its next look.
+// If that fails, the slot tries again when it asks the lock again.
 func (t *task) displace(ctx context.Context, holder job.Slot) {
 	rec, revision, err := t.cfg.Ledger.Read(ctx, holder)
 	if err != nil {
@@ -239,11 +240,12 @@ func (t *task) displace(ctx context.Context, holder job.Slot) {
 			t.displaceOne(ctx, part, revision)
 		}
 	}
-	_, _, _ = t.conclude(ctx, holder) // what follows is published by the worker that has its messages
+	_, _, _ = t.conclude(ctx, holder) // the worker with the holder's messages publishes what follows
 }
 
-// displaceOne ends one slot or shard. If it runs, displaceOne asks its owner to end it, once in
-// each look. If it waits for its next attempt, it has no owner, and displaceOne writes its end.
+// displaceOne ends one slot or shard. If the handler runs, displaceOne asks the owner to end
+// it, and asks again each time. If the slot waits for its next attempt, it has no owner, and
+// displaceOne writes its outcome.
 func (t *task) displaceOne(ctx context.Context, rec job.Record, revision uint64) {
 	by := t.d.Slot.Whole()
 	switch rec.State {

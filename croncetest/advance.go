@@ -7,15 +7,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Advance moves the clock on by d, from one due time to the next. At each it waits
-// until every slot of a job that a live replica handles has its outcome, and no
-// message waits any more: retries, and what comes after a job, included. It fails
-// the test when that takes longer than Patience, and says what it waited for.
+// Advance moves the clock on by d, from one due time to the next. At each it waits until every slot
+// of a job that a live replica handles has its outcome, and no message of such a job waits any more:
+// retries, and what comes after a job, included. It fails the test when that takes longer than
+// Patience, and says what it waited for.
 func (f *Fleet) Advance(d time.Duration) {
 	f.t.Helper()
 	f.AdvanceTo(f.Now().Add(d))
@@ -74,20 +75,31 @@ func (f *Fleet) next() (next time.Time) {
 }
 
 // entries are the jobs of the registry that live replicas handle.
-func (f *Fleet) entries() []core.Entry {
+func (f *Fleet) entries() []plans.Entry {
 	f.t.Helper()
 	ctx, cancel := f.patient()
 	defer cancel()
+	alive := f.alive()
+	f.join(ctx, alive)
 	all, err := f.store.Jobs().List(ctx)
 	if err != nil {
 		f.t.Fatalf("croncetest: %v", err)
 	}
-	alive := f.alive()
-	return slices.DeleteFunc(all, func(e core.Entry) bool {
+	return slices.DeleteFunc(all, func(e plans.Entry) bool {
 		return !slices.ContainsFunc(alive, func(r *replicaProcess) bool {
-			return slices.ContainsFunc(r.jobs, func(j job.Job) bool { return j.Name == e.Job.Name })
+			return r.handles(e.Job.Name)
 		})
 	})
+}
+
+// join waits until the registry has the jobs that the test has just handed to a Scheduler.
+func (f *Fleet) join(ctx context.Context, replicas []*replicaProcess) {
+	f.t.Helper()
+	for _, r := range replicas {
+		if err := r.inside.Joined(ctx); err != nil && !errors.Is(err, job.ErrStopping) {
+			f.t.Fatalf("croncetest: %v", err)
+		}
+	}
 }
 
 // pending says what has no outcome yet of what is due up to now; empty: all has.
@@ -100,12 +112,34 @@ func (f *Fleet) pending(ctx context.Context, now time.Time) (string, error) {
 			}
 		}
 	}
-	stream, err := f.js.Stream(ctx, f.store.Namespace()+"_slots")
+	slots, err := f.js.Stream(ctx, f.store.Namespace()+"_slots")
 	if err != nil {
 		return "", err
 	}
-	if n := stream.CachedInfo().State.Msgs; n > 0 {
-		return fmt.Sprintf("%d slots wait or run", n), nil
+	if slots.CachedInfo().State.Msgs == 0 {
+		return "", nil
+	}
+	return f.waiting(ctx)
+}
+
+// waiting names a slot that waits in the stream or runs; empty: none. Slots that wait for a handler
+// are left out, since no replica has one.
+func (f *Fleet) waiting(ctx context.Context) (string, error) {
+	alive := f.alive()
+	for w, err := range f.store.Slots().Waiting(ctx, stream.WaitingFilter{}) {
+		if err != nil {
+			return "", err
+		}
+		if slices.ContainsFunc(alive, func(r *replicaProcess) bool { return r.handles(w.Slot.Job) }) {
+			return w.Slot.ID() + " waits or runs", nil
+		}
+		r, _, err := f.store.Ledger().Read(ctx, w.Slot)
+		if err != nil && !errors.Is(err, job.ErrNotFound) {
+			return "", err
+		}
+		if r.State == job.Running {
+			return w.Slot.ID() + " runs", nil
+		}
 	}
 	return "", nil
 }
@@ -141,7 +175,7 @@ func (f *Fleet) inRange(ctx context.Context, s job.Slot) (bool, error) {
 
 // planned are the instants of a job's slots that fall due after one time, up to and
 // including another, by its definitions as they were.
-func planned(e core.Entry, after, until time.Time) (all []time.Time) {
+func planned(e plans.Entry, after, until time.Time) (all []time.Time) {
 	for _, p := range e.Plans() {
 		s, err := job.ParseSchedule(e.Job.Name, p.Plan)
 		if err != nil {

@@ -28,6 +28,25 @@
 // at any moment, also from within a handler. Another replica takes over its slots after
 // its lease: 3 s, or the value of Lease.
 //
+// # Schedulers
+//
+// Each replica is a cronce.Scheduler. Options gives it the options of your program, such as its
+// middleware, and Scheduler returns it, for a test of what your program does while it runs: add and
+// remove handlers, trigger runs, ask its client. HandleFunc of a job is job.Typed here:
+//
+//	f.Handle(job.Job{Name: "charge", Schedule: "none"}, job.Typed(charge))
+//
+// # Alerts
+//
+// Give the job a subject (job.AlertNATS) and listen there with Conn. Alerts about late slots
+// come in real time, half a minute after the slot is late.
+//
+// # What handlers report
+//
+// Slots returns the records, with the outputs and the results of handlers. To test what a
+// handler reports while it runs, ask the fleet's Client: Running returns its progress and
+// its output so far, and Tail follows it.
+//
 // # What it does not do
 //
 // The server does not use this clock. So you cannot trigger a run for a later time,

@@ -3,6 +3,7 @@ package croncetest_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -87,7 +88,7 @@ func ExampleFleet_Trigger() {
 	defer t.end()
 
 	f := croncetest.New(t)
-	f.Handle(job.Job{Name: "invoice", Schedule: "@monthly"}, func(_ context.Context, run job.Run) error {
+	f.Handle(job.Job{Name: "invoice", Schedule: job.OnDemand}, func(_ context.Context, run job.Run) error {
 		fmt.Printf("%s with %s\n", run.Slot.ID(), run.Payload)
 		return nil
 	})
@@ -97,6 +98,34 @@ func ExampleFleet_Trigger() {
 	f.Settle()
 	// Output:
 	// invoice:@order-7 with {"order":7}
+}
+
+// What handlers report is in the records: outputs and results.
+func ExampleFleet_Slots() {
+	t := &exampleT{} // t *testing.T
+	defer t.end()
+
+	f := croncetest.New(t)
+	f.Handle(job.Job{Name: "extract", Schedule: job.OnDemand}, func(_ context.Context, run job.Run) error {
+		fmt.Fprintln(run.Output, "reading customers")
+		run.Progress(3, 7, "customers")
+		run.Logger.Warn("a customer has no address", "customer", 711)
+		return run.SetResult(map[string]int{"rows": 7})
+	})
+	f.Handle(job.Job{Name: "load", After: []string{"extract"}}, func(_ context.Context, run job.Run) error {
+		fmt.Printf("loading %s\n", run.Results["extract"])
+		return nil
+	})
+	f.Start(2)
+	f.Trigger("extract", "monday", nil)
+	f.Settle()
+
+	extracted := f.Slots("extract")[0]
+	first, _, _ := strings.Cut(extracted.Output, "\n")
+	fmt.Printf("%s: %q, result %s\n", extracted.State, first, extracted.Result)
+	// Output:
+	// loading {"rows":7}
+	// succeeded: "reading customers", result {"rows":7}
 }
 
 // What the README shows: a week in which one night's half past two does not exist.

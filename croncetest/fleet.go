@@ -15,7 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -47,7 +48,7 @@ type Fleet struct {
 func New(t T, options ...Option) *Fleet {
 	t.Helper()
 	cfg := config{
-		start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease: 3 * time.Second, patience: 30 * time.Second,
+		start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease: 3 * time.Second, patience: 2 * time.Minute,
 		logger: slog.New(slog.DiscardHandler),
 	}
 	for _, option := range options {
@@ -117,8 +118,10 @@ func (f *Fleet) connect() *nats.Conn {
 }
 
 func (f *Fleet) open(ctx context.Context, js jetstream.JetStream) (*kv.Store, error) {
-	return kv.Open(ctx, js, kv.Options{Want: job.Settings{Lease: f.cfg.lease, Replicas: 1}, Stamp: f.clock.read, Logger: f.cfg.logger})
+	return kv.Open(ctx, js, kv.Options{Want: f.settings(), Stamp: f.clock.read, Logger: f.cfg.logger})
 }
+
+func (f *Fleet) settings() job.Settings { return job.Settings{Lease: f.cfg.lease, Replicas: 1} }
 
 func (f *Fleet) patient() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.Background(), f.cfg.patience, fmt.Errorf("it is not done after %v", f.cfg.patience))
@@ -146,17 +149,20 @@ func (f *Fleet) Handle(j job.Job, h job.Handler) {
 	f.handlers[j.Name] = h
 }
 
+// Client is a client of the fleet, with its clock, in the name of "croncetest". Start the fleet
+// before you order runs, since the replicas bring the jobs.
+func (f *Fleet) Client() *client.Client {
+	return client.Attach(attach.Of(f.conn, f.store, attach.Options{Operator: "croncetest", Now: f.clock.Now}))
+}
+
 // Trigger orders one run of a job beside its plan, now; the same key again is the
 // same run. An empty payload is the job's own. Settle waits for it.
 func (f *Fleet) Trigger(name, key string, payload json.RawMessage) {
 	f.t.Helper()
 	ctx, cancel := f.patient()
 	defer cancel()
-	c := control.New(control.Config{
-		Jobs: f.store.Jobs(), Ledger: f.store.Ledger(), Slots: f.store.Slots(), Timers: f.store.Timers(),
-		Settings: f.store.Settings(), Now: f.store.Time, Operator: "croncetest",
-	})
-	if _, err := c.Trigger(ctx, control.Order{Job: name, Key: key, Payload: payload}); err != nil {
+	f.join(ctx, f.alive())
+	if _, err := f.Client().Trigger(ctx, name, client.TriggerOptions{Key: key, Payload: payload}); err != nil {
 		f.t.Errorf("croncetest: %v", err)
 	}
 }

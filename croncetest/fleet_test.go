@@ -150,6 +150,25 @@ func TestAdvanceWaitsForRetriesAndChains(t *testing.T) {
 	}
 }
 
+func TestAdvanceRunsAJobOnDemandOnlyWhenItIsTriggered(t *testing.T) {
+	t.Parallel()
+	f := croncetest.New(t)
+	f.Handle(job.Job{Name: "import", Schedule: job.OnDemand}, func(context.Context, job.Run) error { return nil })
+	f.Handle(job.Job{Name: "load", After: []string{"import"}}, func(context.Context, job.Run) error { return nil })
+	f.Start(2)
+	f.Advance(7 * 24 * time.Hour)
+	if records := f.Slots("import"); len(records) > 0 {
+		t.Errorf("it ran untriggered: %+v", records)
+	}
+	f.Trigger("import", "k", nil)
+	f.Settle()
+	for _, name := range []string{"import", "load"} {
+		if records := f.Slots(name); len(records) != 1 || records[0].Slot.Token != "k" || records[0].State != job.Succeeded {
+			t.Errorf("%s: %+v", name, records)
+		}
+	}
+}
+
 func TestTriggeredRun(t *testing.T) {
 	t.Parallel()
 	f := croncetest.New(t)
@@ -261,7 +280,6 @@ func TestFleetFailsTheTestOfAMistake(t *testing.T) {
 		}, []string{`"never"`}},
 		"a time that is none":  {func(r *recorder) { croncetest.New(r, croncetest.At("tomorrow")) }, []string{`At "tomorrow"`, "2026-03-28T00:00:00Z"}},
 		"no patience":          {func(r *recorder) { croncetest.New(r, croncetest.Patience(0)) }, []string{"Patience 0s"}},
-		"no job":               {func(r *recorder) { croncetest.New(r).Start(1) }, []string{"Handle comes first"}},
 		"no such replica":      {func(r *recorder) { croncetest.New(r).Crash(0) }, []string{"no replica 0"}},
 		"no such job":          {func(r *recorder) { croncetest.New(r).Trigger("x", "k", nil) }, []string{"x"}},
 		"a lease that is none": {func(r *recorder) { croncetest.New(r, croncetest.Lease(time.Millisecond)) }, []string{"lease"}},

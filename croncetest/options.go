@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/cronce-io/cronce"
 )
 
 // T is what the fleet needs of a test: *testing.T and *testing.B have it.
@@ -22,6 +24,7 @@ type config struct {
 	lease    time.Duration
 	patience time.Duration
 	logger   *slog.Logger
+	options  []cronce.Option
 }
 
 // At sets the clock at the beginning: an RFC 3339 time. By default it is 2026-01-01,
@@ -43,7 +46,7 @@ func Lease(d time.Duration) Option {
 }
 
 // Patience is how long, in real time, an operation waits for what should happen
-// before it fails the test. By default 30 s.
+// before it fails the test. By default 2 min, which only a hang takes.
 func Patience(d time.Duration) Option {
 	return func(c *config) error {
 		if d <= 0 {
@@ -57,4 +60,11 @@ func Patience(d time.Duration) Option {
 // Logger is where the replicas log. By default nowhere.
 func Logger(l *slog.Logger) Option {
 	return func(c *config) error { c.logger = l; return nil }
+}
+
+// Options gives options to each replica, as a program gives them to cronce.New: WithMiddleware,
+// WithErrorHook, WithConcurrency and the like. WithNodeName, WithLogger and WithSettings are set by
+// the fleet, and WithNamespace and WithDomain must not be used. By default none.
+func Options(options ...cronce.Option) Option {
+	return func(c *config) error { c.options = append(c.options, options...); return nil }
 }

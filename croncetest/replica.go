@@ -4,26 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
-	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/fleet/inject"
 	"github.com/cronce-io/cronce/job"
 )
 
 // replicaProcess is one replica, as near to a process of its own as one can be.
 type replicaProcess struct {
-	host string
-	jobs []job.Job
-	conn *nats.Conn
-	stop context.CancelFunc
+	host      string
+	scheduler *cronce.Scheduler
+	inside    inject.Inside
+	conn      *nats.Conn
+	stop      context.CancelFunc
 
 	// ended is closed when it has; err says why.
 	ended   chan struct{}
@@ -31,14 +31,16 @@ type replicaProcess struct {
 	crashed bool
 }
 
+// handles reports whether the replica has a handler of the job.
+func (r *replicaProcess) handles(name string) bool {
+	return slices.ContainsFunc(r.inside.Jobs(), func(j job.Job) bool { return j.Name == name })
+}
+
 // Start starts n more replicas, each a producer and a worker of all jobs that were
-// handed to Handle, and waits until they are up and their jobs are known. They are
+// handed to Handle until now, and waits until they are up and their jobs are known. They are
 // numbered from 0 in the order of their start.
 func (f *Fleet) Start(n int) {
 	f.t.Helper()
-	if len(f.jobs) == 0 {
-		f.t.Fatalf("croncetest: Start without a job: Handle comes first")
-	}
 	ctx, cancel := f.patient()
 	defer cancel()
 	for range n {
@@ -50,36 +52,27 @@ func (f *Fleet) Start(n int) {
 }
 
 func (f *Fleet) start(ctx context.Context) error {
-	r := &replicaProcess{
-		host: fmt.Sprintf("replica%d", len(f.replicas)), jobs: slices.Clone(f.jobs), conn: f.connect(), ended: make(chan struct{}),
-	}
-	js, err := jetstream.New(r.conn)
-	if err != nil {
+	r := &replicaProcess{host: fmt.Sprintf("replica%d", len(f.replicas)), conn: f.connect(), ended: make(chan struct{})}
+	ctx = inject.With(ctx, inject.Parts{
+		Clock: clock.NewManual(f.clock.Now, f.clock.listen()), Stamp: f.clock.read, Made: func(i inject.Inside) { r.inside = i },
+	})
+	options := append(slices.Clone(f.cfg.options),
+		cronce.WithSettings(f.settings()), cronce.WithNodeName(r.host), cronce.WithLogger(f.cfg.logger.With("replica", r.host)),
+		cronce.WithMiddleware(f.note)) // the innermost one
+	var err error
+	if r.scheduler, err = cronce.New(ctx, r.conn, options...); err != nil {
 		return err
 	}
-	store, err := f.open(ctx, js)
-	if err != nil {
-		return err
-	}
-	handlers := f.observed()
-	var queues []string
-	for _, j := range r.jobs {
-		if !slices.Contains(queues, j.Queue) {
-			queues = append(queues, j.Queue)
+	for _, j := range f.jobs {
+		if err := r.scheduler.Handle(j, f.handlers[j.Name]); err != nil {
+			return err
 		}
 	}
-	process := replica.New(replica.Config{
-		Conn: r.conn, Store: store, Jobs: r.jobs, Owner: "code", Host: r.host, Queues: queues, Produce: true,
-		Handler:  func(name string) job.Handler { return handlers[name] },
-		Handlers: func() []string { return slices.Sorted(maps.Keys(handlers)) },
-		Clock:    clock.NewManual(f.clock.Now, f.clock.listen()),
-		Version:  "croncetest", Logger: f.cfg.logger.With("replica", r.host),
-	})
 	var life context.Context
 	life, r.stop = context.WithCancel(context.Background())
 	go func() {
 		defer close(r.ended)
-		r.err = process.Run(life)
+		r.err = r.scheduler.Run(life)
 	}()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,18 +80,24 @@ func (f *Fleet) start(ctx context.Context) error {
 	return nil
 }
 
-// observed are the handlers, with a note of each start.
-func (f *Fleet) observed() map[string]job.Handler {
-	all := map[string]job.Handler{}
-	for name, h := range f.handlers {
-		all[name] = func(ctx context.Context, run job.Run) error {
-			f.mu.Lock()
-			f.runs = append(f.runs, run)
-			f.mu.Unlock()
-			return h(ctx, run)
-		}
+// note notes each start of a handler.
+func (f *Fleet) note(h job.Handler) job.Handler {
+	return func(ctx context.Context, run job.Run) error {
+		f.mu.Lock()
+		f.runs = append(f.runs, run)
+		f.mu.Unlock()
+		return h(ctx, run)
 	}
-	return all
+}
+
+// Scheduler returns the scheduler of replica i, for a test of what a program does with it while it
+// runs: Handle, Remove, Client. It must not be run again.
+func (f *Fleet) Scheduler(i int) *cronce.Scheduler {
+	f.t.Helper()
+	if r := f.replica(i); r != nil {
+		return r.scheduler
+	}
+	return nil
 }
 
 // missing names what is not up yet; empty: nothing.
@@ -108,10 +107,10 @@ func (f *Fleet) missing(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for _, r := range f.alive() {
-		if !slices.ContainsFunc(nodes, func(e core.NodeEvent) bool { return e.Node.State == core.NodeAlive && r.is(e.Name) }) {
+		if !slices.ContainsFunc(nodes, func(e exchange.NodeEvent) bool { return e.Node.State == exchange.NodeAlive && r.is(e.Name) }) {
 			return r.host + " has no heartbeat", nil
 		}
-		for _, j := range r.jobs {
+		for _, j := range r.inside.Jobs() {
 			if _, _, err := f.store.Jobs().Read(ctx, j.Name); errors.Is(err, job.ErrNotFound) {
 				return "job " + j.Name + " is not in the registry", nil
 			} else if err != nil {

@@ -21,12 +21,15 @@ type cancelCase struct {
 
 func TestCancels(t *testing.T) {
 	t.Parallel()
-	hold(t, "cancels.json", func(t *testing.T, c cancelCase) cancelCase {
-		c.Key, c.Fence, c.Cause, c.Refused = "", 0, "", ""
-		slot, req, err := core.DecodeCancel(c.Request)
-		if c.Refused = refusal(t, err); c.Refused == "" {
-			c.Key, c.Fence, c.Cause = slot.Key(), req.Fence, req.Cause().Error()
-		}
-		return c
-	})
+	hold(t, "cancels.json", answerCancel)
+}
+
+func answerCancel(t *testing.T, c cancelCase) cancelCase {
+	t.Helper()
+	c.Key, c.Fence, c.Cause, c.Refused = "", 0, "", ""
+	slot, req, err := core.DecodeCancel(c.Request)
+	if c.Refused = refusal(t, err); c.Refused == "" {
+		c.Key, c.Fence, c.Cause = slot.Key(), req.Fence, req.Cause().Error()
+	}
+	return c
 }

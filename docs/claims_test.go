@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -73,7 +74,7 @@ type lockAnswer struct {
 	InWay string `json:"in_way,omitempty"`
 }
 
-func (a *lockAnswer) place(t *testing.T) (p core.Place) {
+func (a *lockAnswer) place(t *testing.T) (p core.Admission) {
 	t.Helper()
 	if a == nil {
 		return p
@@ -99,7 +100,10 @@ type attemptResult struct {
 	Stopped    bool     `json:"stopped,omitempty"`
 	Cancelled  bool     `json:"cancelled,omitempty"`
 	Output     string   `json:"output,omitempty"`
-	Backoff    duration `json:"backoff,omitempty"`
+
+	// Value is the result that the handler has set.
+	Value   json.RawMessage `json:"value,omitempty"`
+	Backoff duration        `json:"backoff,omitempty"`
 }
 
 // slotLife is what stands in the ledger, and what each node holds as its claim.
@@ -117,15 +121,18 @@ type claimed struct {
 
 func TestClaims(t *testing.T) {
 	t.Parallel()
-	hold(t, "claims.json", func(t *testing.T, c claimCase) claimCase {
-		life := slotLife{claimCase: c, claims: map[string]claimed{}}
-		for i := range c.Steps {
-			s := &c.Steps[i]
-			s.Action, s.Delay, s.At, s.Record, s.Conflict = "", 0, nil, nil, false
-			life.step(t, s, fmt.Sprintf("%s#%d", s.Node, i+1))
-		}
-		return c
-	})
+	hold(t, "claims.json", answerClaim)
+}
+
+func answerClaim(t *testing.T, c claimCase) claimCase {
+	t.Helper()
+	life := slotLife{claimCase: c, claims: map[string]claimed{}}
+	for i := range c.Steps {
+		s := &c.Steps[i]
+		s.Action, s.Delay, s.At, s.Record, s.Conflict = "", 0, nil, nil, false
+		life.step(t, s, fmt.Sprintf("%s#%d", s.Node, i+1))
+	}
+	return c
 }
 
 func (l *slotLife) step(t *testing.T, s *claimStep, nonce string) {
@@ -168,7 +175,7 @@ func (l *slotLife) delivery(t *testing.T, s *claimStep) core.Delivery {
 
 func (l *slotLife) view(t *testing.T, s *claimStep) core.View {
 	t.Helper()
-	v := core.View{Now: s.Now, Error: time.Duration(s.ClockError), Doubted: s.Implausible, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Disowned: s.Disowned, Handles: !s.NoHandler, Place: s.Place.place(t)}
+	v := core.View{Now: s.Now, Error: time.Duration(s.ClockError), Doubted: s.Implausible, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Disowned: s.Disowned, Handles: !s.NoHandler, Admission: s.Place.place(t)}
 	if !s.Unread {
 		v.Record, v.Revision = l.record, l.revision
 	}
@@ -191,7 +198,7 @@ func (l *slotLife) write(t *testing.T, s *claimStep, r job.Record, at uint64, no
 	if s.Wins <= l.revision {
 		t.Fatalf("%s: the write at %d wins revision %d: want a larger one", l.Name, at, s.Wins)
 	}
-	read, err := core.DecodeRecord(s.Record)
+	read, err := exchange.DecodeRecord(s.Record)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +209,7 @@ func (l *slotLife) write(t *testing.T, s *claimStep, r job.Record, at uint64, no
 }
 
 func (r *attemptResult) result() core.Result {
-	res := core.Result{Stopped: r.Stopped, Cancelled: r.Cancelled, Output: r.Output, Backoff: time.Duration(r.Backoff)}
+	res := core.Result{Stopped: r.Stopped, Cancelled: r.Cancelled, Output: r.Output, Value: r.Value, Backoff: time.Duration(r.Backoff)}
 	if r.Error != "" {
 		res.Err = errors.New(r.Error)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 )
 
 // eventCase is a message of a stream that starts a job, and the slots of its run.
@@ -31,26 +32,29 @@ type eventCase struct {
 
 func TestMessagesThatStartJobs(t *testing.T) {
 	t.Parallel()
-	hold(t, "events.json", func(t *testing.T, c eventCase) eventCase {
-		e, err := core.DecodeEntry(c.Definition.Value, c.Definition.Revision, c.Definition.Time)
-		if err != nil {
-			t.Fatal(err)
+	hold(t, "events.json", answerEvent)
+}
+
+func answerEvent(t *testing.T, c eventCase) eventCase {
+	t.Helper()
+	e, err := plans.DecodeEntry(c.Definition.Value, c.Definition.Revision, c.Definition.Time)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Takes, c.Slots = -1, nil
+	for i, p := range e.Plans() {
+		if c.Stored.After(p.From) && (p.To.IsZero() || !c.Stored.After(p.To)) {
+			c.Takes = i
 		}
-		c.Takes, c.Slots = -1, nil
-		for i, p := range e.Plans() {
-			if c.Stored.After(p.From) && (p.To.IsZero() || !c.Stored.After(p.To)) {
-				c.Takes = i
-			}
+	}
+	for _, m := range core.Started(e, core.StreamEvent{
+		Stream: c.Stream, Created: c.Created, Sequence: c.Sequence, Stored: c.Stored, ID: c.ID, Size: c.Size, Bare: c.Bare,
+	}) {
+		c.Slots = append(c.Slots, m.Slot.ID())
+		c.Due, c.Refused = m.Due, m.Refused != ""
+		if !m.Event {
+			t.Errorf("%s does not say that a message started it", m.Slot)
 		}
-		for _, m := range core.Started(e, core.StreamEvent{
-			Stream: c.Stream, Created: c.Created, Sequence: c.Sequence, Stored: c.Stored, ID: c.ID, Size: c.Size, Bare: c.Bare,
-		}) {
-			c.Slots = append(c.Slots, m.Slot.ID())
-			c.Due, c.Refused = m.Due, m.Refused != ""
-			if !m.Event {
-				t.Errorf("%s does not say that a message started it", m.Slot)
-			}
-		}
-		return c
-	})
+	}
+	return c
 }

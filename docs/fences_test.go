@@ -83,12 +83,12 @@ func TestFencesAreOfKindsThatAreChecked(t *testing.T) {
 			checkGo(t, f, code)
 		case "json":
 			checkJSON(t, f)
-		case "text", "crontab", "python", "nats", "promql":
+		case "text", "crontab", "ini", "python", "ruby", "nats", "promql":
 			if hidden.MatchString(f.text) && f.file != "docs/cli.md" {
 				t.Errorf("%s: a command in a fence of %s: make it sh", f, f.lang)
 			}
 		default:
-			t.Errorf("%s: a fence of %q: want one of sh, yaml, go, json, which are checked, or text, crontab, python, nats, promql", f, f.lang)
+			t.Errorf("%s: a fence of %q: want one of sh, yaml, go, json, which are checked, or text, crontab, ini, python, ruby, nats, promql", f, f.lang)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func checkYAML(t *testing.T, f fence) {
 		text = "version: 1\njobs:\n" + indent(text, "  ")
 	case !strings.Contains(text, "version: 1"):
 		settings := "name: example\n"
-		if !strings.Contains(text, "schedule:") && !strings.Contains(text, "after:") {
+		if !strings.Contains(text, "schedule:") && !strings.Contains(text, "after: [") {
 			settings += "schedule: \"@hourly\"\n"
 		}
 		if !strings.HasPrefix(text, "action:") && !strings.Contains(text, "\naction:") {
@@ -139,6 +139,7 @@ func checkJSON(t *testing.T, f fence) {
 // elsewhere are Go fences of other modules, by a line of theirs.
 var elsewhere = map[string]string{
 	"asynq.NewScheduler": "of asynq, which this module does not require; compiled by hand with v0.25.1",
+	"river.NewWorkers":   "of River, which this module does not require; compiled by hand with v0.51.1",
 }
 
 // checkGo wants the lines of a fence to stand in a Go file of this repository, which

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -25,28 +26,31 @@ type chainCase struct {
 
 func TestChains(t *testing.T) {
 	t.Parallel()
-	hold(t, "chains.json", func(t *testing.T, c chainCase) chainCase {
-		m, err := core.ParseMessage(c.Headers.lists())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var before []job.Record
-		for _, value := range c.Records {
-			before = append(before, record(t, value))
-		}
-		e := c.Definition.entry(t)
-		c.Messages = nil
-		for _, m := range core.Chain(e, before, core.Delivery{Message: m}) {
-			m.Node = "a-1-1-x"
-			c.Messages = append(c.Messages, published{e.Job.Queue, single(m.Header()), string(e.Job.Payload)})
-		}
-		return c
-	})
+	hold(t, "chains.json", answerChain)
+}
+
+func answerChain(t *testing.T, c chainCase) chainCase {
+	t.Helper()
+	m, err := core.ParseMessage(c.Headers.lists())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before []job.Record
+	for _, value := range c.Records {
+		before = append(before, record(t, value))
+	}
+	e := c.Definition.entry(t)
+	c.Messages = nil
+	for _, m := range core.Chain(e, before, core.Delivery{Message: m}) {
+		m.Node = "a-1-1-x"
+		c.Messages = append(c.Messages, published{e.Job.Queue, single(m.Header()), string(e.Job.Payload)})
+	}
+	return c
 }
 
 func record(t *testing.T, value json.RawMessage) job.Record {
 	t.Helper()
-	r, err := core.DecodeRecord(value)
+	r, err := exchange.DecodeRecord(value)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,14 +71,17 @@ type alertCase struct {
 
 func TestAlerts(t *testing.T) {
 	t.Parallel()
-	hold(t, "alerts.json", func(t *testing.T, c alertCase) alertCase {
-		r := record(t, c.Record)
-		c.MsgID, c.Event = "", nil
-		if core.AlertAbout(c.Definition.entry(t).Job, r.State) != nil {
-			e := core.NewAlert(r, c.Revision)
-			e.Node = "a-1-1-x"
-			c.MsgID, c.Event = core.AlertID(r, c.Revision), raw(t, e)
-		}
-		return c
-	})
+	hold(t, "alerts.json", answerAlert)
+}
+
+func answerAlert(t *testing.T, c alertCase) alertCase {
+	t.Helper()
+	r := record(t, c.Record)
+	c.MsgID, c.Event = "", nil
+	for _, kind := range exchange.AlertsOn(c.Definition.entry(t).Job, r.State) {
+		e := exchange.NewAlert(r, c.Revision, kind)
+		e.Node = "a-1-1-x"
+		c.MsgID, c.Event = exchange.AlertID(r, c.Revision, kind), raw(t, e)
+	}
+	return c
 }

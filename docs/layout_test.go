@@ -9,7 +9,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -37,39 +40,42 @@ type wireWrite struct {
 
 func TestLayout(t *testing.T) {
 	t.Parallel()
+	hold(t, "layout.json", answerLayout)
+}
+
+func answerLayout(t *testing.T, c layoutCase) layoutCase {
+	t.Helper()
 	server := natstest.Run(t)
-	hold(t, "layout.json", func(t *testing.T, c layoutCase) layoutCase {
-		want, err := core.DecodeSettings(c.Settings)
+	want, err := exchange.DecodeSettings(c.Settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	js := server.JetStream()
+	store, err := kv.Open(t.Context(), js, kv.Options{Namespace: c.Namespace, Want: want})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Streams = nil
+	for _, name := range []string{"KV_%_state", "KV_%_jobs", "KV_%_nodes", "KV_%_ledger", "%_slots", "%_timers", "%_events"} {
+		stream, err := js.Stream(t.Context(), strings.Replace(name, "%", c.Namespace, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		js := server.JetStream()
-		store, err := kv.Open(t.Context(), js, kv.Options{Namespace: c.Namespace, Want: want})
+		c.Streams = append(c.Streams, pick(t, stream.CachedInfo().Config, "name", "subjects", "retention", "storage", "discard",
+			"max_age", "max_msgs_per_subject", "duplicate_window", "allow_direct", "allow_rollup_hdrs", "deny_delete", "deny_purge", "allow_msg_schedules", "allow_atomic", "num_replicas"))
+	}
+	queue := func(c jetstream.Consumer, err error) map[string]any {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Streams = nil
-		for _, name := range []string{"KV_%_state", "KV_%_jobs", "KV_%_nodes", "KV_%_ledger", "%_slots", "%_timers", "%_events"} {
-			stream, err := js.Stream(t.Context(), strings.Replace(name, "%", c.Namespace, 1))
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Streams = append(c.Streams, pick(t, stream.CachedInfo().Config, "name", "subjects", "retention", "storage", "discard",
-				"max_age", "max_msgs_per_subject", "duplicate_window", "allow_direct", "allow_rollup_hdrs", "deny_delete", "deny_purge", "allow_msg_schedules", "allow_atomic", "num_replicas"))
-		}
-		queue := func(c jetstream.Consumer, err error) map[string]any {
-			if err != nil {
-				t.Fatal(err)
-			}
-			return pick(t, c.CachedInfo().Config, "durable_name", "filter_subject", "deliver_policy", "ack_policy", "ack_wait",
-				"max_deliver", "max_ack_pending", "priority_policy", "priority_groups")
-		}
-		c.Consumer = queue(store.Slots().Queue(t.Context(), "default"))
-		c.Fired = queue(store.Timers().Queue(t.Context(), "default"))
-		c.Writes = writes(t, server.Conn(), store)
-		c.Event = store.EventSubject(string(job.EventFailed), "report")
-		return c
-	})
+		return pick(t, c.CachedInfo().Config, "durable_name", "filter_subject", "deliver_policy", "ack_policy", "ack_wait",
+			"max_deliver", "max_ack_pending", "priority_policy", "priority_groups")
+	}
+	c.Consumer = queue(store.Slots().Queue(t.Context(), "default"))
+	c.Fired = queue(store.Timers().Queue(t.Context(), "default"))
+	c.Writes = writes(t, server.Conn(), store)
+	c.Event = store.EventSubject(string(job.EventFailed), "report")
+	return c
 }
 
 // pick takes out of a configuration what the protocol says of it, as it
@@ -113,7 +119,7 @@ func writes(t *testing.T, nc *nats.Conn, store *kv.Store) []wireWrite {
 	step("create a record", func() (err error) { revision, err = store.Ledger().Write(t.Context(), record, 0); return err })
 	record.State, record.Nonce = job.Succeeded, "a-1-1-x#2"
 	step("update it", func() error { _, err := store.Ledger().Write(t.Context(), record, revision); return err })
-	definition := core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}, Owner: "file", Node: "a-1-1-x", Nonce: "a-1-1-x#3"}
+	definition := plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}, Owner: "file", Node: "a-1-1-x", Nonce: "a-1-1-x#3"}
 	step("create a definition", func() (err error) { revision, err = store.Jobs().Write(t.Context(), definition, 0); return err })
 	step("delete it", func() error { return store.Jobs().Delete(t.Context(), "report", revision) })
 	step("publish a slot", func() error {
@@ -125,7 +131,7 @@ func writes(t *testing.T, nc *nats.Conn, store *kv.Store) []wireWrite {
 	})
 	step("set a timer", func() error {
 		m := core.Message{Slot: job.Slot{Job: "report", Token: "a b"}, JobRevision: 1, Node: "a-1-1-x", Due: slot.At.AddDate(100, 0, 0).Add(500 * time.Millisecond)}
-		_, err := store.Timers().Set(t.Context(), kv.Timer{Message: m, Queue: "default", Payload: []byte(`{"n":1}`)}, 0)
+		_, err := store.Timers().Set(t.Context(), stream.Timer{Message: m, Queue: "default", Payload: []byte(`{"n":1}`)}, 0)
 		return err
 	})
 	return all

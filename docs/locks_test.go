@@ -41,62 +41,65 @@ type lockCase struct {
 	Next      json.RawMessage `json:"next,omitempty"`
 }
 
-var placeNames = map[core.PlaceKind]string{
-	core.PlaceHeld: "held", core.PlaceWaits: "waits", core.PlaceCrowded: "crowded", core.PlaceBarred: "skipped", core.PlaceDisplaced: "cancelled",
+var placeNames = map[core.AdmissionKind]string{
+	core.AdmissionGranted: "held", core.AdmissionQueued: "waits", core.AdmissionCrowded: "crowded", core.AdmissionSkipped: "skipped", core.AdmissionReplaced: "cancelled",
 }
 
 func TestLocks(t *testing.T) {
 	t.Parallel()
-	hold(t, "locks.json", func(t *testing.T, c lockCase) lockCase {
-		c.Ask, c.Place, c.InWay, c.Displaces, c.Woken, c.Next = nil, "", "", "", nil, nil
-		l, err := core.DecodeLock(c.Lock)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Waiting = slices.Concat(crowd(c.Crowd), l.Waiting)
-		asks, err := core.DecodeLock([]byte(`{"v":1,"job":"report","holders":[` + string(c.Slot) + `]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.Leave {
-			next, woken := l.Leave(asks.Holders[0].Slot, c.Places)
-			c.Woken, c.Next = nil, raw(t, next)
-			for _, s := range woken {
-				c.Woken = append(c.Woken, s.ID())
-			}
-			return c
-		}
-		ended := map[job.Slot]bool{}
-		for id, e := range c.Ended {
-			slot, err := job.ParseSlotID(id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ended[slot] = e
-		}
-		next, place, ask := l.Enter(core.Entrant{LockSlot: asks.Holders[0], Policy: c.Overlap, Places: c.Places}, ended)
-		if len(ask) > 0 {
-			c.Ask = ids(ask...)
-			return c
-		}
-		if c.Reoffered && next.Has(asks.Holders[0].Slot) {
-			next = next.Renewed(asks.Holders[0].Slot, asks.Holders[0].Since)
-		}
-		if !slices.Equal(ids(next.Waiting[:c.Crowd]...), ids(crowd(c.Crowd)...)) {
-			t.Errorf("%s: of those that waited before, some are gone", c.Name)
-		}
-		next.Waiting = next.Waiting[c.Crowd:]
-		c.Place, c.Next = placeNames[place.Kind], raw(t, next)
-		for _, named := range []struct {
-			slot job.Slot
-			to   *string
-		}{{place.InWay, &c.InWay}, {place.Displaces, &c.Displaces}} {
-			if named.slot != (job.Slot{}) {
-				*named.to = named.slot.ID()
-			}
+	hold(t, "locks.json", answerLock)
+}
+
+func answerLock(t *testing.T, c lockCase) lockCase {
+	t.Helper()
+	c.Ask, c.Place, c.InWay, c.Displaces, c.Woken, c.Next = nil, "", "", "", nil, nil
+	l, err := core.DecodeLock(c.Lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Waiting = slices.Concat(crowd(c.Crowd), l.Waiting)
+	asks, err := core.DecodeLock([]byte(`{"v":1,"job":"report","holders":[` + string(c.Slot) + `]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Leave {
+		next, woken := l.Leave(asks.Holders[0].Slot, c.Places)
+		c.Woken, c.Next = nil, raw(t, next)
+		for _, s := range woken {
+			c.Woken = append(c.Woken, s.Slot.ID())
 		}
 		return c
-	})
+	}
+	ended := map[job.Slot]bool{}
+	for id, e := range c.Ended {
+		slot, err := job.ParseSlotID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended[slot] = e
+	}
+	next, place, ask := l.Enter(core.Entrant{LockSlot: asks.Holders[0], Policy: c.Overlap, Places: c.Places}, ended)
+	if len(ask) > 0 {
+		c.Ask = ids(ask...)
+		return c
+	}
+	if c.Reoffered && next.Has(asks.Holders[0].Slot) {
+		next = next.Renewed(asks.Holders[0].Slot, asks.Holders[0].Since)
+	}
+	if !slices.Equal(ids(next.Waiting[:c.Crowd]...), ids(crowd(c.Crowd)...)) {
+		t.Errorf("%s: of those that waited before, some are gone", c.Name)
+	}
+	next.Waiting = next.Waiting[c.Crowd:]
+	c.Place, c.Next = placeNames[place.Kind], raw(t, next)
+	for _, named := range []struct {
+		slot job.Slot
+		to   *string
+	}{{place.InWay, &c.InWay}, {place.Displaces, &c.Displaces}} {
+		if named.slot != (job.Slot{}) {
+			*named.to = named.slot.ID()
+		}
+	}
+	return c
 }
 
 // crowd are n triggered runs of the job "report", @1 to @n, that came at 06:00:00.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/job"
 )
@@ -35,38 +35,41 @@ type fenceCase struct {
 
 func TestFences(t *testing.T) {
 	t.Parallel()
-	hold(t, "fences.json", func(t *testing.T, c fenceCase) fenceCase {
-		c.Dead, c.Wait, c.At, c.Written = false, 0, nil, nil
-		var clock time.Duration
-		key := &nodeKey{t: t, c: &c}
-		peers := node.NewPeers(node.PeersConfig{
-			Store: key, Lease: time.Duration(c.Lease), Now: func() time.Time { return c.Now }, Boot: func() time.Duration { return clock },
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		watching := make(chan struct{})
-		go func() { _ = peers.Watch(ctx, watch(watching), nil) }()
-		<-watching
-		// The first question starts the stopwatch.
-		if _, _, err := peers.Dead(t.Context(), c.Node, c.By); err != nil {
-			t.Fatal(err)
-		}
-		clock, key.moved = time.Duration(c.Still), c.Moved != nil
-		dead, wait, err := peers.Dead(t.Context(), c.Node, c.By)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.Dead = dead; !dead {
-			c.Wait = duration(wait)
-		}
-		return c
+	hold(t, "fences.json", answerFence)
+}
+
+func answerFence(t *testing.T, c fenceCase) fenceCase {
+	t.Helper()
+	c.Dead, c.Wait, c.At, c.Written = false, 0, nil, nil
+	var clock time.Duration
+	key := &nodeKey{t: t, c: &c}
+	peers := node.NewPeers(node.PeersConfig{
+		Store: key, Lease: time.Duration(c.Lease), Now: func() time.Time { return c.Now }, Boot: func() time.Duration { return clock },
 	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watching := make(chan struct{})
+	go func() { _ = peers.Watch(ctx, watch(watching), nil) }()
+	<-watching
+	// The first question starts the stopwatch.
+	if _, _, err := peers.Dead(t.Context(), c.Node, c.By); err != nil {
+		t.Fatal(err)
+	}
+	clock, key.moved = time.Duration(c.Still), c.Moved != nil
+	dead, wait, err := peers.Dead(t.Context(), c.Node, c.By)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Dead = dead; !dead {
+		c.Wait = duration(wait)
+	}
+	return c
 }
 
 // watch tells nothing; it is closed when it has begun.
 type watch chan struct{}
 
-func (w watch) Watch(ctx context.Context, _ func(core.NodeEvent)) error {
+func (w watch) Watch(ctx context.Context, _ func(exchange.NodeEvent)) error {
 	close(w)
 	<-ctx.Done()
 	return nil
@@ -79,22 +82,22 @@ type nodeKey struct {
 	moved bool
 }
 
-func (k *nodeKey) Read(context.Context, string) (core.Node, uint64, error) {
+func (k *nodeKey) Read(context.Context, string) (exchange.Node, uint64, error) {
 	value, revision := k.c.Value, k.c.Revision
 	if k.moved {
 		value, revision = k.c.Moved, revision+1
 	}
 	if value == nil {
-		return core.Node{}, revision, job.ErrNotFound
+		return exchange.Node{}, revision, job.ErrNotFound
 	}
-	n, err := core.DecodeNode(value)
+	n, err := exchange.DecodeNode(value)
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	return n, revision, nil
 }
 
-func (k *nodeKey) Write(_ context.Context, n core.Node, revision uint64) (uint64, error) {
+func (k *nodeKey) Write(_ context.Context, n exchange.Node, revision uint64) (uint64, error) {
 	k.c.At, k.c.Written = &revision, raw(k.t, n)
 	if k.moved {
 		return 0, job.ErrConflict

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -22,11 +24,11 @@ func TestPageNamesWhatIsOnTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := []string{string(job.Pending), string(core.NodeAlive), string(core.NodeStopped), string(core.NodeFenced)}
+	words := []string{string(job.Pending), string(exchange.NodeAlive), string(exchange.NodeStopped), string(exchange.NodeFenced)}
 	for _, s := range []job.State{job.Running, job.Retrying, job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
 		words = append(words, string(s))
 	}
-	for _, kind := range core.Exceptional() {
+	for _, kind := range exchange.Exceptional() {
 		words = append(words, string(kind))
 	}
 	var m core.Message
@@ -55,7 +57,7 @@ func TestPageNamesWhatIsOnTheWire(t *testing.T) {
 func members(t *testing.T) []string {
 	t.Helper()
 	seen := map[string]bool{}
-	for _, v := range []any{new(job.Settings), new(core.Definition), new(core.Node), new(job.Record), new(core.Watermark), new(core.Lock), new(job.Event)} {
+	for _, v := range []any{new(job.Settings), new(plans.Definition), new(exchange.Node), new(job.Record), new(exchange.Watermark), new(core.Lock), new(job.Event)} {
 		fill(reflect.ValueOf(v).Elem())
 		var decoded any
 		if err := json.Unmarshal(raw(t, v), &decoded); err != nil {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/producer"
 )
@@ -54,34 +56,37 @@ type run struct {
 
 func TestProducers(t *testing.T) {
 	t.Parallel()
-	hold(t, "producers.json", func(t *testing.T, c producerCase) producerCase {
-		b := &broker{t: t, c: c, written: make(chan struct{})}
-		synctest.Test(t, func(t *testing.T) {
-			p, err := producer.New(producer.Config{
-				Node: "a-1-1-x", Registry: b, Watermark: b, Slots: b, Clock: b, Horizon: time.Duration(c.Horizon),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			b.written = make(chan struct{}) // of the bubble
-			ended := make(chan error, 1)
-			go func() { ended <- p.Run(ctx) }()
-			select {
-			case <-b.written:
-			case <-ctx.Done():
-				t.Errorf("%s: the watermark was not moved", c.Name)
-			}
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+	hold(t, "producers.json", answerProducer)
+}
+
+func answerProducer(t *testing.T, c producerCase) producerCase {
+	t.Helper()
+	b := &broker{t: t, c: c, written: make(chan struct{})}
+	synctest.Test(t, func(t *testing.T) {
+		p, err := producer.New(producer.Config{
+			Node: "a-1-1-x", Registry: b, Watermark: b, Slots: b, Clock: b, Horizon: time.Duration(c.Horizon),
 		})
-		c.After, c.Messages, c.MissedSingly = b.after, b.messages, nil
-		c.summarise()
-		return c
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		b.written = make(chan struct{}) // of the bubble
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(ctx) }()
+		select {
+		case <-b.written:
+		case <-ctx.Done():
+			t.Errorf("%s: the watermark was not moved", c.Name)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
+	c.After, c.Messages, c.MissedSingly = b.after, b.messages, nil
+	c.summarise()
+	return c
 }
 
 // summarise replaces many single missed slots by their number.
@@ -119,10 +124,10 @@ func (b *broker) Error() time.Duration { return time.Duration(b.c.ClockError) }
 func (b *broker) Plausible() error     { return nil }
 func (b *broker) Connected() bool      { return true }
 
-func (b *broker) Watch(ctx context.Context, f func(core.RegistryEvent)) error {
+func (b *broker) Watch(ctx context.Context, f func(plans.RegistryEvent)) error {
 	e := b.c.Definition.entry(b.t)
-	f(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Time: e.Time, Entry: e})
-	f(core.RegistryEvent{Ready: true, Revision: b.c.RegistryRevision})
+	f(plans.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Time: e.Time, Entry: e})
+	f(plans.RegistryEvent{Ready: true, Revision: b.c.RegistryRevision})
 	<-ctx.Done()
 	return nil
 }
@@ -133,15 +138,15 @@ func (b *broker) Send(queue string, m core.Message, payload []byte, answered fun
 	return nil
 }
 
-func (b *broker) Read(context.Context) (core.Watermark, uint64, error) {
+func (b *broker) Read(context.Context) (exchange.Watermark, uint64, error) {
 	if b.c.Watermark == nil {
-		return core.Watermark{}, 0, job.ErrNotFound
+		return exchange.Watermark{}, 0, job.ErrNotFound
 	}
 	p := b.c.Watermark
-	return core.Watermark{Time: p.Time, Revision: p.Revision, RegistryTime: p.RegistryTime}, 1, nil
+	return exchange.Watermark{Time: p.Time, Revision: p.Revision, RegistryTime: p.RegistryTime}, 1, nil
 }
 
-func (b *broker) Write(_ context.Context, w core.Watermark, revision uint64) (uint64, error) {
+func (b *broker) Write(_ context.Context, w exchange.Watermark, revision uint64) (uint64, error) {
 	if b.after == nil {
 		b.after = &position{w.Time, w.Revision, w.RegistryTime}
 		close(b.written)

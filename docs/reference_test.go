@@ -22,7 +22,7 @@ func TestConfigurationPageIsMadeFromTheCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := between(t, string(page), "<!-- From internal/jobfile/reference: go test ./docs -rewrite -->\n", string(reference.Markdown()))
+	text := between(t, string(page), "<!-- From internal/jobfile/reference: go test ./docs -rewrite -->\n", string(fieldTables()))
 	text = between(t, text, "<!-- From job.Settings: go test ./docs -rewrite -->\n", settingsTable())
 	holdFile(t, "configuration.md", text)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -50,26 +50,29 @@ type planSpan struct {
 	Until    time.Time `json:"until,omitzero"`
 }
 
-var changes = map[core.Change]string{
-	core.Unchanged: "unchanged", core.Changed: "written", core.Superseded: "superseded", core.Held: "held",
+var changes = map[plans.Change]string{
+	plans.Unchanged: "unchanged", plans.Changed: "written", plans.Superseded: "superseded", plans.Held: "held",
 }
 
 func TestRegistryEntries(t *testing.T) {
 	t.Parallel()
-	hold(t, "registry.json", func(t *testing.T, c registryCase) registryCase {
-		var entry *core.Entry
-		for i := range c.Steps {
-			entry = c.Steps[i].apply(t, entry)
-		}
-		return c
-	})
+	hold(t, "registry.json", answerRegistry)
 }
 
-func (s *applyStep) apply(t *testing.T, old *core.Entry) *core.Entry {
+func answerRegistry(t *testing.T, c registryCase) registryCase {
+	t.Helper()
+	var entry *plans.Entry
+	for i := range c.Steps {
+		entry = c.Steps[i].apply(t, entry)
+	}
+	return c
+}
+
+func (s *applyStep) apply(t *testing.T, old *plans.Entry) *plans.Entry {
 	t.Helper()
 	next, change := s.next(t, old)
 	s.Change, s.Value, s.Plans, s.Pauses = changes[change], nil, nil, nil
-	if change != core.Changed {
+	if change != plans.Changed {
 		return old
 	}
 	next.Nonce = fmt.Sprintf("%s#%d", s.Node, s.Revision)
@@ -85,21 +88,21 @@ func (s *applyStep) apply(t *testing.T, old *core.Entry) *core.Entry {
 }
 
 // next is what the step would write.
-func (s *applyStep) next(t *testing.T, old *core.Entry) (core.Definition, core.Change) {
+func (s *applyStep) next(t *testing.T, old *plans.Entry) (plans.Definition, plans.Change) {
 	t.Helper()
-	orders := map[string]func(core.Entry, string) (core.Definition, bool){"pause": core.Pause, "resume": core.Resume, "release": core.ReleaseHold}
+	orders := map[string]func(plans.Entry, string) (plans.Definition, bool){"pause": plans.Pause, "resume": plans.Resume, "release": plans.ReleaseHold}
 	if order := orders[s.Order]; order != nil {
 		next, changed := order(*old, s.Node)
 		if changed {
-			return next, core.Changed
+			return next, plans.Changed
 		}
-		return next, core.Unchanged
+		return next, plans.Unchanged
 	}
 	var j job.Job
 	if err := json.Unmarshal(s.Job, &j); err != nil {
 		t.Fatal(err)
 	}
-	next, change, err := core.Upsert(old, j, s.Owner, s.Node, s.Force)
+	next, change, err := plans.Upsert(old, j, s.Owner, s.Node, s.Force)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,21 +25,24 @@ type scheduleCase struct {
 
 func TestSchedules(t *testing.T) {
 	t.Parallel()
-	hold(t, "schedules.json", func(t *testing.T, c scheduleCase) scheduleCase {
-		var j job.Job
-		if err := json.Unmarshal(c.Job, &j); err != nil {
-			t.Fatal(err)
-		}
-		s, err := job.ParseSchedule(j.Name, j.Plan())
-		if c.Slots, c.Delay, c.Refused = nil, 0, refusal(t, err); err != nil {
-			return c
-		}
-		c.Delay = duration(s.Delay())
-		for at := s.Next(c.After); !at.IsZero() && len(c.Slots) < c.Count; at = s.Next(at) {
-			c.Slots = append(c.Slots, at)
-		}
+	hold(t, "schedules.json", answerSchedule)
+}
+
+func answerSchedule(t *testing.T, c scheduleCase) scheduleCase {
+	t.Helper()
+	var j job.Job
+	if err := json.Unmarshal(c.Job, &j); err != nil {
+		t.Fatal(err)
+	}
+	s, err := job.ParseSchedule(j.Name, j.Plan())
+	if c.Slots, c.Delay, c.Refused = nil, 0, refusal(t, err); err != nil {
 		return c
-	})
+	}
+	c.Delay = duration(s.Delay())
+	for at := s.Next(c.After); !at.IsZero() && len(c.Slots) < c.Count; at = s.Next(at) {
+		c.Slots = append(c.Slots, at)
+	}
+	return c
 }
 
 // The vectors of the hash are in package job. Here they are held against the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -56,15 +57,18 @@ type shardLife struct {
 
 func TestShards(t *testing.T) {
 	t.Parallel()
-	hold(t, "shards.json", func(t *testing.T, c shardCase) shardCase {
-		life := shardLife{shardCase: c, ledger: map[job.Slot]claimed{}}
-		for i := range c.Steps {
-			s := &c.Steps[i]
-			s.Action, s.Of, s.At, s.Record = "", "", nil, nil
-			life.step(t, s)
-		}
-		return c
-	})
+	hold(t, "shards.json", answerShard)
+}
+
+func answerShard(t *testing.T, c shardCase) shardCase {
+	t.Helper()
+	life := shardLife{shardCase: c, ledger: map[job.Slot]claimed{}}
+	for i := range c.Steps {
+		s := &c.Steps[i]
+		s.Action, s.Of, s.At, s.Record = "", "", nil, nil
+		life.step(t, s)
+	}
+	return c
 }
 
 func (l *shardLife) step(t *testing.T, s *shardStep) {
@@ -114,7 +118,7 @@ func (l *shardLife) delivery(t *testing.T, slot job.Slot) core.Delivery {
 func (l *shardLife) view(t *testing.T, s *shardStep, slot job.Slot) core.View {
 	t.Helper()
 	e := l.Definition.entry(t)
-	v := core.View{Now: s.Now, Self: s.Node, Horizon: time.Duration(l.Horizon), Handles: true, Entry: &e, Place: s.Place.place(t)}
+	v := core.View{Now: s.Now, Self: s.Node, Horizon: time.Duration(l.Horizon), Handles: true, Entry: &e, Admission: s.Place.place(t)}
 	if held, ok := l.ledger[slot]; ok {
 		v.Record, v.Revision = &held.record, held.fence
 	}
@@ -132,7 +136,7 @@ func (l *shardLife) write(t *testing.T, s *shardStep, r job.Record, at uint64) {
 	if s.Wins <= l.revision {
 		t.Fatalf("%s: the write of %s wins revision %d: want a larger one", l.Name, s.Of, s.Wins)
 	}
-	read, err := core.DecodeRecord(s.Record)
+	read, err := exchange.DecodeRecord(s.Record)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -47,32 +51,35 @@ type standing struct {
 
 func TestSweeps(t *testing.T) {
 	t.Parallel()
-	hold(t, "sweeps.json", func(t *testing.T, c sweepCase) sweepCase {
-		w := &swept{t: t, sweepCase: &c}
-		s := sweep.New(sweep.Config{
-			Node: "a-1-1-x", Ledger: w, Locks: sweptLocks{w}, Slots: w, Timers: nothing{}, Nodes: nothing{}, Registry: sweptRegistry{w}, After: w.after,
-			Now: func() time.Time { return c.Now }, Lease: time.Duration(c.Lease), Horizon: time.Duration(c.Horizon),
-		})
-		for _, h := range c.HandedOut {
-			m, err := core.ParseMessage(h.Headers.lists())
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Handed(h.Queue, m)
-		}
-		alive := map[string]bool{}
-		for _, node := range c.Alive {
-			alive[node] = true
-		}
-		c.Messages = nil
-		if err := s.Pass(t.Context(), alive); err != nil {
+	hold(t, "sweeps.json", answerSweep)
+}
+
+func answerSweep(t *testing.T, c sweepCase) sweepCase {
+	t.Helper()
+	w := &swept{t: t, sweepCase: &c}
+	s := sweep.New(sweep.Config{
+		Node: "a-1-1-x", Ledger: w, Locks: sweptLocks{w}, Slots: w, Timers: nothing{}, Nodes: nothing{}, Registry: sweptRegistry{w}, After: w.after,
+		Now: func() time.Time { return c.Now }, Lease: time.Duration(c.Lease), Horizon: time.Duration(c.Horizon),
+	})
+	for _, h := range c.HandedOut {
+		m, err := core.ParseMessage(h.Headers.lists())
+		if err != nil {
 			t.Fatal(err)
 		}
-		slices.SortFunc(c.Messages, func(a, b published) int {
-			return cmp.Compare(a.Headers[core.HeaderMsgID], b.Headers[core.HeaderMsgID])
-		})
-		return c
+		s.Handed(h.Queue, m)
+	}
+	alive := map[string]bool{}
+	for _, node := range c.Alive {
+		alive[node] = true
+	}
+	c.Messages = nil
+	if err := s.Pass(t.Context(), alive); err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(c.Messages, func(a, b published) int {
+		return cmp.Compare(a.Headers[core.HeaderMsgID], b.Headers[core.HeaderMsgID])
 	})
+	return c
 }
 
 // swept is all that a sweep sees of a broker.
@@ -82,7 +89,7 @@ type swept struct {
 	mu sync.Mutex // of Messages
 }
 
-func (w *swept) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.Change, error] {
+func (w *swept) Changes(context.Context, *wire.Cursor) iter.Seq2[kv.Change, error] {
 	return func(yield func(kv.Change, error) bool) {
 		for _, s := range w.Records {
 			r := record(w.t, s.Value)
@@ -108,7 +115,7 @@ func (w *swept) Read(_ context.Context, slot job.Slot) (job.Record, uint64, erro
 
 type sweptLocks struct{ *swept }
 
-func (w sweptLocks) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.LockChange, error] {
+func (w sweptLocks) Changes(context.Context, *wire.Cursor) iter.Seq2[kv.LockChange, error] {
 	return func(yield func(kv.LockChange, error) bool) {
 		for _, s := range w.Locks {
 			l, err := core.DecodeLock(s.Value)
@@ -122,14 +129,14 @@ func (w sweptLocks) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.LockChange
 	}
 }
 
-func (w *swept) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
-	return func(yield func(kv.WaitingSlot, error) bool) {
+func (w *swept) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {
+	return func(yield func(stream.WaitingSlot, error) bool) {
 		for _, id := range w.InStream {
 			slot, err := job.ParseSlotID(id)
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			if !yield(kv.WaitingSlot{Message: core.Message{Slot: slot}}, nil) {
+			if !yield(stream.WaitingSlot{Message: core.Message{Slot: slot}}, nil) {
 				return
 			}
 		}
@@ -143,7 +150,7 @@ func (w *swept) Publish(queue string, m core.Message, payload []byte) (func(cont
 	return func(context.Context) (bool, error) { return false, nil }, nil
 }
 
-func (w *swept) after(name string) (next []core.Entry) {
+func (w *swept) after(name string) (next []plans.Entry) {
 	for _, d := range w.Definitions {
 		if e := d.entry(w.t); slices.Contains(e.Job.After, name) {
 			next = append(next, e)
@@ -154,20 +161,20 @@ func (w *swept) after(name string) (next []core.Entry) {
 
 type sweptRegistry struct{ *swept }
 
-func (w sweptRegistry) Read(_ context.Context, name string) (core.Entry, uint64, error) {
+func (w sweptRegistry) Read(_ context.Context, name string) (plans.Entry, uint64, error) {
 	for _, d := range w.Definitions {
 		if e := d.entry(w.t); e.Job.Name == name {
 			return e, e.Revision, nil
 		}
 	}
-	return core.Entry{}, 0, job.ErrNotFound
+	return plans.Entry{}, 0, job.ErrNotFound
 }
 
 // nothing is what a pass does not ask for, or finds empty: the nodes and the timers.
 type nothing struct{}
 
-func (nothing) List(context.Context) ([]core.NodeEvent, error) { return nil, nil }
+func (nothing) List(context.Context) ([]exchange.NodeEvent, error) { return nil, nil }
 
-func (nothing) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
-	return func(func(kv.WaitingSlot, error) bool) {}
+func (nothing) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {
+	return func(func(stream.WaitingSlot, error) bool) {}
 }

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
-
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -31,22 +32,25 @@ type nameCase struct {
 // A case is asked about by its ID, or by its key where it has no ID.
 func TestSlotNames(t *testing.T) {
 	t.Parallel()
-	hold(t, "names.json", func(t *testing.T, c nameCase) nameCase {
-		slot, err := job.ParseSlotID(c.ID)
-		if c.ID == "" {
-			slot, err = job.ParseSlotKey(c.Key)
-		}
-		if err != nil {
-			return nameCase{ID: c.ID, Key: c.Key, Refused: refusal(t, err)}
-		}
-		if back, err := job.ParseSlotKey(slot.Key()); err != nil || back != slot {
-			t.Errorf("key %s reads %+v, %v", slot.Key(), back, err)
-		}
-		trace := slot.TraceID(job.DefaultNamespace)
-		return nameCase{
-			ID: slot.ID(), Key: slot.Key(), Job: slot.Job, At: slot.At, Token: slot.Token, Range: slot.Range, Shard: slot.Shard, Shards: slot.Shards, TraceID: hex.EncodeToString(trace[:]),
-		}
-	})
+	hold(t, "names.json", answerName)
+}
+
+func answerName(t *testing.T, c nameCase) nameCase {
+	t.Helper()
+	slot, err := job.ParseSlotID(c.ID)
+	if c.ID == "" {
+		slot, err = job.ParseSlotKey(c.Key)
+	}
+	if err != nil {
+		return nameCase{ID: c.ID, Key: c.Key, Refused: refusal(t, err)}
+	}
+	if back, err := job.ParseSlotKey(slot.Key()); err != nil || back != slot {
+		t.Errorf("key %s reads %+v, %v", slot.Key(), back, err)
+	}
+	trace := slot.TraceID(job.DefaultNamespace)
+	return nameCase{
+		ID: slot.ID(), Key: slot.Key(), Job: slot.Job, At: slot.At, Token: slot.Token, Range: slot.Range, Shard: slot.Shard, Shards: slot.Shards, TraceID: hex.EncodeToString(trace[:]),
+	}
 }
 
 type messageCase struct {
@@ -75,19 +79,22 @@ type messageCase struct {
 
 func TestSlotMessages(t *testing.T) {
 	t.Parallel()
-	hold(t, "messages.json", func(t *testing.T, c messageCase) messageCase {
-		m, err := core.ParseMessage(c.Headers.lists())
-		if err == nil && c.Subject != "" {
-			err = m.CheckSubject(c.Subject)
-		}
-		if err != nil {
-			return messageCase{Headers: c.Headers, Subject: c.Subject, Refused: refusal(t, err)}
-		}
-		return messageCase{
-			Headers: c.Headers, Subject: c.Subject, Slot: m.Slot.ID(), JobRevision: m.JobRevision, Node: m.Node, Due: m.Due, CaughtUp: m.CaughtUp, Chained: m.Chained, Event: m.Event, Backfill: m.Backfill,
-			Missed: m.Missed, MissedLast: m.MissedLast, Offer: m.Offer, Impossible: m.Refused, Traceparent: m.Traceparent, Written: reflect.DeepEqual(single(m.Header()), c.Headers),
-		}
-	})
+	hold(t, "messages.json", answerMessage)
+}
+
+func answerMessage(t *testing.T, c messageCase) messageCase {
+	t.Helper()
+	m, err := core.ParseMessage(c.Headers.lists())
+	if err == nil && c.Subject != "" {
+		err = m.CheckSubject(c.Subject)
+	}
+	if err != nil {
+		return messageCase{Headers: c.Headers, Subject: c.Subject, Refused: refusal(t, err)}
+	}
+	return messageCase{
+		Headers: c.Headers, Subject: c.Subject, Slot: m.Slot.ID(), JobRevision: m.JobRevision, Node: m.Node, Due: m.Due, CaughtUp: m.CaughtUp, Chained: m.Chained, Event: m.Event, Backfill: m.Backfill,
+		Missed: m.Missed, MissedLast: m.MissedLast, Offer: m.Offer, Impossible: m.Refused, Traceparent: m.Traceparent, Written: reflect.DeepEqual(single(m.Header()), c.Headers),
+	}
 }
 
 type valueCase struct {
@@ -107,42 +114,45 @@ type valueCase struct {
 
 func TestStoredValues(t *testing.T) {
 	t.Parallel()
-	hold(t, "values.json", func(t *testing.T, c valueCase) valueCase {
-		read, extra, err := decodeValue(t, c.Kind, c.Value, c.Time)
-		c.Unknown, c.Written, c.Refused = slices.Sorted(maps.Keys(extra)), nil, refusal(t, err)
-		if err != nil {
-			return c
-		}
-		if again := raw(t, read); !sameJSON(t, again, c.Value) {
-			c.Written = again
-		}
+	hold(t, "values.json", answerValue)
+}
+
+func answerValue(t *testing.T, c valueCase) valueCase {
+	t.Helper()
+	read, extra, err := decodeValue(t, c.Kind, c.Value, c.Time)
+	c.Unknown, c.Written, c.Refused = slices.Sorted(maps.Keys(extra)), nil, refusal(t, err)
+	if err != nil {
 		return c
-	})
+	}
+	if again := raw(t, read); !sameJSON(t, again, c.Value) {
+		c.Written = again
+	}
+	return c
 }
 
 func decodeValue(t *testing.T, kind string, data []byte, at time.Time) (value any, unknown codec.Extra, err error) {
 	t.Helper()
 	switch kind {
 	case "settings":
-		s, err := core.DecodeSettings(data)
+		s, err := exchange.DecodeSettings(data)
 		return s, s.Extra, err
 	case "definition":
-		e, err := core.DecodeEntry(data, 7, at)
+		e, err := plans.DecodeEntry(data, 7, at)
 		return e.Definition, e.Extra, err
 	case "node":
-		n, err := core.DecodeNode(data)
+		n, err := exchange.DecodeNode(data)
 		return n, n.Extra, err
 	case "record":
-		r, err := core.DecodeRecord(data)
+		r, err := exchange.DecodeRecord(data)
 		return r, r.Extra, err
 	case "watermark":
-		w, err := core.DecodeWatermark(data)
+		w, err := exchange.DecodeWatermark(data)
 		return w, w.Extra, err
 	case "lock":
 		l, err := core.DecodeLock(data)
 		return l, l.Extra, err
 	case "event":
-		e, err := core.DecodeEvent(data)
+		e, err := exchange.DecodeEvent(data)
 		return e, nil, err
 	}
 	t.Fatalf("no such kind of value: %q", kind)
@@ -159,16 +169,19 @@ type definitionCase struct {
 
 func TestDefinitionHashes(t *testing.T) {
 	t.Parallel()
-	hold(t, "definitions.json", func(t *testing.T, c definitionCase) definitionCase {
-		var j job.Job
-		if err := json.Unmarshal(c.Job, &j); err != nil {
-			t.Fatal(err)
-		}
-		hash, err := j.Hash()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Canonical, c.Hash = string(raw(t, j)), hash
-		return c
-	})
+	hold(t, "definitions.json", answerDefinition)
+}
+
+func answerDefinition(t *testing.T, c definitionCase) definitionCase {
+	t.Helper()
+	var j job.Job
+	if err := json.Unmarshal(c.Job, &j); err != nil {
+		t.Fatal(err)
+	}
+	hash, err := j.Hash()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Canonical, c.Hash = string(raw(t, j)), hash
+	return c
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -117,13 +117,13 @@ type stored struct {
 	Value    json.RawMessage `json:"value"`
 }
 
-func (s stored) entry(t *testing.T) core.Entry {
+func (s stored) entry(t *testing.T) plans.Entry {
 	t.Helper()
 	var value bytes.Buffer // as it would be stored
 	if err := json.Compact(&value, s.Value); err != nil {
 		t.Fatal(err)
 	}
-	e, err := core.DecodeEntry(value.Bytes(), s.Revision, s.Time)
+	e, err := plans.DecodeEntry(value.Bytes(), s.Revision, s.Time)
 	if err != nil {
 		t.Fatal(err)
 	}

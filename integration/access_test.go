@@ -160,6 +160,8 @@ esac`
 	g.does("producer", "job", "trigger", "broken", "--key", "b")
 	g.does("operator", "job", "trigger", "tick", "--key", "later", "--at", time.Now().Add(2*time.Second).UTC().Format(time.RFC3339))
 	g.does("operator", "job", "trigger", "tick", "--key", "never", "--at", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	g.does("operator", "job", "trigger", "flaky", "--key", "w", "--wait")
+	g.does("viewer", "slot", "wait", "flaky:@a")
 	is("flaky:@a", "succeeded")
 	is("after:@a", "succeeded")
 	if _, err := g.js.Publish(t.Context(), "orders.paid", []byte("x"), jetstream.WithMsgID("o-1")); err != nil {
@@ -191,11 +193,14 @@ esac`
 	for _, args := range [][]string{
 		{"job", "ls"}, {"job", "show", "parts"}, {"job", "next", "parts"}, {"slot", "ls"}, {"slot", "show", "stuck:@s"},
 		{"slot", "explain", "stuck:@s"}, {"slot", "explain", "broken:@b"}, {"node", "ls"},
+		{"slot", "ls", "--limit", "2", "--newest"},
 	} {
 		if out := g.does("viewer", args...); out == "" {
 			t.Errorf("cronce %v shows a viewer nothing", args)
 		}
 	}
+	follow := view.start("follow", "watch", "--job", "parts", "--follow-output")
+	follow.says("watching")
 	watch := view.start("watch", "watch")
 	watch.says("watching")
 	eventually(t, "a viewer to see an event", func() bool { return watch.stdout() != "" })
@@ -211,7 +216,7 @@ esac`
 	}
 
 	survivor := workers[map[string]string{"w1": "w2", "w2": "w1"}[owner]]
-	for _, p := range append(producers, survivor, watch, verified) {
+	for _, p := range append(producers, survivor, watch, follow, verified) {
 		if p != verified {
 			p.signal(syscall.SIGTERM)
 			if code := p.exit(); code != 0 {
@@ -223,8 +228,7 @@ esac`
 	g.unhindered(workers[owner])
 }
 
-// who lists the logins that may do something: the first letters of roles, and N for
-// the worker of one queue and one job.
+// logins are the roles by their first letters, and N, the worker of one queue and one job.
 var logins = map[byte]string{'P': "producer", 'W': "worker", 'O': "operator", 'V': "viewer", 'S': "setup", 'N': "narrow"}
 
 // Each login against every kind of subject there is, in the namespace and beside
@@ -239,6 +243,8 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 		"$KV.cronce_state.watermark":                                        "PO",
 		"$KV.cronce_state.lock.report":                                      "WON",
 		"$KV.cronce_state.lock.other":                                       "WO",
+		"$KV.cronce_state.alert.report":                                     "PWN",
+		"$KV.cronce_state.alert.other":                                      "PW",
 		"$KV.cronce_state.anything":                                         "",
 		"$KV.cronce_nodes.web1-1-2-abc":                                     "PWON",
 		"$KV.cronce_ledger.report.20261121T070000Z":                         "WON",
@@ -299,7 +305,7 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 		"$JS.API.DIRECT.GET.KV_cronce_ledger":                               "WOVN",
 		"$JS.API.DIRECT.GET.KV_billing_ledger":                              "",
 		"$JS.API.DIRECT.GET.cronce_slots":                                   "POV",
-		"$JS.API.DIRECT.GET.cronce_events":                                  "OV",
+		"$JS.API.DIRECT.GET.cronce_events":                                  "POV",
 		"$JS.API.CONSUMER.MSG.NEXT.cronce_slots.reports":                    "WN",
 		"$JS.API.CONSUMER.MSG.NEXT.cronce_slots.default":                    "W",
 		"$JS.API.CONSUMER.MSG.NEXT.cronce_timers.default":                   "W",
@@ -339,6 +345,7 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 		"$JS.API.META.LEADER.STEPDOWN":                                      "",
 		"$JS.API.ACCOUNT.PURGE.x":                                           "",
 		"$SYS.REQ.SERVER.PING":                                              "",
+		"cronce.node.web1-1-2-abc.output":                                   "OV",
 		"cronce.api.job.pause":                                              "O",
 		"cronce.api.slot.cancel":                                            "O",
 		"cronce.api.job.show":                                               "OV",
@@ -367,6 +374,7 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 		"cronce.lock.*":        "W",
 		"cronce.lock.report":   "WN",
 		"cronce.node.*.cancel": "WN",
+		"cronce.node.*.output": "WN",
 		"cronce.slot.>":        "",
 		"cronce.api.*.*":       "O",
 		"cronce.api.node.*":    "PWON",

@@ -149,7 +149,7 @@ func listenAndSay(t *testing.T, addr, text string) string {
 	return l.Addr().String()
 }
 
-// Root may write everywhere, so it runs the program as nobody.
+// Root may write everywhere, so it runs the program as a user without rights.
 func TestReadOnlyStoreIsAFailure(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -161,8 +161,8 @@ func TestReadOnlyStoreIsAFailure(t *testing.T) {
 		if err := os.Chmod(filepath.Dir(store), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		const nobody = 65534
-		s.as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		const unprivileged = 65534
+		s.as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	}
 	p := s.start("server", "server", "--listen", "127.0.0.1:0", "--store", store)
 	refusal{status: 1, says: []string{store, "permission denied", "--store"}}.check(t, p)

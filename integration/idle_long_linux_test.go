@@ -12,13 +12,13 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// counts are a server's own, of the messages that came and went.
-type counts struct {
+// traffic counts the messages that a server has received and sent.
+type traffic struct {
 	In  int64 `json:"in_msgs"`
 	Out int64 `json:"out_msgs"`
 }
 
-func countsAt(t *testing.T, url string) (c counts) {
+func countsAt(t *testing.T, url string) (c traffic) {
 	t.Helper()
 	resp, err := http.Get(url + "/varz")
 	if err != nil {

@@ -47,45 +47,79 @@ func ours(path string) bool { return path == module || strings.HasPrefix(path, m
 func TestArrowsPointOneWay(t *testing.T) {
 	t.Parallel()
 	may := map[string][]string{
-		"job":                        {"internal/codec", "internal/suggest", "internal/tzdata"},
-		"internal/codec":             {},
-		"internal/core":              {"internal/codec", "internal/suggest", "job"},
-		"internal/suggest":           {},
-		"internal/tzdata":            {"internal/codec", "internal/suggest"},
-		"kv":                         {"job"},
-		"producer":                   {"job"},
-		"consumer":                   {"job"},
-		"internal/fleet/boot":        {},
-		"internal/fleet/clock":       {"internal/fleet/boot"},
-		"internal/fleet/node":        {"internal/fleet/boot", "job"},
-		"internal/fleet/registry":    {"job"},
-		"internal/tracing":           {"job"},
-		"internal/jobfile/spec":      {"internal/suggest", "job"},
-		"internal/jobfile":           {"internal/jobfile/spec", "job"},
-		"internal/jobfile/migrate":   {"internal/jobfile", "internal/jobfile/spec", "job"},
-		"internal/check/verify":      {"job"},
-		"internal/fleet/sweep":       {"job", "kv"},
-		"internal/control":           {"internal/control/story", "job", "kv"},
-		"internal/control/story":     {"internal/suggest", "job", "kv"},
-		"internal/check/doctor":      {"internal/control", "job", "kv"},
-		"internal/api":               {"internal/jobfile/spec", "internal/control", "internal/control/story", "internal/fleet/node", "internal/tracing", "job", "kv"},
-		"internal/action":            {"internal/tracing", "job"},
-		"internal/action/ready":      {"internal/action"},
-		"internal/action/httpaction": {"internal/action", "internal/jobfile/spec", "job"},
-		"internal/action/natsaction": {"internal/action", "internal/jobfile/spec", "job"},
-		"internal/jobfile/reference": {"internal/action", "internal/jobfile/spec", "job"},
-		"internal/action/execaction": {"internal/action", "internal/action/guard", "internal/tracing", "job"},
-		"internal/fleet/alert":       {"internal/action", "internal/jobfile/spec", "internal/action/httpaction", "job"},
-		"internal/fleet/intake":      {"internal/tracing", "job"},
+		"internal/schedule/cron":          {"internal/codec", "internal/text/suggest"},
+		"job":                             {"internal/schedule/cron", "internal/text/alertbody", "internal/codec", "internal/codec/payload", "internal/text/suggest", "internal/schedule/tzdata"},
+		"internal/text/alertbody":         {},
+		"internal/codec":                  {},
+		"internal/core/output":            {"job"},
+		"internal/core/plans":             {"internal/codec", "internal/text/suggest", "job"},
+		"internal/core/exchange":          {"internal/core/output", "internal/codec", "internal/text/suggest", "job"},
+		"internal/core":                   {"internal/core/output", "internal/core/exchange", "internal/core/plans", "internal/codec", "internal/text/suggest", "job"},
+		"internal/codec/payload":          {"internal/codec", "internal/text/suggest"},
+		"internal/text/suggest":           {},
+		"internal/schedule/tzdata":        {"internal/codec", "internal/text/suggest"},
+		"internal/broker/wire":            {"job"},
+		"internal/broker/layout":          {"job"},
+		"internal/broker/space":           {"internal/broker/layout", "internal/broker/wire", "job"},
+		"internal/broker/stream":          {"internal/broker/layout", "internal/broker/space", "internal/broker/wire", "job"},
+		"kv":                              {"internal/broker/layout", "internal/broker/space", "internal/broker/stream", "internal/broker/wire", "job"},
+		"producer":                        {"job"},
+		"consumer/internal/inflight":      {},
+		"consumer/internal/pool":          {},
+		"consumer":                        {"consumer/internal/inflight", "consumer/internal/pool", "job"},
+		"internal/fleet/boot":             {},
+		"internal/fleet/clock":            {"internal/fleet/boot"},
+		"internal/fleet/node":             {"internal/fleet/boot", "job"},
+		"internal/fleet/registry":         {"job"},
+		"internal/tracing":                {"job"},
+		"internal/jobfile/spec":           {"internal/text/alertbody", "internal/text/suggest", "job"},
+		"internal/jobfile":                {"internal/jobfile/spec", "job"},
+		"internal/jobfile/migrate/python": {},
+		"internal/jobfile/migrate":        {"internal/jobfile/migrate/python", "internal/jobfile", "internal/jobfile/spec", "job"},
+		"internal/check/verify":           {"job"},
+		"internal/fleet/sweep":            {"job", "kv"},
+		"internal/check/story":            {"internal/text/suggest", "job", "kv"},
+		"internal/attach":                 {"internal/fleet/node", "job", "kv"},
+		"internal/check/doctor":           {"job", "kv"},
+		"client":                          {"internal/check/doctor", "internal/check/verify", "internal/attach", "internal/check/story", "internal/tracing", "job", "kv"},
+		"internal/api":                    {"internal/jobfile/spec", "internal/api/fault", "internal/api/schema", "client", "internal/attach", "internal/tracing", "job", "kv"},
+		"internal/action":                 {"internal/tracing", "job"},
+		"internal/action/ready":           {"internal/action"},
+		"internal/action/httpaction":      {"internal/action", "internal/jobfile/spec", "job"},
+		"internal/action/natsaction":      {"internal/action", "internal/jobfile/spec", "job"},
+		"internal/jobfile/reference":      {"internal/action", "internal/jobfile/spec", "job"},
+		"internal/action/execaction":      {"internal/action", "internal/action/guard", "internal/jobfile/spec", "internal/tracing", "job"},
+		"internal/fleet/alert":            {"internal/action", "internal/text/alertbody", "internal/jobfile/spec", "internal/action/httpaction", "job"},
+		"internal/fleet/intake":           {"internal/tracing", "job"},
 		"internal/fleet/replica": {
 			"consumer", "internal/fleet/alert", "internal/fleet/intake", "internal/fleet/boot", "internal/fleet/clock", "internal/fleet/node", "internal/fleet/registry", "internal/fleet/sweep", "internal/tracing", "job", "kv", "producer",
 		},
 		"internal/lab/bench":           {"internal/fleet/replica", "job", "kv"},
+		"internal/lab/proxy":           {},
 		"internal/lab/torture/plan":    {"job"},
 		"internal/lab/torture/promise": {"internal/lab/torture/plan", "job"},
-		"internal/lab/torture":         {"internal/lab/torture/plan", "internal/lab/torture/promise", "internal/fleet/boot", "internal/control", "internal/fleet/replica", "internal/check/verify", "job", "kv"},
-		"croncetest":                   {"internal/fleet/clock", "internal/control", "internal/fleet/replica", "job", "kv"},
-		"":                             {"internal/api", "internal/control", "internal/fleet/replica", "internal/tracing", "job", "kv"},
+		"internal/lab/torture":         {"internal/lab/proxy", "internal/lab/torture/plan", "internal/lab/torture/promise", "internal/fleet/boot", "client", "internal/attach", "internal/fleet/replica", "internal/check/verify", "job", "kv"},
+		"internal/fleet/inject":        {"internal/fleet/clock", "job"},
+		"croncetest":                   {module, "internal/fleet/clock", "internal/fleet/inject", "client", "internal/attach", "job", "kv"},
+		"":                             {"internal/fleet/clock", "internal/fleet/inject", "internal/api", "client", "internal/attach", "internal/fleet/replica", "internal/tracing", "job", "kv"},
+		"internal/api/fault":           {"client", "job"},
+		"internal/api/schema":          {},
+		"internal/api/row":             {"client", "job"},
+		"internal/web/api":             {"client", "internal/api/fault", "internal/jobfile/spec", "internal/text/printable", "internal/api/row", "internal/api/schema", "internal/web/problem", "job"},
+		"internal/web/reload":          {},
+		"internal/web/problem":         {"internal/api/fault", "internal/text/printable"},
+		"internal/web/secure":          {"internal/api/fault", "internal/web/problem"},
+		"internal/web/link":            {},
+		"internal/web/pages/shell":     {"client", "internal/api/fault", "internal/text/printable", "internal/web/link", "internal/web/problem", "job"},
+		"internal/web/pages/board":     {"client", "internal/text/printable", "job"},
+		"internal/web/pages/lanes":     {"client", "internal/text/printable", "job"},
+		"internal/web/pages/preview":   {"internal/schedule/words", "job"},
+		"internal/web/pages/recent":    {"client", "job"},
+		"internal/web/pages":           {"client", "internal/api/fault", "internal/schedule/words", "internal/text/printable", "internal/web/pages/board", "internal/web/pages/lanes", "internal/web/pages/preview", "internal/web/pages/recent", "internal/web/pages/shell", "internal/web/problem", "job"},
+		"web":                          {"client", "internal/web/api", "internal/web/pages", "internal/web/pages/shell", "internal/web/secure"},
+		"internal/web/listener":        {"internal/web/reload"},
+		"internal/web/auth":            {"internal/api/fault", "internal/web/link", "internal/web/problem", "internal/web/reload", "job"},
+		"internal/web/auth/oidc":       {"internal/web/auth"},
 		"metrics":                      {"internal/fleet/replica", "job", "kv", "producer"},
 	}
 	packages := listPackages(t)
@@ -96,9 +130,12 @@ func TestArrowsPointOneWay(t *testing.T) {
 			t.Errorf("package %s does not exist: mend this list", path)
 		}
 		for _, imported := range p.Imports {
-			pure := imported == module+"/internal/core" || imported == module+"/internal/codec" || imported == module+"/internal/tzdata"
+			pure := imported == module+"/internal/core" || strings.HasPrefix(imported, module+"/internal/core/") && name != "internal/core/exchange" && name != "internal/core/plans" || imported == module+"/internal/codec" || imported == module+"/internal/schedule/tzdata"
 			if pure && slices.Contains(allowed, "job") {
 				continue // the rules and the formats are as pure as the words
+			}
+			if strings.HasPrefix(imported, module+"/internal/broker/") && slices.Contains(allowed, "kv") {
+				continue // the names of what kv returns
 			}
 			if ours(imported) && !slices.Contains(allowed, strings.TrimPrefix(imported, module+"/")) {
 				t.Errorf("%s must not import %s", path, imported)
@@ -112,10 +149,13 @@ func TestArrowsPointOneWay(t *testing.T) {
 func TestJobIsPure(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)
-	for _, pure := range []string{"job", "internal/core", "internal/codec", "internal/tzdata"} {
+	for _, pure := range []string{"job", "internal/text/alertbody", "internal/core", "internal/core/exchange", "internal/core/plans", "internal/codec", "internal/schedule/cron", "internal/schedule/tzdata"} {
 		for _, imported := range packages[module+"/"+pure].Imports {
 			if !packages[imported].Standard && !ours(imported) {
 				t.Errorf("%s must not import %s", pure, imported)
+			}
+			if pure == "job" && imported == "log/slog" {
+				continue // for Run.Logger, which the worker makes
 			}
 			if slices.Contains([]string{"net", "net/http", "os", "os/exec", "math/rand", "math/rand/v2", "crypto/rand", "log/slog"}, imported) {
 				t.Errorf("%s must not import %s", pure, imported)
@@ -149,9 +189,12 @@ func TestPrometheusAndExportersComeOnlyWhenAskedFor(t *testing.T) {
 func TestLibraryUsersDoNotLinkWhatOnlyTheBinaryNeeds(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)
-	for _, public := range []string{"", "/job", "/kv", "/producer", "/consumer", "/metrics"} {
+	for _, public := range []string{"", "/job", "/kv", "/producer", "/consumer", "/metrics", "/client", "/web"} {
 		for _, dep := range packages[module+public].Deps {
-			for _, unwanted := range []string{"github.com/goccy/go-yaml", "github.com/spf13/", "github.com/coreos/go-oidc", "github.com/nats-io/nats-server/"} {
+			if strings.HasPrefix(dep, module+"/internal/web/") && public != "/web" {
+				t.Errorf("%s links %s", module+public, dep)
+			}
+			for _, unwanted := range []string{"golang.org/x/oauth2", "github.com/goccy/go-yaml", "github.com/spf13/", "github.com/coreos/go-oidc", "github.com/nats-io/nats-server/"} {
 				if strings.HasPrefix(dep, unwanted) {
 					t.Errorf("%s links %s", module+public, dep)
 				}
@@ -166,7 +209,8 @@ func TestLibraryUsersDoNotGetTheServer(t *testing.T) {
 	t.Parallel()
 	for path, p := range listPackages(t) {
 		if !ours(path) || strings.HasPrefix(path, module+"/cmd/") || strings.HasPrefix(path, module+"/integration") ||
-			path == module+"/croncetest" || path == module+"/internal/natsconn/embed" || path == module+"/internal/lab/natstest" || path == module+"/internal/lab/kvtest" {
+			path == module+"/croncetest" || path == module+"/internal/natsconn/embed" || path == module+"/internal/lab/natstest" || path == module+"/internal/lab/kvtest" ||
+			path == module+"/internal/lab/conformance/peer" {
 			continue
 		}
 		for _, dep := range p.Deps {

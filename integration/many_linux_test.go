@@ -12,7 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
@@ -37,7 +38,7 @@ func enterMany(t *testing.T, js jetstream.JetStream, n int) {
 	t.Helper()
 	payload := json.RawMessage(`"` + strings.Repeat("x", 98) + `"`)
 	for i := range n {
-		d := core.Definition{Owner: core.OwnerCode, Node: "elsewhere-1-1763700000-abcdefgh", Nonce: strconv.Itoa(i), Job: job.Job{
+		d := plans.Definition{Owner: plans.OwnerCode, Node: "elsewhere-1-1763700000-abcdefgh", Nonce: strconv.Itoa(i), Job: job.Job{
 			Name: fmt.Sprintf("customer-report-%08d", i), Schedule: fmt.Sprintf("%d %d 1 1 *", i%50, i/50%20), Payload: payload,
 		}.WithDefaults()}
 		data, err := json.Marshal(d)
@@ -149,7 +150,7 @@ func (s *site) watermarkAt(revision uint64) {
 		if err != nil {
 			return false
 		}
-		w, err := core.DecodeWatermark(e.Value())
+		w, err := exchange.DecodeWatermark(e.Value())
 		return err == nil && w.Revision >= revision
 	})
 }

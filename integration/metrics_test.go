@@ -316,8 +316,9 @@ func TestHealthAndMetricsOfTheServer(t *testing.T) {
 	p := s.start("server", "server", "--listen", "127.0.0.1:0", "--store", s.path("store"), "--metrics-addr", "127.0.0.1:0")
 	p.is(http.StatusOK, "/readyz", "[+]JetStream ok")
 	p.is(http.StatusOK, "/healthz", "[+]live ok")
-	if got, there := p.metrics()["cronce_server_connections"]; !there || got != 0 {
-		t.Errorf("%v connections", got)
+	// Another test's client may look for its server on the port that this one has got.
+	if got, there := p.metrics()["cronce_server_messages"]; !there || got != 0 {
+		t.Errorf("%v messages", got)
 	}
 }
 

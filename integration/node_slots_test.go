@@ -59,7 +59,7 @@ func TestJavaScriptComputesTheSlotsThatGoDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(node, "--input-type=module", "-e", computeSlots)
-	cmd.Dir, cmd.Stdin = nodeExample, bytes.NewReader(input)
+	cmd.Dir, cmd.Stdin = nodeClient, bytes.NewReader(input)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -3,15 +3,28 @@
 package integration
 
 import (
+	"encoding/json"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/lab/conformance"
+	"github.com/cronce-io/cronce/internal/lab/conformance/peer"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// nodeExample is the worker and producer in JavaScript, written from docs/protocol.md.
-const nodeExample = "../examples/node"
+// nodeExample holds programs in JavaScript, on the client that was written from
+// docs/protocol.md.
+const (
+	nodeExample = "../examples/node"
+
+	// nodeClient is the client that the example and users import.
+	nodeClient = "../clients/node"
+)
 
 // needNode skips where there is no Node.js, or where the example's dependencies have
 // not been fetched: a plain "go test" never asks the network for them.
@@ -19,8 +32,8 @@ func needNode(t *testing.T) (node string) {
 	t.Helper()
 	node, missing := lookPath("node")
 	need(t, "Node.js in PATH", missing)
-	if _, err := os.Stat(nodeExample + "/node_modules"); err != nil {
-		need(t, "the dependencies of examples/node", `run "go tool task node:install"`)
+	if _, err := os.Stat(nodeClient + "/node_modules"); err != nil {
+		need(t, "the dependencies of clients/node", `run "go tool task node:install"`)
 	}
 	return node
 }
@@ -46,11 +59,62 @@ func (s *site) javascriptWorking(name, work string, jobs ...string) *process {
 	return start(s.t, name, s.env(), nil, needNode(s.t), args...)
 }
 
-// The protocol's vectors are what the Go code is held against; so is the example.
-func TestJavaScriptKeepsToTheProtocolsVectors(t *testing.T) {
+// The client for Node.js passes the vectors through the same door as any other client, and
+// leaves to others only what its README says.
+func TestJavaScriptAnswersTheProtocolsVectors(t *testing.T) {
 	t.Parallel()
 	node := needNode(t)
-	p := start(t, "node --test", append(os.Environ(), "NODE_OPTIONS="), nil, node, "--test", nodeExample+"/test/")
+	cases, err := conformance.Cases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]int{}
+	err = conformance.Ask(t.Context(), conformance.Command{Line: "'" + node + "' " + nodeClient + "/vectors.js"}, cases, natstest.Patience, func(v conformance.Verdict) {
+		if v.Wrong != "" {
+			t.Errorf("%s: %s", v.Case, v.Wrong)
+		}
+		if v.Left != "" {
+			left[v.Case.File]++
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	want := map[string]int{"names": 8, "values": 12, "layout": 2, "registry": 5, "claims": 1, "shards": 8, "events": 18, "sweeps": 29, "shares": 13}
+	if !maps.Equal(left, want) {
+		t.Errorf("cases left to others, by file: %v, want %v", left, want)
+	}
+}
+
+// The client for Node.js passes the peer, but for the one scenario that it leaves to others.
+func TestJavaScriptPassesThePeer(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	var left []string
+	err := peer.Run(t.Context(), peer.Config{
+		Command: conformance.Command{Line: "'" + node + "' " + nodeClient + "/peer.js"}, Scenarios: peer.Scenarios(), AtOnce: 4, Longest: natstest.Patience,
+		Result: func(r peer.Result) {
+			for _, b := range r.Broken {
+				t.Errorf("%s: %s: %s\n%s", r.Scenario.Name, b.Must, b.Detail, strings.Join(r.Story, "\n"))
+			}
+			if r.Left != "" {
+				left = append(left, r.Scenario.Name)
+			}
+		},
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(left, []string{"events-unanswered"}) {
+		t.Errorf("scenarios left to others: %v", left)
+	}
+}
+
+// The client's own tests hold what the kit cannot ask about.
+func TestJavaScriptPassesItsOwnTests(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	p := start(t, "node --test", append(os.Environ(), "NODE_OPTIONS="), nil, node, "--test", nodeClient+"/test/")
 	if code := p.exit(); code != 0 {
 		t.Errorf("exit status %d:\n%s", code, p.stdout())
 	}
@@ -302,4 +366,45 @@ func TestJavaScriptObeysOperators(t *testing.T) {
 		}
 		return false
 	})
+}
+
+// Half of the fleet is in JavaScript, and torture judges it by the same record and the same
+// ledger.
+func TestJavaScriptKeepsThePromiseUnderTorture(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	s := newSite(t)
+	p := s.torture("--lease", "3s", "--node-cmd", "'"+node+"' "+nodeClient+"/peer.js", "--seed", "6")
+	p.exit()
+	lines := strings.Split(strings.TrimSpace(p.stdout()), "\n")
+	var sum tortureSum
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &sum); err != nil {
+		t.Fatalf("%v:\n%s%s", err, p.stdout(), p.stderr())
+	}
+	if sum.Violations > 0 || sum.Slots < 50 || sum.Outcomes["succeeded"] == 0 {
+		t.Errorf("want no violation, and some fifty slots:\n%s", p.stdout())
+	}
+}
+
+// The smallest worker, which the protocol page shows, keeps every MUST that it does not leave to
+// others.
+func TestTheMinimalWorkerPassesThePeer(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	left := []string{
+		"guarded", "foreign-lock", "follows", "timer", "publication-unanswered", "newer-zone", "definition-2", "watermark-ahead", "watermark-2",
+		"future-t", "silent-t", "wrong-clock", "events-unanswered",
+	}
+	play := slices.DeleteFunc(peer.Scenarios(), func(s peer.Scenario) bool { return slices.Contains(left, s.Name) })
+	err := peer.Run(t.Context(), peer.Config{
+		Command: conformance.Command{Line: "'" + node + "' " + nodeClient + "/peer.js minimal"}, Scenarios: play, AtOnce: 4, Longest: natstest.Patience,
+		Result: func(r peer.Result) {
+			for _, b := range r.Broken {
+				t.Errorf("%s: %s: %s\n%s", r.Scenario.Name, b.Must, b.Detail, strings.Join(r.Story, "\n"))
+			}
+		},
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

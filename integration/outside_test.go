@@ -26,6 +26,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -68,14 +69,32 @@ func run(ctx context.Context, nc *nats.Conn) error {
 		t, err := s.Trigger(ctx, "greet", cronce.TriggerOptions{Key: "once", Payload: json.RawMessage("\"hello\"")})
 		if err == nil {
 			fmt.Printf("ordered %s\n", t.Slot)
+			go waited(ctx, nc, t.ID())
 			break
 		}
 		time.Sleep(10 * time.Millisecond) // Run registers the job
 	}
 	<-done
+	fmt.Println(<-outcome)
 	fmt.Printf("started %d, version %q\n", c.started.Load(), (*c.stats.Load())().Version)
 	cancel()
 	return <-ended
+}
+
+var outcome = make(chan string, 1)
+
+// waited waits for the run with a client of its own.
+func waited(ctx context.Context, nc *nats.Conn, id string) {
+	var slot client.SlotDetails
+	c, err := client.New(ctx, nc, client.WithOperator("outside"))
+	if err == nil {
+		slot, err = c.Wait(ctx, id)
+	}
+	var last client.SlotRow
+	if err == nil {
+		last, err = c.Last(ctx, slot.Job)
+	}
+	outcome <- fmt.Sprint("waited for ", slot.ID, ": ", slot.State, last.Error, err)
 }
 
 func main() {
@@ -134,7 +153,7 @@ func TestOutsideModuleObservesTriggersAndReads(t *testing.T) {
 		}
 	}
 	out := goTool("run", ".")
-	for _, want := range []string{"ordered greet:@once", `greet:@once says "hello"`, "started 1, "} {
+	for _, want := range []string{"ordered greet:@once", `greet:@once says "hello"`, "waited for greet:@once: succeeded", "started 1, "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in:\n%s", want, out)
 		}

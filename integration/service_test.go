@@ -37,6 +37,12 @@ func serve(addr string) error {
 			panic(http.ErrAbortHandler) // the answer has begun
 		}
 	})
+	mux.HandleFunc("POST /slow", func(http.ResponseWriter, *http.Request) {
+		if err := appendLine("slow", "begun"); err != nil {
+			panic(err)
+		}
+		<-time.After(3 * time.Second) // work, in which the service can be stopped
+	})
 	misbehave(mux)
 	return http.ListenAndServe(addr, mux)
 }
@@ -50,12 +56,16 @@ func once(key string) error {
 		return nil
 	}
 	<-time.After(50 * time.Millisecond) // work, in which it can be killed
-	f, err := os.OpenFile("done", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	return appendLine("done", key)
+}
+
+func appendLine(file, line string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	_, err = f.WriteString(key + "\n")
+	_, err = f.WriteString(line + "\n")
 	return err
 }
 

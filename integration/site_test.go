@@ -91,6 +91,9 @@ func (s *site) startServer(listen string) {
 	s.server = s.start("server", "server", "--listen", listen, "--store", s.path("store"), "-o", "json")
 	var said struct{ URL string }
 	eventually(s.t, "the server's address", func() bool {
+		if !s.server.running() {
+			s.t.Fatal("the server has ended")
+		}
 		return json.Unmarshal([]byte(s.server.stdout()), &said) == nil
 	})
 	s.url = said.URL

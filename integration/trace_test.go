@@ -95,7 +95,7 @@ func TestTraceOfASlotIsOneAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	c, url := newCollector(t)
 	s := newServedSite(t)
-	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_BSP_SCHEDULE_DELAY=100", "TRACEPARENT=00-of-who-started-it"}
+	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_BSP_SCHEDULE_DELAY=100", "TRACEPARENT=00-of-the-parent"}
 	handed := make(chan string, 100) // what each action was told, in order of "action traceparent"
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handed <- "http " + r.Header.Get("traceparent")

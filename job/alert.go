@@ -8,15 +8,38 @@ import (
 	"strings"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/text/alertbody"
 )
 
-// Alert is where an alert is sent: exactly one member is set. Everyone who can read the
-// registry can read it, so it holds no secrets. It names environment variables instead, which
-// are read on the node that sends the alert.
+// Alert is the destination and the format of an alert. Exactly one of HTTP and NATS is set.
+// Every login that can read the registry can read an Alert, so it holds no secrets. It names
+// environment variables instead, which the node that sends the alert reads.
 type Alert struct {
 	HTTP *AlertHTTP `json:"http,omitempty"`
 	NATS *AlertNATS `json:"nats,omitempty"`
+
+	// Format is the service whose body format is used: one of AlertFormats. It requires HTTP.
+	// For ntfy, the URL is that of a topic. Template is a text/template without loops that
+	// writes the body instead, of up to MaxAlertTemplate bytes; docs/configuration.md lists
+	// its fields and functions. If both are empty, the body is the Event as JSON.
+	Format   string `json:"format,omitempty"`
+	Template string `json:"template,omitempty"`
+
+	// KeyEnv is the name of an environment variable with a secret that the body contains:
+	// the integration key of PagerDuty, or .Key of a Template. The name begins with AlertEnv.
+	// Empty: none.
+	KeyEnv string `json:"key_env,omitempty"`
 }
+
+// The values of Event.Alert that are not states of a slot.
+const (
+	AlertLate      State = alertbody.Late      // the slot has not started in time
+	AlertRecovered State = alertbody.Recovered // the first success after a failure
+	AlertHeartbeat State = "heartbeat"         // Job.Heartbeat is to be called
+)
+
+// AlertFormats returns the services that Alert.Format knows.
+func AlertFormats() []string { return alertbody.Services() }
 
 // AlertHTTP is a webhook that receives the alert as a POST request.
 type AlertHTTP struct {
@@ -43,13 +66,73 @@ type AlertNATS struct {
 	Subject string `json:"subject"`
 }
 
-// validate accepts nil.
-func (a *Alert) validate(field string) error {
+func (j Job) validateAlerts() error {
+	var errs []error
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
+		}
+	}
+	errs = append(errs,
+		j.OnFailure.validate("on_failure", Failed, Expired), j.OnMissed.validate("on_missed", Missed), j.OnSuccess.validate("on_success", Succeeded),
+		j.OnRecovered.validate("on_recovered", AlertRecovered), j.OnLate.validate("on_late", AlertLate))
+	switch {
+	case j.OnLate == nil:
+		bad(j.LateAfter != 0, "on_late: after %v without a target: want either http or nats", j.LateAfter)
+	case !j.Plan().Scheduled():
+		bad(true, "on_late: it applies to schedules only, and this job has none")
+	default:
+		bad(j.LateAfter <= 0 || j.LateAfter > MaxLateAfter, "on_late.after %v: want more than zero, at most %v", j.LateAfter, MaxLateAfter)
+	}
+	if j.Heartbeat != nil {
+		errs = append(errs, j.Heartbeat.validate("heartbeat"))
+		bad(len(j.Heartbeat.Headers) > 0, "heartbeat: it has no headers")
+	}
+	return errors.Join(errs...)
+}
+
+// validate accepts nil. kinds are the values of Event.Alert that a receives. A template must
+// work for each of them.
+func (a *Alert) validate(field string, kinds ...State) error {
 	switch {
 	case a == nil:
 		return nil
 	case (a.HTTP == nil) == (a.NATS == nil):
 		return fmt.Errorf("%w %s: want either http or nats", ErrInvalid, field)
+	}
+	return errors.Join(a.validateTarget(field), a.validateBody(field, kinds))
+}
+
+func (a *Alert) validateBody(field string, kinds []State) error {
+	var errs []error
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("%w %s%s", ErrInvalid, field, fmt.Sprintf(format, args...)))
+		}
+	}
+	bad(a.Format != "" && !alertbody.IsService(a.Format), ".format %q: want %s", codec.Clip(a.Format), strings.Join(AlertFormats(), ", "))
+	bad(a.Format != "" && a.Template != "", ": want either format or template")
+	bad(a.Format != "" && a.HTTP == nil, ".format: it needs http")
+	bad(a.Format == "pagerduty" && a.KeyEnv == "", ": format pagerduty needs key, the integration key: {env: %sPAGERDUTY}", AlertEnv)
+	bad(a.KeyEnv != "" && a.Format == "" && a.Template == "", ".key: it is not used: want format pagerduty, or a template with .Key")
+	bad(a.KeyEnv != "" && !alertEnv(a.KeyEnv), ".key.env %q: %s", codec.Clip(a.KeyEnv), wantAlertEnv)
+	if a.Format == "ntfy" && a.HTTP != nil && a.HTTP.URLEnv == "" {
+		_, _, err := alertbody.NtfyTopic(a.HTTP.URL)
+		bad(err != nil, ".http.url: %v", err)
+	}
+	if a.Template != "" {
+		names := make([]string, len(kinds))
+		for i, kind := range kinds {
+			names[i] = string(kind)
+		}
+		err := alertbody.CheckTemplate(a.Template, names...)
+		bad(err != nil, ".template: %v", err)
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Alert) validateTarget(field string) error {
+	switch {
 	case a.HTTP != nil:
 		return a.HTTP.validate(field + ".http")
 	case strings.HasPrefix(a.NATS.Subject, "$"):

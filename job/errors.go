@@ -75,6 +75,11 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
+// ErrShadow is what a handler returns instead of doing the work: the slot is a shadow. It ends as
+// Succeeded, and Record.IsShadow reports true. Jobs that come after it follow, but no alert or
+// heartbeat of a success is sent. It is for jobs that another scheduler still runs.
+var ErrShadow = errors.New("shadow: the work was not done")
+
 // RetryAfter marks err as an error to retry after d, in place of the job's backoff. The
 // attempt counts as any other. A negative d is zero. RetryAfter(d, nil) is nil.
 func RetryAfter(d time.Duration, err error) error {

@@ -11,7 +11,8 @@ import (
 // EventKind is what an event reports. It is a token of the event's subject.
 type EventKind string
 
-// The events stream keeps all kinds but EventSucceeded and EventRetrying.
+// The events stream keeps all kinds but EventSucceeded, EventRetrying, EventProgress and
+// EventOutput.
 const (
 	EventSucceeded EventKind = "succeeded" // the first seven: a slot has reached that state
 	EventRetrying  EventKind = "retrying"
@@ -24,6 +25,9 @@ const (
 	EventTakeover  EventKind = "takeover" // a slot of a dead node was claimed
 	EventRefused   EventKind = "refused"  // a completion was refused: the claim was lost
 	EventAlert     EventKind = "alert"    // an alert is to be sent, or a slot was reopened
+	EventProgress  EventKind = "progress" // what Run.Progress was given, at most once a second
+	EventOutput    EventKind = "output"   // a part of a running attempt's output; sent only while it is asked for
+	EventOrdered   EventKind = "ordered"  // an operator gave an order, and it was carried out
 )
 
 // Event is the body of a message on <namespace>.event.<kind>.<job>. Events may be lost; the
@@ -54,20 +58,50 @@ type Event struct {
 	Count       int       `json:"count,omitempty"`
 	Last        time.Time `json:"last,omitzero"`
 
+	// Output is, in an alert, the end of what the slot's last attempt wrote. In an EventOutput
+	// it is what the attempt wrote from byte From to byte To.
+	Output string `json:"output,omitempty"`
+
+	// Revision is that of the slot's record in the ledger, and Since the ID of the slot that
+	// failed before the job recovered. They are set in alerts.
+	Revision uint64 `json:"revision,omitempty"`
+	Since    string `json:"since,omitempty"`
+
+	// Order is set in an EventOrdered: create, update, remove, pause, resume, release,
+	// trigger, backfill, retry or cancel. Node is then the operator that gave the order,
+	// JobRevision the job's revision after the order, and Count the number of ordered slots.
+	Order string `json:"order,omitempty"`
+
 	// Reopened is true if an operator had the slot run again. It may then get a second
 	// outcome.
 	Reopened bool `json:"reopened,omitempty"`
+
+	// Progress is the attempt's progress, in an EventProgress.
+	Progress *Progress `json:"progress,omitempty"`
+
+	// From and To are set in an EventOutput; see Output. If From is larger than the To of the
+	// previous event, the output between them was not sent.
+	From int64 `json:"from,omitempty"`
+	To   int64 `json:"to,omitempty"`
 }
 
 // MarshalJSON writes the same bytes as encoding/json would, but faster: each slot has an
 // event.
 func (e Event) MarshalJSON() ([]byte, error) {
-	o := make(codec.Object, 0, 320+len(e.Error))
+	o := make(codec.Object, 0, 320+len(e.Error)+len(e.Output))
 	o = o.Open().Number("v", e.V).Text("kind", string(e.Kind)).Time("time", e.Time).Text("node", e.Node).
 		TextIf("id", e.ID).TextIf("job", e.Job).NumberIf("attempt", e.Attempt).RevisionIf("fence", e.Fence).
 		TextIf("error", e.Error).TextIf("peer", e.Peer).TextIf("alert", string(e.Alert)).RevisionIf("job_revision", e.JobRevision).
-		NumberIf("count", e.Count).TimeIf("last", e.Last).TrueIf("reopened", e.Reopened)
-	return o.End(), nil
+		NumberIf("count", e.Count).TimeIf("last", e.Last).TextIf("output", e.Output).
+		RevisionIf("revision", e.Revision).TextIf("since", e.Since).TextIf("order", e.Order).TrueIf("reopened", e.Reopened)
+	if e.Progress != nil {
+		p, err := codec.Marshal(e.Progress)
+		if err != nil {
+			return nil, err
+		}
+		o = append(o.Name("progress"), p...)
+	}
+	return o.NumberIf("from", int(e.From)).NumberIf("to", int(e.To)).End(), nil
 }
 
 // UnmarshalJSON reads the body of an event. The kind may be one that this program does
@@ -93,6 +127,8 @@ func (e *Event) bound() error {
 	b.Words("node", e.Node)
 	b.Words("peer", e.Peer)
 	b.Words("id", e.ID)
+	b.Words("since", e.Since)
+	b.Words("order", e.Order)
 	if e.Job != "" {
 		b.Names("job", e.Job)
 	}
@@ -100,5 +136,12 @@ func (e *Event) bound() error {
 	b.Number("count", e.Count, 0, codec.MaxSlots)
 	b.Times("time", &e.Time, &e.Last)
 	codec.CutText(codec.MaxText, &e.Error)
+	codec.CutText(maxOutputText, &e.Output)
+	if e.Progress != nil {
+		e.Progress.bound(&b)
+	}
+	if e.From < 0 || e.To < e.From {
+		b.Refuse("output from %d to %d", e.From, e.To)
+	}
 	return b.Err
 }

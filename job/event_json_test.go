@@ -26,6 +26,10 @@ func TestAnEventIsWrittenAsItsMembersSay(t *testing.T) {
 		if rapid.Bool().Draw(t, "range") {
 			e.Last = instant.Draw(t, "last")
 		}
+		if rapid.Bool().Draw(t, "reports") {
+			e.Progress = &Progress{rapid.Int().Draw(t, "done"), rapid.Int().Draw(t, "total"), rapid.String().Draw(t, "text"), instant.Draw(t, "reported")}
+			e.Output, e.From, e.To = rapid.String().Draw(t, "output"), rapid.Int64().Draw(t, "from"), rapid.Int64().Draw(t, "to")
+		}
 		want, err := json.Marshal(wire(e))
 		if err != nil {
 			t.Fatal(err)

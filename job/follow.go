@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/schedule/cron"
 )
 
-// A job without a schedule is started by other jobs (Job.After) or by messages of a stream
-// (Job.On). The Schedule of its plan has no slots, so producers, verify and next find none.
+// A job without a schedule is started by other jobs (Job.After), by messages of a stream
+// (Job.On), or only by triggers (OnDemand). The Schedule of its plan has no slots, so
+// producers, verify and next find none.
 
 // maxSubject bounds a subject, in bytes. The server closes a connection that sends a
 // protocol line of more than 4 KiB.
@@ -44,23 +46,29 @@ func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// started reports whether jobs or messages start the plan's job, and not a schedule.
-func (p Plan) started() bool { return len(p.After) > 0 || !p.On.IsZero() }
+// started reports whether jobs, messages or triggers start the plan's job, and not a schedule.
+func (p Plan) started() bool { return len(p.After) > 0 || !p.On.IsZero() || p.Schedule == OnDemand }
 
-// Start returns a short text of what starts the job: its schedule, "after extract" or
-// "on ORDERS orders.paid".
+// Scheduled reports whether the plan has slots of its own. It is false for the plan of a job
+// that other jobs, messages or only triggers start.
+func (p Plan) Scheduled() bool { return p.Schedule != "" && p.Schedule != OnDemand }
+
+// Start returns a short text of what starts the job: its schedule, "after extract",
+// "on ORDERS orders.paid" or "when triggered".
 func (p Plan) Start() string {
 	switch {
 	case len(p.After) > 0:
 		return "after " + strings.Join(p.After, ", ")
 	case !p.On.IsZero():
 		return p.On.String()
+	case p.Schedule == OnDemand:
+		return "when triggered"
 	}
 	return p.Schedule
 }
 
-// parseStarted validates the plan of a job that jobs or messages start, and returns a
-// schedule without slots.
+// parseStarted validates the plan of a job that jobs, messages or triggers start, and returns
+// a schedule without slots.
 func parseStarted(name string, p Plan) (*Schedule, error) {
 	errs := []error{p.On.validate(), validateAfter(name, p.After)}
 	bad := func(wrong bool, format string, args ...any) {
@@ -75,12 +83,12 @@ func parseStarted(name string, p Plan) (*Schedule, error) {
 		name string
 		set  bool
 	}{{"timezone", p.Timezone != "UTC"}, {"spread", p.Spread != 0}, {"from", !p.From.IsZero()}, {"until", !p.Until.IsZero()}, {"exclude", len(p.Exclude) > 0}} {
-		bad(unused.set && p.Schedule == "", "%s: it applies to schedules only, and this job has none (%s)", unused.name, p.Start())
+		bad(unused.set && !p.Scheduled(), "%s: it applies to schedules only, and this job has none (%s)", unused.name, p.Start())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &Schedule{source: noSource{}, zone: time.UTC, first: firstInstant, last: lastInstant, key: "none"}, nil
+	return &Schedule{source: noSource{}, zone: time.UTC, first: cron.FirstInstant, last: cron.LastInstant, key: "none"}, nil
 }
 
 func validateAfter(name string, after []string) error {
@@ -103,6 +111,6 @@ func validateAfter(name string, after []string) error {
 // noSource is a source without slots.
 type noSource struct{}
 
-func (noSource) next(int64, int64) (int64, bool) { return 0, false }
+func (noSource) Next(int64, int64) (int64, bool) { return 0, false }
 
-func (noSource) key() string { return "none" }
+func (noSource) Key() string { return "none" }

@@ -14,16 +14,17 @@ import (
 )
 
 // Job is what a schedule runs: a name, what starts it, a payload and policies. Name is
-// required, and one of Schedule, After and On. The zero value of every other field is its
-// default. A Job is plain data; the registry on the broker holds nothing else. The handler
-// belongs to the process.
+// required, and one of Schedule, After and On; a job that runs only when it is triggered has
+// the Schedule OnDemand. The zero value of every other field is its default. A Job is plain
+// data, which the registry on the broker stores. The handler is not part of it: each process
+// has its own handlers.
 type Job struct {
 	// Name identifies the job: 1 to 64 characters of A-Z a-z 0-9 _ -.
 	Name string
 
 	// Schedule is a cron expression of five fields, or of six with seconds first; a word
-	// like @hourly; "@every 90s"; or "@at 2027-01-01T00:00:00Z". See "Expressions" in the
-	// package comment.
+	// like @hourly; "@every 90s"; "@at 2027-01-01T00:00:00Z"; or OnDemand. See "Expressions"
+	// in the package comment.
 	Schedule string
 
 	// After names up to MaxAfter other jobs. When their slots of one instant (or one token)
@@ -59,20 +60,21 @@ type Job struct {
 	// DefaultQueue.
 	Queue string
 
-	// Payload is passed to the handler unchanged. It is any JSON value of up to MaxPayload
+	// Payload is passed to the handler. The registry stores it without insignificant space, and
+	// every number as it is spelled. It is any JSON value of up to MaxPayload
 	// bytes. Nil: none.
 	Payload json.RawMessage
 
 	// Timeout limits each attempt. Zero: no limit.
 	Timeout time.Duration
 
-	// Deadline limits how long after its due time a slot may start for the first time. For
-	// a slot that was caught up or backfilled it counts from the publication. After it, the
-	// slot ends as Expired. Zero: no limit.
+	// Deadline limits how long after its due time a slot may start for the first time. For a
+	// slot that was caught up, backfilled or started by other jobs, it counts from the
+	// publication. A slot that has not started by then ends as Expired. Zero: no limit.
 	Deadline time.Duration
 
-	// Output is how many bytes of a handler's output the slot's record keeps, from the
-	// first on, up to MaxOutput. Zero: DefaultOutput.
+	// Output is how many bytes of an attempt's output the slot's record keeps, half of them
+	// from its beginning and half from its end, up to MaxOutput. Zero: DefaultOutput.
 	Output int
 
 	Retry   Retry
@@ -88,12 +90,26 @@ type Job struct {
 	OnLeaseLost LeaseLost
 
 	// Overlap decides about a slot that is due while an earlier one of the job has no
-	// outcome. Empty: OverlapSkip, or OverlapAllow if the job has On.
+	// outcome. It applies to triggered runs too: with OverlapSkip, a run that is triggered while
+	// another one has no outcome is skipped. Empty: OverlapSkip, or OverlapAllow if the job has On.
 	Overlap Overlap
 
 	// OnFailure receives an alert for each slot that ends as Failed or Expired, OnMissed for
-	// each that ends as Missed. Nil: none.
-	OnFailure, OnMissed *Alert
+	// each that ends as Missed, OnSuccess for each that ends as Succeeded. OnRecovered
+	// receives one for the first slot that succeeds after one that failed, expired or was
+	// missed. Nil: none.
+	OnFailure, OnMissed, OnSuccess, OnRecovered *Alert
+
+	// OnLate receives an alert for each slot that has not started within LateAfter of its due
+	// time, up to MaxLateAfter. Producers look twice a minute, so it comes up to half a minute
+	// later. Only jobs with a Schedule may have it. Nil and zero: none.
+	OnLate    *Alert
+	LateAfter time.Duration
+
+	// Heartbeat is called with GET after each slot that succeeds, so that a service outside,
+	// such as healthchecks.io, notices if no more slots succeed. It has no Headers. A call
+	// that fails is repeated for up to MaxHeartbeatAge. Nil: none.
+	Heartbeat *AlertHTTP
 
 	// Concurrency is how many started slots of the job may be without an outcome at once,
 	// in the whole fleet, before Overlap applies to the next one. Up to MaxConcurrency.
@@ -101,6 +117,11 @@ type Job struct {
 	// slots wait in the order of their instants.
 	Concurrency int
 }
+
+// OnDemand is the Schedule of a job that runs only when it is triggered. It has no slots of
+// its own, so the fields that are about a schedule do not apply: Timezone, Spread, From,
+// Until, Exclude and CatchUp.
+const OnDemand = "none"
 
 // GapPolicy decides about a wall-clock time that a clock change skips.
 type GapPolicy string
@@ -238,8 +259,8 @@ func (j Job) Hash() (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// ValidateWith does what Validate does, but calls parse in place of ParseSchedule. A program
-// with many jobs can so compile equal plans once.
+// ValidateWith does what Validate does, but calls parse in place of ParseSchedule. So a program
+// with many jobs can compile equal plans only once.
 func (j Job) ValidateWith(parse func(string, Plan) (*Schedule, error)) error {
 	j = j.WithDefaults()
 	errs := []error{codec.ValidateName("job", j.Name), codec.ValidateName("queue", j.Queue)}
@@ -259,7 +280,7 @@ func (j Job) ValidateWith(parse func(string, Plan) (*Schedule, error)) error {
 	bad(j.Retry.Attempts < 1 || j.Retry.Attempts > MaxAttempts, "retry.attempts %d: 1 to %d", j.Retry.Attempts, MaxAttempts)
 	bad(j.Retry.Backoff < 0, "retry.backoff %v: must not be negative", j.Retry.Backoff)
 	bad(j.Retry.MaxBackoff < j.Retry.Backoff, "retry.max_backoff %v: must not be less than retry.backoff %v", j.Retry.MaxBackoff, j.Retry.Backoff)
-	errs = append(errs, j.OnFailure.validate("on_failure"), j.OnMissed.validate("on_missed"))
+	errs = append(errs, j.validateAlerts())
 	bad(!slices.Contains(Overlaps(), j.Overlap), "overlap %q: want skip, queue, latest, replace or allow", codec.Clip(string(j.Overlap)))
 	bad(j.Shards < 0 || j.Shards > MaxShards, "shards %d: 1 to %d", j.Shards, MaxShards)
 	bad(j.OnLeaseLost != LeaseLostCancel && j.OnLeaseLost != LeaseLostFinish, "on_lease_lost %q: want cancel or finish", codec.Clip(string(j.OnLeaseLost)))
@@ -276,27 +297,6 @@ func (j Job) ValidateWith(parse func(string, Plan) (*Schedule, error)) error {
 		return fmt.Errorf("job %q: %w", codec.Clip(j.Name), err)
 	}
 	return nil
-}
-
-// Plan is the part of a job that decides which slots exist. Its fields are those of Job. Two
-// jobs with the same name and equal plans have the same slots.
-type Plan struct {
-	Schedule, Timezone string
-	Spread             time.Duration
-	From, Until        time.Time
-	Exclude            []string
-	DSTGap             GapPolicy
-	DSTOverlap         RepeatPolicy
-
-	After  []string
-	On     On
-	Shards int
-}
-
-// Plan returns the job's plan with its empty fields filled.
-func (j Job) Plan() Plan {
-	j = j.WithDefaults()
-	return Plan{j.Schedule, j.Timezone, j.Spread, j.From, j.Until, j.Exclude, j.DSTGap, j.DSTOverlap, j.After, j.On, j.Shards}
 }
 
 // jobWire is the JSON of a Job in the registry. Durations are written as Go does ("1m30s"),
@@ -320,21 +320,12 @@ type jobWire struct {
 	Output     int             `json:"output,omitempty"`
 	OnFailure  *Alert          `json:"on_failure,omitempty"`
 	OnMissed   *Alert          `json:"on_missed,omitempty"`
+	OnSuccess  *Alert          `json:"on_success,omitempty"`
+	OnRecover  *Alert          `json:"on_recovered,omitempty"`
+	OnLate     *Alert          `json:"on_late,omitempty"`
+	LateAfter  codec.Duration  `json:"late_after,omitempty"`
+	Heartbeat  *AlertHTTP      `json:"heartbeat,omitempty"`
 	Plan       planWire        `json:"plan"`
-}
-
-type planWire struct {
-	Schedule   string         `json:"schedule"` // empty if After or On starts the job
-	After      []string       `json:"after,omitempty"`
-	On         On             `json:"on,omitzero"`
-	Timezone   string         `json:"timezone"`
-	Spread     codec.Duration `json:"spread,omitempty"`
-	From       time.Time      `json:"from,omitzero"`
-	Until      time.Time      `json:"until,omitzero"`
-	Exclude    []string       `json:"exclude,omitempty"`
-	DSTGap     GapPolicy      `json:"dst_gap"`
-	DSTOverlap RepeatPolicy   `json:"dst_overlap"`
-	Shards     int            `json:"shards,omitempty"`
 }
 
 // MarshalJSON writes the job as the registry holds it, with its empty fields filled.
@@ -361,13 +352,14 @@ func (j Job) wire() (jobWire, error) {
 	j = j.WithDefaults()
 	finish := j.OnLeaseLost
 	if finish == LeaseLostCancel {
-		finish = "" // equal to definitions of programs that do not know the field
+		finish = "" // so that the JSON equals that of a program that does not know the field
 	}
 	payload, err := compact(j.Payload)
 	return jobWire{
 		j.Name, j.Queue, payload, codec.Duration(j.Timeout), codec.Duration(j.Deadline),
 		j.Retry.Attempts, codec.Duration(j.Retry.Backoff), codec.Duration(j.Retry.MaxBackoff), j.Overlap, j.Concurrency, finish,
-		j.CatchUp.Policy, codec.Duration(j.CatchUp.Within), j.CatchUp.Max, j.Output, j.OnFailure, j.OnMissed, j.Plan().wire(),
+		j.CatchUp.Policy, codec.Duration(j.CatchUp.Within), j.CatchUp.Max, j.Output,
+		j.OnFailure, j.OnMissed, j.OnSuccess, j.OnRecovered, j.OnLate, codec.Duration(j.LateAfter), j.Heartbeat, j.Plan().wire(),
 	}, err
 }
 
@@ -377,47 +369,13 @@ func (w *jobWire) job() Job {
 		Name: w.Name, Queue: w.Queue, Payload: w.Payload,
 		Timeout: time.Duration(w.Timeout), Deadline: time.Duration(w.Deadline),
 		Retry:  Retry{w.Attempts, time.Duration(w.Backoff), time.Duration(w.MaxBackoff)},
-		Output: w.Output, OnFailure: w.OnFailure, OnMissed: w.OnMissed,
+		Output: w.Output, OnFailure: w.OnFailure, OnMissed: w.OnMissed, OnSuccess: w.OnSuccess, OnRecovered: w.OnRecover,
+		OnLate: w.OnLate, LateAfter: time.Duration(w.LateAfter), Heartbeat: w.Heartbeat,
 		Overlap: w.Overlap, Concurrency: w.Concurrent, OnLeaseLost: w.LeaseLost,
 		CatchUp:  CatchUp{w.CatchUp, time.Duration(w.Within), w.Max},
 		Schedule: p.Schedule, Timezone: p.Timezone, Spread: p.Spread, From: p.From, Until: p.Until,
 		Exclude: p.Exclude, DSTGap: p.DSTGap, DSTOverlap: p.DSTOverlap, After: p.After, On: p.On, Shards: p.Shards,
 	}
-}
-
-// MarshalJSON writes the plan as the registry holds it.
-func (p Plan) MarshalJSON() ([]byte, error) { return codec.Marshal(p.wire()) }
-
-// UnmarshalJSON reads what MarshalJSON writes. It does not compile the plan.
-func (p *Plan) UnmarshalJSON(data []byte) error {
-	var w planWire
-	if err := json.Unmarshal(data, &w); err != nil {
-		return err
-	}
-	err := w.bound()
-	*p = w.plan()
-	return err
-}
-
-// bound checks the members that ParseSchedule does not check.
-func (w *planWire) bound() error {
-	b := codec.Bounds{What: "plan"}
-	b.Times("from", &w.From)
-	b.Times("until", &w.Until)
-	b.Number("shards", w.Shards, 0, MaxShards)
-	return b.Err
-}
-
-// wire returns the same value for equal plans, so that plans are compared by their JSON.
-func (p Plan) wire() planWire {
-	return planWire{p.Schedule, some(p.After), p.On, p.Timezone, codec.Duration(p.Spread), p.From.UTC(), p.Until.UTC(), some(p.Exclude), p.DSTGap, p.DSTOverlap, p.Shards}
-}
-
-func (w planWire) plan() Plan {
-	if w.Shards == 1 {
-		w.Shards = 0 // a single part is the whole slot
-	}
-	return Plan{w.Schedule, w.Timezone, time.Duration(w.Spread), w.From, w.Until, w.Exclude, w.DSTGap, w.DSTOverlap, w.After, w.On, w.Shards}
 }
 
 // some returns nil for an empty list.
@@ -428,8 +386,8 @@ func some(list []string) []string {
 	return list
 }
 
-// compact removes insignificant space, so that a job whose payload is only indented
-// differently is not an edit.
+// compact removes insignificant space, so that a different indentation of the payload does not
+// count as an edit of the job.
 func compact(payload json.RawMessage) (json.RawMessage, error) {
 	if len(payload) == 0 {
 		return nil, nil

@@ -1,8 +1,12 @@
 package job
 
-import "time"
+import (
+	"time"
 
-// The values of empty fields.
+	"github.com/cronce-io/cronce/internal/text/alertbody"
+)
+
+// The defaults of empty fields.
 const (
 	DefaultNamespace = "cronce"
 
@@ -23,6 +27,7 @@ const (
 const (
 	MaxPayload     = 256 << 10      // Job.Payload, in bytes
 	MaxOutput      = 64 << 10       // Job.Output, in bytes
+	MaxResult      = 64 << 10       // the JSON of Run.SetResult, in bytes
 	MaxSpread      = 24 * time.Hour // Job.Spread
 	MaxAfter       = 32             // jobs in Job.After
 	MaxShards      = 256            // Job.Shards
@@ -31,12 +36,15 @@ const (
 	MaxCatchUp     = 1000           // CatchUp.Max
 	MaxToken       = 128            // Slot.Token, in bytes
 
-	MaxAlertHeaders = 20 // AlertHTTP.Headers
+	MaxAlertHeaders  = 20                    // AlertHTTP.Headers
+	MaxAlertTemplate = alertbody.MaxTemplate // Alert.Template, in bytes
+	MaxLateAfter     = 24 * time.Hour        // Job.LateAfter
+	MaxHeartbeatAge  = 10 * time.Minute      // Job.Heartbeat is not called for an older success
 
 	MaxLease = 24 * time.Hour // Settings.Lease
 )
 
-// AlertEnv begins the name of every environment variable that an alert may name. Without
+// AlertEnv is the prefix of every environment variable that an alert may name. Without
 // this rule, a login that may write the registry could have any secret of a node sent to an
 // address of its choice.
 const AlertEnv = "CRONCE_ALERT_"

@@ -1,14 +1,37 @@
 package job
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/suggest"
+	"github.com/cronce-io/cronce/internal/schedule/cron"
+	"github.com/cronce-io/cronce/internal/text/suggest"
 )
+
+// Plan is the part of a job that decides which slots exist. Its fields are those of Job. Two
+// jobs with the same name and equal plans have the same slots.
+type Plan struct {
+	Schedule, Timezone string
+	Spread             time.Duration
+	From, Until        time.Time
+	Exclude            []string
+	DSTGap             GapPolicy
+	DSTOverlap         RepeatPolicy
+
+	After  []string
+	On     On
+	Shards int
+}
+
+// Plan returns the job's plan with its empty fields filled.
+func (j Job) Plan() Plan {
+	j = j.WithDefaults()
+	return Plan{j.Schedule, j.Timezone, j.Spread, j.From, j.Until, j.Exclude, j.DSTGap, j.DSTOverlap, j.After, j.On, j.Shards}
+}
 
 // WithDefaults returns the plan with its empty fields filled.
 func (p Plan) WithDefaults() Plan {
@@ -19,7 +42,7 @@ func (p Plan) WithDefaults() Plan {
 }
 
 // parseSource compiles the plan's schedule.
-func parseSource(name string, p Plan, zone *time.Location, exclude exclusions) (source, error) {
+func parseSource(name string, p Plan, zone *time.Location, exclude cron.Exclusions) (cron.Source, error) {
 	src, err := parseText(name, p, zone, exclude)
 	if err != nil {
 		return nil, fmt.Errorf("%w schedule %q: %w", ErrInvalid, codec.Clip(p.Schedule), err)
@@ -27,44 +50,44 @@ func parseSource(name string, p Plan, zone *time.Location, exclude exclusions) (
 	return src, nil
 }
 
-func parseText(name string, p Plan, zone *time.Location, exclude exclusions) (source, error) {
-	if err := checkText(p.Schedule); err != nil {
+func parseText(name string, p Plan, zone *time.Location, exclude cron.Exclusions) (cron.Source, error) {
+	if err := cron.CheckText(p.Schedule); err != nil {
 		return nil, err
 	}
 	text := strings.TrimSpace(p.Schedule)
 	word, rest, _ := strings.Cut(text, " ")
 	switch rest = strings.TrimSpace(rest); {
 	case text == "":
-		return nil, errors.New("it is empty: want five cron fields like \"0 7 * * MON-FRI\", six with seconds first, or a word like @daily")
+		return nil, errors.New("it is empty: want a schedule like \"0 7 * * MON-FRI\", @daily or \"@every 90s\"; after or on, which start the job in its place; or \"none\", which starts it only when triggered")
 	case word == "@every":
-		period, err := parseEvery(rest)
+		period, err := cron.ParseEvery(rest)
 		if err != nil {
 			return nil, err
 		}
-		return newEverySource(period, zone, exclude), nil
+		return cron.NewEverySource(period, zone, exclude), nil
 	case word == "@at":
-		at, err := parseAt(rest)
-		return onceSource{at, zone, exclude}, err
-	case descriptors[text] != "":
-		text = descriptors[text]
+		at, err := cron.ParseAt(rest)
+		return cron.NewOnceSource(at, zone, exclude), err
+	case cron.Descriptors[text] != "":
+		text = cron.Descriptors[text]
 	case strings.HasPrefix(text, "@"):
 		return nil, unknownDescriptor(text)
 	}
-	fields, elapsed, err := parseFields(name, text, "0")
+	fields, elapsed, err := cron.ParseFields(name, text, "0")
 	if err != nil {
 		return nil, err
 	}
-	gap, repeat := p.DSTGap, p.DSTOverlap
+	skipped, twice := p.DSTGap, p.DSTOverlap
 	if elapsed {
 		// Every instant at which the clock matches is a slot, whatever the policies are.
-		gap, repeat = GapSkip, RepeatBoth
+		skipped, twice = GapSkip, RepeatBoth
 	}
-	return newWallSource(fields, zone, gap, repeat, exclude), nil
+	return cron.NewWallSource(fields, zone, cron.Gap(skipped), cron.Repeat(twice), exclude), nil
 }
 
 func unknownDescriptor(text string) error {
 	var words []string
-	for word := range descriptors {
+	for word := range cron.Descriptors {
 		words = append(words, word)
 	}
 	if near := suggest.Nearest(text, words); near != "" {
@@ -89,7 +112,7 @@ func checkPolicies(p Plan) error {
 
 // parseBounds returns the first and the last instant that may be slots.
 func parseBounds(from, until time.Time) (first, last int64, err error) {
-	first, last = firstInstant, lastInstant
+	first, last = cron.FirstInstant, cron.LastInstant
 	if !from.IsZero() {
 		first = max(first, ceilUnix(from))
 	}
@@ -117,5 +140,54 @@ func parseSpread(name string, spread time.Duration) (time.Duration, error) {
 	if spread == 0 {
 		return 0, nil
 	}
-	return time.Duration(stableHash(name, "spread", int(spread/time.Second))) * time.Second, nil
+	return time.Duration(cron.StableHash(name, "spread", int(spread/time.Second))) * time.Second, nil
+}
+
+type planWire struct {
+	Schedule   string         `json:"schedule"` // OnDemand, or empty if After or On starts the job
+	After      []string       `json:"after,omitempty"`
+	On         On             `json:"on,omitzero"`
+	Timezone   string         `json:"timezone"`
+	Spread     codec.Duration `json:"spread,omitempty"`
+	From       time.Time      `json:"from,omitzero"`
+	Until      time.Time      `json:"until,omitzero"`
+	Exclude    []string       `json:"exclude,omitempty"`
+	DSTGap     GapPolicy      `json:"dst_gap"`
+	DSTOverlap RepeatPolicy   `json:"dst_overlap"`
+	Shards     int            `json:"shards,omitempty"`
+}
+
+// MarshalJSON writes the plan as the registry holds it.
+func (p Plan) MarshalJSON() ([]byte, error) { return codec.Marshal(p.wire()) }
+
+// UnmarshalJSON reads what MarshalJSON writes. It does not compile the plan.
+func (p *Plan) UnmarshalJSON(data []byte) error {
+	var w planWire
+	if err := json.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	err := w.bound()
+	*p = w.plan()
+	return err
+}
+
+// bound checks the members that ParseSchedule does not check.
+func (w *planWire) bound() error {
+	b := codec.Bounds{What: "plan"}
+	b.Times("from", &w.From)
+	b.Times("until", &w.Until)
+	b.Number("shards", w.Shards, 0, MaxShards)
+	return b.Err
+}
+
+// wire returns the same value for equal plans, so that plans are compared by their JSON.
+func (p Plan) wire() planWire {
+	return planWire{p.Schedule, some(p.After), p.On, p.Timezone, codec.Duration(p.Spread), p.From.UTC(), p.Until.UTC(), some(p.Exclude), p.DSTGap, p.DSTOverlap, p.Shards}
+}
+
+func (w planWire) plan() Plan {
+	if w.Shards == 1 {
+		w.Shards = 0 // a single part is the whole slot
+	}
+	return Plan{w.Schedule, w.Timezone, time.Duration(w.Spread), w.From, w.Until, w.Exclude, w.DSTGap, w.DSTOverlap, w.After, w.On, w.Shards}
 }

@@ -35,9 +35,10 @@ func (s State) Final() bool {
 	return false
 }
 
-// Record is the entry of one slot in the ledger, under Slot.Key. It says what happened to the
-// slot so far, and with which outcome. A record is created by the first claim or with the
-// outcome. While it is Running, only its Node changes it, until that node is declared dead.
+// Record is the entry of one slot in the ledger, under Slot.Key: the slot's state, its attempts
+// and its outcome. The first claim creates the record. If the slot ends without a claim, the
+// outcome creates it. While it is Running, only its Node changes it, until that node is declared
+// dead.
 type Record struct {
 	Slot  Slot
 	Queue string
@@ -71,8 +72,8 @@ type Record struct {
 	Due, Published time.Time
 	Publisher      string
 
-	// Event says that a message of a stream started the run: its age counts from Due,
-	// when that message was stored.
+	// Event is true if a message of a stream started the run. The age of the run then counts
+	// from Due, the time at which the stream stored that message.
 	Event bool
 
 	// Payload is that of a triggered run, kept in case its message is lost. It is nil for
@@ -88,12 +89,24 @@ type Record struct {
 	// Error is the error of the last attempt, or the reason of the outcome.
 	Error string
 
-	// Output is what the last attempt wrote, cut to Job.Output.
+	// Output is the beginning and the end of what the last attempt wrote: at most Job.Output
+	// bytes in total, and a mark that states how many bytes were cut.
 	Output string
 
-	// Shards is set in the record of a whole slot that is split into so many parts. No node
-	// runs the whole slot. It ends when all parts have ended; if Error is set before, the
-	// parts are being cancelled for this reason.
+	// Result is what Run.SetResult was given by the attempt that succeeded. Nil: none.
+	// ResultDropped is its size in bytes if it could not be stored, because the record would
+	// have been larger than the server's max_payload.
+	Result        json.RawMessage
+	ResultDropped int
+
+	// Shadow is the number of the last attempt whose handler returned ErrShadow. Zero: none. It is
+	// a number and not a flag because a program that does not know the member keeps it, and may
+	// add an attempt that did the work. See IsShadow.
+	Shadow int
+
+	// Shards is set in the record of the whole slot if the slot is split: it is the number of
+	// parts. No node runs the whole slot. It ends when all parts have ended. If Error is set
+	// earlier, the parts are being cancelled, and Error is the reason.
 	Shards int
 
 	// Count and Last are set in the record of a range of missed slots: their number, and the
@@ -114,6 +127,10 @@ type Attempt struct {
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished,omitzero"`
 	Error    string    `json:"error,omitempty"`
+
+	// Output is what the attempt wrote. It is empty in the last attempt, whose output is that
+	// of the record. The older an attempt is, the less of its output is kept.
+	Output string `json:"output,omitempty"`
 }
 
 type recordWire struct {
@@ -140,7 +157,15 @@ type recordWire struct {
 	Shards      int       `json:"shards,omitempty"`
 	Count       int       `json:"count,omitempty"`
 	Last        time.Time `json:"last,omitzero"`
+
+	Result        json.RawMessage `json:"result,omitempty"`
+	ResultDropped int             `json:"result_dropped,omitempty"`
+	Shadow        int             `json:"shadow,omitempty"`
 }
+
+// IsShadow reports whether the last attempt was a shadow: its handler did not do the work. The
+// whole of a split slot is a shadow if all its parts are.
+func (r Record) IsShadow() bool { return r.Shadow > 0 && r.Shadow == r.Attempt }
 
 // Fence returns the fence of the last attempt. revision is that of the record in the ledger;
 // it is the fence while an attempt runs.
@@ -154,7 +179,7 @@ func (r Record) Fence(revision uint64) uint64 {
 // MarshalJSON writes the record as the ledger holds it. It writes the same bytes as
 // encoding/json would for recordWire, in a tenth of the time.
 func (r Record) MarshalJSON() ([]byte, error) {
-	return r.AppendJSON(make([]byte, 0, 640+len(r.Output)+len(r.Error)+2*len(r.Payload)))
+	return r.AppendJSON(make([]byte, 0, 640+len(r.Output)+len(r.Error)+len(r.Result)+2*len(r.Payload)))
 }
 
 // AppendJSON appends what MarshalJSON returns.
@@ -178,6 +203,10 @@ func (r Record) AppendJSON(b []byte) ([]byte, error) {
 	}
 	o = o.TimeIf("retry_at", r.RetryAt).TimeIf("finished", r.Finished).TextIf("error", r.Error).TextIf("output", r.Output).
 		NumberIf("shards", r.Shards).NumberIf("count", r.Count).TimeIf("last", r.Last)
+	if len(r.Result) > 0 {
+		o = append(o.Name("result"), r.Result...)
+	}
+	o = o.NumberIf("result_dropped", r.ResultDropped).NumberIf("shadow", r.Shadow)
 	if len(r.Extra) == 0 {
 		return o.End(), nil
 	}
@@ -187,7 +216,7 @@ func (r Record) AppendJSON(b []byte) ([]byte, error) {
 
 func (a Attempt) append(o codec.Object) codec.Object {
 	return o.Open().Number("attempt", a.Number).Text("node", a.Node).RevisionIf("fence", a.Fence).Time("started", a.Started).
-		TimeIf("finished", a.Finished).TextIf("error", a.Error).End()
+		TimeIf("finished", a.Finished).TextIf("error", a.Error).TextIf("output", a.Output).End()
 }
 
 // UnmarshalJSON reads a value of the ledger. It refuses a value of another format version
@@ -210,6 +239,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 		MaxAttempts: w.MaxAttempts, StartBy: w.StartBy, Node: w.Node, Nonce: w.Nonce, JobRevision: w.JobRevision,
 		Due: w.Due, Published: w.Published, Publisher: w.Publisher, Event: w.Event, Payload: w.Payload, RetryAt: w.RetryAt,
 		Finished: w.Finished, Error: w.Error, Output: w.Output, Shards: w.Shards, Count: w.Count, Last: w.Last, Extra: extra,
+		Result: w.Result, ResultDropped: w.ResultDropped, Shadow: w.Shadow,
 	}
 	return nil
 }
@@ -226,6 +256,8 @@ func (w *recordWire) bound(slot Slot) error {
 	b.Number("attempt", w.Attempt, 0, codec.MaxClaims)
 	b.Number("max_attempts", w.MaxAttempts, 0, codec.MaxClaims)
 	b.Number("count", w.Count, 0, codec.MaxSlots)
+	b.Number("result_dropped", w.ResultDropped, 0, codec.MaxSlots)
+	b.Number("shadow", w.Shadow, 0, codec.MaxClaims)
 	switch {
 	case w.Shards != 0 && (slot.Shards > 0 || slot.Range):
 		b.Refuse("shards %d: slot %q cannot be split", w.Shards, w.ID)
@@ -239,6 +271,12 @@ func (w *recordWire) bound(slot Slot) error {
 	b.Times("time", &w.Due, &w.Published, &w.StartBy, &w.RetryAt, &w.Finished, &w.Last)
 	codec.CutText(codec.MaxText, &w.Error)
 	codec.CutText(maxOutputText, &w.Output)
+	switch {
+	case string(w.Result) == "null":
+		w.Result = nil
+	case len(w.Result) > MaxResult:
+		w.Result, w.ResultDropped = nil, len(w.Result)
+	}
 	w.Attempts = codec.Last(w.Attempts, codec.MaxHistory)
 	for i := range w.Attempts {
 		a := &w.Attempts[i]
@@ -246,6 +284,7 @@ func (w *recordWire) bound(slot Slot) error {
 		b.Words("attempts.node", a.Node)
 		b.Times("attempts", &a.Started, &a.Finished)
 		codec.CutText(codec.MaxText, &a.Error)
+		codec.CutText(maxOutputText, &a.Output)
 	}
 	return b.Err
 }

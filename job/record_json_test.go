@@ -1,6 +1,7 @@
 package job
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestARecordIsWrittenAsItsWireFormSays(t *testing.T) {
 	attempt := rapid.Custom(func(t *rapid.T) Attempt {
 		return Attempt{
 			rapid.IntRange(0, 9).Draw(t, "n"), rapid.String().Draw(t, "node"), rapid.Uint64().Draw(t, "fence"),
-			instant.Draw(t, "started"), instant.Draw(t, "finished"), rapid.String().Draw(t, "error"),
+			instant.Draw(t, "started"), instant.Draw(t, "finished"), rapid.String().Draw(t, "error"), rapid.String().Draw(t, "output"),
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {
@@ -48,10 +49,15 @@ func TestARecordIsWrittenAsItsWireFormSays(t *testing.T) {
 			Shards:      rapid.IntRange(0, 3).Draw(t, "shards"),
 			Count:       rapid.IntRange(0, 3).Draw(t, "count"),
 			Last:        instant.Draw(t, "last"),
+
+			Result:        json.RawMessage(rapid.SampledFrom([]string{"", "1", `{"a":"<b>"}`, `"{"`}).Draw(t, "result")),
+			ResultDropped: rapid.IntRange(0, 3).Draw(t, "dropped"),
+			Shadow:        rapid.IntRange(0, 3).Draw(t, "shadow"),
 		}
 		want, err := codec.Marshal(recordWire{
 			codec.Version, r.Slot.ID(), r.Queue, r.State, r.Attempt, r.Attempts, r.MaxAttempts, r.StartBy, r.Node, r.Nonce, r.JobRevision,
 			r.Due, r.Published, r.Publisher, r.Event, r.Payload, r.RetryAt, r.Finished, r.Error, r.Output, r.Shards, r.Count, r.Last,
+			r.Result, r.ResultDropped, r.Shadow,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +73,7 @@ func BenchmarkRecordMarshal(b *testing.B) {
 	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	r := Record{
 		Slot: NewSlot("report", at), Queue: "default", State: Succeeded, Attempt: 1, MaxAttempts: 3,
-		Attempts: []Attempt{{1, "web1-711-1763700000-abcdefgh", 42, at, at.Add(time.Second), ""}},
+		Attempts: []Attempt{{1, "web1-711-1763700000-abcdefgh", 42, at, at.Add(time.Second), "", ""}},
 		Node:     "web1-711-1763700000-abcdefgh", Nonce: "web1-711-1763700000-abcdefgh#99", JobRevision: 7,
 		Due: at, Published: at, Publisher: "web1-711-1763700000-abcdefgh", Finished: at,
 	}

@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core"
-
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -34,7 +33,7 @@ func TestRecordRoundTripsWithWhatItDoesNotKnow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := core.DecodeRecord(data)
+		got, err := exchange.DecodeRecord(data)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -61,7 +60,7 @@ func BenchmarkDecodeRecord(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := core.DecodeRecord(data); err != nil {
+		if _, err := exchange.DecodeRecord(data); err != nil {
 			b.Fatal(err)
 		}
 	}

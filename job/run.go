@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec/payload"
 )
 
 // Handler does the work of one slot. It returns nil when its effect is complete. Any other
@@ -49,7 +52,73 @@ type Run struct {
 	// Nil: none.
 	Payload json.RawMessage
 
-	// Output keeps what is written to it in the slot's record, up to Job.Output bytes. It
-	// drops the rest. It is never nil, and its writes never fail.
+	// Output collects what the handler writes. The slot's record keeps its beginning and its
+	// end, at most Job.Output bytes in total. Writes never fail and never wait for the broker.
 	Output io.Writer
+
+	// Logger writes its lines to Output, from slog.LevelInfo on, and to the log of the process,
+	// with the slot's ID and the attempt.
+	Logger *slog.Logger
+
+	// Results are those of the jobs in Job.After, by their names; see SetResult. Jobs that set
+	// none, and jobs that are split, are missing. Do not change the map.
+	Results map[string]json.RawMessage
+
+	// Reporter takes what SetResult and Progress report. A worker sets it. If it is nil, both
+	// check their arguments and do nothing else, so a test can call a handler with its own Run.
+	Reporter Reporter
+}
+
+// Typed returns a handler that decodes the payload into a T and passes it on. Each attempt gets a
+// value of its own.
+//
+// The payload is decoded strictly. Members that T has no field for, members that are given twice,
+// values of another type and arrays that are too long for their Go array are errors. Member names
+// are case-sensitive. A type with its own UnmarshalJSON or UnmarshalText decides for itself. A payload
+// that cannot be decoded fails the slot for good, without a call of f: see Permanent. The error wraps
+// ErrInvalid, and names the member, such as items[3].price.
+//
+// Without a payload, and for null, the value is the zero value of T. If T is a pointer, that is
+// nil, so f can tell an absent payload from an empty one.
+//
+// If no payload can be decoded into T, for example because T is a channel, every slot with a
+// payload fails. If f is nil, the returned handler is nil.
+func Typed[T any](f func(ctx context.Context, run Run, payload T) error) Handler {
+	if f == nil {
+		return nil
+	}
+	return func(ctx context.Context, run Run) error {
+		var value T
+		if err := payload.Decode(run.Payload, &value); err != nil {
+			return Permanent(err)
+		}
+		return f(ctx, run, value)
+	}
+}
+
+// Failure is an attempt that has failed: its handler returned an error or panicked. An attempt that
+// an operator cancelled, or that a newer slot replaced, is not a Failure.
+type Failure struct {
+	// Slot, Attempt and Fence are those of the Run. MaxAttempts is how many attempts the slot
+	// has.
+	Slot        Slot
+	Attempt     int
+	MaxAttempts int
+	Fence       uint64
+
+	// Node is the name of the process that ran the attempt.
+	Node, Queue, Namespace string
+
+	// Final is true if the slot has failed for good. Else its next attempt is due at RetryAt,
+	// which is zero if Final is true.
+	Final   bool
+	RetryAt time.Time
+
+	// Err is the handler's error. After a panic its text is "panic: " and the value, and it wraps
+	// the value if that is an error. If the handler's context had ended, Err wraps the cause, for
+	// example ErrTimeout, or ErrStopping if the worker was shutting down.
+	Err error
+
+	// Stack is the stack of the goroutine that panicked. Nil: the handler returned an error.
+	Stack []byte
 }

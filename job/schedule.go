@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/tzdata"
+	"github.com/cronce-io/cronce/internal/schedule/cron"
+	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 )
 
 // Schedule computes the slots of one job. It depends on nothing but its plan: no clock, no
 // data of the system. The instants that it returns are in UTC and whole seconds, in the years
 // 1 to 9999. A Schedule is immutable, and safe for concurrent use.
 type Schedule struct {
-	source      source
+	source      cron.Source
 	zone        *time.Location
 	first, last int64 // the first and the last instant that may be a slot
 	delay       time.Duration
@@ -27,7 +28,7 @@ type Schedule struct {
 // job determines H and Spread; without a name, H is invalid.
 //
 // A plan that can never have a slot is invalid; a plan whose slots have all passed is valid.
-// The Schedule of a job that has After or On has no slots. The error names each invalid field,
+// The Schedule of a job that has After, On or OnDemand has no slots. The error names each invalid field,
 // quotes its value, and wraps ErrInvalid.
 func ParseSchedule(name string, p Plan) (*Schedule, error) {
 	p = p.WithDefaults()
@@ -35,7 +36,7 @@ func ParseSchedule(name string, p Plan) (*Schedule, error) {
 		return parseStarted(name, p)
 	}
 	zone, zoneErr := tzdata.Load(p.Timezone)
-	exclude, excludeErr := parseExclusions(p.Exclude)
+	exclude, excludeErr := cron.ParseExclusions(p.Exclude)
 	first, last, boundsErr := parseBounds(p.From, p.Until)
 	delay, spreadErr := parseSpread(name, p.Spread)
 	src, textErr := parseSource(name, p, zone, exclude)
@@ -43,10 +44,10 @@ func ParseSchedule(name string, p Plan) (*Schedule, error) {
 		return nil, err
 	}
 	s := &Schedule{source: src, zone: zone, first: first, last: last, delay: delay}
-	if _, ok := s.next(firstInstant); !ok {
+	if _, ok := s.next(cron.FirstInstant); !ok {
 		return nil, fmt.Errorf("%w schedule %q: can never fire: %s", ErrInvalid, codec.Clip(p.Schedule), whyNever(src, exclude))
 	}
-	s.key = strings.Join([]string{src.key(), exclude.String(), fmt.Sprint(first), fmt.Sprint(last), delay.String()}, "|")
+	s.key = strings.Join([]string{src.Key(), exclude.String(), fmt.Sprint(first), fmt.Sprint(last), delay.String()}, "|")
 	return s, nil
 }
 
@@ -110,7 +111,7 @@ func (s *Schedule) Last(after, until time.Time, n int) []time.Time {
 			break
 		}
 		slots = append(slots, instant(u))
-		// The distance to the previous slot is likely that to the next one.
+		// The next slot back is probably as far away as this one was: start at that distance.
 		end, step = u-1, max(end-u, 1)
 	}
 	slices.Reverse(slots)
@@ -123,7 +124,7 @@ func (s *Schedule) next(u int64) (int64, bool) {
 	if u > s.last {
 		return 0, false
 	}
-	u, ok := s.source.next(u, s.last)
+	u, ok := s.source.Next(u, s.last)
 	return u, ok && u <= s.last
 }
 
@@ -158,16 +159,19 @@ func (s *Schedule) previous(begin, end, step int64) (int64, bool) {
 
 func instant(u int64) time.Time { return time.Unix(u, 0).UTC() }
 
-// clampInstant returns t in whole seconds, rounded down and clamped to the years that slots
-// may have. The lower bound is one second earlier, so that Next(t) can be the first instant.
-func clampInstant(t time.Time) int64 { return min(max(t.Unix(), firstInstant-1), lastInstant) }
+// clampInstant returns t in whole seconds, rounded down and clamped to the instants that slots
+// may have. The lower bound is one second before the first such instant, so that Next, which
+// returns a later slot than t, can return the first instant.
+func clampInstant(t time.Time) int64 {
+	return min(max(t.Unix(), cron.FirstInstant-1), cron.LastInstant)
+}
 
 // whyNever returns the reason why a plan has no slot.
-func whyNever(src source, exclude exclusions) string {
-	if w, ok := src.(*wallSource); ok && w.pattern.empty() {
+func whyNever(src cron.Source, exclude cron.Exclusions) string {
+	if w, ok := src.(*cron.WallSource); ok && w.Pattern.Empty() {
 		return "no year has such a date"
 	}
-	if exclude.none() {
+	if exclude.None() {
 		return "no slot lies in from..until"
 	}
 	return "exclude leaves no slot"

@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/tzdata"
-
+	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/job"
 )
 

@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/tzdata"
-
 	"github.com/robfig/cron/v3"
 	"pgregory.net/rapid"
 
+	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/job"
 )
 

@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/tzdata"
-
+	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -264,7 +263,7 @@ func TestBadPlansAreQuotedWithWhatWouldBeRight(t *testing.T) {
 		want string
 	}{
 		{job.Plan{Schedule: "61 * * * *"}, `invalid schedule "61 * * * *": minute 61: want 0-59`},
-		{job.Plan{Schedule: ""}, `schedule "": it is empty: want five cron fields`},
+		{job.Plan{Schedule: ""}, `schedule "": it is empty: want a schedule like "0 7 * * MON-FRI"`},
 		{job.Plan{Schedule: "* * *"}, `schedule "* * *": 3 fields: want 5 (minute, hour, day of month, month, day of week), or 6 with seconds first`},
 		{job.Plan{Schedule: "* * * * * * *"}, `7 fields`},
 		{job.Plan{Schedule: "*/0 * * * *"}, `minute "*/0": step 0: want 1-60`},

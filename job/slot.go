@@ -1,6 +1,7 @@
 package job
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -85,7 +86,7 @@ var shardLike = regexp.MustCompile(`#[0-9]+of[0-9]+$`)
 
 // cutShard splits the suffix of a part from an ID (mark '#') or a key (mark '.').
 func cutShard(text string, mark byte) (whole string, i, n int, err error) {
-	if n := len(text); n == 0 || text[n-1] < '0' || text[n-1] > '9' { // as most are: skip the search
+	if n := len(text); n == 0 || text[n-1] < '0' || text[n-1] > '9' { // most texts have no suffix: skip the search
 		return text, 0, 0, nil
 	}
 	m := shardSuffix.FindStringSubmatch(text)
@@ -271,4 +272,12 @@ func unescape(s string) (string, error) {
 		i += 2
 	}
 	return b.String(), nil
+}
+
+// TraceID returns the ID of the trace of a slot and its parts: the first 16 bytes of the
+// SHA-256 of "<namespace>/<slot ID>". It depends on names only, so every node that publishes
+// or runs the slot continues the same trace, and you can find the trace by the slot ID.
+func (s Slot) TraceID(namespace string) [16]byte {
+	sum := sha256.Sum256([]byte(namespace + "/" + s.Whole().ID()))
+	return [16]byte(sum[:16])
 }

@@ -6,15 +6,16 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
 // Producers is the channel on which the producers of the namespace exchange
 // announcements. It uses core NATS: delivery is at most once, and nothing is stored. Its
 // methods are safe for concurrent use.
-type Producers struct{ s *Store }
+type Producers struct{ s *space.Space }
 
-func (p *Producers) subject() string { return p.s.namespace + ".producers" }
+func (p *Producers) subject() string { return p.s.Name + ".producers" }
 
 // announcementAge bounds how long an announcement may wait to be sent. An older one would
 // mislead.
@@ -23,7 +24,7 @@ const announcementAge = time.Second
 // Announce publishes to all producers that listen, this one included. It does not block,
 // and it does not buffer while the connection is down: a stale announcement would
 // mislead.
-func (p *Producers) Announce(a core.Announcement) error {
+func (p *Producers) Announce(a exchange.Announcement) error {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -31,19 +32,19 @@ func (p *Producers) Announce(a core.Announcement) error {
 	if !p.s.Connected() {
 		return nats.ErrDisconnected
 	}
-	p.s.transport.say(p.subject(), "", data, time.Now().Round(0).Add(announcementAge))
+	p.s.Transport.Publish(p.subject(), "", data, time.Now().Round(0).Add(announcementAge))
 	return nil
 }
 
 // Listen calls f for each announcement, one call at a time, until stop is called. It
 // drops announcements that it cannot decode: they are hints, and one in a newer format is
 // not for this version.
-func (p *Producers) Listen(f func(core.Announcement)) (stop func(), err error) {
-	return p.s.listen(p.subject(), func(m *nats.Msg) {
-		if a, err := core.DecodeAnnouncement(m.Data); err == nil {
+func (p *Producers) Listen(f func(exchange.Announcement)) (stop func(), err error) {
+	return p.s.Listen(p.subject(), func(m *nats.Msg) {
+		if a, err := exchange.DecodeAnnouncement(m.Data); err == nil {
 			f(a)
 		} else {
-			p.s.log.Debug("announcement not understood", "error", err)
+			p.s.Log.Debug("announcement not understood", "error", err)
 		}
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -15,19 +15,19 @@ func TestProducersHearEachOther(t *testing.T) {
 	srv := natstest.Run(t)
 	a, b := open(t, srv.JetStream(), kv.Options{}), open(t, srv.JetStream(), kv.Options{})
 	other := open(t, srv.JetStream(), kv.Options{Namespace: "other"})
-	heard := make(chan core.Announcement, 10)
-	stop, err := b.Producers().Listen(func(a core.Announcement) { heard <- a })
+	heard := make(chan exchange.Announcement, 10)
+	stop, err := b.Producers().Listen(func(a exchange.Announcement) { heard <- a })
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := time.Date(2026, 11, 21, 7, 0, 0, 123456789, time.UTC)
-	want := core.Announcement{
-		Node: "n1", Started: at, Kind: core.AnnounceHere, Time: at.Add(time.Hour), Except: []string{"report"},
+	want := exchange.Announcement{
+		Node: "n1", Started: at, Kind: exchange.AnnounceHere, Time: at.Add(time.Hour), Except: []string{"report"},
 		Members: 1<<63 + 1, Registry: 1,
 	}
 	natstest.Eventually(t, 20*time.Second, "an announcement", func() bool {
 		// The subscription takes effect only when the server has processed it.
-		if err := other.Producers().Announce(core.Announcement{Node: "stranger"}); err != nil {
+		if err := other.Producers().Announce(exchange.Announcement{Node: "stranger"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.Producers().Announce(want); err != nil {
@@ -44,7 +44,7 @@ func TestProducersHearEachOther(t *testing.T) {
 func TestWhatIsNoAnnouncementIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{``, `{}`, `{"v":1}`, `{"v":2,"node":"a"}`, `{"v":1,"node":"a","members":"xyz"}`} {
-		if a, err := core.DecodeAnnouncement([]byte(data)); err == nil {
+		if a, err := exchange.DecodeAnnouncement([]byte(data)); err == nil {
 			t.Errorf("%q reads %+v", data, a)
 		}
 	}

@@ -9,12 +9,15 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
-func (s *Store) cancelSubject(node string) string { return s.namespace + ".node." + node + ".cancel" }
+func (s *Store) cancelSubject(node string) string { return s.Name + ".node." + node + ".cancel" }
 
 // AskCancel asks a node, once, to cancel a slot that it runs; see core.CancelRequest. If
 // no answer comes within a second, the error wraps job.ErrUnknown: the node may have
@@ -29,11 +32,11 @@ func (s *Store) AskCancel(ctx context.Context, node string, req core.CancelReque
 		return core.CancelAnswer{}, err
 	}
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, wire.AttemptTimeout)
 	defer cancel()
 	reply, err := s.askNode(ctx, s.cancelSubject(node), data)
 	if err != nil {
-		return core.CancelAnswer{}, fmt.Errorf("ask node %s to end %s: %w: %w", node, req.ID, job.ErrUnknown, s.because(s.cancelSubject(node), began, err))
+		return core.CancelAnswer{}, fmt.Errorf("ask node %s to end %s: %w: %w", node, req.ID, job.ErrUnknown, s.Because(s.cancelSubject(node), began, err))
 	}
 	answer, err := core.DecodeCancelAnswer(reply.Data)
 	if err != nil {
@@ -47,10 +50,10 @@ func (s *Store) AskCancel(ctx context.Context, node string, req core.CancelReque
 
 // askNode sends a request with a reply subject that nodes may publish to.
 func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, wire.AttemptTimeout)
 	defer cancel()
-	reply, answers := ReplyPrefix(s.namespace)+"."+rand.Text(), make(chan *nats.Msg, 1)
-	stop, err := s.listen(reply, func(m *nats.Msg) {
+	reply, answers := layout.ReplyPrefix(s.Name)+"."+rand.Text(), make(chan *nats.Msg, 1)
+	stop, err := s.Listen(reply, func(m *nats.Msg) {
 		select {
 		case answers <- m:
 		default: // only the first answer counts
@@ -60,7 +63,7 @@ func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats
 		return nil, err
 	}
 	defer stop()
-	s.transport.say(subject, reply, data, time.Now().Round(0).Add(attemptTimeout))
+	s.Transport.Publish(subject, reply, data, time.Now().Round(0).Add(wire.AttemptTimeout))
 	select {
 	case m := <-answers:
 		if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
@@ -75,24 +78,24 @@ func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats
 // AskHolds asks a live node, once, whether it holds the claim of the slot's record at
 // revision claim; see core.HoldsAnswer. If no usable answer comes within a second, the
 // error wraps job.ErrUnknown.
-func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim uint64) (answer core.HoldsAnswer, err error) {
+func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim uint64) (answer exchange.HoldsAnswer, err error) {
 	if err := codec.ValidateName("node", node); err != nil {
 		return answer, err
 	}
-	data, err := json.Marshal(core.HoldsRequest{V: codec.Version, ID: slot.ID(), Claim: claim})
+	data, err := json.Marshal(exchange.HoldsRequest{V: codec.Version, ID: slot.ID(), Claim: claim})
 	if err != nil {
 		return answer, err
 	}
 	asked := time.Now()
 	reply, err := s.askNode(ctx, s.cancelSubject(node), data)
 	if err != nil {
-		return answer, fmt.Errorf("ask node %s about %s: %w: %w", node, slot, job.ErrUnknown, s.because(s.cancelSubject(node), asked, err))
+		return answer, fmt.Errorf("ask node %s about %s: %w: %w", node, slot, job.ErrUnknown, s.Because(s.cancelSubject(node), asked, err))
 	}
 	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return core.HoldsAnswer{}, fmt.Errorf("ask node %s about %s: %w: %w", node, slot, job.ErrUnknown, err)
+		return exchange.HoldsAnswer{}, fmt.Errorf("ask node %s about %s: %w: %w", node, slot, job.ErrUnknown, err)
 	}
 	if err := answer.Err(); err != nil {
-		return core.HoldsAnswer{}, fmt.Errorf("ask node %s about %s: %w", node, slot, err)
+		return exchange.HoldsAnswer{}, fmt.Errorf("ask node %s about %s: %w", node, slot, err)
 	}
 	return answer, nil
 }
@@ -112,9 +115,9 @@ type Claims interface {
 // ServeClaims answers the requests of AskCancel and AskHolds for a node until stop is
 // called.
 func (s *Store) ServeClaims(node string, claims Claims) (stop func(), err error) {
-	return s.listen(s.cancelSubject(node), func(m *nats.Msg) {
-		if slot, ok := core.DecodeHolds(m.Data); ok {
-			answer := core.HoldsAnswer{V: codec.Version}
+	return s.Listen(s.cancelSubject(node), func(m *nats.Msg) {
+		if slot, ok := exchange.DecodeHolds(m.Data); ok {
+			answer := exchange.HoldsAnswer{V: codec.Version}
 			answer.Holds, answer.Ended = claims.Holds(slot.Key())
 			s.respond(m, answer)
 			return
@@ -133,6 +136,6 @@ func (s *Store) ServeClaims(node string, claims Claims) (stop func(), err error)
 // respond answers a request. If the answer is lost, the client asks again.
 func (s *Store) respond(m *nats.Msg, answer any) {
 	if data, err := json.Marshal(answer); err == nil && m.Reply != "" {
-		s.transport.say(m.Reply, "", data, time.Time{})
+		s.Transport.Publish(m.Reply, "", data, time.Time{})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -25,7 +26,7 @@ func TestANodeIsAskedToEndASlot(t *testing.T) {
 	ctx := within(t, 20*time.Second)
 	ask := core.CancelRequest{ID: "report:@a*b c>\"d'", Fence: 7, By: "ali\x1b[31mce\r\n"}
 	if _, err := s.AskCancel(ctx, "web-1", ask); !errors.Is(err, job.ErrUnknown) {
-		t.Errorf("with nobody there: %v, want %v", err, job.ErrUnknown)
+		t.Errorf("without a responder: %v, want %v", err, job.ErrUnknown)
 	}
 	var heard []string
 	stop, err := s.ServeClaims("web-1", claims{cancel: func(key string, fence uint64, cause error) bool {
@@ -100,7 +101,7 @@ func TestANodeIsAskedWhetherItHoldsAClaim(t *testing.T) {
 	ctx := within(t, time.Minute)
 	slot := job.Slot{Job: "report", Token: "a*b"}
 	if _, err := s.AskHolds(ctx, "web-1", slot, 7); !errors.Is(err, job.ErrUnknown) {
-		t.Errorf("with nobody there: %v, want %v", err, job.ErrUnknown)
+		t.Errorf("without a responder: %v, want %v", err, job.ErrUnknown)
 	}
 	held := map[string]bool{}
 	stop, err := s.ServeClaims("web-1", claims{holds: held, cancel: func(string, uint64, error) bool {
@@ -111,7 +112,7 @@ func TestANodeIsAskedWhetherItHoldsAClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	for _, want := range []core.HoldsAnswer{{V: codec.Version}, {V: codec.Version, Holds: true}, {V: codec.Version, Holds: true, Ended: true}} {
+	for _, want := range []exchange.HoldsAnswer{{V: codec.Version}, {V: codec.Version, Holds: true}, {V: codec.Version, Holds: true, Ended: true}} {
 		if want.Holds {
 			held[slot.Key()] = want.Ended
 		}

@@ -2,18 +2,19 @@ package kv
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
-
-func (s *Store) eventStream() string { return s.namespace + "_events" }
 
 // EventFilter narrows Store.Events. The zero value selects all events.
 type EventFilter struct {
@@ -39,17 +40,13 @@ func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, 
 			}
 			filter = s.EventSubject("*", f.Job)
 		}
-		for e, err := range s.all(ctx, s.eventStream(), filter, f.Since) {
+		for e, err := range s.All(ctx, s.EventStream(), filter, f.Since) {
 			if err != nil {
 				yield(job.Event{}, err)
 				return
 			}
-			event, err := core.DecodeEvent(e.data)
-			if err == nil {
-				err = core.CheckEventSubject(event, e.subject)
-			}
+			event, err := decodeEvent(e)
 			if err != nil {
-				err = fmt.Errorf("event %d on %s: %w", e.revision, e.subject, err)
 				if !yield(job.Event{}, err) {
 					return
 				}
@@ -62,25 +59,130 @@ func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, 
 	}
 }
 
+func decodeEvent(e wire.Entry) (job.Event, error) {
+	event, err := exchange.DecodeEvent(e.Data)
+	if err == nil {
+		err = exchange.CheckEventSubject(event, e.Subject)
+	}
+	if err != nil {
+		return job.Event{}, fmt.Errorf("event %d on %s: %w", e.Revision, e.Subject, err)
+	}
+	return event, nil
+}
+
+// EventsAfter calls f with each stored event after a sequence of the events stream, and with the
+// sequence of that event, until f returns false. If name is not empty, only events of that job
+// count. If an event cannot be decoded, f gets the error.
+func (s *Store) EventsAfter(ctx context.Context, name string, sequence uint64, f func(job.Event, uint64, error) bool) error {
+	filter := ""
+	if name != "" {
+		filter = s.EventSubject("*", name)
+	}
+	for found, err := range s.BatchesFrom(ctx, s.EventStream(), filter, sequence+1, time.Time{}) {
+		if err != nil {
+			return err
+		}
+		for _, e := range found {
+			event, err := decodeEvent(e)
+			if !f(event, e.Revision, err) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// LastEvent returns the sequence of the last stored event.
+func (s *Store) LastEvent(ctx context.Context) (last uint64, err error) {
+	err = s.Ask(ctx, "look for the last event", s.API("STREAM.INFO."+s.EventStream()), func(ctx context.Context) error {
+		stream, err := s.JS.Stream(ctx, s.EventStream())
+		if err == nil {
+			last = stream.CachedInfo().State.LastSeq
+		}
+		return err
+	})
+	return last, err
+}
+
 // Alert publishes an alert and waits until the broker has stored it. The message ID makes
 // the broker drop copies.
 func (s *Store) Alert(ctx context.Context, e job.Event, id string) error {
-	return s.tell(ctx, e, jetstream.WithMsgID(id))
+	return s.storeEvent(ctx, e, jetstream.WithMsgID(id))
 }
 
-// Tell publishes an event of an exceptional kind and, unlike Emit, waits until the broker
+// StoreEvent publishes an event of an exceptional kind and, unlike Emit, waits until the broker
 // has stored it. The broker may store it twice.
-func (s *Store) Tell(ctx context.Context, e job.Event) error { return s.tell(ctx, e) }
+func (s *Store) StoreEvent(ctx context.Context, e job.Event) error { return s.storeEvent(ctx, e) }
 
-func (s *Store) tell(ctx context.Context, e job.Event, options ...jetstream.PublishOpt) error {
-	data, err := core.MarshalEvent(e, s.room())
+func (s *Store) storeEvent(ctx context.Context, e job.Event, options ...jetstream.PublishOpt) error {
+	data, err := exchange.MarshalEvent(e, s.Room())
 	if err != nil {
 		return err
 	}
-	options = append([]jetstream.PublishOpt{jetstream.WithExpectStream(s.eventStream()), jetstream.WithRetryAttempts(0)}, options...)
+	options = append([]jetstream.PublishOpt{jetstream.WithExpectStream(s.EventStream()), jetstream.WithRetryAttempts(0)}, options...)
 	subject := s.EventSubject(string(e.Kind), e.Job)
-	return s.ask(ctx, "tell of "+e.ID, subject, func(ctx context.Context) error {
-		_, err := s.js.Publish(ctx, subject, data, options...)
+	return s.Ask(ctx, "tell of "+e.ID, subject, func(ctx context.Context) error {
+		_, err := s.JS.Publish(ctx, subject, data, options...)
 		return err
 	})
 }
+
+// Emit publishes an event as a core NATS message. Subscribers receive it, and the stream
+// <namespace>_events keeps the exceptional kinds. Emit does not learn whether either of them
+// received the event, so nothing may depend on it.
+//
+// Emit returns when the connection has the event, or after a second. After Emit the
+// connection may be closed. EmitEvent does not wait.
+func (s *Store) Emit(kind, job string, data []byte) error {
+	s.publishEvent(kind, job, data)
+	ctx, cancel := context.WithTimeout(context.Background(), wire.AttemptTimeout)
+	defer cancel()
+	return s.Flush(ctx)
+}
+
+func (s *Store) publishEvent(kind, job string, data []byte) {
+	s.Transport.Publish(s.EventSubject(kind, job), "", data, time.Time{})
+}
+
+// EmitEvent publishes e like Emit, and does not wait. If the event is too large for the
+// server, EmitEvent shortens the event's output, and then its error.
+func (s *Store) EmitEvent(e job.Event) error {
+	name := e.Job
+	if name == "" {
+		name = exchange.NoJob
+	}
+	data, err := exchange.MarshalEvent(e, s.Room())
+	if err != nil {
+		return err
+	}
+	s.publishEvent(string(e.Kind), name, data)
+	return nil
+}
+
+// Follow calls f with each event of one job as it happens, one call at a time, until stop is
+// called. An empty name follows all jobs. Events can be lost, for example while the connection
+// is down. f must not block.
+//
+// Call Follow first, and then read the slot's record. The subscription reaches the server before
+// the read, so a change is either in the record, or an event reports it later.
+func (s *Store) Follow(name string, f func(job.Event)) (stop func(), err error) {
+	if name != "" {
+		if err := codec.ValidateName("job", name); err != nil {
+			return nil, err
+		}
+	}
+	subject := "*"
+	if name != "" {
+		subject = name
+	}
+	return s.Listen(s.EventSubject("*", subject), func(m *nats.Msg) {
+		var e job.Event
+		if json.Unmarshal(m.Data, &e) == nil && exchange.CheckEventSubject(e, m.Subject) == nil {
+			f(e)
+		}
+	})
+}
+
+// Reconnected returns a channel that is closed at the next reconnect, or when the connection
+// is closed for good.
+func (s *Store) Reconnected() <-chan struct{} { return s.Link().News() }

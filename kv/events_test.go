@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -20,14 +20,14 @@ func TestEventsAreKept(t *testing.T) {
 	s := open(t, js, kv.Options{})
 	ctx := within(t, 10*time.Second)
 	first := job.Event{V: codec.Version, Kind: job.EventFailed, ID: "report:2026-11-21T07:00:00Z", Job: "report", Fence: 7}
-	if err := s.Tell(ctx, first); err != nil {
+	if err := s.StoreEvent(ctx, first); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := js.Publish(ctx, s.EventSubject("alert", "report"), []byte("?")); err != nil {
 		t.Fatal(err)
 	}
 	last := job.Event{V: codec.Version, Kind: job.EventAlert, ID: first.ID, Job: "report", Reopened: true}
-	if err := s.Tell(ctx, last); err != nil {
+	if err := s.StoreEvent(ctx, last); err != nil {
 		t.Fatal(err)
 	}
 	var got []job.Event
@@ -48,7 +48,7 @@ func TestEventsAreKept(t *testing.T) {
 	for e, err := range s.Events(ctx, kv.EventFilter{Since: time.Now().Add(time.Hour)}) {
 		t.Errorf("from the future: %+v, %v", e, err)
 	}
-	for name, want := range map[string]int{"report": 2, "repor": 0, core.NoJob: 0} {
+	for name, want := range map[string]int{"report": 2, "repor": 0, exchange.NoJob: 0} {
 		n := 0
 		for _, err := range s.Events(ctx, kv.EventFilter{Job: name}) {
 			if err == nil {

@@ -9,7 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -135,11 +136,11 @@ func TestAnUnansweredReadIsUnknown(t *testing.T) {
 }
 
 // watchNodes returns the events of a watch.
-func watchNodes(t *testing.T, s *kv.Store) <-chan core.NodeEvent {
+func watchNodes(t *testing.T, s *kv.Store) <-chan exchange.NodeEvent {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	events, ended := make(chan core.NodeEvent, 100), make(chan error, 1)
-	go func() { ended <- s.Nodes().Watch(ctx, func(e core.NodeEvent) { events <- e }) }()
+	events, ended := make(chan exchange.NodeEvent, 100), make(chan error, 1)
+	go func() { ended <- s.Nodes().Watch(ctx, func(e exchange.NodeEvent) { events <- e }) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -149,7 +150,7 @@ func watchNodes(t *testing.T, s *kv.Store) <-chan core.NodeEvent {
 	return events
 }
 
-func await(t *testing.T, events <-chan core.NodeEvent, what string, match func(core.NodeEvent) bool) core.NodeEvent {
+func await(t *testing.T, events <-chan exchange.NodeEvent, what string, match func(exchange.NodeEvent) bool) exchange.NodeEvent {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
@@ -165,7 +166,7 @@ func await(t *testing.T, events <-chan core.NodeEvent, what string, match func(c
 	}
 }
 
-func isReady(e core.NodeEvent) bool { return e.Ready }
+func isReady(e exchange.NodeEvent) bool { return e.Ready }
 
 func TestWatchSurvivesARestartOfTheServer(t *testing.T) {
 	t.Parallel()
@@ -183,7 +184,7 @@ func TestWatchSurvivesARestartOfTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := await(t, events, "n1 after the restart", func(e core.NodeEvent) bool { return e.Name == "n1" }); e.Revision != next {
+	if e := await(t, events, "n1 after the restart", func(e exchange.NodeEvent) bool { return e.Name == "n1" }); e.Revision != next {
 		t.Fatalf("event %+v, want revision %d and no older one again", e, next)
 	}
 }
@@ -217,7 +218,7 @@ func TestWatchTellsWhatItMissed(t *testing.T) {
 	}
 	p.Heal()
 	for range 2 {
-		e := await(t, events, "changed, and collected gone", func(core.NodeEvent) bool { return true })
+		e := await(t, events, "changed, and collected gone", func(exchange.NodeEvent) bool { return true })
 		switch {
 		case e.Name == "changed" && e.Revision == want && !e.Gone:
 		case e.Name == "collected" && e.Gone:
@@ -255,9 +256,9 @@ func TestWatchOfARecreatedBucketStartsOver(t *testing.T) {
 	}
 	p.Heal()
 	gone := 0
-	e := await(t, events, "old again", func(e core.NodeEvent) bool { return e.Name == "old" })
+	e := await(t, events, "old again", func(e exchange.NodeEvent) bool { return e.Name == "old" })
 	for gone < 2 {
-		await(t, events, "the others gone", func(e core.NodeEvent) bool { return e.Gone && e.Name != "old" })
+		await(t, events, "the others gone", func(e exchange.NodeEvent) bool { return e.Gone && e.Name != "old" })
 		gone++
 	}
 	if e.Revision != 1 || e.Node.Nonce != "again" {
@@ -271,7 +272,7 @@ func TestWatchEndsWhenTheBucketIsGone(t *testing.T) {
 	ended := make(chan error, 1)
 	ready := make(chan struct{}, 1)
 	go func() {
-		ended <- through.Jobs().Watch(t.Context(), func(e core.RegistryEvent) {
+		ended <- through.Jobs().Watch(t.Context(), func(e plans.RegistryEvent) {
 			if e.Ready {
 				ready <- struct{}{}
 			}

@@ -4,44 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
 // Jobs is the registry: one definition per job. Its methods are safe for
 // concurrent use.
-type Jobs struct{ s *Store }
+type Jobs struct{ s *space.Space }
 
 // bucket returns the registry's bucket. A denied write ends with an error: operators, and
 // nodes without that permission, need to learn it at once.
-func (j *Jobs) bucket() bucket {
-	b := j.s.bucket("jobs")
-	b.tellDenied, b.atomic = true, j.s.atomic
+func (j *Jobs) bucket() wire.Bucket {
+	b := j.s.Bucket("jobs")
+	b.FailDenied = true
 	return b
 }
 
 // Read returns the job's entry and its revision, as the stream's leader has them. Errors
-// are those of Ledger.Read, and *core.EntryError.
-func (j *Jobs) Read(ctx context.Context, name string) (core.Entry, uint64, error) {
-	e, err := j.bucket().read(ctx, name)
+// are those of Ledger.Read, and *plans.EntryError.
+func (j *Jobs) Read(ctx context.Context, name string) (plans.Entry, uint64, error) {
+	e, err := j.bucket().Read(ctx, name)
 	if err != nil {
-		return core.Entry{}, e.revision, err
+		return plans.Entry{}, e.Revision, err
 	}
 	d, err := j.decode(e)
-	return d, e.revision, err
+	return d, e.Revision, err
 }
 
 // Write stores the definition if revision is the job's last one; 0 creates it. Errors are
 // those of Ledger.Write, and job.ErrDenied.
-func (j *Jobs) Write(ctx context.Context, d core.Definition, revision uint64) (uint64, error) {
-	return j.bucket().encode(ctx, d.Job.Name, d.Nonce, d, revision)
+func (j *Jobs) Write(ctx context.Context, d plans.Definition, revision uint64) (uint64, error) {
+	return j.bucket().Encode(ctx, d.Job.Name, d.Nonce, d, revision)
 }
 
 // JobWrite is a definition to store if Revision is the job's last one.
 type JobWrite struct {
-	core.Definition
+	plans.Definition
 
 	Revision uint64
 }
@@ -55,33 +58,33 @@ type JobWrite struct {
 // own result: if a batch fails, its definitions are sent singly.
 func (j *Jobs) SendAll(ctx context.Context, all []JobWrite, answered func(i int, revision uint64, err error)) {
 	b := j.bucket()
-	writes := make([]*writing, 0, len(all))
+	writes := make([]*wire.Writing, 0, len(all))
 	for i, d := range all {
-		w := b.writing(ctx, d.Job.Name, d.Revision, func(won uint64, err error) { answered(i, won, err) })
-		if data, err := d.MarshalJSON(); w.prepareValue(data, d.Nonce, err) {
+		w := b.Writing(ctx, d.Job.Name, d.Revision, func(won uint64, err error) { answered(i, won, err) })
+		if data, err := d.MarshalJSON(); w.PrepareValue(data, d.Nonce, err) {
 			writes = append(writes, w)
 		}
 	}
-	b.sendAll(ctx, writes)
+	b.SendAll(writes)
 }
 
 // Delete removes the job if revision is its last one. Errors are those of Write.
 func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
-	return j.bucket().remove(ctx, name, revision)
+	return j.bucket().Remove(ctx, name, revision)
 }
 
 // List returns the entries, oldest write first. It leaves out entries that cannot be
-// read. Its error then joins a *core.EntryError for each of them, and the other entries
+// read. Its error then joins a *plans.EntryError for each of them, and the other entries
 // are still returned.
-func (j *Jobs) List(ctx context.Context) ([]core.Entry, error) {
-	var entries []core.Entry
+func (j *Jobs) List(ctx context.Context) ([]plans.Entry, error) {
+	var entries []plans.Entry
 	var bad []error
 	b := j.bucket()
-	for e, err := range b.all(ctx, b.stream(), "", time.Time{}) {
+	for e, err := range b.All(ctx, b.Stream(), "", time.Time{}) {
 		if err != nil {
 			return nil, err
 		}
-		if e.gone() {
+		if e.Gone() {
 			continue
 		}
 		d, err := j.decode(e)
@@ -98,8 +101,8 @@ func (j *Jobs) List(ctx context.Context) ([]core.Entry, error) {
 // has a higher one.
 func (j *Jobs) Revision(ctx context.Context) (last uint64, err error) {
 	b := j.bucket()
-	err = j.s.ask(ctx, "look at bucket "+b.name, j.s.api("STREAM.INFO."+b.stream()), func(ctx context.Context) error {
-		stream, err := j.s.js.Stream(ctx, b.stream())
+	err = j.s.Ask(ctx, "look at bucket "+b.Name, j.s.API("STREAM.INFO."+b.Stream()), func(ctx context.Context) error {
+		stream, err := j.s.JS.Stream(ctx, b.Stream())
 		if err == nil {
 			last = stream.CachedInfo().State.LastSeq
 		}
@@ -113,42 +116,68 @@ func (j *Jobs) Revision(ctx context.Context) (last uint64, err error) {
 // removed or created anew (ErrGone). If several writes follow each other quickly, or
 // while the connection is down, it may report only the last. Whenever no change is
 // outstanding, it calls f with Settled.
-func (j *Jobs) Watch(ctx context.Context, f func(core.RegistryEvent)) error {
+func (j *Jobs) Watch(ctx context.Context, f func(plans.RegistryEvent)) error {
 	type read struct {
-		core.Entry
+		plans.Entry
 		err error
 	}
-	decode := func(e entry) any {
+	decode := func(e wire.Entry) any {
 		d, err := j.decode(e)
 		return read{d, err}
 	}
-	return j.s.watch(ctx, j.bucket(), true, decode, func(c change) {
-		ev := core.RegistryEvent{Name: c.key, Revision: c.revision, Time: c.time}
-		switch c.kind {
-		case ready:
+	return j.s.Watch(ctx, j.bucket(), true, decode, func(c wire.Change) {
+		ev := plans.RegistryEvent{Name: c.Key, Revision: c.Revision, Time: c.Time}
+		switch c.Kind {
+		case wire.Ready:
 			ev.Ready = true
-		case settled:
+		case wire.Settled:
 			ev.Settled = true
-		case removed:
+		case wire.Removed:
 			ev.Deleted = true
 		default:
-			r := c.value.(read)
+			r := c.Value.(read)
 			if ev.Entry, ev.Err = r.Entry, r.err; ev.Err == nil {
-				ev.Entry.Job.Name = c.key // equal strings; this one is shared
+				ev.Entry.Job.Name = c.Key // an equal string that the watch keeps anyway: saves the memory of a second one
 			}
 		}
 		f(ev)
 	})
 }
 
-func (j *Jobs) decode(e entry) (core.Entry, error) {
+func (j *Jobs) decode(e wire.Entry) (plans.Entry, error) {
 	b := j.bucket()
-	d, err := j.s.plans.Entry(e.data, e.revision, e.time)
-	if err == nil && d.Job.Name != b.key(e.subject) {
+	d, err := j.s.Plans.Entry(e.Data, e.Revision, e.Time)
+	if err == nil && d.Job.Name != b.Key(e.Subject) {
 		err = fmt.Errorf("%w job definition: it names %q", job.ErrInvalid, d.Job.Name)
 	}
 	if err != nil {
-		return core.Entry{}, &core.EntryError{Name: b.key(e.subject), Revision: e.revision, Time: e.time.UTC(), Err: err}
+		return plans.Entry{}, &plans.EntryError{Name: b.Key(e.Subject), Revision: e.Revision, Time: e.Time.UTC(), Err: err}
 	}
 	return d, nil
+}
+
+// Latest returns the entries of the named jobs, with requests that name many jobs each.
+// Any replica answers, so an entry may be stale. A caller that writes on its basis then
+// gets a conflict. Latest leaves out jobs that do not exist or cannot be read.
+func (j *Jobs) Latest(ctx context.Context, names []string) (map[string]plans.Entry, error) {
+	type read struct {
+		plans.Entry
+		err error
+	}
+	known := make(map[string]plans.Entry, len(names))
+	err := j.bucket().EachLatest(ctx, len(names), func(i int) string { return names[i] }, func(found []wire.Entry) {
+		found = slices.DeleteFunc(found, wire.Entry.Gone)
+		for _, e := range wire.OnAllCores(found, func(e wire.Entry) read {
+			d, err := j.decode(e)
+			return read{d, err}
+		}) {
+			if e.err == nil {
+				known[e.Job.Name] = e.Entry
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return known, nil
 }

@@ -4,19 +4,18 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"runtime"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
 // Ledger keeps one record per slot: its state and its outcome. Its methods are safe for
 // concurrent use.
-type Ledger struct{ b bucket }
+type Ledger struct{ b wire.Bucket }
 
 // LedgerEntry is a stored record.
 type LedgerEntry struct {
@@ -43,42 +42,42 @@ type ListFilter struct {
 // revision is that of the delete marker, or 0. Write expects this revision for a first
 // record.
 func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
-	e, err := l.b.read(ctx, slot.Key())
+	e, err := l.b.Read(ctx, slot.Key())
 	if err != nil {
-		return job.Record{}, e.revision, err
+		return job.Record{}, e.Revision, err
 	}
 	r, err := l.decode(e)
-	return r, e.revision, err
+	return r, e.Revision, err
 }
 
-// Beside returns the existing records of others, as of a replica that has stored own's
-// record at revision or later. One answer of one replica holds all records. So if two
-// writers each look for the other's record after their own write, the later writer finds
-// it. One case remains: a deposed leader that does not know it could hide the record from
-// both. Beside asks until it gets such an answer or ctx ends. If ctx ends first, the
-// error wraps job.ErrUnknown.
+// Beside returns the existing records of others. It reads them together with the record of own,
+// in one answer of one replica, and accepts only an answer in which own's record has this
+// revision or a later one. So if two writers each look for the other's record after their own
+// write, the later writer finds it. One case remains: a deposed leader that has not noticed its
+// deposition could hide the record from both. Beside asks until it gets such an answer or ctx
+// ends. If ctx ends first, the error wraps job.ErrUnknown.
 func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
-	subjects := []string{l.b.subject(own.Key())}
+	subjects := []string{l.b.Subject(own.Key())}
 	for _, s := range others {
-		subjects = append(subjects, l.b.subject(s.Key()))
+		subjects = append(subjects, l.b.Subject(s.Key()))
 	}
-	began, pause := time.Now(), newPause()
+	began, pause := time.Now(), wire.NewPause()
 	for {
-		found, _, err := l.b.get(ctx, l.b.stream(), map[string]any{"multi_last": subjects})
-		fresh := slices.ContainsFunc(found, func(e entry) bool { return e.subject == subjects[0] && e.revision >= revision })
+		found, _, err := l.b.Get(ctx, l.b.Stream(), map[string]any{"multi_last": subjects})
+		fresh := slices.ContainsFunc(found, func(e wire.Entry) bool { return e.Subject == subjects[0] && e.Revision >= revision })
 		if err == nil && fresh {
 			return l.decodeOthers(found, subjects[0])
 		}
-		if !wait(ctx, pause.NextBackOff()) {
+		if !wire.Wait(ctx, pause.NextBackOff()) {
 			return nil, fmt.Errorf("read beside %s: %w (after %v)", own, job.ErrUnknown, time.Since(began).Round(time.Millisecond))
 		}
 	}
 }
 
-func (l *Ledger) decodeOthers(found []entry, own string) ([]job.Record, error) {
+func (l *Ledger) decodeOthers(found []wire.Entry, own string) ([]job.Record, error) {
 	var records []job.Record
 	for _, e := range found {
-		if e.subject == own || e.gone() {
+		if e.Subject == own || e.Gone() {
 			continue
 		}
 		r, err := l.decode(e)
@@ -96,17 +95,17 @@ func (l *Ledger) decodeOthers(found []entry, own string) ([]job.Record, error) {
 // (with the same Nonce) at the same revision again settles it. Each new record needs a
 // Nonce of its own.
 func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
-	return await(func(told func(uint64, error)) { l.Send(ctx, r, revision, told) })
+	return wire.Await(func(told func(uint64, error)) { l.Send(ctx, r, revision, told) })
 }
 
 // Send is Write without blocking. It calls answered once with the results of Write, from
 // any goroutine, including the caller's. answered must not block: it would delay the
 // answers to all other writes of the process.
 func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
-	w := l.b.writing(ctx, r.Slot.Key(), revision, answered)
-	data, err := core.AppendRecord(w.data, r, l.b.room())
-	recordHeader(r, w.set)
-	w.sendValue(data, r.Nonce, err)
+	w := l.b.Writing(ctx, r.Slot.Key(), revision, answered)
+	data, err := exchange.AppendRecord(w.Data, r, l.b.Room())
+	recordHeader(r, w.Set)
+	w.SendValue(data, r.Nonce, err)
 }
 
 // List iterates over the records, oldest write first. Like every read it is a hint: the
@@ -120,7 +119,7 @@ func (l *Ledger) List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, 
 				return
 			}
 		}
-		for found, err := range ahead(ctx, func(ctx context.Context) iter.Seq2[[]entry, error] { return l.found(ctx, f) }) {
+		for found, err := range wire.Ahead(ctx, func(ctx context.Context) iter.Seq2[[]wire.Entry, error] { return l.found(ctx, f) }) {
 			if err != nil {
 				yield(LedgerEntry{}, err)
 				return
@@ -136,18 +135,18 @@ func (l *Ledger) List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, 
 
 // found returns the messages for List. If the filter names a job with few records, it
 // asks for them by subject, so the records of other jobs do not slow it down.
-func (l *Ledger) found(ctx context.Context, f ListFilter) iter.Seq2[[]entry, error] {
+func (l *Ledger) found(ctx context.Context, f ListFilter) iter.Seq2[[]wire.Entry, error] {
 	if f.Job == "" {
-		return l.b.batches(ctx, l.b.stream(), "", f.Since)
+		return l.b.Batches(ctx, l.b.Stream(), "", f.Since)
 	}
-	filter := l.b.subject(f.Job + ".>")
-	return func(yield func([]entry, error) bool) {
+	filter := l.b.Subject(f.Job + ".>")
+	return func(yield func([]wire.Entry, error) bool) {
 		// If this fails, the pass below gets the same error and retries.
-		if few, complete, err := l.b.few(ctx, l.b.stream(), filter); err == nil && complete {
-			yield(slices.DeleteFunc(few, func(e entry) bool { return e.time.Before(f.Since) }), nil)
+		if few, complete, err := l.b.Few(ctx, l.b.Stream(), filter); err == nil && complete {
+			yield(slices.DeleteFunc(few, func(e wire.Entry) bool { return e.Time.Before(f.Since) }), nil)
 			return
 		}
-		l.b.batches(ctx, l.b.stream(), filter, f.Since)(yield)
+		l.b.Batches(ctx, l.b.Stream(), filter, f.Since)(yield)
 	}
 }
 
@@ -158,72 +157,64 @@ type decoded struct {
 }
 
 // decodeAll decodes a batch on all cores. Decoding takes most of the time of a listing.
-func (l *Ledger) decodeAll(found []entry) []decoded {
-	found = slices.DeleteFunc(found, entry.gone)
-	return onAllCores(found, func(e entry) decoded {
+func (l *Ledger) decodeAll(found []wire.Entry) []decoded {
+	found = slices.DeleteFunc(found, wire.Entry.Gone)
+	return wire.OnAllCores(found, func(e wire.Entry) decoded {
 		r, err := l.decode(e)
-		return decoded{LedgerEntry{r, e.revision, e.time}, err}
+		return decoded{LedgerEntry{r, e.Revision, e.Time}, err}
 	})
 }
 
-// onAllCores returns f of each entry, in order.
-func onAllCores[T any](found []entry, f func(entry) T) []T {
-	all := make([]T, len(found))
-	var parts sync.WaitGroup
-	size := max(1, (len(found)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
-	for part := range slices.Chunk(all, size) {
-		entries := found[:len(part)]
-		found = found[len(part):]
-		parts.Go(func() {
-			for i, e := range entries {
-				part[i] = f(e)
-			}
-		})
-	}
-	parts.Wait()
-	return all
-}
-
-// ahead iterates over seq and prepares the next value while the caller uses the last one.
-func ahead[T any](ctx context.Context, seq func(context.Context) iter.Seq2[T, error]) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		type item struct {
-			value T
-			err   error
-		}
-		ctx, cancel := context.WithCancel(ctx)
-		items, enough := make(chan item), make(chan struct{})
-		go func() {
-			defer close(items)
-			for value, err := range seq(ctx) {
-				select {
-				case items <- item{value, err}:
-				case <-enough: // ctx is not checked here: the caller must receive its error
-					return
-				}
-			}
-		}()
-		defer func() {
-			close(enough)
-			cancel()
-			for range items { // until the goroutine ends
-			}
-		}()
-		for i := range items {
-			if !yield(i.value, i.err) {
-				return
-			}
-		}
-	}
-}
-
-func (l *Ledger) decode(e entry) (job.Record, error) {
-	r, err := core.DecodeRecord(e.data)
-	if err == nil && r.Slot.Key() != l.b.key(e.subject) {
+func (l *Ledger) decode(e wire.Entry) (job.Record, error) {
+	r, err := exchange.DecodeRecord(e.Data)
+	if err == nil && r.Slot.Key() != l.b.Key(e.Subject) {
 		err = fmt.Errorf("%w record: it names slot %q", job.ErrInvalid, r.Slot)
 	}
 	if err != nil {
-		return r, l.b.unreadable(e, err)
+		return r, unreadable(l.b, e, err)
 	}
 	return r, nil
+}
+
+// Newest iterates over the records of one job, newest write first. An empty name selects
+// all jobs. The number of requests depends on how many records the caller takes, and not on
+// how many the ledger has. Like every read it is a hint: the newest writes may be missing.
+// Its errors are those of List.
+func (l *Ledger) Newest(ctx context.Context, name string) iter.Seq2[LedgerEntry, error] {
+	return func(yield func(LedgerEntry, error) bool) {
+		prefix := ""
+		if name != "" {
+			if err := codec.ValidateName("job", name); err != nil {
+				yield(LedgerEntry{}, err)
+				return
+			}
+			prefix = name + "."
+		}
+		for found, err := range l.b.Backward(ctx, prefix) {
+			if err != nil {
+				yield(LedgerEntry{}, err)
+				return
+			}
+			for _, r := range l.decodeAll(found) {
+				if !yield(r.LedgerEntry, r.err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Records returns the records of the named slots that exist, with few requests. Any replica
+// answers, so a record may be stale, or missing if it is new. A record that cannot be read
+// is left out.
+func (l *Ledger) Records(ctx context.Context, slots []job.Slot) (map[job.Slot]LedgerEntry, error) {
+	all := make(map[job.Slot]LedgerEntry, len(slots))
+	err := l.b.EachLatest(ctx, len(slots), func(i int) string { return slots[i].Key() }, func(found []wire.Entry) {
+		for _, r := range l.decodeAll(found) {
+			if r.err == nil {
+				all[r.Slot] = r.LedgerEntry
+			}
+		}
+	})
+	return all, err
 }

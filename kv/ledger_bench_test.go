@@ -3,11 +3,11 @@ package kv_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -25,6 +25,7 @@ func BenchmarkLedger(b *testing.B) {
 		ledger := store.Ledger()
 		fillLedger(b, ledger, records)
 		b.Run(fmt.Sprintf("claims/%d", records), func(b *testing.B) { benchmarkClaims(b, ledger) })
+		b.Run(fmt.Sprintf("newest/%d", records), func(b *testing.B) { benchmarkNewest(b, ledger, records/slotsOfBench) })
 		b.Run(fmt.Sprintf("list/%d", records), func(b *testing.B) { benchmarkList(b, ledger, records/slotsOfBench) })
 	}
 }
@@ -45,21 +46,10 @@ func benchRecord(name string, n int, state job.State, attempt string) job.Record
 }
 
 func fillLedger(b *testing.B, ledger *kv.Ledger, records int) {
-	var writers sync.WaitGroup
-	var next atomic.Int64
-	for range 4 * writersOfBench {
-		writers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < records; i = int(next.Add(1)) - 1 {
-				jobs := records / slotsOfBench
-				r := benchRecord(fmt.Sprintf("customer-report-%08d", i%jobs), i/jobs, job.Succeeded, "")
-				if _, err := ledger.Write(context.Background(), r, 0); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	writers.Wait()
+	jobs := records / slotsOfBench
+	kvtest.Fill(b, ledger, records, func(i int) job.Record {
+		return benchRecord(fmt.Sprintf("customer-report-%08d", i%jobs), i/jobs, job.Succeeded, "")
+	})
 }
 
 // claimed numbers the slots of all runs, so that each slot is claimed once.
@@ -80,6 +70,30 @@ func benchmarkClaims(b *testing.B, ledger *kv.Ledger) {
 			}
 		}
 	})
+}
+
+// benchmarkNewest reads the ten newest slots of a job whose records are spread over the
+// ledger, and of all jobs.
+func benchmarkNewest(b *testing.B, ledger *kv.Ledger, jobs int) {
+	const want = 10
+	for _, name := range []string{fmt.Sprintf("customer-report-%08d", jobs/2), ""} {
+		b.Run("job="+name, func(b *testing.B) {
+			for b.Loop() {
+				found := 0
+				for _, err := range ledger.Newest(b.Context(), name) {
+					if err != nil {
+						b.Fatal(err)
+					}
+					if found++; found == want {
+						break
+					}
+				}
+				if found != want {
+					b.Fatalf("%d slots, want %d", found, want)
+				}
+			}
+		})
+	}
 }
 
 func benchmarkList(b *testing.B, ledger *kv.Ledger, jobs int) {

@@ -8,8 +8,10 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -34,20 +36,20 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _, err := s.Ledger().Read(ctx, claim.Slot)
-	if err != nil || got.State != job.Succeeded || len(got.Output) < 28_000 || !strings.HasSuffix(got.Output, "max_payload)") {
+	if err != nil || got.State != job.Succeeded || len(got.Output) < 28_000 || !strings.Contains(got.Output, " bytes cut) ...\n") {
 		t.Errorf("read %s with %d bytes of output, %v; want as much as fits, and a mark", got.State, len(got.Output), err)
 	}
 	long := job.Event{V: codec.Version, Kind: job.EventAlert, Time: at, Node: "n", ID: claim.Slot.ID(), Job: "report", Error: strings.Repeat("e", 60_000)}
 	if err := s.Alert(ctx, long, "1"); err != nil {
 		t.Errorf("alert: %v", err)
 	}
-	if err := s.Tell(ctx, long); err != nil {
+	if err := s.StoreEvent(ctx, long); err != nil {
 		t.Errorf("event: %v", err)
 	}
 	if err := s.EmitEvent(long); err != nil {
 		t.Errorf("event: %v", err)
 	}
-	many := core.Node{Name: "n1", State: core.NodeAlive, Lease: time.Hour, Worker: true, Nonce: "1"}
+	many := exchange.Node{Name: "n1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Nonce: "1"}
 	for range 5000 {
 		many.Handlers = append(many.Handlers, "a-job-with-quite-a-long-name")
 	}
@@ -59,13 +61,13 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, large := core.Message{Slot: slot, Node: "n", Due: time.Now().Add(time.Hour)}, []byte(`"`+strings.Repeat("p", 25_000)+`"`)
-	_, err = s.Timers().Set(ctx, kv.Timer{Message: m, Queue: "default", Payload: large}, 0)
+	_, err = s.Timers().Set(ctx, stream.Timer{Message: m, Queue: "default", Payload: large}, 0)
 	for what, err := range map[string]error{"trigger": s.Slots().Put(ctx, "default", m, large), "timer": err} {
 		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "max_payload") {
 			t.Errorf("%s: %v, want that the payload is too large", what, err)
 		}
 	}
-	for w := range s.Waiting(ctx, kv.WaitingFilter{}) {
+	for w := range s.Waiting(ctx, stream.WaitingFilter{}) {
 		t.Errorf("%s is stored", w.Slot)
 	}
 	if err := s.Slots().Put(ctx, "default", m, large[:100]); err != nil {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
@@ -17,8 +19,8 @@ import (
 // are safe for concurrent use. Workers release a lock with a write at its revision. Only
 // RemoveUnreadable deletes a lock.
 type Locks struct {
-	s *Store
-	b bucket
+	s *space.Space
+	b wire.Bucket
 }
 
 // lockKey returns the key of a job's lock. Job names have no dots, so no other kind of
@@ -28,23 +30,23 @@ func lockKey(job string) string { return "lock." + job }
 // Read returns the job's lock and its revision, as the stream's leader has them. Errors
 // are those of Ledger.Read.
 func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error) {
-	e, err := l.b.read(ctx, lockKey(name))
+	e, err := l.b.Read(ctx, lockKey(name))
 	if err != nil {
-		return core.Lock{}, e.revision, err
+		return core.Lock{}, e.Revision, err
 	}
 	lock, err := l.decode(e)
-	return lock, e.revision, err
+	return lock, e.Revision, err
 }
 
 // decode decodes a lock and checks that it names the job of its key.
-func (l *Locks) decode(e entry) (core.Lock, error) {
+func (l *Locks) decode(e wire.Entry) (core.Lock, error) {
 	b := l.b
-	lock, err := core.DecodeLock(e.data)
-	if err == nil && lockKey(lock.Job) != b.key(e.subject) {
+	lock, err := core.DecodeLock(e.Data)
+	if err == nil && lockKey(lock.Job) != b.Key(e.Subject) {
 		err = fmt.Errorf("%w lock: it names job %q", job.ErrInvalid, lock.Job)
 	}
 	if err != nil {
-		return core.Lock{}, b.unreadable(e, err)
+		return core.Lock{}, unreadable(b, e, err)
 	}
 	return lock, nil
 }
@@ -52,14 +54,14 @@ func (l *Locks) decode(e entry) (core.Lock, error) {
 // Write stores the lock if revision is its last one; 0 creates it. Errors are those of
 // Ledger.Write.
 func (l *Locks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
-	return await(func(told func(uint64, error)) { l.Send(ctx, lock, revision, told) })
+	return wire.Await(func(told func(uint64, error)) { l.Send(ctx, lock, revision, told) })
 }
 
 // Send is Write without blocking; see Ledger.Send.
 func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
-	w := l.b.writing(ctx, lockKey(lock.Job), revision, answered)
-	data, err := lock.AppendJSON(w.data)
-	w.sendValue(data, lock.Nonce, err)
+	w := l.b.Writing(ctx, lockKey(lock.Job), revision, answered)
+	data, err := lock.AppendJSON(w.Data)
+	w.SendValue(data, lock.Nonce, err)
 }
 
 // List iterates over the locks of all jobs. A lock that cannot be read yields an error
@@ -68,12 +70,12 @@ func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answe
 func (l *Locks) List(ctx context.Context) iter.Seq2[core.Lock, error] {
 	return func(yield func(core.Lock, error) bool) {
 		b := l.b
-		for e, err := range b.all(ctx, b.stream(), b.subject(lockKey("*")), time.Time{}) {
+		for e, err := range b.All(ctx, b.Stream(), b.Subject(lockKey("*")), time.Time{}) {
 			if err != nil {
 				yield(core.Lock{}, err)
 				return
 			}
-			if e.gone() {
+			if e.Gone() {
 				continue
 			}
 			if !yield(l.decode(e)) {
@@ -83,12 +85,12 @@ func (l *Locks) List(ctx context.Context) iter.Seq2[core.Lock, error] {
 	}
 }
 
-func (l *Locks) subject(name string) string { return l.s.namespace + ".lock." + name }
+func (l *Locks) subject(name string) string { return l.s.Name + ".lock." + name }
 
 // Wake tells listening workers that a queued slot is now admitted by its job's lock. It
 // uses core NATS, so the message may be lost, and no correctness may depend on it.
 func (l *Locks) Wake(s job.Slot) error {
-	l.s.transport.say(l.subject(s.Job), "", []byte(s.ID()), time.Time{})
+	l.s.Transport.Publish(l.subject(s.Job), "", []byte(s.ID()), time.Time{})
 	return nil
 }
 
@@ -98,7 +100,7 @@ func (l *Locks) Listen(name string, f func(job.Slot)) (stop func(), err error) {
 	if err := codec.ValidateName("job", name); err != nil {
 		return nil, err
 	}
-	return l.s.listen(l.subject(name), func(m *nats.Msg) {
+	return l.s.Listen(l.subject(name), func(m *nats.Msg) {
 		if slot, err := job.ParseSlotID(string(m.Data)); err == nil && slot.Job == name {
 			f(slot)
 		}

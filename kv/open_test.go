@@ -17,7 +17,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -206,15 +209,16 @@ func TestWhatDoesNotMatterIsLeftAlone(t *testing.T) {
 	cfg := jetstream.StreamConfig{
 		Name: "cronce_slots", Subjects: []string{"cronce.slot.>"}, Retention: jetstream.WorkQueuePolicy, AllowDirect: true,
 		Duplicates: job.DefaultDuplicates, Discard: jetstream.DiscardNew, MaxBytes: 1 << 20, Description: "ours",
+		AllowAtomicPublish: true,
 	}
 	if _, err := js.CreateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	open(t, js, kv.Options{})
-	if changes, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 1 || !madeAlerts(changes[0]) {
+	if changes, err := space.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 1 || !madeAlerts(changes[0]) {
 		t.Errorf("setup changed %q, %v", changes, err)
 	}
-	if changes, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) > 0 {
+	if changes, err := space.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) > 0 {
 		t.Errorf("the second time setup changed %q, %v", changes, err)
 	}
 }
@@ -278,7 +282,7 @@ func TestNamespacesAreApart(t *testing.T) {
 	names := []string{"a", "a_slots", "KV_a", "A"}
 	for i, ns := range names {
 		s := open(t, js, kv.Options{Namespace: ns})
-		if _, err := s.Watermark().Write(t.Context(), core.Watermark{Revision: uint64(i + 1), Nonce: "n"}, 0); err != nil {
+		if _, err := s.Watermark().Write(t.Context(), exchange.Watermark{Revision: uint64(i + 1), Nonce: "n"}, 0); err != nil {
 			t.Fatal(err)
 		}
 		publish(t, s, "default", core.Message{Slot: job.NewSlot("report", at)})
@@ -289,7 +293,7 @@ func TestNamespacesAreApart(t *testing.T) {
 		if err != nil || mark.Revision != uint64(i+1) {
 			t.Errorf("%s: %+v, %v", ns, mark, err)
 		}
-		if n := len(waiting(t, s, kv.WaitingFilter{})); n != 1 {
+		if n := len(waiting(t, s, stream.WaitingFilter{})); n != 1 {
 			t.Errorf("%s: %d slots wait, want its own", ns, n)
 		}
 	}
@@ -320,7 +324,7 @@ func TestOverALeafNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, js, kv.Options{})
-	rev, err := s.Watermark().Write(within(t, 10*time.Second), core.Watermark{Revision: 3, Nonce: "n"}, 0)
+	rev, err := s.Watermark().Write(within(t, 10*time.Second), exchange.Watermark{Revision: 3, Nonce: "n"}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +332,7 @@ func TestOverALeafNode(t *testing.T) {
 		t.Errorf("read %+v at %d, %v", mark, got, err)
 	}
 	publish(t, s, "default", core.Message{Slot: job.NewSlot("report", at)})
-	if n := len(waiting(t, s, kv.WaitingFilter{})); n != 1 {
+	if n := len(waiting(t, s, stream.WaitingFilter{})); n != 1 {
 		t.Errorf("%d slots wait", n)
 	}
 	due := time.Now().Add(300 * time.Millisecond)
@@ -382,7 +386,7 @@ func TestSetupChangesTheLeaseEverywhereAndNothingTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := kv.Options{Want: job.Settings{Lease: 5 * time.Second}}
-	changes, err := kv.Setup(t.Context(), js, want)
+	changes, err := space.Setup(t.Context(), js, want)
 	if all := strings.Join(changes, "\n"); err != nil || len(changes) != 3 || !strings.Contains(all, "queue default of stream cronce_timers: ack wait 5s") || !strings.Contains(all, "lease 5s instead of lease 20s") || !strings.Contains(all, "queue default: ack wait 5s") {
 		t.Fatalf("setup: %q, %v", changes, err)
 	}
@@ -393,7 +397,7 @@ func TestSetupChangesTheLeaseEverywhereAndNothingTwice(t *testing.T) {
 	if err != nil || c.CachedInfo().Config.AckWait != 5*time.Second {
 		t.Fatalf("queue: %v", err)
 	}
-	changes, err = kv.Setup(t.Context(), js, want)
+	changes, err = space.Setup(t.Context(), js, want)
 	if err != nil || len(changes) > 0 {
 		t.Errorf("setup again: %q, %v", changes, err)
 	}
@@ -405,7 +409,7 @@ func TestSetupChangesTheLeaseEverywhereAndNothingTwice(t *testing.T) {
 func TestSetupCreatesAndMends(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
-	changes, err := kv.Setup(t.Context(), js, kv.Options{})
+	changes, err := space.Setup(t.Context(), js, kv.Options{})
 	if err != nil || len(changes) != 9 {
 		t.Fatalf("setup of nothing: %q, %v", changes, err)
 	}
@@ -418,7 +422,7 @@ func TestSetupCreatesAndMends(t *testing.T) {
 	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	if changes, err = kv.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 2 {
+	if changes, err = space.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 2 {
 		t.Fatalf("setup of a changed ledger: %q, %v", changes, err)
 	}
 	open(t, js, kv.Options{})
@@ -427,7 +431,7 @@ func TestSetupCreatesAndMends(t *testing.T) {
 	}
 
 	for _, retention := range []time.Duration{400 * time.Hour, 100 * time.Hour} {
-		changes, err = kv.Setup(t.Context(), js, kv.Options{Want: job.Settings{Retention: retention}})
+		changes, err = space.Setup(t.Context(), js, kv.Options{Want: job.Settings{Retention: retention}})
 		if err != nil || len(changes) != 3 {
 			t.Fatalf("retention %v: %q, %v; want the settings, the ledger and the events", retention, changes, err)
 		}
@@ -435,7 +439,7 @@ func TestSetupCreatesAndMends(t *testing.T) {
 			t.Errorf("retention %v, want %v", got, retention)
 		}
 	}
-	_, err = kv.Setup(t.Context(), js, kv.Options{Want: job.Settings{Horizon: 100 * time.Hour}})
+	_, err = space.Setup(t.Context(), js, kv.Options{Want: job.Settings{Horizon: 100 * time.Hour}})
 	wantError(t, err, job.ErrInvalid, "retention")
 }
 
@@ -445,7 +449,7 @@ func TestSetupRefusesWhatItCannotChange(t *testing.T) {
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "cronce_jobs", Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := kv.Setup(t.Context(), js, kv.Options{})
+	_, err := space.Setup(t.Context(), js, kv.Options{})
 	wantError(t, err, job.ErrMismatch, "bucket cronce_jobs has storage Memory, not File", "nats kv del cronce_jobs")
 	if left := streams(t, js); len(left) != 1 {
 		t.Errorf("half created: %v", left)
@@ -514,7 +518,7 @@ func TestOpenWaitsForSettingsThatItMayNotStore(t *testing.T) {
 	case err := <-opened:
 		t.Fatalf("it did not wait: %v", err)
 	}
-	if _, err := kv.Setup(t.Context(), all, kv.Options{}); err != nil {
+	if _, err := space.Setup(t.Context(), all, kv.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-opened; err != nil {

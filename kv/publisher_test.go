@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 // If the answer to a publication is lost, with or without the connection, the result is
@@ -38,7 +38,7 @@ func TestAnUnansweredPublicationIsUnknownAndFoldsWhenRepeated(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := 0
-			for w, err := range through.Slots().Waiting(t.Context(), kv.WaitingFilter{Job: "report"}) {
+			for w, err := range through.Slots().Waiting(t.Context(), stream.WaitingFilter{Job: "report"}) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/kv"
@@ -39,7 +41,7 @@ func TestBucketsRefuseRollupAndPurge(t *testing.T) {
 	if _, err := store.Nodes().Write(t.Context(), kvtest.Node("a", "a"), 0); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range kv.Streams("cronce") {
+	for _, name := range layout.Streams("cronce") {
 		stream, err := js.Stream(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +108,7 @@ func TestSetupDeniesRollupInOldBuckets(t *testing.T) {
 			if !d.Tolerated || !d.Setup {
 				t.Errorf("%+v", d)
 			}
-			if d.Field == kv.FieldRollup {
+			if d.Field == layout.FieldRollup {
 				where = append(where, d.Where)
 			}
 		}
@@ -115,7 +117,7 @@ func TestSetupDeniesRollupInOldBuckets(t *testing.T) {
 	if found := tolerated(); !slices.Equal(found, []string{"bucket cronce_jobs"}) {
 		t.Errorf("what an older version made: %q", found)
 	}
-	changes, err := kv.Setup(t.Context(), js, kv.Options{})
+	changes, err := space.Setup(t.Context(), js, kv.Options{})
 	if err != nil || len(changes) == 0 || !strings.Contains(changes[0], "changed bucket cronce_jobs") {
 		t.Errorf("setup: %q, %v", changes, err)
 	}

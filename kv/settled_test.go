@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -36,7 +36,7 @@ func watchJobs(t *testing.T, store *kv.Store) *watched {
 	return w
 }
 
-func (w *watched) take(ev core.RegistryEvent) {
+func (w *watched) take(ev plans.RegistryEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -61,7 +61,7 @@ func (w *watched) last() uint64 {
 
 func writeJob(t *testing.T, store *kv.Store, name string, revision uint64) uint64 {
 	t.Helper()
-	d := core.Definition{Job: job.Job{Name: name, Schedule: "@daily"}, Nonce: fmt.Sprint(time.Now().UnixNano())}
+	d := plans.Definition{Job: job.Job{Name: name, Schedule: "@daily"}, Nonce: fmt.Sprint(time.Now().UnixNano())}
 	won, err := store.Jobs().Write(t.Context(), d, revision)
 	if err != nil {
 		t.Fatal(err)

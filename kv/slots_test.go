@@ -8,6 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
@@ -29,9 +32,9 @@ func publish(t *testing.T, s *kv.Store, queue string, m core.Message) (duplicate
 	return duplicate
 }
 
-func waiting(t *testing.T, s *kv.Store, f kv.WaitingFilter) []kv.WaitingSlot {
+func waiting(t *testing.T, s *kv.Store, f stream.WaitingFilter) []stream.WaitingSlot {
 	t.Helper()
-	var all []kv.WaitingSlot
+	var all []stream.WaitingSlot
 	for w, err := range s.Slots().Waiting(within(t, 10*time.Second), f) {
 		if err != nil {
 			t.Fatal(err)
@@ -50,11 +53,11 @@ func TestCopiesOfASlotAreFoldedAndDelivered(t *testing.T) {
 	}
 	publish(t, s, "bulk", core.Message{Slot: job.NewSlot("index", at), Node: "n1"})
 
-	all := waiting(t, s, kv.WaitingFilter{})
+	all := waiting(t, s, stream.WaitingFilter{})
 	if len(all) != 2 || all[0].Message != m || all[0].Queue != "default" || all[0].Sequence != 1 || all[0].Published.IsZero() {
 		t.Fatalf("waiting: %+v", all)
 	}
-	for _, f := range []kv.WaitingFilter{{Queue: "bulk"}, {Job: "index"}, {Queue: "bulk", Job: "index"}} {
+	for _, f := range []stream.WaitingFilter{{Queue: "bulk"}, {Job: "index"}, {Queue: "bulk", Job: "index"}} {
 		if got := waiting(t, s, f); len(got) != 1 || got[0].Slot.Job != "index" {
 			t.Errorf("%+v: %+v", f, got)
 		}
@@ -64,7 +67,7 @@ func TestCopiesOfASlotAreFoldedAndDelivered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.Next(jetstream.FetchMaxWait(10*time.Second), jetstream.FetchPriorityGroup(kv.WorkerGroup))
+	got, err := c.Next(jetstream.FetchMaxWait(10*time.Second), jetstream.FetchPriorityGroup(layout.WorkerGroup))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +89,7 @@ func TestWaitingPassesOverWhatItCannotRead(t *testing.T) {
 	}
 	publish(t, s, "default", core.Message{Slot: job.NewSlot("report", at)})
 	var good, bad int
-	for w, err := range s.Slots().Waiting(t.Context(), kv.WaitingFilter{}) {
+	for w, err := range s.Slots().Waiting(t.Context(), stream.WaitingFilter{}) {
 		switch {
 		case errors.Is(err, job.ErrInvalid) && w.Sequence == 1 && w.Queue == "default":
 			bad++
@@ -153,7 +156,7 @@ func TestQueueOfOtherSettingsIsRefusedThenMended(t *testing.T) {
 	}
 	_, err = s.Slots().Queue(t.Context(), "default")
 	wantError(t, err, job.ErrMismatch, "queue default has ack wait 30s, not 20s", "cronce setup")
-	if _, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil {
+	if _, err := space.Setup(t.Context(), js, kv.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Slots().Queue(t.Context(), "default"); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/job"
@@ -153,7 +154,7 @@ func TestNoCallWithADeadlineWaitsForTheLockOfTheConnection(t *testing.T) {
 	}
 	calls := map[string]func() error{
 		"open":       func() error { _, err := kv.Open(ctx, js, kv.Options{}); return err },
-		"setup":      func() error { _, err := kv.Setup(ctx, js, kv.Options{}); return err },
+		"setup":      func() error { _, err := space.Setup(ctx, js, kv.Options{}); return err },
 		"request":    func() error { _, err := through.Request(ctx, nats.NewMsg("elsewhere")); return err },
 		"ask holds":  func() error { _, err := through.AskHolds(ctx, "n1", slot, 1); return err },
 		"ask cancel": func() error { _, err := through.AskCancel(ctx, "n1", core.CancelRequest{ID: slot.ID()}); return err },

@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -22,7 +24,7 @@ import (
 // listener records what a source delivers.
 type listener struct {
 	t *testing.T
-	*kv.Source
+	*stream.Source
 	mu    sync.Mutex
 	msgs  []string // payloads
 	reply []string
@@ -236,7 +238,7 @@ func TestPrioritiesNeedAServerThatKnowsThem(t *testing.T) {
 	if _, err := open(t, js, kv.Options{}).Slots().Source(t.Context(), "default", 0); !errors.Is(err, job.ErrMismatch) {
 		t.Errorf("a queue without priorities: %v", err)
 	}
-	if _, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil {
+	if _, err := space.Setup(t.Context(), js, kv.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	l = listen(t, open(t, js, kv.Options{}), 3, 1)

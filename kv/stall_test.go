@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
@@ -17,17 +17,17 @@ func TestAStalledWatchIsFoundByItsAudit(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
 	js := s.JetStream()
-	watch := func(audit time.Duration) (*Store, chan core.RegistryEvent) {
+	watch := func(audit time.Duration) (*Store, chan plans.RegistryEvent) {
 		store, err := Open(t.Context(), s.JetStream(), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		store.audit = audit
+		store.Audit = audit
 		ctx, cancel := context.WithCancel(context.Background())
-		events := make(chan core.RegistryEvent, 100)
+		events := make(chan plans.RegistryEvent, 100)
 		var ending sync.WaitGroup
 		ending.Go(func() {
-			if err := store.Jobs().Watch(ctx, func(e core.RegistryEvent) { events <- e }); err != nil {
+			if err := store.Jobs().Watch(ctx, func(e plans.RegistryEvent) { events <- e }); err != nil {
 				t.Error(err)
 			}
 		})

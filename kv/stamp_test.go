@@ -4,7 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -27,7 +30,7 @@ func TestTimestampsAreReadByAnotherClock(t *testing.T) {
 	now, err := s.Time(ctx)
 	check("now", now, err)
 
-	if _, err := s.Jobs().Write(ctx, core.Definition{Job: job.Job{Name: "j", Schedule: "@hourly"}, Nonce: "n"}, 0); err != nil {
+	if _, err := s.Jobs().Write(ctx, plans.Definition{Job: job.Job{Name: "j", Schedule: "@hourly"}, Nonce: "n"}, 0); err != nil {
 		t.Fatal(err)
 	}
 	entry, _, err := s.Jobs().Read(ctx, "j")
@@ -48,7 +51,7 @@ func TestTimestampsAreReadByAnotherClock(t *testing.T) {
 			t.Errorf("since %v there are %d records, want %d", since, n, want)
 		}
 	}
-	for c, err := range s.Ledger().Changes(ctx, &kv.Cursor{}) {
+	for c, err := range s.Ledger().Changes(ctx, &wire.Cursor{}) {
 		check("a change", c.Time, err)
 	}
 
@@ -59,7 +62,7 @@ func TestTimestampsAreReadByAnotherClock(t *testing.T) {
 	if _, err := wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for w, err := range s.Slots().Waiting(ctx, kv.WaitingFilter{}) {
+	for w, err := range s.Slots().Waiting(ctx, stream.WaitingFilter{}) {
 		check("a message that waits", w.Published, err)
 	}
 }

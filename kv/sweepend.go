@@ -4,42 +4,42 @@ import (
 	"context"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
 // SweepEnds stores the time of the last completed sweep under one key. Its methods are
 // safe for concurrent use.
-type SweepEnds struct{ b bucket }
-
-const sweepKey = "sweep"
+type SweepEnds struct{ b wire.Bucket }
 
 // SweepEnd is the stored value. Revision is its revision, Time the broker's timestamp.
 type SweepEnd struct {
-	core.SweepEnd
+	exchange.SweepEnd
 	Revision uint64
 	Time     time.Time
 }
 
 // SweepEnds returns the store of the last completed sweep.
 func (s *Store) SweepEnds() *SweepEnds {
-	b := s.bucket("state")
-	b.tellDenied = true // the login may predate this key
+	b := s.Bucket("state")
+	b.FailDenied = true // a login from an older version may not write this key: fail at once
 	return &SweepEnds{b}
 }
 
 // Read returns the stored value from the stream's leader. Its errors are those of
 // Ledger.Read.
 func (s *SweepEnds) Read(ctx context.Context) (SweepEnd, error) {
-	e, err := s.b.read(ctx, sweepKey)
-	end := SweepEnd{Revision: e.revision, Time: e.time}
+	e, err := s.b.Read(ctx, layout.SweepKey)
+	end := SweepEnd{Revision: e.Revision, Time: e.Time}
 	if err == nil {
-		end.SweepEnd, err = core.DecodeSweepEnd(e.data)
+		end.SweepEnd, err = exchange.DecodeSweepEnd(e.Data)
 	}
 	return end, err
 }
 
 // Write stores the end of a sweep if revision is the last one of the key; 0 creates it.
 // Its errors are those of Ledger.Write, and job.ErrDenied.
-func (s *SweepEnds) Write(ctx context.Context, end core.SweepEnd, revision uint64) (uint64, error) {
-	return s.b.encode(ctx, sweepKey, end.Nonce, end, revision)
+func (s *SweepEnds) Write(ctx context.Context, end exchange.SweepEnd, revision uint64) (uint64, error) {
+	return s.b.Encode(ctx, layout.SweepKey, end.Nonce, end, revision)
 }

@@ -15,20 +15,23 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"pgregory.net/rapid"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
-func timer(token string, due time.Time) kv.Timer {
-	return kv.Timer{
+func timer(token string, due time.Time) stream.Timer {
+	return stream.Timer{
 		Message: core.Message{Slot: job.Slot{Job: "report", Token: token}, JobRevision: 7, Node: "alice", Due: due},
 		Queue:   "default", Payload: []byte(`{"n": 1}`),
 	}
 }
 
-func set(t *testing.T, s *kv.Store, timer kv.Timer, revision uint64) uint64 {
+func set(t *testing.T, s *kv.Store, timer stream.Timer, revision uint64) uint64 {
 	t.Helper()
 	won, err := s.Timers().Set(within(t, 10*time.Second), timer, revision)
 	if err != nil {
@@ -37,9 +40,9 @@ func set(t *testing.T, s *kv.Store, timer kv.Timer, revision uint64) uint64 {
 	return won
 }
 
-func timers(t *testing.T, s *kv.Store, f kv.WaitingFilter) []kv.WaitingSlot {
+func timers(t *testing.T, s *kv.Store, f stream.WaitingFilter) []stream.WaitingSlot {
 	t.Helper()
-	var all []kv.WaitingSlot
+	var all []stream.WaitingSlot
 	for w, err := range s.Timers().Waiting(within(t, 10*time.Second), f) {
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +58,7 @@ func fired(t *testing.T, s *kv.Store, queue string) jetstream.Msg {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := c.Next(jetstream.FetchMaxWait(10*time.Second), jetstream.FetchPriorityGroup(kv.WorkerGroup))
+	m, err := c.Next(jetstream.FetchMaxWait(10*time.Second), jetstream.FetchPriorityGroup(layout.WorkerGroup))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +78,10 @@ func TestATimerFiresOnceWhenItIsDue(t *testing.T) {
 	if err != nil || got.Message != want.Message || got.Queue != "default" || string(got.Payload) != `{"n": 1}` {
 		t.Fatalf("read %+v, %v", got, err)
 	}
-	if all := timers(t, s, kv.WaitingFilter{Fired: true}); len(all) > 0 {
+	if all := timers(t, s, stream.WaitingFilter{Fired: true}); len(all) > 0 {
 		t.Errorf("fired before its time: %+v", all)
 	}
-	if all := timers(t, s, kv.WaitingFilter{Job: "report"}); len(all) != 1 || !all[0].Timer || all[0].Message != want.Message || all[0].Queue != "default" {
+	if all := timers(t, s, stream.WaitingFilter{Job: "report"}); len(all) != 1 || !all[0].Timer || all[0].Message != want.Message || all[0].Queue != "default" {
 		t.Fatalf("waiting: %+v", all)
 	}
 	server.Restart()
@@ -92,7 +95,7 @@ func TestATimerFiresOnceWhenItIsDue(t *testing.T) {
 	if err != nil || parsed != want.Message || string(m.Data()) != `{"n": 1}` || m.Headers().Get(core.HeaderMsgID) != "" {
 		t.Errorf("fired %+v with %q and headers %v, %v", parsed, m.Data(), m.Headers(), err)
 	}
-	if all := timers(t, s, kv.WaitingFilter{Queue: "default", Fired: true}); len(all) != 1 || all[0].Timer || all[0].Message != want.Message || all[0].Queue != "default" {
+	if all := timers(t, s, stream.WaitingFilter{Queue: "default", Fired: true}); len(all) != 1 || all[0].Timer || all[0].Message != want.Message || all[0].Queue != "default" {
 		t.Errorf("waiting for a worker: %+v", all)
 	}
 	if _, _, err := s.Timers().Read(t.Context(), want.Slot); !errors.Is(err, job.ErrNotFound) {
@@ -101,7 +104,7 @@ func TestATimerFiresOnceWhenItIsDue(t *testing.T) {
 	if err := m.DoubleAck(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if all := timers(t, s, kv.WaitingFilter{}); len(all) > 0 {
+	if all := timers(t, s, stream.WaitingFilter{}); len(all) > 0 {
 		t.Errorf("left: %+v", all)
 	}
 }
@@ -129,7 +132,7 @@ func TestOfRacingTimersOfOneKeyOneIsSet(t *testing.T) {
 		}
 	}
 	got, _, err := s.Timers().Read(t.Context(), timer("k", due).Slot)
-	if err != nil || got.Node != fmt.Sprint("n", winner) || won[winner] != nil || len(timers(t, s, kv.WaitingFilter{})) != 1 {
+	if err != nil || got.Node != fmt.Sprint("n", winner) || won[winner] != nil || len(timers(t, s, stream.WaitingFilter{})) != 1 {
 		t.Errorf("read %+v, %v; winners %v", got, err, won)
 	}
 }
@@ -145,11 +148,11 @@ func TestATimerIsReplacedAtItsRevisionOnly(t *testing.T) {
 	if _, err := s.Timers().Set(t.Context(), timer("k", time.Now()), first); !errors.Is(err, job.ErrConflict) {
 		t.Errorf("replaced what was replaced: %v", err)
 	}
-	if all := timers(t, s, kv.WaitingFilter{Queue: "default"}); len(all) > 0 {
+	if all := timers(t, s, stream.WaitingFilter{Queue: "default"}); len(all) > 0 {
 		t.Errorf("the old one waits: %+v", all)
 	}
 	fired(t, s, "other")
-	if all := timers(t, s, kv.WaitingFilter{}); len(all) != 1 || all[0].Timer {
+	if all := timers(t, s, stream.WaitingFilter{}); len(all) != 1 || all[0].Timer {
 		t.Errorf("left: %+v", all)
 	}
 	if _, err := s.Timers().Set(t.Context(), timer("k", time.Now()), first+1); !errors.Is(err, job.ErrConflict) {
@@ -168,11 +171,11 @@ func TestACancelledTimerIsGoneAndItsKeyFree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if all := timers(t, s, kv.WaitingFilter{}); len(all) != 1 || all[0].Slot.Token != "k.2" {
+	if all := timers(t, s, stream.WaitingFilter{}); len(all) != 1 || all[0].Slot.Token != "k.2" {
 		t.Fatalf("left: %+v", all)
 	}
 	set(t, s, timer("k", due), 0) // within the duplicate window
-	if all := timers(t, s, kv.WaitingFilter{}); len(all) != 2 {
+	if all := timers(t, s, stream.WaitingFilter{}); len(all) != 2 {
 		t.Errorf("set again: %+v", all)
 	}
 }
@@ -202,7 +205,7 @@ func TestTokensAndPayloadsTravelUnchanged(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if all := timers(t, s, kv.WaitingFilter{}); len(all) > 0 {
+	if all := timers(t, s, stream.WaitingFilter{}); len(all) > 0 {
 		t.Errorf("left: %+v", all)
 	}
 }
@@ -224,7 +227,7 @@ func TestNoTimersWithoutMessageSchedules(t *testing.T) {
 	if err := s.Timers().Cancel(t.Context(), one.Slot); err != nil {
 		t.Errorf("cancel: %v", err)
 	}
-	if all := timers(t, s, kv.WaitingFilter{}); len(all) > 0 {
+	if all := timers(t, s, stream.WaitingFilter{}); len(all) > 0 {
 		t.Errorf("waiting: %+v", all)
 	}
 
@@ -234,11 +237,11 @@ func TestNoTimersWithoutMessageSchedules(t *testing.T) {
 		s = open(t, js, kv.Options{ReadOnly: readOnly})
 	}
 	_, err = s.Timers().Set(within(t, 10*time.Second), one, 0)
-	wantError(t, err, kv.ErrNoTimers, "stream cronce_timers", "cronce setup")
+	wantError(t, err, stream.ErrNoTimers, "stream cronce_timers", "cronce setup")
 	_, err = s.Timers().Queue(t.Context(), "default")
-	wantError(t, err, kv.ErrNoTimers, "stream cronce_timers", "cronce setup")
-	if changes, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 3 || !strings.Contains(changes[0], "created stream cronce_timers") ||
-		!strings.Contains(changes[1], "atomic batches allowed") || !madeAlerts(changes[2]) {
+	wantError(t, err, stream.ErrNoTimers, "stream cronce_timers", "cronce setup")
+	if changes, err := space.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 6 || !strings.Contains(changes[0], "created stream cronce_timers") ||
+		!strings.Contains(changes[1], "atomic batches allowed") || !madeAlerts(changes[5]) {
 		t.Fatalf("setup: %q, %v", changes, err)
 	}
 	set(t, s, one, 0)
@@ -261,7 +264,7 @@ func TestTimersAreNotDroppedForSpace(t *testing.T) {
 	}
 	_, err = kv.Open(t.Context(), js, kv.Options{})
 	wantError(t, err, job.ErrMismatch, "stream cronce_timers has a size limit true, not false", "cronce setup")
-	if changes, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 2 || !strings.Contains(changes[0], "a size limit") || !madeAlerts(changes[1]) {
+	if changes, err := space.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 2 || !strings.Contains(changes[0], "a size limit") || !madeAlerts(changes[1]) {
 		t.Fatalf("setup: %q, %v", changes, err)
 	}
 	set(t, s, timer("k", time.Now().Add(time.Hour)), 0)
@@ -274,13 +277,13 @@ func TestTimersRefuseWhatIsNone(t *testing.T) {
 	planned.Slot = job.NewSlot("report", time.Now())
 	wild := timer("k", time.Now())
 	wild.Queue = "*"
-	for _, bad := range []kv.Timer{planned, wild, timer("k", time.Time{}), timer("k", kv.LatestTimer)} {
+	for _, bad := range []stream.Timer{planned, wild, timer("k", time.Time{}), timer("k", stream.LatestTimer)} {
 		if _, err := s.Timers().Set(t.Context(), bad, 0); !errors.Is(err, job.ErrInvalid) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	set(t, s, timer("k", kv.LatestTimer.Add(-1)), 0)
-	if all := timers(t, s, kv.WaitingFilter{}); len(all) != 1 || !all[0].Due.Equal(kv.LatestTimer.Add(-1)) {
+	set(t, s, timer("k", stream.LatestTimer.Add(-1)), 0)
+	if all := timers(t, s, stream.WaitingFilter{}); len(all) != 1 || !all[0].Due.Equal(stream.LatestTimer.Add(-1)) {
 		t.Errorf("%+v", all)
 	}
 }
@@ -302,7 +305,7 @@ func TestATimerWithoutAnAnswerIsUnknownThenSettled(t *testing.T) {
 	if _, err := s.Timers().Set(within(t, 10*time.Second), one, 0); err != nil && !errors.Is(err, job.ErrConflict) {
 		t.Fatal(err)
 	}
-	if all := timers(t, s, kv.WaitingFilter{}); len(all) != 1 {
+	if all := timers(t, s, stream.WaitingFilter{}); len(all) != 1 {
 		t.Errorf("%+v", all)
 	}
 }
@@ -325,7 +328,7 @@ func TestWaitingPassesOverWhatIsNoTimer(t *testing.T) {
 	}
 	set(t, s, timer("good", time.Now().Add(time.Hour)), 0)
 	var good, bad int
-	for w, err := range s.Timers().Waiting(t.Context(), kv.WaitingFilter{}) {
+	for w, err := range s.Timers().Waiting(t.Context(), stream.WaitingFilter{}) {
 		switch {
 		case err == nil && w.Slot.Token == "good":
 			good++
@@ -376,7 +379,7 @@ func TestTimersOutliveTheirStreamsLeader(t *testing.T) {
 	}
 	seen := map[string]int{}
 	natstest.Eventually(t, time.Minute, "all to fire", func() bool {
-		m, err := queue.Next(jetstream.FetchMaxWait(time.Second), jetstream.FetchPriorityGroup(kv.WorkerGroup))
+		m, err := queue.Next(jetstream.FetchMaxWait(time.Second), jetstream.FetchPriorityGroup(layout.WorkerGroup))
 		if err != nil {
 			return false
 		}

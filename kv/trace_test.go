@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -36,7 +37,7 @@ func TestEveryPublicationIsTraced(t *testing.T) {
 	if err := s.Slots().Put(t.Context(), "bulk", core.Message{Slot: job.NewSlot("load", at), Traceparent: "caller's"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	timer := kv.Timer{Message: core.Message{Slot: job.Slot{Job: "report", Token: "k"}, Due: time.Now().Add(time.Hour)}, Queue: "default"}
+	timer := stream.Timer{Message: core.Message{Slot: job.Slot{Job: "report", Token: "k"}, Due: time.Now().Add(time.Hour)}, Queue: "default"}
 	if _, err := s.Timers().Set(t.Context(), timer, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestEveryPublicationIsTraced(t *testing.T) {
 		t.Errorf("traced\n%q, want\n%q", told, want)
 	}
 	carried := map[string]string{}
-	for w, err := range s.Waiting(t.Context(), kv.WaitingFilter{}) {
+	for w, err := range s.Waiting(t.Context(), stream.WaitingFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
@@ -31,7 +32,7 @@ func (e *UnreadableError) Job() string {
 	case strings.HasSuffix(e.Bucket, "_nodes"):
 		return ""
 	case strings.HasSuffix(e.Bucket, "_state"):
-		name = rest // lock.<job>
+		name = rest // lock.<job> or alert.<job>
 	}
 	if codec.ValidateName("job", name) != nil {
 		return ""
@@ -39,8 +40,8 @@ func (e *UnreadableError) Job() string {
 	return name
 }
 
-func (b bucket) unreadable(e entry, err error) error {
-	return &UnreadableError{b.name, b.key(e.subject), e.revision, e.time, len(e.data), err}
+func unreadable(b wire.Bucket, e wire.Entry, err error) error {
+	return &UnreadableError{b.Name, b.Key(e.Subject), e.Revision, e.Time, len(e.Data), err}
 }
 
 // RemoveUnreadable replaces a value that cannot be decoded with a marker. If the value has
@@ -48,7 +49,7 @@ func (b bucket) unreadable(e entry, err error) error {
 // marker's revision. So a writer that was suspended cannot overwrite the marker. Other
 // errors are those of Ledger.Write, and job.ErrDenied.
 func (s *Store) RemoveUnreadable(ctx context.Context, e *UnreadableError) error {
-	b := s.bucket(strings.TrimPrefix(e.Bucket, s.namespace+"_"))
-	b.tellDenied = true
-	return b.remove(ctx, e.Key, e.Revision)
+	b := s.Bucket(strings.TrimPrefix(e.Bucket, s.Name+"_"))
+	b.FailDenied = true
+	return b.Remove(ctx, e.Key, e.Revision)
 }

@@ -52,9 +52,9 @@ func TestAValueThatCannotBeReadIsRemovedAtItsRevision(t *testing.T) {
 	}
 	r := job.Record{Slot: slot, Queue: "default", State: job.Running, Node: "a", Nonce: "n"}
 	if _, err := store.Ledger().Write(t.Context(), r, now.Revision); !errors.Is(err, job.ErrConflict) {
-		t.Errorf("a writer who has slept: %v", err)
+		t.Errorf("a writer that slept: %v", err)
 	}
 	if _, err := store.Ledger().Write(t.Context(), r, revision); err != nil {
-		t.Errorf("a writer who reads: %v", err)
+		t.Errorf("a writer that reads: %v", err)
 	}
 }

@@ -3,8 +3,8 @@ package metrics
 import (
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
-	"github.com/cronce-io/cronce/kv"
 	"github.com/cronce-io/cronce/producer"
 )
 
@@ -12,7 +12,7 @@ type stats = producer.Stats
 
 // backlog is what a queue has to do at a time.
 type backlog struct {
-	kv.Backlog
+	stream.Backlog
 	now time.Time
 }
 

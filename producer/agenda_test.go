@@ -8,38 +8,38 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
 var epoch = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
 func testAgenda(base position) *agenda {
-	return newAgenda(core.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}, base, slog.New(slog.DiscardHandler))
+	return newAgenda(plans.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}, base, slog.New(slog.DiscardHandler))
 }
 
 // fill puts n jobs on an agenda, with that many expressions, each of one slot an hour.
-func fill(b *agenda, n, expressions int) {
+func fill(a *agenda, n, expressions int) {
 	for i := range n {
-		e := core.Entry{Revision: uint64(i + 1), Time: epoch}
+		e := plans.Entry{Revision: uint64(i + 1), Time: epoch}
 		e.Job = job.Job{Name: fmt.Sprint("job", i), Schedule: fmt.Sprintf("%d %d * * * *", i%60, i%expressions/60%60)}
-		b.apply(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e}, epoch)
+		a.apply(plans.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e}, epoch)
 	}
-	b.apply(core.RegistryEvent{Ready: true, Revision: uint64(n)}, epoch)
+	a.apply(plans.RegistryEvent{Ready: true, Revision: uint64(n)}, epoch)
 }
 
 func TestJobsOfOneScheduleShareOneHeapEntry(t *testing.T) {
 	t.Parallel()
-	b := testAgenda(position{})
-	fill(b, 6000, 300)
-	if len(b.heap) != 300 || len(b.schedules) != 300 {
-		t.Fatalf("%d heap entries and %d schedules for 300 expressions", len(b.heap), len(b.schedules))
+	a := testAgenda(position{})
+	fill(a, 6000, 300)
+	if len(a.heap) != 300 || len(a.schedules) != 300 {
+		t.Fatalf("%d heap entries and %d schedules for 300 expressions", len(a.heap), len(a.schedules))
 	}
 	total := 0
 	for now := epoch; now.Before(epoch.Add(2*time.Hour + time.Second)); now = now.Add(time.Second) {
 		for done := false; !done; {
 			var slots []dueSlot
-			slots, done = b.due(nil, now, 7) // a limit that cuts groups in pieces
+			slots, done = a.due(nil, now, 7) // a limit that cuts groups in pieces
 			total += len(slots)
 			for _, s := range slots {
 				if !s.At.Equal(now) {
@@ -52,33 +52,33 @@ func TestJobsOfOneScheduleShareOneHeapEntry(t *testing.T) {
 	if total != 6000*2 {
 		t.Errorf("%d slots in two hours, want 12000", total)
 	}
-	if len(b.heap) != 300 || len(b.groups) != 300 {
-		t.Errorf("%d heap entries and %d groups afterwards", len(b.heap), len(b.groups))
+	if len(a.heap) != 300 || len(a.groups) != 300 {
+		t.Errorf("%d heap entries and %d groups afterwards", len(a.heap), len(a.groups))
 	}
 }
 
 func TestAgendaForgetsRemovedJobs(t *testing.T) {
 	t.Parallel()
-	b := testAgenda(position{})
-	fill(b, 100, 10)
+	a := testAgenda(position{})
+	fill(a, 100, 10)
 	for i := range 100 {
-		b.apply(core.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(101 + i), Deleted: true}, epoch)
+		a.apply(plans.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(101 + i), Deleted: true}, epoch)
 	}
-	if len(b.tasks)+len(b.schedules)+len(b.groups)+len(b.heap) != 0 {
-		t.Errorf("left: %d tasks, %d schedules, %d groups, %d heap entries", len(b.tasks), len(b.schedules), len(b.groups), len(b.heap))
+	if len(a.jobs)+len(a.schedules)+len(a.groups)+len(a.heap) != 0 {
+		t.Errorf("left: %d jobs, %d schedules, %d groups, %d heap entries", len(a.jobs), len(a.schedules), len(a.groups), len(a.heap))
 	}
 }
 
 // A newer watermark moves lines forward, except those of plans that it does not know.
 func TestAgendaSkipsWhatAWatermarkCovers(t *testing.T) {
 	t.Parallel()
-	b := testAgenda(position{})
-	fill(b, 60, 60)
-	e := core.Entry{Revision: 61, Time: epoch.Add(time.Minute)}
+	a := testAgenda(position{})
+	fill(a, 60, 60)
+	e := plans.Entry{Revision: 61, Time: epoch.Add(time.Minute)}
 	e.Job = job.Job{Name: "new", Schedule: "30 * * * * *"}
-	b.apply(core.RegistryEvent{Name: "new", Revision: 61, Entry: e}, epoch)
-	b.skipTo(position{epoch.Add(time.Hour), 60, epoch})
-	slots, done := b.due(nil, epoch.Add(time.Hour), 1000)
+	a.apply(plans.RegistryEvent{Name: "new", Revision: 61, Entry: e}, epoch)
+	a.skipTo(position{epoch.Add(time.Hour), 60, epoch})
+	slots, done := a.due(nil, epoch.Add(time.Hour), 1000)
 	if !done || len(slots) != 59 {
 		t.Fatalf("%d slots, want the new job's 59", len(slots))
 	}
@@ -91,27 +91,27 @@ func TestAgendaSkipsWhatAWatermarkCovers(t *testing.T) {
 
 func TestTheRegistrysRevisionIsClaimedOnceNothingIsPending(t *testing.T) {
 	t.Parallel()
-	b := testAgenda(position{})
-	fill(b, 10, 1)
+	a := testAgenda(position{})
+	fill(a, 10, 1)
 	edit := func(revision uint64) {
-		e := core.Entry{Revision: revision, Time: epoch}
+		e := plans.Entry{Revision: revision, Time: epoch}
 		e.Job = job.Job{Name: "new", Schedule: "@hourly"}
-		b.apply(core.RegistryEvent{Name: "new", Revision: revision, Entry: e}, epoch)
+		a.apply(plans.RegistryEvent{Name: "new", Revision: revision, Entry: e}, epoch)
 	}
 	claimed := func(want uint64) {
 		t.Helper()
-		if p := b.position(epoch.Add(time.Hour)); p.revision != want {
+		if p := a.position(epoch.Add(time.Hour)); p.revision != want {
 			t.Errorf("revision %d may be claimed, want %d", p.revision, want)
 		}
 	}
 	edit(12) // as a watch that catches up delivers it: revision 11 may be of a later job
 	claimed(10)
 	edit(13)
-	b.apply(core.RegistryEvent{Settled: true, Revision: 13}, epoch)
+	a.apply(plans.RegistryEvent{Settled: true, Revision: 13}, epoch)
 	claimed(13)
 	edit(15)
 	claimed(13)
-	b.apply(core.RegistryEvent{Settled: true, Revision: 16}, epoch) // no event of revision 16 is left
+	a.apply(plans.RegistryEvent{Settled: true, Revision: 16}, epoch) // no event of revision 16 is left
 	claimed(16)
 }
 
@@ -148,21 +148,21 @@ func BenchmarkDueAmongAMillionJobs(b *testing.B) {
 // if another edit follows at once.
 func TestLinesGoOnWhenTheFirstStretchOfTheirPlanHasNoSlots(t *testing.T) {
 	t.Parallel()
-	b := testAgenda(position{})
+	a := testAgenda(position{})
 	at := func(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
 	put := func(revision uint64, s float64, to time.Time) {
-		e := core.Entry{Revision: revision, Time: at(s)}
+		e := plans.Entry{Revision: revision, Time: at(s)}
 		e.Job = job.Job{Name: "j", Schedule: "*/10 * * * * *"}
 		e.Definition.Since, e.Paused = epoch, to.IsZero()
-		e.Pauses = []core.Window{{From: at(.1), To: to}}
-		b.apply(core.RegistryEvent{Name: "j", Revision: revision, Entry: e}, at(s))
+		e.Pauses = []plans.Window{{From: at(.1), To: to}}
+		a.apply(plans.RegistryEvent{Name: "j", Revision: revision, Entry: e}, at(s))
 	}
 	put(1, 1, time.Time{})
-	b.apply(core.RegistryEvent{Ready: true, Revision: 1}, at(1))
-	b.due(nil, at(33), 10)
+	a.apply(plans.RegistryEvent{Ready: true, Revision: 1}, at(1))
+	a.due(nil, at(33), 10)
 	put(2, 8, at(8)) // received late, like the next
 	put(3, 23, at(8))
-	slots, _ := b.due(nil, at(33), 10)
+	slots, _ := a.due(nil, at(33), 10)
 	var due []string
 	for _, s := range slots {
 		due = append(due, s.At.Sub(epoch).String())
@@ -175,19 +175,19 @@ func TestLinesGoOnWhenTheFirstStretchOfTheirPlanHasNoSlots(t *testing.T) {
 // An entry that was written by hand may have two equal plans.
 func TestStretchesThatAreAlikeHaveALineEach(t *testing.T) {
 	t.Parallel()
-	b := testAgenda(position{})
-	e := core.Entry{Revision: 1, Time: epoch}
+	a := testAgenda(position{})
+	e := plans.Entry{Revision: 1, Time: epoch}
 	e.Job = job.Job{Name: "j", Schedule: "*/10 * * * * *"}
-	plan := core.PastPlan{Plan: e.Job.Plan(), From: epoch, To: epoch.Add(time.Minute)}
-	e.Past = []core.PastPlan{plan, plan}
+	plan := plans.PastPlan{Plan: e.Job.Plan(), From: epoch, To: epoch.Add(time.Minute)}
+	e.Past = []plans.PastPlan{plan, plan}
 	for e.Revision = 1; e.Revision < 4; e.Revision++ {
-		b.apply(core.RegistryEvent{Name: "j", Revision: e.Revision, Entry: e}, epoch)
-		if lines := b.tasks["j"].lines(); len(lines) != 3 {
+		a.apply(plans.RegistryEvent{Name: "j", Revision: e.Revision, Entry: e}, epoch)
+		if lines := a.jobs["j"].lines(); len(lines) != 3 {
 			t.Fatalf("%d lines at revision %d, want 3", len(lines), e.Revision)
 		}
 	}
-	b.apply(core.RegistryEvent{Name: "j", Revision: 4, Deleted: true, Time: epoch}, epoch)
-	if len(b.schedules)+len(b.groups) != 0 {
-		t.Errorf("left: %d schedules, %d groups", len(b.schedules), len(b.groups))
+	a.apply(plans.RegistryEvent{Name: "j", Revision: 4, Deleted: true, Time: epoch}, epoch)
+	if len(a.schedules)+len(a.groups) != 0 {
+		t.Errorf("left: %d schedules, %d groups", len(a.schedules), len(a.groups))
 	}
 }

@@ -3,7 +3,7 @@ package producer
 import (
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
 const (
@@ -15,9 +15,10 @@ const (
 	announceGap = 10 * time.Millisecond
 )
 
-// receive takes in an announcement. A peer that announces slots which are not due yet does
-// not count for a while: the others would drop all its slots, whatever it does.
-func (s *session) receive(a core.Announcement) {
+// receive takes in an announcement. A peer that announces slots which are not due yet does not
+// count for a while: otherwise this producer would drop its copies of slots that the peer may
+// never publish.
+func (s *session) receive(a exchange.Announcement) {
 	if ahead := a.Time.Sub(s.cfg.Clock.Now().Add(s.cfg.Clock.Error())); ahead > 0 {
 		a.Time = time.Time{}
 		if p := s.fleet.receive(a, time.Now()); p != nil {
@@ -51,12 +52,13 @@ func (s *session) updateFleet(now time.Time) bool {
 		s.leave()
 		s.outbox.returnToAgenda(s.agenda, nil)
 	}
-	s.asleep = s.asleep || s.fleet.resting
+	s.watermarkStale = s.watermarkStale || s.fleet.resting
 	return s.fleet.resting
 }
 
-// announceShare announces up to which time the own share is acknowledged. It does so when there
-// is news, and at intervals without news. It returns when to call it again.
+// announceShare announces up to which time the own share is acknowledged. It does so soon if
+// the whole share was just acknowledged or a peer waits for an announcement, and otherwise at
+// intervals. It returns when to call it again.
 func (s *session) announceShare(now time.Time) (next time.Time) {
 	if s.cfg.Peers == nil || !s.agenda.canClaim() {
 		return time.Time{}
@@ -75,8 +77,8 @@ func (s *session) announceShare(now time.Time) (next time.Time) {
 	}
 	until, except, ok := s.outbox.announceable()
 	s.announced = true
-	s.announce(core.Announcement{
-		Kind: core.AnnounceHere, Time: until, Except: except, Members: s.fleet.members, Registry: s.fleet.registry,
+	s.announce(exchange.Announcement{
+		Kind: exchange.AnnounceHere, Time: until, Except: except, Members: s.fleet.members, Registry: s.fleet.registry,
 	})
 	s.fleet.announceNow = false
 	s.outbox.unannounced = s.outbox.unannounced && (own > 0 || !ok)
@@ -84,20 +86,20 @@ func (s *session) announceShare(now time.Time) (next time.Time) {
 }
 
 // ask requests an announcement from each active producer.
-func (s *session) ask() { s.announce(core.Announcement{Kind: core.AnnounceAsk}) }
+func (s *session) ask() { s.announce(exchange.Announcement{Kind: exchange.AnnounceAsk}) }
 
 // leave announces that this producer does not take part any more.
 func (s *session) leave() {
 	s.setRank(0)
 	if s.announced {
 		s.announced = false
-		s.announce(core.Announcement{Kind: core.AnnounceLeave})
+		s.announce(exchange.Announcement{Kind: exchange.AnnounceLeave})
 	}
 }
 
 // announce sends an announcement. It does not repeat a lost one: without it, the others publish
 // this producer's share too.
-func (s *session) announce(a core.Announcement) {
+func (s *session) announce(a exchange.Announcement) {
 	if s.cfg.Peers == nil {
 		return
 	}

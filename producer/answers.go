@@ -40,3 +40,39 @@ func (as *answers) take() []answer {
 	as.all, as.taken = as.taken[:0], as.all
 	return as.taken
 }
+
+// takeAnswers takes in the broker's answers since the last call.
+func (o *outbox) takeAnswers() {
+	all := o.answers.take()
+	for _, a := range all {
+		if len(a.audited) > 0 {
+			o.concludeAudit(a)
+		}
+		switch {
+		case a.item.state == done: // it is back on the agenda
+		case a.err != nil:
+			o.retryLater(a.item, a.err)
+		default:
+			o.p.stats.acknowledged(a.item, a.duplicate)
+			o.p.cfg.Handed(a.item.def.queue, a.item.message(o.p.cfg.Node))
+			o.complete(a.item)
+		}
+	}
+	o.inFlight -= len(all)
+	if n := len(all); n > 0 {
+		o.oldest, o.took = all[n-1].sent, time.Since(all[n-1].sent)
+		o.adapt(n, all[n-1].err)
+	}
+}
+
+// adapt fits the window to the last of the answers that just arrived. The window grows while
+// the broker answers fast. It shrinks if the broker is slow or refuses a publication: a server
+// limits how many messages of a stream it has yet to store.
+func (o *outbox) adapt(answered int, err error) {
+	switch {
+	case err != nil || o.took > slowAnswer:
+		o.window = max(o.window-answered, leastInFlight)
+	case o.took < fastAnswer:
+		o.window = min(o.window+answered, maxInFlight)
+	}
+}

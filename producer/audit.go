@@ -43,10 +43,10 @@ func (s *session) audit(now time.Time) {
 // sample returns a slot on the agenda that fell due after from and by until, and not in a
 // pause. While another producer has newer time zone data, it takes slots in UTC only. It
 // walks one random path through the heap.
-func (b *agenda) sample(from, until time.Time) (slot dueSlot, ok bool) {
-	for i := 0; i < len(b.heap) && !b.heap[i].due().After(until); i = 2*i + 1 + rand.IntN(2) {
-		g := b.heap[i]
-		if g.paused || b.zonesBehind && g.schedule.Location() != time.UTC || ok && rand.IntN(2) == 0 {
+func (a *agenda) sample(from, until time.Time) (slot dueSlot, ok bool) {
+	for i := 0; i < len(a.heap) && !a.heap[i].due().After(until); i = 2*i + 1 + rand.IntN(2) {
+		g := a.heap[i]
+		if g.paused || a.zonesBehind && g.schedule.Location() != time.UTC || ok && rand.IntN(2) == 0 {
 			continue
 		}
 		l := g.lines[rand.IntN(len(g.lines))]
@@ -54,7 +54,7 @@ func (b *agenda) sample(from, until time.Time) (slot dueSlot, ok bool) {
 		after := later(g.next.Add(-time.Second), from.Add(-delay))
 		for at := range g.schedule.Between(after, until.Add(-delay)) {
 			if l.covers(at) {
-				slot, ok = dueSlot{line: l, def: l.task.def}, true
+				slot, ok = dueSlot{line: l, def: l.job.def}, true
 				slot.At, slot.Due = at, at.Add(delay)
 			}
 		}
@@ -91,7 +91,7 @@ func (o *outbox) concludeAudit(a answer) {
 		p.distrusted = time.Now().Add(liarDistrust)
 		names = append(names, p.name)
 	}
-	o.foundFalse = o.foundFalse || o.fleet.resting
+	o.peersSilent = o.peersSilent || o.fleet.resting
 	o.p.cfg.Logger.Warn("announcement false: a slot was not published; producing without these nodes",
 		"slot", a.message("").Slot.ID(), "nodes", names, "duration", liarDistrust)
 }

@@ -18,9 +18,9 @@ func TestNoSlotIsPublishedEarlyAfterASlowFirstHeartbeat(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
-				j := every("a", "* * * * * *", job.CatchUpAll)
+				def := every("a", "* * * * * *", job.CatchUpAll)
 				start := time.Now()
-				b.apply(j)
+				b.apply(def)
 				p := b.start(func(_ *Config, v *view) { v.offset, v.error = held/2, held/2 })
 				advance(20*time.Second + 500*time.Millisecond)
 				p.stop()
@@ -29,7 +29,7 @@ func TestNoSlotIsPublishedEarlyAfterASlowFirstHeartbeat(t *testing.T) {
 						t.Errorf("%s was stored %v before it was due", id, early)
 					}
 				}
-				b.wantAll("a", slots(t, j, start, time.Now()))
+				b.wantAll("a", slots(t, def, start, time.Now()))
 			})
 		})
 	}

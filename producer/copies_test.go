@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -28,7 +30,7 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	f := newFleet(Config{Node: "self", Started: epoch}, agenda.rules)
-	f.receive(core.Announcement{Node: "peer", Kind: core.AnnounceHere}, time.Now())
+	f.receive(exchange.Announcement{Node: "peer", Kind: exchange.AnnounceHere}, time.Now())
 	d.outbox, d.peer = newOutbox(p, f, agenda), f.peers["peer"]
 	d.review()
 	return d
@@ -47,15 +49,15 @@ func (d *desk) acknowledge() {
 		answer(false, nil)
 	}
 	d.reply = nil
-	d.answered()
+	d.takeAnswers()
 }
 
 func (d *desk) review() { d.fleet.update(time.Now(), true, d.agenda.digest) }
 
 // say makes the peer announce, with the members and the registry of this producer.
 func (d *desk) say(until time.Time, except ...string) {
-	d.fleet.receive(core.Announcement{
-		Node: "peer", Kind: core.AnnounceHere, Time: until, Except: except, Members: d.fleet.members, Registry: d.fleet.registry,
+	d.fleet.receive(exchange.Announcement{
+		Node: "peer", Kind: exchange.AnnounceHere, Time: until, Except: except, Members: d.fleet.members, Registry: d.fleet.registry,
 	}, time.Now())
 	d.dropAnnounced(d.peer, d.agenda)
 }
@@ -66,9 +68,9 @@ func (d *desk) apply(n int, revision uint64) (names []string) {
 	for i := 0; len(names) < n; i++ {
 		if name := fmt.Sprint("job", i); d.fleet.owner(name) == d.peer {
 			names = append(names, name)
-			e := core.Entry{Revision: revision + uint64(i), Time: epoch}
+			e := plans.Entry{Revision: revision + uint64(i), Time: epoch}
 			e.Job = job.Job{Name: name, Schedule: "* * * * * *"}
-			d.agenda.apply(core.RegistryEvent{Name: name, Revision: e.Revision, Entry: e}, epoch)
+			d.agenda.apply(plans.RegistryEvent{Name: name, Revision: e.Revision, Entry: e}, epoch)
 		}
 	}
 	d.review()
@@ -114,7 +116,7 @@ func TestMarkWaitsForCopiesThatWereTakenOver(t *testing.T) {
 		answer(false, nil)
 	}
 	d.reply = d.reply[3:]
-	d.answered()
+	d.takeAnswers()
 	claims("the first second is acknowledged", first)
 	d.acknowledge()
 	claims("all is acknowledged", second)
@@ -128,9 +130,9 @@ func TestCopyOfAnEarlierDefinitionIsKept(t *testing.T) {
 	names := d.apply(2, 1)
 	at := epoch.Add(time.Second)
 	d.due(at)
-	e := core.Entry{Revision: 1000, Time: at}
+	e := plans.Entry{Revision: 1000, Time: at}
 	e.Job = job.Job{Name: names[0], Schedule: "@yearly"}
-	d.agenda.apply(core.RegistryEvent{Name: names[0], Revision: e.Revision, Entry: e}, at)
+	d.agenda.apply(plans.RegistryEvent{Name: names[0], Revision: e.Revision, Entry: e}, at)
 	d.review()
 	d.say(at)
 	if d.standby != 1 || len(d.sent) > 0 {
@@ -150,8 +152,8 @@ func TestARangeWaitsForTheLateCopies(t *testing.T) {
 		"the peer publishes them": func(d *desk, now time.Time) { d.say(now) },
 		"we do": func(d *desk, now time.Time) {
 			d.takeOverUntil(d.peer, time.Now())
-			if n := len(d.sent); n != core.MaxMissed {
-				d.t.Errorf("%d sent before any of them was acknowledged, want %d", n, core.MaxMissed)
+			if n := len(d.sent); n != plans.MaxMissed {
+				d.t.Errorf("%d sent before any of them was acknowledged, want %d", n, plans.MaxMissed)
 			}
 			d.acknowledge()
 		},
@@ -164,7 +166,7 @@ func TestARangeWaitsForTheLateCopies(t *testing.T) {
 			slots, _ := d.agenda.due(nil, now, maxChunk)
 			slots = slices.DeleteFunc(slots, func(s dueSlot) bool { return !s.isLate() })
 			d.add(slots, now)
-			if len(d.sent) > 0 || d.standby != core.MaxMissed {
+			if len(d.sent) > 0 || d.standby != plans.MaxMissed {
 				t.Fatalf("%d sent and %d kept of %d", len(d.sent), d.standby, len(slots))
 			}
 			end(d, now)
@@ -172,8 +174,8 @@ func TestARangeWaitsForTheLateCopies(t *testing.T) {
 				t.Fatal("the range was not published")
 			}
 			d.acknowledge()
-			if len(d.tasks) > 0 || d.unacked != 0 {
-				t.Errorf("%d jobs have %d slots open when all is acknowledged", len(d.tasks), d.unacked)
+			if len(d.backlogs) > 0 || d.unacked != 0 {
+				t.Errorf("%d jobs have %d slots open when all is acknowledged", len(d.backlogs), d.unacked)
 			}
 		})
 	}
@@ -204,7 +206,7 @@ func TestCopiesThatReturnToTheAgendaLeaveNoBatch(t *testing.T) {
 	names := d.apply(2, 1)
 	at := epoch.Add(time.Second)
 	d.due(at)
-	d.returnToAgenda(d.agenda, d.agenda.tasks[names[0]])
+	d.returnToAgenda(d.agenda, d.agenda.jobs[names[0]])
 	if d.standby != 1 {
 		t.Fatalf("%d copies are kept after one job of two returned", d.standby)
 	}

@@ -1,8 +1,9 @@
-// Package producer computes the slots of every job and publishes them when they fall due.
-// Any number of producers run side by side without a leader. The message ID of a slot
-// depends on the job and the instant only, so the copies of several producers fold into one
-// message in the stream, or meet one record in the ledger. Producers that hear each other
-// also save each other the copies.
+// Package producer computes the slots of every job and publishes them when they fall due. Any
+// number of producers run side by side without a leader. The message ID of a slot depends on
+// the job and the instant only, so if several producers publish a slot, the stream keeps one
+// message and drops the duplicates. If the stream has forgotten the message ID, the slot's
+// record in the ledger prevents a second run. Producers that receive each other's announcements
+// divide the jobs among them, so that mostly only one of them publishes a slot.
 //
 // Programs use package cronce or "cronce run". [New] is for programs with a broker of their
 // own: [Config] lists what it needs, [Stats] counts what it did.
@@ -14,14 +15,15 @@
 //		registry events -> agenda -> outbox -> keeper -> stored watermark
 //		                     due     acked    claimed
 //
-//	  - The agenda knows every job and returns the slots that are due. Its heap holds groups:
-//	    all lines of one schedule with the same next slot. A line is a stretch of a job's
-//	    timeline, which an edit of its plan or a pause begins and ends.
+//	  - The agenda knows every job and returns the slots that are due. A line is a stretch of a
+//	    job's timeline, which an edit of the job's plan or a pause begins and ends. A group is
+//	    all lines of one schedule with the same next slot. The agenda's heap holds the groups.
 //	  - The outbox publishes the slots and repeats what fails until the stream acknowledges
 //	    it. A mark between its items says which position may be claimed when all items before
 //	    the mark are done.
-//	  - The keeper writes the watermark (T, R, K): every slot due up to T is published, of the
-//	    registry as of revision R, whose newest timestamp is K.
+//	  - The keeper writes the watermark (T, R, K). It says that every slot that fell due up to
+//	    T, by the registry at revision R, is published. K is the newest timestamp in that
+//	    registry.
 //	  - The fleet is what this producer knows of the others. Five producers, the oldest, are
 //	    active. Each job has one owner among them. The owner publishes the job's slots; the
 //	    others keep copies on standby until the owner announces that they are stored. All
@@ -55,7 +57,7 @@
 //     restarts every producer from there.
 //   - While another producer may know slots that this one does not (a definition of a newer
 //     format, or newer time zone data), this one claims nothing.
-//   - Retries have no end. A stop flushes nothing: it equals a kill.
+//   - Retries have no end. A producer that stops flushes nothing, as if it were killed.
 //
 // Known limit: if an acknowledgement is lost just before a long outage, and the job misses
 // more than a thousand slots, the range of missed slots may count a slot that ran. Its own

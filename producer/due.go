@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
 // dueSlot is a slot that the agenda has returned. This producer publishes it, or keeps a copy
 // until the slot's owner has.
 type dueSlot struct {
-	core.DueSlot
+	plans.DueSlot
 	line *line
 	def  *definition
 
@@ -34,8 +35,8 @@ func (s dueSlot) message(node string) core.Message {
 	}
 }
 
-// divided replaces each slot that is split by its parts. A slot that its catch-up policy
-// leaves out is published as a whole.
+// divided replaces each slot of a sharded job with its parts. A slot that the catch-up policy
+// leaves out stays whole.
 func divided(slots []dueSlot) []dueSlot {
 	if !slices.ContainsFunc(slots, func(s dueSlot) bool { return s.line.shards > 0 }) {
 		return slots
@@ -58,38 +59,38 @@ func divided(slots []dueSlot) []dueSlot {
 // due appends the slots that are due at now to slots, which is empty. It stops at about
 // limit of them. done reports that no due slot is left; only then may the caller make a
 // mark for now.
-func (b *agenda) due(slots []dueSlot, now time.Time, limit int) (_ []dueSlot, done bool) {
-	for len(b.heap) > 0 && !b.heap[0].due().After(now) {
+func (a *agenda) due(slots []dueSlot, now time.Time, limit int) (_ []dueSlot, done bool) {
+	for len(a.heap) > 0 && !a.heap[0].due().After(now) {
 		if len(slots) >= limit {
 			return slots, false
 		}
-		if g := b.heap[0]; g.paused || now.Sub(g.due()) > b.rules.Late {
-			slots = b.judge(slots, g.lines[len(g.lines)-1].task, now)
+		if g := a.heap[0]; g.paused || now.Sub(g.due()) > a.rules.Late {
+			slots = a.judge(slots, g.lines[len(g.lines)-1].job, now)
 		} else {
-			slots = b.onTime(slots, g, now, limit)
+			slots = a.onTime(slots, g, now, limit)
 		}
 	}
-	b.cursor = later(b.cursor, now)
+	a.cursor = later(a.cursor, now)
 	return slots, true
 }
 
 // judge returns the due slots of a job that has late slots, or slots that fell due in a pause.
 // The catch-up policy decides about all of them at once.
-func (b *agenda) judge(slots []dueSlot, t *task, now time.Time) []dueSlot {
+func (a *agenda) judge(slots []dueSlot, j *plannedJob, now time.Time) []dueSlot {
 	var behind []*line
-	var timeline []core.Stretch
-	for _, l := range t.lines() {
+	var timeline []plans.Stretch
+	for _, l := range j.lines() {
 		if l.group != nil && !l.group.due().After(now) {
 			behind = append(behind, l)
 			timeline = append(timeline, l.stretch())
 		}
 	}
-	for _, s := range core.Due(timeline, t.def.catchUp, now, b.rules) {
-		slots = append(slots, dueSlot{DueSlot: s, line: lineOf(behind, s.At), def: t.def})
+	for _, s := range plans.Due(timeline, j.def.catchUp, now, a.rules) {
+		slots = append(slots, dueSlot{DueSlot: s, line: lineOf(behind, s.At), def: j.def})
 	}
 	for _, l := range behind {
-		b.detach(l)
-		b.attachAfter(l, now.Add(-l.schedule.Delay()))
+		a.detach(l)
+		a.attachAfter(l, now.Add(-l.schedule.Delay()))
 	}
 	return slots
 }
@@ -101,7 +102,7 @@ func lineOf(lines []*line, at time.Time) *line {
 
 // onTime returns the due slots of a group without late ones, and moves the group's lines to
 // their next slot: all at once, or as many as limit allows.
-func (b *agenda) onTime(slots []dueSlot, g *group, now time.Time, limit int) []dueSlot {
+func (a *agenda) onTime(slots []dueSlot, g *group, now time.Time, limit int) []dueSlot {
 	instants := slices.Collect(g.schedule.Between(g.next.Add(-time.Second), now.Add(-g.schedule.Delay())))
 	n := min(len(g.lines), (limit-len(slots))/len(instants)+1)
 	moving := g.lines[len(g.lines)-n:]
@@ -109,34 +110,34 @@ func (b *agenda) onTime(slots []dueSlot, g *group, now time.Time, limit int) []d
 	for _, l := range moving {
 		for _, at := range instants {
 			if l.covers(at) {
-				slots = append(slots, dueSlot{DueSlot: core.DueSlot{At: at, Due: at.Add(g.schedule.Delay())}, line: l, def: l.task.def})
+				slots = append(slots, dueSlot{DueSlot: plans.DueSlot{At: at, Due: at.Add(g.schedule.Delay())}, line: l, def: l.job.def})
 			}
 		}
 	}
 	next := g.schedule.Next(instants[len(instants)-1])
-	if n == len(g.lines) && b.advance(g, next) {
+	if n == len(g.lines) && a.advance(g, next) {
 		return slots
 	}
 	for _, l := range slices.Backward(slices.Clone(moving)) {
-		b.detach(l)
-		b.attach(l, next)
+		a.detach(l)
+		a.attach(l, next)
 	}
 	return slots
 }
 
 // advance moves a whole group to its next slot. It does nothing, and returns false, if
 // there is no next slot or another group is already at it.
-func (b *agenda) advance(g *group, next time.Time) bool {
-	if next.IsZero() || b.groups[groupKey{g.schedule, next.Unix(), g.paused}] != nil {
+func (a *agenda) advance(g *group, next time.Time) bool {
+	if next.IsZero() || a.groups[groupKey{g.schedule, next.Unix(), g.paused}] != nil {
 		return false
 	}
-	delete(b.groups, g.key())
+	delete(a.groups, g.key())
 	g.next = next
-	b.groups[g.key()] = g
-	heap.Fix(&b.heap, g.index)
+	a.groups[g.key()] = g
+	heap.Fix(&a.heap, g.index)
 	for i := len(g.lines) - 1; i >= 0; i-- {
 		if l := g.lines[i]; !l.covers(next) {
-			b.detach(l)
+			a.detach(l)
 		}
 	}
 	return true

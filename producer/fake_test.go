@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -25,23 +27,23 @@ type broker struct {
 	mu       sync.Mutex
 	away     bool
 	answer   func(m core.Message) fault // nil: everything is stored
-	log      []core.RegistryEvent
+	log      []plans.RegistryEvent
 	changed  chan struct{}
 	stored   map[string]core.Message
 	storedAt map[string]time.Time
 	attempts []core.Message
 
 	// Announcements: their listeners, their number, and which of them are lost.
-	listeners map[*view]func(core.Announcement)
+	listeners map[*view]func(exchange.Announcement)
 	announced int
 	born      int
 	lost      func(from, to *view) bool
 
-	mark      core.Watermark
+	mark      exchange.Watermark
 	markErr   error // it cannot be read
 	markRev   uint64
 	markWrite []time.Time
-	check     func(core.Watermark) // called for every write of the watermark
+	check     func(exchange.Watermark) // called for every write of the watermark
 }
 
 // fault is what happens to one publication.
@@ -63,34 +65,34 @@ var errAway = errors.New("no connection")
 func newBroker(t testing.TB) *broker {
 	return &broker{
 		t: t, changed: make(chan struct{}), stored: map[string]core.Message{}, storedAt: map[string]time.Time{},
-		listeners: map[*view]func(core.Announcement){},
+		listeners: map[*view]func(exchange.Announcement){},
 	}
 }
 
 // apply upserts a job as an operator would, and returns its entry.
-func (b *broker) apply(j job.Job) core.Entry {
-	return b.edit(j.Name, func(old *core.Entry) (core.Definition, bool) {
-		d, change, err := core.Upsert(old, j, "operator", "test", true)
+func (b *broker) apply(def job.Job) plans.Entry {
+	return b.edit(def.Name, func(old *plans.Entry) (plans.Definition, bool) {
+		d, change, err := plans.Upsert(old, def, "operator", "test", true)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		return d, change == core.Changed
+		return d, change == plans.Changed
 	})
 }
 
-func (b *broker) pause(name string) core.Entry {
-	return b.edit(name, func(old *core.Entry) (core.Definition, bool) { return core.Pause(*old, "test") })
+func (b *broker) pause(name string) plans.Entry {
+	return b.edit(name, func(old *plans.Entry) (plans.Definition, bool) { return plans.Pause(*old, "test") })
 }
 
-func (b *broker) resume(name string) core.Entry {
-	return b.edit(name, func(old *core.Entry) (core.Definition, bool) { return core.Resume(*old, "test") })
+func (b *broker) resume(name string) plans.Entry {
+	return b.edit(name, func(old *plans.Entry) (plans.Definition, bool) { return plans.Resume(*old, "test") })
 }
 
 // edit writes what f makes of the job's entry, which is nil if there is none.
-func (b *broker) edit(name string, f func(old *core.Entry) (core.Definition, bool)) core.Entry {
+func (b *broker) edit(name string, f func(old *plans.Entry) (plans.Definition, bool)) plans.Entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var old *core.Entry
+	var old *plans.Entry
 	for _, ev := range b.log {
 		if ev.Name == name {
 			old = &ev.Entry
@@ -108,27 +110,27 @@ func (b *broker) edit(name string, f func(old *core.Entry) (core.Definition, boo
 		b.t.Fatal(err)
 	}
 	revision := uint64(len(b.log) + 1)
-	e, err := core.DecodeEntry(data, revision, time.Now())
+	e, err := plans.DecodeEntry(data, revision, time.Now())
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.tell(core.RegistryEvent{Name: name, Revision: revision, Entry: e, Time: time.Now()})
+	b.tell(plans.RegistryEvent{Name: name, Revision: revision, Entry: e, Time: time.Now()})
 	return e
 }
 
 func (b *broker) delete(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tell(core.RegistryEvent{Name: name, Revision: uint64(len(b.log) + 1), Deleted: true, Time: time.Now()})
+	b.tell(plans.RegistryEvent{Name: name, Revision: uint64(len(b.log) + 1), Deleted: true, Time: time.Now()})
 }
 
 func (b *broker) garble(name string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tell(core.RegistryEvent{Name: name, Revision: uint64(len(b.log) + 1), Err: err, Time: time.Now()})
+	b.tell(plans.RegistryEvent{Name: name, Revision: uint64(len(b.log) + 1), Err: err, Time: time.Now()})
 }
 
-func (b *broker) tell(ev core.RegistryEvent) {
+func (b *broker) tell(ev plans.RegistryEvent) {
 	b.log = append(b.log, ev)
 	close(b.changed)
 	b.changed = make(chan struct{})
@@ -186,7 +188,7 @@ func (b *broker) take() []core.Message {
 	return all
 }
 
-func (b *broker) watermark() core.Watermark {
+func (b *broker) watermark() exchange.Watermark {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mark
@@ -211,15 +213,15 @@ type view struct {
 }
 
 // shown returns the event as the producer sees it.
-func (v *view) shown(ev core.RegistryEvent) core.RegistryEvent {
+func (v *view) shown(ev plans.RegistryEvent) plans.RegistryEvent {
 	if ev.Name == v.blind && v.blind != "" && !ev.Deleted {
-		return core.RegistryEvent{Name: ev.Name, Revision: ev.Revision, Time: ev.Time, Err: job.ErrVersion}
+		return plans.RegistryEvent{Name: ev.Name, Revision: ev.Revision, Time: ev.Time, Err: job.ErrVersion}
 	}
 	return ev
 }
 
 // Announce reaches the others after a millisecond.
-func (v *view) Announce(a core.Announcement) error {
+func (v *view) Announce(a exchange.Announcement) error {
 	b := v.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -233,7 +235,7 @@ func (v *view) Announce(a core.Announcement) error {
 	return nil
 }
 
-func (v *view) Listen(f func(core.Announcement)) (stop func(), err error) {
+func (v *view) Listen(f func(exchange.Announcement)) (stop func(), err error) {
 	b := v.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -364,21 +366,21 @@ func (v *view) Connected() bool {
 	return !v.broker.away
 }
 
-func (v *view) Watch(ctx context.Context, fn func(core.RegistryEvent)) error {
+func (v *view) Watch(ctx context.Context, fn func(plans.RegistryEvent)) error {
 	b := v.broker
 	b.mu.Lock()
-	current := map[string]core.RegistryEvent{}
+	current := map[string]plans.RegistryEvent{}
 	for _, ev := range b.log {
 		current[ev.Name] = ev
 	}
 	last := len(b.log)
 	b.mu.Unlock()
-	for _, ev := range slices.SortedFunc(maps.Values(current), func(a, b core.RegistryEvent) int { return int(a.Revision) - int(b.Revision) }) {
+	for _, ev := range slices.SortedFunc(maps.Values(current), func(a, b plans.RegistryEvent) int { return int(a.Revision) - int(b.Revision) }) {
 		if !ev.Deleted {
 			fn(v.shown(ev))
 		}
 	}
-	fn(core.RegistryEvent{Ready: true, Revision: uint64(last)})
+	fn(plans.RegistryEvent{Ready: true, Revision: uint64(last)})
 	for {
 		b.mu.Lock()
 		changed, fresh := b.changed, slices.Clone(b.log[last:])
@@ -391,7 +393,7 @@ func (v *view) Watch(ctx context.Context, fn func(core.RegistryEvent)) error {
 				fn(v.shown(ev))
 			}
 			if last += len(fresh); len(fresh) > 0 {
-				fn(core.RegistryEvent{Settled: true, Revision: uint64(last)})
+				fn(plans.RegistryEvent{Settled: true, Revision: uint64(last)})
 			}
 		}
 		select {
@@ -437,23 +439,23 @@ func (v *view) Send(queue string, m core.Message, payload []byte, answered func(
 	return nil
 }
 
-func (v *view) Read(ctx context.Context) (core.Watermark, uint64, error) {
+func (v *view) Read(ctx context.Context) (exchange.Watermark, uint64, error) {
 	b := v.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v.nReads++
 	switch {
 	case b.away:
-		return core.Watermark{}, 0, errAway
+		return exchange.Watermark{}, 0, errAway
 	case b.markRev == 0:
-		return core.Watermark{}, 0, job.ErrNotFound
+		return exchange.Watermark{}, 0, job.ErrNotFound
 	case b.markErr != nil:
-		return core.Watermark{}, b.markRev, b.markErr
+		return exchange.Watermark{}, b.markRev, b.markErr
 	}
 	return b.mark, b.markRev, nil
 }
 
-func (v *view) Write(ctx context.Context, wm core.Watermark, revision uint64) (uint64, error) {
+func (v *view) Write(ctx context.Context, wm exchange.Watermark, revision uint64) (uint64, error) {
 	b := v.broker
 	for {
 		b.mu.Lock()
@@ -541,15 +543,15 @@ func every(name, schedule string, policy job.CatchUpPolicy) job.Job {
 }
 
 // slots returns the IDs of a job's slots after one instant, up to and including another.
-func slots(t testing.TB, j job.Job, after, until time.Time) []string {
+func slots(t testing.TB, def job.Job, after, until time.Time) []string {
 	t.Helper()
-	s, err := job.ParseSchedule(j.Name, j.Plan())
+	s, err := job.ParseSchedule(def.Name, def.Plan())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var ids []string
 	for at := range s.Between(after, until) {
-		ids = append(ids, job.NewSlot(j.Name, at).ID())
+		ids = append(ids, job.NewSlot(def.Name, at).ID())
 	}
 	return ids
 }
@@ -580,4 +582,4 @@ func (b *broker) want(name string, want map[string]string) {
 
 type brokenRegistry struct{ err error }
 
-func (r brokenRegistry) Watch(context.Context, func(core.RegistryEvent)) error { return r.err }
+func (r brokenRegistry) Watch(context.Context, func(plans.RegistryEvent)) error { return r.err }

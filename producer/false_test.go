@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -36,9 +38,9 @@ func (s *syncBuffer) Write(p []byte) (int, error) {
 }
 
 // impostor answers each announcement with those that lie returns.
-func (b *broker) impostor(lie func(core.Announcement) []core.Announcement) (stop func()) {
+func (b *broker) impostor(lie func(exchange.Announcement) []exchange.Announcement) (stop func()) {
 	v := &view{broker: b}
-	stop, _ = v.Listen(func(a core.Announcement) {
+	stop, _ = v.Listen(func(a exchange.Announcement) {
 		for _, said := range lie(a) {
 			_ = v.Announce(said)
 		}
@@ -86,8 +88,8 @@ func TestFalseAnnouncementsSilenceNobody(t *testing.T) {
 					all = append(all, b.member(vouching("n001", "n002", "n003")))
 				}
 				advance(3*time.Second + 500*time.Millisecond)
-				stop := b.impostor(func(a core.Announcement) (lies []core.Announcement) {
-					if a.Kind != core.AnnounceHere || a.Time.After(time.Now()) || a.Node[0] == 'a' {
+				stop := b.impostor(func(a exchange.Announcement) (lies []exchange.Announcement) {
+					if a.Kind != exchange.AnnounceHere || a.Time.After(time.Now()) || a.Node[0] == 'a' {
 						return nil
 					}
 					for i := range maxActive {
@@ -110,7 +112,7 @@ func TestFalseAnnouncementsSilenceNobody(t *testing.T) {
 // forge they also move the watermark.
 func (b *broker) liars(forge bool, names []string, members []string, vouched func(string) (time.Time, bool)) (stop func()) {
 	v := &view{broker: b}
-	rules := core.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}
+	rules := plans.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}
 	f := newFleet(Config{Node: "x"}, rules)
 	bd := testAgenda(position{})
 	b.mu.Lock()
@@ -121,7 +123,7 @@ func (b *broker) liars(forge bool, names []string, members []string, vouched fun
 	b.mu.Unlock()
 	for _, name := range members {
 		started, _ := vouched(name)
-		f.receive(core.Announcement{Kind: core.AnnounceHere, Node: name, Started: started}, time.Now())
+		f.receive(exchange.Announcement{Kind: exchange.AnnounceHere, Node: name, Started: started}, time.Now())
 	}
 	f.update(time.Now(), false, bd.digest)
 	ctx, cancel := context.WithCancel(b.t.Context())
@@ -130,13 +132,13 @@ func (b *broker) liars(forge bool, names []string, members []string, vouched fun
 		defer close(done)
 		for sleep(ctx, 100*time.Millisecond) == nil {
 			for _, name := range names {
-				_ = v.Announce(core.Announcement{
-					Kind: core.AnnounceHere, Node: name, Time: time.Now(), Members: f.members, Registry: f.registry,
+				_ = v.Announce(exchange.Announcement{
+					Kind: exchange.AnnounceHere, Node: name, Time: time.Now(), Members: f.members, Registry: f.registry,
 				})
 			}
 			if forge {
 				_, at, _ := v.Read(ctx)
-				_, _ = v.Write(ctx, core.Watermark{Time: time.Now(), Revision: revision, RegistryTime: time.Now(), Node: "liar"}, at)
+				_, _ = v.Write(ctx, exchange.Watermark{Time: time.Now(), Revision: revision, RegistryTime: time.Now(), Node: "liar"}, at)
 			}
 		}
 	}()
@@ -293,14 +295,14 @@ func TestSlotsDroppedForAFalseAnnouncementReachTheSweep(t *testing.T) {
 		}
 		one, two := b.member(note), b.member(note)
 		advance(3*time.Second + 500*time.Millisecond)
-		stop := b.impostor(func(a core.Announcement) []core.Announcement {
-			if a.Kind != core.AnnounceHere || a.Node != "n001" {
+		stop := b.impostor(func(a exchange.Announcement) []exchange.Announcement {
+			if a.Kind != exchange.AnnounceHere || a.Node != "n001" {
 				return nil
 			}
 			a.Node = "n002"
 			a.Started = start
 			a.Time = time.Now()
-			return []core.Announcement{a}
+			return []exchange.Announcement{a}
 		})
 		two.die()
 		advance(20 * time.Second)
@@ -340,12 +342,12 @@ func TestAnnouncementOfWhatIsNotDueYetIsNotBelieved(t *testing.T) {
 		logged := func(c *Config, _ *view) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
 		one, two := b.member(logged), b.member()
 		advance(3*time.Second + 500*time.Millisecond)
-		stop := b.impostor(func(a core.Announcement) []core.Announcement {
-			if a.Kind != core.AnnounceHere || a.Node != "n001" {
+		stop := b.impostor(func(a exchange.Announcement) []exchange.Announcement {
+			if a.Kind != exchange.AnnounceHere || a.Node != "n001" {
 				return nil
 			}
 			a.Node, a.Time = "n002", time.Now().Add(time.Hour)
-			return []core.Announcement{a}
+			return []exchange.Announcement{a}
 		})
 		two.die()
 		advance(20 * time.Second)

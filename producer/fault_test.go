@@ -18,15 +18,15 @@ func TestSuspendIsJudgedAfterwards(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
-				j := every("a", "*/15 * * * * *", tt.policy)
-				j.CatchUp.Max = tt.max
+				def := every("a", "*/15 * * * * *", tt.policy)
+				def.CatchUp.Max = tt.max
 				start := time.Now()
-				b.apply(j)
+				b.apply(def)
 				p := b.start()
 				advance(time.Minute + 500*time.Millisecond)
 				slept, thaw := time.Now(), p.freeze()
 				advance(10 * time.Minute)
-				want := merge(run(slots(t, j, start, slept)), judged(t, j, slept, tt.runs))
+				want := merge(run(slots(t, def, start, slept)), judged(t, def, slept, tt.runs))
 				thaw()
 				advance(5 * time.Second)
 				b.want("a", want)
@@ -43,9 +43,9 @@ func TestProducerThatWasGoneDoesNotJudgeWhatItsPeersPublished(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
-				j := every("a", "*/15 * * * * *", job.CatchUpAll)
+				def := every("a", "*/15 * * * * *", job.CatchUpAll)
 				start := time.Now()
-				b.apply(j)
+				b.apply(def)
 				p, peer := b.start(), b.start()
 				advance(time.Minute)
 				back := vanish(p.view)
@@ -57,7 +57,7 @@ func TestProducerThatWasGoneDoesNotJudgeWhatItsPeersPublished(t *testing.T) {
 						t.Errorf("%s was judged late", m.Slot)
 					}
 				}
-				b.wantAll("a", slots(t, j, start, time.Now()))
+				b.wantAll("a", slots(t, def, start, time.Now()))
 				p.stop()
 				peer.stop()
 			})
@@ -72,10 +72,10 @@ func TestBrokerAwayForFiveMinutes(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
-				j := every("a", "*/10 * * * * *", tt.policy)
-				j.CatchUp.Max = tt.max
+				def := every("a", "*/10 * * * * *", tt.policy)
+				def.CatchUp.Max = tt.max
 				start := time.Now()
-				b.apply(j)
+				b.apply(def)
 				p := b.start()
 				advance(time.Minute + 500*time.Millisecond)
 				gone := time.Now()
@@ -89,7 +89,7 @@ func TestBrokerAwayForFiveMinutes(t *testing.T) {
 				if still := time.Since(p.Stats().Turned); still > 2*maxSleep {
 					t.Errorf("its loop stood still for %v without a broker", still)
 				}
-				want := merge(run(slots(t, j, start, gone)), judged(t, j, gone, tt.runs))
+				want := merge(run(slots(t, def, start, gone)), judged(t, def, gone, tt.runs))
 				b.setAway(false)
 				advance(5 * time.Second)
 				b.want("a", want)
@@ -109,10 +109,10 @@ func TestRefusedSlotsAreJudgedAgainWhenTheyTurnLate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
 				b.setAnswer(func(core.Message) fault { return refused })
-				j := every("a", "*/20 * * * * *", tt.policy)
-				j.CatchUp.Max = tt.max
+				def := every("a", "*/20 * * * * *", tt.policy)
+				def.CatchUp.Max = tt.max
 				start := time.Now()
-				b.apply(j)
+				b.apply(def)
 				p := b.start()
 				advance(4*time.Minute + 10*time.Second + 500*time.Millisecond)
 				b.setAnswer(nil)
@@ -132,11 +132,11 @@ func TestRefusedSlotsAreJudgedAgainWhenTheyTurnLate(t *testing.T) {
 						t.Errorf("%s is %q", id, is)
 					}
 				}
-				n := len(slots(t, j, start, now.Add(-DefaultLate-5*time.Second)))
+				n := len(slots(t, def, start, now.Add(-DefaultLate-5*time.Second)))
 				if want := min(tt.runs, n); runs != want && runs != want+1 {
 					t.Errorf("%d caught up, want %d", runs, want)
 				}
-				if len(stored) != len(slots(t, j, start, time.Now())) {
+				if len(stored) != len(slots(t, def, start, time.Now())) {
 					t.Errorf("%d slots stored", len(stored))
 				}
 			})
@@ -155,12 +155,12 @@ func TestOneJobThatCannotBePublishedHoldsUpNoOther(t *testing.T) {
 			return fine
 		})
 		start := time.Now()
-		j := every("good", "* * * * * *", "")
-		b.apply(j)
+		def := every("good", "* * * * * *", "")
+		b.apply(def)
 		b.apply(every("stuck", "* * * * * *", job.CatchUpAll))
 		p := b.start()
 		advance(20*time.Minute + 500*time.Millisecond)
-		b.wantAll("good", slots(t, j, start, time.Now()))
+		b.wantAll("good", slots(t, def, start, time.Now()))
 		if wm := b.watermark(); wm.Time.After(start.Add(time.Second)) {
 			t.Errorf("watermark %v covers slots that are not stored", wm.Time)
 		}
@@ -182,16 +182,16 @@ func TestUnansweredPublicationIsRepeatedUntilItIsStored(t *testing.T) {
 					}
 					return fine
 				})
-				j := every("a", "*/10 * * * * *", "")
+				def := every("a", "*/10 * * * * *", "")
 				start := time.Now()
-				b.apply(j)
+				b.apply(def)
 				p := b.start()
 				advance(time.Minute)
 				end := time.Now()
 				advance(50 * time.Second)
 				p.stop()
 				has := b.has("a")
-				for _, id := range slots(t, j, start, end) {
+				for _, id := range slots(t, def, start, end) {
 					if has[id] != "run" || tries[id] < 3 {
 						t.Errorf("%s is %q after %d tries", id, has[id], tries[id])
 					}
@@ -208,9 +208,9 @@ func TestBrokenDefinitionDisablesItsJobOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		j, bad := every("good", "* * * * * *", ""), every("bad", "* * * * * *", "")
+		def, bad := every("good", "* * * * * *", ""), every("bad", "* * * * * *", "")
 		start := time.Now()
-		b.apply(j)
+		b.apply(def)
 		b.apply(bad)
 		p := b.start()
 		advance(5*time.Second + 500*time.Millisecond)
@@ -218,14 +218,14 @@ func TestBrokenDefinitionDisablesItsJobOnly(t *testing.T) {
 		broken := time.Now()
 		advance(5 * time.Second)
 		b.wantAll("bad", slots(t, bad, start, broken))
-		b.wantAll("good", slots(t, j, start, time.Now()))
+		b.wantAll("good", slots(t, def, start, time.Now()))
 		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
 			t.Errorf("watermark %v is held up by a definition that no program can read", wm.Time)
 		}
 		b.garble("bad", fmt.Errorf("bad: %w", job.ErrVersion))
 		held := time.Now()
 		advance(10 * time.Second)
-		b.wantAll("good", slots(t, j, start, time.Now()))
+		b.wantAll("good", slots(t, def, start, time.Now()))
 		if wm := b.watermark(); wm.Time.After(held.Add(time.Second)) {
 			t.Errorf("watermark %v moved past a definition that only newer nodes can read", wm.Time)
 		}
@@ -242,9 +242,9 @@ func TestClockThatStepsBackNeitherStopsNorPublishesTheFuture(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		j := every("a", "*/5 * * * * *", "")
+		def := every("a", "*/5 * * * * *", "")
 		start := time.Now()
-		b.apply(j)
+		b.apply(def)
 		fast := func(_ *Config, v *view) { v.offset = time.Minute }
 		p := b.start(fast) // runs a minute ahead until it is corrected
 		advance(30*time.Second + 500*time.Millisecond)
@@ -264,7 +264,7 @@ func TestClockThatStepsBackNeitherStopsNorPublishesTheFuture(t *testing.T) {
 			}
 		}
 		p.stop()
-		b.wantAll("a", slots(t, j, start, time.Now()))
+		b.wantAll("a", slots(t, def, start, time.Now()))
 		b.wantAll("new", slots(t, fresh, e.Time, time.Now()))
 	})
 }
@@ -273,15 +273,15 @@ func TestClockThatStepsForwardLosesNoSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		j := every("a", "*/5 * * * * *", "")
+		def := every("a", "*/5 * * * * *", "")
 		start := time.Now()
-		b.apply(j)
+		b.apply(def)
 		p := b.start(func(_ *Config, v *view) { v.offset = -30 * time.Second })
 		advance(time.Minute)
 		p.step(30 * time.Second)
 		advance(1500 * time.Millisecond)
 		p.stop()
-		b.wantAll("a", slots(t, j, start, time.Now()))
+		b.wantAll("a", slots(t, def, start, time.Now()))
 	})
 }
 
@@ -291,9 +291,9 @@ func TestAClockThatIsNotBelievedMovesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		j := every("a", "*/5 * * * * *", "")
+		def := every("a", "*/5 * * * * *", "")
 		start := time.Now()
-		b.apply(j)
+		b.apply(def)
 		p := b.start()
 		advance(time.Minute)
 		p.step(10 * 365 * 24 * time.Hour)
@@ -304,7 +304,7 @@ func TestAClockThatIsNotBelievedMovesNothing(t *testing.T) {
 		p.step(-10 * 365 * 24 * time.Hour)
 		advance(61500 * time.Millisecond)
 		p.stop()
-		b.wantAll("a", slots(t, j, start, time.Now()))
+		b.wantAll("a", slots(t, def, start, time.Now()))
 	})
 }
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/tzdata"
-
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 )
 
 const (
@@ -23,13 +23,13 @@ const (
 	// peerExpiry is how long a peer is remembered after its last announcement.
 	peerExpiry = time.Minute
 
-	// distrustFor is how long a peer does not count that is alive and agrees, but does not
-	// get its slots published in time.
+	// If a peer is alive and agrees, but its slots are not published in time, it does not count
+	// for distrustFor.
 	distrustFor = 10 * time.Second
 )
 
 // fleet is what a producer knows of the others by their announcements. It is a plain data
-// structure of the session's goroutine. Its times are this machine's.
+// structure of the session's goroutine. Its times are by this machine's clock.
 type fleet struct {
 	self    *peer
 	rules   string // the rules for computing and judging slots
@@ -59,8 +59,8 @@ type peer struct {
 	started time.Time
 	seed    uint64
 
-	heard time.Time
-	last  core.Announcement
+	lastHeard time.Time
+	last      exchange.Announcement
 
 	// silent is true if the peer did not announce itself in time, or left. It counts again when
 	// it announces itself. distrusted is when a peer that did not publish its slots, or made a
@@ -80,11 +80,11 @@ func newPeer(name string, started time.Time) *peer {
 	return &peer{name: name, started: started, seed: digest(name)}
 }
 
-func newFleet(cfg Config, rules core.Lateness) *fleet {
+func newFleet(cfg Config, rules plans.Lateness) *fleet {
 	self := newPeer(cfg.Node, cfg.Started)
 	return &fleet{
 		self: self, vouched: cfg.Vouched, auditEvery: cmp.Or(cfg.auditEvery, auditEvery), peers: map[string]*peer{}, active: []*peer{self},
-		rules: fmt.Sprintf("%d %s %v %v", core.SlotAlgorithm, tzdata.Version, rules.Late, rules.Horizon),
+		rules: fmt.Sprintf("%d %s %v %v", exchange.SlotAlgorithm, tzdata.Version, rules.Late, rules.Horizon),
 	}
 }
 
@@ -105,8 +105,9 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// owner returns the producer that publishes the job's slots: the one for which the hash of
-// both names is largest. When a producer joins or leaves, the other shares stay.
+// owner returns the producer that publishes the job's slots: the one for which the hash of both
+// names is largest. When a producer joins, it gets some jobs of each other producer. When it
+// leaves, only its jobs get new owners.
 func (f *fleet) owner(name string) *peer {
 	if len(f.active) == 1 {
 		return f.active[0]
@@ -136,13 +137,13 @@ const (
 
 // receive takes in an announcement. It returns the peer if it announced that it takes part
 // and may be believed.
-func (f *fleet) receive(a core.Announcement, now time.Time) *peer {
+func (f *fleet) receive(a exchange.Announcement, now time.Time) *peer {
 	p := f.peers[a.Node]
 	switch a.Kind {
-	case core.AnnounceAsk:
+	case exchange.AnnounceAsk:
 		f.announceNow = true
 		return nil
-	case core.AnnounceLeave:
+	case exchange.AnnounceLeave:
 		if p != nil {
 			p.silent = true
 		}
@@ -162,10 +163,10 @@ func (f *fleet) receive(a core.Announcement, now time.Time) *peer {
 	if p.auditAt.IsZero() {
 		p.auditAt = nextAudit(now, f.auditEvery)
 	}
-	if p.silent || now.Sub(p.heard) > peerTimeout {
-		f.announceNow = true // the peer does not know this producer either
+	if p.silent || now.Sub(p.lastHeard) > peerTimeout {
+		f.announceNow = true // the peer may not know this producer yet
 	}
-	p.heard, p.silent, p.last = now, false, a
+	p.lastHeard, p.silent, p.last = now, false, a
 	return p
 }
 
@@ -176,9 +177,9 @@ func (f *fleet) update(now time.Time, vouches bool, registry uint64) (changed bo
 	live := make([]*peer, 0, len(f.peers)+1)
 	for name, p := range f.peers {
 		switch {
-		case now.Sub(p.heard) > peerExpiry && len(p.standby) == 0:
+		case now.Sub(p.lastHeard) > peerExpiry && len(p.standby) == 0:
 			delete(f.peers, name)
-		case !p.silent && now.Sub(p.heard) <= peerTimeout && !now.Before(p.distrusted):
+		case !p.silent && now.Sub(p.lastHeard) <= peerTimeout && !now.Before(p.distrusted):
 			live = append(live, p)
 		}
 	}
@@ -203,8 +204,8 @@ func (f *fleet) update(now time.Time, vouches bool, registry uint64) (changed bo
 	return changed
 }
 
-// agrees reports whether the peer's last announcement holds for the shares as they are
-// here.
+// agrees reports whether the peer made its last announcement for the same members and the same
+// registry as this producer has, and so for the same shares.
 func (f *fleet) agrees(p *peer) bool {
 	return p.last.Members == f.members && p.last.Registry == f.registry
 }

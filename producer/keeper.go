@@ -9,11 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/codec"
-
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -33,8 +32,9 @@ var errUnreadable = errors.New("the stored watermark cannot be read")
 // was restored. The producer discards its agenda and starts over from the stored one.
 var errReset = errors.New("the stored watermark went back")
 
-// keeper moves the stored watermark, and nothing else writes it. The session offers it
-// positions in growing order, up to each of which every slot is acknowledged (invariant 2).
+// keeper moves the stored watermark, and nothing else writes it. The session offers positions
+// to the keeper in increasing order. All slots up to an offered position are acknowledged
+// (invariant 2).
 type keeper struct {
 	Watermark
 	node string
@@ -92,11 +92,11 @@ func (k *keeper) run(ctx context.Context) error {
 			if err := k.refresh(ctx); err != nil {
 				return unlessEnded(ctx, err)
 			}
-			// A rival that knows less of the registry does not excuse this producer:
-			// nothing would claim the newer jobs.
+			// If the rival knows only an older revision of the registry, this producer writes
+			// all the same. Otherwise the watermark would never cover the newer jobs.
 			rival = k.newerFormat || k.stored.time.After(before.time) && k.wanted().revision <= k.stored.revision
 		}
-		if want := k.wanted(); !rival && want.ahead(k.stored) {
+		if want := k.wanted(); !rival && want.mayReplace(k.stored) {
 			var err error
 			if rival, err = k.write(ctx, want); err != nil {
 				return unlessEnded(ctx, err)
@@ -116,7 +116,7 @@ func (k *keeper) run(ctx context.Context) error {
 // producer has moved the watermark. It returns an error only if ctx ends or the stored watermark
 // went back.
 func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) {
-	wm := core.Watermark{Time: p.time, Revision: p.revision, RegistryTime: p.registry, Node: k.node, Nonce: rand.Text(), Extra: k.extra}
+	wm := exchange.Watermark{Time: p.time, Revision: p.revision, RegistryTime: p.registry, Node: k.node, Nonce: rand.Text(), Extra: k.extra}
 	wait := newBackOff()
 	for {
 		revision, err := k.Watermark.Write(ctx, wm, k.revision)
@@ -128,8 +128,8 @@ func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) 
 			err := k.refresh(ctx)
 			return !k.unreadable || k.newerFormat, err
 		}
-		// The write may have happened, whatever the error. Only the same write at the same
-		// revision can tell (invariant 8).
+		// The write may have been stored, whatever the error is. Only the answer to the same
+		// write at the same revision shows whether it was (invariant 8).
 		if ctx.Err() == nil {
 			k.log.Warn("watermark cannot be written; trying again", "error", err)
 		}
@@ -192,12 +192,13 @@ func (k *keeper) markUnreadable(revision uint64, why error) bool {
 	return true
 }
 
-// readTimeout bounds one read of the watermark.
-const readTimeout = 3 * time.Second
+// readTimeout bounds one read of the watermark. It has to be longer than a slow broker takes: a
+// read that is given up and made again would never be answered.
+const readTimeout = 20 * time.Second
 
 // readWatermark makes one attempt. A missing watermark is the zero value. One that cannot
 // be read is errUnreadable, with its revision.
-func readWatermark(ctx context.Context, w Watermark) (core.Watermark, uint64, error) {
+func readWatermark(ctx context.Context, w Watermark) (exchange.Watermark, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	wm, revision, err := w.Read(ctx)
@@ -205,11 +206,11 @@ func readWatermark(ctx context.Context, w Watermark) (core.Watermark, uint64, er
 	case err == nil:
 		return wm, revision, nil
 	case errors.Is(err, job.ErrNotFound):
-		return core.Watermark{}, revision, nil
+		return exchange.Watermark{}, revision, nil
 	case errors.Is(err, job.ErrVersion), errors.Is(err, job.ErrInvalid):
-		return core.Watermark{}, revision, fmt.Errorf("%w: %w", errUnreadable, err)
+		return exchange.Watermark{}, revision, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
-	return core.Watermark{}, 0, fmt.Errorf("read the watermark: %w", err)
+	return exchange.Watermark{}, 0, fmt.Errorf("read the watermark: %w", err)
 }
 
 // newBackOff returns a backoff that never gives up: a slot must be published however long
@@ -231,4 +232,40 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
+}
+
+// position is the content of a watermark. It says that every slot that fell due up to time, by
+// the registry at revision, has been published. registry is the newest timestamp in that
+// registry.
+type position struct {
+	time     time.Time
+	revision uint64
+	registry time.Time
+}
+
+func positionOf(wm exchange.Watermark) position {
+	return position{wm.Time, wm.Revision, wm.RegistryTime}
+}
+
+// knows reports whether the registry of this position already had a plan. from is when the plan
+// came into force, and revision is that of the entry with the plan. The revision alone does not
+// show it: an edit of the payload raises the entry's revision, and does not change the plan.
+func (p position) knows(revision uint64, from time.Time) bool {
+	return revision <= p.revision || !from.After(p.registry)
+}
+
+// mayReplace reports whether q may replace p as the stored watermark: neither its time nor its
+// revision is lower than that of p, and one of them is higher.
+func (q position) mayReplace(p position) bool {
+	if q.time.Before(p.time) || q.revision < p.revision {
+		return false
+	}
+	return q.time.After(p.time) || q.revision > p.revision
+}
+
+// behind reports whether the time or the revision of the stored watermark q is lower than that
+// of p. Only an operator or a restored bucket causes that. A deleted watermark did not go back:
+// a running producer knows what was published, and must not publish a job's whole past again.
+func (q position) behind(p position) bool {
+	return !q.time.IsZero() && (q.time.Before(p.time) || q.revision < p.revision)
 }

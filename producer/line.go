@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -19,7 +19,7 @@ type schedule struct {
 
 // line is one stretch of one job's timeline. It moves from slot to slot.
 type line struct {
-	task     *task
+	job      *plannedJob
 	schedule *schedule
 
 	// The line has the slots after from, up to and including until, in seconds since 1970.
@@ -32,7 +32,7 @@ type line struct {
 	group *group
 	index uint32
 
-	// later is the next line of the task.
+	// later is the next line of the job.
 	later *line
 
 	// shards is the number of parts of each slot, zero if slots are not split.
@@ -60,8 +60,8 @@ func (l *line) after() time.Time         { return time.Unix(l.from, 0).UTC() }
 func (l *line) covers(at time.Time) bool { return at.Unix() <= l.until }
 
 // stretch returns the part of the job's timeline that the line still has to go through.
-func (l *line) stretch() core.Stretch {
-	s := core.Stretch{Schedule: l.schedule.Schedule, After: l.group.next.Add(-time.Second), Paused: l.paused}
+func (l *line) stretch() plans.Stretch {
+	s := plans.Stretch{Schedule: l.schedule.Schedule, After: l.group.next.Add(-time.Second), Paused: l.paused}
 	if l.until != never {
 		s.Until = time.Unix(l.until, 0).UTC()
 	}
@@ -80,7 +80,7 @@ type group struct {
 }
 
 // aside is the index of a group that is not in the heap. It has one line, of a suspended
-// task.
+// job.
 const aside = -1
 
 type groupKey struct {
@@ -93,53 +93,53 @@ func (g *group) key() groupKey  { return groupKey{g.schedule, g.next.Unix(), g.p
 func (g *group) due() time.Time { return g.next.Add(g.schedule.Delay()) }
 
 // schedule returns the schedule of the plan, shared with all jobs that have the same.
-func (b *agenda) schedule(name string, p job.Plan) (*schedule, error) {
-	s, err := b.plans.Schedule(name, p)
+func (a *agenda) schedule(name string, p job.Plan) (*schedule, error) {
+	s, err := a.plans.Schedule(name, p)
 	if err != nil {
 		return nil, err
 	}
 	key := s.Key()
-	shared := b.schedules[key]
+	shared := a.schedules[key]
 	if shared == nil {
 		shared = &schedule{Schedule: s, key: key}
-		b.schedules[key] = shared
+		a.schedules[key] = shared
 	}
 	return shared, nil
 }
 
-func (s *schedule) newLine(t *task, part core.Stretch) *line {
+func (s *schedule) newLine(j *plannedJob, part plans.Stretch) *line {
 	s.lines++
 	return &line{
-		task: t, schedule: s, from: bound(part.After), until: bound(part.Until), since: stampOf(part.Since), paused: part.Paused,
+		job: j, schedule: s, from: bound(part.After), until: bound(part.Until), since: stampOf(part.Since), paused: part.Paused,
 	}
 }
 
 // matches reports whether the line is the given stretch. The end may differ.
-func (l *line) matches(s *schedule, part core.Stretch) bool {
+func (l *line) matches(s *schedule, part plans.Stretch) bool {
 	return l.schedule == s && l.from == bound(part.After) && l.paused == part.Paused && l.since == stampOf(part.Since)
 }
 
 // attachAfter attaches a line, which has no group, at its first slot after the given
 // instant. It reports whether there is such a slot.
-func (b *agenda) attachAfter(l *line, after time.Time) bool {
-	return b.attach(l, l.schedule.Next(later(after, l.after())))
+func (a *agenda) attachAfter(l *line, after time.Time) bool {
+	return a.attach(l, l.schedule.Next(later(after, l.after())))
 }
 
 // attach puts a line, which has no group, into the group of the given slot. It does nothing
 // if the line does not have that slot.
-func (b *agenda) attach(l *line, next time.Time) bool {
+func (a *agenda) attach(l *line, next time.Time) bool {
 	if next.IsZero() || !l.covers(next) {
 		return false
 	}
 	key := groupKey{l.schedule, next.Unix(), l.paused}
-	g := b.groups[key]
+	g := a.groups[key]
 	switch {
-	case l.task.suspended:
+	case l.job.suspended:
 		g = &group{schedule: l.schedule, next: next, paused: l.paused, index: aside}
 	case g == nil:
 		g = &group{schedule: l.schedule, next: next, paused: l.paused}
-		b.groups[key] = g
-		heap.Push(&b.heap, g)
+		a.groups[key] = g
+		heap.Push(&a.heap, g)
 	}
 	l.group, l.index = g, uint32(len(g.lines))
 	g.lines = append(g.lines, l)
@@ -147,7 +147,7 @@ func (b *agenda) attach(l *line, next time.Time) bool {
 }
 
 // detach removes a line from its group, and the group from the heap with its last line.
-func (b *agenda) detach(l *line) {
+func (a *agenda) detach(l *line) {
 	g := l.group
 	if g == nil {
 		return
@@ -159,40 +159,40 @@ func (b *agenda) detach(l *line) {
 	g.lines = g.lines[:end]
 	l.group = nil
 	if end == 0 && g.index != aside {
-		heap.Remove(&b.heap, g.index)
-		delete(b.groups, g.key())
+		heap.Remove(&a.heap, g.index)
+		delete(a.groups, g.key())
 	}
 }
 
-// takeBack takes back a slot. The agenda returns it again, with all later slots of its
-// line. A range may have slots of several plans.
-func (b *agenda) takeBack(s dueSlot) {
+// takeBack puts a returned slot back on the agenda. The agenda returns it again, with all later
+// slots of its line. A range may have slots of several plans.
+func (a *agenda) takeBack(s dueSlot) {
 	if !s.Range {
-		b.rewind(s.line, s.At)
+		a.rewind(s.line, s.At)
 		return
 	}
-	for _, l := range s.line.task.lines() {
+	for _, l := range s.line.job.lines() {
 		if first := l.schedule.Next(later(l.after(), s.At.Add(-time.Second))); !first.IsZero() && !first.After(s.Last) {
-			b.rewind(l, first)
+			a.rewind(l, first)
 		}
 	}
 }
 
-func (b *agenda) rewind(l *line, at time.Time) {
+func (a *agenda) rewind(l *line, at time.Time) {
 	if l.group != nil && !at.Before(l.group.next) {
 		return
 	}
-	b.detach(l)
-	if lines := l.task.lines(); b.attach(l, at) && !slices.Contains(lines, l) {
-		l.task.setLines(slices.Insert(lines, 0, l))
+	a.detach(l)
+	if lines := l.job.lines(); a.attach(l, at) && !slices.Contains(lines, l) {
+		l.job.setLines(slices.Insert(lines, 0, l))
 	}
 }
 
 // shorten ends the line where a newer plan or a pause begins.
-func (b *agenda) shorten(l *line, until int64) {
+func (a *agenda) shorten(l *line, until int64) {
 	l.until = until
 	if l.group != nil && !l.covers(l.group.next) {
-		b.detach(l)
+		a.detach(l)
 	}
 }
 

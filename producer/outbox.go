@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// leastInFlight and maxInFlight bound the window of publications in flight, which
-	// starts at firstInFlight. A full window leaves slots on the agenda.
+	// leastInFlight and maxInFlight bound the window of publications in flight, which starts at
+	// firstInFlight. While the window is full, slots stay on the agenda.
 	leastInFlight = 2 * maxChunk
 	firstInFlight = 4 * maxChunk
 	maxInFlight   = 32 * maxChunk
@@ -36,19 +36,22 @@ const (
 	done                       // acknowledged, or back on the agenda
 )
 
-// item is one slot on its way to the stream, or a batch of standby copies.
+// item is one slot on its way to the stream, or a batch of standby copies. judged is when the
+// agenda returned the slot, by the broker's clock.
 type item struct {
 	dueSlot
 	state  itemState
 	judged time.Time
 	batch  *batch // for an item on standby, which has no slot of its own
 
-	// audited are the peers that should already have published the slot.
+	// audited are the peers that should already have published the slot, if this item is an
+	// audit.
 	audited []*peer
 }
 
-// isOutdated reports whether the slot has to be judged again. A slot judged as on time is
-// late by now, or the newest missed slot may be another one.
+// isOutdated reports whether the slot has to be judged again. Either the slot was judged as on
+// time, and is late by now. Or it was late already, and the newest missed slot of the job may
+// be another one by now.
 func (it *item) isOutdated(now time.Time, late time.Duration) bool {
 	since := it.judged
 	if !it.isLate() {
@@ -62,10 +65,10 @@ func (it *item) isDone() bool {
 	return it.state == done || it.state == onStandby && it.batch.isEmpty()
 }
 
-// mark holds a position that may be claimed when all items before number are done. It may
-// be announced when the items of the own share are, while the epoch lasts. A partial mark
-// was made while jobs were suspended: it is announced for all other jobs, and never
-// claimed.
+// mark holds a position that may be claimed when all items before number are done. It may be
+// announced when those of them in the own share are done, as long as the fleet's epoch is that
+// of the mark. A partial mark was made while jobs were suspended: it is announced for all other
+// jobs, and never claimed.
 type mark struct {
 	number uint64
 	epoch  uint64
@@ -91,10 +94,10 @@ type outbox struct {
 	// is not partial.
 	claimed, passed mark
 
-	// tasks holds the backlogs of the jobs with undone items, failing those of them with waiting
+	// backlogs holds those of the jobs with undone items, failing those of them with waiting
 	// items.
-	tasks, failing map[*task]*backlog
-	freeBacklogs   []*backlog // for reuse
+	backlogs, failing map[*plannedJob]*backlog
+	freeBacklogs      []*backlog // for reuse
 
 	// unacked counts the slots that this producer has to publish and that are not
 	// acknowledged; some of them are in flight or waiting. standby counts copies. window is
@@ -111,10 +114,10 @@ type outbox struct {
 	unannounced bool
 
 	// wokeAt is when this producer last connected or woke up, by the broker's clock. A
-	// broker that was restarted may have forgotten earlier message IDs. foundFalse is true
+	// broker that was restarted may have forgotten earlier message IDs. peersSilent is true
 	// after an audit has found that the active peers do not publish.
-	wokeAt     time.Time
-	foundFalse bool
+	wokeAt      time.Time
+	peersSilent bool
 
 	warned  time.Time
 	answers answers
@@ -134,9 +137,9 @@ type backlog struct {
 	retryAt time.Time // by this machine's clock
 }
 
-func newOutbox(p *Producer, f *fleet, b *agenda) *outbox {
+func newOutbox(p *Producer, f *fleet, a *agenda) *outbox {
 	return &outbox{
-		p: p, fleet: f, agenda: b, tasks: map[*task]*backlog{}, failing: map[*task]*backlog{},
+		p: p, fleet: f, agenda: a, backlogs: map[*plannedJob]*backlog{}, failing: map[*plannedJob]*backlog{},
 		window: firstInFlight, answers: answers{ready: make(chan struct{}, 1)},
 	}
 }
@@ -156,30 +159,30 @@ func (o *outbox) add(slots []dueSlot, now time.Time) {
 		}
 		it := &item{dueSlot: s, judged: now}
 		o.items = append(o.items, it)
-		o.start(it, o.increment(s.line.task))
+		o.start(it, o.increment(s.line.job))
 	}
 	o.sealBatches(time.Now()) // the standby delay counts from when the own share was sent
 }
 
 // increment counts one more undone item of the job, and returns the job's backlog.
-func (o *outbox) increment(t *task) *backlog {
-	u := o.tasks[t]
-	if u == nil {
-		u = o.newBacklog()
-		o.tasks[t] = u
+func (o *outbox) increment(j *plannedJob) *backlog {
+	backlog := o.backlogs[j]
+	if backlog == nil {
+		backlog = o.newBacklog()
+		o.backlogs[j] = backlog
 	}
-	u.items++
-	return u
+	backlog.items++
+	return backlog
 }
 
 // start publishes an item or queues it. Its backlog u has counted it already.
-func (o *outbox) start(it *item, u *backlog) {
+func (o *outbox) start(it *item, backlog *backlog) {
 	o.unannounced = true
 	o.unacked++
 	switch {
-	case it.Range && u.items > 1:
-		u.ranges = append(u.ranges, it)
-	case u.retry != nil:
+	case it.Range && backlog.items > 1:
+		backlog.ranges = append(backlog.ranges, it)
+	case backlog.retry != nil:
 		o.park(it) // behind those that fail
 	default:
 		o.publish(it)
@@ -213,61 +216,25 @@ func (o *outbox) send(it *item) error {
 	return nil
 }
 
-// answered takes in the broker's answers since the last call.
-func (o *outbox) answered() {
-	all := o.answers.take()
-	for _, a := range all {
-		if len(a.audited) > 0 {
-			o.concludeAudit(a)
-		}
-		switch {
-		case a.item.state == done: // it is back on the agenda
-		case a.err != nil:
-			o.retryLater(a.item, a.err)
-		default:
-			o.p.stats.acknowledged(a.item, a.duplicate)
-			o.p.cfg.Handed(a.item.def.queue, a.item.message(o.p.cfg.Node))
-			o.complete(a.item)
-		}
-	}
-	o.inFlight -= len(all)
-	if n := len(all); n > 0 {
-		o.oldest, o.took = all[n-1].sent, time.Since(all[n-1].sent)
-		o.adapt(n, all[n-1].err)
-	}
-}
-
-// adapt fits the window to the last of the answers that just arrived. A fast broker gets as
-// many publications as it can use. One that is slow or refuses some gets fewer: a server
-// bounds the messages of a stream that it has yet to store.
-func (o *outbox) adapt(answered int, err error) {
-	switch {
-	case err != nil || o.took > slowAnswer:
-		o.window = max(o.window-answered, leastInFlight)
-	case o.took < fastAnswer:
-		o.window = min(o.window+answered, maxInFlight)
-	}
-}
-
 // complete marks an item as done.
 func (o *outbox) complete(it *item) {
 	it.state = done
 	o.unacked--
-	o.decrement(it.line.task)
+	o.decrement(it.line.job)
 }
 
-// decrement counts one undone item of the job less, and ends the job's backoff. When only ranges
+// decrement counts one item of the job as done, and ends the job's backoff. When only ranges
 // are left, it publishes them.
-func (o *outbox) decrement(t *task) {
-	u := o.tasks[t]
-	u.probe, u.retry, u.retryAt = nil, nil, time.Time{}
-	o.unsuspend(t)
-	switch u.items--; u.items {
+func (o *outbox) decrement(j *plannedJob) {
+	backlog := o.backlogs[j]
+	backlog.probe, backlog.retry, backlog.retryAt = nil, nil, time.Time{}
+	o.unsuspend(j)
+	switch backlog.items--; backlog.items {
 	case 0:
-		o.removeBacklog(t)
-	case len(u.ranges):
-		ranges := u.ranges
-		u.ranges = nil
+		o.removeBacklog(j)
+	case len(backlog.ranges):
+		ranges := backlog.ranges
+		backlog.ranges = nil
 		for _, r := range ranges {
 			o.publish(r)
 		}
@@ -277,17 +244,17 @@ func (o *outbox) decrement(t *task) {
 // retryLater queues a failed item, and sets when its job is tried again.
 func (o *outbox) retryLater(it *item, err error) {
 	o.p.stats.retried.Add(1)
-	u, now := o.park(it), time.Now()
-	if it != u.probe && (u.probe != nil || now.Before(u.retryAt)) {
+	backlog, now := o.park(it), time.Now()
+	if it != backlog.probe && (backlog.probe != nil || now.Before(backlog.retryAt)) {
 		return
 	}
-	u.probe = nil
-	if u.retry == nil {
-		u.retry = newBackOff()
-		o.agenda.suspend(it.line.task, true)
+	backlog.probe = nil
+	if backlog.retry == nil {
+		backlog.retry = newBackOff()
+		o.agenda.suspend(it.line.job, true)
 	}
-	delay := u.retry.NextBackOff()
-	u.retryAt = now.Add(delay)
+	delay := backlog.retry.NextBackOff()
+	backlog.retryAt = now.Add(delay)
 	if delay > time.Second && now.Sub(o.warned) > warnEvery {
 		o.warned = now
 		o.p.cfg.Logger.Warn("slot cannot be published; trying again", "slot", it.message("").Slot.ID(), "delay", delay, "error", err)
@@ -296,40 +263,40 @@ func (o *outbox) retryLater(it *item, err error) {
 
 // park queues an item with the waiting ones of its job.
 func (o *outbox) park(it *item) *backlog {
-	u := o.tasks[it.line.task]
-	o.failing[it.line.task] = u
-	at := len(u.waiting)
-	if at > 0 && it.At.Before(u.waiting[0].At) {
+	backlog := o.backlogs[it.line.job]
+	o.failing[it.line.job] = backlog
+	at := len(backlog.waiting)
+	if at > 0 && it.At.Before(backlog.waiting[0].At) {
 		at = 0
 	}
-	u.waiting = slices.Insert(u.waiting, at, it)
+	backlog.waiting = slices.Insert(backlog.waiting, at, it)
 	it.state = waiting
 	o.waiting++
-	return u
+	return backlog
 }
 
 // retryDue publishes waiting items whose retry is due. It returns when to call it again; zero:
 // not before an answer arrives. If a slot of a job has to be judged again, all slots of the
 // job return to the agenda, and the outbox takes only the oldest again.
-func (o *outbox) retryDue(b *agenda, now time.Time) time.Time {
+func (o *outbox) retryDue(a *agenda, now time.Time) time.Time {
 	var next time.Time
 	local := time.Now()
 	late := func(it *item) bool { return it.isOutdated(now, o.p.cfg.Late) }
-	for t, u := range o.failing {
+	for j, backlog := range o.failing {
 		switch {
-		case u.probe != nil: // the answer or its timeout will come
-		case u.items == 0: // returned to the agenda and not taken off again: the job was removed
-			o.removeBacklog(t)
-		case u.retryAt.After(local):
-			if next.IsZero() || u.retryAt.Before(next) {
-				next = u.retryAt
+		case backlog.probe != nil: // the answer or its timeout will come
+		case backlog.items == 0: // returned to the agenda and not taken off again: the job was removed
+			o.removeBacklog(j)
+		case backlog.retryAt.After(local):
+			if next.IsZero() || backlog.retryAt.Before(next) {
+				next = backlog.retryAt
 			}
-		case slices.ContainsFunc(u.waiting, late):
-			o.returnToAgenda(b, t)
-			o.add(b.probe(t, now), now)
+		case slices.ContainsFunc(backlog.waiting, late):
+			o.returnToAgenda(a, j)
+			o.add(a.probe(j, now), now)
 			next = local
 		default:
-			o.resume(t, u)
+			o.resume(j, backlog)
 		}
 	}
 	return next
@@ -341,84 +308,38 @@ func (o *outbox) newBacklog() *backlog {
 	if n == 0 {
 		return &backlog{}
 	}
-	u := o.freeBacklogs[n-1]
+	backlog := o.freeBacklogs[n-1]
 	o.freeBacklogs = o.freeBacklogs[:n-1]
-	return u
+	return backlog
 }
 
-func (o *outbox) removeBacklog(t *task) {
-	if u := o.tasks[t]; u != nil && len(o.freeBacklogs) < maxFreeBacklogs {
-		*u = backlog{}
-		o.freeBacklogs = append(o.freeBacklogs, u)
+func (o *outbox) removeBacklog(j *plannedJob) {
+	if free := o.backlogs[j]; free != nil && len(o.freeBacklogs) < maxFreeBacklogs {
+		*free = backlog{}
+		o.freeBacklogs = append(o.freeBacklogs, free)
 	}
-	delete(o.tasks, t)
-	delete(o.failing, t)
-	o.unsuspend(t)
-}
-
-// unsuspend ends the suspension of a task. Its slots are still on the agenda, so marks that
-// were made without them are void.
-func (o *outbox) unsuspend(t *task) {
-	if !t.suspended {
-		return
-	}
-	o.agenda.suspend(t, false)
-	o.marks = slices.DeleteFunc(o.marks, func(m mark) bool { return m.partial })
-	if o.passed.partial {
-		o.passed = o.claimed
-	}
+	delete(o.backlogs, j)
+	delete(o.failing, j)
+	o.unsuspend(j)
 }
 
 // resume publishes waiting items of one job, as far as the window has room: one item while the
 // job backs off, and else all of them.
-func (o *outbox) resume(t *task, u *backlog) {
-	n := min(len(u.waiting), max(o.window-o.inFlight, 0))
-	if u.retry != nil {
+func (o *outbox) resume(j *plannedJob, backlog *backlog) {
+	n := min(len(backlog.waiting), max(o.window-o.inFlight, 0))
+	if backlog.retry != nil {
 		n = min(n, 1)
 	}
-	ready := slices.Clone(u.waiting[:n])
-	u.waiting = slices.Delete(u.waiting, 0, n)
-	if o.waiting -= n; len(u.waiting) == 0 {
-		delete(o.failing, t)
+	ready := slices.Clone(backlog.waiting[:n])
+	backlog.waiting = slices.Delete(backlog.waiting, 0, n)
+	if o.waiting -= n; len(backlog.waiting) == 0 {
+		delete(o.failing, j)
 	}
-	if u.retry != nil && n > 0 {
-		u.probe = ready[0]
+	if backlog.retry != nil && n > 0 {
+		backlog.probe = ready[0]
 	}
 	for _, it := range ready {
 		o.publish(it)
-	}
-}
-
-// returnToAgenda returns undone slots to the agenda, of one job or of all (nil). They are
-// judged again when they are due. All marks are deleted, since the agenda has slots again
-// that they claim. A single job keeps its backoff: it goes on with one attempt at a time.
-func (o *outbox) returnToAgenda(b *agenda, t *task) {
-	for _, it := range o.items {
-		switch {
-		case it.state == onStandby:
-			o.returnBatch(it.batch, b, t)
-			continue
-		case it.state == done || t != nil && it.line.task != t:
-			continue
-		case it.state == waiting:
-			o.waiting--
-		}
-		it.state = done
-		o.unacked--
-		b.takeBack(it.dueSlot)
-	}
-	for _, p := range o.fleet.peers {
-		p.standby = slices.DeleteFunc(p.standby, (*batch).isEmpty)
-	}
-	o.marks = nil
-	if t == nil {
-		for other := range b.suspended {
-			o.unsuspend(other)
-		}
-		clear(o.tasks)
-		clear(o.failing)
-	} else if u := o.tasks[t]; u != nil {
-		u.items, u.ranges, u.waiting, u.probe = 0, nil, nil, nil
 	}
 }
 

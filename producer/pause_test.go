@@ -31,22 +31,22 @@ func TestSlotsOfAPauseAreMissedHoweverShortItWas(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					b := newBroker(t)
-					j := every("a", "*/3 * * * * *", tt.policy)
-					j.CatchUp.Max = tt.max
-					start := b.apply(j).Time
+					def := every("a", "*/3 * * * * *", tt.policy)
+					def.CatchUp.Max = tt.max
+					start := b.apply(def).Time
 					p := b.start()
 					defer p.stop()
 					advance(30*time.Second + 500*time.Millisecond)
 					paused := b.pause("a").Time
-					want := run(slots(t, j, start, paused))
+					want := run(slots(t, def, start, paused))
 					advance(length)
 					b.want("a", want)
 					resumed := b.resume("a").Time
 					advance(time.Second)
-					want = merge(want, missed(slots(t, j, paused, resumed), tt.runs))
-					b.want("a", merge(want, run(slots(t, j, resumed, time.Now()))))
+					want = merge(want, missed(slots(t, def, paused, resumed), tt.runs))
+					b.want("a", merge(want, run(slots(t, def, resumed, time.Now()))))
 					advance(time.Minute)
-					b.want("a", merge(want, run(slots(t, j, resumed, time.Now()))))
+					b.want("a", merge(want, run(slots(t, def, resumed, time.Now()))))
 				})
 			})
 		}
@@ -71,9 +71,9 @@ func TestACrashAroundAPauseOrItsEndLosesNoSlot(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
-				j := every("a", "*/7 * * * * *", job.CatchUpLatest)
+				def := every("a", "*/7 * * * * *", job.CatchUpLatest)
 				b.apply(every("other", "* * * * * *", ""))
-				start := b.apply(j).Time
+				start := b.apply(def).Time
 				p := b.start()
 				advance(20*time.Second + 500*time.Millisecond)
 				if !tt.atPause {
@@ -105,8 +105,8 @@ func TestACrashAroundAPauseOrItsEndLosesNoSlot(t *testing.T) {
 				p = b.start()
 				defer p.stop()
 				advance(10 * time.Second)
-				b.want("a", merge(run(slots(t, j, start, paused)), missed(slots(t, j, paused, resumed), 1),
-					run(slots(t, j, resumed, time.Now()))))
+				b.want("a", merge(run(slots(t, def, start, paused)), missed(slots(t, def, paused, resumed), 1),
+					run(slots(t, def, resumed, time.Now()))))
 			})
 		})
 	}
@@ -132,8 +132,8 @@ func TestWhatFellDueBeforeAPauseOrARemovalIsPublishedInTheEnd(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
-				j := every("a", "*/10 * * * * *", job.CatchUpAll)
-				start := b.apply(j).Time
+				def := every("a", "*/10 * * * * *", job.CatchUpAll)
+				start := b.apply(def).Time
 				p := b.start()
 				defer p.stop()
 				advance(10*time.Second + 500*time.Millisecond)
@@ -145,7 +145,7 @@ func TestWhatFellDueBeforeAPauseOrARemovalIsPublishedInTheEnd(t *testing.T) {
 				b.setAnswer(nil)
 				advance(30 * time.Second)
 				has := b.has("a")
-				want := slots(t, j, start, at)
+				want := slots(t, def, start, at)
 				for _, id := range want {
 					if has[id] != "run" && has[id] != "caught up" {
 						t.Errorf("%s is %q, want it to run", id, has[id])
@@ -169,17 +169,17 @@ func TestRemovedJobsHaveNoSlotsUntilTheyAreCreatedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		j := every("a", "* * * * * *", "")
-		start := b.apply(j).Time
+		def := every("a", "* * * * * *", "")
+		start := b.apply(def).Time
 		p := b.start()
 		advance(5*time.Second + 500*time.Millisecond)
 		b.delete("a")
-		want := slots(t, j, start, time.Now())
+		want := slots(t, def, start, time.Now())
 		advance(10 * time.Second)
 		b.wantAll("a", want)
-		again := b.apply(j)
+		again := b.apply(def)
 		advance(5 * time.Second)
-		b.wantAll("a", append(want, slots(t, j, again.Time, time.Now())...))
+		b.wantAll("a", append(want, slots(t, def, again.Time, time.Now())...))
 		p.stop()
 	})
 }
@@ -190,13 +190,13 @@ func TestAPauseIsAboutDueTimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		j := every("a", "*/10 * * * * *", job.CatchUpNone)
-		j.Spread = time.Minute
-		s, err := job.ParseSchedule(j.Name, j.Plan())
+		def := every("a", "*/10 * * * * *", job.CatchUpNone)
+		def.Spread = time.Minute
+		s, err := job.ParseSchedule(def.Name, def.Plan())
 		if err != nil || s.Delay() == 0 {
 			t.Fatalf("delay %v: %v", s.Delay(), err)
 		}
-		start := b.apply(j).Time
+		start := b.apply(def).Time
 		p := b.start()
 		defer p.stop()
 		advance(2*time.Minute + 500*time.Millisecond)
@@ -204,8 +204,8 @@ func TestAPauseIsAboutDueTimes(t *testing.T) {
 		advance(20 * time.Second)
 		resumed := b.resume("a").Time
 		advance(time.Minute)
-		b.want("a", merge(run(slots(t, j, start, paused.Add(-s.Delay()))),
-			missed(slots(t, j, paused.Add(-s.Delay()), resumed.Add(-s.Delay())), 0),
-			run(slots(t, j, resumed.Add(-s.Delay()), time.Now().Add(-s.Delay())))))
+		b.want("a", merge(run(slots(t, def, start, paused.Add(-s.Delay()))),
+			missed(slots(t, def, paused.Add(-s.Delay()), resumed.Add(-s.Delay())), 0),
+			run(slots(t, def, resumed.Add(-s.Delay()), time.Now().Add(-s.Delay())))))
 	})
 }

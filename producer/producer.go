@@ -8,9 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
-	"github.com/cronce-io/cronce/job"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Registry is the source of the definitions.
@@ -19,19 +22,19 @@ type Registry interface {
 	// deletions included, one call at a time and in the broker's order. Of several changes
 	// of one job it may deliver only the last. It returns nil when ctx ends, and otherwise
 	// the reason why it cannot go on.
-	Watch(ctx context.Context, fn func(core.RegistryEvent)) error
+	Watch(ctx context.Context, fn func(plans.RegistryEvent)) error
 }
 
 // Watermark is the stored record of what has been published.
 type Watermark interface {
 	// Read reads from the stream's leader. If there is no watermark, the error wraps
 	// job.ErrNotFound, and the revision is the one at which to create it.
-	Read(ctx context.Context) (core.Watermark, uint64, error)
+	Read(ctx context.Context) (exchange.Watermark, uint64, error)
 
 	// Write stores wm if revision is the last one, and returns the new revision. It repeats
 	// the write until it is answered or ctx ends. job.ErrConflict means that it was not
 	// stored, job.ErrUnknown that it may have been.
-	Write(ctx context.Context, wm core.Watermark, revision uint64) (uint64, error)
+	Write(ctx context.Context, wm exchange.Watermark, revision uint64) (uint64, error)
 }
 
 // Slots is the stream of slot messages.
@@ -54,20 +57,20 @@ type Clock interface {
 	// Error bounds the error of Now.
 	Error() time.Duration
 
-	// Plausible returns an error while the broker's clock differs so much from this node's
-	// own that one of the two must be badly wrong. The producer pauses then: a broker whose
-	// clock is in 2036 must not carry the watermark there.
+	// Plausible returns an error while the broker's clock differs so much from this node's own
+	// that one of the two must be badly wrong. The producer pauses then: a broker whose clock
+	// says 2036 must not move the watermark to 2036.
 	Plausible() error
 }
 
 // Peers are the other producers of the fleet.
 type Peers interface {
 	// Announce sends to all of them, at most once. It does not wait.
-	Announce(core.Announcement) error
+	Announce(exchange.Announcement) error
 
 	// Listen calls fn for each announcement from now on, one call at a time, until stop is
 	// called. Announcements are lost while there is no connection.
-	Listen(fn func(core.Announcement)) (stop func(), err error)
+	Listen(fn func(exchange.Announcement)) (stop func(), err error)
 }
 
 // Config configures a Producer. Node and the interfaces other than Peers are required.
@@ -106,12 +109,12 @@ type Config struct {
 	// belongs to the namespace: all producers must have the same.
 	Horizon time.Duration
 
-	// Late is how long after its due time a slot is still simply published. After that its
-	// job's catch-up policy decides. Zero: 1 min.
+	// Late is the age up to which every due slot is published. For an older slot, its job's
+	// catch-up policy decides. Zero: 1 min.
 	Late time.Duration
 
-	// Handed is called for each slot that is stored as far as this producer knows,
-	// whichever producer published it. It must not block.
+	// Handed is called for each slot that the stream has stored, as far as this producer knows.
+	// This or another producer has published it. Handed must not block.
 	Handed func(queue string, m core.Message)
 
 	// TakesPart is called when this producer becomes active or inactive. It starts
@@ -226,7 +229,7 @@ func (p *Producer) run(ctx context.Context) error {
 	if err := k.refresh(ctx); err != nil {
 		return unlessEnded(ctx, err)
 	}
-	events := make(chan core.RegistryEvent, 64)
+	events := make(chan plans.RegistryEvent, 64)
 	s := newSession(p, k)
 	stop, err := p.listen(s.announcements)
 	if err != nil {
@@ -250,8 +253,8 @@ func (p *Producer) fallback() (position, bool) {
 	return position{time: at, registry: at}, p.cfg.Clock.Plausible() == nil
 }
 
-func (p *Producer) watch(ctx context.Context, events chan<- core.RegistryEvent) error {
-	err := p.cfg.Registry.Watch(ctx, func(ev core.RegistryEvent) {
+func (p *Producer) watch(ctx context.Context, events chan<- plans.RegistryEvent) error {
+	err := p.cfg.Registry.Watch(ctx, func(ev plans.RegistryEvent) {
 		select {
 		case events <- ev:
 		case <-ctx.Done():
@@ -266,11 +269,11 @@ func (p *Producer) watch(ctx context.Context, events chan<- core.RegistryEvent) 
 // listen sends the announcements of the other producers to the channel. It leaves out this
 // producer's own, each of which would wake the loop for nothing. If the channel is full, it
 // drops the announcement, since peers announce themselves again.
-func (p *Producer) listen(announcements chan<- core.Announcement) (stop func(), err error) {
+func (p *Producer) listen(announcements chan<- exchange.Announcement) (stop func(), err error) {
 	if p.cfg.Peers == nil {
 		return func() {}, nil
 	}
-	stop, err = p.cfg.Peers.Listen(func(a core.Announcement) {
+	stop, err = p.cfg.Peers.Listen(func(a exchange.Announcement) {
 		if a.Node == p.cfg.Node {
 			return
 		}

@@ -121,13 +121,13 @@ func TestMessageCarriesTheDefinitionItWasComputedFrom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		j := every("a", "@at 2000-01-01T00:00:10Z", "")
-		j.Queue, j.Spread = "reports", 4*time.Second
-		e := b.apply(j)
+		def := every("a", "@at 2000-01-01T00:00:10Z", "")
+		def.Queue, def.Spread = "reports", 4*time.Second
+		e := b.apply(def)
 		p := b.start()
 		advance(20 * time.Second)
 		p.stop()
-		s, err := job.ParseSchedule("a", j.Plan())
+		s, err := job.ParseSchedule("a", def.Plan())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,9 +168,9 @@ func TestASlotOfShardsIsOneMessageForEach(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		j := every("a", "*/10 * * * * *", job.CatchUpNone)
-		j.Shards = 3
-		e := b.apply(j)
+		def := every("a", "*/10 * * * * *", job.CatchUpNone)
+		def.Shards = 3
+		e := b.apply(def)
 		advance(5 * time.Minute)
 		p := b.start()
 		advance(time.Minute)
@@ -186,7 +186,7 @@ func TestASlotOfShardsIsOneMessageForEach(t *testing.T) {
 				t.Errorf("%s missed=%d", m.Slot, m.Missed)
 			}
 		}
-		for _, at := range slots(t, j, e.Time, time.Now().Add(-time.Second)) {
+		for _, at := range slots(t, def, e.Time, time.Now().Add(-time.Second)) {
 			if whole[at]+parts[at]/3 != 1 || parts[at]%3 != 0 {
 				t.Errorf("%v: %d whole, %d shards", at, whole[at], parts[at])
 			}

@@ -7,9 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
-	"github.com/cronce-io/cronce/job"
 	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
 )
 
 // step is one event in the life of a fleet, and the pause before it.
@@ -110,8 +113,8 @@ func (f *scene) disturb(kind, name string) {
 }
 
 // entries returns the registry as it was at an instant.
-func (f *scene) entries(at time.Time) map[string]core.Entry {
-	entries := map[string]core.Entry{}
+func (f *scene) entries(at time.Time) map[string]plans.Entry {
+	entries := map[string]plans.Entry{}
 	for _, ev := range f.log {
 		if ev.Time.After(at) {
 			break
@@ -234,7 +237,7 @@ func (f *scene) wrong(m core.Message, at time.Time, slots int) string {
 }
 
 // hasSlot reports whether the instant is a slot of the plan that was in force then.
-func hasSlot(e core.Entry, at time.Time) bool {
+func hasSlot(e plans.Entry, at time.Time) bool {
 	for _, p := range e.Plans() {
 		if s, err := job.ParseSchedule("", p.Plan); at.After(p.From) && (p.To.IsZero() || !at.After(p.To)) {
 			return err == nil && s.Includes(at)
@@ -252,7 +255,7 @@ func TestEverySlotIsPublishedWhateverHappens(t *testing.T) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) {
 			f := &scene{broker: newBroker(t)}
-			f.check = func(wm core.Watermark) {
+			f.check = func(wm exchange.Watermark) {
 				if id := f.unstored(wm); id != "" {
 					wrong = append(wrong, fmt.Sprintf("watermark %v at %d vouches for %s", wm.Time, wm.Revision, id))
 				}

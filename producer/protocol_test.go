@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 )
 
 // shareVectors are the vectors of docs/protocol.md for the shares. Other implementations
@@ -57,11 +58,11 @@ func TestSharesAreThoseOfTheProtocol(t *testing.T) {
 		}
 	}
 	fleetOf := func(rules string, nodes []string) *fleet {
-		f := newFleet(Config{Node: nodes[0], Started: epoch}, core.Lateness{})
+		f := newFleet(Config{Node: nodes[0], Started: epoch}, plans.Lateness{})
 		f.rules = rules
 		now := time.Now()
 		for i, name := range nodes[1:] {
-			f.receive(core.Announcement{Node: name, Started: epoch.Add(time.Duration(i+1) * time.Second), Kind: core.AnnounceHere}, now)
+			f.receive(exchange.Announcement{Node: name, Started: epoch.Add(time.Duration(i+1) * time.Second), Kind: exchange.AnnounceHere}, now)
 		}
 		f.update(now, true, 1)
 		return f
@@ -73,12 +74,12 @@ func TestSharesAreThoseOfTheProtocol(t *testing.T) {
 		same(c.Nodes, fleetOf(c.Rules, c.Nodes).members, c.E)
 	}
 	for _, c := range v.Registries {
-		b := newAgenda(core.Lateness{}, position{}, slog.New(slog.DiscardHandler))
+		a := newAgenda(plans.Lateness{}, position{}, slog.New(slog.DiscardHandler))
 		for _, j := range c.Jobs {
-			k := &task{def: &definition{name: j.Name, revision: j.Revision}}
-			b.addDigest(k, j.Time, j.Broken)
+			k := &plannedJob{def: &definition{name: j.Name, revision: j.Revision}}
+			a.addDigest(k, j.Time, j.Broken)
 		}
-		same(c.Jobs, b.digest, c.R)
+		same(c.Jobs, a.digest, c.R)
 	}
 	for _, c := range v.Shares {
 		f := fleetOf("", c.Nodes)

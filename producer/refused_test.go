@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -56,8 +57,8 @@ func TestJobsThatAreRefusedNeverHoldUpOthers(t *testing.T) {
 				}
 				b.setAnswer(nil)
 				advance(30 * time.Second)
-				for _, j := range bad {
-					stored := b.has(j.Name)
+				for _, def := range bad {
+					stored := b.has(def.Name)
 					ranges := 0
 					for _, is := range stored {
 						if strings.HasPrefix(is, "range") {
@@ -65,7 +66,7 @@ func TestJobsThatAreRefusedNeverHoldUpOthers(t *testing.T) {
 						}
 					}
 					if len(stored) < 1000 || ranges == 0 {
-						t.Errorf("%s: %d slots are stored, with %d ranges", j.Name, len(stored), ranges)
+						t.Errorf("%s: %d slots are stored, with %d ranges", def.Name, len(stored), ranges)
 					}
 				}
 				if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
@@ -83,9 +84,9 @@ func TestRefusedJobKeepsItsSlotsOnTheAgenda(t *testing.T) {
 	d := newDesk(t)
 	d.fleet.peers = map[string]*peer{}
 	d.review()
-	e := core.Entry{Revision: 1, Time: epoch}
+	e := plans.Entry{Revision: 1, Time: epoch}
 	e.Job = every("a", "* * * * * *", job.CatchUpAll)
-	d.agenda.apply(core.RegistryEvent{Name: "a", Revision: 1, Entry: e}, epoch)
+	d.agenda.apply(plans.RegistryEvent{Name: "a", Revision: 1, Entry: e}, epoch)
 	hand := func(now time.Time) int {
 		slots, _ := d.agenda.due(nil, now, maxChunk)
 		d.add(divided(slots), now)
@@ -97,12 +98,12 @@ func TestRefusedJobKeepsItsSlotsOnTheAgenda(t *testing.T) {
 	for _, answer := range d.reply {
 		answer(false, errAway)
 	}
-	d.answered()
+	d.takeAnswers()
 	if n := hand(epoch.Add(time.Hour)); n != 0 || d.waiting != 2 {
 		t.Errorf("%d slots more of a job that is refused, %d wait", n, d.waiting)
 	}
-	u := d.tasks[d.agenda.tasks["a"]]
-	u.retryAt = time.Time{}
+	backlog := d.backlogs[d.agenda.jobs["a"]]
+	backlog.retryAt = time.Time{}
 	d.retryDue(d.agenda, epoch.Add(time.Hour)) // they are late: the whole job is judged again
 	if d.unacked != 1 || d.waiting != 1 {
 		t.Errorf("%d slots are in the outbox, %d of them wait; want one to try", d.unacked, d.waiting)
@@ -111,7 +112,7 @@ func TestRefusedJobKeepsItsSlotsOnTheAgenda(t *testing.T) {
 		t.Error("a position may be claimed")
 	}
 	d.reply = nil
-	u.retryAt = time.Time{}
+	backlog.retryAt = time.Time{}
 	d.retryDue(d.agenda, epoch.Add(time.Hour))
 	d.mark(d.agenda.position(epoch.Add(time.Hour)))
 	d.acknowledge()

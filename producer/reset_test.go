@@ -5,12 +5,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
 // resetTo stores a watermark as an operator does: at any revision.
-func (b *broker) resetTo(mark core.Watermark) {
+func (b *broker) resetTo(mark exchange.Watermark) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	mark.Nonce = "operator"
@@ -33,7 +33,7 @@ func TestProducersFollowAWatermarkThatIsReset(t *testing.T) {
 			q.step(-30 * time.Minute)
 		},
 		"they found it so": func(b *broker) {
-			b.resetTo(core.Watermark{Time: time.Now().Add(10 * year), Revision: 1})
+			b.resetTo(exchange.Watermark{Time: time.Now().Add(10 * year), Revision: 1})
 			b.start()
 			b.start()
 		},
@@ -42,8 +42,8 @@ func TestProducersFollowAWatermarkThatIsReset(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
-				j := every("j", "*/10 * * * * *", job.CatchUpAll)
-				b.apply(j)
+				def := every("j", "*/10 * * * * *", job.CatchUpAll)
+				b.apply(def)
 				from := time.Now()
 				begin(b)
 				advance(time.Minute)
@@ -56,13 +56,13 @@ func TestProducersFollowAWatermarkThatIsReset(t *testing.T) {
 					t.Fatalf("under a watermark ahead of the clock %d slots were published", len(got))
 				}
 				reset := time.Now()
-				b.resetTo(core.Watermark{Time: from, RegistryTime: from})
+				b.resetTo(exchange.Watermark{Time: from, RegistryTime: from})
 				advance(time.Minute)
 				got := map[string]bool{}
 				for _, m := range b.take() {
 					got[m.Slot.ID()] = true
 				}
-				for _, id := range slots(t, j, from, time.Now().Add(-time.Second)) {
+				for _, id := range slots(t, def, from, time.Now().Add(-time.Second)) {
 					if !got[id] {
 						t.Errorf("%s was not published after the reset", id)
 					}
@@ -83,14 +83,14 @@ func TestProducersFollowARevisionThatIsReset(t *testing.T) {
 		b := newBroker(t)
 		b.apply(every("j", "*/10 * * * * *", job.CatchUpAll))
 		from := time.Now()
-		b.resetTo(core.Watermark{Time: from, Revision: 1000, RegistryTime: from})
+		b.resetTo(exchange.Watermark{Time: from, Revision: 1000, RegistryTime: from})
 		b.start()
 		b.start()
 		advance(time.Minute)
 		if wm := b.watermark(); wm.Revision != 1000 || !wm.Time.Equal(from) {
 			t.Fatalf("the watermark moved to %+v", wm)
 		}
-		b.resetTo(core.Watermark{Time: from, RegistryTime: from})
+		b.resetTo(exchange.Watermark{Time: from, RegistryTime: from})
 		advance(time.Minute)
 		if wm := b.watermark(); wm.Revision == 0 || wm.Revision >= 1000 || time.Since(wm.Time) > 5*time.Second {
 			t.Errorf("the watermark is %+v, a minute after its reset", wm)
@@ -104,21 +104,21 @@ func TestAProducerDoesNotOverwriteAReset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		j := every("j", "*/10 * * * * *", job.CatchUpAll)
-		b.apply(j)
+		def := every("j", "*/10 * * * * *", job.CatchUpAll)
+		b.apply(def)
 		from := time.Now()
 		b.start()
 		b.start()
 		advance(5 * time.Minute)
 		until := time.Now()
-		b.resetTo(core.Watermark{Time: from, RegistryTime: from})
+		b.resetTo(exchange.Watermark{Time: from, RegistryTime: from})
 		b.take()
 		advance(time.Minute)
 		got := map[string]bool{}
 		for _, m := range b.take() {
 			got[m.Slot.ID()] = true
 		}
-		for _, id := range slots(t, j, from, until) {
+		for _, id := range slots(t, def, from, until) {
 			if !got[id] {
 				t.Errorf("%s was not published again", id)
 			}

@@ -6,7 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -19,11 +20,11 @@ func resting(t *testing.T, b *broker) (s *session, turn func(time.Duration)) {
 		t.Fatal(err)
 	}
 	s = newSession(p, &keeper{Watermark: v, log: p.cfg.Logger})
-	s.agenda.apply(core.RegistryEvent{Ready: true}, time.Now())
+	s.agenda.apply(plans.RegistryEvent{Ready: true}, time.Now())
 	return s, func(d time.Duration) {
 		for end := time.Now().Add(d); time.Now().Before(end); advance(time.Second) {
 			for i := range maxActive {
-				s.receive(core.Announcement{Kind: core.AnnounceHere, Node: fmt.Sprint("old", i), Started: p.cfg.Started.Add(-time.Hour)})
+				s.receive(exchange.Announcement{Kind: exchange.AnnounceHere, Node: fmt.Sprint("old", i), Started: p.cfg.Started.Add(-time.Hour)})
 			}
 			if _, err := s.turn(t.Context()); err != nil {
 				t.Fatal(err)
@@ -36,8 +37,8 @@ func resting(t *testing.T, b *broker) (s *session, turn func(time.Duration)) {
 }
 
 // onBoard counts the lines that have slots to come.
-func (b *agenda) onBoard() (n int) {
-	for _, g := range b.groups {
+func (a *agenda) onBoard() (n int) {
+	for _, g := range a.groups {
 		n += len(g.lines)
 	}
 	return n
@@ -52,11 +53,11 @@ func TestRestingProducerKeepsNothingOfRemovedJobs(t *testing.T) {
 		s, turn := resting(t, b)
 		for i := range 1000 {
 			e := b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
-			s.agenda.apply(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e, Time: e.Time}, time.Now())
+			s.agenda.apply(plans.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e, Time: e.Time}, time.Now())
 		}
 		turn(5 * time.Second)
 		for i := range 1000 {
-			s.agenda.apply(core.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(1001 + i), Deleted: true, Time: time.Now()}, time.Now())
+			s.agenda.apply(plans.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(1001 + i), Deleted: true, Time: time.Now()}, time.Now())
 		}
 		removed := time.Now()
 		left := func(want int, why string) {
@@ -67,14 +68,14 @@ func TestRestingProducerKeepsNothingOfRemovedJobs(t *testing.T) {
 		}
 		turn(time.Second)
 		left(1000, "no watermark covers their slots")
-		b.resetTo(core.Watermark{Time: removed.Add(-time.Second), Revision: 2000})
+		b.resetTo(exchange.Watermark{Time: removed.Add(-time.Second), Revision: 2000})
 		turn(DefaultLate + 2*auditEvery)
 		left(1000, "the watermark does not cover their last slot")
-		b.resetTo(core.Watermark{Time: removed.Add(time.Second), Revision: 2000})
+		b.resetTo(exchange.Watermark{Time: removed.Add(time.Second), Revision: 2000})
 		turn(auditEvery + 2*time.Second)
 		left(0, "the watermark covers all")
-		if len(s.agenda.tasks) > 0 || len(s.agenda.heap) > 0 || len(s.agenda.schedules) > 0 {
-			t.Errorf("left: %d tasks, %d groups, %d schedules", len(s.agenda.tasks), len(s.agenda.heap), len(s.agenda.schedules))
+		if len(s.agenda.jobs) > 0 || len(s.agenda.heap) > 0 || len(s.agenda.schedules) > 0 {
+			t.Errorf("left: %d jobs, %d groups, %d schedules", len(s.agenda.jobs), len(s.agenda.heap), len(s.agenda.schedules))
 		}
 	})
 }

@@ -12,18 +12,18 @@ import (
 
 // judged returns what becomes of the slots up to now, oldest first, if they are published
 // now: the policy decides about the late ones.
-func judged(t *testing.T, j job.Job, after time.Time, runs int) map[string]string {
+func judged(t *testing.T, def job.Job, after time.Time, runs int) map[string]string {
 	t.Helper()
 	want := map[string]string{}
 	now := time.Now()
-	late := slots(t, j, after, now.Add(-DefaultLate-time.Nanosecond))
+	late := slots(t, def, after, now.Add(-DefaultLate-time.Nanosecond))
 	for i, id := range late {
 		want[id] = "missed"
 		if i >= len(late)-runs {
 			want[id] = "caught up"
 		}
 	}
-	for _, id := range slots(t, j, now.Add(-DefaultLate-time.Nanosecond), now) {
+	for _, id := range slots(t, def, now.Add(-DefaultLate-time.Nanosecond), now) {
 		want[id] = "run"
 	}
 	return want
@@ -65,15 +65,15 @@ func TestRestartOfEverythingLosesNoSlot(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
-				j := every("a", "*/20 * * * * *", tt.policy)
-				j.CatchUp.Max = tt.max
-				e := b.apply(j)
+				def := every("a", "*/20 * * * * *", tt.policy)
+				def.CatchUp.Max = tt.max
+				e := b.apply(def)
 				p := b.start()
 				advance(5*time.Minute + 500*time.Millisecond)
 				p.stop()
 				down := time.Now()
 				advance(10 * time.Minute)
-				want := merge(run(slots(t, j, e.Time, down)), judged(t, j, down, tt.runs))
+				want := merge(run(slots(t, def, e.Time, down)), judged(t, def, down, tt.runs))
 				p = b.start()
 				advance(5 * time.Second)
 				b.want("a", want)
@@ -87,12 +87,12 @@ func TestWithinBoundsHowFarBackASlotRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		j := every("a", "* * * * *", job.CatchUpAll)
-		j.CatchUp.Within = 3*time.Minute + time.Second
+		def := every("a", "* * * * *", job.CatchUpAll)
+		def.CatchUp.Within = 3*time.Minute + time.Second
 		start := time.Now()
-		b.apply(j)
+		b.apply(def)
 		advance(10*time.Minute + 30*time.Second)
-		want := judged(t, j, start, 2) // at 8:00 and 9:00
+		want := judged(t, def, start, 2) // at 8:00 and 9:00
 		p := b.start()
 		advance(time.Second)
 		b.want("a", want)
@@ -104,9 +104,9 @@ func TestThousandsOfMissedSlotsEndInOneRange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		j := every("a", "* * * * * *", job.CatchUpLatest)
+		def := every("a", "* * * * * *", job.CatchUpLatest)
 		start := time.Now()
-		b.apply(j)
+		b.apply(def)
 		advance(time.Hour)
 		b.setAnswer(func(m core.Message) fault {
 			if m.Slot.Range && len(b.stored) != 1000+60+1 {
@@ -140,8 +140,8 @@ func TestNewJobHeardOfLateLosesNoSlot(t *testing.T) {
 				deaf := b.start()
 				advance(10 * time.Second)
 				deaf.deafen(true)
-				j := every("new", "*/5 * * * * *", "")
-				e := b.apply(j)
+				def := every("new", "*/5 * * * * *", "")
+				e := b.apply(def)
 				if witness {
 					knows := b.start()
 					advance(12 * time.Second)
@@ -155,7 +155,7 @@ func TestNewJobHeardOfLateLosesNoSlot(t *testing.T) {
 				p := b.start()
 				advance(10 * time.Second)
 				p.stop()
-				b.wantAll("new", slots(t, j, e.Time, time.Now()))
+				b.wantAll("new", slots(t, def, e.Time, time.Now()))
 			})
 		})
 	}
@@ -189,13 +189,13 @@ func TestEditOfThePayloadOffersNothingAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		j := every("a", "* * * * * *", "")
-		b.apply(j)
+		def := every("a", "* * * * * *", "")
+		b.apply(def)
 		p := b.start()
 		advance(time.Hour)
 		p.stop()
-		j.Payload = []byte(`1`)
-		b.apply(j)
+		def.Payload = []byte(`1`)
+		b.apply(def)
 		b.take()
 		p = b.start()
 		advance(10 * time.Second)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 )
 
 const (
-	// maxSleep is how long a suspended machine or a stepped clock may go unnoticed.
+	// maxSleep bounds the loop's sleep. So the loop notices within maxSleep that the machine
+	// was suspended, or that the clock was stepped.
 	maxSleep = time.Second
 
 	// jump is how much longer than a sleep the clock must have moved before the producer
@@ -37,22 +39,23 @@ type session struct {
 	keeper *keeper
 	fleet  *fleet
 
-	// announcements are those of the other producers. spokenAt is when this one last
-	// announced something, by this machine's clock. announced is true while the others
-	// count on it.
-	announcements chan core.Announcement
+	// announcements are those of the other producers. spokenAt is when this one last announced
+	// something, by this machine's clock. announced is true while the others expect this
+	// producer to publish its share.
+	announcements chan exchange.Announcement
 	spokenAt      time.Time
 	announced     bool
 
-	// slots is the buffer of a chunk.
+	// slots is the buffer, used again and again, for the slots that moveDue takes off the
+	// agenda.
 	slots []dueSlot
 
-	// lastTurn is the broker's clock at the last turn. asleep is true while the stored watermark
+	// lastTurn is the broker's clock at the last turn. watermarkStale is true while the stored watermark
 	// must be read before a slot is published, since others may have published meanwhile. away
 	// is true after a turn in which this producer could not publish: see canPublish.
-	lastTurn time.Time
-	asleep   bool
-	away     bool
+	lastTurn       time.Time
+	watermarkStale bool
+	away           bool
 
 	// warned is when a warning about the clock or the watermark was last logged.
 	// watermarkRead is when the stored watermark was last read.
@@ -63,17 +66,17 @@ type session struct {
 }
 
 func newSession(p *Producer, k *keeper) *session {
-	rules := core.Lateness{Late: p.cfg.Late, Horizon: p.cfg.Horizon}
-	f, b := newFleet(p.cfg, rules), newAgenda(rules, k.stored, p.cfg.Logger)
-	o := newOutbox(p, f, b)
+	rules := plans.Lateness{Late: p.cfg.Late, Horizon: p.cfg.Horizon}
+	f, a := newFleet(p.cfg, rules), newAgenda(rules, k.stored, p.cfg.Logger)
+	o := newOutbox(p, f, a)
 	o.wokeAt = p.cfg.Clock.Now()
 	return &session{
-		Producer: p, keeper: k, fleet: f, outbox: o, asleep: true, announcements: make(chan core.Announcement, 256),
-		agenda: b, lastTurn: p.cfg.Clock.Now(),
+		Producer: p, keeper: k, fleet: f, outbox: o, watermarkStale: true, announcements: make(chan exchange.Announcement, 256),
+		agenda: a, lastTurn: p.cfg.Clock.Now(),
 	}
 }
 
-func (s *session) run(ctx context.Context, events <-chan core.RegistryEvent) error {
+func (s *session) run(ctx context.Context, events <-chan plans.RegistryEvent) error {
 	timer := time.NewTimer(maxSleep)
 	defer timer.Stop()
 	for {
@@ -89,7 +92,7 @@ func (s *session) run(ctx context.Context, events <-chan core.RegistryEvent) err
 		case <-timer.C:
 		}
 		s.drain(events)
-		s.outbox.answered()
+		s.outbox.takeAnswers()
 		pause, err := s.turn(ctx)
 		if err != nil {
 			return unlessEnded(ctx, err)
@@ -100,7 +103,7 @@ func (s *session) run(ctx context.Context, events <-chan core.RegistryEvent) err
 }
 
 // drain takes in everything that has arrived, so that one turn serves all of it.
-func (s *session) drain(events <-chan core.RegistryEvent) {
+func (s *session) drain(events <-chan plans.RegistryEvent) {
 	for range 4 * maxChunk {
 		select {
 		case ev := <-events:
@@ -139,15 +142,15 @@ func (s *session) turn(ctx context.Context) (time.Duration, error) {
 	if s.updateFleet(time.Now()) {
 		return maxSleep, s.restingTurn(ctx, now)
 	}
-	if s.outbox.foundFalse {
-		s.outbox.foundFalse, s.asleep = false, false // the stored watermark may be forged
+	if s.outbox.peersSilent {
+		s.outbox.peersSilent, s.watermarkStale = false, false // the stored watermark may be forged
 	}
-	if s.asleep || s.isDoubtful(now) && time.Since(s.watermarkRead) >= maxSleep {
+	if s.watermarkStale || s.isDoubtful(now) && time.Since(s.watermarkRead) >= maxSleep {
 		if err := s.refresh(ctx, now, time.Time{}); err != nil {
 			return maxSleep, err
 		}
 	}
-	if !s.asleep {
+	if !s.watermarkStale {
 		return s.publish(now, nextTakeOver), nil
 	}
 	return maxSleep, nil
@@ -177,7 +180,7 @@ func (s *session) wake(now time.Time, able bool) {
 	if !back && !slept {
 		return
 	}
-	s.asleep = true
+	s.watermarkStale = true
 	s.outbox.wokeAt = now
 	s.outbox.returnToAgenda(s.agenda, nil)
 	if able {
@@ -195,13 +198,13 @@ func (s *session) isDoubtful(now time.Time) bool {
 
 func (s *session) isAhead(now time.Time) bool { return s.agenda.cursor.Sub(now) > jump }
 
-// restingTurn is the turn of a producer that rests. Every half a minute, if a slot has
-// fallen due, it makes an audit and reads the watermark. It skips the covered slots that
-// are late, so that the slots of removed jobs do not stay on the agenda. It keeps the newer
-// ones, since the watermark may be forged.
+// restingTurn is the turn of a producer that rests. Every half minute, if a slot has fallen
+// due, it makes an audit and reads the watermark. It skips the covered slots that are late, so
+// that the slots of removed jobs do not stay on the agenda. It keeps the newer ones, since the
+// watermark may be forged.
 func (s *session) restingTurn(ctx context.Context, now time.Time) error {
-	if s.outbox.foundFalse {
-		s.outbox.foundFalse, s.watermarkRead = false, time.Time{} // make the next audit now: more active peers may be false
+	if s.outbox.peersSilent {
+		s.outbox.peersSilent, s.watermarkRead = false, time.Time{} // make the next audit now: other active peers may not publish either
 	}
 	next, ok := s.agenda.next()
 	if !ok || next.After(now.Add(-auditAfter)) || time.Since(s.watermarkRead) < s.fleet.auditEvery {
@@ -211,8 +214,9 @@ func (s *session) restingTurn(ctx context.Context, now time.Time) error {
 	return s.refresh(ctx, now, now.Add(-s.cfg.Late))
 }
 
-// refresh takes in the stored watermark up to until, or all of it for the zero time. After
-// a failure that may pass, the session stays asleep.
+// refresh reads the stored watermark, and lets the agenda skip the slots that it covers: those
+// due by until, or all if until is zero. After an error that may be temporary, the session
+// reads it again at its next turn.
 func (s *session) refresh(ctx context.Context, now, until time.Time) error {
 	s.watermarkRead = time.Now()
 	wm, _, err := readWatermark(ctx, s.cfg.Watermark)
@@ -221,7 +225,7 @@ func (s *session) refresh(ctx context.Context, now, until time.Time) error {
 	case errors.Is(err, errUnreadable):
 		// This producer's own position is the best there is. The keeper reads the watermark
 		// too, and logs the error.
-		s.asleep = false
+		s.watermarkStale = false
 		return nil
 	case err == nil && (pos.behind(s.agenda.base) || s.isAhead(now) && pos.behind(position{time: now.Add(jump)})):
 		return errReset
@@ -229,7 +233,7 @@ func (s *session) refresh(ctx context.Context, now, until time.Time) error {
 		s.cfg.Logger.Warn("watermark cannot be read; trying again", "error", err)
 		return nil
 	}
-	s.asleep = false
+	s.watermarkStale = false
 	skip := pos
 	if !until.IsZero() {
 		skip.time = later(earlier(pos.time, until), s.agenda.base.time)
@@ -285,8 +289,8 @@ func (s *session) moveDue(now time.Time) bool {
 		}
 		slots, done := s.agenda.due(s.slots[:0], now, maxChunk)
 		if len(slots) > maxChunk/2 {
-			// A burst takes long to send, and the others wait for an announcement. So it is
-			// sent before the burst.
+			// A burst takes long to send, and the others wait for an announcement. So the
+			// announcement is sent before the burst.
 			s.fleet.announceNow = true
 			s.announceShare(time.Now())
 		}

@@ -14,7 +14,8 @@ const (
 	// itself.
 	maxStandby = 1 << 18
 
-	// maxExcept bounds the jobs that an announcement excludes from what it says.
+	// maxExcept bounds the jobs in Announcement.Except, to which the announced time does not
+	// apply.
 	maxExcept = 100
 )
 
@@ -60,7 +61,7 @@ func (c *standbyCopy) slot() dueSlot {
 }
 
 // owner returns the producer that is to publish the slot. This producer publishes ranges
-// itself: the range of another producer may have the same name and other slots.
+// itself: the range of another producer may have the same slot ID and cover other slots.
 func (o *outbox) owner(s dueSlot) *peer {
 	if s.Range || o.standby >= maxStandby {
 		return o.fleet.self
@@ -78,7 +79,7 @@ func (o *outbox) keepCopy(p *peer, s dueSlot, now time.Time) {
 		}
 		it := &item{dueSlot: s, judged: now, audited: []*peer{p}}
 		o.items = append(o.items, it)
-		o.start(it, o.increment(s.line.task))
+		o.start(it, o.increment(s.line.job))
 		return
 	}
 	n := len(p.standby)
@@ -93,7 +94,7 @@ func (o *outbox) keepCopy(p *peer, s dueSlot, now time.Time) {
 	b.copies = append(b.copies, newStandbyCopy(s))
 	o.standby++
 	if s.isLate() {
-		o.increment(s.line.task)
+		o.increment(s.line.job)
 	}
 }
 
@@ -143,7 +144,7 @@ const (
 // dropAnnounced drops the copies that the peer's last announcement covers. It must hold for
 // the same shares as here, and for the definition from which the copy was computed. Then
 // the peer had the slot on its agenda, as its own, and the stream has acknowledged it.
-func (o *outbox) dropAnnounced(p *peer, b *agenda) {
+func (o *outbox) dropAnnounced(p *peer, a *agenda) {
 	if !o.fleet.agrees(p) {
 		return
 	}
@@ -151,14 +152,14 @@ func (o *outbox) dropAnnounced(p *peer, b *agenda) {
 		if kept.due.After(p.last.Time) {
 			return false // a burst causes many announcements before the one that covers it
 		}
-		current := kept.registry == b.digest
+		current := kept.registry == a.digest
 		o.filterBatch(p, kept, func(c *standbyCopy) verdict {
 			s := c.slot()
-			switch t := b.tasks; {
+			switch t := a.jobs; {
 			case s.Due.After(p.last.Time) || !current && (t[s.def.name] == nil || t[s.def.name].def != s.def):
 				return keep
 			case slices.Contains(p.last.Except, s.def.name):
-				return publishCopy // the peer tried and failed
+				return publishCopy // the peer cannot publish slots of this job
 			}
 			if o.isAudit(p, s) {
 				c.audit = true
@@ -166,7 +167,7 @@ func (o *outbox) dropAnnounced(p *peer, b *agenda) {
 			}
 			o.dropCopy(p, s)
 			if s.isLate() {
-				o.decrement(s.line.task)
+				o.decrement(s.line.job)
 			}
 			return drop
 		})
@@ -184,7 +185,7 @@ func (o *outbox) takeOverdue(now time.Time) (next time.Time) {
 			continue
 		}
 		since := p.standby[0].since
-		at := later(since, p.heard).Add(delay)
+		at := later(since, p.lastHeard).Add(delay)
 		agrees := o.fleet.agrees(p)
 		switch {
 		case !now.Before(at):
@@ -218,8 +219,8 @@ func (o *outbox) lag(now time.Time) time.Duration {
 	return min(lag, standbyLimit)
 }
 
-// takeOverUntil publishes the copies for the peer that were taken off the agenda by the
-// given time.
+// takeOverUntil publishes those copies of the peer's slots that were taken off the agenda by
+// the given time.
 func (o *outbox) takeOverUntil(p *peer, until time.Time) {
 	n := 0
 	for n < len(p.standby) && !p.standby[n].since.After(until) {
@@ -250,21 +251,21 @@ func (o *outbox) takeOver(p *peer, b *batch, copies []standbyCopy) {
 		}
 	}
 	for _, it := range items {
-		u := o.tasks[it.line.task]
+		backlog := o.backlogs[it.line.job]
 		if !it.isLate() {
-			u = o.increment(it.line.task)
+			backlog = o.increment(it.line.job)
 		}
-		o.start(it, u)
+		o.start(it, backlog)
 	}
 }
 
 // returnBatch returns the copies of a batch to the agenda, of one job or of all (nil).
-func (o *outbox) returnBatch(kept *batch, b *agenda, t *task) {
+func (o *outbox) returnBatch(kept *batch, a *agenda, j *plannedJob) {
 	o.filterBatch(nil, kept, func(c *standbyCopy) verdict {
-		if t != nil && c.line.task != t {
+		if j != nil && c.line.job != j {
 			return keep
 		}
-		b.takeBack(c.slot())
+		a.takeBack(c.slot())
 		return drop
 	})
 }
@@ -294,13 +295,13 @@ func (o *outbox) announceable() (until time.Time, except []string, ok bool) {
 	if len(o.agenda.suspended) > maxExcept {
 		return time.Time{}, nil, false
 	}
-	for t := range o.agenda.suspended {
-		except = append(except, t.def.name)
+	for j := range o.agenda.suspended {
+		except = append(except, j.def.name)
 	}
 	slices.Sort(except)
 	number := o.first
 	for _, it := range o.items {
-		if (it.state == deferred || it.state == inFlight || it.state == waiting) && !it.line.task.suspended {
+		if (it.state == deferred || it.state == inFlight || it.state == waiting) && !it.line.job.suspended {
 			break
 		}
 		number++

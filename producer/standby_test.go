@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -260,7 +262,7 @@ func TestProducersThatDisagreeOnTheRegistryTrustNothing(t *testing.T) {
 		all := crowd(b, 3, 20)
 		all[0].deafen(true)
 		all[1].deafen(true)
-		var created []core.Entry
+		var created []plans.Entry
 		for i := range 20 {
 			created = append(created, b.apply(every(fmt.Sprint("new", i), "* * * * * *", "")))
 		}
@@ -446,9 +448,9 @@ func TestProducerWithOlderTimeZoneDataDoesNotMoveTheWatermarkOverZonedJobs(t *te
 		if old.rank.Load() == 0 {
 			t.Error("it does not take part, although all jobs are in UTC")
 		}
-		j := every("zoned", "* * * * * *", job.CatchUpAll)
-		j.Timezone = "Europe/Berlin"
-		e := b.apply(j)
+		def := every("zoned", "* * * * * *", job.CatchUpAll)
+		def.Timezone = "Europe/Berlin"
+		e := b.apply(def)
 		advance(5 * time.Second)
 		if old.rank.Load() != 0 {
 			t.Error("it takes part, although another knows the slots of a job better")
@@ -462,7 +464,7 @@ func TestProducerWithOlderTimeZoneDataDoesNotMoveTheWatermarkOverZonedJobs(t *te
 		alone := time.Now()
 		advance(10 * time.Second)
 		betweenSlots()
-		b.wantAll("zoned", slots(t, j, e.Time, time.Now()))
+		b.wantAll("zoned", slots(t, def, e.Time, time.Now()))
 		if wm := b.watermark(); wm.Time.After(alone) {
 			t.Errorf("the watermark was moved to %v by the producer with older data", wm.Time)
 		}
@@ -514,10 +516,10 @@ func TestChurn(t *testing.T) {
 
 func TestSharesAreEven(t *testing.T) {
 	t.Parallel()
-	f := newFleet(Config{Node: "n1", Started: epoch}, core.Lateness{})
+	f := newFleet(Config{Node: "n1", Started: epoch}, plans.Lateness{})
 	now := time.Now()
 	for i := range 4 {
-		f.receive(core.Announcement{Node: fmt.Sprint("m", i), Started: epoch.Add(time.Second), Kind: core.AnnounceHere}, now)
+		f.receive(exchange.Announcement{Node: fmt.Sprint("m", i), Started: epoch.Add(time.Second), Kind: exchange.AnnounceHere}, now)
 	}
 	f.update(now, true, 1)
 	shares := map[string]int{}
@@ -533,9 +535,9 @@ func TestSharesAreEven(t *testing.T) {
 
 // The owner of a job is computed for every slot.
 func BenchmarkOwner(b *testing.B) {
-	f := newFleet(Config{Node: "n1", Started: epoch}, core.Lateness{})
+	f := newFleet(Config{Node: "n1", Started: epoch}, plans.Lateness{})
 	for i := range maxActive {
-		f.receive(core.Announcement{Node: fmt.Sprint("m", i), Kind: core.AnnounceHere}, time.Now())
+		f.receive(exchange.Announcement{Node: fmt.Sprint("m", i), Kind: exchange.AnnounceHere}, time.Now())
 	}
 	f.update(time.Now(), true, 1)
 	b.ReportAllocs()

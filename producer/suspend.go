@@ -5,42 +5,89 @@ import (
 	"time"
 )
 
-// suspend begins or ends the suspension of a task. A suspended task's due slots stay on the
-// agenda, where due does not return them. A task is suspended while the broker refuses the
-// messages of its job. The outbox then has only the slots that it took before the refusal, and
+// suspend begins or ends the suspension of a job. A suspended job's due slots stay on the
+// agenda, where due does not return them. A job is suspended while the broker refuses its
+// messages. The outbox then has only the slots that it took before the refusal, and
 // later one slot at a time (see probe). So the job takes no room from other jobs.
-func (b *agenda) suspend(t *task, suspended bool) {
-	if t.suspended == suspended {
+func (a *agenda) suspend(j *plannedJob, suspended bool) {
+	if j.suspended == suspended {
 		return
 	}
-	t.suspended = suspended
+	j.suspended = suspended
 	if suspended {
-		b.suspended[t] = struct{}{}
+		a.suspended[j] = struct{}{}
 	} else {
-		delete(b.suspended, t)
+		delete(a.suspended, j)
 	}
-	for _, l := range t.lines() {
+	for _, l := range j.lines() {
 		if l.group != nil {
 			next := l.group.next
-			b.detach(l)
-			b.attach(l, next)
+			a.detach(l)
+			a.attach(l, next)
 		}
 	}
 }
 
-// probe returns the oldest due slot of a suspended task, in its parts. The catch-up policy
+// probe returns the oldest due slot of a suspended job, in its parts. The catch-up policy
 // decides about it together with the others, which stay on the agenda. A range goes last.
 // Nil: no slot is due.
-func (b *agenda) probe(t *task, now time.Time) []dueSlot {
-	slots := b.judge(nil, t, now)
+func (a *agenda) probe(j *plannedJob, now time.Time) []dueSlot {
+	slots := a.judge(nil, j, now)
 	if len(slots) == 0 {
 		return nil
 	}
 	first := max(0, slices.IndexFunc(slots, func(s dueSlot) bool { return !s.Range }))
 	for i, s := range slots {
 		if i != first {
-			b.takeBack(s)
+			a.takeBack(s)
 		}
 	}
 	return divided(slots[first : first+1])
+}
+
+// unsuspend ends the suspension of a job. Its slots are still on the agenda, so marks that
+// were made without them are void.
+func (o *outbox) unsuspend(j *plannedJob) {
+	if !j.suspended {
+		return
+	}
+	o.agenda.suspend(j, false)
+	o.marks = slices.DeleteFunc(o.marks, func(m mark) bool { return m.partial })
+	if o.passed.partial {
+		o.passed = o.claimed
+	}
+}
+
+// returnToAgenda returns undone slots to the agenda, of one job or of all (nil). They are
+// judged again when they are due. All marks are deleted, since their positions cover slots that
+// are on the agenda again. If the slots of one job return, the job keeps its backoff: it goes
+// on with one attempt at a time.
+func (o *outbox) returnToAgenda(a *agenda, j *plannedJob) {
+	for _, it := range o.items {
+		switch {
+		case it.state == onStandby:
+			o.returnBatch(it.batch, a, j)
+			continue
+		case it.state == done || j != nil && it.line.job != j:
+			continue
+		case it.state == waiting:
+			o.waiting--
+		}
+		it.state = done
+		o.unacked--
+		a.takeBack(it.dueSlot)
+	}
+	for _, p := range o.fleet.peers {
+		p.standby = slices.DeleteFunc(p.standby, (*batch).isEmpty)
+	}
+	o.marks = nil
+	if j == nil {
+		for other := range a.suspended {
+			o.unsuspend(other)
+		}
+		clear(o.backlogs)
+		clear(o.failing)
+	} else if backlog := o.backlogs[j]; backlog != nil {
+		backlog.items, backlog.ranges, backlog.waiting, backlog.probe = 0, nil, nil, nil
+	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -64,7 +64,7 @@ func TestRunningProducerLeavesAWatermarkOfANewerFormatAlone(t *testing.T) {
 			t.Errorf("it was written over: revision %d, before %d", now, revision)
 		}
 		all[0].stop()
-		b.resetTo(core.Watermark{Time: time.Now().Add(-time.Hour).UTC(), Node: "operator"}) // as by "cronce doctor --reset-watermark --force"
+		b.resetTo(exchange.Watermark{Time: time.Now().Add(-time.Hour).UTC(), Node: "operator"}) // as by "cronce doctor --reset-watermark --force"
 		advance(20 * time.Second)
 		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
 			t.Errorf("the watermark is at %v after it was reset", wm.Time)
@@ -82,8 +82,8 @@ func TestStartingProducerGoesOnWithoutAnUnreadableWatermark(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
 				start := time.Now()
-				j := every("a", "0 * * * *", job.CatchUpAll)
-				b.apply(j)
+				def := every("a", "0 * * * *", job.CatchUpAll)
+				b.apply(def)
 				p := b.start()
 				advance(30 * time.Hour)
 				p.stop()
@@ -98,7 +98,7 @@ func TestStartingProducerGoesOnWithoutAnUnreadableWatermark(t *testing.T) {
 						t.Errorf("%s was published again, from beyond the horizon", m.Slot)
 					}
 				}
-				if n, want := len(b.has("a")), len(slots(t, j, start, time.Now())); n != want {
+				if n, want := len(b.has("a")), len(slots(t, def, start, time.Now())); n != want {
 					t.Errorf("%d slots are stored, want %d", n, want)
 				}
 				_, err := b.standing()

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
-
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -28,8 +29,8 @@ func faulty(seed uint64) func(core.Message) fault {
 // unstored returns a slot that the watermark covers and that is not stored; empty if there
 // is none. The watermark covers the slots of the plans and pauses that it knows, by the
 // present registry. The caller holds the broker's lock.
-func (b *broker) unstored(wm core.Watermark) string {
-	entries := map[string]core.RegistryEvent{}
+func (b *broker) unstored(wm exchange.Watermark) string {
+	entries := map[string]plans.RegistryEvent{}
 	for _, ev := range b.log {
 		entries[ev.Name] = ev
 	}
@@ -69,16 +70,16 @@ func TestWatermarkMovesOnlyAfterEverySlotUpToItIsStored(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
-				b.check = func(wm core.Watermark) {
+				b.check = func(wm exchange.Watermark) {
 					if id := b.unstored(wm); id != "" {
 						t.Errorf("watermark %v at revision %d, but %s is not stored", wm.Time, wm.Revision, id)
 					}
 				}
 				b.setAnswer(faulty(seed))
 				for i, spec := range []string{"* * * * * *", "*/7 * * * * *", "* * * * *", "@every 3s"} {
-					j := every(fmt.Sprint("job", i), spec, job.CatchUpAll)
-					j.Spread = time.Duration(i) * 10 * time.Second
-					b.apply(j)
+					def := every(fmt.Sprint("job", i), spec, job.CatchUpAll)
+					def.Spread = time.Duration(i) * 10 * time.Second
+					b.apply(def)
 				}
 				p, q := b.start(), b.start()
 				advance(20 * time.Second)
@@ -105,7 +106,7 @@ func TestWatermarkNeverGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
 		b.apply(every("a", "* * * * * *", ""))
-		b.check = func(wm core.Watermark) {
+		b.check = func(wm exchange.Watermark) {
 			if wm.Time.Before(b.mark.Time) || wm.Revision < b.mark.Revision || wm.RegistryTime.Before(b.mark.RegistryTime) {
 				t.Errorf("watermark went from %v at %d to %v at %d", b.mark.Time, b.mark.Revision, wm.Time, wm.Revision)
 			}

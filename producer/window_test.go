@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -31,7 +31,7 @@ func (d *desk) flood(now time.Time, took time.Duration, err error) (most int) {
 			answer(false, err)
 		}
 		d.reply = nil
-		d.answered()
+		d.takeAnswers()
 		if err != nil {
 			d.returnToAgenda(d.agenda, nil)
 			return most
@@ -50,9 +50,9 @@ func TestTheWindowFitsTheBroker(t *testing.T) {
 		d.peer.silent = true
 		d.review() // this producer is alone
 		for i := range 80_000 {
-			e := core.Entry{Revision: uint64(i + 1), Time: epoch}
+			e := plans.Entry{Revision: uint64(i + 1), Time: epoch}
 			e.Job = job.Job{Name: fmt.Sprint("job", i), Schedule: "* * * * * *"}
-			d.agenda.apply(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e}, epoch)
+			d.agenda.apply(plans.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e}, epoch)
 		}
 		const nearly = 2 * maxChunk // room for less than a chunk stays empty
 		now := epoch

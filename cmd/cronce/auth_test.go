@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/kv"
+	"github.com/cronce-io/cronce/internal/broker/layout"
 )
 
 func TestAuthPrintsThePermissionsOfARole(t *testing.T) {
@@ -17,6 +17,7 @@ func TestAuthPrintsThePermissionsOfARole(t *testing.T) {
 		"auth_viewer.txt":     {"auth", "viewer"},
 		"auth_worker_nsc.txt": {"auth", "worker", "--queue", "reports", "--job", "report", "--format", "nsc", "--inbox-prefix", "_INBOX.reports"},
 		"auth_setup.json":     {"auth", "setup", "--namespace", "billing", "-o", "json"},
+		"auth_caller.txt":     {"auth", "caller", "--job", "report"},
 		"auth_domain.txt":     {"auth", "operator", "--js-domain", "hub", "--login", "ops@hub"},
 		"auth_accounts.conf":  {"auth", "--accounts"},
 	} {
@@ -28,13 +29,28 @@ func TestAuthPrintsThePermissionsOfARole(t *testing.T) {
 	}
 }
 
+// authOf is the command for one role, with what it needs.
+func authOf(role layout.Role) []string {
+	if role == layout.RoleCaller {
+		return []string{"auth", string(role), "--job", "report"}
+	}
+	return []string{"auth", string(role)}
+}
+
+func TestAuthOfACallerNeedsItsJobs(t *testing.T) {
+	t.Parallel()
+	if r := (cli{}).run(t, "auth", "caller"); r.code != base.ExitUsage || !strings.Contains(r.stderr, "name at least one job") {
+		t.Errorf("%+v, want wrong usage", r)
+	}
+}
+
 // With a permission to answer on any reply subject, a login that asks itself may
 // publish anywhere.
 func TestAuthPermitsNoAnswersOnSubjectsThatARequestNames(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--format", "server"}, {"--format", "nsc"}, {"--accounts"}} {
-		for _, role := range kv.Roles() {
-			r := cli{}.run(t, append([]string{"auth", string(role)}, args...)...)
+		for _, role := range layout.Roles() {
+			r := cli{}.run(t, append(authOf(role), args...)...)
 			if r.code != base.ExitDone || strings.Contains(r.stdout, "response") && args[0] == "--format" || strings.Contains(r.stdout, "allow_responses") {
 				t.Errorf("auth %s %v: %d\n%s", role, args, r.code, r.stdout)
 			}
@@ -46,9 +62,9 @@ func TestAuthPermitsNoAnswersOnSubjectsThatARequestNames(t *testing.T) {
 func TestAuthFormsAgree(t *testing.T) {
 	t.Parallel()
 	quoted := regexp.MustCompile(`(?m)^ +"(.*)"$|--allow-(?:pub|sub) '(.*?)'`)
-	for _, role := range kv.Roles() {
+	for _, role := range layout.Roles() {
 		want := map[string]bool{}
-		for line := range strings.Lines(cli{}.run(t, "auth", string(role), "-o", "json").stdout) {
+		for line := range strings.Lines(cli{}.run(t, append(authOf(role), "-o", "json")...).stdout) {
 			var g struct{ Publish, Subscribe []string }
 			if err := json.Unmarshal([]byte(line), &g); err != nil {
 				t.Fatal(err)
@@ -59,7 +75,7 @@ func TestAuthFormsAgree(t *testing.T) {
 		}
 		for _, format := range []string{"server", "nsc"} {
 			got := map[string]bool{}
-			for _, m := range quoted.FindAllStringSubmatch(cli{}.run(t, "auth", string(role), "--format", format).stdout, -1) {
+			for _, m := range quoted.FindAllStringSubmatch(cli{}.run(t, append(authOf(role), "--format", format)...).stdout, -1) {
 				got[m[1]+m[2]] = true
 			}
 			if len(got) != len(want) || len(got) == 0 {

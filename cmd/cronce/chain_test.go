@@ -1,12 +1,15 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -14,10 +17,18 @@ import (
 func TestAJobWithoutAScheduleShowsWhatStartsIt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.define(t, core.Definition{Job: job.Job{Name: "extract", Schedule: "@hourly"}})
-	f.define(t, core.Definition{Job: job.Job{Name: "load", After: []string{"extract", "check"}}})
-	f.define(t, core.Definition{Job: job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}}})
+	f.define(t, plans.Definition{Job: job.Job{Name: "extract", Schedule: "@hourly"}})
+	f.define(t, plans.Definition{Job: job.Job{Name: "load", After: []string{"extract", "check"}}})
+	f.define(t, plans.Definition{Job: job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}}})
+	f.define(t, plans.Definition{Job: job.Job{Name: "import", Schedule: job.OnDemand}})
 	for _, c := range []struct{ args, want string }{
+		{"job ls", "import   when triggered"},
+		{"job ls -o json", `{"job":"import","schedule":"none",`},
+		{"job show import", "next                 when triggered"},
+		{"job show import --file", `schedule: "none"`},
+		{"job next import", "no slots"},
+		{"slot explain import:@k", "Job import was not triggered with this token"},
+		{"slot explain import:2026-11-21T07:00:00Z", "The job has no schedule, and so no slots at instants: it starts when triggered."},
 		{"job ls", "after extract, check"},
 		{"job ls", "on ORDERS orders.paid"},
 		{"job ls -o json", `"schedule":"","after":["extract","check"],"timezone"`},
@@ -26,21 +37,23 @@ func TestAJobWithoutAScheduleShowsWhatStartsIt(t *testing.T) {
 		{"job show charge", "next                 on ORDERS orders.paid"},
 		{"job show load --file", `after: ["extract","check"]`},
 	} {
-		if out := f.ok(t, strings.Fields(c.args)...); !strings.Contains(out, c.want) {
+		if out := f.run(t, strings.Fields(c.args)...).stdout; !strings.Contains(out, c.want) {
 			t.Errorf("cronce %s says\n%s\nwant %q in it", c.args, out, c.want)
 		}
 	}
 	f.run(t, "job", "backfill", "load", "--from", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)).
 		oneError(t, base.ExitFailed, "load has no schedule", "after extract, check")
+	f.run(t, "job", "backfill", "import", "--from", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)).
+		oneError(t, base.ExitFailed, "import has no schedule", "when triggered")
 }
 
 func TestExplainSaysWhatASlotWaitsFor(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, name := range []string{"extract", "check"} {
-		f.define(t, core.Definition{Job: job.Job{Name: name, Schedule: "@hourly"}})
+		f.define(t, plans.Definition{Job: job.Job{Name: name, Schedule: "@hourly"}})
 	}
-	f.define(t, core.Definition{Job: job.Job{Name: "load", After: []string{"extract", "check"}}})
+	f.define(t, plans.Definition{Job: job.Job{Name: "load", After: []string{"extract", "check"}}})
 	at := time.Now().Truncate(time.Hour)
 	says := func(s job.Slot, want ...string) {
 		t.Helper()
@@ -61,13 +74,36 @@ func TestExplainSaysWhatASlotWaitsFor(t *testing.T) {
 	says(job.Slot{Job: "load", Token: "x"}, "There is no record of extract:@x")
 }
 
+// A file made by job show --file of a job on demand is applied as the same job.
+func TestAJobOnDemandIsShownAndAppliedUnchanged(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.define(t, plans.Definition{Job: job.Job{Name: "import", Schedule: job.OnDemand, Retry: job.Retry{Attempts: 5}}})
+	dir := t.TempDir()
+	path, whole := filepath.Join(dir, "import.yaml"), filepath.Join(dir, "whole.yaml")
+	for name, text := range map[string]string{
+		path:  f.ok(t, "job", "show", "import", "--file"),
+		whole: "version: 1\njobs: [{name: import, schedule: none, action: {exec: [/bin/true]}}]\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := f.run(t, "job", "apply", "-f", path).stdout; !strings.Contains(out, "unchanged") {
+		t.Errorf("got %q", out)
+	}
+	if out := f.ok(t, "check", "-o", "json", whole); !strings.Contains(out, `"schedule":"none"`) || !strings.Contains(out, `"next":[]`) {
+		t.Errorf("got %q", out)
+	}
+}
+
 // The worker of extract died after it wrote the outcome and before it published load. No
 // sweep has run since.
 func TestVerifyOffersWhatShouldHaveFollowed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	began := time.Now().Add(-time.Hour).UTC()
-	for _, d := range []core.Definition{
+	for _, d := range []plans.Definition{
 		{Job: job.Job{Name: "extract", Schedule: "@at 2020-01-01T00:00:00Z"}, Since: began},
 		{Job: job.Job{Name: "load", After: []string{"extract"}, Payload: []byte(`{"n":1}`)}, Since: began},
 	} {

@@ -16,8 +16,11 @@ import (
 
 	"github.com/cronce-io/cronce"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -82,17 +85,17 @@ func TestDoctorOfAHealthyFleet(t *testing.T) {
 func TestDoctorOfASickFleet(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
-	f.define(t, core.Definition{Job: job.Job{Name: "mail", Schedule: "@hourly", Queue: "mail"}})
-	f.join(t, core.Node{
-		Name: "w1", State: core.NodeAlive, Lease: time.Hour, Worker: true, Producer: true, Queues: []string{"default"}, Tzdata: "2025c",
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	f.define(t, plans.Definition{Job: job.Job{Name: "mail", Schedule: "@hourly", Queue: "mail"}})
+	f.join(t, exchange.Node{
+		Name: "w1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Producer: true, Queues: []string{"default"}, Tzdata: "2025c",
 		Started: time.Now(), ClockOffset: 90 * time.Second,
 	})
-	f.join(t, core.Node{Name: "w2", State: core.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Tzdata: "2024a"})
+	f.join(t, exchange.Node{Name: "w2", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Tzdata: "2024a"})
 	if _, err := f.js(t).Publish(t.Context(), "$KV.cronce_jobs.bad", []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	mark := core.Watermark{Time: at("2099-01-01T00:00:00Z"), Nonce: "n"}
+	mark := exchange.Watermark{Time: at("2099-01-01T00:00:00Z"), Nonce: "n"}
 	if _, err := f.store.Watermark().Write(t.Context(), mark, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -204,11 +207,11 @@ func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 	f := newFixture(t)
 	stop := f.replica(t)
 	f.finds(t)
-	f.define(t, core.Definition{Job: job.Job{Name: "nobody", Schedule: "@hourly"}})
-	f.finds(t, "handler job nobody")
-	revision := f.define(t, core.Definition{Job: job.Job{Name: "mail", Schedule: "@hourly", Queue: "mail"}})
+	f.define(t, plans.Definition{Job: job.Job{Name: "orphan", Schedule: "@hourly"}})
+	f.finds(t, "handler job orphan")
+	revision := f.define(t, plans.Definition{Job: job.Job{Name: "mail", Schedule: "@hourly", Queue: "mail"}})
 	f.publish(t, "mail", core.Message{Slot: job.NewSlot("mail", time.Now().Truncate(time.Hour)), JobRevision: revision, Node: "n"})
-	f.finds(t, "worker queue mail", "handler job nobody")
+	f.finds(t, "worker queue mail", "handler job orphan")
 	stop()
 	f.finds(t, "producer ", "worker queue default", "worker queue mail")
 
@@ -216,7 +219,7 @@ func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 	if _, err := f.store.Slots().Queue(t.Context(), "mail"); err != nil {
 		t.Fatal(err)
 	}
-	f.join(t, core.Node{Name: "idle", State: core.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"mail"}, Handlers: []string{"mail"}})
+	f.join(t, exchange.Node{Name: "idle", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"mail"}, Handlers: []string{"mail"}})
 	f.finds(t, "producer ", "worker queue default", "unasked queue mail", "settings node idle (lease 1h0m0s)")
 }
 
@@ -227,7 +230,7 @@ func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
 	f := newFixture(t)
 	js := natstest.JetStream(t, natstest.Connect(t, f.url))
 	charge := job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}, OnFailure: &job.Alert{NATS: &job.AlertNATS{Subject: "alerts"}}}
-	f.define(t, core.Definition{Job: charge, Owner: "file", Node: "web1"})
+	f.define(t, plans.Definition{Job: charge, Owner: "file", Node: "web1"})
 	if r := f.run(t, "doctor"); r.code != base.ExitFound || !strings.Contains(r.stdout, "stream ORDERS, whose messages should start it, does not exist") {
 		t.Errorf("status %d:\n%s", r.code, r.stdout)
 	}
@@ -237,7 +240,7 @@ func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
 	e, _, err := f.store.Jobs().Read(t.Context(), "charge")
 	if err == nil {
 		// A producer was there, and is gone.
-		err = f.store.BeginOn(t.Context(), "charge", kv.OnConsumers("cronce", "charge")[0], e.OnPlans()[0], e.Since())
+		err = f.store.BeginOn(t.Context(), "charge", layout.OnConsumers("cronce", "charge")[0], e.OnPlans()[0], e.Since())
 	}
 	if err == nil {
 		_, err = f.store.Alerts(t.Context())
@@ -316,7 +319,7 @@ func TestDoctorResetsAWatermarkOfAnotherRegistry(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	from := time.Now()
-	mark := core.Watermark{Time: from, Revision: 5000, RegistryTime: from, Nonce: "n"}
+	mark := exchange.Watermark{Time: from, Revision: 5000, RegistryTime: from, Nonce: "n"}
 	if _, err := f.store.Watermark().Write(t.Context(), mark, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +338,7 @@ func TestDoctorResetsAWatermarkOfAnotherRegistry(t *testing.T) {
 // A viewer may ask all that it takes, and of what cannot be known it is said so.
 func TestDoctorWithAViewersPermissions(t *testing.T) {
 	t.Parallel()
-	access := kv.Access{Roles: []kv.Role{kv.RoleViewer}}
+	access := layout.Access{Roles: []layout.Role{layout.RoleViewer}}
 	grants, err := access.Grants()
 	if err != nil {
 		t.Fatal(err)

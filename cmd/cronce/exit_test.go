@@ -15,13 +15,13 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
-	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
 // No server listens on these addresses.
 const (
-	nobody = "127.0.0.1:1"
-	away   = "127.0.0.1:2"
+	unreachable = "127.0.0.1:1"
+	away        = "127.0.0.1:2"
 )
 
 func TestWrongUsage(t *testing.T) {
@@ -81,9 +81,9 @@ func TestFailures(t *testing.T) {
 	}
 	taken := listener(t)
 	for args, says := range map[string]string{
-		"slot ls":                              "nothing answers on " + nobody + "; try: cronce run -f jobs.yaml, or --server URL",
-		"setup":                                "nothing answers on " + nobody,
-		"node ls --server " + nobody:           "nothing answers on nats://" + nobody,
+		"slot ls":                              "nothing answers on " + unreachable + "; try: cronce run -f jobs.yaml, or --server URL",
+		"setup":                                "nothing answers on " + unreachable,
+		"node ls --server " + unreachable:      "nothing answers on nats://" + unreachable,
 		"job ls --server " + plain.ClientURL(): "runs without JetStream",
 		"job ls --server nats://u:secret@" + locked.Addr().String(): "refuses the credentials",
 		"server --listen 127.0.0.1:0 --store " + file + "/store":    "cannot use store " + file,
@@ -91,7 +91,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			c := cli{local: nobody, env: map[string]string{"XDG_CONFIG_HOME": t.TempDir()}}
+			c := cli{local: unreachable, env: map[string]string{"XDG_CONFIG_HOME": t.TempDir()}}
 			r := c.run(t, strings.Fields(args)...)
 			r.oneError(t, base.ExitFailed, says)
 			if strings.Contains(r.stderr, "secret") {
@@ -122,7 +122,7 @@ func TestEnvironmentAndFlags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tc.env["XDG_CONFIG_HOME"] = t.TempDir()
-			r := cli{local: nobody, env: tc.env}.run(t, append([]string{"slot", "ls"}, strings.Fields(tc.args)...)...)
+			r := cli{local: unreachable, env: tc.env}.run(t, append([]string{"slot", "ls"}, strings.Fields(tc.args)...)...)
 			if !strings.Contains(r.stderr, tc.says) {
 				t.Errorf("stderr %q does not say %q", r.stderr, tc.says)
 			}

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -27,8 +28,8 @@ func newOffice(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(t)
 	f.env["USER"] = "alice"
-	f.join(t, core.Node{
-		Name: "web1", State: core.NodeAlive, Lease: time.Hour, Worker: true,
+	f.join(t, exchange.Node{
+		Name: "web1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true,
 		Queues: []string{"default", "slow"}, Handlers: []string{"report", "backup", "old", "fresh"},
 	})
 	return f
@@ -58,7 +59,7 @@ func TestJobApply(t *testing.T) {
 	f := newOffice(t)
 	// Far away, so that the coming slots are always the same.
 	const from = `from: "2100-01-01T00:00:00Z"`
-	f.define(t, core.Definition{Job: job.Job{
+	f.define(t, plans.Definition{Job: job.Job{
 		Name: "backup", Schedule: "0 3 * * *", Queue: "slow", From: at("2100-01-01T00:00:00Z"),
 	}, Owner: "file", Node: "web1"})
 	f.apply(t, []string{`name: old, schedule: "@daily", ` + from}).done(t) // one by one: of two at once the revisions are drawn
@@ -141,7 +142,7 @@ func TestJobApplyOverWhatWasNotSeenIsAConflict(t *testing.T) {
 func TestWhatIsStoredCannotWriteToTheTerminal(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t)
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@daily", Payload: []byte(`{"\u001b[2J":1}`)}, Owner: "a\x1bb", Node: "c\nd"})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@daily", Payload: []byte(`{"\u001b[2J":1}`)}, Owner: "a\x1bb", Node: "c\nd"})
 	out := f.apply(t, []string{`name: report, schedule: "@daily", payload: {a: "\e[31m"}`}).done(t)
 	if strings.ContainsAny(out, "\x1b\r\x00") || !strings.Contains(out, `last written by c\nd (a\x1bb)`) {
 		t.Errorf("printed %q", out)

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -12,7 +12,7 @@ func TestJobRm(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, name := range []string{"report", "backup"} {
-		f.define(t, core.Definition{Job: job.Job{Name: name, Schedule: "@hourly"}, Owner: "file", Node: "web1"})
+		f.define(t, plans.Definition{Job: job.Job{Name: name, Schedule: "@hourly"}, Owner: "file", Node: "web1"})
 	}
 	if got, want := f.ok(t, "job", "rm", "report"), "removed report\n"; got != want {
 		t.Errorf("job rm prints %q, want %q", got, want)

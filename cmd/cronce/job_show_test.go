@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
@@ -28,7 +28,7 @@ func TestJobShow(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t)
 	const from = `from: "2100-01-01T00:00:00Z"`
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "0 6 * * *", From: at("2100-01-01T00:00:00Z")}, Owner: "file", Node: "web1"})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "0 6 * * *", From: at("2100-01-01T00:00:00Z")}, Owner: "file", Node: "web1"})
 	f.apply(t, []string{`name: report, schedule: "0 7 * * MON-FRI", timezone: Europe/Berlin, payload: {format: pdf}, ` + from}).done(t)
 	eight, nine := at("2026-03-28T08:00:00Z"), at("2026-03-28T09:00:00Z")
 	f.record(t, job.Record{Slot: job.NewSlot("report", nine), Queue: "default", Node: "web1", Due: nine, Output: "not shown here"}, job.Succeeded)
@@ -59,7 +59,7 @@ func TestJobShow(t *testing.T) {
 func TestABrokenDefinitionIsShownAndDisablesNoOther(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t)
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@daily"}, Owner: "file", Node: "web1"})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@daily"}, Owner: "file", Node: "web1"})
 	f.storeRaw(t, "garbage", "not \x1b[2J JSON")
 	f.storeRaw(t, "newer", `{"v":2,"job":{"name":"newer"}}`)
 	f.storeRaw(t, "other", `{"v":1,"job":{"name":"another","plan":{"schedule":"@daily"}},"owner":"file","node":"x","nonce":"y"}`)
@@ -97,7 +97,7 @@ func TestABrokenDefinitionIsShownAndDisablesNoOther(t *testing.T) {
 func TestJobNext(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t)
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "30 2 * * *", Timezone: "Europe/Berlin"}, Owner: "file", Node: "web1"})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "30 2 * * *", Timezone: "Europe/Berlin"}, Owner: "file", Node: "web1"})
 	args := []string{"job", "next", "report", "--from", "2026-03-27T00:00:00Z", "--count", "3", "-o", "json"}
 	want := f.run(t, "next", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2026-03-27T00:00:00Z", "--count", "3", "-o", "json")
 	if got := f.ok(t, args...); got != want.stdout || got == "" {
@@ -121,11 +121,11 @@ func TestJobPauseAndResume(t *testing.T) {
 	say := func(args ...string) {
 		said.WriteString("$ cronce " + strings.Join(args, " ") + "\n" + settled(f.ok(t, args...)))
 	}
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@yearly"}, Owner: "file", Node: "web1"})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@yearly"}, Owner: "file", Node: "web1"})
 	// 412 slots, all older than the horizon whenever this test runs, so none may run.
-	f.define(t, core.Definition{
+	f.define(t, plans.Definition{
 		Job:   job.Job{Name: "old", Schedule: "@hourly", From: at("2026-01-01T00:00:00Z"), Until: at("2026-01-18T04:00:00Z")},
-		Since: at("2025-12-01T00:00:00Z"), Paused: true, Pauses: []core.Window{{From: at("2025-12-24T00:00:00Z")}}, Owner: "file", Node: "web1",
+		Since: at("2025-12-01T00:00:00Z"), Paused: true, Pauses: []plans.Window{{From: at("2025-12-24T00:00:00Z")}}, Owner: "file", Node: "web1",
 	})
 	for _, output := range []string{"text", "json"} {
 		say("job", "pause", "report", "-o", output)
@@ -137,7 +137,7 @@ func TestJobPauseAndResume(t *testing.T) {
 	}
 	say("job", "resume", "old")
 	golden(t, "job_pause.txt", said.String())
-	f.run(t, "job", "pause", "nobody").oneError(t, base.ExitFailed, "no job named nobody", "cronce job ls")
+	f.run(t, "job", "pause", "missing").oneError(t, base.ExitFailed, "no job named missing", "cronce job ls")
 }
 
 // What fell due in the last seconds is within the horizon: the policy's newest
@@ -145,9 +145,9 @@ func TestJobPauseAndResume(t *testing.T) {
 func TestJobResumeSaysWhatTheCatchUpRuns(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t)
-	f.define(t, core.Definition{
+	f.define(t, plans.Definition{
 		Job: job.Job{Name: "tick", Schedule: "@every 1s"}, Since: time.Now().Add(-time.Hour), Paused: true,
-		Pauses: []core.Window{{From: time.Now().Add(-10 * time.Minute)}}, Owner: "file", Node: "web1",
+		Pauses: []plans.Window{{From: time.Now().Add(-10 * time.Minute)}}, Owner: "file", Node: "web1",
 	})
 	if got := f.ok(t, "job", "resume", "tick", "--dry-run"); !strings.Contains(got, " missed; with policy latest, 1 will run") {
 		t.Errorf("prints %s", got)

@@ -12,16 +12,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
-func (f *fixture) waiting(t *testing.T) []kv.WaitingSlot {
+func (f *fixture) waiting(t *testing.T) []stream.WaitingSlot {
 	t.Helper()
-	var all []kv.WaitingSlot
-	for w, err := range f.store.Waiting(t.Context(), kv.WaitingFilter{}) {
+	var all []stream.WaitingSlot
+	for w, err := range f.store.Waiting(t.Context(), stream.WaitingFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +36,7 @@ func TestJobTrigger(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.now = time.Now()
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
 	in90 := f.now.Add(90 * time.Minute).UTC().Truncate(time.Second)
 	later := in90.Format(time.RFC3339)
 	for _, step := range []struct {
@@ -78,7 +80,7 @@ func TestJobTrigger(t *testing.T) {
 func TestJobTriggerTakesAnyPayload(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
 	queue, err := f.store.Slots().Queue(t.Context(), "default")
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +91,7 @@ func TestJobTriggerTakesAnyPayload(t *testing.T) {
 	} {
 		f.stdin = stdin
 		f.ok(t, "job", "trigger", "report", "--payload", payload)
-		m, err := queue.Next(jetstream.FetchPriorityGroup(kv.WorkerGroup))
+		m, err := queue.Next(jetstream.FetchPriorityGroup(layout.WorkerGroup))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +104,7 @@ func TestJobTriggerTakesAnyPayload(t *testing.T) {
 func TestJobTriggerRefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
 	for _, c := range []struct {
 		code  int
 		stdin string
@@ -134,7 +136,7 @@ func TestJobBackfill(t *testing.T) {
 	f := newFixture(t)
 	hour := time.Now().UTC().Truncate(time.Hour)
 	stamp := func(hours int) string { return hour.Add(time.Duration(hours) * time.Hour).Format(time.RFC3339) }
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}.WithDefaults(), Since: hour.Add(-100 * time.Hour)})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}.WithDefaults(), Since: hour.Add(-100 * time.Hour)})
 	f.record(t, job.Record{Slot: job.NewSlot("report", hour.Add(-2*time.Hour)), Node: "web1"}, job.Missed)
 	f.record(t, job.Record{Slot: job.NewSlot("report", hour.Add(-time.Hour)), Node: "web1"}, job.Succeeded)
 	f.publish(t, "default", core.Message{Slot: job.NewSlot("report", hour.Add(-3*time.Hour))})
@@ -168,7 +170,7 @@ func TestJobBackfill(t *testing.T) {
 func TestJobBackfillRefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
 	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	from := "2026-01-01T00:00:00Z"
 	for _, c := range []struct {
@@ -197,7 +199,7 @@ func TestBackfillSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	end := time.Now().UTC().Truncate(time.Second)
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@every 1s"}.WithDefaults(), Since: end.Add(-time.Hour)})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@every 1s"}.WithDefaults(), Since: end.Add(-time.Hour)})
 	args := []string{"job", "backfill", "report", "--from", end.Add(-300 * time.Second).Format(time.RFC3339), "--to", end.Format(time.RFC3339)}
 	cmd := exec.Command(os.Args[0], append(args, "--rate", "200")...)
 	cmd.Env = append(os.Environ(), "CRONCE_TEST_MAIN=1", "CRONCE_SERVER="+f.url)

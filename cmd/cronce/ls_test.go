@@ -4,13 +4,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -19,8 +23,9 @@ import (
 // fixture is a namespace with something in it.
 type fixture struct {
 	cli
-	store *kv.Store
-	url   string
+	store  *kv.Store
+	url    string
+	server *natstest.Server
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -31,7 +36,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	url := s.ClientURL()
-	return &fixture{cli: cli{env: map[string]string{"CRONCE_SERVER": url}}, store: store, url: url}
+	return &fixture{server: s, cli: cli{env: map[string]string{"CRONCE_SERVER": url}}, store: store, url: url}
 }
 
 func (f *fixture) ok(t *testing.T, args ...string) string {
@@ -69,7 +74,7 @@ func (f *fixture) publish(t *testing.T, queue string, m core.Message) {
 	}
 }
 
-func (f *fixture) define(t *testing.T, d core.Definition) uint64 {
+func (f *fixture) define(t *testing.T, d plans.Definition) uint64 {
 	t.Helper()
 	d.Nonce = "nonce-" + d.Job.Name
 	revision, err := f.store.Jobs().Write(t.Context(), d, 0)
@@ -79,7 +84,7 @@ func (f *fixture) define(t *testing.T, d core.Definition) uint64 {
 	return revision
 }
 
-func (f *fixture) join(t *testing.T, n core.Node) {
+func (f *fixture) join(t *testing.T, n exchange.Node) {
 	t.Helper()
 	n.Nonce = "nonce-" + n.Name
 	if _, err := f.store.Nodes().Write(t.Context(), n, 0); err != nil {
@@ -125,7 +130,7 @@ func TestSlotLs(t *testing.T) {
 	f.publish(t, "default", core.Message{Slot: job.NewSlot("report", ten), Due: ten, Node: "web1-1-a-b"})
 
 	published := func(id string) string { // the broker's timestamp of a message
-		for w, err := range f.store.Slots().Waiting(t.Context(), kv.WaitingFilter{}) {
+		for w, err := range f.store.Slots().Waiting(t.Context(), stream.WaitingFilter{}) {
 			if err == nil && w.Slot.ID() == id {
 				return w.Published.UTC().Format(time.RFC3339Nano)
 			}
@@ -135,7 +140,27 @@ func TestSlotLs(t *testing.T) {
 	}
 	replace := strings.NewReplacer(published("report:2026-03-28T11:00:00Z"), "PUBLISHED")
 	golden(t, "slot_ls.json", replace.Replace(f.ok(t, "slot", "ls", "-o", "json")))
-	golden(t, "slot_ls.txt", f.ok(t, "slot", "ls"))
+	whole := f.ok(t, "slot", "ls")
+	golden(t, "slot_ls.txt", whole)
+
+	rows := strings.SplitAfter(whole, "\n")
+	ids := func(text string) (ids []string) {
+		for line := range strings.Lines(text) {
+			id, _, _ := strings.Cut(line, "  ")
+			ids = append(ids, id)
+		}
+		return ids
+	}
+	for args, want := range map[string]string{
+		"--limit 2": rows[0] + rows[1] + rows[2], "--limit 99": whole, "--limit 2 --newest": rows[0] + rows[4] + rows[5],
+		"--limit 1 --newest --job backup": rows[0] + rows[2], "--limit 1 --newest --state running": rows[0] + rows[4],
+	} {
+		if got := f.ok(t, append([]string{"slot", "ls"}, strings.Fields(args)...)...); !slices.Equal(ids(got), ids(want)) {
+			t.Errorf("%s: %s", args, got)
+		}
+	}
+	f.run(t, "slot", "ls", "--newest").oneError(t, base.ExitUsage, "--newest needs --limit")
+	f.run(t, "slot", "ls", "--limit", "0").oneError(t, base.ExitUsage, "invalid --limit 0: must be at least 1")
 
 	for args, want := range map[string][]string{
 		"--job backup":                      {"backup:2026-03-28T09:00:00Z"},
@@ -164,23 +189,23 @@ func TestNodeLs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	started := at("2026-03-28T07:00:00Z")
-	base := core.Node{
-		State: core.NodeAlive, Started: started, Lease: time.Hour, Producer: true, Worker: true, Queues: []string{"default"},
+	base := exchange.Node{
+		State: exchange.NodeAlive, Started: started, Lease: time.Hour, Producer: true, Worker: true, Queues: []string{"default"},
 		Handlers: []string{"report"}, Running: 2, ClockOffset: -1500 * time.Microsecond, Tzdata: "2025c", Version: "v1.0.0",
 	}
-	node := func(name string, edit func(*core.Node)) {
+	node := func(name string, edit func(*exchange.Node)) {
 		n := base
 		n.Name = name
 		edit(&n)
 		f.join(t, n)
 	}
-	node("b-2", func(n *core.Node) { n.Started = started.Add(time.Minute) })
-	node("a-1", func(n *core.Node) { n.Lease = time.Nanosecond }) // silent as soon as it is asked about
-	node("c-3", func(n *core.Node) {
-		n.State, n.Started, n.Producer, n.Worker, n.Queues = core.NodeStopped, started.Add(2*time.Minute), true, false, nil
+	node("b-2", func(n *exchange.Node) { n.Started = started.Add(time.Minute) })
+	node("a-1", func(n *exchange.Node) { n.Lease = time.Nanosecond }) // silent as soon as it is asked about
+	node("c-3", func(n *exchange.Node) {
+		n.State, n.Started, n.Producer, n.Worker, n.Queues = exchange.NodeStopped, started.Add(2*time.Minute), true, false, nil
 	})
-	node("d-4", func(n *core.Node) {
-		n.State, n.Started, n.ClockOffset, n.Tzdata = core.NodeFenced, started.Add(3*time.Minute), 2*time.Hour, "2024a"
+	node("d-4", func(n *exchange.Node) {
+		n.State, n.Started, n.ClockOffset, n.Tzdata = exchange.NodeFenced, started.Add(3*time.Minute), 2*time.Hour, "2024a"
 		n.FencedBy, n.FencedAt = "b-2", started.Add(4*time.Minute)
 	})
 
@@ -211,13 +236,13 @@ func TestNodeLsAllTellsWhichNodesWereDeclaredDeadAndByWhom(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	began := at("2026-03-28T07:00:00Z")
-	f.join(t, core.Node{Name: "a-1", State: core.NodeAlive, Started: began, Lease: time.Hour, Worker: true})
-	f.join(t, core.Node{Name: "b-2", State: core.NodeFenced, Started: began, Lease: time.Hour, FencedBy: "a-1", FencedAt: began})
+	f.join(t, exchange.Node{Name: "a-1", State: exchange.NodeAlive, Started: began, Lease: time.Hour, Worker: true})
+	f.join(t, exchange.Node{Name: "b-2", State: exchange.NodeFenced, Started: began, Lease: time.Hour, FencedBy: "a-1", FencedAt: began})
 	for i, dead := range []string{"b-2", "old-1", "old-2", "old-1"} { // told twice, at times
 		e := job.Event{V: codec.Version, Kind: job.EventFenced, Time: began.Add(time.Duration(i) * time.Minute), Node: "a-1", Peer: dead}
 		data, err := json.Marshal(e)
 		if err == nil {
-			err = f.store.Emit(string(e.Kind), core.NoJob, data)
+			err = f.store.Emit(string(e.Kind), exchange.NoJob, data)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -263,7 +288,7 @@ func TestNodeLsWarnsOfNodesWithOtherTimeZoneData(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for name, release := range map[string]string{"a-1": "2025c", "b-2": "2025c", "c-3": "2024a", "d-4": ""} {
-		f.join(t, core.Node{Name: name, State: core.NodeAlive, Lease: time.Hour, Tzdata: release})
+		f.join(t, exchange.Node{Name: name, State: exchange.NodeAlive, Lease: time.Hour, Tzdata: release})
 	}
 	r := f.run(t, "node", "ls")
 	for _, says := range []string{"different time zone data", "2025c", "2024a", "c-3"} {
@@ -279,16 +304,16 @@ func TestNodeLsWarnsOfNodesWithOtherTimeZoneData(t *testing.T) {
 func TestJobLs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "0 7 * * *", Timezone: "Europe/Berlin"}, Owner: "file", Node: "web1"})
-	f.define(t, core.Definition{Job: job.Job{Name: "backup", Schedule: "@every 1h", Queue: "slow"}, Owner: "operator", Node: "web1", Paused: true})
-	f.define(t, core.Definition{Job: job.Job{Name: "once", Schedule: "@at 2026-01-01T00:00:00Z"}, Owner: "code", Node: "web1"})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "0 7 * * *", Timezone: "Europe/Berlin"}, Owner: "file", Node: "web1"})
+	f.define(t, plans.Definition{Job: job.Job{Name: "backup", Schedule: "@every 1h", Queue: "slow"}, Owner: "operator", Node: "web1", Paused: true})
+	f.define(t, plans.Definition{Job: job.Job{Name: "once", Schedule: "@at 2026-01-01T00:00:00Z"}, Owner: "code", Node: "web1"})
 	eight, nine := at("2026-03-28T08:00:00Z"), at("2026-03-28T09:00:00Z")
 	f.record(t, job.Record{Slot: job.NewSlot("report", nine), Node: "n"}, job.Succeeded)
 	f.record(t, job.Record{Slot: job.NewSlot("report", eight), Node: "n"}, job.Failed)
-	for _, n := range []core.Node{
-		{Name: "a", State: core.NodeAlive, Worker: true, Handlers: []string{"report", "once"}},
-		{Name: "b", State: core.NodeAlive, Worker: true, Handlers: []string{"report"}},
-		{Name: "c", State: core.NodeFenced, Worker: true, Handlers: []string{"report"}},
+	for _, n := range []exchange.Node{
+		{Name: "a", State: exchange.NodeAlive, Worker: true, Handlers: []string{"report", "once"}},
+		{Name: "b", State: exchange.NodeAlive, Worker: true, Handlers: []string{"report"}},
+		{Name: "c", State: exchange.NodeFenced, Worker: true, Handlers: []string{"report"}},
 	} {
 		n.Lease, n.Queues = time.Hour, []string{job.DefaultQueue}
 		f.join(t, n)

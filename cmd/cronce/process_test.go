@@ -124,14 +124,14 @@ func TestFirstSignalAsksTheSecondEnds(t *testing.T) {
 // ends it cleanly. Other commands say at once that nothing answers (TestFailures).
 func TestANodeWaitsForTheServerThatItIsTold(t *testing.T) {
 	t.Parallel()
-	cmd := command(t, "run", "--server", "nats://"+nobody)
+	cmd := command(t, "run", "--server", "nats://"+unreachable)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	begin(t, cmd)
 	line, err := bufio.NewReader(stderr).ReadString('\n')
-	if err != nil || !strings.Contains(line, "waiting for the NATS server") || !strings.Contains(line, nobody) {
+	if err != nil || !strings.Contains(line, "waiting for the NATS server") || !strings.Contains(line, unreachable) {
 		t.Errorf("it says %q, %v", line, err)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {

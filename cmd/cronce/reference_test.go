@@ -66,7 +66,9 @@ func commandReference(root *cobra.Command) string {
 func each(cmd *cobra.Command, do func(*cobra.Command)) {
 	do(cmd)
 	for _, sub := range cmd.Commands() {
-		each(sub, do)
+		if !sub.Hidden {
+			each(sub, do)
+		}
 	}
 }
 

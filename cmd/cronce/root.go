@@ -16,7 +16,7 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/lab"
 	"github.com/cronce-io/cronce/cmd/cronce/serve"
 	"github.com/cronce-io/cronce/cmd/cronce/slots"
-	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
 // execute runs one command line and returns its exit status.
@@ -62,7 +62,8 @@ With no --server, no NATS_URL and no selected NATS context it joins the server o
 127.0.0.1:4222, or embeds one there.
 
 Exit status: 0 done, 1 failed (the server or the environment), 2 wrong usage or
-configuration, 3 a check found something, 130 after a second TERM or Ctrl-C.`
+configuration, 3 a check found something, 130 after a second TERM or
+Ctrl-C, or after the first if an outcome was waited for.`
 
 func newRootCommand(a *base.App) *cobra.Command {
 	root := &cobra.Command{
@@ -89,6 +90,7 @@ func newRootCommand(a *base.App) *cobra.Command {
 		fleet.NewAuthCommand(a),
 		lab.NewBenchCommand(a),
 		files.NewCheckCommand(a),
+		lab.NewConformanceCommand(a),
 		fleet.NewDoctorCommand(a),
 		files.NewImportCommand(a),
 		jobs.NewCommand(a),
@@ -99,8 +101,13 @@ func newRootCommand(a *base.App) *cobra.Command {
 		fleet.NewSetupCommand(a),
 		slots.NewCommand(a),
 		lab.NewTortureCommand(a),
+		serve.NewUICommand(a),
 		fleet.NewVerifyCommand(a),
+		newVersionCommand(a),
 		slots.NewWatchCommand(a),
+		base.NewPlural("jobs", jobs.NewCommand, a),
+		base.NewPlural("slots", slots.NewCommand, a),
+		base.NewPlural("nodes", fleet.NewNodeCommand, a),
 	)
 	base.GuardLists(root)
 	return root

@@ -8,13 +8,15 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/kv"
 )
 
 func TestSetupOfALoginThatMayNotIsToldSoForEverySetting(t *testing.T) {
 	t.Parallel()
-	grants, err := kv.Access{Roles: []kv.Role{kv.RoleViewer}}.Grants()
+	grants, err := layout.Access{Roles: []layout.Role{layout.RoleViewer}}.Grants()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +32,7 @@ func TestSetupOfALoginThatMayNotIsToldSoForEverySetting(t *testing.T) {
 			{Username: "all", Password: "p"}, {Username: "viewer", Password: "p", Permissions: &may}, {Username: "reader", Password: "p", Permissions: &reader},
 		}
 	})
-	if _, err := kv.Setup(t.Context(), s.JetStream(nats.UserInfo("all", "p")), kv.Options{Queues: []string{"default"}}); err != nil {
+	if _, err := space.Setup(t.Context(), s.JetStream(nats.UserInfo("all", "p")), kv.Options{Queues: []string{"default"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, user := range []string{"viewer", "reader"} {

@@ -11,8 +11,10 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
-	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -28,9 +30,9 @@ func (f *fixture) failedSlot(t *testing.T) job.Slot {
 	say := func(e job.Event, after time.Duration) {
 		e.V, e.ID, e.Job, e.Time = codec.Version, slot.ID(), "report", nine.Add(after)
 		if e.Kind == job.EventFenced {
-			e.ID, e.Job = "", core.NoJob
+			e.ID, e.Job = "", exchange.NoJob
 		}
-		if err := f.store.Tell(t.Context(), e); err != nil {
+		if err := f.store.StoreEvent(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,11 +81,11 @@ func TestWhyThereIsNoSuchSlot(t *testing.T) {
 	f := newFixture(t)
 	now := time.Now().UTC()
 	hour := now.Truncate(time.Hour)
-	f.define(t, core.Definition{
+	f.define(t, plans.Definition{
 		Job: job.Job{Name: "report", Schedule: "0 * * * *", Exclude: []string{"0 13 * * *"}, Until: at("2100-01-01T00:00:00Z")}, Since: hour.AddDate(0, 0, -30),
 	})
-	f.define(t, core.Definition{Job: job.Job{Name: "young", Schedule: "0 * * * *"}})
-	f.define(t, core.Definition{Job: job.Job{Name: "paused", Schedule: "0 * * * *"}, Since: hour.AddDate(0, 0, -30), Paused: true, Pauses: []core.Window{{From: hour.Add(-3 * time.Hour)}}})
+	f.define(t, plans.Definition{Job: job.Job{Name: "young", Schedule: "0 * * * *"}})
+	f.define(t, plans.Definition{Job: job.Job{Name: "paused", Schedule: "0 * * * *"}, Since: hour.AddDate(0, 0, -30), Paused: true, Pauses: []plans.Window{{From: hour.Add(-3 * time.Hour)}}})
 	missed := job.Slot{Job: "report", At: hour.Add(-50 * time.Hour), Range: true}
 	f.record(t, job.Record{Slot: missed, Count: 12, Last: hour.Add(-39 * time.Hour), Error: "left out", Finished: now, Published: now}, job.Missed)
 	id := func(name string, at time.Time) string { return job.NewSlot(name, at).ID() }
@@ -137,7 +139,7 @@ func (f *fixture) due(t *testing.T, hour time.Time) {
 	if out := f.ok(t, "slot", "explain", id); !strings.Contains(out, "no live node is a producer") {
 		t.Errorf("unpublished: %s", out)
 	}
-	mark := core.Watermark{Time: time.Now(), Node: "p", Nonce: "p#1"}
+	mark := exchange.Watermark{Time: time.Now(), Node: "p", Nonce: "p#1"}
 	if _, err := f.store.Watermark().Write(t.Context(), mark, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -159,9 +161,9 @@ func TestWhatAPendingSlotWaitsFor(t *testing.T) {
 		}
 	}
 	explain("no live node works on queue slow")
-	f.join(t, core.Node{Name: "web1-1", State: core.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"slow"}})
+	f.join(t, exchange.Node{Name: "web1-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"slow"}})
 	explain("none of the 1 live nodes that work on queue slow has a handler")
-	f.join(t, core.Node{Name: "web2-1", State: core.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"slow"}, Handlers: []string{"report"}})
+	f.join(t, exchange.Node{Name: "web2-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"slow"}, Handlers: []string{"report"}})
 	explain("for a free worker")
 	if out := f.ok(t, "slot", "show", slot.ID()); !strings.Contains(out, "pending") || !strings.Contains(out, "slow") {
 		t.Errorf("shown as %s", out)
@@ -178,7 +180,7 @@ func TestWhatAPendingSlotWaitsFor(t *testing.T) {
 func TestSlotRetryAndItsRefusals(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}})
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}})
 	slot := job.NewSlot("report", time.Now().Add(-time.Hour))
 	f.record(t, job.Record{Slot: slot, Queue: "default", Published: slot.At, Finished: slot.At, Error: "boom"}, job.Failed)
 	if got, want := f.ok(t, "slot", "retry", slot.ID(), "-o", "json"), `{"id":"`+slot.ID()+`","state":"retrying","attempt":0,"attempts_left":3}`+"\n"; got != want {

@@ -11,8 +11,11 @@ import (
 
 	"github.com/cronce-io/cronce"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -30,9 +33,9 @@ func newArchive(t *testing.T) *fixture {
 	}
 	f := &fixture{cli: cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}, store: store, url: s.ClientURL()}
 	since := at("2026-03-01T00:00:00Z")
-	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}, Since: since})
-	f.define(t, core.Definition{Job: job.Job{Name: "backup", Schedule: "@hourly"}, Since: since, Paused: true, Pauses: []core.Window{{From: since}}})
-	mark := core.Watermark{Time: at("2026-03-28T12:00:00Z"), Revision: 100, Nonce: "n"}
+	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}, Since: since})
+	f.define(t, plans.Definition{Job: job.Job{Name: "backup", Schedule: "@hourly"}, Since: since, Paused: true, Pauses: []plans.Window{{From: since}}})
+	mark := exchange.Watermark{Time: at("2026-03-28T12:00:00Z"), Revision: 100, Nonce: "n"}
 	if _, err := store.Watermark().Write(t.Context(), mark, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +64,7 @@ func TestVerify(t *testing.T) {
 	// The ledger has an outcome of this slot, and an event has another outcome.
 	f.succeed(t, hour(11), 0)
 	told := job.Event{V: codec.Version, Kind: job.EventFailed, Time: hour(11).At, Job: "report", ID: hour(11).ID()}
-	if err := f.store.Tell(t.Context(), told); err != nil {
+	if err := f.store.StoreEvent(t.Context(), told); err != nil {
 		t.Fatal(err)
 	}
 	f.record(t, job.Record{Slot: job.Slot{Job: "report", Token: "by hand"}, Published: hour(8).At, Node: "w1"}, job.Cancelled)
@@ -85,7 +88,7 @@ func TestVerifyUsage(t *testing.T) {
 	f.run(t, "verify", "--from", "2026-03-28T06:00:00Z", "--to", "2026-03-28T06:00:00Z").oneError(t, base.ExitUsage, "must be after --from")
 	f.run(t, "verify", "--from", "2999-01-01T00:00:00Z").oneError(t, base.ExitUsage, "in the future")
 	f.run(t, "verify", "--job", "a b").oneError(t, base.ExitUsage, `"a b"`)
-	f.run(t, "verify", "--job", "nobody").oneError(t, base.ExitFailed, `job "nobody": not found in the registry`, "job ls")
+	f.run(t, "verify", "--job", "missing").oneError(t, base.ExitFailed, `job "missing": not found in the registry`, "job ls")
 	if got := f.ok(t, "verify"); !strings.Contains(got, "0 of 0 jobs") {
 		t.Errorf("an empty namespace: %s", got)
 	}
@@ -132,10 +135,10 @@ func (f *fixture) verify(t *testing.T, args ...string) (code int, slots []string
 }
 
 // waitingOf returns the messages of the stream, by slot.
-func (f *fixture) waitingOf(t *testing.T) map[string][]kv.WaitingSlot {
+func (f *fixture) waitingOf(t *testing.T) map[string][]stream.WaitingSlot {
 	t.Helper()
-	all := map[string][]kv.WaitingSlot{}
-	for w, err := range f.store.Slots().Waiting(t.Context(), kv.WaitingFilter{}) {
+	all := map[string][]stream.WaitingSlot{}
+	for w, err := range f.store.Slots().Waiting(t.Context(), stream.WaitingFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +164,7 @@ func TestVerifyRepairsWhatWasRemovedByHand(t *testing.T) {
 		return job.Slot{}, false
 	})
 	stop()
-	message := firstOf(t, limit, "a slot that waits", func() (w kv.WaitingSlot, ok bool) {
+	message := firstOf(t, limit, "a slot that waits", func() (w stream.WaitingSlot, ok bool) {
 		for _, w := range f.waitingOf(t) {
 			if _, _, err := f.store.Ledger().Read(t.Context(), w[0].Slot); err != nil {
 				return w[0], true
@@ -232,7 +235,7 @@ func TestVerifyRepairsWhatCannotMove(t *testing.T) {
 		return job.NewSlot("report", at("2026-03-28T00:00:00Z").Add(time.Duration(h)*time.Hour))
 	}
 	f.record(t, job.Record{Slot: hour(6), Queue: "old", Due: hour(6).At, Node: "dead", Attempt: 1}, job.Running)
-	if err := f.store.Tell(t.Context(), job.Event{V: codec.Version, Kind: job.EventFailed, Job: "report", ID: hour(7).ID()}); err != nil {
+	if err := f.store.StoreEvent(t.Context(), job.Event{V: codec.Version, Kind: job.EventFailed, Job: "report", ID: hour(7).ID()}); err != nil {
 		t.Fatal(err)
 	}
 	run := job.Slot{Job: "report", Token: "k"}

@@ -2,8 +2,7 @@
 //   --job NAME (repeatable)  --queue NAME (repeatable)  --file FILE  --work MS
 import { appendFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { connect } from "@nats-io/transport-node";
-import { Permanent, run } from "./lib/fleet.js";
+import { Permanent, connect, run } from "../../clients/node/index.js"; // in your program: "@cronce-io/client"
 
 const { values: flags } = parseArgs({
   options: {

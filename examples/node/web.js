@@ -9,8 +9,7 @@ import cluster from "node:cluster";
 import { appendFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { parseArgs } from "node:util";
-import { connect } from "@nats-io/transport-node";
-import { run } from "./lib/fleet.js";
+import { connect, run } from "../../clients/node/index.js"; // in your program: "@cronce-io/client"
 
 const processes = 4;
 

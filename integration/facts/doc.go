@@ -24,6 +24,7 @@
 //  18. An imported API delivers one message for each pull, and watches are silent.
 //  19. Wildcards are stored as they stand, and a long subject costs the connection.
 //  20. A purge of one subject makes the server forget other messages in flight.
+//  21. A server that dies in the middle of a batch stores all of it or nothing.
 //
 // # What is not shown
 //

@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// member is a server of a cluster; Routes are the ports of all of them.
+// member is a server of a cluster; Routes are the ports of all of them. Without Routes it is a
+// single server that syncs each write, and Port is that of its clients.
 type member struct {
 	Name, Store string
 	Port        int
@@ -20,6 +21,10 @@ type member struct {
 
 func (m member) configure(o *server.Options) {
 	o.ServerName, o.StoreDir = m.Name, m.Store
+	if len(m.Routes) == 0 {
+		o.Port, o.SyncAlways = m.Port, true
+		return
+	}
 	o.Cluster = server.ClusterOpts{Name: "facts", Host: "127.0.0.1", Port: m.Port}
 	for _, port := range m.Routes {
 		o.Routes = append(o.Routes, server.RoutesFromStr(fmt.Sprintf("nats-route://127.0.0.1:%d", port))...)

@@ -280,7 +280,7 @@ func TestAckedMessageStaysAWhileOnThreeReplicas(t *testing.T) {
 // no client any more, though it stays in the stream. A message before the floor that is
 // still stored prevents it, which a work queue never has.
 //
-// On it stands: kv/strand.go and internal/fleet/sweep, which count such a message of a slot
+// On it stands: internal/broker/stream/stranded.go and internal/fleet/sweep, which count such a message of a slot
 // as none; and what is said of users' streams and of alerts, for which nothing of the
 // kind can be done (internal/fleet/intake, internal/fleet/alert). When this fails, all of that may go.
 func TestPurgeOfOneSubjectForgetsOtherMessagesInFlight(t *testing.T) {

@@ -110,11 +110,11 @@ func TestClientCutsScheduledTimesToSeconds(t *testing.T) {
 	natstest.Eventually(t, limit, "the client's schedule to fire early", func() bool {
 		tries++
 		at := time.Now().Truncate(time.Second).Add(1999 * time.Millisecond)
-		fired := func(who string) time.Time {
+		fired := func(sender string) time.Time {
 			var m *jetstream.RawStreamMsg
 			natstest.Eventually(t, limit, "the schedule to fire", func() (done bool) {
 				var err error
-				m, err = s.GetLastMsgForSubject(within(t, limit), fmt.Sprintf("fact8.due.%s.%d", who, tries))
+				m, err = s.GetLastMsgForSubject(within(t, limit), fmt.Sprintf("fact8.due.%s.%d", sender, tries))
 				return err == nil
 			})
 			return m.Time

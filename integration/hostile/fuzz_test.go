@@ -8,10 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/check/doctor"
 	"github.com/cronce-io/cronce/internal/check/verify"
-	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -24,32 +30,33 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 type broker struct {
 	record     job.Record
 	lock       core.Lock
-	entry      core.Entry
-	node       core.Node
+	entry      plans.Entry
+	node       exchange.Node
 	event      job.Event
 	message    core.Message
 	at         time.Time // of all
 	sent       int
 	unreadable map[string]error
+	answer     []byte // of a node, about output
 }
 
 func newBroker(record, lock, definition, node, event, slot []byte, at time.Time) *broker {
-	b := &broker{at: at, unreadable: map[string]error{}}
+	b := &broker{at: at, unreadable: map[string]error{}, answer: event}
 	note := func(kind string, err error) {
 		if err != nil {
 			b.unreadable[kind] = err
 		}
 	}
 	var err error
-	b.record, err = core.DecodeRecord(record)
+	b.record, err = exchange.DecodeRecord(record)
 	note("record", err)
 	b.lock, err = core.DecodeLock(lock)
 	note("lock", err)
-	b.entry, err = core.DecodeEntry(definition, 5, at)
+	b.entry, err = plans.DecodeEntry(definition, 5, at)
 	note("definition", err)
-	b.node, err = core.DecodeNode(node)
+	b.node, err = exchange.DecodeNode(node)
 	note("node", err)
-	b.event, err = core.DecodeEvent(event)
+	b.event, err = exchange.DecodeEvent(event)
 	note("event", err)
 	b.message, err = core.ParseMessage(map[string][]string{core.HeaderSlot: {string(slot)}})
 	note("message", err)
@@ -80,7 +87,18 @@ func (l ledger) List(context.Context, kv.ListFilter) iter.Seq2[kv.LedgerEntry, e
 	return one(kv.LedgerEntry{Record: l.record, Revision: 7, Time: l.at}, l.unreadable["record"])
 }
 
-func (l ledger) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.Change, error] {
+func (l ledger) Newest(ctx context.Context, _ string) iter.Seq2[kv.LedgerEntry, error] {
+	return l.List(ctx, kv.ListFilter{})
+}
+
+func (l ledger) Records(context.Context, []job.Slot) (map[job.Slot]kv.LedgerEntry, error) {
+	if l.unreadable["record"] != nil {
+		return nil, nil
+	}
+	return map[job.Slot]kv.LedgerEntry{l.record.Slot: {Record: l.record, Revision: 7, Time: l.at}}, nil
+}
+
+func (l ledger) Changes(context.Context, *wire.Cursor) iter.Seq2[kv.Change, error] {
 	return one(kv.Change{Slot: l.record.Slot, Revision: 7, Time: l.at, State: l.record.State, Node: l.record.Node, RetryAt: l.record.RetryAt}, nil)
 }
 
@@ -90,39 +108,39 @@ func (l locks) Read(context.Context, string) (core.Lock, uint64, error) {
 	return l.lock, 7, l.unreadable["lock"]
 }
 
-func (l locks) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.LockChange, error] {
+func (l locks) Changes(context.Context, *wire.Cursor) iter.Seq2[kv.LockChange, error] {
 	return one(kv.LockChange{Lock: l.lock, Time: l.at}, nil)
 }
 
 type jobs struct{ *broker }
 
-func (j jobs) Read(context.Context, string) (core.Entry, uint64, error) {
+func (j jobs) Read(context.Context, string) (plans.Entry, uint64, error) {
 	return j.entry, 5, j.unreadable["definition"]
 }
 
-func (j jobs) Write(context.Context, core.Definition, uint64) (uint64, error) {
+func (j jobs) Write(context.Context, plans.Definition, uint64) (uint64, error) {
 	return 0, errors.New("nothing is written here")
 }
 
 func (j jobs) Delete(context.Context, string, uint64) error { return nil }
 
-func (j jobs) List(context.Context) ([]core.Entry, error) {
+func (j jobs) List(context.Context) ([]plans.Entry, error) {
 	if j.unreadable["definition"] != nil {
 		return nil, nil
 	}
-	return []core.Entry{j.entry}, nil
+	return []plans.Entry{j.entry}, nil
 }
 
 type nodes struct{ *broker }
 
-func (n nodes) List(context.Context) ([]core.NodeEvent, error) {
-	return []core.NodeEvent{{Name: "a", Revision: 3, Time: n.at, Node: n.node, Err: n.unreadable["node"]}}, nil
+func (n nodes) List(context.Context) ([]exchange.NodeEvent, error) {
+	return []exchange.NodeEvent{{Name: "a", Revision: 3, Time: n.at, Node: n.node, Err: n.unreadable["node"]}}, nil
 }
 
 type slots struct{ *broker }
 
-func (s slots) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
-	return one(kv.WaitingSlot{Message: s.message, Queue: "default", Sequence: 3, Published: s.at}, s.unreadable["message"])
+func (s slots) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {
+	return one(stream.WaitingSlot{Message: s.message, Queue: "default", Sequence: 3, Published: s.at}, s.unreadable["message"])
 }
 
 func (s slots) Publish(string, core.Message, []byte) (func(context.Context) (bool, error), error) {
@@ -132,21 +150,22 @@ func (s slots) Publish(string, core.Message, []byte) (func(context.Context) (boo
 
 type none struct{}
 
-func (none) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
-	return func(func(kv.WaitingSlot, error) bool) {}
+func (none) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {
+	return func(func(stream.WaitingSlot, error) bool) {}
 }
 
-func (none) Read(context.Context, job.Slot) (kv.Timer, uint64, error) {
-	return kv.Timer{}, 0, job.ErrNotFound
+func (none) Read(context.Context, job.Slot) (stream.Timer, uint64, error) {
+	return stream.Timer{}, 0, job.ErrNotFound
 }
 
-func (none) Set(context.Context, kv.Timer, uint64) (uint64, error) { return 0, nil }
-func (none) Cancel(context.Context, job.Slot) error                { return nil }
+func (none) Set(context.Context, stream.Timer, uint64) (uint64, error)             { return 0, nil }
+func (none) Latest(context.Context, []job.Slot) (map[job.Slot]stream.Timer, error) { return nil, nil }
+func (none) Cancel(context.Context, job.Slot) error                                { return nil }
 
 type mark struct{}
 
-func (mark) Read(context.Context) (core.Watermark, uint64, error) {
-	return core.Watermark{Time: now, Revision: 5}, 9, nil
+func (mark) Read(context.Context) (exchange.Watermark, uint64, error) {
+	return exchange.Watermark{Time: now, Revision: 5}, 9, nil
 }
 
 type fleet struct{ slots }
@@ -155,8 +174,12 @@ func (f fleet) Events(context.Context, kv.EventFilter) iter.Seq2[job.Event, erro
 	return one(f.event, f.unreadable["event"])
 }
 
-func (fleet) Tell(context.Context, job.Event) error { return nil }
-func (fleet) Emit(string, string, []byte) error     { return nil }
+func (fleet) StoreEvent(context.Context, job.Event) error { return nil }
+func (fleet) Emit(string, string, []byte) error           { return nil }
+
+func (f fleet) AskOutput(context.Context, string, job.Slot, bool) (exchange.OutputAnswer, error) {
+	return exchange.DecodeOutputAnswer(f.answer)
+}
 
 func (fleet) AskCancel(context.Context, string, core.CancelRequest) (core.CancelAnswer, error) {
 	return core.CancelAnswer{}, job.ErrUnknown
@@ -174,7 +197,9 @@ func FuzzReaders(f *testing.F) {
 		node       = `{"v":1,"node":"a","state":"alive","started":"2026-11-21T06:00:00Z","lease":"20s","producer":true,"worker":true,"queues":["default"],"handlers":["report"],"running":1,"clock_offset":"0s","clock_error":"0s","tzdata":"2026b","version":"v1","nonce":"n"}`
 		event      = `{"v":1,"kind":"alert","time":"2026-11-21T08:00:00Z","node":"a","id":"report:2026-11-21T07:00:00Z","job":"report","alert":"failed","count":2147483647,"last":"9999-12-31T23:59:59Z"}`
 		countless  = `{"v":1,"id":"report:2026-11-21T07:00:00Z","queue":"default","state":"running","attempt":0,"node":"","nonce":"n","shards":9223372036854775807}`
+		answer     = `{"v":1,"runs":true,"attempt":1,"fence":7,"progress":{"done":1,"time":"9999-12-31T23:59:59-01:00"},"output":"\u001b[2J","to":9223372036854775807}`
 	)
+	f.Add([]byte(record), []byte(lock), []byte(definition), []byte(node), []byte(answer), []byte("report:2026-11-21T07:00:00Z"), int64(-time.Hour))
 	for _, r := range []string{record, whole, missed, countless} {
 		for _, slot := range []string{"report:2026-11-21T07:00:00Z", "report:@k#1of256", "report:m.2026-11-21T07:00:00Z"} {
 			f.Add([]byte(r), []byte(lock), []byte(definition), []byte(node), []byte(event), []byte(slot), int64(-time.Hour))
@@ -190,7 +215,7 @@ func FuzzReaders(f *testing.F) {
 
 		s := sweep.New(sweep.Config{
 			Node: "me", Ledger: ledger{b}, Locks: locks{b}, Slots: slots{b}, Timers: none{}, Nodes: nodes{b}, Registry: jobs{b},
-			After: func(string) []core.Entry { return nil }, Now: func() time.Time { return now }, Lease: 20 * time.Second, Horizon: 24 * time.Hour,
+			After: func(string) []plans.Entry { return nil }, Now: func() time.Time { return now }, Lease: 20 * time.Second, Horizon: 24 * time.Hour,
 		})
 		_ = s.Pass(ctx, map[string]bool{"a": true})
 		const most = job.MaxShards * (core.MaxLockWaiting + 2) // a pass looks at each slot in a lock, and its parts
@@ -198,7 +223,7 @@ func FuzzReaders(f *testing.F) {
 			t.Errorf("the sweep publishes %d messages", b.sent)
 		}
 
-		c := control.New(control.Config{
+		c := client.Attach(attach.Parts{
 			Jobs: jobs{b}, Nodes: nodes{b}, Ledger: ledger{b}, Slots: slots{b}, Timers: none{}, Watermark: mark{}, Locks: locks{b}, Fleet: fleet{slots{b}},
 			Settings: job.Settings{}.WithDefaults(), Operator: "me", Now: func(context.Context) (time.Time, error) { return now, nil },
 		})
@@ -206,24 +231,26 @@ func FuzzReaders(f *testing.F) {
 			if slot.Job == "" {
 				continue
 			}
-			story, err := c.Explain(ctx, slot)
+			story, err := c.Explain(ctx, slot.ID())
 			printable(t, story, err)
-			found, err := c.Slot(ctx, slot)
+			found, err := c.Slot(ctx, slot.ID())
 			printable(t, found, err)
+			live, err := c.Running(ctx, slot.ID())
+			printable(t, live, err)
 		}
 		shown, err := c.Job(ctx, "report")
 		printable(t, shown.Last, err)
-		listed, err := c.ListSlots(ctx, control.SlotFilter{})
+		listed, err := c.ListSlots(ctx, client.SlotFilter{})
 		printable(t, listed, err)
-		all, err := c.ListJobs(ctx, "", now)
+		all, err := c.Jobs(ctx, client.JobFilter{Now: now})
 		printable(t, all, err)
-		members, err := c.ListNodes(ctx, "")
+		members, err := c.Nodes(ctx, client.NodeFilter{})
 		printable(t, members, err)
 
 		entries, _ := jobs{b}.List(ctx)
 		events, _ := nodes{b}.List(ctx)
 		check := verify.New(verify.Config{
-			From: now.Add(-time.Hour), To: now, Now: now, Settings: job.Settings{}.WithDefaults(), Watermark: core.Watermark{Time: now, Revision: 9}, Nodes: events,
+			From: now.Add(-time.Hour), To: now, Now: now, Settings: job.Settings{}.WithDefaults(), Watermark: exchange.Watermark{Time: now, Revision: 9}, Nodes: events,
 		}, entries)
 		if b.unreadable["event"] == nil {
 			check.Told(b.event)
@@ -243,8 +270,8 @@ func FuzzReaders(f *testing.F) {
 		printable(t, check.Report(), nil)
 
 		facts := doctor.Facts{
-			Namespace: "cronce", Survey: kv.Survey{Settings: job.Settings{}.WithDefaults()}, Now: now, Local: now, Nodes: events, Jobs: entries,
-			Watermark: core.Watermark{Time: now, Revision: 5}, RegistryRevision: 5, Ended: map[job.Slot]time.Time{},
+			Namespace: "cronce", Survey: space.Survey{Settings: job.Settings{}.WithDefaults()}, Now: now, Local: now, Nodes: events, Jobs: entries,
+			Watermark: exchange.Watermark{Time: now, Revision: 5}, RegistryRevision: 5, Ended: map[job.Slot]time.Time{},
 		}
 		if b.unreadable["record"] == nil {
 			facts.Open = []kv.LedgerEntry{{Record: b.record, Revision: 7, Time: b.at}}

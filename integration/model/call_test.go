@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
@@ -23,9 +24,9 @@ func (c *client) writeSlot(ctx context.Context, what string, r job.Record, at ui
 	}, func(ctx context.Context) (uint64, error) { return c.slots.Write(ctx, r, at) })
 }
 
-func (c *client) writeNode(ctx context.Context, what string, n core.Node, at uint64) (uint64, outcome) {
+func (c *client) writeNode(ctx context.Context, what string, n exchange.Node, at uint64) (uint64, outcome) {
 	return c.write(ctx, call{
-		key: "node/" + n.Name, what: what, nonce: n.Nonce, at: at, final: n.State != core.NodeAlive, value: string(n.State),
+		key: "node/" + n.Name, what: what, nonce: n.Nonce, at: at, final: n.State != exchange.NodeAlive, value: string(n.State),
 	}, func(ctx context.Context) (uint64, error) { return c.nodes.Write(ctx, n, at) })
 }
 
@@ -83,7 +84,7 @@ func (c *client) look(ctx context.Context, slot job.Slot, v *core.View) bool {
 	return true
 }
 
-func (c *client) lookNode(ctx context.Context, name string) (core.Node, uint64, bool) {
+func (c *client) lookNode(ctx context.Context, name string) (exchange.Node, uint64, bool) {
 	r := call{client: c.id, key: "node/" + name, what: "read", began: c.h.now()}
 	trying, cancel := c.patience(ctx)
 	defer cancel()

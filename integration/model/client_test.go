@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -22,8 +24,8 @@ type slotLedger interface {
 }
 
 type nodeKeys interface {
-	Read(context.Context, string) (core.Node, uint64, error)
-	Write(context.Context, core.Node, uint64) (uint64, error)
+	Read(context.Context, string) (exchange.Node, uint64, error)
+	Write(context.Context, exchange.Node, uint64) (uint64, error)
 }
 
 // fleet is the clients, and what they have in common.
@@ -174,7 +176,7 @@ func (c *client) begin(ctx context.Context) {
 }
 
 func (c *client) beat(ctx context.Context) {
-	n := core.Node{Name: c.name, State: core.NodeAlive, Started: epoch, Lease: job.DefaultLease, Nonce: c.nonce()}
+	n := exchange.Node{Name: c.name, State: exchange.NodeAlive, Started: epoch, Lease: job.DefaultLease, Nonce: c.nonce()}
 	revision, out := c.writeNode(ctx, "beat", n, c.beatAt)
 	if out == won {
 		c.beatAt = revision
@@ -188,7 +190,7 @@ func (c *client) serve(ctx context.Context, slot job.Slot) {
 	if slices.ContainsFunc(c.open, func(o claimed) bool { return o.record.Slot == slot }) {
 		return // owed already
 	}
-	entry := &core.Entry{Definition: core.Definition{Job: job.Job{Name: slot.Job, Retry: job.Retry{Attempts: 50}, Overlap: job.OverlapAllow}}}
+	entry := &plans.Entry{Definition: plans.Definition{Job: job.Job{Name: slot.Job, Retry: job.Retry{Attempts: 50}, Overlap: job.OverlapAllow}}}
 	v := core.View{Now: slot.At.Add(time.Hour), Self: c.name, Horizon: job.DefaultHorizon, Entry: entry, Handles: true}
 	d := core.Delivery{Message: core.Message{Slot: slot, Due: slot.At}, Queue: "default", Published: slot.At, Count: 1}
 	if !c.chance(3) && !c.look(ctx, slot, &v) {
@@ -252,12 +254,12 @@ func (c *client) dead(ctx context.Context, name string) bool {
 	switch {
 	case !ok:
 		return false
-	case n.State == core.NodeFenced:
+	case n.State == exchange.NodeFenced:
 		return true
 	case c.chance(2):
 		return false
 	}
-	n.Name, n.State, n.FencedBy, n.Nonce = name, core.NodeFenced, c.name, c.nonce()
+	n.Name, n.State, n.FencedBy, n.Nonce = name, exchange.NodeFenced, c.name, c.nonce()
 	_, out := c.writeNode(ctx, "fence", n, revision)
 	return out == won
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -331,8 +332,8 @@ func (m *locking) answer(q queue, i, n int) {
 
 // The rules of package job, in the words of this world. Its clock stands still.
 
-func (m *locking) job() *core.Entry {
-	return &core.Entry{Definition: core.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: m.attempts}, Overlap: m.policy}}}
+func (m *locking) job() *plans.Entry {
+	return &plans.Entry{Definition: plans.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: m.attempts}, Overlap: m.policy}}}
 }
 
 func (m *locking) delivery(n int) core.Delivery {
@@ -361,16 +362,16 @@ func (m *locking) complete(n int, s slot, res core.Result) slot {
 	return abstract(core.Complete(m.record(n, s), 1, epoch.Add(time.Hour), job.DefaultHorizon, res))
 }
 
-var placeOf = map[placed]core.PlaceKind{unasked: core.PlaceUnasked, held: core.PlaceHeld, waits: core.PlaceWaits, barred: core.PlaceBarred}
+var placeOf = map[placed]core.AdmissionKind{unasked: core.AdmissionUnasked, held: core.AdmissionGranted, waits: core.AdmissionQueued, barred: core.AdmissionSkipped}
 
 func (m *locking) decision(q decision) answer {
 	if a, known := m.decisions[q]; known {
 		return a
 	}
 	v := m.view(q.n, q.seen, q.self)
-	v.OwnerDead, v.Place.Kind = q.dead, placeOf[q.place]
+	v.OwnerDead, v.Admission.Kind = q.dead, placeOf[q.place]
 	if m.claimFirst {
-		v.Place.Kind = core.PlaceHeld
+		v.Admission.Kind = core.AdmissionGranted
 	}
 	s := core.Decide(m.delivery(q.n), v)
 	a := answer{action: s.Action}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -46,7 +47,7 @@ func (r *rules) decide(q question) answer {
 	if a, known := r.memo[q]; known {
 		return a
 	}
-	entry := &core.Entry{Definition: core.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: r.attempts}, Overlap: job.OverlapAllow}}}
+	entry := &plans.Entry{Definition: plans.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: r.attempts}, Overlap: job.OverlapAllow}}}
 	d := core.Delivery{Message: core.Message{Slot: theSlot, Due: theSlot.At}, Queue: "default", Published: theSlot.At, Count: 1}
 	v := core.View{
 		Now: theTime, Self: nodeName(q.self), Horizon: job.DefaultHorizon, OwnerDead: q.dead,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,12 +19,17 @@ import (
 type sabotage struct {
 	mutant
 
-	// seed and duration are those of a run that finds it. rules are the rules of which the run
-	// may find a violation.
-	seed     int
-	duration time.Duration
+	// rules are the rules of which a run may find a violation. duration is that of the run; zero:
+	// sabotageTime.
 	rules    []string
+	duration time.Duration
 }
+
+// sabotageSeed is the seed of every run, and sabotageTime its usual duration.
+const (
+	sabotageSeed = 3
+	sabotageTime = time.Minute
+)
 
 var sabotages = []sabotage{
 	{
@@ -33,16 +39,16 @@ var sabotages = []sabotage{
 			old:  "func Margin(lease time.Duration) time.Duration { return lease / 4 }",
 			new:  "func Margin(lease time.Duration) time.Duration { return lease / 100 }",
 		},
-		seed: 3, duration: time.Minute, rules: []string{"no margin", "outlived the lease"},
+		rules: []string{"no margin", "outlived the lease"},
 	},
 	{
 		mutant: mutant{
 			name: "retry-leaves-its-lock", breaks: "a slot that waits for its retry leaves its lock",
-			file: "consumer/task.go",
+			file: "consumer/decide.go",
 			old:  "if t.final && t.lock.entered {",
 			new:  "if (t.final || t.rec.State == job.Retrying) && t.lock.entered {",
 		},
-		seed: 3, duration: time.Minute, rules: []string{"place"},
+		rules: []string{"place"},
 	},
 	{
 		mutant: mutant{
@@ -51,7 +57,7 @@ var sabotages = []sabotage{
 			old:  "if err := s.turn(ctx); err != nil && ctx.Err() == nil {",
 			new:  "if err := error(nil); err != nil && ctx.Err() == nil {",
 		},
-		seed: 3, duration: time.Minute, rules: []string{"unfinished", "missing"},
+		rules: []string{"unfinished", "missing"},
 	},
 	{
 		mutant: mutant{
@@ -60,7 +66,7 @@ var sabotages = []sabotage{
 			old:  "if e.Policy == job.OverlapReplace && e.OnTime && free <= 0 {",
 			new:  "if false {",
 		},
-		seed: 3, duration: time.Minute, rules: []string{"never replaced"},
+		rules: []string{"never replaced"},
 	},
 	{
 		mutant: mutant{
@@ -69,25 +75,25 @@ var sabotages = []sabotage{
 			old:  "	at := d.Slot.At\n	if at.IsZero() {\n		at = d.Published\n	}\n	late := d.CaughtUp",
 			new:  "	if policy == job.OverlapLatest {\n		policy = job.OverlapQueue\n	}\n	at := d.Slot.At\n	if at.IsZero() {\n		at = d.Published\n	}\n	late := d.CaughtUp",
 		},
-		seed: 3, duration: time.Minute, rules: []string{"not only the newest"},
+		rules: []string{"not only the newest"},
 	},
 	{
 		mutant: mutant{
 			name: "none-runs-the-newest", breaks: "catch_up none runs the newest of the late slots",
-			file: "internal/core/due.go",
+			file: "internal/core/plans/due.go",
 			old:  "	case c.Policy == job.CatchUpNone:\n		return 0\n",
 			new:  "	case c.Policy == job.CatchUpNone:\n		return 1\n",
 		},
-		seed: 3, duration: 4 * time.Minute, rules: []string{"caught up"}, // with a silence in it
+		duration: 4 * time.Minute, rules: []string{"caught up"}, // with a silence in it
 	},
 	{
 		mutant: mutant{
 			name: "whole-without-its-last-part", breaks: "a split slot has its outcome before its last part has one",
-			file: "consumer/shard.go",
+			file: "consumer/record.go",
 			old:  "parts := make([]job.Record, rec.Shards)\n		for i := range parts {",
 			new:  "parts := make([]job.Record, rec.Shards-1)\n		for i := range parts {",
 		},
-		seed: 3, duration: time.Minute, rules: []string{"whole"},
+		rules: []string{"whole"},
 	},
 	{
 		mutant: mutant{
@@ -96,7 +102,7 @@ var sabotages = []sabotage{
 			old:  "if o.fleet.owner(c.def.name) == p {",
 			new:  "if p != nil {",
 		},
-		seed: 3, duration: time.Minute, rules: []string{"published late"},
+		rules: []string{"published late"},
 	},
 }
 
@@ -144,7 +150,7 @@ func (s sabotage) torture(ctx context.Context, root, work string) (rule string, 
 	}
 	defer os.Remove(program)
 	run := exec.CommandContext(ctx, program, "torture", "--servers", "1", "--lease", "3s", "-o", "json",
-		"--seed", fmt.Sprint(s.seed), "--duration", s.duration.String())
+		"--seed", fmt.Sprint(sabotageSeed), "--duration", cmp.Or(s.duration, sabotageTime).String())
 	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // it ends the processes that it started
 	var output, log bytes.Buffer
 	run.Stdout, run.Stderr = &output, &log

@@ -5,7 +5,10 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +43,25 @@ func URLSecrets(u *url.URL) (secrets []string) {
 		return secrets
 	}
 	return append(append(secrets, Secret(basic)...), Secret(secret)...)
+}
+
+// ReadFile returns the content of a file with a secret. It must be a regular file of at most
+// limit bytes. Errors do not show the content.
+func ReadFile(path string, limit int) (string, error) {
+	// Opening a named pipe would block until it has a writer.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err == nil && len(data) > limit {
+		err = fmt.Errorf("file %s holds more than %d bytes", path, limit)
+	}
+	return string(data), err
 }
 
 const placeholder = "[hidden]"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,7 +14,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/api/schema"
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -21,11 +25,11 @@ import (
 // For returns the Serve function of a replica, which starts the service of one incarnation.
 // now is the clock; log may be nil. stop waits for running requests. status is the node's
 // description of itself and must not block.
-func For(nc *nats.Conn, store *kv.Store, now func() time.Time, log *slog.Logger) func(ctx context.Context, name string, status func() core.Node) (stop func(), err error) {
+func For(nc *nats.Conn, store *kv.Store, now func() time.Time, log *slog.Logger) func(ctx context.Context, name string, status func() exchange.Node) (stop func(), err error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return func(ctx context.Context, name string, status func() core.Node) (func(), error) {
+	return func(ctx context.Context, name string, status func() exchange.Node) (func(), error) {
 		s := &server{conn: nc, store: store, now: now, log: log, name: name, status: status, places: make(chan struct{}, atOnce)}
 		s.ctx, s.cancel = context.WithCancel(ctx)
 		stop, err := s.start()
@@ -51,7 +55,7 @@ type server struct {
 	now    func() time.Time
 	log    *slog.Logger
 	name   string
-	status func() core.Node
+	status func() exchange.Node
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -63,7 +67,7 @@ func (s *server) start() (stop func(), err error) {
 	ns, n := s.store.Namespace(), s.status()
 	offers := s.mayOperate()
 	svc, err := micro.AddService(s.conn, micro.Config{
-		Name: kv.ServiceName(ns), Version: semantic(n.Version), Description: "a node of Cronce's fleet",
+		Name: layout.ServiceName(ns), Version: semantic(n.Version), Description: "a node of Cronce's fleet",
 		Metadata: map[string]string{
 			"namespace": ns, "node": s.name, "version": n.Version, "queues": strings.Join(n.Queues, ","),
 			"producer": fmt.Sprint(n.Producer), "worker": fmt.Sprint(n.Worker), "orders": fmt.Sprint(offers),
@@ -79,11 +83,11 @@ func (s *server) start() (stop func(), err error) {
 		s.under.Wait()
 	}
 	err = svc.AddEndpoint("node", micro.HandlerFunc(func(r micro.Request) { s.answer(r, s.self(), nil) }),
-		micro.WithEndpointSubject(kv.APISubject(ns, "node."+s.name)), micro.WithEndpointQueueGroupDisabled(),
-		micro.WithEndpointMetadata(map[string]string{"description": "What this node is and does.", "response_schema": schema[Node]()}))
+		micro.WithEndpointSubject(layout.APISubject(ns, "node."+s.name)), micro.WithEndpointQueueGroupDisabled(),
+		micro.WithEndpointMetadata(map[string]string{"description": "What this node is and does.", "response_schema": schema.Text[Node]()}))
 	for _, o := range orders() {
 		if err == nil && offers {
-			err = svc.AddEndpoint(strings.ReplaceAll(o.name, ".", "-"), s.handler(o), micro.WithEndpointSubject(kv.APISubject(ns, o.name)),
+			err = svc.AddEndpoint(strings.ReplaceAll(o.name, ".", "-"), s.handler(o), micro.WithEndpointSubject(layout.APISubject(ns, o.name)),
 				micro.WithEndpointMetadata(map[string]string{"description": o.what, "request_schema": o.in, "response_schema": o.out}))
 		}
 	}
@@ -147,7 +151,7 @@ func (s *server) answer(r micro.Request, value any, err error) {
 		err = fmt.Errorf("the answer has %d bytes, more than the server lets through: ask for less", len(data))
 	}
 	if err != nil {
-		err = r.Error(code(err), line(err), nil)
+		err = r.Error(strconv.Itoa(fault.Of(err).Status), line(err), nil)
 	} else {
 		err = r.Respond(data)
 	}

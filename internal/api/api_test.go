@@ -14,7 +14,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/api"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -31,8 +34,8 @@ func serve(t *testing.T, nc *nats.Conn, name string) *kv.Store {
 		t.Fatal(err)
 	}
 	var running atomic.Int64
-	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), name, func() core.Node {
-		return core.Node{Producer: true, Worker: true, Queues: []string{"default"}, Running: int(running.Add(1)), Version: "v1.2.3"}
+	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), name, func() exchange.Node {
+		return exchange.Node{Producer: true, Worker: true, Queues: []string{"default"}, Running: int(running.Add(1)), Version: "v1.2.3"}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +81,7 @@ func TestOrdersOverNATS(t *testing.T) {
 		t.Errorf("applied %+v", applied)
 	}
 	entry, _, err := store.Jobs().Read(t.Context(), "report")
-	if err != nil || entry.Node != "alice" || entry.Owner != core.OwnerOperator {
+	if err != nil || entry.Node != "alice" || entry.Owner != plans.OwnerOperator {
 		t.Errorf("stored %+v, %v", entry, err)
 	}
 	var details api.Details
@@ -220,8 +223,8 @@ func TestNodesAreServices(t *testing.T) {
 // A node offers an order only if its own login may carry it out. Another node answers then.
 func TestOnlyNodesWithTheRightsOfOperatorsOfferOrders(t *testing.T) {
 	t.Parallel()
-	user := func(name string, roles ...kv.Role) *server.User {
-		grants, err := kv.Access{Roles: roles}.Grants()
+	user := func(name string, roles ...layout.Role) *server.User {
+		grants, err := layout.Access{Roles: roles}.Grants()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,14 +236,14 @@ func TestOnlyNodesWithTheRightsOfOperatorsOfferOrders(t *testing.T) {
 	}
 	s := natstest.Run(t, func(o *server.Options) {
 		o.Users = []*server.User{
-			{Username: "all", Password: "p"}, user("worker", kv.RoleWorker), user("producer", kv.RoleProducer),
-			user("both", kv.RoleWorker, kv.RoleOperator), user("viewer", kv.RoleViewer), user("operator", kv.RoleOperator),
+			{Username: "all", Password: "p"}, user("worker", layout.RoleWorker), user("producer", layout.RoleProducer),
+			user("both", layout.RoleWorker, layout.RoleOperator), user("viewer", layout.RoleViewer), user("operator", layout.RoleOperator),
 		}
 	})
 	conn := func(name string) *nats.Conn {
-		return s.Conn(nats.UserInfo(name, "p"), nats.CustomInboxPrefix(kv.InboxPrefix("cronce")))
+		return s.Conn(nats.UserInfo(name, "p"), nats.CustomInboxPrefix(layout.InboxPrefix("cronce")))
 	}
-	if _, err := kv.Setup(t.Context(), natstest.JetStream(t, conn("all")), kv.Options{}); err != nil {
+	if _, err := space.Setup(t.Context(), natstest.JetStream(t, conn("all")), kv.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	offers := func(t *testing.T, operator *nats.Conn, node string) bool {
@@ -305,7 +308,7 @@ func TestANodeThatStoppedAnswersNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), "n", func() core.Node { return core.Node{Version: "(devel)"} })
+	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), "n", func() exchange.Node { return exchange.Node{Version: "(devel)"} })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package api makes each node a NATS micro service: "nats micro ls", "info" and
-// "stats" show the fleet, and the orders of package control are endpoints with JSON
+// "stats" show the fleet, and the orders of package client are endpoints with JSON
 // schemas, so that any NATS client can do what the command line does. Both call the
 // same functions.
 //
@@ -29,5 +29,5 @@
 //     the node keeps, since the next page is answered by any node. So each page reads
 //     the broker anew, and keeps no more rows than it may answer with.
 //   - A long operation ends when its request's time is over, and returns its progress. The
-//     same request again continues, as every operation of package control does.
+//     same request again continues, as every operation of package client does.
 package api

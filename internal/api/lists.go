@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -20,7 +20,7 @@ type pageOf struct {
 	by
 }
 
-func (p pageOf) cursor() control.Cursor { return control.Cursor(p.After) }
+func (p pageOf) cursor() client.Cursor { return client.Cursor(p.After) }
 
 func (p pageOf) limit() (int, error) {
 	switch {
@@ -40,11 +40,11 @@ type Page[T row] struct {
 }
 
 // row of a listing.
-type row interface{ Cursor() control.Cursor }
+type row interface{ Cursor() client.Cursor }
 
 // newPage is at most limit rows. next is the place after which rows had been left
 // out before.
-func newPage[T row](rows []T, limit int, next control.Cursor, unreadable []error) Page[T] {
+func newPage[T row](rows []T, limit int, next client.Cursor, unreadable []error) Page[T] {
 	const most = 5
 	p := Page[T]{Rows: rows, Next: string(next)}
 	for _, err := range unreadable[:min(len(unreadable), most)] {
@@ -118,35 +118,35 @@ type ComingSlot struct {
 
 func listOrders() []order {
 	return []order{
-		newOrder("job.ls", "List the jobs, the one that was written last at the end.", func(ctx context.Context, c *control.Control, in pageOf) (Page[control.ListedJob], error) {
+		newOrder("job.ls", "List the jobs, the one that was written last at the end.", func(ctx context.Context, c *client.Client, in pageOf) (Page[client.JobRow], error) {
 			limit, err := in.limit()
 			if err != nil {
-				return Page[control.ListedJob]{}, err
+				return Page[client.JobRow]{}, err
 			}
-			list, err := c.ListJobs(ctx, in.cursor(), time.Time{})
+			list, err := c.Jobs(ctx, client.JobFilter{After: in.cursor()})
 			return newPage(list.Jobs, limit, "", list.Unreadable), err
 		}),
 		newOrder("job.next", "List the coming slots of a job.", coming),
-		newOrder("slot.ls", "List the slots, oldest first.", func(ctx context.Context, c *control.Control, in ListingSlots) (Page[control.ListedSlot], error) {
+		newOrder("slot.ls", "List the slots, oldest first.", func(ctx context.Context, c *client.Client, in ListingSlots) (Page[client.SlotRow], error) {
 			limit, err := in.limit()
 			if err != nil {
-				return Page[control.ListedSlot]{}, err
+				return Page[client.SlotRow]{}, err
 			}
-			list, err := c.ListSlots(ctx, control.SlotFilter{Job: in.Job, States: in.States, Since: in.Since, After: in.cursor(), Limit: limit})
+			list, err := c.ListSlots(ctx, client.SlotFilter{Job: in.Job, States: in.States, Since: in.Since, After: in.cursor(), Limit: limit})
 			return newPage(list.Slots, limit, list.Next, list.Unreadable), err
 		}),
-		newOrder("node.ls", "List the nodes, the one that started first at the beginning.", func(ctx context.Context, c *control.Control, in pageOf) (Page[control.ListedNode], error) {
+		newOrder("node.ls", "List the nodes, the one that started first at the beginning.", func(ctx context.Context, c *client.Client, in pageOf) (Page[client.NodeRow], error) {
 			limit, err := in.limit()
 			if err != nil {
-				return Page[control.ListedNode]{}, err
+				return Page[client.NodeRow]{}, err
 			}
-			list, err := c.ListNodes(ctx, in.cursor())
+			list, err := c.Nodes(ctx, client.NodeFilter{After: in.cursor()})
 			return newPage(list.Nodes, limit, "", list.Unreadable), err
 		}),
 	}
 }
 
-func coming(ctx context.Context, c *control.Control, in Coming) (ComingSlots, error) {
+func coming(ctx context.Context, c *client.Client, in Coming) (ComingSlots, error) {
 	const few = 10
 	if in.Count < 0 {
 		return ComingSlots{}, fmt.Errorf("%w count %d: at least 0", job.ErrInvalid, in.Count)

@@ -10,15 +10,17 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api"
-	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 
 // pages requests all pages. more is added to each request.
-func pages[T interface{ Cursor() control.Cursor }](t *testing.T, nc *nats.Conn, endpoint, more string) (rows []T, answers int) {
+func pages[T interface{ Cursor() client.Cursor }](t *testing.T, nc *nats.Conn, endpoint, more string) (rows []T, answers int) {
 	t.Helper()
 	after := ""
 	for {
@@ -50,11 +52,11 @@ func TestListsOverNATS(t *testing.T) {
 	nc := s.Conn()
 	var names, ids, nodes []string
 	for i := range 7 {
-		d := core.Definition{Job: job.Job{Name: fmt.Sprint("job", 7-i), Schedule: "0 7 * * *", Timezone: "Europe/Berlin"}, Owner: core.OwnerOperator, Nonce: "n"}
+		d := plans.Definition{Job: job.Job{Name: fmt.Sprint("job", 7-i), Schedule: "0 7 * * *", Timezone: "Europe/Berlin"}, Owner: plans.OwnerOperator, Nonce: "n"}
 		if _, err := store.Jobs().Write(t.Context(), d, 0); err != nil {
 			t.Fatal(err)
 		}
-		n := core.Node{Name: fmt.Sprint("node", i), State: core.NodeAlive, Started: time.Unix(int64(i), 0), Lease: time.Hour, Worker: true, Queues: []string{job.DefaultQueue}, Handlers: []string{"job1"}, Nonce: "n"}
+		n := exchange.Node{Name: fmt.Sprint("node", i), State: exchange.NodeAlive, Started: time.Unix(int64(i), 0), Lease: time.Hour, Worker: true, Queues: []string{job.DefaultQueue}, Handlers: []string{"job1"}, Nonce: "n"}
 		if _, err := store.Nodes().Write(t.Context(), n, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -81,27 +83,27 @@ func TestListsOverNATS(t *testing.T) {
 	}
 
 	for _, limit := range []string{"", `,"limit":1`, `,"limit":3`, `,"limit":1000000000`} {
-		jobs, _ := pages[control.ListedJob](t, nc, "job.ls", limit)
-		if got := texts(jobs, func(j control.ListedJob) string { return j.Job }); !slices.Equal(got, names) {
+		jobs, _ := pages[client.JobRow](t, nc, "job.ls", limit)
+		if got := texts(jobs, func(j client.JobRow) string { return j.Job }); !slices.Equal(got, names) {
 			t.Errorf("%s: jobs %q, want %q", limit, got, names)
 		}
 		if j := jobs[len(jobs)-1]; j.Handlers != 7 || j.LastState != job.Failed || !j.Last.Equal(first.Add(10*time.Hour)) || !j.Next.After(time.Now()) {
 			t.Errorf("%s: job %+v", limit, j)
 		}
-		slots, answers := pages[control.ListedSlot](t, nc, "slot.ls", limit)
-		if got := texts(slots, func(s control.ListedSlot) string { return s.ID }); !slices.Equal(got, ids) || answers < 2 {
+		slots, answers := pages[client.SlotRow](t, nc, "slot.ls", limit)
+		if got := texts(slots, func(s client.SlotRow) string { return s.ID }); !slices.Equal(got, ids) || answers < 2 {
 			t.Errorf("%s: slots %q in %d answers, want %q in several", limit, got, answers, ids)
 		}
 		if len(slots) == len(ids) && (slots[0].Output == "" || slots[2].State != job.Pending) {
 			t.Errorf("%s: slots %+v", limit, slots)
 		}
-		all, _ := pages[control.ListedNode](t, nc, "node.ls", limit)
-		if got := texts(all, func(n control.ListedNode) string { return n.Node }); !slices.Equal(got, nodes) {
+		all, _ := pages[client.NodeRow](t, nc, "node.ls", limit)
+		if got := texts(all, func(n client.NodeRow) string { return n.Node }); !slices.Equal(got, nodes) {
 			t.Errorf("%s: nodes %q, want %q", limit, got, nodes)
 		}
 	}
-	some, _ := pages[control.ListedSlot](t, nc, "slot.ls", `,"job":"job1","states":["pending"],"since":"2026-03-28T12:00:00Z","limit":2`)
-	if got, want := texts(some, func(s control.ListedSlot) string { return s.ID }), []string{ids[5], ids[8], ids[11]}; !slices.Equal(got, want) {
+	some, _ := pages[client.SlotRow](t, nc, "slot.ls", `,"job":"job1","states":["pending"],"since":"2026-03-28T12:00:00Z","limit":2`)
+	if got, want := texts(some, func(s client.SlotRow) string { return s.ID }), []string{ids[5], ids[8], ids[11]}; !slices.Equal(got, want) {
 		t.Errorf("filtered: %q, want %q", got, want)
 	}
 

@@ -11,14 +11,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/schema"
+	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
-	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 )
 
-// order is one endpoint: an operation of package control.
+// order is one endpoint: an operation of package client.
 type order struct {
 	name, what string
 	in, out    string // schemas
@@ -36,17 +36,18 @@ func (b by) author() string { return b.By }
 type named interface{ author() string }
 
 // newOrder is the order that f carries out.
-func newOrder[In named, Out any](name, what string, f func(context.Context, *control.Control, In) (Out, error)) order {
-	return order{name, what, schema[In](), schema[Out](), func(ctx context.Context, s *server, request []byte) (any, error) {
+func newOrder[In named, Out any](name, what string, f func(context.Context, *client.Client, In) (Out, error)) order {
+	return order{name, what, schema.Text[In](), schema.Text[Out](), func(ctx context.Context, s *server, request []byte) (any, error) {
 		var in In
 		if err := strictly(request, &in); err != nil {
 			return nil, err
 		}
-		who := cmp.Or(in.author(), "api")
-		if err := job.ValidateToken(who); err != nil {
+		author := cmp.Or(in.author(), "api")
+		if err := job.ValidateToken(author); err != nil {
 			return nil, fmt.Errorf("by: %w", err)
 		}
-		return f(ctx, Control(s.store, who, s.now, s.log, nil), in)
+		c := client.Attach(attach.Of(s.conn, s.store, attach.Options{Operator: author, Now: s.now, Logger: s.log}))
+		return f(ctx, c, in)
 	}}
 }
 
@@ -118,11 +119,11 @@ type Applied struct {
 
 // AppliedJob is one of them.
 type AppliedJob struct {
-	Job      string         `json:"job"`
-	Action   control.Action `json:"action"`
-	Revision uint64         `json:"revision,omitempty"`
-	Handlers int            `json:"handlers" doc:"live nodes that would run it"`
-	Error    string         `json:"error,omitempty"`
+	Job      string        `json:"job"`
+	Action   client.Action `json:"action"`
+	Revision uint64        `json:"revision,omitempty"`
+	Handlers int           `json:"handlers" doc:"live nodes that would run it"`
+	Error    string        `json:"error,omitempty"`
 }
 
 // Details is what is known of a job.
@@ -155,40 +156,36 @@ type Backfilled struct {
 }
 
 func orders() []order {
-	revised := func(e core.Entry, changed bool, err error) (Revised, error) {
-		return Revised{Job: e.Job.Name, Changed: changed, Revision: e.Revision}, err
+	revised := func(e client.Edited, err error) (Revised, error) {
+		return Revised{Job: e.Job.Name, Changed: e.Changed, Revision: e.Revision}, err
 	}
 	return slices.Concat([]order{
 		newOrder("job.show", "Tell what is known of a job.", show),
 		newOrder("job.apply", "Create and update jobs from a file.", apply),
-		newOrder("job.rm", "Remove a job.", func(ctx context.Context, c *control.Control, in Of) (Revised, error) {
-			return Revised{Job: in.Job, Changed: true}, c.Remove(ctx, in.Job)
+		newOrder("job.rm", "Remove a job.", func(ctx context.Context, c *client.Client, in Of) (Revised, error) {
+			return Revised{Job: in.Job, Changed: true}, c.Remove(ctx, in.Job, client.RemoveOptions{})
 		}),
-		newOrder("job.pause", "Have what falls due of a job not be published.", func(ctx context.Context, c *control.Control, in Of) (Revised, error) {
+		newOrder("job.pause", "Have what falls due of a job not be published.", func(ctx context.Context, c *client.Client, in Of) (Revised, error) {
 			return revised(c.Pause(ctx, in.Job))
 		}),
 		newOrder("job.resume", "End a pause.", resume),
-		newOrder("job.release", "Let files and code change a job again.", func(ctx context.Context, c *control.Control, in Of) (Revised, error) {
+		newOrder("job.release", "Let files and code change a job again.", func(ctx context.Context, c *client.Client, in Of) (Revised, error) {
 			return revised(c.Release(ctx, in.Job))
 		}),
-		newOrder("job.trigger", "Run a job, now or later.", func(ctx context.Context, c *control.Control, in Triggering) (Triggered, error) {
-			t, err := c.Trigger(ctx, control.Order{Job: in.Job, Key: in.Key, At: in.At, Payload: in.Payload, Traceparent: tracing.Traceparent(ctx)})
+		newOrder("job.trigger", "Run a job, now or later.", func(ctx context.Context, c *client.Client, in Triggering) (Triggered, error) {
+			t, err := c.Trigger(ctx, in.Job, client.TriggerOptions{Key: in.Key, At: in.At, Payload: in.Payload})
 			return Triggered{t.Slot.ID(), t.State, t.New, t.Queue, t.Due}, err
 		}),
 		newOrder("job.backfill", "Run the slots of a range that have no outcome.", backfill),
 	}, slotOrders(), listOrders())
 }
 
-func resume(ctx context.Context, c *control.Control, in Of) (Revised, error) {
-	r, err := c.PreviewResume(ctx, in.Job)
-	if err != nil {
-		return Revised{}, err
-	}
-	e, changed, err := c.Resume(ctx, r)
-	return Revised{e.Job.Name, changed, e.Revision, r.Missed, r.Runs}, err
+func resume(ctx context.Context, c *client.Client, in Of) (Revised, error) {
+	r, err := c.Resume(ctx, in.Job, client.ResumeOptions{})
+	return Revised{r.Job.Name, r.Changed, r.Revision, r.Missed, r.Runs}, err
 }
 
-func show(ctx context.Context, c *control.Control, in Of) (Details, error) {
+func show(ctx context.Context, c *client.Client, in Of) (Details, error) {
 	d, err := c.Job(ctx, in.Job)
 	if err != nil {
 		return Details{}, err
@@ -198,11 +195,11 @@ func show(ctx context.Context, c *control.Control, in Of) (Details, error) {
 		out.Broken = d.Broken.Error()
 		return out, nil
 	}
-	out.Definition, err = json.Marshal(d.Definition)
+	out.Definition, err = d.Value()
 	return out, err
 }
 
-func apply(ctx context.Context, c *control.Control, in Applying) (Applied, error) {
+func apply(ctx context.Context, c *client.Client, in Applying) (Applied, error) {
 	file, err := spec.ParseJSON("file", in.File, spec.WithoutActions())
 	if err != nil {
 		return Applied{}, fmt.Errorf("%w: %w", job.ErrInvalid, err)
@@ -211,7 +208,7 @@ func apply(ctx context.Context, c *control.Control, in Applying) (Applied, error
 	for i, e := range file.Jobs {
 		jobs[i] = e.Job
 	}
-	report, err := c.Apply(ctx, jobs, control.ApplyOptions{Prune: in.Prune, DryRun: in.DryRun, Seen: in.Revision})
+	report, err := c.Apply(ctx, jobs, client.ApplyOptions{Prune: in.Prune, DryRun: in.DryRun, Seen: in.Revision})
 	var out Applied
 	failed := false
 	for _, a := range report {
@@ -227,33 +224,13 @@ func apply(ctx context.Context, c *control.Control, in Applying) (Applied, error
 	return out, err
 }
 
-func backfill(ctx context.Context, c *control.Control, in Backfilling) (Backfilled, error) {
+func backfill(ctx context.Context, c *client.Client, in Backfilling) (Backfilled, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience/2)
 	defer cancel()
-	b, err := c.Backfill(ctx, control.Backfill{Job: in.Job, From: in.From, To: in.To, Rate: in.Rate, Clip: in.Clip}, nil)
+	b, err := c.Backfill(ctx, in.Job, client.BackfillOptions{From: in.From, To: in.To, Rate: in.Rate, Clip: in.Clip}, nil)
 	out := Backfilled{b.Slots, b.Known(), b.Waiting, b.TooOld, b.Published, err == nil}
 	if ctx.Err() != nil && b.Slots > 0 {
 		err = nil
 	}
 	return out, err
-}
-
-// code sorts errors as HTTP does.
-func code(err error) string {
-	var slot *control.SlotError
-	var slotConflict *control.SlotConflictError
-	var old *control.TooOldError
-	switch {
-	case errors.Is(err, job.ErrInvalid):
-		return "400"
-	case errors.Is(err, job.ErrDenied):
-		return "403"
-	case errors.Is(err, job.ErrNotFound):
-		return "404"
-	case errors.Is(err, job.ErrConflict), errors.As(err, &slot), errors.As(err, &slotConflict), errors.As(err, &old):
-		return "409"
-	case errors.Is(err, job.ErrUnknown), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return "504"
-	}
-	return "500"
 }

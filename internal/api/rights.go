@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/kv"
+	"github.com/cronce-io/cronce/internal/broker/layout"
 )
 
 // login is the server's description of the connected user.
@@ -41,7 +41,7 @@ func (s *server) mayOperate() bool {
 	if p == nil {
 		return true
 	}
-	grants, err := kv.Access{Namespace: s.store.Namespace(), Roles: []kv.Role{kv.RoleOperator}, Domain: s.store.Domain()}.Grants()
+	grants, err := layout.Access{Namespace: s.store.Namespace(), Roles: []layout.Role{layout.RoleOperator}, Domain: s.store.Domain()}.Grants()
 	if err != nil {
 		return false
 	}

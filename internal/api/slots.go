@@ -6,8 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/control/story"
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -37,12 +36,12 @@ type Story struct {
 
 // Step is one thing that happened, or will.
 type Step struct {
-	Time    time.Time      `json:"time"`
-	What    story.StepKind `json:"what"`
-	Node    string         `json:"node,omitempty"`
-	Attempt int            `json:"attempt,omitempty"`
-	Fence   uint64         `json:"fence,omitempty"`
-	Text    string         `json:"text"`
+	Time    time.Time       `json:"time"`
+	What    client.StepKind `json:"what"`
+	Node    string          `json:"node,omitempty"`
+	Attempt int             `json:"attempt,omitempty"`
+	Fence   uint64          `json:"fence,omitempty"`
+	Text    string          `json:"text"`
 }
 
 // Reopened is a slot with a new start.
@@ -63,40 +62,40 @@ func slotOrders() []order {
 	return []order{
 		newOrder("slot.show", "Tell what stands of a slot.", ofSlot(showSlot)),
 		newOrder("slot.explain", "Tell the story of a slot, or why there is none.", ofSlot(explain)),
-		newOrder("slot.retry", "Give a slot that did not succeed a new start.", ofSlot(func(ctx context.Context, c *control.Control, s job.Slot) (Reopened, error) {
-			r, err := c.Retry(ctx, s)
-			return Reopened{s.ID(), r.Record.State, r.Left}, err
+		newOrder("slot.retry", "Give a slot that did not succeed a new start.", ofSlot(func(ctx context.Context, c *client.Client, id string) (Reopened, error) {
+			r, err := c.Retry(ctx, id)
+			return Reopened{id, r.State, r.Left}, err
 		})),
 		newOrder("slot.cancel", "End a slot that waits or runs, for good.", ofSlot(cancelSlot)),
 	}
 }
 
-func ofSlot[Out any](f func(context.Context, *control.Control, job.Slot) (Out, error)) func(context.Context, *control.Control, OfSlot) (Out, error) {
-	return func(ctx context.Context, c *control.Control, in OfSlot) (Out, error) {
+func ofSlot[Out any](f func(context.Context, *client.Client, string) (Out, error)) func(context.Context, *client.Client, OfSlot) (Out, error) {
+	return func(ctx context.Context, c *client.Client, in OfSlot) (Out, error) {
 		s, err := job.ParseSlotID(in.ID)
 		if err != nil {
 			var none Out
 			return none, err
 		}
-		return f(ctx, c, s)
+		return f(ctx, c, s.ID())
 	}
 }
 
-func showSlot(ctx context.Context, c *control.Control, s job.Slot) (Slot, error) {
-	f, err := c.Slot(ctx, s)
-	switch {
-	case err != nil:
+func showSlot(ctx context.Context, c *client.Client, id string) (Slot, error) {
+	f, err := c.Slot(ctx, id)
+	if err != nil {
 		return Slot{}, err
-	case f.Record == nil:
-		return Slot{ID: s.ID(), State: job.Pending, Queue: f.Waiting.Queue, Due: f.Waiting.Due}, nil
 	}
-	data, err := json.Marshal(f.Record)
-	return Slot{ID: s.ID(), State: f.Record.State, Record: data, Revision: f.Revision, Queue: f.Record.Queue, Due: f.Record.Due}, err
+	out := Slot{ID: id, State: f.State, Revision: f.Revision, Queue: f.Queue, Due: f.Due}
+	if f.Record != nil {
+		out.Record, err = json.Marshal(f.Record)
+	}
+	return out, err
 }
 
-func explain(ctx context.Context, c *control.Control, s job.Slot) (Story, error) {
-	told, err := c.Explain(ctx, s)
-	out := Story{ID: s.ID(), State: told.State, Why: told.Why, Steps: []Step{}}
+func explain(ctx context.Context, c *client.Client, id string) (Story, error) {
+	told, err := c.Explain(ctx, id)
+	out := Story{ID: id, State: told.State, Why: told.Why, Steps: []Step{}}
 	for _, step := range told.Steps {
 		out.Steps = append(out.Steps, Step{step.Time, step.What, step.Node, step.Attempt, step.Fence, step.Text})
 	}
@@ -105,12 +104,12 @@ func explain(ctx context.Context, c *control.Control, s job.Slot) (Story, error)
 
 var errStillRuns = errors.New("the slot was asked to end and still runs: repeat the request to keep waiting")
 
-func cancelSlot(ctx context.Context, c *control.Control, s job.Slot) (Ended, error) {
+func cancelSlot(ctx context.Context, c *client.Client, id string) (Ended, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience/2, errStillRuns)
 	defer cancel()
-	r, err := c.Cancel(ctx, s, func(control.CancelWait) {})
+	r, err := c.Cancel(ctx, id, nil)
 	if err != nil && errors.Is(context.Cause(ctx), errStillRuns) {
 		err = errors.Join(context.Cause(ctx), job.ErrUnknown)
 	}
-	return Ended{s.ID(), r.State, r.Error}, err
+	return Ended{id, r.State, r.Error}, err
 }

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,9 @@ const (
 	// job.MaxAttempts. MaxSlots bounds other counts of slots and of handlers.
 	MaxClaims = 1_000_000
 	MaxSlots  = 1<<31 - 1
+
+	// MaxCount bounds what is only shown.
+	MaxCount = math.MaxInt
 
 	// MaxWord bounds nonces, and names that are not those of jobs, queues or nodes, in bytes.
 	MaxWord = 256

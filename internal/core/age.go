@@ -3,6 +3,7 @@ package core
 import (
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -76,7 +77,7 @@ func pastDeadline(d Delivery, v View) bool {
 }
 
 // StartBy returns the deadline for the slot's first start, and false if its job has none.
-func StartBy(d Delivery, e Entry) (time.Time, bool) {
+func StartBy(d Delivery, e plans.Entry) (time.Time, bool) {
 	from := d.Due
 	if d.CaughtUp || d.Backfill || d.Chained || from.IsZero() {
 		from = d.Published

@@ -1,15 +1,14 @@
 package core
 
 import (
-	"time"
-
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
 // belongs reports whether the slot is in the plan that was in force at its instant. If the message
 // was computed from this definition or a newer one, it belongs. A chained slot has the instant of
 // another job, so it belongs as long as this job comes after any job.
-func belongs(d Delivery, e *Entry) bool {
+func belongs(d Delivery, e *plans.Entry) bool {
 	switch {
 	case d.JobRevision >= e.Revision:
 		return true
@@ -30,7 +29,7 @@ func belongs(d Delivery, e *Entry) bool {
 
 // splitOtherwise reports whether the slot is in its job's plan, but the plan splits it into other
 // parts. The producer of such a message lags behind an edit of the plan.
-func splitOtherwise(d Delivery, e *Entry) bool {
+func splitOtherwise(d Delivery, e *plans.Entry) bool {
 	if d.Slot.Token != "" || d.Chained || d.JobRevision >= e.Revision || !belongs(d, e) {
 		return false
 	}
@@ -45,10 +44,10 @@ func splitOtherwise(d Delivery, e *Entry) bool {
 // The plan in force at a planned slot's instant applies, and for a run that a stream's message
 // started, the plan in force at that message's time. A triggered or chained run by an older
 // definition is valid as it is. If the message names no definition, the current one applies.
-func unsplit(d Delivery, e *Entry) bool {
+func unsplit(d Delivery, e *plans.Entry) bool {
 	planned := d.Slot.Token == "" && !d.Chained
 	if d.Event {
-		return d.Slot.Shards == 0 && e.planOf(d.Due).Shards > 0
+		return d.Slot.Shards == 0 && e.PlanOf(d.Due).Shards > 0
 	}
 	if d.Slot.Shards > 0 || !planned && 0 < d.JobRevision && d.JobRevision < e.Revision {
 		return false
@@ -59,22 +58,9 @@ func unsplit(d Delivery, e *Entry) bool {
 	return e.Job.Shards > 0
 }
 
-// PlanAt returns the plan that was in force at the instant, and false if there was none.
-func (e Entry) PlanAt(at time.Time) (PastPlan, bool) {
-	for i := range e.Past { // does not copy e.Past: each slot calls this several times
-		if p := &e.Past[i]; at.After(p.From) && (p.To.IsZero() || !at.After(p.To)) {
-			return *p, true
-		}
-	}
-	if since := e.Since(); at.After(since) {
-		return PastPlan{Plan: e.Job.Plan(), From: since}, true
-	}
-	return PastPlan{}, false
-}
-
 // paused reports whether the slot fell due in a pause that its producer did not know of. If the
 // producer knew of the pause, it applied the catch-up policy after the end of the pause.
-func paused(d Delivery, e *Entry) bool {
+func paused(d Delivery, e *plans.Entry) bool {
 	if d.Slot.Token != "" && !d.Chained || d.JobRevision >= e.Revision {
 		return false
 	}

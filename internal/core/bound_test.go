@@ -9,21 +9,23 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
 // decoders has the decoder of every kind of value that the broker stores.
 var decoders = map[string]func([]byte) (json.Marshaler, error){
-	"record":       func(b []byte) (json.Marshaler, error) { return core.DecodeRecord(b) },
+	"record":       func(b []byte) (json.Marshaler, error) { return exchange.DecodeRecord(b) },
 	"lock":         func(b []byte) (json.Marshaler, error) { return core.DecodeLock(b) },
-	"node":         func(b []byte) (json.Marshaler, error) { return core.DecodeNode(b) },
-	"settings":     func(b []byte) (json.Marshaler, error) { return core.DecodeSettings(b) },
-	"watermark":    func(b []byte) (json.Marshaler, error) { return core.DecodeWatermark(b) },
-	"sweep":        func(b []byte) (json.Marshaler, error) { return core.DecodeSweepEnd(b) },
-	"event":        func(b []byte) (json.Marshaler, error) { return core.DecodeEvent(b) },
-	"announcement": func(b []byte) (json.Marshaler, error) { return core.DecodeAnnouncement(b) },
+	"node":         func(b []byte) (json.Marshaler, error) { return exchange.DecodeNode(b) },
+	"settings":     func(b []byte) (json.Marshaler, error) { return exchange.DecodeSettings(b) },
+	"watermark":    func(b []byte) (json.Marshaler, error) { return exchange.DecodeWatermark(b) },
+	"sweep":        func(b []byte) (json.Marshaler, error) { return exchange.DecodeSweepEnd(b) },
+	"event":        func(b []byte) (json.Marshaler, error) { return exchange.DecodeEvent(b) },
+	"announcement": func(b []byte) (json.Marshaler, error) { return exchange.DecodeAnnouncement(b) },
 	"definition": func(b []byte) (json.Marshaler, error) {
-		e, err := core.DecodeEntry(b, 7, at0)
+		e, err := plans.DecodeEntry(b, 7, at0)
 		return e.Definition, err
 	},
 }
@@ -104,16 +106,16 @@ func bounded(t *testing.T, name, kind string, read json.Marshaler) {
 		if len(v.Holders) > job.MaxConcurrency || len(v.Waiting) > core.MaxLockWaiting {
 			t.Errorf("%s: %d hold, %d wait", name, len(v.Holders), len(v.Waiting))
 		}
-	case core.Node:
-		if v.Lease < 0 || v.Lease > job.MaxLease || v.Priority > core.MaxPriority || len(v.Queues) > 1000 || len(v.Version)+len(v.Tzdata) > 1000 {
+	case exchange.Node:
+		if v.Lease < 0 || v.Lease > job.MaxLease || v.Priority > exchange.MaxPriority || len(v.Queues) > 1000 || len(v.Version)+len(v.Tzdata) > 1000 {
 			t.Errorf("%s: %+.300v", name, v)
 		}
 	case job.Settings:
 		if err := v.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-	case core.Definition:
-		for _, p := range append([]core.PastPlan{{Plan: v.Job.Plan()}}, v.Past...) {
+	case plans.Definition:
+		for _, p := range append([]plans.PastPlan{{Plan: v.Job.Plan()}}, v.Past...) {
 			if p.Plan.Shards < 0 || p.Plan.Shards == 1 || p.Plan.Shards > job.MaxShards {
 				t.Errorf("%s: a plan with %d shards", name, p.Plan.Shards)
 			}
@@ -185,7 +187,7 @@ func TestAnUnknownStateIsLeftToANewerProgram(t *testing.T) {
 			t.Errorf("%s without a state: %v", kind, err)
 		}
 	}
-	if _, err := core.DecodeRecord([]byte(strings.Replace(sound["record"], "retrying", "pending", 1))); !errors.Is(err, job.ErrInvalid) {
+	if _, err := exchange.DecodeRecord([]byte(strings.Replace(sound["record"], "retrying", "pending", 1))); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("a record that says pending, which is never stored: %v", err)
 	}
 }
@@ -196,12 +198,12 @@ func TestASlotEndsBeforeItsAttemptsAreOutOfBounds(t *testing.T) {
 	t.Parallel()
 	const most = 1_000_000
 	for _, state := range []job.State{job.Retrying, job.Running} {
-		r, err := core.DecodeRecord([]byte(fmt.Sprintf(`{"v":1,"id":"report:@k","queue":"default","state":%q,"attempt":%d,"max_attempts":%d,"node":"a","nonce":"n","published":"2026-11-21T07:00:00Z"}`, state, most, most)))
+		r, err := exchange.DecodeRecord([]byte(fmt.Sprintf(`{"v":1,"id":"report:@k","queue":"default","state":%q,"attempt":%d,"max_attempts":%d,"node":"a","nonce":"n","published":"2026-11-21T07:00:00Z"}`, state, most, most)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		d := core.Delivery{Message: core.Message{Slot: r.Slot}, Queue: "default", Published: at0}
-		v := core.View{Now: at0.Add(time.Minute), Self: "b", Horizon: time.Hour, Record: &r, Revision: 9, OwnerDead: true, Handles: true, Entry: &core.Entry{Definition: core.Definition{Job: job.Job{Name: "report", Schedule: "@daily", Overlap: job.OverlapAllow}}}}
+		v := core.View{Now: at0.Add(time.Minute), Self: "b", Horizon: time.Hour, Record: &r, Revision: 9, OwnerDead: true, Handles: true, Entry: &plans.Entry{Definition: plans.Definition{Job: job.Job{Name: "report", Schedule: "@daily", Overlap: job.OverlapAllow}}}}
 		if s := core.Decide(d, v); s.Action != core.End || s.Record.State != job.Failed {
 			t.Errorf("%s: %v %+v", state, s.Action, s.Record)
 		}
@@ -209,7 +211,7 @@ func TestASlotEndsBeforeItsAttemptsAreOutOfBounds(t *testing.T) {
 		again := core.Reopen(done, "alice", job.MaxAttempts, at0)
 		data, err := again.MarshalJSON()
 		if err == nil {
-			_, err = core.DecodeRecord(data)
+			_, err = exchange.DecodeRecord(data)
 		}
 		if err != nil {
 			t.Errorf("a new start: %v", err)

@@ -2,24 +2,26 @@ package core_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
 // serverLimit is the default payload limit of a nats-server, less a reserve for headers.
 const serverLimit = 1<<20 - 4<<10
 
-// The largest record has the longest history, and the largest payload, output and errors, all of
+// The largest record has the longest history, and the largest payload, result, outputs and errors, all of
 // characters that JSON escapes. It must fit in a message, or its slot could never complete.
 func TestTheLargestRecordFitsInAMessage(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
-	entry := &core.Entry{Definition: core.Definition{Job: job.Job{Name: "j", Schedule: "* * * * *", Retry: job.Retry{Attempts: 1000}, Output: job.MaxOutput, Overlap: job.OverlapAllow}.WithDefaults()}, Revision: 1}
+	entry := &plans.Entry{Definition: plans.Definition{Job: job.Job{Name: "j", Schedule: "* * * * *", Retry: job.Retry{Attempts: 1000}, Output: job.MaxOutput, Overlap: job.OverlapAllow}.WithDefaults()}, Revision: 1}
 	d := core.Delivery{Message: core.Message{Slot: job.Slot{Job: "j", Token: strings.Repeat("\u00e9", 64)}, JobRevision: 1}, Queue: "default", Published: now, Payload: bytes.Repeat([]byte{0}, job.MaxPayload)}
 	v := core.View{Now: now, Self: strings.Repeat("n", 64), Horizon: 24 * time.Hour, Entry: entry, Handles: true}
 	for _, text := range []string{"\x00", "\"", "\u2028", "\xff"} {
@@ -30,6 +32,7 @@ func TestTheLargestRecordFitsInAMessage(t *testing.T) {
 				t.Fatalf("attempt %d: %+v", attempt, step.Action)
 			}
 			r := core.Complete(step.Record, uint64(attempt+1), now, v.Horizon, core.Result{Err: errors.New(strings.Repeat(text, 10_000)), Output: strings.Repeat(text, job.MaxOutput/len(text))})
+			r.Result = json.RawMessage(`"` + strings.Repeat("x", job.MaxResult-2) + `"`)
 			data, err := r.MarshalJSON()
 			if err != nil {
 				t.Fatal(err)
@@ -47,7 +50,7 @@ func TestASlotWithATooLargePayloadIsCancelled(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	d := core.Delivery{Message: core.Message{Slot: job.Slot{Job: "j", Token: "t"}}, Queue: "default", Published: now, Payload: make([]byte, job.MaxPayload+1)}
-	for name, entry := range map[string]*core.Entry{"no job": nil, "job": {Definition: core.Definition{Job: job.Job{Name: "j"}.WithDefaults()}}} {
+	for name, entry := range map[string]*plans.Entry{"no job": nil, "job": {Definition: plans.Definition{Job: job.Job{Name: "j"}.WithDefaults()}}} {
 		step := core.Decide(d, core.View{Now: now, Self: "n", Horizon: time.Hour, Entry: entry, Handles: true})
 		if step.Action != core.End || step.Record.State != job.Cancelled || len(step.Record.Payload) > 0 || !strings.Contains(step.Record.Error, "payload") {
 			t.Errorf("%s: %v %s %q with %d bytes of payload", name, step.Action, step.Record.State, step.Record.Error, len(step.Record.Payload))

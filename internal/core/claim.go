@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -52,7 +54,7 @@ type View struct {
 
 	// Entry is the job's definition, at least as new as that of the message. It is nil if the
 	// registry's leader has answered that the job was deleted.
-	Entry *Entry
+	Entry *plans.Entry
 
 	// Handles is true if this worker has a handler for the job.
 	Handles bool
@@ -60,9 +62,9 @@ type View struct {
 	// Whole is the whole slot of a part.
 	Whole Whole
 
-	// Place is the verdict of the job's lock. It stays PlaceUnasked for jobs that are not
+	// Admission is the verdict of the job's lock. It stays AdmissionUnasked for jobs that are not
 	// Guarded.
-	Place Place
+	Admission Admission
 }
 
 // certain returns the time that the broker's clock has certainly reached.
@@ -137,9 +139,9 @@ func NeedsDefinition(d Delivery, v View) bool {
 	return !tooOld(d, v) && (v.Record != nil || d.Missed == 0 && d.Refused == "")
 }
 
-// first decides about a slot without a record. Before the slot's instant it always waits: an early
-// message may be false, and an outcome that it causes would end the real slot. Nor does it drop
-// the message, since the stream may have dropped the real one as its duplicate.
+// first decides about a slot without a record. Before the slot's instant it returns Later: an early
+// message may be wrong, and an outcome based on it would end the real slot. It does not return Ack
+// either, because the stream may have dropped the real message as a duplicate of the early one.
 func first(d Delivery, v View) Step {
 	switch {
 	case early(d, v) > 0 && (d.Slot.Range || !tooOld(d, v)):
@@ -215,11 +217,12 @@ func RetryWait(r job.Record, now time.Time) time.Duration {
 	return wait
 }
 
-// setBack is more than the estimates of the broker's clock on two nodes differ.
+// setBack bounds the difference between two nodes' estimates of the broker's clock. A larger
+// difference means that a clock was set back.
 const setBack = time.Minute
 
-// adopt decides about a claim of this worker that is not in flight. No handler has started by it,
-// so the attempt is not counted again.
+// adopt decides about a slot that this worker has claimed, but that is not in flight. No handler
+// has started under that claim, so the new claim does not count as another attempt.
 func adopt(d Delivery, v View) Step {
 	released := Release(*v.Record, v.Now)
 	switch {
@@ -254,11 +257,12 @@ func takeOver(d Delivery, v View) Step {
 	}
 }
 
-// Disowned reports whether the live owner of the view's record does not run the slot, by its answer
-// to a HoldsRequest, or by the error in place of one. From an error nothing follows, since a handler
-// may run for any time. But past the horizon the slot ends, unless the owner answers that a handler
-// with a live context runs it.
-func Disowned(d Delivery, v View, answer HoldsAnswer, err error) bool {
+// Disowned reports whether the live owner of the view's record has given up the slot. answer is the
+// owner's answer to a HoldsRequest; err is the error if there was no answer. An error proves
+// nothing, because a handler may run for any time. But past the horizon Disowned returns true,
+// unless the owner answers that a handler with a live context runs the slot, or the clock is
+// doubted.
+func Disowned(d Delivery, v View, answer exchange.HoldsAnswer, err error) bool {
 	switch {
 	case err == nil && !answer.Holds:
 		return true
@@ -280,8 +284,9 @@ func died(v View) job.Record {
 	return r
 }
 
-// unhandled naks a slot for a worker that has a handler. The first delays are short, since a
-// rolling upgrade may bring such a worker. The last ones are a minute.
+// unhandled returns the nak of a slot for which this worker has no handler, so that another worker
+// can take it. The first delays are short, because a rolling upgrade may soon start a worker with
+// the handler. Later delays are a minute.
 func unhandled(d Delivery) Step {
 	return Step{Action: Later, Delay: min(100*time.Millisecond<<min(d.Count, 10), time.Minute)}
 }
@@ -298,7 +303,7 @@ func claim(d Delivery, v View, attempt int) Step {
 	if s, decided := divided(d, v); decided {
 		return s
 	}
-	if (v.Entry == nil || v.Entry.Job.Guarded()) && v.Place.Kind != PlaceHeld {
+	if (v.Entry == nil || v.Entry.Job.Guarded()) && v.Admission.Kind != AdmissionGranted {
 		return unplaced(d, v)
 	}
 	if d.Slot.Shards > 0 && v.Whole.Record == nil {
@@ -318,7 +323,10 @@ func claim(d Delivery, v View, attempt int) Step {
 		r.Attempts = r.Attempts[:len(r.Attempts)-1]
 	}
 	r.State, r.Node, r.Attempt = job.Running, v.Self, attempt
-	r.RetryAt, r.Error, r.Output = time.Time{}, "", "" // the last attempt's; r.Attempts keeps the error
+	if n := len(r.Attempts); n > 0 && r.Output != "" {
+		r.Attempts[n-1].Output = r.Output
+	}
+	r.RetryAt, r.Error, r.Output = time.Time{}, "", "" // the last attempt's; r.Attempts keeps them
 	r.Attempts = history(append(r.Attempts, job.Attempt{Number: attempt, Node: v.Self, Started: started(d, v).UTC()}))
 	return Step{Action: Start, Record: r}
 }
@@ -334,16 +342,16 @@ func started(d Delivery, v View) time.Time {
 
 // unplaced decides about a slot that could be claimed if it had a place in the job's lock.
 func unplaced(d Delivery, v View) Step {
-	switch v.Place.Kind {
-	case PlaceWaits, PlaceCrowded:
+	switch v.Admission.Kind {
+	case AdmissionQueued, AdmissionCrowded:
 		return Step{Action: Wait}
-	case PlaceBarred:
-		return end(d, v, job.Skipped, fmt.Sprintf("slot %s was in its way (overlap: %s)", v.Place.InWay, v.Entry.Job.WithDefaults().Overlap))
-	case PlaceDisplaced:
+	case AdmissionSkipped:
+		return end(d, v, job.Skipped, fmt.Sprintf("slot %s was in its way (overlap: %s)", v.Admission.InWay, v.Entry.Job.WithDefaults().Overlap))
+	case AdmissionReplaced:
 		if d.Slot.Shards > 0 && v.Whole.Record != nil {
-			return Step{Action: WriteWhole, Record: MarkWhole(*v.Whole.Record, ReplacedBy(v.Place.InWay))}
+			return Step{Action: WriteWhole, Record: MarkWhole(*v.Whole.Record, ReplacedBy(v.Admission.InWay))}
 		}
-		return end(d, v, job.Cancelled, ReplacedBy(v.Place.InWay).Error())
+		return end(d, v, job.Cancelled, ReplacedBy(v.Admission.InWay).Error())
 	}
 	return Step{Action: Enter}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -120,7 +121,7 @@ func scenario(t *testing.T, args map[string]string) (core.Delivery, core.View) {
 	v := core.View{
 		Now: offset(t, args, "now", "10ms"), Self: "A", Horizon: 24 * time.Hour,
 		OwnerDead: has(args, "dead"), Handles: !has(args, "no-handler"), Revision: 41,
-		Place: scenarioPlace(t, args),
+		Admission: scenarioPlace(t, args),
 	}
 	if whole, known := args["whole"]; known {
 		v.Whole.Known, v.Whole.Revision = true, 40
@@ -162,23 +163,23 @@ func answer(v core.View, step core.Step) string {
 	}
 }
 
-func scenarioPlace(t *testing.T, args map[string]string) core.Place {
+func scenarioPlace(t *testing.T, args map[string]string) core.Admission {
 	t.Helper()
-	kinds := map[string]core.PlaceKind{
-		"": core.PlaceUnasked, "held": core.PlaceHeld, "waits": core.PlaceWaits, "crowded": core.PlaceCrowded,
-		"barred": core.PlaceBarred, "displaced": core.PlaceDisplaced,
+	kinds := map[string]core.AdmissionKind{
+		"": core.AdmissionUnasked, "held": core.AdmissionGranted, "waits": core.AdmissionQueued, "crowded": core.AdmissionCrowded,
+		"barred": core.AdmissionSkipped, "displaced": core.AdmissionReplaced,
 	}
 	kind, known := kinds[args["place"]]
 	if !known {
 		t.Fatalf("no such place: %q", args["place"])
 	}
-	return core.Place{Kind: kind, InWay: job.NewSlot("report", claimBase.Add(-time.Hour))}
+	return core.Admission{Kind: kind, InWay: job.NewSlot("report", claimBase.Add(-time.Hour))}
 }
 
-func scenarioEntry(t *testing.T, args map[string]string) *core.Entry {
+func scenarioEntry(t *testing.T, args map[string]string) *plans.Entry {
 	t.Helper()
 	schedule := map[string]string{"": "0 * * * *", "hourly": "0 * * * *", "half": "30 * * * *"}[args["plan"]]
-	e := &core.Entry{Revision: 7, Time: offset(t, args, "since", "-100h")}
+	e := &plans.Entry{Revision: 7, Time: offset(t, args, "since", "-100h")}
 	e.Job = job.Job{Name: "report", Schedule: schedule, Retry: job.Retry{Attempts: number(t, args, "attempts", 0)}, Overlap: job.OverlapAllow}
 	if overlap, ok := args["overlap"]; ok {
 		e.Job.Overlap = job.Overlap(overlap)
@@ -188,14 +189,14 @@ func scenarioEntry(t *testing.T, args map[string]string) *core.Entry {
 	e.Job.Deadline = offset(t, args, "deadline", "0s").Sub(claimBase)
 	if has(args, "paused") {
 		e.Revision = 9
-		e.Pauses = []core.Window{{From: offset(t, args, "paused", "")}}
+		e.Pauses = []plans.Window{{From: offset(t, args, "paused", "")}}
 		if e.Paused = !has(args, "resumed"); !e.Paused {
 			e.Pauses[0].To = offset(t, args, "resumed", "")
 		}
 	}
 	if past := args["past"]; past != "" {
 		e.Revision = 8
-		e.Past = []core.PastPlan{{
+		e.Past = []plans.PastPlan{{
 			Plan: job.Job{Name: "report", Schedule: map[string]string{"hourly": "0 * * * *", "half": "30 * * * *"}[past]}.Plan(),
 			From: claimBase.Add(-100 * time.Hour), To: e.Time,
 		}}

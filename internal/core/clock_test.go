@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -17,7 +18,7 @@ func delivered(published time.Time) core.Delivery {
 }
 
 func seenAt(now time.Time, edit ...func(*core.View)) core.View {
-	e := core.Entry{Revision: 1, Time: at7.Add(-time.Hour), Definition: core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Overlap: job.OverlapAllow}}}
+	e := plans.Entry{Revision: 1, Time: at7.Add(-time.Hour), Definition: plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Overlap: job.OverlapAllow}}}
 	v := core.View{Now: now, Self: "A", Horizon: 24 * time.Hour, Entry: &e, Handles: true}
 	for _, f := range edit {
 		f(&v)

@@ -6,10 +6,10 @@
 //
 // The way of a slot through the rules:
 //
-//	Entry (definition.go)     the job, its past plans and its pauses
-//	   |  Stretches (pause.go): the plans' schedules, cut at edits and pauses
+//	plans.Entry               the job, its past plans and its pauses
+//	   |  Stretches: the plans' schedules, cut at edits and pauses
 //	   v
-//	Due (due.go)              which slots are due; what the catch-up policy does with late ones
+//	plans.Due                 which slots are due; what the catch-up policy does with late ones
 //	   |
 //	   v
 //	Message (message.go)      the slot on its way from a producer to a worker
@@ -22,8 +22,9 @@
 //
 // Two other sources of messages join in the middle: Chain (follow.go) returns the slots
 // that follow a slot which succeeded, and Started (on.go) the run that a message of a
-// stream starts. The remaining files hold the other values that nodes exchange: node
-// records, announcements, the watermark, cancel and holds requests, the end of a sweep.
+// stream starts. Package exchange holds the other values that nodes exchange: records,
+// events, node records, announcements, the watermark. Package output decides what is kept of
+// a handler's output.
 //
 // # The rules propose, the broker decides
 //
@@ -32,11 +33,12 @@
 // write, and the caller reads again. A function never assumes that its proposal was
 // written.
 //
-// Decide looks at the slot's record first. A slot without a record is judged by its
-// instant, its age and the plan in force at its instant; a slot that waits for a retry by
-// its delay; a slot that another node runs by whether that node is proved dead. Only then
-// does it look at the whole slot of a shard, and at the job's lock. If it needs a fact that
-// the worker has not read, it returns an action that names it: Prove, LearnWhole, Enter.
+// Decide looks at the slot's record first. If there is no record, it checks the slot's
+// instant, its age, and the plan in force at its instant. If the slot waits for a retry, it
+// checks the delay. If another node runs the slot, it checks whether that node is proved
+// dead. Only then does it look at the whole slot of a shard, and at the job's lock. If it
+// needs a fact that the worker has not read, it returns the action that obtains the fact:
+// Prove, LearnWhole, Enter.
 //
 // A slot keeps what it started with. Its record holds the number of attempts, since an edit
 // must not start an at-most-once slot twice. After the first claim its plan is not
@@ -54,7 +56,8 @@
 //  6. A message is acked only after the slot's record is stored.
 //  7. The ledger's retention exceeds the horizon; a slot past the horizon never starts.
 //  8. A write without an answer is unknown: it is repeated at the same revision.
-//  9. A slow broker loses no lease, and more load never makes a node send more.
+//  9. No node loses its lease because the broker is slow, and an overloaded broker never
+//     makes a node send more.
 //  10. No slot stays without an outcome past its horizon while a worker and a broker live.
 //  11. A value that is too large is cut, not retried for ever.
 //

@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -35,7 +35,7 @@ func TestDueRules(t *testing.T) {
 type dueScenario struct {
 	t        *testing.T
 	catchUp  job.CatchUp
-	timeline []core.Stretch
+	timeline []plans.Stretch
 }
 
 func (s *dueScenario) run(out io.Writer, line string) {
@@ -59,7 +59,7 @@ func (s *dueScenario) run(out io.Writer, line string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		stretch := core.Stretch{Schedule: sched, After: s.at(args, "from"), Paused: has(args, "paused")}
+		stretch := plans.Stretch{Schedule: sched, After: s.at(args, "from"), Paused: has(args, "paused")}
 		if has(args, "until") {
 			stretch.Until = s.at(args, "until")
 		}
@@ -71,7 +71,7 @@ func (s *dueScenario) run(out io.Writer, line string) {
 				timeline[i].After = after
 			}
 		}
-		due := core.Due(timeline, s.catchUp, s.at(args, "now"), core.Lateness{Late: time.Minute, Horizon: job.DefaultHorizon})
+		due := plans.Due(timeline, s.catchUp, s.at(args, "now"), plans.Lateness{Late: time.Minute, Horizon: job.DefaultHorizon})
 		s.print(out, due, has(args, "summary"))
 	default:
 		s.t.Fatalf("no such command: %q", line)
@@ -85,7 +85,7 @@ func (s *dueScenario) at(args map[string]string, name string) time.Time {
 	return offset(s.t, args, name, "")
 }
 
-func (s *dueScenario) print(out io.Writer, due []core.DueSlot, summary bool) {
+func (s *dueScenario) print(out io.Writer, due []plans.DueSlot, summary bool) {
 	if len(due) == 0 {
 		fmt.Fprintln(out, "  nothing")
 	}
@@ -107,7 +107,7 @@ func (s *dueScenario) print(out io.Writer, due []core.DueSlot, summary bool) {
 	}
 }
 
-func is(d core.DueSlot) string {
+func is(d plans.DueSlot) string {
 	switch {
 	case d.Range:
 		return fmt.Sprintf("range of %d to %s", d.Missed, d.Last.Format(time.TimeOnly))
@@ -137,11 +137,11 @@ func TestDueHandsOutEverySlotOnce(t *testing.T) {
 			Policy: rapid.SampledFrom([]job.CatchUpPolicy{job.CatchUpLatest, job.CatchUpAll, job.CatchUpNone}).Draw(t, "policy"),
 			Max:    rapid.IntRange(1, 1000).Draw(t, "max"),
 		}
-		l := core.Lateness{Late: time.Minute, Horizon: job.DefaultHorizon}
-		whole := core.Due([]core.Stretch{{Schedule: sched, After: after}}, c, now, l)
+		l := plans.Lateness{Late: time.Minute, Horizon: job.DefaultHorizon}
+		whole := plans.Due([]plans.Stretch{{Schedule: sched, After: after}}, c, now, l)
 		cut := second("cut", 3*3600)
 		if cut.After(after) {
-			halves := core.Due([]core.Stretch{{Schedule: sched, After: after, Until: cut}, {Schedule: sched, After: cut}}, c, now, l)
+			halves := plans.Due([]plans.Stretch{{Schedule: sched, After: after, Until: cut}, {Schedule: sched, After: cut}}, c, now, l)
 			if !slices.Equal(whole, halves) {
 				t.Fatalf("cut at %v:\n%v\nwhole:\n%v", cut, halves, whole)
 			}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -71,21 +71,15 @@ func CheckCycle(jobs []job.Job) error {
 	return nil
 }
 
-// Chained reports whether the plan in force at an instant has After.
-func (e Entry) Chained(at time.Time) bool {
-	p, ok := e.PlanAt(at)
-	return ok && len(p.Plan.After) > 0
-}
-
 // Chain returns the messages of the slot of e's job that follows the slot of d, which has
 // succeeded. before are the records of the same instant, or token, of all jobs that e's job
 // comes after, as far as they exist. Chain returns nothing until all of them have succeeded.
 //
 // The slot is due when the last of them succeeded, so every node computes the same due time.
-// The job follows only slots that succeed while it comes after them. The new slot is on time if
-// the one of d was. If the job is paused, its slot is recorded as missed: nothing would start it
-// later.
-func Chain(e Entry, before []job.Record, d Delivery) []Message {
+// Chain returns nothing if the plan in force at that time has no After. The new slot is on time
+// if the one of d was. If the job is paused, its slot is recorded as missed: nothing would start
+// it later.
+func Chain(e plans.Entry, before []job.Record, d Delivery) []Message {
 	after := e.Job.After
 	if len(after) == 0 || len(before) < len(after) {
 		return nil
@@ -99,7 +93,9 @@ func Chain(e Entry, before []job.Record, d Delivery) []Message {
 		if r.State != job.Succeeded {
 			return nil
 		}
-		m.Due = latest(m.Due, r.Finished)
+		if r.Finished.After(m.Due) {
+			m.Due = r.Finished
+		}
 	}
 	if !e.Chained(m.Due) {
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -24,7 +25,15 @@ func TestAJobIsStartedByOneThing(t *testing.T) {
 		"after two":             {job.Job{After: []string{"a", "b"}}, ""},
 		"on messages":           {job.Job{On: on}, ""},
 		"with shards":           {job.Job{After: []string{"a"}, Shards: 3}, ""},
-		"nothing":               {job.Job{}, "schedule"},
+		"on demand":             {job.Job{Schedule: job.OnDemand}, ""},
+		"on demand with shards": {job.Job{Schedule: job.OnDemand, Shards: 3}, ""},
+		"nothing":               {job.Job{}, `@daily or "@every 90s"; after or on, which start the job in its place; or "none"`},
+		"on demand and after":   {job.Job{Schedule: job.OnDemand, After: []string{"a"}}, "after: the job has a schedule too"},
+		"on demand and on":      {job.Job{Schedule: job.OnDemand, On: on}, "on: the job has a schedule too"},
+		"on demand in a zone":   {job.Job{Schedule: job.OnDemand, Timezone: "Europe/Berlin"}, "timezone: it applies to schedules only, and this job has none (when triggered)"},
+		"on demand from":        {job.Job{Schedule: job.OnDemand, From: time.Now()}, "from: it applies to schedules only"},
+		"on demand excluded":    {job.Job{Schedule: job.OnDemand, Exclude: []string{"2026-12-25"}}, "exclude: it applies to schedules only"},
+		"on demand caught up":   {job.Job{Schedule: job.OnDemand, CatchUp: job.CatchUp{Policy: job.CatchUpNone}}, "catch_up: it applies to schedules only"},
 		"schedule and after":    {job.Job{Schedule: "@daily", After: []string{"a"}}, "after: the job has a schedule too"},
 		"schedule and on":       {job.Job{Schedule: "@daily", On: on}, "on: the job has a schedule too"},
 		"after and on":          {job.Job{After: []string{"a"}, On: on}, "after and on at once"},
@@ -59,7 +68,19 @@ func TestAJobIsStartedByOneThing(t *testing.T) {
 
 func TestAJobThatSomethingElseStartsHasNoSlotsOfItsOwn(t *testing.T) {
 	t.Parallel()
-	j := job.Job{Name: "load", After: []string{"extract"}, Shards: 2}
+	for _, j := range []job.Job{
+		{Name: "load", After: []string{"extract"}, Shards: 2},
+		{Name: "load", Schedule: job.OnDemand},
+	} {
+		testNoSlots(t, j)
+	}
+	if (job.Job{On: job.On{Stream: "A", Subject: "a"}}).WithDefaults().Overlap != job.OverlapAllow {
+		t.Error("messages do not run beside each other by default")
+	}
+}
+
+func testNoSlots(t *testing.T, j job.Job) {
+	t.Helper()
 	s, err := job.ParseSchedule(j.Name, j.Plan())
 	if err != nil {
 		t.Fatal(err)
@@ -73,11 +94,15 @@ func TestAJobThatSomethingElseStartsHasNoSlotsOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	var back job.Job
-	if err := json.Unmarshal(data, &back); err != nil || !slices.Equal(back.After, j.After) || back.Validate() != nil {
+	if err := json.Unmarshal(data, &back); err != nil || !slices.Equal(back.After, j.After) || back.Schedule != j.Schedule || back.Validate() != nil {
 		t.Errorf("%s is read as %+v, %v", data, back, err)
 	}
-	if j.Overlap = ""; (job.Job{On: job.On{Stream: "A", Subject: "a"}}).WithDefaults().Overlap != job.OverlapAllow || j.WithDefaults().Overlap != job.OverlapSkip {
-		t.Error("messages run beside each other by default, and nothing else does")
+	var parser plans.Parser
+	if parsed, err := parser.Schedule(j.Name, j.Plan()); err != nil || !parsed.Next(now).IsZero() || j.Plan().Scheduled() {
+		t.Errorf("the parser finds a slot of %+v: %v", j, err)
+	}
+	if j.WithDefaults().Overlap != job.OverlapSkip {
+		t.Error("runs are beside each other by default")
 	}
 }
 
@@ -122,7 +147,7 @@ func TestCirclesAreFound(t *testing.T) {
 func TestWhatFollowsIsNamedAfterWhatItComesAfter(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
-	e := Entry{Revision: 9, Time: at.Add(-time.Hour), Definition: Definition{Job: job.Job{Name: "load", After: []string{"a", "b"}, Shards: 2}}}
+	e := plans.Entry{Revision: 9, Time: at.Add(-time.Hour), Definition: plans.Definition{Job: job.Job{Name: "load", After: []string{"a", "b"}, Shards: 2}}}
 	done := func(name string, after time.Duration, s job.State) job.Record {
 		return job.Record{Slot: job.NewSlot(name, at), State: s, Finished: at.Add(after)}
 	}
@@ -165,7 +190,7 @@ func TestAnEditTakesNoTurn(t *testing.T) {
 		past job.Job
 		want int
 	}{"another number of shards": {old, 1}, "a schedule before": {job.Job{Name: "load", Schedule: "@hourly"}, 0}} {
-		e := Entry{Revision: 9, Time: at.Add(2 * time.Second), Definition: Definition{Job: j, Past: []PastPlan{{c.past.Plan(), at.Add(-time.Hour), at.Add(2 * time.Second)}}}}
+		e := plans.Entry{Revision: 9, Time: at.Add(2 * time.Second), Definition: plans.Definition{Job: j, Past: []plans.PastPlan{{Plan: c.past.Plan(), From: at.Add(-time.Hour), To: at.Add(2 * time.Second)}}}}
 		if got := Chain(e, []job.Record{r}, d); len(got) != c.want {
 			t.Errorf("%s: %v follows, want %d messages", name, got, c.want)
 		}
@@ -193,7 +218,7 @@ func TestAChainedSlotIsJudgedByTheJobAsItStands(t *testing.T) {
 		"due long before": {chained, func(d *Delivery, _ *View) { d.Due = d.Due.Add(-time.Hour) }, Start, job.Running, ""},
 		"paused":          {chained, func(d *Delivery, _ *View) { d.Missed = 1 }, End, job.Missed, "its turn came while its job was paused"},
 		"paused, not yet known": {chained, func(d *Delivery, v *View) {
-			v.Entry.Revision, v.Entry.Paused, v.Entry.Pauses = 99, true, []Window{{From: d.Due.Add(-time.Second)}}
+			v.Entry.Revision, v.Entry.Paused, v.Entry.Pauses = 99, true, []plans.Window{{From: d.Due.Add(-time.Second)}}
 		}, End, job.Missed, "fell due while its job was paused"},
 		"not early, but of a token": {chained, func(d *Delivery, _ *View) { d.Slot = job.Slot{Job: "load", Token: "x"} }, Start, job.Running, ""},
 	} {
@@ -202,7 +227,7 @@ func TestAChainedSlotIsJudgedByTheJobAsItStands(t *testing.T) {
 			c.job.Overlap = job.OverlapAllow
 			d := Delivery{Message: Message{Slot: job.NewSlot("load", at), JobRevision: 9, Due: at.Add(30 * time.Minute), Chained: true}, Published: at.Add(30 * time.Minute)}
 			v := View{Now: at.Add(30*time.Minute + time.Second), Self: "A", Horizon: 24 * time.Hour, Handles: true,
-				Entry: &Entry{Revision: 9, Time: at.Add(-time.Hour), Definition: Definition{Job: c.job}}}
+				Entry: &plans.Entry{Revision: 9, Time: at.Add(-time.Hour), Definition: plans.Definition{Job: c.job}}}
 			if c.edit != nil {
 				c.edit(&d, &v)
 			}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -57,10 +59,10 @@ func FuzzRecord(f *testing.F) {
 		r := v.(job.Record)
 		d := core.Delivery{Message: core.Message{Slot: r.Slot, JobRevision: r.JobRevision, Due: r.Due, Offer: 1}, Queue: r.Queue, Published: r.Published, Count: 1 << 40}
 		now := at0.Add(time.Duration(ago))
-		entry := &core.Entry{Definition: core.Definition{Job: job.Job{Name: r.Slot.Job, Schedule: "@hourly"}.WithDefaults()}, Revision: 9, Time: at0}
+		entry := &plans.Entry{Definition: plans.Definition{Job: job.Job{Name: r.Slot.Job, Schedule: "@hourly"}.WithDefaults()}, Revision: 9, Time: at0}
 		for _, dead := range []bool{false, true} {
-			for _, e := range []*core.Entry{nil, entry} {
-				view := core.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Record: &r, Revision: 7, OwnerDead: dead, Entry: e, Handles: true, Place: core.Place{Kind: core.PlaceHeld}}
+			for _, e := range []*plans.Entry{nil, entry} {
+				view := core.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Record: &r, Revision: 7, OwnerDead: dead, Entry: e, Handles: true, Admission: core.Admission{Kind: core.AdmissionGranted}}
 				if r.Slot.Shards > 0 {
 					view.Whole = core.Whole{Known: true, Record: &job.Record{Slot: r.Slot.Whole(), State: job.Running, Shards: r.Slot.Shards}}
 				}
@@ -83,7 +85,7 @@ func FuzzRecord(f *testing.F) {
 		if r.Shards > 0 {
 			written(t, core.Conclude(r, []job.Record{r, r}, "me", now))
 		}
-		core.NewAlert(r, 7)
+		exchange.NewAlert(r, 7, r.State)
 	})
 }
 
@@ -99,7 +101,7 @@ func written(t *testing.T, r job.Record) {
 	t.Helper()
 	data, err := r.MarshalJSON()
 	if err == nil {
-		_, err = core.DecodeRecord(data)
+		_, err = exchange.DecodeRecord(data)
 	}
 	if err != nil {
 		t.Errorf("%v: it would be written, and cannot be read: %.500s", err, data)
@@ -148,7 +150,7 @@ func FuzzDefinition(f *testing.F) {
 			return
 		}
 		bounded(t, "definition", "definition", v)
-		e := core.Entry{Definition: v.(core.Definition), Revision: 7, Time: at0}
+		e := plans.Entry{Definition: v.(plans.Definition), Revision: 7, Time: at0}
 		e.Job = e.Job.WithDefaults()
 		now := at0.Add(time.Duration(ago))
 		for _, p := range e.Plans() {
@@ -163,7 +165,7 @@ func FuzzDefinition(f *testing.F) {
 		}
 		_, _, _ = e.IfResumed(now, 0)
 		d := core.Delivery{Message: core.Message{Slot: job.NewSlot(e.Job.Name, now), JobRevision: 1}, Queue: "default", Published: now}
-		view := core.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Entry: &e, Handles: true, Place: core.Place{Kind: core.PlaceHeld}}
+		view := core.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Entry: &e, Handles: true, Admission: core.Admission{Kind: core.AdmissionGranted}}
 		writable(t, core.Decide(d, view))
 		core.NewEntrant(d, view)
 		if !e.Job.On.IsZero() {
@@ -171,11 +173,11 @@ func FuzzDefinition(f *testing.F) {
 				t.Errorf("%d messages", n)
 			}
 		}
-		paused, _ := core.Pause(e, "me")
+		paused, _ := plans.Pause(e, "me")
 		bounded(t, "paused", "definition", paused)
-		resumed, _ := core.Resume(e, "me")
+		resumed, _ := plans.Resume(e, "me")
 		bounded(t, "resumed", "definition", resumed)
-		next, _, err := core.Upsert(&e, job.Job{Name: e.Job.Name, Schedule: "@hourly"}, core.OwnerFile, "me", false)
+		next, _, err := plans.Upsert(&e, job.Job{Name: e.Job.Name, Schedule: "@hourly"}, plans.OwnerFile, "me", false)
 		if err == nil {
 			bounded(t, "upserted", "definition", next)
 		}
@@ -211,9 +213,9 @@ func FuzzMessage(f *testing.F) {
 			t.Errorf("%.300v", m)
 		}
 		now := at0.Add(time.Duration(ago))
-		entry := &core.Entry{Definition: core.Definition{Job: job.Job{Name: m.Slot.Job, Schedule: "@hourly"}.WithDefaults()}, Revision: 9, Time: at0}
+		entry := &plans.Entry{Definition: plans.Definition{Job: job.Job{Name: m.Slot.Job, Schedule: "@hourly"}.WithDefaults()}, Revision: 9, Time: at0}
 		d := core.Delivery{Message: m, Queue: "default", Published: at0, Count: 1}
-		view := core.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Entry: entry, Handles: true, Place: core.Place{Kind: core.PlaceHeld}, Whole: core.Whole{Known: true}}
+		view := core.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Entry: entry, Handles: true, Admission: core.Admission{Kind: core.AdmissionGranted}, Whole: core.Whole{Known: true}}
 		s := core.Decide(d, view)
 		writable(t, s)
 		if s.Action == core.Later && s.Delay > time.Hour {
@@ -249,7 +251,7 @@ func FuzzValue(f *testing.F) {
 			}
 			bounded(t, kind, kind, v)
 			switch v := v.(type) {
-			case core.Node:
+			case exchange.Node:
 				if _, err := v.Began().MarshalJSON(); err != nil {
 					t.Error(err)
 				}
@@ -258,7 +260,7 @@ func FuzzValue(f *testing.F) {
 					t.Error(err)
 				}
 			case job.Event:
-				_ = core.CheckEventSubject(v, "cronce.event.failed.report")
+				_ = exchange.CheckEventSubject(v, "cronce.event.failed.report")
 			}
 		}
 	})

@@ -21,8 +21,8 @@ const MaxLockWaiting = 100
 //   - A slot holds its place from before its first claim until its outcome is in the ledger,
 //     also during retries and takeovers and the time between them. Only the slot's record,
 //     read at the leader, shows that the slot has ended. The death of its owner does not.
-//   - A lock is written only by Create, and by Update at a revision. It is never deleted. So a
-//     writer that was suspended cannot overwrite what other writers have stored meanwhile.
+//   - Every write of a lock names the revision that it replaces, and no worker deletes a lock.
+//     So a writer that was suspended cannot overwrite what other writers have stored meanwhile.
 //   - There are never more holders than places, unless an edit of the job has reduced the
 //     places.
 type Lock struct {
@@ -74,40 +74,9 @@ func (e Entrant) InLine() bool {
 	return !e.OnTime || e.Policy == job.OverlapQueue || e.Policy == job.OverlapAllow
 }
 
-// PlaceKind is a lock's verdict on an entrant.
-type PlaceKind int
-
-const (
-	// PlaceUnasked: the worker has not asked the lock.
-	PlaceUnasked PlaceKind = iota
-	// PlaceHeld: the slot holds a place, as soon as the new lock is stored.
-	PlaceHeld
-	// PlaceWaits: the slot waits in the lock.
-	PlaceWaits
-	// PlaceCrowded: the lock's list of waiting slots is full. The slot must retry.
-	PlaceCrowded
-	// PlaceBarred: the job's policy skips the slot because of Place.InWay.
-	PlaceBarred
-	// PlaceDisplaced: the job's policy replaces the slot by Place.InWay, which is newer.
-	PlaceDisplaced
-)
-
-// Place is a lock's verdict with its details.
-type Place struct {
-	Kind PlaceKind
-
-	// InWay is the other slot of PlaceBarred and PlaceDisplaced.
-	InWay job.Slot
-
-	// Ahead is the number of waiting slots whose turn comes before this slot's.
-	Ahead int
-
-	// Displaces is the holder that this slot replaces, or the zero slot.
-	Displaces job.Slot
-}
-
 // NewEntrant returns the entrant of a delivered slot. All shards of a slot share one place, so the
-// entrant is the whole slot. If the job was deleted (v.Entry is nil), the slot has begun.
+// entrant is the whole slot. If the job was deleted (v.Entry is nil), the slot has a record:
+// otherwise Decide has cancelled it before it asks the lock.
 func NewEntrant(d Delivery, v View) Entrant {
 	policy, places := job.OverlapQueue, 0
 	if v.Entry != nil {
@@ -128,7 +97,7 @@ func NewEntrant(d Delivery, v View) Entrant {
 // Enter decides about an entrant. The verdict takes effect when the caller has stored next. ended
 // maps slots in the lock to whether they have an outcome. If Enter must know this of further
 // slots, it returns only ask: the caller looks them up and calls Enter again.
-func (l Lock) Enter(e Entrant, ended map[job.Slot]bool) (next Lock, p Place, ask []LockSlot) {
+func (l Lock) Enter(e Entrant, ended map[job.Slot]bool) (next Lock, p Admission, ask []LockSlot) {
 	l = l.without(func(s LockSlot) bool { return ended[s.Slot] })
 	if stay, in := l.Stay(e.Slot); in {
 		e.At = stay.At // another message of the slot may have another publication time; its turn does not change
@@ -139,17 +108,17 @@ func (l Lock) Enter(e Entrant, ended map[job.Slot]bool) (next Lock, p Place, ask
 	if e.Policy == job.OverlapReplace && holds && l.Holders[held].OnTime {
 		if i := slices.IndexFunc(l.Waiting, func(w LockSlot) bool { return w.OnTime && w.after(e.LockSlot) }); i >= 0 {
 			if _, known := ended[l.Waiting[i].Slot]; !known { // it may have been cancelled, or have expired
-				return Lock{}, Place{}, l.Waiting[i : i+1]
+				return Lock{}, Admission{}, l.Waiting[i : i+1]
 			}
-			return l, Place{Kind: PlaceDisplaced, InWay: l.Waiting[i].Slot}, nil
+			return l, Admission{Kind: AdmissionReplaced, InWay: l.Waiting[i].Slot}, nil
 		}
 	}
 	if holds || e.Places == 0 && len(l.Holders)+len(l.Waiting) == 0 {
-		return l, Place{Kind: PlaceHeld}, nil
+		return l, Admission{Kind: AdmissionGranted}, nil
 	}
 	e.Places = max(1, e.Places)
 	if newest && e.OnTime && e.At.Before(l.Newest) {
-		return l, Place{Kind: PlaceBarred, InWay: l.newestSlot(e)}, nil
+		return l, Admission{Kind: AdmissionSkipped, InWay: l.newestSlot(e)}, nil
 	}
 	ahead := slices.DeleteFunc(slices.Clone(l.Waiting), func(w LockSlot) bool {
 		return w.Slot == e.Slot || w.after(e.LockSlot) || newest && e.OnTime && w.OnTime
@@ -157,30 +126,30 @@ func (l Lock) Enter(e Entrant, ended map[job.Slot]bool) (next Lock, p Place, ask
 	free := e.Places - len(l.Holders)
 	if len(ahead) >= free {
 		if ask = unknown(l.Holders, ahead, free, ended); len(ask) > 0 {
-			return Lock{}, Place{}, ask
+			return Lock{}, Admission{}, ask
 		}
 		return l.refuse(e, ahead, free, ended)
 	}
 	next = l.remember(e)
 	next.Waiting = next.unlisted(e)
 	next.Holders = append(next.Holders, e.LockSlot)
-	return next, Place{Kind: PlaceHeld}, nil
+	return next, Admission{Kind: AdmissionGranted}, nil
 }
 
 // refuse decides about an entrant for which no place is free.
-func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[job.Slot]bool) (Lock, Place, []LockSlot) {
+func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[job.Slot]bool) (Lock, Admission, []LockSlot) {
 	// A slot is skipped only because of an older slot. If no worker was ready for a while, a
 	// newer slot may have acquired the place first. Then the older slot waits for its turn.
 	if e.Policy == job.OverlapSkip && e.OnTime {
 		inWay := append(slices.Clone(l.Holders), ahead...)
 		if i := slices.IndexFunc(inWay, func(s LockSlot) bool { return !s.after(e.LockSlot) }); i >= 0 {
 			if _, known := ended[inWay[i].Slot]; !known { // a waiting slot may have been cancelled
-				return Lock{}, Place{}, inWay[i : i+1]
+				return Lock{}, Admission{}, inWay[i : i+1]
 			}
-			return l, Place{Kind: PlaceBarred, InWay: inWay[i].Slot}, nil
+			return l, Admission{Kind: AdmissionSkipped, InWay: inWay[i].Slot}, nil
 		}
 	}
-	p := Place{Kind: PlaceWaits, Ahead: len(ahead)}
+	p := Admission{Kind: AdmissionQueued, Ahead: len(ahead)}
 	if e.Policy == job.OverlapReplace && e.OnTime && free <= 0 {
 		p.Displaces = l.oldestBefore(e)
 	}
@@ -193,7 +162,7 @@ func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[job.Slot]b
 	if len(next.Waiting) > MaxLockWaiting {
 		next.Waiting = next.Waiting[:MaxLockWaiting]
 		if find(next.Waiting, e.Slot) < 0 {
-			return l, Place{Kind: PlaceCrowded}, nil
+			return l, Admission{Kind: AdmissionCrowded}, nil
 		}
 	}
 	return next, p, nil
@@ -214,14 +183,22 @@ func (l Lock) oldestBefore(e Entrant) (oldest job.Slot) {
 
 // Leave removes a slot from the lock and gives free places to waiting slots. It returns those
 // slots in woken.
-func (l Lock) Leave(s job.Slot, places int) (next Lock, woken []job.Slot) {
+func (l Lock) Leave(s job.Slot, places int) (next Lock, woken []LockSlot) {
 	next = l.without(func(o LockSlot) bool { return o.Slot == s })
-	for len(next.Holders) < max(1, places) && len(next.Waiting) > 0 {
-		next.Holders = append(next.Holders, next.Waiting[0])
-		woken = append(woken, next.Waiting[0].Slot)
-		next.Waiting = next.Waiting[1:]
-	}
+	woken = next.Next(places)
+	next.Holders = append(next.Holders, woken...)
+	next.Waiting = next.Waiting[len(woken):]
 	return next, woken
+}
+
+// Next returns the first waiting slots, as many as there are free places.
+func (l Lock) Next(places int) []LockSlot {
+	return l.Waiting[:min(max(max(1, places)-len(l.Holders), 0), len(l.Waiting))]
+}
+
+// Admits reports whether a slot in the lock holds a place, or would get one if it asked.
+func (l Lock) Admits(s job.Slot, places int) bool {
+	return l.Holds(s) || find(l.Next(places), s) >= 0
 }
 
 // Holds reports whether the slot holds a place.
@@ -240,8 +217,8 @@ func (l Lock) Stay(s job.Slot) (LockSlot, bool) {
 	return LockSlot{}, false
 }
 
-// Renewed returns the lock with a new stay of the slot, since the given time, if the slot is in the
-// lock. What a worker has read about the earlier stay does not apply to the new one.
+// Renewed returns the lock with LockSlot.Since of the slot set to since, if the slot is in the lock.
+// This begins a new stay: what a worker has read about the earlier stay does not apply to it.
 func (l Lock) Renewed(s job.Slot, since time.Time) Lock {
 	l = l.without(func(LockSlot) bool { return false })
 	for _, slots := range [][]LockSlot{l.Holders, l.Waiting} {
@@ -293,8 +270,9 @@ func (l Lock) newestSlot(e Entrant) job.Slot {
 	return job.NewSlot(e.Slot.Job, l.Newest)
 }
 
-// unknown returns the slots that ended does not have, but must, before an entrant is refused. If
-// no place is free, these are holders. Otherwise these are the waiting slots ahead of the entrant.
+// unknown returns the slots that are not in ended, but whose outcome must be known before an
+// entrant is refused. If no place is free, these are holders. Otherwise these are the waiting slots
+// ahead of the entrant.
 func unknown(holders, ahead []LockSlot, free int, ended map[job.Slot]bool) (ask []LockSlot) {
 	inWay := holders
 	if free > 0 {

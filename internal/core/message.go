@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -146,7 +147,7 @@ func offerOf(id, slot string) (int, error) {
 	case id == "" || id == slot:
 		return 0, nil
 	case id != slot+"/r"+number || number == "" || strings.Trim(number, "0123456789") != "":
-		return 0, fmt.Errorf("%w message: %w: it names slot %q, and its message ID is %q", job.ErrInvalid, ErrContradicts, codec.Clip(slot), codec.Clip(id))
+		return 0, fmt.Errorf("%w message: %w: it names slot %q, and its message ID is %q", job.ErrInvalid, exchange.ErrContradicts, codec.Clip(slot), codec.Clip(id))
 	}
 	offer, _ := strconv.ParseUint(number, 10, strconv.IntSize-1)
 	return int(offer), nil
@@ -164,7 +165,7 @@ func (m Message) CheckSubject(subject string) error {
 	if (kind == "slot" || kind == "timer.due") && subject[name+1:] == m.Slot.Job {
 		return nil
 	}
-	return fmt.Errorf("%w message: %w: it names slot %q, and was published on %q", job.ErrInvalid, ErrContradicts, codec.Clip(m.Slot.ID()), codec.Clip(subject))
+	return fmt.Errorf("%w message: %w: it names slot %q, and was published on %q", job.ErrInvalid, exchange.ErrContradicts, codec.Clip(m.Slot.ID()), codec.Clip(subject))
 }
 
 // ParseMessage reads the headers of a slot message. The slot is that of Cronce-Slot, since the

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -114,13 +115,13 @@ func TestMessageThatContradictsItsSubjectOrIDIsNoSlot(t *testing.T) {
 		"cronce.slot.default.payroll", "cronce.timer.due.default.payroll", "cronce.slot.mail.payroll", "cronce.slot.default.x.mail", "cronce.slot.mail",
 		"cronce.timer.set.default.mail", "cronce.event.alert.mail", "mail", "",
 	} {
-		if err := (core.Message{Slot: mail}).CheckSubject(subject); !errors.Is(err, core.ErrContradicts) || !errors.Is(err, job.ErrInvalid) {
+		if err := (core.Message{Slot: mail}).CheckSubject(subject); !errors.Is(err, exchange.ErrContradicts) || !errors.Is(err, job.ErrInvalid) {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
 	for _, id := range []string{"payroll:@x", "mail:@y", "mail:@x/r2/r3", "mail:@x/r", "mail:@xx", "/r2", "x"} {
 		_, err := core.ParseMessage(map[string][]string{core.HeaderSlot: {"mail:@x"}, core.HeaderMsgID: {id}})
-		if !errors.Is(err, core.ErrContradicts) || !errors.Is(err, job.ErrInvalid) {
+		if !errors.Is(err, exchange.ErrContradicts) || !errors.Is(err, job.ErrInvalid) {
 			t.Errorf("message ID %q: %v", id, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -55,34 +56,13 @@ func (e StreamEvent) Token() string {
 // when its message was stored. It is split by the plan in force then, so that a message that is
 // delivered again after an edit has the same slots. If the message is too large for a payload,
 // the run is Refused.
-func Started(e Entry, ev StreamEvent) []Message {
+func Started(e plans.Entry, ev StreamEvent) []Message {
 	m := Message{Slot: job.Slot{Job: e.Job.Name, Token: ev.Token()}, JobRevision: e.Revision, Due: ev.Stored, Event: true}
 	if ev.Size > job.MaxPayload {
 		m.Refused = fmt.Sprintf("message %d of stream %s has %d bytes: at most %d are handed on", ev.Sequence, ev.Stream, ev.Size, job.MaxPayload)
 		return []Message{m}
 	}
-	return m.parts(e.planOf(ev.Stored).Shards)
-}
-
-// planOf returns the plan in force when a message was stored. A work queue may hold messages
-// that are older than the job; they belong to its first plan.
-func (e Entry) planOf(stored time.Time) job.Plan {
-	if p, ok := e.PlanAt(stored); ok {
-		return p.Plan
-	}
-	return e.Plans()[0].Plan
-}
-
-// OnPlans returns the plans that have On, oldest first. To of the last one is zero if it is the
-// current plan.
-func (e Entry) OnPlans() []PastPlan {
-	var plans []PastPlan
-	for _, p := range e.Plans() {
-		if !p.Plan.On.IsZero() {
-			plans = append(plans, p)
-		}
-	}
-	return plans
+	return m.parts(e.PlanOf(ev.Stored).Shards)
 }
 
 // OnConsumer is a durable consumer that receives the messages of one plan of a job. Its metadata
@@ -90,8 +70,8 @@ func (e Entry) OnPlans() []PastPlan {
 type OnConsumer struct {
 	Stream, Name string
 
-	// On is that of the plan, and From the beginning of the plan. From is zero if an older
-	// program created the consumer, which used one for all plans of a stream.
+	// On is the plan's On, and From is when the plan begins. From is zero if an older program
+	// created the consumer. Such a program used one consumer for all plans of a stream.
 	On   job.On
 	From time.Time
 
@@ -99,8 +79,8 @@ type OnConsumer struct {
 	// are named by their sequence alone, and some may have been stored before From.
 	Bare time.Time
 
-	// Created and StreamCreated are the creation times of the consumer and of its stream. A
-	// later one of the same name has another creation time.
+	// Created and StreamCreated are the creation times of the consumer and of its stream. They
+	// show whether either was deleted and created again under the same name.
 	Created, StreamCreated time.Time
 
 	// WorkQueue is true if the stream is a work queue: acked messages are removed, and the
@@ -113,12 +93,12 @@ type OnState struct {
 	// Created is that of the OnConsumer.
 	Created time.Time
 
-	// Pending is the number of messages that were not delivered yet, Unacked of those that
-	// were delivered and not acked.
+	// Pending is the number of messages that were not delivered yet. Unacked is the number of
+	// those that were delivered and not acked.
 	Pending, Unacked int
 
-	// Delivered is the ack floor as a number of deliveries, Floor as a sequence of the
-	// stream: everything up to them is acked.
+	// Delivered and Floor are the ack floor: everything up to it is acked. Delivered is its
+	// consumer sequence, which counts deliveries. Floor is its stream sequence.
 	Delivered, Floor uint64
 }
 
@@ -127,8 +107,7 @@ type OnState struct {
 type Beyond struct {
 	Seen map[uint64]bool // by sequence
 
-	// First is the number of the first delivery among them, as the consumer counts. Zero:
-	// not known.
+	// First is the consumer sequence of the first of these deliveries. Zero: not known.
 	First uint64
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -26,7 +27,7 @@ func event(edit func(*StreamEvent)) StreamEvent {
 
 func TestRunOfAMessageIsNamedByItsID(t *testing.T) {
 	t.Parallel()
-	e := Entry{Revision: 9, Definition: Definition{Job: charge}}
+	e := plans.Entry{Revision: 9, Definition: plans.Definition{Job: charge}}
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "17", "o/r2", "o#1of2", " o ", "a\r\nb", strings.Repeat("x", 129), "\xff"})).Draw(t, "id")
 		size := rapid.IntRange(0, 2*job.MaxPayload).Draw(t, "size")
@@ -87,7 +88,7 @@ func TestAgeOfAnEventsSlotIsTheEventsOwn(t *testing.T) {
 		now := eventTime.Add(c.age)
 		m := c.message
 		m.Slot, m.JobRevision, m.Due = job.Slot{Job: "charge", Token: "x"}, 9, eventTime
-		entry := Entry{Revision: 9, Time: eventTime.Add(-time.Hour), Definition: Definition{Job: charge}}
+		entry := plans.Entry{Revision: 9, Time: eventTime.Add(-time.Hour), Definition: plans.Definition{Job: charge}}
 		s := Decide(Delivery{Message: m, Published: now}, View{Now: now, Self: "A", Horizon: 24 * time.Hour, Handles: true, Entry: &entry})
 		if s.Action != c.action || s.Record.State != c.state {
 			t.Errorf("%s: action %d, %s (%s)", name, s.Action, s.Record.State, s.Record.Error)
@@ -117,7 +118,7 @@ func TestAgeOfASlotThatIsOfferedAgainIsItsRecords(t *testing.T) {
 		"a run's triggered for later": {false, 20 * time.Hour, 20*time.Hour + horizon},
 	} {
 		m := Message{Slot: job.Slot{Job: "charge", Token: "x"}, JobRevision: 9, Due: eventTime, Event: c.event}
-		entry := Entry{Revision: 9, Time: eventTime.Add(-time.Hour), Definition: Definition{Job: charge}}
+		entry := plans.Entry{Revision: 9, Time: eventTime.Add(-time.Hour), Definition: plans.Definition{Job: charge}}
 		view := View{Now: eventTime.Add(c.published), Self: "A", Horizon: horizon, Handles: true, Entry: &entry}
 		claim := Decide(Delivery{Message: m, Published: eventTime.Add(c.published), Count: 1}, view)
 		if claim.Action != Start {
@@ -157,7 +158,7 @@ func TestRunOfAMessageIsSplitAsThePlanOfItsTimeSaid(t *testing.T) {
 		"before the edit from parts": {split, charge, eventTime, 2},
 		"before the job":             {split, charge, eventTime.Add(-time.Hour), 2}, // from a work queue
 	} {
-		e := Entry{Revision: 9, Time: edit, Definition: Definition{Job: c.now, Past: []PastPlan{{c.past.Plan(), eventTime.Add(-time.Minute), edit}}}}
+		e := plans.Entry{Revision: 9, Time: edit, Definition: plans.Definition{Job: c.now, Past: []plans.PastPlan{{Plan: c.past.Plan(), From: eventTime.Add(-time.Minute), To: edit}}}}
 		messages := Started(e, event(func(e *StreamEvent) { e.Stored = c.stored }))
 		if len(messages) != c.parts {
 			t.Errorf("%s: %d messages, want %d", name, len(messages), c.parts)
@@ -174,12 +175,12 @@ func TestRunOfAMessageIsSplitAsThePlanOfItsTimeSaid(t *testing.T) {
 func TestOnPlansAreThoseByWhichMessagesStartTheJob(t *testing.T) {
 	t.Parallel()
 	at := eventTime
-	past := []PastPlan{
-		{job.Job{Name: "charge", On: job.On{Stream: "BILLS", Subject: "a"}}.Plan(), at.Add(-3 * time.Hour), at.Add(-2 * time.Hour)},
-		{job.Job{Name: "charge", Schedule: "@hourly"}.Plan(), at.Add(-2 * time.Hour), at.Add(-time.Hour)},
-		{job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "b"}}.Plan(), at.Add(-time.Hour), at},
+	past := []plans.PastPlan{
+		{Plan: job.Job{Name: "charge", On: job.On{Stream: "BILLS", Subject: "a"}}.Plan(), From: at.Add(-3 * time.Hour), To: at.Add(-2 * time.Hour)},
+		{Plan: job.Job{Name: "charge", Schedule: "@hourly"}.Plan(), From: at.Add(-2 * time.Hour), To: at.Add(-time.Hour)},
+		{Plan: job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "b"}}.Plan(), From: at.Add(-time.Hour), To: at},
 	}
-	plans := Entry{Time: at, Definition: Definition{Job: charge, Past: past}}.OnPlans()
+	plans := plans.Entry{Time: at, Definition: plans.Definition{Job: charge, Past: past}}.OnPlans()
 	if len(plans) != 3 || plans[0].Plan.On.Stream != "BILLS" || plans[1].Plan.On.Subject != "b" || plans[2].Plan.On != charge.On || !plans[2].From.Equal(at) || !plans[2].To.IsZero() {
 		t.Errorf("got %+v", plans)
 	}

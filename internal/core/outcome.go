@@ -2,12 +2,14 @@ package core
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/output"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -110,8 +112,14 @@ type Result struct {
 	// cause: see Ended. If the handler returned nil all the same, the slot succeeded.
 	Cancelled bool
 
-	// Output is the handler's output, at most Job.Output bytes of it.
+	// Output is the handler's output, as output.Buffer.String returns it.
 	Output string
+
+	// Value is what Run.SetResult was given. It counts only if the attempt succeeded.
+	Value json.RawMessage
+
+	// Shadow is true if the handler did not do the work: it returned job.ErrShadow, and Err is nil.
+	Shadow bool
 
 	// Backoff is the delay before the next attempt, unless Err sets another.
 	Backoff time.Duration
@@ -126,7 +134,10 @@ func Complete(r job.Record, fence uint64, now time.Time, horizon time.Duration, 
 	}
 	closeAttempt(&r, fence, now)
 	if res.Err == nil {
-		r.State, r.Finished = job.Succeeded, now.UTC()
+		r.State, r.Finished, r.Result = job.Succeeded, now.UTC(), res.Value
+		if res.Shadow {
+			r.Shadow = r.Attempt
+		}
 		return r
 	}
 	delay := res.Backoff
@@ -174,24 +185,25 @@ const (
 	maxErrorBytes = 2 << 10
 )
 
-// history returns the attempts that a record keeps, with the errors of old ones cut. It may change
-// its argument.
+// history returns the attempts that a record keeps, with the errors and outputs of old ones cut. It
+// may change its argument.
 func history(attempts []job.Attempt) []job.Attempt {
 	attempts = codec.Last(attempts, codec.MaxHistory)
 	for i := range max(0, len(attempts)-maxRecent) {
 		attempts[i].Error = codec.ClipTo(attempts[i].Error, codec.MaxOldBytes)
 	}
+	output.ShrinkAttempts(attempts)
 	return attempts
 }
 
-// clipError returns the part of an error that a record keeps. It replaces control characters,
-// each of which takes six bytes in JSON.
+// clipError returns the part of an error that a record keeps: its beginning and its end. It
+// replaces control characters, each of which takes six bytes in JSON.
 func clipError(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' {
 			return '\uFFFD'
 		}
 		return r
-	}, strings.ToValidUTF8(s[:min(len(s), 2*maxErrorBytes)], "\uFFFD"))
-	return codec.ClipTo(s, maxErrorBytes)
+	}, output.Valid(s))
+	return output.Shrink(s, maxErrorBytes)
 }

@@ -22,8 +22,8 @@ type Whole struct {
 	Revision uint64
 }
 
-// divided decides about a part as far as its whole slot determines it. It returns false if the
-// other rules apply.
+// divided returns the next step for a part if the record of its whole slot determines that step, or
+// must be read first. It returns false if the other rules apply.
 func divided(d Delivery, v View) (Step, bool) {
 	w := v.Whole.Record
 	switch {
@@ -103,8 +103,15 @@ func Conclude(r job.Record, parts []job.Record, by string, now time.Time) job.Re
 	if r.State == job.Cancelled && why != "" {
 		r.Error = why
 	}
+	shadows := 0
 	for _, p := range parts {
 		r.Attempt = max(r.Attempt, p.Attempt)
+		if p.IsShadow() {
+			shadows++
+		}
+	}
+	if r.Shadow = 0; shadows == len(parts) {
+		r.Shadow = r.Attempt
 	}
 	r.Error = clipError(r.Error)
 	return r

@@ -44,9 +44,9 @@ func TestEveryFieldReachesTheJob(t *testing.T) {
 	again.Name, again.Queue, again.Payload, again.Exclude = "again", "default", []byte(`"two\nlines\n"`), []string{"2026-12-26"}
 	argv := []string{"/bin/sh", "-c", "make report", ""}
 	want := &spec.File{Path: "testdata/everything.yaml", Jobs: []spec.Entry{
-		{Job: report, Action: spec.Action{Exec: argv}, Line: 5},
-		{Job: job.Job{Name: "least", Schedule: "@hourly"}, Action: spec.Action{Exec: []string{"/bin/true"}}, Line: 28},
-		{Job: again, Action: spec.Action{Exec: argv}, Line: 33},
+		{Job: report, Action: spec.Action{Exec: &spec.Exec{Args: argv}}, Shadow: true, Line: 5},
+		{Job: job.Job{Name: "least", Schedule: "@hourly"}, Action: spec.Action{Exec: &spec.Exec{Args: []string{"/bin/true"}}}, Line: 29},
+		{Job: again, Action: spec.Action{Exec: &spec.Exec{Args: argv}}, Shadow: true, Line: 34},
 		{Job: job.Job{Name: "call", Schedule: "@hourly"}, Action: spec.Action{HTTP: &spec.HTTP{
 			URL:    &url.URL{Scheme: "https", User: url.UserPassword("user", "word"), Host: "example.com:8443", Path: "/jobs/call", RawQuery: "a=b"},
 			Method: "PUT",
@@ -57,8 +57,16 @@ func TestEveryFieldReachesTheJob(t *testing.T) {
 			},
 			Timeout: 20 * time.Second,
 			Ready:   &url.URL{Scheme: "http", Host: "127.0.0.1:8080", Path: "/ready"},
-		}}, Line: 41},
-		{Job: job.Job{Name: "ask", Schedule: "@hourly"}, Action: spec.Action{NATS: &spec.NATS{Subject: "svc.ask", Timeout: 20 * time.Second}}, Line: 54},
+		}}, Line: 42},
+		{Job: job.Job{Name: "ask", Schedule: "@hourly"}, Action: spec.Action{NATS: &spec.NATS{Subject: "svc.ask", Timeout: 20 * time.Second}}, Line: 55},
+		{Job: job.Job{Name: "as", Schedule: job.OnDemand}, Action: spec.Action{Exec: &spec.Exec{
+			Args: []string{"./run"},
+			Env: []spec.Variable{
+				{Name: "LANG", Value: "C.UTF-8"}, {Name: "EMPTY"}, {Name: "LINES", Value: "one\ntwo\n"},
+				{Name: "TOKEN", Env: "REPORT_TOKEN"}, {Name: "spring.key", File: "/run/secrets/key"},
+			},
+			CleanEnv: true, PassEnv: []string{"HOME"}, Dir: "~/reports", User: "www-data", Group: "65534",
+		}}, Line: 60},
 	}}
 	if len(f.Jobs) != len(want.Jobs) || f.Path != want.Path {
 		t.Fatalf("got %d jobs of %s, want %d of %s", len(f.Jobs), f.Path, len(want.Jobs), want.Path)

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -30,8 +31,11 @@ func Format(jobs ...job.Job) ([]byte, error) {
 type Imported struct {
 	Job job.Job
 
-	// Exec is its action's program and arguments.
-	Exec []string
+	// Exec is its action.
+	Exec spec.Exec
+
+	// Shadow is true if the file says shadow: true.
+	Shadow bool
 
 	// Line is where it stood, from 1.
 	Line int
@@ -51,7 +55,11 @@ func FormatImported(head []string, jobs []Imported) ([]byte, error) {
 			f.out.WriteByte('\n')
 		}
 		f.comment("  ", j.Comments)
-		f.job(append(set(members(j.Job)), setting{"action", settings{{"exec", j.Exec}}}), j.Job.Name)
+		all := set(members(j.Job))
+		if j.Shadow {
+			all = append(all, setting{"shadow", true})
+		}
+		f.job(append(all, setting{"action", action(j.Exec)}), j.Job.Name)
 	}
 	return f.out.Bytes(), f.err
 }
@@ -60,6 +68,23 @@ func (f *formatter) comment(indent string, lines []string) {
 	for _, line := range lines {
 		fmt.Fprintf(&f.out, "%s# %s\n", indent, escaped(line))
 	}
+}
+
+func action(e spec.Exec) settings {
+	env := settings{}
+	for _, v := range e.Env {
+		env = append(env, setting{v.Name, v.Value})
+	}
+	all := settings{{"exec", e.Args}}
+	if len(env) > 0 {
+		all = append(all, setting{"env", env})
+	}
+	for _, s := range []struct{ name, value string }{{"dir", e.Dir}, {"user", e.User}, {"group", e.Group}} {
+		if s.value != "" {
+			all = append(all, setting{s.name, s.value})
+		}
+	}
+	return all
 }
 
 // set are the members that are not zero.
@@ -129,7 +154,7 @@ type settings []setting
 // members are a job's, in the order in which people write them.
 func members(j job.Job) settings {
 	return settings{
-		{"name", j.Name}, {"after", some(j.After)}, {"on", on(j.On)}, {"schedule", planned(j, j.Schedule)}, {"timezone", planned(j, j.Timezone)},
+		{"name", j.Name}, {"after", some(j.After)}, {"on", on(j.On)}, {"schedule", schedule(j.Schedule)}, {"timezone", planned(j, j.Timezone)},
 		{"dst_gap", planned(j, j.DSTGap)}, {"dst_overlap", planned(j, j.DSTOverlap)}, {"spread", length(j.Spread)},
 		{"from", instant(j.From)}, {"until", instant(j.Until)}, {"exclude", some(j.Exclude)},
 		{"queue", j.Queue}, {"payload", payload(j.Payload)}, {"timeout", length(j.Timeout)}, {"deadline", length(j.Deadline)},
@@ -140,7 +165,8 @@ func members(j job.Job) settings {
 			{"policy", j.CatchUp.Policy}, {"within", length(j.CatchUp.Within)}, {"max", j.CatchUp.Max},
 		})},
 		{"output", kib(j.Output)}, {"overlap", j.Overlap}, {"concurrency", count(j.Concurrency)}, {"shards", count(j.Shards)}, {"on_lease_lost", j.OnLeaseLost},
-		{"on_failure", alert(j.OnFailure)}, {"on_missed", alert(j.OnMissed)},
+		{"on_failure", alert(j.OnFailure)}, {"on_missed", alert(j.OnMissed)}, {"on_success", alert(j.OnSuccess)}, {"on_recovered", alert(j.OnRecovered)},
+		{"on_late", late(j)}, {"heartbeat", heartbeat(j.Heartbeat)},
 	}
 }
 
@@ -165,9 +191,16 @@ func (s settings) MarshalJSON() ([]byte, error) {
 	return []byte("{" + b.String() + "}"), nil
 }
 
+func schedule(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
 // planned is the value of a setting that is about a schedule.
 func planned(j job.Job, value any) any {
-	if j.Schedule == "" {
+	if !j.Plan().Scheduled() {
 		return nil
 	}
 	return value
@@ -181,16 +214,49 @@ func on(o job.On) any {
 }
 
 func alert(a *job.Alert) any {
-	switch {
-	case a == nil:
+	if a == nil {
 		return nil
-	case a.NATS != nil:
-		return settings{{"nats", settings{{"subject", a.NATS.Subject}}}}
 	}
-	var url, headers any = a.HTTP.URL, nil
-	if a.HTTP.URLEnv != "" {
-		url = settings{{"env", a.HTTP.URLEnv}}
+	return target(a)
+}
+
+func late(j job.Job) any {
+	if j.OnLate == nil {
+		return nil
 	}
+	return append(settings{{"after", length(j.LateAfter)}}, target(j.OnLate)...)
+}
+
+func heartbeat(h *job.AlertHTTP) any {
+	if h == nil {
+		return nil
+	}
+	return alertURL(h)
+}
+
+func alertURL(h *job.AlertHTTP) any {
+	if h.URLEnv != "" {
+		return settings{{"env", h.URLEnv}}
+	}
+	return h.URL
+}
+
+func word(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func target(a *job.Alert) settings {
+	body := settings{{"format", word(a.Format)}, {"template", word(a.Template)}}
+	if a.KeyEnv != "" {
+		body = append(body, setting{"key", settings{{"env", a.KeyEnv}}})
+	}
+	if a.NATS != nil {
+		return append(settings{{"nats", settings{{"subject", a.NATS.Subject}}}}, body...)
+	}
+	url, headers := alertURL(a.HTTP), any(nil)
 	if len(a.HTTP.Headers) > 0 {
 		all := settings{}
 		for _, h := range a.HTTP.Headers {
@@ -202,7 +268,7 @@ func alert(a *job.Alert) any {
 		}
 		headers = all
 	}
-	return settings{{"http", settings{{"url", url}, {"headers", headers}}}}
+	return append(settings{{"http", settings{{"url", url}, {"headers", headers}}}}, body...)
 }
 
 func length(d time.Duration) any {

@@ -26,7 +26,11 @@ var full = job.Job{
 	OnFailure: &job.Alert{HTTP: &job.AlertHTTP{URL: "https://example.com/alerts?team=a", Headers: []job.AlertHeader{
 		{Name: "Authorization", Prefix: "Bearer ", Env: "CRONCE_ALERT_TOKEN"}, {Name: "X-Key", Env: "CRONCE_ALERT_KEY"},
 	}}},
-	OnMissed: &job.Alert{NATS: &job.AlertNATS{Subject: "alerts.missed"}},
+	OnMissed:    &job.Alert{NATS: &job.AlertNATS{Subject: "alerts.missed"}, Template: "line 1: {{.Title}}\n\tline 2: {{.Key}}\n", KeyEnv: "CRONCE_ALERT_KEY"},
+	OnSuccess:   &job.Alert{HTTP: &job.AlertHTTP{URLEnv: "CRONCE_ALERT_SLACK"}, Format: "slack"},
+	OnRecovered: &job.Alert{HTTP: &job.AlertHTTP{URL: "https://events.pagerduty.com/v2/enqueue"}, Format: "pagerduty", KeyEnv: "CRONCE_ALERT_PAGERDUTY"},
+	OnLate:      &job.Alert{HTTP: &job.AlertHTTP{URL: "https://ntfy.sh/alerts"}, Format: "ntfy"}, LateAfter: 5 * time.Minute,
+	Heartbeat: &job.AlertHTTP{URLEnv: "CRONCE_ALERT_HEARTBEAT"},
 }
 
 // chained has what a job with a schedule cannot have.

@@ -87,8 +87,13 @@ func checkAction(t *testing.T, e spec.Entry) {
 	ways := 0
 	if a := e.Action.Exec; a != nil {
 		ways++
-		if len(a) == 0 || a[0] == "" {
+		if len(a.Args) == 0 || a.Args[0] == "" {
 			t.Errorf("job %q has no program", e.Job.Name)
+		}
+		for _, v := range a.Env {
+			if !spec.IsVariableName(v.Name) || strings.ContainsRune(v.Value, 0) || (v.Env != "" && v.File != "") {
+				t.Errorf("job %q: variable %+v", e.Job.Name, v)
+			}
 		}
 	}
 	if a := e.Action.NATS; a != nil {

@@ -14,7 +14,7 @@
 // If a message has a traceparent, the spans continue that trace. A program that triggers a
 // run, or that sends a message which starts one, can so continue its own trace.
 //
-// Package kv traces publications in kv.Slots, because all of them pass there: those of
+// Package stream traces publications in Slots, because all of them pass there: those of
 // producers, workers, the sweep and operators.
 //
 // Slots that are only recorded as missed have no trace. After an outage there are thousands

@@ -15,10 +15,10 @@ import (
 	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/natsconn/connect"
-	"github.com/cronce-io/cronce/internal/printable"
-	"github.com/cronce-io/cronce/kv"
+	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
 // App is one execution of the program: its streams, its environment and its global
@@ -102,13 +102,13 @@ func (a *App) SetUp() error {
 		}
 	}
 	fill(&a.Domain, "CRONCE_JS_DOMAIN", "")
-	fill(&a.Namespace, "CRONCE_NAMESPACE", kv.DefaultNamespace)
+	fill(&a.Namespace, "CRONCE_NAMESPACE", layout.DefaultNamespace)
 	fill(&a.Store, "CRONCE_STORE", "")
 	if err := codec.ValidateName("namespace", a.Namespace); err != nil {
 		return Usage(err)
 	}
-	fill(&a.Inbox, "CRONCE_INBOX_PREFIX", kv.InboxPrefix(a.Namespace))
-	if err := kv.CheckInbox(a.Inbox); err != nil {
+	fill(&a.Inbox, "CRONCE_INBOX_PREFIX", layout.InboxPrefix(a.Namespace))
+	if err := layout.CheckInbox(a.Inbox); err != nil {
 		return Usage(err)
 	}
 	if err := OneOf("--output", a.Output, OutputText, OutputJSON); err != nil {

@@ -22,6 +22,23 @@ func NewGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return group
 }
 
+// NewPlural returns a hidden command that lists, and that has the other commands of its group:
+// "cronce jobs" is "cronce job ls", and "cronce jobs show" is "cronce job show". newGroup
+// returns a new group at each call.
+func NewPlural(name string, newGroup func(*App) *cobra.Command, a *App) *cobra.Command {
+	from, rest := newGroup(a), newGroup(a)
+	list, _, err := from.Find([]string{"ls"})
+	if err != nil {
+		panic(err) // the group has no list
+	}
+	commands := rest.Commands()
+	rest.RemoveCommand(commands...)
+	from.RemoveCommand(list)
+	list.Use, list.Aliases, list.Hidden = name, nil, true
+	list.AddCommand(commands...)
+	return list
+}
+
 // NoSuchCommand rejects an argument where the name of a command is expected, and suggests
 // similar commands.
 func NoSuchCommand(cmd *cobra.Command, args []string) error {

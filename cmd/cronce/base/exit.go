@@ -14,6 +14,7 @@ const (
 	ExitUsage        = 2   // wrong usage or configuration: known without a server
 	ExitFound        = 3   // a check found something
 	ExitSecondSignal = 130 // a second TERM or Ctrl-C ended the process at once
+	ExitInterrupted  = 130 // TERM or Ctrl-C ended a command that waits for an outcome before it was there
 )
 
 // ExitCode maps the error of a command to its exit status.
@@ -26,12 +27,17 @@ func ExitCode(err error) int {
 		return ExitFound
 	case errors.As(err, &usage):
 		return ExitUsage
+	case errors.Is(err, ErrInterrupted):
+		return ExitInterrupted
 	}
 	return ExitFailed
 }
 
 // ErrFound is the error of a check that completed and found something.
 var ErrFound = errors.New("the check found something")
+
+// ErrInterrupted is the error of a command that was stopped before it had its answer.
+var ErrInterrupted = errors.New("interrupted")
 
 // usageError marks an error that is known without a server: a wrong flag, argument or
 // file.

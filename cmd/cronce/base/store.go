@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -100,7 +101,7 @@ func (a *App) WithJetStream(ctx context.Context, as string, patience time.Durati
 // Unreadable reports whether err concerns only one stored value. It logs the value, and
 // the command then skips it and shows the rest.
 func (r Reader) Unreadable(err error) bool {
-	if core.IsUnreadable(err) {
+	if exchange.IsUnreadable(err) {
 		r.Log.Warn("skipped an unreadable value", "error", OneLine(err))
 		return true
 	}

@@ -40,8 +40,8 @@ that do not make the file invalid, and is omitted if there are none:
   {"job":"report","schedule":"0 7 * * *","timezone":"Europe/Berlin","queue":"default","next":["2026-11-22T06:00:00Z"]}
 
 The table shows the first 200 jobs of a larger file. Check warns of a job in after that
-is not in the file, and of a program that is not on this machine. Warnings do not change
-the status.
+is not in the file, and of a program, a user or a folder that is not on this machine.
+Warnings do not change the status.
 
 With --schema and no file it prints the JSON Schema of job files. Editors use it to
 complete names and to mark mistakes.`,
@@ -118,7 +118,7 @@ func printChecks(a *base.App, path string, checks []checkedJob) error {
 	fmt.Fprintln(w, "JOB\tSCHEDULE\tTIMEZONE\tNEXT, LOCAL\tNEXT, UTC")
 	for _, c := range checks[:min(len(checks), checkRows)] {
 		head := fmt.Sprintf("%s\t%s\t%s", c.Job, c.start, c.Timezone)
-		if c.Schedule == "" {
+		if !(job.Plan{Schedule: c.Schedule}).Scheduled() {
 			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\n", c.Job, c.start)
 			continue
 		}

@@ -2,26 +2,27 @@ package files
 
 import (
 	"fmt"
-	"os/exec"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/action/execaction"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 )
 
 // checkWarnings lists, for each job in the file's order, problems that do not make the
-// file invalid: a job in after that the file does not have, and a program that is not on
-// this machine.
+// file invalid: a job in after that the file does not have, and a program, a user or a folder
+// that is not on this machine.
 func checkWarnings(file *spec.File) [][]string {
 	names := make(map[string]bool, len(file.Jobs))
 	for _, e := range file.Jobs {
 		names[e.Job.Name] = true
 	}
 	missing := map[string]error{}
-	find := func(program string) error {
-		err, known := missing[program]
+	find := func(e spec.Exec) error {
+		key := fmt.Sprintf("%q", []string{e.Args[0], e.Dir, e.User, e.Group, e.Path()})
+		err, known := missing[key]
 		if !known {
-			_, err = exec.LookPath(program)
-			missing[program] = err
+			err = execaction.Missing(e)
+			missing[key] = err
 		}
 		return err
 	}
@@ -32,8 +33,8 @@ func checkWarnings(file *spec.File) [][]string {
 				warnings[i] = append(warnings[i], fmt.Sprintf("after: no job %q is in this file; if it is not in the registry either, this job never starts", name))
 			}
 		}
-		if argv := e.Action.Exec; len(argv) > 0 {
-			if err := find(argv[0]); err != nil {
+		if e.Action.Exec != nil {
+			if err := find(*e.Action.Exec); err != nil {
 				warnings[i] = append(warnings[i], fmt.Sprintf("exec: %v: on a machine without it every attempt fails", err))
 			}
 		}

@@ -14,11 +14,17 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/migrate"
-	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
 func NewImportCommand(a *base.App) *cobra.Command {
-	return base.NewGroup("import", "Convert a crontab or Kubernetes CronJobs to a job file", newImportCrontabCommand(a), newImportKubernetesCommand(a))
+	commands := []*cobra.Command{newImportCrontabCommand(a)}
+	commands = append(commands, newImportSystemdCommand(a))
+	for _, f := range importFormats {
+		commands = append(commands, f.command(a))
+	}
+	return base.NewGroup("import", "Convert the jobs of another scheduler to a job file", commands...)
 }
 
 const importStatus = `The job file goes to stdout: check it with "cronce check" and edit it. Settings that a
@@ -26,20 +32,22 @@ job file cannot express go to stderr, each with its line. The exit status is 3 i
 is such a setting, and 0 if everything was carried over. With -o json there is one line
 for each job and for each setting that was not carried over:
 
-  {"line":7,"job":"backup","schedule":"0 3 * * *","timezone":"Europe/Berlin","exec":["/bin/sh","-c","backup"]}
+  {"line":7,"job":"backup","schedule":"0 3 * * *","timezone":"Europe/Berlin","exec":["/bin/sh","-c","backup"],
+   "env":{"PATH":"/bin"},"dir":"~","user":"backup"}
   {"line":9,"not_carried_over":"@reboot is no time; ..."}`
 
 func newImportCrontabCommand(a *base.App) *cobra.Command {
 	var zone string
-	var system bool
+	var system, shadow bool
 	cmd := &cobra.Command{
 		Use:   "crontab FILE",
 		Short: "Convert a crontab to a job file",
 		Long: `Crontab reads a user's crontab (- is standard input), or a system crontab, which names a
 user before each command. /etc/crontab and the files of /etc/cron.d are read as system
 crontabs. The jobs get the slots at which cron would run them, clock changes included,
-and are named after their commands. Settings (PATH=..., SHELL=..., CRON_TZ=...) and the
-text after a % are carried over; @reboot, MAILTO and random times (~) are not.
+and are named after their commands. Users, home directories, settings (PATH=..., SHELL=...,
+CRON_TZ=...) and the text after a % are carried over; @reboot, MAILTO and random times (~)
+are not.
 
 ` + importStatus,
 		Example: "  crontab -l | cronce import crontab - --tz Europe/Berlin >jobs.yaml\n  cronce import crontab /etc/crontab >jobs.yaml",
@@ -55,42 +63,28 @@ text after a % are carried over; @reboot, MAILTO and random times (~) are not.
 			if !cmd.Flags().Changed("tz") {
 				zone = localZone(a)
 			}
-			return printImported(a, args[0], migrate.CrontabHead, migrate.Crontab(string(text), zone, system))
+			head := migrate.CrontabHead
+			if system {
+				head = migrate.SystemCrontabHead
+			}
+			return printImported(a, args[0], head, migrate.Crontab(string(text), zone, system), shadow)
 		},
 	}
 	cmd.Flags().BoolVar(&system, "system", false, "a user's name precedes each command")
 	cmd.Flags().StringVar(&zone, "tz", "", "time zone of the schedules (default: this machine's if known, else UTC)")
+	addShadow(cmd, &shadow)
 	return cmd
 }
 
-func newImportKubernetesCommand(a *base.App) *cobra.Command {
-	var zone string
-	cmd := &cobra.Command{
-		Use:   "k8s FILE",
-		Short: "Convert Kubernetes CronJobs to a job file",
-		Long: `K8s reads CronJob manifests (- is standard input): several in a file, or a list as
-kubectl prints it. Schedule, timeZone, concurrencyPolicy, startingDeadlineSeconds,
-backoffLimit, activeDeadlineSeconds and the container's command, arguments and literal
-variables are carried over; suspend and the rest of the pod are not. A container without
-a command is not carried over, because import does not read its image.
+func addShadow(cmd *cobra.Command, shadow *bool) {
+	cmd.Flags().BoolVar(shadow, "shadow", false, "write shadow: true: slots are claimed and recorded, and commands do not run")
+}
 
-` + importStatus,
-		Example: "  kubectl get cronjobs -o yaml | cronce import k8s - >jobs.yaml\n  cronce import k8s cronjob.yaml >jobs.yaml",
-		Args:    base.Arguments(cobra.ExactArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
-			text, err := readText(a, args[0])
-			if err != nil {
-				return err
-			}
-			result, err := migrate.Kubernetes(text, zone)
-			if err != nil {
-				return base.Usage(fmt.Errorf("%s: %w", args[0], err))
-			}
-			return printImported(a, args[0], migrate.KubernetesHead, result)
-		},
-	}
-	cmd.Flags().StringVar(&zone, "tz", "UTC", "time zone of schedules without timeZone, as set for the controller manager")
-	return cmd
+// shadowHead stands above the jobs of a file of shadows.
+var shadowHead = []string{
+	"Shadows: the slots of these jobs are claimed and recorded, and their commands do not run.",
+	`Compare them with the old scheduler's log ("cronce verify --against LOG"), then remove each`,
+	`"shadow: true" when you take its job out of the old scheduler.`,
 }
 
 // readText reads a file, or standard input for "-".
@@ -131,17 +125,29 @@ func localZone(a *base.App) string {
 
 // importedRow is a job, or a setting that was not carried over.
 type importedRow struct {
-	Line           int      `json:"line,omitempty"`
-	Job            string   `json:"job,omitempty"`
-	Schedule       string   `json:"schedule,omitempty"`
-	Timezone       string   `json:"timezone,omitempty"`
-	Exec           []string `json:"exec,omitempty"`
-	NotCarriedOver string   `json:"not_carried_over,omitempty"`
+	File           string            `json:"file,omitempty"`
+	Line           int               `json:"line,omitempty"`
+	Job            string            `json:"job,omitempty"`
+	Schedule       string            `json:"schedule,omitempty"`
+	Timezone       string            `json:"timezone,omitempty"`
+	Exec           []string          `json:"exec,omitempty"`
+	Env            map[string]string `json:"env,omitempty"`
+	Dir            string            `json:"dir,omitempty"`
+	User           string            `json:"user,omitempty"`
+	Group          string            `json:"group,omitempty"`
+	Shadow         bool              `json:"shadow,omitempty"`
+	NotCarriedOver string            `json:"not_carried_over,omitempty"`
 }
 
-func printImported(a *base.App, path string, head []string, r migrate.Result) error {
+func printImported(a *base.App, path string, head []string, r migrate.Result, shadow bool) error {
 	if len(r.Jobs) == 0 && len(r.Notes) == 0 {
 		return base.Usage(fmt.Errorf("%s: no jobs found", path))
+	}
+	if shadow {
+		head = slices.Concat(head, shadowHead)
+		for i := range r.Jobs {
+			r.Jobs[i].Shadow = true
+		}
 	}
 	var err error
 	if a.Output == base.OutputJSON {
@@ -162,12 +168,17 @@ func printImported(a *base.App, path string, head []string, r migrate.Result) er
 // job also stand above it, as comments. Without jobs it prints no file, because a job file
 // must have one.
 func printImportedFile(a *base.App, path string, head []string, r migrate.Result) error {
-	lacks := map[string][]string{}
+	type place struct {
+		job  string
+		line int
+	}
+	lacks := map[place][]string{} // what a job that was not carried over lacks may have the name of another
 	for _, n := range r.Notes {
-		where := fmt.Sprintf("%s:%d: ", path, n.Line)
+		where := fmt.Sprintf("%s:%d: ", cmp.Or(n.File, path), n.Line)
 		if n.Job != "" {
 			where += "job " + n.Job + ": "
-			lacks[n.Job] = append(lacks[n.Job], n.Text)
+			of := place{n.Job, cmp.Or(n.Of, n.Line)}
+			lacks[of] = append(lacks[of], n.Text)
 		}
 		fmt.Fprintln(a.Stderr, printable.Clip(where+n.Text, 1000))
 	}
@@ -175,7 +186,7 @@ func printImportedFile(a *base.App, path string, head []string, r migrate.Result
 		return nil
 	}
 	for i, j := range r.Jobs {
-		r.Jobs[i].Comments = append(j.Comments, lacks[j.Job.Name]...)
+		r.Jobs[i].Comments = append(j.Comments, lacks[place{j.Job.Name, j.Line}]...)
 	}
 	text, err := jobfile.FormatImported(head, r.Jobs)
 	if err != nil {
@@ -185,13 +196,22 @@ func printImportedFile(a *base.App, path string, head []string, r migrate.Result
 	return err
 }
 
+// named returns the variables by their names.
+func named(env []spec.Variable) map[string]string {
+	values := map[string]string{}
+	for _, v := range env {
+		values[v.Name] = v.Value
+	}
+	return values
+}
+
 func printImportedRows(a *base.App, r migrate.Result) error {
 	var rows []importedRow
 	for _, j := range r.Jobs {
-		rows = append(rows, importedRow{Line: j.Line, Job: j.Job.Name, Schedule: j.Job.Schedule, Timezone: j.Job.Timezone, Exec: j.Exec})
+		rows = append(rows, importedRow{Line: j.Line, Job: j.Job.Name, Schedule: j.Job.Schedule, Timezone: j.Job.Timezone, Exec: j.Exec.Args, Env: named(j.Exec.Env), Dir: j.Exec.Dir, User: j.Exec.User, Group: j.Exec.Group, Shadow: j.Shadow})
 	}
 	for _, n := range r.Notes {
-		rows = append(rows, importedRow{Line: n.Line, Job: n.Job, NotCarriedOver: n.Text})
+		rows = append(rows, importedRow{File: n.File, Line: n.Line, Job: n.Job, NotCarriedOver: n.Text})
 	}
 	slices.SortStableFunc(rows, func(a, b importedRow) int { return cmp.Compare(a.Line, b.Line) })
 	return base.PrintLines(a, slices.Values(rows))

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/printable"
-	"github.com/cronce-io/cronce/kv"
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
 type authFlags struct {
@@ -32,6 +32,8 @@ changes nothing. If you name several roles, one login gets all of them. Roles:
             --queue, and --job with --follower, narrow it
   operator  changes jobs and slots, and triggers (job apply, slot cancel and so on)
   viewer    lists, shows and watches; can change nothing
+  caller    triggers the jobs named with --job and waits for their outcomes, from
+            "cronce job trigger --wait" or package client
   setup     creates streams, buckets and queues, and changes their settings
 
 Run setup first. Neither nodes nor operators need to create anything after
@@ -76,6 +78,7 @@ func NewAuthCommand(a *base.App) *cobra.Command {
 		Long:  authLong,
 		Example: `  cronce auth viewer
   cronce auth producer --on ORDERS/charge
+  cronce auth caller --job report
   cronce auth worker --queue reports --inbox-prefix _INBOX.reports
   cronce auth producer worker --namespace billing --format nsc | sh
   cronce auth --accounts > nats.conf`,
@@ -92,7 +95,7 @@ func NewAuthCommand(a *base.App) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.queues, "queue", nil, "a worker takes only slots of this `queue`; repeatable")
-	flags.StringSliceVar(&f.jobs, "job", nil, "a worker records only slots of this `job`; repeatable")
+	flags.StringSliceVar(&f.jobs, "job", nil, "a worker records only slots of this `job`, and a caller triggers only this job; repeatable")
 	flags.StringSliceVar(&f.followers, "follower", nil, "with --job: the worker may publish slots of this `job`, which comes after; repeatable")
 	flags.StringSliceVar(&f.on, "on", nil, "`STREAM/JOB`: a producer takes the messages of the stream that start the job, and the doctor of a viewer or operator may inspect them; repeatable")
 	flags.StringVar(&f.user, "login", "", "`name` of the login (default: the namespace and the roles)")
@@ -104,7 +107,7 @@ func NewAuthCommand(a *base.App) *cobra.Command {
 
 func roleNames() []string {
 	var names []string
-	for _, r := range kv.Roles() {
+	for _, r := range layout.Roles() {
 		names = append(names, string(r))
 	}
 	return names
@@ -117,9 +120,9 @@ func runAuth(a *base.App, f authFlags, args []string) error {
 	if err := base.OneOf("--format", f.format, formatServer, formatNsc); err != nil {
 		return err
 	}
-	access := kv.Access{Namespace: a.Namespace, Queues: f.queues, Jobs: f.jobs, Followers: f.followers, On: f.on, Domain: a.Domain, Inbox: a.Inbox}
+	access := layout.Access{Namespace: a.Namespace, Queues: f.queues, Jobs: f.jobs, Followers: f.followers, On: f.on, Domain: a.Domain, Inbox: a.Inbox}
 	for _, arg := range args {
-		access.Roles = append(access.Roles, kv.Role(arg))
+		access.Roles = append(access.Roles, layout.Role(arg))
 	}
 	grants, err := access.Grants()
 	if err != nil {
@@ -142,7 +145,7 @@ func runAuth(a *base.App, f authFlags, args []string) error {
 	return err
 }
 
-func printGrants(a *base.App, grants []kv.Grant) error {
+func printGrants(a *base.App, grants []layout.Grant) error {
 	for _, g := range grants {
 		line := struct {
 			What      string   `json:"what"`
@@ -157,13 +160,13 @@ func printGrants(a *base.App, grants []kv.Grant) error {
 }
 
 // serverUser is an entry of "users" in the configuration of a server.
-func serverUser(user string, grants []kv.Grant) string {
+func serverUser(user string, grants []layout.Grant) string {
 	return "{\n" + serverUserMembers(user, grants) + "}\n"
 }
 
-func serverUserMembers(user string, grants []kv.Grant) string {
+func serverUserMembers(user string, grants []layout.Grant) string {
 	var b strings.Builder
-	list := func(verb string, subjects func(kv.Grant) []string) {
+	list := func(verb string, subjects func(layout.Grant) []string) {
 		fmt.Fprintf(&b, "    %s: {\n      allow: [\n", verb)
 		seen := map[string]bool{}
 		for _, g := range grants {
@@ -179,8 +182,8 @@ func serverUserMembers(user string, grants []kv.Grant) string {
 		b.WriteString("      ]\n    }\n")
 	}
 	fmt.Fprintf(&b, "  user: \"%s\"\n  password: $%s\n  permissions: {\n", user, passwordVariable(user))
-	list("publish", func(g kv.Grant) []string { return g.Publish })
-	list("subscribe", func(g kv.Grant) []string { return g.Subscribe })
+	list("publish", func(g layout.Grant) []string { return g.Publish })
+	list("subscribe", func(g layout.Grant) []string { return g.Subscribe })
 	b.WriteString("  }\n")
 	return b.String()
 }
@@ -200,7 +203,7 @@ func passwordVariable(user string) string {
 }
 
 // nscCommand makes the user with nsc.
-func nscCommand(user string, grants []kv.Grant) string {
+func nscCommand(user string, grants []layout.Grant) string {
 	var publish, subscribe []string
 	for _, g := range grants {
 		publish, subscribe = append(publish, g.Publish...), append(subscribe, g.Subscribe...)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/kv"
+	"github.com/cronce-io/cronce/internal/broker/layout"
 )
 
 // defaultLogins are the logins of a fleet whose nodes all produce and work.
@@ -23,24 +23,27 @@ func authAccounts(a *base.App, f authFlags, args []string) error {
 	if len(args) == 0 {
 		args = defaultLogins
 	}
-	var logins []kv.Login
+	var logins []layout.Login
 	for _, arg := range args {
-		access := kv.Access{Inbox: a.Inbox}
+		access := layout.Access{Inbox: a.Inbox}
 		for role := range strings.SplitSeq(arg, "+") {
-			access.Roles = append(access.Roles, kv.Role(role))
+			access.Roles = append(access.Roles, layout.Role(role))
 		}
-		if slices.Contains(access.Roles, kv.RoleWorker) {
+		if slices.Contains(access.Roles, layout.RoleWorker) {
 			access.Queues, access.Jobs, access.Followers = f.queues, f.jobs, f.followers
 		}
-		if slices.ContainsFunc(access.Roles, func(r kv.Role) bool {
-			return r == kv.RoleProducer || r == kv.RoleOperator || r == kv.RoleViewer
+		if slices.Contains(access.Roles, layout.RoleCaller) {
+			access.Jobs = f.jobs
+		}
+		if slices.ContainsFunc(access.Roles, func(r layout.Role) bool {
+			return r == layout.RoleProducer || r == layout.RoleOperator || r == layout.RoleViewer
 		}) {
 			access.On = f.on
 		}
-		logins = append(logins, kv.Login{Name: a.Namespace + "-" + strings.ReplaceAll(arg, "+", "-"), Access: access})
+		logins = append(logins, layout.Login{Name: a.Namespace + "-" + strings.ReplaceAll(arg, "+", "-"), Access: access})
 	}
-	domain := cmp.Or(a.Domain, kv.DefaultDomain)
-	accounts, err := kv.Accounts(a.Namespace, domain, logins)
+	domain := cmp.Or(a.Domain, layout.DefaultDomain)
+	accounts, err := layout.Accounts(a.Namespace, domain, logins)
 	if err != nil {
 		return base.Try(base.Usage(err), "cronce auth --help")
 	}
@@ -49,7 +52,7 @@ func authAccounts(a *base.App, f authFlags, args []string) error {
 }
 
 // serverAccounts is the configuration of a server.
-func serverAccounts(domain string, accounts []kv.Account) string {
+func serverAccounts(domain string, accounts []layout.Account) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Each login has its own account, and imports what it may use of the streams.\n"+
 		"# Connect with: --js-domain %s\n\njetstream {\n  sync_interval: always\n}\n\naccounts {\n", domain)

@@ -18,7 +18,7 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/check/doctor"
 	"github.com/cronce-io/cronce/internal/natsconn/embed"
-	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -104,7 +104,7 @@ Checks: ` + doctorChecks,
 	return cmd
 }
 
-const doctorChecks = `missing, settings, timers, layout, rollup, batches, storage, full, replicas, replica, sync, version,
+const doctorChecks = `missing, settings, timers, layout, rollup, batches, orders, storage, full, replicas, replica, sync, version,
 limit, max_payload, retention, lease, duplicates, clock, tzdata, node, producer, worker, unasked,
 unused, fired, ack_pending, broken, future, handler, watermark, stuck, lock, unreadable,
 sweep, rewound, unread, alerts, intake, incomplete.`
@@ -193,7 +193,7 @@ func runDoctor(ctx context.Context, a *base.App, f doctorFlags, from doctor.Sour
 
 // resetWatermark returns nil, and logs why, if there was nothing to reset.
 func resetWatermark(ctx context.Context, a *base.App, store *kv.Store, facts doctor.Facts, force bool) (*doctorReset, error) {
-	done, err := doctor.ResetWatermark(ctx, store, facts, a.Who(), rand.Text(), force)
+	done, err := doctor.ResetWatermark(ctx, store, facts, a.Operator(), rand.Text(), force)
 	switch {
 	case errors.Is(err, doctor.ErrRight):
 		a.Log.Info(err.Error())

@@ -11,9 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/core"
 )
 
 func NewNodeCommand(a *base.App) *cobra.Command {
@@ -23,8 +22,9 @@ func NewNodeCommand(a *base.App) *cobra.Command {
 func newNodeListCommand(a *base.App) *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
-		Use:   "ls",
-		Short: "List the nodes, oldest first",
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List the nodes, oldest first",
 		Long: `List the nodes: every process that ran "cronce run" or the library within the last hour,
 with its state:
 
@@ -55,21 +55,14 @@ own clock; the offset is in milliseconds. A fenced node also has "fenced_by" and
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.Read(cmd.Context(), "node ls", func(ctx context.Context, r base.Reader) error {
-				list, err := r.Control().ListNodes(ctx, "")
+				list, err := r.Client().Nodes(ctx, client.NodeFilter{Former: all})
 				if err != nil {
 					return err
 				}
 				r.LeftOut(list.Unreadable)
 				warnOfZones(a, list.Nodes)
-				if all {
-					former, err := r.Control().FormerNodes(ctx, list)
-					if err != nil {
-						return err
-					}
-					list.Nodes = append(former, list.Nodes...)
-				}
 				header := "NODE\tSTATE\tSTARTED\tHEARTBEAT\tROLE\tRUNNING\tOFFSET\tTZDATA\tQUEUES"
-				return base.PrintRows(a, list.Nodes, "no nodes", header, func(n control.ListedNode) []string { return nodeCells(n, list.Now) })
+				return base.PrintRows(a, list.Nodes, "no nodes", header, func(n client.NodeRow) []string { return nodeCells(n, list.Now) })
 			})
 		},
 	}
@@ -79,10 +72,10 @@ own clock; the offset is in milliseconds. A fenced node also has "fenced_by" and
 
 // warnOfZones warns if live nodes have different time zone data, and names one node for
 // each version.
-func warnOfZones(a *base.App, nodes []control.ListedNode) {
+func warnOfZones(a *base.App, nodes []client.NodeRow) {
 	first := map[string]string{}
 	for _, n := range nodes {
-		if _, known := first[n.Tzdata]; !known && n.State == core.NodeAlive && n.Tzdata != "" {
+		if _, known := first[n.Tzdata]; !known && n.State == client.NodeAlive && n.Tzdata != "" {
 			first[n.Tzdata] = n.Node
 		}
 	}
@@ -96,7 +89,7 @@ func warnOfZones(a *base.App, nodes []control.ListedNode) {
 	a.Log.Warn("nodes have different time zone data and may compute different slots; run one version everywhere", args...)
 }
 
-func nodeCells(n control.ListedNode, now time.Time) []string {
+func nodeCells(n client.NodeRow, now time.Time) []string {
 	var roles []string
 	if n.Producer {
 		roles = append(roles, "producer")

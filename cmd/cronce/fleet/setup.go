@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -66,7 +67,7 @@ With -o json it prints one line for each change:
 }
 
 func runSetup(ctx context.Context, a *base.App, js jetstream.JetStream, want job.Settings, queues []string) error {
-	changes, err := kv.Setup(ctx, js, kv.Options{Namespace: a.Namespace, Want: want, Queues: queues, Logger: a.Log})
+	changes, err := space.Setup(ctx, js, kv.Options{Namespace: a.Namespace, Want: want, Queues: queues, Logger: a.Log})
 	// Also print the changes that were made before a failure.
 	for _, change := range changes {
 		if err := printChange(a, change); err != nil {

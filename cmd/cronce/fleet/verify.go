@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,24 +9,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 type verifyFlags struct {
 	from, to string
 	jobs     []string
 	repair   bool
+	against  againstFlags
 
 	first, last time.Time // from and to, parsed; zero: not given
 }
 
 func NewVerifyCommand(a *base.App) *cobra.Command {
-	var f verifyFlags
+	f := verifyFlags{against: againstFlags{tolerance: base.Duration(time.Minute)}}
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that every slot has exactly one outcome",
@@ -78,22 +76,33 @@ counts up to le_ms and above the bucket before; the last has no bound:
    "buckets":[{"le_ms":10,"slots":3},{"le_ms":50,"slots":19},...,{"slots":0}]},
    "not_judged":[{"reason":"what falls due while it is paused","jobs":1,"names":["backup"]}]}
 
-If the ledger went back, the sum has "rewound":{"time":...,"lost":{"slot":...,"revision":...,"time":...},"found":...}.`,
+If the ledger went back, the sum has "rewound":{"time":...,"lost":{"slot":...,"revision":...,"time":...},"found":...}.
+
+` + againstHelp,
 		Example: `  cronce verify
   cronce verify --from 2026-11-14T00:00:00Z --to 2026-11-21T00:00:00Z --job report
   cronce verify -o json | jq -r 'select(.problem == "missing") | .id'
-  cronce verify --repair`,
+  cronce verify --repair
+  cronce verify --against /var/log/syslog -f imported.yaml
+  journalctl -u 'backup*.service' --since -7d -o short-iso | cronce verify --against - -f imported.yaml`,
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			err := f.check()
+			if err == nil {
+				err = f.against.check(cmd, f)
+			}
+			if err != nil {
 				return base.Try(base.Usage(err), "cronce verify --help")
+			}
+			if f.against.log != "" {
+				return verifyAgainst(cmd.Context(), a, f)
 			}
 			open := a.Read
 			if f.repair {
 				open = a.Publish
 			}
 			return open(cmd.Context(), "verify", func(ctx context.Context, r base.Reader) error {
-				v := verifier{Reader: r, flags: f, node: "verify-" + rand.Text()[:8], began: time.Now()}
+				v := verifier{Reader: r, flags: f, began: time.Now()}
 				return v.run(ctx)
 			})
 		},
@@ -103,6 +112,7 @@ If the ledger went back, the sum has "rewound":{"time":...,"lost":{"slot":...,"r
 	flags.StringVar(&f.to, "to", "", "judge slots before this RFC 3339 `time` (default: now, by the broker's clock)")
 	flags.StringSliceVar(&f.jobs, "job", nil, "judge only this `job`; repeatable")
 	flags.BoolVar(&f.repair, "repair", false, "offer missing and stuck slots again")
+	f.against.add(flags)
 	return cmd
 }
 
@@ -131,140 +141,56 @@ func (f *verifyFlags) check() (err error) {
 // verifier is one run of the command.
 type verifier struct {
 	base.Reader
-	flags verifyFlags
-	node  string // node name of the messages that it offers
-	check *verify.Check
-	from  time.Time
-
-	rewound core.Rewound // since from
-
-	read          int // values so far
+	flags         verifyFlags
 	began, spoken time.Time
+
+	// problems are the first ones, or in JSON those that are not printed yet.
+	problems []client.SlotProblem
 }
 
 func (v *verifier) run(ctx context.Context) error {
-	if err := v.begin(ctx); err != nil {
+	sum, err := v.Client().Verify(ctx, client.VerifyOptions{
+		From: v.flags.first, To: v.flags.last, Jobs: v.flags.jobs, Repair: v.flags.repair,
+		Progress: v.progress, Unreadable: func(err error) { v.Unreadable(err) },
+	}, v.found)
+	var future *client.FutureError
+	judged := !sum.To.IsZero()
+	switch {
+	case errors.As(err, &future):
+		return base.Usage(fmt.Errorf("invalid --from %s: must not be in the future without --to", v.flags.from))
+	case !judged && len(v.flags.jobs) > 0 && errors.Is(err, job.ErrNotFound):
+		return base.Try(err, "cronce job ls")
+	case !judged:
 		return err
 	}
-	// Read the stream before the ledger: if a slot runs in between, its record shows it.
-	for _, pass := range []func(context.Context) error{v.lookForRewind, v.told, v.waiting, v.recorded, v.lookAgain} {
-		if err := pass(ctx); err != nil {
-			return err
-		}
-	}
-	return v.print(ctx)
+	return v.print(sum, err)
 }
 
-// begin computes what should exist.
-func (v *verifier) begin(ctx context.Context) error {
-	cfg, err := v.config(ctx)
-	if err != nil {
-		return err
+// found takes a problem. It prints JSON in large pieces, because there may be many problems.
+func (v *verifier) found(p client.SlotProblem) error {
+	const atOnce = 1024
+	text := v.Output == base.OutputText
+	if !text || len(v.problems) < shown {
+		v.problems = append(v.problems, p)
 	}
-	entries, err := v.Jobs().List(ctx)
-	if err != nil && !v.Unreadable(err) {
-		return err
+	if text || len(v.problems) < atOnce {
+		return nil
 	}
-	v.Alive()
-	for _, name := range v.flags.jobs {
-		if !slices.ContainsFunc(entries, func(e core.Entry) bool { return e.Job.Name == name }) {
-			return base.Try(fmt.Errorf("job %q: %w in the registry", name, job.ErrNotFound), "cronce job ls")
-		}
-	}
-	v.check, v.from = verify.New(cfg, entries), cfg.From
-	return nil
+	return v.flush()
 }
 
-// config reads the inputs of the check. It reads the broker's time first, so that
-// everything else is newer.
-func (v *verifier) config(ctx context.Context) (verify.Config, error) {
-	cfg := verify.Config{From: v.flags.first, To: v.flags.last, Settings: v.Settings(), Jobs: v.flags.jobs, Progress: v.progress}
-	var err error
-	if cfg.Now, err = v.Time(ctx); err != nil {
-		return cfg, err
-	}
-	if cfg.To.IsZero() {
-		cfg.To = cfg.Now
-	}
-	if cfg.From.IsZero() {
-		cfg.From = cfg.To.Add(-24 * time.Hour)
-	}
-	if !cfg.To.After(cfg.From) {
-		return cfg, base.Usage(fmt.Errorf("invalid --from %s: must not be in the future without --to", v.flags.from))
-	}
-	if cfg.Watermark, _, err = v.Watermark().Read(ctx); err != nil && !errors.Is(err, job.ErrNotFound) {
-		return cfg, err
-	}
-	v.Alive()
-	cfg.Nodes, err = v.Nodes().List(ctx)
-	return cfg, err
+// flush prints problems as JSON.
+func (v *verifier) flush() error {
+	err := base.PrintLines(v.App, slices.Values(v.problems))
+	v.problems = v.problems[:0]
+	return err
 }
 
-// progress restarts the timeout of the command, and logs every 3 s that it still works.
-func (v *verifier) progress() {
-	v.Alive()
+// progress logs every 3 s that the command still works.
+func (v *verifier) progress(read int) {
 	const every = 3 * time.Second
 	if now := time.Now(); now.Sub(v.began) > every && now.Sub(v.spoken) > every {
 		v.spoken = now
-		v.Log.Info("still verifying", "read", v.read, "for", now.Sub(v.began).Round(time.Second).String())
+		v.Log.Info("still verifying", "read", read, "for", now.Sub(v.began).Round(time.Second).String())
 	}
-}
-
-// skew allows for records and events that a slightly wrong clock stamped before their
-// slots.
-const skew = time.Minute
-
-func (v *verifier) told(ctx context.Context) error {
-	for e, err := range v.Events(ctx, kv.EventFilter{Since: v.from.Add(-skew)}) {
-		if fatal := v.taken(err); fatal != nil {
-			return fatal
-		}
-		if err == nil {
-			v.check.Told(e)
-		}
-	}
-	return nil
-}
-
-func (v *verifier) waiting(ctx context.Context) error {
-	for w, err := range v.Waiting(ctx, kv.WaitingFilter{Job: v.only(), Fired: true}) {
-		if fatal := v.taken(err); fatal != nil {
-			return fatal
-		}
-		if err == nil && !w.Stranded {
-			v.check.Waiting(w.Message, w.Published)
-		}
-	}
-	return nil
-}
-
-func (v *verifier) recorded(ctx context.Context) error {
-	for e, err := range v.Ledger().List(ctx, kv.ListFilter{Job: v.only(), Since: v.from.Add(-skew)}) {
-		if fatal := v.taken(err); fatal != nil {
-			return fatal
-		}
-		if err == nil {
-			v.check.Record(e.Record, e.Time)
-		}
-	}
-	return nil
-}
-
-// taken counts a value. It returns the error if that ends the pass.
-func (v *verifier) taken(err error) error {
-	v.read++
-	v.progress()
-	if err != nil && !v.Unreadable(err) {
-		return err
-	}
-	return nil
-}
-
-// only returns the one job to judge, so that the broker filters by it. It is empty if
-// there are several, or if the job depends on others.
-func (v *verifier) only() string {
-	if len(v.flags.jobs) == 1 && v.check.Alone(v.flags.jobs[0]) {
-		return v.flags.jobs[0]
-	}
-	return ""
 }

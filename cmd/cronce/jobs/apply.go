@@ -3,12 +3,11 @@ package jobs
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
@@ -92,7 +91,7 @@ func apply(ctx context.Context, r base.Reader, file *spec.File, f applyFlags) er
 		jobs[i] = e.Job
 	}
 	r.Alive = r.Telling("still applying")
-	report, err := r.Control().Apply(ctx, jobs, control.ApplyOptions{Prune: f.prune, DryRun: f.dryRun, Seen: f.seen})
+	report, err := r.Client().Apply(ctx, jobs, client.ApplyOptions{Prune: f.prune, DryRun: f.dryRun, Seen: f.seen})
 	if len(report) > 0 {
 		if err := printApplied(r, report, f.dryRun); err != nil {
 			return err
@@ -109,7 +108,7 @@ func apply(ctx context.Context, r base.Reader, file *spec.File, f applyFlags) er
 
 // ofApply adds a next step to the error of the first job that failed.
 func ofApply(ctx context.Context, r base.Reader, err error) error {
-	var conflict *control.ConflictError
+	var conflict *client.ConflictError
 	if errors.As(err, &conflict) {
 		return r.OfJob(ctx, conflict.Job, err)
 	}
@@ -123,12 +122,12 @@ func ofApply(ctx context.Context, r base.Reader, err error) error {
 }
 
 // warnOfNoHandler warns of the jobs that no live node has a handler for, and names ten.
-func warnOfNoHandler(r base.Reader, report []control.Applied) {
+func warnOfNoHandler(r base.Reader, report []client.Applied) {
 	const most = 10
 	var names []string
 	count := 0
 	for _, d := range report {
-		if d.Action == control.Delete || d.Handlers > 0 || d.Err != nil {
+		if d.Action == client.Delete || d.Handlers > 0 || d.Err != nil {
 			continue
 		}
 		if count++; count <= most {
@@ -138,60 +137,4 @@ func warnOfNoHandler(r base.Reader, report []control.Applied) {
 	if count > 0 {
 		r.Log.Warn("no live node runs these jobs: their slots wait for a worker of their queue that has a handler", "jobs", names, "count", count)
 	}
-}
-
-// applyRow is one line of output.
-type applyRow struct {
-	Job       string          `json:"job"`
-	Change    string          `json:"change"`
-	Revision  uint64          `json:"revision,omitempty"`
-	Was       *writtenBy      `json:"was,omitempty"`
-	Broken    string          `json:"broken,omitempty"`
-	Fields    []control.Field `json:"fields,omitempty"`
-	Appear    []time.Time     `json:"appear,omitempty"`
-	Disappear []time.Time     `json:"disappear,omitempty"`
-	Paused    bool            `json:"paused,omitempty"`
-	Handlers  *int            `json:"handlers,omitempty"`
-	DryRun    bool            `json:"dry_run,omitempty"`
-	Error     string          `json:"error,omitempty"`
-}
-
-type writtenBy struct {
-	Owner string    `json:"owner"`
-	Node  string    `json:"node"`
-	At    time.Time `json:"at"`
-}
-
-// appliedAs is the value of change for each action.
-var appliedAs = map[control.Action]string{
-	control.Create: "created", control.Update: "updated", control.Delete: "removed", control.Keep: "unchanged",
-}
-
-// The values of change for a job that apply did not write.
-const (
-	applyFailed   = "failed"
-	applyNotTried = "not_tried"
-)
-
-func newApplyRow(d control.Applied, dryRun bool) applyRow {
-	row := applyRow{
-		Job: d.Job, Change: appliedAs[d.Action], Revision: d.Revision, Fields: d.Fields,
-		Appear: d.Appear, Disappear: d.Disappear, Paused: d.Paused, DryRun: dryRun,
-	}
-	if !d.At.IsZero() {
-		row.Was = &writtenBy{d.Owner, d.Node, d.At.UTC()}
-	}
-	if d.Broken != nil {
-		row.Broken = base.OneLine(d.Broken).Error()
-	}
-	switch {
-	case errors.Is(d.Err, control.ErrNotTried):
-		row.Change = applyNotTried
-	case d.Err != nil:
-		row.Change, row.Error = applyFailed, base.OneLine(d.Err).Error()
-	}
-	if d.Action != control.Delete {
-		row.Handlers = &d.Handlers
-	}
-	return row
 }

@@ -9,23 +9,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/internal/api/row"
+	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/job"
 )
 
-func printApplied(r base.Reader, report []control.Applied, dryRun bool) error {
-	rows := make([]applyRow, len(report))
+func printApplied(r base.Reader, report []client.Applied, dryRun bool) error {
+	rows := make([]row.Apply, len(report))
 	for i, d := range report {
-		rows[i] = newApplyRow(d, dryRun)
+		rows[i] = row.Applied(d, dryRun)
 	}
 	if r.Output == base.OutputJSON {
 		return base.PrintLines(r.App, slices.Values(rows))
 	}
 	out := bufio.NewWriter(r.Stdout)
-	for i, row := range rows {
-		row.print(out, report[i])
+	for i, applied := range rows {
+		printChange(out, applied, report[i])
 	}
 	fmt.Fprintln(out, applySum(rows))
 	if dryRun {
@@ -34,43 +35,43 @@ func printApplied(r base.Reader, report []control.Applied, dryRun bool) error {
 	return out.Flush()
 }
 
-// print writes what changes for one job. It writes nothing if nothing changes.
-func (row applyRow) print(w io.Writer, d control.Applied) {
+// printChange writes what changes for one job. It writes nothing if nothing changes.
+func printChange(w io.Writer, a row.Apply, d client.Applied) {
 	switch {
-	case row.Error != "":
-		fmt.Fprintf(w, "%s: %s\n", row.Change, printable.Clip(row.Error, 1000))
+	case a.Error != "":
+		fmt.Fprintf(w, "%s: %s\n", a.Change, printable.Clip(a.Error, 1000))
 		return
-	case d.Action == control.Keep, row.Change == applyNotTried:
+	case d.Action == client.Keep, a.Change == row.NotTried:
 		return
-	case row.DryRun:
-		fmt.Fprintf(w, "would be %s: %s", row.Change, row.Job)
+	case a.DryRun:
+		fmt.Fprintf(w, "would be %s: %s", a.Change, a.Job)
 	default:
-		fmt.Fprintf(w, "%s: %s", row.Change, row.Job)
+		fmt.Fprintf(w, "%s: %s", a.Change, a.Job)
 	}
-	if row.Was != nil {
-		fmt.Fprintf(w, ", last written by %s (%s)", printable.Clip(row.Was.Node, base.WidestCell), printable.Clip(row.Was.Owner, base.WidestCell))
+	if a.Was != nil {
+		fmt.Fprintf(w, ", last written by %s (%s)", printable.Clip(a.Was.Node, base.WidestCell), printable.Clip(a.Was.Owner, base.WidestCell))
 	}
-	if row.Broken != "" {
-		fmt.Fprintf(w, ", in place of a broken definition: %s", printable.Clip(row.Broken, 1000))
+	if a.Broken != "" {
+		fmt.Fprintf(w, ", in place of a broken definition: %s", printable.Clip(a.Broken, 1000))
 	}
 	fmt.Fprintln(w)
-	if d.Action == control.Create {
-		j := d.Definition.Job.WithDefaults()
+	if d.Action == client.Create {
+		j := d.Stored.WithDefaults()
 		fmt.Fprintf(w, "    %s, queue %s\n", started(j.Plan()), j.Queue)
 	}
-	for _, f := range row.Fields {
+	for _, f := range a.Fields {
 		before, after := differing(f.Old, f.New)
 		fmt.Fprintf(w, "    %s: %s -> %s\n", printable.Clip(f.Name, base.WidestCell), before, after)
 	}
-	printSlots(w, row.Appear, row.Disappear)
-	if row.Paused && len(row.Appear)+len(row.Disappear) > 0 {
-		fmt.Fprintf(w, "    the job is paused: no slots until cronce job resume %s\n", row.Job)
+	printSlots(w, a.Appear, a.Disappear)
+	if a.Paused && len(a.Appear)+len(a.Disappear) > 0 {
+		fmt.Fprintf(w, "    the job is paused: no slots until cronce job resume %s\n", a.Job)
 	}
 }
 
 // started describes what starts a job.
 func started(p job.Plan) string {
-	if p.Schedule == "" {
+	if !p.Scheduled() {
 		return p.Start()
 	}
 	return fmt.Sprintf("%q %s", p.Schedule, p.Timezone)
@@ -117,13 +118,13 @@ func none(s string) string {
 }
 
 // applySum counts the rows: "1 created, 2 unchanged".
-func applySum(rows []applyRow) string {
+func applySum(rows []row.Apply) string {
 	count := map[string]int{}
-	for _, row := range rows {
-		count[row.Change]++
+	for _, a := range rows {
+		count[a.Change]++
 	}
 	var words []string
-	for _, change := range []string{"created", "updated", "removed", "unchanged", applyFailed, applyNotTried} {
+	for _, change := range []string{"created", "updated", "removed", "unchanged", row.Failed, row.NotTried} {
 		if n := count[change]; n > 0 {
 			words = append(words, fmt.Sprintf("%d %s", n, strings.ReplaceAll(change, "_", " ")))
 		}
@@ -132,7 +133,7 @@ func applySum(rows []applyRow) string {
 }
 
 // lastRevision is the newest revision that the report was computed from.
-func lastRevision(report []control.Applied) (last uint64) {
+func lastRevision(report []client.Applied) (last uint64) {
 	for _, d := range report {
 		last = max(last, d.Revision)
 	}

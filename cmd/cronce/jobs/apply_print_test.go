@@ -6,17 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/control"
 )
 
 // A job that was written meanwhile does not keep the others from being applied,
 // but nothing is removed then.
 func TestJobApplyTellsWhatCouldNotBeDone(t *testing.T) {
 	t.Parallel()
-	report := []control.Applied{
-		{Job: "report", Action: control.Update, Err: &control.ConflictError{Job: "report", By: "bob@b", Owner: "operator", At: time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC), Revision: 9}},
-		{Job: "backup", Action: control.Keep}, {Job: "old", Action: control.Delete, Err: fmt.Errorf("job old: %w", control.ErrNotTried)},
+	report := []client.Applied{
+		{Job: "report", Action: client.Update, Err: &client.ConflictError{Job: "report", By: "bob@b", Owner: "operator", At: time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC), Revision: 9}},
+		{Job: "backup", Action: client.Keep}, {Job: "old", Action: client.Delete, Err: fmt.Errorf("job old: %w", client.ErrNotTried)},
 	}
 	for output, want := range map[string]string{
 		base.OutputText: `failed: job report was changed meanwhile by "bob@b" (operator) at 2026-03-28T12:00:00Z, revision 9: this operation changed nothing` + "\n" +

@@ -13,15 +13,17 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/api/row"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
 func newJobBackfillCommand(a *base.App) *cobra.Command {
 	var from, to string
 	var clip bool
-	perSecond := rate(control.DefaultRate)
+	perSecond := rate(client.DefaultRate)
 	cmd := &cobra.Command{
 		Use:   "backfill NAME --from TIME [--to TIME]",
 		Short: "Run the slots of a past range that have no record",
@@ -48,7 +50,7 @@ counts the slots that turned out to be in the stream already:
   cronce job backfill report --from 2026-11-20T12:00:00Z --to 2026-11-21T00:00:00Z --rate 10/s`,
 		Args: base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b := control.Backfill{Job: args[0], Rate: int(perSecond), Clip: clip}
+			b := client.BackfillOptions{Rate: int(perSecond), Clip: clip}
 			var err error
 			if from == "" {
 				return base.Try(base.Usage(errors.New("--from is missing")), cmd.CommandPath()+" --help")
@@ -61,18 +63,21 @@ counts the slots that turned out to be in the stream already:
 					return base.Usage(err)
 				}
 			}
+			if err := codec.ValidateName("job", args[0]); err != nil {
+				return base.Usage(err)
+			}
 			if err := b.Validate(); err != nil {
 				return base.Usage(err)
 			}
 			return a.Publish(cmd.Context(), "job backfill", func(ctx context.Context, r base.Reader) error {
-				return backfill(ctx, r, b)
+				return backfill(ctx, r, args[0], b)
 			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&from, "from", "", "publish slots from this RFC 3339 `time` on")
 	flags.StringVar(&to, "to", "", "publish slots before this RFC 3339 `time` (default: now, by the broker's clock)")
-	flags.Var(&perSecond, "rate", "publish at most `N/s`, up to "+strconv.Itoa(control.MaxRate))
+	flags.Var(&perSecond, "rate", "publish at most `N/s`, up to "+strconv.Itoa(client.MaxRate))
 	flags.BoolVar(&clip, "clip", false, "leave out slots that are older than the horizon")
 	for _, flag := range []string{"from", "to", "rate"} {
 		base.Complete(cmd, flag)
@@ -88,30 +93,18 @@ func (*rate) Type() string     { return "N/s" }
 
 func (r *rate) Set(text string) error {
 	n, err := strconv.ParseUint(strings.TrimSuffix(text, "/s"), 10, 31)
-	if err != nil || n < 1 || n > control.MaxRate {
-		return fmt.Errorf("want a rate like 10/s, from 1/s to %d/s", control.MaxRate)
+	if err != nil || n < 1 || n > client.MaxRate {
+		return fmt.Errorf("want a rate like 10/s, from 1/s to %d/s", client.MaxRate)
 	}
 	*r = rate(n)
 	return nil
 }
 
-type backfillRow struct {
-	Job       string            `json:"job"`
-	From      time.Time         `json:"from"`
-	To        time.Time         `json:"to"`
-	Slots     int               `json:"slots"`
-	Published int               `json:"published"`
-	Recorded  map[job.State]int `json:"recorded"`
-	Waiting   int               `json:"waiting"`
-	Folded    int               `json:"folded"`
-	TooOld    int               `json:"too_old"`
-}
-
-func backfill(ctx context.Context, r base.Reader, b control.Backfill) error {
-	progress, end := meter(r.App, "backfill "+b.Job)
-	done, err := r.Control().Backfill(ctx, b, func(sum control.Backfilled) { progress(sum.Done(), sum.Slots) })
+func backfill(ctx context.Context, r base.Reader, name string, b client.BackfillOptions) error {
+	progress, end := meter(r.App, "backfill "+name)
+	done, err := r.Client().Backfill(ctx, name, b, func(sum client.Backfilled) { progress(sum.Done(), sum.Slots) })
 	end()
-	var old *control.TooOldError
+	var old *client.TooOldError
 	switch {
 	case errors.As(err, &old):
 		return base.Try(err, "--clip to leave them out, or first a longer cronce setup --horizon")
@@ -125,18 +118,18 @@ func backfill(ctx context.Context, r base.Reader, b control.Backfill) error {
 		return base.Try(fmt.Errorf("%w after %d of %d slots, of which %d were published", why, done.Done(), done.Slots, done.Published),
 			"the same command again, which continues")
 	case err != nil:
-		return r.OfJob(ctx, b.Job, err)
+		return r.OfJob(ctx, name, err)
 	}
 	if r.Output == base.OutputJSON {
-		return r.PrintJSON(backfillRow{b.Job, done.From, done.To, done.Slots, done.Published, done.Recorded, done.Waiting, done.Folded, done.TooOld})
+		return r.PrintJSON(row.Backfilled(name, done))
 	}
-	_, err = fmt.Fprintf(r.Stdout, "%s has %s from %s to %s\n%s", b.Job, base.Plural(done.Slots, "slot"),
+	_, err = fmt.Fprintf(r.Stdout, "%s has %s from %s to %s\n%s", name, base.Plural(done.Slots, "slot"),
 		done.From.Format(time.RFC3339), done.To.Format(time.RFC3339), backfilled(done))
 	return err
 }
 
 // backfilled describes the results, one line for each kind.
-func backfilled(b control.Backfilled) string {
+func backfilled(b client.Backfilled) string {
 	var lines strings.Builder
 	line := func(n int, what string) {
 		if n > 0 {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/api/row"
 )
 
 func newJobNextCommand(a *base.App) *cobra.Command {
@@ -36,22 +37,22 @@ With -o json it prints a line for each slot:
 }
 
 func nextOf(ctx context.Context, r base.Reader, name string, f nextFlags) error {
-	coming, err := r.Control().Next(ctx, name)
+	coming, err := r.Client().Next(ctx, name)
 	if err != nil {
 		return err
 	}
-	if coming.Job.Schedule == "" {
+	if !coming.Job.Plan().Scheduled() {
 		r.Log.Warn("job has no schedule, so no slots of its own", "job", name, "starts", coming.Job.Plan().Start())
 	}
 	if f.from == "" {
 		f.after = coming.Now
 	}
 	if coming.Paused {
-		r.Log.Warn("job is paused: these slots are published only if it is resumed", "job", name, "since", pausedSince(coming.Entry), "resume", "cronce job resume "+name)
+		r.Log.Warn("job is paused: these slots are published only if it is resumed", "job", name, "since", coming.PausedSince(), "resume", "cronce job resume "+name)
 	}
-	slots := func(yield func(nextSlot) bool) {
+	slots := func(yield func(row.Next) bool) {
 		for at := range coming.Slots(f.after, f.through, f.count) {
-			if !yield(nextSlot{Slot: at.UTC(), Local: at.In(coming.Location())}) {
+			if !yield(row.Next{Slot: at.UTC(), Local: at.In(coming.Location())}) {
 				return
 			}
 		}

@@ -9,8 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
 )
 
 func NewCommand(a *base.App) *cobra.Command {
@@ -22,8 +23,9 @@ func NewCommand(a *base.App) *cobra.Command {
 
 func newJobListCommand(a *base.App) *cobra.Command {
 	return &cobra.Command{
-		Use:   "ls",
-		Short: "List the jobs, oldest first",
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List the jobs, oldest first",
 		Long: `List the jobs in the registry, the most recently written last: when each runs next,
 its newest slot that has a record, the state of that slot, and how many live nodes have
 a handler for the job. For a job without a schedule it shows what starts it.
@@ -31,7 +33,8 @@ a handler for the job. For a job without a schedule it shows what starts it.
 With -o json, one line for each job; absent values are omitted. A paused job has no
 next slot. A job that other jobs or messages start has no next slot either; it has an
 empty schedule, and after ("after":["extract"]) or on
-("on":{"stream":"ORDERS","subject":"orders.paid"}). If a job's stored definition cannot
+("on":{"stream":"ORDERS","subject":"orders.paid"}). A job that runs only when it is
+triggered has the schedule none. If a job's stored definition cannot
 be read, only its name and revision are known, and broken is the reason. Such a job has
 no slots, and does not affect other jobs:
 
@@ -42,12 +45,12 @@ no slots, and does not affect other jobs:
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.Read(cmd.Context(), "job ls", func(ctx context.Context, r base.Reader) error {
 				now := a.Now()
-				list, err := r.Control().ListJobs(ctx, "", now)
+				list, err := r.Client().Jobs(ctx, client.JobFilter{Now: now})
 				if err != nil {
 					return err
 				}
 				r.LeftOut(list.Unreadable)
-				return base.PrintRows(a, list.Jobs, "no jobs", "JOB\tSCHEDULE\tTIMEZONE\tQUEUE\tNEXT\tLAST\tSTATE\tHANDLERS", func(j control.ListedJob) []string {
+				return base.PrintRows(a, list.Jobs, "no jobs", "JOB\tSCHEDULE\tTIMEZONE\tQUEUE\tNEXT\tLAST\tSTATE\tHANDLERS", func(j client.JobRow) []string {
 					return jobCells(j, now)
 				})
 			})
@@ -55,9 +58,9 @@ no slots, and does not affect other jobs:
 	}
 }
 
-func jobCells(j control.ListedJob, now time.Time) []string {
+func jobCells(j client.JobRow, now time.Time) []string {
 	next, last, zone := "-", "-", j.Timezone
-	if j.Schedule == "" {
+	if !(job.Plan{Schedule: j.Schedule}).Scheduled() {
 		zone = "-" // it has no effect
 	}
 	switch {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
@@ -159,16 +160,9 @@ func compile(file *spec.File, only string) (schedules, error) {
 	return all, nil
 }
 
-// nextSlot is one line of output.
-type nextSlot struct {
-	Job   string    `json:"job,omitempty"`
-	Slot  time.Time `json:"slot"`
-	Local time.Time `json:"local"`
-}
-
 // slots merges the schedules by time. Slots of the same instant keep the file's order.
-func (all schedules) slots(f nextFlags) iter.Seq[nextSlot] {
-	return func(yield func(nextSlot) bool) {
+func (all schedules) slots(f nextFlags) iter.Seq[row.Next] {
+	return func(yield func(row.Next) bool) {
 		heads := make([]time.Time, len(all))
 		for i, s := range all {
 			heads[i] = s.Next(f.after)
@@ -184,7 +178,7 @@ func (all schedules) slots(f nextFlags) iter.Seq[nextSlot] {
 				return
 			}
 			s, at := all[first], heads[first]
-			if !yield(nextSlot{s.job, at.UTC(), at.In(s.Location())}) {
+			if !yield(row.Next{Job: s.job, Slot: at.UTC(), Local: at.In(s.Location())}) {
 				return
 			}
 			heads[first] = s.Next(at)
@@ -192,7 +186,7 @@ func (all schedules) slots(f nextFlags) iter.Seq[nextSlot] {
 	}
 }
 
-func printNext(a *base.App, slots iter.Seq[nextSlot], f nextFlags, now time.Time) error {
+func printNext(a *base.App, slots iter.Seq[row.Next], f nextFlags, now time.Time) error {
 	if a.Output == base.OutputJSON {
 		return base.PrintLines(a, slots)
 	}

@@ -7,10 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/core"
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/api/row"
 )
 
 func newJobPauseCommand(a *base.App) *cobra.Command {
@@ -34,21 +33,19 @@ With -o json; changed is false if the job was already paused:
 }
 
 func pause(ctx context.Context, r base.Reader, name string) error {
-	e, changed, err := r.Control().Pause(ctx, name)
+	e, err := r.Client().Pause(ctx, name)
 	switch {
 	case err != nil:
 		return err
 	case r.Output == base.OutputJSON:
-		return r.PrintJSON(pauseRow{Job: name, Paused: true, Revision: e.Revision, Changed: changed})
-	case changed:
+		return r.PrintJSON(row.Paused(e))
+	case e.Changed:
 		_, err = fmt.Fprintf(r.Stdout, "paused %s\n", name)
 	default:
-		_, err = fmt.Fprintf(r.Stdout, "%s has been paused since %s\n", name, pausedSince(e).Format(time.RFC3339))
+		_, err = fmt.Fprintf(r.Stdout, "%s has been paused since %s\n", name, e.PausedSince().Format(time.RFC3339))
 	}
 	return err
 }
-
-func pausedSince(e core.Entry) time.Time { return e.Pauses[len(e.Pauses)-1].From.UTC() }
 
 func newJobResumeCommand(a *base.App) *cobra.Command {
 	var dryRun bool
@@ -77,53 +74,35 @@ missed slots the policy runs:
 	return cmd
 }
 
-// pauseRow is one line of output.
-type pauseRow struct {
-	Job      string            `json:"job"`
-	Paused   bool              `json:"paused"`
-	Revision uint64            `json:"revision"`
-	Changed  bool              `json:"changed"`
-	Since    time.Time         `json:"since,omitzero"`
-	Missed   *int              `json:"missed,omitempty"`
-	Policy   job.CatchUpPolicy `json:"policy,omitempty"`
-	Runs     *int              `json:"runs,omitempty"`
-	DryRun   bool              `json:"dry_run,omitempty"`
-}
-
 func resume(ctx context.Context, r base.Reader, name string, dryRun bool) error {
-	orders := r.Control()
-	would, err := orders.PreviewResume(ctx, name)
+	would, err := r.Client().Resume(ctx, name, client.ResumeOptions{DryRun: true})
 	if err != nil {
 		return err
 	}
-	row := pauseRow{Job: name, Paused: would.Paused, Revision: would.Revision, DryRun: dryRun}
-	if would.Paused {
-		row.Since, row.Missed, row.Runs = would.Since.UTC(), &would.Missed, &would.Runs
-		row.Policy = would.Job.WithDefaults().CatchUp.Policy
-	}
+	line := row.WouldResume(would)
 	if r.Output != base.OutputJSON {
 		if _, err := fmt.Fprintln(r.Stdout, resumption(would)); err != nil {
 			return err
 		}
 	}
 	if !dryRun {
-		e, changed, err := orders.Resume(ctx, would)
+		done, err := r.Client().Resume(ctx, name, client.ResumeOptions{Seen: &would.Revision})
 		if err != nil {
 			return err
 		}
-		row.Paused, row.Revision, row.Changed = false, e.Revision, changed
+		line = line.Resumed(done)
 	}
 	switch {
 	case r.Output == base.OutputJSON:
-		return r.PrintJSON(row)
-	case row.Changed:
+		return r.PrintJSON(line)
+	case line.Changed:
 		_, err = fmt.Fprintf(r.Stdout, "resumed %s\n", name)
 	}
 	return err
 }
 
 // resumption describes what runs if the pause ends.
-func resumption(would control.Resumption) string {
+func resumption(would client.Resumption) string {
 	if !would.Paused {
 		return would.Job.Name + " is not paused"
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/internal/api/row"
+	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
 func newJobReleaseCommand(a *base.App) *cobra.Command {
@@ -32,19 +33,14 @@ With -o json; changed is false if no operator owned the job:
 }
 
 func release(ctx context.Context, r base.Reader, name string) error {
-	e, changed, err := r.Control().Release(ctx, name)
+	e, err := r.Client().Release(ctx, name)
 	if err != nil {
 		return err
 	}
 	switch {
 	case r.Output == base.OutputJSON:
-		return r.PrintJSON(struct {
-			Job      string `json:"job"`
-			Revision uint64 `json:"revision"`
-			Owner    string `json:"owner"`
-			Changed  bool   `json:"changed"`
-		}{name, e.Revision, e.Owner, changed})
-	case changed:
+		return r.PrintJSON(row.Released(e))
+	case e.Changed:
 		_, err = fmt.Fprintf(r.Stdout, "released %s: the next node that starts with a different definition replaces this one\n", name)
 	default:
 		_, err = fmt.Fprintf(r.Stdout, "%s is not owned by an operator (owner: %s)\n", name, printable.Clip(e.Owner, base.WidestCell))

@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
@@ -44,14 +46,11 @@ With -o json, one line for each job removed:
 }
 
 func removeJob(ctx context.Context, r base.Reader, name string) error {
-	if err := r.Control().Remove(ctx, name); err != nil {
+	if err := r.Client().Remove(ctx, name, client.RemoveOptions{}); err != nil {
 		return r.OfJob(ctx, name, err)
 	}
 	if r.Output == base.OutputJSON {
-		return r.PrintJSON(struct {
-			Job     string `json:"job"`
-			Removed bool   `json:"removed"`
-		}{name, true})
+		return r.PrintJSON(row.Remove{Job: name, Removed: true})
 	}
 	_, err := fmt.Fprintf(r.Stdout, "removed %s\n", name)
 	return err

@@ -6,16 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/tzdata"
-
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/cmd/cronce/slots"
-	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/jobfile"
-	"github.com/cronce-io/cronce/internal/printable"
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/schedule/tzdata"
+	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
 func newJobShowCommand(a *base.App) *cobra.Command {
@@ -80,74 +78,17 @@ func showFile(ctx context.Context, r base.Reader, name string) error {
 }
 
 func show(ctx context.Context, r base.Reader, name string) error {
-	d, err := r.Control().Job(ctx, name)
+	d, err := r.Client().Job(ctx, name)
 	if err != nil {
 		return err
 	}
 	if r.Output == base.OutputJSON {
-		return r.PrintJSON(newShowRow(d))
+		return r.PrintJSON(d)
 	}
 	return printDetails(r, d)
 }
 
-// showRow is the one line of output.
-type showRow struct {
-	Job        string               `json:"job"`
-	Revision   uint64               `json:"revision"`
-	Written    time.Time            `json:"written"`
-	Broken     string               `json:"broken,omitempty"`
-	Owner      string               `json:"owner,omitempty"`
-	Node       string               `json:"node,omitempty"`
-	Definition *job.Job             `json:"definition,omitempty"`
-	Plans      []showPlan           `json:"plans,omitempty"`
-	Paused     *showPause           `json:"paused,omitempty"`
-	Pauses     []showTimes          `json:"pauses,omitempty"`
-	Handlers   []string             `json:"handlers,omitempty"`
-	Next       []time.Time          `json:"next,omitempty"`
-	Last       []control.ListedSlot `json:"last,omitempty"`
-}
-
-type showPlan struct {
-	showTimes
-	Plan job.Plan `json:"plan"`
-}
-
-type showTimes struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to,omitzero"`
-}
-
-type showPause struct {
-	Since  time.Time `json:"since"`
-	Missed int       `json:"missed"`
-	Runs   int       `json:"runs"`
-}
-
-func newShowRow(d control.JobDetails) showRow {
-	row := showRow{Job: d.Job.Name, Revision: d.Revision, Written: d.Time.UTC(), Handlers: d.Handlers, Next: d.Next}
-	for _, e := range d.Last {
-		slot := control.RecordedSlot(e)
-		slot.Output = ""
-		row.Last = append(row.Last, slot)
-	}
-	if d.Broken != nil {
-		row.Broken = base.OneLine(d.Broken).Error()
-		return row
-	}
-	row.Owner, row.Node, row.Definition = d.Owner, d.Node, &d.Job
-	for _, p := range d.Plans() {
-		row.Plans = append(row.Plans, showPlan{showTimes{p.From.UTC(), p.To.UTC()}, p.Plan})
-	}
-	for _, p := range d.Pauses {
-		row.Pauses = append(row.Pauses, showTimes{p.From.UTC(), p.To.UTC()})
-	}
-	if d.Paused {
-		row.Paused = &showPause{d.Since.UTC(), d.Missed, d.Runs}
-	}
-	return row
-}
-
-func printDetails(r base.Reader, d control.JobDetails) error {
+func printDetails(r base.Reader, d client.JobDetails) error {
 	out := base.NewTable(r.Stdout)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%s\t%s\n", name, printable.Clip(fmt.Sprintf(format, args...), 1000))
@@ -156,11 +97,11 @@ func printDetails(r base.Reader, d control.JobDetails) error {
 	line("job", "%s", d.Job.Name)
 	if d.Broken != nil {
 		line("broken", "%s", base.OneLine(d.Broken))
-		line("written", "%s, revision %d", stamp(d.Time), d.Revision)
+		line("written", "%s, revision %d", stamp(d.Written), d.Revision)
 	} else {
 		line("owner", "%s", d.Owner)
-		line("written", "%s by %s, revision %d", stamp(d.Time), d.Node, d.Revision)
-		all, err := control.Describe(d.Job)
+		line("written", "%s by %s, revision %d", stamp(d.Written), d.By, d.Revision)
+		all, err := client.Describe(d.Job)
 		if err != nil {
 			return err
 		}
@@ -169,10 +110,9 @@ func printDetails(r base.Reader, d control.JobDetails) error {
 				line("  "+printable.Clip(f.Name, base.WidestCell), "%s", base.Brief(string(f.New), 200))
 			}
 		}
-		plans := d.Plans()
-		for i, p := range plans {
+		for i, p := range d.Plans {
 			until := "on"
-			if i < len(plans)-1 {
+			if i < len(d.Plans)-1 {
 				until = "to " + stamp(p.To)
 			}
 			line("plan", "%s, for slots after %s %s", started(p.Plan), stamp(p.From), until)
@@ -183,7 +123,7 @@ func printDetails(r base.Reader, d control.JobDetails) error {
 			}
 		}
 		if d.Paused {
-			line("paused", "since %s: %d missed; with policy %s, %d will run if you resume it now", stamp(d.Since), d.Missed,
+			line("paused", "since %s: %d missed; with policy %s, %d will run if you resume it now", stamp(d.PausedSince()), d.Missed,
 				d.Job.WithDefaults().CatchUp.Policy, d.Runs)
 		}
 		printHandlersAndNext(line, d)
@@ -192,14 +132,10 @@ func printDetails(r base.Reader, d control.JobDetails) error {
 		return err
 	}
 	fmt.Fprintln(r.Stdout)
-	rows := make([]control.ListedSlot, len(d.Last))
-	for i, e := range d.Last {
-		rows[i] = control.RecordedSlot(e)
-	}
-	return base.PrintRows(r.App, rows, "", slots.SlotHeader, slots.SlotCells)
+	return base.PrintRows(r.App, d.Last, "", slots.SlotHeader, slots.SlotCells)
 }
 
-func printHandlersAndNext(line func(name, format string, args ...any), d control.JobDetails) {
+func printHandlersAndNext(line func(name, format string, args ...any), d client.JobDetails) {
 	if len(d.Handlers) == 0 {
 		line("handlers", "none: no live node runs this job")
 	}
@@ -214,7 +150,7 @@ func printHandlersAndNext(line func(name, format string, args ...any), d control
 		line("next", "%s (%s)", at.Format(time.RFC3339), at.In(zone).Format("Mon 15:04:05 MST"))
 	}
 	switch {
-	case d.Broken == nil && d.Job.Schedule == "":
+	case d.Broken == nil && !d.Job.Plan().Scheduled():
 		line("next", "%s", d.Job.Plan().Start())
 	case len(d.Next) == 0 && !d.Paused:
 		line("next", "never again")

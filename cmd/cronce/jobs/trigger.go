@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,14 +13,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/tracing"
+	"github.com/cronce-io/cronce/cmd/cronce/slots"
+	"github.com/cronce-io/cronce/internal/api/row"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
 func newJobTriggerCommand(a *base.App) *cobra.Command {
 	var key, when, payload string
+	var wait bool
 	cmd := &cobra.Command{
 		Use:   "trigger NAME",
 		Short: "Run a job once, outside its schedule: now or later",
@@ -36,6 +40,10 @@ The NATS server keeps a run until it is due, which needs version 2.12 or newer. 
 run goes to the queue that the job has now: if you change the queue later, repeat the
 command to move the run.
 
+With --wait the command waits for the outcome, as "cronce slot wait" does, and prints it
+after the line of the run. The status is 0 if the run succeeded, and 1 if it ended
+otherwise. Ctrl-C ends the waiting with status 130, and not the run.
+
 If traces are exported (see cronce run), the run joins the trace that TRACEPARENT in
 the environment names. So a script that an exec action runs continues its own trace.
 
@@ -47,7 +55,8 @@ command created it; moved_from is the queue that it waited in before:
 		Example: `  cronce job trigger report
   cronce job trigger report --key invoice-7 --payload '{"invoice":7}'
   cronce job trigger report --key invoice-7 --at 2026-11-22T07:00:00Z
-  cronce job trigger report --payload - < payload.json`,
+  cronce job trigger report --payload - < payload.json
+  cronce job trigger report --wait || echo "the report failed"`,
 		Args: base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			order, err := newOrder(a, args[0], key, when, payload, cmd.Flags().Changed)
@@ -55,7 +64,7 @@ command created it; moved_from is the queue that it waited in before:
 				return base.Usage(err)
 			}
 			return a.Publish(cmd.Context(), "job trigger", func(ctx context.Context, r base.Reader) error {
-				return trigger(ctx, r, order)
+				return trigger(ctx, r, args[0], order, wait)
 			})
 		},
 	}
@@ -63,6 +72,7 @@ command created it; moved_from is the queue that it waited in before:
 	flags.StringVar(&key, "key", "", "the run's `token`: at most 128 bytes, without control characters (default: random)")
 	flags.StringVar(&when, "at", "", "run at this RFC 3339 `time` (default: now)")
 	flags.StringVar(&payload, "payload", "", "payload for the handler: `JSON`, @FILE to read a file, or - to read standard input (default: the job's own)")
+	flags.BoolVar(&wait, "wait", false, "wait for the outcome; the status is 1 unless the run succeeded")
 	for _, flag := range []string{"key", "at", "payload"} {
 		base.Complete(cmd, flag)
 	}
@@ -71,8 +81,8 @@ command created it; moved_from is the queue that it waited in before:
 
 // newOrder reads the flags of trigger. An empty flag is an error: it is usually an
 // unset variable of a script, and must not select the default.
-func newOrder(a *base.App, name, key, when, payload string, given func(flag string) bool) (control.Order, error) {
-	o := control.Order{Job: name, Key: key}
+func newOrder(a *base.App, name, key, when, payload string, given func(flag string) bool) (client.TriggerOptions, error) {
+	o := client.TriggerOptions{Key: key}
 	for flag, value := range map[string]string{"key": key, "at": when, "payload": payload} {
 		if given(flag) && value == "" {
 			return o, fmt.Errorf("invalid --%s: must not be empty; leave it out for the default", flag)
@@ -87,7 +97,7 @@ func newOrder(a *base.App, name, key, when, payload string, given func(flag stri
 	if o.Payload, err = readPayload(a, payload); err != nil {
 		return o, err
 	}
-	return o, o.Validate()
+	return o, cmp.Or(codec.ValidateName("job", name), o.Validate())
 }
 
 // readPayload reads the value of --payload: JSON, - for standard input, or @FILE. No JSON
@@ -117,37 +127,29 @@ func readPayload(a *base.App, text string) (json.RawMessage, error) {
 	return data, nil
 }
 
-type triggerRow struct {
-	ID        string    `json:"id"`
-	Job       string    `json:"job"`
-	Key       string    `json:"key"`
-	State     job.State `json:"state"`
-	New       bool      `json:"new"`
-	Queue     string    `json:"queue"`
-	Due       time.Time `json:"due,omitzero"`
-	MovedFrom string    `json:"moved_from,omitempty"`
-}
-
-func trigger(ctx context.Context, r base.Reader, o control.Order) error {
-	o.Traceparent = tracing.Traceparent(ctx)
-	t, err := r.Control().Trigger(ctx, o)
+func trigger(ctx context.Context, r base.Reader, name string, o client.TriggerOptions, wait bool) error {
+	t, err := r.Client().Trigger(ctx, name, o)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		return base.Try(err, "the same command without --at, at that time")
 	case errors.Is(err, job.ErrUnknown) && !errors.Is(err, job.ErrDenied) && o.Key == "":
-		return base.Try(err, "cronce slot ls --job "+o.Job+": the job may have been triggered")
+		return base.Try(err, "cronce slot ls --job "+name+": the job may have been triggered")
 	case err != nil:
-		return r.OfJob(ctx, o.Job, err)
+		return r.OfJob(ctx, name, err)
 	}
 	if r.Output == base.OutputJSON {
-		return r.PrintJSON(triggerRow{t.Slot.ID(), t.Slot.Job, t.Slot.Token, t.State, t.New, t.Queue, t.Due.UTC(), t.MovedFrom})
+		err = r.PrintJSON(row.Triggered(t))
+	} else {
+		_, err = fmt.Fprintln(r.Stdout, t.Slot.ID()+" "+triggered(r, t))
 	}
-	_, err = fmt.Fprintln(r.Stdout, t.Slot.ID()+" "+triggered(r, t))
-	return err
+	if err != nil || !wait {
+		return err
+	}
+	return slots.Await(ctx, r, t.Slot, t.Wait)
 }
 
 // triggered describes the result of a trigger.
-func triggered(r base.Reader, t control.Triggered) string {
+func triggered(r base.Reader, t client.Run) string {
 	later := t.Due.After(r.Now())
 	due := fmt.Sprintf("%s (%s)", t.Due.UTC().Format(time.RFC3339Nano), base.Relative(t.Due.Sub(r.Now())))
 	switch {

@@ -1,4 +1,4 @@
-// Package lab holds the commands that test and measure: bench and torture.
+// Package lab holds the commands that test and measure: bench, conformance and torture.
 package lab
 
 import (

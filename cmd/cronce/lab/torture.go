@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/lab/conformance"
 	"github.com/cronce-io/cronce/internal/lab/torture"
 	"github.com/cronce-io/cronce/internal/natsconn/connect"
 	"github.com/cronce-io/cronce/job"
@@ -28,6 +29,7 @@ type tortureFlags struct {
 	servers            int
 	lease              time.Duration
 	keep               string
+	node               string
 }
 
 const tortureLong = `Torture checks whether the promise holds while everything breaks. It starts a fleet of
@@ -43,11 +45,16 @@ final state against the promise: one outcome for every slot that should exist, o
 at a time, nothing early, nothing lost, nothing without a claim.
 
 Without --server and --context it starts three servers as a cluster, and kills and
-restarts those too, one at a time (--servers 1: a single one). They take only small
-messages (16 to 64 KiB, by the seed), so that some records must be cut. With --server or
---context it tortures its fleet against your servers, in a namespace of its own, which
-it removes at the end. It touches nothing else and kills none of your processes. It
-ignores NATS_URL and the selected context of the nats CLI: choose the server explicitly.
+restarts those too, one at a time (--servers 1: a single one). They sync each write, and
+take only small messages (16 to 64 KiB, by the seed), so that some records must be cut.
+With --server or --context it tortures its fleet against your servers, in a namespace of
+its own, which it removes at the end. It touches nothing else and kills none of your
+processes. It ignores NATS_URL and the selected context of the nats CLI: choose the
+server explicitly.
+
+With --node-cmd every second process of the fleet is a client that you wrote, in any
+language. docs/conformance.md describes its environment, and the record of starts and
+ends that it writes. The faults and the checks are the same, but for the HUP.
 
 The same seed plans the same faults. Their effect also depends on the machine.
 
@@ -62,7 +69,8 @@ with ok:
   {"ok":true,"conclusive":true,"seed":7,"duration":"5m0s","namespace":"torture_x","servers":3,
    "workers":4,"producers":2,"lease":"20s","faults":{"kill":12,"sleep":6,...},"slots":1480,
    "outcomes":{"succeeded":1302,...},"attempts":1624,"takeovers":31,"refused":12,"fenced":9,
-   "redelivered":410,"late":57,"worst_late_ms":75012.1,"worst_slot":"...","violations":0}`
+   "redelivered":410,"late":57,"batched":940,"worst_late_ms":75012.1,"worst_slot":"...",
+   "violations":0}`
 
 func NewTortureCommand(a *base.App) *cobra.Command {
 	var f tortureFlags
@@ -72,6 +80,7 @@ func NewTortureCommand(a *base.App) *cobra.Command {
 		Long:  tortureLong,
 		Example: `  cronce torture
   cronce torture --duration 5m --seed 42
+  cronce torture --node-cmd 'node clients/node/peer.js' --duration 5m
   cronce torture --server nats://nats.internal:4222 --duration 10m --workers 8`,
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -102,6 +111,7 @@ func NewTortureCommand(a *base.App) *cobra.Command {
 	flags.IntVar(&f.producers, "producers", 2, "processes that only publish slots")
 	flags.IntVar(&f.servers, "servers", 3, "start 1 or 3 servers and torture them too; not with --server or --context")
 	flags.DurationVar(&f.lease, "lease", 0, "the namespace's lease (default 20s, longer than a failover; 3s with --servers 1)")
+	flags.StringVar(&f.node, "node-cmd", "", "`command` line of a client that you wrote: every second process of the fleet is one")
 	flags.StringVar(&f.keep, "keep", "", "keep the record and the logs of all processes in this new `dir`")
 	cmd.AddCommand(newTortureNodeCommand(a), newTortureServerCommand(a))
 	return cmd
@@ -113,7 +123,12 @@ func completeTorture(a *base.App, f *tortureFlags, serversGiven bool) error {
 		return err
 	}
 	theirs := a.Server != "" || a.Context != ""
+	if f.node != "" && !serversGiven && !theirs {
+		f.servers = 1
+	}
 	switch {
+	case f.node != "" && (theirs || serversGiven && f.servers != 1):
+		return errors.New("--node-cmd needs --servers 1: from a cluster your client learns addresses that go around the faults")
 	case theirs && serversGiven:
 		return errors.New("--servers starts new servers: it excludes --server and --context")
 	case theirs:
@@ -138,6 +153,14 @@ func completeTorture(a *base.App, f *tortureFlags, serversGiven bool) error {
 		return fmt.Errorf("invalid --lease %v: must be at least 2s, so that a busy machine is not declared dead", f.lease)
 	}
 	return nil
+}
+
+// nodeCommand returns nil if there is no client in another language.
+func (f tortureFlags) nodeCommand() func() *exec.Cmd {
+	if f.node == "" {
+		return nil
+	}
+	return func() *exec.Cmd { return conformance.Shell(context.Background(), f.node) }
 }
 
 func randomSeed() uint64 {
@@ -176,8 +199,9 @@ func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
 			}
 			return exec.Command(exe, args...)
 		},
-		Connect: func(ctx context.Context) (*nats.Conn, error) { return connectThrough(ctx, a, "torture", nil) },
-		Server:  a.Server, Context: a.Context, Creds: a.Login.Creds,
+		NodeCommand: f.nodeCommand(),
+		Connect:     func(ctx context.Context) (*nats.Conn, error) { return connectThrough(ctx, a, "torture", nil) },
+		Server:      a.Server, Context: a.Context, Creds: a.Login.Creds,
 		Progress: show.tell, Logger: a.Log,
 	})
 	show.end()

@@ -137,6 +137,7 @@ func printTortureText(a *base.App, sum tortureSum, r torture.Report) error {
 	row("takeovers", "%d", sum.Takeovers)
 	row("refused completions", "%d", sum.Refused)
 	row("redeliveries", "%d, %d of them of slots that were claimed or had their outcome", sum.Redelivered, sum.Late)
+	row("stored in batches", "%d messages", sum.Batched)
 	row("worst lateness", "%v (%s)", r.Tally.Worst.Round(time.Millisecond), base.Dash(sum.WorstSlot))
 	row("violations", "%d", sum.Violations)
 	if err := t.Flush(); err != nil {

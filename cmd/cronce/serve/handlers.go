@@ -35,6 +35,8 @@ type means struct {
 func (m means) handler(e spec.Entry) (job.Handler, error) {
 	a := e.Action
 	switch {
+	case e.Shadow:
+		return shadow, nil
 	case a.HTTP != nil && e.Job.Retry.Attempts == 1:
 		return httpaction.New(*a.HTTP, m.fresh, m.getenv)
 	case a.HTTP != nil:
@@ -42,10 +44,14 @@ func (m means) handler(e spec.Entry) (job.Handler, error) {
 	case a.NATS != nil:
 		return natsaction.New(*a.NATS, m.conn), nil
 	case a.Exec != nil:
-		return execaction.New(a.Exec, a.PassEnv, m.guard)
+		return execaction.New(*a.Exec, m.guard, m.getenv)
 	}
 	return nil, errNoHandler
 }
+
+// shadow is the handler of every job with shadow: true. What the action needs, such as a user or
+// an environment variable, is not looked for: the action does not run.
+func shadow(context.Context, job.Run) error { return job.ErrShadow }
 
 // errNoHandler means that a kind of action has no handler. A test keeps the kinds of
 // package jobfile and the handlers here in step.
@@ -56,7 +62,6 @@ var errNoHandler = errors.New("no handler for this kind of action")
 type handlers struct {
 	means    means
 	services *ready.Services
-	working  []string // the queues that this process works on
 
 	mu      sync.Mutex
 	entries []spec.Entry
@@ -77,17 +82,17 @@ func loadJobs(ctx context.Context, a *base.App, f runFlags) (*handlers, error) {
 
 // equip makes the handlers for a process that works on these queues.
 func (h *handlers) equip(m means, services *ready.Services, working []string) error {
-	h.means, h.services, h.working = m, services, working
-	set, err := h.build(h.entries)
+	h.means, h.services = m, services
+	set, err := h.build(h.entries, working)
 	if err == nil {
 		set()
 	}
 	return err
 }
 
-// build makes the handlers of entries; set installs them. Running attempts keep the handler
+// build makes the handlers of entries for a process that works on these queues; set installs them. Running attempts keep the handler
 // that they began with.
-func (h *handlers) build(entries []spec.Entry) (set func(), err error) {
+func (h *handlers) build(entries []spec.Entry, working []string) (set func(), err error) {
 	byName := map[string]job.Handler{}
 	var needs []ready.Need
 	for _, e := range entries {
@@ -95,7 +100,15 @@ func (h *handlers) build(entries []spec.Entry) (set func(), err error) {
 			return nil, fmt.Errorf("job %s: %w", e.Job.Name, err)
 		}
 		queue, call := e.Job.WithDefaults().Queue, e.Action.HTTP
-		if call != nil && call.Ready != nil && slices.Contains(h.working, queue) {
+		if e.Shadow || !slices.Contains(working, queue) {
+			continue
+		}
+		if e.Action.Exec != nil {
+			if err := execaction.Check(*e.Action.Exec); err != nil {
+				return nil, fmt.Errorf("job %s: %w", e.Job.Name, err)
+			}
+		}
+		if call != nil && call.Ready != nil {
 			needs = append(needs, ready.Need{Queue: queue, URL: call.Ready, Shown: httpaction.Show(call.Ready)})
 		}
 	}
@@ -107,11 +120,11 @@ func (h *handlers) build(entries []spec.Entry) (set func(), err error) {
 	}, nil
 }
 
-// runsPrograms reports whether a job of the file has an exec action.
+// runsPrograms reports whether a job of the file runs an exec action.
 func (h *handlers) runsPrograms() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.ContainsFunc(h.entries, func(e spec.Entry) bool { return e.Action.Exec != nil })
+	return slices.ContainsFunc(h.entries, func(e spec.Entry) bool { return e.Action.Exec != nil && !e.Shadow })
 }
 
 func (h *handlers) handler(name string) job.Handler {
@@ -128,6 +141,26 @@ func (h *handlers) jobs() []job.Job {
 		jobs = append(jobs, e.Job.WithDefaults())
 	}
 	return jobs
+}
+
+// shadows lists the jobs whose actions do not run.
+func (h *handlers) shadows() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var names []string
+	for _, e := range h.entries {
+		if e.Shadow {
+			names = append(names, e.Job.Name)
+		}
+	}
+	return names
+}
+
+// warnOfShadows logs the jobs whose actions do not run.
+func (h *handlers) warnOfShadows(a *base.App) {
+	if names := h.shadows(); len(names) > 0 {
+		a.Log.Warn("shadow jobs: their slots are recorded, and their actions do not run", "count", len(names), "jobs", names[:min(len(names), base.MostNamed)])
+	}
 }
 
 func (h *handlers) names() []string {

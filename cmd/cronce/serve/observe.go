@@ -46,7 +46,31 @@ func (h *health) ask() (ready []replica.Check, live error) {
 	if checks := h.checks.Load(); checks != nil {
 		return (*checks)()
 	}
-	return []replica.Check{{Name: "start", Err: errors.New("still connecting to NATS or opening the namespace")}}, nil
+	return []replica.Check{{Name: "start", Err: errors.New("still connecting to NATS, or opening files or the namespace")}}, nil
+}
+
+// observedPaths are the paths of the handler that observed returns.
+var observedPaths = []string{"/metrics", "/healthz", "/readyz"}
+
+// observed returns the handler of metrics and health.
+func observed(h *health, measures ...prometheus.Collector) (http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	for _, c := range append(measures, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, live := h.ask()
+		answer(w, []replica.Check{{Name: "live", Err: live}})
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ready, _ := h.ask()
+		answer(w, ready)
+	})
+	return mux, nil
 }
 
 // observe serves metrics and health until stop is called. If it cannot listen on the
@@ -62,22 +86,10 @@ func observe(a *base.App, addr string, h *health, measures ...prometheus.Collect
 	if err != nil {
 		return nil, fmt.Errorf("--metrics-addr: cannot listen on %s: %w: choose another address, or find the process that uses this one", addr, err)
 	}
-	registry := prometheus.NewRegistry()
-	for _, c := range append(measures, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
-		if err := registry.Register(c); err != nil {
-			return nil, errors.Join(err, l.Close())
-		}
+	mux, err := observed(h, measures...)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, live := h.ask()
-		answer(w, []replica.Check{{Name: "live", Err: live}})
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		ready, _ := h.ask()
-		answer(w, ready)
-	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 	ended := make(chan struct{})
 	go func() {

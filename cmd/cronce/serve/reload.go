@@ -10,9 +10,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// reloadOn reads the file again at each SIGHUP until stop is called. An invalid file
-// changes nothing.
-func reloadOn(ctx context.Context, a *base.App, hangups <-chan os.Signal, f runFlags, jobs *handlers, r *replica.Replica) (stop func()) {
+// reloadOn calls again, which reads the file again, at each SIGHUP until stop is called. An
+// invalid file changes nothing.
+func reloadOn(ctx context.Context, a *base.App, hangups <-chan os.Signal, again func() error, file string) (stop func()) {
 	return background(ctx, func(ctx context.Context) {
 		for {
 			select {
@@ -20,12 +20,12 @@ func reloadOn(ctx context.Context, a *base.App, hangups <-chan os.Signal, f runF
 				return
 			case <-hangups:
 			}
-			if f.file == "" {
+			if file == "" {
 				a.Log.Info("SIGHUP ignored: there is no file to read")
 				continue
 			}
-			if err := reload(ctx, a, f, jobs, r); err != nil && ctx.Err() == nil {
-				a.Log.Error("reload failed; keeping the previous file", "file", f.file, "error", err)
+			if err := again(); err != nil && ctx.Err() == nil {
+				a.Log.Error("reload failed; keeping the previous file", "file", file, "error", err)
 			}
 		}
 	})
@@ -37,10 +37,8 @@ func reload(ctx context.Context, a *base.App, f runFlags, jobs *handlers, r *rep
 		return err
 	}
 	warnOfDropped(a, jobs.jobs(), fresh.jobs())
-	if before, now := jobs.queues(f), fresh.queues(f); !slices.Equal(before, now) {
-		a.Log.Warn("queues of the file changed; restart to work on other queues", "queues", before, "file_queues", now)
-	}
-	set, err := jobs.build(fresh.entries)
+	queues := fresh.queues(f)
+	set, err := jobs.build(fresh.entries, queues)
 	if err != nil {
 		return err
 	}
@@ -49,7 +47,9 @@ func reload(ctx context.Context, a *base.App, f runFlags, jobs *handlers, r *rep
 		return err
 	}
 	set()
-	a.Log.Info("file reloaded", "file", f.file, "jobs", len(jobs.jobs()))
+	r.SetQueues(queues)
+	a.Log.Info("file reloaded", "file", f.file, "jobs", len(jobs.jobs()), "queues", queues)
+	jobs.warnOfShadows(a)
 	return nil
 }
 

@@ -15,14 +15,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/action/guard"
 	"github.com/cronce-io/cronce/internal/action/httpaction"
 	"github.com/cronce-io/cronce/internal/action/ready"
 	"github.com/cronce-io/cronce/internal/api"
+	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/tracing"
@@ -35,7 +37,7 @@ import (
 type runFlags struct {
 	file              string
 	queues            []string
-	concurrency       int
+	concurrency       concurrency
 	lease, grace      time.Duration
 	priority          int
 	node              string
@@ -44,6 +46,7 @@ type runFlags struct {
 	clockOffset       time.Duration
 	maxClockOffset    time.Duration
 	metricsAddr       string
+	http              httpFlags
 }
 
 const runLong = `Run starts one node of the fleet. It publishes the due slots of every job in the
@@ -60,24 +63,28 @@ Without -f it only publishes: it is a producer for the jobs in the registry.
 To export traces, set OTEL_EXPORTER_OTLP_ENDPOINT to an OpenTelemetry collector, for
 example http://127.0.0.1:4318.
 
-SIGHUP makes it read the file again. Only the processes that read a file run its
-commands: the registry holds a job's schedule and payload, and never a command.
+SIGHUP makes it read the file again, and work on the queues of what it read. Only the
+processes that read a file run its commands: the registry holds a job's schedule and
+payload, and never a command.
 
 Each node is a NATS service, which "nats micro ls" and "nats micro info cronce" show. If
 the node's login has an operator's permissions (see cronce auth), other programs can
 request from it what "cronce job" and "cronce slot" do.
 
+` + httpAuthHelp + `
+
 On TERM or Ctrl-C it takes no more slots, waits up to --grace for running ones, and
 ends. A second signal ends it at once. With CRONCE_DISABLED=1 it does nothing and waits.`
 
 func NewRunCommand(a *base.App) *cobra.Command {
-	var f runFlags
+	f := runFlags{concurrency: concurrency{each: consumer.DefaultConcurrency}, http: httpFlags{name: "http"}}
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the jobs of a file, as one node of the fleet",
 		Long:  runLong,
 		Example: `  cronce run -f jobs.yaml
-  cronce run -f jobs.yaml --server nats://nats.internal:4222 --queue reports --concurrency 4`,
+  cronce run -f jobs.yaml --server nats://nats.internal:4222 --queue reports --concurrency 4
+  cronce run -f jobs.yaml --concurrency 16 --concurrency reports=4`,
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: base.Endless(func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -89,7 +96,7 @@ func NewRunCommand(a *base.App) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "file", "f", "", "job `file` (default: none, publish only)")
 	flags.StringSliceVar(&f.queues, "queue", nil, "work only on this `queue`; repeatable (default: every queue of the file)")
-	flags.IntVar(&f.concurrency, "concurrency", consumer.DefaultConcurrency, "how many slots of each queue run at once in this process")
+	flags.Var(&f.concurrency, "concurrency", "how many slots run at once in this process: `N` for each queue, QUEUE=N for one; repeatable")
 	flags.IntVar(&f.priority, "priority", 0, "0 to 9: workers of a higher number stand by while workers of a lower number are alive and have capacity")
 	flags.DurationVar(&f.lease, "lease", 0, "how long a silent node keeps its claims; a setting of the namespace (default: the stored one, else 20s)")
 	flags.DurationVar(&f.grace, "grace", consumer.DefaultGrace, "how long running slots may continue after TERM")
@@ -97,7 +104,9 @@ func NewRunCommand(a *base.App) *cobra.Command {
 	flags.BoolVar(&f.noProduce, "no-produce", false, "do not publish due slots; another node must")
 	flags.BoolVar(&f.noWork, "no-work", false, "do not run slots")
 	flags.BoolVar(&f.exitOnStuck, "exit-on-stuck", false, "end with status 1 if an action still runs more than --grace (at least 5s) after its timeout, so that a supervisor restarts the process")
-	flags.StringVar(&f.metricsAddr, "metrics-addr", "", metricsAddrHelp)
+	flags.StringVar(&f.metricsAddr, "metrics-addr", "", f.http.metricsAddrHelp())
+	flags.StringVar(&f.http.addr, "http", "", "serve the dashboard and the HTTP API on this `address`, as in 127.0.0.1:8080 (default: nowhere)")
+	f.http.add(flags)
 	flags.DurationVar(&f.maxClockOffset, "max-clock-offset", replica.DefaultMaxClockOffset, "publish nothing while this node's clock differs more from the broker's")
 	flags.DurationVar(&f.clockOffset, "clock-offset", 0, "shift every reading of the local clock (for tests)")
 	return cmd
@@ -115,10 +124,8 @@ func (f runFlags) check() error {
 		return errors.New("nothing to do: with --no-produce a node must work, so it needs -f FILE and no --no-work")
 	case len(f.queues) > 0 && f.file == "":
 		return errors.New("--queue needs -f FILE: a node runs only jobs in its file")
-	case f.concurrency < 1:
-		return fmt.Errorf("invalid --concurrency %d: must be at least 1", f.concurrency)
-	case f.priority < 0 || f.priority > core.MaxPriority:
-		return fmt.Errorf("invalid --priority %d: must be 0 (first) to %d", f.priority, core.MaxPriority)
+	case f.priority < 0 || f.priority > exchange.MaxPriority:
+		return fmt.Errorf("invalid --priority %d: must be 0 (first) to %d", f.priority, exchange.MaxPriority)
 	case f.maxClockOffset <= 0:
 		return fmt.Errorf("invalid --max-clock-offset %v: must be positive", f.maxClockOffset)
 	case f.grace < 0:
@@ -142,11 +149,13 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 	}
 	var h health
 	m := metrics.New()
-	unobserved, err := observe(a, f.metricsAddr, &h, m)
+	pages, unserved, err := f.http.serveObserved(a, f.metricsAddr, &h, m)
 	if err != nil {
 		return err
 	}
-	defer unobserved()
+	defer unserved()
+	systemd, unsupervised := supervise(ctx, a, &h)
+	defer unsupervised()
 	if isDisabled(a.Getenv) {
 		h.set(func() ([]replica.Check, error) { return []replica.Check{{Name: "disabled"}}, nil })
 		a.Log.Info("disabled by CRONCE_DISABLED; waiting for a signal")
@@ -170,6 +179,7 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 		return err
 	}
 	defer leave()
+	defer pages.stop() // before the connection is closed
 	js, err := nc.JetStream()
 	if err != nil {
 		return err
@@ -195,7 +205,7 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 			return err
 		}
 	}
-	for _, q := range f.queues {
+	for _, q := range slices.Concat(f.queues, f.concurrency.queues()) {
 		if !slices.Contains(jobs.allQueues(), q) {
 			a.Log.Warn("no job of the file is in this queue", "queue", q, "file_queues", jobs.allQueues())
 		}
@@ -207,8 +217,12 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 	cfg.Tracer = tracer
 	r := replica.New(cfg)
 	h.set(healthOf(ctx, r))
+	pages.open(client.Attach(attach.Of(nc.Conn, store, attach.Options{Operator: a.Operator(), Now: a.Now, Logger: a.Log})))
 	a.Log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedAddr(), "namespace", a.Namespace)
-	stop := reloadOn(ctx, a, hangups, f, jobs, r)
+	jobs.warnOfShadows(a)
+	stop := reloadOn(ctx, a, hangups, func() error {
+		return systemd.reload(func() error { return reload(ctx, a, f, jobs, r) })
+	}, f.file)
 	defer stop()
 	stopAsking := background(ctx, services.Run)
 	defer stopAsking()
@@ -230,7 +244,7 @@ func (f runFlags) replica(a *base.App, nc natsConn, store *kv.Store, jobs *handl
 	}
 	return replica.Config{
 		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names, Ready: jobs.services.Ready,
-		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Priority: f.priority, Grace: grace, Host: f.node, Serve: api.For(nc, store, a.Now, a.Log),
+		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency.each, QueueConcurrency: f.concurrency.byQueue, Priority: f.priority, Grace: grace, Host: f.node, Serve: api.For(nc, store, a.Now, a.Log),
 		EndOnStuck: f.exitOnStuck, ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Loaded: collectMore(a.Getenv), Version: base.Version(), Logger: a.Log,
 	}
 }

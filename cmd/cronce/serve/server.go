@@ -33,13 +33,15 @@ store takes over port and store.`,
 				return base.Usage(err)
 			}
 			if open(listen) {
-				a.Log.Warn("server has no authentication: anyone who can reach this address can use it", "listen", listen)
+				a.Log.Warn("server has no authentication: every client that reaches this address can use it", "listen", listen)
 			}
+			var h health
+			_, unsupervised := supervise(cmd.Context(), a, &h)
+			defer unsupervised()
 			srv, err := embed.Start(cmd.Context(), cfg)
 			if err != nil {
 				return err
 			}
-			var h health
 			h.set(serverHealth(srv))
 			unobserved, err := observe(a, metricsAddr, &h, serverMetrics{srv})
 			if err != nil {

@@ -3,13 +3,12 @@ package slots
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/control/story"
-	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -32,22 +31,19 @@ then the nearest ones:
    "fence":42,"text":"attempt 1 claimed and started by web1-711-0kq1-x2, fence 42"}]}
 
 what is one of due, published, started, ended, next (in the future), reopened (by an
-operator), an outcome, or the kind of an event (see cronce watch).`,
+operator), an outcome, or the kind of an event (see cronce watch). peer is the node that
+was declared dead, or that the slot was taken over from.`,
 		Example: `  cronce slot explain report:2026-11-21T07:00:00Z
   cronce slot explain report:@order-4711`,
 		Args: base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			slot, err := slotArgument(cmd, args)
-			if err != nil {
-				return err
-			}
-			return a.Read(cmd.Context(), "slot explain", func(ctx context.Context, r base.Reader) error {
-				told, err := r.Control().Explain(ctx, slot)
+			return onSlot(cmd, args, a.Read, func(ctx context.Context, r base.Reader, slot job.Slot) error {
+				told, err := r.Client().Explain(ctx, slot.ID())
 				if err != nil {
 					return err
 				}
 				if r.Output == base.OutputJSON {
-					return r.PrintJSON(newStoryRow(told))
+					return r.PrintJSON(told)
 				}
 				return printStory(r, told)
 			})
@@ -55,49 +51,12 @@ operator), an outcome, or the kind of an event (see cronce watch).`,
 	}
 }
 
-type storyRow struct {
-	ID     string    `json:"id"`
-	State  job.State `json:"state,omitempty"`
-	Why    string    `json:"why"`
-	Steps  []stepRow `json:"steps,omitempty"`
-	Before string    `json:"before,omitempty"`
-	After  string    `json:"after,omitempty"`
-}
-
-type stepRow struct {
-	Time     time.Time      `json:"time"`
-	AfterDue float64        `json:"after_due_ms,omitempty"`
-	What     story.StepKind `json:"what"`
-	Node     string         `json:"node,omitempty"`
-	Attempt  int            `json:"attempt,omitempty"`
-	Fence    uint64         `json:"fence,omitempty"`
-	Text     string         `json:"text"`
-}
-
-func newStoryRow(s story.Story) storyRow {
-	row := storyRow{ID: s.Slot.ID(), State: s.State, Why: s.Why}
-	for _, step := range s.Steps {
-		after := 0.0
-		if !s.Due.IsZero() {
-			after = float64(step.Time.Sub(s.Due).Microseconds()) / 1000
-		}
-		row.Steps = append(row.Steps, stepRow{step.Time, after, step.What, step.Node, step.Attempt, step.Fence, step.Text})
-	}
-	if !s.Before.IsZero() {
-		row.Before = job.NewSlot(s.Slot.Job, s.Before).ID()
-	}
-	if !s.After.IsZero() {
-		row.After = job.NewSlot(s.Slot.Job, s.After).ID()
-	}
-	return row
-}
-
-func printStory(r base.Reader, s story.Story) error {
+func printStory(r base.Reader, s client.Story) error {
 	state := string(s.State)
 	if state == "" {
 		state = "no record"
 	}
-	fmt.Fprintf(r.Stdout, "%s: %s\n", printable.Line(s.Slot.ID()), state)
+	fmt.Fprintf(r.Stdout, "%s: %s\n", printable.Line(s.ID), state)
 	if len(s.Steps) > 0 {
 		fmt.Fprintln(r.Stdout)
 		w := base.NewTable(r.Stdout)
@@ -113,12 +72,11 @@ func printStory(r base.Reader, s story.Story) error {
 		}
 	}
 	fmt.Fprintf(r.Stdout, "\n%s\n", printable.Clip(s.Why, 2000))
-	row := newStoryRow(s)
-	if row.Before != "" {
-		fmt.Fprintf(r.Stdout, "The slot before: %s\n", row.Before)
+	if s.Before != "" {
+		fmt.Fprintf(r.Stdout, "The slot before: %s\n", s.Before)
 	}
-	if row.After != "" {
-		fmt.Fprintf(r.Stdout, "The slot after:  %s\n", row.After)
+	if s.After != "" {
+		fmt.Fprintf(r.Stdout, "The slot after:  %s\n", s.After)
 	}
 	return nil
 }

@@ -8,25 +8,26 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/internal/api/row"
+	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/job"
 )
 
-// slotArgument reads the one argument of a command about one slot.
-func slotArgument(cmd *cobra.Command, args []string) (job.Slot, error) {
+// onSlot reads the one argument of a command about a slot, opens the namespace and calls f.
+func onSlot(cmd *cobra.Command, args []string, open func(context.Context, string, func(context.Context, base.Reader) error) error, f func(context.Context, base.Reader, job.Slot) error) error {
 	slot, err := job.ParseSlotID(args[0])
 	if err != nil {
-		return slot, base.Try(base.Usage(err), cmd.Root().Name()+" slot ls")
+		return base.Try(base.Usage(err), cmd.Root().Name()+" slot ls")
 	}
-	return slot, nil
+	return open(cmd.Context(), "slot "+cmd.Name(), func(ctx context.Context, r base.Reader) error { return f(ctx, r, slot) })
 }
 
 // ofSlot adds the next step to an error of an operation on one slot.
 func ofSlot(ctx context.Context, r base.Reader, s job.Slot, err error) error {
-	var refused *control.SlotError
-	var conflict *control.SlotConflictError
+	var refused *client.SlotError
+	var conflict *client.SlotConflictError
 	switch {
 	case errors.As(err, &refused), errors.As(err, &conflict):
 		return base.Try(err, "cronce slot explain "+quoted(s.ID()))
@@ -58,22 +59,13 @@ With -o json, one line:
 		Example: "  cronce slot retry report:2026-11-21T07:00:00Z",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			slot, err := slotArgument(cmd, args)
-			if err != nil {
-				return err
-			}
-			return a.Publish(cmd.Context(), "slot retry", func(ctx context.Context, r base.Reader) error {
-				done, err := r.Control().Retry(ctx, slot)
+			return onSlot(cmd, args, a.Publish, func(ctx context.Context, r base.Reader, slot job.Slot) error {
+				done, err := r.Client().Retry(ctx, slot.ID())
 				if err != nil {
 					return ofSlot(ctx, r, slot, err)
 				}
 				if r.Output == base.OutputJSON {
-					return r.PrintJSON(struct {
-						ID      string    `json:"id"`
-						State   job.State `json:"state"`
-						Attempt int       `json:"attempt"`
-						Left    int       `json:"attempts_left"`
-					}{slot.ID(), done.Record.State, done.Record.Attempt, done.Left})
+					return r.PrintJSON(row.Retried(done))
 				}
 				_, err = fmt.Fprintf(r.Stdout, "%s is retried, with %d attempts\n", printable.Line(slot.ID()), done.Left)
 				return err
@@ -99,14 +91,10 @@ With -o json, one line:
 		Example: "  cronce slot cancel report:2026-11-21T07:00:00Z",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			slot, err := slotArgument(cmd, args)
-			if err != nil {
-				return err
-			}
 			if wait <= 0 {
 				return base.Usage(fmt.Errorf("invalid --wait %v: must be positive", wait))
 			}
-			return a.Read(cmd.Context(), "slot cancel", func(ctx context.Context, r base.Reader) error {
+			return onSlot(cmd, args, a.Read, func(ctx context.Context, r base.Reader, slot job.Slot) error {
 				return cancelSlot(ctx, r, slot, wait)
 			})
 		},
@@ -121,9 +109,9 @@ var errStillRuns = errors.New("the slot still runs")
 func cancelSlot(ctx context.Context, r base.Reader, slot job.Slot, wait time.Duration) error {
 	waiting, stop := context.WithTimeoutCause(ctx, wait, errStillRuns)
 	defer stop()
-	var last control.CancelWait
+	var last client.CancelWait
 	spoken := time.Now()
-	record, err := r.Control().Cancel(waiting, slot, func(asked control.CancelWait) {
+	record, err := r.Client().Cancel(waiting, slot.ID(), func(asked client.CancelWait) {
 		// A short wait is not logged.
 		if last = asked; time.Since(spoken) >= 2*time.Second {
 			spoken = time.Now().Add(3 * time.Second)
@@ -139,18 +127,14 @@ func cancelSlot(ctx context.Context, r base.Reader, slot job.Slot, wait time.Dur
 		return base.Try(fmt.Errorf("slot %q was not cancelled: it had already ended %s", slot.ID(), record.State), "cronce slot show "+quoted(slot.ID()))
 	}
 	if r.Output == base.OutputJSON {
-		return r.PrintJSON(struct {
-			ID    string    `json:"id"`
-			State job.State `json:"state"`
-			Error string    `json:"error"`
-		}{slot.ID(), record.State, record.Error})
+		return r.PrintJSON(row.Cancelled(record))
 	}
 	_, err = fmt.Fprintf(r.Stdout, "%s is cancelled: %s\n", printable.Line(slot.ID()), base.Brief(record.Error, 200))
 	return err
 }
 
 // situation describes what a cancel waits for.
-func situation(a control.CancelWait) string {
+func situation(a client.CancelWait) string {
 	switch {
 	case a.Ending:
 		return "its node cancelled the handler's context, and the handler has not returned"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
 func TestQuotedIDsAreWhatAShellTakes(t *testing.T) {

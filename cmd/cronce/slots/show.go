@@ -9,44 +9,49 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 func newSlotShowCommand(a *base.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Show everything that is recorded of one slot",
-		Long: `Show prints everything that is recorded of one slot: each attempt with its node, times
-and error, and the output of the last attempt. Control characters are escaped. For the
-same in order of time, use "cronce slot explain".
+		Long: `Show prints everything that is recorded of one slot: each attempt with its node, times,
+error and output, and the result that the handler set. Of a slot that runs, it also asks
+the node for the progress and the output so far. Control characters are escaped. For the
+same in order of time, use "cronce slot explain"; to follow the output, "cronce slot tail".
 
 With -o json, the line of "slot ls", and:
 
   {...,"publisher":"web1-711-0kq1-x2","job_revision":7,"max_attempts":3,"retry_at":"2026-11-21T07:01:00Z",
    "attempts":[{"attempt":1,"node":"web1-711-0kq1-x2","fence":42,"started":"2026-11-21T07:00:00.005Z",
-   "finished":"2026-11-21T07:00:01.2Z","error":"exit status 1"}],"count":12,"last":"2026-11-20T06:00:00Z"}
+   "finished":"2026-11-21T07:00:01.2Z","error":"exit status 1","output":"1 of 7\n"}],
+   "count":12,"last":"2026-11-20T06:00:00Z","result":{"rows":7},
+   "live":{"attempt":1,"fence":42,"progress":{"done":3,"total":7,"text":"orders",
+   "time":"2026-11-21T07:00:03Z"},"output":"1 of 7\n","written":7}}
 
-count and last belong to a range of missed slots.`,
+count and last belong to a range of missed slots. The output of the last attempt is that of
+the slot. live is there while the slot runs and its node answers. A result that was too
+large for the server has only its size, as result_dropped.`,
 		Example: "  cronce slot show report:2026-11-21T07:00:00Z",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			slot, err := slotArgument(cmd, args)
-			if err != nil {
-				return err
-			}
-			return a.Read(cmd.Context(), "slot show", func(ctx context.Context, r base.Reader) error {
-				d, err := detail(ctx, r, slot)
+			return onSlot(cmd, args, a.Read, func(ctx context.Context, r base.Reader, slot job.Slot) error {
+				d, err := r.Client().Slot(ctx, slot.ID())
 				if err != nil {
 					return ofSlot(ctx, r, slot, err)
 				}
-				if r.Output == base.OutputJSON {
-					return r.PrintJSON(d)
+				shown := slotDetail{SlotDetails: d}
+				if d.State == job.Running {
+					shown.live(ctx, r)
 				}
-				return d.print(r)
+				if r.Output == base.OutputJSON {
+					return r.PrintJSON(shown)
+				}
+				return shown.print(r)
 			})
 		},
 	}
@@ -54,30 +59,19 @@ count and last belong to a range of missed slots.`,
 
 // slotDetail is a slot with its history.
 type slotDetail struct {
-	control.ListedSlot
-	Publisher   string        `json:"publisher,omitempty"`
-	JobRevision uint64        `json:"job_revision,omitempty"`
-	MaxAttempts int           `json:"max_attempts,omitempty"`
-	RetryAt     time.Time     `json:"retry_at,omitzero"`
-	Attempts    []job.Attempt `json:"attempts,omitempty"`
-	Count       int           `json:"count,omitempty"`
-	Last        time.Time     `json:"last,omitzero"`
+	client.SlotDetails
+	Live *client.RunningAttempt `json:"live,omitempty"`
 }
 
-func detail(ctx context.Context, r base.Reader, slot job.Slot) (slotDetail, error) {
-	found, err := r.Control().Slot(ctx, slot)
-	if err != nil {
-		return slotDetail{}, err
+// live asks the node of a running slot what it has reported. Without an answer, the record is
+// shown alone.
+func (d *slotDetail) live(ctx context.Context, r base.Reader) {
+	switch live, err := r.Client().Running(ctx, d.ID); {
+	case err != nil:
+		r.Log.Warn("progress and output are not known", "slot", d.ID, "node", d.Node, "error", err)
+	case live.Attempt > 0:
+		d.Live = &live
 	}
-	if w := found.Waiting; w != nil {
-		return slotDetail{ListedSlot: control.PendingSlot(*w), Publisher: w.Node, JobRevision: w.JobRevision}, nil
-	}
-	rec := *found.Record
-	return slotDetail{
-		ListedSlot: control.RecordedSlot(kv.LedgerEntry{Record: rec, Revision: found.Revision}),
-		Publisher:  rec.Publisher, JobRevision: rec.JobRevision, MaxAttempts: rec.MaxAttempts, RetryAt: rec.RetryAt.UTC(),
-		Attempts: rec.Attempts, Count: rec.Count, Last: rec.Last.UTC(),
-	}, nil
 }
 
 func (d slotDetail) print(r base.Reader) error {
@@ -98,6 +92,9 @@ func (d slotDetail) print(r base.Reader) error {
 		published += " by " + d.Publisher
 	}
 	line("published", published)
+	if d.Shadow {
+		line("shadow", "the job's action did not run")
+	}
 	if d.MaxAttempts > 0 {
 		line("attempts", fmt.Sprintf("%d of %d", d.Attempt, d.MaxAttempts))
 	}
@@ -111,12 +108,22 @@ func (d slotDetail) print(r base.Reader) error {
 	} else {
 		line("recorded by", d.Node)
 	}
+	if d.Live != nil {
+		line("progress", progressText(d.Live.Progress))
+	}
 	line("reason", base.Brief(d.Error, 300))
+	if d.ResultDropped > 0 {
+		line("result", fmt.Sprintf("dropped: its %d bytes were too many for the server's max_payload", d.ResultDropped))
+	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	d.printAttempts(r)
+	if d.Live != nil {
+		block(r, "output so far", d.Live.Output)
+	}
 	block(r, "output of the last attempt", d.Output)
+	block(r, "result", string(d.Result))
 	return nil
 }
 
@@ -140,7 +147,23 @@ func (d slotDetail) printAttempts(r base.Reader) {
 		if strings.TrimSpace(a.Error) != base.Brief(a.Error, 120) {
 			block(r, fmt.Sprintf("error of attempt %d", a.Number), a.Error)
 		}
+		block(r, fmt.Sprintf("output of attempt %d", a.Number), a.Output)
 	}
+}
+
+// progressText words a handler's progress: "3 of 7 (42%): orders".
+func progressText(p *job.Progress) string {
+	if p == nil {
+		return ""
+	}
+	text := strconv.Itoa(p.Done)
+	if p.Total > 0 {
+		text += fmt.Sprintf(" of %d (%d%%)", p.Total, int(100*float64(p.Done)/float64(p.Total)))
+	}
+	if p.Text != "" {
+		text += ": " + p.Text
+	}
+	return text
 }
 
 // block prints text that a handler wrote, line by line, under a heading.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,14 +13,16 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core"
-	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/job"
 )
 
 type watchFlags struct {
-	job   string
-	kinds []string
+	job    string
+	kinds  []string
+	output bool
+	orders bool
 }
 
 func NewWatchCommand(a *base.App) *cobra.Command {
@@ -38,6 +41,17 @@ events that happen while the server is away: the delivery of events is not guara
   takeover                      a worker took over a dead node's slot
   refused                       an attempt ended after it had lost its claim
   alert                         something that needs an operator's attention
+  progress                      how far a handler is, at most once a second
+  output                        a part of a handler's output, while "cronce slot tail" asks
+                                for it; only with --kind output
+  ordered                       an operator gave an order: order says which, node is the operator
+
+--follow-output also prints what the slots of the job write while they run, each line
+behind the slot's ID, and the recorded output of slots that ended within a second. Only
+what is new is followed: up to 64 slots at once. See "cronce slot tail".
+
+--orders prints the orders of operators: first the orders that the broker keeps, for
+as long as it keeps records, then those that are given.
 
 With -o json, one line for each event, as it was published; absent values are omitted;
 peer is the node that was declared dead, or whose slot was taken over:
@@ -46,31 +60,48 @@ peer is the node that was declared dead, or whose slot was taken over:
    "id":"report:2026-11-21T07:00:00Z","job":"report","attempt":3,"fence":42,"error":"exit status 1"}`,
 		Example: `  cronce watch
   cronce watch --job report --kind failed --kind retrying
+  cronce watch --job report --follow-output
+  cronce watch --orders
   cronce watch -o json | jq -r 'select(.kind == "failed") | .id'`,
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: base.Endless(func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
 			}
+			if f.orders {
+				return runOrders(cmd.Context(), a, f)
+			}
+			if f.output {
+				return runFollow(cmd.Context(), a, f)
+			}
 			return runWatch(cmd.Context(), a, f)
 		}),
 	}
 	cmd.Flags().StringVar(&f.job, "job", "", "print only events of this `job`")
 	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "print only events of this `kind`; repeatable")
+	cmd.Flags().BoolVar(&f.output, "follow-output", false, "with --job: print also what the job's slots write, as they write it")
+	cmd.Flags().BoolVar(&f.orders, "orders", false, "print only the orders of operators: first those that are kept")
 	base.Complete(cmd, "kind", eventKinds()...)
 	return cmd
 }
 
-// eventKinds are all that there are.
-func eventKinds() []string {
-	kinds := []string{string(job.EventSucceeded), string(job.EventRetrying)}
-	for _, kind := range core.Exceptional() {
+func eventKinds() (kinds []string) {
+	for _, kind := range exchange.Kinds() {
 		kinds = append(kinds, string(kind))
 	}
 	return kinds
 }
 
 func (f watchFlags) check() error {
+	switch {
+	case f.orders && len(f.kinds) > 0:
+		return base.Usage(errors.New("--orders and --kind exclude each other"))
+	case f.orders && f.output:
+		return base.Usage(errors.New("--orders and --follow-output exclude each other"))
+	}
+	if f.output && f.job == "" {
+		return base.Usage(errors.New("--follow-output needs --job: the output of one job is followed"))
+	}
 	if f.job != "" {
 		if err := codec.ValidateName("job", f.job); err != nil {
 			return base.Usage(err)
@@ -121,21 +152,33 @@ func runWatch(ctx context.Context, a *base.App, f watchFlags) error {
 }
 
 func printEvent(a *base.App, m *nats.Msg, f watchFlags) error {
-	e, err := core.DecodeEvent(m.Data)
+	e, err := exchange.DecodeEvent(m.Data)
 	if err == nil {
-		err = core.CheckEventSubject(e, m.Subject)
+		err = exchange.CheckEventSubject(e, m.Subject)
 	}
 	if err != nil {
 		a.Log.Warn("skipped an unreadable event", "subject", m.Subject, "error", err)
 		return nil
 	}
-	if len(f.kinds) > 0 && !slices.Contains(f.kinds, string(e.Kind)) {
+	if !f.takes(e) {
 		return nil
 	}
+	return f.print(a, e)
+}
+
+// takes reports whether the event is to be printed. Output is only printed if it is asked for.
+func (f watchFlags) takes(e job.Event) bool {
+	if len(f.kinds) == 0 {
+		return e.Kind != job.EventOutput
+	}
+	return slices.Contains(f.kinds, string(e.Kind))
+}
+
+func (watchFlags) print(a *base.App, e job.Event) error {
 	if a.Output == base.OutputJSON {
 		return a.PrintJSON(e)
 	}
-	_, err = fmt.Fprintln(a.Stdout, eventLine(e))
+	_, err := fmt.Fprintln(a.Stdout, eventLine(e))
 	return err
 }
 
@@ -155,7 +198,14 @@ func eventLine(e job.Event) string {
 			line += "  from " + printable.Clip(e.Peer, base.WidestCell)
 		}
 	}
-	if e.Error != "" {
+	switch {
+	case e.Order != "":
+		line += "  " + base.Brief(e.Order+" "+e.Job, 100)
+	case e.Progress != nil:
+		line += "  " + printable.Clip(progressText(e.Progress), 200)
+	case e.Output != "":
+		line += "  " + base.Brief(strings.TrimSpace(e.Output), 200)
+	case e.Error != "":
 		line += "  " + base.Brief(e.Error, 200)
 	}
 	return line

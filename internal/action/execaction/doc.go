@@ -8,7 +8,11 @@
 // expires.
 //
 // The command gets the environment of the worker without the variables that may hold the
-// worker's login, unless its job asks for them.
+// worker's login, unless its job asks for them. Variables of the action come on top. Their
+// values are in no error and in no log.
+//
+// A worker that runs as root can run a command as another user, with that user's groups and
+// home directory. The guard changes the user between fork and exec.
 //
 // If the guard ended the command, its exit status does not count: a command that exits with
 // 0 after TERM has not finished its work.

@@ -1,47 +1,49 @@
 package execaction
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
-	"slices"
+	"path/filepath"
 	"strconv"
 	"strings"
 
-	"github.com/cronce-io/cronce/internal/action"
 	"github.com/cronce-io/cronce/internal/action/guard"
-	"github.com/cronce-io/cronce/internal/tracing"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
 // exDataErr is EX_DATAERR of sysexits.h: the input is wrong and a retry does not help.
 const exDataErr = 65
 
-// New returns a handler that runs argv, the command and its arguments, under g. A command
-// without a slash in its name is searched in PATH at every run, so a command that is
-// installed later is found. The command gets the environment of the worker without the
-// variables that may hold a login, except those named in pass.
-func New(argv, pass []string, g *guard.Guard) (job.Handler, error) {
-	if len(argv) == 0 || argv[0] == "" {
-		return nil, fmt.Errorf("%w command %q: it needs a program, as in [\"/bin/sh\", \"-c\", \"make report\"]", job.ErrInvalid, argv)
+// New returns a handler that runs the command of e under g. A command without a slash in its
+// name is searched in PATH at every run, so a command that is installed later is found.
+// getenv returns variables of the worker's environment; those that e.Env names must be set.
+func New(e spec.Exec, g *guard.Guard, getenv func(string) string) (job.Handler, error) {
+	if len(e.Args) == 0 || e.Args[0] == "" {
+		return nil, fmt.Errorf("%w command %q: it needs a program, as in [\"/bin/sh\", \"-c\", \"make report\"]", job.ErrInvalid, e.Args)
 	}
-	argv, pass = slices.Clone(argv), slices.Clone(pass)
+	variables, err := newVariables(e.Env, getenv)
+	if err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context, run job.Run) error {
-		path, err := exec.LookPath(argv[0])
-		if err != nil {
-			return fmt.Errorf("command %q: %w", argv[0], err)
+		c, err := command(ctx, e, variables, run)
+		if err == nil {
+			err = g.Run(ctx, c)
 		}
-		err = g.Run(ctx, guard.Command{
-			Path: path, Args: argv, Env: environ(ctx, withoutLogins(os.Environ(), pass), run),
-			Input: run.Payload, Output: run.Output, Keep: run.OnLeaseLost == job.LeaseLostFinish,
-			Mark: []string{"CRONCE_SLOT_ID=" + run.Slot.ID(), "CRONCE_FENCE=" + strconv.FormatUint(run.Fence, 10)},
-		})
 		if err == nil {
 			return nil
 		}
-		err = fmt.Errorf("command %q: %w", argv[0], err)
+		var notStarted *fs.PathError
+		if c.As != nil && errors.As(err, &notStarted) {
+			err = fmt.Errorf("as %s in %s: %w", described(e), cmp.Or(c.Dir, "the worker's directory"), err)
+		}
+		err = fmt.Errorf("command %q: %w", e.Args[0], err)
 		var exit *guard.ExitError
 		if errors.As(err, &exit) && exit.Cause == nil && exit.Code == exDataErr {
 			return job.Permanent(err)
@@ -50,62 +52,86 @@ func New(argv, pass []string, g *guard.Guard) (job.Handler, error) {
 	}, nil
 }
 
-// logins are the variables of Cronce that hold a login or the location of one.
-var logins = []string{
-	"CRONCE_PASSWORD", "CRONCE_TOKEN", "CRONCE_CREDS", "CRONCE_NKEY", "CRONCE_USER", "CRONCE_TLSCERT", "CRONCE_TLSKEY",
-}
-
-// withoutLogins returns env without the variables that may hold a login: those of Cronce, of
-// its alerts, all of NATS, and a server URL with a password. The variables named in pass
-// stay.
-func withoutLogins(env, pass []string) []string {
-	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
-		name, value, _ := strings.Cut(v, "=")
-		secret := slices.Contains(logins, name) || strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "CRONCE_ALERT_") ||
-			name == "CRONCE_SERVER" && strings.Contains(value, "@")
-		return secret && !slices.Contains(pass, name)
-	})
-}
-
-// environ returns base with the variables that describe the slot. It removes inherited
-// variables of that kind, because the worker may itself be the command of another slot.
-func environ(ctx context.Context, base []string, run job.Run) []string {
-	traced := tracing.Headers(ctx)
-	about := []struct{ name, value string }{
-		{"CRONCE_JOB", run.Slot.Job},
-		{"CRONCE_SLOT", action.Instant(run.Slot)},
-		{"CRONCE_SLOT_ID", run.Slot.ID()},
-		{"CRONCE_SHARD", number(run.Shard)},
-		{"CRONCE_SHARDS", number(run.Shards)},
-		{"CRONCE_ATTEMPT", strconv.Itoa(run.Attempt)},
-		{"CRONCE_FENCE", strconv.FormatUint(run.Fence, 10)},
-		{"CRONCE_NODE", run.Node},
-		{"CRONCE_QUEUE", run.Queue},
-		{"CRONCE_NAMESPACE", run.Namespace},
-		{"TRACEPARENT", traced["traceparent"]},
-		{"TRACESTATE", traced["tracestate"]},
+// command returns what the guard has to start for a run.
+func command(ctx context.Context, e spec.Exec, variables []configured, run job.Run) (c guard.Command, err error) {
+	a, err := lookUp(e)
+	if err != nil {
+		return c, err
 	}
-	env := slices.DeleteFunc(slices.Clone(base), func(v string) bool {
-		name, _, _ := strings.Cut(v, "=")
-		for _, a := range about {
-			if name == a.name {
-				return true
+	dir, err := a.folder(e.Dir)
+	if err != nil {
+		return c, err
+	}
+	env := inherited(os.Environ(), e.PassEnv, e.CleanEnv)
+	if e.User != "" {
+		env = with(env, variable{"HOME", a.home}, variable{"USER", a.name}, variable{"LOGNAME", a.name})
+	}
+	if dir != "" {
+		env = with(env, variable{"PWD", dir})
+	}
+	search := ""
+	for _, v := range variables {
+		one, err := v.read()
+		if err != nil {
+			return c, err
+		}
+		env = with(env, one)
+		if one.name == "PATH" {
+			search = one.value
+		}
+	}
+	path, err := find(e.Args[0], dir, search)
+	if err != nil {
+		return c, err
+	}
+	return guard.Command{
+		Path: path, Args: e.Args, Env: aboutSlot(ctx, env, run), Dir: dir, As: a.as,
+		Input: run.Payload, Output: run.Output, Keep: run.OnLeaseLost == job.LeaseLostFinish,
+		Mark: []string{"CRONCE_SLOT_ID=" + run.Slot.ID(), "CRONCE_FENCE=" + strconv.FormatUint(run.Fence, 10)},
+	}, nil
+}
+
+// Missing returns what the command needs and this machine does not have: the user, the group,
+// the working directory or the program.
+func Missing(e spec.Exec) error {
+	var a account
+	var userErr, groupErr error
+	if e.User != "" {
+		a, _, userErr = lookUpUser(e.User, e.Group != "")
+	}
+	if e.Group != "" {
+		_, groupErr = lookUpGroup(e.Group)
+	}
+	if err := errors.Join(userErr, groupErr); err != nil {
+		return err
+	}
+	dir, err := a.folder(e.Dir)
+	if err != nil {
+		return err
+	}
+	_, err = find(e.Args[0], dir, e.Path())
+	return err
+}
+
+// find returns the path of a program. A name without a slash is searched in the folders of
+// search, or in those of the worker's PATH if that is empty; a relative path begins in dir.
+func find(program, dir, search string) (string, error) {
+	switch {
+	case filepath.IsAbs(program):
+	case strings.ContainsRune(filepath.ToSlash(program), '/'):
+		if dir != "" {
+			program = filepath.Join(dir, program)
+		}
+	case search != "":
+		for _, folder := range filepath.SplitList(search) {
+			if !filepath.IsAbs(folder) {
+				continue // exec.LookPath refuses these too
+			}
+			if path, err := exec.LookPath(filepath.Join(folder, program)); err == nil {
+				return path, nil
 			}
 		}
-		return false
-	})
-	for _, a := range about {
-		if a.value != "" {
-			env = append(env, a.name+"="+a.value)
-		}
+		return "", fmt.Errorf("%w in the action's PATH", exec.ErrNotFound)
 	}
-	return env
-}
-
-// number returns n as text, or "" for zero.
-func number(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
+	return exec.LookPath(program)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/cronce-io/cronce/internal/action/execaction"
 	"github.com/cronce-io/cronce/internal/action/guard"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -52,7 +53,7 @@ func newPassing(t *testing.T, pass []string, argv ...string) job.Handler {
 	g := guard.New(guard.Config{})
 	t.Cleanup(g.Close)
 	g.Renew(boot.Now() + time.Hour)
-	handler, err := execaction.New(argv, pass, g)
+	handler, err := execaction.New(spec.Exec{Args: argv, PassEnv: pass}, g, os.Getenv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +221,7 @@ func TestCommandGetsNoLoginOfTheWorkerUnlessItIsAskedFor(t *testing.T) {
 func TestACommandWithoutAProgramIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, argv := range [][]string{nil, {""}} {
-		if _, err := execaction.New(argv, nil, guard.New(guard.Config{})); !errors.Is(err, job.ErrInvalid) {
+		if _, err := execaction.New(spec.Exec{Args: argv}, guard.New(guard.Config{}), os.Getenv); !errors.Is(err, job.ErrInvalid) {
 			t.Errorf("%q: got %v", argv, err)
 		}
 	}

@@ -31,7 +31,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Command is what Run starts, in the working directory of the worker.
+// Command is what Run starts.
 type Command struct {
 	// Path is the executable. It is not searched for.
 	Path string
@@ -41,6 +41,13 @@ type Command struct {
 
 	// Env is the whole environment, as NAME=VALUE.
 	Env []string
+
+	// Dir is the working directory. Empty: that of the worker.
+	Dir string
+
+	// As is the user that the command runs as. Nil: that of the worker. Only root can
+	// change it.
+	As *Credential
 
 	// Mark are entries of Env that no other command has. By them the guard finds the
 	// processes of the command that have left its group and lost their parents (Linux).
@@ -56,6 +63,15 @@ type Command struct {
 	// Output receives standard output and standard error, from one goroutine that has ended
 	// when Run returns. If it is nil, the output is dropped.
 	Output io.Writer
+}
+
+// Credential is a user with groups, by their numbers on this machine.
+type Credential struct {
+	UID, GID uint32
+
+	// Groups are the supplementary groups. KeepGroups leaves those of the worker.
+	Groups     []uint32
+	KeepGroups bool
 }
 
 // ExitError describes how a command ended that did not succeed.

@@ -25,15 +25,15 @@ type Guard struct {
 	close   context.CancelCauseFunc
 }
 
-// New returns a guard. The system's job objects do its work: there is no
-// process, and nothing in config matters, for they end commands at once.
+// New returns a guard. Windows job objects do its work. There is no guard process, and Config is
+// ignored, because a job object ends its processes at once.
 func New(Config) *Guard {
 	closing, cancel := context.WithCancelCause(context.Background())
 	return &Guard{closing: closing, close: cancel}
 }
 
-// Renew says that the lease may be trusted up to until, a reading of boot.Now.
-// Before the first call, and when the deadline has passed, nothing is started.
+// Renew sets the deadline until which the lease may be trusted, a reading of boot.Now. Nothing
+// starts before the first call or after the deadline.
 func (g *Guard) Renew(until time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,20 +49,22 @@ func (g *Guard) deadline() time.Duration {
 // Start does nothing here: there is no guard process.
 func (g *Guard) Start() error { return nil }
 
-// Close ends what runs. Run fails from then on.
+// Close ends all commands. Run fails from then on.
 func (g *Guard) Close() { g.close(errClosed) }
 
-// Run runs c and returns when all processes of its job object are ended. It
-// returns nil if the command exited with status 0 without having been ended; an
-// *ExitError if it ended otherwise; an error that wraps job.ErrLeaseLost if it
-// was not started because the lease's deadline has passed. When ctx ends the
-// processes are ended at once.
+// Run runs c and returns when all processes of its job object have ended. It returns nil if the
+// command exited with status 0 and Run did not end it, and an *ExitError if it ended otherwise.
+// It returns an error that wraps job.ErrLeaseLost if the command was not started because the
+// deadline of the lease has passed. When ctx ends, Run ends the processes at once.
 func (g *Guard) Run(ctx context.Context, c Command) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(g.closing, func() { cancel(errClosed) })()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if c.As != nil {
+		return fmt.Errorf("run a command as another user: %w on Windows", errors.ErrUnsupported)
 	}
 	if boot.Now() >= g.deadline() {
 		return fmt.Errorf("not started: %w", job.ErrLeaseLost)
@@ -73,7 +75,7 @@ func (g *Guard) Run(ctx context.Context, c Command) error {
 	}
 	defer windows.CloseHandle(object) // ends what is left in it
 	cmd := &exec.Cmd{
-		Path: c.Path, Args: c.Args, Env: c.Env,
+		Path: c.Path, Args: c.Args, Env: c.Env, Dir: c.Dir,
 		Stdin: bytes.NewReader(c.Input), Stdout: c.Output, Stderr: c.Output,
 		// Processes that a command has started before it was put into the job
 		// object may hold its output.
@@ -91,13 +93,13 @@ func (g *Guard) Run(ctx context.Context, c Command) error {
 		return fmt.Errorf("put the command into a job object: %w", errors.Join(err, assignErr))
 	}
 	stop := context.AfterFunc(ctx, func() { _ = windows.TerminateJobObject(object, endedCode) })
-	err = cmd.Wait() // for the output too, which others may hold for WaitDelay
+	err = cmd.Wait() // also waits for the output, which other processes may hold for WaitDelay
 	ended := !stop()
 	_ = windows.TerminateJobObject(object, endedCode)
 	return result(ctx, err, ended)
 }
 
-// endedCode is the exit status of processes that were ended.
+// endedCode is the exit status of the processes that Run ends.
 const endedCode = 1
 
 func result(ctx context.Context, err error, ended bool) error {
@@ -106,7 +108,7 @@ func result(ctx context.Context, err error, ended bool) error {
 	case ok:
 		err = &ExitError{Code: exit.ExitCode()}
 	case errors.Is(err, exec.ErrWaitDelay):
-		err = nil // it succeeded, others held the output
+		err = nil // the command succeeded, but other processes held its output
 	}
 	if !ended {
 		return err
@@ -118,8 +120,8 @@ func result(ctx context.Context, err error, ended bool) error {
 	return &ExitError{Code: code, Cause: context.Cause(ctx)}
 }
 
-// newJobObject returns a job object whose processes end with its last handle,
-// that is, with this process at the latest.
+// newJobObject returns a job object whose processes end when its last handle is closed, which is
+// at the latest when this process ends.
 func newJobObject() (windows.Handle, error) {
 	object, err := windows.CreateJobObject(nil, nil)
 	if err != nil {

@@ -320,10 +320,24 @@ func TestSignalsForTheWholeServiceDoNotEndTheGuard(t *testing.T) {
 
 func TestWhenTheGuardIsKilledItsCommandsEndAndTheNextRunHasANewOne(t *testing.T) {
 	t.Parallel()
+	t.Run("as the worker's user", func(t *testing.T) {
+		t.Parallel()
+		testGuardIsKilled(t, nil)
+	})
+	t.Run("as another user", func(t *testing.T) {
+		t.Parallel()
+		if os.Geteuid() != 0 {
+			t.Skip("only root can run a command as another user")
+		}
+		testGuardIsKilled(t, &guard.Credential{UID: 65534, GID: 65534})
+	})
+}
+
+func testGuardIsKilled(t *testing.T, as *guard.Credential) {
 	g := newGuard(t, guard.Config{})
 	var out buffer
 	c := sh(stubborn)
-	c.Output = &out
+	c.Output, c.As, c.Dir = &out, as, "/"
 	result := make(chan error, 1)
 	go func() { result <- g.Run(t.Context(), c) }()
 	pids := out.pids(t, 3)

@@ -105,7 +105,7 @@ func (g *Guard) Run(ctx context.Context, c Command) error {
 	defer std.close()
 	id, reports := l.add()
 	defer l.remove(id)
-	err = l.send(ctx, request{ID: id, Start: &start{Path: c.Path, Args: c.Args, Env: c.Env, Mark: c.Mark, Keep: c.Keep}}, std.stdin, std.stdout)
+	err = l.send(ctx, request{ID: id, Start: &start{Path: c.Path, Args: c.Args, Env: c.Env, Mark: c.Mark, Keep: c.Keep, Dir: c.Dir, As: c.As}}, std.stdin, std.stdout)
 	std.handOver()
 	if err != nil {
 		return err

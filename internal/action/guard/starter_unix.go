@@ -4,6 +4,7 @@ package guard
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -60,10 +61,20 @@ func forkExec(in incoming) (pid int, err error) {
 		_ = unix.SetNonblock(fd, false) // programs do not expect EAGAIN
 	}
 	stdin, stdout := uintptr(in.files[0]), uintptr(in.files[1])
+	attr := commandAttr()
+	if as := in.Start.As; as != nil {
+		attr.Credential = &syscall.Credential{Uid: as.UID, Gid: as.GID, Groups: as.Groups, NoSetGroups: as.KeepGroups}
+		for _, fd := range in.files {
+			// A script that writes to /dev/stderr opens the pipe again, which only its
+			// owner may. Systems whose pipes have no owner refuse this.
+			_ = unix.Fchown(fd, int(as.UID), int(as.GID))
+		}
+	}
 	return syscall.ForkExec(in.Start.Path, in.Start.Args, &syscall.ProcAttr{
 		Env:   in.Start.Env,
+		Dir:   in.Start.Dir,
 		Files: []uintptr{stdin, stdout, stdout},
-		Sys:   commandAttr(),
+		Sys:   attr,
 	})
 }
 
@@ -80,4 +91,38 @@ func (r startResult) report() report {
 		return report{ID: r.id, Kind: failed, Errno: errno}
 	}
 	return report{ID: r.id, Kind: started, Pid: r.pid}
+}
+
+// queue hands values to another goroutine, in order. put never waits.
+type queue[T any] struct {
+	mu     sync.Mutex
+	filled sync.Cond
+	values []T
+}
+
+func newQueue[T any]() *queue[T] {
+	q := &queue[T]{}
+	q.filled.L = &q.mu
+	return q
+}
+
+func (q *queue[T]) put(v T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.values = append(q.values, v)
+	q.filled.Signal()
+}
+
+// take waits for a value.
+func (q *queue[T]) take() T {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.values) == 0 {
+		q.filled.Wait()
+	}
+	v := q.values[0]
+	var none T
+	q.values[0] = none
+	q.values = q.values[1:]
+	return v
 }

@@ -17,22 +17,22 @@ func commandAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// adoptOrphans makes the guard the parent of those whose own parent has exited.
-// It also keeps files that the worker itself inherited out of the commands.
+// adoptOrphans makes the guard the parent of descendants whose own parent has exited. It also
+// prevents commands from inheriting files that the worker has inherited.
 func adoptOrphans() {
-	// Both can fail on kernels or in sandboxes that do not know them; then the
-	// first process adopts, and the files are inherited as everywhere.
+	// Both can fail on kernels or in sandboxes that do not support them. Then the first process
+	// adopts the orphans, and commands inherit the files, as on other systems.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 }
 
-// renameProcess has the guard go by its own name where not the arguments count but what
-// was executed: for pkill and killall.
+// renameProcess sets the process name of the guard, which is that of the executable otherwise.
+// pkill and killall look at this name, not at the arguments.
 func renameProcess() { _ = os.WriteFile("/proc/self/comm", []byte(guardName), 0) }
 
-// onlyZombies reports whether all of the process group have exited and wait for
-// their parent to reap them. The guard reaps what it started and adopted; but a
-// parent may live outside the group, and never do it.
+// onlyZombies reports whether all processes of the group have exited and wait for their parents
+// to reap them. The guard reaps the processes that it started or adopted. Another parent, outside
+// the group, may never reap its child.
 func onlyZombies(pgid int) bool {
 	table := processes()
 	for _, p := range table {
@@ -72,7 +72,7 @@ func processes() map[int]process {
 	return table
 }
 
-// environ is the environment with which a process was started.
+// environ returns the environment with which a process was started.
 func environ(pid int) []string {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {

@@ -15,18 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// request is what the worker says to the guard. Every request renews.
+// request is a message of the worker to the guard. Every request renews the deadline.
 type request struct {
 	// Until is the reading of boot.Now up to which the lease may be trusted.
 	Until time.Duration
 
-	// ID names a command; zero if the request only renews.
+	// ID names a command. It is zero if the request only renews the deadline.
 	ID uint64
 
-	// Start, with the command's standard input and output as files.
+	// Start starts a command. The files that come with the request are its standard input and
+	// output.
 	Start *start
 
-	// End the command named by ID.
+	// End ends the command named by ID.
 	End bool
 }
 
@@ -35,23 +36,27 @@ type start struct {
 	Args, Env []string
 	Mark      []string
 	Keep      bool
+	Dir       string
+	As        *Credential
 
-	killAt time.Duration // in the guard: its end was asked for while it was starting
+	killAt time.Duration // only in the guard: set if the worker asked to end the command while it was starting
 }
 
-// report is what the guard says to the worker about the command named by ID.
+// report is a message of the guard to the worker about the command named by ID.
 type report struct {
 	ID   uint64
 	Kind kind
 
-	// Pid of the command, which is its process group too; for started.
+	// Pid is the process ID of the command, and the number of its process group. It is set if
+	// Kind is started.
 	Pid int
 
-	// Errno is why the command did not start; for failed.
+	// Errno is why the command did not start. It is set if Kind is failed.
 	Errno syscall.Errno
 
-	// Status, as wait(2) gives it, whether the command was told to end before it
-	// exited, and whether that was for the deadline; for gone.
+	// These are set if Kind is gone. Status is the status of wait(2). Ended reports whether the
+	// guard began to end the command before it exited, and Lapsed whether it did so because of
+	// the deadline.
 	Status        syscall.WaitStatus
 	Ended, Lapsed bool
 }
@@ -60,10 +65,10 @@ type kind int
 
 const (
 	started kind = iota + 1
-	failed       // to start
-	refused      // to start: the deadline is over
-	gone         // the whole group
-	lost         // the guard; the worker says that to itself
+	failed       // the start failed
+	refused      // not started: the deadline has passed
+	gone         // the whole process group has ended
+	lost         // the guard has died; made by the worker, never sent
 )
 
 // socketpair returns the two ends of the connection of worker and guard, closed
@@ -88,7 +93,7 @@ func socketpair() (ours *net.UnixConn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// unixConn takes f over.
+// unixConn turns f into a connection, and closes f.
 func unixConn(f *os.File) (*net.UnixConn, error) {
 	defer f.Close()
 	c, err := net.FileConn(f)
@@ -103,8 +108,8 @@ func unixConn(f *os.File) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// encoder writes values, each with the files that go along with it. Gob, since
-// unlike JSON it leaves arguments and variables alone that are not UTF-8.
+// encoder writes values, each with the files that belong to it. It uses gob, because JSON would
+// change arguments and variables that are not UTF-8.
 type encoder struct {
 	conn *net.UnixConn
 	gob  *gob.Encoder
@@ -138,8 +143,7 @@ func (e *encoder) encode(v any, files ...*os.File) error {
 	return err
 }
 
-// fileReader reads from a connection and keeps the files that come along, in
-// their order.
+// fileReader reads from a connection, and keeps the files that are sent over it, in order.
 type fileReader struct {
 	conn  *net.UnixConn
 	files []int
@@ -148,7 +152,7 @@ type fileReader struct {
 func (r *fileReader) Read(p []byte) (int, error) {
 	oob := make([]byte, unix.CmsgSpace(16*4))
 	n, oobn, _, _, err := r.conn.ReadMsgUnix(p, oob)
-	n = max(n, 0) // it is -1 with some errors, over which a reader's user panics
+	n = max(n, 0) // it is -1 with some errors, and callers of an io.Reader panic on that
 	if err == nil && n == 0 && len(p) > 0 {
 		err = io.EOF
 	}

@@ -24,26 +24,19 @@ const (
 	maxRetryAfter = time.Hour
 )
 
-// readAnswer returns the part of the body that is recorded, without the secrets, and reads
-// the rest up to maxDrained, so that the connection can be used again. If the body is cut
-// off, here or on its way, it drops the last bytes, as many as the longest secret has: a
-// secret that begins there could not be recognized.
-func readAnswer(resp *http.Response, secrets []string) ([]byte, error) {
+// readAnswer writes the body to output while it arrives, without the secrets, up to maxDrained
+// bytes. If the body is cut off, here or on its way, the last bytes are dropped, fewer than the
+// longest secret has: a secret that begins there could not be recognized.
+func readAnswer(resp *http.Response, secrets []string, output io.Writer) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return nil, nil // another protocol follows, which has no end
+		return nil // another protocol follows, which has no end
 	}
-	cut := longest(secrets)
-	window := job.MaxOutput + cut
-	kept, err := io.ReadAll(io.LimitReader(resp.Body, int64(window)))
-	whole := err == nil && len(kept) < window
-	kept = action.Hide(kept, secrets)
-	if whole {
-		return kept, nil
+	plain := action.NewHider(output, secrets)
+	n, err := io.Copy(plain, io.LimitReader(resp.Body, maxDrained))
+	if err != nil || n == maxDrained {
+		return err
 	}
-	if err == nil {
-		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxDrained))
-	}
-	return kept[:max(0, len(kept)-cut)], err
+	return plain.End()
 }
 
 // judge returns the result of the attempt for a response whose body was read. broken is the

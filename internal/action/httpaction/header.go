@@ -3,9 +3,7 @@ package httpaction
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/cronce-io/cronce/internal/action"
@@ -56,20 +54,11 @@ func readHeaders(headers []header) (values http.Header, secrets []string, err er
 }
 
 func readSecret(path string) (string, error) {
-	// Opening a named pipe would block until it has a writer.
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is not a regular file", path)
-	}
-	f, err := os.Open(path)
+	text, err := action.ReadFile(path, spec.MaxHeader)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, spec.MaxHeader+1))
-	if err != nil {
-		return "", err
-	}
-	secret, err := checked(string(data))
+	secret, err := checked(text)
 	if err != nil {
 		return "", fmt.Errorf("file %s %w", path, err)
 	}
@@ -89,12 +78,4 @@ func checked(secret string) (string, error) {
 		return "", errors.New("contains a line break or another control character: headers cannot")
 	}
 	return secret, nil
-}
-
-// longest returns the length of the longest secret.
-func longest(secrets []string) (n int) {
-	for _, s := range secrets {
-		n = max(n, len(s))
-	}
-	return n
 }

@@ -102,8 +102,7 @@ func (c *call) exchange(ctx context.Context, run job.Run, headers http.Header, s
 		return action.Reason(ctx, err)
 	}
 	defer resp.Body.Close()
-	output, err := readAnswer(resp, secrets)
-	_, _ = run.Output.Write(output) // never fails
+	err = readAnswer(resp, secrets, run.Output)
 	if err != nil {
 		err = action.Reason(ctx, err)
 	}

@@ -57,8 +57,8 @@ type service struct {
 type queue struct {
 	needs []*service
 	open  chan struct{} // closed while slots may be taken
-	// refused is true from the log message that the queue has stopped until the one that it
-	// resumes.
+	// refused is true from the log message "service not ready" until the message "services
+	// ready".
 	refused bool
 }
 

@@ -10,7 +10,11 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -20,7 +24,7 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // healthy is a fleet of two on a cluster of three, in which nothing is wrong.
 func healthy() Facts {
 	streams := map[string]*jetstream.StreamInfo{}
-	for _, name := range kv.Streams("cronce") {
+	for _, name := range layout.Streams("cronce") {
 		streams[name] = &jetstream.StreamInfo{
 			Config: jetstream.StreamConfig{Name: name, Replicas: 3, MaxBytes: 1000, MaxMsgs: -1},
 			State:  jetstream.StreamState{Bytes: 100, Msgs: 10},
@@ -31,37 +35,37 @@ func healthy() Facts {
 	}
 	f := Facts{
 		Namespace: "cronce", Now: now, Local: now.Add(time.Second),
-		Survey: kv.Survey{
+		Survey: space.Survey{
 			Server: "n1", Version: "2.15.2", Cluster: "c", Schedules: true, Streams: streams,
 			Settings: job.Settings{}.WithDefaults(),
-			Queues: []kv.Queue{{
+			Queues: []space.Queue{{
 				Name: "default", Waiting: 2,
 				Slots:  &jetstream.ConsumerInfo{NumWaiting: 2, NumPending: 1, Config: jetstream.ConsumerConfig{MaxAckPending: 1000}},
 				Timers: &jetstream.ConsumerInfo{NumWaiting: 2, Config: jetstream.ConsumerConfig{MaxAckPending: 1000}},
 			}},
 			Account: &jetstream.AccountInfo{Tier: jetstream.Tier{Store: 1 << 40, Limits: jetstream.AccountLimits{MaxStore: -1}}},
 		},
-		Watermark: core.Watermark{Time: now.Add(-time.Second), Revision: 7}, RegistryRevision: 7,
-		Jobs: []core.Entry{{
-			Definition: core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Timeout: time.Minute}},
+		Watermark: exchange.Watermark{Time: now.Add(-time.Second), Revision: 7}, RegistryRevision: 7,
+		Jobs: []plans.Entry{{
+			Definition: plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Timeout: time.Minute}},
 			Revision:   7, Time: now.Add(-time.Hour),
 		}},
 		Ended: map[job.Slot]time.Time{},
-		Sweep: kv.SweepEnd{SweepEnd: core.SweepEnd{Node: "w1"}, Time: now.Add(-20 * time.Second)},
+		Sweep: kv.SweepEnd{SweepEnd: exchange.SweepEnd{Node: "w1"}, Time: now.Add(-20 * time.Second)},
 	}
 	for _, name := range []string{"n1", "n2", "n3"} {
 		f.Monitors = append(f.Monitors, Monitor{Name: name, Version: "2.15.2", JetStream: true, SyncAlways: true})
 	}
 	for _, name := range []string{"w1", "w2"} {
-		f.Nodes = append(f.Nodes, core.NodeEvent{Name: name, Time: now.Add(-time.Second), Node: core.Node{
-			Name: name, State: core.NodeAlive, Started: now.Add(-time.Hour), Lease: 20 * time.Second, Producer: true, Worker: true,
+		f.Nodes = append(f.Nodes, exchange.NodeEvent{Name: name, Time: now.Add(-time.Second), Node: exchange.Node{
+			Name: name, State: exchange.NodeAlive, Started: now.Add(-time.Hour), Lease: 20 * time.Second, Producer: true, Worker: true,
 			Queues: []string{"default"}, Handlers: []string{"report"}, ClockOffset: 3 * time.Millisecond, ClockError: time.Millisecond, Tzdata: "2025c",
 		}})
 	}
 	return f
 }
 
-func (f *Facts) eachNode(edit func(i int, n *core.NodeEvent)) {
+func (f *Facts) eachNode(edit func(i int, n *exchange.NodeEvent)) {
 	for i := range f.Nodes {
 		edit(i, &f.Nodes[i])
 	}
@@ -69,7 +73,7 @@ func (f *Facts) eachNode(edit func(i int, n *core.NodeEvent)) {
 
 func (f *Facts) stream(name string) *jetstream.StreamInfo { return f.Survey.Streams[name] }
 
-func (f *Facts) job(name string, edit func(*core.Entry)) {
+func (f *Facts) job(name string, edit func(*plans.Entry)) {
 	e := f.Jobs[0]
 	e.Job.Name = name
 	edit(&e)
@@ -78,16 +82,16 @@ func (f *Facts) job(name string, edit func(*core.Entry)) {
 
 var pending = &jetstream.ConsumerInfo{NumPending: 7}
 
-// taker is the consumer of alerts, or of what starts the job.
-func (f *Facts) taker(name string, info *jetstream.ConsumerInfo) {
-	f.Takers = append(f.Takers, kv.Taker{Job: name, Stream: "ORDERS", Info: info})
+// consumer adds the consumer of alerts, or of what starts the job.
+func (f *Facts) consumer(name string, info *jetstream.ConsumerInfo) {
+	f.NodeConsumers = append(f.NodeConsumers, space.NodeConsumer{Job: name, Stream: "ORDERS", Info: info})
 	f.Jobs[0].Job.OnFailure = &job.Alert{}
 }
 
 // lease is what all go by.
 func (f *Facts) lease(d time.Duration) {
 	f.Survey.Settings.Lease = d
-	f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.Lease = d })
+	f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Node.Lease = d })
 }
 
 func slotAt(text string) job.Slot {
@@ -117,7 +121,7 @@ func TestFullStorageIsFoundInPlaceOfDeadNodes(t *testing.T) {
 	t.Parallel()
 	f := healthy()
 	f.Full = "/data: 9 bytes are stored, of 8"
-	f.eachNode(func(_ int, n *core.NodeEvent) { n.Time = f.Now.Add(-time.Hour) })
+	f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Time = f.Now.Add(-time.Hour) })
 	found := Check(f)
 	if len(found) != 1 || found[0].Check != "full" || found[0].Level != Error || !strings.Contains(found[0].What, f.Full) || found[0].Mend == "" {
 		t.Errorf("%+v", found)
@@ -147,10 +151,10 @@ func TestEachFinding(t *testing.T) {
 		"no timers where there could be":  {func(f *Facts) { f.Survey.NoTimers = true }, "timers warning stream cronce_timers", "cronce setup"},
 		"no timers where there cannot be": {func(f *Facts) { f.Survey.NoTimers, f.Survey.Schedules = true, false }, "timers note ", "2.12"},
 		"a difference that setup mends": {func(f *Facts) {
-			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_jobs", Field: "max age", Found: "1h", Want: "0s", Setup: true}}
+			f.Survey.Differences = []space.Difference{{Where: "bucket cronce_jobs", Field: "max age", Found: "1h", Want: "0s", Setup: true}}
 		}, "layout error bucket cronce_jobs", "max age 1h, not 0s"},
 		"a difference that it cannot": {func(f *Facts) {
-			f.Survey.Differences = []kv.Difference{{Where: "queue q", Field: "ack policy", Found: "none", Want: "explicit", Remove: "nats consumer rm cronce_slots q"}}
+			f.Survey.Differences = []space.Difference{{Where: "queue q", Field: "ack policy", Found: "none", Want: "explicit", Remove: "nats consumer rm cronce_slots q"}}
 		}, "layout error queue q", "nats consumer rm cronce_slots q"},
 		"a node with another lease": {func(f *Facts) { f.Nodes[1].Node.Lease = 6 * time.Second }, "settings warning node w2 (lease 6s)", "the stored lease is 20s"},
 		"a sweep that is late":      {func(f *Facts) { f.Sweep.Time = now.Add(-5 * time.Minute) }, "sweep warning sweep", "5m0s ago"},
@@ -158,27 +162,30 @@ func TestEachFinding(t *testing.T) {
 		"no sweep":                  {func(f *Facts) { f.Sweep, f.SweepErr = kv.SweepEnd{}, job.ErrNotFound }, "sweep warning sweep", "no sweep for lost slots"},
 		"no sweep yet": {func(f *Facts) {
 			f.Sweep, f.SweepErr = kv.SweepEnd{}, job.ErrNotFound
-			f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.Started = now.Add(-time.Minute) })
+			f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Node.Started = now.Add(-time.Minute) })
 		}, "", ""},
 		"a sweep that passes over things": {func(f *Facts) {
 			f.Sweep.Skip("record of report:@k", job.ErrInvalid)
 		}, "sweep warning sweep", "record of report:@k"},
 		"a ledger that went back": {func(f *Facts) {
-			f.Sweep.Rewound = core.Rewound{Time: now.Add(-time.Hour), Lost: core.LedgerMark{Slot: "report:@k", Revision: 70}, Found: 3}
+			f.Sweep.Rewound = exchange.Rewound{Time: now.Add(-time.Hour), Lost: exchange.LedgerMark{Slot: "report:@k", Revision: 70}, Found: 3}
 		}, "rewound warning bucket cronce_ledger", "revision 70, was at revision 3"},
-		"a ledger that went back long ago":   {func(f *Facts) { f.Sweep.Rewound = core.Rewound{Time: now.Add(-25 * time.Hour)} }, "", ""},
+		"a ledger that went back long ago":   {func(f *Facts) { f.Sweep.Rewound = exchange.Rewound{Time: now.Add(-25 * time.Hour)} }, "", ""},
 		"a message that no program can read": {func(f *Facts) { f.Unread = Unread{1, []string{"message 7 on cronce.slot.q.j: invalid"}} }, "unread warning stream cronce_slots", "message 7"},
 		"a bucket that allows roll-up": {func(f *Facts) {
-			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_jobs", Field: "roll-up and purge", Found: "allowed", Want: "denied", Setup: true, Tolerated: true}}
+			f.Survey.Differences = []space.Difference{{Where: "bucket cronce_jobs", Field: "roll-up and purge", Found: "allowed", Want: "denied", Setup: true, Tolerated: true}}
 		}, "rollup warning ", "Nats-Rollup"},
 		"a registry that denies batches": {func(f *Facts) {
-			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_jobs", Field: "atomic batches", Found: "denied", Want: "allowed", Setup: true, Tolerated: true}}
-		}, "batches note ", "thousands of jobs"},
+			f.Survey.Differences = []space.Difference{{Where: "bucket cronce_jobs", Field: "atomic batches", Found: "denied", Want: "allowed", Setup: true, Tolerated: true}}
+		}, "batches note ", "new jobs wait for one sync each"},
+		"events that do not keep orders": {func(f *Facts) {
+			f.Survey.Differences = []space.Difference{{Where: "stream cronce_events", Field: "kept orders", Found: "", Want: "cronce.event.ordered.*", Setup: true, Tolerated: true}}
+		}, "orders note ", "which operator paused"},
 		"storage in memory": {func(f *Facts) {
-			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_ledger", Field: "storage", Found: "Memory", Want: "File", Remove: "nats kv del cronce_ledger"}}
+			f.Survey.Differences = []space.Difference{{Where: "bucket cronce_ledger", Field: "storage", Found: "Memory", Want: "File", Remove: "nats kv del cronce_ledger"}}
 		}, "storage error bucket cronce_ledger", "lost when it restarts"},
 		"writes that are persisted later": {func(f *Facts) {
-			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_ledger", Field: "persist mode", Found: "async", Want: "default", Remove: "nats kv del cronce_ledger"}}
+			f.Survey.Differences = []space.Difference{{Where: "bucket cronce_ledger", Field: "persist mode", Found: "async", Want: "default", Remove: "nats kv del cronce_ledger"}}
 		}, "storage error bucket cronce_ledger", "persist mode"},
 
 		"stored once in a cluster": {func(f *Facts) { f.stream("cronce_slots").Config.Replicas = 1 }, "replicas warning ", "cronce_slots"},
@@ -240,9 +247,9 @@ func TestEachFinding(t *testing.T) {
 			f.Nodes[1].Node.ClockOffset, f.Nodes[1].Time = 2*time.Hour, now.Add(-time.Minute)
 		}, "", ""},
 		"other time zone data":                   {func(f *Facts) { f.Nodes[1].Node.Tzdata = "2024a" }, "tzdata warning ", "2024a on w2; 2025c on w1"},
-		"other time zone data of a stopped node": {func(f *Facts) { f.Nodes[1].Node.Tzdata, f.Nodes[1].Node.State = "2024a", core.NodeStopped }, "", ""},
+		"other time zone data of a stopped node": {func(f *Facts) { f.Nodes[1].Node.Tzdata, f.Nodes[1].Node.State = "2024a", exchange.NodeStopped }, "", ""},
 		"a node's record that cannot be read": {func(f *Facts) {
-			f.Nodes = append(f.Nodes, core.NodeEvent{Name: "w3", Err: job.ErrInvalid})
+			f.Nodes = append(f.Nodes, exchange.NodeEvent{Name: "w3", Err: job.ErrInvalid})
 		}, "node warning node w3", "doctor --remove-unreadable"},
 		"a lock that cannot be read": {func(f *Facts) {
 			f.Unreadable = append(f.Unreadable, &kv.UnreadableError{Bucket: "cronce_state", Key: "lock.report", Revision: 17, Err: job.ErrInvalid})
@@ -258,29 +265,29 @@ func TestEachFinding(t *testing.T) {
 		"a record of no slot": {func(f *Facts) {
 			f.Unreadable = append(f.Unreadable, &kv.UnreadableError{Bucket: "cronce_ledger", Key: "no=slot", Revision: 17, Err: job.ErrInvalid})
 		}, "unreadable error bucket cronce_ledger", "no=slot"},
-		"no producer": {func(f *Facts) { f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.Producer = false }) }, "producer error ", "cronce run"},
+		"no producer": {func(f *Facts) { f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Node.Producer = false }) }, "producer error ", "cronce run"},
 		"no producer, and no job": {func(f *Facts) {
-			f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.Producer = false })
+			f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Node.Producer = false })
 			f.Jobs = nil
 		}, "", ""},
 
 		"a queue of jobs without workers": {func(f *Facts) {
-			f.job("mail", func(e *core.Entry) { e.Job.Queue = "mail" })
+			f.job("mail", func(e *plans.Entry) { e.Job.Queue = "mail" })
 		}, "worker warning queue mail", "its jobs: mail"},
 		"a queue of a paused job without workers": {func(f *Facts) {
-			f.job("mail", func(e *core.Entry) { e.Job.Queue, e.Paused = "mail", true })
+			f.job("mail", func(e *plans.Entry) { e.Job.Queue, e.Paused = "mail", true })
 		}, "", ""},
 		"a queue with slots and without workers": {func(f *Facts) {
-			f.Survey.Queues = append(f.Survey.Queues, kv.Queue{Name: "mail", Waiting: 3})
+			f.Survey.Queues = append(f.Survey.Queues, space.Queue{Name: "mail", Waiting: 3})
 		}, "worker warning queue mail", "3 slots wait"},
 		"fired triggers that its workers do not take": {func(f *Facts) {
 			f.Survey.Queues[0].Fired, f.Survey.Queues[0].Timers = 4, nil
 		}, "fired warning queue " + healthy().Survey.Queues[0].Name, "no worker of the queue takes them"},
 		"a queue with fired triggers and without workers": {func(f *Facts) {
-			f.Survey.Queues = append(f.Survey.Queues, kv.Queue{Name: "mail", Fired: 4})
+			f.Survey.Queues = append(f.Survey.Queues, space.Queue{Name: "mail", Fired: 4})
 		}, "fired warning queue mail", "4 triggered runs"},
 		"a queue that no job uses": {func(f *Facts) {
-			f.Survey.Queues = append(f.Survey.Queues, kv.Queue{Name: "old", Slots: &jetstream.ConsumerInfo{}})
+			f.Survey.Queues = append(f.Survey.Queues, space.Queue{Name: "old", Slots: &jetstream.ConsumerInfo{}})
 		}, "unused note queue old", "nats consumer rm cronce_slots old"},
 		"workers that ask for nothing":          {func(f *Facts) { f.Unasked = []string{"default"} }, "unasked warning queue default", "w1, w2"},
 		"messages that hold their places":       {func(f *Facts) { f.Survey.Queues[0].Slots.NumAckPending = 800 }, "ack_pending warning queue default", "800 of at most 1000"},
@@ -288,24 +295,27 @@ func TestEachFinding(t *testing.T) {
 		"fewer messages that hold their places": {func(f *Facts) { f.Survey.Queues[0].Slots.NumAckPending = 799 }, "", ""},
 
 		"a broken definition": {func(f *Facts) {
-			f.Broken = []*core.EntryError{{Name: "bad", Err: job.ErrInvalid}}
+			f.Broken = []*plans.EntryError{{Name: "bad", Err: job.ErrInvalid}}
 		}, "broken error job bad", "job rm bad"},
 		"a plan that cannot be computed": {func(f *Facts) {
-			f.job("bad", func(e *core.Entry) { e.Job.Schedule = "61 * * * *" })
+			f.job("bad", func(e *plans.Entry) { e.Job.Schedule = "61 * * * *" })
 		}, "broken error job bad", "job rm bad"},
 		"a plan of the future":  {func(f *Facts) { f.Jobs[0].Time = now.Add(2 * time.Hour) }, "future warning job report", "apply it again"},
-		"a job without handler": {func(f *Facts) { f.job("mail", func(*core.Entry) {}) }, "handler warning job mail", "job pause mail"},
+		"a job without handler": {func(f *Facts) { f.job("mail", func(*plans.Entry) {}) }, "handler warning job mail", "job pause mail"},
 		"a job after others, without handler": {func(f *Facts) {
-			f.job("mail", func(e *core.Entry) { e.Job.Schedule, e.Job.After = "", []string{"report"} })
+			f.job("mail", func(e *plans.Entry) { e.Job.Schedule, e.Job.After = "", []string{"report"} })
+		}, "handler warning job mail", "job pause mail"},
+		"a job on demand, without handler": {func(f *Facts) {
+			f.job("mail", func(e *plans.Entry) { e.Job.Schedule, e.Job.Timezone = job.OnDemand, "" })
 		}, "handler warning job mail", "job pause mail"},
 		"a job that is over, without handler": {func(f *Facts) {
-			f.job("mail", func(e *core.Entry) { e.Job.Schedule = "@at 2026-01-01T00:00:00Z" })
+			f.job("mail", func(e *plans.Entry) { e.Job.Schedule = "@at 2026-01-01T00:00:00Z" })
 		}, "", ""},
 
 		"no watermark": {func(f *Facts) { f.WatermarkErr = job.ErrNotFound }, "watermark error watermark", "there is none"},
 		"no watermark yet": {func(f *Facts) {
 			f.WatermarkErr = job.ErrNotFound
-			f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.Started = now.Add(-50 * time.Second) })
+			f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Node.Started = now.Add(-50 * time.Second) })
 		}, "", ""},
 		"a watermark that cannot be read": {func(f *Facts) { f.WatermarkErr = job.ErrInvalid }, "watermark error watermark", "--reset-watermark"},
 		"a watermark of a newer version":  {func(f *Facts) { f.WatermarkErr = job.ErrVersion }, "watermark error watermark", "one version"},
@@ -321,7 +331,7 @@ func TestEachFinding(t *testing.T) {
 		"a slot on a node that has just died": {func(f *Facts) { f.open(job.Running, "gone", 159*time.Second) }, "", ""},
 		"a slot on a node that was fenced long ago": {func(f *Facts) {
 			f.open(job.Running, "w2", time.Hour)
-			f.Nodes[1].Node.State, f.Nodes[1].Time = core.NodeFenced, now.Add(-10*time.Minute)
+			f.Nodes[1].Node.State, f.Nodes[1].Time = exchange.NodeFenced, now.Add(-10*time.Minute)
 		}, "stuck warning slot report:2026-11-21T07:00:00Z", "dead"},
 		"a slot that runs too long":     {func(f *Facts) { f.open(job.Running, "w1", 181*time.Second) }, "stuck warning slot report:2026-11-21T07:00:00Z", "timeout"},
 		"a slot that runs":              {func(f *Facts) { f.open(job.Running, "w1", 179*time.Second) }, "", ""},
@@ -353,24 +363,24 @@ func TestEachFinding(t *testing.T) {
 			lock(f, 0)
 			f.Locks[0].Newest = now.AddDate(10, 0, 0)
 		}, "lock error job report", "lock.report"},
-		"alerts without a request":      {func(f *Facts) { f.taker("", pending); f.Still = []int{0} }, "alerts warning alerts", "7 wait"},
-		"alerts that a worker asks for": {func(f *Facts) { f.taker("", pending) }, "", ""},
+		"alerts without a request":      {func(f *Facts) { f.consumer("", pending); f.Still = []int{0} }, "alerts warning alerts", "7 wait"},
+		"alerts that a worker asks for": {func(f *Facts) { f.consumer("", pending) }, "", ""},
 		"alerts that no job wants": {func(f *Facts) {
-			f.taker("", pending)
+			f.consumer("", pending)
 			f.Still, f.Jobs[0].Job.OnFailure = []int{0}, nil
 		}, "", ""},
-		"alerts without a consumer":         {func(f *Facts) { f.taker("", nil) }, "alerts warning alerts", "no consumer"},
-		"alerts that are not delivered":     {func(f *Facts) { f.taker("", &jetstream.ConsumerInfo{NumRedelivered: 3}) }, "alerts warning alerts", "3 could not be delivered"},
-		"alerts of which nothing is said":   {func(f *Facts) { f.taker("", nil); f.Takers[0].Err = job.ErrDenied }, "alerts note alerts", "login"},
-		"messages without a request":        {func(f *Facts) { f.taker("report", pending); f.Still = []int{0} }, "intake warning job report", "7 messages of stream ORDERS"},
-		"messages that a producer asks for": {func(f *Facts) { f.taker("report", pending) }, "", ""},
+		"alerts without a consumer":         {func(f *Facts) { f.consumer("", nil) }, "alerts warning alerts", "no consumer"},
+		"alerts that are not delivered":     {func(f *Facts) { f.consumer("", &jetstream.ConsumerInfo{NumRedelivered: 3}) }, "alerts warning alerts", "3 could not be delivered"},
+		"alerts of which nothing is said":   {func(f *Facts) { f.consumer("", nil); f.NodeConsumers[0].Err = job.ErrDenied }, "alerts note alerts", "login"},
+		"messages without a request":        {func(f *Facts) { f.consumer("report", pending); f.Still = []int{0} }, "intake warning job report", "7 messages of stream ORDERS"},
+		"messages that a producer asks for": {func(f *Facts) { f.consumer("report", pending) }, "", ""},
 		"messages for a paused job": {func(f *Facts) {
-			f.taker("report", pending)
+			f.consumer("report", pending)
 			f.Still, f.Jobs[0].Paused = []int{0}, true
 		}, "", ""},
-		"messages that come again":               {func(f *Facts) { f.taker("report", &jetstream.ConsumerInfo{NumRedelivered: 3}) }, "intake warning job report", "again and again"},
-		"messages without a consumer":            {func(f *Facts) { f.taker("report", nil) }, "intake warning job report", "no producer takes the messages"},
-		"messages of a stream that is not there": {func(f *Facts) { f.taker("report", nil); f.Takers[0].Err = job.ErrNotFound }, "intake error job report", "ORDERS"},
+		"messages that come again":               {func(f *Facts) { f.consumer("report", &jetstream.ConsumerInfo{NumRedelivered: 3}) }, "intake warning job report", "again and again"},
+		"messages without a consumer":            {func(f *Facts) { f.consumer("report", nil) }, "intake warning job report", "no producer takes the messages"},
+		"messages of a stream that is not there": {func(f *Facts) { f.consumer("report", nil); f.NodeConsumers[0].Err = job.ErrNotFound }, "intake error job report", "ORDERS"},
 
 		"a lock of a slot that runs": {func(f *Facts) { lock(f, 2) }, "", ""},
 	} {
@@ -450,7 +460,7 @@ func TestFewNamesTheFirst(t *testing.T) {
 func TestBrokerClockThatNoNodeBelievesIsAnError(t *testing.T) {
 	t.Parallel()
 	f := healthy()
-	f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.ClockOffset = 48 * time.Hour })
+	f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Node.ClockOffset = 48 * time.Hour })
 	for _, found := range Check(f) {
 		if found.Check == "clock" && found.About == "broker" {
 			if found.Level != Error || !strings.Contains(found.Why, "too old wait there") || !strings.Contains(found.What, "2 of 2 nodes") {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
 const (
@@ -38,7 +38,7 @@ func (c *check) clocks() {
 }
 
 // clock checks the clock of one node.
-func (c *check) clock(n core.Node) {
+func (c *check) clock(n exchange.Node) {
 	offset, about := n.ClockOffset.Abs().Round(time.Millisecond), "node "+n.Name
 	mend := "correct the wrong clock: check the node's and the broker's"
 	switch {

@@ -4,7 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -14,7 +17,7 @@ const defaultNamespace = job.DefaultNamespace
 // Facts are what Gather found. Those after Full are known only if the Survey is Complete.
 type Facts struct {
 	Namespace string
-	Survey    kv.Survey
+	Survey    space.Survey
 
 	// Monitors are the answers of the monitoring ports.
 	Monitors []Monitor
@@ -27,14 +30,14 @@ type Facts struct {
 	// not known.
 	Full string
 
-	Nodes  []core.NodeEvent
-	Jobs   []core.Entry
-	Broken []*core.EntryError
+	Nodes  []exchange.NodeEvent
+	Jobs   []plans.Entry
+	Broken []*plans.EntryError
 
 	// Watermark is the stored watermark. WatermarkErr says why there is none: it wraps
 	// job.ErrNotFound, job.ErrInvalid or job.ErrVersion. WatermarkRevision is the revision of
 	// its key, RegistryRevision the last one of the registry.
-	Watermark                           core.Watermark
+	Watermark                           exchange.Watermark
 	WatermarkErr                        error
 	WatermarkRevision, RegistryRevision uint64
 
@@ -63,10 +66,10 @@ type Facts struct {
 	// Unread are messages in the stream of slots that cannot be read.
 	Unread Unread
 
-	// Takers are the consumers beside those of the queues. Still are the indexes of those that
+	// NodeConsumers are the consumers beside those of the queues. Still are the indexes of those that
 	// had messages, and no request for them, in two looks.
-	Takers []kv.Taker
-	Still  []int
+	NodeConsumers []space.NodeConsumer
+	Still         []int
 
 	// Unasked are the queues with messages and no request for them in two looks, while their
 	// workers were idle.
@@ -74,10 +77,10 @@ type Facts struct {
 }
 
 // live returns the nodes whose last heartbeat is younger than their lease.
-func (f Facts) live() []core.Node {
-	var live []core.Node
+func (f Facts) live() []exchange.Node {
+	var live []exchange.Node
 	for _, e := range f.Nodes {
-		if e.Err == nil && e.Node.State == core.NodeAlive && f.Now.Sub(e.Time) <= e.Node.Lease {
+		if e.Err == nil && e.Node.State == exchange.NodeAlive && f.Now.Sub(e.Time) <= e.Node.Lease {
 			live = append(live, e.Node)
 		}
 	}
@@ -85,18 +88,18 @@ func (f Facts) live() []core.Node {
 }
 
 // workers returns the live nodes that work on a queue.
-func (f Facts) workers(queue string) []core.Node {
-	return slices.DeleteFunc(f.live(), func(n core.Node) bool { return !n.Worker || !slices.Contains(n.Queues, queue) })
+func (f Facts) workers(queue string) []exchange.Node {
+	return slices.DeleteFunc(f.live(), func(n exchange.Node) bool { return !n.Worker || !slices.Contains(n.Queues, queue) })
 }
 
 // idle reports whether the queue has messages and no request for them, and workers that run
 // nothing.
-func (f Facts) idle(q kv.Queue) bool {
+func (f Facts) idle(q space.Queue) bool {
 	if !unattended(q.Slots) && !unattended(q.Timers) {
 		return false
 	}
 	workers := f.workers(q.Name)
-	return len(workers) > 0 && !slices.ContainsFunc(workers, func(n core.Node) bool { return n.Running > 0 })
+	return len(workers) > 0 && !slices.ContainsFunc(workers, func(n exchange.Node) bool { return n.Running > 0 })
 }
 
 // unattended reports whether the consumer has messages, and no request for them.
@@ -105,7 +108,7 @@ func unattended(info *consumerInfo) bool {
 }
 
 // delivered counts what the consumers of the queue have delivered.
-func delivered(q kv.Queue) (n uint64) {
+func delivered(q space.Queue) (n uint64) {
 	for _, info := range []*consumerInfo{q.Slots, q.Timers} {
 		if info != nil {
 			n += info.Delivered.Consumer
@@ -115,11 +118,11 @@ func delivered(q kv.Queue) (n uint64) {
 }
 
 // active reports whether more slots of the job may come.
-func (f Facts) active(e core.Entry) bool {
+func (f Facts) active(e plans.Entry) bool {
 	if e.Paused {
 		return false
 	}
-	if len(e.Job.After) > 0 || !e.Job.On.IsZero() {
+	if !e.Job.Plan().Scheduled() {
 		return true // its slots cannot be computed
 	}
 	s, err := job.ParseSchedule(e.Job.Name, e.Job.Plan())

@@ -34,6 +34,7 @@ func Check(f Facts) []Finding {
 	c.layout()
 	c.rollup()
 	c.batches()
+	c.orders()
 	c.full()
 	c.storage()
 	c.servers()

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 const (
@@ -100,13 +100,13 @@ func (c *check) queues() {
 	}
 	for _, name := range sortedKeys(wanted) {
 		if !known[name] {
-			c.queue(kv.Queue{Name: name}, wanted[name])
+			c.queue(space.Queue{Name: name}, wanted[name])
 		}
 	}
 }
 
 // queue checks one queue, which the named jobs use.
-func (c *check) queue(q kv.Queue, jobs []string) {
+func (c *check) queue(q space.Queue, jobs []string) {
 	about, workers := "queue "+q.Name, c.workers(q.Name)
 	run := "start a worker that has handlers for them: " + c.cronce("run --queue "+q.Name+" -f jobs.yaml")
 	switch {
@@ -135,7 +135,7 @@ func (c *check) queue(q kv.Queue, jobs []string) {
 }
 
 // pressure checks how many messages are unsettled.
-func (c *check) pressure(q kv.Queue) {
+func (c *check) pressure(q space.Queue) {
 	for _, info := range []*consumerInfo{q.Slots, q.Timers} {
 		if info != nil && info.Config.MaxAckPending > 0 && info.NumAckPending*10 >= info.Config.MaxAckPending*8 {
 			c.add(Warning, "ack_pending", "queue "+q.Name, fmt.Sprintf("%d of at most %d messages are unsettled: in flight, or released with a delay", info.NumAckPending, info.Config.MaxAckPending),
@@ -163,7 +163,7 @@ func (c *check) jobs() {
 				"none of its slots is published until then", c.cronce("job rm "+name)+", and apply it again")
 		}
 		workers := c.workers(e.Job.WithDefaults().Queue)
-		handled := slices.ContainsFunc(workers, func(n core.Node) bool { return slices.Contains(n.Handlers, name) })
+		handled := slices.ContainsFunc(workers, func(n exchange.Node) bool { return slices.Contains(n.Handlers, name) })
 		if len(workers) > 0 && !handled && c.active(e) {
 			lonely = append(lonely, name)
 		}
@@ -175,7 +175,7 @@ func (c *check) jobs() {
 	}
 }
 
-func names(nodes []core.Node) (all []string) {
+func names(nodes []exchange.Node) (all []string) {
 	for _, n := range nodes {
 		all = append(all, n.Name)
 	}

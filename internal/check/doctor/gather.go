@@ -7,11 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Sources is where the facts come from.
@@ -43,7 +45,7 @@ const (
 func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
 	f := Facts{Namespace: from.Namespace}
 	if f.Namespace == "" {
-		f.Namespace = kv.DefaultNamespace
+		f.Namespace = layout.DefaultNamespace
 	}
 	for _, url := range from.Monitors {
 		m, err := askMonitor(ctx, url)
@@ -65,7 +67,7 @@ func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
 		return store, f, nil
 	}
 	g := gatherer{store, from, &f}
-	for _, part := range []func(context.Context) error{g.watermark, g.registry, g.nodes, g.refused, g.open, g.locks, g.sweepEnd, g.unread, g.takers, g.unasked} {
+	for _, part := range []func(context.Context) error{g.watermark, g.registry, g.nodes, g.readRefusals, g.readUnfinished, g.locks, g.sweepEnd, g.unread, g.nodeConsumers, g.unasked} {
 		if err := part(ctx); err != nil {
 			return nil, f, err
 		}
@@ -83,7 +85,7 @@ type gatherer struct {
 // watermark is read first: the registry is then at least as new.
 func (g gatherer) watermark(ctx context.Context) error {
 	g.f.Watermark, g.f.WatermarkRevision, g.f.WatermarkErr = g.Watermark().Read(ctx)
-	if err := g.f.WatermarkErr; err != nil && !errors.Is(err, job.ErrNotFound) && !core.IsUnreadable(err) {
+	if err := g.f.WatermarkErr; err != nil && !errors.Is(err, job.ErrNotFound) && !exchange.IsUnreadable(err) {
 		return err
 	}
 	return nil
@@ -95,12 +97,12 @@ func (g gatherer) unreadable(err error) bool {
 	if errors.As(err, &e) {
 		g.f.Unreadable = append(g.f.Unreadable, e)
 	}
-	return core.IsUnreadable(err)
+	return exchange.IsUnreadable(err)
 }
 
 func (g gatherer) registry(ctx context.Context) (err error) {
 	g.f.Jobs, err = g.Jobs().List(ctx)
-	if g.f.Broken, err = control.Broken(err); err != nil {
+	if g.f.Broken, err = plans.SplitEntryErrors(err); err != nil {
 		return err
 	}
 	g.f.RegistryRevision, err = g.Jobs().Revision(ctx)
@@ -119,10 +121,10 @@ func (g gatherer) nodes(ctx context.Context) (err error) {
 	return err
 }
 
-func (g gatherer) refused(ctx context.Context) error {
+func (g gatherer) readRefusals(ctx context.Context) error {
 	for e, err := range g.Events(ctx, kv.EventFilter{Since: g.f.Now.Add(-recently)}) {
 		g.from.Alive()
-		if err != nil && !core.IsUnreadable(err) {
+		if err != nil && !exchange.IsUnreadable(err) {
 			return err
 		}
 		if err == nil && e.Kind == job.EventRefused {
@@ -133,7 +135,7 @@ func (g gatherer) refused(ctx context.Context) error {
 	return nil
 }
 
-func (g gatherer) open(ctx context.Context) error {
+func (g gatherer) readUnfinished(ctx context.Context) error {
 	for e, err := range g.Ledger().List(ctx, kv.ListFilter{}) {
 		g.from.Alive()
 		switch {
@@ -166,7 +168,7 @@ func (g gatherer) locks(ctx context.Context) error {
 			switch {
 			case errors.Is(err, job.ErrNotFound):
 				g.f.Ended[h.Slot] = time.Time{}
-			case err != nil && !core.IsUnreadable(err):
+			case err != nil && !exchange.IsUnreadable(err):
 				return err
 			case err == nil && r.State.Final():
 				g.f.Ended[h.Slot] = r.Finished
@@ -176,15 +178,15 @@ func (g gatherer) locks(ctx context.Context) error {
 	return nil
 }
 
-func (g gatherer) takers(ctx context.Context) error {
-	g.f.Takers = g.Takers(ctx, g.f.Jobs)
+func (g gatherer) nodeConsumers(ctx context.Context) error {
+	g.f.NodeConsumers = g.NodeConsumers(ctx, g.f.Jobs)
 	return ctx.Err()
 }
 
 // unasked looks at queues without requests once more: there is such a moment between two
 // messages.
 func (g gatherer) unasked(ctx context.Context) error {
-	waits := slices.ContainsFunc(g.f.Takers, still)
+	waits := slices.ContainsFunc(g.f.NodeConsumers, still)
 	before := map[string]uint64{}
 	for _, q := range g.f.Survey.Queues {
 		if g.f.idle(q) {
@@ -209,8 +211,8 @@ func (g gatherer) unasked(ctx context.Context) error {
 			g.f.Unasked = append(g.f.Unasked, q.Name)
 		}
 	}
-	for i, t := range g.Takers(ctx, g.f.Jobs) {
-		if first := g.f.Takers[i]; still(first) && still(t) && t.Info.Delivered.Consumer == first.Info.Delivered.Consumer {
+	for i, t := range g.NodeConsumers(ctx, g.f.Jobs) {
+		if first := g.f.NodeConsumers[i]; still(first) && still(t) && t.Info.Delivered.Consumer == first.Info.Delivered.Consumer {
 			g.f.Still = append(g.f.Still, i)
 		}
 	}

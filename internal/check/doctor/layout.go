@@ -9,8 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 // layout checks that everything exists and is configured as it must be.
@@ -39,7 +39,7 @@ func (c *check) layout() {
 	}
 	for _, d := range v.Differences {
 		if d.Tolerated {
-			continue // see rollup and batches
+			continue // see rollup, batches and orders
 		}
 		mend := c.cronce("setup")
 		if !d.Setup {
@@ -157,7 +157,7 @@ func (c *check) full() {
 
 // rollup reports buckets from which one message can remove others.
 func (c *check) rollup() {
-	if where := c.tolerated(kv.FieldRollup); len(where) > 0 {
+	if where := c.tolerated(layout.FieldRollup); len(where) > 0 {
 		c.add(Warning, "rollup", "", fmt.Sprintf("roll-up and purge are allowed in %s, which an older version made", few(where)),
 			"any login that may write one key there can remove all other keys by a message with the header Nats-Rollup", c.cronce("setup"))
 	}
@@ -165,9 +165,17 @@ func (c *check) rollup() {
 
 // batches reports streams that take no atomic batches, although the server knows them.
 func (c *check) batches() {
-	if where := c.tolerated(kv.FieldBatches); len(where) > 0 {
+	if where := c.tolerated(layout.FieldBatches); len(where) > 0 {
 		c.add(Note, "batches", "", fmt.Sprintf("atomic batches are denied in %s, which an older version made", few(where)),
-			"a node that brings in thousands of jobs waits for one sync of the disk for each", c.cronce("setup"))
+			"on a server that syncs each write, publications, claims, outcomes and new jobs wait for one sync each", c.cronce("setup"))
+	}
+}
+
+// orders reports a stream of events that does not keep what operators ordered.
+func (c *check) orders() {
+	if where := c.tolerated(layout.FieldOrders); len(where) > 0 {
+		c.add(Note, "orders", "", fmt.Sprintf("orders are not kept in %s, which an older version made", few(where)),
+			"which operator paused, changed or triggered a job cannot be looked up later", c.cronce("setup"))
 	}
 }
 

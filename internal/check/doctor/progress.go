@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -19,14 +19,14 @@ type (
 )
 
 const (
-	// ahead is how far the watermark may be ahead of the broker's clock, and behind how far
+	// maxAhead is how far the watermark may be ahead of the broker's clock, and maxBehind how far
 	// it may be behind. It moves every second. A producer that starts needs some seconds.
-	ahead  = 5 * time.Second
-	behind = time.Minute
+	maxAhead  = 5 * time.Second
+	maxBehind = time.Minute
 
-	// patience is how long a slot may stay as it is although it should have moved: the sweep
+	// stallAfter is how long a slot may stay as it is although it should have moved: the sweep
 	// of the fleet finds lost slots within that time.
-	patience = 2 * time.Minute
+	stallAfter = 2 * time.Minute
 )
 
 // wrongWatermark says what is wrong with the watermark that only a reset mends. Empty:
@@ -37,7 +37,7 @@ func (f Facts) wrongWatermark() (what, why string) {
 		return "it cannot be read: " + f.WatermarkErr.Error(), "a running producer writes it again within seconds; a producer that starts offers the slots since the horizon again"
 	case f.WatermarkErr != nil:
 		return "", ""
-	case by > ahead:
+	case by > maxAhead:
 		return fmt.Sprintf("it is at %s, %v ahead of the broker's clock", stamp(f.Watermark.Time), by.Round(time.Second)),
 			"slots up to it count as published: none is published until then"
 	case f.Watermark.Revision > f.RegistryRevision:
@@ -63,21 +63,21 @@ func (c *check) watermark() {
 			oldest = n.Began()
 		}
 	}
-	if oldest.IsZero() || !slices.ContainsFunc(c.Jobs, c.active) || c.Now.Sub(oldest) < behind {
+	if oldest.IsZero() || !slices.ContainsFunc(c.Jobs, c.active) || c.Now.Sub(oldest) < maxBehind {
 		return // no producer moves it, or one has just started
 	}
 	why := "slots that are due are not published, or no producer can confirm that they are"
 	mend := "look at the producers' logs: the cause may be a definition that only a newer version can read, a full stream, or a wrong clock"
 	if c.WatermarkErr != nil {
 		c.add(Error, "watermark", "watermark", "there is none, although producers have run since "+stamp(oldest), why, mend)
-	} else if by := c.Now.Sub(c.Watermark.Time); by > behind {
+	} else if by := c.Now.Sub(c.Watermark.Time); by > maxBehind {
 		c.add(Error, "watermark", "watermark", fmt.Sprintf("it is at %s, %v behind", stamp(c.Watermark.Time), by.Round(time.Second)), why, mend)
 	}
 }
 
 // slots checks for records that should have an outcome, or another attempt, by now.
 func (c *check) slots() {
-	nodes := map[string]core.NodeEvent{}
+	nodes := map[string]exchange.NodeEvent{}
 	for _, e := range c.Nodes {
 		nodes[e.Name] = e
 	}
@@ -104,25 +104,25 @@ func (c *check) slots() {
 }
 
 // stuck says why a slot is stuck. Empty: it is not.
-func (c *check) stuck(o kv.LedgerEntry, nodes map[string]core.NodeEvent, timeout time.Duration) string {
+func (c *check) stuck(o kv.LedgerEntry, nodes map[string]exchange.NodeEvent, timeout time.Duration) string {
 	switch o.State {
 	case job.Retrying:
-		if c.Now.Sub(o.RetryAt) > patience && c.Now.Sub(o.Time) > patience {
-			return fmt.Sprintf("retrying, and the next attempt has been due for more than %v", patience)
+		if c.Now.Sub(o.RetryAt) > stallAfter && c.Now.Sub(o.Time) > stallAfter {
+			return fmt.Sprintf("retrying, and the next attempt has been due for more than %v", stallAfter)
 		}
 	case job.Running:
 		n, known := nodes[o.Node]
 		lease := max(n.Node.Lease, c.Survey.Settings.Lease)
 		silent := c.Now.Sub(n.Time) > 2*lease
-		dead := !known || silent || n.Err == nil && n.Node.State != core.NodeAlive
+		dead := !known || silent || n.Err == nil && n.Node.State != exchange.NodeAlive
 		since := o.Time
 		if n.Time.After(since) {
 			since = n.Time
 		}
 		switch ran := c.Now.Sub(o.Time); {
-		case dead && c.Now.Sub(since) > 2*lease+patience:
+		case dead && c.Now.Sub(since) > 2*lease+stallAfter:
 			return "running on a dead node, and no worker has taken it over"
-		case !dead && timeout > 0 && ran > timeout+patience:
+		case !dead && timeout > 0 && ran > timeout+stallAfter:
 			return "running for longer than its job's timeout: its handler does not return"
 		}
 	}
@@ -141,7 +141,7 @@ func (c *check) locks() {
 		var over, unborn []string
 		for _, h := range l.Holders {
 			switch at, ended := c.Ended[h.Slot]; {
-			case !ended || c.Now.Sub(latest(at, h.Since)) <= patience:
+			case !ended || c.Now.Sub(latest(at, h.Since)) <= stallAfter:
 			case at.IsZero() && len(l.Waiting) > 0:
 				unborn = append(unborn, h.Slot.ID())
 			default:

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
 // Reset is the watermark before and after a reset.
-type Reset struct{ From, To core.Watermark }
+type Reset struct{ From, To exchange.Watermark }
 
 // ErrRight says that the watermark needs no reset.
 var ErrRight = errors.New("the watermark is neither ahead of the broker's clock nor of the registry: it is not reset")
@@ -34,10 +34,10 @@ func ResetWatermark(ctx context.Context, store *kv.Store, f Facts, by, nonce str
 		return Reset{}, ErrRight
 	}
 	to := f.Watermark.Time
-	if what == "" || f.WatermarkErr != nil || to.Sub(f.Now) > ahead {
+	if what == "" || f.WatermarkErr != nil || to.Sub(f.Now) > maxAhead {
 		to = f.Now.Add(-f.Survey.Settings.Horizon)
 	}
-	next := core.Watermark{Time: to.UTC(), RegistryTime: to.UTC(), Node: by, Nonce: nonce, Extra: f.Watermark.Extra}
+	next := exchange.Watermark{Time: to.UTC(), RegistryTime: to.UTC(), Node: by, Nonce: nonce, Extra: f.Watermark.Extra}
 	if _, err := store.Watermark().Write(ctx, next, f.WatermarkRevision); err != nil {
 		return Reset{}, fmt.Errorf("reset the watermark: %w", err)
 	}

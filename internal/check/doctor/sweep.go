@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 const (
@@ -30,7 +30,7 @@ type Unread struct {
 // sweepEnd reads when the last sweep for lost slots ended.
 func (g gatherer) sweepEnd(ctx context.Context) (err error) {
 	g.f.Sweep, err = g.SweepEnds().Read(ctx)
-	if err == nil || errors.Is(err, job.ErrNotFound) || core.IsUnreadable(err) {
+	if err == nil || errors.Is(err, job.ErrNotFound) || exchange.IsUnreadable(err) {
 		g.f.SweepErr, err = err, nil
 	}
 	return err
@@ -38,10 +38,10 @@ func (g gatherer) sweepEnd(ctx context.Context) (err error) {
 
 // unread looks for messages that cannot be read.
 func (g gatherer) unread(ctx context.Context) error {
-	for _, err := range g.Waiting(ctx, kv.WaitingFilter{}) {
+	for _, err := range g.Waiting(ctx, stream.WaitingFilter{}) {
 		g.from.Alive()
 		switch {
-		case err != nil && !core.IsUnreadable(err):
+		case err != nil && !exchange.IsUnreadable(err):
 			return err
 		case err != nil:
 			if g.f.Unread.Count++; len(g.f.Unread.Why) < maxUnread {

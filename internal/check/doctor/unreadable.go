@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -53,7 +53,7 @@ func (c *check) removal(all ...*kv.UnreadableError) string {
 }
 
 // nodeRemoval returns the command that removes the record of a node.
-func (c *check) nodeRemoval(n core.NodeEvent) string {
+func (c *check) nodeRemoval(n exchange.NodeEvent) string {
 	var e *kv.UnreadableError
 	if errors.As(n.Err, &e) {
 		return c.removal(e)

@@ -14,22 +14,22 @@ type chain struct {
 	since time.Time // earlier successes do not count
 
 	// succeeded has the instants at which each of the jobs before it succeeded, tokens one bit
-	// for each of these jobs. late are instants with a success since, fresh with one a moment
+	// for each of these jobs. late are instants with a success since, recent with one a moment
 	// ago.
-	succeeded   []instants
-	late, fresh instants
-	tokens      map[string]*chained
+	succeeded    []instants
+	late, recent instants
+	tokens       map[string]*chained
 
 	// recorded have a record. judged are counted among the slots that should exist.
 	recorded, judged instants
 
-	told bool // the slots that are too young to judge were counted
+	tooYoungCounted bool // the slots that are too young to judge were counted
 }
 
 // chained is a triggered run of the chain.
 type chained struct {
 	succeeded        uint32
-	late, fresh      bool
+	late, recent     bool
 	recorded, judged bool
 }
 
@@ -46,7 +46,7 @@ func (c *Check) chain(l *line) {
 		return
 	}
 	l.chain = &chain{
-		since: l.entry.Since(), succeeded: make([]instants, len(after)), late: instants{}, fresh: instants{},
+		since: l.entry.Since(), succeeded: make([]instants, len(after)), late: instants{}, recent: instants{},
 		tokens: map[string]*chained{}, recorded: instants{}, judged: instants{},
 	}
 	for i, name := range after {
@@ -58,8 +58,8 @@ func (c *Check) chain(l *line) {
 // Alone reports whether the named job can be judged by its own records.
 func (c *Check) Alone(name string) bool { return c.lines[name] == nil || c.lines[name].chain == nil }
 
-// follow uses a record to judge the jobs that come after its own.
-func (c *Check) follow(r job.Record) {
+// judgeSuccessors uses a record to judge the jobs that come after its own.
+func (c *Check) judgeSuccessors(r job.Record) {
 	if r.State != job.Succeeded || r.Slot.Shards > 0 || r.Slot.Range || !c.inRange(r.Slot, r.Published) {
 		return
 	}
@@ -69,16 +69,16 @@ func (c *Check) follow(r job.Record) {
 		if r.Slot.Token != "" {
 			t := ch.token(r.Slot.Token)
 			t.succeeded |= 1 << f.i
-			t.late, t.fresh = t.late || late, t.fresh || fresh
+			t.late, t.recent = t.late || late, t.recent || fresh
 			continue
 		}
-		u := r.Slot.At.Unix()
-		ch.succeeded[f.i].add(u)
+		unix := r.Slot.At.Unix()
+		ch.succeeded[f.i].add(unix)
 		if late {
-			ch.late.add(u)
+			ch.late.add(unix)
 		}
 		if fresh {
-			ch.fresh.add(u)
+			ch.recent.add(unix)
 		}
 	}
 }
@@ -113,26 +113,26 @@ func (l *line) turns() (beside, young int) {
 	if ch == nil {
 		return 0, 0
 	}
-	for u := range ch.succeeded[0].all() {
+	for unix := range ch.succeeded[0].all() {
 		switch {
-		case !ch.late.has(u) || ch.judged.has(u) || !ch.complete(u):
+		case !ch.late.has(unix) || ch.judged.has(unix) || !ch.complete(unix):
 			continue
-		case ch.fresh.has(u) && !ch.recorded.has(u):
-			young += count(!l.waiting.has(u))
+		case ch.recent.has(unix) && !ch.recorded.has(unix):
+			young += count(!l.waiting.has(unix))
 			continue
-		case ch.recorded.has(u):
+		case ch.recorded.has(unix):
 			beside++
 		default:
-			l.open.add(u)
+			l.unrecorded.add(unix)
 		}
-		ch.judged.add(u)
+		ch.judged.add(unix)
 		l.slots++
 	}
 	for _, t := range ch.tokens {
 		switch {
 		case !t.late || t.judged || t.succeeded != 1<<len(ch.succeeded)-1:
 			continue
-		case t.fresh && !t.recorded:
+		case t.recent && !t.recorded:
 			young++
 			continue
 		case t.recorded:
@@ -141,16 +141,16 @@ func (l *line) turns() (beside, young int) {
 		t.judged = true
 		l.slots++
 	}
-	if ch.told {
+	if ch.tooYoungCounted {
 		young = 0
 	}
-	ch.told = true
+	ch.tooYoungCounted = true
 	return beside, young
 }
 
-func (ch *chain) complete(u int64) bool {
+func (ch *chain) complete(unix int64) bool {
 	for _, s := range ch.succeeded {
-		if !s.has(u) {
+		if !s.has(unix) {
 			return false
 		}
 	}

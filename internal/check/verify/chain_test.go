@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -16,7 +17,7 @@ import (
 func chained() facts {
 	load := entry("load", "")
 	load.Job.After = []string{"extract", "check"}
-	f := facts{cfg: hours(), entries: []core.Entry{entry("extract", "0 * * * *"), entry("check", "0 * * * *"), load}}
+	f := facts{cfg: hours(), entries: []plans.Entry{entry("extract", "0 * * * *"), entry("check", "0 * * * *"), load}}
 	for hour := 7; hour <= 12; hour++ {
 		for _, name := range []string{"extract", "check", "load"} {
 			if name != "load" || hour < 12 {

@@ -11,21 +11,21 @@ import (
 // which there is an instant. The zero value is empty and read-only.
 type instants map[int64]uint64
 
-func word(u int64) (key int64, bit uint64) { return u >> 6, 1 << (u & 63) }
+func word(unix int64) (key int64, bit uint64) { return unix >> 6, 1 << (unix & 63) }
 
-func (s instants) add(u int64) {
-	key, bit := word(u)
+func (s instants) add(unix int64) {
+	key, bit := word(unix)
 	s[key] |= bit
 }
 
-func (s instants) has(u int64) bool {
-	key, bit := word(u)
+func (s instants) has(unix int64) bool {
+	key, bit := word(unix)
 	return s[key]&bit != 0
 }
 
 // take removes u, and reports whether it was in the set.
-func (s instants) take(u int64) bool {
-	key, bit := word(u)
+func (s instants) take(unix int64) bool {
+	key, bit := word(unix)
 	old := s[key]
 	if old&bit == 0 {
 		return false

@@ -5,14 +5,14 @@ import (
 	"math"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
 // line is one job: its plans, and what is known of its slots.
 type line struct {
 	name  string
-	entry *core.Entry // nil: not in the registry
+	entry *plans.Entry // nil: not in the registry
 
 	// stretches are the parts of its plans that are judged, oldest first. The walk is at the
 	// slot next of the current one.
@@ -20,23 +20,23 @@ type line struct {
 	current   int
 	next      int64
 
-	// slots is how many slots should exist, as far as the walk has come. open are those that
+	// slots is how many slots should exist, as far as the walk has come. unrecorded are those that
 	// have no record.
-	slots int
-	open  instants
+	slots      int
+	unrecorded instants
 
-	// waiting have a message, and fresh a young one. overdue have no record, and a message
+	// waiting have a message, and recent a young one. overdue have no record, and a message
 	// that a worker should have taken long ago.
-	waiting, fresh, overdue instants
-	tokens                  map[string]bool // triggered runs that wait, overdue or not
+	waiting, recent, overdue instants
+	tokens                   map[string]bool // triggered runs that wait, overdue or not
 
 	// missed are recorded ranges of missed slots, coming those that still wait.
 	missed, coming []span
 
-	// told are the slots for which an event reported an outcome, parts the parts of split
+	// reported are the slots for which an event reported an outcome, parts the parts of split
 	// slots for which one did.
-	told  instants
-	parts map[job.Slot]bool
+	reported instants
+	parts    map[job.Slot]bool
 
 	// reopened were reopened: earlier events do not count.
 	reopened map[job.Slot]bool
@@ -57,9 +57,9 @@ type stretch struct {
 
 type span struct{ first, last int64 }
 
-func within(spans []span, u int64) bool {
+func within(spans []span, unix int64) bool {
 	for _, s := range spans {
-		if s.first <= u && u <= s.last {
+		if s.first <= unix && unix <= s.last {
 			return true
 		}
 	}
@@ -79,10 +79,10 @@ type unsettled struct {
 
 const never = math.MaxInt64
 
-func newLine(name string, entry *core.Entry) *line {
+func newLine(name string, entry *plans.Entry) *line {
 	return &line{
 		name: name, entry: entry, next: never,
-		open: instants{}, waiting: instants{}, fresh: instants{}, overdue: instants{}, told: instants{},
+		unrecorded: instants{}, waiting: instants{}, recent: instants{}, overdue: instants{}, reported: instants{},
 		parts: map[job.Slot]bool{}, tokens: map[string]bool{}, unsettled: map[job.Slot]unsettled{}, doubled: map[job.Slot]string{}, early: map[job.Slot]string{}, reopened: map[job.Slot]bool{},
 	}
 }
@@ -95,10 +95,10 @@ func (l *line) begin() {
 }
 
 // seek moves the walk to the first slot that is not before u.
-func (l *line) seek(u int64) {
+func (l *line) seek(unix int64) {
 	for ; l.current < len(l.stretches); l.current++ {
 		s := l.stretches[l.current]
-		next := s.schedule.Next(time.Unix(max(u, s.first)-1, 0))
+		next := s.schedule.Next(time.Unix(max(unix, s.first)-1, 0))
 		if !next.IsZero() && next.Unix() <= s.last {
 			l.next = next.Unix()
 			return
@@ -108,9 +108,9 @@ func (l *line) seek(u int64) {
 }
 
 // pass walks up to and including u: the slots up to there are open now.
-func (l *line) pass(u int64) {
-	for l.next <= u {
-		l.open.add(l.next)
+func (l *line) pass(unix int64) {
+	for l.next <= unix {
+		l.unrecorded.add(l.next)
 		l.slots++
 		l.seek(l.next + 1)
 	}
@@ -120,13 +120,13 @@ func (l *line) pass(u int64) {
 // covers, and those that are too young to judge.
 func (l *line) end() (missed, young int) {
 	l.pass(never - 1)
-	for u := range l.open.all() {
+	for unix := range l.unrecorded.all() {
 		switch {
-		case within(l.missed, u):
-			l.open.take(u)
+		case within(l.missed, unix):
+			l.unrecorded.take(unix)
 			missed++
-		case l.young(u) && !l.waiting.has(u):
-			l.open.take(u)
+		case l.young(unix) && !l.waiting.has(unix):
+			l.unrecorded.take(unix)
 			l.slots--
 			young++
 		}
@@ -135,10 +135,10 @@ func (l *line) end() (missed, young int) {
 }
 
 // young reports whether the planned slot u is too young to judge.
-func (l *line) young(u int64) bool {
+func (l *line) young(unix int64) bool {
 	for _, s := range l.stretches {
-		if s.first <= u && u <= s.last {
-			return u >= s.young
+		if s.first <= unix && unix <= s.last {
+			return unix >= s.young
 		}
 	}
 	return false
@@ -159,7 +159,7 @@ func (l *line) ended(s job.Slot) bool {
 	if s.Shards > 0 {
 		return l.parts[s]
 	}
-	return l.told.has(s.At.Unix())
+	return l.reported.has(s.At.Unix())
 }
 
 // overlapping is how far two attempts may seem to overlap because of the clocks of two

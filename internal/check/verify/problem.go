@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -59,7 +60,7 @@ func (c *Check) Problems() iter.Seq[Problem] {
 					return
 				}
 			}
-			for _, p := range c.standing(l) {
+			for _, p := range c.unfinished(l) {
 				if !yield(p) {
 					return
 				}
@@ -71,37 +72,37 @@ func (c *Check) Problems() iter.Seq[Problem] {
 // missing yields the slots of a job that have neither a record nor a message.
 func (c *Check) missing(l *line) iter.Seq[Problem] {
 	return func(yield func(Problem) bool) {
-		for u := range l.open.all() {
-			if l.waiting.has(u) || within(l.coming, u) {
+		for unix := range l.unrecorded.all() {
+			if l.waiting.has(unix) || within(l.coming, unix) {
 				continue
 			}
-			if !yield(c.lost(l, u)) {
+			if !yield(c.describeMissing(l, unix)) {
 				return
 			}
 		}
 	}
 }
 
-// lost describes the missing slot u.
-func (c *Check) lost(l *line, u int64) Problem {
-	if l.chain != nil && l.chain.judged.has(u) {
-		p := c.unfollowed(l, job.NewSlot(l.name, time.Unix(u, 0)))
-		p.Told = l.told.has(u)
+// describeMissing describes the missing slot at an instant.
+func (c *Check) describeMissing(l *line, unix int64) Problem {
+	if l.chain != nil && l.chain.judged.has(unix) {
+		p := c.unfollowed(l, job.NewSlot(l.name, time.Unix(unix, 0)))
+		p.Told = l.reported.has(unix)
 		return p
 	}
-	p := Problem{Kind: Missing, Slot: job.NewSlot(l.name, time.Unix(u, 0)), Detail: "neither a record nor a message"}
+	p := Problem{Kind: Missing, Slot: job.NewSlot(l.name, time.Unix(unix, 0)), Detail: "neither a record nor a message"}
 	from := time.Time{}
 	for _, plan := range l.entry.Plans() {
-		if plan.From.Unix() < u {
+		if plan.From.Unix() < unix {
 			from = plan.From
 		}
 	}
 	for _, s := range l.stretches {
-		if s.first <= u && u <= s.last {
+		if s.first <= unix && unix <= s.last {
 			p.Due = p.Slot.At.Add(s.schedule.Delay())
 		}
 	}
-	if p.Told = l.told.has(u); p.Told {
+	if p.Told = l.reported.has(unix); p.Told {
 		p.Detail += ", although an event reported its outcome"
 	}
 	switch {
@@ -127,8 +128,8 @@ func (c *Check) beyondHorizon() string {
 	return fmt.Sprintf("older than the horizon of %v: it must not run any more", c.cfg.Settings.Horizon)
 }
 
-// standing returns the problems of slots of a job that have a record or a message.
-func (c *Check) standing(l *line) []Problem {
+// unfinished returns the problems of slots of a job that have a record or a message.
+func (c *Check) unfinished(l *line) []Problem {
 	var found []Problem
 	busy := false
 	for s, r := range l.unsettled {
@@ -142,8 +143,8 @@ func (c *Check) standing(l *line) []Problem {
 	}
 	// A slot of a guarded job may have to wait for another one that runs.
 	if !busy || l.entry != nil && !l.entry.Job.Guarded() {
-		for u := range l.overdue.all() {
-			found = append(found, pending(job.NewSlot(l.name, time.Unix(u, 0))))
+		for unix := range l.overdue.all() {
+			found = append(found, pending(job.NewSlot(l.name, time.Unix(unix, 0))))
 		}
 		for token, overdue := range l.tokens {
 			if overdue {
@@ -175,7 +176,7 @@ func pending(s job.Slot) Problem {
 // stuck says why a slot without an outcome will not get one, or should have one. Empty: it is
 // in progress.
 func (c *Check) stuck(l *line, s job.Slot, r unsettled) string {
-	waits, fresh := l.waits(s), s.Token == "" && l.fresh.has(s.At.Unix())
+	waits, fresh := l.waits(s), s.Token == "" && l.recent.has(s.At.Unix())
 	if overdue, ok := l.tokens[s.Token]; ok {
 		fresh = !overdue
 	}
@@ -231,7 +232,7 @@ func (c *Check) stuckRunning(l *line, r unsettled, waits, fresh bool) string {
 func (c *Check) dead(node string) (dead bool, since time.Time) {
 	n, ok := c.nodes[node]
 	silent := c.cfg.Now.Sub(n.Time) > 2*max(n.Node.Lease, c.cfg.Settings.Lease)
-	return !ok || n.Err == nil && n.Node.State != core.NodeAlive || silent, n.Time
+	return !ok || n.Err == nil && n.Node.State != exchange.NodeAlive || silent, n.Time
 }
 
 // beyond says why a slot that has a record cannot be offered again. Empty: it can.
@@ -254,9 +255,13 @@ func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
 // Offer returns the messages that offer a slot again, one for each of its shards, and their
 // payload. The record of a triggered run has its payload. If several repairs run at once they
 // offer the same messages, and the stream drops the copies. A slot without a record, which
-// the catch-up policy of its job would not run so late, is offered as missed.
+// the catch-up policy of its job would not run so late, is offered as missed. There are no
+// messages for a job that is not in the registry.
 func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Message, payload []byte) {
 	l := c.lines[p.Slot.Job]
+	if l == nil || l.entry == nil {
+		return "", nil, nil
+	}
 	j := l.entry.Job.WithDefaults()
 	m := core.Message{
 		Slot: p.Slot, JobRevision: l.entry.Revision, Node: node, Due: p.Due.UTC(),

@@ -9,12 +9,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cronce-io/cronce/internal/check/verify"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
 // drawEntry is a job with up to two plans before its own.
-func drawEntry(t *rapid.T, name string, cfg verify.Config) core.Entry {
+func drawEntry(t *rapid.T, name string, cfg verify.Config) plans.Entry {
 	schedules := rapid.SampledFrom([]string{"* * * * * *", "@every 7s", "*/5 * * * *", "30 */2 * * * *", "H * * * *"})
 	plan := func(label string) job.Job {
 		return job.Job{Name: name, Overlap: job.OverlapAllow, Schedule: schedules.Draw(t, name+label), Spread: rapid.SampledFrom([]time.Duration{0, 0, 40 * time.Second}).Draw(t, name+label+" spread")}
@@ -22,14 +22,14 @@ func drawEntry(t *rapid.T, name string, cfg verify.Config) core.Entry {
 	within := func(label string) time.Time {
 		return cfg.From.Add(time.Duration(rapid.Int64Range(0, int64(cfg.To.Sub(cfg.From))).Draw(t, name+label)))
 	}
-	e := core.Entry{Revision: 5, Definition: core.Definition{Job: plan(" schedule")}}
+	e := plans.Entry{Revision: 5, Definition: plans.Definition{Job: plan(" schedule")}}
 	begins := []time.Time{cfg.From.Add(-time.Hour)}
 	for i := range rapid.IntRange(0, 2).Draw(t, name+" edits") {
 		begins = append(begins, within(fmt.Sprint(" edit ", i)))
 	}
 	slices.SortFunc(begins, time.Time.Compare)
 	for i, from := range begins[:len(begins)-1] {
-		e.Past = append(e.Past, core.PastPlan{Plan: plan(fmt.Sprint(" plan ", i)).Plan(), From: from, To: begins[i+1]})
+		e.Past = append(e.Past, plans.PastPlan{Plan: plan(fmt.Sprint(" plan ", i)).Plan(), From: from, To: begins[i+1]})
 	}
 	e.Definition.Since = begins[len(begins)-1]
 	return e
@@ -37,14 +37,14 @@ func drawEntry(t *rapid.T, name string, cfg verify.Config) core.Entry {
 
 // planned finds the slots of an entry by asking for every second whether it is
 // one.
-func planned(t *rapid.T, e core.Entry, cfg verify.Config) (slots []job.Slot) {
+func planned(t *rapid.T, e plans.Entry, cfg verify.Config) (slots []job.Slot) {
 	for _, p := range e.Plans() {
 		s, err := job.ParseSchedule(e.Job.Name, p.Plan)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for u := cfg.From.Unix(); u < cfg.To.Unix(); u++ {
-			at := time.Unix(u, 0).UTC()
+		for unix := cfg.From.Unix(); unix < cfg.To.Unix(); unix++ {
+			at := time.Unix(unix, 0).UTC()
 			inForce := at.After(p.From) && (p.To.IsZero() || !at.After(p.To))
 			if inForce && s.Includes(at) && !at.Before(cfg.From) && !at.Add(s.Delay()+verify.Settle).After(cfg.Now) {
 				slots = append(slots, job.NewSlot(e.Job.Name, at))

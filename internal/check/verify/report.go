@@ -108,7 +108,7 @@ func (c *Check) Report() Report {
 		case NoOutcome:
 			r.NoOutcome++
 			// A waiting message of a slot that no plan has is not counted below.
-			if p.State != job.Pending || p.Slot.Token == "" && c.lines[p.Slot.Job].open.has(p.Slot.At.Unix()) {
+			if p.State != job.Pending || p.Slot.Token == "" && c.lines[p.Slot.Job].unrecorded.has(p.Slot.At.Unix()) {
 				r.InProgress--
 			}
 		}
@@ -117,8 +117,8 @@ func (c *Check) Report() Report {
 		r.Jobs += count(l.entry != nil)
 		r.Slots += l.slots
 		r.InProgress += len(l.unsettled)
-		for u := range l.open.all() {
-			r.InProgress += count(l.waiting.has(u) || within(l.coming, u))
+		for unix := range l.unrecorded.all() {
+			r.InProgress += count(l.waiting.has(unix) || within(l.coming, unix))
 		}
 	}
 	for _, n := range slices.SortedFunc(maps.Values(c.notJudged), func(x, y *leftOut) int { return cmp.Compare(x.Reason, y.Reason) }) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -34,10 +36,10 @@ type Config struct {
 	Settings job.Settings
 
 	// Watermark is the stored watermark. Zero: there is none.
-	Watermark core.Watermark
+	Watermark exchange.Watermark
 
 	// Nodes are the records of the nodes.
-	Nodes []core.NodeEvent
+	Nodes []exchange.NodeEvent
 
 	// Jobs are the jobs to check. Empty: all.
 	Jobs []string
@@ -53,7 +55,7 @@ type Check struct {
 	cfg       Config
 	lines     map[string]*line
 	before    map[string][]followed // by the job that others come after
-	nodes     map[string]core.NodeEvent
+	nodes     map[string]exchange.NodeEvent
 	outcomes  map[job.State]int
 	beside    int
 	lateness  histogram
@@ -61,10 +63,10 @@ type Check struct {
 }
 
 // New begins a verification of the jobs with these entries.
-func New(cfg Config, entries []core.Entry) *Check {
+func New(cfg Config, entries []plans.Entry) *Check {
 	cfg.Settings = cfg.Settings.WithDefaults()
 	c := &Check{
-		cfg: cfg, lines: map[string]*line{}, before: map[string][]followed{}, nodes: map[string]core.NodeEvent{},
+		cfg: cfg, lines: map[string]*line{}, before: map[string][]followed{}, nodes: map[string]exchange.NodeEvent{},
 		outcomes: map[job.State]int{}, notJudged: map[string]*leftOut{},
 	}
 	for _, n := range cfg.Nodes {
@@ -84,7 +86,7 @@ func (c *Check) wanted(name string) bool {
 }
 
 // plan sets up the slots of one job that should exist.
-func (c *Check) plan(e *core.Entry, schedules map[string]*job.Schedule) *line {
+func (c *Check) plan(e *plans.Entry, schedules map[string]*job.Schedule) *line {
 	l := newLine(e.Job.Name, e)
 	if e.Paused {
 		c.leaveOut(l.name, "what falls due while it is paused", 0)
@@ -124,7 +126,7 @@ func (c *Check) plan(e *core.Entry, schedules map[string]*job.Schedule) *line {
 }
 
 // stretch returns the part, from first to last, that is judged.
-func (c *Check) stretch(part core.Stretch, first, last int64) stretch {
+func (c *Check) stretch(part plans.Stretch, first, last int64) stretch {
 	due := func(t time.Time) int64 { return t.Add(-part.Schedule.Delay()).Unix() }
 	s := stretch{part.Schedule, max(first, part.After.Unix()+1), min(last, due(c.cfg.Now)), due(c.cfg.Now.Add(-Settle)) + 1}
 	if !part.Until.IsZero() {
@@ -166,7 +168,7 @@ func (c *Check) Told(e job.Event) {
 	l := c.line(s.Job)
 	switch {
 	case e.Reopened:
-		l.told.take(s.At.Unix())
+		l.reported.take(s.At.Unix())
 		delete(l.parts, s)
 		l.reopened[s] = true
 	case s.Token != "" || s.Range || !job.State(e.Kind).Final():
@@ -175,7 +177,7 @@ func (c *Check) Told(e job.Event) {
 	case s.Shards > 0:
 		l.parts[s] = true
 	default:
-		l.told.add(s.At.Unix())
+		l.reported.add(s.At.Unix())
 	}
 }
 
@@ -192,15 +194,15 @@ func (c *Check) Waiting(m core.Message, published time.Time) {
 		c.line(s.Job).tokens[s.Token] = overdue && c.inRange(s, published)
 	case !c.inRange(s, published):
 	default:
-		l, u := c.line(s.Job), s.At.Unix()
+		l, unix := c.line(s.Job), s.At.Unix()
 		switch {
 		case !overdue:
-			l.fresh.add(u)
-			l.overdue.take(u) // the later of two messages counts
-		case !l.waiting.has(u): // otherwise it is the second look at a slot with a record
-			l.overdue.add(u)
+			l.recent.add(unix)
+			l.overdue.take(unix) // the later of two messages counts
+		case !l.waiting.has(unix): // otherwise it is the second look at a slot with a record
+			l.overdue.add(unix)
 		}
-		l.waiting.add(u)
+		l.waiting.add(unix)
 	}
 }
 
@@ -208,7 +210,7 @@ func (c *Check) Waiting(m core.Message, published time.Time) {
 // The later of two records of a slot counts.
 func (c *Check) Record(r job.Record, written time.Time) {
 	s := r.Slot
-	c.follow(r)
+	c.judgeSuccessors(r)
 	judged := c.lines[s.Job] != nil && c.lines[s.Job].chain.seen(s)
 	switch {
 	case !c.wanted(s.Job):
@@ -231,10 +233,10 @@ func (c *Check) Record(r job.Record, written time.Time) {
 		}
 		c.beside += count(!again && !judged)
 	default:
-		u := s.At.Unix()
-		l.overdue.take(u)
-		l.pass(u)
-		c.beside += count(!l.open.take(u) && !again)
+		unix := s.At.Unix()
+		l.overdue.take(unix)
+		l.pass(unix)
+		c.beside += count(!l.unrecorded.take(unix) && !again)
 	}
 	if why := l.ends(r); why != "" {
 		l.doubled[s] = why
@@ -269,7 +271,7 @@ func (c *Check) Unreadable(s job.Slot) {
 		return
 	}
 	l.overdue.take(s.At.Unix())
-	if l.open.take(s.At.Unix()) {
+	if l.unrecorded.take(s.At.Unix()) {
 		l.slots--
 		c.leaveOut(s.Job, "its record cannot be read", 1)
 	}
@@ -299,8 +301,8 @@ func (c *Check) finish() []*line {
 }
 
 func ceil(t time.Time) int64 {
-	u := t.Unix()
-	return u + int64(count(t.Nanosecond() > 0))
+	unix := t.Unix()
+	return unix + int64(count(t.Nanosecond() > 0))
 }
 
 func count(b bool) int {
@@ -317,4 +319,4 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-func stamp(u int64) string { return time.Unix(u, 0).UTC().Format(time.RFC3339) }
+func stamp(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }

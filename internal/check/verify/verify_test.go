@@ -11,6 +11,8 @@ import (
 	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -20,24 +22,24 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
-func entry(name, schedule string) core.Entry {
-	return core.Entry{Definition: core.Definition{Job: job.Job{Name: name, Schedule: schedule, Overlap: job.OverlapAllow}}, Revision: 5, Time: ago(24 * time.Hour)}
+func entry(name, schedule string) plans.Entry {
+	return plans.Entry{Definition: plans.Definition{Job: job.Job{Name: name, Schedule: schedule, Overlap: job.OverlapAllow}}, Revision: 5, Time: ago(24 * time.Hour)}
 }
 
 // hours is what most tests judge: six slots of an hourly job, 07:00 to 12:00.
 func hours() verify.Config {
 	return verify.Config{
 		From: ago(5*time.Hour + 30*time.Minute), To: noon.Add(time.Second), Now: noon.Add(time.Minute),
-		Watermark: core.Watermark{Time: noon.Add(time.Minute), Revision: 9},
-		Nodes: []core.NodeEvent{
-			{Name: "live", Time: noon.Add(50 * time.Second), Node: core.Node{State: core.NodeAlive, Lease: 20 * time.Second}},
-			{Name: "silent", Time: ago(time.Hour), Node: core.Node{State: core.NodeAlive, Lease: 20 * time.Second}},
-			{Name: "fenced", Time: noon.Add(50 * time.Second), Node: core.Node{State: core.NodeFenced, Lease: 20 * time.Second}},
+		Watermark: exchange.Watermark{Time: noon.Add(time.Minute), Revision: 9},
+		Nodes: []exchange.NodeEvent{
+			{Name: "live", Time: noon.Add(50 * time.Second), Node: exchange.Node{State: exchange.NodeAlive, Lease: 20 * time.Second}},
+			{Name: "silent", Time: ago(time.Hour), Node: exchange.Node{State: exchange.NodeAlive, Lease: 20 * time.Second}},
+			{Name: "fenced", Time: noon.Add(50 * time.Second), Node: exchange.Node{State: exchange.NodeFenced, Lease: 20 * time.Second}},
 		},
 	}
 }
 
-func hourly(edit ...func(*core.Entry)) core.Entry {
+func hourly(edit ...func(*plans.Entry)) plans.Entry {
 	e := entry("report", "0 * * * *")
 	for _, f := range edit {
 		f(&e)
@@ -72,7 +74,7 @@ func unsettled(s job.Slot, state job.State, node string) job.Record {
 // facts is what one verification is fed.
 type facts struct {
 	cfg     verify.Config
-	entries []core.Entry
+	entries []plans.Entry
 	events  []job.Event
 	waiting []core.Message
 	late    map[job.Slot]time.Time // when a message was published; else when it was due
@@ -116,7 +118,7 @@ func found(c *verify.Check) []string {
 
 // perfect is the hourly job with a record for every slot.
 func perfect() facts {
-	f := facts{cfg: hours(), entries: []core.Entry{hourly()}}
+	f := facts{cfg: hours(), entries: []plans.Entry{hourly()}}
 	for hour := 7; hour <= 12; hour++ {
 		f.records = append(f.records, done(slot(hour)))
 	}
@@ -228,9 +230,9 @@ func TestNotJudged(t *testing.T) {
 	}
 }
 
-func pause(e *core.Entry, from, to time.Time) {
+func pause(e *plans.Entry, from, to time.Time) {
 	e.Paused = to.IsZero()
-	e.Pauses = append(e.Pauses, core.Window{From: from, To: to})
+	e.Pauses = append(e.Pauses, plans.Window{From: from, To: to})
 }
 
 // What fell due in a pause that has ended should have been published then.
@@ -251,7 +253,7 @@ func TestPlansAsTheyWere(t *testing.T) {
 	f := perfect()
 	f.records = nil
 	e := &f.entries[0]
-	e.Past = []core.PastPlan{{Plan: job.Job{Name: "report", Schedule: "30 * * * *"}.Plan(), From: ago(24 * time.Hour), To: slot(9).At}}
+	e.Past = []plans.PastPlan{{Plan: job.Job{Name: "report", Schedule: "30 * * * *"}.Plan(), From: ago(24 * time.Hour), To: slot(9).At}}
 	e.Definition.Since = slot(9).At
 	want := []string{"06:30", "07:30", "08:30", "10:00", "11:00", "12:00"}
 	var got []string
@@ -363,7 +365,7 @@ func TestAWeekOfSeconds(t *testing.T) {
 	cfg := hours()
 	cfg.From, cfg.To, cfg.Now, cfg.Settings.Retention = ago(week), noon, noon.Add(time.Minute), 2*week
 	n := 0
-	c := verify.New(cfg, []core.Entry{e})
+	c := verify.New(cfg, []plans.Entry{e})
 	for range c.Problems() {
 		n++
 	}
@@ -379,7 +381,7 @@ func TestAWeekOfSeconds(t *testing.T) {
 }
 
 func ExampleCheck() {
-	c := verify.New(hours(), []core.Entry{hourly()})
+	c := verify.New(hours(), []plans.Entry{hourly()})
 	for hour := 7; hour < 12; hour++ {
 		c.Record(done(slot(hour)), time.Time{})
 	}

@@ -2,7 +2,6 @@ package alert
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,11 +13,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/action/httpaction"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
-// Feed delivers messages. *kv.Feed implements it.
+// Feed delivers messages. *space.Feed implements it.
 type Feed interface {
 	Each(ctx context.Context, n int, handle func(jetstream.Msg)) error
 }
@@ -26,7 +26,7 @@ type Feed interface {
 // Registry holds the job definitions.
 type Registry interface {
 	// Lookup returns the definition as of registry revision atLeast or later.
-	Lookup(ctx context.Context, name string, atLeast uint64) (core.Entry, error)
+	Lookup(ctx context.Context, name string, atLeast uint64) (plans.Entry, error)
 
 	// Alerting reports whether any job asks for alerts.
 	Alerting() bool
@@ -42,6 +42,15 @@ type Config struct {
 
 	// Request sends a message and waits for its first answer; (*kv.Store).Request is one.
 	Request func(context.Context, *nats.Msg) (*nats.Msg, error)
+
+	// State returns whether the job is in trouble; (*kv.AlertStates).Read is one.
+	State func(ctx context.Context, name string) (exchange.AlertState, error)
+
+	// MaxPayload is the largest message that the server takes, in bytes; 0: it is not known.
+	MaxPayload func() int
+
+	// Now is the broker's clock.
+	Now func() time.Time
 
 	// Getenv returns the environment variables that alerts name.
 	Getenv func(string) string
@@ -122,9 +131,9 @@ func (d *Deliverer) deliver(ctx context.Context) error {
 
 // one handles one message of the feed.
 func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
-	e, err := core.DecodeEvent(m.Data())
+	e, err := exchange.DecodeEvent(m.Data())
 	if err == nil {
-		err = core.CheckEventSubject(e, m.Subject())
+		err = exchange.CheckEventSubject(e, m.Subject())
 	}
 	switch {
 	case errors.Is(err, job.ErrVersion):
@@ -147,17 +156,27 @@ func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
 	case errors.Is(err, errUnwanted):
 		log.Info("alert dropped: its job no longer asks for it")
 		_ = m.Ack()
+	case errors.Is(err, errOver), errors.Is(err, errOld):
+		log.Info("alert dropped: it came too late", "error", err)
+		_ = m.Ack()
 	case ctx.Err() != nil: // the broker redelivers it
 	case errors.As(err, &put):
 		_ = m.NakWithDelay(d.later(m, put))
 	default:
-		delay := again(m)
+		delay := retryDelay(m)
+		if asked, ok := job.RetryDelay(err); ok {
+			delay = min(max(delay, asked), maxDelay)
+		}
 		log.Warn("alert not delivered", "error", err, "delay", delay)
 		_ = m.NakWithDelay(delay)
 	}
 }
 
-var errUnwanted = errors.New("no target")
+var (
+	errUnwanted = errors.New("no target")
+	errOver     = errors.New("the job has recovered")
+	errOld      = errors.New("a heartbeat that is older says nothing")
+)
 
 // postponed means that an alert was not tried, because its target is busy or failing. Its
 // value is the delay before the next try.
@@ -172,11 +191,11 @@ func (d *Deliverer) later(m jetstream.Msg, put postponed) time.Duration {
 	if wait := time.Duration(put); wait <= busy {
 		return wait
 	}
-	return max(time.Duration(put), again(m))
+	return max(time.Duration(put), retryDelay(m))
 }
 
-// again returns the delay before the next try: 2 s, doubled with each delivery.
-func again(m jetstream.Msg) time.Duration {
+// retryDelay returns the delay before the next try: 2 s, doubled with each delivery.
+func retryDelay(m jetstream.Msg) time.Duration {
 	meta, err := m.Metadata()
 	if err != nil {
 		return maxDelay
@@ -197,20 +216,49 @@ func (d *Deliverer) send(ctx context.Context, e job.Event) error {
 	if err != nil {
 		return fmt.Errorf("look up job %s: %w", e.Job, err)
 	}
-	target := core.AlertAbout(entry.Job, e.Alert)
+	if e.Alert == job.AlertHeartbeat {
+		return d.beat(ctx, entry.Job, slot, e)
+	}
+	target := exchange.AlertAbout(entry.Job, e.Alert)
 	if target == nil {
 		return errUnwanted
 	}
-	body, err := json.Marshal(e) // not the message as received, which may be megabytes long
-	if err != nil {
-		return err
+	if target.Format == "pagerduty" && d.isOver(ctx, e) {
+		return errOver
 	}
-	if target.HTTP != nil {
-		return d.post(ctx, *target.HTTP, slot, e, body)
+	m, err := d.fitted(*target, slot, e)
+	switch {
+	case err != nil:
+		return err
+	case target.HTTP != nil:
+		return d.call(ctx, http.MethodPost, *target.HTTP, m)
 	}
 	return d.bounded(ctx, target.NATS.Subject, func(ctx context.Context) error {
-		return d.publish(ctx, target.NATS.Subject, slot, e, body)
+		return d.publish(ctx, target.NATS.Subject, m)
 	})
+}
+
+// beat calls the job's heartbeat. A heartbeat says that the job succeeds now, so one that could
+// not be called for long is dropped.
+func (d *Deliverer) beat(ctx context.Context, j job.Job, slot job.Slot, e job.Event) error {
+	switch {
+	case j.Heartbeat == nil:
+		return errUnwanted
+	case d.cfg.Now().Sub(e.Time) > job.MaxHeartbeatAge:
+		return errOld
+	}
+	return d.call(ctx, http.MethodGet, *j.Heartbeat, message{slot: slot, event: e, key: d.idempotencyKey(e)})
+}
+
+// isOver reports whether the job has recovered from the failure that the alert is about. An
+// alert that is retried may be delivered after that of the recovery. PagerDuty would then open
+// an incident that nothing resolves.
+func (d *Deliverer) isOver(ctx context.Context, e job.Event) bool {
+	if e.Revision == 0 || e.Alert == job.AlertRecovered || e.Alert == job.Succeeded {
+		return false
+	}
+	state, err := d.cfg.State(ctx, e.Job)
+	return err == nil && !state.Failed && state.Revision > e.Revision
 }
 
 // bounded delivers to the target, or returns postponed if the target is busy or failing.

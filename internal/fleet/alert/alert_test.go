@@ -15,12 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/alert"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -43,9 +46,9 @@ type fixture struct {
 	log  strings.Builder
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t *testing.T, edit ...func(*server.Options)) *fixture {
 	t.Parallel()
-	nc := natstest.Connect(t, natstest.Run(t).ClientURL())
+	nc := natstest.Connect(t, natstest.Run(t, edit...).ClientURL())
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
@@ -57,14 +60,14 @@ func newFixture(t *testing.T) *fixture {
 	return &fixture{T: t, nc: nc, store: store, env: map[string]string{}, jobs: map[string]job.Job{}}
 }
 
-func (f *fixture) Lookup(_ context.Context, name string, _ uint64) (core.Entry, error) {
+func (f *fixture) Lookup(_ context.Context, name string, _ uint64) (plans.Entry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	j, ok := f.jobs[name]
 	if !ok {
-		return core.Entry{}, job.ErrNotFound
+		return plans.Entry{}, job.ErrNotFound
 	}
-	return core.Entry{Definition: core.Definition{Job: j}}, nil
+	return plans.Entry{Definition: plans.Definition{Job: j}}, nil
 }
 
 func (f *fixture) Alerting() bool { return true }
@@ -86,7 +89,11 @@ func (f *fixture) run() {
 	d := alert.New(alert.Config{
 		Namespace: f.store.Namespace(), Registry: f, Request: f.store.Request, Getenv: func(name string) string { return f.env[name] },
 		Open:   func(ctx context.Context) (alert.Feed, error) { return f.store.Alerts(ctx) },
-		Logger: slog.New(slog.NewTextHandler(f, nil)),
+		Logger: slog.New(slog.NewTextHandler(f, nil)), Now: time.Now, MaxPayload: f.store.MaxPayload,
+		State: func(ctx context.Context, name string) (exchange.AlertState, error) {
+			state, _, err := f.store.AlertStates().Read(ctx, name)
+			return state, err
+		},
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
@@ -98,10 +105,10 @@ func (f *fixture) run() {
 func (f *fixture) fail(name string, n int) string {
 	f.Helper()
 	r := job.Record{Slot: job.NewSlot(name, time.Unix(int64(1_800_000_000+n), 0)), State: job.Failed, Attempt: 3, Error: "boom", Finished: time.Now()}
-	e := core.NewAlert(r, 7)
+	e := exchange.NewAlert(r, 7, r.State)
 	e.Node = "w1"
 	for range 2 {
-		if err := f.store.Alert(f.Context(), e, core.AlertID(r, 7)); err != nil {
+		if err := f.store.Alert(f.Context(), e, exchange.AlertID(r, 7, r.State)); err != nil {
 			f.Fatal(err)
 		}
 	}
@@ -190,18 +197,6 @@ func TestAWebhookIsToldUntilItHasTakenTheAlert(t *testing.T) {
 	}
 }
 
-func (f *fixture) consumer() (*jetstream.ConsumerInfo, error) {
-	js, err := jetstream.New(f.nc)
-	if err != nil {
-		return nil, err
-	}
-	c, err := js.Consumer(f.Context(), "cronce_events", kv.AlertConsumer)
-	if err != nil {
-		return nil, err
-	}
-	return c.Info(f.Context())
-}
-
 func TestAnAlertWaitsForANodeThatHasItsSecret(t *testing.T) {
 	f := newFixture(t)
 	h := newHook(t)
@@ -279,7 +274,7 @@ func TestWhatIsNotToBeDeliveredIsTakenOutOfTheWay(t *testing.T) {
 	f.job("payroll", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL}})
 	f.job("quiet", nil)
 	reopened := job.Event{V: codec.Version, Kind: job.EventAlert, ID: "report:2026-11-21T07:00:00Z", Job: "report", Reopened: true}
-	if err := f.store.Tell(t.Context(), reopened); err != nil {
+	if err := f.store.StoreEvent(t.Context(), reopened); err != nil {
 		t.Fatal(err)
 	}
 	for _, data := range []string{"no event", `{"v":1,"kind":"alert","job":"report","id":"other:2026-11-21T07:00:00Z","alert":"failed"}`, `{"v":1,"kind":"alert","job":"report","alert":"failed"}`,
@@ -367,7 +362,7 @@ func TestAlertsThatAPurgeTookAwayAreDeliveredWhenTheConsumerIsRemoved(t *testing
 	if err != nil {
 		t.Fatal(err)
 	}
-	taker, err := stream.Consumer(t.Context(), kv.AlertConsumer)
+	taker, err := stream.Consumer(t.Context(), layout.AlertConsumer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +379,7 @@ func TestAlertsThatAPurgeTookAwayAreDeliveredWhenTheConsumerIsRemoved(t *testing
 		c, err := f.consumer()
 		return err == nil && c.AckFloor.Stream > 1
 	})
-	if err := stream.DeleteConsumer(t.Context(), kv.AlertConsumer); err != nil {
+	if err := stream.DeleteConsumer(t.Context(), layout.AlertConsumer); err != nil {
 		t.Fatal(err)
 	}
 	f.eventually("all of them", func() bool {

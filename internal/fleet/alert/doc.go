@@ -1,5 +1,6 @@
-// Package alert delivers alerts: it sends a webhook or a NATS message about a slot that
-// failed, expired or was missed.
+// Package alert delivers alerts: it sends a webhook or a NATS message about a slot that failed,
+// expired, was missed, was late or succeeded, or whose success ended the trouble of its job. It
+// also calls the heartbeats of jobs.
 //
 // A worker that writes such an outcome publishes an alert to the event stream before it acks
 // the message of the slot (package consumer), if the job asks for alerts. One consumer hands
@@ -7,15 +8,29 @@
 // alert is delivered even if no worker of its job is running. If a delivery fails, the alert
 // is redelivered, later each time, for as long as events are kept.
 //
-// An alert is delivered at least once. If a worker dies between delivery and ack, another
-// worker delivers the alert again. The slot ID is the idempotency key, as with actions.
+// A producer publishes the alert about a late slot (package sweep). A heartbeat that is ten
+// minutes old is dropped: it says that the job succeeds now.
+//
+// An alert is delivered at least once. If a worker dies between delivery and ack, another worker
+// delivers the alert again. The slot ID is the idempotency key, as with actions. One slot can
+// have several alerts, so the key of a late, recovered or succeeded alert or of a heartbeat ends
+// with its kind.
+//
+// The body is the event as JSON, or what package alertbody writes: for a service, or by the
+// job's template.
+//
+// # Order
+//
+// Alerts of one job have no order: one that is retried is delivered after a later one. Only
+// for PagerDuty this would do harm, because a failure that is delivered after the recovery
+// opens an incident that nothing resolves. Such an alert is dropped (isOver).
 //
 // # Permissions
 //
 // The targets are stored in the registry, so write access to the registry decides where
 // alerts go. To limit what that access is worth, an alert
 //
-//   - contains the event and nothing else;
+//   - contains the event and nothing else, in the form that a template of the job gives it;
 //   - can use only the environment variables CRONCE_ALERT_* as secrets, and no files;
 //   - does not follow redirects;
 //   - is not published to subjects of the server or of this namespace.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -19,28 +19,38 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// run returns the alert in the form in which an action gets a slot.
-func (d *Deliverer) run(slot job.Slot, e job.Event, body []byte) job.Run {
-	return job.Run{Slot: slot, Attempt: e.Attempt, Fence: e.Fence, Namespace: d.cfg.Namespace, Payload: body, Output: io.Discard}
+// run returns the alert as a job.Run, because the action that sends it takes one.
+func (d *Deliverer) run(m message) job.Run {
+	return job.Run{Slot: m.slot, Attempt: m.event.Attempt, Fence: m.event.Fence, Namespace: d.cfg.Namespace, Payload: m.body, Output: io.Discard}
 }
 
-// post sends the alert as an http action sends a slot. Errors do not contain values from the
-// environment.
-func (d *Deliverer) post(ctx context.Context, h job.AlertHTTP, slot job.Slot, e job.Event, body []byte) error {
-	text := h.URL
-	if h.URLEnv != "" {
-		if text = strings.TrimSpace(d.cfg.Getenv(h.URLEnv)); text == "" {
-			return fmt.Errorf("environment variable %s, which has the webhook's URL, is not set on this node", h.URLEnv)
-		}
+// headers returns the headers of an alert that differ from the headers of an action.
+func headers(m message) []spec.Header {
+	all := []spec.Header{{Name: "Idempotency-Key", Value: m.key}, {Name: "Cronce-Alert", Value: string(m.event.Alert)}}
+	if len(m.body) > 0 && !json.Valid(m.body) {
+		all = append(all, spec.Header{Name: "Content-Type", Value: "text/plain; charset=utf-8"})
 	}
-	u, err := codec.ParseURL(text)
-	switch {
-	case err != nil && h.URLEnv != "":
-		return fmt.Errorf("environment variable %s: %w", h.URLEnv, err)
-	case err != nil:
+	return all
+}
+
+// call sends the alert as an http action sends a slot. Errors do not contain values from the
+// environment.
+func (d *Deliverer) call(ctx context.Context, method string, h job.AlertHTTP, m message) error {
+	text, err := d.urlOf(h)
+	if err != nil {
 		return err
 	}
-	request := spec.HTTP{URL: u, Method: http.MethodPost, Timeout: limit}
+	secret, err := codec.ParseURL(text)
+	if err != nil {
+		return err
+	}
+	u := secret
+	if m.url != "" {
+		if u, err = codec.ParseURL(m.url); err != nil {
+			return err
+		}
+	}
+	request := spec.HTTP{URL: u, Method: method, Timeout: limit, Headers: headers(m)}
 	for _, header := range h.Headers {
 		request.Headers = append(request.Headers, spec.Header{Name: header.Name, Prefix: header.Prefix, Env: header.Env})
 	}
@@ -49,18 +59,25 @@ func (d *Deliverer) post(ctx context.Context, h job.AlertHTTP, slot job.Slot, e 
 		return fmt.Errorf("on this node: %w", err)
 	}
 	// The bound is per host, because a host that fails does so for all of its webhooks.
-	err = d.bounded(ctx, u.Scheme+"://"+u.Host, func(ctx context.Context) error { return send(ctx, d.run(slot, e, body)) })
+	err = d.bounded(ctx, u.Scheme+"://"+u.Host, func(ctx context.Context) error { return send(ctx, d.run(m)) })
 	if put := postponed(0); err != nil && h.URLEnv != "" && !errors.As(err, &put) {
-		return hidden(err, httpaction.Show(u), u.Path, "$"+h.URLEnv)
+		return hidden(err, secret, u, "$"+h.URLEnv)
 	}
 	return err
 }
 
-// hidden returns the error without the secret URL and its path.
-func hidden(err error, shown, path, instead string) error {
-	text := strings.ReplaceAll(err.Error(), shown, instead)
-	if len(path) > 1 {
-		text = strings.ReplaceAll(text, path, instead)
+// hidden returns the error without the secret URL, the one derived from it, and its path. It
+// keeps the delay that the service asks for.
+func hidden(err error, secret, u *url.URL, instead string) error {
+	text := err.Error()
+	for _, shown := range []string{httpaction.Show(u), httpaction.Show(secret)} {
+		text = strings.ReplaceAll(text, shown, instead)
+	}
+	if len(secret.Path) > 1 {
+		text = strings.ReplaceAll(text, secret.Path, instead)
+	}
+	if delay, asked := job.RetryDelay(err); asked {
+		return job.RetryAfter(delay, errors.New(text))
 	}
 	return errors.New(text)
 }
@@ -69,13 +86,16 @@ func hidden(err error, shown, path, instead string) error {
 const answerWait = 2 * time.Second
 
 // publish sends the alert to a subject.
-func (d *Deliverer) publish(ctx context.Context, subject string, slot job.Slot, e job.Event, body []byte) error {
+func (d *Deliverer) publish(ctx context.Context, subject string, m message) error {
 	if strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "_INBOX.") || strings.HasPrefix(subject, d.cfg.Namespace+".") {
 		return fmt.Errorf("subject %s belongs to the server or to this namespace: alerts must not go there", subject)
 	}
 	msg := nats.NewMsg(subject)
-	msg.Data = body
-	for _, h := range action.Headers(ctx, d.run(slot, e, body)) {
+	msg.Data = m.body
+	for _, h := range action.Headers(ctx, d.run(m)) {
+		msg.Header.Set(h.Name, h.Value)
+	}
+	for _, h := range headers(m) {
 		msg.Header.Set(h.Name, h.Value)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWait)

@@ -78,7 +78,8 @@ type Clock struct {
 	wall    func() time.Time
 	stepped func(Step)
 
-	// manual, if not nil, replaces the estimate. set delivers that it was changed.
+	// manual, if not nil, replaces the estimate. set delivers a value when the time of manual was
+	// changed.
 	manual func() time.Time
 	set    <-chan struct{}
 
@@ -87,7 +88,7 @@ type Clock struct {
 	mu      sync.Mutex
 	samples []sample
 	local   time.Duration // wall minus boot, at the last sample
-	asked   int           // samples since the first one, which was taken at began
+	asked   int           // samples until known was closed; the first was taken at began
 	began   time.Duration // on the boot clock
 	known   chan struct{}
 }

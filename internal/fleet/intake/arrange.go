@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 )
 
 // arrangement is what to do with the consumers that were found for a job.
 type arrangement struct {
 	take   []taking
 	adopt  []taking          // made by an older program: they do not say which plan they are for
-	begin  *core.PastPlan    // the next plan that has no consumer yet; nil: none, or not yet
+	begin  *plans.PastPlan   // the next plan that has no consumer yet; nil: none, or not yet
 	remove []core.OnConsumer // of plans that are not known any more
 	newest int               // the newest plan that has a consumer, -1 for none
 }
@@ -19,16 +20,16 @@ type arrangement struct {
 // taking is a consumer and the plan by which its messages start the job.
 type taking struct {
 	consumer core.OnConsumer
-	plan     core.PastPlan
+	plan     plans.PastPlan
 	index    int // of the plan
 }
 
-// arrange decides what to do with the consumers that were found, for the plans by which
-// messages start a job. Each plan has a consumer of its own, they are made in the order
-// of the plans, and one is removed only when it is drained and the next one is there. So
-// the newest consumer tells how far the job has come: an older plan without one is done.
-// after is the time before which a plan must not have ended to be begun.
-func arrange(plans []core.PastPlan, found []core.OnConsumer, done map[time.Time]bool, after time.Time) arrangement {
+// arrange decides what to do with the consumers that were found, for the plans by which messages
+// start a job. Each plan has a consumer of its own. The consumers are created in the order of the
+// plans, and a consumer is removed only when it is drained and the next one exists. So the newest
+// consumer shows the progress of the job: an older plan without a consumer is done. arrange
+// begins no plan that ended before the time after.
+func arrange(plans []plans.PastPlan, found []core.OnConsumer, done map[time.Time]bool, after time.Time) arrangement {
 	a := arrangement{newest: -1}
 	for _, c := range found {
 		switch i := planOf(plans, c); {
@@ -45,7 +46,7 @@ func arrange(plans []core.PastPlan, found []core.OnConsumer, done map[time.Time]
 		}
 	}
 	if a.newest < 0 && len(done) == 0 && (len(plans) == 0 || !plans[len(plans)-1].To.IsZero()) {
-		return a // all are drained: else the last plan would have a consumer
+		return a // all plans are drained: otherwise the last one would have a consumer
 	}
 	for i := a.newest + 1; i < len(plans); i++ {
 		p := plans[i]
@@ -60,8 +61,9 @@ func arrange(plans []core.PastPlan, found []core.OnConsumer, done map[time.Time]
 	return a
 }
 
-// hasRoom reports whether another consumer can be made on the stream: it has two names,
-// and a work queue takes one at a time, since two must not want the same subject.
+// hasRoom reports whether the job can have another consumer on the stream. There are only two
+// names for its consumers. A work queue allows one consumer at a time, because the subjects of
+// two must not overlap.
 func hasRoom(found []core.OnConsumer, stream string) bool {
 	n := 0
 	for _, c := range found {
@@ -76,7 +78,7 @@ func hasRoom(found []core.OnConsumer, stream string) bool {
 }
 
 // planOf returns the index of the plan that the consumer is for, or -1.
-func planOf(plans []core.PastPlan, c core.OnConsumer) int {
+func planOf(plans []plans.PastPlan, c core.OnConsumer) int {
 	for i, p := range slices.Backward(plans) {
 		on := p.Plan.On
 		if on.Stream == c.Stream && (p.From.Equal(c.From) || c.From.IsZero() && on.Subject == c.On.Subject) {
@@ -86,18 +88,19 @@ func planOf(plans []core.PastPlan, c core.OnConsumer) int {
 	return -1
 }
 
-// isSpent reports whether the consumer of a plan that is drained can go: when a newer plan
-// has one, or none will. One on a work queue has to go before the next can be made, and
-// leaves nothing behind that would be delivered again.
-func (a arrangement) isSpent(t taking, plans []core.PastPlan) bool {
+// isSpent reports whether the consumer of a drained plan can be removed: a newer plan has a
+// consumer, or no newer plan will need one. A consumer on a work queue is removed at once,
+// because the next one can only be created after that, and because acked messages are no longer
+// in the stream.
+func (a arrangement) isSpent(t taking, plans []plans.PastPlan) bool {
 	last := len(plans) - 1
 	return a.newest > t.index || t.index == last && !plans[last].To.IsZero() || t.consumer.WorkQueue
 }
 
-// isRemovable reports whether the definition, as the registry's leader has it, has no
-// use for the consumer any more. It has one for that of the current plan, and for one of
-// a plan that came later than what this process knows.
-func isRemovable(e core.Entry, c core.OnConsumer) bool {
+// isRemovable reports whether the definition, read at the registry's leader, no longer needs the
+// consumer. It needs the consumer of its current plan. A consumer of a plan that is newer than
+// this definition is not removable either.
+func isRemovable(e plans.Entry, c core.OnConsumer) bool {
 	plans := e.OnPlans()
 	i := planOf(plans, c)
 	switch {

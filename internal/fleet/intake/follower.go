@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -18,15 +19,15 @@ import (
 // left of the plans before.
 type follower struct {
 	cfg   Config
-	entry core.Entry
+	entry plans.Entry
 	log   *slog.Logger
 
-	plans   []core.PastPlan
+	plans   []plans.PastPlan
 	done    map[time.Time]bool // plans that are drained, by their beginnings
 	takers  map[string]bool    // consumers whose messages are taken
 	results chan result
 	running sync.WaitGroup
-	said    map[string]bool
+	warned  map[string]bool
 }
 
 // result is how taking the messages of a consumer ended.
@@ -36,15 +37,15 @@ type result struct {
 	err     error
 }
 
-func newFollower(cfg Config, e core.Entry) *follower {
+func newFollower(cfg Config, e plans.Entry) *follower {
 	return &follower{
 		cfg: cfg, entry: e, log: cfg.Logger.With("job", e.Job.Name), plans: e.OnPlans(),
-		done: map[time.Time]bool{}, takers: map[string]bool{}, results: make(chan result), said: map[string]bool{},
+		done: map[time.Time]bool{}, takers: map[string]bool{}, results: make(chan result), warned: map[string]bool{},
 	}
 }
 
-// errEdited says that the registry has another definition than the one in hand. The
-// registry's watch brings that soon, and the follower is stopped.
+// errEdited means that the registry has another definition than this follower. The registry's
+// watch will soon deliver it, and Intake then stops the follower.
 var errEdited = errors.New("the definition was edited")
 
 // run takes messages until ctx ends.
@@ -59,12 +60,12 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// wait returns when there is a reason to look at the consumers again: one is drained, or,
-// a while later, something failed or is left to be done.
+// wait returns when the consumers must be looked at again: at once if one is drained, and after a
+// delay if something failed or is left to do.
 func (f *follower) wait(ctx context.Context, settled bool) {
 	var retry <-chan time.Time
 	if !settled {
-		retry = time.After(again)
+		retry = time.After(retryDelay)
 	}
 	for {
 		select {
@@ -76,13 +77,13 @@ func (f *follower) wait(ctx context.Context, settled bool) {
 			delete(f.takers, key(r.consumer))
 			if r.drained {
 				for _, p := range f.plans[:r.index+1] {
-					f.done[p.From] = true // those before it were, or it would not have been begun
+					f.done[p.From] = true // the plans before it are drained too: otherwise it would not have been begun
 				}
 				return
 			}
 			f.complain(r.err, "stream", r.consumer.Stream, "consumer", r.consumer.Name)
 			if retry == nil {
-				retry = time.After(again)
+				retry = time.After(retryDelay)
 			}
 		}
 	}
@@ -96,8 +97,8 @@ func (f *follower) complain(err error, about ...any) {
 			return
 		}
 	}
-	if err != nil && !f.said[err.Error()] {
-		f.said[err.Error()] = true
+	if err != nil && !f.warned[err.Error()] {
+		f.warned[err.Error()] = true
 		f.log.Error("cannot take messages that start a job, will retry", append(about, "error", err)...)
 	}
 }
@@ -107,7 +108,7 @@ func key(c core.OnConsumer) string { return c.Stream + "/" + c.Name + "/" + c.Cr
 // arrange repeats look until nothing changes. It reports whether nothing is left to do.
 func (f *follower) arrange(ctx context.Context) (settled bool, err error) {
 	for range 2*len(f.plans) + 2 { // each look begins or ends a plan
-		changed, left, err := f.look(ctx)
+		changed, left, err := f.reconcile(ctx)
 		if err != nil || !changed {
 			return !left, err
 		}
@@ -115,9 +116,9 @@ func (f *follower) arrange(ctx context.Context) (settled bool, err error) {
 	return false, nil
 }
 
-// look lists the consumers and does what they require. changed is true if it created or
+// reconcile lists the consumers and does what they require. changed is true if it created or
 // removed one, and left if something must be done later.
-func (f *follower) look(ctx context.Context) (changed, left bool, err error) {
+func (f *follower) reconcile(ctx context.Context) (changed, left bool, err error) {
 	found, err := f.find(ctx)
 	a := arrange(f.plans, found, f.done, f.cfg.Now().Add(-f.cfg.Horizon))
 	for _, t := range a.adopt {
@@ -164,7 +165,7 @@ func (f *follower) find(ctx context.Context) (found []core.OnConsumer, err error
 
 // begin creates the consumer of a plan. For a past plan it begins no earlier than the
 // horizon, because older messages would not run.
-func (f *follower) begin(ctx context.Context, p core.PastPlan, found []core.OnConsumer) error {
+func (f *follower) begin(ctx context.Context, p plans.PastPlan, found []core.OnConsumer) error {
 	since := p.From
 	if oldest := f.cfg.Now().Add(-f.cfg.Horizon); !p.To.IsZero() && since.Before(oldest) {
 		since = oldest
@@ -173,8 +174,8 @@ func (f *follower) begin(ctx context.Context, p core.PastPlan, found []core.OnCo
 		if !slices.ContainsFunc(found, func(c core.OnConsumer) bool { return c.Stream == p.Plan.On.Stream && c.Name == name }) {
 			err := f.cfg.Broker.BeginOn(ctx, f.entry.Job.Name, name, p, since)
 			if err != nil && !p.To.IsZero() && !errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
-				// Its stream is gone, or never let itself be read: that must not keep
-				// the plans after it from beginning.
+				// The stream of the plan no longer exists, or cannot be read. The later plans
+				// must begin all the same.
 				f.log.Warn("cannot take messages of a plan that has ended", "on", p.Plan.On.String(), "error", err)
 				f.done[p.From] = true
 				return nil

@@ -11,10 +11,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
-// Feed delivers the messages of one consumer. *kv.OnFeed implements it.
+// Feed delivers the messages of one consumer. *space.OnFeed implements it.
 type Feed interface {
 	// Groups asks for up to n messages for at most wait, and passes on what arrived
 	// together.
@@ -27,8 +28,8 @@ type Feed interface {
 // Broker stores the consumers. *kv.Store implements it.
 type Broker interface {
 	OnConsumers(ctx context.Context, stream, name string) ([]core.OnConsumer, error)
-	BeginOn(ctx context.Context, name, consumer string, plan core.PastPlan, since time.Time) error
-	AdoptOn(ctx context.Context, c core.OnConsumer, plan core.PastPlan) error
+	BeginOn(ctx context.Context, name, consumer string, plan plans.PastPlan, since time.Time) error
+	AdoptOn(ctx context.Context, c core.OnConsumer, plan plans.PastPlan) error
 	Off(ctx context.Context, stream, consumer string) error
 }
 
@@ -36,10 +37,10 @@ type Broker interface {
 type Registry interface {
 	// Messaged returns the definitions that messages start, or did by a past plan, except
 	// those that cannot be decoded.
-	Messaged() []core.Entry
+	Messaged() []plans.Entry
 }
 
-// Slots is the stream of slots. *kv.Slots implements it.
+// Slots is the stream of slots. *stream.Slots implements it.
 type Slots interface {
 	Put(ctx context.Context, queue string, m core.Message, payload []byte) error
 }
@@ -59,14 +60,14 @@ type Config struct {
 
 	// Read reads a definition at the leader of the registry. job.ErrNotFound means that the
 	// job is deleted.
-	Read func(ctx context.Context, name string) (core.Entry, error)
+	Read func(ctx context.Context, name string) (plans.Entry, error)
 
 	// Now is the broker's clock, Horizon how old a slot may be and still run.
 	Now     func() time.Time
 	Horizon time.Duration
 
-	// Settle is for how long after the end of a plan a message of it may still come to
-	// be stored: while a stream changes its leader. Default 10 s.
+	// Settle is how long after the end of a plan the stream may still store messages that belong
+	// to the plan, as it may while it changes its leader. Default 10 s.
 	Settle time.Duration
 
 	// Logger: default none.
@@ -85,9 +86,9 @@ const (
 	// atOnce is how many messages of one consumer are handled at a time.
 	atOnce = 64
 
-	// again is the delay before an unreadable stream is tried again, and before a message is
+	// retryDelay is the delay before an unreadable stream is tried again, and before a message is
 	// redelivered whose slot could not be published.
-	again = 5 * time.Second
+	retryDelay = 5 * time.Second
 
 	// removeTime bounds the removal of consumers.
 	removeTime = 10 * time.Second
@@ -119,13 +120,13 @@ func (i *Intake) Run(ctx context.Context) {
 	var tidied time.Time
 	for ctx.Err() == nil {
 		entries := i.cfg.Registry.Messaged()
-		i.follow(ctx, entries, work)
+		i.updateFollowers(ctx, entries, work)
 		for _, e := range entries {
 			for _, p := range e.OnPlans() {
 				kept[origin{p.Plan.On.Stream, e.Job.Name}] = true
 			}
 		}
-		if time.Since(tidied) >= again {
+		if time.Since(tidied) >= retryDelay {
 			i.tidy(ctx, entries, kept)
 			tidied = time.Now()
 		}
@@ -143,10 +144,10 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// follow starts followers for new definitions and stops those of replaced ones. A paused job
+// updateFollowers starts followers for new definitions and stops those of replaced ones. A paused job
 // takes nothing, and its messages wait.
-func (i *Intake) follow(ctx context.Context, entries []core.Entry, work map[string]running) {
-	wanted := map[string]core.Entry{}
+func (i *Intake) updateFollowers(ctx context.Context, entries []plans.Entry, work map[string]running) {
+	wanted := map[string]plans.Entry{}
 	for _, e := range entries {
 		if !e.Paused {
 			wanted[e.Job.Name] = e
@@ -172,11 +173,11 @@ func (i *Intake) follow(ctx context.Context, entries []core.Entry, work map[stri
 // tidy removes the consumers of deleted jobs, and those that no plan of their job needs. A
 // definition that is missing from the View may be one that cannot be decoded, so tidy asks
 // the leader of the registry before it removes anything.
-func (i *Intake) tidy(ctx context.Context, entries []core.Entry, kept map[origin]bool) {
+func (i *Intake) tidy(ctx context.Context, entries []plans.Entry, kept map[origin]bool) {
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
 	for p := range kept {
-		if slices.ContainsFunc(entries, func(e core.Entry) bool { return e.Job.Name == p.job && takesFrom(e, p.stream) }) {
+		if slices.ContainsFunc(entries, func(e plans.Entry) bool { return e.Job.Name == p.job && takesFrom(e, p.stream) }) {
 			continue
 		}
 		e, err := i.cfg.Read(ctx, p.job)
@@ -194,6 +195,6 @@ func (i *Intake) tidy(ctx context.Context, entries []core.Entry, kept map[origin
 }
 
 // takesFrom reports whether messages of the stream start the job, or did by a past plan.
-func takesFrom(e core.Entry, stream string) bool {
-	return slices.ContainsFunc(e.OnPlans(), func(p core.PastPlan) bool { return p.Plan.On.Stream == stream })
+func takesFrom(e plans.Entry, stream string) bool {
+	return slices.ContainsFunc(e.OnPlans(), func(p plans.PastPlan) bool { return p.Plan.On.Stream == stream })
 }

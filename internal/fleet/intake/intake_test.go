@@ -16,7 +16,10 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/intake"
 	"github.com/cronce-io/cronce/internal/fleet/registry"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
@@ -35,7 +38,7 @@ type fixture struct {
 	revision uint64
 
 	mu      sync.Mutex
-	entries map[string]core.Entry // as the registry's leader has them
+	entries map[string]plans.Entry // as the registry's leader has them
 	log     strings.Builder
 }
 
@@ -46,7 +49,7 @@ func newFixture(t *testing.T, edit ...func(*server.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{T: t, js: js, store: store, view: registry.NewView(store.Jobs(), func(string) bool { return false }), entries: map[string]core.Entry{}}
+	return &fixture{T: t, js: js, store: store, view: registry.NewView(store.Jobs(), func(string) bool { return false }), entries: map[string]plans.Entry{}}
 }
 
 func (f *fixture) stream(cfg jetstream.StreamConfig) jetstream.Stream {
@@ -65,7 +68,7 @@ func (f *fixture) stream(cfg jetstream.StreamConfig) jetstream.Stream {
 }
 
 // job brings a definition into the registry and its copy, as a file does.
-func (f *fixture) job(j job.Job, edit func(*core.Definition)) {
+func (f *fixture) job(j job.Job, edit func(*plans.Definition)) {
 	f.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,12 +79,12 @@ func (f *fixture) job(j job.Job, edit func(*core.Definition)) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	var old *core.Entry
+	var old *plans.Entry
 	if e, ok := f.entries[j.Name]; ok {
 		old = &e
 	}
-	d, change, err := core.Upsert(old, j, core.OwnerFile, "test", true)
-	if change == core.Unchanged && old != nil {
+	d, change, err := plans.Upsert(old, j, plans.OwnerFile, "test", true)
+	if change == plans.Unchanged && old != nil {
 		d.Since = old.Since()
 	}
 	if edit != nil {
@@ -92,12 +95,12 @@ func (f *fixture) job(j job.Job, edit func(*core.Definition)) {
 		f.Fatal(err)
 	}
 	f.revision++
-	e, err := core.DecodeEntry(data, f.revision, now)
+	e, err := plans.DecodeEntry(data, f.revision, now)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.entries[j.Name] = e
-	f.view.Apply(core.RegistryEvent{Name: j.Name, Revision: f.revision, Entry: e})
+	f.view.Apply(plans.RegistryEvent{Name: j.Name, Revision: f.revision, Entry: e})
 }
 
 func (f *fixture) remove(name string) {
@@ -105,7 +108,7 @@ func (f *fixture) remove(name string) {
 	defer f.mu.Unlock()
 	f.revision++
 	delete(f.entries, name)
-	f.view.Apply(core.RegistryEvent{Name: name, Revision: f.revision, Deleted: true})
+	f.view.Apply(plans.RegistryEvent{Name: name, Revision: f.revision, Deleted: true})
 }
 
 // spoil has the registry hold a definition that cannot be read.
@@ -113,12 +116,12 @@ func (f *fixture) spoil(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision++
-	err := &core.EntryError{Name: name, Revision: f.revision, Err: errors.New("spoilt")}
-	f.entries[name] = core.Entry{}
-	f.view.Apply(core.RegistryEvent{Name: name, Revision: f.revision, Err: err})
+	err := &plans.EntryError{Name: name, Revision: f.revision, Err: errors.New("spoilt")}
+	f.entries[name] = plans.Entry{}
+	f.view.Apply(plans.RegistryEvent{Name: name, Revision: f.revision, Err: err})
 }
 
-func (f *fixture) read(_ context.Context, name string) (core.Entry, error) {
+func (f *fixture) read(_ context.Context, name string) (plans.Entry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e, ok := f.entries[name]
@@ -126,7 +129,7 @@ func (f *fixture) read(_ context.Context, name string) (core.Entry, error) {
 	case !ok:
 		return e, job.ErrNotFound
 	case e.Revision == 0:
-		return e, &core.EntryError{Name: name, Err: errors.New("spoilt")}
+		return e, &plans.EntryError{Name: name, Err: errors.New("spoilt")}
 	}
 	return e, nil
 }
@@ -156,7 +159,7 @@ func (f *fixture) run() (stop func()) {
 	i := intake.New(intake.Config{
 		Node: "p1", Registry: f.view, Slots: f.store.Slots(), Broker: f.store, Logger: slog.New(slog.NewTextHandler(f, nil)),
 		Open:  func(ctx context.Context, c core.OnConsumer) (intake.Feed, error) { return f.store.OpenOn(ctx, c) },
-		Names: func(name string) []string { return kv.OnConsumers(f.store.Namespace(), name) },
+		Names: func(name string) []string { return layout.OnConsumers(f.store.Namespace(), name) },
 		Read:  f.read, Now: time.Now, Horizon: 24 * time.Hour, Settle: time.Millisecond,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -177,10 +180,10 @@ func (f *fixture) publish(subject, data string, opts ...jetstream.PublishOpt) ui
 }
 
 // slots are the messages that wait, by slot.
-func (f *fixture) slots() map[string]kv.WaitingSlot {
+func (f *fixture) slots() map[string]stream.WaitingSlot {
 	f.Helper()
-	all := map[string]kv.WaitingSlot{}
-	for w, err := range f.store.Slots().Waiting(f.Context(), kv.WaitingFilter{}) {
+	all := map[string]stream.WaitingSlot{}
+	for w, err := range f.store.Slots().Waiting(f.Context(), stream.WaitingFilter{}) {
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -192,7 +195,7 @@ func (f *fixture) slots() map[string]kv.WaitingSlot {
 	return all
 }
 
-func (f *fixture) wait(ids ...string) map[string]kv.WaitingSlot {
+func (f *fixture) wait(ids ...string) map[string]stream.WaitingSlot {
 	f.Helper()
 	slices.Sort(ids)
 	f.eventually(fmt.Sprintf("%v", ids), func() bool { return len(f.slots()) >= len(ids) })
@@ -207,7 +210,7 @@ func (f *fixture) wait(ids ...string) map[string]kv.WaitingSlot {
 // or more.
 func (f *fixture) consumer(stream, name string) *jetstream.ConsumerInfo {
 	var found []*jetstream.ConsumerInfo
-	for _, consumer := range kv.OnConsumers("cronce", name) {
+	for _, consumer := range layout.OnConsumers("cronce", name) {
 		if c, err := f.js.Consumer(f.Context(), stream, consumer); err == nil {
 			found = append(found, c.CachedInfo())
 		}
@@ -337,7 +340,7 @@ func TestAPausedJobTakesNothingAndLosesNothing(t *testing.T) {
 	f.run()
 	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
 	f.wait("charge:@a")
-	pause := func(paused bool) { f.job(charge, func(d *core.Definition) { d.Paused = paused }) }
+	pause := func(paused bool) { f.job(charge, func(d *plans.Definition) { d.Paused = paused }) }
 	pause(true)
 	f.eventually("no producer to ask", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
 	f.publish("orders.paid", "x", jetstream.WithMsgID("b"))
@@ -355,7 +358,7 @@ func TestAnEditWhilePausedLosesAndInventsNothing(t *testing.T) {
 	f.run()
 	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
 	f.wait("charge:@a")
-	f.job(charge, func(d *core.Definition) { d.Paused = true })
+	f.job(charge, func(d *plans.Definition) { d.Paused = true })
 	f.eventually("no producer to ask", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
 	for i := range 5 {
 		f.publish("orders.made", "x", jetstream.WithMsgID(fmt.Sprint("before", i)))
@@ -367,7 +370,7 @@ func TestAnEditWhilePausedLosesAndInventsNothing(t *testing.T) {
 	f.job(edited, nil)
 	f.publish("orders.paid", "x", jetstream.WithMsgID("late"))
 	f.publish("orders.made", "x", jetstream.WithMsgID("d"))
-	f.job(edited, func(d *core.Definition) { d.Paused = false })
+	f.job(edited, func(d *plans.Definition) { d.Paused = false })
 	f.wait("charge:@a", "charge:@b", "charge:@c", "charge:@d")
 	f.eventually("the old plan's consumer to go", func() bool {
 		c := f.consumer("ORDERS", "charge")
@@ -525,7 +528,7 @@ func TestTheConsumerOfAnOlderProgramIsAdopted(t *testing.T) {
 	s := f.stream(jetstream.StreamConfig{})
 	f.job(charge, nil)
 	if _, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{
-		Durable: kv.OnConsumers("cronce", "charge")[0], FilterSubject: "orders.paid", AckPolicy: jetstream.AckExplicitPolicy,
+		Durable: layout.OnConsumers("cronce", "charge")[0], FilterSubject: "orders.paid", AckPolicy: jetstream.AckExplicitPolicy,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -563,7 +566,7 @@ func TestMessagesThatAPurgeTookAwayComeBackWhenTheConsumerIsRemoved(t *testing.T
 	all.On.Subject = "orders.*"
 	f.job(all, nil)
 	e := f.view.Messaged()[0]
-	if err := f.store.BeginOn(t.Context(), "charge", kv.OnConsumers("cronce", "charge")[0], e.OnPlans()[0], e.Since()); err != nil {
+	if err := f.store.BeginOn(t.Context(), "charge", layout.OnConsumers("cronce", "charge")[0], e.OnPlans()[0], e.Since()); err != nil {
 		t.Fatal(err)
 	}
 	taker, err := s.Consumer(t.Context(), f.consumer("ORDERS", "charge").Name)

@@ -155,7 +155,7 @@ func TestMessagesOfAConsumerThatWasMadeAnewAreNotNamedByTheOldStream(t *testing.
 		// At once: no request for messages ends with the old consumer.
 		w.mu.Lock()
 		old := w.consumers["A/c=charge"]
-		s := &stream{created: time.Now()}
+		s := &fakeStream{created: time.Now()}
 		w.streams["A"] = s
 		w.made++
 		anew := *old

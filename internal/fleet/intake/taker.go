@@ -12,12 +12,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/tracing"
 )
 
 const (
-	// pullTime is how long a pull request lasts, and drainTime that for the rest of a plan
-	// that has ended.
+	// pullTime is how long a pull request lasts, and drainTime how long it lasts if the plan has
+	// ended.
 	pullTime  = 30 * time.Second
 	drainTime = time.Second
 
@@ -29,7 +30,7 @@ const (
 // taker makes slots of the messages of one consumer.
 type taker struct {
 	cfg   Config
-	entry core.Entry
+	entry plans.Entry
 	log   *slog.Logger
 	taking
 
@@ -148,7 +149,7 @@ func (t *taker) one(ctx context.Context, m jetstream.Msg) {
 		_ = m.NakWithDelay(beyondDelay/2 + rand.N(beyondDelay))
 		return
 	case !stored.After(t.plan.From) && !t.consumer.WorkQueue && t.consumer.Bare.IsZero():
-		_ = m.Ack() // it belongs to no plan, or to the previous one
+		_ = m.Ack() // the message belongs to the previous plan, or to none
 		return
 	}
 	event := core.StreamEvent{
@@ -166,7 +167,7 @@ func (t *taker) one(ctx context.Context, m jetstream.Msg) {
 		if err := t.cfg.Slots.Put(ctx, t.entry.Job.Queue, s, payload); err != nil {
 			if ctx.Err() == nil {
 				t.log.Warn("cannot publish the slot of a message, will retry", "slot", s.Slot.ID(), "error", err)
-				_ = m.NakWithDelay(again)
+				_ = m.NakWithDelay(retryDelay)
 			}
 			return
 		}
@@ -174,8 +175,8 @@ func (t *taker) one(ctx context.Context, m jetstream.Msg) {
 	_ = m.Ack() // if it is lost, the message is redelivered and names the same slot
 }
 
-// passes notes a message that was stored after the plan's end. Only the first delivery of
-// a message has the number by which the consumer counts it.
+// passes notes a message that was stored after the plan's end. Only the first delivery of a
+// message counts for beyond.First.
 func (t *taker) passes(meta *jetstream.MsgMetadata) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/intake"
 	"github.com/cronce-io/cronce/job"
 )
@@ -25,10 +26,10 @@ type world struct {
 	t testing.TB
 
 	mu        sync.Mutex
-	streams   map[string]*stream
+	streams   map[string]*fakeStream
 	consumers map[string]*consumer // by stream and name
 	made      time.Duration        // keeps the creations of two consumers apart
-	entry     *core.Entry          // nil: deleted
+	entry     *plans.Entry         // nil: deleted
 	broken    bool                 // the entry cannot be read
 	revision  uint64
 	put       func(core.Message) error // what becomes of a publication
@@ -36,7 +37,7 @@ type world struct {
 	removed   []string
 }
 
-type stream struct {
+type fakeStream struct {
 	created   time.Time
 	workQueue bool
 	messages  []*message
@@ -52,7 +53,7 @@ type message struct {
 type consumer struct {
 	core.OnConsumer
 	w         *world
-	s         *stream
+	s         *fakeStream
 	since     time.Time
 	passed    uint64 // the last sequence looked at
 	delivered uint64 // deliveries of new messages
@@ -68,7 +69,7 @@ type delivery struct {
 
 func newWorld(t testing.TB) *world {
 	return &world{
-		t: t, streams: map[string]*stream{}, consumers: map[string]*consumer{}, slots: map[string]core.Message{},
+		t: t, streams: map[string]*fakeStream{}, consumers: map[string]*consumer{}, slots: map[string]core.Message{},
 		put: func(core.Message) error { return nil },
 	}
 }
@@ -82,7 +83,7 @@ func (w *world) stream(name string, workQueue bool) {
 			delete(w.consumers, k)
 		}
 	}
-	w.streams[name] = &stream{created: time.Now(), workQueue: workQueue}
+	w.streams[name] = &fakeStream{created: time.Now(), workQueue: workQueue}
 }
 
 // publish stores a message, and returns the token that its run should have.
@@ -96,20 +97,20 @@ func (w *world) publish(stream, subject, id string) string {
 }
 
 // define writes the job's definition as an operator does, and pause its pause.
-func (w *world) define(j job.Job) core.Entry { return w.write(j, nil) }
+func (w *world) define(j job.Job) plans.Entry { return w.write(j, nil) }
 
 func (w *world) pause(paused bool) {
-	w.write(w.entry.Job, func(d *core.Definition) { d.Paused = paused })
+	w.write(w.entry.Job, func(d *plans.Definition) { d.Paused = paused })
 }
 
-func (w *world) write(j job.Job, edit func(*core.Definition)) core.Entry {
+func (w *world) write(j job.Job, edit func(*plans.Definition)) plans.Entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d, change, err := core.Upsert(w.entry, j, core.OwnerOperator, "test", true)
+	d, change, err := plans.Upsert(w.entry, j, plans.OwnerOperator, "test", true)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if change == core.Unchanged {
+	if change == plans.Unchanged {
 		d.Since = w.entry.Since()
 	}
 	if edit != nil {
@@ -120,7 +121,7 @@ func (w *world) write(j job.Job, edit func(*core.Definition)) core.Entry {
 		w.t.Fatal(err)
 	}
 	w.revision++
-	e, err := core.DecodeEntry(data, w.revision, time.Now())
+	e, err := plans.DecodeEntry(data, w.revision, time.Now())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func (w *world) set(f func()) {
 func (w *world) run(ctx context.Context, lag time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var seen sync.Mutex
-	var entries []core.Entry
+	var entries []plans.Entry
 	var all sync.WaitGroup
 	if lag > 0 {
 		all.Go(func() {
@@ -156,7 +157,7 @@ func (w *world) run(ctx context.Context, lag time.Duration) (stop func()) {
 	}
 	i := intake.New(intake.Config{
 		Node: "p", Slots: w, Broker: w, Names: names, Read: w.read, Now: time.Now, Horizon: 24 * time.Hour,
-		Registry: registryFunc(func() []core.Entry {
+		Registry: registryFunc(func() []plans.Entry {
 			if lag == 0 {
 				return w.Messaged()
 			}
@@ -178,29 +179,29 @@ func (w *world) run(ctx context.Context, lag time.Duration) (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
-type registryFunc func() []core.Entry
+type registryFunc func() []plans.Entry
 
-func (f registryFunc) Messaged() []core.Entry { return f() }
+func (f registryFunc) Messaged() []plans.Entry { return f() }
 
 func names(name string) []string { return []string{"c=" + name, "c=" + name + "=2"} }
 
-func (w *world) Messaged() []core.Entry {
+func (w *world) Messaged() []plans.Entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.entry == nil || w.broken || len(w.entry.OnPlans()) == 0 {
 		return nil
 	}
-	return []core.Entry{*w.entry}
+	return []plans.Entry{*w.entry}
 }
 
-func (w *world) read(context.Context, string) (core.Entry, error) {
+func (w *world) read(context.Context, string) (plans.Entry, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.entry == nil:
-		return core.Entry{}, job.ErrNotFound
+		return plans.Entry{}, job.ErrNotFound
 	case w.broken:
-		return core.Entry{}, &core.EntryError{Name: w.entry.Job.Name, Err: errors.New("broken")}
+		return plans.Entry{}, &plans.EntryError{Name: w.entry.Job.Name, Err: errors.New("broken")}
 	}
 	return *w.entry, nil
 }
@@ -231,7 +232,7 @@ func (w *world) OnConsumers(_ context.Context, stream, name string) ([]core.OnCo
 	return found, nil
 }
 
-func (w *world) BeginOn(_ context.Context, _, name string, plan core.PastPlan, since time.Time) error {
+func (w *world) BeginOn(_ context.Context, _, name string, plan plans.PastPlan, since time.Time) error {
 	return w.begin(name, plan.Plan.On, plan.From, since)
 }
 
@@ -264,7 +265,7 @@ func (w *world) begin(name string, on job.On, from, since time.Time) error {
 	return nil
 }
 
-func (w *world) AdoptOn(_ context.Context, c core.OnConsumer, plan core.PastPlan) error {
+func (w *world) AdoptOn(_ context.Context, c core.OnConsumer, plan plans.PastPlan) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if found := w.consumers[c.Stream+"/"+c.Name]; found != nil && found.From.IsZero() {

@@ -25,14 +25,14 @@
 // The watch never decides. If a watch stalls, a challenger believes that a key is unchanged,
 // and its write is refused.
 //
-// Only the producers that take part in publishing watch (package producer): a handful,
-// however large the fleet is. They fence every node that falls silent. Other nodes read a
-// key when they need to know, once a second, and find it fenced. If no process watches,
-// their own stopwatch, which began at their first read, runs out after a lease.
+// Only the producers that take part in publishing watch (package producer): a handful, however
+// large the fleet is. They fence every node that falls silent. A node that does not watch reads a
+// key once a second while it needs the answer, and finds the node fenced. If no process watches,
+// the reading node measures the lease itself, from its first read, and then fences the node.
 //
-// A node that stops writes that into its key, so its slots are taken over at once. A missing
-// key must also have been missing for a whole lease, because an operator may have deleted
-// the key of a living node. It is fenced by creating it.
+// When a node stops, it writes so into its key, and its slots can be taken over at once. If a key
+// is missing, the challenger also waits a whole lease, because an operator may have deleted the
+// key of a living node. It then fences the node by creating the key.
 //
 // docs/decisions/0042 has the rejected alternatives.
 package node

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/job"
 )
@@ -17,12 +17,12 @@ import (
 type Store interface {
 	// Read returns the record from the leader of the bucket. Without a record it returns
 	// job.ErrNotFound and the revision of the deletion marker, or 0.
-	Read(ctx context.Context, name string) (core.Node, uint64, error)
+	Read(ctx context.Context, name string) (exchange.Node, uint64, error)
 
 	// Write stores the record if revision is still the last one of the key. It repeats the
 	// write until it is answered or ctx ends. job.ErrConflict means that the record was not
 	// stored; job.ErrUnknown means that it may have been.
-	Write(ctx context.Context, n core.Node, revision uint64) (uint64, error)
+	Write(ctx context.Context, n exchange.Node, revision uint64) (uint64, error)
 }
 
 // Config of a Node. Store, Record and Lease are required.
@@ -31,7 +31,7 @@ type Config struct {
 
 	// Record returns what the node publishes about itself. It is called before each
 	// heartbeat. The Node sets Name, State, Started, Lease and Nonce.
-	Record func() core.Node
+	Record func() exchange.Node
 
 	// Name is the name of the incarnation, and Started its start by the broker's clock.
 	Name    string
@@ -88,11 +88,11 @@ type Node struct {
 	revision uint64
 	beats    int
 
-	// open is a heartbeat without an answer, or nil. It is sent again unchanged until it is
+	// unanswered is a heartbeat without an answer, or nil. It is sent again unchanged until it is
 	// answered, because a newer heartbeat could mistake a stored copy of it for a fence
 	// (invariant 8). Only Run uses it.
-	open     *core.Node
-	openSent time.Duration
+	unanswered      *exchange.Node
+	unansweredSince time.Duration
 }
 
 // New returns an incarnation that has sent no heartbeat; see Run.
@@ -176,22 +176,22 @@ func (n *Node) pause(took time.Duration) time.Duration {
 
 // beat writes one heartbeat. It returns an error if the lease is lost.
 func (n *Node) beat(ctx context.Context) error {
-	if n.open == nil {
-		r := n.record(core.NodeAlive)
-		n.open, n.openSent = &r, n.cfg.Boot()
+	if n.unanswered == nil {
+		r := n.record(exchange.NodeAlive)
+		n.unanswered, n.unansweredSince = &r, n.cfg.Boot()
 	}
 	writing, cancel := n.whileTrusted(ctx, n.cfg.Boot())
 	defer cancel()
-	revision, err := n.cfg.Store.Write(writing, *n.open, n.at())
+	revision, err := n.cfg.Store.Write(writing, *n.unanswered, n.at())
 	switch {
 	case err == nil:
-		sent := n.openSent
-		n.open = nil
+		sent := n.unansweredSince
+		n.unanswered = nil
 		return n.renew(revision, sent)
 	case errors.Is(err, job.ErrConflict):
 		return fmt.Errorf("%w: node %s was fenced, or its key was edited: %w", job.ErrLeaseLost, n.cfg.Name, err)
 	case !errors.Is(err, job.ErrUnknown):
-		n.open = nil // refused: it was not stored
+		n.unanswered = nil // refused: it was not stored
 	}
 	if ctx.Err() == nil {
 		if n.cfg.Failed != nil {
@@ -221,7 +221,7 @@ func (n *Node) at() uint64 {
 	return n.revision
 }
 
-func (n *Node) record(state core.NodeState) core.Node {
+func (n *Node) record(state exchange.NodeState) exchange.Node {
 	r := n.cfg.Record()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -299,12 +299,12 @@ func (n *Node) Stop(ctx context.Context) error {
 	if revision == 0 {
 		return nil
 	}
-	last := n.record(core.NodeStopped)
+	last := n.record(exchange.NodeStopped)
 	_, err := n.cfg.Store.Write(ctx, last, revision)
 	if errors.Is(err, job.ErrConflict) {
 		// Run may have ended during a heartbeat that was stored after all.
 		stored, at, readErr := n.cfg.Store.Read(ctx, n.cfg.Name)
-		if readErr == nil && stored.State == core.NodeAlive {
+		if readErr == nil && stored.State == exchange.NodeAlive {
 			_, err = n.cfg.Store.Write(ctx, last, at)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
@@ -39,7 +39,7 @@ type bucket struct {
 
 func newBucket() *bucket { return &bucket{Nodes: memstore.New().Nodes()} }
 
-func (b *bucket) Write(ctx context.Context, n core.Node, revision uint64) (uint64, error) {
+func (b *bucket) Write(ctx context.Context, n exchange.Node, revision uint64) (uint64, error) {
 	if b.delay == nil {
 		return b.Nodes.Write(ctx, n, revision)
 	}
@@ -66,7 +66,7 @@ func (b *bucket) Write(ctx context.Context, n core.Node, revision uint64) (uint6
 }
 
 // store writes a record that is not a node's own.
-func (b *bucket) store(t *testing.T, n core.Node, revision uint64) uint64 {
+func (b *bucket) store(t *testing.T, n exchange.Node, revision uint64) uint64 {
 	t.Helper()
 	n.Nonce = fmt.Sprint("test ", revision)
 	stored, err := b.Nodes.Write(t.Context(), n, revision)
@@ -84,7 +84,7 @@ func bootClock() func() time.Duration {
 
 func start(t *testing.T, b *bucket, name string, boot func() time.Duration) (n *node.Node, ended <-chan error) {
 	t.Helper()
-	n = node.New(node.Config{Store: b, Record: func() core.Node { return core.Node{} }, Name: name, Started: time.Now(), Lease: lease, Boot: boot})
+	n = node.New(node.Config{Store: b, Record: func() exchange.Node { return exchange.Node{} }, Name: name, Started: time.Now(), Lease: lease, Boot: boot})
 	done := make(chan error, 1)
 	go func() { done <- n.Run(t.Context()) }()
 	t.Cleanup(func() { n.Lose(errors.New("the test is over")) })
@@ -142,7 +142,7 @@ func TestAFencedNodeLosesItsLeaseAtItsNextHeartbeat(t *testing.T) {
 		n, ended := start(t, b, "A", bootClock())
 		<-n.Ready()
 		_, revision, _ := b.Read(t.Context(), "A")
-		b.store(t, core.Node{Name: "A", State: core.NodeFenced, FencedBy: "B"}, revision)
+		b.store(t, exchange.Node{Name: "A", State: exchange.NodeFenced, FencedBy: "B"}, revision)
 		select {
 		case err := <-ended:
 			if !errors.Is(err, job.ErrLeaseLost) {
@@ -151,7 +151,7 @@ func TestAFencedNodeLosesItsLeaseAtItsNextHeartbeat(t *testing.T) {
 		case <-time.After(beatin + time.Second):
 			t.Error("goes on after the heartbeat that had to find the fence")
 		}
-		if rec, _, _ := b.Read(t.Context(), "A"); rec.State != core.NodeFenced {
+		if rec, _, _ := b.Read(t.Context(), "A"); rec.State != exchange.NodeFenced {
 			t.Errorf("a heartbeat was written over the fence: %s", rec.State)
 		}
 	})
@@ -178,7 +178,7 @@ func TestALapsedLeaseIsNeverTakenUpAgain(t *testing.T) {
 		if err := <-ended; !errors.Is(err, job.ErrLeaseLost) {
 			t.Errorf("Run returned %v", err)
 		}
-		if rec, _, _ := b.Read(t.Context(), "A"); rec.State != core.NodeAlive {
+		if rec, _, _ := b.Read(t.Context(), "A"); rec.State != exchange.NodeAlive {
 			t.Errorf("another writer wrote %s", rec.State)
 		}
 	})
@@ -242,7 +242,7 @@ func TestOnlyAWholeLeaseOfSilenceIsDeath(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, boot := newBucket(), bootClock()
-		revision := b.store(t, core.Node{Name: "X", State: core.NodeAlive, Lease: lease}, 0)
+		revision := b.store(t, exchange.Node{Name: "X", State: exchange.NodeAlive, Lease: lease}, 0)
 		p := peers(b, boot)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -254,7 +254,7 @@ func TestOnlyAWholeLeaseOfSilenceIsDeath(t *testing.T) {
 			t.Errorf("dead=%v wait=%v err=%v, want to wait another second", dead, wait, err)
 		}
 		// It beats: the stopwatch starts anew.
-		b.store(t, core.Node{Name: "X", State: core.NodeAlive, Lease: lease}, revision)
+		b.store(t, exchange.Node{Name: "X", State: exchange.NodeAlive, Lease: lease}, revision)
 		time.Sleep(2 * time.Second)
 		if dead, _, _ := p.Dead(ctx, "X", "Y"); dead {
 			t.Error("dead two seconds after a heartbeat")
@@ -264,7 +264,7 @@ func TestOnlyAWholeLeaseOfSilenceIsDeath(t *testing.T) {
 			t.Errorf("not dead after a lease of silence: %v", err)
 		}
 		rec, _, _ := b.Read(ctx, "X")
-		if rec.State != core.NodeFenced || rec.FencedBy != "Y" || !rec.FencedAt.Equal(time.Now()) {
+		if rec.State != exchange.NodeFenced || rec.FencedBy != "Y" || !rec.FencedAt.Equal(time.Now()) {
 			t.Errorf("record %+v, want fenced by Y now", rec)
 		}
 	})
@@ -275,7 +275,7 @@ func TestTheLongerLeaseCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
-		b.store(t, core.Node{Name: "X", State: core.NodeAlive, Lease: 3 * lease}, 0)
+		b.store(t, exchange.Node{Name: "X", State: exchange.NodeAlive, Lease: 3 * lease}, 0)
 		p := peers(b, bootClock())
 		_, _, _ = p.Dead(t.Context(), "X", "Y")
 		time.Sleep(3*lease - time.Second)
@@ -288,7 +288,7 @@ func TestTheLongerLeaseCounts(t *testing.T) {
 // stalled is a watch that tells nothing.
 type stalled struct{}
 
-func (stalled) Watch(ctx context.Context, _ func(core.NodeEvent)) error {
+func (stalled) Watch(ctx context.Context, _ func(exchange.NodeEvent)) error {
 	<-ctx.Done()
 	return nil
 }
@@ -311,10 +311,10 @@ func TestASilentNodeIsFencedByThoseWhoWatch(t *testing.T) {
 				}
 				idle := peers(b, bootClock()) // has no watch, and fences only when asked
 				go idle.Guard(ctx, "I")
-				b.store(t, core.Node{Name: "X", State: core.NodeAlive, Lease: lease}, 0)
-				alive := b.store(t, core.Node{Name: "Z", State: core.NodeAlive, Lease: lease}, 0)
+				b.store(t, exchange.Node{Name: "X", State: exchange.NodeAlive, Lease: lease}, 0)
+				alive := b.store(t, exchange.Node{Name: "Z", State: exchange.NodeAlive, Lease: lease}, 0)
 				time.Sleep(lease / 2)
-				alive = b.store(t, core.Node{Name: "Z", State: core.NodeAlive, Lease: lease}, alive)
+				alive = b.store(t, exchange.Node{Name: "Z", State: exchange.NodeAlive, Lease: lease}, alive)
 				p := peers(b, bootClock())
 				looked := time.Now()
 				var dead bool
@@ -351,7 +351,7 @@ func TestAWatchThatBeginsAgainStartsTheStopwatchesAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
-		b.store(t, core.Node{Name: "X", State: core.NodeAlive, Lease: lease}, 0)
+		b.store(t, exchange.Node{Name: "X", State: exchange.NodeAlive, Lease: lease}, 0)
 		p := peers(b, bootClock())
 		for range 2 {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -373,18 +373,18 @@ func TestAStalledWatchFencesNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
-		revision := b.store(t, core.Node{Name: "X", State: core.NodeAlive, Lease: lease}, 0)
+		revision := b.store(t, exchange.Node{Name: "X", State: exchange.NodeAlive, Lease: lease}, 0)
 		p := peers(b, bootClock())
 		go func() { _ = p.Watch(t.Context(), stalled{}, nil) }()
 		synctest.Wait()
 		_, _, _ = p.Dead(t.Context(), "X", "Y")
 		time.Sleep(lease)
-		b.store(t, core.Node{Name: "X", State: core.NodeAlive, Lease: lease}, revision)
+		b.store(t, exchange.Node{Name: "X", State: exchange.NodeAlive, Lease: lease}, revision)
 		dead, wait, err := p.Dead(t.Context(), "X", "Y")
 		if dead || wait != lease || err != nil {
 			t.Errorf("dead=%v wait=%v err=%v, want a whole lease more", dead, wait, err)
 		}
-		if rec, _, _ := b.Read(t.Context(), "X"); rec.State != core.NodeAlive {
+		if rec, _, _ := b.Read(t.Context(), "X"); rec.State != exchange.NodeAlive {
 			t.Errorf("a living node is %s", rec.State)
 		}
 	})
@@ -404,7 +404,7 @@ func TestAMissingKeyIsFencedByCreatingItAfterALease(t *testing.T) {
 		if dead, _, err := p.Dead(t.Context(), "X", "Y"); !dead {
 			t.Errorf("not dead: %v", err)
 		}
-		if rec, _, err := b.Read(t.Context(), "X"); err != nil || rec.State != core.NodeFenced {
+		if rec, _, err := b.Read(t.Context(), "X"); err != nil || rec.State != exchange.NodeFenced {
 			t.Errorf("record %+v, %v", rec, err)
 		}
 	})
@@ -414,7 +414,7 @@ func TestAMissingKeyIsFencedByCreatingItAfterALease(t *testing.T) {
 func TestTrustRunsOutWhenNobodyHeartbeatsAnyMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := node.New(node.Config{Store: newBucket(), Record: func() core.Node { return core.Node{} }, Name: "A", Lease: lease, Boot: bootClock()})
+		n := node.New(node.Config{Store: newBucket(), Record: func() exchange.Node { return exchange.Node{} }, Name: "A", Lease: lease, Boot: bootClock()})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- n.Run(ctx) }()
@@ -454,7 +454,7 @@ func TestAStoppedNodeIsDeadAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
-		n := node.New(node.Config{Store: b, Record: func() core.Node { return core.Node{} }, Name: "X", Lease: lease, Boot: bootClock()})
+		n := node.New(node.Config{Store: b, Record: func() exchange.Node { return exchange.Node{} }, Name: "X", Lease: lease, Boot: bootClock()})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- n.Run(ctx) }()

@@ -8,14 +8,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/job"
 )
 
 // Watcher delivers every change of the nodes bucket. kv.Nodes implements it.
 type Watcher interface {
-	Watch(ctx context.Context, fn func(core.NodeEvent)) error
+	Watch(ctx context.Context, fn func(exchange.NodeEvent)) error
 }
 
 // PeersConfig configures Peers. Store and Lease are required.
@@ -53,13 +53,13 @@ type Peers struct {
 // sight is the last known state of a key, with the times at which this state was first seen
 // and last read.
 type sight struct {
-	node          core.Node
+	node          exchange.Node
 	revision      uint64
 	since, looked time.Duration
 }
 
 func (s sight) dead() bool {
-	return s.node.State == core.NodeFenced || s.node.State == core.NodeStopped
+	return s.node.State == exchange.NodeFenced || s.node.State == exchange.NodeStopped
 }
 
 // lookEvery is the interval at which an unwatched node is read, because another node may
@@ -80,10 +80,10 @@ func NewPeers(cfg PeersConfig) *Peers {
 // Watch observes all nodes until ctx ends or the watch fails. It passes every event to also,
 // which may be nil. Without a watch the stopwatch of a node begins when Dead is first called
 // for it.
-func (p *Peers) Watch(ctx context.Context, w Watcher, also func(core.NodeEvent)) error {
+func (p *Peers) Watch(ctx context.Context, w Watcher, also func(exchange.NodeEvent)) error {
 	p.watch(true)
 	defer p.watch(false)
-	return w.Watch(ctx, func(e core.NodeEvent) {
+	return w.Watch(ctx, func(e exchange.NodeEvent) {
 		p.note(e)
 		if also != nil {
 			also(e)
@@ -127,14 +127,14 @@ func (p *Peers) silent() (names []string) {
 		return nil
 	}
 	for name, s := range p.seen {
-		if s.node.State == core.NodeAlive && p.cfg.Boot()-s.since >= max(p.cfg.Lease, s.node.Lease) {
+		if s.node.State == exchange.NodeAlive && p.cfg.Boot()-s.since >= max(p.cfg.Lease, s.node.Lease) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-func (p *Peers) note(e core.NodeEvent) {
+func (p *Peers) note(e exchange.NodeEvent) {
 	switch {
 	case e.Ready:
 	case e.Err != nil:
@@ -149,7 +149,7 @@ func (p *Peers) note(e core.NodeEvent) {
 }
 
 // see records the state of a key. It restarts the stopwatch if the key has moved.
-func (p *Peers) see(name string, n core.Node, revision uint64) sight {
+func (p *Peers) see(name string, n exchange.Node, revision uint64) sight {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, known := p.seen[name]
@@ -198,13 +198,13 @@ func (p *Peers) sight(ctx context.Context, name string) (sight, error) {
 	if known {
 		return s, nil
 	}
-	return p.look(ctx, name)
+	return p.read(ctx, name)
 }
 
-func (p *Peers) look(ctx context.Context, name string) (sight, error) {
+func (p *Peers) read(ctx context.Context, name string) (sight, error) {
 	n, revision, err := p.cfg.Store.Read(ctx, name)
 	if errors.Is(err, job.ErrNotFound) {
-		n, err = core.Node{Name: name}, nil
+		n, err = exchange.Node{Name: name}, nil
 	}
 	if err != nil {
 		return sight{}, fmt.Errorf("read node %s: %w", name, err)
@@ -215,7 +215,7 @@ func (p *Peers) look(ctx context.Context, name string) (sight, error) {
 // fence writes the death of the node at the revision that has not changed.
 func (p *Peers) fence(ctx context.Context, name, by string, s sight, lease time.Duration) (bool, time.Duration, error) {
 	n := s.node
-	n.Name, n.State, n.FencedBy, n.FencedAt = name, core.NodeFenced, by, p.cfg.Now()
+	n.Name, n.State, n.FencedBy, n.FencedAt = name, exchange.NodeFenced, by, p.cfg.Now()
 	n.Nonce = fmt.Sprintf("%s/fence/%s/%d", by, name, s.revision)
 	revision, err := p.cfg.Store.Write(ctx, n, s.revision)
 	switch {
@@ -231,7 +231,7 @@ func (p *Peers) fence(ctx context.Context, name, by string, s sight, lease time.
 		p.mu.Lock()
 		delete(p.seen, name)
 		p.mu.Unlock()
-		if s, err = p.look(ctx, name); err != nil {
+		if s, err = p.read(ctx, name); err != nil {
 			return false, time.Second, err
 		}
 		return s.dead(), lease, nil

@@ -18,22 +18,23 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
 // Reader reads one entry at the leader of the registry. kv.Jobs implements it.
 type Reader interface {
-	Read(ctx context.Context, name string) (core.Entry, uint64, error)
+	Read(ctx context.Context, name string) (plans.Entry, uint64, error)
 }
 
 const (
-	// maxGuests is how many definitions are kept of jobs without a handler in this process.
+	// maxGuests bounds the definitions that are kept only because they were looked up.
 	maxGuests = 1000
 
-	// guestTime is how long a definition counts that was read and that the watch has not
-	// delivered since. A deposed leader that does not know it may have returned an entry
-	// that the watch had already delivered the successor of.
+	// guestTime is how long the View uses a definition that was read from the leader, if the
+	// watch has not delivered the job since. The time is short because the read may be stale: a
+	// deposed leader may answer with an entry whose successor the watch has already delivered.
 	guestTime = 10 * time.Second
 )
 
@@ -47,6 +48,7 @@ type View struct {
 	guests []string            // names kept although wants is false, oldest first
 	after  map[string][]string // by job, the jobs that run after it
 	alerts int                 // number of jobs that ask for alerts
+	late   map[string]bool     // jobs that ask for alerts about late slots
 	on     map[string]bool     // jobs that messages start, or did by a past plan
 	upTo   uint64              // the View has all changes up to this revision
 	ready  chan struct{}
@@ -56,8 +58,8 @@ type View struct {
 
 // kept is the state of a name whose events are applied.
 type kept struct {
-	entry *core.Entry // shared, never modified
-	err   error       // the stored definition cannot be decoded
+	entry *plans.Entry // shared, never modified
+	err   error        // the stored definition cannot be decoded
 
 	// watched means that watch number by delivered entry or err. Otherwise read is when the
 	// entry was read, or zero if nothing is known.
@@ -67,9 +69,9 @@ type kept struct {
 }
 
 // known returns the entry that the watch delivered, or the zero Entry.
-func (k *kept) known() core.Entry {
+func (k *kept) known() plans.Entry {
 	if k == nil || !k.watched || k.err != nil || k.entry == nil {
-		return core.Entry{}
+		return plans.Entry{}
 	}
 	return *k.entry
 }
@@ -78,7 +80,7 @@ func (k *kept) known() core.Entry {
 // always kept; its answers may change.
 func NewView(r Reader, wants func(name string) bool) *View {
 	return &View{
-		reader: r, wants: wants, kept: map[string]*kept{}, after: map[string][]string{}, on: map[string]bool{}, ready: make(chan struct{}),
+		reader: r, wants: wants, kept: map[string]*kept{}, after: map[string][]string{}, on: map[string]bool{}, late: map[string]bool{}, ready: make(chan struct{}),
 	}
 }
 
@@ -105,7 +107,7 @@ func (v *View) Restart() {
 }
 
 // Apply applies one event of the watch.
-func (v *View) Apply(e core.RegistryEvent) {
+func (v *View) Apply(e plans.RegistryEvent) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if e.Ready || e.Settled {
@@ -150,20 +152,23 @@ func (v *View) listed() {
 	}
 }
 
-// alerting, messaged and related report whether the View needs the entry for questions that
-// do not name its job.
-func alerting(e core.Entry) bool { return e.Job.OnFailure != nil || e.Job.OnMissed != nil }
+// alerting, messaged and related report whether the View keeps the entry for Alerting, Late,
+// Messaged or After, which are not asked by the name of the job.
+func alerting(e plans.Entry) bool { return exchange.WantsAlerts(e.Job) }
 
-func messaged(e core.Entry) bool {
-	return !e.Job.On.IsZero() || slices.ContainsFunc(e.Past, func(p core.PastPlan) bool { return !p.Plan.On.IsZero() })
+func messaged(e plans.Entry) bool {
+	return !e.Job.On.IsZero() || slices.ContainsFunc(e.Past, func(p plans.PastPlan) bool { return !p.Plan.On.IsZero() })
 }
 
-func related(e core.Entry) bool { return len(e.Job.After) > 0 || alerting(e) || messaged(e) }
+func related(e plans.Entry) bool { return len(e.Job.After) > 0 || alerting(e) || messaged(e) }
 
 // relate adds the entry, which may be the zero one, to the indexes. v.mu is held.
-func (v *View) relate(e core.Entry) {
+func (v *View) relate(e plans.Entry) {
 	if alerting(e) {
 		v.alerts++
+	}
+	if e.Job.OnLate != nil {
+		v.late[e.Job.Name] = true
 	}
 	if messaged(e) {
 		v.on[e.Job.Name] = true
@@ -174,11 +179,12 @@ func (v *View) relate(e core.Entry) {
 }
 
 // unrelate removes the entry from the indexes. v.mu is held.
-func (v *View) unrelate(e core.Entry) {
+func (v *View) unrelate(e plans.Entry) {
 	if alerting(e) {
 		v.alerts--
 	}
 	delete(v.on, e.Job.Name)
+	delete(v.late, e.Job.Name)
 	for _, name := range e.Job.After {
 		v.after[name] = slices.DeleteFunc(v.after[name], func(n string) bool { return n == e.Job.Name })
 		if len(v.after[name]) == 0 {
@@ -194,13 +200,25 @@ func (v *View) Alerting() bool {
 	return v.alerts > 0
 }
 
+// Late returns the definitions of the jobs that ask for alerts about late slots. It does not
+// ask the leader.
+func (v *View) Late() []plans.Entry {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var entries []plans.Entry
+	for name := range v.late {
+		entries = append(entries, v.kept[name].known())
+	}
+	return entries
+}
+
 // Messaged returns the definitions of the jobs that messages start, or did by a past plan.
 // Definitions that cannot be decoded are left out, so a missing job is not a deleted one. It
 // does not ask the leader.
-func (v *View) Messaged() []core.Entry {
+func (v *View) Messaged() []plans.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var entries []core.Entry
+	var entries []plans.Entry
 	for name := range v.on {
 		entries = append(entries, v.kept[name].known())
 	}
@@ -209,10 +227,10 @@ func (v *View) Messaged() []core.Entry {
 
 // After returns the kept definitions of the jobs that run after the named one. It does not
 // ask the leader.
-func (v *View) After(name string) []core.Entry {
+func (v *View) After(name string) []plans.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var entries []core.Entry
+	var entries []plans.Entry
 	for _, n := range v.after[name] {
 		entries = append(entries, v.kept[n].known())
 	}
@@ -228,23 +246,23 @@ func (v *View) Ready() <-chan struct{} {
 }
 
 // Entry returns the definition as the watch delivered it, or false if none is kept.
-func (v *View) Entry(name string) (core.Entry, bool) {
+func (v *View) Entry(name string) (plans.Entry, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if k := v.kept[name]; k != nil && k.watched && k.err == nil {
 		return *k.entry, true
 	}
-	return core.Entry{}, false
+	return plans.Entry{}, false
 }
 
 // Lookup returns the definition of the job as of registry revision atLeast or later. atLeast
 // is the revision of an entry of the job. job.ErrNotFound means that the leader has no
 // entry. Other errors mean that the answer is not known now, or that the stored definition
 // is broken.
-func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (core.Entry, error) {
-	k, upTo, guest := v.look(name)
+func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (plans.Entry, error) {
+	k, upTo, guest := v.keepName(name)
 	if k.watched && k.err != nil {
-		return core.Entry{}, k.err
+		return plans.Entry{}, k.err
 	}
 	if known := k.asOf(upTo, atLeast); known != nil {
 		return *known, nil
@@ -254,9 +272,11 @@ func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (core.En
 	switch {
 	case errors.Is(err, job.ErrNotFound) && upTo < atLeast:
 		// The job was deleted, or the answer came from a deposed leader.
-		return core.Entry{}, fmt.Errorf("job %s: registry revision %d on this node is older than revision %d of the slot", name, upTo, atLeast)
+		return plans.Entry{}, fmt.Errorf("job %s: registry revision %d on this node is older than revision %d of the slot", name, upTo, atLeast)
 	case err != nil:
-		return core.Entry{}, err
+		return plans.Entry{}, err
+	case max(upTo, entry.Revision) < atLeast:
+		return plans.Entry{}, fmt.Errorf("job %s: its definition is of registry revision %d, older than revision %d of the slot", name, entry.Revision, atLeast)
 	}
 	v.remember(guest, entry, began)
 	return entry, nil
@@ -264,7 +284,7 @@ func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (core.En
 
 // Known returns what Lookup would return without asking the leader, and nil if Lookup would
 // ask it or fail. The result must not be modified.
-func (v *View) Known(name string, atLeast uint64) *core.Entry {
+func (v *View) Known(name string, atLeast uint64) *plans.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if k := v.kept[name]; k != nil {
@@ -275,7 +295,7 @@ func (v *View) Known(name string, atLeast uint64) *core.Entry {
 
 // asOf returns the entry as of revision atLeast or later, or nil if that is not known. All
 // changes up to revision upTo have been applied.
-func (k *kept) asOf(upTo, atLeast uint64) *core.Entry {
+func (k *kept) asOf(upTo, atLeast uint64) *plans.Entry {
 	switch {
 	case k.watched && k.err == nil && max(upTo, k.entry.Revision) >= atLeast:
 		return k.entry
@@ -285,9 +305,9 @@ func (k *kept) asOf(upTo, atLeast uint64) *core.Entry {
 	return nil
 }
 
-// look returns what is known of the job, and keeps its name from now on, so that no event of
+// keepName returns what is known of the job, and keeps its name from now on, so that no event of
 // the watch is missed while the entry is read.
-func (v *View) look(name string) (known kept, upTo uint64, at *kept) {
+func (v *View) keepName(name string) (known kept, upTo uint64, at *kept) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	at = v.kept[name]
@@ -306,7 +326,7 @@ func (v *View) look(name string) (known kept, upTo uint64, at *kept) {
 }
 
 // remember keeps an entry that was read, unless the watch has delivered one meanwhile.
-func (v *View) remember(at *kept, entry core.Entry, began time.Time) {
+func (v *View) remember(at *kept, entry plans.Entry, began time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !at.watched {

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/registry"
 	"github.com/cronce-io/cronce/job"
 )
@@ -16,12 +16,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // leader answers for the registry's leader.
-type leader map[string]core.Entry
+type leader map[string]plans.Entry
 
-func (l leader) Read(_ context.Context, name string) (core.Entry, uint64, error) {
+func (l leader) Read(_ context.Context, name string) (plans.Entry, uint64, error) {
 	e, ok := l[name]
 	if !ok {
-		return core.Entry{}, 0, job.ErrNotFound
+		return plans.Entry{}, 0, job.ErrNotFound
 	}
 	return e, e.Revision, nil
 }
@@ -29,14 +29,14 @@ func (l leader) Read(_ context.Context, name string) (core.Entry, uint64, error)
 // all jobs have handlers.
 func all(string) bool { return true }
 
-func entry(name string, revision uint64) core.Entry {
-	return core.Entry{Revision: revision, Definition: core.Definition{Job: job.Job{Name: name}}}
+func entry(name string, revision uint64) plans.Entry {
+	return plans.Entry{Revision: revision, Definition: plans.Definition{Job: job.Job{Name: name}}}
 }
 
 func TestADefinitionIsNeverOlderThanTheSlotItIsWantedFor(t *testing.T) {
 	t.Parallel()
 	v := registry.NewView(leader{"report": entry("report", 9)}, all)
-	v.Apply(core.RegistryEvent{Name: "report", Revision: 5, Entry: entry("report", 5)})
+	v.Apply(plans.RegistryEvent{Name: "report", Revision: 5, Entry: entry("report", 5)})
 	if e, err := v.Lookup(t.Context(), "report", 5); err != nil || e.Revision != 5 {
 		t.Errorf("as of 5: revision %d, %v; want the copy's", e.Revision, err)
 	}
@@ -50,9 +50,9 @@ func TestADefinitionIsNeverOlderThanTheSlotItIsWantedFor(t *testing.T) {
 func TestADefinitionIsNotTakenForNewerWhileTheWatchCatchesUp(t *testing.T) {
 	t.Parallel()
 	v := registry.NewView(leader{"a": entry("a", 8)}, all)
-	v.Apply(core.RegistryEvent{Name: "a", Revision: 3, Entry: entry("a", 3)})
-	v.Apply(core.RegistryEvent{Ready: true, Revision: 3})
-	v.Apply(core.RegistryEvent{Name: "b", Revision: 7, Entry: entry("b", 7)})
+	v.Apply(plans.RegistryEvent{Name: "a", Revision: 3, Entry: entry("a", 3)})
+	v.Apply(plans.RegistryEvent{Ready: true, Revision: 3})
+	v.Apply(plans.RegistryEvent{Name: "b", Revision: 7, Entry: entry("b", 7)})
 	if e, err := v.Lookup(t.Context(), "a", 5); err != nil || e.Revision != 8 {
 		t.Errorf("as of 5: revision %d, %v; want the leader's", e.Revision, err)
 	}
@@ -63,8 +63,8 @@ func TestADefinitionIsNotTakenForNewerWhileTheWatchCatchesUp(t *testing.T) {
 func TestDeletedIsSaidByTheLeaderAndNotByALaggingCopy(t *testing.T) {
 	t.Parallel()
 	v := registry.NewView(leader{"new": entry("new", 7)}, all)
-	v.Apply(core.RegistryEvent{Name: "old", Revision: 6, Deleted: true})
-	v.Apply(core.RegistryEvent{Settled: true, Revision: 6})
+	v.Apply(plans.RegistryEvent{Name: "old", Revision: 6, Deleted: true})
+	v.Apply(plans.RegistryEvent{Settled: true, Revision: 6})
 	if _, err := v.Lookup(t.Context(), "old", 6); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("deleted: %v, want not found", err)
 	}
@@ -79,16 +79,16 @@ func TestDeletedIsSaidByTheLeaderAndNotByALaggingCopy(t *testing.T) {
 func TestABrokenDefinitionDisablesItsJobOnly(t *testing.T) {
 	t.Parallel()
 	v := registry.NewView(leader{}, all)
-	v.Apply(core.RegistryEvent{Name: "good", Revision: 1, Entry: entry("good", 1)})
-	v.Apply(core.RegistryEvent{Name: "bad", Revision: 2, Err: job.ErrVersion})
-	v.Apply(core.RegistryEvent{Settled: true, Revision: 2})
+	v.Apply(plans.RegistryEvent{Name: "good", Revision: 1, Entry: entry("good", 1)})
+	v.Apply(plans.RegistryEvent{Name: "bad", Revision: 2, Err: job.ErrVersion})
+	v.Apply(plans.RegistryEvent{Settled: true, Revision: 2})
 	if _, err := v.Lookup(t.Context(), "bad", 1); !errors.Is(err, job.ErrVersion) {
 		t.Errorf("bad: %v", err)
 	}
 	if _, err := v.Lookup(t.Context(), "good", 2); err != nil {
 		t.Errorf("good: %v", err)
 	}
-	v.Apply(core.RegistryEvent{Name: "bad", Revision: 3, Entry: entry("bad", 3)})
+	v.Apply(plans.RegistryEvent{Name: "bad", Revision: 3, Entry: entry("bad", 3)})
 	if e, err := v.Lookup(t.Context(), "bad", 3); err != nil || e.Revision != 3 {
 		t.Errorf("mended: %v, %v", e, err)
 	}
@@ -102,8 +102,8 @@ func TestReadyComesOnceAndStays(t *testing.T) {
 		t.Fatal("ready before anything was seen")
 	default:
 	}
-	v.Apply(core.RegistryEvent{Ready: true})
-	v.Apply(core.RegistryEvent{Ready: true}) // listed again after an outage
+	v.Apply(plans.RegistryEvent{Ready: true})
+	v.Apply(plans.RegistryEvent{Ready: true}) // listed again after an outage
 	<-v.Ready()
 }
 
@@ -113,7 +113,7 @@ type counting struct {
 	asked int
 }
 
-func (c *counting) Read(ctx context.Context, name string) (core.Entry, uint64, error) {
+func (c *counting) Read(ctx context.Context, name string) (plans.Entry, uint64, error) {
 	c.asked++
 	return c.leader.Read(ctx, name)
 }
@@ -122,12 +122,12 @@ func TestOfJobsWithoutHandlersOnlyTheLatestAreKept(t *testing.T) {
 	t.Parallel()
 	l := &counting{leader: leader{"mine": entry("mine", 1)}}
 	v := registry.NewView(l, func(name string) bool { return name == "mine" })
-	v.Apply(core.RegistryEvent{Name: "mine", Revision: 1, Entry: entry("mine", 1)})
+	v.Apply(plans.RegistryEvent{Name: "mine", Revision: 1, Entry: entry("mine", 1)})
 	const others = 3000
 	for i := range others {
 		name := fmt.Sprint("other", i)
 		l.leader[name] = entry(name, uint64(2+i))
-		v.Apply(core.RegistryEvent{Name: name, Revision: uint64(2 + i), Entry: l.leader[name]})
+		v.Apply(plans.RegistryEvent{Name: name, Revision: uint64(2 + i), Entry: l.leader[name]})
 	}
 	for range 2 {
 		for i := range others {
@@ -157,7 +157,7 @@ func TestAJobThatWasAskedForIsFollowed(t *testing.T) {
 	t.Parallel()
 	l := leader{"other": entry("other", 5)}
 	v := registry.NewView(l, func(string) bool { return false })
-	v.Apply(core.RegistryEvent{Name: "other", Revision: 5, Entry: entry("other", 5)})
+	v.Apply(plans.RegistryEvent{Name: "other", Revision: 5, Entry: entry("other", 5)})
 	lookup := func(atLeast, want uint64) {
 		t.Helper()
 		e, err := v.Lookup(t.Context(), "other", atLeast)
@@ -168,12 +168,12 @@ func TestAJobThatWasAskedForIsFollowed(t *testing.T) {
 	lookup(5, 5)
 	l["other"] = entry("other", 7)
 	lookup(7, 7) // before the watch has told
-	v.Apply(core.RegistryEvent{Name: "other", Revision: 7, Entry: entry("other", 7)})
+	v.Apply(plans.RegistryEvent{Name: "other", Revision: 7, Entry: entry("other", 7)})
 	lookup(5, 7)
 	delete(l, "other")
 	lookup(7, 7) // not known yet
-	v.Apply(core.RegistryEvent{Name: "other", Revision: 8, Deleted: true})
-	v.Apply(core.RegistryEvent{Settled: true, Revision: 8})
+	v.Apply(plans.RegistryEvent{Name: "other", Revision: 8, Deleted: true})
+	v.Apply(plans.RegistryEvent{Settled: true, Revision: 8})
 	lookup(7, 0)
 }
 
@@ -184,12 +184,12 @@ func TestWhatANewWatchDoesNotTellIsGoneWhenItIsReady(t *testing.T) {
 	v := registry.NewView(leader{}, func(string) bool { return false })
 	gone, stays := entry("gone", 4), entry("stays", 5)
 	gone.Job.After, stays.Job.After = []string{"load"}, []string{"load"}
-	tell := func(e core.Entry) {
-		v.Apply(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e})
+	tell := func(e plans.Entry) {
+		v.Apply(plans.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e})
 	}
 	tell(gone)
 	tell(stays)
-	v.Apply(core.RegistryEvent{Ready: true})
+	v.Apply(plans.RegistryEvent{Ready: true})
 	v.Restart()
 	select {
 	case <-v.Ready():
@@ -200,7 +200,7 @@ func TestWhatANewWatchDoesNotTellIsGoneWhenItIsReady(t *testing.T) {
 	if after := v.After("load"); len(after) != 2 {
 		t.Errorf("during the listing %d jobs come after, want both", len(after))
 	}
-	v.Apply(core.RegistryEvent{Ready: true, Revision: 6})
+	v.Apply(plans.RegistryEvent{Ready: true, Revision: 6})
 	<-v.Ready()
 	if after := v.After("load"); len(after) != 1 || after[0].Job.Name != "stays" {
 		t.Errorf("%v come after; want the one that is still there", after)
@@ -220,7 +220,7 @@ func TestAJobThatFollowsAnotherIsNeverDropped(t *testing.T) {
 	}
 	next := entry("next", 2)
 	next.Job.After = []string{"load"}
-	v.Apply(core.RegistryEvent{Name: "next", Revision: 2, Entry: next})
+	v.Apply(plans.RegistryEvent{Name: "next", Revision: 2, Entry: next})
 	for i := range 5000 {
 		name := fmt.Sprint("other", i)
 		l[name] = entry(name, 1)

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/job"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // isGone reports whether err means that the namespace, or a part of it, does not exist.
 func isGone(err error) bool {
-	return errors.Is(err, kv.ErrGone) || errors.Is(err, jetstream.ErrStreamNotFound)
+	return errors.Is(err, wire.ErrGone) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
 // setUpAgain returns when the namespace is complete. It creates what is missing, or waits
@@ -68,12 +69,12 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// bringAgain applies the jobs of this process to a new registry.
+// bringAgain applies the jobs of this process, to a new registry or at the start.
 func (r *Replica) bringAgain(ctx context.Context) error {
 	r.mu.Lock()
 	jobs := slices.Clone(r.jobs)
 	r.mu.Unlock()
-	return r.Apply(ctx, jobs, false)
+	return r.apply(ctx, jobs, false)
 }
 
 // lasting restarts a watch when the namespace has been set up again.

@@ -14,6 +14,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -50,11 +53,11 @@ func removeAll(t *testing.T, js jetstream.JetStream, names ...string) {
 // The store was replaced by an empty one, or a part of it was removed.
 func TestANodeSetsUpAgainWhatIsGoneAndGoesOnFromItsJobs(t *testing.T) {
 	for name, gone := range map[string][]string{
-		"everything":  kv.Streams("cronce"),
+		"everything":  layout.Streams("cronce"),
 		"the jobs":    {"KV_cronce_jobs"},
 		"the nodes":   {"KV_cronce_nodes"},
 		"both":        {"KV_cronce_nodes", "KV_cronce_jobs"},
-		"no producer": kv.Streams("cronce"),
+		"no producer": layout.Streams("cronce"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
@@ -129,12 +132,12 @@ func TestANodeThatMayNotSetUpWaitsForWhatIsMissingAndGoesOn(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 	natstest.Eventually(t, limit, "slots to run", func() bool { return ran.Load() > 1 })
-	removeAll(t, all, kv.Streams("cronce")...)
+	removeAll(t, all, layout.Streams("cronce")...)
 	natstest.Eventually(t, 2*time.Minute, "it to say what is missing", func() bool {
 		return log.has("waiting for the namespace to be set up again") && log.has("cronce_ledger")
 	})
 	// By other settings than before: the node goes on with its own.
-	if _, err := kv.Setup(t.Context(), all, kv.Options{Queues: []string{"default"}}); err != nil {
+	if _, err := space.Setup(t.Context(), all, kv.Options{Queues: []string{"default"}}); err != nil {
 		t.Fatal(err)
 	}
 	before := ran.Load()
@@ -152,10 +155,10 @@ func TestAStoreSaysThatItsSettingsAreNotTheStoredOnes(t *testing.T) {
 		t.Errorf("they differ: %v, %v, %v", stored, ours, err)
 	}
 	removeAll(t, js, "KV_cronce_state")
-	if _, _, err := store.CompareSettings(t.Context()); !errors.Is(err, kv.ErrGone) {
+	if _, _, err := store.CompareSettings(t.Context()); !errors.Is(err, wire.ErrGone) {
 		t.Errorf("without a bucket: %v, want that it is gone", err)
 	}
-	if _, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil {
+	if _, err := space.Setup(t.Context(), js, kv.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	stored, ours, err := store.CompareSettings(t.Context())

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 )
@@ -44,8 +44,8 @@ func pause(now time.Time, lease time.Duration, name string) time.Duration {
 	return min(wait, interval)
 }
 
-// follow switches to the heartbeats of another incarnation.
-func (b *beats) follow(name string) {
+// track switches to the heartbeats of another incarnation.
+func (b *beats) track(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.name, b.revision = name, 0
@@ -64,7 +64,7 @@ func (b *beats) acknowledged(revision uint64, sent, acked time.Duration) {
 }
 
 // stamped adds the broker's half.
-func (b *beats) stamped(e core.NodeEvent) {
+func (b *beats) stamped(e exchange.NodeEvent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

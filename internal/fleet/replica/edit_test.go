@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -23,8 +23,8 @@ type stale struct {
 	still chan struct{}
 }
 
-func (s stale) Watch(ctx context.Context, fn func(core.RegistryEvent)) error {
-	return s.Registry.Watch(ctx, func(ev core.RegistryEvent) {
+func (s stale) Watch(ctx context.Context, fn func(plans.RegistryEvent)) error {
+	return s.Registry.Watch(ctx, func(ev plans.RegistryEvent) {
 		select {
 		case <-s.still:
 		default:
@@ -65,7 +65,7 @@ func (s *site) staleProducer(store *kv.Store, name string) {
 
 // edit writes what f makes of the job's entry (nil: none), and returns the new
 // one (nil: removed).
-func (s *site) edit(store *kv.Store, f func(*core.Entry) (core.Definition, bool)) *core.Entry {
+func (s *site) edit(store *kv.Store, f func(*plans.Entry) (plans.Definition, bool)) *plans.Entry {
 	s.Helper()
 	old, revision, err := store.Jobs().Read(s.Context(), "report")
 	entry := &old
@@ -97,7 +97,7 @@ func (s *site) edit(store *kv.Store, f func(*core.Entry) (core.Definition, bool)
 }
 
 // instants are the slots of the entry up to a time, those of pauses apart.
-func instants(t *testing.T, e core.Entry, until time.Time) (planned, paused map[time.Time]bool) {
+func instants(t *testing.T, e plans.Entry, until time.Time) (planned, paused map[time.Time]bool) {
 	t.Helper()
 	planned, paused = map[time.Time]bool{}, map[time.Time]bool{}
 	for _, p := range e.Plans() {
@@ -137,14 +137,14 @@ func TestProducersOnOldRevisionsFireNothingOfTheOldPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reschedule := func(schedule string) func(*core.Entry) (core.Definition, bool) {
-		return func(old *core.Entry) (core.Definition, bool) {
+	reschedule := func(schedule string) func(*plans.Entry) (plans.Definition, bool) {
+		return func(old *plans.Entry) (plans.Definition, bool) {
 			j := job.Job{Name: "report", Schedule: schedule, CatchUp: job.CatchUp{Policy: job.CatchUpAll}}
-			d, change, err := core.Upsert(old, j, "operator", "test", true)
+			d, change, err := plans.Upsert(old, j, "operator", "test", true)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return d, change == core.Changed
+			return d, change == plans.Changed
 		}
 	}
 	// some waits for what the producers publish, old plan or new, in a second or two:
@@ -161,9 +161,9 @@ func TestProducersOnOldRevisionsFireNothingOfTheOldPlan(t *testing.T) {
 	s.edit(store, reschedule("*/2 * * * * *"))
 	s.staleProducer(store, "stale2")
 	some()
-	s.edit(store, func(e *core.Entry) (core.Definition, bool) { return core.Pause(*e, "test") })
+	s.edit(store, func(e *plans.Entry) (plans.Definition, bool) { return plans.Pause(*e, "test") })
 	some()
-	s.edit(store, func(e *core.Entry) (core.Definition, bool) { return core.Resume(*e, "test") })
+	s.edit(store, func(e *plans.Entry) (plans.Definition, bool) { return plans.Resume(*e, "test") })
 	some()
 	first, _, err := store.Jobs().Read(t.Context(), "report")
 	if err != nil {

@@ -1,11 +1,16 @@
 package replica
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/job"
 )
 
 // wedged is how long the loop of the producer may stand still before it counts as stuck. A
@@ -64,4 +69,36 @@ func (r *Replica) Ready() []Check {
 		})
 	}
 	return checks
+}
+
+const (
+	// stuckInterval is the interval of checks for handlers that do not return. stuckLeast is
+	// the shortest time that a handler has, however short the grace is.
+	stuckInterval = time.Second
+	stuckLeast    = 5 * time.Second
+)
+
+// watchStuck logs and reports handlers that have not returned within the grace period after their
+// context ended. It runs until ctx ends. With EndOnStuck, the first such handler ends the replica
+// with an error. Other handlers still get their grace period. The slot of the stuck handler stays
+// claimed until this node has been silent for a lease.
+func (r *Replica) watchStuck(ctx context.Context, end context.CancelCauseFunc) {
+	grace := max(cmp.Or(r.cfg.Grace, consumer.DefaultGrace), stuckLeast)
+	tick := time.NewTicker(stuckInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, s := range r.table.Stuck(grace) {
+			what := fmt.Sprintf("its handler has not returned %v after its context ended: %v", s.For.Round(time.Second), s.Cause)
+			r.log.Error("handler does not return: only the end of the process ends it", "slot", s.Slot.ID(), "after", s.For.Round(time.Second), "error", s.Cause)
+			r.emit(job.Event{Kind: job.EventAlert, Node: r.Stats().Node, ID: s.Slot.ID(), Job: s.Slot.Job, Error: what})
+			if r.cfg.EndOnStuck {
+				end(fmt.Errorf("%w: slot %s: %s", job.ErrStuck, s.Slot.ID(), what))
+			}
+		}
+	}
 }

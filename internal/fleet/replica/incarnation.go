@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,19 +9,21 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/tzdata"
-
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/alert"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/fleet/intake"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
+	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 	"github.com/cronce-io/cronce/producer"
 )
 
@@ -46,13 +49,13 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	defer context.AfterFunc(life, func() { n.Lose(fmt.Errorf("%w: this replica has ended", job.ErrLeaseLost)) })()
 	r.current.lives(n)
 	defer r.current.lives(nil)
-	r.beats.follow(n.Name())
-	if len(r.cfg.Queues) > 0 { // without queues there are no claims, and perhaps no permission to subscribe
-		deaf, err := r.cfg.Store.ServeClaims(n.Name(), r.table)
-		if err != nil {
+	r.beats.track(n.Name())
+	answers := &claimAnswers{r: r, node: n.Name()}
+	defer answers.stop()
+	if len(r.queues.list()) > 0 {
+		if err := answers.serve(); err != nil {
 			return err
 		}
-		defer deaf()
 	}
 	beating, stop := context.WithCancel(life)
 	var ended sync.WaitGroup
@@ -62,7 +65,7 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	if r.begun(ctx, n) {
 		r.log.Info("node is up", "node", n.Name())
 		quiet := r.serve(ctx, n)
-		err = r.roles(ctx, life, n)
+		err = r.roles(ctx, life, n, answers)
 		bounded(quiet)
 	}
 	stop()
@@ -121,7 +124,7 @@ func (r *Replica) begun(ctx context.Context, n *node.Node) bool {
 }
 
 // roles runs the producer and the consumers until ctx or the node ends.
-func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
+func (r *Replica) roles(ctx, life context.Context, n *node.Node, answers *claimAnswers) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(n.Context(), stop)()
@@ -149,12 +152,7 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 		group.Go(func() error { return r.produce(ctx, n, s.Handed) })
 		group.Go(func() error { r.peers.Guard(ctx, n.Name()); return nil })
 	}
-	if len(r.cfg.Queues) > 0 {
-		informed(func(ctx context.Context) error { r.alerts().Run(ctx); return nil })
-	}
-	for _, queue := range r.cfg.Queues {
-		informed(r.consumer(life, n, queue).Run)
-	}
+	informed(func(ctx context.Context) error { return r.workers(ctx, life, n, answers) })
 	return group.Wait()
 }
 
@@ -174,9 +172,10 @@ func (r *Replica) stop(life context.Context, n *node.Node) {
 	r.log.Info("node stopped", "node", n.Name())
 }
 
-func (r *Replica) record() core.Node {
-	return core.Node{
-		Producer: r.cfg.Produce, Worker: len(r.cfg.Queues) > 0, Queues: r.cfg.Queues, Handlers: r.cfg.Handlers(),
+func (r *Replica) record() exchange.Node {
+	queues := r.queues.list()
+	return exchange.Node{
+		Producer: r.cfg.Produce, Worker: len(queues) > 0, Queues: queues, Handlers: r.cfg.Handlers(),
 		Priority: r.cfg.Priority, Running: r.table.Running(), ClockOffset: r.clock.Offset(), ClockError: r.clock.Error(),
 		Tzdata: tzdata.Version, Version: r.cfg.Version,
 	}
@@ -187,6 +186,7 @@ func (r *Replica) sweeper(name string) *sweep.Sweeper {
 	return sweep.New(sweep.Config{
 		Node: name, Ledger: store.Ledger(), Locks: store.Locks(), Slots: store.Slots(), Timers: store.Timers(),
 		Nodes: store.Nodes(), Registry: store.Jobs(), Ends: store.SweepEnds(), Seen: &r.seen, After: r.view.After,
+		Late: r.view.Late, Alerts: store, AlertStates: store.AlertStates(),
 		Now: r.clock.Now, Plausible: r.clock.Plausible, Lease: settings.Lease, Horizon: settings.Horizon, Logger: r.log,
 		Offered: func(job.Slot) { r.observer.Offered() }, Rewound: r.emit,
 	})
@@ -197,6 +197,7 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string,
 	vouches := r.newVouches()
 	var ended sync.WaitGroup
 	ended.Go(func() { vouches.run(ctx) })
+	ended.Go(func() { r.zones.meet(ctx, r.cfg.Store.Nodes().List) })
 	defer func() { stop(); ended.Wait() }()
 	cfg := producer.Config{
 		Node: n.Name(), Started: n.Started(), Registry: followed{r}, Watermark: r.cfg.Store.Watermark(),
@@ -220,8 +221,8 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 	}
 	cfg := consumer.Config{
 		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
-		Ledger: r.ledger(), Observer: r.cfg.Observer, Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
-		Publish: r.cfg.Store.Slots().Put, Alert: r.cfg.Store.Alert, Sources: r.sources(queue),
+		Ledger: r.ledger(), Observer: r.cfg.Observer, Failed: r.cfg.Failed, Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
+		Publish: r.cfg.Store.Slots().Put, Alert: r.cfg.Store.Alert, AlertStates: r.cfg.Store.AlertStates(), Sources: r.sources(queue),
 		// If one of these three fails, a later read of the lock makes up for it.
 		Wake: func(s job.Slot) { _ = locks.Wake(s) },
 		Listen: func(name string, woken func(job.Slot)) func() {
@@ -236,7 +237,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 		},
 		Holds: r.cfg.Store.AskHolds,
 		Life:  life, Emit: r.emit, Now: r.clock.Now, ClockError: r.clock.Error, Plausible: r.clock.Plausible, Lease: settings.Lease, Horizon: settings.Horizon,
-		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Logger: r.log,
+		Concurrency: cmp.Or(r.cfg.QueueConcurrency[queue], r.cfg.Concurrency), Grace: r.cfg.Grace, Logger: r.log,
 	}
 	if r.cfg.Tracer != nil {
 		cfg.Trace = r.cfg.Tracer.Step
@@ -249,8 +250,8 @@ func (r *Replica) intake(name string) *intake.Intake {
 	return intake.New(intake.Config{
 		Node: name, Registry: r.view, Slots: store.Slots(), Broker: store, Logger: r.log,
 		Open:  func(ctx context.Context, c core.OnConsumer) (intake.Feed, error) { return store.OpenOn(ctx, c) },
-		Names: func(job string) []string { return kv.OnConsumers(store.Namespace(), job) },
-		Read: func(ctx context.Context, name string) (core.Entry, error) {
+		Names: func(job string) []string { return layout.OnConsumers(store.Namespace(), job) },
+		Read: func(ctx context.Context, name string) (plans.Entry, error) {
 			e, _, err := store.Jobs().Read(ctx, name)
 			return e, err
 		},
@@ -262,6 +263,11 @@ func (r *Replica) alerts() *alert.Deliverer {
 	return alert.New(alert.Config{
 		Namespace: r.cfg.Store.Namespace(), Registry: r.view, Request: r.cfg.Store.Request, Getenv: os.Getenv, Logger: r.log,
 		Open: func(ctx context.Context) (alert.Feed, error) { return r.cfg.Store.Alerts(ctx) },
+		Now:  r.clock.Now, MaxPayload: r.cfg.Store.MaxPayload,
+		State: func(ctx context.Context, name string) (exchange.AlertState, error) {
+			state, _, err := r.cfg.Store.AlertStates().Read(ctx, name)
+			return state, err
+		},
 	})
 }
 
@@ -278,7 +284,7 @@ func (r *Replica) sources(queue string) []consumer.Open {
 	timers := func(ctx context.Context) (consumer.Source, error) {
 		source, err := r.cfg.Store.Timers().Source(ctx, queue, r.cfg.Priority)
 		switch {
-		case errors.Is(err, kv.ErrNoTimers):
+		case errors.Is(err, stream.ErrNoTimers):
 			return nil, nil //nolint:nilnil // no source, and no failure: see consumer.Open
 		case err != nil:
 			return nil, failed(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -71,6 +72,10 @@ func (l ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint6
 
 func (l ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
 	began, slot := time.Now(), r.Slot
+	if exchange.DropsResult(r, l.r.cfg.Store.Room()) {
+		// Send must not block, and a log may.
+		go l.r.log.Warn("result dropped: with it the record is larger than the server's max_payload", "slot", slot.ID(), "bytes", len(r.Result))
+	}
 	l.Ledger.Send(ctx, r, revision, func(revision uint64, err error) {
 		l.written(slot, began, revision, err)
 		answered(revision, err)

@@ -4,15 +4,16 @@ import (
 	"context"
 	"sync"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
 // own is what this replica last applied to the registry, or found to be applied. Later
 // writes are compared with it. Its zero value is empty. It is safe for concurrent use.
 type own struct {
-	mu   sync.Mutex
-	jobs map[string]applied
+	mu      sync.Mutex
+	jobs    map[string]applied
+	changed chan struct{} // closed when a job is added; nil: none waits
 }
 
 // applied has the hash of a job here, the hash of the registry's definition when last
@@ -22,7 +23,8 @@ type applied struct {
 	revision     uint64
 }
 
-// put records that mine was applied, and what the registry has after that.
+// put records that mine was applied, and the definition (standing) that the registry has after
+// that.
 func (o *own) put(mine, standing job.Job, revision uint64) {
 	a := applied{revision: revision}
 	var err1, err2 error
@@ -37,11 +39,38 @@ func (o *own) put(mine, standing job.Job, revision uint64) {
 		o.jobs = map[string]applied{}
 	}
 	o.jobs[mine.Name] = a
+	if o.changed != nil {
+		close(o.changed)
+		o.changed = nil
+	}
+}
+
+// missing returns the first of the names whose job was not applied yet, and a channel that is
+// closed when a job is applied. If there is none, it returns "".
+func (o *own) missing(names []string) (name string, changed <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, n := range names {
+		if _, here := o.jobs[n]; !here {
+			if o.changed == nil {
+				o.changed = make(chan struct{})
+			}
+			return n, o.changed
+		}
+	}
+	return "", nil
+}
+
+// drop forgets a job that is not ours any more.
+func (o *own) drop(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.jobs, name)
 }
 
 // overruled reports whether e is a later definition of one of our jobs by another writer,
 // with other content. Each content is reported once.
-func (o *own) overruled(e core.Entry) bool {
+func (o *own) overruled(e plans.Entry) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	a, ok := o.jobs[e.Job.Name]
@@ -60,7 +89,7 @@ func (o *own) overruled(e core.Entry) bool {
 
 // removed reports whether one of our jobs was removed from the registry after it was
 // applied.
-func (o *own) removed(e core.RegistryEvent) bool {
+func (o *own) removed(e plans.RegistryEvent) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	a, ok := o.jobs[e.Name]
@@ -71,15 +100,15 @@ func (o *own) removed(e core.RegistryEvent) bool {
 // watch of a million jobs would be as large as the first.
 type followed struct{ r *Replica }
 
-func (f followed) Watch(ctx context.Context, fn func(core.RegistryEvent)) error {
-	return f.r.cfg.Store.Jobs().Watch(ctx, func(e core.RegistryEvent) {
+func (f followed) Watch(ctx context.Context, fn func(plans.RegistryEvent)) error {
+	return f.r.cfg.Store.Jobs().Watch(ctx, func(e plans.RegistryEvent) {
 		f.r.watched(e)
 		fn(e)
 	})
 }
 
 // watched handles an event of the registry's watch.
-func (r *Replica) watched(e core.RegistryEvent) {
+func (r *Replica) watched(e plans.RegistryEvent) {
 	r.view.Apply(e)
 	switch {
 	case e.Ready, e.Err != nil:
@@ -91,10 +120,10 @@ func (r *Replica) watched(e core.RegistryEvent) {
 }
 
 // compare logs that a definition has replaced the one of this replica.
-func (r *Replica) compare(e core.Entry) {
+func (r *Replica) compare(e plans.Entry) {
 	switch {
 	case !r.own.overruled(e):
-	case e.Owner == core.OwnerOperator:
+	case e.Owner == plans.OwnerOperator:
 		r.log.Info("job changed by an operator: that takes precedence over files and code", "job", e.Job.Name, "by", e.Node,
 			"release", "cronce job release "+e.Job.Name)
 	default:

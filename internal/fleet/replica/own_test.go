@@ -3,7 +3,7 @@ package replica
 import (
 	"testing"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -12,16 +12,16 @@ func TestAnotherContentIsReportedOnce(t *testing.T) {
 	mine, theirs := job.Job{Name: "report", Schedule: "0 7 * * *"}, job.Job{Name: "report", Schedule: "0 8 * * *"}
 	third := job.Job{Name: "report", Schedule: "0 9 * * *"}
 	var o own
-	entry := func(j job.Job, revision uint64) core.Entry {
-		return core.Entry{Definition: core.Definition{Job: j}, Revision: revision}
+	entry := func(j job.Job, revision uint64) plans.Entry {
+		return plans.Entry{Definition: plans.Definition{Job: j}, Revision: revision}
 	}
-	if o.overruled(entry(theirs, 9)) || o.removed(core.RegistryEvent{Name: "report", Revision: 9}) {
+	if o.overruled(entry(theirs, 9)) || o.removed(plans.RegistryEvent{Name: "report", Revision: 9}) {
 		t.Error("a job that this replica has not is reported")
 	}
 	o.put(mine, mine, 10)
 	for _, step := range []struct {
 		what string
-		core.Entry
+		plans.Entry
 		want bool
 	}{
 		{"what stood there before, told late", entry(theirs, 9), false},
@@ -43,7 +43,7 @@ func TestAnotherContentIsReportedOnce(t *testing.T) {
 	if o.overruled(entry(third, 21)) || !o.overruled(entry(theirs, 22)) {
 		t.Error("after another Apply the wrong one is reported")
 	}
-	if o.removed(core.RegistryEvent{Name: "report", Revision: 19}) || !o.removed(core.RegistryEvent{Name: "report", Revision: 23}) {
+	if o.removed(plans.RegistryEvent{Name: "report", Revision: 19}) || !o.removed(plans.RegistryEvent{Name: "report", Revision: 23}) {
 		t.Error("the wrong removal is reported")
 	}
 }

@@ -10,15 +10,15 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 func TestMaxPayloadBelowWhatSlotsNeedIsLoggedAtTheStart(t *testing.T) {
 	t.Parallel()
-	for payload, warns := range map[int32]bool{kv.EnoughPayload - 1: true, kv.EnoughPayload: false} {
+	for payload, warns := range map[int32]bool{space.EnoughPayload - 1: true, space.EnoughPayload: false} {
 		s := &site{t, natstest.Run(t, func(o *server.Options) { o.MaxPayload = payload }), 2 * time.Second}
 		var log bytes.Buffer // read once the replica has ended
 		started := make(chan struct{}, 100)

@@ -3,25 +3,30 @@ package replica
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/cronce-io/cronce/internal/tzdata"
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/internal/fleet/registry"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
+	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -47,19 +52,22 @@ type Config struct {
 
 	// Serve, if set, answers requests to each incarnation from its first heartbeat until
 	// stop is called: see internal/api.
-	Serve func(ctx context.Context, node string, status func() core.Node) (stop func(), err error)
+	Serve func(ctx context.Context, node string, status func() exchange.Node) (stop func(), err error)
 
-	// Queues are the queues that this replica works on. Without queues it is no worker.
+	// Queues are the queues that this replica works on at the start: see SetQueues. Without
+	// queues it is no worker.
 	Queues []string
 
 	// Produce makes the replica publish due slots.
 	Produce bool
 
-	// Concurrency per queue, and Grace: see consumer.Config.
-	Concurrency int
-	Grace       time.Duration
+	// Concurrency is that of each queue without one in QueueConcurrency. For it and for Grace,
+	// see consumer.Config.
+	Concurrency      int
+	QueueConcurrency map[string]int
+	Grace            time.Duration
 
-	// Priority is the priority of the workers, 0 (first) to 9: see kv.Slots.Source.
+	// Priority is the priority of the workers, 0 (first) to 9: see stream.Slots.Source.
 	Priority int
 
 	// Host replaces the host part of the node name. It defaults to the name of the host.
@@ -75,8 +83,8 @@ type Config struct {
 	// which this replica produces. Zero means DefaultMaxClockOffset.
 	MaxClockOffset time.Duration
 
-	// EndOnStuck makes Run end in order, with an error that wraps job.ErrStuck, when a
-	// handler has not returned a Grace after its context ended.
+	// EndOnStuck makes Run stop, with an error that wraps job.ErrStuck, when a handler has not
+	// returned within Grace after its context ended. Other handlers still get their grace period.
 	EndOnStuck bool
 
 	// Renewed is called with the boot time until which the node trusts itself.
@@ -88,6 +96,9 @@ type Config struct {
 
 	// Observer receives measurements. It may be nil.
 	Observer Observer
+
+	// Failed is called for each failed attempt: see consumer.Config. It may be nil.
+	Failed func(job.Failure)
 
 	// Tracer makes the spans of slots. It may be nil.
 	Tracer *tracing.Tracer
@@ -117,6 +128,9 @@ type Replica struct {
 	beats *beats
 
 	current current
+	queues  *queues
+	late    *lateJobs
+	stopped chan struct{} // closed when Run returns
 
 	// watches is on while this replica watches the heartbeats of the others.
 	watches *onOff
@@ -130,7 +144,7 @@ type Replica struct {
 	registry  time.Time
 
 	mu   sync.Mutex
-	jobs []job.Job // last applied
+	jobs []job.Job // those of this process
 }
 
 // New returns a replica; see Run.
@@ -141,7 +155,7 @@ func New(cfg Config) *Replica {
 	if cfg.MaxClockOffset == 0 {
 		cfg.MaxClockOffset = DefaultMaxClockOffset
 	}
-	r := &Replica{cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), table: consumer.NewTable()}
+	r := &Replica{cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), table: consumer.NewTable(), jobs: slices.Clone(cfg.Jobs), queues: newQueues(cfg.Queues), late: newLateJobs(), stopped: make(chan struct{})}
 	if r.clock = cfg.Clock; r.clock == nil {
 		r.clock = clock.New(cfg.ClockShift, cfg.MaxClockOffset, r.clockStepped)
 	}
@@ -160,7 +174,6 @@ func New(cfg Config) *Replica {
 	if r.observer == nil {
 		r.observer = noObserver{}
 	}
-	r.observer.Follow(r.Stats)
 	return r
 }
 
@@ -168,6 +181,8 @@ func New(cfg Config) *Replica {
 // if the connection is closed for good or a handler is stuck (see Config.EndOnStuck). If the
 // broker is away or the lease is lost, it goes on when the broker is back.
 func (r *Replica) Run(ctx context.Context) error {
+	defer close(r.stopped)
+	r.observer.Follow(r.Stats)
 	// Watches and heartbeats go on while handlers use their grace.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -190,10 +205,11 @@ func (r *Replica) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	if most := r.cfg.Store.MaxPayload(); most > 0 && most < kv.EnoughPayload {
-		r.log.Warn("max_payload is low: the server refuses larger payloads, outputs and errors are cut", "max_payload", most, "enough", kv.EnoughPayload)
+	if most := r.cfg.Store.MaxPayload(); most > 0 && most < space.EnoughPayload {
+		r.log.Warn("max_payload is low: the server refuses larger payloads, outputs and errors are cut", "max_payload", most, "enough", space.EnoughPayload)
 	}
 	group.Go(func() error { r.watchStuck(life, stuck); return nil })
+	group.Go(func() error { r.applyLate(life); return nil })
 	if r.cfg.Observer != nil {
 		group.Go(func() error { r.sample(life); return nil })
 	}
@@ -219,9 +235,9 @@ func (r *Replica) Run(ctx context.Context) error {
 	return err
 }
 
-// farewell is how long a replica that is ending waits after its grace for writes and
-// releases. If the socket of the connection blocks, the client would wait for up to a
-// minute. What is left then ends by itself.
+// farewell is how long a replica that stops waits, after the grace period, for its last writes
+// and releases. If the socket of the connection is blocked, the NATS client would wait for up to
+// a minute. Goroutines that are left over end by themselves.
 const farewell = 10 * time.Second
 
 // wait waits for the group, and after the end of ctx for at most the grace and the farewell.
@@ -257,12 +273,12 @@ func (r *Replica) work(ctx, life context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(life, cancel)()
-	// The grace counts once, from the end of ctx.
+	// All incarnations share one grace period, which begins when ctx ends.
 	over, end := context.WithCancel(context.Background())
 	defer end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(cmp.Or(r.cfg.Grace, consumer.DefaultGrace), end) })()
 	defer func() { cancel(); r.table.Finish(over) }()
-	err := r.Apply(ctx, r.cfg.Jobs, false)
+	err := r.bringAgain(ctx)
 	if err != nil && ctx.Err() != nil {
 		return nil // ctx ended before the start
 	}
@@ -277,7 +293,7 @@ func (r *Replica) work(ctx, life context.Context) error {
 		case errors.Is(err, job.ErrLeaseLost):
 			r.observer.LeaseLost()
 			r.log.Warn("starting again under a new name", "error", err)
-			r.setUpAgain(ctx) // heartbeats have no answer either where there is no bucket for them
+			r.setUpAgain(ctx) // the lease is also lost if the bucket of the heartbeats no longer exists
 			err = nil
 		case isGone(err):
 			r.log.Error("starting again: the namespace is gone or was created anew", "error", err)
@@ -325,4 +341,21 @@ func (r *Replica) emit(e job.Event) {
 	if err := r.cfg.Store.EmitEvent(e); err != nil {
 		r.log.Debug("event not published", "kind", e.Kind, "slot", e.ID, "error", err)
 	}
+}
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
+// nodeName returns a name that no other incarnation of any process has:
+// host-pid-start-random. The random part alone is unique; the rest is for readers.
+func nodeName(host string, started time.Time) string {
+	if host == "" {
+		host, _ = os.Hostname()
+		host, _, _ = strings.Cut(host, ".")
+	}
+	host = strings.Trim(notInNames.ReplaceAllString(host, "-"), "-")
+	if host == "" {
+		host = "node"
+	}
+	host = host[:min(len(host), 40)]
+	return fmt.Sprintf("%s-%d-%d-%s", host, os.Getpid(), started.Unix(), strings.ToLower(rand.Text()[:8]))
 }

@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/tzdata"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -190,7 +190,7 @@ func TestNothingIsJudgedByALocalClockThatIsWrong(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec, err := core.DecodeRecord(entry.Value())
+		rec, err := exchange.DecodeRecord(entry.Value())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,8 +236,8 @@ func TestNodesWithOtherTimeZoneDataAreWarnedAboutOnce(t *testing.T) {
 	}
 	for name, release := range map[string]string{"old-1": "1999x", "old-2": "1999x", "new-1": "2099x", "same": tzdata.Version} {
 		for beat := range 2 {
-			value, err := json.Marshal(core.Node{
-				Name: name, State: core.NodeAlive, Lease: time.Hour, Tzdata: release, Nonce: fmt.Sprint(name, beat),
+			value, err := json.Marshal(exchange.Node{
+				Name: name, State: exchange.NodeAlive, Lease: time.Hour, Tzdata: release, Nonce: fmt.Sprint(name, beat),
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -28,7 +29,7 @@ func benchmarkPublish(b *testing.B, producers, jobs int) {
 		b.Fatal(err)
 	}
 	for i := range jobs {
-		d, _, err := core.Upsert(nil, job.Job{Name: fmt.Sprint("job", i), Schedule: "*/4 * * * * *"}, "operator", "bench", true)
+		d, _, err := plans.Upsert(nil, job.Job{Name: fmt.Sprint("job", i), Schedule: "*/4 * * * * *"}, "operator", "bench", true)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -77,7 +78,7 @@ func (s *site) define(n int) {
 	}
 	for i := range n {
 		j := job.Job{Name: fmt.Sprint("job", i), Schedule: "* * * * * *"}
-		d, _, err := core.Upsert(nil, j, "operator", "test", true)
+		d, _, err := plans.Upsert(nil, j, "operator", "test", true)
 		if err != nil {
 			s.Fatal(err)
 		}

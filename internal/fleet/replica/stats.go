@@ -5,10 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/tzdata"
-
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/fleet/node"
-	"github.com/cronce-io/cronce/kv"
+	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/producer"
 )
 
@@ -42,7 +41,7 @@ type Stats struct {
 	Now, Watermark time.Time
 
 	// Queues has the queues whose backlog was read in the last seconds.
-	Queues map[string]kv.Backlog
+	Queues map[string]stream.Backlog
 
 	// Withheld has the queues of this worker. A value is true while their slots are left to
 	// other nodes because a service is not ready.
@@ -61,7 +60,7 @@ type current struct {
 	ended    producer.Stats // counted by earlier producers
 
 	watermark time.Time
-	queues    map[string]kv.Backlog
+	queues    map[string]stream.Backlog
 }
 
 func (c *current) lives(n *node.Node) {
@@ -99,7 +98,7 @@ func (r *Replica) Stats() Stats {
 	s.Now, s.ClockOffset, s.ClockError = r.clock.Now(), r.clock.Offset(), r.clock.Error()
 	s.Owed, s.Stuck = r.table.Size(), r.table.CountStuck()
 	s.Withheld = map[string]bool{}
-	for _, queue := range r.cfg.Queues {
+	for _, queue := range r.queues.list() {
 		s.Withheld[queue] = r.cfg.Ready != nil && !isClosed(r.cfg.Ready(queue))
 	}
 	return s
@@ -119,7 +118,7 @@ const (
 	sampleEvery = 5 * time.Second
 
 	// samplePatience bounds one sample.
-	samplePatience = 3 * time.Second
+	samplePatience = 15 * time.Second
 )
 
 // sample reads the watermark and the backlog of the queues from the broker until ctx ends.
@@ -141,8 +140,8 @@ func (r *Replica) sample(ctx context.Context) {
 func (r *Replica) sampleOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, samplePatience)
 	defer cancel()
-	queues := map[string]kv.Backlog{}
-	for _, queue := range r.cfg.Queues {
+	queues := map[string]stream.Backlog{}
+	for _, queue := range r.queues.list() {
 		if b, err := r.cfg.Store.Slots().Backlog(ctx, queue, r.cfg.Produce); err == nil {
 			queues[queue] = b
 		}

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -34,21 +36,25 @@ const (
 	writesAtOnce = 500
 )
 
-// Apply brings jobs into the registry: what is equal is not written, what an edit
-// superseded is not brought back (unless force says that a person asks for it),
-// and a stored definition that this program cannot read is left alone. A replica
-// that may not write the registry compares, and reports. From then on it reports
-// when somebody else's definition takes the place of one of these. It may be
-// called while Run runs, and waits for a broker that is away until ctx ends.
+// Apply writes jobs to the registry. It does not write a job whose stored definition is equal. It
+// does not bring back a definition that an edit superseded, unless force is set because a person
+// asks for it. It does not overwrite a stored definition that this program cannot read. If this
+// login may not write the registry, Apply only logs the differences. After Apply the replica logs
+// when another definition replaces one of these jobs. Apply may be called while Run runs. While
+// the broker is away, it waits until ctx ends.
 //
-// It works in rounds. A round reads many jobs in one request, sends the writes that
-// are needed in their order without waiting for each answer, and leaves to the next
-// round the jobs whose write met a conflict: another replica wrote them meanwhile,
-// most likely the same.
+// Apply first reads the jobs, many in one request. Then it works in rounds. A round sends the
+// writes that are needed, in order, without waiting for each answer. If a write meets a conflict,
+// because another replica has written the job meanwhile, the job is read again at the leader and
+// goes to the next round.
 func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
 	r.mu.Lock()
-	r.jobs = jobs
+	r.jobs = slices.Clone(jobs)
 	r.mu.Unlock()
+	return r.apply(ctx, jobs, force)
+}
+
+func (r *Replica) apply(ctx context.Context, jobs []job.Job, force bool) error {
 	a := &applying{Replica: r, force: force, mayWrite: true, all: len(jobs)}
 	defer a.reportProgress()()
 	left := make([]attempt, len(jobs))
@@ -71,22 +77,21 @@ type applying struct {
 	*Replica
 	force bool
 
-	// mayWrite is true until the server says that it is not so.
+	// mayWrite is true until the server denies a write.
 	mayWrite bool
 
 	all  int
 	done atomic.Int64
 }
 
-// attempt is a job to be brought in, and what the registry was last seen to have of it.
+// attempt is a job to be applied, and its entry in the registry as it was last read.
 type attempt struct {
 	mine     job.Job
-	old      *core.Entry // nil: nothing that can be read
-	revision uint64      // the last one of the job
+	old      *plans.Entry // nil: nothing that can be read
+	revision uint64       // the last one of the job
 }
 
-// reportProgress logs now and then how far it is, until the returned function is
-// called.
+// reportProgress logs the progress every progressEvery, until stop is called.
 func (a *applying) reportProgress() (stop func()) {
 	over := make(chan struct{})
 	var ended sync.WaitGroup
@@ -105,9 +110,9 @@ func (a *applying) reportProgress() (stop func()) {
 	return func() { close(over); ended.Wait() }
 }
 
-// answered repeats ask until it is answered, saying now and then what it waits
-// for.
-func (r *Replica) answered(ctx context.Context, what string, ask func(context.Context) error) error {
+// untilAnswered repeats ask until the broker answers. After each try without an answer it logs what it
+// waits for.
+func (r *Replica) untilAnswered(ctx context.Context, what string, ask func(context.Context) error) error {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, complainAfter)
 		err := ask(attempt)
@@ -119,15 +124,15 @@ func (r *Replica) answered(ctx context.Context, what string, ask func(context.Co
 	}
 }
 
-// readMany fills in what any replica of the registry has of the jobs: a hint, since a
-// write that goes by an old one meets a conflict. The registry may be a million jobs
-// larger than what is ours, so it is asked by name.
+// readMany reads the entries of the jobs from any replica of the registry's bucket. They may be
+// stale: a write at an old revision meets a conflict. readMany asks by name, because the registry
+// may have a million jobs of other processes.
 func (a *applying) readMany(ctx context.Context, jobs []attempt) error {
 	names := make([]string, len(jobs))
 	for i := range jobs {
 		names[i] = jobs[i].mine.Name
 	}
-	return a.answered(ctx, "read the jobs", func(ctx context.Context) error {
+	return a.untilAnswered(ctx, "read the jobs", func(ctx context.Context) error {
 		known, err := a.cfg.Store.Jobs().Latest(ctx, names)
 		for i := range jobs {
 			if entry, ok := known[names[i]]; ok {
@@ -138,8 +143,8 @@ func (a *applying) readMany(ctx context.Context, jobs []attempt) error {
 	})
 }
 
-// readLeader fills in what the registry's leader has of the jobs, and leaves out those
-// of which it has something that cannot be read.
+// readLeader reads the entries of the jobs at the registry's leader. It leaves out the jobs whose
+// stored definition cannot be decoded.
 func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []attempt, _ error) {
 	broken := make([]bool, len(jobs))
 	group, ctx := errgroup.WithContext(ctx)
@@ -147,7 +152,7 @@ func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []a
 	for i := range jobs {
 		group.Go(func() error {
 			t := &jobs[i]
-			err := a.answered(ctx, "read job "+t.mine.Name, func(ctx context.Context) error {
+			err := a.untilAnswered(ctx, "read job "+t.mine.Name, func(ctx context.Context) error {
 				entry, revision, err := a.cfg.Store.Jobs().Read(ctx, t.mine.Name)
 				t.old, t.revision = &entry, revision
 				return err
@@ -155,8 +160,9 @@ func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []a
 			switch {
 			case errors.Is(err, job.ErrNotFound):
 				t.old = nil // deleted: the new entry goes over the marker at its revision
-			case core.IsUnreadable(err):
+			case exchange.IsUnreadable(err):
 				broken[i] = true
+				a.own.put(t.mine, t.mine, t.revision)
 				a.log.Error("the stored definition of this job cannot be read, and is left as it is", "job", t.mine.Name, "error", err)
 			case err != nil:
 				return fmt.Errorf("job %s: %w", t.mine.Name, err)
@@ -178,10 +184,10 @@ func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []a
 // write is a definition that is to be stored for an attempt.
 type write struct {
 	attempt
-	next core.Definition
+	next plans.Definition
 }
 
-// send sends the writes; each puts its answer into outcomes.
+// send sends the writes. The answer of each goes to outcomes.
 func (a *applying) send(ctx context.Context, writes []write, outcomes chan<- outcome) {
 	all := make([]kv.JobWrite, len(writes))
 	for i, w := range writes {
@@ -199,9 +205,9 @@ type outcome struct {
 	err error
 }
 
-// round writes the jobs that differ from what was read, and returns those whose write
-// met a conflict. Until one write has succeeded it waits for each answer: a server that
-// permits none names only one of many in its complaint.
+// round writes the jobs that differ from what was read, and returns those whose write met a
+// conflict. Until one write has succeeded, it waits for each answer before it sends the next
+// write: if the login may not write, the server's error names only one of many writes.
 func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attempt, failed error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -215,7 +221,7 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 	settle := func() {
 		o := <-outcomes
 		open--
-		if err := a.settle(o); errors.Is(err, job.ErrConflict) {
+		if err := a.handleAnswer(o); errors.Is(err, job.ErrConflict) {
 			conflicts = append(conflicts, o.attempt)
 		} else if err != nil && failed == nil {
 			failed = fmt.Errorf("job %s: %w", o.mine.Name, err)
@@ -231,12 +237,12 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 		if failed != nil || ctx.Err() != nil {
 			break
 		}
-		next, change, err := core.Upsert(t.old, t.mine, a.cfg.Owner, a.identity, a.force)
+		next, change, err := plans.Upsert(t.old, t.mine, a.cfg.Owner, a.identity, a.force)
 		if err != nil {
 			failed = fmt.Errorf("job %s: %w", t.mine.Name, err)
 			break
 		}
-		if change != core.Changed || !a.mayWrite {
+		if change != plans.Changed || !a.mayWrite {
 			a.leave(t, change)
 			continue
 		}
@@ -258,8 +264,8 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 	return conflicts, failed
 }
 
-// settle takes in the answer to a write.
-func (a *applying) settle(o outcome) error {
+// handleAnswer handles the answer to a write.
+func (a *applying) handleAnswer(o outcome) error {
 	switch {
 	case o.err == nil:
 		a.replaced(o.old, o.mine.Name)
@@ -270,14 +276,14 @@ func (a *applying) settle(o outcome) error {
 			a.mayWrite = false
 			a.log.Warn("this node may not write the job registry: it only compares its jobs with what is there", "error", o.err)
 		}
-		a.leave(o.attempt, core.Changed)
+		a.leave(o.attempt, plans.Changed)
 		return nil
 	}
 	return o.err
 }
 
-// leave reports why a job is not written, and keeps what stands there.
-func (a *applying) leave(t attempt, change core.Change) {
+// leave logs why a job is not written, and records the definition that the registry has.
+func (a *applying) leave(t attempt, change plans.Change) {
 	a.report(change, t.old, t.mine.Name)
 	standing := t.mine
 	if t.old != nil {
@@ -286,7 +292,7 @@ func (a *applying) leave(t attempt, change core.Change) {
 	a.keep(t.mine, standing, t.revision)
 }
 
-// keep notes what stands in the registry beside a job of this replica.
+// keep records the definition that the registry has (standing) of a job of this replica.
 func (a *applying) keep(mine, standing job.Job, revision uint64) {
 	a.done.Add(1)
 	a.own.put(mine, standing, revision)
@@ -295,25 +301,25 @@ func (a *applying) keep(mine, standing job.Job, revision uint64) {
 	}
 }
 
-// replaced says whose definition had to give way.
-func (a *applying) replaced(old *core.Entry, name string) {
+// replaced logs that this node's definition has replaced that of another node.
+func (a *applying) replaced(old *plans.Entry, name string) {
 	if old != nil && old.Node != a.identity {
 		a.log.Info("job definition replaced: this node's holds now", "job", name, "by", a.identity, "was", old.Node, "owner", old.Owner)
 	}
 }
 
-// report says why a definition was not written.
-func (a *applying) report(change core.Change, old *core.Entry, name string) {
+// report logs why a definition was not written.
+func (a *applying) report(change plans.Change, old *plans.Entry, name string) {
 	switch {
-	case change == core.Superseded:
+	case change == plans.Superseded:
 		a.log.Warn("this definition was replaced by a later edit and is not brought back; to insist: cronce job apply, or SIGHUP to cronce run",
 			"job", name, "held by", old.Node)
-	case change == core.Held:
+	case change == plans.Held:
 		a.log.Warn("an operator's edit stands over this definition", "job", name, "held by", old.Node, "end it", "cronce job release "+name)
-	case change == core.Changed && old == nil:
-		a.log.Warn("this job is not in the registry, and this node may not bring it there: it has no slots until somebody does",
+	case change == plans.Changed && old == nil:
+		a.log.Warn("this job is not in the registry, and this node may not bring it there: it has no slots until another login does",
 			"job", name, "bring it", "cronce job apply")
-	case change == core.Changed:
+	case change == plans.Changed:
 		a.log.Warn("the registry's definition of this job differs from this node's, which may not write it: the registry's holds",
 			"job", name, "this node", a.identity, "held by", old.Node, "owner", old.Owner)
 	}

@@ -7,27 +7,29 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
 const (
-	// vouchFor is how long a producer is believed before its record is read again, and
-	// vouchAgain the interval at which the record of an unbelieved one is read.
+	// vouchFor is how long a node counts as a producer before its record is read again.
+	// vouchAgain is the interval at which the record is read of a node that does not count as
+	// one.
 	vouchFor   = time.Minute
 	vouchAgain = 2 * time.Second
 
 	// vouchTimeout bounds one read. maxVouched bounds the remembered names, because any
 	// login can invent names.
-	vouchTimeout = 5 * time.Second
+	vouchTimeout = 20 * time.Second
 	maxVouched   = 4096
 )
 
-// vouches knows from their live records which nodes produce. Announcements of producers are
-// core NATS messages, and name their sender themselves. It is safe for concurrent use.
+// vouches reads the records of nodes to find out which of them are live producers. It is needed
+// because announcements of producers are core NATS messages, in which any login can name any
+// sender. It is safe for concurrent use.
 type vouches struct {
-	look func(ctx context.Context, name string) (core.NodeEvent, error)
-	live func(core.NodeEvent) bool
+	read func(ctx context.Context, name string) (exchange.NodeEvent, error)
+	live func(exchange.NodeEvent) bool
 	log  *slog.Logger
 
 	names chan string // to be read
@@ -45,12 +47,12 @@ type vouch struct {
 
 func (r *Replica) newVouches() *vouches {
 	lease := r.cfg.Store.Settings().Lease
-	live := func(e core.NodeEvent) bool {
+	live := func(e exchange.NodeEvent) bool {
 		silent := r.clock.Now().Sub(e.Time) - r.clock.Error()
-		return e.Node.State == core.NodeAlive && e.Node.Producer && silent < max(lease, e.Node.Lease)
+		return e.Node.State == exchange.NodeAlive && e.Node.Producer && silent < max(lease, e.Node.Lease)
 	}
-	look := func(ctx context.Context, name string) (core.NodeEvent, error) {
-		e, err := r.cfg.Store.Nodes().Look(ctx, name)
+	look := func(ctx context.Context, name string) (exchange.NodeEvent, error) {
+		e, err := r.cfg.Store.Nodes().ReadEvent(ctx, name)
 		if err == nil {
 			r.zones.note(e)
 		}
@@ -59,8 +61,8 @@ func (r *Replica) newVouches() *vouches {
 	return newVouches(look, live, r.log)
 }
 
-func newVouches(look func(context.Context, string) (core.NodeEvent, error), live func(core.NodeEvent) bool, log *slog.Logger) *vouches {
-	return &vouches{look: look, live: live, log: log, names: make(chan string, 64), known: map[string]vouch{}}
+func newVouches(look func(context.Context, string) (exchange.NodeEvent, error), live func(exchange.NodeEvent) bool, log *slog.Logger) *vouches {
+	return &vouches{read: look, live: live, log: log, names: make(chan string, 64), known: map[string]vouch{}}
 }
 
 // of reports whether the node is known to produce, and when it began. It does not block: an
@@ -100,7 +102,7 @@ func (v *vouches) run(ctx context.Context) {
 			return
 		case name := <-v.names:
 			looking, cancel := context.WithTimeout(ctx, vouchTimeout)
-			e, err := v.look(looking, name)
+			e, err := v.read(looking, name)
 			cancel()
 			v.note(name, e, err)
 		}
@@ -108,7 +110,7 @@ func (v *vouches) run(ctx context.Context) {
 }
 
 // note handles the result of a read. A read without an answer changes nothing.
-func (v *vouches) note(name string, e core.NodeEvent, err error) {
+func (v *vouches) note(name string, e exchange.NodeEvent, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.known[name]

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -20,14 +20,14 @@ func TestProducerIsVouchedForByItsLiveRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now().Add(-time.Hour)
-		records := map[string]core.NodeEvent{
-			"producer": {Node: core.Node{State: core.NodeAlive, Producer: true, Started: began}},
-			"worker":   {Node: core.Node{State: core.NodeAlive, Worker: true}},
-			"stopped":  {Node: core.Node{State: core.NodeStopped, Producer: true}},
+		records := map[string]exchange.NodeEvent{
+			"producer": {Node: exchange.Node{State: exchange.NodeAlive, Producer: true, Started: began}},
+			"worker":   {Node: exchange.Node{State: exchange.NodeAlive, Worker: true}},
+			"stopped":  {Node: exchange.Node{State: exchange.NodeStopped, Producer: true}},
 		}
 		var mu sync.Mutex // of all three
 		looks, away := 0, false
-		v := newVouches(func(_ context.Context, name string) (core.NodeEvent, error) {
+		v := newVouches(func(_ context.Context, name string) (exchange.NodeEvent, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			looks++
@@ -40,7 +40,7 @@ func TestProducerIsVouchedForByItsLiveRecord(t *testing.T) {
 			}
 			e.Name = name
 			return e, nil
-		}, func(e core.NodeEvent) bool { return e.Node.State == core.NodeAlive && e.Node.Producer }, slog.New(slog.DiscardHandler))
+		}, func(e exchange.NodeEvent) bool { return e.Node.State == exchange.NodeAlive && e.Node.Producer }, slog.New(slog.DiscardHandler))
 		go v.run(t.Context())
 		is := func(when, name string, want bool) {
 			t.Helper()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
 // onOff is a switch with notification.
@@ -43,7 +43,7 @@ func (r *Replica) watchNodes(ctx context.Context) error {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				err = r.peers.Watch(watching, r.cfg.Store.Nodes(), func(e core.NodeEvent) {
+				err = r.peers.Watch(watching, r.cfg.Store.Nodes(), func(e exchange.NodeEvent) {
 					r.beats.stamped(e)
 					r.zones.note(e)
 				})
@@ -66,8 +66,8 @@ func (r *Replica) watchNodes(ctx context.Context) error {
 	}
 }
 
-// stamps reads the broker's stamps on the heartbeats of the own incarnation while there is
-// no watch.
+// stamps reads the broker's timestamps of this node's own heartbeats while no watch delivers
+// them.
 type stamps struct {
 	r    *Replica
 	name string
@@ -96,7 +96,7 @@ func (s *stamps) run(ctx context.Context) {
 		case <-s.due:
 		}
 		// If a read fails, the next heartbeat gives another sample.
-		if e, err := s.r.cfg.Store.Nodes().Look(ctx, s.name); err == nil {
+		if e, err := s.r.cfg.Store.Nodes().ReadEvent(ctx, s.name); err == nil {
 			s.r.beats.stamped(e)
 		}
 	}

@@ -1,11 +1,12 @@
 package replica
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
 // zonesFor is how long a producer counts as alive after its record was last seen. It
@@ -23,6 +24,7 @@ type zones struct {
 	mu     sync.Mutex
 	logged map[string]bool
 	newer  map[string]time.Time // producers with newer data, by when their record was last seen
+	heard  bool                 // the records of all nodes were read once
 }
 
 func newZones(own string, log *slog.Logger) *zones {
@@ -30,11 +32,11 @@ func newZones(own string, log *slog.Logger) *zones {
 }
 
 // note handles the record of a node.
-func (z *zones) note(e core.NodeEvent) {
+func (z *zones) note(e exchange.NodeEvent) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	n := e.Node
-	alive := !e.Gone && e.Err == nil && n.State == core.NodeAlive
+	alive := !e.Gone && e.Err == nil && n.State == exchange.NodeAlive
 	if alive && n.Producer && n.Tzdata > z.own && (len(z.newer) < maxVouched || !z.newer[e.Name].IsZero()) {
 		z.newer[e.Name] = time.Now()
 	} else {
@@ -48,10 +50,35 @@ func (z *zones) note(e core.NodeEvent) {
 		"tzdata", z.own, "theirs", n.Tzdata, "node", n.Name, "version", n.Version)
 }
 
-// behind reports whether a live producer has newer time zone data.
+// meet reads the records of all nodes once. Until that has succeeded, or ctx has ended, behind
+// reports true: a program that starts would move the watermark before it hears of a newer one.
+func (z *zones) meet(ctx context.Context, list func(context.Context) ([]exchange.NodeEvent, error)) {
+	for ctx.Err() == nil {
+		all, err := list(ctx)
+		if err == nil {
+			for _, e := range all {
+				z.note(e)
+			}
+			z.mu.Lock()
+			defer z.mu.Unlock()
+			z.heard = true
+			return
+		}
+		z.log.Info("nodes not listed yet: the watermark waits if a job has a time zone", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// behind reports whether a live producer has newer time zone data, or may have.
 func (z *zones) behind() bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
+	if !z.heard {
+		return true
+	}
 	for name, seen := range z.newer {
 		if time.Since(seen) > zonesFor {
 			delete(z.newer, name)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
@@ -26,18 +28,18 @@ type backlog struct {
 	sent  atomic.Int64
 }
 
-func (b *backlog) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
+func (b *backlog) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {
 	b.lists++
-	return func(yield func(kv.WaitingSlot, error) bool) {
+	return func(yield func(stream.WaitingSlot, error) bool) {
 		for i, slot := range b.slots {
-			if !yield(kv.WaitingSlot{Message: core.Message{Slot: slot}, Queue: "default", Sequence: uint64(i + 1)}, nil) {
+			if !yield(stream.WaitingSlot{Message: core.Message{Slot: slot}, Queue: "default", Sequence: uint64(i + 1)}, nil) {
 				return
 			}
 		}
 	}
 }
 
-func (b *backlog) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.Change, error] {
+func (b *backlog) Changes(context.Context, *wire.Cursor) iter.Seq2[kv.Change, error] {
 	return func(func(kv.Change, error) bool) {}
 }
 

@@ -5,51 +5,52 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
-// follower is a slot without a record, as far as is known, that comes after others, of which
-// one has succeeded.
+// follower is a slot of a job that runs after other jobs. The slot before has succeeded, and no
+// record of the follower is known yet.
 type follower struct {
-	entry  core.Entry
+	entry  plans.Entry
 	before job.Slot
 	since  time.Time
 }
 
-// chain notes that a slot has a record and, if it has succeeded, what should follow from it.
+// chain handles a change of a slot's record. If the slot has succeeded, chain adds the slots that
+// should follow from it.
 func (s *Sweeper) chain(c kv.Change) {
-	delete(s.follow, c.Slot.Whole())
+	delete(s.successors, c.Slot.Whole())
 	if c.State != job.Succeeded || c.Slot.Shards > 0 || s.cfg.Now().Sub(c.Time) > s.cfg.Horizon {
 		return
 	}
 	for _, e := range s.cfg.After(c.Slot.Job) {
-		if e.Chained(c.Time) && len(s.follow) < maxHanded {
+		if e.Chained(c.Time) && len(s.successors) < maxHanded {
 			next := c.Slot
 			next.Job = e.Job.Name
-			s.follow[next] = follower{e, c.Slot, c.Time}
+			s.successors[next] = follower{e, c.Slot, c.Time}
 		}
 	}
 }
 
 // isDue reports whether the slot should have followed by now.
-func (s *Sweeper) isDue(f follower) bool { return s.age(f.since) > patience }
+func (s *Sweeper) isDue(f follower) bool { return s.age(f.since) > stallAfter }
 
-// askFollowers asks for the slots that should have followed from others by now.
+// askFollowers adds the slots that should have followed from others by now to asked.
 func (s *Sweeper) askFollowers(asked map[job.Slot]bool) {
-	for next, f := range s.follow {
+	for next, f := range s.successors {
 		if s.isDue(f) {
 			asked[next] = false
 		}
 	}
 }
 
-// followers goes through the slots that should have followed from others by now and have no
-// message. It offers one of those others again: the worker that gets it finds the outcome,
-// and publishes what follows from it.
+// followers handles the slots that should have followed from others by now and have no message.
+// For each it offers one of the slots before it again: the worker that gets that message finds
+// the outcome, and publishes what follows from it.
 func (s *Sweeper) followers(ctx context.Context, waits map[job.Slot]bool) error {
-	for next, f := range s.follow {
+	for next, f := range s.successors {
 		if !s.isDue(f) {
 			continue
 		}
@@ -58,14 +59,14 @@ func (s *Sweeper) followers(ctx context.Context, waits map[job.Slot]bool) error 
 				return err
 			}
 		}
-		delete(s.follow, next)
+		delete(s.successors, next)
 	}
 	return nil
 }
 
-// follows offers again one of the slots that next comes after, if next has no record
-// though all of them have succeeded. If one has not, its own success will name next
-// again.
+// follows offers one of the slots before next again, if next has no record although all of them
+// have succeeded. If one of them has not succeeded yet, follows does nothing: when it succeeds,
+// chain adds next again.
 func (s *Sweeper) follows(ctx context.Context, next job.Slot, f follower) error {
 	if _, _, err := s.cfg.Ledger.Read(ctx, next); !errors.Is(err, job.ErrNotFound) {
 		return err

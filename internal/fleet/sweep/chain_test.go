@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -38,7 +39,7 @@ func TestTheMessageOfASlotIsOfferedAgainForWhatShouldHaveFollowed(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
-			s.after = []core.Entry{{Time: time.Now().Add(-time.Hour), Definition: core.Definition{Job: job.Job{Name: "load", After: []string{"report", "check"}}}}}
+			s.after = []plans.Entry{{Time: time.Now().Add(-time.Hour), Definition: plans.Definition{Job: job.Job{Name: "load", After: []string{"report", "check"}}}}}
 			s.shift = time.Minute
 			s.record(done(check, job.Succeeded))
 			s.record(done(extract, job.Succeeded))

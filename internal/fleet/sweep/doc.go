@@ -3,14 +3,14 @@
 //
 // A slot goes on because its message is delivered, again and again, until the slot has its
 // outcome. A message can be purged, or lost with a broker's disk. The server can also stop
-// delivering one that is still stored (kv.WaitingSlot.Stranded).
+// delivering one that is still stored (stream.WaitingSlot.Stranded).
 //
 // # Design
 //
 // Twice a minute the oldest live producer makes a pass:
 //
 //  1. It reads what was written to the locks and the ledger since the last pass, headers
-//     only. From that it keeps the open slots, the locks with slots, and the slots that
+//     only. From that it keeps the unfinished slots, the locks with slots, and the slots that
 //     should follow from others.
 //  2. It collects the suspects: slots that should have moved half a minute ago.
 //  3. If there are suspects, it lists the messages, once. A slot with a message is no suspect.
@@ -20,8 +20,9 @@
 // The suspects are:
 //
 //   - retrying, past the time of the next attempt;
-//   - running, under a dead node; under a live node that has not written for five minutes,
-//     looked for every five minutes: the worker that gets the message asks that node;
+//   - running, and its node is dead. If its node is live, the slot is a suspect only if its
+//     record has not changed for five minutes, and only every five minutes: the worker that gets
+//     the message asks that node;
 //   - without a record, although this node's own producer handed the slot out;
 //   - without a record, although its job's lock has admitted the slot, together with those
 //     that wait behind it;
@@ -29,20 +30,28 @@
 //     message of one of those is published, and its worker sees what follows;
 //   - without a record, if its only message is stranded.
 //
+// A pass also publishes an alert for each slot of a job with on_late that has not started in
+// time. It remembers the slots that this node's producer handed out, and at its first pass
+// adds those that have a message. What it published is looked up in the events before it is
+// published once more, so each slot has one alert, whichever node sweeps.
+//
 // # Invariants
 //
 //   - The sweep writes nothing to the ledger and decides nothing: the claim rules do.
 //   - Two sweeps that find the same slot use the same message ID, and the stream folds them.
-//   - A triggered run that is lost in its lock is ended, which cannot be taken back: only if
-//     the stream's leader has no message of it.
-//   - What cannot be read is passed over and named in the key "sweep", which "cronce doctor"
-//     shows. One bad record does not end the pass.
-//   - If no pass has come to its end for a minute and a half, any producer makes one: the
-//     oldest may be stuck, or only a record that a login has written.
+//   - A triggered run that is lost in its lock is ended. This cannot be undone, so the sweep
+//     first checks that the stream's leader has no message of the run.
+//   - If a record or slot cannot be read, the pass skips it and names it in the key "sweep",
+//     which "cronce doctor" shows. One bad record does not end the pass.
+//   - If no pass has been completed for a minute and a half, any producer makes one: the oldest
+//     producer may be stuck, or may be a forged record without a process.
 //   - Before each turn a producer checks that the newest write of the ledger that it knows is
 //     still there (Seen). If not, one of the producers reports that the ledger was rewound.
 //
 // # Limits
+//
+// A late slot is found half a minute late at most. It is not found if it was published and
+// started late before the oldest living producer began.
 //
 // A slot without a record is found only if it fell due while this node produced, and only
 // the newest maxHanded; "cronce verify" finds all. A triggered run that was lost before it

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -21,7 +21,7 @@ import (
 type Seen struct {
 	mu   sync.Mutex
 	slot job.Slot
-	mark core.LedgerMark // without its slot
+	mark exchange.LedgerMark // without its slot
 }
 
 // Note notes that the slot's record was at the revision at the time.
@@ -29,16 +29,16 @@ func (s *Seen) Note(slot job.Slot, revision uint64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if revision > s.mark.Revision {
-		s.slot, s.mark = slot, core.LedgerMark{Revision: revision, Time: at}
+		s.slot, s.mark = slot, exchange.LedgerMark{Revision: revision, Time: at}
 	}
 }
 
 // newest returns the newest write; zero: none is known.
-func (s *Seen) newest() (job.Slot, core.LedgerMark) {
+func (s *Seen) newest() (job.Slot, exchange.LedgerMark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mark.Revision == 0 {
-		return job.Slot{}, core.LedgerMark{}
+		return job.Slot{}, exchange.LedgerMark{}
 	}
 	mark := s.mark
 	mark.Slot = s.slot.ID()
@@ -47,10 +47,10 @@ func (s *Seen) newest() (job.Slot, core.LedgerMark) {
 
 // adopt notes what another node has seen. What was seen before the ledger was rewound is
 // forgotten.
-func (s *Seen) adopt(end core.SweepEnd) {
+func (s *Seen) adopt(end exchange.SweepEnd) {
 	s.mu.Lock()
 	if !end.Rewound.IsZero() && !s.mark.Time.After(end.Rewound.Time) {
-		s.mark = core.LedgerMark{}
+		s.mark = exchange.LedgerMark{}
 	}
 	s.mu.Unlock()
 	if slot, err := job.ParseSlotID(end.Newest.Slot); err == nil {
@@ -61,7 +61,7 @@ func (s *Seen) adopt(end core.SweepEnd) {
 func (s *Seen) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mark = core.LedgerMark{}
+	s.mark = exchange.LedgerMark{}
 }
 
 // lastEnd returns what the last complete sweep has stored; zero: nothing, or nothing that
@@ -106,9 +106,9 @@ func (s *Sweeper) storeEnd(ctx context.Context, last kv.SweepEnd) error {
 	return err
 }
 
-// store writes the end of a sweep at revision, and reports whether it was stored. A node that
-// may not write it, or comes too late, sweeps all the same.
-func (s *Sweeper) store(ctx context.Context, end core.SweepEnd, revision uint64) (stands bool, err error) {
+// store writes the end of a sweep at revision, and reports whether it was stored. It is no error
+// if the login may not write it, or if another node has written it first.
+func (s *Sweeper) store(ctx context.Context, end exchange.SweepEnd, revision uint64) (stands bool, err error) {
 	end.Nonce = rand.Text()
 	_, err = s.cfg.Ends.Write(ctx, end, revision)
 	switch {
@@ -130,7 +130,7 @@ func (s *Sweeper) store(ctx context.Context, end core.SweepEnd, revision uint64)
 func (s *Sweeper) compare(ctx context.Context, last *kv.SweepEnd) error {
 	slot, mark := s.cfg.Seen.newest()
 	if mark.Revision == 0 || s.cfg.Now().Sub(mark.Time) > s.cfg.Horizon {
-		return nil // it may have been forgotten by age
+		return nil // the ledger may have deleted the record because of its age
 	}
 	_, found, err := s.cfg.Ledger.Read(ctx, slot)
 	switch {
@@ -141,7 +141,7 @@ func (s *Sweeper) compare(ctx context.Context, last *kv.SweepEnd) error {
 	}
 	s.cfg.Seen.forget()
 	next := last.SweepEnd
-	next.Newest, next.Rewound = core.LedgerMark{}, core.Rewound{Time: s.cfg.Now().UTC(), Lost: mark, Found: found}
+	next.Newest, next.Rewound = exchange.LedgerMark{}, exchange.Rewound{Time: s.cfg.Now().UTC(), Lost: mark, Found: found}
 	stands, err := s.store(ctx, next, last.Revision)
 	if err != nil || !stands && !s.denied {
 		return err // another node reports it

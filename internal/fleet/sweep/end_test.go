@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 
 // end returns what the last complete sweep has stored.
-func (s *site) end() core.SweepEnd {
+func (s *site) end() exchange.SweepEnd {
 	s.Helper()
 	end, err := s.SweepEnds().Read(s.Context())
 	if err != nil {
@@ -31,7 +32,7 @@ func (s *site) turn(sweeper *sweep.Sweeper) {
 // lasting returns the sweeper of a producer that is older than the others and lives long.
 func (s *site) lasting(node string) *sweep.Sweeper {
 	s.Helper()
-	s.node(core.Node{Name: node, State: core.NodeAlive, Producer: true, Started: time.Now().Add(-time.Hour), Lease: 24 * time.Hour})
+	s.node(exchange.Node{Name: node, State: exchange.NodeAlive, Producer: true, Started: time.Now().Add(-time.Hour), Lease: 24 * time.Hour})
 	return s.at(node)
 }
 
@@ -88,7 +89,7 @@ func TestAStrandedMessageWhoseRecordCannotBeReadIsPassedOver(t *testing.T) {
 // A login that may write the nodes bucket can invent a producer that is older than all.
 func TestAProducerSweepsWhenTheOldestDoesNot(t *testing.T) {
 	s := newSite(t)
-	invented := core.Node{Name: "a-1-1-x", State: core.NodeAlive, Producer: true, Lease: 24 * time.Hour, Started: time.Unix(0, 0)}
+	invented := exchange.Node{Name: "a-1-1-x", State: exchange.NodeAlive, Producer: true, Lease: 24 * time.Hour, Started: time.Unix(0, 0)}
 	s.node(invented)
 	lost := slot(1)
 	s.record(job.Record{Slot: lost, State: job.Retrying, RetryAt: time.Now()})
@@ -158,7 +159,7 @@ func TestALedgerThatWentBackIsSaidOnce(t *testing.T) {
 				t.Fatalf("the newest write it saw is %+v, want %s at %d", newest, slot(1), at)
 			}
 			c.lose(s)
-			s.node(core.Node{Name: "n6", State: core.NodeAlive, Producer: true, Started: time.Now()})
+			s.node(exchange.Node{Name: "n6", State: exchange.NodeAlive, Producer: true, Started: time.Now()})
 			for range 2 { // another one, which learned of it from the first, and that one
 				s.turn(s.at("n6"))
 				s.turn(s.sweeper)

@@ -8,7 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -25,24 +29,24 @@ type pair struct {
 	killed  time.Time
 	record  *job.Record
 	written time.Time // the record
-	waiting []kv.WaitingSlot
+	waiting []stream.WaitingSlot
 
 	mu      sync.Mutex
 	offered time.Time // when the slot was first offered again; zero: not yet
 }
 
-func (p *pair) List(context.Context) ([]core.NodeEvent, error) {
+func (p *pair) List(context.Context) ([]exchange.NodeEvent, error) {
 	const beat = lease / 10
 	now := time.Now()
 	last := func(t time.Time) time.Time { return t.Truncate(beat) }
-	node := func(name string, heard time.Time, age time.Duration) core.NodeEvent {
-		return core.NodeEvent{Name: name, Time: heard, Node: core.Node{Name: name, State: core.NodeAlive, Producer: true, Lease: lease, Started: p.killed.Add(-age)}}
+	node := func(name string, heard time.Time, age time.Duration) exchange.NodeEvent {
+		return exchange.NodeEvent{Name: name, Time: heard, Node: exchange.Node{Name: name, State: exchange.NodeAlive, Producer: true, Lease: lease, Started: p.killed.Add(-age)}}
 	}
 	heard := now
 	if now.After(p.killed) {
 		heard = p.killed
 	}
-	return []core.NodeEvent{node("younger", last(now), time.Hour), node("older", last(heard), 2*time.Hour)}, nil
+	return []exchange.NodeEvent{node("younger", last(now), time.Hour), node("older", last(heard), 2*time.Hour)}, nil
 }
 
 func (p *pair) Read(context.Context, job.Slot) (job.Record, uint64, error) {
@@ -61,8 +65,8 @@ func (p *pair) Publish(_ string, m core.Message, _ []byte) (func(context.Context
 	return func(context.Context) (bool, error) { return false, nil }, nil
 }
 
-func (p *pair) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
-	return func(yield func(kv.WaitingSlot, error) bool) {
+func (p *pair) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {
+	return func(yield func(stream.WaitingSlot, error) bool) {
 		for _, w := range p.waiting {
 			if !yield(w, nil) {
 				return
@@ -79,7 +83,7 @@ type (
 	registry struct{}
 )
 
-func (l ledger) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.Change, error] {
+func (l ledger) Changes(context.Context, *wire.Cursor) iter.Seq2[kv.Change, error] {
 	return func(yield func(kv.Change, error) bool) {
 		if r := l.record; r != nil {
 			yield(kv.Change{Slot: r.Slot, Revision: 7, Time: l.written, State: r.State, Node: r.Node, RetryAt: r.RetryAt}, nil)
@@ -87,12 +91,12 @@ func (l ledger) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.Change, error]
 	}
 }
 
-func (locks) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.LockChange, error] {
+func (locks) Changes(context.Context, *wire.Cursor) iter.Seq2[kv.LockChange, error] {
 	return func(func(kv.LockChange, error) bool) {}
 }
 
-func (timers) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
-	return func(func(kv.WaitingSlot, error) bool) {}
+func (timers) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {
+	return func(func(stream.WaitingSlot, error) bool) {}
 }
 
 // noEnds refuses to store the end of a sweep.
@@ -100,12 +104,12 @@ type noEnds struct{}
 
 func (noEnds) Read(context.Context) (kv.SweepEnd, error) { return kv.SweepEnd{}, job.ErrNotFound }
 
-func (noEnds) Write(context.Context, core.SweepEnd, uint64) (uint64, error) {
+func (noEnds) Write(context.Context, exchange.SweepEnd, uint64) (uint64, error) {
 	return 0, job.ErrDenied
 }
 
-func (registry) Read(context.Context, string) (core.Entry, uint64, error) {
-	return core.Entry{}, 0, job.ErrNotFound
+func (registry) Read(context.Context, string) (plans.Entry, uint64, error) {
+	return plans.Entry{}, 0, job.ErrNotFound
 }
 
 var lost = job.Slot{Job: "report", Token: "lost"}
@@ -151,7 +155,7 @@ func TestALostSlotIsFoundInTwoMinutesAlsoIfTheSweepingNodeIsKilled(t *testing.T)
 			return &core.Message{Slot: lost, Due: moves}
 		},
 		"the server forgot its message": func(p *pair, moves time.Time) *core.Message {
-			p.waiting = []kv.WaitingSlot{{Message: core.Message{Slot: lost}, Sequence: 3, Published: moves, Stranded: true}}
+			p.waiting = []stream.WaitingSlot{{Message: core.Message{Slot: lost}, Sequence: 3, Published: moves, Stranded: true}}
 			return nil
 		},
 	}

@@ -6,14 +6,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
-// certain is how long a triggered run may be admitted by its job's lock without a record
-// before it is ended. That cannot be taken back, so it is longer than any worker that has
-// the run takes to claim it.
+// certain is how long a triggered run may be admitted by its job's lock, without a record, before
+// the sweep ends it. This cannot be undone, so certain is longer than any worker needs to claim a
+// run that it has received.
 const certain = time.Minute
 
 // stay is a slot that its job's lock admits, and that had no record when it was seen first.
@@ -31,8 +33,8 @@ func (s *Sweeper) lock(c kv.LockChange) {
 	}
 }
 
-// ended notes that a slot has its outcome. If it was left alone in its job's lock, as short
-// slots are, the lock is free.
+// ended notes that a slot has its outcome. If it is the only slot in its job's lock, the lock
+// counts as free: workers leave a short slot in its lock (docs/decisions/0030).
 func (s *Sweeper) ended(slot job.Slot) {
 	if l, ok := s.locks[slot.Job]; ok && len(l.Waiting) == 0 && len(l.Holders) == 1 && l.Holders[0].Slot == slot {
 		delete(s.locks, slot.Job)
@@ -45,7 +47,7 @@ func (s *Sweeper) ended(slot job.Slot) {
 func (s *Sweeper) turns(l core.Lock) (turns []core.LockSlot) {
 	ended := true
 	for _, h := range l.Holders {
-		if _, open := s.open[h.Slot]; open {
+		if _, open := s.unfinished[h.Slot]; open {
 			ended = false
 			continue
 		}
@@ -58,14 +60,14 @@ func (s *Sweeper) turns(l core.Lock) (turns []core.LockSlot) {
 	return turns
 }
 
-// stoppedLock is a lock with slots that could have gone on long ago and have no record, as
-// far as is known. The other slots of their job wait for them.
+// stoppedLock is a lock with slots (stand) that should have started by now, and of which no
+// record is known. The other slots of the job wait for them.
 type stoppedLock struct {
 	core.Lock
 	stand []job.Slot
 }
 
-// stopped returns the locks in which slots that could go on have stood still for too long.
+// stopped returns the locks with slots that should have started by now.
 func (s *Sweeper) stopped() []stoppedLock {
 	stays, now := map[job.Slot]stay{}, s.cfg.Now()
 	var found []stoppedLock
@@ -76,7 +78,7 @@ func (s *Sweeper) stopped() []stoppedLock {
 			if !known {
 				seen.since = l.Time
 			}
-			after := patience
+			after := stallAfter
 			if in.Slot.Token != "" {
 				after = certain
 			}
@@ -93,7 +95,7 @@ func (s *Sweeper) stopped() []stoppedLock {
 	return found
 }
 
-// ask asks for the slots that stand still, and for those that wait behind them.
+// ask adds the slots that should have started, and those that wait behind them, to asked.
 func (l stoppedLock) ask(asked map[job.Slot]bool) {
 	for _, slot := range l.stand {
 		asked[slot] = false
@@ -103,11 +105,11 @@ func (l stoppedLock) ask(asked map[job.Slot]bool) {
 	}
 }
 
-// offerStopped publishes a message for each slot that stands still in its lock and has
-// neither a record nor a message.
+// offerStopped publishes a message for each slot that should have started and has neither a
+// record nor a message.
 func (s *Sweeper) offerStopped(ctx context.Context, stopped []stoppedLock, waits map[job.Slot]bool) error {
 	for _, l := range stopped {
-		lost, err := s.lost(ctx, l, waits)
+		lost, err := s.lostSlots(ctx, l, waits)
 		if err == nil && len(lost) > 0 {
 			err = s.goOn(ctx, l.Lock, lost, waits)
 		}
@@ -118,11 +120,11 @@ func (s *Sweeper) offerStopped(ctx context.Context, stopped []stoppedLock, waits
 	return nil
 }
 
-// lost returns the slots that stand still in a lock and have neither a message nor a record.
-// No worker has them: it would have claimed them. A triggered run is ended for it, which
-// cannot be taken back. So the leader of the stream is asked for its messages, not any
-// replica.
-func (s *Sweeper) lost(ctx context.Context, l stoppedLock, waits map[job.Slot]bool) (lost []job.Slot, err error) {
+// lostSlots returns the slots of a lock that should have started and have neither a message nor a
+// record. No worker has them: it would have claimed them. The sweep ends a triggered run that is
+// lost, which cannot be undone. So lostSlots reads the messages of such a run at the leader of the
+// stream, and not at any replica.
+func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, waits map[job.Slot]bool) (lost []job.Slot, err error) {
 	triggered := false
 	for _, slot := range l.stand {
 		if waits[slot] {
@@ -156,7 +158,7 @@ func (s *Sweeper) lost(ctx context.Context, l stoppedLock, waits map[job.Slot]bo
 func (s *Sweeper) waiting(ctx context.Context, name string) (map[job.Slot]bool, error) {
 	waiting := map[job.Slot]bool{}
 	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
-		for w, err := range messages.Waiting(ctx, kv.WaitingFilter{Job: name, Fired: true, Whole: true}) {
+		for w, err := range messages.Waiting(ctx, stream.WaitingFilter{Job: name, Fired: true, Whole: true}) {
 			if err != nil && !errors.Is(err, job.ErrInvalid) {
 				return nil, err
 			}
@@ -168,9 +170,10 @@ func (s *Sweeper) waiting(ctx context.Context, name string) (map[job.Slot]bool, 
 	return waiting, nil
 }
 
-// goOn publishes messages for lost slots of a lock, and for those that wait behind them: a
-// purged queue would else go on by one slot in a pass. A worker may have some of these, which
-// costs a delivery. A triggered run that waits is not ended before it is admitted.
+// goOn publishes messages for the lost slots of a lock, and for the slots that wait behind them.
+// Otherwise, after a queue was purged, each pass would restart only one slot. If a worker already
+// has a message of a waiting slot, the second one costs a delivery. goOn leaves out triggered
+// runs that wait: they are ended only after the lock has admitted them.
 func (s *Sweeper) goOn(ctx context.Context, l core.Lock, lost []job.Slot, waits map[job.Slot]bool) error {
 	entry, _, err := s.cfg.Registry.Read(ctx, l.Job)
 	switch {
@@ -180,7 +183,7 @@ func (s *Sweeper) goOn(ctx context.Context, l core.Lock, lost []job.Slot, waits 
 		return err
 	}
 	for _, in := range l.Waiting {
-		if _, open := s.open[in.Slot]; !open && !waits[in.Slot] && in.Slot.Token == "" && !slices.Contains(lost, in.Slot) {
+		if _, open := s.unfinished[in.Slot]; !open && !waits[in.Slot] && in.Slot.Token == "" && !slices.Contains(lost, in.Slot) {
 			lost = append(lost, in.Slot)
 		}
 	}
@@ -194,10 +197,10 @@ func (s *Sweeper) goOn(ctx context.Context, l core.Lock, lost []job.Slot, waits 
 	return nil
 }
 
-// messages returns those of a slot in the lock. They name no revision, so the worker judges
-// whether the slot is still of its job's plan. The payload of a triggered run is lost: it is
-// only recorded, as failed.
-func messages(slot job.Slot, e core.Entry) (all []core.Message) {
+// messages returns the messages to publish for a slot in a lock. They name no revision of the
+// job, so the worker decides whether the slot still belongs to the job's plan. The payload of a
+// triggered run is lost, so the worker only records the run as failed.
+func messages(slot job.Slot, e plans.Entry) (all []core.Message) {
 	if slot.Token != "" {
 		return []core.Message{{Slot: slot, Refused: "its message was lost while it waited in its job's lock, and with it its payload"}}
 	}

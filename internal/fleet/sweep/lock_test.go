@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 // hold writes the lock of job report over the stored one.
@@ -81,7 +81,7 @@ func TestATriggeredRunWhoseMessageIsLostInTheLockIsOnlyRecorded(t *testing.T) {
 // delivery returns the one message as a worker gets it.
 func (s *site) delivery() core.Delivery {
 	s.Helper()
-	for w, err := range s.Waiting(s.Context(), kv.WaitingFilter{}) {
+	for w, err := range s.Waiting(s.Context(), stream.WaitingFilter{}) {
 		if err != nil {
 			s.Fatal(err)
 		}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 // remains names a stranded message: one that the server does not deliver any more. sequence
@@ -17,7 +17,7 @@ type remains struct {
 
 // strandedMessage may be the only message of its slot.
 type strandedMessage struct {
-	kv.WaitingSlot
+	stream.WaitingSlot
 	remains remains
 }
 
@@ -27,13 +27,13 @@ const maxStranded = 1000
 // isSuspect reports whether a stranded message has to be looked at: it is old enough that no
 // worker has it, and its slot is not known to have ended. Messages of slots that have ended
 // are harmless, and no node may remove them.
-func (s *Sweeper) isSuspect(it remains, w kv.WaitingSlot) bool {
-	return !s.remains[it] && s.age(w.Published) > patience
+func (s *Sweeper) isSuspect(it remains, w stream.WaitingSlot) bool {
+	return !s.remains[it] && s.age(w.Published) > stallAfter
 }
 
-// offerStranded publishes the stranded messages of slots without a record anew: such a
-// message says all that is known of the slot, and has the payload of a triggered run. Slots
-// with a record are found by that.
+// offerStranded publishes the stranded message of a slot again if the slot has no record: the
+// message is then all that is stored of the slot, and may have the payload of a triggered run. If
+// the slot has a record, suspects finds it.
 func (s *Sweeper) offerStranded(ctx context.Context, stranded []strandedMessage, waits map[job.Slot]bool) error {
 	for _, w := range stranded {
 		if waits[w.Slot] {

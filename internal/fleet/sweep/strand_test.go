@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 // A slot with a record is offered by its record, one without by its message.
@@ -49,7 +49,7 @@ func TestAStrandedMessageIsNone(t *testing.T) {
 		}
 	}
 	var stranded []uint64
-	for w, err := range s.Waiting(t.Context(), kv.WaitingFilter{Stranded: true}) {
+	for w, err := range s.Waiting(t.Context(), stream.WaitingFilter{Stranded: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}

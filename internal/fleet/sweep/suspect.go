@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 // suspect is a slot that should have moved.
@@ -24,12 +24,12 @@ type suspect struct {
 // setBack is the age of a record that was stored before the broker's clock was set back.
 const setBack = time.Duration(math.MaxInt64)
 
-// age is how long ago the broker stored what it stamped with at. A stamp well ahead of the
-// clock says nothing, and neither do the times that were computed then: the slot is looked
-// at now, not when the clock has reached them again.
+// age is how long ago the broker stored what it stamped with at. If at is well ahead of the
+// clock, the clock was set back, and age returns setBack: times that were computed before that
+// mean nothing, so the slot is a suspect now.
 func (s *Sweeper) age(at time.Time) time.Duration {
 	age := s.cfg.Now().Sub(at)
-	if age < -patience {
+	if age < -stallAfter {
 		return setBack
 	}
 	return age
@@ -40,7 +40,7 @@ func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 	var found []suspect
 	now := s.cfg.Now()
 	owned, asks := 0, now.Sub(s.owned).Abs() >= ownedEvery
-	for slot, c := range s.open {
+	for slot, c := range s.unfinished {
 		moves := c.RetryAt
 		switch {
 		case c.State == job.Running && alive[c.Node]:
@@ -56,7 +56,7 @@ func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 		case moves.IsZero():
 			moves = c.Time
 		}
-		if now.Sub(moves) > patience || s.age(c.Time) == setBack {
+		if now.Sub(moves) > stallAfter || s.age(c.Time) == setBack {
 			found = append(found, suspect{slot: slot, revision: c.Revision})
 		}
 	}
@@ -64,19 +64,20 @@ func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 		switch age := now.Sub(h.due); {
 		case age > s.cfg.Horizon:
 			delete(s.handed, slot)
-		case age > patience:
+		case age > stallAfter:
 			found = append(found, suspect{slot: slot, handed: h})
 		}
 	}
 	return found
 }
 
-// list lists all messages once, and sets asked for each of its slots, or wholes of slots,
-// that has a message which a worker will get. It returns the stranded messages, and asks for
-// their slots too. If no slot is asked for, it lists stranded messages only.
+// list lists all messages once. It sets asked[slot] for each slot in asked that has a message
+// which a worker will get; a message of a shard also counts for the whole slot. It returns the
+// stranded messages, and adds their slots to asked. If asked is empty, it lists stranded messages
+// only.
 func (s *Sweeper) list(ctx context.Context, asked map[job.Slot]bool) ([]strandedMessage, error) {
 	var stranded []strandedMessage
-	filter := kv.WaitingFilter{Fired: true, Stranded: len(asked) == 0}
+	filter := stream.WaitingFilter{Fired: true, Stranded: len(asked) == 0}
 	for i, messages := range []Messages{s.cfg.Timers, s.cfg.Slots} {
 		for w, err := range messages.Waiting(ctx, filter) {
 			switch {
@@ -122,12 +123,12 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 		h := p.handed
 		return s.send(ctx, h.queue, core.Message{Slot: h.slot, JobRevision: h.revision, Due: h.due, CaughtUp: h.caughtUp}, job.Record{Slot: p.slot}, 0)
 	case err == nil && p.handed.queue != "", errors.Is(err, job.ErrNotFound), isUnreadable(err):
-		s.settled(p.slot, err)
+		s.removeSuspect(p.slot, err)
 		return nil
 	case err != nil:
 		return err
 	case rec.State.Final() || revision != p.revision:
-		return nil // it has moved, as the next pass reads
+		return nil // it has moved: the next pass reads the change
 	case rec.Shards > 0:
 		if done, err := s.offerParts(ctx, rec, revision); err != nil || !done {
 			return err
@@ -141,14 +142,14 @@ func isUnreadable(err error) bool {
 	return errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion)
 }
 
-// settled removes a suspect. If its record cannot be read, each pass reports that until it
+// removeSuspect removes a suspect. If its record cannot be read, each pass reports that until it
 // is written again.
-func (s *Sweeper) settled(slot job.Slot, err error) {
+func (s *Sweeper) removeSuspect(slot job.Slot, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.handed, slot)
 	if err != nil {
-		delete(s.open, slot)
+		delete(s.unfinished, slot)
 	}
 	if isUnreadable(err) {
 		s.unreadable[slot] = err
@@ -231,8 +232,9 @@ func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uin
 	return done, nil
 }
 
-// offerOf numbers the offer of a slot whose record is at revision: the same number in all
-// sweeps that find it so. 1 is verify's.
+// offerOf returns the offer number for a slot whose record is at revision. All sweeps that find
+// the record at this revision use the same number, so the stream folds their messages. The number
+// 1 belongs to "cronce verify".
 func offerOf(revision uint64) int { return int(revision) + 2 }
 
 // payload returns a triggered run's own payload, else the definition's as it is now.
@@ -243,7 +245,7 @@ func (s *Sweeper) payload(ctx context.Context, rec job.Record) ([]byte, error) {
 	entry, _, err := s.cfg.Registry.Read(ctx, rec.Slot.Job)
 	switch {
 	case errors.Is(err, job.ErrNotFound), isUnreadable(err):
-		return nil, nil // the worker decides what becomes of it
+		return nil, nil // the worker decides what to do with the slot
 	case err != nil:
 		return nil, err
 	}

@@ -8,7 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -16,22 +20,22 @@ import (
 // Ledger is what the sweep reads of the ledger. kv.Ledger satisfies it.
 type Ledger interface {
 	// Changes yields what was written since the cursor: of each slot the last write.
-	Changes(ctx context.Context, at *kv.Cursor) iter.Seq2[kv.Change, error]
+	Changes(ctx context.Context, at *wire.Cursor) iter.Seq2[kv.Change, error]
 	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
 }
 
 // Locks is what the sweep reads of the jobs' locks. kv.Locks satisfies it.
 type Locks interface {
 	// Changes yields what was written since the cursor: of each job the last write.
-	Changes(ctx context.Context, at *kv.Cursor) iter.Seq2[kv.LockChange, error]
+	Changes(ctx context.Context, at *wire.Cursor) iter.Seq2[kv.LockChange, error]
 }
 
-// Messages lists the slots that have a message. kv.Slots and kv.Timers satisfy it.
+// Messages lists the slots that have a message. stream.Slots and stream.Timers satisfy it.
 type Messages interface {
-	Waiting(ctx context.Context, f kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error]
+	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]
 }
 
-// Slots is the stream of slots. kv.Slots satisfies it.
+// Slots is the stream of slots. stream.Slots satisfies it.
 type Slots interface {
 	Messages
 	Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
@@ -39,18 +43,18 @@ type Slots interface {
 
 // Nodes lists the nodes. kv.Nodes satisfies it.
 type Nodes interface {
-	List(ctx context.Context) ([]core.NodeEvent, error)
+	List(ctx context.Context) ([]exchange.NodeEvent, error)
 }
 
 // Registry reads definitions. kv.Jobs satisfies it.
 type Registry interface {
-	Read(ctx context.Context, name string) (core.Entry, uint64, error)
+	Read(ctx context.Context, name string) (plans.Entry, uint64, error)
 }
 
 // Ends stores the end of the last sweep. kv.SweepEnds satisfies it.
 type Ends interface {
 	Read(ctx context.Context) (kv.SweepEnd, error)
-	Write(ctx context.Context, end core.SweepEnd, revision uint64) (uint64, error)
+	Write(ctx context.Context, end exchange.SweepEnd, revision uint64) (uint64, error)
 }
 
 // Config of a Sweeper. The fields with a default are optional.
@@ -72,7 +76,14 @@ type Config struct {
 
 	// After returns the jobs that come after one, as far as is known here, without a
 	// request. Default: none.
-	After func(name string) []core.Entry
+	After func(name string) []plans.Entry
+
+	// Late returns the jobs that ask for an alert about slots that have not started in time,
+	// as far as is known here, without a request. Alerts and AlertStates are used for these.
+	// Default: none.
+	Late        func() []plans.Entry
+	Alerts      Alerts
+	AlertStates AlertStates
 
 	// Now is the broker's clock. Plausible returns an error while it is not believed: then
 	// no pass is made, because a pass judges by age. Default: it is always believed.
@@ -94,25 +105,24 @@ type Config struct {
 }
 
 const (
-	// every is how often a pass is made. patience is how long a slot may stand still after
-	// it should have moved. A lost slot is found within two minutes, even if the sweeping
-	// node is killed just before its pass: no other takes its turn for a lease.
-	every    = 30 * time.Second
-	patience = 30 * time.Second
+	// every is how often a pass is made. stallAfter is how long a slot may stand still after it
+	// should have moved. A lost slot is found within two minutes, even if the sweeping node is
+	// killed just before its pass. Another node takes its place only when the lease has expired.
+	every      = 30 * time.Second
+	stallAfter = 30 * time.Second
 
 	// limit bounds the time of a pass, atOnce how many slots it offers at the same time.
 	limit  = time.Minute
 	atOnce = 32
 
-	// overdue is how long no pass may have come to its end before any producer makes one.
-	// The oldest producer may be stuck, or may not exist: a login that may write the nodes
-	// bucket can invent one.
+	// If no pass was completed for overdue, any producer makes one. The oldest producer may be
+	// stuck, or may not exist: a login that may write the nodes bucket can invent one.
 	overdue = 3 * every
 
-	// ownedEvery is how often the sweep looks for running slots of live nodes whose
-	// messages are lost, and how long their records must have stood still. A long
-	// handler is in order, and to look costs a listing of all messages. maxOwned bounds
-	// the slots that one pass looks at.
+	// ownedEvery is how often the sweep looks for running slots of live nodes whose messages are
+	// lost, and how long their records must have stood still. The interval is long, because a
+	// handler may run for long, and each search lists all messages. maxOwned bounds the slots
+	// that one pass looks at.
 	ownedEvery = 5 * time.Minute
 	maxOwned   = 1000
 
@@ -121,36 +131,40 @@ const (
 	maxHanded  = 100_000
 	remembered = 10 * time.Minute
 
-	// leastFresh and mostFresh bound the slots that are kept in one piece of memory.
-	leastFresh, mostFresh = 16, 1024
+	// minPiece and maxPiece bound the slots that are kept in one piece of memory.
+	minPiece, maxPiece = 16, 1024
 )
 
 // Sweeper makes the passes of one incarnation. Its methods are safe for concurrent use.
 type Sweeper struct {
 	cfg Config
 
-	// fresh is what was handed out since the last pass, in pieces: a map, or one slice that
-	// grows, would cost the producer a good part of a publication. count is how many there
-	// are.
-	mu    sync.Mutex
-	fresh [][]handed
-	count int
+	// recent has the slots that were handed out since the last pass, in several slices. A map, or
+	// one slice that grows, would slow the producer down. count is the number of slots.
+	mu     sync.Mutex
+	recent [][]handed
+	count  int
 
 	// Only the goroutine of Run uses these.
 	handed            map[job.Slot]handed
-	ledgerAt, locksAt kv.Cursor
-	open              map[job.Slot]kv.Change
-	locks             map[string]kv.LockChange // in which there is a slot
+	ledgerAt, locksAt wire.Cursor
+	unfinished        map[job.Slot]kv.Change
+	locks             map[string]kv.LockChange // the locks with a slot
 	owned             time.Time                // when running slots of live nodes were looked at last
 	stays             map[job.Slot]stay
 	remains           map[remains]bool // stranded messages of slots that have ended
-	// follow are the slots that should follow from others.
-	follow map[job.Slot]follower
+	// successors are the slots that should follow from others.
+	successors map[job.Slot]follower
+
+	// awaited are the slots of jobs with on_late that are not known to have started in time.
+	// seeded is true if those that other nodes published before are among them.
+	awaited map[job.Slot]awaited
+	seeded  bool
 
 	// unreadable are the records that this program cannot read, and why.
 	unreadable map[job.Slot]error
 	// end is what this pass stores about itself. began is when the first turn was made.
-	end    core.SweepEnd
+	end    exchange.SweepEnd
 	began  time.Time
 	denied bool // this login may not write Ends
 }
@@ -183,7 +197,10 @@ func New(cfg Config) *Sweeper {
 		cfg.Seen = &Seen{}
 	}
 	if cfg.After == nil {
-		cfg.After = func(string) []core.Entry { return nil }
+		cfg.After = func(string) []plans.Entry { return nil }
+	}
+	if cfg.Late == nil {
+		cfg.Late = func() []plans.Entry { return nil }
 	}
 	s := &Sweeper{cfg: cfg, handed: map[job.Slot]handed{}}
 	s.rest()
@@ -201,26 +218,27 @@ func (s *Sweeper) Handed(queue string, m core.Message) {
 	if s.count == maxHanded {
 		return
 	}
-	last := len(s.fresh) - 1
-	if last < 0 || len(s.fresh[last]) == cap(s.fresh[last]) {
-		s.fresh = append(s.fresh, make([]handed, 0, min(max(s.count, leastFresh), mostFresh)))
+	last := len(s.recent) - 1
+	if last < 0 || len(s.recent[last]) == cap(s.recent[last]) {
+		s.recent = append(s.recent, make([]handed, 0, min(max(s.count, minPiece), maxPiece)))
 		last++
 	}
-	s.fresh[last] = append(s.fresh[last], handed{m.Slot, queue, m.Due, m.JobRevision, m.CaughtUp})
+	s.recent[last] = append(s.recent[last], handed{m.Slot, queue, m.Due, m.JobRevision, m.CaughtUp})
 	s.count++
 }
 
-// takeFresh adds what was handed out since the last pass to handed.
-func (s *Sweeper) takeFresh() {
+// takeRecent adds what was handed out since the last pass to handed.
+func (s *Sweeper) takeRecent() [][]handed {
 	s.mu.Lock()
-	fresh := s.fresh
-	s.fresh, s.count = nil, 0
+	fresh := s.recent
+	s.recent, s.count = nil, 0
 	s.mu.Unlock()
 	for _, some := range fresh {
 		for _, h := range some[:min(len(some), maxHanded-len(s.handed))] {
 			s.handed[h.slot] = h
 		}
 	}
+	return fresh
 }
 
 // Run makes a pass twice a minute, while this node is the one that sweeps, until ctx ends. A
@@ -261,7 +279,7 @@ func (s *Sweeper) turn(ctx context.Context) error {
 	if err := s.compare(ctx, &last); err != nil {
 		return err
 	}
-	alive, first := s.look(nodes)
+	alive, first := s.liveNodes(nodes)
 	if !first && !s.standsIn(last) {
 		s.rest()
 		return nil
@@ -274,29 +292,31 @@ func (s *Sweeper) turn(ctx context.Context) error {
 
 // rest forgets what only the sweeping node needs.
 func (s *Sweeper) rest() {
-	s.ledgerAt, s.open, s.follow = kv.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
-	s.locksAt, s.locks, s.stays = kv.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]stay{}
+	s.ledgerAt, s.unfinished, s.successors = wire.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
+	s.locksAt, s.locks, s.stays = wire.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]stay{}
 	s.owned = time.Time{}
 	s.remains, s.unreadable = map[remains]bool{}, map[job.Slot]error{}
-	s.takeFresh()
-	now := s.cfg.Now()
+	s.awaited, s.seeded = map[job.Slot]awaited{}, false
+	s.takeRecent()
+	now, late := s.cfg.Now(), s.latecomers()
 	for slot, h := range s.handed {
-		if now.Sub(h.due) > remembered {
+		if now.Sub(h.due) > remembered+late[slot.Job].Job.LateAfter {
 			delete(s.handed, slot)
 		}
 	}
 }
 
-// look returns the nodes that are alive, and whether this one is the oldest producer among
-// them: the oldest remembers most. It judges by the broker's timestamps, which is enough for
-// a guess. A record that cannot be read counts as a live node while it is written.
-func (s *Sweeper) look(nodes []core.NodeEvent) (alive map[string]bool, first bool) {
+// liveNodes returns the nodes that are alive, and whether this one is the oldest producer among them.
+// The oldest sweeps, because it remembers the most slots. It judges by the broker's timestamps,
+// which is enough for a guess. If a record cannot be decoded, its node counts as alive as long as
+// it writes heartbeats.
+func (s *Sweeper) liveNodes(nodes []exchange.NodeEvent) (alive map[string]bool, first bool) {
 	alive = map[string]bool{}
 	now := s.cfg.Now()
-	var oldest core.Node
+	var oldest exchange.Node
 	for _, n := range nodes {
 		lease := max(s.cfg.Lease, n.Node.Lease)
-		if now.Sub(n.Time) >= lease || n.Err == nil && n.Node.State != core.NodeAlive {
+		if now.Sub(n.Time) >= lease || n.Err == nil && n.Node.State != exchange.NodeAlive {
 			continue
 		}
 		alive[n.Name] = true
@@ -310,9 +330,12 @@ func (s *Sweeper) look(nodes []core.NodeEvent) (alive map[string]bool, first boo
 // Pass makes one pass; alive has the live nodes. What cannot be read is passed over and
 // noted. An error says that the pass did not come to its end.
 func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
-	s.takeFresh()
-	s.end = core.SweepEnd{}
-	if err := s.changes(ctx); err != nil {
+	late := s.latecomers()
+	if err := s.await(ctx, late, s.takeRecent()); err != nil {
+		return err
+	}
+	s.end = exchange.SweepEnd{}
+	if err := s.changes(ctx, late); err != nil {
 		return err
 	}
 	suspects, stopped := s.suspects(alive), s.stopped()
@@ -337,12 +360,15 @@ func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 	if err := s.offerStopped(ctx, stopped, asked); err != nil {
 		return err
 	}
-	return s.followers(ctx, asked)
+	if err := s.followers(ctx, asked); err != nil {
+		return err
+	}
+	return s.alertLate(ctx, late)
 }
 
 // changes reads what was written to the locks and the ledger since the last pass. The locks
 // come first: nearly all slots that they name have ended by the time the ledger is read.
-func (s *Sweeper) changes(ctx context.Context) error {
+func (s *Sweeper) changes(ctx context.Context, late map[string]plans.Entry) error {
 	for c, err := range s.cfg.Locks.Changes(ctx, &s.locksAt) {
 		if err != nil {
 			return err
@@ -356,12 +382,13 @@ func (s *Sweeper) changes(ctx context.Context) error {
 		s.cfg.Seen.Note(c.Slot, c.Revision, c.Time)
 		delete(s.unreadable, c.Slot)
 		if c.Gone || c.State.Final() {
-			delete(s.open, c.Slot)
+			delete(s.unfinished, c.Slot)
 			s.ended(c.Slot)
 		} else {
-			s.open[c.Slot] = c
+			s.unfinished[c.Slot] = c
 		}
 		delete(s.handed, c.Slot)
+		s.started(c, late)
 		s.chain(c)
 	}
 	return nil

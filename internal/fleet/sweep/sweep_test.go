@@ -14,7 +14,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -34,8 +37,10 @@ type site struct {
 	offered []job.Slot
 	rewound []job.Event
 	log     strings.Builder
-	after   []core.Entry // the jobs that come after report and check
-	reads   atomic.Int64 // of records
+	after   []plans.Entry // the jobs that come after report and check
+	late    []plans.Entry // the jobs with on_late
+	told    atomic.Int64  // calls of Alert
+	reads   atomic.Int64  // of records
 }
 
 // countedLedger counts what is read.
@@ -58,15 +63,15 @@ func newSite(t *testing.T) *site {
 	}
 	s := &site{T: t, Store: store, js: js}
 	s.sweeper = s.at("n5")
-	s.node(core.Node{Name: "n5", State: core.NodeAlive, Producer: true, Started: time.Now()})
+	s.node(exchange.Node{Name: "n5", State: exchange.NodeAlive, Producer: true, Started: time.Now()})
 	j := job.Job{Name: "report", Schedule: "@hourly", Payload: []byte(`{"n":1}`)}
-	if _, err := store.Jobs().Write(t.Context(), core.Definition{Job: j.WithDefaults(), Owner: "file", Node: "x", Nonce: "x"}, 0); err != nil {
+	if _, err := store.Jobs().Write(t.Context(), plans.Definition{Job: j.WithDefaults(), Owner: "file", Node: "x", Nonce: "x"}, 0); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func (s *site) node(n core.Node) {
+func (s *site) node(n exchange.Node) {
 	s.Helper()
 	n.Nonce = n.Name
 	if _, err := s.Nodes().Write(s.Context(), n, 0); err != nil {
@@ -77,12 +82,13 @@ func (s *site) node(n core.Node) {
 func (s *site) at(node string) *sweep.Sweeper {
 	return sweep.New(sweep.Config{
 		Node: node, Ledger: countedLedger{s.Ledger(), &s.reads}, Locks: s.Locks(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(), Ends: s.SweepEnds(),
-		After: func(name string) []core.Entry {
+		After: func(name string) []plans.Entry {
 			if name == "report" || name == "check" {
 				return s.after
 			}
 			return nil
 		},
+		Late: func() []plans.Entry { return s.late }, Alerts: countedAlerts{s.Store, &s.told}, AlertStates: s.AlertStates(),
 		Plausible: func() error {
 			if s.doubt {
 				return errors.New("too far apart")
@@ -132,7 +138,7 @@ func (s *site) pass() {
 // messages returns the IDs and bodies of the messages in the stream.
 func (s *site) messages() (ids []string) {
 	s.Helper()
-	for w, err := range s.Slots().Waiting(s.Context(), kv.WaitingFilter{}) {
+	for w, err := range s.Slots().Waiting(s.Context(), stream.WaitingFilter{}) {
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -295,11 +301,11 @@ func TestOneOfTheLiveProducersSweeps(t *testing.T) {
 	s := newSite(t)
 	s.record(job.Record{Slot: slot(1), State: job.Retrying, RetryAt: time.Now().Add(-time.Hour)})
 	started := time.Now().Add(-time.Hour)
-	s.node(core.Node{Name: "n1", State: core.NodeStopped, Producer: true, Started: started})
-	s.node(core.Node{Name: "n2", State: core.NodeFenced, Producer: true, Started: started})
-	s.node(core.Node{Name: "n3", State: core.NodeAlive, Worker: true, Started: started})
-	s.node(core.Node{Name: "n9", State: core.NodeAlive, Producer: true, Started: started.Add(time.Minute)})
-	s.node(core.Node{Name: "n8", State: core.NodeAlive, Producer: true, Started: started, ClockOffset: 2 * time.Minute}) // its clock is slow
+	s.node(exchange.Node{Name: "n1", State: exchange.NodeStopped, Producer: true, Started: started})
+	s.node(exchange.Node{Name: "n2", State: exchange.NodeFenced, Producer: true, Started: started})
+	s.node(exchange.Node{Name: "n3", State: exchange.NodeAlive, Worker: true, Started: started})
+	s.node(exchange.Node{Name: "n9", State: exchange.NodeAlive, Producer: true, Started: started.Add(time.Minute)})
+	s.node(exchange.Node{Name: "n8", State: exchange.NodeAlive, Producer: true, Started: started, ClockOffset: 2 * time.Minute}) // its clock is slow
 	run := func(sweeper *sweep.Sweeper) (sweeps bool) {
 		if err := sweeper.Turn(t.Context()); err != nil {
 			t.Fatal(err)

@@ -2,12 +2,14 @@ package migrate
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -16,8 +18,11 @@ var CrontabHead = []string{
 	"Imported from a crontab. As under cron, a job starts whether its last run has ended or not,",
 	"is tried once, and does not run later what was missed. Leave out overlap, retry and catch_up",
 	"for Cronce's defaults: one run at a time, three attempts, the newest missed slot is run.",
-	"Commands start in the working directory of \"cronce run\", not in the user's home.",
 }
+
+// SystemCrontabHead is CrontabHead for a system crontab.
+var SystemCrontabHead = append(slices.Clone(CrontabHead),
+	"Jobs with user need a worker that runs as root: leave it out where the worker is that user.")
 
 var (
 	cronSetting = regexp.MustCompile(`^\s*("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$`)
@@ -26,9 +31,9 @@ var (
 	cronWord     = regexp.MustCompile(`^\s*(\S+)`)
 	// silent are settings whose purpose the record or the alerts of a job have.
 	silent = map[string]string{
-		"MAILTO":            "nobody is sent a mail; the output is kept in the slot's record (cronce slot show), and on_failure tells of failures",
-		"MAILFROM":          "nobody is sent a mail",
-		"CONTENT_TYPE":      "nobody is sent a mail",
+		"MAILTO":            "no mail is sent; the output is kept in the slot's record (cronce slot show), and on_failure reports failures",
+		"MAILFROM":          "no mail is sent",
+		"CONTENT_TYPE":      "no mail is sent",
 		"RANDOM_DELAY":      "not carried over; spread: delays each slot by a time of the job's own",
 		"START_HOURS_RANGE": "not carried over; put the hours into the schedules",
 	}
@@ -40,13 +45,14 @@ type crontab struct {
 	system bool
 	zone   string
 	shell  string
-	env    []string
+	home   string
+	env    []spec.Variable
 }
 
 // Crontab reads a crontab: a user's, or a system one, whose sixth field is a user. zone
 // is where the schedules' times are, unless a CRON_TZ line says so.
 func Crontab(text, zone string, system bool) Result {
-	c := crontab{system: system, zone: zone, shell: "/bin/sh"}
+	c := crontab{system: system, zone: zone, shell: "/bin/sh", home: "~"}
 	for i, line := range strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n") {
 		line = strings.TrimRight(line, "\r")
 		switch trimmed := strings.TrimLeft(line, " \t"); {
@@ -66,14 +72,19 @@ func (c *crontab) set(line int, name, value string) {
 	switch {
 	case name == "CRON_TZ":
 		c.zone = value
-	case name == "SHELL":
+	case name == "SHELL" && value != "":
 		c.shell = value
 	case isSilent && value == "":
 	case isSilent:
 		c.note(line, "", "%s: %s", name, why)
+	case !settable(name, value):
+		c.note(line, "", "%s: not carried over: no job file has such a variable", clip(name))
 	default:
-		c.env = slices.DeleteFunc(slices.Clone(c.env), func(v string) bool { return strings.HasPrefix(v, name+"=") })
-		c.env = append(c.env, name+"="+value)
+		if name == "HOME" && filepath.IsAbs(value) {
+			c.home = value
+		}
+		c.env = slices.DeleteFunc(slices.Clone(c.env), func(v spec.Variable) bool { return v.Name == name })
+		c.env = append(c.env, spec.Variable{Name: name, Value: value})
 	}
 }
 
@@ -111,6 +122,10 @@ func (c *crontab) entry(line int, text string) {
 		c.note(line, "", "not carried over: there is no command")
 		return
 	}
+	if user != "" && !spec.IsAccount(user) {
+		c.note(line, "", "not carried over: %q is no user", clip(user))
+		return
+	}
 	command := cronCommand(rest)
 	name, _, _ := strings.Cut(rest, "%")
 	j := job.Job{
@@ -122,23 +137,10 @@ func (c *crontab) entry(line int, text string) {
 		return
 	}
 	entry := jobfile.Imported{
-		Job: j, Exec: withEnvironment(c.env, []string{c.shell, "-c", command}),
+		Job: j, Exec: spec.Exec{Args: []string{c.shell, "-c", command}, Env: c.env, Dir: c.home, User: user},
 		Line: line, Comments: []string{fmt.Sprintf("line %d: %s", line, clip(strings.Join(strings.Fields(text), " ")))},
 	}
-	before := len(c.Jobs)
-	c.add(line, c.ofUser(entry, user))
-	if len(c.Jobs) > before && user != "" {
-		c.note(line, c.Jobs[before].Job.Name, "it ran as %s: a worker that runs as %s must take the queue %s", user, user, c.Jobs[before].Job.Queue)
-	}
-}
-
-// ofUser puts a user's jobs into a queue of their own, so that only a worker that
-// runs as that user takes them.
-func (c *crontab) ofUser(e jobfile.Imported, user string) jobfile.Imported {
-	if user != "" {
-		e.Job.Queue = strings.Trim(unnamed.ReplaceAllString(user, "-"), "-")
-	}
-	return e
+	c.add(line, entry)
 }
 
 // cronTimes makes of cron's fields what has the same slots.
@@ -198,6 +200,13 @@ func otherWeekdays(field string) (string, error) {
 	return strings.Join(others, ","), nil
 }
 
+// These stand around the standard input of a command, and around the command.
+const (
+	inputFrom = `printf '%s\n' `
+	inputTo   = " | {\n"
+	inputEnd  = "\n}"
+)
+
 // cronCommand is a crontab's command for a shell. A percent sign ends it, unless there
 // is a backslash before; what follows is its standard input, percent signs being ends
 // of lines.
@@ -228,8 +237,41 @@ func cronCommand(text string) string {
 	for i, line := range input {
 		quoted[i] = "'" + strings.ReplaceAll(line, "'", `'\''`) + "'"
 	}
-	return "printf '%s\\n' " + strings.Join(quoted, " ") + " | {\n" + command + "\n}"
+	return inputFrom + strings.Join(quoted, " ") + inputTo + command + inputEnd
 }
+
+// LoggedCommand returns what cron logs when it starts the command of an imported job: without its
+// standard input. It is empty if the arguments are not those of a crontab's job.
+func LoggedCommand(args []string) string {
+	if len(args) != 3 || args[1] != "-c" {
+		return ""
+	}
+	command := args[2]
+	if strings.HasPrefix(command, inputFrom) {
+		if _, inner, ok := strings.Cut(command, inputTo); ok {
+			return strings.TrimSuffix(inner, inputEnd)
+		}
+	}
+	return command
+}
+
+// UnitName returns the name of the job that is imported from a timer of systemd, whose name is
+// given without ".timer".
+func UnitName(unit string) string {
+	name := strings.Trim(unnamed.ReplaceAllString(unit, "-"), "-")
+	if len(name) > maxName {
+		name = strings.TrimRight(name[:maxName], "-")
+	}
+	if name == "" {
+		return "job"
+	}
+	return name
+}
+
+const maxName = 64
+
+// CommandName returns the name that Crontab gives to a job with the command.
+func CommandName(command string) string { return slug(command) }
 
 func clip(text string) string {
 	const most = 100

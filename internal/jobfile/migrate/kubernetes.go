@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -205,13 +206,13 @@ func (r *Result) cronJob(line int, m manifest, zone string) {
 	if n := s.JobTemplate.Spec.ActiveDeadline; n != nil {
 		j.Timeout = time.Duration(*n) * time.Second
 	}
-	argv, lacks := command(s.JobTemplate.Spec.Template.Spec)
-	if len(argv) == 0 {
+	exec, lacks := command(s.JobTemplate.Spec.Template.Spec)
+	if len(exec.Args) == 0 {
 		r.note(line, name, "not carried over: %s", strings.Join(lacks, ", "))
 		return
 	}
 	before := len(r.Jobs)
-	r.add(line, jobfile.Imported{Job: j, Exec: argv, Line: line, Comments: []string{fmt.Sprintf("line %d: CronJob %s", line, clip(name))}})
+	r.add(line, jobfile.Imported{Job: j, Exec: exec, Line: line, Comments: []string{fmt.Sprintf("line %d: CronJob %s", line, clip(name))}})
 	if len(r.Jobs) == before {
 		return
 	}
@@ -249,26 +250,30 @@ func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, lacks [
 }
 
 // command is what the pod's container starts, and what else of the pod a job has not.
-func command(pod map[string]any) (argv, lacks []string) {
+func command(pod map[string]any) (e spec.Exec, lacks []string) {
 	containers, _ := pod["containers"].([]any)
 	if len(containers) != 1 {
-		return nil, []string{fmt.Sprintf("%d containers; an action is one command", len(containers))}
+		return e, []string{fmt.Sprintf("%d containers; an action is one command", len(containers))}
 	}
 	c, _ := containers[0].(map[string]any)
 	program, right := texts(c["command"])
 	args, argsRight := texts(c["args"])
 	switch {
 	case !right || !argsRight:
-		return nil, []string{"its command is no list of texts"}
+		return e, []string{"its command is no list of texts"}
 	case len(program) == 0:
-		return nil, []string{fmt.Sprintf("it has no command, and what the image %v starts is not known here: write command: into the manifest", c["image"])}
+		return e, []string{fmt.Sprintf("it has no command, and what the image %v starts is not known here: write command: into the manifest", c["image"])}
 	}
-	argv = append(program, args...)
-	variables, env := environment(c["env"])
-	lacks = env
-	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "$(") }) {
+	e.Args = append(program, args...)
+	e.Env, lacks = environment(c["env"])
+	if dir, _ := c["workingDir"].(string); strings.HasPrefix(dir, "/") {
+		e.Dir = dir
+		delete(c, "workingDir")
+	}
+	if slices.ContainsFunc(e.Args, func(a string) bool { return strings.Contains(a, "$(") }) {
 		lacks = append(lacks, "what $(NAME) stands for in the command")
 	}
+	accounts(&e, pod, c)
 	for _, name := range sortedKeys(c) {
 		if !slices.Contains([]string{"name", "command", "args", "env", "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy"}, name) {
 			lacks = append(lacks, describe(name, c[name]))
@@ -279,7 +284,24 @@ func command(pod map[string]any) (argv, lacks []string) {
 			lacks = append(lacks, describe(name, pod[name]))
 		}
 	}
-	return withEnvironment(variables, argv), lacks
+	return e, lacks
+}
+
+// accounts carries over the user and the group of the container, or else of its pod.
+func accounts(e *spec.Exec, pod, container map[string]any) {
+	for _, of := range []map[string]any{pod, container} {
+		context, _ := of["securityContext"].(map[string]any)
+		for name, to := range map[string]*string{"runAsUser": &e.User, "runAsGroup": &e.Group} {
+			if id, set := context[name]; set && spec.IsAccount(fmt.Sprint(id)) {
+				*to = fmt.Sprint(id)
+				delete(context, name)
+			}
+		}
+		delete(context, "runAsNonRoot")
+		if context != nil && len(context) == 0 {
+			delete(of, "securityContext")
+		}
+	}
 }
 
 func describe(name string, value any) string {
@@ -303,7 +325,7 @@ func texts(value any) (list []string, ok bool) {
 }
 
 // environment are the variables that are written out, and the names of the others.
-func environment(value any) (variables, lacks []string) {
+func environment(value any) (variables []spec.Variable, lacks []string) {
 	all, _ := value.([]any)
 	for _, v := range all {
 		m, _ := v.(map[string]any)
@@ -313,7 +335,11 @@ func environment(value any) (variables, lacks []string) {
 			continue
 		}
 		text, _ := m["value"].(string)
-		variables = append(variables, name+"="+text)
+		if !settable(name, text) {
+			lacks = append(lacks, "the variable "+name)
+			continue
+		}
+		variables = append(variables, spec.Variable{Name: name, Value: text})
 	}
 	return variables, lacks
 }

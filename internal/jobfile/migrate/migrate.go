@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -22,8 +25,14 @@ type Note struct {
 	// Line is where it stood, from 1.
 	Line int
 
+	// File is the file where it stood, if there are several.
+	File string
+
 	// Job is the name of the job that lacks it; empty when there is no job.
 	Job string
+
+	// Of is the line of that job, if it is another one. Zero: it is Line.
+	Of int
 
 	// Text says what it is, and what to do instead where there is something.
 	Text string
@@ -36,17 +45,51 @@ type Result struct {
 }
 
 func (r *Result) note(line int, name, format string, args ...any) {
-	r.Notes = append(r.Notes, Note{line, name, fmt.Sprintf(format, args...)})
+	r.Notes = append(r.Notes, Note{Line: line, Job: name, Text: fmt.Sprintf(format, args...)})
+}
+
+// addJob is add, and returns the name of the job. It is empty if the job was not carried over.
+func (r *Result) addJob(line int, j jobfile.Imported) (name string) {
+	before := len(r.Jobs)
+	r.add(line, j)
+	if len(r.Jobs) == before {
+		return ""
+	}
+	return r.Jobs[before].Job.Name
 }
 
 // add takes a job that is right, under a name that is not taken.
 func (r *Result) add(line int, j jobfile.Imported) {
 	j.Job.Name = r.free(j.Job.Name)
+	if neverFires(j.Job) {
+		r.note(j.Line, j.Job.Name, "schedule %s never fires: imported as a job that runs only when it is triggered", j.Job.Schedule)
+		j.Job.Schedule, j.Job.Timezone, j.Job.CatchUp, j.Job.DSTGap, j.Job.DSTOverlap, j.Job.Exclude = job.OnDemand, "", job.CatchUp{}, "", "", nil
+	}
 	if err := j.Job.Validate(); err != nil {
 		r.note(line, "", "not carried over: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return
 	}
+	if !isText(j.Exec) {
+		r.note(line, j.Job.Name, "not carried over: its command or a variable is not UTF-8 text, which a job file cannot hold")
+		return
+	}
 	r.Jobs = append(r.Jobs, j)
+}
+
+// isText reports whether a job file can hold the command.
+func isText(e spec.Exec) bool {
+	all := append([]string{e.Dir, e.User, e.Group}, e.Args...)
+	for _, v := range e.Env {
+		all = append(all, v.Name, v.Value)
+	}
+	return !slices.ContainsFunc(all, func(s string) bool { return !utf8.ValidString(s) || strings.ContainsRune(s, 0) })
+}
+
+// neverFires reports whether no year has the dates of the schedule, like 0 0 31 2 *. People
+// write that for a job that they start by hand.
+func neverFires(j job.Job) bool {
+	_, err := job.ParseSchedule(j.Name, job.Plan{Schedule: j.Schedule, Exclude: j.Exclude})
+	return err != nil && strings.Contains(err.Error(), "can never fire")
 }
 
 // free is the name, with a number if it is taken.
@@ -106,12 +149,10 @@ func slug(command string) string {
 	return name
 }
 
-// withEnvironment has a command run with variables set.
-func withEnvironment(variables []string, argv []string) []string {
-	if len(variables) == 0 {
-		return argv
-	}
-	return append(append([]string{"/usr/bin/env"}, variables...), argv...)
+// settable reports whether a job file can hold the variable.
+func settable(name, value string) bool {
+	return spec.IsVariableName(name) && !slices.Contains(spec.SlotVariables, name) &&
+		len(value) <= spec.MaxVariable && !strings.ContainsRune(value, 0)
 }
 
 // elapsed are the settings of a schedule whose job ran whenever the clock showed its

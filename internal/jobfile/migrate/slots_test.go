@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -137,7 +138,7 @@ func TestACrontabsJobsHaveTheSlotsThatCronRunsThemAt(t *testing.T) {
 			to := from.AddDate(0, 0, 10)
 			r := Crontab(line+" work", name, false)
 			if len(r.Jobs) != 1 || len(r.Notes) > 0 {
-				if len(r.Notes) == 1 && strings.Contains(r.Notes[0].Text, "no slot") && len(cronRuns(line, zone, from, to)) == 0 {
+				if len(r.Notes) == 1 && strings.Contains(r.Notes[0].Text, "never fires") && len(cronRuns(line, zone, from, to)) == 0 {
 					return
 				}
 				t.Fatalf("%s: %+v", line, r)
@@ -193,6 +194,28 @@ spec:
 `
 
 // Whatever a crontab holds, each line is a job, or named, and the file is right.
+func TestAScheduleThatNeverFiresIsImportedAsAJobOnDemand(t *testing.T) {
+	t.Parallel()
+	fromCron := Crontab("0 0 31 2 * work", "Europe/Berlin", false)
+	fromKubernetes, err := Kubernetes(fmt.Appendf(nil, cronJob, "0 0 31 2 *", "Europe/Berlin"), "UTC")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []Result{fromCron, fromKubernetes} {
+		if len(r.Jobs) != 1 || r.Jobs[0].Job.Schedule != job.OnDemand || len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, "0 0 31 2 * never fires") {
+			t.Errorf("%+v", r)
+			continue
+		}
+		file, err := jobfile.FormatImported(nil, r.Jobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read, err := jobfile.Parse("jobs.yaml", file); err != nil || read.Jobs[0].Job.Schedule != job.OnDemand {
+			t.Errorf("%v in\n%s", err, file)
+		}
+	}
+}
+
 func TestNothingOfACrontabIsDroppedInSilence(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -229,7 +252,7 @@ func TestNothingOfACrontabIsDroppedInSilence(t *testing.T) {
 		}
 		for i, e := range read.Jobs {
 			want, _ := r.Jobs[i].Job.Hash()
-			if got, _ := e.Job.Hash(); got != want || !slices.Equal(e.Action.Exec, r.Jobs[i].Exec) {
+			if got, _ := e.Job.Hash(); got != want || !reflect.DeepEqual(*e.Action.Exec, r.Jobs[i].Exec) {
 				t.Fatalf("%+v is read as %+v from\n%s", r.Jobs[i], e, file)
 			}
 		}

@@ -35,6 +35,7 @@ const (
 	Texts    Kind = "list of text" // at most Field.Max; 0: no limit
 	Mapping  Kind = "mapping"      // of Field.Fields
 	TextOr   Kind = "text or mapping"
+	Flag     Kind = "true or false"
 	Headers  Kind = "mapping of names to values" // each like Field.Fields[0]; at most Field.Max
 	Jobs     Kind = "list of mappings"
 )
@@ -59,8 +60,18 @@ type Field struct {
 	About   string // whole sentences, in Markdown
 	Fields  []Field
 
+	// Empty says that a text may be empty.
+	Empty bool
+
 	// OneOf says that exactly one of these members of Fields must be there.
 	OneOf []string
+
+	// With are members beside this one, in YAML, with which any value of it is right.
+	With []string
+
+	// Like is a field whose tables explain the members of this one. Empty: this one has
+	// tables of its own.
+	Like string
 }
 
 // Fields is the whole format: version and jobs.
@@ -82,16 +93,24 @@ func jobFields() []Field {
 	fields = append(fields, runFields(d)...)
 	return append(fields,
 		alertField("on_failure", "The target of alerts for slots that failed or expired."),
-		alertField("on_missed", "The target of alerts for slots that were missed."),
+		like("on_failure", alertField("on_missed", "The target of alerts for slots that were missed.")),
+		like("on_failure", alertField("on_success", "The target of alerts for slots that succeeded.")),
+		like("on_failure", alertField("on_recovered", "The target of an alert for the first slot that succeeds after one that failed or expired, or was missed. It is sent even if there is no `on_failure`.")),
+		like("on_failure", lateField()),
+		Field{Name: "heartbeat", Kind: TextOr, Example: "{env: " + job.AlertEnv + "HEARTBEAT}",
+			About:  "A URL that is called with GET after each slot that succeeds, so that a service outside, such as healthchecks.io, notices when no slot succeeds any more. It is a URL without user and password, or `{env: NAME}` if it is a secret itself. A call that fails is repeated for up to " + short(job.MaxHeartbeatAge) + ".",
+			Fields: []Field{alertEnvField()}},
 		actionField(),
+		Field{Name: "shadow", Kind: Flag, Default: "false", Example: "true",
+			About: "Workers with this file claim and record the job's slots, and do not run the action: a slot ends as `succeeded` and is marked as a shadow. See [migration](migration.md#a-week-in-shadow)."},
 	)
 }
 
 // planFields decide which slots there are.
 func planFields(d job.Job) []Field {
 	return []Field{
-		{Name: "schedule", Kind: Text, Example: `"0 7 * * MON-FRI"`,
-			About: "When: five cron fields, six with seconds first, `@hourly` and the like, `@every 90s` (counted from 1970), `@at 2027-01-01T00:00:00Z` (once). `H` in a field is a number that the job's name decides. Instead of it a job may have `after` or `on`."},
+		{Name: "schedule", Kind: Text, Default: "(one of the three)", Example: `"0 7 * * MON-FRI"`,
+			About: "When: five cron fields, six with seconds first, `@hourly` and the like, `@every 90s` (counted from 1970), `@at 2027-01-01T00:00:00Z` (once). `H` in a field is a number that the job's name decides. `none`: the job runs only when it is triggered. Instead of a schedule a job may have `after` or `on`."},
 		{Name: "after", Kind: Texts, Max: job.MaxAfter, Example: "[extract, check]",
 			About: "Jobs of this namespace: when their slots of one instant have all succeeded, this job has its own of that instant."},
 		{Name: "on", Kind: Mapping, Example: "{stream: ORDERS, subject: orders.paid}",
@@ -144,13 +163,31 @@ func runFields(d job.Job) []Field {
 		{Name: "on_lease_lost", Kind: Word, Default: string(d.OnLeaseLost), Words: words(job.LeaseLostCancel, job.LeaseLostFinish), Example: "finish",
 			About: "A handler whose node cannot reach the broker for longer than the lease is cancelled in time, or may `finish`; then another may run beside it."},
 		{Name: "output", Kind: Size, Default: fmt.Sprintf("%dKiB", job.DefaultOutput>>10), Limit: fmt.Sprintf("at most %dKiB", job.MaxOutput>>10), Example: "16KiB",
-			About: "How much of what an attempt writes, or is answered, is kept in the slot's record: its beginning."},
+			About: "How much of what an attempt writes, or is answered, is kept in the slot's record: half from its beginning, and half from its end."},
 	}
 }
 
-func alertField(name, about string) Field {
-	env := Field{Name: "env", Kind: Text, Required: true, Limit: "begins with " + job.AlertEnv, Example: job.AlertEnv + "TOKEN",
+func like(name string, f Field) Field {
+	f.Like = name
+	return f
+}
+
+func alertEnvField() Field {
+	return Field{Name: "env", Kind: Text, Required: true, Limit: "begins with " + job.AlertEnv, Example: job.AlertEnv + "TOKEN",
 		About: "The environment variable, of the node that delivers, that holds the value."}
+}
+
+// lateField is an alert with one more member.
+func lateField() Field {
+	f := alertField("on_late", "The target of alerts for slots that have not started in time. Producers look twice a minute, so an alert comes up to half a minute after that. Jobs without a schedule cannot have it.")
+	f.Example = "{after: 5m, nats: {subject: alerts.jobs}}"
+	f.Fields = append([]Field{{Name: "after", Kind: Duration, Required: true, Limit: "at most " + short(job.MaxLateAfter), Example: "5m",
+		About: "How long after its due time a slot must have started. Only `on_late` has this field."}}, f.Fields...)
+	return f
+}
+
+func alertField(name, about string) Field {
+	env := alertEnvField()
 	prefix := Field{Name: "prefix", Kind: Text, Limit: "256 bytes", Example: `"Bearer "`, About: "Stands before the value."}
 	return Field{Name: name, Kind: Mapping, OneOf: []string{"http", "nats"}, Example: "{nats: {subject: alerts.jobs}}",
 		About: about + " It is stored in the registry, where every login that reads jobs can read it, so name secrets by their environment variables. Any worker of the fleet delivers an alert, at least once.",
@@ -163,6 +200,11 @@ func alertField(name, about string) Field {
 			{Name: "nats", Kind: Mapping, Example: "{subject: alerts.jobs}", About: "A message.", Fields: []Field{
 				{Name: "subject", Kind: Text, Required: true, Limit: "no wildcards, not below `$`", Example: "alerts.jobs", About: "Where it is published."},
 			}},
+			{Name: "format", Kind: Word, Words: job.AlertFormats(), Example: "slack", With: []string{"key: {env: " + job.AlertEnv + "KEY}"},
+				About: "Writes the body for a service: an incoming webhook of Slack, a workflow of Teams, a webhook of Discord, PagerDuty's Events API v2 (with `key`), or a topic of ntfy, whose `url` is that of the topic. It needs `http`. Without it and without `template` the body is the event as JSON."},
+			{Name: "template", Kind: Text, Limit: fmt.Sprintf("%d KiB", job.MaxAlertTemplate>>10), Example: `"{\"text\": {{json .Title}}}"`,
+				About: "Writes the body, in the notation of Go's [text/template](https://pkg.go.dev/text/template), without loops. See [templates](#templates-of-alerts)."},
+			{Name: "key", Kind: Mapping, Example: "{env: " + job.AlertEnv + "KEY}", With: []string{"format: pagerduty"}, About: "A secret that stands in the body: PagerDuty's integration key, or `.Key` of a template.", Fields: []Field{env}},
 		}}
 }
 
@@ -177,8 +219,22 @@ func actionField() Field {
 		Fields: []Field{
 			{Name: "exec", Kind: Texts, Example: `["/bin/sh", "-c", "make report"]`,
 				About: "A program and its arguments, without a shell. It gets the payload on its standard input. Exit status 0 is success, 65 fails for good, anything else is retried."},
+			{Name: "env", Kind: Headers, Example: "{LANG: C.UTF-8, API_TOKEN: {file: /run/secrets/token}}",
+				About: "With `exec`: variables of the program, in place of the worker's. A value is text, or comes from the worker's environment or a file. None is ever shown or logged. The variables of the slot (`CRONCE_JOB` and so on) cannot be set.",
+				Fields: []Field{{Kind: TextOr, Empty: true, Limit: fmt.Sprintf("%d KiB", spec.MaxVariable>>10), OneOf: []string{"env", "file"}, Fields: []Field{
+					{Name: "env", Kind: Text, Example: "REPORT_TOKEN", About: "A variable of the worker's environment, read at the start; it must be set."},
+					{Name: "file", Kind: Text, Example: "/run/secrets/token", About: "A file, read by the worker for each run. A line break at its end does not count."},
+				}}}},
+			{Name: "clean_env", Kind: Flag, Default: "false", Example: "true",
+				About: "With `exec`: of the worker's environment the program gets `PATH` only, and what `pass_env` names."},
 			{Name: "pass_env", Kind: Texts, Example: "[NATS_URL, NATS_CREDS]",
-				About: "With `exec`: variables of the worker's environment that the program gets although they may hold a login. It gets all others without being asked (see [below](#flags-and-environment))."},
+				About: "With `exec`: variables of the worker's environment that the program gets although they may hold a login, or although `clean_env` is set. Without `clean_env` it gets all others without being asked (see [below](#flags-and-environment))."},
+			{Name: "dir", Kind: Text, Default: "the worker's", Example: "/srv/report",
+				About: "With `exec`: the working directory. `~` is the home directory of `user`, or of the worker's user. A program with a relative path (`./report`) is looked for there."},
+			{Name: "user", Kind: Text, Default: "the worker's", Limit: "a name, or a number in quotes", Example: "www-data",
+				About: "With `exec`: the user that the program runs as, with that user's groups and with `HOME`, `USER` and `LOGNAME` set. Only a worker that runs as root can change the user, on systems other than Windows; any other one refuses to start if it works on the job's queue."},
+			{Name: "group", Kind: Text, Default: "that of `user`", Limit: "as `user`", Example: "www-data",
+				About: "With `exec`: the group that the program runs as. Without `user`, the worker's user stays."},
 			{Name: "http", Kind: Mapping, Example: `{url: "http://127.0.0.1:8080/jobs/report"}`, About: "A request to a service, with the payload. 2xx is success, 400, 410 and 422 fail for good, anything else is retried.", Fields: []Field{
 				{Name: "url", Kind: Text, Required: true, Limit: "http or https", Example: `"http://127.0.0.1:8080/jobs/report"`, About: "Absolute."},
 				{Name: "method", Kind: Word, Default: http.MethodPost, Words: spec.Methods(), Example: "PUT", About: "GET and HEAD carry no payload."},

@@ -65,7 +65,7 @@ func others(f, m reference.Field) []string {
 			with = append(with, o.Name+": "+o.Example)
 		}
 	}
-	return with
+	return append(with, m.With...)
 }
 
 func parse(text string) (*spec.File, error) { return jobfile.Parse("f.yaml", []byte(text)) }
@@ -161,7 +161,7 @@ func TestTheReferenceAndItsSchemaKnowTheLimits(t *testing.T) {
 		reference.Text: {"5", "true", "[a]", `""`}, reference.Word: {"zzz", "5"}, reference.Duration: {"1d", "soon", "5"},
 		reference.Count: {"0", "-1", "1.5", "many"}, reference.Size: {"4MB", "4", "KiB"}, reference.Instant: {"5", "[a]"},
 		reference.Texts: {"{a: b}", "[5]"}, reference.Mapping: {"5", "[a]", "{zzzz: 1}"}, reference.TextOr: {"[a]", "{zzzz: 1}"},
-		reference.Headers: {"[a]", "5"},
+		reference.Headers: {"[a]", "5"}, reference.Flag: {"5", "yes", "[true]"},
 	}
 	for _, p := range places() {
 		bad := slices.Clone(wrong[p.Kind])

@@ -75,8 +75,14 @@ func shape(f Field) object {
 		return s
 	case Mapping:
 		return mapping(f)
+	case Flag:
+		return object{"type": "boolean"}
 	case TextOr:
-		return object{"anyOf": []object{{"type": "string", "minLength": 1}, mapping(f)}}
+		text := object{"type": "string", "minLength": 1}
+		if f.Empty {
+			delete(text, "minLength")
+		}
+		return object{"anyOf": []object{text, mapping(f)}}
 	case Headers:
 		s := object{"type": "object", "additionalProperties": schemaOf(f.Fields[0])}
 		if f.Max > 0 {

@@ -9,14 +9,7 @@ import (
 // Action is what a worker does for a slot. One of Exec, HTTP and NATS is set, or none if
 // the job has no action (see WithoutActions).
 type Action struct {
-	// Exec is a program and its arguments, started without a shell. The first
-	// element is not empty.
-	Exec []string
-
-	// PassEnv names variables of the worker's environment that the program of Exec gets
-	// although they may hold a login.
-	PassEnv []string
-
+	Exec *Exec
 	HTTP *HTTP
 	NATS *NATS
 }
@@ -30,22 +23,20 @@ type NATS struct {
 	Timeout time.Duration
 }
 
-const (
-	execExample = `a list of a program and its arguments, like ["/bin/sh", "-c", "make report"]`
-
-	// MaxSubject is the longest subject, in bytes: far below what makes a server hang up, which is the length of
-	// a whole protocol line.
-	MaxSubject = 1024
-)
+// MaxSubject is the longest subject, in bytes: far below what makes a server hang up, which is
+// the length of a whole protocol line.
+const MaxSubject = 1024
 
 // decodeAction reads an action, of which there must be exactly one.
 func (j *jobDecoder) decodeAction(v value) {
+	var e Exec
+	program := j.execFields(&e)
 	kinds := []field{
-		{"exec", j.exec},
+		program[0],
 		{"http", func(v value) { j.action.HTTP = j.http(v) }},
 		{"nats", func(v value) { j.action.NATS = j.nats(v) }},
 	}
-	known := j.object(v, slices.Insert(slices.Clone(kinds), 1, field{"pass_env", j.passEnv}))
+	known := j.object(v, slices.Concat(program, kinds[1:]))
 	var all, ways []string
 	for _, kind := range kinds {
 		all = append(all, kind.name)
@@ -58,45 +49,14 @@ func (j *jobDecoder) decodeAction(v value) {
 		j.fail(v.At, "action: it is empty: want %s", alternatives(all))
 	case len(ways) > 1:
 		j.fail(v.At, "action: %s at once: want one of them", strings.Join(ways, " and "))
-	case known && v.member("pass_env") != nil && v.member("exec") == nil:
-		j.fail(v.At, "action: pass_env is about the program of exec, which is not there")
 	}
-}
-
-func (j *jobDecoder) passEnv(v value) {
-	const example = "NATS_URL"
-	j.list(v, "a list of environment variables, like [NATS_URL, NATS_CREDS]", func(item value) {
-		name, ok := j.text(item, example)
-		if ok && strings.ContainsAny(name, "=\x00") {
-			j.fail(item.At, "%s %q: want the name of an environment variable, like %s", item.label, Clip(name), example)
-			return
-		}
-		j.action.PassEnv = append(j.action.PassEnv, name)
-	})
-}
-
-func (j *jobDecoder) exec(v value) {
-	var argv []string
-	right := true
-	j.list(v, execExample, func(item value) {
-		if item.Kind == Text && item.Scalar == "" && len(argv) > 0 {
-			argv = append(argv, "") // only the program must not be empty
-			return
-		}
-		arg, ok := j.text(item, "/bin/sh")
-		if ok && strings.ContainsRune(arg, 0) {
-			j.fail(item.At, "%s: it holds a zero byte, which no program can be given", item.label)
-			ok = false
-		}
-		right = right && ok
-		argv = append(argv, arg)
-	})
-	if v.Kind == List && len(v.Items) == 0 {
-		j.fail(v.At, "%s: it is empty: want %s", v.label, execExample)
-		return
+	if len(e.Args) > 0 {
+		j.action.Exec = &e
 	}
-	if right {
-		j.action.Exec = argv
+	for _, about := range program[1:] {
+		if m := v.member(about.name); known && m != nil && v.member("exec") == nil {
+			j.fail(m.At, "action.%s: it is about the program of exec, which is not there", about.name)
+		}
 	}
 }
 

@@ -1,45 +1,140 @@
 package spec
 
 import (
+	"errors"
 	"net/textproto"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
 
+	"github.com/cronce-io/cronce/internal/text/alertbody"
 	"github.com/cronce-io/cronce/job"
 )
 
-// alert is on_failure or on_missed: a webhook or a NATS subject. It goes into the
-// registry, so a secret can only be named here.
-func (j *jobDecoder) alert(set func(*job.Job, *job.Alert)) func(value) {
+// alert is on_failure or another target of alerts of these kinds: a webhook or a NATS subject,
+// and how the body is written. It goes into the registry, so a secret can only be named here.
+func (j *jobDecoder) alert(set func(*job.Job, *job.Alert), kinds ...job.State) func(value) {
 	return func(v value) {
 		var a job.Alert
 		before := len(j.errs)
-		known := j.object(v, []field{
-			{"http", func(v value) { a.HTTP = j.alertHTTP(v) }},
-			{"nats", func(v value) {
-				a.NATS = &job.AlertNATS{}
-				if j.object(v, []field{{"subject", func(v value) { a.NATS.Subject, _ = j.text(v, "alerts.jobs") }}}) {
-					j.needs(v, "subject")
-				}
-			}},
-		})
-		if known && (v.member("http") == nil) == (v.member("nats") == nil) {
-			j.fail(v.At, "%s: want either http or nats", v.label)
-		}
+		j.alertOf(v, &a, kinds)
 		if len(j.errs) == before {
 			j.set(v, func(t *job.Job) { set(t, &a) })
 		}
 	}
 }
 
+// late is on_late: an alert with a bound on the delay of a slot's start.
+func (j *jobDecoder) late(v value) {
+	var (
+		a     job.Alert
+		after time.Duration
+	)
+	before := len(j.errs)
+	known := j.alertOf(v, &a, []job.State{job.AlertLate}, field{"after", func(v value) { after, _ = j.duration(v) }})
+	if known {
+		j.needs(v, "after")
+	}
+	if len(j.errs) == before {
+		j.set(v, func(t *job.Job) { t.OnLate, t.LateAfter = &a, after })
+	}
+}
+
+// heartbeat is a URL, or where it is to be found.
+func (j *jobDecoder) heartbeat(v value) {
+	var h job.AlertHTTP
+	before := len(j.errs)
+	j.alertURL(v, &h, "https://hc-ping.com/UUID")
+	if len(j.errs) == before {
+		j.set(v, func(t *job.Job) { t.Heartbeat = &h })
+	}
+}
+
+// alertOf reads an alert into a. It reports whether all fields were known.
+func (j *jobDecoder) alertOf(v value, a *job.Alert, kinds []job.State, more ...field) (known bool) {
+	known = j.object(v, append([]field{
+		{"http", func(v value) { a.HTTP = j.alertHTTP(v) }},
+		{"nats", func(v value) {
+			a.NATS = &job.AlertNATS{}
+			if j.object(v, []field{{"subject", func(v value) { a.NATS.Subject, _ = j.text(v, "alerts.jobs") }}}) {
+				j.needs(v, "subject")
+			}
+		}},
+		{"format", func(v value) { a.Format, _ = j.oneOf(v, job.AlertFormats()...) }},
+		{"template", func(v value) { a.Template = j.template(v, kinds) }},
+		{"key", func(v value) { _, a.KeyEnv = j.alertSecret(v, false) }},
+	}, more...))
+	if known && (v.member("http") == nil) == (v.member("nats") == nil) {
+		j.fail(v.At, "%s: want either http or nats", v.label)
+	}
+	return known
+}
+
+// template reads a template of the body, and tries it on samples.
+func (j *jobDecoder) template(v value, kinds []job.State) string {
+	text, ok := j.text(v, `{"text": {{json .Title}}}`)
+	if !ok {
+		return ""
+	}
+	names := make([]string, len(kinds))
+	for i, kind := range kinds {
+		names[i] = string(kind)
+	}
+	err := alertbody.CheckTemplate(text, names...)
+	var mistake *alertbody.TemplateError
+	switch {
+	case errors.As(err, &mistake):
+		at, within := j.within(v.Node, mistake.Line, mistake.Column)
+		if within {
+			j.fail(at, "%s: %s", v.label, mistake.Message)
+		} else {
+			j.fail(v.At, "%s: %v", v.label, mistake)
+		}
+	case err != nil:
+		j.fail(v.At, "%s: %v", v.label, err)
+	}
+	return text
+}
+
+// within returns where a line and a column of the text of a node stand in the file. It knows
+// that of a block of lines that begins with "|", in which nothing is escaped or folded.
+func (d *decoder) within(n *Node, line, column int) (Position, bool) {
+	if line == 0 || n.At.Line < 1 || n.At.Line > len(d.Lines) {
+		return n.At, false
+	}
+	// The parser gives a block the position of its mark, which is not always on the first line
+	// of its text.
+	header := n.At.Line
+	if !blockMark.MatchString(d.Lines[header-1]) && header > 1 {
+		header--
+	}
+	at := header + line
+	if !blockMark.MatchString(d.Lines[header-1]) || at > len(d.Lines) {
+		return n.At, false
+	}
+	indent := 0
+	for _, text := range d.Lines[header:] {
+		if trimmed := strings.TrimLeft(text, " "); trimmed != "" {
+			indent = len(text) - len(trimmed)
+			break
+		}
+	}
+	text := []rune(d.Lines[at-1])
+	if column == 0 {
+		return Position{at, indent + 1}, true
+	}
+	before := d.Lines[at-1][:min(len(d.Lines[at-1]), indent+column-1)]
+	return Position{at, min(utf8.RuneCountInString(before), len(text)) + 1}, true
+}
+
+// blockMark ends the line before a block of text whose lines are kept as they are.
+var blockMark = regexp.MustCompile(`:\s+(&\S+\s+)?\|[-+]?\s*(#.*)?$`)
+
 func (j *jobDecoder) alertHTTP(v value) *job.AlertHTTP {
 	var h job.AlertHTTP
 	known := j.object(v, []field{
-		{"url", func(v value) {
-			if v.Kind == Mapping {
-				_, h.URLEnv = j.alertSecret(v, false)
-				return
-			}
-			h.URL, _ = j.text(v, "https://example.com/alerts")
-		}},
+		{"url", func(v value) { j.alertURL(v, &h, "https://example.com/alerts") }},
 		{"headers", func(v value) {
 			if !j.want(v, Mapping, "a mapping of names to {env: NAME}") {
 				return
@@ -57,9 +152,17 @@ func (j *jobDecoder) alertHTTP(v value) *job.AlertHTTP {
 	return &h
 }
 
+func (j *jobDecoder) alertURL(v value, h *job.AlertHTTP, example string) {
+	if v.Kind == Mapping {
+		_, h.URLEnv = j.alertSecret(v, false)
+		return
+	}
+	h.URL, _ = j.text(v, example)
+}
+
 // alertSecret reads where a value is to be found.
 func (j *jobDecoder) alertSecret(v value, prefixed bool) (prefix, env string) {
-	const example = `{env: ` + job.AlertEnv + `TOKEN}: all who may read the registry see what stands in the file`
+	const example = `{env: ` + job.AlertEnv + `TOKEN}: every login that may read the registry can read a value in the file`
 	fields := []field{{"env", func(v value) { env, _ = j.text(v, job.AlertEnv+"TOKEN") }}}
 	if prefixed {
 		fields = append(fields, field{"prefix", func(v value) { prefix, _ = j.text(v, "Bearer ") }})

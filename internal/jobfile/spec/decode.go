@@ -191,6 +191,11 @@ func (d *decoder) instant(v value) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// flag reads true or false.
+func (d *decoder) flag(v value) bool {
+	return d.want(v, Boolean, "true or false") && v.Scalar == "true"
+}
+
 // oneOf reads one of the words.
 func (d *decoder) oneOf(v value, words ...string) (string, bool) {
 	s, ok := d.text(v, words[0])

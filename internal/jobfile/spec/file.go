@@ -25,6 +25,10 @@ type Entry struct {
 	// the process: the registry holds no commands.
 	Action Action
 
+	// Shadow is true if this process claims and records the slots of the job but does not run
+	// the action. Like the action it never leaves the process.
+	Shadow bool
+
 	// Line is where the job stands in the file, from 1.
 	Line int
 }

@@ -17,6 +17,7 @@ type jobDecoder struct {
 	name   string // empty when it is missing or wrong
 	steps  []step
 	action Action
+	shadow bool
 }
 
 // step sets one field of the job.
@@ -39,7 +40,7 @@ func (d *decoder) entry(v value, ordinal int) (Entry, Position) {
 	if j.object(v, j.fields()) {
 		j.required(v)
 	}
-	return Entry{Job: j.settle(v), Action: j.action, Line: v.At.Line}, nameAt
+	return Entry{Job: j.settle(v), Action: j.action, Shadow: j.shadow, Line: v.At.Line}, nameAt
 }
 
 // decodeName comes before everything else: the name stands in front of all other
@@ -119,10 +120,20 @@ func complaints(err error) []string {
 	return lines
 }
 
+const noSchedule = `no schedule: want one like "0 7 * * MON-FRI" or "@every 90s"; after or on, which start the job in its place; or "schedule: none", which starts it only when triggered`
+
+func (j *jobDecoder) schedule(v value) {
+	if v.Kind == Null {
+		j.fail(v.At, noSchedule)
+		return
+	}
+	j.setText("0 7 * * MON-FRI", func(t *job.Job, s string) { t.Schedule = s })(v)
+}
+
 // required reports what every job must have.
 func (j *jobDecoder) required(v value) {
 	if v.member("schedule") == nil && v.member("on") == nil && v.member("after") == nil {
-		j.fail(v.At, "no schedule: want one like \"0 7 * * MON-FRI\" or \"@every 90s\"; or after or on, which start the job in its place")
+		j.fail(v.At, noSchedule)
 	}
 	if v.member("action") == nil && !j.actionless {
 		j.fail(v.At, "no action: want one like \"action: {exec: [/bin/echo, hello]}\"")
@@ -136,7 +147,7 @@ func (j *jobDecoder) fields() []field {
 		{"name", func(value) {}}, // see decodeName
 		{"after", j.after},
 		{"on", j.on},
-		{"schedule", j.setText("0 7 * * MON-FRI", func(t *job.Job, s string) { t.Schedule = s })},
+		{"schedule", j.schedule},
 		{"timezone", j.setText("Europe/Berlin", func(t *job.Job, s string) { t.Timezone = s })},
 		{"dst_gap", j.setText("after", func(t *job.Job, s string) { t.DSTGap = job.GapPolicy(s) })},
 		{"dst_overlap", j.setText("first", func(t *job.Job, s string) { t.DSTOverlap = job.RepeatPolicy(s) })},
@@ -152,12 +163,17 @@ func (j *jobDecoder) fields() []field {
 		{"catch_up", j.catchUp},
 		{"output", j.output},
 		{"action", j.decodeAction},
+		{"shadow", func(v value) { j.shadow = j.flag(v) }},
 		{"overlap", j.overlap},
 		{"concurrency", j.setCount(func(t *job.Job, n int) { t.Concurrency = n })},
 		{"on_lease_lost", j.onLeaseLost},
 		{"shards", j.setCount(func(t *job.Job, n int) { t.Shards = n })},
-		{"on_failure", j.alert(func(t *job.Job, a *job.Alert) { t.OnFailure = a })},
-		{"on_missed", j.alert(func(t *job.Job, a *job.Alert) { t.OnMissed = a })},
+		{"on_failure", j.alert(func(t *job.Job, a *job.Alert) { t.OnFailure = a }, job.Failed, job.Expired)},
+		{"on_missed", j.alert(func(t *job.Job, a *job.Alert) { t.OnMissed = a }, job.Missed)},
+		{"on_success", j.alert(func(t *job.Job, a *job.Alert) { t.OnSuccess = a }, job.Succeeded)},
+		{"on_recovered", j.alert(func(t *job.Job, a *job.Alert) { t.OnRecovered = a }, job.AlertRecovered)},
+		{"on_late", j.late},
+		{"heartbeat", j.heartbeat},
 	}
 }
 

@@ -28,6 +28,9 @@ type Source struct {
 	Lines []string
 	errs  Errors
 	more  bool
+
+	// hidden is by line the column from which no error shows it.
+	hidden map[int]int
 }
 
 type Position struct{ Line, Column int }
@@ -77,11 +80,17 @@ func (s *Source) Fail(at Position, format string, args ...any) {
 		return
 	}
 	// Names and anchors may hold anything: a message is one line all the same.
-	e := &Error{File: s.name, Line: at.Line, Column: at.Column, Message: printable(fmt.Sprintf(format, args...))}
-	if at.Line > 0 {
-		e.Excerpt, e.Caret = s.excerpt(at)
+	s.errs = append(s.errs, &Error{File: s.name, Line: at.Line, Column: at.Column, Message: printable(fmt.Sprintf(format, args...))})
+}
+
+// hide keeps errors from showing the rest of a line, where a value begins that may be secret.
+func (s *Source) hide(at Position) {
+	if s.hidden == nil {
+		s.hidden = map[int]int{}
 	}
-	s.errs = append(s.errs, e)
+	if column, known := s.hidden[at.Line]; !known || at.Column < column {
+		s.hidden[at.Line] = at.Column
+	}
 }
 
 // excerpt returns the line, or what is around the column of a long one, fit for
@@ -92,6 +101,11 @@ func (s *Source) excerpt(at Position) (string, int) {
 		line = s.Lines[at.Line-1]
 	}
 	runes := []rune(printable(mask(line)))
+	if column, hidden := s.hidden[at.Line]; hidden {
+		for i := max(column-1, 0); i < len(runes); i++ {
+			runes[i] = '*'
+		}
+	}
 	caret := min(max(at.Column-1, 0), len(runes))
 	start := max(0, min(caret-maxExcerpt/2, len(runes)-maxExcerpt))
 	end := min(len(runes), start+maxExcerpt)
@@ -141,6 +155,11 @@ func (s *Source) Err() error {
 		}
 		return a.Column - b.Column
 	})
+	for _, e := range s.errs {
+		if e.Line > 0 {
+			e.Excerpt, e.Caret = s.excerpt(Position{e.Line, e.Column})
+		}
+	}
 	// An alias repeats a mistake; one report of it is enough.
 	s.errs = slices.CompactFunc(s.errs, func(a, b *Error) bool { return *a == *b })
 	if s.more {

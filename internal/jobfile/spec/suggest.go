@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	nearest "github.com/cronce-io/cronce/internal/suggest"
+	nearest "github.com/cronce-io/cronce/internal/text/suggest"
 )
 
 // suggest returns the similar word, or else lists the words.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -337,7 +338,7 @@ const removeTimeout = 15 * time.Second
 func remove(ctx context.Context, js jetstream.JetStream, namespace string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
-	if err := kv.Remove(ctx, js, namespace); err != nil {
+	if err := space.Remove(ctx, js, namespace); err != nil {
 		return fmt.Errorf("namespace %s is left behind: %w", namespace, err)
 	}
 	return nil

@@ -118,10 +118,10 @@ func TestAServerThatTakesFewAtATimeHasAllSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// How many are refused depends on the machine. A producer that repeats without backing
-	// off sends hundreds of messages for each.
-	if p.Sent < 1.02 || p.Sent > 20 {
-		t.Errorf("%.2f messages for each slot, want more than one, since some are refused, and few", p.Sent)
+	// How many are refused depends on the machine, and is none if they wait for slow storage. A
+	// producer that repeats without backing off sends hundreds of messages for each.
+	if p.Sent < 1 || p.Sent > 20 {
+		t.Errorf("%.2f messages for each slot, want few", p.Sent)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -32,7 +32,7 @@ func enter(ctx context.Context, store *kv.Store, jobs []job.Job) ([]uint64, erro
 	group.SetLimit(writers)
 	for i, j := range jobs {
 		group.Go(func() (err error) {
-			d := core.Definition{Job: j, Owner: core.OwnerCode, Node: "bench", Nonce: j.Name}
+			d := plans.Definition{Job: j, Owner: plans.OwnerCode, Node: "bench", Nonce: j.Name}
 			revisions[i], err = store.Jobs().Write(ctx, d, 0)
 			return err
 		})

@@ -9,15 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 // Fault is what goes wrong with a write.
@@ -61,6 +57,9 @@ func (s *Store) Nodes() *Nodes { return &Nodes{s.nodes} }
 
 // Watermark returns the watermark.
 func (s *Store) Watermark() *Watermark { return &Watermark{s.state} }
+
+// AlertStates returns the states of alerts. They share a bucket with the locks.
+func (s *Store) AlertStates() *AlertStates { return &AlertStates{s.state} }
 
 // Locks returns the locks. They share a bucket, and its faults, with the watermark.
 func (s *Store) Locks() *Locks { return &Locks{s.state} }
@@ -272,207 +271,4 @@ func (b *Bucket) watch(ctx context.Context, stored, gone func(entry), ready func
 	}
 }
 
-// Ledger is a kv.Ledger in memory.
-type Ledger struct{ *Bucket }
-
-// Read is kv.Ledger.Read.
-func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
-	e, err := l.read(ctx, slot.Key())
-	if err != nil {
-		return job.Record{}, e.revision, err
-	}
-	r, err := core.DecodeRecord(e.data)
-	return r, e.revision, err
-}
-
-// Write is kv.Ledger.Write.
-func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
-	return l.encode(ctx, r.Slot.Key(), r.Nonce, r, revision)
-}
-
-// Send is kv.Ledger.Send.
-func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
-	go func() { answered(l.Write(ctx, r, revision)) }()
-}
-
-// Beside is kv.Ledger.Beside.
-func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
-	if _, stands, err := l.Read(ctx, own); err != nil || stands < revision {
-		return nil, fmt.Errorf("read beside %s, which stands at %d: %w: %w", own, stands, job.ErrUnknown, err)
-	}
-	var records []job.Record
-	for _, s := range others {
-		switch r, _, err := l.Read(ctx, s); {
-		case err == nil:
-			records = append(records, r)
-		case !errors.Is(err, job.ErrNotFound):
-			return nil, err
-		}
-	}
-	return records, nil
-}
-
-// List is kv.Ledger.List.
-func (l *Ledger) List(_ context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEntry, error] {
-	return func(yield func(kv.LedgerEntry, error) bool) {
-		all, _, _ := l.snapshot()
-		for _, e := range all {
-			if e.data == nil || f.Job != "" && !strings.HasPrefix(e.key, f.Job+".") || e.at.Before(f.Since) {
-				continue
-			}
-			r, err := core.DecodeRecord(e.data)
-			if !yield(kv.LedgerEntry{Record: r, Revision: e.revision, Time: e.at}, err) {
-				return
-			}
-		}
-	}
-}
-
-// Nodes is a kv.Nodes in memory.
-type Nodes struct{ *Bucket }
-
-// Read is kv.Nodes.Read.
-func (n *Nodes) Read(ctx context.Context, name string) (core.Node, uint64, error) {
-	e, err := n.read(ctx, name)
-	if err != nil {
-		return core.Node{}, e.revision, err
-	}
-	node, err := core.DecodeNode(e.data)
-	return node, e.revision, err
-}
-
-// Write is kv.Nodes.Write.
-func (n *Nodes) Write(ctx context.Context, node core.Node, revision uint64) (uint64, error) {
-	return n.encode(ctx, node.Name, node.Nonce, node, revision)
-}
-
-// List is kv.Nodes.List.
-func (n *Nodes) List(context.Context) ([]core.NodeEvent, error) {
-	all, _, _ := n.snapshot()
-	var nodes []core.NodeEvent
-	for _, e := range all {
-		if e.data != nil {
-			nodes = append(nodes, nodeEvent(e))
-		}
-	}
-	return nodes, nil
-}
-
-// Watch is kv.Nodes.Watch.
-func (n *Nodes) Watch(ctx context.Context, f func(core.NodeEvent)) error {
-	return n.watch(ctx, func(e entry) { f(nodeEvent(e)) },
-		func(e entry) { f(core.NodeEvent{Name: e.key, Revision: e.revision, Time: e.at, Gone: true}) },
-		func(last uint64) { f(core.NodeEvent{Ready: true, Revision: last}) })
-}
-
-func nodeEvent(e entry) core.NodeEvent {
-	ev := core.NodeEvent{Name: e.key, Revision: e.revision, Time: e.at}
-	ev.Node, ev.Err = core.DecodeNode(e.data)
-	return ev
-}
-
-// Jobs is a kv.Jobs in memory.
-type Jobs struct{ *Bucket }
-
-// Read is kv.Jobs.Read.
-func (j *Jobs) Read(ctx context.Context, name string) (core.Entry, uint64, error) {
-	e, err := j.read(ctx, name)
-	if err != nil {
-		return core.Entry{}, e.revision, err
-	}
-	d, err := decodeEntry(e)
-	return d, e.revision, err
-}
-
-func decodeEntry(e entry) (core.Entry, error) {
-	d, err := core.DecodeEntry(e.data, e.revision, e.at)
-	if err != nil {
-		return core.Entry{}, &core.EntryError{Name: e.key, Revision: e.revision, Time: e.at.UTC(), Err: err}
-	}
-	return d, nil
-}
-
-// Write is kv.Jobs.Write.
-func (j *Jobs) Write(ctx context.Context, d core.Definition, revision uint64) (uint64, error) {
-	return j.encode(ctx, d.Job.Name, d.Nonce, d, revision)
-}
-
-// Delete is kv.Jobs.Delete.
-func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
-	_, err := j.write(ctx, write{name, nil, revision})
-	return err
-}
-
-// List is kv.Jobs.List.
-func (j *Jobs) List(context.Context) ([]core.Entry, error) {
-	all, _, _ := j.snapshot()
-	var entries []core.Entry
-	var bad []error
-	for _, e := range all {
-		if e.data == nil {
-			continue
-		}
-		d, err := decodeEntry(e)
-		if err != nil {
-			bad = append(bad, err)
-			continue
-		}
-		entries = append(entries, d)
-	}
-	return entries, errors.Join(bad...)
-}
-
-// Watch is kv.Jobs.Watch.
-func (j *Jobs) Watch(ctx context.Context, f func(core.RegistryEvent)) error {
-	return j.watch(ctx,
-		func(e entry) {
-			ev := core.RegistryEvent{Name: e.key, Revision: e.revision, Time: e.at}
-			ev.Entry, ev.Err = decodeEntry(e)
-			f(ev)
-		},
-		func(e entry) { f(core.RegistryEvent{Name: e.key, Revision: e.revision, Time: e.at, Deleted: true}) },
-		func(last uint64) { f(core.RegistryEvent{Ready: true, Revision: last}) })
-}
-
-// Watermark is a kv.Watermark in memory.
-type Watermark struct{ *Bucket }
-
 const watermarkKey = "watermark"
-
-// Read is kv.Watermark.Read.
-func (w *Watermark) Read(ctx context.Context) (core.Watermark, uint64, error) {
-	e, err := w.read(ctx, watermarkKey)
-	if err != nil {
-		return core.Watermark{}, e.revision, err
-	}
-	mark, err := core.DecodeWatermark(e.data)
-	return mark, e.revision, err
-}
-
-// Write is kv.Watermark.Write.
-func (w *Watermark) Write(ctx context.Context, mark core.Watermark, revision uint64) (uint64, error) {
-	return w.encode(ctx, watermarkKey, mark.Nonce, mark, revision)
-}
-
-// Locks is a kv.Locks in memory.
-type Locks struct{ *Bucket }
-
-// Read is kv.Locks.Read.
-func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error) {
-	e, err := l.read(ctx, "lock."+name)
-	if err != nil {
-		return core.Lock{}, e.revision, err
-	}
-	lock, err := core.DecodeLock(e.data)
-	return lock, e.revision, err
-}
-
-// Write is kv.Locks.Write.
-func (l *Locks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
-	return l.encode(ctx, "lock."+lock.Job, lock.Nonce, lock, revision)
-}
-
-// Send is kv.Locks.Send.
-func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
-	go func() { answered(l.Write(ctx, lock, revision)) }()
-}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
-	"github.com/cronce-io/cronce/kv"
 )
 
 // ServerSpec configures a server that torture starts.
@@ -111,7 +111,7 @@ func (t *torture) killBroker(ctx context.Context, f plan.Fault) {
 func (t *torture) whole(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	for _, stream := range kv.Streams(t.cfg.Namespace) {
+	for _, stream := range layout.Streams(t.cfg.Namespace) {
 		s, err := t.js.Stream(ctx, stream)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue

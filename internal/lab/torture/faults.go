@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 )
@@ -41,8 +42,8 @@ func (t *torture) suffer(ctx context.Context, lane []plan.Fault) {
 // happen carries out one fault of one process, and returns when the fault is over.
 func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 	t.count(string(f.Kind))
-	through := func(fault link, d time.Duration) {
-		m.proxy.set(fault)
+	through := func(fault proxy.Fault, d time.Duration) {
+		m.proxy.Set(fault)
 		sleep(ctx, d)
 	}
 	await := func(happened func() bool, patience time.Duration) {
@@ -51,9 +52,9 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 		}
 	}
 	// when waits for a write of a kind, and severs it there, or lets then take effect.
-	when := func(write string, then *link, patience time.Duration) {
-		m.proxy.set(link{sever: []byte(t.subjectOf(write)), then: then})
-		await(m.proxy.severed, patience)
+	when := func(write string, then *proxy.Fault, patience time.Duration) {
+		m.proxy.Set(proxy.Fault{Sever: []byte(t.subjectOf(write)), Then: then})
+		await(m.proxy.Severed, patience)
 	}
 	switch f.Kind {
 	case plan.Kill, plan.Silence:
@@ -66,11 +67,11 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 		m.again()
 	case plan.Leave:
 		until := time.Now().Add(f.For)
-		m.proxy.set(link{lose: []byte(t.subjectOf(plan.WriteSlots))})
-		await(m.proxy.hasLost, 5*time.Second)
+		m.proxy.Set(proxy.Fault{Lose: []byte(t.subjectOf(plan.WriteSlots))})
+		await(m.proxy.HasLost, 5*time.Second)
 		sleep(ctx, f.Delay) // for the other producers to hold their copies
 		m.term()
-		m.proxy.set(link{})
+		m.proxy.Set(proxy.Fault{})
 		sleep(ctx, time.Until(until))
 		m.again()
 	case plan.Freeze:
@@ -81,33 +82,33 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 		m.untilBusy(ctx)
 		if f.Write != "" {
 			// The write is stored, and its answer arrives while the process is stopped.
-			when(f.Write, &link{hold: true}, 3*time.Second)
+			when(f.Write, &proxy.Fault{Hold: true}, 3*time.Second)
 		}
 		goOn := m.hold(f)
-		m.proxy.set(link{})
+		m.proxy.Set(proxy.Fault{})
 		sleep(ctx, f.For)
 		goOn()
 	case plan.Cut:
-		through(link{apart: true}, f.For)
-		m.proxy.set(link{})
+		through(proxy.Fault{Cut: true}, f.For)
+		m.proxy.Set(proxy.Fault{})
 	case plan.Slow:
-		through(link{delay: f.Delay}, f.For)
-		m.proxy.set(link{})
+		through(proxy.Fault{Delay: f.Delay}, f.For)
+		m.proxy.Set(proxy.Fault{})
 	case plan.Deaf:
-		through(link{deaf: true}, f.For)
-		m.proxy.set(link{})
+		through(proxy.Fault{Deaf: true}, f.For)
+		m.proxy.Set(proxy.Fault{})
 	case plan.Lag:
-		through(link{late: f.Delay}, f.For)
-		m.proxy.set(link{})
+		through(proxy.Fault{Late: f.Delay}, f.For)
+		m.proxy.Set(proxy.Fault{})
 	case plan.Clog:
 		if !f.Ends {
-			through(link{clogged: true}, f.For)
-			m.proxy.set(link{})
+			through(proxy.Fault{Clogged: true}, f.For)
+			m.proxy.Set(proxy.Fault{})
 			break
 		}
-		through(link{clogged: true}, f.For/2)
+		through(proxy.Fault{Clogged: true}, f.For/2)
 		m.term()
-		m.proxy.set(link{})
+		m.proxy.Set(proxy.Fault{})
 		m.again()
 	case plan.Hangup:
 		t.hangUp(ctx, m, f)
@@ -120,23 +121,23 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 	case plan.Hold:
 		until := time.Now().Add(f.For)
 		// A heartbeat is stored. Its answer is lost, and so is what follows.
-		when(plan.WriteNodes, &link{deaf: true}, t.cfg.Lease/5)
-		through(link{deaf: true}, f.Delay)
+		when(plan.WriteNodes, &proxy.Fault{Deaf: true}, t.cfg.Lease/5)
+		through(proxy.Fault{Deaf: true}, f.Delay)
 		// On a new connection the heartbeat is repeated and answered. Then comes the cut.
-		when(plan.WriteNodes, &link{}, t.cfg.Lease/4)
+		when(plan.WriteNodes, &proxy.Fault{}, t.cfg.Lease/4)
 		sleep(ctx, plan.Heard(t.cfg.Lease))
-		through(link{apart: true}, time.Until(until))
-		m.proxy.set(link{})
+		through(proxy.Fault{Cut: true}, time.Until(until))
+		m.proxy.Set(proxy.Fault{})
 	case plan.Sever:
-		var then *link
+		var then *proxy.Fault
 		if f.Landed {
-			then = &link{deaf: true}
+			then = &proxy.Fault{Deaf: true}
 		}
 		when(f.Write, then, f.For)
 		if f.Landed {
 			sleep(ctx, 100*time.Millisecond) // for the write to be stored
 		}
-		m.proxy.set(link{})
+		m.proxy.Set(proxy.Fault{})
 	}
 }
 

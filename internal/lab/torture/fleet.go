@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 )
@@ -18,7 +19,7 @@ type member struct {
 	t     *torture
 	index int
 	name  string
-	proxy *proxy
+	proxy *proxy.Proxy
 
 	mu   sync.Mutex
 	life int
@@ -37,7 +38,7 @@ func (t *torture) newMember(i int) (*member, error) {
 	if i >= t.shape.Workers {
 		name = fmt.Sprintf("p%d", i-t.shape.Workers+1)
 	}
-	p, err := newProxy()
+	p, err := t.proxyOf(i)
 	if err != nil {
 		return nil, err
 	}
@@ -70,14 +71,19 @@ func (m *member) begin() error {
 		Namespace: t.cfg.Namespace, Lease: t.shape.Lease, Seed: t.shape.Seed,
 		From: t.from, Boot: t.fromBoot, Duration: t.cfg.Duration,
 		Produce: t.shape.Publishes(m.index), Work: m.index < t.shape.Workers,
-		Record: m.record(), Jobs: m.jobFile(), Proxy: m.proxy.address(), ClockOffset: t.shape.Offset(m.index, m.life),
+		Record: m.record(), Jobs: m.jobFile(), Proxy: m.proxy.Address(), ClockOffset: t.shape.Offset(m.index, m.life),
 		Server: t.cfg.Server, Context: t.cfg.Context, Creds: t.cfg.Creds,
 	}
 	data, err := json.Marshal(spec)
 	if err != nil {
 		return err
 	}
-	p, err := t.start(spec.Process, NodeCommand, string(data))
+	var p *process
+	if t.isForeign(m.index) {
+		p, err = t.startForeign(spec)
+	} else {
+		p, err = t.start(spec.Process, NodeCommand, string(data))
+	}
 	if err != nil {
 		return err
 	}
@@ -192,7 +198,7 @@ func (m *member) hangUp() {
 	m.readRecord()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.now != nil && m.up {
+	if m.now != nil && m.up && !m.t.isForeign(m.index) { // a client in another language has no file of jobs
 		m.now.signal(hangupSignal)
 	}
 }

@@ -18,9 +18,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 	"github.com/cronce-io/cronce/job"
@@ -85,7 +87,7 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 	if err := rec.add(promise.Line{What: promise.LineUp}); err != nil {
 		return err
 	}
-	nc, err := connected(ctx, connect, proxyDialer(spec.Proxy), log)
+	nc, err := connected(ctx, connect, proxy.Dialer(spec.Proxy), log)
 	if err != nil {
 		return err
 	}
@@ -298,7 +300,7 @@ func finish(result, words string) error {
 // order triggers the runs of jobs that have no plan. All processes trigger the same runs at
 // about the same time. A run must exist if one of its triggers was acknowledged.
 func (h *handlers) order(ctx context.Context, spec NodeSpec, store *kv.Store, log *slog.Logger) {
-	c := control.New(control.Config{
+	c := client.Attach(attach.Parts{
 		Jobs: store.Jobs(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(), Settings: store.Settings(), Operator: spec.Process,
 		Now: func(context.Context) (time.Time, error) { return spec.From.Add(boot.Now() - spec.Boot), nil },
 	})
@@ -313,7 +315,7 @@ func (h *handlers) order(ctx context.Context, spec NodeSpec, store *kv.Store, lo
 			}
 			s, at := k.Order(spec.From, n)
 			attempt, cancel := context.WithTimeout(ctx, 10*time.Second)
-			_, err := c.Trigger(attempt, control.Order{Job: s.Job, Key: s.Token, At: at})
+			_, err := c.Trigger(attempt, s.Job, client.TriggerOptions{Key: s.Token, At: at})
 			cancel()
 			if err != nil {
 				log.Info("run not triggered", "slot", s.ID(), "error", err)

@@ -30,8 +30,12 @@ type process struct {
 
 // start starts this program as a child, in a role.
 func (t *torture) start(name, role, spec string) (*process, error) {
-	p := &process{name: name, log: filepath.Join(t.dir, name+".log"), gone: make(chan struct{})}
-	p.cmd = t.cfg.Command(role)
+	return t.startCommand(name, t.cfg.Command(role), spec)
+}
+
+// startCommand starts a child, and writes its spec to the pipe, unless that is empty.
+func (t *torture) startCommand(name string, cmd *exec.Cmd, spec string) (*process, error) {
+	p := &process{name: name, cmd: cmd, log: filepath.Join(t.dir, name+".log"), gone: make(chan struct{})}
 	ownGroup(p.cmd)
 	log, err := os.Create(p.log)
 	if err != nil {
@@ -46,7 +50,9 @@ func (t *torture) start(name, role, spec string) (*process, error) {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	// If this fails the child has ended, and its exit status says why.
-	_, _ = io.WriteString(p.lives, spec+"\n")
+	if spec != "" {
+		_, _ = io.WriteString(p.lives, spec+"\n")
+	}
 	go func() {
 		_ = p.cmd.Wait() // the status is in ProcessState
 		p.died = boot.Now()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
@@ -42,6 +43,7 @@ func (t *torture) report(ctx context.Context) (Report, error) {
 	}
 	violations, tally := promise.Check(h)
 	_, tally.Redelivered, tally.Late = t.witness.outcomes()
+	tally.Batched = t.witness.inBatches()
 	verified, err := t.verify(ctx)
 	if err != nil {
 		return Report{}, err
@@ -168,7 +170,7 @@ func (t *torture) verify(ctx context.Context) ([]promise.Violation, error) {
 		}
 		check.Told(e)
 	}
-	for w, err := range t.store.Slots().Waiting(ctx, kv.WaitingFilter{}) {
+	for w, err := range t.store.Slots().Waiting(ctx, stream.WaitingFilter{}) {
 		if err != nil {
 			return nil, err
 		}

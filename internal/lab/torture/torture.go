@@ -2,23 +2,18 @@ package torture
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
-	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
@@ -54,6 +49,10 @@ type Config struct {
 	// spec, as JSON, from the first line of its stdin, and ends when its stdin does.
 	Command func(role string) *exec.Cmd
 
+	// NodeCommand returns the command of a client in another language, which then is every second
+	// process of the fleet. Servers must be 1. Nil: there is none.
+	NodeCommand func() *exec.Cmd
+
 	// Connect connects to the user's servers. Server, Context and Creds name the same
 	// servers for the fleet. They are not used if torture starts servers.
 	Connect                func(ctx context.Context) (*nats.Conn, error)
@@ -63,17 +62,6 @@ type Config struct {
 	Progress func(Status)
 
 	Logger *slog.Logger
-}
-
-// Status is the progress of a run.
-type Status struct {
-	Phase       string
-	Passed      time.Duration
-	Outcomes    int
-	Slots       int // that must get an outcome
-	Redelivered int
-	Faults      int
-	Violations  int
 }
 
 // torture is one run.
@@ -151,135 +139,6 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		}
 	}
 	return t.report(ctx)
-}
-
-// open starts the servers, connects, and creates the namespace.
-func (t *torture) open(ctx context.Context) error {
-	if t.shape.Servers > 0 {
-		if err := t.startBrokers(); err != nil {
-			return err
-		}
-	}
-	servers := []string{""}
-	if t.shape.Servers > 0 {
-		servers = strings.Split(t.cfg.Server, ",")
-	}
-	for _, server := range servers {
-		nc, err := t.connect(ctx, server)
-		if err != nil {
-			return err
-		}
-		t.conns = append(t.conns, nc)
-	}
-	var err error
-	if t.nc, err = t.connect(ctx, t.cfg.Server); err != nil {
-		return err
-	}
-	if t.js, err = jetstream.New(t.nc); err != nil {
-		return err
-	}
-	if err := t.refuseExisting(ctx); err != nil {
-		return err
-	}
-	return t.setUp(ctx)
-}
-
-// connect connects to a server. It waits until a server that torture started is up.
-func (t *torture) connect(ctx context.Context, server string) (*nats.Conn, error) {
-	if t.shape.Servers == 0 {
-		return t.cfg.Connect(ctx)
-	}
-	for began := time.Now(); ; {
-		// Reconnect at once: writes that the server republishes meanwhile are missed.
-		nc, err := nats.Connect(server, nats.Name("cronce torture"), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
-		if err == nil || time.Since(began) > time.Minute {
-			return nc, err
-		}
-		if !sleep(ctx, 100*time.Millisecond) {
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// refuseExisting fails if the namespace exists: it may be in use.
-func (t *torture) refuseExisting(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for _, stream := range kv.Streams(t.cfg.Namespace) {
-		for {
-			attempt, cancel := context.WithTimeout(ctx, 3*time.Second)
-			_, err := t.js.Stream(attempt, stream)
-			cancel()
-			if errors.Is(err, jetstream.ErrStreamNotFound) {
-				break
-			}
-			if err == nil {
-				return fmt.Errorf("namespace %q exists (stream %s is there): torture creates its namespace and removes it: choose another name, or none", t.cfg.Namespace, stream)
-			}
-			if ctx.Err() != nil || t.shape.Servers == 0 {
-				return fmt.Errorf("look for stream %s: %w", stream, err)
-			}
-			sleep(ctx, 100*time.Millisecond) // the cluster has no leader yet
-		}
-	}
-	return nil
-}
-
-func (t *torture) setUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	want := job.Settings{Lease: t.cfg.Lease, Replicas: t.shape.Servers}
-	for {
-		_, err := kv.Setup(ctx, t.js, kv.Options{Namespace: t.cfg.Namespace, Want: want, Logger: t.log})
-		if err == nil {
-			break
-		}
-		// A young cluster does not know all its servers yet.
-		if t.shape.Servers < 2 || !sleep(ctx, 300*time.Millisecond) {
-			return err
-		}
-	}
-	var err error
-	if t.store, err = kv.Open(ctx, t.js, kv.Options{Namespace: t.cfg.Namespace, Logger: t.log}); err != nil {
-		return err
-	}
-	if err := republish(ctx, t.js, t.cfg.Namespace); err != nil {
-		return err
-	}
-	for _, nc := range t.conns {
-		if err := t.witness.listen(nc); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// define writes the jobs to the registry. They start and end with the torture, so that
-// it is known exactly which slots must exist.
-func (t *torture) define(ctx context.Context) error {
-	for range 5 {
-		if err := askTime(ctx, t.nc, t.cfg.Namespace+"_slots", &t.clock); err != nil {
-			return err
-		}
-	}
-	now, _ := t.clock.At(boot.Now())
-	const early = 4 * time.Second // to write the definitions, and to start the fleet
-	t.from = now.Add(early).Truncate(time.Second)
-	t.fromBoot, _ = t.clock.Boot(t.from)
-	t.until = t.from.Add(t.cfg.Duration).Truncate(time.Second)
-	t.cases = plan.Bounded(t.cfg.Lease, t.from, t.until)
-	for i := range t.cases {
-		j := &t.cases[i].Job
-		d, _, err := core.Upsert(nil, *j, plan.JobOwner, "torture", false)
-		if err != nil {
-			return err
-		}
-		d.Nonce = fmt.Sprintf("torture#%d", i)
-		if _, err := t.store.Jobs().Write(ctx, d, 0); err != nil {
-			return fmt.Errorf("define job %s: %w", j.Name, err)
-		}
-	}
-	return nil
 }
 
 // rage carries out the plan.
@@ -371,7 +230,7 @@ func (t *torture) end() {
 	t.fleetDown()
 	for _, m := range t.members {
 		m.kill()
-		m.proxy.close()
+		m.proxy.Close()
 	}
 	if t.store != nil && t.shape.Servers == 0 {
 		t.remove()
@@ -386,70 +245,4 @@ func (t *torture) end() {
 			b.now.kill()
 		}
 	}
-}
-
-// remove deletes the namespace.
-func (t *torture) remove() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	for _, stream := range kv.Streams(t.cfg.Namespace) {
-		for {
-			attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
-			err := t.js.DeleteStream(attempt, stream)
-			cancel()
-			if err == nil || errors.Is(err, jetstream.ErrStreamNotFound) {
-				break
-			}
-			if !sleep(ctx, 200*time.Millisecond) {
-				t.log.Error("could not remove a stream of the torture; remove it by hand", "stream", stream, "error", err, "command", "nats stream rm "+stream)
-				break
-			}
-		}
-	}
-}
-
-func (t *torture) enter(phase string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.phase = phase
-}
-
-func (t *torture) count(fault string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.faults[fault]++
-}
-
-func (t *torture) found(v promise.Violation) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.violations = append(t.violations, v)
-}
-
-// fail ends the run with an error.
-func (t *torture) fail(err error) { t.failed(err) }
-
-func (t *torture) tell(ended <-chan struct{}) {
-	began := time.Now()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ended:
-			return
-		case <-tick.C:
-			t.cfg.Progress(t.status(time.Since(began)))
-		}
-	}
-}
-
-func (t *torture) status(passed time.Duration) Status {
-	outcomes, redelivered, _ := t.witness.outcomes()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := Status{Phase: t.phase, Passed: passed, Outcomes: outcomes, Redelivered: redelivered, Violations: len(t.violations)}
-	for _, n := range t.faults {
-		s.Faults += n
-	}
-	return s
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 	"github.com/cronce-io/cronce/job"
@@ -43,6 +44,7 @@ type witness struct {
 	state       map[job.Slot]job.State
 	redelivered int
 	late        int // of these: the slot was claimed, or had its outcome
+	batched     int // messages that were stored in batches
 	unreadable  []string
 }
 
@@ -111,6 +113,9 @@ func (w *witness) told(m *nats.Msg) {
 		return
 	}
 	w.seen[stream][seq] = true
+	if m.Header.Get("Nats-Batch-Id") != "" {
+		w.batched++
+	}
 	subject := m.Header.Get("Nats-Subject")
 	gone := m.Header.Get("KV-Operation") != "" || m.Header.Get("Nats-Marker-Reason") != ""
 	err := error(nil)
@@ -122,7 +127,7 @@ func (w *witness) told(m *nats.Msg) {
 			return // the record of a node that ended was removed
 		}
 		n := promise.NodeWrite{Seq: seq, Last: last, Time: at}
-		if n.Node, err = core.DecodeNode(m.Data); err == nil {
+		if n.Node, err = exchange.DecodeNode(m.Data); err == nil {
 			w.nodes = append(w.nodes, n)
 		}
 	case "state":
@@ -138,7 +143,7 @@ func (w *witness) told(m *nats.Msg) {
 			break
 		}
 		mark := promise.MarkWrite{Seq: seq, Time: at}
-		if mark.Mark, err = core.DecodeWatermark(m.Data); err == nil {
+		if mark.Mark, err = exchange.DecodeWatermark(m.Data); err == nil {
 			w.marks = append(w.marks, mark)
 		}
 	default:
@@ -157,7 +162,7 @@ func (w *witness) wroteLedger(l promise.LedgerWrite, subject string, data []byte
 		return err
 	}
 	if !l.Gone {
-		if l.Record, err = core.DecodeRecord(data); err != nil {
+		if l.Record, err = exchange.DecodeRecord(data); err != nil {
 			return err
 		}
 	}
@@ -232,6 +237,13 @@ func (w *witness) outcomes() (outcomes, redelivered, late int) {
 		}
 	}
 	return outcomes, w.redelivered, w.late
+}
+
+// inBatches counts the messages that were stored in atomic batches.
+func (w *witness) inBatches() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.batched
 }
 
 // into copies what was collected into a history.

@@ -18,8 +18,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// timeout limits the connection attempt to one server.
-const timeout = 3 * time.Second
+// infoTimeout limits the request for the account's info. Without an answer Connect goes on.
+const infoTimeout = 3 * time.Second
 
 // Connect connects to the target, which must have JetStream. The connection reconnects
 // until it is closed. Errors name the target and the cause. An error that is known without
@@ -148,9 +148,9 @@ func (t Target) dialUntil(ctx context.Context) (*Conn, error) {
 }
 
 func (t Target) dial() (*Conn, error) {
-	options := t.options()
+	options, limit := t.options(), t.patience.now()
 	if t.context != "" {
-		return t.dialContext(options)
+		return t.dialContext(options, limit)
 	}
 	nc, err := nats.Connect("", append(options, func(o *nats.Options) error {
 		o.Servers = t.servers
@@ -160,12 +160,12 @@ func (t Target) dial() (*Conn, error) {
 		if errors.Is(err, job.ErrInvalid) {
 			return nil, err
 		}
-		return nil, explain(err, t.String())
+		return nil, explain(err, t.String(), limit)
 	}
 	return &Conn{Conn: nc}, nil
 }
 
-func (t Target) dialContext(options []nats.Option) (*Conn, error) {
+func (t Target) dialContext(options []nats.Option, limit time.Duration) (*Conn, error) {
 	// Our option is applied last. If it was not reached, the error is in the NATS context.
 	// Otherwise it comes from the server.
 	var servers []string
@@ -180,7 +180,7 @@ func (t Target) dialContext(options []nats.Option) (*Conn, error) {
 	case err != nil && servers == nil:
 		return nil, fmt.Errorf("%w %s: %w", job.ErrInvalid, t, err)
 	case err != nil:
-		return nil, explain(err, redact(servers)+" ("+t.String()+")")
+		return nil, explain(err, redact(servers)+" ("+t.String()+")", limit)
 	case settings.JSDomain != "" && settings.JSAPIPrefix != "":
 		nc.Close()
 		return nil, fmt.Errorf("%w %s: jetstream_domain and jetstream_api_prefix exclude each other", job.ErrInvalid, t)
@@ -188,8 +188,9 @@ func (t Target) dialContext(options []nats.Option) (*Conn, error) {
 	return &Conn{nc, settings.JSDomain, settings.JSAPIPrefix}, nil
 }
 
-// explain describes in one line why the connection to where failed.
-func explain(err error, where string) error {
+// explain describes in one line why the connection to where failed. limit is how long the server
+// might take.
+func explain(err error, where string, limit time.Duration) error {
 	var (
 		network net.Error
 		record  tls.RecordHeaderError
@@ -206,7 +207,7 @@ func explain(err error, where string) error {
 		errors.As(err, &record), errors.As(err, &cert), errors.As(err, &host), errors.As(err, &unknown):
 		return fmt.Errorf("no agreement on TLS with %s: %w", where, err)
 	case errors.Is(err, nats.ErrTimeout), errors.As(err, &network) && network.Timeout():
-		return fmt.Errorf("%s does not answer within %v: %w", where, timeout, err)
+		return fmt.Errorf("%s does not answer within %v: %w", where, limit, err)
 	case errors.Is(err, nats.ErrNoInfoReceived):
 		return fmt.Errorf("%s is not a NATS server: %w", where, err)
 	}
@@ -244,7 +245,7 @@ func (c *Conn) requireJetStream(ctx context.Context, where string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
 	defer cancel()
 	_, err = js.AccountInfo(ctx)
 	switch {

@@ -161,7 +161,7 @@ func TestEachWayToLogIn(t *testing.T) {
 		"nkey of the nats CLI":        {cfg: env("", "NATS_URL", keyed.ClientURL(), "NATS_NKEY", seed)},
 		"nkey in a context":           {cfg: ctx(keyed, `"nkey":%q`, seed)},
 		"nkey over that of a context": {cfg: Config{Context: ctx(keyed, `"nkey":%q`, otherSeed).Context, Login: Login{NKey: seed}}},
-		"nkey of somebody else":       {cfg: Config{Server: keyed.ClientURL(), Login: Login{NKey: otherSeed}}, refused: true},
+		"nkey of another user":        {cfg: Config{Server: keyed.ClientURL(), Login: Login{NKey: otherSeed}}, refused: true},
 
 		"token in the environment": {cfg: env(byToken.ClientURL(), "CRONCE_TOKEN", "secret")},
 		"token of the nats CLI":    {cfg: env("", "NATS_URL", byToken.ClientURL(), "NATS_TOKEN", "secret")},
@@ -208,14 +208,14 @@ func TestLoginsThatCannotBe(t *testing.T) {
 	seed, _ := seedFile(t)
 	broken := file(t, "broken", []byte("SUsecretsecretsecret\n"))
 	for says, cfg := range map[string]Config{
-		"exclude each other":        {Server: nobody, Login: Login{NKey: seed, User: "u"}},
-		"a password without a user": {Server: nobody, Login: Login{Password: "secret"}},
-		"needs its key":             {Server: nobody, Login: Login{Cert: seed}},
-		"nkey file":                 {Server: nobody, Login: Login{NKey: "/nowhere"}},
-		"CA file":                   {Server: nobody, Login: Login{CA: "/nowhere"}},
-		"login":                     {Server: nobody, Login: Login{Cert: seed, Key: broken}},
-		"nkey file " + broken:       {Server: nobody, Login: Login{NKey: broken}},
-		`domain name "a.b"`:         {Server: nobody, Domain: "a.b"},
+		"exclude each other":        {Server: unreachable, Login: Login{NKey: seed, User: "u"}},
+		"a password without a user": {Server: unreachable, Login: Login{Password: "secret"}},
+		"needs its key":             {Server: unreachable, Login: Login{Cert: seed}},
+		"nkey file":                 {Server: unreachable, Login: Login{NKey: "/nowhere"}},
+		"CA file":                   {Server: unreachable, Login: Login{CA: "/nowhere"}},
+		"login":                     {Server: unreachable, Login: Login{Cert: seed, Key: broken}},
+		"nkey file " + broken:       {Server: unreachable, Login: Login{NKey: broken}},
+		`domain name "a.b"`:         {Server: unreachable, Domain: "a.b"},
 	} {
 		cfg.Getenv = environment(t)
 		got, err := Resolve(cfg)

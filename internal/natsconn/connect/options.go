@@ -17,7 +17,8 @@ func (t Target) options() []nats.Option {
 	w := &watcher{log: t.cfg.Logger, where: t.String()}
 	options := []nats.Option{
 		nats.Name("cronce " + t.cfg.Name),
-		nats.Timeout(timeout),
+		nats.Timeout(mostHandshake),
+		nats.SetCustomDialer(t.patience),
 		nats.MaxReconnects(-1),
 		nats.CustomReconnectDelay(t.delay),
 		nats.ReconnectBufSize(-1),
@@ -33,9 +34,6 @@ func (t Target) options() []nats.Option {
 		nats.ReconnectErrHandler(w.stillAway),
 		nats.ErrorHandler(w.asyncError),
 		t.inbox,
-	}
-	if t.cfg.Dialer != nil {
-		options = append(options, nats.SetCustomDialer(t.cfg.Dialer))
 	}
 	return append(options, t.cfg.Login.apply)
 }

@@ -37,7 +37,7 @@ type Config struct {
 	// Name is part of the connection's name on the server: "cronce <Name>".
 	Name string
 
-	// Dialer opens the connections. If it is nil, nats.go opens them.
+	// Dialer opens the connections. If it is nil, they are opened within three seconds.
 	Dialer nats.CustomDialer
 
 	// Getenv reads the environment. If it is nil, it is os.Getenv.
@@ -53,6 +53,8 @@ type Target struct {
 	servers []string // empty if context is set
 	context string
 	local   bool
+
+	patience *patience // shared by all copies
 }
 
 // Local reports whether no server was chosen, so that the loopback default applies. Only
@@ -79,7 +81,7 @@ func Resolve(cfg Config) (Target, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Login = cfg.Login.or(cfg.Getenv, "CRONCE_", cronceVariables)
-	t := Target{cfg: cfg}
+	t := Target{cfg: cfg, patience: newPatience(cfg.Dialer)}
 	switch {
 	case cfg.Server != "":
 		t.servers = strings.Split(cfg.Server, ",")

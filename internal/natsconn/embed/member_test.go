@@ -116,7 +116,7 @@ func TestOfManyAtOnceExactlyOneEmbeds(t *testing.T) {
 func TestForeignServersAreNeverReplaced(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) (string, func()){
-		"somebody's nats-server": foreignServer,
+		"another program's nats-server": foreignServer,
 		"ours, on another store": func(t *testing.T) (string, func()) {
 			s := startServer(t, Config{Listen: "127.0.0.1:0", Store: t.TempDir()})
 			return s.cfg.Listen, func() { s.Close() }

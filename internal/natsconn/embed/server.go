@@ -19,6 +19,10 @@ import (
 // readyTimeout is how long a server that has opened its files may take to listen.
 const readyTimeout = 10 * time.Second
 
+// freePortTries is how many more ports Start tries if another process takes the one that
+// the system selected.
+const freePortTries = 3
+
 // Server is an embedded server that this process runs.
 type Server struct {
 	cfg  Config
@@ -66,28 +70,41 @@ func start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Listen, err = canListen(cfg.Listen); err != nil {
-		lock.discard()
-		return nil, fmt.Errorf("cannot listen on %s: %w", cfg.Listen, err)
-	}
-	name := namePrefix + rand.Text()
+	s := &Server{cfg: cfg, name: namePrefix + rand.Text(), lock: lock, watched: make(chan struct{})}
 	if cfg.Peer != nil {
-		name = cfg.Peer.Name
+		s.name = cfg.Peer.Name
 	}
-	if err := lock.describe(holder{os.Getpid(), cfg.Listen, name}); err != nil {
-		lock.discard()
-		return nil, storeError(cfg.Store, err)
-	}
-	ns, err := serve(cfg, name)
-	if err != nil {
-		lock.discard()
-		return nil, err
+	// Another process may take a free port between its choice and its use.
+	for tries := freePortTries; ; tries-- {
+		err := s.listen(cfg.Listen)
+		if err == nil {
+			break
+		}
+		if tries == 0 || !isAnyPort(cfg.Listen) || !errors.Is(err, errUnclear) {
+			lock.discard()
+			return nil, err
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, name: name, lock: lock, nats: ns, unwatch: cancel, watched: make(chan struct{})}
+	s.unwatch = cancel
 	go func() { defer close(s.watched); s.watchStorage(ctx) }()
 	return s, nil
 }
+
+// listen serves on addr. It writes the address into the lock first.
+func (s *Server) listen(addr string) (err error) {
+	if s.cfg.Listen, err = canListen(addr); err != nil {
+		return fmt.Errorf("cannot listen on %s: %w", addr, err)
+	}
+	if err := s.lock.describe(holder{os.Getpid(), s.cfg.Listen, s.name}); err != nil {
+		return storeError(s.cfg.Store, err)
+	}
+	s.nats, err = serve(s.cfg, s.name)
+	return err
+}
+
+// isAnyPort reports whether addr leaves the choice of the port to the system.
+func isAnyPort(addr string) bool { return strings.HasSuffix(addr, ":0") }
 
 // canListen finds out early whether the address can be had, since the server
 // would only find out after opening its files, and resolves port 0.

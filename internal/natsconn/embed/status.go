@@ -1,7 +1,9 @@
 package embed
 
 import (
+	"context"
 	"errors"
+	"fmt"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -44,6 +46,18 @@ func (s *Server) Ready() error {
 	}
 	if h := ns.Healthz(&server.HealthzOptions{JSServerOnly: true}); h.StatusCode != 200 {
 		return errors.New(h.Error)
+	}
+	return nil
+}
+
+// Live returns an error if the server does not greet a client within a second. If that lasts,
+// only a restart of the process helps. A full disk is no such error: see watchStorage.
+func (s *Server) Live() error {
+	if s.running() == nil {
+		return nil
+	}
+	if _, err := probe(context.Background(), s.cfg.Listen); err != nil {
+		return fmt.Errorf("the embedded server does not greet its clients: %w", err)
 	}
 	return nil
 }

@@ -189,10 +189,15 @@ func Cases(lease time.Duration) []Case {
 			Job:   job.Job{Name: "split", Shards: 3, Retry: patient, CatchUp: all},
 			Every: 5 * time.Second, Act: works(0, time.Second), Outcomes: succeeds,
 		}, {
-			Job:   job.Job{Name: "triggered", Schedule: "@at 2100-01-01T00:00:00Z", Retry: patient},
+			// So many at once travel in batches to a server that syncs each write.
+			Job:   job.Job{Name: "crowd", Shards: 150, Retry: patient, CatchUp: all},
+			Every: 10 * time.Second, Act: works(0, 0), Outcomes: succeeds,
+		}, {
+			Job:   job.Job{Name: "triggered", Schedule: job.OnDemand, Retry: patient},
 			Every: 2 * time.Second, Triggered: true, Act: short, Outcomes: succeeds,
 		},
 	}
+	acts := foreign(lease)
 	for i := range cases {
 		j := &cases[i].Job
 		if j.Schedule == "" {
@@ -200,6 +205,9 @@ func Cases(lease time.Duration) []Case {
 		}
 		if j.Overlap == "" {
 			j.Overlap = job.OverlapAllow
+		}
+		if act, ok := acts[j.Name]; ok {
+			j.Payload = act.payload()
 		}
 	}
 	return cases

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
@@ -113,9 +113,9 @@ func (c *checker) checkMargin(r *run) {
 // just before it is killed.
 func (c *checker) lastHeartbeat(node string) (NodeWrite, bool) {
 	for i, w := range c.nodes[node] {
-		if i > 0 && w.Node.State != core.NodeAlive {
+		if i > 0 && w.Node.State != exchange.NodeAlive {
 			last := c.nodes[node][i-1]
-			return last, last.Seq == w.Last && last.Node.State == core.NodeAlive
+			return last, last.Seq == w.Last && last.Node.State == exchange.NodeAlive
 		}
 	}
 	return NodeWrite{}, false
@@ -154,9 +154,9 @@ func (c *checker) checkNodes() {
 			}
 			before := writes[i-1]
 			switch {
-			case before.Node.State != core.NodeAlive && w.Node.State == core.NodeAlive:
+			case before.Node.State != exchange.NodeAlive && w.Node.State == exchange.NodeAlive:
 				c.bad("back from death", job.Slot{}, c.nodeTrace(name), "node %s was %s, and then wrote a heartbeat", name, before.Node.State)
-			case w.Node.State == core.NodeFenced && before.Node.State == core.NodeAlive && w.Last == before.Seq &&
+			case w.Node.State == exchange.NodeFenced && before.Node.State == exchange.NodeAlive && w.Last == before.Seq &&
 				w.Time.Sub(before.Time) < c.h.Lease-c.h.Skew:
 				c.bad("fenced alive", job.Slot{}, c.nodeTrace(name), "node %s was fenced %v after its last heartbeat; the lease is %v", name, w.Time.Sub(before.Time), c.h.Lease)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
@@ -20,7 +21,7 @@ func (s *story) taken(slot job.Slot, woke float64) {
 	s.claim(slot, "x", 0.01)
 	s.line(LineStart, slot, 0.02)
 	i := len(s.h.Lines) - 1
-	s.node("x", core.NodeFenced, 4)
+	s.node("x", exchange.NodeFenced, 4)
 	s.claim(slot, "y", 4.1)
 	s.line(LineStart, slot, 4.11)
 	s.line(LineEnd, slot, 9, plan.ResultOK)
@@ -41,7 +42,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.claim(a0, "x", 0.01)
 			s.line(LineStart, a0, 0.02)
 			s.h.Deaths["x.1"] = storyBoot + seconds(1)
-			s.node("x", core.NodeFenced, 4)
+			s.node("x", exchange.NodeFenced, 4)
 			s.claim(a0, "y", 4.1)
 			s.line(LineStart, a0, 4.11)
 			s.line(LineEnd, a0, 5, plan.ResultOK)
@@ -71,7 +72,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.claim(f, "x", 0.01)
 			s.line(LineStart, f, 0.02)
 			i := len(s.h.Lines) - 1
-			s.node("x", core.NodeFenced, 4)
+			s.node("x", exchange.NodeFenced, 4)
 			s.claim(f, "y", 4.1)
 			s.line(LineStart, f, 4.11)
 			s.again(i, LineEnd, plan.ResultOK, 5)
@@ -83,7 +84,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.claim(a0, "x", 0.01)
 			s.line(LineStart, a0, 6.1)
 			i := len(s.h.Lines) - 1
-			s.node("x", core.NodeFenced, 4)
+			s.node("x", exchange.NodeFenced, 4)
 			s.claim(a0, "y", 4.1)
 			s.line(LineStart, a0, 4.11)
 			s.line(LineEnd, a0, 5, plan.ResultOK)
@@ -116,7 +117,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.fault(plan.Cut, "w1.1", 0, 3, 0)
 			s.fault(plan.Lag, "w1.1", 3.5, 12, time.Second)
 			s.beat("w1-42-7", 0)
-			s.node("w1-42-7", core.NodeFenced, 8)
+			s.node("w1-42-7", exchange.NodeFenced, 8)
 		},
 		"a context ends late in a process that was starved": func(s *story) {
 			s.late(3.9)
@@ -325,7 +326,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		}},
 		"a dead node starts something": {"started after death", func(s *story) {
 			s.publish(a0, 0)
-			s.node("x", core.NodeFenced, 4)
+			s.node("x", exchange.NodeFenced, 4)
 			s.claim(a0, "x", 5)
 			s.line(LineStart, a0, 5.1)
 			s.line(LineEnd, a0, 5.2, plan.ResultOK)
@@ -338,16 +339,16 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 				s.line(LineStart, slot, 6.1)
 				s.again(len(s.h.Lines)-1, LineCancel, "", 6.15)
 			}
-			s.node("x", core.NodeFenced, 4)
+			s.node("x", exchange.NodeFenced, 4)
 			s.pause("x.1", 0.015, 6.05)
 		}},
 		"a dead node comes back": {"back from death", func(s *story) {
-			s.node("x", core.NodeFenced, 4)
+			s.node("x", exchange.NodeFenced, 4)
 			s.beat("x", 5)
 		}},
 		"a living node is fenced": {"fenced alive", func(s *story) {
 			s.beat("x", 3)
-			s.node("x", core.NodeFenced, 4)
+			s.node("x", exchange.NodeFenced, 4)
 		}},
 		"after a permanent error": {"after a permanent error", func(s *story) {
 			s.publish(a0, 0)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
@@ -113,7 +113,7 @@ func (c *checker) leasesLost(l Line) (signs []sign) {
 }
 
 func (c *checker) fenced(node string) bool {
-	return slices.ContainsFunc(c.nodes[node], func(w NodeWrite) bool { return w.Node.State == core.NodeFenced })
+	return slices.ContainsFunc(c.nodes[node], func(w NodeWrite) bool { return w.Node.State == exchange.NodeFenced })
 }
 
 // checkPublished checks that a slot is published in time while one undisturbed producer is

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
@@ -67,14 +68,14 @@ type LedgerWrite struct {
 type NodeWrite struct {
 	Seq, Last uint64
 	Time      time.Time
-	Node      core.Node
+	Node      exchange.Node
 }
 
 // MarkWrite is one write of the watermark.
 type MarkWrite struct {
 	Seq  uint64
 	Time time.Time
-	Mark core.Watermark
+	Mark exchange.Watermark
 }
 
 // LockWrite is one write of a job's lock.
@@ -165,13 +166,14 @@ type Tally struct {
 	Refused     int               `json:"refused"`
 	Fenced      int               `json:"fenced"`
 	Redelivered int               `json:"redelivered"`
-	Late        int               `json:"late"` // redeliveries of a slot that was claimed or had its outcome
-	Worst       time.Duration     `json:"-"`    // from due to the first start
+	Late        int               `json:"late"`    // redeliveries of a slot that was claimed or had its outcome
+	Batched     int               `json:"batched"` // messages that were stored in atomic batches
+	Worst       time.Duration     `json:"-"`       // from due to the first start
 	WorstSlot   string            `json:"-"`
 }
 
 // WriteTrace writes the writes of the ledger, the nodes and the watermark to a file, for
-// people who look into a run.
+// people that examine a run.
 func (h History) WriteTrace(path string) error {
 	f, err := os.Create(path)
 	if err != nil {

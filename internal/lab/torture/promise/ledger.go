@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -112,7 +112,7 @@ func (c *checker) disowned(claim, w LedgerWrite) bool {
 // deadSince returns when a node was fenced, or recorded that it stopped.
 func (c *checker) deadSince(node string) (time.Time, bool) {
 	for _, w := range c.nodes[node] {
-		if w.Node.State != core.NodeAlive {
+		if w.Node.State != exchange.NodeAlive {
 			return w.Time, true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
@@ -83,11 +84,11 @@ func (s *story) next(key string) (seq, last uint64) {
 	return s.seq, last
 }
 
-func (s *story) beat(node string, when float64) { s.node(node, core.NodeAlive, when) }
+func (s *story) beat(node string, when float64) { s.node(node, exchange.NodeAlive, when) }
 
-func (s *story) node(name string, state core.NodeState, when float64) {
+func (s *story) node(name string, state exchange.NodeState, when float64) {
 	seq, last := s.next("node " + name)
-	s.h.Nodes = append(s.h.Nodes, NodeWrite{Seq: seq, Last: last, Time: at(when), Node: core.Node{Name: name, State: state}})
+	s.h.Nodes = append(s.h.Nodes, NodeWrite{Seq: seq, Last: last, Time: at(when), Node: exchange.Node{Name: name, State: state}})
 }
 
 func (s *story) publish(slot job.Slot, when float64) {
@@ -179,7 +180,7 @@ func (s *story) fenced(died float64) {
 	s.publish(a0, 0)
 	s.claim(a0, "x", 0.01)
 	s.line(LineStart, a0, 0.02)
-	s.node("x", core.NodeFenced, 4)
+	s.node("x", exchange.NodeFenced, 4)
 	s.claim(a0, "y", died+0.1)
 	s.line(LineStart, a0, died+0.11)
 	s.line(LineEnd, a0, died+1, plan.ResultOK)
@@ -215,7 +216,7 @@ func (s *story) late(when float64) {
 	s.line(LineStart, a0, 0.02)
 	s.again(len(s.h.Lines)-1, LineCancel, "", when)
 	s.again(len(s.h.Lines)-2, LineEnd, plan.ResultError, when+0.01)
-	s.node("x", core.NodeFenced, 4)
+	s.node("x", exchange.NodeFenced, 4)
 	s.claim(a0, "y", 4.1)
 	s.line(LineStart, a0, 4.11)
 	s.line(LineEnd, a0, 5, plan.ResultOK)
@@ -227,7 +228,7 @@ func (s *story) late(when float64) {
 func (s *story) lagging(delay time.Duration) {
 	s.fault(plan.Lag, "w1.1", 0, 12, delay)
 	s.beat("w1-42-7", 4.5)
-	s.node("w1-42-7", core.NodeFenced, 8)
+	s.node("w1-42-7", exchange.NodeFenced, 8)
 }
 
 // waits is a lock of the job newer in which slots wait, all published on time.
@@ -249,7 +250,7 @@ func (s *story) ack(slot job.Slot, when float64) {
 
 func (s *story) watermark(to, when float64) {
 	s.seq++
-	s.h.Marks = append(s.h.Marks, MarkWrite{Seq: s.seq, Time: at(when), Mark: core.Watermark{Time: at(to), Revision: 9}})
+	s.h.Marks = append(s.h.Marks, MarkWrite{Seq: s.seq, Time: at(when), Mark: exchange.Watermark{Time: at(to), Revision: 9}})
 }
 
 func (s *story) lock(name string, when float64, holders, waiting []job.Slot) {

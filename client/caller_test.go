@@ -1,0 +1,138 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+)
+
+// callersServer has the login "all", and a caller of job report.
+func callersServer(t *testing.T) (connect func(login string, opts ...nats.Option) *nats.Conn) {
+	t.Helper()
+	grants, err := layout.Access{Roles: []layout.Role{layout.RoleCaller}, Jobs: []string{"report"}}.Grants()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{}}
+	for _, g := range grants {
+		p.Publish.Allow, p.Subscribe.Allow = append(p.Publish.Allow, g.Publish...), append(p.Subscribe.Allow, g.Subscribe...)
+	}
+	s := natstest.Run(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "all", Password: "p"}, {Username: "caller", Password: "p", Permissions: p}}
+	})
+	return func(login string, opts ...nats.Option) *nats.Conn {
+		return s.Conn(append(opts, nats.UserInfo(login, "p"), nats.CustomInboxPrefix(layout.InboxPrefix("cronce")))...)
+	}
+}
+
+// fleet runs the jobs report and other, each with a handler, with all rights.
+func fleet(t *testing.T, nc *nats.Conn) *client.Client {
+	t.Helper()
+	s, err := cronce.New(t.Context(), nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"report", "other"} {
+		err := s.Handle(job.Job{Name: name, Schedule: job.OnDemand}, func(_ context.Context, r job.Run) error {
+			_, err := r.Output.Write(r.Payload)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	natstest.Eventually(t, natstest.Patience, "the fleet to be ready", func() bool { return s.Ready() == nil })
+	return s.Client()
+}
+
+func TestCallerMayTriggerAndWaitForNamedJobsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	connect := callersServer(t)
+	all := fleet(t, connect("all"))
+	other, err := all.Trigger(t.Context(), "other", client.TriggerOptions{Key: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	nc := connect("caller", nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	c, err := client.New(t.Context(), nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.Trigger(t.Context(), "report", client.TriggerOptions{Key: "a", Payload: []byte(`{"n":1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := run.Wait(t.Context()); err != nil || got.State != job.Succeeded || got.Output != `{"n":1}` {
+		t.Errorf("%+v, %v; want it succeeded", got, err)
+	}
+	if got, err := c.Wait(t.Context(), "report:@a"); err != nil || got.State != job.Succeeded {
+		t.Errorf("by its ID: %+v, %v", got, err)
+	}
+	if again, err := c.Trigger(t.Context(), "report", client.TriggerOptions{Key: "a"}); err != nil || again.New || again.State != job.Succeeded {
+		t.Errorf("the same key again: %+v, %v", again, err)
+	}
+	later := client.TriggerOptions{Key: "later", At: time.Now().Add(time.Hour)}
+	many, err := c.TriggerMany(t.Context(), "report", []client.TriggerOptions{{Key: "a"}, {Key: "b"}, {}, later})
+	if err != nil || len(many) != 4 || many[0].New || !many[1].New || !many[2].New || !many[3].New {
+		t.Fatalf("many: %+v, %v", many, err)
+	}
+	for _, r := range many[:3] {
+		if got, err := r.Wait(t.Context()); err != nil || got.State != job.Succeeded {
+			t.Errorf("%s: %+v, %v", r.ID(), got, err)
+		}
+	}
+
+	trigger := func(ctx context.Context, name string) error {
+		_, err := c.Trigger(ctx, name, client.TriggerOptions{Key: "x"})
+		return err
+	}
+	for what, order := range map[string]func(context.Context) error{
+		"trigger another job":    func(ctx context.Context) error { return trigger(ctx, "other") },
+		"wait for another's run": func(ctx context.Context) error { _, err := c.Wait(ctx, other.ID()); return err },
+		"read another's slot":    func(ctx context.Context) error { _, err := c.Slot(ctx, other.ID()); return err },
+		"list jobs":              func(ctx context.Context) error { _, err := c.Jobs(ctx, client.JobFilter{}); return err },
+		"list slots":             func(ctx context.Context) error { _, err := c.ListSlots(ctx, client.SlotFilter{}); return err },
+		"list nodes":             func(ctx context.Context) error { _, err := c.Nodes(ctx, client.NodeFilter{}); return err },
+		"pause its job":          func(ctx context.Context) error { _, err := c.Pause(ctx, "report"); return err },
+		"remove its job":         func(ctx context.Context) error { return c.Remove(ctx, "report", client.RemoveOptions{}) },
+		"apply": func(ctx context.Context) error {
+			_, err := c.Apply(ctx, []job.Job{{Name: "report", Schedule: "@daily"}}, client.ApplyOptions{})
+			return err
+		},
+		"retry its slot":  func(ctx context.Context) error { _, err := c.Retry(ctx, run.ID()); return err },
+		"cancel its slot": func(ctx context.Context) error { _, err := c.Cancel(ctx, many[3].ID(), nil); return err },
+	} {
+		// A request that is not answered is sent again and again, until its context ends.
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if err := order(ctx); !errors.Is(err, job.ErrDenied) || ctx.Err() != nil {
+			t.Errorf("%s: %v, want it denied before its context ends: %v", what, err, ctx.Err())
+		}
+		cancel()
+	}
+	if got, err := all.Slot(t.Context(), many[3].ID()); err != nil || got.State != job.Pending {
+		t.Errorf("the run for later is %+v, %v", got, err)
+	}
+}

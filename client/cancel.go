@@ -1,0 +1,262 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/job"
+)
+
+// askAgain is the pause between two requests to end a slot.
+const askAgain = 200 * time.Millisecond
+
+// CancelWait is what Cancel waits for.
+type CancelWait struct {
+	// Node owns the slot, by the claim with this Fence.
+	Node  string
+	Fence uint64
+
+	// Ending reports that the node has cancelled the handler's context, and that the handler
+	// has not returned yet.
+	Ending bool
+
+	// Silent reports that the node has not answered. If it stays silent, it is proved dead
+	// after Wait.
+	Silent bool
+	Wait   time.Duration
+}
+
+// Cancel ends a slot for good, in any state. If the slot runs, Cancel asks its owner to end
+// it, and the owner writes the outcome. Cancel writes it only if the slot has no owner, or if
+// the owner is proved dead.
+//
+// Cancel returns the slot with its outcome. If the slot ended first, its state is not
+// job.Cancelled. If the slot had another outcome before, the error is a *SlotError that wraps
+// job.ErrConflict.
+//
+// Cancel calls waiting repeatedly with what it waits for; waiting may be nil. If ctx ends
+// first, the slot may still be cancelled. Cancel can be repeated.
+func (c *Client) Cancel(ctx context.Context, id string, waiting func(CancelWait)) (SlotDetails, error) {
+	s, err := job.ParseSlotID(id)
+	if err != nil {
+		return SlotDetails{}, err
+	}
+	if waiting == nil {
+		waiting = func(CancelWait) {}
+	}
+	r, err := c.cancel(ctx, s, waiting)
+	if err != nil {
+		return SlotDetails{}, err
+	}
+	if r.State == job.Cancelled {
+		c.ordered(ctx, "cancel", job.Event{ID: s.ID(), Job: s.Job})
+	}
+	return recordedDetails(r, 0), nil
+}
+
+func (c *Client) cancel(ctx context.Context, s job.Slot, waiting func(CancelWait)) (job.Record, error) {
+	for first := true; ; first = false {
+		r, revision, err := c.record(ctx, s)
+		switch {
+		case err != nil:
+			return job.Record{}, err
+		case r != nil && r.State.Final():
+			if first && r.State != job.Cancelled {
+				return *r, &SlotError{s, r.State, "it has its outcome: " + string(r.State)}
+			}
+			return *r, c.noTimer(ctx, s) // an earlier cancel may have been cut short
+		case r != nil && r.Shards > 0:
+			if err := c.cancelWhole(ctx, *r, revision, waiting); err != nil {
+				return *r, err
+			}
+			continue
+		case r != nil && r.State == job.Running:
+			dead, err := c.askOwner(ctx, *r, revision, waiting)
+			if err != nil {
+				return *r, err
+			}
+			if !dead {
+				continue
+			}
+		}
+		ended, err := c.end(ctx, s, r, revision)
+		if !errors.Is(err, job.ErrConflict) {
+			return ended, err
+		}
+	}
+}
+
+// askOwner asks the slot's owner to end it. It reports whether the owner is proved dead. If
+// not, the caller reads the record again.
+func (c *Client) askOwner(ctx context.Context, r job.Record, fence uint64, waiting func(CancelWait)) (dead bool, err error) {
+	asked := CancelWait{Node: r.Node, Fence: fence}
+	answer, err := c.cfg.Fleet.AskCancel(ctx, r.Node, core.CancelRequest{ID: r.Slot.ID(), Fence: fence, By: c.cfg.Operator})
+	switch {
+	case err == nil:
+		asked.Ending = answer.Ending
+	case errors.Is(err, job.ErrUnknown) && !errors.Is(err, job.ErrDenied) && ctx.Err() == nil:
+		asked.Silent = true
+		if dead, asked.Wait, err = c.cfg.Peers.Dead(ctx, r.Node, c.cfg.Operator); err != nil || dead {
+			return dead, err
+		}
+	default:
+		return false, err
+	}
+	c.cfg.Alive()
+	waiting(asked)
+	return false, pause(ctx, askAgain)
+}
+
+func (c *Client) cause() error { return core.CancelRequest{By: c.cfg.Operator}.Cause() }
+
+// end writes the outcome of a slot without an owner.
+func (c *Client) end(ctx context.Context, s job.Slot, r *job.Record, revision uint64) (job.Record, error) {
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return job.Record{}, err
+	}
+	v := core.View{Now: now, Self: c.cfg.Operator, Horizon: c.cfg.Settings.Horizon, Record: r, Revision: revision}
+	cancel := core.Cancel
+	var d core.Delivery
+	if r == nil {
+		w, err := c.message(ctx, s)
+		if err != nil {
+			return job.Record{}, err
+		}
+		if w == nil {
+			d, err = c.inLock(ctx, s)
+			if err != nil {
+				return job.Record{}, err
+			}
+		} else {
+			d = core.Delivery{Message: w.Message, Queue: w.Queue, Published: w.Published, Payload: w.Payload}
+			if w.Timer {
+				d.Published = now // a slot's age counts from when it leaves the timers
+			}
+			if w.Slot != s {
+				cancel = core.CancelWhole
+			}
+		}
+	}
+	ended := cancel(d, v, c.cause())
+	won, err := c.store(ctx, ended, revision)
+	if err != nil {
+		return job.Record{}, fmt.Errorf("cancel slot %q: %w", s.ID(), err)
+	}
+	c.emit(job.Event{
+		Kind: job.EventCancelled, Time: now.UTC(), ID: s.ID(), Job: s.Job, Attempt: ended.Attempt, Fence: won, Error: ended.Error,
+	})
+	return ended, c.noTimer(ctx, s)
+}
+
+// inLock returns a delivery for a slot that waits in its job's lock and has lost its message.
+// A worker may still have it in flight.
+func (c *Client) inLock(ctx context.Context, s job.Slot) (core.Delivery, error) {
+	l, _, err := c.cfg.Locks.Read(ctx, s.Job)
+	c.cfg.Alive()
+	stay, in := l.Stay(s)
+	switch {
+	case err != nil && !errors.Is(err, job.ErrNotFound):
+		return core.Delivery{}, err
+	case !in:
+		return core.Delivery{}, &SlotError{Slot: s, Why: "it has no record and no message"}
+	}
+	d := core.Delivery{Message: core.Message{Slot: s, Due: s.At}, Published: stay.Since}
+	e, _, err := c.cfg.Jobs.Read(ctx, s.Job)
+	c.cfg.Alive()
+	if err != nil && !errors.Is(err, job.ErrNotFound) && !exchange.IsUnreadable(err) {
+		return core.Delivery{}, err
+	}
+	d.Queue = e.Job.WithDefaults().Queue
+	return d, nil
+}
+
+// noTimer removes the timer of a slot that has its outcome. If the timer fires first, the
+// worker finds the record and drops the message.
+func (c *Client) noTimer(ctx context.Context, s job.Slot) error {
+	if s.Token == "" {
+		return nil
+	}
+	defer c.cfg.Alive()
+	return c.cfg.Timers.Cancel(ctx, s)
+}
+
+// partsAtOnce bounds the shards of a slot that are cancelled concurrently. It is large enough
+// that all shards end within about a second.
+const partsAtOnce = 64
+
+// cancelWhole cancels all shards of a slot once. It marks the slot's record first: shards that
+// no worker has received yet then end by themselves.
+func (c *Client) cancelWhole(ctx context.Context, r job.Record, revision uint64, waiting func(CancelWait)) error {
+	if r.Error == "" {
+		_, err := c.store(ctx, core.MarkWhole(r, c.cause()), revision)
+		if err != nil && !errors.Is(err, job.ErrConflict) {
+			return fmt.Errorf("cancel slot %q: %w", r.Slot.ID(), err)
+		}
+	}
+	group, parts := errgroup.WithContext(ctx)
+	group.SetLimit(partsAtOnce)
+	var one sync.Mutex
+	for i := range r.Shards {
+		group.Go(func() error {
+			_, err := c.cancel(parts, r.Slot.Part(i+1, r.Shards), func(a CancelWait) {
+				one.Lock()
+				defer one.Unlock()
+				waiting(a)
+			})
+			var refused *SlotError // the shard has its outcome, or is not published yet
+			if errors.As(err, &refused) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	final, err := c.conclude(ctx, r.Slot)
+	switch {
+	case errors.Is(err, job.ErrConflict): // another writer has concluded it
+		return nil
+	case err != nil || final:
+		return err
+	}
+	return pause(ctx, askAgain)
+}
+
+// conclude writes the outcome of a slot whose shards all have one. It reports whether the
+// slot has its outcome now.
+func (c *Client) conclude(ctx context.Context, whole job.Slot) (final bool, err error) {
+	r, revision, err := c.record(ctx, whole)
+	if err != nil || r == nil || r.State.Final() {
+		return r != nil && r.State.Final(), err
+	}
+	parts := make([]job.Record, r.Shards)
+	for i := range parts {
+		part, _, err := c.record(ctx, whole.Part(i+1, r.Shards))
+		if err != nil || part == nil || !part.State.Final() {
+			return false, err
+		}
+		parts[i] = *part
+	}
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return false, err
+	}
+	end := core.Conclude(*r, parts, c.cfg.Operator, now)
+	won, err := c.store(ctx, end, revision)
+	if err != nil {
+		return false, err
+	}
+	c.emit(job.Event{
+		Kind: job.EventKind(end.State), Time: now.UTC(), ID: whole.ID(), Job: whole.Job, Attempt: end.Attempt, Fence: won, Error: end.Error,
+	})
+	return true, nil
+}

@@ -1,0 +1,282 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Client carries out the orders, and answers the questions, of one operator. It is safe for
+// concurrent use. It has no goroutine of its own and needs no closing; the connection
+// belongs to the caller.
+type Client struct {
+	cfg   attach.Parts
+	waits *waits
+}
+
+// Option changes how New opens a Client. New returns an error if a value is invalid.
+type Option func(*options) error
+
+type options struct{ namespace, domain, operator string }
+
+// WithNamespace selects the namespace. Default: job.DefaultNamespace.
+func WithNamespace(name string) Option {
+	return func(o *options) error {
+		o.namespace = name
+		return codec.ValidateName("namespace", name)
+	}
+}
+
+// WithDomain sets the JetStream domain of the namespace, for a connection to a leaf node.
+// Default: the domain of the server that the connection is connected to.
+func WithDomain(name string) Option {
+	return func(o *options) error {
+		o.domain = name
+		return codec.ValidateName("domain", name)
+	}
+}
+
+// WithOperator names the person or program that gives the orders, like "alice@laptop": at
+// most job.MaxToken bytes of text. Records, the registry and events keep it, and conflicts
+// name it. It is information, not proof. Default: the name of the host.
+func WithOperator(name string) Option {
+	return func(o *options) error {
+		o.operator = name
+		if err := job.ValidateToken(name); err != nil {
+			return fmt.Errorf("operator: %w", err)
+		}
+		return nil
+	}
+}
+
+// New opens a namespace on the JetStream of a connection. It creates nothing: if the
+// namespace does not exist, the error wraps job.ErrNotFound. The error wraps job.ErrDenied
+// if the login may not read the namespace, and job.ErrInvalid if an option is invalid.
+//
+// If the connection has no server, New waits for one until ctx ends; the error then wraps
+// job.ErrUnknown.
+func New(ctx context.Context, nc *nats.Conn, opts ...Option) (*Client, error) {
+	o := options{namespace: job.DefaultNamespace}
+	for _, option := range opts {
+		if err := option(&o); err != nil {
+			return nil, err
+		}
+	}
+	if nc == nil {
+		return nil, fmt.Errorf("%w connection: it is nil", job.ErrInvalid)
+	}
+	js, err := jetstream.New(nc)
+	if o.domain != "" {
+		js, err = jetstream.NewWithDomain(nc, o.domain)
+	}
+	if err != nil {
+		return nil, err
+	}
+	store, err := kv.Open(ctx, js, kv.Options{Namespace: o.namespace, ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	if o.operator == "" {
+		o.operator, _ = os.Hostname() // only shown
+	}
+	return Attach(attach.Of(nc, store, attach.Options{Operator: o.operator})), nil
+}
+
+// maxOperator bounds the operator's name, in bytes. Attach cuts a longer one, since a
+// record with it must fit the server's limits.
+const maxOperator = 200
+
+// Attach is New for the packages of this module, which have opened the namespace already.
+// Other programs cannot make Parts: call New, or (*cronce.Scheduler).Client.
+func Attach(p attach.Parts) *Client {
+	if p.Alive == nil {
+		p.Alive = func() {}
+	}
+	if p.Joined == nil {
+		p.Joined = func(context.Context, string) error { return nil }
+	}
+	p.Operator = strings.ToValidUTF8(p.Operator[:min(len(p.Operator), maxOperator)], "")
+	return &Client{cfg: p, waits: &waits{}}
+}
+
+// ConflictError reports that another writer changed a job after this operation had read
+// it. The operation changed nothing. It matches job.ErrConflict.
+type ConflictError struct {
+	Job string
+
+	// Removed reports that the job was removed. The registry does not record by whom.
+	Removed bool
+
+	// By, Owner and At describe the write of the other writer. They are not set if it removed the
+	// job.
+	By       string
+	Owner    string
+	At       time.Time
+	Revision uint64
+}
+
+func (e *ConflictError) Error() string {
+	if e.Removed {
+		return fmt.Sprintf("job %s was removed meanwhile: this operation changed nothing", e.Job)
+	}
+	return fmt.Sprintf("job %s was changed meanwhile by %q (%s) at %s, revision %d: this operation changed nothing",
+		e.Job, e.By, e.Owner, e.At.UTC().Format(time.RFC3339), e.Revision)
+}
+
+// Is matches job.ErrConflict.
+func (e *ConflictError) Is(target error) bool { return target == job.ErrConflict }
+
+// read returns a job's entry, read at the registry's leader. The error is a *plans.EntryError if
+// the definition cannot be read.
+func (c *Client) read(ctx context.Context, name string) (plans.Entry, error) {
+	if err := codec.ValidateName("job", name); err != nil {
+		return plans.Entry{}, err
+	}
+	e, _, err := c.cfg.Jobs.Read(ctx, name)
+	c.cfg.Alive()
+	return e, err
+}
+
+// write stores d at revision. If another write was first, the error is a ConflictError.
+func (c *Client) write(ctx context.Context, d plans.Definition, revision uint64) (uint64, error) {
+	d.Nonce = rand.Text()
+	won, err := c.cfg.Jobs.Write(ctx, d, revision)
+	return won, c.conflict(ctx, d.Job.Name, err)
+}
+
+// conflict turns job.ErrConflict into a ConflictError.
+func (c *Client) conflict(ctx context.Context, name string, err error) error {
+	c.cfg.Alive()
+	if !errors.Is(err, job.ErrConflict) {
+		return err
+	}
+	now, revision, err := c.cfg.Jobs.Read(ctx, name)
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return &ConflictError{Job: name, Removed: true, Revision: revision}
+	case exchange.IsUnreadable(err):
+		return &ConflictError{Job: name, By: "a newer program", Owner: "unknown", Revision: revision}
+	case err != nil:
+		return fmt.Errorf("job %s: %w: cannot read the other write: %w", name, job.ErrConflict, err)
+	}
+	return &ConflictError{Job: name, By: now.Node, Owner: now.Owner, At: now.Time, Revision: revision}
+}
+
+// atOnce bounds the concurrent requests of one operation.
+const atOnce = 16
+
+// each calls f for 0 to n-1, atOnce of them concurrently, until one fails.
+func (c *Client) each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i := range n {
+		group.Go(func() error { return f(ctx, i) })
+	}
+	return group.Wait()
+}
+
+func some[T any](seq iter.Seq[T]) bool {
+	for range seq {
+		return true
+	}
+	return false
+}
+
+// inHand bounds the values that inChunks holds in memory.
+const inHand = 1024
+
+// inChunks calls f with up to inHand values at a time. The slice is valid only during the
+// call.
+func inChunks[T any](seq iter.Seq[T], f func([]T) error) error {
+	chunk := make([]T, 0, inHand)
+	for value := range seq {
+		if chunk = append(chunk, value); len(chunk) == inHand {
+			if err := f(chunk); err != nil {
+				return err
+			}
+			chunk = chunk[:0]
+		}
+	}
+	return f(chunk)
+}
+
+// Cursor is the position of a row in its listing. The rows of a listing are in the order of
+// their cursors as strings. A listing continues after a cursor even if that row is gone.
+// The empty cursor is before all rows. Do not rely on what a cursor contains.
+type Cursor string
+
+const cursorTime = "2006-01-02T15:04:05.000000000Z"
+
+func timeCursor(t time.Time, name string) Cursor {
+	return Cursor(t.UTC().Format(cursorTime) + " " + name)
+}
+
+// checkTime returns an error that wraps job.ErrInvalid if p is no cursor of slots or nodes.
+func (p Cursor) checkTime() error {
+	text, _, ok := strings.Cut(string(p), " ")
+	if _, err := time.Parse(cursorTime, text); p != "" && (err != nil || !ok || len(text) != len(cursorTime)) {
+		return p.wrong()
+	}
+	return nil
+}
+
+func (p Cursor) wrong() error {
+	return fmt.Errorf("%w cursor %.80q: must be one that a listing returned", job.ErrInvalid, string(p))
+}
+
+// listed is a row of a listing.
+type listed interface{ Cursor() Cursor }
+
+// after returns the rows after a cursor.
+func after[T listed](rows []T, cursor Cursor) []T {
+	if cursor == "" {
+		return rows
+	}
+	return slices.DeleteFunc(rows, func(row T) bool { return row.Cursor() <= cursor })
+}
+
+// As returns a client that gives orders in the name of another operator, like the user of a web
+// server, and that shares everything else with c. The error wraps job.ErrInvalid if WithOperator
+// would refuse the name.
+func (c *Client) As(operator string) (*Client, error) {
+	if err := job.ValidateToken(operator); err != nil {
+		return nil, fmt.Errorf("operator: %w", err)
+	}
+	other := *c
+	other.cfg.Operator = operator
+	return &other, nil
+}
+
+// ordered publishes an event about an order that was carried out, so that users can find
+// its author later. If the event is lost, the order is still in effect.
+func (c *Client) ordered(ctx context.Context, order string, e job.Event) {
+	if c.cfg.Fleet == nil {
+		return // a client of a test, without events
+	}
+	e.Kind, e.Order = job.EventOrdered, order
+	if e.Time.IsZero() && c.cfg.Now != nil {
+		e.Time, _ = c.cfg.Now(ctx)
+	}
+	if e.Time.IsZero() {
+		e.Time = time.Now() // the broker does not answer any more
+	}
+	e.Time = e.Time.UTC()
+	c.emit(e)
+}

@@ -1,0 +1,84 @@
+package client_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+)
+
+func TestTriggerManyTellsTheResultOfEach(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	s.record(t, job.Slot{Job: "report", Token: "done"}, job.Succeeded)
+	at := time.Now().Add(time.Hour).UTC()
+	s.trigger(t, order{Job: "report", Key: "later", At: at})
+	s.trigger(t, order{Job: "report", Key: "there"})
+
+	orders := []client.TriggerOptions{
+		{Key: "new", Payload: json.RawMessage(`{"n":1}`)}, {Key: "done"}, {Key: "later"}, {Key: "there"}, {}, {Key: "timer", At: at},
+	}
+	got, err := s.TriggerMany(t.Context(), "report", orders)
+	if err != nil || len(got) != len(orders) {
+		t.Fatalf("%d results, %v", len(got), err)
+	}
+	for i, want := range []struct {
+		New   bool
+		State job.State
+		Due   time.Time
+	}{
+		{true, job.Pending, time.Time{}}, {false, job.Succeeded, time.Time{}}, {false, job.Pending, at},
+		{false, job.Pending, time.Time{}}, {true, job.Pending, time.Time{}}, {true, job.Pending, at},
+	} {
+		r := got[i]
+		if r.Err != nil || r.New != want.New || r.State != want.State || !r.Due.Equal(want.Due) || r.Slot.Token == "" || orders[i].Key != "" && r.Slot.Token != orders[i].Key {
+			t.Errorf("%+v: %+v, want %+v", orders[i], r, want)
+		}
+	}
+	if n := len(s.waiting(t)); n != 5 {
+		t.Errorf("%d messages and timers, want 5", n)
+	}
+	again, err := s.TriggerMany(t.Context(), "report", orders[:4])
+	for _, r := range again {
+		if err != nil || r.New {
+			t.Errorf("again: %+v, %v", r, err)
+		}
+	}
+}
+
+func TestTriggerManyOrdersNothingWhenOneOrderIsInvalid(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	got, err := s.TriggerMany(t.Context(), "report", []client.TriggerOptions{{Key: "a"}, {Payload: json.RawMessage("{")}})
+	if !errors.Is(err, job.ErrInvalid) || got != nil {
+		t.Errorf("%v, %v; want invalid", got, err)
+	}
+	if _, err := s.TriggerMany(t.Context(), "other", []client.TriggerOptions{{}}); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("of no job: %v", err)
+	}
+	if all := s.waiting(t); len(all) != 0 {
+		t.Errorf("waiting: %+v", all)
+	}
+}
+
+// BenchmarkTriggerMany orders 10,000 runs with a key each.
+func BenchmarkTriggerMany(b *testing.B) {
+	s := benchSite(b)
+	const runs = 10_000
+	orders := make([]client.TriggerOptions, runs)
+	for n := 0; b.Loop(); n++ {
+		for i := range orders {
+			orders[i] = client.TriggerOptions{Key: fmt.Sprintf("order-%d-%d", n, i), Payload: json.RawMessage(`{"n":1}`)}
+		}
+		if _, err := s.TriggerMany(b.Context(), "report", orders); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

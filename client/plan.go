@@ -1,0 +1,358 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+)
+
+// plan holds the edits that an Apply is about to write.
+type plan struct {
+	*Client
+	now   time.Time
+	nodes workers
+	edits []edit
+}
+
+type edit struct {
+	Applied
+	definition plans.Definition // to be stored
+	revision   uint64           // of the entry that the edit replaces
+}
+
+func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) (*plan, error) {
+	if err := validate(jobs); err != nil {
+		return nil, err
+	}
+	p := &plan{Client: c}
+	all, err := c.checkCycle(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	if p.now, err = c.cfg.Now(ctx); err != nil {
+		return nil, err
+	}
+	if p.nodes, err = c.workers(ctx, p.now); err != nil {
+		return nil, err
+	}
+	wanted := make([]string, len(jobs))
+	for i, j := range jobs {
+		wanted[i] = j.Name
+	}
+	if o.Prune {
+		extra, err := c.prunable(ctx, jobs)
+		if err != nil {
+			return nil, err
+		}
+		wanted = append(wanted, extra...)
+	}
+	p.edits = make([]edit, len(wanted))
+	err = c.each(ctx, len(wanted), func(ctx context.Context, i int) error {
+		var as *job.Job
+		if i < len(jobs) {
+			as = &jobs[i]
+		}
+		return p.look(ctx, &p.edits[i], wanted[i], as)
+	})
+	if err != nil {
+		return nil, err
+	}
+	there := names(all)
+	for i, j := range jobs {
+		for _, name := range j.After {
+			if !there[name] {
+				p.edits[i].Missing = append(p.edits[i].Missing, name)
+			}
+		}
+	}
+	// prune leaves the action empty if the job must not be removed after all: the list of
+	// prunable jobs may have been stale.
+	p.edits = slices.DeleteFunc(p.edits, func(e edit) bool { return e.Action == "" })
+	return p, p.unseen(o.Seen)
+}
+
+// validate returns all that is wrong with the jobs.
+func validate(jobs []job.Job) error {
+	var errs []error
+	seen := map[string]bool{}
+	for _, j := range jobs {
+		errs = append(errs, j.Validate())
+		if seen[j.Name] {
+			errs = append(errs, fmt.Errorf("%w jobs: two have the name %q", job.ErrInvalid, j.Name))
+		}
+		seen[j.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+// checkCycle returns the jobs together with those of the registry, and an error if some of
+// them would wait for each other in a cycle. It reads the registry only if one of the jobs
+// comes after another.
+func (c *Client) checkCycle(ctx context.Context, jobs []job.Job) (all []job.Job, err error) {
+	if !slices.ContainsFunc(jobs, func(j job.Job) bool { return len(j.After) > 0 }) {
+		return jobs, nil
+	}
+	entries, err := c.cfg.Jobs.List(ctx)
+	c.cfg.Alive()
+	if err != nil && !exchange.IsUnreadable(err) {
+		return nil, err
+	}
+	all = slices.Clone(jobs)
+	ours := names(jobs)
+	for _, e := range entries {
+		if !ours[e.Job.Name] {
+			all = append(all, e.Job)
+		}
+	}
+	return all, core.CheckCycle(all)
+}
+
+// isPrunable reports whether a prune may remove the job.
+func isPrunable(e plans.Entry) bool { return e.Owner == plans.OwnerOperator && e.Applied }
+
+// prunable returns the names of the jobs that a prune may remove and that are not in keep. The
+// list may be stale, so look reads each job again.
+func (c *Client) prunable(ctx context.Context, keep []job.Job) ([]string, error) {
+	entries, err := c.cfg.Jobs.List(ctx)
+	c.cfg.Alive()
+	if err != nil && !exchange.IsUnreadable(err) {
+		return nil, err
+	}
+	kept := names(keep)
+	var extra []string
+	for _, e := range entries {
+		if isPrunable(e) && !kept[e.Job.Name] {
+			extra = append(extra, e.Job.Name)
+		}
+	}
+	return extra, nil
+}
+
+// names returns the set of the jobs' names.
+func names(jobs []job.Job) map[string]bool {
+	set := make(map[string]bool, len(jobs))
+	for _, j := range jobs {
+		set[j.Name] = true
+	}
+	return set
+}
+
+// look reads a job's entry at the registry's leader and sets the edit's action. wanted is nil
+// for a job to be pruned.
+func (p *plan) look(ctx context.Context, e *edit, name string, wanted *job.Job) error {
+	entry, revision, err := p.cfg.Jobs.Read(ctx, name)
+	p.cfg.Alive()
+	old := &entry
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		old = nil
+	case errors.Is(err, job.ErrVersion):
+		return fmt.Errorf("written by a newer version: %w", err)
+	case errors.Is(err, job.ErrInvalid):
+		old, e.Broken = nil, err
+	case err != nil:
+		return err
+	}
+	e.Job, e.Revision, e.revision = name, revision, revision
+	if old != nil {
+		e.Owner, e.Node, e.At, e.Paused = old.Owner, old.Node, old.Time, old.Paused
+	}
+	if wanted == nil {
+		return p.prune(e, old)
+	}
+	return p.upsert(e, old, *wanted)
+}
+
+func (p *plan) upsert(e *edit, old *plans.Entry, wanted job.Job) error {
+	next, change, err := plans.Upsert(old, wanted, plans.OwnerOperator, p.cfg.Operator, true)
+	if err != nil {
+		return err
+	}
+	if e.Broken != nil {
+		next.Applied = false // the author of the job is not known, so a prune must not remove it
+	}
+	e.definition, e.Stored, e.Handlers = next, next.Job, len(p.nodes.of(next.Job))
+	after := next.Job.Plan()
+	switch {
+	case change == plans.Unchanged:
+		e.Action = Keep
+		return nil
+	case old == nil:
+		e.Action = Create
+		if e.Broken != nil {
+			e.Action = Update
+		}
+		e.Appear, _, err = slots(e.Job, nil, &after, p.now)
+		return err
+	}
+	e.Action = Update
+	if e.Fields, err = fields(old.Job, next.Job); err != nil {
+		return err
+	}
+	before := old.Job.Plan()
+	e.Appear, e.Disappear, err = slots(e.Job, &before, &after, p.now)
+	return err
+}
+
+func (p *plan) prune(e *edit, old *plans.Entry) error {
+	if old == nil || !isPrunable(*old) {
+		return nil
+	}
+	e.Action = Delete
+	before := old.Job.Plan()
+	var err error
+	_, e.Disappear, err = slots(e.Job, &before, nil, p.now)
+	return err
+}
+
+// unseen returns a conflict for each edit that would change a job written after revision
+// seen.
+func (p *plan) unseen(seen *uint64) error {
+	if seen == nil {
+		return nil
+	}
+	var errs []error
+	for _, e := range p.edits {
+		if e.Action == Keep || e.revision <= *seen {
+			continue
+		}
+		errs = append(errs, &ConflictError{
+			Job: e.Job, Removed: e.At.IsZero() && e.Broken == nil, By: e.Node, Owner: e.Owner, At: e.At, Revision: e.revision,
+		})
+	}
+	return errors.Join(errs...)
+}
+
+// Field is one setting of a job that an edit changes. Name is as in the job file, like
+// "retry.attempts". A setting that is added has no Old, one that is removed has no New.
+type Field struct {
+	Name string          `json:"field"`
+	Old  json.RawMessage `json:"old,omitempty"`
+	New  json.RawMessage `json:"new,omitempty"`
+}
+
+// fields compares all settings of two jobs and returns those that differ, ordered by name. It
+// compares the stored JSON, so a new setting needs no change here.
+func fields(before, after job.Job) ([]Field, error) {
+	was, err := settings(before)
+	if err != nil {
+		return nil, err
+	}
+	is, err := settings(after)
+	if err != nil {
+		return nil, err
+	}
+	var changed []Field
+	names := maps.Clone(was)
+	maps.Copy(names, is)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !bytes.Equal(was[name], is[name]) {
+			changed = append(changed, Field{name, was[name], is[name]})
+		}
+	}
+	return changed, nil
+}
+
+// Describe returns a job's settings as New, ordered by name.
+func Describe(j job.Job) ([]Field, error) {
+	is, err := settings(j)
+	var all []Field
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		all = append(all, Field{Name: name, New: is[name]})
+	}
+	return all, err
+}
+
+// settings returns a job's settings by their names in the job file.
+func settings(j job.Job) (map[string]json.RawMessage, error) {
+	data, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	flat := map[string]json.RawMessage{}
+	flatten(flat, "", data)
+	return flat, nil
+}
+
+// flatten adds the members of an object, and their members as "outer.inner". It adds any
+// other value under its own name.
+func flatten(flat map[string]json.RawMessage, name string, value json.RawMessage) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(value, &members) != nil || len(members) == 0 {
+		flat[name] = value
+		return
+	}
+	for inner, v := range members {
+		if name != "" {
+			inner = name + "." + inner
+		} else if spelled, ok := inFile[inner]; ok {
+			inner = spelled
+		}
+		flatten(flat, inner, v)
+	}
+}
+
+// inFile has the settings whose stored name differs from that in the job file.
+var inFile = map[string]string{
+	"attempts": "retry.attempts", "backoff": "retry.backoff", "max_backoff": "retry.max_backoff",
+	"catch_up": "catch_up.policy", "catch_up_within": "catch_up.within", "catch_up_max": "catch_up.max",
+	"plan": "",
+}
+
+const (
+	// comingSlots is how many of the next slots of each plan are compared.
+	comingSlots = 5
+
+	// newSlots is how many slots of a new job are shown: enough to see its rhythm.
+	newSlots = 3
+)
+
+// slots compares the next slots of two plans. appear are those of after that before does not
+// have, and disappear those of before that after does not have. A nil plan has no slots.
+func slots(name string, before, after *job.Plan, now time.Time) (appear, disappear []time.Time, err error) {
+	var was, is *job.Schedule
+	if before != nil {
+		if was, err = job.ParseSchedule(name, *before); err != nil {
+			return nil, nil, err
+		}
+	}
+	if after != nil {
+		if is, err = job.ParseSchedule(name, *after); err != nil {
+			return nil, nil, err
+		}
+	}
+	return without(is, was, now), without(was, is, now), nil
+}
+
+// without returns those of the next slots of s that other does not have.
+func without(s, other *job.Schedule, now time.Time) []time.Time {
+	if s == nil {
+		return nil
+	}
+	most := comingSlots
+	if other == nil {
+		most = newSlots
+	}
+	var own []time.Time
+	at := s.Next(now)
+	for range most {
+		if at.IsZero() {
+			break
+		}
+		if other == nil || !other.Includes(at) {
+			own = append(own, at)
+		}
+		at = s.Next(at)
+	}
+	return own
+}

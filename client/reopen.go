@@ -1,0 +1,298 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Retried is the result of Retry.
+type Retried struct {
+	SlotDetails
+
+	// Left is how many attempts the slot has from now on.
+	Left int
+}
+
+// Retry gives a slot that ended without success a new start, at once, with as many further
+// attempts as its job has. The slot's history stays. A slot that waits for its next attempt
+// and has lost its message gets a message. If the slot is split into shards, Retry reopens
+// those that did not succeed; id can also be that of one shard.
+//
+// If the slot has succeeded, runs or waits, the error is a *SlotError that wraps job.ErrConflict.
+// If two operators retry a slot at the same time, one gets a *SlotConflictError or a
+// *SlotError.
+//
+// Retry publishes an event first, because a second outcome without it would look like an error.
+// Then it writes the record at the revision that it has read: of several concurrent retries only
+// one succeeds. Then it publishes the message, under an ID made of the record's revision, so that
+// copies fold. After a crash at any point the same call does the rest.
+func (c *Client) Retry(ctx context.Context, id string) (Retried, error) {
+	s, err := job.ParseSlotID(id)
+	if err != nil {
+		return Retried{}, err
+	}
+	done, err := c.retry(ctx, s)
+	if err == nil {
+		c.ordered(ctx, "retry", job.Event{ID: s.ID(), Job: s.Job, Attempt: done.Attempt})
+	}
+	return done, err
+}
+
+func (c *Client) retry(ctx context.Context, s job.Slot) (Retried, error) {
+	r, revision, err := c.record(ctx, s)
+	if err != nil {
+		return Retried{}, err
+	}
+	if r != nil && r.Shards > 0 {
+		return c.reopenWhole(ctx, *r, revision)
+	}
+	if s.Shards > 0 {
+		if err := c.openWhole(ctx, s.Whole()); err != nil {
+			return Retried{}, err
+		}
+	}
+	o, err := c.open(ctx, s, r, revision)
+	if err != nil {
+		return Retried{}, err
+	}
+	return Retried{recordedDetails(o.record, o.revision), o.left()}, c.offer(ctx, o)
+}
+
+// opened is a slot whose record was reopened, and whose new message is not published yet.
+type opened struct {
+	record   job.Record
+	revision uint64
+	entry    plans.Entry
+}
+
+func (o opened) left() int { return o.record.MaxAttempts - o.record.Attempt }
+
+// open reopens the record of a slot that is not split, or of one shard. r is the record at
+// revision, or nil.
+func (c *Client) open(ctx context.Context, s job.Slot, r *job.Record, revision uint64) (opened, error) {
+	w, err := c.message(ctx, s)
+	if err != nil {
+		return opened{}, err
+	}
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return opened{}, err
+	}
+	waits := w != nil && (r == nil || !w.Stranded)
+	if why := c.closed(s, r, waits, now); why != "" {
+		refused := &SlotError{Slot: s, Why: why}
+		if r != nil {
+			refused.State = r.State
+		} else if waits {
+			refused.State = job.Pending
+		}
+		return opened{}, refused
+	}
+	e, _, err := c.cfg.Jobs.Read(ctx, s.Job)
+	c.cfg.Alive()
+	if err != nil {
+		return opened{}, fmt.Errorf("the slot's job: %w", err)
+	}
+	if r.State != job.Retrying {
+		if revision, err = c.reopen(ctx, r, revision, e.Job.WithDefaults(), now); err != nil {
+			return opened{}, err
+		}
+	}
+	return opened{*r, revision, e}, nil
+}
+
+// closed returns why the slot cannot be reopened, or "" if it can.
+func (c *Client) closed(s job.Slot, r *job.Record, waits bool, now time.Time) string {
+	switch {
+	case r == nil && waits:
+		return "it waits to be run for the first time"
+	case r == nil:
+		return "it has no record"
+	case r.State == job.Running:
+		return "it runs, on node " + r.Node
+	case r.State == job.Retrying && waits:
+		return "it is being retried already, next at " + r.RetryAt.UTC().Format(time.RFC3339)
+	case r.State == job.Succeeded:
+		return "it has succeeded"
+	case s.Token != "" && r.State == job.Failed && r.Attempt == 0:
+		return "it could not be run at all: " + r.Error
+	case s.Token != "" && r.Attempt == 0 && r.Publisher == "" && len(r.Payload) == 0:
+		return "its message was lost before it was cancelled, and its payload with it"
+	case s.Range:
+		return "it stands for a range of missed slots, which cronce job backfill can run"
+	}
+	return c.tooOld(s, *r, now)
+}
+
+// tooOld returns why no worker would run a slot of this age, or "".
+func (c *Client) tooOld(s job.Slot, r job.Record, now time.Time) string {
+	if now.Sub(core.Began(r)) > c.cfg.Settings.Horizon {
+		return fmt.Sprintf("it is older than the horizon of %v, and would not be run", c.cfg.Settings.Horizon)
+	}
+	return ""
+}
+
+// tellReopened stores an event that announces the new start. Call it before the record is
+// reopened, so that the event is there before a second outcome is.
+func (c *Client) tellReopened(ctx context.Context, r job.Record, now time.Time) error {
+	defer c.cfg.Alive()
+	return c.cfg.Fleet.StoreEvent(ctx, job.Event{
+		V: codec.Version, Kind: job.EventAlert, Time: now.UTC(), Node: c.cfg.Operator, ID: r.Slot.ID(), Job: r.Slot.Job,
+		Attempt: r.Attempt, Error: fmt.Sprintf("given a new start by %s; it was %s%s", c.cfg.Operator, r.State, because(r.Error)), Reopened: true,
+	})
+}
+
+// reopen writes the record for a new start, at revision. If another writer was first, the error
+// is a *SlotConflictError.
+func (c *Client) reopen(ctx context.Context, r *job.Record, revision uint64, j job.Job, now time.Time) (uint64, error) {
+	reopened := core.Reopen(*r, c.cfg.Operator, j.Retry.Attempts, now)
+	if err := c.tellReopened(ctx, *r, now); err != nil {
+		return 0, err
+	}
+	won, err := c.store(ctx, reopened, revision)
+	if errors.Is(err, job.ErrConflict) {
+		return 0, c.slotConflict(ctx, r.Slot)
+	}
+	*r = reopened
+	return won, err
+}
+
+// The offer number is part of the message ID. Messages of producers have none, those of "cronce
+// verify" have 1, and those of package sweep have the record's revision plus 2. Retries add the
+// revision to firstOffer.
+const (
+	firstOffer = 1000
+	offers     = 1 << 30
+)
+
+// offer publishes the slot's message under a new ID, and repeats it until it is answered.
+func (c *Client) offer(ctx context.Context, o opened) error {
+	r, revision, e := o.record, o.revision, o.entry
+	m := core.Message{
+		Slot: r.Slot, JobRevision: e.Revision, Node: c.cfg.Operator, Due: r.Due, Event: r.Event, Backfill: true,
+		Offer: firstOffer + int(revision%offers),
+	}
+	payload := []byte(e.Job.Payload)
+	if r.Slot.Token != "" {
+		payload = r.Payload
+	}
+	for {
+		wait, err := c.cfg.Slots.Publish(r.Queue, m, payload)
+		if err == nil {
+			_, err = wait(ctx)
+		}
+		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) {
+			c.cfg.Alive()
+			return err
+		}
+		if pause(ctx, askAgain) != nil {
+			return fmt.Errorf("the record is reopened, but its message may not be published; retry it again: %w", err)
+		}
+	}
+}
+
+// reopenWhole reopens the shards that did not succeed. It wins all their records before it
+// publishes the first message. Otherwise the first shard could end while the others still
+// have their old outcomes, and the slot would get its old outcome again.
+func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64) (Retried, error) {
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return Retried{}, err
+	}
+	done := Retried{SlotDetails: recordedDetails(r, revision)}
+	if r.State == job.Succeeded {
+		return done, &SlotError{r.Slot, r.State, c.closed(r.Slot, &r, false, now)}
+	}
+	if why := c.tooOld(r.Slot, r, now); why != "" {
+		return done, &SlotError{r.Slot, r.State, why}
+	}
+	if err := c.openWhole(ctx, r.Slot); err != nil {
+		return done, err
+	}
+	e, _, err := c.cfg.Jobs.Read(ctx, r.Slot.Job)
+	if err != nil {
+		return done, fmt.Errorf("the slot's job: %w", err)
+	}
+	done.SlotDetails = recordedDetails(core.ReopenWhole(r), revision)
+	var parts []opened
+	for i := range r.Shards {
+		part := r.Slot.Part(i+1, r.Shards)
+		again, err := c.openPart(ctx, part)
+		var refused *SlotError // the shard has succeeded, or is not final
+		switch {
+		case err == nil:
+			parts = append(parts, again)
+			done.Left = max(done.Left, again.left())
+		case errors.Is(err, job.ErrNotFound):
+			// The slot ended before this shard had begun.
+			p := r
+			p.Slot, p.Shards = part, 0
+			parts = append(parts, opened{p, revision, e})
+			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
+		case !errors.As(err, &refused):
+			// Another operator was first, and may rely on the records won so far.
+			return done, errors.Join(err, c.offerAll(ctx, parts))
+		case refused.State == job.Pending: // its message still waits
+			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
+		}
+	}
+	if err := c.offerAll(ctx, parts); err != nil {
+		return done, err
+	}
+	if done.Left == 0 {
+		return done, &SlotError{r.Slot, r.State, "none of its shards has ended without success"}
+	}
+	return done, nil
+}
+
+func (c *Client) offerAll(ctx context.Context, parts []opened) error {
+	for _, p := range parts {
+		if err := c.offer(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Client) openPart(ctx context.Context, part job.Slot) (opened, error) {
+	r, revision, err := c.record(ctx, part)
+	if err != nil {
+		return opened{}, err
+	}
+	return c.open(ctx, part, r, revision)
+}
+
+// openWhole removes the outcome of a split slot before one of its shards is reopened. With
+// the outcome, the shard would end at once. A slot without an outcome or record is open.
+func (c *Client) openWhole(ctx context.Context, whole job.Slot) error {
+	r, revision, err := c.record(ctx, whole)
+	if err != nil || r == nil || !r.State.Final() || r.State == job.Succeeded {
+		return err
+	}
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.tellReopened(ctx, *r, now); err != nil {
+		return err
+	}
+	if _, err := c.store(ctx, core.ReopenWhole(*r), revision); !errors.Is(err, job.ErrConflict) {
+		return err
+	}
+	return c.slotConflict(ctx, whole)
+}
+
+// because returns ": " and the reason, or nothing.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}

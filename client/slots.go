@@ -1,0 +1,390 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// SlotStates returns all states of slots in listings.
+func SlotStates() []job.State {
+	return []job.State{
+		job.Pending, job.Running, job.Retrying, job.Succeeded, job.Failed,
+		job.Skipped, job.Missed, job.Expired, job.Cancelled,
+	}
+}
+
+// SlotFilter selects slots. Its zero value selects all.
+type SlotFilter struct {
+	// Job selects the slots of one job. Empty: of all jobs.
+	Job string
+
+	// States selects the slots in one of these states. Empty: in any.
+	States []job.State
+
+	// Since selects the slots planned at this time or later. Zero: all.
+	Since time.Time
+
+	// Written selects the slots whose record was last written at this time or later, by the
+	// broker's clock, and those without a record. Zero: all. It excludes Newest.
+	Written time.Time
+
+	// EndedSince selects the slots that got their outcome at this time or later, such as what
+	// failed in the last hour, whenever it was planned. Zero: all, also those without an outcome.
+	EndedSince time.Time
+
+	// After selects the slots after this cursor. Empty: from the beginning.
+	After Cursor
+
+	// Limit bounds the rows, and the memory that the listing takes. 0: no limit.
+	Limit int
+
+	// Newest selects the newest rows, up to Limit, instead of the oldest ones. It requires a
+	// Limit and excludes After. The rows are still listed oldest first. With Newest the number of
+	// requests depends on Limit, and not on how many records the ledger has.
+	Newest bool
+}
+
+func (f SlotFilter) check() error {
+	if f.Job != "" {
+		if err := codec.ValidateName("job", f.Job); err != nil {
+			return err
+		}
+	}
+	for _, state := range f.States {
+		if !slices.Contains(SlotStates(), state) {
+			return fmt.Errorf("%w state %.80q: want one of %v", job.ErrInvalid, string(state), SlotStates())
+		}
+	}
+	if f.Limit < 0 {
+		return fmt.Errorf("%w limit %d: must be at least 0", job.ErrInvalid, f.Limit)
+	}
+	if f.Newest && (f.Limit == 0 || f.After != "") {
+		return fmt.Errorf("%w filter: the newest slots need a limit, and no cursor", job.ErrInvalid)
+	}
+	if f.Newest && !f.Written.IsZero() {
+		return fmt.Errorf("%w filter: select either the newest slots or those written since a time", job.ErrInvalid)
+	}
+	return f.After.checkTime()
+}
+
+func (f SlotFilter) takes(s SlotRow) bool {
+	return f.takesState(s.State) && !s.when().Before(f.Since) && !s.Finished.Before(f.EndedSince) && (f.After == "" || s.Cursor() > f.After)
+}
+
+// written returns a time before which no record was last written that the filter selects. A record is
+// written after its slot's instant, and not before its outcome. The minute allows for a caller's clock
+// that differs from the broker's.
+func (f SlotFilter) written() time.Time {
+	since := later(f.Since, f.EndedSince)
+	if !since.IsZero() {
+		since = since.Add(-time.Minute)
+	}
+	return later(since, f.Written)
+}
+
+func (f SlotFilter) takesState(s job.State) bool {
+	return len(f.States) == 0 || slices.Contains(f.States, s)
+}
+
+// SlotList is a listing of slots, oldest first.
+type SlotList struct {
+	Slots []SlotRow
+
+	// Next is the cursor at which to continue. Empty: the listing is complete. If Next is set,
+	// there may still be fewer rows than the limit, even none.
+	Next Cursor
+
+	// Unreadable are the errors of values that were left out.
+	Unreadable []error
+}
+
+// ListSlots lists the slots with a record, and those that wait in the streams. It reads the
+// streams before the ledger. If a worker takes a slot between the two reads, the record shows
+// it, so no slot is missing.
+//
+// With a limit, ListSlots keeps only the earliest waiting slots, and the cursor of the last one
+// (end). Waiting slots after end are not known, so the listing stops there. It may then have
+// fewer rows than the limit, because a slot that seemed to wait may have a record that the filter
+// does not select.
+func (c *Client) ListSlots(ctx context.Context, f SlotFilter) (SlotList, error) {
+	var list SlotList
+	if err := f.check(); err != nil {
+		return list, err
+	}
+	if f.Newest {
+		return c.newestSlots(ctx, f)
+	}
+	waiting, end, err := c.waiting(ctx, f, &list)
+	if err != nil {
+		return list, err
+	}
+	cut := false
+	err = c.recorded(ctx, f, &list, func(row SlotRow) {
+		delete(waiting, row.ID)
+		if !f.takes(row) {
+			return
+		}
+		if list.Slots = append(list.Slots, row); f.Limit > 0 && len(list.Slots) >= 2*f.Limit {
+			list.Slots, cut = earliest(list.Slots, f.Limit), true
+		}
+	})
+	if err != nil {
+		return list, err
+	}
+	list.Slots = slices.AppendSeq(list.Slots, maps.Values(waiting))
+	slices.SortFunc(list.Slots, compareSlots)
+	list.end(f.Limit, cut, end)
+	return list, nil
+}
+
+// slotPage is how many rows Slots asks for at a time.
+const slotPage = 10_000
+
+// Slots iterates over the slots that the filter selects, oldest first, in pages: it holds at
+// most some ten thousand rows. A value that cannot be read yields an error that wraps
+// job.ErrInvalid or job.ErrVersion, and the iteration goes on. Any other error ends it.
+func (c *Client) Slots(ctx context.Context, f SlotFilter) iter.Seq2[SlotRow, error] {
+	return func(yield func(SlotRow, error) bool) {
+		left, limited := f.Limit, f.Limit > 0
+		for {
+			page := f
+			if page.Limit = slotPage; limited {
+				page.Limit = min(left, slotPage)
+			}
+			if f.Newest {
+				page.Limit = f.Limit
+			}
+			list, err := c.ListSlots(ctx, page)
+			if err != nil {
+				yield(SlotRow{}, err)
+				return
+			}
+			for _, unreadable := range list.Unreadable {
+				if f.After == "" && !yield(SlotRow{}, unreadable) { // each page finds them again
+					return
+				}
+			}
+			for _, row := range list.Slots {
+				if !yield(row, nil) {
+					return
+				}
+			}
+			left -= len(list.Slots)
+			if f.After = list.Next; list.Next == "" || limited && left <= 0 {
+				return
+			}
+		}
+	}
+}
+
+// end cuts a sorted listing at the limit, and at the cursor end, up to which the waiting slots
+// are known. cut says whether rows of records were already dropped for the limit.
+func (l *SlotList) end(limit int, cut bool, end Cursor) {
+	if end != "" {
+		l.Slots = slices.DeleteFunc(l.Slots, func(s SlotRow) bool { return s.Cursor() > end })
+		l.Next = end
+	}
+	if limit > 0 && (len(l.Slots) > limit || cut && len(l.Slots) == limit) {
+		l.Slots = l.Slots[:limit]
+		l.Next = l.Slots[limit-1].Cursor()
+	}
+}
+
+// earliest returns the first n rows.
+func earliest(rows []SlotRow, n int) []SlotRow {
+	slices.SortFunc(rows, compareSlots)
+	clear(rows[n:]) // free their outputs
+	return rows[:n]
+}
+
+// waiting returns the waiting slots that the filter selects, by ID. With a limit, they are
+// complete only up to end. An empty end means that they are complete.
+func (c *Client) waiting(ctx context.Context, f SlotFilter, list *SlotList) (byID map[string]SlotRow, end Cursor, err error) {
+	byID = map[string]SlotRow{}
+	if !f.takesState(job.Pending) || !f.EndedSince.IsZero() {
+		return byID, "", nil
+	}
+	for w, err := range c.cfg.Fleet.Waiting(ctx, stream.WaitingFilter{Job: f.Job}) {
+		c.cfg.Alive()
+		switch {
+		case err != nil && !exchange.IsUnreadable(err):
+			return nil, "", err
+		case err != nil:
+			list.Unreadable = append(list.Unreadable, err)
+			continue
+		}
+		row := pendingSlot(w)
+		if !f.takes(row) || end != "" && row.Cursor() > end {
+			continue
+		}
+		if byID[row.ID] = row; f.Limit > 0 && len(byID) >= 2*f.Limit {
+			kept := earliest(slices.Collect(maps.Values(byID)), f.Limit)
+			end = kept[f.Limit-1].Cursor()
+			clear(byID)
+			for _, row := range kept {
+				byID[row.ID] = row
+			}
+		}
+	}
+	return byID, end, nil
+}
+
+func (c *Client) recorded(ctx context.Context, f SlotFilter, list *SlotList, found func(SlotRow)) error {
+	for e, err := range c.cfg.Ledger.List(ctx, kv.ListFilter{Job: f.Job, Since: f.written()}) {
+		c.cfg.Alive()
+		switch {
+		case err != nil && !exchange.IsUnreadable(err):
+			return err
+		case err != nil:
+			list.Unreadable = append(list.Unreadable, err)
+		default:
+			found(recordedSlot(e))
+		}
+	}
+	return nil
+}
+
+// Last returns a job's newest slot that has a record. If there is none, the error
+// wraps job.ErrNotFound. Last takes a few requests, however many records
+// the ledger has.
+func (c *Client) Last(ctx context.Context, name string) (SlotRow, error) {
+	if err := codec.ValidateName("job", name); err != nil {
+		return SlotRow{}, err
+	}
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return SlotRow{}, err
+	}
+	rows, err := c.newest(ctx, name, now, 1)
+	if err != nil {
+		return SlotRow{}, err
+	}
+	if len(rows) == 0 {
+		return SlotRow{}, fmt.Errorf("last slot of job %s: %w: it has no record", name, job.ErrNotFound)
+	}
+	return rows[0], nil
+}
+
+// written returns how many records to read, newest write first, to find the newest n slots. It is
+// larger than n, because an old slot that is retried, backfilled or caught up is written late.
+func written(n int) int { return 4*n + 16 }
+
+// newestSlots is ListSlots with SlotFilter.Newest. It reads the streams before the ledger,
+// as ListSlots does.
+func (c *Client) newestSlots(ctx context.Context, f SlotFilter) (list SlotList, err error) {
+	all := f
+	all.Limit = 0
+	rows, _, err := c.waiting(ctx, all, &list)
+	if err != nil {
+		return list, err
+	}
+	records := 0
+	for e, err := range c.cfg.Ledger.Newest(ctx, f.Job) {
+		c.cfg.Alive()
+		switch {
+		case err != nil && !exchange.IsUnreadable(err):
+			return list, err
+		case err != nil:
+			list.Unreadable = append(list.Unreadable, err)
+			continue
+		}
+		row := recordedSlot(e)
+		if delete(rows, row.ID); f.takes(row) {
+			rows[row.ID] = row
+			records++
+		}
+		if records >= written(f.Limit) || e.Time.Before(f.written()) {
+			break
+		}
+	}
+	list.Slots = slices.SortedFunc(maps.Values(rows), compareSlots)
+	list.Slots = list.Slots[max(0, len(list.Slots)-f.Limit):]
+	return list, nil
+}
+
+// newest returns the rows of a job's newest n slots that have a record, in the order of their
+// times. It looks for them among the records that were written last, and among the records of the
+// job's last planned slots.
+func (c *Client) newest(ctx context.Context, name string, now time.Time, n int) ([]SlotRow, error) {
+	var found, planned map[job.Slot]kv.LedgerEntry
+	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		found, err = c.newestRecords(reading, name, n)
+		return err
+	})
+	group.Go(func() error {
+		e, err := c.read(reading, name)
+		if err != nil {
+			return nil //nolint:nilerr // without a definition, the records that were written last have to do
+		}
+		planned, err = c.cfg.Ledger.Records(reading, c.lastPlanned(e, now, n))
+		c.cfg.Alive()
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	maps.Copy(found, planned)
+	rows := make([]SlotRow, 0, len(found))
+	for _, e := range found {
+		rows = append(rows, recordedSlot(e))
+	}
+	slices.SortFunc(rows, compareSlots)
+	return rows[max(0, len(rows)-n):], nil
+}
+
+// newestRecords returns the records of a job that were written last, among which its newest n slots
+// are.
+func (c *Client) newestRecords(ctx context.Context, name string, n int) (map[job.Slot]kv.LedgerEntry, error) {
+	found := map[job.Slot]kv.LedgerEntry{}
+	for e, err := range c.cfg.Ledger.Newest(ctx, name) {
+		c.cfg.Alive()
+		if err != nil && !exchange.IsUnreadable(err) {
+			return nil, err
+		}
+		if err == nil && e.Slot.Shards == 0 {
+			found[e.Slot] = e
+		}
+		if len(found) >= written(n) {
+			break
+		}
+	}
+	return found, nil
+}
+
+// lastPlanned returns the last n slots, up to now, of each of the job's plans. It goes back no
+// further than the ledger's retention.
+func (c *Client) lastPlanned(e plans.Entry, now time.Time, n int) (planned []job.Slot) {
+	name := e.Job.Name
+	for _, p := range e.Plans() {
+		s, err := job.ParseSchedule(name, p.Plan)
+		if err != nil {
+			continue
+		}
+		until := now
+		if !p.To.IsZero() && p.To.Before(until) {
+			until = p.To
+		}
+		after := later(p.From, now.Add(-c.cfg.Settings.Retention))
+		if !after.Before(until) {
+			continue
+		}
+		for _, at := range s.Last(after, until, n) {
+			planned = append(planned, job.NewSlot(name, at))
+		}
+	}
+	return planned
+}

@@ -1,0 +1,396 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/tracing"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// TriggerOptions describe a run of a job outside its plan. The zero value is a new run, at
+// once, with the job's own payload.
+type TriggerOptions struct {
+	// Key names the run: at most job.MaxToken bytes of text; see [job.ValidateToken]. All orders
+	// with the same job and key are one run, for as long as the ledger keeps its record. Empty: a
+	// random key, so that each order is a new run.
+	Key string
+
+	// At is when to run. If it is zero or not in the future, the run starts at once. The NATS
+	// server keeps a later run until it is due, which needs version 2.12 or newer.
+	At time.Time
+
+	// Payload is passed to the handler unchanged. It is any JSON of at most job.MaxPayload
+	// bytes. Nil: the job's payload.
+	Payload json.RawMessage
+}
+
+// Validate returns an error that wraps job.ErrInvalid if an option is invalid. It needs no
+// broker.
+func (o TriggerOptions) Validate() error {
+	if o.Key != "" {
+		if err := job.ValidateToken(o.Key); err != nil {
+			return fmt.Errorf("key: %w", err)
+		}
+	}
+	switch {
+	case len(o.Payload) > job.MaxPayload:
+		return fmt.Errorf("%w payload: %d bytes, must be at most %d", job.ErrInvalid, len(o.Payload), job.MaxPayload)
+	case len(o.Payload) > 0 && !json.Valid(o.Payload):
+		return fmt.Errorf("%w payload: it is not JSON", job.ErrInvalid)
+	case !o.At.Before(stream.LatestTimer):
+		return fmt.Errorf("%w time %s: must be before %s", job.ErrInvalid, o.At.Format(time.RFC3339), stream.LatestTimer.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// Run is a run that was triggered.
+type Run struct {
+	// Slot names the run. Its Token is the key, and its ID the run's only name.
+	Slot job.Slot
+
+	// New reports that this order created the run. Otherwise the run existed, and keeps the
+	// time and payload of its first order.
+	New bool
+
+	// State is job.Pending while the run waits, and then the state of its record.
+	State job.State
+
+	// Queue is where it runs. Due is the time that it waits for, or zero.
+	Queue string
+	Due   time.Time
+
+	// MovedFrom is the queue for which the run was ordered before. It is set if the job's queue
+	// has changed, and this order moved the run to Queue.
+	MovedFrom string
+
+	client *Client
+}
+
+// ID returns the slot ID of the run, like "report:@order-4711".
+func (r Run) ID() string { return r.Slot.ID() }
+
+// Trigger orders one run of a job. A paused job can be triggered too, since a pause only
+// stops its schedule. If ctx carries a span of OpenTelemetry, the run belongs to its trace.
+//
+// Trigger returns when the broker has stored the run, or has it already. If ctx ends before
+// that is known, the error wraps job.ErrUnknown: repeat the order with the same key to
+// settle it. If there is no such job, the error wraps job.ErrNotFound. If the server is too
+// old for triggers in the future, it wraps errors.ErrUnsupported.
+func (c *Client) Trigger(ctx context.Context, name string, o TriggerOptions) (Run, error) {
+	if err := codec.ValidateName("job", name); err != nil {
+		return Run{}, err
+	}
+	if err := o.Validate(); err != nil {
+		return Run{}, err
+	}
+	slot := job.Slot{Job: name, Token: o.Key}
+	if o.Key == "" {
+		slot.Token = rand.Text()
+	}
+	if err := c.cfg.Joined(ctx, name); err != nil {
+		return Run{}, fmt.Errorf("trigger job %s: %w", name, err)
+	}
+	for {
+		seen, err := c.see(ctx, slot, o.Key != "", !o.At.IsZero())
+		if err != nil {
+			return Run{}, err
+		}
+		run, err := c.trigger(ctx, slot, o, seen)
+		c.cfg.Alive()
+		// After a conflict the timer was set, moved or fired: read again, and decide by that.
+		if !errors.Is(err, job.ErrConflict) {
+			if err == nil && run.New {
+				c.ordered(ctx, "trigger", job.Event{ID: slot.ID(), Job: name, Time: seen.now})
+			}
+			run.client = c
+			return run, err
+		}
+	}
+}
+
+// sight holds what is stored about a triggered run: its job, and its record or timer.
+type sight struct {
+	entry  plans.Entry
+	record *job.Record
+	timer  *stream.Timer // of the first shard
+	now    time.Time
+}
+
+// see reads what is stored of a run. A run without a key is not stored yet. With clock, it
+// also reads the time.
+func (c *Client) see(ctx context.Context, slot job.Slot, keyed, clock bool) (s sight, err error) {
+	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		s.entry, _, err = c.cfg.Jobs.Read(reading, slot.Job)
+		if err != nil {
+			err = fmt.Errorf("job %s: %w", slot.Job, err)
+		}
+		return err
+	})
+	if keyed {
+		group.Go(func() error {
+			r, _, err := c.cfg.Ledger.Read(reading, slot)
+			if errors.Is(err, job.ErrNotFound) {
+				return nil
+			}
+			s.record = &r
+			return err
+		})
+	}
+	if clock {
+		group.Go(func() (err error) {
+			s.now, err = c.cfg.Now(reading)
+			return err
+		})
+	}
+	err = group.Wait()
+	c.cfg.Alive()
+	if keyed && err == nil && s.record == nil {
+		s.timer, _, err = c.timer(ctx, parts(slot, s.entry.Job.WithDefaults().Shards)[0])
+	}
+	return s, err
+}
+
+// timer returns the timer of one shard of the run, or nil.
+func (c *Client) timer(ctx context.Context, part job.Slot) (*stream.Timer, uint64, error) {
+	t, revision, err := c.cfg.Timers.Read(ctx, part)
+	if errors.Is(err, job.ErrNotFound) {
+		return nil, 0, nil
+	}
+	return &t, revision, err
+}
+
+// trigger publishes the run, or sets its timers, unless the run exists. Reading first only
+// saves messages: the claim of the worker ensures that no run starts twice.
+//
+// A run of several shards has a message or timer for each. The first shard is published last:
+// if it exists, all do.
+func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s sight) (Run, error) {
+	j := s.entry.Job.WithDefaults()
+	if s.record != nil {
+		return Run{Slot: slot, State: s.record.State, Queue: s.record.Queue, Due: s.record.Due}, nil
+	}
+	all := parts(slot, j.Shards)
+	slices.Reverse(all)
+	var err error
+	if timer := s.timer; timer != nil {
+		t := Run{Slot: slot, State: job.Pending, Queue: j.Queue, Due: timer.Due}
+		if timer.Queue != j.Queue {
+			t.MovedFrom = timer.Queue
+			err = c.move(ctx, all, j.Queue)
+		}
+		return t, err
+	}
+	payload := o.Payload
+	if len(payload) == 0 {
+		payload = j.Payload
+	}
+	t := Run{Slot: slot, State: job.Pending, New: true, Queue: j.Queue, Due: o.At}
+	for _, part := range all {
+		m := core.Message{Slot: part, JobRevision: s.entry.Revision, Node: c.cfg.Operator, Due: o.At, Traceparent: tracing.Traceparent(ctx)}
+		if o.At.After(s.now) {
+			_, err = c.cfg.Timers.Set(ctx, stream.Timer{Message: m, Queue: j.Queue, Payload: payload}, 0)
+			if errors.Is(err, job.ErrConflict) && part != all[len(all)-1] {
+				continue // an earlier order set it and then failed
+			}
+		} else {
+			var folded bool
+			folded, err = c.publish(ctx, j.Queue, m, payload)
+			t.New = !folded || o.Key == "" // a random key can only fold with a copy of this order
+		}
+		if err != nil {
+			return t, err
+		}
+	}
+	return t, nil
+}
+
+// move moves the run's timers to another queue. It returns job.ErrConflict if the last of
+// them has changed meanwhile.
+func (c *Client) move(ctx context.Context, parts []job.Slot, queue string) error {
+	for i, part := range parts {
+		timer, revision, err := c.timer(ctx, part)
+		if err != nil {
+			return err
+		}
+		if timer == nil || timer.Queue == queue {
+			continue
+		}
+		timer.Queue = queue
+		_, err = c.cfg.Timers.Set(ctx, *timer, revision)
+		if err != nil && (!errors.Is(err, job.ErrConflict) || i == len(parts)-1) {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish publishes a slot's message, and repeats it until it is answered or ctx ends. folded
+// reports that the stream had the message already.
+func (c *Client) publish(ctx context.Context, queue string, m core.Message, payload []byte) (folded bool, err error) {
+	for {
+		wait, err := c.cfg.Slots.Publish(queue, m, payload)
+		if err == nil {
+			folded, err = wait(ctx)
+		}
+		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || pause(ctx, publishAgain) != nil {
+			return folded, err
+		}
+	}
+}
+
+// publishAgain is the pause before a message that was not answered is published again.
+const publishAgain = 100 * time.Millisecond
+
+// TriggerResult is the result of one of the orders of TriggerMany.
+type TriggerResult struct {
+	// Run is the run. If Err is not nil, only its Slot is set, whose Token is the key.
+	Run
+
+	// Err is set if the run may not exist: see Trigger.
+	Err error
+}
+
+// manyInFlight bounds the orders of TriggerMany that are not answered yet.
+const manyInFlight = 512
+
+// TriggerMany orders many runs of one job, each as Trigger does, and returns a result for
+// each order in the given order. The orders are sent without waiting for each other. A
+// failure of one does not keep the others from being ordered. The returned error is the first
+// one in the results.
+//
+// If an order is invalid, or if there is no such job, nothing is ordered and there are no
+// results. If ctx ends, the results say which runs exist. Repeat the call with the same keys
+// to order the rest: set each Key for that.
+//
+// To find out which runs exist, Trigger reads at the leaders, but TriggerMany reads at any
+// replica of the broker. So New may be true for a run that another program ordered a moment ago.
+func (c *Client) TriggerMany(ctx context.Context, name string, orders []TriggerOptions) ([]TriggerResult, error) {
+	if err := codec.ValidateName("job", name); err != nil {
+		return nil, err
+	}
+	for i, o := range orders {
+		if err := o.Validate(); err != nil {
+			return nil, fmt.Errorf("order %d of %d: %w", i+1, len(orders), err)
+		}
+	}
+	if len(orders) == 0 {
+		return nil, nil
+	}
+	results := make([]TriggerResult, len(orders))
+	var named []job.Slot
+	for i, o := range orders {
+		key := o.Key
+		if key == "" {
+			key = rand.Text()
+		}
+		results[i].Slot = job.Slot{Job: name, Token: key}
+		if o.Key != "" {
+			named = append(named, results[i].Slot)
+		}
+	}
+	seen, err := c.seeMany(ctx, name, orders, named)
+	if err != nil {
+		return nil, err
+	}
+	var group errgroup.Group
+	group.SetLimit(manyInFlight)
+	for i, o := range orders {
+		group.Go(func() error {
+			results[i].Run, results[i].Err = c.triggerOne(ctx, results[i].Slot, o, seen)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	if n := countNew(results); n > 0 {
+		c.ordered(ctx, "trigger", job.Event{Job: name, Count: n})
+	}
+	for _, r := range results {
+		if r.Err != nil {
+			return results, r.Err
+		}
+	}
+	return results, nil
+}
+
+func countNew(results []TriggerResult) (n int) {
+	for _, r := range results {
+		if r.Err == nil && r.New {
+			n++
+		}
+	}
+	return n
+}
+
+// manySeen is what is stored of the runs of TriggerMany.
+type manySeen struct {
+	sight
+	records map[job.Slot]kv.LedgerEntry
+	timers  map[job.Slot]stream.Timer // of the first shards
+}
+
+func (c *Client) seeMany(ctx context.Context, name string, orders []TriggerOptions, named []job.Slot) (s manySeen, err error) {
+	if err := c.cfg.Joined(ctx, name); err != nil {
+		return s, fmt.Errorf("trigger job %s: %w", name, err)
+	}
+	if s.entry, _, err = c.cfg.Jobs.Read(ctx, name); err != nil {
+		return s, fmt.Errorf("job %s: %w", name, err)
+	}
+	c.cfg.Alive()
+	for _, o := range orders {
+		if !o.At.IsZero() {
+			if s.now, err = c.cfg.Now(ctx); err != nil {
+				return s, err
+			}
+			break
+		}
+	}
+	if len(named) == 0 {
+		return s, nil
+	}
+	if s.records, err = c.cfg.Ledger.Records(ctx, named); err != nil {
+		return s, err
+	}
+	c.cfg.Alive()
+	first := make([]job.Slot, len(named))
+	for i, slot := range named {
+		first[i] = parts(slot, s.entry.Job.WithDefaults().Shards)[0]
+	}
+	s.timers, err = c.cfg.Timers.Latest(ctx, first)
+	c.cfg.Alive()
+	return s, err
+}
+
+func (c *Client) triggerOne(ctx context.Context, slot job.Slot, o TriggerOptions, many manySeen) (Run, error) {
+	seen := many.sight
+	if e, ok := many.records[slot]; ok {
+		seen.record = &e.Record
+	}
+	if t, ok := many.timers[parts(slot, seen.entry.Job.WithDefaults().Shards)[0]]; ok {
+		seen.timer = &t
+	}
+	run, err := c.trigger(ctx, slot, o, seen)
+	c.cfg.Alive()
+	if errors.Is(err, job.ErrConflict) { // the run has changed since it was read
+		o.Key = slot.Token
+		return c.Trigger(ctx, slot.Job, o)
+	}
+	if err != nil {
+		return Run{Slot: slot}, err
+	}
+	run.client = c
+	return run, nil
+}

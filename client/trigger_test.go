@@ -1,0 +1,388 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// site is a namespace on a real server, with the client of alice.
+type site struct {
+	*client.Client
+	store  *kv.Store
+	server *natstest.Server
+}
+
+func benchSite(b *testing.B) *site {
+	server := natstest.Run(b)
+	store, err := kv.Open(b.Context(), server.JetStream(), kv.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}, Nonce: "n"}
+	if _, err := store.Jobs().Write(b.Context(), d, 0); err != nil {
+		b.Fatal(err)
+	}
+	return &site{client.Attach(attach.Of(nil, store, attach.Options{Operator: "bench"})), store, server}
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	server := natstest.Run(t)
+	return siteAt(t, server, server.ClientURL())
+}
+
+func siteAt(t *testing.T, server *natstest.Server, url string) *site {
+	t.Helper()
+	store, err := kv.Open(t.Context(), natstest.JetStream(t, natstest.Connect(t, url)), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &site{client.Attach(attach.Parts{
+		Jobs: store.Jobs(), Nodes: store.Nodes(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(), Fleet: store, News: store,
+		Settings: store.Settings(), Now: store.Time, Operator: "alice@laptop",
+	}), store, server}
+}
+
+// order is a call of Trigger.
+type order struct {
+	Job, Key string
+	At       time.Time
+	Payload  json.RawMessage
+}
+
+func (o order) options() client.TriggerOptions {
+	return client.TriggerOptions{Key: o.Key, At: o.At, Payload: o.Payload}
+}
+
+// define stores a definition over any stored one.
+func (s *site) define(t *testing.T, d plans.Definition) uint64 {
+	t.Helper()
+	d.Job, d.Nonce = d.Job.WithDefaults(), fmt.Sprint("nonce", time.Now().UnixNano())
+	_, revision, err := s.store.Jobs().Read(t.Context(), d.Job.Name)
+	if err != nil && !errors.Is(err, job.ErrNotFound) {
+		t.Fatal(err)
+	}
+	if revision, err = s.store.Jobs().Write(t.Context(), d, revision); err != nil {
+		t.Fatal(err)
+	}
+	return revision
+}
+
+func (s *site) record(t *testing.T, slot job.Slot, state job.State) {
+	t.Helper()
+	r := job.Record{Slot: slot, Queue: "default", State: state, Node: "web1", Nonce: slot.ID()}
+	if _, err := s.store.Ledger().Write(t.Context(), r, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *site) waiting(t *testing.T) []stream.WaitingSlot {
+	t.Helper()
+	var all []stream.WaitingSlot
+	for w, err := range s.store.Waiting(t.Context(), stream.WaitingFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+func (s *site) trigger(t *testing.T, o order) client.Run {
+	t.Helper()
+	got, err := s.Trigger(t.Context(), o.Job, o.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Run{Slot: got.Slot, New: got.New, State: got.State, Queue: got.Queue, Due: got.Due, MovedFrom: got.MovedFrom}
+}
+
+func TestTriggerNowIsOneMessageForOneKey(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	revision := s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "slow", Payload: json.RawMessage(`{"own":1}`)}, Paused: true})
+	slot := job.Slot{Job: "report", Token: "k"}
+	want := client.Run{Slot: slot, New: true, State: job.Pending, Queue: "slow"}
+	if got := s.trigger(t, order{Job: "report", Key: "k"}); got != want {
+		t.Errorf("first: %+v, want %+v", got, want)
+	}
+	want.New = false
+	if got := s.trigger(t, order{Job: "report", Key: "k", Payload: json.RawMessage(`{"other":2}`)}); got != want {
+		t.Errorf("second: %+v, want %+v", got, want)
+	}
+	all := s.waiting(t)
+	m := core.Message{Slot: slot, JobRevision: revision, Node: "alice@laptop"}
+	if len(all) != 1 || all[0].Message != m || all[0].Queue != "slow" {
+		t.Fatalf("waiting: %+v, want one of %+v", all, m)
+	}
+	c, err := s.store.Slots().Queue(t.Context(), "slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Next(jetstream.FetchPriorityGroup(layout.WorkerGroup)); err != nil || string(got.Data()) != `{"own":1}` {
+		t.Errorf("delivered %v, %v; want the job's own payload", got, err)
+	}
+
+	s.record(t, slot, job.Failed)
+	want.State, want.Queue = job.Failed, "default" // from the record
+	if got := s.trigger(t, order{Job: "report", Key: "k"}); got != want {
+		t.Errorf("with a record: %+v, want %+v", got, want)
+	}
+	one, two := s.trigger(t, order{Job: "report"}), s.trigger(t, order{Job: "report"})
+	if !one.New || !two.New || one.Slot == two.Slot {
+		t.Errorf("without a key: %+v and %+v, want two runs", one, two)
+	}
+}
+
+func TestTriggerLaterIsOneTimerForOneKey(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	slot, due := job.Slot{Job: "report", Token: "k"}, time.Now().Add(time.Hour).UTC()
+	o := order{Job: "report", Key: "k", At: due, Payload: json.RawMessage(`{"n":1}`)}
+	want := client.Run{Slot: slot, New: true, State: job.Pending, Queue: "default", Due: due}
+	if got := s.trigger(t, o); got != want {
+		t.Errorf("first: %+v, want %+v", got, want)
+	}
+	want.New = false
+	for _, again := range []order{o, {Job: "report", Key: "k"}, {Job: "report", Key: "k", At: due.Add(time.Hour)}} {
+		if got := s.trigger(t, again); got != want {
+			t.Errorf("%+v: %+v, want %+v", again, got, want)
+		}
+	}
+	if all := s.waiting(t); len(all) != 1 || !all[0].Timer || !all[0].Due.Equal(due) {
+		t.Errorf("waiting: %+v", all)
+	}
+
+	// The job gets another queue: the same order moves the timer.
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "other"}})
+	want.Queue, want.MovedFrom = "other", "default"
+	if got := s.trigger(t, o); got != want {
+		t.Errorf("after an edit of the queue: %+v, want %+v", got, want)
+	}
+	timer, _, err := s.store.Timers().Read(t.Context(), slot)
+	if err != nil || timer.Queue != "other" || !timer.Due.Equal(due) || string(timer.Payload) != `{"n":1}` {
+		t.Errorf("moved to %+v, %v", timer, err)
+	}
+	want.MovedFrom = ""
+	if got := s.trigger(t, o); got != want {
+		t.Errorf("once more: %+v, want %+v", got, want)
+	}
+
+	// An operator cancels the run, which is its outcome.
+	s.record(t, slot, job.Cancelled)
+	if err := s.store.Timers().Cancel(t.Context(), slot); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.trigger(t, o); got.New || got.State != job.Cancelled || len(s.waiting(t)) > 0 {
+		t.Errorf("after a cancel: %+v, waiting %+v", got, s.waiting(t))
+	}
+}
+
+// The run's message waits in a queue without workers. The same order publishes one in the new
+// queue. The ledger ends the first message.
+func TestTriggerMovesARunFromADeadQueue(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "dead"}})
+	o := order{Job: "report", Key: "k", At: time.Now().Add(300 * time.Millisecond)}
+	s.trigger(t, o)
+	natstest.Eventually(t, 10*time.Second, "the timer to fire", func() bool {
+		all := s.waiting(t)
+		return len(all) == 1 && !all[0].Timer && all[0].Queue == "dead"
+	})
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "alive"}})
+	s.trigger(t, o)
+	all := s.waiting(t)
+	if len(all) != 2 || all[0].Queue != "dead" || all[1].Queue != "alive" || all[0].Slot != all[1].Slot {
+		t.Errorf("waiting: %+v", all)
+	}
+}
+
+func TestTriggerIsNewForOneOfManyRacers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	for _, o := range []order{{Job: "report", Key: "now"}, {Job: "report", Key: "later", At: time.Now().Add(time.Hour)}} {
+		var group sync.WaitGroup
+		var fresh atomic.Int32
+		for range 8 {
+			group.Go(func() {
+				switch got, err := s.Trigger(t.Context(), o.Job, o.options()); {
+				case err != nil:
+					t.Error(err)
+				case got.New:
+					fresh.Add(1)
+				}
+			})
+		}
+		group.Wait()
+		if n := fresh.Load(); n != 1 {
+			t.Errorf("%s: %d of 8 were new", o.Key, n)
+		}
+	}
+	if all := s.waiting(t); len(all) != 2 {
+		t.Errorf("waiting: %+v", all)
+	}
+}
+
+func TestTriggerSettlesAnUnansweredOrder(t *testing.T) {
+	t.Parallel()
+	server := natstest.Run(t)
+	s := siteAt(t, server, server.ClientURL())
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	proxy := natstest.NewProxy(t, server.ClientURL())
+	far := siteAt(t, server, proxy.URL())
+	orders := []order{{Job: "report", Key: "now"}, {Job: "report", Key: "later", At: time.Now().Add(time.Hour)}}
+	for _, o := range orders {
+		proxy.Deafen()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		if _, err := far.Trigger(ctx, o.Job, o.options()); !errors.Is(err, job.ErrUnknown) {
+			t.Errorf("%s: %v, want unknown", o.Key, err)
+		}
+		cancel()
+		proxy.Heal()
+		if _, err := far.Trigger(t.Context(), o.Job, o.options()); err != nil {
+			t.Errorf("%s, again: %v", o.Key, err)
+		}
+	}
+	if all := s.waiting(t); len(all) != len(orders) {
+		t.Errorf("waiting: %+v", all)
+	}
+}
+
+func TestTriggerOfNoSuchJob(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	if _, err := s.Trigger(t.Context(), "missing", client.TriggerOptions{}); !errors.Is(err, job.ErrNotFound) || !strings.Contains(err.Error(), "job missing") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTriggerRefusesInvalidOrders(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for what, o := range map[string]order{
+		"job ":                  {},
+		"job":                   {Job: "a.b"},
+		"token":                 {Job: "report", Key: "a\nb"},
+		"token \" x\"":          {Job: "report", Key: " x"},
+		"129 bytes":             {Job: "report", Key: strings.Repeat("x", 129)},
+		"not UTF-8":             {Job: "report", Key: "\xff"},
+		"/r2":                   {Job: "report", Key: "x/r2"},
+		"not JSON":              {Job: "report", Payload: json.RawMessage("{")},
+		"262145 bytes":          {Job: "report", Payload: json.RawMessage(`"` + strings.Repeat("x", 256<<10-1) + `"`)},
+		"2200-01-01T00:00:00Z,": {Job: "report", At: stream.LatestTimer},
+	} {
+		_, err := s.Trigger(t.Context(), o.Job, o.options())
+		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error()+",", what) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 300 {
+			t.Errorf("want an error of one line about %s, got %v", what, err)
+		}
+	}
+}
+
+func TestTriggerPassesKeysAndPayloadsUnchanged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	queue, err := s.store.Slots().Queue(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fired, err := s.store.Timers().Queue(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		key := rapid.StringN(0, 100, 100).Filter(func(s string) bool { return job.ValidateToken(s+"!") == nil }).Draw(t, "key") + "!" + fmt.Sprint(n)
+		text, _ := json.Marshal(map[string]string{rapid.String().Draw(t, "member"): rapid.String().Draw(t, "value")})
+		o := order{Job: "report", Key: key, Payload: append([]byte(" "), text...)}
+		source := queue
+		if n%20 == 0 { // later than it takes to set a timer
+			o.At, source = time.Now().Add(500*time.Millisecond), fired
+		}
+		if _, err := s.Trigger(context.Background(), o.Job, o.options()); err != nil {
+			t.Fatal(err)
+		}
+		m, err := source.Next(jetstream.FetchPriorityGroup(layout.WorkerGroup))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = m.Ack()
+		got, err := core.ParseMessage(m.Headers())
+		if err != nil || got.Slot != (job.Slot{Job: "report", Token: key}) || string(m.Data()) != string(o.Payload) {
+			t.Fatalf("triggered %q with %q, got %+v with %q, %v", key, o.Payload, got, m.Data(), err)
+		}
+	})
+}
+
+// An order triggers all shards of a run, now or later, also if an earlier order triggered only
+// some of them.
+func TestTriggerPublishesAllShards(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	j := job.Job{Name: "report", Schedule: "@hourly", Shards: 3}
+	revision := s.define(t, plans.Definition{Job: j})
+	due := time.Now().Add(time.Hour).UTC()
+	whole := job.Slot{Job: "report", Token: "later"}
+	half := stream.Timer{Message: core.Message{Slot: whole.Part(3, 3), JobRevision: revision, Due: due}, Queue: "default"}
+	if _, err := s.store.Timers().Set(t.Context(), half, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []order{{Job: "report", Key: "later", At: due}, {Job: "report", Key: "now"}} {
+		if got := s.trigger(t, o); !got.New || got.Slot.Shards != 0 {
+			t.Errorf("%s: %+v, want a new one of the whole slot", o.Key, got)
+		}
+		if got := s.trigger(t, o); got.New {
+			t.Errorf("%s again: %+v", o.Key, got)
+		}
+	}
+	seen := map[string]bool{}
+	for _, w := range s.waiting(t) {
+		seen[w.Slot.ID()] = true
+	}
+	for _, id := range []string{"report:@now#1of3", "report:@now#2of3", "report:@now#3of3", "report:@later#1of3", "report:@later#2of3", "report:@later#3of3"} {
+		if !seen[id] || len(seen) != 6 {
+			t.Fatalf("%s is not one of the six that wait: %v", id, seen)
+		}
+	}
+
+	j.Queue = "other"
+	s.define(t, plans.Definition{Job: j})
+	if got := s.trigger(t, order{Job: "report", Key: "later"}); got.MovedFrom != "default" {
+		t.Errorf("moved: %+v", got)
+	}
+	for _, w := range s.waiting(t) {
+		if w.Timer && w.Queue != "other" {
+			t.Errorf("%s still waits on queue %s", w.Slot, w.Queue)
+		}
+	}
+	if err := s.store.Timers().Cancel(t.Context(), whole); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.waiting(t); len(all) != 3 || all[0].Slot.Token != "now" {
+		t.Errorf("after a cancel: %+v", all)
+	}
+}

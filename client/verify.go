@@ -1,0 +1,393 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/check/verify"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// VerifyOptions say what Verify judges. The zero value judges all slots of the last 24 h, and
+// changes nothing.
+type VerifyOptions struct {
+	// From and To bound the slots: from From on, and before To. Default of To: the broker's
+	// time. Default of From: 24 h before To.
+	From, To time.Time
+
+	// Jobs are the jobs to judge. Empty: all.
+	Jobs []string
+
+	// Repair offers missing slots again, and slots that have neither an outcome nor a message.
+	// Workers treat them like every slot, by their record.
+	Repair bool
+
+	// Progress is called often, with the number of values that were read so far. Unreadable is
+	// called for each stored value that cannot be read, which Verify leaves out. Both may be
+	// nil, and neither is called concurrently.
+	Progress   func(values int)
+	Unreadable func(error)
+}
+
+// Validate returns an error that wraps job.ErrInvalid if an option is invalid. It needs no
+// broker.
+func (o VerifyOptions) Validate() error {
+	for _, name := range o.Jobs {
+		if err := codec.ValidateName("job", name); err != nil {
+			return err
+		}
+	}
+	if !o.From.IsZero() && !o.To.IsZero() && !o.To.After(o.From) {
+		return fmt.Errorf("%w range: its end %s is not after its beginning %s", job.ErrInvalid, o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// FutureError reports that VerifyOptions have a From that is in the future, and no To. It
+// matches job.ErrInvalid.
+type FutureError struct {
+	From time.Time
+
+	// Now is the broker's time.
+	Now time.Time
+}
+
+func (e *FutureError) Error() string {
+	return fmt.Sprintf("invalid range: its beginning %s is in the future: it must be before %s if there is no end", e.From.Format(time.RFC3339), e.Now.UTC().Format(time.RFC3339))
+}
+
+// Is matches job.ErrInvalid.
+func (e *FutureError) Is(target error) bool { return target == job.ErrInvalid }
+
+// Verify computes which slots should exist, from the job definitions over time, and compares them
+// with the ledger. It calls found with each slot that has a problem, job by job, and returns the
+// sum. An error of found ends it; found may be nil. Verify does not judge slots about which it
+// knows too little: see Verification.NotJudged.
+//
+// It reads all records and messages of the range. Without Repair it changes nothing. With Repair
+// it can be repeated, and several programs may repair at once: the messages of all are the same,
+// and the stream drops the copies. If an error ends a repair, Verify has called found for the
+// slots that it offered before the error, and has counted them in the Verification. Verify again
+// to see the results.
+//
+// If one of the Jobs is not in the registry, the error wraps job.ErrNotFound.
+func (c *Client) Verify(ctx context.Context, o VerifyOptions, found func(SlotProblem) error) (Verification, error) {
+	if c.cfg.Store == nil {
+		return Verification{}, errors.New("verify: this client has no store")
+	}
+	if err := o.Validate(); err != nil {
+		return Verification{}, err
+	}
+	if found == nil {
+		found = func(SlotProblem) error { return nil }
+	}
+	v := &verifier{Client: c, options: o, node: "verify-" + rand.Text()[:8]}
+	if err := v.begin(ctx); err != nil {
+		return Verification{}, err
+	}
+	// Read the stream before the ledger: if a slot runs in between, its record shows it.
+	for _, pass := range []func(context.Context) error{v.lookForRewind, v.told, v.waiting, v.recorded, v.lookAgain} {
+		if err := pass(ctx); err != nil {
+			return Verification{}, err
+		}
+	}
+	return v.report(ctx, found)
+}
+
+// verifier is one call of Verify.
+type verifier struct {
+	*Client
+	options VerifyOptions
+	node    string // node name of the messages that it offers
+	check   *verify.Check
+	from    time.Time
+	began   time.Time // by the broker's clock
+
+	rewound exchange.Rewound // since from
+	read    int              // values so far
+}
+
+// begin computes what should exist.
+func (v *verifier) begin(ctx context.Context) error {
+	cfg, err := v.config(ctx)
+	if err != nil {
+		return err
+	}
+	entries, err := v.cfg.Jobs.List(ctx)
+	if err != nil && !v.skip(err) {
+		return err
+	}
+	v.cfg.Alive()
+	for _, name := range v.options.Jobs {
+		if !slices.ContainsFunc(entries, func(e plans.Entry) bool { return e.Job.Name == name }) {
+			return fmt.Errorf("job %q: %w in the registry", name, job.ErrNotFound)
+		}
+	}
+	v.check, v.from, v.began = verify.New(cfg, entries), cfg.From, cfg.Now
+	return nil
+}
+
+// config reads the inputs of the check. It reads the broker's time first, so that
+// everything else is newer.
+func (v *verifier) config(ctx context.Context) (verify.Config, error) {
+	o := v.options
+	cfg := verify.Config{From: o.From, To: o.To, Settings: v.cfg.Settings, Jobs: o.Jobs, Progress: v.progress}
+	var err error
+	if cfg.Now, err = v.cfg.Now(ctx); err != nil {
+		return cfg, err
+	}
+	if cfg.To.IsZero() {
+		cfg.To = cfg.Now
+	}
+	if cfg.From.IsZero() {
+		cfg.From = cfg.To.Add(-24 * time.Hour)
+	}
+	if !cfg.To.After(cfg.From) {
+		return cfg, &FutureError{From: o.From, Now: cfg.Now}
+	}
+	if cfg.Watermark, _, err = v.cfg.Watermark.Read(ctx); err != nil && !errors.Is(err, job.ErrNotFound) {
+		return cfg, err
+	}
+	v.cfg.Alive()
+	cfg.Nodes, err = v.cfg.Nodes.List(ctx)
+	return cfg, err
+}
+
+func (v *verifier) progress() {
+	v.cfg.Alive()
+	if v.options.Progress != nil {
+		v.options.Progress(v.read)
+	}
+}
+
+// skip reports whether err concerns only one stored value, which is then left out.
+func (v *verifier) skip(err error) bool {
+	if !exchange.IsUnreadable(err) {
+		return false
+	}
+	if v.options.Unreadable != nil {
+		v.options.Unreadable(err)
+	}
+	return true
+}
+
+// lookForRewind finds out whether a node has reported, since the beginning of the range, that the
+// ledger lost writes.
+func (v *verifier) lookForRewind(ctx context.Context) error {
+	end, err := v.cfg.Store.SweepEnds().Read(ctx)
+	switch {
+	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+		return nil
+	case err != nil:
+		return err
+	}
+	v.cfg.Alive()
+	if !end.Rewound.Time.Before(v.from) {
+		v.rewound = end.Rewound
+	}
+	return nil
+}
+
+// skew is how much earlier than their slots Verify looks for records and events, because a clock
+// that stamped them may be slightly slow.
+const skew = time.Minute
+
+func (v *verifier) told(ctx context.Context) error {
+	for e, err := range v.cfg.Fleet.Events(ctx, kv.EventFilter{Since: v.from.Add(-skew)}) {
+		if fatal := v.taken(err); fatal != nil {
+			return fatal
+		}
+		if err == nil {
+			v.check.Told(e)
+		}
+	}
+	return nil
+}
+
+func (v *verifier) waiting(ctx context.Context) error {
+	for w, err := range v.cfg.Fleet.Waiting(ctx, stream.WaitingFilter{Job: v.only(), Fired: true}) {
+		if fatal := v.taken(err); fatal != nil {
+			return fatal
+		}
+		if err == nil && !w.Stranded {
+			v.check.Waiting(w.Message, w.Published)
+		}
+	}
+	return nil
+}
+
+func (v *verifier) recorded(ctx context.Context) error {
+	for e, err := range v.cfg.Ledger.List(ctx, kv.ListFilter{Job: v.only(), Since: v.from.Add(-skew)}) {
+		if fatal := v.taken(err); fatal != nil {
+			return fatal
+		}
+		if err == nil {
+			v.check.Record(e.Record, e.Time)
+		}
+	}
+	return nil
+}
+
+// taken counts a value. It returns the error if that ends the pass.
+func (v *verifier) taken(err error) error {
+	v.read++
+	v.progress()
+	if err != nil && !v.skip(err) {
+		return err
+	}
+	return nil
+}
+
+// only returns the one job to judge, so that the broker filters by it. It is empty if
+// there are several, or if the job depends on others.
+func (v *verifier) only() string {
+	if jobs := v.options.Jobs; len(jobs) == 1 && v.check.Alone(jobs[0]) {
+		return jobs[0]
+	}
+	return ""
+}
+
+// lookAgain reads each problem's record again at the ledger's leader, because lists may be
+// stale and a slot may have proceeded since the messages were listed.
+func (v *verifier) lookAgain(ctx context.Context) error {
+	if !some(v.check.Problems()) {
+		return nil
+	}
+	if err := v.waiting(ctx); err != nil {
+		return err
+	}
+	return inChunks(v.check.Problems(), func(problems []verify.Problem) error {
+		records := make([]job.Record, len(problems))
+		errs := make([]error, len(problems))
+		err := v.each(ctx, len(problems), func(ctx context.Context, i int) error {
+			if k := problems[i].Kind; k == verify.Doubled || k == verify.Early {
+				errs[i] = job.ErrNotFound // a later record cannot undo it
+				return nil
+			}
+			records[i], _, errs[i] = v.cfg.Ledger.Read(ctx, problems[i].Slot)
+			if errors.Is(errs[i], job.ErrNotFound) || errors.Is(errs[i], job.ErrInvalid) || errors.Is(errs[i], job.ErrVersion) {
+				return nil
+			}
+			return errs[i]
+		})
+		if err != nil {
+			return err
+		}
+		for i, p := range problems {
+			switch {
+			case errs[i] == nil:
+				v.check.Record(records[i], time.Time{})
+			case v.skip(errs[i]):
+				v.check.Unreadable(p.Slot)
+			}
+		}
+		return nil
+	})
+}
+
+// each is Client.each, and counts each call as a value.
+func (v *verifier) each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	var mu sync.Mutex
+	return v.Client.each(ctx, n, func(ctx context.Context, i int) error {
+		err := f(ctx, i)
+		mu.Lock()
+		defer mu.Unlock()
+		v.read++
+		v.progress()
+		return err
+	})
+}
+
+// report calls found with each problem. With Repair it also repairs them, chunk by chunk, because
+// there may be too many to hold in memory.
+func (v *verifier) report(ctx context.Context, found func(SlotProblem) error) (Verification, error) {
+	sum := newVerification(v.check.Report(), v.rewound)
+	err := inChunks(v.check.Problems(), func(problems []verify.Problem) error {
+		rows, err := v.problems(ctx, problems)
+		// If a repair failed, also report the slots that were offered before it.
+		var ended error
+		for _, row := range rows {
+			if row.Repair != "" {
+				sum.Offered++
+			}
+			if row.BeyondRepair != "" {
+				sum.BeyondRepair++
+			}
+			if ended == nil {
+				ended = found(row)
+			}
+		}
+		if err == nil {
+			err = ended
+		}
+		return err
+	})
+	return sum, err
+}
+
+// problems returns the rows of the problems, and offers the repairable ones again with Repair.
+func (v *verifier) problems(ctx context.Context, problems []verify.Problem) ([]SlotProblem, error) {
+	rows := make([]SlotProblem, len(problems))
+	err := v.each(ctx, len(problems), func(ctx context.Context, i int) error {
+		p := problems[i]
+		rows[i] = newSlotProblem(p)
+		if !v.options.Repair || p.Beyond != "" {
+			return nil
+		}
+		already, err := v.offer(ctx, p)
+		switch {
+		case err != nil:
+			return fmt.Errorf("offer %s again: %w", p.Slot.ID(), err)
+		case already:
+			rows[i].Repair = RepairAlreadyOffered
+		default:
+			rows[i].Repair = RepairOffered
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// offer publishes a slot again, and reports whether another process has just done so.
+func (v *verifier) offer(ctx context.Context, p verify.Problem) (already bool, err error) {
+	if p.Told {
+		now, err := v.cfg.Now(ctx)
+		if err != nil {
+			return false, err
+		}
+		e := job.Event{
+			V: codec.Version, Kind: job.EventAlert, Time: now.UTC(), Node: v.node,
+			ID: p.Slot.ID(), Job: p.Slot.Job, Error: "offered again: its record is missing", Reopened: true,
+		}
+		if err := v.cfg.Fleet.StoreEvent(ctx, e); err != nil {
+			return false, err
+		}
+	}
+	queue, messages, payload := v.check.Offer(p, v.node)
+	if p.Slot.Token != "" {
+		r, _, err := v.cfg.Ledger.Read(ctx, p.Slot)
+		if err != nil {
+			return false, err
+		}
+		payload = r.Payload
+	}
+	already = true
+	for _, m := range messages {
+		folded, err := v.publish(ctx, queue, m, payload)
+		if err != nil {
+			return false, err
+		}
+		already = already && folded
+	}
+	return already, nil
+}

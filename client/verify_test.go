@@ -1,0 +1,126 @@
+package client_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// newArchive returns a client and the store of a namespace whose job "report" ran at none of its hours.
+func newArchive(t *testing.T) (*client.Client, *kv.Store) {
+	t.Helper()
+	const ever = 200_000 * time.Hour
+	s := natstest.Run(t)
+	store, err := kv.Open(t.Context(), s.JetStream(), kv.Options{Want: job.Settings{Horizon: ever, Retention: 2 * ever}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := plans.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}, Since: now.AddDate(0, 0, -1), Nonce: "n"}
+	if _, err := store.Jobs().Write(t.Context(), d, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Watermark().Write(t.Context(), exchange.Watermark{Time: now, Revision: 100, Nonce: "n"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(t.Context(), natstest.Connect(t, s.ClientURL()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, store
+}
+
+func TestVerifyFindsMissingSlotsAndOffersThemOnce(t *testing.T) {
+	t.Parallel()
+	c, _ := newArchive(t)
+	o := client.VerifyOptions{From: now.Add(-2 * time.Hour), To: now, Jobs: []string{"report"}}
+	verify := func() (found []string, sum client.Verification) {
+		t.Helper()
+		read := 0
+		o.Progress = func(values int) { read = values }
+		sum, err := c.Verify(t.Context(), o, func(p client.SlotProblem) error {
+			found = append(found, fmt.Sprintf("%s %s %s", p.Problem, p.ID, p.Repair))
+			return nil
+		})
+		if err != nil || len(found) > 0 && read == 0 {
+			t.Fatal(read, err)
+		}
+		return found, sum
+	}
+	found, sum := verify()
+	if fmt.Sprint(found) != "[missing report:2026-03-28T11:00:00Z  missing report:2026-03-28T12:00:00Z ]" || sum.OK || sum.Missing != 2 || sum.Slots != 2 || sum.Offered != 0 {
+		t.Errorf("found %q, %+v", found, sum)
+	}
+	o.Repair = true
+	found, sum = verify()
+	if fmt.Sprint(found) != "[missing report:2026-03-28T11:00:00Z offered missing report:2026-03-28T12:00:00Z offered]" || sum.Missing != 2 || sum.Offered != 2 {
+		t.Errorf("repaired %q, %+v", found, sum)
+	}
+	if found, sum = verify(); len(found) > 0 || !sum.OK || sum.InProgress != 2 || sum.Offered != 0 {
+		t.Errorf("while they wait: %q, %+v", found, sum)
+	}
+}
+
+func TestVerifyEndsWithTheErrorOfItsCallback(t *testing.T) {
+	t.Parallel()
+	c, _ := newArchive(t)
+	enough, calls := errors.New("enough"), 0
+	sum, err := c.Verify(t.Context(), client.VerifyOptions{From: now.Add(-2 * time.Hour), To: now}, func(client.SlotProblem) error {
+		calls++
+		return enough
+	})
+	if !errors.Is(err, enough) || calls != 1 || sum.Missing != 2 {
+		t.Errorf("%d calls, %+v, %v", calls, sum, err)
+	}
+}
+
+func TestVerifyRefusesWhatItCannotJudge(t *testing.T) {
+	t.Parallel()
+	c, _ := newArchive(t)
+	for _, test := range []struct {
+		o    client.VerifyOptions
+		want error
+	}{
+		{client.VerifyOptions{From: now, To: now}, job.ErrInvalid},
+		{client.VerifyOptions{Jobs: []string{"a b"}}, job.ErrInvalid},
+		{client.VerifyOptions{From: time.Now().AddDate(1, 0, 0)}, job.ErrInvalid},
+		{client.VerifyOptions{Jobs: []string{"absent"}}, job.ErrNotFound},
+	} {
+		if sum, err := c.Verify(t.Context(), test.o, nil); !errors.Is(err, test.want) || !sum.To.IsZero() {
+			t.Errorf("%+v: %+v, %v", test.o, sum, err)
+		}
+	}
+	var future *client.FutureError
+	if _, err := c.Verify(t.Context(), client.VerifyOptions{From: time.Now().AddDate(1, 0, 0)}, nil); !errors.As(err, &future) {
+		t.Errorf("from the future: %v", err)
+	}
+}
+
+func TestVerificationNamesTheWriteThatTheLedgerLost(t *testing.T) {
+	t.Parallel()
+	c, store := newArchive(t)
+	lost := exchange.Rewound{Time: now, Lost: exchange.LedgerMark{Slot: "report:2026-03-28T11:00:00Z", Revision: 7, Time: now.Add(-time.Minute)}, Found: 5}
+	if _, err := store.SweepEnds().Write(t.Context(), exchange.SweepEnd{Node: "p1", Rewound: lost, Nonce: "n"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := c.Verify(t.Context(), client.VerifyOptions{From: now.Add(-time.Hour), To: now}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(sum.Rewound)
+	if want := `{"time":"2026-03-28T12:00:30Z","lost":{"slot":"report:2026-03-28T11:00:00Z","revision":7,"time":"2026-03-28T11:59:30Z"},"found":5}`; err != nil || string(got) != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+	sum, err = c.Verify(t.Context(), client.VerifyOptions{From: now.Add(time.Second), To: now.Add(time.Hour)}, nil)
+	if err != nil || sum.Rewound != nil {
+		t.Errorf("after it: %+v, %v", sum.Rewound, err)
+	}
+}

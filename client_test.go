@@ -1,0 +1,167 @@
+package cronce_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+)
+
+// triggered is a job that is not due for years, and what of it has run.
+type triggered struct {
+	mu   sync.Mutex
+	runs []job.Run
+}
+
+func (r *triggered) handle(t *testing.T, s *cronce.Scheduler) {
+	t.Helper()
+	j := job.Job{Name: "invoice", Schedule: "@at 2100-01-01T00:00:00Z", Payload: json.RawMessage(`"own"`)}
+	err := s.Handle(j, func(_ context.Context, run job.Run) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.runs = append(r.runs, run)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *triggered) wait(t *testing.T, n int) []job.Run {
+	t.Helper()
+	natstest.Eventually(t, natstest.Patience, "runs", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.runs) >= n
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.runs) != n {
+		t.Fatalf("%d runs, want %d: %+v", len(r.runs), n, r.runs)
+	}
+	return r.runs
+}
+
+// TestTriggerOfOneKeyIsOneRunFromAnyReplica: also when it is given again after the server
+// has forgotten that it ran, and for now and for later.
+func TestTriggerOfOneKeyIsOneRunFromAnyReplica(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	var ran triggered
+	replicas := make([]*cronce.Scheduler, 3)
+	for i := range replicas {
+		replicas[i], _ = scheduler(t, srv)
+		ran.handle(t, replicas[i])
+	}
+	for _, s := range replicas[:2] { // the third only triggers
+		running(t, s)
+	}
+	soon := time.Now().Add(2 * time.Second)
+	trigger := func(key string, at time.Time, payload string) {
+		t.Helper()
+		for _, s := range replicas {
+			if _, err := s.Trigger(t.Context(), "invoice", cronce.TriggerOptions{Key: key, At: at, Payload: json.RawMessage(payload)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	trigger("later", soon, `{"n":2}`)
+	trigger("now", time.Time{}, `{"n":1}`)
+	first := ran.wait(t, 1)[0]
+	if want := (job.Slot{Job: "invoice", Token: "now"}); first.Slot != want || string(first.Payload) != `{"n":1}` || !first.Due.IsZero() || first.Slot.ID() != "invoice:@now" {
+		t.Errorf("ran %+v, want %s", first, want)
+	}
+	second := ran.wait(t, 2)[1]
+	if want := (job.Slot{Job: "invoice", Token: "later"}); second.Slot != want || string(second.Payload) != `{"n":2}` || !second.Due.Equal(soon) || time.Now().Before(soon) {
+		t.Errorf("ran %+v, want %s", second, want)
+	}
+
+	srv.Restart() // and its duplicate window is empty
+	trigger("now", time.Time{}, "")
+	trigger("later", soon.Add(time.Second), "")
+	trigger("own", time.Time{}, "")
+	if third := ran.wait(t, 3)[2]; third.Slot.Token != "own" || string(third.Payload) != `"own"` {
+		t.Errorf("ran %+v, want the third key with the job's own payload", third)
+	}
+}
+
+// TestTriggerBelowTheServerThatKnowsSchedules says what is needed, and what goes
+// without.
+func TestTriggerBelowTheServerThatKnowsSchedules(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, err := cronce.New(t.Context(), srv.Conn(natstest.Version("2.11.9")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ran triggered
+	ran.handle(t, s)
+	running(t, s)
+	natstest.Eventually(t, natstest.Patience, "the job in the registry", func() bool {
+		_, err := s.Trigger(t.Context(), "invoice", cronce.TriggerOptions{Key: "now"})
+		return err == nil
+	})
+	if _, err := s.Trigger(t.Context(), "invoice", cronce.TriggerOptions{Key: "later", At: time.Now().Add(time.Hour)}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("got %v, want unsupported", err)
+	}
+	ran.wait(t, 1)
+}
+
+func TestTriggerReturnsTheRunThatItOrdered(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	var ran triggered
+	s, _ := scheduler(t, srv)
+	ran.handle(t, s)
+	running(t, s)
+	first, err := s.Trigger(t.Context(), "invoice", cronce.TriggerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runs := ran.wait(t, 1); first.Slot != runs[0].Slot || first.Slot.Token == "" || !first.New || first.State != job.Pending {
+		t.Errorf("%+v was ordered, %s ran", first, runs[0].Slot)
+	}
+	again, err := s.Trigger(t.Context(), "invoice", cronce.TriggerOptions{Key: first.Slot.Token})
+	if err != nil || again.New || again.Slot != first.Slot {
+		t.Errorf("the same key: %+v, %v", again, err)
+	}
+}
+
+func TestTriggerBeforeRunWaitsForRun(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	var ran triggered
+	s, _ := scheduler(t, srv)
+	ran.handle(t, s)
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Trigger(short, "invoice", cronce.TriggerOptions{}); !errors.Is(err, job.ErrNotFound) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Run has not begun: %v", err)
+	}
+	if _, err := s.Trigger(t.Context(), "other", cronce.TriggerOptions{}); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("a job without a handler here: %v", err)
+	}
+	ended := make(chan error, 2)
+	go func() {
+		_, err := s.Trigger(t.Context(), "invoice", cronce.TriggerOptions{Key: "a"})
+		ended <- err
+	}()
+	go func() {
+		_, err := s.Client().TriggerMany(t.Context(), "invoice", []client.TriggerOptions{{Key: "b"}})
+		ended <- err
+	}()
+	running(t, s)
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	ran.wait(t, 2)
+}

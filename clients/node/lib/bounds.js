@@ -1,0 +1,127 @@
+// The bounds of what stands on the broker (docs/protocol.md, section 3): anybody may
+// have written it. What is out of bounds cannot be read, and nothing is decided from
+// it. Texts for people are cut, instants are read in UTC by parseInstant.
+import { Invalid, checkName, parseSlot } from "./names.js";
+import { UnknownVersion, decode, optional, parseDuration, parseInstant } from "./values.js";
+
+const hour = 3_600_000, century = 100 * 366 * 24 * hour;
+const claims = 1_000_000, counts = 2 ** 31 - 1, text = 4096, output = 131_072;
+
+// decodeAs reads a value of a kind: record, lock, node, settings, watermark, definition.
+export function decodeAs(kind, json) {
+  const value = decode(json);
+  checks[kind](value);
+  return value;
+}
+
+function number(value, name, least, most) {
+  const n = value[name] ?? 0;
+  if (!Number.isInteger(n) || n < least || n > most) throw new Invalid(`${name} ${n}: want ${least} to ${most}`);
+}
+
+function span(value, name, least, most) {
+  const d = parseDuration(value[name] ?? "0s");
+  if (d < least || d > most) throw new Invalid(`${name} ${value[name]}: out of bounds`);
+}
+
+function instants(value, ...names) {
+  for (const name of names) optional(value[name]);
+}
+
+function words(value, ...names) {
+  for (const name of names) {
+    const word = value[name] ?? "";
+    if (typeof word !== "string" || Buffer.byteLength(word) > 256) throw new Invalid(`${name}: want text of at most 256 bytes`);
+  }
+}
+
+function list(value, name, most) {
+  const found = value[name] ?? [];
+  if (!Array.isArray(found) || found.length > most) throw new Invalid(`${name}: want a list of at most ${most}`);
+  return found;
+}
+
+// state refuses none, and leaves one that this program does not know to a newer one.
+function state(value, ...known) {
+  if (!value.state || value.state === "pending") throw new Invalid("there is no state");
+  if (!known.includes(value.state)) throw new UnknownVersion(`state ${JSON.stringify(value.state)}: this program knows ${known}`);
+}
+
+function cut(value, name, most) {
+  if (value[name]?.length > most) value[name] = value[name].slice(0, most) + "...";
+}
+
+const checks = {
+  record(r) {
+    const slot = parseSlot(String(r.id));
+    state(r, "running", "retrying", "succeeded", "failed", "skipped", "missed", "expired", "cancelled");
+    if (r.queue) checkName("queue", r.queue);
+    number(r, "attempt", 0, claims);
+    number(r, "max_attempts", 0, claims);
+    number(r, "count", 0, counts);
+    if (r.shards) number(r, "shards", slot.shards || slot.range ? Infinity : 2, 256);
+    words(r, "node", "nonce", "publisher");
+    if ((r.payload ?? "").length > 350_000) throw new Invalid("payload: want at most 256 KiB");
+    instants(r, "due", "published", "retry_at", "finished", "last");
+    cut(r, "error", text);
+    cut(r, "output", output);
+    number(r, "result_dropped", 0, counts);
+    number(r, "shadow", 0, claims);
+    if (r.result === null) delete r.result;
+    const size = Buffer.byteLength(JSON.stringify(r.result) ?? "");
+    if (size > 65_536) [r.result, r.result_dropped] = [undefined, size];
+    if (r.attempts) r.attempts = list(r, "attempts", Infinity).slice(-200);
+    for (const a of r.attempts ?? []) {
+      number(a, "attempt", 0, claims);
+      words(a, "node");
+      instants(a, "started", "finished");
+      cut(a, "error", text);
+      cut(a, "output", output);
+    }
+  },
+  lock(l) {
+    checkName("job", l.job);
+    for (const s of [...list(l, "holders", 1000), ...list(l, "waiting", 100)]) {
+      if (parseSlot(String(s.id)).job !== l.job) throw new Invalid(`lock of ${l.job}: it names ${s.id}`);
+      instants(s, "at", "since");
+    }
+    instants(l, "newest");
+    words(l, "nonce");
+  },
+  node(n) {
+    checkName("node", n.node);
+    state(n, "alive", "stopped", "fenced");
+    span(n, "lease", 0, 24 * hour);
+    number(n, "priority", 0, 9);
+    number(n, "running", 0, counts);
+    span(n, "clock_offset", -century, century);
+    span(n, "clock_error", 0, century);
+    for (const queue of list(n, "queues", 1000)) checkName("queue", queue);
+    for (const job of list(n, "handlers", 1_000_000)) checkName("job", job);
+    instants(n, "started", "fenced_at");
+    words(n, "tzdata", "version", "fenced_by", "nonce");
+  },
+  settings(s) {
+    span(s, "lease", 1000, 24 * hour);
+    span(s, "horizon", 60_000, century);
+    span(s, "retention", parseDuration(s.horizon) + hour, century);
+    span(s, "duplicates", 120_000, century);
+    number(s, "replicas", 0, 5);
+  },
+  watermark(w) {
+    parseInstant(w.time);
+    instants(w, "registry_time");
+    words(w, "node", "nonce");
+  },
+  definition(d) {
+    for (const p of [...list(d, "past", 20), { plan: d.job?.plan ?? {} }]) {
+      instants(p, "from");
+      instants(p.plan, "from", "until");
+      number(p.plan, "shards", 0, 256);
+    }
+    for (const hash of list(d, "superseded", 50)) words({ hash }, "hash");
+    for (const p of list(d, "pauses", 50)) instants(p, "from", "to");
+    instants(d, "since");
+    words(d, "owner", "node", "nonce");
+  },
+};

@@ -1,0 +1,253 @@
+// What a worker does with a delivered slot, and what the end of an attempt makes of
+// its record (docs/protocol.md, section 11). Pure: everything here only proposes a
+// record; the write at a revision decides.
+//
+// A delivery is {message, queue, published, count, payload}. A view is {now, error,
+// implausible, self, horizon, record, revision, ownerDead, entry, handles, place}: error
+// bounds how far now is off, in ms; implausible says that now cannot be believed; entry is
+// undefined when the job was deleted; place is the lock's answer (lock.js).
+import { slotID } from "./names.js";
+import { formatDuration, formatInstant, fromMs, fromSeconds, parseDuration, parseInstant, toMs } from "./values.js";
+import { guarded, pauseAt, planAt } from "./definition.js";
+
+const final = new Set(["succeeded", "failed", "skipped", "missed", "expired", "cancelled"]);
+export const isFinal = (record) => final.has(record.state);
+
+// decide says {do: "ack" | "later" | "prove" | "enter" | "start" | "end", delay, record}.
+export function decide(d, v) {
+  const record = v.record;
+  if (!record) return first(d, v);
+  if (isFinal(record)) return { do: "ack" };
+  if (record.shards) return unhandled(d); // the whole of a split slot: not our business
+  if (record.state === "retrying") return retry(d, v);
+  if (record.node === v.self) return adopt(d, v);
+  return v.ownerDead || v.disowned ? takeOver(d, v) : { do: "prove" };
+}
+
+function first(d, v) {
+  const { message: m } = d;
+  const wait = early(d, v);
+  if (wait > 0 && (m.slot.range || !tooOld(d, v))) return { do: "later", delay: Math.min(wait, 3_600_000) };
+  if (m.missed > 0 && m.chained) return end(d, v, "missed", "its turn came while its job was paused");
+  if (m.missed > 0) return end(d, v, "missed", "not published in time, and left out by the catch-up policy");
+  if (m.refused) return end(d, v, "failed", m.refused);
+  if (tooOld(d, v)) return aged(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
+  if (!v.entry) return end(d, v, "cancelled", "job deleted");
+  if (!belongs(m, v.entry)) return end(d, v, "cancelled", "definition changed");
+  if (splits(m, v.entry)) return unhandled(d); // a part for a worker that knows of parts
+  if (ofPause(m, v.entry)) return end(d, v, "missed", "fell due while its job was paused");
+  if (pastDeadline(d, v)) return aged(d, v, "expired", `not started within its deadline of ${v.entry.job.deadline}`);
+  return v.handles ? claim(d, v, 1) : unhandled(d);
+}
+
+// adopt decides about a claim of this node that is not in hand: it never started a handler.
+function adopt(d, v) {
+  const released = release(v.record, v.now);
+  if (tooOld(d, v) || startsTooLate(released, v)) return retry(d, { ...v, record: released });
+  return v.handles ? claim(d, v, v.record.attempt) : unhandled(d);
+}
+
+const startsTooLate = (r, v) => r.attempt === 0 && r.start_by !== undefined && certain(v) > parseInstant(r.start_by);
+
+function retry(d, v) {
+  const wait = untilRetry(v);
+  if (tooOld(d, v)) return aged(d, v, "failed", `retries end at the horizon; last error: ${v.record.error}`);
+  if (startsTooLate(v.record, v)) return aged(d, v, "expired", "not started within its deadline");
+  if (wait > 0) return { do: "later", delay: wait };
+  return v.handles ? claim(d, v, v.record.attempt + 1) : unhandled(d);
+}
+
+// untilRetry is for how many milliseconds the slot waits for its next attempt: no longer than
+// was decided when the last one ended, nor than an hour. A clock that is more than a minute
+// before that end was set back, and says nothing.
+function untilRetry({ record, now }) {
+  const at = parseInstant(record.retry_at), last = record.attempts?.at(-1)?.finished;
+  const ended = last && parseInstant(last);
+  if (ended && toMs(ended - now) > 60_000) return 0;
+  return Math.min(toMs(at - now), 3_600_000, ended ? toMs(at - ended) : Infinity);
+}
+
+function takeOver(d, v) {
+  const record = died(v);
+  v = { ...v, record };
+  if (record.attempt >= (record.max_attempts ?? 3)) return end(d, v, "failed", record.error + spent(record));
+  if (tooOld(d, v)) return aged(d, v, "failed", `${record.error}; retries end at the horizon`);
+  return v.handles ? claim(d, v, record.attempt + 1) : unhandled(d);
+}
+
+function died({ record, revision, now, disowned }) {
+  const error = `worker ${record.node} ${disowned ? "does not hold its claim" : "died"}`;
+  return { ...closed(record, revision, now, error), error };
+}
+
+const spent = (r) => (r.max_attempts === 1 ? " (its one attempt is spent)" : ` (all ${r.max_attempts} attempts are spent)`);
+
+// begun is from when a slot's age counts: a run that a stream's message started is as
+// old as that message.
+function begun({ slot, event, due, published }) {
+  if (slot.at !== undefined) return fromSeconds(slot.at);
+  return event && due < published ? due : published;
+}
+
+// begunBy is begun as a record says it.
+function begunBy(record) {
+  const at = /:(\d{4}-[^#]*)/.exec(record.id);
+  if (at) return parseInstant(at[1]);
+  const published = parseInstant(record.published), due = record.due && parseInstant(record.due);
+  return record.event && due < published ? due : published;
+}
+
+// certain is the latest instant that the broker's clock has certainly reached.
+const certain = (v) => v.now - fromMs(v.error ?? 0);
+
+// tooOld compares with the earlier of what the message and the record say: a slot that is
+// published again does not become younger.
+function tooOld(d, v) {
+  let from = begun({ ...d.message, published: d.published });
+  if (v.record?.published && begunBy(v.record) < from) from = begunBy(v.record);
+  return toMs(certain(v) - from) > v.horizon;
+}
+
+// early is for how many milliseconds a slot has to wait that the broker stored before
+// its time.
+function early({ message: m, published }, v) {
+  let due = m.due;
+  if (m.chained) due = m.slot.at === undefined ? undefined : fromSeconds(m.slot.at);
+  else if (m.slot.range && m.missedLast > due) due = m.missedLast;
+  return due !== undefined && published < due ? toMs(due - certain(v)) : 0;
+}
+
+// splits reports whether the job has parts of the slot run, where the message is for
+// the whole of it.
+function splits(m, entry) {
+  const planned = m.slot.token === undefined && !m.chained;
+  if (m.slot.shards || (!planned && m.revision > 0 && m.revision < entry.revision)) return false;
+  const plan = planned ? planAt(entry, fromSeconds(m.slot.at)) : undefined;
+  return Boolean((plan ?? entry.plans.at(-1)).plan.shards);
+}
+
+function belongs(m, entry) {
+  if (m.revision >= entry.revision || entry.job.plan.after?.length) return true;
+  if (m.chained) return false;
+  if (m.slot.token !== undefined) return true;
+  const plan = planAt(entry, fromSeconds(m.slot.at));
+  return plan !== undefined && plan.schedule.includes(m.slot.at);
+}
+
+function ofPause(m, entry) {
+  if ((m.slot.token !== undefined && !m.chained) || m.revision >= entry.revision) return false;
+  const pause = pauseAt(entry, m.due);
+  return pause !== undefined && (!m.caughtUp || pause.to === undefined);
+}
+
+function pastDeadline(d, v) {
+  const by = startBy(d, v.entry);
+  return by !== undefined && certain(v) > by;
+}
+
+function startBy({ message: m, published }, { job }) {
+  if (!job.deadline) return undefined;
+  const from = m.caughtUp || m.backfill || m.chained || m.due === undefined ? published : m.due;
+  return from + fromMs(parseDuration(job.deadline));
+}
+
+const unhandled = (d) => ({ do: "later", delay: Math.min(100 * 2 ** Math.min(d.count, 10), 60_000) });
+
+function claim(d, v, attempt) {
+  if (d.message.slot.shards) return unhandled(d); // this program leaves split slots to others
+  if (!v.entry) return unhandled(d); // deleted since its first claim: its lock is unknown here
+  if (guarded(v.entry.job) && v.place?.kind !== "held") return unplaced(d, v);
+  const { retry_at, error, output, ...record } = recordOf(d, v);
+  if (output && record.attempts?.length) record.attempts = record.attempts.with(-1, { ...record.attempts.at(-1), output });
+  record.max_attempts ??= v.entry.job.attempts;
+  const by = v.record ? undefined : startBy(d, v.entry);
+  if (by !== undefined) record.start_by = formatInstant(by);
+  let attempts = record.attempts ?? [];
+  if (attempt === record.attempt) attempts = attempts.slice(0, -1); // its answer was lost: the same one again
+  record.attempts = [...attempts, { attempt, node: v.self, started: formatInstant(v.now) }].slice(-200);
+  return { do: "start", record: { ...record, state: "running", node: v.self, attempt } };
+}
+
+function unplaced(d, v) {
+  switch (v.place?.kind) {
+    case "waits": case "crowded": return { do: "later", delay: 1000 };
+    case "skipped": return end(d, v, "skipped", `slot ${v.place.inWay} was in its way (overlap: ${v.entry.job.overlap})`);
+    case "cancelled": return end(d, v, "cancelled", `replaced by ${v.place.inWay}`);
+    default: return { do: "enter" };
+  }
+}
+
+// aged ends a slot for its age. While the clock is implausible the slot waits instead,
+// because an outcome is for good.
+function aged(d, v, state, error) {
+  return v.implausible ? { do: "later", delay: 30_000 } : end(d, v, state, error);
+}
+
+function end(d, v, state, error) {
+  if (d.message.slot.shards) return unhandled(d);
+  let record = recordOf(d, v);
+  if (record.state === "running") record = closed(record, v.revision, v.now, error);
+  const { retry_at, ...rest } = record;
+  return { do: "end", record: { ...rest, state, node: v.self, error: clip(error), finished: formatInstant(v.now) } };
+}
+
+// cancelled is the record of a slot that is ended from outside, and not running.
+export const cancelled = (d, v, reason) => end(d, v, "cancelled", reason).record;
+
+// recordOf is the slot's record, a new one when there is none.
+function recordOf(d, v) {
+  if (v.record) return v.record;
+  const { message: m } = d;
+  const record = { v: 1, id: slotID(m.slot), queue: d.queue, attempt: 0 };
+  if (m.revision) record.job_revision = m.revision;
+  if (m.due !== undefined) record.due = formatInstant(m.due);
+  record.published = formatInstant(d.published);
+  if (m.node) record.publisher = m.node;
+  if (m.event) record.event = true;
+  if (m.slot.token !== undefined && d.payload?.length) record.payload = Buffer.from(d.payload).toString("base64");
+  if (m.slot.range) Object.assign(record, { count: m.missed, last: formatInstant(m.missedLast) });
+  return record;
+}
+
+// closed ends the last attempt; one that has ended stays as it is.
+function closed(record, fence, now, error) {
+  const attempts = [...(record.attempts ?? [])];
+  const last = attempts.at(-1);
+  if (last && !last.finished) attempts[attempts.length - 1] = { attempt: last.attempt, node: last.node, fence, started: last.started, finished: formatInstant(now), ...(error && { error: clip(error) }) };
+  return { ...record, attempts };
+}
+
+// complete is the record that ends the attempt which claimed it at fence. result is
+// {error, permanent, retryAfter, stopped, cancelled, output, value, backoff}. value is the result
+// that the handler has set.
+export function complete(claimed, fence, now, horizon, result) {
+  const { error: _, output: __, ...record } = closed(claimed, fence, now, result.error);
+  if (result.output) record.output = result.output;
+  const final = (state, error) => ({ ...record, state, ...(error && { error: clip(error) }), finished: formatInstant(now) });
+  if (!result.error) return { ...final("succeeded"), ...(result.value !== undefined && { result: result.value }) };
+  if (result.cancelled) return final("cancelled", result.error);
+  if (result.permanent) return final("failed", result.error);
+  if (record.attempt >= record.max_attempts) return final("failed", result.error + spent(record));
+  const next = now + fromMs(result.stopped ? 0 : result.retryAfter ?? result.backoff);
+  if (toMs(next - begunBy(record)) > horizon) return final("failed", `${result.error} (retries end at the horizon)`);
+  return { ...record, state: "retrying", error: clip(result.error), retry_at: formatInstant(next) };
+}
+
+// release takes back a claim whose attempt was never started.
+export function release(claimed, now) {
+  const { attempts, ...record } = claimed;
+  const rest = attempts.slice(0, -1);
+  return { ...record, ...(rest.length && { attempts: rest }), state: "retrying", attempt: claimed.attempt - 1, retry_at: formatInstant(now), error: "given back before it was started" };
+}
+
+const clip = (error) => headAndTail(error, 2048);
+
+// headAndTail keeps most bytes of a text: half from its beginning and half from its end.
+export function headAndTail(s, most) {
+  const bytes = Buffer.from(s), half = most >> 1;
+  if (bytes.length <= most) return s;
+  const head = bytes.subarray(0, most - half).toString().replace(/\uFFFD+$/, "");
+  const tail = bytes.subarray(bytes.length - half).toString().replace(/^\uFFFD+/, "");
+  return `${head}\n... (${bytes.length - Buffer.byteLength(head) - Buffer.byteLength(tail)} bytes cut) ...\n${tail}`;
+}
+

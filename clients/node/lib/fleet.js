@@ -1,0 +1,44 @@
+// A process in the fleet: one incarnation after the other, each a node with a producer
+// and a worker.
+import { Node } from "./node.js";
+import { Producer } from "./producer.js";
+import { Registry } from "./registry.js";
+import { Store, pause } from "./store.js";
+import { Worker } from "./worker.js";
+import { parseDuration } from "./values.js";
+
+export { Permanent } from "./worker.js";
+
+// run takes part until the signal: nc is a connection, queues and handlers say for what
+// (handlers: a job's name to async (run) => output). log is called with lines of text.
+export async function run(nc, { namespace = "cronce", name, queues = ["default"], handlers = {}, produce = true, places, grace = 25_000, clockOffset = 0, signal, log = () => {} }) {
+  const store = new Store(nc, namespace);
+  const settings = await adopt(store);
+  const registry = new Registry(store, log);
+  await registry.run(signal);
+  while (!signal.aborted) {
+    let worker;
+    const node = new Node(store, settings.lease, name, clockOffset, () => ({
+      producer: produce, worker: true, queues, handlers: Object.keys(handlers).sort(), running: worker?.running ?? 0,
+    }));
+    const common = { store, node, registry, horizon: settings.horizon, log };
+    worker = new Worker({ ...common, queues, handlers, places });
+    await node.start();
+    if (node.trusted()) log(`node ${node.name} takes part`);
+    const stop = AbortSignal.any([signal, node.signal]);
+    const working = worker.run(stop, grace), producing = produce ? new Producer(common).run(stop) : undefined;
+    await Promise.all([working, producing]);
+    if (node.signal.aborted) log(node.signal.reason.message);
+    await node.stop(worker.running > 0);
+    if (!signal.aborted) await pause(100, signal);
+  }
+}
+
+// adopt reads what the namespace was made with. This program creates none.
+async function adopt(store) {
+  const { value } = await store.read("state", "settings").catch((err) => {
+    throw new Error(`namespace ${store.namespace}: ${err.message}; "cronce setup" makes what is not there`);
+  });
+  if (!value) throw new Error(`namespace ${store.namespace} has no settings: run "cronce setup" first`);
+  return { lease: parseDuration(value.lease), horizon: parseDuration(value.horizon) };
+}

@@ -1,0 +1,91 @@
+// What follows from an outcome (docs/protocol.md, section 12): slots of the jobs that
+// come after, and alerts, on the broker before the message is acked.
+import { headers as newHeaders } from "@nats-io/transport-node";
+import { jetstreamManager } from "@nats-io/jetstream";
+import { planAt } from "./definition.js";
+import { formatMessage } from "./message.js";
+import { parseSlot, slotID, slotKey } from "./names.js";
+import { decodeAs } from "./bounds.js";
+import { parseInstant } from "./values.js";
+import { pause } from "./store.js";
+
+// follow sends what follows from the record that stands at revision; message is the
+// slot's, entry its job's definition, if that is known. It throws when the broker does not have all of it in time.
+export async function follow({ store, node, registry }, record, revision, message, entry) {
+  const alert = alertOf(record, revision, entry, node.name, store.namespace);
+  if (alert) await stored(store, alert.subject, alert.headers, alert.body);
+  if (record.state !== "succeeded") return;
+  const slot = parseSlot(record.id);
+  for (const next of registry.entries.values()) {
+    const after = next.job.plan.after ?? [];
+    if (!after.includes(slot.job)) continue;
+    const others = after.filter((job) => job !== slot.job).map((job) => ({ ...slot, job }));
+    const before = [record, ...(others.length ? await beside(store, slot, revision, others) : [])];
+    for (const m of chain(next, before, message, node.name)) {
+      await stored(store, `${store.namespace}.slot.${m.queue}.${m.job}`, { ...m.headers, "Nats-Expected-Stream": `${store.namespace}_slots` }, m.body);
+    }
+  }
+}
+
+const failed = new Set(["failed", "expired"]);
+
+// alertOf returns the alert event for an outcome, if the job has a target; it is the same
+// however often it is published. Other nodes deliver it.
+// Pure.
+export function alertOf(record, revision, entry, node, namespace) {
+  const state = record.state;
+  const wanted = failed.has(state) ? "on_failure" : state === "missed" ? "on_missed" : undefined;
+  if (!wanted || (entry && !entry.job[wanted])) return undefined;
+  const job = record.id.split(":")[0];
+  const fence = record.attempts?.at(-1)?.fence || revision; // of the last attempt
+  const body = { v: 1, kind: "alert", time: record.finished, node, id: record.id, job, fence, alert: state, revision };
+  for (const name of ["attempt", "error", "job_revision", "count", "last"]) if (record[name]) body[name] = record[name];
+  const headers = { "Nats-Msg-Id": `${record.id}/alert/${state}/${revision}` };
+  return { subject: `${namespace}.event.alert.${job}`, headers, body: JSON.stringify(body) };
+}
+
+// chain is what follows in one job from the records of all that it comes after, as far
+// as there are any. Pure.
+export function chain(entry, before, message, node) {
+  const { after, shards } = entry.job.plan;
+  if (before.length < after.length || before.some((r) => r.state !== "succeeded")) return [];
+  const due = before.map((r) => parseInstant(r.finished)).reduce((a, b) => (a > b ? a : b));
+  if (!planAt(entry, due)?.plan.after?.length) return []; // it had a schedule then, or was not there
+  const { shard, shards: _, ...slot } = { ...message.slot, job: entry.job.name };
+  const common = { revision: entry.revision, node, due, chained: true, caughtUp: message.caughtUp || message.offer > 0, backfill: message.backfill };
+  const parts = entry.paused || !shards ? [slot] : Array.from({ length: shards }, (_, i) => ({ ...slot, shard: i + 1, shards }));
+  return parts.map((part) => ({
+    queue: entry.job.queue, job: entry.job.name, body: entry.payload,
+    headers: formatMessage({ ...common, slot: part, ...(entry.paused && { missed: 1 }) }),
+  }));
+}
+
+// beside reads the records of other slots from one server that has seen the write of
+// one's own outcome: of two that succeed at once, one finds the other.
+async function beside(store, own, revision, others) {
+  const bucket = `${store.namespace}_ledger`, subject = (slot) => `$KV.${bucket}.${slotKey(slot)}`;
+  const manager = await jetstreamManager(store.nc);
+  for (let n = 0; n < 20; n++) {
+    if (n > 0) await pause(100);
+    const found = [];
+    let seen = false;
+    const messages = await manager.direct.getLastMessagesFor(`KV_${bucket}`, { multi_last: [own, ...others].map(subject) });
+    for await (const m of messages) {
+      if (m.subject === subject(own)) seen = m.seq >= revision;
+      else if (m.data.length) found.push(decodeAs("record", m.string()));
+    }
+    if (seen) return found;
+  }
+  throw new Error(`what follows from ${slotID(own)}: no server has seen its outcome yet`);
+}
+
+// stored returns when a stream has the message.
+async function stored(store, subject, headers, body) {
+  const head = newHeaders();
+  for (const [name, text] of Object.entries(headers)) head.set(name, text);
+  for (let n = 0; n < 20; n++) {
+    if ((await store.publish(subject, body, head)).seq) return;
+    await pause(Math.min(50 * 2 ** n, 1000));
+  }
+  throw new Error(`publish ${headers["Nats-Msg-Id"]}: not acknowledged`);
+}

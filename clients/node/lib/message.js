@@ -1,0 +1,46 @@
+// The headers of a slot message (docs/protocol.md, section 7).
+import { Invalid, parseSlot, slotID } from "./names.js";
+import { formatInstant, fromSeconds, optional, parseInstant } from "./values.js";
+
+// Contradiction is a message that names another slot than its subject or its ID does:
+// no program makes anything of it.
+export class Contradiction extends Invalid {}
+
+// parseMessage reads headers; get(name) is a header's value, "" for none. subject is
+// what it was published on; if that is not one of its slot's job, it is no slot.
+export function parseMessage(get, subject) {
+  const [, id, offer] = /^(.*?)(?:\/r([0-9]+))?$/s.exec(get("Nats-Msg-Id"));
+  const slot = parseSlot(get("Cronce-Slot") || id);
+  if (id && id !== slotID(slot)) throw new Contradiction(`slot ${slotID(slot)} has the message ID of ${id}`);
+  const [, of] = /^[^.]+\.(?:slot|timer\.due)\.[^.]+\.([^.]+)$/.exec(subject ?? `any.slot.any.${slot.job}`) ?? [];
+  if (of !== slot.job) throw new Contradiction(`slot ${slotID(slot)} was published on ${subject}`);
+  const message = {
+    slot, revision: natural(get, "Cronce-Job-Revision"), node: get("Cronce-Node"), offer: Number(offer ?? 0),
+    caughtUp: get("Cronce-Caught-Up") !== "", chained: get("Cronce-Chained") !== "", event: get("Cronce-Event") !== "", backfill: get("Cronce-Backfill") !== "",
+    refused: get("Cronce-Refused"), missed: Math.min(natural(get, "Cronce-Missed"), 2 ** 31 - 1), missedLast: optional(get("Cronce-Missed-Last") || undefined),
+  };
+  message.due = get("Cronce-Due") ? parseInstant(get("Cronce-Due")) : slot.at === undefined ? undefined : fromSeconds(slot.at);
+  if (slot.at !== undefined && !message.chained && message.due < fromSeconds(slot.at)) message.due = fromSeconds(slot.at);
+  return message;
+}
+
+function natural(get, name) {
+  const text = get(name);
+  if (!/^\d{0,20}$/.test(text)) throw new Invalid(`${name}: ${JSON.stringify(text)} is no number`);
+  return Number(text);
+}
+
+// formatMessage is what a producer sends, or a client that triggers.
+export function formatMessage(m) {
+  const id = slotID(m.slot);
+  const headers = {
+    "Nats-Msg-Id": id, "Cronce-Slot": id, "Cronce-Job-Revision": String(m.revision), "Cronce-Node": m.node,
+  };
+  if (m.due !== undefined) headers["Cronce-Due"] = formatInstant(m.due); // none of a run that is triggered at once
+  if (m.chained) headers["Cronce-Chained"] = "1";
+  if (m.backfill) headers["Cronce-Backfill"] = "1";
+  if (m.caughtUp) headers["Cronce-Caught-Up"] = "1";
+  if (m.missed) headers["Cronce-Missed"] = String(m.missed);
+  if (m.missedLast !== undefined) headers["Cronce-Missed-Last"] = formatInstant(m.missedLast);
+  return headers;
+}

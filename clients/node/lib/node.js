@@ -1,0 +1,170 @@
+// One incarnation of this process in the fleet: its heartbeat and how long it trusts
+// itself, the broker's clock, and whether others are dead (docs/protocol.md, section 9).
+import { randomBytes } from "node:crypto";
+import { hostname, uptime } from "node:os";
+import { BrokerClock } from "./clock.js";
+import { decodeAs } from "./bounds.js";
+import { Invalid } from "./names.js";
+import { formatDuration, formatInstant, fromMs, parseDuration, parseInstant } from "./values.js";
+import { pause } from "./store.js";
+import { watch } from "./watch.js";
+
+// boot is a clock that counts suspend, in ms: os.uptime is CLOCK_BOOTTIME on Linux.
+const boot = () => uptime() * 1000;
+const stopwatch = () => performance.now();
+
+export class Node {
+  // lease is in ms, and so is shift, which is added to this machine's clock. describe() says what the node does: the members of its record.
+  constructor(store, lease, prefix, shift, describe) {
+    const random = randomBytes(4).toString("hex");
+    const host = (prefix || hostname()).replace(/[^A-Za-z0-9_-]/g, "-").slice(0, 24);
+    this.name = `${host}-${process.pid}-${Date.now().toString(36)}-${random}`;
+    Object.assign(this, { store, lease, shift, describe, seen: new Map() });
+    this.ended = new AbortController(); // trust has ended, for good
+    this.started = this.own();
+    this.trustedUntil = -Infinity;
+    this.revision = 0;
+    this.clock = new BrokerClock();
+  }
+
+  get signal() { return this.ended.signal; }
+
+  // trusted must be asked right before anything is started or completed: a process that slept
+  // finds its timers late.
+  trusted() {
+    if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");
+    return !this.signal.aborted && this.revision > 0;
+  }
+
+  end(why) {
+    if (this.signal.aborted) return;
+    clearTimeout(this.timer);
+    const reason = new Error(`node ${this.name}: ${why}`);
+    this.ended.abort(Object.assign(reason, { code: why === "stopped" ? "STOPPED" : "LEASE_LOST" }));
+  }
+
+  // offset is the broker's clock minus this machine's, in ms.
+  get offset() { return this.clock.offset; }
+
+  // now is the broker's clock, in nanoseconds; certain is no later than that.
+  now() { return fromMs(this.own() + this.offset); }
+  own() { return Date.now() + this.shift; }
+  certain() { return fromMs(this.own() + this.offset - this.clock.error(this.own())); }
+
+  // implausible reports whether this machine's clock and the broker's are more than an hour
+  // apart: one of the two is badly wrong.
+  get implausible() { return Math.abs(this.offset) > 3_600_000; }
+
+  // met is true once this node has seen the records of all others.
+  met = false;
+
+  // start returns when the first heartbeat is acknowledged.
+  async start() {
+    this.watching = watch(this.store.nc, `${this.store.namespace}_nodes`, this.signal, { changed: (e) => this.notice(e), ready: () => { this.met = true; } }).catch((err) => this.end(err.message));
+    await this.beat();
+    // No node acts before it has an estimate of the broker's clock.
+    while (!this.signal.aborted && !this.clock.best) {
+      await pause(50, this.signal);
+      if (this.trusted()) await this.beat();
+    }
+    this.beating = this.loop();
+  }
+
+  async loop() {
+    while (!this.signal.aborted) {
+      await pause(this.lease / 10, this.signal);
+      if (!this.signal.aborted && this.trusted()) await this.beat();
+    }
+  }
+
+  async beat() {
+    const sent = boot(), before = this.own();
+    const wrote = await this.write("alive", this.signal).catch((err) => ({ failed: err.message }));
+    const after = this.own();
+    if (wrote.failed) return this.end(wrote.failed);
+    if (wrote.lost) return this.end("fenced");
+    if (!wrote.won) return;
+    this.revision = wrote.won;
+    if (boot() >= sent + 0.75 * this.lease) return this.end("its heartbeat came too late");
+    this.trustedUntil = sent + 0.75 * this.lease;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.trusted(), this.trustedUntil - boot() + 20);
+    await this.measure(before, after);
+  }
+
+  write(state, signal) {
+    const error = this.clock.error(this.own());
+    const value = {
+      v: 1, node: this.name, state, started: formatInstant(fromMs(this.started + this.offset)), lease: formatDuration(this.lease),
+      ...this.describe(), clock_offset: formatDuration(this.offset), clock_error: formatDuration(Number.isFinite(error) ? error : 0),
+      tzdata: process.versions.tz, version: "node-client",
+    };
+    return this.store.write("nodes", this.name, value, this.revision, { node: this.name, signal });
+  }
+
+  // stop says the last word, unless something claimed under the name still runs: then
+  // the name falls silent, and others wait for its lease.
+  async stop(busy) {
+    const trusted = !busy && this.trusted();
+    this.end("stopped");
+    await this.beating;
+    if (trusted) await this.write("stopped", AbortSignal.timeout(2000));
+  }
+
+
+  // measure learns the broker's clock from a heartbeat. Date.now counts whole ms.
+  async measure(before, after) {
+    const found = await this.store.read("nodes", this.name).catch(() => undefined);
+    if (found?.revision === this.revision) this.clock.observe(before, after + 1, Number(parseInstant(found.time) / 1000n) / 1000);
+  }
+
+  notice({ key, text, revision }) {
+    this.seen.set(key, { text, revision, since: stopwatch() });
+  }
+
+  // producers are the records of the other producers that live, as far as they can be read.
+  producers() {
+    const live = [];
+    for (const [key, { text, since }] of this.seen) {
+      try {
+        const value = text === undefined ? undefined : decodeAs("node", text);
+        if (value?.producer && value.state === "alive" && key !== this.name && stopwatch() - since < Math.max(this.lease, parseDuration(value.lease))) live.push(value);
+      } catch (err) {
+        if (!(err instanceof Invalid)) throw err;
+      }
+    }
+    return live;
+  }
+
+  // dead asks whether a node is dead: {dead}, or {wait} in ms. A node whose key has not
+  // moved for a lease is declared dead by a write at the revision that was seen.
+  async dead(name) {
+    if (!this.seen.has(name)) {
+      const found = await this.store.read("nodes", name);
+      if (!this.seen.has(name)) this.notice({ key: name, ...found });
+    }
+    const { text, revision, since } = this.seen.get(name);
+    const step = challenge(name, this.name, text, this.lease, stopwatch() - since, this.now());
+    if (!step.value) return step;
+    const wrote = await this.store.write("nodes", name, step.value, revision, { node: this.name, signal: this.signal });
+    if (wrote.won) return { dead: true };
+    const found = await this.store.read("nodes", name);
+    if (found.value && found.value.state !== "alive") return { dead: true };
+    this.notice({ key: name, ...found });
+    return { wait: this.lease };
+  }
+}
+
+// challenge is what follows from having seen a node's key stand still for a while:
+// {dead}, {wait}, or {value} to be written at the revision that was seen. Pure.
+export function challenge(name, by, text, lease, still, now) {
+  const value = text === undefined ? undefined : decodeAs("node", text);
+  if (value && value.state !== "alive") return { dead: true };
+  const limit = Math.max(lease, value ? parseDuration(value.lease) : 0);
+  if (still < limit) return { wait: limit - still };
+  const missing = {
+    v: 1, node: name, started: "0001-01-01T00:00:00Z", lease: "0s", producer: false, worker: false, running: 0,
+    clock_offset: "0s", clock_error: "0s", tzdata: "", version: "",
+  };
+  return { value: { ...(value ?? missing), state: "fenced", fenced_by: by, fenced_at: formatInstant(now) } };
+}

@@ -1,0 +1,90 @@
+// A triggered run, and its outcome (docs/protocol.md, sections 7 and 10).
+import { randomUUID } from "node:crypto";
+import { headers as newHeaders } from "@nats-io/transport-node";
+import { isFinal } from "./claim.js";
+import { formatMessage } from "./message.js";
+import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
+import { Store, pause } from "./store.js";
+import { rawMember } from "./values.js";
+
+const mostPayload = 262_144;
+
+// trigger has a job run once for its key, and returns the ID of the run. The same key is the
+// same run, however often and by whomever it is triggered.
+export async function trigger(nc, job, { key = randomUUID(), payload, at, namespace = "cronce", node = "node-client", timeout = 10_000 } = {}) {
+  const store = new Store(nc, namespace), slot = parseSlot(`${job}:@${key}`), id = slotID(slot);
+  const body = payload === undefined ? undefined : JSON.stringify(payload);
+  if (payload !== undefined && body === undefined) throw new TypeError(`trigger ${id}: the payload is not JSON`);
+  if (Buffer.byteLength(body ?? "") > mostPayload) throw new RangeError(`trigger ${id}: the payload has more than ${mostPayload} bytes`);
+  if (at !== undefined && Number.isNaN(at.getTime())) throw new TypeError(`trigger ${id}: at is not a valid Date`);
+  const entry = await definition(store, job);
+  const shards = entry.value.job.plan?.shards;
+  if (shards) throw new Error(`trigger ${id}: the job splits its slots, which this client does not support: use "cronce job trigger"`);
+  const token = slotKey(slot).slice(`${job}.t.`.length), timer = `${namespace}.timer.set.${job}.${token}`;
+  if ((await store.read("ledger", slotKey(slot))).value || await store.has(`${namespace}_timers`, timer)) return id; // it was triggered before
+  const queue = entry.value.job.queue ?? "default";
+  const due = at && BigInt(at.getTime()) * 1_000_000n;
+  const { "Nats-Msg-Id": msgID, ...head } = formatMessage({ slot, revision: entry.revision, node, due });
+  const data = body ?? entry.payload, signal = AbortSignal.timeout(timeout);
+  if (at) await setTimer(store, timer, { id, queue, job, at }, head, data, signal);
+  else await publish(store, `${namespace}.slot.${queue}.${job}`, { ...head, "Nats-Msg-Id": msgID, "Nats-Expected-Stream": `${namespace}_slots` }, data, signal);
+  return id;
+}
+
+async function definition(store, job) {
+  const found = await store.read("jobs", job);
+  if (!found.value) throw new Error(`trigger ${job}: there is no such job in namespace ${store.namespace}`);
+  return { ...found, payload: rawMember(rawMember(found.text, "job") ?? "{}", "payload") ?? "" };
+}
+
+// publish repeats the same message until the stream has it.
+async function publish(store, subject, headers, body, signal) {
+  const head = newHeaders();
+  for (const [name, text] of Object.entries(headers)) head.set(name, text);
+  let last = "not answered";
+  for (let n = 0; !signal.aborted; n++) {
+    const answer = await store.publish(subject, body, head);
+    if (answer.seq) return;
+    last = answer.description;
+    if (!answer.unknown && answer.code !== 10158) break;
+    await pause(Math.min(50 * 2 ** n, 1000), signal);
+  }
+  throw new Error(`trigger ${headers["Cronce-Slot"]}: ${last}; whether it runs is not known: trigger it again with the same key`);
+}
+
+// setTimer has the server publish the run at its time. A conflict means that the timer is set.
+async function setTimer(store, subject, { id, queue, job, at }, head, body, signal) {
+  const { namespace } = store;
+  const headers = {
+    ...head, "Nats-Schedule": `@at ${at.toISOString()}`, "Nats-Schedule-Target": `${namespace}.timer.due.${queue}.${job}`,
+    "Nats-Expected-Stream": `${namespace}_timers`, "Nats-Expected-Last-Subject-Sequence": "0", "Cronce-Nonce": randomUUID(),
+  };
+  const all = newHeaders();
+  for (const [name, text] of Object.entries(headers)) all.set(name, text);
+  for (let n = 0; !signal.aborted; n++) {
+    const answer = await store.publish(subject, body, all);
+    if (answer.seq || answer.code === 10071) return;
+    if (!answer.unknown && answer.code !== 10164) throw new Error(`trigger ${id}: ${answer.description}: timers need nats-server 2.12 or newer`);
+    await pause(Math.min(50 * 2 ** n, 1000), signal);
+  }
+  throw new Error(`trigger ${id}: the timer was not acknowledged; trigger it again with the same key`);
+}
+
+// wait returns the record of a slot once it has its outcome. It reads the record at its
+// stream's leader, at first often and then every second.
+export async function wait(nc, id, { namespace = "cronce", signal } = {}) {
+  const store = new Store(nc, namespace), key = slotKey(parseSlot(id));
+  for (let n = 0; ; n++) {
+    signal?.throwIfAborted();
+    const { value, revision } = await store.read("ledger", key).catch((err) => {
+      if (err instanceof Invalid) throw err; // a newer program wrote it
+      return {}; // not answered
+    });
+    if (value && isFinal(value)) return outcome(value, revision);
+    await pause(Math.min(50 * 1.5 ** n, 1000), signal);
+  }
+}
+
+function outcome({ id, state, attempt, node, error, output, result, finished }, revision) {
+  return { id, state, attempt, node, error, output, result, finished: new Date(finished), revision };
+}

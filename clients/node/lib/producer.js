@@ -1,0 +1,104 @@
+// A producer (docs/protocol.md, section 8). It works in rounds: what is due by now and
+// not covered by its position is published; when all of it is acknowledged, its
+// position moves to that "now". It announces nothing and publishes everything, as the
+// protocol allows.
+import { headers as newHeaders } from "@nats-io/transport-node";
+import { due, nextDue } from "./due.js";
+import { UnknownVersion, formatInstant, fromMs, optional, parseInstant, toMs } from "./values.js";
+import { pause } from "./store.js";
+
+const asleep = 5000; // ms without a round: others may have gone ahead
+
+export class Producer {
+  constructor({ store, node, registry, horizon, log }) {
+    Object.assign(this, { store, node, registry, horizon, log });
+  }
+
+  async run(signal) {
+    let wake = new AbortController();
+    const listener = () => wake.abort();
+    this.registry.listeners.add(listener);
+    while (!signal.aborted) {
+      wake = new AbortController();
+      try {
+        await this.round(signal);
+      } catch (err) {
+        if (!signal.aborted) this.log(`producer: ${err.message}`);
+        await pause(500, signal);
+      }
+      const next = nextDue(this.registry.entries.values(), this.node.certain());
+      const wait = next === undefined ? 500 : toMs(next - this.node.certain());
+      await pause(Math.min(500, Math.max(1, wait)), AbortSignal.any([signal, wake.signal]));
+    }
+    this.registry.listeners.delete(listener);
+  }
+
+  async round(signal) {
+    if (!this.node.trusted()) return;
+    if (this.node.implausible) throw new Error("this clock is more than an hour off the broker's: nothing is published");
+    const idle = performance.now() - (this.last ?? -Infinity);
+    if (!(idle < asleep)) await this.resume();
+    const now = this.node.certain(), known = this.registry.known(), blind = this.registry.unreadable.size > 0;
+    const { messages, ranges } = due(this.position, this.registry.entries.values(), now, this.horizon, this.node.name);
+    await Promise.all(messages.map((m) => this.publish(m, signal)));
+    await Promise.all(ranges.map((m) => this.publish(m, signal)));
+    if (signal.aborted) return;
+    this.last = performance.now();
+    if (!this.position || now > this.position.time) this.position = { time: now, revision: known.revision, registryTime: known.time };
+    if (!blind) await this.advance(signal);
+  }
+
+  // resume takes the watermark as its position, if that is further. With one that cannot be read,
+  // a producer that starts goes on from a horizon ago.
+  async resume() {
+    const { value, unreadable } = await this.store.readAny("state", "watermark");
+    if (unreadable && !this.position) {
+      const ago = this.node.certain() - fromMs(this.horizon);
+      this.position = { time: ago, revision: 0, registryTime: ago };
+    }
+    if (!value) return;
+    const stored = { time: parseInstant(value.time), revision: value.registry_revision, registryTime: optional(value.registry_time) };
+    if (!this.position || (stored.time >= this.position.time && stored.revision >= this.position.revision)) this.position = stored;
+  }
+
+  // publish ends when the stream has the message: there is no last attempt.
+  async publish({ queue, job, headers, body }, signal) {
+    const head = newHeaders();
+    for (const [name, text] of Object.entries({ ...headers, "Nats-Expected-Stream": `${this.store.namespace}_slots` })) head.set(name, text);
+    for (let n = 0; !signal.aborted; n++) {
+      const answer = await this.store.publish(`${this.store.namespace}.slot.${queue}.${job}`, body, head);
+      if (answer.seq) return;
+      if (n === 3) this.log(`publish ${headers["Cronce-Slot"]}: ${answer.description}`);
+      await pause(Math.min(50 * 2 ** n, 1000), signal);
+    }
+  }
+
+  // outdated reports whether a producer that lives has newer time zone data, and a plan needs
+  // them: this one would move the watermark past slots that it computes differently.
+  outdated() {
+    const zoned = [...this.registry.entries.values()].some((e) => e.plans.some((p) => (p.plan.timezone ?? "UTC") !== "UTC"));
+    return zoned && (!this.node.met || this.node.producers().some(({ tzdata }) => tzdata > process.versions.tz));
+  }
+
+  // advance moves the watermark: at most once a second, and after five when another producer
+  // else does it.
+  async advance(signal) {
+    if (performance.now() < (this.again ?? 0)) return;
+    this.again = performance.now() + 1000;
+    if (this.outdated()) return;
+    const { time, revision, registryTime } = this.position;
+    const found = await this.store.readAny("state", "watermark");
+    if (found.unreadable instanceof UnknownVersion) return; // a newer program's
+    if (found.value) {
+      const at = parseInstant(found.value.time);
+      if (at > time || found.value.registry_revision > revision || (at === time && found.value.registry_revision === revision)) {
+        this.again = performance.now() + 5000;
+        return;
+      }
+    }
+    const value = { ...found.value, v: 1, time: formatInstant(time), registry_revision: revision, node: this.node.name };
+    if (registryTime !== undefined) value.registry_time = formatInstant(registryTime);
+    const wrote = await this.store.write("state", "watermark", value, found.revision, { node: this.node.name, signal });
+    if (wrote.lost) this.again = performance.now() + 5000;
+  }
+}

@@ -1,0 +1,195 @@
+// Schedules (docs/protocol.md, section 6): which instants are slots. Instants are
+// whole seconds since 1970. "Local" is what a clock on the wall shows, in seconds
+// since 1970 as if the zone were UTC.
+import { Invalid } from "./names.js";
+import { parseDuration, parseInstant } from "./values.js";
+import { hashOf } from "./hash.js";
+import { spansFrom, checkZone } from "./zone.js";
+
+const day = 86400;
+const lastYear = 9999;
+const end = Date.UTC(lastYear + 1, 0, 1) / 1000;
+
+const fields = [
+  { name: "second", low: 0, high: 59 },
+  { name: "minute", low: 0, high: 59 },
+  { name: "hour", low: 0, high: 23 },
+  { name: "dom", low: 1, high: 31, hashHigh: 28 },
+  { name: "month", low: 1, high: 12, words: ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"], first: 1 },
+  { name: "dow", low: 0, high: 7, hashHigh: 6, stepHigh: 6, words: ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"], first: 0 },
+];
+
+const macros = {
+  "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+  "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
+};
+
+// parseSchedule makes of a job's name and plan {next(after), includes(at), delay}:
+// next is undefined when there is no further slot, delay is in seconds.
+export function parseSchedule(job, plan) {
+  if (plan.schedule === "none" || (!plan.schedule && (plan.after?.length || plan.on))) return withoutSlots(plan);
+  const zone = checkZone(plan.timezone ?? "UTC");
+  const source = parseSource(job, plan, zone);
+  const excluded = parseExclusions(plan.exclude ?? []);
+  const from = plan.from === undefined ? undefined : ceilSeconds(parseInstant(plan.from));
+  const until = plan.until === undefined ? end : ceilSeconds(parseInstant(plan.until));
+  function next(after) {
+    if (from !== undefined && after < from) after = from - 1;
+    let passed = 0;
+    for (const at of source(after)) {
+      // The calendar repeats itself after 400 years.
+      if (at >= until || at > after + 400 * 366 * day) return undefined;
+      if (!excluded(at, zone)) return at;
+      if (++passed > 100_000) throw new Invalid(`schedule ${plan.schedule}: a hundred thousand slots in a row are excluded`);
+    }
+    return undefined;
+  }
+  const spread = plan.spread ? parseDuration(plan.spread) / 1000 : 0;
+  const schedule = { next, includes: (at) => next(at - 1) === at, delay: spread ? hashOf(job, "spread", spread) : 0 };
+  if (next(-1) === undefined) throw new Invalid(`schedule ${plan.schedule}: has no slot at any time`);
+  return schedule;
+}
+
+// withoutSlots is the schedule of a job that other jobs, messages or only triggers start.
+function withoutSlots(plan) {
+  const unused = ["spread", "from", "until", "exclude"].find((member) => plan[member]?.length);
+  if (unused || (plan.timezone ?? "UTC") !== "UTC") throw new Invalid(`${unused ?? "timezone"}: it applies to schedules only`);
+  return { next: () => undefined, includes: () => false, delay: 0 };
+}
+
+const ceilSeconds = (ns) => Math.ceil(Number(ns / 1_000_000n) / 1000);
+
+// parseSource is a generator of the instants after one, in order.
+function parseSource(job, plan, zone) {
+  const text = plan.schedule ?? "";
+  if (text.startsWith("@every ")) {
+    const period = parseDuration(text.slice(7).trim()) / 1000;
+    if (!(period >= 1) || !Number.isInteger(period)) throw new Invalid(`schedule ${text}: want whole seconds, 1s or more`);
+    return function* (after) {
+      for (let at = (Math.floor(after / period) + 1) * period; at < end; at += period) yield at;
+    };
+  }
+  if (text.startsWith("@at ")) {
+    const at = Number(parseInstant(text.slice(4).trim()) / 1_000_000n) / 1000;
+    if (!Number.isInteger(at)) throw new Invalid(`schedule ${text}: want whole seconds`);
+    return function* (after) { if (at > after) yield at; };
+  }
+  const clock = parseExpression(job, text);
+  const gap = clock.elapsed ? "skip" : plan.dst_gap ?? "after";
+  const overlap = clock.elapsed ? "both" : plan.dst_overlap ?? "first";
+  return (after) => instants(clock, zone, after, gap, overlap);
+}
+
+// instants walks the spans of time in which the zone's offset is one. What a span
+// repeats of the one before it, and what a gap before it leaves out, is decided by
+// the two settings.
+function* instants(clock, zone, after, gap, overlap) {
+  for (const span of spansFrom(zone, after)) {
+    const begin = span.start + span.offset; // local
+    let from = begin, to = Math.min(span.end, end) + span.offset;
+    const before = span.before; // the offset of the span before, if there is one
+    if (before !== undefined && before < span.offset && gap === "after" && span.start > after) {
+      const lost = clock.next(span.start + before);
+      // A time that the span's first instant shows as well is the same slot.
+      if (lost !== undefined && lost < begin && clock.next(begin) !== begin) yield span.start;
+    }
+    if (before !== undefined && before > span.offset && overlap === "first") from = span.start + before;
+    if (span.after !== undefined && span.after < span.offset && overlap === "second") to = span.end + span.after;
+    from = Math.max(from, after + 1 + span.offset);
+    for (let local = clock.next(from); local !== undefined && local < to; local = clock.next(local + 1)) yield local - span.offset;
+  }
+}
+
+// parseExpression makes {next(local), matches(local), elapsed} for a job's name, or
+// undefined for an exclusion: next is the first matching wall time at or after local.
+function parseExpression(job, text) {
+  let parts = (macros[text] ?? text).trim().split(/\s+/);
+  if (parts.length === 5) parts = ["0", ...parts];
+  if (parts.length !== 6 || !/^[ -~\t]*$/.test(text)) throw new Invalid(`schedule ${JSON.stringify(text)}: want five fields, six, or @ and a word`);
+  const sets = parts.map((p, i) => parseField(job, fields[i], p));
+  const [seconds, minutes, hours, doms, months, dows] = sets;
+  const either = doms.restricts && dows.restricts;
+  const onDay = (local) => {
+    const d = new Date(local * 1000);
+    if (!months.has(d.getUTCMonth() + 1)) return false;
+    const dom = doms.has(d.getUTCDate()), dow = dows.has(d.getUTCDay());
+    return either ? dom || dow : dom && dow;
+  };
+  const times = [...hours].flatMap((h) => [...minutes].map((m) => h * 3600 + m * 60)).sort((a, b) => a - b);
+  const within = [...seconds].sort((a, b) => a - b);
+  // The Gregorian calendar repeats itself after 400 years.
+  const next = (local) => {
+    let date = Math.floor(local / day) * day;
+    const last = Math.min(date + 400 * 366 * day, end);
+    for (; date < last; date += day) {
+      if (!onDay(date)) continue;
+      const least = local - date; // negative on later days
+      for (const minute of times) {
+        if (minute + 59 < least) continue;
+        for (const s of within) if (minute + s >= least) return date + minute + s;
+      }
+    }
+    return undefined;
+  };
+  return {
+    next, elapsed: /^[*?]/.test(parts[2]),
+    matches: (local) => onDay(Math.floor(local / day) * day) && hours.has(of(local, 3600, 24)) && minutes.has(of(local, 60, 60)) && seconds.has(of(local, 1, 60)),
+  };
+}
+
+const of = (local, unit, size) => ((Math.floor(local / unit) % size) + size) % size;
+
+function parseField(job, field, text) {
+  const set = new Set();
+  const wrong = (why) => new Invalid(`${field.name} ${JSON.stringify(text)}: ${why}`);
+  const number = (word) => {
+    const named = field.words?.indexOf(word.toUpperCase()) ?? -1;
+    if (named >= 0) return named + field.first;
+    if (!/^\d{1,4}$/.test(word) || Number(word) < field.low || Number(word) > field.high) throw wrong(`${word} is not ${field.low} to ${field.high}`);
+    return Number(word);
+  };
+  const top = field.stepHigh ?? field.high;
+  for (const item of text.split(",")) {
+    const m = /^(\*|\?|H(?:\((\w+)-(\w+)\))?|(\w+)(?:-(\w+))?)(?:\/(\d{1,4}))?$/.exec(item);
+    if (!m) throw wrong("not *, n, a-b, H, or one of them with a step");
+    const step = m[6] === undefined ? undefined : Number(m[6]);
+    if (step === 0) throw wrong("a step of 0");
+    let low, high;
+    if (item[0] === "*" || item[0] === "?") {
+      [low, high] = [field.low, top];
+    } else if (item[0] === "H") {
+      if (job === undefined) throw wrong("an exclusion has no H");
+      [low, high] = m[2] === undefined ? [field.low, field.hashHigh ?? field.high] : [number(m[2]), number(m[3])];
+      if (low > high) throw wrong("a range that ends before it begins");
+      low += hashOf(job, field.name, step ?? high - low + 1);
+      if (step === undefined) high = low;
+    } else {
+      low = number(m[4]);
+      if (field.name === "dow" && low === 7 && m[5] === undefined) low = 0;
+      high = m[5] === undefined ? (step === undefined ? low : top) : number(m[5]);
+      if (field.name === "dow" && m[5]?.toUpperCase() === "SUN" && low > 0) high = 7;
+      if (low > high) throw wrong("a range that ends before it begins");
+    }
+    for (let n = low; n <= high; n += step ?? 1) set.add(field.name === "dow" ? n % 7 : n);
+  }
+  set.restricts = !text.split(",").some((item) => /^[*?](\/0*1)?$/.test(item));
+  return set;
+}
+
+function parseExclusions(list) {
+  const dates = new Set(), clocks = [];
+  for (const text of list) {
+    if (/^\d{4}-\d\d-\d\d$/.test(text)) {
+      dates.add(text);
+    } else {
+      const minutes = (macros[text] ?? text).trim().split(/\s+/).length === 5;
+      clocks.push({ clock: parseExpression(undefined, text), minutes });
+    }
+  }
+  if (list.length === 0) return () => false;
+  return (at, zone) => {
+    const local = at + zone.offset(at);
+    if (dates.has(new Date(local * 1000).toISOString().slice(0, 10))) return true;
+    return clocks.some(({ clock, minutes }) => clock.matches(minutes ? Math.floor(local / 60) * 60 : local));
+  };
+}

@@ -1,0 +1,112 @@
+// Reading and writing the keys of buckets (docs/protocol.md, section 4).
+import { headers as newHeaders } from "@nats-io/transport-node";
+import { decodeAs } from "./bounds.js";
+import { Invalid } from "./names.js";
+
+export const pause = (ms, signal) => new Promise((done) => {
+  if (signal?.aborted) return done();
+  const timer = setTimeout(end, ms);
+  signal?.addEventListener("abort", end, { once: true });
+  function end() {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", end);
+    done();
+  }
+});
+
+const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);
+const attempt = 1000; // ms
+
+const kinds = { ledger: "record", jobs: "definition", nodes: "node" };
+const kindOf = (bucket, key) => kinds[bucket] ?? (key.startsWith("lock.") ? "lock" : key);
+
+export class Store {
+  constructor(nc, namespace) {
+    Object.assign(this, { nc, namespace });
+    this.writes = 0;
+  }
+
+  // read asks the stream's leader: {text, value, revision, time}. Without a value, the
+  // revision is what to write over. It throws when it is not answered in time, and for
+  // a value that cannot be read.
+  async read(bucket, key) {
+    const stream = `KV_${this.namespace}_${bucket}`, subject = `$KV.${this.namespace}_${bucket}.${key}`;
+    const answer = await this.nc.request(`$JS.API.STREAM.MSG.GET.${stream}`, JSON.stringify({ last_by_subj: subject }), { timeout: 2 * attempt });
+    const { error, message } = answer.json();
+    if (error?.err_code === 10037) return { revision: 0 };
+    if (error) throw new Error(`read ${bucket}/${key}: ${error.description}`);
+    const head = Buffer.from(message.hdrs ?? "", "base64").toString();
+    const found = { revision: message.seq, time: message.time };
+    const nonce = /^Cronce-Nonce: *(.*?)\r?$/m.exec(head)?.[1];
+    if (/^(KV-Operation: *(DEL|PURGE)|Nats-Marker-Reason:)/m.test(head)) return { ...found, nonce };
+    const text = Buffer.from(message.data ?? "", "base64").toString();
+    try {
+      const value = decodeAs(kindOf(bucket, key), text);
+      return { ...found, text, value, nonce: value.nonce };
+    } catch (err) {
+      throw Object.assign(err, { revision: found.revision });
+    }
+  }
+
+  // readAny is read for a value that may be unreadable: {revision, unreadable: the error}.
+  async readAny(bucket, key) {
+    try {
+      return await this.read(bucket, key);
+    } catch (err) {
+      if (!(err instanceof Invalid) || err.revision === undefined) throw err;
+      return { revision: err.revision, unreadable: err };
+    }
+  }
+
+  // has reports whether a stream has a message on a subject. A stream that does not exist has none.
+  async has(stream, subject) {
+    const answer = await this.nc.request(`$JS.API.STREAM.MSG.GET.${stream}`, JSON.stringify({ last_by_subj: subject }), { timeout: 2 * attempt });
+    const { error } = answer.json();
+    if (error && error.err_code !== 10037 && error.err_code !== 10059) throw new Error(`read ${stream}: ${error.description}`);
+    return !error;
+  }
+
+  // write stores a value if revision is the key's last: {won: revision}, {lost: true},
+  // or {unknown: true} when the signal ended it before it was answered. What was not
+  // answered is settled by the same bytes at the same revision, and by nothing else.
+  async write(bucket, key, value, revision, { node, signal, extra } = {}) {
+    const nonce = `${node}/${++this.writes}`;
+    const bytes = JSON.stringify({ ...value, nonce });
+    const head = newHeaders();
+    head.set("Nats-Expected-Last-Subject-Sequence", String(revision));
+    head.set("Nats-Expected-Stream", `KV_${this.namespace}_${bucket}`);
+    for (const [name, text] of Object.entries(extra ?? {})) head.set(name, text);
+    let open = false; // a copy was not answered: it may have happened, or happen yet
+    for (let n = 0; !signal?.aborted; n++) {
+      if (n > 0) await pause(Math.min(50 * n, 1000), signal);
+      if (signal?.aborted) break;
+      const answer = await this.publish(`$KV.${this.namespace}_${bucket}.${key}`, bytes, head);
+      if (answer.seq) return { won: answer.seq };
+      if (answer.code === 10071 || answer.code === 10164) {
+        const found = await this.read(bucket, key).catch(() => undefined);
+        if (!found) continue;
+        if (found.nonce === nonce) return { won: found.revision };
+        if (found.revision > revision) return { lost: true };
+        if (found.revision === 0 && revision > 0 && answer.code === 10071) return { lost: true };
+        continue;
+      }
+      if (answer.unknown) open = true;
+      else if (!open) throw new Error(`write ${bucket}/${key}: ${answer.description}`);
+    }
+    return { unknown: true };
+  }
+
+  // publish sends one message to a stream: {seq}, {code, description}, or {unknown}.
+  async publish(subject, body, head, timeout = attempt) {
+    let answer;
+    try {
+      answer = (await this.nc.request(subject, body, { headers: head, timeout })).json();
+    } catch (err) {
+      return { unknown: true, description: err.message };
+    }
+    if (!answer.error) return { seq: answer.seq };
+    const { err_code: code, description } = answer.error;
+    const busy = unanswered.has(code) || (code === 10077 && !/maximum/.test(description));
+    return { code, description, unknown: busy };
+  }
+}

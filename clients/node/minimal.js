@@ -1,0 +1,395 @@
+// The smallest worker that keeps every MUST of docs/protocol.md, as an example to port. It runs
+// slots of jobs with the overlap "allow" that need nothing more, and leaves all others to other
+// workers: section 15 of the page has the table. It shares no code with the client in lib. The
+// numbers in brackets are those of the page.
+//
+//   cronce conformance peer --cmd 'node clients/node/peer.js minimal' --leave ...
+import { headers as newHeaders } from "@nats-io/transport-node";
+import { jetstream } from "@nats-io/jetstream";
+import { randomBytes } from "node:crypto";
+import { uptime } from "node:os";
+
+const final = new Set(["succeeded", "failed", "skipped", "missed", "expired", "cancelled"]);
+const states = new Set([...final, "running", "retrying"]);
+const name64 = /^[A-Za-z0-9_-]{1,64}$/;
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+const boot = () => uptime() * 1000; // a clock that counts suspend, in ms
+const ms = (duration) => [...duration.matchAll(/([\d.]+)(ms|us|µs|ns|h|m|s)/g)].reduce((sum, [, n, unit]) => sum + n * { h: 3.6e6, m: 6e4, s: 1000, ms: 1, us: 1e-3, "µs": 1e-3, ns: 1e-6 }[unit], 0);
+const iso = (at) => new Date(at).toISOString();
+
+// run takes part until the signal: one incarnation after the other [L-4].
+export async function run(nc, { namespace = "cronce", name = "minimal", queues = ["default"], handlers, signal, clockOffset = 0, log = () => {} }) {
+  const store = new Store(nc, namespace);
+  const { value: settings } = await store.read("state", "settings");
+  if (!settings) throw new Error(`namespace ${namespace} has no settings: run "cronce setup"`); // a node need not create anything
+  while (!signal.aborted) {
+    const node = new Node(store, { name, queues, handlers, clockOffset, lease: ms(settings.lease), horizon: ms(settings.horizon), log });
+    await node.live(signal);
+    await pause(100);
+  }
+}
+
+class Store {
+  constructor(nc, namespace) {
+    Object.assign(this, { nc, namespace, writes: 0, prefix: randomBytes(6).toString("hex") });
+  }
+
+  // read asks the stream's leader [W-4]: {revision, value, time}. Nothing, and a marker, have no
+  // value. It throws for a value that it cannot read [V-1], and so nothing is decided from one [V-2].
+  async read(bucket, key) {
+    const { nc, namespace: ns } = this;
+    const answer = (await nc.request(`$JS.API.STREAM.MSG.GET.KV_${ns}_${bucket}`, JSON.stringify({ last_by_subj: `$KV.${ns}_${bucket}.${key}` }), { timeout: 2000 })).json();
+    if (answer.error?.err_code === 10037) return { revision: 0 };
+    if (answer.error) throw new Error(`read ${key}: ${answer.error.description}`);
+    const { seq, time, data, hdrs } = answer.message, head = Buffer.from(hdrs ?? "", "base64").toString();
+    if (/^(KV-Operation: *(DEL|PURGE)|Nats-Marker-Reason:)/m.test(head)) return { revision: seq };
+    const value = JSON.parse(Buffer.from(data ?? "", "base64"));
+    if (value?.v !== 1) throw new Error(`read ${key}: format version ${value?.v}`);
+    bounded(bucket, value); // [V-4]
+    return { revision: seq, value, time };
+  }
+
+  // write is a won write [W-1]: the new revision, or undefined if it was lost. It repeats the same
+  // bytes until a copy is answered [W-3], and throws when giveUp says so: then nothing is known [W-5].
+  async write(bucket, key, value, revision, giveUp) {
+    const stream = `KV_${this.namespace}_${bucket}`, nonce = `${this.prefix}/${++this.writes}`, bytes = JSON.stringify({ ...value, nonce });
+    const head = newHeaders();
+    head.set("Nats-Expected-Last-Subject-Sequence", String(revision));
+    head.set("Nats-Expected-Stream", stream);
+    let open = false; // a copy was not answered
+    for (let n = 0; !giveUp(); n++) {
+      if (n > 0) await pause(Math.min(50 * n, 500));
+      const answer = await this.nc.request(`$KV.${this.namespace}_${bucket}.${key}`, bytes, { headers: head, timeout: 1000 }).then((m) => m.json(), () => undefined); // [W-2]
+      if (answer?.seq) return answer.seq;
+      const code = answer?.error.err_code;
+      if (code === 10071 || code === 10164) {
+        const found = await this.read(bucket, key).catch(() => undefined);
+        if (found?.value?.nonce === nonce) return found.revision;
+        if (found?.revision > revision || (found?.revision === 0 && revision > 0 && code === 10071)) return undefined;
+      } else if (code && ![10004, 10008, 10009, 10075, 10077, 10118, 10158, 10163, 10194].includes(code)) {
+        if (!open) throw new Error(`write ${key}: ${answer.error.description}`);
+      }
+      open ||= code === undefined || code !== 10071;
+    }
+    throw new Error(`write ${key}: not answered`);
+  }
+}
+
+// bounded refuses what a worker would compute with.
+function bounded(bucket, v) {
+  const refuse = (why) => { throw new Error(`a value of ${bucket}: ${why}`); };
+  const instant = (text) => text === undefined || !Number.isNaN(Date.parse(text)) || refuse(`instant ${text}`);
+  const count = (n, most) => n === undefined || (Number.isInteger(n) && n >= 0 && n <= most) || refuse(`number ${n}`);
+  if (bucket === "nodes") {
+    if (!["alive", "stopped", "fenced"].includes(v.state)) refuse(`state ${v.state}`);
+    if (ms(v.lease ?? "0s") > 864e5) refuse(`lease ${v.lease}`);
+  }
+  if (bucket !== "ledger") return;
+  if (!states.has(v.state)) refuse(`state ${v.state}`);
+  [v.published, v.due, v.retry_at, v.finished].forEach(instant);
+  [v.attempt, v.max_attempts].forEach((n) => count(n, 1e6));
+  if (v.attempts && !Array.isArray(v.attempts)) refuse("attempts");
+}
+
+// Node is one incarnation: it has a name that is never used again.
+class Node {
+  constructor(store, options) {
+    const { name } = options;
+    Object.assign(this, options, { store, started: Date.now() + options.clockOffset, revision: 0, trustedUntil: -Infinity, owed: new Map(), seen: new Map(), after: new Map() });
+    this.name = `${name}-${process.pid}-${Date.now().toString(36)}-${randomBytes(4).toString("hex")}`;
+    this.ended = new AbortController();
+  }
+
+  // trusted is asked right before anything is claimed, started, completed or answered [L-3].
+  trusted() {
+    if (boot() >= this.trustedUntil && this.revision > 0) this.end("its trust has lapsed");
+    return this.revision > 0 && !this.ended.signal.aborted;
+  }
+
+  end(why) {
+    if (!this.ended.signal.aborted) this.ended.abort(Object.assign(new Error(`node ${this.name}: ${why}`), { code: "LEASE_LOST" }));
+  }
+
+  // now is the broker's clock [L-8], and sure an instant that it has certainly reached, in ms.
+  own() { return Date.now() + this.clockOffset; }
+  now() { return this.own() + this.offset; }
+  sure() { return this.now() - this.error; }
+  get implausible() { return Math.abs(this.offset) > 3.6e6; }
+
+  async live(signal) {
+    const { store, name } = this, { nc, namespace: ns } = store;
+    const stop = AbortSignal.any([signal, this.ended.signal]);
+    await this.beat();
+    const beats = (async () => { while (!this.ended.signal.aborted) { await pause(this.lease / 10); if (this.trusted()) await this.beat(); } })();
+    while (!this.ended.signal.aborted && this.offset === undefined) await pause(20);
+    const watch = setInterval(() => this.trusted(), 50);
+    const asked = nc.subscribe(`${ns}.node.${name}.cancel`, { callback: (_, m) => m.respond(JSON.stringify(this.answer(m))) }); // [O-2]
+    if (this.trusted()) this.log(`node ${name} takes part`);
+    this.follow(stop).catch((err) => this.end(err.message));
+    await Promise.all(this.queues.map((queue) => this.serve(queue, stop)));
+    for (let n = 0; n < 100 && this.owed.size > 0 && !this.ended.signal.aborted; n++) await pause(20); // what runs may end
+    for (const hand of this.owed.values()) hand.controller.abort(new Error("the worker stops"));
+    for (let n = 0; n < 50 && this.owed.size > 0; n++) await pause(20);
+    asked.unsubscribe();
+    clearInterval(watch);
+    const idle = this.trusted() && this.owed.size === 0;
+    this.end("stopped");
+    await beats;
+    if (idle) await this.put("stopped", boot() + 2000).catch(() => {}); // [L-7]
+  }
+
+  // beat writes the heartbeat at its own last revision [L-1], and measures the clock with it.
+  async beat() {
+    const sent = boot(), before = this.own();
+    const won = await this.put("alive", sent + this.lease).catch(() => undefined);
+    const after = this.own() + 1;
+    if (this.ended.signal.aborted) return;
+    if (won === undefined) return this.end("it was fenced, or is not answered"); // [L-2]
+    this.revision = won;
+    if (boot() >= sent + 0.75 * this.lease) return this.end("its heartbeat came too late");
+    this.trustedUntil = sent + 0.75 * this.lease;
+    const found = await this.store.read("nodes", this.name).catch(() => undefined);
+    if (found?.revision === won && !(this.error < (after - before) / 2)) [this.offset, this.error] = [Date.parse(found.time) - (before + after) / 2, (after - before) / 2];
+    else if (this.error !== undefined) this.error += this.lease / 10 * 0.0005;
+  }
+
+  put(state, until) {
+    const value = {
+      v: 1, node: this.name, state, started: iso(this.started), lease: `${this.lease}ms`, producer: false, worker: true, queues: this.queues,
+      handlers: Object.keys(this.handlers), running: this.owed.size, clock_offset: `${Math.round(this.offset ?? 0)}ms`, clock_error: `${Math.ceil(this.error ?? 0)}ms`,
+      tzdata: process.versions.tz, version: "minimal",
+    };
+    return this.store.write("nodes", this.name, value, this.revision, () => boot() >= until);
+  }
+
+  // dead reports whether another node is dead: silent for a lease, as this one has seen it, and
+  // then fenced at the revision that was seen [L-5]. What has ended is not written over [L-6].
+  async dead(name) {
+    const { value, revision } = await this.store.read("nodes", name);
+    if (value && value.state !== "alive") return true;
+    const seen = this.seen.get(name);
+    if (seen?.revision !== revision) this.seen.set(name, { revision, since: performance.now() });
+    if (seen?.revision !== revision || performance.now() - seen.since < Math.max(this.lease, ms(value?.lease ?? "0s"))) return false;
+    const missing = { v: 1, node: name, started: "0001-01-01T00:00:00Z", lease: "0s", producer: false, worker: false, running: 0, clock_offset: "0s", clock_error: "0s", tzdata: "", version: "" };
+    const fenced = { ...(value ?? missing), state: "fenced", fenced_by: this.name, fenced_at: iso(this.now()) };
+    return (await this.store.write("nodes", name, fenced, revision, () => !this.trusted())) !== undefined;
+  }
+
+  // follow keeps which jobs come after which. This worker publishes nothing that follows, so it gives
+  // back the slots that others come after [F-1], and all slots until it has seen the registry once.
+  async follow(stop) {
+    const { nc, namespace: ns } = this.store, { state } = (await nc.request(`$JS.API.STREAM.INFO.KV_${ns}_jobs`, "", { timeout: 2000 })).json();
+    const consumer = await jetstream(nc).consumers.get(`KV_${ns}_jobs`, { filter_subjects: [`$KV.${ns}_jobs.>`], deliver_policy: "last_per_subject" });
+    const messages = await consumer.consume();
+    stop.addEventListener("abort", () => messages.stop(), { once: true });
+    this.known = state.messages === 0;
+    for await (const m of messages) {
+      let after = [];
+      try { after = JSON.parse(m.string()).job.plan.after ?? []; } catch { /* deleted, or not to be read */ }
+      this.after.set(m.subject, after);
+      this.known ||= m.info.pending === 0;
+    }
+  }
+
+  // create makes the consumers of a queue that has none, and changes none [B-3]. The one of timers
+  // it leaves to another worker of the queue [B-2].
+  async create(queue) {
+    const { nc, namespace: ns } = this.store;
+    for (const [stream, subject] of [[`${ns}_slots`, `${ns}.slot.${queue}.>`], [`${ns}_timers`, `${ns}.timer.due.${queue}.>`]]) {
+      const config = {
+        durable_name: queue, filter_subject: subject, deliver_policy: "all", ack_policy: "explicit", ack_wait: this.lease * 1e6, max_deliver: -1,
+        max_ack_pending: 1_000_000, priority_policy: "prioritized", priority_groups: ["workers"],
+      };
+      await nc.request(`$JS.API.CONSUMER.CREATE.${stream}.${queue}`, JSON.stringify({ stream_name: stream, config, action: "create" }), { timeout: 2000 });
+    }
+  }
+
+  // serve takes messages of a queue. Sixteen run at once.
+  async serve(queue, stop) {
+    while (!stop.aborted) {
+      try {
+        await this.create(queue);
+        const consumer = await jetstream(this.store.nc).consumers.get(`${this.store.namespace}_slots`, queue);
+        const grouped = (await consumer.info()).config.priority_groups?.length ? { group: "workers", priority: 0 } : {};
+        while (!stop.aborted) {
+          const free = 16 - this.owed.size;
+          if (free < 1 || !this.trusted()) { await pause(20); continue; }
+          for await (const m of await consumer.fetch({ max_messages: free, expires: 1000, ...grouped })) void this.take(m, queue);
+        }
+      } catch (err) {
+        this.log(`queue ${queue}: ${err.message}`);
+        await pause(500);
+      }
+    }
+  }
+
+  // take is all that happens to one delivery: it is answered once [C-9], and not at all if the
+  // slot is in hand [C-1], or its claim or the node's trust was lost [C-11].
+  async take(m, queue) {
+    const slot = slotOf(m);
+    if (!slot) return m.term("it contradicts itself"); // [M-1], [M-3]
+    if (this.owed.has(slot.key)) return;
+    const hand = { controller: new AbortController() };
+    this.owed.set(slot.key, hand);
+    const progress = setInterval(() => { if (this.trusted()) m.working(); }, this.lease / 3);
+    let answer;
+    try {
+      answer = await this.decide(m, queue, slot, hand);
+    } catch (err) { // not read, or not answered
+      this.log(`slot ${slot.id}: ${err.message}`);
+      answer = { nak: 1000 };
+    }
+    clearInterval(progress);
+    this.owed.delete(slot.key);
+    if (!answer || !this.trusted()) return;
+    if (answer.ack) m.ack();
+    else m.nak(Math.max(1, Math.ceil(answer.nak)));
+  }
+
+  // decide applies the table of section 11 [C-2].
+  async decide(m, queue, slot, hand) {
+    const { job } = slot, give = { nak: Math.min(100 * 2 ** Math.min(m.info.deliveryCount, 10), 60_000) };
+    let ownerDead, disowned;
+    while (this.trusted()) {
+      const { value: record, revision } = await this.store.read("ledger", slot.key);
+      if (record && record.id !== slot.id) return give; // [M-2]
+      if (record && final.has(record.state)) return { ack: true }; // [K-1], [C-10]
+      if (record?.shards || slot.part || !this.handlers[job]) return give; // [O-1], [C-12], [C-13]
+      const entry = await this.store.read("jobs", job);
+      if (!entry.value || !this.supports(entry.value.job, slot, entry.revision)) return give; // [C-4], [X-1], [F-1]
+      const { job: definition } = entry.value;
+      const published = Math.min(Number(m.timestampNanos / 1000000n), record?.published ? Date.parse(record.published) : Infinity);
+      const age = this.sure() - (slot.at ?? published), old = age > this.horizon && !this.implausible;
+      if (age > this.horizon && this.implausible) return { nak: 30_000 }; // [C-3]
+      if (!record && slot.due > Number(m.timestampNanos / 1000000n) && slot.due > this.sure()) return { nak: Math.min(slot.due - this.sure(), 3.6e6) };
+      let next = record ?? {
+        v: 1, id: slot.id, queue, attempt: 0, job_revision: slot.revision || undefined, due: slot.due && iso(slot.due), published: nanos(m.timestampNanos), publisher: slot.node || undefined,
+        payload: slot.at === undefined && m.data.length ? Buffer.from(m.data).toString("base64") : undefined,
+      };
+      let attempt = next.attempt + 1;
+      if (record?.state === "retrying") {
+        const wait = Date.parse(record.retry_at) - this.now();
+        if (wait > 0 && !old) return { nak: Math.min(wait, 3.6e6) };
+      } else if (record && record.node !== this.name) { // running by another [K-2]
+        if (ownerDead !== record.node && disowned !== revision) {
+          if (await this.dead(record.node)) ownerDead = record.node;
+          else if ((await this.ask(record, revision)) === false) disowned = revision; // [C-14]
+          else return { nak: 500 };
+          continue;
+        }
+        next = closed(next, revision, this.now(), `worker ${record.node} ${disowned ? "does not hold its claim" : "died"}`);
+        if (record.attempt >= (record.max_attempts ?? 3)) return this.finish(slot, { ...next, state: "failed" }, revision, next.attempts.at(-1)?.error ?? "its worker died");
+      } else if (record) { // claimed by this node, and never started
+        attempt = record.attempt;
+        next.attempts = record.attempts.slice(0, -1);
+      }
+      if (old) return this.finish(slot, { ...next, state: record ? "failed" : "expired" }, revision, "older than the horizon");
+      const { retry_at, error, output, ...kept } = next; // unknown members stay [V-3]
+      if (output && kept.attempts?.length) kept.attempts = kept.attempts.with(-1, { ...kept.attempts.at(-1), output });
+      const claim = {
+        ...kept, state: "running", attempt, node: this.name, max_attempts: kept.max_attempts ?? definition.attempts ?? 3,
+        attempts: [...(kept.attempts ?? []), { attempt, node: this.name, started: iso(this.now()) }].slice(-200),
+      };
+      const fence = await this.store.write("ledger", slot.key, claim, revision, () => !this.trusted());
+      if (fence === undefined) continue; // lost: read again, and decide again
+      return this.attempt(m, slot, hand, claim, fence, definition);
+    }
+    return undefined;
+  }
+
+  // supports says whether this worker may run the slot. What it does not know it leaves to others.
+  supports(definition, slot, revision) {
+    const known = ["name", "queue", "payload", "timeout", "attempts", "backoff", "max_backoff", "overlap", "on_lease_lost", "catch_up", "catch_up_within", "catch_up_max", "output", "plan"];
+    const followed = !this.known || [...this.after.values()].some((jobs) => jobs.includes(slot.job));
+    return !followed && definition.overlap === "allow" && !definition.plan?.shards && !definition.plan?.after && Object.keys(definition).every((k) => known.includes(k)) &&
+      !slot.special && revision >= slot.revision && (slot.at === undefined || revision === slot.revision);
+  }
+
+  // attempt runs the handler of a won claim [C-5], and completes at the claim's revision [C-6].
+  async attempt(m, slot, hand, claim, fence, definition) {
+    if (!this.trusted()) return undefined;
+    Object.assign(hand, { id: slot.id, fence });
+    const limit = definition.timeout ? [AbortSignal.timeout(ms(definition.timeout))] : [];
+    const signal = AbortSignal.any([hand.controller.signal, this.ended.signal, ...limit]);
+    const { end, ...result } = await Promise.resolve()
+      .then(() => this.handlers[slot.job]({ id: slot.id, job: slot.job, attempt: claim.attempt, fence, node: this.name, payload: Buffer.from(m.data).toString(), signal, result() {} }))
+      .then((output) => ({ end: "succeeded", output: output && String(output).slice(0, 1000) }), (err) => ({ end: "failed", error: err.message || "failed", permanent: err.name === "Permanent" }));
+    hand.returned = true;
+    const record = closed(claim, fence, this.now(), result.error);
+    if (result.output) record.output = result.output;
+    if (end === "succeeded") return this.finish(slot, { ...record, state: "succeeded" }, fence);
+    if (hand.ending) return this.finish(slot, { ...record, state: "cancelled" }, fence, hand.ending); // [C-7]
+    const backoff = Math.min(ms(definition.backoff ?? "1s") * 2 ** (claim.attempt - 1), ms(definition.max_backoff ?? "1m")), retry = this.now() + backoff;
+    const spent = result.permanent || claim.attempt >= claim.max_attempts || (!this.implausible && retry - (slot.at ?? Date.parse(claim.published)) > this.horizon);
+    if (spent) return this.finish(slot, { ...record, state: "failed" }, fence, result.error);
+    const won = this.trusted() && await this.store.write("ledger", slot.key, { ...record, state: "retrying", error: result.error.slice(0, 2000), retry_at: iso(retry) }, fence, () => !this.trusted());
+    return won ? { nak: backoff } : undefined;
+  }
+
+  // finish writes the outcome, and only then lets the message be acked [C-10].
+  async finish(slot, { retry_at, ...record }, revision, error) {
+    if (!this.trusted()) return undefined;
+    const outcome = { ...record, node: this.name, finished: iso(this.now()), ...(error && { error: error.slice(0, 2000) }) };
+    return (await this.store.write("ledger", slot.key, outcome, revision, () => !this.trusted())) ? { ack: true } : undefined;
+  }
+
+  // ask returns what a node that lives says about its claim: true, false, or undefined.
+  async ask({ id, node }, revision) {
+    const request = JSON.stringify({ v: 1, id, claim: revision });
+    const answer = await this.store.nc.request(`${this.store.namespace}.node.${node}.cancel`, request, { timeout: 1000 }).then((m) => m.json(), () => undefined);
+    return answer?.v === 1 && !answer.error ? answer.holds : undefined;
+  }
+
+  // answer says whether this node holds a claim [C-8], or ends the very attempt that is asked about [C-7].
+  answer(m) {
+    try {
+      const { v, id, claim, fence, by, replaced } = m.json();
+      const slot = slotKey(id);
+      if (v !== 1 || !slot || !(claim || fence)) return { v: 1, ending: false, error: "want v 1, the ID of a slot, and its fence" };
+      const hand = this.owed.get(slot.key);
+      if (claim) return { v: 1, holds: hand !== undefined };
+      if (!hand || hand.fence !== fence || hand.returned) return { v: 1, ending: false };
+      hand.ending = `${replaced ? "replaced" : "cancelled"} by ${Buffer.from(String(by ?? "").replace(/\p{C}/gu, "")).subarray(0, 256) || "nobody knows"}`;
+      hand.controller.abort(new Error(hand.ending));
+      return { v: 1, ending: true };
+    } catch (err) {
+      return { v: 1, ending: false, error: err.message };
+    }
+  }
+}
+
+// closed is the record with its last attempt ended.
+function closed(record, fence, now, error) {
+  const attempts = [...(record.attempts ?? [])], last = attempts.at(-1);
+  if (last && !last.finished) attempts[attempts.length - 1] = { ...last, fence, finished: iso(now), ...(error && { error: error.slice(0, 2000) }) };
+  return { ...record, attempts };
+}
+
+const nanos = (ns) => iso(Number(ns / 1000000n)).slice(0, -1) + String(ns % 1000000n).padStart(6, "0") + "Z";
+
+// slotKey reads an ID in its one spelling [N-1]: planned slots and triggered runs, and their parts.
+function slotKey(id) {
+  const [, job, rest, part] = /^([A-Za-z0-9_-]{1,64}):(.*?)(#\d+of\d+)?$/s.exec(id) ?? [];
+  if (!job) return undefined;
+  const end = part ? `.${part.slice(1)}` : "";
+  if (rest.startsWith("@")) {
+    const token = rest.slice(1), bytes = Buffer.from(token);
+    if (bytes.length < 1 || bytes.length > 128 || /[\0-\x1f\x7f]|^\p{White_Space}|\p{White_Space}$|\/r[0-9]+$/u.test(token)) return undefined;
+    const escaped = [...bytes].map((b) => (/[A-Za-z0-9_-]/.test(String.fromCharCode(b)) ? String.fromCharCode(b) : `=${b.toString(16).toUpperCase().padStart(2, "0")}`)).join("");
+    return { id, job, part, key: `${job}.t.${escaped}${end}` };
+  }
+  const at = Date.parse(rest);
+  if (Number.isNaN(at) || iso(at).replace(".000Z", "Z") !== rest) return undefined; // a range too: it is left to others
+  return { id, job, part, at, key: `${job}.${rest.replace(/[-:]/g, "")}${end}` };
+}
+
+// slotOf reads a message: undefined if it is no slot.
+function slotOf(m) {
+  const get = (name) => m.headers?.get(name) ?? "", sent = get("Nats-Msg-Id").replace(/\/r[0-9]+$/, "");
+  const id = get("Cronce-Slot") || sent, slot = slotKey(id) ?? (/^[^:]*:m\./.test(id) && { id, job: id.split(":")[0], key: id, part: "range" });
+  if (!slot || (sent && sent !== id) || m.subject.split(".").at(-1) !== slot.job || !name64.test(slot.job) || !/^\d*$/.test(get("Cronce-Job-Revision"))) return undefined;
+  const due = get("Cronce-Due") ? Date.parse(get("Cronce-Due")) : slot.at;
+  if (Number.isNaN(due)) return undefined;
+  const special = ["Cronce-Missed", "Cronce-Refused", "Cronce-Chained", "Cronce-Event"].some((name) => get(name) !== "");
+  return { ...slot, revision: Number(get("Cronce-Job-Revision") || 0), node: get("Cronce-Node"), due: due < slot.at ? slot.at : due, special };
+}

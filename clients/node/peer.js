@@ -1,0 +1,66 @@
+// This client as "cronce conformance peer" and "cronce torture --node-cmd" start it. What it
+// does comes from its environment, and what its handlers do goes to the record: docs/conformance.md
+// describes both.
+import { appendFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { uptime } from "node:os";
+import { Permanent, connect, run as full } from "./index.js";
+import { run as minimal } from "./minimal.js";
+
+const env = (name, otherwise) => process.env[`CRONCE_UNDER_TEST_${name}`] ?? otherwise;
+const run = process.argv[2] === "minimal" ? minimal : full;
+const stop = new AbortController();
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => stop.abort());
+
+// boot reads the clock that all processes of this machine share, in nanoseconds: since its start,
+// with suspend. process.hrtime leaves out suspend, and uptime has hundredths of a second.
+const suspended = Math.round(uptime() - Number(process.hrtime.bigint()) / 1e9) * 1e9;
+const boot = () => Number(process.hrtime.bigint()) + suspended;
+
+// append writes one line with one write, before what it tells of goes on.
+const append = (line) => appendFileSync(env("RECORD"), JSON.stringify({ ...line, process: env("PROCESS"), boot: boot() }) + "\n");
+const record = (what, slot, more) => append({ what, slot: slot.id, attempt: slot.attempt, fence: slot.fence, node: slot.node, ...more });
+
+// work does what the payload says: {"ms": how long it works, "result": "ok", "error" or "permanent"}.
+async function work(slot) {
+  const { ms = 0, result = "ok" } = slot.payload ? JSON.parse(slot.payload) : {};
+  const cancelled = () => record("cancel", slot, { cause: slot.signal.reason?.code === "LEASE_LOST" ? "lease lost" : String(slot.signal.reason?.message) });
+  record("start", slot);
+  slot.signal.addEventListener("abort", cancelled, { once: true });
+  let end = "error";
+  try {
+    await sleep(ms, undefined, { signal: slot.signal });
+    end = result;
+  } finally {
+    slot.signal.removeEventListener("abort", cancelled);
+    record("end", slot, { result: end });
+  }
+  if (result === "permanent") throw new Permanent("as the payload says");
+  if (result === "error") throw new Error("as the payload says");
+  return "done";
+}
+
+// Torture wants to know when this process did not run, and ends it by ending its standard input.
+if (env("PROCESS")) {
+  append({ what: "up" });
+  let last = boot();
+  setInterval(() => {
+    const now = boot();
+    if (now - last > 150e6) append({ what: "pause", from: last });
+    last = now;
+  }, 20).unref();
+  process.stdin.on("end", () => process.exit(1)).resume();
+  process.stdin.unref?.();
+}
+
+const nc = await connect({ servers: env("SERVER"), maxReconnectAttempts: -1, reconnectTimeWait: 100 });
+try {
+  await run(nc, {
+    namespace: env("NAMESPACE"), name: env("NAME", "client"), queues: env("QUEUES", "default").split(",").filter(Boolean),
+    produce: env("PRODUCE", "1") === "1", clockOffset: Number(env("CLOCK_OFFSET_MS", "0")), grace: 2000, signal: stop.signal,
+    handlers: Object.fromEntries(env("JOBS", "").split(",").filter(Boolean).map((job) => [job, work])),
+    log: (line) => console.error(line),
+  });
+} finally {
+  await nc.close();
+}

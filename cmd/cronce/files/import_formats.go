@@ -1,0 +1,127 @@
+package files
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/jobfile/migrate"
+)
+
+// importFormat is a format that one text holds, and whose schedules are in one time zone unless
+// they say otherwise.
+type importFormat struct {
+	name, short, long, example string
+
+	// zone is the default of --tz, and zoneOf what it is the zone of.
+	zone, zoneOf string
+
+	head []string
+	read func(text []byte, zone string) (migrate.Result, error)
+
+	// readFile takes the place of read if the format has a zone of its own.
+	readFile func(text []byte, path string) (migrate.Result, error)
+}
+
+var importFormats = []importFormat{
+	{
+		name: "k8s", short: "Convert Kubernetes CronJobs to a job file",
+		long: `K8s reads CronJob manifests (- is standard input): several in a file, or a list as
+kubectl prints it. Schedule, timeZone, concurrencyPolicy, startingDeadlineSeconds,
+backoffLimit, activeDeadlineSeconds and the container's command, arguments and literal
+variables are carried over; suspend and the rest of the pod are not. A container without
+a command is not carried over, because import does not read its image.`,
+		example: "  kubectl get cronjobs -o yaml | cronce import k8s - >jobs.yaml\n  cronce import k8s cronjob.yaml >jobs.yaml",
+		zone:    "UTC", zoneOf: "schedules without timeZone, as set for the controller manager",
+		head: migrate.KubernetesHead, read: migrate.Kubernetes,
+	},
+	{
+		name: "celery", short: "Convert a Celery beat schedule to a job file",
+		long: `Celery reads the Python file that has the beat schedule (- is standard input), and does not
+run it: dicts that are assigned to beat_schedule (CELERY_BEAT_SCHEDULE,
+CELERYBEAT_SCHEDULE), single entries of it, and calls of add_periodic_task. It understands
+literals: texts, numbers, lists, dicts, crontab(...), schedule(...) and timedelta(...) of
+these. An entry that has anything else, such as a variable, is not carried over, and
+import names its line. The time zone is the timezone that the file sets. args, kwargs
+and the queue are the job's payload, expires is its deadline. The job's action puts the
+task into Celery's queue with the program enqueue.py of docs/migration.md.`,
+		example: "  cronce import celery proj/celery.py >jobs.yaml",
+		zone:    "UTC", zoneOf: "schedules if the file sets no timezone",
+		head: migrate.CeleryHead, read: withoutError(migrate.Celery),
+	},
+	{
+		name: "apscheduler", short: "Convert the jobs of an APScheduler to a job file",
+		long: `Apscheduler reads the Python file that adds the jobs (- is standard input), and does not
+run it: calls of add_job, scheduled_job and add_schedule, lists of dicts that are
+assigned to JOBS (Flask-APScheduler), and the time zone and job_defaults of a scheduler
+or a configuration dict. It understands literals, CronTrigger, IntervalTrigger,
+DateTrigger and CronTrigger.from_crontab of literals, timedelta and datetime. A job
+that has anything else, such as a variable, is not carried over, and import names its
+line. Jobs that only a job store has are not in the file. misfire_grace_time, coalesce
+and max_instances become catch_up, overlap and concurrency, jitter becomes spread. The
+job's action calls the function with the program call.py of docs/migration.md.`,
+		example: "  cronce import apscheduler proj/scheduler.py >jobs.yaml",
+		zone:    "UTC", zoneOf: "schedules if the file sets no timezone, which is then that of its machine",
+		head: migrate.APSchedulerHead, read: withoutError(migrate.APScheduler),
+	},
+	{
+		name: "sidekiq", short: "Convert a Sidekiq schedule to a job file",
+		long: `Sidekiq reads the YAML of sidekiq-cron (a mapping or a list of jobs) or of
+sidekiq-scheduler (below schedule), and not a template with ERB (- is standard input).
+cron with a time zone behind it, every, class, args and queue are carried over. Natural
+language ("every day at noon") is not. The job's action puts the job into Sidekiq's
+queue with the program enqueue.rb of docs/migration.md.`,
+		example: "  cronce import sidekiq config/schedule.yml >jobs.yaml",
+		zone:    "UTC", zoneOf: "schedules that name none, as the application has it",
+		head: migrate.SidekiqHead, read: migrate.Sidekiq,
+	},
+	{
+		name: "github", short: "Convert the schedule of a GitHub workflow to a job file",
+		long: `Github reads on.schedule of a workflow, or of one in the same form (- is standard input).
+Its times are UTC. The steps of the workflow are not carried over: the action of each job
+is a placeholder that fails until you write into it what the workflow did.`,
+		example: "  cronce import github .github/workflows/nightly.yml >jobs.yaml",
+		head:    migrate.GitHubHead,
+		readFile: func(text []byte, path string) (migrate.Result, error) {
+			return migrate.GitHub(text, filepath.ToSlash(path))
+		},
+	},
+}
+
+func withoutError(read func(text, zone string) migrate.Result) func([]byte, string) (migrate.Result, error) {
+	return func(text []byte, zone string) (migrate.Result, error) { return read(string(text), zone), nil }
+}
+
+func (f importFormat) command(a *base.App) *cobra.Command {
+	var zone string
+	var shadow bool
+	cmd := &cobra.Command{
+		Use:     f.name + " FILE",
+		Short:   f.short,
+		Long:    f.long + "\n\n" + importStatus,
+		Example: f.example,
+		Args:    base.Arguments(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			text, err := readText(a, args[0])
+			if err != nil {
+				return err
+			}
+			read, with := f.read, zone
+			if f.readFile != nil {
+				read, with = f.readFile, args[0]
+			}
+			result, err := read(text, with)
+			if err != nil {
+				return base.Usage(fmt.Errorf("%s: %w", args[0], err))
+			}
+			return printImported(a, args[0], f.head, result, shadow)
+		},
+	}
+	if f.readFile == nil {
+		cmd.Flags().StringVar(&zone, "tz", f.zone, "time zone of "+f.zoneOf)
+	}
+	addShadow(cmd, &shadow)
+	return cmd
+}

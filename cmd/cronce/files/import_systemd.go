@@ -1,0 +1,73 @@
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/jobfile/migrate"
+)
+
+func newImportSystemdCommand(a *base.App) *cobra.Command {
+	var zone string
+	var shadow bool
+	cmd := &cobra.Command{
+		Use:   "systemd FILE...",
+		Short: "Convert timers of systemd to a job file",
+		Long: `Systemd reads timers and the services that they start: the output of "systemctl cat"
+(- is standard input), which has the drop-ins too, or unit files. The service beside a
+timer's file is read with it. Each OnCalendar becomes a job with the same slots, clock
+changes included; OnUnitActiveSec becomes @every. Persistent becomes catch_up,
+RandomizedDelaySec becomes spread. Of the service, ExecStart, User, Group,
+WorkingDirectory, Environment and the time limit are carried over; its sandbox, its
+dependencies and everything else are not.
+
+` + importStatus,
+		Example: "  systemctl cat backup.timer backup.service | cronce import systemd - >jobs.yaml\n  cronce import systemd /etc/systemd/system/*.timer >jobs.yaml",
+		Args:    base.Arguments(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			units, err := readUnits(a, args)
+			if err != nil {
+				return err
+			}
+			if !cmd.Flags().Changed("tz") {
+				zone = localZone(a)
+			}
+			return printImported(a, args[0], migrate.SystemdHead, migrate.Systemd(units, zone), shadow)
+		},
+	}
+	cmd.Flags().StringVar(&zone, "tz", "", "time zone of expressions that name none (default: this machine's if known, else UTC)")
+	addShadow(cmd, &shadow)
+	return cmd
+}
+
+// readUnits reads the files, and the service beside each timer.
+func readUnits(a *base.App, paths []string) (units []migrate.UnitFile, err error) {
+	for _, path := range paths {
+		if service, isTimer := strings.CutSuffix(path, ".timer"); isTimer && !slices.Contains(paths, service+".service") {
+			if _, err := os.Stat(service + ".service"); err == nil {
+				paths = append(slices.Clip(paths), service+".service")
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				return nil, base.Usage(err)
+			}
+		}
+	}
+	for _, path := range paths {
+		text, err := readText(a, path)
+		if err != nil {
+			return nil, err
+		}
+		unit := migrate.UnitFile{Path: filepath.ToSlash(path), Text: string(text)}
+		if len(paths) > 1 {
+			unit.File = path
+		}
+		units = append(units, unit)
+	}
+	return units, nil
+}

@@ -1,0 +1,367 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/check/against"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/jobfile/migrate"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/job"
+)
+
+const againstHelp = `With --against LOG, verify compares the slots that ran, or that would have run because they
+are shadows (shadow: true), with the runs that another scheduler logged (- is standard
+input), and does nothing else. A line of the log is one run:
+
+  2026-11-21T07:00:01Z report                                          a time and a job
+  Nov 21 07:00:01 web1 CRON[711]: (root) CMD (cd / && make report)     cron's syslog
+  2026-11-21T07:00:01+0100 web1 systemd[1]: Starting report.service - Report...
+                                                                       journalctl -o short-iso
+
+Other lines of syslog and of the journal count for the time that the log covers. A command of
+cron is that of the job in -f FILE with the same command and user, else it has the name that
+"cronce import crontab" gives it. A service of systemd is the job of its name, and is ignored
+if there is none. A run belongs to the nearest slot of its job, within --tolerance. It is a
+difference if only one side has it, and then the status is 3. Jobs of which the log has no
+line are compared if they are named by --job or -f, or have a shadow in that time.
+
+Without --from and --to, the time that the log covers is compared; at its end, slots without
+a line are left out for as long as --tolerance. Not judged are runs from before a job was in
+the registry, and from so long ago that the ledger may have removed the slot. Runs without a
+planned time, such as triggered ones, are left out.
+
+With -o json, one line for each difference, one for each job, and the sum, the only line
+with ok. offset_ms is from the slot's due time to the log's time; twice counts the runs that
+both sides have although the slot was no shadow, so that the work was done twice; unknown
+jobs are not in the registry; also are jobs with the same command, which the log does not
+tell apart:
+
+  {"difference":"only_theirs","job":"report","id":"report:2026-11-21T07:00:00Z","state":"skipped",
+   "time":"2026-11-21T07:00:01Z","line":17,"text":"the slot did not run"}
+  {"difference":"only_ours","job":"report","id":"report:2026-11-21T08:00:00Z","state":"succeeded","shadow":true,
+   "time":"2026-11-21T08:00:00Z"}
+  {"job":"report","both":22,"only_ours":1,"only_theirs":1,"offset_ms":{"min":812,"p50":1003,"max":1490}}
+  {"ok":false,"from":"2026-11-20T12:00:00Z","to":"2026-11-21T12:00:00Z","jobs":1,"both":22,"only_ours":1,"only_theirs":1}`
+
+// againstFlags are those of a comparison with a log.
+type againstFlags struct {
+	log, file, zone string
+	tolerance       base.Duration
+	location        *time.Location
+}
+
+func (f *againstFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.log, "against", "", "compare with the runs in this `log` of another scheduler")
+	flags.StringVarP(&f.file, "file", "f", "", "with --against: the job `file` whose commands the log has")
+	flags.StringVar(&f.zone, "tz", "", "with --against: time `zone` of lines without one (default: this machine's if known, else UTC)")
+	flags.Var(&f.tolerance, "tolerance", "with --against: how far a run may be from its slot")
+}
+
+func (f *againstFlags) check(cmd *cobra.Command, all verifyFlags) (err error) {
+	if f.log == "" {
+		for _, name := range []string{"file", "tz", "tolerance"} {
+			if cmd.Flags().Changed(name) {
+				return fmt.Errorf("--%s needs --against", name)
+			}
+		}
+		return nil
+	}
+	switch {
+	case all.repair:
+		return errors.New("--repair and --against at once: want one of them")
+	case f.tolerance <= 0:
+		return fmt.Errorf("invalid --tolerance %v: must be more than 0", time.Duration(f.tolerance))
+	case f.log == "-" && f.file == "-":
+		return errors.New("--against - and -f - at once: only one of them can be standard input")
+	}
+	f.location = time.Local
+	if f.zone != "" {
+		if f.location, err = time.LoadLocation(f.zone); err != nil {
+			return fmt.Errorf("invalid --tz %q: want an IANA name like Europe/Berlin", f.zone)
+		}
+	}
+	return nil
+}
+
+// comparison is one run of verify --against.
+type comparison struct {
+	base.Reader
+	flags verifyFlags
+	log   against.Log
+	file  []spec.Entry
+
+	window, ours against.Window
+	entries      map[string]plans.Entry
+	slots        map[string][]against.Slot
+	shadows      map[string]bool
+}
+
+func verifyAgainst(ctx context.Context, a *base.App, f verifyFlags) error {
+	c := comparison{flags: f, entries: map[string]plans.Entry{}, slots: map[string][]against.Slot{}, shadows: map[string]bool{}}
+	if f.against.file != "" {
+		file, err := a.ReadJobFile(ctx, f.against.file)
+		if err != nil {
+			return err
+		}
+		c.file = file.Jobs
+	}
+	var err error
+	if c.log, err = readLog(a, f.against); err != nil {
+		return base.Usage(err)
+	}
+	if c.log.Unknown > 0 {
+		a.Log.Warn("lines of the log were not understood", "count", c.log.Unknown, "first", c.log.FirstUnknown, "log", f.against.log)
+	}
+	return a.Read(ctx, "verify", func(ctx context.Context, r base.Reader) error {
+		c.Reader = r
+		return c.run(ctx)
+	})
+}
+
+func readLog(a *base.App, f againstFlags) (against.Log, error) {
+	var in io.Reader = a.Stdin
+	if f.log != "-" {
+		file, err := os.Open(f.log)
+		if err != nil {
+			return against.Log{}, err
+		}
+		defer file.Close()
+		in = file
+	}
+	log, err := against.Read(in, a.Now(), f.location)
+	if err != nil {
+		return log, fmt.Errorf("read %s: %w", f.log, err)
+	}
+	if log.First.IsZero() {
+		return log, fmt.Errorf("%s: no line is a run: want lines like %q, or those of syslog or of journalctl -o short-iso", f.log, "2026-11-21T07:00:01Z report")
+	}
+	return log, nil
+}
+
+func (c *comparison) run(ctx context.Context) error {
+	entries, err := c.Jobs().List(ctx)
+	if err != nil && !c.Unreadable(err) {
+		return err
+	}
+	for _, e := range entries {
+		c.entries[e.Job.Name] = e
+	}
+	for _, name := range c.flags.jobs {
+		if _, known := c.entries[name]; !known {
+			return c.NoSuchJob(ctx, name)
+		}
+	}
+	if err := c.bound(); err != nil {
+		return base.Usage(err)
+	}
+	tolerance := time.Duration(c.flags.against.tolerance)
+	for s, err := range c.Client().Slots(ctx, client.SlotFilter{Since: c.window.From.Add(-job.MaxSpread - tolerance)}) {
+		if err != nil && !c.Unreadable(err) {
+			return err
+		}
+		if err == nil {
+			c.take(s, tolerance)
+		}
+	}
+	return c.print(c.compare(tolerance))
+}
+
+// bound computes which time to compare.
+func (c *comparison) bound() error {
+	c.window = against.Window{From: c.flags.first, To: c.flags.last}
+	if c.window.From.IsZero() {
+		c.window.From = c.log.First
+	}
+	c.ours = c.window
+	if c.window.To.IsZero() {
+		c.window.To = c.log.Last.Truncate(time.Second).Add(time.Second)
+		c.ours.To = c.log.Last.Add(-time.Duration(c.flags.against.tolerance))
+	}
+	if !c.window.To.After(c.window.From) {
+		return fmt.Errorf("the log covers %s to %s: nothing of that is from %s on and before %s", c.log.First.Format(time.RFC3339),
+			c.log.Last.Format(time.RFC3339), c.window.From.UTC().Format(time.RFC3339), c.window.To.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// take keeps a slot that may be compared.
+func (c *comparison) take(s client.SlotRow, tolerance time.Duration) {
+	due := s.Due
+	if due.IsZero() {
+		due = s.Slot
+	}
+	if s.Slot.IsZero() || due.Before(c.window.From.Add(-tolerance)) || due.After(c.window.To.Add(tolerance)) || strings.Contains(s.ID, "#") {
+		return // a part of a split slot: its whole counts
+	}
+	c.slots[s.Job] = append(c.slots[s.Job], against.Slot{Job: s.Job, ID: s.ID, Due: due, State: s.State, Ran: s.Attempt > 0 || !s.Started.IsZero(), Shadow: s.Shadow})
+	c.shadows[s.Job] = c.shadows[s.Job] || s.Shadow
+}
+
+// compared is the result for one job.
+type compared struct {
+	against.Sum
+	Unknown bool `json:"unknown,omitempty"` // it is not in the registry
+	found   []against.Difference
+}
+
+// compare compares job by job, in the order of their names.
+func (c *comparison) compare(tolerance time.Duration) (all []compared) {
+	groups := c.groups()
+	for _, key := range slices.Sorted(maps.Keys(groups)) {
+		j := groups[key]
+		j.Window, j.Ours = c.windowOf(j.Names)
+		for _, name := range j.Names {
+			j.Slots = append(j.Slots, c.slots[name]...)
+		}
+		one := compared{}
+		one.Sum = against.Compare(*j, tolerance, func(d against.Difference) { one.found = append(one.found, d) })
+		_, known := c.entries[j.Names[0]]
+		one.Unknown = !known
+		all = append(all, one)
+	}
+	return all
+}
+
+// windowOf returns the time for which the jobs can be judged: not before the first of them came
+// into the registry, and not so long ago that the ledger may have removed a slot.
+func (c *comparison) windowOf(names []string) (window, ours against.Window) {
+	from := c.Now().Add(-c.Settings().Retention).Add(time.Hour)
+	var since time.Time
+	for _, name := range names {
+		if e, known := c.entries[name]; known {
+			if first := e.Plans()[0].From; since.IsZero() || first.Before(since) {
+				since = first
+			}
+		}
+	}
+	if since.After(from) {
+		from = since
+	}
+	window, ours = c.window, c.ours
+	if from.After(window.From) {
+		window.From = from
+	}
+	if window.From.After(ours.From) {
+		ours.From = window.From
+	}
+	return window, ours
+}
+
+// groups returns the jobs to compare, by the name of the first job of each, with their runs.
+func (c *comparison) groups() map[string]*against.Job {
+	names := newNaming(c.file, c.entries)
+	groups := map[string]*against.Job{}
+	group := func(jobs []string) *against.Job {
+		g := groups[jobs[0]]
+		if g == nil {
+			g = &against.Job{Names: jobs}
+			groups[jobs[0]] = g
+		}
+		return g
+	}
+	wanted := func(name string) bool { return len(c.flags.jobs) == 0 || slices.Contains(c.flags.jobs, name) }
+	for _, r := range c.log.Runs {
+		if jobs := names.of(r); len(jobs) > 0 && slices.ContainsFunc(jobs, wanted) {
+			g := group(jobs)
+			g.Runs = append(g.Runs, r)
+		}
+	}
+	for _, e := range c.file {
+		if wanted(e.Job.Name) {
+			group(names.with(e.Job.Name))
+		}
+	}
+	for name, is := range c.shadows {
+		if is && wanted(name) {
+			group(names.with(name))
+		}
+	}
+	for _, name := range c.flags.jobs {
+		group(names.with(name))
+	}
+	return groups
+}
+
+// naming finds the jobs of a line of a log.
+type naming struct {
+	file     []spec.Entry
+	entries  map[string]plans.Entry
+	commands map[string][]string // jobs of the file by user and command
+}
+
+func newNaming(file []spec.Entry, entries map[string]plans.Entry) naming {
+	n := naming{file, entries, map[string][]string{}}
+	for _, e := range file {
+		if key := commandOf(e); key != "" {
+			n.commands[key] = append(n.commands[key], e.Job.Name)
+		}
+	}
+	return n
+}
+
+// commandOf returns the user and the command of a job as cron logs them. It is empty if the job
+// was not imported from a crontab.
+func commandOf(e spec.Entry) string {
+	if e.Action.Exec == nil {
+		return ""
+	}
+	command := migrate.LoggedCommand(e.Action.Exec.Args)
+	if command == "" {
+		return ""
+	}
+	return e.Action.Exec.User + "\n" + command
+}
+
+// of returns the jobs that a run may be of: several, if they have the same command. None: it is
+// about something else.
+func (n naming) of(r against.Run) []string {
+	switch {
+	case r.Job != "":
+		return n.with(r.Job)
+	case r.Command != "":
+		// A user's own crontab names no user.
+		if jobs := cmp.Or(key(n.commands, r.User+"\n"+r.Command), key(n.commands, "\n"+r.Command)); jobs != nil {
+			return *jobs
+		}
+		return n.with(migrate.CommandName(r.Command))
+	}
+	name := migrate.UnitName(r.Unit)
+	if _, known := n.entries[name]; !known && !slices.ContainsFunc(n.file, func(e spec.Entry) bool { return e.Job.Name == name }) {
+		return nil // systemd starts services that no timer starts
+	}
+	return n.with(name)
+}
+
+func key(m map[string][]string, k string) *[]string {
+	if v, ok := m[k]; ok {
+		return &v
+	}
+	return nil
+}
+
+// with returns the job, and those with the same command.
+func (n naming) with(name string) []string {
+	for _, e := range n.file {
+		if e.Job.Name == name {
+			if key := commandOf(e); key != "" {
+				return n.commands[key]
+			}
+		}
+	}
+	return []string{name}
+}

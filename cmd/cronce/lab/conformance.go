@@ -1,0 +1,201 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/lab/conformance"
+)
+
+const conformanceLong = `Conformance holds a client of the wire format that you wrote, in any language, against
+docs/protocol.md. Each MUST of that page has a number, which the reports name.
+
+docs/conformance.md says what your command gets and what it must answer.`
+
+// NewConformanceCommand groups the checks of clients in other languages.
+func NewConformanceCommand(a *base.App) *cobra.Command {
+	cmd := base.NewGroup("conformance", "Check a client of the wire format that you wrote",
+		newPeerCommand(a),
+		newVectorsCommand(a),
+	)
+	cmd.Long = conformanceLong
+	return cmd
+}
+
+// underTest are the flags that say which client is checked.
+type underTest struct {
+	command string
+	only    []string
+	timeout time.Duration
+}
+
+func (u *underTest) add(cmd *cobra.Command, what string, all []string, timeout string) {
+	flags := cmd.Flags()
+	flags.StringVar(&u.command, "cmd", "", "`command` line that starts your client, for the shell")
+	flags.StringSliceVar(&u.only, "only", nil, what)
+	flags.DurationVar(&u.timeout, "timeout", 30*time.Second, timeout)
+	base.Complete(cmd, "only", all...)
+}
+
+// check finds what is wrong before anything is started.
+func (u *underTest) check(all []string) error {
+	if strings.TrimSpace(u.command) == "" {
+		return errors.New(`no --cmd: want the command that starts your client, such as --cmd "python3 client.py"`)
+	}
+	for _, name := range u.only {
+		if err := base.OneOf("--only", name, all...); err != nil {
+			return err
+		}
+	}
+	if u.timeout < time.Second {
+		return fmt.Errorf("invalid --timeout %v: must be at least 1s", u.timeout)
+	}
+	return nil
+}
+
+const vectorsLong = `Vectors asks your client about every test vector of docs/protocol.md, and judges its
+answers. It needs no server. It starts your command, writes a question a line to its
+standard input, and closes that; your command writes an answer a line to its standard
+output, in any order, and then ends:
+
+  {"case":"names/0","about":"names","ask":{"id":"report:2026-11-21T07:00:00Z"}}
+  {"case":"names/0","answer":{"key":"report.20261121T070000Z","job":"report",...}}
+
+A client that leaves something to others, as section 15 of the page allows, says so:
+
+  {"case":"sweeps/0","leave":"this client does not sweep"}
+
+An absent member of an answer means no, none or 0. A nonce, and the text of an error, are
+your client's own. Section 17 of the page has the members of each file.
+
+The exit status is 3 if a case failed, and 1 if the command cannot be started, ends early,
+answers nothing for --timeout, or writes anything else to its standard output.
+
+With -o json, one line for each case that failed, one for each MUST, and a last line, the
+only one with ok:
+
+  {"case":"names/4","name":"","musts":["N-1"],"wrong":"refused is missing: want \"invalid\""}
+  {"must":"N-1","rule":"refuse every other spelling of an ID and a key","passed":42,"failed":1,"left":0}
+  {"ok":false,"cases":458,"passed":457,"failed":1,"left":0}`
+
+func newVectorsCommand(a *base.App) *cobra.Command {
+	var u underTest
+	cmd := &cobra.Command{
+		Use:   "vectors --cmd COMMAND",
+		Short: "Ask your client about the test vectors, without a server",
+		Long:  vectorsLong,
+		Example: `  cronce conformance vectors --cmd 'python3 client.py'
+  cronce conformance vectors --cmd 'node clients/node/vectors.js' --only names,claims -o json`,
+		Args: base.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := u.check(conformance.Files()); err != nil {
+				return base.Try(base.Usage(err), "cronce conformance vectors --help")
+			}
+			return runVectors(cmd.Context(), a, u)
+		},
+	}
+	u.add(cmd, "`files` of vectors to ask about, of "+strings.Join(conformance.Files(), ", ")+" (default all)", conformance.Files(), "longest wait for the next answer")
+	return cmd
+}
+
+func runVectors(ctx context.Context, a *base.App, u underTest) error {
+	cases, err := conformance.Cases(u.only...)
+	if err != nil {
+		return err
+	}
+	var verdicts []conformance.Verdict
+	broken := conformance.Ask(ctx, conformance.Command{Line: u.command}, cases, u.timeout, func(v conformance.Verdict) { verdicts = append(verdicts, v) })
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := printVerdicts(a, len(cases), verdicts, broken != nil); err != nil {
+		return err
+	}
+	failed := count(verdicts, func(v conformance.Verdict) bool { return v.Wrong != "" })
+	switch passed := count(verdicts, conformance.Verdict.Passed); {
+	case broken != nil:
+		return broken
+	case failed > 0:
+		return fmt.Errorf("%w: %d of %d cases failed", base.ErrFound, failed, len(cases))
+	case passed == 0:
+		return fmt.Errorf("%w: the command leaves all %d cases to others, so nothing was checked", base.ErrFound, len(cases))
+	}
+	return nil
+}
+
+func count[T any](all []T, is func(T) bool) (n int) {
+	for _, v := range all {
+		if is(v) {
+			n++
+		}
+	}
+	return n
+}
+
+// The lines of the JSON output.
+type (
+	caseLine struct {
+		Case  string   `json:"case"`
+		Name  string   `json:"name"`
+		Musts []string `json:"musts"`
+		Wrong string   `json:"wrong"`
+	}
+	mustLine struct {
+		Must   string `json:"must"`
+		Rule   string `json:"rule"`
+		Passed int    `json:"passed"`
+		Failed int    `json:"failed"`
+		Left   int    `json:"left"`
+	}
+	sumLine struct {
+		OK     bool `json:"ok"`
+		Cases  int  `json:"cases"`
+		Passed int  `json:"passed"`
+		Failed int  `json:"failed"`
+		Left   int  `json:"left"`
+	}
+)
+
+func printVerdicts(a *base.App, asked int, verdicts []conformance.Verdict, broken bool) error {
+	sums, err := conformance.Summary(verdicts)
+	if err != nil {
+		return err
+	}
+	all := sumLine{Cases: asked, Passed: count(verdicts, conformance.Verdict.Passed), Left: count(verdicts, func(v conformance.Verdict) bool { return v.Left != "" })}
+	all.Failed = len(verdicts) - all.Passed - all.Left
+	all.OK = !broken && all.Failed == 0 && all.Passed > 0
+	failed := slices.DeleteFunc(slices.Clone(verdicts), func(v conformance.Verdict) bool { return v.Wrong == "" })
+	if a.Output == base.OutputJSON {
+		for _, v := range failed {
+			if err := a.PrintJSON(caseLine{v.Case.ID, v.Case.Name, v.Case.Musts, v.Wrong}); err != nil {
+				return err
+			}
+		}
+		for _, s := range sums {
+			if err := a.PrintJSON(mustLine{s.Must.ID, s.Must.Say, s.Passed, s.Failed, s.Left}); err != nil {
+				return err
+			}
+		}
+		return a.PrintJSON(all)
+	}
+	for _, v := range failed {
+		fmt.Fprintf(a.Stdout, "FAILED  %s  [%s]\n  %s\n", v.Case, strings.Join(v.Case.Musts, " "), v.Wrong)
+	}
+	t := base.NewTable(a.Stdout)
+	fmt.Fprintln(t, "MUST\tPASSED\tFAILED\tLEFT\tRULE")
+	for _, s := range sums {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\n", s.Must.ID, s.Passed, s.Failed, s.Left, s.Must.Say)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.Stdout, "%d cases: %d passed, %d failed, %d left to others\n", asked, all.Passed, all.Failed, all.Left)
+	return err
+}

@@ -1,0 +1,215 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/web/auth"
+	"github.com/cronce-io/cronce/internal/web/auth/oidc"
+	"github.com/cronce-io/cronce/internal/web/listener"
+	"github.com/cronce-io/cronce/internal/web/problem"
+	"github.com/cronce-io/cronce/internal/web/secure"
+	"github.com/cronce-io/cronce/web"
+)
+
+// httpFlags say where and for whom a command serves the HTTP API.
+type httpFlags struct {
+	name, addr           string // name is that of the flag of addr
+	cert, key, url       string
+	tokens, passwords    string
+	userHeader           string
+	proxies              []string
+	issuer, id, idSecret string
+	insecure             bool
+}
+
+const httpAuthHelp = `The dashboard and the HTTP API (docs/dashboard.md, docs/api.md) do what the NATS login
+of this process may do. On a loopback address they need no login. On any other one they start only with
+a way to log in: a file of tokens or passwords, a proxy that names the user, an OpenID
+provider, or --http-insecure. The files of tokens, passwords and certificates are read
+again when they change.`
+
+func (f *httpFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.url, "http-url", "", "`URL` that browsers use, if a proxy is in between: https://ops.example.com/cronce")
+	flags.StringVar(&f.cert, "http-cert", "", "`file` with a certificate, PEM: serve HTTPS")
+	flags.StringVar(&f.key, "http-key", "", "`file` with the key of --http-cert, PEM")
+	flags.StringVar(&f.tokens, "http-token-file", "", "`file` with a line USER:TOKEN for each user: bearer tokens, and a login page")
+	flags.StringVar(&f.passwords, "http-basic-file", "", "`file` of users with bcrypt hashes, as htpasswd -B writes it")
+	flags.StringVar(&f.userHeader, "http-user-header", "", "`header` in which --http-trusted-proxy names the user")
+	flags.StringSliceVar(&f.proxies, "http-trusted-proxy", nil, "address or `CIDR` of a proxy that logs users in; repeatable")
+	flags.StringVar(&f.issuer, "oidc-issuer", "", "`URL` of an OpenID provider at which users log in")
+	flags.StringVar(&f.id, "oidc-client-id", "", "client `ID` at the provider; its redirect URL is that of --http-url with /login/callback")
+	flags.StringVar(&f.idSecret, "oidc-client-secret-file", "", "`file` with the client's secret")
+	flags.BoolVar(&f.insecure, "http-insecure", false, "let everyone that reaches the address do everything")
+}
+
+// config checks the flags. It reads the files that they name.
+func (f httpFlags) config(a *base.App) (cfg auth.Config, err error) {
+	_, port, err := net.SplitHostPort(f.addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil || port == "" {
+		return cfg, fmt.Errorf("invalid --%s %q: want HOST:PORT, as in 127.0.0.1:8080, or :8080 for all addresses", f.name, f.addr)
+	}
+	cfg = auth.Config{
+		Listen: f.addr, TokenFile: f.tokens, BasicFile: f.passwords, UserHeader: f.userHeader,
+		Insecure: f.insecure, Local: a.Operator(), Logger: a.Log,
+	}
+	if f.url != "" {
+		u, err := url.Parse(f.url)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return cfg, fmt.Errorf("invalid --http-url %q: want a URL like https://ops.example.com/cronce", f.url)
+		}
+		cfg.URL = u
+	}
+	for _, text := range f.proxies {
+		prefix, err := netip.ParsePrefix(text)
+		if addr, addrErr := netip.ParseAddr(text); addrErr == nil {
+			prefix, err = addr.Prefix(addr.BitLen())
+		}
+		if err != nil {
+			return cfg, fmt.Errorf("invalid --http-trusted-proxy %q: want an address or a CIDR like 10.0.0.0/8", text)
+		}
+		cfg.TrustedProxies = append(cfg.TrustedProxies, prefix)
+	}
+	if f.issuer == "" && f.id+f.idSecret != "" {
+		return cfg, errors.New("--oidc-client-id and --oidc-client-secret-file need --oidc-issuer")
+	}
+	if f.issuer != "" {
+		if cfg.OIDC, err = oidc.New(f.issuer, f.id, f.idSecret); err != nil {
+			return cfg, err
+		}
+	}
+	return cfg, nil
+}
+
+// given reports whether a flag is set that means nothing without an address.
+func (f httpFlags) given() bool {
+	return f.cert+f.key+f.url+f.tokens+f.passwords+f.userHeader+f.issuer+f.id+f.idSecret != "" || len(f.proxies) > 0 || f.insecure
+}
+
+// httpServer serves the HTTP API. Its zero value serves nothing.
+type httpServer struct {
+	a       *base.App
+	guard   *auth.Guard
+	server  *listener.Server
+	handler atomic.Pointer[web.Handler] // nil until the namespace is open
+	stopped func()
+	once    sync.Once
+}
+
+// serveHTTP listens at once, so that a wrong flag or an address in use is known before the
+// command does anything. Until open is called, requests get 503. beside, if not nil, serves
+// the paths of metrics and health, without a login.
+func (f httpFlags) serveHTTP(a *base.App, beside http.Handler) (*httpServer, error) {
+	s := &httpServer{a: a}
+	if f.addr == "" {
+		if f.given() {
+			return nil, base.Usage(fmt.Errorf("the flags --http-* and --oidc-* need --%s", f.name))
+		}
+		return s, nil
+	}
+	cfg, err := f.config(a)
+	if err != nil {
+		return nil, base.Usage(err)
+	}
+	if s.guard, err = auth.New(cfg); err != nil {
+		return nil, base.Usage(err)
+	}
+	if s.server, err = listener.New(listener.Config{Addr: f.addr, Cert: f.cert, Key: f.key, Logger: a.Log}); err != nil {
+		return nil, fmt.Errorf("--%s: %w", f.name, err)
+	}
+	if f.insecure {
+		a.Log.Warn("the HTTP API needs no login: everyone that reaches the address can do what this process may do", "url", s.server.URL())
+	}
+	s.stopped = background(context.Background(), func(ctx context.Context) {
+		if err := s.server.Serve(ctx, s.routes(beside), s.closing); err != nil {
+			a.Log.Error("HTTP server stopped", "error", err)
+		}
+	})
+	a.Log.Info("serving the HTTP API", "url", s.server.URL())
+	return s, nil
+}
+
+// metricsAddrHelp describes --metrics-addr of a command that serves the HTTP API too.
+func (f *httpFlags) metricsAddrHelp() string { return metricsAddrHelp + "; may be that of --" + f.name }
+
+// serveObserved begins to serve HTTP, metrics and health: on one listener if they have the
+// same address.
+func (f httpFlags) serveObserved(a *base.App, metricsAddr string, h *health, measures ...prometheus.Collector) (pages *httpServer, stop func(), err error) {
+	var beside http.Handler
+	if metricsAddr != "" && metricsAddr == f.addr {
+		metricsAddr = ""
+		if beside, err = observed(h, measures...); err != nil {
+			return nil, nil, err
+		}
+	}
+	if pages, err = f.serveHTTP(a, beside); err != nil {
+		return nil, nil, err
+	}
+	unobserved, err := observe(a, metricsAddr, h, measures...)
+	if err != nil {
+		pages.stop()
+		return nil, nil, err
+	}
+	return pages, func() { pages.stop(); unobserved() }, nil
+}
+
+// routes puts the guard before the API.
+func (s *httpServer) routes(beside http.Handler) http.Handler {
+	guarded := secure.Wrap(s.guard.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		listener.SetUser(r.Context(), auth.User(r))
+		if h := s.handler.Load(); h != nil {
+			h.ServeHTTP(w, r)
+			return
+		}
+		problem.Write(w, fault.Unavailable, "this process is still connecting to NATS, or opening files or the namespace")
+	})))
+	if beside == nil {
+		return guarded
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", guarded)
+	for _, path := range observedPaths {
+		mux.Handle(path, beside)
+	}
+	return mux
+}
+
+// open begins to answer with a client.
+func (s *httpServer) open(c *client.Client) {
+	if s.server != nil {
+		s.handler.Store(web.New(c, web.WithUser(auth.User), web.WithLogger(s.a.Log)))
+	}
+}
+
+func (s *httpServer) closing() {
+	if h := s.handler.Load(); h != nil {
+		h.Close()
+	}
+}
+
+// stop ends event streams, finishes orders and closes the address. It may be called again.
+func (s *httpServer) stop() {
+	if s.server != nil {
+		s.once.Do(s.stopped)
+	}
+}
+
+// url is the address without a user's secrets.
+func (s *httpServer) url() string { return strings.TrimSuffix(s.server.URL(), "/") }

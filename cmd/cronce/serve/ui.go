@@ -1,0 +1,121 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+func NewUICommand(a *base.App) *cobra.Command {
+	f := httpFlags{name: "listen"}
+	var metricsAddr string
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Serve the dashboard and the HTTP API alone, beside any fleet",
+		Long: `Ui serves the dashboard and the HTTP API for a fleet until TERM or Ctrl-C. It is no
+node: it runs nothing and publishes no due slots. Start as many as you like: none keeps
+anything. Until a node or "cronce setup" has created the namespace, it waits.
+
+` + httpAuthHelp + `
+
+With the login of a viewer (see cronce auth) the server is read-only.
+
+/healthz and /readyz at --metrics-addr need no login, so that Kubernetes can ask them.
+
+With -o json it prints one line: {"url":"http://127.0.0.1:8080"}`,
+		Example: `  cronce ui
+  cronce ui --listen :8443 --http-cert cert.pem --http-key key.pem --http-token-file tokens`,
+		Args: base.Arguments(cobra.NoArgs),
+		RunE: base.Endless(func(cmd *cobra.Command, _ []string) error {
+			if err := checkMetricsAddr(metricsAddr); err != nil {
+				return base.Usage(err)
+			}
+			return runUI(cmd.Context(), a, f, metricsAddr)
+		}),
+	}
+	cmd.Flags().StringVar(&f.addr, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 is any free one")
+	cmd.Flags().StringVar(&metricsAddr, "metrics-addr", "", f.metricsAddrHelp())
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func runUI(ctx context.Context, a *base.App, f httpFlags, metricsAddr string) error {
+	var h health
+	s, unserved, err := f.serveObserved(a, metricsAddr, &h)
+	if err != nil {
+		return err
+	}
+	defer unserved()
+	_, unsupervised := supervise(ctx, a, &h)
+	defer unsupervised()
+	nc, leave, err := a.Connect(ctx, "ui", false)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	defer s.stop() // before the connection is closed
+	js, err := nc.JetStream()
+	if err != nil {
+		return err
+	}
+	store, err := waitForNamespace(ctx, a, js, &h)
+	if err != nil {
+		return err
+	}
+	s.open(client.Attach(attach.Of(nc.Conn, store, attach.Options{Operator: a.Operator(), Now: a.Now, Logger: a.Log})))
+	h.set(func() ([]replica.Check, error) {
+		check := replica.Check{Name: "broker"}
+		if !nc.IsConnected() {
+			check.Err = errors.New("not connected to NATS")
+		}
+		return []replica.Check{check}, nil
+	})
+	if a.Output == base.OutputJSON {
+		err = a.PrintJSON(struct {
+			URL string `json:"url"`
+		}{s.url()})
+	} else {
+		_, err = fmt.Fprintf(a.Stdout, "url  %s\n", s.url())
+	}
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// namespacePause is the time between two looks for a namespace that does not exist.
+const namespacePause = time.Second
+
+// waitForNamespace opens the namespace. If it does not exist, it waits until a node or "cronce
+// setup" has created it: on a new machine everything may be started at once.
+func waitForNamespace(ctx context.Context, a *base.App, js jetstream.JetStream, h *health) (*kv.Store, error) {
+	for said := false; ; said = true {
+		opening, cancel := context.WithTimeout(ctx, base.ReadPatience)
+		store, err := kv.Open(opening, js, kv.Options{Namespace: a.Namespace, ReadOnly: true, Logger: a.Log})
+		cancel()
+		if !errors.Is(err, job.ErrNotFound) {
+			return store, err
+		}
+		if !said {
+			a.Log.Warn("waiting for the namespace", "error", err)
+			h.set(func() ([]replica.Check, error) { return []replica.Check{{Name: "namespace", Err: err}}, nil })
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(namespacePause):
+		}
+	}
+}

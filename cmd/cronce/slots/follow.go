@@ -1,0 +1,202 @@
+package slots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/text/printable"
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// findEvery is how often slots that have begun to run are looked for, since no event
+	// reports a start.
+	findEvery = time.Second
+
+	// mostFollowed is how many slots are followed at once.
+	mostFollowed = 64
+)
+
+// runFollow prints the events of one job, and the output of its slots, until ctx ends.
+func runFollow(ctx context.Context, a *base.App, f watchFlags) error {
+	return a.Read(ctx, "watch", func(ctx context.Context, r base.Reader) error {
+		stop := r.Patient("")
+		defer stop()
+		events := make(chan job.Event, 1024)
+		unfollow, err := r.Follow(f.job, func(e job.Event) {
+			select {
+			case events <- e:
+			default: // the ledger has what was lost
+			}
+		})
+		if err != nil {
+			return err
+		}
+		defer unfollow()
+		r.Log.Info("watching; Ctrl-C ends it", "namespace", r.Namespace, "job", f.job)
+		o := &outputs{Reader: r, client: r.Client(), pieces: make(chan slotOutput), followed: map[string]bool{}, ended: map[string]uint64{}, open: map[string]string{}}
+		find := time.NewTicker(findEvery)
+		defer find.Stop()
+		if err := o.find(ctx, f.job); err != nil {
+			return err
+		}
+		for {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case e := <-events:
+				if state := job.State(e.Kind); e.ID != "" && e.Attempt > 0 && (state.Final() || state == job.Retrying) {
+					o.follow(ctx, e.ID, e.Fence)
+				}
+				if e.Kind != job.EventOutput && f.takes(e) {
+					err = f.print(a, e)
+				}
+			case p := <-o.pieces:
+				err = o.print(p)
+			case <-find.C:
+				err = o.find(ctx, f.job)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// outputs follows slots. One goroutine uses it, and each slot has one that tails it.
+type outputs struct {
+	base.Reader
+	client *client.Client
+	pieces chan slotOutput
+
+	followed map[string]bool
+	ended    map[string]uint64 // the fence of the last attempt of slots that were followed
+	open     map[string]string // by slot, the last line that has no end yet
+}
+
+// slotOutput is a line of output with -o json.
+type slotOutput struct {
+	Kind job.EventKind `json:"kind"`
+	ID   string        `json:"id"`
+	client.TailPiece
+
+	done  bool
+	fence uint64 // with done
+	err   error  // with done
+}
+
+// find follows the slots of the job that run.
+func (o *outputs) find(ctx context.Context, name string) error {
+	// Without the pending ones, which are in the streams.
+	filter := client.SlotFilter{Job: name, Newest: true, Limit: mostFollowed, States: client.SlotStates()[1:]}
+	list, err := o.client.ListSlots(ctx, filter)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, job.ErrUnknown):
+		return nil // the server is away
+	case err != nil:
+		return err
+	}
+	for _, s := range list.Slots {
+		if s.State == job.Running {
+			o.follow(ctx, s.ID, s.Fence)
+		}
+	}
+	return nil
+}
+
+// follow tails a slot, unless that is done already or the attempt is known.
+func (o *outputs) follow(ctx context.Context, id string, fence uint64) {
+	if last, known := o.ended[id]; o.followed[id] || known && fence <= last {
+		return
+	}
+	if len(o.followed) >= mostFollowed {
+		o.Log.Warn("too many slots run at once: the output of this one is only recorded", "slot", id, "limit", mostFollowed)
+		o.end(id, fence)
+		return
+	}
+	o.followed[id] = true
+	pass := func(p slotOutput) error {
+		select {
+		case o.pieces <- p:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	go func() {
+		var d client.SlotDetails
+		var err error
+		for p, failed := range o.client.Tail(ctx, id) {
+			if err = failed; err != nil {
+				break
+			}
+			if p.Outcome != nil {
+				d = *p.Outcome
+			} else if pass(slotOutput{Kind: job.EventOutput, ID: id, TailPiece: p}) != nil {
+				return // ctx has ended
+			}
+		}
+		_ = pass(slotOutput{ID: id, done: true, fence: max(fence, d.Fence), err: err}) // fails only when ctx has ended
+	}()
+}
+
+func (o *outputs) end(id string, fence uint64) {
+	const most = 10_000
+	if len(o.ended) >= most {
+		clear(o.ended)
+	}
+	delete(o.followed, id)
+	o.ended[id] = fence
+}
+
+func (o *outputs) print(p slotOutput) error {
+	var refused *client.SlotError
+	switch {
+	case p.done:
+		o.end(p.ID, p.fence)
+		if p.err != nil && !errors.As(p.err, &refused) { // a split slot has no output of its own
+			o.Log.Warn("the output cannot be followed any more", "slot", p.ID, "error", p.err)
+		}
+		rest := o.open[p.ID]
+		delete(o.open, p.ID)
+		return o.line(p.ID, rest)
+	case p.Problem != nil:
+		o.Log.Warn("the output cannot be followed now; what is recorded of it comes at the end of the attempt", "slot", p.ID, "node", p.Node, "error", p.Problem)
+		return nil
+	case o.Output == base.OutputJSON:
+		return o.PrintJSON(p)
+	}
+	if p.Skipped > 0 {
+		p.TailPiece.Output = fmt.Sprintf("\n... (%d bytes skipped) ...\n%s", p.Skipped, p.TailPiece.Output)
+	}
+	text := o.open[p.ID] + p.TailPiece.Output
+	const longest = 4096 // a line that never ends is printed in parts
+	for len(text) > 0 {
+		line, rest, whole := strings.Cut(text, "\n")
+		if !whole && len(line) < longest {
+			break
+		}
+		if err := o.line(p.ID, line); err != nil {
+			return err
+		}
+		text = rest
+	}
+	o.open[p.ID] = text
+	return nil
+}
+
+// line prints a line of a slot's output.
+func (o *outputs) line(id, text string) error {
+	if text == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(o.Stdout, "%s | %s\n", printable.Line(id), printable.Line(strings.TrimSuffix(text, "\r")))
+	return err
+}

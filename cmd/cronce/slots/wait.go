@@ -1,0 +1,95 @@
+package slots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/text/printable"
+	"github.com/cronce-io/cronce/job"
+)
+
+func newSlotWaitCommand(a *base.App) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "wait ID",
+		Short: "Wait until a slot has its outcome",
+		Long: `Wait waits until a slot has its outcome, and prints it. The status is 0 if the slot
+succeeded, and 1 if it ended otherwise. You can wait for a slot that is planned and not
+due yet. Wait goes on while the server is away. Ctrl-C ends only the waiting, with status
+130.
+
+With -o json, one line, as "slot show" prints it:
+
+  {"id":"report:2026-11-21T07:00:00Z","job":"report","state":"succeeded","attempt":1,...}`,
+		Example: `  cronce slot wait report:2026-11-21T07:00:00Z || echo "the report failed"
+  cronce slot wait report:@invoice-7 --timeout 10m -o json`,
+		Args: base.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("timeout") && timeout <= 0 {
+				return base.Usage(fmt.Errorf("invalid --timeout %v: must be positive; leave it out for no limit", timeout))
+			}
+			return onSlot(cmd, args, a.Read, func(ctx context.Context, r base.Reader, slot job.Slot) error {
+				if timeout > 0 {
+					var stop func()
+					ctx, stop = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no outcome after %v", timeout))
+					defer stop()
+				}
+				c := r.Client()
+				return Await(ctx, r, slot, func(ctx context.Context) (client.SlotDetails, error) { return c.Wait(ctx, slot.ID()) })
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: no limit)")
+	return cmd
+}
+
+// Await calls wait, which returns the outcome of a slot, and prints that. It returns an error
+// if the slot did not succeed.
+func Await(ctx context.Context, r base.Reader, slot job.Slot, wait func(context.Context) (client.SlotDetails, error)) error {
+	stop := r.Patient("still waiting for the outcome", "slot", slot.ID())
+	defer stop()
+	d, err := wait(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		if errors.Is(context.Cause(ctx), context.Canceled) { // a signal, and not --timeout
+			err = fmt.Errorf("wait for slot %q: %w", slot.ID(), base.ErrInterrupted)
+		}
+		if d.State != "" {
+			err = fmt.Errorf("%w; it is %s", err, d.State)
+		}
+		return base.Try(err, "cronce slot explain "+quoted(slot.ID()))
+	case err != nil:
+		return ofSlot(ctx, r, slot, err)
+	}
+	if r.Output == base.OutputJSON {
+		err = r.PrintJSON(d)
+	} else {
+		_, err = fmt.Fprintf(r.Stdout, "%s %s%s\n", printable.Line(d.ID), d.State, effort(d.SlotRow))
+	}
+	if err != nil || d.State == job.Succeeded {
+		return err
+	}
+	why := errors.New(string(d.State))
+	if d.Error != "" {
+		why = fmt.Errorf("%s: %s", d.State, base.Brief(d.Error, 200))
+	}
+	return base.Try(fmt.Errorf("slot %q %w", d.ID, why), "cronce slot show "+quoted(d.ID))
+}
+
+// effort describes how long the last attempt of a slot took, and which one it was.
+func effort(s client.SlotRow) string {
+	if s.Started.IsZero() || s.Finished.IsZero() {
+		return ""
+	}
+	text := " in " + base.Span(max(0, s.Finished.Sub(s.Started)))
+	if s.Attempt > 1 {
+		text += fmt.Sprintf(" at attempt %d", s.Attempt)
+	}
+	return text
+}

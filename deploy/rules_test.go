@@ -1,0 +1,162 @@
+package deploy_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+type rule struct {
+	Record, Alert, Expr, For string
+	Annotations              struct{ Description string }
+}
+
+func alerts(t *testing.T) (found []rule) {
+	t.Helper()
+	var file struct {
+		Groups []struct{ Rules []rule }
+	}
+	if err := yaml.Unmarshal(read(t, "prometheus/cronce.rules.yaml"), &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			if r.Alert != "" {
+				found = append(found, r)
+			}
+		}
+	}
+	if len(found) == 0 {
+		t.Fatal("there are no alerts")
+	}
+	return found
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// needCommand skips the test, by name, if a program is missing. With CRONCE_TEST_NO_SKIP=1 a
+// missing program fails the test, unless CRONCE_TEST_WITHOUT names it.
+func needCommand(t *testing.T, name string) {
+	t.Helper()
+	_, err := exec.LookPath(name)
+	switch {
+	case err == nil:
+	case os.Getenv("CRONCE_TEST_NO_SKIP") == "1" && !slices.Contains(strings.Fields(os.Getenv("CRONCE_TEST_WITHOUT")), name):
+		t.Fatal(err)
+	default:
+		t.Skipf("needs %s: %v", name, err)
+	}
+}
+
+func TestRulesPassTheirTestsInPromtool(t *testing.T) {
+	t.Parallel()
+	needCommand(t, "promtool")
+	for _, args := range [][]string{{"check", "rules", "cronce.rules.yaml"}, {"check", "config", "prometheus.yaml"}, {"test", "rules", "cronce.rules_test.yaml"}} {
+		cmd := exec.Command("promtool", args...)
+		cmd.Dir = "prometheus"
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+var metric = regexp.MustCompile(`\b(cronce_[a-z_]+|cronce:[a-z_:0-9]+)`)
+
+// The cases notice a metric that a rule names wrongly. That a fleet has the metrics is tested in
+// integration/deploy_linux_test.go.
+func TestPromtoolFailsIfAMetricOfARuleIsRenamed(t *testing.T) {
+	t.Parallel()
+	needCommand(t, "promtool")
+	rules := strings.SplitAfter(string(read(t, "prometheus/cronce.rules.yaml")), "\n")
+	for i, line := range rules {
+		_, expr, found := strings.Cut(line, "expr: ")
+		if !found {
+			continue
+		}
+		names := metric.FindAllString(expr, -1)
+		if len(names) == 0 {
+			t.Errorf("no metric in %q: write the expression in one line", line)
+		}
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			renamed := slices.Clone(rules)
+			renamed[i] = regexp.MustCompile(regexp.QuoteMeta(name)+`\b`).ReplaceAllString(line, name+"_renamed")
+			dir := t.TempDir()
+			for file, text := range map[string]string{"cronce.rules.yaml": strings.Join(renamed, ""), "cronce.rules_test.yaml": string(read(t, "prometheus/cronce.rules_test.yaml"))} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.Command("promtool", "test", "rules", "cronce.rules_test.yaml")
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err == nil {
+				t.Errorf("no case notices that %s is renamed in %s\n%s", name, line, out)
+			}
+		}
+	}
+}
+
+// Each alert has a case in which it fires and, before or after that, one in which it does not.
+func TestEachAlertHasACaseInWhichItFires(t *testing.T) {
+	t.Parallel()
+	var file struct {
+		Tests []struct {
+			Cases []struct {
+				Expr    string
+				Samples []any `yaml:"exp_samples"`
+			} `yaml:"promql_expr_test"`
+		}
+	}
+	if err := yaml.Unmarshal(read(t, "prometheus/cronce.rules_test.yaml"), &file); err != nil {
+		t.Fatal(err)
+	}
+	fires, silent := map[string]bool{}, map[string]bool{}
+	for _, test := range file.Tests {
+		for _, c := range test.Cases {
+			fires[c.Expr], silent[c.Expr] = fires[c.Expr] || len(c.Samples) > 0, silent[c.Expr] || len(c.Samples) == 0
+		}
+	}
+	for _, a := range alerts(t) {
+		expr := fmt.Sprintf(`ALERTS{alertname="%s", alertstate="firing"}`, a.Alert)
+		if !fires[expr] || !silent[expr] && !partly[a.Alert] {
+			t.Errorf("%s has a case in which it fires: %v, and one in which it is silent: %v", a.Alert, fires[expr], silent[expr])
+		}
+	}
+}
+
+// partly names alerts whose case has series that fire beside series that do not.
+var partly = map[string]bool{"CronceJobNotSucceeded": true, "CronceClockWrong": true}
+
+var alarmTable = regexp.MustCompile(`(?s)(<!-- alarms: [^\n]*-->\n).*(<!-- end of alarms -->)`)
+
+func TestTableOfAlarmsIsMadeFromTheRules(t *testing.T) {
+	t.Parallel()
+	table := "| alarm | when | what it means, and what to do |\n|---|---|---|\n"
+	for _, a := range alerts(t) {
+		when := "`" + a.Expr + "`"
+		if a.For != "" {
+			when += " for " + a.For
+		}
+		table += fmt.Sprintf("| %s | %s | %s |\n", a.Alert, when, a.Annotations.Description)
+	}
+	const page = "../docs/metrics.md"
+	text := read(t, page)
+	if !alarmTable.Match(text) {
+		t.Fatalf("%s has no place for the table", page)
+	}
+	made(t, page, alarmTable.ReplaceAll(text, []byte("${1}"+strings.ReplaceAll(table, "$", "$$")+"${2}")))
+}

@@ -1,0 +1,568 @@
+package cronce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// stored opens the namespace beside the schedulers.
+func stored(t *testing.T, srv *natstest.Server) *kv.Store {
+	t.Helper()
+	store, err := kv.Open(t.Context(), srv.JetStream(), kv.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// someday is a job that runs only when it is triggered.
+func someday(name string) job.Job { return job.Job{Name: name, Schedule: "@at 2100-01-01T00:00:00Z"} }
+
+// trigger orders a run once the job is in the registry.
+func trigger(t *testing.T, s *cronce.Scheduler, name, payload string) job.Slot {
+	t.Helper()
+	var ordered client.Run
+	natstest.Eventually(t, natstest.Patience, "the job "+name+" in the registry", func() (ok bool) {
+		var err error
+		ordered, err = s.Trigger(t.Context(), name, cronce.TriggerOptions{Payload: []byte(payload)})
+		if err != nil && !errors.Is(err, job.ErrNotFound) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return ordered.Slot
+}
+
+// outcome waits for the outcome of a slot.
+func outcome(t *testing.T, store *kv.Store, s job.Slot) job.Record {
+	t.Helper()
+	var r job.Record
+	natstest.Eventually(t, natstest.Patience, s.ID()+" to end", func() bool {
+		var err error
+		r, _, err = store.Ledger().Read(t.Context(), s)
+		if err != nil && !errors.Is(err, job.ErrNotFound) {
+			t.Fatal(err)
+		}
+		return r.State.Final()
+	})
+	return r
+}
+
+type invoice struct {
+	Customer string `json:"customer"`
+	Items    []struct {
+		Price float64 `json:"price"`
+	} `json:"items"`
+}
+
+func TestHandleFuncDecodesThePayloadOrFailsForGoodWithTheMembersName(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv)
+	got := make(chan invoice, 10)
+	err := cronce.HandleFunc(s, someday("charge"), func(_ context.Context, run job.Run, in invoice) error {
+		if run.Slot.Job != "charge" {
+			return fmt.Errorf("run %+v", run)
+		}
+		got <- in
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, s)
+	store := stored(t, srv)
+	if r := outcome(t, store, trigger(t, s, "charge", `{"customer":"ann","items":[{"price":1.5}]}`)); r.State != job.Succeeded {
+		t.Errorf("%s: %s", r.State, r.Error)
+	}
+	if in := <-got; in.Customer != "ann" || len(in.Items) != 1 || in.Items[0].Price != 1.5 {
+		t.Errorf("got %+v", in)
+	}
+	if r := outcome(t, store, trigger(t, s, "charge", "")); r.State != job.Succeeded {
+		t.Errorf("without a payload: %s: %s", r.State, r.Error)
+	}
+	if in := <-got; in.Customer != "" || in.Items != nil {
+		t.Errorf("without a payload: %+v, want the zero value", in)
+	}
+	r := outcome(t, store, trigger(t, s, "charge", `{"items":[{},{},{},{"price":"free"}]}`))
+	if r.State != job.Failed || r.Attempt != 1 || r.Error != "invalid payload: items[3].price: got string, want float64" {
+		t.Errorf("%s at attempt %d: %s", r.State, r.Attempt, r.Error)
+	}
+	if len(got) > 0 {
+		t.Errorf("the function was called with %+v", <-got)
+	}
+	if err := cronce.HandleFunc[int](s, someday("none"), nil); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("a nil function: %v", err)
+	}
+}
+
+func TestMiddlewareWrapsFromTheOutsideInAndSeesWhatHandlersReturn(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	type key struct{}
+	var mu sync.Mutex
+	var calls []string
+	note := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls = append(calls, fmt.Sprintf(format, args...))
+	}
+	layer := func(name string) func(job.Handler) job.Handler {
+		return func(next job.Handler) job.Handler {
+			return func(ctx context.Context, run job.Run) (err error) {
+				note("%s begins", name)
+				defer func() { note("%s: %v", name, err) }()
+				return next(context.WithValue(ctx, key{}, name), run)
+			}
+		}
+	}
+	s, _ := scheduler(t, srv, cronce.WithMiddleware(layer("first"), layer("second")), cronce.WithMiddleware(layer("third")))
+	err := errors.Join(
+		s.Handle(someday("plain"), func(ctx context.Context, _ job.Run) error { note("handler in %v", ctx.Value(key{})); return nil }),
+		cronce.HandleFunc(s, someday("typed"), func(context.Context, job.Run, int) error { return nil }),
+		s.Handle(job.Job{Name: "panics", Schedule: "@yearly", Retry: job.Retry{Attempts: 1}}, func(context.Context, job.Run) error { panic("boom") }),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, s)
+	store := stored(t, srv)
+	outcome(t, store, trigger(t, s, "plain", ""))
+	outcome(t, store, trigger(t, s, "typed", `"x"`))
+	if r := outcome(t, store, trigger(t, s, "panics", "")); r.State != job.Failed || !strings.HasPrefix(r.Error, "panic: boom") {
+		t.Errorf("%s: %s", r.State, r.Error)
+	}
+	begin := []string{"first begins", "second begins", "third begins"}
+	refused := "invalid payload: got string, want int"
+	want := slices.Concat(
+		begin, []string{"handler in third", "third: <nil>", "second: <nil>", "first: <nil>"},
+		begin, []string{"third: " + refused, "second: " + refused, "first: " + refused},
+		begin, []string{"third: <nil>", "second: <nil>", "first: <nil>"}, // a panic passes through
+	)
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(calls, want) {
+		t.Errorf("calls\n%q, want\n%q", calls, want)
+	}
+}
+
+// Invariant 4 holds for what middleware adds: a context that it derives ends with the lease.
+func TestMiddlewaresContextEndsWithTheLease(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	proxy := natstest.NewProxy(t, srv.ClientURL())
+	nc := natstest.Connect(t, proxy.URL())
+	began, causes := make(chan struct{}, 10), make(chan error, 10)
+	s, err := cronce.New(t.Context(), nc, cronce.WithSettings(job.Settings{Lease: 2 * time.Second}), cronce.WithMiddleware(func(next job.Handler) job.Handler {
+		return func(ctx context.Context, run job.Run) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Hour)
+			defer cancel()
+			return next(ctx, run)
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Handle(everySecond("report"), func(ctx context.Context, _ job.Run) error {
+		began <- struct{}{}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, s)
+	wait(t, began, "a handler to start")
+	proxy.Stall()
+	cause := wait(t, causes, "the handler's context to end")
+	proxy.Heal()
+	if !errors.Is(cause, job.ErrLeaseLost) {
+		t.Errorf("it ended with %v", cause)
+	}
+}
+
+func wait[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(natstest.Patience):
+		t.Fatal("waited in vain for " + what)
+		panic("unreachable")
+	}
+}
+
+func TestMiddlewareThatReturnsNoHandlerIsRefused(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, nc := scheduler(t, srv, cronce.WithMiddleware(func(job.Handler) job.Handler { return nil }))
+	if err := s.Handle(everySecond("report"), nothing); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("Handle: %v", err)
+	}
+	for name, option := range map[string]cronce.Option{
+		"middleware": cronce.WithMiddleware(nil), "hook": cronce.WithErrorHook(nil),
+		"queue": cronce.WithQueueConcurrency("a.b", 1), "concurrency": cronce.WithQueueConcurrency("a", 0),
+	} {
+		if _, err := cronce.New(t.Context(), nc, option); !errors.Is(err, job.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestErrorHookIsCalledOnceForEachFailedAttempt(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	failed := make(chan job.Failure, 10)
+	s, _ := scheduler(t, srv, cronce.WithErrorHook(func(f job.Failure) { failed <- f }))
+	retry := job.Retry{Attempts: 2, Backoff: time.Millisecond, MaxBackoff: time.Millisecond}
+	err := s.Handle(job.Job{Name: "report", Schedule: "@yearly", Retry: retry}, func(_ context.Context, run job.Run) error {
+		if run.Attempt == 1 {
+			return errors.New("no paper")
+		}
+		panic("on fire")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := running(t, s)
+	slot := trigger(t, s, "report", "")
+	outcome(t, stored(t, srv), slot)
+	stop()
+	close(failed)
+	var all []job.Failure
+	for f := range failed {
+		all = append(all, f)
+	}
+	if len(all) != 2 {
+		t.Fatalf("called %d times: %+v", len(all), all)
+	}
+	if f := all[0]; f.Slot != slot || f.Attempt != 1 || f.Final || f.RetryAt.IsZero() || f.Err.Error() != "no paper" || f.Stack != nil || f.Fence == 0 {
+		t.Errorf("first %+v", f)
+	}
+	if f := all[1]; f.Slot != slot || f.Attempt != 2 || !f.Final || f.Err.Error() != "panic: on fire" || !strings.Contains(string(f.Stack), "handle_test.go") {
+		t.Errorf("second %+v", f)
+	}
+}
+
+func TestAHookThatMisbehavesHurtsNoSlot(t *testing.T) {
+	t.Parallel()
+	for name, hook := range map[string]func(n int64, release <-chan struct{}){
+		"blocks":    func(_ int64, release <-chan struct{}) { <-release },
+		"panics":    func(int64, <-chan struct{}) { panic("hook") },
+		"ends":      func(int64, <-chan struct{}) { runtime.Goexit() },
+		"sometimes": func(n int64, _ <-chan struct{}) { panicIf(n%2 == 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := natstest.Run(t)
+			var calls atomic.Int64
+			release := make(chan struct{})
+			s, _ := scheduler(t, srv, cronce.WithErrorHook(func(job.Failure) { hook(calls.Add(1), release) }), cronce.WithConcurrency(1))
+			err := s.Handle(job.Job{Name: "report", Schedule: "@yearly", Overlap: job.OverlapAllow}, func(context.Context, job.Run) error {
+				return job.Permanent(errors.New("no paper"))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop := running(t, s)
+			store := stored(t, srv)
+			const n = 5
+			for range n {
+				if r := outcome(t, store, trigger(t, s, "report", "")); r.State != job.Failed {
+					t.Errorf("%s: %s", r.State, r.Error)
+				}
+			}
+			close(release)
+			stop()
+			if got := calls.Load(); got != n {
+				t.Errorf("the hook was called %d times, want %d", got, n)
+			}
+		})
+	}
+}
+
+func panicIf(bad bool) {
+	if bad {
+		panic("hook")
+	}
+}
+
+// node returns the record of the one live node.
+func liveNode(t *testing.T, store *kv.Store) (n exchange.Node) {
+	t.Helper()
+	all, err := store.Nodes().List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if e.Node.State == exchange.NodeAlive {
+			n = e.Node
+		}
+	}
+	return n
+}
+
+func TestHandleAfterRunBeginsTheJobAndItsQueue(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv)
+	if err := s.Handle(everySecond("first"), nothing); err != nil {
+		t.Fatal(err)
+	}
+	stop := running(t, s)
+	natstest.Eventually(t, natstest.Patience, "the replica to be ready", func() bool { return s.Ready() == nil })
+	ran := make(chan job.Run, 100)
+	late := everySecond("late")
+	late.Queue = "reports"
+	if err := s.Handle(late, func(_ context.Context, run job.Run) error { ran <- run; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Handle(late, nothing); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("a second handler: %v", err)
+	}
+	if run := wait(t, ran, "a slot of the late job"); run.Slot.Job != "late" || run.Queue != "reports" || run.Fence == 0 {
+		t.Errorf("ran %+v", run)
+	}
+	store := stored(t, srv)
+	e, _, err := store.Jobs().Read(t.Context(), "late")
+	if err != nil || e.Owner != plans.OwnerCode {
+		t.Errorf("the registry has %+v, %v", e, err)
+	}
+	natstest.Eventually(t, natstest.Patience, "the record to follow", func() bool {
+		n := liveNode(t, store)
+		return slices.Equal(n.Handlers, []string{"first", "late"}) && slices.Equal(n.Queues, []string{"default", "reports"})
+	})
+	stop()
+	if err := s.Handle(everySecond("later"), nothing); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("after the end of Run: %v", err)
+	}
+}
+
+func TestHandleMakesAWorkerOfAReplicaThatBeganWithoutJobs(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv)
+	running(t, s)
+	natstest.Eventually(t, natstest.Patience, "the replica to be ready", func() bool { return s.Ready() == nil })
+	began := make(chan struct{}, 1)
+	err := s.Handle(someday("report"), func(ctx context.Context, _ job.Run) error {
+		began <- struct{}{}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot := trigger(t, s, "report", "")
+	wait(t, began, "the slot to start")
+	// The node answers requests about its claims.
+	store := stored(t, srv)
+	r, revision, err := store.Ledger().Read(t.Context(), slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, natstest.Patience, "the worker to answer", func() bool {
+		answer, err := store.AskHolds(t.Context(), r.Node, slot, revision)
+		return err == nil && answer.Holds
+	})
+}
+
+func TestRemoveLetsARunningSlotEndAndKeepsTheRegistrysEntry(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv, cronce.WithGrace(time.Millisecond)) // the grace is for stopping only
+	began, release := make(chan struct{}, 10), make(chan struct{})
+	handler := func(ctx context.Context, run job.Run) error {
+		began <- struct{}{}
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	report := someday("report")
+	report.Queue = "reports"
+	if err := errors.Join(s.Handle(someday("other"), nothing), s.Handle(report, handler)); err != nil {
+		t.Fatal(err)
+	}
+	running(t, s)
+	store := stored(t, srv)
+	first := trigger(t, s, "report", "")
+	wait(t, began, "the slot to start")
+	if err := s.Remove("report"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove("report"); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("a second Remove: %v", err)
+	}
+	natstest.Eventually(t, natstest.Patience, "the record to follow", func() bool {
+		n := liveNode(t, store)
+		return slices.Equal(n.Handlers, []string{"other"}) && slices.Equal(n.Queues, []string{"default"})
+	})
+	e, _, err := store.Jobs().Read(t.Context(), "report")
+	if err != nil || e.Owner != plans.OwnerCode {
+		t.Errorf("the registry has %+v, %v, want the job and its owner as before", e, err)
+	}
+	second := trigger(t, s, "report", "")
+	close(release)
+	if r := outcome(t, store, first); r.State != job.Succeeded {
+		t.Errorf("the slot that ran is %s: %s", r.State, r.Error)
+	}
+	outcome(t, store, trigger(t, s, "other", "")) // the replica goes on
+	if _, _, err := store.Ledger().Read(t.Context(), second); !errors.Is(err, job.ErrNotFound) || len(began) > 0 {
+		t.Errorf("the slot after Remove has a record: %v", err)
+	}
+	if err := s.Handle(report, handler); err != nil {
+		t.Fatal(err)
+	}
+	if r := outcome(t, store, second); r.State != job.Succeeded {
+		t.Errorf("after Handle the slot that waited is %s: %s", r.State, r.Error)
+	}
+}
+
+func TestHandleAndRemoveMayBeCalledConcurrently(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv)
+	running(t, s)
+	var ran sync.Map
+	var done sync.WaitGroup
+	for i := range 8 {
+		done.Go(func() {
+			j := everySecond(fmt.Sprint("job", i))
+			j.Queue = fmt.Sprint("queue", i%3)
+			for range 5 {
+				if err := s.Handle(j, func(_ context.Context, run job.Run) error { ran.Store(run.Slot.Job, true); return nil }); err != nil {
+					t.Error(err)
+				}
+				if err := s.Remove(j.Name); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := s.Handle(j, func(_ context.Context, run job.Run) error { ran.Store(run.Slot.Job, true); return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	done.Wait()
+	natstest.Eventually(t, natstest.Patience, "all jobs to run", func() bool {
+		n := 0
+		ran.Range(func(any, any) bool { n++; return true })
+		return n == 8
+	})
+}
+
+func TestHandleDoesNotWaitForTheBroker(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv)
+	if err := s.Handle(everySecond("first"), nothing); err != nil {
+		t.Fatal(err)
+	}
+	running(t, s)
+	natstest.Eventually(t, natstest.Patience, "the replica to be ready", func() bool { return s.Ready() == nil })
+	srv.Stop()
+	ran := make(chan job.Run, 100)
+	handled := make(chan error)
+	go func() {
+		handled <- s.Handle(everySecond("late"), func(_ context.Context, run job.Run) error { ran <- run; return nil })
+	}()
+	if err := wait(t, handled, "Handle to return"); err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	wait(t, ran, "a slot of the late job")
+}
+
+func TestQueueConcurrencyBoundsOneQueue(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv, cronce.WithConcurrency(4), cronce.WithQueueConcurrency("narrow", 2))
+	var mu sync.Mutex
+	now, most := map[string]int{}, map[string]int{}
+	full, release := make(chan struct{}), make(chan struct{})
+	reached := sync.OnceFunc(func() { close(full) })
+	handler := func(_ context.Context, run job.Run) error {
+		mu.Lock()
+		now[run.Queue]++
+		most[run.Queue] = max(most[run.Queue], now[run.Queue])
+		if now["narrow"] >= 2 && now["wide"] >= 4 {
+			reached()
+		}
+		mu.Unlock()
+		<-release
+		mu.Lock()
+		defer mu.Unlock()
+		now[run.Queue]--
+		return nil
+	}
+	for _, queue := range []string{"narrow", "wide"} {
+		j := someday(queue)
+		j.Queue, j.Overlap = queue, job.OverlapAllow
+		if err := s.Handle(j, handler); err != nil {
+			t.Fatal(err)
+		}
+	}
+	running(t, s)
+	var slots []job.Slot
+	for range 10 {
+		slots = append(slots, trigger(t, s, "narrow", ""), trigger(t, s, "wide", ""))
+	}
+	wait(t, full, "two and four handlers to run at once")
+	close(release)
+	store := stored(t, srv)
+	for _, slot := range slots {
+		outcome(t, store, slot)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if most["narrow"] != 2 || most["wide"] != 4 {
+		t.Errorf("at most %v handlers ran at once, want 2 in the narrow queue and 4 in the wide one", most)
+	}
+}
+
+func TestTriggerWaitsForAJobThatHandleHasJustAdded(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv)
+	running(t, s)
+	natstest.Eventually(t, natstest.Patience, "the replica to be ready", func() bool { return s.Ready() == nil })
+	for i := range 20 {
+		name := fmt.Sprint("job", i)
+		if err := s.Handle(someday(name), nothing); err != nil {
+			t.Fatal(err)
+		}
+		run, err := s.Trigger(t.Context(), name, cronce.TriggerOptions{})
+		if err != nil || run.Slot.Job != name {
+			t.Fatalf("%+v, %v", run, err)
+		}
+	}
+	srv.Stop()
+	if err := s.Handle(someday("away"), nothing); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Trigger(ctx, "away", cronce.TriggerOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while the broker is away: %v", err)
+	}
+	srv.Start()
+}

@@ -1,0 +1,214 @@
+package browser
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+)
+
+//go:embed testdata/axe.min.js
+var axe string
+
+// pages are all pages of the dashboard, below the first one. A new page belongs here.
+var pages = map[string]string{
+	"now": "", "jobs": "jobs", "jobs-filtered": "jobs?state=failing&q=rates", "job": "jobs/invoice-export", "job-day": "jobs/heartbeat?range=day",
+	"job-month": "jobs/morning-report", "job-failing": "jobs/currency-rates", "job-paused": "jobs/nightly-backup?zone=job", "job-hostile": "jobs/hostile",
+	"trigger": "jobs/invoice-export/trigger", "pause": "jobs/heartbeat/pause", "resume": "jobs/nightly-backup/resume",
+	"backfill": "jobs/heartbeat/backfill?from=2026-01-01&to=x", "remove": "jobs/heartbeat/remove",
+	"bulk": "jobs:bulk?order=pause&job=heartbeat&job=nightly-backup", "not-found": "nothing/here",
+	"slots":        "slots",
+	"slot-hostile": "slots/hostile:@%3Cb%3E%22key%22%3C%2Fb%3E", "slot-running": "slots/search-index:@rebuild", "slot-absent": "slots/invoice-export:2026-01-01T00:00:30Z",
+	"slot-retry": "slots/hostile:@%3Cb%3E%22key%22%3C%2Fb%3E/retry", "slot-cancel": "slots/search-index:@rebuild/cancel",
+	"api": "api", "nodes": "nodes?former=true", "health": "health", "health-verified": "health?verify=1&job=invoice-export", "health-repair": "health/repair?verify=1&job=invoice-export",
+	"activity": "activity", "activity-orders": "activity?kind=orders",
+	"schedule": "schedule", "schedule-berlin": "schedule?spec=30+2+*+*+*&zone=Europe/Berlin", "schedule-dense": "schedule?spec=*/5+*+*+*+*+*&zone=Australia/Lord_Howe&gap=skip",
+	"repair": "jobs/invoice-export/repair?from=2026-01-01T00:00:00Z",
+}
+
+// browser is a running Chromium.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	program := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if p, err := exec.LookPath(name); err == nil {
+			program = p
+			break
+		}
+	}
+	if program == "" {
+		const why = "needs chromium: no Chromium is on this machine"
+		if os.Getenv("CRONCE_TEST_NO_SKIP") == "1" && !slices.Contains(strings.Fields(os.Getenv("CRONCE_TEST_WITHOUT")), "chromium") {
+			t.Fatal(why)
+		}
+		t.Skip(why)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+// tab is a page that is open, and what the browser said about it.
+type tab struct {
+	context.Context
+	mu   sync.Mutex
+	said []string
+}
+
+// open opens a tab of this size. It collects errors of the console, and requests to other hosts.
+func open(t *testing.T, browser context.Context, site string, width, height int, theme string) *tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(browser)
+	t.Cleanup(cancel)
+	b := &tab{Context: ctx}
+	at, err := url.Parse(site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			b.say("exception: " + e.ExceptionDetails.Text + " " + e.ExceptionDetails.Exception.Description)
+		case *runtime.EventConsoleAPICalled:
+			if e.Type == "error" || e.Type == "warning" {
+				b.say(fmt.Sprintf("console: %s", e.Args[0].Value))
+			}
+		case *log.EventEntryAdded:
+			if e.Entry.Level == "error" && !strings.Contains(e.Entry.Text, "404 (Not Found)") && !strings.Contains(e.Entry.Text, "400 (Bad Request)") {
+				b.say("log: " + e.Entry.Text + " " + e.Entry.URL)
+			}
+		case *network.EventRequestWillBeSent:
+			if to, err := url.Parse(e.Request.URL); err == nil && to.Scheme != "data" && to.Scheme != "about" && to.Host != at.Host {
+				b.say("request to " + e.Request.URL)
+			}
+		}
+	})
+	if err == nil {
+		_, err = chromedp.Call(ctx, log.Enable, cdp.Empty{})
+	}
+	if err == nil {
+		_, err = chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.run(t, chromedp.EmulateViewport(int64(width), int64(height)))
+	return b
+}
+
+func (b *tab) say(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.said = append(b.said, what)
+}
+
+func (b *tab) run(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b, natstest.Patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		t.Fatalf("%v; the browser said %q", err, b.said)
+	}
+}
+
+// ask evaluates a JavaScript expression, which may be a promise.
+func ask[T any](t *testing.T, b *tab, expression string) T {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b, natstest.Patience)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatalf("%s: %v", expression[:min(len(expression), 80)], err)
+	}
+	return v
+}
+
+// until waits for a JavaScript expression to be true.
+func (b *tab) until(t *testing.T, what, expression string) {
+	t.Helper()
+	natstest.Eventually(t, natstest.Patience, what, func() bool {
+		yes, err := chromedp.Run(b, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		return err == nil && yes
+	})
+}
+
+// violations runs axe-core on the page.
+func (b *tab) violations(t *testing.T) []string {
+	t.Helper()
+	ask[int](t, b, axe+";0")
+	found := ask[string](t, b, `axe.run(document, {resultTypes: ["violations"]}).then(r => JSON.stringify(r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map(n => n.html.slice(0, 200) + " " + (n.any[0] || n.all[0] || n.none[0] || {}).message).join(" | "))))`)
+	var all []string
+	if err := json.Unmarshal([]byte(found), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func (b *tab) picture(t *testing.T, name string) {
+	t.Helper()
+	dir := os.Getenv("CRONCE_TEST_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(b, chromedp.FullScreenshot(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ready is true when the page is complete, and so is what it computes in the background.
+const ready = `document.readyState === "complete" && !document.body.textContent.includes("are being counted") && !document.body.textContent.includes("on their way") && !document.body.textContent.includes("doctor is looking") && !document.querySelector("progress")`
+
+func TestEachPageIsAccessibleQuietAndFitsAPhone(t *testing.T) {
+	chromium := browser(t)
+	f := newFleet(t, "/ops/cronce")
+	for _, look := range []struct {
+		name, theme   string
+		width, height int
+	}{{"light", "light", 1280, 900}, {"dark", "dark", 1280, 900}, {"phone", "dark", 390, 844}} {
+		b := open(t, chromium, f.url, look.width, look.height, look.theme)
+		for name, path := range pages {
+			b.run(t, chromedp.Navigate(f.url+"/"+path))
+			b.until(t, name+" is complete", ready)
+			b.picture(t, name+"-"+look.name)
+			wide := ask[string](t, b, `document.documentElement.scrollWidth > innerWidth ? [...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth && !e.closest(".scroll, nav")).map(e => e.outerHTML.slice(0, 120)).slice(0, 5).join(" | ") || "too wide" : ""`)
+			if wide != "" {
+				t.Errorf("%s in %s scrolls sideways at %d px: %s", name, look.name, look.width, wide)
+			}
+			for _, v := range b.violations(t) {
+				t.Errorf("%s in %s: %s", name, look.name, v)
+			}
+		}
+		b.mu.Lock()
+		for _, said := range b.said {
+			t.Errorf("in %s: %s", look.name, said)
+		}
+		b.mu.Unlock()
+	}
+}

@@ -1,0 +1,76 @@
+package browser
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/cronce-io/cronce/client"
+)
+
+// newestSlot is a JavaScript expression for the link to the newest slot of a job in the list.
+const newestSlot = `document.querySelector('a[data-row][href$="/heartbeat"]').closest("tr").querySelector("td:nth-child(4) a")`
+
+func TestListGoesOnByItselfAndKeepsTheFocus(t *testing.T) {
+	chromium := browser(t)
+	f := newFleet(t, "/x")
+	b := open(t, chromium, f.url, 1280, 900, "light")
+	b.run(t, chromedp.Navigate(f.url+"/jobs"))
+	b.until(t, "the list", ready)
+	before := ask[string](t, b, "window.marked = true, "+newestSlot+".getAttribute('href')")
+	b.run(t, chromedp.KeyEvent("j"), chromedp.KeyEvent("j"))
+	b.until(t, "the second row has the focus", `document.activeElement.matches('a[data-row][href$="/heartbeat"]')`)
+	if _, err := f.client.Trigger(t.Context(), "heartbeat", client.TriggerOptions{Key: "now"}); err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, "the run is there", newestSlot+".getAttribute('href') !== '"+before+"'")
+	if !ask[bool](t, b, "window.marked === true") {
+		t.Error("the whole page was loaded again")
+	}
+	b.until(t, "the row keeps the focus", `document.activeElement.matches('a[data-row][href$="/heartbeat"]')`)
+	b.run(t, chromedp.KeyEvent("/"))
+	b.until(t, "the search has the focus", `document.activeElement.type === "search"`)
+}
+
+func TestHoleIsRepairedInThreeClicks(t *testing.T) {
+	chromium := browser(t)
+	f := newFleet(t, "/x")
+	b := open(t, chromium, f.url, 390, 844, "dark")
+	b.run(t, chromedp.Navigate(f.url+"/"))
+	b.until(t, "the first page", ready)
+	click := func(what, selector, then string) {
+		t.Helper()
+		b.until(t, what, `document.querySelector('`+selector+`')`)
+		ask[bool](t, b, `document.querySelector('`+selector+`').click(), true`)
+		b.until(t, what+" leads on", then)
+	}
+	click("the lane of the job", `#axis a[href$="jobs/invoice-export"]`, `location.pathname.endsWith("/jobs/invoice-export")`)
+	click("the button of the hole", `#account .holes .button`, `location.pathname.endsWith("/repair")`)
+	click("the button of the repair", `form[method=post].card button`, `location.pathname.endsWith("/jobs/invoice-export")`)
+	b.until(t, "no hole", ready+` && !document.querySelector("#account .holes")`)
+}
+
+func TestOpenPageSaysThatTheBrokerIsAwayAndComesBack(t *testing.T) {
+	chromium := browser(t)
+	f := newFleet(t, "/x")
+	b := open(t, chromium, f.url, 1280, 900, "light")
+	b.run(t, chromedp.Navigate(f.url+"/jobs"))
+	b.until(t, "the list", ready)
+	f.nats.Stop()
+	began := time.Now()
+	b.until(t, "the banner", `document.querySelector("#notice .banner.warn") && document.querySelector("a[data-row]")`)
+	t.Logf("the page said so after %v", time.Since(began).Round(10*time.Millisecond))
+	f.nats.Start()
+	b.until(t, "the page is back", `!document.querySelector("#notice .banner.warn") && document.querySelector("a[data-row]")`)
+}
+
+func TestThemeAndZoneAreKept(t *testing.T) {
+	chromium := browser(t)
+	f := newFleet(t, "/x")
+	b := open(t, chromium, f.url, 1280, 900, "light")
+	b.run(t, chromedp.Navigate(f.url+"/jobs?q=report"))
+	b.until(t, "the list", ready)
+	ask[bool](t, b, `(() => { const f = document.querySelector("form[data-prefs]"); f.elements.theme.value = "dark"; f.elements.zone.value = "job"; f.elements.zone.dispatchEvent(new Event("change", {bubbles: true})); return true })()`)
+	b.until(t, "the choice", `document.documentElement.dataset.theme === "dark" && location.search === "?q=report" && document.body.textContent.includes("CET")`)
+}

@@ -1,0 +1,189 @@
+//go:build unix
+
+package integration
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/conformance"
+	"github.com/cronce-io/cronce/internal/lab/conformance/peer"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+)
+
+// nodeMutant breaks one rule of the client for Node.js. The vectors of a file, or a scenario of
+// the peer, must notice.
+type nodeMutant struct {
+	name, file, was, is string
+	vectors, scenario   string
+}
+
+var nodeMutants = []nodeMutant{
+	// What a worker decides.
+	{"acks a record that is retrying", "claim", `if (isFinal(record)) return { do: "ack" };`, `if (isFinal(record) || record.state === "retrying") return { do: "ack" };`, "claims", ""},
+	{"does not wait for the due time", "claim", `if (wait > 0 && (m.slot.range || !tooOld(d, v)))`, `if (false)`, "claims", ""},
+	{"runs a slot that was missed", "claim", `if (m.missed > 0) return end`, `if (false) return end`, "claims", ""},
+	{"runs a slot that cannot be made", "claim", `if (m.refused) return end`, `if (false) return end`, "claims", ""},
+	{"runs a slot of no plan", "claim", `if (!belongs(m, v.entry)) return end`, `if (false) return end`, "claims", ""},
+	{"runs the whole of a split slot", "claim", `if (splits(m, v.entry)) return unhandled(d);`, `if (false) return unhandled(d);`, "claims", ""},
+	{"runs a slot of a pause", "claim", `if (ofPause(m, v.entry)) return end`, `if (false) return end`, "claims", ""},
+	{"runs past the deadline", "claim", `if (pastDeadline(d, v)) return aged`, `if (false) return aged`, "claims", ""},
+	{"takes over from a node that lives", "claim", `return v.ownerDead || v.disowned ? takeOver(d, v) : { do: "prove" };`, `return takeOver(d, v);`, "claims", ""},
+	{"tries once too often", "claim", `if (record.attempt >= (record.max_attempts ?? 3)) return end`, `if (record.attempt > (record.max_attempts ?? 3)) return end`, "claims", ""},
+	{"ends a slot by a wrong clock", "claim", `return v.implausible ? { do: "later", delay: 30_000 } : end(d, v, state, error);`, `return end(d, v, state, error);`, "claims", ""},
+	{"forgets the error of the clock", "claim", `const certain = (v) => v.now - fromMs(v.error ?? 0);`, `const certain = (v) => v.now;`, "claims", ""},
+	{"claims a guarded slot without a place", "claim", `if (guarded(v.entry.job) && v.place?.kind !== "held") return unplaced(d, v);`, ``, "claims", ""},
+	{"leaves a dead worker's attempt open", "claim", `return { ...closed(record, revision, now, error), error };`, `return { ...record, error };`, "claims", ""},
+	{"retries a permanent error", "claim", `if (result.permanent) return final`, `if (false) return final`, "claims", ""},
+	{"retries a cancelled attempt", "claim", `if (result.cancelled) return final`, `if (false) return final`, "claims", ""},
+	{"counts an attempt that never started", "claim", `attempt: claimed.attempt - 1,`, `attempt: claimed.attempt,`, "claims", ""},
+	{"counts a run's age from its last message", "claim", `if (v.record?.published && begunBy(v.record) < from) from = begunBy(v.record);`, ``, "", "old-run"},
+
+	// What it reads.
+	{"reads another version", "values", `if (value.v !== 1) throw`, `if (false) throw`, "values", ""},
+	{"bounds no list", "bounds", `if (!Array.isArray(found) || found.length > most) throw`, `if (!Array.isArray(found)) throw`, "values", ""},
+	{"takes any message ID", "message", `if (id && id !== slotID(slot)) throw`, `if (false) throw`, "messages", ""},
+	{"takes any subject", "message", `if (of !== slot.job) throw`, `if (false) throw`, "messages", ""},
+	{"takes any number for a part", "names", `&& Number(part[3]) >= 2 && Number(part[3]) <= 256 && Number(part[2]) <= Number(part[3])`, ``, "names", ""},
+	{"escapes in lower case", "names", `.toString(16).toUpperCase()`, `.toString(16)`, "names", ""},
+	{"cancels without a fence", "worker", `if (!fence) throw`, `if (false) throw`, "cancels", ""},
+
+	// Locks, chains, nodes, clocks, producers.
+	{"skips a slot for a newer one", "lock", `.find((s) => order(s, slot) <= 0);`, `.find(() => true);`, "locks", ""},
+	{"passes those that wait", "lock", `if (ahead.length < free) return`, `if (free > 0) return`, "locks", ""},
+	{"forgets the newest", "lock", `remembered.newest = slot.at;`, `;`, "locks", ""},
+	{"follows before all have succeeded", "follow", `if (before.length < after.length || before.some`, `if (before.some`, "chains", ""},
+	{"fences too early", "node", `if (still < limit) return`, `if (still < limit / 2) return`, "fences", ""},
+	{"believes the newest clock", "clock", `if (!best || next.error <= this.error(next.at) ||`, `if (true ||`, "clocks", ""},
+
+	{"publishes no slot of the old plan at the edit", "due", `(plan.to !== undefined && instant > plan.to)`, `(plan.to !== undefined && instant >= plan.to)`, "producers", ""},
+
+	// What shows only in a running client.
+	{"acks before the record", "worker", `    const wrote = await this.put(key, outcome, fence);
+    if (wrote.lost)`, `    if (isFinal(outcome)) d.ackNow();
+    const wrote = await this.put(key, outcome, fence);
+    if (wrote.lost)`, "", "ack-after-record"},
+	{"starts on a read", "worker", `const wrote = await this.put(key, step.record, revision);
+      if (wrote.unknown)`, `const wrote = step.do === "start" ? (this.put(key, step.record, revision).catch(() => {}), { won: revision + 1 }) : await this.put(key, step.record, revision);
+      if (wrote.unknown)`, "", "claim-lost"},
+	{"starts by a claim that is not answered", "store", `      if (answer.unknown) open = true;`, `      if (answer.unknown) return { won: revision + 1 };`, "", "claim-unanswered"},
+	{"settles a write by a read", "store", `      if (answer.unknown) open = true;`, `      if (answer.unknown) { const f = await this.read(bucket, key).catch(() => ({})); if (f.nonce === nonce) return { won: f.revision }; open = true; }`, "", "claim-unanswered"},
+	{"writes anew after no answer", "store", `const answer = await this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, bytes, head);`, `const answer = await this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, JSON.stringify({ ...value, nonce: nonce + "/" + n }), head);`, "", "completion-unanswered"},
+	{"answers after a lost claim", "worker", `return wrote.won ? this.ended(outcome, wrote.won, d.message, entry, since) : undefined;`, `return wrote.won ? this.ended(outcome, wrote.won, d.message, entry, since) : { ack: true };`, "", "late-completion"},
+	{"revives a lapsed lease", "node", `if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, ``, "", "lapsed"},
+	{"goes on when it was fenced", "node", `if (wrote.lost) return this.end("fenced");`, `if (wrote.lost) { this.revision = (await this.store.read("nodes", this.name)).revision; return; }`, "", "fenced"},
+	{"takes silence for a denial", "worker", `if (!answer || answer.error || typeof answer.holds !== "boolean") return old;`, `if (!answer || answer.error || typeof answer.holds !== "boolean") return true;`, "", "owner-slow"},
+	{"denies a claim that runs", "worker", `answer = { v: 1, holds: hand !== undefined,`, `answer = { v: 1, holds: false,`, "", "ask"},
+	{"cancels any attempt", "worker", `h.id === id && String(h.fence) === fence && h.node`, `h.id === id && h.node`, "", "cancel"},
+	{"answers a second message", "worker", `if (hand?.node === this.node.name) return; // in hand already: silence`, `if (hand?.node === this.node.name) return m.ack();`, "", "twice"},
+	{"acks before what follows is stored", "follow", `await stored(store, ` + "`${store.namespace}.slot.${m.queue}.${m.job}`", `void stored(store, ` + "`${store.namespace}.slot.${m.queue}.${m.job}`", "", "follows"},
+	{"leaves a newer stay", "locks", `if (!value || stayOf(value, id)?.since !== since) return;`, `if (!value) return;`, "", "guarded"},
+	{"moves the watermark with older zone data", "producer", `if (this.outdated()) return;`, ``, "", "newer-zone"},
+	{"moves the watermark back", "producer", `if (at > time || found.value.registry_revision > revision ||`, `if (false ||`, "", "watermark-ahead"},
+	{"moves the watermark past an unknown definition", "producer", `if (!blind) await this.advance(signal);`, `await this.advance(signal);`, "", "definition-2"},
+	{"writes over a newer program's watermark", "producer", `if (found.unreadable instanceof UnknownVersion) return;`, ``, "", "watermark-2"},
+	{"moves the watermark before the stream answers", "producer", `await Promise.all(messages.map((m) => this.publish(m, signal)));`, `void Promise.all(messages.map((m) => this.publish(m, signal)));`, "", "publication-unanswered"},
+	{"publishes with a wrong clock", "producer", `if (this.node.implausible) throw`, `if (false) throw`, "", "wrong-clock"},
+	{"loses unknown members", "worker", `const wrote = await this.put(key, step.record, revision);`, `delete step.record.x_shade; const wrote = await this.put(key, step.record, revision);`, "", "unknown-members"},
+	{"serves no timers", "worker", "const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];", "const streams = [`${this.store.namespace}_slots`];", "", "timer"},
+}
+
+// Each mutant of the client for Node.js fails the kit: a rule that can be broken unseen is no
+// rule.
+func TestMutantsOfTheJavaScriptClientFailTheKit(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	places := make(chan struct{}, 4)
+	for _, m := range nodeMutants {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			places <- struct{}{}
+			defer func() { <-places }()
+			dir := m.make(t)
+			if m.vectors != "" {
+				m.failsVectors(t, "'"+node+"' "+dir+"/vectors.js")
+			} else {
+				m.failsPeer(t, "'"+node+"' "+dir+"/peer.js")
+			}
+		})
+	}
+}
+
+// make copies the client and breaks its rule.
+func (m nodeMutant) make(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	modules, err := filepath.Abs(nodeClient + "/node_modules")
+	if err == nil {
+		err = os.Symlink(modules, dir+"/node_modules")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(nodeClient, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() == "node_modules" {
+			return skipDir(d, err)
+		}
+		name, _ := filepath.Rel(nodeClient, path)
+		if d.IsDir() {
+			return os.MkdirAll(filepath.Join(dir, name), 0o700)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if name == "lib/"+m.file+".js" {
+			if n := strings.Count(string(text), m.was); n != 1 {
+				t.Fatalf("%s has %d times %q: mend the mutant", name, n, m.was)
+			}
+			text = []byte(strings.Replace(string(text), m.was, m.is, 1))
+		}
+		return os.WriteFile(filepath.Join(dir, name), text, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func skipDir(d fs.DirEntry, err error) error {
+	if err == nil && d.IsDir() {
+		return filepath.SkipDir
+	}
+	return err
+}
+
+func (m nodeMutant) failsVectors(t *testing.T, command string) {
+	t.Helper()
+	cases, err := conformance.Cases(m.vectors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := 0
+	err = conformance.Ask(t.Context(), conformance.Command{Line: command}, cases, natstest.Patience, func(v conformance.Verdict) {
+		if v.Wrong != "" {
+			wrong++
+		}
+	})
+	if err == nil && wrong == 0 {
+		t.Errorf("no case of %s has noticed", m.vectors)
+	}
+}
+
+func (m nodeMutant) failsPeer(t *testing.T, command string) {
+	t.Helper()
+	broken := 0
+	err := peer.Run(t.Context(), peer.Config{
+		Command: conformance.Command{Line: command}, Scenarios: peer.Named(m.scenario), AtOnce: 1, Longest: natstest.Patience,
+		Result: func(r peer.Result) { broken += len(r.Broken) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if broken == 0 {
+		t.Errorf("scenario %s has not noticed", m.scenario)
+	}
+}

@@ -1,0 +1,228 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// kubelet treats processes as a kubelet treats the containers of pods in a rolling update. The
+// figures of docs/kubernetes.md are what these tests print (go test -v).
+type kubelet struct {
+	*site
+	grace  time.Duration // --grace
+	period time.Duration // terminationGracePeriodSeconds
+}
+
+// pod starts a node, and returns when its readiness probe succeeds.
+func (k *kubelet) pod(name, file string) *process {
+	k.t.Helper()
+	p := k.worker(name, file, "--metrics-addr", "127.0.0.1:0", "--grace", k.grace.String())
+	eventually(k.t, name+" to be ready", func() bool {
+		status, _ := p.ask("/readyz")
+		return status == http.StatusOK
+	})
+	return p
+}
+
+// terminate sends TERM, and KILL if the process is there when the period is over. It reports
+// whether the process had to be killed.
+func (k *kubelet) terminate(p *process) (killed bool) {
+	k.t.Helper()
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+			k.t.Errorf("%s ends with %d after TERM", p.name, code)
+		}
+		return false
+	case <-time.After(k.period):
+		p.kill()
+		return true
+	}
+}
+
+// attempt is a line that the action writes: when an attempt of a slot started or ended, and where.
+type attempt struct {
+	what, job, node string
+	number          int
+	at              time.Time
+}
+
+// attempts reads what the actions wrote.
+func (s *site) attempts(job string) (all []attempt) {
+	s.t.Helper()
+	for _, line := range s.touched() {
+		f := strings.Fields(line)
+		number, numberErr := strconv.Atoi(f[2])
+		seconds, secondsErr := strconv.ParseFloat(f[4], 64)
+		if numberErr != nil || secondsErr != nil {
+			s.t.Fatalf("line %q", line)
+		}
+		if f[1] == job {
+			all = append(all, attempt{f[0], f[1], f[3], number, time.UnixMilli(int64(seconds * 1000))})
+		}
+	}
+	return all
+}
+
+// rolledScript writes when each attempt starts and ends. The first attempt takes the payload's
+// seconds, later ones none.
+const rolledScript = `read -r seconds
+echo "start $CRONCE_JOB $CRONCE_ATTEMPT $CRONCE_NODE $(date +%s.%3N)" >>touched
+[ "$CRONCE_ATTEMPT" -gt 1 ] || sleep "$seconds"
+echo "end $CRONCE_JOB $CRONCE_ATTEMPT $CRONCE_NODE $(date +%s.%3N)" >>touched
+`
+
+// rolls starts pods a and b and a slot that runs for seconds, then replaces both pods, one after
+// the other, and returns the slot's attempts when it has its outcome.
+func (k *kubelet) rolls(seconds int, more string) (_ slotRow, all []attempt, killed int) {
+	k.t.Helper()
+	_, _ = cronce() // building takes longer than starting
+	file := k.jobs(rolledScript,
+		fmt.Sprintf(`name: work, schedule: none, payload: %d%s`, seconds, more),
+		`name: tick, schedule: "* * * * * *", overlap: allow, payload: 0`)
+	old := []*process{k.pod("a", file), k.pod("b", file)}
+	ordered := k.start("order", "job", "trigger", "work", "--key", "rolled")
+	if code := ordered.exit(); code != 0 {
+		k.t.Fatalf("trigger ends with %d: %s", code, ordered.stderr())
+	}
+	eventually(k.t, "the slot to run", func() bool { return len(k.attempts("work")) > 0 })
+	if strings.HasPrefix(k.attempts("work")[0].node, "b-") {
+		old[0], old[1] = old[1], old[0] // first the one that runs it
+	}
+	for i, p := range old {
+		k.pod("new"+strconv.Itoa(i), file) // maxSurge: 1, maxUnavailable: 0
+		if k.terminate(p) {
+			killed++
+		}
+	}
+	return k.outcome(), k.attempts("work"), killed
+}
+
+// outcome waits for that of the slot.
+func (k *kubelet) outcome() slotRow {
+	k.t.Helper()
+	k.start("wait", "slot", "wait", "work:@rolled").exit() // 1 if it has failed
+	rows := k.slots("--job", "work")
+	if len(rows) != 1 {
+		k.t.Fatalf("the job has slots %v", rows)
+	}
+	return rows[0]
+}
+
+// ticksAreWhole checks the job that runs each second: every slot of the time of the update ran once.
+func (k *kubelet) ticksAreWhole() {
+	k.t.Helper()
+	var late time.Duration
+	n := 0
+	for _, row := range k.slots("--job", "tick") {
+		switch {
+		case row.State == "pending" || row.State == "running":
+		case row.State != "succeeded":
+			k.t.Errorf("%s is %s after attempt %d: %s", row.ID, row.State, row.Attempt, row.Error)
+		default:
+			n++
+			late = max(late, row.Started.Sub(row.Due))
+		}
+	}
+	started := map[string]bool{}
+	for _, a := range k.attempts("tick") {
+		if a.what == "start" {
+			started[a.node[:strings.Index(a.node, "-")]] = true
+		}
+	}
+	k.t.Logf("%d slots of the job that runs each second succeeded, at most %v late", n, late.Round(time.Millisecond))
+	if n < 3 || len(started) < 2 {
+		k.t.Errorf("%d slots ran, on %v", n, started)
+	}
+}
+
+func TestRollingUpdateLetsSlotsFinishWithinTheirGrace(t *testing.T) {
+	t.Parallel()
+	k := &kubelet{newServedSite(t), 25 * time.Second, 40 * time.Second}
+	r, all, killed := k.rolls(5, "")
+	if r.State != "succeeded" || r.Attempt != 1 || len(all) != 2 || killed > 0 {
+		t.Errorf("the slot is %s after attempt %d: %v; %d pods were killed", r.State, r.Attempt, all, killed)
+	}
+	k.ticksAreWhole()
+}
+
+// A slot that runs longer than the grace is cancelled, and starts again on another pod.
+func TestRollingUpdateMovesSlotsThatOutlastTheirGrace(t *testing.T) {
+	t.Parallel()
+	k := &kubelet{newServedSite(t), 3 * time.Second, 18 * time.Second}
+	r, all, killed := k.rolls(60, `, retry: {attempts: 3}`)
+	if r.State != "succeeded" || r.Attempt != 2 || len(all) != 3 || killed > 0 {
+		t.Fatalf("the slot is %s after attempt %d: %v; %d pods were killed", r.State, r.Attempt, all, killed)
+	}
+	t.Logf("the second attempt starts %v after the first", all[1].at.Sub(all[0].at).Round(time.Millisecond))
+	k.ticksAreWhole()
+}
+
+// A slot that may start once has no second attempt: it fails.
+func TestRollingUpdateFailsSlotsThatMayStartOnceAndOutlastTheirGrace(t *testing.T) {
+	t.Parallel()
+	k := &kubelet{newServedSite(t), 3 * time.Second, 18 * time.Second}
+	r, all, killed := k.rolls(60, `, retry: {attempts: 1}`)
+	if r.State != "failed" || r.Attempt != 1 || len(all) != 1 || killed > 0 {
+		t.Errorf("the slot is %s after attempt %d: %v; %d pods were killed", r.State, r.Attempt, all, killed)
+	}
+	t.Logf("error: %s", r.Error)
+}
+
+// A period that is shorter than the grace is the mistake to avoid: the kubelet kills the pod, and
+// the slot waits until the lease has expired.
+func TestRollingUpdateThatKillsPodsCostsALease(t *testing.T) {
+	t.Parallel()
+	k := &kubelet{newServedSite(t), 25 * time.Second, 2 * time.Second}
+	r, all, killed := k.rolls(60, `, retry: {attempts: 3}`)
+	if r.State != "succeeded" || r.Attempt != 2 || len(all) != 3 || killed < 1 { // a build with the race detector may end too late as an idle node, too
+		t.Fatalf("the slot is %s after attempt %d: %v; %d pods were killed", r.State, r.Attempt, all, killed)
+	}
+	t.Logf("the second attempt starts %v after the first, which ran for 2 s after TERM", all[1].at.Sub(all[0].at).Round(time.Millisecond))
+	k.ticksAreWhole()
+}
+
+// In a pod with a service, the service goes on (preStop) until the sidecar has ended: then the
+// slot that runs succeeds. If both end at once, it costs an attempt.
+func TestRollingUpdateOfASidecarNeedsAServiceThatEndsLast(t *testing.T) {
+	t.Parallel()
+	for name, attempts := range map[string]int{"service ends last": 1, "both end at once": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := &kubelet{newServedSite(t), 25 * time.Second, 40 * time.Second}
+			pod := func(name string) (sidecar, service *process) {
+				addr := freeAddress(t)
+				service = k.service(addr)
+				return k.pod(name, k.write(name+".yaml", fmt.Sprintf(`version: 1
+jobs:
+  - name: work
+    schedule: none
+    retry: {attempts: 5, backoff: 100ms}
+    action: {http: {url: "http://%s/slow", ready: "http://%s/ready"}}
+`, addr, addr))), service
+			}
+			sidecar, service := pod("old")
+			if code := k.start("order", "job", "trigger", "work", "--key", "rolled").exit(); code != 0 {
+				t.Fatalf("trigger ends with %d", code)
+			}
+			eventually(t, "the service to work", func() bool { return len(k.lines("slow")) == 1 })
+			pod("new")
+			sidecar.signal(syscall.SIGTERM)
+			if attempts == 1 {
+				sidecar.exit()
+			}
+			service.signal(syscall.SIGTERM)
+			if r := k.outcome(); r.State != "succeeded" || r.Attempt != attempts {
+				t.Errorf("the slot is %s after attempt %d, want %d", r.State, r.Attempt, attempts)
+			}
+		})
+	}
+}

@@ -1,0 +1,166 @@
+// Package attach names the parts of a namespace that package client works on, so that a
+// test can replace one, and so that a program of this module can make a client of a
+// store that it has open already: client.Attach(attach.Of(...)). Programs outside this
+// module use client.New.
+package attach
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/fleet/node"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Jobs is the registry; *kv.Jobs is one.
+type Jobs interface {
+	Read(ctx context.Context, name string) (plans.Entry, uint64, error)
+	Write(ctx context.Context, d plans.Definition, revision uint64) (uint64, error)
+	Delete(ctx context.Context, name string, revision uint64) error
+	List(ctx context.Context) ([]plans.Entry, error)
+}
+
+// Nodes are the stored nodes; *kv.Nodes is one.
+type Nodes interface {
+	List(ctx context.Context) ([]exchange.NodeEvent, error)
+}
+
+// Ledger has a record for each slot; *kv.Ledger is one.
+type Ledger interface {
+	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
+	Write(ctx context.Context, r job.Record, revision uint64) (uint64, error)
+	List(ctx context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEntry, error]
+	Newest(ctx context.Context, job string) iter.Seq2[kv.LedgerEntry, error]
+	Records(ctx context.Context, slots []job.Slot) (map[job.Slot]kv.LedgerEntry, error)
+}
+
+// Slots is the stream of slots; *stream.Slots is one.
+type Slots interface {
+	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]
+	Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
+}
+
+// Timers are the triggered runs that wait for their time; *stream.Timers is one.
+type Timers interface {
+	Read(ctx context.Context, s job.Slot) (stream.Timer, uint64, error)
+	Set(ctx context.Context, t stream.Timer, revision uint64) (uint64, error)
+	Cancel(ctx context.Context, s job.Slot) error
+	Latest(ctx context.Context, slots []job.Slot) (map[job.Slot]stream.Timer, error)
+	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]
+}
+
+// Watermark is the time up to which every slot was published; *kv.Watermark is one.
+type Watermark interface {
+	Read(ctx context.Context) (exchange.Watermark, uint64, error)
+}
+
+// Locks are the jobs' locks against overlap; *kv.Locks is one.
+type Locks interface {
+	Read(ctx context.Context, name string) (core.Lock, uint64, error)
+}
+
+// Fleet has the waiting slots, the events, and requests to nodes; *kv.Store is one.
+type Fleet interface {
+	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]
+	Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error]
+	StoreEvent(ctx context.Context, e job.Event) error
+	Emit(kind, job string, data []byte) error
+	AskCancel(ctx context.Context, node string, req core.CancelRequest) (core.CancelAnswer, error)
+	AskOutput(ctx context.Context, node string, s job.Slot, follow bool) (exchange.OutputAnswer, error)
+}
+
+// News are the events as they happen, and the state of the connection; *kv.Store has them.
+type News interface {
+	Follow(job string, f func(job.Event)) (stop func(), err error)
+	Reconnected() <-chan struct{}
+	EventsAfter(ctx context.Context, job string, sequence uint64, f func(job.Event, uint64, error) bool) error
+	LastEvent(ctx context.Context) (uint64, error)
+}
+
+// Peers proves nodes dead; *node.Peers is one.
+type Peers interface {
+	Dead(ctx context.Context, name, by string) (dead bool, wait time.Duration, err error)
+}
+
+// Parts are what a client works on. If a test calls only some operations of a client, it may
+// leave out the parts that they do not use.
+type Parts struct {
+	Jobs      Jobs
+	Nodes     Nodes
+	Ledger    Ledger
+	Slots     Slots
+	Timers    Timers
+	Watermark Watermark
+	Locks     Locks
+	Fleet     Fleet
+	News      News
+	Peers     Peers
+
+	// Settings are the namespace's.
+	Settings job.Settings
+
+	// Now returns the broker's time.
+	Now func(context.Context) (time.Time, error)
+
+	// Operator is the person or program that gives the orders, like "alice@laptop". The
+	// registry and the ledger keep it, and conflicts and events show it.
+	Operator string
+
+	// Joined waits until the registry has a job that this process is about to bring there. May be
+	// nil.
+	Joined func(ctx context.Context, name string) error
+
+	// Alive is called after each answer of the broker, and during long computations. A
+	// caller uses it to notice a silent broker. May be nil.
+	Alive func()
+
+	// Conn and Store are the connection and the store of the parts. They are nil in tests that
+	// replace parts. Operations that need them then fail.
+	Conn  *nats.Conn
+	Store *kv.Store
+}
+
+// Options of Of. Only Operator is required.
+type Options struct {
+	Operator string
+	Alive    func()
+	Joined   func(ctx context.Context, name string) error
+
+	// Now returns the time that is written as the time of death when a node is declared dead.
+	// Default: time.Now.
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Of returns the parts of an open store. nc is the store's connection.
+func Of(nc *nats.Conn, store *kv.Store, o Options) Parts {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	store = store.FailDenied()
+	peers := node.NewPeers(node.PeersConfig{
+		Store: store.Nodes(), Lease: store.Settings().Lease, Now: o.Now, Logger: o.Logger,
+		Fenced: func(dead, by string) {
+			e := job.Event{V: codec.Version, Kind: job.EventFenced, Time: o.Now().UTC(), Node: by, Peer: dead}
+			if data, err := json.Marshal(e); err == nil {
+				_ = store.Emit(string(e.Kind), exchange.NoJob, data)
+			}
+		},
+	})
+	return Parts{
+		Jobs: store.Jobs(), Nodes: store.Nodes(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(),
+		Watermark: store.Watermark(), Locks: store.Locks(), Fleet: store, News: store, Peers: peers, Settings: store.Settings(),
+		Now: store.Time, Operator: o.Operator, Alive: o.Alive, Joined: o.Joined, Conn: nc, Store: store,
+	}
+}

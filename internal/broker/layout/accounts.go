@@ -1,0 +1,245 @@
+package layout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Account is one NATS account of a namespace that isolates its logins. One account holds
+// the streams. Each login has its own account, which imports only what the login may do.
+// A login can name any subject of its own account as a reply subject, so the server would
+// publish there on its behalf. Because the streams are in another account, such a reply
+// cannot reach them.
+type Account struct {
+	Name string
+
+	// Streams reports whether JetStream is enabled in the account.
+	Streams bool
+
+	// Login is the account's user. The zero value: the account has none.
+	Login Login
+
+	Exports []Export
+	Imports []Import
+}
+
+// Login is a user and its permissions.
+type Login struct {
+	Name   string
+	Access Access
+	Grants []Grant
+}
+
+// Export is a subject that other accounts may import.
+type Export struct {
+	Subject string
+
+	// Stream is true if the account publishes messages to the importers, and false if the
+	// importers send requests to it.
+	Stream bool
+
+	// Many is true if one request may have several replies.
+	Many bool
+
+	// To are the accounts that may import the subject.
+	To []string
+}
+
+// Import is a subject that an account imports from another account.
+type Import struct {
+	Account, Subject string
+	Stream           bool
+
+	// As is the subject in the importing account. Empty: the same subject.
+	As string
+}
+
+// DefaultDomain is the JetStream domain under which the logins of Accounts reach the
+// streams of the other account. It must differ from the server's own domain.
+const DefaultDomain = "fleet"
+
+// Accounts returns the accounts of a namespace: first the account of the streams, then
+// one for each login. Errors wrap job.ErrInvalid.
+func Accounts(namespace, domain string, logins []Login) ([]Account, error) {
+	all := accounts{domain: domain, exports: map[string]*Export{}}
+	all.streams.Name, all.streams.Streams = accountName(namespace), true
+	for _, l := range logins {
+		name := accountName(l.Name)
+		if name == all.streams.Name || slices.ContainsFunc(all.logins, func(a *Account) bool { return a.Name == name }) {
+			return nil, fmt.Errorf("%w login %q: another account has the name %s", job.ErrInvalid, l.Name, name)
+		}
+		l.Access.Namespace, l.Access.Domain = namespace, domain
+		grants, err := l.Access.Grants()
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(subjects(grants, func(g Grant) []string { return g.Publish }), replies(namespace)[0]) {
+			// For a request from another account, the server replaces the reply subject by
+			// one of its own.
+			grants = append(grants, Grant{What: "answer the requests of other accounts", Publish: []string{"_R_.>"}})
+		}
+		l.Grants = grants
+		all.logins = append(all.logins, &Account{Name: name, Login: l})
+	}
+	for _, a := range all.logins {
+		all.broker(a)
+		all.peers(a)
+		all.told(a)
+	}
+	for _, subject := range slices.Sorted(maps.Keys(all.exports)) {
+		all.streams.Exports = append(all.streams.Exports, *all.exports[subject])
+	}
+	result := []Account{all.streams}
+	for _, a := range all.logins {
+		result = append(result, *a)
+	}
+	return result, nil
+}
+
+func accountName(login string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, strings.ToUpper(login))
+}
+
+// accounts collects the accounts while Accounts builds them.
+type accounts struct {
+	domain  string
+	streams Account
+	exports map[string]*Export // of the stream account, by subject
+	logins  []*Account
+}
+
+// broker lets a login send requests to the JetStream API and publish to the streams.
+func (all *accounts) broker(a *Account) {
+	ns := a.Login.Access.Namespace
+	for _, as := range subjects(a.Login.Grants, func(g Grant) []string { return g.Publish }) {
+		if !ofBroker(ns, as) {
+			continue
+		}
+		subject := all.plain(as)
+		e := all.exports[subject]
+		if e == nil {
+			e = &Export{Subject: subject, Many: strings.Contains(subject, ".MSG.NEXT.") || strings.Contains(subject, ".DIRECT.GET.")}
+			all.exports[subject] = e
+		}
+		e.To = append(e.To, a.Name)
+		i := Import{Account: all.streams.Name, Subject: subject}
+		if as != subject {
+			i.As = as
+		}
+		a.Imports = append(a.Imports, i)
+	}
+}
+
+// told lets other logins receive the events that this login publishes. The stream account
+// receives an event as a request, and the server does not forward requests to other
+// subscribers.
+func (all *accounts) told(a *Account) {
+	for _, told := range subjects(a.Login.Grants, func(g Grant) []string { return g.Publish }) {
+		if !strings.HasPrefix(told, a.Login.Access.Namespace+".event.") {
+			continue
+		}
+		e := Export{Subject: told, Stream: true}
+		for _, other := range all.logins {
+			for _, heard := range subjects(other.Login.Grants, func(g Grant) []string { return g.Subscribe }) {
+				subject := told
+				if covered(heard, told) {
+					subject = heard // the other login may receive the events of some jobs only
+				}
+				if other != a && covered(subject, heard) {
+					e.To = append(e.To, other.Name)
+					other.Imports = append(other.Imports, Import{Account: a.Name, Subject: subject, Stream: true})
+				}
+			}
+		}
+		if len(e.To) > 0 {
+			e.To = slices.Compact(e.To)
+			a.Exports = append(a.Exports, e)
+		}
+	}
+}
+
+// peers lets other logins send requests to the nodes of this login.
+func (all *accounts) peers(a *Account) {
+	ns := a.Login.Access.Namespace
+	heard := subjects(a.Login.Grants, func(g Grant) []string { return g.Subscribe })
+	for _, subject := range heard {
+		if !strings.HasPrefix(subject, ns+".node.") && !strings.HasPrefix(subject, ns+".api.") && !strings.HasPrefix(subject, "$SRV.") {
+			continue
+		}
+		e := Export{Subject: subject, Many: strings.HasPrefix(subject, "$SRV.")}
+		for _, asker := range all.logins {
+			if asker == a {
+				continue
+			}
+			for _, asked := range subjects(asker.Login.Grants, func(g Grant) []string { return g.Publish }) {
+				// A login that serves orders exports api.*.*, which also matches a request to one
+				// node. That request must go to the account of the node, which exports api.node.*.
+				one := strings.HasPrefix(asked, APISubject(ns, "node."))
+				if covered(asked, subject) && (!one || subject == APISubject(ns, "node.*")) {
+					e.To = append(e.To, asker.Name)
+					asker.Imports = append(asker.Imports, Import{Account: a.Name, Subject: asked})
+				}
+			}
+		}
+		if len(e.To) > 0 {
+			e.To = slices.Compact(e.To)
+			a.Exports = append(a.Exports, e)
+		}
+	}
+}
+
+// plain returns the subject as the stream account sees it.
+func (all *accounts) plain(subject string) string {
+	rest, prefixed := strings.CutPrefix(subject, "$JS."+all.domain+".API.")
+	switch {
+	case !prefixed:
+		return subject
+	case strings.HasPrefix(rest, "$KV."):
+		return rest
+	}
+	return jetstream.DefaultAPIPrefix + rest
+}
+
+// ofBroker reports whether a subject belongs to the server or to a stream.
+func ofBroker(namespace, subject string) bool {
+	return slices.ContainsFunc([]string{"$JS.", "$KV.", namespace + ".slot.", namespace + ".timer.", namespace + ".event."},
+		func(prefix string) bool { return strings.HasPrefix(subject, prefix) })
+}
+
+// covered reports whether other matches every subject that subject matches.
+func covered(subject, other string) bool {
+	tokens, wide := strings.Split(subject, "."), strings.Split(other, ".")
+	if len(tokens) != len(wide) {
+		return false
+	}
+	for i, t := range tokens {
+		if t != wide[i] && wide[i] != "*" {
+			return false
+		}
+	}
+	return true
+}
+
+// subjects returns the subjects of all grants without duplicates.
+func subjects(grants []Grant, of func(Grant) []string) []string {
+	var all []string
+	for _, g := range grants {
+		for _, s := range of(g) {
+			if !slices.Contains(all, s) {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}

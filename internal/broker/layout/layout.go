@@ -1,0 +1,224 @@
+// Package layout says what a namespace consists of on the broker: its streams and buckets,
+// their configuration (layout.go), the subjects that each role needs (access.go), and the
+// accounts that keep logins apart (accounts.go). It computes; it has no connection.
+package layout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/job"
+)
+
+// DefaultNamespace is the namespace if Options.Namespace is empty.
+const DefaultNamespace = job.DefaultNamespace
+
+// nodesTTL is the age at which the broker removes node records. It only cleans up and
+// does not decide which nodes are alive, so it must be longer than any lease.
+func nodesTTL(lease time.Duration) time.Duration { return max(time.Hour, 4*lease) }
+
+// Keys of the state bucket. The locks have keys of their own.
+const (
+	SettingsKey  = "settings"
+	WatermarkKey = "watermark"
+	SweepKey     = "sweep"
+)
+
+// Configs returns all streams of a namespace. The state bucket comes first, because it
+// holds the settings that determine the others. A server before 2.12 (recent is false)
+// supports neither message schedules nor atomic batches: Configs then leaves out the timer
+// stream, and no stream allows batches.
+func Configs(namespace string, set job.Settings, recent bool) []jetstream.StreamConfig {
+	bucket := func(what string, ttl time.Duration) jetstream.StreamConfig {
+		name := namespace + "_" + what
+		return jetstream.StreamConfig{
+			Name: "KV_" + name, Subjects: []string{"$KV." + name + ".>"},
+			MaxMsgsPerSubject: 1, // with more, an older value would reappear when the newest expires
+			MaxAge:            ttl,
+			Discard:           jetstream.DiscardNew,
+			// Like the buckets of nats.go, except that no message can remove other messages.
+			// Otherwise a login that may write one key could empty the bucket with a
+			// Nats-Rollup header.
+			AllowRollup: false, DenyPurge: true, DenyDelete: true, AllowDirect: true,
+			AllowAtomicPublish: recent && what != "nodes", // a heartbeat never waits for other writes
+			Duplicates:         job.DefaultDuplicates,
+			Replicas:           set.Replicas,
+		}
+	}
+	var events []string
+	for _, kind := range exchange.Exceptional() {
+		events = append(events, namespace+".event."+string(kind)+".*")
+	}
+	all := []jetstream.StreamConfig{
+		bucket("state", 0),
+		bucket("jobs", 0),
+		bucket("nodes", nodesTTL(set.Lease)),
+		bucket("ledger", set.Retention),
+	}
+	if recent {
+		// The timer stream comes before the required ones. If the creator dies half-way,
+		// the namespace is then not left without timers.
+		all = append(all, jetstream.StreamConfig{
+			Name: TimerStream(namespace), Subjects: []string{namespace + ".timer.>"},
+			Description: "triggered runs whose time has not come, or that wait for a worker since it has",
+			Retention:   jetstream.WorkQueuePolicy,
+			Discard:     jetstream.DiscardOld, // message schedules require it, so the stream must have no limit that discards
+			// The server requires roll-up on a stream with schedules: when a timer fires,
+			// the server replaces the schedule by the fired message with a roll-up.
+			Duplicates:  job.DefaultDuplicates,
+			AllowDirect: true, AllowRollup: true, AllowMsgSchedules: true,
+			Replicas: set.Replicas,
+		})
+	}
+	return append(all, []jetstream.StreamConfig{
+		{
+			Name: namespace + "_slots", Subjects: []string{namespace + ".slot.>"},
+			Description: "slots to run, until they have an outcome",
+			Retention:   jetstream.WorkQueuePolicy,
+			Discard:     jetstream.DiscardNew, // a full stream refuses new slots; it never drops one
+			Duplicates:  set.Duplicates,
+			AllowDirect: true, AllowAtomicPublish: recent,
+			Replicas: set.Replicas,
+		},
+		{
+			Name: namespace + "_events", Subjects: events,
+			Description: "what went another way than planned",
+			MaxAge:      set.Retention,
+			Duplicates:  job.DefaultDuplicates,
+			AllowDirect: true,
+			Replicas:    set.Replicas,
+		},
+	}...)
+}
+
+// Streams returns the names of all streams that a namespace may have, including those of
+// its buckets.
+func Streams(namespace string) []string {
+	var names []string
+	for _, cfg := range Configs(namespace, job.Settings{}, true) {
+		names = append(names, cfg.Name)
+	}
+	return names
+}
+
+func TimerStream(namespace string) string { return namespace + "_timers" }
+
+// Difference is a setting on the broker that differs from the wanted one.
+type Difference struct {
+	Where, Field, Found, Want string
+
+	// Immutable is true if the server cannot change the setting.
+	Immutable bool
+	// Tolerated is true if nodes can work with the found value. Namespaces that an older
+	// version created have such a difference until Setup runs.
+	Tolerated bool
+	// Mend sets the wanted value in a configuration.
+	Mend func(*jetstream.StreamConfig)
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("%s has %s %s, not %s", d.Where, d.Field, d.Found, d.Want)
+}
+
+// Differences that nodes tolerate.
+const (
+	FieldRollup  = "roll-up and purge"
+	FieldBatches = "atomic batches"
+	FieldOrders  = "kept orders"
+)
+
+// Differences compares only the settings that Cronce depends on. Size limits, placement
+// and descriptions are the operator's choice. The exception is a size limit on the timer
+// stream, because it would drop timers.
+func Differences(found, want jetstream.StreamConfig) []Difference {
+	var all []Difference
+	check := func(field string, found, wanted any, mend func(*jetstream.StreamConfig)) {
+		if f, w := fmt.Sprint(found), fmt.Sprint(wanted); f != w {
+			all = append(all, Difference{Where: Title(want.Name), Field: field, Found: f, Want: w, Immutable: mend == nil, Mend: mend})
+		}
+	}
+	// With DiscardOld, a size limit drops stored messages to make room.
+	drops := (found.MaxBytes > 0 || found.MaxMsgs > 0) && found.Discard == jetstream.DiscardOld
+	check("storage", found.Storage, want.Storage, nil)
+	check("retention", found.Retention, want.Retention, nil)
+	check("mirror", found.Mirror != nil, false, nil)
+	check("sealed", found.Sealed, false, nil)
+	check("persist mode", found.PersistMode, jetstream.DefaultPersistMode, nil)
+	check("sources", len(found.Sources), 0, func(c *jetstream.StreamConfig) { c.Sources = nil })
+	check("a subject transform", found.SubjectTransform != nil, false, func(c *jetstream.StreamConfig) { c.SubjectTransform = nil })
+	check("subjects", sorted(found.Subjects), sorted(want.Subjects), func(c *jetstream.StreamConfig) { c.Subjects = want.Subjects })
+	if sorted(append(slices.Clone(found.Subjects), ordersSubject(want))) == sorted(want.Subjects) {
+		all[len(all)-1].Field, all[len(all)-1].Tolerated = FieldOrders, true
+	}
+	check("max age", found.MaxAge, want.MaxAge, func(c *jetstream.StreamConfig) { c.MaxAge = want.MaxAge })
+	check("messages per subject (history)", max(found.MaxMsgsPerSubject, 0), want.MaxMsgsPerSubject,
+		func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = want.MaxMsgsPerSubject })
+	check("direct get", found.AllowDirect, true, func(c *jetstream.StreamConfig) { c.AllowDirect = true })
+	check("no ack", found.NoAck, false, func(c *jetstream.StreamConfig) { c.NoAck = false })
+	if drops && want.Discard == jetstream.DiscardNew {
+		check("a size limit with discard", found.Discard, want.Discard, func(c *jetstream.StreamConfig) { c.Discard = want.Discard })
+	}
+	if want.AllowMsgSchedules {
+		check("message schedules", found.AllowMsgSchedules, true, func(c *jetstream.StreamConfig) { c.AllowMsgSchedules, c.Discard = true, jetstream.DiscardOld })
+		check("a size limit", found.MaxBytes > 0 || found.MaxMsgs > 0, false, func(c *jetstream.StreamConfig) { c.MaxBytes, c.MaxMsgs = -1, -1 })
+	}
+	tolerate := func() { all[len(all)-1].Tolerated = true }
+	if want.DenyPurge && (found.AllowRollup || !found.DenyPurge) {
+		check(FieldRollup, "allowed", "denied", func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = false, true })
+		tolerate()
+	}
+	if want.AllowAtomicPublish && !found.AllowAtomicPublish {
+		check(FieldBatches, "denied", "allowed", func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = true })
+		tolerate()
+	}
+	if want.Retention == jetstream.WorkQueuePolicy {
+		check("duplicate window", found.Duplicates, want.Duplicates, func(c *jetstream.StreamConfig) { c.Duplicates = want.Duplicates })
+	}
+	if want.Replicas != 0 {
+		check("replicas", found.Replicas, want.Replicas, func(c *jetstream.StreamConfig) { c.Replicas = want.Replicas })
+	}
+	return all
+}
+
+// ordersSubject returns the subject of the events that report an operator's order. The events
+// stream of a namespace that an older version created does not store them.
+func ordersSubject(want jetstream.StreamConfig) string {
+	namespace, _ := strings.CutSuffix(want.Name, "_events")
+	return namespace + ".event." + string(job.EventOrdered) + ".*"
+}
+
+func sorted(subjects []string) string {
+	subjects = slices.Clone(subjects)
+	slices.Sort(subjects)
+	return strings.Join(subjects, ",")
+}
+
+// Title returns the name of a stream or bucket for messages to users.
+func Title(stream string) string {
+	if bucket, ok := strings.CutPrefix(stream, "KV_"); ok {
+		return "bucket " + bucket
+	}
+	return "stream " + stream
+}
+
+// WorkerGroup is the priority group of every queue. The server serves the requests with
+// the lowest priority number first.
+const WorkerGroup = "workers"
+
+// AlertConsumer is the durable consumer of alerts on the stream of events.
+const AlertConsumer = "alerts"
+
+// OnConsumers returns the names of the durable consumers whose messages start the job
+// of a namespace. One of them is in use. After an edit, the other one serves the new
+// plan while the first drains. There are exactly two because permissions list them by
+// name: a login for the messages of one job has no permission on other consumers of the
+// stream. Neither namespaces nor job names may contain the separators.
+func OnConsumers(namespace, name string) []string {
+	first := "cronce_" + namespace + "=" + name
+	return []string{first, first + "=2"}
+}

@@ -1,0 +1,63 @@
+package space
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+)
+
+// NodeConsumer is a durable consumer that nodes use besides those of the queues.
+type NodeConsumer struct {
+	// Job is the job that the messages start. If it is empty, the messages are alerts.
+	Job string
+
+	Stream, Consumer string
+
+	// Info is nil if the consumer does not exist, or if it could not be read; Err is the
+	// reason. If the stream does not exist, Err wraps job.ErrNotFound.
+	Info *jetstream.ConsumerInfo
+	Err  error
+}
+
+// NodeConsumers reads the consumer of alerts. For each given job that messages of another stream
+// start, it reads the consumer of those messages.
+func (s *Space) NodeConsumers(ctx context.Context, jobs []plans.Entry) []NodeConsumer {
+	takers := []NodeConsumer{s.readNodeConsumer(ctx, NodeConsumer{Stream: s.EventStream(), Consumer: layout.AlertConsumer})}
+	for _, e := range jobs {
+		if !e.Job.On.IsZero() {
+			takers = append(takers, s.readOnConsumer(ctx, e))
+		}
+	}
+	return takers
+}
+
+// readOnConsumer reads the consumer of the job's current plan. If there is none, it reads one that
+// an edit left behind.
+func (s *Space) readOnConsumer(ctx context.Context, e plans.Entry) NodeConsumer {
+	var best NodeConsumer
+	for i, consumer := range layout.OnConsumers(s.Name, e.Job.Name) {
+		t := s.readNodeConsumer(ctx, NodeConsumer{Job: e.Job.Name, Stream: e.Job.On.Stream, Consumer: consumer})
+		current := t.Info != nil && t.Info.Config.Metadata[onFromKey] == e.Since().UTC().Format(time.RFC3339Nano)
+		if i == 0 || current || best.Info == nil && t.Info != nil {
+			best = t
+		}
+	}
+	return best
+}
+
+func (s *Space) readNodeConsumer(ctx context.Context, t NodeConsumer) NodeConsumer {
+	t.Info, t.Err = s.consumerInfo(ctx, t.Stream, t.Consumer)
+	switch {
+	case errors.Is(t.Err, jetstream.ErrConsumerNotFound):
+		t.Err = nil
+	case errors.Is(t.Err, jetstream.ErrStreamNotFound):
+		t.Err = job.ErrNotFound
+	}
+	return t
+}

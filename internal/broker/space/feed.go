@@ -1,0 +1,165 @@
+package space
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/wire"
+)
+
+// Feed delivers the messages of a durable consumer, a few at a time. Each message goes to
+// one of the clients that fetch. Use it only for messages that may be late: if the leader
+// changes, the client library's Fetch can lose a message, and the broker delivers it
+// again after AckWait.
+type Feed struct {
+	s        *Space
+	consumer jetstream.Consumer
+}
+
+// fed is a message of a feed. It sends its acks through the transport.
+type fed struct {
+	jetstream.Msg
+	s *Space
+}
+
+func (m fed) answer(what string) error {
+	m.s.Transport.Publish(m.Reply(), "", []byte(what), time.Time{})
+	return nil
+}
+
+func (m fed) Ack() error                         { return m.answer("+ACK") }
+func (m fed) Nak() error                         { return m.answer("-NAK") }
+func (m fed) InProgress() error                  { return m.answer("+WPI") }
+func (m fed) Term() error                        { return m.answer("+TERM") }
+func (m fed) TermWithReason(reason string) error { return m.answer("+TERM " + reason) }
+
+func (m fed) NakWithDelay(delay time.Duration) error { return m.answer(wire.NakWithDelay(delay)) }
+
+func (m fed) DoubleAck(ctx context.Context) error {
+	_, err := m.s.Request(ctx, &nats.Msg{Subject: m.Reply(), Data: []byte("+ACK")})
+	return err
+}
+
+// Each requests up to n messages, and calls handle with each, one at a time, as they
+// arrive. It returns when all have arrived, after wire.FeedWait, or when ctx ends. After an
+// error, the consumer has to be opened again.
+func (f *Feed) Each(ctx context.Context, n int, handle func(jetstream.Msg)) error {
+	ctx, cancel := context.WithTimeout(ctx, wire.FeedWait)
+	defer cancel()
+	batch, err := wire.Fetch(ctx, f.consumer, n)
+	if err != nil {
+		return err
+	}
+	for m := range batch.Messages() {
+		handle(fed{m, f.s})
+	}
+	if err := batch.Error(); err != nil && ctx.Err() == nil && !errors.Is(err, jetstream.ErrNoHeartbeat) {
+		return err
+	}
+	return nil
+}
+
+// Groups requests up to n messages and waits for them for at most wait. It calls handle
+// with the messages that have arrived together, one group at a time. If handle returns an
+// error, Groups naks the remaining messages and returns the error. After an error, the
+// consumer has to be opened again.
+func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle func([]jetstream.Msg) error) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	batch, err := wire.Fetch(ctx, f.consumer, n)
+	if err != nil {
+		return err
+	}
+	messages := batch.Messages()
+	for m := range messages {
+		group := []jetstream.Msg{fed{m, f.s}}
+		for more := true; more; {
+			select {
+			case m, more = <-messages:
+				if more {
+					group = append(group, fed{m, f.s})
+				}
+			default:
+				more = false
+			}
+		}
+		if err := handle(group); err != nil {
+			cancel()
+			for m := range messages {
+				_ = fed{m, f.s}.Nak()
+			}
+			return err
+		}
+	}
+	if err := batch.Error(); err != nil && ctx.Err() == nil && !errors.Is(err, jetstream.ErrNoHeartbeat) {
+		return err
+	}
+	return nil
+}
+
+const (
+	// alertWait is the time after which the broker delivers an alert again if it was not
+	// acked. A worker needs less time for one attempt to send it.
+	alertWait = time.Minute
+
+	// maxAlertsPending is the number of alerts that may be delivered and not acked.
+	maxAlertsPending = 100_000
+)
+
+// Alerts opens the feed of alerts to deliver. Each alert goes to one of the workers that
+// fetch. The feed also delivers the other events of this kind, which report a reopened slot.
+func (s *Space) Alerts(ctx context.Context) (*Feed, error) {
+	return s.feed(ctx, s.EventStream(), s.alertConfig())
+}
+
+func (s *Space) alertConfig() jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable: layout.AlertConsumer, FilterSubject: s.EventSubject("alert", "*"),
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: alertWait, MaxDeliver: -1, MaxAckPending: maxAlertsPending,
+	}
+}
+
+// createAlerts creates the consumer of alerts, for workers whose login may not create it.
+func (s *Space) createAlerts(ctx context.Context) (changes []string, err error) {
+	err = s.Ask(ctx, "look for consumer "+layout.AlertConsumer, s.API("CONSUMER.INFO."+s.EventStream()+"."+layout.AlertConsumer), func(ctx context.Context) error {
+		_, err := s.JS.Consumer(ctx, s.EventStream(), layout.AlertConsumer)
+		return err
+	})
+	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, err
+	}
+	if _, err := s.Alerts(ctx); err != nil {
+		return nil, err
+	}
+	return []string{"created consumer " + layout.AlertConsumer + " of " + layout.Title(s.EventStream())}, nil
+}
+
+// feed opens a durable consumer, and creates it if it does not exist.
+func (s *Space) feed(ctx context.Context, stream string, want jetstream.ConsumerConfig) (*Feed, error) {
+	what := "consumer " + want.Durable + " of " + layout.Title(stream)
+	f := Feed{s: s}
+	get := func(ctx context.Context) (err error) {
+		f.consumer, err = s.JS.Consumer(ctx, stream, want.Durable)
+		return err
+	}
+	info := s.API("CONSUMER.INFO." + stream + "." + want.Durable)
+	err := s.Ask(ctx, "look for "+what, info, get)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		err = s.Ask(ctx, "create "+what, s.API("CONSUMER.CREATE."+stream+"."+want.Durable), func(ctx context.Context) (err error) {
+			f.consumer, err = s.JS.CreateConsumer(ctx, stream, want)
+			return err
+		})
+		if errors.Is(err, jetstream.ErrConsumerExists) {
+			err = s.Ask(ctx, "look for "+what, info, get)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &f, nil
+}

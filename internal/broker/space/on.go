@@ -1,0 +1,229 @@
+package space
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// onWait is the ack wait of the consumer: the server redelivers an unacked message after it.
+	onWait = 30 * time.Second
+
+	maxOnPending = 10_000
+
+	// A run has a bare name if its token is only the sequence of the message; older versions
+	// named runs so. AdoptOn ends bare names after bareMargin, rounded down to bareStep. All
+	// producers read the consumer within half a minute, so they know that time before it
+	// comes.
+	bareMargin, bareStep = 2 * time.Minute, time.Minute
+)
+
+// Metadata keys of a consumer whose messages start a job.
+const (
+	onFromKey = "cronce_from" // start of the plan that the consumer is for
+	onBareKey = "cronce_bare" // see core.OnConsumer.Bare
+)
+
+// OnConsumers returns the job's existing consumers on the stream. If the stream does
+// not exist, the error is job.ErrNotFound.
+func (s *Space) OnConsumers(ctx context.Context, stream, name string) ([]core.OnConsumer, error) {
+	var found []core.OnConsumer
+	var denied error
+	names := layout.OnConsumers(s.Name, name)
+	// An edit creates the consumer of the new plan before it removes the old one. If neither
+	// is found, the first one may have been created meanwhile, so it is read again.
+	for i, consumer := range append(names, names[0]) {
+		if i == len(names) && len(found) > 0 {
+			break
+		}
+		c, err := s.onConsumer(ctx, stream, consumer)
+		switch {
+		case err == nil:
+			found = append(found, c)
+		case errors.Is(err, jetstream.ErrConsumerNotFound):
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return nil, errNoStream(stream)
+		case errors.Is(err, job.ErrDenied) && i == 1:
+			denied = err // a login from an older version may not read the second consumer; it works until the next edit
+		default:
+			return nil, err
+		}
+	}
+	if len(found) == 0 {
+		return nil, denied
+	}
+	info, err := s.onStream(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		found[i].StreamCreated, found[i].WorkQueue = info.Created, info.Config.Retention == jetstream.WorkQueuePolicy
+	}
+	return found, nil
+}
+
+func errNoStream(stream string) error {
+	return fmt.Errorf("stream %s: %w: create it, or mend the job's on.stream", stream, job.ErrNotFound)
+}
+
+func (s *Space) onConsumer(ctx context.Context, stream, consumer string) (core.OnConsumer, error) {
+	info, err := s.consumerInfo(ctx, stream, consumer)
+	if err != nil {
+		return core.OnConsumer{}, err
+	}
+	c := core.OnConsumer{Stream: stream, Name: consumer, On: job.On{Stream: stream, Subject: filters(info.Config)}, Created: info.Created}
+	c.From, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onFromKey])
+	c.Bare, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onBareKey])
+	return c, nil
+}
+
+func (s *Space) consumerInfo(ctx context.Context, stream, consumer string) (info *jetstream.ConsumerInfo, err error) {
+	err = s.Ask(ctx, "look for consumer "+consumer+" of "+layout.Title(stream), s.API("CONSUMER.INFO."+stream+"."+consumer), func(ctx context.Context) error {
+		c, err := s.JS.Consumer(ctx, stream, consumer)
+		if err == nil {
+			info = c.CachedInfo()
+		}
+		return err
+	})
+	return info, err
+}
+
+func (s *Space) onStream(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
+	err = s.Ask(ctx, "look for stream "+stream, s.API("STREAM.INFO."+stream), func(ctx context.Context) error {
+		found, err := s.JS.Stream(ctx, stream)
+		if err == nil {
+			info = found.CachedInfo()
+		}
+		return err
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = errNoStream(stream)
+	}
+	return info, err
+}
+
+// BeginOn creates the consumer of a plan of the job. On a work queue it delivers all
+// messages, on other streams those stored since the given time. The caller has checked
+// that the name is free. A second call with the same arguments has no effect.
+func (s *Space) BeginOn(ctx context.Context, name, consumer string, plan plans.PastPlan, since time.Time) error {
+	on := plan.Plan.On
+	if slices.Contains(layout.Streams(s.Name), on.Stream) {
+		return fmt.Errorf("%w stream %s: it is this namespace's own", job.ErrInvalid, on.Stream)
+	}
+	info, err := s.onStream(ctx, on.Stream)
+	if err != nil {
+		return err
+	}
+	// The server accepts a filter that can never match, so check it here.
+	subjects := info.Config.Subjects
+	if len(subjects) > 0 && !slices.ContainsFunc(subjects, func(s string) bool { return collide(s, on.Subject) }) {
+		return fmt.Errorf("%w subject %s: stream %s has none of it, but %s", job.ErrInvalid, on.Subject, on.Stream, strings.Join(subjects, ", "))
+	}
+	want := jetstream.ConsumerConfig{
+		Durable: consumer, Description: fmt.Sprintf("starts cronce job %s of namespace %s", name, s.Name),
+		FilterSubject: on.Subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: onWait, MaxDeliver: -1, MaxAckPending: maxOnPending,
+		Metadata: map[string]string{onFromKey: plan.From.UTC().Format(time.RFC3339Nano)},
+	}
+	if info.Config.Retention == jetstream.WorkQueuePolicy {
+		want.DeliverPolicy, want.OptStartTime = jetstream.DeliverAllPolicy, nil
+	}
+	_, err = s.feed(ctx, on.Stream, want)
+	return err
+}
+
+// AdoptOn adds metadata to a consumer that an older version created: the start of its
+// plan, and the time until which its messages have bare names. Slots may already be
+// published under bare names.
+func (s *Space) AdoptOn(ctx context.Context, c core.OnConsumer, plan plans.PastPlan) error {
+	now, err := s.Time(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Ask(ctx, "adopt consumer "+c.Name+" of stream "+c.Stream, s.API("CONSUMER.CREATE."+c.Stream+"."+c.Name), func(ctx context.Context) error {
+		consumer, err := s.JS.Consumer(ctx, c.Stream, c.Name)
+		if err != nil {
+			return err
+		}
+		cfg := consumer.CachedInfo().Config
+		if cfg.Metadata[onFromKey] != "" {
+			return nil // another producer was faster
+		}
+		if cfg.Metadata == nil {
+			cfg.Metadata = map[string]string{}
+		}
+		cfg.Metadata[onFromKey] = plan.From.UTC().Format(time.RFC3339Nano)
+		cfg.Metadata[onBareKey] = now.Add(bareMargin).Truncate(bareStep).UTC().Format(time.RFC3339Nano)
+		_, err = s.JS.UpdateConsumer(ctx, c.Stream, cfg)
+		return err
+	})
+}
+
+// OpenOn opens a consumer that OnConsumers returned.
+func (s *Space) OpenOn(ctx context.Context, c core.OnConsumer) (*OnFeed, error) {
+	f := OnFeed{Feed: Feed{s: s}, of: c}
+	err := s.Ask(ctx, "look for consumer "+c.Name+" of stream "+c.Stream, s.API("CONSUMER.INFO."+c.Stream+"."+c.Name), func(ctx context.Context) (err error) {
+		f.consumer, err = s.JS.Consumer(ctx, c.Stream, c.Name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &f, nil
+}
+
+// OnFeed delivers the messages that start a job.
+type OnFeed struct {
+	Feed
+
+	of core.OnConsumer
+}
+
+// State reads the consumer's progress.
+func (f *OnFeed) State(ctx context.Context) (core.OnState, error) {
+	info, err := f.s.consumerInfo(ctx, f.of.Stream, f.of.Name)
+	if err != nil {
+		return core.OnState{}, err
+	}
+	return core.OnState{
+		Created: info.Created, Pending: int(info.NumPending), Unacked: info.NumAckPending,
+		Delivered: info.AckFloor.Consumer, Floor: info.AckFloor.Stream,
+	}, nil
+}
+
+// collide reports whether a subject can match both patterns.
+func collide(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(as), len(bs)) {
+		switch {
+		case as[i] == ">" || bs[i] == ">":
+			return true
+		case as[i] != bs[i] && as[i] != "*" && bs[i] != "*":
+			return false
+		}
+	}
+	return len(as) == len(bs)
+}
+
+// Off removes a consumer whose messages started a job. It returns nil if the consumer
+// or its stream does not exist.
+func (s *Space) Off(ctx context.Context, stream, consumer string) error {
+	err := s.Ask(ctx, "remove consumer "+consumer+" of stream "+stream, s.API("CONSUMER.DELETE."+stream+"."+consumer), func(ctx context.Context) error {
+		return s.JS.DeleteConsumer(ctx, stream, consumer)
+	})
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,257 @@
+package space
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Open finds the namespace on the broker, or creates it. It first inspects everything
+// that exists. If it finds a difference that matters, it creates nothing and returns
+// job.ErrMismatch, which names both values and the command that mends it. Open never
+// updates what exists.
+//
+// Open retries until the broker answers or ctx ends: a new cluster needs seconds to
+// elect its first leader. If the namespace is complete, Open sends one request for each
+// of seven streams and one for the settings.
+//
+// Open creates the stream of timers with the rest. A namespace without it is complete
+// too, because a server without message schedules cannot have it. Setup adds it later.
+func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error) {
+	s, err := newSpace(ctx, js, o)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		inv, err := s.inspect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.accept(inv, o.Want); err != nil {
+			return nil, err
+		}
+		switch {
+		case inv.complete():
+			s.settings, s.registry = inv.settings.WithDefaults(), inv.registry
+			for name, cfg := range inv.streams {
+				s.atomic[name] = cfg.AllowAtomicPublish
+			}
+			return s, nil
+		case o.ReadOnly:
+			return nil, s.notSetUp()
+		}
+		// The first creator wins. The loser of a race inspects again, and adopts or refuses
+		// what the winner stored.
+		_, err = s.create(ctx, &inv, inv.target(o.Want))
+		switch {
+		case errors.Is(err, job.ErrDenied) && len(inv.missing()) == 1 && !inv.stored:
+			// Another node of the fleet may be about to store the settings again.
+			s.Log.Warn("waiting for the settings of the namespace: none are stored, and this login may not store them", "namespace", s.Name, "mend", s.SetupCommand(), "error", err)
+			if !wire.Wait(ctx, setupPause) {
+				return nil, err
+			}
+		case errors.Is(err, job.ErrDenied):
+			return nil, fmt.Errorf("namespace %q is not set up, and this login may not do that; with a login that may, run: %s: %w", s.Name, s.SetupCommand(), err)
+		case err != nil && !lostRace(err):
+			return nil, err
+		}
+	}
+}
+
+func (s *Space) notSetUp() error {
+	return fmt.Errorf("namespace %q is not set up on %s: %w: start a node (cronce run), or %s",
+		s.Name, s.Link().ConnectedServer().Address, job.ErrNotFound, s.SetupCommand())
+}
+
+func lostRace(err error) bool {
+	return errors.Is(err, job.ErrConflict) || wire.HasCode(err, jetstream.JSErrCodeStreamNameInUse)
+}
+
+// inventory lists what a namespace has on the broker.
+type inventory struct {
+	names    []string // of all streams that it should have
+	optional string   // the stream that it can do without: an older server cannot have it
+	streams  map[string]jetstream.StreamConfig
+	stored   bool // whether settings are stored
+	settings job.Settings
+	revision uint64
+	registry time.Time // creation time of the registry's bucket
+}
+
+func (i inventory) complete() bool { return len(i.missing()) == 0 }
+
+// missing describes in words what is required and does not exist.
+func (i inventory) missing() (words []string) {
+	for _, name := range i.names {
+		if _, ok := i.streams[name]; !ok && name != i.optional {
+			words = append(words, layout.Title(name))
+		}
+	}
+	if !i.stored {
+		words = append(words, "the settings")
+	}
+	return words
+}
+
+// target merges the settings: want overrides what is stored, which overrides the
+// defaults. Replicas may stay 0 if no existing stream gives a value.
+func (i inventory) target(want job.Settings) job.Settings {
+	set := overlay(i.settings, want)
+	for _, name := range i.names {
+		if found, ok := i.streams[name]; ok && set.Replicas == 0 {
+			set.Replicas = found.Replicas
+		}
+	}
+	return set.WithDefaults()
+}
+
+func (s *Space) differences(i inventory, set job.Settings) []layout.Difference {
+	var all []layout.Difference
+	for _, want := range layout.Configs(s.Name, set, s.Schedules()) {
+		if found, ok := i.streams[want.Name]; ok {
+			all = append(all, layout.Differences(found, want)...)
+		}
+	}
+	return all
+}
+
+func (s *Space) inspect(ctx context.Context) (inventory, error) {
+	inv := inventory{streams: map[string]jetstream.StreamConfig{}, optional: layout.TimerStream(s.Name)}
+	for _, want := range layout.Configs(s.Name, job.Settings{}, true) {
+		// Check the version here: a server has answered by now, so the version is known.
+		if want.Name == inv.optional && !s.Schedules() {
+			continue
+		}
+		inv.names = append(inv.names, want.Name)
+		err := s.Ask(ctx, "look for "+layout.Title(want.Name), s.API("STREAM.INFO."+want.Name), func(ctx context.Context) error {
+			found, err := s.JS.Stream(ctx, want.Name)
+			if err == nil {
+				inv.streams[want.Name] = found.CachedInfo().Config
+				if want.Name == s.Bucket("jobs").Stream() {
+					inv.registry = found.CachedInfo().Created
+				}
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return inv, err
+		}
+	}
+	if _, ok := inv.streams[s.Bucket("state").Stream()]; !ok {
+		return inv, nil
+	}
+	var err error
+	inv.settings, inv.revision, err = s.readSettings(ctx)
+	inv.stored = err == nil
+	if errors.Is(err, job.ErrNotFound) {
+		err = nil
+	}
+	return inv, err
+}
+
+// accept refuses settings or streams that do not match.
+func (s *Space) accept(inv inventory, want job.Settings) error {
+	if found, wanted, flags := mismatch(inv.settings, want); inv.stored && len(found) > 0 {
+		return fmt.Errorf("namespace %q: %w: %s is stored, %s is asked for: leave it out to adopt what is stored, or change it for every node: %s",
+			s.Name, job.ErrMismatch, strings.Join(found, ", "), strings.Join(wanted, ", "), s.SetupCommand(flags...))
+	}
+	target := inv.target(want)
+	if err := target.Validate(); err != nil {
+		return fmt.Errorf("namespace %q: %w", s.Name, err)
+	}
+	wrong := slices.DeleteFunc(s.differences(inv, target), func(d layout.Difference) bool { return d.Tolerated })
+	return s.refuse(wrong)
+}
+
+// refuse combines the differences into one error. The error names the command that
+// mends them, or what must be removed if no command does.
+func (s *Space) refuse(all []layout.Difference) error {
+	if len(all) == 0 {
+		return nil
+	}
+	next := "mend it: " + s.SetupCommand()
+	text := make([]string, len(all))
+	for i, d := range all {
+		text[i] = d.String()
+		if d.Immutable {
+			next = fmt.Sprintf("that cannot be changed in place: use another --namespace, or save what is in %s and remove it (%s)", d.Where, removal(d.Where))
+		}
+	}
+	return fmt.Errorf("namespace %q: %w: %s: %s", s.Name, job.ErrMismatch, strings.Join(text, "; "), next)
+}
+
+func removal(where string) string {
+	kind, name, _ := strings.Cut(where, " ")
+	if kind == "bucket" {
+		return "nats kv del " + name
+	}
+	return "nats stream rm " + name
+}
+
+// create creates the missing streams, and stores the settings if none are stored.
+func (s *Space) create(ctx context.Context, inv *inventory, set job.Settings) (changes []string, err error) {
+	for i, name := range inv.names {
+		cfg := s.streamConfig(name, set)
+		if _, ok := inv.streams[cfg.Name]; !ok {
+			if err := s.createStream(ctx, &cfg); err != nil {
+				return changes, err
+			}
+			inv.streams[cfg.Name] = cfg
+			set.Replicas = cfg.Replicas
+			changes = append(changes, fmt.Sprintf("created %s (replicas %d)", layout.Title(cfg.Name), cfg.Replicas))
+		}
+		// Store the settings right after the bucket that holds them. The other streams are
+		// created once the settings are certain.
+		if i == 0 && !inv.stored {
+			if err := s.writeSettings(ctx, set, inv.revision); err != nil {
+				return changes, err
+			}
+			changes = append(changes, "stored the settings")
+		}
+	}
+	return changes, nil
+}
+
+func (s *Space) streamConfig(name string, set job.Settings) jetstream.StreamConfig {
+	all := layout.Configs(s.Name, set, s.Schedules())
+	return all[slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name })]
+}
+
+const clusterReplicas = 3
+
+// createStream creates the stream. If the config has 0 replicas, it chooses three
+// where the cluster has enough servers, else one.
+func (s *Space) createStream(ctx context.Context, cfg *jetstream.StreamConfig) error {
+	choose, began, pause := cfg.Replicas == 0, time.Now(), wire.NewPause()
+	if choose {
+		cfg.Replicas = clusterReplicas
+	}
+	for {
+		err := s.Ask(ctx, "create "+layout.Title(cfg.Name), s.API("STREAM.CREATE."+cfg.Name), func(ctx context.Context) error {
+			_, err := s.JS.CreateStream(ctx, *cfg)
+			return err
+		})
+		switch {
+		case err == nil || !choose || !wire.HasCode(err, wire.CodeNoReplicas, wire.CodeNoPeers):
+			return err
+		case wire.HasCode(err, wire.CodeNoPeers) && time.Since(began) < wire.PeerWait:
+			if !wire.Wait(ctx, pause.NextBackOff()) {
+				return err
+			}
+		default:
+			if wire.HasCode(err, wire.CodeNoPeers) {
+				s.Log.Warn("fewer than three servers take part in JetStream: everything is stored once", "reason", err, "later", s.SetupCommand("--replicas 3"))
+			}
+			choose, cfg.Replicas = false, 1
+		}
+	}
+}

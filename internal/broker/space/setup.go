@@ -1,0 +1,104 @@
+package space
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Setup creates the namespace, or changes it to o.Want, and returns what it changed.
+// Zero fields keep what is stored. Setup does not update what already matches, because
+// updates without a change have dropped delayed messages. If the server cannot change a
+// field, Setup changes nothing and returns job.ErrMismatch.
+//
+// Running nodes keep the settings that they started with, and log that they differ.
+// Restart them afterwards. To shorten a retention or a lease, stop them first.
+func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []string, err error) {
+	s, err := newSpace(ctx, js, o)
+	if err != nil {
+		return nil, err
+	}
+	inv, err := s.inspect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	target := inv.target(o.Want)
+	if err := target.Validate(); err != nil {
+		return nil, fmt.Errorf("namespace %q: %w", s.Name, err)
+	}
+	for _, queue := range o.Queues {
+		if err := codec.ValidateName("queue", queue); err != nil {
+			return nil, err
+		}
+	}
+	wrong := s.differences(inv, target)
+	for _, d := range wrong {
+		if d.Immutable {
+			return nil, s.refuse(wrong)
+		}
+	}
+	// Records must outlive the horizon at every moment (invariant 7). So a longer retention
+	// is set on the ledger before the settings promise it, and a shorter one after.
+	shorter := inv.stored && target.Retention < inv.settings.Retention
+	steps := []func(context.Context, *inventory, job.Settings) ([]string, error){
+		s.create, s.update, s.updateQueues, s.changeSettings,
+	}
+	if shorter {
+		steps = []func(context.Context, *inventory, job.Settings) ([]string, error){
+			s.create, s.changeSettings, s.update, s.updateQueues,
+		}
+	}
+	steps = append(steps, func(ctx context.Context, inv *inventory, target job.Settings) ([]string, error) {
+		return s.createQueues(ctx, inv, target, o.Queues)
+	}, func(ctx context.Context, _ *inventory, _ job.Settings) ([]string, error) {
+		return s.createAlerts(ctx)
+	})
+	for _, step := range steps {
+		done, err := step(ctx, &inv, target)
+		changes = append(changes, done...)
+		if err != nil {
+			return changes, err
+		}
+	}
+	return changes, nil
+}
+
+func (s *Space) changeSettings(ctx context.Context, inv *inventory, target job.Settings) ([]string, error) {
+	found, wanted, _ := mismatch(inv.settings, target)
+	if !inv.stored || len(found) == 0 {
+		return nil, nil
+	}
+	if err := s.writeSettings(ctx, target, inv.revision); err != nil {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("changed the settings: %s instead of %s", strings.Join(wanted, ", "), strings.Join(found, ", "))}, nil
+}
+
+// update mends existing streams, and leaves fields alone that the layout does not set.
+func (s *Space) update(ctx context.Context, inv *inventory, target job.Settings) (changes []string, err error) {
+	for _, name := range inv.names {
+		want, cfg := s.streamConfig(name, target), inv.streams[name]
+		wrong := layout.Differences(cfg, want)
+		if len(wrong) == 0 {
+			continue
+		}
+		for _, d := range wrong {
+			d.Mend(&cfg)
+			changes = append(changes, fmt.Sprintf("changed %s: %s %s instead of %s", d.Where, d.Field, d.Want, d.Found))
+		}
+		err := s.Ask(ctx, "change "+layout.Title(cfg.Name), s.API("STREAM.UPDATE."+cfg.Name), func(ctx context.Context) error {
+			_, err := s.JS.UpdateStream(ctx, cfg)
+			return err
+		})
+		if err != nil {
+			return changes[:len(changes)-len(wrong)], err
+		}
+	}
+	return changes, nil
+}

@@ -1,0 +1,200 @@
+// Package space opens one namespace on the broker, creates and changes what belongs to it,
+// and opens the consumers of its streams.
+//
+//   - Opening (open.go, again.go). Open inspects everything before it creates anything, and
+//     updates nothing. A revision-checked write stores the settings (settings.go), so
+//     concurrent creators agree.
+//   - Changing (setup.go, queue.go). Setup changes what exists; Examine (survey.go) reports
+//     what Setup would change.
+//   - Consumers: of queues (queue.go), of alerts (feed.go), and those whose messages start
+//     jobs (on.go).
+package space
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Options select the namespace to open and how to open it.
+type Options struct {
+	// Namespace is the prefix of all names on the broker, so that several namespaces can
+	// share an account. If it is empty, it is DefaultNamespace.
+	Namespace string
+
+	// Want are the settings that the caller requires. For each zero field, Open adopts
+	// the stored value, or the default if nothing is stored yet. Setup keeps the stored
+	// value.
+	Want job.Settings
+
+	// ReadOnly makes Open create nothing. If the namespace is not set up, the error is
+	// job.ErrNotFound. With ReadOnly, every write that the server does not permit fails
+	// with job.ErrDenied. Without ReadOnly, only registry writes fail fast.
+	ReadOnly bool
+
+	// Queues are the queues whose missing consumers Setup creates.
+	Queues []string
+
+	// Stamp converts the broker's timestamps, for tests that run a fleet on its own
+	// clock. It must return the same result for the same timestamp, and keep their order.
+	// If it is nil, timestamps are not converted.
+	Stamp func(time.Time) time.Time
+
+	// Trace starts the trace of every publication. It may set the message's Traceparent.
+	// It returns a function that is called with the result, or nil. If Trace is nil,
+	// nothing is traced.
+	Trace func(queue string, m *core.Message) (ended func(duplicate bool, err error))
+
+	// Logger logs events that no caller receives as an error. If it is nil, nothing is
+	// logged.
+	Logger *slog.Logger
+}
+
+// Space is one namespace on the broker: its names, its settings, and the connection to it. It
+// is safe for concurrent use.
+type Space struct {
+	wire.Wire
+	Name     string
+	settings job.Settings
+	registry time.Time          // creation time of the registry's bucket
+	Audit    time.Duration      // interval between the audits of a watch
+	Plans    plans.EntryDecoder // of stored definitions
+	ReadOnly bool
+	atomic   map[string]bool // streams that allow atomic batches
+	Trace    func(queue string, m *core.Message) (ended func(duplicate bool, err error))
+	Log      *slog.Logger
+}
+
+func newSpace(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error) {
+	if o.Namespace == "" {
+		o.Namespace = layout.DefaultNamespace
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := codec.ValidateName("namespace", o.Namespace); err != nil {
+		return nil, err
+	}
+	if err := o.Want.Validate(); err != nil {
+		return nil, err
+	}
+	made := make(chan wire.Wire, 1)
+	go func() { made <- wire.NewWire(js) }() // NewWire may wait for the connection's lock
+	var w wire.Wire
+	select {
+	case w = <-made:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("open namespace %q: %w: %w", o.Namespace, job.ErrUnknown, context.Cause(ctx))
+	}
+	w.Stamp = o.Stamp
+	if server := w.Link().ConnectedServer(); !wire.AtLeast(server.Version, 2, 11) { // batched direct gets
+		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", server.Version, server.URL)
+	}
+	return &Space{Wire: w, Name: o.Namespace, Audit: wire.AuditEvery, ReadOnly: o.ReadOnly, Trace: o.Trace, Log: o.Logger, atomic: map[string]bool{}}, nil
+}
+
+// Schedules reports whether the server supports message schedules and atomic batches.
+func (s *Space) Schedules() bool { return wire.AtLeast(s.Link().ConnectedServer().Version, 2, 12) }
+
+// Settings returns the namespace's settings as they were stored when Open read them.
+func (s *Space) Settings() job.Settings { return s.settings }
+
+// Registry returns the creation time of the registry's bucket, as Open found it.
+func (s *Space) Registry() time.Time { return s.registry }
+
+// Domain returns the JetStream domain of the caller's client, or "".
+func (s *Space) Domain() string { return s.JS.Options().Domain }
+
+// Namespace returns the name of the opened namespace.
+func (s *Space) Namespace() string { return s.Name }
+
+// Time asks the broker for its current time.
+func (s *Space) Time(ctx context.Context) (now time.Time, err error) {
+	err = s.Ask(ctx, "ask the server for its time", s.API("STREAM.INFO."+s.SlotStream()), func(ctx context.Context) error {
+		stream, err := s.JS.Stream(ctx, s.SlotStream())
+		if err == nil {
+			now = s.Stamped(stream.CachedInfo().TimeStamp)
+		}
+		return err
+	})
+	return now, err
+}
+
+// FailDenied returns the same namespace, as ReadOnly makes Open return it.
+func (s *Space) FailDenied() *Space {
+	return &Space{
+		Wire: s.Wire, Name: s.Name, settings: s.settings, registry: s.registry, Audit: s.Audit,
+		ReadOnly: true, atomic: s.atomic, Trace: s.Trace, Log: s.Log,
+	}
+}
+
+// Atomic reports whether the stream allowed atomic batches when the namespace was opened.
+func (s *Space) Atomic(stream string) bool { return s.atomic[stream] }
+
+// Bucket returns the namespace's bucket of that name.
+func (s *Space) Bucket(what string) wire.Bucket {
+	name := s.Name + "_" + what
+	return wire.Bucket{Wire: s.Wire, Name: name, In: "KV_" + name, Root: "$KV." + name + ".", FailDenied: s.ReadOnly, Atomic: s.Atomic("KV_" + name)}
+}
+
+func (s *Space) SlotStream() string { return s.Name + "_slots" }
+
+func (s *Space) TimerStream() string { return layout.TimerStream(s.Name) }
+
+func (s *Space) EventStream() string { return s.Name + "_events" }
+
+// EventSubject returns the subject of events of one kind about one job (or node). Kinds
+// and names are single tokens.
+func (s *Space) EventSubject(kind, job string) string {
+	return s.Name + ".event." + kind + "." + job
+}
+
+// EnoughPayload is the smallest max_payload with which a server accepts every payload,
+// and every usual output, uncut.
+const EnoughPayload = 512 << 10
+
+// MaxPayload returns the server's limit for a message, or 0 while it is unknown.
+func (s *Space) MaxPayload() int { return s.Link().MaxPayload() }
+
+// CheckPayload rejects the payload of a triggered run if the server would not accept it, in a
+// slot's message or, as base64, in its record. The error wraps job.ErrInvalid.
+func (s *Space) CheckPayload(payload []byte) error {
+	const rest = 8 << 10 // of the record, without the payload
+	limit := s.MaxPayload()
+	most := (limit - wire.HeaderRoom - rest) * 3 / 4
+	if limit == 0 || len(payload) == 0 || len(payload) <= most {
+		return nil
+	}
+	return fmt.Errorf("%w payload: %d bytes, at most %d, for the server's max_payload is %d: store it elsewhere and pass its name, or raise the limit",
+		job.ErrInvalid, len(payload), max(most, 0), limit)
+}
+
+// Flush waits until the connection has everything that was sent, or until ctx ends. Call
+// it before you close the connection.
+func (s *Space) Flush(ctx context.Context) error { return s.Transport.Flush(ctx) }
+
+// Connected reports whether there is a connection, as the connection last reported. It
+// does not block.
+func (s *Space) Connected() bool { return s.Link().Connected.Load() }
+
+// Closed returns a channel that is closed when the connection is closed for good.
+func (s *Space) Closed() <-chan struct{} { return s.Link().Closed }
+
+// Reconnects returns how often the connection was lost and restored since Open. It does
+// not block.
+func (s *Space) Reconnects() uint64 { return s.Link().Found.Load() }
+
+// Watch calls f for every change of the bucket; see wire.Bucket.Watch.
+func (s *Space) Watch(ctx context.Context, b wire.Bucket, whole bool, decode func(wire.Entry) any, f func(wire.Change)) error {
+	return b.Watch(ctx, s.Log, s.Audit, whole, decode, f)
+}

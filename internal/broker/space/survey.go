@@ -1,0 +1,225 @@
+package space
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Survey describes a namespace as it is on the broker, right or wrong.
+type Survey struct {
+	// Server, Version and Cluster describe the server that answered. Cluster is empty if
+	// the server is alone.
+	Server, Version, Cluster string
+
+	// MaxPayload is the server's limit for a message, in bytes, or 0 if it is unknown.
+	MaxPayload int
+
+	// Settings are the stored settings. If there are none, or they cannot be used, Settings
+	// are the defaults, and SettingsErr is the reason. It wraps job.ErrNotFound,
+	// job.ErrInvalid or job.ErrVersion.
+	Settings    job.Settings
+	SettingsErr error
+
+	// Streams are the existing streams by name, including those of the buckets. Missing
+	// describes in words those that do not exist. A namespace without timers is complete:
+	// NoTimers reports that their stream is missing, Schedules that the server supports it.
+	Streams             map[string]*jetstream.StreamInfo
+	Missing             []string
+	NoTimers, Schedules bool
+
+	Differences []Difference
+	Queues      []Queue
+
+	// Account is the account's usage and limits. It is nil if the server did not answer.
+	Account *jetstream.AccountInfo
+}
+
+// Difference is a field whose value differs from the layout's.
+type Difference struct {
+	// Where, Field, Found and Want describe it in words: "bucket cronce_jobs", "storage",
+	// "Memory", "File".
+	Where, Field, Found, Want string
+
+	// Tolerated reports that nodes work despite it. Setup reports that Setup mends it. If
+	// Setup cannot mend it, Remove is the command that removes the stream, bucket or
+	// consumer with all its data.
+	Tolerated, Setup bool
+	Remove           string
+}
+
+// Queue describes a queue on the broker.
+type Queue struct {
+	Name string
+
+	// Slots and Timers are the queue's consumers, or nil.
+	Slots, Timers *jetstream.ConsumerInfo
+
+	// Waiting counts the queue's messages in the stream of slots, including those in
+	// flight. Fired counts its fired timers.
+	Waiting, Fired uint64
+}
+
+// Complete reports whether everything that a namespace requires exists.
+func (v Survey) Complete() bool { return len(v.Missing) == 0 && v.SettingsErr == nil }
+
+// Examine inspects a namespace and changes nothing. Where Open returns an error, Examine
+// reports the problem in the survey. Only if nothing of the namespace exists, the error
+// is job.ErrNotFound. If the survey is Complete, the store can be used for reading.
+func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Space, Survey, error) {
+	o.ReadOnly = true
+	s, err := newSpace(ctx, js, o)
+	if err != nil {
+		return nil, Survey{}, err
+	}
+	v := Survey{Streams: map[string]*jetstream.StreamInfo{}}
+	for _, step := range []func(context.Context, *Survey) error{s.surveyStreams, s.surveySettings, s.surveyQueues, s.surveyAccount} {
+		if err := step(ctx, &v); err != nil {
+			return nil, v, err
+		}
+	}
+	return s, v, nil
+}
+
+func (s *Space) surveyStreams(ctx context.Context, v *Survey) error {
+	for _, want := range layout.Configs(s.Name, job.Settings{}, true) {
+		err := s.Ask(ctx, "look for "+layout.Title(want.Name), s.API("STREAM.INFO."+want.Name), func(ctx context.Context) error {
+			found, err := s.JS.Stream(ctx, want.Name)
+			if err == nil {
+				v.Streams[want.Name] = found.CachedInfo()
+			}
+			return err
+		})
+		switch {
+		case err == nil:
+		case !errors.Is(err, jetstream.ErrStreamNotFound):
+			return err
+		case want.Name == s.TimerStream():
+			v.NoTimers = true
+		default:
+			v.Missing = append(v.Missing, layout.Title(want.Name))
+		}
+	}
+	if len(v.Streams) == 0 {
+		return s.notSetUp()
+	}
+	// Read the version here: a server has answered by now, so the version is known.
+	server := s.Link().ConnectedServer()
+	v.Server, v.Version, v.Cluster, v.Schedules = server.Name, server.Version, server.Cluster, s.Schedules()
+	v.MaxPayload = s.MaxPayload()
+	return nil
+}
+
+func (s *Space) surveySettings(ctx context.Context, v *Survey) error {
+	if _, ok := v.Streams[s.Bucket("state").Stream()]; ok {
+		v.Settings, _, v.SettingsErr = s.readSettings(ctx)
+	} else {
+		v.SettingsErr = job.ErrNotFound
+	}
+	if err := v.SettingsErr; err != nil && !errors.Is(err, job.ErrNotFound) && !errors.Is(err, job.ErrInvalid) && !errors.Is(err, job.ErrVersion) {
+		return err
+	}
+	v.Settings = v.Settings.WithDefaults()
+	s.settings = v.Settings
+	if v.SettingsErr != nil {
+		return nil // there are no settings to compare with
+	}
+	for _, want := range layout.Configs(s.Name, v.Settings, s.Schedules()) {
+		if found, ok := v.Streams[want.Name]; ok {
+			for _, d := range layout.Differences(found.Config, want) {
+				v.Differences = append(v.Differences, describe(d, removal(d.Where)))
+			}
+		}
+	}
+	return nil
+}
+
+// describe returns a difference for users. remove is the command that removes the stream, bucket
+// or consumer that differs.
+func describe(d layout.Difference, remove string) Difference {
+	told := Difference{Where: d.Where, Field: d.Field, Found: d.Found, Want: d.Want, Setup: !d.Immutable, Tolerated: d.Tolerated}
+	if d.Immutable {
+		told.Remove = remove
+	}
+	return told
+}
+
+func (s *Space) surveyQueues(ctx context.Context, v *Survey) error {
+	queues := map[string]*Queue{}
+	queue := func(name string) *Queue {
+		if queues[name] == nil {
+			queues[name] = &Queue{Name: name}
+		}
+		return queues[name]
+	}
+	for _, stream := range []string{s.SlotStream(), s.TimerStream()} {
+		if v.Streams[stream] == nil {
+			continue
+		}
+		existing, err := s.Queues(ctx, stream)
+		if err != nil {
+			return err
+		}
+		for _, info := range existing {
+			if v.SettingsErr == nil {
+				for _, d := range s.queueDifferences(stream, info.Config, s.queueConfig(stream, info.Name, v.Settings.Lease)) {
+					v.Differences = append(v.Differences, describe(d.Difference, "nats consumer rm "+stream+" "+info.Name))
+				}
+			}
+			if stream == s.SlotStream() {
+				queue(info.Name).Slots = info
+			} else {
+				queue(info.Name).Timers = info
+			}
+		}
+		waiting, err := s.waitingByQueue(ctx, stream)
+		if err != nil {
+			return err
+		}
+		for name, n := range waiting {
+			if stream == s.SlotStream() {
+				queue(name).Waiting = n
+			} else {
+				queue(name).Fired = n
+			}
+		}
+	}
+	for _, q := range queues {
+		v.Queues = append(v.Queues, *q)
+	}
+	slices.SortFunc(v.Queues, func(x, y Queue) int { return strings.Compare(x.Name, y.Name) })
+	return nil
+}
+
+// waitingByQueue counts the messages that workers can receive now, by queue.
+func (s *Space) waitingByQueue(ctx context.Context, stream string) (map[string]uint64, error) {
+	prefix := s.Name + ".slot."
+	if stream == s.TimerStream() {
+		prefix = s.Name + ".timer.due."
+	}
+	found, err := s.Counts(ctx, stream, prefix+">")
+	counts := map[string]uint64{}
+	for subject, n := range found {
+		name, _, _ := strings.Cut(strings.TrimPrefix(subject, prefix), ".")
+		counts[name] += n
+	}
+	return counts, err
+}
+
+// surveyAccount ignores errors: a login that may not read the account's usage still gets
+// the rest of the survey.
+func (s *Space) surveyAccount(ctx context.Context, v *Survey) error {
+	ctx, cancel := context.WithTimeout(ctx, wire.AttemptTimeout)
+	defer cancel()
+	if info, err := s.JS.AccountInfo(ctx); err == nil {
+		v.Account = info
+	}
+	return nil
+}

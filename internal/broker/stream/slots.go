@@ -1,0 +1,251 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Slots is the stream of slots to run. Its methods are safe for concurrent use.
+type Slots struct{ s *Store }
+
+// Send publishes a slot's message and returns without waiting. The message ID is the
+// slot's ID. A slot that is offered again has an ID of its own; see core.Message.Offer.
+// Unless Send returns an error, it calls answered once, from another goroutine and within
+// some seconds. answered must not block. duplicate reports that the stream already had
+// the message. If the error wraps job.ErrUnknown, send the same message again. This is
+// also the error while another producer has a message with the same ID in flight. Do not
+// modify the payload before answered is called.
+//
+// The caller bounds how many messages are in flight.
+func (l *Slots) Send(queue string, m core.Message, payload []byte, answered func(duplicate bool, err error)) error {
+	if err := codec.ValidateName("queue", queue); err != nil {
+		return err
+	}
+	if m.Slot.Token != "" {
+		if err := l.s.CheckPayload(payload); err != nil {
+			return err
+		}
+	}
+	m, ended := l.s.traced(queue, m)
+	p := l.publication()
+	p.queue, p.message, p.payload, p.done, p.ended = queue, m, payload, answered, ended
+	p.send()
+	return nil
+}
+
+// Publish is Send for callers that wait. The returned function returns the broker's
+// answer, or job.ErrUnknown if ctx ends first.
+func (l *Slots) Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error) {
+	var folded bool
+	var failed error
+	done := make(chan struct{})
+	err = l.Send(queue, m, payload, func(duplicate bool, err error) {
+		folded, failed = duplicate, err
+		close(done)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (bool, error) {
+		select {
+		case <-done:
+			return folded, failed
+		case <-ctx.Done():
+			return false, fmt.Errorf("publish %s: %w: %w", m.Slot, job.ErrUnknown, context.Cause(ctx))
+		}
+	}, nil
+}
+
+// traced starts the trace of a publication.
+func (s *Store) traced(queue string, m core.Message) (_ core.Message, ended func(duplicate bool, err error)) {
+	if s.Trace != nil {
+		traced := m // keeps m off the heap while tracing is off
+		ended = s.Trace(queue, &traced)
+		m = traced
+	}
+	if ended == nil {
+		ended = func(bool, error) {}
+	}
+	return m, ended
+}
+
+// Put publishes a slot's message as Publish does, and repeats it until the broker
+// answers. Then the broker has the message, from this call or an earlier one. If ctx
+// ends first, the error wraps job.ErrUnknown.
+func (l *Slots) Put(ctx context.Context, queue string, m core.Message, payload []byte) error {
+	pause := wire.NewPause()
+	var full error
+	for {
+		answer, err := l.Publish(queue, m, payload)
+		if err == nil {
+			_, err = answer(ctx)
+		}
+		if errors.Is(err, job.ErrFull) {
+			full = err
+		}
+		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || !wire.Wait(ctx, pause.NextBackOff()) {
+			if full != nil && errors.Is(err, job.ErrUnknown) {
+				return full
+			}
+			return err
+		}
+	}
+}
+
+// Connected reports whether the store has a connection to publish on now.
+func (l *Slots) Connected() bool { return l.s.Connected() }
+
+func (l *Slots) subject(queue, job string) string {
+	return l.s.Name + ".slot." + queue + "." + job
+}
+
+// WaitingFilter selects messages. Its zero value selects all.
+type WaitingFilter struct {
+	Queue, Job string
+
+	// Fired leaves out the timers that are not due. There may be millions of them, and
+	// workers receive none of them yet.
+	Fired bool
+
+	// Stranded selects only stranded messages; see WaitingSlot.Stranded. If there are
+	// none, the filter costs next to nothing.
+	Stranded bool
+
+	// Whole makes the pass fail if it may be incomplete. A pass reads any replica, which
+	// may lag. So the stream's leader is asked first how many messages there are. If the
+	// pass finds fewer, it ends with an error that wraps job.ErrUnknown.
+	Whole bool
+}
+
+// WaitingSlot is a message in the stream. Its slot has no outcome yet.
+type WaitingSlot struct {
+	core.Message
+	Queue string
+
+	// Sequence is the message's stream sequence, Published its timestamp from the
+	// broker.
+	Sequence  uint64
+	Published time.Time
+
+	// Payload is the message's body.
+	Payload []byte
+
+	// Timer reports that this is a triggered run that is not due yet. Due is its time,
+	// and Published is when it was set.
+	Timer bool
+
+	// Stranded reports that the server no longer delivers the message; see strandedFinder. It is
+	// a hint, like every field here. If the login may not list consumers, it is false.
+	Stranded bool
+}
+
+// Waiting iterates over the messages in the stream, oldest first. If a message cannot be
+// read, the error wraps job.ErrInvalid and the iteration goes on. Any other error ends
+// it.
+func (l *Slots) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
+	return l.s.waiting(ctx, f, l.s.SlotStream(), []string{l.subject(anyIfEmpty(f.Queue), anyIfEmpty(f.Job))}, func(e wire.Entry) (WaitingSlot, error) {
+		tokens := strings.Split(e.Subject, ".") // namespace, "slot", queue, job
+		return readWaiting(e, tokens[2], tokens[3])
+	})
+}
+
+// waiting iterates over the messages of a stream, one subject after the other.
+func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, subjects []string, read func(wire.Entry) (WaitingSlot, error)) iter.Seq2[WaitingSlot, error] {
+	return func(yield func(WaitingSlot, error) bool) {
+		for _, name := range []string{f.Queue, f.Job} {
+			if err := codec.ValidateName("queue or job", name); name != "" && err != nil {
+				yield(WaitingSlot{}, err)
+				return
+			}
+		}
+		strand := s.findStranded(stream)
+		if f.Stranded {
+			switch any, err := strand.any(ctx); {
+			case err != nil:
+				yield(WaitingSlot{}, err)
+				return
+			case !any:
+				return
+			}
+		}
+		for _, subject := range subjects {
+			missing, err := s.countWhole(ctx, f, stream, subject)
+			if err != nil {
+				yield(WaitingSlot{}, err)
+				return
+			}
+			for e, err := range s.All(ctx, stream, subject, time.Time{}) {
+				if err != nil {
+					yield(WaitingSlot{}, err)
+					return
+				}
+				missing--
+				w, err := read(e)
+				if f.Queue != "" && w.Queue != f.Queue {
+					continue
+				}
+				if lost := strand.mark(ctx, &w); lost != nil {
+					yield(WaitingSlot{}, lost)
+					return
+				}
+				if f.Stranded && !w.Stranded {
+					if strand.beyond(w) {
+						break
+					}
+					continue
+				}
+				if !yield(w, err) {
+					return
+				}
+			}
+			if missing > 0 {
+				yield(WaitingSlot{}, fmt.Errorf("list %s: %w: its leader has %d more messages on %s", stream, job.ErrUnknown, missing, subject))
+				return
+			}
+		}
+	}
+}
+
+// countWhole returns the least number of messages that the pass must find, or 0 without f.Whole.
+func (s *Store) countWhole(ctx context.Context, f WaitingFilter, stream, subject string) (n int, err error) {
+	if !f.Whole {
+		return 0, nil
+	}
+	counts, err := s.Counts(ctx, stream, subject)
+	for _, on := range counts {
+		n += int(on)
+	}
+	return n, err
+}
+
+// readWaiting decodes a stored message. queue and name come from the message's subject.
+func readWaiting(e wire.Entry, queue, name string) (WaitingSlot, error) {
+	w := WaitingSlot{Queue: queue, Sequence: e.Revision, Published: e.Time, Payload: e.Data}
+	var err error
+	w.Message, err = core.ParseMessage(e.Header)
+	if err == nil && w.Slot.Job != name {
+		err = fmt.Errorf("%w message: %w: it names slot %q", job.ErrInvalid, exchange.ErrContradicts, w.Slot)
+	}
+	if err != nil {
+		w.Message = core.Message{} // do not trust any field of it
+		err = fmt.Errorf("message %d on %s: %w", e.Revision, e.Subject, err)
+	}
+	return w, err
+}
+
+func anyIfEmpty(token string) string {
+	if token == "" {
+		return "*"
+	}
+	return token
+}

@@ -1,0 +1,275 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/wire"
+)
+
+// Source pulls a queue's messages and passes them on as they arrive.
+//
+// Source implements the pull protocol itself. The client library's Fetch drops a request
+// at the first status that ends it, and with it every message still in flight for that
+// request. For example, a deposed leader delivers a message after its successor has
+// ended the request; the slot then waits until its ack wait expires. A Source keeps its
+// inboxes when requests end, so it receives every message that is delivered.
+//
+// Each lane is an inbox with at most one open request, so each message belongs to a known
+// request. A Source is safe for concurrent use.
+type Source struct {
+	s     *Store
+	queue string
+	next  string // subject of pull requests
+	group *priorityGroup
+	lanes []*lane
+	ended atomic.Bool // messages are no longer passed on
+}
+
+// priorityGroup is the part of a pull request that sets its priority.
+type priorityGroup struct {
+	Group    string `json:"group"`
+	Priority int    `json:"priority,omitempty"`
+}
+
+// lane is one inbox.
+type lane struct {
+	sub   *nats.Subscription // only the transport's writer uses it
+	inbox string             // prefix of the reply subjects; each request appends a token
+	asked atomic.Int64       // token of the newest request
+}
+
+// Queue returns the durable consumer of a queue, and creates it if there is none. It
+// compares an existing consumer and never updates it. If a difference matters, the
+// error is job.ErrMismatch.
+func (l *Slots) Queue(ctx context.Context, queue string) (jetstream.Consumer, error) {
+	return l.s.Queue(ctx, l.s.SlotStream(), queue)
+}
+
+// Queue is Slots.Queue for the fired timers of a queue. If the namespace has no stream
+// of timers, the error is ErrNoTimers.
+func (t *Timers) Queue(ctx context.Context, queue string) (jetstream.Consumer, error) {
+	c, err := t.s.Queue(ctx, t.s.TimerStream(), queue)
+	if wire.HasCode(err, jetstream.JSErrCodeStreamNotFound) {
+		err = t.missing()
+	}
+	return c, err
+}
+
+// Source opens the queue as Queue does, for a worker with the given priority, 0 to 9.
+// The server serves requests with a lower number first. Zero is the default. If the
+// server does not support priorities, any other value is job.ErrInvalid.
+func (l *Slots) Source(ctx context.Context, queue string, priority int) (*Source, error) {
+	return l.s.source(l.s.SlotStream(), queue, priority, func() error {
+		_, err := l.Queue(ctx, queue)
+		return err
+	})
+}
+
+// Source is Slots.Source for the fired timers of the queue.
+func (t *Timers) Source(ctx context.Context, queue string, priority int) (*Source, error) {
+	return t.s.source(t.s.TimerStream(), queue, priority, func() error {
+		_, err := t.Queue(ctx, queue)
+		return err
+	})
+}
+
+// source returns a Source of the queue's consumer on the stream, after open has succeeded.
+func (s *Store) source(stream, queue string, priority int, open func() error) (*Source, error) {
+	if err := s.CheckPriority(priority); err != nil {
+		return nil, err
+	}
+	if err := open(); err != nil {
+		return nil, err
+	}
+	src := &Source{s: s, queue: queue, next: s.Prefix + "CONSUMER.MSG.NEXT." + stream + "." + queue}
+	if s.Prioritizes() {
+		src.group = &priorityGroup{layout.WorkerGroup, priority}
+	}
+	return src, nil
+}
+
+// Listen opens the lanes. Call it once. It calls message for each message that arrives
+// on a lane, even after its request has ended. It calls ended when a lane's request ends
+// before it was served in full. If the queue must be opened again or the request was
+// wrong, ended gets an error. Neither function may block.
+func (s *Source) Listen(lanes int, message func(lane int, m jetstream.Msg), ended func(lane int, err error)) error {
+	if s.s.Link().IsClosed() {
+		return fmt.Errorf("listen for queue %s: %w", s.queue, nats.ErrConnectionClosed)
+	}
+	for i := range lanes {
+		l := &lane{inbox: s.s.Conn().NewInbox()}
+		s.lanes = append(s.lanes, l)
+		s.s.Transport.Do(func(conn wire.Port) {
+			if s.ended.Load() {
+				return
+			}
+			l.sub, _ = conn.Subscribe(l.inbox+".*", func(m *nats.Msg) { // fails only if the connection is closed
+				if s.ended.Load() {
+					return
+				}
+				if m.Reply != "" {
+					message(i, delivered{m, s.s})
+				} else if over, err := status(m); over && l.current(m.Subject) {
+					ended(i, err)
+				}
+			})
+		})
+	}
+	return nil
+}
+
+// Ask requests up to n messages on the lane for the duration d. The lane's previous
+// request must have ended. Ask does not block.
+func (s *Source) Ask(lane, n int, d time.Duration) error {
+	if !s.s.Connected() {
+		return nats.ErrDisconnected // a buffered request would be sent after it has expired
+	}
+	request, err := json.Marshal(struct {
+		Batch   int           `json:"batch"`
+		Expires time.Duration `json:"expires"`
+		*priorityGroup
+	}{n, d, s.group})
+	if err != nil {
+		return err
+	}
+	l := s.lanes[lane]
+	reply := l.inbox + "." + strconv.FormatInt(l.asked.Add(1), 10)
+	s.s.Transport.Publish(s.next, reply, request, time.Now().Round(0).Add(d))
+	return nil
+}
+
+// Leave ends the open requests: the broker drops a request whose inbox has no subscriber.
+// Leave returns when every message delivered before has been passed on, or when ctx
+// ends. After that no message is passed on. Leave does not wait for the connection's
+// lock.
+func (s *Source) Leave(ctx context.Context) error {
+	left := make(chan error, 1)
+	s.s.Transport.Do(func(wire.Port) { s.drain(left) })
+	select {
+	case err := <-left:
+		return err
+	case <-ctx.Done():
+		s.ended.Store(true)
+		s.s.Transport.Do(func(wire.Port) {
+			for _, l := range s.lanes {
+				if l.sub != nil {
+					_ = l.sub.Unsubscribe() // a subscription that is drained already is no error
+				}
+			}
+		})
+		return context.Cause(ctx)
+	}
+}
+
+// drain drains the subscriptions, and signals left when all their messages have been
+// passed on. Only the transport's writer calls it.
+func (s *Source) drain(left chan<- error) {
+	var open sync.WaitGroup
+	var failed []error
+	for _, l := range s.lanes {
+		if l.sub == nil {
+			continue
+		}
+		open.Add(1)
+		l.sub.SetClosedHandler(func(string) { open.Done() })
+		if err := l.sub.Drain(); err != nil {
+			l.sub.SetClosedHandler(nil)
+			open.Done()
+			failed = append(failed, err)
+		}
+	}
+	go func() { open.Wait(); left <- errors.Join(failed...) }()
+}
+
+// current reports whether a status belongs to the lane's newest request. A late status
+// of an older request says nothing about the newest one.
+func (l *lane) current(subject string) bool {
+	token := subject[strings.LastIndexByte(subject, '.')+1:]
+	return token == strconv.FormatInt(l.asked.Load(), 10)
+}
+
+// Errors that end a request before it expires.
+var (
+	errQueueDeleted = errors.New("the queue's consumer was deleted")
+	errNoAnswer     = errors.New("the queue does not answer: it was removed, or has no leader now")
+)
+
+// status decodes a message without a reply subject, which is the broker's status of a
+// request. over reports that the request has ended, served in full or not.
+func status(m *nats.Msg) (over bool, err error) {
+	code, description := m.Header.Get("Status"), m.Header.Get("Description")
+	switch code {
+	case "100": // a heartbeat
+		return false, nil
+	case "404", "408": // the request expired
+		return true, nil
+	case "503":
+		return true, errNoAnswer
+	case "409":
+		switch strings.ToLower(description) {
+		case "batch completed", "leadership change", "server shutdown":
+			return true, nil // the next leader must be asked
+		case "consumer deleted":
+			return true, errQueueDeleted
+		}
+	}
+	return true, fmt.Errorf("the broker refused a request for slots: %s %s", code, description)
+}
+
+// delivered is a message that a consumer delivered.
+type delivered struct {
+	m *nats.Msg
+	s *Store
+}
+
+var _ jetstream.Msg = delivered{}
+
+func (d delivered) Metadata() (*jetstream.MsgMetadata, error) {
+	meta, err := d.m.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	return &jetstream.MsgMetadata{
+		Sequence:     jetstream.SequencePair{Consumer: meta.Sequence.Consumer, Stream: meta.Sequence.Stream},
+		NumDelivered: meta.NumDelivered, NumPending: meta.NumPending, Timestamp: d.s.Stamped(meta.Timestamp),
+		Stream: meta.Stream, Consumer: meta.Consumer, Domain: meta.Domain,
+	}, nil
+}
+
+func (d delivered) Data() []byte         { return d.m.Data }
+func (d delivered) Headers() nats.Header { return d.m.Header }
+func (d delivered) Subject() string      { return d.m.Subject }
+func (d delivered) Reply() string        { return d.m.Reply }
+
+func (d delivered) answer(what string) error {
+	d.s.Transport.Publish(d.m.Reply, "", []byte(what), time.Time{})
+	return nil
+}
+
+func (d delivered) Ack() error        { return d.answer("+ACK") }
+func (d delivered) Nak() error        { return d.answer("-NAK") }
+func (d delivered) InProgress() error { return d.answer("+WPI") }
+func (d delivered) Term() error       { return d.answer("+TERM") }
+
+func (d delivered) NakWithDelay(delay time.Duration) error {
+	return d.answer(wire.NakWithDelay(delay))
+}
+
+func (d delivered) TermWithReason(reason string) error { return d.answer("+TERM " + reason) }
+
+func (d delivered) DoubleAck(ctx context.Context) error {
+	_, err := d.s.Request(ctx, &nats.Msg{Subject: d.m.Reply, Data: []byte("+ACK")})
+	return err
+}

@@ -1,0 +1,86 @@
+package stream
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/job"
+)
+
+// strandedFinder finds the messages of a stream that the server no longer delivers.
+//
+// A consumer does not deliver messages at or below its ack floor, acked or not. If an
+// operator purges one subject of the stream, the floor can pass messages without an ack:
+// the server (2.15) counts the purged messages as acked, moves the floor on from there,
+// and drops what is below it from its redeliveries (consumer.purge, checkPending). So a
+// manual purge of one job's messages also strands messages of other jobs: those in flight,
+// and those that wait for another attempt. They stay in the stream.
+//
+// Cronce does not reset the consumer to a stranded message: the consumer would redeliver every
+// message in flight, and no node has the permission for it.
+type strandedFinder struct {
+	s      *Store
+	stream string
+	floors map[string]uint64 // by queue; nil: not read yet
+	most   uint64
+}
+
+func (s *Store) findStranded(stream string) *strandedFinder {
+	return &strandedFinder{s: s, stream: stream}
+}
+
+// readFloors reads the floors once. If the login may not list consumers, mark reports no message as
+// stranded.
+func (d *strandedFinder) readFloors(ctx context.Context) error {
+	if d.floors != nil {
+		return nil
+	}
+	queues, err := d.s.Queues(ctx, d.stream)
+	if err != nil && !errors.Is(err, job.ErrDenied) {
+		return err
+	}
+	d.floors = map[string]uint64{}
+	for _, q := range queues {
+		d.floors[q.Name] = q.AckFloor.Stream
+		d.most = max(d.most, q.AckFloor.Stream)
+	}
+	return nil
+}
+
+// any reports whether a message may be stranded. Usually no messages are left below the
+// floors.
+func (d *strandedFinder) any(ctx context.Context) (bool, error) {
+	if err := d.readFloors(ctx); err != nil || d.most == 0 {
+		return false, err
+	}
+	var first uint64
+	err := d.s.Ask(ctx, "look at "+layout.Title(d.stream), d.s.API("STREAM.INFO."+d.stream), func(ctx context.Context) error {
+		stream, err := d.s.JS.Stream(ctx, d.stream)
+		if err == nil {
+			first = stream.CachedInfo().State.FirstSeq
+		}
+		return err
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = nil
+	}
+	return first <= d.most, err
+}
+
+// beyond reports whether no later message on the same subject is stranded.
+func (d *strandedFinder) beyond(w WaitingSlot) bool { return w.Sequence > d.most }
+
+// mark sets w.Stranded.
+func (d *strandedFinder) mark(ctx context.Context, w *WaitingSlot) error {
+	if w.Timer {
+		return nil
+	}
+	if err := d.readFloors(ctx); err != nil {
+		return err
+	}
+	w.Stranded = w.Sequence <= d.floors[w.Queue]
+	return nil
+}

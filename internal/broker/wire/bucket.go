@@ -1,0 +1,261 @@
+package wire
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Bucket is one KV bucket: the stream KV_<name> with a subject per key.
+type Bucket struct {
+	Wire
+	Name string
+	In   string // its stream
+	Root string // prefix of its subjects, with the final dot
+
+	// FailDenied ends a write with job.ErrDenied if the server does not permit it. If it
+	// is false, the write is repeated like any unanswered write.
+	FailDenied bool
+
+	// Atomic is true if the stream allows atomic batches.
+	Atomic bool
+
+	// Group sends the writes of the bucket. If it is nil, each is sent at once.
+	Group *Group
+}
+
+// Grouped returns the bucket with a group for its writes, if its stream allows batches.
+func (b Bucket) Grouped(g *Group) Bucket {
+	if b.Atomic {
+		b.Group = g
+	}
+	return b
+}
+
+func (b Bucket) Stream() string            { return b.In }
+func (b Bucket) Subject(key string) string { return b.Root + key }
+func (b Bucket) Key(subject string) string { return strings.TrimPrefix(subject, b.Root) }
+
+func (b Bucket) check(key string) error {
+	if isKey(key) {
+		return nil
+	}
+	return fmt.Errorf("%w key %q of bucket %s: want letters, digits and - / _ = with single dots between", job.ErrInvalid, key, b.Name)
+}
+
+// isKey reports whether key is [-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)*.
+func isKey(key string) bool {
+	last := byte('.')
+	for i := range len(key) {
+		c := key[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '/', c == '_', c == '=':
+		case c == '.' && last != '.':
+		default:
+			return false
+		}
+		last = c
+	}
+	return last != '.'
+}
+
+// Read asks the stream's leader for the key's value until it is answered or ctx ends. If
+// the key has no value, the error wraps job.ErrNotFound and the entry has the revision of
+// the delete marker, or 0.
+func (b Bucket) Read(ctx context.Context, key string) (Entry, error) {
+	if err := b.check(key); err != nil {
+		return Entry{}, err
+	}
+	began, pause := time.Now(), NewPause()
+	for {
+		e, err := b.Last(ctx, b.Stream(), b.Subject(key))
+		switch {
+		case err == nil && !e.Gone():
+			return e, nil
+		case err == nil, errors.Is(err, ErrNothing):
+			return Entry{Revision: e.Revision}, fmt.Errorf("%s/%s: %w", b.Name, key, job.ErrNotFound)
+		case Classify(err) != Unanswered, errors.Is(err, job.ErrDenied):
+			return Entry{}, fmt.Errorf("read %s/%s: %w", b.Name, key, err)
+		case !Wait(ctx, pause.NextBackOff()):
+			return Entry{}, fmt.Errorf("read %s/%s: %w (after %v): %w", b.Name, key, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
+		}
+	}
+}
+
+// Write stores value under key if revision is the key's last one.
+func (b Bucket) Write(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	return Await(func(done func(uint64, error)) {
+		w := b.Writing(ctx, key, revision, done)
+		w.Data = append(w.Data, value...)
+		w.Send()
+	})
+}
+
+// Remove stores a delete marker under key if revision is the key's last one.
+func (b Bucket) Remove(ctx context.Context, key string, revision uint64) error {
+	_, err := Await(func(done func(uint64, error)) {
+		w := b.Writing(ctx, key, revision, done)
+		w.Set(headerOperation, "DEL")
+		w.Set(HeaderNonce, rand.Text())
+		w.Send()
+	})
+	return err
+}
+
+// Encode writes a value that contains its own nonce.
+func (b Bucket) Encode(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
+	return Await(func(done func(uint64, error)) {
+		data, err := value.MarshalJSON()
+		b.Writing(ctx, key, revision, done).SendValue(data, nonce, err)
+	})
+}
+
+// Await calls send, blocks until done is called, and returns the arguments of done. The transport
+// always calls done, at the latest when the context ends.
+func Await(send func(done func(uint64, error))) (revision uint64, err error) {
+	done := make(chan struct{})
+	send(func(r uint64, e error) {
+		revision, err = r, e
+		close(done)
+	})
+	<-done
+	return revision, err
+}
+
+// All iterates once over the stream's messages that match filter (empty: all), in stream
+// order, delete markers included. Each batch shows the stream as of the time when it was
+// read. Messages older than since are left out. The iteration stops at the first error.
+func (w Wire) All(ctx context.Context, stream, filter string, since time.Time) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for found, err := range w.Batches(ctx, stream, filter, since) {
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			for _, e := range found {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Batches is like All, but yields the batches that the broker sends.
+func (w Wire) Batches(ctx context.Context, stream, filter string, since time.Time) iter.Seq2[[]Entry, error] {
+	return w.BatchesFrom(ctx, stream, filter, 1, since)
+}
+
+// BatchesFrom is like Batches, but begins at the sequence from.
+func (w Wire) BatchesFrom(ctx context.Context, stream, filter string, from uint64, since time.Time) iter.Seq2[[]Entry, error] {
+	return func(yield func([]Entry, error) bool) {
+		from, pause := from, NewPause()
+		var young time.Time // since, if this client applies it: the broker does not know the times of Stamp
+		if w.Stamp != nil {
+			young, since = since, time.Time{}
+		}
+		for {
+			found, more, err := w.batch(ctx, stream, filter, from, since)
+			if err != nil {
+				if errors.Is(err, job.ErrDenied) {
+					yield(nil, fmt.Errorf("list %s: %w", stream, err))
+					return
+				}
+				if Classify(err) == Unanswered && Wait(ctx, pause.NextBackOff()) {
+					continue
+				}
+				yield(nil, fmt.Errorf("list %s: %w: %w", stream, job.ErrUnknown, err))
+				return
+			}
+			pause.Reset()
+			if len(found) == 0 {
+				return
+			}
+			from, since = found[len(found)-1].Revision+1, time.Time{}
+			found = slices.DeleteFunc(found, func(e Entry) bool { return e.Time.Before(young) })
+			if !yield(found, nil) || !more {
+				return
+			}
+		}
+	}
+}
+
+// Limits of one request of EachLatest. The server still answers a request with latestAtOnce
+// keys. A request of about latestBytes fits a server whose max_payload is 32 KiB.
+const (
+	latestAtOnce = 1000
+	latestBytes  = 24 << 10
+)
+
+// EachLatest reads the last messages of n keys, many keys with one request. It calls each with the
+// messages that exist.
+func (b Bucket) EachLatest(ctx context.Context, n int, key func(i int) string, each func([]Entry)) error {
+	for i := 0; i < n; {
+		var keys []string
+		for size := 0; i < n && len(keys) < latestAtOnce && size < latestBytes; i++ {
+			keys = append(keys, key(i))
+			size += len(b.Subject(keys[len(keys)-1])) + len(`"",`)
+		}
+		found, err := b.Latest(ctx, keys)
+		if err != nil {
+			return err
+		}
+		each(found)
+	}
+	return nil
+}
+
+// Latest asks any replica for the last message of each key until it is answered or ctx
+// ends.
+func (b Bucket) Latest(ctx context.Context, keys []string) (found []Entry, err error) {
+	err = b.narrowed(b.Stream(), func() (err error) {
+		found, err = b.latest(ctx, keys)
+		return err
+	}, func() (err error) {
+		found, err = b.latestDirect(ctx, keys)
+		return err
+	})
+	return found, err
+}
+
+func (b Bucket) latest(ctx context.Context, keys []string) (found []Entry, err error) {
+	missing := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		if err := b.check(key); err != nil {
+			return nil, err
+		}
+		missing[b.Subject(key)] = true
+	}
+	for began, pause := time.Now(), NewPause(); len(missing) > 0; {
+		subjects := make([]string, 0, len(missing))
+		for subject := range missing {
+			subjects = append(subjects, subject)
+		}
+		part, more, err := b.Get(ctx, b.Stream(), map[string]any{"multi_last": subjects})
+		switch {
+		case err == nil:
+		case errors.Is(err, job.ErrDenied):
+			return nil, fmt.Errorf("read bucket %s: %w", b.Name, err)
+		case Classify(err) == Unanswered && Wait(ctx, pause.NextBackOff()):
+			continue
+		default:
+			return nil, fmt.Errorf("read bucket %s: %w (after %v): %w", b.Name, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
+		}
+		for _, e := range part {
+			delete(missing, e.Subject)
+		}
+		found = append(found, part...)
+		if !more || len(part) == 0 {
+			break
+		}
+	}
+	return found, nil
+}

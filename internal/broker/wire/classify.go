@@ -1,0 +1,141 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// NewPause returns the backoff of all repeated requests. It has no end of its own: the
+// caller's context ends it.
+func NewPause() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(10*time.Millisecond),
+		backoff.WithMaxInterval(500*time.Millisecond),
+		backoff.WithMaxElapsedTime(0))
+}
+
+// Wait returns false if ctx ends before d has passed.
+func Wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// kind says what an error of the broker means for the request.
+type kind int
+
+const (
+	Unanswered kind = iota // the broker may have carried out the request, or may do so later
+	conflict               // the request named a revision that is not the last one
+	refused                // the broker did not carry out the request
+)
+
+func Classify(err error) kind {
+	for _, local := range []error{nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrMaxPayload,
+		nats.ErrBadSubject, nats.ErrHeadersNotSupported, jetstream.ErrInvalidOption} {
+		if errors.Is(err, local) {
+			return refused // the request never left this process
+		}
+	}
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return Unanswered
+	}
+	switch api.ErrorCode {
+	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+		return conflict
+	case codeStoreFailed:
+		// The server checks limits before it proposes a write to the replicas. Any other
+		// storage failure may concern the leader alone.
+		if strings.Contains(api.Description, "maximum") {
+			return refused
+		}
+		return Unanswered
+	case codeIncomplete, codeNotAvailable, codeNotLeader, codePeerRemap, codeStreamOffline, codeStreamOfflineReason,
+		codeInProcess, codeNotReady:
+		return Unanswered
+	}
+	return refused
+}
+
+// Server error codes for which nats.go has no name.
+const (
+	codeAccountFull         jetstream.ErrorCode = 10002 // resource limits exceeded for account
+	codeNoStorage           jetstream.ErrorCode = 10047 // insufficient storage resources available
+	codeIncomplete          jetstream.ErrorCode = 10004 // incomplete results
+	CodeNoPeers             jetstream.ErrorCode = 10005 // no suitable peers for placement
+	codeNotAvailable        jetstream.ErrorCode = 10008 // the cluster has no leader now
+	codeNotLeader           jetstream.ErrorCode = 10009
+	CodeNoReplicas          jetstream.ErrorCode = 10074 // replicas > 1 not supported in non-clustered mode
+	codeNoResources         jetstream.ErrorCode = 10023 // insufficient resources
+	codePeerRemap           jetstream.ErrorCode = 10075
+	codeStoreFailed         jetstream.ErrorCode = 10077
+	codeStreamOffline       jetstream.ErrorCode = 10118
+	codeInProcess           jetstream.ErrorCode = 10158 // a copy with the same Msg-Id is in flight
+	codeNotReady            jetstream.ErrorCode = 10163 // a new leader is not ready to compare revisions
+	codeStreamOfflineReason jetstream.ErrorCode = 10194
+)
+
+func HasCode(err error, codes ...jetstream.ErrorCode) bool {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	for _, code := range codes {
+		if api.ErrorCode == code {
+			return true
+		}
+	}
+	return false
+}
+
+// The server does not answer a request that it does not permit. It reports a permission
+// violation to the connection's error handler, and the link keeps these reports.
+
+// deniedError is a request that the server will not answer. It is also job.ErrUnknown,
+// because the report does not say which copy of the request the server denied.
+type deniedError struct{ complaint, err error }
+
+func (e *deniedError) Error() string {
+	return job.ErrDenied.Error() + ": " + strings.TrimPrefix(e.complaint.Error(), nats.ErrPermissionViolation.Error()+": ")
+}
+
+func (e *deniedError) Unwrap() []error {
+	return []error{job.ErrDenied, job.ErrUnknown, e.complaint, e.err}
+}
+
+// names reports whether a complaint names this subject, or a subject that begins with it
+// and a dot.
+func names(complaint error, subject string) bool {
+	_, after, found := strings.Cut(complaint.Error(), `"`+subject)
+	return found && (strings.HasPrefix(after, `"`) || strings.HasPrefix(after, "."))
+}
+
+// Because adds to err the complaints of the server since began, when the request started.
+// The result is job.ErrDenied if a complaint names the request's subject.
+func (w Wire) Because(subject string, began time.Time, err error) error {
+	if Classify(err) != Unanswered {
+		return err
+	}
+	switch about, any := w.Link().complaintSince(began, subject); {
+	case about != nil:
+		return &deniedError{about, err}
+	case any != nil:
+		return errors.Join(err, any)
+	default:
+		return err
+	}
+}

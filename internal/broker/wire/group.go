@@ -1,0 +1,342 @@
+package wire
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// Storage counts as slow if one more message takes slowWrite or longer. Storage that syncs
+	// each message needs 500 µs or more. Other storage needs 20 to 100 µs, and so does a
+	// cluster, which syncs its log for many messages at once.
+	slowWrite = 200 * time.Microsecond
+
+	// window is how many single messages may be open at once before the storage has been
+	// measured. They cost slow storage about as much as two batches.
+	window = 2 * minBatch
+
+	// slowWindow is how many messages are sent at once, without waiting, on slow storage. It
+	// stores them one after another, so more would not be stored any sooner, but would not go
+	// in a batch either.
+	slowWindow = 4
+
+	// maxBatches is how many batches a round has at most. The server accepts 50 open batches of a
+	// stream, from all processes.
+	maxBatches = 4
+
+	// On slow storage, a group sends the messages of one round singly after probeEvery, to measure
+	// the storage again. Each time that the storage is still slow, it waits twice as long, up to
+	// maxProbe.
+	probeEvery = 15 * time.Second
+	maxProbe   = time.Minute
+
+	// maxRound is how long messages wait for the end of a round that gets no answer.
+	maxRound = time.Second
+
+	// batchPause is how long a group sends no batch after the server did not store one, unless
+	// the reason was a conflict, a known message ID or a lost connection. For example, the
+	// server has too many open batches, or this login may not write one of the subjects.
+	batchPause = 10 * time.Second
+)
+
+// Group sends the messages to one stream. If the storage is slow, the messages that arrive while
+// others are open wait, and go together in an atomic batch, which the server syncs once.
+// This is the group commit of databases.
+//
+// A group sends messages in rounds. A message that arrives while a round is open joins it if the
+// round has room. Otherwise the message waits until the round ends. A round consists of single
+// messages and batches. All messages of a batch have the same context.
+//
+// Nothing is configured. A group measures how long one more message takes. It measures only
+// rounds whose messages were sent singly, and all at once or with others that waited at the end,
+// because then the storage had work all the time.
+//
+// Invariants:
+//   - A message waits only while a round is open, so a lone message never waits. If the context of
+//     a waiting message ends, the message ends.
+//   - A round that gets no answer delays the waiting messages by maxRound at most. The round's
+//     own messages stay open: each ends by its own answer, however late.
+//   - Each write names its revision, and each publication its message ID, in a batch and singly.
+//     A group changes when a message is sent and with which others, never what settles it; see
+//     batch.
+//   - The time that a publication waits counts: it is not sent if this process was suspended
+//     meanwhile.
+type Group struct {
+	Wire
+
+	mu      sync.Mutex
+	round   *round                          // the newest; nil: none is open
+	waiting []Member                        // in the order of their arrival
+	watched map[context.Context]func() bool // contexts of the waiting messages; each function stops watching one
+	timer   *time.Timer                     // ends the round after maxRound, so that the waiting messages are sent
+	spare   *round                          // for reuse
+
+	times    [3]time.Duration // time of one more message in the last measured rounds
+	measured int              // number of measured rounds
+	probed   time.Time        // when the last of them ended, or the last probe began
+	interval time.Duration    // between two probes, while the storage is slow
+	strain   time.Duration    // running average of the time of one more message, while the storage counts as fast
+	paused   time.Time        // no batch before this time
+}
+
+// NewGroup returns a group for the messages to one stream.
+func NewGroup(w Wire) *Group { return &Group{Wire: w} }
+
+// round is a set of messages that were sent together.
+type round struct {
+	group      *Group
+	began      time.Time
+	sent       int  // number of messages
+	unanswered int  // number of messages without an answer
+	together   bool // some of them went as a batch
+	atOnce     int  // how many were sent at its beginning
+}
+
+// Send sends a message, now or with those that wait.
+func (g *Group) Send(m Member) {
+	q := m.question()
+	g.mu.Lock()
+	if g.round != nil && (len(g.waiting) > 0 || g.round.unanswered >= g.window()) {
+		g.wait(m)
+		g.mu.Unlock()
+		return
+	}
+	if g.round == nil {
+		g.begin()
+	}
+	g.round.add(q)
+	g.mu.Unlock()
+	g.Transport.Ask(q)
+}
+
+// wait lets a message wait for the end of the round. The caller of the methods from here to
+// next holds the group's lock.
+func (g *Group) wait(m Member) {
+	if len(g.waiting) == 0 {
+		g.await(g.round)
+	}
+	q := m.question()
+	q.waited, q.wall = true, time.Now().UnixNano()
+	if ctx := q.ctx; ctx != nil && ctx.Done() != nil && g.watched[ctx] == nil {
+		if g.watched == nil {
+			g.watched = map[context.Context]func() bool{}
+		}
+		g.watched[ctx] = context.AfterFunc(ctx, func() { g.end(ctx) })
+	}
+	g.waiting = append(g.waiting, m)
+}
+
+// add counts a message of the round.
+func (r *round) add(q *Question) {
+	q.round, q.openBefore = r, r.unanswered
+	r.unanswered++
+	r.sent++
+}
+
+// begin begins a round.
+func (g *Group) begin() *round {
+	g.round, g.spare = g.spare, nil
+	if g.round == nil {
+		g.round = &round{}
+	}
+	*g.round = round{group: g, began: time.Now()}
+	return g.round
+}
+
+// await bounds the time for which messages wait for the round.
+func (g *Group) await(r *round) {
+	g.timer = time.AfterFunc(maxRound, func() { g.endRound(r) })
+}
+
+// pace returns the time of one more message on this storage, or 0 if it is not known. It is
+// the shortest of the last rounds, since a busy machine only makes a round longer.
+func (g *Group) pace() time.Duration {
+	if g.measured < len(g.times) {
+		return 0
+	}
+	return slices.Min(g.times[:])
+}
+
+func (g *Group) slow() bool { return g.pace() >= slowWrite }
+
+// window returns how many messages may be open before further ones wait.
+func (g *Group) window() int {
+	switch pace := g.pace(); {
+	case pace == 0:
+		return window
+	case pace < slowWrite:
+		return 1 << 20
+	case time.Now().Before(g.paused):
+		return window
+	}
+	return slowWindow
+}
+
+// measure records the time of one more message, if the answered round qualifies; see Group.
+func (g *Group) measure(r *round) {
+	if r.together || r.sent < minBatch || len(g.waiting) == 0 && r.atOnce < r.sent {
+		return
+	}
+	g.probed = time.Now()
+	g.times[g.measured%len(g.times)] = max(g.probed.Sub(r.began)/time.Duration(r.sent), 1)
+	g.measured++
+	if g.interval = min(2*g.interval, maxProbe); g.interval == 0 || !g.slow() {
+		g.interval = probeEvery
+	}
+}
+
+// next ends the round. If messages wait, it begins a new round with them, and returns those to
+// send singly and those to send as batches.
+func (g *Group) next() (single []Member, batches []*batch) {
+	if g.timer != nil {
+		g.timer.Stop()
+		g.timer = nil
+	}
+	if ended := g.round; ended.unanswered == 0 {
+		g.spare = ended // nothing refers to it any more
+	}
+	g.round = nil
+	if len(g.waiting) == 0 {
+		for _, stop := range g.watched {
+			stop()
+		}
+		clear(g.watched)
+		return nil, nil
+	}
+	r := g.begin()
+	batches = g.batches(r)
+	if n := min(len(g.waiting), window); len(batches) == 0 || n < minBatch {
+		single = slices.Clone(g.waiting[:n])
+		g.waiting = slices.Delete(g.waiting, 0, n)
+	}
+	for _, m := range single {
+		r.add(m.question())
+	}
+	r.atOnce = len(single)
+	if len(g.waiting) > 0 {
+		g.await(r)
+	}
+	return single, batches
+}
+
+// batches removes from the waiting messages those that the round sends as batches, and returns
+// these.
+func (g *Group) batches(r *round) (all []*batch) {
+	switch {
+	case !g.slow(), len(g.waiting) < minBatch, r.began.Before(g.paused):
+		return nil
+	case r.began.Sub(g.probed) >= g.interval:
+		g.probed = r.began
+		return nil
+	}
+	of := map[context.Context][]Member{}
+	for _, m := range g.waiting {
+		ctx := m.question().ctx
+		of[ctx] = append(of[ctx], m)
+	}
+	for _, members := range of {
+		for len(members) >= minBatch && len(all) < maxBatches {
+			parts := (len(members) + maxBatch - 1) / maxBatch // of about the same size
+			n := batchable(members[:(len(members)+parts-1)/parts])
+			all = append(all, g.batch(r, members[:n]))
+			members = members[n:]
+		}
+	}
+	r.together = len(all) > 0
+	g.waiting = slices.DeleteFunc(g.waiting, func(m Member) bool { return m.question().round == r })
+	return all
+}
+
+// batch returns a batch of the round.
+func (g *Group) batch(r *round, members []Member) *batch {
+	b := newBatch(g.Wire, members)
+	b.waited, b.wall = true, members[0].question().wall
+	for _, m := range members {
+		r.add(m.question())
+	}
+	return b
+}
+
+// Leave ends the wait of the round for this question.
+func (q *Question) Leave() {
+	if r := q.round; r != nil {
+		q.round = nil
+		r.countAnswers(1)
+	}
+}
+
+// countAnswers removes n messages from the unanswered ones of the round. If none is left, it sends
+// those that wait.
+func (r *round) countAnswers(n int) {
+	r.group.mu.Lock()
+	r.unanswered -= n
+	ended := r.unanswered == 0 && r.group.round == r
+	if ended {
+		r.group.measure(r)
+	}
+	r.group.mu.Unlock()
+	if ended {
+		r.group.endRound(r)
+	}
+}
+
+// endRound ends a round, answered or not, and sends the waiting messages. It does nothing if another
+// round has begun.
+func (g *Group) endRound(r *round) {
+	g.mu.Lock()
+	if g.round != r {
+		g.mu.Unlock()
+		return
+	}
+	single, batches := g.next()
+	g.mu.Unlock()
+	for _, b := range batches {
+		g.Transport.Ask(&b.Question)
+	}
+	for _, m := range single {
+		g.Transport.Ask(m.question())
+	}
+}
+
+// end ends the messages that wait and whose context has ended.
+func (g *Group) end(ctx context.Context) {
+	g.mu.Lock()
+	var ended []*Question
+	g.waiting = slices.DeleteFunc(g.waiting, func(m Member) bool {
+		q := m.question()
+		if q.ctx == ctx {
+			ended = append(ended, q)
+		}
+		return q.ctx == ctx
+	})
+	delete(g.watched, ctx)
+	g.mu.Unlock()
+	for _, q := range ended {
+		g.Transport.Ask(q)
+	}
+}
+
+// strained records the time that a message took while ahead other messages of its round were open.
+// If storage that was fast has become slow, it discards the measurements, so that the group
+// measures again.
+func (g *Group) strained(ahead int, took time.Duration) {
+	if ahead < window {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.strain += (took/time.Duration(ahead+1) - g.strain) / 32
+	if g.strain >= 2*slowWrite && !g.slow() {
+		g.measured, g.strain = 0, 0
+	}
+}
+
+// failed is called after a batch that the server did not store, although there was no
+// conflict.
+func (g *Group) failed() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.paused = time.Now().Add(batchPause)
+}

@@ -1,0 +1,272 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// disk is a broker's memory that stores one write after another.
+type disk struct {
+	values
+
+	deaf  string // the key whose writes get no answer
+	takes time.Duration
+	free  time.Time
+}
+
+func (d *disk) put(m *nats.Msg, revision uint64) (uint64, error) {
+	if d.deaf != "" && strings.HasSuffix(m.Subject, "."+d.deaf) {
+		return 0, errTimeout
+	}
+	return d.values.put(m, revision)
+}
+
+func (d *disk) late() time.Duration {
+	if now := time.Now(); d.free.Before(now) {
+		d.free = now
+	}
+	d.free = d.free.Add(d.takes)
+	return time.Until(d.free)
+}
+
+// grouped returns a bucket of a fake broker with a group. Batches are denied.
+func grouped(b *fakeBroker) (Bucket, *Group) {
+	of := b.bucket()
+	g := NewGroup(of.Wire)
+	g.paused = time.Now().Add(24 * time.Hour)
+	of.Group = g
+	return of, g
+}
+
+// send writes n keys from first on, and returns a function that waits for the answers.
+func send(t *testing.T, b Bucket, first, n int) (wait func()) {
+	t.Helper()
+	var answers sync.WaitGroup
+	answers.Add(n)
+	for i := range n {
+		b.Writing(t.Context(), "key"+strconv.Itoa(first+i), 0, func(_ uint64, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			answers.Done()
+		}).SendValue([]byte("x"), "nonce", nil)
+	}
+	return answers.Wait
+}
+
+func TestAGroupMeasuresTheStorage(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		takes  time.Duration
+		writes int // at once
+		slow   bool
+		known  bool
+	}{
+		"synced":                        {time.Millisecond, 300, true, true},
+		"not synced":                    {20 * time.Microsecond, 300, false, true},
+		"few writes tell nothing":       {time.Millisecond, window, false, false},
+		"just slow":                     {slowWrite, 300, true, true},
+		"a fast one behind a long wire": {10 * time.Microsecond, 300, false, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &disk{values: values{map[string]Entry{}}, takes: tc.takes}
+			b := newFakeBroker(d)
+			b.late = d.late
+			of, g := grouped(b)
+			send(t, of, 0, tc.writes)()
+			synctest.Wait()
+			if g.slow() != tc.slow || (g.pace() > 0) != tc.known {
+				t.Errorf("%s: pace %v, slow %t", name, g.pace(), g.slow())
+			}
+		})
+	}
+}
+
+func TestARoundThatIsSentAtOnceIsMeasured(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: time.Millisecond}
+		b := newFakeBroker(d)
+		b.late = d.late
+		of, g := grouped(b)
+		send(t, of, 0, 2*window)() // nothing waits at the end of the second round
+		synctest.Wait()
+		if g.measured != 2 {
+			t.Errorf("%d rounds were measured, want 2", g.measured)
+		}
+	})
+}
+
+func TestWritesOnFastStorageGoSingly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: 20 * time.Microsecond}
+		b := newFakeBroker(d)
+		b.late = d.late
+		of, g := grouped(b)
+		g.paused = time.Time{}
+		send(t, of, 0, 1000)()
+		if n := b.count("$KV"); n != 1000 {
+			t.Errorf("%d messages were sent for 1000 writes", n)
+		}
+	})
+}
+
+func TestOneLongRoundDoesNotMakeStorageSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: 20 * time.Microsecond}
+		b := newFakeBroker(d)
+		n := 0
+		b.late = func() time.Duration {
+			if n++; n == 10 {
+				d.free = time.Now().Add(100 * time.Millisecond) // the machine is busy
+			}
+			return d.late()
+		}
+		of, g := grouped(b)
+		send(t, of, 0, 3*window+1)() // three rounds that count
+		synctest.Wait()
+		if g.slow() {
+			t.Errorf("pace %v", g.pace())
+		}
+	})
+}
+
+func TestAGroupNoticesThatFastStorageHasBecomeSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: 20 * time.Microsecond}
+		b := newFakeBroker(d)
+		b.late = d.late
+		of, g := grouped(b)
+		send(t, of, 0, 300)()
+		synctest.Wait()
+		d.takes = time.Millisecond
+		for i := range 4 {
+			send(t, of, 300*(i+1), 300)()
+		}
+		synctest.Wait()
+		if !g.slow() {
+			t.Errorf("pace %v", g.pace())
+		}
+	})
+}
+
+func TestAWriteWithoutAnAnswerDelaysOthersForASecondAtMost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: time.Millisecond, deaf: "deaf"}
+		b := newFakeBroker(d)
+		b.late = d.late
+		of, _ := grouped(b)
+		ctx, cancel := context.WithCancel(t.Context())
+		var deaf sync.WaitGroup
+		deaf.Add(1)
+		of.Writing(ctx, "deaf", 0, func(uint64, error) { deaf.Done() }).SendValue([]byte("x"), "nonce", nil)
+		began := time.Now()
+		send(t, of, 0, 300)()
+		if took := time.Since(began); took > maxRound+500*time.Millisecond {
+			t.Errorf("the others took %v", took)
+		}
+		cancel()
+		deaf.Wait()
+	})
+}
+
+func TestAWriteThatWaitsEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: time.Millisecond}
+		b := newFakeBroker(d)
+		b.late = func() time.Duration { return d.late() + 500*time.Millisecond }
+		of, g := grouped(b)
+		wait := send(t, of, 0, 300)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := Await(func(done func(uint64, error)) { of.Writing(ctx, "other", 0, done).SendValue([]byte("x"), "nonce", nil) })
+		if took := time.Since(began); !errors.Is(err, job.ErrUnknown) || took != 10*time.Millisecond {
+			t.Errorf("it ended after %v: %v", took, err)
+		}
+		wait()
+		synctest.Wait()
+		if len(g.watched) != 0 || g.round != nil {
+			t.Errorf("an idle group watches %d contexts", len(g.watched))
+		}
+	})
+}
+
+// A server that does not know batches stores each message by itself. The group notices that, and
+// sends no batch for a while.
+func TestAGroupSendsNoBatchesForAWhileAfterARefusal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: time.Millisecond}
+		b := newFakeBroker(d)
+		b.late = d.late
+		of, g := grouped(b)
+		g.paused = time.Time{}
+		send(t, of, 0, 300)()
+		first := b.count("$KV.b.")
+		if first == 300 {
+			t.Error("no write went in a batch")
+		}
+		send(t, of, 300, 300)()
+		if n := b.count("$KV.b.") - first; n != 300 {
+			t.Errorf("after the refusal, %d messages were sent for 300 writes", n)
+		}
+	})
+}
+
+// post is a publication: it is sent once.
+type post struct {
+	Question
+	told chan error
+}
+
+func newPost() *post {
+	p := &post{told: make(chan error, 1)}
+	p.Asker, p.Once = p, true
+	return p
+}
+
+func (*post) Subject() string                 { return "$KV.b.post" }
+func (*post) Compose(m *nats.Msg)             { m.Subject, m.Header = "$KV.b.post", nats.Header{} }
+func (p *post) Answer(_ *nats.Msg, err error) { p.told <- err; p.Leave() }
+func (*post) Size() int                       { return 0 }
+func (p *post) Stored(uint64)                 { p.told <- nil }
+func (p *post) Unstored(err error, _ bool)    { p.told <- err }
+
+func TestAPublicationThatWaitedThroughASuspensionIsNotSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: time.Millisecond}
+		b := newFakeBroker(d)
+		b.late = d.late
+		of, g := grouped(b)
+		wait := send(t, of, 0, window) // they are open, so the publication waits
+		p := newPost()
+		g.Send(p)
+		g.mu.Lock()
+		p.wall -= int64(time.Minute) // a suspension, as the wall clock shows it
+		g.mu.Unlock()
+		if err := <-p.told; !errors.Is(err, nats.ErrTimeout) {
+			t.Errorf("the publication ended with %v", err)
+		}
+		wait()
+		if n := b.count("$KV.b.post"); n != 0 {
+			t.Errorf("the publication was sent")
+		}
+	})
+}

@@ -1,0 +1,225 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// link holds the state of a connection, so that callers need not ask the connection.
+// nats.go answers IsConnected, LastError, Stats and MaxPayload under a lock that it also
+// holds while it writes to the socket, for up to a minute. So the link keeps what the
+// connection reports: its status, through a channel, and the server's permission
+// violations, through the error handler.
+//
+// A connection can have many status channels but only one error handler. The link calls
+// the handler that was set before it, so the connection's owner loses nothing. If the
+// owner sets another handler later, requests that are not permitted end only with their
+// contexts, like any unanswered request.
+//
+// The link's goroutine ends when the connection is closed.
+type link struct {
+	conn      *nats.Conn
+	Connected atomic.Bool
+	losses    atomic.Uint64          // number of disconnects
+	Found     atomic.Uint64          // number of reconnects
+	server    atomic.Pointer[server] // the last server's description; nil: none yet
+	Closed    chan struct{}
+
+	// complained is called with each permission violation. It must be set before the first
+	// one.
+	complained func(error)
+
+	mu         sync.Mutex
+	complaints []complaint   // the last mostComplaints
+	changed    chan struct{} // closed and replaced at a reconnect or a final close
+}
+
+// complaint is the server's report of a permission violation.
+type complaint struct {
+	err error
+	at  time.Time
+}
+
+// mostComplaints is the number of complaints that a link keeps.
+const mostComplaints = 32
+
+func newLink(conn *nats.Conn) *link {
+	l := &link{conn: conn, Closed: make(chan struct{}), complained: func(error) {}, changed: make(chan struct{})}
+	l.begin()
+	return l
+}
+
+// begin first subscribes to changes and then reads the current state, so it misses no
+// change in between.
+func (l *link) begin() {
+	status := l.conn.StatusChanged()
+	before := l.conn.ErrorHandler()
+	l.conn.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		l.recordViolation(err)
+		if before != nil {
+			before(nc, sub, err)
+		}
+	})
+	if l.conn.IsClosed() {
+		l.conn.RemoveStatusListener(status)
+		close(l.Closed)
+		return
+	}
+	l.Connected.Store(l.conn.IsConnected())
+	l.learn()
+	go l.watchStatus(status)
+}
+
+// server is what a server reports about itself when the connection is made.
+type server struct {
+	Version, Name, Cluster string
+	Address, URL           string // the url is without its password
+	maxPayload             int
+}
+
+// learn reads the server's description from the connection. It may block on the
+// connection's lock.
+func (l *link) learn() {
+	s := server{
+		Version: l.conn.ConnectedServerVersion(), Name: l.conn.ConnectedServerName(), Cluster: l.conn.ConnectedClusterName(),
+		Address: l.conn.ConnectedAddr(), URL: l.conn.ConnectedUrlRedacted(), maxPayload: int(l.conn.MaxPayload()),
+	}
+	if s.Version != "" {
+		l.server.Store(&s)
+	}
+}
+
+// ConnectedServer returns the connected server, or the last one. If the link has none
+// yet, it asks the connection and waits for at most a second.
+func (l *link) ConnectedServer() server {
+	if l.server.Load() == nil {
+		aside(l.learn)
+	}
+	if s := l.server.Load(); s != nil {
+		return *s
+	}
+	return server{}
+}
+
+// MaxPayload returns the server's message size limit; 0 means not known yet.
+func (l *link) MaxPayload() int {
+	if s := l.server.Load(); s != nil {
+		return s.maxPayload
+	}
+	return 0
+}
+
+func (l *link) watchStatus(status chan nats.Status) {
+	defer l.conn.RemoveStatusListener(status)
+	for s := range status {
+		switch s {
+		case nats.CONNECTED:
+			l.Found.Add(1)
+			l.Connected.Store(true)
+			l.change()
+			l.learn()
+		case nats.RECONNECTING, nats.DISCONNECTED:
+			l.losses.Add(1)
+			l.Connected.Store(false)
+		case nats.CLOSED:
+			l.losses.Add(1)
+			l.Connected.Store(false)
+			close(l.Closed)
+			l.change()
+			return
+		}
+	}
+}
+
+func (l *link) change() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// News returns a channel that is closed at the next reconnect or final close.
+func (l *link) News() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed
+}
+
+func (l *link) IsClosed() bool {
+	select {
+	case <-l.Closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// HeaderRoom is the largest size of a message's headers, except those of slots.
+const HeaderRoom = 1 << 10
+
+// AtLeast reports whether the server's version is major.minor or newer. While the server
+// is away its version is unknown, and the result is true: a later request
+// reveals an older server.
+func AtLeast(version string, major, minor int) bool {
+	var x, y int
+	if _, err := fmt.Sscanf(version, "%d.%d", &x, &y); err != nil {
+		return true
+	}
+	return x > major || x == major && y >= minor
+}
+
+// room returns the largest value that the server accepts; 0 means not known yet.
+func (l *link) room() int { return max(l.MaxPayload()-HeaderRoom, 0) }
+
+// recordViolation records a permission violation. It ignores other errors.
+func (l *link) recordViolation(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return
+	}
+	l.mu.Lock()
+	if len(l.complaints) == mostComplaints {
+		l.complaints = append(l.complaints[:0], l.complaints[1:]...)
+	}
+	l.complaints = append(l.complaints, complaint{err, time.Now()})
+	l.mu.Unlock()
+	l.complained(err)
+}
+
+// isOfInbox reports whether the server did not permit to subscribe to an inbox of the
+// connection.
+func (l *link) isOfInbox(complaint error) bool {
+	if l.conn == nil {
+		return false
+	}
+	prefix := l.conn.Opts.InboxPrefix
+	if prefix == "" {
+		prefix = strings.TrimSuffix(nats.InboxPrefix, ".")
+	}
+	return strings.Contains(complaint.Error(), `Subscription to "`+prefix+".")
+}
+
+// complaintSince returns the last complaint since began that names the subject, or the inbox
+// of the connection, without which no answer arrives (about), and the last complaint about
+// any subject (any).
+func (l *link) complaintSince(began time.Time, subject string) (about, any error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.complaints {
+		if c.at.Before(began) {
+			continue
+		}
+		switch any = c.err; {
+		case names(c.err, subject):
+			about = c.err
+		case l.isOfInbox(c.err):
+			about = fmt.Errorf("%w: this login may not receive answers there: connect with the inbox prefix that cronce auth prints for it (nats.CustomInboxPrefix)", c.err)
+		}
+	}
+	return about, any
+}

@@ -1,0 +1,16 @@
+package wire_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain also checks that no goroutine of a transport or a watch is left. nats-server may
+// leave goroutines for a moment after its shutdown, so those are ignored.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).startGoRoutine.func1"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"),
+	)
+}

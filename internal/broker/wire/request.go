@@ -1,0 +1,97 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// request is one request to a subject outside JetStream. It is sent once, because the
+// responder may not be idempotent.
+type request struct {
+	Question
+
+	transport *transport
+	message   *nats.Msg
+	reply     *nats.Msg
+	err       error
+	done      chan struct{}
+}
+
+// Request sends the message and waits for its first answer, until ctx ends. Unlike the
+// connection's own Request, it never waits for a blocked socket. If the server does not
+// permit the subject, it fails at once with job.ErrDenied. Without a connection it fails
+// at once too.
+func (w Wire) Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	r := &request{transport: w.Transport, message: m, done: make(chan struct{})}
+	r.Asker, r.ctx, r.many, r.FailDenied = r, ctx, true, true // many: the time to an answer says nothing about the broker
+	w.Transport.Ask(&r.Question)
+	<-r.done
+	return r.reply, r.err
+}
+
+func (r *request) Subject() string { return r.message.Subject }
+
+func (r *request) Compose(m *nats.Msg) {
+	m.Subject, m.Header, m.Data = r.message.Subject, r.message.Header, r.message.Data
+}
+
+func (r *request) Answer(m *nats.Msg, err error) {
+	switch {
+	case m == nil:
+	case !r.transport.take(&r.Question):
+		return // a second answer
+	case len(m.Data) == 0 && m.Header.Get("Status") == "503":
+		err = nats.ErrNoResponders
+	}
+	r.reply, r.err = m, err
+	close(r.done)
+}
+
+// Listen calls f for each message on subject, one call at a time, until stop is called.
+// Neither Listen nor stop waits for the connection: the transport's writer subscribes and
+// unsubscribes, in order with the other messages that it sends.
+func (w Wire) Listen(subject string, f func(*nats.Msg)) (stop func(), err error) {
+	if w.Link().IsClosed() {
+		return nil, fmt.Errorf("listen on %s: %w", subject, nats.ErrConnectionClosed)
+	}
+	var over atomic.Bool
+	var sub *nats.Subscription // used only by the writer
+	w.Transport.Do(func(conn Port) {
+		if !over.Load() {
+			sub, _ = conn.Subscribe(subject, func(m *nats.Msg) { // it fails only if the connection is closed
+				if !over.Load() {
+					f(m)
+				}
+			})
+		}
+	})
+	return func() {
+		if !over.Swap(true) {
+			w.Transport.Do(func(Port) {
+				if sub != nil {
+					_ = sub.Unsubscribe()
+				}
+			})
+		}
+	}, nil
+}
+
+// aside runs f, which may block on the connection's lock, in a goroutine and waits for at
+// most a second. A late f ends when it gets the lock.
+func aside(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	late := time.NewTimer(AttemptTimeout)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+	}
+}

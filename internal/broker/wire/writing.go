@@ -1,0 +1,286 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Writing is one revision-checked write in flight. Its question stays open until the result
+// is certain or the context ends; the package comment states the invariants. Most writes are settled
+// by the answer to their first copy. Nothing uses the message after that, so its header and
+// body are reused. Allocating them for each write was a third of a slot's allocations.
+type Writing struct {
+	Question
+	Bucket
+	key      string
+	Title    string // for errors; if empty, the bucket's key
+	At, To   string // the value's subject in its stream, and the subject it is sent to
+	header   nats.Header
+	values   [5]string // of the header; each is the backing array of one slice
+	Data     []byte
+	revision uint64
+	began    time.Time
+	done     func(uint64, error)
+
+	answers int                         // number of answers received
+	met     error                       // error of the last answer
+	doubt   bool                        // an answer left open whether its copy is stored, or may yet be
+	pause   *backoff.ExponentialBackOff // before a copy that follows an answer
+	Absent  func(done func(error))      // checks whether the stream exists; nil: it does
+}
+
+// Writing returns a write of key at revision, without a value yet. The write calls done once, with
+// its result.
+func (b Bucket) Writing(ctx context.Context, key string, revision uint64, done func(uint64, error)) *Writing {
+	w, ok := b.Transport.writings.Get().(*Writing)
+	if !ok {
+		w = &Writing{header: nats.Header{}}
+		w.Asker = w
+	}
+	w.ctx, w.Question.FailDenied = ctx, b.FailDenied
+	w.Bucket, w.key, w.revision, w.began, w.done = b, key, revision, time.Now(), done
+	return w
+}
+
+// Set adds a header.
+func (w *Writing) Set(name, value string) {
+	n := len(w.header)
+	if n >= len(w.values) {
+		w.header[name] = []string{value}
+		return
+	}
+	w.values[n] = value
+	w.header[name] = w.values[n : n+1 : n+1]
+}
+
+// SendValue sends a value that contains the nonce. failed is the error of encoding the value. If
+// failed is not nil, or nonce is empty, SendValue sends nothing and reports an error.
+func (w *Writing) SendValue(data []byte, nonce string, failed error) {
+	if w.PrepareValue(data, nonce, failed) {
+		w.first()
+	}
+}
+
+// PrepareValue builds the message of a value. If the value cannot be sent, it reports the
+// error and returns false.
+func (w *Writing) PrepareValue(data []byte, nonce string, failed error) bool {
+	w.Data = data
+	switch {
+	case nonce == "":
+		w.finish(0, fmt.Errorf("%w value for %s: it has no nonce, so that its writer could not tell it from another's", job.ErrInvalid, w.what()))
+	case failed != nil:
+		w.finish(0, fmt.Errorf("encode %s: %w", w.what(), failed))
+	default:
+		return w.prepare()
+	}
+	return false
+}
+
+// Send sends the message.
+func (w *Writing) Send() {
+	if w.prepare() {
+		w.first()
+	}
+}
+
+// first sends the first copy, through the bucket's group if it has one.
+func (w *Writing) first() {
+	if w.Group != nil {
+		w.Group.Send(w)
+		return
+	}
+	w.Transport.Ask(&w.Question)
+}
+
+// prepare completes the message. If the message has no valid subject, it reports the error
+// and returns false.
+func (w *Writing) prepare() bool {
+	if err := w.address(); err != nil {
+		w.finish(0, err)
+		return false
+	}
+	w.Set(jetstream.ExpectedStreamHeader, w.Stream())
+	w.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(w.revision, 10))
+	return true
+}
+
+// address sets the subject unless it is set.
+func (w *Writing) address() error {
+	if w.To != "" {
+		return nil
+	}
+	// The client does not prefix a raw publication. Over a leaf node, or from another
+	// account, the subject without the prefix does not reach the stream.
+	w.At = w.Bucket.Subject(w.key)
+	if w.To = w.At; w.Prefix != defaultPrefix {
+		w.To = w.Prefix + w.At
+	}
+	return w.check(w.key)
+}
+
+func (w *Writing) Subject() string { return w.To }
+
+func (w *Writing) Compose(m *nats.Msg) { m.Subject, m.Header, m.Data = w.To, w.header, w.Data }
+
+// Answer handles the answer to one of the copies.
+func (w *Writing) Answer(m *nats.Msg, err error) {
+	if m == nil {
+		w.unanswered(err)
+		return
+	}
+	w.answers++
+	won, err := w.stored(w.To, m)
+	switch {
+	case err == nil:
+		w.won(won)
+	case Classify(err) == conflict:
+		w.judge(err)
+	case Classify(err) == refused:
+		w.endRefused(err)
+	case w.Absent != nil && errors.Is(err, jetstream.ErrNoStreamResponse):
+		w.Leave()
+		w.Transport.hold(&w.Question)
+		w.Absent(func(gone error) {
+			switch {
+			case !w.Transport.take(&w.Question):
+			case gone != nil:
+				w.endRefused(gone)
+			default:
+				w.further()
+			}
+		})
+	default:
+		w.doubt, w.met = true, err
+		w.further()
+	}
+}
+
+// won reports the revision. If the broker has answered the only copy, nothing uses the
+// message any more, and won recycles it.
+func (w *Writing) won(revision uint64) {
+	done, round, pool := w.done, w.round, &w.Transport.writings
+	if w.Free() && w.pause == nil {
+		clear(w.header)
+		w.ctx, w.done, w.Absent, w.round = nil, nil, nil, nil
+		w.Title, w.At, w.To, w.Data = "", "", "", w.Data[:0]
+		w.answers, w.doubt, w.met = 0, false, nil
+		pool.Put(w)
+	}
+	done(revision, nil)
+	if round != nil {
+		round.countAnswers(1)
+	}
+}
+
+// finish reports the result.
+func (w *Writing) finish(revision uint64, err error) {
+	w.done(revision, err)
+	w.Leave()
+}
+
+func (w *Writing) Size() int { return len(w.Data) }
+
+// Stored settles a write whose batch was stored.
+func (w *Writing) Stored(revision uint64) { w.finish(revision, nil) }
+
+// Unstored sends a write by itself after its batch.
+func (w *Writing) Unstored(err error, _ bool) {
+	if !isStoredNowhere(err) {
+		w.doubt, w.met = true, err
+	}
+	w.Transport.Ask(&w.Question)
+}
+
+// unanswered ends a write that will get no answer.
+func (w *Writing) unanswered(err error) {
+	switch {
+	case errors.Is(err, job.ErrDenied):
+		w.finish(0, fmt.Errorf("write %s at revision %d: %w", w.what(), w.revision, err))
+	case Classify(err) == refused:
+		w.endRefused(err)
+	default:
+		if w.met != nil {
+			err = fmt.Errorf("%w; the last answer: %w", err, w.met)
+		}
+		w.finish(0, w.failed(job.ErrUnknown, err))
+	}
+}
+
+// endRefused ends a write after a copy was refused. If another copy may be stored, the result is
+// job.ErrUnknown.
+func (w *Writing) endRefused(err error) {
+	if w.doubt || w.copies > w.answers {
+		w.finish(0, w.failed(job.ErrUnknown, err))
+		return
+	}
+	w.finish(0, fmt.Errorf("write %s at revision %d: %w", w.what(), w.revision, err))
+}
+
+// what names the key in errors.
+func (w *Writing) what() string {
+	if w.Title != "" {
+		return w.Title
+	}
+	return w.Name + "/" + w.key
+}
+
+func (w *Writing) failed(sentinel, err error) error {
+	return fmt.Errorf("write %s at revision %d: %w (after %v): %w", w.what(), w.revision, sentinel, time.Since(w.began).Round(time.Millisecond), err)
+}
+
+// further sends another copy after a pause.
+func (w *Writing) further() {
+	w.Leave()
+	if w.pause == nil {
+		w.pause = NewPause()
+	}
+	w.Transport.reopen(&w.Question, w.pause.NextBackOff())
+}
+
+// judge finds out which write caused the conflict that a copy met. Meanwhile, the answer to
+// another copy may settle the write.
+func (w *Writing) judge(met error) {
+	w.Leave()
+	if w.pause == nil {
+		w.pause = NewPause()
+	}
+	w.Transport.hold(&w.Question)
+	w.readLast(w.ctx, w.Stream(), w.At, func(stands Entry, err error) {
+		won, settled := w.verdict(stands, err, met)
+		switch {
+		case !w.Transport.take(&w.Question): // settled, or its context ended
+		case settled && won > 0:
+			w.won(won)
+		case settled:
+			w.finish(0, w.failed(job.ErrConflict, met))
+		default:
+			w.further()
+		}
+	})
+}
+
+// verdict decides from the entry that is stored now. If it returns a revision, an earlier copy of
+// this write is stored there. If it returns settled without a revision, another writer's value is
+// stored, or the key's value is gone. If it does not return settled, the entry does not explain
+// the conflict: the read was stale, or the conflicting write was not stored in the end.
+func (w *Writing) verdict(stands Entry, err, met error) (won uint64, settled bool) {
+	switch {
+	case errors.Is(err, ErrNothing):
+		// The value is gone, unless the conflict was with a write still in flight.
+		return 0, w.revision > 0 && HasCode(met, jetstream.JSErrCodeStreamWrongLastSequence)
+	case err != nil, stands.Revision <= w.revision:
+		return 0, false
+	case stands.same(w.header, w.Data):
+		return stands.Revision, true
+	}
+	return 0, true
+}

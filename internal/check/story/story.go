@@ -1,0 +1,249 @@
+// Package story explains one slot: what happened to it in order, what it waits for now,
+// or why it does not exist.
+//
+// A story is derived from what is stored for other reasons: the slot's record, its
+// message, the job's definition and lock, the nodes and the kept events. Nothing is
+// stored for stories alone. A story is a hint: its newest step may be missing.
+//
+//   - record.go: a slot with a record.
+//   - waiting.go: a slot with a message and no record.
+//   - absent.go, after.go: a slot with neither.
+package story
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Story is what happened to one slot, or why it does not exist.
+type Story struct {
+	Slot job.Slot
+
+	// State is empty if the slot does not exist.
+	State job.State
+
+	// Due is the time that lateness is measured against.
+	Due time.Time
+
+	// Steps are in the order of their times.
+	Steps []Step
+
+	// Why says in a sentence what the slot waits for, why it ended, or why it does not
+	// exist.
+	Why string
+
+	// Before and After are the job's nearest slots. They are set if the job's plan does
+	// not contain this slot.
+	Before, After time.Time
+}
+
+// Step is one thing that happened, or will happen.
+type Step struct {
+	Time time.Time
+	What StepKind
+	Node string
+
+	// Peer is the node that was declared dead, or that the slot was taken over from.
+	Peer string
+
+	// Attempt and Fence are set if the step concerns an attempt.
+	Attempt int
+	Fence   uint64
+
+	// Text describes the step to a person.
+	Text string
+}
+
+// StepKind is one of these constants, the outcome that the slot ended in, or the kind of
+// an event.
+type StepKind string
+
+const (
+	StepDue       StepKind = "due"
+	StepPublished StepKind = "published"
+	StepStarted   StepKind = "started"
+	StepEnded     StepKind = "ended"
+	StepReopened  StepKind = "reopened"
+	StepNext      StepKind = "next" // in the future
+)
+
+// Sources are the parts of the broker that stories are read from.
+type Sources struct {
+	Jobs interface {
+		Read(ctx context.Context, name string) (plans.Entry, uint64, error)
+		List(ctx context.Context) ([]plans.Entry, error)
+	}
+	Ledger interface {
+		Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
+		List(ctx context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEntry, error]
+	}
+	Nodes interface {
+		List(ctx context.Context) ([]exchange.NodeEvent, error)
+	}
+	Locks interface {
+		Read(ctx context.Context, name string) (core.Lock, uint64, error)
+	}
+	Watermark interface {
+		Read(ctx context.Context) (exchange.Watermark, uint64, error)
+	}
+	Events interface {
+		Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error]
+	}
+
+	// Message returns the slot's message, in the stream or as a timer, or nil.
+	Message func(ctx context.Context, s job.Slot) (*stream.WaitingSlot, error)
+
+	// Retention is how long the ledger keeps records.
+	Retention time.Duration
+
+	// Alive is called after each answer of the broker.
+	Alive func()
+}
+
+// Explain returns the story of slot s at the broker's time now. It only reads.
+func Explain(ctx context.Context, from Sources, s job.Slot, now time.Time) (Story, error) {
+	t := explainer{Sources: from, now: now, story: Story{Slot: s, Due: s.At}}
+	if err := t.read(ctx); err != nil {
+		return Story{}, err
+	}
+	var err error
+	switch {
+	case t.record != nil:
+		t.explainRecord()
+		if t.record.Shards > 0 {
+			err = t.explainShards(ctx)
+		}
+	case t.message != nil:
+		t.explainWaiting()
+	default:
+		err = t.explainAbsent(ctx)
+	}
+	slices.SortStableFunc(t.story.Steps, func(x, y Step) int { return x.Time.Compare(y.Time) })
+	return t.story, err
+}
+
+// explainer holds what is known of one slot, and builds its story.
+type explainer struct {
+	Sources
+	now   time.Time
+	story Story
+
+	record   *job.Record // nil: none
+	revision uint64      // of the record
+	message  *stream.WaitingSlot
+	entry    *plans.Entry // the job's; nil: no such job, or entryErr
+	entryErr error        // why the job's entry cannot be read
+	lock     core.Lock    // the job's; zero: none, or lockErr
+	lockErr  error        // why the lock cannot be read
+	nodes    []exchange.NodeEvent
+	events   []job.Event
+}
+
+func (t *explainer) read(ctx context.Context) (err error) {
+	s := t.story.Slot
+	// The message is read before the record. If a worker takes the message between the two
+	// reads, the record shows the slot.
+	if t.message, err = t.Message(ctx, s); err != nil {
+		return err
+	}
+	if t.record, t.revision, err = t.readRecord(ctx, s); err != nil {
+		return err
+	}
+	e, _, err := t.Jobs.Read(ctx, s.Job)
+	switch {
+	case err == nil:
+		t.entry = &e
+	case exchange.IsUnreadable(err):
+		t.entryErr = err
+	case !errors.Is(err, job.ErrNotFound):
+		return err
+	}
+	switch t.lock, _, err = t.Locks.Read(ctx, s.Job); {
+	case exchange.IsUnreadable(err):
+		t.lockErr = err
+	case err != nil && !errors.Is(err, job.ErrNotFound):
+		return err
+	}
+	if t.nodes, err = t.Nodes.List(ctx); err != nil {
+		return err
+	}
+	t.Alive()
+	return t.readEvents(ctx)
+}
+
+// readRecord returns the slot's record, or nil, and its revision.
+func (t *explainer) readRecord(ctx context.Context, s job.Slot) (*job.Record, uint64, error) {
+	r, revision, err := t.Ledger.Read(ctx, s)
+	t.Alive()
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return nil, revision, nil
+	case err != nil:
+		return nil, 0, err
+	}
+	return &r, revision, nil
+}
+
+func (t *explainer) readEvents(ctx context.Context) error {
+	since := t.story.Slot.At
+	if t.record != nil {
+		since = t.record.Published
+	}
+	for _, of := range []string{t.story.Slot.Job, exchange.NoJob} {
+		for e, err := range t.Events.Events(ctx, kv.EventFilter{Job: of, Since: since.Add(-time.Minute)}) {
+			t.Alive()
+			if err != nil && !exchange.IsUnreadable(err) {
+				return err
+			}
+			if err == nil && t.concerns(e) {
+				t.events = append(t.events, e)
+			}
+		}
+	}
+	return nil
+}
+
+// concerns reports whether the event is about the slot, or about the death of a node that
+// ran it.
+func (t *explainer) concerns(e job.Event) bool {
+	if e.ID == t.story.Slot.ID() {
+		return true
+	}
+	return e.Kind == job.EventFenced && t.record != nil &&
+		slices.ContainsFunc(t.record.Attempts, func(a job.Attempt) bool { return a.Node == e.Peer })
+}
+
+// step adds a step.
+func (t *explainer) step(at time.Time, what StepKind, node, format string, args ...any) *Step {
+	t.story.Steps = append(t.story.Steps, Step{Time: at.UTC(), What: what, Node: node, Text: fmt.Sprintf(format, args...)})
+	return &t.story.Steps[len(t.story.Steps)-1]
+}
+
+// why adds a sentence to Story.Why.
+func (t *explainer) why(format string, args ...any) {
+	if t.story.Why != "" {
+		t.story.Why += " "
+	}
+	t.story.Why += fmt.Sprintf(format, args...)
+}
+
+// because returns ": " and the reason, or nothing.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,136 @@
+package story
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/job"
+)
+
+// explainWaiting tells the story of a slot that has a message and no record.
+func (t *explainer) explainWaiting() {
+	m := t.message
+	t.story.State = job.Pending
+	t.addDue(m.Due)
+	how := ""
+	switch {
+	case m.Missed > 0 && m.Chained:
+		how = ", to be recorded as missed: the job is paused"
+	case m.Missed > 0:
+		how = ", to be recorded as missed: the catch-up policy leaves it out"
+	case m.Chained:
+		how = ", since the jobs that it comes after have succeeded"
+	case m.Backfill:
+		how = ", for an operator"
+	case m.CaughtUp:
+		how = ", late, by the catch-up policy"
+	case m.Offer > 0:
+		how = " again, since an earlier message was lost"
+	}
+	if m.Timer {
+		t.why("It was triggered by %s, and waits for its time, %s.", cmp.Or(m.Node, "an unknown client"), stamp(m.Due))
+		return
+	}
+	t.addPublished(m.Published, m.Node, how)
+	t.addEvents()
+	if m.Stranded {
+		t.why("It waits in queue %s, but the server no longer delivers its message. This happens when other messages of the stream are purged by hand. "+
+			"The fleet publishes the slot again within two minutes.", m.Queue)
+		return
+	}
+	t.why("It waits in queue %s%s.", m.Queue, cmp.Or(t.obstacle(m.Queue), t.notPulled(m), ", for a free worker"))
+}
+
+// obstacle says what keeps the queue's workers from starting the slot. It is empty if
+// only earlier work does.
+func (t *explainer) obstacle(queue string) string {
+	workers, handlers := 0, 0
+	for _, ev := range t.nodes {
+		if n := ev.Node; ev.Err == nil && t.isAlive(ev) && slices.Contains(n.Queues, queue) {
+			workers++
+			if slices.Contains(n.Handlers, t.story.Slot.Job) {
+				handlers++
+			}
+		}
+	}
+	switch {
+	case workers == 0:
+		return fmt.Sprintf(", and no live node works on queue %s", queue)
+	case handlers == 0:
+		return fmt.Sprintf(", and none of the %d live nodes that work on queue %s has a handler for job %s", workers, queue, t.story.Slot.Job)
+	}
+	return t.blockedByLock()
+}
+
+// notPulledAfter is how long a slot must have waited for idle workers before the story
+// says that they do not pull it. Heartbeats, which say what workers run, come less often
+// than slots.
+const notPulledAfter = 10 * time.Second
+
+// notPulled says that the workers that have a handler for the job run nothing, and still
+// do not pull the slot. It is empty if they do run something.
+func (t *explainer) notPulled(m *stream.WaitingSlot) string {
+	if t.now.Sub(m.Published) < notPulledAfter {
+		return ""
+	}
+	var idle []string
+	for _, ev := range t.nodes {
+		if n := ev.Node; ev.Err == nil && t.isAlive(ev) && slices.Contains(n.Queues, m.Queue) && slices.Contains(n.Handlers, t.story.Slot.Job) {
+			if n.Running > 0 {
+				return ""
+			}
+			idle = append(idle, ev.Name)
+		}
+	}
+	return fmt.Sprintf(", and its workers are idle but do not take it: a service that they call is not ready (ready: in their job file); "+
+		"their logs and /readyz say which: %s", strings.Join(idle[:min(len(idle), 3)], ", "))
+}
+
+// blockedByLock says which slots of the job must end before this one can start.
+func (t *explainer) blockedByLock() string {
+	if t.lockErr != nil {
+		return fmt.Sprintf(", and its job's lock cannot be read: %v; cronce doctor --remove-unreadable removes the lock", t.lockErr)
+	}
+	whole := t.story.Slot.Whole()
+	for i, w := range t.lock.Waiting {
+		if w.Slot != whole {
+			continue
+		}
+		var holders []string
+		for _, h := range t.lock.Holders {
+			holders = append(holders, h.Slot.ID())
+		}
+		return fmt.Sprintf(", for its job's lock: held by %s, with %d waiting before it", cmp.Or(strings.Join(holders, ", "), "no slot"), i)
+	}
+	return ""
+}
+
+// isAlive reports whether the node's last heartbeat is within its lease.
+func (t *explainer) isAlive(ev exchange.NodeEvent) bool {
+	return ev.Node.State == exchange.NodeAlive && t.now.Sub(ev.Time) <= ev.Node.Lease
+}
+
+// health says whether a node is alive, and what happens to its slots if not.
+func (t *explainer) health(name string) string {
+	for _, ev := range t.nodes {
+		switch {
+		case ev.Name != name:
+		case ev.Err != nil:
+			return "whose record cannot be read"
+		case ev.Node.State == exchange.NodeFenced:
+			return fmt.Sprintf("which %s declared dead at %s: another worker takes it over", ev.Node.FencedBy, stamp(ev.Node.FencedAt))
+		case ev.Node.State == exchange.NodeStopped:
+			return "which has stopped: another worker takes it over"
+		case !t.isAlive(ev):
+			return fmt.Sprintf("which has been silent for %v: another worker may take it over", t.now.Sub(ev.Time).Round(time.Second))
+		default:
+			return "which is alive"
+		}
+	}
+	return "which is not known any more: another worker takes it over"
+}

@@ -1,0 +1,78 @@
+package exchange
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
+)
+
+// AlertState says whether a job has failed and not succeeded since. Workers keep it for jobs
+// that ask for an alert when they recover. It is ordered by the ledger's revisions, so workers
+// that write it at the same time, or late, agree.
+type AlertState struct {
+	Job string
+
+	// Failed is true from a slot that failed, expired or was missed until a later success.
+	// ID is that slot, or the one that succeeded. Revision is that of its record, and Time
+	// when it ended.
+	Failed   bool
+	ID       string
+	Revision uint64
+	Time     time.Time
+
+	Nonce string
+	Extra codec.Extra
+}
+
+// Next returns the state after the outcome of r, which the ledger has at revision. changed is
+// false if the outcome does not change the state, or if s already contains a later outcome.
+// recovered is true if the job recovers with this outcome.
+func (s AlertState) Next(r job.Record, revision uint64) (next AlertState, changed, recovered bool) {
+	fails := r.State == job.Failed || r.State == job.Expired || r.State == job.Missed
+	switch {
+	case revision <= s.Revision:
+		return s, false, false
+	case !fails && (r.State != job.Succeeded || !s.Failed):
+		return s, false, false
+	}
+	next = AlertState{Job: r.Slot.Job, Failed: fails, ID: r.Slot.ID(), Revision: revision, Time: r.Finished.UTC(), Extra: s.Extra}
+	return next, true, !fails
+}
+
+// RecoveredID returns the message ID of the alert that reports the recovery from the failure in s.
+// Workers that record different successes after the same failure compute the same ID.
+func (s AlertState) RecoveredID() string {
+	return s.Job + "/alert/" + string(job.AlertRecovered) + "/" + strconv.FormatUint(s.Revision, 10)
+}
+
+type alertStateWire struct {
+	V        int       `json:"v"`
+	Job      string    `json:"job"`
+	Failed   bool      `json:"failed"`
+	ID       string    `json:"id"`
+	Revision uint64    `json:"revision"`
+	Time     time.Time `json:"time"`
+	Nonce    string    `json:"nonce"`
+}
+
+// MarshalJSON writes the value of a key "alert.<job>".
+func (s AlertState) MarshalJSON() ([]byte, error) {
+	return codec.Encode(alertStateWire{codec.Version, s.Job, s.Failed, s.ID, s.Revision, s.Time, s.Nonce}, s.Extra)
+}
+
+// DecodeAlertState reads the value of a key "alert.<job>".
+func DecodeAlertState(data []byte) (AlertState, error) {
+	var w alertStateWire
+	extra, err := codec.Decode("state of alerts", data, &w)
+	if err != nil {
+		return AlertState{}, err
+	}
+	b := codec.Bounds{What: "state of alerts"}
+	b.Names("job", w.Job)
+	b.Words("id", w.ID)
+	b.Words("nonce", w.Nonce)
+	b.Times("time", &w.Time)
+	return AlertState{w.Job, w.Failed, w.ID, w.Revision, w.Time, w.Nonce, extra}, b.Err
+}

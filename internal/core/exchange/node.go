@@ -1,0 +1,149 @@
+package exchange
+
+import (
+	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
+)
+
+// NodeState is the state of a node in its record.
+type NodeState string
+
+const (
+	NodeAlive   NodeState = "alive"
+	NodeStopped NodeState = "stopped" // the node has stopped, and has written so itself
+	NodeFenced  NodeState = "fenced"  // another node has declared it dead; this is final
+)
+
+// MaxPriority is the lowest priority of a worker; 0 is the highest.
+const MaxPriority = 9
+
+// Node is the record of one process, from its start to its end, under its name in the nodes
+// bucket. The node writes it every tenth of the lease, at the revision of its last write. Any
+// node that has seen the same revision for a whole lease may write NodeFenced at that revision.
+// The broker accepts one of the two writes. A fenced node cannot write its record again.
+type Node struct {
+	Name  string
+	State NodeState
+
+	// Started is when the node started, by its own clock. See Began.
+	Started time.Time
+
+	// Lease is how long the record must stay unchanged before the node may be fenced.
+	Lease time.Duration
+
+	Producer, Worker bool
+	Queues           []string
+
+	// Handlers are the jobs for which the node has handlers.
+	Handlers []string
+
+	// Priority is from 0 to MaxPriority. Workers with a lower number take slots first.
+	Priority int
+
+	// Running is the number of handlers that run.
+	Running int
+
+	// ClockOffset is the broker's clock minus the node's, as the node estimates it.
+	// ClockError bounds the error of the estimate.
+	ClockOffset, ClockError time.Duration
+
+	Tzdata, Version string
+
+	FencedBy string
+	FencedAt time.Time
+
+	Nonce string
+	Extra codec.Extra
+}
+
+type nodeWire struct {
+	V           int            `json:"v"`
+	Name        string         `json:"node"`
+	State       NodeState      `json:"state"`
+	Started     time.Time      `json:"started"`
+	Lease       codec.Duration `json:"lease"`
+	Producer    bool           `json:"producer"`
+	Worker      bool           `json:"worker"`
+	Queues      []string       `json:"queues,omitempty"`
+	Handlers    []string       `json:"handlers,omitempty"`
+	Priority    int            `json:"priority,omitempty"`
+	Running     int            `json:"running"`
+	ClockOffset codec.Duration `json:"clock_offset"`
+	ClockError  codec.Duration `json:"clock_error"`
+	Tzdata      string         `json:"tzdata"`
+	Version     string         `json:"version"`
+	FencedBy    string         `json:"fenced_by,omitempty"`
+	FencedAt    time.Time      `json:"fenced_at,omitzero"`
+	Nonce       string         `json:"nonce"`
+}
+
+// Began returns when the node started, by the broker's clock.
+func (n Node) Began() time.Time { return n.Started.Add(n.ClockOffset) }
+
+// MarshalJSON writes a value of the nodes bucket.
+func (n Node) MarshalJSON() ([]byte, error) {
+	return codec.Encode(nodeWire{
+		codec.Version, n.Name, n.State, n.Started.UTC(), codec.Duration(n.Lease), n.Producer, n.Worker, n.Queues, n.Handlers,
+		n.Priority, n.Running, codec.Duration(n.ClockOffset), codec.Duration(n.ClockError), n.Tzdata, n.Version,
+		n.FencedBy, n.FencedAt.UTC(), n.Nonce,
+	}, n.Extra)
+}
+
+// DecodeNode reads a value of the nodes bucket.
+func DecodeNode(data []byte) (Node, error) {
+	var w nodeWire
+	extra, err := codec.Decode("node record", data, &w)
+	if err == nil {
+		err = w.bound()
+	}
+	if err != nil {
+		return Node{}, err
+	}
+	return Node{
+		Name: w.Name, State: w.State, Started: w.Started, Lease: time.Duration(w.Lease),
+		Producer: w.Producer, Worker: w.Worker, Queues: w.Queues, Handlers: w.Handlers, Priority: w.Priority, Running: w.Running,
+		ClockOffset: time.Duration(w.ClockOffset), ClockError: time.Duration(w.ClockError),
+		Tzdata: w.Tzdata, Version: w.Version, FencedBy: w.FencedBy, FencedAt: w.FencedAt, Nonce: w.Nonce, Extra: extra,
+	}, nil
+}
+
+func (w *nodeWire) bound() error {
+	b := codec.Bounds{What: "node record"}
+	codec.Word(&b, "state", w.State, NodeAlive, NodeStopped, NodeFenced)
+	b.Names("node", w.Name)
+	b.Times("started", &w.Started)
+	b.Span("lease", time.Duration(w.Lease), 0, job.MaxLease)
+	b.Length("queues", len(w.Queues), codec.MaxQueues)
+	b.Names("queue", w.Queues...)
+	b.Length("handlers", len(w.Handlers), codec.MaxHandlers)
+	b.Names("job", w.Handlers...)
+	b.Number("priority", w.Priority, 0, MaxPriority)
+	b.Number("running", w.Running, 0, codec.MaxSlots)
+	b.Span("clock_offset", time.Duration(w.ClockOffset), -codec.MaxSpan, codec.MaxSpan)
+	b.Span("clock_error", time.Duration(w.ClockError), 0, codec.MaxSpan)
+	began := w.Started.Add(time.Duration(w.ClockOffset))
+	b.Times("started", &began)
+	b.Words("tzdata", w.Tzdata)
+	b.Words("version", w.Version)
+	b.Words("fenced_by", w.FencedBy)
+	b.Times("fenced_at", &w.FencedAt)
+	b.Words("nonce", w.Nonce)
+	return b.Err
+}
+
+// NodeEvent is one change of the nodes bucket, as a watch delivers it.
+type NodeEvent struct {
+	Name     string
+	Revision uint64
+
+	// Time is the broker's timestamp of the change.
+	Time time.Time
+
+	// Node is the record. It is not set if Gone, Ready or Err is.
+	Node  Node
+	Gone  bool
+	Err   error
+	Ready bool
+}

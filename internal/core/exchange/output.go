@@ -1,0 +1,97 @@
+package exchange
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/output"
+	"github.com/cronce-io/cronce/job"
+)
+
+// FollowFor is how long a node sends an attempt's output after an OutputRequest with Follow. A
+// client that follows the attempt repeats the request more often than that.
+const FollowFor = 10 * time.Second
+
+// OutputRequest asks the node that runs a slot what its attempt has reported so far. It is the
+// body of a request on <namespace>.node.<node>.output, which is answered with an OutputAnswer.
+type OutputRequest struct {
+	V  int    `json:"v"`
+	ID string `json:"id"`
+
+	// Follow asks the node to send the attempt's output as events for the next FollowFor.
+	Follow bool `json:"follow,omitempty"`
+}
+
+// OutputAnswer is the answer to an OutputRequest.
+type OutputAnswer struct {
+	V int `json:"v"`
+
+	// Runs is true if the node runs a handler of the slot. Else the other members are not set.
+	Runs    bool   `json:"runs"`
+	Attempt int    `json:"attempt,omitempty"`
+	Fence   uint64 `json:"fence,omitempty"`
+
+	// Progress is the newest one. Nil: none was reported.
+	Progress *job.Progress `json:"progress,omitempty"`
+
+	// Output is what would be recorded if the attempt ended now. To is how many bytes the
+	// attempt has written. The output events that this request causes begin at To or before it.
+	Output string `json:"output,omitempty"`
+	To     int64  `json:"to,omitempty"`
+
+	// Error is why the request is invalid.
+	Error string `json:"error,omitempty"`
+}
+
+// DecodeOutputRequest reads a request, and returns its slot too.
+func DecodeOutputRequest(data []byte) (job.Slot, OutputRequest, error) {
+	var r OutputRequest
+	if err := json.Unmarshal(data, &r); err != nil {
+		return job.Slot{}, r, codec.Unreadable("request", err)
+	}
+	if r.V != codec.Version {
+		return job.Slot{}, r, fmt.Errorf("%w: the request has v=%d, this program knows v=%d", job.ErrVersion, r.V, codec.Version)
+	}
+	slot, err := job.ParseSlotID(r.ID)
+	return slot, r, err
+}
+
+// AppendOutputAnswer returns the JSON of the answer. If that has more than most bytes, it cuts the
+// output. A most of 0 means no limit.
+func AppendOutputAnswer(a OutputAnswer, most int) ([]byte, error) {
+	data, err := codec.Marshal(a)
+	if over := len(data) - most; err == nil && most > 0 && over > 0 {
+		a.Output = output.ShrinkBy(a.Output, over)
+		return codec.Marshal(a)
+	}
+	return data, err
+}
+
+// DecodeOutputAnswer reads the answer of a node. If the data is not an answer, or the answer
+// refuses the request, the error wraps job.ErrInvalid.
+func DecodeOutputAnswer(data []byte) (OutputAnswer, error) {
+	var a OutputAnswer
+	if err := json.Unmarshal(data, &a); err != nil {
+		return OutputAnswer{}, codec.Unreadable("answer", err)
+	}
+	b := codec.Bounds{What: "answer"}
+	b.Number("v", a.V, codec.Version, codec.Version)
+	b.Number("attempt", a.Attempt, 0, codec.MaxClaims)
+	if a.Error != "" {
+		b.Refuse("%s", codec.Clip(a.Error))
+	}
+	if a.To < 0 {
+		b.Refuse("to %d: must be at least 0", a.To)
+	}
+	if p := a.Progress; p != nil {
+		b.Times("progress.time", &p.Time)
+		codec.CutText(codec.MaxOldBytes, &p.Text)
+	}
+	codec.CutText(2*job.MaxOutput, &a.Output)
+	if b.Err != nil {
+		return OutputAnswer{}, b.Err
+	}
+	return a, nil
+}

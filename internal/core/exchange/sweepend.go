@@ -1,0 +1,108 @@
+package exchange
+
+import (
+	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+)
+
+// SweepEnd is the result of the last sweep for lost slots. The broker's timestamp of the value is
+// when the sweep ended.
+type SweepEnd struct {
+	Node string
+
+	// Skipped are the first values that the sweep could not read, up to MaxSkipped. More is
+	// the number of further ones.
+	Skipped []PassedOver
+	More    int
+
+	// Newest is the newest write of the ledger that the sweep has read.
+	Newest LedgerMark
+
+	// Rewound is set if the ledger has lost writes that a node had read before.
+	Rewound Rewound
+
+	Nonce string
+	Extra codec.Extra
+}
+
+// MaxSkipped bounds SweepEnd.Skipped, maxSaid the texts of each, in bytes.
+const (
+	MaxSkipped = 20
+	maxSaid    = 300
+)
+
+// Skip adds a value that the sweep could not read.
+func (s *SweepEnd) Skip(what string, why error) {
+	if len(s.Skipped) == MaxSkipped {
+		s.More++
+		return
+	}
+	s.Skipped = append(s.Skipped, PassedOver{codec.ClipTo(what, maxSaid), codec.ClipTo(why.Error(), maxSaid)})
+}
+
+// PassedOver is one value that a sweep could not read, and why.
+type PassedOver struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+}
+
+// LedgerMark is one write of the ledger: at Time, the record of Slot had Revision.
+type LedgerMark struct {
+	Slot     string    `json:"slot"`
+	Revision uint64    `json:"revision"`
+	Time     time.Time `json:"time"`
+}
+
+// Rewound reports that the ledger has lost writes: at Time, it held neither the write Lost nor a
+// later one of that slot. Found is the revision that it held instead. Zero: no record.
+type Rewound struct {
+	Time  time.Time  `json:"time,omitzero"`
+	Lost  LedgerMark `json:"lost"`
+	Found uint64     `json:"found,omitempty"`
+}
+
+// IsZero reports whether no write was lost.
+func (r Rewound) IsZero() bool { return r.Time.IsZero() }
+
+type sweepEndWire struct {
+	V       int          `json:"v"`
+	Node    string       `json:"node"`
+	Skipped []PassedOver `json:"skipped,omitempty"`
+	More    int          `json:"more,omitempty"`
+	Newest  LedgerMark   `json:"newest,omitzero"`
+	Rewound Rewound      `json:"rewound,omitzero"`
+	Nonce   string       `json:"nonce"`
+}
+
+// MarshalJSON writes the value of the key "sweep".
+func (s SweepEnd) MarshalJSON() ([]byte, error) {
+	return codec.Encode(sweepEndWire{codec.Version, s.Node, s.Skipped, s.More, s.Newest, s.Rewound, s.Nonce}, s.Extra)
+}
+
+// DecodeSweepEnd reads the value of the key "sweep".
+func DecodeSweepEnd(data []byte) (SweepEnd, error) {
+	var w sweepEndWire
+	extra, err := codec.Decode("end of a sweep", data, &w)
+	if err == nil {
+		err = w.bound()
+	}
+	if err != nil {
+		return SweepEnd{}, err
+	}
+	return SweepEnd{w.Node, w.Skipped, w.More, w.Newest, w.Rewound, w.Nonce, extra}, nil
+}
+
+func (w *sweepEndWire) bound() error {
+	b := codec.Bounds{What: "end of a sweep"}
+	b.Words("node", w.Node)
+	b.Words("nonce", w.Nonce)
+	b.Words("slot", w.Newest.Slot, w.Rewound.Lost.Slot)
+	b.Times("time", &w.Newest.Time, &w.Rewound.Time, &w.Rewound.Lost.Time)
+	b.Number("more", w.More, 0, codec.MaxSlots)
+	b.Length("skipped", len(w.Skipped), MaxSkipped)
+	for i := range w.Skipped {
+		codec.CutText(maxSaid, &w.Skipped[i].What, &w.Skipped[i].Why)
+	}
+	return b.Err
+}

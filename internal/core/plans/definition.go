@@ -1,0 +1,314 @@
+// Package plans holds what the registry stores of a job, and which of its slots are due: the
+// definition with its past plans (definition.go), its owner (owner.go), its pauses (pause.go),
+// and the due slots with the catch-up policy (due.go). It is pure, like package core.
+package plans
+
+import (
+	"bytes"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Definition is the registry's value for one job: the job, and enough of its past to compute
+// the slots before an edit.
+type Definition struct {
+	Job job.Job
+
+	// Since is when the current plan came into force: the slots after it are computed from
+	// it. Zero: the broker's timestamp of this entry, which its writer cannot know (see
+	// Entry.Since).
+	Since time.Time
+
+	// Past holds the earlier plans, oldest first, up to maxPast.
+	Past []PastPlan
+
+	// Superseded holds the hashes of jobs that a later file or later code replaced, oldest
+	// first, up to maxSuperseded. A node that starts never applies one of them again, so that
+	// an old version in a crash loop cannot revert an edit. A job that an operator replaced is
+	// not among them: Owner protects the operator's edit, and after a release the job of the
+	// file applies again.
+	Superseded []string
+
+	// Paused is true while no slot of the job is published. Only Pause and Resume change it,
+	// Upsert does not.
+	Paused bool
+
+	// Pauses holds when the job was paused, oldest first, up to maxPauses. In an Entry, the
+	// last one is open if and only if Paused is true. A writer omits the bound that is the
+	// broker's timestamp of the entry it writes.
+	Pauses []Window
+
+	// Applied is true if an operator created the entry, so that an apply of another file may
+	// prune it. Entries that a file or code created are never pruned.
+	Applied bool
+
+	// Owner is OwnerFile, OwnerCode, OwnerOperator or OwnerReleased. Node wrote the entry.
+	Owner, Node string
+
+	// Nonce lets a writer recognise its own write.
+	Nonce string
+
+	Extra codec.Extra
+}
+
+// PastPlan is a plan and the slots it applies to: those after From, up to and including To.
+type PastPlan struct {
+	Plan     job.Plan
+	From, To time.Time
+}
+
+const (
+	maxPast       = 20
+	maxSuperseded = 50
+)
+
+// Entry is a definition with its place in the registry.
+type Entry struct {
+	Definition
+
+	// Revision is the entry's sequence in the registry's stream. Each slot message carries it
+	// as Cronce-Job-Revision.
+	Revision uint64
+
+	// Time is the broker's timestamp of the entry.
+	Time time.Time
+}
+
+// Since returns when the current plan came into force.
+func (e Entry) Since() time.Time {
+	if e.Definition.Since.IsZero() {
+		return e.Time
+	}
+	return e.Definition.Since
+}
+
+// Plans returns all plans of the entry, oldest first. To of the last one is zero.
+func (e Entry) Plans() []PastPlan {
+	return append(append([]PastPlan(nil), e.Past...), PastPlan{Plan: e.Job.Plan(), From: e.Since()})
+}
+
+// Change is the result of an Upsert.
+type Change int
+
+const (
+	// Unchanged: the entry holds an equal job. Write nothing.
+	Unchanged Change = iota
+	// Changed: write the returned definition at the entry's revision.
+	Changed
+	// Superseded: a later edit has replaced this job. Write nothing, and log it.
+	Superseded
+	// Held: an operator has edited the job, and has not released it. Write nothing.
+	Held
+)
+
+// Upsert returns the definition that replaces old (nil: no entry) when node applies the job on
+// behalf of owner. A superseded job is applied only with force. Only an operator may replace an
+// operator's edit.
+func Upsert(old *Entry, j job.Job, owner, node string, force bool) (Definition, Change, error) {
+	j = j.WithDefaults()
+	hash, err := j.Hash()
+	if err != nil {
+		return Definition{}, Unchanged, err
+	}
+	if old == nil {
+		return Definition{Job: j, Applied: owner == OwnerOperator, Owner: owner, Node: node}, Changed, nil
+	}
+	oldHash, err := old.Job.Hash()
+	switch {
+	case err != nil:
+		return Definition{}, Unchanged, err
+	case hash == oldHash:
+		return old.Definition, Unchanged, nil
+	case old.Owner == OwnerOperator && owner != OwnerOperator:
+		return old.Definition, Held, nil
+	}
+	next := old.Definition
+	next.Superseded = nil
+	for _, h := range old.Definition.Superseded {
+		if h == hash && !force {
+			return old.Definition, Superseded, nil
+		}
+		if h != hash {
+			next.Superseded = append(next.Superseded, h)
+		}
+	}
+	if owner != OwnerOperator {
+		next.Superseded = codec.Last(append(next.Superseded, oldHash), maxSuperseded)
+	}
+	next.Job, next.Owner, next.Node = j, owner, node
+	next.Since = old.Since()
+	if !samePlan(old.Job.Plan(), j.Plan()) {
+		// The new plan begins, and the old one ends, at the broker's timestamp of the
+		// new entry. DecodeEntry fills it in.
+		next.Since = time.Time{}
+		next.Past = codec.Last(append(append([]PastPlan(nil), old.Past...), PastPlan{Plan: old.Job.Plan(), From: old.Since()}), maxPast)
+	}
+	return next, Changed, nil
+}
+
+// samePlan compares the plans as they are written.
+func samePlan(a, b job.Plan) bool {
+	wa, errA := json.Marshal(a)
+	wb, errB := json.Marshal(b)
+	return errA == nil && errB == nil && bytes.Equal(wa, wb)
+}
+
+type definitionWire struct {
+	V          int        `json:"v"`
+	Job        job.Job    `json:"job"`
+	Since      time.Time  `json:"since,omitzero"`
+	Past       []pastWire `json:"past,omitempty"`
+	Superseded []string   `json:"superseded,omitempty"`
+	Paused     bool       `json:"paused,omitempty"`
+	Pauses     []window   `json:"pauses,omitempty"`
+	Applied    bool       `json:"applied,omitempty"`
+	Owner      string     `json:"owner"`
+	Node       string     `json:"node"`
+	Nonce      string     `json:"nonce"`
+}
+
+type pastWire struct {
+	From time.Time `json:"from"`
+	Plan job.Plan  `json:"plan"`
+}
+
+type window struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to,omitzero"`
+}
+
+// MarshalJSON writes the registry's value. It omits the ends of past plans, since each one is
+// the beginning of the next plan.
+func (d Definition) MarshalJSON() ([]byte, error) {
+	w := definitionWire{codec.Version, d.Job, d.Since, nil, d.Superseded, d.Paused, nil, d.Applied, d.Owner, d.Node, d.Nonce}
+	for _, p := range d.Pauses {
+		w.Pauses = append(w.Pauses, window{p.From.UTC(), p.To.UTC()})
+	}
+	for _, p := range d.Past {
+		w.Past = append(w.Past, pastWire{p.From, p.Plan})
+	}
+	return codec.Encode(w, d.Extra)
+}
+
+// DecodeEntry reads a value of the registry. revision and at are the broker's revision and
+// timestamp of the value.
+func DecodeEntry(data []byte, revision uint64, at time.Time) (Entry, error) {
+	var d EntryDecoder
+	return d.Entry(data, revision, at)
+}
+
+// EntryDecoder does what DecodeEntry does, but faster if there are many entries. The zero value
+// is ready for use. It is safe for concurrent use.
+type EntryDecoder struct {
+	Parser
+
+	strict sync.Pool // of *codec.Strict
+}
+
+// Entry does what DecodeEntry does.
+func (c *EntryDecoder) Entry(data []byte, revision uint64, at time.Time) (Entry, error) {
+	var w definitionWire
+	extra, err := c.decode(data, &w)
+	if err == nil {
+		err = w.bound()
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	e := Entry{Revision: revision, Time: at.UTC(), Definition: Definition{
+		Job: w.Job, Since: w.Since, Superseded: w.Superseded, Paused: w.Paused, Applied: w.Applied,
+		Owner: w.Owner, Node: w.Node, Nonce: w.Nonce, Extra: extra,
+	}}
+	for _, p := range w.Past {
+		e.Past = append(e.Past, PastPlan{Plan: p.Plan, From: p.From})
+	}
+	for i := range e.Past {
+		if i+1 < len(e.Past) {
+			e.Past[i].To = e.Past[i+1].From
+		} else {
+			e.Past[i].To = e.Since()
+		}
+	}
+	for _, p := range w.Pauses {
+		e.Pauses = append(e.Pauses, Window(p))
+	}
+	e.settlePauses()
+	return e, c.Validate(e.Job)
+}
+
+// bound does not check the job, which Parser.Validate checks.
+func (w *definitionWire) bound() error {
+	b := codec.Bounds{What: "job definition"}
+	b.Times("since", &w.Since)
+	b.Length("past", len(w.Past), maxPast)
+	for i := range w.Past {
+		b.Times("past.from", &w.Past[i].From)
+	}
+	b.Length("superseded", len(w.Superseded), maxSuperseded)
+	b.Words("superseded", w.Superseded...)
+	b.Length("pauses", len(w.Pauses), maxPauses)
+	for i := range w.Pauses {
+		b.Times("pauses", &w.Pauses[i].From, &w.Pauses[i].To)
+	}
+	b.Words("owner", w.Owner)
+	b.Words("node", w.Node)
+	b.Words("nonce", w.Nonce)
+	return b.Err
+}
+
+// decode does what codec.Decode does, and reuses the decoder.
+func (c *EntryDecoder) decode(data []byte, w *definitionWire) (codec.Extra, error) {
+	s, ok := c.strict.Get().(*codec.Strict)
+	if !ok {
+		s = codec.NewStrict()
+	}
+	if s.Read(data, w) {
+		c.strict.Put(s)
+		return nil, nil
+	}
+	return codec.DecodeLoosely("job definition", data, w)
+}
+
+// PlanAt returns the plan that was in force at the instant, and false if there was none.
+func (e Entry) PlanAt(at time.Time) (PastPlan, bool) {
+	for i := range e.Past { // does not copy e.Past: each slot calls this several times
+		if p := &e.Past[i]; at.After(p.From) && (p.To.IsZero() || !at.After(p.To)) {
+			return *p, true
+		}
+	}
+	if since := e.Since(); at.After(since) {
+		return PastPlan{Plan: e.Job.Plan(), From: since}, true
+	}
+	return PastPlan{}, false
+}
+
+// PlanOf returns the plan in force when a message was stored. A work queue may hold messages
+// that are older than the job; they belong to its first plan.
+func (e Entry) PlanOf(stored time.Time) job.Plan {
+	if p, ok := e.PlanAt(stored); ok {
+		return p.Plan
+	}
+	return e.Plans()[0].Plan
+}
+
+// OnPlans returns the plans that have On, oldest first. To of the last one is zero if it is the
+// current plan.
+func (e Entry) OnPlans() []PastPlan {
+	var plans []PastPlan
+	for _, p := range e.Plans() {
+		if !p.Plan.On.IsZero() {
+			plans = append(plans, p)
+		}
+	}
+	return plans
+}
+
+// Chained reports whether the plan in force at an instant has After.
+func (e Entry) Chained(at time.Time) bool {
+	p, ok := e.PlanAt(at)
+	return ok && len(p.Plan.After) > 0
+}

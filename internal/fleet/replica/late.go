@@ -1,0 +1,137 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// maxLateRetry bounds the pause before a job that could not be brought into the registry is tried
+// again.
+const maxLateRetry = 30 * time.Second
+
+// lateJobs are the jobs that Add has added and that are not in the registry yet. It is safe for
+// concurrent use.
+type lateJobs struct {
+	added chan struct{}
+
+	mu     sync.Mutex
+	serial int
+	byName map[string]lateJob
+}
+
+// lateJob is a job with the number of its Add.
+type lateJob struct {
+	job    job.Job
+	serial int
+}
+
+func newLateJobs() *lateJobs {
+	return &lateJobs{added: make(chan struct{}, 1), byName: map[string]lateJob{}}
+}
+
+func (l *lateJobs) add(j job.Job) {
+	l.mu.Lock()
+	l.serial++
+	l.byName[j.Name] = lateJob{j, l.serial}
+	l.mu.Unlock()
+	select {
+	case l.added <- struct{}{}:
+	default:
+	}
+}
+
+func (l *lateJobs) drop(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.byName, name)
+}
+
+// get returns the jobs. Call done when they are in the registry.
+func (l *lateJobs) get() (jobs []job.Job, done func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	upTo := l.serial
+	for _, late := range l.byName {
+		jobs = append(jobs, late.job)
+	}
+	return jobs, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		maps.DeleteFunc(l.byName, func(_ string, late lateJob) bool { return late.serial <= upTo })
+	}
+}
+
+// Add adds a job to this process, which must not have a job of that name. It does not block: Run
+// applies the job to the registry, as Apply does, and repeats that until the registry has
+// answered. It may be called at any time.
+func (r *Replica) Add(j job.Job) {
+	r.mu.Lock()
+	r.jobs = append(r.jobs, j)
+	r.mu.Unlock()
+	r.late.add(j)
+}
+
+// Drop removes a job from this process. The registry keeps it. It may be called at any time.
+func (r *Replica) Drop(name string) {
+	r.mu.Lock()
+	if i := slices.IndexFunc(r.jobs, func(j job.Job) bool { return j.Name == name }); i >= 0 {
+		r.jobs = slices.Delete(r.jobs, i, i+1)
+	}
+	r.mu.Unlock()
+	r.late.drop(name)
+	r.own.drop(name)
+}
+
+// Joined waits until Run has applied the jobs to the registry. The registry then has these
+// definitions, or others that take precedence. If this login may not write the registry, a job
+// may be missing there. Joined returns an error if ctx or Run ends first.
+func (r *Replica) Joined(ctx context.Context, names ...string) error {
+	for {
+		name, changed := r.own.missing(names)
+		if name == "" {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("bring job %s into the registry: not answered yet: %w", name, context.Cause(ctx))
+		case <-r.stopped:
+			return fmt.Errorf("bring job %s into the registry: %w", name, job.ErrStopping)
+		}
+	}
+}
+
+// applyLate brings the jobs of Add into the registry until ctx ends.
+func (r *Replica) applyLate(ctx context.Context) {
+	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(maxLateRetry), backoff.WithMaxElapsedTime(0))
+	for ctx.Err() == nil {
+		jobs, done := r.late.get()
+		if len(jobs) == 0 {
+			retry.Reset()
+			select {
+			case <-r.late.added:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		err := r.apply(ctx, jobs, false)
+		switch {
+		case err == nil:
+			done()
+		case ctx.Err() != nil:
+		case isGone(err):
+			r.setUpAgain(ctx)
+		default:
+			r.log.Error("a job cannot be brought into the registry; trying again", "error", err)
+			sleep(ctx, retry.NextBackOff())
+		}
+	}
+}

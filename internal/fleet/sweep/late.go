@@ -1,0 +1,230 @@
+package sweep
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Alerts stores alerts about slots that have not started in time.
+type Alerts interface {
+	// Alert stores an alert under a message ID, and waits until the broker has it.
+	Alert(ctx context.Context, e job.Event, id string) error
+
+	// Events lists the stored events.
+	Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error]
+}
+
+// AlertStates stores which jobs are in trouble. kv.AlertStates satisfies it.
+type AlertStates interface {
+	Read(ctx context.Context, name string) (exchange.AlertState, uint64, error)
+	Write(ctx context.Context, state exchange.AlertState, revision uint64) (uint64, error)
+}
+
+// awaited is a slot of a job with on_late that is not known to have started in time.
+type awaited struct {
+	due      time.Time
+	revision uint64 // of its job
+}
+
+// folded is how long the stream certainly folds two alerts under one message ID.
+const folded = job.DefaultDuplicates - time.Minute
+
+// latecomers returns the jobs that ask for an alert about late slots, by name.
+func (s *Sweeper) latecomers() map[string]plans.Entry {
+	jobs := map[string]plans.Entry{}
+	for _, e := range s.cfg.Late() {
+		jobs[e.Job.Name] = e
+	}
+	return jobs
+}
+
+// await adds the slots of these jobs that were handed out since the last pass to awaited. At the
+// first pass it adds all slots that this node remembers, and the slots that have a message:
+// another node may have published them and died.
+func (s *Sweeper) await(ctx context.Context, jobs map[string]plans.Entry, fresh [][]handed) error {
+	if len(jobs) == 0 {
+		s.awaited, s.seeded = map[job.Slot]awaited{}, false
+		return nil
+	}
+	note := func(slot job.Slot, due time.Time, revision uint64) {
+		if _, asks := jobs[slot.Job]; asks && len(s.awaited) < maxHanded {
+			s.awaited[slot] = awaited{due, revision}
+		}
+	}
+	for _, some := range fresh {
+		for _, h := range some {
+			note(h.slot, h.due, h.revision)
+		}
+	}
+	if s.seeded {
+		return nil
+	}
+	for _, h := range s.handed {
+		note(h.slot, h.due, h.revision)
+	}
+	for w, err := range s.cfg.Slots.Waiting(ctx, stream.WaitingFilter{}) {
+		switch {
+		case errors.Is(err, job.ErrInvalid): // it is no slot's message
+		case err != nil:
+			return err
+		case w.Missed == 0 && !w.Backfill && w.Slot.Token == "" && !w.Slot.Range:
+			note(w.Slot, w.Due, w.JobRevision)
+		}
+	}
+	s.seeded = true
+	return nil
+}
+
+// started removes a slot whose record says that it started, or ended, in time: the record was
+// written before it was late.
+func (s *Sweeper) started(c kv.Change, jobs map[string]plans.Entry) {
+	if a, ok := s.awaited[c.Slot]; ok && !c.Gone && c.Time.Sub(a.due) <= jobs[c.Slot.Job].Job.LateAfter && c.State != job.Retrying {
+		delete(s.awaited, c.Slot)
+	}
+}
+
+// alertLate publishes an alert for each slot that should have started by now and has not.
+func (s *Sweeper) alertLate(ctx context.Context, jobs map[string]plans.Entry) error {
+	now := s.cfg.Now()
+	overdue := map[job.Slot]awaited{}
+	for slot, a := range s.awaited {
+		entry, asks := jobs[slot.Job]
+		switch {
+		case !asks || now.Sub(a.due) > s.cfg.Horizon:
+			delete(s.awaited, slot)
+		case now.Sub(a.due) > entry.Job.LateAfter:
+			overdue[slot] = a
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	tellers := map[string]*lateAlerts{}
+	for slot, a := range overdue {
+		t := tellers[slot.Job]
+		if t == nil {
+			t = &lateAlerts{Sweeper: s, entry: jobs[slot.Job]}
+			tellers[slot.Job] = t
+		}
+		group.Go(func() error {
+			if err := t.judge(ctx, slot, a, now); err != nil {
+				return err
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.awaited, slot)
+			return nil
+		})
+	}
+	err := group.Wait()
+	if errors.Is(err, job.ErrDenied) {
+		s.cfg.Logger.Warn("late slots cannot be told: the login is of an older version", "error", err, "fix", "cronce auth producer")
+		return nil
+	}
+	return err
+}
+
+// lateAlerts publishes the alerts about late slots of one job.
+type lateAlerts struct {
+	*Sweeper
+	entry   plans.Entry
+	alerted map[string]bool // IDs of slots whose alert is stored; nil: not read
+}
+
+// judge publishes the alert about a slot if its record does not say that it started in time.
+func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited, now time.Time) error {
+	rec, _, err := t.cfg.Ledger.Read(ctx, slot)
+	switch {
+	case isUnreadable(err):
+		return nil
+	case err != nil && !errors.Is(err, job.ErrNotFound):
+		return err
+	case err == nil && !isLate(rec, a.due, t.entry.Job.LateAfter):
+		return nil
+	}
+	whole := slot.Whole()
+	if now.Sub(a.due)-t.entry.Job.LateAfter > folded {
+		if told, err := t.wasTold(ctx, whole, a.due); told || err != nil {
+			return err
+		}
+	}
+	e := job.Event{
+		V: codec.Version, Kind: job.EventAlert, Alert: job.AlertLate, Time: now.UTC(), Node: t.cfg.Node, ID: whole.ID(), Job: slot.Job, JobRevision: a.revision,
+		Error: fmt.Sprintf("not started within %v of its due time, %s", t.entry.Job.LateAfter, a.due.UTC().Format(time.RFC3339)),
+	}
+	if err := t.cfg.Alerts.Alert(ctx, e, whole.ID()+"/alert/"+string(job.AlertLate)); err != nil {
+		return fmt.Errorf("alert about late slot %s: %w", whole, err)
+	}
+	t.cfg.Logger.Warn("slot is late", "slot", whole.ID(), "due", a.due.UTC())
+	return t.inTrouble(ctx, whole, now)
+}
+
+// isLate reports whether the slot has not started, or has started late. One that ended without
+// a start has another alert, or needs none.
+func isLate(rec job.Record, due time.Time, after time.Duration) bool {
+	switch {
+	case rec.Shards > 0:
+		return false // its parts are judged
+	case len(rec.Attempts) > 0:
+		return rec.Attempts[0].Number <= 1 && rec.Attempts[0].Started.Sub(due) > after
+	}
+	return !rec.State.Final()
+}
+
+// wasTold reports whether the events have the alert about the slot. A login of an older version
+// may not read them; then the alert may come twice.
+func (t *lateAlerts) wasTold(ctx context.Context, slot job.Slot, since time.Time) (bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.alerted == nil {
+		told := map[string]bool{}
+		for e, err := range t.cfg.Alerts.Events(ctx, kv.EventFilter{Job: slot.Job, Since: since.Add(-t.cfg.Horizon)}) {
+			switch {
+			case errors.Is(err, job.ErrDenied):
+				t.alerted = map[string]bool{}
+				return false, nil
+			case isUnreadable(err):
+			case err != nil:
+				return false, fmt.Errorf("list the alerts about late slots of job %s: %w", slot.Job, err)
+			case e.Alert == job.AlertLate:
+				told[e.ID] = true
+			}
+		}
+		t.alerted = told
+	}
+	return t.alerted[slot.ID()], nil
+}
+
+// inTrouble notes that the job is in trouble, if it asks for an alert when it recovers: a success
+// after that ends the trouble. It does not change Revision in the state, because a slot that has
+// not started has no record.
+func (t *lateAlerts) inTrouble(ctx context.Context, slot job.Slot, now time.Time) error {
+	if t.entry.Job.OnRecovered == nil {
+		return nil
+	}
+	state, at, err := t.cfg.AlertStates.Read(ctx, slot.Job)
+	switch {
+	case isUnreadable(err), err == nil && state.Failed:
+		return nil
+	case err != nil && !errors.Is(err, job.ErrNotFound):
+		return err
+	}
+	state.Job, state.Failed, state.ID, state.Time, state.Nonce = slot.Job, true, slot.ID(), now.UTC(), t.cfg.Node+"#"+rand.Text()
+	_, err = t.cfg.AlertStates.Write(ctx, state, at)
+	if errors.Is(err, job.ErrConflict) || errors.Is(err, job.ErrDenied) {
+		return nil // a worker has just written an outcome, which counts for more
+	}
+	return err
+}

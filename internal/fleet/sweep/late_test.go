@@ -1,0 +1,167 @@
+package sweep_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// countedAlerts counts the alerts that are sent, those that the stream folds too.
+type countedAlerts struct {
+	*kv.Store
+	sent *atomic.Int64
+}
+
+func (c countedAlerts) Alert(ctx context.Context, e job.Event, id string) error {
+	c.sent.Add(1)
+	return c.Store.Alert(ctx, e, id)
+}
+
+// lateAfter has the job report ask for alerts about late slots.
+func (s *site) lateAfter(after time.Duration) {
+	a := &job.Alert{NATS: &job.AlertNATS{Subject: "alerts.late"}}
+	s.late = []plans.Entry{{Definition: plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", OnLate: a, OnRecovered: a, LateAfter: after}}}}
+}
+
+// lates returns the slots with a stored alert about being late.
+func (s *site) lates() (slots []string) {
+	s.Helper()
+	for e, err := range s.Events(s.Context(), kv.EventFilter{}) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		if e.Alert == job.AlertLate {
+			if e.Kind != job.EventAlert || e.Node == "" || e.Job != "report" || !strings.Contains(e.Error, "not started within") {
+				s.Errorf("alert %+v", e)
+			}
+			slots = append(slots, e.ID)
+		}
+	}
+	slices.Sort(slots)
+	return slots
+}
+
+// due is a slot of report that is due ago before the test's clock.
+func (s *site) due(ago time.Duration) core.Message {
+	at := time.Now().Add(s.shift - ago).Truncate(time.Second).UTC()
+	return core.Message{Slot: job.NewSlot("report", at), Due: at, JobRevision: 1, Node: "n5"}
+}
+
+func TestASlotThatHasNotStartedInTimeIsToldOnce(t *testing.T) {
+	s := newSite(t)
+	s.lateAfter(time.Minute)
+	late, early := s.due(2*time.Minute), s.due(30*time.Second)
+	for _, m := range []core.Message{late, early} {
+		s.publish(m)
+		s.sweeper.Handed("default", m)
+	}
+	missed := s.due(3 * time.Minute)
+	missed.Missed = 1
+	s.sweeper.Handed("default", missed)
+	for range 3 {
+		s.pass()
+	}
+	if got := s.lates(); !slices.Equal(got, []string{late.Slot.ID()}) || s.told.Load() != 1 {
+		t.Errorf("told %q, %d times, want %s once", got, s.told.Load(), late.Slot)
+	}
+	state, _, err := s.AlertStates().Read(t.Context(), "report")
+	if err != nil || !state.Failed || state.ID != late.Slot.ID() {
+		t.Errorf("the state is %+v, %v: the job is in trouble until it succeeds", state, err)
+	}
+	if next, _, recovered := state.Next(job.Record{Slot: late.Slot, State: job.Succeeded}, 1); !recovered || next.Failed {
+		t.Errorf("a success gives %+v, %v", next, recovered)
+	}
+	s.shift += time.Minute
+	s.pass()
+	if got := s.lates(); len(got) != 2 {
+		t.Errorf("told %q a minute later, want both", got)
+	}
+}
+
+// The node that published the slots and told of them has died. Another one sweeps, and the
+// stream does not know the message IDs any more.
+func TestAnotherNodeTellsOfLateSlotsWhatWasNotTold(t *testing.T) {
+	s := newSite(t)
+	s.lateAfter(time.Minute)
+	told, untold := s.due(10*time.Minute), s.due(9*time.Minute)
+	s.publish(told)
+	s.sweeper.Handed("default", told)
+	s.pass()
+	s.publish(untold) // and dies
+	s.sweeper = s.at("n6")
+	s.pass()
+	want := []string{told.Slot.ID(), untold.Slot.ID()}
+	if got := s.lates(); !slices.Equal(got, want) || s.told.Load() != 2 {
+		t.Errorf("told %q, sent %d times; want %q, each once", got, s.told.Load(), want)
+	}
+}
+
+func TestOnlySlotsThatStartedLateAreLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		record func(due time.Time) job.Record
+		late   bool
+	}{
+		"started in time": {func(due time.Time) job.Record {
+			return job.Record{State: job.Running, Node: "alive", Attempt: 1, Attempts: []job.Attempt{{Number: 1, Node: "alive", Started: due.Add(30 * time.Second)}}}
+		}, false},
+		"started in time, and again": {func(due time.Time) job.Record {
+			return job.Record{State: job.Running, Node: "alive", Attempt: 2, Attempts: []job.Attempt{{Number: 1, Started: due.Add(time.Second)}, {Number: 2, Node: "alive", Started: due.Add(5 * time.Minute)}}}
+		}, false},
+		"started late": {func(due time.Time) job.Record {
+			return job.Record{State: job.Running, Node: "alive", Attempt: 1, Attempts: []job.Attempt{{Number: 1, Node: "alive", Started: due.Add(61 * time.Second)}}}
+		}, true},
+		"started late, and done": {func(due time.Time) job.Record {
+			return job.Record{State: job.Succeeded, Attempt: 1, Attempts: []job.Attempt{{Number: 1, Started: due.Add(61 * time.Second), Finished: due.Add(62 * time.Second)}}}
+		}, true},
+		"claimed and released": {func(due time.Time) job.Record {
+			return job.Record{State: job.Retrying, RetryAt: due.Add(time.Hour)}
+		}, true},
+		"skipped": {func(time.Time) job.Record { return job.Record{State: job.Skipped} }, false},
+		"expired": {func(time.Time) job.Record { return job.Record{State: job.Expired} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.lateAfter(time.Minute)
+			m := s.due(10 * time.Minute)
+			s.publish(m)
+			s.sweeper.Handed("default", m)
+			r := c.record(m.Due)
+			r.Slot = m.Slot
+			s.record(r)
+			for range 2 {
+				s.pass()
+			}
+			if got := s.lates(); (len(got) == 1) != c.late || len(got) > 1 {
+				t.Errorf("told %q, want late: %v", got, c.late)
+			}
+		})
+	}
+}
+
+// What a pass reads of slots that start in time is what it reads anyway.
+func TestSlotsInTimeCostNoReads(t *testing.T) {
+	s := newSite(t)
+	s.lateAfter(time.Minute)
+	s.pass()
+	for n := range 20 {
+		m := s.due(time.Duration(n) * time.Second)
+		s.sweeper.Handed("default", m)
+		s.record(job.Record{Slot: m.Slot, State: job.Succeeded, Attempt: 1, Attempts: []job.Attempt{{Number: 1, Node: fmt.Sprint(n), Started: m.Due}}})
+	}
+	s.pass()
+	s.shift += 2 * time.Minute
+	before := s.reads.Load()
+	s.pass()
+	if n := s.reads.Load() - before; n > 0 || len(s.lates()) > 0 {
+		t.Errorf("%d records are read, and %q told", n, s.lates())
+	}
+}

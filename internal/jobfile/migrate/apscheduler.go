@@ -1,0 +1,358 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/migrate/python"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/job"
+)
+
+// APSchedulerHead says what the jobs of an APScheduler do as they did, and what is different.
+var APSchedulerHead = []string{
+	"Imported from APScheduler. Each job calls its function with call.py, which the page on",
+	"migration shows: put it beside this file, and your modules into PYTHONPATH. As there, a run is",
+	"tried once. On days when clocks change look at \"cronce next -f\": APScheduler has rules of its",
+	"own there.",
+}
+
+// apDefaults are what a scheduler's job_defaults say.
+type apDefaults struct {
+	coalesce     bool
+	grace        time.Duration // negative: unlimited
+	maxInstances int
+}
+
+type apscheduler struct {
+	Result
+	zone     string
+	defaults apDefaults
+}
+
+// APScheduler reads the jobs of a Python program: calls of add_job and scheduled_job (version 3)
+// and add_schedule (version 4), lists of dicts that are assigned to JOBS, and the time zone and
+// job_defaults of schedulers and configuration dicts. It runs nothing. zone is where the schedules
+// are if the program does not say so.
+func APScheduler(text, zone string) Result {
+	a := apscheduler{zone: zone, defaults: apDefaults{grace: time.Second, maxInstances: 1}}
+	schedulers := []string{"BlockingScheduler", "BackgroundScheduler", "AsyncIOScheduler", "GeventScheduler", "TornadoScheduler", "TwistedScheduler", "QtScheduler", "APScheduler", "AsyncScheduler", "Scheduler", "configure"}
+	for _, f := range python.Find(text, schedulers...) {
+		if f.Value.Kind == python.Call && f.Name == "" {
+			a.configured(f.Value)
+		}
+	}
+	// An assignment that is an argument of a call is not a setting of its own.
+	calls := spans(text, append(schedulers, "add_job", "scheduled_job", "add_schedule", "CronTrigger", "IntervalTrigger", "DateTrigger", "from_crontab", "JOBS"))
+	for _, f := range python.Find(text, "SCHEDULER_TIMEZONE", "SCHEDULER_JOB_DEFAULTS", "job_defaults", "timezone") {
+		inside := slices.ContainsFunc(calls, func(s span) bool { return s.from <= f.Line && f.Line <= s.to })
+		if f.Name != "" && f.Index == nil && !f.Mention && !inside {
+			a.setting(strings.ToLower(strings.TrimPrefix(f.Name, "SCHEDULER_")), f.Value, false)
+		}
+	}
+	for _, key := range []string{"timezone", "job_defaults.coalesce", "job_defaults.max_instances", "job_defaults.misfire_grace_time"} {
+		for _, f := range python.Find(text, "apscheduler."+key) {
+			a.setting(strings.TrimPrefix(key, "job_defaults."), f.Value, true)
+		}
+	}
+	for _, f := range python.Find(text, "add_job", "scheduled_job", "add_schedule", "JOBS") {
+		a.found(f)
+	}
+	return a.Result
+}
+
+// span is the lines of a call.
+type span struct{ from, to int }
+
+// spans returns where the calls of these names are.
+func spans(text string, names []string) (all []span) {
+	for _, f := range python.Find(text, names...) {
+		if !f.Mention {
+			all = append(all, span{f.Line, f.Value.End})
+		}
+	}
+	return all
+}
+
+// configured reads the arguments of a scheduler.
+func (a *apscheduler) configured(v python.Value) {
+	for _, arg := range v.Args {
+		switch arg.Name {
+		case "timezone", "job_defaults":
+			a.setting(arg.Name, arg.Value, false)
+		case "jobstores":
+			a.note(arg.Value.Line, "", "jobs that only a job store has (%s) are not here: list them with print_jobs()", arg.Value.Source)
+		}
+	}
+	if v.Starred {
+		a.note(v.Line, "", "%s: what its * and ** hold is not known here", v.Source)
+	}
+}
+
+// setting takes a setting of a scheduler. In a configuration dict numbers may be texts.
+func (a *apscheduler) setting(name string, v python.Value, asText bool) {
+	if asText && v.Kind == python.Text && name != "timezone" {
+		v = python.Literal(v)
+	}
+	n, isInt := v.Int()
+	switch {
+	case name == "timezone":
+		if zone, ok := zoneOf(v); ok {
+			a.zone = zone
+			return
+		}
+	case name == "job_defaults" && v.Kind == python.Dict:
+		for i, key := range v.Keys {
+			a.setting(key.Text, v.Items[i], asText)
+		}
+		return
+	case name == "coalesce" && v.Kind == python.Bool:
+		a.defaults.coalesce = v.Bool
+		return
+	case name == "max_instances" && isInt && n > 0:
+		a.defaults.maxInstances = n
+		return
+	case name == "misfire_grace_time" && v.Kind == python.None:
+		a.defaults.grace = -1
+		return
+	case name == "misfire_grace_time" && isInt && n > 0:
+		a.defaults.grace = time.Duration(n) * time.Second
+		return
+	}
+	a.note(v.Line, "", "not carried over: %s = %s", name, v.Source)
+}
+
+// zoneOf reads a time zone: a text, or ZoneInfo("..."), pytz.timezone("..."), utc.
+func zoneOf(v python.Value) (string, bool) {
+	switch {
+	case v.Kind == python.Text:
+		return v.Text, true
+	case v.Kind == python.Call && slices.Contains([]string{"ZoneInfo", "timezone", "gettz"}, v.Last()) && len(v.Items) == 1 && v.Items[0].Kind == python.Text:
+		return v.Items[0].Text, true
+	case v.Kind == python.Name && slices.Contains([]string{"utc", "UTC", "pytz.utc", "pytz.UTC", "timezone.utc", "datetime.timezone.utc", "datetime.UTC"}, v.Text):
+		return "UTC", true
+	}
+	return "", false
+}
+
+func (a *apscheduler) found(f python.Found) {
+	v := f.Value
+	switch {
+	case f.Mention:
+		a.note(f.Line, "", "not carried over: %s is not understood", v.Source)
+	case f.Name == "JOBS" && f.Index == nil && v.Kind == python.List:
+		for _, item := range v.Items {
+			a.dict(item)
+		}
+	case f.Name == "JOBS":
+		a.note(f.Line, "", "not carried over: %s = %s is not a list of dicts that stands here", f.Name, v.Source)
+	case f.Name != "" || v.Kind != python.Call:
+		a.note(f.Line, "", "not carried over: %s is not understood", v.Source)
+	default:
+		a.call(f)
+	}
+}
+
+// dict reads an element of JOBS, as Flask-APScheduler has it.
+func (a *apscheduler) dict(v python.Value) {
+	if v.Kind != python.Dict {
+		a.note(v.Line, "", "not carried over: %s is not a dict that stands here", v.Source)
+		return
+	}
+	j := apJob{line: v.Line, args: map[string]python.Value{}}
+	for i, key := range v.Keys {
+		if key.Kind != python.Text {
+			j.lacks = append(j.lacks, key.Source+" "+v.Items[i].Source)
+			continue
+		}
+		j.set(key.Text, v.Items[i])
+	}
+	a.take(j)
+}
+
+// call reads add_job(...), scheduled_job(...) or add_schedule(...).
+func (a *apscheduler) call(f python.Found) {
+	v := f.Value
+	j := apJob{line: v.Line, args: map[string]python.Value{}}
+	order := []string{"func", "trigger", "args", "kwargs", "id", "name"}
+	switch v.Last() {
+	case "scheduled_job":
+		order = []string{"trigger", "args", "kwargs", "id", "name"}
+		if f.Decorates != "" {
+			j.set("func", python.Value{Kind: python.Name, Text: f.Decorates, Source: f.Decorates})
+		}
+	case "add_schedule":
+		order = []string{"func", "trigger"}
+	}
+	for i, item := range v.Items {
+		if i < len(order) {
+			j.set(order[i], item)
+		} else {
+			j.lacks = append(j.lacks, item.Source)
+		}
+	}
+	for _, arg := range v.Args {
+		j.set(arg.Name, arg.Value)
+	}
+	if v.Starred {
+		j.lacks = append(j.lacks, "its arguments with * or **")
+	}
+	a.take(j)
+}
+
+// apJob is a job as its call or its dict has it.
+type apJob struct {
+	line  int
+	args  map[string]python.Value
+	order []string // of args
+	lacks []string
+}
+
+func (j *apJob) set(name string, v python.Value) {
+	if _, given := j.args[name]; !given {
+		j.order = append(j.order, name)
+	}
+	j.args[name] = v
+}
+
+// pop takes an argument away.
+func (j *apJob) pop(name string) (python.Value, bool) {
+	v, ok := j.args[name]
+	delete(j.args, name)
+	return v, ok && v.Kind != python.None
+}
+
+// take makes a job of a call.
+func (a *apscheduler) take(p apJob) {
+	function, _ := p.pop("func")
+	id, _ := p.pop("id")
+	label, _ := p.pop("name")
+	called := function.Text
+	if function.Source == "" {
+		a.note(p.line, "", "not carried over: %s", strings.Join(append([]string{"it does not say here which function it calls"}, p.lacks...), ", "))
+		return
+	}
+	if function.Kind != python.Text && function.Kind != python.Name {
+		a.note(p.line, "", "not carried over: its function %s has no name", function.Source)
+		return
+	}
+	was := called
+	for _, v := range []python.Value{label, id} {
+		if v.Kind == python.Text && v.Text != "" {
+			was = v.Text
+		}
+	}
+	j := job.Job{Name: UnitName(strings.ReplaceAll(was, ":", ".")), Timezone: a.zone, Retry: job.Retry{Attempts: 1}}
+	if why := a.trigger(&j, &p); why != "" {
+		a.note(p.line, was, "not carried over: %s", why)
+		return
+	}
+	payload, ok := a.arguments(&p)
+	if !ok {
+		a.note(p.line, was, "not carried over: its args or kwargs are not literals")
+		return
+	}
+	j.Payload = payload
+	a.policies(&j, &p)
+	for _, name := range p.order {
+		v, left := p.args[name]
+		if left && v.Kind != python.None && name != "replace_existing" && name != "jobstore" && name != "executor" && name != "conflict_policy" {
+			p.lacks = append(p.lacks, name+"="+v.Source)
+		}
+	}
+	if v, given := p.args["next_run_time"]; given && v.Kind == python.None {
+		p.lacks = append(p.lacks, "next_run_time=None: it is paused, and a file cannot say so: cronce job pause "+j.Name)
+	}
+	if function.Kind == python.Name {
+		p.lacks = append(p.lacks, "the module of its function: write it before "+called+" in the action, as in module:"+called)
+	}
+	added := a.addJob(p.line, jobfile.Imported{
+		Job: j, Exec: spec.Exec{Args: []string{"python3", "call.py", called}}, Line: p.line, Comments: []string{fmt.Sprintf("line %d: %s", p.line, clip(was))},
+	})
+	if added == "" {
+		return
+	}
+	if strings.HasPrefix(j.Schedule, "@every") {
+		a.note(p.line, added, "%s counts from 1970, not from the start of the scheduler", j.Schedule)
+	}
+	if added != was {
+		a.note(p.line, added, "its name was %s", clip(was))
+	}
+	if len(p.lacks) > 0 {
+		a.note(p.line, added, "not carried over: %s", strings.Join(p.lacks, ", "))
+	}
+}
+
+// arguments returns what call.py gets.
+func (a *apscheduler) arguments(p *apJob) ([]byte, bool) {
+	args, _ := p.pop("args")
+	kwargs, _ := p.pop("kwargs")
+	var named []python.Arg
+	switch {
+	case kwargs.Kind == python.Dict:
+		for i, key := range kwargs.Keys {
+			if key.Kind != python.Text {
+				return nil, false
+			}
+			named = append(named, python.Arg{Name: key.Text, Value: kwargs.Items[i]})
+		}
+	case kwargs.Source != "":
+		return nil, false
+	}
+	if args.Source != "" && args.Kind != python.List {
+		return nil, false
+	}
+	return pythonCall(args.Items, named, nil)
+}
+
+// policies sets what happens to missed runs and to those that overlap.
+func (a *apscheduler) policies(j *job.Job, p *apJob) {
+	d := a.defaults
+	if v, ok := p.args["misfire_grace_time"]; ok {
+		n, isInt := v.Int()
+		switch delete(p.args, "misfire_grace_time"); {
+		case v.Kind == python.None:
+			d.grace = -1
+		case isInt && n > 0:
+			d.grace = time.Duration(n) * time.Second
+		default:
+			p.lacks = append(p.lacks, "misfire_grace_time="+v.Source)
+		}
+	}
+	if v, ok := p.pop("coalesce"); ok {
+		if v.Kind == python.Bool {
+			d.coalesce = v.Bool
+		} else {
+			p.lacks = append(p.lacks, "coalesce="+v.Source)
+		}
+	}
+	if v, ok := p.pop("max_instances"); ok {
+		if n, isInt := v.Int(); isInt && n > 0 {
+			d.maxInstances = n
+		} else {
+			p.lacks = append(p.lacks, "max_instances="+v.Source)
+		}
+	}
+	j.Overlap = job.OverlapSkip
+	if d.maxInstances > 1 {
+		j.Concurrency = d.maxInstances
+	}
+	const soon = time.Minute // slots that are less late than this are not missed
+	switch {
+	case d.grace >= 0 && d.grace < soon:
+		j.CatchUp.Policy = job.CatchUpNone
+	case d.coalesce:
+		j.CatchUp.Policy = job.CatchUpLatest
+	default:
+		j.CatchUp.Policy = job.CatchUpAll
+	}
+	if d.grace >= soon {
+		j.CatchUp.Within = d.grace
+	}
+	if d.grace < 0 {
+		p.lacks = append(p.lacks, "misfire_grace_time=None: what is older than the horizon (24 h) is not caught up")
+	}
+}

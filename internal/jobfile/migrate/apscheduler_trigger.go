@@ -1,0 +1,272 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/jobfile/migrate/python"
+	"github.com/cronce-io/cronce/job"
+)
+
+// apFields are the fields of a cron trigger, the longest unit first. Monday is 0.
+var (
+	apFields = []calendarField{
+		{"year", 1970, 9999, nil}, {"month", 1, 12, monthNames}, {"day", 1, 31, nil}, {"week", 1, 53, nil},
+		{"day_of_week", 0, 6, []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}}, {"hour", 0, 23, nil}, {"minute", 0, 59, nil}, {"second", 0, 59, nil},
+	}
+	// apLeast are the values of the fields behind the last one that is given.
+	apLeast = map[string]string{"year": "*", "month": "1", "day": "1", "week": "*", "day_of_week": "*", "hour": "0", "minute": "0", "second": "0"}
+)
+
+// trigger sets the schedule of a job. It returns why that is not possible. It takes the arguments
+// that it understands away.
+func (a *apscheduler) trigger(j *job.Job, p *apJob) (why string) {
+	v, ok := p.pop("trigger")
+	if !ok {
+		return "it has no trigger: it ran once, at the start"
+	}
+	kind := v.Text
+	given := p
+	if v.Kind == python.Call {
+		given = &apJob{line: p.line, args: map[string]python.Value{}}
+		for _, arg := range v.Args {
+			given.set(arg.Name, arg.Value)
+		}
+		if kind = map[string]string{"CronTrigger": "cron", "IntervalTrigger": "interval", "DateTrigger": "date", "from_crontab": "crontab"}[v.Last()]; kind == "" || v.Starred {
+			return fmt.Sprintf("its trigger %s is not understood", v.Source)
+		}
+		if kind == "crontab" && len(v.Items) > 0 {
+			given.set("expr", v.Items[0])
+		} else if kind == "date" && len(v.Items) == 1 {
+			given.set("run_date", v.Items[0])
+		} else if len(v.Items) > 0 {
+			return fmt.Sprintf("its trigger %s has arguments without a name", v.Source)
+		}
+	} else if v.Kind != python.Text {
+		return fmt.Sprintf("its trigger %s is not a literal", v.Source)
+	}
+	if zone, ok := given.pop("timezone"); ok {
+		name, known := zoneOf(zone)
+		if !known {
+			return fmt.Sprintf("timezone=%s is not understood", zone.Source)
+		}
+		j.Timezone = name
+	}
+	zone, err := time.LoadLocation(j.Timezone)
+	if err != nil {
+		return fmt.Sprintf("unknown time zone %q", clip(j.Timezone))
+	}
+	switch kind {
+	case "cron":
+		why = apCron(j, given)
+	case "crontab":
+		expr, _ := given.pop("expr")
+		why = apCrontab(j, expr)
+		if fields := strings.Fields(expr.Text); len(fields) == 5 && strings.ContainsAny(fields[4], "0123456789") {
+			p.lacks = append(p.lacks, "from_crontab reads the weekdays "+clip(fields[4])+" from 0, Monday, in version 3; other versions may differ: write names")
+		}
+	case "interval":
+		why = apInterval(j, given)
+	case "date":
+		at, _ := given.pop("run_date")
+		if _, named := given.args["run_time"]; named {
+			at, _ = given.pop("run_time")
+		}
+		when, ok := pythonTime(at, zone)
+		if !ok {
+			return fmt.Sprintf("its date %s is not a literal", at.Source)
+		}
+		j.Schedule, j.Timezone = "@at "+when.UTC().Format(time.RFC3339), ""
+	default:
+		return fmt.Sprintf("its trigger %q is not understood", clip(kind))
+	}
+	if why == "" {
+		why = apBounds(j, given, zone, p)
+	}
+	if given != p {
+		for _, name := range given.order {
+			if left, ok := given.args[name]; ok && left.Kind != python.None {
+				p.lacks = append(p.lacks, name+"="+left.Source)
+			}
+		}
+	}
+	return why
+}
+
+// apBounds takes what is beside the fields of a trigger.
+func apBounds(j *job.Job, given *apJob, zone *time.Location, p *apJob) (why string) {
+	for _, name := range []string{"start_date", "start_time", "end_date", "end_time"} {
+		v, ok := given.pop(name)
+		if !ok {
+			continue
+		}
+		at, ok := pythonTime(v, zone)
+		if !ok {
+			return fmt.Sprintf("%s=%s is not a literal", name, v.Source)
+		}
+		if strings.HasPrefix(name, "start") {
+			j.From = at
+		} else {
+			j.Until = at.Add(time.Second) // the end may be a run there
+		}
+	}
+	if v, ok := given.pop("jitter"); ok {
+		n, isInt := v.Int()
+		if !isInt || n < 1 {
+			return fmt.Sprintf("jitter=%s is not a number", v.Source)
+		}
+		j.Spread = time.Duration(n) * time.Second
+		p.lacks = append(p.lacks, fmt.Sprintf("jitter=%d draws a new delay for each run; spread is always the same one for a job", n))
+	}
+	return ""
+}
+
+// apCron sets the schedule of a cron trigger, whose fields must all match.
+func apCron(j *job.Job, p *apJob) (why string) {
+	last := -1
+	for i, f := range apFields {
+		if v, ok := p.args[f.name]; ok && v.Kind != python.None {
+			last = i
+		}
+	}
+	if last < 0 {
+		return "its cron trigger has no fields"
+	}
+	texts := map[string]string{}
+	for i, f := range apFields {
+		v, ok := p.pop(f.name)
+		text := "*"
+		switch {
+		case ok && v.Kind == python.Text:
+			text = v.Text
+		case ok && v.Kind == python.Int:
+			text = v.Text
+		case ok:
+			return fmt.Sprintf("%s=%s is not a literal", f.name, v.Source)
+		case i > last:
+			text = apLeast[f.name]
+		}
+		texts[f.name] = strings.ToLower(strings.TrimSpace(text))
+	}
+	if texts["week"] != "*" {
+		return "week=" + clip(texts["week"]) + " has no counterpart"
+	}
+	var fields []string
+	for _, name := range []string{"second", "minute", "hour", "day", "month", "day_of_week"} {
+		f := apFields[slices.IndexFunc(apFields, func(f calendarField) bool { return f.name == name })]
+		var set []int
+		for part := range strings.SplitSeq(texts[name], ",") {
+			some, err := f.apPart(strings.TrimSpace(part))
+			if err != nil {
+				return fmt.Sprintf("%s=%q: %v", name, clip(texts[name]), err)
+			}
+			set = append(set, some...)
+		}
+		if name == "day_of_week" {
+			for i := range set {
+				set[i] = (set[i] + 1) % 7
+			}
+			f.low, f.high = 0, 6
+		}
+		fields = append(fields, f.field(set))
+	}
+	if year := texts["year"]; year != "*" {
+		zone, err := time.LoadLocation(j.Timezone)
+		n, numberErr := strconv.Atoi(year)
+		if err != nil || numberErr != nil || n < 1970 || n > 9998 {
+			return fmt.Sprintf("year=%q: want one year", clip(year))
+		}
+		j.From, j.Until = time.Date(n, 1, 1, 0, 0, 0, 0, zone).UTC(), time.Date(n+1, 1, 1, 0, 0, 0, 0, zone).UTC()
+	}
+	if fields[0] == "0" {
+		fields = fields[1:]
+	}
+	return calendar(j, fields)
+}
+
+// apPart reads "*", "*/a", "a", "a-b" or "a-b/c".
+func (f calendarField) apPart(text string) ([]int, error) {
+	base, by, stepped := strings.Cut(text, "/")
+	first, last, isRange := strings.Cut(base, "-")
+	if isRange && base != "*" {
+		from, ok := f.number(first)
+		to, okTo := f.number(last)
+		if !ok || !okTo || to < from {
+			return nil, fmt.Errorf("%q is not understood", clip(text))
+		}
+	}
+	if stepped && base != "*" && !isRange {
+		return nil, fmt.Errorf("%q is not understood", clip(text))
+	}
+	if stepped && by == "" {
+		return nil, fmt.Errorf("%q is not understood", clip(text))
+	}
+	return f.part(text)
+}
+
+// apCrontab sets the schedule of CronTrigger.from_crontab, whose weekdays begin with Monday as 0
+// all the same.
+func apCrontab(j *job.Job, expr python.Value) (why string) {
+	fields := strings.Fields(expr.Text)
+	if expr.Kind != python.Text || len(fields) != 5 {
+		return fmt.Sprintf("from_crontab(%s): want a text with five fields", expr.Source)
+	}
+	p := &apJob{args: map[string]python.Value{}}
+	for i, name := range []string{"minute", "hour", "day", "month", "day_of_week"} {
+		p.set(name, python.Value{Kind: python.Text, Text: fields[i]})
+	}
+	return apCron(j, p)
+}
+
+func apInterval(j *job.Job, p *apJob) (why string) {
+	call := python.Value{Kind: python.Call, Text: "timedelta"}
+	for _, unit := range []string{"weeks", "days", "hours", "minutes", "seconds", "microseconds"} {
+		if v, ok := p.pop(unit); ok {
+			call.Args = append(call.Args, python.Arg{Name: unit, Value: v})
+		}
+	}
+	d, ok := pythonDuration(call)
+	if !ok || len(call.Args) == 0 {
+		return "its interval is not a literal"
+	}
+	return every(j, d)
+}
+
+// pythonTime reads a text like "2027-01-01 07:00:00", datetime(...) or date(...).
+func pythonTime(v python.Value, zone *time.Location) (time.Time, bool) {
+	switch {
+	case v.Kind == python.Text:
+		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02", "2006-01-02 15:04:05-07:00"} {
+			if at, err := time.ParseInLocation(layout, v.Text, zone); err == nil {
+				return at.UTC(), at.Nanosecond() == 0
+			}
+		}
+	case v.Kind == python.Call && (v.Last() == "datetime" || v.Last() == "date") && !v.Starred:
+		n := []int{0, 1, 1, 0, 0, 0}
+		for _, a := range v.Args {
+			name, known := zoneOf(a.Value)
+			z, err := time.LoadLocation(name)
+			if a.Name != "tzinfo" || !known || err != nil {
+				return time.Time{}, false
+			}
+			zone = z
+		}
+		if len(v.Items) < 3 || len(v.Items) > len(n) {
+			return time.Time{}, false
+		}
+		for i, item := range v.Items {
+			var ok bool
+			if n[i], ok = item.Int(); !ok {
+				return time.Time{}, false
+			}
+		}
+		if n[0] < 1 || n[0] > 9999 {
+			return time.Time{}, false
+		}
+		return time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], 0, zone).UTC(), true
+	}
+	return time.Time{}, false
+}

@@ -1,0 +1,315 @@
+package migrate
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/migrate/python"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/job"
+)
+
+// CeleryHead says what the jobs of a Celery beat configuration do as they did, and what is
+// different.
+var CeleryHead = []string{
+	"Imported from Celery beat. Each job puts its task into Celery's queue with enqueue.py, which",
+	"the page on migration shows: put it beside this file, with the broker of your app. As with",
+	"beat, a slot that was missed does not run later. On days when clocks change look at",
+	`"cronce next -f": beat has rules of its own there.`,
+}
+
+// beatNames are what a schedule of beat is assigned to, and timezoneNames its time zone.
+var (
+	beatNames     = []string{"beat_schedule", "CELERY_BEAT_SCHEDULE", "CELERYBEAT_SCHEDULE", "BEAT_SCHEDULE"}
+	timezoneNames = []string{"timezone", "CELERY_TIMEZONE"}
+)
+
+type celery struct {
+	Result
+	zone string
+}
+
+// Celery reads the beat schedules of a Python program: dicts that are assigned to beat_schedule,
+// and calls of add_periodic_task. It runs nothing. zone is where the schedules are if the program
+// does not set a timezone.
+func Celery(text, zone string) Result {
+	c := celery{zone: zone}
+	for _, f := range python.Find(text, append(timezoneNames, "enable_utc", "CELERY_ENABLE_UTC")...) {
+		switch {
+		case f.Index != nil || f.Name == "" || f.Mention:
+		case f.Name == "enable_utc" || f.Name == "CELERY_ENABLE_UTC":
+			if f.Value.Kind != python.Bool || !f.Value.Bool {
+				c.note(f.Line, "", "%s = %s: beat then uses the machine's local time: import with --tz", f.Name, f.Value.Source)
+			}
+		case f.Value.Kind == python.Text:
+			c.zone = f.Value.Text
+		case f.Value.Kind != python.None:
+			c.note(f.Line, "", "%s = %s is not a text: the schedules are read as of %s (--tz)", f.Name, f.Value.Source, c.zone)
+		}
+	}
+	for _, f := range python.Find(text, append(beatNames, "add_periodic_task")...) {
+		c.found(f)
+	}
+	return c.Result
+}
+
+func (c *celery) found(f python.Found) {
+	switch v := f.Value; {
+	case f.Mention:
+		c.note(f.Line, "", "not carried over: what %s does with the schedule is not understood", v.Source)
+	case v.Last() == "add_periodic_task" && v.Kind == python.Call:
+		c.periodic(v)
+	case f.Name == "":
+		c.note(f.Line, "", "not carried over: %s is not understood", v.Source)
+	case f.Index != nil && f.Index.Kind == python.Text:
+		c.entry(f.Line, f.Index.Text, v)
+	case v.Kind != python.Dict || f.Index != nil:
+		c.note(f.Line, "", "not carried over: %s = %s is not a dict that stands here; write it out, or import the file that has it", f.Name, v.Source)
+	default:
+		for i, key := range v.Keys {
+			if key.Kind != python.Text {
+				c.note(key.Line, "", "not carried over: %s: %s: the name is not a text", key.Source, v.Items[i].Source)
+				continue
+			}
+			c.entry(key.Line, key.Text, v.Items[i])
+		}
+	}
+}
+
+// periodic reads app.add_periodic_task(schedule, task.s(...), ...).
+func (c *celery) periodic(v python.Value) {
+	if len(v.Items) < 2 || v.Starred {
+		c.note(v.Line, "", "not carried over: %s: want a schedule and a signature", v.Source)
+		return
+	}
+	signature := v.Items[1]
+	task, isSignature := strings.CutSuffix(signature.Text, ".s")
+	if !isSignature {
+		task, isSignature = strings.CutSuffix(signature.Text, ".si")
+	}
+	if signature.Kind != python.Call || !isSignature || signature.Starred {
+		c.note(v.Line, "", "not carried over: %s is not a signature like task.s(16)", signature.Source)
+		return
+	}
+	t := beatTask{line: v.Line, name: task, task: task, schedule: v.Items[0], args: signature.Items}
+	t.kwargs = append(t.kwargs, signature.Args...)
+	for _, a := range v.Args {
+		switch {
+		case a.Name == "name" && a.Value.Kind == python.Text:
+			t.name = a.Value.Text
+		case a.Name == "expires":
+			t.expires = &a.Value
+		default:
+			t.lacks = append(t.lacks, a.Name+"="+a.Value.Source)
+		}
+	}
+	t.lacks = append(t.lacks, "the task's full name: "+task+" is what this file calls it")
+	c.take(t)
+}
+
+// beatTask is an entry of a schedule.
+type beatTask struct {
+	line       int
+	name, task string
+	schedule   python.Value
+	args       []python.Value
+	kwargs     []python.Arg
+	expires    *python.Value
+	queue      *python.Value
+	lacks      []string
+}
+
+// entry reads an entry of a dict.
+func (c *celery) entry(line int, name string, v python.Value) {
+	if v.Kind != python.Dict {
+		c.note(line, name, "not carried over: %s is not a dict that stands here", v.Source)
+		return
+	}
+	t := beatTask{line: line, name: name}
+	for i, key := range v.Keys {
+		value := v.Items[i]
+		switch {
+		case key.Kind != python.Text:
+			t.lacks = append(t.lacks, key.Source+" "+value.Source)
+		case key.Text == "task" && value.Kind == python.Text:
+			t.task = value.Text
+		case key.Text == "schedule":
+			t.schedule = value
+		case key.Text == "args" && value.Kind == python.List:
+			t.args = value.Items
+		case key.Text == "kwargs" && value.Kind == python.Dict:
+			for i, k := range value.Keys {
+				t.kwargs = append(t.kwargs, python.Arg{Name: k.Text, Value: value.Items[i]})
+			}
+		case key.Text == "kwargs" && value.Kind == python.Call && value.Text == "dict" && len(value.Items) == 0:
+			t.kwargs = value.Args
+		case key.Text == "options" && value.Kind == python.Dict:
+			t.options(value)
+		case (key.Text == "args" || key.Text == "kwargs" || key.Text == "options") && value.Kind == python.None:
+		case key.Text == "relative" && value.Kind == python.Bool && !value.Bool:
+		default:
+			t.lacks = append(t.lacks, key.Text+": "+value.Source)
+		}
+	}
+	c.take(t)
+}
+
+func (t *beatTask) options(v python.Value) {
+	for i, key := range v.Keys {
+		switch {
+		case key.Kind == python.Text && key.Text == "expires":
+			t.expires = &v.Items[i]
+		case key.Kind == python.Text && key.Text == "queue" && v.Items[i].Kind == python.Text:
+			t.queue = &v.Items[i]
+		default:
+			t.lacks = append(t.lacks, fmt.Sprintf("options %s: %s", strings.Trim(key.Source, `"'`), v.Items[i].Source))
+		}
+	}
+}
+
+// take makes a job of an entry.
+func (c *celery) take(t beatTask) {
+	name := UnitName(t.name)
+	if t.task == "" {
+		c.note(t.line, t.name, "not carried over: its task is not a text that stands here")
+		return
+	}
+	j := job.Job{
+		Name: name, Timezone: c.zone, Overlap: job.OverlapAllow,
+		Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone},
+	}
+	if why := beatSchedule(&j, t.schedule); why != "" {
+		c.note(t.line, t.name, "not carried over: %s", why)
+		return
+	}
+	payload, ok := t.payload()
+	if !ok {
+		c.note(t.line, t.name, "not carried over: its args or kwargs are not literals")
+		return
+	}
+	j.Payload = payload
+	if t.expires != nil {
+		if d, ok := pythonDuration(*t.expires); ok && d > 0 {
+			j.Deadline = d
+		} else {
+			t.lacks = append(t.lacks, "expires: "+t.expires.Source)
+		}
+	}
+	added := c.addJob(t.line, jobfile.Imported{
+		Job: j, Exec: spec.Exec{Args: []string{"python3", "enqueue.py", t.task}}, Line: t.line,
+		Comments: []string{fmt.Sprintf("line %d: %s", t.line, clip(t.name))},
+	})
+	if added == "" {
+		return
+	}
+	if strings.HasPrefix(j.Schedule, "@every") {
+		c.note(t.line, added, "%s counts from 1970, not from the start of beat", j.Schedule)
+	}
+	if added != t.name {
+		c.note(t.line, added, "its name was %s", clip(t.name))
+	}
+	if len(t.lacks) > 0 {
+		c.note(t.line, added, "not carried over: %s", strings.Join(t.lacks, ", "))
+	}
+}
+
+// payload returns what enqueue.py gets.
+func (t *beatTask) payload() (json.RawMessage, bool) {
+	return pythonCall(t.args, t.kwargs, t.queue)
+}
+
+// pythonCall returns the arguments of a call as JSON. Nil: it has none.
+func pythonCall(args []python.Value, kwargs []python.Arg, queue *python.Value) (json.RawMessage, bool) {
+	call := python.Value{Kind: python.Dict}
+	add := func(d *python.Value, name string, v python.Value) {
+		d.Keys, d.Items = append(d.Keys, python.Value{Kind: python.Text, Text: name}), append(d.Items, v)
+	}
+	if len(args) > 0 {
+		add(&call, "args", python.Value{Kind: python.List, Items: args})
+	}
+	named := python.Value{Kind: python.Dict}
+	for _, a := range kwargs {
+		if a.Name == "" {
+			return nil, false
+		}
+		add(&named, a.Name, a.Value)
+	}
+	if len(kwargs) > 0 {
+		add(&call, "kwargs", named)
+	}
+	if queue != nil {
+		add(&call, "queue", *queue)
+	}
+	if len(call.Keys) == 0 {
+		return nil, true
+	}
+	return call.JSON()
+}
+
+// pythonDuration reads seconds, or a timedelta.
+func pythonDuration(v python.Value) (time.Duration, bool) {
+	const longest = 100 * 366 * 24 * time.Hour
+	seconds, ok := v.Number()
+	if !ok {
+		if v.Kind != python.Call || v.Last() != "timedelta" || v.Starred {
+			return 0, false
+		}
+		units := []string{"days", "seconds", "microseconds", "milliseconds", "minutes", "hours", "weeks"} // in the order of its arguments
+		each := map[string]float64{"days": 86400, "seconds": 1, "microseconds": 1e-6, "milliseconds": 1e-3, "minutes": 60, "hours": 3600, "weeks": 604800}
+		args := v.Args
+		for i, item := range v.Items {
+			if i >= len(units) {
+				return 0, false
+			}
+			args = append(args, python.Arg{Name: units[i], Value: item})
+		}
+		for _, a := range args {
+			n, isNumber := a.Value.Number()
+			if each[a.Name] == 0 || !isNumber {
+				return 0, false
+			}
+			seconds += n * each[a.Name]
+		}
+	}
+	if seconds < -longest.Seconds() || seconds > longest.Seconds() {
+		return 0, false
+	}
+	return time.Duration(seconds * float64(time.Second)), true
+}
+
+// every sets a schedule of a fixed interval.
+func every(j *job.Job, d time.Duration) (why string) {
+	if d < time.Second || d%time.Second != 0 {
+		return fmt.Sprintf("an interval of %v: want whole seconds, at least one", d)
+	}
+	j.Schedule, j.Timezone = "@every "+d.String(), ""
+	return ""
+}
+
+// beatSchedule sets the schedule of an entry. It returns why that is not possible.
+func beatSchedule(j *job.Job, v python.Value) (why string) {
+	if d, ok := pythonDuration(v); ok {
+		return every(j, d)
+	}
+	if v.Kind != python.Call || v.Starred {
+		return fmt.Sprintf("its schedule %s is not a literal", v.Source)
+	}
+	switch v.Last() {
+	case "schedule":
+		run, given := v.Arg("run_every")
+		if len(v.Items) == 1 {
+			run, given = v.Items[0], true
+		}
+		if d, ok := pythonDuration(run); given && ok && len(v.Args)+len(v.Items) == 1 {
+			return every(j, d)
+		}
+	case "crontab":
+		return celeryCrontab(j, v)
+	case "solar":
+		return "a solar schedule has no counterpart"
+	}
+	return fmt.Sprintf("its schedule %s is not understood", v.Source)
+}

@@ -1,0 +1,137 @@
+package migrate
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/job"
+)
+
+// GitHubHead says what the jobs of a workflow do as they did, and what is different.
+var GitHubHead = []string{
+	"Imported from the schedule of a workflow. Its steps are not carried over: each action is a",
+	"placeholder that fails (exit status 65, which is not tried again) until you write into it what",
+	"the workflow did. The times are UTC, as there. GitHub starts a run late when it is busy, or not",
+	"at all; here it starts when it is due.",
+}
+
+// GitHub reads the schedules of a workflow: on.schedule, a list of {cron: ...}. file is its path,
+// which names a workflow without a name.
+func GitHub(text []byte, file string) (Result, error) {
+	var r Result
+	parsed, err := parseYAML(text, "a workflow")
+	if err != nil {
+		return r, err
+	}
+	for _, doc := range parsed.Docs {
+		r.workflow(doc.Body, file)
+	}
+	return r, nil
+}
+
+// workflow reads one workflow.
+func (r *Result) workflow(body ast.Node, file string) {
+	name := strings.TrimSuffix(path.Base(file), path.Ext(file))
+	var entries []ast.Node
+	var others, steps []string
+	line := 1
+	for _, p := range pairs(body) {
+		switch key := keyOf(p); key {
+		case "name":
+			var text string
+			if yaml.NodeToValue(p.Value, &text) == nil && text != "" {
+				name = text
+			}
+		case "on", "true": // YAML 1.1 reads on as true
+			line = lineOf(p.Key)
+			for _, trigger := range pairs(p.Value) {
+				list, isList := trigger.Value.(*ast.SequenceNode)
+				switch {
+				case keyOf(trigger) == "schedule" && isList:
+					entries = list.Values
+				case keyOf(trigger) == "schedule":
+					r.note(lineOf(trigger.Key), "", "not carried over: schedule is not a list of {cron: ...}")
+				default:
+					others = append(others, keyOf(trigger))
+				}
+			}
+		case "jobs":
+			for _, j := range pairs(p.Value) {
+				steps = append(steps, keyOf(j))
+			}
+		case "run-name":
+		default:
+			others = append(others, key)
+		}
+	}
+	if len(entries) == 0 {
+		return
+	}
+	for _, e := range entries {
+		r.scheduled(e, name, steps)
+	}
+	if len(others) > 0 {
+		r.note(line, "", "of the workflow %s not carried over: %s", clip(name), strings.Join(others, ", "))
+	}
+}
+
+// scheduled reads an element of on.schedule.
+func (r *Result) scheduled(e ast.Node, name string, steps []string) {
+	line := lineOf(e)
+	var m map[string]any
+	if err := yaml.NodeToValue(e, &m); err != nil || len(pairs(e)) == 0 {
+		r.note(line, "", "not carried over: it is not {cron: ...}")
+		return
+	}
+	cron, _ := m["cron"].(string)
+	if fields := strings.Fields(cron); len(fields) != 5 {
+		r.note(line, "", "not carried over: cron %q: want five fields", clip(cron))
+		return
+	}
+	j := job.Job{
+		Name: UnitName(name), Schedule: strings.Join(strings.Fields(cron), " "), Timezone: "UTC",
+		Overlap: job.OverlapAllow, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone},
+	}
+	if zone, ok := m["timezone"].(string); ok {
+		if _, err := time.LoadLocation(zone); err != nil || zone == "" {
+			r.note(line, "", "not carried over: unknown time zone %q", clip(zone))
+			return
+		}
+		j.Timezone = zone
+	}
+	what := "the workflow " + clip(name)
+	if len(steps) > 0 {
+		what += ", jobs " + clip(strings.Join(steps, ", "))
+	}
+	script := "echo " + shellWord("write here what it did: "+printableText(what)) + " >&2; exit 65"
+	added := r.addJob(line, jobfile.Imported{
+		Job: j, Exec: spec.Exec{Args: []string{"/bin/sh", "-c", script}}, Line: line, Comments: []string{fmt.Sprintf("line %d: %s, cron: %s", line, clip(name), clip(cron))},
+	})
+	if added == "" {
+		return
+	}
+	r.note(line, added, "not carried over: what it does (%s): its action is a placeholder that fails until you fill it in", what)
+	for _, key := range sortedKeys(m) {
+		if !slices.Contains([]string{"cron", "timezone"}, key) {
+			r.note(line, added, "not carried over: %s: %s", key, clip(fmt.Sprint(m[key])))
+		}
+	}
+}
+
+// printableText leaves out what no argument can hold.
+func printableText(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f {
+			return ' '
+		}
+		return c
+	}, text)
+}

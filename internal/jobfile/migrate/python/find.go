@@ -1,0 +1,137 @@
+package python
+
+// Found is something that stands in a program.
+type Found struct {
+	// Name is what is assigned to, without what stands before its last dot: the target of an
+	// assignment or a named argument, or the text of a dict's key. It is empty for a call.
+	Name string
+
+	// Value is what is assigned, or the call. Its Line is where it begins.
+	Value Value
+
+	// Index is set if an item is assigned: X["report"] = ...
+	Index *Value
+
+	// Mention is true if the name stands there in another way, such as X.update(...) or X |= ....
+	// Value is then opaque, with the rest of the statement.
+	Mention bool
+
+	// Decorates is the function that a call decorates. Empty: none.
+	Decorates string
+
+	// Line is where the name stands.
+	Line int
+}
+
+// Find reads a program, and returns the assignments to the names, and the calls of the names, in
+// the order of the file. A name that is within a value which is returned is not returned again.
+func Find(source string, names ...string) []Found {
+	p := parser{source: source, tokens: scan(source)}
+	wanted := map[string]bool{}
+	for _, n := range names {
+		wanted[n] = true
+	}
+	var all []Found
+	for p.peek().kind != end {
+		t := p.peek()
+		if (t.kind != name && t.kind != text) || !wanted[t.value] {
+			p.pos++
+			continue
+		}
+		if f, ok := p.found(t); ok {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// found reads what follows a wanted name.
+func (p *parser) found(t token) (Found, bool) {
+	f := Found{Name: t.value, Line: t.line}
+	before := p.pos
+	p.pos++
+	follows := func(symbols ...string) bool {
+		for _, s := range symbols {
+			if p.is(s) {
+				return true
+			}
+		}
+		return false
+	}
+	if t.kind == text {
+		if before == 0 || !follows(":") {
+			return f, false
+		}
+		p.pos++
+		f.Value = p.expression()
+		return f, true
+	}
+	switch {
+	case follows("("):
+		if before > 0 && p.tokens[before-1].kind == name && (p.tokens[before-1].value == "def" || p.tokens[before-1].value == "class") {
+			return f, false
+		}
+		f.Name, f.Value = "", p.call(t, p.dotted(before))
+		f.Decorates = p.decorated(before)
+		return f, true
+	case follows("["):
+		p.pos++
+		index := p.expression()
+		if !p.is("]") {
+			return p.mention(f, before)
+		}
+		p.pos++
+		f.Index = &index
+	case follows(":"): // an annotation
+		p.pos++
+		p.expression()
+	}
+	if !follows("=") {
+		return p.mention(f, before)
+	}
+	p.pos++
+	f.Value = p.expression()
+	return f, true
+}
+
+// mention returns a name that is neither assigned to nor called, with the rest of its statement.
+func (p *parser) mention(f Found, at int) (Found, bool) {
+	p.pos = at + 1
+	to := p.pos
+	for t := p.tokens[to]; t.kind != newline && t.kind != end && t.value != ";"; t = p.tokens[to] {
+		to++
+	}
+	rest := p.pos
+	p.pos = to
+	f.Mention, f.Index, f.Value = true, nil, p.placed(Value{Kind: Opaque}, at)
+	p.pos = rest // other names may stand in it
+	return f, true
+}
+
+// dotted returns the name that ends at a token, with what stands before its dots.
+func (p *parser) dotted(at int) string {
+	whole := p.tokens[at].value
+	for at >= 2 && p.tokens[at-1].value == "." && p.tokens[at-1].kind == symbol && p.tokens[at-2].kind == name {
+		at -= 2
+		whole = p.tokens[at].value + "." + whole
+	}
+	return whole
+}
+
+// decorated returns the name of the function that a call decorates, which has just been read.
+func (p *parser) decorated(at int) string {
+	for at >= 1 && (p.tokens[at-1].kind == name || p.tokens[at-1].value == ".") {
+		at--
+	}
+	if at == 0 || p.tokens[at-1].kind != symbol || p.tokens[at-1].value != "@" {
+		return ""
+	}
+	for i := p.pos; i < len(p.tokens)-1; i++ { // other decorators may follow
+		if t := p.tokens[i]; t.kind == name && t.value == "def" && p.tokens[i+1].kind == name {
+			return p.tokens[i+1].value
+		} else if t.kind == name && t.value == "class" {
+			return ""
+		}
+	}
+	return ""
+}

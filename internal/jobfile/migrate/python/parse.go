@@ -1,0 +1,277 @@
+package python
+
+import (
+	"math/big"
+	"strings"
+)
+
+// maxDepth bounds how deeply expressions are nested. What is deeper is opaque.
+const maxDepth = 100
+
+type parser struct {
+	source string
+	tokens []token
+	pos    int
+	depth  int
+}
+
+func (p *parser) peek() token { return p.tokens[p.pos] }
+
+func (p *parser) is(symbols string) bool {
+	t := p.peek()
+	return t.kind == symbol && t.value == symbols
+}
+
+// closes reports whether the token ends an expression.
+func closes(t token) bool {
+	if t.kind == newline || t.kind == end {
+		return true
+	}
+	return t.kind == symbol && len(t.value) == 1 && strings.Contains(",)]}:=;", t.value)
+}
+
+// expression reads an expression, up to what ends it.
+func (p *parser) expression() Value {
+	from := p.pos
+	if p.depth++; p.depth > maxDepth {
+		p.depth--
+		return p.opaque(from)
+	}
+	v, ok := p.primary()
+	p.depth--
+	if !ok || !closes(p.peek()) {
+		return p.opaque(from)
+	}
+	return p.placed(v, from)
+}
+
+// placed adds where an expression stands.
+func (p *parser) placed(v Value, from int) Value {
+	v.Line, v.End = p.tokens[from].line, p.tokens[max(from, p.pos-1)].line
+	if p.pos > from {
+		v.Source = strings.Join(strings.Fields(p.source[p.tokens[from].at:p.tokens[p.pos-1].to]), " ")
+	}
+	const most = 100
+	if len(v.Source) > most {
+		v.Source = strings.ToValidUTF8(v.Source[:most], "") + "..."
+	}
+	return v
+}
+
+// opaque skips an expression that is no literal.
+func (p *parser) opaque(from int) Value {
+	p.pos = from
+	var open []string
+	for {
+		t := p.peek()
+		if t.kind == end || len(open) == 0 && closes(t) && t.value != ":" {
+			break
+		}
+		if len(open) == 0 && t.kind == symbol && t.value == ":" && !p.lambda(from) {
+			break
+		}
+		if t.kind == symbol {
+			switch t.value {
+			case "(", "[", "{":
+				open = append(open, t.value)
+			case ")", "]", "}":
+				open = open[:len(open)-1]
+			}
+		}
+		p.pos++
+	}
+	return p.placed(Value{Kind: Opaque}, from)
+}
+
+// lambda reports whether there is a lambda between from and here, whose colon belongs to it.
+func (p *parser) lambda(from int) bool {
+	for _, t := range p.tokens[from:p.pos] {
+		if t.kind == name && t.value == "lambda" {
+			return true
+		}
+	}
+	return false
+}
+
+// primary reads a literal, a name or a call.
+func (p *parser) primary() (Value, bool) {
+	t := p.peek()
+	switch t.kind {
+	case text:
+		v := Value{Kind: Text}
+		for p.peek().kind == text { // texts in a row are one
+			if p.peek().bytes {
+				return v, false
+			}
+			v.Text += p.peek().value
+			p.pos++
+		}
+		return v, true
+	case number:
+		p.pos++
+		return numberOf(t.value)
+	case name:
+		return p.named(t)
+	case symbol:
+		switch t.value {
+		case "-", "+":
+			if p.tokens[p.pos+1].kind != number {
+				return Value{}, false
+			}
+			v, ok := numberOf(p.tokens[p.pos+1].value)
+			p.pos += 2
+			if t.value == "-" {
+				v.Text = "-" + v.Text
+			}
+			return v, ok
+		case "[":
+			v, _, ok := p.list("]")
+			return v, ok
+		case "(":
+			v, comma, ok := p.list(")")
+			if ok && !comma && len(v.Items) == 1 {
+				return v.Items[0], v.Items[0].Kind != Opaque // brackets around an expression
+			}
+			return v, ok
+		case "{":
+			return p.dict()
+		}
+	}
+	return Value{}, false
+}
+
+func numberOf(source string) (Value, bool) {
+	plain := strings.ReplaceAll(source, "_", "")
+	if n, ok := new(big.Int).SetString(plain, 0); ok && len(plain) < 100 {
+		return Value{Kind: Int, Text: n.String()}, true
+	}
+	f, _, err := big.ParseFloat(plain, 10, 53, big.ToNearestEven)
+	if err != nil || f.IsInf() {
+		return Value{}, false
+	}
+	x, _ := f.Float64()
+	return Value{Kind: Float, Text: formatFloat(x)}, true
+}
+
+func (p *parser) named(t token) (Value, bool) {
+	at := p.pos
+	p.pos++
+	switch t.value {
+	case "None":
+		return Value{Kind: None}, true
+	case "True", "False":
+		return Value{Kind: Bool, Bool: t.value == "True"}, true
+	case "lambda", "not", "await", "yield", "if", "for", "else", "and", "or", "in", "is":
+		return Value{}, false
+	}
+	for p.is(".") && p.tokens[p.pos+1].kind == name {
+		p.pos += 2
+	}
+	whole := p.dotted(p.pos - 1)
+	if !p.is("(") {
+		return Value{Kind: Name, Text: whole}, true
+	}
+	v := p.call(p.tokens[at], whole)
+	return v, v.Kind == Call
+}
+
+// call reads the arguments of a call. The name has been read.
+func (p *parser) call(t token, whole string) Value {
+	v := Value{Kind: Call, Text: whole, Line: t.line}
+	from := p.pos
+	p.pos++
+	for !p.is(")") {
+		switch {
+		case p.is("*") || p.is("**"):
+			v.Starred = true
+			p.pos++
+			p.expression()
+		case p.peek().kind == name && p.tokens[p.pos+1].kind == symbol && p.tokens[p.pos+1].value == "=":
+			arg := Arg{Name: p.peek().value}
+			p.pos += 2
+			arg.Value = p.expression()
+			v.Args = append(v.Args, arg)
+		default:
+			v.Items = append(v.Items, p.expression())
+		}
+		if !p.is(",") {
+			break
+		}
+		p.pos++
+	}
+	if !p.is(")") {
+		p.pos = from
+		o := p.opaque(from)
+		o.Line = t.line
+		return o
+	}
+	p.pos++
+	placed := p.placed(v, from)
+	v.Source, v.End = whole+placed.Source, placed.End
+	return v
+}
+
+// list reads the items up to a bracket. comma reports whether there was one.
+func (p *parser) list(bracket string) (v Value, comma, ok bool) {
+	v = Value{Kind: List}
+	p.pos++
+	for !p.is(bracket) {
+		v.Items = append(v.Items, p.expression())
+		if !p.is(",") {
+			break
+		}
+		comma = true
+		p.pos++
+	}
+	return v, comma, p.close(bracket)
+}
+
+// close passes a bracket.
+func (p *parser) close(bracket string) bool {
+	if !p.is(bracket) {
+		return false
+	}
+	p.pos++
+	return true
+}
+
+// dict reads a dict, or a set.
+func (p *parser) dict() (Value, bool) {
+	v := Value{Kind: Dict}
+	p.pos++
+	for !p.is("}") {
+		switch {
+		case p.is("**"):
+			p.pos++
+			v.Keys = append(v.Keys, Value{Kind: Opaque, Line: p.peek().line, Source: "**"})
+			v.Items = append(v.Items, p.opaque(p.pos))
+		default:
+			key := p.expression()
+			if !p.is(":") {
+				if len(v.Keys) > 0 {
+					return v, false
+				}
+				return p.set(key)
+			}
+			p.pos++
+			v.Keys, v.Items = append(v.Keys, key), append(v.Items, p.expression())
+		}
+		if !p.is(",") {
+			break
+		}
+		p.pos++
+	}
+	return v, p.close("}")
+}
+
+// set reads what follows the first item of a set.
+func (p *parser) set(first Value) (Value, bool) {
+	v := Value{Kind: List, Items: []Value{first}}
+	for p.is(",") {
+		p.pos++
+		if !p.is("}") {
+			v.Items = append(v.Items, p.expression())
+		}
+	}
+	return v, p.close("}")
+}

@@ -1,0 +1,170 @@
+package python
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// Kind is what a value is.
+type Kind int
+
+const (
+	Opaque Kind = iota // no literal: see Value.Source
+	None
+	Bool
+	Int
+	Float
+	Text
+	List // or a tuple or a set
+	Dict
+	Name // a variable, with dots
+	Call // of a name
+)
+
+// Value is an expression.
+type Value struct {
+	Kind Kind
+	Line int // from 1
+	End  int // the line of its last part
+
+	// Source is the expression as it stands, on one line, cut after 100 bytes.
+	Source string
+
+	// Text is the text, the name, the name that is called, or the number as JSON.
+	Text string
+	Bool bool
+
+	// Items are those of a list, the values of a dict in the order of Keys, or the positional
+	// arguments of a call.
+	Items []Value
+	Keys  []Value
+
+	// Args are the named arguments of a call. Starred reports that there are * or ** arguments.
+	Args    []Arg
+	Starred bool
+}
+
+// Arg is a named argument of a call.
+type Arg struct {
+	Name  string
+	Value Value
+}
+
+// Arg returns a named argument.
+func (v Value) Arg(name string) (Value, bool) {
+	for _, a := range v.Args {
+		if a.Name == name {
+			return a.Value, true
+		}
+	}
+	return Value{}, false
+}
+
+// Member returns the value of a dict's key.
+func (v Value) Member(key string) (Value, bool) {
+	for i, k := range v.Keys {
+		if k.Kind == Text && k.Text == key {
+			return v.Items[i], true
+		}
+	}
+	return Value{}, false
+}
+
+// Last returns the name that is called without what stands before its last dot.
+func (v Value) Last() string { return v.Text[strings.LastIndex(v.Text, ".")+1:] }
+
+// Int returns a whole number.
+func (v Value) Int() (int, bool) {
+	if v.Kind != Int {
+		return 0, false
+	}
+	n, err := strconv.Atoi(v.Text)
+	return n, err == nil
+}
+
+// Number returns a number.
+func (v Value) Number() (float64, bool) {
+	if v.Kind != Int && v.Kind != Float {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(v.Text, 64)
+	return n, err == nil
+}
+
+// JSON returns the value as Python's json module writes it. It reports false if some part of it
+// is no literal, or a dict has a key that is no text.
+func (v Value) JSON() (json.RawMessage, bool) {
+	var b strings.Builder
+	if !v.json(&b) || !json.Valid([]byte(b.String())) {
+		return nil, false
+	}
+	return json.RawMessage(b.String()), true
+}
+
+func (v Value) json(b *strings.Builder) bool {
+	switch v.Kind {
+	case None:
+		b.WriteString("null")
+	case Bool:
+		b.WriteString(strconv.FormatBool(v.Bool))
+	case Int, Float:
+		b.WriteString(v.Text)
+	case Text:
+		quoted, err := json.Marshal(v.Text)
+		b.Write(quoted)
+		return err == nil
+	case List:
+		for i, item := range v.Items {
+			b.WriteString([]string{"[", ","}[min(i, 1)])
+			if !item.json(b) {
+				return false
+			}
+		}
+		if len(v.Items) == 0 {
+			b.WriteByte('[')
+		}
+		b.WriteByte(']')
+	case Dict:
+		for i, item := range v.Items {
+			b.WriteString([]string{"{", ","}[min(i, 1)])
+			if v.Keys[i].Kind != Text || !v.Keys[i].json(b) {
+				return false
+			}
+			b.WriteByte(':')
+			if !item.json(b) {
+				return false
+			}
+		}
+		if len(v.Items) == 0 {
+			b.WriteByte('{')
+		}
+		b.WriteByte('}')
+	default:
+		return false
+	}
+	return true
+}
+
+// formatFloat writes a number as JSON has it.
+func formatFloat(x float64) string {
+	b, err := json.Marshal(x)
+	if err != nil {
+		return "0"
+	}
+	return string(b)
+}
+
+// Literal reads the text of a value as an expression: a configuration may have "3" for 3, and
+// "true" for True.
+func Literal(v Value) Value {
+	source := v.Text
+	switch strings.ToLower(source) {
+	case "true", "false", "none":
+		source = strings.ToUpper(source[:1]) + strings.ToLower(source[1:])
+	}
+	p := parser{source: source, tokens: scan(source)}
+	read := p.expression()
+	read.Line, read.Source = v.Line, v.Source
+	return read
+}

@@ -1,0 +1,282 @@
+package migrate
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/job"
+)
+
+// SystemdHead says what the jobs of timers do as they did, and what is different.
+var SystemdHead = []string{
+	"Imported from timers of systemd. As under systemd, a job does not start while its last run goes",
+	"on, and is tried once. Commands have the environment of \"cronce run\", and what the unit said",
+	"about its sandbox belongs into the unit of \"cronce run\". Jobs with user need a worker that runs",
+	"as root: leave it out where the worker is that user.",
+}
+
+type systemd struct {
+	Result
+	zone  string
+	units map[string]*unit
+	order []string
+}
+
+// Systemd reads timers and the services that they start. A file may be the output of "systemctl
+// cat". zone is where calendar expressions are that name none.
+func Systemd(files []UnitFile, zone string) Result {
+	s := systemd{zone: zone, units: map[string]*unit{}}
+	for _, f := range files {
+		for _, part := range SplitUnits(f) {
+			s.read(part)
+		}
+	}
+	used := map[string]bool{}
+	for _, name := range s.order {
+		if path.Ext(name) == ".timer" {
+			used[s.timer(s.units[name])] = true
+		}
+	}
+	for _, name := range s.order {
+		if path.Ext(name) == ".service" && !used[name] {
+			s.at(s.units[name].place(), "", 0, "%s: no timer here starts it", name)
+		}
+	}
+	return s.Result
+}
+
+func (s *systemd) read(f UnitFile) {
+	name := f.unit()
+	if ext := path.Ext(name); ext != ".timer" && ext != ".service" {
+		s.at(unitSetting{file: f.File, line: f.Line + 1}, "", 0, "not carried over: %s is neither a timer nor a service", clip(name))
+		return
+	}
+	u := s.units[name]
+	if u == nil {
+		u = &unit{name: name}
+		s.units[name] = u
+		s.order = append(s.order, name)
+	}
+	readUnit(u, f, func(line int, text string) {
+		s.at(unitSetting{file: f.File, line: line}, "", 0, "not carried over: %q is no setting", clip(text))
+	})
+}
+
+// place returns where a unit begins.
+func (u *unit) place() unitSetting {
+	if len(u.settings) == 0 {
+		return unitSetting{line: 1}
+	}
+	return u.settings[0]
+}
+
+// at adds a note about a line. of is the line of the job, if it is another.
+func (s *systemd) at(where unitSetting, name string, of int, format string, args ...any) {
+	s.Notes = append(s.Notes, Note{Line: where.line, File: where.file, Job: name, Of: of, Text: fmt.Sprintf(format, args...)})
+}
+
+// timer reads a timer, and returns the name of its service.
+func (s *systemd) timer(t *unit) (service string) {
+	service = t.stem() + ".service"
+	if u, ok := t.last("Timer", "Unit"); ok {
+		service = u.value
+	}
+	svc := s.units[service]
+	if svc == nil {
+		s.at(t.place(), t.stem(), 0, "not carried over: its service %s is not here", clip(service))
+		return service
+	}
+	c := serviceCommand{unit: svc}
+	c.read()
+	if c.why != "" {
+		s.at(c.at, t.stem(), 0, "not carried over: %s", c.why)
+		return service
+	}
+	j := job.Job{Name: UnitName(t.stem()), Overlap: job.OverlapSkip, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone}, Timeout: c.timeout}
+	lacks := s.timing(t, &j)
+	var jobs []timed
+	for _, cal := range t.all("Timer", "OnCalendar") {
+		one := j
+		if err := onCalendar(&one, cal.value, s.zone); err != nil {
+			s.at(cal, t.stem(), 0, "not carried over: OnCalendar=%s: %v", clip(cal.value), err)
+			continue
+		}
+		jobs = append(jobs, timed{one, cal, ""})
+	}
+	for _, key := range []string{"OnUnitActiveSec", "OnUnitInactiveSec"} {
+		for _, rep := range t.all("Timer", key) {
+			one := j
+			one.CatchUp.Policy = job.CatchUpNone
+			d, ok := timeSpan(rep.value)
+			why := fmt.Sprintf("%q is no time span", clip(rep.value))
+			if ok {
+				why = every(&one, d)
+			}
+			if why != "" {
+				s.at(rep, t.stem(), 0, "not carried over: %s=%s: %s", key, clip(rep.value), why)
+				continue
+			}
+			from := "the last start"
+			if key == "OnUnitInactiveSec" {
+				from = "the end of the last run"
+			}
+			jobs = append(jobs, timed{one, rep, fmt.Sprintf("%s counts from 1970, not from %s", one.Schedule, from)})
+		}
+	}
+	s.take(t, c, jobs, lacks)
+	return service
+}
+
+// timed is a job of a timer, with the line that says when it runs.
+type timed struct {
+	job  job.Job
+	at   unitSetting
+	note string
+}
+
+// lack is a setting that was not carried over.
+type lack struct {
+	at   unitSetting
+	text string
+}
+
+// ignored are settings that have no effect on when or how a job runs here.
+var ignored = map[string][]string{
+	"Unit":    {"Description", "Documentation", "SourcePath"},
+	"Install": nil, // all: the job runs if it is in the file
+}
+
+// timing reads the settings of a timer that are about all its expressions.
+func (s *systemd) timing(t *unit, j *job.Job) (lacks []lack) {
+	lost := func(u unitSetting, format string, args ...any) {
+		lacks = append(lacks, lack{u, fmt.Sprintf(format, args...)})
+	}
+	fixed := false
+	for _, u := range t.settings {
+		if u.section == "Timer" && u.key == "FixedRandomDelay" {
+			fixed = isTrue(u.value)
+		}
+	}
+	for _, u := range t.settings {
+		switch key := u.section + "." + u.key; {
+		case u.value == "" || u.section == "Install" || slices.Contains(ignored[u.section], u.key):
+		case key == "Timer.OnCalendar" || key == "Timer.OnUnitActiveSec" || key == "Timer.OnUnitInactiveSec" || key == "Timer.Unit" || key == "Timer.FixedRandomDelay":
+		case key == "Timer.Persistent":
+			if j.CatchUp.Policy = job.CatchUpNone; isTrue(u.value) {
+				j.CatchUp.Policy = job.CatchUpLatest
+				lost(u, "Persistent=%s: here a missed run is caught up if it is no older than the horizon, 24 h", u.value)
+			}
+		case key == "Timer.RandomizedDelaySec":
+			d, ok := timeSpan(u.value)
+			d = d.Truncate(time.Second)
+			switch {
+			case !ok || d > job.MaxSpread:
+				lost(u, "RandomizedDelaySec=%s: spread is at most %v", clip(u.value), job.MaxSpread)
+			case d > 0:
+				if j.Spread = d; !fixed {
+					lost(u, "RandomizedDelaySec=%s draws a new delay for each run; spread is always the same one for a job", clip(u.value))
+				}
+			}
+		case key == "Timer.AccuracySec":
+			lost(u, "AccuracySec=%s: a slot starts when it is due; spread delays a job by a time of its own", clip(u.value))
+		case key == "Timer.OnBootSec" || key == "Timer.OnStartupSec" || key == "Timer.OnActiveSec":
+			lost(u, "%s=%s is no time of the clock; start the command as a service, or cronce job trigger %s", u.key, clip(u.value), j.Name)
+		case key == "Timer.RemainAfterElapse" || key == "Timer.WakeSystem" && !isTrue(u.value):
+		default:
+			lost(u, "not carried over: %s=%s", u.key, clip(u.value))
+		}
+	}
+	return lacks
+}
+
+// take adds the jobs of a timer.
+func (s *systemd) take(t *unit, c serviceCommand, jobs []timed, lacks []lack) {
+	if len(jobs) == 0 {
+		for _, l := range lacks {
+			s.at(l.at, t.stem(), 0, "not carried over: %s", strings.TrimPrefix(l.text, "not carried over: "))
+		}
+		if len(lacks) == 0 {
+			s.at(t.place(), t.stem(), 0, "not carried over: it has no OnCalendar and no OnUnitActiveSec")
+		}
+		return
+	}
+	lacks = append(lacks, c.lacks...)
+	for i, one := range jobs {
+		about := []string{fmt.Sprintf("%s, %s=%s", t.name, one.at.key, clip(one.at.value))}
+		for _, u := range []*unit{t, c.unit} {
+			if d, ok := u.last("Unit", "Description"); ok {
+				about = append(about, clip(d.value))
+			}
+		}
+		entry := jobfile.Imported{Job: one.job, Exec: c.exec, Line: one.at.line, Comments: slices.Compact(about)}
+		added := s.addJob(one.at.line, entry)
+		if added == "" {
+			continue
+		}
+		if one.note != "" {
+			s.at(one.at, added, 0, "%s", one.note)
+		}
+		if i > 0 {
+			s.at(one.at, added, 0, "it is one of %d times of %s: here they are jobs of their own, which may run at once", len(jobs), t.name)
+		} else if added != t.stem() {
+			s.at(one.at, added, 0, "its name was %s", clip(t.stem()))
+		}
+		for _, l := range lacks {
+			s.at(l.at, added, one.at.line, "%s", l.text)
+		}
+	}
+}
+
+// timeSpan reads a time span: "5min 20s", "1.5h", "90".
+func timeSpan(text string) (total time.Duration, ok bool) {
+	const longest = 100 * 366 * 24 * time.Hour
+	if text == "infinity" {
+		return 0, false
+	}
+	rest := strings.TrimSpace(text)
+	for rest != "" {
+		n := strings.IndexFunc(rest, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+		if n < 0 {
+			n = len(rest)
+		}
+		var value float64
+		if _, err := fmt.Sscanf(rest[:n]+" ", "%g", &value); n == 0 || n > 18 || err != nil {
+			return 0, false
+		}
+		rest = strings.TrimLeft(rest[n:], " \t")
+		n = strings.IndexFunc(rest, func(r rune) bool { return r >= '0' && r <= '9' || r == ' ' || r == '\t' })
+		if n < 0 {
+			n = len(rest)
+		}
+		each, known := spanUnits[rest[:n]]
+		if !known {
+			return 0, false
+		}
+		if value *= float64(each); value > float64(longest) {
+			return 0, false
+		}
+		if total += time.Duration(value); total > longest {
+			return 0, false
+		}
+		rest = strings.TrimLeft(rest[n:], " \t")
+	}
+	return total, text != ""
+}
+
+var spanUnits = func() map[string]time.Duration {
+	const day = 24 * time.Hour
+	units := map[string]time.Duration{"": time.Second}
+	for words, d := range map[string]time.Duration{
+		"usec us µs": time.Microsecond, "msec ms": time.Millisecond, "seconds second sec s": time.Second, "minutes minute min m": time.Minute,
+		"hours hour hr h": time.Hour, "days day d": day, "weeks week w": 7 * day, "months month M": time.Duration(30.44 * float64(day)), "years year y": time.Duration(365.25 * float64(day)),
+	} {
+		for _, w := range strings.Fields(words) {
+			units[w] = d
+		}
+	}
+	return units
+}()

@@ -1,0 +1,201 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// calendarWords are the short forms of calendar expressions.
+var calendarWords = map[string]string{
+	"minutely": "*-*-* *:*:00", "hourly": "*-*-* *:00:00", "daily": "*-*-* 00:00:00", "monthly": "*-*-01 00:00:00",
+	"weekly": "Mon *-*-* 00:00:00", "yearly": "*-01-01 00:00:00", "annually": "*-01-01 00:00:00",
+	"quarterly": "*-01,04,07,10-01 00:00:00", "semiannually": "*-01,07-01 00:00:00", "semi-annually": "*-01,07-01 00:00:00", "biannually": "*-01,07-01 00:00:00", "bi-annually": "*-01,07-01 00:00:00",
+}
+
+var systemdFields = map[string]calendarField{
+	"year": {"year", 1970, 2199, nil}, "month": {"month", 1, 12, nil}, "day": {"day", 1, 31, nil},
+	"hour": {"hour", 0, 23, nil}, "minute": {"minute", 0, 59, nil}, "second": {"second", 0, 59, nil},
+}
+
+// onCalendar sets the schedule of a calendar expression, in zone unless it names one. All parts of
+// it must match. A wall time in a gap has no run, and one that comes twice has its first.
+func onCalendar(j *job.Job, text, zone string) error {
+	j.Timezone, j.DSTGap, j.DSTOverlap = zone, job.GapSkip, job.RepeatFirst
+	parts := strings.Fields(text)
+	if n := len(parts); n > 1 {
+		if _, err := time.LoadLocation(parts[n-1]); err == nil && !strings.ContainsAny(parts[n-1][:1], "0123456789*") {
+			if _, isDay := weekdaysOf(parts[n-1]); !isDay {
+				j.Timezone, parts = parts[n-1], parts[:n-1]
+			}
+		}
+	}
+	if len(parts) == 1 {
+		if long, known := calendarWords[strings.ToLower(parts[0])]; known {
+			parts = strings.Fields(long)
+		}
+	}
+	weekday := "*"
+	if len(parts) > 0 {
+		if set, ok := weekdaysOf(parts[0]); ok {
+			weekday = calendarField{"day of week", 0, 6, nil}.field(set)
+			parts = parts[1:]
+		}
+	}
+	date, clock := "*-*-*", "00:00:00"
+	for i, part := range parts {
+		switch {
+		case strings.Contains(part, ":") && i == len(parts)-1:
+			clock = part
+		case strings.Contains(part, "-") && i == 0 && !strings.Contains(part, ":"):
+			date = part
+		default:
+			return fmt.Errorf("%q is not understood", clip(text))
+		}
+	}
+	if len(parts) == 0 && weekday == "*" {
+		return fmt.Errorf("%q is not understood", clip(text))
+	}
+	days, err := calendarDate(j, date)
+	if err != nil {
+		return err
+	}
+	times, err := calendarClock(clock)
+	if err != nil {
+		return err
+	}
+	if times[2] == "*" && j.Timezone != "UTC" {
+		times[2] = "0-23" // a field that begins with * would run twice in the hour that comes twice
+	}
+	fields := append(times, days[1], days[0], weekday)
+	if fields[0] == "0" {
+		fields = fields[1:]
+	}
+	if why := calendar(j, fields); why != "" {
+		return fmt.Errorf("%s", why)
+	}
+	return nil
+}
+
+// weekdaysOf reads "Mon", "Mon,Wed" or "Mon..Fri". Sunday is 0.
+func weekdaysOf(text string) (set []int, ok bool) {
+	for part := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
+		first, last, isRange := strings.Cut(part, "..")
+		from, ok := weekdayOf(first)
+		to := from
+		if isRange && ok {
+			to, ok = weekdayOf(last)
+		}
+		if !ok || to < from {
+			return nil, false
+		}
+		for n := from; n <= to; n++ {
+			set = append(set, n%7)
+		}
+	}
+	return set, len(set) > 0
+}
+
+// weekdayOf returns the number of a day, from Monday, 1, to Sunday, 7.
+func weekdayOf(text string) (int, bool) {
+	for n, name := range []string{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"} {
+		if lower := strings.ToLower(text); lower == name || lower == name[:3] {
+			return n + 1, true
+		}
+	}
+	return 0, false
+}
+
+// calendarDate reads "2027-01-01", "*-*-01..07" or "10-15", and returns the month and the day. A
+// year bounds the job.
+func calendarDate(j *job.Job, text string) (fields [2]string, err error) {
+	if strings.Contains(text, "~") {
+		return fields, fmt.Errorf("%s: days from the end of a month have no counterpart", clip(text))
+	}
+	parts := strings.Split(text, "-")
+	if len(parts) == 2 {
+		parts = append([]string{"*"}, parts...)
+	}
+	if len(parts) != 3 {
+		return fields, fmt.Errorf("%q is not a date", clip(text))
+	}
+	if parts[0] != "*" {
+		years, err := systemdFields["year"].systemd(parts[0])
+		if err != nil {
+			return fields, err
+		}
+		slices.Sort(years)
+		first, last := years[0], years[len(years)-1]
+		zone, err := time.LoadLocation(j.Timezone)
+		if err != nil || last-first+1 != len(slices.Compact(years)) {
+			return fields, fmt.Errorf("years %s: want one, or a range", clip(parts[0]))
+		}
+		j.From, j.Until = time.Date(first, 1, 1, 0, 0, 0, 0, zone).UTC(), time.Date(last+1, 1, 1, 0, 0, 0, 0, zone).UTC()
+	}
+	for i, name := range []string{"month", "day"} {
+		f := systemdFields[name]
+		set, err := f.systemd(parts[i+1])
+		if err != nil {
+			return fields, err
+		}
+		fields[i] = f.field(set)
+	}
+	return fields, nil
+}
+
+// calendarClock reads "12..14:10,20:30", and returns second, minute and hour.
+func calendarClock(text string) (fields []string, err error) {
+	parts := strings.Split(text, ":")
+	if len(parts) == 2 {
+		parts = append(parts, "0")
+	}
+	if len(parts) != 3 {
+		return nil, fmt.Errorf("%q is not a time", clip(text))
+	}
+	for i, name := range []string{"second", "minute", "hour"} {
+		f := systemdFields[name]
+		set, err := f.systemd(parts[2-i])
+		if err != nil {
+			return nil, err
+		}
+		fields = append(fields, f.field(set))
+	}
+	return fields, nil
+}
+
+// systemd reads "*", "*/5", "5", "0/15", "1..5", "1..5/2" and lists of these.
+func (f calendarField) systemd(text string) (set []int, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		wrong := fmt.Errorf("%s %q: want whole numbers of %d to %d, like 5, 1..5 or 0/15", f.name, clip(part), f.low, f.high)
+		base, by, stepped := strings.Cut(part, "/")
+		step, from, to := 1, f.low, f.high
+		if stepped {
+			if step, err = strconv.Atoi(by); err != nil || step < 1 {
+				return nil, wrong
+			}
+		}
+		if base != "*" {
+			first, last, isRange := strings.Cut(base, "..")
+			var ok, okLast bool
+			if from, ok = f.number(first); !ok {
+				return nil, wrong
+			}
+			switch to, okLast = f.number(last); {
+			case isRange && (!okLast || to < from):
+				return nil, wrong
+			case !isRange && stepped:
+				to = f.high
+			case !isRange:
+				to = from
+			}
+		}
+		for n := from; n <= to; n += step {
+			set = append(set, n)
+		}
+	}
+	return set, nil
+}

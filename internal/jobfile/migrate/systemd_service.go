@@ -1,0 +1,253 @@
+package migrate
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
+)
+
+// serviceCommand is what a service starts.
+type serviceCommand struct {
+	unit    *unit
+	exec    spec.Exec
+	timeout time.Duration
+	lacks   []lack
+
+	// why is the reason why it cannot be carried over, and at where it stands.
+	why string
+	at  unitSetting
+}
+
+func (c *serviceCommand) lost(u unitSetting, format string, args ...any) {
+	c.lacks = append(c.lacks, lack{u, fmt.Sprintf(format, args...)})
+}
+
+// read reads the service. Settings that are about its sandbox, its resources and other units are
+// lost together, in one note.
+func (c *serviceCommand) read() {
+	starts := c.unit.all("Service", "ExecStart")
+	if len(starts) == 0 {
+		c.why, c.at = c.unit.name+" has no ExecStart", c.unit.place()
+		return
+	}
+	c.environment()
+	c.settings()
+	var scripts []string
+	for i, u := range starts {
+		args, ignoreFailure := c.program(u)
+		if c.why != "" {
+			return
+		}
+		if len(starts) == 1 && !ignoreFailure {
+			c.exec.Args = args
+			return
+		}
+		if i == 0 {
+			scripts = append(scripts, "set -e")
+		}
+		var quoted []string
+		for _, a := range args {
+			quoted = append(quoted, shellWord(a))
+		}
+		line := strings.Join(quoted, " ")
+		if ignoreFailure {
+			line += " || :"
+		}
+		scripts = append(scripts, line)
+	}
+	c.exec.Args = []string{"/bin/sh", "-c", strings.Join(scripts, "\n")}
+}
+
+// shellWord quotes a word for a shell, if it must be.
+func shellWord(word string) string {
+	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@+%") == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// program reads a command line.
+func (c *serviceCommand) program(u unitSetting) (args []string, ignoreFailure bool) {
+	text, argv0, literal := u.value, false, false
+	for text != "" && strings.ContainsRune("@-:+!", rune(text[0])) {
+		switch text[0] {
+		case '-':
+			ignoreFailure = true
+		case '@':
+			argv0 = true
+		case ':':
+			literal = true
+		default:
+			c.lost(u, "not carried over: the %c before its command, which starts it with more rights", text[0])
+		}
+		text = text[1:]
+	}
+	args, ok := words(text)
+	if !ok || len(args) == 0 {
+		c.why, c.at = fmt.Sprintf("its command %s is not understood", clip(u.value)), u
+		return nil, false
+	}
+	if argv0 && len(args) > 1 {
+		c.lost(u, "not carried over: its program is called %s", clip(args[1]))
+		args = slices.Delete(args, 1, 2)
+	}
+	if slices.Contains(args, ";") {
+		c.why, c.at = "a command line with a ; between commands is not understood; write a line for each", u
+		return nil, false
+	}
+	var all []string
+	for i, a := range args {
+		a = c.specifiers(u, a)
+		if i == 0 || literal {
+			all = append(all, a)
+			continue
+		}
+		all = append(all, c.variables(u, a)...)
+	}
+	return all, ignoreFailure
+}
+
+var specifier = regexp.MustCompile(`%.`)
+
+// specifiers replaces those that depend on the unit's name only.
+func (c *serviceCommand) specifiers(u unitSetting, text string) string {
+	name := c.unit.name
+	prefix, instance, _ := strings.Cut(c.unit.stem(), "@")
+	known := map[string]string{"%%": "%", "%n": name, "%N": c.unit.stem(), "%p": prefix, "%i": instance}
+	return specifier.ReplaceAllStringFunc(text, func(s string) string {
+		value, ok := known[s]
+		if !ok {
+			c.lost(u, "not carried over: what %s stands for in %s=", s, u.key)
+			return s
+		}
+		return value
+	})
+}
+
+var variable = regexp.MustCompile(`\$(\$|\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)`)
+
+// variables replaces those that the unit sets. A word that is one variable is split at white
+// space.
+func (c *serviceCommand) variables(u unitSetting, word string) []string {
+	value := func(name string) (string, bool) {
+		for _, v := range slices.Backward(c.exec.Env) {
+			if v.Name == name {
+				return v.Value, true
+			}
+		}
+		return "", false
+	}
+	if m := variable.FindString(word); m == word && m != "" && m != "$$" && m[1] != '{' {
+		if text, ok := value(m[1:]); ok {
+			return strings.Fields(text)
+		}
+	}
+	unknown := ""
+	replaced := variable.ReplaceAllStringFunc(word, func(m string) string {
+		if m == "$$" {
+			return "$"
+		}
+		if text, ok := value(strings.Trim(m, "${}")); ok && m[1] == '{' {
+			return text
+		}
+		unknown = m
+		return m
+	})
+	if unknown != "" {
+		c.lost(u, "not carried over: what %s stands for in its command; there is no shell", clip(unknown))
+	}
+	return []string{replaced}
+}
+
+// environment reads the variables, the account and the folder.
+func (c *serviceCommand) environment() {
+	for _, u := range c.unit.all("Service", "Environment") {
+		all, ok := words(u.value)
+		if !ok {
+			c.lost(u, "not carried over: Environment=%s", clip(u.value))
+		}
+		for _, assigned := range all {
+			name, value, isSet := strings.Cut(c.specifiers(u, assigned), "=")
+			if !isSet || !settable(name, value) {
+				c.lost(u, "not carried over: the variable %s", clip(assigned))
+				continue
+			}
+			c.exec.Env = slices.DeleteFunc(c.exec.Env, func(v spec.Variable) bool { return v.Name == name })
+			c.exec.Env = append(c.exec.Env, spec.Variable{Name: name, Value: value})
+		}
+	}
+	for key, to := range map[string]*string{"User": &c.exec.User, "Group": &c.exec.Group} {
+		if u, ok := c.unit.last("Service", key); ok {
+			if value := c.specifiers(u, u.value); spec.IsAccount(value) {
+				*to = value
+			} else {
+				c.lost(u, "not carried over: %s=%s", key, clip(u.value))
+			}
+		}
+	}
+	if u, ok := c.unit.last("Service", "WorkingDirectory"); ok {
+		dir := strings.TrimPrefix(c.specifiers(u, u.value), "-")
+		switch {
+		case dir == "~" || path.IsAbs(dir):
+			c.exec.Dir = dir
+		default:
+			c.lost(u, "not carried over: WorkingDirectory=%s", clip(u.value))
+		}
+		if strings.HasPrefix(u.value, "-") {
+			c.lost(u, "the - of WorkingDirectory=%s: a folder that is not there is an error here", clip(u.value))
+		}
+	}
+}
+
+// settings reads everything else.
+func (c *serviceCommand) settings() {
+	var others []string
+	var first unitSetting
+	for _, u := range c.unit.settings {
+		switch key := u.section + "." + u.key; {
+		case u.value == "" || u.section == "Install" || slices.Contains(ignored[u.section], u.key):
+		case slices.Contains([]string{"ExecStart", "Environment", "User", "Group", "WorkingDirectory"}, u.key) && u.section == "Service":
+		case key == "Service.Type" && slices.Contains([]string{"oneshot", "simple", "exec"}, u.value):
+		case key == "Service.TimeoutStartSec" || key == "Service.TimeoutSec" || key == "Service.RuntimeMaxSec":
+			c.bound(u)
+		case key == "Service.Restart" && u.value == "no":
+		case key == "Service.Restart":
+			c.lost(u, "Restart=%s: retry: {attempts: N} tries a failed run again", clip(u.value))
+		case strings.HasPrefix(key, "Service.Exec"):
+			c.lost(u, "not carried over: %s=%s", u.key, clip(u.value))
+		case key == "Service.EnvironmentFile":
+			c.lost(u, "not carried over: EnvironmentFile=%s: name its variables in env, each from a file or the worker's environment", clip(u.value))
+		case key == "Service.Type":
+			c.lost(u, "Type=%s: here a run ends when its command does", clip(u.value))
+		default:
+			if len(others) == 0 {
+				first = u
+			}
+			if name := u.key; !slices.Contains(others, name) {
+				others = append(others, name)
+			}
+		}
+	}
+	if len(others) > 0 {
+		c.lost(first, "not carried over: %s", strings.Join(others, ", "))
+	}
+}
+
+// bound reads how long a run may take. TimeoutStartSec bounds a run of the type oneshot only.
+func (c *serviceCommand) bound(u unitSetting) {
+	kind, _ := c.unit.last("Service", "Type")
+	d, ok := timeSpan(u.value)
+	switch {
+	case u.value == "infinity" || ok && d == 0:
+	case !ok:
+		c.lost(u, "not carried over: %s=%s", u.key, clip(u.value))
+	case u.key != "RuntimeMaxSec" && kind.value != "oneshot":
+	case c.timeout == 0 || d < c.timeout:
+		c.timeout = d
+	}
+}

@@ -1,0 +1,183 @@
+package migrate
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/job"
+)
+
+func systemdOf(timer, service string) Result {
+	return Systemd([]UnitFile{{Path: "x.timer", Text: "[Timer]\n" + timer}, {Path: "x.service", Text: "[Service]\n" + service}}, "UTC")
+}
+
+var elapses = regexp.MustCompile(`\w{3} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC`)
+
+// calendarRuns asks systemd itself. Of some expressions it finds no next time on a day when clocks
+// change; then known is false.
+func calendarRuns(t *testing.T, expression string, from, to time.Time) (runs []time.Time, known bool) {
+	t.Helper()
+	cmd := exec.Command("systemd-analyze", "calendar", fmt.Sprintf("--iterations=%d", mostRuns), "--base-time="+from.Format("2006-01-02 15:04:05 UTC"), expression)
+	cmd.Env = append(os.Environ(), "TZ=UTC")
+	out, err := cmd.CombinedOutput()
+	if strings.Contains(string(out), "Resource deadlock avoided") {
+		return nil, false
+	}
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", expression, err, out)
+	}
+	for _, m := range elapses.FindAllStringSubmatch(string(out), -1) {
+		at, err := time.Parse("2006-01-02 15:04:05", m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at.Before(to) {
+			runs = append(runs, at)
+		}
+	}
+	return runs, true
+}
+
+const mostRuns = 60
+
+// drawCalendar draws a part of a calendar expression. systemd refuses a step that leaves the field.
+func drawCalendar(t *rapid.T, name string, low, high int) string {
+	a, b := rapid.IntRange(low, high).Draw(t, name), rapid.IntRange(low, high).Draw(t, name+" too")
+	switch rapid.IntRange(0, 5).Draw(t, name+" kind") {
+	case 0:
+		return "*"
+	case 1:
+		return fmt.Sprintf("%d..%d", min(a, b), max(a, b))
+	case 2:
+		return fmt.Sprintf("%d/%d", a/2+low, rapid.IntRange(2, 12).Draw(t, name+" step"))
+	case 3:
+		return fmt.Sprintf("%d,%d", a, b)
+	}
+	return fmt.Sprint(a)
+}
+
+// calendarCase is an expression, and the time to compare from.
+type calendarCase struct {
+	expression string
+	from       time.Time
+}
+
+func drawCalendarCase(t *rapid.T) calendarCase {
+	zone := rapid.SampledFrom([]string{"Europe/Berlin", "America/New_York", "UTC"}).Draw(t, "zone")
+	days := changes[zone]
+	if len(days) == 0 {
+		days = changes["Europe/Berlin"]
+	}
+	weekday := rapid.SampledFrom([]string{"", "", "Mon..Fri ", "Sun ", "Sat,Sun ", "Tue,Thu..Sat "}).Draw(t, "weekday")
+	date := rapid.SampledFrom([]string{"*-*-*", "*-*-" + drawCalendar(t, "day", 1, 28), "2026-*-*"}).Draw(t, "date")
+	second := rapid.SampledFrom([]string{"00", "00", "30", "0/20"}).Draw(t, "second")
+	return calendarCase{
+		fmt.Sprintf("%s%s %s:%s:%s %s", weekday, date, drawCalendar(t, "hour", 0, 5), drawCalendar(t, "minute", 0, 59), second, zone),
+		rapid.SampledFrom(days).Draw(t, "from"),
+	}
+}
+
+// Each question takes systemd a tenth of a second, so there are not very many.
+func TestATimersJobsHaveTheSlotsAtWhichSystemdStartsIt(t *testing.T) {
+	t.Parallel()
+	needCommand(t, "systemd-analyze")
+	cases := rapid.Custom(drawCalendarCase)
+	compared := 0
+	for seed := range 60 {
+		c := cases.Example(seed)
+		to := c.from.AddDate(0, 0, 10)
+		r := systemdOf("OnCalendar="+c.expression, "ExecStart=/bin/true")
+		if len(r.Jobs) != 1 {
+			t.Fatalf("%s: %+v", c.expression, r)
+		}
+		want, known := calendarRuns(t, c.expression, c.from, to)
+		if !known {
+			continue
+		}
+		compared++
+		got := slotsOf(t, r.Jobs[0].Job, c.from, to)
+		if len(want) == mostRuns {
+			got = got[:min(len(got), len(want))]
+		}
+		if !slices.EqualFunc(got, want, time.Time.Equal) {
+			t.Errorf("%s: the job %+v %s", c.expression, r.Jobs[0].Job, differ(got, want))
+		}
+	}
+	if compared < 30 {
+		t.Errorf("systemd answered for %d expressions", compared)
+	}
+}
+
+func TestAServicesCommandIsThatOfTheJob(t *testing.T) {
+	t.Parallel()
+	for service, want := range map[string][]string{
+		`ExecStart=/bin/echo one "two three" 'four'"five" a\x20`:           nil,
+		`ExecStart=/bin/echo one "two three" 'four'"five" \s \"`:           {"/bin/echo", "one", "two three", "fourfive", " ", `"`},
+		"Environment=A=1 \"B=2 3\"\nExecStart=/bin/echo ${A}x $B $$ %p %%": {"/bin/echo", "1x", "2", "3", "$", "x", "%"},
+		"ExecStart=:/bin/echo ${A} $$":                                     {"/bin/echo", "${A}", "$$"},
+		"ExecStart=@/bin/sh ash -c true":                                   {"/bin/sh", "-c", "true"},
+		"ExecStart=/old\nExecStart=\nExecStart=/new \\\n  --more":          {"/new", "--more"},
+		"ExecStart=/a\nExecStart=-/b 'it is'":                              {"/bin/sh", "-c", "set -e\n/a\n/b 'it is' || :"},
+		"ExecStart=/bin/a ; /bin/b":                                        nil,
+		"User=ada":                                                         nil,
+	} {
+		r := systemdOf("OnCalendar=daily", service)
+		if want == nil {
+			if len(r.Jobs) != 0 || len(r.Notes) != 1 {
+				t.Errorf("%s: %+v", service, r)
+			}
+			continue
+		}
+		if len(r.Jobs) != 1 || !slices.Equal(r.Jobs[0].Exec.Args, want) {
+			t.Errorf("%s: %+v, want %q", service, r, want)
+		}
+	}
+}
+
+func TestATimersSettingsBecomeThoseOfTheJob(t *testing.T) {
+	t.Parallel()
+	r := systemdOf("OnCalendar=hourly\nPersistent=yes\nRandomizedDelaySec=1min 30s\nFixedRandomDelay=1\n",
+		"Type=oneshot\nExecStart=/bin/true\nUser=ada\nGroup=staff\nWorkingDirectory=~\nTimeoutStartSec=5min\nRuntimeMaxSec=1h\n")
+	want := job.Job{
+		Name: "x", Schedule: "0 * * * *", Timezone: "UTC", DSTGap: job.GapSkip, DSTOverlap: job.RepeatFirst, Spread: 90 * time.Second, Timeout: 5 * time.Minute,
+		Overlap: job.OverlapSkip, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpLatest},
+	}
+	if len(r.Jobs) != 1 || !reflect.DeepEqual(r.Jobs[0].Job, want) || !reflect.DeepEqual(r.Jobs[0].Exec, spec.Exec{Args: []string{"/bin/true"}, User: "ada", Group: "staff", Dir: "~"}) {
+		t.Errorf("%+v", r)
+	}
+	r = systemdOf("OnBootSec=1min\nOnUnitActiveSec=1h 30min\n", "ExecStart=/bin/true")
+	if len(r.Jobs) != 1 || r.Jobs[0].Job.Schedule != "@every 1h30m0s" || len(r.Notes) != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestNoSettingOfAUnitIsDroppedInSilence(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		key := rapid.SampledFrom([]string{"CPUQuota", "Nice", "ExecStopPost", "StandardOutput", "LoadCredential", "OnClockChange", "OnBootSec", "WakeSystem", "AccuracySec"}).Draw(t, "key")
+		timer, service := "OnCalendar=daily\n", "ExecStart=/bin/true\n"
+		if strings.HasPrefix(key, "On") || key == "WakeSystem" || key == "AccuracySec" {
+			timer += key + "=true\n"
+		} else {
+			service += key + "=x\n"
+		}
+		r := systemdOf(timer, service)
+		if len(r.Jobs) != 1 || !slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.Contains(n.Text, key) && n.Job == "x" }) {
+			t.Fatalf("%s: %+v", key, r)
+		}
+		if _, err := jobfile.FormatImported(SystemdHead, r.Jobs); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

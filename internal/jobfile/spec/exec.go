@@ -1,0 +1,241 @@
+package spec
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Exec is a program that is started without a shell.
+type Exec struct {
+	// Args are the program and its arguments. The first element is not empty.
+	Args []string
+
+	// Env are variables that the program gets, in the order of the file. No two have the
+	// same name.
+	Env []Variable
+
+	// CleanEnv: of the worker's environment the program gets only PATH, and what PassEnv
+	// names.
+	CleanEnv bool
+
+	// PassEnv names variables of the worker's environment that the program gets although
+	// they may hold a login.
+	PassEnv []string
+
+	// Dir is the working directory; empty: the worker's. A relative one is below the
+	// worker's. "~" is the home directory of User.
+	Dir string
+
+	// User and Group are names or numbers of the system's users and groups; empty: those of
+	// the worker, or the groups of User.
+	User, Group string
+}
+
+// Path returns the PATH that Env states, or "".
+func (e Exec) Path() string {
+	for _, v := range e.Env {
+		if v.Name == "PATH" {
+			return v.Value
+		}
+	}
+	return ""
+}
+
+// Variable is one of the environment. At most one of Value, Env and File is set.
+type Variable struct {
+	Name string
+
+	// Value stands in the file. It is not shown all the same.
+	Value string
+
+	// Env names a variable of the worker's environment, File a file with the value.
+	Env, File string
+}
+
+const (
+	// MaxVariable is the longest value of a variable, in bytes. Linux passes on less than
+	// 128 KiB.
+	MaxVariable = 64 << 10
+
+	execExample     = `a list of a program and its arguments, like ["/bin/sh", "-c", "make report"]`
+	variableExample = `text, {env: NAME} or {file: PATH}, like {file: /run/secrets/token}`
+)
+
+// SlotVariables are the variables that Cronce sets for each run.
+var SlotVariables = []string{
+	"CRONCE_JOB", "CRONCE_SLOT", "CRONCE_SLOT_ID", "CRONCE_SHARD", "CRONCE_SHARDS", "CRONCE_ATTEMPT", "CRONCE_FENCE",
+	"CRONCE_NODE", "CRONCE_QUEUE", "CRONCE_NAMESPACE", "TRACEPARENT", "TRACESTATE",
+}
+
+// execFields are the members of an action that belong to exec.
+func (j *jobDecoder) execFields(e *Exec) []field {
+	return []field{
+		{"exec", func(v value) { e.Args = j.args(v) }},
+		{"env", func(v value) { e.Env = j.variables(v) }},
+		{"clean_env", func(v value) { e.CleanEnv = j.flag(v) }},
+		{"pass_env", func(v value) { e.PassEnv = j.passEnv(v) }},
+		{"dir", func(v value) { e.Dir = j.dir(v) }},
+		{"user", func(v value) { e.User = j.account(v, "www-data") }},
+		{"group", func(v value) { e.Group = j.account(v, "www-data") }},
+	}
+}
+
+// args is nil when an error was reported.
+func (j *jobDecoder) args(v value) []string {
+	var argv []string
+	right := true
+	j.list(v, execExample, func(item value) {
+		if item.Kind == Text && item.Scalar == "" && len(argv) > 0 {
+			argv = append(argv, "") // only the program must not be empty
+			return
+		}
+		arg, ok := j.text(item, "/bin/sh")
+		if ok && strings.ContainsRune(arg, 0) {
+			j.fail(item.At, "%s: it holds a zero byte, which no program can be given", item.label)
+			ok = false
+		}
+		right = right && ok
+		argv = append(argv, arg)
+	})
+	if v.Kind == List && len(v.Items) == 0 {
+		j.fail(v.At, "%s: it is empty: want %s", v.label, execExample)
+	}
+	if !right {
+		return nil
+	}
+	return argv
+}
+
+// variables reads env. Its errors do not show values, which may be secrets.
+func (j *jobDecoder) variables(v value) []Variable {
+	if v.Kind != Mapping && v.Kind != Broken {
+		j.hide(v.At)
+		j.fail(v.At, "%s: want a mapping of names to values, like {API_TOKEN: {file: /run/secrets/token}}, got %s", v.label, v.Kind)
+	}
+	var all []Variable
+	for _, m := range v.Members {
+		if m.Value.Kind != Mapping {
+			j.hide(m.Value.At)
+		}
+		if !IsVariableName(m.Name) {
+			j.fail(m.At, "%s: %q: want the name of a variable, without spaces and =, like API_TOKEN", v.label, Clip(m.Name))
+			continue
+		}
+		if slices.Contains(SlotVariables, m.Name) {
+			j.fail(m.At, "%s: %s is set by Cronce for each run: want another name", v.label, m.Name)
+			continue
+		}
+		if one, ok := j.variable(value{m.Value, v.label + "." + m.Name}); ok {
+			one.Name = m.Name
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// IsVariableName reports whether a variable of env can have the name.
+func IsVariableName(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == '=' || r == 0x7f })
+}
+
+func (j *jobDecoder) variable(v value) (one Variable, ok bool) {
+	switch v.Kind {
+	case Broken:
+		return one, false
+	case Mapping:
+		return j.variableFrom(v)
+	case Number, Boolean:
+		j.fail(v.At, "%s: want text, got %s; if that is meant, quote it", v.label, v.Kind)
+	case List, Null:
+		j.fail(v.At, "%s: want %s, got %s", v.label, variableExample, v.Kind)
+	case Text:
+		switch {
+		case len(v.Scalar) > MaxVariable:
+			j.fail(v.At, "%s: %d bytes, at most %d KiB: store it in a file", v.label, len(v.Scalar), MaxVariable>>10)
+		case strings.ContainsRune(v.Scalar, 0):
+			j.fail(v.At, "%s: it holds a zero byte, which no variable can", v.label)
+		default:
+			return Variable{Value: v.Scalar}, true
+		}
+	}
+	return one, false
+}
+
+// variableFrom reads where a value is to be found.
+func (j *jobDecoder) variableFrom(v value) (one Variable, ok bool) {
+	before := len(j.errs)
+	known := j.object(v, []field{
+		{"env", func(v value) { one.Env = j.nameOfVariable(v) }},
+		{"file", func(v value) { one.File = j.path(v, "/run/secrets/token") }},
+	})
+	if known && (v.member("env") == nil) == (v.member("file") == nil) {
+		j.fail(v.At, "%s: want %s", v.label, variableExample)
+	}
+	return one, len(j.errs) == before
+}
+
+func (j *jobDecoder) nameOfVariable(v value) string {
+	const example = "API_TOKEN"
+	s, ok := j.text(v, example)
+	if ok && !IsVariableName(s) {
+		name, value, given := strings.Cut(s, "=")
+		if given && value != "" { // it may be a secret
+			j.hide(v.At)
+			name += "=..."
+		}
+		j.fail(v.At, "%s %q: want the name of an environment variable, like %s", v.label, Clip(name), example)
+		return ""
+	}
+	return s
+}
+
+func (j *jobDecoder) passEnv(v value) (names []string) {
+	j.list(v, "a list of environment variables, like [NATS_URL, NATS_CREDS]", func(item value) {
+		if name := j.nameOfVariable(item); name != "" {
+			names = append(names, name)
+		}
+	})
+	return names
+}
+
+// path reads the path of a file or folder of the worker's machine.
+func (j *jobDecoder) path(v value, example string) string {
+	const most = 4096 // as of Linux
+	s, ok := j.text(v, example)
+	switch {
+	case !ok:
+	case strings.ContainsRune(s, 0):
+		j.fail(v.At, "%s: it holds a zero byte, which no path has", v.label)
+	case len(s) > most:
+		j.fail(v.At, "%s: %d bytes, at most %d", v.label, len(s), most)
+	default:
+		return s
+	}
+	return ""
+}
+
+func (j *jobDecoder) dir(v value) string {
+	s := j.path(v, "/srv/report")
+	if strings.HasPrefix(s, "~") && s != "~" && s[1] != '/' && s[1] != filepath.Separator {
+		j.fail(v.At, "%s %q: ~ is the home directory of the action's user: want ~ or ~/reports", v.label, Clip(s))
+		return ""
+	}
+	return s
+}
+
+// account reads the name or number of a user or group. Whether the system has it depends on
+// the machine, so only the worker knows.
+func (j *jobDecoder) account(v value, example string) string {
+	s, ok := j.text(v, example)
+	if ok && !IsAccount(s) {
+		j.fail(v.At, "%s %q: want a name like %s, or a number in quotes", v.label, Clip(s), example)
+		return ""
+	}
+	return s
+}
+
+// IsAccount reports whether user and group can have the name.
+func IsAccount(s string) bool {
+	return s != "" && len(s) <= 256 && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == ':' || r == 0x7f })
+}

@@ -1,0 +1,62 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cronce-io/cronce/docs/protocol"
+)
+
+// Must is a numbered MUST of docs/protocol.md.
+type Must struct {
+	ID  string `json:"id"`
+	Say string `json:"say"` // the rule in one line
+
+	// Vectors are files of docs/protocol, without ".json": all cases of the file. "file: name"
+	// is one case, and "file.member" are all cases, for that member of the answer.
+	Vectors []string `json:"vectors,omitempty"`
+
+	// Peer are scenarios of "cronce conformance peer". Torture are rules of "cronce torture".
+	Peer    []string `json:"peer,omitempty"`
+	Torture []string `json:"torture,omitempty"`
+}
+
+// Musts returns the MUSTs in the order of the page.
+func Musts() ([]Must, error) {
+	data, err := protocol.Files.ReadFile("musts.json")
+	if err != nil {
+		return nil, fmt.Errorf("read musts: %w", err)
+	}
+	var all []Must
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&all); err != nil {
+		return nil, fmt.Errorf("read musts.json: %w", err)
+	}
+	return all, nil
+}
+
+// mustsOf returns the IDs of the MUSTs that a case belongs to.
+func mustsOf(all []Must, c Case) (ids []string) {
+	for _, m := range all {
+		if m.has(c, nil) {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// has reports whether the case tests the MUST, if the members in without are not judged.
+func (m Must) has(c Case, without []string) bool {
+	for _, v := range m.Vectors {
+		file, name, one := strings.Cut(v, ": ")
+		file, member, _ := strings.Cut(file, ".")
+		if file == c.File && (!one || name == c.Name) && !slices.Contains(without, member) {
+			return true
+		}
+	}
+	return false
+}

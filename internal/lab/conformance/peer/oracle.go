@@ -1,0 +1,109 @@
+package peer
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+)
+
+var final = []string{"succeeded", "failed", "skipped", "missed", "expired", "cancelled"}
+
+const (
+	ledger = "$KV." + namespace + "_ledger."
+	state  = "$KV." + namespace + "_state."
+	nodes  = "$KV." + namespace + "_nodes."
+	slots  = namespace + ".slot."
+)
+
+// body is the JSON object of a frame, nil if it is none.
+func (f frame) body() (v value) {
+	_ = json.Unmarshal(f.data, &v)
+	return v
+}
+
+// writes reports whether the client writes a value in a state below a subject.
+func (f frame) writes(subject string, states ...string) bool {
+	if !f.isPublish() || !strings.HasPrefix(f.subject, subject) {
+		return false
+	}
+	word, _ := f.body()["state"].(string)
+	return len(states) == 0 || slices.Contains(states, word)
+}
+
+// settles returns how the client answers a message of a slot: "ack", "nak", "term" or
+// "progress"; "" if the frame is no such answer.
+func (f frame) settles() string {
+	if !f.isPublish() || !strings.HasPrefix(f.subject, "$JS.ACK.") || !strings.Contains(f.subject, "."+namespace+"_slots.") && !strings.Contains(f.subject, "."+namespace+"_timers.") {
+		return ""
+	}
+	switch text := string(f.data); {
+	case text == "" || strings.HasPrefix(text, "+ACK"), strings.HasPrefix(text, "+NXT"):
+		return "ack"
+	case strings.HasPrefix(text, "-NAK"):
+		return "nak"
+	case strings.HasPrefix(text, "+TERM"):
+		return "term"
+	default:
+		return "progress"
+	}
+}
+
+// delivered is which slot's message has which reply subject.
+type delivered struct {
+	mu     sync.Mutex
+	slots  map[string]string
+	answer map[string]string
+}
+
+// watch holds what is true in every scenario.
+func (s *stage) watch() {
+	d := &delivered{slots: map[string]string{}, answer: map[string]string{}}
+	s.tap.rule(func(f frame) verdict {
+		switch {
+		case !f.toServer && f.op == "HMSG" && strings.HasPrefix(f.reply, "$JS.ACK."):
+			d.mu.Lock()
+			d.slots[f.reply] = f.header("Cronce-Slot")
+			d.mu.Unlock()
+		case f.isPublish() && strings.HasPrefix(f.subject, "$KV.") && f.header("Nats-Expected-Last-Subject-Sequence") == "":
+			s.breaks("W-1", "the client writes %s without a revision", f.subject)
+		case f.isPublish() && strings.HasPrefix(f.subject, "$JS.API.STREAM.UPDATE."), f.isPublish() && strings.HasPrefix(f.subject, "$JS.API.STREAM.DELETE."):
+			s.breaks("B-3", "the client asks for %s", f.subject)
+		case f.settles() != "" && f.settles() != "progress":
+			s.settled(d, f)
+		}
+		return pass
+	})
+}
+
+// settled judges an answer before it reaches the server.
+func (s *stage) settled(d *delivered, f frame) {
+	d.mu.Lock()
+	id, before := d.slots[f.subject], d.answer[f.subject]
+	d.answer[f.subject] = f.settles()
+	d.mu.Unlock()
+	if before != "" {
+		s.breaks("C-9", "the client answers one message of %s twice: %s and then %s", id, before, f.settles())
+	}
+	if f.settles() != "ack" || id == "" || !strings.Contains(id, ":@") {
+		return
+	}
+	v, err := s.lookup("ledger", key(id))
+	if err == nil && !slices.Contains(final, v.text("state")) {
+		s.breaks("C-10", "the client acks the message of %s while its record is %q at revision %d", id, v.text("state"), v.revision)
+	}
+}
+
+// answersOf returns how the client has answered the messages of a slot.
+func (s *stage) answersOf(id string) (words []string) {
+	replies := map[string]bool{}
+	for _, f := range s.tap.frames(func(frame) bool { return true }) {
+		if !f.toServer && f.header("Cronce-Slot") == id && strings.HasPrefix(f.reply, "$JS.ACK.") {
+			replies[f.reply] = true
+		}
+		if word := f.settles(); word != "" && replies[f.subject] {
+			words = append(words, word)
+		}
+	}
+	return words
+}

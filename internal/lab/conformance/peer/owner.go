@@ -1,0 +1,268 @@
+package peer
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Scenarios about nodes: their trust, and their death.
+var ownerScenarios = []Scenario{
+	{"owner-dead", []string{"L-5", "L-6", "C-2"}, "the owner of a slot falls silent", ownerDead},
+	{"owner-slow", []string{"K-2", "C-14", "L-5"}, "the owner of a slot lives, and does not answer; then it disowns the slot", ownerSlow},
+	{"fenced", []string{"L-2", "C-11"}, "the client is declared dead while its handler runs", fenced},
+	{"lapsed", []string{"L-3", "L-4", "C-5"}, "heartbeats are lost for longer than a lease, and then arrive again", lapsed},
+	{"stop", []string{"L-7"}, "the client is asked to stop while its handler runs", stopping},
+	{"other-layout", []string{"B-3"}, "a stream has other settings than the client would give it", otherLayout},
+}
+
+// peer plays a node that lives until the returned function is called. It sends no answers.
+func (s *stage) peer(name string, members value) (die func()) {
+	v := value{
+		"v": 1, "node": name, "state": "alive", "started": time.Now().UTC(), "lease": lease.String(), "producer": false, "worker": true, "running": 1,
+		"clock_offset": "0s", "clock_error": "1ms", "tzdata": "2020a", "version": "peer",
+	}
+	for k, m := range members {
+		v[k] = m
+	}
+	revision := s.set("nodes", name, v)
+	ended := make(chan struct{})
+	dead := make(chan struct{})
+	go func() {
+		defer close(dead)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-s.ctx.Done():
+				return
+			case <-time.After(lease / 10):
+			}
+			next, err := s.put("nodes", name, v, revision)
+			if err != nil {
+				if s.ctx.Err() == nil {
+					s.breaks("L-5", "node %s was declared dead although its heartbeats came every %v: %v", name, lease/10, err)
+				}
+				return
+			}
+			revision = next
+		}
+	}()
+	var once atomic.Bool
+	die = func() {
+		if once.CompareAndSwap(false, true) {
+			close(ended)
+			<-dead
+		}
+	}
+	s.cleanups = append(s.cleanups, die)
+	return die
+}
+
+func jsonOf(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(stop{err})
+	}
+	return data
+}
+
+func ownerDead(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	const owner = "peer-1-1-a"
+	die := s.peer(owner, nil)
+	id := "work:@one"
+	claimed := s.set("ledger", key(id), running(id, owner, 1))
+	s.offer("work", "one", 10)
+	s.never("K-2", silence, s.notStarted(id, "its owner lives"))
+	die()
+	silent := time.Now()
+	s.await("C-2", owner+" to be declared dead", func() bool { return s.get("nodes", owner).text("state") != "alive" })
+	if after := time.Since(silent); after < lease-lease/5 {
+		s.breaks("L-5", "%s was declared dead %v after its last heartbeat: want at least %v", owner, after.Round(time.Millisecond), lease)
+	}
+	if n := s.get("nodes", owner); n.text("state") != "fenced" || n.text("fenced_by") == "" || n.text("fenced_at") == "" {
+		s.breaks("L-5", "the record of the dead node is %v: want fenced, fenced_by and fenced_at", n.value)
+	}
+	r := s.succeeds("C-2", id)
+	attempts, _ := r.value["attempts"].([]any)
+	first, _ := attempts[0].(map[string]any)
+	if r.number("attempt") != 2 || len(attempts) != 2 || uint64(stored{value: first}.number("fence")) != claimed || first["error"] == nil || first["finished"] == nil {
+		s.breaks("C-2", "the record after the takeover is %v: want attempt 2, and the first attempt closed with fence %d, an error and finished", r.value, claimed)
+	}
+	fence := s.get("nodes", owner).revision
+	s.never("L-6", silence/4, func() string {
+		if s.get("nodes", owner).revision != fence {
+			return "the record of the dead node was written over"
+		}
+		return ""
+	})
+}
+
+func ownerSlow(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	const owner = "peer-1-1-a"
+	s.peer(owner, nil)
+	id := "work:@one"
+	claimed := s.set("ledger", key(id), running(id, owner, 1))
+	var mode atomic.Int32 // 0: silent, 1: an error, 2: it does not hold the claim
+	asked := make(chan struct{}, 1)
+	answers, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		switch mode.Load() {
+		case 1:
+			_ = m.Respond([]byte(`{"v":1,"error":"busy"}`))
+		case 2:
+			_ = m.Respond([]byte(`{"v":1,"holds":false}`))
+		}
+	})
+	s.must(err)
+	defer answers.Unsubscribe() //nolint:errcheck // the connection ends with the scenario
+	s.must(s.nc.Flush())
+	s.offer("work", "one", 10)
+	unmoved := func(why string) func() string {
+		return func() string {
+			if s.slot(id).revision != claimed {
+				return "the slot was taken from a node that lives, " + why
+			}
+			return s.notStarted(id, "its owner lives, "+why)()
+		}
+	}
+	s.never("C-14", lease+silence/2, unmoved("which does not answer"))
+	if len(s.tap.frames(func(f frame) bool { return f.isPublish() && f.subject == namespace+".node."+owner+".cancel" })) == 0 {
+		return // it need not ask
+	}
+	mode.Store(1)
+	s.never("C-14", silence, unmoved("which answers with an error"))
+	mode.Store(2)
+	if r := s.succeeds("C-2", id); r.number("attempt") != 2 {
+		s.breaks("C-2", "the record after the owner disowned its claim is %v: want attempt 2", r.value)
+	}
+}
+
+func fenced(s *stage) {
+	s.define("work", nil, nil)
+	node := s.launch("work")
+	id := s.offer("work", "one", 2000)
+	s.starts("C-5", id)
+	was := s.slot(id)
+	for v := s.get("nodes", node); ; v = s.get("nodes", node) {
+		v.value["state"], v.value["fenced_by"], v.value["fenced_at"] = "fenced", "peer-1-1-a", time.Now().UTC()
+		if _, err := s.put("nodes", node, v.value, v.revision); err == nil {
+			break
+		}
+	}
+	next := s.node(node)
+	s.await("L-2", "the handler of the fenced node to be cancelled", func() bool { return len(s.did("cancel", id)) > 0 })
+	late := s.tap.frames(func(f frame) bool { return f.writes(ledger, final...) && f.body()["node"] == node })
+	if len(late) > 0 || slices.Contains(s.answersOf(id), "ack") {
+		s.breaks("C-11", "the fenced node %s completed the slot, or answered its message: %v", node, s.answersOf(id))
+	}
+	r := s.succeeds("C-2", id)
+	if r.text("node") != next || r.number("attempt") != was.number("attempt")+1 {
+		s.breaks("L-2", "the slot ended with node %q and attempt %d: want the new node %q and attempt 2", r.text("node"), r.number("attempt"), next)
+	}
+	if s.get("nodes", node).text("state") != "fenced" {
+		s.breaks("L-6", "the record of the fenced node was written over")
+	}
+}
+
+func lapsed(s *stage) {
+	s.define("work", nil, nil)
+	node := s.launch("work")
+	id := s.offer("work", "one", 60_000)
+	s.starts("C-5", id)
+	heal := s.tap.unanswered(func(f frame) bool { return f.writes(nodes) }, true)
+	silent := time.Now()
+	s.await("L-3", "the handler to be cancelled, whose node has no trust left", func() bool { return len(s.did("cancel", id)) > 0 })
+	if after := time.Since(silent); after > lease+lease/10 {
+		s.breaks("L-3", "the handler's context ended %v after the last heartbeat: want within a lease, %v", after.Round(time.Millisecond), lease)
+	}
+	s.sleep(max(0, lease+silence/4-time.Since(silent)))
+	later := s.offer("work", "two", 10)
+	s.sleep(silence / 4)
+	end := time.Now()
+	heal()
+	next := ""
+	s.await("L-4", "a new incarnation, and what the old one still does", func() bool {
+		for _, f := range s.tap.frames(func(f frame) bool { return f.at.After(end) && f.isPublish() && f.body()["node"] == node }) {
+			if f.writes(nodes, "alive") {
+				s.fails("L-4", "node %s, whose trust has lapsed, writes another heartbeat: %s", node, f)
+			}
+			if f.writes(ledger) {
+				s.fails("L-3", "node %s, whose trust has lapsed, writes a record: %s", node, f)
+			}
+		}
+		for _, n := range s.nodes() {
+			if n.text("state") == "alive" && n.text("node") != node {
+				next = n.text("node")
+			}
+		}
+		return next != ""
+	})
+	if r := s.succeeds("C-2", later); r.text("node") == node {
+		s.breaks("C-5", "the slot ran on node %s, whose trust had lapsed", node)
+	}
+}
+
+func stopping(s *stage) {
+	s.define("work", nil, nil)
+	node := s.launch("work")
+	id := s.offer("work", "one", 1000)
+	s.starts("C-5", id)
+	early := s.tap.rule(func(f frame) verdict {
+		if f.writes(nodes, "stopped") {
+			if v, err := s.lookup("ledger", key(id)); err == nil && v.text("state") == "running" {
+				s.breaks("L-7", "the node writes stopped while %s is %s", id, v.text("state"))
+			}
+		}
+		return pass
+	})
+	defer early()
+	s.must(s.client.Terminate())
+	limit := time.Now().Add(patience)
+	for how, gone := s.client.Ended(); ; how, gone = s.client.Ended() {
+		if gone && how != "exit status 0" && how != "signal: terminated" { // the shell may get it too
+			s.fails("L-7", "the client ended with %s after a TERM", how)
+		}
+		if gone {
+			break
+		}
+		if time.Now().After(limit) {
+			s.fails("L-7", "the client did not end within %v of a TERM", patience)
+		}
+		s.sleep(20 * time.Millisecond)
+	}
+	if state := s.slot(id).text("state"); state == "running" && s.get("nodes", node).text("state") == "stopped" {
+		s.breaks("L-7", "the client has stopped, and %s is still running", id)
+	}
+}
+
+func otherLayout(s *stage) {
+	s.define("work", nil, nil)
+	stream, err := s.js.Stream(s.ctx, namespace+"_slots")
+	s.must(err)
+	cfg := stream.CachedInfo().Config
+	cfg.Duplicates, cfg.Description = 3*time.Minute, "as the operator wants it"
+	_, err = s.js.UpdateStream(s.ctx, cfg)
+	s.must(err)
+	s.start("work")
+	s.never("B-3", silence, func() string {
+		stream, err := s.js.Stream(s.ctx, namespace+"_slots")
+		s.must(err)
+		if now := stream.CachedInfo().Config; now.Duplicates != cfg.Duplicates || !strings.HasPrefix(now.Description, "as the operator") {
+			return fmt.Sprintf("the client changed the stream of slots: duplicate window %v, description %q", now.Duplicates, now.Description)
+		}
+		return ""
+	})
+}

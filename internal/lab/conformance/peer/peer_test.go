@@ -1,0 +1,139 @@
+//go:build unix
+
+package peer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/lab/conformance"
+	"github.com/cronce-io/cronce/internal/lab/conformance/peer"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// asClient is the environment variable with which this test program is a client under test.
+const asClient = "CRONCE_TEST_PEER_CLIENT"
+
+func under(name string) string { return os.Getenv("CRONCE_UNDER_TEST_" + name) }
+
+// TestClientOfThePeer is not a test: it is a node of the Go code, as the peer starts any client.
+func TestClientOfThePeer(t *testing.T) {
+	if os.Getenv(asClient) == "" {
+		t.Skip("only TestGoPassesThePeer runs this")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := runClient(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func runClient(ctx context.Context) error {
+	nc, err := nats.Connect(under("SERVER"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	store, err := kv.Open(ctx, js, kv.Options{Namespace: under("NAMESPACE"), Logger: log})
+	if err != nil {
+		return err
+	}
+	offset, err := strconv.Atoi(under("CLOCK_OFFSET_MS"))
+	if err != nil {
+		return err
+	}
+	names := strings.FieldsFunc(under("JOBS"), func(r rune) bool { return r == ',' })
+	return replica.New(replica.Config{
+		Conn: nc, Store: store, Produce: under("PRODUCE") == "1", Queues: strings.Split(under("QUEUES"), ","), Grace: 2 * time.Second,
+		Host: under("NAME"), ClockShift: time.Duration(offset) * time.Millisecond, Owner: "code", Logger: log, Version: "test",
+		Handlers: func() []string { return names },
+		Handler: func(name string) job.Handler {
+			if !slices.Contains(names, name) {
+				return nil
+			}
+			return work
+		},
+	}).Run(ctx)
+}
+
+// work does what the payload says, and records it.
+func work(ctx context.Context, run job.Run) error {
+	var ask struct{ MS int }
+	if len(run.Payload) > 0 {
+		if err := json.Unmarshal(run.Payload, &ask); err != nil {
+			return err
+		}
+	}
+	if err := record(run, "start"); err != nil {
+		return err
+	}
+	var err error
+	select {
+	case <-time.After(time.Duration(ask.MS) * time.Millisecond):
+	case <-ctx.Done():
+		err = errors.Join(context.Cause(ctx), record(run, "cancel"))
+	}
+	return errors.Join(err, record(run, "end"))
+}
+
+func record(run job.Run, what string) error {
+	f, err := os.OpenFile(under("RECORD"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = fmt.Fprintf(f, "{\"what\":%q,\"slot\":%q,\"attempt\":%d,\"fence\":%d}\n", what, run.Slot.ID(), run.Attempt, run.Fence)
+	return err
+}
+
+// The Go code passes the peer through the same door as a client in any other language.
+func TestGoPassesThePeer(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	err = peer.Run(t.Context(), peer.Config{
+		Command: conformance.Command{Line: "'" + exe + "' -test.run TestClientOfThePeer", Env: []string{asClient + "=1"}}, Scenarios: peer.Scenarios(),
+		AtOnce: 4, Longest: natstest.Patience,
+		Result: func(r peer.Result) {
+			for _, b := range r.Broken {
+				t.Errorf("%s: %s: %s\n%s", r.Scenario.Name, b.Must, b.Detail, strings.Join(r.Story, "\n"))
+			}
+			if r.Left != "" {
+				left = append(left, r.Scenario.Name)
+			}
+		},
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if len(left) > 0 {
+		t.Errorf("scenarios left to others: %v", left)
+	}
+}

@@ -1,0 +1,293 @@
+package peer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Scenarios about publishing and the watermark.
+var producerScenarios = []Scenario{
+	{"publication-unanswered", []string{"M-4", "P-3"}, "slots cannot be published for a while", publicationUnanswered},
+	{"newer-zone", []string{"O-4"}, "another producer has newer time zone data", newerZone},
+	{"definition-2", []string{"P-6", "O-3"}, "a newer program has written a definition", definitionTwo},
+	{"watermark-ahead", []string{"P-5"}, "the watermark is ahead of the client's", watermarkAhead},
+	{"watermark-2", []string{"P-8"}, "a newer program has written the watermark", watermarkTwo},
+	{"future-t", []string{"P-9"}, "another producer announces that all is published, up to tomorrow", futureT},
+	{"silent-t", []string{"P-10"}, "another producer lives, and never announces what it has published", silentT},
+	{"wrong-clock", []string{"P-7", "C-3"}, "the client's clock is two hours fast", wrongClock},
+	{"events-unanswered", []string{"P-12"}, "a message that starts a job, whose slot cannot be stored", eventsUnanswered},
+}
+
+const everySecond = "* * * * * *"
+
+// published returns the slot messages that the client has sent for a job.
+func (s *stage) published(name string) []frame {
+	return s.tap.frames(func(f frame) bool { return f.isPublish() && f.subject == slots+"default."+name })
+}
+
+// publishes waits until the client has published some slots of a job. The fleet has no other
+// producer.
+func (s *stage) publishes(must, name string, n int) {
+	s.await(must, fmt.Sprintf("%d slots of %s to be published", n, name), func() bool {
+		ids := map[string]bool{}
+		for _, f := range s.published(name) {
+			ids[f.header("Nats-Msg-Id")] = true
+		}
+		return len(ids) >= n
+	})
+}
+
+func (s *stage) watermark() stored { return s.get("state", "watermark") }
+
+// moves waits until the client has moved the watermark, or leaves the scenario to others.
+func (s *stage) moves(must string) {
+	before := s.watermark().revision
+	s.await(must, "the watermark to move", func() bool { return s.watermark().revision > before })
+}
+
+func publicationUnanswered(s *stage) {
+	s.define("tick", nil, value{"schedule": everySecond})
+	s.launch("")
+	s.publishes("P-1", "tick", 2)
+	s.moves("P-3")
+	heal := s.tap.unanswered(func(f frame) bool { return f.isPublish() && f.subject == slots+"default.tick" }, true)
+	lost := time.Now()
+	first := ""
+	s.await("M-4", "a slot to be published three times, since nothing answers", func() bool {
+		copies := map[string][]frame{}
+		for _, f := range s.published("tick") {
+			if f.at.After(lost) {
+				id := f.header("Nats-Msg-Id")
+				copies[id] = append(copies[id], f)
+				if first == "" || id < first {
+					first = id
+				}
+			}
+		}
+		for _, all := range copies {
+			for _, f := range all[1:] {
+				if !sameHeaders(f, all[0]) || string(f.data) != string(all[0].data) {
+					s.fails("M-4", "the second copy of a slot differs from the first: %q and %q", all[0].head, f.head)
+				}
+			}
+			if len(all) > 2 {
+				return true
+			}
+		}
+		return false
+	})
+	due, err := time.Parse(time.RFC3339, strings.TrimPrefix(first, "tick:"))
+	s.must(err)
+	s.never("P-3", silence/2, func() string {
+		if t, _ := time.Parse(time.RFC3339Nano, s.watermark().text("time")); !t.Before(due) {
+			return fmt.Sprintf("the watermark is at %v, and %s is not acknowledged", t, first)
+		}
+		return ""
+	})
+	heal()
+	s.await("M-4", "the watermark to move past "+first, func() bool {
+		t, _ := time.Parse(time.RFC3339Nano, s.watermark().text("time"))
+		return t.After(due)
+	})
+}
+
+// sameHeaders compares headers in any order.
+func sameHeaders(a, b frame) bool {
+	return slices.Equal(slices.Sorted(strings.Lines(string(a.head))), slices.Sorted(strings.Lines(string(b.head))))
+}
+
+func newerZone(s *stage) {
+	s.define("tick", nil, value{"schedule": everySecond, "timezone": "Europe/Berlin"})
+	die := s.peer("peer-1-1-a", value{"producer": true, "tzdata": "9999z"})
+	s.launch("")
+	s.never("O-4", lease, func() string {
+		if v := s.watermark(); v.value != nil {
+			return fmt.Sprintf("the watermark was moved by %s, whose time zone data are older than those of a producer that lives", v.text("node"))
+		}
+		return ""
+	})
+	die()
+	s.moves("O-4") // no newer producer lives any more
+}
+
+func definitionTwo(s *stage) {
+	s.define("tick", nil, value{"schedule": everySecond})
+	s.set("jobs", "newer", value{"v": 2, "job": value{"name": "newer"}})
+	s.launch("")
+	s.publishes("P-6", "tick", 2)
+	s.never("P-6", silence, func() string {
+		if v := s.watermark(); v.value != nil {
+			return "the watermark was moved, although a definition of version 2 stands in the registry"
+		}
+		return ""
+	})
+	s.remove("jobs", "newer")
+	s.moves("P-6")
+}
+
+func watermarkAhead(s *stage) {
+	s.define("tick", nil, value{"schedule": everySecond})
+	s.launch("")
+	s.moves("P-3")
+	ahead := time.Now().UTC().Add(time.Minute)
+	mine := s.watermark()
+	mark := mine.value
+	mark["time"], mark["node"] = ahead, "peer-1-1-a"
+	s.set("state", "watermark", mark)
+	s.never("P-5", lease+silence, func() string {
+		if t, _ := time.Parse(time.RFC3339Nano, s.watermark().text("time")); t.Before(ahead) {
+			return fmt.Sprintf("the watermark went back from %v to %v", ahead, t)
+		}
+		return ""
+	})
+}
+
+func watermarkTwo(s *stage) {
+	s.define("tick", nil, value{"schedule": everySecond})
+	before := s.set("state", "watermark", value{"v": 2, "time": time.Now().UTC(), "registry_revision": 1, "node": "peer"})
+	s.launch("")
+	s.publishes("P-8", "tick", 3)
+	s.never("P-8", silence, func() string {
+		if s.watermark().revision != before {
+			return "a watermark of version 2 was written over"
+		}
+		return ""
+	})
+}
+
+// shares plays a producer that shares the work, and announces what say adds, in the words of
+// the client's own announcements.
+func (s *stage) shares(say value) {
+	const name = "peer-1-1-a"
+	started := time.Now().UTC().Add(-time.Hour)
+	s.peer(name, value{"producer": true, "started": started, "tzdata": "2020a"})
+	own := value{"v": 1, "node": name, "started": started, "kind": "here", "members": "0123456789abcdef", "registry": "0123456789abcdef"}
+	words, err := s.nc.Subscribe(namespace+".producers", func(m *nats.Msg) {
+		heard := frame{data: m.Data}.body()
+		if heard["node"] == name {
+			return
+		}
+		answer := value{}
+		for k, v := range own {
+			answer[k] = v
+		}
+		for _, k := range []string{"members", "registry"} {
+			if heard[k] != nil {
+				answer[k] = heard[k]
+			}
+		}
+		for k, v := range say {
+			answer[k] = v
+		}
+		_ = s.nc.Publish(namespace+".producers", jsonOf(answer))
+	})
+	s.must(err)
+	done := make(chan struct{})
+	s.cleanups = append(s.cleanups, func() { close(done); _ = words.Unsubscribe() })
+	go func() { // it also speaks unasked
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(200 * time.Millisecond):
+			}
+			v := value{}
+			for _, m := range []value{own, say} {
+				for k, x := range m {
+					v[k] = x
+				}
+			}
+			_ = s.nc.Publish(namespace+".producers", jsonOf(v))
+		}
+	}()
+}
+
+func futureT(s *stage) {
+	for i := range 4 { // whatever the shares are, one is the peer's
+		s.define(fmt.Sprintf("tick%d", i), nil, value{"schedule": everySecond})
+	}
+	s.shares(value{"time": time.Now().UTC().Add(24 * time.Hour)})
+	s.launch("")
+	for i := range 4 {
+		s.publishes("P-9", fmt.Sprintf("tick%d", i), 4)
+	}
+}
+
+func silentT(s *stage) {
+	for i := range 4 {
+		s.define(fmt.Sprintf("tick%d", i), nil, value{"schedule": everySecond})
+	}
+	s.shares(nil)
+	s.launch("")
+	for i := range 4 {
+		s.publishes("P-10", fmt.Sprintf("tick%d", i), 4)
+	}
+}
+
+func wrongClock(s *stage) {
+	s.define("tick", nil, value{"schedule": everySecond})
+	s.define("work", nil, nil)
+	s.launch("tick,work", "CRONCE_UNDER_TEST_CLOCK_OFFSET_MS=7200000")
+	at := time.Now().UTC().Add(-25 * time.Hour).Truncate(time.Second)
+	id := "tick:" + at.Format(time.RFC3339)
+	m := nats.NewMsg(slots + "default.tick")
+	m.Header.Set("Nats-Msg-Id", id)
+	m.Header.Set("Cronce-Slot", id)
+	m.Header.Set("Cronce-Job-Revision", "1000") // no older than the definition: of its plan
+	m.Header.Set("Cronce-Job-Revision", fmt.Sprint(s.get("jobs", "tick").revision))
+	_, err := s.js.PublishMsg(s.ctx, m)
+	s.must(err)
+	key := "tick." + at.Format("20060102T150405Z")
+	s.never("P-7", lease, func() string {
+		if sent := s.published("tick"); len(sent) > 0 {
+			return fmt.Sprintf("a producer whose clock is two hours off publishes %s", sent[0].header("Nats-Msg-Id"))
+		}
+		if v := s.watermark(); v.value != nil {
+			return "a producer whose clock is two hours off moved the watermark"
+		}
+		if r := s.get("ledger", key); r.value != nil {
+			s.breaks("C-3", "a worker whose clock is two hours off ended %s for its age: %s", id, r.text("state"))
+		}
+		return ""
+	})
+	s.succeeds("C-2", s.offer("work", "one", 10)) // what does not depend on age runs
+}
+
+func eventsUnanswered(s *stage) {
+	_, err := s.js.CreateStream(s.ctx, jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders.>"}})
+	s.must(err)
+	s.define("work", nil, value{"schedule": "", "on": value{"stream": "orders", "subject": "orders.new"}})
+	s.launch("work")
+	heal := s.tap.unanswered(func(f frame) bool { return f.isPublish() && f.subject == slots+"default.work" }, true)
+	m := nats.NewMsg("orders.new")
+	m.Header.Set("Nats-Msg-Id", "order-1")
+	_, err = s.js.PublishMsg(s.ctx, m)
+	s.must(err)
+	consumer := func() *jetstream.ConsumerInfo {
+		c, err := s.js.Consumer(s.ctx, "orders", "cronce_"+namespace+"=work")
+		if err != nil {
+			return nil
+		}
+		return c.CachedInfo()
+	}
+	for limit := time.Now().Add(lease); consumer() == nil; s.sleep(50 * time.Millisecond) {
+		if time.Now().After(limit) {
+			panic(leave{"it takes no messages of streams"})
+		}
+	}
+	s.await("P-12", "the slot of the message to be published", func() bool { return len(s.published("work")) > 0 })
+	s.never("P-12", silence/2, func() string {
+		if consumer().AckFloor.Stream > 0 {
+			return "the message was acked, although its slot is not stored"
+		}
+		return ""
+	})
+	heal()
+	s.about = "work:@order-1"
+	s.succeeds("P-12", s.about)
+}

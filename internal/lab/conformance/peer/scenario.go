@@ -1,0 +1,150 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/lab/conformance"
+)
+
+// Scenario is one thing that happens rarely.
+type Scenario struct {
+	Name string
+
+	// Musts are what the client must keep for the scenario to pass.
+	Musts []string
+	Says  string
+
+	play func(*stage)
+}
+
+// Result is how a client did in a scenario.
+type Result struct {
+	Scenario Scenario
+	Broken   []Break
+	Left     string   // why the client leaves it to others
+	Story    []string // what happened, if something is broken
+	Took     time.Duration
+}
+
+// Scenarios returns all scenarios, the most important first.
+func Scenarios() []Scenario { return slices.Concat(workerScenarios, ownerScenarios, producerScenarios) }
+
+// Names are the names of all scenarios.
+func Names() (names []string) {
+	for _, s := range Scenarios() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Config says which client plays what.
+type Config struct {
+	Command   conformance.Command
+	Scenarios []Scenario
+
+	// AtOnce is how many scenarios are played at once.
+	AtOnce int
+
+	// Longest bounds one scenario.
+	Longest time.Duration
+
+	// Result is called for each scenario, in no particular order, by one goroutine at a time.
+	Result func(Result)
+}
+
+// Run plays the scenarios, each with its own server, namespace and process of the client. The
+// error is the kit's, not the client's.
+func Run(ctx context.Context, cfg Config) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ctx = context.WithValue(ctx, commandKey{}, cfg.Command)
+	dir, err := os.MkdirTemp("", "cronce-peer-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	places := make(chan struct{}, max(cfg.AtOnce, 1))
+	for i, sc := range cfg.Scenarios {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			continue
+		}
+		all.Go(func() {
+			defer func() { <-places }()
+			r, err := play(ctx, filepath.Join(dir, strconv.Itoa(i)), sc, cfg.Longest)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case ctx.Err() != nil:
+			case err != nil:
+				cancel(fmt.Errorf("play %s: %w", sc.Name, err))
+			default:
+				cfg.Result(r)
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+func play(ctx context.Context, dir string, sc Scenario, longest time.Duration) (r Result, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("the scenario took longer than %v", longest))
+	defer cancel()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return r, err
+	}
+	s, err := newStage(ctx, dir)
+	if err != nil {
+		return r, err
+	}
+	defer s.close()
+	s.watch()
+	began := time.Now()
+	r.Scenario = sc
+	done := make(chan struct{})
+	go func() { // a goroutine of its own, because a failed step ends it
+		defer close(done)
+		defer func() {
+			switch p := recover().(type) {
+			case nil:
+			case stop:
+				err = p.err
+			case leave:
+				r.Left = p.why
+			default:
+				panic(p)
+			}
+		}()
+		sc.play(s)
+	}()
+	<-done
+	s.mu.Lock()
+	r.Broken = slices.Clone(s.broken)
+	s.mu.Unlock()
+	r.Took = time.Since(began)
+	if len(r.Broken) > 0 {
+		err = nil // what is broken explains why a later step failed
+		r.Story = s.story()
+	}
+	return r, err
+}
+
+// Named returns the scenarios of these names.
+func Named(names ...string) (some []Scenario) {
+	for _, s := range Scenarios() {
+		if slices.Contains(names, s.Name) {
+			some = append(some, s)
+		}
+	}
+	return some
+}

@@ -1,0 +1,371 @@
+package peer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/lab/conformance"
+	"github.com/cronce-io/cronce/internal/natsconn/embed"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+const (
+	namespace = "cronce"
+
+	// lease is the namespace's. A client that pauses for longer on a busy machine loses its
+	// trust, so it is not the least that there is.
+	lease = 4 * time.Second
+
+	// patience bounds the wait for what must happen, and silence is for how long nothing may.
+	patience = 30 * time.Second
+	silence  = 2 * time.Second
+)
+
+// value is a JSON object, as it is stored.
+type value = map[string]any
+
+// stage is where one scenario plays.
+type stage struct {
+	ctx    context.Context
+	dir    string
+	server *embed.Server
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	store  *kv.Store
+	tap    *tap
+	client *conformance.Process
+	about  string // the slot of the story
+
+	mu       sync.Mutex
+	broken   []Break
+	nonces   int
+	cleanups []func()
+}
+
+// Break is a MUST that the client broke.
+type Break struct {
+	Must   string `json:"must"`
+	Detail string `json:"detail"`
+}
+
+// stop ends a scenario whose next step makes no sense.
+type stop struct{ err error }
+
+// leave ends a scenario that the client leaves to others.
+type leave struct{ why string }
+
+func newStage(ctx context.Context, dir string) (s *stage, err error) {
+	s = &stage{ctx: ctx, dir: dir}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.server, err = embed.Start(ctx, embed.Config{Listen: "127.0.0.1:0", Store: filepath.Join(dir, "store")}); err != nil {
+		return s, err
+	}
+	if s.nc, err = nats.Connect(s.server.URL()); err != nil {
+		return s, fmt.Errorf("connect to the server of the scenario: %w", err)
+	}
+	if s.js, err = jetstream.New(s.nc); err != nil {
+		return s, err
+	}
+	if s.store, err = kv.Open(ctx, s.js, kv.Options{Namespace: namespace, Want: job.Settings{Lease: lease}}); err != nil {
+		return s, err
+	}
+	s.tap, err = newTap(strings.TrimPrefix(s.server.URL(), "nats://"))
+	return s, err
+}
+
+func (s *stage) close() {
+	for i := len(s.cleanups) - 1; i >= 0; i-- {
+		s.cleanups[i]()
+	}
+	if s.client != nil {
+		s.client.Kill()
+	}
+	if s.tap != nil {
+		s.tap.close()
+	}
+	if s.nc != nil {
+		s.nc.Close()
+	}
+	if s.server != nil {
+		_ = s.server.Close()
+	}
+}
+
+// breaks notes that the client broke a MUST. The scenario goes on.
+func (s *stage) breaks(must, format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.broken {
+		if b.Must == must {
+			return // the first is the cause
+		}
+	}
+	s.broken = append(s.broken, Break{must, fmt.Sprintf(format, args...)})
+}
+
+// fails notes it, and ends the scenario.
+func (s *stage) fails(must, format string, args ...any) {
+	s.breaks(must, format, args...)
+	runtime.Goexit()
+}
+
+// must ends the scenario for an error of the kit's own.
+func (s *stage) must(err error) {
+	if err != nil {
+		panic(stop{err})
+	}
+}
+
+// launch starts the client, with handlers for these jobs, and waits until its node lives.
+func (s *stage) launch(jobs string, env ...string) (node string) {
+	s.start(jobs, env...)
+	return s.node("")
+}
+
+func (s *stage) start(jobs string, env ...string) {
+	command := s.ctx.Value(commandKey{}).(conformance.Command)
+	command.Env = append(append(slices.Concat(os.Environ(), command.Env),
+		"CRONCE_UNDER_TEST_SERVER="+s.tap.url(), "CRONCE_UNDER_TEST_NAMESPACE="+namespace, "CRONCE_UNDER_TEST_NAME=client",
+		"CRONCE_UNDER_TEST_JOBS="+jobs, "CRONCE_UNDER_TEST_QUEUES=default", "CRONCE_UNDER_TEST_PRODUCE=1", "CRONCE_UNDER_TEST_CLOCK_OFFSET_MS=0",
+		"CRONCE_UNDER_TEST_RECORD="+s.recordFile()), env...)
+	process, err := conformance.Start(s.ctx, command)
+	s.must(err)
+	s.client = process
+}
+
+type commandKey struct{}
+
+// node waits for a live node of the client that is not named not.
+func (s *stage) node(not string) (name string) {
+	s.await("L-1", "a record of the client's node that is alive", func() bool {
+		for _, n := range s.nodes() {
+			if n.text("state") == "alive" && n.text("node") != not && !strings.HasPrefix(n.text("node"), "peer") {
+				name = n.text("node")
+				return true
+			}
+		}
+		return false
+	})
+	return name
+}
+
+// stored is a value in a bucket.
+type stored struct {
+	value    value
+	revision uint64
+}
+
+func (v stored) text(name string) string { t, _ := v.value[name].(string); return t }
+func (v stored) number(name string) int  { n, _ := v.value[name].(float64); return int(n) }
+
+func (s *stage) nodes() (all []stored) {
+	stream, err := s.js.Stream(s.ctx, "KV_"+namespace+"_nodes")
+	s.must(err)
+	info, err := stream.Info(s.ctx, jetstream.WithSubjectFilter("$KV."+namespace+"_nodes.>"))
+	s.must(err)
+	for subject := range info.State.Subjects {
+		if v := s.get("nodes", strings.TrimPrefix(subject, "$KV."+namespace+"_nodes.")); v.value != nil {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// get reads a key at the stream's leader.
+func (s *stage) get(bucket, key string) stored {
+	v, err := s.lookup(bucket, key)
+	s.must(err)
+	return v
+}
+
+// lookup is get for rules of the tap, which run outside the scenario's goroutine.
+func (s *stage) lookup(bucket, key string) (stored, error) {
+	stream, err := s.js.Stream(s.ctx, "KV_"+namespace+"_"+bucket)
+	if err != nil {
+		return stored{}, err
+	}
+	m, err := stream.GetLastMsgForSubject(s.ctx, "$KV."+namespace+"_"+bucket+"."+key)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return stored{}, nil
+	} else if err != nil {
+		return stored{}, err
+	}
+	v := stored{revision: m.Sequence}
+	if m.Header.Get("KV-Operation") == "" {
+		_ = json.Unmarshal(m.Data, &v.value) // what is no object has no members
+	}
+	return v, nil
+}
+
+// put writes a value at a revision.
+func (s *stage) put(bucket, key string, v value, revision uint64) (uint64, error) {
+	s.mu.Lock()
+	s.nonces++
+	v["nonce"] = fmt.Sprintf("peer/%d", s.nonces)
+	s.mu.Unlock()
+	data, err := json.Marshal(v)
+	if err != nil {
+		return 0, err
+	}
+	ack, err := s.js.Publish(s.ctx, "$KV."+namespace+"_"+bucket+"."+key, data, jetstream.WithExpectLastSequencePerSubject(revision))
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
+
+// set writes a value at whatever revision stands there.
+func (s *stage) set(bucket, key string, v value) uint64 {
+	for {
+		revision, err := s.put(bucket, key, v, s.get(bucket, key).revision)
+		if err == nil {
+			return revision
+		}
+		var refused *jetstream.APIError
+		if !errors.As(err, &refused) || refused.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence {
+			s.must(err)
+		}
+	}
+}
+
+// remove writes a marker over a key.
+func (s *stage) remove(bucket, key string) {
+	m := nats.NewMsg("$KV." + namespace + "_" + bucket + "." + key)
+	m.Header.Set("KV-Operation", "DEL")
+	_, err := s.js.PublishMsg(s.ctx, m)
+	s.must(err)
+}
+
+// define puts a job into the registry and returns its revision. plan is merged into the job's.
+func (s *stage) define(name string, members, plan value) uint64 {
+	p := value{"schedule": "none", "timezone": "UTC", "dst_gap": "after", "dst_overlap": "first"}
+	for k, v := range plan {
+		p[k] = v
+	}
+	j := value{
+		"name": name, "queue": "default", "attempts": 3, "backoff": "100ms", "max_backoff": "1s", "overlap": "allow",
+		"catch_up": "latest", "catch_up_max": 100, "plan": p,
+	}
+	for k, v := range members {
+		j[k] = v
+	}
+	return s.set("jobs", name, value{"v": 1, "job": j, "owner": "operator", "applied": true, "node": "peer"})
+}
+
+// offer publishes a triggered run of a job, which works for ms. It returns the slot's ID.
+func (s *stage) offer(name, token string, ms int, headers ...string) string {
+	id := name + ":@" + token
+	if s.about == "" {
+		s.about = id
+	}
+	m := nats.NewMsg(namespace + ".slot.default." + name)
+	m.Header.Set("Nats-Msg-Id", id)
+	m.Header.Set("Cronce-Slot", id)
+	m.Header.Set("Cronce-Node", "peer")
+	for i := 0; i+1 < len(headers); i += 2 {
+		m.Header.Set(headers[i], headers[i+1])
+	}
+	m.Data = fmt.Appendf(nil, `{"ms":%d}`, ms)
+	_, err := s.js.PublishMsg(s.ctx, m)
+	s.must(err)
+	return id
+}
+
+// key is the ledger's key of a run that offer published.
+func key(id string) string {
+	name, token, _ := strings.Cut(id, ":@")
+	token, part, split := strings.Cut(token, "#")
+	if split {
+		part = "." + part
+	}
+	return name + ".t." + token + part
+}
+
+func (s *stage) slot(id string) stored { return s.get("ledger", key(id)) }
+
+// running is a record of a run that node has claimed.
+func running(id, node string, attempt int) value {
+	now := time.Now().UTC()
+	return value{
+		"v": 1, "id": id, "queue": "default", "state": "running", "attempt": attempt, "max_attempts": 3, "node": node, "published": now,
+		"attempts": []value{{"attempt": attempt, "node": node, "started": now}},
+	}
+}
+
+// ended is the record with an outcome.
+func ended(v value, state string) value {
+	now := time.Now().UTC()
+	next := value{}
+	for k, m := range v {
+		next[k] = m
+	}
+	next["state"], next["finished"] = state, now
+	return next
+}
+
+// await waits until done. If that takes too long, the client breaks the MUST.
+func (s *stage) await(must, what string, done func() bool) {
+	limit := time.Now().Add(patience)
+	for !done() {
+		if s.client != nil {
+			if why, gone := s.client.Ended(); gone {
+				s.fails(must, "waited for %s: the client ended: %s", what, why)
+			}
+		}
+		if time.Now().After(limit) {
+			s.fails(must, "waited %v for %s", patience, what)
+		}
+		s.sleep(20 * time.Millisecond)
+	}
+}
+
+// never looks for d, and the client breaks the MUST if bad says something.
+func (s *stage) never(must string, d time.Duration, bad func() string) {
+	for limit := time.Now().Add(d); ; s.sleep(20 * time.Millisecond) {
+		if why := bad(); why != "" {
+			s.breaks(must, "%s", why)
+			return
+		}
+		if time.Now().After(limit) {
+			return
+		}
+	}
+}
+
+func (s *stage) sleep(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-s.ctx.Done():
+		panic(stop{context.Cause(s.ctx)})
+	}
+}
+
+// succeeds waits until a slot has succeeded and its message is acked.
+func (s *stage) succeeds(must, id string) stored {
+	s.await(must, id+" to succeed", func() bool { return s.slot(id).text("state") == "succeeded" })
+	return s.slot(id)
+}
+
+// inStream reports whether the slot stream has a message.
+func (s *stage) inStream() int {
+	stream, err := s.js.Stream(s.ctx, namespace+"_slots")
+	s.must(err)
+	return int(stream.CachedInfo().State.Msgs)
+}

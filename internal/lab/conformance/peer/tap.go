@@ -1,0 +1,268 @@
+package peer
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// frame is one protocol message between the client and the server.
+type frame struct {
+	at       time.Time
+	toServer bool
+	op       string // PUB, HPUB, MSG, HMSG, or another word
+	subject  string
+	reply    string
+	head     []byte // the headers of HPUB and HMSG
+	data     []byte
+	raw      []byte // all of it
+}
+
+// header returns the first value of a header.
+func (f frame) header(name string) string {
+	for line := range strings.Lines(string(f.head)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.EqualFold(key, name) {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func (f frame) isPublish() bool { return f.toServer && (f.op == "PUB" || f.op == "HPUB") }
+
+// String is the frame as a line of a story.
+func (f frame) String() string {
+	sender := "server"
+	if f.toServer {
+		sender = "client"
+	}
+	text := string(f.data)
+	if len(text) > 160 {
+		text = strings.ToValidUTF8(text[:160], "") + "..."
+	}
+	head := ""
+	if r := f.header("Nats-Expected-Last-Subject-Sequence"); r != "" {
+		head = " at " + r
+	}
+	return fmt.Sprintf("%s  %s: %s%s %q", f.at.UTC().Format("15:04:05.000"), sender, f.subject, head, text)
+}
+
+// verdict is what the tap does with a frame.
+type verdict int
+
+const (
+	pass verdict = iota
+	drop
+)
+
+// tap stands between the client and the server. Frames of one direction pass in order.
+type tap struct {
+	listener net.Listener
+	server   string
+
+	mu    sync.Mutex
+	rules map[int]func(frame) verdict
+	next  int
+	log   []frame
+	conns map[net.Conn]bool
+	all   sync.WaitGroup
+}
+
+func newTap(server string) (*tap, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for the client: %w", err)
+	}
+	t := &tap{listener: l, server: server, rules: map[int]func(frame) verdict{}, conns: map[net.Conn]bool{}}
+	t.all.Go(t.accept)
+	return t, nil
+}
+
+func (t *tap) url() string { return "nats://" + t.listener.Addr().String() }
+
+func (t *tap) close() {
+	_ = t.listener.Close()
+	t.mu.Lock()
+	for c := range t.conns {
+		_ = c.Close()
+	}
+	t.mu.Unlock()
+	t.all.Wait()
+}
+
+// rule adds a rule, which sees each frame before it passes. The returned function removes it.
+// A rule runs without the tap's lock, and may take its time: the frames behind it wait.
+func (t *tap) rule(f func(frame) verdict) (remove func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.next
+	t.next++
+	t.rules[n] = f
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.rules, n)
+	}
+}
+
+// unanswered drops the answers to what the client publishes and match selects, until the
+// returned function is called. lose drops the requests too.
+func (t *tap) unanswered(match func(frame) bool, lose bool) (stop func()) {
+	var mu sync.Mutex
+	replies := map[string]bool{}
+	return t.rule(func(f frame) verdict {
+		mu.Lock()
+		defer mu.Unlock()
+		if f.isPublish() && match(f) {
+			replies[f.reply] = true
+			if lose {
+				return drop
+			}
+		}
+		if !f.toServer && replies[f.subject] {
+			return drop
+		}
+		return pass
+	})
+}
+
+// frames returns what has passed, or was dropped, so far, as select chooses.
+func (t *tap) frames(choose func(frame) bool) (all []frame) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.log {
+		if choose(f) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func (t *tap) accept() {
+	for {
+		client, err := t.listener.Accept()
+		if err != nil {
+			return
+		}
+		t.all.Go(func() { t.serve(client) })
+	}
+}
+
+func (t *tap) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", t.server)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	t.mu.Lock()
+	t.conns[client], t.conns[server] = true, true
+	t.mu.Unlock()
+	var both sync.WaitGroup
+	both.Go(func() { t.pipe(server, client, true) })
+	both.Go(func() { t.pipe(client, server, false) })
+	both.Wait()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.conns, client)
+	delete(t.conns, server)
+}
+
+// pipe passes frames until one side is closed, and then closes both.
+func (t *tap) pipe(to, from net.Conn, toServer bool) {
+	defer to.Close()
+	defer from.Close()
+	in := bufio.NewReaderSize(from, 64<<10)
+	for {
+		f, err := readFrame(in)
+		if err != nil {
+			return
+		}
+		f.toServer = toServer
+		if t.judge(f) == drop {
+			continue
+		}
+		if _, err := to.Write(f.raw); err != nil {
+			return
+		}
+	}
+}
+
+func (t *tap) judge(f frame) verdict {
+	const most = 20_000
+	t.mu.Lock()
+	if f.subject != "" && len(t.log) < most {
+		t.log = append(t.log, f)
+	}
+	rules := make([]func(frame) verdict, 0, len(t.rules))
+	for n := range t.next {
+		if r := t.rules[n]; r != nil {
+			rules = append(rules, r)
+		}
+	}
+	t.mu.Unlock()
+	result := pass
+	for _, r := range rules {
+		if r(f) == drop {
+			result = drop
+		}
+	}
+	return result
+}
+
+// readFrame reads one message of the NATS protocol.
+func readFrame(in *bufio.Reader) (f frame, err error) {
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return f, err
+	}
+	f.at, f.raw = time.Now(), line
+	words := strings.Fields(string(line))
+	if len(words) == 0 {
+		return f, nil
+	}
+	f.op = strings.ToUpper(words[0])
+	sizes, least := 1, 3 // PUB subject [reply] size
+	switch f.op {
+	case "PUB":
+	case "HPUB":
+		sizes, least = 2, 4
+	case "MSG": // with the number of the subscription
+		least = 4
+	case "HMSG":
+		sizes, least = 2, 5
+	default:
+		return f, nil
+	}
+	if len(words) < least || len(words) > least+1 {
+		return f, fmt.Errorf("read frame: %q", line)
+	}
+	f.subject = words[1]
+	if len(words) == least+1 {
+		f.reply = words[len(words)-sizes-1]
+	}
+	total, err := strconv.Atoi(words[len(words)-1])
+	if err != nil || total < 0 || total > 64<<20 {
+		return f, fmt.Errorf("read frame: %q", line)
+	}
+	body := make([]byte, total+len("\r\n"))
+	if _, err := io.ReadFull(in, body); err != nil {
+		return f, err
+	}
+	head := 0
+	if sizes == 2 {
+		if head, err = strconv.Atoi(words[len(words)-2]); err != nil || head > total {
+			return f, errors.Join(fmt.Errorf("read frame: %q", line), err)
+		}
+	}
+	f.head, f.data = body[:head], body[head:total]
+	f.raw = bytes.Join([][]byte{line, body}, nil)
+	return f, nil
+}

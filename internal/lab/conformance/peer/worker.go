@@ -1,0 +1,388 @@
+package peer
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Scenarios about claims, runs and completions.
+var workerScenarios = []Scenario{
+	{"healthy", []string{"L-1", "C-9", "C-10", "W-1", "C-2"}, "a run succeeds, and its message is acked once", healthy},
+	{"ack-after-record", []string{"C-10"}, "the write of the outcome is lost for a while", ackAfterRecord},
+	{"claim-unanswered", []string{"W-2", "W-3", "W-5", "C-5"}, "a claim is stored, and its answers are lost", claimUnanswered},
+	{"claim-lost", []string{"W-4", "C-5", "K-2"}, "another node is faster with its claim", claimLost},
+	{"completion-unanswered", []string{"W-3", "W-4"}, "the outcome is stored, and its answers are lost", completionUnanswered},
+	{"late-completion", []string{"C-6", "K-2", "C-11"}, "another node has the slot by the time that the handler returns", lateCompletion},
+	{"version-2", []string{"V-1", "V-2"}, "a newer program has written the slot's record", versionTwo},
+	{"unknown-members", []string{"V-3"}, "a newer program has written a member that no other program knows", unknownMembers},
+	{"old-run", []string{"C-2"}, "a run is offered again, whose first message was a day ago", oldRun},
+	{"contradiction", []string{"M-1"}, "a message names one slot, and its message ID another", contradiction},
+	{"registry-lags", []string{"C-4"}, "a message is of a definition that is not there yet", registryLags},
+	{"twice", []string{"C-1", "C-9"}, "a second message of a slot comes while the handler runs", twice},
+	{"cancel", []string{"C-7", "O-2"}, "an operator cancels a slot, first an earlier attempt of it", cancelRun},
+	{"ask", []string{"C-8", "O-2"}, "another worker asks for the owner of the slot", ask},
+	{"guarded", []string{"X-1", "X-3", "X-4"}, "a slot of a guarded job: the lock's answers are lost, and then it is renewed", guarded},
+	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one", foreignLock},
+	{"follows", []string{"F-1"}, "the slot that follows cannot be stored for a while", follows},
+	{"no-handler", []string{"O-1"}, "a slot without a handler here, and a part of a split slot", noHandler},
+	{"timer", []string{"B-2"}, "a run that was set for later", timer},
+}
+
+func healthy(s *stage) {
+	s.define("work", nil, nil)
+	node := s.launch("work")
+	id := s.offer("work", "one", 50)
+	r := s.succeeds("C-2", id)
+	if starts := s.did("start", id); len(starts) != 1 || starts[0].Attempt != 1 {
+		s.breaks("C-2", "the handler of %s has started %d times, want once with attempt 1: %v", id, len(starts), starts)
+	}
+	if r.text("node") != node || r.number("attempt") != 1 {
+		s.breaks("C-2", "the record has node %q and attempt %d, want %q and 1", r.text("node"), r.number("attempt"), node)
+	}
+	s.await("C-9", "the message of "+id+" to leave the stream", func() bool { return s.inStream() == 0 })
+	first := s.get("nodes", node).revision
+	s.await("L-1", "three more heartbeats", func() bool {
+		return len(s.tap.frames(func(f frame) bool { return f.writes(nodes, "alive") })) > 4 && s.get("nodes", node).revision > first+1
+	})
+}
+
+func ackAfterRecord(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	heal := s.tap.unanswered(func(f frame) bool { return f.writes(ledger, final...) }, true)
+	id := s.offer("work", "one", 10)
+	s.starts("C-5", id)
+	s.await("C-10", "the write of the outcome", func() bool { return len(s.tap.frames(func(f frame) bool { return f.writes(ledger, final...) })) > 0 })
+	s.sleep(silence / 2) // the oracle looks for an ack
+	heal()
+	s.succeeds("W-3", id)
+	s.await("C-9", "the message of "+id+" to leave the stream", func() bool { return s.inStream() == 0 })
+}
+
+func claimUnanswered(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	claim := func(f frame) bool { return f.writes(ledger, "running") }
+	heal := s.tap.unanswered(claim, false)
+	id := s.offer("work", "one", 10)
+	s.await("W-2", "a second copy of the claim, which is not answered", func() bool {
+		if len(s.did("start", id)) > 0 {
+			s.fails("W-5", "the handler of %s started, although no copy of the claim was answered", id)
+		}
+		return len(s.tap.frames(claim)) > 1
+	})
+	copies := s.tap.frames(claim)
+	for _, f := range copies[1:] {
+		if string(f.data) != string(copies[0].data) || f.header("Nats-Expected-Last-Subject-Sequence") != copies[0].header("Nats-Expected-Last-Subject-Sequence") {
+			s.breaks("W-3", "the claim that was not answered is followed by another write: %s", f)
+		}
+	}
+	s.never("W-5", silence/4, s.notStarted(id, "no copy of the claim was answered"))
+	claimed := s.slot(id).revision
+	heal()
+	s.succeeds("W-3", id)
+	if starts := s.did("start", id); len(starts) != 1 || starts[0].Fence != claimed {
+		s.breaks("W-4", "the starts of %s are %v: want one with the fence %d, the revision of the claim that was stored", id, starts, claimed)
+	}
+}
+
+func claimLost(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	stop := s.peer("peer-1-1-a", nil)
+	var rival atomic.Uint64
+	taken := s.tap.rule(func(f frame) verdict {
+		if f.writes(ledger, "running") && rival.Load() == 0 {
+			id, _ := f.body()["id"].(string)
+			if revision, err := s.put("ledger", key(id), running(id, "peer-1-1-a", 1), 0); err == nil {
+				rival.Store(revision)
+			}
+		}
+		return pass
+	})
+	id := s.offer("work", "one", 10)
+	s.await("C-2", "a claim of "+id, func() bool { return rival.Load() > 0 })
+	s.never("C-5", silence, s.notStarted(id, "another node had claimed the slot before"))
+	if now := s.slot(id); now.revision != rival.Load() {
+		s.breaks("K-2", "the record of %s was written over while its owner lives: %v", id, now.value)
+	}
+	taken()
+	_, err := s.put("ledger", key(id), ended(s.slot(id).value, "succeeded"), rival.Load())
+	s.must(err)
+	s.await("C-9", "the message of "+id+" to be acked, whose outcome another node wrote", func() bool { return s.inStream() == 0 })
+	s.never("C-5", silence/4, s.notStarted(id, "it has its outcome"))
+	stop()
+}
+
+func completionUnanswered(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	outcome := func(f frame) bool { return f.writes(ledger, final...) }
+	heal := s.tap.unanswered(outcome, false)
+	id := s.offer("work", "one", 10)
+	s.await("W-3", "a second copy of the outcome, which is not answered", func() bool { return len(s.tap.frames(outcome)) > 1 })
+	copies := s.tap.frames(outcome)
+	for _, f := range copies[1:] {
+		if string(f.data) != string(copies[0].data) {
+			s.breaks("W-3", "the outcome that was not answered is followed by another write: %s", f)
+		}
+	}
+	if slices.Contains(s.answersOf(id), "ack") {
+		s.breaks("C-10", "the message of %s was acked, although no copy of the outcome was answered", id)
+	}
+	before := s.slot(id).revision
+	heal()
+	s.await("W-4", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
+	if after := s.slot(id).revision; after != before || len(s.did("start", id)) != 1 {
+		s.breaks("W-4", "the outcome of %s stood at revision %d and then at %d, with %d starts", id, before, after, len(s.did("start", id)))
+	}
+}
+
+func lateCompletion(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	defer s.peer("peer-1-1-a", nil)()
+	id := s.offer("work", "one", 1000)
+	s.starts("C-5", id)
+	mine := s.slot(id)
+	taken := running(id, "peer-1-1-a", mine.number("attempt")+1)
+	revision, err := s.put("ledger", key(id), taken, mine.revision)
+	s.must(err)
+	s.await("C-6", "the handler to return", func() bool { return len(s.did("end", id)) > 0 })
+	s.never("K-2", silence, func() string {
+		if now := s.slot(id); now.revision != revision {
+			return fmt.Sprintf("the record of %s, which belongs to another node at attempt 2, was written over: %v", id, now.value)
+		}
+		if words := s.answersOf(id); slices.ContainsFunc(words, func(w string) bool { return w != "progress" }) {
+			s.breaks("C-11", "the message of %s was answered with %v, although the completion was lost", id, words)
+		}
+		return ""
+	})
+	for _, f := range s.tap.frames(func(f frame) bool { return f.writes(ledger, final...) }) {
+		if got, want := f.header("Nats-Expected-Last-Subject-Sequence"), fmt.Sprint(mine.revision); got != want {
+			s.breaks("C-6", "the completion of %s names revision %s: want the claim's, %s", id, got, want)
+		}
+	}
+}
+
+func versionTwo(s *stage) {
+	s.define("work", nil, nil)
+	id := "work:@one"
+	v := running(id, "peer-9-9-z", 1)
+	v["v"] = 2
+	revision := s.set("ledger", key(id), v)
+	s.launch("work")
+	s.offer("work", "one", 10)
+	s.never("V-2", silence, func() string {
+		if now := s.slot(id); now.revision != revision {
+			return fmt.Sprintf("the record of version 2 was written over: %v", now.value)
+		}
+		if slices.Contains(s.answersOf(id), "ack") || slices.Contains(s.answersOf(id), "term") {
+			return "the message was settled by a record of version 2"
+		}
+		return s.notStarted(id, "its record cannot be read")()
+	})
+	s.remove("ledger", key(id)) // a person writes a marker over it
+	s.succeeds("V-1", id)
+}
+
+func unknownMembers(s *stage) {
+	s.define("work", nil, nil)
+	id := "work:@one"
+	v := ended(running(id, "peer-9-9-z", 1), "retrying")
+	v["retry_at"], v["x_shade"] = time.Now().UTC(), "blue"
+	delete(v, "finished")
+	delete(v, "attempts")
+	s.set("ledger", key(id), v)
+	s.launch("work")
+	s.offer("work", "one", 10)
+	if r := s.succeeds("C-2", id); r.text("x_shade") != "blue" {
+		s.breaks("V-3", "the record lost its member x_shade: %v", r.value)
+	}
+}
+
+func oldRun(s *stage) {
+	s.define("work", nil, nil)
+	id := "work:@one"
+	v := ended(running(id, "peer-9-9-z", 1), "retrying")
+	v["retry_at"], v["published"], v["error"] = time.Now().UTC(), time.Now().UTC().Add(-25*time.Hour), "as it was"
+	delete(v, "finished")
+	s.set("ledger", key(id), v)
+	s.launch("work")
+	s.offer("work", "one", 10)
+	s.await("C-2", "an outcome of "+id+", which is older than the horizon", func() bool { return slices.Contains(final, s.slot(id).text("state")) })
+	if r := s.slot(id); r.text("state") != "failed" || len(s.did("start", id)) > 0 {
+		s.breaks("C-2", "%s, which is older than the horizon by its record, has started %d times and is %s: want failed", id, len(s.did("start", id)), r.text("state"))
+	}
+}
+
+func contradiction(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	m := nats.NewMsg(namespace + ".slot.default.work")
+	m.Header.Set("Nats-Msg-Id", "work:@two")
+	m.Header.Set("Cronce-Slot", "work:@one")
+	_, err := s.js.PublishMsg(s.ctx, m)
+	s.must(err)
+	other := nats.NewMsg(namespace + ".slot.default.other")
+	other.Header.Set("Nats-Msg-Id", "work:@three")
+	other.Header.Set("Cronce-Slot", "work:@three")
+	_, err = s.js.PublishMsg(s.ctx, other)
+	s.must(err)
+	s.await("M-1", "two messages that contradict themselves to be ended", func() bool { return s.inStream() == 0 })
+	for _, id := range []string{"work:@one", "work:@two", "work:@three"} {
+		if r := s.slot(id); r.value != nil || len(s.did("start", id)) > 0 {
+			s.breaks("M-1", "a message that contradicts itself made a record of %s: %v", id, r.value)
+		}
+	}
+	s.about = "work:@one"
+	if words := s.answersOf("work:@one"); !slices.Contains(words, "term") {
+		s.breaks("M-1", "the message was answered with %v: want term", words)
+	}
+}
+
+func registryLags(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	id := s.offer("work", "one", 10, "Cronce-Job-Revision", "1000000")
+	s.await("C-4", "the message of "+id+" to be given back", func() bool { return slices.Contains(s.answersOf(id), "nak") })
+	s.never("C-4", silence/2, func() string {
+		if r := s.slot(id); r.value != nil {
+			return fmt.Sprintf("%s is %s, although the client has no definition as new as its message", id, r.text("state"))
+		}
+		return ""
+	})
+}
+
+func twice(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	id := s.offer("work", "one", 1500)
+	s.starts("C-5", id)
+	m := nats.NewMsg(namespace + ".slot.default.work")
+	m.Header.Set("Nats-Msg-Id", id+"/r2")
+	m.Header.Set("Cronce-Slot", id)
+	_, err := s.js.PublishMsg(s.ctx, m)
+	s.must(err)
+	s.never("C-1", silence/2, func() string {
+		for _, word := range s.answersOf(id) {
+			if word != "progress" {
+				return fmt.Sprintf("a message of %s was answered with %s while its handler runs", id, word)
+			}
+		}
+		return ""
+	})
+	s.succeeds("C-1", id)
+	if n := len(s.did("start", id)); n != 1 {
+		s.breaks("C-1", "the handler of %s started %d times", id, n)
+	}
+}
+
+func cancelRun(s *stage) {
+	s.define("work", nil, nil)
+	s.set("ledger", "work.t.zero", ended(running("work:@zero", "peer-9-9-z", 1), "succeeded")) // so that the fence is not the first revision
+	node := s.launch("work")
+	id := s.offer("work", "one", 20_000)
+	s.starts("C-5", id)
+	fence := s.slot(id).revision
+	if answer := s.request("O-2", node, value{"v": 1, "id": id, "fence": fence - 1, "by": "alice"}); answer["ending"] == true {
+		s.breaks("C-7", "a request with another fence is answered with %v", answer)
+	}
+	s.never("C-7", silence/4, func() string {
+		if len(s.did("end", id)) > 0 {
+			return "a request with another fence ended the handler"
+		}
+		return ""
+	})
+	if answer := s.request("O-2", node, value{"v": 1, "id": id, "fence": fence, "by": "alice"}); answer["ending"] != true {
+		s.breaks("C-7", "a request with the fence of the claim is answered with %v: want ending", answer)
+	}
+	s.await("C-7", id+" to be cancelled", func() bool { return s.slot(id).text("state") == "cancelled" })
+	if text := s.slot(id).text("error"); text != "cancelled by alice" {
+		s.breaks("C-7", "the error is %q: want %q", text, "cancelled by alice")
+	}
+}
+
+// request asks the client's node, and returns its answer.
+func (s *stage) request(must, node string, v value) (answer value) {
+	m := nats.NewMsg(namespace + ".node." + node + ".cancel")
+	m.Data = jsonOf(v)
+	m.Reply = namespace + ".reply." + nats.NewInbox()[len("_INBOX."):]
+	replies, err := s.nc.SubscribeSync(m.Reply)
+	s.must(err)
+	defer replies.Unsubscribe() //nolint:errcheck // the connection ends with the scenario
+	s.must(s.nc.PublishMsg(m))
+	got, err := replies.NextMsg(5 * time.Second)
+	if err != nil {
+		s.fails(must, "no answer to %s on %s: %v", m.Data, m.Subject, err)
+	}
+	return frame{data: got.Data}.body()
+}
+
+func ask(s *stage) {
+	s.define("work", nil, nil)
+	node := s.launch("work")
+	holds := func(id string, revision uint64) any {
+		return s.request("O-2", node, value{"v": 1, "id": id, "claim": revision})["holds"]
+	}
+	claim := func(f frame) bool { return f.writes(ledger, "running") }
+	heal := s.tap.unanswered(claim, false)
+	id := s.offer("work", "one", 1000)
+	s.await("C-2", "a claim of "+id, func() bool { return s.slot(id).revision > 0 })
+	if got := holds(id, s.slot(id).revision); got != true {
+		s.breaks("C-8", "the node answers holds %v, while its claim is not answered", got)
+	}
+	heal()
+	s.starts("C-5", id)
+	if got := holds(id, s.slot(id).revision); got != true {
+		s.breaks("C-8", "the node answers holds %v, while its handler runs", got)
+	}
+	if got := holds("work:@other", 1); got != false {
+		s.breaks("C-8", "the node answers holds %v for a slot that it has never seen", got)
+	}
+	s.succeeds("C-2", id)
+}
+
+func noHandler(s *stage) {
+	s.define("work", nil, nil)
+	s.define("other", nil, nil)
+	s.define("split", nil, value{"shards": 2})
+	s.launch("work,split")
+	id := s.offer("other", "one", 10)
+	part := s.offer("split", "one#1of2", 10)
+	s.await("O-1", "the message of "+id+" to be given back", func() bool { return slices.Contains(s.answersOf(id), "nak") })
+	s.never("O-1", silence/2, func() string {
+		if s.slot(id).value != nil || slices.Contains(s.answersOf(id), "ack") || slices.Contains(s.answersOf(id), "term") {
+			return id + " was decided, although no handler is here"
+		}
+		if slices.Contains(s.answersOf(part), "term") {
+			return part + " was ended"
+		}
+		return ""
+	})
+}
+
+func timer(s *stage) {
+	s.define("work", nil, nil)
+	if _, err := s.js.Stream(s.ctx, namespace+"_timers"); err != nil {
+		panic(leave{"the server has no timers"})
+	}
+	s.launch("work")
+	due := time.Now().UTC().Add(time.Second)
+	m := nats.NewMsg(namespace + ".timer.set.work.later")
+	for name, text := range map[string]string{
+		"Cronce-Slot": "work:@later", "Cronce-Node": "peer", "Cronce-Due": due.Format(time.RFC3339Nano), "Cronce-Nonce": "peer/timer",
+		"Nats-Schedule": "@at " + due.Format(time.RFC3339Nano), "Nats-Schedule-Target": namespace + ".timer.due.default.work",
+	} {
+		m.Header.Set(name, text)
+	}
+	s.about = "work:@later"
+	_, err := s.js.PublishMsg(s.ctx, m, jetstream.WithExpectLastSequencePerSubject(0))
+	s.must(err)
+	s.succeeds("B-2", "work:@later")
+}

@@ -1,0 +1,115 @@
+package memstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
+)
+
+// Nodes is a kv.Nodes in memory.
+type Nodes struct{ *Bucket }
+
+// Read is kv.Nodes.Read.
+func (n *Nodes) Read(ctx context.Context, name string) (exchange.Node, uint64, error) {
+	e, err := n.read(ctx, name)
+	if err != nil {
+		return exchange.Node{}, e.revision, err
+	}
+	node, err := exchange.DecodeNode(e.data)
+	return node, e.revision, err
+}
+
+// Write is kv.Nodes.Write.
+func (n *Nodes) Write(ctx context.Context, node exchange.Node, revision uint64) (uint64, error) {
+	return n.encode(ctx, node.Name, node.Nonce, node, revision)
+}
+
+// List is kv.Nodes.List.
+func (n *Nodes) List(context.Context) ([]exchange.NodeEvent, error) {
+	all, _, _ := n.snapshot()
+	var nodes []exchange.NodeEvent
+	for _, e := range all {
+		if e.data != nil {
+			nodes = append(nodes, nodeEvent(e))
+		}
+	}
+	return nodes, nil
+}
+
+// Watch is kv.Nodes.Watch.
+func (n *Nodes) Watch(ctx context.Context, f func(exchange.NodeEvent)) error {
+	return n.watch(ctx, func(e entry) { f(nodeEvent(e)) },
+		func(e entry) { f(exchange.NodeEvent{Name: e.key, Revision: e.revision, Time: e.at, Gone: true}) },
+		func(last uint64) { f(exchange.NodeEvent{Ready: true, Revision: last}) })
+}
+
+func nodeEvent(e entry) exchange.NodeEvent {
+	ev := exchange.NodeEvent{Name: e.key, Revision: e.revision, Time: e.at}
+	ev.Node, ev.Err = exchange.DecodeNode(e.data)
+	return ev
+}
+
+// Jobs is a kv.Jobs in memory.
+type Jobs struct{ *Bucket }
+
+// Read is kv.Jobs.Read.
+func (j *Jobs) Read(ctx context.Context, name string) (plans.Entry, uint64, error) {
+	e, err := j.read(ctx, name)
+	if err != nil {
+		return plans.Entry{}, e.revision, err
+	}
+	d, err := decodeEntry(e)
+	return d, e.revision, err
+}
+
+func decodeEntry(e entry) (plans.Entry, error) {
+	d, err := plans.DecodeEntry(e.data, e.revision, e.at)
+	if err != nil {
+		return plans.Entry{}, &plans.EntryError{Name: e.key, Revision: e.revision, Time: e.at.UTC(), Err: err}
+	}
+	return d, nil
+}
+
+// Write is kv.Jobs.Write.
+func (j *Jobs) Write(ctx context.Context, d plans.Definition, revision uint64) (uint64, error) {
+	return j.encode(ctx, d.Job.Name, d.Nonce, d, revision)
+}
+
+// Delete is kv.Jobs.Delete.
+func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
+	_, err := j.write(ctx, write{name, nil, revision})
+	return err
+}
+
+// List is kv.Jobs.List.
+func (j *Jobs) List(context.Context) ([]plans.Entry, error) {
+	all, _, _ := j.snapshot()
+	var entries []plans.Entry
+	var bad []error
+	for _, e := range all {
+		if e.data == nil {
+			continue
+		}
+		d, err := decodeEntry(e)
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		entries = append(entries, d)
+	}
+	return entries, errors.Join(bad...)
+}
+
+// Watch is kv.Jobs.Watch.
+func (j *Jobs) Watch(ctx context.Context, f func(plans.RegistryEvent)) error {
+	return j.watch(ctx,
+		func(e entry) {
+			ev := plans.RegistryEvent{Name: e.key, Revision: e.revision, Time: e.at}
+			ev.Entry, ev.Err = decodeEntry(e)
+			f(ev)
+		},
+		func(e entry) { f(plans.RegistryEvent{Name: e.key, Revision: e.revision, Time: e.at, Deleted: true}) },
+		func(last uint64) { f(plans.RegistryEvent{Ready: true, Revision: last}) })
+}

@@ -1,0 +1,246 @@
+package proxy
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// echo is a server that says back every line, and what it has heard.
+func echo(t *testing.T) (address string, heard <-chan string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 100)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for s := bufio.NewScanner(conn); s.Scan(); {
+					lines <- s.Text()
+					if _, err := conn.Write(append(s.Bytes(), '\r', '\n')); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-ended })
+	return l.Addr().String(), lines
+}
+
+// through is a client that talks to an echo through a proxy.
+type through struct {
+	*testing.T
+	proxy *Proxy
+	conn  net.Conn
+	from  *bufio.Reader
+	heard <-chan string
+}
+
+func newThrough(t *testing.T) *through {
+	t.Helper()
+	address, heard := echo(t)
+	p, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	conn, err := Dialer(p.Address()).Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	c := &through{t, p, conn, bufio.NewReader(conn), heard}
+	c.say("hello")
+	c.wantHeard("hello")
+	c.wantAnswer("hello")
+	return c
+}
+
+func (c *through) say(line string) {
+	c.Helper()
+	if _, err := c.conn.Write([]byte(line + "\r\n")); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *through) wantHeard(line string) {
+	c.Helper()
+	select {
+	case got := <-c.heard:
+		if got != line {
+			c.Fatalf("the server heard %q, want %q", got, line)
+		}
+	case <-time.After(10 * time.Second):
+		c.Fatalf("the server has not heard %q", line)
+	}
+}
+
+func (c *through) wantAnswer(line string) {
+	c.Helper()
+	_ = c.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if got, err := c.from.ReadString('\n'); got != line+"\r\n" {
+		c.Fatalf("answer %q, %v; want %q", got, err, line)
+	}
+}
+
+// wantEnd wants the connection to end without another answer.
+func (c *through) wantEnd() {
+	c.Helper()
+	_ = c.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	got, err := c.from.ReadString('\n')
+	if timeout, ok := err.(net.Error); got != "" || err == nil || ok && timeout.Timeout() {
+		c.Fatalf("read %q, %v; want the end of the connection", got, err)
+	}
+}
+
+func TestAProxyCutsConnections(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.Set(Fault{Cut: true})
+	c.wantEnd()
+}
+
+func TestAProxyLosesAnswersAndThenTheConnection(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.Set(Fault{Deaf: true})
+	c.say("one")
+	c.wantHeard("one")
+	c.proxy.Set(Fault{})
+	c.wantEnd()
+}
+
+func TestAProxyHoldsAnswersBack(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.Set(Fault{Hold: true})
+	c.say("one")
+	c.wantHeard("one")
+	c.proxy.Set(Fault{})
+	c.wantAnswer("one")
+}
+
+func TestAProxyIsSlow(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.Set(Fault{Delay: 100 * time.Millisecond})
+	began := time.Now()
+	c.say("one")
+	c.wantAnswer("one")
+	if took := time.Since(began); took < 200*time.Millisecond {
+		t.Errorf("there and back took %v, want 200ms at least", took)
+	}
+}
+
+func TestAProxyIsSlowToAnswerOnly(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	const late = 300 * time.Millisecond
+	c.proxy.Set(Fault{Late: late})
+	began := time.Now()
+	c.say("one")
+	c.wantHeard("one")
+	c.wantAnswer("one")
+	if took := time.Since(began); took < late {
+		t.Errorf("the answer took %v, want %v at least", took, late)
+	}
+}
+
+func TestAProxyThatIsCloggedBlocksItsWriterAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.Set(Fault{Clogged: true})
+	const lines = 1000
+	text := strings.Repeat("x", 1000)
+	all := strings.Repeat(text+"\r\n", lines)
+	_ = c.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	n, err := c.conn.Write([]byte(all))
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("a socket that nothing reads took %d bytes: %v", n, err)
+	}
+	if len(c.heard) > 0 {
+		t.Fatal("the server has heard something")
+	}
+	c.proxy.Set(Fault{})
+	_ = c.conn.SetWriteDeadline(time.Time{})
+	rest := make(chan error, 1)
+	go func() {
+		_, err := c.conn.Write([]byte(all[n:]))
+		rest <- err
+	}()
+	for range lines {
+		c.wantHeard(text)
+		c.wantAnswer(text)
+	}
+	if err := <-rest; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAProxySeversBeforeAWrite(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.Set(Fault{Sever: []byte("$KV.x_ledger.")})
+	c.say("PUB other 1")
+	c.wantHeard("PUB other 1")
+	c.wantAnswer("PUB other 1")
+	c.say("PUB ack 1\r\nPUB $KV.x_ledger.a 1\r\nPUB later 1")
+	c.wantHeard("PUB ack 1")
+	for {
+		line, err := c.from.ReadString('\n')
+		if err != nil {
+			break
+		}
+		if line != "PUB ack 1\r\n" {
+			t.Fatalf("answer %q", line)
+		}
+	}
+	if !c.proxy.Severed() {
+		t.Error("it does not say that it has severed")
+	}
+	if len(c.heard) > 0 {
+		t.Errorf("the server has heard %q", <-c.heard)
+	}
+}
+
+func TestAProxySeversAfterAWrite(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.Set(Fault{Sever: []byte("$KV.x_ledger."), Then: &Fault{Deaf: true}})
+	c.say("PUB $KV.x_ledger.a 1")
+	c.wantHeard("PUB $KV.x_ledger.a 1")
+	if !c.proxy.Severed() {
+		t.Error("it does not say that it has severed")
+	}
+	c.proxy.Set(Fault{})
+	c.wantEnd()
+}
+
+func TestOnlyWholeMessagesToTheSubjectAreLost(t *testing.T) {
+	t.Parallel()
+	const kept, lost = "PING\r\nPUB x.kept 2\r\nhi\r\n", "HPUB x.slot.a _INBOX.1 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"
+	for said, want := range map[string]string{
+		"": "", kept: kept, lost: "", kept + lost + kept + lost: kept + kept,
+		"PUB x.slot.a 2\r\nhi\r\n" + kept: kept,
+		kept + lost[:len(lost)-1]:         kept + lost[:len(lost)-1],
+		kept + lost[:9]:                   kept + lost[:9],
+	} {
+		if got := string(without([]byte(said), []byte("x.slot."))); got != want {
+			t.Errorf("of %q, %q is left, want %q", said, got, want)
+		}
+	}
+}

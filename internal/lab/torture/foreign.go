@@ -1,0 +1,63 @@
+package torture
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
+)
+
+// isForeign reports whether a member is a client in another language: every second worker, and
+// every second of the processes that only produce. The others do what such a client may leave to
+// others.
+func (t *torture) isForeign(index int) bool {
+	if t.cfg.NodeCommand == nil {
+		return false
+	}
+	if index >= t.shape.Workers {
+		index -= t.shape.Workers
+	}
+	return index%2 == 1
+}
+
+// proxyOf returns the proxy of a member. A client in another language connects to it as to a
+// server. There is one server then: from a cluster it would learn the addresses of others, and
+// go around the proxy.
+func (t *torture) proxyOf(index int) (*proxy.Proxy, error) {
+	if !t.isForeign(index) {
+		return proxy.New()
+	}
+	return proxy.To(strings.TrimPrefix(t.nc.ConnectedUrl(), "nats://"))
+}
+
+// startForeign starts a life of a client in another language. Its environment says what it is,
+// as docs/conformance.md describes.
+func (t *torture) startForeign(spec NodeSpec) (*process, error) {
+	cmd := t.cfg.NodeCommand()
+	queues := map[string]bool{}
+	var jobs, names []string
+	if spec.Work {
+		jobs = plan.ForeignNames(t.cases)
+		for _, c := range t.cases {
+			if q := c.Job.WithDefaults().Queue; !queues[q] {
+				queues[q] = true
+				names = append(names, q)
+			}
+		}
+	}
+	produce := "0"
+	if spec.Produce {
+		produce = "1"
+	}
+	cmd.Env = append(os.Environ(),
+		"CRONCE_UNDER_TEST_SERVER=nats://"+spec.Proxy, "CRONCE_UNDER_TEST_NAMESPACE="+spec.Namespace, "CRONCE_UNDER_TEST_NAME="+spec.Host,
+		"CRONCE_UNDER_TEST_QUEUES="+strings.Join(names, ","), "CRONCE_UNDER_TEST_JOBS="+strings.Join(jobs, ","), "CRONCE_UNDER_TEST_PRODUCE="+produce,
+		fmt.Sprintf("CRONCE_UNDER_TEST_CLOCK_OFFSET_MS=%d", spec.ClockOffset.Milliseconds()),
+		"CRONCE_UNDER_TEST_RECORD="+spec.Record, "CRONCE_UNDER_TEST_PROCESS="+spec.Process,
+		fmt.Sprintf("CRONCE_UNDER_TEST_BOOT=%d", int64(boot.Now())),
+	)
+	return t.startCommand(spec.Process, cmd, "")
+}

@@ -1,0 +1,64 @@
+package torture
+
+import (
+	"time"
+
+	"github.com/cronce-io/cronce/internal/lab/torture/promise"
+)
+
+// Status is the progress of a run.
+type Status struct {
+	Phase       string
+	Passed      time.Duration
+	Outcomes    int
+	Slots       int // that must get an outcome
+	Redelivered int
+	Faults      int
+	Violations  int
+}
+
+func (t *torture) enter(phase string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.phase = phase
+}
+
+func (t *torture) count(fault string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults[fault]++
+}
+
+func (t *torture) found(v promise.Violation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.violations = append(t.violations, v)
+}
+
+// fail ends the run with an error.
+func (t *torture) fail(err error) { t.failed(err) }
+
+func (t *torture) tell(ended <-chan struct{}) {
+	began := time.Now()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+			t.cfg.Progress(t.status(time.Since(began)))
+		}
+	}
+}
+
+func (t *torture) status(passed time.Duration) Status {
+	outcomes, redelivered, _ := t.witness.outcomes()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := Status{Phase: t.phase, Passed: passed, Outcomes: outcomes, Redelivered: redelivered, Violations: len(t.violations)}
+	for _, n := range t.faults {
+		s.Faults += n
+	}
+	return s
+}

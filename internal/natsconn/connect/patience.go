@@ -1,0 +1,113 @@
+package connect
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// dialTimeout limits how long a server may take to accept a connection.
+	dialTimeout = 3 * time.Second
+
+	// Of leastHandshake to mostHandshake is how long a server may take from then until the client
+	// can use the connection. That takes two answers of the server.
+	leastHandshake = 3 * time.Second
+	mostHandshake  = 24 * time.Second
+)
+
+// patience is a dialer that gives handshakes more time while servers are slow. A handshake that
+// runs out of time doubles the limit. So a server whose answers take ten seconds is reached, and
+// a frozen one among several costs three seconds as long as another one answers. One that
+// succeeds sets the limit to four times what it took, so the next one does not begin anew.
+//
+// nats.go has one limit for all handshakes, and sets it as the deadline of the connection.
+// patience replaces that deadline.
+type patience struct {
+	dialer nats.CustomDialer
+
+	mu    sync.Mutex
+	limit time.Duration
+}
+
+func newPatience(dialer nats.CustomDialer) *patience {
+	if dialer == nil {
+		dialer = &net.Dialer{Timeout: dialTimeout}
+	}
+	return &patience{dialer: dialer, limit: leastHandshake}
+}
+
+// now returns the limit of the next handshake.
+func (p *patience) now() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.limit
+}
+
+func (p *patience) set(limit time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit = min(max(limit, leastHandshake), mostHandshake)
+}
+
+// Dial implements nats.CustomDialer.
+func (p *patience) Dial(network, address string) (net.Conn, error) {
+	conn, err := p.dialer.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &handshake{Conn: conn, patience: p}, nil
+}
+
+// handshake is a connection whose handshake is limited by patience. Afterwards it has no deadline.
+type handshake struct {
+	net.Conn
+	patience *patience
+
+	mu    sync.Mutex
+	began time.Time // zero: no handshake is under way
+	limit time.Duration
+}
+
+// SetDeadline begins the handshake, and with the zero time ends it.
+func (c *handshake) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.IsZero() {
+		if !c.began.IsZero() {
+			c.patience.set(4 * time.Since(c.began))
+		}
+		c.began = time.Time{}
+		return c.Conn.SetDeadline(t)
+	}
+	if c.began.IsZero() {
+		c.began, c.limit = time.Now(), c.patience.now()
+	}
+	return c.Conn.SetDeadline(c.began.Add(c.limit))
+}
+
+// SetReadDeadline is how nats.go limits the handshake of a WebSocket, which precedes the other.
+func (c *handshake) SetReadDeadline(t time.Time) error {
+	if most := time.Now().Add(c.patience.now()); t.After(most) {
+		t = most
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// Read notices that the handshake has run out of time.
+func (c *handshake) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.began.IsZero() {
+			c.began = time.Time{}
+			c.patience.set(2 * c.limit)
+		}
+	}
+	return n, err
+}

@@ -1,0 +1,130 @@
+// Package cron computes the instants of schedules: cron expressions (expression.go, field.go),
+// the wall times that they match (calendar.go, exclude.go), and the instants at which clocks
+// show them (source.go, zone.go). It has no clock, and the same input yields the same instants
+// everywhere. Package job makes a job.Schedule of it.
+package cron
+
+import "time"
+
+const (
+	daySeconds = 86400
+
+	// The years of slots have four digits, as RFC 3339 does.
+	FirstInstant = -62135596800 // 0001-01-01T00:00:00Z
+	LastInstant  = 253402300799 // 9999-12-31T23:59:59Z
+)
+
+// calendar is the set of wall times that match a cron expression and no exclusion. It knows no
+// zone. A wall time is what a clock on the wall shows, as the number of seconds since
+// 1970-01-01 00:00 without any clock change.
+type calendar struct {
+	fieldSet
+	Exclusions
+
+	// days holds, for each month and day of month, the weekdays on which that date has a
+	// wall time in the calendar. It ignores excluded dates. The search skips all other days
+	// without looking at their minutes.
+	days   [13][32]uint8
+	months uint64
+}
+
+// everything matches all wall times.
+var everything = fieldSet{
+	second: 1<<60 - 1, minute: 1<<60 - 1, hour: 1<<24 - 1,
+	dom: 1<<32 - 2, month: 1<<13 - 2, dow: 1<<7 - 1,
+}
+
+func newCalendar(f fieldSet, x Exclusions) *calendar {
+	c := &calendar{fieldSet: f, Exclusions: x}
+	// Whether a date has a wall time left depends on the exclusions that match the date.
+	// Few combinations of them occur.
+	left := map[uint64]bool{}
+	for month := 1; month <= 12; month++ {
+		for day := 1; day <= daysIn(4, month); day++ { // of a leap year
+			weekdays := f.weekdays(month, day)
+			for weekday := 0; weekday < 7 && len(x.expressions) > 0; weekday++ {
+				active := x.active(month, day, weekday)
+				if _, known := left[active]; !known {
+					_, left[active] = c.nextTime(active, 0)
+				}
+				if !left[active] {
+					weekdays &^= 1 << weekday
+				}
+			}
+			if c.days[month][day] = weekdays; weekdays != 0 {
+				c.months |= 1 << month
+			}
+		}
+	}
+	return c
+}
+
+// Empty reports whether the calendar has no wall time.
+func (c *calendar) Empty() bool { return c.months == 0 }
+
+// next returns the first wall time of the calendar at or after wall.
+func (c *calendar) next(wall int64) (int64, bool) {
+	if c.Empty() {
+		return 0, false
+	}
+	number, second := floorDiv(wall, daySeconds), int(floorMod(wall, daySeconds))
+	year, m, day := time.Unix(number*daySeconds, 0).UTC().Date()
+	month, weekday := int(m), int(floorMod(number+4, 7)) // 1970-01-01 was a Thursday
+	for number <= LastInstant/daySeconds+1 {
+		if c.days[month][day]>>weekday&1 == 1 && !c.dates[number] {
+			if t, ok := c.nextTime(c.active(month, day, weekday), second); ok {
+				return number*daySeconds + int64(t), true
+			}
+		}
+		second = 0
+		skip, length := 1, daysIn(year, month)
+		if c.months>>month&1 == 0 {
+			skip = length - day + 1
+		}
+		number, weekday, day = number+int64(skip), (weekday+skip)%7, day+skip
+		if day > length {
+			if day, month = 1, month+1; month > 12 {
+				month, year = 1, year+1
+			}
+		}
+	}
+	return 0, false
+}
+
+// nextTime returns the first second of the day, at or after from, that matches the expression
+// and none of the active exclusions.
+func (c *calendar) nextTime(active uint64, from int) (int, bool) {
+	h0, m0, s0 := from/3600, from/60%60, from%60
+	for h := nextBit(c.hour, h0); h < 24; h = nextBit(c.hour, h+1) {
+		if h > h0 {
+			m0, s0 = 0, 0
+		}
+		for m := nextBit(c.minute, m0); m < 60; m = nextBit(c.minute, m+1) {
+			if m > m0 {
+				s0 = 0
+			}
+			if s := nextBit(c.second&^c.excludedSeconds(active, h, m), s0); s < 60 {
+				return h*3600 + m*60 + s, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func daysIn(year, month int) int {
+	switch month {
+	case 4, 6, 9, 11:
+		return 30
+	case 2:
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+			return 29
+		}
+		return 28
+	}
+	return 31
+}
+
+// floorDiv and floorMod round toward negative infinity, / and % toward zero.
+func floorDiv(a, b int64) int64 { return (a - floorMod(a, b)) / b }
+
+func floorMod(a, b int64) int64 { return (a%b + b) % b }

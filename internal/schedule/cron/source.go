@@ -1,0 +1,153 @@
+package cron
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Source is one kind of schedule, without the plan's bounds and spread. Instants are seconds
+// since 1970.
+type Source interface {
+	// Next returns the first slot at or after u. It may give up after last.
+	Next(u, last int64) (int64, bool)
+	// Key differs for sources whose slots may differ. It ignores exclusions.
+	Key() string
+}
+
+// Gap decides about a wall time that a clock change skips, as job.GapPolicy describes. Any
+// other value than gapSkip moves the slot to the first instant after the gap.
+type Gap string
+
+const gapSkip Gap = "skip"
+
+// Repeat decides about a wall time that occurs twice, as job.RepeatPolicy describes. Any other
+// value than these two keeps both occurrences.
+type Repeat string
+
+const (
+	repeatFirst  Repeat = "first"
+	repeatSecond Repeat = "second"
+)
+
+// WallSource maps the wall times of a calendar to instants.
+type WallSource struct {
+	zone   *time.Location
+	gap    Gap
+	repeat Repeat
+	// Pattern holds the wall times of the expression, open those that are not excluded. A
+	// gap needs both: the planned wall time decides whether there is a slot, and the wall
+	// time after the gap whether it is excluded.
+	Pattern, open *calendar
+}
+
+func NewWallSource(f fieldSet, zone *time.Location, skipped Gap, twice Repeat, exclude Exclusions) *WallSource {
+	w := &WallSource{zone: zone, gap: skipped, repeat: twice, Pattern: newCalendar(f, Exclusions{})}
+	w.open = w.Pattern
+	if !exclude.None() {
+		w.open = newCalendar(f, exclude)
+	}
+	return w
+}
+
+// Next walks from one span of constant offset to the next. Within a span, wall times are
+// instants plus the offset. The policies decide which wall times count at its two ends. The
+// walk begins two days before u, to learn which wall times the clocks have already shown; no
+// zone has ever shifted by more than one day.
+func (w *WallSource) Next(u, last int64) (int64, bool) {
+	const unknown = math.MinInt64
+	seen := int64(unknown) // the clocks have shown all wall times before this one
+	for s := spanFrom(w.zone, u-2*daySeconds); s.start <= last; s = spanFrom(w.zone, s.end) {
+		begin, end := s.start+s.offset, s.end+s.offset
+		if seen != unknown && w.fallsIntoGap(seen, begin) && s.start >= u {
+			return s.start, true
+		}
+		low, high := max(begin, u+s.offset), end
+		switch w.repeat {
+		case repeatFirst:
+			low = max(low, seen)
+		case repeatSecond:
+			high = min(high, s.end+s.after)
+		}
+		if low < high {
+			if wall, ok := w.open.next(low); ok && wall < high {
+				return wall - s.offset, true
+			}
+		}
+		seen = max(seen, end)
+	}
+	return 0, false
+}
+
+// fallsIntoGap reports whether a planned wall time lies in the gap from begin to end, so that
+// the first instant after the gap, at which the clocks show end, is a slot.
+func (w *WallSource) fallsIntoGap(begin, end int64) bool {
+	if w.gap == gapSkip || begin >= end || w.open.match(end) {
+		return false
+	}
+	planned, ok := w.Pattern.next(begin)
+	return ok && planned < end
+}
+
+func (w *WallSource) Key() string {
+	return fmt.Sprintf("wall %s %s %s %s", w.Pattern.fieldSet, w.zone, w.gap, w.repeat)
+}
+
+// everySource counts periods from 1970-01-01T00:00:00Z. Clock changes do not affect it.
+type everySource struct {
+	period int64
+	zone   *time.Location // of the exclusions
+	open   *calendar      // the wall times that are not excluded; nil: all
+}
+
+// maxExcludedPeriods bounds the search for a period that is not excluded, to some tenths of a
+// second. The search skips excluded days, so the bound is met only by exclusions that match
+// so many periods in a row without excluding a day.
+const maxExcludedPeriods = 1 << 20
+
+func NewEverySource(period int64, zone *time.Location, exclude Exclusions) everySource {
+	e := everySource{period: period, zone: zone}
+	if !exclude.None() {
+		e.open = newCalendar(everything, exclude)
+	}
+	return e
+}
+
+func (e everySource) Next(u, last int64) (int64, bool) {
+	for range maxExcludedPeriods {
+		u += floorMod(-u, e.period)
+		if e.open == nil {
+			return u, true
+		}
+		offset := offsetAt(e.zone, u)
+		wall, ok := e.open.next(u + offset)
+		if ok && wall == u+offset {
+			return u, true
+		}
+		if !ok || u > last {
+			break
+		}
+		// Go to the next wall time that is open, or to the next clock change.
+		u = max(u+1, min(wall-offset, constantUntil(e.zone, u)))
+	}
+	return 0, false
+}
+
+func (e everySource) Key() string { return fmt.Sprintf("every %d %s", e.period, e.zone) }
+
+// onceSource has a single slot.
+type onceSource struct {
+	at      int64
+	zone    *time.Location // of the exclusions
+	exclude Exclusions
+}
+
+func NewOnceSource(at int64, zone *time.Location, exclude Exclusions) onceSource {
+	return onceSource{at, zone, exclude}
+}
+
+func (o onceSource) Next(u, _ int64) (int64, bool) {
+	return o.at, u <= o.at && !o.exclude.match(o.at+offsetAt(o.zone, o.at))
+}
+
+func (o onceSource) Key() string { return fmt.Sprintf("at %d %s", o.at, o.zone) }

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/web/problem"
+)
+
+// Prefix is where the operations are, below the place where the handler is mounted.
+const Prefix = "/api/v1"
+
+// DefaultPatience is the default of Config.Patience.
+const DefaultPatience = 20 * time.Second
+
+// Config of an API.
+type Config struct {
+	// Client carries out the operations.
+	Client *client.Client
+
+	// User returns the author of a request, and "" if that is not known: orders are then given in
+	// the client's own name. Nil: it is never known.
+	User func(*http.Request) string
+
+	// Logger logs requests that fail with a status of 500 or more, and failures of the event
+	// feed. Nil: no logs.
+	Logger *slog.Logger
+
+	// Version is that of the program.
+	Version string
+
+	// Patience bounds a request to a broker that does not answer, apart from those that wait
+	// or stream. 0: DefaultPatience.
+	Patience time.Duration
+}
+
+// API serves the operations. It is safe for concurrent use.
+type API struct {
+	cfg      Config
+	log      *slog.Logger
+	patience time.Duration
+	mux      *http.ServeMux
+	document []byte
+
+	// closing ends event streams and waits.
+	closing context.Context
+	close   context.CancelFunc
+	streams chan struct{}
+	feed    *feed
+
+	// verifying bounds the verifications that run at once, since each reads all records of its range.
+	verifying chan struct{}
+}
+
+// New returns a handler for the paths below Prefix. Close it at the end.
+func New(cfg Config) *API {
+	a := &API{cfg: cfg, log: cfg.Logger, patience: cmp.Or(cfg.Patience, DefaultPatience), mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), verifying: make(chan struct{}, maxVerifying)}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	a.closing, a.close = context.WithCancel(context.Background())
+	a.feed = newFeed(a.closing, cfg.Client, a.log)
+	a.document = document(operations(), cfg.Version)
+	a.route(operations())
+	return a
+}
+
+// Document is the OpenAPI document. Do not change it.
+func (a *API) Document() []byte { return a.document }
+
+// Close ends the event streams and the waiting requests, and what they share.
+func (a *API) Close() {
+	a.close()
+	a.feed.wait()
+}
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+
+// route registers the operations. The mux has no patterns like /jobs/{job}:pause, so the
+// operations of one pattern share a handler, which looks at the end of the path.
+func (a *API) route(all []operation) {
+	methods := map[string][]string{}
+	verbs := map[string]map[string]operation{}
+	for _, o := range all {
+		pattern, verb, _ := strings.Cut(o.path, "}:")
+		if verb != "" {
+			pattern += "}"
+		}
+		pattern = Prefix + pattern
+		key := o.method + " " + pattern
+		if verbs[key] == nil {
+			verbs[key] = map[string]operation{}
+			methods[pattern] = append(methods[pattern], o.method)
+		}
+		verbs[key][verb] = o
+	}
+	for key, ops := range verbs {
+		if one, ok := ops[""]; ok {
+			a.mux.HandleFunc(key, func(w http.ResponseWriter, r *http.Request) { a.serve(one, w, r) })
+			continue
+		}
+		a.mux.HandleFunc(key, func(w http.ResponseWriter, r *http.Request) { a.serveVerb(ops, w, r) })
+	}
+	for pattern, allowed := range methods {
+		slices.Sort(allowed)
+		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			problem.Write(w, fault.MethodNotAllowed, fmt.Sprintf("method %s: want %s", r.Method, strings.Join(allowed, " or ")))
+		})
+	}
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		problem.Write(w, fault.NotFound, fmt.Sprintf("no operation has the path %q: %s/openapi.json lists all", r.URL.Path, Prefix))
+	})
+}
+
+// serveVerb serves the operation whose name follows the last colon of the path.
+func (a *API) serveVerb(ops map[string]operation, w http.ResponseWriter, r *http.Request) {
+	for _, name := range []string{"job", "id"} {
+		value := r.PathValue(name)
+		if value == "" {
+			continue
+		}
+		at := strings.LastIndexByte(value, ':')
+		if o, ok := ops[value[at+1:]]; ok && at >= 0 {
+			r.SetPathValue(name, value[:at])
+			a.serve(o, w, r)
+			return
+		}
+		problem.Write(w, fault.NotFound, fmt.Sprintf("%q names no order: want one that ends in :%s", value, strings.Join(sorted(ops), ", :")))
+		return
+	}
+}
+
+func (a *API) serve(o operation, w http.ResponseWriter, r *http.Request) {
+	err := o.serve(a, w, r)
+	if err == nil || r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		return // or the client is gone
+	}
+	d := problemOf(err, o.method == http.MethodGet)
+	if d.Status >= http.StatusInternalServerError {
+		a.log.Warn("request failed", "method", r.Method, "path", r.URL.Path, "status", d.Status, "error", err)
+	}
+	d.Write(w)
+}
+
+// call prepares a request: its client gives orders in the name of the user.
+func (a *API) call(w http.ResponseWriter, r *http.Request) (*call, error) {
+	c := &call{Client: a.cfg.Client, api: a, status: http.StatusOK, header: w.Header(), path: r.URL.Path, request: r.Context(), to: http.NewResponseController(w)}
+	if a.cfg.User == nil {
+		return c, nil
+	}
+	if by := a.cfg.User(r); by != "" {
+		var err error
+		if c.Client, err = a.cfg.Client.As(by); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// problemOf returns the problem document of an error. A question changes nothing. So if it is not
+// answered in time, the problem is "unavailable", and not "unknown" as for an order.
+func problemOf(err error, question bool) *problem.Document {
+	var ready *problem.Document
+	if errors.As(err, &ready) {
+		return ready
+	}
+	code := fault.Of(err)
+	if code == fault.Unknown && question {
+		code = fault.Unavailable
+	}
+	d := problem.New(code, strings.ReplaceAll(err.Error(), "\n", "; "))
+	if code == fault.Unavailable {
+		d.Detail = "the NATS server has not answered in time"
+	}
+	var lost *client.ConflictError
+	var lostSlot *client.SlotConflictError
+	switch {
+	case errors.As(err, &lost):
+		d.By, d.Revision = lost.By, lost.Revision
+	case errors.As(err, &lostSlot):
+		d.By = lostSlot.By
+	}
+	return d
+}

@@ -1,0 +1,358 @@
+package api_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/internal/web/api"
+	"github.com/cronce-io/cronce/job"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) }
+
+// fleet runs a scheduler with the jobs "quick", which succeeds, "broken", which fails, and
+// "slow", which runs until its slot is cancelled, and "deaf", which runs to the end of the test.
+func fleet(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	s, err := cronce.New(t.Context(), nc, cronce.WithGrace(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish := make(chan struct{})
+	schedules := map[string]string{"secondly": "* * * * * *"} // the others: yearly
+	for name, h := range map[string]job.Handler{
+		"secondly": func(context.Context, job.Run) error { return nil },
+		"deaf":     func(context.Context, job.Run) error { <-finish; return nil },
+		"quick":    func(context.Context, job.Run) error { return nil },
+		"broken":   func(context.Context, job.Run) error { return job.Permanent(errors.New("no <b>paper</b>")) },
+		"slow":     func(ctx context.Context, _ job.Run) error { <-ctx.Done(); return context.Cause(ctx) },
+	} {
+		if err := s.Handle(job.Job{Name: name, Schedule: cmp.Or(schedules[name], "0 0 1 1 *"), Overlap: job.OverlapAllow}, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		close(finish)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// serve returns a server of the API on a new namespace with a fleet. The user of a request
+// is that of its header User.
+func serve(t *testing.T) (*httptest.Server, *client.Client) {
+	t.Helper()
+	s := natstest.Run(t)
+	fleet(t, s.Conn())
+	c, err := client.New(t.Context(), s.Conn(), client.WithOperator("server@host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := api.New(api.Config{Client: c, User: func(r *http.Request) string { return r.Header.Get("User") }, Version: "1.2.3"})
+	server := httptest.NewServer(a)
+	t.Cleanup(func() { a.Close(); server.Close() })
+	until(t, func() bool {
+		list, err := c.Jobs(t.Context(), client.JobFilter{})
+		return err == nil && len(list.Jobs) == 5 && list.Jobs[0].Handlers == 1
+	})
+	return server, c
+}
+
+// until waits for what only the broker can tell.
+func until(t *testing.T, done func() bool) {
+	t.Helper()
+	for ends := time.Now().Add(natstest.Patience); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(ends) {
+			t.Fatal("waited in vain")
+		}
+	}
+}
+
+func member(t *testing.T, body string, path ...string) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			t.Fatalf("no %v in %s", path, body)
+		}
+		v = m[name]
+	}
+	return v
+}
+
+// Every operation is called, and what it takes and returns is what the document says.
+func TestEveryOperationIsWhatTheDocumentSays(t *testing.T) {
+	t.Parallel()
+	server, c := serve(t)
+	k := newContract(t, server)
+	ended := func(id string, state job.State) func() bool {
+		return func() bool { s, err := c.Slot(t.Context(), id); return err == nil && s.State == state }
+	}
+	w, _ := k.do(t, request{op: "getDocument", path: "/openapi.json", want: 200})
+	if w.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("document: %v", w.Header)
+	}
+
+	// A job from its beginning to its end.
+	w, body := k.do(t, request{op: "putJob", path: "/jobs/report", header: []string{"If-None-Match", "*", "User", "alice@example.com"}, body: `{"schedule":"0 7 * * *"}`, want: 201})
+	first := w.Header.Get("ETag")
+	if member(t, body, "change") != "created" {
+		t.Error(body)
+	}
+	w, body = k.do(t, request{op: "getJob", path: "/jobs/report", want: 200})
+	if w.Header.Get("ETag") != first || member(t, body, "node") != "alice@example.com" || member(t, body, "owner") != "operator" {
+		t.Errorf("ETag %q, %s", w.Header.Get("ETag"), body)
+	}
+	w, body = k.do(t, request{op: "putJob", path: "/jobs/report?dry_run=true", body: `{"name":"report","schedule":"30 7 * * *"}`, want: 200})
+	if member(t, body, "dry_run") != true || member(t, body, "change") != "updated" || member(t, body, "appear") == nil || w.Header.Get("ETag") != first {
+		t.Error(body)
+	}
+	w, _ = k.do(t, request{op: "putJob", path: "/jobs/report", header: []string{"If-Match", first, "User", "bob"}, body: `{"schedule":"30 7 * * *","action":{"exec":["rm"]}}`, want: 200})
+	second := w.Header.Get("ETag")
+	// The same request again: its answer was lost.
+	if w, body = k.do(t, request{op: "putJob", path: "/jobs/report", header: []string{"If-Match", first}, body: `{"schedule":"30 7 * * *"}`, want: 200}); w.Header.Get("ETag") != second || member(t, body, "change") != "unchanged" {
+		t.Errorf("ETag %q, want %q: %s", w.Header.Get("ETag"), second, body)
+	}
+	_, body = k.do(t, request{op: "putJob", path: "/jobs/report", header: []string{"If-Match", first}, body: `{"schedule":"0 8 * * *"}`, want: 412})
+	if member(t, body, "by") != "bob" || etag(member(t, body, "revision")) != second {
+		t.Error(body)
+	}
+	k.do(t, request{op: "putJob", path: "/jobs/report", header: []string{"If-None-Match", "*"}, body: `{"schedule":"0 8 * * *"}`, want: 412})
+	k.do(t, request{op: "putJob", path: "/jobs/report", header: []string{"If-Match", `"99999"`}, body: `{"schedule":"0 8 * * *"}`, want: 412})
+	k.do(t, request{op: "putJob", path: "/jobs/nosuch", header: []string{"If-Match", `"1"`}, body: `{"schedule":"0 8 * * *"}`, want: 412})
+	k.do(t, request{op: "putJob", path: "/jobs/report", body: `{"schedule":"0 8 * * *"}`, want: 428})
+	_, body = k.do(t, request{op: "listComingSlots", path: "/jobs/report/next?after=2026-11-21T00:00:00Z&until=2026-12-01T00:00:00Z&limit=2", want: 200})
+	if next := member(t, body, "next"); next != "2026-11-22T07:30:00Z" {
+		t.Error(body)
+	}
+	_, body = k.do(t, request{op: "pauseJob", path: "/jobs/report:pause", header: []string{"User", "carol"}, want: 200})
+	if member(t, body, "changed") != true {
+		t.Error(body)
+	}
+	k.do(t, request{op: "resumeJob", path: "/jobs/report:resume?dry_run=true", want: 200})
+	k.do(t, request{op: "resumeJob", path: "/jobs/report:resume", want: 200})
+	k.do(t, request{op: "releaseJob", path: "/jobs/report:release", want: 200})
+	from := time.Now().Add(-12 * time.Hour).UTC().Truncate(time.Second)
+	_, body = k.do(t, request{op: "backfillJob", path: "/jobs/quick:backfill", body: fmt.Sprintf(`{"from":%q,"to":%q,"clip":true}`, from.Format(time.RFC3339), from.Add(time.Hour).Format(time.RFC3339)), want: 200})
+	if member(t, body, "complete") != true {
+		t.Error(body)
+	}
+	k.do(t, request{op: "deleteJob", path: "/jobs/report", header: []string{"If-Match", first}, want: 412})
+	k.do(t, request{op: "deleteJob", path: "/jobs/report", want: 200})
+	k.do(t, request{op: "getJob", path: "/jobs/report", want: 404})
+
+	// A run: once under its key.
+	order := request{op: "triggerJob", path: "/jobs/quick:trigger", header: []string{"Idempotency-Key", "invoice/7"}, body: `{"payload":{"invoice":7}}`, want: 201}
+	_, body = k.do(t, order)
+	if member(t, body, "id") != "quick:@invoice/7" {
+		t.Error(body)
+	}
+	order.body, order.want = `{"payload": { "invoice": 7 } }`, 200
+	k.do(t, order)
+	order.body, order.want = `{"payload":{"invoice":8}}`, 422
+	k.do(t, order)
+	until(t, ended("quick:@invoice/7", job.Succeeded))
+	k.do(t, order)
+	order.body, order.want = ``, 200
+	k.do(t, order)
+	k.do(t, request{op: "triggerJob", path: "/jobs/quick:trigger", want: 201})
+	id := "/slots/quick:@invoice%2F7"
+	_, body = k.do(t, request{op: "getSlot", path: id, want: 200})
+	if member(t, body, "state") != "succeeded" {
+		t.Error(body)
+	}
+	k.do(t, request{op: "explainSlot", path: id + "/explain", want: 200})
+	_, body = k.do(t, request{op: "waitForSlot", path: id + "/wait?timeout=30s", want: 200})
+	if member(t, body, "state") != "succeeded" {
+		t.Error(body)
+	}
+	k.do(t, request{op: "retrySlot", path: id + ":retry", want: 409})
+
+	// A failure, and its new start.
+	k.do(t, request{op: "triggerJob", path: "/jobs/broken:trigger", header: []string{"Idempotency-Key", "k"}, want: 201})
+	until(t, ended("broken:@k", job.Failed))
+	k.do(t, request{op: "retrySlot", path: "/slots/broken:@k:retry", want: 200})
+
+	// A slot that runs, and one that waits, are cancelled.
+	k.do(t, request{op: "triggerJob", path: "/jobs/slow:trigger", header: []string{"Idempotency-Key", "k"}, want: 201})
+	until(t, ended("slow:@k", job.Running))
+	_, body = k.do(t, request{op: "cancelSlot", path: "/slots/slow:@k:cancel", header: []string{"User", "dave"}, want: 200})
+	if !strings.Contains(body, "cancelled by dave") {
+		t.Error(body)
+	}
+
+	// Some orders take longer than a request may.
+	hasty := api.New(api.Config{Client: c, Patience: time.Second})
+	defer hasty.Close()
+	impatient := httptest.NewServer(hasty)
+	defer impatient.Close()
+	k.do(t, request{op: "triggerJob", path: "/jobs/deaf:trigger", header: []string{"Idempotency-Key", "k"}, want: 201})
+	until(t, ended("deaf:@k", job.Running))
+	_, body = k.do(t, request{op: "waitForSlot", path: "/slots/deaf:@k/wait?timeout=1ms", want: 202})
+	if member(t, body, "state") != "running" {
+		t.Error(body)
+	}
+	k.do(t, request{op: "waitForSlot", path: "/slots/deaf:@nosuch/wait?timeout=30s", want: 404})
+	k.do(t, request{op: "waitForSlot", path: "/slots/deaf:@k/wait?timeout=1h", want: 400})
+	k.do(t, request{op: "waitForSlot", path: "/slots/deaf:@k/wait?timeout=soon", want: 400})
+	k.server = impatient
+	k.do(t, request{op: "cancelSlot", path: "/slots/deaf:@k:cancel", want: 202})
+	k.do(t, request{op: "pauseJob", path: "/jobs/secondly:pause", want: 200})
+	until(t, func() bool {
+		would, err := c.Resume(t.Context(), "secondly", client.ResumeOptions{DryRun: true})
+		return err == nil && would.Missed > 3
+	})
+	_, body = k.do(t, request{op: "backfillJob", path: "/jobs/secondly:backfill", body: fmt.Sprintf(`{"from":%q,"rate":1}`, from.Format(time.RFC3339)), want: 202})
+	if member(t, body, "complete") != false {
+		t.Error(body)
+	}
+	k.server = server
+
+	// Listings.
+	_, body = k.do(t, request{op: "getDoctor", path: "/doctor", want: 200})
+	if member(t, body, "version") == "" {
+		t.Error(body)
+	}
+	_, body = k.do(t, request{op: "verifySlots", path: "/verify?job=secondly,quick&limit=1&from=" + from.Format(time.RFC3339), want: 200})
+	if member(t, body, "jobs") != 2.0 || member(t, body, "rows") == nil {
+		t.Error(body)
+	}
+	k.do(t, request{op: "verifySlots", path: "/verify?job=nosuch", want: 404})
+	_, body = k.do(t, request{op: "repairSlots", path: "/verify:repair", body: `{"jobs":["quick"]}`, want: 200})
+	if member(t, body, "offered") != 0.0 {
+		t.Error(body)
+	}
+	k.do(t, request{op: "repairSlots", path: "/verify:repair", want: 200})
+	k.do(t, request{op: "listNodes", path: "/nodes?former=true", want: 200})
+	for op, path := range map[string]string{"listJobs": "/jobs?limit=1", "listSlots": "/slots?limit=1&state=succeeded,failed&state=cancelled&since=2020-01-01T00:00:00Z"} {
+		rows := 0
+		for next := path; next != ""; rows++ {
+			w, body := k.do(t, request{op: op, path: next, want: 200})
+			if n := len(member(t, body, "rows").([]any)); n > 1 {
+				t.Errorf("%s has %d rows", next, n)
+			}
+			link, _, _ := strings.Cut(strings.TrimPrefix(w.Header.Get("Link"), "<"), `>; rel="next"`)
+			if (member(t, body, "next") == nil) != (link == "") {
+				t.Errorf("Link %q of %s", link, body)
+			}
+			if next = ""; link != "" {
+				next = strings.SplitN(path, "?", 2)[0] + link
+			}
+		}
+		if rows < 3 {
+			t.Errorf("%s: %d pages", op, rows)
+		}
+	}
+	k.called["streamEvents200"] = true // see TestEventsGoOnAtAnotherReplica
+	k.complete(t)
+}
+
+func etag(revision any) string { return fmt.Sprintf("\"%v\"", revision) }
+
+func TestBadRequestsNameWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	server, c := serve(t)
+	k := newContract(t, server)
+	before, err := c.Jobs(t.Context(), client.JobFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		request
+		field, says string
+	}{
+		{request{op: "listJobs", path: "/jobs?limt=1", want: 400}, "limt", "want after, limit"},
+		{request{op: "listJobs", path: "/jobs?limit=0", want: 400}, "limit", "1 to 5000"},
+		{request{op: "listJobs", path: "/jobs?limit=many", want: 400}, "limit", `"many"`},
+		{request{op: "listJobs", path: "/jobs?limit=1&limit=2", want: 400}, "limit", "2 times"},
+		{request{op: "listJobs", path: "/jobs?after=x", want: 400}, "", "cursor"},
+		{request{op: "listJobs", path: "/jobs?limit=%zz", want: 400}, "query", "%zz"},
+		{request{op: "listJobs", path: "/jobs", body: "{}", want: 400}, "body", "no body"},
+		{request{op: "getJob", path: "/jobs/a.%3E", want: 400}, "", "a.>"},
+		{request{op: "getJob", path: "/jobs/nosuch", want: 404}, "", "not found"},
+		{request{op: "getJob", path: "/jobs/" + strings.Repeat("x", 4000), want: 400}, "", "1 to 64"},
+		{request{op: "listSlots", path: "/slots?state=done", want: 400}, "", "done"},
+		{request{op: "listSlots", path: "/slots?since=yesterday", want: 400}, "since", "2026-11-21T07:00:00Z"},
+		{request{op: "listSlots", path: "/slots?job=..%2Fetc", want: 400}, "", "../etc"},
+		{request{op: "getSlot", path: "/slots/report", want: 400}, "", "report"},
+		{request{op: "getSlot", path: "/slots/quick:@%1b%5b31m", want: 400}, "", `\x1b`},
+		{request{op: "getSlot", path: "/slots/quick:@nosuch", want: 404}, "", "no record"},
+		{request{op: "cancelSlot", path: "/slots/quick:2026-01-01T00:00:00Z:cancel", want: 404}, "", "no record"},
+		{request{op: "putJob", path: "/jobs/a", header: []string{"If-None-Match", "*"}, want: 400}, "body", "empty"},
+		{request{op: "putJob", path: "/jobs/a", header: []string{"If-None-Match", "*"}, body: "[]", want: 400}, "body", "JSON object"},
+		{request{op: "putJob", path: "/jobs/a", header: []string{"If-None-Match", "*"}, body: `{"name":"b","schedule":"@hourly"}`, want: 400}, "name", `want "a"`},
+		{request{op: "putJob", path: "/jobs/a", header: []string{"If-None-Match", "*"}, body: `{"schedule":"61 * * * *"}`, want: 400}, "body", "61"},
+		{request{op: "putJob", path: "/jobs/a", header: []string{"If-None-Match", "*"}, body: `{"schedul":"@hourly"}`, want: 400}, "body", "schedule"},
+		{request{op: "putJob", path: "/jobs/a", header: []string{"If-None-Match", "x"}, body: `{"schedule":"@hourly"}`, want: 400}, "If-None-Match", "want *"},
+		{request{op: "putJob", path: "/jobs/a", header: []string{"If-Match", "5"}, body: `{"schedule":"@hourly"}`, want: 400}, "If-Match", "ETag"},
+		{request{op: "putJob", path: "/jobs/a", header: []string{"If-Match", `"5"`, "If-None-Match", "*"}, body: `{"schedule":"@hourly"}`, want: 400}, "If-Match", "exclude"},
+		{request{op: "putJob", path: "/jobs/a?dry_run=1", body: `{"schedule":"@hourly"}`, want: 400}, "dry_run", "true or false"},
+		{request{op: "putJob", path: "/jobs/a", header: []string{"Content-Type", "text/yaml"}, body: "schedule: x", want: 415}, "", "application/json"},
+		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{"payload":`, want: 400}, "body", "unexpected"},
+		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{"pay":1}`, want: 400}, "pay", "unknown member"},
+		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{"at":5}`, want: 400}, "body", "Time"},
+		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{} {}`, want: 400}, "body", "after the JSON"},
+		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{"payload":"` + strings.Repeat("x", 300<<10) + `"}`, want: 400}, "", "payload"},
+		{request{op: "triggerJob", path: "/jobs/quick:trigger", header: []string{"Idempotency-Key", strings.Repeat("k", 129)}, want: 400}, "", "128"},
+		{request{op: "triggerJob", path: "/jobs/nosuch:trigger", want: 404}, "", "nosuch"},
+		{request{op: "backfillJob", path: "/jobs/quick:backfill", body: `{"to":"2026-01-01T00:00:00Z"}`, want: 400}, "from", "missing"},
+		{request{op: "backfillJob", path: "/jobs/quick:backfill", body: `{"from":"2026-01-01T00:00:00Z","rate":"fast"}`, want: 400}, "rate", "number"},
+		{request{op: "backfillJob", path: "/jobs/quick:backfill", body: `{"from":"2027-01-01T00:00:00Z","to":"2026-01-01T00:00:00Z"}`, want: 400}, "", "2026"},
+		{request{op: "pauseJob", path: "/jobs/nosuch:pause", want: 404}, "", "not found"},
+		{request{op: "verifySlots", path: "/verify?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", want: 400}, "", "2026-01-02"},
+		{request{op: "verifySlots", path: "/verify?from=2199-01-01T00:00:00Z", want: 400}, "", "in the future"},
+		{request{op: "verifySlots", path: "/verify?job=a.b", want: 400}, "", "a.b"},
+		{request{op: "verifySlots", path: "/verify?repair=true", want: 400}, "repair", "want from, job, limit, to"},
+		{request{op: "repairSlots", path: "/verify:repair", body: `{"job":"quick"}`, want: 400}, "job", "unknown member"},
+		{request{op: "repairSlots", path: "/verify:repair?from=2026-01-02T00:00:00Z", want: 400}, "from", "has none"},
+		{request{op: "pauseJob", path: "/jobs/quick:pause", header: []string{"User", strings.Repeat("u", 200)}, want: 400}, "", "operator"},
+	} {
+		_, body := k.do(t, tc.request)
+		var d struct{ Type, Detail, Field string }
+		if err := json.Unmarshal([]byte(body), &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Field != tc.field || !strings.Contains(d.Detail, tc.says) || strings.ContainsAny(d.Detail, "\x1b\n\r") || len(d.Detail) > 4100 {
+			t.Errorf("%s %.80s %.60s: field %q, %q; want field %q, and %q", tc.op, tc.path, tc.body, d.Field, d.Detail, tc.field, tc.says)
+		}
+	}
+	for path, want := range map[string]int{"GET /api/v1/nosuch": 404, "GET /api/v2/jobs": 404, "POST /api/v1/jobs": 405, "PATCH /api/v1/jobs/a": 405, "POST /api/v1/jobs/a:explode": 404, "POST /api/v1/jobs/a": 404} {
+		method, path, _ := strings.Cut(path, " ")
+		r, _ := http.NewRequest(method, server.URL+path, nil)
+		w, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Body.Close()
+		if w.StatusCode != want || w.Header.Get("Content-Type") != "application/problem+json" || (want == 405) != (w.Header.Get("Allow") != "") {
+			t.Errorf("%s %s: %d %v, want %d", method, path, w.StatusCode, w.Header, want)
+		}
+	}
+	after, err := c.Jobs(t.Context(), client.JobFilter{})
+	if err != nil || len(after.Jobs) != len(before.Jobs) {
+		t.Errorf("bad requests changed the jobs: %+v, %v", after, err)
+	}
+}

@@ -1,0 +1,18 @@
+// Package api is the HTTP API: every order and every question of package client as an
+// operation below /api/v1. It parses, calls and renders; it decides nothing.
+//
+//   - operation.go: what an operation is. Its input is a struct with tags, from which
+//     params.go reads requests strictly and openapi.go generates the document.
+//   - jobs.go, runs.go, slots.go, fleet.go, events.go: the operations, by noun.
+//   - api.go: the handler. It routes, names the user and turns errors into problem documents.
+//
+// # Decisions
+//
+//   - A question that is not answered in time is 503, and an order is 504: the order may
+//     have been carried out, and the same order again settles it.
+//   - A PUT needs If-Match or If-None-Match, since two operators that edit one job would
+//     otherwise overwrite each other unseen.
+//   - Parameters and members that are not known are errors. A misspelt filter must not
+//     select everything.
+//   - Links are relative, so that they hold below any path.
+package api

@@ -1,0 +1,222 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/web/problem"
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// maxStreams bounds the event streams of a process.
+	maxStreams = 100
+
+	// ping is the interval of the comments that keep a stream open.
+	ping = 15 * time.Second
+
+	// writeTime bounds a write to a client that reads slowly.
+	writeTime = 10 * time.Second
+)
+
+type eventsIn struct {
+	Job  string          `query:"job" doc:"only of this job"`
+	Kind []job.EventKind `query:"kind" doc:"only of these kinds, like failed or ordered: separated by commas, or repeated"`
+	Last string          `header:"Last-Event-ID" doc:"the id of the last event that was received: the stream goes on behind it, for the kinds that are kept. 0: from the oldest kept event on"`
+}
+
+func eventOperations() []operation {
+	return []operation{{
+		id: "streamEvents", method: http.MethodGet, path: "/events", summary: "What happens, as server-sent events",
+		text: "Each event has its kind as event and its JSON as data, as cronce watch -o json prints it. Events of the kinds that are kept have an id: " +
+			"a client that connects again, also to another replica, sends it as Last-Event-ID and misses none of them. A process serves 100 streams at most.",
+		in:      reflect.TypeFor[eventsIn](),
+		answers: []answer{{status: http.StatusOK, what: "The stream", media: "text/event-stream"}},
+		options: "-N --max-time 2", query: "kind=failed,ordered",
+		serve: serveEvents,
+	}}
+}
+
+// serveEvents begins to listen before it reads what was missed, so that nothing falls between.
+func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
+	var in eventsIn
+	if err := decode(r, &in); err != nil {
+		return err
+	}
+	filter, err := in.filter()
+	if err != nil {
+		return err
+	}
+	select {
+	case a.streams <- struct{}{}:
+		defer func() { <-a.streams }()
+	default:
+		return problem.New(fault.Unavailable, fmt.Sprintf("this process serves %d event streams already: close one, or ask another replica", maxStreams))
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(a.closing, cancel)()
+	told, leave, at, err := a.feed.join(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s := &sse{w: w, to: http.NewResponseController(w), filter: filter, sent: at}
+	if filter.After != nil {
+		s.sent = *filter.After
+	}
+	s.begin()
+	if filter.After != nil && *filter.After < at {
+		if s.catchUp(ctx, a.cfg.Client, at) != nil {
+			return nil // the client connects again, and goes on from what it has
+		}
+	}
+	return s.follow(ctx, told)
+}
+
+// filter checks the parameters before the stream begins.
+func (in eventsIn) filter() (client.EventFilter, error) {
+	f := client.EventFilter{Job: in.Job, Kinds: in.Kind}
+	if in.Job != "" {
+		if err := codec.ValidateName("job", in.Job); err != nil {
+			return f, err
+		}
+	}
+	for _, kind := range in.Kind {
+		if !known(kind) {
+			return f, wrong("kind", "invalid kind %q: want one of %v", codec.Clip(string(kind)), kinds)
+		}
+	}
+	if in.Last != "" {
+		n, err := strconv.ParseUint(in.Last, 10, 64)
+		if err != nil {
+			return f, wrong("Last-Event-ID", "invalid Last-Event-ID %q: want the id of an event", codec.Clip(in.Last))
+		}
+		f.After = &n
+	}
+	return f, nil
+}
+
+var kinds = exchange.Kinds()
+
+func known(kind job.EventKind) bool { return slices.Contains(kinds, kind) }
+
+// sse writes one stream.
+type sse struct {
+	w      http.ResponseWriter
+	to     *http.ResponseController
+	filter client.EventFilter
+	sent   uint64 // the sequence of the last kept event that was sent; at first, that after which the stream begins
+}
+
+// begin sends the headers, and the sequence after which the stream begins as an id. A client that
+// loses the connection before the first event sends this id when it connects again, and misses no
+// event.
+func (s *sse) begin() {
+	h := s.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	s.w.WriteHeader(http.StatusOK)
+	_ = s.write(fmt.Appendf(nil, "retry: 2000\nid: %d\n\n", s.sent)) // follow notices that the client is gone
+}
+
+func (s *sse) write(data []byte) error {
+	_ = s.to.SetWriteDeadline(time.Now().Add(writeTime)) // not all servers have deadlines
+	if _, err := s.w.Write(data); err != nil {
+		return err
+	}
+	return s.to.Flush()
+}
+
+// send writes an event that the filter selects, unless it was sent before.
+func (s *sse) send(e client.Event) error {
+	if e.Sequence > 0 {
+		if e.Sequence <= s.sent {
+			return nil
+		}
+		s.sent = e.Sequence
+	}
+	if !s.takes(e) {
+		return nil
+	}
+	data, err := json.Marshal(e.Event)
+	if err != nil {
+		return nil // cannot happen: it was decoded from JSON
+	}
+	var b bytes.Buffer
+	if e.Sequence > 0 {
+		fmt.Fprintf(&b, "id: %d\n", e.Sequence)
+	}
+	fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", e.Kind, data)
+	return s.write(b.Bytes())
+}
+
+func (s *sse) takes(e client.Event) bool {
+	if s.filter.Job != "" && e.Job != s.filter.Job {
+		return false
+	}
+	if len(s.filter.Kinds) == 0 {
+		return known(e.Kind) // the kind is written into the stream, so it must be a known one
+	}
+	return slices.Contains(s.filter.Kinds, e.Kind)
+}
+
+// catchUp writes the kept events up to the sequence at, at which the stream has joined the feed.
+// Later events come from the feed. If the event at is no longer stored, the timeout ends the
+// reading.
+func (s *sse) catchUp(ctx context.Context, c *client.Client, at uint64) error {
+	const most = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for e, err := range c.Events(ctx, client.EventFilter{After: s.filter.After}) {
+		switch {
+		case errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion) || err == nil && e.Sequence == 0:
+			continue
+		case err != nil:
+			return err
+		}
+		if err := s.send(e); err != nil {
+			return err
+		}
+		if e.Sequence >= at {
+			return nil
+		}
+	}
+	return nil
+}
+
+// follow writes events until the client or the server ends, or the client is too slow.
+func (s *sse) follow(ctx context.Context, told <-chan client.Event) error {
+	beat := time.NewTicker(ping)
+	defer beat.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, ok := <-told:
+			if !ok {
+				return nil
+			}
+			err = s.send(e)
+		case <-beat.C:
+			err = s.write([]byte(": ping\n\n"))
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/api/row"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/web/problem"
+	"github.com/cronce-io/cronce/job"
+)
+
+type ofJob struct {
+	Job string `path:"job" doc:"the name of the job"`
+}
+
+type comingIn struct {
+	ofJob
+	After time.Time `query:"after" doc:"strictly after this time, as the slot of the row before; left out: now"`
+	Until time.Time `query:"until" doc:"before this time"`
+	Limit int       `query:"limit" min:"1" max:"5000" default:"10" doc:"at most so many slots"`
+}
+
+// Coming are the coming slots of a job.
+type Coming struct {
+	Rows   []row.Next `json:"rows"`
+	Next   string     `json:"next,omitempty" doc:"there may be more: ask again with this as after. Left out: that was all"`
+	Paused bool       `json:"paused" doc:"the slots fall due only if the job is resumed"`
+	Start  string     `json:"start" doc:"what starts the job, in words"`
+}
+
+type putIn struct {
+	ofJob
+	Match  string          `header:"If-Match" doc:"the ETag of the job that you have seen"`
+	None   string          `header:"If-None-Match" enum:"*" doc:"* creates the job, and fails if it exists"`
+	DryRun bool            `query:"dry_run" doc:"true: change nothing, and return what would change. Needs no If-Match"`
+	Body   json.RawMessage `body:"" required:"true" doc:"one job, as in a job file; its name may be left out, and an action is ignored"`
+}
+
+type deleteIn struct {
+	ofJob
+	Match string `header:"If-Match" doc:"the ETag of the job that you have seen; left out: any"`
+}
+
+type resumeIn struct {
+	ofJob
+	DryRun bool `query:"dry_run" doc:"true: change nothing, and return what would run"`
+}
+
+func jobOperations() []operation {
+	return []operation{
+		newOperation("listJobs", http.MethodGet, "/jobs", "List the jobs, the one that was written last at the end", listJobs).asks("limit=100"),
+		newOperation("getJob", http.MethodGet, "/jobs/{job}", "All that is known of a job", getJob).
+			returns(answer{status: http.StatusOK, what: "The job", headers: []string{"ETag"}}),
+		newOperation("listComingSlots", http.MethodGet, "/jobs/{job}/next", "List the coming slots of a job", coming).asks("limit=3"),
+		newOperation("putJob", http.MethodPut, "/jobs/{job}", "Create or change a job", putJob).
+			says("The job is held by the operator then: neither a file nor code changes it until it is released.").
+			returns(answer{status: http.StatusOK, what: "The job was changed, or was so already", headers: []string{"ETag"}},
+				answer{status: http.StatusCreated, what: "The job was created", headers: []string{"ETag"}}).
+			fails(fault.Changed, fault.Conflict, fault.PreconditionRequired).
+			curl(`-X PUT -H 'If-None-Match: *' -H 'Content-Type: application/json' -d '{"schedule": "0 7 * * *"}'`),
+		newOperation("deleteJob", http.MethodDelete, "/jobs/{job}", "Remove a job", deleteJob).
+			says("A node whose file or code has the job creates it again when it starts.").fails(fault.Changed, fault.Conflict).curl("-X DELETE"),
+		newOperation("pauseJob", http.MethodPost, "/jobs/{job}:pause", "Pause a job: none of its slots is published until it is resumed",
+			func(ctx context.Context, c *call, in ofJob) (row.Pause, error) {
+				e, err := c.Pause(ctx, in.Job)
+				return row.Paused(e), err
+			}).fails(fault.Conflict).curl("-X POST"),
+		newOperation("resumeJob", http.MethodPost, "/jobs/{job}:resume", "End the pause of a job", resumeJob).
+			says("The slots that fell due during the pause are missed, and the job's catch-up policy decides which of them run. dry_run=true says which.").
+			fails(fault.Conflict).curl("-X POST"),
+		newOperation("releaseJob", http.MethodPost, "/jobs/{job}:release", "Let files and code change a job again",
+			func(ctx context.Context, c *call, in ofJob) (row.Release, error) {
+				e, err := c.Release(ctx, in.Job)
+				return row.Released(e), err
+			}).fails(fault.Conflict).curl("-X POST"),
+	}
+}
+
+func listJobs(ctx context.Context, c *call, in paging) (Page[client.JobRow], error) {
+	list, err := c.Jobs(ctx, client.JobFilter{After: in.cursor()})
+	if err != nil {
+		return Page[client.JobRow]{}, err
+	}
+	return newPage(c, in, url.Values{}, list.Jobs, "", list.Unreadable), nil
+}
+
+func getJob(ctx context.Context, c *call, in ofJob) (client.JobDetails, error) {
+	d, err := c.Job(ctx, in.Job)
+	if err == nil {
+		c.header.Set("ETag", etag(d.Revision))
+	}
+	return d, err
+}
+
+func etag(revision uint64) string { return `"` + strconv.FormatUint(revision, 10) + `"` }
+
+func coming(ctx context.Context, c *call, in comingIn) (Coming, error) {
+	const few = 10
+	if in.Limit == 0 {
+		in.Limit = few
+	}
+	of, err := c.Next(ctx, in.Job)
+	if err != nil {
+		return Coming{}, err
+	}
+	out := Coming{Rows: []row.Next{}, Paused: of.Paused, Start: of.Job.Plan().Start()}
+	if in.After.IsZero() {
+		in.After = of.Now
+	}
+	for at := range of.Slots(in.After, in.Until, in.Limit) {
+		out.Rows = append(out.Rows, row.Next{Slot: at.UTC(), Local: at.In(of.Location())})
+	}
+	if n := len(out.Rows); n == in.Limit {
+		out.Next = out.Rows[n-1].Slot.Format(time.RFC3339)
+		query := url.Values{}
+		if !in.Until.IsZero() {
+			query.Set("until", in.Until.Format(time.RFC3339))
+		}
+		c.linkNext(paging{Limit: in.Limit}, query, out.Next)
+	}
+	return out, nil
+}
+
+func putJob(ctx context.Context, c *call, in putIn) (row.Apply, error) {
+	j, err := readJob(in.Job, in.Body)
+	if err != nil {
+		return row.Apply{}, err
+	}
+	would, err := c.apply(ctx, j, client.ApplyOptions{DryRun: true})
+	if err != nil {
+		return row.Apply{}, err
+	}
+	if !in.DryRun || in.Match != "" || in.None != "" {
+		if err := in.check(would); err != nil {
+			return row.Apply{}, err
+		}
+	}
+	done := would
+	if !in.DryRun {
+		// Seen is the revision against which the precondition was checked.
+		if done, err = c.apply(ctx, j, client.ApplyOptions{Seen: &would.Revision}); err != nil {
+			return row.Apply{}, changed(err)
+		}
+	}
+	if done.Revision > 0 {
+		c.header.Set("ETag", etag(done.Revision))
+	}
+	if done.Action == client.Create && !in.DryRun {
+		c.status = http.StatusCreated
+	}
+	return row.Applied(done, in.DryRun), nil
+}
+
+// apply stores one job.
+func (c *call) apply(ctx context.Context, j job.Job, o client.ApplyOptions) (client.Applied, error) {
+	report, err := c.Apply(ctx, []job.Job{j}, o)
+	if len(report) == 0 {
+		return client.Applied{}, err
+	}
+	return report[0], report[0].Err
+}
+
+// check compares the preconditions with the job as it is stored. If the stored job is already
+// what the request wants, they do not matter: the request may be a repetition that was carried
+// out before.
+func (in putIn) check(would client.Applied) error {
+	if in.Match != "" && in.None != "" {
+		return wrong("If-Match", "If-Match and If-None-Match exclude each other")
+	}
+	if in.None != "" && in.None != "*" {
+		return wrong("If-None-Match", "invalid If-None-Match %q: want *", codec.Clip(in.None))
+	}
+	seen, err := revisionOf(in.Match)
+	exists := would.Action != client.Create
+	switch {
+	case err != nil || would.Action == client.Keep && in.Match+in.None != "":
+		return err
+	case in.Match == "" && in.None == "":
+		return problem.New(fault.PreconditionRequired, "say with If-Match: ETAG which job you change, or with If-None-Match: * that you create it")
+	case !exists && in.Match != "":
+		return problem.New(fault.Changed, fmt.Sprintf("job %s does not exist: create it with If-None-Match: *", in.Job))
+	case exists && (in.None != "" || would.Revision != seen):
+		return changed(&client.ConflictError{Job: in.Job, By: would.Node, Owner: would.Owner, At: would.At, Revision: would.Revision})
+	}
+	return nil
+}
+
+// revisionOf reads an ETag. "" is 0.
+func revisionOf(match string) (uint64, error) {
+	if match == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(strings.Trim(match, `"`), 10, 64)
+	if err != nil || etag(n) != match {
+		return 0, wrong("If-Match", "invalid If-Match %q: want the ETag of the job, like \"42\"", codec.Clip(match))
+	}
+	return n, nil
+}
+
+// readJob reads one job of a job file, whose name is that of the path.
+func readJob(name string, body []byte) (job.Job, error) {
+	if err := codec.ValidateName("job", name); err != nil {
+		return job.Job{}, err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+		return job.Job{}, wrong("body", "the body is not a JSON object: want one job, as in a job file")
+	}
+	if given, ok := members["name"]; ok {
+		var is string
+		if json.Unmarshal(given, &is) != nil || is != name {
+			return job.Job{}, wrong("name", "the name %s is not that of the path: want %q, or none", codec.Clip(string(given)), name)
+		}
+	} else {
+		at := bytes.IndexByte(body, '{') + 1
+		comma := ", "
+		if len(members) == 0 {
+			comma = ""
+		}
+		body = []byte(string(body[:at]) + `"name": "` + name + `"` + comma + string(body[at:]))
+	}
+	file, err := spec.ParseJSON("body", []byte(`{"version": 1, "jobs": [`+string(body)+`]}`), spec.WithoutActions())
+	if err != nil {
+		return job.Job{}, fileProblem(err)
+	}
+	return file.Jobs[0].Job, nil
+}
+
+// fileProblem names the mistakes of a job without their place in the text, which is not the
+// place in what the client sent.
+func fileProblem(err error) error {
+	var all spec.Errors
+	if !errors.As(err, &all) || len(all) == 0 {
+		return fmt.Errorf("%w: %w", job.ErrInvalid, err)
+	}
+	texts := make([]string, len(all))
+	for i, e := range all {
+		texts[i] = e.Message
+	}
+	return wrong("body", "%s", strings.Join(texts, "; "))
+}
+
+// changed turns a conflict of an order that had a precondition into 412.
+func changed(err error) error {
+	var lost *client.ConflictError
+	if !errors.As(err, &lost) {
+		return err
+	}
+	d := problem.New(fault.Changed, lost.Error())
+	d.By, d.Revision = lost.By, lost.Revision
+	return d
+}
+
+func deleteJob(ctx context.Context, c *call, in deleteIn) (row.Remove, error) {
+	var o client.RemoveOptions
+	if in.Match != "" {
+		seen, err := revisionOf(in.Match)
+		if err != nil {
+			return row.Remove{}, err
+		}
+		o.Seen = &seen
+	}
+	err := c.Remove(ctx, in.Job, o)
+	if in.Match != "" {
+		err = changed(err)
+	}
+	return row.Remove{Job: in.Job, Removed: true}, err
+}
+
+func resumeJob(ctx context.Context, c *call, in resumeIn) (row.Pause, error) {
+	would, err := c.Resume(ctx, in.Job, client.ResumeOptions{DryRun: true})
+	if err != nil {
+		return row.Pause{}, err
+	}
+	line := row.WouldResume(would)
+	if in.DryRun {
+		return line, nil
+	}
+	done, err := c.Resume(ctx, in.Job, client.ResumeOptions{Seen: &would.Revision})
+	return line.Resumed(done), err
+}

@@ -1,0 +1,201 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/api/schema"
+	"github.com/cronce-io/cronce/internal/web/problem"
+)
+
+const about = `Every order and every question of Cronce. Rows are the lines that the command line
+prints with -o json. Members are only added within version 1: ignore those that you do not know.`
+
+// document returns the OpenAPI document of the operations.
+func document(all []operation, version string) []byte {
+	b := &schema.Builder{Instead: instead, Name: schemaName, Prefix: "#/components/schemas/", Named: map[string]schema.Object{}}
+	b.Of(reflect.TypeFor[problem.Document]())
+	paths := map[string]schema.Object{}
+	for _, o := range all {
+		if paths[o.path] == nil {
+			paths[o.path] = schema.Object{}
+		}
+		paths[o.path][strings.ToLower(o.method)] = describe(b, o)
+	}
+	data, err := json.MarshalIndent(schema.Object{
+		"openapi": "3.1.0",
+		"info": schema.Object{
+			"title": "Cronce", "version": version, "description": strings.ReplaceAll(about, "\n", " "),
+			"license": schema.Object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+		},
+		"servers":  []schema.Object{{"url": "../v1", "description": "the server that this document came from"}},
+		"paths":    paths,
+		"security": []schema.Object{{}, {"bearer": []string{}}, {"basic": []string{}}},
+		"components": schema.Object{
+			"schemas": b.Named,
+			"securitySchemes": schema.Object{
+				"bearer": schema.Object{"type": "http", "scheme": "bearer", "description": "a token of --http-token-file, or an ID token of the OpenID provider"},
+				"basic":  schema.Object{"type": "http", "scheme": "basic", "description": "a user of --http-basic-file"},
+			},
+		},
+	}, "", "  ")
+	if err != nil {
+		panic(err) // maps and strings can always be encoded
+	}
+	return append(data, '\n')
+}
+
+// describe returns an operation's part of the document.
+func describe(b *schema.Builder, o operation) schema.Object {
+	out := schema.Object{"operationId": o.id, "summary": o.summary, "tags": []string{tag(o.path)}}
+	if o.text != "" {
+		out["description"] = o.text
+	}
+	out["x-codeSamples"] = []schema.Object{{"lang": "Shell", "source": o.sample()}}
+	var params []schema.Object
+	for _, p := range paramsOf(o.in) {
+		if p.in == "body" {
+			out["requestBody"] = schema.Object{
+				"required":    p.Tag.Get("required") != "",
+				"description": p.Tag.Get("doc"),
+				"content":     schema.Object{"application/json": schema.Object{"schema": b.Of(p.Type)}},
+			}
+			continue
+		}
+		params = append(params, schema.Object{
+			"name": p.name, "in": p.in, "required": p.in == "path" || p.Tag.Get("required") != "",
+			"description": p.Tag.Get("doc"), "schema": paramSchema(b, p),
+		})
+	}
+	if params != nil {
+		out["parameters"] = params
+	}
+	responses := schema.Object{}
+	for _, a := range o.answers {
+		responses[fmt.Sprint(a.status)] = responseOf(b, a)
+	}
+	for _, c := range o.codes() {
+		responses[fmt.Sprint(c.Status)] = problemResponse(c)
+	}
+	out["responses"] = responses
+	return out
+}
+
+// codes are those that the operation fails with, in the order of their status. Of two codes
+// with one status only the first is described.
+func (o operation) codes() []fault.Code {
+	all := append([]fault.Code{fault.Invalid, fault.Unauthenticated, fault.Denied, fault.Internal, fault.Unavailable}, o.faults...)
+	if strings.Contains(o.path, "{") {
+		all = append(all, fault.NotFound)
+	}
+	if o.method != http.MethodGet {
+		all = append(all, fault.Unknown, fault.TooLarge)
+	}
+	for _, p := range paramsOf(o.in) {
+		if p.in == "body" {
+			all = append(all, fault.MediaType)
+		}
+	}
+	slices.SortStableFunc(all, func(x, y fault.Code) int { return x.Status - y.Status })
+	return slices.CompactFunc(all, func(x, y fault.Code) bool { return x.Status == y.Status })
+}
+
+func responseOf(b *schema.Builder, a answer) schema.Object {
+	r := schema.Object{"description": a.what}
+	switch {
+	case a.media != "":
+		r["content"] = schema.Object{a.media: schema.Object{"schema": schema.Object{"type": "string"}}}
+	case a.out != nil:
+		r["content"] = schema.Object{"application/json": schema.Object{"schema": b.Of(a.out)}}
+	}
+	if len(a.headers) > 0 {
+		headers := schema.Object{}
+		for _, name := range a.headers {
+			headers[name] = schema.Object{"schema": schema.Object{"type": "string"}}
+		}
+		r["headers"] = headers
+	}
+	return r
+}
+
+func problemResponse(c fault.Code) schema.Object {
+	r := schema.Object{
+		"description": c.Title,
+		"content":     schema.Object{problem.MediaType: schema.Object{"schema": schema.Object{"$ref": "#/components/schemas/Problem"}}},
+	}
+	if c.Retry > 0 {
+		r["headers"] = schema.Object{"Retry-After": schema.Object{"schema": schema.Object{"type": "integer"}}}
+	}
+	return r
+}
+
+func paramSchema(b *schema.Builder, p param) schema.Object {
+	s := b.Of(p.Type)
+	if p.Type == reflect.TypeFor[time.Duration]() {
+		s = schema.Object{"type": "string"}
+	}
+	if s["type"] == "integer" {
+		s["minimum"], s["maximum"] = p.bounds()
+	}
+	if enum := p.Tag.Get("enum"); enum != "" {
+		values := s
+		if items, ok := s["items"].(schema.Object); ok {
+			values = items
+		}
+		values["enum"] = strings.Split(enum, ",")
+	}
+	if d := p.Tag.Get("default"); d != "" {
+		s["default"] = json.RawMessage(d)
+	}
+	return s
+}
+
+// tag groups operations by their noun.
+func tag(path string) string {
+	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return noun
+}
+
+// schemaName names the description of a struct after its type.
+func schemaName(t reflect.Type) string {
+	name := t.Name()
+	if base, of, ok := strings.Cut(name, "["); ok { // Page[path.JobRow]
+		of = strings.TrimSuffix(of[strings.LastIndexByte(of, '.')+1:], "]")
+		name = of + base
+	}
+	switch {
+	case name == "Document":
+		name = "Problem"
+	case t.Kind() != reflect.Struct:
+		return ""
+	}
+	if name != "" {
+		name = strings.TrimSuffix(strings.ToUpper(name[:1])+name[1:], "Shape")
+	}
+	return name
+}
+
+func sorted[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
+
+func documentOperations() []operation {
+	o := operation{
+		id: "getDocument", method: http.MethodGet, path: "/openapi.json", summary: "This document", in: reflect.TypeFor[struct{}](),
+		answers: []answer{{status: http.StatusOK, what: "The document", out: reflect.TypeFor[object]()}},
+	}
+	o.serve = func(a *API, w http.ResponseWriter, r *http.Request) error {
+		if err := decode(r, new(struct{})); err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(a.document) // the client is gone
+		return nil
+	}
+	return []operation{o}
+}

@@ -1,0 +1,94 @@
+package api_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pb33f/libopenapi"
+	validator "github.com/pb33f/libopenapi-validator"
+
+	"github.com/cronce-io/cronce/internal/web/api"
+)
+
+// readDocument returns the document as the server sends it.
+func readDocument(t *testing.T) []byte {
+	t.Helper()
+	a := api.New(api.Config{Version: "1.2.3"})
+	defer a.Close()
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/openapi.json", nil))
+	data, err := io.ReadAll(w.Body)
+	if err != nil || w.Code != http.StatusOK {
+		t.Fatal(w.Code, err)
+	}
+	return data
+}
+
+// wrongDocument breaks the document in a way that its JSON does not show.
+func wrongDocument(data []byte) []byte {
+	return []byte(strings.Replace(string(data), `"in": "query"`, `"in": "question"`, 1))
+}
+
+func TestDocumentIsValidForLibopenapi(t *testing.T) {
+	t.Parallel()
+	validate := func(data []byte) (problems []string) {
+		doc, err := libopenapi.NewDocument(data)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		if _, err := doc.BuildV3Model(); err != nil {
+			return []string{err.Error()}
+		}
+		v, errs := validator.NewValidator(doc)
+		for _, err := range errs {
+			problems = append(problems, err.Error())
+		}
+		if ok, found := v.ValidateDocument(); !ok {
+			for _, f := range found {
+				problems = append(problems, f.Error())
+			}
+		}
+		return problems
+	}
+	data := readDocument(t)
+	if problems := validate(data); len(problems) > 0 {
+		t.Errorf("the document: %s", strings.Join(problems, "\n"))
+	}
+	if len(validate(wrongDocument(data))) == 0 {
+		t.Error("a wrong document is valid too")
+	}
+}
+
+// The tool of another author, from npm: @seriousme/openapi-schema-validator.
+func TestDocumentIsValidForASecondTool(t *testing.T) {
+	t.Parallel()
+	const tool = "validate-api"
+	if _, err := exec.LookPath(tool); err != nil {
+		if os.Getenv("CRONCE_TEST_NO_SKIP") == "1" && !slices.Contains(strings.Fields(os.Getenv("CRONCE_TEST_WITHOUT")), tool) {
+			t.Fatal(err)
+		}
+		t.Skipf("needs %s: npm install @seriousme/openapi-schema-validator", tool)
+	}
+	data := readDocument(t)
+	path := filepath.Join(t.TempDir(), "openapi.json")
+	validate := func(data []byte) (string, error) {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(tool, path).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := validate(data); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := validate(wrongDocument(data)); err == nil {
+		t.Errorf("a wrong document is valid too: %s", out)
+	}
+}

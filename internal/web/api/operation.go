@@ -1,0 +1,127 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
+)
+
+// operation is one method of one path. Its input is a struct whose fields have the tags
+// "path", "query", "header" or "body"; params.go reads it, and openapi.go describes it.
+type operation struct {
+	id, method, path string
+	summary, text    string
+	in               reflect.Type
+	answers          []answer
+	faults           []fault.Code
+
+	// options and query are those of the documentation's curl line.
+	options, query string
+
+	serve func(a *API, w http.ResponseWriter, r *http.Request) error
+}
+
+// answer is a status that an operation returns if it succeeds.
+type answer struct {
+	status  int
+	what    string
+	out     reflect.Type // nil: no body
+	media   string       // "": JSON
+	headers []string
+}
+
+// call is one request to an operation.
+type call struct {
+	// Client gives orders in the name of the user.
+	*client.Client
+
+	api    *API
+	status int
+	header http.Header
+	path   string // of the request, for links
+
+	request context.Context // without the timeout
+	to      *http.ResponseController
+}
+
+// newOperation returns an operation whose requests the function do carries out.
+func newOperation[In, Out any](id, method, path, summary string, do func(ctx context.Context, c *call, in In) (Out, error)) operation {
+	return operation{
+		id: id, method: method, path: path, summary: summary, in: reflect.TypeFor[In](),
+		answers: []answer{{status: http.StatusOK, what: "Done", out: reflect.TypeFor[Out]()}},
+		serve: func(a *API, w http.ResponseWriter, r *http.Request) error {
+			var in In
+			if err := decode(r, &in); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(r.Context(), a.patience)
+			defer cancel()
+			c, err := a.call(w, r)
+			if err != nil {
+				return err
+			}
+			out, err := do(ctx, c, in)
+			if err != nil {
+				return err
+			}
+			data, err := json.Marshal(out)
+			if err != nil {
+				return err
+			}
+			if c.header.Get("Content-Type") == "" {
+				c.header.Set("Content-Type", "application/json")
+			}
+			c.header.Set("Cache-Control", "no-store")
+			w.WriteHeader(c.status)
+			if r.Method != http.MethodHead {
+				_, _ = w.Write(append(data, '\n')) // the client is gone
+			}
+			return nil
+		},
+	}
+}
+
+// says sets the text that the documentation has about an operation.
+func (o operation) says(text string) operation { o.text = text; return o }
+
+// returns replaces the answers of an operation. An answer without a type gets the type of the old
+// one.
+func (o operation) returns(answers ...answer) operation {
+	out := o.answers[0].out
+	for i := range answers {
+		if answers[i].out == nil && answers[i].media == "" {
+			answers[i].out = out
+		}
+	}
+	o.answers = answers
+	return o
+}
+
+// fails adds codes with which the operation can fail, besides those that all operations have.
+func (o operation) fails(codes ...fault.Code) operation {
+	o.faults = append(o.faults, codes...)
+	return o
+}
+
+// curl sets the options of the documentation's curl line. Those of a GET are empty.
+func (o operation) curl(options string) operation { o.options = options; return o }
+
+// asks sets the query of the documentation's curl line.
+func (o operation) asks(query string) operation { o.query = query; return o }
+
+// samples replaces the parameters of a path with example values, for the documentation.
+var samples = strings.NewReplacer("{job}", "report", "{id}", "report:@invoice-7")
+
+// sample returns the curl line.
+func (o operation) sample() string {
+	address := "http://127.0.0.1:8080" + Prefix + samples.Replace(o.path)
+	if o.query != "" {
+		address = "'" + address + "?" + o.query + "'"
+	}
+	return strings.Join(strings.Fields("curl "+o.options+" "+address), " ")
+}

@@ -1,0 +1,244 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/web/problem"
+)
+
+// param is one field of an operation's input.
+type param struct {
+	reflect.StructField
+	in, name string // in: path, query, header, body
+}
+
+// paramsOf lists the fields of an input, those of embedded structs included.
+func paramsOf(t reflect.Type) (list []param) {
+	for _, f := range reflect.VisibleFields(t) {
+		for _, in := range []string{"path", "query", "header", "body"} {
+			if name, ok := f.Tag.Lookup(in); ok {
+				list = append(list, param{f, in, name})
+			}
+		}
+	}
+	return list
+}
+
+// wrong returns the problem of a parameter, a header or a member.
+func wrong(field, format string, args ...any) error {
+	d := problem.New(fault.Invalid, fmt.Sprintf(format, args...))
+	d.Field = field
+	return d
+}
+
+// decode reads a request into an input strictly: an unknown parameter, or one that is given
+// twice, is an error.
+func decode(r *http.Request, into any) error {
+	v := reflect.ValueOf(into).Elem()
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return wrong("query", "read the query: %v", err)
+	}
+	known, hasBody := map[string]bool{}, false
+	for _, p := range paramsOf(v.Type()) {
+		field := v.FieldByIndex(p.Index)
+		var values []string
+		switch p.in {
+		case "path":
+			values = []string{r.PathValue(p.name)}
+		case "query":
+			known[p.name] = true
+			values = query[p.name]
+		case "header":
+			values = r.Header.Values(p.name)
+		case "body":
+			hasBody = true
+			if err := decodeBody(r, p, field); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := p.set(field, values); err != nil {
+			return err
+		}
+	}
+	for name := range query {
+		if !known[name] {
+			return wrong(name, "unknown parameter %q%s", name, oneOf(known))
+		}
+	}
+	if !hasBody {
+		return emptyBody(r)
+	}
+	return nil
+}
+
+func oneOf(known map[string]bool) string {
+	if len(known) == 0 {
+		return ": this path has none"
+	}
+	return ": want " + strings.Join(sorted(known), ", ")
+}
+
+// emptyBody refuses a body that nothing would read.
+func emptyBody(r *http.Request) error {
+	if r.ContentLength == 0 || r.Body == nil {
+		return nil
+	}
+	n, err := r.Body.Read(make([]byte, 1))
+	if tooLarge(err) {
+		return problem.New(fault.TooLarge, "the body has more than 1 MiB")
+	}
+	if n > 0 {
+		return wrong("body", "this operation takes no body")
+	}
+	return nil
+}
+
+func tooLarge(err error) bool {
+	var large *http.MaxBytesError
+	return errors.As(err, &large)
+}
+
+// decodeBody reads a JSON body. An empty one leaves the field as it is, unless the body is
+// required.
+func decodeBody(r *http.Request, p param, field reflect.Value) error {
+	data, err := io.ReadAll(r.Body)
+	switch {
+	case tooLarge(err):
+		return problem.New(fault.TooLarge, "the body has more than 1 MiB")
+	case err != nil:
+		return wrong("body", "read the body: %v", err)
+	case len(bytes.TrimSpace(data)) == 0 && p.Tag.Get("required") != "":
+		return wrong("body", "the body is empty: want %s", p.Tag.Get("doc"))
+	case len(bytes.TrimSpace(data)) == 0:
+		return nil
+	}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		return problem.New(fault.MediaType, fmt.Sprintf("Content-Type %q: want application/json", r.Header.Get("Content-Type")))
+	}
+	if raw, ok := field.Addr().Interface().(*json.RawMessage); ok {
+		if !json.Valid(data) {
+			return wrong("body", "the body is not JSON")
+		}
+		*raw = data
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(field.Addr().Interface()); err != nil {
+		return bodyError(err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return wrong("body", "there is something after the JSON value")
+	}
+	return nil
+}
+
+// bodyError names the member that is wrong.
+func bodyError(err error) error {
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		return wrong(kind.Field, "member %q is a %s: want %s", kind.Field, kind.Value, typeName(kind.Type))
+	}
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	if name, ok := strings.CutPrefix(text, "unknown field "); ok {
+		return wrong(strings.Trim(name, `"`), "unknown member %s", name)
+	}
+	return wrong("body", "read the body: %s", text)
+}
+
+func typeName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int64, reflect.Uint64, reflect.Float64:
+		return "a number"
+	case reflect.Slice:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "a string"
+}
+
+// set writes the values of a parameter to its field.
+func (p param) set(field reflect.Value, values []string) error {
+	if field.Kind() == reflect.Slice {
+		for _, value := range values {
+			for one := range strings.SplitSeq(value, ",") {
+				item := reflect.New(field.Type().Elem()).Elem()
+				if err := p.set(item, []string{one}); err != nil {
+					return err
+				}
+				field.Set(reflect.Append(field, item))
+			}
+		}
+		return nil
+	}
+	switch {
+	case len(values) == 0:
+		if p.Tag.Get("required") != "" {
+			return wrong(p.name, "parameter %q is missing: want %s", p.name, p.Tag.Get("doc"))
+		}
+		return nil
+	case len(values) > 1:
+		return wrong(p.name, "%q is there %d times: want it once", p.name, len(values))
+	}
+	value := values[0]
+	switch into := field.Addr().Interface().(type) {
+	case *time.Time:
+		t, err := time.Parse(time.RFC3339, value)
+		if err != nil {
+			return wrong(p.name, "invalid %s %q: want a time like 2026-11-21T07:00:00Z", p.name, codec.Clip(value))
+		}
+		*into = t
+	case *time.Duration:
+		d, err := time.ParseDuration(value)
+		if err != nil || d < 0 {
+			return wrong(p.name, "invalid %s %q: want a duration like 30s", p.name, codec.Clip(value))
+		}
+		*into = d
+	case *bool:
+		switch value {
+		case "true":
+			*into = true
+		case "false":
+		default:
+			return wrong(p.name, "invalid %s %q: want true or false", p.name, codec.Clip(value))
+		}
+	case *int:
+		n, err := strconv.Atoi(value)
+		low, high := p.bounds()
+		if err != nil || n < low || n > high {
+			return wrong(p.name, "invalid %s %q: want a number from %d to %d", p.name, codec.Clip(value), low, high)
+		}
+		*into = n
+	default:
+		field.SetString(value)
+	}
+	return nil
+}
+
+// bounds are those of a number, as the tags "min" and "max" have them.
+func (p param) bounds() (low, high int) {
+	low, _ = strconv.Atoi(p.Tag.Get("min"))
+	high, err := strconv.Atoi(p.Tag.Get("max"))
+	if err != nil {
+		high = int(^uint32(0) >> 1)
+	}
+	return low, high
+}

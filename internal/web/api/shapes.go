@@ -1,0 +1,110 @@
+package api
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/job"
+)
+
+// operations lists all operations.
+func operations() []operation {
+	var all []operation
+	for _, some := range [][]operation{jobOperations(), runOperations(), slotOperations(), fleetOperations(), eventOperations(), documentOperations()} {
+		all = append(all, some...)
+	}
+	return all
+}
+
+// shapes describe the types that write their own JSON. The test of the document compares
+// them with answers.
+var shapes = map[reflect.Type]reflect.Type{
+	reflect.TypeFor[client.JobDetails](): reflect.TypeFor[jobShape](),
+	reflect.TypeFor[client.Story]():      reflect.TypeFor[storyShape](),
+	reflect.TypeFor[client.NodeRow]():    reflect.TypeFor[nodeShape](),
+	reflect.TypeFor[job.Job]():           reflect.TypeFor[object](),
+	reflect.TypeFor[job.Plan]():          reflect.TypeFor[object](),
+}
+
+func instead(t reflect.Type) reflect.Type {
+	if s, ok := shapes[t]; ok {
+		return s
+	}
+	return t
+}
+
+// object is any JSON object.
+type object map[string]any
+
+type jobShape struct {
+	Job        string             `json:"job"`
+	Revision   uint64             `json:"revision" doc:"grows with each write of a job, across all jobs; also the ETag"`
+	Written    time.Time          `json:"written"`
+	Broken     string             `json:"broken,omitempty" doc:"why the stored definition cannot be read"`
+	Owner      string             `json:"owner,omitempty" doc:"which writers may change the job: file, code, operator, or released (any)"`
+	Node       string             `json:"node,omitempty" doc:"the node or operator that wrote the job"`
+	Definition object             `json:"definition,omitempty" doc:"the job, with the members of a job file"`
+	Plans      []planShape        `json:"plans,omitempty" doc:"the job's plans over time, oldest first"`
+	Paused     *currentPauseShape `json:"paused,omitempty"`
+	Pauses     []periodShape      `json:"pauses,omitempty"`
+	Handlers   []string           `json:"handlers,omitempty" doc:"the live nodes that would run the job"`
+	Next       []time.Time        `json:"next,omitempty" doc:"the next slots, at most five"`
+	Last       []client.SlotRow   `json:"last,omitempty" doc:"the newest slots that have a record, at most ten, oldest first"`
+}
+
+type planShape struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to,omitzero"`
+	Plan object    `json:"plan"`
+}
+
+type currentPauseShape struct {
+	Since  time.Time `json:"since"`
+	Missed int       `json:"missed"`
+	Runs   int       `json:"runs"`
+}
+
+type periodShape struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to,omitzero"`
+}
+
+type storyShape struct {
+	ID     string      `json:"id"`
+	State  job.State   `json:"state,omitempty" doc:"left out if the slot does not exist"`
+	Why    string      `json:"why" doc:"what the slot waits for, why it ended, or why it does not exist"`
+	Steps  []stepShape `json:"steps,omitempty"`
+	Before string      `json:"before,omitempty" doc:"the nearest slots of the job, if its plan does not contain this one"`
+	After  string      `json:"after,omitempty"`
+}
+
+type stepShape struct {
+	Time     time.Time `json:"time"`
+	AfterDue float64   `json:"after_due_ms,omitempty"`
+	What     string    `json:"what"`
+	Node     string    `json:"node,omitempty"`
+	Peer     string    `json:"peer,omitempty" doc:"the node that was declared dead, or that the slot was taken over from"`
+	Attempt  int       `json:"attempt,omitempty"`
+	Fence    uint64    `json:"fence,omitempty"`
+	Text     string    `json:"text"`
+}
+
+// nodeShape describes a stored node. A former node has only node, state, fenced_by and fenced_at.
+type nodeShape struct {
+	Node        string    `json:"node"`
+	State       string    `json:"state"`
+	Started     time.Time `json:"started,omitzero"`
+	Heartbeat   time.Time `json:"heartbeat,omitzero"`
+	Lease       string    `json:"lease,omitempty"`
+	Producer    bool      `json:"producer,omitempty"`
+	Worker      bool      `json:"worker,omitempty"`
+	Queues      []string  `json:"queues,omitempty"`
+	Priority    int       `json:"priority,omitempty"`
+	Running     int       `json:"running,omitempty"`
+	ClockOffset float64   `json:"clock_offset_ms,omitempty"`
+	Tzdata      string    `json:"tzdata,omitempty"`
+	Version     string    `json:"version,omitempty"`
+	FencedBy    string    `json:"fenced_by,omitempty"`
+	FencedAt    time.Time `json:"fenced_at,omitzero"`
+}

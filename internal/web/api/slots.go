@@ -1,0 +1,117 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/api/row"
+	"github.com/cronce-io/cronce/job"
+)
+
+type ofSlot struct {
+	ID string `path:"id" doc:"the ID of the slot, like report:2026-11-21T07:00:00Z"`
+}
+
+type slotsIn struct {
+	paging
+	Job   string      `query:"job" doc:"only of this job"`
+	State []job.State `query:"state" enum:"pending,running,retrying,succeeded,failed,skipped,missed,expired,cancelled" doc:"only in one of these states: separated by commas, or repeated"`
+	Since time.Time   `query:"since" doc:"only those planned at this time or later"`
+}
+
+// query returns the parameters for the next page.
+func (in slotsIn) query() url.Values {
+	q := url.Values{}
+	if in.Job != "" {
+		q.Set("job", in.Job)
+	}
+	for _, state := range in.State {
+		q.Add("state", string(state))
+	}
+	if !in.Since.IsZero() {
+		q.Set("since", in.Since.Format(time.RFC3339))
+	}
+	return q
+}
+
+func slotOperations() []operation {
+	return []operation{
+		newOperation("listSlots", http.MethodGet, "/slots", "List the slots, oldest first", listSlots).
+			says("Each page is a pass over the ledger, with since over its newer part: ask for large pages.").asks("job=report&state=pending,failed&limit=100"),
+		newOperation("getSlot", http.MethodGet, "/slots/{id}", "All that is stored of a slot",
+			func(ctx context.Context, c *call, in ofSlot) (client.SlotDetails, error) { return c.Slot(ctx, in.ID) }),
+		newOperation("explainSlot", http.MethodGet, "/slots/{id}/explain", "What happened to a slot, or why it does not exist",
+			func(ctx context.Context, c *call, in ofSlot) (client.Story, error) { return c.Explain(ctx, in.ID) }),
+		newOperation("waitForSlot", http.MethodGet, "/slots/{id}/wait", "Wait for the outcome of a slot", waitForSlot).
+			says("Also of a slot that is planned and not due yet.").
+			returns(answer{status: http.StatusOK, what: "The slot with its outcome"}, answer{status: http.StatusAccepted, what: "The slot has no outcome yet: ask again"}).
+			asks("timeout=1s"),
+		newOperation("retrySlot", http.MethodPost, "/slots/{id}:retry", "Give a slot that ended without success a new start",
+			func(ctx context.Context, c *call, in ofSlot) (row.Retry, error) {
+				r, err := c.Retry(ctx, in.ID)
+				return row.Retried(r), err
+			}).fails(fault.Conflict).curl("-X POST"),
+		newOperation("cancelSlot", http.MethodPost, "/slots/{id}:cancel", "End a slot that waits or runs, for good", cancelSlot).
+			says("The node of a running slot ends its handler and writes the outcome. A slot that ended first keeps its outcome: look at state.").
+			returns(answer{status: http.StatusOK, what: "The slot has ended"},
+				answer{status: http.StatusAccepted, what: "The slot was asked to end, and still runs: the same request waits on"}).
+			fails(fault.Conflict).curl("-X POST"),
+	}
+}
+
+type waitIn struct {
+	ofSlot
+	Timeout time.Duration `query:"timeout" doc:"how long to wait, at most 5m, like 30s; left out: 30s"`
+}
+
+// waitForSlot has a timeout of its own, which may be longer than that of other requests.
+func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, error) {
+	const usual, most = 30 * time.Second, 5 * time.Minute
+	if in.Timeout == 0 {
+		in.Timeout = usual
+	}
+	if in.Timeout > most {
+		return client.SlotDetails{}, wrong("timeout", "invalid timeout %v: want at most %v", in.Timeout, most)
+	}
+	_ = c.to.SetWriteDeadline(time.Now().Add(in.Timeout + writeTime)) // not all servers have deadlines
+	ctx, cancel := context.WithTimeout(c.request, in.Timeout)
+	defer cancel()
+	defer context.AfterFunc(c.api.closing, cancel)()
+	s, err := c.Wait(ctx, in.ID)
+	if err == nil || ctx.Err() == nil || c.request.Err() != nil {
+		return s, err
+	}
+	// The timeout has passed, or the server shuts down.
+	now, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.api.patience)
+	defer cancel()
+	c.status = http.StatusAccepted
+	if s, err = c.Slot(now, in.ID); errors.Is(err, job.ErrNotFound) { // it is planned
+		return client.SlotDetails{SlotRow: client.SlotRow{ID: in.ID, State: job.Pending}}, nil
+	}
+	return s, err
+}
+
+func listSlots(ctx context.Context, c *call, in slotsIn) (Page[client.SlotRow], error) {
+	list, err := c.ListSlots(ctx, client.SlotFilter{Job: in.Job, States: in.State, Since: in.Since, After: in.cursor(), Limit: in.limit()})
+	if err != nil {
+		return Page[client.SlotRow]{}, err
+	}
+	return newPage(c, in.paging, in.query(), list.Slots, list.Next, list.Unreadable), nil
+}
+
+func cancelSlot(ctx context.Context, c *call, in ofSlot) (row.Cancel, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.api.patience/2)
+	defer cancel()
+	asked := false
+	s, err := c.Cancel(ctx, in.ID, func(client.CancelWait) { asked = true })
+	if err != nil && asked && ctx.Err() != nil {
+		c.status = http.StatusAccepted
+		return row.Cancel{ID: in.ID, State: job.Running}, nil
+	}
+	return row.Cancelled(s), err
+}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/text/printable"
+	"github.com/cronce-io/cronce/internal/web/problem"
+)
+
+const (
+	// maxVerifying bounds the verifications that run at once in a process.
+	maxVerifying = 2
+
+	// verifyPatience bounds a verification.
+	verifyPatience = 5 * time.Minute
+)
+
+type verifyIn struct {
+	From  time.Time `query:"from" doc:"judge slots from this time on; left out: 24h before to"`
+	To    time.Time `query:"to" doc:"and before this time; left out: now"`
+	Job   []string  `query:"job" doc:"only of these jobs: separated by commas, or repeated"`
+	Limit int       `query:"limit" min:"1" max:"5000" default:"5000" doc:"at most so many rows; the sums count all"`
+}
+
+// Verification is what a verification found.
+type Verification struct {
+	client.Verification
+	Rows       []client.SlotProblem `json:"rows" doc:"the slots that have a problem"`
+	LeftOut    int                  `json:"left_out,omitempty" doc:"problems beyond limit, which have no row"`
+	Unreadable []string             `json:"unreadable,omitempty" doc:"why stored values were left out: the first five reasons"`
+}
+
+func verifySlots(_ context.Context, c *call, in verifyIn) (Verification, error) {
+	return c.verify(client.VerifyOptions{From: in.From, To: in.To, Jobs: in.Job}, paging{Limit: in.Limit}.limit())
+}
+
+// RepairRange is the body of a repair.
+type RepairRange struct {
+	From time.Time `json:"from,omitzero" doc:"repair slots from this time on; left out: 24h before to"`
+	To   time.Time `json:"to,omitzero" doc:"and before this time; left out: now"`
+	Jobs []string  `json:"jobs,omitempty" doc:"only of these jobs; left out: all"`
+}
+
+type repairIn struct {
+	Body RepairRange `body:"" doc:"the range; may be left out"`
+}
+
+func repairSlots(_ context.Context, c *call, in repairIn) (Verification, error) {
+	return c.verify(client.VerifyOptions{From: in.Body.From, To: in.Body.To, Jobs: in.Body.Jobs, Repair: true}, maxRows)
+}
+
+// verify runs a verification with a timeout of its own. It ends if the client closes the
+// connection, or the server shuts down.
+func (c *call) verify(o client.VerifyOptions, most int) (v Verification, err error) {
+	if err := o.Validate(); err != nil {
+		return v, err
+	}
+	select {
+	case c.api.verifying <- struct{}{}:
+		defer func() { <-c.api.verifying }()
+	default:
+		return v, problem.New(fault.Unavailable, fmt.Sprintf("this process runs %d verifications already: wait for their end, or ask another replica", maxVerifying))
+	}
+	_ = c.to.SetWriteDeadline(time.Now().Add(verifyPatience + writeTime)) // not all servers have deadlines
+	ctx, cancel := context.WithTimeout(c.request, verifyPatience)
+	defer cancel()
+	defer context.AfterFunc(c.api.closing, cancel)()
+	var unreadable []error
+	o.Unreadable = func(err error) {
+		if len(unreadable) < maxReasons {
+			unreadable = append(unreadable, err)
+		}
+	}
+	v.Rows = []client.SlotProblem{}
+	v.Verification, err = c.Verify(ctx, o, func(p client.SlotProblem) error {
+		if len(v.Rows) < most {
+			v.Rows = append(v.Rows, p)
+		} else {
+			v.LeftOut++
+		}
+		return nil
+	})
+	v.Unreadable = reasons(unreadable)
+	return v, err
+}
+
+// maxReasons bounds the reasons in an answer why values were left out.
+const maxReasons = 5
+
+// reasons returns the first errors as text.
+func reasons(errs []error) (list []string) {
+	const long = 1000
+	for _, err := range errs[:min(len(errs), maxReasons)] {
+		list = append(list, printable.Clip(err.Error(), long))
+	}
+	return list
+}

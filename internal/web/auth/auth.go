@@ -1,0 +1,243 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/web/link"
+	"github.com/cronce-io/cronce/internal/web/problem"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Config says which users the server admits. At least one way to log in, Insecure, or a loopback
+// address in Listen is needed.
+type Config struct {
+	// Listen is the address, HOST:PORT, that the server listens on.
+	Listen string
+
+	// URL is the address that browsers use, if it is another one, as behind a proxy. It may
+	// have a path. Nil: the address of Listen.
+	URL *url.URL
+
+	// TokenFile has bearer tokens, BasicFile users with bcrypt hashes (htpasswd). Empty: none.
+	TokenFile, BasicFile string
+
+	// UserHeader is the header in which a proxy names the user. It counts only in requests
+	// that come from TrustedProxies. Both or none must be set.
+	UserHeader     string
+	TrustedProxies []netip.Prefix
+
+	// OIDC logs people in. Nil: no provider does.
+	OIDC Provider
+
+	// Insecure allows everything to everyone. It excludes all ways to log in.
+	Insecure bool
+
+	// Local is the user of all requests if the server listens on a loopback address and needs no
+	// login, like "alice@laptop".
+	Local string
+
+	// Logger logs logins, and credentials that were refused. Nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Provider logs people in with OpenID Connect; *oidc.Provider is one.
+type Provider interface {
+	// Begin returns the URL at which a person logs in, and a secret of this login, which the
+	// browser must bring back.
+	Begin(ctx context.Context, redirect string) (location, secret string, err error)
+
+	// Finish returns the person that has logged in.
+	Finish(ctx context.Context, redirect, secret string, answer url.Values) (user string, err error)
+
+	// Bearer returns the user of an ID token.
+	Bearer(ctx context.Context, token string) (user string, err error)
+
+	// Key is a secret that all replicas share, with which sessions are signed.
+	Key() string
+}
+
+// Guard lets only users through. It is safe for concurrent use.
+type Guard struct {
+	cfg     Config
+	methods []method
+	hosts   hosts
+	log     *slog.Logger
+}
+
+// method is a way to identify the user of a request.
+type method interface {
+	// user returns the user. It returns "" if the request has no credentials of this
+	// method, and an error if it has wrong ones.
+	user(r *http.Request) (string, error)
+
+	// challenge is the value of WWW-Authenticate. "": none.
+	challenge() string
+}
+
+// New checks the configuration and reads its files.
+func New(cfg Config) (*Guard, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	g := &Guard{cfg: cfg, log: cfg.Logger, hosts: newHosts(cfg.Listen, cfg.URL)}
+	if (cfg.UserHeader == "") != (len(cfg.TrustedProxies) == 0) {
+		return nil, errors.New("--http-user-header and --http-trusted-proxy need each other: the header counts only in requests of the proxy")
+	}
+	tokens, err := newTokens(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if tokens != nil {
+		g.methods = append(g.methods, tokens)
+	}
+	if cfg.OIDC != nil {
+		g.methods = append(g.methods, bearers{cfg.OIDC})
+	}
+	if tokens != nil || cfg.OIDC != nil {
+		g.methods = append(g.methods, sessions{tokens, cfg.OIDC})
+	}
+	if cfg.BasicFile != "" {
+		m, err := newPasswords(cfg)
+		if err != nil {
+			return nil, err
+		}
+		g.methods = append(g.methods, m)
+	}
+	if cfg.UserHeader != "" {
+		g.methods = append(g.methods, proxy{cfg.UserHeader, cfg.TrustedProxies})
+	}
+	switch {
+	case cfg.Insecure && len(g.methods) > 0:
+		return nil, errors.New("--http-insecure excludes every way to log in: leave one of them out")
+	case len(g.methods) == 0 && !cfg.Insecure && !Loopback(cfg.Listen):
+		return nil, fmt.Errorf("cannot serve %s without a login, since other machines reach it: use --http-token-file, --http-basic-file, --http-user-header with --http-trusted-proxy, or --oidc-issuer; or listen on 127.0.0.1; or say --http-insecure", cfg.Listen)
+	}
+	return g, nil
+}
+
+// Open reports whether the server needs no login.
+func (g *Guard) Open() bool { return len(g.methods) == 0 }
+
+// Loopback reports whether only this machine reaches the address.
+func Loopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+type userKey struct{}
+
+// User returns the user of a request that Guard let through, and "" for any other.
+func User(r *http.Request) string {
+	name, _ := r.Context().Value(userKey{}).(string)
+	return name
+}
+
+func withUser(r *http.Request, name string) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), userKey{}, name))
+}
+
+// Wrap returns a handler that passes the requests of users on to next.
+func (g *Guard) Wrap(next http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { g.admit(w, r, next) })
+	if !g.Open() {
+		g.addLogin(mux)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.hosts.serve(r.Host) {
+			problem.Write(w, fault.WrongHost, fmt.Sprintf("this server does not serve the host name %q: name it with --http-url, or use the server's address", r.Host))
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// admit calls next if the request has a user.
+func (g *Guard) admit(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if g.Open() {
+		next.ServeHTTP(w, withUser(r, g.anonymous(r)))
+		return
+	}
+	var refused error
+	for _, m := range g.methods {
+		name, err := m.user(r)
+		if err == nil && name != "" {
+			err = checkUser(name)
+		}
+		switch {
+		case err != nil:
+			refused = errors.Join(refused, err)
+		case name != "":
+			next.ServeHTTP(w, withUser(r, name))
+			return
+		}
+	}
+	if refused != nil {
+		g.log.Warn("credentials refused", "remote", r.RemoteAddr, "path", r.URL.Path, "error", refused)
+	}
+	g.refuse(w, r, refused)
+}
+
+// anonymous names the user of a server that needs no login.
+func (g *Guard) anonymous(r *http.Request) string {
+	if !g.cfg.Insecure && g.cfg.Local != "" {
+		return g.cfg.Local
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = "unknown"
+	}
+	return "anonymous@" + host
+}
+
+// refuse asks the browser of a person to log in, and gives a program a problem document.
+func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, refused error) {
+	if g.hasLogin() && refused == nil && isNavigation(r) {
+		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+			bounce(w)
+			return
+		}
+		link.Redirect(w, r, "/login?next="+url.QueryEscape(r.URL.RequestURI()))
+		return
+	}
+	for _, m := range g.methods {
+		if c := m.challenge(); c != "" {
+			w.Header().Add("WWW-Authenticate", c)
+		}
+	}
+	detail := "the request names no user: send credentials, or log in with a browser"
+	switch {
+	case errors.Is(refused, errProvider):
+		problem.Write(w, fault.Unavailable, refused.Error())
+		return
+	case refused != nil:
+		detail = "the credentials of the request are not valid here"
+	}
+	problem.Write(w, fault.Unauthenticated, detail)
+}
+
+// isNavigation reports whether a person opens a page.
+func isNavigation(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// checkUser refuses names that records and events cannot keep.
+func checkUser(name string) error {
+	if err := job.ValidateToken(name); err != nil {
+		return fmt.Errorf("user: %w", err)
+	}
+	return nil
+}

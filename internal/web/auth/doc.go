@@ -1,0 +1,23 @@
+// Package auth decides which users may use the HTTP API and the pages, and names the user of each
+// request. What a user may do is not decided here: every user acts with the NATS login of
+// the process, and the broker permits or refuses.
+//
+//   - auth.go: Config, and the handler that Guard wraps around the pages.
+//   - file.go, proxy.go: users from a file of tokens or passwords, or from a proxy.
+//   - oidc (a package, so that only the binary links it): users of an OpenID provider.
+//   - session.go, login.go: the cookie of a browser, and the page that sets it.
+//   - host.go: the names that this server serves.
+//
+// # Decisions
+//
+//   - On a loopback address no login is needed, as with the embedded NATS server. On any other
+//     address a process does not start without a way to log in, or Insecure.
+//   - A session is a signed cookie, and nothing is remembered: any replica with the same
+//     files accepts it, and it ends when its token or the client's secret is replaced.
+//   - The cookie is SameSite=Strict. A browser does not send it when a person follows a link
+//     from another site, so the first page is then one that reloads itself.
+//   - Locations are relative, so that the pages work below any path of a proxy.
+//   - Host names are checked, since otherwise the page of an attacker could give this server's
+//     address to its own name (DNS rebinding), and read what the server answers without a login.
+//     Requests to an IP address need no check, because DNS rebinding needs a name.
+package auth

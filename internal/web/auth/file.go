@@ -1,0 +1,219 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/cronce-io/cronce/internal/web/reload"
+)
+
+var errWrong = errors.New("wrong credentials")
+
+// lines calls f for each line of a file that is neither empty nor a comment. The errors name
+// the file and the line, and never quote it, since it holds a secret.
+func lines(path string, f func(line string) error) error {
+	const most = 1 << 20
+	data, err := os.ReadFile(path)
+	if err == nil && len(data) > most {
+		err = fmt.Errorf("%s has more than 1 MiB", path)
+	}
+	if err != nil {
+		return err
+	}
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		n++
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := f(line); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+	}
+	return nil
+}
+
+// tokens are the bearer tokens of a file, by user.
+type tokens struct {
+	file *reload.Value[map[string]string]
+}
+
+// tokenForm is what a header can carry (RFC 6750), and long enough not to be guessed.
+var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~+/-]{16,512}=*$`)
+
+// newTokens returns nil if the configuration names no file.
+func newTokens(cfg Config) (*tokens, error) {
+	if cfg.TokenFile == "" {
+		return nil, nil
+	}
+	file, err := reload.New(cfg.Logger, func() (map[string]string, error) { return readTokens(cfg.TokenFile) }, cfg.TokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("--http-token-file: %w", err)
+	}
+	return &tokens{file}, nil
+}
+
+// readTokens reads lines like USER:TOKEN, or a single TOKEN whose user is "token".
+func readTokens(path string) (map[string]string, error) {
+	byUser := map[string]string{}
+	err := lines(path, func(line string) error {
+		name, token, named := strings.Cut(line, ":")
+		if !named {
+			name, token = "token", line
+		}
+		switch {
+		case !tokenForm.MatchString(token):
+			return errors.New("want USER:TOKEN or TOKEN, where TOKEN is 16 to 512 of the characters A-Z a-z 0-9 . _ ~ + / -")
+		case byUser[name] != "":
+			return fmt.Errorf("user %q has a token already", name)
+		}
+		byUser[name] = token
+		return checkUser(name)
+	})
+	if err == nil && len(byUser) == 0 {
+		err = fmt.Errorf("%s holds no token", path)
+	}
+	return byUser, err
+}
+
+func (t *tokens) user(r *http.Request) (string, error) {
+	token, ok := bearer(r)
+	if !ok {
+		return "", nil
+	}
+	name := t.owner(token)
+	if name == "" {
+		return "", fmt.Errorf("bearer token: %w", errWrong)
+	}
+	return name, nil
+}
+
+// owner returns the user of a token, or "". It compares hashes, and all of them, so that its
+// time tells nothing about the tokens.
+func (t *tokens) owner(token string) (name string) {
+	got := sha256.Sum256([]byte(token))
+	for user, want := range t.file.Get() {
+		want := sha256.Sum256([]byte(want))
+		if subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
+			name = user
+		}
+	}
+	return name
+}
+
+func (t *tokens) challenge() string { return `Bearer realm="cronce"` }
+
+func bearer(r *http.Request) (token string, ok bool) {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
+}
+
+// passwords are the users of an htpasswd file.
+type passwords struct {
+	file  *reload.Value[map[string][]byte]
+	slow  chan struct{} // bounds the hashes that are computed at once: each takes 50 ms of a core
+	salt  [32]byte
+	dummy []byte
+
+	mu    sync.Mutex
+	known map[[32]byte]string // logins that succeeded: hash of user, password and stored hash, to user
+}
+
+// atOnce bounds the passwords that are hashed at once.
+const atOnce = 2
+
+// newPasswords reads a file of bcrypt hashes.
+func newPasswords(cfg Config) (*passwords, error) {
+	file, err := reload.New(cfg.Logger, func() (map[string][]byte, error) { return readPasswords(cfg.BasicFile) }, cfg.BasicFile)
+	if err != nil {
+		return nil, fmt.Errorf("--http-basic-file: %w", err)
+	}
+	p := &passwords{file: file, slow: make(chan struct{}, atOnce), known: map[[32]byte]string{}}
+	if _, err := rand.Read(p.salt[:]); err != nil {
+		return nil, err
+	}
+	p.dummy, err = bcrypt.GenerateFromPassword([]byte("unused"), bcrypt.DefaultCost)
+	return p, err
+}
+
+func readPasswords(path string) (map[string][]byte, error) {
+	byUser := map[string][]byte{}
+	err := lines(path, func(line string) error {
+		name, hash, _ := strings.Cut(line, ":")
+		if _, err := bcrypt.Cost([]byte(hash)); err != nil {
+			return errors.New("want USER:HASH with a bcrypt hash, which begins with $2: make it with htpasswd -B")
+		}
+		if byUser[name] != nil {
+			return fmt.Errorf("user %q is there twice", name)
+		}
+		byUser[name] = []byte(hash)
+		return checkUser(name)
+	})
+	if err == nil && len(byUser) == 0 {
+		err = fmt.Errorf("%s holds no user", path)
+	}
+	return byUser, err
+}
+
+func (p *passwords) user(r *http.Request) (string, error) {
+	name, password, ok := r.BasicAuth()
+	if !ok {
+		return "", nil
+	}
+	hash, exists := p.file.Get()[name]
+	if !exists {
+		hash = p.dummy // so that the time does not tell which users exist
+	}
+	key := p.key(name, password, hash)
+	p.mu.Lock()
+	known := p.known[key] != ""
+	p.mu.Unlock()
+	if known {
+		return name, nil
+	}
+	if err := p.compare(r.Context(), hash, password); err != nil || !exists {
+		return "", fmt.Errorf("password of %q: %w", name, errWrong)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for old, user := range p.known {
+		if user == name {
+			delete(p.known, old) // keep one for each user
+		}
+	}
+	p.known[key] = name
+	return name, nil
+}
+
+func (p *passwords) compare(ctx context.Context, hash []byte, password string) error {
+	select {
+	case p.slow <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-p.slow }()
+	return bcrypt.CompareHashAndPassword(hash, []byte(password))
+}
+
+func (p *passwords) key(name, password string, hash []byte) [32]byte {
+	h := sha256.New()
+	h.Write(p.salt[:])
+	for _, part := range [][]byte{[]byte(name), []byte(password), hash} {
+		sum := sha256.Sum256(part)
+		h.Write(sum[:])
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+func (p *passwords) challenge() string { return `Basic realm="cronce", charset="UTF-8"` }

@@ -1,0 +1,183 @@
+package auth
+
+import (
+	"cmp"
+	_ "embed"
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/web/link"
+	"github.com/cronce-io/cronce/internal/web/problem"
+)
+
+//go:embed login.html
+var loginHTML string
+
+//go:embed login.css
+var loginCSS []byte
+
+var loginPage = template.Must(template.New("login").Parse(loginHTML))
+
+// hasLogin reports whether a person can log in with a browser on a page of this server.
+func (g *Guard) hasLogin() bool { return g.tokens() != nil || g.cfg.OIDC != nil }
+
+func (g *Guard) tokens() *tokens {
+	for _, m := range g.methods {
+		if t, ok := m.(*tokens); ok {
+			return t
+		}
+	}
+	return nil
+}
+
+func (g *Guard) addLogin(mux *http.ServeMux) {
+	if !g.hasLogin() {
+		return
+	}
+	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) {
+		g.showLogin(w, r, http.StatusOK, r.FormValue("next"), "")
+	})
+	mux.HandleFunc("GET /login/style.css", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/css; charset=utf-8")
+		_, _ = w.Write(loginCSS)
+	})
+	mux.HandleFunc("POST /logout", func(w http.ResponseWriter, r *http.Request) {
+		g.setCookie(w, r, sessionCookie, "", -time.Second, http.SameSiteStrictMode)
+		link.Redirect(w, r, "/login")
+	})
+	if g.tokens() != nil {
+		mux.HandleFunc("POST /login", g.loginWithToken)
+	}
+	if g.cfg.OIDC != nil {
+		mux.HandleFunc("GET /login/oidc", g.beginOIDC)
+		mux.HandleFunc("GET /login/callback", g.finishOIDC)
+	}
+}
+
+func (g *Guard) showLogin(w http.ResponseWriter, r *http.Request, status int, next, wrong string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_ = loginPage.Execute(w, struct { // the client is gone
+		Token, OIDC       bool
+		Root, Next, Wrong string
+	}{g.tokens() != nil, g.cfg.OIDC != nil, link.Root(r), next, wrong})
+}
+
+func (g *Guard) loginWithToken(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
+	if err := r.ParseForm(); err != nil {
+		problem.Write(w, fault.Invalid, "read the form: "+err.Error())
+		return
+	}
+	name := g.tokens().owner(r.PostForm.Get("token"))
+	if name == "" {
+		g.log.Warn("login refused", "remote", r.RemoteAddr)
+		g.showLogin(w, r, http.StatusUnauthorized, r.PostForm.Get("next"), "That is not a valid token.")
+		return
+	}
+	g.logIn(w, r, session{User: name, By: "token"}, g.tokens().file.Get()[name], r.PostForm.Get("next"))
+}
+
+// logIn sets the cookie, and sends the browser to the page that it wanted.
+func (g *Guard) logIn(w http.ResponseWriter, r *http.Request, s session, key, next string) {
+	s.Ends = time.Now().Add(sessionTime)
+	g.setCookie(w, r, sessionCookie, s.seal(key), sessionTime, http.SameSiteStrictMode)
+	g.log.Info("user logged in", "user", s.User, "with", s.By, "remote", r.RemoteAddr)
+	link.Redirect(w, r, local(next))
+}
+
+// begun is the content of the login cookie.
+type begun struct {
+	secret, next string
+}
+
+func (b begun) String() string {
+	return url.Values{"secret": {b.secret}, "next": {b.next}}.Encode()
+}
+
+func readBegun(r *http.Request) (begun, error) {
+	c, err := r.Cookie(loginCookie)
+	if err != nil {
+		return begun{}, errors.New("this browser has begun no login, or more than ten minutes ago: log in again")
+	}
+	v, err := url.ParseQuery(c.Value)
+	return begun{v.Get("secret"), v.Get("next")}, err
+}
+
+func (g *Guard) beginOIDC(w http.ResponseWriter, r *http.Request) {
+	location, secret, err := g.cfg.OIDC.Begin(r.Context(), g.callback(r))
+	if err != nil {
+		g.log.Error("OpenID login failed", "error", err)
+		g.showLogin(w, r, http.StatusServiceUnavailable, r.FormValue("next"), "The OpenID provider does not answer. Try again later.")
+		return
+	}
+	// The cookie must be Lax: the provider, which is another site, sends the browser back, and a
+	// browser sends no Strict cookie then.
+	g.setCookie(w, r, loginCookie, begun{secret, r.FormValue("next")}.String(), loginTime, http.SameSiteLaxMode)
+	w.Header().Set("Location", location)
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+func (g *Guard) finishOIDC(w http.ResponseWriter, r *http.Request) {
+	b, err := readBegun(r)
+	var user string
+	if err == nil {
+		user, err = g.cfg.OIDC.Finish(r.Context(), g.callback(r), b.secret, r.URL.Query())
+	}
+	if err == nil {
+		err = checkUser(user)
+	}
+	g.setCookie(w, r, loginCookie, "", -time.Second, http.SameSiteLaxMode)
+	if err != nil {
+		g.log.Warn("OpenID login refused", "remote", r.RemoteAddr, "error", err)
+		g.showLogin(w, r, http.StatusUnauthorized, b.next, "The login failed. The log of the server says why.")
+		return
+	}
+	g.logIn(w, r, session{User: user, By: "oidc"}, g.cfg.OIDC.Key(), b.next)
+}
+
+// callback is the URL to which the provider sends the browser back.
+func (g *Guard) callback(r *http.Request) string {
+	if g.cfg.URL != nil {
+		return g.cfg.URL.JoinPath("login/callback").String()
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host + "/login/callback"
+}
+
+func (g *Guard) setCookie(w http.ResponseWriter, r *http.Request, name, value string, lasts time.Duration, site http.SameSite) {
+	c := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: int(lasts / time.Second), HttpOnly: true, SameSite: site, Secure: r.TLS != nil}
+	if at := g.cfg.URL; at != nil {
+		c.Secure = c.Secure || at.Scheme == "https"
+		if at.Path != "" {
+			c.Path = cmp.Or(strings.TrimSuffix(at.Path, "/"), "/")
+		}
+	}
+	http.SetCookie(w, c)
+}
+
+// local returns next if it is a path of this server, else the first page.
+func local(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "/login") {
+		return "/"
+	}
+	return next
+}
+
+// bounce answers a browser that followed a link from another site with a page that reloads
+// itself. The browser sends the cookie then.
+func bounce(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Refresh", "0")
+	_, _ = w.Write([]byte("<!doctype html><html lang=\"en\"><title>Cronce</title><p><a href=\"\">Continue</a></p></html>\n"))
+}

@@ -1,0 +1,43 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+)
+
+// proxy trusts a header of requests that come from a proxy.
+type proxy struct {
+	header string
+	from   []netip.Prefix
+}
+
+func (p proxy) user(r *http.Request) (string, error) {
+	names := r.Header.Values(p.header)
+	if len(names) == 0 {
+		return "", nil
+	}
+	if !p.trusts(r.RemoteAddr) {
+		return "", fmt.Errorf("header %s: %s is no trusted proxy", p.header, r.RemoteAddr)
+	}
+	if len(names) > 1 {
+		return "", errors.New("header " + p.header + " is there twice: the proxy must replace what a client sends")
+	}
+	return names[0], nil
+}
+
+func (p proxy) trusts(remote string) bool {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return false
+	}
+	for _, prefix := range p.from {
+		if prefix.Contains(at.Addr().Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p proxy) challenge() string { return "" }

@@ -1,0 +1,149 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/web/pages/shell"
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// window is how many kept events a page of the activity reads.
+	window = 1000
+
+	// activityRows bounds the events that it shows.
+	activityRows = 200
+
+	// windowTime bounds the reading. It ends at the newest event, which is not there any more if
+	// the broker has forgotten it.
+	windowTime = time.Second
+)
+
+// activityView is what the page of the events shows, the newest first.
+type activityView struct {
+	Rows  []client.Event
+	Kinds []job.EventKind
+	Kind  string
+
+	// Before is the sequence before which earlier events are. 0: there are none.
+	Before uint64
+
+	// Live is since when the events that the broker does not keep are shown. Zero: the page shows
+	// earlier ones, where there are none.
+	Live time.Time
+}
+
+// Kinds of the filter that are no kinds of events.
+const (
+	kindOrders   = "orders"
+	kindTroubles = "troubles"
+)
+
+var troubles = []job.EventKind{job.EventFailed, job.EventMissed, job.EventExpired, job.EventFenced, job.EventTakeover, job.EventRefused, job.EventAlert}
+
+// activity is the page of what happens, and of the orders that people gave.
+func (s *Site) activity() shell.Page {
+	return shell.Page{Path: "/activity", Nav: "activity", File: "activity.html", Show: func(r *shell.Request) (any, error) {
+		d := activityView{Kinds: append([]job.EventKind{job.EventSucceeded, job.EventRetrying}, exchange.Exceptional()...)}
+		values := []string{"", kindOrders, kindTroubles}
+		for _, kind := range d.Kinds {
+			values = append(values, string(kind))
+		}
+		d.Kind = r.Form.One("kind", values...)
+		name := r.Form.Get("job")
+		if name != "" {
+			if err := codec.ValidateName("job", name); err != nil {
+				r.Form.Wrong("job", "%v", err)
+			}
+		}
+		before, err := strconv.ParseUint(r.Form.Get("before"), 10, 64)
+		if err != nil && r.Form.Get("before") != "" {
+			r.Form.Wrong("before", "%q is no number of an event", r.Form.Get("before"))
+		}
+		if !r.Form.OK() {
+			return d, nil
+		}
+		kept, first, err := keptEvents(r.Context(), r.Client, before)
+		if err != nil {
+			return nil, err
+		}
+		if before == 0 {
+			var live []client.Event
+			live, d.Live = s.recent.Get()
+			kept = append(kept, live...)
+			slices.SortStableFunc(kept, func(x, y client.Event) int { return x.Time.Compare(y.Time) })
+		}
+		d.Before = first
+		for _, e := range slices.Backward(kept) {
+			if (name == "" || e.Job == name) && d.takes(e.Kind) {
+				if len(d.Rows) == activityRows {
+					break
+				}
+				d.Rows = append(d.Rows, e)
+			}
+		}
+		return d, nil
+	}}
+}
+
+func (d activityView) takes(kind job.EventKind) bool {
+	switch d.Kind {
+	case "":
+		return true
+	case kindOrders:
+		return kind == job.EventOrdered
+	case kindTroubles:
+		return slices.Contains(troubles, kind)
+	}
+	return string(kind) == d.Kind
+}
+
+// Fields are the fields whose errors the page shows.
+func (activityView) Fields() []string { return []string{"job", "kind", "before"} }
+
+// keptEvents reads the last kept events, or those before a sequence, oldest first. first is the
+// sequence before which there may be more. 0: there are none.
+func keptEvents(ctx context.Context, c *client.Client, before uint64) (list []client.Event, first uint64, err error) {
+	last, err := c.LastSequence(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	if before > 0 {
+		last = min(last, before-1)
+	}
+	after := uint64(0)
+	if last > window {
+		after = last - window
+		first = after + 1
+	}
+	if last == 0 {
+		return nil, 0, nil
+	}
+	reading, cancel := context.WithTimeout(ctx, windowTime)
+	defer cancel()
+	for e, err := range c.Events(reading, client.EventFilter{After: &after}) {
+		switch {
+		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+			continue // one event cannot be read
+		case err != nil && ctx.Err() == nil && reading.Err() != nil:
+			return list, first, nil // the last one is forgotten
+		case err != nil:
+			return nil, 0, err
+		case e.Sequence == 0:
+			continue
+		case e.Sequence <= last:
+			list = append(list, e)
+		}
+		if e.Sequence >= last {
+			break
+		}
+	}
+	return list, first, nil
+}

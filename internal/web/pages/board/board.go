@@ -1,0 +1,337 @@
+// Package board holds in memory what several pages show: the jobs with their newest slots, and the
+// nodes. A page never reads the whole ledger. The first board reads a bounded number of records for
+// each job; after that, only the records that were written since the last one.
+package board
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/text/printable"
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// Recent is how many slots of a job a board has.
+	Recent = 60
+
+	// atOnce bounds the requests of a refresh.
+	atOnce = 16
+
+	// overlap is how far a refresh reads back behind the one before, since the newest writes may
+	// have been missing there.
+	overlap = 5 * time.Second
+
+	// longest is the age of a board from which on it is read anew.
+	longest = 10 * time.Minute
+
+	// mostError bounds the bytes of an error that a board keeps.
+	mostError = 200
+)
+
+// Board is what is known at a time. It does not change.
+type Board struct {
+	// Began is when its reading began, by the clock of this process, and Now by the broker's.
+	Began, Now time.Time
+
+	// Jobs are ordered by their names.
+	Jobs  []Job
+	Nodes []client.NodeRow
+
+	// Unreadable are the errors of values that were left out.
+	Unreadable []error
+
+	written time.Time // the records up to here were read
+	byName  map[string]int
+}
+
+// Job is a job with its newest slots.
+type Job struct {
+	client.JobRow
+
+	// Recent are the newest slots that have a record, oldest first, at most Recent.
+	Recent []Run
+
+	// P50 and P95 are durations of the successful ones. Zero: there are none.
+	P50, P95 time.Duration
+}
+
+// Run is a slot that has a record.
+type Run struct {
+	ID    string
+	State job.State
+
+	// At is the slot's instant, or when it was triggered.
+	At, Due, Started, Finished time.Time
+	Node, Error                string
+
+	cursor client.Cursor
+}
+
+// Took is how long the last attempt took. Zero: it has not ended.
+func (r Run) Took() time.Duration {
+	if r.Finished.IsZero() || r.Started.IsZero() {
+		return 0
+	}
+	return r.Finished.Sub(r.Started)
+}
+
+// Last returns the newest slot that is over.
+func (j Job) Last() (Run, bool) {
+	for _, r := range slices.Backward(j.Recent) {
+		if r.State.Final() {
+			return r, true
+		}
+	}
+	return Run{}, false
+}
+
+// Failing returns the newest slot that failed, if none has succeeded after it.
+func (j Job) Failing() (Run, bool) {
+	for _, r := range slices.Backward(j.Recent) {
+		switch r.State {
+		case job.Succeeded:
+			return Run{}, false
+		case job.Failed, job.Expired:
+			return r, true
+		}
+	}
+	return Run{}, false
+}
+
+// Job returns a job by its name.
+func (b *Board) Job(name string) (Job, bool) {
+	i, ok := b.byName[name]
+	if !ok {
+		return Job{}, false
+	}
+	return b.Jobs[i], true
+}
+
+func newRun(s client.SlotRow) Run {
+	r := Run{
+		ID: s.ID, State: s.State, At: s.Slot, Due: s.Due, Started: s.Started, Finished: s.Finished, Node: s.Node, cursor: s.Cursor(),
+	}
+	if r.At.IsZero() {
+		r.At = s.Published
+	}
+	if s.Error != "" {
+		r.Error = printable.Clip(s.Error, mostError)
+	}
+	return r
+}
+
+// reader reads a board.
+type reader struct {
+	client *client.Client
+	before *Board // nil: read everything
+}
+
+var recorded = slices.DeleteFunc(client.SlotStates(), func(s job.State) bool { return s == job.Pending })
+
+func (r reader) read(ctx context.Context) (*Board, error) {
+	b := &Board{Began: time.Now(), byName: map[string]int{}}
+	nodes, err := r.client.Nodes(ctx, client.NodeFilter{})
+	if err != nil {
+		return nil, err
+	}
+	b.Now, b.Nodes, b.written = nodes.Now, nodes.Nodes, nodes.Now
+	jobs, err := r.client.Jobs(ctx, client.JobFilter{NoLast: true, Now: b.Now})
+	if err != nil {
+		return nil, err
+	}
+	b.Unreadable = append(nodes.Unreadable, jobs.Unreadable...)
+	slices.SortFunc(jobs.Jobs, func(x, y client.JobRow) int { return strings.Compare(x.Job, y.Job) })
+	b.Jobs = make([]Job, len(jobs.Jobs))
+	for i, row := range jobs.Jobs {
+		b.Jobs[i].JobRow = row
+		b.byName[row.Job] = i
+	}
+	if r.before != nil && b.Now.Sub(r.before.written) < longest {
+		err = r.goOn(ctx, b)
+	} else {
+		r.before = nil
+		err = r.fill(ctx, b)
+	}
+	return b, err
+}
+
+// fill reads the newest slots of each job that the board before does not have.
+func (r reader) fill(ctx context.Context, b *Board) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i := range b.Jobs {
+		j := &b.Jobs[i]
+		if r.before != nil {
+			if _, ok := r.before.byName[j.Job]; ok {
+				continue
+			}
+		}
+		group.Go(func() error {
+			list, err := r.client.ListSlots(ctx, client.SlotFilter{Job: j.Job, States: recorded, Newest: true, Limit: Recent})
+			if err != nil {
+				return err
+			}
+			j.merge(nil, list.Slots)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// goOn takes over the slots of the board before, and adds what was written since.
+func (r reader) goOn(ctx context.Context, b *Board) error {
+	if err := r.fill(ctx, b); err != nil {
+		return err
+	}
+	changed := map[string][]client.SlotRow{}
+	filter := client.SlotFilter{States: recorded, Written: r.before.written.Add(-overlap)}
+	for s, err := range r.client.Slots(ctx, filter) {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return err
+		case err != nil:
+			b.Unreadable = append(b.Unreadable, err)
+			if len(b.Unreadable) > mostUnreadable {
+				return err
+			}
+		default:
+			changed[s.Job] = append(changed[s.Job], s)
+		}
+	}
+	for i := range b.Jobs {
+		j := &b.Jobs[i]
+		if old, ok := r.before.Job(j.Job); ok {
+			j.Recent, j.P50, j.P95 = old.Recent, old.P50, old.P95
+		}
+		if rows := changed[j.Job]; len(rows) > 0 {
+			j.merge(j.Recent, rows)
+		}
+	}
+	return nil
+}
+
+// mostUnreadable bounds the errors of a board.
+const mostUnreadable = 100
+
+// merge sets Recent to the newest of both.
+func (j *Job) merge(before []Run, rows []client.SlotRow) {
+	byID := make(map[string]Run, len(before)+len(rows))
+	for _, r := range before {
+		byID[r.ID] = r
+	}
+	for _, s := range rows {
+		byID[s.ID] = newRun(s)
+	}
+	all := slices.SortedFunc(maps.Values(byID), func(x, y Run) int { return strings.Compare(string(x.cursor), string(y.cursor)) })
+	j.Recent = slices.Clone(all[max(0, len(all)-Recent):])
+	var took []time.Duration
+	for _, r := range j.Recent {
+		if r.State == job.Succeeded {
+			took = append(took, r.Took())
+		}
+	}
+	slices.Sort(took)
+	if n := len(took); n > 0 {
+		j.P50, j.P95 = took[(n-1)/2], took[(n-1)*95/100]
+	}
+}
+
+// Source reads boards while pages ask for them, one at a time. It is safe for concurrent use.
+type Source struct {
+	client *client.Client
+	ctx    context.Context
+	ended  sync.WaitGroup
+
+	mu     sync.Mutex
+	last   *Board
+	flight *flight
+}
+
+// flight is a reading that is not over.
+type flight struct {
+	began time.Time
+	done  chan struct{}
+	err   error
+}
+
+// NewSource returns a source that reads until ctx ends.
+func NewSource(ctx context.Context, c *client.Client) *Source { return &Source{client: c, ctx: ctx} }
+
+// Wait waits until nothing is read any more. The context of NewSource must have ended.
+func (s *Source) Wait() { s.ended.Wait() }
+
+const (
+	// readTime bounds a reading.
+	readTime = time.Minute
+
+	// hurry is how long a page waits for a new board if there is one that is younger than old. If a
+	// reading has lasted for slow, pages wait for it, since the broker may be away: they must not
+	// show what is old as if it was new.
+	hurry = 40 * time.Millisecond
+	old   = 10 * time.Second
+	slow  = time.Second
+)
+
+// Get returns a board whose reading began at notBefore or later. If that takes long and there is one
+// that is some seconds old, Get returns that one, and the new one comes meanwhile.
+func (s *Source) Get(ctx context.Context, notBefore time.Time) (*Board, error) {
+	for {
+		b, f := s.begin(notBefore)
+		if f == nil {
+			return b, nil
+		}
+		var late <-chan time.Time
+		if b != nil && time.Since(b.Began) < old && time.Since(f.began) < slow {
+			t := time.NewTimer(hurry)
+			defer t.Stop()
+			late = t.C
+		}
+		select {
+		case <-late:
+			return b, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-f.done:
+		}
+		if f.err != nil {
+			return nil, f.err
+		}
+	}
+}
+
+// begin returns the last board if it is new enough, or the reading to wait for.
+func (s *Source) begin(notBefore time.Time) (*Board, *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil && !s.last.Began.Before(notBefore) {
+		return s.last, nil
+	}
+	if s.flight == nil {
+		f := &flight{began: time.Now(), done: make(chan struct{})}
+		s.flight = f
+		before := s.last
+		s.ended.Go(func() { s.fly(f, before) })
+	}
+	return s.last, s.flight
+}
+
+func (s *Source) fly(f *flight, before *Board) {
+	ctx, cancel := context.WithTimeout(s.ctx, readTime)
+	defer cancel()
+	b, err := reader{s.client, before}.read(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.last = b
+	}
+	f.err, s.flight = err, nil
+	close(f.done)
+}

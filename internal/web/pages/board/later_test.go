@@ -1,0 +1,50 @@
+package board
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestLaterComputesOneAtATimeAndKeepsTheLast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		l := Later[string, int]{Context: ctx, Every: time.Minute, Most: 2}
+		var running, most, calls atomic.Int32
+		var fail error
+		compute := func(context.Context) (int, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			time.Sleep(time.Second)
+			return int(calls.Add(1)), fail
+		}
+		if r := l.Get(ctx, "a", time.Time{}, 0, compute); r.Ready || !r.Running {
+			t.Errorf("at once: %+v", r)
+		}
+		l.Get(ctx, "b", time.Time{}, 0, compute)
+		a := l.Get(ctx, "a", time.Time{}, time.Hour, compute)
+		b := l.Get(ctx, "b", time.Time{}, time.Hour, compute)
+		if !a.Ready || !b.Ready || a.Value+b.Value != 3 || most.Load() != 1 {
+			t.Errorf("after a wait: %+v, %+v, and %d were computed at once", a, b, most.Load())
+		}
+		fail = errors.New("broken")
+		time.Sleep(2 * time.Minute)
+		if r := l.Get(ctx, "a", time.Time{}, 0, compute); r.Value != a.Value || !r.Running {
+			t.Errorf("an old value is not shown while a new one is computed: %+v", r)
+		}
+		time.Sleep(2 * time.Second)
+		if r := l.Get(ctx, "a", time.Time{}, 0, compute); r.Value != a.Value || r.Err == nil || r.Running {
+			t.Errorf("a failure takes the value: %+v", r)
+		}
+		l.Get(ctx, "c", time.Time{}, time.Hour, compute)
+		if len(l.values) > 2 {
+			t.Errorf("%d values are kept", len(l.values))
+		}
+		stop()
+		l.Wait()
+	})
+}

@@ -1,0 +1,283 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/web/pages/board"
+	"github.com/cronce-io/cronce/internal/web/pages/shell"
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// checkWait is how long the page waits for a check. After that it shows how far the check is.
+	checkWait = 800 * time.Millisecond
+
+	// mostFound bounds the problems of a check that are shown.
+	mostFound = 200
+
+	// repairTime bounds a repair, and repairWait how long the browser waits for it.
+	repairTime = 10 * time.Minute
+	repairWait = 5 * time.Second
+)
+
+// checkKey is what is verified. A zero time means what it means for client.Verify.
+type checkKey struct {
+	From, To time.Time
+	Job      string
+}
+
+func (k checkKey) options() client.VerifyOptions {
+	o := client.VerifyOptions{From: k.From, To: k.To}
+	if k.Job != "" {
+		o.Jobs = []string{k.Job}
+	}
+	return o
+}
+
+// query is the address of the page for this key.
+func (k checkKey) query() string {
+	q := url.Values{"verify": {"1"}}
+	for name, t := range map[string]time.Time{"from": k.From, "to": k.To} {
+		if !t.IsZero() {
+			q.Set(name, t.UTC().Format(time.RFC3339))
+		}
+	}
+	if k.Job != "" {
+		q.Set("job", k.Job)
+	}
+	return q.Encode()
+}
+
+// checked is what a verification has found.
+type checked struct {
+	Sum        client.Verification
+	Found      []client.SlotProblem // the first mostFound
+	Unreadable []string
+}
+
+// Repairable is how many slots a repair would offer again.
+func (c checked) Repairable() int { return c.Sum.Missing + c.Sum.NoOutcome - c.Sum.BeyondRepair }
+
+// healthView is what the page shows.
+type healthView struct {
+	Verdict board.Result[verdict]
+	Asked   bool // a range is verified
+	Check   board.Result[checked]
+	Read    int // values that the check has read so far
+	Repair  *repair
+	Query   string
+}
+
+// work is what the page's checks and repairs have done so far. It is safe for concurrent use.
+type work struct {
+	mu      sync.Mutex
+	read    map[checkKey]int
+	repairs map[checkKey]*repair
+}
+
+// repair is a repair that runs, or has ended.
+type repair struct {
+	Running                bool
+	Began, Ended           time.Time
+	Offered, Already, Left int // Left cannot be repaired
+	Err                    string
+}
+
+func (s *Site) health() shell.Page {
+	return shell.Page{
+		Path: "/health", Nav: "health", File: "health.html",
+		Show: func(r *shell.Request) (any, error) {
+			v := healthView{Asked: r.Form.One("verify", "", "1") == "1"}
+			key := readCheck(r)
+			v.Verdict = s.verdicts.Get(r.Context(), struct{}{}, time.Time{}, checkWait, func(ctx context.Context) (verdict, error) { return newVerdict(ctx, r.Client) })
+			if !v.Asked || !r.Form.OK() {
+				v.Asked = false // nothing is verified
+				return v, nil
+			}
+			v.Check, v.Query = s.check(r, key), key.query()
+			s.work.mu.Lock()
+			defer s.work.mu.Unlock()
+			v.Read = s.work.read[key]
+			if one := s.work.repairs[key]; one != nil {
+				copied := *one
+				v.Repair = &copied
+			}
+			return v, nil
+		},
+		// The order of this page is to look again now.
+		Do: func(r *shell.Request) (string, error) {
+			s.verdicts.Get(r.Context(), struct{}{}, time.Now(), checkWait, func(ctx context.Context) (verdict, error) { return newVerdict(ctx, r.Client) })
+			return "health", nil
+		},
+	}
+}
+
+// readCheck reads the range.
+func readCheck(r *shell.Request) checkKey {
+	k := checkKey{From: r.Form.Time("from", r.Prefs.Location), To: r.Form.Time("to", r.Prefs.Location), Job: r.Form.Get("job")}
+	if k.Job != "" {
+		if err := codec.ValidateName("job", k.Job); err != nil {
+			r.Form.Wrong("job", "%v", err)
+		}
+	}
+	switch {
+	case !k.To.IsZero() && !k.From.IsZero() && !k.To.After(k.From):
+		r.Form.Wrong("to", "it is not after the beginning of the range")
+	case k.To.IsZero() && k.From.After(time.Now()):
+		r.Form.Wrong("from", "it is in the future, so the range needs an end")
+	}
+	return k
+}
+
+// check verifies a range in the background, and waits a moment for the result.
+func (s *Site) check(r *shell.Request, key checkKey) board.Result[checked] {
+	c := r.Client
+	return s.checks.Get(r.Context(), key, time.Time{}, checkWait, func(ctx context.Context) (out checked, err error) {
+		o := key.options()
+		o.Progress = func(n int) { s.work.progress(key, n) }
+		o.Unreadable = func(err error) {
+			if len(out.Unreadable) < 5 {
+				out.Unreadable = append(out.Unreadable, err.Error())
+			}
+		}
+		defer s.work.progress(key, 0)
+		out.Sum, err = c.Verify(ctx, o, func(p client.SlotProblem) error {
+			if len(out.Found) < mostFound {
+				out.Found = append(out.Found, p)
+			}
+			return nil
+		})
+		return out, err
+	})
+}
+
+// progress remembers how many values a check has read. 0: it has ended.
+func (w *work) progress(key checkKey, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.read == nil {
+		w.read = map[checkKey]int{}
+	}
+	if w.read[key] = n; n == 0 {
+		delete(w.read, key)
+	}
+}
+
+// repairPage says which slots a repair offers again, and offers them.
+func (s *Site) repairPage() shell.Page {
+	return shell.Page{
+		Path: "/health/repair", Nav: "health", File: "order.html",
+		Show: func(r *shell.Request) (any, error) {
+			key := readCheck(r)
+			o := order{Title: "Repair", Verb: "Offer them again", Back: "health?" + key.query()}
+			for name, value := range map[string]string{"from": r.Form.Get("from"), "to": r.Form.Get("to"), "job": key.Job} {
+				o.hidden(r, name, value)
+				if wrong := r.Form.Error(name); wrong != "" {
+					o.Says = append(o.Says, name+": "+wrong)
+				}
+			}
+			r.Form.Get("verify")
+			if !r.Form.OK() {
+				return o, nil
+			}
+			check := s.check(r, key)
+			n := check.Value.Repairable()
+			switch {
+			case check.Err != nil:
+				return nil, check.Err
+			case !check.Ready:
+				o.Says = append(o.Says, "The range is still being verified. Go back, and see what it finds.")
+			case n == 0:
+				o.Says = append(o.Says, "There is nothing to repair in this range.")
+			default:
+				o.Ready = true
+				o.Says = append(o.Says,
+					fmt.Sprintf("Slots that are offered again to the workers: %d. Workers treat them like every slot, by their record: one that has lost its record runs again.", n),
+					"Slots that are due too long ago for the job's catch-up policy are recorded as missed. Other programs may repair at the same time: no slot runs twice for that.")
+				if left := check.Value.Sum.BeyondRepair; left > 0 {
+					o.Says = append(o.Says, fmt.Sprintf("%d more cannot be repaired; the list says why.", left))
+				}
+			}
+			return o, nil
+		},
+		Do: func(r *shell.Request) (string, error) {
+			key := readCheck(r)
+			if !r.Form.OK() {
+				return "", shell.ErrField
+			}
+			s.repairNow(r, key)
+			return "health?" + key.query(), nil
+		},
+	}
+}
+
+// repairNow starts a repair that does not end with the request, and waits a moment for it.
+func (s *Site) repairNow(r *shell.Request, key checkKey) {
+	const most = 20 // remembered
+	w := &s.work
+	w.mu.Lock()
+	if one := w.repairs[key]; one != nil && one.Running {
+		w.mu.Unlock()
+		return
+	}
+	if len(w.repairs) >= most || w.repairs == nil {
+		running := map[checkKey]*repair{}
+		for k, one := range w.repairs {
+			if one.Running {
+				running[k] = one
+			}
+		}
+		w.repairs = running
+	}
+	one := &repair{Running: true, Began: time.Now()}
+	w.repairs[key] = one
+	w.mu.Unlock()
+	done, c := make(chan struct{}), r.Client
+	s.repairing.Go(func() {
+		defer close(done)
+		s.runRepair(c, key, one)
+	})
+	wait := time.NewTimer(repairWait)
+	defer wait.Stop()
+	select {
+	case <-done:
+	case <-wait.C:
+	case <-r.Context().Done():
+	}
+}
+
+func (s *Site) runRepair(c *client.Client, key checkKey, one *repair) {
+	ctx, cancel := context.WithTimeout(s.closing, repairTime)
+	defer cancel()
+	o := key.options()
+	o.Repair = true
+	_, err := c.Verify(ctx, o, func(p client.SlotProblem) error {
+		s.work.mu.Lock()
+		defer s.work.mu.Unlock()
+		switch {
+		case p.Repair == client.RepairOffered:
+			one.Offered++
+		case p.Repair == client.RepairAlreadyOffered:
+			one.Already++
+		case p.BeyondRepair != "":
+			one.Left++
+		}
+		return nil
+	})
+	s.work.mu.Lock()
+	defer s.work.mu.Unlock()
+	one.Running, one.Ended = false, time.Now()
+	switch {
+	case errors.Is(err, job.ErrDenied):
+		one.Err = "the NATS login of this process may not publish slots"
+	case err != nil:
+		one.Err = err.Error()
+	}
+}

@@ -1,0 +1,279 @@
+package pages
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/schedule/words"
+	"github.com/cronce-io/cronce/internal/web/pages/shell"
+	"github.com/cronce-io/cronce/job"
+)
+
+type jobPage struct {
+	client.JobDetails
+	Zone    string // the job's
+	Words   string
+	Payload string
+	Fields  []client.Field
+	Failing bool
+	Span    span
+	Account board1[account]
+	Took    dots
+	Late    dots
+	Coming  []coming
+	Change  *clockChange
+	Legend  []choice
+}
+
+// board1 is a value that is computed in the background.
+type board1[T any] struct {
+	Value   T
+	Ready   bool
+	At      time.Time
+	Err     string
+	Running bool
+}
+
+// coming is a slot to come. If the clock changes before it, Change says how.
+type coming struct {
+	At     time.Time
+	Change string
+}
+
+// span is the chosen range.
+type span struct {
+	Name             string // day, week or month
+	From, To         time.Time
+	Label            string
+	Previous, Next   string // the dates for the parameter "at"; Next is empty at the end
+	Calendar, Chosen bool
+}
+
+var spans = []choice{{"day", "Day"}, {"week", "Week"}, {"month", "Month"}}
+
+// job shows all about one job.
+func (s *Site) job() shell.Page {
+	return shell.Page{Path: "/jobs/{job}", Nav: "jobs", File: "job.html", Show: func(r *shell.Request) (any, error) {
+		name := r.PathValue("job")
+		chosen := r.Form.One("range", "", "day", "week", "month")
+		day := r.Form.Get("at")
+		d, err := r.Client.Job(r.Context(), name)
+		if err != nil {
+			return nil, err
+		}
+		p := jobPage{JobDetails: d, Legend: legend}
+		if d.Broken != nil {
+			return p, nil
+		}
+		j := d.Job.WithDefaults()
+		p.Zone, p.Words = j.Timezone, words.Of(name, j.Plan())
+		if len(j.Payload) > 0 {
+			p.Payload = indent(j.Payload)
+		}
+		if p.Fields, err = client.Describe(d.Job); err != nil {
+			return nil, err
+		}
+		u, err := r.Client.Next(r.Context(), name)
+		if err != nil {
+			return nil, err
+		}
+		loc := r.Prefs.In(p.Zone)
+		if p.Span, err = newSpan(chosen, day, u, loc); err != nil {
+			r.Form.Wrong("at", "%v", err)
+			if p.Span, err = newSpan(chosen, "", u, loc); err != nil {
+				return nil, err
+			}
+		}
+		p.Coming, p.Change = comingSlots(u, loc)
+		p.account(s.account(r, name, p.Span))
+		return p, nil
+	}}
+}
+
+// Spans are the ranges to choose from.
+func (p jobPage) Spans() []choice { return spans }
+
+// Weekdays are the heads of a calendar.
+func (p jobPage) Weekdays() []string {
+	return []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}
+}
+
+// Charts are the durations and the lateness.
+func (p jobPage) Charts() []dots { return []dots{p.Took, p.Late} }
+
+// LateOf is how long after its due time a slot first started, in words. "": it is not known.
+func (p jobPage) LateOf(s client.SlotRow) string {
+	if s.First.IsZero() || s.Due.IsZero() {
+		return ""
+	}
+	return shell.Span(max(0, s.First.Sub(s.Due)))
+}
+
+// TookOf is how long the last attempt of a slot took.
+func (p jobPage) TookOf(s client.SlotRow) string {
+	if s.Started.IsZero() || s.Finished.IsZero() {
+		return ""
+	}
+	return shell.Span(s.Finished.Sub(s.Started))
+}
+
+// accountPatience is how long a page waits for an account. The page comes without it then, and the
+// part of the account is refreshed.
+const accountPatience = 700 * time.Millisecond
+
+func (s *Site) account(r *shell.Request, name string, sp span) board1[account] {
+	k := accountKey{name, sp.From, sp.To, r.Prefs.Zone}
+	a := s.accounts.Get(r.Context(), k, time.Now().Add(-2*time.Second), accountPatience, func(ctx context.Context) (account, error) {
+		return newAccount(ctx, r.Client, k, sp.Calendar)
+	})
+	b := board1[account]{Value: a.Value, Ready: a.Ready, At: a.At, Running: a.Running}
+	if a.Err != nil {
+		b.Err = a.Err.Error()
+	}
+	return b
+}
+
+func (p *jobPage) account(a board1[account]) {
+	p.Account = a
+	p.Took, p.Late = newDots("How long each run took", a.Value.Took), newDots("How late each slot started", a.Value.Late)
+	for _, s := range p.Last {
+		if s.State.Final() {
+			p.Failing = s.State == job.Failed || s.State == job.Expired
+		}
+	}
+}
+
+func indent(data json.RawMessage) string {
+	var v any
+	if json.Unmarshal(data, &v) != nil {
+		return string(data)
+	}
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return string(data)
+	}
+	return string(text)
+}
+
+// newSpan returns the chosen range around a day. Without a choice, it has some ten slots at least.
+func newSpan(name, day string, u client.Upcoming, loc *time.Location) (span, error) {
+	now := u.Now.In(loc)
+	at := now
+	if day != "" {
+		var err error
+		if at, err = time.ParseInLocation(time.DateOnly, day, loc); err != nil || at.Year() < 1970 || at.Year() > 9000 {
+			return span{}, fmt.Errorf("%.40q is no day: want one like %s", day, now.Format(time.DateOnly))
+		}
+	}
+	s := span{Name: name, Chosen: name != ""}
+	if name == "" {
+		s.Name = "month"
+		for _, try := range []struct {
+			name  string
+			lasts time.Duration
+		}{{"day", 24 * time.Hour}, {"week", 7 * 24 * time.Hour}} {
+			n := 0
+			for range u.Slots(u.Now, u.Now.Add(try.lasts), 8) {
+				n++
+			}
+			if n == 8 {
+				s.Name = try.name
+				break
+			}
+		}
+	}
+	midnight := func(d int) time.Time { return time.Date(at.Year(), at.Month(), at.Day()+d, 0, 0, 0, 0, loc) }
+	switch s.Name {
+	case "day":
+		s.From, s.To = midnight(0), midnight(1)
+		s.Label = s.From.Format("Monday, 2 January 2006")
+	case "week":
+		monday := -(int(at.Weekday()) + 6) % 7
+		s.From, s.To = midnight(monday), midnight(monday+7)
+		s.Label = s.From.Format("2 January") + " to " + midnight(monday+6).Format("2 January 2006")
+	default:
+		s.From = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, loc)
+		s.To = time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, loc)
+		s.Label, s.Calendar = s.From.Format("January 2006"), true
+	}
+	s.Previous = s.From.AddDate(0, 0, -1).Format(time.DateOnly)
+	if s.To.Before(now.AddDate(0, 2, 0)) {
+		s.Next = s.To.Format(time.DateOnly)
+	}
+	return s, nil
+}
+
+const (
+	comingShown = 8
+
+	// changeAhead is how far ahead a clock change is shown.
+	changeAhead = 200 * 24 * time.Hour
+)
+
+// clockChange is the next change of the clock in the job's zone, and the slots around it.
+type clockChange struct {
+	At       time.Time
+	Text     string
+	Slots    []time.Time
+	Gap      string // what the job's dst_gap does, if the clock goes forward
+	Overlap  string // what its dst_overlap does, if it goes back
+	Forward  bool
+	Affected bool // the slots of that day differ from those of the day before
+}
+
+// comingSlots returns the next slots, with the changes of the clock in the job's own zone marked.
+func comingSlots(u client.Upcoming, shown *time.Location) (slots []coming, change *clockChange) {
+	own := u.Location()
+	before := u.Now
+	for at := range u.Slots(u.Now, time.Time{}, comingShown) {
+		c := coming{At: at}
+		if at.Sub(before) < changeAhead {
+			if text, _, _, ok := nextChange(before, at, own); ok {
+				c.Change = text
+			}
+		}
+		slots = append(slots, c)
+		before = at
+	}
+	text, at, forward, ok := nextChange(u.Now, u.Now.Add(changeAhead), own)
+	if !ok || len(slots) == 0 {
+		return slots, nil
+	}
+	j := u.Job.WithDefaults()
+	change = &clockChange{At: at, Text: text, Forward: forward, Gap: string(j.DSTGap), Overlap: string(j.DSTOverlap)}
+	for slot := range u.Slots(at.Add(-12*time.Hour), at.Add(12*time.Hour), 6) {
+		change.Slots = append(change.Slots, slot)
+	}
+	return slots, change
+}
+
+// nextChange returns the first change of the clock after from, up to until.
+func nextChange(from, until time.Time, loc *time.Location) (text string, at time.Time, forward, ok bool) {
+	_, at = from.In(loc).ZoneBounds()
+	var before, after int
+	for ; ; _, at = at.ZoneBounds() {
+		if at.IsZero() || at.After(until) {
+			return "", at, false, false
+		}
+		_, before = at.Add(-time.Second).Zone()
+		if _, after = at.Zone(); before != after {
+			break // else only the name of the zone changes
+		}
+	}
+	way, by := "forward", time.Duration(after-before)*time.Second
+	if forward = by > 0; !forward {
+		way = "back"
+	}
+	wall := at.UTC().Add(time.Duration(before) * time.Second)
+	return fmt.Sprintf("On %s the clock in %s goes %s by %s, from %s to %s", wall.Format("Monday, 2 January 2006"), loc, way, shell.Span(by.Abs()),
+		wall.Format("15:04"), wall.Add(by).Format("15:04")), at, forward, true
+}
+
+// legend explains the cells of the strip.
+var legend = []choice{
+	{"succeeded", "succeeded"}, {"failed", "failed"}, {"hole", "not accounted for"}, {"missed", "missed"}, {"skipped", "skipped"},
+	{"running", "running"}, {"coming", "to come"}, {"paused", "in a pause"}, {"unknown", "not judged"},
+}

@@ -1,0 +1,214 @@
+package pages
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/schedule/words"
+	"github.com/cronce-io/cronce/internal/web/pages/board"
+	"github.com/cronce-io/cronce/internal/web/pages/shell"
+	"github.com/cronce-io/cronce/job"
+)
+
+// jobsShown is how many jobs a page has.
+const jobsShown = 100
+
+// The filters of jobs by what is the matter with them.
+var jobFilters = []choice{
+	{"", "All"}, {"failing", "Failing"}, {"running", "Running"}, {"paused", "Paused"}, {"idle", "Without handler"}, {"broken", "Unreadable"},
+}
+
+// choice is a value of a field, and how it is shown.
+type choice struct{ Value, Label string }
+
+func values(all []choice) []string {
+	var v []string
+	for _, c := range all {
+		v = append(v, c.Value)
+	}
+	return v
+}
+
+type jobsPage struct {
+	Rows   []jobRow
+	Total  int // of jobs that the filter selects
+	All    int // of the registry
+	Queues []string
+	States []choice
+	State  string
+	Queue  string
+	Q      string
+	Counts map[string]int
+	Next   string // the query of the next page
+}
+
+type jobRow struct {
+	board.Job
+	Strip     strip
+	Last      *board.Run
+	Words     string
+	Unhandled bool
+	Running   int
+}
+
+// jobs lists all jobs.
+func (s *Site) jobs() shell.Page {
+	return shell.Page{Path: "/jobs", Nav: "jobs", File: "jobs.html", Show: func(r *shell.Request) (any, error) {
+		p := jobsPage{
+			States: jobFilters, State: r.Form.One("state", values(jobFilters)...), Queue: r.Form.Get("queue"), Q: r.Form.Get("q"), Counts: map[string]int{},
+		}
+		after := r.Form.Get("after")
+		b, err := s.board(r)
+		if err != nil {
+			return nil, err
+		}
+		p.All = len(b.Jobs)
+		for _, j := range b.Jobs {
+			p.add(j, after)
+		}
+		slices.Sort(p.Queues)
+		p.Queues = slices.Compact(p.Queues)
+		if p.Queue != "" && !slices.Contains(p.Queues, p.Queue) {
+			r.Form.Wrong("queue", "no job is in the queue %q", p.Queue)
+		}
+		if p.Total > 0 && len(p.Rows) == jobsShown && p.Next != "" {
+			p.Next = p.query(p.Rows[jobsShown-1].JobRow.Job)
+		}
+		return p, nil
+	}}
+}
+
+func (p jobsPage) query(after string) string {
+	v := url.Values{"after": {after}}
+	for name, value := range map[string]string{"state": p.State, "queue": p.Queue, "q": p.Q} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	return "?" + v.Encode()
+}
+
+// add counts a job, and shows it if the filter selects it.
+func (p *jobsPage) add(j board.Job, after string) {
+	p.Queues = append(p.Queues, j.Queue)
+	is := whatIs(j)
+	for name, yes := range is {
+		if yes {
+			p.Counts[name]++
+		}
+	}
+	if !is[p.State] || p.Queue != "" && j.Queue != p.Queue || !strings.Contains(strings.ToLower(j.JobRow.Job), strings.ToLower(p.Q)) {
+		return
+	}
+	p.Total++
+	switch {
+	case j.JobRow.Job <= after:
+	case len(p.Rows) == jobsShown:
+		p.Next = "more"
+	default:
+		p.Rows = append(p.Rows, newJobRow(j))
+	}
+}
+
+// whatIs returns which filters select a job.
+func whatIs(j board.Job) map[string]bool {
+	_, failing := j.Failing()
+	return map[string]bool{
+		"": true, "failing": failing, "paused": j.Paused, "broken": j.Broken != "", "idle": j.Broken == "" && j.Handlers == 0,
+		"running": slices.ContainsFunc(j.Recent, func(r board.Run) bool { return r.State == job.Running }),
+	}
+}
+
+func newJobRow(j board.Job) jobRow {
+	row := jobRow{Job: j, Strip: newStrip(j.Recent), Unhandled: j.Broken == "" && j.Handlers == 0}
+	if j.Broken == "" {
+		row.Words = words.Of(j.JobRow.Job, job.Plan{Schedule: j.Schedule, After: j.After, On: j.On, Timezone: j.Timezone})
+	}
+	if last, ok := j.Last(); ok {
+		row.Last = &last
+	}
+	for _, r := range j.Recent {
+		if r.State == job.Running {
+			row.Running++
+		}
+	}
+	return row
+}
+
+// mostBulk bounds the jobs of an order on several.
+const mostBulk = 1000
+
+// bulk pauses or resumes several jobs.
+func (s *Site) bulk() shell.Page {
+	read := func(r *shell.Request) (order string, names []string) {
+		order = r.Form.One("order", "pause", "resume")
+		names = r.Form.All("job")
+		switch {
+		case len(names) == 0:
+			r.Form.Wrong("job", "no job is chosen: tick some in the list of jobs")
+		case len(names) > mostBulk:
+			r.Form.Wrong("job", "%d jobs are chosen: at most %d are possible", len(names), mostBulk)
+			names = nil
+		}
+		slices.Sort(names)
+		return order, slices.Compact(names)
+	}
+	show := func(r *shell.Request) (any, error) {
+		name, names := read(r)
+		o := order{Title: "Pause jobs", Verb: "Pause", Back: shell.Path("jobs"), Fields: []field{{Kind: "hidden", Field: shell.Field{Name: "order", Value: name}}}}
+		if name == "resume" {
+			o.Title, o.Verb = "Resume jobs", "Resume"
+		}
+		for _, n := range names {
+			o.Fields = append(o.Fields, field{Kind: "hidden", Field: shell.Field{Name: "job", Value: n}})
+			line, changes, err := bulkLine(r, name, n)
+			if err != nil {
+				return nil, fmt.Errorf("job %s: %w", n, err)
+			}
+			o.Says = append(o.Says, line)
+			o.Ready = o.Ready || changes
+		}
+		return o, nil
+	}
+	do := func(r *shell.Request) (string, error) {
+		name, names := read(r)
+		if !r.Form.Complete() {
+			return "", shell.ErrField
+		}
+		for _, n := range names {
+			var err error
+			if name == "pause" {
+				_, err = r.Client.Pause(r.Context(), n)
+			} else {
+				_, err = r.Client.Resume(r.Context(), n, client.ResumeOptions{})
+			}
+			if err != nil {
+				return "", fmt.Errorf("job %s: %w", n, err)
+			}
+		}
+		return shell.Path("jobs"), nil
+	}
+	return shell.Page{Path: "/jobs:bulk", Nav: "jobs", File: "order.html", Show: show, Do: do}
+}
+
+// bulkLine says what the order does to a job, and whether it changes anything.
+func bulkLine(r *shell.Request, order, name string) (line string, changes bool, err error) {
+	if order == "resume" {
+		d, err := r.Client.Resume(r.Context(), name, client.ResumeOptions{DryRun: true})
+		if err != nil {
+			return "", false, err
+		}
+		return name + ": " + resumeWords(d), d.Paused, nil
+	}
+	u, err := r.Client.Next(r.Context(), name)
+	switch {
+	case err != nil:
+		return "", false, err
+	case u.Paused:
+		return name + ": it is paused already.", false, nil
+	}
+	return name + ": its next slots will not be published until it is resumed.", true, nil
+}

@@ -1,0 +1,382 @@
+package pages
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/web/pages/shell"
+	"github.com/cronce-io/cronce/job"
+)
+
+// order is the page of an order: what it will do, and the button that does it.
+type order struct {
+	Job, Title, Verb string
+
+	// Says is what the order will do. Ready reports that it does anything.
+	Says  []string
+	Ready bool
+
+	Danger  bool
+	Fields  []field
+	Preview bool   // the fields change what the order says
+	Back    string // the path of the page to go back to
+}
+
+type field struct {
+	shell.Field
+	Kind string // input, area or hidden
+}
+
+// orders lists the pages of the orders on one job.
+func (s *Site) orders() []shell.Page {
+	return []shell.Page{
+		orderPage("trigger", showTrigger, doTrigger), orderPage("pause", showPause, doPause), orderPage("resume", showResume, doResume),
+		orderPage("backfill", showBackfill, doBackfill), orderPage("release", showRelease, doRelease), orderPage("remove", showRemove, doRemove),
+		orderPage("repair", s.showRepair, doRepair),
+	}
+}
+
+func orderPage(verb string, show func(*shell.Request, *order) error, do func(*shell.Request, string) (string, error)) shell.Page {
+	return shell.Page{
+		Path: "/jobs/{job}/" + verb, Nav: "jobs", File: "order.html",
+		Show: func(r *shell.Request) (any, error) {
+			name := r.PathValue("job")
+			o := order{Job: name, Verb: strings.ToUpper(verb[:1]) + verb[1:], Back: shell.Path("jobs", name)}
+			o.Title = o.Verb + " " + name
+			return o, show(r, &o)
+		},
+		Do: func(r *shell.Request) (string, error) {
+			name := r.PathValue("job")
+			to, err := do(r, name)
+			if to == "" {
+				to = shell.Path("jobs", name)
+			}
+			return to, err
+		},
+	}
+}
+
+func (o *order) input(r *shell.Request, name, label, hint string) {
+	o.Fields = append(o.Fields, field{r.Form.Field(name, label, hint), "input"})
+}
+
+func (o *order) hidden(r *shell.Request, name, value string) {
+	r.Form.Get(name)
+	o.Fields = append(o.Fields, field{shell.Field{Name: name, Value: value}, "hidden"})
+}
+
+// seen is the revision that the page has shown: the order fails if the job has changed since.
+func (o *order) seen(r *shell.Request, d client.Definition) {
+	o.hidden(r, "seen", fmt.Sprint(d.Revision))
+}
+
+func readSeen(r *shell.Request) *uint64 {
+	var n uint64
+	if text := r.Form.Get("seen"); text != "" {
+		if _, err := fmt.Sscan(text, &n); err != nil {
+			r.Form.Wrong("seen", "%q is no revision", text)
+			return nil
+		}
+		return &n
+	}
+	return nil
+}
+
+func showTrigger(r *shell.Request, o *order) error {
+	d, err := r.Client.Job(r.Context(), o.Job)
+	if err != nil {
+		return err
+	}
+	j := d.Job.WithDefaults()
+	o.Ready, o.Verb = true, "Run it once"
+	where := fmt.Sprintf("on one of %d nodes", len(d.Handlers))
+	switch len(d.Handlers) {
+	case 0:
+		where = "as soon as a node has a handler for it: none has now"
+	case 1:
+		where = "on the node " + d.Handlers[0]
+	}
+	o.Says = append(o.Says, fmt.Sprintf("One run of %s starts in the queue %s, %s.", o.Job, j.Queue, where))
+	if d.Paused {
+		o.Says = append(o.Says, "The job is paused. That stops only its schedule: this run starts all the same.")
+	}
+	key := r.Form.Get("key")
+	if key == "" {
+		key = rand.Text() // an order that is sent twice is then one run
+	}
+	o.Fields = append(o.Fields, field{r.Form.Field("payload", "Payload", "JSON for the handler. Empty: the job's own payload."), "area"})
+	o.input(r, "at", "When", "Empty: at once. Else a time in the zone "+r.Prefs.In(j.Timezone).String()+", like 2026-11-21 07:00.")
+	o.hidden(r, "key", key)
+	return nil
+}
+
+func doTrigger(r *shell.Request, name string) (string, error) {
+	u, err := r.Client.Next(r.Context(), name)
+	if err != nil {
+		return "", err
+	}
+	o := client.TriggerOptions{Key: r.Form.Get("key"), Payload: r.Form.JSON("payload"), At: r.Form.Time("at", r.Prefs.In(u.Job.WithDefaults().Timezone))}
+	if n := len(o.Payload); n > job.MaxPayload {
+		r.Form.Wrong("payload", "it has %d bytes: at most %d are possible", n, job.MaxPayload)
+	}
+	if o.Key != "" {
+		if err := job.ValidateToken(o.Key); err != nil {
+			r.Form.Wrong("key", "%v", err)
+		}
+	}
+	if !r.Form.Complete() {
+		return "", shell.ErrField
+	}
+	run, err := r.Client.Trigger(r.Context(), name, o)
+	if err != nil {
+		return "", err
+	}
+	return shell.Path("slots", run.ID()), nil
+}
+
+func showPause(r *shell.Request, o *order) error {
+	u, err := r.Client.Next(r.Context(), o.Job)
+	if err != nil {
+		return err
+	}
+	if u.Paused {
+		o.Says = append(o.Says, "The job is paused already, by "+u.By+".")
+		return nil
+	}
+	o.Ready = true
+	o.Says = append(o.Says, "From now on, none of its slots is published until somebody resumes it. Slots that were published before still run, and it can be triggered.")
+	var next []string
+	loc := r.Prefs.In(u.Job.WithDefaults().Timezone)
+	for at := range u.Slots(u.Now, time.Time{}, 3) {
+		next = append(next, at.In(loc).Format("Mon 2 Jan 15:04:05 MST"))
+	}
+	if len(next) > 0 {
+		o.Says = append(o.Says, "The first slots that will be missed: "+strings.Join(next, ", ")+". Its catch-up policy decides which of them run when it is resumed.")
+	}
+	return nil
+}
+
+func doPause(r *shell.Request, name string) (string, error) {
+	if !r.Form.Complete() {
+		return "", shell.ErrField
+	}
+	_, err := r.Client.Pause(r.Context(), name)
+	return "", err
+}
+
+func resumeWords(d client.Resumption) string {
+	if !d.Paused {
+		return "it is not paused."
+	}
+	policy := d.Job.WithDefaults().CatchUp.Policy
+	switch {
+	case d.Missed == 0:
+		return "no slot was missed during the pause. Its next slots run as planned."
+	case d.Missed == 1:
+		return fmt.Sprintf("1 slot was missed since %s; policy %s: %d will run.", d.Since.UTC().Format("2006-01-02 15:04 UTC"), policy, d.Runs)
+	}
+	return fmt.Sprintf("%d slots were missed since %s; policy %s: %d will run.", d.Missed, d.Since.UTC().Format("2006-01-02 15:04 UTC"), policy, d.Runs)
+}
+
+func showResume(r *shell.Request, o *order) error {
+	d, err := r.Client.Resume(r.Context(), o.Job, client.ResumeOptions{DryRun: true})
+	if err != nil {
+		return err
+	}
+	text := resumeWords(d)
+	o.Says, o.Ready = append(o.Says, strings.ToUpper(text[:1])+text[1:]), d.Paused
+	if d.Paused {
+		o.Says = append(o.Says, "It was paused by "+d.By+".")
+	}
+	o.seen(r, d.Definition)
+	return nil
+}
+
+func doResume(r *shell.Request, name string) (string, error) {
+	seen := readSeen(r)
+	if !r.Form.Complete() {
+		return "", shell.ErrField
+	}
+	_, err := r.Client.Resume(r.Context(), name, client.ResumeOptions{Seen: seen})
+	return "", err
+}
+
+func showRelease(r *shell.Request, o *order) error {
+	d, err := r.Client.Next(r.Context(), o.Job)
+	if err != nil {
+		return err
+	}
+	if d.Owner != "operator" {
+		o.Says = append(o.Says, fmt.Sprintf("No operator holds the job: its owner is %q. There is nothing to release.", d.Owner))
+		return nil
+	}
+	o.Ready = true
+	o.Says = append(o.Says, "An operator has edited the job, last "+d.By+". It stays as it is, until a node with another definition of it in its file or code starts or reloads its file: that one replaces the edit.")
+	return nil
+}
+
+func doRelease(r *shell.Request, name string) (string, error) {
+	if !r.Form.Complete() {
+		return "", shell.ErrField
+	}
+	_, err := r.Client.Release(r.Context(), name)
+	return "", err
+}
+
+func showRemove(r *shell.Request, o *order) error {
+	d, err := r.Client.Job(r.Context(), o.Job)
+	if err != nil {
+		return err
+	}
+	o.Ready, o.Danger = true, true
+	o.Says = append(o.Says, "The job is removed from the registry: no slot of it is published any more. The records of its slots stay until the ledger forgets them.")
+	if d.Owner == "file" || d.Owner == "code" {
+		o.Says = append(o.Says, "A "+d.Owner+" has the job: a node that starts with it creates it again. To stop it, pause it, or remove it there first.")
+	}
+	o.seen(r, d.Definition)
+	return nil
+}
+
+func doRemove(r *shell.Request, name string) (string, error) {
+	seen := readSeen(r)
+	if !r.Form.Complete() {
+		return "", shell.ErrField
+	}
+	return "jobs", r.Client.Remove(r.Context(), name, client.RemoveOptions{Seen: seen})
+}
+
+// showBackfill says how many slots a range has, before any is published.
+func showBackfill(r *shell.Request, o *order) error {
+	u, err := r.Client.Next(r.Context(), o.Job)
+	if err != nil {
+		return err
+	}
+	loc := r.Prefs.In(u.Job.WithDefaults().Timezone)
+	hint := "A time in the zone " + loc.String() + ", like " + u.Now.In(loc).Format("2006-01-02 15:04") + "."
+	from, to := r.Form.Time("from", loc), r.Form.Time("to", loc)
+	o.input(r, "from", "From", hint)
+	o.input(r, "to", "To, not included", hint+" Empty: now.")
+	o.Preview = true
+	if to.IsZero() {
+		to = u.Now
+	}
+	switch {
+	case !r.Form.OK():
+		return nil
+	case from.IsZero():
+		o.Says = append(o.Says, "Publishes the slots of a range of the past that were never published. Slots that wait or have a record are left out: retry those one by one.")
+		return nil
+	case to.After(u.Now):
+		r.Form.Wrong("to", "it is in the future: slots that are not due yet need no backfill")
+	case !from.Before(to):
+		r.Form.Wrong("from", "it is not before the end of the range")
+	}
+	if !r.Form.OK() {
+		o.Fields = nil
+		o.input(r, "from", "From", hint)
+		o.input(r, "to", "To, not included", hint+" Empty: now.")
+		return nil
+	}
+	return o.countBackfill(r, u, from, to)
+}
+
+func (o *order) countBackfill(r *shell.Request, u client.Upcoming, from, to time.Time) error {
+	states, err := slotStates(r.Context(), r.Client, o.Job, from, to)
+	if err != nil {
+		return err
+	}
+	slots, there := 0, map[job.State]int{}
+	for at := range u.Planned(from, to) {
+		if slots++; slots > mostSlots {
+			r.Form.Wrong("from", "the range has more than %d slots: choose a shorter one", mostSlots)
+			return nil
+		}
+		if state, ok := states[job.NewSlot(o.Job, at).ID()]; ok {
+			there[state]++
+		}
+	}
+	known := 0
+	for _, n := range there {
+		known += n
+	}
+	o.Says = append(o.Says, fmt.Sprintf("The range has %s. %s to be published.", slotsWord(slots), are(slots-known)))
+	if known > 0 {
+		o.Says = append(o.Says, "Left out, since they wait or have a record: "+countWords(there)+".")
+	}
+	o.Ready = slots > known
+	return nil
+}
+
+func doBackfill(r *shell.Request, name string) (string, error) {
+	u, err := r.Client.Next(r.Context(), name)
+	if err != nil {
+		return "", err
+	}
+	loc := r.Prefs.In(u.Job.WithDefaults().Timezone)
+	o := client.BackfillOptions{From: r.Form.Time("from", loc), To: r.Form.Time("to", loc), Rate: client.MaxRate}
+	if o.From.IsZero() && r.Form.OK() {
+		r.Form.Wrong("from", "it is missing: the range needs a beginning")
+	}
+	if !r.Form.Complete() {
+		return "", shell.ErrField
+	}
+	_, err = r.Client.Backfill(r.Context(), name, o, nil)
+	return "", err
+}
+
+// showRepair says which slots of a range a repair offers again.
+func (s *Site) showRepair(r *shell.Request, o *order) error {
+	from, to := repairRange(r)
+	o.hidden(r, "from", r.Form.Get("from"))
+	o.hidden(r, "to", r.Form.Get("to"))
+	if !r.Form.OK() {
+		return nil
+	}
+	offered, n := []string{}, 0
+	_, err := r.Client.Verify(r.Context(), client.VerifyOptions{From: from, To: to, Jobs: []string{o.Job}}, func(p client.SlotProblem) error {
+		switch {
+		case p.BeyondRepair != "":
+			o.Says = append(o.Says, p.ID+" cannot be repaired: "+p.BeyondRepair)
+		case p.Problem == client.ProblemMissing || p.Problem == client.ProblemNoOutcome:
+			if n++; len(offered) < 20 {
+				offered = append(offered, p.ID)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	o.Says = append([]string{fmt.Sprintf("%s offered again to the workers, which treat them like every slot: by their record.", are(n))}, o.Says...)
+	if n > 0 {
+		o.Says = append(o.Says, strings.Join(offered, ", "))
+	}
+	if len(o.Says) > 40 {
+		o.Says = append(o.Says[:40], "and more")
+	}
+	o.Ready = n > 0
+	return nil
+}
+
+func repairRange(r *shell.Request) (from, to time.Time) {
+	from, to = r.Form.Time("from", time.UTC), r.Form.Time("to", time.UTC)
+	if from.IsZero() && r.Form.OK() {
+		r.Form.Wrong("from", "it is missing: the range needs a beginning")
+	}
+	if err := (client.VerifyOptions{From: from, To: to}).Validate(); err != nil {
+		r.Form.Wrong("to", "%v", err)
+	}
+	return from, to
+}
+
+func doRepair(r *shell.Request, name string) (string, error) {
+	from, to := repairRange(r)
+	if !r.Form.Complete() {
+		return "", shell.ErrField
+	}
+	_, err := r.Client.Verify(r.Context(), client.VerifyOptions{From: from, To: to, Jobs: []string{name}, Repair: true}, nil)
+	return "", err
+}

@@ -1,0 +1,97 @@
+package pages
+
+import (
+	"context"
+	"embed"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/web/pages/board"
+	"github.com/cronce-io/cronce/internal/web/pages/recent"
+	"github.com/cronce-io/cronce/internal/web/pages/shell"
+)
+
+//go:embed html
+var templates embed.FS
+
+// Site serves the dashboard. It is safe for concurrent use.
+type Site struct {
+	client *client.Client
+	shell  *shell.Site
+	mux    *http.ServeMux
+	boards *board.Source
+	recent recent.Events
+	tails  chan struct{}
+
+	verdicts board.Later[struct{}, verdict]
+	accounts board.Later[accountKey, account]
+	checks   board.Later[checkKey, checked]
+
+	work      work
+	repairing sync.WaitGroup
+
+	closing context.Context
+	close   context.CancelFunc
+}
+
+// New returns a handler of the pages. It sets the Templates of the Config. Close the Site at the end.
+func New(cfg shell.Config) *Site {
+	cfg.Templates = templates
+	s := &Site{client: cfg.Client, mux: http.NewServeMux(), tails: make(chan struct{}, maxTails)}
+	s.closing, s.close = context.WithCancel(context.Background())
+	s.boards = board.NewSource(s.closing, cfg.Client)
+	s.recent = recent.Events{Context: s.closing, Subscribe: cfg.Subscribe}
+	s.verdicts = board.Later[struct{}, verdict]{Context: s.closing, Every: time.Minute, Most: 1}
+	s.accounts = board.Later[accountKey, account]{Context: s.closing, Every: 2 * time.Second, Most: 100}
+	s.checks = board.Later[checkKey, checked]{Context: s.closing, Every: 30 * time.Second, Most: 20}
+	all := s.pages()
+	if cfg.Document != nil {
+		all = append(all, shell.Reference(cfg.Document))
+	}
+	s.shell = shell.New(cfg, all)
+	s.mux.HandleFunc("GET /slots/{id}/tail", s.tail)
+	s.mux.Handle("/", s.shell)
+	return s
+}
+
+// pages lists all pages.
+func (s *Site) pages() []shell.Page {
+	all := []shell.Page{
+		s.now(),
+		s.jobs(),
+		s.bulk(),
+		s.job(),
+		s.schedule(),
+		s.slots(),
+		s.slot(),
+		s.nodes(),
+		s.activity(),
+		s.health(),
+		s.repairPage(),
+	}
+	return slices.Concat(all, s.orders(), s.slotOrders())
+}
+
+// Close ends the streams, and what is computed in the background.
+func (s *Site) Close() {
+	s.close()
+	s.shell.Close()
+	s.boards.Wait()
+	s.recent.Wait()
+	s.verdicts.Wait()
+	s.accounts.Wait()
+	s.checks.Wait()
+	s.repairing.Wait()
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// board returns what is known of all jobs: at most half a second old, if the broker answers
+// quickly.
+func (s *Site) board(r *shell.Request) (*board.Board, error) {
+	return s.boards.Get(r.Context(), time.Now().Add(-500*time.Millisecond))
+}

@@ -1,0 +1,129 @@
+// Package preview shows what a schedule means: its words, its coming slots, a calendar, and what
+// happens at each clock change of the coming year. It is pure: the same arguments give the same
+// preview.
+package preview
+
+import (
+	"time"
+
+	"github.com/cronce-io/cronce/internal/schedule/words"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Preview of a schedule. Its times are in Zone.
+type Preview struct {
+	Words string
+	Plan  job.Plan // with its defaults
+	Zone  *time.Location
+
+	// Coming are the next slots, at most maxComing. Never reports that there is none.
+	Coming []time.Time
+	Never  bool
+
+	Months  []Month
+	Changes []Change
+}
+
+const (
+	maxComing = 12
+	months    = 3
+
+	// maxInDay bounds the slots of a day that are counted: those of each minute.
+	maxInDay = 1440
+)
+
+// New returns the preview of the plan of a job from a time on. The error is that of
+// job.ParseSchedule.
+func New(name string, p job.Plan, from time.Time) (*Preview, error) {
+	s, err := job.ParseSchedule(name, p)
+	if err != nil {
+		return nil, err
+	}
+	v := &Preview{Words: words.Of(name, p), Plan: p.WithDefaults(), Zone: s.Location()}
+	for at := s.Next(from); !at.IsZero() && len(v.Coming) < maxComing; at = s.Next(at) {
+		v.Coming = append(v.Coming, at.In(v.Zone))
+	}
+	v.Never = len(v.Coming) == 0
+	local := from.In(v.Zone)
+	for i := range months {
+		v.Months = append(v.Months, newMonth(s, local.Year(), local.Month()+time.Month(i), from))
+	}
+	v.Changes, err = changes(name, v.Plan, s, from)
+	return v, err
+}
+
+// Month is a page of a calendar, in the zone of the schedule.
+type Month struct {
+	First time.Time
+	Weeks [][7]Day // from Monday to Sunday
+}
+
+// Day is a day of a month. The zero value is a place in front of the first day, or behind the last.
+type Day struct {
+	Number int
+	Date   time.Time // noon
+
+	// Slots counts the slots of the day that are to come, up to maxInDay: then More is set. Times
+	// are the first of them.
+	Slots int
+	More  bool
+	Times []time.Time
+
+	// Past reports that the day is over. Its slots are not counted. Changed reports that the clocks
+	// change.
+	Past, Changed bool
+}
+
+// maxTimes bounds Day.Times.
+const maxTimes = 4
+
+func newMonth(s *job.Schedule, year int, month time.Month, from time.Time) Month {
+	zone := s.Location()
+	first := time.Date(year, month, 1, 12, 0, 0, 0, zone)
+	m := Month{First: first}
+	column := (int(first.Weekday()) + 6) % 7
+	var week [7]Day
+	for date := first; date.Month() == first.Month(); date = time.Date(year, month, date.Day()+1, 12, 0, 0, 0, zone) {
+		week[column] = newDay(s, date, from)
+		if column++; column == 7 {
+			m.Weeks, week, column = append(m.Weeks, week), [7]Day{}, 0
+		}
+	}
+	if column > 0 {
+		m.Weeks = append(m.Weeks, week)
+	}
+	return m
+}
+
+func newDay(s *job.Schedule, noon, from time.Time) Day {
+	begin, end := midnight(noon), midnight(noon.AddDate(0, 0, 1))
+	_, before := begin.Add(-time.Second).Zone()
+	_, after := end.Add(-time.Second).Zone()
+	d := Day{Number: noon.Day(), Date: noon, Past: !end.After(from), Changed: before != after}
+	if d.Past {
+		return d
+	}
+	if begin.Before(from) {
+		begin = from.Add(time.Second)
+	}
+	for at := range s.Between(begin.Add(-time.Second), end.Add(-time.Second)) {
+		if d.Slots == maxInDay {
+			d.More = true
+			break
+		}
+		if d.Slots++; len(d.Times) < maxTimes {
+			d.Times = append(d.Times, at.In(noon.Location()))
+		}
+	}
+	return d
+}
+
+// midnight is the first instant of a day. Where the clocks skip midnight, it is the one after.
+func midnight(noon time.Time) time.Time {
+	y, m, d := noon.Date()
+	t := time.Date(y, m, d, 0, 0, 0, 0, noon.Location())
+	if t.Day() != d { // time.Date has chosen the hour before
+		_, t = t.ZoneBounds()
+	}
+	return t
+}

@@ -1,0 +1,96 @@
+package shell
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"html/template"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+)
+
+//go:embed html static
+var files embed.FS
+
+// layout returns the templates that all pages share.
+func layout() *template.Template {
+	return template.Must(template.New("").ParseFS(files, "html/layout.html", "html/parts.html"))
+}
+
+// asset is a file of the folder "static". The hash of its content is in its name, so that browsers
+// may keep it for ever.
+type asset struct {
+	hashed, media string
+	data, zipped  []byte
+}
+
+// assets has the assets by their plain names, hashedAssets by those that browsers ask for.
+var assets, hashedAssets = readAssets()
+
+func readAssets() (plain, hashed map[string]*asset) {
+	plain, hashed = map[string]*asset{}, map[string]*asset{}
+	entries, err := files.ReadDir("static")
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	for _, e := range entries {
+		data, err := files.ReadFile("static/" + e.Name())
+		if err != nil {
+			panic(err)
+		}
+		sum := sha256.Sum256(data)
+		ext := path.Ext(e.Name())
+		a := &asset{hashed: strings.TrimSuffix(e.Name(), ext) + "-" + hex.EncodeToString(sum[:6]) + ext, media: mime.TypeByExtension(ext), data: data, zipped: zip(data, gzip.BestCompression)}
+		switch ext {
+		case ".js":
+			a.media = "text/javascript; charset=utf-8"
+		case ".css":
+			a.media = "text/css; charset=utf-8"
+		case ".txt":
+			a.media = "text/plain; charset=utf-8"
+		case ".svg":
+			a.media = "image/svg+xml"
+		}
+		plain[e.Name()], hashed[a.hashed] = a, a
+	}
+	return plain, hashed
+}
+
+func zip(data []byte, level int) []byte {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, level)
+	if err == nil {
+		_, err = z.Write(data)
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		panic(err) // memory does not fail
+	}
+	return b.Bytes()
+}
+
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	a := hashedAssets[r.PathValue("name")]
+	if a == nil {
+		http.NotFound(w, r) // an asset of another version: the page that names it comes from another replica
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", a.media)
+	h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	h.Set("Vary", "Accept-Encoding")
+	data := a.data
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		data = a.zipped
+	}
+	h.Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = w.Write(data) // the browser is gone
+}

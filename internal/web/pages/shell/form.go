@@ -1,0 +1,190 @@
+package shell
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cronce-io/cronce/internal/text/printable"
+)
+
+// mostTyped bounds a field, in bytes. A payload has its own, larger bound in package job.
+const mostTyped = 512 << 10
+
+// Form has the fields of a query or of a form. Its methods read a field, and remember what is
+// wrong with it: the page shows that beside the field, with what was typed. A parameter that a
+// page did not read is wrong too, since a misspelt filter must not select everything.
+type Form struct {
+	values url.Values
+	asked  map[string]bool
+	shown  map[string]bool // the page says what is wrong with them
+	errs   map[string]string
+}
+
+func newForm(v url.Values) *Form {
+	return &Form{values: v, asked: map[string]bool{}, shown: map[string]bool{}, errs: map[string]string{}}
+}
+
+// Get returns a field as it was typed, without blanks at its ends. "": it is empty or not there.
+func (f *Form) Get(name string) string {
+	f.asked[name] = true
+	s := f.values.Get(name)
+	switch {
+	case len(s) > mostTyped:
+		f.Wrong(name, "it has %d bytes: at most %d are possible", len(s), mostTyped)
+		return ""
+	case !utf8.ValidString(s):
+		f.Wrong(name, "it is no valid UTF-8")
+		return ""
+	}
+	return strings.TrimSpace(s)
+}
+
+// All returns all values of a field, as of several boxes that are ticked.
+func (f *Form) All(name string) []string {
+	f.Get(name)
+	return f.values[name]
+}
+
+// Wrong remembers what is wrong with a field. The first one counts.
+func (f *Form) Wrong(name, format string, args ...any) {
+	if f.errs[name] == "" {
+		f.errs[name] = printable.Clip(fmt.Sprintf(format, args...), 500)
+	}
+}
+
+// Error returns what is wrong with a field, and "" if nothing is. The caller shows it: what no page
+// shows is above the page.
+func (f *Form) Error(name string) string {
+	f.shown[name] = true
+	return f.errs[name]
+}
+
+// OK reports that nothing is wrong with the fields that were read so far.
+func (f *Form) OK() bool { return len(f.errs) == 0 }
+
+// Complete reports that nothing is wrong, and that the form has no field that was not read. Call it
+// after all fields are read, and before an order is given.
+func (f *Form) Complete() bool {
+	f.unasked()
+	return f.OK()
+}
+
+func (f *Form) wrong() bool { return !f.OK() }
+
+// One returns a field that must have one of these values. The first one is the default.
+func (f *Form) One(name string, values ...string) string {
+	s := f.Get(name)
+	switch {
+	case s == "":
+		return values[0]
+	case slices.Contains(values, s):
+		return s
+	}
+	f.Wrong(name, "%q is not possible: want one of %s", clip(s), strings.Join(values, ", "))
+	return values[0]
+}
+
+// Int returns a whole number between least and most.
+func (f *Form) Int(name string, least, most, normal int) int {
+	s := f.Get(name)
+	if s == "" {
+		return normal
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < least || n > most {
+		f.Wrong(name, "%q is not possible: want a whole number from %d to %d", clip(s), least, most)
+		return normal
+	}
+	return n
+}
+
+// The forms of times that Time understands, apart from RFC 3339.
+var timeForms = []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"}
+
+// Time returns a time. Without an offset it is one in the zone loc. Zero: the field is empty.
+func (f *Form) Time(name string, loc *time.Location) time.Time {
+	s := f.Get(name)
+	if s == "" {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339, s)
+	for _, form := range timeForms {
+		if err != nil {
+			at, err = time.ParseInLocation(form, s, loc)
+		}
+	}
+	if err != nil || at.Year() < 1970 || at.Year() > 9000 {
+		f.Wrong(name, "%q is no time: want one like 2026-11-21 07:00, in the zone %s, or 2026-11-21T07:00:00Z", clip(s), loc)
+		return time.Time{}
+	}
+	return at
+}
+
+// JSON returns a JSON value. Nil: the field is empty.
+func (f *Form) JSON(name string) json.RawMessage {
+	s := f.Get(name)
+	if s == "" {
+		return nil
+	}
+	var v any
+	if err := json.Unmarshal([]byte(s), &v); err != nil {
+		f.Wrong(name, "it is not JSON: %v", err)
+		return nil
+	}
+	return json.RawMessage(s)
+}
+
+// unasked marks the parameters that the page did not read.
+func (f *Form) unasked() {
+	for _, name := range slices.Sorted(maps.Keys(f.values)) {
+		if !f.asked[name] {
+			f.Wrong(name, "this page has no parameter %q", clip(name))
+		}
+	}
+}
+
+// trust marks all parameters as read: the same ones were right before.
+func (f *Form) trust() {
+	for name := range f.values {
+		f.asked[name] = true
+	}
+}
+
+// Stray returns what is wrong with fields that the page does not show.
+func (f *Form) Stray() []string {
+	f.unasked()
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(f.errs)) {
+		if !f.shown[name] {
+			all = append(all, f.errs[name])
+		}
+	}
+	return all
+}
+
+// Field is what the template "field" shows.
+type Field struct {
+	Name, Label, Hint string
+	Value, Error      string
+}
+
+// Field returns a field with its label, what was typed, and what is wrong with it. The hint says
+// what to type.
+func (f *Form) Field(name, label, hint string) Field {
+	f.asked[name] = true
+	value := f.values.Get(name)
+	f.shown[name] = true
+	if len(value) > mostTyped || !utf8.ValidString(value) {
+		value = ""
+	}
+	return Field{Name: name, Label: label, Hint: hint, Value: value, Error: f.errs[name]}
+}
+
+func clip(s string) string { return printable.Clip(s, 80) }

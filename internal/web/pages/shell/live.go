@@ -1,0 +1,255 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/web/problem"
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// beat is how often a stream has a message at most. Events in between are summed up, so that
+	// each browser costs one write a beat, however many slots run.
+	beat = time.Second
+
+	// maxBrowsers bounds the streams of a process. A browser that gets none asks again from time
+	// to time.
+	maxBrowsers = 1000
+
+	// mostNamed bounds the jobs in a message. If there are more, all pages are concerned.
+	mostNamed = 200
+
+	// silence is how long a stream has no message at most, so that proxies keep it open.
+	silence = 15 * time.Second
+
+	liveWrite = 10 * time.Second
+)
+
+// live tells browsers what has changed: it sums up the events of a beat in one message, which all
+// streams share. It listens to events only while there are streams. It also says whether the broker
+// answers.
+type live struct {
+	cfg     Config
+	log     *slog.Logger
+	ctx     context.Context
+	ended   sync.WaitGroup
+	mu      sync.Mutex
+	streams map[chan []byte]bool
+	running bool
+	away    bool
+
+	// at is when the last message was sent, in nanoseconds: what was read before is out of date.
+	at atomic.Int64
+}
+
+func newLive(ctx context.Context, log *slog.Logger, cfg Config) *live {
+	return &live{cfg: cfg, log: log, ctx: ctx, streams: map[chan []byte]bool{}}
+}
+
+func (l *live) wait() { l.ended.Wait() }
+
+// touched sums up events: which jobs, and which kinds of events.
+type touched struct {
+	Jobs  []string        `json:"jobs,omitempty"`
+	Kinds []job.EventKind `json:"kinds"`
+	All   bool            `json:"all,omitempty"` // too many jobs to name
+}
+
+func (t *touched) add(e client.Event) {
+	if !slices.Contains(t.Kinds, e.Kind) {
+		t.Kinds = append(t.Kinds, e.Kind)
+	}
+	switch {
+	case e.Job == "" || t.All || slices.Contains(t.Jobs, e.Job):
+	case len(t.Jobs) == mostNamed:
+		t.Jobs, t.All = nil, true
+	default:
+		t.Jobs = append(t.Jobs, e.Job)
+	}
+}
+
+func message(event string, data any) []byte {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return nil // names and kinds can be encoded
+	}
+	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, text)
+}
+
+// join adds a stream, and starts to listen with the first one.
+func (l *live) join() (messages chan []byte, away, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.streams) >= maxBrowsers || l.ctx.Err() != nil {
+		return nil, false, false
+	}
+	messages = make(chan []byte, 4)
+	l.streams[messages] = true
+	if !l.running {
+		l.running = true
+		l.ended.Go(l.listen)
+	}
+	return messages, l.away, true
+}
+
+func (l *live) leave(messages chan []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.streams, messages)
+}
+
+// send gives all streams a message. One that is too slow ends: its browser connects again, and
+// refreshes everything.
+func (l *live) send(m []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range l.streams {
+		select {
+		case s <- m:
+		default:
+			delete(l.streams, s)
+			close(s)
+		}
+	}
+}
+
+// idle reports that there is no stream, and ends the listening then.
+func (l *live) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running = len(l.streams) > 0; !l.running {
+		l.away = false // nothing asks the broker any more
+	}
+	return !l.running
+}
+
+// isAway reports whether the broker is known to be away.
+func (l *live) isAway() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.away
+}
+
+// listen sums up events and sends them, until there is no stream left.
+func (l *live) listen() {
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	var probing sync.WaitGroup
+	defer probing.Wait()
+	probing.Go(func() { l.probe(ctx) })
+	defer cancel()
+	var events <-chan client.Event
+	leave := func() {}
+	defer func() { leave() }()
+	var t touched
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for {
+		if events == nil {
+			told, left, err := l.cfg.Subscribe(ctx)
+			if err == nil {
+				events, leave = told, left
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case e, ok := <-events:
+			if !ok {
+				events, t.All = nil, true // events were lost
+				leave()
+				leave = func() {}
+				break
+			}
+			t.add(e)
+		case <-tick.C:
+			if len(t.Kinds) > 0 || t.All {
+				l.at.Store(time.Now().UnixNano())
+				l.send(message("touched", t))
+			}
+			t = touched{}
+			if l.idle() {
+				return
+			}
+		}
+	}
+}
+
+// probe asks the broker now and then whether it is there.
+func (l *live) probe(ctx context.Context) {
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for {
+		asking, cancel := context.WithTimeout(ctx, beat)
+		_, err := l.cfg.Client.LastSequence(asking)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		away := err != nil && fault.Of(err) == fault.Unknown
+		l.mu.Lock()
+		changed := l.running && away != l.away
+		l.away = l.running && away
+		l.mu.Unlock()
+		if changed {
+			l.send(message("broker", map[string]bool{"away": away}))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// serve answers a browser with a stream.
+func (l *live) serve(w http.ResponseWriter, r *http.Request) {
+	messages, away, ok := l.join()
+	if !ok {
+		problem.Write(w, fault.Unavailable, fmt.Sprintf("this process serves %d pages already", maxBrowsers))
+		return
+	}
+	defer l.leave(messages)
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold messages back
+	to := http.NewResponseController(w)
+	write := func(m []byte) bool {
+		_ = to.SetWriteDeadline(time.Now().Add(liveWrite)) // not all servers have deadlines
+		if _, err := w.Write(m); err != nil {
+			return false
+		}
+		return to.Flush() == nil
+	}
+	if !write(append([]byte("retry: 1000\n"), message("broker", map[string]bool{"away": away})...)) {
+		return
+	}
+	keep := time.NewTicker(silence)
+	defer keep.Stop()
+	for {
+		m := []byte(": still here\n\n")
+		ok := true
+		select {
+		case <-r.Context().Done():
+			return
+		case <-l.ctx.Done():
+			return
+		case m, ok = <-messages:
+		case <-keep.C:
+		}
+		if !ok || !write(m) {
+			return
+		}
+	}
+}

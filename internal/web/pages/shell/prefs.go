@@ -1,0 +1,118 @@
+package shell
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/schedule/tzdata"
+	"github.com/cronce-io/cronce/internal/web/link"
+)
+
+// The values of Prefs.Zone that are no name of a zone.
+const (
+	ZoneUTC = "UTC"
+	ZoneJob = "job" // that of the job; UTC where no job is meant
+)
+
+// Prefs are what a user has chosen, kept in cookies. The parameter "zone" of the query is
+// stronger, so that a link can hold it.
+type Prefs struct {
+	Zone  string // ZoneUTC, ZoneJob, or a name like "Europe/Berlin"
+	Theme string // "light", "dark", or "auto": as the system has it
+
+	// Location is the zone's. It is UTC with ZoneJob.
+	Location *time.Location
+}
+
+const (
+	zoneCookie  = "cronce_zone"
+	themeCookie = "cronce_theme"
+	keepCookie  = 365 * 24 * time.Hour
+)
+
+func readPrefs(r *http.Request, f *Form) Prefs {
+	p := Prefs{Zone: ZoneUTC, Theme: "auto", Location: time.UTC}
+	if c, err := r.Cookie(themeCookie); err == nil && isTheme(c.Value) {
+		p.Theme = c.Value
+	}
+	if c, err := r.Cookie(zoneCookie); err == nil {
+		if name, err := url.QueryUnescape(c.Value); err == nil {
+			p.setZone(name)
+		}
+	}
+	if name := f.Get("zone"); name != "" && !p.setZone(name) {
+		f.Wrong("zone", "no zone has the name %q: want UTC, job, or a name like Europe/Berlin", clip(name))
+	}
+	return p
+}
+
+func isTheme(s string) bool { return s == "light" || s == "dark" || s == "auto" }
+
+func (p *Prefs) setZone(name string) bool {
+	if name == ZoneUTC || name == ZoneJob {
+		p.Zone, p.Location = name, time.UTC
+		return true
+	}
+	if name == "" || name == "Local" || len(name) > 64 {
+		return false
+	}
+	loc, err := tzdata.Load(name)
+	if err != nil {
+		return false
+	}
+	p.Zone, p.Location = name, loc
+	return true
+}
+
+// In returns the zone in which to show the times of a job whose schedule has the zone named.
+func (p Prefs) In(named string) *time.Location {
+	if p.Zone != ZoneJob {
+		return p.Location
+	}
+	if loc, err := tzdata.Load(named); err == nil {
+		return loc
+	}
+	return time.UTC
+}
+
+// setPreferences sets the cookies, and sends the browser back to the page that it came from.
+func (s *Site) setPreferences(w http.ResponseWriter, r *http.Request) {
+	q := s.request(r)
+	if err := r.ParseForm(); err != nil {
+		s.fail(w, q, fault.Invalid, "read the form: "+err.Error())
+		return
+	}
+	var p Prefs
+	zone, theme := r.PostForm.Get("zone"), r.PostForm.Get("theme")
+	switch {
+	case zone != "" && !p.setZone(zone):
+		s.fail(w, q, fault.Invalid, "no zone has the name \""+clip(zone)+"\": want UTC, job, or a name like Europe/Berlin")
+		return
+	case theme != "" && !isTheme(theme):
+		s.fail(w, q, fault.Invalid, "no theme has the name \""+clip(theme)+"\": want light, dark or auto")
+		return
+	}
+	// Without a path, a cookie is for the folder of this request: the one below which the pages are
+	// mounted.
+	for name, value := range map[string]string{zoneCookie: url.QueryEscape(zone), themeCookie: theme} {
+		if value != "" {
+			http.SetCookie(w, &http.Cookie{
+				Name: name, Value: value, MaxAge: int(keepCookie / time.Second),
+				HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil,
+			})
+		}
+	}
+	link.Redirect(w, r, local(r.PostForm.Get("next")))
+}
+
+// local returns next if it is a path of this site, else the path of the first page.
+func local(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.Scheme != "" || u.Host != "" || strings.ContainsAny(next, "\\\r\n") {
+		return ""
+	}
+	return strings.TrimLeft(next, "/")
+}

@@ -1,0 +1,127 @@
+// Package shell is what all pages of the dashboard have in common: the layout, the assets, the
+// choice of zone and theme, forms, errors, and the stream of changes. Package pages has the pages.
+//
+//   - page.go: what a page is, and how it is served. view.go: what its template can use.
+//   - form.go: fields of queries and forms, with what is wrong beside them.
+//   - prefs.go: the zone and the theme. asset.go: style, script and icon.
+//   - known.go: what a page showed last, for the time in which the broker is away.
+//   - live.go: the stream that says what has changed.
+package shell
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/web/link"
+)
+
+// DefaultPatience is the default of Config.Patience.
+const DefaultPatience = 2 * time.Second
+
+// Config of a Site.
+type Config struct {
+	// Client answers the questions of the pages and carries out the orders.
+	Client *client.Client
+
+	// User returns the author of a request, and "" if that is not known. Nil: it is never known.
+	User func(*http.Request) string
+
+	// Logger logs pages that fail with a status of 500 or more. Nil: no logs.
+	Logger *slog.Logger
+
+	// Subscribe returns a channel of the process's events. It is closed if its reader is too slow.
+	Subscribe func(context.Context) (events <-chan client.Event, leave func(), err error)
+
+	// Version is that of the program.
+	Version string
+
+	// Document is the OpenAPI document of the HTTP API. Nil: no page shows it.
+	Document []byte
+
+	// Patience bounds how long a page waits for the broker. 0: DefaultPatience.
+	Patience time.Duration
+
+	// Templates has the files of the pages.
+	Templates fs.FS
+}
+
+// Site serves pages. It is safe for concurrent use.
+type Site struct {
+	cfg   Config
+	log   *slog.Logger
+	mux   *http.ServeMux
+	wrong *template.Template // the page of an error
+	known *known
+	live  *live
+
+	entries []NavEntry // of the navigation
+
+	flights singleflight.Group // of parts that several browsers refresh at once
+
+	closing context.Context
+	close   context.CancelFunc
+}
+
+// New returns a handler of the pages. Close it at the end. It panics if a template is wrong.
+func New(cfg Config, pages []Page) *Site {
+	s := &Site{cfg: cfg, log: cfg.Logger, mux: http.NewServeMux(), known: newKnown()}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.cfg.Patience = cmp.Or(cfg.Patience, DefaultPatience)
+	s.closing, s.close = context.WithCancel(context.Background())
+	s.live = newLive(s.closing, s.log, cfg)
+	base := layout()
+	s.wrong = template.Must(template.Must(base.Clone()).ParseFS(files, "html/problem.html"))
+	for _, e := range navigation {
+		if slices.ContainsFunc(pages, func(p Page) bool { return p.Path == "/"+e.Path || e.Path == "" && p.Path == "/{$}" }) {
+			s.entries = append(s.entries, e)
+		}
+	}
+	for _, p := range pages {
+		t := template.Must(template.Must(base.Clone()).ParseFS(cfg.Templates, "html/parts/*.html", "html/"+p.File))
+		s.mux.HandleFunc("GET "+p.Path, func(w http.ResponseWriter, r *http.Request) { s.show(p, t, w, r) })
+		if p.Do != nil {
+			s.mux.HandleFunc("POST "+p.Path, func(w http.ResponseWriter, r *http.Request) { s.do(p, t, w, r) })
+		}
+	}
+	s.mux.HandleFunc("GET /assets/{name}", serveAsset)
+	s.mux.HandleFunc("GET /live", s.live.serve)
+	s.mux.HandleFunc("POST /preferences", s.setPreferences)
+	s.mux.HandleFunc("/", s.notFound)
+	return s
+}
+
+// Close ends the streams.
+func (s *Site) Close() {
+	s.close()
+	s.live.wait()
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+func (s *Site) notFound(w http.ResponseWriter, r *http.Request) {
+	if path := r.URL.EscapedPath(); len(path) > 1 && strings.HasSuffix(path, "/") && r.Method == http.MethodGet {
+		link.Redirect(w, r, strings.Trim(path, "/"))
+		return
+	}
+	q := s.request(r)
+	if _, pattern := s.mux.Handler(&http.Request{Method: http.MethodGet, URL: r.URL, Host: r.Host}); pattern != "/" {
+		s.fail(w, q, fault.MethodNotAllowed, fmt.Sprintf("this page does not take %s requests", r.Method))
+		return
+	}
+	s.fail(w, q, fault.NotFound, fmt.Sprintf("no page has the path %q", r.URL.Path))
+}

@@ -1,0 +1,178 @@
+// The only script of the dashboard besides htmx. Each page works without it; with it, what changes
+// comes by itself.
+//
+//   data-live="job:report kind:failed node *"   a part with an ID that is refreshed when one of
+//       these has changed: a job, a kind of event, any event (*). every:N: also every N seconds.
+//   data-ago       on a time element: how long ago it is, kept up to date.
+//   data-submit    on a form: it is sent as soon as a field changes.
+//   data-keys      on a list: / focuses the search, j and k move between rows, Enter opens one.
+//   data-tail      on a pre: the address of the output that it shows.
+//   data-all       on a checkbox: it ticks all boxes of the form with the name that it has as value.
+"use strict";
+(() => {
+  const body = document.body;
+  const root = body.dataset.root;
+  const skew = Date.parse(body.dataset.now) - Date.now(); // the browser's clock may be wrong
+
+  // Times.
+  const units = (d, a, an, b, bn) => {
+    let text = `${Math.floor(d / a)} ${an}`;
+    const rest = Math.floor((d % a) / b);
+    if (rest > 0 && d < 10 * a) text += ` ${rest} ${bn}`;
+    return text;
+  };
+  const span = (s) => s < 60 ? `${Math.floor(s)} s` : s < 3600 ? units(s, 60, "min", 1, "s") : s < 86400 ? units(s, 3600, "h", 60, "min") : units(s, 86400, "d", 3600, "h");
+  const tick = () => {
+    const now = Date.now() + skew;
+    for (const e of document.querySelectorAll("time[data-ago]")) {
+      const s = (Date.parse(e.dateTime) - now) / 1000;
+      const text = Math.abs(s) < 1 ? "now" : s < 0 ? span(-s) + " ago" : "in " + span(s);
+      if (e.textContent !== text) e.textContent = text;
+    }
+  };
+  setInterval(tick, 1000);
+
+  // Refresh parts: one request for all that are concerned, at most every two seconds.
+  const apart = 2000;
+  let due = new Set(), timer = 0, last = 0, busy = false;
+  const concerned = (test) => {
+    for (const e of document.querySelectorAll("[data-live][id]")) {
+      if (test(e.dataset.live.split(" "))) due.add(e.id);
+    }
+    if (due.size && !timer && !busy) timer = setTimeout(refresh, Math.max(0, last + apart - Date.now()));
+  };
+  const refresh = async () => {
+    timer = 0;
+    const ids = [...due].filter((id) => {
+      const e = document.getElementById(id);
+      return e && !e.contains(document.querySelector(":is(input, textarea, select):focus"));
+    });
+    due.clear();
+    if (!ids.length || document.hidden) return;
+    busy = true;
+    last = Date.now();
+    const open = [...document.querySelectorAll("details[open][id]")].map((e) => e.id);
+    const ticked = new Set([...document.querySelectorAll("input[type=checkbox][id]:checked")].map((e) => e.id));
+    const focused = document.activeElement && document.activeElement.id;
+    const scrolled = ids.flatMap((id) => [...document.getElementById(id).querySelectorAll("[id]")].filter((e) => e.scrollLeft || e.scrollTop).map((e) => [e.id, e.scrollLeft, e.scrollTop]));
+    try {
+      await htmx.ajax("GET", location.pathname + location.search, {
+        source: body, target: "#notice", select: "#notice", swap: "outerHTML show:none", selectOOB: ids.map((id) => "#" + CSS.escape(id)).join(","),
+      });
+    } catch { /* the next one comes */ }
+    for (const id of open) { const e = document.getElementById(id); if (e) e.open = true; }
+    for (const id of ticked) { const e = document.getElementById(id); if (e) e.checked = true; }
+    for (const [id, x, y] of scrolled) { const e = document.getElementById(id); if (e) e.scrollTo(x, y); }
+    if (focused && document.activeElement === body) { const e = document.getElementById(focused); if (e) e.focus({ preventScroll: true }); }
+    tick();
+    busy = false;
+    if (due.size) concerned(() => false);
+  };
+  const everything = () => concerned(() => true);
+
+  // The stream of changes: closed while the tab is hidden.
+  let stream = null, failed = 0;
+  const connect = () => {
+    if (stream || document.hidden || !document.querySelector("[data-live]")) return;
+    stream = new EventSource(root + "live");
+    let first = true;
+    stream.addEventListener("broker", (m) => {
+      failed = 0;
+      const away = JSON.parse(m.data).away;
+      const notice = document.getElementById("notice");
+      const was = notice.querySelector(".banner.warn") !== null || body.hasAttribute("data-away");
+      if (away && !was) {
+        const p = document.createElement("p");
+        p.className = "banner warn";
+        p.textContent = "The NATS server does not answer. The page goes on by itself as soon as it answers.";
+        notice.append(p);
+      }
+      if (away || was || !first || Date.now() - opened > 3000) { body.removeAttribute("data-away"); everything(); }
+      first = false;
+    });
+    stream.addEventListener("touched", (m) => {
+      const { jobs = [], kinds = [], all = false } = JSON.parse(m.data);
+      const what = new Set([...jobs.map((j) => "job:" + j), ...kinds.map((k) => "kind:" + k), "*"]);
+      concerned((live) => all || live.some((l) => what.has(l)));
+    });
+    stream.onerror = () => {
+      // A stream that is refused is not tried again by the browser.
+      if (stream && stream.readyState === EventSource.CLOSED) {
+        stream = null;
+        setTimeout(connect, Math.min(30000, 1000 * 2 ** failed++));
+      }
+    };
+  };
+  const opened = Date.now();
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) { connect(); return; }
+    if (stream) { stream.close(); stream = null; }
+  });
+  addEventListener("pagehide", () => { if (stream) { stream.close(); stream = null; } });
+  addEventListener("pageshow", (e) => { if (e.persisted) { connect(); everything(); } });
+  connect();
+  let seconds = 0;
+  setInterval(() => {
+    if (document.hidden) return;
+    seconds++;
+    concerned((live) => live.some((l) => l.startsWith("every:") && seconds % Number(l.slice(6)) === 0) || (!stream || stream.readyState !== EventSource.OPEN) && seconds % 15 === 0);
+  }, 1000);
+
+  // The zone of this browser, and preferences that hold at once.
+  const prefs = document.querySelector("form[data-prefs]");
+  if (prefs) {
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    const select = prefs.elements.zone;
+    const there = [...select.options].find((o) => o.value === zone);
+    if (zone && there) there.textContent = `in my zone, ${zone}`;
+    if (zone && zone !== "UTC" && !there) select.add(new Option(`in my zone, ${zone}`, zone));
+    prefs.querySelector("button").hidden = true;
+    prefs.addEventListener("change", () => prefs.requestSubmit());
+  }
+
+  // Forms that are sent when a field changes, and boxes that tick others.
+  document.addEventListener("change", (e) => {
+    const t = e.target;
+    if (t.dataset.all !== undefined) {
+      for (const box of t.form.querySelectorAll("input[type=checkbox]")) if (box.name === t.dataset.all) box.checked = t.checked;
+    }
+    if (t.form && t.form.dataset.submit !== undefined) t.form.requestSubmit();
+  });
+
+  // The output of a running slot, as it comes.
+  const tail = document.querySelector("[data-tail]");
+  if (tail) (async () => {
+    const most = 1 << 20;
+    for (let tries = 0; tries < 5; tries++) {
+      try {
+        const answer = await fetch(tail.dataset.tail);
+        if (!answer.ok) throw new Error(answer.status);
+        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+        for (let first = true, text = ""; ; first = false) {
+          const { value, done } = await reader.read();
+          if (done) return;
+          text = ((first ? "" : text) + value.replaceAll("\u200b", "")).slice(-most);
+          const below = tail.scrollHeight - tail.scrollTop - tail.clientHeight < 40;
+          tail.textContent = text;
+          if (below) tail.scrollTop = tail.scrollHeight;
+        }
+      } catch { await new Promise((again) => setTimeout(again, 1000 * 2 ** tries)); }
+    }
+  })();
+
+  // Keys.
+  document.addEventListener("keydown", (e) => {
+    const list = document.querySelector("[data-keys]");
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    const typing = e.target.closest("input, textarea, select");
+    if (e.key === "Escape" && typing) { typing.blur(); return; }
+    if (typing && typing.type !== "checkbox") return;
+    const search = document.querySelector("input[type=search]");
+    if (e.key === "/" && search) { e.preventDefault(); search.focus(); search.select(); return; }
+    if (!list || (e.key !== "j" && e.key !== "k")) return;
+    const links = [...list.querySelectorAll("a[data-row]")];
+    const at = links.indexOf(document.activeElement.closest("a[data-row]"));
+    const next = links[at < 0 ? (e.key === "j" ? 0 : links.length - 1) : Math.min(links.length - 1, Math.max(0, at + (e.key === "j" ? 1 : -1)))];
+    if (next) { e.preventDefault(); next.focus(); next.scrollIntoView({ block: "nearest" }); }
+  });
+})();

@@ -1,0 +1,47 @@
+// Package secure holds what every answer of the HTTP API and the pages has in common: the headers
+// that tell a browser what the pages may do, the refusal of requests that other sites send, and
+// the bound on bodies. Package web uses it too, inside the server of another program.
+package secure
+
+import (
+	"net/http"
+
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/web/problem"
+)
+
+// MaxBody bounds the body of a request, in bytes.
+const MaxBody = 1 << 20
+
+// Policy is the content policy: pages load resources only from this server, run no inline script,
+// send forms only to this server, and cannot be framed.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// Wrap returns a handler that sets the headers, refuses requests that a page of another site
+// sends, and passes all others on to next.
+func Wrap(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		problem.Write(w, fault.CrossSite, "a page of another site sent the request: send orders from this site, or from a program that is no browser")
+	}))
+	checked := protection.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > MaxBody {
+			problem.Write(w, fault.TooLarge, "the body has more than 1 MiB")
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
+		next.ServeHTTP(w, r)
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", Policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+		checked.ServeHTTP(w, r)
+	})
+}

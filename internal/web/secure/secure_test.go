@@ -1,0 +1,74 @@
+package secure_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/cronce-io/cronce/internal/web/secure"
+)
+
+func TestRequestsOfOtherSitesAreRefused(t *testing.T) {
+	t.Parallel()
+	orders := 0
+	h := secure.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { orders++ }))
+	for _, tc := range []struct {
+		method, header, value string
+		want                  int
+	}{
+		{"POST", "Sec-Fetch-Site", "cross-site", 403},
+		{"DELETE", "Sec-Fetch-Site", "same-site", 403},
+		{"PUT", "Origin", "https://evil.example", 403},
+		{"POST", "Origin", "null", 403},
+		{"POST", "Sec-Fetch-Site", "same-origin", 200},
+		{"POST", "Origin", "http://cronce.example", 200},
+		{"POST", "User-Agent", "curl/8", 200},
+		{"GET", "Sec-Fetch-Site", "cross-site", 200},
+	} {
+		orders = 0
+		r := httptest.NewRequest(tc.method, "http://cronce.example/api/v1/jobs/a:pause", nil)
+		r.Header.Set(tc.header, tc.value)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != tc.want || (orders == 1) != (tc.want == 200) {
+			t.Errorf("%s with %s %s: status %d, want %d; passed on %d times", tc.method, tc.header, tc.value, w.Code, tc.want, orders)
+		}
+		if tc.want == 403 && w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("refused with %v", w.Header())
+		}
+		for _, name := range []string{"Content-Security-Policy", "X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy"} {
+			if w.Header().Get(name) == "" {
+				t.Errorf("status %d has no %s", w.Code, name)
+			}
+		}
+		if p := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none';") || strings.Contains(p, "unsafe") {
+			t.Errorf("content policy %q", p)
+		}
+	}
+}
+
+func TestBodiesAreBounded(t *testing.T) {
+	t.Parallel()
+	h := secure.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n, err := io.Copy(io.Discard, r.Body); err != nil {
+			t.Logf("cut after %d bytes: %v", n, err)
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+		}
+	}))
+	for _, tc := range []struct {
+		bytes  int
+		length bool
+		want   int
+	}{{secure.MaxBody, true, 200}, {secure.MaxBody + 1, true, 413}, {secure.MaxBody, false, 200}, {secure.MaxBody + 1, false, 413}} {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", tc.bytes)))
+		if !tc.length {
+			r.ContentLength = -1
+		}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != tc.want {
+			t.Errorf("%d bytes, length sent: %v: status %d, want %d", tc.bytes, tc.length, w.Code, tc.want)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/job"
+)
+
+// AlertStates stores in the state bucket whether a job has failed and not succeeded since. It
+// does so for jobs that ask for an alert when they recover. Its methods are safe for concurrent
+// use. States are never deleted.
+type AlertStates struct{ b wire.Bucket }
+
+// alertKey returns the key of a job's state. Job names have no dots, so no other kind of key
+// has this form.
+func alertKey(job string) string { return "alert." + job }
+
+// AlertStates returns the states of jobs.
+func (s *Store) AlertStates() *AlertStates {
+	b := s.Bucket("state")
+	b.FailDenied = true // a login from an older version may not write these keys: fail at once
+	return &AlertStates{b}
+}
+
+// Read returns the job's state and its revision, as the stream's leader has them. Errors are
+// those of Ledger.Read.
+func (a *AlertStates) Read(ctx context.Context, name string) (exchange.AlertState, uint64, error) {
+	e, err := a.b.Read(ctx, alertKey(name))
+	if err != nil {
+		return exchange.AlertState{}, e.Revision, err
+	}
+	state, err := exchange.DecodeAlertState(e.Data)
+	if err == nil && state.Job != name {
+		err = fmt.Errorf("%w state of alerts: it names job %q", job.ErrInvalid, state.Job)
+	}
+	if err != nil {
+		return exchange.AlertState{}, e.Revision, unreadable(a.b, e, err)
+	}
+	return state, e.Revision, nil
+}
+
+// Write stores the state if revision is the last one of its key; 0 creates it. Its errors are
+// those of Ledger.Write, and job.ErrDenied.
+func (a *AlertStates) Write(ctx context.Context, state exchange.AlertState, revision uint64) (uint64, error) {
+	return a.b.Encode(ctx, alertKey(state.Job), state.Nonce, state, revision)
+}

@@ -1,0 +1,89 @@
+// Package web serves Cronce's dashboard and HTTP API inside the server of another program:
+//
+//	c, err := client.New(ctx, nc)
+//	...
+//	h := web.New(c, web.WithUser(func(r *http.Request) string { return userOf(r) }))
+//	defer h.Close()
+//	mux.Handle("/cronce/", http.StripPrefix("/cronce", loggedIn(h)))
+//
+// The handler does not authenticate users: put it behind the authentication of your program. It
+// can do what the NATS login of the client can do, and the broker refuses everything else.
+// "cronce run --http" and "cronce ui" serve the same with a login of their own.
+//
+// It is a package of its own, so that programs that do not import it link no web server.
+package web
+
+import (
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/web/api"
+	"github.com/cronce-io/cronce/internal/web/pages"
+	"github.com/cronce-io/cronce/internal/web/pages/shell"
+	"github.com/cronce-io/cronce/internal/web/secure"
+)
+
+// Option changes a Handler.
+type Option func(*api.Config)
+
+// WithUser sets the function that names the user of a request, like "alice@example.com": at most
+// job.MaxToken bytes of text, without control characters. Records, events and conflicts show it.
+// If it returns "", orders carry the operator name of the client. Default: they always do. It is
+// called concurrently.
+func WithUser(user func(*http.Request) string) Option {
+	return func(c *api.Config) { c.User = user }
+}
+
+// WithLogger sets the logger of requests that fail. Default: no logs.
+func WithLogger(l *slog.Logger) Option { return func(c *api.Config) { c.Logger = l } }
+
+// Handler is an http.Handler. It is safe for concurrent use.
+type Handler struct {
+	api   *api.API
+	pages *pages.Site
+	http  http.Handler
+}
+
+// New returns a handler of the paths below "/". Remove the prefix under which you mount it with
+// http.StripPrefix. Keep the client's connection open until Close has returned.
+func New(c *client.Client, options ...Option) *Handler {
+	cfg := api.Config{Client: c, Version: version()}
+	for _, o := range options {
+		o(&cfg)
+	}
+	a := api.New(cfg)
+	p := pages.New(shell.Config{
+		Client: c, User: cfg.User, Logger: cfg.Logger, Version: cfg.Version, Subscribe: a.Subscribe, Document: a.Document(),
+	})
+	mux := http.NewServeMux()
+	mux.Handle(api.Prefix+"/", a)
+	mux.Handle("/", p)
+	return &Handler{a, p, secure.Wrap(mux)}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.http.ServeHTTP(w, r) }
+
+// Close ends the event streams and the requests that wait. Call it when the server shuts
+// down: http.Server.Shutdown waits for them otherwise. It may be called more than once.
+func (h *Handler) Close() {
+	h.pages.Close()
+	h.api.Close()
+}
+
+// version is that of this module in the running program.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	const path = "github.com/cronce-io/cronce"
+	for _, dep := range append(info.Deps, &info.Main) {
+		if dep.Path == path && dep.Version != "" {
+			return dep.Version
+		}
+	}
+	return "unknown"
+}
