@@ -61,6 +61,18 @@ func arrange(plans []plans.PastPlan, found []core.OnConsumer, done map[time.Time
 	return a
 }
 
+// drained returns the plans before the newest one with a consumer that have none themselves. A
+// plan can be drained while an older one, on another stream or under the other name, is not.
+func (a arrangement) drained(all []plans.PastPlan) (drained []plans.PastPlan) {
+	for i, p := range all[:max(0, min(a.newest, len(all)))] {
+		of := func(t taking) bool { return t.index == i }
+		if !slices.ContainsFunc(a.take, of) && !slices.ContainsFunc(a.adopt, of) {
+			drained = append(drained, p)
+		}
+	}
+	return drained
+}
+
 // hasRoom reports whether the job can have another consumer on the stream. There are only two
 // names for its consumers. A work queue allows one consumer at a time, because the subjects of
 // two must not overlap.

@@ -76,9 +76,7 @@ func (f *follower) wait(ctx context.Context, settled bool) {
 		case r := <-f.results:
 			delete(f.takers, key(r.consumer))
 			if r.drained {
-				for _, p := range f.plans[:r.index+1] {
-					f.done[p.From] = true // the plans before it are drained too: otherwise it would not have been begun
-				}
+				f.done[r.plan.From] = true
 				return
 			}
 			f.complain(r.err, "stream", r.consumer.Stream, "consumer", r.consumer.Name)
@@ -121,6 +119,11 @@ func (f *follower) arrange(ctx context.Context) (settled bool, err error) {
 func (f *follower) reconcile(ctx context.Context) (changed, left bool, err error) {
 	found, err := f.find(ctx)
 	a := arrange(f.plans, found, f.done, f.cfg.Now().Add(-f.cfg.Horizon))
+	if err == nil {
+		for _, p := range a.drained(f.plans) {
+			f.done[p.From] = true
+		}
+	}
 	for _, t := range a.adopt {
 		err, left = errors.Join(err, f.cfg.Broker.AdoptOn(ctx, t.consumer, t.plan)), true
 	}

@@ -355,6 +355,25 @@ func TestConsumerOfAJobThatWasMadeAnewIsReplaced(t *testing.T) {
 	})
 }
 
+// The plan after it, on another stream, is drained first.
+func TestConsumerOfAPlanIsKeptUntilItsOwnMessagesAreTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.put = func(core.Message) error { return errors.New("no space") }
+		w.define(on("A", "x"))
+		defer w.run(t.Context(), 0)()
+		time.Sleep(time.Second)
+		token := w.publish("A", "x", "")
+		time.Sleep(time.Second)
+		w.define(on("B", "x"))
+		time.Sleep(time.Second)
+		w.define(on("B", "y"))
+		time.Sleep(time.Minute)
+		w.set(func() { w.put = func(core.Message) error { return nil } })
+		w.wants("after the delay", token)
+		w.has("in the end", "B y")
+	})
+}
+
 func TestSlotsSayThatTheyAreAsOldAsTheirMessage(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
