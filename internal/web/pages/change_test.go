@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 )
 
@@ -26,5 +27,32 @@ func TestClockChangeIsSpelledOut(t *testing.T) {
 	}
 	if text, _, _, ok := nextChange(time.Now(), time.Now().Add(changeAhead), time.UTC); ok {
 		t.Errorf("the clock of UTC changes: %q", text)
+	}
+}
+
+// So the slots of the evening before are there shortly after midnight.
+func TestRangeWithoutADateEndsNow(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := client.Upcoming{Now: time.Date(2026, 11, 2, 0, 20, 0, 0, berlin)} // a Monday
+	for _, c := range []struct{ name, day, from, to, previous, next string }{
+		{"day", "", "2026-11-01T01:00", "2026-11-02T01:00", "2026-11-01", "2026-11-02"},
+		{"week", "", "2026-10-27T00:00", "2026-11-03T00:00", "2026-10-27", "2026-11-02"},
+		{"month", "", "2026-10-05T00:00", "2026-11-09T00:00", "2026-10-05", "2026-11-02"},
+		{"day", "2026-10-25", "2026-10-25T00:00", "2026-10-26T00:00", "2026-10-24", "2026-10-26"},
+		{"week", "2026-10-25", "2026-10-19T00:00", "2026-10-26T00:00", "2026-10-18", "2026-10-26"},
+		{"month", "2026-10-25", "2026-10-01T00:00", "2026-11-01T00:00", "2026-09-30", "2026-11-01"},
+	} {
+		s, err := newSpan(c.name, c.day, u, berlin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const layout = "2006-01-02T15:04"
+		if from, to := s.From.Format(layout), s.To.Format(layout); from != c.from || to != c.to || s.Previous != c.previous || s.Next != c.next {
+			t.Errorf("%s at %q: got %s to %s, before %s, after %s, want %+v", c.name, c.day, from, to, s.Previous, s.Next, c)
+		}
 	}
 }

@@ -158,7 +158,8 @@ func indent(data json.RawMessage) string {
 	return string(text)
 }
 
-// newSpan returns the chosen range around a day. Without a choice, it has some ten slots at least.
+// newSpan returns the chosen range around a day, or up to now without a day. Without a choice, it
+// has some ten slots at least.
 func newSpan(name, day string, u client.Upcoming, loc *time.Location) (span, error) {
 	now := u.Now.In(loc)
 	at := now
@@ -185,6 +186,11 @@ func newSpan(name, day string, u client.Upcoming, loc *time.Location) (span, err
 			}
 		}
 	}
+	s.Calendar = s.Name == "month"
+	if day == "" {
+		s.untilNow(now)
+		return s, nil
+	}
 	midnight := func(d int) time.Time { return time.Date(at.Year(), at.Month(), at.Day()+d, 0, 0, 0, 0, loc) }
 	switch s.Name {
 	case "day":
@@ -197,13 +203,31 @@ func newSpan(name, day string, u client.Upcoming, loc *time.Location) (span, err
 	default:
 		s.From = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, loc)
 		s.To = time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, loc)
-		s.Label, s.Calendar = s.From.Format("January 2006"), true
+		s.Label = s.From.Format("January 2006")
 	}
 	s.Previous = s.From.AddDate(0, 0, -1).Format(time.DateOnly)
 	if s.To.Before(now.AddDate(0, 2, 0)) {
 		s.Next = s.To.Format(time.DateOnly)
 	}
 	return s, nil
+}
+
+// untilNow sets the range that ends now. Shortly after midnight, it still has what failed in the
+// evening.
+func (s *span) untilNow(now time.Time) {
+	date := func(d, hour int) time.Time {
+		return time.Date(now.Year(), now.Month(), now.Day()+d, hour, 0, 0, 0, now.Location())
+	}
+	switch s.Name {
+	case "day":
+		s.From, s.To, s.Label = date(-1, now.Hour()+1), date(0, now.Hour()+1), "Last 24 hours"
+	case "week":
+		s.From, s.To, s.Label = date(-6, 0), date(1, 0), "Last seven days"
+	default:
+		monday := -(int(now.Weekday()) + 6) % 7
+		s.From, s.To, s.Label = date(monday-28, 0), date(monday+7, 0), "Last five weeks"
+	}
+	s.Previous, s.Next = s.From.Format(time.DateOnly), now.Format(time.DateOnly)
 }
 
 const (
