@@ -219,6 +219,14 @@ var fleetMutants = []mutant{
 		test:   "TestConsumerIsNotRemovedBeforeItsPlanIsDrained",
 	},
 	{
+		name:   "drained-plan-takes-those-before",
+		breaks: "when the consumer of a plan is drained, the one before it, on another stream, is removed with messages in it",
+		file:   "internal/fleet/intake/follower.go",
+		old:    "				f.done[r.plan.From] = true\n",
+		new:    "				for _, p := range f.plans[:r.index+1] {\n					f.done[p.From] = true\n				}\n",
+		test:   "TestConsumerOfAPlanIsKeptUntilItsOwnMessagesAreTaken",
+	},
+	{
 		name:   "plan-begun-again",
 		breaks: "each producer that starts drains a drained plan once more",
 		file:   "internal/fleet/intake/arrange.go",
