@@ -33,24 +33,23 @@ export function due(position, entries, now, horizon, node) {
 
 function* slotsOf(position, entry, now) {
   const seen = (instant) => position !== undefined && (entry.revision <= position.revision || (position.registryTime !== undefined && instant <= position.registryTime));
-  // What fell due in a pause that the position does not know of has ended.
-  const fresh = entry.pauses.filter((p) => p.to !== undefined && !seen(p.to));
   for (const plan of entry.plans) {
-    const known = seen(plan.from);
     const delay = plan.schedule.delay;
+    const ended = entry.pauses.filter((p) => p.to !== undefined && p.to - BigInt(delay) * second > plan.from);
+    // What fell due in a pause, and after it, is known to whoever knew the end of the pause.
+    const covered = (dueAt) => seen(ended.findLast((p) => p.from < dueAt)?.to ?? plan.from) && dueAt <= position.time;
     let begin = plan.from;
-    if (known) {
-      const least = fresh.reduce((t, p) => (p.from < t ? p.from : t), position.time) - BigInt(delay) * second;
+    if (seen(plan.from)) {
+      const unknown = ended.find((p) => !seen(p.to))?.from ?? position.time;
+      const least = (unknown < position.time ? unknown : position.time) - BigInt(delay) * second;
       if (least > begin) begin = least;
     }
     for (let at = plan.schedule.next(floorSeconds(begin)); at !== undefined; at = plan.schedule.next(at)) {
       const instant = fromSeconds(at), dueAt = fromSeconds(at + delay);
       if (dueAt > now || (plan.to !== undefined && instant > plan.to)) break;
-      if (instant <= plan.from) continue;
+      if (instant <= plan.from || covered(dueAt)) continue;
       const pause = pauseAt(entry, dueAt);
       if (pause && pause.to === undefined) continue;
-      const covered = pause ? seen(plan.from) && !fresh.includes(pause) : known;
-      if (covered && dueAt <= position.time) continue;
       yield { at, due: dueAt, shards: plan.plan.shards, late: pause !== undefined || toMs(now - dueAt) > late };
     }
   }
