@@ -62,9 +62,9 @@ var nodeMutants = []nodeMutant{
 	{"publishes no slot of the old plan at the edit", "due", `(plan.to !== undefined && instant > plan.to)`, `(plan.to !== undefined && instant >= plan.to)`, "producers", ""},
 
 	// What shows only in a running client.
-	{"acks before the record", "worker", `    const wrote = await this.put(key, outcome, fence);
+	{"acks before the record", "worker", `    const wrote = await this.completion(key, outcome, fence);
     if (wrote.lost)`, `    if (isFinal(outcome)) d.ackNow();
-    const wrote = await this.put(key, outcome, fence);
+    const wrote = await this.completion(key, outcome, fence);
     if (wrote.lost)`, "", "ack-after-record"},
 	{"starts on a read", "worker", `const wrote = await this.put(key, step.record, revision);
       if (wrote.unknown)`, `const wrote = step.do === "start" ? (this.put(key, step.record, revision).catch(() => {}), { won: revision + 1 }) : await this.put(key, step.record, revision);
@@ -88,6 +88,17 @@ var nodeMutants = []nodeMutant{
 	{"moves the watermark before the stream answers", "producer", `await Promise.all(messages.map((m) => this.publish(m, signal)));`, `void Promise.all(messages.map((m) => this.publish(m, signal)));`, "", "publication-unanswered"},
 	{"publishes with a wrong clock", "producer", `if (this.node.implausible) throw`, `if (false) throw`, "", "wrong-clock"},
 	{"loses unknown members", "worker", `const wrote = await this.put(key, step.record, revision);`, `delete step.record.x_shade; const wrote = await this.put(key, step.record, revision);`, "", "unknown-members"},
+	{"takes a busy server for a refusal", "store", `const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);`, `const unanswered = new Set([10008]);`, "", "claim-busy"},
+	{"takes any conflict for a loss", "store", `        if (found.revision > revision) return { lost: true };`, `        return { lost: true };`, "", "claim-conflicts"},
+	{"starts by a claim that was refused", "store", `else if (!open) throw new Error`, `else if (!open) return { won: revision + 1 }; else if (false) throw new Error`, "", "claim-refused"},
+	{"claims again after a completion that was refused", "worker", `        this.log(err.message);
+        await pause(500, this.node.signal);`, `        throw err;`, "", "completion-refused"},
+	{"denies a claim without trust", "worker", `        if (!this.node.trusted()) return;
+`, ``, "", "ask-lapsed"},
+	{"takes a record of another slot", "store", `if (named !== key) throw`, `if (false) throw`, "", "foreign-record"},
+	{"decides by a definition that is older than the message", "registry", `if (watched && watched.revision >= revision) return watched;`, `if (watched) return watched;`, "", "edited-unseen"},
+	{"compares with its own clock", "node", `get offset() { return this.clock.offset; }`, `get offset() { return 0; }`, "", "fast-clock"},
+	{"retries at once", "worker", `backoff = Math.min(`, `backoff = 0 * Math.min(`, "", "fails"},
 	{"serves no timers", "worker", "const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];", "const streams = [`${this.store.namespace}_slots`];", "", "timer"},
 }
 

@@ -53,7 +53,7 @@ if (env("PROCESS")) {
   process.stdin.unref?.();
 }
 
-const nc = await connect({ servers: env("SERVER"), maxReconnectAttempts: -1, reconnectTimeWait: 100 });
+const nc = await connect({ servers: env("SERVER"), maxReconnectAttempts: -1, reconnectTimeWait: 100, waitOnFirstConnect: true });
 try {
   await run(nc, {
     namespace: env("NAMESPACE"), name: env("NAME", "client"), queues: env("QUEUES", "default").split(",").filter(Boolean),

@@ -4,6 +4,7 @@ import { Node } from "./node.js";
 import { Producer } from "./producer.js";
 import { Registry } from "./registry.js";
 import { Store, pause } from "./store.js";
+import { Invalid } from "./names.js";
 import { Worker } from "./worker.js";
 import { parseDuration } from "./values.js";
 
@@ -13,7 +14,8 @@ export { Permanent } from "./worker.js";
 // (handlers: a job's name to async (run) => output). log is called with lines of text.
 export async function run(nc, { namespace = "cronce", name, queues = ["default"], handlers = {}, produce = true, places, grace = 25_000, clockOffset = 0, signal, log = () => {} }) {
   const store = new Store(nc, namespace);
-  const settings = await adopt(store);
+  const settings = await adopt(store, signal, log);
+  if (!settings) return;
   const registry = new Registry(store, log);
   await registry.run(signal);
   while (!signal.aborted) {
@@ -34,11 +36,19 @@ export async function run(nc, { namespace = "cronce", name, queues = ["default"]
   }
 }
 
-// adopt reads what the namespace was made with. This program creates none.
-async function adopt(store) {
-  const { value } = await store.read("state", "settings").catch((err) => {
-    throw new Error(`namespace ${store.namespace}: ${err.message}; "cronce setup" makes what is not there`);
-  });
-  if (!value) throw new Error(`namespace ${store.namespace} has no settings: run "cronce setup" first`);
-  return { lease: parseDuration(value.lease), horizon: parseDuration(value.horizon) };
+// adopt reads what the namespace was made with, as soon as the broker answers. This program
+// creates none. undefined: the signal came first.
+async function adopt(store, signal, log) {
+  for (; !signal.aborted; await pause(500, signal)) {
+    try {
+      const { value } = await store.read("state", "settings");
+      if (!value) throw new Invalid("it has no settings");
+      return { lease: parseDuration(value.lease), horizon: parseDuration(value.horizon) };
+    } catch (err) {
+      const why = `namespace ${store.namespace}: ${err.message}`;
+      if (err.refused || err instanceof Invalid) throw new Error(`${why}; "cronce setup" makes what is not there`);
+      log(why);
+    }
+  }
+  return undefined;
 }

@@ -5,9 +5,8 @@ import { jetstreamManager } from "@nats-io/jetstream";
 import { planAt } from "./definition.js";
 import { formatMessage } from "./message.js";
 import { parseSlot, slotID, slotKey } from "./names.js";
-import { decodeAs } from "./bounds.js";
 import { parseInstant } from "./values.js";
-import { pause } from "./store.js";
+import { decodeOf, pause } from "./store.js";
 
 // follow sends what follows from the record that stands at revision; message is the
 // slot's, entry its job's definition, if that is known. It throws when the broker does not have all of it in time.
@@ -72,7 +71,7 @@ async function beside(store, own, revision, others) {
     const messages = await manager.direct.getLastMessagesFor(`KV_${bucket}`, { multi_last: [own, ...others].map(subject) });
     for await (const m of messages) {
       if (m.subject === subject(own)) seen = m.seq >= revision;
-      else if (m.data.length) found.push(decodeAs("record", m.string()));
+      else if (m.data.length) found.push(decodeOf("ledger", m.subject.slice(`$KV.${bucket}.`.length), m.string()));
     }
     if (seen) return found;
   }

@@ -3,10 +3,9 @@
 import { randomBytes } from "node:crypto";
 import { hostname, uptime } from "node:os";
 import { BrokerClock } from "./clock.js";
-import { decodeAs } from "./bounds.js";
 import { Invalid } from "./names.js";
 import { formatDuration, formatInstant, fromMs, parseDuration, parseInstant } from "./values.js";
-import { pause } from "./store.js";
+import { decodeOf, pause } from "./store.js";
 import { watch } from "./watch.js";
 
 // boot is a clock that counts suspend, in ms: os.uptime is CLOCK_BOOTTIME on Linux.
@@ -127,7 +126,7 @@ export class Node {
     const live = [];
     for (const [key, { text, since }] of this.seen) {
       try {
-        const value = text === undefined ? undefined : decodeAs("node", text);
+        const value = text === undefined ? undefined : decodeOf("nodes", key, text);
         if (value?.producer && value.state === "alive" && key !== this.name && stopwatch() - since < Math.max(this.lease, parseDuration(value.lease))) live.push(value);
       } catch (err) {
         if (!(err instanceof Invalid)) throw err;
@@ -158,7 +157,7 @@ export class Node {
 // challenge is what follows from having seen a node's key stand still for a while:
 // {dead}, {wait}, or {value} to be written at the revision that was seen. Pure.
 export function challenge(name, by, text, lease, still, now) {
-  const value = text === undefined ? undefined : decodeAs("node", text);
+  const value = text === undefined ? undefined : decodeOf("nodes", name, text);
   if (value && value.state !== "alive") return { dead: true };
   const limit = Math.max(lease, value ? parseDuration(value.lease) : 0);
   if (still < limit) return { wait: limit - still };

@@ -1,5 +1,7 @@
 // What stands in the registry, as it changes (docs/protocol.md, section 5).
 import { parseEntry } from "./definition.js";
+import { Invalid } from "./names.js";
+import { pause } from "./store.js";
 import { parseInstant } from "./values.js";
 import { watch } from "./watch.js";
 
@@ -10,11 +12,22 @@ export class Registry {
     Object.assign(this, { store, log, entries: new Map(), unreadable: new Set(), revision: 0, listeners: new Set() });
   }
 
-  // run tells what is there before it returns, and goes on until the signal.
-  async run(signal) {
-    await new Promise((ready, fail) => {
+  // run tells what is there before it returns, and goes on until the signal. A watch that
+  // ends is begun again, with all that is there.
+  run(signal) {
+    return new Promise((ready) => {
       const told = (revision) => { this.settled = { revision: Math.max(revision, this.revision), time: this.time }; ready(); };
-      watch(this.store.nc, `${this.store.namespace}_jobs`, signal, { changed: (e) => this.change(e), ready: told }).catch(fail);
+      const watching = async () => {
+        for (; !signal.aborted; await pause(500, signal)) {
+          try {
+            await watch(this.store.nc, `${this.store.namespace}_jobs`, signal, { changed: (e) => this.change(e), ready: told });
+          } catch (err) {
+            this.log(`registry: ${err.message}`);
+          }
+        }
+        ready();
+      };
+      void watching();
     });
   }
 
@@ -23,7 +36,9 @@ export class Registry {
     this.entries.delete(key);
     if (text !== undefined) {
       try {
-        this.entries.set(key, parseEntry(text, revision, time));
+        const entry = parseEntry(text, revision, time);
+        if (entry.job.name !== key) throw new Invalid(`it names job ${entry.job.name}`);
+        this.entries.set(key, entry);
       } catch (err) {
         // Whether it is broken, of a later format, or merely beyond this program: other
         // nodes may know slots of it.
@@ -31,7 +46,8 @@ export class Registry {
         this.log(`job ${key}: ${err.message}`);
       }
     }
-    Object.assign(this, { revision, time, changed: performance.now() });
+    this.changed = performance.now();
+    if (revision > this.revision) Object.assign(this, { revision, time });
     for (const listener of this.listeners) listener();
   }
 

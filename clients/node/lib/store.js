@@ -1,7 +1,7 @@
 // Reading and writing the keys of buckets (docs/protocol.md, section 4).
 import { headers as newHeaders } from "@nats-io/transport-node";
 import { decodeAs } from "./bounds.js";
-import { Invalid } from "./names.js";
+import { Invalid, parseSlot, slotKey } from "./names.js";
 
 export const pause = (ms, signal) => new Promise((done) => {
   if (signal?.aborted) return done();
@@ -20,6 +20,21 @@ const attempt = 1000; // ms
 const kinds = { ledger: "record", jobs: "definition", nodes: "node" };
 const kindOf = (bucket, key) => kinds[bucket] ?? (key.startsWith("lock.") ? "lock" : key);
 
+// keyOf: which key a value of a kind names.
+const keyOf = {
+  record: (v) => slotKey(parseSlot(v.id)),
+  definition: (v) => v.job?.name,
+  node: (v) => v.node,
+  lock: (v) => `lock.${v.job}`,
+};
+
+// decodeOf reads the value of a key. A value that names something else than its key is invalid.
+export function decodeOf(bucket, key, text) {
+  const kind = kindOf(bucket, key), value = decodeAs(kind, text), named = keyOf[kind]?.(value) ?? key;
+  if (named !== key) throw new Invalid(`the value of ${bucket}/${key} names ${named}`);
+  return value;
+}
+
 export class Store {
   constructor(nc, namespace) {
     Object.assign(this, { nc, namespace });
@@ -34,14 +49,14 @@ export class Store {
     const answer = await this.nc.request(`$JS.API.STREAM.MSG.GET.${stream}`, JSON.stringify({ last_by_subj: subject }), { timeout: 2 * attempt });
     const { error, message } = answer.json();
     if (error?.err_code === 10037) return { revision: 0 };
-    if (error) throw new Error(`read ${bucket}/${key}: ${error.description}`);
+    if (error) throw Object.assign(new Error(`read ${bucket}/${key}: ${error.description}`), { refused: !unanswered.has(error.err_code) });
     const head = Buffer.from(message.hdrs ?? "", "base64").toString();
     const found = { revision: message.seq, time: message.time };
     const nonce = /^Cronce-Nonce: *(.*?)\r?$/m.exec(head)?.[1];
     if (/^(KV-Operation: *(DEL|PURGE)|Nats-Marker-Reason:)/m.test(head)) return { ...found, nonce };
     const text = Buffer.from(message.data ?? "", "base64").toString();
     try {
-      const value = decodeAs(kindOf(bucket, key), text);
+      const value = decodeOf(bucket, key, text);
       return { ...found, text, value, nonce: value.nonce };
     } catch (err) {
       throw Object.assign(err, { revision: found.revision });

@@ -215,9 +215,23 @@ export class Worker {
       outcome = complete(record, fence, this.node.now(), this.trustedHorizon(), result);
     }
     if (!this.node.trusted()) return undefined; // it is another's, or will be
-    const wrote = await this.put(key, outcome, fence);
+    const wrote = await this.completion(key, outcome, fence);
     if (wrote.lost) this.tell("refused", about(record));
     return wrote.won ? this.ended(outcome, wrote.won, d.message, entry, since) : undefined;
+  }
+
+  // completion repeats what the server refuses: the handler of this attempt has started, so
+  // the slot stays in hand, and is not claimed again.
+  async completion(key, outcome, fence) {
+    while (this.node.trusted()) {
+      try {
+        return await this.put(key, outcome, fence);
+      } catch (err) {
+        this.log(err.message);
+        await pause(500, this.node.signal);
+      }
+    }
+    return { unknown: true };
   }
 
   async handle(d, hand, record, fence, entry) {
@@ -270,6 +284,8 @@ export class Worker {
     try {
       const { slot, claim, fence, cause } = cancelRequest(m.string());
       if (claim) {
+        // What it wrote last may still be stored, and it cannot say that nothing starts by that.
+        if (!this.node.trusted()) return;
         const hand = hands.get(slotKey(slot));
         answer = { v: 1, holds: hand !== undefined, ...(hand?.controller.signal.aborted && !hand.returned && { ended: true }) };
         return m.respond(JSON.stringify(answer));

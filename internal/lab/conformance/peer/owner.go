@@ -17,6 +17,7 @@ var ownerScenarios = []Scenario{
 	{"owner-slow", []string{"K-2", "C-14", "L-5"}, "the owner of a slot lives, and does not answer; then it disowns the slot", ownerSlow},
 	{"fenced", []string{"L-2", "C-11"}, "the client is declared dead while its handler runs", fenced},
 	{"lapsed", []string{"L-3", "L-4", "C-5"}, "heartbeats are lost for longer than a lease, and then arrive again", lapsed},
+	{"ask-lapsed", []string{"C-8"}, "another worker asks for the owner of a slot, whose trust has lapsed and whose outcome was not answered", askLapsed},
 	{"stop", []string{"L-7"}, "the client is asked to stop while its handler runs", stopping},
 	{"other-layout", []string{"B-3"}, "a stream has other settings than the client would give it", otherLayout},
 }
@@ -213,6 +214,29 @@ func lapsed(s *stage) {
 	if r := s.succeeds("C-2", later); r.text("node") == node {
 		s.breaks("C-5", "the slot ran on node %s, whose trust had lapsed", node)
 	}
+}
+
+func askLapsed(s *stage) {
+	s.define("work", nil, nil)
+	node := s.launch("work")
+	s.tap.unanswered(func(f frame) bool { return f.writes(ledger, final...) }, true)
+	id := s.offer("work", "one", 10)
+	s.await("W-3", "the write of the outcome", func() bool { return len(s.tap.frames(func(f frame) bool { return f.writes(ledger, final...) })) > 0 })
+	claimed := s.slot(id).revision
+	// A second slot, whose record cannot be read, keeps the client from ending the node at once.
+	s.tap.unanswered(func(f frame) bool { return f.subject == "$JS.API.STREAM.MSG.GET.KV_"+namespace+"_ledger" }, true)
+	heal := s.tap.unanswered(func(f frame) bool { return f.writes(nodes) }, true)
+	silent := time.Now()
+	time.AfterFunc(lease/2, func() { s.offer("work", "two", 10) })
+	s.never("C-8", lease+silence/4, func() string {
+		answers, err := s.nc.Request(namespace+".node."+node+".cancel", jsonOf(value{"v": 1, "id": id, "claim": claimed}), silence/10)
+		if err == nil && (frame{data: answers.Data}).body()["holds"] == false {
+			return fmt.Sprintf("%v after the last heartbeat that the broker got, the node denies the claim by which a handler ran, and whose outcome may still be stored: %s",
+				time.Since(silent).Round(time.Millisecond), answers.Data)
+		}
+		return ""
+	})
+	heal()
 }
 
 func stopping(s *stage) {

@@ -34,7 +34,9 @@ type Result struct {
 }
 
 // Scenarios returns all scenarios, the most important first.
-func Scenarios() []Scenario { return slices.Concat(workerScenarios, ownerScenarios, producerScenarios) }
+func Scenarios() []Scenario {
+	return slices.Concat(workerScenarios, answerScenarios, valueScenarios, ownerScenarios, producerScenarios)
+}
 
 // Names are the names of all scenarios.
 func Names() (names []string) {

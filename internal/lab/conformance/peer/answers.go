@@ -1,0 +1,294 @@
+package peer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Scenarios about answers of the broker: errors that say nothing, refusals, and answers that come
+// late and twice.
+var answerScenarios = []Scenario{
+	{"claim-busy", []string{"W-3"}, "a claim is stored, and errors that do not say so come back", claimBusy},
+	{"claim-refused", []string{"C-5", "C-10", "W-5"}, "the server refuses each copy of a claim for a while", claimRefused},
+	{"claim-refused-later", []string{"W-3", "W-5"}, "the first copy of a claim is stored and not answered, and the second one is refused", claimRefusedLater},
+	{"claim-conflicts", []string{"W-4"}, "conflicts that no other value explains", claimConflicts},
+	{"claim-purged", []string{"W-4", "W-1"}, "the record is deleted just before it is claimed again", claimPurged},
+	{"record-purged", []string{"C-6", "C-10", "C-11"}, "the record of a run is deleted while its handler runs", recordPurged},
+	{"message-purged", []string{"C-9", "C-10"}, "the slot's message is purged while its handler runs", messagePurged},
+	{"completion-refused", []string{"C-2", "C-10"}, "the server refuses each copy of an outcome for a while", completionRefused},
+	{"late-and-twice", []string{"W-2", "W-3", "C-9"}, "each answer comes after the next copy was sent, and then twice", lateAndTwice},
+}
+
+// reply is what becomes of a publication of the client. The zero value: it passes, and the
+// server answers.
+type reply struct {
+	text  string // the answer in place of the server's; empty with silent: none
+	lost  bool   // the server does not get the publication
+	taken bool   // the server's own answer is dropped
+}
+
+// refusal is an error of JetStream as an answer.
+func refusal(code int, text string, stored bool) reply {
+	return reply{text: fmt.Sprintf(`{"error":{"code":503,"err_code":%d,"description":%q},"stream":"KV_%s_ledger","seq":0}`, code, text, namespace), lost: !stored, taken: true}
+}
+
+// answers has how decide what becomes of each publication that match selects; n counts them
+// from 0.
+func (s *stage) answers(match func(frame) bool, how func(n int) reply) (stop func()) {
+	var mu sync.Mutex
+	n, said := 0, map[string]string{}
+	return s.tap.rule(func(f frame) verdict {
+		mu.Lock()
+		defer mu.Unlock()
+		if f.isPublish() && match(f) {
+			r := how(n)
+			n++
+			delete(said, f.reply) // all copies of a write may have one reply subject
+			if r.taken {
+				said[f.reply] = r.text
+			}
+			if r.text != "" {
+				_ = s.nc.Publish(f.reply, []byte(r.text))
+			}
+			if r.lost {
+				return drop
+			}
+			return pass
+		}
+		if text, ours := said[f.subject]; !f.toServer && ours && string(f.data) != text {
+			return drop
+		}
+		return pass
+	})
+}
+
+func isClaim(f frame) bool { return f.writes(ledger, "running") }
+
+// sameCopies checks that all claims so far are copies of the first one; why says what
+// answered the n-th.
+func (s *stage) sameCopies(must string, why func(n int) string) {
+	copies := s.tap.frames(isClaim)
+	for i, f := range copies {
+		if string(f.data) != string(copies[0].data) || f.header("Nats-Expected-Last-Subject-Sequence") != copies[0].header("Nats-Expected-Last-Subject-Sequence") {
+			s.fails(must, "a claim that %s is followed by another write, and not by the same one: %s", why(i-1), f)
+		}
+	}
+}
+
+// startedBy checks that the slot has succeeded in one attempt, by the claim at this revision.
+func (s *stage) startedBy(must, id string, revision uint64) {
+	s.succeeds(must, id)
+	if starts := s.did("start", id); len(starts) != 1 || starts[0].Attempt != 1 || revision > 0 && starts[0].Fence != revision {
+		s.breaks(must, "the starts of %s are %v: want one, attempt 1 with the fence %d, the revision of the claim that was stored", id, starts, revision)
+	}
+	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
+}
+
+func claimBusy(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	codes := []int{10004, 10008, 10009, 10075, 10077, 10118, 10158, 10163, 10194}
+	why := func(n int) string { return fmt.Sprintf("was answered with the error %d", codes[min(n, len(codes)-1)]) }
+	s.answers(isClaim, func(n int) reply {
+		if n < len(codes) {
+			return refusal(codes[n], "try again", n == 0)
+		}
+		return reply{}
+	})
+	id := s.offer("work", "one", 10)
+	s.await("W-3", fmt.Sprintf("%d copies of a claim, whose answers do not say what became of it", len(codes)+1), func() bool {
+		s.sameCopies("W-3", why)
+		if n := len(s.tap.frames(isClaim)); len(s.did("start", id)) > 0 && n <= len(codes) {
+			s.fails("W-5", "the handler of %s started, although the claim %s", id, why(n-1))
+		}
+		return len(s.tap.frames(isClaim)) > len(codes)
+	})
+	s.startedBy("W-3", id, 0)
+}
+
+func claimRefused(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	heal := s.answers(isClaim, func(int) reply { return refusal(10077, "maximum bytes exceeded", false) })
+	id := s.offer("work", "one", 10)
+	s.await("C-2", "a claim of "+id, func() bool { return len(s.tap.frames(isClaim)) > 0 })
+	s.never("C-5", silence/2, func() string {
+		if words := s.answersOf(id); slices.Contains(words, "ack") || slices.Contains(words, "term") {
+			s.breaks("C-10", "the message of %s, whose claim was refused, is answered with %v", id, words)
+		}
+		return s.notStarted(id, "its claim was refused")()
+	})
+	heal()
+	s.startedBy("C-2", id, 0)
+}
+
+func claimRefusedLater(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	s.answers(isClaim, func(n int) reply {
+		switch n {
+		case 0:
+			return reply{taken: true} // stored, and not answered
+		case 1:
+			return refusal(10077, "maximum bytes exceeded", false)
+		}
+		return reply{}
+	})
+	id := s.offer("work", "one", 10)
+	// The client may repeat the claim, or give up: then it finds its own claim, and claims anew by a
+	// write at that revision, with the attempt not counted.
+	s.await("W-3", "a third write of a claim whose first copy was not answered, and whose second one was refused", func() bool {
+		return len(s.tap.frames(isClaim)) > 2
+	})
+	s.startedBy("W-3", id, 0)
+}
+
+func claimConflicts(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	why := func(n int) string {
+		return fmt.Sprintf("was answered with the error %d, while nothing is stored", []int{10164, 10071, 0}[min(n, 2)])
+	}
+	s.answers(isClaim, func(n int) reply {
+		switch n {
+		case 0:
+			return refusal(10164, "last sequence by subject: in process", false)
+		case 1:
+			return refusal(10071, "wrong last sequence: 7", false)
+		}
+		return reply{}
+	})
+	id := s.offer("work", "one", 10)
+	s.await("W-4", "a third copy of a claim: nothing explains the conflict", func() bool {
+		s.sameCopies("W-4", why)
+		return len(s.tap.frames(isClaim)) > 2
+	})
+	s.startedBy("W-4", id, 0)
+}
+
+func claimPurged(s *stage) {
+	s.define("work", nil, nil)
+	id := "work:@one"
+	v := ended(running(id, "peer-9-9-z", 1), "retrying")
+	v["retry_at"] = time.Now().UTC()
+	delete(v, "finished")
+	s.set("ledger", key(id), v)
+	s.launch("work")
+	var once atomic.Bool
+	s.tap.rule(func(f frame) verdict {
+		if isClaim(f) && once.CompareAndSwap(false, true) {
+			s.remove("ledger", key(id))
+		}
+		return pass
+	})
+	s.offer("work", "one", 10)
+	s.await("W-4", "a claim over the marker", func() bool {
+		claims := s.tap.frames(isClaim)
+		for _, f := range claims {
+			const at = "Nats-Expected-Last-Subject-Sequence"
+			if n, _ := f.body()["attempt"].(float64); n != 1 && f.header(at) != claims[0].header(at) {
+				s.fails("W-4", "the record of %s was deleted, and a claim over the marker has attempt %v: want 1, since there is no record", id, n)
+			}
+		}
+		return len(s.did("start", id)) > 0
+	})
+	s.startedBy("W-4", id, 0)
+}
+
+func recordPurged(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	id := s.offer("work", "one", 800)
+	s.starts("C-5", id)
+	s.remove("ledger", key(id))
+	s.await("C-6", "the handler to return", func() bool { return len(s.did("end", id)) > 0 })
+	// The oracle looks for an ack before there is an outcome. The worker may write it again, or
+	// leave the slot to the next delivery.
+	s.succeeds("C-11", id)
+	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
+}
+
+func messagePurged(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	id := s.offer("work", "one", 800)
+	s.starts("C-5", id)
+	stream, err := s.js.Stream(s.ctx, namespace+"_slots")
+	s.must(err)
+	s.must(stream.Purge(s.ctx))
+	s.succeeds("C-10", id)
+	s.startedBy("C-9", s.offer("work", "two", 10), 0) // and the client goes on
+}
+
+func completionRefused(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	outcome := func(f frame) bool { return f.writes(ledger, append([]string{"retrying"}, final...)...) }
+	heal := s.answers(outcome, func(int) reply { return refusal(10077, "maximum bytes exceeded", false) })
+	id := s.offer("work", "one", 10)
+	s.await("C-2", "the write of the outcome", func() bool { return len(s.tap.frames(outcome)) > 0 })
+	s.never("C-2", silence, func() string {
+		if starts := s.did("start", id); len(starts) > 1 {
+			return fmt.Sprintf("the handler of %s started again while its outcome was refused, its claim is the worker's, and attempt 1 has run: %v", id, starts)
+		}
+		return ""
+	})
+	heal()
+	s.startedBy("C-2", id, 0)
+}
+
+// lateAndTwice holds the answers to the first copy of a write until the client has sent the next
+// one, and sends each answer twice.
+func lateAndTwice(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	var mu sync.Mutex
+	bodies := map[string]int{}    // how many copies of a write there were
+	asked := map[string]string{}  // reply subject to body
+	held := map[string][]func(){} // body to answers that wait for the next copy
+	twice := map[string]bool{}    // reply subjects whose answer was repeated
+	again := func(subject string, data []byte, times int) func() {
+		return func() {
+			for range times {
+				_ = s.nc.Publish(subject, data)
+			}
+		}
+	}
+	s.tap.rule(func(f frame) verdict {
+		mu.Lock()
+		defer mu.Unlock()
+		switch body, ours := asked[f.subject]; {
+		case f.isPublish() && strings.HasPrefix(f.subject, ledger):
+			body := string(f.data)
+			bodies[body]++
+			asked[f.reply] = body
+			for _, send := range held[body] {
+				send()
+			}
+			held[body] = nil
+		case !f.toServer && ours && !twice[f.subject]:
+			twice[f.subject] = true
+			if bodies[body] > 1 { // its next copies are answered at once
+				again(f.subject, f.data, 1)()
+				return pass
+			}
+			held[body] = append(held[body], again(f.subject, slices.Clone(f.data), 2))
+			return drop
+		}
+		return pass
+	})
+	for _, token := range []string{"one", "two"} {
+		s.startedBy("W-2", s.offer("work", token, 10), 0)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for body, n := range bodies {
+		if n < 2 {
+			s.breaks("W-2", "a write whose answer was late was not repeated: %s", body)
+		}
+	}
+}
