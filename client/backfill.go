@@ -167,7 +167,7 @@ func (f *filler) plan(ctx context.Context, name string, b BackfillOptions) (err 
 		if err != nil {
 			return err
 		}
-		after, until := later(b.From.Add(-1), p.From), b.To.Add(-1)
+		after, until := plans.Later(b.From.Add(-1), p.From), b.To.Add(-1)
 		if due := f.now.Add(-s.Delay()); due.Before(until) {
 			until = due
 		}
@@ -178,7 +178,7 @@ func (f *filler) plan(ctx context.Context, name string, b BackfillOptions) (err 
 		if until.Before(edge) {
 			edge = until
 		}
-		edge = later(after, edge)
+		edge = plans.Later(after, edge)
 		f.sum.TooOld += s.Count(after, edge)
 		f.sum.Slots += s.Count(after, until)
 		f.stretches = append(f.stretches, stretch{plans.Stretch{Schedule: s, After: edge, Until: until}, p.Plan.Shards})
@@ -355,11 +355,4 @@ func (f *filler) count(change func(*Backfilled)) {
 	if f.progress != nil {
 		f.progress(f.sum)
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

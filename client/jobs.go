@@ -245,7 +245,7 @@ func (d Definition) Planned(from, until time.Time) iter.Seq2[time.Time, bool] {
 			if !p.To.IsZero() && p.To.Before(end) {
 				end = p.To
 			}
-			for at := range s.Between(later(p.From, from.Add(-1)), end) {
+			for at := range s.Between(plans.Later(p.From, from.Add(-1)), end) {
 				_, paused := d.entry.PausedAt(at.Add(s.Delay()))
 				if !yield(at, paused) {
 					return

@@ -145,7 +145,7 @@ func (c *Client) tellReopened(ctx context.Context, r job.Record, now time.Time) 
 	defer c.cfg.Alive()
 	return c.cfg.Fleet.StoreEvent(ctx, job.Event{
 		V: codec.Version, Kind: job.EventAlert, Time: now.UTC(), Node: c.cfg.Operator, ID: r.Slot.ID(), Job: r.Slot.Job,
-		Attempt: r.Attempt, Error: fmt.Sprintf("given a new start by %s; it was %s%s", c.cfg.Operator, r.State, because(r.Error)), Reopened: true,
+		Attempt: r.Attempt, Error: fmt.Sprintf("given a new start by %s; it was %s%s", c.cfg.Operator, r.State, core.Because(r.Error)), Reopened: true,
 	})
 }
 
@@ -287,12 +287,4 @@ func (c *Client) openWhole(ctx context.Context, whole job.Slot) error {
 		return err
 	}
 	return c.slotConflict(ctx, whole)
-}
-
-// because returns ": " and the reason, or nothing.
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
 }

@@ -88,11 +88,11 @@ func (f SlotFilter) takes(s SlotRow) bool {
 // written after its slot's instant, and not before its outcome. The minute allows for a caller's clock
 // that differs from the broker's.
 func (f SlotFilter) written() time.Time {
-	since := later(f.Since, f.EndedSince)
+	since := plans.Later(f.Since, f.EndedSince)
 	if !since.IsZero() {
 		since = since.Add(-time.Minute)
 	}
-	return later(since, f.Written)
+	return plans.Later(since, f.Written)
 }
 
 func (f SlotFilter) takesState(s job.State) bool {
@@ -378,7 +378,7 @@ func (c *Client) lastPlanned(e plans.Entry, now time.Time, n int) (planned []job
 		if !p.To.IsZero() && p.To.Before(until) {
 			until = p.To
 		}
-		after := later(p.From, now.Add(-c.cfg.Settings.Retention))
+		after := plans.Later(p.From, now.Add(-c.cfg.Settings.Retention))
 		if !after.Before(until) {
 			continue
 		}

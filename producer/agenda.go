@@ -163,7 +163,7 @@ func (a *agenda) apply(ev plans.RegistryEvent, now time.Time) {
 	default:
 		a.update(ev.Entry)
 	}
-	a.known.registry = later(a.known.registry, later(ev.Time, ev.Entry.Time))
+	a.known.registry = plans.Later(a.known.registry, plans.Later(ev.Time, ev.Entry.Time))
 }
 
 // remove removes a job that was deleted from the registry at the given time. Slots that fell
@@ -287,7 +287,7 @@ func (a *agenda) firstAfter(j *plannedJob, l *line, revision uint64) time.Time {
 	case a.base.knows(revision, l.since.time()):
 		covered = a.base.time
 	}
-	return later(l.after(), covered.Add(-l.schedule.Delay()))
+	return plans.Later(l.after(), covered.Add(-l.schedule.Delay()))
 }
 
 // endLines ends lines that no job has any more: they have no slots due after the given
@@ -339,7 +339,7 @@ func (a *agenda) skipTo(p position) {
 			}
 		}
 	}
-	a.cursor = later(a.cursor, p.time)
+	a.cursor = plans.Later(a.cursor, p.time)
 }
 
 // next returns when the next slot falls due. It is false if no slot ever does.
@@ -372,10 +372,3 @@ func (a *agenda) setZoned(j *plannedJob, zoned bool) {
 // producer may know slots that this one does not: of a definition that only a newer program
 // can read, or by newer time zone data.
 func (a *agenda) canClaim() bool { return len(a.newer) == 0 && (a.zoned == 0 || !a.zonesBehind) }
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}

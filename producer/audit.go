@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/core/plans"
 )
 
 const (
@@ -32,7 +34,7 @@ const (
 // that they should have published. If they have, the broker answers that it is a duplicate.
 // No login can forge that answer without publishing the slot.
 func (s *session) audit(now time.Time) {
-	slot, ok := s.agenda.sample(later(now.Add(-s.cfg.Late), s.outbox.wokeAt), now.Add(-auditAfter))
+	slot, ok := s.agenda.sample(plans.Later(now.Add(-s.cfg.Late), s.outbox.wokeAt), now.Add(-auditAfter))
 	if !ok || slices.ContainsFunc(s.fleet.active, func(p *peer) bool { return slices.Contains(p.last.Except, slot.def.name) }) {
 		return
 	}
@@ -51,7 +53,7 @@ func (a *agenda) sample(from, until time.Time) (slot dueSlot, ok bool) {
 		}
 		l := g.lines[rand.IntN(len(g.lines))]
 		delay := g.schedule.Delay()
-		after := later(g.next.Add(-time.Second), from.Add(-delay))
+		after := plans.Later(g.next.Add(-time.Second), from.Add(-delay))
 		for at := range g.schedule.Between(after, until.Add(-delay)) {
 			if l.covers(at) {
 				slot, ok = dueSlot{line: l, def: l.job.def}, true

@@ -70,7 +70,7 @@ func (a *agenda) due(slots []dueSlot, now time.Time, limit int) (_ []dueSlot, do
 			slots = a.onTime(slots, g, now, limit)
 		}
 	}
-	a.cursor = later(a.cursor, now)
+	a.cursor = plans.Later(a.cursor, now)
 	return slots, true
 }
 

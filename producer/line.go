@@ -122,7 +122,7 @@ func (l *line) matches(s *schedule, part plans.Stretch) bool {
 // attachAfter attaches a line, which has no group, at its first slot after the given
 // instant. It reports whether there is such a slot.
 func (a *agenda) attachAfter(l *line, after time.Time) bool {
-	return a.attach(l, l.schedule.Next(later(after, l.after())))
+	return a.attach(l, l.schedule.Next(plans.Later(after, l.after())))
 }
 
 // attach puts a line, which has no group, into the group of the given slot. It does nothing
@@ -172,7 +172,7 @@ func (a *agenda) takeBack(s dueSlot) {
 		return
 	}
 	for _, l := range s.line.job.lines() {
-		if first := l.schedule.Next(later(l.after(), s.At.Add(-time.Second))); !first.IsZero() && !first.After(s.Last) {
+		if first := l.schedule.Next(plans.Later(l.after(), s.At.Add(-time.Second))); !first.IsZero() && !first.After(s.Last) {
 			a.rewind(l, first)
 		}
 	}

@@ -236,7 +236,7 @@ func (s *session) refresh(ctx context.Context, now, until time.Time) error {
 	s.watermarkStale = false
 	skip := pos
 	if !until.IsZero() {
-		skip.time = later(earlier(pos.time, until), s.agenda.base.time)
+		skip.time = plans.Later(plans.Earlier(pos.time, until), s.agenda.base.time)
 	}
 	s.agenda.skipTo(skip)
 	if ahead := pos.time.Sub(now); ahead > jump && time.Since(s.warned) > warnEvery {

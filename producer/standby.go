@@ -3,6 +3,8 @@ package producer
 import (
 	"slices"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/core/plans"
 )
 
 const (
@@ -90,7 +92,7 @@ func (o *outbox) keepCopy(p *peer, s dueSlot, now time.Time) {
 		n++
 	}
 	b := p.standby[n-1]
-	b.due = earlier(b.due, s.Due)
+	b.due = plans.Earlier(b.due, s.Due)
 	b.copies = append(b.copies, newStandbyCopy(s))
 	o.standby++
 	if s.isLate() {
@@ -185,7 +187,7 @@ func (o *outbox) takeOverdue(now time.Time) (next time.Time) {
 			continue
 		}
 		since := p.standby[0].since
-		at := later(since, p.lastHeard).Add(delay)
+		at := plans.Later(since, p.lastHeard).Add(delay)
 		agrees := o.fleet.agrees(p)
 		switch {
 		case !now.Before(at):
@@ -201,7 +203,7 @@ func (o *outbox) takeOverdue(now time.Time) (next time.Time) {
 		case !agrees:
 			at = since.Add(delay)
 		default:
-			at = earlier(at, since.Add(standbyLimit))
+			at = plans.Earlier(at, since.Add(standbyLimit))
 		}
 		if next.IsZero() || at.Before(next) {
 			next = at
@@ -312,11 +314,4 @@ func (o *outbox) announceable() (until time.Time, except []string, ok bool) {
 		}
 	}
 	return time.Time{}, nil, false
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

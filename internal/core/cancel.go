@@ -116,13 +116,14 @@ func Cancel(d Delivery, v View, cause error) job.Record {
 // Reopen returns the record that lets a slot with an outcome run again, with more attempts. The
 // slot is due at once, and keeps its history.
 func Reopen(r job.Record, by string, attempts int, now time.Time) job.Record {
-	r.Error = clipError(fmt.Sprintf("given a new start by %s; it was %s%s", oneName(by), r.State, because(r.Error)))
+	r.Error = clipError(fmt.Sprintf("given a new start by %s; it was %s%s", oneName(by), r.State, Because(r.Error)))
 	r.State, r.Node, r.MaxAttempts = job.Retrying, by, min(r.Attempt+attempts, codec.MaxClaims)
 	r.RetryAt, r.Finished, r.StartBy = now.UTC(), time.Time{}, time.Time{}
 	return r
 }
 
-func because(reason string) string {
+// Because returns ": " and the reason, or nothing.
+func Because(reason string) string {
 	if reason == "" {
 		return ""
 	}

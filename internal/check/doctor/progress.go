@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -141,7 +142,7 @@ func (c *check) locks() {
 		var over, unborn []string
 		for _, h := range l.Holders {
 			switch at, ended := c.Ended[h.Slot]; {
-			case !ended || c.Now.Sub(latest(at, h.Since)) <= stallAfter:
+			case !ended || c.Now.Sub(plans.Later(at, h.Since)) <= stallAfter:
 			case at.IsZero() && len(l.Waiting) > 0:
 				unborn = append(unborn, h.Slot.ID())
 			default:
@@ -157,11 +158,4 @@ func (c *check) locks() {
 				"a worker that takes a waiting slot removes them; no worker does", c.cronce("slot explain '"+l.Waiting[0].Slot.ID()+"'"))
 		}
 	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
@@ -35,8 +36,8 @@ func (t *explainer) explainNotFollowed(ctx context.Context) error {
 		case err != nil:
 			t.why("The record of %s cannot be read: %v.", before, err)
 		case r.State.Final():
-			t.step(r.Finished, StepKind(r.State), r.Node, "%s: %s%s", before, r.State, because(r.Error))
-			t.why("%s %s, so this slot is not published%s.", before, verb(r.State), because(r.Error))
+			t.step(r.Finished, StepKind(r.State), r.Node, "%s: %s%s", before, r.State, core.Because(r.Error))
+			t.why("%s %s, so this slot is not published%s.", before, verb(r.State), core.Because(r.Error))
 		default:
 			t.why("%s is %s.", before, r.State)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -32,12 +33,12 @@ func (t *explainer) explainRecord() {
 	switch {
 	case r.State.Final():
 		t.addOutcome(r)
-		t.why("It ended %s%s.", r.State, because(r.Error))
+		t.why("It ended %s%s.", r.State, core.Because(r.Error))
 		if r.IsShadow() {
 			t.why("It was a shadow: the job's action did not run.")
 		}
 	case r.State == job.Retrying:
-		t.why("It waits for attempt %d of %d%s.", r.Attempt+1, r.MaxAttempts, because(r.Error))
+		t.why("It waits for attempt %d of %d%s.", r.Attempt+1, r.MaxAttempts, core.Because(r.Error))
 		at := r.RetryAt
 		if t.now.After(at) {
 			at = t.now
@@ -85,7 +86,7 @@ func (t *explainer) addOutcome(r *job.Record) {
 		t.step(r.Finished, StepKind(r.State), r.Node, "outcome: %s", r.State)
 		return
 	}
-	t.step(r.Finished, StepKind(r.State), r.Node, "outcome: %s, recorded by %s%s", r.State, r.Node, because(r.Error))
+	t.step(r.Finished, StepKind(r.State), r.Node, "outcome: %s, recorded by %s%s", r.State, r.Node, core.Because(r.Error))
 }
 
 func (t *explainer) addAttempt(a job.Attempt, last bool) {
@@ -108,7 +109,7 @@ func (t *explainer) addAttempt(a job.Attempt, last bool) {
 	case !last || r.State != job.Succeeded:
 		how = "ended"
 	}
-	s = t.step(a.Finished, StepEnded, a.Node, "attempt %d %s after %v%s", a.Number, how, took, because(a.Error))
+	s = t.step(a.Finished, StepEnded, a.Node, "attempt %d %s after %v%s", a.Number, how, took, core.Because(a.Error))
 	s.Attempt, s.Fence = a.Number, a.Fence
 }
 
@@ -123,14 +124,14 @@ func (t *explainer) addEvents() {
 		case e.Kind == job.EventTakeover:
 			t.step(e.Time, StepKind(e.Kind), e.Node, "%s took it over from %s, which is dead", e.Node, e.Peer).Peer = e.Peer
 		case e.Kind == job.EventRefused:
-			s := t.step(e.Time, StepKind(e.Kind), e.Node, "attempt %d on %s ended too late: its completion was refused%s", e.Attempt, e.Node, because(e.Error))
+			s := t.step(e.Time, StepKind(e.Kind), e.Node, "attempt %d on %s ended too late: its completion was refused%s", e.Attempt, e.Node, core.Because(e.Error))
 			s.Attempt, s.Fence = e.Attempt, e.Fence
 		case e.Alert != "":
 			t.step(e.Time, StepKind(e.Kind), e.Node, "alert delivered: %s", e.Alert)
 		case e.Kind == job.EventAlert:
-			t.step(e.Time, StepKind(e.Kind), e.Node, "alert%s", because(e.Error))
+			t.step(e.Time, StepKind(e.Kind), e.Node, "alert%s", core.Because(e.Error))
 		case t.undone(e):
-			t.step(e.Time, StepKind(e.Kind), e.Node, "outcome: %s, recorded by %s%s", e.Kind, e.Node, because(e.Error))
+			t.step(e.Time, StepKind(e.Kind), e.Node, "outcome: %s, recorded by %s%s", e.Kind, e.Node, core.Because(e.Error))
 		}
 	}
 }
@@ -159,7 +160,7 @@ func (t *explainer) explainShards(ctx context.Context) error {
 		}
 		states[r.State]++
 		if r.State.Final() {
-			t.step(r.Finished, StepKind(r.State), r.Node, "shard %s: %s%s", shard.ID(), r.State, because(r.Error)).Attempt = r.Attempt
+			t.step(r.Finished, StepKind(r.State), r.Node, "shard %s: %s%s", shard.ID(), r.State, core.Because(r.Error)).Attempt = r.Attempt
 		}
 	}
 	var all []string

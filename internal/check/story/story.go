@@ -238,12 +238,4 @@ func (t *explainer) why(format string, args ...any) {
 	t.story.Why += fmt.Sprintf(format, args...)
 }
 
-// because returns ": " and the reason, or nothing.
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
-}
-
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

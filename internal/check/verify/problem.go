@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -215,7 +216,7 @@ func (c *Check) stuckRunning(l *line, r unsettled, waits, fresh bool) string {
 	switch {
 	case dead && !waits:
 		return fmt.Sprintf("its worker %s is dead, and its message is gone", r.node)
-	case dead && !fresh && c.cfg.Now.Sub(latest(since, r.started)) > c.cfg.Settings.Lease+Patience:
+	case dead && !fresh && c.cfg.Now.Sub(plans.Later(since, r.started)) > c.cfg.Settings.Lease+Patience:
 		return fmt.Sprintf("its worker %s is dead, and no worker has taken it over", r.node)
 	case dead || l.entry == nil || l.entry.Job.Timeout == 0:
 		return ""

@@ -184,7 +184,7 @@ func (c *Check) Told(e job.Event) {
 // Waiting adds a message of the stream of slots.
 func (c *Check) Waiting(m core.Message, published time.Time) {
 	s := m.Slot
-	overdue := c.cfg.Now.Sub(latest(m.Due, published)) > Patience
+	overdue := c.cfg.Now.Sub(plans.Later(m.Due, published)) > Patience
 	switch {
 	case !c.wanted(s.Job):
 	case s.Range:
@@ -310,13 +310,6 @@ func count(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 func stamp(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }

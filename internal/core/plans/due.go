@@ -70,7 +70,7 @@ func Due(timeline []Stretch, c job.CatchUp, now time.Time, l Lateness) []DueSlot
 		for _, at := range s.Schedule.Last(s.After, edge, MaxMissed) {
 			late = append(late, DueSlot{At: at, Due: at.Add(delay), Missed: 1})
 		}
-		for at := range s.Schedule.Between(latest(s.After, edge), s.end(now)) {
+		for at := range s.Schedule.Between(Later(s.After, edge), s.end(now)) {
 			young = append(young, DueSlot{At: at, Due: at.Add(delay)})
 		}
 	}
@@ -137,7 +137,7 @@ func folded(timeline []Stretch, kept []DueSlot, now time.Time, l Lateness) (DueS
 	}
 	r := DueSlot{Range: true}
 	for _, s := range timeline {
-		edge := earliest(s.lateEdge(now, l), kept[0].At.Add(-time.Second))
+		edge := Earlier(s.lateEdge(now, l), kept[0].At.Add(-time.Second))
 		newest := s.Schedule.Last(s.After, edge, 1)
 		if len(newest) == 0 {
 			continue
@@ -152,14 +152,16 @@ func folded(timeline []Stretch, kept []DueSlot, now time.Time, l Lateness) (DueS
 	return r, r.Missed > 0
 }
 
-func latest(a, b time.Time) time.Time {
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-func earliest(a, b time.Time) time.Time {
+// Earlier returns the earlier of two times.
+func Earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
 	}

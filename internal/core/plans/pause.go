@@ -94,7 +94,7 @@ func (e Entry) Stretches(p PastPlan, s *job.Schedule) []Stretch {
 		case !to.After(at.After):
 			continue
 		}
-		pause := Stretch{Schedule: s, After: latest(at.After, from), Until: to, Since: w.To, Paused: true}
+		pause := Stretch{Schedule: s, After: Later(at.After, from), Until: to, Since: w.To, Paused: true}
 		if ends(to) {
 			pause.Until = p.To
 			return append(cut, pause)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/web/pages/board"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
 	"github.com/cronce-io/cronce/job"
@@ -114,7 +115,7 @@ func (p *nowPage) add(j board.Job, now time.Time) {
 			p.Running = append(p.Running, jobRun{r, j})
 		}
 	}
-	if r, ok := j.Failing(); ok && now.Sub(later(r.Finished, r.At)) < 24*time.Hour {
+	if r, ok := j.Failing(); ok && now.Sub(plans.Later(r.Finished, r.At)) < 24*time.Hour {
 		p.Failing = append(p.Failing, jobRun{r, j})
 	}
 	if !j.Next.IsZero() {
@@ -122,17 +123,10 @@ func (p *nowPage) add(j board.Job, now time.Time) {
 	}
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // cut orders what is shown, and drops what is too much.
 func (p *nowPage) cut() {
 	slices.SortFunc(p.Running, func(x, y jobRun) int { return x.Started.Compare(y.Started) })
-	slices.SortFunc(p.Failing, func(x, y jobRun) int { return later(y.Finished, y.At).Compare(later(x.Finished, x.At)) })
+	slices.SortFunc(p.Failing, func(x, y jobRun) int { return plans.Later(y.Finished, y.At).Compare(plans.Later(x.Finished, x.At)) })
 	slices.SortFunc(p.Coming, func(x, y board.Job) int {
 		return cmp.Or(x.Next.Compare(y.Next), strings.Compare(x.JobRow.Job, y.JobRow.Job))
 	})
