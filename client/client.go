@@ -280,3 +280,55 @@ func (c *Client) ordered(ctx context.Context, order string, e job.Event) {
 	e.Time = e.Time.UTC()
 	c.emit(e)
 }
+
+// offer sends a value if the channel has room, and drops it otherwise.
+func offer[T any](to chan<- T, v T) {
+	select {
+	case to <- v:
+	default:
+	}
+}
+
+// LastSequence returns the sequence of the newest event that the broker keeps. Use it as
+// EventFilter.After to receive all later events, even if Events is called some time after.
+func (c *Client) LastSequence(ctx context.Context) (uint64, error) { return c.cfg.News.LastEvent(ctx) }
+
+// workers are the live nodes that run slots.
+type workers []worker
+
+// worker is a node with its handlers as a set: there may be thousands.
+type worker struct {
+	exchange.Node
+	handlers map[string]bool
+}
+
+// workers returns the live workers at the broker's time now. It leaves out nodes that have
+// been silent for their lease, although only a fence proves a node dead.
+func (c *Client) workers(ctx context.Context, now time.Time) (workers, error) {
+	events, err := c.cfg.Nodes.List(ctx)
+	c.cfg.Alive()
+	var live workers
+	for _, e := range events {
+		if e.Err == nil && e.Node.Worker && e.Node.State == exchange.NodeAlive && now.Sub(e.Time) <= e.Node.Lease {
+			handlers := make(map[string]bool, len(e.Node.Handlers))
+			for _, name := range e.Node.Handlers {
+				handlers[name] = true
+			}
+			live = append(live, worker{e.Node, handlers})
+		}
+	}
+	return live, err
+}
+
+// of returns the names of the nodes that would run the job: those with a handler for it that
+// work on its queue.
+func (w workers) of(j job.Job) []string {
+	j = j.WithDefaults()
+	var names []string
+	for _, n := range w {
+		if n.handlers[j.Name] && slices.Contains(n.Queues, j.Queue) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}

@@ -289,40 +289,45 @@ func pause(ctx context.Context, d time.Duration) error {
 // Story is what happened to one slot, or why it does not exist. Its JSON is that of "cronce
 // slot explain".
 type Story struct {
-	ID string
+	ID string `json:"id"`
 
 	// State is empty if the slot does not exist.
-	State job.State
+	State job.State `json:"state,omitempty" doc:"left out if the slot does not exist"`
 
 	// Due is the time that lateness is measured against.
-	Due time.Time
-
-	// Steps are in the order of their times.
-	Steps []Step
+	Due time.Time `json:"-"`
 
 	// Why says in a sentence what the slot waits for, why it ended, or why it does not exist.
-	Why string
+	Why string `json:"why" doc:"what the slot waits for, why it ended, or why it does not exist"`
+
+	// Steps are in the order of their times.
+	Steps []Step `json:"steps,omitempty"`
 
 	// Before and After are the IDs of the job's nearest slots. They are set if the job's plan
 	// does not contain this slot.
-	Before, After string
+	Before string `json:"before,omitempty" doc:"the nearest slots of the job, if its plan does not contain this one"`
+	After  string `json:"after,omitempty"`
 }
 
 // Step is one thing that happened, or will happen.
 type Step struct {
-	Time time.Time
-	What StepKind
-	Node string
+	Time time.Time `json:"time"`
+
+	// AfterDue is how long after Story.Due it happened, in milliseconds. Zero: Due is not known.
+	AfterDue float64 `json:"after_due_ms,omitempty"`
+
+	What StepKind `json:"what"`
+	Node string   `json:"node,omitempty"`
 
 	// Peer is the node that was declared dead, or that the slot was taken over from.
-	Peer string
+	Peer string `json:"peer,omitempty" doc:"the node that was declared dead, or that the slot was taken over from"`
 
 	// Attempt and Fence are set if the step concerns an attempt.
-	Attempt int
-	Fence   uint64
+	Attempt int    `json:"attempt,omitempty"`
+	Fence   uint64 `json:"fence,omitempty"`
 
 	// Text describes the step to a person.
-	Text string
+	Text string `json:"text"`
 }
 
 // StepKind is one of these constants, the outcome that the slot ended in, or the kind of
@@ -349,16 +354,17 @@ func (c *Client) Explain(ctx context.Context, id string) (Story, error) {
 	if err != nil {
 		return Story{}, err
 	}
-	told, err := story.Explain(ctx, story.Sources{
-		Jobs: c.cfg.Jobs, Ledger: c.cfg.Ledger, Nodes: c.cfg.Nodes, Locks: c.cfg.Locks, Watermark: c.cfg.Watermark, Events: c.cfg.Fleet,
-		Message: c.message, Retention: c.cfg.Settings.Retention, Alive: c.cfg.Alive,
-	}, s, now)
+	told, err := story.Explain(ctx, c.cfg, c.message, s, now)
 	if err != nil {
 		return Story{}, err
 	}
 	out := Story{ID: s.ID(), State: told.State, Due: told.Due, Why: told.Why}
 	for _, step := range told.Steps {
-		out.Steps = append(out.Steps, Step{step.Time, StepKind(step.What), step.Node, step.Peer, step.Attempt, step.Fence, step.Text})
+		after := 0.0
+		if !told.Due.IsZero() {
+			after = milliseconds(step.Time.Sub(told.Due))
+		}
+		out.Steps = append(out.Steps, Step{step.Time, after, StepKind(step.What), step.Node, step.Peer, step.Attempt, step.Fence, step.Text})
 	}
 	if !told.Before.IsZero() {
 		out.Before = job.NewSlot(s.Job, told.Before).ID()
@@ -367,34 +373,4 @@ func (c *Client) Explain(ctx context.Context, id string) (Story, error) {
 		out.After = job.NewSlot(s.Job, told.After).ID()
 	}
 	return out, nil
-}
-
-// MarshalJSON writes a story with its ID, and each step with its distance from the due time.
-func (s Story) MarshalJSON() ([]byte, error) {
-	type row struct {
-		Time     time.Time `json:"time"`
-		AfterDue float64   `json:"after_due_ms,omitempty"`
-		What     StepKind  `json:"what"`
-		Node     string    `json:"node,omitempty"`
-		Peer     string    `json:"peer,omitempty"`
-		Attempt  int       `json:"attempt,omitempty"`
-		Fence    uint64    `json:"fence,omitempty"`
-		Text     string    `json:"text"`
-	}
-	var steps []row
-	for _, step := range s.Steps {
-		after := 0.0
-		if !s.Due.IsZero() {
-			after = float64(step.Time.Sub(s.Due).Microseconds()) / 1000
-		}
-		steps = append(steps, row{step.Time, after, step.What, step.Node, step.Peer, step.Attempt, step.Fence, step.Text})
-	}
-	return json.Marshal(struct {
-		ID     string    `json:"id"`
-		State  job.State `json:"state,omitempty"`
-		Why    string    `json:"why"`
-		Steps  []row     `json:"steps,omitempty"`
-		Before string    `json:"before,omitempty"`
-		After  string    `json:"after,omitempty"`
-	}{s.ID, s.State, s.Why, steps, s.Before, s.After})
 }

@@ -127,12 +127,8 @@ func (t *tail) run(ctx context.Context, id string) (d SlotDetails, err error) {
 
 // heard takes an event of the slot's job.
 func (t *tail) heard(e job.Event) {
-	if e.ID != t.slot.ID() {
-		return
-	}
-	select {
-	case t.events <- e:
-	default: // the record has the end of the output
+	if e.ID == t.slot.ID() {
+		offer(t.events, e) // the record has the end of the output
 	}
 }
 
@@ -290,10 +286,6 @@ const (
 	mostReplay  = 10 * time.Second
 )
 
-// LastSequence returns the sequence of the newest event that the broker keeps. Use it as
-// EventFilter.After to receive all later events, even if Events is called some time after.
-func (c *Client) LastSequence(ctx context.Context) (uint64, error) { return c.cfg.News.LastEvent(ctx) }
-
 // Events iterates over what happens, as it happens, until ctx ends or the caller stops. The
 // events of the exceptional kinds are kept as long as the ledger keeps records: none of them
 // is missing, over reconnects as well, and a later call continues After the last Sequence. The
@@ -310,19 +302,12 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 				return
 			}
 		}
-		for _, kind := range f.Kinds {
-			if kind == "" {
-				yield(Event{}, fmt.Errorf("%w kind of event: must not be empty", job.ErrInvalid))
-				return
-			}
+		if slices.Contains(f.Kinds, "") {
+			yield(Event{}, fmt.Errorf("%w kind of event: must not be empty", job.ErrInvalid))
+			return
 		}
 		live := make(chan job.Event, eventBuffer)
-		stop, err := c.cfg.News.Follow(f.Job, func(e job.Event) {
-			select {
-			case live <- e:
-			default: // the caller is too slow
-			}
-		})
+		stop, err := c.cfg.News.Follow(f.Job, func(e job.Event) { offer(live, e) })
 		if err != nil {
 			yield(Event{}, err)
 			return

@@ -78,7 +78,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/jobfile/migrate":        {"internal/jobfile/migrate/python", "internal/jobfile", "internal/jobfile/spec", "job"},
 		"internal/check/verify":           {"job"},
 		"internal/fleet/sweep":            {"job", "kv"},
-		"internal/check/story":            {"internal/text/suggest", "job", "kv"},
+		"internal/check/story":            {"internal/attach", "internal/text/suggest", "job", "kv"},
 		"internal/attach":                 {"internal/fleet/node", "job", "kv"},
 		"internal/check/doctor":           {"job", "kv"},
 		"client":                          {"internal/check/doctor", "internal/check/verify", "internal/attach", "internal/check/story", "internal/tracing", "job", "kv"},

@@ -30,9 +30,9 @@ func (t *explainer) explainAbsent(ctx context.Context) error {
 	case s.Token != "" && !t.entry.Job.On.IsZero():
 		stream := t.entry.Job.On.Stream
 		t.why("No message of stream %s with this ID or sequence has started the job, and no operator has triggered the run; or it is older than the ledger's retention of %v. "+
-			"To see which messages are still to be read: nats consumer report %s", stream, t.Retention, stream)
+			"To see which messages are still to be read: nats consumer report %s", stream, t.Settings.Retention, stream)
 	case s.Token != "" && len(t.entry.Job.After) == 0:
-		t.why("Job %s was not triggered with this token, or longer ago than the ledger's retention of %v.", s.Job, t.Retention)
+		t.why("Job %s was not triggered with this token, or longer ago than the ledger's retention of %v.", s.Job, t.Settings.Retention)
 	case s.Range:
 		t.why("No range of missed slots begins at this instant.")
 	case len(t.entry.Job.After) > 0:
@@ -89,8 +89,8 @@ func (t *explainer) explainNotInLedger(ctx context.Context) error {
 	}
 	due := at.Add(schedule.Delay())
 	t.addDue(due)
-	if t.now.Sub(at) > t.Retention {
-		t.why("It is older than the ledger's retention of %v: its outcome is not kept.", t.Retention)
+	if t.now.Sub(at) > t.Settings.Retention {
+		t.why("It is older than the ledger's retention of %v: its outcome is not kept.", t.Settings.Retention)
 		return nil
 	}
 	if due.After(t.now) {

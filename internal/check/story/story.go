@@ -14,10 +14,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
@@ -78,43 +78,11 @@ const (
 	StepNext      StepKind = "next" // in the future
 )
 
-// Sources are the parts of the broker that stories are read from.
-type Sources struct {
-	Jobs interface {
-		Read(ctx context.Context, name string) (plans.Entry, uint64, error)
-		List(ctx context.Context) ([]plans.Entry, error)
-	}
-	Ledger interface {
-		Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
-		List(ctx context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEntry, error]
-	}
-	Nodes interface {
-		List(ctx context.Context) ([]exchange.NodeEvent, error)
-	}
-	Locks interface {
-		Read(ctx context.Context, name string) (core.Lock, uint64, error)
-	}
-	Watermark interface {
-		Read(ctx context.Context) (exchange.Watermark, uint64, error)
-	}
-	Events interface {
-		Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error]
-	}
-
-	// Message returns the slot's message, in the stream or as a timer, or nil.
-	Message func(ctx context.Context, s job.Slot) (*stream.WaitingSlot, error)
-
-	// Retention is how long the ledger keeps records.
-	Retention time.Duration
-
-	// Alive is called after each answer of the broker.
-	Alive func()
-}
-
-// Explain returns the story of slot s at the broker's time now. It only reads.
-func Explain(ctx context.Context, from Sources, s job.Slot, now time.Time) (Story, error) {
-	t := explainer{Sources: from, now: now, story: Story{Slot: s, Due: s.At}}
-	if err := t.read(ctx); err != nil {
+// Explain returns the story of slot s at the broker's time now. It only reads. message returns
+// the slot's message, in the stream or as a timer, or nil.
+func Explain(ctx context.Context, from attach.Parts, message func(context.Context, job.Slot) (*stream.WaitingSlot, error), s job.Slot, now time.Time) (Story, error) {
+	t := explainer{Parts: from, now: now, story: Story{Slot: s, Due: s.At}}
+	if err := t.read(ctx, message); err != nil {
 		return Story{}, err
 	}
 	var err error
@@ -135,7 +103,7 @@ func Explain(ctx context.Context, from Sources, s job.Slot, now time.Time) (Stor
 
 // explainer holds what is known of one slot, and builds its story.
 type explainer struct {
-	Sources
+	attach.Parts
 	now   time.Time
 	story Story
 
@@ -150,11 +118,11 @@ type explainer struct {
 	events   []job.Event
 }
 
-func (t *explainer) read(ctx context.Context) (err error) {
+func (t *explainer) read(ctx context.Context, message func(context.Context, job.Slot) (*stream.WaitingSlot, error)) (err error) {
 	s := t.story.Slot
 	// The message is read before the record. If a worker takes the message between the two
 	// reads, the record shows the slot.
-	if t.message, err = t.Message(ctx, s); err != nil {
+	if t.message, err = message(ctx, s); err != nil {
 		return err
 	}
 	if t.record, t.revision, err = t.readRecord(ctx, s); err != nil {
@@ -201,7 +169,7 @@ func (t *explainer) readEvents(ctx context.Context) error {
 		since = t.record.Published
 	}
 	for _, of := range []string{t.story.Slot.Job, exchange.NoJob} {
-		for e, err := range t.Events.Events(ctx, kv.EventFilter{Job: of, Since: since.Add(-time.Minute)}) {
+		for e, err := range t.Fleet.Events(ctx, kv.EventFilter{Job: of, Since: since.Add(-time.Minute)}) {
 			t.Alive()
 			if err != nil && !exchange.IsUnreadable(err) {
 				return err

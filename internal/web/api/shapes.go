@@ -21,7 +21,6 @@ func operations() []operation {
 // them with answers.
 var shapes = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[client.JobDetails](): reflect.TypeFor[jobShape](),
-	reflect.TypeFor[client.Story]():      reflect.TypeFor[storyShape](),
 	reflect.TypeFor[client.NodeRow]():    reflect.TypeFor[nodeShape](),
 	reflect.TypeFor[job.Job]():           reflect.TypeFor[object](),
 	reflect.TypeFor[job.Plan]():          reflect.TypeFor[object](),
@@ -68,26 +67,6 @@ type currentPauseShape struct {
 type periodShape struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to,omitzero"`
-}
-
-type storyShape struct {
-	ID     string      `json:"id"`
-	State  job.State   `json:"state,omitempty" doc:"left out if the slot does not exist"`
-	Why    string      `json:"why" doc:"what the slot waits for, why it ended, or why it does not exist"`
-	Steps  []stepShape `json:"steps,omitempty"`
-	Before string      `json:"before,omitempty" doc:"the nearest slots of the job, if its plan does not contain this one"`
-	After  string      `json:"after,omitempty"`
-}
-
-type stepShape struct {
-	Time     time.Time `json:"time"`
-	AfterDue float64   `json:"after_due_ms,omitempty"`
-	What     string    `json:"what"`
-	Node     string    `json:"node,omitempty"`
-	Peer     string    `json:"peer,omitempty" doc:"the node that was declared dead, or that the slot was taken over from"`
-	Attempt  int       `json:"attempt,omitempty"`
-	Fence    uint64    `json:"fence,omitempty"`
-	Text     string    `json:"text"`
 }
 
 // nodeShape describes a stored node. A former node has only node, state, fenced_by and fenced_at.
