@@ -161,8 +161,8 @@ func parseWholeID(id string) (Slot, error) {
 	instant, isRange := strings.CutPrefix(rest, "m.")
 	at, err := time.Parse(time.RFC3339, instant)
 	// time.Parse also accepts fractions and other zones. Formatting the result and comparing
-	// refuses these, so that a slot has a single ID.
-	if err != nil || at.UTC().Format(time.RFC3339) != instant {
+	// refuses these, so that a slot has a single ID. Slots begin with the year 1.
+	if err != nil || at.Year() < 1 || at.UTC().Format(time.RFC3339) != instant {
 		return Slot{}, fmt.Errorf("%w slot ID %q: %q is not an instant in UTC and whole seconds, like 2026-11-21T07:00:00Z", ErrInvalid, codec.Clip(id), codec.Clip(rest))
 	}
 	return Slot{Job: name, At: at.UTC(), Range: isRange}, nil
@@ -201,7 +201,7 @@ func parseWholeKey(key string) (Slot, error) {
 	}
 	instant, isRange := strings.CutPrefix(rest, "m.")
 	at, err := time.Parse(keyLayout, instant)
-	if err != nil || at.Format(keyLayout) != instant {
+	if err != nil || at.Year() < 1 || at.Format(keyLayout) != instant {
 		return Slot{}, fmt.Errorf("%w ledger key %q: %q is not an instant like %s", ErrInvalid, codec.Clip(key), codec.Clip(rest), keyLayout)
 	}
 	return Slot{Job: name, At: at.UTC(), Range: isRange}, nil
