@@ -1,0 +1,165 @@
+//go:build unix
+
+package integration
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// program writes a program that imports the client as its users do, from the package.
+func (s *site) program(name, text string) string {
+	s.t.Helper()
+	modules := s.path("node_modules/@cronce-io")
+	client, err := filepath.Abs(nodeClient)
+	if err == nil {
+		err = os.MkdirAll(modules, 0o700)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Symlink(client, modules+"/client"); err != nil && !os.IsExist(err) {
+		s.t.Fatal(err)
+	}
+	return s.write(name+".mjs", text)
+}
+
+// The programs of the client's README run as they are shown: a worker in ten lines, and a trigger
+// with a wait for its outcome.
+func TestReadmeOfTheJavaScriptClientRuns(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	page, err := os.ReadFile(nodeClient + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile(`(?m)(^    .*\n(?:\n?    .*\n)*)`).FindAllString(string(page), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("the README has %d programs, want a worker, and a trigger with a wait", len(blocks))
+	}
+	if lines := strings.Fields(regexp.MustCompile(`[^\n]*\S[^\n]*`).ReplaceAllString(blocks[0], "x")); len(lines) > 10 {
+		t.Errorf("the worker has %d lines, want ten", len(lines))
+	}
+	s := newServedSite(t)
+	s.command(0, "setup", "--lease", lease.String())
+	s.command(0, "job", "apply", "-f", s.jobs("false", `name: report, schedule: "@at 2099-01-01T00:00:00Z", overlap: allow`))
+	const shown = "nats://127.0.0.1:4222"
+	if !strings.Contains(blocks[0], shown) {
+		t.Fatalf("the worker does not connect to %s", shown)
+	}
+	worker := start(t, "worker of the README", s.env(), nil, node, s.program("worker", strings.Replace(blocks[0], shown, s.url, 1)))
+
+	text := "import { connect, trigger, wait } from '@cronce-io/client';\nconst nc = await connect({ servers: '" + s.url + "' });\n" +
+		strings.Replace(blocks[1], "60_000", "600_000", 1) + // this machine may be busy
+		"console.log(JSON.stringify({ id, state, result }));\nawait nc.close();\n"
+	p := start(t, "trigger of the README", s.env(), nil, node, s.program("trigger", text))
+	if code := p.exit(); code != 0 {
+		t.Fatalf("exit status %d: %s", code, p.stderr())
+	}
+	if got, want := strings.TrimSpace(p.stdout()), `{"id":"report:@order-4711","state":"succeeded"}`; got != want {
+		t.Errorf("it printed %s, want %s", got, want)
+	}
+	term(worker)
+}
+
+// clientProgram exercises trigger and wait; each line that it prints is a name and a value.
+const clientProgram = `
+import { Permanent, connect, run, trigger, wait } from "@cronce-io/client";
+const nc = await connect({ servers: process.argv[2] }), stop = new AbortController(), calls = [];
+const tell = (name, value) => console.log(JSON.stringify([name, value ?? null]));
+const refused = (name, promise) => promise.then((v) => tell(name, v), (err) => tell(name, err.constructor.name + ": " + err.message));
+
+const working = run(nc, {
+  signal: stop.signal, name: "js", grace: 1000,
+  handlers: {
+    pay(slot) {
+      const { fail, again } = JSON.parse(slot.payload || "{}");
+      calls.push([slot.id, slot.attempt]);
+      if (fail) throw new Permanent(fail);
+      if (again && slot.attempt === 1) throw Object.assign(new Error("later"), { retryAfter: 10 });
+      slot.result({ at: Date.now(), payload: slot.payload });
+      return "paid";
+    },
+  },
+});
+const ids = await Promise.all([1, 2, 3].map(() => trigger(nc, "pay", { key: "one", payload: { n: 1 } })));
+tell("ids", ids);
+const one = await wait(nc, ids[0]);
+tell("one", { ...one, finished: one.finished instanceof Date, revision: one.revision > 0, node: one.node.startsWith("js-"), result: one.result.payload });
+tell("again", await trigger(nc, "pay", { key: "one", payload: { n: 2 } }));
+tell("default", (await wait(nc, await trigger(nc, "pay", { key: "two" }))).result.payload);
+const { state, error, attempt } = await wait(nc, await trigger(nc, "pay", { key: "wrong", payload: { fail: "no account" } }));
+tell("wrong", { state, error, attempt });
+tell("retried", (await wait(nc, await trigger(nc, "pay", { key: "flaky", payload: { again: true } }))).attempt);
+const at = new Date(Date.now() + 1500), later = await trigger(nc, "pay", { key: "later", at });
+tell("set twice", await trigger(nc, "pay", { key: "later", at }));
+tell("later", (await wait(nc, later)).result.at >= at.getTime());
+tell("random", (await trigger(nc, "pay")) !== (await trigger(nc, "pay")));
+
+await refused("no job", trigger(nc, "nobody"));
+await refused("large", trigger(nc, "pay", { payload: "x".repeat(262_143) }));
+await refused("not JSON", trigger(nc, "pay", { payload: () => 1 }));
+await refused("no time", trigger(nc, "pay", { at: new Date("soon") }));
+await refused("no key", trigger(nc, "pay", { key: " x" }));
+await refused("split", trigger(nc, "split"));
+await refused("no slot", wait(nc, "pay"));
+await refused("given up", wait(nc, "pay:@nobody", { signal: AbortSignal.timeout(100) }));
+tell("calls", calls.filter(([id]) => id === "pay:@one"));
+stop.abort();
+await working;
+await nc.close();
+`
+
+func TestJavaScriptTriggersAndWaits(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	s := newServedSite(t)
+	s.command(0, "setup", "--lease", lease.String())
+	s.command(0, "job", "apply", "-f", s.jobs("false",
+		`name: pay, schedule: "@at 2099-01-01T00:00:00Z", overlap: allow, payload: {n: 7}`,
+		`name: split, schedule: "@at 2099-01-01T00:00:00Z", overlap: allow, shards: 2`))
+	p := start(t, "client", s.env(), nil, node, s.program("client", clientProgram), s.url)
+	if code := p.exit(); code != 0 {
+		t.Fatalf("exit status %d: %s", code, p.stderr())
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(p.stdout()) {
+		var pair [2]json.RawMessage
+		var name string
+		if err := json.Unmarshal([]byte(line), &pair); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(pair[0], &name); err != nil {
+			t.Fatal(err)
+		}
+		got[name] = string(pair[1])
+	}
+	for name, want := range map[string]string{
+		"ids":       `["pay:@one","pay:@one","pay:@one"]`,
+		"one":       `{"id":"pay:@one","state":"succeeded","attempt":1,"node":true,"output":"paid","result":"{\"n\":1}","finished":true,"revision":true}`,
+		"again":     `"pay:@one"`,
+		"default":   `"{\"n\":7}"`,
+		"wrong":     `{"state":"failed","error":"no account","attempt":1}`,
+		"retried":   `2`,
+		"set twice": `"pay:@later"`,
+		"later":     `true`,
+		"random":    `true`,
+		"no job":    `"Error: trigger nobody: there is no such job in namespace cronce"`,
+		"large":     `"RangeError: `,
+		"not JSON":  `"TypeError: `,
+		"no time":   `"TypeError: `,
+		"no key":    `"Invalid: `,
+		"split":     `"Error: trigger split:@`,
+		"no slot":   `"Invalid: `,
+		"given up":  `"DOMException: `,
+		"calls":     `[["pay:@one",1]]`,
+	} {
+		if !strings.HasPrefix(got[name], want) {
+			t.Errorf("%s: %s, want %s", name, got[name], want)
+		}
+	}
+}
