@@ -114,48 +114,55 @@ func main() {
 func TestOutsideModuleObservesTriggersAndReads(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
-	dir := t.TempDir()
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	mod, err := os.ReadFile("../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, err := os.ReadFile("../go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := regexp.MustCompile(`(?m)^module .*$`).ReplaceAllString(string(mod), "module example.org/outside")
-	text = regexp.MustCompile(`(?s)\ntool \(.*?\n\)\n`).ReplaceAllString(text, "\n")
-	text += "\nrequire github.com/cronce-io/cronce v0.0.0\n\nreplace github.com/cronce-io/cronce => " + root + "\n"
-	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("go.mod", text)
-	write("go.sum", string(sum))
-	write("main.go", strings.Replace(outside, "URL", `"`+s.url+`"`, 1))
-	goTool := func(args ...string) string {
-		cmd := exec.CommandContext(t.Context(), "go", args...)
-		cmd.Dir = dir
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-		return string(out)
-	}
-	for _, dep := range strings.Fields(goTool("list", "-deps", ".")) {
+	dir := outsideModule(t, strings.Replace(outside, "URL", `"`+s.url+`"`, 1))
+	for _, dep := range strings.Fields(goIn(t, dir, "list", "-deps", ".")) {
 		if strings.HasPrefix(dep, "github.com/goccy/go-yaml") || strings.HasPrefix(dep, "github.com/spf13/") || strings.HasPrefix(dep, "github.com/nats-io/nats-server/") {
 			t.Errorf("a program outside links %s", dep)
 		}
 	}
-	out := goTool("run", ".")
+	out := goIn(t, dir, "run", ".")
 	for _, want := range []string{"ordered greet:@once", `greet:@once says "hello"`, "waited for greet:@once: succeeded", "started 1, "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in:\n%s", want, out)
 		}
 	}
+}
+
+// outsideModule returns the folder of a new module with this main.go, which requires the module
+// under test.
+func outsideModule(t *testing.T, program string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	mod := regexp.MustCompile(`(?m)^module .*$`).ReplaceAllString(read("go.mod"), "module example.org/outside")
+	mod = regexp.MustCompile(`(?s)\ntool \(.*?\n\)\n`).ReplaceAllString(mod, "\n")
+	mod += "\nrequire github.com/cronce-io/cronce v0.0.0\n\nreplace github.com/cronce-io/cronce => " + root + "\n"
+	for name, text := range map[string]string{"go.mod": mod, "go.sum": read("go.sum"), "main.go": program} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// goIn runs a go command in a folder, and returns what it prints.
+func goIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
 }

@@ -1,0 +1,256 @@
+// Command shop is an HTTP service of another module, written from "go doc" and the guide: it charges
+// orders in the background, shows how far each is, syncs its stock every second, pauses that during a
+// migration, and lists failures and retries them.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/job"
+)
+
+// order is the payload of a charge.
+type order struct {
+	Customer string `json:"customer"`
+	Cents    int    `json:"cents"`
+}
+
+// receipt is the result of a charge.
+type receipt struct {
+	Number int `json:"number"`
+	Cents  int `json:"cents"`
+}
+
+type shop struct {
+	client *client.Client
+
+	bankDown  atomic.Bool // charges fail
+	bankSlow  chan bool   // a charge waits here, half done, while a value can be sent
+	migrating atomic.Bool
+	disturbed atomic.Int64 // syncs that ran during a migration
+	syncs     atomic.Int64
+	charges   atomic.Int64
+}
+
+func (s *shop) charge(ctx context.Context, run job.Run, o order) error {
+	run.Progress(1, 2, "asking the bank")
+	run.Logger.Info("charging", "customer", o.Customer)
+	if s.bankDown.Load() {
+		return job.Permanent(errors.New("the bank does not answer"))
+	}
+	select {
+	case s.bankSlow <- true:
+		select {
+		case s.bankSlow <- false:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	default:
+	}
+	run.Progress(2, 2, "writing the receipt")
+	return run.SetResult(receipt{Number: int(s.charges.Add(1)), Cents: o.Cents})
+}
+
+func (s *shop) sync(context.Context, job.Run) error {
+	if s.migrating.Load() {
+		s.disturbed.Add(1)
+	}
+	s.syncs.Add(1)
+	return nil
+}
+
+// migrate pauses the syncs, waits for those that were published before, and runs work.
+func (s *shop) migrate(ctx context.Context, work func()) error {
+	if _, err := s.client.Pause(ctx, "sync"); err != nil {
+		return err
+	}
+	unfinished := client.SlotFilter{
+		Job: "sync", Since: time.Now().Add(-24 * time.Hour),
+		States: []job.State{job.Pending, job.Running, job.Retrying},
+	}
+	for slot, err := range s.client.Slots(ctx, unfinished) {
+		if err == nil && !slot.Published.IsZero() {
+			_, err = s.client.Wait(ctx, slot.ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.migrating.Store(true)
+	work()
+	s.migrating.Store(false)
+	_, err := s.client.Resume(ctx, "sync", client.ResumeOptions{})
+	return err
+}
+
+// answer writes a value or an error as JSON.
+func answer(w http.ResponseWriter, status int, v any, err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, job.ErrInvalid):
+		status = http.StatusBadRequest
+	case errors.Is(err, job.ErrNotFound):
+		status = http.StatusNotFound
+	case errors.Is(err, job.ErrConflict):
+		status = http.StatusConflict
+	case errors.Is(err, job.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
+		status = http.StatusServiceUnavailable
+	default:
+		status = http.StatusInternalServerError
+	}
+	if err != nil {
+		v = map[string]string{"error": err.Error()}
+	}
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func (s *shop) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := patience(r)
+		defer cancel()
+		payload, err := io.ReadAll(r.Body)
+		if err != nil {
+			answer(w, http.StatusBadRequest, nil, err)
+			return
+		}
+		run, err := s.client.Trigger(ctx, "charge", client.TriggerOptions{Key: r.PathValue("id"), Payload: payload})
+		status := http.StatusCreated
+		if !run.New {
+			status = http.StatusOK
+		}
+		answer(w, status, map[string]any{"id": run.ID(), "state": run.State}, err)
+	})
+	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := patience(r)
+		defer cancel()
+		slot, err := s.client.Slot(ctx, "charge:@"+r.PathValue("id"))
+		answer(w, http.StatusOK, slot, err)
+	})
+	mux.HandleFunc("GET /orders/{id}/outcome", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := patience(r)
+		defer cancel()
+		slot, err := s.client.Wait(ctx, "charge:@"+r.PathValue("id"))
+		answer(w, http.StatusOK, slot, err)
+	})
+	mux.HandleFunc("GET /orders/{id}/progress", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := patience(r)
+		defer cancel()
+		now, err := s.client.Running(ctx, "charge:@"+r.PathValue("id"))
+		answer(w, http.StatusOK, now, err)
+	})
+	mux.HandleFunc("GET /orders/last", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := patience(r)
+		defer cancel()
+		slot, err := s.client.Last(ctx, "charge")
+		answer(w, http.StatusOK, slot, err)
+	})
+	failed := client.SlotFilter{Job: "charge", States: []job.State{job.Failed}, Limit: 100, Newest: true}
+	mux.HandleFunc("GET /failures", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := patience(r)
+		defer cancel()
+		list, err := s.client.ListSlots(ctx, failed)
+		answer(w, http.StatusOK, list.Slots, err)
+	})
+	mux.HandleFunc("POST /failures/retry", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := patience(r)
+		defer cancel()
+		retried := []string{}
+		for slot, err := range s.client.Slots(ctx, failed) {
+			if err == nil {
+				_, err = s.client.Retry(ctx, slot.ID)
+			}
+			if err != nil {
+				answer(w, 0, nil, err)
+				return
+			}
+			retried = append(retried, slot.ID)
+		}
+		answer(w, http.StatusOK, retried, nil)
+	})
+	mux.HandleFunc("POST /migrations", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := patience(r)
+		defer cancel()
+		err := s.migrate(ctx, func() { time.Sleep(2500 * time.Millisecond) }) // two syncs would be due
+		answer(w, http.StatusOK, map[string]int64{"disturbed": s.disturbed.Load(), "syncs": s.syncs.Load()}, err)
+	})
+	mux.HandleFunc("GET /syncs", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.syncs.Load(), nil) })
+	mux.HandleFunc("POST /bank/{state}", func(w http.ResponseWriter, r *http.Request) {
+		switch r.PathValue("state") {
+		case "down":
+			s.bankDown.Store(true)
+		case "up":
+			s.bankDown.Store(false)
+		case "hold", "release": // the next charge stops half way; it goes on
+			select {
+			case <-s.bankSlow:
+			case <-r.Context().Done():
+			}
+		}
+		answer(w, http.StatusOK, nil, nil)
+	})
+	return mux
+}
+
+// patience is how long a request waits for the broker: across a restart of it.
+func patience(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), 5*time.Minute)
+}
+
+func run(ctx context.Context, url, listen string) error {
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	scheduler, err := cronce.New(ctx, nc)
+	if err != nil {
+		return err
+	}
+	s := &shop{client: scheduler.Client(), bankSlow: make(chan bool)}
+	charge := job.Job{Name: "charge", Schedule: job.OnDemand, Overlap: job.OverlapAllow}
+	if err := cronce.HandleFunc(scheduler, charge, s.charge); err != nil {
+		return err
+	}
+	if err := scheduler.Handle(job.Job{Name: "sync", Schedule: "@every 1s"}, s.sync); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	web := &http.Server{Handler: s.routes(), ReadHeaderTimeout: time.Minute}
+	go func() { _ = web.Serve(l) }()
+	defer web.Close()
+	log.Printf("listening on %s", l.Addr())
+	return scheduler.Run(ctx)
+}
+
+func main() {
+	url := flag.String("url", nats.DefaultURL, "the NATS server")
+	listen := flag.String("listen", "127.0.0.1:8081", "where to listen for HTTP")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *url, *listen); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("done")
+}
