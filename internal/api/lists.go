@@ -91,6 +91,7 @@ type ListingSlots struct {
 	Job    string      `json:"job,omitempty" doc:"of this job only"`
 	States []job.State `json:"states,omitempty" doc:"in one of these only"`
 	Since  time.Time   `json:"since,omitzero" doc:"planned at this time or later"`
+	Ended  time.Time   `json:"ended_since,omitzero" doc:"ended at this time or later, whenever they were planned"`
 	pageOf
 }
 
@@ -132,7 +133,7 @@ func listOrders() []order {
 			if err != nil {
 				return Page[client.SlotRow]{}, err
 			}
-			list, err := c.ListSlots(ctx, client.SlotFilter{Job: in.Job, States: in.States, Since: in.Since, After: in.cursor(), Limit: limit})
+			list, err := c.ListSlots(ctx, client.SlotFilter{Job: in.Job, States: in.States, Since: in.Since, EndedSince: in.Ended, After: in.cursor(), Limit: limit})
 			return newPage(list.Slots, limit, list.Next, list.Unreadable), err
 		}),
 		newOrder("node.ls", "List the nodes, the one that started first at the beginning.", func(ctx context.Context, c *client.Client, in pageOf) (Page[client.NodeRow], error) {

@@ -63,6 +63,7 @@ func TestListsOverNATS(t *testing.T) {
 		names, nodes = append(names, d.Job.Name), append(nodes, n.Name)
 	}
 	first := time.Date(2026, 3, 28, 8, 0, 0, 0, time.UTC)
+	ended := time.Date(2026, 3, 28, 12, 30, 0, 0, time.UTC)
 	for i := range 12 {
 		slot := job.NewSlot("job1", first.Add(time.Duration(i)*time.Hour))
 		ids = append(ids, slot.ID())
@@ -77,6 +78,9 @@ func TestListsOverNATS(t *testing.T) {
 			continue
 		}
 		r := job.Record{Slot: slot, State: job.Failed, Node: "n", Nonce: "n", Due: slot.At, Error: "boom", Output: strings.Repeat("<\x01", 400)}
+		if i == 6 {
+			r.Finished = ended
+		}
 		if _, err := store.Ledger().Write(t.Context(), r, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -105,6 +109,12 @@ func TestListsOverNATS(t *testing.T) {
 	some, _ := pages[client.SlotRow](t, nc, "slot.ls", `,"job":"job1","states":["pending"],"since":"2026-03-28T12:00:00Z","limit":2`)
 	if got, want := texts(some, func(s client.SlotRow) string { return s.ID }), []string{ids[5], ids[8], ids[11]}; !slices.Equal(got, want) {
 		t.Errorf("filtered: %q, want %q", got, want)
+	}
+	for at, want := range map[time.Time][]string{ended: {ids[6]}, ended.Add(time.Second): nil} {
+		some, _ = pages[client.SlotRow](t, nc, "slot.ls", fmt.Sprintf(`,"job":"job1","ended_since":%q`, at.Format(time.RFC3339)))
+		if got := texts(some, func(s client.SlotRow) string { return s.ID }); !slices.Equal(got, want) {
+			t.Errorf("ended since %v: %q, want %q", at, got, want)
+		}
 	}
 
 	var next api.ComingSlots

@@ -247,6 +247,19 @@ func TestEveryOperationIsWhatTheDocumentSays(t *testing.T) {
 	}
 	k.do(t, request{op: "repairSlots", path: "/verify:repair", want: 200})
 	k.do(t, request{op: "listNodes", path: "/nodes?former=true", want: 200})
+	for query, want := range map[string]bool{
+		"ended_since=2020-01-01T00:00:00Z": true, "ended_since=2120-01-01T00:00:00Z": false,
+		"newest=true&limit=2": true, "newest=true&limit=2&job=deaf&state=missed": false,
+	} {
+		_, body := k.do(t, request{op: "listSlots", path: "/slots?" + query, want: 200})
+		if rows, _ := member(t, body, "rows").([]any); len(rows) > 0 != want || member(t, body, "next") != nil {
+			t.Errorf("%s: %s", query, body)
+		}
+	}
+	w, _ = k.do(t, request{op: "listSlots", path: "/slots?limit=1&ended_since=2020-01-01T00:00:00Z", want: 200})
+	if link := w.Header.Get("Link"); !strings.Contains(link, "ended_since=2020-01-01T00%3A00%3A00Z") {
+		t.Errorf("the next page has no ended_since: %s", link)
+	}
 	for op, path := range map[string]string{"listJobs": "/jobs?limit=1", "listSlots": "/slots?limit=1&state=succeeded,failed&state=cancelled&since=2020-01-01T00:00:00Z"} {
 		rows := 0
 		for next := path; next != ""; rows++ {
@@ -296,6 +309,8 @@ func TestBadRequestsNameWhatIsWrong(t *testing.T) {
 		{request{op: "getJob", path: "/jobs/" + strings.Repeat("x", 4000), want: 400}, "", "1 to 64"},
 		{request{op: "listSlots", path: "/slots?state=done", want: 400}, "", "done"},
 		{request{op: "listSlots", path: "/slots?since=yesterday", want: 400}, "since", "2026-11-21T07:00:00Z"},
+		{request{op: "listSlots", path: "/slots?ended_since=1h", want: 400}, "ended_since", "2026-11-21T07:00:00Z"},
+		{request{op: "listSlots", path: "/slots?newest=true&after=2026", want: 400}, "", "no cursor"},
 		{request{op: "listSlots", path: "/slots?job=..%2Fetc", want: 400}, "", "../etc"},
 		{request{op: "getSlot", path: "/slots/report", want: 400}, "", "report"},
 		{request{op: "getSlot", path: "/slots/quick:@%1b%5b31m", want: 400}, "", `\x1b`},

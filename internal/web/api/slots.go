@@ -22,6 +22,8 @@ type slotsIn struct {
 	Job   string      `query:"job" doc:"only of this job"`
 	State []job.State `query:"state" enum:"pending,running,retrying,succeeded,failed,skipped,missed,expired,cancelled" doc:"only in one of these states: separated by commas, or repeated"`
 	Since time.Time   `query:"since" doc:"only those planned at this time or later"`
+	Ended time.Time   `query:"ended_since" doc:"only those that ended at this time or later, whenever they were planned"`
+	New   bool        `query:"newest" doc:"the newest rows, up to limit, and not the oldest; still listed oldest first, and without a next page"`
 }
 
 // query returns the parameters for the next page.
@@ -36,13 +38,16 @@ func (in slotsIn) query() url.Values {
 	if !in.Since.IsZero() {
 		q.Set("since", in.Since.Format(time.RFC3339))
 	}
+	if !in.Ended.IsZero() {
+		q.Set("ended_since", in.Ended.Format(time.RFC3339))
+	}
 	return q
 }
 
 func slotOperations() []operation {
 	return []operation{
 		newOperation("listSlots", http.MethodGet, "/slots", "List the slots, oldest first", listSlots).
-			says("Each page is a pass over the ledger, with since over its newer part: ask for large pages.").asks("job=report&state=pending,failed&limit=100"),
+			says("Each page is a pass over the ledger, with since and ended_since over its newer part: ask for large pages. With newest the cost depends on limit alone.").asks("job=report&state=pending,failed&limit=100"),
 		newOperation("getSlot", http.MethodGet, "/slots/{id}", "All that is stored of a slot",
 			func(ctx context.Context, c *call, in ofSlot) (client.SlotDetails, error) { return c.Slot(ctx, in.ID) }),
 		newOperation("explainSlot", http.MethodGet, "/slots/{id}/explain", "What happened to a slot, or why it does not exist",
@@ -97,7 +102,9 @@ func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, err
 }
 
 func listSlots(ctx context.Context, c *call, in slotsIn) (Page[client.SlotRow], error) {
-	list, err := c.ListSlots(ctx, client.SlotFilter{Job: in.Job, States: in.State, Since: in.Since, After: in.cursor(), Limit: in.limit()})
+	list, err := c.ListSlots(ctx, client.SlotFilter{
+		Job: in.Job, States: in.State, Since: in.Since, EndedSince: in.Ended, After: in.cursor(), Limit: in.limit(), Newest: in.New,
+	})
 	if err != nil {
 		return Page[client.SlotRow]{}, err
 	}
