@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,7 +77,13 @@ func TestCallerMayTriggerAndWaitForNamedJobsAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	nc := connect("caller", nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	denied := make(chan error, 100)
+	nc := connect("caller", nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		select {
+		case denied <- err:
+		default:
+		}
+	}))
 	c, err := client.New(t.Context(), nc)
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +110,19 @@ func TestCallerMayTriggerAndWaitForNamedJobsAndNothingElse(t *testing.T) {
 		if got, err := r.Wait(t.Context()); err != nil || got.State != job.Succeeded {
 			t.Errorf("%s: %+v, %v", r.ID(), got, err)
 		}
+	}
+
+	// A run that has not begun: it has no record.
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := c.Wait(short, many[3].ID()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the wait for the run of later: %v", err)
+	}
+	if err := nc.Publish("the.first.denied", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-denied; !strings.Contains(err.Error(), "the.first.denied") {
+		t.Errorf("a caller that only triggers and waits sent what it may not: %v", err)
 	}
 
 	trigger := func(ctx context.Context, name string) error {

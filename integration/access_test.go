@@ -359,7 +359,7 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 		"$SRV.PING":                                                         "OV",
 		"$SRV.STATS.cronce.abc":                                             "OV",
 		"$SRV.STATS.other":                                                  "",
-		"$SYS.REQ.USER.INFO":                                                "PWN",
+		"$SYS.REQ.USER.INFO":                                                "PWOVN",
 	}
 	subscribe := map[string]string{
 		"_INBOX.cronce.>":      "PWOVS",

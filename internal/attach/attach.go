@@ -117,6 +117,9 @@ type Parts struct {
 	// registry and the ledger keep it, and conflicts and events show it.
 	Operator string
 
+	// NoList says that the login may not list what waits in the streams.
+	NoList bool
+
 	// Joined waits until the registry has a job that this process is about to bring there. May be
 	// nil.
 	Joined func(ctx context.Context, name string) error
@@ -162,5 +165,6 @@ func Of(nc *nats.Conn, store *kv.Store, o Options) Parts {
 		Jobs: store.Jobs(), Nodes: store.Nodes(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(),
 		Watermark: store.Watermark(), Locks: store.Locks(), Fleet: store, News: store, Peers: peers, Settings: store.Settings(),
 		Now: store.Time, Operator: o.Operator, Alive: o.Alive, Joined: o.Joined, Conn: nc, Store: store,
+		NoList: !store.MayList(),
 	}
 }

@@ -155,6 +155,7 @@ func (a Access) calling() []right {
 
 func (a Access) serving() []right {
 	nodes, readers, operator := []Role{RoleProducer, RoleWorker}, []Role{RoleViewer, RoleOperator}, []Role{RoleOperator}
+	everyone := []Role{RoleProducer, RoleWorker, RoleViewer, RoleOperator, RoleCaller}
 	name := ServiceName(a.Namespace)
 	var asked []string
 	for _, verb := range []string{"PING", "INFO", "STATS"} {
@@ -162,7 +163,7 @@ func (a Access) serving() []right {
 	}
 	all := APISubject(a.Namespace, "*.*")
 	return []right{
-		may("see whether its own login may serve orders", nodes, []string{"$SYS.REQ.USER.INFO"}),
+		may("see what it may do itself", everyone, []string{PermissionsSubject}),
 		{nodes, Grant{
 			What:    "be a service that can be looked at",
 			Publish: replies(a.Namespace), Subscribe: append([]string{APISubject(a.Namespace, "node.*")}, asked...),

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
@@ -30,6 +31,9 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error
 	s, err := newSpace(ctx, js, o)
 	if err != nil {
 		return nil, err
+	}
+	if o.ReadOnly {
+		s.learnLogin(ctx)
 	}
 	for {
 		inv, err := s.inspect(ctx)
@@ -63,6 +67,33 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error
 			return nil, fmt.Errorf("namespace %q is not set up, and this login may not do that; with a login that may, run: %s: %w", s.Name, s.SetupCommand(), err)
 		case err != nil && !lostRace(err):
 			return nil, err
+		}
+	}
+}
+
+// loginWait bounds the wait for the permissions of the login. Servers answer at once.
+const loginWait = time.Second
+
+// learnLogin asks the server what this login may do, so that no request is sent that the server
+// does not permit. Without an answer, each read finds that out by itself. A connection with the
+// default inbox prefix is not that of a login of the roles of package layout, and may not be allowed
+// to ask.
+func (s *Space) learnLogin(ctx context.Context) {
+	if prefix := s.Conn().Opts.InboxPrefix; prefix == "" || prefix == strings.TrimSuffix(nats.InboxPrefix, ".") {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, loginWait)
+	defer cancel()
+	reply, err := s.Request(ctx, &nats.Msg{Subject: layout.PermissionsSubject})
+	if err != nil {
+		return
+	}
+	if login, err := layout.ParsePermissions(reply.Data); err == nil {
+		s.login = login
+	}
+	for _, stream := range layout.Streams(s.Name) {
+		if !s.login.MayPublish(s.API("STREAM.MSG.GET." + stream)) {
+			s.Narrow(stream)
 		}
 	}
 }

@@ -71,6 +71,7 @@ type Space struct {
 	Plans    plans.EntryDecoder // of stored definitions
 	ReadOnly bool
 	atomic   map[string]bool // streams that allow atomic batches
+	login    layout.Permissions    // zero: everything, or it is not known
 	Trace    func(queue string, m *core.Message) (ended func(duplicate bool, err error))
 	Log      *slog.Logger
 }
@@ -134,12 +135,15 @@ func (s *Space) Time(ctx context.Context) (now time.Time, err error) {
 func (s *Space) FailDenied() *Space {
 	return &Space{
 		Wire: s.Wire, Name: s.Name, settings: s.settings, registry: s.registry, Audit: s.Audit,
-		ReadOnly: true, atomic: s.atomic, Trace: s.Trace, Log: s.Log,
+		ReadOnly: true, atomic: s.atomic, login: s.login, Trace: s.Trace, Log: s.Log,
 	}
 }
 
 // Atomic reports whether the stream allowed atomic batches when the namespace was opened.
 func (s *Space) Atomic(stream string) bool { return s.atomic[stream] }
+
+// MayList reports whether the login may list what waits in the streams. If it is not known, it may.
+func (s *Space) MayList() bool { return s.login.MayPublish(s.API("DIRECT.GET." + s.SlotStream())) }
 
 // Bucket returns the namespace's bucket of that name.
 func (s *Space) Bucket(what string) wire.Bucket {

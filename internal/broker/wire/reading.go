@@ -236,6 +236,9 @@ func (w Wire) narrowed(stream string, read, direct func() error) error {
 	return err
 }
 
+// Narrow says that the login may not send the requests of read, so that narrowed does not try.
+func (w Wire) Narrow(stream string) { w.Transport.narrow.Store(stream, true) }
+
 // lastDirect asks any replica for the last message on subject, in a request that names the
 // subject.
 func (w Wire) lastDirect(ctx context.Context, stream, subject string) (Entry, error) {
