@@ -41,6 +41,8 @@ func BenchmarkLedgerQuestions(b *testing.B) {
 				}
 			})
 		}
+		stored := job.NewSlot(name(7), oldest)
+		run("one", func() error { _, err := s.store.Ledger().Records(b.Context(), []job.Slot{stored}); return err }) // one round trip, to compare
 		run("last", func() error { _, err := s.Last(b.Context(), name(7)); return err })
 		run("newest", func() error {
 			_, err := s.ListSlots(b.Context(), client.SlotFilter{Job: name(7), Limit: 10, Newest: true})

@@ -70,8 +70,8 @@ type Space struct {
 	Audit    time.Duration      // interval between the audits of a watch
 	Plans    plans.EntryDecoder // of stored definitions
 	ReadOnly bool
-	atomic   map[string]bool // streams that allow atomic batches
-	login    layout.Permissions    // zero: everything, or it is not known
+	atomic   map[string]bool    // streams that allow atomic batches
+	login    layout.Permissions // zero: everything, or it is not known
 	Trace    func(queue string, m *core.Message) (ended func(duplicate bool, err error))
 	Log      *slog.Logger
 }

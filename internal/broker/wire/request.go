@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,46 @@ func (r *request) Answer(m *nats.Msg, err error) {
 	}
 	r.reply, r.err = m, err
 	close(r.done)
+}
+
+// messages requests the messages with the sequences from begin on and before end, one by one and all
+// at once. Those that do not exist are left out.
+func (w Wire) messages(ctx context.Context, stream string, begin, end uint64) (found []Entry, err error) {
+	all := make([]*request, 0, end-begin)
+	for seq := begin; seq < end; seq++ {
+		m := &nats.Msg{Subject: w.API("DIRECT.GET." + stream), Data: fmt.Appendf(nil, `{"seq":%d}`, seq)}
+		r := &request{transport: w.Transport, message: m, done: make(chan struct{})}
+		r.Asker, r.ctx, r.many, r.FailDenied, r.limit = r, ctx, true, true, w.Transport.idle.now()
+		w.Transport.Ask(&r.Question)
+		all = append(all, r)
+	}
+	for _, r := range all {
+		<-r.done
+		e, answer := w.messageOf(r)
+		switch {
+		case answer == nil:
+			found = append(found, e)
+		case !errors.Is(answer, ErrNothing):
+			err = answer
+		}
+	}
+	w.Transport.idle.learn(err)
+	return found, err
+}
+
+// messageOf reads the answer to a direct get of one message.
+func (w Wire) messageOf(r *request) (Entry, error) {
+	if r.err != nil {
+		return Entry{}, r.err
+	}
+	switch status := r.reply.Header.Get("Status"); status {
+	case "":
+		return w.direct(r.reply)
+	case "404":
+		return Entry{}, ErrNothing
+	default:
+		return Entry{}, fmt.Errorf("direct get: status %s %s", status, r.reply.Header.Get("Description"))
+	}
 }
 
 // Listen calls f for each message on subject, one call at a time, until stop is called.

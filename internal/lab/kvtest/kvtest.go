@@ -26,8 +26,8 @@ type Ledger interface {
 	Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error)
 }
 
-// Fill writes n new records, many at once, roughly in the order of i. It is for benchmarks with large
-// ledgers.
+// Fill writes n new records, many at once, roughly in the order of i. Every tenth overwrites
+// its claim, so that the stream has gaps, as a real one. It is for benchmarks with large ledgers.
 func Fill(tb testing.TB, l Ledger, n int, record func(i int) job.Record) {
 	tb.Helper()
 	const writers = 256
@@ -36,7 +36,17 @@ func Fill(tb testing.TB, l Ledger, n int, record func(i int) job.Record) {
 	for range writers {
 		group.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				if _, err := l.Write(context.Background(), record(i), 0); err != nil {
+				r, revision := record(i), uint64(0)
+				if i%10 == 0 {
+					claim := r
+					claim.State, claim.Nonce, claim.Finished = job.Running, r.Nonce+"-claim", time.Time{}
+					var err error
+					if revision, err = l.Write(context.Background(), claim, 0); err != nil {
+						tb.Error(err)
+						return
+					}
+				}
+				if _, err := l.Write(context.Background(), r, revision); err != nil {
 					tb.Error(err)
 					return
 				}
