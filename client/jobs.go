@@ -32,8 +32,12 @@ type JobRow struct {
 	Next      time.Time `json:"next,omitzero"`
 	Last      time.Time `json:"last,omitzero"`
 	LastState job.State `json:"last_state,omitempty"`
-	Handlers  int       `json:"handlers"`
-	Broken    string    `json:"broken,omitempty"`
+
+	// LastShadow is true if the slot at Last was a shadow: see SlotRow.Shadow.
+	LastShadow bool `json:"last_shadow,omitempty"`
+
+	Handlers int    `json:"handlers"`
+	Broken   string `json:"broken,omitempty"`
 
 	// Start says in words what starts the job.
 	Start string `json:"-"`
@@ -189,7 +193,7 @@ func (j *JobRow) addLast(e kv.LedgerEntry) {
 		at = e.Last // a range of missed slots
 	}
 	if at.After(j.Last) {
-		j.Last, j.LastState = at.UTC(), e.State
+		j.Last, j.LastState, j.LastShadow = at.UTC(), e.State, e.IsShadow()
 	}
 }
 

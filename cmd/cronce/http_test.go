@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
@@ -214,6 +216,59 @@ func TestUIWaitsUntilTheNamespaceExists(t *testing.T) {
 	if status, body := get(t, "GET", "http://"+listen+"/api/v1/jobs"); status != 200 {
 		t.Errorf("jobs: %d %s", status, body)
 	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after TERM: %v\n%s", err, &log)
+	}
+}
+
+// A dashboard that starts before its server says so to people and to programs, and becomes the
+// dashboard when the server is there.
+func TestUIWaitsForItsServerAndSaysSo(t *testing.T) {
+	t.Parallel()
+	ports := natstest.FreePorts(t, 2)
+	listen, broker := fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("nats://127.0.0.1:%d", ports[1])
+	cmd := command(t, "ui", "--listen", listen, "--server", broker)
+	var log strings.Builder
+	cmd.Stderr = &log
+	begin(t, cmd)
+	page := func() (*http.Response, string) {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+listen+"/jobs", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", "text/html,*/*")
+		w, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return &http.Response{}, err.Error()
+		}
+		defer w.Body.Close()
+		body, err := io.ReadAll(w.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w, string(body)
+	}
+	natstest.Eventually(t, natstest.Patience, "a page that says what is missing", func() bool {
+		w, body := page()
+		return w.StatusCode == 503 && w.Header.Get("Refresh") == "2" && strings.Contains(body, "waiting for the NATS server "+broker)
+	})
+	if status, body := get(t, "GET", "http://"+listen+"/api/v1/jobs"); status != 503 || !strings.Contains(body, `#unavailable"`) || !strings.Contains(body, broker) {
+		t.Errorf("the API: %d %s", status, body)
+	}
+	if status, body := get(t, "GET", "http://"+listen+"/waiting.css"); status != 200 || !strings.Contains(body, "color-scheme") {
+		t.Errorf("its style: %d %s", status, body)
+	}
+	natstest.Run(t, func(o *server.Options) { o.Port = ports[1] })
+	if r := (cli{}).run(t, "setup", "--server", broker); r.code != 0 {
+		t.Fatal(r)
+	}
+	natstest.Eventually(t, natstest.Patience, "the dashboard", func() bool {
+		w, body := page()
+		return w.StatusCode == 200 && w.Header.Get("Refresh") == "" && strings.Contains(body, "<title>Jobs")
+	})
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

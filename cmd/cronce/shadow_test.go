@@ -62,6 +62,9 @@ func TestAShadowJobIsRecordedAndItsCommandDoesNotRun(t *testing.T) {
 		{"attempt 1 ended as a shadow, without running the action, after", "slot explain tick:@first"},
 		{"the job's action did not run", "slot show tick:@first"},
 		{`"shadow":true`, "slot show tick:@first -o json"},
+		{"shadow, on ", "job show tick"},
+		{"tick (shadow)", "check " + file},
+		{`"shadow":true`, "check -o json " + file},
 	} {
 		if r := c.run(t, strings.Fields(look.command)...); r.code != 0 || !strings.Contains(r.stdout, look.says) {
 			t.Errorf("%s: %+v, want %q", look.command, r, look.says)
@@ -76,8 +79,10 @@ func TestAShadowJobIsRecordedAndItsCommandDoesNotRun(t *testing.T) {
 	if text, _ := os.ReadFile(marks); string(text) != "tick:@second\n" {
 		t.Errorf("the commands of these ran: %q, want that of the second only", text)
 	}
-	if r := c.run(t, "slot", "show", "tick:@second", "-o", "json"); strings.Contains(r.stdout, "shadow") {
-		t.Errorf("%+v", r)
+	for _, command := range []string{"slot show tick:@second -o json", "check " + file} {
+		if r := c.run(t, strings.Fields(command)...); strings.Contains(r.stdout, "shadow") {
+			t.Errorf("%s: %+v", command, r)
+		}
 	}
 	if err := node.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -116,6 +121,9 @@ func TestAWeekInShadowIsComparedWithTheLogOfTheOldScheduler(t *testing.T) {
 	start("new", "true")
 	ours := func() string { return c.run(t, "slot", "ls", "-o", "json", "--state", "succeeded").stdout }
 	natstest.Eventually(t, natstest.Patience, "a slot in shadow", func() bool { return strings.Contains(ours(), `"shadow":true`) })
+	for says, list := range map[string][]string{"succeeded, shadow": {"job", "ls"}, `"last_state":"succeeded","last_shadow":true`: {"job", "ls", "-o", "json"}} {
+		natstest.Eventually(t, natstest.Patience, "the list of jobs with "+says, func() bool { return strings.Contains(c.run(t, list...).stdout, says) })
+	}
 	start("old", "false")
 	var lines []string
 	natstest.Eventually(t, natstest.Patience, "five runs of the old scheduler, which the shadow has too", func() bool {

@@ -35,7 +35,8 @@ no server. It reports every mistake with its line; the status is then 2.
 
 With -o json it prints one line for each job, in the order of the file. next has up to
 three instants in UTC and is empty if the job has no more slots. warnings lists problems
-that do not make the file invalid, and is omitted if there are none:
+that do not make the file invalid, and is omitted if there are none. "shadow":true marks
+a job whose action does not run:
 
   {"job":"report","schedule":"0 7 * * *","timezone":"Europe/Berlin","queue":"default","next":["2026-11-22T06:00:00Z"]}
 
@@ -85,6 +86,7 @@ type checkedJob struct {
 	Timezone string      `json:"timezone"`
 	Queue    string      `json:"queue"`
 	Next     []time.Time `json:"next"`
+	Shadow   bool        `json:"shadow,omitempty"`
 	Warnings []string    `json:"warnings,omitempty"`
 
 	zone  *time.Location
@@ -107,7 +109,7 @@ func checkJobs(ctx context.Context, file *spec.File, now time.Time) ([]checkedJo
 		for t := schedule.Next(now); !t.IsZero() && len(next) < checkSlots; t = schedule.Next(t) {
 			next = append(next, t.UTC())
 		}
-		checks[i] = checkedJob{j.Name, j.Schedule, j.After, j.On, j.Timezone, j.Queue, next, warnings[i], schedule.Location(), j.Plan().Start(), entry.Line}
+		checks[i] = checkedJob{j.Name, j.Schedule, j.After, j.On, j.Timezone, j.Queue, next, entry.Shadow, warnings[i], schedule.Location(), j.Plan().Start(), entry.Line}
 	}
 	return checks, nil
 }
@@ -117,9 +119,13 @@ func printChecks(a *base.App, path string, checks []checkedJob) error {
 	w := base.NewTable(out)
 	fmt.Fprintln(w, "JOB\tSCHEDULE\tTIMEZONE\tNEXT, LOCAL\tNEXT, UTC")
 	for _, c := range checks[:min(len(checks), checkRows)] {
-		head := fmt.Sprintf("%s\t%s\t%s", c.Job, c.start, c.Timezone)
+		name := c.Job
+		if c.Shadow {
+			name += " (shadow)"
+		}
+		head := fmt.Sprintf("%s\t%s\t%s", name, c.start, c.Timezone)
 		if !(job.Plan{Schedule: c.Schedule}).Scheduled() {
-			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\n", c.Job, c.start)
+			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\n", name, c.start)
 			continue
 		}
 		if len(c.Next) == 0 {

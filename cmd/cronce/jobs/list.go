@@ -28,7 +28,9 @@ func newJobListCommand(a *base.App) *cobra.Command {
 		Short:   "List the jobs, oldest first",
 		Long: `List the jobs in the registry, the most recently written last: when each runs next,
 its newest slot that has a record, the state of that slot, and how many live nodes have
-a handler for the job. For a job without a schedule it shows what starts it.
+a handler for the job. For a job without a schedule it shows what starts it. A state
+with "shadow", in JSON "last_shadow":true, is that of a slot whose action did not run:
+the worker's file has shadow: true for the job.
 
 With -o json, one line for each job; absent values are omitted. A paused job has no
 next slot. A job that other jobs or messages start has no next slot either; it has an
@@ -59,13 +61,16 @@ no slots, and does not affect other jobs:
 }
 
 func jobCells(j client.JobRow, now time.Time) []string {
-	next, last, zone := "-", "-", j.Timezone
+	next, last, zone, state := "-", "-", j.Timezone, base.Dash(string(j.LastState))
+	if j.LastShadow {
+		state += ", shadow"
+	}
 	if !(job.Plan{Schedule: j.Schedule}).Scheduled() {
 		zone = "-" // it has no effect
 	}
 	switch {
 	case j.Broken != "":
-		return []string{j.Job, base.Brief("broken: "+j.Broken, 24), "-", "-", "never", "-", base.Dash(string(j.LastState)), "-"}
+		return []string{j.Job, base.Brief("broken: "+j.Broken, 24), "-", "-", "never", "-", state, "-"}
 	case j.Paused:
 		next = "paused"
 	case !j.Next.IsZero():
@@ -76,6 +81,6 @@ func jobCells(j client.JobRow, now time.Time) []string {
 	}
 	return []string{
 		j.Job, base.Brief(j.Start, 24), zone, j.Queue,
-		next, last, base.Dash(string(j.LastState)), strconv.Itoa(j.Handlers),
+		next, last, state, strconv.Itoa(j.Handlers),
 	}
 }

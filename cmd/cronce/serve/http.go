@@ -17,11 +17,9 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/web/auth"
 	"github.com/cronce-io/cronce/internal/web/auth/oidc"
 	"github.com/cronce-io/cronce/internal/web/listener"
-	"github.com/cronce-io/cronce/internal/web/problem"
 	"github.com/cronce-io/cronce/internal/web/secure"
 	"github.com/cronce-io/cronce/web"
 )
@@ -108,16 +106,17 @@ type httpServer struct {
 	a       *base.App
 	guard   *auth.Guard
 	server  *listener.Server
+	health  *health                     // says what is missing until then
 	handler atomic.Pointer[web.Handler] // nil until the namespace is open
 	stopped func()
 	once    sync.Once
 }
 
 // serveHTTP listens at once, so that a wrong flag or an address in use is known before the
-// command does anything. Until open is called, requests get 503. beside, if not nil, serves
-// the paths of metrics and health, without a login.
-func (f httpFlags) serveHTTP(a *base.App, beside http.Handler) (*httpServer, error) {
-	s := &httpServer{a: a}
+// command does anything. Until open is called, requests get 503 with what h says is missing.
+// beside, if not nil, serves the paths of metrics and health, without a login.
+func (f httpFlags) serveHTTP(a *base.App, h *health, beside http.Handler) (*httpServer, error) {
+	s := &httpServer{a: a, health: h}
 	if f.addr == "" {
 		if f.given() {
 			return nil, base.Usage(fmt.Errorf("the flags --http-* and --oidc-* need --%s", f.name))
@@ -159,7 +158,7 @@ func (f httpFlags) serveObserved(a *base.App, metricsAddr string, h *health, mea
 			return nil, nil, err
 		}
 	}
-	if pages, err = f.serveHTTP(a, beside); err != nil {
+	if pages, err = f.serveHTTP(a, h, beside); err != nil {
 		return nil, nil, err
 	}
 	unobserved, err := observe(a, metricsAddr, h, measures...)
@@ -178,7 +177,7 @@ func (s *httpServer) routes(beside http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		problem.Write(w, fault.Unavailable, "this process is still connecting to NATS, or opening files or the namespace")
+		s.wait(w, r)
 	})))
 	if beside == nil {
 		return guarded

@@ -13,6 +13,7 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/natsconn/connect"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -25,7 +26,8 @@ func NewUICommand(a *base.App) *cobra.Command {
 		Short: "Serve the dashboard and the HTTP API alone, beside any fleet",
 		Long: `Ui serves the dashboard and the HTTP API for a fleet until TERM or Ctrl-C. It is no
 node: it runs nothing and publishes no due slots. Start as many as you like: none keeps
-anything. Until a node or "cronce setup" has created the namespace, it waits.
+anything. It waits for its NATS server, and until a node or "cronce setup" has created the
+namespace; its pages say so.
 
 ` + httpAuthHelp + `
 
@@ -59,17 +61,17 @@ func runUI(ctx context.Context, a *base.App, f httpFlags, metricsAddr string) er
 	defer unserved()
 	_, unsupervised := supervise(ctx, a, &h)
 	defer unsupervised()
-	nc, leave, err := a.Connect(ctx, "ui", false)
+	nc, err := waitForServer(ctx, a, &h)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer nc.Close()
 	defer s.stop() // before the connection is closed
 	js, err := nc.JetStream()
 	if err != nil {
 		return err
 	}
-	store, err := waitForNamespace(ctx, a, js, &h)
+	store, err := waitForNamespace(ctx, a, nc, js, &h)
 	if err != nil {
 		return err
 	}
@@ -95,17 +97,34 @@ func runUI(ctx context.Context, a *base.App, f httpFlags, metricsAddr string) er
 	return nil
 }
 
+// waitForServer connects to NATS. A dashboard is started with everything else, often before the
+// server: until that answers, the pages and /readyz say what is missing.
+func waitForServer(ctx context.Context, a *base.App, h *health) (*connect.Conn, error) {
+	target, err := a.Target("ui")
+	if err != nil {
+		return nil, err
+	}
+	missing := replica.Check{Name: "broker", Err: fmt.Errorf("waiting for the NATS server %s", target)}
+	h.set(func() ([]replica.Check, error) { return []replica.Check{missing}, nil })
+	nc, err := target.Await(ctx)
+	if err != nil {
+		return nil, base.ConnectError(err, target)
+	}
+	return nc, nil
+}
+
 // namespacePause is the time between two looks for a namespace that does not exist.
 const namespacePause = time.Second
 
 // waitForNamespace opens the namespace. If it does not exist, it waits until a node or "cronce
-// setup" has created it: on a new machine everything may be started at once.
-func waitForNamespace(ctx context.Context, a *base.App, js jetstream.JetStream, h *health) (*kv.Store, error) {
+// setup" has created it: on a new machine everything may be started at once. It goes on waiting
+// if the server is lost meanwhile.
+func waitForNamespace(ctx context.Context, a *base.App, nc *connect.Conn, js jetstream.JetStream, h *health) (*kv.Store, error) {
 	for said := false; ; said = true {
 		opening, cancel := context.WithTimeout(ctx, base.ReadPatience)
 		store, err := kv.Open(opening, js, kv.Options{Namespace: a.Namespace, ReadOnly: true, Logger: a.Log})
 		cancel()
-		if !errors.Is(err, job.ErrNotFound) {
+		if !errors.Is(err, job.ErrNotFound) && (err == nil || nc.IsConnected()) {
 			return store, err
 		}
 		if !said {
