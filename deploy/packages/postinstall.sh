@@ -14,6 +14,8 @@ chgrp cronce /etc/cronce
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload
   # What runs is restarted with the new program, and what does not stays stopped. A node that
-  # waits for its broker must not hold up the package manager.
-  systemctl try-restart --no-block cronce-server.service cronce.service cronce-ui.service
+  # waits for its broker must not hold up the package manager. Each name is a job of its own, so
+  # the server comes last: it then waits until the node has ended. A server that stops first
+  # takes the outcome of each running slot with it, and the slot starts again.
+  systemctl try-restart --no-block cronce-ui.service cronce.service cronce-server.service
 fi
