@@ -21,7 +21,8 @@ import (
 // maxPlayground is the largest size of the playground when it is compressed.
 const maxPlayground = 2 << 20
 
-// built builds the site and returns its folder. It skips the test, by name, if the site's
+// built builds what is published of this checkout, as if it were released too, and returns its
+// folder: main at the top, and the release below v0.1. It skips the test, by name, if the site's
 // packages are not installed; with CRONCE_TEST_NO_SKIP=1 that fails the test.
 func built(t *testing.T) string {
 	t.Helper()
@@ -31,19 +32,71 @@ func built(t *testing.T) string {
 		}
 		t.Skip("needs the site's packages: go tool task site:install")
 	}
-	dir := t.TempDir()
-	build := exec.Command("./build.sh")
-	build.Env = append(os.Environ(), "CRONCE_SITE="+dir)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build.sh: %v\n%s", err, out)
+	modules, err := filepath.Abs("node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, tree := t.TempDir(), t.TempDir()
+	publish := exec.Command("/bin/bash", "-c", release, tree, modules, dir)
+	publish.Env = append(os.Environ(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*")
+	if out, err := publish.CombinedOutput(); err != nil {
+		t.Fatalf("publish.sh: %v\n%s", err, out)
 	}
 	return dir
+}
+
+// release copies this checkout with what is not committed yet, tags the copy, and publishes its
+// site. v0.0.1 is a release from before the site, and v0.1.0 is not the newest of its version.
+const release = `set -eu
+git ls-files -z --cached --others --exclude-standard --full-name .. | (cd .. && xargs -0 sh -c 'for f; do [ ! -e "$f" ] || printf "%s\\0" "$f"; done' - | tar --null -T - -cf -) | tar -xf - -C "$0"
+cd "$0"
+git init -q && git config user.name test && git config user.email test@example.com
+git commit -q --allow-empty -m empty && git tag v0.0.1
+git add -A && git commit -q -m all && git tag v0.1.0 && git tag v0.1.1 && git tag v0.2.0-rc.1
+ln -s "$1" site/node_modules
+site/publish.sh "$2"
+`
+
+// Each page leads to the same site of the other versions.
+func checkVersions(t *testing.T, dir string) {
+	pages := readPages(t, dir)
+	for path, want := range map[string][]string{
+		"/guide.html":      {"/v0.1/", "/"},
+		"/v0.1/guide.html": {"/v0.1/", "/"},
+	} {
+		p := pages[path]
+		if p == nil {
+			t.Errorf("there is no %s", path)
+			continue
+		}
+		from, leads := &url.URL{Path: path}, map[string]bool{}
+		for _, link := range p.links {
+			if u, err := from.Parse(link); err == nil {
+				leads[u.Path] = true
+			}
+		}
+		for _, to := range want {
+			if !leads[to] {
+				t.Errorf("%s does not lead to %s", path, to)
+			}
+		}
+	}
+	for _, other := range []string{"v0.0", "v0.2"} {
+		if exists(dir, other) {
+			t.Errorf("%s is published", other)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "v0.1/kubernetes.html"))
+	if err != nil || !bytes.Contains(text, []byte("/blob/v0.1.1/deploy/kubernetes/cronce.yaml")) {
+		t.Errorf("the pages of v0.1 do not link to the files of v0.1.1: %v", err)
+	}
 }
 
 func TestSiteHasNoDeadLinkAndLoadsNothingFromElsewhere(t *testing.T) {
 	t.Parallel()
 	dir := built(t)
 	t.Run("links", func(t *testing.T) { checkLinks(t, dir) })
+	t.Run("versions", func(t *testing.T) { checkVersions(t, dir) })
 	t.Run("playground", func(t *testing.T) { checkPlayground(t, dir) })
 }
 

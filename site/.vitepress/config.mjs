@@ -48,9 +48,11 @@ function target(href, env) {
 
 const pages = (...list) => list.map(([text, link]) => ({ text, link }))
 
-// The versions that are published, the newest first: [{"name": "v0.2", "path": "/v0.2/"}].
+// The versions that publish.sh builds: [{"name": "main", "dir": ""}, {"name": "v0.2", "dir": "v0.2/"}].
+// VitePress puts the base before a link, and that of a release is one folder deeper than that of main.
 const published = join(root, 'site/versions.json')
 const versions = existsSync(published) ? JSON.parse(readFileSync(published, 'utf8')) : []
+const top = version === 'main' ? '/' : '/../'
 
 export default defineConfig({
   title: 'Cronce',
@@ -83,7 +85,7 @@ export default defineConfig({
       { text: 'Try a schedule', link: '/playground' },
       { text: 'Commands', link: '/cli' },
       versions.length
-        ? { text: version, items: versions.map((v) => ({ text: v.name, link: v.path, target: '_self' })) }
+        ? { text: version, items: versions.map((v) => ({ text: v.name, link: top + v.dir, target: '_self' })) }
         : { text: version, link: `${repository}/blob/${ref}/CHANGELOG.md` },
     ],
     sidebar: [
