@@ -169,10 +169,12 @@ purge() { dpkg -P cronce; gone; }
 func checkLifeOfPackage(t *testing.T, c *checkout) {
 	files := map[string]string{"old.deb": filepath.Join(c.dir, "dist/cronce.deb"), "new.deb": filepath.Join(c.dir, "dist/upgrade.deb")}
 	t.Run("on a machine without systemd", func(t *testing.T) {
+		t.Parallel()
 		needMachine(t, false)
 		runMachine(t, enterMachine, withoutSystemd+lifeOfPackage, files)
 	})
 	t.Run("on a machine with systemd", func(t *testing.T) {
+		t.Parallel()
 		needMachine(t, true)
 		runMachine(t, bootMachine, withSystemd+lifeOfPackage, files)
 	})
