@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/schedule/words"
+	"github.com/cronce-io/cronce/internal/web/pages/preview"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
 	"github.com/cronce-io/cronce/job"
 )
@@ -276,9 +277,9 @@ func comingSlots(u client.Upcoming, shown *time.Location) (slots []coming, chang
 
 // nextChange returns the first change of the clock after from, up to until.
 func nextChange(from, until time.Time, loc *time.Location) (text string, at time.Time, forward, ok bool) {
-	_, at = from.In(loc).ZoneBounds()
+	at = preview.Bound(from.In(loc))
 	var before, after int
-	for ; ; _, at = at.ZoneBounds() {
+	for ; ; at = preview.Bound(at) {
 		if at.IsZero() || at.After(until) {
 			return "", at, false, false
 		}

@@ -60,7 +60,7 @@ func changes(name string, p job.Plan, s *job.Schedule, from time.Time) (list []C
 	}
 	end := from.AddDate(1, 0, 0)
 	for at := from; len(list) < maxChanges; {
-		_, next := at.In(s.Location()).ZoneBounds()
+		next := Bound(at.In(s.Location()))
 		if next.IsZero() || next.After(end) {
 			break
 		}
@@ -74,6 +74,19 @@ func changes(name string, p job.Plan, s *job.Schedule, from time.Time) (list []C
 		at = next
 	}
 	return list, nil
+}
+
+// Bound returns an instant after t up to which t's zone keeps its offset and its name. Zero: it
+// keeps them for ever. The offset need not change there.
+func Bound(t time.Time) time.Time {
+	_, end := t.ZoneBounds()
+	if end.IsZero() || end.After(t) {
+		return end
+	}
+	// On the last day of some leap years, ZoneBounds returns the beginning of that day
+	// (golang/go#81583).
+	year, month, day := t.UTC().Date()
+	return time.Date(year, month, day+1, 0, 0, 0, 0, time.UTC).In(t.Location())
 }
 
 // newChange describes the change at an instant. changed is false if the clocks only get another

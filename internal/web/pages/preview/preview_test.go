@@ -109,6 +109,20 @@ func TestCalendarCountsTheSlotsOfEachDay(t *testing.T) {
 	}
 }
 
+// Go gets the bounds of the last day of a leap year wrong: a search that trusts them never ends.
+func TestLeapYearHasItsClockChanges(t *testing.T) {
+	t.Parallel()
+	for _, begin := range []time.Time{time.Date(2028, 2, 29, 1, 5, 0, 0, time.UTC), time.Date(2028, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(2028, 12, 31, 23, 0, 0, 0, time.UTC)} {
+		v, err := preview.New("report", job.Plan{Schedule: "30 2 * * *", Timezone: "Europe/Berlin"}, begin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(v.Changes) != 2 {
+			t.Errorf("the year from %v on has %d changes: %+v", begin, len(v.Changes), v.Changes)
+		}
+	}
+}
+
 // The clocks of Cairo and of Santiago skip midnight.
 func TestDayWithoutMidnightHasItsSlots(t *testing.T) {
 	t.Parallel()
