@@ -158,7 +158,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.hosts.serve(r.Host) {
-			problem.Write(w, fault.WrongHost, fmt.Sprintf("this server does not serve the host name %q: name it with --http-url, or use the server's address", r.Host))
+			problem.Refuse(w, r, fault.WrongHost, fmt.Sprintf("this server does not serve the host name %q: name it with --http-url, or use the server's address", r.Host))
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -221,12 +221,12 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, refused error) {
 	detail := "the request names no user: send credentials, or log in with a browser"
 	switch {
 	case errors.Is(refused, errProvider):
-		problem.Write(w, fault.Unavailable, refused.Error())
+		problem.Refuse(w, r, fault.Unavailable, refused.Error())
 		return
 	case refused != nil:
 		detail = "the credentials of the request are not valid here"
 	}
-	problem.Write(w, fault.Unauthenticated, detail)
+	problem.Refuse(w, r, fault.Unauthenticated, detail)
 }
 
 // isNavigation reports whether a person opens a page.

@@ -71,7 +71,7 @@ func (g *Guard) showLogin(w http.ResponseWriter, r *http.Request, status int, ne
 func (g *Guard) loginWithToken(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
 	if err := r.ParseForm(); err != nil {
-		problem.Write(w, fault.Invalid, "read the form: "+err.Error())
+		problem.Refuse(w, r, fault.Invalid, "read the form: "+err.Error())
 		return
 	}
 	name := g.tokens().owner(r.PostForm.Get("token"))

@@ -22,12 +22,12 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // sends, and passes all others on to next.
 func Wrap(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
-	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		problem.Write(w, fault.CrossSite, "a page of another site sent the request: send orders from this site, or from a program that is no browser")
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		problem.Refuse(w, r, fault.CrossSite, "a page of another site sent the request: send orders from this site, or from a program that is no browser")
 	}))
 	checked := protection.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > MaxBody {
-			problem.Write(w, fault.TooLarge, "the body has more than 1 MiB")
+			problem.Refuse(w, r, fault.TooLarge, "the body has more than 1 MiB")
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)

@@ -1,6 +1,8 @@
 package secure_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -69,6 +71,36 @@ func TestBodiesAreBounded(t *testing.T) {
 		w := httptest.NewRecorder()
 		if h.ServeHTTP(w, r); w.Code != tc.want {
 			t.Errorf("%d bytes, length sent: %v: status %d, want %d", tc.bytes, tc.length, w.Code, tc.want)
+		}
+	}
+}
+
+// A person gets a page, which needs nothing that its content policy forbids.
+func TestBrowserGetsAPageThatSaysWhyItWasRefused(t *testing.T) {
+	t.Parallel()
+	h := secure.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was passed on") }))
+	for _, tc := range []struct {
+		site, body string
+		want       int
+		says       string
+	}{
+		{"cross-site", "", 403, "a page of another site sent the request"},
+		{"same-origin", strings.Repeat("x", secure.MaxBody+1), 413, "more than 1 MiB"},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "http://cronce.example/jobs/report/pause", strings.NewReader(tc.body))
+		r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+		r.Header.Set("Sec-Fetch-Site", tc.site)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		body, policy := w.Body.String(), w.Header().Get("Content-Security-Policy")
+		if w.Code != tc.want || !strings.Contains(body, tc.says) || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
+			t.Errorf("%d %v: %s", w.Code, w.Header(), body)
+		}
+		_, style, _ := strings.Cut(body, "<style>")
+		style, _, _ = strings.Cut(style, "</style>")
+		sum := sha256.Sum256([]byte(style))
+		if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"';") || strings.Contains(body, "<script") {
+			t.Errorf("the policy %q does not allow the page: %s", policy, body)
 		}
 	}
 }

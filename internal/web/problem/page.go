@@ -1,0 +1,73 @@
+package problem
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/cronce-io/cronce/internal/api/fault"
+)
+
+//go:embed page.css
+var style string
+
+// markup is a page that needs no other file, since it is also sent by servers that do not know the
+// path below which the pages are.
+var markup = template.Must(template.New("").Parse(`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{{.Title}} · Cronce</title>
+<style>{{.Style}}</style>
+</head>
+<body>
+<main>
+<p class="status">{{.Status}}</p>
+<h1>{{.Title}}</h1>
+<p>{{.Detail}}</p>
+<p>Nothing was changed. Use the browser's button to go back: it keeps what you typed.</p>
+</main>
+</body>
+</html>
+`))
+
+// policy allows the style of the page, and nothing else.
+func policy() string {
+	sum := sha256.Sum256([]byte(style))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+// Refuse answers a request that was not carried out: with a page if a person's browser asks for
+// one, else with a problem document.
+func Refuse(w http.ResponseWriter, r *http.Request, c fault.Code, detail string) {
+	d := New(c, detail)
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		d.Write(w)
+		return
+	}
+	var b bytes.Buffer
+	if err := markup.Execute(&b, struct {
+		*Document
+
+		Style template.CSS
+	}{d, template.CSS(style)}); err != nil { //nolint:gosec // the style is a file of this package
+		d.Write(w)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", policy())
+	h.Set("Cache-Control", "no-store")
+	if d.Retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(d.Retry.Seconds()+1)))
+	}
+	w.WriteHeader(d.Status)
+	_, _ = w.Write(b.Bytes()) // the browser is gone
+}
