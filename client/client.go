@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
@@ -262,6 +263,48 @@ func (c *Client) As(operator string) (*Client, error) {
 	other := *c
 	other.cfg.Operator = operator
 	return &other, nil
+}
+
+// Rights are the groups of orders that the connection's login may give.
+type Rights struct {
+	// Edit is to apply, pause, resume, release and remove jobs.
+	Edit bool
+
+	// Start is to trigger jobs, to publish the slots of the past, and to repair.
+	Start bool
+
+	// Reopen is to retry and to cancel slots.
+	Reopen bool
+}
+
+// Rights asks the server what the login may do. The answer helps a user interface to leave out
+// what cannot work; the server decides. The error wraps job.ErrDenied if the login may not ask
+// (logins of older versions of "cronce auth").
+func (c *Client) Rights(ctx context.Context) (Rights, error) {
+	if c.cfg.Store == nil {
+		return Rights{}, fmt.Errorf("ask for the rights of the login: %w: the client has no connection", job.ErrUnknown)
+	}
+	answer, err := c.cfg.Store.Request(ctx, &nats.Msg{Subject: layout.PermissionsSubject})
+	if err != nil {
+		return Rights{}, err
+	}
+	login, err := layout.ParsePermissions(answer.Data)
+	if err != nil {
+		return Rights{}, fmt.Errorf("read the rights of the login: %w", err)
+	}
+	may := func(subjects []string) bool {
+		return !slices.ContainsFunc(subjects, func(s string) bool { return !login.MayPublish(s) })
+	}
+	jobs, runs, slots := layout.Access{Namespace: c.cfg.Store.Namespace(), Domain: c.cfg.Store.Domain()}.Ordering()
+	return Rights{Edit: may(jobs), Start: may(runs), Reopen: may(slots)}, nil
+}
+
+// Orders iterates over the orders on a job that were carried out at since or later, oldest first:
+// who (Event.Node) ordered what (Event.Order). They are kept for the ledger's retention. An event
+// that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion, and the
+// iteration goes on. Any other error ends it.
+func (c *Client) Orders(ctx context.Context, name string, since time.Time) iter.Seq2[job.Event, error] {
+	return c.cfg.Fleet.Events(ctx, kv.EventFilter{Job: name, Kind: job.EventOrdered, Since: since})
 }
 
 // ordered publishes an event about an order that was carried out, so that users can find

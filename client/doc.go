@@ -18,14 +18,15 @@
 // same everywhere.
 //
 //   - Jobs: [Client.Jobs], [Client.Job], [Client.Next]; [Client.Apply], [Client.Pause],
-//     [Client.Resume], [Client.Release], [Client.Remove].
+//     [Client.Resume], [Client.Release], [Client.Remove]; who gave which order: [Client.Orders].
 //   - Runs: [Client.Trigger], [Client.TriggerMany], [Run.Wait], [Client.Backfill].
 //   - Slots: [Client.Slots], [Client.ListSlots], [Client.Last], [Client.Slot], [Client.Wait],
 //     [Client.Explain]; [Client.Retry], [Client.Cancel].
 //   - Slots that run: [Client.Running] returns the progress and the output so far,
 //     [Client.Tail] follows the output to the outcome. The result of a handler
 //     (job.Run.SetResult) is in [SlotDetails].
-//   - The fleet: [Client.Nodes], [Client.Doctor], [Client.Verify], [Client.Events].
+//   - The fleet: [Client.Nodes], [Client.Doctor], [Client.Verify], [Client.Events]; what the
+//     login may do: [Client.Rights].
 //
 // A slot is named by its ID, like "report:2026-11-21T07:00:00Z" or, if it was triggered,
 // "report:@order-4711".

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,6 +23,9 @@ type EventFilter struct {
 	// concern no job. Empty: all.
 	Job string
 
+	// Kind selects the events of one kind. Empty: all.
+	Kind job.EventKind
+
 	// Since selects the events stored at this time or later. Zero: all.
 	Since time.Time
 }
@@ -38,7 +42,9 @@ func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, 
 				yield(job.Event{}, err)
 				return
 			}
-			filter = s.EventSubject("*", f.Job)
+		}
+		if f.Job != "" || f.Kind != "" {
+			filter = s.EventSubject(cmp.Or(string(f.Kind), "*"), cmp.Or(f.Job, "*"))
 		}
 		for e, err := range s.All(ctx, s.EventStream(), filter, f.Since) {
 			if err != nil {

@@ -89,11 +89,39 @@ func TestViewersLoginMakesTheHandlerReadOnly(t *testing.T) {
 				t.Errorf("%s has no content policy", request)
 			}
 		}
+		showsOrders(t, site.URL+"/ops/cronce", tc.order == http.StatusOK)
 		h.Close()
 		site.Close()
 	}
 	d, err := all.Job(t.Context(), "report")
 	if err != nil || !d.Paused || d.By != "erin" {
 		t.Errorf("the operator's order: %+v, %v", d.Definition, err)
+	}
+}
+
+// showsOrders checks that the pages offer orders if the login may give them, and else say why not.
+func showsOrders(t *testing.T, site string, may bool) {
+	t.Helper()
+	for path, want := range map[string]string{
+		"/jobs": `value="resume"`, "/jobs/report": `/jobs/report/backfill"`, "/jobs/report/remove": "<button class=\"danger\"", "/jobs:bulk?order=resume&job=report": "<button>Resume",
+	} {
+		w, err := http.Get(site + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(w.Body)
+		w.Body.Close()
+		if err != nil || w.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %d, %v", path, w.StatusCode, err)
+		}
+		if has := strings.Contains(string(body), want); has != may {
+			t.Errorf("%s has %s: %v, want %v: %s", path, want, has, may, body)
+		}
+		if says := strings.Contains(string(body), "Read-only: the NATS login of this process may give no orders."); says == may {
+			t.Errorf("%s says that it is read-only: %v", path, says)
+		}
+		if !may && strings.HasSuffix(path, "/remove") && !strings.Contains(string(body), "The NATS server decides which orders it may give") {
+			t.Errorf("%s does not say why there is no button: %s", path, body)
+		}
 	}
 }

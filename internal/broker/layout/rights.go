@@ -207,6 +207,13 @@ func (a Access) alerts() string            { return a.Namespace + "_events." + A
 func (a Access) timers() string            { return TimerStream(a.Namespace) }
 func (a Access) bucket(what string) string { return "KV_" + a.Namespace + "_" + what }
 
+// Ordering returns the subjects to which each group of orders publishes: those that change jobs, that
+// start runs, and that end and reopen slots.
+func (a Access) Ordering() (jobs, runs, slots []string) {
+	runs = []string{a.Namespace + ".slot.*.*"}
+	return a.value("jobs", "*"), runs, append(a.value("ledger", "*.>"), runs...)
+}
+
 // ask returns the subjects of one JetStream API request, one for each stream or consumer
 // in about.
 func (a Access) ask(operation string, about ...string) []string {

@@ -205,6 +205,7 @@ func (s *Site) repairPage() shell.Page {
 					o.Says = append(o.Says, fmt.Sprintf("%d more cannot be repaired; the list says why.", left))
 				}
 			}
+			o.permit(r, starts)
 			return o, nil
 		},
 		Do: func(r *shell.Request) (string, error) {

@@ -3,7 +3,9 @@ package pages
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
@@ -27,6 +29,7 @@ type jobPage struct {
 	Coming  []coming
 	Change  *clockChange
 	Legend  []choice
+	Orders  []job.Event // the newest ones, the newest first
 }
 
 // board1 is a value that is computed in the background.
@@ -89,9 +92,42 @@ func (s *Site) job() shell.Page {
 			}
 		}
 		p.Coming, p.Change = comingSlots(u, loc)
+		if p.Orders, err = newestOrders(r, name, u.Now); err != nil {
+			return nil, err
+		}
 		p.account(s.account(r, name, p.Span))
 		return p, nil
 	}}
+}
+
+const (
+	ordersShown = 10
+	ordersRead  = 2000
+)
+
+// newestOrders returns the newest orders on a job. The broker lists them from the oldest on, and a
+// service may trigger a job often: so the last hour is read first.
+func newestOrders(r *shell.Request, name string, now time.Time) (list []job.Event, err error) {
+	for _, since := range []time.Time{now.Add(-time.Hour), {}} {
+		list = list[:0]
+		for e, err := range r.Client.Orders(r.Context(), name, since) {
+			switch {
+			case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+				continue // one event cannot be read
+			case err != nil:
+				return nil, err
+			}
+			if list = append(list, e); len(list) == ordersRead {
+				break
+			}
+		}
+		if len(list) >= ordersShown {
+			break
+		}
+	}
+	list = list[max(0, len(list)-ordersShown):]
+	slices.Reverse(list)
+	return list, nil
 }
 
 // Spans are the ranges to choose from.

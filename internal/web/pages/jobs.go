@@ -171,6 +171,7 @@ func (s *Site) bulk() shell.Page {
 			o.Says = append(o.Says, line)
 			o.Ready = o.Ready || changes
 		}
+		o.permit(r, edits)
 		return o, nil
 	}
 	do := func(r *shell.Request) (string, error) {

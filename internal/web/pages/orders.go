@@ -33,20 +33,22 @@ type field struct {
 // orders lists the pages of the orders on one job.
 func (s *Site) orders() []shell.Page {
 	return []shell.Page{
-		orderPage("trigger", showTrigger, doTrigger), orderPage("pause", showPause, doPause), orderPage("resume", showResume, doResume),
-		orderPage("backfill", showBackfill, doBackfill), orderPage("release", showRelease, doRelease), orderPage("remove", showRemove, doRemove),
-		orderPage("repair", s.showRepair, doRepair),
+		orderPage("trigger", starts, showTrigger, doTrigger), orderPage("pause", edits, showPause, doPause), orderPage("resume", edits, showResume, doResume),
+		orderPage("backfill", starts, showBackfill, doBackfill), orderPage("release", edits, showRelease, doRelease), orderPage("remove", edits, showRemove, doRemove),
+		orderPage("repair", starts, s.showRepair, doRepair),
 	}
 }
 
-func orderPage(verb string, show func(*shell.Request, *order) error, do func(*shell.Request, string) (string, error)) shell.Page {
+func orderPage(verb string, needs func(client.Rights) bool, show func(*shell.Request, *order) error, do func(*shell.Request, string) (string, error)) shell.Page {
 	return shell.Page{
 		Path: "/jobs/{job}/" + verb, Nav: "jobs", File: "order.html",
 		Show: func(r *shell.Request) (any, error) {
 			name := r.PathValue("job")
 			o := order{Job: name, Verb: strings.ToUpper(verb[:1]) + verb[1:], Back: shell.Path("jobs", name)}
 			o.Title = o.Verb + " " + name
-			return o, show(r, &o)
+			err := show(r, &o)
+			o.permit(r, needs)
+			return o, err
 		},
 		Do: func(r *shell.Request) (string, error) {
 			name := r.PathValue("job")

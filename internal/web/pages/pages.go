@@ -95,3 +95,19 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHT
 func (s *Site) board(r *shell.Request) (*board.Board, error) {
 	return s.boards.Get(r.Context(), time.Now().Add(-500*time.Millisecond))
 }
+
+// What an order needs of the rights of the login.
+func edits(r client.Rights) bool   { return r.Edit }
+func starts(r client.Rights) bool  { return r.Start }
+func reopens(r client.Rights) bool { return r.Reopen }
+
+// permit takes the button from the order if the login may not give it, and says so.
+func (o *order) permit(r *shell.Request, needs func(client.Rights) bool) {
+	if needs(r.May) {
+		return
+	}
+	o.Ready, o.Preview = false, false
+	o.Says = []string{"The NATS login of this process may not do that. The NATS server decides which orders it may give: " +
+		`see "cronce auth operator", or use a process that has such a login.`}
+	o.Fields = slices.DeleteFunc(o.Fields, func(f field) bool { return f.Kind != "hidden" })
+}

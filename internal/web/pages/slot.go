@@ -113,6 +113,7 @@ func slotOrder(verb string, say func(*shell.Request, client.SlotDetails, *order)
 			}
 			o.Job = stored.Job
 			say(r, stored, &o)
+			o.permit(r, reopens)
 			return o, nil
 		},
 		Do: func(r *shell.Request) (string, error) {

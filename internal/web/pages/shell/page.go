@@ -54,6 +54,9 @@ type Request struct {
 	// Prefs are what the user has chosen.
 	Prefs Prefs
 
+	// May are the orders that the login of the process may give.
+	May client.Rights
+
 	// Failed is why the order was not carried out, when Show is called after Do.
 	Failed error
 
@@ -68,6 +71,7 @@ var ErrField = errors.New("fields of the form are wrong")
 func (s *Site) request(r *http.Request) *Request {
 	q := &Request{Request: r, Client: s.cfg.Client, Form: newForm(r.URL.Query())}
 	q.Prefs = readPrefs(r, q.Form)
+	q.May = s.may.get(r.Context())
 	if s.cfg.User != nil {
 		q.user = s.cfg.User(r)
 	}

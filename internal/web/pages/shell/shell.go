@@ -65,6 +65,7 @@ type Site struct {
 	wrong *template.Template // the page of an error
 	known *known
 	live  *live
+	may   rights
 
 	entries []NavEntry // of the navigation
 
@@ -83,6 +84,7 @@ func New(cfg Config, pages []Page) *Site {
 	s.cfg.Patience = cmp.Or(cfg.Patience, DefaultPatience)
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.live = newLive(s.closing, s.log, cfg)
+	s.may.ask = cfg.Client.Rights
 	base := layout()
 	s.wrong = template.Must(template.Must(base.Clone()).ParseFS(files, "html/problem.html"))
 	for _, e := range navigation {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/internal/web/link"
 	"github.com/cronce-io/cronce/internal/web/problem"
@@ -21,6 +22,9 @@ type View struct {
 	// Form has what was typed, Prefs what the user has chosen.
 	Form  *Form
 	Prefs Prefs
+
+	// May are the orders that the login of the process may give: a page offers no other ones.
+	May client.Rights
 
 	// Root is the relative URL of the first page, with a slash at its end.
 	Root string
@@ -45,7 +49,7 @@ type View struct {
 
 func (s *Site) view(q *Request, data any) *View {
 	return &View{
-		Data: data, Form: q.Form, Prefs: q.Prefs, Root: link.Root(q.Request), User: q.user, Version: s.cfg.Version,
+		Data: data, Form: q.Form, Prefs: q.Prefs, May: q.May, Root: link.Root(q.Request), User: q.user, Version: s.cfg.Version,
 		entries: s.entries, nav: q.nav, inside: q.inside, url: q.URL, now: time.Now(),
 	}
 }
@@ -104,6 +108,9 @@ func (v *View) Nav() []NavEntry {
 	}
 	return all
 }
+
+// ReadOnly reports that the login of the process may give no orders.
+func (v *View) ReadOnly() bool { return v.May == client.Rights{} }
 
 // Sub returns the view with other Data, for a template that is used by another one.
 func (v *View) Sub(data any) *View {
