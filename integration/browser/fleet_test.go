@@ -32,6 +32,7 @@ type fleet struct {
 	client *client.Client
 	store  *kv.Store
 	nats   *natstest.Server
+	lines  chan string // what the handler of the job "talkative" writes; it ends when it is closed
 }
 
 // past is a job with a day of history.
@@ -67,7 +68,7 @@ var history = []past{
 			}
 			return job.Succeeded
 		}, err: "GET https://rates.example.com/latest: 503 Service Unavailable"},
-	{job: job.Job{Name: "search-index", Schedule: "*/10 * * * *"}, took: func(i int) time.Duration { return time.Duration(50+i*31%80) * time.Second },
+	{job: job.Job{Name: "search-index", Schedule: "*/10 * * * *", Overlap: job.OverlapAllow}, took: func(i int) time.Duration { return time.Duration(50+i*31%80) * time.Second },
 		state: func(i, n int) job.State {
 			if i%13 == 7 {
 				return job.Skipped
@@ -89,11 +90,11 @@ func newFleet(t *testing.T, prefix string) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{store: store, nats: s}
+	f := &fleet{store: store, nats: s, lines: make(chan string)}
 	for _, p := range history {
 		f.write(t, p)
 	}
-	run(t, nc)
+	f.run(t, nc)
 	if f.client, err = client.New(ctx, nc, client.WithOperator("alice@laptop")); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func (f *fleet) lose(t *testing.T) {
 }
 
 // run runs a node with a handler for most jobs.
-func run(t *testing.T, nc *nats.Conn) {
+func (f *fleet) run(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	s, err := cronce.New(t.Context(), nc, cronce.WithGrace(0), cronce.WithNodeName("web-1"))
 	if err != nil {
@@ -182,7 +183,8 @@ func run(t *testing.T, nc *nats.Conn) {
 		"heartbeat":      func(context.Context, job.Run) error { return nil },
 		"morning-report": func(context.Context, job.Run) error { return nil },
 		"currency-rates": func(context.Context, job.Run) error { return job.Permanent(errors.New("503 Service Unavailable")) },
-		"search-index":   func(ctx context.Context, _ job.Run) error { <-ctx.Done(); return nil },
+		"search-index":   rebuild,
+		"talkative":      f.chat,
 		"hostile":        func(context.Context, job.Run) error { return job.Permanent(errors.New(hostile)) },
 	}
 	for name, h := range handlers {
@@ -199,6 +201,29 @@ func run(t *testing.T, nc *nats.Conn) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { defer close(ended); _ = s.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended })
+}
+
+// rebuild goes on if it was triggered. A slot of the schedule, which may fall due during a test, ends.
+func rebuild(ctx context.Context, run job.Run) error {
+	if run.Slot.Token != "" {
+		<-ctx.Done()
+	}
+	return nil
+}
+
+// chat writes lines until there are no more.
+func (f *fleet) chat(ctx context.Context, run job.Run) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case line, more := <-f.lines:
+			if !more {
+				return nil
+			}
+			fmt.Fprintln(run.Output, line)
+		}
+	}
 }
 
 // orders gives orders whose outcomes the pages show: a run that fails with hostile text, one that

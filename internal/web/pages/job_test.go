@@ -109,7 +109,7 @@ func TestPagesOfJobsSayWhatIsWritten(t *testing.T) {
 		"trigger": "jobs/daily/trigger", "pause": "jobs/report/pause", "resume": "jobs/daily/resume", "remove": "jobs/byhand/remove", "release": "jobs/daily/release",
 		"backfill": "jobs/report/backfill", "bulk": "jobs:bulk?order=pause&job=report&job=daily", "no-job": "jobs/nothing",
 	} {
-		status, markup, text := a.get(t, path)
+		status, markup, text := a.whole(t, path)
 		if want := map[string]int{"no-job": 404}[name]; status != max(want, 200) {
 			t.Errorf("%s: %d: %s", path, status, markup)
 		}

@@ -21,7 +21,7 @@ func TestPagesMarkAShadow(t *testing.T) {
 		"slots?job=report&range=day": "succeeded shadow",
 		"jobs/report":                "succeeded shadow",
 	} {
-		status, _, text := a.get(t, path)
+		status, _, text := a.whole(t, path)
 		if status != 200 || !strings.Contains(text, want) {
 			t.Errorf("%s: %d, want %q in %s", path, status, want, text)
 		}

@@ -130,6 +130,16 @@ func (a *archive) get(t *testing.T, path string) (status int, markup, text strin
 	return w.StatusCode, markup, blanks.ReplaceAllString(html.UnescapeString(tags.ReplaceAllString(markup, " ")), " ")
 }
 
+// whole is get, and waits for what the page computes in the background.
+func (a *archive) whole(t *testing.T, path string) (status int, markup, text string) {
+	t.Helper()
+	natstest.Eventually(t, natstest.Patience, "the whole page", func() bool {
+		status, markup, text = a.get(t, path)
+		return !strings.Contains(text, "are being counted")
+	})
+	return status, markup, text
+}
+
 func TestSlotPageTellsItsStory(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

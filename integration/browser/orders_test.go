@@ -1,0 +1,98 @@
+package browser
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+)
+
+// noScript turns JavaScript off for the pages of a tab.
+func (b *tab) noScript(t *testing.T) {
+	t.Helper()
+	if _, err := chromedp.Call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// click presses what the selector names, and waits for what the page then shows.
+func (b *tab) click(t *testing.T, selector, then string) {
+	t.Helper()
+	b.until(t, selector, `document.querySelector('`+selector+`')`)
+	ask[bool](t, b, `document.querySelector('`+selector+`').click(), true`)
+	b.until(t, selector+" leads on", then)
+}
+
+func TestOrdersWorkWithoutJavaScript(t *testing.T) {
+	chromium := browser(t)
+	f := newFleet(t, "/x")
+	b := open(t, chromium, f.url, 390, 844, "light")
+	b.noScript(t)
+	b.run(t, chromedp.Navigate(f.url+"/jobs"))
+	b.until(t, "the list", `document.readyState === "complete" && document.querySelector("a[data-row]")`)
+	if ask[bool](t, b, `document.querySelector("form[data-prefs] button").hidden`) {
+		t.Fatal("scripts run: the button of the preferences is hidden")
+	}
+
+	// Several jobs at once.
+	ask[bool](t, b, `document.getElementById("tick-heartbeat").checked = true`)
+	b.click(t, `button[name="order"][value="pause"]`, `document.getElementById("consequence")?.textContent.includes("will not be published until it is resumed")`)
+	b.click(t, "form[method=post].card button", `location.pathname.endsWith("/jobs") && document.querySelector("a[data-row]")`)
+	if u, err := f.client.Next(t.Context(), "heartbeat"); err != nil || !u.Paused || u.By != "alice@laptop" {
+		t.Errorf("the job is not paused: %+v, %v", u.Definition, err)
+	}
+
+	// What is wrong is said beside the field, and what was typed is kept.
+	b.run(t, chromedp.Navigate(f.url+"/jobs/invoice-export/trigger"))
+	ask[bool](t, b, `document.getElementById("f-payload").value = '{"month": ', true`)
+	b.click(t, "form[method=post].card button", `document.getElementById("e-payload")?.textContent.includes("it is not JSON")`)
+	if typed := ask[string](t, b, `document.getElementById("f-payload").value`); typed != `{"month": ` {
+		t.Errorf("the form has %q", typed)
+	}
+	ask[bool](t, b, `document.getElementById("f-payload").value = '{"month": 11}', true`)
+	b.click(t, "form[method=post].card button", `location.pathname.includes("/slots/invoice-export:@") && document.querySelector("h1")`)
+	if list, err := f.client.ListSlots(t.Context(), client.SlotFilter{Job: "invoice-export", Newest: true, Limit: 1}); err != nil || len(list.Slots) != 1 || list.Slots[0].Slot.IsZero() == false {
+		t.Errorf("the run is not there: %+v, %v", list.Slots, err)
+	}
+
+	// The theme.
+	ask[bool](t, b, `document.querySelector("form[data-prefs]").elements.theme.value = "dark", true`)
+	b.click(t, "form[data-prefs] button", `document.documentElement.dataset.theme === "dark" && location.pathname.includes("/slots/")`)
+	for _, v := range b.said {
+		if !strings.Contains(v, "422") { // the wrong payload
+			t.Error(v)
+		}
+	}
+}
+
+func TestOutputComesWhileTheSlotRuns(t *testing.T) {
+	chromium := browser(t)
+	f := newFleet(t, "/x")
+	run, err := f.client.Trigger(t.Context(), "talkative", client.TriggerOptions{Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.lines <- "the first line"
+	natstest.Eventually(t, natstest.Patience, "the slot to run", func() bool {
+		d, err := f.client.Slot(t.Context(), run.ID())
+		return err == nil && d.State == job.Running
+	})
+	b := open(t, chromium, f.url, 1280, 900, "dark")
+	b.run(t, chromedp.Navigate(f.url+"/slots/"+run.ID()))
+	b.until(t, "what was written before", `document.getElementById("tail")?.textContent.includes("the first line")`)
+	for _, line := range []string{"the second line", "<b>the third</b>"} {
+		f.lines <- line
+		b.until(t, line, `document.getElementById("tail")?.textContent.includes("`+line+`")`)
+	}
+	b.picture(t, "tail")
+	close(f.lines)
+	b.until(t, "the outcome", `document.getElementById("head").textContent.includes("succeeded")`)
+	for _, v := range b.said {
+		t.Error(v)
+	}
+}

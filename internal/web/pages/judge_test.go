@@ -1,0 +1,30 @@
+package pages
+
+import (
+	"testing"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/web/pages/board"
+)
+
+func TestHeadlineIsTheWorstThatIsKnown(t *testing.T) {
+	t.Parallel()
+	ready := func(v verdict) board1[verdict] { return board1[verdict]{Value: v, Ready: true} }
+	failing := []jobRun{{Job: board.Job{JobRow: client.JobRow{Job: "report"}}}}
+	for _, tc := range []struct {
+		page            nowPage
+		level, headline string
+	}{
+		{nowPage{Alive: 1}, "", "Nothing seems wrong. The checks are on their way."},
+		{nowPage{Alive: 1, Verdict: ready(verdict{})}, "good", "All is well."},
+		{nowPage{Alive: 1, Verdict: ready(verdict{Warnings: 2})}, "warning", "The doctor found 2 warnings."},
+		{nowPage{Alive: 1, Failing: failing}, "bad", "1 job is failing."},
+		{nowPage{Verdict: ready(verdict{Problems: 1, Errors: 3, Warnings: 1}), Failing: failing}, "bad",
+			"No node runs, 1 job is failing, 1 slot of the last day is not accounted for, the doctor found 3 errors, the doctor found 1 warning."},
+	} {
+		tc.page.judge()
+		if tc.page.Level != tc.level || tc.page.Headline != tc.headline {
+			t.Errorf("%s %q, want %s %q", tc.page.Level, tc.page.Headline, tc.level, tc.headline)
+		}
+	}
+}
