@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -249,9 +250,7 @@ func (f *filler) wants(slot job.Slot, messages int) bool {
 const inFlight = 256
 
 func (f *filler) fill(ctx context.Context, rate int) error {
-	if rate == 0 {
-		rate = DefaultRate
-	}
+	rate = cmp.Or(rate, DefaultRate)
 	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
 	// After a failure no further message is published, but those in flight are waited for.

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -46,18 +47,10 @@ const (
 // WithDefaults returns a copy with the zero fields filled, except Replicas, whose default
 // depends on the server.
 func (s Settings) WithDefaults() Settings {
-	if s.Lease == 0 {
-		s.Lease = DefaultLease
-	}
-	if s.Horizon == 0 {
-		s.Horizon = DefaultHorizon
-	}
-	if s.Retention == 0 {
-		s.Retention = max(DefaultRetention, s.Horizon+24*time.Hour)
-	}
-	if s.Duplicates == 0 {
-		s.Duplicates = DefaultDuplicates
-	}
+	s.Lease = cmp.Or(s.Lease, DefaultLease)
+	s.Horizon = cmp.Or(s.Horizon, DefaultHorizon)
+	s.Retention = cmp.Or(s.Retention, max(DefaultRetention, s.Horizon+24*time.Hour))
+	s.Duplicates = cmp.Or(s.Duplicates, DefaultDuplicates)
 	return s
 }
 

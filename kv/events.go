@@ -154,9 +154,7 @@ func (s *Store) publishEvent(kind, job string, data []byte) {
 // server, EmitEvent shortens the event's output, and then its error.
 func (s *Store) EmitEvent(e job.Event) error {
 	name := e.Job
-	if name == "" {
-		name = exchange.NoJob
-	}
+	name = cmp.Or(name, exchange.NoJob)
 	data, err := exchange.MarshalEvent(e, s.Room())
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,9 +27,7 @@ import (
 // now is the clock; log may be nil. stop waits for running requests. status is the node's
 // description of itself and must not block.
 func For(nc *nats.Conn, store *kv.Store, now func() time.Time, log *slog.Logger) func(ctx context.Context, name string, status func() exchange.Node) (stop func(), err error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return func(ctx context.Context, name string, status func() exchange.Node) (func(), error) {
 		s := &server{conn: nc, store: store, now: now, log: log, name: name, status: status, places: make(chan struct{}, atOnce)}
 		s.ctx, s.cancel = context.WithCancel(ctx)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -152,9 +153,7 @@ func coming(ctx context.Context, c *client.Client, in Coming) (ComingSlots, erro
 	if in.Count < 0 {
 		return ComingSlots{}, fmt.Errorf("%w count %d: at least 0", job.ErrInvalid, in.Count)
 	}
-	if in.Count == 0 {
-		in.Count = few
-	}
+	in.Count = cmp.Or(in.Count, few)
 	of, err := c.Next(ctx, in.Job)
 	if err != nil {
 		return ComingSlots{}, err

@@ -1,6 +1,7 @@
 package base
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,9 +72,7 @@ func (a *App) Operator() string {
 	if u, err := user.Current(); err == nil && name == "" {
 		name = u.Username
 	}
-	if name == "" {
-		name = "unknown"
-	}
+	name = cmp.Or(name, "unknown")
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -128,9 +129,7 @@ func runAuth(a *base.App, f authFlags, args []string) error {
 	if err != nil {
 		return base.Try(base.Usage(err), "cronce auth --help")
 	}
-	if f.user == "" {
-		f.user = a.Namespace + "-" + strings.Join(args, "-")
-	}
+	f.user = cmp.Or(f.user, a.Namespace+"-"+strings.Join(args, "-"))
 	if strings.ContainsFunc(f.user, func(r rune) bool { return printable.Hidden(r) || strings.ContainsRune("\"'\\\n\t", r) }) {
 		return base.Usage(fmt.Errorf("invalid --login %q: it has quotes, backslashes or control characters", f.user))
 	}

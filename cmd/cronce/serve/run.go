@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -239,9 +240,7 @@ func background(ctx context.Context, f func(context.Context)) (stop func()) {
 
 func (f runFlags) replica(a *base.App, nc natsConn, store *kv.Store, jobs *handlers, g *guard.Guard) replica.Config {
 	grace := f.grace
-	if grace == 0 {
-		grace = -1
-	}
+	grace = cmp.Or(grace, -1)
 	return replica.Config{
 		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names, Ready: jobs.services.Ready,
 		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency.each, QueueConcurrency: f.concurrency.byQueue, Priority: f.priority, Grace: grace, Host: f.node, Serve: api.For(nc, store, a.Now, a.Log),

@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -53,9 +54,7 @@ was declared dead, or that the slot was taken over from.`,
 
 func printStory(r base.Reader, s client.Story) error {
 	state := string(s.State)
-	if state == "" {
-		state = "no record"
-	}
+	state = cmp.Or(state, "no record")
 	fmt.Fprintf(r.Stdout, "%s: %s\n", printable.Line(s.ID), state)
 	if len(s.Steps) > 0 {
 		fmt.Fprintln(r.Stdout)

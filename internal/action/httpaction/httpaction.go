@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -129,8 +130,6 @@ func (c *call) request(ctx context.Context, run job.Run, headers http.Header) (*
 		password, _ := c.URL.User.Password()
 		req.SetBasicAuth(c.URL.User.Username(), password)
 	}
-	for name, value := range headers {
-		req.Header[name] = value
-	}
+	maps.Copy(req.Header, headers)
 	return req, nil
 }

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -98,12 +99,8 @@ type Grant struct {
 
 // Grants returns the least permissions that the login needs. Errors wrap job.ErrInvalid.
 func (a Access) Grants() ([]Grant, error) {
-	if a.Namespace == "" {
-		a.Namespace = DefaultNamespace
-	}
-	if a.Inbox == "" {
-		a.Inbox = InboxPrefix(a.Namespace)
-	}
+	a.Namespace = cmp.Or(a.Namespace, DefaultNamespace)
+	a.Inbox = cmp.Or(a.Inbox, InboxPrefix(a.Namespace))
 	if err := a.validate(); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@
 package space
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -77,12 +78,8 @@ type Space struct {
 }
 
 func newSpace(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error) {
-	if o.Namespace == "" {
-		o.Namespace = layout.DefaultNamespace
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Namespace = cmp.Or(o.Namespace, layout.DefaultNamespace)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if err := codec.ValidateName("namespace", o.Namespace); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -44,9 +45,7 @@ const (
 // the error is job.ErrNotFound. What exists and is wrong is a fact.
 func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
 	f := Facts{Namespace: from.Namespace}
-	if f.Namespace == "" {
-		f.Namespace = layout.DefaultNamespace
-	}
+	f.Namespace = cmp.Or(f.Namespace, layout.DefaultNamespace)
 	for _, url := range from.Monitors {
 		m, err := askMonitor(ctx, url)
 		if err != nil {

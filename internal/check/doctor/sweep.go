@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/broker/stream"
@@ -95,12 +96,7 @@ func (c *check) sweep() {
 
 // produces reports whether a live node is a producer.
 func (c *check) produces() bool {
-	for _, n := range c.live() {
-		if n.Producer {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.live(), func(n exchange.Node) bool { return n.Producer })
 }
 
 // unread reports messages in the stream of slots that cannot be read.

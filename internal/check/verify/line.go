@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core/plans"
@@ -58,12 +59,7 @@ type stretch struct {
 type span struct{ first, last int64 }
 
 func within(spans []span, unix int64) bool {
-	for _, s := range spans {
-		if s.first <= unix && unix <= s.last {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(spans, func(s span) bool { return s.first <= unix && unix <= s.last })
 }
 
 // unsettled is a record without an outcome.

@@ -1,6 +1,7 @@
 package alert
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,9 +84,7 @@ const (
 
 // New returns a Deliverer.
 func New(cfg Config) *Deliverer {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Deliverer{cfg, httpaction.NewTransport(), newTargets(time.Now)}
 }
 

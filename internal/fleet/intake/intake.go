@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -96,9 +97,7 @@ const (
 
 // New returns an Intake.
 func New(cfg Config) *Intake {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Settle <= 0 {
 		cfg.Settle = 10 * time.Second
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,9 +101,7 @@ func New(cfg Config) *Node {
 	if cfg.Boot == nil {
 		cfg.Boot = boot.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Node{cfg: cfg, ready: make(chan struct{}), ctx: ctx, cancel: cancel}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,9 +72,7 @@ func NewPeers(cfg PeersConfig) *Peers {
 	if cfg.Boot == nil {
 		cfg.Boot = boot.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Peers{cfg: cfg, seen: map[string]sight{}}
 }
 

@@ -149,12 +149,8 @@ type Replica struct {
 
 // New returns a replica; see Run.
 func New(cfg Config) *Replica {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.MaxClockOffset == 0 {
-		cfg.MaxClockOffset = DefaultMaxClockOffset
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.MaxClockOffset = cmp.Or(cfg.MaxClockOffset, DefaultMaxClockOffset)
 	r := &Replica{cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), table: consumer.NewTable(), jobs: slices.Clone(cfg.Jobs), queues: newQueues(cfg.Queues), late: newLateJobs(), stopped: make(chan struct{})}
 	if r.clock = cfg.Clock; r.clock == nil {
 		r.clock = clock.New(cfg.ClockShift, cfg.MaxClockOffset, r.clockStepped)
@@ -353,9 +349,7 @@ func nodeName(host string, started time.Time) string {
 		host, _, _ = strings.Cut(host, ".")
 	}
 	host = strings.Trim(notInNames.ReplaceAllString(host, "-"), "-")
-	if host == "" {
-		host = "node"
-	}
+	host = cmp.Or(host, "node")
 	host = host[:min(len(host), 40)]
 	return fmt.Sprintf("%s-%d-%d-%s", host, os.Getpid(), started.Unix(), strings.ToLower(rand.Text()[:8]))
 }

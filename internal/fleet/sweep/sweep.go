@@ -181,9 +181,7 @@ type handed struct {
 
 // New returns a sweeper; see Run.
 func New(cfg Config) *Sweeper {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Offered == nil {
 		cfg.Offered = func(job.Slot) {}
 	}
@@ -193,9 +191,7 @@ func New(cfg Config) *Sweeper {
 	if cfg.Rewound == nil {
 		cfg.Rewound = func(job.Event) {}
 	}
-	if cfg.Seen == nil {
-		cfg.Seen = &Seen{}
-	}
+	cfg.Seen = cmp.Or(cfg.Seen, &Seen{})
 	if cfg.After == nil {
 		cfg.After = func(string) []plans.Entry { return nil }
 	}

@@ -95,12 +95,7 @@ func neverFires(j job.Job) bool {
 // free is the name, with a number if it is taken.
 func (r *Result) free(name string) string {
 	taken := func(name string) bool {
-		for _, j := range r.Jobs {
-			if j.Job.Name == name {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(r.Jobs, func(j jobfile.Imported) bool { return j.Job.Name == name })
 	}
 	for n, base := 2, name; taken(name); n++ {
 		name = fmt.Sprintf("%s-%d", base, n)

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,9 +123,7 @@ func (r *Result) sidekiq(line int, name string, n ast.Node, zone string) {
 	if class == "" {
 		class, _ = m["klass"].(string)
 	}
-	if name == "" {
-		name = class
-	}
+	name = cmp.Or(name, class)
 	if class == "" {
 		r.note(line, name, "not carried over: it has no class")
 		return

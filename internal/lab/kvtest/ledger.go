@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -125,9 +126,7 @@ func racing(t *testing.T, m Memory) {
 	}
 	race("create", func(int) uint64 { return 0 })
 	before := map[int]uint64{}
-	for key, rev := range revisions {
-		before[key] = rev
-	}
+	maps.Copy(before, revisions)
 	race("update", func(key int) uint64 { return before[key] })
 }
 

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,9 +34,7 @@ func newRecorder(path, process string) (*recorder, error) {
 // add appends a line with the time of now. A worker that cannot record what it does must
 // not do it.
 func (r *recorder) add(l promise.Line) error {
-	if l.Process == "" {
-		l.Process = r.process
-	}
+	l.Process = cmp.Or(l.Process, r.process)
 	l.Boot = boot.Now()
 	data, err := json.Marshal(l)
 	if err != nil {

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -77,9 +78,7 @@ func Resolve(cfg Config) (Target, error) {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.Login = cfg.Login.or(cfg.Getenv, "CRONCE_", cronceVariables)
 	t := Target{cfg: cfg, patience: newPatience(cfg.Dialer)}
 	switch {

@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -67,12 +68,8 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.Validate(); err != nil {
 		return c, err
 	}
-	if c.Listen == "" {
-		c.Listen = DefaultListen
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Listen = cmp.Or(c.Listen, DefaultListen)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Store == "" {
 		store, err := DefaultStore()
 		if err != nil {

@@ -64,9 +64,7 @@ type API struct {
 // New returns a handler for the paths below Prefix. Close it at the end.
 func New(cfg Config) *API {
 	a := &API{cfg: cfg, log: cfg.Logger, patience: cmp.Or(cfg.Patience, DefaultPatience), mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), verifying: make(chan struct{}, maxVerifying)}
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
-	}
+	a.log = cmp.Or(a.log, slog.New(slog.DiscardHandler))
 	a.closing, a.close = context.WithCancel(context.Background())
 	a.feed = newFeed(a.closing, cfg.Client, a.log)
 	a.document = document(operations(), cfg.Version)

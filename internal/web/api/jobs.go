@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -108,9 +109,7 @@ func etag(revision uint64) string { return `"` + strconv.FormatUint(revision, 10
 
 func coming(ctx context.Context, c *call, in comingIn) (Coming, error) {
 	const few = 10
-	if in.Limit == 0 {
-		in.Limit = few
-	}
+	in.Limit = cmp.Or(in.Limit, few)
 	of, err := c.Next(ctx, in.Job)
 	if err != nil {
 		return Coming{}, err

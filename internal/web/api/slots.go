@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -77,9 +78,7 @@ type waitIn struct {
 // waitForSlot has a timeout of its own, which may be longer than that of other requests.
 func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, error) {
 	const usual, most = 30 * time.Second, 5 * time.Minute
-	if in.Timeout == 0 {
-		in.Timeout = usual
-	}
+	in.Timeout = cmp.Or(in.Timeout, usual)
 	if in.Timeout > most {
 		return client.SlotDetails{}, wrong("timeout", "invalid timeout %v: want at most %v", in.Timeout, most)
 	}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,9 +86,7 @@ type method interface {
 
 // New checks the configuration and reads its files.
 func New(cfg Config) (*Guard, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	g := &Guard{cfg: cfg, log: cfg.Logger, hosts: newHosts(cfg.Listen, cfg.URL)}
 	if (cfg.UserHeader == "") != (len(cfg.TrustedProxies) == 0) {
 		return nil, errors.New("--http-user-header and --http-trusted-proxy need each other: the header counts only in requests of the proxy")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 )
 
 // proxy trusts a header of requests that come from a proxy.
@@ -32,12 +33,7 @@ func (p proxy) trusts(remote string) bool {
 	if err != nil {
 		return false
 	}
-	for _, prefix := range p.from {
-		if prefix.Contains(at.Addr().Unmap()) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.from, func(from netip.Prefix) bool { return from.Contains(at.Addr().Unmap()) })
 }
 
 func (p proxy) challenge() string { return "" }

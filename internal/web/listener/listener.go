@@ -5,6 +5,7 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -59,12 +60,8 @@ type Server struct {
 
 // New opens the address and reads the certificate.
 func New(cfg Config) (*Server, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Grace == 0 {
-		cfg.Grace = DefaultGrace
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Grace = cmp.Or(cfg.Grace, DefaultGrace)
 	s := &Server{cfg: cfg}
 	if (cfg.Cert == "") != (cfg.Key == "") {
 		return nil, errors.New("--http-cert and --http-key need each other")

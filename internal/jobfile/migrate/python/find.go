@@ -1,5 +1,7 @@
 package python
 
+import "slices"
+
 // Found is something that stands in a program.
 type Found struct {
 	// Name is what is assigned to, without what stands before its last dot: the target of an
@@ -50,14 +52,7 @@ func (p *parser) found(t token) (Found, bool) {
 	f := Found{Name: t.value, Line: t.line}
 	before := p.pos
 	p.pos++
-	follows := func(symbols ...string) bool {
-		for _, s := range symbols {
-			if p.is(s) {
-				return true
-			}
-		}
-		return false
-	}
+	follows := func(symbols ...string) bool { return slices.ContainsFunc(symbols, p.is) }
 	if t.kind == text {
 		if before == 0 || !follows(":") {
 			return f, false

@@ -2,6 +2,7 @@ package python
 
 import (
 	"math/big"
+	"slices"
 	"strings"
 )
 
@@ -85,12 +86,7 @@ func (p *parser) opaque(from int) Value {
 
 // lambda reports whether there is a lambda between from and here, whose colon belongs to it.
 func (p *parser) lambda(from int) bool {
-	for _, t := range p.tokens[from:p.pos] {
-		if t.kind == name && t.value == "lambda" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.tokens[from:p.pos], func(t token) bool { return t.kind == name && t.value == "lambda" })
 }
 
 // primary reads a literal, a name or a call.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -203,9 +204,7 @@ func Cases(lease time.Duration) []Case {
 		if j.Schedule == "" {
 			j.Schedule = fmt.Sprintf("@every %v", cases[i].Every)
 		}
-		if j.Overlap == "" {
-			j.Overlap = job.OverlapAllow
-		}
+		j.Overlap = cmp.Or(j.Overlap, job.OverlapAllow)
 		if act, ok := acts[j.Name]; ok {
 			j.Payload = act.payload()
 		}

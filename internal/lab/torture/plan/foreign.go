@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -28,9 +29,7 @@ func ForeignNames(cases []Case) []string {
 
 // payload is what tells a client in another language what to do.
 func (a Act) payload() json.RawMessage {
-	if a.Result == "" {
-		a.Result = ResultOK
-	}
+	a.Result = cmp.Or(a.Result, ResultOK)
 	data, err := json.Marshal(map[string]any{"ms": a.Work.Milliseconds(), "result": a.Result})
 	if err != nil {
 		panic(err) // a number and a word

@@ -70,12 +70,7 @@ func (c *checker) checkTimes(s job.Slot, k job.Job, from time.Time) {
 
 // wasFrozen reports whether a process did not run shortly before a boot time.
 func (c *checker) wasFrozen(process string, at time.Duration) bool {
-	for _, p := range c.pauses[process] {
-		if p.From <= at && at <= p.Boot+10*time.Second {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.pauses[process], func(p Line) bool { return p.From <= at && at <= p.Boot+10*time.Second })
 }
 
 // soonest is how old a slot must be before its message may count as lost.
