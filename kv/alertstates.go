@@ -28,18 +28,16 @@ func (s *Store) AlertStates() *AlertStates {
 // Read returns the job's state and its revision, as the stream's leader has them. Errors are
 // those of Ledger.Read.
 func (a *AlertStates) Read(ctx context.Context, name string) (exchange.AlertState, uint64, error) {
-	e, err := a.b.Read(ctx, alertKey(name))
-	if err != nil {
-		return exchange.AlertState{}, e.Revision, err
-	}
-	state, err := exchange.DecodeAlertState(e.Data)
-	if err == nil && state.Job != name {
-		err = fmt.Errorf("%w state of alerts: it names job %q", job.ErrInvalid, state.Job)
-	}
-	if err != nil {
-		return exchange.AlertState{}, e.Revision, unreadable(a.b, e, err)
-	}
-	return state, e.Revision, nil
+	return read(ctx, a.b, alertKey(name), func(e wire.Entry) (exchange.AlertState, error) {
+		state, err := exchange.DecodeAlertState(e.Data)
+		if err == nil && state.Job != name {
+			err = fmt.Errorf("%w state of alerts: it names job %q", job.ErrInvalid, state.Job)
+		}
+		if err != nil {
+			return exchange.AlertState{}, unreadable(a.b, e, err)
+		}
+		return state, nil
+	})
 }
 
 // Write stores the state if revision is the last one of its key; 0 creates it. Its errors are

@@ -28,12 +28,7 @@ func (j *Jobs) bucket() wire.Bucket {
 // Read returns the job's entry and its revision, as the stream's leader has them. Errors
 // are those of Ledger.Read, and *plans.EntryError.
 func (j *Jobs) Read(ctx context.Context, name string) (plans.Entry, uint64, error) {
-	e, err := j.bucket().Read(ctx, name)
-	if err != nil {
-		return plans.Entry{}, e.Revision, err
-	}
-	d, err := j.decode(e)
-	return d, e.Revision, err
+	return read(ctx, j.bucket(), name, j.decode)
 }
 
 // Write stores the definition if revision is the job's last one; 0 creates it. Errors are

@@ -42,12 +42,7 @@ type ListFilter struct {
 // revision is that of the delete marker, or 0. Write expects this revision for a first
 // record.
 func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
-	e, err := l.b.Read(ctx, slot.Key())
-	if err != nil {
-		return job.Record{}, e.Revision, err
-	}
-	r, err := l.decode(e)
-	return r, e.Revision, err
+	return read(ctx, l.b, slot.Key(), l.decode)
 }
 
 // Beside returns the existing records of others. It reads them together with the record of own,
@@ -119,15 +114,20 @@ func (l *Ledger) List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, 
 				return
 			}
 		}
-		for found, err := range wire.Ahead(ctx, func(ctx context.Context) iter.Seq2[[]wire.Entry, error] { return l.found(ctx, f) }) {
-			if err != nil {
-				yield(LedgerEntry{}, err)
+		l.each(wire.Ahead(ctx, func(ctx context.Context) iter.Seq2[[]wire.Entry, error] { return l.found(ctx, f) }), yield)
+	}
+}
+
+// each decodes the messages of batches, and yields them until the caller stops or a batch fails.
+func (l *Ledger) each(batches iter.Seq2[[]wire.Entry, error], yield func(LedgerEntry, error) bool) {
+	for found, err := range batches {
+		if err != nil {
+			yield(LedgerEntry{}, err)
+			return
+		}
+		for _, r := range l.decodeAll(found) {
+			if !yield(r.LedgerEntry, r.err) {
 				return
-			}
-			for _, r := range l.decodeAll(found) {
-				if !yield(r.LedgerEntry, r.err) {
-					return
-				}
 			}
 		}
 	}
@@ -190,17 +190,7 @@ func (l *Ledger) Newest(ctx context.Context, name string) iter.Seq2[LedgerEntry,
 			}
 			prefix = name + "."
 		}
-		for found, err := range l.b.Backward(ctx, prefix) {
-			if err != nil {
-				yield(LedgerEntry{}, err)
-				return
-			}
-			for _, r := range l.decodeAll(found) {
-				if !yield(r.LedgerEntry, r.err) {
-					return
-				}
-			}
-		}
+		l.each(l.b.Backward(ctx, prefix), yield)
 	}
 }
 

@@ -30,12 +30,7 @@ func lockKey(job string) string { return "lock." + job }
 // Read returns the job's lock and its revision, as the stream's leader has them. Errors
 // are those of Ledger.Read.
 func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error) {
-	e, err := l.b.Read(ctx, lockKey(name))
-	if err != nil {
-		return core.Lock{}, e.Revision, err
-	}
-	lock, err := l.decode(e)
-	return lock, e.Revision, err
+	return read(ctx, l.b, lockKey(name), l.decode)
 }
 
 // decode decodes a lock and checks that it names the job of its key.

@@ -68,6 +68,16 @@ func (s *Store) Watermark() *Watermark { return &Watermark{s.Bucket("state")} }
 // Locks returns the store of the jobs' locks.
 func (s *Store) Locks() *Locks { return &Locks{s.Space, s.Bucket("state").Grouped(s.locks)} }
 
+// read reads a key from the stream's leader, and decodes its value. The revision is known even if
+// there is no value, or none that can be decoded.
+func read[T any](ctx context.Context, b wire.Bucket, key string, decode func(wire.Entry) (T, error)) (v T, revision uint64, err error) {
+	e, err := b.Read(ctx, key)
+	if err == nil {
+		v, err = decode(e)
+	}
+	return v, e.Revision, err
+}
+
 // Slots returns the stream of slots to run.
 func (s *Store) Slots() *stream.Slots { return s.slots.Slots() }
 

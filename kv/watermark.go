@@ -15,12 +15,7 @@ type Watermark struct{ b wire.Bucket }
 // Read returns the watermark and its revision from the stream's leader. Its errors are
 // those of Ledger.Read.
 func (w *Watermark) Read(ctx context.Context) (exchange.Watermark, uint64, error) {
-	e, err := w.b.Read(ctx, layout.WatermarkKey)
-	if err != nil {
-		return exchange.Watermark{}, e.Revision, err
-	}
-	mark, err := exchange.DecodeWatermark(e.Data)
-	return mark, e.Revision, err
+	return read(ctx, w.b, layout.WatermarkKey, func(e wire.Entry) (exchange.Watermark, error) { return exchange.DecodeWatermark(e.Data) })
 }
 
 // Write stores the watermark if revision is the last one of the key; 0 creates it. The

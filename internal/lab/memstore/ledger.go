@@ -19,12 +19,7 @@ type Ledger struct{ *Bucket }
 
 // Read is kv.Ledger.Read.
 func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
-	e, err := l.read(ctx, slot.Key())
-	if err != nil {
-		return job.Record{}, e.revision, err
-	}
-	r, err := exchange.DecodeRecord(e.data)
-	return r, e.revision, err
+	return get(ctx, l.Bucket, slot.Key(), exchange.DecodeRecord)
 }
 
 // Write is kv.Ledger.Write.

@@ -161,6 +161,15 @@ func (b *Bucket) read(ctx context.Context, key string) (entry, error) {
 	return e, nil
 }
 
+// get reads a key, and decodes its value.
+func get[T any](ctx context.Context, b *Bucket, key string, decode func(data []byte) (T, error)) (v T, revision uint64, err error) {
+	e, err := b.read(ctx, key)
+	if err == nil {
+		v, err = decode(e.data)
+	}
+	return v, e.revision, err
+}
+
 func (b *Bucket) encode(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
 	if nonce == "" {
 		return 0, fmt.Errorf("%w value for %s/%s: it has no nonce", job.ErrInvalid, b.name, key)

@@ -13,12 +13,7 @@ type Nodes struct{ *Bucket }
 
 // Read is kv.Nodes.Read.
 func (n *Nodes) Read(ctx context.Context, name string) (exchange.Node, uint64, error) {
-	e, err := n.read(ctx, name)
-	if err != nil {
-		return exchange.Node{}, e.revision, err
-	}
-	node, err := exchange.DecodeNode(e.data)
-	return node, e.revision, err
+	return get(ctx, n.Bucket, name, exchange.DecodeNode)
 }
 
 // Write is kv.Nodes.Write.

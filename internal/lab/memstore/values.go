@@ -12,12 +12,7 @@ type Watermark struct{ *Bucket }
 
 // Read is kv.Watermark.Read.
 func (w *Watermark) Read(ctx context.Context) (exchange.Watermark, uint64, error) {
-	e, err := w.read(ctx, watermarkKey)
-	if err != nil {
-		return exchange.Watermark{}, e.revision, err
-	}
-	mark, err := exchange.DecodeWatermark(e.data)
-	return mark, e.revision, err
+	return get(ctx, w.Bucket, watermarkKey, exchange.DecodeWatermark)
 }
 
 // Write is kv.Watermark.Write.
@@ -30,12 +25,7 @@ type AlertStates struct{ *Bucket }
 
 // Read is kv.AlertStates.Read.
 func (a *AlertStates) Read(ctx context.Context, name string) (exchange.AlertState, uint64, error) {
-	e, err := a.read(ctx, "alert."+name)
-	if err != nil {
-		return exchange.AlertState{}, e.revision, err
-	}
-	state, err := exchange.DecodeAlertState(e.data)
-	return state, e.revision, err
+	return get(ctx, a.Bucket, "alert."+name, exchange.DecodeAlertState)
 }
 
 // Write is kv.AlertStates.Write.
@@ -48,12 +38,7 @@ type Locks struct{ *Bucket }
 
 // Read is kv.Locks.Read.
 func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error) {
-	e, err := l.read(ctx, "lock."+name)
-	if err != nil {
-		return core.Lock{}, e.revision, err
-	}
-	lock, err := core.DecodeLock(e.data)
-	return lock, e.revision, err
+	return get(ctx, l.Bucket, "lock."+name, core.DecodeLock)
 }
 
 // Write is kv.Locks.Write.
