@@ -23,29 +23,38 @@ func (s *Store) cancelSubject(node string) string { return s.Name + ".node." + n
 // no answer comes within a second, the error wraps job.ErrUnknown: the node may have
 // received the request. If the node refuses the request, the error says why.
 func (s *Store) AskCancel(ctx context.Context, node string, req core.CancelRequest) (core.CancelAnswer, error) {
-	if err := codec.ValidateName("node", node); err != nil {
-		return core.CancelAnswer{}, err
-	}
 	req.V = codec.Version
-	data, err := json.Marshal(req)
+	what := "to end " + req.ID
+	reply, err := s.ask(ctx, node, s.cancelSubject(node), what, req)
 	if err != nil {
 		return core.CancelAnswer{}, err
-	}
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, wire.AttemptTimeout)
-	defer cancel()
-	reply, err := s.askNode(ctx, s.cancelSubject(node), data)
-	if err != nil {
-		return core.CancelAnswer{}, fmt.Errorf("ask node %s to end %s: %w: %w", node, req.ID, job.ErrUnknown, s.Because(s.cancelSubject(node), began, err))
 	}
 	answer, err := core.DecodeCancelAnswer(reply.Data)
 	if err != nil {
-		return answer, fmt.Errorf("ask node %s to end %s: %w", node, req.ID, err)
+		return answer, fmt.Errorf("ask node %s %s: %w", node, what, err)
 	}
 	if answer.Error != "" {
 		err = fmt.Errorf("node %s will not end %s: %s", node, req.ID, answer.Error)
 	}
 	return answer, err
+}
+
+// ask sends a request to a node, once, and returns its answer. If none comes within a second, the
+// error wraps job.ErrUnknown. what follows "ask node NAME" in errors.
+func (s *Store) ask(ctx context.Context, node, subject, what string, request any) (*nats.Msg, error) {
+	if err := codec.ValidateName("node", node); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	reply, err := s.askNode(ctx, subject, data)
+	if err != nil {
+		return nil, fmt.Errorf("ask node %s %s: %w: %w", node, what, job.ErrUnknown, s.Because(subject, began, err))
+	}
+	return reply, nil
 }
 
 // askNode sends a request with a reply subject that nodes may publish to.
@@ -79,23 +88,16 @@ func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats
 // revision claim; see core.HoldsAnswer. If no usable answer comes within a second, the
 // error wraps job.ErrUnknown.
 func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim uint64) (answer exchange.HoldsAnswer, err error) {
-	if err := codec.ValidateName("node", node); err != nil {
-		return answer, err
-	}
-	data, err := json.Marshal(exchange.HoldsRequest{V: codec.Version, ID: slot.ID(), Claim: claim})
+	what := "about " + slot.ID()
+	reply, err := s.ask(ctx, node, s.cancelSubject(node), what, exchange.HoldsRequest{V: codec.Version, ID: slot.ID(), Claim: claim})
 	if err != nil {
 		return answer, err
-	}
-	asked := time.Now()
-	reply, err := s.askNode(ctx, s.cancelSubject(node), data)
-	if err != nil {
-		return answer, fmt.Errorf("ask node %s about %s: %w: %w", node, slot, job.ErrUnknown, s.Because(s.cancelSubject(node), asked, err))
 	}
 	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return exchange.HoldsAnswer{}, fmt.Errorf("ask node %s about %s: %w: %w", node, slot, job.ErrUnknown, err)
+		return exchange.HoldsAnswer{}, fmt.Errorf("ask node %s %s: %w: %w", node, what, job.ErrUnknown, err)
 	}
 	if err := answer.Err(); err != nil {
-		return exchange.HoldsAnswer{}, fmt.Errorf("ask node %s about %s: %w", node, slot, err)
+		return exchange.HoldsAnswer{}, fmt.Errorf("ask node %s %s: %w", node, what, err)
 	}
 	return answer, nil
 }

@@ -2,7 +2,6 @@ package kv
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -19,21 +18,14 @@ func (s *Store) outputSubject(node string) string { return s.Name + ".node." + n
 // exchange.OutputRequest. If no answer comes within a second, the error wraps job.ErrUnknown: the
 // node is silent, or older than this request.
 func (s *Store) AskOutput(ctx context.Context, node string, slot job.Slot, follow bool) (exchange.OutputAnswer, error) {
-	if err := codec.ValidateName("node", node); err != nil {
-		return exchange.OutputAnswer{}, err
-	}
-	data, err := json.Marshal(exchange.OutputRequest{V: codec.Version, ID: slot.ID(), Follow: follow})
+	what := "for the output of " + slot.ID()
+	reply, err := s.ask(ctx, node, s.outputSubject(node), what, exchange.OutputRequest{V: codec.Version, ID: slot.ID(), Follow: follow})
 	if err != nil {
 		return exchange.OutputAnswer{}, err
-	}
-	began := time.Now()
-	reply, err := s.askNode(ctx, s.outputSubject(node), data)
-	if err != nil {
-		return exchange.OutputAnswer{}, fmt.Errorf("ask node %s for the output of %s: %w: %w", node, slot, job.ErrUnknown, s.Because(s.outputSubject(node), began, err))
 	}
 	answer, err := exchange.DecodeOutputAnswer(reply.Data)
 	if err != nil {
-		return exchange.OutputAnswer{}, fmt.Errorf("ask node %s for the output of %s: %w", node, slot, err)
+		return exchange.OutputAnswer{}, fmt.Errorf("ask node %s %s: %w", node, what, err)
 	}
 	return answer, nil
 }
