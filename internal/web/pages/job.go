@@ -276,13 +276,12 @@ const (
 
 // clockChange is the next change of the clock in the job's zone, and the slots around it.
 type clockChange struct {
-	At       time.Time
-	Text     string
-	Slots    []time.Time
-	Gap      string // what the job's dst_gap does, if the clock goes forward
-	Overlap  string // what its dst_overlap does, if it goes back
-	Forward  bool
-	Affected bool // the slots of that day differ from those of the day before
+	At      time.Time
+	Text    string
+	Slots   []time.Time
+	Gap     string // what the job's dst_gap does, if the clock goes forward
+	Overlap string // what its dst_overlap does, if it goes back
+	Forward bool
 }
 
 // comingSlots returns the next slots, with the changes of the clock in the job's own zone marked.

@@ -61,16 +61,6 @@ func (v Value) Arg(name string) (Value, bool) {
 	return Value{}, false
 }
 
-// Member returns the value of a dict's key.
-func (v Value) Member(key string) (Value, bool) {
-	for i, k := range v.Keys {
-		if k.Kind == Text && k.Text == key {
-			return v.Items[i], true
-		}
-	}
-	return Value{}, false
-}
-
 // Last returns the name that is called without what stands before its last dot.
 func (v Value) Last() string { return v.Text[strings.LastIndex(v.Text, ".")+1:] }
 
