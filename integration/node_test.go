@@ -393,7 +393,7 @@ func TestTheMinimalWorkerPassesThePeer(t *testing.T) {
 	node := needNode(t)
 	left := []string{
 		"guarded", "foreign-lock", "lock-2", "follows", "timer", "publication-unanswered", "newer-zone", "definition-2", "watermark-ahead", "watermark-2",
-		"future-t", "silent-t", "wrong-clock", "events-unanswered",
+		"future-t", "silent-t", "ghost-t", "wrong-clock", "events-unanswered",
 	}
 	play := slices.DeleteFunc(peer.Scenarios(), func(s peer.Scenario) bool { return slices.Contains(left, s.Name) })
 	err := peer.Run(t.Context(), peer.Config{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,6 +20,7 @@ var producerScenarios = []Scenario{
 	{"watermark-2", []string{"P-8"}, "a newer program has written the watermark", watermarkTwo},
 	{"future-t", []string{"P-9"}, "another producer announces that all is published, up to tomorrow", futureT},
 	{"silent-t", []string{"P-10"}, "another producer lives, and never announces what it has published", silentT},
+	{"ghost-t", []string{"P-13"}, "a producer announces all that is due, whose node was declared dead", ghostT},
 	{"wrong-clock", []string{"P-7", "C-3"}, "the client's clock is two hours fast", wrongClock},
 	{"events-unanswered", []string{"P-12"}, "a message that starts a job, whose slot cannot be stored", eventsUnanswered},
 }
@@ -160,31 +162,36 @@ func watermarkTwo(s *stage) {
 	})
 }
 
-// shares plays a producer that shares the work, and announces what say adds, in the words of
-// the client's own announcements.
-func (s *stage) shares(say value) {
-	const name = "peer-1-1-a"
-	started := time.Now().UTC().Add(-time.Hour)
-	s.peer(name, value{"producer": true, "started": started, "tzdata": "2020a"})
-	own := value{"v": 1, "node": name, "started": started, "kind": "here", "members": "0123456789abcdef", "registry": "0123456789abcdef"}
-	words, err := s.nc.Subscribe(namespace+".producers", func(m *nats.Msg) {
-		heard := frame{data: m.Data}.body()
-		if heard["node"] == name {
-			return
-		}
-		answer := value{}
-		for k, v := range own {
-			answer[k] = v
-		}
-		for _, k := range []string{"members", "registry"} {
-			if heard[k] != nil {
-				answer[k] = heard[k]
+// shares plays a producer that shares the work, and announces what say adds, with the members and
+// the registry of the client's own announcements.
+func (s *stage) shares(say func() value) {
+	own := value{"v": 1, "node": sharing, "started": sharingSince, "kind": "here", "members": "0123456789abcdef", "registry": "0123456789abcdef"}
+	var mu sync.Mutex
+	same := value{} // what the client has announced last
+	speak := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		v := value{}
+		for _, m := range []value{own, same, say()} {
+			for k, x := range m {
+				v[k] = x
 			}
 		}
-		for k, v := range say {
-			answer[k] = v
+		_ = s.nc.Publish(namespace+".producers", jsonOf(v))
+	}
+	words, err := s.nc.Subscribe(namespace+".producers", func(m *nats.Msg) {
+		heard := frame{data: m.Data}.body()
+		if heard["node"] == sharing {
+			return
 		}
-		_ = s.nc.Publish(namespace+".producers", jsonOf(answer))
+		mu.Lock()
+		for _, k := range []string{"members", "registry"} {
+			if heard[k] != nil {
+				same[k] = heard[k]
+			}
+		}
+		mu.Unlock()
+		speak()
 	})
 	s.must(err)
 	done := make(chan struct{})
@@ -195,38 +202,70 @@ func (s *stage) shares(say value) {
 			case <-done:
 				return
 			case <-time.After(200 * time.Millisecond):
+				speak()
 			}
-			v := value{}
-			for _, m := range []value{own, say} {
-				for k, x := range m {
-					v[k] = x
-				}
-			}
-			_ = s.nc.Publish(namespace+".producers", jsonOf(v))
 		}
 	}()
 }
 
-func futureT(s *stage) {
-	for i := range 4 { // whatever the shares are, one is the peer's
+// sharing is the producer that shares plays.
+const sharing = "peer-1-1-a"
+
+var sharingSince = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// publishesAll has eight jobs with a slot every second, of which some are the other producer's
+// share, and waits until the client has published slots of each. why is what keeps a client
+// from that.
+func (s *stage) publishesAll(must, why string, say func() value) {
+	const jobs, enough = 8, 3
+	for i := range jobs {
 		s.define(fmt.Sprintf("tick%d", i), nil, value{"schedule": everySecond})
 	}
-	s.shares(value{"time": time.Now().UTC().Add(24 * time.Hour)})
+	s.shares(say)
 	s.launch("")
-	for i := range 4 {
-		s.publishes("P-9", fmt.Sprintf("tick%d", i), 4)
+	met := time.Now().Add(silence) // by then the two know of each other
+	for i := range jobs {
+		name := fmt.Sprintf("tick%d", i)
+		for limit := time.Now().Add(patience); s.publishedSince(name, met) < enough; s.sleep(50 * time.Millisecond) {
+			if time.Now().After(limit) {
+				s.fails(must, "the client has published %d slots of %s in time, which falls due every second, and no other producer has: %s", s.publishedSince(name, met), name, why)
+			}
+		}
 	}
 }
 
+// publishedSince counts the slots of a job in some seconds after an instant that the client has
+// published in time: a producer that audits the others finds out later that it was wrong.
+func (s *stage) publishedSince(name string, after time.Time) int {
+	const some, inTime = 6 * time.Second, 12 * time.Second
+	ids := map[string]bool{}
+	for _, f := range s.published(name) {
+		id := f.header("Nats-Msg-Id")
+		if at, err := time.Parse(time.RFC3339, strings.TrimPrefix(id, name+":")); err == nil && at.After(after) && at.Before(after.Add(some)) && f.at.Sub(at) < inTime {
+			ids[id] = true
+		}
+	}
+	return len(ids)
+}
+
+func futureT(s *stage) {
+	s.peer(sharing, value{"producer": true, "started": sharingSince})
+	tomorrow := time.Now().UTC().Add(24 * time.Hour)
+	s.publishesAll("P-9", "it believes another producer, which announces that all is published up to tomorrow", func() value { return value{"time": tomorrow} })
+}
+
 func silentT(s *stage) {
-	for i := range 4 {
-		s.define(fmt.Sprintf("tick%d", i), nil, value{"schedule": everySecond})
-	}
-	s.shares(nil)
-	s.launch("")
-	for i := range 4 {
-		s.publishes("P-10", fmt.Sprintf("tick%d", i), 4)
-	}
+	s.peer(sharing, value{"producer": true, "started": sharingSince})
+	s.publishesAll("P-10", "it waits for another producer, which takes part and does not announce a T", func() value { return nil })
+}
+
+// ghostT announces what would be believed of a node that lives.
+func ghostT(s *stage) {
+	s.set("nodes", sharing, value{
+		"v": 1, "node": sharing, "state": "fenced", "started": sharingSince, "lease": lease.String(), "producer": true, "worker": false, "running": 0,
+		"clock_offset": "0s", "clock_error": "1ms", "tzdata": "2020a", "version": "peer", "fenced_by": "peer-2-2-b", "fenced_at": time.Now().UTC(),
+	})
+	s.publishesAll("P-13", "it believes a producer whose node was declared dead", func() value { return value{"time": time.Now().UTC()} })
 }
 
 func wrongClock(s *stage) {
