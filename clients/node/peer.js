@@ -10,7 +10,8 @@ import { run as minimal } from "./minimal.js";
 const env = (name, otherwise) => process.env[`CRONCE_UNDER_TEST_${name}`] ?? otherwise;
 const run = process.argv[2] === "minimal" ? minimal : full;
 const stop = new AbortController();
-for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => stop.abort());
+let nc;
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => (nc ? stop.abort() : process.exit(0)));
 
 // boot reads the clock that all processes of this machine share, in nanoseconds: since its start,
 // with suspend. process.hrtime leaves out suspend, and uptime has hundredths of a second.
@@ -53,7 +54,7 @@ if (env("PROCESS")) {
   process.stdin.unref?.();
 }
 
-const nc = await connect({ servers: env("SERVER"), maxReconnectAttempts: -1, reconnectTimeWait: 100, waitOnFirstConnect: true });
+nc = await connect({ servers: env("SERVER"), maxReconnectAttempts: -1, reconnectTimeWait: 100, waitOnFirstConnect: true });
 try {
   await run(nc, {
     namespace: env("NAMESPACE"), name: env("NAME", "client"), queues: env("QUEUES", "default").split(",").filter(Boolean),

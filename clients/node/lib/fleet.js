@@ -25,7 +25,12 @@ export async function run(nc, { namespace = "cronce", name, queues = ["default"]
     }));
     const common = { store, node, registry, horizon: settings.horizon, log };
     worker = new Worker({ ...common, queues, handlers, places });
+    // A node that the broker has not answered yet has nothing to end.
+    const abandon = () => { if (node.revision === 0) node.end("stopped"); };
+    signal.addEventListener("abort", abandon, { once: true });
+    if (signal.aborted) abandon();
     await node.start();
+    signal.removeEventListener("abort", abandon);
     if (node.trusted()) log(`node ${node.name} takes part`);
     const stop = AbortSignal.any([signal, node.signal]);
     const working = worker.run(stop, grace), producing = produce ? new Producer(common).run(stop) : undefined;

@@ -16,6 +16,7 @@ export class Registry {
   // ends is begun again, with all that is there.
   run(signal) {
     return new Promise((ready) => {
+      signal.addEventListener("abort", ready, { once: true });
       const told = (revision) => { this.settled = { revision: Math.max(revision, this.revision), time: this.time }; ready(); };
       const watching = async () => {
         for (; !signal.aborted; await pause(500, signal)) {

@@ -13,6 +13,12 @@ import { decode, fromSeconds, parseDuration, parseInstant, rawMember, toMs } fro
 
 const asking = 1000; // ms that a request for messages stands
 
+// until resolves when the signal aborts.
+const until = (signal) => new Promise((done) => {
+  if (signal.aborted) done();
+  else signal.addEventListener("abort", done, { once: true });
+});
+
 // Permanent is an error that no retry mends; an error's retryAfter is its own delay, ms.
 export class Permanent extends Error {}
 
@@ -36,7 +42,8 @@ export class Worker {
     const cancels = this.store.nc.subscribe(`${this.store.namespace}.node.${this.node.name}.cancel`, { callback: (_, m) => this.cancel(m) });
     const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];
     const stop = AbortSignal.any([signal, this.node.signal]);
-    await Promise.all(streams.flatMap((stream) => this.queues.map((queue) => this.serve(stream, queue, stop))));
+    const serving = Promise.all(streams.flatMap((stream) => this.queues.map((queue) => this.serve(stream, queue, stop))));
+    await Promise.race([serving, until(stop).then(() => pause(2 * asking))]); // a broker that is away answers no request
     await Promise.race([Promise.all(this.tasks), pause(grace, this.node.signal)]);
     this.stopping = true;
     for (const hand of hands.values()) if (hand.node === this.node.name) hand.controller.abort(new Error("worker is stopping"));
