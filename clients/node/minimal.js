@@ -50,10 +50,10 @@ class Store {
   // write is a won write [W-1]: the new revision, or undefined if it was lost. It repeats the same
   // bytes until a copy is answered [W-3], and throws when giveUp says so: then nothing is known [W-5].
   async write(bucket, key, value, revision, giveUp) {
-    const stream = `KV_${this.namespace}_${bucket}`, nonce = `${this.prefix}/${++this.writes}`, bytes = JSON.stringify({ ...value, nonce });
+    const nonce = `${this.prefix}/${++this.writes}`, bytes = JSON.stringify({ ...value, nonce });
     const head = newHeaders();
     head.set("Nats-Expected-Last-Subject-Sequence", String(revision));
-    head.set("Nats-Expected-Stream", stream);
+    head.set("Nats-Expected-Stream", `KV_${this.namespace}_${bucket}`);
     let open = false; // a copy was not answered
     for (let n = 0; !giveUp(); n++) {
       if (n > 0) await pause(Math.min(50 * n, 500));
@@ -92,9 +92,8 @@ function bounded(bucket, v) {
 // Node is one incarnation: it has a name that is never used again.
 class Node {
   constructor(store, options) {
-    const { name } = options;
     Object.assign(this, options, { store, started: Date.now() + options.clockOffset, revision: 0, trustedUntil: -Infinity, owed: new Map(), seen: new Map(), after: new Map() });
-    this.name = `${name}-${process.pid}-${Date.now().toString(36)}-${randomBytes(4).toString("hex")}`;
+    this.name = `${options.name}-${process.pid}-${Date.now().toString(36)}-${randomBytes(4).toString("hex")}`;
     this.ended = new AbortController();
   }
 
@@ -290,8 +289,7 @@ class Node {
         attempts: [...(kept.attempts ?? []), { attempt, node: this.name, started: iso(this.now()) }].slice(-200),
       };
       const fence = await this.store.write("ledger", slot.key, claim, revision, () => !this.trusted());
-      if (fence === undefined) continue; // lost: read again, and decide again
-      return this.attempt(m, slot, hand, claim, fence, definition);
+      if (fence !== undefined) return this.attempt(m, slot, hand, claim, fence, definition); // else lost: read again, and decide again
     }
     return undefined;
   }
@@ -331,13 +329,12 @@ class Node {
     return (await this.complete(slot, outcome, revision)) ? { ack: true } : undefined;
   }
 
-  // complete repeats what the server refuses: the attempt has started, and starts only once [C-2].
+  // complete repeats what the server refuses: the attempt has started, and starts only once [C-15].
   async complete({ key }, record, revision) {
     for (; this.trusted(); await pause(500)) {
       const wrote = await this.store.write("ledger", key, record, revision, () => !this.trusted()).then((won) => ({ won }), (err) => this.log(err.message));
       if (wrote) return wrote.won;
     }
-    return undefined;
   }
 
   // ask returns what a node that lives says about its claim: true, false, or undefined.

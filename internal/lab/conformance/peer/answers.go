@@ -19,7 +19,7 @@ var answerScenarios = []Scenario{
 	{"claim-purged", []string{"W-4", "W-1"}, "the record is deleted just before it is claimed again", claimPurged},
 	{"record-purged", []string{"C-6", "C-10", "C-11"}, "the record of a run is deleted while its handler runs", recordPurged},
 	{"message-purged", []string{"C-9", "C-10"}, "the slot's message is purged while its handler runs", messagePurged},
-	{"completion-refused", []string{"C-2", "C-10"}, "the server refuses each copy of an outcome for a while", completionRefused},
+	{"completion-refused", []string{"C-15", "C-10"}, "the server refuses each copy of an outcome for a while", completionRefused},
 	{"late-and-twice", []string{"W-2", "W-3", "C-9"}, "each answer comes after the next copy was sent, and then twice", lateAndTwice},
 }
 
@@ -231,7 +231,7 @@ func completionRefused(s *stage) {
 	heal := s.answers(outcome, func(int) reply { return refusal(10077, "maximum bytes exceeded", false) })
 	id := s.offer("work", "one", 10)
 	s.await("C-2", "the write of the outcome", func() bool { return len(s.tap.frames(outcome)) > 0 })
-	s.never("C-2", silence, func() string {
+	s.never("C-15", silence, func() string {
 		if starts := s.did("start", id); len(starts) > 1 {
 			return fmt.Sprintf("the handler of %s started again while its outcome was refused, its claim is the worker's, and attempt 1 has run: %v", id, starts)
 		}
