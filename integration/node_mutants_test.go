@@ -93,8 +93,6 @@ var nodeMutants = []nodeMutant{
 	{"starts by a claim that was refused", "store", `else if (!open) throw new Error`, `else if (!open) return { won: revision + 1 }; else if (false) throw new Error`, "", "claim-refused"},
 	{"claims again after a completion that was refused", "worker", `        this.log(err.message);
         await pause(500, this.node.signal);`, `        throw err;`, "", "completion-refused"},
-	{"denies a claim without trust", "worker", `        if (!this.node.trusted()) return;
-`, ``, "", "ask-lapsed"},
 	{"takes a record of another slot", "store", `if (named !== key) throw`, `if (false) throw`, "", "foreign-record"},
 	{"decides by a definition that is older than the message", "registry", `if (watched && watched.revision >= revision) return watched;`, `if (watched) return watched;`, "", "edited-unseen"},
 	{"compares with its own clock", "node", `get offset() { return this.clock.offset; }`, `get offset() { return 0; }`, "", "fast-clock"},
