@@ -98,6 +98,7 @@ func TestSiteHasNoDeadLinkAndLoadsNothingFromElsewhere(t *testing.T) {
 	t.Run("links", func(t *testing.T) { checkLinks(t, dir) })
 	t.Run("versions", func(t *testing.T) { checkVersions(t, dir) })
 	t.Run("playground", func(t *testing.T) { checkPlayground(t, dir) })
+	t.Run("visits", func(t *testing.T) { checkVisits(t, dir) })
 }
 
 // page is what a page of the site links, and what can be linked in it.
@@ -191,6 +192,19 @@ func (p *page) add(n *html.Node) {
 	}
 }
 
+// needChromium returns the path of the browser. It skips the test, by name, if there is none.
+func needChromium(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		if os.Getenv("CRONCE_TEST_NO_SKIP") == "1" && !strings.Contains(os.Getenv("CRONCE_TEST_WITHOUT"), "chromium") {
+			t.Fatal(err)
+		}
+		t.Skip("needs chromium")
+	}
+	return path
+}
+
 // checkPlayground opens the playground in a browser, which runs the program.
 func checkPlayground(t *testing.T, dir string) {
 	program, err := os.ReadFile(filepath.Join(dir, "playground.wasm"))
@@ -205,13 +219,7 @@ func checkPlayground(t *testing.T, dir string) {
 	if small.Len() > maxPlayground {
 		t.Errorf("the playground has %d bytes compressed, more than %d", small.Len(), maxPlayground)
 	}
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		if os.Getenv("CRONCE_TEST_NO_SKIP") == "1" && !strings.Contains(os.Getenv("CRONCE_TEST_WITHOUT"), "chromium") {
-			t.Fatal(err)
-		}
-		t.Skip("needs chromium")
-	}
+	chromium := needChromium(t)
 	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
 	defer server.Close()
 	question := url.Values{"spec": {"30 2 * * *"}, "timezone": {"Europe/Berlin"}}
