@@ -265,6 +265,25 @@ func (c *Client) As(operator string) (*Client, error) {
 	return &other, nil
 }
 
+// LastWritten iterates over the slots of all jobs that have a record, the one that was written last
+// first. It reads as much of the ledger as the caller takes. The newest writes may be missing. A
+// record that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion, and the
+// iteration goes on. Any other error ends it.
+func (c *Client) LastWritten(ctx context.Context) iter.Seq2[SlotRow, error] {
+	return func(yield func(SlotRow, error) bool) {
+		for e, err := range c.cfg.Ledger.Newest(ctx, "") {
+			c.cfg.Alive()
+			var row SlotRow
+			if err == nil {
+				row = recordedSlot(e)
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
 // Rights are the groups of orders that the connection's login may give.
 type Rights struct {
 	// Edit is to apply, pause, resume, release and remove jobs.

@@ -165,21 +165,28 @@ func (r reader) read(ctx context.Context) (*Board, error) {
 
 // fill reads the newest slots of each job that the board before does not have.
 func (r reader) fill(ctx context.Context, b *Board) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
+	var empty []*Job
 	for i := range b.Jobs {
-		j := &b.Jobs[i]
 		if r.before != nil {
-			if _, ok := r.before.byName[j.Job]; ok {
+			if _, ok := r.before.byName[b.Jobs[i].Job]; ok {
 				continue
 			}
 		}
+		empty = append(empty, &b.Jobs[i])
+	}
+	empty, err := r.sweep(ctx, b, empty)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, j := range empty {
 		group.Go(func() error {
 			list, err := r.client.ListSlots(ctx, client.SlotFilter{Job: j.Job, States: recorded, Newest: true, Limit: Recent})
 			if err != nil {
 				return err
 			}
-			j.merge(nil, list.Slots)
+			j.merge(j.Recent, list.Slots)
 			return nil
 		})
 	}

@@ -1,0 +1,66 @@
+package board_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/internal/web/pages/board"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// A board of many jobs reads all of them at once, and has what the questions for each job have.
+func TestBoardOfManyJobsHasTheNewestSlotsOfEach(t *testing.T) {
+	t.Parallel()
+	s := natstest.Run(t)
+	store, err := kv.Open(t.Context(), s.JetStream(), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now().UTC().Truncate(time.Minute).Add(-2 * time.Hour)
+	for i := range 40 {
+		name := fmt.Sprintf("job-%02d", i)
+		d := plans.Definition{Job: job.Job{Name: name, Schedule: "* * * * *"}, Since: begin, Nonce: "n" + name}
+		if _, err := store.Jobs().Write(t.Context(), d, 0); err != nil {
+			t.Fatal(err)
+		}
+		for k := range 2 * i { // up to 78
+			at := begin.Add(time.Duration(k+1) * time.Minute)
+			r := job.Record{
+				Slot: job.NewSlot(name, at), State: job.Succeeded, Due: at, Published: at, Node: "web1-1", Queue: "default", Attempt: 1, Nonce: "n", Finished: at.Add(time.Second),
+				Attempts: []job.Attempt{{Number: 1, Node: "web1-1", Fence: 1, Started: at}},
+			}
+			if _, err := store.Ledger().Write(t.Context(), r, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c, err := client.New(t.Context(), s.Conn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := board.NewSource(t.Context(), c).Get(t.Context(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, j := range b.Jobs {
+		list, err := c.ListSlots(t.Context(), client.SlotFilter{Job: j.JobRow.Job, Newest: true, Limit: board.Recent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got []string
+		for _, s := range list.Slots {
+			want = append(want, s.ID)
+		}
+		for _, r := range j.Recent {
+			got = append(got, r.ID)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) || len(got) != min(2*i, board.Recent) {
+			t.Errorf("%s has %d slots: %q, want %q", j.JobRow.Job, len(got), got, want)
+		}
+	}
+}
