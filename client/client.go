@@ -152,6 +152,9 @@ func (c *Client) read(ctx context.Context, name string) (plans.Entry, error) {
 	}
 	e, _, err := c.cfg.Jobs.Read(ctx, name)
 	c.cfg.Alive()
+	if errors.Is(err, job.ErrNotFound) {
+		err = fmt.Errorf("job %s: %w", name, err)
+	}
 	return e, err
 }
 

@@ -302,6 +302,8 @@ func (c *Client) Remove(ctx context.Context, name string, o RemoveOptions) error
 	e, revision, err := c.cfg.Jobs.Read(ctx, name)
 	c.cfg.Alive()
 	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return fmt.Errorf("job %s: %w", name, err)
 	case err != nil && !exchange.IsUnreadable(err):
 		return err
 	case o.Seen != nil && revision != *o.Seen:

@@ -386,3 +386,29 @@ func TestTriggerPublishesAllShards(t *testing.T) {
 		t.Errorf("after a cancel: %+v", all)
 	}
 }
+
+func TestErrorsNameTheJobAndNoBucket(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for what, ask := range map[string]func() error{
+		"job":     func() error { _, err := s.Job(t.Context(), "nosuch"); return err },
+		"next":    func() error { _, err := s.Next(t.Context(), "nosuch"); return err },
+		"pause":   func() error { _, err := s.Pause(t.Context(), "nosuch"); return err },
+		"resume":  func() error { _, err := s.Resume(t.Context(), "nosuch", client.ResumeOptions{}); return err },
+		"release": func() error { _, err := s.Release(t.Context(), "nosuch"); return err },
+		"remove":  func() error { return s.Remove(t.Context(), "nosuch", client.RemoveOptions{}) },
+		"trigger": func() error {
+			_, err := s.Trigger(t.Context(), "nosuch", client.TriggerOptions{})
+			return err
+		},
+		"trigger many": func() error {
+			_, err := s.TriggerMany(t.Context(), "nosuch", []client.TriggerOptions{{}})
+			return err
+		},
+		"wait": func() error { _, err := s.Wait(t.Context(), "nosuch:2026-11-21T07:00:00Z"); return err },
+	} {
+		if err := ask(); !errors.Is(err, job.ErrNotFound) || err.Error() != "job nosuch: not found" {
+			t.Errorf("%s: %q", what, err)
+		}
+	}
+}

@@ -121,9 +121,6 @@ func (c *Client) expected(ctx context.Context, s job.Slot) (SlotDetails, error) 
 	}
 	e, readErr := c.read(ctx, s.Job)
 	if readErr != nil {
-		if errors.Is(readErr, job.ErrNotFound) {
-			return d, fmt.Errorf("job %s: %w", s.Job, readErr)
-		}
 		return d, readErr
 	}
 	now, nowErr := c.cfg.Now(ctx)

@@ -28,7 +28,11 @@ func (j *Jobs) bucket() wire.Bucket {
 // Read returns the job's entry and its revision, as the stream's leader has them. Errors
 // are those of Ledger.Read, and *plans.EntryError.
 func (j *Jobs) Read(ctx context.Context, name string) (plans.Entry, uint64, error) {
-	return read(ctx, j.bucket(), name, j.decode)
+	e, revision, err := read(ctx, j.bucket(), name, j.decode)
+	if errors.Is(err, job.ErrNotFound) {
+		err = job.ErrNotFound // without the bucket, of which users know nothing; the caller names the job
+	}
+	return e, revision, err
 }
 
 // Write stores the definition if revision is the job's last one; 0 creates it. Errors are
