@@ -28,7 +28,7 @@ var unsteady = []struct {
 	find *regexp.Regexp
 	put  string
 }{
-	{regexp.MustCompile(`(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d+ [A-Z][a-z]{2} \d\d:\d\d:\d\d( (UTC|JST))?|\d+ [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d( UTC)?|\d\d:\d\d:\d\d( UTC)?|\d{4}-\d\d-\d\d \d\d:\d\d( UTC)?`), "TIME"},
+	{regexp.MustCompile(`(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d+ [A-Z][a-z]{2} \d\d:\d\d:\d\d( (UTC|JST))?|\d+ [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d( (UTC|JST))?|\d\d:\d\d:\d\d( UTC)?|\d{4}-\d\d-\d\d \d\d:\d\d( UTC)?`), "TIME"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:TIMEZ?|\d{4}-\d\d-\d\dTTIMEZ?`), "TIME"},
 	{regexp.MustCompile(`(in )?(\d+(\.\d)? (µs|ms|s|min|h|d)\b ?)+(ago)?|\bnow\b`), "SPAN "},
 	{regexp.MustCompile(`(Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday), \d+ [A-Z][a-z]+ \d{4}`), "DAY"},
