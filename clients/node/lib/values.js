@@ -62,7 +62,8 @@ export function formatDuration(ms) {
   if (ns < 1e6) return `${ns / 1e3}µs`;
   if (ns < 1e9) return `${ns / 1e6}ms`;
   const hours = Math.floor(ns / 3.6e12), minutes = Math.floor((ns % 3.6e12) / 6e10), rest = (ns % 6e10) / 1e9;
-  return (hours ? `${hours}h` : "") + (hours || minutes ? `${minutes}m` : "") + `${rest}s`;
+  const seconds = rest.toFixed(9).replace(/\.?0+$/, ""); // a small number as text has an exponent
+  return (hours ? `${hours}h` : "") + (hours || minutes ? `${minutes}m` : "") + `${seconds}s`;
 }
 
 // rawMember is the text of a member of a JSON object, as it stands there: payloads
