@@ -74,7 +74,7 @@ var commands = map[string]how{
 	"cronce job trigger report":    {by: "integration/examples_test.go trigger"},
 
 	"npm ci --prefix ../../clients/node":                                          {by: "Taskfile.yml npm"},
-	"cronce conformance peer --cmd 'node clients/node/peer.js'":                   {by: "integration/node_test.go /peer.js"},
+	"cronce conformance peer --cmd 'node clients/node/peer.js'":                   {by: "integration/node_peer_test.go /peer.js"},
 	"cronce torture --node-cmd 'node clients/node/peer.js' --duration 5m":         {by: "integration/node_test.go --node-cmd"},
 	"cronce conformance vectors --cmd 'node clients/node/vectors.js'":             {by: "integration/node_test.go /vectors.js"},
 	"node service.js --server nats://127.0.0.1:4222 --job report --queue default": {by: "integration/node_test.go service.js"},

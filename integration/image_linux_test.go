@@ -1,3 +1,5 @@
+//go:build builds
+
 package integration
 
 import (

@@ -36,7 +36,7 @@ func TestMigrationPagesPythonRuns(t *testing.T) {
 		t.Fatalf("%d fences of Python, and report.py is %q", len(fences), report)
 	}
 	instant := soon()
-	file := s.write("jobs.yaml", "version: 1\njobs:\n  - {name: report, "+at(instant)+", retry: {attempts: 1}, payload: {format: pdf}, action: {exec: ["+python+", "+report+"]}}\n")
+	file := s.write("jobs.yaml", "version: 1\njobs:\n  - {name: report, "+at(instant)+", overlap: allow, retry: {attempts: 1}, payload: {format: pdf}, action: {exec: ["+python+", "+report+"]}}\n")
 	s.worker("w1", file).says("node is up")
 	s.command(0, "job", "trigger", "report", "--key", "k")
 	outputs := map[string]string{}

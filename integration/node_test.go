@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/lab/conformance"
-	"github.com/cronce-io/cronce/internal/lab/conformance/peer"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
@@ -86,30 +84,6 @@ func TestJavaScriptAnswersTheProtocolsVectors(t *testing.T) {
 	}
 }
 
-// The client for Node.js passes the peer, but for the one scenario that it leaves to others.
-func TestJavaScriptPassesThePeer(t *testing.T) {
-	t.Parallel()
-	node := needNode(t)
-	var left []string
-	err := peer.Run(t.Context(), peer.Config{
-		Command: conformance.Command{Line: "'" + node + "' " + nodeClient + "/peer.js"}, Scenarios: peer.Scenarios(), AtOnce: 4, Longest: natstest.Patience,
-		Result: func(r peer.Result) {
-			for _, b := range r.Broken {
-				t.Errorf("%s: %s: %s\n%s", r.Scenario.Name, b.Must, b.Detail, strings.Join(r.Story, "\n"))
-			}
-			if r.Left != "" {
-				left = append(left, r.Scenario.Name)
-			}
-		},
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if !slices.Equal(left, []string{"events-unanswered"}) {
-		t.Errorf("scenarios left to others: %v", left)
-	}
-}
-
 // The client's own tests hold what the kit cannot ask about.
 func TestJavaScriptPassesItsOwnTests(t *testing.T) {
 	t.Parallel()
@@ -153,11 +127,12 @@ echo "end $CRONCE_SLOT_ID $CRONCE_ATTEMPT $CRONCE_FENCE $CRONCE_NODE" >>touched
 
 	// A node that slept past its lease is another's by then, and says so.
 	s.atWork(j2)
+	before := strings.Count(j2.stderr(), "takes part") // on a busy machine it may have lost its lease by itself
 	j2.signal(syscall.SIGSTOP)
 	eventually(t, "js2 to be declared dead", func() bool { return s.node("js2").State == "fenced" })
 	s.rounds("tick", 2)
 	j2.signal(syscall.SIGCONT)
-	eventually(t, "js2 to take part again", func() bool { return strings.Count(j2.stderr(), "takes part") == 2 })
+	eventually(t, "js2 to take part again", func() bool { return strings.Count(j2.stderr(), "takes part") > before })
 
 	// JavaScript alone: it produces, fences Go's nodes, and takes their slots over.
 	s.atWork(g1)
@@ -383,28 +358,5 @@ func TestJavaScriptKeepsThePromiseUnderTorture(t *testing.T) {
 	}
 	if sum.Violations > 0 || sum.Slots < 50 || sum.Outcomes["succeeded"] == 0 {
 		t.Errorf("want no violation, and some fifty slots:\n%s", p.stdout())
-	}
-}
-
-// The smallest worker, which the protocol page shows, keeps every MUST that it does not leave to
-// others.
-func TestTheMinimalWorkerPassesThePeer(t *testing.T) {
-	t.Parallel()
-	node := needNode(t)
-	left := []string{
-		"guarded", "foreign-lock", "lock-2", "follows", "timer", "publication-unanswered", "newer-zone", "definition-2", "watermark-ahead", "watermark-2",
-		"future-t", "silent-t", "ghost-t", "wrong-clock", "events-unanswered",
-	}
-	play := slices.DeleteFunc(peer.Scenarios(), func(s peer.Scenario) bool { return slices.Contains(left, s.Name) })
-	err := peer.Run(t.Context(), peer.Config{
-		Command: conformance.Command{Line: "'" + node + "' " + nodeClient + "/peer.js minimal"}, Scenarios: play, AtOnce: 4, Longest: natstest.Patience,
-		Result: func(r peer.Result) {
-			for _, b := range r.Broken {
-				t.Errorf("%s: %s: %s\n%s", r.Scenario.Name, b.Must, b.Detail, strings.Join(r.Story, "\n"))
-			}
-		},
-	})
-	if err != nil {
-		t.Error(err)
 	}
 }

@@ -92,9 +92,9 @@ func TestRunLongerThanItsIntervalNeverOverlaps(t *testing.T) {
 				s.worker(name, file, "--lease", lease.String())
 			}
 			eventually(t, "the first run", func() bool { return len(s.touched()) > 0 })
-			eventually(t, "nine slots", func() bool {
+			eventually(t, "nine slots, and some that ran", func() bool {
 				by := s.byState("tick")
-				return len(by["succeeded"])+len(by["skipped"])+len(by["cancelled"]) >= 9
+				return len(by["succeeded"])+len(by["skipped"])+len(by["cancelled"]) >= 9 && (policy == "replace" || len(by["succeeded"]) >= 4)
 			})
 			by := s.byState("tick")
 			check(t, by)

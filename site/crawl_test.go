@@ -1,3 +1,5 @@
+//go:build builds
+
 package site_test
 
 import (

@@ -1,3 +1,5 @@
+//go:build builds
+
 // Package site_test builds the documentation site and visits it.
 package site_test
 

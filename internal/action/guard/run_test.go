@@ -233,14 +233,14 @@ func TestACommandThatIsToBeKeptOutlivesTheDeadlineAndNotItsContext(t *testing.T)
 	if err := g.Start(); err != nil { // which may take longer than the lease below
 		t.Fatal(err)
 	}
-	g.Renew(boot.Now() + 200*time.Millisecond)
-	c := sh("sleep 0.7")
+	g.Renew(boot.Now() + 2*time.Second)
+	c := sh("sleep 3")
 	c.Keep = true
 	if err := g.Run(t.Context(), c); err != nil {
 		t.Errorf("it was not kept: %v", err)
 	}
-	g.Renew(boot.Now() + 200*time.Millisecond)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, job.ErrStopping)
+	g.Renew(boot.Now() + 2*time.Second)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, job.ErrStopping)
 	defer cancel()
 	c = sh(stubborn)
 	c.Keep = true
@@ -253,11 +253,11 @@ func TestRenewalsKeepACommandAlive(t *testing.T) {
 	t.Parallel()
 	g := guard.New(guard.Config{})
 	t.Cleanup(g.Close)
-	const trust = 300 * time.Millisecond
+	const trust = 2 * time.Second
 	g.Renew(boot.Now() + 10*time.Second) // for the start of the guard process
 	result := make(chan error, 1)
 	var out buffer
-	c := sh("echo $$; sleep 1")
+	c := sh("echo $$; sleep 4")
 	c.Output = &out
 	go func() { result <- g.Run(t.Context(), c) }()
 	out.pids(t, 1)

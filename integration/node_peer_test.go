@@ -1,0 +1,60 @@
+//go:build kit && unix
+
+package integration
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/conformance"
+	"github.com/cronce-io/cronce/internal/lab/conformance/peer"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+)
+
+// The client for Node.js passes the peer, but for the one scenario that it leaves to others.
+func TestJavaScriptPassesThePeer(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	var left []string
+	err := peer.Run(t.Context(), peer.Config{
+		Command: conformance.Command{Line: "'" + node + "' " + nodeClient + "/peer.js"}, Scenarios: peer.Scenarios(), AtOnce: 4, Longest: natstest.Patience,
+		Result: func(r peer.Result) {
+			for _, b := range r.Broken {
+				t.Errorf("%s: %s: %s\n%s", r.Scenario.Name, b.Must, b.Detail, strings.Join(r.Story, "\n"))
+			}
+			if r.Left != "" {
+				left = append(left, r.Scenario.Name)
+			}
+		},
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(left, []string{"events-unanswered"}) {
+		t.Errorf("scenarios left to others: %v", left)
+	}
+}
+
+// The smallest worker, which the protocol page shows, keeps every MUST that it does not leave to
+// others.
+func TestTheMinimalWorkerPassesThePeer(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	left := []string{
+		"guarded", "foreign-lock", "lock-2", "follows", "timer", "publication-unanswered", "newer-zone", "definition-2", "watermark-ahead", "watermark-2",
+		"future-t", "silent-t", "ghost-t", "wrong-clock", "events-unanswered",
+	}
+	play := slices.DeleteFunc(peer.Scenarios(), func(s peer.Scenario) bool { return slices.Contains(left, s.Name) })
+	err := peer.Run(t.Context(), peer.Config{
+		Command: conformance.Command{Line: "'" + node + "' " + nodeClient + "/peer.js minimal"}, Scenarios: play, AtOnce: 4, Longest: natstest.Patience,
+		Result: func(r peer.Result) {
+			for _, b := range r.Broken {
+				t.Errorf("%s: %s: %s\n%s", r.Scenario.Name, b.Must, b.Detail, strings.Join(r.Story, "\n"))
+			}
+		},
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
