@@ -10,14 +10,15 @@ import (
 
 // asynqPeer is asynq, on Redis.
 type asynqPeer struct {
-	addr   string
+	addr, title, keeps string
+
 	client *asynq.Client
 	handle func([]byte)
 }
 
-func (p *asynqPeer) name() string { return "asynq" }
+func (p *asynqPeer) name() string { return p.title }
 func (p *asynqPeer) settings() string {
-	return "Redis with appendonly yes, appendfsync everysec; Concurrency 100, DelayedTaskCheckInterval 100ms (default 5s)"
+	return "Redis with appendonly yes, " + p.keeps + "; Concurrency 100, DelayedTaskCheckInterval 100ms (default 5s)"
 }
 
 func (p *asynqPeer) redis() asynq.RedisClientOpt { return asynq.RedisClientOpt{Addr: p.addr} }

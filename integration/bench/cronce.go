@@ -3,16 +3,17 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 // croncePeer is this module: runs that are triggered, with a payload each, as the
@@ -27,7 +28,7 @@ type croncePeer struct {
 
 func (p *croncePeer) name() string { return p.title }
 func (p *croncePeer) settings() string {
-	return "one server, file storage, " + p.keeps + "; default settings, overlap allow"
+	return "one server, file storage, " + p.keeps + "; default settings, overlap allow; TriggerMany with 5000 orders a call"
 }
 
 const namespace = "bench_peers"
@@ -36,58 +37,67 @@ func (p *croncePeer) open(ctx context.Context, handle func([]byte)) (_ func() er
 	if p.nc, err = nats.Connect(p.url); err != nil {
 		return nil, err
 	}
-	if p.s, err = cronce.New(ctx, p.nc, cronce.WithNamespace(namespace)); err != nil {
-		return nil, err
-	}
-	err = p.s.Handle(job.Job{Name: "report", Schedule: "@yearly", Overlap: job.OverlapAllow}, func(_ context.Context, run job.Run) error {
-		handle(run.Payload)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
 	js, err := jetstream.New(p.nc)
 	if err != nil {
 		return nil, err
 	}
-	// What is triggered has to be in the registry, and then waits for a worker.
-	store, err := kv.Open(ctx, js, kv.Options{Namespace: namespace})
-	if err != nil {
+	if p.s, err = p.scheduler(ctx, handle); err != nil {
 		return nil, err
 	}
-	d := job.Definition{Owner: job.OwnerCode, Node: "bench", Nonce: "bench",
-		Job: job.Job{Name: "report", Schedule: "@yearly", Overlap: job.OverlapAllow}.WithDefaults()}
-	if _, err := store.Jobs().Write(ctx, d, 0); err != nil {
+	if err := p.register(ctx, handle); err != nil {
 		return nil, err
 	}
 	return func() error {
 		defer p.nc.Close()
-		return kv.Remove(context.WithoutCancel(ctx), js, namespace)
+		return space.Remove(context.WithoutCancel(ctx), js, namespace)
 	}, nil
 }
 
+func (p *croncePeer) scheduler(ctx context.Context, handle func([]byte)) (*cronce.Scheduler, error) {
+	s, err := cronce.New(ctx, p.nc, cronce.WithNamespace(namespace))
+	if err != nil {
+		return nil, err
+	}
+	return s, s.Handle(job.Job{Name: "report", Schedule: "@yearly", Overlap: job.OverlapAllow}, func(_ context.Context, run job.Run) error {
+		handle(run.Payload)
+		return nil
+	})
+}
+
+// register has a scheduler of its own define the job and end: what is entered then waits for
+// the worker that is measured.
+func (p *croncePeer) register(ctx context.Context, handle func([]byte)) error {
+	s, err := p.scheduler(ctx, handle)
+	if err != nil {
+		return err
+	}
+	running, end := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(running) }()
+	for {
+		if _, err = s.Client().Job(ctx, "report"); !errors.Is(err, job.ErrNotFound) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	end()
+	return errors.Join(err, <-ended)
+}
+
 func (p *croncePeer) enter(ctx context.Context, at time.Time, payloads [][]byte) error {
-	const callers = 64
-	keys, errs := make(chan int), make(chan error, len(payloads))
-	var group sync.WaitGroup
-	first := p.next
-	for range callers {
-		group.Go(func() {
-			for i := range keys {
-				if _, err := p.s.Trigger(ctx, "report", cronce.TriggerOptions{Key: strconv.Itoa(first + i), At: at, Payload: payloads[i]}); err != nil {
-					errs <- err
-				}
-			}
-		})
+	const batch = 5000 // as many as River's batches
+	for len(payloads) > 0 {
+		n := min(batch, len(payloads))
+		orders := make([]client.TriggerOptions, n)
+		for i := range orders {
+			orders[i] = client.TriggerOptions{Key: strconv.Itoa(p.next + i), At: at, Payload: payloads[i]}
+		}
+		if _, err := p.s.Client().TriggerMany(ctx, "report", orders); err != nil {
+			return fmt.Errorf("enter the runs from %d on: %w", p.next, err)
+		}
+		p.next, payloads = p.next+n, payloads[n:]
 	}
-	for i := range payloads {
-		keys <- i
-	}
-	p.next += len(payloads)
-	close(keys)
-	group.Wait()
-	close(errs)
-	return errors.Join(<-errs)
+	return nil
 }
 
 func (p *croncePeer) work(ctx context.Context) error { return p.s.Run(ctx) }

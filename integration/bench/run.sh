@@ -43,12 +43,15 @@ mkdir "$work/pg"
 pids+=($!)
 redis-server --port 16379 --bind 127.0.0.1 --dir "$work" --appendonly yes --appendfsync everysec >"$work/redis.log" 2>&1 &
 pids+=($!)
+mkdir "$work/redis-synced"
+redis-server --port 16380 --bind 127.0.0.1 --dir "$work/redis-synced" --appendonly yes --appendfsync always >"$work/redis-synced.log" 2>&1 &
+pids+=($!)
 "$work/nats-server" -js -sd "$work/nats" -a 127.0.0.1 -p 14222 >"$work/nats.log" 2>&1 &
 pids+=($!)
 printf 'jetstream { store_dir: "%s/synced", sync_interval: always }\n' "$work" >"$work/synced.conf"
 "$work/nats-server" -c "$work/synced.conf" -a 127.0.0.1 -p 14223 >"$work/synced.log" 2>&1 &
 pids+=($!)
-for port in 15432 16379 14222 14223; do
+for port in 15432 16379 16380 14222 14223; do
   for _ in $(seq 100); do
     if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then continue 2; fi
     sleep 0.1
@@ -63,5 +66,5 @@ done
   go list -m -f '- {{.Path}} {{.Version}}' github.com/riverqueue/river github.com/hibiken/asynq github.com/nats-io/nats.go
   echo "- Command: \`integration/bench/run.sh $*\`, on $(date -u +%F)"
 } >"$work/about"
-"$work/bench" -postgres 'postgres://bench@127.0.0.1:15432/postgres' -redis 127.0.0.1:16379 -nats nats://127.0.0.1:14222 \
+"$work/bench" -postgres 'postgres://bench@127.0.0.1:15432/postgres' -redis 127.0.0.1:16379 -redis-sync 127.0.0.1:16380 -nats nats://127.0.0.1:14222 \
   -nats-sync nats://127.0.0.1:14223 -about "$work/about" "$@"
