@@ -69,8 +69,9 @@ var nodeMutants = []nodeMutant{
 	{"starts on a read", "worker", `const wrote = await this.put(key, step.record, revision);
       if (wrote.unknown)`, `const wrote = step.do === "start" ? (this.put(key, step.record, revision).catch(() => {}), { won: revision + 1 }) : await this.put(key, step.record, revision);
       if (wrote.unknown)`, "", "claim-lost"},
-	{"starts by a claim that is not answered", "store", `      if (answer.unknown) open = true;`, `      if (answer.unknown) return { won: revision + 1 };`, "", "claim-unanswered"},
-	{"settles a write by a read", "store", `      if (answer.unknown) open = true;`, `      if (answer.unknown) { const f = await this.read(bucket, key).catch(() => ({})); if (f.nonce === nonce) return { won: f.revision }; open = true; }`, "", "claim-unanswered"},
+	{"starts by a claim that is not answered", "store", `const answer = await this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, bytes, head);`, `const answer = await Promise.race([this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, bytes, head), pause(1000).then(() => ({ seq: revision + 1 }))]);`, "", "claim-unanswered"},
+	{"settles a write by a read", "store", `const answer = await this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, bytes, head);`, `const answer = await Promise.race([this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, bytes, head), pause(1000).then(() => ({ unknown: true }))]);
+      if (answer.unknown) { const f = await this.read(bucket, key).catch(() => ({})); if (f.nonce === nonce) return { won: f.revision }; }`, "", "claim-unanswered"},
 	{"writes anew after no answer", "store", `const answer = await this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, bytes, head);`, `const answer = await this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, JSON.stringify({ ...value, nonce: nonce + "/" + n }), head);`, "", "completion-unanswered"},
 	{"answers after a lost claim", "worker", `return wrote.won ? this.ended(outcome, wrote.won, d.message, entry, since) : undefined;`, `return wrote.won ? this.ended(outcome, wrote.won, d.message, entry, since) : { ack: true };`, "", "late-completion"},
 	{"revives a lapsed lease", "node", `if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, ``, "", "lapsed"},
@@ -89,8 +90,8 @@ var nodeMutants = []nodeMutant{
 	{"publishes with a wrong clock", "producer", `if (this.node.implausible) throw`, `if (false) throw`, "", "wrong-clock"},
 	{"loses unknown members", "worker", `const wrote = await this.put(key, step.record, revision);`, `delete step.record.x_shade; const wrote = await this.put(key, step.record, revision);`, "", "unknown-members"},
 	{"takes a busy server for a refusal", "store", `const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);`, `const unanswered = new Set([10008]);`, "", "claim-busy"},
-	{"takes any conflict for a loss", "store", `        if (found.revision > revision) return { lost: true };`, `        return { lost: true };`, "", "claim-conflicts"},
-	{"starts by a claim that was refused", "store", `else if (!open) throw new Error`, `else if (!open) return { won: revision + 1 }; else if (false) throw new Error`, "", "claim-refused"},
+	{"takes any conflict for a loss", "store", `if (found.revision > revision) return { lost: true };`, `return { lost: true };`, "", "claim-conflicts"},
+	{"starts by a claim that was refused", "store", `return open.size === 0 ? { refused: answer.description } : undefined;`, `return open.size === 0 ? { won: revision + 1 } : undefined;`, "", "claim-refused"},
 	{"claims again after a completion that was refused", "worker", `        this.log(err.message);
         await pause(500, this.node.signal);`, `        throw err;`, "", "completion-refused"},
 	{"takes a record of another slot", "store", `if (named !== key) throw`, `if (false) throw`, "", "foreign-record"},

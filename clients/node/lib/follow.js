@@ -6,7 +6,9 @@ import { planAt } from "./definition.js";
 import { formatMessage } from "./message.js";
 import { parseSlot, slotID, slotKey } from "./names.js";
 import { parseInstant } from "./values.js";
-import { decodeOf, pause } from "./store.js";
+import { backOff, decodeOf, pause, repeat } from "./store.js";
+
+const giveUp = 20_000; // ms until a message that is not acknowledged is left to the next delivery
 
 // follow sends what follows from the record that stands at revision; message is the
 // slot's, entry its job's definition, if that is known. It throws when the broker does not have all of it in time.
@@ -82,9 +84,6 @@ async function beside(store, own, revision, others) {
 async function stored(store, subject, headers, body) {
   const head = newHeaders();
   for (const [name, text] of Object.entries(headers)) head.set(name, text);
-  for (let n = 0; n < 20; n++) {
-    if ((await store.publish(subject, body, head)).seq) return;
-    await pause(Math.min(50 * 2 ** n, 1000));
-  }
-  throw new Error(`publish ${headers["Nats-Msg-Id"]}: not acknowledged`);
+  const seq = await repeat(async () => (await store.publish(subject, body, head)).seq, backOff, AbortSignal.timeout(giveUp));
+  if (!seq) throw new Error(`publish ${headers["Nats-Msg-Id"]}: not acknowledged`);
 }

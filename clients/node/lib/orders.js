@@ -4,7 +4,7 @@ import { headers as newHeaders } from "@nats-io/transport-node";
 import { isFinal } from "./claim.js";
 import { formatMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
-import { Store, pause } from "./store.js";
+import { Store, backOff, pause, repeat } from "./store.js";
 import { rawMember } from "./values.js";
 
 const mostPayload = 262_144;
@@ -42,14 +42,12 @@ async function publish(store, subject, headers, body, signal) {
   const head = newHeaders();
   for (const [name, text] of Object.entries(headers)) head.set(name, text);
   let last = "not answered";
-  for (let n = 0; !signal.aborted; n++) {
+  const answer = await repeat(async () => {
     const answer = await store.publish(subject, body, head);
-    if (answer.seq) return;
     last = answer.description;
-    if (!answer.unknown && answer.code !== 10158) break;
-    await pause(Math.min(50 * 2 ** n, 1000), signal);
-  }
-  throw new Error(`trigger ${headers["Cronce-Slot"]}: ${last}; whether it runs is not known: trigger it again with the same key`);
+    return answer.unknown || answer.code === 10158 ? undefined : answer;
+  }, backOff, signal);
+  if (!answer?.seq) throw new Error(`trigger ${headers["Cronce-Slot"]}: ${last}; whether it runs is not known: trigger it again with the same key`);
 }
 
 // setTimer has the server publish the run at its time. A conflict means that the timer is set.
@@ -61,12 +59,12 @@ async function setTimer(store, subject, { id, queue, job, at }, head, body, sign
   };
   const all = newHeaders();
   for (const [name, text] of Object.entries(headers)) all.set(name, text);
-  for (let n = 0; !signal.aborted; n++) {
+  const answer = await repeat(async () => {
     const answer = await store.publish(subject, body, all);
-    if (answer.seq || answer.code === 10071) return;
-    if (!answer.unknown && answer.code !== 10164) throw new Error(`trigger ${id}: ${answer.description}: timers need nats-server 2.12 or newer`);
-    await pause(Math.min(50 * 2 ** n, 1000), signal);
-  }
+    return answer.unknown || answer.code === 10164 ? undefined : answer;
+  }, backOff, signal);
+  if (answer?.seq || answer?.code === 10071) return;
+  if (answer) throw new Error(`trigger ${id}: ${answer.description}: timers need nats-server 2.12 or newer`);
   throw new Error(`trigger ${id}: the timer was not acknowledged; trigger it again with the same key`);
 }
 

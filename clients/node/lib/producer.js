@@ -5,7 +5,7 @@
 import { headers as newHeaders } from "@nats-io/transport-node";
 import { due, nextDue } from "./due.js";
 import { UnknownVersion, formatInstant, fromMs, optional, parseInstant, toMs } from "./values.js";
-import { pause } from "./store.js";
+import { backOff, pause, repeat } from "./store.js";
 
 const asleep = 5000; // ms without a round: others may have gone ahead
 
@@ -65,12 +65,10 @@ export class Producer {
   async publish({ queue, job, headers, body }, signal) {
     const head = newHeaders();
     for (const [name, text] of Object.entries({ ...headers, "Nats-Expected-Stream": `${this.store.namespace}_slots` })) head.set(name, text);
-    for (let n = 0; !signal.aborted; n++) {
-      const answer = await this.store.publish(`${this.store.namespace}.slot.${queue}.${job}`, body, head);
-      if (answer.seq) return;
-      if (n === 3) this.log(`publish ${headers["Cronce-Slot"]}: ${answer.description}`);
-      await pause(Math.min(50 * 2 ** n, 1000), signal);
-    }
+    await repeat(async (n) => {
+      if (n === 4) this.log(`publish ${headers["Cronce-Slot"]}: not acknowledged yet`);
+      return (await this.store.publish(`${this.store.namespace}.slot.${queue}.${job}`, body, head)).seq;
+    }, backOff, signal);
   }
 
   // outdated reports whether a producer that lives has newer time zone data, and a plan needs

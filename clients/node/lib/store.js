@@ -15,7 +15,33 @@ export const pause = (ms, signal) => new Promise((done) => {
 });
 
 const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);
-const attempt = 1000; // ms
+const attempt = 1000; // ms without an answer until the next copy is sent
+const listening = 60_000; // ms that the answer to a copy is waited for
+
+// repeat sends copies of one message until the answer to one of them settles it. send(n) returns
+// what the answer to copy n settles, or undefined; pauses(n) is the pause before copy n, ms. A
+// late answer counts: on a slow broker each answer comes after the next copy was sent.
+// undefined: the signal ended it.
+export async function repeat(send, pauses, signal) {
+  const over = new AbortController(), end = () => over.abort();
+  if (signal?.aborted) return undefined;
+  signal?.addEventListener("abort", end, { once: true });
+  let settled;
+  for (let n = 0; !over.signal.aborted; n++) {
+    const heard = send(n).then((found) => {
+      if (!found || over.signal.aborted) return;
+      settled = found;
+      end();
+    });
+    await Promise.race([heard, pause(attempt, over.signal)]);
+    await pause(pauses(n + 1), over.signal);
+  }
+  signal?.removeEventListener("abort", end);
+  return settled;
+}
+
+// backOff is the pause before copy n of a publication.
+export const backOff = (n) => Math.min(25 * 2 ** n, 1000);
 
 const kinds = { ledger: "record", jobs: "definition", nodes: "node" };
 const kindOf = (bucket, key) => kinds[bucket] ?? (key.startsWith("lock.") ? "lock" : key);
@@ -83,7 +109,8 @@ export class Store {
 
   // write stores a value if revision is the key's last: {won: revision}, {lost: true},
   // or {unknown: true} when the signal ended it before it was answered. What was not
-  // answered is settled by the same bytes at the same revision, and by nothing else.
+  // answered is settled by the same bytes at the same revision, and by nothing else: the first
+  // answer to any copy that says what became of it.
   async write(bucket, key, value, revision, { node, signal, extra } = {}) {
     const nonce = `${node}/${++this.writes}`;
     const bytes = JSON.stringify({ ...value, nonce });
@@ -91,31 +118,36 @@ export class Store {
     head.set("Nats-Expected-Last-Subject-Sequence", String(revision));
     head.set("Nats-Expected-Stream", `KV_${this.namespace}_${bucket}`);
     for (const [name, text] of Object.entries(extra ?? {})) head.set(name, text);
-    let open = false; // a copy was not answered: it may have happened, or happen yet
-    for (let n = 0; !signal?.aborted; n++) {
-      if (n > 0) await pause(Math.min(50 * n, 1000), signal);
-      if (signal?.aborted) break;
+    const open = new Set(); // copies that may be stored, or be stored yet
+    const send = async (n) => {
+      open.add(n);
       const answer = await this.publish(`$KV.${this.namespace}_${bucket}.${key}`, bytes, head);
       if (answer.seq) return { won: answer.seq };
-      if (answer.code === 10071 || answer.code === 10164) {
-        const found = await this.read(bucket, key).catch(() => undefined);
-        if (!found) continue;
-        if (found.nonce === nonce) return { won: found.revision };
-        if (found.revision > revision) return { lost: true };
-        if (found.revision === 0 && revision > 0 && answer.code === 10071) return { lost: true };
-        continue;
-      }
-      if (answer.unknown) open = true;
-      else if (!open) throw new Error(`write ${bucket}/${key}: ${answer.description}`);
-    }
-    return { unknown: true };
+      if (answer.unknown) return undefined;
+      open.delete(n);
+      if (answer.code === 10071 || answer.code === 10164) return this.conflict(bucket, key, revision, nonce, answer.code);
+      return open.size === 0 ? { refused: answer.description } : undefined;
+    };
+    const settled = await repeat(send, (n) => Math.min(50 * n, 1000), signal);
+    if (settled?.refused) throw new Error(`write ${bucket}/${key}: ${settled.refused}`);
+    return settled ?? { unknown: true };
+  }
+
+  // conflict reads what a write has met: {won}, {lost}, or undefined if that does not explain it.
+  async conflict(bucket, key, revision, nonce, code) {
+    const found = await this.read(bucket, key).catch(() => undefined);
+    if (!found) return undefined;
+    if (found.nonce === nonce) return { won: found.revision };
+    if (found.revision > revision) return { lost: true };
+    if (found.revision === 0 && revision > 0 && code === 10071) return { lost: true };
+    return undefined;
   }
 
   // publish sends one message to a stream: {seq}, {code, description}, or {unknown}.
-  async publish(subject, body, head, timeout = attempt) {
+  async publish(subject, body, head) {
     let answer;
     try {
-      answer = (await this.nc.request(subject, body, { headers: head, timeout })).json();
+      answer = (await this.nc.request(subject, body, { headers: head, timeout: listening })).json();
     } catch (err) {
       return { unknown: true, description: err.message };
     }

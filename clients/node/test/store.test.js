@@ -1,0 +1,53 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { Store } from "../lib/store.js";
+
+// slowBroker takes requests, and answers each one when the next one arrives, as answer says. A
+// request that is not answered within its timeout fails.
+function slowBroker(answer) {
+  const waiting = [], sent = [];
+  return {
+    sent,
+    request(subject, body, { headers, timeout }) {
+      const n = sent.push({ subject, body: String(body), revision: headers?.get("Nats-Expected-Last-Subject-Sequence") }) - 1;
+      return new Promise((done, failed) => {
+        const timer = setTimeout(() => failed(new Error("timeout")), timeout);
+        timer.unref();
+        waiting.shift()?.();
+        waiting.push(() => {
+          clearTimeout(timer);
+          done({ json: () => answer(n) });
+        });
+      });
+    },
+  };
+}
+
+const alive = setInterval(() => {}, 1000); // the timers above do not keep the process
+test.after(() => clearInterval(alive));
+
+const signal = () => AbortSignal.timeout(10_000);
+const refused = { error: { err_code: 10077, description: "maximum bytes exceeded" } };
+
+test("a write is won by the late answer to its first copy", async () => {
+  const nc = slowBroker((n) => (n === 0 ? { seq: 7 } : refused));
+  assert.deepEqual(await new Store(nc, "ns").write("ledger", "a.b", { v: 1 }, 3, { node: "me", signal: signal() }), { won: 7 });
+  assert.equal(nc.sent.length, 2);
+  assert.deepEqual(nc.sent[1], nc.sent[0], "the second copy differs from the first");
+});
+
+test("a write is not refused while a copy of it is open", async () => {
+  const nc = slowBroker(() => refused);
+  // Each copy is refused while the next one is open, so no refusal ends the write.
+  const end = AbortSignal.timeout(2000);
+  assert.deepEqual(await new Store(nc, "ns").write("ledger", "a.b", { v: 1 }, 3, { node: "me", signal: end }), { unknown: true });
+  assert.ok(nc.sent.length > 1);
+});
+
+test("a publication is acknowledged by the late answer to its first copy", async () => {
+  const { Producer } = await import("../lib/producer.js");
+  const nc = slowBroker((n) => (n === 0 ? { seq: 7 } : refused)), end = signal();
+  await new Producer({ store: new Store(nc, "ns"), log: () => {} }).publish({ queue: "q", job: "a", headers: {}, body: "" }, end);
+  assert.equal(end.aborted, false);
+  assert.equal(nc.sent.length, 2);
+});
