@@ -105,6 +105,14 @@ var kvMutants = []mutant{
 		test:   "TestAWriteWithoutAnAnswerDelaysOthersForASecondAtMost",
 	},
 	{
+		name:   "group-pauses-after-batches",
+		breaks: "slow storage has nothing to do between two rounds of batches",
+		file:   "internal/broker/wire/group.go",
+		old:    "		more = g.take(r, maxBatch, 1)\n",
+		new:    "",
+		test:   "TestABatchThatWasStoredMakesRoomForTheNext",
+	},
+	{
 		name:   "group-outlives-contexts",
 		breaks: "a write that waits outlives its context",
 		file:   "internal/broker/wire/group.go",

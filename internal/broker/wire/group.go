@@ -47,7 +47,9 @@ const (
 //
 // A group sends messages in rounds. A message that arrives while a round is open joins it if the
 // round has room. Otherwise the message waits until the round ends. A round consists of single
-// messages and batches. All messages of a batch have the same context.
+// messages and batches. All messages of a batch have the same context. When the server has stored
+// a batch and another whole one waits, that one joins the round, so that the storage has work all
+// the time.
 //
 // Nothing is configured. A group measures how long one more message takes. It measures only
 // rounds whose messages were sent singly, and all at once or with others that waited at the end,
@@ -147,6 +149,9 @@ func (g *Group) begin() *round {
 
 // await bounds the time for which messages wait for the round.
 func (g *Group) await(r *round) {
+	if g.timer != nil {
+		g.timer.Stop()
+	}
 	g.timer = time.AfterFunc(maxRound, func() { g.endRound(r) })
 }
 
@@ -221,9 +226,9 @@ func (g *Group) next() (single []Member, batches []*batch) {
 	return single, batches
 }
 
-// batches removes from the waiting messages those that the round sends as batches, and returns
+// batches removes from the waiting messages those that a new round sends as batches, and returns
 // these.
-func (g *Group) batches(r *round) (all []*batch) {
+func (g *Group) batches(r *round) []*batch {
 	switch {
 	case !g.slow(), len(g.waiting) < minBatch, r.began.Before(g.paused):
 		return nil
@@ -231,20 +236,27 @@ func (g *Group) batches(r *round) (all []*batch) {
 		g.probed = r.began
 		return nil
 	}
+	all := g.take(r, minBatch, maxBatches)
+	r.together = len(all) > 0
+	return all
+}
+
+// take removes up to most batches of at least the given size from the waiting messages, and adds
+// them to the round.
+func (g *Group) take(r *round, least, most int) (all []*batch) {
 	of := map[context.Context][]Member{}
 	for _, m := range g.waiting {
 		ctx := m.question().ctx
 		of[ctx] = append(of[ctx], m)
 	}
 	for _, members := range of {
-		for len(members) >= minBatch && len(all) < maxBatches {
+		for len(members) >= least && len(all) < most {
 			parts := (len(members) + maxBatch - 1) / maxBatch // of about the same size
 			n := batchable(members[:(len(members)+parts-1)/parts])
 			all = append(all, g.batch(r, members[:n]))
 			members = members[n:]
 		}
 	}
-	r.together = len(all) > 0
 	g.waiting = slices.DeleteFunc(g.waiting, func(m Member) bool { return m.question().round == r })
 	return all
 }
@@ -268,17 +280,26 @@ func (q *Question) Leave() {
 }
 
 // countAnswers removes n messages from the unanswered ones of the round. If none is left, it sends
-// those that wait.
+// those that wait. After a batch was stored, it sends the next whole one.
 func (r *round) countAnswers(n int) {
-	r.group.mu.Lock()
+	g := r.group
+	g.mu.Lock()
 	r.unanswered -= n
-	ended := r.unanswered == 0 && r.group.round == r
-	if ended {
-		r.group.measure(r)
+	open := g.round == r
+	ended := open && r.unanswered == 0
+	var more []*batch
+	switch {
+	case ended:
+		g.measure(r)
+	case open && n >= minBatch && len(g.waiting) >= maxBatch:
+		more = g.take(r, maxBatch, 1)
 	}
-	r.group.mu.Unlock()
+	g.mu.Unlock()
 	if ended {
-		r.group.endRound(r)
+		g.endRound(r)
+	}
+	for _, b := range more {
+		g.Transport.Ask(&b.Question)
 	}
 }
 

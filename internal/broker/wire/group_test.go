@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -247,6 +248,42 @@ func (p *post) Answer(_ *nats.Msg, err error) { p.told <- err; p.Leave() }
 func (*post) Size() int                       { return 0 }
 func (p *post) Stored(uint64)                 { p.told <- nil }
 func (p *post) Unstored(err error, _ bool)    { p.told <- err }
+
+func TestABatchThatWasStoredMakesRoomForTheNext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, g := grouped(newFakeBroker(&values{map[string]Entry{}}))
+		g.paused, g.probed, g.interval = time.Time{}, time.Now(), time.Hour
+		g.times, g.measured = [3]time.Duration{slowWrite, slowWrite, slowWrite}, 3
+		round := g.begin()
+		round.unanswered = slowWindow
+		for range (maxBatches + 1) * maxBatch {
+			g.Send(newPost())
+		}
+		round.unanswered = 0
+		_, batches := g.next()
+		open, wait := g.round.unanswered, len(g.waiting)
+		if len(batches) != maxBatches || wait < maxBatch {
+			t.Fatalf("%d batches were sent, and %d messages wait", len(batches), wait)
+		}
+		stored := func(b *batch) {
+			n := len(b.all)
+			ack := fmt.Sprintf(`{"stream":"KV_b","seq":%d,"batch":%q,"count":%d}`, n, b.id, n)
+			b.Answer(&nats.Msg{Data: []byte(ack)}, nil)
+			open -= n
+		}
+		stored(batches[0])
+		next := wait - len(g.waiting)
+		if next < minBatch || g.round.unanswered != open+next {
+			t.Errorf("after a batch was stored, %d messages went on, and %d are open", next, g.round.unanswered)
+		}
+		wait = len(g.waiting)
+		stored(batches[1]) // fewer than a whole batch wait for others
+		if wait >= maxBatch || len(g.waiting) != wait {
+			t.Errorf("then %d messages wait, and %d waited before", len(g.waiting), wait)
+		}
+	})
+}
 
 func TestAPublicationThatWaitedThroughASuspensionIsNotSent(t *testing.T) {
 	t.Parallel()

@@ -137,6 +137,8 @@ type run struct {
 	Config
 	ceiling Rate // of a drain, once it is known
 	named   int  // namespaces so far
+
+	atomicBatches bool // the server knows them
 }
 
 func (r *run) wants(measure string) bool { return len(r.Only) == 0 || slices.Contains(r.Only, measure) }
@@ -165,9 +167,9 @@ func (r *run) begin(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.Replicas = store.Settings().Replicas
+	r.Replicas, r.atomicBatches = store.Settings().Replicas, store.Schedules()
 	if r.Slots == 0 {
-		rate, err := PublishCeiling(ctx, js, r.name("hand"), r.Replicas, slowest)
+		rate, err := PublishCeiling(ctx, js, r.name("hand"), r.Replicas, slowest, Shape{})
 		if err != nil {
 			return err
 		}
@@ -197,13 +199,18 @@ func (r *run) publish(ctx context.Context) error {
 	var ceiling Rate
 	for turn := range turns {
 		r.Progress(fmt.Sprintf("publish: %d slots by hand, turn %d of %d", r.Slots, turn+1, turns))
-		rate, err := r.alone(ctx, func(js jetstream.JetStream) (Rate, error) {
-			return PublishCeiling(ctx, js, r.name("hand"), r.Replicas, r.Slots)
-		})
-		if err != nil {
-			return err
+		for _, together := range []bool{false, true} {
+			if together && !r.atomicBatches {
+				continue
+			}
+			rate, err := r.alone(ctx, func(js jetstream.JetStream) (Rate, error) {
+				return PublishCeiling(ctx, js, r.name("hand"), r.Replicas, r.Slots, Shape{Together: together})
+			})
+			if err != nil {
+				return err
+			}
+			ceiling = best(ceiling, rate)
 		}
-		ceiling = best(ceiling, rate)
 		r.Progress(fmt.Sprintf("publish: %d slots due in one second, producers: %d, turn %d of %d", r.Slots, r.Producers, turn+1, turns))
 		p, err := PublishDue(ctx, r.Connect, r.name("publish"), r.Replicas, r.Slots, r.Producers)
 		if err != nil {
@@ -264,9 +271,10 @@ func (r *run) drainWith(ctx context.Context, measure string, overlap job.Overlap
 // the ceiling. Each shape is measured once, and the fleet as often as there are shapes.
 func (r *run) besideDrains(ctx context.Context, what string, ours func(Shape) error) error {
 	ceiling, known := r.ceiling, r.ceiling.Took > 0
-	for turn, shape := range Shapes() {
+	shapes := Shapes(r.atomicBatches)
+	for turn, shape := range shapes {
 		if !known {
-			r.Progress(fmt.Sprintf("drain: %d slots by hand, %d loops with batches of %d", r.Slots, shape.Loops, shape.Batch))
+			r.Progress(fmt.Sprintf("drain: %d slots by hand, %v", r.Slots, shape))
 			rate, err := r.alone(ctx, func(js jetstream.JetStream) (Rate, error) {
 				return DrainCeiling(ctx, js, r.name("hand"), r.Replicas, r.Slots, shape)
 			})
@@ -275,7 +283,7 @@ func (r *run) besideDrains(ctx context.Context, what string, ours func(Shape) er
 			}
 			ceiling = best(ceiling, rate)
 		}
-		r.Progress(fmt.Sprintf("%s, turn %d of %d", what, turn+1, len(Shapes())))
+		r.Progress(fmt.Sprintf("%s, turn %d of %d", what, turn+1, len(shapes)))
 		if err := ours(shape); err != nil {
 			return err
 		}

@@ -31,12 +31,28 @@ const (
 	endSize   = 540
 )
 
-// Shape is how the drain by hand uses the broker: so many loops, each of which takes batches of
-// slots.
-type Shape struct{ Loops, Batch int }
+// Shape is how the work by hand uses the broker.
+type Shape struct {
+	Loops    int  // of a drain
+	Batch    int  // how many slots a loop takes at once
+	Together bool // messages to one stream go in atomic batches
+}
 
-// Shapes are the shapes to try. Which is best depends on the machine.
-func Shapes() []Shape { return []Shape{{2, 128}, {4, 256}, {8, 128}, {4, 1024}} }
+func (s Shape) String() string {
+	if s.Together {
+		return fmt.Sprintf("%d loops with atomic batches of %d", s.Loops, s.Batch)
+	}
+	return fmt.Sprintf("%d loops with batches of %d", s.Loops, s.Batch)
+}
+
+// Shapes are the shapes to try. Which is best depends on the machine and the storage.
+func Shapes(atomicBatches bool) []Shape {
+	shapes := []Shape{{Loops: 2, Batch: 128}, {Loops: 4, Batch: 256}, {Loops: 8, Batch: 128}, {Loops: 4, Batch: 1024}}
+	if atomicBatches {
+		shapes = append(shapes, Shape{4, 256, true}, Shape{4, maxBatch, true})
+	}
+	return shapes
+}
 
 // DrainCeiling drains messages by hand. It creates streams of the given name and number of
 // replicas, and deletes them. The time is from the first pull to the last ack that the broker
@@ -125,7 +141,7 @@ func newHand(js jetstream.JetStream, name string, shape Shape) (h *hand, err err
 func (h *hand) create(ctx context.Context, replicas int) (_ jetstream.Consumer, err error) {
 	h.slots, err = h.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: h.name + "_slots", Subjects: []string{h.name + ".slot.>"}, Retention: jetstream.WorkQueuePolicy,
-		Discard: jetstream.DiscardNew, Replicas: replicas,
+		Discard: jetstream.DiscardNew, Replicas: replicas, AllowAtomicPublish: h.shape.Together,
 	})
 	if err != nil {
 		return nil, err
@@ -133,6 +149,7 @@ func (h *hand) create(ctx context.Context, replicas int) (_ jetstream.Consumer, 
 	_, err = h.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: "KV_" + h.name, Subjects: []string{"$KV." + h.name + ".>"}, MaxMsgsPerSubject: 1, MaxAge: time.Hour,
 		Discard: jetstream.DiscardNew, DenyPurge: true, DenyDelete: true, AllowDirect: true, Replicas: replicas,
+		AllowAtomicPublish: h.shape.Together,
 	})
 	if err != nil {
 		return nil, err
@@ -160,34 +177,35 @@ func ignoreMissing(err error) error {
 // fill publishes slots of so many jobs, each with its own subject: a new subject costs the
 // server more than a known one.
 func (h *hand) fill(ctx context.Context, slots, jobs int) error {
-	for i := range slots {
-		if err := h.publish("report-"+strconv.Itoa(i%jobs), strconv.Itoa(i)); err != nil {
+	messages := make([]*nats.Msg, slots)
+	for i := range messages {
+		messages[i] = h.publication("report-"+strconv.Itoa(i%jobs), strconv.Itoa(i))
+	}
+	if h.shape.Together {
+		return h.publishTogether(ctx, messages)
+	}
+	for _, m := range messages {
+		if _, err := h.js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute)); err != nil {
 			return err
 		}
 	}
-	return published(ctx, h.js)
+	select {
+	case <-h.js.PublishAsyncComplete():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
-func (h *hand) publish(job, slot string) error {
+func (h *hand) publication(job, slot string) *nats.Msg {
 	slot = "report:" + slot
-	m := &nats.Msg{Subject: h.name + ".slot.default." + job, Data: []byte(`{"n":1}`), Header: nats.Header{
+	return &nats.Msg{Subject: h.name + ".slot.default." + job, Data: []byte(`{"n":1}`), Header: nats.Header{
 		"Nats-Msg-Id":         {slot},
 		"Cronce-Slot":         {slot},
 		"Cronce-Job-Revision": {"1"},
 		"Cronce-Node":         {"bench-1-1763700000-abcdefgh"},
 		"Cronce-Due":          {"2026-11-21T07:00:00Z"},
 	}}
-	_, err := h.js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute))
-	return err
-}
-
-func published(ctx context.Context, js jetstream.JetStream) error {
-	select {
-	case <-js.PublishAsyncComplete():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // loop takes batches until no slots are left. An empty batch does not say so: messages reach a
@@ -203,31 +221,21 @@ func (h *hand) loop(ctx context.Context, queue jetstream.Consumer) error {
 			return err
 		}
 		var msgs []jetstream.Msg
-		var futures []jetstream.PubAckFuture
 		for msg := range batch.Messages() {
-			f, err := h.write(msg, claim, 0)
-			if err != nil {
-				return err
-			}
-			msgs, futures = append(msgs, msg), append(futures, f)
+			msgs = append(msgs, msg)
 		}
 		if err := batch.Error(); err != nil {
 			return err
 		}
 		h.left.Add(-int64(len(msgs)))
-		for i, msg := range msgs {
-			revision, err := answer(ctx, futures[i])
-			if err != nil {
-				return err
-			}
-			if futures[i], err = h.write(msg, end, revision); err != nil {
-				return err
-			}
+		revisions, err := h.write(ctx, msgs, claim, make([]uint64, len(msgs)))
+		if err != nil {
+			return err
 		}
-		for i, msg := range msgs {
-			if _, err := answer(ctx, futures[i]); err != nil {
-				return err
-			}
+		if _, err := h.write(ctx, msgs, end, revisions); err != nil {
+			return err
+		}
+		for _, msg := range msgs {
 			if err := msg.Ack(); err != nil {
 				return err
 			}
@@ -236,21 +244,35 @@ func (h *hand) loop(ctx context.Context, queue jetstream.Consumer) error {
 	return nil
 }
 
-func (h *hand) write(msg jetstream.Msg, value []byte, revision uint64) (jetstream.PubAckFuture, error) {
-	key := h.prefix + "$KV." + h.name + "." + msg.Headers().Get("Nats-Msg-Id")
-	return h.js.PublishMsgAsync(&nats.Msg{Subject: key, Data: value},
-		jetstream.WithExpectLastSequencePerSubject(revision), jetstream.WithStallWait(time.Minute))
-}
-
-func answer(ctx context.Context, f jetstream.PubAckFuture) (uint64, error) {
-	select {
-	case ack := <-f.Ok():
-		return ack.Sequence, nil
-	case err := <-f.Err():
-		return 0, err
-	case <-ctx.Done():
-		return 0, ctx.Err()
+// write writes a record for each slot at its expected revision, and returns the new revisions.
+func (h *hand) write(ctx context.Context, slots []jetstream.Msg, value []byte, expected []uint64) ([]uint64, error) {
+	writes := make([]*nats.Msg, len(slots))
+	for i, slot := range slots {
+		writes[i] = &nats.Msg{Subject: h.prefix + "$KV." + h.name + "." + slot.Headers().Get("Nats-Msg-Id"), Data: value,
+			Header: nats.Header{jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(expected[i], 10)}}}
 	}
+	if h.shape.Together {
+		return h.storeTogether(ctx, writes)
+	}
+	futures := make([]jetstream.PubAckFuture, len(writes))
+	for i, m := range writes {
+		var err error
+		if futures[i], err = h.js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute)); err != nil {
+			return nil, err
+		}
+	}
+	revisions := make([]uint64, len(writes))
+	for i, f := range futures {
+		select {
+		case ack := <-f.Ok():
+			revisions[i] = ack.Sequence
+		case err := <-f.Err():
+			return nil, err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return revisions, nil
 }
 
 // Empty waits until a stream has no message left: every ack has arrived.

@@ -4,7 +4,8 @@
 //
 // The ceiling of a drain pulls messages in batches, writes a record for each with an expected
 // revision of 0, writes a second record over it, and acks, with all of that in flight at
-// once. It has no handlers, no lease, no events, and no table of slots in flight. Its values
+// once. Where the server knows atomic batches, both records of all pulled messages go in two of
+// them as well: the faster way is the ceiling. It has no handlers, no lease, no events, and no table of slots in flight. Its values
 // are as large as those of the fleet, and its streams are configured alike. What it leaves
 // out is what a scheduler adds.
 //

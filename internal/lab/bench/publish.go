@@ -17,8 +17,8 @@ import (
 
 // PublishCeiling publishes messages by hand, to streams of the given name that it creates and
 // deletes. The time is between the broker's timestamps of the first and the last message.
-func PublishCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int) (_ Rate, err error) {
-	h, err := newHand(js, name, Shape{})
+func PublishCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape) (_ Rate, err error) {
+	h, err := newHand(js, name, shape)
 	if err != nil {
 		return Rate{}, err
 	}

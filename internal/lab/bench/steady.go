@@ -239,7 +239,8 @@ func (h *hand) tick(ctx context.Context, jobs int) error {
 			return nil
 		}
 		for i := range jobs {
-			if err := h.publish("report-"+strconv.Itoa(i), fmt.Sprintf("%d.%d", at.Unix(), i)); err != nil {
+			m := h.publication("report-"+strconv.Itoa(i), fmt.Sprintf("%d.%d", at.Unix(), i))
+			if _, err := h.js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute)); err != nil {
 				return err
 			}
 		}
@@ -258,11 +259,8 @@ func (h *hand) serve(ctx context.Context, messages jetstream.MessagesContext, gr
 			return err
 		}
 		group.Go(func() error {
-			f, err := h.write(msg, claim, 0)
-			if err != nil {
-				return err
-			}
-			revision, err := answer(ctx, f)
+			slot := []jetstream.Msg{msg}
+			revisions, err := h.write(ctx, slot, claim, []uint64{0})
 			if err != nil {
 				return err
 			}
@@ -271,10 +269,7 @@ func (h *hand) serve(ctx context.Context, messages jetstream.MessagesContext, gr
 			if _, err := fmt.Sscanf(msg.Headers().Get("Cronce-Slot"), "report:%d.%d", &second, &number); err != nil {
 				return err
 			}
-			if f, err = h.write(msg, end, revision); err != nil {
-				return err
-			}
-			if _, err := answer(ctx, f); err != nil {
+			if _, err := h.write(ctx, slot, end, revisions); err != nil {
 				return err
 			}
 			if err := msg.Ack(); err != nil {
