@@ -284,6 +284,8 @@ func TestNewRefusesWrongOptions(t *testing.T) {
 		"concurrency":    {nc, cronce.WithConcurrency(0), job.ErrInvalid},
 		"grace":          {nc, cronce.WithGrace(-1), job.ErrInvalid},
 		"node name":      {nc, cronce.WithNodeName("*"), job.ErrInvalid},
+		"priority":       {nc, cronce.WithPriority(10), job.ErrInvalid},
+		"first priority": {nc, cronce.WithPriority(-1), job.ErrInvalid},
 		"settings":       {nc, cronce.WithSettings(job.Settings{Lease: time.Millisecond}), job.ErrInvalid},
 		"other lease":    {nc, cronce.WithSettings(job.Settings{Lease: 6 * time.Second}), job.ErrMismatch},
 	} {

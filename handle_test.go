@@ -304,7 +304,25 @@ func panicIf(bad bool) {
 	}
 }
 
-// node returns the record of the one live node.
+func TestWithPriorityIsThePriorityOfTheWorker(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv, cronce.WithPriority(5))
+	if err := s.Handle(someday("report"), nothing); err != nil {
+		t.Fatal(err)
+	}
+	defer running(t, s)()
+	store := stored(t, srv)
+	natstest.Eventually(t, natstest.Patience, "a node of priority 5", func() bool { return liveNode(t, store).Priority == 5 })
+
+	// With that priority it asks for slots, too: it is the only one, so it gets them.
+	slot := trigger(t, s, "report", "")
+	if r := outcome(t, store, slot); r.State != job.Succeeded {
+		t.Errorf("the slot is %s", r.State)
+	}
+}
+
+// liveNode returns the record of the one live node.
 func liveNode(t *testing.T, store *kv.Store) (n exchange.Node) {
 	t.Helper()
 	all, err := store.Nodes().List(t.Context())
