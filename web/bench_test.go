@@ -48,10 +48,10 @@ func BenchmarkDashboard(b *testing.B) {
 	f := newBenchFleet(b)
 	u := f.startUI(b)
 	began := time.Now()
-	natstest.Eventually(b, natstest.Patience, "the first page", func() bool { return u.get(b, "/jobs", false).status == http.StatusOK })
+	natstest.Eventually(b, natstest.Patience, "the first page", func() bool { return u.get(b, "/jobs", "").status == http.StatusOK })
 	b.Logf("the first page of a new process came after %v and %v of processor time", time.Since(began).Round(time.Millisecond), u.cpu(b))
 	natstest.Eventually(b, 2*natstest.Patience, "the end of the check of the last day, which is computed in the background", func() bool {
-		text := unzip(b, u.get(b, "/", false).body)
+		text := unzip(b, u.get(b, "/", "").body)
 		time.Sleep(time.Second)
 		return strings.Contains(text, "were checked") || strings.Contains(text, "The check failed")
 	})
@@ -197,15 +197,14 @@ type gotten struct {
 	body   []byte        // compressed
 }
 
-func (u *ui) get(t testing.TB, path string, part bool) (g gotten) {
+// get asks for a page. live is the ID of the stream that made the browser refresh it, else "".
+func (u *ui) get(t testing.TB, path, live string) (g gotten) {
 	r, err := http.NewRequest(http.MethodGet, u.url+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Accept-Encoding", "gzip")
-	if part {
-		r.Header.Set("HX-Request", "true")
-	}
+	r.Header.Set("Cronce-Live", live)
 	began := time.Now()
 	r = r.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotFirstResponseByte: func() { g.first = time.Since(began) }}))
 	w, err := u.http.Do(r)
@@ -219,12 +218,12 @@ func (u *ui) get(t testing.TB, path string, part bool) (g gotten) {
 }
 
 func (u *ui) benchmarkPage(b *testing.B, path string) {
-	natstest.Eventually(b, natstest.Patience, "the page", func() bool { return u.get(b, path, false).status == http.StatusOK })
+	natstest.Eventually(b, natstest.Patience, "the page", func() bool { return u.get(b, path, "").status == http.StatusOK })
 	var first []time.Duration
 	var sent int
 	before := u.cpu(b)
 	for b.Loop() {
-		g := u.get(b, path, false)
+		g := u.get(b, path, "")
 		if g.status != http.StatusOK {
 			b.Fatal(g.status)
 		}
@@ -243,10 +242,10 @@ var assetLinks = regexp.MustCompile(`(?:src|href)="\./(assets/[^"]+)"`)
 // benchmarkWeight sums up what a browser loads for its first page.
 func (u *ui) benchmarkWeight(b *testing.B) {
 	for b.Loop() {
-		jobs := u.get(b, "/jobs", false)
+		jobs := u.get(b, "/jobs", "")
 		page, assets := len(jobs.body), 0
 		for _, m := range assetLinks.FindAllStringSubmatch(unzip(b, jobs.body), -1) {
-			assets += len(u.get(b, "/"+m[1], false).body)
+			assets += len(u.get(b, "/"+m[1], "").body)
 		}
 		b.ReportMetric(float64(page)/1000, "page-kB")
 		b.ReportMetric(float64(assets)/1000, "assets-kB")
@@ -254,7 +253,7 @@ func (u *ui) benchmarkWeight(b *testing.B) {
 }
 
 // stream opens the stream of changes, and calls changed for each message that says what has changed.
-func (u *ui) stream(b *testing.B, changed func()) (stop func()) {
+func (u *ui) stream(b *testing.B, changed func(live string)) (stop func()) {
 	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, u.url+"/live", nil)
 	if err != nil {
 		b.Fatal(err)
@@ -265,9 +264,13 @@ func (u *ui) stream(b *testing.B, changed func()) (stop func()) {
 	}
 	var reading sync.WaitGroup
 	reading.Go(func() {
+		var live string
 		for lines := bufio.NewScanner(w.Body); lines.Scan(); {
+			if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+				live = id
+			}
 			if strings.HasPrefix(lines.Text(), "event: touched") {
-				changed()
+				changed(live)
 			}
 		}
 	})
@@ -281,7 +284,7 @@ func (u *ui) benchmarkOpen(b *testing.B, broker *natstest.Server) {
 		before, subscriptions := u.resident(b), broker.NumSubscriptions()
 		var stops []func()
 		for range pages {
-			stops = append(stops, u.stream(b, func() {}))
+			stops = append(stops, u.stream(b, func(string) {}))
 		}
 		b.ReportMetric(float64(u.resident(b)-before)/pages, "kB/page")
 		b.ReportMetric(float64(broker.NumSubscriptions()-subscriptions), "subscriptions")
@@ -298,10 +301,10 @@ func (f *benchFleet) benchmarkBusy(b *testing.B, u *ui) {
 	paths := []string{"/", "/jobs", "/jobs/" + benchName(7), "/activity"}
 	var asked, failed atomic.Int64
 	for i := range benchBrowsers {
-		due := make(chan struct{}, 1)
-		stop := u.stream(b, func() {
+		due := make(chan string, 1)
+		stop := u.stream(b, func(live string) {
 			select {
-			case due <- struct{}{}:
+			case due <- live:
 			default:
 			}
 		})
@@ -309,12 +312,13 @@ func (f *benchFleet) benchmarkBusy(b *testing.B, u *ui) {
 		path := paths[i%len(paths)]
 		go func() {
 			for {
+				var live string
 				select {
 				case <-b.Context().Done():
 					return
-				case <-due:
+				case live = <-due:
 				}
-				if asked.Add(1); u.get(b, path, true).status != http.StatusOK {
+				if asked.Add(1); u.get(b, path, live).status != http.StatusOK {
 					failed.Add(1)
 				}
 				time.Sleep(2 * time.Second)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/schedule/words"
 	"github.com/cronce-io/cronce/internal/web/pages/preview"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
@@ -163,7 +164,7 @@ const accountPatience = 700 * time.Millisecond
 
 func (s *Site) account(r *shell.Request, name string, sp span) board1[account] {
 	k := accountKey{name, sp.From, sp.To, r.Prefs.Zone}
-	a := s.accounts.Get(r.Context(), k, time.Now().Add(-2*time.Second), accountPatience, func(ctx context.Context) (account, error) {
+	a := s.accounts.Get(r.Context(), k, plans.Later(r.News, time.Now().Add(-2*time.Second)), accountPatience, func(ctx context.Context) (account, error) {
 		return newAccount(ctx, r.Client, k, sp.Calendar)
 	})
 	b := board1[account]{Value: a.Value, Ready: a.Ready, At: a.At, Running: a.Running}

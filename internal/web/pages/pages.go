@@ -90,10 +90,13 @@ func (s *Site) Close() {
 // ServeHTTP implements http.Handler.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// board returns what is known of all jobs: at most half a second old, if the broker answers
-// quickly.
+// board returns what is known of all jobs. For a page that is opened, it is at most half a second
+// old if the broker answers quickly. For one that is refreshed, it has the news.
 func (s *Site) board(r *shell.Request) (*board.Board, error) {
-	return s.boards.Get(r.Context(), time.Now().Add(-500*time.Millisecond))
+	if !r.News.IsZero() {
+		return s.boards.Get(r.Context(), r.News, false)
+	}
+	return s.boards.Get(r.Context(), time.Now().Add(-500*time.Millisecond), true)
 }
 
 // What an order needs of the rights of the login.

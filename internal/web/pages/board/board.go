@@ -228,8 +228,13 @@ func (r reader) goOn(ctx context.Context, b *Board) error {
 // mostUnreadable bounds the errors of a board.
 const mostUnreadable = 100
 
-// merge sets Recent to the newest of both.
+// merge sets Recent to the newest of both. Most rows of a refresh are known already: sorting them
+// again took more time than reading them.
 func (j *Job) merge(before []Run, rows []client.SlotRow) {
+	rows = slices.DeleteFunc(rows, func(s client.SlotRow) bool { return slices.Contains(before, newRun(s)) })
+	if len(rows) == 0 {
+		return
+	}
 	byID := make(map[string]Run, len(before)+len(rows))
 	for _, r := range before {
 		byID[r.ID] = r
@@ -287,16 +292,16 @@ const (
 	slow  = time.Second
 )
 
-// Get returns a board whose reading began at notBefore or later. If that takes long and there is one
-// that is some seconds old, Get returns that one, and the new one comes meanwhile.
-func (s *Source) Get(ctx context.Context, notBefore time.Time) (*Board, error) {
+// Get returns a board whose reading began at notBefore or later. In a hurry, if that takes long and
+// there is one that is some seconds old, Get returns that one, and the new one comes meanwhile.
+func (s *Source) Get(ctx context.Context, notBefore time.Time, inHurry bool) (*Board, error) {
 	for {
 		b, f := s.begin(notBefore)
 		if f == nil {
 			return b, nil
 		}
 		var late <-chan time.Time
-		if b != nil && time.Since(b.Began) < old && time.Since(f.began) < slow {
+		if inHurry && b != nil && time.Since(b.Began) < old && time.Since(f.began) < slow {
 			t := time.NewTimer(hurry)
 			defer t.Stop()
 			late = t.C

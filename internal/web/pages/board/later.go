@@ -30,13 +30,13 @@ type value[T any] struct {
 	result  Result[T]
 	took    time.Duration
 	asked   time.Time
-	tried   time.Time     // when the last computation ended; zero: none has
+	tried   time.Time     // when the last computation that ended began; zero: none has
 	running chan struct{} // nil: it is not being computed
 }
 
 // Result is a value as it was computed last.
 type Result[T any] struct {
-	// Value is valid if Ready. At is when its computation ended.
+	// Value is valid if Ready. At is when its computation began.
 	Value T
 	Ready bool
 	At    time.Time
@@ -49,7 +49,7 @@ type Result[T any] struct {
 // computeTime bounds a computation.
 const computeTime = 2 * time.Minute
 
-// Get returns the value of a key. It waits for the first one, or for one that was computed at
+// Get returns the value of a key. It waits for the first one, or for one whose computation began at
 // notBefore or later, at most for patience.
 func (l *Later[K, T]) Get(ctx context.Context, key K, notBefore time.Time, patience time.Duration, compute func(context.Context) (T, error)) Result[T] {
 	l.mu.Lock()
@@ -74,18 +74,16 @@ func (l *Later[K, T]) Get(ctx context.Context, key K, notBefore time.Time, patie
 	if running == nil || r.Ready && !r.At.Before(notBefore) || patience <= 0 {
 		return r
 	}
+	asked := time.Now()
 	t := time.NewTimer(patience)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
+		patience = 0
 	case <-t.C:
 	case <-running:
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r = v.result
-	r.Running = v.running != nil
-	return r
+	return l.Get(ctx, key, notBefore, patience-time.Since(asked), compute) // it may have begun before
 }
 
 // evict makes room for one more value.
@@ -114,7 +112,7 @@ func (l *Later[K, T]) run(v *value[T], compute func(context.Context) (T, error))
 	t, err := compute(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v.took, v.tried = time.Since(began), time.Now()
+	v.took, v.tried = time.Since(began), began
 	if v.result.Err = err; err == nil {
 		v.result.Value, v.result.Ready, v.result.At = t, true, v.tried
 	}

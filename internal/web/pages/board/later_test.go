@@ -48,3 +48,25 @@ func TestLaterComputesOneAtATimeAndKeepsTheLast(t *testing.T) {
 		l.Wait()
 	})
 }
+
+// What was being read when the news came does not have it.
+func TestLaterComputesAgainWhatBeganBeforeTheNews(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		l := Later[string, time.Time]{Context: ctx, Every: time.Minute, Most: 1}
+		read := func(context.Context) (time.Time, error) {
+			began := time.Now()
+			time.Sleep(time.Second)
+			return began, nil
+		}
+		l.Get(ctx, "a", time.Time{}, 0, read)
+		time.Sleep(time.Second / 2)
+		news := time.Now()
+		if r := l.Get(ctx, "a", news, time.Hour, read); !r.Ready || r.Value.Before(news) {
+			t.Errorf("it was read at %v, before the news of %v", r.Value, news)
+		}
+		stop()
+		l.Wait()
+	})
+}

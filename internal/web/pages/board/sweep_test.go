@@ -43,7 +43,7 @@ func TestBoardOfManyJobsHasTheNewestSlotsOfEach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := board.NewSource(t.Context(), c).Get(t.Context(), time.Now())
+	b, err := board.NewSource(t.Context(), c).Get(t.Context(), time.Now(), true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -150,13 +150,6 @@ func (f *Form) unasked() {
 	}
 }
 
-// trust marks all parameters as read: the same ones were right before.
-func (f *Form) trust() {
-	for name := range f.values {
-		f.asked[name] = true
-	}
-}
-
 // Stray returns what is wrong with fields that the page does not show.
 func (f *Form) Stray() []string {
 	f.unasked()

@@ -6,14 +6,8 @@ import (
 	"time"
 )
 
-const (
-	// mostKnown bounds the bytes of pages in memory.
-	mostKnown = 8 << 20
-
-	// freshTime is how long browsers that refresh a part of the same page share what was read. So
-	// a hundred open pages read no more than one.
-	freshTime = time.Second
-)
+// mostKnown bounds the bytes of pages in memory.
+const mostKnown = 8 << 20
 
 // known remembers the content of the pages that were shown last, by their address and what the
 // user has chosen. It is safe for concurrent use.
@@ -65,11 +59,4 @@ func (k *known) last(key string) (c content, at time.Time, ok bool) {
 	k.order.MoveToFront(e)
 	p := e.Value.(*knownPage)
 	return p.content, p.at, true
-}
-
-// fresh returns a page that another browser was shown just now, if nothing has changed since the
-// time since.
-func (k *known) fresh(key string, since time.Time) (content, bool) {
-	c, at, ok := k.last(key)
-	return c, ok && at.After(since) && time.Since(at) < freshTime
 }

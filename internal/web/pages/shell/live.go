@@ -2,13 +2,13 @@ package shell
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
@@ -48,12 +48,15 @@ type live struct {
 	running bool
 	away    bool
 
-	// at is when the last message was sent, in nanoseconds: what was read before is out of date.
-	at atomic.Int64
+	// id is that of the process: each stream begins with it.
+	id string
+
+	// at is when the last message was sent: what was read before is out of date.
+	at time.Time
 }
 
 func newLive(ctx context.Context, log *slog.Logger, cfg Config) *live {
-	return &live{cfg: cfg, log: log, ctx: ctx, streams: map[chan []byte]bool{}}
+	return &live{cfg: cfg, log: log, ctx: ctx, id: rand.Text(), streams: map[chan []byte]bool{}}
 }
 
 func (l *live) wait() { l.ended.Wait() }
@@ -113,6 +116,7 @@ func (l *live) leave(messages chan []byte) {
 func (l *live) send(m []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.at = time.Now()
 	for s := range l.streams {
 		select {
 		case s <- m:
@@ -131,6 +135,13 @@ func (l *live) idle() bool {
 		l.away = false // nothing asks the broker any more
 	}
 	return !l.running
+}
+
+// news returns when the last message was sent. Zero: none was.
+func (l *live) news() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at
 }
 
 // isAway reports whether the broker is known to be away.
@@ -174,7 +185,6 @@ func (l *live) listen() {
 			t.add(e)
 		case <-tick.C:
 			if len(t.Kinds) > 0 || t.All {
-				l.at.Store(time.Now().UnixNano())
 				l.send(message("touched", t))
 			}
 			t = touched{}
@@ -232,7 +242,7 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		return to.Flush() == nil
 	}
-	if !write(append([]byte("retry: 1000\n"), message("broker", map[string]bool{"away": away})...)) {
+	if !write(append([]byte("retry: 1000\nid: "+l.id+"\n"), message("broker", map[string]bool{"away": away})...)) {
 		return
 	}
 	keep := time.NewTicker(silence)

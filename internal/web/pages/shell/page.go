@@ -5,10 +5,8 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"html/template"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -57,6 +55,10 @@ type Request struct {
 	// May are the orders that the login of the process may give.
 	May client.Rights
 
+	// News is when the process last heard that something has changed. A browser that refreshes
+	// its page has heard it too, so what it gets must be read later. Zero: the page is opened.
+	News time.Time
+
 	// Failed is why the order was not carried out, when Show is called after Do.
 	Failed error
 
@@ -93,35 +95,46 @@ func (s *Site) limit(q *Request, patience time.Duration) context.CancelFunc {
 // awayPatience is how long a page waits for the broker if it is known to be away.
 const awayPatience = 300 * time.Millisecond
 
-// show answers a GET request. If the broker does not answer, it shows what the page showed last.
+// show answers a GET request.
 func (s *Site) show(p Page, t *template.Template, w http.ResponseWriter, r *http.Request) {
 	q := s.request(r)
 	q.nav, q.inside = p.Nav, true
-	key := q.key()
+	if live := r.Header.Get(liveHeader); live != s.live.id {
+		if live != "" {
+			q.News = time.Now() // at the latest
+		}
+		s.answer(p, t, q).send(w)
+		return
+	}
+	// A browser that leaves must not end what others wait for.
+	q.Request = r.WithContext(context.WithoutCancel(r.Context()))
+	s.shared.get(q.shareKey(), s.live.news, func(news time.Time) *answer {
+		q.News = news
+		return s.answer(p, t, q)
+	}).send(w)
+}
+
+// answer shows a page. If the broker does not answer, it shows what the page showed last.
+func (s *Site) answer(p Page, t *template.Template, q *Request) *answer {
+	r, key := q.Request, q.key()
 	began := time.Now()
 	patience := s.cfg.Patience
 	if s.live.isAway() {
 		patience = min(patience, awayPatience)
 	}
 	defer s.limit(q, patience)()
-	read := func() (content, error) { return s.render(p, t, q) }
-	if r.Header.Get("HX-Request") != "" {
-		read = func() (content, error) { return s.shared(p, t, q, key) }
-	}
-	content, err := read()
+	content, err := s.render(p, t, q)
 	if err != nil {
 		if r.Context().Err() != nil {
-			return // the browser is gone
+			return nil // the browser is gone
 		}
 		c := codeOf(err, true)
 		last, at, ok := s.known.last(key)
 		if c.Status < http.StatusInternalServerError || !ok {
-			s.fail(w, q, c, err.Error())
-			return
+			return s.fail(q, c, err.Error())
 		}
 		s.log.Warn("page shows what it knew", "path", r.URL.Path, "error", err)
-		s.write(w, q, t, http.StatusServiceUnavailable, page{content: last, staleSince: at, problem: documentOf(c, err)})
-		return
+		return s.compose(q, t, http.StatusServiceUnavailable, page{content: last, staleSince: at, problem: documentOf(c, err)})
 	}
 	status := http.StatusOK
 	if q.Form.unasked(); q.Form.wrong() {
@@ -129,7 +142,7 @@ func (s *Site) show(p Page, t *template.Template, w http.ResponseWriter, r *http
 	} else {
 		s.known.put(key, content, began)
 	}
-	s.write(w, q, t, status, page{content: content})
+	return s.compose(q, t, status, page{content: content})
 }
 
 // orderPatience is how long an order waits for the broker.
@@ -145,7 +158,7 @@ func (s *Site) do(p Page, t *template.Template, w http.ResponseWriter, r *http.R
 		if errors.As(err, &large) {
 			c = fault.TooLarge
 		}
-		s.fail(w, q, c, "read the form: "+err.Error())
+		s.fail(q, c, "read the form: "+err.Error()).send(w)
 		return
 	}
 	q.Form = newForm(r.PostForm)
@@ -169,10 +182,10 @@ func (s *Site) do(p Page, t *template.Template, w http.ResponseWriter, r *http.R
 	defer s.limit(q, s.cfg.Patience)()
 	content, showErr := s.render(p, t, q)
 	if showErr != nil {
-		s.fail(w, q, c, err.Error())
+		s.fail(q, c, err.Error()).send(w)
 		return
 	}
-	s.write(w, q, t, d.Status, page{content: content, problem: d})
+	s.compose(q, t, d.Status, page{content: content, problem: d}).send(w)
 }
 
 // render executes the page's own templates.
@@ -182,30 +195,6 @@ func (s *Site) render(p Page, t *template.Template, q *Request) (content, error)
 		return content{}, err
 	}
 	return execute(t, s.view(q, data))
-}
-
-// shared renders a part that changes. Browsers that show the same page share it: each message of
-// the stream makes all of them ask at once.
-func (s *Site) shared(p Page, t *template.Template, q *Request, key string) (content, error) {
-	since := time.Unix(0, s.live.at.Load())
-	if c, ok := s.known.fresh(key, since); ok {
-		q.Form.trust()
-		return c, nil
-	}
-	type rendered struct {
-		content content
-		form    *Form
-	}
-	one, err, _ := s.flights.Do(fmt.Sprint(since.UnixNano(), " ", key), func() (any, error) {
-		c, err := s.render(p, t, q)
-		return rendered{c, q.Form}, err
-	})
-	if err != nil {
-		return content{}, err
-	}
-	r := one.(rendered)
-	q.Form = r.form
-	return r.content, nil
 }
 
 // content is the part of a page that its own templates write.
@@ -230,36 +219,25 @@ type page struct {
 	problem    *problem.Document
 }
 
-// write sends a whole page. Browsers must not keep it: what it shows changes.
-func (s *Site) write(w http.ResponseWriter, q *Request, t *template.Template, status int, p page) {
+// compose returns a whole page.
+func (s *Site) compose(q *Request, t *template.Template, status int, p page) *answer {
 	v := s.view(q, nil)
 	v.Title, v.Content, v.StaleSince, v.Problem = p.content.title, p.content.body, p.staleSince, p.problem
 	var b bytes.Buffer
 	if err := t.ExecuteTemplate(&b, "layout", v); err != nil {
 		s.log.Error("layout failed", "error", err)
-		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
-		return
+		return &answer{status: http.StatusInternalServerError, data: []byte("the page cannot be shown")}
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	h.Set("Vary", "Accept-Encoding, Cookie, HX-Request")
-	if status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", "2")
-		h.Set("Refresh", "5") // for browsers without a script
+	if q.unzips() {
+		return &answer{status, true, zip(b.Bytes(), gzip.BestSpeed)}
 	}
-	data := b.Bytes()
-	if strings.Contains(q.Header.Get("Accept-Encoding"), "gzip") {
-		h.Set("Content-Encoding", "gzip")
-		data = zip(data, gzip.BestSpeed)
-	}
-	h.Set("Content-Length", strconv.Itoa(len(data)))
-	w.WriteHeader(status)
-	_, _ = w.Write(data) // the browser is gone
+	return &answer{status, false, b.Bytes()}
 }
 
-// fail sends the page of an error.
-func (s *Site) fail(w http.ResponseWriter, q *Request, c fault.Code, detail string) {
+func (q *Request) unzips() bool { return strings.Contains(q.Header.Get("Accept-Encoding"), "gzip") }
+
+// fail returns the page of an error.
+func (s *Site) fail(q *Request, c fault.Code, detail string) *answer {
 	if c.Status >= http.StatusInternalServerError {
 		s.log.Warn("page failed", "path", q.URL.Path, "status", c.Status, "error", detail)
 	}
@@ -272,7 +250,7 @@ func (s *Site) fail(w http.ResponseWriter, q *Request, c fault.Code, detail stri
 	if err != nil {
 		s.log.Error("page of an error failed", "error", err)
 	}
-	s.write(w, q, s.wrong, c.Status, page{content: content})
+	return s.compose(q, s.wrong, c.Status, page{content: content})
 }
 
 // codeOf returns the code of an error. A question changes nothing, so if it is not answered in

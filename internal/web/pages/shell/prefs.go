@@ -82,17 +82,17 @@ func (p Prefs) In(named string) *time.Location {
 func (s *Site) setPreferences(w http.ResponseWriter, r *http.Request) {
 	q := s.request(r)
 	if err := r.ParseForm(); err != nil {
-		s.fail(w, q, fault.Invalid, "read the form: "+err.Error())
+		s.fail(q, fault.Invalid, "read the form: "+err.Error()).send(w)
 		return
 	}
 	var p Prefs
 	zone, theme := r.PostForm.Get("zone"), r.PostForm.Get("theme")
 	switch {
 	case zone != "" && !p.setZone(zone):
-		s.fail(w, q, fault.Invalid, "no zone has the name \""+clip(zone)+"\": want UTC, job, or a name like Europe/Berlin")
+		s.fail(q, fault.Invalid, "no zone has the name \""+clip(zone)+"\": want UTC, job, or a name like Europe/Berlin").send(w)
 		return
 	case theme != "" && !isTheme(theme):
-		s.fail(w, q, fault.Invalid, "no theme has the name \""+clip(theme)+"\": want light, dark or auto")
+		s.fail(q, fault.Invalid, "no theme has the name \""+clip(theme)+"\": want light, dark or auto").send(w)
 		return
 	}
 	// Without a path, a cookie is for the folder of this request: the one below which the pages are

@@ -5,6 +5,7 @@
 //   - form.go: fields of queries and forms, with what is wrong beside them.
 //   - prefs.go: the zone and the theme. asset.go: style, script and icon.
 //   - known.go: what a page showed last, for the time in which the broker is away.
+//   - shared.go: answers that browsers share which refresh the same page.
 //   - live.go: the stream that says what has changed.
 package shell
 
@@ -19,8 +20,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
@@ -69,7 +68,7 @@ type Site struct {
 
 	entries []NavEntry // of the navigation
 
-	flights singleflight.Group // of parts that several browsers refresh at once
+	shared shared
 
 	closing context.Context
 	close   context.CancelFunc
@@ -122,8 +121,8 @@ func (s *Site) notFound(w http.ResponseWriter, r *http.Request) {
 	}
 	q := s.request(r)
 	if _, pattern := s.mux.Handler(&http.Request{Method: http.MethodGet, URL: r.URL, Host: r.Host}); pattern != "/" {
-		s.fail(w, q, fault.MethodNotAllowed, fmt.Sprintf("this page does not take %s requests", r.Method))
+		s.fail(q, fault.MethodNotAllowed, fmt.Sprintf("this page does not take %s requests", r.Method)).send(w)
 		return
 	}
-	s.fail(w, q, fault.NotFound, fmt.Sprintf("no page has the path %q", r.URL.Path))
+	s.fail(q, fault.NotFound, fmt.Sprintf("no page has the path %q", r.URL.Path)).send(w)
 }

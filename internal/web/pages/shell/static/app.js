@@ -34,7 +34,7 @@
 
   // Refresh parts: one request for all that are concerned, at most every two seconds.
   const apart = 2000;
-  let due = new Set(), timer = 0, last = 0, busy = false;
+  let due = new Set(), timer = 0, last = 0, busy = false, process = "";
   const concerned = (test) => {
     for (const e of document.querySelectorAll("[data-live][id]")) {
       if (test(e.dataset.live.split(" "))) due.add(e.id);
@@ -57,7 +57,7 @@
     const scrolled = ids.flatMap((id) => [...document.getElementById(id).querySelectorAll("[id]")].filter((e) => e.scrollLeft || e.scrollTop).map((e) => [e.id, e.scrollLeft, e.scrollTop]));
     try {
       await htmx.ajax("GET", location.pathname + location.search, {
-        source: body, target: "#notice", select: "#notice", swap: "outerHTML show:none", selectOOB: ids.map((id) => "#" + CSS.escape(id)).join(","),
+        source: body, headers: { "Cronce-Live": process }, target: "#notice", select: "#notice", swap: "outerHTML show:none", selectOOB: ids.map((id) => "#" + CSS.escape(id)).join(","),
       });
     } catch { /* the next one comes */ }
     for (const id of open) { const e = document.getElementById(id); if (e) e.open = true; }
@@ -78,6 +78,7 @@
     let first = true;
     stream.addEventListener("broker", (m) => {
       failed = 0;
+      process = m.lastEventId; // which process has the news: it may share its answers among browsers
       const away = JSON.parse(m.data).away;
       const notice = document.getElementById("notice");
       const was = notice.querySelector(".banner.warn") !== null || body.hasAttribute("data-away");

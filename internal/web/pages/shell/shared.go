@@ -1,0 +1,87 @@
+package shell
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/client"
+)
+
+const (
+	// liveHeader is the header of a request that refreshes a page. It has the ID of the stream's
+	// messages, and so of the process that sent the news. Behind a proxy another process may get the
+	// request: it may not have the news yet, so it reads anew.
+	liveHeader = "Cronce-Live"
+
+	// sharedTime is how long browsers share an answer at most, and mostShared how many answers are
+	// kept meanwhile.
+	sharedTime = time.Second
+	mostShared = 256
+)
+
+// answer is a page as it is sent.
+type answer struct {
+	status int
+	zipped bool
+	data   []byte
+}
+
+// send sends the answer. Browsers must not keep it: what it shows changes.
+func (a *answer) send(w http.ResponseWriter) {
+	if a == nil {
+		return // the browser is gone
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Vary", "Accept-Encoding, Cookie, "+liveHeader)
+	if a.status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "2")
+		h.Set("Refresh", "5") // for browsers without a script
+	}
+	if a.zipped {
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(a.data)))
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.data) // the browser is gone
+}
+
+// shareKey has everything that an answer depends on, apart from the time.
+type shareKey struct {
+	uri, zone, theme, user string
+	may                    client.Rights
+	zipped                 bool
+}
+
+func (q *Request) shareKey() shareKey {
+	return shareKey{q.URL.RequestURI(), q.Prefs.Zone, q.Prefs.Theme, q.user, q.May, q.unzips()}
+}
+
+// shared has the answers to browsers that refresh their pages. Each message of the stream makes all
+// of them ask at once. Those with the same page, user and choices get one answer, which was read
+// after the message. It is safe for concurrent use.
+type shared struct {
+	mu      sync.Mutex
+	news    time.Time
+	began   time.Time
+	answers map[shareKey]func() *answer
+}
+
+// get returns the answer that was begun after the last news, or composes it.
+func (s *shared) get(k shareKey, last func() time.Time, compose func(news time.Time) *answer) *answer {
+	s.mu.Lock()
+	news := last() // inside, so that it never goes back
+	if news != s.news || time.Since(s.began) > sharedTime || len(s.answers) >= mostShared {
+		s.news, s.began, s.answers = news, time.Now(), map[shareKey]func() *answer{}
+	}
+	one := s.answers[k]
+	if one == nil {
+		one = sync.OnceValue(func() *answer { return compose(news) })
+		s.answers[k] = one
+	}
+	s.mu.Unlock()
+	return one()
+}
