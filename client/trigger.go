@@ -62,7 +62,9 @@ type Run struct {
 	Slot job.Slot
 
 	// New reports that this order created the run. Otherwise the run existed, and keeps the
-	// time and payload of its first order.
+	// time and payload of its first order. An order that is repeated after the duplicate
+	// window (2 minutes by default), while the run still waits for its first start, is also
+	// reported as new; it runs once all the same.
 	New bool
 
 	// State is job.Pending while the run waits, and then the state of its record.

@@ -201,6 +201,10 @@ func TestWatchShowsEventsAsTheyHappen(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
 	f := &fixture{cli: cli{env: map[string]string{"CRONCE_SERVER": srv.ClientURL()}}}
+	f.run(t, "watch").oneError(t, base.ExitFailed, "cronce setup")
+	if r := f.run(t, "setup"); r.code != base.ExitDone {
+		t.Fatalf("setup: %+v", r)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	lines, ended := make(chan string, 100), make(chan int, 1)
 	read, write := io.Pipe()

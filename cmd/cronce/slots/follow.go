@@ -27,28 +27,21 @@ func runFollow(ctx context.Context, a *base.App, f watchFlags) error {
 	return a.Read(ctx, "watch", func(ctx context.Context, r base.Reader) error {
 		stop := r.Patient("")
 		defer stop()
-		events := make(chan job.Event, 1024)
-		unfollow, err := r.Follow(f.job, func(e job.Event) {
-			select {
-			case events <- e:
-			default: // the ledger has what was lost
-			}
-		})
-		if err != nil {
-			return err
-		}
-		defer unfollow()
-		r.Log.Info("watching; Ctrl-C ends it", "namespace", r.Namespace, "job", f.job)
-		o := &outputs{Reader: r, client: r.Client(), pieces: make(chan slotOutput), followed: map[string]bool{}, ended: map[string]uint64{}, open: map[string]string{}}
+		c, events, failed := r.Client(), make(chan job.Event), make(chan error, 1)
+		go func() {
+			failed <- f.events(ctx, r, c, func(e job.Event) error { return pass(ctx, events, e) })
+		}()
+		o := &outputs{Reader: r, client: c, pieces: make(chan slotOutput), followed: map[string]bool{}, ended: map[string]uint64{}, open: map[string]string{}}
 		find := time.NewTicker(findEvery)
 		defer find.Stop()
 		if err := o.find(ctx, f.job); err != nil {
 			return err
 		}
 		for {
+			var err error
 			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			case err = <-failed:
+				return err
 			case e := <-events:
 				if state := job.State(e.Kind); e.ID != "" && e.Attempt > 0 && (state.Final() || state == job.Retrying) {
 					o.follow(ctx, e.ID, e.Fence)
@@ -66,6 +59,16 @@ func runFollow(ctx context.Context, a *base.App, f watchFlags) error {
 			}
 		}
 	})
+}
+
+// pass sends v, unless ctx ends first.
+func pass[T any](ctx context.Context, to chan<- T, v T) error {
+	select {
+	case to <- v:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // outputs follows slots. One goroutine uses it, and each slot has one that tails it.
@@ -122,14 +125,6 @@ func (o *outputs) follow(ctx context.Context, id string, fence uint64) {
 		return
 	}
 	o.followed[id] = true
-	pass := func(p slotOutput) error {
-		select {
-		case o.pieces <- p:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 	go func() {
 		var d client.SlotDetails
 		var err error
@@ -139,11 +134,11 @@ func (o *outputs) follow(ctx context.Context, id string, fence uint64) {
 			}
 			if p.Outcome != nil {
 				d = *p.Outcome
-			} else if pass(slotOutput{Kind: job.EventOutput, ID: id, TailPiece: p}) != nil {
+			} else if pass(ctx, o.pieces, slotOutput{Kind: job.EventOutput, ID: id, TailPiece: p}) != nil {
 				return // ctx has ended
 			}
 		}
-		_ = pass(slotOutput{ID: id, done: true, fence: max(fence, d.Fence), err: err}) // fails only when ctx has ended
+		_ = pass(ctx, o.pieces, slotOutput{ID: id, done: true, fence: max(fence, d.Fence), err: err}) // fails only when ctx has ended
 	}()
 }
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
@@ -30,8 +30,9 @@ func NewWatchCommand(a *base.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch",
 		Short: "Print events of the fleet as they happen",
-		Long: `Watch prints the events of the fleet as they happen, until Ctrl-C. It does not print
-events that happen while the server is away: the delivery of events is not guaranteed.
+		Long: `Watch prints the events of the fleet as they happen, until Ctrl-C. Events of most kinds
+are kept for a while: watch prints each of them, also if its connection was away. The
+delivery of the other kinds (succeeded, retrying, progress, output) is not guaranteed.
 "cronce slot ls" shows what is recorded. Kinds:
 
   succeeded, retrying, failed   how an attempt, or with it the slot, ended
@@ -67,9 +68,6 @@ peer is the node that was declared dead, or whose slot was taken over:
 		RunE: base.Endless(func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
-			}
-			if f.orders {
-				return runOrders(cmd.Context(), a, f)
 			}
 			if f.output {
 				return runFollow(cmd.Context(), a, f)
@@ -115,60 +113,51 @@ func (f watchFlags) check() error {
 	return nil
 }
 
-// runWatch prints events until ctx ends. The client reconnects by itself and logs it.
+// runWatch prints events until ctx ends.
 func runWatch(ctx context.Context, a *base.App, f watchFlags) error {
-	nc, leave, err := a.Connect(ctx, "watch", false)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	// check has made sure that the job's name is one token.
-	subject := a.Namespace + ".event.*."
-	if f.job == "" {
-		subject += "*"
-	}
-	sub, err := nc.SubscribeSync(subject + f.job)
-	if err != nil {
-		return err
-	}
-	flush, cancel := context.WithTimeout(ctx, base.ReadPatience)
-	defer cancel()
-	if err := nc.FlushWithContext(flush); err != nil {
-		return err
-	}
-	a.Log.Info("watching; Ctrl-C ends it", "namespace", a.Namespace, "server", nc.ConnectedAddr())
-	for {
-		m, err := sub.NextMsgWithContext(ctx)
-		switch {
-		case errors.Is(err, nats.ErrSlowConsumer):
-			continue // the client logs it; the ledger has what was lost
-		case err != nil:
-			return err
-		}
-		if err := printEvent(a, m, f); err != nil {
-			return err
-		}
-	}
+	return a.Read(ctx, "watch", func(ctx context.Context, r base.Reader) error {
+		stop := r.Patient("")
+		defer stop()
+		return f.events(ctx, r, r.Client(), func(e job.Event) error {
+			if !f.takes(e) {
+				return nil
+			}
+			return f.print(a, e)
+		})
+	})
 }
 
-func printEvent(a *base.App, m *nats.Msg, f watchFlags) error {
-	e, err := exchange.DecodeEvent(m.Data)
-	if err == nil {
-		err = exchange.CheckEventSubject(e, m.Subject)
+// events calls each with every event from now on, or with --orders from the first that is
+// kept, until ctx ends.
+func (f watchFlags) events(ctx context.Context, r base.Reader, c *client.Client, each func(job.Event) error) (err error) {
+	var after uint64
+	if !f.orders {
+		if after, err = c.LastSequence(ctx); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		a.Log.Warn("skipped an unreadable event", "subject", m.Subject, "error", err)
-		return nil
+	r.Log.Info("watching; Ctrl-C ends it", "namespace", r.Namespace)
+	for e, err := range c.Events(ctx, client.EventFilter{Job: f.job, After: &after}) {
+		switch {
+		case errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion):
+			r.Log.Warn("skipped an unreadable event", "error", err)
+			continue
+		case err == nil:
+			err = each(e.Event)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if !f.takes(e) {
-		return nil
-	}
-	return f.print(a, e)
+	return context.Cause(ctx)
 }
 
 // takes reports whether the event is to be printed. Output is only printed if it is asked for.
 func (f watchFlags) takes(e job.Event) bool {
-	if len(f.kinds) == 0 {
+	switch {
+	case f.orders:
+		return e.Kind == job.EventOrdered
+	case len(f.kinds) == 0:
 		return e.Kind != job.EventOutput
 	}
 	return slices.Contains(f.kinds, string(e.Kind))
