@@ -25,6 +25,11 @@
 //     is all that package kv promises: it may show what was true before, never what
 //     is not stored yet. (In practice it was linearizable there too.)
 //
+// The same is checked with writes in atomic batches (batch_test.go): three clients share a
+// connection whose answers come late at first, and each writes beside sixty other writes that
+// are always open, so that their writes go in one batch. Batches lose their answers, are cut in
+// the middle, and meet a restart of the server and the stop of the leader.
+//
 // The same clients and the same check find the mistakes of three ledgers that are wrong
 // in one way each. Not covered: a server that loses acknowledged writes (a
 // crash without sync), removal by age, and a bucket that is created again.

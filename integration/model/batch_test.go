@@ -1,0 +1,162 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// company is the name of the job whose records fill the batches.
+const company = "company"
+
+// keepCompany writes records of the job company until ctx ends, many at once, so that a
+// client's writes of the same ledger wait with them and go in their batches.
+func keepCompany(ctx context.Context, l *kv.Ledger, id int) {
+	const open = 60
+	room := make(chan struct{}, open)
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case room <- struct{}{}:
+		}
+		r := job.Record{
+			Slot: job.NewSlot(company, epoch.Add(time.Duration(n)*time.Second)), Queue: "default", State: job.Running,
+			Attempt: 1, Node: fmt.Sprintf("w%d", id), Nonce: fmt.Sprintf("%d#%d", id, n), Attempts: []job.Attempt{{Number: 1, Started: epoch}},
+		}
+		r.Slot.Job = fmt.Sprintf("%s-%d", company, id)
+		l.Send(ctx, r, 0, func(uint64, error) { <-room })
+	}
+}
+
+// accompanied writes with the context of the company, since all messages of a batch have the
+// same one. A client that gives up leaves its write on the way.
+type accompanied struct {
+	*kv.Ledger
+	company context.Context
+}
+
+func (l accompanied) Write(ctx context.Context, r job.Record, at uint64) (uint64, error) {
+	type answer struct {
+		revision uint64
+		err      error
+	}
+	answered := make(chan answer, 1)
+	l.Send(l.company, r, at, func(revision uint64, err error) { answered <- answer{revision, err} })
+	select {
+	case a := <-answered:
+		return a.revision, a.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("write %s: %w", r.Slot.ID(), job.ErrUnknown)
+	}
+}
+
+// recruitTogether is recruit for clients whose writes go in atomic batches: three share a store
+// behind each proxy. The answers come late at first, so both stores measure slow storage.
+func recruitTogether(t *testing.T, proxies ...*natstest.Proxy) (f *fleet, stop func()) {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	f = &fleet{t: t, h: newHistory()}
+	ctx, cancel := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	for i, proxy := range proxies {
+		proxy.Delay(30 * time.Millisecond)
+		store, err := kv.Open(t.Context(), natstest.JetStream(t, natstest.Connect(t, proxy.URL(), nats.IgnoreDiscoveredServers())), kv.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := store.Ledger()
+		for range clientsBehind {
+			f.enlist(rand.New(rand.NewPCG(seed, uint64(len(f.clients)))), accompanied{l, ctx}, store.Nodes())
+		}
+		working.Go(func() { keepCompany(ctx, l, i) })
+	}
+	return f, func() { cancel(); working.Wait() }
+}
+
+// batched counts the writes of clients, and those that keep them company, that were sent in
+// atomic batches.
+type batched struct{ clients, company atomic.Int64 }
+
+func countBatched(t *testing.T, nc *nats.Conn) *batched {
+	t.Helper()
+	var b batched
+	_, err := nc.Subscribe("$KV.cronce_ledger.>", func(m *nats.Msg) {
+		switch {
+		case m.Header.Get("Nats-Batch-Id") == "":
+		case strings.Contains(m.Subject, company):
+			b.company.Add(1)
+		default:
+			b.clients.Add(1)
+		}
+	})
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// together runs a fleet whose writes go in batches through the faults, and checks its history.
+func together(ctx context.Context, t *testing.T, js jetstream.JetStream, behind, beside *natstest.Proxy, hint bool, faults ...*fault) {
+	t.Helper()
+	sent := countBatched(t, js.Conn())
+	f, stop := recruitTogether(t, behind, beside)
+	defer stop()
+	f.reach("batches", func() bool { return sent.company.Load() > 1000 })
+	behind.Heal()
+	beside.Heal()
+	f.round(ctx, nil)
+	f.interrupted(ctx, f.clients[:clientsBehind], &fault{behind.Deafen, clientsBehind, behind.Heal})
+	for _, fault := range faults {
+		f.round(ctx, fault)
+	}
+	stop()
+	f.report()
+	t.Logf("%d writes of clients in batches, with %d others", sent.clients.Load(), sent.company.Load())
+	if sent.clients.Load() < 30 {
+		t.Errorf("%d writes of clients went in batches: the history shows nothing", sent.clients.Load())
+	}
+	f.h.mustBeLinearizable(t, hint)
+}
+
+// Batches lose their answers, are cut in the middle, and meet a restart.
+func TestLedgerInBatchesIsLinearizableOnOneServer(t *testing.T) {
+	t.Parallel()
+	server := natstest.Run(t)
+	behind, beside := natstest.NewProxy(t, server.ClientURL()), natstest.NewProxy(t, server.ClientURL())
+	together(within(t, 2*time.Minute), t, server.JetStream(), behind, beside, false,
+		&fault{behind.Deafen, clientsBehind, behind.Heal}, &fault{breaks: server.Restart}, &fault{behind.Part, 0, behind.Heal}, nil)
+}
+
+// The leader of the ledger stops while batches are open.
+func TestLedgerInBatchesIsLinearizableOnThreeServers(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.RunCluster(t)
+	if _, err := kv.Open(t.Context(), cluster.JetStream(), kv.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	leader := cluster.Leader("KV_cronce_ledger")
+	entry := cluster.Servers[0]
+	if entry == leader {
+		entry = cluster.Servers[1]
+	}
+	behind, beside := natstest.NewProxy(t, entry.ClientURL()), natstest.NewProxy(t, entry.ClientURL())
+	together(within(t, 2*time.Minute), t, cluster.JetStream(), behind, beside, true,
+		&fault{behind.Deafen, clientsBehind, behind.Heal}, &fault{breaks: leader.Stop}, nil)
+}
