@@ -273,8 +273,18 @@ func (c *Client) As(operator string) (*Client, error) {
 // record that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion, and the
 // iteration goes on. Any other error ends it.
 func (c *Client) LastWritten(ctx context.Context) iter.Seq2[SlotRow, error] {
+	return c.rows(c.cfg.Ledger.Newest(ctx, ""))
+}
+
+// WrittenSince is like LastWritten for the slots whose record was last written at since or later, by
+// the broker's clock, the earliest write first. It reads only those.
+func (c *Client) WrittenSince(ctx context.Context, since time.Time) iter.Seq2[SlotRow, error] {
+	return c.rows(c.cfg.Ledger.List(ctx, kv.ListFilter{Since: since}))
+}
+
+func (c *Client) rows(entries iter.Seq2[kv.LedgerEntry, error]) iter.Seq2[SlotRow, error] {
 	return func(yield func(SlotRow, error) bool) {
-		for e, err := range c.cfg.Ledger.Newest(ctx, "") {
+		for e, err := range entries {
 			c.cfg.Alive()
 			var row SlotRow
 			if err == nil {

@@ -37,10 +37,6 @@ type SlotFilter struct {
 	// Since selects the slots planned at this time or later. Zero: all.
 	Since time.Time
 
-	// Written selects the slots whose record was last written at this time or later, by the
-	// broker's clock, and those without a record. Zero: all. It excludes Newest.
-	Written time.Time
-
 	// EndedSince selects the slots that got their outcome at this time or later, such as what
 	// failed in the last hour, whenever it was planned. Zero: all, also those without an outcome.
 	EndedSince time.Time
@@ -74,9 +70,6 @@ func (f SlotFilter) check() error {
 	if f.Newest && (f.Limit == 0 || f.After != "") {
 		return fmt.Errorf("%w filter: the newest slots need a limit, and no cursor", job.ErrInvalid)
 	}
-	if f.Newest && !f.Written.IsZero() {
-		return fmt.Errorf("%w filter: select either the newest slots or those written since a time", job.ErrInvalid)
-	}
 	return f.After.checkTime()
 }
 
@@ -89,10 +82,10 @@ func (f SlotFilter) takes(s SlotRow) bool {
 // that differs from the broker's.
 func (f SlotFilter) written() time.Time {
 	since := plans.Later(f.Since, f.EndedSince)
-	if !since.IsZero() {
-		since = since.Add(-time.Minute)
+	if since.IsZero() {
+		return since
 	}
-	return plans.Later(since, f.Written)
+	return since.Add(-time.Minute)
 }
 
 func (f SlotFilter) takesState(s job.State) bool {

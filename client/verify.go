@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -123,18 +122,34 @@ func (v *verifier) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	entries, err := v.cfg.Jobs.List(ctx)
-	if err != nil && !v.skip(err) {
+	entries, err := v.entries(ctx)
+	if err != nil {
 		return err
-	}
-	v.cfg.Alive()
-	for _, name := range v.options.Jobs {
-		if !slices.ContainsFunc(entries, func(e plans.Entry) bool { return e.Job.Name == name }) {
-			return fmt.Errorf("job %q: %w in the registry", name, job.ErrNotFound)
-		}
 	}
 	v.check, v.from, v.began = verify.New(cfg, entries), cfg.From, cfg.Now
 	return nil
+}
+
+// entries reads the jobs to judge.
+func (v *verifier) entries(ctx context.Context) (entries []plans.Entry, err error) {
+	if len(v.options.Jobs) == 0 {
+		if entries, err = v.cfg.Jobs.List(ctx); v.skip(err) {
+			err = nil
+		}
+		v.cfg.Alive()
+		return entries, err
+	}
+	for _, name := range v.options.Jobs {
+		e, err := v.Client.read(ctx, name)
+		switch {
+		case errors.Is(err, job.ErrNotFound), v.skip(err):
+			return nil, fmt.Errorf("job %q: %w in the registry", name, job.ErrNotFound)
+		case err != nil:
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
 }
 
 // config reads the inputs of the check. It reads the broker's time first, so that

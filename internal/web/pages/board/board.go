@@ -4,8 +4,9 @@
 package board
 
 import (
+	"cmp"
 	"context"
-	"maps"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -71,8 +72,6 @@ type Run struct {
 	// At is the slot's instant, or when it was triggered.
 	At, Due, Started, Finished time.Time
 	Node, Error                string
-
-	cursor client.Cursor
 }
 
 // Took is how long the last attempt took. Zero: it has not ended.
@@ -117,10 +116,13 @@ func (b *Board) Job(name string) (Job, bool) {
 
 func newRun(s client.SlotRow) Run {
 	r := Run{
-		ID: s.ID, State: s.State, At: s.Slot, Due: s.Due, Started: s.Started, Finished: s.Finished, Node: s.Node, cursor: s.Cursor(),
+		ID: s.ID, State: s.State, At: s.Slot, Due: s.Due, Started: s.Started, Finished: s.Finished, Node: s.Node,
 	}
 	if r.At.IsZero() {
 		r.At = s.Published
+	}
+	if r.At.IsZero() {
+		r.At = s.Finished
 	}
 	if s.Error != "" {
 		r.Error = printable.Clip(s.Error, mostError)
@@ -198,29 +200,37 @@ func (r reader) goOn(ctx context.Context, b *Board) error {
 	if err := r.fill(ctx, b); err != nil {
 		return err
 	}
-	changed := map[string][]client.SlotRow{}
-	filter := client.SlotFilter{States: recorded, Written: r.before.written.Add(-overlap)}
-	for s, err := range r.client.Slots(ctx, filter) {
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return err
-		case err != nil:
-			b.Unreadable = append(b.Unreadable, err)
-			if len(b.Unreadable) > mostUnreadable {
-				return err
-			}
-		default:
-			changed[s.Job] = append(changed[s.Job], s)
-		}
-	}
 	for i := range b.Jobs {
 		j := &b.Jobs[i]
 		if old, ok := r.before.Job(j.Job); ok {
 			j.Recent, j.P50, j.P95 = old.Recent, old.P50, old.P95
 		}
-		if rows := changed[j.Job]; len(rows) > 0 {
-			j.merge(j.Recent, rows)
+	}
+	changed := map[string][]client.SlotRow{}
+	for s, err := range r.client.WrittenSince(ctx, r.before.written.Add(-overlap)) {
+		at, known := b.byName[s.Job]
+		switch {
+		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+			if b.Unreadable = append(b.Unreadable, err); len(b.Unreadable) > mostUnreadable {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		case !known:
+			continue // it was removed
 		}
+		s.Output = ""
+		rows := append(changed[s.Job], s)
+		if len(rows) == 2*Recent {
+			b.Jobs[at].merge(b.Jobs[at].Recent, rows)
+			rows = rows[:0]
+		}
+		changed[s.Job] = rows
+	}
+	for name, rows := range changed {
+		j := &b.Jobs[b.byName[name]]
+		j.merge(j.Recent, rows)
 	}
 	return nil
 }
@@ -228,21 +238,22 @@ func (r reader) goOn(ctx context.Context, b *Board) error {
 // mostUnreadable bounds the errors of a board.
 const mostUnreadable = 100
 
-// merge sets Recent to the newest of both. Most rows of a refresh are known already: sorting them
-// again took more time than reading them.
+// merge sets Recent to the newest of both. Most rows of a refresh are known already.
 func (j *Job) merge(before []Run, rows []client.SlotRow) {
 	rows = slices.DeleteFunc(rows, func(s client.SlotRow) bool { return slices.Contains(before, newRun(s)) })
 	if len(rows) == 0 {
 		return
 	}
-	byID := make(map[string]Run, len(before)+len(rows))
-	for _, r := range before {
-		byID[r.ID] = r
-	}
+	all := slices.Clone(before)
 	for _, s := range rows {
-		byID[s.ID] = newRun(s)
+		r := newRun(s)
+		if at := slices.IndexFunc(all, func(old Run) bool { return old.ID == r.ID }); at >= 0 {
+			all[at] = r
+		} else {
+			all = append(all, r)
+		}
 	}
-	all := slices.SortedFunc(maps.Values(byID), func(x, y Run) int { return strings.Compare(string(x.cursor), string(y.cursor)) })
+	slices.SortFunc(all, func(x, y Run) int { return cmp.Or(x.At.Compare(y.At), strings.Compare(x.ID, y.ID)) })
 	j.Recent = slices.Clone(all[max(0, len(all)-Recent):])
 	var took []time.Duration
 	for _, r := range j.Recent {

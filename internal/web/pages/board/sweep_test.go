@@ -29,21 +29,46 @@ func TestBoardOfManyJobsHasTheNewestSlotsOfEach(t *testing.T) {
 			t.Fatal(err)
 		}
 		for k := range 2 * i { // up to 78
-			at := begin.Add(time.Duration(k+1) * time.Minute)
-			r := job.Record{
-				Slot: job.NewSlot(name, at), State: job.Succeeded, Due: at, Published: at, Node: "web1-1", Queue: "default", Attempt: 1, Nonce: "n", Finished: at.Add(time.Second),
-				Attempts: []job.Attempt{{Number: 1, Node: "web1-1", Fence: 1, Started: at}},
-			}
-			if _, err := store.Ledger().Write(t.Context(), r, 0); err != nil {
-				t.Fatal(err)
-			}
+			succeed(t, store, name, begin.Add(time.Duration(k+1)*time.Minute))
 		}
 	}
 	c, err := client.New(t.Context(), s.Conn())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := board.NewSource(t.Context(), c).Get(t.Context(), time.Now(), true)
+	source := board.NewSource(t.Context(), c)
+	check(t, c, source, func(i int) int { return min(2*i, board.Recent) })
+	// The next board reads what was written since, also if that is more than a board has.
+	for k := range 3 * board.Recent {
+		succeed(t, store, "job-01", begin.Add(time.Duration(k+3)*10*time.Second))
+	}
+	succeed(t, store, "job-02", begin.Add(time.Hour))
+	check(t, c, source, func(i int) int {
+		switch i {
+		case 1:
+			return board.Recent
+		case 2:
+			return 5
+		}
+		return min(2*i, board.Recent)
+	})
+}
+
+func succeed(t *testing.T, store *kv.Store, name string, at time.Time) {
+	t.Helper()
+	r := job.Record{
+		Slot: job.NewSlot(name, at), State: job.Succeeded, Due: at, Published: at, Node: "web1-1", Queue: "default", Attempt: 1, Nonce: "n", Finished: at.Add(time.Second),
+		Attempts: []job.Attempt{{Number: 1, Node: "web1-1", Fence: 1, Started: at}},
+	}
+	if _, err := store.Ledger().Write(t.Context(), r, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check compares a new board with the newest slots of each job. slots says how many job i has.
+func check(t *testing.T, c *client.Client, source *board.Source, slots func(i int) int) {
+	t.Helper()
+	b, err := source.Get(t.Context(), time.Now(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +84,7 @@ func TestBoardOfManyJobsHasTheNewestSlotsOfEach(t *testing.T) {
 		for _, r := range j.Recent {
 			got = append(got, r.ID)
 		}
-		if fmt.Sprint(got) != fmt.Sprint(want) || len(got) != min(2*i, board.Recent) {
+		if fmt.Sprint(got) != fmt.Sprint(want) || len(got) != slots(i) {
 			t.Errorf("%s has %d slots: %q, want %q", j.JobRow.Job, len(got), got, want)
 		}
 	}
