@@ -295,7 +295,7 @@ func (u *ui) benchmarkOpen(b *testing.B, broker *natstest.Server) {
 }
 
 // benchmarkBusy measures open pages while slots run. Each browser asks for the parts of its page when
-// something has changed, at most every two seconds, as static/app.js does.
+// something has changed, at most every second, as static/app.js does.
 func (f *benchFleet) benchmarkBusy(b *testing.B, u *ui) {
 	const lasts, settle = 30 * time.Second, 5 * time.Second
 	paths := []string{"/", "/jobs", "/jobs/" + benchName(7), "/activity"}
@@ -321,7 +321,7 @@ func (f *benchFleet) benchmarkBusy(b *testing.B, u *ui) {
 				if asked.Add(1); u.get(b, path, live).status != http.StatusOK {
 					failed.Add(1)
 				}
-				time.Sleep(2 * time.Second)
+				time.Sleep(time.Second)
 			}
 		}()
 	}

@@ -36,6 +36,6 @@
 //   - All links are relative: see package link. A page never knows below which path it is mounted.
 //   - If the broker does not answer within two seconds, a page shows what it showed last, and since when. The script
 //     and the header Refresh bring it back.
-//   - A stream of changes, and not of events: all browsers of a process share one message a second, however many
-//     slots run.
+//   - A stream of changes, and not of events: all browsers of a process share one message every two seconds at most,
+//     however many slots run. The first news after a quiet time do not wait.
 package pages

@@ -12,6 +12,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed html static
@@ -45,7 +46,7 @@ func readAssets() (plain, hashed map[string]*asset) {
 		}
 		sum := sha256.Sum256(data)
 		ext := path.Ext(e.Name())
-		a := &asset{hashed: strings.TrimSuffix(e.Name(), ext) + "-" + hex.EncodeToString(sum[:6]) + ext, media: mime.TypeByExtension(ext), data: data, zipped: zip(data, gzip.BestCompression)}
+		a := &asset{hashed: strings.TrimSuffix(e.Name(), ext) + "-" + hex.EncodeToString(sum[:6]) + ext, media: mime.TypeByExtension(ext), data: data, zipped: zip(data, newWriter(gzip.BestCompression))}
 		switch ext {
 		case ".js":
 			a.media = "text/javascript; charset=utf-8"
@@ -61,12 +62,28 @@ func readAssets() (plain, hashed map[string]*asset) {
 	return plain, hashed
 }
 
-func zip(data []byte, level int) []byte {
-	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, level)
-	if err == nil {
-		_, err = z.Write(data)
+// writers has writers of pages: a new one allocates a megabyte.
+var writers = sync.Pool{New: func() any { return newWriter(gzip.BestSpeed) }}
+
+func newWriter(level int) *gzip.Writer {
+	z, err := gzip.NewWriterLevel(nil, level)
+	if err != nil {
+		panic(err) // the levels are constants of the package
 	}
+	return z
+}
+
+// zipPage compresses a page.
+func zipPage(data []byte) []byte {
+	z := writers.Get().(*gzip.Writer)
+	defer writers.Put(z)
+	return zip(data, z)
+}
+
+func zip(data []byte, z *gzip.Writer) []byte {
+	var b bytes.Buffer
+	z.Reset(&b)
+	_, err := z.Write(data)
 	if err == nil {
 		err = z.Close()
 	}

@@ -18,16 +18,27 @@ import (
 )
 
 const (
-	// beat is how often a stream has a message at most. Events in between are summed up, so that
-	// each browser costs one write a beat, however many slots run.
-	beat = time.Second
+	// beat is the shortest time between two messages that say what has changed. Events in between
+	// are summed up. All browsers ask after the same message, so they share what is read for them:
+	// the process reads each page once a beat, however many slots run.
+	beat = 2 * time.Second
+
+	// gather is how long the first event after a quiet time waits for those that follow it.
+	gather = 200 * time.Millisecond
+
+	// probing is how often live asks the broker for an answer, and the timeout of the question.
+	probing = time.Second
+
+	// again is how often live subscribes anew after a subscription has ended. It is also how long
+	// live listens at most after the last stream has ended.
+	again = time.Second
 
 	// maxBrowsers bounds the streams of a process. A browser that gets none asks again from time
 	// to time.
 	maxBrowsers = 1000
 
 	// mostNamed bounds the jobs in a message. If there are more, all pages are concerned.
-	mostNamed = 200
+	mostNamed = 400
 
 	// silence is how long a stream has no message at most, so that proxies keep it open.
 	silence = 15 * time.Second
@@ -36,8 +47,8 @@ const (
 )
 
 // live tells browsers what has changed: it sums up the events of a beat in one message, which all
-// streams share. It listens to events only while there are streams. It also says whether the broker
-// answers.
+// streams share. The first event after a quiet time does not wait for the beat. live listens to
+// events only while there are streams. It also says whether the broker answers.
 type live struct {
 	cfg     Config
 	log     *slog.Logger
@@ -155,15 +166,22 @@ func (l *live) isAway() bool {
 func (l *live) listen() {
 	ctx, cancel := context.WithCancel(l.ctx)
 	defer cancel()
-	var probing sync.WaitGroup
-	defer probing.Wait()
-	probing.Go(func() { l.probe(ctx) })
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	probes.Go(func() { l.probe(ctx) })
 	defer cancel()
 	var events <-chan client.Event
 	leave := func() {}
 	defer func() { leave() }()
 	var t touched
-	tick := time.NewTicker(beat)
+	var due <-chan time.Time // nil: there is nothing to send
+	var sent time.Time
+	await := func() {
+		if due == nil {
+			due = time.After(max(gather, beat-time.Since(sent)))
+		}
+	}
+	tick := time.NewTicker(again)
 	defer tick.Stop()
 	for {
 		if events == nil {
@@ -180,14 +198,14 @@ func (l *live) listen() {
 				events, t.All = nil, true // events were lost
 				leave()
 				leave = func() {}
-				break
+			} else {
+				t.add(e)
 			}
-			t.add(e)
+			await()
+		case <-due:
+			l.send(message("touched", t))
+			t, due, sent = touched{}, nil, time.Now()
 		case <-tick.C:
-			if len(t.Kinds) > 0 || t.All {
-				l.send(message("touched", t))
-			}
-			t = touched{}
 			if l.idle() {
 				return
 			}
@@ -197,10 +215,10 @@ func (l *live) listen() {
 
 // probe asks the broker now and then whether it is there.
 func (l *live) probe(ctx context.Context) {
-	tick := time.NewTicker(beat)
+	tick := time.NewTicker(probing)
 	defer tick.Stop()
 	for {
-		asking, cancel := context.WithTimeout(ctx, beat)
+		asking, cancel := context.WithTimeout(ctx, probing)
 		_, err := l.cfg.Client.LastSequence(asking)
 		cancel()
 		if ctx.Err() != nil {

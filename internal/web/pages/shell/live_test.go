@@ -3,10 +3,14 @@ package shell
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -113,4 +117,70 @@ func TestStreamOfASlowReaderIsClosed(t *testing.T) {
 			t.Errorf("the browser that reads got %d messages of %d beats", heard, beats)
 		}
 	})
+}
+
+// The first news after a quiet time come at once. While news come all the time, each of them is told
+// within a beat, and there is one message a beat.
+func TestNewsAreToldWithinABeat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		events := make(chan client.Event)
+		l := newLive(ctx, slog.New(slog.DiscardHandler), Config{
+			Client:    client.Attach(attach.Parts{News: quiet{}}),
+			Subscribe: func(context.Context) (<-chan client.Event, func(), error) { return events, func() {}, nil },
+		})
+		messages, _, _ := l.join()
+		happen := func(name string) { events <- client.Event{Event: job.Event{Kind: job.EventSucceeded, Job: name}} }
+		for range 3 {
+			time.Sleep(time.Minute)
+			began := time.Now()
+			happen("report")
+			if <-messages; time.Since(began) > gather {
+				t.Errorf("the first news after a minute came after %v, want at most %v", time.Since(began), gather)
+			}
+		}
+		const every, lasts = 10 * time.Millisecond, time.Minute
+		go func() {
+			for i := range int(lasts / every) {
+				happen(fmt.Sprint(i))
+				time.Sleep(every)
+			}
+			cancel()
+		}()
+		began, told, last := time.Now(), 0, time.Duration(-1)
+		for m := range untilDone(ctx, messages) {
+			told++
+			var t0 touched
+			if _, data, ok := strings.Cut(string(m), "data: "); !ok || json.Unmarshal([]byte(data), &t0) != nil || len(t0.Jobs) == 0 {
+				t.Fatalf("message %q", m)
+			}
+			n, _ := strconv.Atoi(t0.Jobs[0])
+			if first := time.Duration(n) * every; first <= last || time.Since(began)-first > beat {
+				t.Errorf("message %d names the news of %v after %v, want each once, after at most %v", told, first, time.Since(began), beat)
+			}
+			n, _ = strconv.Atoi(t0.Jobs[len(t0.Jobs)-1])
+			last = time.Duration(n) * every
+		}
+		if most := int(lasts/beat) + 1; told > most || told < most-2 {
+			t.Errorf("%d messages in %v, want %d", told, lasts, most)
+		}
+		l.wait()
+	})
+}
+
+// untilDone iterates over messages until ctx ends.
+func untilDone(ctx context.Context, messages <-chan []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case m := <-messages:
+				if !yield(m) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -2,7 +2,6 @@ package shell
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"html/template"
@@ -229,7 +228,7 @@ func (s *Site) compose(q *Request, t *template.Template, status int, p page) *an
 		return &answer{status: http.StatusInternalServerError, data: []byte("the page cannot be shown")}
 	}
 	if q.unzips() {
-		return &answer{status, true, zip(b.Bytes(), gzip.BestSpeed)}
+		return &answer{status, true, zipPage(b.Bytes())}
 	}
 	return &answer{status, false, b.Bytes()}
 }

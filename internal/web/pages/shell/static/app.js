@@ -32,8 +32,9 @@
   };
   setInterval(tick, 1000);
 
-  // Refresh parts: one request for all that are concerned, at most every two seconds.
-  const apart = 2000;
+  // Refresh parts: one request for all that are concerned, at most every second. News come at most
+  // every two seconds.
+  const apart = 1000;
   let due = new Set(), timer = 0, last = 0, busy = false, process = "";
   const concerned = (test) => {
     for (const e of document.querySelectorAll("[data-live][id]")) {
