@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/web/pages/board"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
@@ -96,6 +97,10 @@ func (s *Site) health() shell.Page {
 		Show: func(r *shell.Request) (any, error) {
 			v := healthView{Asked: r.Form.One("verify", "", "1") == "1"}
 			key := readCheck(r)
+			// What follows is computed in the background: it does not say whether the broker answers now.
+			if _, err := r.Client.LastSequence(r.Context()); err != nil && fault.Of(err) == fault.Unknown {
+				return nil, err
+			}
 			v.Verdict = s.verdicts.Get(r.Context(), struct{}{}, time.Time{}, checkWait, func(ctx context.Context) (verdict, error) { return newVerdict(ctx, r.Client) })
 			if !v.Asked || !r.Form.OK() {
 				v.Asked = false // nothing is verified

@@ -115,8 +115,10 @@ func TestPagesOfManyJobsStaySmall(t *testing.T) {
 func TestPageShowsWhatItKnewWhileTheBrokerIsAway(t *testing.T) {
 	t.Parallel()
 	url, _, s := newCrowd(t, 1, 1)
-	if status, body, _ := fetch(t, url+"jobs"); status != 200 || !strings.Contains(body, "may-be-0") {
-		t.Fatalf("%d: %s", status, body)
+	for _, path := range []string{"jobs", "health"} {
+		if status, body, _ := fetch(t, url+path); status != 200 || path == "jobs" && !strings.Contains(body, "may-be-0") {
+			t.Fatalf("%s: %d: %s", path, status, body)
+		}
 	}
 	s.Stop()
 	var body string
@@ -127,6 +129,9 @@ func TestPageShowsWhatItKnewWhileTheBrokerIsAway(t *testing.T) {
 	})
 	if !strings.Contains(body, "The NATS server does not answer") || !strings.Contains(body, "may-be-0") || !strings.Contains(body, "data-away") {
 		t.Errorf("what was known is not shown: %s", body)
+	}
+	if status, body, _ := fetch(t, url+"health"); status != http.StatusServiceUnavailable || !strings.Contains(body, "The NATS server does not answer") {
+		t.Errorf("the page of what was computed before: %d: %s", status, body)
 	}
 	if status, body, _ := fetch(t, url+"jobs?state=paused"); status != http.StatusServiceUnavailable || !strings.Contains(body, "has not answered in time") {
 		t.Errorf("a page that was never shown: %d: %s", status, body)

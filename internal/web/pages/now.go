@@ -211,7 +211,9 @@ func newAxis(p nowPage, now time.Time) axis {
 		add(r.Job)
 	}
 	for _, j := range p.Coming {
-		add(j)
+		if j.Next.Before(a.To) {
+			add(j)
+		}
 	}
 	for _, j := range jobs {
 		a.Lanes = append(a.Lanes, a.lane(j))

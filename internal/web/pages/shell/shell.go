@@ -26,8 +26,9 @@ import (
 	"github.com/cronce-io/cronce/internal/web/link"
 )
 
-// DefaultPatience is the default of Config.Patience.
-const DefaultPatience = 2 * time.Second
+// DefaultPatience is the default of Config.Patience: a page says within two seconds that the broker is
+// away.
+const DefaultPatience = 1800 * time.Millisecond
 
 // Config of a Site.
 type Config struct {
