@@ -209,5 +209,8 @@ func Span(d time.Duration) string {
 	return two(day, "d", time.Hour, "h")
 }
 
+// Millis shows a number of milliseconds as a duration.
+func (v *View) Millis(ms float64) string { return Span(time.Duration(ms * float64(time.Millisecond))) }
+
 // Span shows a duration in its two largest units.
 func (v *View) Span(d time.Duration) string { return Span(d) }
