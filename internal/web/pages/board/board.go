@@ -244,7 +244,7 @@ func (j *Job) merge(before []Run, rows []client.SlotRow) {
 	if len(rows) == 0 {
 		return
 	}
-	all := slices.Clone(before)
+	all := append(make([]Run, 0, len(before)+len(rows)), before...)
 	for _, s := range rows {
 		r := newRun(s)
 		if at := slices.IndexFunc(all, func(old Run) bool { return old.ID == r.ID }); at >= 0 {
@@ -254,7 +254,9 @@ func (j *Job) merge(before []Run, rows []client.SlotRow) {
 		}
 	}
 	slices.SortFunc(all, func(x, y Run) int { return cmp.Or(x.At.Compare(y.At), strings.Compare(x.ID, y.ID)) })
-	j.Recent = slices.Clone(all[max(0, len(all)-Recent):])
+	if j.Recent = all[max(0, len(all)-Recent):]; len(all) > 2*Recent {
+		j.Recent = slices.Clone(j.Recent) // else the rest would stay in memory
+	}
 	var took []time.Duration
 	for _, r := range j.Recent {
 		if r.State == job.Succeeded {
