@@ -63,5 +63,6 @@ try {
     log: (line) => console.error(line),
   });
 } finally {
+  setTimeout(() => process.exit(), 1000).unref(); // close waits for a server that reads nothing
   await nc.close();
 }

@@ -36,5 +36,6 @@ try {
     log: (line) => console.error(new Date().toISOString(), line),
   });
 } finally {
+  setTimeout(() => process.exit(), 1000).unref(); // close waits for a server that reads nothing
   await nc.close();
 }

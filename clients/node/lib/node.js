@@ -57,16 +57,13 @@ export class Node {
   // met is true once this node has seen the records of all others.
   met = false;
 
-  // start returns when the first heartbeat is acknowledged.
+  // start returns when a heartbeat is acknowledged and the broker's clock is known.
   async start() {
     this.watching = watch(this.store.nc, `${this.store.namespace}_nodes`, this.signal, { changed: (e) => this.notice(e), ready: () => { this.met = true; } }).catch((err) => this.end(err.message));
     await this.beat();
-    // No node acts before it has an estimate of the broker's clock.
-    while (!this.signal.aborted && !this.clock.best) {
-      await pause(50, this.signal);
-      if (this.trusted()) await this.beat();
-    }
     this.beating = this.loop();
+    // No node acts before it has an estimate of the broker's clock. Heartbeats do not wait for it.
+    while (!this.signal.aborted && !this.clock.best) await pause(20, this.signal);
   }
 
   async loop() {
@@ -89,8 +86,7 @@ export class Node {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.trusted(), this.trustedUntil - boot() + 20);
     // On a slow broker the next heartbeat must not wait for a second answer.
-    const measured = this.measure(before, after, wrote.won);
-    if (!this.clock.best) await measured;
+    void this.measure(before, after, wrote.won);
   }
 
   write(state, signal) {
