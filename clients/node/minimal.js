@@ -145,11 +145,11 @@ class Node {
     this.revision = won;
     if (boot() >= sent + 0.75 * this.lease) return this.end("its heartbeat came too late");
     this.trustedUntil = sent + 0.75 * this.lease;
-    const measured = this.store.read("nodes", this.name).catch(() => undefined).then((found) => {
+    // The next heartbeat does not wait for this second answer.
+    void this.store.read("nodes", this.name).catch(() => undefined).then((found) => {
       if (found?.revision === won && !(this.error < (after - before) / 2)) [this.offset, this.error] = [Date.parse(found.time) - (before + after) / 2, (after - before) / 2];
       else if (this.error !== undefined) this.error += this.lease / 10 * 0.0005;
     });
-    if (this.offset === undefined) await measured; // the next heartbeat does not wait for a second answer
   }
 
   put(state, until) {
