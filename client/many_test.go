@@ -52,6 +52,29 @@ func TestTriggerManyTellsTheResultOfEach(t *testing.T) {
 	}
 }
 
+func TestTriggerManyKeepsTheFirstOfSeveralOrdersWithOneKey(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, plans.Definition{Job: job.Job{Name: "charge", Schedule: job.OnDemand}})
+	got, err := s.TriggerMany(t.Context(), "charge", []client.TriggerOptions{
+		{Key: "k", Payload: json.RawMessage(`1`)}, {Key: "other"}, {Key: "k", Payload: json.RawMessage(`2`)}, {Key: "k", Payload: json.RawMessage(`3`)},
+	})
+	if err != nil || len(got) != 4 {
+		t.Fatal(got, err)
+	}
+	for i, isNew := range []bool{true, true, false, false} {
+		if got[i].New != isNew {
+			t.Errorf("order %d: new %t", i, got[i].New)
+		}
+	}
+	if payload, err := got[3].Payload(t.Context()); err != nil || string(payload) != "1" {
+		t.Errorf("payload %s, %v", payload, err)
+	}
+	if n := len(s.waiting(t)); n != 2 {
+		t.Errorf("%d messages, want 2", n)
+	}
+}
+
 func TestTriggerManyOrdersNothingWhenOneOrderIsInvalid(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

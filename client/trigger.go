@@ -310,13 +310,24 @@ func (c *Client) TriggerMany(ctx context.Context, name string, orders []TriggerO
 	}
 	var group errgroup.Group
 	group.SetLimit(manyInFlight)
+	first := map[job.Slot]int{} // the first order of each run
 	for i, o := range orders {
+		if _, again := first[results[i].Slot]; again {
+			continue
+		}
+		first[results[i].Slot] = i
 		group.Go(func() error {
 			results[i].Run, results[i].Err = c.triggerOne(ctx, results[i].Slot, o, seen)
 			return nil
 		})
 	}
 	_ = group.Wait()
+	for i, r := range results {
+		if n := first[r.Slot]; n != i {
+			results[i] = results[n]
+			results[i].New = false
+		}
+	}
 	if n := countNew(results); n > 0 {
 		c.ordered(ctx, "trigger", job.Event{Job: name, Count: n})
 	}

@@ -13,11 +13,14 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
+// errNotOrdered is the error for a Run that Trigger did not return.
+var errNotOrdered = fmt.Errorf("%w run: it was not ordered", job.ErrInvalid)
+
 // Wait waits until the run has its outcome, and returns it: see Client.Wait. A Run whose
 // order failed, like one of TriggerMany with an Err, gives job.ErrInvalid.
 func (r Run) Wait(ctx context.Context) (SlotDetails, error) {
 	if r.client == nil {
-		return SlotDetails{}, fmt.Errorf("%w run: it was not ordered, so it has no outcome to wait for", job.ErrInvalid)
+		return SlotDetails{}, errNotOrdered
 	}
 	ordered := unseen(r.Slot)
 	ordered.State, ordered.Queue, ordered.Due = r.State, r.Queue, r.Due.UTC()
@@ -212,6 +215,9 @@ func (w *waits) tell(of *jobWaits, id string) {
 // whether both orders mean the same run. It is nil if the run has none, or if it is split into
 // shards and has begun.
 func (r Run) Payload(ctx context.Context) (json.RawMessage, error) {
+	if r.client == nil {
+		return nil, errNotOrdered
+	}
 	// A worker may take the message between the two reads. The record shows it then.
 	for range 2 {
 		record, _, err := r.client.record(ctx, r.Slot)

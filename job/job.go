@@ -90,8 +90,8 @@ type Job struct {
 	OnLeaseLost LeaseLost
 
 	// Overlap decides about a slot that is due while an earlier one of the job has no
-	// outcome. It applies to triggered runs too: with OverlapSkip, a run that is triggered while
-	// another one has no outcome is skipped. Empty: OverlapSkip, or OverlapAllow if the job has On.
+	// outcome. A triggered run waits for the other one under each policy but OverlapAllow. Empty:
+	// OverlapSkip, or OverlapAllow if the job has On.
 	Overlap Overlap
 
 	// OnFailure receives an alert for each slot that ends as Failed or Expired, OnMissed for
