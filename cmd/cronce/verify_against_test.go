@@ -86,11 +86,33 @@ func TestVerifyAgainstALogListsWhatOnlyOneSideRan(t *testing.T) {
 	if r := f.run(t, "verify", "--against", log(same[:3]...), "--job", "report"); r.code != base.ExitDone || r.stderr != "" {
 		t.Errorf("what is the same: %+v", r)
 	}
+	// A line that names its job is of no other job, even one with the same command.
+	named := log("2026-03-28T06:30:01Z tidy", "2026-03-28T07:30:01Z tidy")
+	r = f.run(t, "verify", "--against", named, "-f", file, "--job", "tidy", "--job", "tidy-2")
+	if r.code != base.ExitFound || !strings.Contains(r.stderr, "0 runs only here, 1 only in the log") || strings.Contains(r.stdout, "same command") {
+		t.Errorf("lines that name their jobs: %+v", r)
+	}
+	// A timer with two times is two jobs, and the journal names only their service.
+	units := filepath.Join(dir, "units.yaml")
+	if err := os.WriteFile(units, []byte(twoTimes), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	journal := log("2026-03-28T06:30:00+0000 web1 systemd[1]: Starting tidy.service...", "2026-03-28T07:30:00+0000 web1 systemd[1]: Starting tidy.service...")
+	if r := f.run(t, "verify", "--against", journal, "-f", units, "--job", "tidy", "--job", "tidy-2"); r.code != base.ExitDone || !strings.Contains(r.stdout, "with tidy-2, which has the same command") {
+		t.Errorf("a timer with two times: %+v", r)
+	}
 	r = f.run(t, "verify", "--against", log(same...))
 	if r.code != base.ExitFound || !strings.Contains(r.stdout, "not in the registry") {
 		t.Errorf("a job that is only in the log: %+v", r)
 	}
 }
+
+// twoTimes is what is imported from a timer with two OnCalendar.
+const twoTimes = `version: 1
+jobs:
+  - {name: tidy, schedule: "30 6 * * *", shadow: true, action: {exec: [/srv/tidy, --all]}}
+  - {name: tidy-2, schedule: "30 7 * * *", shadow: true, action: {exec: [/srv/tidy, --all]}}
+`
 
 func TestVerifyAgainstRefuses(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,15 +27,16 @@ const againstHelp = `With --against LOG, verify compares the slots that ran, or 
 are shadows (shadow: true), with the runs that another scheduler logged (- is standard
 input), and does nothing else. A line of the log is one run:
 
-  2026-11-21T07:00:01Z report                                          a time and a job
+  2026-11-21T07:00:01Z report                                          a time and a job;
+                                                                       without a zone in --tz
   Nov 21 07:00:01 web1 CRON[711]: (root) CMD (cd / && make report)     cron's syslog
   2026-11-21T07:00:01+0100 web1 systemd[1]: Starting report.service - Report...
                                                                        journalctl -o short-iso
 
 Other lines of syslog and of the journal count for the time that the log covers. A command of
 cron is that of the job in -f FILE with the same command and user, else it has the name that
-"cronce import crontab" gives it. A service of systemd is the job of its name, and is ignored
-if there is none. A run belongs to the nearest slot of its job, within --tolerance. It is a
+"cronce import crontab" gives it. A service of systemd is the job of its name, with the jobs
+of the same command in -f FILE, and is ignored if there is none. A run belongs to the nearest slot of its job, within --tolerance. It is a
 difference if only one side has it, and then the status is 3. Jobs of which the log has no
 line are compared if they are named by --job or -f, or have a shadow in that time.
 
@@ -48,8 +48,8 @@ planned time, such as triggered ones, are left out.
 With -o json, one line for each difference, one for each job, and the sum, the only line
 with ok. offset_ms is from the slot's due time to the log's time; twice counts the runs that
 both sides have although the slot was no shadow, so that the work was done twice; unknown
-jobs are not in the registry; also are jobs with the same command, which the log does not
-tell apart:
+jobs are not in the registry; also are jobs with the same command, if the log names only that
+command or its service, and so does not tell them apart:
 
   {"difference":"only_theirs","job":"report","id":"report:2026-11-21T07:00:00Z","state":"skipped",
    "time":"2026-11-21T07:00:01Z","line":17,"text":"the slot did not run"}
@@ -264,7 +264,7 @@ func (c *comparison) windowOf(names []string) (window, ours against.Window) {
 
 // groups returns the jobs to compare, by the name of the first job of each, with their runs.
 func (c *comparison) groups() map[string]*against.Job {
-	names := newNaming(c.file, c.entries)
+	names := newNaming(c.file, c.entries, c.log.Runs)
 	groups := map[string]*against.Job{}
 	group := func(jobs []string) *against.Job {
 		g := groups[jobs[0]]
@@ -302,66 +302,75 @@ type naming struct {
 	file     []spec.Entry
 	entries  map[string]plans.Entry
 	commands map[string][]string // jobs of the file by user and command
+	alike    map[string][]string // by job, the jobs that the log does not tell apart
 }
 
-func newNaming(file []spec.Entry, entries map[string]plans.Entry) naming {
-	n := naming{file, entries, map[string][]string{}}
+func newNaming(file []spec.Entry, entries map[string]plans.Entry, runs []against.Run) naming {
+	n := naming{file, entries, map[string][]string{}, map[string][]string{}}
 	for _, e := range file {
-		if key := commandOf(e); key != "" {
-			n.commands[key] = append(n.commands[key], e.Job.Name)
+		if exec := e.Action.Exec; exec != nil {
+			if command := migrate.LoggedCommand(exec.Args); command != "" {
+				key := exec.User + "\n" + command
+				n.commands[key] = append(n.commands[key], e.Job.Name)
+			}
+		}
+	}
+	for _, r := range runs {
+		jobs := n.of(r)
+		for _, name := range jobs {
+			if len(jobs) > 1 {
+				n.alike[name] = jobs
+			}
 		}
 	}
 	return n
 }
 
-// commandOf returns the user and the command of a job as cron logs them. It is empty if the job
-// was not imported from a crontab.
-func commandOf(e spec.Entry) string {
-	if e.Action.Exec == nil {
-		return ""
-	}
-	command := migrate.LoggedCommand(e.Action.Exec.Args)
-	if command == "" {
-		return ""
-	}
-	return e.Action.Exec.User + "\n" + command
-}
-
-// of returns the jobs that a run may be of: several, if they have the same command. None: it is
-// about something else.
+// of returns the jobs that a run may be of: several, if the line names a command or a service
+// that they share. None: it is about something else.
 func (n naming) of(r against.Run) []string {
 	switch {
 	case r.Job != "":
 		return n.with(r.Job)
 	case r.Command != "":
 		// A user's own crontab names no user.
-		if jobs := cmp.Or(key(n.commands, r.User+"\n"+r.Command), key(n.commands, "\n"+r.Command)); jobs != nil {
-			return *jobs
+		for _, user := range []string{r.User, ""} {
+			if jobs, ok := n.commands[user+"\n"+r.Command]; ok {
+				return jobs
+			}
 		}
 		return n.with(migrate.CommandName(r.Command))
 	}
 	name := migrate.UnitName(r.Unit)
-	if _, known := n.entries[name]; !known && !slices.ContainsFunc(n.file, func(e spec.Entry) bool { return e.Job.Name == name }) {
-		return nil // systemd starts services that no timer starts
+	if jobs := n.ofUnit(name); jobs != nil {
+		return jobs
 	}
-	return n.with(name)
+	if _, known := n.entries[name]; known {
+		return n.with(name)
+	}
+	return nil // systemd starts services that no timer starts
 }
 
-func key(m map[string][]string, k string) *[]string {
-	if v, ok := m[k]; ok {
-		return &v
+// ofUnit returns the job of a service that is in the file, and the jobs of the same command: a
+// timer with several times is several jobs.
+func (n naming) ofUnit(name string) (jobs []string) {
+	i := slices.IndexFunc(n.file, func(e spec.Entry) bool { return e.Job.Name == name })
+	if i < 0 {
+		return nil
 	}
-	return nil
-}
-
-// with returns the job, and those with the same command.
-func (n naming) with(name string) []string {
 	for _, e := range n.file {
-		if e.Job.Name == name {
-			if key := commandOf(e); key != "" {
-				return n.commands[key]
-			}
+		x, y := e.Action.Exec, n.file[i].Action.Exec
+		if e.Job.Name == name || x != nil && y != nil && x.User == y.User && slices.Equal(x.Args, y.Args) {
+			jobs = append(jobs, e.Job.Name)
 		}
+	}
+	return jobs
+}
+
+// with returns the job, and those that the log does not tell apart from it.
+func (n naming) with(name string) []string {
+	if jobs, ok := n.alike[name]; ok {
+		return jobs
 	}
 	return []string{name}
 }

@@ -37,7 +37,7 @@ func TestReadUnderstandsPlainLinesSyslogAndTheJournal(t *testing.T) {
 	log := read(t, "Europe/Berlin", `# started by hand
 2026-11-22T07:00:01Z report
 2026-11-22 08:00:02,250+01:00 report
-
+2026-11-22 08:00:02,250 report
 Nov 22 08:00:01 web1 CRON[4711]: (root) CMD (cd / && run-parts --report /etc/cron.hourly)
 Nov 22 08:00:01 web1 CRON[4710]: pam_unix(cron:session): session opened for user root(uid=0) by (uid=0)
 Dec 31 23:59:01 web1 CROND[1]: (ada) CMD (echo (1))
@@ -57,6 +57,7 @@ a line of something else
 	want := []against.Run{
 		{Time: at("2026-11-22T07:00:01Z"), Line: 2, Job: "report"},
 		{Time: at("2026-11-22T07:00:02.25Z"), Line: 3, Job: "report"},
+		{Time: at("2026-11-22T07:00:02.25Z"), Line: 4, Job: "report"},
 		{Time: at("2026-11-22T07:00:01Z"), Line: 5, User: "root", Command: "cd / && run-parts --report /etc/cron.hourly"},
 		{Time: at("2025-12-31T22:59:01Z"), Line: 7, User: "ada", Command: "echo (1)"},
 		{Time: at("2026-11-22T07:00:01.123456Z"), Line: 9, User: "ada", Command: "report"},

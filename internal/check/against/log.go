@@ -56,7 +56,7 @@ type Log struct {
 const longestLine = 1 << 20
 
 var (
-	rfc3339   = regexp.MustCompile(`^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)([.,]\d+)?(Z|[+-]\d\d:?\d\d)\s+`)
+	rfc3339   = regexp.MustCompile(`^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)([.,]\d+)?(Z|[+-]\d\d:?\d\d)?\s+`)
 	syslog    = regexp.MustCompile(`^(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d\s+`)
 	daemon    = regexp.MustCompile(`^\S+ ([^\s\[\]:]+)(?:\[\d+\])?: (.*)$`)
 	cronStart = regexp.MustCompile(`^\(([^\s()]+)\) CMD \((.*)\)$`)
@@ -64,8 +64,8 @@ var (
 	crons     = map[string]bool{"cron": true, "crond": true}
 )
 
-// Read reads a log. Times without a year and a zone, as in a syslog, are in zone, and not later
-// than a day after now. A line is a time and the name of a job; or a line of syslog, or of
+// Read reads a log. Times without a zone are in zone. Those without a year, as in a syslog, are not
+// later than a day after now. A line is a time and the name of a job; or a line of syslog, or of
 // "journalctl -o short-iso", in which cron starts a command or systemd a service.
 func Read(r io.Reader, now time.Time, zone *time.Location) (Log, error) {
 	l := reader{starting: map[string]bool{}, now: now, zone: zone}
@@ -148,11 +148,14 @@ func (l *reader) unknown() {
 // time reads the time at the beginning of a line.
 func (l *reader) time(line string) (at time.Time, rest string, ok bool) {
 	if m := rfc3339.FindStringSubmatch(line); m != nil {
-		zone := m[3]
-		if len(zone) == 5 { // +0100, as journalctl writes it
+		layout, zone := time.RFC3339, m[3]
+		switch len(zone) {
+		case 0:
+			layout = "2006-01-02T15:04:05"
+		case 5: // +0100, as journalctl writes it
 			zone = zone[:3] + ":" + zone[3:]
 		}
-		at, err := time.Parse(time.RFC3339, strings.Replace(m[1], " ", "T", 1)+strings.Replace(m[2], ",", ".", 1)+zone)
+		at, err := time.ParseInLocation(layout, strings.Replace(m[1], " ", "T", 1)+strings.Replace(m[2], ",", ".", 1)+zone, l.zone)
 		return at.UTC(), line[len(m[0]):], err == nil
 	}
 	stamp := syslog.FindString(line)
