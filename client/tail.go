@@ -15,7 +15,7 @@ import (
 )
 
 // TailPiece is something new about a slot that is tailed. Output is empty if only the attempt,
-// Problem or Outcome is new.
+// Error, Problem or Outcome is new.
 type TailPiece struct {
 	// Attempt and Node are those of the attempt that wrote the output.
 	Attempt int    `json:"attempt"`
@@ -25,6 +25,10 @@ type TailPiece struct {
 	// known: the handler writes more than 64 KiB a second, or events were lost.
 	Output  string `json:"output,omitempty"`
 	Skipped int64  `json:"skipped,omitempty"`
+
+	// Error is why the attempt ended, if the slot is tried again. That of the last attempt is in
+	// the Outcome.
+	Error string `json:"error,omitempty"`
 
 	// Problem is why the output of the attempt cannot be followed now. Its recorded output comes
 	// when the attempt has ended.
@@ -82,13 +86,14 @@ type tail struct {
 	events chan job.Event
 
 	// attempt is the one that is followed, and fence identifies it. The first to bytes of its output
-	// are known. troubled is true if the Problem of this attempt was yielded, and ended if an event
-	// reported its end.
-	attempt  job.Attempt
-	fence    uint64
-	to       int64
-	troubled bool
-	ended    bool
+	// are known. troubled is true if the Problem of this attempt was yielded, explained if its Error
+	// was, and ended if an event reported its end.
+	attempt   job.Attempt
+	fence     uint64
+	to        int64
+	troubled  bool
+	explained bool
+	ended     bool
 }
 
 func (t *tail) run(ctx context.Context, id string) (d SlotDetails, err error) {
@@ -161,20 +166,24 @@ func (t *tail) finish(ctx context.Context, r job.Record) error {
 			return err
 		}
 	}
-	recorded := r.Attempts[i].Output
+	recorded, why := r.Attempts[i].Output, r.Attempts[i].Error
 	if last {
-		recorded = r.Output
+		recorded, why = r.Output, r.Error
 	}
 	for _, p := range output.Rest(recorded, t.to) {
 		if err := t.pass(p); err != nil {
 			return err
 		}
 	}
-	return nil
+	if why == "" || t.explained || last && r.State.Final() {
+		return nil
+	}
+	t.explained = true
+	return t.tell(TailPiece{Error: why})
 }
 
 func (t *tail) follow(a job.Attempt, fence uint64) {
-	t.attempt, t.fence, t.to, t.troubled, t.ended = a, fence, 0, false, false
+	t.attempt, t.fence, t.to, t.troubled, t.explained, t.ended = a, fence, 0, false, false, false
 }
 
 // ask requests the output of a running slot from its owner, and asks the owner to keep sending
@@ -193,7 +202,7 @@ func (t *tail) ask(ctx context.Context, r job.Record, fence uint64) error {
 			t.follow(r.Attempts[len(r.Attempts)-1], fence)
 		}
 		t.troubled = true
-		return t.say("", 0, err)
+		return t.tell(TailPiece{Problem: err})
 	case live.Attempt == 0: // it has returned meanwhile
 		return nil
 	case fence == t.fence && !t.troubled:
@@ -204,7 +213,7 @@ func (t *tail) ask(ctx context.Context, r job.Record, fence uint64) error {
 	}
 	t.follow(r.Attempts[len(r.Attempts)-1], fence)
 	t.to = live.Written
-	return t.say(live.Output, 0, nil)
+	return t.tell(TailPiece{Output: live.Output})
 }
 
 // wait passes on the output that arrives, until the attempt has ended, or for d.
@@ -242,11 +251,13 @@ func (t *tail) pass(p output.Piece) error {
 	}
 	skipped := max(0, p.From-t.to)
 	t.to = p.To
-	return t.say(p.Text, skipped, nil)
+	return t.tell(TailPiece{Output: p.Text, Skipped: skipped})
 }
 
-func (t *tail) say(text string, skipped int64, problem error) error {
-	if !t.yield(TailPiece{Attempt: t.attempt.Number, Node: t.attempt.Node, Output: text, Skipped: skipped, Problem: problem}, nil) {
+// tell yields a piece about the attempt.
+func (t *tail) tell(p TailPiece) error {
+	p.Attempt, p.Node = t.attempt.Number, t.attempt.Node
+	if !t.yield(p, nil) {
 		return errStopped
 	}
 	return nil

@@ -34,6 +34,9 @@ func TestTailFollowsACommandToItsOutcome(t *testing.T) {
 	if code := tail.exit(); code != 0 || !strings.HasPrefix(tail.stdout(), want) {
 		t.Errorf("exit status %d, printed\n%s\nwant\n%s\n%s", code, tail.stdout(), want, tail.stderr())
 	}
+	if said := tail.stderr(); !strings.Contains(said, "the attempt failed") || !strings.Contains(said, "exit status 1") {
+		t.Errorf("it does not say why attempt 1 failed: %s", said)
+	}
 
 	show := s.start("show", "slot", "show", id)
 	if code := show.exit(); code != 0 || !strings.Contains(show.stdout(), "output of attempt 1:\n  first \\x1b[2J line\n  on stderr\n  attempt 1 is over\n") {

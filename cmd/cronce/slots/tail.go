@@ -18,10 +18,10 @@ func newSlotTailCommand(a *base.App) *cobra.Command {
 		Use:   "tail ID",
 		Short: "Follow the output of a slot until it has its outcome",
 		Long: `Tail prints what a slot writes while it runs, beginning with what it has written so far,
-and at the end the outcome. It goes on through retries, and waits for a slot that does
-not run yet. Of a slot that has ended it prints the recorded output. The status is 0 if
-the slot succeeded, and 1 if it ended otherwise. Ctrl-C ends only the printing, with
-status 130.
+and at the end the outcome. It goes on through retries, logs why each attempt failed, and
+waits for a slot that does not run yet. Of a slot that has ended it prints the recorded
+output. The status is 0 if the slot succeeded, and 1 if it ended otherwise. Ctrl-C ends
+only the printing, with status 130.
 
 The output of Go handlers, of commands (stdout and stderr) and of services is not stored
 while it is written: a node sends it only while it is asked to, at most 64 KiB a second.
@@ -31,7 +31,8 @@ record if that was not sent. Control characters are escaped.
 With -o json, a line for each piece, and the line of "slot show" at the end:
 
   {"attempt":1,"node":"web1-711-0kq1-x2","output":"1 of 7\n"}
-  {"attempt":1,"node":"web1-711-0kq1-x2","output":"6 of 7\n","skipped":700}`,
+  {"attempt":1,"node":"web1-711-0kq1-x2","output":"6 of 7\n","skipped":700}
+  {"attempt":1,"node":"web1-711-0kq1-x2","error":"exit status 1"}`,
 		Example: "  cronce slot tail report:2026-11-21T07:00:00Z",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -96,6 +97,11 @@ func (t *tailPrinter) print(p client.TailPiece) error {
 		if _, err := fmt.Fprintf(t.Stdout, "... (%d bytes skipped) ...\n", p.Skipped); err != nil {
 			return err
 		}
+	}
+	if p.Error != "" {
+		err := t.endLine()
+		t.Log.Warn("the attempt failed", "slot", t.slot.ID(), "attempt", p.Attempt, "node", p.Node, "error", base.Brief(p.Error, 1000))
+		return err
 	}
 	if p.Output == "" {
 		return nil

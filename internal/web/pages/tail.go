@@ -93,6 +93,8 @@ func tailText(p client.TailPiece) string {
 	switch {
 	case p.Problem != nil:
 		return fmt.Sprintf("\n(the output cannot be followed; its ends come with the outcome: %s)\n", printable.Line(p.Problem.Error()))
+	case p.Error != "":
+		return fmt.Sprintf("\n(attempt %d failed: %s)\n", p.Attempt, printable.Text(p.Error))
 	case p.Skipped > 0:
 		return fmt.Sprintf("\n(%d bytes skipped)\n%s", p.Skipped, printable.Text(p.Output))
 	}
