@@ -52,7 +52,7 @@ func (s *Store) ask(ctx context.Context, node, subject, what string, request any
 	began := time.Now()
 	reply, err := s.askNode(ctx, subject, data)
 	if err != nil {
-		return nil, fmt.Errorf("ask node %s %s: %w: %w", node, what, job.ErrUnknown, s.Because(subject, began, err))
+		return nil, fmt.Errorf("ask node %s %s: %w: %w", node, what, job.ErrUnknown, s.WithComplaints(subject, began, err))
 	}
 	return reply, nil
 }

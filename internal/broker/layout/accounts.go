@@ -88,9 +88,9 @@ func Accounts(namespace, domain string, logins []Login) ([]Account, error) {
 		all.logins = append(all.logins, &Account{Name: name, Login: l})
 	}
 	for _, a := range all.logins {
-		all.broker(a)
-		all.peers(a)
-		all.told(a)
+		all.connectToStreams(a)
+		all.connectToNodes(a)
+		all.connectToEvents(a)
 	}
 	for _, subject := range slices.Sorted(maps.Keys(all.exports)) {
 		all.streams.Exports = append(all.streams.Exports, *all.exports[subject])
@@ -119,11 +119,11 @@ type accounts struct {
 	logins  []*Account
 }
 
-// broker lets a login send requests to the JetStream API and publish to the streams.
-func (all *accounts) broker(a *Account) {
+// connectToStreams lets a login send requests to the JetStream API and publish to the streams.
+func (all *accounts) connectToStreams(a *Account) {
 	ns := a.Login.Access.Namespace
 	for _, as := range subjects(a.Login.Grants, func(g Grant) []string { return g.Publish }) {
-		if !ofBroker(ns, as) {
+		if !belongsToStreams(ns, as) {
 			continue
 		}
 		subject := all.plain(as)
@@ -141,22 +141,22 @@ func (all *accounts) broker(a *Account) {
 	}
 }
 
-// told lets other logins receive the events that this login publishes. The stream account
-// receives an event as a request, and the server does not forward requests to other
+// connectToEvents lets other logins receive the events that this login publishes. The stream
+// account receives an event as a request, and the server does not forward requests to other
 // subscribers.
-func (all *accounts) told(a *Account) {
-	for _, told := range subjects(a.Login.Grants, func(g Grant) []string { return g.Publish }) {
-		if !strings.HasPrefix(told, a.Login.Access.Namespace+".event.") {
+func (all *accounts) connectToEvents(a *Account) {
+	for _, published := range subjects(a.Login.Grants, func(g Grant) []string { return g.Publish }) {
+		if !strings.HasPrefix(published, a.Login.Access.Namespace+".event.") {
 			continue
 		}
-		e := Export{Subject: told, Stream: true}
+		e := Export{Subject: published, Stream: true}
 		for _, other := range all.logins {
-			for _, heard := range subjects(other.Login.Grants, func(g Grant) []string { return g.Subscribe }) {
-				subject := told
-				if covered(heard, told) {
-					subject = heard // the other login may receive the events of some jobs only
+			for _, received := range subjects(other.Login.Grants, func(g Grant) []string { return g.Subscribe }) {
+				subject := published
+				if covers(published, received) {
+					subject = received // the other login may receive the events of some jobs only
 				}
-				if other != a && covered(subject, heard) {
+				if other != a && covers(received, subject) {
 					e.To = append(e.To, other.Name)
 					other.Imports = append(other.Imports, Import{Account: a.Name, Subject: subject, Stream: true})
 				}
@@ -169,11 +169,10 @@ func (all *accounts) told(a *Account) {
 	}
 }
 
-// peers lets other logins send requests to the nodes of this login.
-func (all *accounts) peers(a *Account) {
+// connectToNodes lets other logins send requests to the nodes of this login.
+func (all *accounts) connectToNodes(a *Account) {
 	ns := a.Login.Access.Namespace
-	heard := subjects(a.Login.Grants, func(g Grant) []string { return g.Subscribe })
-	for _, subject := range heard {
+	for _, subject := range subjects(a.Login.Grants, func(g Grant) []string { return g.Subscribe }) {
 		if !strings.HasPrefix(subject, ns+".node.") && !strings.HasPrefix(subject, ns+".api.") && !strings.HasPrefix(subject, "$SRV.") {
 			continue
 		}
@@ -186,7 +185,7 @@ func (all *accounts) peers(a *Account) {
 				// A login that serves orders exports api.*.*, which also matches a request to one
 				// node. That request must go to the account of the node, which exports api.node.*.
 				one := strings.HasPrefix(asked, APISubject(ns, "node."))
-				if covered(asked, subject) && (!one || subject == APISubject(ns, "node.*")) {
+				if covers(subject, asked) && (!one || subject == APISubject(ns, "node.*")) {
 					e.To = append(e.To, asker.Name)
 					asker.Imports = append(asker.Imports, Import{Account: a.Name, Subject: asked})
 				}
@@ -211,24 +210,10 @@ func (all *accounts) plain(subject string) string {
 	return jetstream.DefaultAPIPrefix + rest
 }
 
-// ofBroker reports whether a subject belongs to the server or to a stream.
-func ofBroker(namespace, subject string) bool {
+// belongsToStreams reports whether a subject belongs to the server or to a stream.
+func belongsToStreams(namespace, subject string) bool {
 	return slices.ContainsFunc([]string{"$JS.", "$KV.", namespace + ".slot.", namespace + ".timer.", namespace + ".event."},
 		func(prefix string) bool { return strings.HasPrefix(subject, prefix) })
-}
-
-// covered reports whether other matches every subject that subject matches.
-func covered(subject, other string) bool {
-	tokens, wide := strings.Split(subject, "."), strings.Split(other, ".")
-	if len(tokens) != len(wide) {
-		return false
-	}
-	for i, t := range tokens {
-		if t != wide[i] && wide[i] != "*" {
-			return false
-		}
-	}
-	return true
 }
 
 // subjects returns the subjects of all grants without duplicates.

@@ -1,6 +1,7 @@
-// Package layout says what a namespace consists of on the broker: its streams and buckets,
-// their configuration (layout.go), the subjects that each role needs (access.go), and the
-// accounts that keep logins apart (accounts.go). It computes; it has no connection.
+// Package layout describes what a namespace consists of on the broker: its streams and buckets
+// with their configuration (layout.go), the logins and their roles (access.go), the subjects that
+// each role needs (rights.go), the accounts that keep logins apart (accounts.go), and the
+// permissions that a server reports for a login (permissions.go). It computes; it has no connection.
 package layout
 
 import (
@@ -106,6 +107,7 @@ func Streams(namespace string) []string {
 	return names
 }
 
+// TimerStream returns the name of the stream of timers.
 func TimerStream(namespace string) string { return namespace + "_timers" }
 
 // Difference is a setting on the broker that differs from the wanted one.
@@ -132,9 +134,9 @@ const (
 	FieldOrders  = "kept orders"
 )
 
-// Differences compares only the settings that Cronce depends on. Size limits, placement
-// and descriptions are the operator's choice. The exception is a size limit on the timer
-// stream, because it would drop timers.
+// Differences returns how the configuration of an existing stream differs from the wanted one. It
+// compares only the settings that Cronce depends on. Size limits, placement and descriptions are
+// the operator's choice, except a size limit on the timer stream: the server would drop timers.
 func Differences(found, want jetstream.StreamConfig) []Difference {
 	var all []Difference
 	check := func(field string, found, wanted any, mend func(*jetstream.StreamConfig)) {

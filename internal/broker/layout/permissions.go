@@ -6,16 +6,18 @@ import (
 	"strings"
 )
 
-// PermissionsSubject is where a server tells a login what it may do.
+// PermissionsSubject is the subject of a request that a server answers with the permissions of
+// the login that sent it.
 const PermissionsSubject = "$SYS.REQ.USER.INFO"
 
-// Permissions are those of a login, as the server says them. The zero value permits everything.
+// Permissions are the permissions of a login, as the server reports them. The zero value permits
+// everything.
 type Permissions struct {
 	Publish   *rule `json:"publish"`
 	Subscribe *rule `json:"subscribe"`
 }
 
-// rule is a list of subjects. No allowed ones: all.
+// rule allows the subjects in Allow, except those in Deny. An empty Allow allows all.
 type rule struct {
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny"`
@@ -50,9 +52,9 @@ func (r *rule) permits(subject string) bool {
 	return len(r.Allow) == 0 || slices.ContainsFunc(r.Allow, func(allow string) bool { return covers(allow, subject) })
 }
 
-// covers reports whether every subject of the second pattern is one of the first.
-func covers(pattern, subject string) bool {
-	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
+// covers reports whether pattern matches every subject that the pattern narrow matches.
+func covers(pattern, narrow string) bool {
+	p, s := strings.Split(pattern, "."), strings.Split(narrow, ".")
 	for i, token := range p {
 		switch {
 		case token == ">":

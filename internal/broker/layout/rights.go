@@ -20,14 +20,14 @@ type right struct {
 // roles that use it. If you use a new subject, add it here: tests run a fleet with
 // exactly these permissions.
 func (a Access) rights() []right {
-	return slices.Concat(a.reading(), a.living(), a.producing(), a.working(), a.operating(), a.calling(), a.serving(), a.settingUp())
+	return slices.Concat(a.reading(), a.heartbeating(), a.producing(), a.working(), a.operating(), a.calling(), a.serving(), a.settingUp())
 }
 
 func (a Access) reading() []right {
-	everybody, nodes, readers := Roles(), []Role{RoleProducer, RoleWorker}, []Role{RoleViewer, RoleOperator}
+	all, nodes, readers := Roles(), []Role{RoleProducer, RoleWorker}, []Role{RoleViewer, RoleOperator}
 	jobs, members, ledger := a.bucket("jobs"), a.bucket("nodes"), a.bucket("ledger")
 	return []right{
-		{everybody, Grant{What: "hear the answers to its requests", Subscribe: []string{a.Inbox + ".>"}}},
+		{all, Grant{What: "hear the answers to its requests", Subscribe: []string{a.Inbox + ".>"}}},
 		may("see whether JetStream is there, and what is set up", slices.Concat(nodes, readers, []Role{RoleSetup}),
 			[]string{a.api() + "INFO"}, a.ask("STREAM.INFO", Streams(a.Namespace)...), a.ask("STREAM.MSG.GET", a.bucket("state"))),
 		may("read jobs and nodes", slices.Concat(nodes, readers),
@@ -36,13 +36,13 @@ func (a Access) reading() []right {
 		may("read what waits", []Role{RoleProducer, RoleViewer, RoleOperator},
 			a.ask("STREAM.MSG.GET", a.timers()), a.ask("DIRECT.GET", a.slots(), a.timers())),
 		may("list slots and events", readers, a.ask("DIRECT.GET", ledger, a.Namespace+"_events")),
-		may("look for what is wrong", readers, a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("DIRECT.GET", a.bucket("state")), a.ask("CONSUMER.INFO", append(a.takers(), a.alerts())...)),
+		may("look for what is wrong", readers, a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("DIRECT.GET", a.bucket("state")), a.ask("CONSUMER.INFO", append(a.onConsumers(), a.alerts())...)),
 		{readers, Grant{What: "watch events", Subscribe: []string{a.Namespace + ".event.*.*"}}},
 		may("ask nodes for the output and the progress of slots that run", readers, []string{a.Namespace + ".node.*.output"}),
 	}
 }
 
-func (a Access) living() []right {
+func (a Access) heartbeating() []right {
 	nodes := []Role{RoleProducer, RoleWorker}
 	return []right{
 		may("follow jobs and nodes", nodes, a.follow("jobs"), a.follow("nodes")),
@@ -60,7 +60,7 @@ func (a Access) producing() []right {
 		may("know which late slots were told", producer, a.ask("DIRECT.GET", a.Namespace+"_events"), a.value("state", "alert.*")),
 		may("move the watermark", producer, a.value("state", WatermarkKey)),
 		may("sweep for lost slots", producer, a.follow("ledger"), a.follow("state"), a.value("state", SweepKey), a.ask("CONSUMER.LIST", a.slots(), a.timers())),
-		a.taking(producer),
+		a.consumingOn(producer),
 		{producer, Grant{What: "talk to the other producers", Publish: producers, Subscribe: producers}},
 	}
 }
@@ -74,9 +74,9 @@ func (a Access) working() []right {
 	if len(a.Jobs) == 0 {
 		followers = []string{"*"}
 	}
-	told := around(ns+".event.*.", jobs, "")
+	events := around(ns+".event.*.", jobs, "")
 	if len(a.Jobs) > 0 {
-		told = append(told, ns+".event.*."+exchange.NoJob)
+		events = append(events, ns+".event.*."+exchange.NoJob)
 	}
 	rights := []right{
 		may("take slots of its queues", worker, a.ask("CONSUMER.INFO", consumers...), a.ask("CONSUMER.MSG.NEXT", consumers...)),
@@ -88,7 +88,7 @@ func (a Access) working() []right {
 		may("keep slots of one job apart", worker, a.value("state", around("lock.", jobs, "")...)),
 		may("know which jobs have failed, to tell when they recover", worker, a.value("state", around("alert.", jobs, "")...)),
 		{worker, Grant{What: "tell workers that a slot's turn has come", Publish: locks, Subscribe: locks}},
-		may("tell what happens", worker, told),
+		may("tell what happens", worker, events),
 		{worker, Grant{What: "be asked to end a slot, and for its output", Publish: replies(ns), Subscribe: []string{ns + ".node.*.cancel", ns + ".node.*.output"}}},
 		{[]Role{RoleWorker, RoleOperator}, Grant{What: "ask for the end of a slot that runs", Publish: []string{ns + ".node.*.cancel"}, Subscribe: replies(ns)}},
 	}
@@ -100,8 +100,8 @@ func (a Access) working() []right {
 	return rights
 }
 
-// taking grants a producer the consumers of streams whose messages start jobs.
-func (a Access) taking(producer []Role) right {
+// consumingOn grants a producer the consumers of the messages that start jobs.
+func (a Access) consumingOn(producer []Role) right {
 	var subjects []string
 	for _, on := range a.On {
 		stream, name, _ := strings.Cut(on, "/")
@@ -114,8 +114,8 @@ func (a Access) taking(producer []Role) right {
 	return may("take the messages that start jobs", producer, subjects)
 }
 
-// takers returns the consumers of the messages that start jobs.
-func (a Access) takers() (names []string) {
+// onConsumers returns the consumers of the messages that start jobs.
+func (a Access) onConsumers() (names []string) {
 	for _, on := range a.On {
 		stream, name, _ := strings.Cut(on, "/")
 		names = append(names, around(stream+".", OnConsumers(a.Namespace, name), "")...)
@@ -191,6 +191,7 @@ func (a Access) settingUp() []right {
 	}
 }
 
+// may returns the right to publish on the subjects.
 func may(what string, roles []Role, subjects ...[]string) right {
 	return right{roles, Grant{What: what, Publish: slices.Concat(subjects...)}}
 }
@@ -214,7 +215,7 @@ func (a Access) Ordering() (jobs, runs, slots []string) {
 	return a.value("jobs", "*"), runs, append(a.value("ledger", "*.>"), runs...)
 }
 
-// ask returns the subjects of one JetStream API request, one for each stream or consumer
+// ask returns the subjects of one operation of the JetStream API, one for each stream or consumer
 // in about.
 func (a Access) ask(operation string, about ...string) []string {
 	return around(a.api()+operation+".", about, "")
@@ -236,7 +237,7 @@ func (a Access) follow(what string) []string {
 	return slices.Concat(a.ask("CONSUMER.CREATE", any), a.ask("CONSUMER.INFO", any), a.ask("CONSUMER.MSG.NEXT", any), a.ask("CONSUMER.DELETE", any))
 }
 
-// around returns each name between before and after.
+// around returns before+name+after for each name.
 func around(before string, names []string, after string) []string {
 	all := make([]string, len(names))
 	for i, name := range names {

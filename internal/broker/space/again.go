@@ -13,10 +13,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// setupPause is the pause between two checks whether another login has set the namespace
-// up.
-const setupPause = 2 * time.Second
-
 // SetUpAgain creates the missing parts of a namespace that was open before, for example
 // after the broker lost its store or an operator removed a stream. It uses the stored
 // settings. If none are stored, it stores the settings of this Space and uses them. It

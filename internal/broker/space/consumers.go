@@ -28,13 +28,13 @@ type NodeConsumer struct {
 // NodeConsumers reads the consumer of alerts. For each given job that messages of another stream
 // start, it reads the consumer of those messages.
 func (s *Space) NodeConsumers(ctx context.Context, jobs []plans.Entry) []NodeConsumer {
-	takers := []NodeConsumer{s.readNodeConsumer(ctx, NodeConsumer{Stream: s.EventStream(), Consumer: layout.AlertConsumer})}
+	consumers := []NodeConsumer{s.readNodeConsumer(ctx, NodeConsumer{Stream: s.EventStream(), Consumer: layout.AlertConsumer})}
 	for _, e := range jobs {
 		if !e.Job.On.IsZero() {
-			takers = append(takers, s.readOnConsumer(ctx, e))
+			consumers = append(consumers, s.readOnConsumer(ctx, e))
 		}
 	}
-	return takers
+	return consumers
 }
 
 // readOnConsumer reads the consumer of the job's current plan. If there is none, it reads one that

@@ -41,7 +41,7 @@ func (s *Space) OnConsumers(ctx context.Context, stream, name string) ([]core.On
 	var found []core.OnConsumer
 	var denied error
 	names := layout.OnConsumers(s.Name, name)
-	// An edit creates the consumer of the new plan before it removes the old one. If neither
+	// After an edit, the consumer of the new plan is created before the old one is removed. If neither
 	// is found, the first one may have been created meanwhile, so it is read again.
 	for i, consumer := range append(names, names[0]) {
 		if i == len(names) && len(found) > 0 {
@@ -216,9 +216,9 @@ func collide(a, b string) bool {
 	return len(as) == len(bs)
 }
 
-// Off removes a consumer whose messages started a job. It returns nil if the consumer
+// RemoveOn removes a consumer whose messages started a job. It returns nil if the consumer
 // or its stream does not exist.
-func (s *Space) Off(ctx context.Context, stream, consumer string) error {
+func (s *Space) RemoveOn(ctx context.Context, stream, consumer string) error {
 	err := s.Ask(ctx, "remove consumer "+consumer+" of stream "+stream, s.API("CONSUMER.DELETE."+stream+"."+consumer), func(ctx context.Context) error {
 		return s.JS.DeleteConsumer(ctx, stream, consumer)
 	})

@@ -71,13 +71,16 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error
 	}
 }
 
+// setupPause is the pause between two checks whether another login has set the namespace up.
+const setupPause = 2 * time.Second
+
 // loginWait bounds the wait for the permissions of the login. Servers answer at once.
 const loginWait = time.Second
 
-// learnLogin asks the server what this login may do, so that no request is sent that the server
-// does not permit. Without an answer, each read finds that out by itself. A connection with the
-// default inbox prefix is not that of a login of the roles of package layout, and may not be allowed
-// to ask.
+// learnLogin asks the server for the permissions of this login, so that this process does not send
+// requests that the server denies. Without an answer, each read finds out by itself. A login with a
+// role of package layout has an inbox prefix of its own. With the default prefix, learnLogin does
+// not ask: the server may deny even this request.
 func (s *Space) learnLogin(ctx context.Context) {
 	if prefix := s.Conn().Opts.InboxPrefix; prefix == "" || prefix == strings.TrimSuffix(nats.InboxPrefix, ".") {
 		return
@@ -110,7 +113,7 @@ func lostRace(err error) bool {
 // inventory lists what a namespace has on the broker.
 type inventory struct {
 	names    []string // of all streams that it should have
-	optional string   // the stream that it can do without: an older server cannot have it
+	optional string   // the stream of timers, which an older server cannot have
 	streams  map[string]jetstream.StreamConfig
 	stored   bool // whether settings are stored
 	settings job.Settings
@@ -120,17 +123,17 @@ type inventory struct {
 
 func (i inventory) complete() bool { return len(i.missing()) == 0 }
 
-// missing describes in words what is required and does not exist.
-func (i inventory) missing() (words []string) {
+// missing returns the titles of what is required and does not exist.
+func (i inventory) missing() (titles []string) {
 	for _, name := range i.names {
 		if _, ok := i.streams[name]; !ok && name != i.optional {
-			words = append(words, layout.Title(name))
+			titles = append(titles, layout.Title(name))
 		}
 	}
 	if !i.stored {
-		words = append(words, "the settings")
+		titles = append(titles, "the settings")
 	}
-	return words
+	return titles
 }
 
 // target merges the settings: want overrides what is stored, which overrides the
@@ -145,6 +148,7 @@ func (i inventory) target(want job.Settings) job.Settings {
 	return set.WithDefaults()
 }
 
+// differences returns how the existing streams differ from those of the settings.
 func (s *Space) differences(i inventory, set job.Settings) []layout.Difference {
 	var all []layout.Difference
 	for _, want := range layout.Configs(s.Name, set, s.Schedules()) {
@@ -155,6 +159,7 @@ func (s *Space) differences(i inventory, set job.Settings) []layout.Difference {
 	return all
 }
 
+// inspect lists what exists of the namespace.
 func (s *Space) inspect(ctx context.Context) (inventory, error) {
 	inv := inventory{streams: map[string]jetstream.StreamConfig{}, optional: layout.TimerStream(s.Name)}
 	for _, want := range layout.Configs(s.Name, job.Settings{}, true) {
@@ -189,7 +194,7 @@ func (s *Space) inspect(ctx context.Context) (inventory, error) {
 	return inv, err
 }
 
-// accept refuses settings or streams that do not match.
+// accept returns an error if the stored settings or an existing stream do not match what is wanted.
 func (s *Space) accept(inv inventory, want job.Settings) error {
 	if found, wanted, flags := mismatch(inv.settings, want); inv.stored && len(found) > 0 {
 		return fmt.Errorf("namespace %q: %w: %s is stored, %s is asked for: leave it out to adopt what is stored, or change it for every node: %s",

@@ -39,6 +39,8 @@ func (s *Space) CheckPriority(priority int) error {
 	return nil
 }
 
+// Queue returns the consumer of a queue on the stream, and creates it if it does not exist. It never
+// updates the consumer. If a difference matters, the error is job.ErrMismatch.
 func (s *Space) Queue(ctx context.Context, stream, queue string) (jetstream.Consumer, error) {
 	if err := codec.ValidateName("queue", queue); err != nil {
 		return nil, err
@@ -78,16 +80,16 @@ func (s *Space) Queue(ctx context.Context, stream, queue string) (jetstream.Cons
 			return nil, d.refused(stream, queue)
 		}
 	}
-	if len(wrong) > 0 && !s.isOfStored(ctx, stream, c.CachedInfo().Config) {
+	if len(wrong) > 0 && !s.matchesStored(ctx, stream, c.CachedInfo().Config) {
 		return nil, fmt.Errorf("%w: %s: mend it: %s", job.ErrMismatch, wrong[0], s.SetupCommand())
 	}
 	return c, nil
 }
 
-// isOfStored reports whether a queue's consumer matches the settings stored now. If it
-// does, Setup has changed both since this process started. The process keeps its old
-// settings until its restart. Only the time between two deliveries differs until then.
-func (s *Space) isOfStored(ctx context.Context, stream string, found jetstream.ConsumerConfig) bool {
+// matchesStored reports whether a queue's consumer matches the settings that are stored now. If it
+// does, Setup has changed both since this process started. The process keeps its old settings until
+// its restart. Until then only the time between two deliveries differs.
+func (s *Space) matchesStored(ctx context.Context, stream string, found jetstream.ConsumerConfig) bool {
 	set, _, err := s.readSettings(ctx)
 	return err == nil && len(s.queueDifferences(stream, found, s.queueConfig(stream, found.Durable, set.WithDefaults().Lease))) == 0
 }
@@ -112,11 +114,13 @@ func (s *Space) queueConfig(stream, queue string, lease time.Duration) jetstream
 	return cfg
 }
 
+// queueDifference is a difference of a queue's consumer. mend sets the wanted value.
 type queueDifference struct {
 	layout.Difference
 	mend func(*jetstream.ConsumerConfig)
 }
 
+// refused returns the error for a difference that the server cannot change in place.
 func (d queueDifference) refused(stream, queue string) error {
 	return fmt.Errorf("%w: %s: that cannot be changed in place: nats consumer rm %s %s", job.ErrMismatch, d, stream, queue)
 }
@@ -151,6 +155,7 @@ func (s *Space) queueDifferences(stream string, found, want jetstream.ConsumerCo
 	return all
 }
 
+// priorities returns the priority settings as text, to compare them.
 func priorities(c jetstream.ConsumerConfig) string {
 	if len(c.PriorityGroups) == 0 {
 		return "none"
@@ -159,6 +164,7 @@ func priorities(c jetstream.ConsumerConfig) string {
 	return strings.Trim(string(policy), `"`) + " " + strings.Join(c.PriorityGroups, ",")
 }
 
+// filters returns the subject filters of a consumer as text.
 func filters(c jetstream.ConsumerConfig) string {
 	if len(c.FilterSubjects) > 0 {
 		return strings.Join(c.FilterSubjects, ",")
@@ -166,7 +172,7 @@ func filters(c jetstream.ConsumerConfig) string {
 	return c.FilterSubject
 }
 
-// updateQueues mends the existing consumers of all queues.
+// updateQueues corrects the existing consumers of all queues.
 func (s *Space) updateQueues(ctx context.Context, inv *inventory, target job.Settings) (changes []string, err error) {
 	for _, stream := range []string{s.SlotStream(), s.TimerStream()} {
 		if _, ok := inv.streams[stream]; !ok {

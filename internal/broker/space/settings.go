@@ -30,6 +30,7 @@ func mismatch(stored, want job.Settings) (found, wanted, flags []string) {
 	return found, wanted, flags
 }
 
+// settingField is one field of the settings, as text.
 type settingField struct {
 	name       string
 	have, want string // want is empty when its field is zero

@@ -80,7 +80,7 @@ func (s *Space) changeSettings(ctx context.Context, inv *inventory, target job.S
 	return []string{fmt.Sprintf("changed the settings: %s instead of %s", strings.Join(wanted, ", "), strings.Join(found, ", "))}, nil
 }
 
-// update mends existing streams, and leaves fields alone that the layout does not set.
+// update corrects existing streams. It does not change fields that the layout does not set.
 func (s *Space) update(ctx context.Context, inv *inventory, target job.Settings) (changes []string, err error) {
 	for _, name := range inv.names {
 		want, cfg := s.streamConfig(name, target), inv.streams[name]

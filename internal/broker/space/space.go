@@ -72,7 +72,7 @@ type Space struct {
 	Plans    plans.EntryDecoder // of stored definitions
 	ReadOnly bool
 	atomic   map[string]bool    // streams that allow atomic batches
-	login    layout.Permissions // zero: everything, or it is not known
+	login    layout.Permissions // zero: everything is permitted, or not known
 	Trace    func(queue string, m *core.Message) (ended func(duplicate bool, err error))
 	Log      *slog.Logger
 }
@@ -128,7 +128,7 @@ func (s *Space) Time(ctx context.Context) (now time.Time, err error) {
 	return now, err
 }
 
-// FailDenied returns the same namespace, as ReadOnly makes Open return it.
+// FailDenied returns the same namespace with ReadOnly set.
 func (s *Space) FailDenied() *Space {
 	return &Space{
 		Wire: s.Wire, Name: s.Name, settings: s.settings, registry: s.registry, Audit: s.Audit,
@@ -139,7 +139,8 @@ func (s *Space) FailDenied() *Space {
 // Atomic reports whether the stream allowed atomic batches when the namespace was opened.
 func (s *Space) Atomic(stream string) bool { return s.atomic[stream] }
 
-// MayList reports whether the login may list what waits in the streams. If it is not known, it may.
+// MayList reports whether the login may list what waits in the streams. It returns true if that is
+// not known.
 func (s *Space) MayList() bool { return s.login.MayPublish(s.API("DIRECT.GET." + s.SlotStream())) }
 
 // Bucket returns the namespace's bucket of that name.
@@ -148,6 +149,7 @@ func (s *Space) Bucket(what string) wire.Bucket {
 	return wire.Bucket{Wire: s.Wire, Name: name, In: "KV_" + name, Root: "$KV." + name + ".", FailDenied: s.ReadOnly, Atomic: s.Atomic("KV_" + name)}
 }
 
+// SlotStream, TimerStream and EventStream return the names of the namespace's streams.
 func (s *Space) SlotStream() string { return s.Name + "_slots" }
 
 func (s *Space) TimerStream() string { return layout.TimerStream(s.Name) }

@@ -13,7 +13,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Survey describes a namespace as it is on the broker, right or wrong.
+// Survey describes a namespace as it is on the broker, correct or not.
 type Survey struct {
 	// Server, Version and Cluster describe the server that answered. Cluster is empty if
 	// the server is alone.
@@ -28,9 +28,9 @@ type Survey struct {
 	Settings    job.Settings
 	SettingsErr error
 
-	// Streams are the existing streams by name, including those of the buckets. Missing
-	// describes in words those that do not exist. A namespace without timers is complete:
-	// NoTimers reports that their stream is missing, Schedules that the server supports it.
+	// Streams are the existing streams by name, including those of the buckets. Missing holds the
+	// titles of those that do not exist. A namespace without timers is complete: NoTimers is true
+	// if their stream is missing, and Schedules if the server supports it.
 	Streams             map[string]*jetstream.StreamInfo
 	Missing             []string
 	NoTimers, Schedules bool
@@ -44,13 +44,13 @@ type Survey struct {
 
 // Difference is a field whose value differs from the layout's.
 type Difference struct {
-	// Where, Field, Found and Want describe it in words: "bucket cronce_jobs", "storage",
+	// Where, Field, Found and Want describe the difference: "bucket cronce_jobs", "storage",
 	// "Memory", "File".
 	Where, Field, Found, Want string
 
-	// Tolerated reports that nodes work despite it. Setup reports that Setup mends it. If
-	// Setup cannot mend it, Remove is the command that removes the stream, bucket or
-	// consumer with all its data.
+	// Tolerated is true if nodes work despite the difference. Setup is true if the function Setup
+	// corrects it. Otherwise Remove is the command that removes the stream, bucket or consumer with
+	// all its data.
 	Tolerated, Setup bool
 	Remove           string
 }
@@ -144,11 +144,11 @@ func (s *Space) surveySettings(ctx context.Context, v *Survey) error {
 // describe returns a difference for users. remove is the command that removes the stream, bucket
 // or consumer that differs.
 func describe(d layout.Difference, remove string) Difference {
-	told := Difference{Where: d.Where, Field: d.Field, Found: d.Found, Want: d.Want, Setup: !d.Immutable, Tolerated: d.Tolerated}
+	described := Difference{Where: d.Where, Field: d.Field, Found: d.Found, Want: d.Want, Setup: !d.Immutable, Tolerated: d.Tolerated}
 	if d.Immutable {
-		told.Remove = remove
+		described.Remove = remove
 	}
-	return told
+	return described
 }
 
 func (s *Space) surveyQueues(ctx context.Context, v *Survey) error {

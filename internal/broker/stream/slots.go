@@ -46,11 +46,11 @@ func (l *Slots) Send(queue string, m core.Message, payload []byte, answered func
 // Publish is Send for callers that wait. The returned function returns the broker's
 // answer, or job.ErrUnknown if ctx ends first.
 func (l *Slots) Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error) {
-	var folded bool
+	var dropped bool
 	var failed error
 	done := make(chan struct{})
 	err = l.Send(queue, m, payload, func(duplicate bool, err error) {
-		folded, failed = duplicate, err
+		dropped, failed = duplicate, err
 		close(done)
 	})
 	if err != nil {
@@ -59,7 +59,7 @@ func (l *Slots) Publish(queue string, m core.Message, payload []byte) (wait func
 	return func(ctx context.Context) (bool, error) {
 		select {
 		case <-done:
-			return folded, failed
+			return dropped, failed
 		case <-ctx.Done():
 			return false, fmt.Errorf("publish %s: %w: %w", m.Slot, job.ErrUnknown, context.Cause(ctx))
 		}
@@ -140,12 +140,12 @@ type WaitingSlot struct {
 	// Payload is the message's body.
 	Payload []byte
 
-	// Timer reports that this is a triggered run that is not due yet. Due is its time,
+	// Timer is true for a triggered run that is not due yet. Due is its time,
 	// and Published is when it was set.
 	Timer bool
 
-	// Stranded reports that the server no longer delivers the message; see strandedFinder. It is
-	// a hint, like every field here. If the login may not list consumers, it is false.
+	// Stranded is true if the server no longer delivers the message; see strandedFinder. It is a
+	// hint, like every field here. If the login may not list consumers, it is false.
 	Stranded bool
 }
 
@@ -216,7 +216,7 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 	}
 }
 
-// countWhole returns the least number of messages that the pass must find, or 0 without f.Whole.
+// countWhole returns how many messages the pass must find at least, or 0 without f.Whole.
 func (s *Store) countWhole(ctx context.Context, f WaitingFilter, stream, subject string) (n int, err error) {
 	if !f.Whole {
 		return 0, nil

@@ -25,7 +25,7 @@ type strandedFinder struct {
 	s      *Store
 	stream string
 	floors map[string]uint64 // by queue; nil: not read yet
-	most   uint64
+	most   uint64            // the highest floor
 }
 
 func (s *Store) findStranded(stream string) *strandedFinder {
@@ -50,8 +50,8 @@ func (d *strandedFinder) readFloors(ctx context.Context) error {
 	return nil
 }
 
-// any reports whether a message may be stranded. Usually no messages are left below the
-// floors.
+// any reports whether a message may be stranded. Usually the stream has no messages below the
+// floors, so there is nothing to list.
 func (d *strandedFinder) any(ctx context.Context) (bool, error) {
 	if err := d.readFloors(ctx); err != nil || d.most == 0 {
 		return false, err

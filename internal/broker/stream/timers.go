@@ -104,10 +104,10 @@ func (t *Timers) Read(ctx context.Context, slot job.Slot) (Timer, uint64, error)
 // answers, so a new timer may be missing.
 func (t *Timers) Latest(ctx context.Context, slots []job.Slot) (map[job.Slot]Timer, error) {
 	all := map[job.Slot]Timer{}
-	switch there, err := t.exist(ctx); {
+	switch exists, err := t.exist(ctx); {
 	case err != nil:
 		return nil, err
-	case !there:
+	case !exists:
 		return all, nil
 	}
 	prefix := t.s.Namespace() + ".timer.set."
@@ -153,15 +153,16 @@ func (t *Timers) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[Waiting
 		subjects = append([]string{prefix + "set." + anyIfEmpty(f.Job) + ".>"}, subjects...)
 	}
 	return func(yield func(WaitingSlot, error) bool) {
-		switch there, err := t.exist(ctx); {
+		switch exists, err := t.exist(ctx); {
 		case err != nil:
 			yield(WaitingSlot{}, err)
-		case there:
+		case exists:
 			t.s.waiting(ctx, f, t.s.TimerStream(), subjects, t.read)(yield)
 		}
 	}
 }
 
+// exist reports whether the namespace has a stream of timers.
 func (t *Timers) exist(ctx context.Context) (bool, error) {
 	err := t.s.Ask(ctx, "look for "+layout.Title(t.s.TimerStream()), t.s.API("STREAM.INFO."+t.s.TimerStream()), func(ctx context.Context) error {
 		_, err := t.s.JS.Stream(ctx, t.s.TimerStream())
@@ -191,19 +192,21 @@ func (t *Timers) read(e wire.Entry) (WaitingSlot, error) {
 	return w, err
 }
 
+// subject returns the subject of a slot's timer.
 func (t *Timers) subject(slot job.Slot) string {
 	// The key is JOB.t.TOKEN with the token escaped. The key of a shard has one more token.
 	return t.s.Name + ".timer.set." + strings.Replace(slot.Key(), ".t.", ".", 1)
 }
 
+// missing returns the error for a namespace without a stream of timers.
 func (t *Timers) missing() error {
-	return fmt.Errorf("%w: %s was not there when the namespace was made: %s creates it", ErrNoTimers, layout.Title(t.s.TimerStream()), t.s.SetupCommand())
+	return fmt.Errorf("%w: %s did not exist when the namespace was created: %s creates it", ErrNoTimers, layout.Title(t.s.TimerStream()), t.s.SetupCommand())
 }
 
 // writing returns the write of a timer's message at revision.
-func (t *Timers) writing(ctx context.Context, timer Timer, revision uint64, told func(uint64, error)) *wire.Writing {
+func (t *Timers) writing(ctx context.Context, timer Timer, revision uint64, done func(uint64, error)) *wire.Writing {
 	b := wire.Bucket{Wire: t.s.Wire, In: t.s.TimerStream(), FailDenied: t.s.ReadOnly}
-	w := b.Writing(ctx, "", revision, told)
+	w := b.Writing(ctx, "", revision, done)
 	w.Title = "timer " + timer.Slot.ID()
 	w.At = t.subject(timer.Slot)
 	w.To = w.At
@@ -220,13 +223,13 @@ func (t *Timers) writing(ctx context.Context, timer Timer, revision uint64, told
 	w.Set(headerTarget, t.s.Name+".timer.due."+timer.Queue+"."+timer.Slot.Job)
 	// If the server answers that nothing listens on the subject, the stream has no leader now,
 	// or it does not exist. Absent finds out which.
-	w.Absent = func(told func(error)) {
+	w.Absent = func(report func(error)) {
 		go func() {
-			if there, err := t.exist(ctx); err == nil && !there {
-				told(jetstream.ErrStreamNotFound.APIError())
+			if exists, err := t.exist(ctx); err == nil && !exists {
+				report(jetstream.ErrStreamNotFound.APIError())
 				return
 			}
-			told(nil)
+			report(nil)
 		}()
 	}
 	return w

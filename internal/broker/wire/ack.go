@@ -45,14 +45,14 @@ func PubAck(m *nats.Msg) (Ack, error) {
 	case err != nil, answer.Error == nil && (answer.Stream == "" || answer.Seq == 0):
 		return Ack{}, jetstream.ErrInvalidJSAck
 	case answer.Error != nil:
-		return Ack{}, full(answer.Error)
+		return Ack{}, explainFull(answer.Error)
 	}
 	return Ack{answer.Seq, answer.Domain, answer.Duplicate, answer.Batch, answer.Count}, nil
 }
 
-// full adds to a refusal which storage limit was reached. It returns any other refusal as
-// it is.
-func full(refusal *jetstream.APIError) error {
+// explainFull wraps job.ErrFull around a refusal because of a full storage, and names the limit. It
+// returns any other refusal unchanged.
+func explainFull(refusal *jetstream.APIError) error {
 	limit := strings.Contains(refusal.Description, "maximum")
 	switch {
 	case refusal.ErrorCode == codeNoResources, refusal.ErrorCode == codeNoStorage,

@@ -28,7 +28,7 @@ func (w Wire) Ask(ctx context.Context, what, subject string, request func(contex
 	began, pause := time.Now(), NewPause()
 	for limit := AttemptTimeout; ; limit = min(2*limit, apiTimeout) {
 		attempted := time.Now()
-		err := w.Because(subject, attempted, within(ctx, limit, request))
+		err := w.WithComplaints(subject, attempted, within(ctx, limit, request))
 		switch {
 		case err == nil:
 			return nil

@@ -40,10 +40,12 @@ func (b Bucket) Grouped(g *Group) Bucket {
 	return b
 }
 
+// Stream returns the bucket's stream, Subject the subject of a key, and Key the key of a subject.
 func (b Bucket) Stream() string            { return b.In }
 func (b Bucket) Subject(key string) string { return b.Root + key }
 func (b Bucket) Key(subject string) string { return strings.TrimPrefix(subject, b.Root) }
 
+// check returns an error if the key is not valid.
 func (b Bucket) check(key string) error {
 	if isKey(key) {
 		return nil

@@ -34,7 +34,7 @@ func Wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// kind says what an error of the broker means for the request.
+// kind is what an error means for a request.
 type kind int
 
 const (
@@ -43,6 +43,7 @@ const (
 	refused                // the broker did not carry out the request
 )
 
+// Classify returns what an error of the broker or of the client means for a request.
 func Classify(err error) kind {
 	for _, local := range []error{nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrMaxPayload,
 		nats.ErrBadSubject, nats.ErrHeadersNotSupported, jetstream.ErrInvalidOption} {
@@ -89,6 +90,7 @@ const (
 	codeStreamOfflineReason jetstream.ErrorCode = 10194
 )
 
+// HasCode reports whether err is an error of the server with one of the codes.
 func HasCode(err error, codes ...jetstream.ErrorCode) bool {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {
@@ -124,9 +126,9 @@ func names(complaint error, subject string) bool {
 	return found && (strings.HasPrefix(after, `"`) || strings.HasPrefix(after, "."))
 }
 
-// Because adds to err the complaints of the server since began, when the request started.
+// WithComplaints adds to err the complaints of the server since began, when the request started.
 // The result is job.ErrDenied if a complaint names the request's subject.
-func (w Wire) Because(subject string, began time.Time, err error) error {
+func (w Wire) WithComplaints(subject string, began time.Time, err error) error {
 	if Classify(err) != Unanswered {
 		return err
 	}

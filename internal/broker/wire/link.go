@@ -76,7 +76,7 @@ func (l *link) begin() {
 	go l.watchStatus(status)
 }
 
-// server is what a server reports about itself when the connection is made.
+// server is the description that a server sends when a client connects.
 type server struct {
 	Version, Name, Cluster string
 	Address, URL           string // the url is without its password
@@ -115,6 +115,7 @@ func (l *link) MaxPayload() int {
 	return 0
 }
 
+// watchStatus follows the status of the connection until it is closed.
 func (l *link) watchStatus(status chan nats.Status) {
 	defer l.conn.RemoveStatusListener(status)
 	for s := range status {
@@ -137,6 +138,7 @@ func (l *link) watchStatus(status chan nats.Status) {
 	}
 }
 
+// change signals a reconnect or a final close.
 func (l *link) change() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,8 +193,7 @@ func (l *link) recordViolation(err error) {
 	l.complained(err)
 }
 
-// isOfInbox reports whether the server did not permit to subscribe to an inbox of the
-// connection.
+// isOfInbox reports whether the complaint is about a subscription to an inbox of the connection.
 func (l *link) isOfInbox(complaint error) bool {
 	if l.conn == nil {
 		return false

@@ -53,12 +53,14 @@ func (w Wire) next(ctx context.Context, stream, filter string, from uint64) (Ent
 	})
 }
 
+// message sends one request to the stream's leader.
 func (w Wire) message(ctx context.Context, stream string, request map[string]any, done func(Entry, error)) {
 	r := &reading{Wire: w, api: w.API("STREAM.MSG.GET." + stream), request: request, done: done}
 	r.Asker, r.ctx, r.FailDenied = r, ctx, true
 	w.Transport.Ask(&r.Question)
 }
 
+// awaitEntry calls ask, and blocks until done is called.
 func awaitEntry(ask func(done func(Entry, error))) (e Entry, err error) {
 	done := make(chan struct{})
 	ask(func(found Entry, failed error) {
@@ -130,11 +132,12 @@ const (
 	mostIdle  = 30 * time.Second
 )
 
-// idleLimit holds the current limit of a pause within a batch.
+// idleLimit is the current limit of a pause within a batch. It is safe for concurrent use.
 type idleLimit struct{ n atomic.Int64 }
 
 func (p *idleLimit) now() time.Duration { return max(batchIdle, time.Duration(p.n.Load())) }
 
+// learn adjusts the limit to the result of a batch.
 func (p *idleLimit) learn(err error) {
 	switch {
 	case err == nil:
@@ -236,7 +239,7 @@ func (w Wire) narrowed(stream string, read, direct func() error) error {
 	return err
 }
 
-// Narrow says that the login may not send the requests of read, so that narrowed does not try.
+// Narrow records that the login may not send the requests of read, so that narrowed does not try.
 func (w Wire) Narrow(stream string) { w.Transport.narrow.Store(stream, true) }
 
 // lastDirect asks any replica for the last message on subject, in a request that names the
@@ -251,7 +254,7 @@ func (w Wire) lastDirect(ctx context.Context, stream, subject string) (Entry, er
 		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			err = nats.ErrTimeout
 		}
-		return Entry{}, w.Because(api, began, err)
+		return Entry{}, w.WithComplaints(api, began, err)
 	}
 	switch m.Header.Get("Status") {
 	case "":

@@ -87,7 +87,7 @@ type Port interface {
 	Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, error)
 }
 
-// Asker is the request that a question carries.
+// Asker is the request of a question: it composes the copies, and receives the answers.
 type Asker interface {
 	// Subject returns the question's subject. Compose fills in m for one copy. The writer does
 	// not keep m, and only the writer calls Compose.
@@ -246,11 +246,13 @@ func (t *transport) enter(q *Question) {
 	}
 }
 
+// copyOf queues a copy of the question for the writer.
 func (t *transport) copyOf(q *Question) {
 	q.queued = true
 	t.send(outgoing{q: q, id: q.id})
 }
 
+// send queues a message for the writer, and starts the writer if it does not run.
 func (t *transport) send(o outgoing) {
 	t.queue = append(t.queue, o)
 	if !t.writing {
@@ -262,6 +264,7 @@ func (t *transport) send(o outgoing) {
 // pace returns how long an answer may take before another copy is sent.
 func (t *transport) pace() time.Duration { return max(AttemptTimeout, 2*t.slow) }
 
+// subscribe creates the subscription of the inbox. Only the writer calls it.
 func (t *transport) subscribe() error {
 	if t.subscribed {
 		return nil
@@ -331,14 +334,14 @@ func (t *transport) patrol() {
 		*Question
 		why error
 	}
-	var given []unanswered
+	var ended []unanswered
 	t.mu.Lock()
 	now, lost := t.now(), losses != t.losses
 	t.losses = losses
 	for id, q := range t.unanswered {
 		if why := t.endReason(q, now, lost); why != nil {
 			delete(t.unanswered, id)
-			given = append(given, unanswered{q, why})
+			ended = append(ended, unanswered{q, why})
 			continue
 		}
 		if lost {
@@ -352,7 +355,7 @@ func (t *transport) patrol() {
 		t.timer.Reset(patrolEvery)
 	}
 	t.mu.Unlock()
-	for _, q := range given {
+	for _, q := range ended {
 		q.Answer(nil, q.why)
 	}
 }
@@ -384,16 +387,16 @@ func (t *transport) endReason(q *Question, now time.Duration, lost bool) error {
 
 // complain ends the open questions that the complaint names and that have FailDenied set.
 func (t *transport) complain(complaint error) {
-	var given []*Question
+	var ended []*Question
 	t.mu.Lock()
 	for id, q := range t.unanswered {
 		if q.FailDenied && names(complaint, q.Subject()) {
 			delete(t.unanswered, id)
-			given = append(given, q)
+			ended = append(ended, q)
 		}
 	}
 	t.mu.Unlock()
-	for _, q := range given {
+	for _, q := range ended {
 		q.Answer(nil, &deniedError{complaint, job.ErrUnknown})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
+// changeKind is the kind of a Change.
 type changeKind int
 
 const (
@@ -285,6 +286,7 @@ func (w *watcher) audit(ctx context.Context) (complete bool, err error) {
 	return state.LastSeq == w.last && state.Msgs == uint64(len(w.seen)), err
 }
 
+// state returns the state of the bucket's stream at its leader.
 func (w *watcher) state(ctx context.Context) (state jetstream.StreamState, err error) {
 	err = w.Ask(ctx, "look at bucket "+w.Name, w.API("STREAM.INFO."+w.Stream()), func(ctx context.Context) error {
 		stream, err := w.JS.Stream(ctx, w.Stream())
@@ -303,8 +305,8 @@ type tail struct {
 	close      func()
 }
 
-// delivery is one message of a tail. place is its consumer sequence: 1, 2, 3 and so on.
-// pending counts the messages that were stored and not yet delivered when it was sent.
+// delivery is one message of a tail. consumerSeq is its consumer sequence: 1, 2, 3 and so on.
+// pending counts the messages that were stored and not yet delivered when the broker sent it.
 type delivery struct {
 	Entry
 	consumerSeq, pending uint64

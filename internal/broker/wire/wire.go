@@ -9,11 +9,10 @@
 //     value with its own nonce is its own earlier copy.
 //   - Batches (batch.go). Many writes of a bucket, or publications to a stream, travel as one
 //     atomic batch. A batch that fails settles nothing: its members are sent singly.
-//   - Groups (group.go). On storage that syncs each write, the writes of the ledger and of
-//     the locks, and the publications of slots, that come while others are open wait, and
-//     travel as a batch.
-//   - Transport (transport.go, writer.go). One inbox, one map of open questions, one
-//     goroutine that writes to the connection, one timer. Callbacks run on the goroutine
+//   - Groups (group.go). On storage that syncs each write, writes of the ledger and of the
+//     locks, and publications of slots, wait while others are open. Then they travel as a batch.
+//   - Transport (transport.go, writer.go). It has one inbox, one map of open questions, one
+//     goroutine that writes to the connection, and one timer. Callbacks run on the goroutine
 //     that receives.
 //   - Connection (link.go). nats.go may hold its lock for a minute while it writes to a
 //     socket. The link keeps what the connection reports, so callers never ask it.
@@ -68,6 +67,7 @@ type Wire struct {
 	Stamp     func(time.Time) time.Time
 }
 
+// NewWire returns the wire of a client's connection.
 func NewWire(js jetstream.JetStream) Wire {
 	conn := js.Conn()
 	w := Wire{JS: js, Transport: newTransport(conn, newLink(conn), conn.NewInbox()), Prefix: defaultPrefix}
@@ -124,6 +124,7 @@ func (e Entry) same(header nats.Header, data []byte) bool {
 		e.Header.Get(headerOperation) == header.Get(headerOperation)
 }
 
+// ErrNothing is the error of a read that finds no message.
 var ErrNothing = errors.New("nothing is stored there")
 
 // API returns the subject of an operation of the JetStream API.

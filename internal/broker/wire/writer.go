@@ -29,12 +29,13 @@ func (t *transport) write() {
 	}
 }
 
+// writeOne sends one message, or calls its function.
 func (t *transport) writeOne(o *outgoing) {
 	switch {
 	case o.do != nil:
 		o.do(t.conn)
 	case o.q != nil:
-		t.handCopy(o.q, o.id)
+		t.sendCopy(o.q, o.id)
 	case !o.until.IsZero() && (!t.conn.IsConnected() || time.Now().Round(0).After(o.until)):
 		// The client would buffer the message, or send it after its deadline.
 	default:
@@ -43,8 +44,8 @@ func (t *transport) writeOne(o *outgoing) {
 	}
 }
 
-// handCopy sends a copy of a question if the question is still open.
-func (t *transport) handCopy(q *Question, id uint64) {
+// sendCopy sends a copy of a question if the question is still open.
+func (t *transport) sendCopy(q *Question, id uint64) {
 	// Both calls may wait for the connection's lock, so they precede the check in begin.
 	connected := t.conn.IsConnected()
 	closed := !connected && t.conn.IsClosed()
@@ -57,7 +58,7 @@ func (t *transport) handCopy(q *Question, id uint64) {
 	}
 	err := t.subscribe()
 	if err == nil && q.before != nil {
-		err = q.before(func(m *nats.Msg) error { return t.handPart(q, id, m) })
+		err = q.before(func(m *nats.Msg) error { return t.sendPart(q, id, m) })
 	}
 	if err == nil {
 		var reply [64]byte
@@ -83,8 +84,8 @@ func (t *transport) handCopy(q *Question, id uint64) {
 	}
 }
 
-// handPart sends a message that must precede the question, if the question is still open.
-func (t *transport) handPart(q *Question, id uint64, m *nats.Msg) error {
+// sendPart sends a message that must precede the question, if the question is still open.
+func (t *transport) sendPart(q *Question, id uint64, m *nats.Msg) error {
 	t.mu.Lock()
 	open := t.unanswered[id] == q
 	t.mu.Unlock()

@@ -32,7 +32,7 @@ type Writing struct {
 	done     func(uint64, error)
 
 	answers int                         // number of answers received
-	met     error                       // error of the last answer
+	lastErr error                       // error of the last answer
 	doubt   bool                        // an answer left open whether its copy is stored, or may yet be
 	pause   *backoff.ExponentialBackOff // before a copy that follows an answer
 	Absent  func(done func(error))      // checks whether the stream exists; nil: it does
@@ -143,7 +143,7 @@ func (w *Writing) Answer(m *nats.Msg, err error) {
 	case err == nil:
 		w.won(won)
 	case Classify(err) == conflict:
-		w.judge(err)
+		w.resolveConflict(err)
 	case Classify(err) == refused:
 		w.endRefused(err)
 	case w.Absent != nil && errors.Is(err, jetstream.ErrNoStreamResponse):
@@ -159,7 +159,7 @@ func (w *Writing) Answer(m *nats.Msg, err error) {
 			}
 		})
 	default:
-		w.doubt, w.met = true, err
+		w.doubt, w.lastErr = true, err
 		w.further()
 	}
 }
@@ -172,7 +172,7 @@ func (w *Writing) won(revision uint64) {
 		clear(w.header)
 		w.ctx, w.done, w.Absent, w.round = nil, nil, nil, nil
 		w.Title, w.At, w.To, w.Data = "", "", "", w.Data[:0]
-		w.answers, w.doubt, w.met = 0, false, nil
+		w.answers, w.doubt, w.lastErr = 0, false, nil
 		pool.Put(w)
 	}
 	done(revision, nil)
@@ -181,7 +181,7 @@ func (w *Writing) won(revision uint64) {
 	}
 }
 
-// finish reports the result.
+// finish reports the result of the write.
 func (w *Writing) finish(revision uint64, err error) {
 	w.done(revision, err)
 	w.Leave()
@@ -195,7 +195,7 @@ func (w *Writing) Stored(revision uint64) { w.finish(revision, nil) }
 // Unstored sends a write by itself after its batch.
 func (w *Writing) Unstored(err error, _ bool) {
 	if !isStoredNowhere(err) {
-		w.doubt, w.met = true, err
+		w.doubt, w.lastErr = true, err
 	}
 	w.Transport.Ask(&w.Question)
 }
@@ -208,8 +208,8 @@ func (w *Writing) unanswered(err error) {
 	case Classify(err) == refused:
 		w.endRefused(err)
 	default:
-		if w.met != nil {
-			err = fmt.Errorf("%w; the last answer: %w", err, w.met)
+		if w.lastErr != nil {
+			err = fmt.Errorf("%w; the last answer: %w", err, w.lastErr)
 		}
 		w.finish(0, w.failed(job.ErrUnknown, err))
 	}
@@ -225,7 +225,7 @@ func (w *Writing) endRefused(err error) {
 	w.finish(0, fmt.Errorf("write %s at revision %d: %w", w.what(), w.revision, err))
 }
 
-// what names the key in errors.
+// what returns the name of the key in errors.
 func (w *Writing) what() string {
 	if w.Title != "" {
 		return w.Title
@@ -233,6 +233,7 @@ func (w *Writing) what() string {
 	return w.Name + "/" + w.key
 }
 
+// failed wraps err with the sentinel and what was written.
 func (w *Writing) failed(sentinel, err error) error {
 	return fmt.Errorf("write %s at revision %d: %w (after %v): %w", w.what(), w.revision, sentinel, time.Since(w.began).Round(time.Millisecond), err)
 }
@@ -246,22 +247,22 @@ func (w *Writing) further() {
 	w.Transport.reopen(&w.Question, w.pause.NextBackOff())
 }
 
-// judge finds out which write caused the conflict that a copy met. Meanwhile, the answer to
+// resolveConflict finds out which write caused the conflict of a copy. Meanwhile, the answer to
 // another copy may settle the write.
-func (w *Writing) judge(met error) {
+func (w *Writing) resolveConflict(cause error) {
 	w.Leave()
 	if w.pause == nil {
 		w.pause = NewPause()
 	}
 	w.Transport.hold(&w.Question)
-	w.readLast(w.ctx, w.Stream(), w.At, func(stands Entry, err error) {
-		won, settled := w.verdict(stands, err, met)
+	w.readLast(w.ctx, w.Stream(), w.At, func(stored Entry, err error) {
+		won, settled := w.verdict(stored, err, cause)
 		switch {
 		case !w.Transport.take(&w.Question): // settled, or its context ended
 		case settled && won > 0:
 			w.won(won)
 		case settled:
-			w.finish(0, w.failed(job.ErrConflict, met))
+			w.finish(0, w.failed(job.ErrConflict, cause))
 		default:
 			w.further()
 		}
@@ -272,15 +273,15 @@ func (w *Writing) judge(met error) {
 // this write is stored there. If it returns settled without a revision, another writer's value is
 // stored, or the key's value is gone. If it does not return settled, the entry does not explain
 // the conflict: the read was stale, or the conflicting write was not stored in the end.
-func (w *Writing) verdict(stands Entry, err, met error) (won uint64, settled bool) {
+func (w *Writing) verdict(stored Entry, err, cause error) (won uint64, settled bool) {
 	switch {
 	case errors.Is(err, ErrNothing):
 		// The value is gone, unless the conflict was with a write still in flight.
-		return 0, w.revision > 0 && HasCode(met, jetstream.JSErrCodeStreamWrongLastSequence)
-	case err != nil, stands.Revision <= w.revision:
+		return 0, w.revision > 0 && HasCode(cause, jetstream.JSErrCodeStreamWrongLastSequence)
+	case err != nil, stored.Revision <= w.revision:
 		return 0, false
-	case stands.same(w.header, w.Data):
-		return stands.Revision, true
+	case stored.same(w.header, w.Data):
+		return stored.Revision, true
 	}
 	return 0, true
 }

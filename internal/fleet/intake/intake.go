@@ -31,7 +31,7 @@ type Broker interface {
 	OnConsumers(ctx context.Context, stream, name string) ([]core.OnConsumer, error)
 	BeginOn(ctx context.Context, name, consumer string, plan plans.PastPlan, since time.Time) error
 	AdoptOn(ctx context.Context, c core.OnConsumer, plan plans.PastPlan) error
-	Off(ctx context.Context, stream, consumer string) error
+	RemoveOn(ctx context.Context, stream, consumer string) error
 }
 
 // Registry holds the jobs that messages start.
@@ -185,7 +185,7 @@ func (i *Intake) tidy(ctx context.Context, entries []plans.Entry, kept map[origi
 			continue
 		}
 		for _, name := range i.cfg.Names(p.job) {
-			if err := i.cfg.Broker.Off(ctx, p.stream, name); err != nil {
+			if err := i.cfg.Broker.RemoveOn(ctx, p.stream, name); err != nil {
 				i.cfg.Logger.Warn("cannot remove the consumer of messages that started a job", "job", p.job, "stream", p.stream, "consumer", name, "error", err)
 			}
 		}

@@ -274,7 +274,7 @@ func (w *world) AdoptOn(_ context.Context, c core.OnConsumer, plan plans.PastPla
 	return nil
 }
 
-func (w *world) Off(_ context.Context, stream, name string) error {
+func (w *world) RemoveOn(_ context.Context, stream, name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c := w.consumers[stream+"/"+name]; c != nil {
