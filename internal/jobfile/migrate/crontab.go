@@ -156,7 +156,7 @@ func cronTimes(j *job.Job, fields []string) error {
 		case strings.Contains(f, "~"):
 			return fmt.Errorf("%s is a random time; H in its place is a time of the job's own, the same each day (H(0-29) is one of a range)", f)
 		case cronHalfStep.MatchString(f):
-			return fmt.Errorf("%s: cron refuses a step without a range, or leaves it out: write 5-59/15, or 5", f)
+			return fmt.Errorf("%s: cron refuses a step without a range, or leaves it out: write a range before the step, like 5-59/15, or no step", f)
 		}
 	}
 	for _, f := range []string{fields[2], fields[4]} {
