@@ -36,9 +36,10 @@ input), and does nothing else. A line of the log is one run:
 Other lines of syslog and of the journal count for the time that the log covers. A command of
 cron is that of the job in -f FILE with the same command and user, else it has the name that
 "cronce import crontab" gives it. A service of systemd is the job of its name, with the jobs
-of the same command in -f FILE, and is ignored if there is none. A run belongs to the nearest slot of its job, within --tolerance. It is a
-difference if only one side has it, and then the status is 3. Jobs of which the log has no
-line are compared if they are named by --job or -f, or have a shadow in that time.
+of the same command in -f FILE, and is ignored if there is none. A run belongs to the nearest
+slot of its job, within --tolerance. It is a difference if only one side has it, and then the
+status is 3. Jobs of which the log has no line are compared if they are named by --job or -f,
+or have a shadow in that time.
 
 Without --from and --to, the time that the log covers is compared; at its end, slots without
 a line are left out for as long as --tolerance. Not judged are runs from before a job was in
