@@ -29,7 +29,7 @@ const (
 	// On slow storage, a group sends the messages of one round singly after probeEvery, to measure
 	// the storage again. Each time that the storage is still slow, it waits twice as long, up to
 	// maxProbe.
-	probeEvery = 15 * time.Second
+	probeEvery = time.Second
 	maxProbe   = time.Minute
 
 	// maxRound is how long messages wait for the end of a round that gets no answer.
@@ -156,12 +156,13 @@ func (g *Group) await(r *round) {
 }
 
 // pace returns the time of one more message on this storage, or 0 if it is not known. It is
-// the shortest of the last rounds, since a busy machine only makes a round longer.
+// the shortest of the last rounds, since a busy machine only makes a round longer. One round is
+// enough: if it was long by accident, the group sends batches to fast storage until probeEvery.
 func (g *Group) pace() time.Duration {
-	if g.measured < len(g.times) {
+	if g.measured == 0 {
 		return 0
 	}
-	return slices.Min(g.times[:])
+	return slices.Min(g.times[:min(g.measured, len(g.times))])
 }
 
 func (g *Group) slow() bool { return g.pace() >= slowWrite }

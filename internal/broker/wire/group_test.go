@@ -100,7 +100,10 @@ func TestARoundThatIsSentAtOnceIsMeasured(t *testing.T) {
 		b := newFakeBroker(d)
 		b.late = d.late
 		of, g := grouped(b)
-		send(t, of, 0, 2*window)() // nothing waits at the end of the second round
+		send(t, of, 0, window+1)()
+		synctest.Wait()
+		time.Sleep(probeEvery)
+		send(t, of, window+1, slowWindow+window)() // nothing waits at the end of the second measured round
 		synctest.Wait()
 		if g.measured != 2 {
 			t.Errorf("%d rounds were measured, want 2", g.measured)
@@ -123,7 +126,7 @@ func TestWritesOnFastStorageGoSingly(t *testing.T) {
 	})
 }
 
-func TestOneLongRoundDoesNotMakeStorageSlow(t *testing.T) {
+func TestOneLongRoundDoesNotMakeStorageSlowForLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{values: values{map[string]Entry{}}, takes: 20 * time.Microsecond}
@@ -136,7 +139,13 @@ func TestOneLongRoundDoesNotMakeStorageSlow(t *testing.T) {
 			return d.late()
 		}
 		of, g := grouped(b)
-		send(t, of, 0, 3*window+1)() // three rounds that count
+		send(t, of, 0, window+1)()
+		synctest.Wait()
+		if !g.slow() {
+			t.Fatalf("pace %v: the first round was not long", g.pace())
+		}
+		time.Sleep(probeEvery)
+		send(t, of, window+1, slowWindow+window)()
 		synctest.Wait()
 		if g.slow() {
 			t.Errorf("pace %v", g.pace())
