@@ -20,16 +20,20 @@ import (
 // JobRow is a row of the listing of jobs. If the definition is Broken, only the name and
 // the revision are set.
 type JobRow struct {
-	Job       string    `json:"job"`
-	Schedule  string    `json:"schedule"`
-	After     []string  `json:"after,omitempty"`
-	On        job.On    `json:"on,omitzero"`
-	Timezone  string    `json:"timezone"`
-	Queue     string    `json:"queue"`
-	Revision  uint64    `json:"revision"`
-	Owner     string    `json:"owner,omitempty"`
-	Paused    bool      `json:"paused"`
-	Next      time.Time `json:"next,omitzero"`
+	Job      string    `json:"job"`
+	Schedule string    `json:"schedule"`
+	After    []string  `json:"after,omitempty"`
+	On       job.On    `json:"on,omitzero"`
+	Timezone string    `json:"timezone"`
+	Queue    string    `json:"queue"`
+	Revision uint64    `json:"revision"`
+	Owner    string    `json:"owner,omitempty"`
+	Paused   bool      `json:"paused"`
+	Next     time.Time `json:"next,omitzero"`
+
+	// Last is the time of the newest slot that has a record, and LastState is its state: of the slots
+	// that were planned last, or, if none of them has a record, of those that were recorded last. The
+	// time of a run without an instant is that of its order.
 	Last      time.Time `json:"last,omitzero"`
 	LastState job.State `json:"last_state,omitempty"`
 
@@ -76,8 +80,7 @@ type JobFilter struct {
 }
 
 // Jobs lists the jobs in the order of their last writes, oldest first. The number of requests depends
-// on how many jobs there are, and not on how many records the ledger has. JobRow.Last is the newest of
-// the slots that were planned last or recorded last; see NoLast.
+// on how many jobs there are, and not on how many records the ledger has.
 func (c *Client) Jobs(ctx context.Context, f JobFilter) (JobList, error) {
 	var list JobList
 	cursor, now := f.After, f.Now
@@ -148,16 +151,13 @@ const plannedSlots = 2
 // jobs together, and then for each job that has no record of them.
 func (c *Client) addLast(ctx context.Context, list *JobList, entries []plans.Entry, now time.Time) error {
 	byName := make(map[string]*JobRow, len(list.Jobs))
-	look := map[string]bool{} // jobs that may have a slot with an instant
 	for i, j := range list.Jobs {
 		byName[j.Job] = &list.Jobs[i]
-		look[j.Job] = j.Broken != "" || len(j.After) > 0 || j.Schedule != "" && j.Schedule != job.OnDemand
 	}
 	var planned []job.Slot
 	for _, e := range entries {
 		if byName[e.Job.Name] != nil {
-			of := c.lastPlanned(e, now, plannedSlots)
-			planned, look[e.Job.Name] = append(planned, of...), look[e.Job.Name] || len(of) > 0
+			planned = append(planned, c.lastPlanned(e, now, plannedSlots)...)
 			c.cfg.Alive()
 		}
 	}
@@ -173,7 +173,7 @@ func (c *Client) addLast(ctx context.Context, list *JobList, entries []plans.Ent
 	}
 	var rest []*JobRow
 	for i, j := range list.Jobs {
-		if look[j.Job] && j.Last.IsZero() {
+		if j.Last.IsZero() {
 			rest = append(rest, &list.Jobs[i])
 		}
 	}
@@ -188,7 +188,7 @@ func (c *Client) addLast(ctx context.Context, list *JobList, entries []plans.Ent
 
 // addLast sets the last slot to that of the record, if it is a later one.
 func (j *JobRow) addLast(e kv.LedgerEntry) {
-	at := e.Slot.At
+	at := recordedSlot(e).when()
 	if e.Last.After(at) {
 		at = e.Last // a range of missed slots
 	}

@@ -122,7 +122,10 @@ func TestJobsHasTheLastSlotOfEachJobWithoutReadingTheLedger(t *testing.T) {
 	s.record(t, past("plain", 4*time.Hour), job.Failed) // written last, as a backfill is
 	s.record(t, past("stalled", 3*time.Hour), job.Failed)
 	s.record(t, past("chained", 2*time.Minute), job.Skipped)
-	s.record(t, job.Slot{Job: "calls", Token: "k"}, job.Succeeded)
+	called := job.Record{Slot: job.Slot{Job: "calls", Token: "k"}, State: job.Failed, Node: "web1", Nonce: "k", Published: minute.Add(-time.Second)}
+	if _, err := s.store.Ledger().Write(t.Context(), called, 0); err != nil {
+		t.Fatal(err)
+	}
 	missed := past("missed", 2*time.Hour)
 	missed.Range = true
 	r := job.Record{Slot: missed, State: job.Missed, Node: "web1", Nonce: "r", Count: 60, Last: minute.Add(-time.Hour)}
@@ -141,7 +144,7 @@ func TestJobsHasTheLastSlotOfEachJobWithoutReadingTheLedger(t *testing.T) {
 	}
 	want := map[string]last{
 		"plain": {minute.Add(-time.Minute), job.Succeeded}, "stalled": {minute.Add(-3 * time.Hour), job.Failed}, "never": {},
-		"chained": {minute.Add(-2 * time.Minute), job.Skipped}, "missed": {minute.Add(-time.Hour), job.Missed}, "calls": {},
+		"chained": {minute.Add(-2 * time.Minute), job.Skipped}, "missed": {minute.Add(-time.Hour), job.Missed}, "calls": {called.Published, job.Failed},
 	}
 	if len(list.Jobs) != len(want) {
 		t.Errorf("%d jobs", len(list.Jobs))
