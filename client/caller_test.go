@@ -112,7 +112,20 @@ func TestCallerMayTriggerAndWaitForNamedJobsAndNothingElse(t *testing.T) {
 		}
 	}
 
+	if got, err := c.Slot(t.Context(), run.ID()); err != nil || got.State != job.Succeeded {
+		t.Errorf("its slot: %+v, %v", got, err)
+	}
+	if got, err := run.Payload(t.Context()); err != nil || string(got) != `{"n":1}` {
+		t.Errorf("its payload: %s, %v", got, err)
+	}
+
 	// A run that has not begun: it has no record.
+	if got, err := c.Slot(t.Context(), many[3].ID()); err != nil || got.State != job.Pending {
+		t.Errorf("the slot of the run of later: %+v, %v", got, err)
+	}
+	if got, err := many[3].Payload(t.Context()); err != nil || got != nil {
+		t.Errorf("the payload of the run of later: %s, %v", got, err)
+	}
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := c.Wait(short, many[3].ID()); !errors.Is(err, context.DeadlineExceeded) {

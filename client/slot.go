@@ -163,18 +163,19 @@ func (c *Client) record(ctx context.Context, s job.Slot) (*job.Record, uint64, e
 // message returns the slot's message, in the stream or as a timer, or nil. For a slot that is
 // split into shards it returns the message of any shard.
 func (c *Client) message(ctx context.Context, s job.Slot) (*stream.WaitingSlot, error) {
+	if s.Token != "" { // first, the timer of this key: there may be very many timers
+		t, _, err := c.cfg.Timers.Read(ctx, s)
+		c.cfg.Alive()
+		if err == nil {
+			return &stream.WaitingSlot{Message: t.Message, Queue: t.Queue, Payload: t.Payload, Timer: true}, nil
+		}
+		if !errors.Is(err, job.ErrNotFound) {
+			return nil, err
+		}
+	}
 	w, err := c.among(s, c.cfg.Slots.Waiting(ctx, stream.WaitingFilter{Job: s.Job}))
 	if w != nil || err != nil || s.Token == "" {
 		return w, err
-	}
-	// Read the timer of this key before listing all timers: there may be very many.
-	t, _, err := c.cfg.Timers.Read(ctx, s)
-	c.cfg.Alive()
-	switch {
-	case err == nil:
-		return &stream.WaitingSlot{Message: t.Message, Queue: t.Queue, Payload: t.Payload, Timer: true}, nil
-	case !errors.Is(err, job.ErrNotFound):
-		return nil, err
 	}
 	return c.among(s, c.cfg.Timers.Waiting(ctx, stream.WaitingFilter{Job: s.Job}))
 }
@@ -233,28 +234,35 @@ func recordedDetails(r job.Record, revision uint64) SlotDetails {
 }
 
 // Slot returns what is stored of a slot. If there is no such slot, the error is a *SlotError
-// that wraps job.ErrNotFound.
+// that wraps job.ErrNotFound. A login of the role caller may not read a run that is due and has not
+// begun: the error then wraps job.ErrDenied.
 func (c *Client) Slot(ctx context.Context, id string) (SlotDetails, error) {
 	s, err := job.ParseSlotID(id)
 	if err != nil {
 		return SlotDetails{}, err
 	}
-	// The message is read before the record. If a worker takes the message between the two
-	// reads, the record shows the slot.
-	w, err := c.message(ctx, s)
-	if err != nil {
-		return SlotDetails{}, err
-	}
-	r, revision, err := c.record(ctx, s)
+	r, revision, w, err := c.find(ctx, s)
 	switch {
 	case err != nil:
 		return SlotDetails{}, err
 	case r != nil:
 		return recordedDetails(*r, revision), nil
-	case w == nil:
-		return SlotDetails{}, &SlotError{Slot: s, Why: "it has no record, and does not wait in the stream"}
 	}
 	return SlotDetails{SlotRow: pendingSlot(*w), Publisher: w.Node, JobRevision: w.JobRevision}, nil
+}
+
+// find returns the slot's record, or, if there is none yet, its message. If there is neither, the
+// error is a *SlotError.
+func (c *Client) find(ctx context.Context, s job.Slot) (r *job.Record, revision uint64, w *stream.WaitingSlot, err error) {
+	for range 2 { // a worker may take the message between the two reads: then there is a record
+		if r, revision, err = c.record(ctx, s); r != nil || err != nil {
+			return r, revision, nil, err
+		}
+		if w, err = c.message(ctx, s); w != nil || err != nil {
+			return nil, revision, w, err
+		}
+	}
+	return nil, 0, nil, &SlotError{Slot: s, Why: "it has no record, and does not wait in the stream"}
 }
 
 // store writes the record at revision.

@@ -213,29 +213,25 @@ func (w *waits) tell(of *jobWaits, id string) {
 // Payload returns the payload that the run has, which is that of its first order. If a caller
 // repeats an order with the same key, it can compare this payload with its own to find out
 // whether both orders mean the same run. It is nil if the run has none, or if it is split into
-// shards and has begun.
+// shards and has begun. A login of the role caller may not read that of a run that is due and has
+// not begun: the error then wraps job.ErrDenied.
 func (r Run) Payload(ctx context.Context) (json.RawMessage, error) {
 	if r.client == nil {
 		return nil, errNotOrdered
 	}
-	// A worker may take the message between the two reads. The record shows it then.
-	for range 2 {
-		record, _, err := r.client.record(ctx, r.Slot)
-		if err != nil {
-			return nil, err
-		}
-		if record != nil {
-			return record.Payload, nil
-		}
-		message, err := r.client.message(ctx, r.Slot)
-		if err != nil {
-			return nil, err
-		}
-		if message != nil {
-			return message.Payload, nil
-		}
+	var payload []byte
+	switch record, _, message, err := r.client.find(ctx, r.Slot); {
+	case err != nil:
+		return nil, fmt.Errorf("payload of %q: %w", r.ID(), err)
+	case record != nil:
+		payload = record.Payload
+	default:
+		payload = message.Payload
 	}
-	return nil, fmt.Errorf("payload of %q: %w", r.ID(), &SlotError{Slot: r.Slot, Why: "it has no record, and does not wait in the stream"})
+	if len(payload) == 0 {
+		return nil, nil
+	}
+	return payload, nil
 }
 
 // RunningAttempt is what the attempt of a slot that runs now has reported so far. Nothing of it is
