@@ -93,9 +93,9 @@ func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, err
 // Run publishes and runs slots until ctx ends. Then it waits for running handlers, up to the grace
 // period, and returns nil. It may be called once.
 //
-// Run returns an error if the connection is closed, if the registry cannot be read or written, or
-// if a handler does not return and WithEndOnStuck is set. While the broker cannot be reached, Run
-// waits for it.
+// Run returns an error if the connection is closed (it wraps nats.ErrConnectionClosed), if the
+// registry cannot be read or written, or if a handler does not return and WithEndOnStuck is set.
+// While the broker cannot be reached, Run waits for it.
 func (s *Scheduler) Run(ctx context.Context) error {
 	r, err := s.begin()
 	if err != nil {

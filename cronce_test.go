@@ -198,7 +198,7 @@ func TestRunReturnsAnErrorWhenTheConnectionIsClosedForGood(t *testing.T) {
 	nc.Close()
 	select {
 	case err := <-ended:
-		if err == nil || !strings.Contains(err.Error(), "closed for good") {
+		if !errors.Is(err, nats.ErrConnectionClosed) {
 			t.Errorf("Run returned %v", err)
 		}
 	case <-time.After(natstest.Patience):

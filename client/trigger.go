@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
@@ -48,8 +49,8 @@ func (o TriggerOptions) Validate() error {
 	switch {
 	case len(o.Payload) > job.MaxPayload:
 		return fmt.Errorf("%w payload: %d bytes, must be at most %d", job.ErrInvalid, len(o.Payload), job.MaxPayload)
-	case len(o.Payload) > 0 && !json.Valid(o.Payload):
-		return fmt.Errorf("%w payload: it is not JSON", job.ErrInvalid)
+	case len(o.Payload) > 0 && !(json.Valid(o.Payload) && utf8.Valid(o.Payload)):
+		return fmt.Errorf("%w payload: it is not JSON in UTF-8", job.ErrInvalid)
 	case !o.At.Before(stream.LatestTimer):
 		return fmt.Errorf("%w time %s: must be before %s", job.ErrInvalid, o.At.Format(time.RFC3339), stream.LatestTimer.Format(time.RFC3339))
 	}

@@ -35,9 +35,9 @@ var (
 	// ErrNotFound: there is no such job, slot or node.
 	ErrNotFound = errors.New("not found")
 
-	// ErrUnknown: a write was not answered in time. It may have happened, may still happen,
-	// or may never happen. Repeat the same write until it is answered.
-	ErrUnknown = errors.New("not answered: it may have happened")
+	// ErrUnknown: a request was not answered in time. A write may have happened, may still
+	// happen, or may never happen. Repeat the same write until it is answered.
+	ErrUnknown = errors.New("not answered")
 
 	// ErrConflict: a write was refused because another client wrote first.
 	ErrConflict = errors.New("another client wrote first")

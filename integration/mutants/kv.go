@@ -59,7 +59,7 @@ var kvMutants = []mutant{
 		name:   "unanswered-is-no",
 		breaks: "a write without an answer is taken for one that did not happen (invariant 8)",
 		file:   "internal/broker/wire/writing.go",
-		old:    "err, w.lastErr)\n		}\n		w.finish(0, w.failed(job.ErrUnknown, err))\n",
+		old:    "err, w.lastErr)\n		}\n		w.finish(0, w.failed(errDoubt, err))\n",
 		new:    "err, w.lastErr)\n		}\n		w.finish(0, w.failed(job.ErrConflict, err))\n",
 		test:   "TestAnUnansweredWriteIsUnknownUntilRepeated",
 		in:     "kv",

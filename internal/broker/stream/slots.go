@@ -61,7 +61,7 @@ func (l *Slots) Publish(queue string, m core.Message, payload []byte) (wait func
 		case <-done:
 			return dropped, failed
 		case <-ctx.Done():
-			return false, fmt.Errorf("publish %s: %w: %w", m.Slot, job.ErrUnknown, context.Cause(ctx))
+			return false, fmt.Errorf("publish %s: %w: it may have happened: %w", m.Slot, job.ErrUnknown, context.Cause(ctx))
 		}
 	}, nil
 }

@@ -35,8 +35,11 @@ func (w Wire) Ask(ctx context.Context, what, subject string, request func(contex
 		case HasCode(err, codeNoResources) && time.Since(began) < PeerWait && Wait(ctx, pause.NextBackOff()):
 			// The server has not yet placed consumers for a stream that was just given replicas.
 		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-			return fmt.Errorf("%s on %s: JetStream is not enabled there, or not for this account: start nats-server with -js: %w",
-				what, w.Link().ConnectedServer().Address, err)
+			why := "JetStream is not enabled there, or not for this account: start nats-server with -js"
+			if w.domain != "" {
+				why = fmt.Sprintf("no JetStream domain %q answers: check its name, and that its servers are connected", w.domain)
+			}
+			return fmt.Errorf("%s on %s: %s: %w", what, w.Link().ConnectedServer().Address, why, err)
 		case Classify(err) != Unanswered:
 			return fmt.Errorf("%s: %w", what, err)
 		case errors.Is(err, job.ErrDenied):

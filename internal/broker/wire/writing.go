@@ -211,7 +211,7 @@ func (w *Writing) unanswered(err error) {
 		if w.lastErr != nil {
 			err = fmt.Errorf("%w; the last answer: %w", err, w.lastErr)
 		}
-		w.finish(0, w.failed(job.ErrUnknown, err))
+		w.finish(0, w.failed(errDoubt, err))
 	}
 }
 
@@ -219,7 +219,7 @@ func (w *Writing) unanswered(err error) {
 // job.ErrUnknown.
 func (w *Writing) endRefused(err error) {
 	if w.doubt || w.copies > w.answers {
-		w.finish(0, w.failed(job.ErrUnknown, err))
+		w.finish(0, w.failed(errDoubt, err))
 		return
 	}
 	w.finish(0, fmt.Errorf("write %s at revision %d: %w", w.what(), w.revision, err))
@@ -232,6 +232,9 @@ func (w *Writing) what() string {
 	}
 	return w.Name + "/" + w.key
 }
+
+// errDoubt is job.ErrUnknown for a write.
+var errDoubt = fmt.Errorf("%w: it may have happened", job.ErrUnknown)
 
 // failed wraps err with the sentinel and what was written.
 func (w *Writing) failed(sentinel, err error) error {

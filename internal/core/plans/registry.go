@@ -68,5 +68,8 @@ func SplitEntryErrors(err error) (entries []*EntryError, rest error) {
 			rest = errors.Join(rest, part)
 		}
 	}
+	if len(entries) == 0 {
+		return nil, err
+	}
 	return entries, rest
 }

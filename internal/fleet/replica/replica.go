@@ -262,7 +262,7 @@ func (r *Replica) wait(ctx context.Context, group *errgroup.Group) error {
 	}
 }
 
-var errClosed = errors.New("the connection to NATS was closed for good")
+var errClosed = fmt.Errorf("%w for good", nats.ErrConnectionClosed)
 
 // work applies the jobs and then runs one incarnation after the other.
 func (r *Replica) work(ctx, life context.Context) error {

@@ -103,7 +103,7 @@ func TestWhenTheConnectionIsClosedHandlersEndAtOnce(t *testing.T) {
 	if took := time.Since(closed); took > 2*time.Second {
 		t.Errorf("the handler's context outlived the close by %v, and its lease of 2s", took)
 	}
-	if err := waitFor(s, "the end of Run", done); err == nil || !strings.Contains(err.Error(), "closed for good") {
+	if err := waitFor(s, "the end of Run", done); !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("Run returned %v", err)
 	}
 }

@@ -185,7 +185,7 @@ func (b *Bucket) write(ctx context.Context, w write) (uint64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	unknown := func(err error) error {
-		return fmt.Errorf("write %s/%s at revision %d: %w: %w", b.name, w.key, w.revision, job.ErrUnknown, err)
+		return fmt.Errorf("write %s/%s at revision %d: %w: it may have happened: %w", b.name, w.key, w.revision, job.ErrUnknown, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return 0, unknown(err)
