@@ -11,7 +11,6 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
-	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -170,13 +169,6 @@ func WithSettings(s job.Settings) Option {
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) error { c.logger = l; return nil }
 }
-
-// Observer receives measurements of a Scheduler. For Prometheus, use *metrics.Metrics. New versions
-// may add methods.
-type Observer = replica.Observer
-
-// Stats is the state of a Scheduler. An Observer can ask for it at any time.
-type Stats = replica.Stats
 
 // WithObserver sets the observer, which must not be shared by Schedulers. Default: none.
 func WithObserver(o Observer) Option {

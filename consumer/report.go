@@ -112,19 +112,10 @@ func glimpse(line string) string {
 	return line
 }
 
-// Observer measures the worker. Its methods must not block, and are called from many
-// goroutines at once.
+// Observer measures the worker: see cronce.Observer.
 type Observer interface {
-	// Started is called before each handler starts. late is how long ago its slot was due.
-	// planned is false if the slot could not start on time: for a further attempt, a slot that
-	// was caught up or backfilled, and a triggered run.
 	Started(queue string, late time.Duration, planned bool)
-
-	// Returned is called when a handler has returned. took is how long it ran.
 	Returned(queue string, took time.Duration)
-
-	// Parked counts the slots that wait here for their job's lock: by is 1 when one
-	// begins to wait and -1 when it ends.
 	Parked(queue string, by int)
 }
 

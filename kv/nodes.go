@@ -15,7 +15,11 @@ import (
 // Its methods are safe for concurrent use.
 type Nodes struct{ s *space.Space }
 
-func (n *Nodes) bucket() wire.Bucket { return n.s.Bucket("nodes") }
+func (n *Nodes) bucket() wire.Bucket {
+	b := n.s.Bucket("nodes")
+	b.FailDenied = true // so that a node that may not write can say so; it repeats the heartbeat itself
+	return b
+}
 
 // Read returns the node's record and its revision from the stream's leader. Its
 // errors are those of Ledger.Read.

@@ -88,6 +88,7 @@ type Node struct {
 	until    time.Duration // trust, in boot time; zero before the first heartbeat
 	revision uint64
 	beats    int
+	failed   error // why the last heartbeat failed; nil after one that was acknowledged
 
 	// unanswered is a heartbeat without an answer, or nil. It is sent again unchanged until it is
 	// answered, because a newer heartbeat could mistake a stored copy of it for a fence
@@ -193,12 +194,26 @@ func (n *Node) beat(ctx context.Context) error {
 		n.unanswered = nil // refused: it was not stored
 	}
 	if ctx.Err() == nil {
+		n.fail(err)
 		if n.cfg.Failed != nil {
 			n.cfg.Failed()
 		}
 		n.cfg.Logger.Warn("heartbeat failed", "node", n.cfg.Name, "error", err)
 	}
 	return nil
+}
+
+func (n *Node) fail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.failed = err
+}
+
+// Failed returns why the last heartbeat failed, or nil.
+func (n *Node) Failed() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.failed
 }
 
 // whileTrusted bounds a heartbeat by the remaining trust, because a later answer is useless.
@@ -240,7 +255,7 @@ func (n *Node) renew(revision uint64, sent time.Duration) error {
 	first := n.until == 0
 	lapsed := acked >= until || !first && acked >= n.until
 	if !lapsed {
-		n.until, n.revision = until, revision
+		n.until, n.revision, n.failed = until, revision, nil
 	}
 	n.mu.Unlock()
 	if lapsed {

@@ -52,11 +52,15 @@ func (r *Replica) Ready() []Check {
 		}
 		return errors.New(otherwise)
 	}
-	checks := []Check{
+	alive := want(s.Trust > 0, "no heartbeat was acknowledged within the lease")
+	if alive != nil && s.HeartbeatError != nil {
+		alive = fmt.Errorf("%w: %w", alive, s.HeartbeatError)
+	}
+	checks := []Check{ // each needs those before it
 		{Name: "broker", Err: want(s.Connected, "not connected to NATS")},
-		{Name: "jobs", Err: want(s.Registry, "the job registry has not been read yet")},
+		{Name: "heartbeat", Err: alive},
 		{Name: "clock", Err: want(s.Clock, "the broker's clock is not known yet")},
-		{Name: "heartbeat", Err: want(s.Trust > 0, "no heartbeat was acknowledged within the lease")},
+		{Name: "jobs", Err: want(s.Registry, "the job registry has not been read yet")},
 	}
 	if r.cfg.Produce {
 		checks = append(checks, Check{Name: "clocks agree", Err: r.clock.Plausible()})

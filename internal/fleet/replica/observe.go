@@ -10,29 +10,14 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Observer receives what a replica does, for measurements. Its methods must not block, and
-// are called from many goroutines at once. Package metrics implements it.
+// Observer receives measurements: see cronce.Observer.
 type Observer interface {
 	consumer.Observer
-
-	// Follow is called once, before any other method. stats may be called at any time from
-	// then on, and does not wait for the broker.
 	Follow(stats func() Stats)
-
-	// Event is called for every event that the replica publishes: outcomes, retries,
-	// takeovers, fences, refused completions.
 	Event(job.Event)
-
-	// Ledger is called for each request to the ledger, "read" or "write", with the time to
-	// its answer and its failure. A conflict and a missing record are answers, not failures.
 	Ledger(request string, took time.Duration, failed error)
-
-	// HeartbeatFailed is called for each heartbeat that was refused or not answered, and
-	// LeaseLost for each incarnation that lost its lease.
 	HeartbeatFailed()
 	LeaseLost()
-
-	// Offered is called for each slot that the sweep found without a message.
 	Offered()
 }
 

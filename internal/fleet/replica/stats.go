@@ -27,6 +27,9 @@ type Stats struct {
 	Node  string
 	Trust time.Duration
 
+	// HeartbeatError is why the last heartbeat failed, or nil.
+	HeartbeatError error
+
 	// Registry is true once all jobs were read, and Clock once the broker's clock is known.
 	// The broker's clock minus this machine's is ClockOffset, within ClockError.
 	Registry, Clock         bool
@@ -87,7 +90,7 @@ func (r *Replica) Stats() Stats {
 	s := Stats{Watermark: c.watermark, Queues: c.queues, Producer: c.ended, Produces: p != nil}
 	c.mu.Unlock()
 	if n != nil {
-		s.Node, s.Trust = n.Name(), n.Left()
+		s.Node, s.Trust, s.HeartbeatError = n.Name(), n.Left(), n.Failed()
 	}
 	if p != nil {
 		s.Producer = p.Stats().Plus(s.Producer)
