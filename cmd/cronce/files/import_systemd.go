@@ -50,9 +50,16 @@ dependencies and everything else are not.
 // readUnits reads the files, and the service beside each timer.
 func readUnits(a *base.App, paths []string) (units []migrate.UnitFile, err error) {
 	for _, path := range paths {
-		if service, isTimer := strings.CutSuffix(path, ".timer"); isTimer && !slices.Contains(paths, service+".service") {
-			if _, err := os.Stat(service + ".service"); err == nil {
-				paths = append(slices.Clip(paths), service+".service")
+		stem, isTimer := strings.CutSuffix(path, ".timer")
+		if !isTimer {
+			continue
+		}
+		for _, service := range []string{stem + ".service", migrate.Template(stem + ".service")} {
+			if service == "" || slices.Contains(paths, service) {
+				continue
+			}
+			if _, err := os.Stat(service); err == nil {
+				paths = append(slices.Clip(paths), service)
 			} else if !errors.Is(err, fs.ErrNotExist) {
 				return nil, base.Usage(err)
 			}

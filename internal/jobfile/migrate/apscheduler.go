@@ -42,7 +42,7 @@ func APScheduler(text, zone string) Result {
 	schedulers := []string{"BlockingScheduler", "BackgroundScheduler", "AsyncIOScheduler", "GeventScheduler", "TornadoScheduler", "TwistedScheduler", "QtScheduler", "APScheduler", "AsyncScheduler", "Scheduler", "configure"}
 	for _, f := range python.Find(text, schedulers...) {
 		if f.Value.Kind == python.Call && f.Name == "" {
-			a.configured(f.Value)
+			a.configured(text, f.Value)
 		}
 	}
 	// An assignment that is an argument of a call is not a setting of its own.
@@ -77,12 +77,20 @@ func spans(text string, names []string) (all []span) {
 	return all
 }
 
-// configured reads the arguments of a scheduler.
-func (a *apscheduler) configured(v python.Value) {
+// configured reads the arguments of a scheduler. The text is the program.
+func (a *apscheduler) configured(text string, v python.Value) {
 	for _, arg := range v.Args {
 		switch arg.Name {
 		case "timezone", "job_defaults":
-			a.setting(arg.Name, arg.Value, false)
+			value := arg.Value
+			if value.Kind == python.Name { // a variable
+				for _, f := range python.Find(text, value.Text) {
+					if f.Name == value.Text && f.Index == nil && !f.Mention && f.Line < v.Line {
+						value = f.Value
+					}
+				}
+			}
+			a.setting(arg.Name, value, false)
 		case "jobstores":
 			a.note(arg.Value.Line, "", "jobs that only a job store has (%s) are not here: list them with print_jobs()", arg.Value.Source)
 		}
@@ -276,7 +284,12 @@ func (a *apscheduler) take(p apJob) {
 		return
 	}
 	if strings.HasPrefix(j.Schedule, "@every") {
-		a.note(p.line, added, "%s counts from 1970, not from the start of the scheduler", j.Schedule)
+		switch d, err := time.ParseDuration(strings.TrimPrefix(j.Schedule, "@every ")); {
+		case err != nil || j.From.IsZero():
+			a.note(p.line, added, "%s counts from 1970, not from the start of the scheduler", j.Schedule)
+		case j.From.Unix()%int64(d/time.Second) != 0:
+			a.note(p.line, added, "%s counts from 1970, not from its beginning", j.Schedule)
+		}
 	}
 	if added != was {
 		a.note(p.line, added, "its name was %s", clip(was))

@@ -86,6 +86,9 @@ func (a *apscheduler) trigger(j *job.Job, p *apJob) (why string) {
 	if why == "" {
 		why = apBounds(j, given, zone, p)
 	}
+	if why == "" && kind == "interval" && !j.From.IsZero() {
+		apAnchor(j)
+	}
 	if given != p {
 		for _, name := range given.order {
 			if left, ok := given.args[name]; ok && left.Kind != python.None {
@@ -233,6 +236,48 @@ func apInterval(j *job.Job, p *apJob) (why string) {
 		return "its interval is not a literal"
 	}
 	return every(j, d)
+}
+
+// apAnchor lets the slots of an interval count from the beginning of the job, if a cron expression
+// can say so. Otherwise they count from 1970.
+func apAnchor(j *job.Job) {
+	const day = 24 * time.Hour
+	d, err := time.ParseDuration(strings.TrimPrefix(j.Schedule, "@every "))
+	if err != nil || j.From.Unix()%int64(d/time.Second) == 0 {
+		return
+	}
+	from := j.From.UTC()
+	at := []int{from.Second(), from.Minute(), from.Hour(), int(from.Weekday())}
+	fields := []string{"*", "*", "*", "*", "*", "*"}
+	var unit int // of the field in which the slots differ
+	switch {
+	case time.Minute%d == 0:
+		unit = 0
+	case d%time.Minute == 0 && time.Hour%d == 0:
+		unit = 1
+	case d%time.Hour == 0 && day%d == 0:
+		unit = 2
+	case d == 7*day:
+		unit, fields[5] = 3, strconv.Itoa(at[3])
+	default:
+		return
+	}
+	for i := range min(unit, 3) {
+		fields[i] = strconv.Itoa(at[i])
+	}
+	if unit < 3 {
+		f := calendarField{high: []int{59, 59, 23}[unit]}
+		step := int(d / []time.Duration{time.Second, time.Minute, time.Hour}[unit])
+		var set []int
+		for v := at[unit] % step; v <= f.high; v += step {
+			set = append(set, v)
+		}
+		fields[unit] = f.field(set)
+	}
+	if fields[0] == "0" {
+		fields = fields[1:]
+	}
+	j.Schedule, j.Timezone = strings.Join(fields, " "), "Etc/UTC"
 }
 
 // pythonTime reads a text like "2027-01-01 07:00:00", datetime(...) or date(...).

@@ -69,7 +69,15 @@ func (c *celery) found(f python.Found) {
 	case v.Kind != python.Dict || f.Index != nil:
 		c.note(f.Line, "", "not carried over: %s = %s is not a dict that stands here; write it out, or import the file that has it", f.Name, v.Source)
 	default:
+		last := map[string]int{}
 		for i, key := range v.Keys {
+			last[key.Text] = i
+		}
+		for i, key := range v.Keys {
+			if key.Kind == python.Text && last[key.Text] != i {
+				c.note(key.Line, key.Text, "not carried over: line %d has the same name, and Python keeps the last one", v.Keys[last[key.Text]].Line)
+				continue
+			}
 			if key.Kind != python.Text {
 				c.note(key.Line, "", "not carried over: %s: %s: the name is not a text", key.Source, v.Items[i].Source)
 				continue
@@ -119,6 +127,7 @@ type beatTask struct {
 	kwargs     []python.Arg
 	expires    *python.Value
 	queue      *python.Value
+	disabled   bool
 	lacks      []string
 }
 
@@ -150,6 +159,8 @@ func (c *celery) entry(line int, name string, v python.Value) {
 			t.options(value)
 		case (key.Text == "args" || key.Text == "kwargs" || key.Text == "options") && value.Kind == python.None:
 		case key.Text == "relative" && value.Kind == python.Bool && !value.Bool:
+		case key.Text == "enabled" && value.Kind == python.Bool:
+			t.disabled = !value.Bool
 		default:
 			t.lacks = append(t.lacks, key.Text+": "+value.Source)
 		}
@@ -210,6 +221,9 @@ func (c *celery) take(t beatTask) {
 	}
 	if added != t.name {
 		c.note(t.line, added, "its name was %s", clip(t.name))
+	}
+	if t.disabled {
+		c.note(t.line, added, "it is disabled, and a file cannot say so: after cronce job apply, cronce job pause %s", added)
 	}
 	if len(t.lacks) > 0 {
 		c.note(t.line, added, "not carried over: %s", strings.Join(t.lacks, ", "))

@@ -146,7 +146,10 @@ func (c *crontab) entry(line int, text string) {
 // cronTimes makes of cron's fields what has the same slots.
 func cronTimes(j *job.Job, fields []string) error {
 	if len(fields) == 1 {
-		if fields[0] == "@reboot" {
+		switch fields[0] {
+		case "@every":
+			return fmt.Errorf("@every is not of cron: write */5 * * * * for each fifth minute, or schedule: \"@every 5m\" in the job file")
+		case "@reboot":
 			return fmt.Errorf("@reboot is no time; start the command as a service, or by the one that starts cronce run")
 		}
 		return nil

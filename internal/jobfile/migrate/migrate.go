@@ -65,6 +65,9 @@ func (r *Result) add(line int, j jobfile.Imported) {
 		r.note(j.Line, j.Job.Name, "schedule %s never fires: imported as a job that runs only when it is triggered", j.Job.Schedule)
 		j.Job.Schedule, j.Job.Timezone, j.Job.CatchUp, j.Job.DSTGap, j.Job.DSTOverlap, j.Job.Exclude = job.OnDemand, "", job.CatchUp{}, "", "", nil
 	}
+	if followsElapsedTime(j.Job) {
+		j.Job.DSTGap, j.Job.DSTOverlap = "", ""
+	}
 	if err := j.Job.Validate(); err != nil {
 		r.note(line, "", "not carried over: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return
@@ -148,6 +151,16 @@ func slug(command string) string {
 func settable(name, value string) bool {
 	return spec.IsVariableName(name) && !slices.Contains(spec.SlotVariables, name) &&
 		len(value) <= spec.MaxVariable && !strings.ContainsRune(value, 0)
+}
+
+// followsElapsedTime reports whether clock changes do not concern a schedule: its zone has none, or
+// its hour field begins with a star.
+func followsElapsedTime(j job.Job) bool {
+	if j.Timezone == "" || j.Timezone == "UTC" || j.Timezone == "Etc/UTC" {
+		return true
+	}
+	fields := strings.Fields(j.Schedule)
+	return len(fields) >= 5 && strings.HasPrefix(fields[len(fields)-4], "*")
 }
 
 // elapsed are the settings of a schedule whose job ran whenever the clock showed its

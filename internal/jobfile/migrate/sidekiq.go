@@ -59,7 +59,7 @@ func keyOf(v *ast.MappingValueNode) string {
 }
 
 // Sidekiq reads a schedule of sidekiq-cron, a mapping or a list of jobs, or of sidekiq-scheduler,
-// below "schedule". zone is where schedules are that name no time zone.
+// below "schedule", which may be below "scheduler". zone is where schedules are that name no time zone.
 func Sidekiq(text []byte, zone string) (Result, error) {
 	var r Result
 	if bytes.Contains(text, []byte("<%")) {
@@ -89,7 +89,7 @@ func (r *Result) schedule(body ast.Node) ast.Node {
 	var found *ast.MappingValueNode
 	var others []string
 	for _, p := range pairs(body) {
-		if keyOf(p) == "schedule" && len(pairs(p.Value)) > 0 && found == nil {
+		if (keyOf(p) == "schedule" || keyOf(p) == "scheduler" && hasKey(p.Value, "schedule")) && len(pairs(p.Value)) > 0 && found == nil {
 			found = p
 		} else {
 			others = append(others, keyOf(p))
@@ -101,7 +101,14 @@ func (r *Result) schedule(body ast.Node) ast.Node {
 	if len(others) > 0 {
 		r.note(lineOf(body), "", "not carried over, since it is not below schedule: %s", clip(strings.Join(others, ", ")))
 	}
+	if keyOf(found) == "scheduler" { // a file of Sidekiq itself
+		return r.schedule(found.Value)
+	}
 	return found.Value
+}
+
+func hasKey(n ast.Node, key string) bool {
+	return slices.ContainsFunc(pairs(n), func(p *ast.MappingValueNode) bool { return keyOf(p) == key })
 }
 
 // sidekiq reads one job.
@@ -187,20 +194,25 @@ func rubyArgs(m map[string]any) (json.RawMessage, error) {
 	return data, nil
 }
 
-// rubySchedule sets the schedule of cron: or every:. What a list of every: has behind the
-// interval are options of rufus-scheduler.
+// rubySchedule sets the schedule of cron: or every:. What a list has behind the first value are
+// options of rufus-scheduler, like first_in: they become members of m, which are not carried over.
 func rubySchedule(j *job.Job, m map[string]any) (why string) {
-	text, isText := m["cron"].(string)
-	if list, isList := m["cron"].([]any); isList && len(list) > 0 {
-		text, isText = list[0].(string)
-		if len(list) > 1 {
-			return fmt.Sprintf("cron %v: only a text is understood", clip(fmt.Sprint(list)))
+	for _, key := range []string{"cron", "every"} {
+		if list, isList := m[key].([]any); isList && len(list) > 0 {
+			m[key] = list[0]
+			for _, options := range list[1:] {
+				more, isMap := options.(map[string]any)
+				if !isMap {
+					return fmt.Sprintf("%s: %v is not understood", key, clip(fmt.Sprint(list)))
+				}
+				for name, value := range more {
+					m[strings.TrimPrefix(name, ":")] = value
+				}
+			}
 		}
 	}
+	text, isText := m["cron"].(string)
 	if !isText {
-		if list, isList := m["every"].([]any); isList && len(list) == 1 {
-			m["every"] = list[0]
-		}
 		interval, isText := m["every"].(string)
 		d, err := time.ParseDuration(interval)
 		switch {

@@ -38,7 +38,8 @@ func Systemd(files []UnitFile, zone string) Result {
 	used := map[string]bool{}
 	for _, name := range s.order {
 		if path.Ext(name) == ".timer" {
-			used[s.timer(s.units[name])] = true
+			service := s.timer(s.units[name])
+			used[service], used[Template(service)] = true, true
 		}
 	}
 	for _, name := range s.order {
@@ -85,7 +86,11 @@ func (s *systemd) timer(t *unit) (service string) {
 	if u, ok := t.last("Timer", "Unit"); ok {
 		service = u.value
 	}
-	svc := s.units[service]
+	svc := s.service(service)
+	if stem := t.stem(); strings.HasSuffix(stem, "@") {
+		s.at(t.place(), stem, 0, "not carried over: it is a template, and this does not say of which instance: copy it to %sINSTANCE.timer", clip(stem))
+		return service
+	}
 	if svc == nil {
 		s.at(t.place(), t.stem(), 0, "not carried over: its service %s is not here", clip(service))
 		return service
@@ -129,6 +134,27 @@ func (s *systemd) timer(t *unit) (service string) {
 	}
 	s.take(t, c, jobs, lacks)
 	return service
+}
+
+// service returns a service, made from its template if it has no file of its own, or nil.
+func (s *systemd) service(name string) *unit {
+	if own := s.units[name]; own != nil {
+		return own
+	}
+	template := s.units[Template(name)]
+	if template == nil {
+		return nil
+	}
+	return &unit{name: name, settings: template.settings}
+}
+
+// Template returns the name of the template of a unit like backup@db.service, or "".
+func Template(name string) string {
+	prefix, instance, isInstance := strings.Cut(name, "@")
+	if !isInstance || strings.TrimSuffix(instance, path.Ext(instance)) == "" {
+		return ""
+	}
+	return prefix + "@" + path.Ext(name)
 }
 
 // timed is a job of a timer, with the line that says when it runs.

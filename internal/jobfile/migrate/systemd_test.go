@@ -150,7 +150,7 @@ func TestATimersSettingsBecomeThoseOfTheJob(t *testing.T) {
 	r := systemdOf("OnCalendar=hourly\nPersistent=yes\nRandomizedDelaySec=1min 30s\nFixedRandomDelay=1\n",
 		"Type=oneshot\nExecStart=/bin/true\nUser=ada\nGroup=staff\nWorkingDirectory=~\nTimeoutStartSec=5min\nRuntimeMaxSec=1h\n")
 	want := job.Job{
-		Name: "x", Schedule: "0 * * * *", Timezone: "UTC", DSTGap: job.GapSkip, DSTOverlap: job.RepeatFirst, Spread: 90 * time.Second, Timeout: 5 * time.Minute,
+		Name: "x", Schedule: "0 * * * *", Timezone: "UTC", Spread: 90 * time.Second, Timeout: 5 * time.Minute,
 		Overlap: job.OverlapSkip, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpLatest},
 	}
 	if len(r.Jobs) != 1 || !reflect.DeepEqual(r.Jobs[0].Job, want) || !reflect.DeepEqual(r.Jobs[0].Exec, spec.Exec{Args: []string{"/bin/true"}, User: "ada", Group: "staff", Dir: "~"}) {

@@ -1,0 +1,103 @@
+package migrate
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestImportSaysWhatIsDifferent(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		format, text string
+		jobs         []string // name and schedule of each
+		notes        []string // what each begins with or contains
+	}{
+		"an interval from a date counts from it": {
+			"apscheduler", `s.add_job("m:f", "interval", hours=1, start_date="2026-11-01 00:10:00", id="hourly")
+s.add_job("m:f", "interval", minutes=15, start_date="2026-11-01 00:05:07", id="quarter")
+s.add_job("m:f", "interval", hours=6, start_date="2026-11-01 05:00:00", id="six")
+s.add_job("m:f", "interval", weeks=1, start_date="2026-11-01 05:00:00", id="week")
+s.add_job("m:f", "interval", seconds=20, start_date="2026-11-01 00:00:05", id="seconds")
+s.add_job("m:f", "interval", hours=1, start_date="2026-11-01 05:00:00", id="same")`,
+			[]string{
+				"hourly 10 * * * *", "quarter 7 5-50/15 * * * *", "six 0 5-23/6 * * *", "week 0 5 * * 0", "seconds 5-45/20 * * * * *", "same @every 1h0m0s",
+			}, nil,
+		},
+		"an interval that no expression has counts from 1970": {
+			"apscheduler", `s.add_job("m:f", "interval", minutes=7, start_date="2026-11-01 00:03:00", id="odd")`,
+			[]string{"odd @every 7m0s"},
+			[]string{"@every 7m0s counts from 1970, not from its beginning"},
+		},
+		"defaults in a variable are carried over": {
+			"apscheduler", "mine = {'max_instances': 2}\nBackgroundScheduler(job_defaults=mine)\ns.add_job('m:f', 'cron', hour=7, id='work')",
+			[]string{"work 0 7 * * *"}, nil,
+		},
+		"a key that comes twice is its last value": {
+			"celery", "beat_schedule = {'a': {'task': 'x', 'schedule': crontab(hour=1, minute=0)},\n'a': {'task': 'y', 'schedule': crontab(hour=2, minute=0)}}",
+			[]string{"a 0 2 * * *"},
+			[]string{"not carried over: line 2 has the same name, and Python keeps the last one"},
+		},
+		"a disabled entry is to be paused": {
+			"celery", "beat_schedule = {'a': {'task': 'x', 'schedule': crontab(hour=1, minute=0), 'enabled': False}, 'b': {'task': 'x', 'schedule': crontab(hour=1, minute=0), 'enabled': True}}",
+			[]string{"a 0 1 * * *", "b 0 1 * * *"},
+			[]string{"it is disabled, and a file cannot say so: after cronce job apply, cronce job pause a"},
+		},
+		"a schedule may be below scheduler, and an interval may have options": {
+			"sidekiq", ":scheduler:\n  :schedule:\n    clean:\n      every: ['30m', first_in: '10s']\n      class: Clean\n    daily:\n      cron: ['30 6 * * 1', first_in: '1m']\n      class: Daily\n",
+			[]string{"clean @every 30m0s", "daily 30 6 * * 1"},
+			[]string{"not carried over: first_in: 10s", "@every 30m0s counts from 1970", "not carried over: first_in: 1m"},
+		},
+		"@every is not of cron": {
+			"crontab", "@every 5m /bin/true\n", nil, []string{"not carried over: @every is not of cron: write */5 * * * *"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := formats[tc.format](tc.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var jobs []string
+			for _, j := range r.Jobs {
+				jobs = append(jobs, j.Job.Name+" "+j.Job.Schedule)
+				if j.Job.DSTGap != "" || j.Job.DSTOverlap != "" {
+					t.Errorf("%s: it has settings of clock changes, which do not concern it: %+v", j.Job.Name, j.Job)
+				}
+			}
+			if !slices.Equal(jobs, tc.jobs) {
+				t.Errorf("jobs %q, want %q", jobs, tc.jobs)
+			}
+			if len(r.Notes) != len(tc.notes) {
+				t.Fatalf("notes %+v, want %q", r.Notes, tc.notes)
+			}
+			for i, n := range r.Notes {
+				if !strings.Contains(n.Text, tc.notes[i]) {
+					t.Errorf("note %q, want %q", n.Text, tc.notes[i])
+				}
+			}
+		})
+	}
+}
+
+func TestDefaultsInAVariableLimitTheRuns(t *testing.T) {
+	t.Parallel()
+	r := APScheduler("mine = {'max_instances': 2}\nBackgroundScheduler(job_defaults=mine)\ns.add_job('m:f', 'cron', hour=7)", "UTC")
+	if len(r.Jobs) != 1 || r.Jobs[0].Job.Concurrency != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestATimerOfATemplateStartsItsInstance(t *testing.T) {
+	t.Parallel()
+	service := UnitFile{Path: "/etc/systemd/system/backup@.service", Text: "[Service]\nExecStart=/usr/bin/backup %i %n %p\n"}
+	timer := "[Timer]\nOnCalendar=*-*-* 03:00:00 Europe/Berlin\n"
+	r := Systemd([]UnitFile{{Path: "/etc/systemd/system/backup@db.timer", Text: timer}, service}, "UTC")
+	if len(r.Jobs) != 1 || r.Jobs[0].Job.Name != "backup-db" || strings.Join(r.Jobs[0].Exec.Args, " ") != "/usr/bin/backup db backup@db.service backup" || len(r.Notes) != 1 {
+		t.Errorf("%+v", r)
+	}
+	r = Systemd([]UnitFile{{Path: "/etc/systemd/system/backup@.timer", Text: timer}, service}, "UTC")
+	if len(r.Jobs) != 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, "copy it to backup@INSTANCE.timer") {
+		t.Errorf("a template: %+v", r)
+	}
+}
