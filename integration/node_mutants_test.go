@@ -86,6 +86,13 @@ var nodeMutants = []nodeMutant{
 	{"answers a second message", "worker", `if (hand?.node === this.node.name) return; // in hand already: silence`, `if (hand?.node === this.node.name) return m.ack();`, "", "twice"},
 	{"acks before what follows is stored", "follow", `await stored(store, ` + "`${store.namespace}.slot.${m.queue}.${m.job}`", `void stored(store, ` + "`${store.namespace}.slot.${m.queue}.${m.job}`", "", "follows"},
 	{"leaves a newer stay", "locks", `if (!value || stayOf(value, id)?.since !== since) return;`, `if (!value) return;`, "", "guarded"},
+	{"acts on a lock whose write it lost", "locks", `if (wrote.lost) { ended.clear(); continue; }`, `if (wrote.lost) ended.clear();`, "", "lock-lost X-3"},
+	{"remembers what had ended before a conflict", "locks", `ended.clear(); continue;`, `continue;`, "", "lock-lost"},
+	{"leaves an older slot its place", "locks", `if (place.displaces) await`, `if (false) await`, "", "lock-replaces X-2"},
+	{"writes the outcome of a slot that is replaced", "worker", `if (record.state === "running") {
+      const request`, `if (false) {
+      const request`, "", "lock-replaces"},
+	{"publishes no range of missed slots", "producer", `await Promise.all(ranges.map((m) => this.publish(m, signal)));`, ``, "", "away P-2"},
 	{"moves the watermark with older zone data", "producer", `if (this.outdated()) return;`, ``, "", "newer-zone O-4"},
 	{"moves the watermark back", "producer", `if (at > time || found.value.registry_revision > revision ||`, `if (false ||`, "", "watermark-ahead"},
 	{"moves the watermark past an unknown definition", "producer", `if (!blind) await this.advance(signal);`, `await this.advance(signal);`, "", "definition-2"},

@@ -1,17 +1,24 @@
 package peer
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // Scenarios about locks, and about what follows from an outcome.
 
+func locking(f frame) bool { return f.isPublish() && f.subject == state+"lock.work" }
+
 func guarded(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
 	s.launch("work")
-	locking := func(f frame) bool { return f.isPublish() && f.subject == state+"lock.work" }
 	heal := s.tap.unanswered(locking, false)
 	s.tap.rule(func(f frame) verdict {
 		if f.writes(ledger, "running") {
@@ -47,6 +54,84 @@ func guarded(s *stage) {
 		}
 		return ""
 	})
+}
+
+func lockLost(s *stage) {
+	s.define("work", value{"overlap": "queue"}, nil)
+	held := "work:@zero"
+	holds := func() { // from now on
+		now := time.Now().UTC()
+		s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": held, "at": now, "since": now}}})
+	}
+	r := running(held, "peer-1-1-a", 1)
+	s.set("ledger", key(held), ended(r, "failed"))
+	holds()
+	s.launch("work")
+	var once atomic.Bool
+	s.tap.rule(func(f frame) verdict {
+		if locking(f) && once.CompareAndSwap(false, true) {
+			reopened := ended(r, "retrying")
+			delete(reopened, "finished")
+			reopened["retry_at"] = time.Now().UTC().Add(time.Hour)
+			s.set("ledger", key(held), reopened)
+			holds()
+		}
+		return pass
+	})
+	id := s.offer("work", "one", 10)
+	s.await("X-2", "a write of the lock, whose only holder has ended", func() bool { return len(s.tap.frames(locking)) > 0 })
+	s.never("X-3", silence, func() string {
+		if lock := s.get("state", "lock.work"); once.Load() && lock.value["holders"] != nil && !strings.Contains(string(jsonOf(lock.value["holders"])), held) {
+			return held + " was taken out of the lock, although it was reopened before that"
+		}
+		return s.notStarted(id, "another slot holds the only place, and the client's write of the lock was refused")()
+	})
+	s.set("ledger", key(held), ended(r, "succeeded"))
+	s.succeeds("X-2", id)
+}
+
+func lockReplaces(s *stage) {
+	s.define("work", value{"overlap": "replace"}, value{"schedule": "* * * * * *"})
+	const owner = "peer-1-1-a"
+	s.peer(owner, nil)
+	before := time.Now().UTC().Truncate(time.Second).Add(time.Second) // the definition has no earlier slots
+	at := before.Add(time.Second)
+	older, newer := job.NewSlot("work", before).ID(), job.NewSlot("work", at).ID()
+	r := running(older, owner, 1)
+	fence := s.set("ledger", key(older), r)
+	s.set("state", "lock.work", value{
+		"v": 1, "job": "work", "newest": before, "holders": []value{{"id": older, "at": before, "on_time": true, "since": before}},
+	})
+	var asked atomic.Bool
+	requests, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
+		var q struct {
+			ID       string `json:"id"`
+			Fence    uint64 `json:"fence"`
+			Claim    uint64 `json:"claim"`
+			Replaced bool   `json:"replaced"`
+			By       string `json:"by"`
+		}
+		switch err := json.Unmarshal(m.Data, &q); {
+		case err != nil:
+			s.breaks("X-2", "a request to the owner of the older slot cannot be read: %s", m.Data)
+		case q.Claim > 0:
+			_ = m.Respond([]byte(`{"v":1,"holds":true}`))
+		case q.ID != older || q.Fence != fence || !q.Replaced || q.By != newer:
+			s.breaks("X-2", "the owner of %s (fence %d) is asked %s: want its ID, its fence, replaced, and by %s", older, fence, m.Data, newer)
+		case asked.CompareAndSwap(false, true):
+			_ = m.Respond([]byte(`{"v":1,"ending":true}`))
+		}
+	})
+	s.must(err)
+	s.cleanups = append(s.cleanups, func() { _ = requests.Unsubscribe() })
+	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
+	s.publish("work", newer, 10)
+	s.await("X-2", "a request to the owner of the older slot to end it", asked.Load)
+	s.never("X-2", silence/4, s.notStarted(newer, "the older slot has not ended"))
+	replaced := ended(r, "cancelled")
+	replaced["error"] = "replaced by " + newer
+	s.set("ledger", key(older), replaced)
+	s.succeeds("X-2", newer)
 }
 
 func foreignLock(s *stage) {

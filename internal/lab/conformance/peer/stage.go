@@ -271,7 +271,10 @@ func (s *stage) define(name string, members, plan value) uint64 {
 
 // offer publishes a triggered run of a job, which works for ms. It returns the slot's ID.
 func (s *stage) offer(name, token string, ms int, headers ...string) string {
-	id := name + ":@" + token
+	return s.publish(name, name+":@"+token, ms, headers...)
+}
+
+func (s *stage) publish(name, id string, ms int, headers ...string) string {
 	if s.about == "" {
 		s.about = id
 	}
@@ -288,14 +291,13 @@ func (s *stage) offer(name, token string, ms int, headers ...string) string {
 	return id
 }
 
-// key is the ledger's key of a run that offer published.
+// key is the ledger's key of a slot.
 func key(id string) string {
-	name, token, _ := strings.Cut(id, ":@")
-	token, part, split := strings.Cut(token, "#")
-	if split {
-		part = "." + part
+	slot, err := job.ParseSlotID(id)
+	if err != nil {
+		panic(stop{err})
 	}
-	return name + ".t." + token + part
+	return slot.Key()
 }
 
 func (s *stage) slot(id string) stored { return s.get("ledger", key(id)) }

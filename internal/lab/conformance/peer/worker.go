@@ -27,6 +27,8 @@ var workerScenarios = []Scenario{
 	{"cancel", []string{"C-7", "O-2"}, "an operator cancels a slot, first an earlier attempt of it", cancelRun},
 	{"ask", []string{"C-8", "O-2"}, "another worker asks for the owner of the slot", ask},
 	{"guarded", []string{"X-1", "X-3", "X-4"}, "a slot of a guarded job: the lock's answers are lost, and then it is renewed", guarded},
+	{"lock-lost", []string{"X-2", "X-3"}, "the holder of a lock has ended, and is reopened just before the client's write", lockLost},
+	{"lock-replaces", []string{"X-2"}, "a slot under replace, while an older one holds the place", lockReplaces},
 	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one", foreignLock},
 	{"follows", []string{"F-1"}, "the slot that follows cannot be stored for a while", follows},
 	{"no-handler", []string{"O-1"}, "a slot without a handler here, and a part of a split slot", noHandler},

@@ -1,0 +1,64 @@
+package peer
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// away has a job with more late slots than are judged singly: the newest runs, the others are missed,
+// and those beyond 1000 are one message.
+func away(s *stage) {
+	now := time.Now().UTC()
+	began := now.Add(-20 * time.Minute).Truncate(time.Second)
+	s.define("tick", nil, value{"schedule": everySecond})
+	entry := s.get("jobs", "tick").value
+	entry["since"] = began.Add(-time.Hour)
+	revision := s.set("jobs", "tick", entry)
+	before := s.set("state", "watermark", value{"v": 1, "time": began, "registry_revision": revision, "registry_time": began, "node": "peer-1-1-a"})
+	inRange := func(f frame) bool { return f.isPublish() && strings.HasPrefix(f.header("Nats-Msg-Id"), "tick:m.") }
+	heal := s.tap.unanswered(inRange, true)
+	s.launch("")
+	s.await("P-2", "one message for the late slots beyond the newest 1000", func() bool { return len(s.tap.frames(inRange)) > 0 })
+	s.never("P-3", silence/2, func() string {
+		if s.watermark().revision != before {
+			return fmt.Sprintf("the watermark was moved to %s before the oldest missed slots were acknowledged", s.watermark().text("time"))
+		}
+		return ""
+	})
+	first := s.tap.frames(inRange)[0]
+	if id, want := first.header("Nats-Msg-Id"), "tick:m."+began.Add(time.Second).Format(time.RFC3339); id != want {
+		s.breaks("P-2", "the range is %s, want %s, the oldest slot that is not published", id, want)
+	}
+	heal()
+	s.await("P-3", "the watermark to move past the missed slots", func() bool {
+		t, _ := time.Parse(time.RFC3339Nano, s.watermark().text("time"))
+		return t.After(now)
+	})
+	late := map[string]string{} // what is said of each late slot
+	for _, f := range s.published("tick") {
+		id := f.header("Nats-Msg-Id")
+		at, err := time.Parse(time.RFC3339, strings.TrimPrefix(id, "tick:"))
+		if said := f.header("Cronce-Missed") + " " + f.header("Cronce-Caught-Up"); err == nil && said != " " {
+			late[id] = said
+			if now.Sub(at) < time.Minute-5*time.Second {
+				s.breaks("P-2", "%s is not late, and is published as missed or caught up", id)
+			}
+		}
+	}
+	var newest string
+	for id, said := range late {
+		if newest = max(newest, id); said != "1 " && said != " 1" {
+			s.breaks("P-2", "the late slot %s has Cronce-Missed and Cronce-Caught-Up %q: want one of them", id, said)
+		}
+	}
+	caughtUp := 0
+	for _, said := range late {
+		if said == " 1" {
+			caughtUp++
+		}
+	}
+	if len(late) != 1000 || caughtUp != 1 || late[newest] != " 1" {
+		s.breaks("P-2", "%d late slots were published singly, %d of them caught up, and the newest is %q: want 1000, and the newest alone caught up", len(late), caughtUp, late[newest])
+	}
+}
