@@ -99,15 +99,12 @@ func (s *Store) EventsAfter(ctx context.Context, name string, sequence uint64, f
 }
 
 // LastEvent returns the sequence of the last stored event.
-func (s *Store) LastEvent(ctx context.Context) (last uint64, err error) {
-	err = s.Ask(ctx, "look for the last event", s.API("STREAM.INFO."+s.EventStream()), func(ctx context.Context) error {
-		stream, err := s.JS.Stream(ctx, s.EventStream())
-		if err == nil {
-			last = stream.CachedInfo().State.LastSeq
-		}
-		return err
-	})
-	return last, err
+func (s *Store) LastEvent(ctx context.Context) (uint64, error) {
+	info, err := s.StreamInfo(ctx, "look for the last event", s.EventStream())
+	if err != nil {
+		return 0, err
+	}
+	return info.State.LastSeq, nil
 }
 
 // Alert publishes an alert and waits until the broker has stored it. The message ID makes

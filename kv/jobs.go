@@ -98,16 +98,13 @@ func (j *Jobs) List(ctx context.Context) ([]plans.Entry, error) {
 
 // Revision returns the registry's last revision, as the stream's leader has it. No entry
 // has a higher one.
-func (j *Jobs) Revision(ctx context.Context) (last uint64, err error) {
+func (j *Jobs) Revision(ctx context.Context) (uint64, error) {
 	b := j.bucket()
-	err = j.s.Ask(ctx, "look at bucket "+b.Name, j.s.API("STREAM.INFO."+b.Stream()), func(ctx context.Context) error {
-		stream, err := j.s.JS.Stream(ctx, b.Stream())
-		if err == nil {
-			last = stream.CachedInfo().State.LastSeq
-		}
-		return err
-	})
-	return last, err
+	info, err := j.s.StreamInfo(ctx, "look at bucket "+b.Name, b.Stream())
+	if err != nil {
+		return 0, err
+	}
+	return info.State.LastSeq, nil
 }
 
 // Watch calls f for every stored job, then once with Ready, then for every change. It

@@ -12,6 +12,19 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
+// consumer reads a durable consumer of the stream.
+func (s *Space) consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
+	var c jetstream.Consumer // after an error, a request that Ask abandoned may still write it
+	err := s.Ask(ctx, "look for consumer "+name+" of "+layout.Title(stream), s.API("CONSUMER.INFO."+stream+"."+name), func(ctx context.Context) (err error) {
+		c, err = s.JS.Consumer(ctx, stream, name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
 // NodeConsumer is a durable consumer that nodes use besides those of the queues.
 type NodeConsumer struct {
 	// Job is the job that the messages start. If it is empty, the messages are alerts.
@@ -52,12 +65,15 @@ func (s *Space) readOnConsumer(ctx context.Context, e plans.Entry) NodeConsumer 
 }
 
 func (s *Space) readNodeConsumer(ctx context.Context, t NodeConsumer) NodeConsumer {
-	t.Info, t.Err = s.consumerInfo(ctx, t.Stream, t.Consumer)
+	c, err := s.consumer(ctx, t.Stream, t.Consumer)
 	switch {
-	case errors.Is(t.Err, jetstream.ErrConsumerNotFound):
-		t.Err = nil
-	case errors.Is(t.Err, jetstream.ErrStreamNotFound):
+	case err == nil:
+		t.Info = c.CachedInfo()
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		t.Err = job.ErrNotFound
+	default:
+		t.Err = err
 	}
 	return t
 }

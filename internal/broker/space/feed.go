@@ -126,10 +126,7 @@ func (s *Space) alertConfig() jetstream.ConsumerConfig {
 
 // createAlerts creates the consumer of alerts, for workers whose login may not create it.
 func (s *Space) createAlerts(ctx context.Context) (changes []string, err error) {
-	err = s.Ask(ctx, "look for consumer "+layout.AlertConsumer, s.API("CONSUMER.INFO."+s.EventStream()+"."+layout.AlertConsumer), func(ctx context.Context) error {
-		_, err := s.JS.Consumer(ctx, s.EventStream(), layout.AlertConsumer)
-		return err
-	})
+	_, err = s.consumer(ctx, s.EventStream(), layout.AlertConsumer)
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, err
 	}
@@ -141,25 +138,19 @@ func (s *Space) createAlerts(ctx context.Context) (changes []string, err error) 
 
 // feed opens a durable consumer, and creates it if it does not exist.
 func (s *Space) feed(ctx context.Context, stream string, want jetstream.ConsumerConfig) (*Feed, error) {
-	what := "consumer " + want.Durable + " of " + layout.Title(stream)
-	f := Feed{s: s}
-	get := func(ctx context.Context) (err error) {
-		f.consumer, err = s.JS.Consumer(ctx, stream, want.Durable)
-		return err
-	}
-	info := s.API("CONSUMER.INFO." + stream + "." + want.Durable)
-	err := s.Ask(ctx, "look for "+what, info, get)
+	c, err := s.consumer(ctx, stream, want.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		err = s.Ask(ctx, "create "+what, s.API("CONSUMER.CREATE."+stream+"."+want.Durable), func(ctx context.Context) (err error) {
-			f.consumer, err = s.JS.CreateConsumer(ctx, stream, want)
+		what := "create consumer " + want.Durable + " of " + layout.Title(stream)
+		err = s.Ask(ctx, what, s.API("CONSUMER.CREATE."+stream+"."+want.Durable), func(ctx context.Context) (err error) {
+			c, err = s.JS.CreateConsumer(ctx, stream, want)
 			return err
 		})
 		if errors.Is(err, jetstream.ErrConsumerExists) {
-			err = s.Ask(ctx, "look for "+what, info, get)
+			c, err = s.consumer(ctx, stream, want.Durable)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &f, nil
+	return &Feed{s, c}, nil
 }

@@ -73,40 +73,27 @@ func (s *Space) OnConsumers(ctx context.Context, stream, name string) ([]core.On
 	return found, nil
 }
 
+// errNoStream returns the error for a stream that does not exist.
 func errNoStream(stream string) error {
 	return fmt.Errorf("stream %s: %w: create it, or mend the job's on.stream", stream, job.ErrNotFound)
 }
 
+// onConsumer reads one consumer, without StreamCreated and WorkQueue.
 func (s *Space) onConsumer(ctx context.Context, stream, consumer string) (core.OnConsumer, error) {
-	info, err := s.consumerInfo(ctx, stream, consumer)
+	found, err := s.consumer(ctx, stream, consumer)
 	if err != nil {
 		return core.OnConsumer{}, err
 	}
+	info := found.CachedInfo()
 	c := core.OnConsumer{Stream: stream, Name: consumer, On: job.On{Stream: stream, Subject: filters(info.Config)}, Created: info.Created}
 	c.From, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onFromKey])
 	c.Bare, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onBareKey])
 	return c, nil
 }
 
-func (s *Space) consumerInfo(ctx context.Context, stream, consumer string) (info *jetstream.ConsumerInfo, err error) {
-	err = s.Ask(ctx, "look for consumer "+consumer+" of "+layout.Title(stream), s.API("CONSUMER.INFO."+stream+"."+consumer), func(ctx context.Context) error {
-		c, err := s.JS.Consumer(ctx, stream, consumer)
-		if err == nil {
-			info = c.CachedInfo()
-		}
-		return err
-	})
-	return info, err
-}
-
-func (s *Space) onStream(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
-	err = s.Ask(ctx, "look for stream "+stream, s.API("STREAM.INFO."+stream), func(ctx context.Context) error {
-		found, err := s.JS.Stream(ctx, stream)
-		if err == nil {
-			info = found.CachedInfo()
-		}
-		return err
-	})
+// onStream reads the stream whose messages start a job.
+func (s *Space) onStream(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+	info, err := s.StreamInfo(ctx, "look for stream "+stream, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = errNoStream(stream)
 	}
@@ -172,15 +159,11 @@ func (s *Space) AdoptOn(ctx context.Context, c core.OnConsumer, plan plans.PastP
 
 // OpenOn opens a consumer that OnConsumers returned.
 func (s *Space) OpenOn(ctx context.Context, c core.OnConsumer) (*OnFeed, error) {
-	f := OnFeed{Feed: Feed{s: s}, of: c}
-	err := s.Ask(ctx, "look for consumer "+c.Name+" of stream "+c.Stream, s.API("CONSUMER.INFO."+c.Stream+"."+c.Name), func(ctx context.Context) (err error) {
-		f.consumer, err = s.JS.Consumer(ctx, c.Stream, c.Name)
-		return err
-	})
+	consumer, err := s.consumer(ctx, c.Stream, c.Name)
 	if err != nil {
 		return nil, err
 	}
-	return &f, nil
+	return &OnFeed{Feed: Feed{s, consumer}, of: c}, nil
 }
 
 // OnFeed delivers the messages that start a job.
@@ -192,10 +175,11 @@ type OnFeed struct {
 
 // State reads the consumer's progress.
 func (f *OnFeed) State(ctx context.Context) (core.OnState, error) {
-	info, err := f.s.consumerInfo(ctx, f.of.Stream, f.of.Name)
+	consumer, err := f.s.consumer(ctx, f.of.Stream, f.of.Name)
 	if err != nil {
 		return core.OnState{}, err
 	}
+	info := consumer.CachedInfo()
 	return core.OnState{
 		Created: info.Created, Pending: int(info.NumPending), Unacked: info.NumAckPending,
 		Delivered: info.AckFloor.Consumer, Floor: info.AckFloor.Stream,

@@ -168,17 +168,14 @@ func (s *Space) inspect(ctx context.Context) (inventory, error) {
 			continue
 		}
 		inv.names = append(inv.names, want.Name)
-		err := s.Ask(ctx, "look for "+layout.Title(want.Name), s.API("STREAM.INFO."+want.Name), func(ctx context.Context) error {
-			found, err := s.JS.Stream(ctx, want.Name)
-			if err == nil {
-				inv.streams[want.Name] = found.CachedInfo().Config
-				if want.Name == s.Bucket("jobs").Stream() {
-					inv.registry = found.CachedInfo().Created
-				}
+		info, err := s.StreamInfo(ctx, "look for "+layout.Title(want.Name), want.Name)
+		switch {
+		case err == nil:
+			inv.streams[want.Name] = info.Config
+			if want.Name == s.Bucket("jobs").Stream() {
+				inv.registry = info.Created
 			}
-			return err
-		})
-		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		case !errors.Is(err, jetstream.ErrStreamNotFound):
 			return inv, err
 		}
 	}

@@ -117,15 +117,12 @@ func (s *Space) Domain() string { return s.JS.Options().Domain }
 func (s *Space) Namespace() string { return s.Name }
 
 // Time asks the broker for its current time.
-func (s *Space) Time(ctx context.Context) (now time.Time, err error) {
-	err = s.Ask(ctx, "ask the server for its time", s.API("STREAM.INFO."+s.SlotStream()), func(ctx context.Context) error {
-		stream, err := s.JS.Stream(ctx, s.SlotStream())
-		if err == nil {
-			now = s.Stamped(stream.CachedInfo().TimeStamp)
-		}
-		return err
-	})
-	return now, err
+func (s *Space) Time(ctx context.Context) (time.Time, error) {
+	info, err := s.StreamInfo(ctx, "ask the server for its time", s.SlotStream())
+	if err != nil {
+		return time.Time{}, err
+	}
+	return s.Stamped(info.TimeStamp), nil
 }
 
 // FailDenied returns the same namespace with ReadOnly set.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -90,15 +91,10 @@ func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Space, Su
 
 func (s *Space) surveyStreams(ctx context.Context, v *Survey) error {
 	for _, want := range layout.Configs(s.Name, job.Settings{}, true) {
-		err := s.Ask(ctx, "look for "+layout.Title(want.Name), s.API("STREAM.INFO."+want.Name), func(ctx context.Context) error {
-			found, err := s.JS.Stream(ctx, want.Name)
-			if err == nil {
-				v.Streams[want.Name] = found.CachedInfo()
-			}
-			return err
-		})
+		info, err := s.StreamInfo(ctx, "look for "+layout.Title(want.Name), want.Name)
 		switch {
 		case err == nil:
+			v.Streams[want.Name] = info
 		case !errors.Is(err, jetstream.ErrStreamNotFound):
 			return err
 		case want.Name == s.TimerStream():
@@ -123,7 +119,7 @@ func (s *Space) surveySettings(ctx context.Context, v *Survey) error {
 	} else {
 		v.SettingsErr = job.ErrNotFound
 	}
-	if err := v.SettingsErr; err != nil && !errors.Is(err, job.ErrNotFound) && !errors.Is(err, job.ErrInvalid) && !errors.Is(err, job.ErrVersion) {
+	if err := v.SettingsErr; err != nil && !errors.Is(err, job.ErrNotFound) && !exchange.IsUnreadable(err) {
 		return err
 	}
 	v.Settings = v.Settings.WithDefaults()

@@ -56,18 +56,14 @@ func (d *strandedFinder) any(ctx context.Context) (bool, error) {
 	if err := d.readFloors(ctx); err != nil || d.most == 0 {
 		return false, err
 	}
-	var first uint64
-	err := d.s.Ask(ctx, "look at "+layout.Title(d.stream), d.s.API("STREAM.INFO."+d.stream), func(ctx context.Context) error {
-		stream, err := d.s.JS.Stream(ctx, d.stream)
-		if err == nil {
-			first = stream.CachedInfo().State.FirstSeq
-		}
-		return err
-	})
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = nil
+	info, err := d.s.StreamInfo(ctx, "look at "+layout.Title(d.stream), d.stream)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return true, nil // a listing of a stream that does not exist is empty
+	case err != nil:
+		return false, err
 	}
-	return first <= d.most, err
+	return info.State.FirstSeq <= d.most, nil
 }
 
 // beyond reports whether no later message on the same subject is stranded.

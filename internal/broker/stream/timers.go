@@ -164,10 +164,7 @@ func (t *Timers) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[Waiting
 
 // exist reports whether the namespace has a stream of timers.
 func (t *Timers) exist(ctx context.Context) (bool, error) {
-	err := t.s.Ask(ctx, "look for "+layout.Title(t.s.TimerStream()), t.s.API("STREAM.INFO."+t.s.TimerStream()), func(ctx context.Context) error {
-		_, err := t.s.JS.Stream(ctx, t.s.TimerStream())
-		return err
-	})
+	_, err := t.s.StreamInfo(ctx, "look for "+layout.Title(t.s.TimerStream()), t.s.TimerStream())
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false, nil
 	}

@@ -50,6 +50,22 @@ func (w Wire) Ask(ctx context.Context, what, subject string, request func(contex
 	}
 }
 
+// StreamInfo asks the stream's leader for its description. what names the request in errors.
+func (w Wire) StreamInfo(ctx context.Context, what, stream string) (*jetstream.StreamInfo, error) {
+	var info *jetstream.StreamInfo // after an error, a request that Ask abandoned may still write it
+	err := w.Ask(ctx, what, w.API("STREAM.INFO."+stream), func(ctx context.Context) error {
+		s, err := w.JS.Stream(ctx, stream)
+		if err == nil {
+			info = s.CachedInfo()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return info, nil
+}
+
 // within calls request with a context that ends after limit. If ctx ends while the
 // request waits for the connection's lock, within returns soon. The request then ends by
 // itself and its result is dropped. Until ctx ends, only one request runs at a time.

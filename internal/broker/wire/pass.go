@@ -311,15 +311,12 @@ func (w Wire) upTo(ctx context.Context, stream, filter string, from uint64, n in
 }
 
 // lastSequence asks the stream's leader for the sequence of its last message.
-func (b Bucket) lastSequence(ctx context.Context) (last uint64, err error) {
-	err = b.Ask(ctx, "look for the end of "+b.Stream(), b.API("STREAM.INFO."+b.Stream()), func(ctx context.Context) error {
-		stream, err := b.JS.Stream(ctx, b.Stream())
-		if err == nil {
-			last = stream.CachedInfo().State.LastSeq
-		}
-		return err
-	})
-	return last, err
+func (b Bucket) lastSequence(ctx context.Context) (uint64, error) {
+	info, err := b.StreamInfo(ctx, "look for the end of "+b.Stream(), b.Stream())
+	if err != nil {
+		return 0, err
+	}
+	return info.State.LastSeq, nil
 }
 
 // untilAnswered repeats a read until it is answered or ctx ends.

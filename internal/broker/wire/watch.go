@@ -198,15 +198,8 @@ func (w *watcher) list(ctx context.Context) error {
 			w.note(e, values[i])
 		}
 	}
-	for key := range w.seen {
-		if !again || there[key] {
-			continue
-		}
-		// The listing may have come from a replica that lags, so the leader decides. If the
-		// leader has the key, following the stream delivers it.
-		if _, err := w.Wire.Last(ctx, w.Stream(), w.Subject(key)); errors.Is(err, ErrNothing) {
-			w.forget(key)
-		} else if err != nil {
+	if again {
+		if err := w.forgetMissing(ctx, there); err != nil {
 			return err
 		}
 	}
@@ -220,6 +213,23 @@ func (w *watcher) list(ctx context.Context) error {
 	}
 	if complete {
 		w.reportSettled()
+	}
+	return nil
+}
+
+// forgetMissing reports the keys that the watch has seen and that are not in the listing. The
+// listing may have come from a replica that lags, so the leader decides. If the leader has the key,
+// following the stream delivers it.
+func (w *watcher) forgetMissing(ctx context.Context, there map[string]bool) error {
+	for key := range w.seen {
+		if there[key] {
+			continue
+		}
+		if _, err := w.Wire.Last(ctx, w.Stream(), w.Subject(key)); errors.Is(err, ErrNothing) {
+			w.forget(key)
+		} else if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -287,15 +297,12 @@ func (w *watcher) audit(ctx context.Context) (complete bool, err error) {
 }
 
 // state returns the state of the bucket's stream at its leader.
-func (w *watcher) state(ctx context.Context) (state jetstream.StreamState, err error) {
-	err = w.Ask(ctx, "look at bucket "+w.Name, w.API("STREAM.INFO."+w.Stream()), func(ctx context.Context) error {
-		stream, err := w.JS.Stream(ctx, w.Stream())
-		if err == nil {
-			state = stream.CachedInfo().State
-		}
-		return err
-	})
-	return state, err
+func (w *watcher) state(ctx context.Context) (jetstream.StreamState, error) {
+	info, err := w.StreamInfo(ctx, "look at bucket "+w.Name, w.Stream())
+	if err != nil {
+		return jetstream.StreamState{}, err
+	}
+	return info.State, nil
 }
 
 // tail delivers what is written after a listing.
