@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
@@ -21,28 +20,17 @@ type Feed struct {
 	consumer jetstream.Consumer
 }
 
-// fed is a message of a feed. It sends its acks through the transport.
-type fed struct {
-	jetstream.Msg
-	s *Space
+// delivered is a message of a feed. It has the methods of wire.Acks instead of the client's own:
+// clientMsg puts the client's methods one level deeper, so Go selects those of Acks.
+type delivered struct {
+	clientMsg
+	wire.Acks
 }
 
-func (m fed) answer(what string) error {
-	m.s.Transport.Publish(m.Reply(), "", []byte(what), time.Time{})
-	return nil
-}
+type clientMsg struct{ jetstream.Msg }
 
-func (m fed) Ack() error                         { return m.answer("+ACK") }
-func (m fed) Nak() error                         { return m.answer("-NAK") }
-func (m fed) InProgress() error                  { return m.answer("+WPI") }
-func (m fed) Term() error                        { return m.answer("+TERM") }
-func (m fed) TermWithReason(reason string) error { return m.answer("+TERM " + reason) }
-
-func (m fed) NakWithDelay(delay time.Duration) error { return m.answer(wire.NakWithDelay(delay)) }
-
-func (m fed) DoubleAck(ctx context.Context) error {
-	_, err := m.s.Request(ctx, &nats.Msg{Subject: m.Reply(), Data: []byte("+ACK")})
-	return err
+func (f *Feed) delivered(m jetstream.Msg) jetstream.Msg {
+	return delivered{clientMsg{m}, wire.NewAcks(&f.s.Wire, m.Reply())}
 }
 
 // Each requests up to n messages, and calls handle with each, one at a time, as they
@@ -56,12 +44,9 @@ func (f *Feed) Each(ctx context.Context, n int, handle func(jetstream.Msg)) erro
 		return err
 	}
 	for m := range batch.Messages() {
-		handle(fed{m, f.s})
+		handle(f.delivered(m))
 	}
-	if err := batch.Error(); err != nil && ctx.Err() == nil && !errors.Is(err, jetstream.ErrNoHeartbeat) {
-		return err
-	}
-	return nil
+	return failure(ctx, batch)
 }
 
 // Groups requests up to n messages and waits for them for at most wait. It calls handle
@@ -77,12 +62,12 @@ func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle fun
 	}
 	messages := batch.Messages()
 	for m := range messages {
-		group := []jetstream.Msg{fed{m, f.s}}
+		group := []jetstream.Msg{f.delivered(m)}
 		for more := true; more; {
 			select {
 			case m, more = <-messages:
 				if more {
-					group = append(group, fed{m, f.s})
+					group = append(group, f.delivered(m))
 				}
 			default:
 				more = false
@@ -91,15 +76,21 @@ func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle fun
 		if err := handle(group); err != nil {
 			cancel()
 			for m := range messages {
-				_ = fed{m, f.s}.Nak()
+				_ = f.delivered(m).Nak()
 			}
 			return err
 		}
 	}
-	if err := batch.Error(); err != nil && ctx.Err() == nil && !errors.Is(err, jetstream.ErrNoHeartbeat) {
-		return err
+	return failure(ctx, batch)
+}
+
+// failure returns the error that ended the batch, or nil if ctx ended or the server fell silent.
+func failure(ctx context.Context, batch jetstream.MessageBatch) error {
+	err := batch.Error()
+	if ctx.Err() != nil || errors.Is(err, jetstream.ErrNoHeartbeat) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 const (

@@ -67,7 +67,7 @@ func (t *Timers) Queue(ctx context.Context, queue string) (jetstream.Consumer, e
 	return c, err
 }
 
-// Source opens the queue as Queue does, for a worker with the given priority, 0 to 9.
+// Source opens the queue, as Queue does, for a worker with the given priority, 0 to 9.
 // The server serves requests with a lower number first. Zero is the default. If the
 // server does not support priorities, any other value is job.ErrInvalid.
 func (l *Slots) Source(ctx context.Context, queue string, priority int) (*Source, error) {
@@ -120,7 +120,7 @@ func (s *Source) Listen(lanes int, message func(lane int, m jetstream.Msg), ende
 					return
 				}
 				if m.Reply != "" {
-					message(i, delivered{m, s.s})
+					message(i, delivered{m, wire.NewAcks(&s.s.Wire, m.Reply)})
 				} else if over, err := status(m); over && l.current(m.Subject) {
 					ended(i, err)
 				}
@@ -231,7 +231,7 @@ func status(m *nats.Msg) (over bool, err error) {
 // delivered is a message that a consumer delivered.
 type delivered struct {
 	m *nats.Msg
-	s *Store
+	wire.Acks
 }
 
 var _ jetstream.Msg = delivered{}
@@ -243,7 +243,7 @@ func (d delivered) Metadata() (*jetstream.MsgMetadata, error) {
 	}
 	return &jetstream.MsgMetadata{
 		Sequence:     jetstream.SequencePair{Consumer: meta.Sequence.Consumer, Stream: meta.Sequence.Stream},
-		NumDelivered: meta.NumDelivered, NumPending: meta.NumPending, Timestamp: d.s.Stamped(meta.Timestamp),
+		NumDelivered: meta.NumDelivered, NumPending: meta.NumPending, Timestamp: d.Wire.Stamped(meta.Timestamp),
 		Stream: meta.Stream, Consumer: meta.Consumer, Domain: meta.Domain,
 	}, nil
 }
@@ -252,24 +252,3 @@ func (d delivered) Data() []byte         { return d.m.Data }
 func (d delivered) Headers() nats.Header { return d.m.Header }
 func (d delivered) Subject() string      { return d.m.Subject }
 func (d delivered) Reply() string        { return d.m.Reply }
-
-func (d delivered) answer(what string) error {
-	d.s.Transport.Publish(d.m.Reply, "", []byte(what), time.Time{})
-	return nil
-}
-
-func (d delivered) Ack() error        { return d.answer("+ACK") }
-func (d delivered) Nak() error        { return d.answer("-NAK") }
-func (d delivered) InProgress() error { return d.answer("+WPI") }
-func (d delivered) Term() error       { return d.answer("+TERM") }
-
-func (d delivered) NakWithDelay(delay time.Duration) error {
-	return d.answer(wire.NakWithDelay(delay))
-}
-
-func (d delivered) TermWithReason(reason string) error { return d.answer("+TERM " + reason) }
-
-func (d delivered) DoubleAck(ctx context.Context) error {
-	_, err := d.s.Request(ctx, &nats.Msg{Subject: d.m.Reply, Data: []byte("+ACK")})
-	return err
-}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -91,7 +92,34 @@ func plainAck(data []byte) (seq uint64) {
 	return seq
 }
 
-// NakWithDelay returns the ack that asks the broker to deliver a message again after delay.
-func NakWithDelay(delay time.Duration) string {
-	return fmt.Sprintf(`-NAK {"delay": %d}`, delay.Nanoseconds())
+// Acks sends the acks of one delivered message through the transport. It implements the methods of
+// jetstream.Msg that send acks, because the client's own ones may wait for the connection's lock.
+type Acks struct {
+	Wire  *Wire
+	reply string
+}
+
+// NewAcks returns the acks of the message with this reply subject.
+func NewAcks(w *Wire, reply string) Acks { return Acks{w, reply} }
+
+func (a Acks) send(ack string) error {
+	a.Wire.Transport.Publish(a.reply, "", []byte(ack), time.Time{})
+	return nil
+}
+
+func (a Acks) Ack() error                         { return a.send("+ACK") }
+func (a Acks) Nak() error                         { return a.send("-NAK") }
+func (a Acks) InProgress() error                  { return a.send("+WPI") }
+func (a Acks) Term() error                        { return a.send("+TERM") }
+func (a Acks) TermWithReason(reason string) error { return a.send("+TERM " + reason) }
+
+// NakWithDelay asks the broker to deliver the message again after delay.
+func (a Acks) NakWithDelay(delay time.Duration) error {
+	return a.send(fmt.Sprintf(`-NAK {"delay": %d}`, delay.Nanoseconds()))
+}
+
+// DoubleAck acks the message and waits for the broker's answer.
+func (a Acks) DoubleAck(ctx context.Context) error {
+	_, err := a.Wire.Request(ctx, &nats.Msg{Subject: a.reply, Data: []byte("+ACK")})
+	return err
 }

@@ -291,3 +291,18 @@ func (b Bucket) latestDirect(ctx context.Context, keys []string) (found []Entry,
 	}
 	return found, err
 }
+
+// untilAnswered repeats a read until it is answered or ctx ends.
+func (b Bucket) untilAnswered(ctx context.Context, read func() error) error {
+	for began, pause := time.Now(), NewPause(); ; {
+		err := read()
+		switch {
+		case err == nil:
+			return nil
+		case Classify(err) != Unanswered, errors.Is(err, job.ErrDenied):
+			return fmt.Errorf("read bucket %s: %w", b.Name, err)
+		case !Wait(ctx, pause.NextBackOff()):
+			return fmt.Errorf("read bucket %s: %w (after %v): %w", b.Name, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
+		}
+	}
+}

@@ -20,8 +20,9 @@
 //     permit; it reports a violation to the connection's error handler. Reads,
 //     publications, API requests and writes of the registry then end with job.ErrDenied.
 //     Other writes of a node are repeated, because an operator may correct the login.
-//   - Reading (reading.go, pass.go). A read of one key asks the stream's leader. A pass
-//     over many keys asks any replica, in large batches, because no decision depends on it.
+//   - Reading (reading.go, bucket.go, backward.go, changes.go). A read of one key asks the
+//     stream's leader. A pass over many keys asks any replica, in large batches, because
+//     no decision depends on it.
 //   - Watching (watch.go). A watch lists the bucket, then follows its stream. A gap, a
 //     reconnect or a failed audit ends the session; the next one reports the differences.
 //

@@ -1,0 +1,127 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// changesAtOnce is the number of changes in one pull request, and changesWait is the request's
+	// timeout. It ends a request only if the broker is slow, or if records expired after the broker
+	// counted them. After changesIdle without a request, the broker removes the consumer of an
+	// abandoned iteration.
+	changesAtOnce = 5000
+	changesWait   = 10 * time.Second
+	changesIdle   = 30 * time.Second
+)
+
+// Cursor is a reader's position in the writes of a bucket. The zero value is the
+// beginning. If the bucket was created anew, or restored from an older copy, a revision
+// stands for another write than before, and the reader starts over. The reader detects a
+// restored bucket by a last revision below the cursor. So it misses a restored bucket that
+// has kept its creation time and has already grown past the cursor.
+type Cursor struct {
+	next    uint64
+	created time.Time // when the bucket was created
+}
+
+// Changes iterates over the last writes of the bucket's keys after the cursor, and
+// advances it.
+func (b Bucket) Changes(ctx context.Context, at *Cursor, headersOnly bool) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		failed := func(err error) { yield(Entry{}, fmt.Errorf("follow %s: %w", b.Name, err)) }
+		if err := b.resume(ctx, at); err != nil {
+			failed(err)
+			return
+		}
+		c, err := b.createConsumer(ctx, at.next, headersOnly)
+		if err != nil {
+			failed(err)
+			return
+		}
+		defer func() {
+			forget, cancel := context.WithTimeout(context.WithoutCancel(ctx), AttemptTimeout)
+			defer cancel()
+			aside(func() { _ = b.JS.DeleteConsumer(forget, b.Stream(), c.CachedInfo().Name) }) // if this fails, the broker removes the consumer after changesIdle
+		}()
+		for left := c.CachedInfo().NumPending; left > 0; {
+			goOn := true
+			left, err = b.pull(ctx, c, int(min(left, changesAtOnce)), func(e Entry) bool {
+				at.next = e.Revision + 1
+				goOn = yield(e, nil)
+				return goOn
+			})
+			if err != nil {
+				failed(err)
+			}
+			if err != nil || !goOn {
+				return
+			}
+		}
+	}
+}
+
+// resume sets the cursor to the beginning if it was made for another bucket; see Cursor.
+func (b Bucket) resume(ctx context.Context, at *Cursor) error {
+	var info *jetstream.StreamInfo
+	err := repeat(ctx, func(ctx context.Context) error {
+		stream, err := b.JS.Stream(ctx, b.Stream())
+		if err == nil {
+			info = stream.CachedInfo()
+		}
+		return err
+	})
+	if err == nil && (at.next == 0 || !info.Created.Equal(at.created) || info.State.LastSeq < at.next-1) {
+		*at = Cursor{next: 1, created: info.Created}
+	}
+	return err
+}
+
+// pull requests up to n changes, passes them to found while found returns true, and returns how many
+// are left. Fewer may arrive than the broker counted, because records expire meanwhile.
+func (b Bucket) pull(ctx context.Context, c jetstream.Consumer, n int, found func(Entry) bool) (left uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, changesWait)
+	defer cancel()
+	batch, err := Fetch(ctx, c, n)
+	if err != nil {
+		return 0, err
+	}
+	arrived := 0
+	for m := range batch.Messages() {
+		meta, err := m.Metadata()
+		if err != nil {
+			return 0, err
+		}
+		arrived, left = arrived+1, meta.NumPending
+		if !found(Entry{m.Subject(), meta.Sequence.Stream, b.Stamped(meta.Timestamp), m.Headers(), m.Data()}) {
+			return 0, nil
+		}
+	}
+	if arrived > 0 {
+		return left, nil
+	}
+	info, err := c.Info(context.WithoutCancel(ctx))
+	if err == nil && info.NumPending > 0 {
+		err = fmt.Errorf("%w: %w", job.ErrUnknown, cmp.Or(batch.Error(), context.DeadlineExceeded))
+	}
+	return 0, err
+}
+
+// createConsumer creates a temporary consumer of the changes from the sequence from on.
+func (b Bucket) createConsumer(ctx context.Context, from uint64, headersOnly bool) (c jetstream.Consumer, err error) {
+	err = repeat(ctx, func(ctx context.Context) error {
+		c, err = b.JS.CreateConsumer(ctx, b.Stream(), jetstream.ConsumerConfig{
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
+			HeadersOnly: headersOnly, MemoryStorage: true, Replicas: 1, InactiveThreshold: changesIdle,
+		})
+		return err
+	})
+	return c, err
+}
