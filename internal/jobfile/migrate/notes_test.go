@@ -48,6 +48,9 @@ s.add_job("m:f", "interval", hours=1, start_date="2026-11-01 05:00:00", id="same
 			[]string{"clean @every 30m0s", "daily 30 6 * * 1"},
 			[]string{"not carried over: first_in: 10s", "@every 30m0s counts from 1970", "not carried over: first_in: 1m"},
 		},
+		"words are no expression": {
+			"sidekiq", "work:\n  cron: every day at 5 pm\n  class: Work\n", nil, []string{`not carried over: cron "every day at 5 pm" is not five or six fields of cron`},
+		},
 		"@every is not of cron": {
 			"crontab", "@every 5m /bin/true\n", nil, []string{"not carried over: @every is not of cron: write */5 * * * *"},
 		},

@@ -233,8 +233,8 @@ func rubySchedule(j *job.Job, m map[string]any) (why string) {
 	}
 	switch n := len(fields); {
 	case n == 1 && strings.HasPrefix(text, "@"):
-	case n != 5 && n != 6:
-		return fmt.Sprintf("cron %q is not five or six fields; write it so, or ask fugit: Fugit.parse(...).to_cron_s", clip(text))
+	case n != 5 && n != 6 || strings.EqualFold(fields[0], "every"):
+		return fmt.Sprintf("cron %q is not five or six fields of cron; write it so, or ask fugit: Fugit.parse(...).to_cron_s", clip(text))
 	case strings.ContainsAny(text, "#%&L~"):
 		return fmt.Sprintf("cron %q has a form that only fugit knows", clip(text))
 	}
