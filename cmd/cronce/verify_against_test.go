@@ -33,7 +33,7 @@ func TestVerifyAgainstALogListsWhatOnlyOneSideRan(t *testing.T) {
 	f := newArchive(t)
 	f.now = at("2026-03-29T00:00:00Z")
 	since := at("2026-03-28T05:30:00Z")
-	for name, schedule := range map[string]string{"tidy": "30 6 * * *", "tidy-2": "30 7 * * *", "printf-100": "5 * * * *"} {
+	for name, schedule := range map[string]string{"tidy": "30 6 * * *", "tidy-2": "30 7 * * *", "printf-100-cat": "5 * * * *"} {
 		f.define(t, plans.Definition{Job: job.Job{Name: name, Schedule: schedule}, Since: since})
 	}
 	slot := func(name, clock string) job.Slot { return job.NewSlot(name, at("2026-03-28T"+clock+"Z")) }
@@ -44,7 +44,7 @@ func TestVerifyAgainstALogListsWhatOnlyOneSideRan(t *testing.T) {
 	f.succeed(t, slot("report", "10:00:00"), time.Second)
 	f.shadow(t, slot("tidy", "06:30:00"))
 	f.shadow(t, slot("tidy-2", "07:30:00"))
-	f.shadow(t, slot("printf-100", "06:05:00"))
+	f.shadow(t, slot("printf-100-cat", "06:05:00"))
 	f.record(t, job.Record{Slot: job.Slot{Job: "report", Token: "by-hand"}, Published: at("2026-03-28T08:10:00Z"), Node: "w1", Attempt: 1}, job.Running, job.Succeeded)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "imported.yaml")
@@ -100,6 +100,11 @@ func TestVerifyAgainstALogListsWhatOnlyOneSideRan(t *testing.T) {
 	journal := log("2026-03-28T06:30:00+0000 web1 systemd[1]: Starting tidy.service...", "2026-03-28T07:30:00+0000 web1 systemd[1]: Starting tidy.service...")
 	if r := f.run(t, "verify", "--against", journal, "-f", units, "--job", "tidy", "--job", "tidy-2"); r.code != base.ExitDone || !strings.Contains(r.stdout, "with tidy-2, which has the same command") {
 		t.Errorf("a timer with two times: %+v", r)
+	}
+	// The log has the name that import changed.
+	renamed := log("2026-03-28T06:30:01Z tidy", "2026-03-28T07:30:01Z tidy #2")
+	if r := f.run(t, "verify", "--against", renamed, "-f", units, "--job", "tidy", "--job", "tidy-2"); r.code != base.ExitDone || r.stderr != "" {
+		t.Errorf("a job that import renamed: %+v", r)
 	}
 	r = f.run(t, "verify", "--against", log(same...))
 	if r.code != base.ExitFound || !strings.Contains(r.stdout, "not in the registry") {

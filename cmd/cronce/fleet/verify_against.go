@@ -35,7 +35,8 @@ input), and does nothing else. A line of the log is one run:
 
 Other lines of syslog and of the journal count for the time that the log covers. A command of
 cron is that of the job in -f FILE with the same command and user, else it has the name that
-"cronce import crontab" gives it. A service of systemd is the job of its name, with the jobs
+"cronce import crontab" gives it. A name that import changed, such as "tidy up", is that of
+the job in -f FILE that it became. A service of systemd is the job of its name, with the jobs
 of the same command in -f FILE, and is ignored if there is none. A run belongs to the nearest
 slot of its job, within --tolerance. It is a difference if only one side has it, and then the
 status is 3. Jobs of which the log has no line are compared if they are named by --job or -f,
@@ -122,7 +123,7 @@ func verifyAgainst(ctx context.Context, a *base.App, f verifyFlags) error {
 		c.file = file.Jobs
 	}
 	var err error
-	if c.log, err = readLog(a, f.against); err != nil {
+	if c.log, err = readLog(a, f.against, c.named); err != nil {
 		return base.Usage(err)
 	}
 	if c.log.Unknown > 0 {
@@ -134,7 +135,17 @@ func verifyAgainst(ctx context.Context, a *base.App, f verifyFlags) error {
 	})
 }
 
-func readLog(a *base.App, f againstFlags) (against.Log, error) {
+// named returns the job of the file that import made of a job with the name, or "".
+func (c *comparison) named(text string) string {
+	for _, name := range []string{text, migrate.UnitName(text)} {
+		if slices.ContainsFunc(c.file, func(e spec.Entry) bool { return e.Job.Name == name }) {
+			return name
+		}
+	}
+	return ""
+}
+
+func readLog(a *base.App, f againstFlags, named func(text string) string) (against.Log, error) {
 	var in io.Reader = a.Stdin
 	if f.log != "-" {
 		file, err := os.Open(f.log)
@@ -144,7 +155,7 @@ func readLog(a *base.App, f againstFlags) (against.Log, error) {
 		defer file.Close()
 		in = file
 	}
-	log, err := against.Read(in, a.Now(), f.location)
+	log, err := against.Read(in, a.Now(), f.location, named)
 	if err != nil {
 		return log, fmt.Errorf("read %s: %w", f.log, err)
 	}

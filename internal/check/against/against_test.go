@@ -25,7 +25,7 @@ func read(t *testing.T, zone, text string) against.Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := against.Read(strings.NewReader(text), at("2026-11-22T12:00:00Z"), loc)
+	log, err := against.Read(strings.NewReader(text), at("2026-11-22T12:00:00Z"), loc, unnamed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestTwoJobsWithOneCommandAreOneList(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("2026-11-22T07:00:01Z report\nNov 22 08:00:01 web1 CRON[4711]: (root) CMD (x)\n2026-11-22T08:00:00+0100 h systemd[1]: Started a.service - b.\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		log, err := against.Read(strings.NewReader(text), at("2026-11-22T12:00:00Z"), time.UTC)
+		log, err := against.Read(strings.NewReader(text), at("2026-11-22T12:00:00Z"), time.UTC, unnamed)
 		lines := 0
 		for range strings.Lines(text) {
 			lines++
@@ -160,3 +160,6 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// unnamed is what a caller passes that has no file of jobs.
+func unnamed(string) string { return "" }

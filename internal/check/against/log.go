@@ -66,9 +66,10 @@ var (
 
 // Read reads a log. Times without a zone are in zone. Those without a year, as in a syslog, are not
 // later than a day after now. A line is a time and the name of a job; or a line of syslog, or of
-// "journalctl -o short-iso", in which cron starts a command or systemd a service.
-func Read(r io.Reader, now time.Time, zone *time.Location) (Log, error) {
-	l := reader{starting: map[string]bool{}, now: now, zone: zone}
+// "journalctl -o short-iso", in which cron starts a command or systemd a service. named returns the
+// job that has another name in the log, or "".
+func Read(r io.Reader, now time.Time, zone *time.Location, named func(text string) string) (Log, error) {
+	l := reader{starting: map[string]bool{}, now: now, zone: zone, named: named}
 	in := bufio.NewReaderSize(r, 64<<10)
 	for {
 		line, long, err := nextLine(in)
@@ -108,6 +109,7 @@ type reader struct {
 	starting map[string]bool // units that start, and have not started yet
 	now      time.Time
 	zone     *time.Location
+	named    func(text string) string
 }
 
 func (l *reader) read(line string, long bool) {
@@ -174,6 +176,9 @@ func (l *reader) time(line string) (at time.Time, rest string, ok bool) {
 
 // run reads what follows the time. The zero Run is a line about something else.
 func (l *reader) run(text string) (run Run, known bool) {
+	if name := l.named(text); name != "" {
+		return Run{Job: name}, true
+	}
 	if codec.ValidateName("job", text) == nil {
 		return Run{Job: text}, true
 	}

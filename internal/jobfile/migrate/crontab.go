@@ -126,10 +126,9 @@ func (c *crontab) entry(line int, text string) {
 		c.note(line, "", "not carried over: %q is no user", clip(user))
 		return
 	}
-	command := cronCommand(rest)
-	name, _, _ := strings.Cut(rest, "%")
+	args := []string{c.shell, "-c", cronCommand(rest)}
 	j := job.Job{
-		Name: slug(name), Schedule: schedule, Timezone: c.zone,
+		Name: CommandName(LoggedCommand(args)), Schedule: schedule, Timezone: c.zone,
 		Overlap: job.OverlapAllow, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone},
 	}
 	if err := cronTimes(&j, fields); err != nil {
@@ -137,7 +136,7 @@ func (c *crontab) entry(line int, text string) {
 		return
 	}
 	entry := jobfile.Imported{
-		Job: j, Exec: spec.Exec{Args: []string{c.shell, "-c", command}, Env: c.env, Dir: c.home, User: user},
+		Job: j, Exec: spec.Exec{Args: args, Env: c.env, Dir: c.home, User: user},
 		Line: line, Comments: []string{fmt.Sprintf("line %d: %s", line, clip(strings.Join(strings.Fields(text), " ")))},
 	}
 	c.add(line, entry)
@@ -258,8 +257,8 @@ func LoggedCommand(args []string) string {
 	return command
 }
 
-// UnitName returns the name of the job that is imported from a timer of systemd, whose name is
-// given without ".timer".
+// UnitName returns the name of the job that is imported from a job with another name, such as a
+// service of systemd without ".service": with the characters that a name may have.
 func UnitName(unit string) string {
 	name := strings.Trim(unnamed.ReplaceAllString(unit, "-"), "-")
 	if len(name) > maxName {
@@ -273,7 +272,7 @@ func UnitName(unit string) string {
 
 const maxName = 64
 
-// CommandName returns the name that Crontab gives to a job with the command.
+// CommandName returns the name that Crontab gives to a job with the command, as cron logs it.
 func CommandName(command string) string { return slug(command) }
 
 func clip(text string) string {

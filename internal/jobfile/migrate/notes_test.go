@@ -91,6 +91,35 @@ func TestDefaultsInAVariableLimitTheRuns(t *testing.T) {
 	}
 }
 
+func TestATimersJobHasTheNameOfItsService(t *testing.T) {
+	t.Parallel()
+	r := Systemd([]UnitFile{
+		{Path: "nightly.timer", Text: "[Timer]\nOnCalendar=*-*-* 03:00:00\nUnit=backup.service\n"},
+		{Path: "noon.timer", Text: "[Timer]\nOnCalendar=*-*-* 12:00:00\nUnit=backup.service\n"},
+		{Path: "backup.service", Text: "[Service]\nExecStart=/usr/bin/backup\n"},
+	}, "UTC")
+	var names []string
+	for _, j := range r.Jobs {
+		names = append(names, j.Job.Name)
+	}
+	if !slices.Equal(names, []string{"backup", "backup-2"}) {
+		t.Errorf("%q, %+v", names, r.Notes)
+	}
+}
+
+func TestACrontabsJobHasTheNameOfTheCommandThatCronLogs(t *testing.T) {
+	t.Parallel()
+	for command, logged := range map[string]string{
+		`/usr/bin/poll date +\%F`:            "/usr/bin/poll date +%F",
+		`/usr/bin/poll \%Y-\%m 2>&1 %hello%`: "/usr/bin/poll %Y-%m 2>&1 ",
+	} {
+		r := Crontab("0 3 * * * "+command, "UTC", false)
+		if len(r.Jobs) != 1 || r.Jobs[0].Job.Name != CommandName(logged) || LoggedCommand(r.Jobs[0].Exec.Args) != logged {
+			t.Errorf("%s: %+v, want the name %s", command, r, CommandName(logged))
+		}
+	}
+}
+
 func TestATimerOfATemplateStartsItsInstance(t *testing.T) {
 	t.Parallel()
 	service := UnitFile{Path: "/etc/systemd/system/backup@.service", Text: "[Service]\nExecStart=/usr/bin/backup %i %n %p\n"}

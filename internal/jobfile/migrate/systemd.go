@@ -101,7 +101,8 @@ func (s *systemd) timer(t *unit) (service string) {
 		s.at(c.at, t.stem(), 0, "not carried over: %s", c.why)
 		return service
 	}
-	j := job.Job{Name: UnitName(t.stem()), Overlap: job.OverlapSkip, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone}, Timeout: c.timeout}
+	// The journal names the service, not the timer.
+	j := job.Job{Name: UnitName(strings.TrimSuffix(service, ".service")), Overlap: job.OverlapSkip, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone}, Timeout: c.timeout}
 	lacks := s.timing(t, &j)
 	var jobs []timed
 	for _, cal := range t.all("Timer", "OnCalendar") {
