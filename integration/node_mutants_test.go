@@ -92,6 +92,7 @@ var nodeMutants = []nodeMutant{
 	{"writes the outcome of a slot that is replaced", "worker", `if (record.state === "running") {
       const request`, `if (false) {
       const request`, "", "lock-replaces"},
+	{"replaces a slot that has ended", "locks", `if (value && !isFinal(value)) await`, `if (value) await`, "", "lock-replaces-late K-1"},
 	{"publishes no range of missed slots", "producer", `await Promise.all(ranges.map((m) => this.publish(m, signal)));`, ``, "", "away P-2"},
 	{"moves the watermark with older zone data", "producer", `if (this.outdated()) return;`, ``, "", "newer-zone O-4"},
 	{"moves the watermark back", "producer", `if (at > time || found.value.registry_revision > revision ||`, `if (false ||`, "", "watermark-ahead"},

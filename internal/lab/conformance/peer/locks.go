@@ -90,18 +90,24 @@ func lockLost(s *stage) {
 	s.succeeds("X-2", id)
 }
 
-func lockReplaces(s *stage) {
-	s.define("work", value{"overlap": "replace"}, value{"schedule": "* * * * * *"})
-	const owner = "peer-1-1-a"
+// replacing prepares a job under replace, with a slot that runs on a node of ours, and returns that
+// slot, its record and the revision of that, and the slot that is to replace it.
+func (s *stage) replacing(owner string) (older string, r value, fence uint64, newer string) {
+	s.define("work", value{"overlap": "replace"}, value{"schedule": everySecond})
 	s.peer(owner, nil)
 	before := time.Now().UTC().Truncate(time.Second).Add(time.Second) // the definition has no earlier slots
 	at := before.Add(time.Second)
-	older, newer := job.NewSlot("work", before).ID(), job.NewSlot("work", at).ID()
-	r := running(older, owner, 1)
-	fence := s.set("ledger", key(older), r)
+	older, newer = job.NewSlot("work", before).ID(), job.NewSlot("work", at).ID()
+	r = running(older, owner, 1)
 	s.set("state", "lock.work", value{
 		"v": 1, "job": "work", "newest": before, "holders": []value{{"id": older, "at": before, "on_time": true, "since": before}},
 	})
+	return older, r, s.set("ledger", key(older), r), newer
+}
+
+func lockReplaces(s *stage) {
+	const owner = "peer-1-1-a"
+	older, r, fence, newer := s.replacing(owner)
 	var asked atomic.Bool
 	requests, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
 		var q struct {
@@ -132,6 +138,23 @@ func lockReplaces(s *stage) {
 	replaced["error"] = "replaced by " + newer
 	s.set("ledger", key(older), replaced)
 	s.succeeds("X-2", newer)
+}
+
+func lockReplacesLate(s *stage) {
+	older, r, _, newer := s.replacing("peer-1-1-a")
+	var once atomic.Bool
+	s.tap.rule(func(f frame) verdict {
+		if locking(f) && once.CompareAndSwap(false, true) {
+			s.set("ledger", key(older), ended(r, "succeeded"))
+		}
+		return pass
+	})
+	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
+	s.publish("work", newer, 10)
+	s.succeeds("X-2", newer)
+	if got := s.slot(older); got.text("state") != "succeeded" {
+		s.breaks("K-1", "the older slot succeeded just before it was to be replaced, and its record was written over: %v", got.value)
+	}
 }
 
 func foreignLock(s *stage) {

@@ -29,6 +29,7 @@ var workerScenarios = []Scenario{
 	{"guarded", []string{"X-1", "X-3", "X-4"}, "a slot of a guarded job: the lock's answers are lost, and then it is renewed", guarded},
 	{"lock-lost", []string{"X-2", "X-3"}, "the holder of a lock has ended, and is reopened just before the client's write", lockLost},
 	{"lock-replaces", []string{"X-2"}, "a slot under replace, while an older one holds the place", lockReplaces},
+	{"lock-replaces-late", []string{"K-1", "X-2"}, "the older slot succeeds just before it is replaced", lockReplacesLate},
 	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one", foreignLock},
 	{"follows", []string{"F-1"}, "the slot that follows cannot be stored for a while", follows},
 	{"no-handler", []string{"O-1"}, "a slot without a handler here, and a part of a split slot", noHandler},
