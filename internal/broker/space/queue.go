@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
-	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
@@ -24,7 +23,7 @@ const maxAckPending = 1_000_000
 // Prioritizes reports whether the server supports priorities (2.12 or newer). While the
 // server is away its version is unknown, and the result is true: a later request
 // reveals an older server.
-func (s *Space) Prioritizes() bool { return wire.AtLeast(s.Link().ConnectedServer().Version, 2, 12) }
+func (s *Space) Prioritizes() bool { return s.Link().ConnectedServer().AtLeast(2, 12) }
 
 // CheckPriority refuses a priority outside 0 to 9, or one that the server does not
 // support. Every server supports zero, the default. Its errors wrap job.ErrInvalid.

@@ -95,14 +95,14 @@ func newSpace(ctx context.Context, js jetstream.JetStream, o Options) (*Space, e
 		return nil, fmt.Errorf("open namespace %q: %w: %w", o.Namespace, job.ErrUnknown, context.Cause(ctx))
 	}
 	w.Stamp = o.Stamp
-	if server := w.Link().ConnectedServer(); !wire.AtLeast(server.Version, 2, 11) { // batched direct gets
+	if server := w.Link().ConnectedServer(); !server.AtLeast(2, 11) { // batched direct gets
 		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", server.Version, server.URL)
 	}
 	return &Space{Wire: w, Name: o.Namespace, Audit: wire.AuditEvery, ReadOnly: o.ReadOnly, Trace: o.Trace, Log: o.Logger, atomic: map[string]bool{}}, nil
 }
 
 // Schedules reports whether the server supports message schedules and atomic batches.
-func (s *Space) Schedules() bool { return wire.AtLeast(s.Link().ConnectedServer().Version, 2, 12) }
+func (s *Space) Schedules() bool { return s.Link().ConnectedServer().AtLeast(2, 12) }
 
 // Settings returns the namespace's settings as they were stored when Open read them.
 func (s *Space) Settings() job.Settings { return s.settings }

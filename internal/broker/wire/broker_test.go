@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/link"
 )
 
 // memory holds the single key of a fakeBroker. If put or get returns errTimeout, the
@@ -35,7 +37,7 @@ type fakeBroker struct {
 
 func newFakeBroker(m memory) *fakeBroker {
 	b := &fakeBroker{memory: m}
-	l := &link{Closed: make(chan struct{}), changed: make(chan struct{})}
+	l := &link.Link{Closed: make(chan struct{})}
 	l.Connected.Store(true)
 	b.transport = newTransport(b, l, "inbox")
 	return b

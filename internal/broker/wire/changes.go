@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/link"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -49,7 +50,7 @@ func (b Bucket) Changes(ctx context.Context, at *Cursor, headersOnly bool) iter.
 		defer func() {
 			forget, cancel := context.WithTimeout(context.WithoutCancel(ctx), AttemptTimeout)
 			defer cancel()
-			aside(func() { _ = b.JS.DeleteConsumer(forget, b.Stream(), c.CachedInfo().Name) }) // if this fails, the broker removes the consumer after changesIdle
+			link.Aside(func() { _ = b.JS.DeleteConsumer(forget, b.Stream(), c.CachedInfo().Name) }) // if this fails, the broker removes the consumer after changesIdle
 		}()
 		for left := c.CachedInfo().NumPending; left > 0; {
 			goOn := true

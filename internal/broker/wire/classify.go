@@ -119,20 +119,13 @@ func (e *deniedError) Unwrap() []error {
 	return []error{job.ErrDenied, job.ErrUnknown, e.complaint, e.err}
 }
 
-// names reports whether a complaint names this subject, or a subject that begins with it
-// and a dot.
-func names(complaint error, subject string) bool {
-	_, after, found := strings.Cut(complaint.Error(), `"`+subject)
-	return found && (strings.HasPrefix(after, `"`) || strings.HasPrefix(after, "."))
-}
-
 // WithComplaints adds to err the complaints of the server since began, when the request started.
 // The result is job.ErrDenied if a complaint names the request's subject.
 func (w Wire) WithComplaints(subject string, began time.Time, err error) error {
 	if Classify(err) != Unanswered {
 		return err
 	}
-	switch about, any := w.Link().complaintSince(began, subject); {
+	switch about, any := w.Link().ComplaintSince(began, subject); {
 	case about != nil:
 		return &deniedError{about, err}
 	case any != nil:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -119,20 +118,4 @@ func (w Wire) Listen(subject string, f func(*nats.Msg)) (stop func(), err error)
 			})
 		}
 	}, nil
-}
-
-// aside runs f, which may block on the connection's lock, in a goroutine and waits for at
-// most a second. A late f ends when it gets the lock.
-func aside(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	late := time.NewTimer(AttemptTimeout)
-	defer late.Stop()
-	select {
-	case <-done:
-	case <-late.C:
-	}
 }

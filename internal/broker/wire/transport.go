@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/internal/broker/link"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -49,7 +50,7 @@ const (
 // concurrent use.
 type transport struct {
 	conn  Port
-	link  *link
+	link  *link.Link
 	inbox string // including the last dot
 	began time.Time
 
@@ -151,11 +152,11 @@ type outgoing struct {
 	do             func(Port) // if set, nothing is sent: do is called when everything before it was sent
 }
 
-func newTransport(conn Port, l *link, inbox string) *transport {
+func newTransport(conn Port, l *link.Link, inbox string) *transport {
 	t := &transport{conn: conn, link: l, inbox: inbox + ".", began: time.Now(), unanswered: map[uint64]*Question{}}
 	t.timer = time.AfterFunc(time.Hour, t.patrol)
 	t.timer.Stop()
-	l.complained = t.complain
+	l.Complained = t.complain
 	return t
 }
 
@@ -241,7 +242,7 @@ func (t *transport) hold(q *Question) {
 func (t *transport) enter(q *Question) {
 	t.unanswered[q.id] = q
 	if !t.on {
-		t.on, t.losses = true, t.link.losses.Load()
+		t.on, t.losses = true, t.link.Losses.Load()
 		t.timer.Reset(patrolEvery)
 	}
 }
@@ -329,7 +330,7 @@ func (t *transport) publishLimit() time.Duration {
 // another copy of those that are due. If the connection was lost, all are due at once,
 // because their answers are lost too.
 func (t *transport) patrol() {
-	connected, losses := t.link.Connected.Load(), t.link.losses.Load()
+	connected, losses := t.link.Connected.Load(), t.link.Losses.Load()
 	type unanswered struct {
 		*Question
 		why error
@@ -390,7 +391,7 @@ func (t *transport) complain(complaint error) {
 	var ended []*Question
 	t.mu.Lock()
 	for id, q := range t.unanswered {
-		if q.FailDenied && names(complaint, q.Subject()) {
+		if q.FailDenied && link.Names(complaint, q.Subject()) {
 			delete(t.unanswered, id)
 			ended = append(ended, q)
 		}

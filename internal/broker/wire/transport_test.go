@@ -149,7 +149,7 @@ func TestWhatIsAskedWhileTheBrokerIsAwayIsSentWhenItIsBack(t *testing.T) {
 			t.Errorf("ended with %v, want that it is unknown", err)
 		}
 		time.AfterFunc(time.Minute, func() {
-			b.transport.link.losses.Add(1)
+			b.transport.link.Losses.Add(1)
 			b.transport.link.Connected.Store(true)
 		})
 		began := time.Now()

@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/link"
 )
 
 // changeKind is the kind of a Change.
@@ -342,7 +344,7 @@ func (w *watcher) startTail(ctx context.Context) (*tail, error) {
 	done := make(chan struct{})
 	t.close = func() {
 		cancel()
-		aside(func() {
+		link.Aside(func() {
 			messages.Stop()
 			<-done
 			// Best effort: the broker removes an idle consumer by itself.

@@ -14,7 +14,7 @@
 //   - Transport (transport.go, writer.go). It has one inbox, one map of open questions, one
 //     goroutine that writes to the connection, and one timer. Callbacks run on the goroutine
 //     that receives.
-//   - Connection (link.go). nats.go may hold its lock for a minute while it writes to a
+//   - Connection (package link). nats.go may hold its lock for a minute while it writes to a
 //     socket. The link keeps what the connection reports, so callers never ask it.
 //   - Permissions (classify.go). The server does not answer a request that it does not
 //     permit; it reports a violation to the connection's error handler. Reads,
@@ -53,6 +53,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/link"
 )
 
 // defaultPrefix is the prefix of JetStream API subjects without a domain or an imported
@@ -71,7 +73,7 @@ type Wire struct {
 // NewWire returns the wire of a client's connection.
 func NewWire(js jetstream.JetStream) Wire {
 	conn := js.Conn()
-	w := Wire{JS: js, Transport: newTransport(conn, newLink(conn), conn.NewInbox()), Prefix: defaultPrefix}
+	w := Wire{JS: js, Transport: newTransport(conn, link.New(conn), conn.NewInbox()), Prefix: defaultPrefix}
 	switch o := js.Options(); {
 	case o.Domain != "":
 		w.domain = o.Domain
@@ -92,10 +94,13 @@ func (w Wire) Stamped(t time.Time) time.Time {
 
 func (w Wire) Conn() *nats.Conn { return w.JS.Conn() }
 
-func (w Wire) Link() *link { return w.Transport.link }
+func (w Wire) Link() *link.Link { return w.Transport.link }
+
+// HeaderRoom is the largest size of a message's headers, except those of slots.
+const HeaderRoom = 1 << 10
 
 // Room returns the largest size of a value that the server accepts, or 0 while it is unknown.
-func (w Wire) Room() int { return w.Link().room() }
+func (w Wire) Room() int { return max(w.Link().MaxPayload()-HeaderRoom, 0) }
 
 // Entry is a stored message: the last one of its key, or one of a pass.
 type Entry struct {

@@ -158,17 +158,6 @@ type silent struct{}
 func (silent) put(*nats.Msg, uint64) (uint64, error) { return 0, errTimeout }
 func (silent) get() (Entry, error)                   { return Entry{}, errTimeout }
 
-func TestServersTooOldAreKnown(t *testing.T) {
-	t.Parallel()
-	for version, want := range map[string]bool{
-		"2.10.29": false, "2.11.0": true, "2.15.2": true, "3.0.0-beta": true, "1.4.1": false, "": true,
-	} {
-		if got := AtLeast(version, 2, 11); got != want {
-			t.Errorf("%q: %t", version, got)
-		}
-	}
-}
-
 // chaos is a broker behind a network that loses requests and answers, delivers copies
 // late, reports conflicts with writes that are never stored, and returns stale reads. It
 // stores only writes that expect the last revision.

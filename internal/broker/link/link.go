@@ -1,4 +1,16 @@
-package wire
+// Package link keeps what a connection to the broker reports of itself, so that callers need not ask
+// the connection.
+//
+// nats.go answers IsConnected, LastError, Stats and MaxPayload under a lock that it also
+// holds while it writes to the socket, for up to a minute. So the link keeps what the
+// connection reports: its status, through a channel, and the server's permission
+// violations, through the error handler.
+//
+// A connection can have many status channels but only one error handler. The link calls
+// the handler that was set before it, so the connection's owner loses nothing. If the
+// owner sets another handler later, requests that are not permitted end only with their
+// contexts, like any unanswered request.
+package link
 
 import (
 	"errors"
@@ -11,33 +23,23 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// link holds the state of a connection, so that callers need not ask the connection.
-// nats.go answers IsConnected, LastError, Stats and MaxPayload under a lock that it also
-// holds while it writes to the socket, for up to a minute. So the link keeps what the
-// connection reports: its status, through a channel, and the server's permission
-// violations, through the error handler.
-//
-// A connection can have many status channels but only one error handler. The link calls
-// the handler that was set before it, so the connection's owner loses nothing. If the
-// owner sets another handler later, requests that are not permitted end only with their
-// contexts, like any unanswered request.
-//
-// The link's goroutine ends when the connection is closed.
-type link struct {
+// Link is the last reported state of a connection. Its methods may be called from several goroutines.
+// Its goroutine ends when the connection is closed.
+type Link struct {
 	conn      *nats.Conn
 	Connected atomic.Bool
-	losses    atomic.Uint64          // number of disconnects
+	Losses    atomic.Uint64          // number of disconnects
 	Found     atomic.Uint64          // number of reconnects
-	server    atomic.Pointer[server] // the last server's description; nil: none yet
+	server    atomic.Pointer[Server] // the last server's description; nil: none yet
 	Closed    chan struct{}
 
-	// complained is called with each permission violation. It must be set before the first
+	// Complained is called with each permission violation. It must be set before the first
 	// one.
-	complained func(error)
+	Complained func(error)
 
 	mu         sync.Mutex
 	complaints []complaint   // the last mostComplaints
-	changed    chan struct{} // closed and replaced at a reconnect or a final close
+	changed    chan struct{} // closed at the next reconnect or final close; nil: nobody waits
 }
 
 // complaint is the server's report of a permission violation.
@@ -46,18 +48,22 @@ type complaint struct {
 	at  time.Time
 }
 
+// asideWait is how long Aside waits.
+const asideWait = time.Second
+
 // mostComplaints is the number of complaints that a link keeps.
 const mostComplaints = 32
 
-func newLink(conn *nats.Conn) *link {
-	l := &link{conn: conn, Closed: make(chan struct{}), complained: func(error) {}, changed: make(chan struct{})}
+// New returns the link of the connection, and begins to follow it.
+func New(conn *nats.Conn) *Link {
+	l := &Link{conn: conn, Closed: make(chan struct{}), Complained: func(error) {}}
 	l.begin()
 	return l
 }
 
 // begin first subscribes to changes and then reads the current state, so it misses no
 // change in between.
-func (l *link) begin() {
+func (l *Link) begin() {
 	status := l.conn.StatusChanged()
 	before := l.conn.ErrorHandler()
 	l.conn.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
@@ -76,8 +82,9 @@ func (l *link) begin() {
 	go l.watchStatus(status)
 }
 
-// server is the description that a server sends when a client connects.
-type server struct {
+// Server is the description that a server sends when a client connects. It is empty while there is
+// none.
+type Server struct {
 	Version, Name, Cluster string
 	Address, URL           string // the url is without its password
 	maxPayload             int
@@ -85,8 +92,8 @@ type server struct {
 
 // learn reads the server's description from the connection. It may block on the
 // connection's lock.
-func (l *link) learn() {
-	s := server{
+func (l *Link) learn() {
+	s := Server{
 		Version: l.conn.ConnectedServerVersion(), Name: l.conn.ConnectedServerName(), Cluster: l.conn.ConnectedClusterName(),
 		Address: l.conn.ConnectedAddr(), URL: l.conn.ConnectedUrlRedacted(), maxPayload: int(l.conn.MaxPayload()),
 	}
@@ -95,20 +102,31 @@ func (l *link) learn() {
 	}
 }
 
+// AtLeast reports whether the server's version is major.minor or newer. While the server
+// is away its version is unknown, and the result is true: a later request
+// reveals an older server.
+func (s Server) AtLeast(major, minor int) bool {
+	var x, y int
+	if _, err := fmt.Sscanf(s.Version, "%d.%d", &x, &y); err != nil {
+		return true
+	}
+	return x > major || x == major && y >= minor
+}
+
 // ConnectedServer returns the connected server, or the last one. If the link has none
 // yet, it asks the connection and waits for at most a second.
-func (l *link) ConnectedServer() server {
+func (l *Link) ConnectedServer() Server {
 	if l.server.Load() == nil {
-		aside(l.learn)
+		Aside(l.learn)
 	}
 	if s := l.server.Load(); s != nil {
 		return *s
 	}
-	return server{}
+	return Server{}
 }
 
 // MaxPayload returns the server's message size limit; 0 means not known yet.
-func (l *link) MaxPayload() int {
+func (l *Link) MaxPayload() int {
 	if s := l.server.Load(); s != nil {
 		return s.maxPayload
 	}
@@ -116,7 +134,7 @@ func (l *link) MaxPayload() int {
 }
 
 // watchStatus follows the status of the connection until it is closed.
-func (l *link) watchStatus(status chan nats.Status) {
+func (l *Link) watchStatus(status chan nats.Status) {
 	defer l.conn.RemoveStatusListener(status)
 	for s := range status {
 		switch s {
@@ -126,10 +144,10 @@ func (l *link) watchStatus(status chan nats.Status) {
 			l.change()
 			l.learn()
 		case nats.RECONNECTING, nats.DISCONNECTED:
-			l.losses.Add(1)
+			l.Losses.Add(1)
 			l.Connected.Store(false)
 		case nats.CLOSED:
-			l.losses.Add(1)
+			l.Losses.Add(1)
 			l.Connected.Store(false)
 			close(l.Closed)
 			l.change()
@@ -139,21 +157,26 @@ func (l *link) watchStatus(status chan nats.Status) {
 }
 
 // change signals a reconnect or a final close.
-func (l *link) change() {
+func (l *Link) change() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(l.changed)
-	l.changed = make(chan struct{})
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
 }
 
 // News returns a channel that is closed at the next reconnect or final close.
-func (l *link) News() <-chan struct{} {
+func (l *Link) News() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
 	return l.changed
 }
 
-func (l *link) IsClosed() bool {
+func (l *Link) IsClosed() bool {
 	select {
 	case <-l.Closed:
 		return true
@@ -162,25 +185,8 @@ func (l *link) IsClosed() bool {
 	}
 }
 
-// HeaderRoom is the largest size of a message's headers, except those of slots.
-const HeaderRoom = 1 << 10
-
-// AtLeast reports whether the server's version is major.minor or newer. While the server
-// is away its version is unknown, and the result is true: a later request
-// reveals an older server.
-func AtLeast(version string, major, minor int) bool {
-	var x, y int
-	if _, err := fmt.Sscanf(version, "%d.%d", &x, &y); err != nil {
-		return true
-	}
-	return x > major || x == major && y >= minor
-}
-
-// room returns the largest value that the server accepts; 0 means not known yet.
-func (l *link) room() int { return max(l.MaxPayload()-HeaderRoom, 0) }
-
 // recordViolation records a permission violation. It ignores other errors.
-func (l *link) recordViolation(err error) {
+func (l *Link) recordViolation(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
 	}
@@ -190,11 +196,11 @@ func (l *link) recordViolation(err error) {
 	}
 	l.complaints = append(l.complaints, complaint{err, time.Now()})
 	l.mu.Unlock()
-	l.complained(err)
+	l.Complained(err)
 }
 
 // isOfInbox reports whether the complaint is about a subscription to an inbox of the connection.
-func (l *link) isOfInbox(complaint error) bool {
+func (l *Link) isOfInbox(complaint error) bool {
 	if l.conn == nil {
 		return false
 	}
@@ -205,10 +211,10 @@ func (l *link) isOfInbox(complaint error) bool {
 	return strings.Contains(complaint.Error(), `Subscription to "`+prefix+".")
 }
 
-// complaintSince returns the last complaint since began that names the subject, or the inbox
+// ComplaintSince returns the last complaint since began that names the subject, or the inbox
 // of the connection, without which no answer arrives (about), and the last complaint about
 // any subject (any).
-func (l *link) complaintSince(began time.Time, subject string) (about, any error) {
+func (l *Link) ComplaintSince(began time.Time, subject string) (about, any error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.complaints {
@@ -216,11 +222,34 @@ func (l *link) complaintSince(began time.Time, subject string) (about, any error
 			continue
 		}
 		switch any = c.err; {
-		case names(c.err, subject):
+		case Names(c.err, subject):
 			about = c.err
 		case l.isOfInbox(c.err):
 			about = fmt.Errorf("%w: this login may not receive answers there: connect with the inbox prefix that cronce auth prints for it (nats.CustomInboxPrefix)", c.err)
 		}
 	}
 	return about, any
+}
+
+// Names reports whether a complaint names this subject, or a subject that begins with it
+// and a dot.
+func Names(complaint error, subject string) bool {
+	_, after, found := strings.Cut(complaint.Error(), `"`+subject)
+	return found && (strings.HasPrefix(after, `"`) || strings.HasPrefix(after, "."))
+}
+
+// Aside runs f, which may block on the connection's lock, in a goroutine and waits for at
+// most a second. A late f ends when it gets the lock.
+func Aside(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	late := time.NewTimer(asideWait)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+	}
 }
