@@ -104,6 +104,7 @@ func (s *site) rounds(job string, n int) {
 // pending, or its record stays running until the lease ends.
 func (s *site) finish(workers []*process, jobs ...string) {
 	s.t.Helper()
+	s.paused = time.Now()
 	for _, job := range jobs {
 		s.command(0, "job", "pause", job)
 	}
@@ -143,7 +144,10 @@ func (s *site) checkSlots(job string, every time.Duration, good func(id string, 
 	n, again := 0, 0
 	for id := first; id <= last; id = slotID(job, instant) {
 		begun, ended, r := count(lines, "start "+id), count(lines, "end "+id), rows[id]
-		if !good(id, begun, ended, r) {
+		// While a server is just back, one worker may run a slot after the pause and another may
+		// already know of the pause.
+		inPause := !s.paused.IsZero() && instant.After(s.paused) && r.State == "missed" && begun == 0
+		if !inPause && !good(id, begun, ended, r) {
 			s.t.Errorf("%s started %d times, ended %d times, and is %q at attempt %d: %s", id, begun, ended, r.State, r.Attempt, r.Error)
 		}
 		instant = instant.Add(every)

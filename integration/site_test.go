@@ -41,6 +41,9 @@ type site struct {
 	// as sets the user that the programs run as.
 	as *syscall.SysProcAttr
 
+	// paused is when finish paused the jobs; zero: it has not.
+	paused time.Time
+
 	nc *nats.Conn
 	js jetstream.JetStream
 }
