@@ -20,6 +20,7 @@ var answerScenarios = []Scenario{
 	{"record-purged", []string{"C-6", "C-10", "C-11"}, "the record of a run is deleted while its handler runs", recordPurged},
 	{"message-purged", []string{"C-9", "C-10"}, "the slot's message is purged while its handler runs", messagePurged},
 	{"completion-refused", []string{"C-15", "C-10"}, "the server refuses each copy of an outcome for a while", completionRefused},
+	{"slow-answers", []string{"L-1", "L-3"}, "each answer to a write comes an eighth of a lease late", slowAnswers},
 	{"late-and-twice", []string{"W-2", "W-3", "C-9"}, "each answer comes after the next copy was sent, and then twice", lateAndTwice},
 }
 
@@ -239,6 +240,42 @@ func completionRefused(s *stage) {
 	})
 	heal()
 	s.startedBy("C-2", id, 0)
+}
+
+// slowAnswers has each answer of the server to what the client publishes come late, as on a slow
+// disk. That is no reason to lose the lease.
+func slowAnswers(s *stage) {
+	s.define("work", nil, nil)
+	var mu sync.Mutex
+	asked, passing := map[string]bool{}, map[string]bool{} // reply subjects
+	s.tap.rule(func(f frame) verdict {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case f.isPublish() && f.reply != "" && strings.HasPrefix(f.subject, "$KV."):
+			asked[f.reply] = true
+		case !f.toServer && asked[f.subject] && !passing[f.subject]:
+			passing[f.subject] = true
+			late := slices.Clone(f.data)
+			time.AfterFunc(lease/8, func() { _ = s.nc.Publish(f.subject, late) })
+			return drop
+		}
+		return pass
+	})
+	node := s.launch("work")
+	id := s.offer("work", "one", 10)
+	s.succeeds("L-1", id)
+	s.never("L-3", 2*lease, func() string {
+		if n := s.get("nodes", node); n.text("state") != "alive" {
+			return fmt.Sprintf("the client's node %s is %s, although all of its heartbeats were answered in time", node, n.text("state"))
+		}
+		for _, n := range s.nodes() {
+			if name := n.text("node"); name != node && !strings.HasPrefix(name, "peer") {
+				return fmt.Sprintf("the client began anew as %s, although all heartbeats of %s were answered within an eighth of a lease", name, node)
+			}
+		}
+		return ""
+	})
 }
 
 // lateAndTwice holds the answers to the first copy of a write until the client has sent the next

@@ -14,7 +14,7 @@ import (
 // Scenarios about publishing and the watermark.
 var producerScenarios = []Scenario{
 	{"publication-unanswered", []string{"M-4", "P-3"}, "slots cannot be published for a while", publicationUnanswered},
-	{"away", []string{"P-2", "P-3"}, "no producer lived for twenty minutes, and then a publication is lost for a while", away},
+	{"away", []string{"P-2", "P-3"}, "no producer lived for longer than the horizon, and then a publication is lost for a while", away},
 	{"newer-zone", []string{"O-4"}, "another producer has newer time zone data", newerZone},
 	{"definition-2", []string{"P-6", "O-3"}, "a newer program has written a definition", definitionTwo},
 	{"watermark-ahead", []string{"P-5"}, "the watermark is ahead of the client's", watermarkAhead},

@@ -331,7 +331,11 @@ func ask(s *stage) {
 	s.define("work", nil, nil)
 	node := s.launch("work")
 	holds := func(id string, revision uint64) any {
-		return s.request("O-2", node, value{"v": 1, "id": id, "claim": revision})["holds"]
+		answer := s.request("O-2", node, value{"v": 1, "id": id, "claim": revision})
+		if ended, given := answer["ended"]; given && ended != false {
+			s.breaks("O-2", "the node answers ended %v, and no handler of %s has outlived its context: another worker may take over an old slot by that", ended, id)
+		}
+		return answer["holds"]
 	}
 	claim := func(f frame) bool { return f.writes(ledger, "running") }
 	heal := s.tap.unanswered(claim, false)
