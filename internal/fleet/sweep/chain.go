@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// follower is a slot of a job that runs after other jobs. The slot before has succeeded, and no
-// record of the follower is known yet.
+// follower is a slot of a job that runs after other jobs. One of the slots before it has
+// succeeded at since, and no record of the follower is known yet.
 type follower struct {
 	entry  plans.Entry
 	before job.Slot
@@ -37,25 +37,26 @@ func (s *Sweeper) chain(c kv.Change) {
 // isDue reports whether the slot should have followed by now.
 func (s *Sweeper) isDue(f follower) bool { return s.age(f.since) > stallAfter }
 
-// askFollowers adds the slots that should have followed from others by now to asked.
-func (s *Sweeper) askFollowers(asked map[job.Slot]bool) {
+// addFollowers adds the slots that should have followed from others by now to hasMessage, which
+// list then fills.
+func (s *Sweeper) addFollowers(hasMessage map[job.Slot]bool) {
 	for next, f := range s.successors {
 		if s.isDue(f) {
-			asked[next] = false
+			hasMessage[next] = false
 		}
 	}
 }
 
-// followers handles the slots that should have followed from others by now and have no message.
-// For each it offers one of the slots before it again: the worker that gets that message finds
-// the outcome, and publishes what follows from it.
-func (s *Sweeper) followers(ctx context.Context, waits map[job.Slot]bool) error {
+// offerFollowers handles the slots that should have followed from others by now and have no
+// message. For each it publishes a message of one of the slots before it again. The worker that
+// gets that message finds the outcome, and publishes what follows from it.
+func (s *Sweeper) offerFollowers(ctx context.Context, hasMessage map[job.Slot]bool) error {
 	for next, f := range s.successors {
 		if !s.isDue(f) {
 			continue
 		}
-		if !waits[next] {
-			if err := s.skip(ctx, next, s.follows(ctx, next, f)); err != nil {
+		if !hasMessage[next] {
+			if err := s.skip(ctx, next, s.offerFollower(ctx, next, f)); err != nil {
 				return err
 			}
 		}
@@ -64,10 +65,10 @@ func (s *Sweeper) followers(ctx context.Context, waits map[job.Slot]bool) error 
 	return nil
 }
 
-// follows offers one of the slots before next again, if next has no record although all of them
-// have succeeded. If one of them has not succeeded yet, follows does nothing: when it succeeds,
-// chain adds next again.
-func (s *Sweeper) follows(ctx context.Context, next job.Slot, f follower) error {
+// offerFollower offers one of the slots before next again, if next has no record although all of
+// them have succeeded. If one of them has not succeeded yet, offerFollower does nothing: when that
+// slot succeeds, chain adds next again.
+func (s *Sweeper) offerFollower(ctx context.Context, next job.Slot, f follower) error {
 	if _, _, err := s.cfg.Ledger.Read(ctx, next); !errors.Is(err, job.ErrNotFound) {
 		return err
 	}

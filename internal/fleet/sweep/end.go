@@ -33,7 +33,7 @@ func (s *Seen) Note(slot job.Slot, revision uint64, at time.Time) {
 	}
 }
 
-// newest returns the newest write; zero: none is known.
+// newest returns the newest write, or zero values if none is known.
 func (s *Seen) newest() (job.Slot, exchange.LedgerMark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,8 +45,8 @@ func (s *Seen) newest() (job.Slot, exchange.LedgerMark) {
 	return s.slot, mark
 }
 
-// adopt notes what another node has seen. What was seen before the ledger was rewound is
-// forgotten.
+// adopt notes the newest write that another node has seen. If the ledger was rewound, adopt first
+// forgets what was seen before that.
 func (s *Seen) adopt(end exchange.SweepEnd) {
 	s.mu.Lock()
 	if !end.Rewound.IsZero() && !s.mark.Time.After(end.Rewound.Time) {
@@ -64,11 +64,11 @@ func (s *Seen) forget() {
 	s.mark = exchange.LedgerMark{}
 }
 
-// lastEnd returns what the last complete sweep has stored; zero: nothing, or nothing that
-// can be read.
+// lastEnd returns what the last complete sweep has stored. It is zero if nothing is stored, or
+// nothing that can be read.
 func (s *Sweeper) lastEnd(ctx context.Context) (kv.SweepEnd, error) {
 	end, err := s.cfg.Ends.Read(ctx)
-	if errors.Is(err, job.ErrNotFound) || isUnreadable(err) {
+	if errors.Is(err, job.ErrNotFound) || exchange.IsUnreadable(err) {
 		err = nil
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Sweeper) lastEnd(ctx context.Context) (kv.SweepEnd, error) {
 }
 
 // standsIn reports whether this node makes a pass although it is not the oldest producer: no
-// pass has come to its end for too long, or the last complete one was this node's.
+// pass was completed for too long, or this node made the last complete one.
 func (s *Sweeper) standsIn(last kv.SweepEnd) bool {
 	if last.Node == s.cfg.Node {
 		return true
@@ -100,15 +100,15 @@ func (s *Sweeper) storeEnd(ctx context.Context, last kv.SweepEnd) error {
 		end.Skip("record of "+slot.ID(), s.unreadable[slot])
 	}
 	if n := len(end.Skipped) + end.More; n > 0 {
-		s.cfg.Logger.Warn("sweep passed over what it cannot read", "count", n, "first", end.Skipped[0].What, "error", end.Skipped[0].Why, "list_all", "cronce doctor")
+		s.cfg.Logger.Warn("sweep skipped what it cannot read", "count", n, "first", end.Skipped[0].What, "error", end.Skipped[0].Why, "list_all", "cronce doctor")
 	}
 	_, err := s.store(ctx, end, last.Revision)
 	return err
 }
 
-// store writes the end of a sweep at revision, and reports whether it was stored. It is no error
-// if the login may not write it, or if another node has written it first.
-func (s *Sweeper) store(ctx context.Context, end exchange.SweepEnd, revision uint64) (stands bool, err error) {
+// store writes the end of a sweep at revision, and reports whether it was stored. It returns no
+// error if the login may not write it, or if another node has written it first.
+func (s *Sweeper) store(ctx context.Context, end exchange.SweepEnd, revision uint64) (stored bool, err error) {
 	end.Nonce = rand.Text()
 	_, err = s.cfg.Ends.Write(ctx, end, revision)
 	switch {
@@ -116,7 +116,7 @@ func (s *Sweeper) store(ctx context.Context, end exchange.SweepEnd, revision uin
 		return false, nil
 	case errors.Is(err, job.ErrDenied):
 		if !s.denied {
-			s.cfg.Logger.Warn("the end of a sweep cannot be stored: the login is of an older version", "error", err, "mend", "cronce auth producer")
+			s.cfg.Logger.Warn("the end of a sweep cannot be stored: the login is of an older version", "error", err, "fix", "cronce auth producer")
 		}
 		s.denied = true
 		return false, nil
@@ -134,7 +134,7 @@ func (s *Sweeper) compare(ctx context.Context, last *kv.SweepEnd) error {
 	}
 	_, found, err := s.cfg.Ledger.Read(ctx, slot)
 	switch {
-	case err != nil && !errors.Is(err, job.ErrNotFound) && !isUnreadable(err):
+	case err != nil && !errors.Is(err, job.ErrNotFound) && !exchange.IsUnreadable(err):
 		return err
 	case found >= mark.Revision:
 		return nil
@@ -142,11 +142,11 @@ func (s *Sweeper) compare(ctx context.Context, last *kv.SweepEnd) error {
 	s.cfg.Seen.forget()
 	next := last.SweepEnd
 	next.Newest, next.Rewound = exchange.LedgerMark{}, exchange.Rewound{Time: s.cfg.Now().UTC(), Lost: mark, Found: found}
-	stands, err := s.store(ctx, next, last.Revision)
-	if err != nil || !stands && !s.denied {
+	stored, err := s.store(ctx, next, last.Revision)
+	if err != nil || !stored && !s.denied {
 		return err // another node reports it
 	}
-	why := fmt.Sprintf("the ledger went back: the record of %s stood at revision %d and now stands at %d (0: it is gone): was the ledger purged, or restored from an older copy?", mark.Slot, mark.Revision, found)
+	why := fmt.Sprintf("the ledger went back: the record of %s was at revision %d and is now at %d (0: it does not exist): was the ledger purged, or restored from an older copy?", mark.Slot, mark.Revision, found)
 	s.cfg.Logger.Error("the ledger has lost writes: attempts and fences of slots may go back, and slots that had run may run again", "slot", mark.Slot, "revision", mark.Revision, "found", found)
 	s.cfg.Rewound(job.Event{Kind: job.EventAlert, Node: s.cfg.Node, Fence: mark.Revision, Error: why})
 	if now, err := s.lastEnd(ctx); err == nil {

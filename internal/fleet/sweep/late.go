@@ -42,8 +42,8 @@ type awaited struct {
 // folded is how long the stream certainly folds two alerts under one message ID.
 const folded = job.DefaultDuplicates - time.Minute
 
-// latecomers returns the jobs that ask for an alert about late slots, by name.
-func (s *Sweeper) latecomers() map[string]plans.Entry {
+// jobsOnLate returns the jobs that ask for an alert about late slots, by name.
+func (s *Sweeper) jobsOnLate() map[string]plans.Entry {
 	jobs := map[string]plans.Entry{}
 	for _, e := range s.cfg.Late() {
 		jobs[e.Job.Name] = e
@@ -88,8 +88,8 @@ func (s *Sweeper) await(ctx context.Context, jobs map[string]plans.Entry, fresh 
 	return nil
 }
 
-// started removes a slot whose record says that it started, or ended, in time: the record was
-// written before it was late.
+// started removes a slot from awaited if its record says that the slot started, or ended, in time:
+// the record was written before the slot was late.
 func (s *Sweeper) started(c kv.Change, jobs map[string]plans.Entry) {
 	if a, ok := s.awaited[c.Slot]; ok && !c.Gone && c.Time.Sub(a.due) <= jobs[c.Slot.Job].Job.LateAfter && c.State != job.Retrying {
 		delete(s.awaited, c.Slot)
@@ -111,12 +111,12 @@ func (s *Sweeper) alertLate(ctx context.Context, jobs map[string]plans.Entry) er
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
-	tellers := map[string]*lateAlerts{}
+	alerts := map[string]*lateAlerts{}
 	for slot, a := range overdue {
-		t := tellers[slot.Job]
+		t := alerts[slot.Job]
 		if t == nil {
 			t = &lateAlerts{Sweeper: s, entry: jobs[slot.Job]}
-			tellers[slot.Job] = t
+			alerts[slot.Job] = t
 		}
 		group.Go(func() error {
 			if err := t.judge(ctx, slot, a, now); err != nil {
@@ -130,7 +130,7 @@ func (s *Sweeper) alertLate(ctx context.Context, jobs map[string]plans.Entry) er
 	}
 	err := group.Wait()
 	if errors.Is(err, job.ErrDenied) {
-		s.cfg.Logger.Warn("late slots cannot be told: the login is of an older version", "error", err, "fix", "cronce auth producer")
+		s.cfg.Logger.Warn("cannot publish alerts about late slots: the login is of an older version", "error", err, "fix", "cronce auth producer")
 		return nil
 	}
 	return err
@@ -147,7 +147,7 @@ type lateAlerts struct {
 func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited, now time.Time) error {
 	rec, _, err := t.cfg.Ledger.Read(ctx, slot)
 	switch {
-	case isUnreadable(err):
+	case exchange.IsUnreadable(err):
 		return nil
 	case err != nil && !errors.Is(err, job.ErrNotFound):
 		return err
@@ -156,7 +156,7 @@ func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited, now ti
 	}
 	whole := slot.Whole()
 	if now.Sub(a.due)-t.entry.Job.LateAfter > folded {
-		if told, err := t.wasTold(ctx, whole, a.due); told || err != nil {
+		if alerted, err := t.wasAlerted(ctx, whole, a.due); alerted || err != nil {
 			return err
 		}
 	}
@@ -171,38 +171,38 @@ func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited, now ti
 	return t.inTrouble(ctx, whole, now)
 }
 
-// isLate reports whether the slot has not started, or has started late. One that ended without
-// a start has another alert, or needs none.
+// isLate reports whether the slot has not started, or has started late. A slot that ended without
+// a start is not late: it has another alert, or needs none.
 func isLate(rec job.Record, due time.Time, after time.Duration) bool {
 	switch {
 	case rec.Shards > 0:
-		return false // its parts are judged
+		return false // each of its parts is judged
 	case len(rec.Attempts) > 0:
 		return rec.Attempts[0].Number <= 1 && rec.Attempts[0].Started.Sub(due) > after
 	}
 	return !rec.State.Final()
 }
 
-// wasTold reports whether the events have the alert about the slot. A login of an older version
-// may not read them; then the alert may come twice.
-func (t *lateAlerts) wasTold(ctx context.Context, slot job.Slot, since time.Time) (bool, error) {
+// wasAlerted reports whether the events have the alert about the slot. A login of an older version
+// may not read the events. Then the alert may be published twice.
+func (t *lateAlerts) wasAlerted(ctx context.Context, slot job.Slot, since time.Time) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.alerted == nil {
-		told := map[string]bool{}
+		alerted := map[string]bool{}
 		for e, err := range t.cfg.Alerts.Events(ctx, kv.EventFilter{Job: slot.Job, Since: since.Add(-t.cfg.Horizon)}) {
 			switch {
 			case errors.Is(err, job.ErrDenied):
 				t.alerted = map[string]bool{}
 				return false, nil
-			case isUnreadable(err):
+			case exchange.IsUnreadable(err):
 			case err != nil:
 				return false, fmt.Errorf("list the alerts about late slots of job %s: %w", slot.Job, err)
 			case e.Alert == job.AlertLate:
-				told[e.ID] = true
+				alerted[e.ID] = true
 			}
 		}
-		t.alerted = told
+		t.alerted = alerted
 	}
 	return t.alerted[slot.ID()], nil
 }
@@ -216,7 +216,7 @@ func (t *lateAlerts) inTrouble(ctx context.Context, slot job.Slot, now time.Time
 	}
 	state, at, err := t.cfg.AlertStates.Read(ctx, slot.Job)
 	switch {
-	case isUnreadable(err), err == nil && state.Failed:
+	case exchange.IsUnreadable(err), err == nil && state.Failed:
 		return nil
 	case err != nil && !errors.Is(err, job.ErrNotFound):
 		return err
@@ -224,7 +224,7 @@ func (t *lateAlerts) inTrouble(ctx context.Context, slot job.Slot, now time.Time
 	state.Job, state.Failed, state.ID, state.Time, state.Nonce = slot.Job, true, slot.ID(), now.UTC(), t.cfg.Node+"#"+rand.Text()
 	_, err = t.cfg.AlertStates.Write(ctx, state, at)
 	if errors.Is(err, job.ErrConflict) || errors.Is(err, job.ErrDenied) {
-		return nil // a worker has just written an outcome, which counts for more
+		return nil // a worker has just written an outcome, which takes precedence
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -18,10 +19,11 @@ import (
 // run that it has received.
 const certain = time.Minute
 
-// stay is a slot that its job's lock admits, and that had no record when it was seen first.
-type stay struct {
+// admittedSlot is a slot that its job's lock admits, and that had no record when the sweep first
+// saw it there, at since.
+type admittedSlot struct {
 	since    time.Time
-	recorded bool // it has one by now
+	recorded bool // it has a record by now
 }
 
 // lock notes a change of a job's lock.
@@ -41,40 +43,40 @@ func (s *Sweeper) ended(slot job.Slot) {
 	}
 }
 
-// turns returns the slots of a lock that could go on: the holders that are not known to run
-// and, if all of these have ended, the first that waits. The others wait for it, perhaps in
-// a worker.
-func (s *Sweeper) turns(l core.Lock) (turns []core.LockSlot) {
+// startable returns the slots of a lock that could start: the holders that are not known to run
+// and, if all holders have ended, the first slot that waits. The other slots wait for that one,
+// perhaps in a worker.
+func (s *Sweeper) startable(l core.Lock) (startable []core.LockSlot) {
 	ended := true
 	for _, h := range l.Holders {
 		if _, open := s.unfinished[h.Slot]; open {
 			ended = false
 			continue
 		}
-		ended = ended && s.stays[h.Slot].recorded
-		turns = append(turns, h)
+		ended = ended && s.admitted[h.Slot].recorded
+		startable = append(startable, h)
 	}
 	if ended && len(l.Waiting) > 0 {
-		turns = append(turns, l.Waiting[0])
+		startable = append(startable, l.Waiting[0])
 	}
-	return turns
+	return startable
 }
 
-// stoppedLock is a lock with slots (stand) that should have started by now, and of which no
-// record is known. The other slots of the job wait for them.
+// stoppedLock is a lock with stuck slots: they should have started by now, and no record of them
+// is known. The other slots of the job wait for them.
 type stoppedLock struct {
 	core.Lock
-	stand []job.Slot
+	stuck []job.Slot
 }
 
-// stopped returns the locks with slots that should have started by now.
+// stopped returns the locks with stuck slots.
 func (s *Sweeper) stopped() []stoppedLock {
-	stays, now := map[job.Slot]stay{}, s.cfg.Now()
+	admitted, now := map[job.Slot]admittedSlot{}, s.cfg.Now()
 	var found []stoppedLock
 	for _, l := range s.locks {
 		stopped := stoppedLock{Lock: l.Lock}
-		for _, in := range s.turns(l.Lock) {
-			seen, known := s.stays[in.Slot]
+		for _, in := range s.startable(l.Lock) {
+			seen, known := s.admitted[in.Slot]
 			if !known {
 				seen.since = l.Time
 			}
@@ -83,51 +85,51 @@ func (s *Sweeper) stopped() []stoppedLock {
 				after = certain
 			}
 			if !seen.recorded && now.Sub(seen.since) > after {
-				stopped.stand = append(stopped.stand, in.Slot)
+				stopped.stuck = append(stopped.stuck, in.Slot)
 			}
-			stays[in.Slot] = seen
+			admitted[in.Slot] = seen
 		}
-		if len(stopped.stand) > 0 {
+		if len(stopped.stuck) > 0 {
 			found = append(found, stopped)
 		}
 	}
-	s.stays = stays
+	s.admitted = admitted
 	return found
 }
 
-// ask adds the slots that should have started, and those that wait behind them, to asked.
-func (l stoppedLock) ask(asked map[job.Slot]bool) {
-	for _, slot := range l.stand {
-		asked[slot] = false
+// addTo adds the stuck slots, and those that wait behind them, to hasMessage, which list then
+// fills.
+func (l stoppedLock) addTo(hasMessage map[job.Slot]bool) {
+	for _, slot := range l.stuck {
+		hasMessage[slot] = false
 	}
 	for _, in := range l.Waiting {
-		asked[in.Slot] = false
+		hasMessage[in.Slot] = false
 	}
 }
 
-// offerStopped publishes a message for each slot that should have started and has neither a
-// record nor a message.
-func (s *Sweeper) offerStopped(ctx context.Context, stopped []stoppedLock, waits map[job.Slot]bool) error {
+// offerStopped publishes a message for each stuck slot that has neither a record nor a message.
+func (s *Sweeper) offerStopped(ctx context.Context, stopped []stoppedLock, hasMessage map[job.Slot]bool) error {
 	for _, l := range stopped {
-		lost, err := s.lostSlots(ctx, l, waits)
+		lost, err := s.lostSlots(ctx, l, hasMessage)
 		if err == nil && len(lost) > 0 {
-			err = s.goOn(ctx, l.Lock, lost, waits)
+			err = s.offerLost(ctx, l.Lock, lost, hasMessage)
 		}
-		if err := s.skip(ctx, l.stand[0], err); err != nil {
+		if err := s.skip(ctx, l.stuck[0], err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lostSlots returns the slots of a lock that should have started and have neither a message nor a
-// record. No worker has them: it would have claimed them. The sweep ends a triggered run that is
-// lost, which cannot be undone. So lostSlots reads the messages of such a run at the leader of the
-// stream, and not at any replica.
-func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, waits map[job.Slot]bool) (lost []job.Slot, err error) {
+// lostSlots returns the stuck slots of a lock that have neither a message nor a record. No worker
+// has them, because it would have claimed them. The sweep ends a triggered run that is lost, which
+// cannot be undone. So lostSlots reads the messages of such a run at the leader of the stream, and
+// not at any replica.
+func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, hasMessage map[job.Slot]bool) (lost []job.Slot, err error) {
 	triggered := false
-	for _, slot := range l.stand {
-		if waits[slot] {
+	for _, slot := range l.stuck {
+		if hasMessage[slot] {
 			continue
 		}
 		_, _, err := s.cfg.Ledger.Read(ctx, slot)
@@ -135,10 +137,10 @@ func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, waits map[job.Sl
 		case errors.Is(err, job.ErrNotFound):
 			lost = append(lost, slot)
 			triggered = triggered || slot.Token != ""
-		case err == nil, isUnreadable(err):
-			seen := s.stays[slot]
+		case err == nil, exchange.IsUnreadable(err):
+			seen := s.admitted[slot]
 			seen.recorded = true
-			s.stays[slot] = seen
+			s.admitted[slot] = seen
 		default:
 			return nil, err
 		}
@@ -153,8 +155,8 @@ func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, waits map[job.Sl
 	return slices.DeleteFunc(lost, func(slot job.Slot) bool { return waiting[slot] }), err
 }
 
-// waiting returns all slots of a job that have a message which a worker will get, and those
-// of which a part has one.
+// waiting returns all slots of a job that have a message which a worker will get. A message of a
+// part also counts for the whole slot.
 func (s *Sweeper) waiting(ctx context.Context, name string) (map[job.Slot]bool, error) {
 	waiting := map[job.Slot]bool{}
 	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
@@ -170,20 +172,20 @@ func (s *Sweeper) waiting(ctx context.Context, name string) (map[job.Slot]bool, 
 	return waiting, nil
 }
 
-// goOn publishes messages for the lost slots of a lock, and for the slots that wait behind them.
-// Otherwise, after a queue was purged, each pass would restart only one slot. If a worker already
-// has a message of a waiting slot, the second one costs a delivery. goOn leaves out triggered
-// runs that wait: they are ended only after the lock has admitted them.
-func (s *Sweeper) goOn(ctx context.Context, l core.Lock, lost []job.Slot, waits map[job.Slot]bool) error {
+// offerLost publishes messages for the lost slots of a lock, and for the slots that wait behind
+// them. Otherwise, after a queue was purged, each pass would restart only one slot. If a worker
+// already has a message of a waiting slot, the second one costs a delivery. offerLost leaves out
+// triggered runs that wait: the sweep ends them only after the lock has admitted them.
+func (s *Sweeper) offerLost(ctx context.Context, l core.Lock, lost []job.Slot, hasMessage map[job.Slot]bool) error {
 	entry, _, err := s.cfg.Registry.Read(ctx, l.Job)
 	switch {
-	case errors.Is(err, job.ErrNotFound), isUnreadable(err):
+	case errors.Is(err, job.ErrNotFound), exchange.IsUnreadable(err):
 		return nil // its queue is not known
 	case err != nil:
 		return err
 	}
 	for _, in := range l.Waiting {
-		if _, open := s.unfinished[in.Slot]; !open && !waits[in.Slot] && in.Slot.Token == "" && !slices.Contains(lost, in.Slot) {
+		if _, open := s.unfinished[in.Slot]; !open && !hasMessage[in.Slot] && in.Slot.Token == "" && !slices.Contains(lost, in.Slot) {
 			lost = append(lost, in.Slot)
 		}
 	}

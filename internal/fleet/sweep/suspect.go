@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -18,15 +19,15 @@ import (
 type suspect struct {
 	slot     job.Slot
 	revision uint64 // of its record
-	handed   handed // of one without a record
+	handed   handed // of a slot without a record
 }
 
 // setBack is the age of a record that was stored before the broker's clock was set back.
 const setBack = time.Duration(math.MaxInt64)
 
-// age is how long ago the broker stored what it stamped with at. If at is well ahead of the
-// clock, the clock was set back, and age returns setBack: times that were computed before that
-// mean nothing, so the slot is a suspect now.
+// age is how long ago the broker stored the message or record that it stamped with at. If at is
+// well ahead of the clock, the clock was set back, and age returns setBack: times that were
+// computed before that mean nothing, so the slot is a suspect now.
 func (s *Sweeper) age(at time.Time) time.Duration {
 	age := s.cfg.Now().Sub(at)
 	if age < -stallAfter {
@@ -71,13 +72,13 @@ func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 	return found
 }
 
-// list lists all messages once. It sets asked[slot] for each slot in asked that has a message
-// which a worker will get; a message of a shard also counts for the whole slot. It returns the
-// stranded messages, and adds their slots to asked. If asked is empty, it lists stranded messages
-// only.
-func (s *Sweeper) list(ctx context.Context, asked map[job.Slot]bool) ([]strandedMessage, error) {
+// list lists all messages once. The keys of hasMessage are the slots in question; list sets the
+// value to true if the slot has a message which a worker will get. A message of a part also counts
+// for the whole slot. It returns the stranded messages, and adds their slots to hasMessage. If
+// hasMessage is empty, it lists stranded messages only.
+func (s *Sweeper) list(ctx context.Context, hasMessage map[job.Slot]bool) ([]strandedMessage, error) {
 	var stranded []strandedMessage
-	filter := stream.WaitingFilter{Fired: true, Stranded: len(asked) == 0}
+	filter := stream.WaitingFilter{Fired: true, Stranded: len(hasMessage) == 0}
 	for i, messages := range []Messages{s.cfg.Timers, s.cfg.Slots} {
 		for w, err := range messages.Waiting(ctx, filter) {
 			switch {
@@ -85,14 +86,14 @@ func (s *Sweeper) list(ctx context.Context, asked map[job.Slot]bool) ([]stranded
 			case err != nil:
 				return nil, err
 			case w.Stranded:
-				if it := (remains{i == 0, w.Sequence}); s.isSuspect(it, w) && len(stranded) < maxStranded {
-					stranded = append(stranded, strandedMessage{w, it})
-					asked[w.Slot] = asked[w.Slot] || false
+				if key := (strandedKey{i == 0, w.Sequence}); s.isSuspect(key, w) && len(stranded) < maxStranded {
+					stranded = append(stranded, strandedMessage{w, key})
+					hasMessage[w.Slot] = hasMessage[w.Slot] || false
 				}
 			default:
 				for _, slot := range []job.Slot{w.Slot, w.Slot.Whole()} {
-					if _, is := asked[slot]; is {
-						asked[slot] = true
+					if _, is := hasMessage[slot]; is {
+						hasMessage[slot] = true
 					}
 				}
 			}
@@ -102,11 +103,11 @@ func (s *Sweeper) list(ctx context.Context, asked map[job.Slot]bool) ([]stranded
 }
 
 // offerSuspects offers the suspects that have no message.
-func (s *Sweeper) offerSuspects(ctx context.Context, suspects []suspect, waits map[job.Slot]bool) error {
+func (s *Sweeper) offerSuspects(ctx context.Context, suspects []suspect, hasMessage map[job.Slot]bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for _, p := range suspects {
-		if waits[p.slot] {
+		if hasMessage[p.slot] {
 			continue
 		}
 		group.Go(func() error { return s.skip(ctx, p.slot, s.offer(ctx, p)) })
@@ -115,20 +116,20 @@ func (s *Sweeper) offerSuspects(ctx context.Context, suspects []suspect, waits m
 }
 
 // offer publishes a message for a suspect, unless its record at the ledger's leader has
-// moved.
+// changed.
 func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 	rec, revision, err := s.cfg.Ledger.Read(ctx, p.slot)
 	switch {
 	case errors.Is(err, job.ErrNotFound) && p.handed.queue != "":
 		h := p.handed
 		return s.send(ctx, h.queue, core.Message{Slot: h.slot, JobRevision: h.revision, Due: h.due, CaughtUp: h.caughtUp}, job.Record{Slot: p.slot}, 0)
-	case err == nil && p.handed.queue != "", errors.Is(err, job.ErrNotFound), isUnreadable(err):
+	case err == nil && p.handed.queue != "", errors.Is(err, job.ErrNotFound), exchange.IsUnreadable(err):
 		s.removeSuspect(p.slot, err)
 		return nil
 	case err != nil:
 		return err
 	case rec.State.Final() || revision != p.revision:
-		return nil // it has moved: the next pass reads the change
+		return nil // the next pass reads the change
 	case rec.Shards > 0:
 		if done, err := s.offerParts(ctx, rec, revision); err != nil || !done {
 			return err
@@ -137,13 +138,8 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 	return s.publish(ctx, rec, revision)
 }
 
-// isUnreadable reports whether err says that this program cannot read what is stored.
-func isUnreadable(err error) bool {
-	return errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion)
-}
-
-// removeSuspect removes a suspect. If its record cannot be read, each pass reports that until it
-// is written again.
+// removeSuspect removes a suspect. If its record cannot be read, each pass reports that until the
+// record is written again.
 func (s *Sweeper) removeSuspect(slot job.Slot, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,13 +147,13 @@ func (s *Sweeper) removeSuspect(slot job.Slot, err error) {
 	if err != nil {
 		delete(s.unfinished, slot)
 	}
-	if isUnreadable(err) {
+	if exchange.IsUnreadable(err) {
 		s.unreadable[slot] = err
 	}
 }
 
-// skip returns err if that ends the pass. If err is about this one slot, it is noted, and
-// the pass goes on.
+// skip returns err if it ends the pass. If err concerns only this slot, skip notes it and returns
+// nil, and the pass goes on.
 func (s *Sweeper) skip(ctx context.Context, slot job.Slot, err error) error {
 	if err == nil {
 		return nil
@@ -208,8 +204,8 @@ func (s *Sweeper) sendAs(ctx context.Context, queue string, m core.Message, payl
 	return nil
 }
 
-// offerParts offers the parts of a whole slot that have no outcome. It reports whether all
-// have one: then the whole is offered, to be concluded.
+// offerParts offers the parts of a whole slot that have no outcome. done is true if all have one.
+// The caller then offers the whole slot, and the worker that gets it writes its outcome.
 func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uint64) (done bool, err error) {
 	done = true
 	for i := range whole.Shards {
@@ -244,7 +240,7 @@ func (s *Sweeper) payload(ctx context.Context, rec job.Record) ([]byte, error) {
 	}
 	entry, _, err := s.cfg.Registry.Read(ctx, rec.Slot.Job)
 	switch {
-	case errors.Is(err, job.ErrNotFound), isUnreadable(err):
+	case errors.Is(err, job.ErrNotFound), exchange.IsUnreadable(err):
 		return nil, nil // the worker decides what to do with the slot
 	case err != nil:
 		return nil, err

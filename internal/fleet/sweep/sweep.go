@@ -57,7 +57,7 @@ type Ends interface {
 	Write(ctx context.Context, end exchange.SweepEnd, revision uint64) (uint64, error)
 }
 
-// Config of a Sweeper. The fields with a default are optional.
+// Config of a Sweeper. All fields without a default are required.
 type Config struct {
 	// Node is the incarnation that sweeps.
 	Node string
@@ -100,14 +100,14 @@ type Config struct {
 	// Default: it does nothing.
 	Rewound func(job.Event)
 
-	// Logger: default, nothing is logged.
+	// Logger defaults to none.
 	Logger *slog.Logger
 }
 
 const (
-	// every is how often a pass is made. stallAfter is how long a slot may stand still after it
-	// should have moved. A lost slot is found within two minutes, even if the sweeping node is
-	// killed just before its pass. Another node takes its place only when the lease has expired.
+	// every is the time between two passes. stallAfter is how long after it should have moved a
+	// slot counts as lost. A lost slot is found within two minutes, even if the sweeping node is
+	// killed just before its pass: another node takes its place when the lease has expired.
 	every      = 30 * time.Second
 	stallAfter = 30 * time.Second
 
@@ -120,8 +120,8 @@ const (
 	overdue = 3 * every
 
 	// ownedEvery is how often the sweep looks for running slots of live nodes whose messages are
-	// lost, and how long their records must have stood still. The interval is long, because a
-	// handler may run for long, and each search lists all messages. maxOwned bounds the slots
+	// lost, and for how long their records must not have changed. The interval is long, because
+	// a handler may run for long, and each search lists all messages. maxOwned bounds the slots
 	// that one pass looks at.
 	ownedEvery = 5 * time.Minute
 	maxOwned   = 1000
@@ -131,7 +131,7 @@ const (
 	maxHanded  = 100_000
 	remembered = 10 * time.Minute
 
-	// minPiece and maxPiece bound the slots that are kept in one piece of memory.
+	// minPiece and maxPiece bound the size of each slice in Sweeper.recent.
 	minPiece, maxPiece = 16, 1024
 )
 
@@ -151,8 +151,8 @@ type Sweeper struct {
 	unfinished        map[job.Slot]kv.Change
 	locks             map[string]kv.LockChange // the locks with a slot
 	owned             time.Time                // when running slots of live nodes were looked at last
-	stays             map[job.Slot]stay
-	remains           map[remains]bool // stranded messages of slots that have ended
+	admitted          map[job.Slot]admittedSlot
+	leftovers         map[strandedKey]bool // stranded messages of slots that have ended
 	// successors are the slots that should follow from others.
 	successors map[job.Slot]follower
 
@@ -199,7 +199,7 @@ func New(cfg Config) *Sweeper {
 		cfg.Late = func() []plans.Entry { return nil }
 	}
 	s := &Sweeper{cfg: cfg, handed: map[job.Slot]handed{}}
-	s.rest()
+	s.reset()
 	return s
 }
 
@@ -277,7 +277,7 @@ func (s *Sweeper) turn(ctx context.Context) error {
 	}
 	alive, first := s.liveNodes(nodes)
 	if !first && !s.standsIn(last) {
-		s.rest()
+		s.reset()
 		return nil
 	}
 	if err := s.Pass(ctx, alive); err != nil {
@@ -286,15 +286,15 @@ func (s *Sweeper) turn(ctx context.Context) error {
 	return s.storeEnd(ctx, last)
 }
 
-// rest forgets what only the sweeping node needs.
-func (s *Sweeper) rest() {
+// reset forgets what only the sweeping node needs.
+func (s *Sweeper) reset() {
 	s.ledgerAt, s.unfinished, s.successors = wire.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
-	s.locksAt, s.locks, s.stays = wire.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]stay{}
+	s.locksAt, s.locks, s.admitted = wire.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]admittedSlot{}
 	s.owned = time.Time{}
-	s.remains, s.unreadable = map[remains]bool{}, map[job.Slot]error{}
+	s.leftovers, s.unreadable = map[strandedKey]bool{}, map[job.Slot]error{}
 	s.awaited, s.seeded = map[job.Slot]awaited{}, false
 	s.takeRecent()
-	now, late := s.cfg.Now(), s.latecomers()
+	now, late := s.cfg.Now(), s.jobsOnLate()
 	for slot, h := range s.handed {
 		if now.Sub(h.due) > remembered+late[slot.Job].Job.LateAfter {
 			delete(s.handed, slot)
@@ -302,10 +302,10 @@ func (s *Sweeper) rest() {
 	}
 }
 
-// liveNodes returns the nodes that are alive, and whether this one is the oldest producer among them.
-// The oldest sweeps, because it remembers the most slots. It judges by the broker's timestamps,
-// which is enough for a guess. If a record cannot be decoded, its node counts as alive as long as
-// it writes heartbeats.
+// liveNodes returns the nodes that are alive, and whether this one is the oldest producer among
+// them. The oldest sweeps, because it remembers the most slots. liveNodes judges by the broker's
+// timestamps. That is only a guess, but two sweeps at once do no harm. If a record cannot be
+// decoded, its node counts as alive as long as it writes heartbeats.
 func (s *Sweeper) liveNodes(nodes []exchange.NodeEvent) (alive map[string]bool, first bool) {
 	alive = map[string]bool{}
 	now := s.cfg.Now()
@@ -323,10 +323,10 @@ func (s *Sweeper) liveNodes(nodes []exchange.NodeEvent) (alive map[string]bool, 
 	return alive, oldest.Name == s.cfg.Node
 }
 
-// Pass makes one pass; alive has the live nodes. What cannot be read is passed over and
-// noted. An error says that the pass did not come to its end.
+// Pass makes one pass; alive has the live nodes. It skips and notes what cannot be read. If it
+// returns an error, the pass is incomplete.
 func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
-	late := s.latecomers()
+	late := s.jobsOnLate()
 	if err := s.await(ctx, late, s.takeRecent()); err != nil {
 		return err
 	}
@@ -335,28 +335,28 @@ func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 		return err
 	}
 	suspects, stopped := s.suspects(alive), s.stopped()
-	asked := map[job.Slot]bool{}
+	hasMessage := map[job.Slot]bool{}
 	for _, p := range suspects {
-		asked[p.slot] = false
+		hasMessage[p.slot] = false
 	}
 	for _, l := range stopped {
-		l.ask(asked)
+		l.addTo(hasMessage)
 	}
-	s.askFollowers(asked)
-	stranded, err := s.list(ctx, asked)
+	s.addFollowers(hasMessage)
+	stranded, err := s.list(ctx, hasMessage)
 	if err != nil {
 		return err
 	}
-	if err := s.offerSuspects(ctx, suspects, asked); err != nil {
+	if err := s.offerSuspects(ctx, suspects, hasMessage); err != nil {
 		return err
 	}
-	if err := s.offerStranded(ctx, stranded, asked); err != nil {
+	if err := s.offerStranded(ctx, stranded, hasMessage); err != nil {
 		return err
 	}
-	if err := s.offerStopped(ctx, stopped, asked); err != nil {
+	if err := s.offerStopped(ctx, stopped, hasMessage); err != nil {
 		return err
 	}
-	if err := s.followers(ctx, asked); err != nil {
+	if err := s.offerFollowers(ctx, hasMessage); err != nil {
 		return err
 	}
 	return s.alertLate(ctx, late)
