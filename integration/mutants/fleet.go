@@ -174,8 +174,8 @@ var fleetMutants = []mutant{
 		name:   "event-of-a-stream-made-anew",
 		breaks: "messages of a new consumer get the IDs of an older stream",
 		file:   "internal/fleet/intake/taker.go",
-		old:    "if !state.Created.Equal(t.consumer.Created) {\n\t\treturn fmt",
-		new:    "if state.Created.IsZero() {\n\t\treturn fmt",
+		old:    "if !state.Created.Equal(t.consumer.Created) {\n\t\treturn state, fmt",
+		new:    "if state.Created.IsZero() {\n\t\treturn state, fmt",
 		test:   "TestMessagesOfAConsumerThatWasMadeAnewAreNotNamedByTheOldStream",
 	},
 	{
@@ -215,7 +215,7 @@ var fleetMutants = []mutant{
 		breaks: "an old plan's consumer is removed with messages in it",
 		file:   "internal/fleet/intake/taker.go",
 		old:    "return state.IsDrained(t.beyond), nil",
-		new:    "return true, nil",
+		new:    "return state.IsDrained(t.beyond) || true, nil",
 		test:   "TestConsumerIsNotRemovedBeforeItsPlanIsDrained",
 	},
 	{
@@ -262,8 +262,8 @@ var fleetMutants = []mutant{
 		name:   "alerts-wait-for-a-hanging-target",
 		breaks: "deliveries to one target are not bounded, and delay those to all others",
 		file:   "internal/fleet/alert/targets.go",
-		old:    "s.running == atOnce || t.running == atTarget",
-		new:    "s.running == atOnce",
+		old:    "s.running == maxDeliveries || t.running == maxPerTarget",
+		new:    "s.running == maxDeliveries",
 		test:   "TestAlertsToAWebhookThatHangsDelayNoOtherTarget",
 	},
 	{

@@ -47,7 +47,8 @@ type Config struct {
 	// State returns whether the job is in trouble; (*kv.AlertStates).Read is one.
 	State func(ctx context.Context, name string) (exchange.AlertState, error)
 
-	// MaxPayload is the largest message that the server takes, in bytes; 0: it is not known.
+	// MaxPayload returns the size of the largest message that the server takes, in bytes, or 0 if
+	// it is not known.
 	MaxPayload func() int
 
 	// Now is the broker's clock.
@@ -97,7 +98,7 @@ func (d *Deliverer) Run(ctx context.Context) {
 			switch err := d.deliver(ctx); {
 			case err == nil || ctx.Err() != nil:
 			case errors.Is(err, job.ErrDenied):
-				d.cfg.Logger.Info("alerts are not delivered by this node: its login may not, or setup has not created their consumer", "error", err, "fix", "cronce setup")
+				d.cfg.Logger.Info("this node does not deliver alerts: its login may not, or setup has not created their consumer", "error", err, "fix", "cronce setup")
 				pause = deniedPause
 			default:
 				d.cfg.Logger.Warn("cannot read alerts, will retry", "error", err)
@@ -118,18 +119,18 @@ func (d *Deliverer) deliver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var under sync.WaitGroup
-	defer under.Wait()
+	var deliveries sync.WaitGroup
+	defer deliveries.Wait()
 	for err == nil && d.cfg.Registry.Alerting() && ctx.Err() == nil {
-		err = feed.Each(ctx, atOnce, func(m jetstream.Msg) {
-			under.Go(func() { d.one(ctx, m) })
+		err = feed.Each(ctx, maxDeliveries, func(m jetstream.Msg) {
+			deliveries.Go(func() { d.handle(ctx, m) })
 		})
 	}
 	return err
 }
 
-// one handles one message of the feed.
-func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
+// handle handles one message of the feed.
+func (d *Deliverer) handle(ctx context.Context, m jetstream.Msg) {
 	e, err := exchange.DecodeEvent(m.Data())
 	if err == nil {
 		err = exchange.CheckEventSubject(e, m.Subject())
@@ -147,7 +148,7 @@ func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
 		return
 	}
 	log := d.cfg.Logger.With("slot", e.ID, "alert", e.Alert)
-	var put postponed
+	var busy postponed
 	switch err := d.send(ctx, e); {
 	case err == nil:
 		log.Info("alert delivered")
@@ -159,8 +160,8 @@ func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
 		log.Info("alert dropped: it came too late", "error", err)
 		_ = m.Ack()
 	case ctx.Err() != nil: // the broker redelivers it
-	case errors.As(err, &put):
-		_ = m.NakWithDelay(d.later(m, put))
+	case errors.As(err, &busy):
+		_ = m.NakWithDelay(postponedDelay(m, busy))
 	default:
 		delay := retryDelay(m)
 		if asked, ok := job.RetryDelay(err); ok {
@@ -174,7 +175,7 @@ func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
 var (
 	errUnwanted = errors.New("no target")
 	errOver     = errors.New("the job has recovered")
-	errOld      = errors.New("a heartbeat that is older says nothing")
+	errOld      = fmt.Errorf("heartbeat is older than %v", job.MaxHeartbeatAge)
 )
 
 // postponed means that an alert was not tried, because its target is busy or failing. Its
@@ -183,14 +184,15 @@ type postponed time.Duration
 
 func (p postponed) Error() string { return "target is busy or failing" }
 
-// later returns the delay of an alert that was not tried. If its target has failed for long,
-// the alert waits as long as after a failed try of its own. So many alerts for one failing
+// postponedDelay returns the delay of an alert that was not tried. If its target has failed for
+// long, the alert waits as long as after a failed try of its own. So many alerts for one failing
 // target cost little.
-func (d *Deliverer) later(m jetstream.Msg, put postponed) time.Duration {
-	if wait := time.Duration(put); wait <= busy {
+func postponedDelay(m jetstream.Msg, p postponed) time.Duration {
+	wait := time.Duration(p)
+	if wait <= busyDelay {
 		return wait
 	}
-	return max(time.Duration(put), retryDelay(m))
+	return max(wait, retryDelay(m))
 }
 
 // retryDelay returns the delay before the next try: 2 s, doubled with each delivery.

@@ -92,8 +92,8 @@ func (d *Deliverer) fitted(a job.Alert, slot job.Slot, e job.Event) (message, er
 	return m, err
 }
 
-// fromTemplate writes the body by a template. Its errors do not contain the secrets that
-// Execute may name.
+// fromTemplate writes the body by a template. Errors of Execute may contain the key; fromTemplate
+// replaces it.
 func fromTemplate(text string, data alertbody.Data) ([]byte, error) {
 	t, err := alertbody.ParseTemplate(text)
 	if err != nil {

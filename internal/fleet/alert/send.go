@@ -60,7 +60,7 @@ func (d *Deliverer) call(ctx context.Context, method string, h job.AlertHTTP, m 
 	}
 	// The bound is per host, because a host that fails does so for all of its webhooks.
 	err = d.bounded(ctx, u.Scheme+"://"+u.Host, func(ctx context.Context) error { return send(ctx, d.run(m)) })
-	if put := postponed(0); err != nil && h.URLEnv != "" && !errors.As(err, &put) {
+	if busy := postponed(0); err != nil && h.URLEnv != "" && !errors.As(err, &busy) {
 		return hidden(err, secret, u, "$"+h.URLEnv)
 	}
 	return err
@@ -107,7 +107,7 @@ func (d *Deliverer) publish(ctx context.Context, subject string, m message) erro
 	case errors.Is(err, job.ErrDenied):
 		return fmt.Errorf("subject %s: this node's login may not publish there", subject)
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil // a subscriber that does not answer
+		return nil // a subscriber has the alert, and does not answer
 	case err != nil:
 		return err
 	}

@@ -6,12 +6,13 @@ import (
 )
 
 const (
-	// atTarget bounds the running deliveries to one target, and atOnce those to all targets.
-	atTarget = 16
-	atOnce   = 256
+	// maxPerTarget bounds the running deliveries to one target, and maxDeliveries those to all
+	// targets.
+	maxPerTarget  = 16
+	maxDeliveries = 256
 
-	// busy is the delay of an alert whose target, or this node, has no capacity.
-	busy = time.Second
+	// busyDelay is the delay of an alert whose target, or this node, has no capacity.
+	busyDelay = time.Second
 
 	// maxBackoff is the longest time for which a failing target is left alone.
 	maxBackoff = time.Minute
@@ -55,10 +56,10 @@ func (s *targets) acquire(name string) (wait time.Duration, ok bool) {
 	switch {
 	case left > 0:
 		return left, false
-	case s.running == atOnce || t.running == atTarget:
-		return busy, false
+	case s.running == maxDeliveries || t.running == maxPerTarget:
+		return busyDelay, false
 	case t.failures > 0 && t.running > 0: // one delivery probes a failing target
-		return max(busy, backoff(t.failures)), false
+		return max(busyDelay, backoff(t.failures)), false
 	}
 	t.running++
 	s.running++

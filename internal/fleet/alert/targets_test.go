@@ -15,12 +15,12 @@ func TestATargetThatFailsIsTriedByOneDeliveryAtATimeAndLaterEachTime(t *testing.
 			t.Errorf("%s: wait %v, %v; want %v, %v", name, wait, got, want, ok)
 		}
 	}
-	for range atTarget {
+	for range maxPerTarget {
 		acquire("a", 0, true)
 	}
-	acquire("a", busy, false)
+	acquire("a", busyDelay, false)
 	acquire("b", 0, true) // another target has its own bound
-	for range atTarget {
+	for range maxPerTarget {
 		s.release("a", true) // together they count once
 	}
 	acquire("a", 2*time.Second, false)
@@ -36,7 +36,7 @@ func TestATargetThatFailsIsTriedByOneDeliveryAtATimeAndLaterEachTime(t *testing.
 	now = now.Add(maxBackoff)
 	acquire("a", 0, true)
 	s.release("a", false)
-	for range atTarget {
+	for range maxPerTarget {
 		acquire("a", 0, true) // it works again
 	}
 }

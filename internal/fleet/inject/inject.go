@@ -27,7 +27,7 @@ type Inside interface {
 	// Jobs returns the jobs that have a handler now.
 	Jobs() []job.Job
 
-	// Joined waits until Run has brought these jobs into the registry, or has found out why it
+	// Joined waits until Run has applied these jobs to the registry, or has found out why it
 	// cannot.
 	Joined(ctx context.Context) error
 }

@@ -11,10 +11,10 @@ import (
 // arrangement is what to do with the consumers that were found for a job.
 type arrangement struct {
 	take   []taking
-	adopt  []taking          // made by an older program: they do not say which plan they are for
-	begin  *plans.PastPlan   // the next plan that has no consumer yet; nil: none, or not yet
+	adopt  []taking          // made by an older program: they do not name their plan
+	begin  *plans.PastPlan   // the plan to create a consumer for now, or nil
 	remove []core.OnConsumer // of plans that are not known any more
-	newest int               // the newest plan that has a consumer, -1 for none
+	newest int               // index of the newest plan that has a consumer, or -1
 }
 
 // taking is a consumer and the plan by which its messages start the job.
@@ -27,8 +27,8 @@ type taking struct {
 // arrange decides what to do with the consumers that were found, for the plans by which messages
 // start a job. Each plan has a consumer of its own. The consumers are created in the order of the
 // plans, and a consumer is removed only when it is drained and the next one exists. So the newest
-// consumer shows the progress of the job: an older plan without a consumer is done. arrange
-// begins no plan that ended before the time after.
+// consumer shows the progress of the job: an older plan without a consumer is drained. arrange
+// creates no consumer for a plan that ended before the time after.
 func arrange(plans []plans.PastPlan, found []core.OnConsumer, done map[time.Time]bool, after time.Time) arrangement {
 	a := arrangement{newest: -1}
 	for _, c := range found {
@@ -61,8 +61,9 @@ func arrange(plans []plans.PastPlan, found []core.OnConsumer, done map[time.Time
 	return a
 }
 
-// drained returns the plans before the newest one with a consumer that have none themselves. A
-// plan can be drained while an older one, on another stream or under the other name, is not.
+// drained returns the plans without a consumer that are older than the newest plan with one. A
+// plan can be drained while an older plan, whose consumer is on another stream or has the other
+// name, is not.
 func (a arrangement) drained(all []plans.PastPlan) (drained []plans.PastPlan) {
 	for i, p := range all[:max(0, min(a.newest, len(all)))] {
 		of := func(t taking) bool { return t.index == i }

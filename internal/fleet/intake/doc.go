@@ -30,7 +30,7 @@
 // If one subject of a stream is purged while messages of other subjects are pending, the
 // server may never redeliver those (integration/facts, 20). This needs a producer that died
 // with them, or slots that could not be published. Nothing in the stream distinguishes them
-// from messages that were taken. If you remove the consumer, it is created again and
-// delivers all messages of its plan once more. Those that were runs are the same runs, and
-// those older than the horizon are recorded as expired.
+// from messages that became slots. If you remove the consumer, it is created again and delivers
+// all messages of its plan once more. A message that already started a run names the same run,
+// and a message older than the horizon is recorded as expired.
 package intake

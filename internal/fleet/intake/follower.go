@@ -54,8 +54,8 @@ func (f *follower) run(ctx context.Context) {
 	defer f.running.Wait()
 	defer cancel()
 	for ctx.Err() == nil {
-		settled, err := f.arrange(ctx)
-		f.complain(err)
+		settled, err := f.reconcileAll(ctx)
+		f.logOnce(err)
 		f.wait(ctx, settled && err == nil)
 	}
 }
@@ -79,7 +79,7 @@ func (f *follower) wait(ctx context.Context, settled bool) {
 				f.done[r.plan.From] = true
 				return
 			}
-			f.complain(r.err, "stream", r.consumer.Stream, "consumer", r.consumer.Name)
+			f.logOnce(r.err, "stream", r.consumer.Stream, "consumer", r.consumer.Name)
 			if retry == nil {
 				retry = time.After(retryDelay)
 			}
@@ -87,11 +87,11 @@ func (f *follower) wait(ctx context.Context, settled bool) {
 	}
 }
 
-// complain logs each error once. A removed consumer or an edited definition is no error: the
-// next arrange finds the new state.
-func (f *follower) complain(err error, about ...any) {
-	for _, passing := range []error{errEdited, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound} {
-		if errors.Is(err, passing) {
+// logOnce logs each error once. A removed consumer or an edited definition is no error: the
+// next reconcile finds the new state.
+func (f *follower) logOnce(err error, about ...any) {
+	for _, expected := range []error{errEdited, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound} {
+		if errors.Is(err, expected) {
 			return
 		}
 	}
@@ -103,9 +103,9 @@ func (f *follower) complain(err error, about ...any) {
 
 func key(c core.OnConsumer) string { return c.Stream + "/" + c.Name + "/" + c.Created.String() }
 
-// arrange repeats look until nothing changes. It reports whether nothing is left to do.
-func (f *follower) arrange(ctx context.Context) (settled bool, err error) {
-	for range 2*len(f.plans) + 2 { // each look begins or ends a plan
+// reconcileAll repeats reconcile until nothing changes. It reports whether nothing is left to do.
+func (f *follower) reconcileAll(ctx context.Context) (settled bool, err error) {
+	for range 2*len(f.plans) + 2 { // each round begins or ends a plan
 		changed, left, err := f.reconcile(ctx)
 		if err != nil || !changed {
 			return !left, err

@@ -67,11 +67,11 @@ type Config struct {
 	Now     func() time.Time
 	Horizon time.Duration
 
-	// Settle is how long after the end of a plan the stream may still store messages that belong
-	// to the plan, as it may while it changes its leader. Default 10 s.
+	// Settle is how long after the end of a plan the stream may still store messages with a
+	// timestamp before that end. This happens when the stream changes its leader. Default 10 s.
 	Settle time.Duration
 
-	// Logger: default none.
+	// Logger defaults to none.
 	Logger *slog.Logger
 }
 

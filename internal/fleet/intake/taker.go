@@ -2,7 +2,6 @@ package intake
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -57,8 +56,8 @@ func (t *taker) run(ctx context.Context) (drained bool, err error) {
 	if !t.isOver() {
 		t.log.Info("each message starts the job")
 	}
-	var under sync.WaitGroup
-	defer under.Wait()
+	var publications sync.WaitGroup
+	defer publications.Wait()
 	handle := func(group []jetstream.Msg) error {
 		if err := t.check(ctx, feed); err != nil {
 			for _, m := range group {
@@ -68,9 +67,9 @@ func (t *taker) run(ctx context.Context) (drained bool, err error) {
 		}
 		for _, m := range group {
 			t.limiter <- struct{}{}
-			under.Go(func() {
+			publications.Go(func() {
 				defer func() { <-t.limiter }()
-				t.one(ctx, m)
+				t.handle(ctx, m)
 			})
 		}
 		return nil
@@ -86,7 +85,7 @@ func (t *taker) run(ctx context.Context) (drained bool, err error) {
 		if !t.isOver() {
 			continue
 		}
-		under.Wait()
+		publications.Wait()
 		if drained, err := t.isDrained(ctx, feed); drained || err != nil {
 			return drained, err
 		}
@@ -99,12 +98,8 @@ func (t *taker) run(ctx context.Context) (drained bool, err error) {
 // new messages under the same numbers. What was stored after an edit belongs to the new
 // plan, which this process may not know yet.
 func (t *taker) check(ctx context.Context, feed Feed) error {
-	state, err := feed.State(ctx)
-	if err != nil {
+	if _, err := t.state(ctx, feed); err != nil {
 		return err
-	}
-	if !state.Created.Equal(t.consumer.Created) {
-		return fmt.Errorf("consumer %s of stream %s was created anew", t.consumer.Name, t.consumer.Stream)
 	}
 	e, err := t.cfg.Read(ctx, t.entry.Job.Name)
 	if err != nil {
@@ -116,26 +111,35 @@ func (t *taker) check(ctx context.Context, feed Feed) error {
 	return nil
 }
 
+// state returns how far the consumer has come, or an error if it is not the one that was found.
+func (t *taker) state(ctx context.Context, feed Feed) (core.OnState, error) {
+	state, err := feed.State(ctx)
+	if err != nil {
+		return state, err
+	}
+	if !state.Created.Equal(t.consumer.Created) {
+		return state, fmt.Errorf("consumer %s of stream %s was created anew", t.consumer.Name, t.consumer.Stream)
+	}
+	return state, nil
+}
+
 // isDrained reports whether all messages of a plan that is over are acked.
 func (t *taker) isDrained(ctx context.Context, feed Feed) (bool, error) {
 	if t.cfg.Now().Before(t.plan.To.Add(t.cfg.Settle)) {
 		return false, nil
 	}
-	state, err := feed.State(ctx)
+	state, err := t.state(ctx, feed)
 	if err != nil {
 		return false, err
-	}
-	if !state.Created.Equal(t.consumer.Created) {
-		return false, errors.New("consumer was created anew")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return state.IsDrained(t.beyond), nil
 }
 
-// one publishes the slot of a message and then acks the message. If the slot is not stored,
+// handle publishes the slot of a message and then acks the message. If the slot is not stored,
 // the message is not acked and is redelivered.
-func (t *taker) one(ctx context.Context, m jetstream.Msg) {
+func (t *taker) handle(ctx context.Context, m jetstream.Msg) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return
@@ -143,7 +147,7 @@ func (t *taker) one(ctx context.Context, m jetstream.Msg) {
 	stored, sequence := meta.Timestamp, meta.Sequence.Stream
 	switch {
 	case t.isOver() && stored.After(t.plan.To):
-		t.passes(meta)
+		t.noteBeyond(meta)
 		// The message is not acked, because a work queue would lose it. The delay is random,
 		// so that each producer gets each of them in the end.
 		_ = m.NakWithDelay(beyondDelay/2 + rand.N(beyondDelay))
@@ -175,9 +179,9 @@ func (t *taker) one(ctx context.Context, m jetstream.Msg) {
 	_ = m.Ack() // if it is lost, the message is redelivered and names the same slot
 }
 
-// passes notes a message that was stored after the plan's end. Only the first delivery of a
+// noteBeyond notes a message that was stored after the plan's end. Only the first delivery of a
 // message counts for beyond.First.
-func (t *taker) passes(meta *jetstream.MsgMetadata) {
+func (t *taker) noteBeyond(meta *jetstream.MsgMetadata) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.beyond.Seen[meta.Sequence.Stream] = true

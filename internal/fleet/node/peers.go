@@ -48,24 +48,24 @@ type Peers struct {
 
 	mu       sync.Mutex
 	watching bool
-	seen     map[string]sight
+	seen     map[string]observation
 }
 
-// sight is the last known state of a key, with the times at which this state was first seen
+// observation is the last known state of a key, with the times at which this state was first seen
 // and last read.
-type sight struct {
+type observation struct {
 	node          exchange.Node
 	revision      uint64
-	since, looked time.Duration
+	since, readAt time.Duration
 }
 
-func (s sight) dead() bool {
+func (s observation) dead() bool {
 	return s.node.State == exchange.NodeFenced || s.node.State == exchange.NodeStopped
 }
 
-// lookEvery is the interval at which an unwatched node is read, because another node may
+// readEvery is the interval at which an unwatched node is read, because another node may
 // have fenced it.
-const lookEvery = time.Second
+const readEvery = time.Second
 
 // NewPeers returns a Peers without any observations; see Watch.
 func NewPeers(cfg PeersConfig) *Peers {
@@ -73,34 +73,35 @@ func NewPeers(cfg PeersConfig) *Peers {
 		cfg.Boot = boot.Now
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Peers{cfg: cfg, seen: map[string]sight{}}
+	return &Peers{cfg: cfg, seen: map[string]observation{}}
 }
 
 // Watch observes all nodes until ctx ends or the watch fails. It passes every event to also,
-// which may be nil. Without a watch the stopwatch of a node begins when Dead is first called
-// for it.
+// which may be nil. Without a watch, Peers measures the silence of a node from the first call of
+// Dead for it.
 func (p *Peers) Watch(ctx context.Context, w Watcher, also func(exchange.NodeEvent)) error {
-	p.watch(true)
-	defer p.watch(false)
+	p.setWatching(true)
+	defer p.setWatching(false)
 	return w.Watch(ctx, func(e exchange.NodeEvent) {
-		p.note(e)
+		p.handle(e)
 		if also != nil {
 			also(e)
 		}
 	})
 }
 
-// watch sets whether there is a watch, and forgets all observations: a new watch delivers
+// setWatching sets whether there is a watch, and forgets all observations: a new watch delivers
 // them again, and without one they go stale.
-func (p *Peers) watch(on bool) {
+func (p *Peers) setWatching(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.watching = on
 	clear(p.seen)
 }
 
-// Guard fences, in the name of by, every node that falls silent, until ctx ends and as long
-// as Watch runs. So nodes that do not watch find it dead when they read its key.
+// Guard fences every node that falls silent, in the name of by, until ctx ends. It does nothing
+// while Watch does not run. So processes that do not watch find a fenced node when they read its
+// key.
 func (p *Peers) Guard(ctx context.Context, by string) {
 	tick := time.NewTicker(p.cfg.Lease / 20)
 	defer tick.Stop()
@@ -133,7 +134,7 @@ func (p *Peers) silent() (names []string) {
 	return names
 }
 
-func (p *Peers) note(e exchange.NodeEvent) {
+func (p *Peers) handle(e exchange.NodeEvent) {
 	switch {
 	case e.Ready:
 	case e.Err != nil:
@@ -143,19 +144,19 @@ func (p *Peers) note(e exchange.NodeEvent) {
 		delete(p.seen, e.Name)
 		p.mu.Unlock()
 	default:
-		p.see(e.Name, e.Node, e.Revision)
+		p.note(e.Name, e.Node, e.Revision)
 	}
 }
 
-// see records the state of a key. It restarts the stopwatch if the key has moved.
-func (p *Peers) see(name string, n exchange.Node, revision uint64) sight {
+// note stores the state of a key. If the key has changed, its silence is measured from now.
+func (p *Peers) note(name string, n exchange.Node, revision uint64) observation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, known := p.seen[name]
 	if !known || revision != s.revision {
-		s = sight{node: n, revision: revision, since: p.cfg.Boot()}
+		s = observation{node: n, revision: revision, since: p.cfg.Boot()}
 	}
-	s.looked = p.cfg.Boot()
+	s.readAt = p.cfg.Boot()
 	p.seen[name] = s
 	return s
 }
@@ -163,7 +164,7 @@ func (p *Peers) see(name string, n exchange.Node, revision uint64) sight {
 // Dead proves that the node is dead, or returns how long to wait before the next call. by is
 // the calling incarnation. A true answer is final: the node can win no write any more.
 func (p *Peers) Dead(ctx context.Context, name, by string) (dead bool, wait time.Duration, err error) {
-	s, err := p.sight(ctx, name)
+	s, err := p.observe(ctx, name)
 	if err != nil {
 		return false, time.Second, err
 	}
@@ -174,7 +175,7 @@ func (p *Peers) Dead(ctx context.Context, name, by string) (dead bool, wait time
 	still := p.cfg.Boot() - s.since
 	if wait = lease - still; wait > 0 {
 		if !p.isWatching() {
-			wait = min(wait, lookEvery)
+			wait = min(wait, readEvery)
 		}
 		return false, wait, nil
 	}
@@ -187,12 +188,12 @@ func (p *Peers) isWatching() bool {
 	return p.watching
 }
 
-// sight returns what is known of the node. It reads the key if the node was never seen, or
-// is not watched and was last read lookEvery ago.
-func (p *Peers) sight(ctx context.Context, name string) (sight, error) {
+// observe returns what is known of the node. It reads the key if the node was never seen, or
+// is not watched and was last read longer than readEvery ago.
+func (p *Peers) observe(ctx context.Context, name string) (observation, error) {
 	p.mu.Lock()
 	s, known := p.seen[name]
-	known = known && (p.watching || s.dead() || p.cfg.Boot()-s.looked < lookEvery)
+	known = known && (p.watching || s.dead() || p.cfg.Boot()-s.readAt < readEvery)
 	p.mu.Unlock()
 	if known {
 		return s, nil
@@ -200,26 +201,26 @@ func (p *Peers) sight(ctx context.Context, name string) (sight, error) {
 	return p.read(ctx, name)
 }
 
-func (p *Peers) read(ctx context.Context, name string) (sight, error) {
+func (p *Peers) read(ctx context.Context, name string) (observation, error) {
 	n, revision, err := p.cfg.Store.Read(ctx, name)
 	if errors.Is(err, job.ErrNotFound) {
 		n, err = exchange.Node{Name: name}, nil
 	}
 	if err != nil {
-		return sight{}, fmt.Errorf("read node %s: %w", name, err)
+		return observation{}, fmt.Errorf("read node %s: %w", name, err)
 	}
-	return p.see(name, n, revision), nil
+	return p.note(name, n, revision), nil
 }
 
 // fence writes the death of the node at the revision that has not changed.
-func (p *Peers) fence(ctx context.Context, name, by string, s sight, lease time.Duration) (bool, time.Duration, error) {
+func (p *Peers) fence(ctx context.Context, name, by string, s observation, lease time.Duration) (bool, time.Duration, error) {
 	n := s.node
 	n.Name, n.State, n.FencedBy, n.FencedAt = name, exchange.NodeFenced, by, p.cfg.Now()
 	n.Nonce = fmt.Sprintf("%s/fence/%s/%d", by, name, s.revision)
 	revision, err := p.cfg.Store.Write(ctx, n, s.revision)
 	switch {
 	case err == nil:
-		p.see(name, n, revision)
+		p.note(name, n, revision)
 		p.cfg.Logger.Warn("fenced silent node", "node", name, "by", by, "silent", p.cfg.Boot()-s.since)
 		if p.cfg.Fenced != nil {
 			p.cfg.Fenced(name, by)
