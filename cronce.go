@@ -143,7 +143,7 @@ func (s *Scheduler) Ready() error {
 		return errors.New("cronce: Run has not begun")
 	}
 	for _, c := range r.Ready() {
-		if c.Err != nil && !c.Told {
+		if c.Err != nil && !c.Informational {
 			return fmt.Errorf("%s: %w", c.Name, c.Err)
 		}
 	}

@@ -114,7 +114,7 @@ func TestNodeThatMayNotWriteTheRegistryComparesReportsAndWorks(t *testing.T) {
 		`name: report, schedule: "0 8 * * *"`, `name: tick, schedule: "* * * * * *"`, `name: absent, schedule: "@daily"`))
 	w.says("this node may not write the job registry")
 	w.says("the registry's definition of this job differs from this node's")
-	w.says("this job is not in the registry, and this node may not bring it there")
+	w.says("this job is not in the registry, and this node may not write it there")
 	eventually(t, "slots to run", func() bool { return count(s.touched(), "start tick:") >= 3 })
 	s.url = as("operator")
 	s.holds("report", "0 7 * * *", "released")
@@ -152,7 +152,7 @@ func TestOperatorsEditOutlivesARollingRestartOfOlderFiles(t *testing.T) {
 			term(w)
 		}
 		workers[i] = s.worker(fmt.Sprint("w", i), file)
-		workers[i].says("an operator's edit stands over this definition")
+		workers[i].says("an operator's edit takes precedence over this definition")
 		workers[i].signal(syscall.SIGHUP) // to read the file again is no release
 		workers[i].says("file reloaded")
 		s.holds("report", "0 9 * * *", "operator")

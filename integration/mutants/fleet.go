@@ -317,8 +317,8 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "late-jobs-not-written",
-		breaks: "a job that is added while the replica runs is not brought into the registry",
-		file:   "internal/fleet/replica/late.go",
+		breaks: "a job that is added while the replica runs is not applied to the registry",
+		file:   "internal/fleet/replica/added.go",
 		old:    "		err := r.apply(ctx, jobs, false)\n",
 		new:    "		err := error(nil)\n",
 		test:   "TestHandleAfterRunBeginsTheJobAndItsQueue",

@@ -113,7 +113,7 @@ func answer(w http.ResponseWriter, checks []replica.Check) {
 		switch {
 		case c.Err == nil:
 			fmt.Fprintf(&text, "[+]%s ok\n", c.Name)
-		case c.Told:
+		case c.Informational:
 			fmt.Fprintf(&text, "[ ]%s: %v\n", c.Name, c.Err)
 		default:
 			status = http.StatusServiceUnavailable

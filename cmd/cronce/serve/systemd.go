@@ -153,7 +153,7 @@ func (s *supervisor) status(ready []replica.Check, live error) string {
 
 func firstFailure(checks []replica.Check) *replica.Check {
 	for _, c := range checks {
-		if c.Err != nil && !c.Told {
+		if c.Err != nil && !c.Informational {
 			return &c
 		}
 	}

@@ -62,7 +62,7 @@ func TestWatchdogIsServedOnlyWhileTheProcessIsLive(t *testing.T) {
 		if isStuck.Load() {
 			return nil, errors.New("nothing\nturns")
 		}
-		return []replica.Check{{Name: "queue", Err: errors.New("shown only"), Told: true}}, nil
+		return []replica.Check{{Name: "queue", Err: errors.New("shown only"), Informational: true}}, nil
 	})
 	_, stop := supervise(t.Context(), appIn(map[string]string{"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "300000"}), &h)
 	defer stop()

@@ -59,7 +59,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error
 		switch {
 		case errors.Is(err, job.ErrDenied) && len(inv.missing()) == 1 && !inv.stored:
 			// Another node of the fleet may be about to store the settings again.
-			s.Log.Warn("waiting for the settings of the namespace: none are stored, and this login may not store them", "namespace", s.Name, "mend", s.SetupCommand(), "error", err)
+			s.Log.Warn("waiting for the settings of the namespace: none are stored, and this login may not store them", "namespace", s.Name, "fix", s.SetupCommand(), "error", err)
 			if !wire.Wait(ctx, setupPause) {
 				return nil, err
 			}

@@ -53,7 +53,7 @@ type View struct {
 	upTo   uint64              // the View has all changes up to this revision
 	ready  chan struct{}
 	done   bool // ready is closed
-	watch  int  // number of the current watch
+	watch  int  // serial number of the current watch
 }
 
 // kept is the state of a name whose events are applied.
@@ -152,8 +152,8 @@ func (v *View) listed() {
 	}
 }
 
-// alerting, messaged and related report whether the View keeps the entry for Alerting, Late,
-// Messaged or After, which are not asked by the name of the job.
+// alerting, messaged and related report whether the View must keep the entry for Alerting, Late,
+// Messaged or After, even if this process has no handler for the job.
 func alerting(e plans.Entry) bool { return exchange.WantsAlerts(e.Job) }
 
 func messaged(e plans.Entry) bool {

@@ -13,10 +13,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// wedged is how long the loop of the producer may stand still before it counts as stuck. A
+// stuckAfter is how long the loop of the producer may make no turn before it counts as stuck. A
 // turn waits for the broker for some seconds at most, and the client drops a dead connection
 // within a minute.
-const wedged = 3 * time.Minute
+const stuckAfter = 3 * time.Minute
 
 // Live returns an error if this process is stuck and only a restart helps. A missing broker
 // or a lost lease is no such error: a restart would end handlers that may finish, and would
@@ -25,10 +25,10 @@ func (r *Replica) Live() error {
 	return stuck(r.Stats(), time.Now())
 }
 
-// stuck returns an error if the producer stands still.
+// stuck returns an error if the loop of the producer is stuck.
 func stuck(s Stats, now time.Time) error {
 	still := now.Sub(s.Producer.Turned)
-	if s.Produces && !s.Producer.Turned.IsZero() && still > wedged {
+	if s.Produces && !s.Producer.Turned.IsZero() && still > stuckAfter {
 		return fmt.Errorf("producer loop has not turned for %v", still.Round(time.Second))
 	}
 	return nil
@@ -39,8 +39,8 @@ type Check struct {
 	Name string
 	Err  error // nil if it holds
 
-	// Told marks a check that is shown but does not count.
-	Told bool
+	// Informational marks a check that is shown but does not make the replica unready.
+	Informational bool
 }
 
 // Ready returns the conditions under which this replica does its work.
@@ -69,17 +69,17 @@ func (r *Replica) Ready() []Check {
 	// block its roll-out: the service may be part of the same roll-out.
 	for _, queue := range slices.Sorted(maps.Keys(s.Withheld)) {
 		checks = append(checks, Check{
-			Name: "queue " + queue, Err: want(!s.Withheld[queue], "no slots are taken: a service that its jobs need is not ready"), Told: true,
+			Name: "queue " + queue, Err: want(!s.Withheld[queue], "no slots are taken: a service that its jobs need is not ready"), Informational: true,
 		})
 	}
 	return checks
 }
 
 const (
-	// stuckInterval is the interval of checks for handlers that do not return. stuckLeast is
-	// the shortest time that a handler has, however short the grace is.
+	// stuckInterval is the interval of checks for handlers that do not return. minStuck is the
+	// shortest time after which a handler counts as stuck, however short the grace is.
 	stuckInterval = time.Second
-	stuckLeast    = 5 * time.Second
+	minStuck      = 5 * time.Second
 )
 
 // watchStuck logs and reports handlers that have not returned within the grace period after their
@@ -87,7 +87,7 @@ const (
 // with an error. Other handlers still get their grace period. The slot of the stuck handler stays
 // claimed until this node has been silent for a lease.
 func (r *Replica) watchStuck(ctx context.Context, end context.CancelCauseFunc) {
-	grace := max(cmp.Or(r.cfg.Grace, consumer.DefaultGrace), stuckLeast)
+	grace := max(cmp.Or(r.cfg.Grace, consumer.DefaultGrace), minStuck)
 	tick := time.NewTicker(stuckInterval)
 	defer tick.Stop()
 	for {
@@ -98,7 +98,7 @@ func (r *Replica) watchStuck(ctx context.Context, end context.CancelCauseFunc) {
 		}
 		for _, s := range r.table.Stuck(grace) {
 			what := fmt.Sprintf("its handler has not returned %v after its context ended: %v", s.For.Round(time.Second), s.Cause)
-			r.log.Error("handler does not return: only the end of the process ends it", "slot", s.Slot.ID(), "after", s.For.Round(time.Second), "error", s.Cause)
+			r.log.Error("handler does not return: only the end of the process stops it", "slot", s.Slot.ID(), "after", s.For.Round(time.Second), "error", s.Cause)
 			r.emit(job.Event{Kind: job.EventAlert, Node: r.Stats().Node, ID: s.Slot.ID(), Job: s.Slot.Job, Error: what})
 			if r.cfg.EndOnStuck {
 				end(fmt.Errorf("%w: slot %s: %s", job.ErrStuck, s.Slot.ID(), what))

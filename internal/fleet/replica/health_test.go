@@ -17,7 +17,7 @@ func TestOnlyALoopThatStandsStillIsStuck(t *testing.T) {
 		"no producer runs":         {Stats{Producer: producer.Stats{Turned: now.Add(-time.Hour)}}, false},
 		"it has not begun":         {Stats{Produces: true}, false},
 		"it turns, without broker": {Stats{Produces: true, Producer: producer.Stats{Turned: now.Add(-time.Second)}}, false},
-		"it stands still":          {Stats{Produces: true, Producer: producer.Stats{Turned: now.Add(-wedged - time.Second)}}, true},
+		"it stands still":          {Stats{Produces: true, Producer: producer.Stats{Turned: now.Add(-stuckAfter - time.Second)}}, true},
 	} {
 		if err := stuck(c.s, now); (err != nil) != c.want {
 			t.Errorf("%s: %v", name, err)

@@ -47,8 +47,8 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 		},
 	})
 	defer context.AfterFunc(life, func() { n.Lose(fmt.Errorf("%w: this replica has ended", job.ErrLeaseLost)) })()
-	r.current.lives(n)
-	defer r.current.lives(nil)
+	r.current.setNode(n)
+	defer r.current.setNode(nil)
 	r.beats.track(n.Name())
 	answers := &claimAnswers{r: r, node: n.Name()}
 	defer answers.stop()
@@ -62,7 +62,7 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	ended.Go(func() { _ = n.Run(beating) }) // n.Context has the cause
 	ended.Go(func() { stamps.run(beating) })
 	var err error
-	if r.begun(ctx, n) {
+	if r.waitToAct(ctx, n) {
 		r.log.Info("node is up", "node", n.Name())
 		quiet := r.serve(ctx, n)
 		err = r.roles(ctx, life, n, answers)
@@ -107,10 +107,10 @@ func (r *Replica) serve(ctx context.Context, n *node.Node) (stop func()) {
 	return stop
 }
 
-// begun waits until the node may act: its first heartbeat is acknowledged and the broker's
+// waitToAct waits until the node may act: its first heartbeat is acknowledged and the broker's
 // clock is known. By a local clock that is a day fast every slot would be too old, and by a
-// slow one none would be due. It returns false if ctx or the node ends first.
-func (r *Replica) begun(ctx context.Context, n *node.Node) bool {
+// clock that is a day slow none would be due. It returns false if ctx or the node ends first.
+func (r *Replica) waitToAct(ctx context.Context, n *node.Node) bool {
 	for _, event := range []<-chan struct{}{n.Ready(), r.clock.Known()} {
 		select {
 		case <-event:
@@ -130,11 +130,11 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node, answers *claimA
 	defer context.AfterFunc(n.Context(), stop)()
 	group, ctx := errgroup.WithContext(ctx)
 	if r.cfg.Produce {
-		r.view.Restart() // it has no events since the watch of the last producer ended
+		r.view.Restart() // it got no events since the watch of the last producer ended
 	}
 	// Users of the view wait until it is ready. Before, it does not know which jobs follow
 	// a job, and would read the definition of each slot from the leader.
-	informed := func(run func(context.Context) error) {
+	whenReady := func(run func(context.Context) error) {
 		ready := r.view.Ready()
 		group.Go(func() error {
 			select {
@@ -147,12 +147,12 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node, answers *claimA
 	}
 	if r.cfg.Produce {
 		s := r.sweeper(n.Name())
-		informed(func(ctx context.Context) error { s.Run(ctx); return nil })
-		informed(func(ctx context.Context) error { r.intake(n.Name()).Run(ctx); return nil })
+		whenReady(func(ctx context.Context) error { s.Run(ctx); return nil })
+		whenReady(func(ctx context.Context) error { r.intake(n.Name()).Run(ctx); return nil })
 		group.Go(func() error { return r.produce(ctx, n, s.Handed) })
 		group.Go(func() error { r.peers.Guard(ctx, n.Name()); return nil })
 	}
-	informed(func(ctx context.Context) error { return r.workers(ctx, life, n, answers) })
+	whenReady(func(ctx context.Context) error { return r.workers(ctx, life, n, answers) })
 	return group.Wait()
 }
 
@@ -160,13 +160,13 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node, answers *claimA
 // would free its slot.
 func (r *Replica) stop(life context.Context, n *node.Node) {
 	if left := r.table.Len(n.Name()); left > 0 {
-		r.log.Warn("slots stay claimed until the lease expires", "node", n.Name(), "slots", left)
+		r.log.Warn("handlers still run: their slots stay claimed until the lease expires", "node", n.Name(), "slots", left)
 		return
 	}
 	ctx, cancel := context.WithTimeout(life, stopTime)
 	defer cancel()
 	if err := n.Stop(ctx); err != nil {
-		r.log.Warn("cannot record that the node has stopped: its slots are free after a lease", "node", n.Name(), "error", err)
+		r.log.Warn("cannot record that the node has stopped: its slots are free when the lease expires", "node", n.Name(), "error", err)
 		return
 	}
 	r.log.Info("node stopped", "node", n.Name())
@@ -197,7 +197,7 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string,
 	vouches := r.newVouches()
 	var ended sync.WaitGroup
 	ended.Go(func() { vouches.run(ctx) })
-	ended.Go(func() { r.zones.meet(ctx, r.cfg.Store.Nodes().List) })
+	ended.Go(func() { r.zones.readAll(ctx, r.cfg.Store.Nodes().List) })
 	defer func() { stop(); ended.Wait() }()
 	cfg := producer.Config{
 		Node: n.Name(), Started: n.Started(), Registry: followed{r}, Watermark: r.cfg.Store.Watermark(),
@@ -208,8 +208,8 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string,
 	if err != nil {
 		return err
 	}
-	r.current.produces(p)
-	defer r.current.produces(nil)
+	r.current.setProducer(p)
+	defer r.current.setProducer(nil)
 	return p.Run(ctx)
 }
 

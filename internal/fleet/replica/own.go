@@ -13,7 +13,7 @@ import (
 type own struct {
 	mu      sync.Mutex
 	jobs    map[string]applied
-	changed chan struct{} // closed when a job is added; nil: none waits
+	changed chan struct{} // closed when a job is applied; nil: no goroutine waits
 }
 
 // applied has the hash of a job here, the hash of the registry's definition when last
@@ -23,13 +23,12 @@ type applied struct {
 	revision     uint64
 }
 
-// put records that mine was applied, and the definition (standing) that the registry has after
-// that.
-func (o *own) put(mine, standing job.Job, revision uint64) {
+// put records that mine was applied, and that the registry has the definition stored after that.
+func (o *own) put(mine, stored job.Job, revision uint64) {
 	a := applied{revision: revision}
 	var err1, err2 error
 	a.mine, err1 = mine.Hash()
-	a.theirs, err2 = standing.Hash()
+	a.theirs, err2 = stored.Hash()
 	if err1 != nil || err2 != nil {
 		return // such a job is never applied
 	}
@@ -124,10 +123,10 @@ func (r *Replica) compare(e plans.Entry) {
 	switch {
 	case !r.own.overruled(e):
 	case e.Owner == plans.OwnerOperator:
-		r.log.Info("job changed by an operator: that takes precedence over files and code", "job", e.Job.Name, "by", e.Node,
+		r.log.Info("job changed by an operator: the edit takes precedence over files and code", "job", e.Job.Name, "by", e.Node,
 			"release", "cronce job release "+e.Job.Name)
 	default:
-		r.log.Warn("two nodes define this job differently: the definition of the one that started last counts", "job", e.Job.Name,
-			"node", r.identity, "owner", e.Node)
+		r.log.Warn("two nodes define this job differently: the definition of the node that started last counts", "job", e.Job.Name,
+			"node", r.identity, "stored_by", e.Node)
 	}
 }

@@ -61,8 +61,8 @@ type Config struct {
 	// Produce makes the replica publish due slots.
 	Produce bool
 
-	// Concurrency is that of each queue without one in QueueConcurrency. For it and for Grace,
-	// see consumer.Config.
+	// Concurrency and Grace are those of consumer.Config. QueueConcurrency has the concurrency
+	// of single queues; all others have Concurrency.
 	Concurrency      int
 	QueueConcurrency map[string]int
 	Grace            time.Duration
@@ -115,7 +115,7 @@ const DefaultMaxClockOffset = time.Hour
 type Replica struct {
 	cfg      Config
 	log      *slog.Logger
-	identity string // names the process in what it writes beside slots
+	identity string // names the process in the job definitions that it writes
 	writes   atomic.Int64
 	observer Observer // never nil
 
@@ -129,7 +129,7 @@ type Replica struct {
 
 	current current
 	queues  *queues
-	late    *lateJobs
+	added   *addedJobs
 	stopped chan struct{} // closed when Run returns
 
 	// watches is on while this replica watches the heartbeats of the others.
@@ -151,7 +151,7 @@ type Replica struct {
 func New(cfg Config) *Replica {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.MaxClockOffset = cmp.Or(cfg.MaxClockOffset, DefaultMaxClockOffset)
-	r := &Replica{cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), table: consumer.NewTable(), jobs: slices.Clone(cfg.Jobs), queues: newQueues(cfg.Queues), late: newLateJobs(), stopped: make(chan struct{})}
+	r := &Replica{cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), table: consumer.NewTable(), jobs: slices.Clone(cfg.Jobs), queues: newQueues(cfg.Queues), added: newAddedJobs(), stopped: make(chan struct{})}
 	if r.clock = cfg.Clock; r.clock == nil {
 		r.clock = clock.New(cfg.ClockShift, cfg.MaxClockOffset, r.clockStepped)
 	}
@@ -188,7 +188,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	if !r.cfg.Produce { // the producer's watch feeds the view otherwise
 		group.Go(func() error { return r.watchRegistry(life) })
 	}
-	group.Go(func() error { return r.lasting(life, r.watchNodes) })
+	group.Go(func() error { return r.keepWatching(life, r.watchNodes) })
 	group.Go(func() error { r.watchSettings(life); return nil })
 	if r.cfg.Loaded != nil {
 		ready := r.view.Ready()
@@ -205,7 +205,7 @@ func (r *Replica) Run(ctx context.Context) error {
 		r.log.Warn("max_payload is low: the server refuses larger payloads, outputs and errors are cut", "max_payload", most, "enough", space.EnoughPayload)
 	}
 	group.Go(func() error { r.watchStuck(life, stuck); return nil })
-	group.Go(func() error { r.applyLate(life); return nil })
+	group.Go(func() error { r.applyAdded(life); return nil })
 	if r.cfg.Observer != nil {
 		group.Go(func() error { r.sample(life); return nil })
 	}
@@ -231,12 +231,12 @@ func (r *Replica) Run(ctx context.Context) error {
 	return err
 }
 
-// farewell is how long a replica that stops waits, after the grace period, for its last writes
+// flushTime is how long a replica that stops waits, after the grace period, for its last writes
 // and releases. If the socket of the connection is blocked, the NATS client would wait for up to
 // a minute. Goroutines that are left over end by themselves.
-const farewell = 10 * time.Second
+const flushTime = 10 * time.Second
 
-// wait waits for the group, and after the end of ctx for at most the grace and the farewell.
+// wait waits for the group, but after the end of ctx for at most the grace plus flushTime.
 func (r *Replica) wait(ctx context.Context, group *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -251,13 +251,13 @@ func (r *Replica) wait(ctx context.Context, group *errgroup.Group) error {
 		return err
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(cmp.Or(r.cfg.Grace, consumer.DefaultGrace) + farewell)
+	late := time.NewTimer(cmp.Or(r.cfg.Grace, consumer.DefaultGrace) + flushTime)
 	defer late.Stop()
 	select {
 	case err := <-ended:
 		return err
 	case <-late.C:
-		r.log.Warn("stopped before all writes were sent: the connection is blocked", "after", cmp.Or(r.cfg.Grace, consumer.DefaultGrace)+farewell)
+		r.log.Warn("stopped before all writes were sent: the connection is blocked", "after", cmp.Or(r.cfg.Grace, consumer.DefaultGrace)+flushTime)
 		return nil
 	}
 }
@@ -274,13 +274,13 @@ func (r *Replica) work(ctx, life context.Context) error {
 	defer end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(cmp.Or(r.cfg.Grace, consumer.DefaultGrace), end) })()
 	defer func() { cancel(); r.table.Finish(over) }()
-	err := r.bringAgain(ctx)
+	err := r.applyOwn(ctx)
 	if err != nil && ctx.Err() != nil {
 		return nil // ctx ended before the start
 	}
 	for ctx.Err() == nil {
 		if err == nil {
-			if r.reachable(ctx) != nil {
+			if r.waitConnected(ctx) != nil {
 				return nil // ctx ended while the broker was away
 			}
 			err = r.incarnation(ctx, life)
@@ -294,7 +294,7 @@ func (r *Replica) work(ctx, life context.Context) error {
 		case isGone(err):
 			r.log.Error("starting again: the namespace is gone or was created anew", "error", err)
 			if r.setUpAgain(ctx) {
-				err = r.bringAgain(ctx)
+				err = r.applyOwn(ctx)
 			}
 		default:
 			return err
@@ -303,8 +303,8 @@ func (r *Replica) work(ctx, life context.Context) error {
 	return nil
 }
 
-// reachable waits for a connection to the broker.
-func (r *Replica) reachable(ctx context.Context) error {
+// waitConnected waits for a connection to the broker.
+func (r *Replica) waitConnected(ctx context.Context) error {
 	for !r.cfg.Store.Connected() {
 		select {
 		case <-ctx.Done():
@@ -317,10 +317,10 @@ func (r *Replica) reachable(ctx context.Context) error {
 
 func (r *Replica) clockStepped(s clock.Step) {
 	if s.Local {
-		r.log.Warn("this machine's clock was set; slots go by the broker's, and are not moved", "by", s.By)
+		r.log.Warn("this machine's clock was set: slots follow the broker's clock and do not move", "by", s.By)
 		return
 	}
-	r.log.Warn("the broker's clock was set, or another broker answers; slots follow it", "by", s.By)
+	r.log.Warn("the broker's clock was set, or another broker answers: slots follow it", "by", s.By)
 }
 
 func (r *Replica) nonce() string {

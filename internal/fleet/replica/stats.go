@@ -66,13 +66,13 @@ type current struct {
 	queues    map[string]stream.Backlog
 }
 
-func (c *current) lives(n *node.Node) {
+func (c *current) setNode(n *node.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.node = n
 }
 
-func (c *current) produces(p *producer.Producer) {
+func (c *current) setProducer(p *producer.Producer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.producer != nil {

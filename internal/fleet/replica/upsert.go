@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// complainAfter is how long the registry may take to answer before "still
-	// waiting" is logged.
-	complainAfter = 10 * time.Second
+	// answerTimeout is how long the registry may take to answer before "still waiting" is
+	// logged and the request is repeated.
+	answerTimeout = 10 * time.Second
 
 	// progressEvery is how often Apply logs how far it is.
 	progressEvery = 3 * time.Second
 
-	// readers is how many definitions are read at once at the registry's leader.
-	readers = 32
+	// readsAtOnce is how many definitions are read at once at the registry's leader.
+	readsAtOnce = 32
 
-	// maxUnanswered bounds the writes that are unanswered. It is twice writesAtOnce: while
-	// the broker stores some, others are on their way.
+	// maxUnanswered bounds the writes without an answer. It is twice writesAtOnce: while the
+	// broker stores some, others are in flight.
 	maxUnanswered = 2 * writesAtOnce
 
-	// writesAtOnce is how many writes are sent together, for the broker to sync once.
+	// writesAtOnce is how many writes are sent together, so that the broker syncs them together.
 	writesAtOnce = 500
 )
 
@@ -87,7 +87,7 @@ type applying struct {
 // attempt is a job to be applied, and its entry in the registry as it was last read.
 type attempt struct {
 	mine     job.Job
-	old      *plans.Entry // nil: nothing that can be read
+	old      *plans.Entry // nil if there is none that can be read
 	revision uint64       // the last one of the job
 }
 
@@ -103,7 +103,7 @@ func (a *applying) reportProgress() (stop func()) {
 			case <-over:
 				return
 			case <-every.C:
-				a.log.Info("bringing jobs into the registry", "done", a.done.Load(), "jobs", a.all)
+				a.log.Info("applying jobs to the registry", "done", a.done.Load(), "jobs", a.all)
 			}
 		}
 	})
@@ -114,7 +114,7 @@ func (a *applying) reportProgress() (stop func()) {
 // waits for.
 func (r *Replica) untilAnswered(ctx context.Context, what string, ask func(context.Context) error) error {
 	for {
-		attempt, cancel := context.WithTimeout(ctx, complainAfter)
+		attempt, cancel := context.WithTimeout(ctx, answerTimeout)
 		err := ask(attempt)
 		cancel()
 		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || ctx.Err() != nil {
@@ -148,7 +148,7 @@ func (a *applying) readMany(ctx context.Context, jobs []attempt) error {
 func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []attempt, _ error) {
 	broken := make([]bool, len(jobs))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(readers)
+	group.SetLimit(readsAtOnce)
 	for i := range jobs {
 		group.Go(func() error {
 			t := &jobs[i]
@@ -159,7 +159,7 @@ func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []a
 			})
 			switch {
 			case errors.Is(err, job.ErrNotFound):
-				t.old = nil // deleted: the new entry goes over the marker at its revision
+				t.old = nil // deleted: the new entry replaces the deletion marker at its revision
 			case exchange.IsUnreadable(err):
 				broken[i] = true
 				a.own.put(t.mine, t.mine, t.revision)
@@ -274,7 +274,7 @@ func (a *applying) handleAnswer(o outcome) error {
 	case errors.Is(o.err, job.ErrDenied):
 		if a.mayWrite {
 			a.mayWrite = false
-			a.log.Warn("this node may not write the job registry: it only compares its jobs with what is there", "error", o.err)
+			a.log.Warn("this node may not write the job registry: it only compares its jobs with those stored", "error", o.err)
 		}
 		a.leave(o.attempt, plans.Changed)
 		return nil
@@ -285,17 +285,17 @@ func (a *applying) handleAnswer(o outcome) error {
 // leave logs why a job is not written, and records the definition that the registry has.
 func (a *applying) leave(t attempt, change plans.Change) {
 	a.report(change, t.old, t.mine.Name)
-	standing := t.mine
+	stored := t.mine
 	if t.old != nil {
-		standing = t.old.Job
+		stored = t.old.Job
 	}
-	a.keep(t.mine, standing, t.revision)
+	a.keep(t.mine, stored, t.revision)
 }
 
-// keep records the definition that the registry has (standing) of a job of this replica.
-func (a *applying) keep(mine, standing job.Job, revision uint64) {
+// keep records that the registry has the definition stored of mine, a job of this replica.
+func (a *applying) keep(mine, stored job.Job, revision uint64) {
 	a.done.Add(1)
-	a.own.put(mine, standing, revision)
+	a.own.put(mine, stored, revision)
 	if e, ok := a.view.Entry(mine.Name); ok { // the watch may have been faster
 		a.compare(e)
 	}
@@ -304,7 +304,7 @@ func (a *applying) keep(mine, standing job.Job, revision uint64) {
 // replaced logs that this node's definition has replaced that of another node.
 func (a *applying) replaced(old *plans.Entry, name string) {
 	if old != nil && old.Node != a.identity {
-		a.log.Info("job definition replaced: this node's holds now", "job", name, "by", a.identity, "was", old.Node, "owner", old.Owner)
+		a.log.Info("job definition replaced: this node's holds now", "job", name, "node", a.identity, "stored_by", old.Node, "owner", old.Owner)
 	}
 }
 
@@ -312,15 +312,15 @@ func (a *applying) replaced(old *plans.Entry, name string) {
 func (a *applying) report(change plans.Change, old *plans.Entry, name string) {
 	switch {
 	case change == plans.Superseded:
-		a.log.Warn("this definition was replaced by a later edit and is not brought back; to insist: cronce job apply, or SIGHUP to cronce run",
-			"job", name, "held by", old.Node)
+		a.log.Warn("this definition was replaced by a later edit and is not brought back",
+			"job", name, "stored_by", old.Node, "fix", "to apply it anyway: cronce job apply, or SIGHUP to cronce run")
 	case change == plans.Held:
-		a.log.Warn("an operator's edit stands over this definition", "job", name, "held by", old.Node, "end it", "cronce job release "+name)
+		a.log.Warn("an operator's edit takes precedence over this definition", "job", name, "stored_by", old.Node, "release", "cronce job release "+name)
 	case change == plans.Changed && old == nil:
-		a.log.Warn("this job is not in the registry, and this node may not bring it there: it has no slots until another login does",
-			"job", name, "bring it", "cronce job apply")
+		a.log.Warn("this job is not in the registry, and this node may not write it there: it has no slots until another login applies it",
+			"job", name, "fix", "cronce job apply")
 	case change == plans.Changed:
-		a.log.Warn("the registry's definition of this job differs from this node's, which may not write it: the registry's holds",
-			"job", name, "this node", a.identity, "held by", old.Node, "owner", old.Owner)
+		a.log.Warn("the registry's definition of this job differs from this node's, and this node may not write it: the registry's holds",
+			"job", name, "node", a.identity, "stored_by", old.Node, "owner", old.Owner)
 	}
 }

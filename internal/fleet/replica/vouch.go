@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// vouchFor is how long a node counts as a producer before its record is read again.
-	// vouchAgain is the interval at which the record is read of a node that does not count as
-	// one.
+	// vouchFor is how long a node counts as a producer before its record is read again. If a
+	// node does not count as a producer, its record is read again after vouchAgain.
 	vouchFor   = time.Minute
 	vouchAgain = 2 * time.Second
 
@@ -37,11 +36,11 @@ type vouches struct {
 	known map[string]vouch
 }
 
-// vouch is the result of the last read of a node's record, at looked. Zero means none yet.
+// vouch is the result of the last read of a node's record, at readAt. Zero means none yet.
 type vouch struct {
 	started time.Time
 	ok      bool
-	looked  time.Time
+	readAt  time.Time
 	asked   bool
 }
 
@@ -51,18 +50,18 @@ func (r *Replica) newVouches() *vouches {
 		silent := r.clock.Now().Sub(e.Time) - r.clock.Error()
 		return e.Node.State == exchange.NodeAlive && e.Node.Producer && silent < max(lease, e.Node.Lease)
 	}
-	look := func(ctx context.Context, name string) (exchange.NodeEvent, error) {
+	read := func(ctx context.Context, name string) (exchange.NodeEvent, error) {
 		e, err := r.cfg.Store.Nodes().ReadEvent(ctx, name)
 		if err == nil {
 			r.zones.note(e)
 		}
 		return e, err
 	}
-	return newVouches(look, live, r.log)
+	return newVouches(read, live, r.log)
 }
 
-func newVouches(look func(context.Context, string) (exchange.NodeEvent, error), live func(exchange.NodeEvent) bool, log *slog.Logger) *vouches {
-	return &vouches{read: look, live: live, log: log, names: make(chan string, 64), known: map[string]vouch{}}
+func newVouches(read func(context.Context, string) (exchange.NodeEvent, error), live func(exchange.NodeEvent) bool, log *slog.Logger) *vouches {
+	return &vouches{read: read, live: live, log: log, names: make(chan string, 64), known: map[string]vouch{}}
 }
 
 // of reports whether the node is known to produce, and when it began. It does not block: an
@@ -75,12 +74,12 @@ func (v *vouches) of(name string) (started time.Time, ok bool) {
 	if k.ok {
 		again = vouchFor
 	}
-	if !k.asked && (k.looked.IsZero() || time.Since(k.looked) > again) {
+	if !k.asked && (k.readAt.IsZero() || time.Since(k.readAt) > again) {
 		select {
 		case v.names <- name:
 			k.asked = true
 			v.put(name, k)
-		default: // the next announcement asks
+		default: // the next announcement tries again
 		}
 	}
 	return k.started, k.ok
@@ -101,8 +100,8 @@ func (v *vouches) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case name := <-v.names:
-			looking, cancel := context.WithTimeout(ctx, vouchTimeout)
-			e, err := v.read(looking, name)
+			reading, cancel := context.WithTimeout(ctx, vouchTimeout)
+			e, err := v.read(reading, name)
 			cancel()
 			v.note(name, e, err)
 		}
@@ -114,12 +113,12 @@ func (v *vouches) note(name string, e exchange.NodeEvent, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.known[name]
-	first := k.looked.IsZero() || k.ok
+	first := k.readAt.IsZero() || k.ok
 	k.asked = false
-	if err == nil || errors.Is(err, job.ErrNotFound) || errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion) {
-		k.looked, k.ok, k.started = time.Now(), err == nil && e.Name == name && v.live(e), e.Node.Started
+	if err == nil || errors.Is(err, job.ErrNotFound) || exchange.IsUnreadable(err) {
+		k.readAt, k.ok, k.started = time.Now(), err == nil && e.Name == name && v.live(e), e.Node.Started
 		if !k.ok && first {
-			v.log.Warn("announcements ignored: no live record says that this node produces", "node", name)
+			v.log.Warn("announcements ignored: this node has no live record of a producer", "node", name)
 		}
 	}
 	v.put(name, k)

@@ -9,22 +9,22 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
-// zonesFor is how long a producer counts as alive after its record was last seen. It
-// exceeds vouchFor: a replica that does not watch the heartbeats looks at the records of
-// those that announce.
+// zonesFor is how long a producer counts as alive after its record was last seen. It exceeds
+// vouchFor, because a replica that does not watch the heartbeats reads the records of producers
+// only that often.
 const zonesFor = 3 * vouchFor
 
-// zones compares the time zone data of the other nodes with those of this program: two
-// releases may compute different slots. It logs each other release once, with the first
-// node that has it. It is safe for concurrent use.
+// zones compares the time zone data of the other nodes with that of this program: with two
+// releases of the data, two nodes may compute different slots. It logs each other release once,
+// with the first node that has it. It is safe for concurrent use.
 type zones struct {
 	own string
 	log *slog.Logger
 
-	mu     sync.Mutex
-	logged map[string]bool
-	newer  map[string]time.Time // producers with newer data, by when their record was last seen
-	heard  bool                 // the records of all nodes were read once
+	mu      sync.Mutex
+	logged  map[string]bool
+	newer   map[string]time.Time // producers with newer data, by when their record was last seen
+	allRead bool                 // the records of all nodes were read once
 }
 
 func newZones(own string, log *slog.Logger) *zones {
@@ -50,9 +50,10 @@ func (z *zones) note(e exchange.NodeEvent) {
 		"tzdata", z.own, "theirs", n.Tzdata, "node", n.Name, "version", n.Version)
 }
 
-// meet reads the records of all nodes once. Until that has succeeded, or ctx has ended, behind
-// reports true: a program that starts would move the watermark before it hears of a newer one.
-func (z *zones) meet(ctx context.Context, list func(context.Context) ([]exchange.NodeEvent, error)) {
+// readAll reads the records of all nodes once. Until that has succeeded, or ctx has ended, behind
+// reports true: otherwise a program that starts could move the watermark before it knows of a
+// producer with newer data.
+func (z *zones) readAll(ctx context.Context, list func(context.Context) ([]exchange.NodeEvent, error)) {
 	for ctx.Err() == nil {
 		all, err := list(ctx)
 		if err == nil {
@@ -61,10 +62,10 @@ func (z *zones) meet(ctx context.Context, list func(context.Context) ([]exchange
 			}
 			z.mu.Lock()
 			defer z.mu.Unlock()
-			z.heard = true
+			z.allRead = true
 			return
 		}
-		z.log.Info("nodes not listed yet: the watermark waits if a job has a time zone", "error", err)
+		z.log.Info("cannot list the nodes yet: until then the watermark does not move if a job has a time zone", "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
@@ -76,7 +77,7 @@ func (z *zones) meet(ctx context.Context, list func(context.Context) ([]exchange
 func (z *zones) behind() bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	if !z.heard {
+	if !z.allRead {
 		return true
 	}
 	for name, seen := range z.newer {

@@ -19,7 +19,7 @@ func TestZonesAreBehindWhileALiveProducerHasNewerData(t *testing.T) {
 			t.Error("a producer that has not read the nodes yet would move the watermark")
 		}
 		failed := false
-		z.meet(t.Context(), func(context.Context) ([]exchange.NodeEvent, error) {
+		z.readAll(t.Context(), func(context.Context) ([]exchange.NodeEvent, error) {
 			if !failed {
 				failed = true
 				return nil, errors.New("not answered")

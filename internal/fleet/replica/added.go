@@ -13,59 +13,59 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// maxLateRetry bounds the pause before a job that could not be brought into the registry is tried
+// maxAddedRetry bounds the pause before a job that could not be applied to the registry is tried
 // again.
-const maxLateRetry = 30 * time.Second
+const maxAddedRetry = 30 * time.Second
 
-// lateJobs are the jobs that Add has added and that are not in the registry yet. It is safe for
+// addedJobs are the jobs that Add has added and that are not in the registry yet. It is safe for
 // concurrent use.
-type lateJobs struct {
-	added chan struct{}
+type addedJobs struct {
+	notify chan struct{}
 
 	mu     sync.Mutex
 	serial int
-	byName map[string]lateJob
+	byName map[string]addedJob
 }
 
-// lateJob is a job with the number of its Add.
-type lateJob struct {
+// addedJob is a job with the serial number of its call of Add.
+type addedJob struct {
 	job    job.Job
 	serial int
 }
 
-func newLateJobs() *lateJobs {
-	return &lateJobs{added: make(chan struct{}, 1), byName: map[string]lateJob{}}
+func newAddedJobs() *addedJobs {
+	return &addedJobs{notify: make(chan struct{}, 1), byName: map[string]addedJob{}}
 }
 
-func (l *lateJobs) add(j job.Job) {
+func (l *addedJobs) add(j job.Job) {
 	l.mu.Lock()
 	l.serial++
-	l.byName[j.Name] = lateJob{j, l.serial}
+	l.byName[j.Name] = addedJob{j, l.serial}
 	l.mu.Unlock()
 	select {
-	case l.added <- struct{}{}:
+	case l.notify <- struct{}{}:
 	default:
 	}
 }
 
-func (l *lateJobs) drop(name string) {
+func (l *addedJobs) drop(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.byName, name)
 }
 
 // get returns the jobs. Call done when they are in the registry.
-func (l *lateJobs) get() (jobs []job.Job, done func()) {
+func (l *addedJobs) get() (jobs []job.Job, done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	upTo := l.serial
-	for _, late := range l.byName {
-		jobs = append(jobs, late.job)
+	for _, a := range l.byName {
+		jobs = append(jobs, a.job)
 	}
 	return jobs, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		maps.DeleteFunc(l.byName, func(_ string, late lateJob) bool { return late.serial <= upTo })
+		maps.DeleteFunc(l.byName, func(_ string, a addedJob) bool { return a.serial <= upTo })
 	}
 }
 
@@ -76,7 +76,7 @@ func (r *Replica) Add(j job.Job) {
 	r.mu.Lock()
 	r.jobs = append(r.jobs, j)
 	r.mu.Unlock()
-	r.late.add(j)
+	r.added.add(j)
 }
 
 // Drop removes a job from this process. The registry keeps it. It may be called at any time.
@@ -86,7 +86,7 @@ func (r *Replica) Drop(name string) {
 		r.jobs = slices.Delete(r.jobs, i, i+1)
 	}
 	r.mu.Unlock()
-	r.late.drop(name)
+	r.added.drop(name)
 	r.own.drop(name)
 }
 
@@ -102,22 +102,22 @@ func (r *Replica) Joined(ctx context.Context, names ...string) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("bring job %s into the registry: not answered yet: %w", name, context.Cause(ctx))
+			return fmt.Errorf("apply job %s to the registry: no answer yet: %w", name, context.Cause(ctx))
 		case <-r.stopped:
-			return fmt.Errorf("bring job %s into the registry: %w", name, job.ErrStopping)
+			return fmt.Errorf("apply job %s to the registry: %w", name, job.ErrStopping)
 		}
 	}
 }
 
-// applyLate brings the jobs of Add into the registry until ctx ends.
-func (r *Replica) applyLate(ctx context.Context) {
-	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(maxLateRetry), backoff.WithMaxElapsedTime(0))
+// applyAdded applies the jobs of Add to the registry until ctx ends.
+func (r *Replica) applyAdded(ctx context.Context) {
+	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(maxAddedRetry), backoff.WithMaxElapsedTime(0))
 	for ctx.Err() == nil {
-		jobs, done := r.late.get()
+		jobs, done := r.added.get()
 		if len(jobs) == 0 {
 			retry.Reset()
 			select {
-			case <-r.late.added:
+			case <-r.added.notify:
 			case <-ctx.Done():
 			}
 			continue
@@ -130,7 +130,7 @@ func (r *Replica) applyLate(ctx context.Context) {
 		case isGone(err):
 			r.setUpAgain(ctx)
 		default:
-			r.log.Error("a job cannot be brought into the registry; trying again", "error", err)
+			r.log.Error("cannot apply the added jobs to the registry, will retry", "error", err)
 			sleep(ctx, retry.NextBackOff())
 		}
 	}

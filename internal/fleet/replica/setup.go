@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// lookAgain is the interval of checks by a node that may not set the namespace up.
-	lookAgain = 2 * time.Second
+	// setupInterval is the pause between two tries to set the namespace up.
+	setupInterval = 2 * time.Second
 
-	// lookEvery is the interval of checks of the stored settings.
-	lookEvery = time.Minute
+	// settingsInterval is the interval of checks of the stored settings.
+	settingsInterval = time.Minute
 )
 
 // isGone reports whether err means that the namespace, or a part of it, does not exist.
@@ -36,26 +36,26 @@ func (r *Replica) setUpAgain(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
-	said := ""
+	logged := ""
 	for ctx.Err() == nil {
 		changes, registry, err := r.cfg.Store.SetUpAgain(ctx)
 		if len(changes) > 0 {
 			what := strings.Join(changes, ", ")
-			r.log.Error("the namespace, or a part of it, was gone: it is set up again, and what stood there is lost", "namespace", r.cfg.Store.Namespace(), "changes", what)
+			r.log.Error("the namespace, or a part of it, was gone: it is set up again, and what was stored there is lost", "namespace", r.cfg.Store.Namespace(), "changes", what)
 			r.emit(job.Event{Kind: job.EventAlert, Node: r.Stats().Node, Error: "the namespace, or a part of it, was gone and is set up again: " + what})
 		}
 		if err == nil && !registry.Equal(r.registry) {
-			err = r.bringAgain(ctx)
+			err = r.applyOwn(ctx)
 		}
 		if err == nil {
 			r.registry = registry
 			return true
 		}
-		if text := err.Error(); text != said && ctx.Err() == nil {
-			said = text
+		if text := err.Error(); text != logged && ctx.Err() == nil {
+			logged = text
 			r.log.Error("waiting for the namespace to be set up again: cronce setup", "error", err)
 		}
-		sleep(ctx, lookAgain)
+		sleep(ctx, setupInterval)
 	}
 	return false
 }
@@ -69,22 +69,23 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// bringAgain applies the jobs of this process, to a new registry or at the start.
-func (r *Replica) bringAgain(ctx context.Context) error {
+// applyOwn applies the jobs of this process to the registry, at the start or to a new registry.
+func (r *Replica) applyOwn(ctx context.Context) error {
 	r.mu.Lock()
 	jobs := slices.Clone(r.jobs)
 	r.mu.Unlock()
 	return r.apply(ctx, jobs, false)
 }
 
-// lasting restarts a watch when the namespace has been set up again.
-func (r *Replica) lasting(ctx context.Context, watch func(context.Context) error) error {
+// keepWatching runs watch. If watch fails because the namespace is gone, keepWatching sets the
+// namespace up again and restarts watch.
+func (r *Replica) keepWatching(ctx context.Context, watch func(context.Context) error) error {
 	for {
 		err := watch(ctx)
 		if ctx.Err() != nil || !isGone(err) {
 			return err
 		}
-		r.log.Warn("a watch has ended; it begins again when the namespace is there", "error", err)
+		r.log.Warn("watch ended: it restarts when the namespace is set up again", "error", err)
 		if !r.setUpAgain(ctx) {
 			return nil
 		}
@@ -94,10 +95,10 @@ func (r *Replica) lasting(ctx context.Context, watch func(context.Context) error
 // watchRegistry feeds the view in a process without a producer.
 func (r *Replica) watchRegistry(ctx context.Context) error {
 	first := true
-	return r.lasting(ctx, func(ctx context.Context) error {
+	return r.keepWatching(ctx, func(ctx context.Context) error {
 		if !first {
 			r.view.Restart()
-			if err := r.bringAgain(ctx); err != nil {
+			if err := r.applyOwn(ctx); err != nil {
 				return err
 			}
 		}
@@ -107,12 +108,12 @@ func (r *Replica) watchRegistry(ctx context.Context) error {
 }
 
 // watchSettings compares the stored settings with those of this process. If none are stored,
-// it stores its own again. If they differ, it logs that and keeps its own: parts of a fleet
-// with two leases work together, but a process must not change its lease during a slot.
+// it stores its own again. If they differ, it logs that and keeps its own: nodes with different
+// leases work together, but a process must not change its lease while a slot runs.
 func (r *Replica) watchSettings(ctx context.Context) {
-	said := ""
+	logged := ""
 	for {
-		if sleep(ctx, lookEvery); ctx.Err() != nil {
+		if sleep(ctx, settingsInterval); ctx.Err() != nil {
 			return
 		}
 		stored, ours, err := r.cfg.Store.CompareSettings(ctx)
@@ -121,13 +122,13 @@ func (r *Replica) watchSettings(ctx context.Context) {
 		case isGone(err):
 			r.setUpAgain(ctx)
 		case err != nil && ctx.Err() == nil:
-			r.log.Warn("the stored settings cannot be read; this node goes on with its own", "error", err)
-		case text != said && text != "":
-			r.log.Error("the stored settings are not those that this node started with: it goes on with its own until it is restarted",
+			r.log.Warn("cannot read the stored settings: this node goes on with its own", "error", err)
+		case text != logged && text != "":
+			r.log.Error("the stored settings differ from those of this node: it goes on with its own until it is restarted",
 				"stored", text, "this_node", strings.Join(ours, ", "), "fix", "restart it, or change them back: cronce setup")
 		}
 		if err == nil {
-			said = text
+			logged = text
 		}
 	}
 }
