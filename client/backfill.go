@@ -23,8 +23,8 @@ type BackfillOptions struct {
 	// The range begins at From, and ends before To. If To is zero, it is the broker's time.
 	From, To time.Time
 
-	// Rate bounds the messages per second, at most MaxRate. A slot has one message, or one for
-	// each shard. Zero: DefaultRate.
+	// Rate is the number of messages per second, at most MaxRate. A slot has one message, or one
+	// for each shard. Zero: DefaultRate.
 	Rate int
 
 	// Clip leaves out the slots that are older than the horizon. Without it such slots are a
@@ -69,7 +69,7 @@ type Backfilled struct {
 	TooOld int
 
 	// Published counts the slots that were published. Folded counts the slots whose messages the
-	// stream had already.
+	// stream already had.
 	Published, Folded int
 }
 
@@ -129,7 +129,7 @@ type filler struct {
 	*Client
 	entry      plans.Entry
 	stretches  []stretch // the parts of the range within the horizon
-	now, began time.Time // the broker's time at the start, and this process's
+	now, began time.Time // the start, by the clock of the broker and by that of this process
 	skip       map[time.Time]bool
 
 	mu       sync.Mutex
@@ -246,7 +246,7 @@ func (f *filler) wants(slot job.Slot, messages int) bool {
 	return false
 }
 
-// inFlight bounds the messages that are not answered yet.
+// inFlight bounds the messages without an answer.
 const inFlight = 256
 
 func (f *filler) fill(ctx context.Context, rate int) error {

@@ -71,7 +71,7 @@ func (c *Client) cancel(ctx context.Context, s job.Slot, waiting func(CancelWait
 			if first && r.State != job.Cancelled {
 				return *r, &SlotError{s, r.State, "it has its outcome: " + string(r.State)}
 			}
-			return *r, c.noTimer(ctx, s) // an earlier cancel may have been cut short
+			return *r, c.removeTimer(ctx, s) // an earlier cancel may have been cut short
 		case r != nil && r.Shards > 0:
 			if err := c.cancelWhole(ctx, *r, revision, waiting); err != nil {
 				return *r, err
@@ -131,7 +131,7 @@ func (c *Client) end(ctx context.Context, s job.Slot, r *job.Record, revision ui
 			return job.Record{}, err
 		}
 		if w == nil {
-			d, err = c.inLock(ctx, s)
+			d, err = c.deliveryInLock(ctx, s)
 			if err != nil {
 				return job.Record{}, err
 			}
@@ -153,12 +153,12 @@ func (c *Client) end(ctx context.Context, s job.Slot, r *job.Record, revision ui
 	c.emit(job.Event{
 		Kind: job.EventCancelled, Time: now.UTC(), ID: s.ID(), Job: s.Job, Attempt: ended.Attempt, Fence: won, Error: ended.Error,
 	})
-	return ended, c.noTimer(ctx, s)
+	return ended, c.removeTimer(ctx, s)
 }
 
-// inLock returns a delivery for a slot that waits in its job's lock and has lost its message.
-// A worker may still have it in flight.
-func (c *Client) inLock(ctx context.Context, s job.Slot) (core.Delivery, error) {
+// deliveryInLock returns a delivery for a slot in its job's lock whose message is lost. A worker
+// may still have the slot in flight.
+func (c *Client) deliveryInLock(ctx context.Context, s job.Slot) (core.Delivery, error) {
 	l, _, err := c.cfg.Locks.Read(ctx, s.Job)
 	c.cfg.Alive()
 	stay, in := l.Stay(s)
@@ -178,9 +178,9 @@ func (c *Client) inLock(ctx context.Context, s job.Slot) (core.Delivery, error) 
 	return d, nil
 }
 
-// noTimer removes the timer of a slot that has its outcome. If the timer fires first, the
+// removeTimer removes the timer of a slot that has its outcome. If the timer fires first, the
 // worker finds the record and drops the message.
-func (c *Client) noTimer(ctx context.Context, s job.Slot) error {
+func (c *Client) removeTimer(ctx context.Context, s job.Slot) error {
 	if s.Token == "" {
 		return nil
 	}
@@ -188,12 +188,12 @@ func (c *Client) noTimer(ctx context.Context, s job.Slot) error {
 	return c.cfg.Timers.Cancel(ctx, s)
 }
 
-// partsAtOnce bounds the shards of a slot that are cancelled concurrently. It is large enough
-// that all shards end within about a second.
+// partsAtOnce bounds the shards of a slot that are cancelled concurrently. It is so large that all
+// shards end within about a second.
 const partsAtOnce = 64
 
-// cancelWhole cancels all shards of a slot once. It marks the slot's record first: shards that
-// no worker has received yet then end by themselves.
+// cancelWhole cancels each shard of a slot once. First it marks the record of the whole slot: a
+// worker that receives a shard later then ends it without a start.
 func (c *Client) cancelWhole(ctx context.Context, r job.Record, revision uint64, waiting func(CancelWait)) error {
 	if r.Error == "" {
 		_, err := c.store(ctx, core.MarkWhole(r, c.cause()), revision)
@@ -203,12 +203,12 @@ func (c *Client) cancelWhole(ctx context.Context, r job.Record, revision uint64,
 	}
 	group, parts := errgroup.WithContext(ctx)
 	group.SetLimit(partsAtOnce)
-	var one sync.Mutex
+	var mu sync.Mutex
 	for i := range r.Shards {
 		group.Go(func() error {
 			_, err := c.cancel(parts, r.Slot.Part(i+1, r.Shards), func(a CancelWait) {
-				one.Lock()
-				defer one.Unlock()
+				mu.Lock()
+				defer mu.Unlock()
 				waiting(a)
 			})
 			var refused *SlotError // the shard has its outcome, or is not published yet

@@ -28,8 +28,8 @@ import (
 // concurrent use. It has no goroutine of its own and needs no closing; the connection
 // belongs to the caller.
 type Client struct {
-	cfg   attach.Parts
-	waits *waits
+	cfg     attach.Parts
+	waiters *waiters
 }
 
 // Option changes how New opens a Client. New returns an error if a value is invalid.
@@ -104,8 +104,8 @@ func New(ctx context.Context, nc *nats.Conn, opts ...Option) (*Client, error) {
 // record with it must fit the server's limits.
 const maxOperator = 200
 
-// Attach is New for the packages of this module, which have opened the namespace already.
-// Other programs cannot make Parts: call New, or (*cronce.Scheduler).Client.
+// Attach returns a client for the packages of this module, which have opened the namespace
+// already. Other programs cannot make Parts: call New, or (*cronce.Scheduler).Client.
 func Attach(p attach.Parts) *Client {
 	if p.Alive == nil {
 		p.Alive = func() {}
@@ -114,7 +114,7 @@ func Attach(p attach.Parts) *Client {
 		p.Joined = func(context.Context, string) error { return nil }
 	}
 	p.Operator = strings.ToValidUTF8(p.Operator[:min(len(p.Operator), maxOperator)], "")
-	return &Client{cfg: p, waits: &waits{}}
+	return &Client{cfg: p, waiters: &waiters{}}
 }
 
 // ConflictError reports that another writer changed a job after this operation had read
@@ -122,7 +122,7 @@ func Attach(p attach.Parts) *Client {
 type ConflictError struct {
 	Job string
 
-	// Removed reports that the job was removed. The registry does not record by whom.
+	// Removed reports that the job was removed. The registry does not record which writer did it.
 	Removed bool
 
 	// By, Owner and At describe the write of the other writer. They are not set if it removed the
@@ -203,15 +203,15 @@ func some[T any](seq iter.Seq[T]) bool {
 	return false
 }
 
-// inHand bounds the values that inChunks holds in memory.
-const inHand = 1024
+// chunkSize bounds the values that inChunks holds in memory.
+const chunkSize = 1024
 
-// inChunks calls f with up to inHand values at a time. The slice is valid only during the
+// inChunks calls f with up to chunkSize values at a time. The slice is valid only during the
 // call.
 func inChunks[T any](seq iter.Seq[T], f func([]T) error) error {
-	chunk := make([]T, 0, inHand)
+	chunk := make([]T, 0, chunkSize)
 	for value := range seq {
-		if chunk = append(chunk, value); len(chunk) == inHand {
+		if chunk = append(chunk, value); len(chunk) == chunkSize {
 			if err := f(chunk); err != nil {
 				return err
 			}
@@ -268,16 +268,16 @@ func (c *Client) As(operator string) (*Client, error) {
 	return &other, nil
 }
 
-// LastWritten iterates over the slots of all jobs that have a record, the one that was written last
-// first. It reads as much of the ledger as the caller takes. The newest writes may be missing. A
-// record that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion, and the
-// iteration goes on. Any other error ends it.
+// LastWritten iterates over the slots of all jobs that have a record, in the order of their last
+// writes, newest first. It reads only as much of the ledger as the caller takes. The newest writes
+// may be missing. A record that cannot be read yields an error that wraps job.ErrInvalid or
+// job.ErrVersion, and the iteration goes on. Any other error ends it.
 func (c *Client) LastWritten(ctx context.Context) iter.Seq2[SlotRow, error] {
 	return c.rows(c.cfg.Ledger.Newest(ctx, ""))
 }
 
-// WrittenSince is like LastWritten for the slots whose record was last written at since or later, by
-// the broker's clock, the earliest write first. It reads only those.
+// WrittenSince is like LastWritten for the slots whose record was last written at since or later,
+// by the broker's clock, oldest first. It reads only those records.
 func (c *Client) WrittenSince(ctx context.Context, since time.Time) iter.Seq2[SlotRow, error] {
 	return c.rows(c.cfg.Ledger.List(ctx, kv.ListFilter{Since: since}))
 }
@@ -331,19 +331,19 @@ func (c *Client) Rights(ctx context.Context) (Rights, error) {
 	return Rights{Edit: may(jobs), Start: may(runs), Reopen: may(slots)}, nil
 }
 
-// Orders iterates over the orders on a job that were carried out at since or later, oldest first:
-// who (Event.Node) ordered what (Event.Order). They are kept for the ledger's retention. An event
-// that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion, and the
+// Orders iterates over the orders on a job that were carried out at since or later, oldest first.
+// Event.Node is the operator, and Event.Order the order. Orders are kept for the ledger's retention.
+// An event that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion, and the
 // iteration goes on. Any other error ends it.
 func (c *Client) Orders(ctx context.Context, name string, since time.Time) iter.Seq2[job.Event, error] {
 	return c.cfg.Fleet.Events(ctx, kv.EventFilter{Job: name, Kind: job.EventOrdered, Since: since})
 }
 
-// ordered publishes an event about an order that was carried out, so that users can find
-// its author later. If the event is lost, the order is still in effect.
+// ordered publishes an event about an order that was carried out, so that users can find the
+// operator later. If the event is lost, the order is still in effect.
 func (c *Client) ordered(ctx context.Context, order string, e job.Event) {
 	if c.cfg.Fleet == nil {
-		return // a client of a test, without events
+		return // a test's client, without events
 	}
 	e.Kind, e.Order = job.EventOrdered, order
 	if e.Time.IsZero() && c.cfg.Now != nil {
@@ -356,8 +356,8 @@ func (c *Client) ordered(ctx context.Context, order string, e job.Event) {
 	c.emit(e)
 }
 
-// offer sends a value if the channel has room, and drops it otherwise.
-func offer[T any](to chan<- T, v T) {
+// trySend sends a value if the channel has room, and drops it otherwise.
+func trySend[T any](to chan<- T, v T) {
 	select {
 	case to <- v:
 	default:

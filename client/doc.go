@@ -36,9 +36,9 @@
 //
 // Errors wrap the sentinels of package job. [job.ErrInvalid]: the order itself is wrong, and
 // nothing was sent. [job.ErrNotFound]: there is no such job or slot. [job.ErrConflict]: nothing
-// was changed, because another writer was first, whom a [*ConflictError] or
-// [*SlotConflictError] names, or because the slot's state does not allow the order, which a
-// [*SlotError] explains. [job.ErrDenied]: the login may not do that.
+// was changed. Either another writer was first, and a [*ConflictError] or [*SlotConflictError]
+// names it, or the slot's state does not allow the order, and a [*SlotError] says why.
+// [job.ErrDenied]: the login may not do that.
 // [job.ErrUnknown]: the context ended before the broker answered, so the order may have been
 // carried out. Repeat it to settle that: every order can be repeated.
 //

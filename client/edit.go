@@ -70,8 +70,8 @@ type Applied struct {
 	// Stored is the job as it is stored after the operation. Not set with Delete.
 	Stored job.Job
 
-	// Missing are the jobs that this one comes after and that do not exist. It cannot start
-	// before they do.
+	// Missing are the jobs that this job comes after and that do not exist. Before they exist,
+	// only a trigger starts this job.
 	Missing []string
 
 	// Handlers is the number of live nodes that would run the job.
@@ -169,7 +169,7 @@ func (p *plan) write(ctx context.Context, e *edit) error {
 		return err
 	}
 	again := edit{}
-	if p.look(ctx, &again, e.Job, &e.definition.Job) == nil && again.Action == Keep {
+	if p.planEdit(ctx, &again, e.Job, &e.definition.Job) == nil && again.Action == Keep {
 		*e = again
 		return nil
 	}

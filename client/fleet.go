@@ -235,12 +235,12 @@ const (
 	ProblemEarly     = ProblemKind(verify.Early)     // it started before it was due
 )
 
-// Repair is what became of a repair.
+// Repair is the result of repairing a slot.
 type Repair string
 
 const (
-	RepairOffered        Repair = "offered"
-	RepairAlreadyOffered Repair = "already_offered" // another program has just offered it
+	RepairOffered        Repair = "offered"         // the slot was published again
+	RepairAlreadyOffered Repair = "already_offered" // another program has just published it again
 )
 
 // SlotProblem is a slot that has a problem. Its JSON is a line of "cronce verify".
@@ -267,21 +267,20 @@ type SlotProblem struct {
 	BeyondRepair string `json:"beyond_repair,omitempty"`
 }
 
-// Verification is the sum of Verify. Its JSON is the last line of "cronce verify".
+// Verification is the summary of Verify. Its JSON is the last line of "cronce verify".
 type Verification struct {
 	// OK reports that there is no problem.
 	OK   bool      `json:"ok"`
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 
-	// Jobs counts the jobs of the registry, and Slots the slots that should exist, that were
-	// judged.
+	// Jobs counts the jobs that were judged, and Slots the slots of these jobs that should exist.
 	Jobs  int `json:"jobs"`
 	Slots int `json:"slots"`
 
-	// Outcomes counts the slots that have an outcome, InProgress those that wait, run or will
-	// be retried. Beside counts, among these, the slots that are in no schedule: triggered,
-	// backfilled, of deleted jobs.
+	// Outcomes counts the slots that have an outcome, and InProgress those that wait, run or will
+	// be retried. Beside counts the slots among these that no schedule contains: they were
+	// triggered or backfilled, or their job was deleted.
 	Outcomes   map[job.State]int `json:"outcomes"`
 	InProgress int               `json:"in_progress"`
 	Beside     int               `json:"beside"`
@@ -307,8 +306,8 @@ type Verification struct {
 // Problems is the number of problems.
 func (v Verification) Problems() int { return v.Missing + v.NoOutcome + v.Doubled + v.Early }
 
-// Lateness says how long after their due time handlers started, in milliseconds. P50 and P99
-// are at most a sixteenth too large.
+// Lateness says how long after their due time handlers started, in milliseconds. P50 and P99 may
+// be up to 1/16 too large.
 type Lateness struct {
 	Slots   int          `json:"slots"`
 	P50     float64      `json:"p50"`
@@ -335,7 +334,7 @@ type NotJudged struct {
 	// Slots is how many slots it affects. 0: not known.
 	Slots int `json:"slots,omitempty"`
 
-	// Expected reports that nothing was due, and not that it was impossible to judge.
+	// Expected is true if there was nothing to judge because nothing was due.
 	Expected bool `json:"-"`
 }
 

@@ -31,9 +31,9 @@ type JobRow struct {
 	Paused   bool      `json:"paused"`
 	Next     time.Time `json:"next,omitzero"`
 
-	// Last is the time of the newest slot that has a record, and LastState is its state: of the slots
-	// that were planned last, or, if none of them has a record, of those that were recorded last. The
-	// time of a run without an instant is that of its order.
+	// Last is the time of the job's newest slot that has a record, and LastState is its state. Jobs
+	// looks among the last planned slots first, and then among the slots that were recorded last.
+	// The time of a triggered run is when it was ordered.
 	Last      time.Time `json:"last,omitzero"`
 	LastState job.State `json:"last_state,omitempty"`
 
@@ -75,7 +75,7 @@ type JobFilter struct {
 	// Now is the time after which JobRow.Next is the first slot. Zero: the broker's time.
 	Now time.Time
 
-	// NoLast leaves Last and LastState empty. The ledger is then not asked.
+	// NoLast leaves Last and LastState empty. Jobs then does not read the ledger.
 	NoLast bool
 }
 
@@ -143,12 +143,12 @@ func listedJob(e plans.Entry, now time.Time) (JobRow, error) {
 	return row, err
 }
 
-// plannedSlots is how many of a job's last planned slots addLast asks for: the last one may have just
-// become due.
+// plannedSlots is how many of a job's last planned slots addLast reads. It is more than one,
+// because the last one may have just become due.
 const plannedSlots = 2
 
-// addLast adds each job's newest slot that has a record. It asks for the last planned slots of all
-// jobs together, and then for each job that has no record of them.
+// addLast adds each job's newest slot that has a record. It reads the records of the last planned
+// slots of all jobs together. For each job without such a record, it reads the newest records.
 func (c *Client) addLast(ctx context.Context, list *JobList, entries []plans.Entry, now time.Time) error {
 	byName := make(map[string]*JobRow, len(list.Jobs))
 	for i, j := range list.Jobs {

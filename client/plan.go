@@ -62,15 +62,15 @@ func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) 
 		if i < len(jobs) {
 			as = &jobs[i]
 		}
-		return p.look(ctx, &p.edits[i], wanted[i], as)
+		return p.planEdit(ctx, &p.edits[i], wanted[i], as)
 	})
 	if err != nil {
 		return nil, err
 	}
-	there := names(all)
+	existing := names(all)
 	for i, j := range jobs {
 		for _, name := range j.After {
-			if !there[name] {
+			if !existing[name] {
 				p.edits[i].Missing = append(p.edits[i].Missing, name)
 			}
 		}
@@ -78,7 +78,7 @@ func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) 
 	// prune leaves the action empty if the job must not be removed after all: the list of
 	// prunable jobs may have been stale.
 	p.edits = slices.DeleteFunc(p.edits, func(e edit) bool { return e.Action == "" })
-	return p, p.unseen(o.Seen)
+	return p, p.checkSeen(o.Seen)
 }
 
 // validate returns all that is wrong with the jobs.
@@ -121,7 +121,7 @@ func (c *Client) checkCycle(ctx context.Context, jobs []job.Job) (all []job.Job,
 func isPrunable(e plans.Entry) bool { return e.Owner == plans.OwnerOperator && e.Applied }
 
 // prunable returns the names of the jobs that a prune may remove and that are not in keep. The
-// list may be stale, so look reads each job again.
+// list may be stale, so planEdit reads each job again.
 func (c *Client) prunable(ctx context.Context, keep []job.Job) ([]string, error) {
 	entries, err := c.cfg.Jobs.List(ctx)
 	c.cfg.Alive()
@@ -147,9 +147,9 @@ func names(jobs []job.Job) map[string]bool {
 	return set
 }
 
-// look reads a job's entry at the registry's leader and sets the edit's action. wanted is nil
+// planEdit reads a job's entry at the registry's leader and sets the edit's action. wanted is nil
 // for a job to be pruned.
-func (p *plan) look(ctx context.Context, e *edit, name string, wanted *job.Job) error {
+func (p *plan) planEdit(ctx context.Context, e *edit, name string, wanted *job.Job) error {
 	entry, revision, err := p.cfg.Jobs.Read(ctx, name)
 	p.cfg.Alive()
 	old := &entry
@@ -215,9 +215,9 @@ func (p *plan) prune(e *edit, old *plans.Entry) error {
 	return err
 }
 
-// unseen returns a conflict for each edit that would change a job written after revision
+// checkSeen returns a ConflictError for each edit that would change a job written after revision
 // seen.
-func (p *plan) unseen(seen *uint64) error {
+func (p *plan) checkSeen(seen *uint64) error {
 	if seen == nil {
 		return nil
 	}
@@ -310,10 +310,10 @@ var inFile = map[string]string{
 }
 
 const (
-	// comingSlots is how many of the next slots of each plan are compared.
-	comingSlots = 5
+	// comparedSlots is how many of the next slots of each plan are compared.
+	comparedSlots = 5
 
-	// newSlots is how many slots of a new job are shown: enough to see its rhythm.
+	// newSlots is how many of the next slots of a new job are shown.
 	newSlots = 3
 )
 
@@ -339,7 +339,7 @@ func without(s, other *job.Schedule, now time.Time) []time.Time {
 	if s == nil {
 		return nil
 	}
-	most := comingSlots
+	most := comparedSlots
 	if other == nil {
 		most = newSlots
 	}

@@ -86,7 +86,7 @@ func (c *Client) open(ctx context.Context, s job.Slot, r *job.Record, revision u
 		return opened{}, err
 	}
 	waits := w != nil && (r == nil || !w.Stranded)
-	if why := c.closed(s, r, waits, now); why != "" {
+	if why := c.whyNotReopen(s, r, waits, now); why != "" {
 		refused := &SlotError{Slot: s, Why: why}
 		if r != nil {
 			refused.State = r.State
@@ -108,8 +108,8 @@ func (c *Client) open(ctx context.Context, s job.Slot, r *job.Record, revision u
 	return opened{*r, revision, e}, nil
 }
 
-// closed returns why the slot cannot be reopened, or "" if it can.
-func (c *Client) closed(s job.Slot, r *job.Record, waits bool, now time.Time) string {
+// whyNotReopen returns why the slot cannot be reopened, or "" if it can be.
+func (c *Client) whyNotReopen(s job.Slot, r *job.Record, waits bool, now time.Time) string {
 	switch {
 	case r == nil && waits:
 		return "it waits to be run for the first time"
@@ -139,9 +139,9 @@ func (c *Client) tooOld(s job.Slot, r job.Record, now time.Time) string {
 	return ""
 }
 
-// tellReopened stores an event that announces the new start. Call it before the record is
+// announceReopened stores an event that announces the new start. Call it before the record is
 // reopened, so that the event is there before a second outcome is.
-func (c *Client) tellReopened(ctx context.Context, r job.Record, now time.Time) error {
+func (c *Client) announceReopened(ctx context.Context, r job.Record, now time.Time) error {
 	defer c.cfg.Alive()
 	return c.cfg.Fleet.StoreEvent(ctx, job.Event{
 		V: codec.Version, Kind: job.EventAlert, Time: now.UTC(), Node: c.cfg.Operator, ID: r.Slot.ID(), Job: r.Slot.Job,
@@ -153,7 +153,7 @@ func (c *Client) tellReopened(ctx context.Context, r job.Record, now time.Time) 
 // is a *SlotConflictError.
 func (c *Client) reopen(ctx context.Context, r *job.Record, revision uint64, j job.Job, now time.Time) (uint64, error) {
 	reopened := core.Reopen(*r, c.cfg.Operator, j.Retry.Attempts, now)
-	if err := c.tellReopened(ctx, *r, now); err != nil {
+	if err := c.announceReopened(ctx, *r, now); err != nil {
 		return 0, err
 	}
 	won, err := c.store(ctx, reopened, revision)
@@ -172,7 +172,7 @@ const (
 	offers     = 1 << 30
 )
 
-// offer publishes the slot's message under a new ID, and repeats it until it is answered.
+// offer publishes the slot's message under a new ID.
 func (c *Client) offer(ctx context.Context, o opened) error {
 	r, revision, e := o.record, o.revision, o.entry
 	m := core.Message{
@@ -183,24 +183,17 @@ func (c *Client) offer(ctx context.Context, o opened) error {
 	if r.Slot.Token != "" {
 		payload = r.Payload
 	}
-	for {
-		wait, err := c.cfg.Slots.Publish(r.Queue, m, payload)
-		if err == nil {
-			_, err = wait(ctx)
-		}
-		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) {
-			c.cfg.Alive()
-			return err
-		}
-		if pause(ctx, askAgain) != nil {
-			return fmt.Errorf("the record is reopened, but its message may not be published; retry it again: %w", err)
-		}
+	_, err := c.publish(ctx, r.Queue, m, payload)
+	if errors.Is(err, job.ErrUnknown) && !errors.Is(err, job.ErrDenied) {
+		return fmt.Errorf("the record is reopened, but its message may not be published; retry it again: %w", err)
 	}
+	c.cfg.Alive()
+	return err
 }
 
-// reopenWhole reopens the shards that did not succeed. It wins all their records before it
-// publishes the first message. Otherwise the first shard could end while the others still
-// have their old outcomes, and the slot would get its old outcome again.
+// reopenWhole reopens the shards that did not succeed. It reopens all their records before it
+// publishes the first message. Otherwise the first shard could end while the others still have
+// their old outcomes, and the slot would get its old outcome again.
 func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64) (Retried, error) {
 	now, err := c.cfg.Now(ctx)
 	if err != nil {
@@ -208,7 +201,7 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 	}
 	done := Retried{SlotDetails: recordedDetails(r, revision)}
 	if r.State == job.Succeeded {
-		return done, &SlotError{r.Slot, r.State, c.closed(r.Slot, &r, false, now)}
+		return done, &SlotError{r.Slot, r.State, c.whyNotReopen(r.Slot, &r, false, now)}
 	}
 	if why := c.tooOld(r.Slot, r, now); why != "" {
 		return done, &SlotError{r.Slot, r.State, why}
@@ -237,7 +230,7 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 			parts = append(parts, opened{p, revision, e})
 			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
 		case !errors.As(err, &refused):
-			// Another operator was first, and may rely on the records won so far.
+			// Another operator was first, and may rely on the records that are reopened so far.
 			return done, errors.Join(err, c.offerAll(ctx, parts))
 		case refused.State == job.Pending: // its message still waits
 			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
@@ -269,8 +262,8 @@ func (c *Client) openPart(ctx context.Context, part job.Slot) (opened, error) {
 	return c.open(ctx, part, r, revision)
 }
 
-// openWhole removes the outcome of a split slot before one of its shards is reopened. With
-// the outcome, the shard would end at once. A slot without an outcome or record is open.
+// openWhole removes the outcome of a split slot before one of its shards is reopened: with that
+// outcome, the shard would end at once. It does nothing if the slot has no outcome.
 func (c *Client) openWhole(ctx context.Context, whole job.Slot) error {
 	r, revision, err := c.record(ctx, whole)
 	if err != nil || r == nil || !r.State.Final() || r.State == job.Succeeded {
@@ -280,7 +273,7 @@ func (c *Client) openWhole(ctx context.Context, whole job.Slot) error {
 	if err != nil {
 		return err
 	}
-	if err := c.tellReopened(ctx, *r, now); err != nil {
+	if err := c.announceReopened(ctx, *r, now); err != nil {
 		return err
 	}
 	if _, err := c.store(ctx, core.ReopenWhole(*r), revision); !errors.Is(err, job.ErrConflict) {

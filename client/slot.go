@@ -173,16 +173,16 @@ func (c *Client) message(ctx context.Context, s job.Slot) (*stream.WaitingSlot, 
 			return nil, err
 		}
 	}
-	w, err := c.among(s, c.cfg.Slots.Waiting(ctx, stream.WaitingFilter{Job: s.Job}))
+	w, err := c.firstMessage(s, c.cfg.Slots.Waiting(ctx, stream.WaitingFilter{Job: s.Job}))
 	if w != nil || err != nil || s.Token == "" {
 		return w, err
 	}
-	return c.among(s, c.cfg.Timers.Waiting(ctx, stream.WaitingFilter{Job: s.Job}))
+	return c.firstMessage(s, c.cfg.Timers.Waiting(ctx, stream.WaitingFilter{Job: s.Job}))
 }
 
-// among returns the first message of the slot that a worker will receive, else a stranded
+// firstMessage returns the first message of the slot that a worker will receive, else a stranded
 // one.
-func (c *Client) among(s job.Slot, all iter.Seq2[stream.WaitingSlot, error]) (stranded *stream.WaitingSlot, err error) {
+func (c *Client) firstMessage(s job.Slot, all iter.Seq2[stream.WaitingSlot, error]) (stranded *stream.WaitingSlot, err error) {
 	for w, err := range all {
 		c.cfg.Alive()
 		switch {
@@ -362,23 +362,23 @@ func (c *Client) Explain(ctx context.Context, id string) (Story, error) {
 	if err != nil {
 		return Story{}, err
 	}
-	told, err := story.Explain(ctx, c.cfg, c.message, s, now)
+	found, err := story.Explain(ctx, c.cfg, c.message, s, now)
 	if err != nil {
 		return Story{}, err
 	}
-	out := Story{ID: s.ID(), State: told.State, Due: told.Due, Why: told.Why}
-	for _, step := range told.Steps {
+	out := Story{ID: s.ID(), State: found.State, Due: found.Due, Why: found.Why}
+	for _, step := range found.Steps {
 		after := 0.0
-		if !told.Due.IsZero() {
-			after = milliseconds(step.Time.Sub(told.Due))
+		if !found.Due.IsZero() {
+			after = milliseconds(step.Time.Sub(found.Due))
 		}
 		out.Steps = append(out.Steps, Step{step.Time, after, StepKind(step.What), step.Node, step.Peer, step.Attempt, step.Fence, step.Text})
 	}
-	if !told.Before.IsZero() {
-		out.Before = job.NewSlot(s.Job, told.Before).ID()
+	if !found.Before.IsZero() {
+		out.Before = job.NewSlot(s.Job, found.Before).ID()
 	}
-	if !told.After.IsZero() {
-		out.After = job.NewSlot(s.Job, told.After).ID()
+	if !found.After.IsZero() {
+		out.After = job.NewSlot(s.Job, found.After).ID()
 	}
 	return out, nil
 }

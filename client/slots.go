@@ -37,8 +37,8 @@ type SlotFilter struct {
 	// Since selects the slots planned at this time or later. Zero: all.
 	Since time.Time
 
-	// EndedSince selects the slots that got their outcome at this time or later, such as what
-	// failed in the last hour, whenever it was planned. Zero: all, also those without an outcome.
+	// EndedSince selects the slots that got their outcome at this time or later, whenever they
+	// were planned. Zero: all, also those without an outcome.
 	EndedSince time.Time
 
 	// After selects the slots after this cursor. Empty: from the beginning.
@@ -73,14 +73,14 @@ func (f SlotFilter) check() error {
 	return f.After.checkTime()
 }
 
-func (f SlotFilter) takes(s SlotRow) bool {
-	return f.takesState(s.State) && !s.when().Before(f.Since) && !s.Finished.Before(f.EndedSince) && (f.After == "" || s.Cursor() > f.After)
+func (f SlotFilter) selects(s SlotRow) bool {
+	return f.selectsState(s.State) && !s.when().Before(f.Since) && !s.Finished.Before(f.EndedSince) && (f.After == "" || s.Cursor() > f.After)
 }
 
-// written returns a time before which no record was last written that the filter selects. A record is
-// written after its slot's instant, and not before its outcome. The minute allows for a caller's clock
-// that differs from the broker's.
-func (f SlotFilter) written() time.Time {
+// earliestWrite returns a time such that no record that the filter selects was last written before
+// it. A record is written after its slot's instant, and not before its outcome. The minute allows
+// for a caller's clock that differs from the broker's.
+func (f SlotFilter) earliestWrite() time.Time {
 	since := plans.Later(f.Since, f.EndedSince)
 	if since.IsZero() {
 		return since
@@ -88,7 +88,7 @@ func (f SlotFilter) written() time.Time {
 	return since.Add(-time.Minute)
 }
 
-func (f SlotFilter) takesState(s job.State) bool {
+func (f SlotFilter) selectsState(s job.State) bool {
 	return len(f.States) == 0 || slices.Contains(f.States, s)
 }
 
@@ -127,7 +127,7 @@ func (c *Client) ListSlots(ctx context.Context, f SlotFilter) (SlotList, error) 
 	cut := false
 	err = c.recorded(ctx, f, &list, func(row SlotRow) {
 		delete(waiting, row.ID)
-		if !f.takes(row) {
+		if !f.selects(row) {
 			return
 		}
 		if list.Slots = append(list.Slots, row); f.Limit > 0 && len(list.Slots) >= 2*f.Limit {
@@ -207,7 +207,7 @@ func earliest(rows []SlotRow, n int) []SlotRow {
 // complete only up to end. An empty end means that they are complete.
 func (c *Client) waiting(ctx context.Context, f SlotFilter, list *SlotList) (byID map[string]SlotRow, end Cursor, err error) {
 	byID = map[string]SlotRow{}
-	if !f.takesState(job.Pending) || !f.EndedSince.IsZero() {
+	if !f.selectsState(job.Pending) || !f.EndedSince.IsZero() {
 		return byID, "", nil
 	}
 	for w, err := range c.cfg.Fleet.Waiting(ctx, stream.WaitingFilter{Job: f.Job}) {
@@ -220,7 +220,7 @@ func (c *Client) waiting(ctx context.Context, f SlotFilter, list *SlotList) (byI
 			continue
 		}
 		row := pendingSlot(w)
-		if !f.takes(row) || end != "" && row.Cursor() > end {
+		if !f.selects(row) || end != "" && row.Cursor() > end {
 			continue
 		}
 		if byID[row.ID] = row; f.Limit > 0 && len(byID) >= 2*f.Limit {
@@ -236,7 +236,7 @@ func (c *Client) waiting(ctx context.Context, f SlotFilter, list *SlotList) (byI
 }
 
 func (c *Client) recorded(ctx context.Context, f SlotFilter, list *SlotList, found func(SlotRow)) error {
-	for e, err := range c.cfg.Ledger.List(ctx, kv.ListFilter{Job: f.Job, Since: f.written()}) {
+	for e, err := range c.cfg.Ledger.List(ctx, kv.ListFilter{Job: f.Job, Since: f.earliestWrite()}) {
 		c.cfg.Alive()
 		switch {
 		case err != nil && !exchange.IsUnreadable(err):
@@ -250,9 +250,8 @@ func (c *Client) recorded(ctx context.Context, f SlotFilter, list *SlotList, fou
 	return nil
 }
 
-// Last returns a job's newest slot that has a record. If there is none, the error
-// wraps job.ErrNotFound. Last takes a few requests, however many records
-// the ledger has.
+// Last returns a job's newest slot that has a record. If there is none, the error wraps
+// job.ErrNotFound. Last takes a few requests, however many records the ledger has.
 func (c *Client) Last(ctx context.Context, name string) (SlotRow, error) {
 	if err := codec.ValidateName("job", name); err != nil {
 		return SlotRow{}, err
@@ -271,9 +270,9 @@ func (c *Client) Last(ctx context.Context, name string) (SlotRow, error) {
 	return rows[0], nil
 }
 
-// written returns how many records to read, newest write first, to find the newest n slots. It is
+// recordsFor returns how many records to read, newest write first, to find the newest n slots. It is
 // larger than n, because an old slot that is retried, backfilled or caught up is written late.
-func written(n int) int { return 4*n + 16 }
+func recordsFor(n int) int { return 4*n + 16 }
 
 // newestSlots is ListSlots with SlotFilter.Newest. It reads the streams before the ledger,
 // as ListSlots does.
@@ -295,11 +294,11 @@ func (c *Client) newestSlots(ctx context.Context, f SlotFilter) (list SlotList, 
 			continue
 		}
 		row := recordedSlot(e)
-		if delete(rows, row.ID); f.takes(row) {
+		if delete(rows, row.ID); f.selects(row) {
 			rows[row.ID] = row
 			records++
 		}
-		if records >= written(f.Limit) || e.Time.Before(f.written()) {
+		if records >= recordsFor(f.Limit) || e.Time.Before(f.earliestWrite()) {
 			break
 		}
 	}
@@ -351,7 +350,7 @@ func (c *Client) newestRecords(ctx context.Context, name string, n int) (map[job
 		if err == nil && e.Slot.Shards == 0 {
 			found[e.Slot] = e
 		}
-		if len(found) >= written(n) {
+		if len(found) >= recordsFor(n) {
 			break
 		}
 	}

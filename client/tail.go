@@ -26,12 +26,12 @@ type TailPiece struct {
 	Output  string `json:"output,omitempty"`
 	Skipped int64  `json:"skipped,omitempty"`
 
-	// Error is why the attempt ended, if the slot is tried again. That of the last attempt is in
-	// the Outcome.
+	// Error is why the attempt ended, if the slot is retried. The error of the last attempt is in
+	// Outcome.
 	Error string `json:"error,omitempty"`
 
-	// Problem is why the output of the attempt cannot be followed now. Its recorded output comes
-	// when the attempt has ended.
+	// Problem is why the output of the attempt cannot be followed now. Tail yields its recorded
+	// output when the attempt has ended.
 	Problem error `json:"-"`
 
 	// Outcome is the slot with its outcome. It is set only in the last piece, which has no output.
@@ -50,14 +50,14 @@ const (
 	tailBuffer = 1024
 )
 
-// Tail iterates over what the attempts of a slot write, as they write it, until the slot has its
+// Tail iterates over the output of a slot's attempts, as they write it, until the slot has its
 // outcome, which the last piece has. It begins with what the running attempt has written so far, or
 // with the recorded output of a slot that has ended. It goes on through retries and takeovers, and
 // waits for a slot that does not run yet. If ctx ends first, the error wraps its cause.
 //
-// Nothing is sent or stored for a slot without a follower. A node sends at most 64 KiB a second of
-// an attempt, and events can be lost: see TailPiece.Skipped. When an attempt has ended, Tail reads
-// from the record what was not sent of its end, so the last lines are not missing.
+// A node sends output only while a client follows it, at most 64 KiB a second of an attempt. Events
+// can be lost: see TailPiece.Skipped. When an attempt has ended, Tail reads the rest of its output
+// from the record, so the last lines are not missing.
 //
 // If there is no such slot, the error is a *SlotError that wraps job.ErrNotFound. If the slot is
 // split, it has no output of its own, and the error is a *SlotError that wraps job.ErrConflict: tail
@@ -85,22 +85,22 @@ type tail struct {
 	yield  func(TailPiece, error) bool
 	events chan job.Event
 
-	// attempt is the one that is followed, and fence identifies it. The first to bytes of its output
-	// are known. troubled is true if the Problem of this attempt was yielded, explained if its Error
-	// was, and ended if an event reported its end.
-	attempt   job.Attempt
-	fence     uint64
-	to        int64
-	troubled  bool
-	explained bool
-	ended     bool
+	// attempt is the attempt that is followed, and fence identifies it. The first to bytes of its
+	// output are known. problemYielded and errorYielded are true if the Problem or the Error of this
+	// attempt was yielded, and ended if an event reported its end.
+	attempt        job.Attempt
+	fence          uint64
+	to             int64
+	problemYielded bool
+	errorYielded   bool
+	ended          bool
 }
 
 func (t *tail) run(ctx context.Context, id string) (d SlotDetails, err error) {
 	if t.slot, err = job.ParseSlotID(id); err != nil {
 		return d, err
 	}
-	stop, err := t.cfg.News.Follow(t.slot.Job, t.heard)
+	stop, err := t.cfg.News.Follow(t.slot.Job, t.receive)
 	if err != nil {
 		return d, err
 	}
@@ -117,7 +117,7 @@ func (t *tail) run(ctx context.Context, id string) (d SlotDetails, err error) {
 		case r != nil && r.Shards > 0:
 			return d, &SlotError{t.slot, r.State, fmt.Sprintf("it is split: tail one of its parts, like %s", t.slot.Part(1, r.Shards))}
 		case r != nil:
-			if err := t.look(ctx, *r, revision); err != nil {
+			if err := t.handleRecord(ctx, *r, revision); err != nil {
 				return d, err
 			}
 			if r.State.Final() {
@@ -130,26 +130,26 @@ func (t *tail) run(ctx context.Context, id string) (d SlotDetails, err error) {
 	}
 }
 
-// heard takes an event of the slot's job.
-func (t *tail) heard(e job.Event) {
+// receive queues an event of the slot's job.
+func (t *tail) receive(e job.Event) {
 	if e.ID == t.slot.ID() {
-		offer(t.events, e) // the record has the end of the output
+		trySend(t.events, e) // if it is dropped, the record still has the end of the output
 	}
 }
 
-// look yields what is new in a record.
-func (t *tail) look(ctx context.Context, r job.Record, revision uint64) error {
+// handleRecord yields what is new in a record.
+func (t *tail) handleRecord(ctx context.Context, r job.Record, revision uint64) error {
 	if err := t.finish(ctx, r); err != nil {
 		return err
 	}
 	if r.State == job.Running {
-		return t.ask(ctx, r, revision)
+		return t.askOutput(ctx, r, revision)
 	}
 	fence := r.Fence(0)
 	if fence == t.fence || len(r.Attempts) == 0 || r.Error == "" && r.Output == "" && r.State == job.Retrying {
-		return nil // it is known, or the worker released the slot before the handler started
+		return nil // the attempt is known, or the worker released the slot before the handler started
 	}
-	t.follow(r.Attempts[len(r.Attempts)-1], fence) // it was not seen while it ran
+	t.follow(r.Attempts[len(r.Attempts)-1], fence) // the attempt ended before Tail could follow it
 	return t.finish(ctx, r)
 }
 
@@ -161,7 +161,7 @@ func (t *tail) finish(ctx context.Context, r job.Record) error {
 	if i < 0 || last && r.State == job.Running {
 		return nil
 	}
-	if !t.ended { // what the node sent before it wrote the record may still be on its way
+	if !t.ended { // output that the node sent before it wrote the record may still arrive
 		if err := t.wait(ctx, tailLast); err != nil {
 			return err
 		}
@@ -171,52 +171,53 @@ func (t *tail) finish(ctx context.Context, r job.Record) error {
 		recorded, why = r.Output, r.Error
 	}
 	for _, p := range output.Rest(recorded, t.to) {
-		if err := t.pass(p); err != nil {
+		if err := t.yieldOutput(p); err != nil {
 			return err
 		}
 	}
-	if why == "" || t.explained || last && r.State.Final() {
+	if why == "" || t.errorYielded || last && r.State.Final() {
 		return nil
 	}
-	t.explained = true
-	return t.tell(TailPiece{Error: why})
+	t.errorYielded = true
+	return t.yieldPiece(TailPiece{Error: why})
 }
 
 func (t *tail) follow(a job.Attempt, fence uint64) {
-	t.attempt, t.fence, t.to, t.troubled, t.explained, t.ended = a, fence, 0, false, false, false
+	t.attempt, t.fence, t.to, t.problemYielded, t.errorYielded, t.ended = a, fence, 0, false, false, false
 }
 
-// ask requests the output of a running slot from its owner, and asks the owner to keep sending
+// askOutput requests the output of a running slot from its owner, and asks the owner to keep sending
 // it.
-func (t *tail) ask(ctx context.Context, r job.Record, fence uint64) error {
+func (t *tail) askOutput(ctx context.Context, r job.Record, fence uint64) error {
 	live, err := t.running(ctx, r, fence, true)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, job.ErrDenied):
 		return err
-	case err != nil && fence == t.fence && t.troubled:
+	case err != nil && fence == t.fence && t.problemYielded:
 		return nil
 	case err != nil:
 		if fence != t.fence {
 			t.follow(r.Attempts[len(r.Attempts)-1], fence)
 		}
-		t.troubled = true
-		return t.tell(TailPiece{Problem: err})
-	case live.Attempt == 0: // it has returned meanwhile
+		t.problemYielded = true
+		return t.yieldPiece(TailPiece{Problem: err})
+	case live.Attempt == 0: // the handler has returned meanwhile
 		return nil
-	case fence == t.fence && !t.troubled:
-		return nil // what was written since is on its way
+	case fence == t.fence && !t.problemYielded:
+		return nil // events bring the output since then
 	case fence == t.fence && t.to > 0:
-		t.troubled = false
+		t.problemYielded = false
 		return nil // the next event shows what was missed
 	}
 	t.follow(r.Attempts[len(r.Attempts)-1], fence)
 	t.to = live.Written
-	return t.tell(TailPiece{Output: live.Output})
+	return t.yieldPiece(TailPiece{Output: live.Output})
 }
 
-// wait passes on the output that arrives, until the attempt has ended, or for d.
+// wait yields the output that arrives, until an event reports the end of the attempt, but at most
+// for d.
 func (t *tail) wait(ctx context.Context, d time.Duration) error {
 	over := time.NewTimer(d)
 	defer over.Stop()
@@ -227,9 +228,9 @@ func (t *tail) wait(ctx context.Context, d time.Duration) error {
 				t.ended = true
 				return nil
 			}
-			// An event without output marks a gap. The next output shows it, or the record.
+			// An event without output marks a gap. The next output, or the record, shows its size.
 			if e.Kind == job.EventOutput && e.Fence == t.fence && e.Output != "" {
-				if err := t.pass(output.Piece{From: e.From, To: e.To, Text: e.Output}); err != nil {
+				if err := t.yieldOutput(output.Piece{From: e.From, To: e.To, Text: e.Output}); err != nil {
 					return err
 				}
 			}
@@ -241,8 +242,8 @@ func (t *tail) wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// pass yields a piece of output without what is known already.
-func (t *tail) pass(p output.Piece) error {
+// yieldOutput yields the part of a piece of output that was not yielded yet.
+func (t *tail) yieldOutput(p output.Piece) error {
 	if p.To <= t.to {
 		return nil
 	}
@@ -251,11 +252,11 @@ func (t *tail) pass(p output.Piece) error {
 	}
 	skipped := max(0, p.From-t.to)
 	t.to = p.To
-	return t.tell(TailPiece{Output: p.Text, Skipped: skipped})
+	return t.yieldPiece(TailPiece{Output: p.Text, Skipped: skipped})
 }
 
-// tell yields a piece about the attempt.
-func (t *tail) tell(p TailPiece) error {
+// yieldPiece yields a piece about the attempt.
+func (t *tail) yieldPiece(p TailPiece) error {
 	p.Attempt, p.Node = t.attempt.Number, t.attempt.Node
 	if !t.yield(p, nil) {
 		return errStopped
@@ -291,10 +292,10 @@ const eventBuffer = 4096
 
 const (
 	// If a live event of a kept kind is not stored yet, Events looks for the stored one again
-	// after firstReplay. The pause doubles up to mostReplay, which is also how often Events looks
+	// after firstReplay. The pause doubles up to maxReplay, which is also how often Events looks
 	// for stored events whose live copy was lost.
 	firstReplay = 20 * time.Millisecond
-	mostReplay  = 10 * time.Second
+	maxReplay   = 10 * time.Second
 )
 
 // Events iterates over what happens, as it happens, until ctx ends or the caller stops. The
@@ -318,7 +319,7 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 			return
 		}
 		live := make(chan job.Event, eventBuffer)
-		stop, err := c.cfg.News.Follow(f.Job, func(e job.Event) { offer(live, e) })
+		stop, err := c.cfg.News.Follow(f.Job, func(e job.Event) { trySend(live, e) })
 		if err != nil {
 			yield(Event{}, err)
 			return
@@ -352,14 +353,14 @@ func (s *eventStream) run(ctx context.Context) (err error) {
 		if err := s.replay(ctx); err != nil || s.ended {
 			return err
 		}
-		if pause = min(2*pause, mostReplay); s.last > before {
-			pause = mostReplay
+		if pause = min(2*pause, maxReplay); s.last > before {
+			pause = maxReplay
 		}
-		told, err := s.follow(ctx, reconnected, pause)
+		stored, err := s.follow(ctx, reconnected, pause)
 		if err != nil || s.ended || ctx.Err() != nil {
 			return err
 		}
-		if told {
+		if stored {
 			pause = firstReplay
 		}
 	}
@@ -370,21 +371,21 @@ func (s *eventStream) replay(ctx context.Context) error {
 	return s.cfg.News.EventsAfter(ctx, s.filter.Job, s.last, func(e job.Event, sequence uint64, err error) bool {
 		s.cfg.Alive()
 		s.last = sequence
-		if err != nil || s.takes(e) {
+		if err != nil || s.selects(e) {
 			s.ended = !s.yield(Event{e, sequence}, err)
 		}
 		return !s.ended
 	})
 }
 
-func (s *eventStream) takes(e job.Event) bool {
+func (s *eventStream) selects(e job.Event) bool {
 	return len(s.filter.Kinds) == 0 || slices.Contains(s.filter.Kinds, e.Kind)
 }
 
 // follow yields live events of the kinds that are not kept. It returns when replay must look for
-// kept ones: after most, or with told set, because a live event of a kept kind has arrived or the
-// connection was restored.
-func (s *eventStream) follow(ctx context.Context, reconnected <-chan struct{}, most time.Duration) (told bool, err error) {
+// kept events. stored is true if there may be one, because a live event of a kept kind has arrived
+// or the connection was restored. Otherwise follow returns after most.
+func (s *eventStream) follow(ctx context.Context, reconnected <-chan struct{}, most time.Duration) (stored bool, err error) {
 	again := time.NewTimer(most)
 	defer again.Stop()
 	for {
@@ -393,7 +394,7 @@ func (s *eventStream) follow(ctx context.Context, reconnected <-chan struct{}, m
 			switch {
 			case slices.Contains(exchange.Exceptional(), e.Kind):
 				return true, nil
-			case s.takes(e):
+			case s.selects(e):
 				if s.ended = !s.yield(Event{e, 0}, nil); s.ended {
 					return false, nil
 				}

@@ -107,16 +107,16 @@ func (c *Client) Trigger(ctx context.Context, name string, o TriggerOptions) (Ru
 		return Run{}, fmt.Errorf("trigger job %s: %w", name, err)
 	}
 	for {
-		seen, err := c.see(ctx, slot, o.Key != "", !o.At.IsZero())
+		stored, err := c.readRun(ctx, slot, o.Key != "", !o.At.IsZero())
 		if err != nil {
 			return Run{}, err
 		}
-		run, err := c.trigger(ctx, slot, o, seen)
+		run, err := c.trigger(ctx, slot, o, stored)
 		c.cfg.Alive()
-		// After a conflict the timer was set, moved or fired: read again, and decide by that.
+		// A conflict means that the timer was set, moved or fired meanwhile: read again.
 		if !errors.Is(err, job.ErrConflict) {
 			if err == nil && run.New {
-				c.ordered(ctx, "trigger", job.Event{ID: slot.ID(), Job: name, Time: seen.now})
+				c.ordered(ctx, "trigger", job.Event{ID: slot.ID(), Job: name, Time: stored.now})
 			}
 			run.client = c
 			return run, err
@@ -124,17 +124,17 @@ func (c *Client) Trigger(ctx context.Context, name string, o TriggerOptions) (Ru
 	}
 }
 
-// sight holds what is stored about a triggered run: its job, and its record or timer.
-type sight struct {
+// storedRun holds what is stored about a triggered run: its job, and its record or timer.
+type storedRun struct {
 	entry  plans.Entry
 	record *job.Record
 	timer  *stream.Timer // of the first shard
 	now    time.Time
 }
 
-// see reads what is stored of a run. A run without a key is not stored yet. With clock, it
-// also reads the time.
-func (c *Client) see(ctx context.Context, slot job.Slot, keyed, clock bool) (s sight, err error) {
+// readRun reads what is stored about a run. A run without a key is not stored yet. If clock is
+// true, readRun also reads the broker's time.
+func (c *Client) readRun(ctx context.Context, slot job.Slot, keyed, clock bool) (s storedRun, err error) {
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		s.entry, _, err = c.cfg.Jobs.Read(reading, slot.Job)
@@ -181,7 +181,7 @@ func (c *Client) timer(ctx context.Context, part job.Slot) (*stream.Timer, uint6
 //
 // A run of several shards has a message or timer for each. The first shard is published last:
 // if it exists, all do.
-func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s sight) (Run, error) {
+func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s storedRun) (Run, error) {
 	j := s.entry.Job.WithDefaults()
 	if s.record != nil {
 		return Run{Slot: slot, State: s.record.State, Queue: s.record.Queue, Due: s.record.Due}, nil
@@ -249,14 +249,14 @@ func (c *Client) publish(ctx context.Context, queue string, m core.Message, payl
 		if err == nil {
 			folded, err = wait(ctx)
 		}
-		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || pause(ctx, publishAgain) != nil {
+		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || pause(ctx, publishPause) != nil {
 			return folded, err
 		}
 	}
 }
 
-// publishAgain is the pause before a message that was not answered is published again.
-const publishAgain = 100 * time.Millisecond
+// publishPause is the pause before a message that was not answered is published again.
+const publishPause = 100 * time.Millisecond
 
 // TriggerResult is the result of one of the orders of TriggerMany.
 type TriggerResult struct {
@@ -305,7 +305,7 @@ func (c *Client) TriggerMany(ctx context.Context, name string, orders []TriggerO
 			named = append(named, results[i].Slot)
 		}
 	}
-	seen, err := c.seeMany(ctx, name, orders, named)
+	stored, err := c.readRuns(ctx, name, orders, named)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +318,7 @@ func (c *Client) TriggerMany(ctx context.Context, name string, orders []TriggerO
 		}
 		first[results[i].Slot] = i
 		group.Go(func() error {
-			results[i].Run, results[i].Err = c.triggerOne(ctx, results[i].Slot, o, seen)
+			results[i].Run, results[i].Err = c.triggerOne(ctx, results[i].Slot, o, stored)
 			return nil
 		})
 	}
@@ -349,14 +349,14 @@ func countNew(results []TriggerResult) (n int) {
 	return n
 }
 
-// manySeen is what is stored of the runs of TriggerMany.
-type manySeen struct {
-	sight
+// storedRuns is what is stored about the runs of TriggerMany.
+type storedRuns struct {
+	storedRun
 	records map[job.Slot]kv.LedgerEntry
 	timers  map[job.Slot]stream.Timer // of the first shards
 }
 
-func (c *Client) seeMany(ctx context.Context, name string, orders []TriggerOptions, named []job.Slot) (s manySeen, err error) {
+func (c *Client) readRuns(ctx context.Context, name string, orders []TriggerOptions, named []job.Slot) (s storedRuns, err error) {
 	if err := c.cfg.Joined(ctx, name); err != nil {
 		return s, fmt.Errorf("trigger job %s: %w", name, err)
 	}
@@ -388,15 +388,15 @@ func (c *Client) seeMany(ctx context.Context, name string, orders []TriggerOptio
 	return s, err
 }
 
-func (c *Client) triggerOne(ctx context.Context, slot job.Slot, o TriggerOptions, many manySeen) (Run, error) {
-	seen := many.sight
+func (c *Client) triggerOne(ctx context.Context, slot job.Slot, o TriggerOptions, many storedRuns) (Run, error) {
+	stored := many.storedRun
 	if e, ok := many.records[slot]; ok {
-		seen.record = &e.Record
+		stored.record = &e.Record
 	}
-	if t, ok := many.timers[parts(slot, seen.entry.Job.WithDefaults().Shards)[0]]; ok {
-		seen.timer = &t
+	if t, ok := many.timers[parts(slot, stored.entry.Job.WithDefaults().Shards)[0]]; ok {
+		stored.timer = &t
 	}
-	run, err := c.trigger(ctx, slot, o, seen)
+	run, err := c.trigger(ctx, slot, o, stored)
 	c.cfg.Alive()
 	if errors.Is(err, job.ErrConflict) { // the run has changed since it was read
 		o.Key = slot.Token

@@ -27,8 +27,8 @@ type VerifyOptions struct {
 	// Jobs are the jobs to judge. Empty: all.
 	Jobs []string
 
-	// Repair offers missing slots again, and slots that have neither an outcome nor a message.
-	// Workers treat them like every slot, by their record.
+	// Repair publishes missing slots again, and slots that have neither an outcome nor a message.
+	// Workers treat them like all slots, by their records.
 	Repair bool
 
 	// Progress is called often, with the number of values that were read so far. Unreadable is
@@ -70,7 +70,7 @@ func (e *FutureError) Is(target error) bool { return target == job.ErrInvalid }
 
 // Verify computes which slots should exist, from the job definitions over time, and compares them
 // with the ledger. It calls found with each slot that has a problem, job by job, and returns the
-// sum. An error of found ends it; found may be nil. Verify does not judge slots about which it
+// summary. An error of found ends it; found may be nil. Verify does not judge slots about which it
 // knows too little: see Verification.NotJudged.
 //
 // It reads all records and messages of the range. Without Repair it changes nothing. With Repair
@@ -95,7 +95,7 @@ func (c *Client) Verify(ctx context.Context, o VerifyOptions, found func(SlotPro
 		return Verification{}, err
 	}
 	// Read the stream before the ledger: if a slot runs in between, its record shows it.
-	for _, pass := range []func(context.Context) error{v.lookForRewind, v.told, v.waiting, v.recorded, v.lookAgain} {
+	for _, pass := range []func(context.Context) error{v.readRewind, v.events, v.waiting, v.recorded, v.recheck} {
 		if err := pass(ctx); err != nil {
 			return Verification{}, err
 		}
@@ -196,12 +196,12 @@ func (v *verifier) skip(err error) bool {
 	return true
 }
 
-// lookForRewind finds out whether a node has reported, since the beginning of the range, that the
-// ledger lost writes.
-func (v *verifier) lookForRewind(ctx context.Context) error {
+// readRewind reads whether a node has reported, since the beginning of the range, that the ledger
+// lost writes.
+func (v *verifier) readRewind(ctx context.Context) error {
 	end, err := v.cfg.Store.SweepEnds().Read(ctx)
 	switch {
-	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+	case errors.Is(err, job.ErrNotFound), exchange.IsUnreadable(err):
 		return nil
 	case err != nil:
 		return err
@@ -217,13 +217,13 @@ func (v *verifier) lookForRewind(ctx context.Context) error {
 // that stamped them may be slightly slow.
 const skew = time.Minute
 
-func (v *verifier) told(ctx context.Context) error {
+func (v *verifier) events(ctx context.Context) error {
 	for e, err := range v.cfg.Fleet.Events(ctx, kv.EventFilter{Since: v.from.Add(-skew)}) {
-		if fatal := v.taken(err); fatal != nil {
+		if fatal := v.count(err); fatal != nil {
 			return fatal
 		}
 		if err == nil {
-			v.check.Told(e)
+			v.check.Event(e)
 		}
 	}
 	return nil
@@ -231,7 +231,7 @@ func (v *verifier) told(ctx context.Context) error {
 
 func (v *verifier) waiting(ctx context.Context) error {
 	for w, err := range v.cfg.Fleet.Waiting(ctx, stream.WaitingFilter{Job: v.only(), Fired: true}) {
-		if fatal := v.taken(err); fatal != nil {
+		if fatal := v.count(err); fatal != nil {
 			return fatal
 		}
 		if err == nil && !w.Stranded {
@@ -243,7 +243,7 @@ func (v *verifier) waiting(ctx context.Context) error {
 
 func (v *verifier) recorded(ctx context.Context) error {
 	for e, err := range v.cfg.Ledger.List(ctx, kv.ListFilter{Job: v.only(), Since: v.from.Add(-skew)}) {
-		if fatal := v.taken(err); fatal != nil {
+		if fatal := v.count(err); fatal != nil {
 			return fatal
 		}
 		if err == nil {
@@ -253,8 +253,8 @@ func (v *verifier) recorded(ctx context.Context) error {
 	return nil
 }
 
-// taken counts a value. It returns the error if that ends the pass.
-func (v *verifier) taken(err error) error {
+// count counts a value. It returns err, unless err concerns only this value.
+func (v *verifier) count(err error) error {
 	v.read++
 	v.progress()
 	if err != nil && !v.skip(err) {
@@ -272,9 +272,9 @@ func (v *verifier) only() string {
 	return ""
 }
 
-// lookAgain reads each problem's record again at the ledger's leader, because lists may be
+// recheck reads each problem's record again at the ledger's leader, because lists may be
 // stale and a slot may have proceeded since the messages were listed.
-func (v *verifier) lookAgain(ctx context.Context) error {
+func (v *verifier) recheck(ctx context.Context) error {
 	if !some(v.check.Problems()) {
 		return nil
 	}
@@ -290,7 +290,7 @@ func (v *verifier) lookAgain(ctx context.Context) error {
 				return nil
 			}
 			records[i], _, errs[i] = v.cfg.Ledger.Read(ctx, problems[i].Slot)
-			if errors.Is(errs[i], job.ErrNotFound) || errors.Is(errs[i], job.ErrInvalid) || errors.Is(errs[i], job.ErrVersion) {
+			if errors.Is(errs[i], job.ErrNotFound) || exchange.IsUnreadable(errs[i]) {
 				return nil
 			}
 			return errs[i]
@@ -375,7 +375,7 @@ func (v *verifier) problems(ctx context.Context, problems []verify.Problem) ([]S
 
 // offer publishes a slot again, and reports whether another process has just done so.
 func (v *verifier) offer(ctx context.Context, p verify.Problem) (already bool, err error) {
-	if p.Told {
+	if p.Reported {
 		now, err := v.cfg.Now(ctx)
 		if err != nil {
 			return false, err

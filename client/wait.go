@@ -22,7 +22,7 @@ func (r Run) Wait(ctx context.Context) (SlotDetails, error) {
 	if r.client == nil {
 		return SlotDetails{}, errNotOrdered
 	}
-	ordered := unseen(r.Slot)
+	ordered := nameOnly(r.Slot)
 	ordered.State, ordered.Queue, ordered.Due = r.State, r.Queue, r.Due.UTC()
 	return r.client.wait(ctx, ordered, r.Slot, nil)
 }
@@ -33,8 +33,8 @@ func (r Run) Wait(ctx context.Context) (SlotDetails, error) {
 // nothing of it is stored so far, or if this login may not read what waits.
 //
 // Wait follows the events of the slot's job, so that it returns as soon as the outcome is
-// recorded. Events can be lost: it also reads the record after it has begun to listen, after
-// each reconnect, and every few seconds.
+// recorded. Events can be lost. So it also reads the record after it has subscribed, after each
+// reconnect, and every few seconds.
 //
 // If there is no such slot, the error is a *SlotError that wraps job.ErrNotFound.
 func (c *Client) Wait(ctx context.Context, id string) (SlotDetails, error) {
@@ -42,31 +42,31 @@ func (c *Client) Wait(ctx context.Context, id string) (SlotDetails, error) {
 	if err != nil {
 		return SlotDetails{}, err
 	}
-	return c.wait(ctx, unseen(s), s, c.expected)
+	return c.wait(ctx, nameOnly(s), s, c.expected)
 }
 
-// unseen is a slot of which only the name is known.
-func unseen(s job.Slot) SlotDetails {
+// nameOnly is a slot of which only the name is known.
+func nameOnly(s job.Slot) SlotDetails {
 	return SlotDetails{SlotRow: SlotRow{ID: s.ID(), Job: s.Job, Slot: s.At}}
 }
 
 const (
-	// firstLook is the time after which wait reads the record again if no event has arrived. The
-	// time doubles up to mostLook. mostLook is shorter than the time after which a command gives
+	// firstReread is the time after which wait reads the record again if no event has arrived. The
+	// time doubles up to maxReread. maxReread is shorter than the time after which a command gives
 	// up on a broker that does not answer.
-	firstLook = time.Second
-	mostLook  = 10 * time.Second
+	firstReread = time.Second
+	maxReread   = 10 * time.Second
 )
 
-// wait waits for the outcome of s. last is what is known of it. If there is no record at first, wait
-// calls absent, which returns an error if there will be none. absent may be nil.
+// wait waits for the outcome of s. last is what is known of it. If s has no record at first, wait
+// calls absent, which returns an error if s will have none. absent may be nil.
 func (c *Client) wait(ctx context.Context, last SlotDetails, s job.Slot, absent func(context.Context, job.Slot) (SlotDetails, error)) (SlotDetails, error) {
-	told, stop, err := c.waits.add(c.cfg.News, s)
+	ended, stop, err := c.waiters.add(c.cfg.News, s)
 	if err != nil {
 		return last, err
 	}
 	defer stop()
-	for look := firstLook; ; look = min(2*look, mostLook) {
+	for reread := firstReread; ; reread = min(2*reread, maxReread) {
 		reconnected := c.cfg.News.Reconnected()
 		r, revision, err := c.record(ctx, s)
 		switch {
@@ -89,12 +89,12 @@ func (c *Client) wait(ctx context.Context, last SlotDetails, s job.Slot, absent 
 			last = found
 		}
 		absent = nil
-		again := time.NewTimer(look - rand.N(look/5)) // many callers do not read at the same time
+		again := time.NewTimer(reread - rand.N(reread/5)) // so that many callers do not read at the same time
 		select {
-		case <-told:
-			look = firstLook / 2
+		case <-ended:
+			reread = firstReread / 2
 		case <-reconnected:
-			look = firstLook / 2
+			reread = firstReread / 2
 		case <-again.C:
 		case <-ctx.Done():
 		}
@@ -106,18 +106,18 @@ func waitError(ctx context.Context, s job.Slot) error {
 	return fmt.Errorf("wait for slot %q: %w", s.ID(), context.Cause(ctx))
 }
 
-// unpublished is how long after its instant a slot without a record and a message may still
+// publishGrace is how long after its instant a slot without a record and a message may still
 // be published.
-const unpublished = 2 * time.Minute
+const publishGrace = 2 * time.Minute
 
 // expected returns what is known of s. The error says that s has no message, and will have none.
 func (c *Client) expected(ctx context.Context, s job.Slot) (SlotDetails, error) {
 	if c.cfg.NoList {
-		return unseen(s), nil
+		return nameOnly(s), nil
 	}
 	d, err := c.Slot(ctx, s.ID())
 	if errors.Is(err, job.ErrDenied) {
-		return unseen(s), nil // this login may not list the waiting slots
+		return nameOnly(s), nil // this login may not list the waiting slots
 	}
 	if !errors.Is(err, job.ErrNotFound) || s.Token != "" || s.Range || s.Shards > 0 {
 		return d, err
@@ -134,46 +134,46 @@ func (c *Client) expected(ctx context.Context, s job.Slot) (SlotDetails, error) 
 	if planErr != nil {
 		return d, planErr
 	}
-	d = unseen(s)
+	d = nameOnly(s)
 	d.Queue = e.Job.WithDefaults().Queue
 	if len(e.Job.After) > 0 {
 		return d, nil
 	}
-	if d.Due = s.At.Add(plan.Delay()); plan.Includes(s.At) && now.Before(d.Due.Add(unpublished)) {
+	if d.Due = s.At.Add(plan.Delay()); plan.Includes(s.At) && now.Before(d.Due.Add(publishGrace)) {
 		return d, nil
 	}
 	return SlotDetails{}, err
 }
 
-// waits holds the callers that wait for outcomes. Each job with such callers has one
+// waiters holds the callers that wait for outcomes. Each job with such callers has one
 // subscription to its events.
-type waits struct {
+type waiters struct {
 	mu   sync.Mutex
-	jobs map[string]*jobWaits
+	jobs map[string]*jobWaiters
 }
 
-type jobWaits struct {
+type jobWaiters struct {
 	unsubscribe func()
 	byID        map[string]map[chan struct{}]bool
 }
 
 // add returns a channel that receives a value after each event with an outcome of slot s. Call
 // stop to unsubscribe.
-func (w *waits) add(news attach.News, s job.Slot) (told chan struct{}, stop func(), err error) {
+func (w *waiters) add(news attach.News, s job.Slot) (ended chan struct{}, stop func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	of := w.jobs[s.Job]
 	if of == nil {
-		of = &jobWaits{byID: map[string]map[chan struct{}]bool{}}
+		of = &jobWaiters{byID: map[string]map[chan struct{}]bool{}}
 		if of.unsubscribe, err = news.Follow(s.Job, func(e job.Event) {
 			if job.State(e.Kind).Final() {
-				w.tell(of, e.ID)
+				w.notify(of, e.ID)
 			}
 		}); err != nil {
 			return nil, nil, err
 		}
 		if w.jobs == nil {
-			w.jobs = map[string]*jobWaits{}
+			w.jobs = map[string]*jobWaiters{}
 		}
 		w.jobs[s.Job] = of
 	}
@@ -181,16 +181,16 @@ func (w *waits) add(news attach.News, s job.Slot) (told chan struct{}, stop func
 	if of.byID[id] == nil {
 		of.byID[id] = map[chan struct{}]bool{}
 	}
-	told = make(chan struct{}, 1)
-	of.byID[id][told] = true
-	return told, func() { w.remove(of, s, told) }, nil
+	ended = make(chan struct{}, 1)
+	of.byID[id][ended] = true
+	return ended, func() { w.remove(of, s, ended) }, nil
 }
 
-func (w *waits) remove(of *jobWaits, s job.Slot, told chan struct{}) {
+func (w *waiters) remove(of *jobWaiters, s job.Slot, ended chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := s.ID()
-	if delete(of.byID[id], told); len(of.byID[id]) == 0 {
+	if delete(of.byID[id], ended); len(of.byID[id]) == 0 {
 		delete(of.byID, id)
 	}
 	if len(of.byID) == 0 {
@@ -199,22 +199,22 @@ func (w *waits) remove(of *jobWaits, s job.Slot, told chan struct{}) {
 	}
 }
 
-func (w *waits) tell(of *jobWaits, id string) {
+func (w *waiters) notify(of *jobWaiters, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for told := range of.byID[id] {
+	for ended := range of.byID[id] {
 		select {
-		case told <- struct{}{}:
-		default: // it has not looked since the event before
+		case ended <- struct{}{}:
+		default: // the waiter has not read the record since the previous event
 		}
 	}
 }
 
 // Payload returns the payload that the run has, which is that of its first order. If a caller
-// repeats an order with the same key, it can compare this payload with its own to find out
-// whether both orders mean the same run. It is nil if the run has none, or if it is split into
-// shards and has begun. A login of the role caller may not read that of a run that is due and has
-// not begun: the error then wraps job.ErrDenied.
+// repeats an order with the same key, it can compare this payload with its own to find out whether
+// both orders mean the same run. The payload is nil if the run has none, or if the run is split into
+// shards and has begun. If a run is due and has not begun, a login of the role caller may not read
+// its payload: the error then wraps job.ErrDenied.
 func (r Run) Payload(ctx context.Context) (json.RawMessage, error) {
 	if r.client == nil {
 		return nil, errNotOrdered
@@ -241,7 +241,7 @@ type RunningAttempt struct {
 	Attempt int    `json:"attempt,omitempty"`
 	Fence   uint64 `json:"fence,omitempty"`
 
-	// Progress is the newest that the handler has reported. Nil: none.
+	// Progress is the newest progress that the handler has reported. Nil: none.
 	Progress *job.Progress `json:"progress,omitempty"`
 
 	// Output is the beginning and the end of what the attempt has written, as it would be
@@ -285,7 +285,7 @@ func (c *Client) running(ctx context.Context, r job.Record, revision uint64, fol
 	case err != nil:
 		return RunningAttempt{}, err
 	case !a.Runs || a.Fence != revision:
-		return RunningAttempt{}, nil // it has returned meanwhile
+		return RunningAttempt{}, nil // the handler has returned meanwhile
 	}
 	return RunningAttempt{Attempt: a.Attempt, Fence: a.Fence, Progress: a.Progress, Output: a.Output, Written: a.To}, nil
 }

@@ -253,7 +253,7 @@ func FuzzReaders(f *testing.F) {
 			From: now.Add(-time.Hour), To: now, Now: now, Settings: job.Settings{}.WithDefaults(), Watermark: exchange.Watermark{Time: now, Revision: 9}, Nodes: events,
 		}, entries)
 		if b.unreadable["event"] == nil {
-			check.Told(b.event)
+			check.Event(b.event)
 		}
 		if b.unreadable["message"] == nil {
 			check.Waiting(b.message, b.at)

@@ -37,9 +37,9 @@ type Problem struct {
 	// Detail says what was seen.
 	Detail string
 
-	// Told says that an event reported an outcome of a missing slot. A repair must publish an
+	// Reported says that an event reported an outcome of a missing slot. A repair must publish an
 	// event that reopens the slot, or the slot will count as doubled.
-	Told bool
+	Reported bool
 
 	// Beyond says why the slot cannot be repaired by offering it again. Empty: it can.
 	Beyond string
@@ -88,7 +88,7 @@ func (c *Check) missing(l *line) iter.Seq[Problem] {
 func (c *Check) describeMissing(l *line, unix int64) Problem {
 	if l.chain != nil && l.chain.judged.has(unix) {
 		p := c.unfollowed(l, job.NewSlot(l.name, time.Unix(unix, 0)))
-		p.Told = l.reported.has(unix)
+		p.Reported = l.reported.has(unix)
 		return p
 	}
 	p := Problem{Kind: Missing, Slot: job.NewSlot(l.name, time.Unix(unix, 0)), Detail: "neither a record nor a message"}
@@ -103,7 +103,7 @@ func (c *Check) describeMissing(l *line, unix int64) Problem {
 			p.Due = p.Slot.At.Add(s.schedule.Delay())
 		}
 	}
-	if p.Told = l.reported.has(unix); p.Told {
+	if p.Reported = l.reported.has(unix); p.Reported {
 		p.Detail += ", although an event reported its outcome"
 	}
 	switch {

@@ -48,7 +48,7 @@ type Config struct {
 	Progress func()
 }
 
-// Check is one verification. Call its methods in this order: Told, Waiting, Record; then
+// Check is one verification. Call its methods in this order: Event, Waiting, Record; then
 // Problems, and again Waiting, Record and Unreadable for these problems; then Report. It is
 // not safe for concurrent use.
 type Check struct {
@@ -159,8 +159,8 @@ func (c *Check) inRange(s job.Slot, published time.Time) bool {
 	return !at.Before(c.cfg.From) && at.Before(c.cfg.To)
 }
 
-// Told adds an event.
-func (c *Check) Told(e job.Event) {
+// Event adds an event.
+func (c *Check) Event(e job.Event) {
 	s, err := job.ParseSlotID(e.ID)
 	if err != nil || !c.wanted(s.Job) || s.Token == "" && !c.inRange(s, time.Time{}) {
 		return

@@ -85,7 +85,7 @@ type facts struct {
 func (f facts) check() *verify.Check {
 	c := verify.New(f.cfg, f.entries)
 	for _, e := range f.events {
-		c.Told(e)
+		c.Event(e)
 	}
 	for _, m := range f.waiting {
 		published := m.Due

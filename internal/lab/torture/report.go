@@ -168,7 +168,7 @@ func (t *torture) verify(ctx context.Context) ([]promise.Violation, error) {
 		if err != nil {
 			return nil, err
 		}
-		check.Told(e)
+		check.Event(e)
 	}
 	for w, err := range t.store.Slots().Waiting(ctx, stream.WaitingFilter{}) {
 		if err != nil {
