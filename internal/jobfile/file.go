@@ -8,8 +8,8 @@ import (
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 )
 
-// Load reads the file at path. Mistakes in it come as Errors; a file that cannot
-// be read gives the error of package os, wrapped.
+// Load reads the file at path. If the file has mistakes, the error is a spec.Errors. If it cannot
+// be read, the error wraps that of package os.
 func Load(path string, options ...spec.Option) (*spec.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -19,8 +19,7 @@ func Load(path string, options ...spec.Option) (*spec.File, error) {
 	return Read(path, f, options...)
 }
 
-// Read reads r to its end and is otherwise like Parse. Its errors are those of
-// Load.
+// Read parses what r contains. Its errors are those of Load.
 func Read(name string, r io.Reader, options ...spec.Option) (*spec.File, error) {
 	data, err := io.ReadAll(io.LimitReader(r, spec.MaxSize+1))
 	if err != nil {
@@ -29,8 +28,8 @@ func Read(name string, r io.Reader, options ...spec.Option) (*spec.File, error) 
 	return Parse(name, data, options...)
 }
 
-// Parse reads data, at most 4 MiB. name stands in front of every error, which
-// are all of type Errors and answer to job.ErrInvalid.
+// Parse parses data, at most 4 MiB. All errors are of type spec.Errors and wrap job.ErrInvalid.
+// Each begins with name.
 func Parse(name string, data []byte, options ...spec.Option) (*spec.File, error) {
 	s := spec.NewSource(name, data)
 	if err := s.Err(); err != nil {

@@ -13,11 +13,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Format writes jobs as a file, without actions, that Parse reads as the same
-// jobs, defaults filled. Every value stands as JSON, which is YAML too: nothing
-// that a payload holds can be taken for something else. What a file cannot say,
-// and code can, is brought into its form: an output size in whole KiB, upward, and
-// the order of a payload's members.
+// Format writes jobs as a file without actions. Parse reads the file as the same jobs with their
+// defaults. Each value is written as JSON, which is also YAML, so that no text of a payload is
+// read as another type. Code can define some jobs that a file cannot express exactly: Format
+// rounds an output size up to whole KiB and sorts the members of a payload.
 func Format(jobs ...job.Job) ([]byte, error) {
 	f := formatter{}
 	f.out.WriteString("version: 1\njobs:\n")
@@ -27,25 +26,25 @@ func Format(jobs ...job.Job) ([]byte, error) {
 	return f.out.Bytes(), f.err
 }
 
-// Imported is a job that stood somewhere else before.
+// Imported is a job that was imported from the configuration of another scheduler.
 type Imported struct {
 	Job job.Job
 
 	// Exec is its action.
 	Exec spec.Exec
 
-	// Shadow is true if the file says shadow: true.
+	// Shadow makes FormatImported write "shadow: true".
 	Shadow bool
 
-	// Line is where it stood, from 1.
+	// Line is the line of the job in the imported file, from 1.
 	Line int
 
-	// Comments stand above it, one to a line.
+	// Comments are written above the job, one on each line.
 	Comments []string
 }
 
-// FormatImported writes jobs with their actions as a file that Parse reads, and only
-// what is set in them. The head's lines stand above all, as comments.
+// FormatImported writes jobs with their actions as a file that Parse reads. It leaves out fields
+// that are not set. The lines of head are comments at the top of the file.
 func FormatImported(head []string, jobs []Imported) ([]byte, error) {
 	f := formatter{}
 	f.comment("", head)
@@ -87,7 +86,7 @@ func action(e spec.Exec) settings {
 	return all
 }
 
-// set are the members that are not zero.
+// set returns the members that are not zero.
 func set(all settings) (some settings) {
 	for _, m := range all {
 		if inner, ok := m.value.(settings); ok {
@@ -125,8 +124,8 @@ func (f *formatter) job(all settings, name string) {
 	}
 }
 
-// escaped writes what no file may hold as it is with its number. In JSON that can
-// only stand inside of quotes.
+// escaped writes characters that a file must not contain as escapes. In JSON such characters
+// occur only in quotes.
 func escaped(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -134,7 +133,7 @@ func escaped(text string) string {
 		case unicode.IsPrint(r):
 			b.WriteRune(r)
 		case r > 0xffff:
-			fmt.Fprintf(&b, `\U%08x`, r) // in YAML; JSON would need two
+			fmt.Fprintf(&b, `\U%08x`, r) // YAML's escape; JSON would need two escapes
 		default:
 			fmt.Fprintf(&b, `\u%04x`, r)
 		}
@@ -142,16 +141,16 @@ func escaped(text string) string {
 	return b.String()
 }
 
-// setting is a member of a job in a file. Without a value it is left out.
+// setting is a member of an object in a file. If its value is nil, it is left out.
 type setting struct {
 	name  string
 	value any
 }
 
-// settings is an object, in an order of its own.
+// settings is an object whose members are written in this order.
 type settings []setting
 
-// members are a job's, in the order in which people write them.
+// members returns the members of a job, in the order in which people write them.
 func members(j job.Job) settings {
 	return settings{
 		{"name", j.Name}, {"after", some(j.After)}, {"on", on(j.On)}, {"schedule", schedule(j.Schedule)}, {"timezone", planned(j, j.Timezone)},
@@ -170,7 +169,7 @@ func members(j job.Job) settings {
 	}
 }
 
-// MarshalJSON writes what has a value.
+// MarshalJSON writes the members that have a value.
 func (s settings) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	for _, m := range s {
@@ -198,7 +197,7 @@ func schedule(text string) any {
 	return text
 }
 
-// planned is the value of a setting that is about a schedule.
+// planned returns the value of a setting that only jobs with a schedule have.
 func planned(j job.Job, value any) any {
 	if !j.Plan().Scheduled() {
 		return nil
@@ -299,8 +298,8 @@ func kib(n int) any {
 	return fmt.Sprintf("%dKiB", (n+1023)>>10)
 }
 
-// payload is read as it is, but for the spelling of its text: JSON knows escapes
-// that YAML does not.
+// payload returns the payload decoded, so that its text is escaped again: JSON has escapes that
+// YAML does not have.
 func payload(data json.RawMessage) any {
 	if len(data) == 0 {
 		return nil
@@ -309,10 +308,10 @@ func payload(data json.RawMessage) any {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	if dec.Decode(&value) != nil {
-		return data // the encoder will say what is wrong
+		return data // the encoder returns the error
 	}
 	if value == nil {
-		return data // null is a payload too
+		return data // null is a payload, and a nil value would be left out
 	}
 	return value
 }

@@ -29,8 +29,7 @@ type tree struct {
 	merged  int
 }
 
-// parseTree returns the root of the file's only document; nil when an error was
-// reported.
+// parseTree returns the root of the file's only document, or nil if an error was reported.
 func parseTree(s *spec.Source) *spec.Node {
 	file := parseYAML(s)
 	if file == nil {
@@ -55,9 +54,8 @@ func parseTree(s *spec.Source) *spec.Node {
 	return root
 }
 
-// parseYAML runs the parser. It is not ours: should an input make it panic, that
-// is a broken file like any other, not the end of a process that reads its file
-// again on a signal.
+// parseYAML runs the parser, which is another project's. If an input makes it panic, the file
+// counts as broken: the process, which may be reloading its file, must go on.
 func parseYAML(s *spec.Source) (file *ast.File) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -90,12 +88,12 @@ func parseYAML(s *spec.Source) (file *ast.File) {
 	return nil
 }
 
-// unquotedStar finds what nearly everybody writes first: to YAML * begins an
-// alias.
+// unquotedStar matches a schedule without quotes, a frequent mistake: in YAML * begins an alias.
 var unquotedStar = regexp.MustCompile(`^[^#"']*:\s+\*\S*(\s|$)`)
 
-// tooDeep finds nesting that costs next to no bytes: brackets, and marks in a
-// row. Nesting by indentation is long before it is deep; node counts that.
+// tooDeep returns the first token that is nested too deeply by brackets, or by marks like "- - -"
+// in a row, which need only a byte or two for each level. node counts nesting by indentation, which
+// needs far more text.
 func tooDeep(tokens token.Tokens) *token.Token {
 	depth, row := 0, 0
 	for _, tk := range tokens {
@@ -142,8 +140,8 @@ func (t *tree) node(n ast.Node, depth int) *spec.Node {
 	case *ast.MappingValueNode:
 		return t.mapping(n, []*ast.MappingValueNode{n}, depth)
 	case *ast.AnchorNode:
-		// Known only once it is complete: an alias inside its own anchor has no
-		// end.
+		// The anchor is added after its value, so that an alias inside its own anchor is an
+		// error and not an endless loop.
 		value := t.node(n.Value, depth+1)
 		t.anchors[n.Name.GetToken().Value] = value
 		return value
@@ -159,7 +157,7 @@ func (t *tree) node(n ast.Node, depth int) *spec.Node {
 	return t.broken(n, "%s is not supported here", n.Type().YAMLName())
 }
 
-// alias shares the anchor's value: a mistake in it is shown where it is written,
+// alias returns the node of the anchor, without a copy. A mistake in it is reported at the anchor,
 // once for each job that uses it.
 func (t *tree) alias(n *ast.AliasNode) *spec.Node {
 	name := n.Value.GetToken().Value
@@ -200,7 +198,7 @@ func (t *tree) mapping(n ast.Node, values []*ast.MappingValueNode, depth int) *s
 	return m
 }
 
-// merge copies the members that m does not have itself.
+// merge adds the members of from that m does not have.
 func (t *tree) merge(m, from *spec.Node, seen map[string]bool) {
 	switch from.Kind {
 	case spec.Broken:
@@ -240,8 +238,8 @@ func (t *tree) number(n ast.Node) *spec.Node {
 	return &spec.Node{Kind: spec.Number, At: at(n), Scalar: raw}
 }
 
-// text is a string, unless it is a number that the parser took for one because
-// it does not fit into 64 bits.
+// text returns a text node. If the text is a number without quotes, which the parser reads as text
+// because it does not fit into 64 bits, text returns a number node.
 func (t *tree) text(n ast.Node, value string) *spec.Node {
 	if n.GetToken().Type == token.StringType && spec.JsonNumber.MatchString(value) {
 		return t.number(n)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// object is a part of the schema. Members are written in the order of their names.
+// object is a part of the schema. encoding/json writes its members in the order of their names.
 type object map[string]any
 
 const (
@@ -14,8 +14,8 @@ const (
 	sizePattern     = `^\d+KiB$`
 )
 
-// Schema is the JSON Schema of a job file: draft 7, which editors know. It knows
-// the shape of a file; whether a schedule, say, is right, only "cronce check" does.
+// Schema returns the JSON Schema of a job file, in draft 7, which editors support. It describes the
+// shape of a file. Only "cronce check" tells whether, for example, a schedule is valid.
 func Schema() []byte {
 	root := schemaOf(Field{Kind: Mapping, Fields: Fields()})
 	root["$schema"] = "http://json-schema.org/draft-07/schema#"

@@ -16,15 +16,15 @@ type Action struct {
 
 // NATS is a request over the node's own connection.
 type NATS struct {
-	// Subject can be published to: no wildcards, no empty tokens.
+	// Subject has no wildcards and no empty tokens.
 	Subject string
 
-	// Timeout bounds one request. Zero: the file says nothing.
+	// Timeout bounds one request. Zero: the file does not set it.
 	Timeout time.Duration
 }
 
-// MaxSubject is the longest subject, in bytes: far below what makes a server hang up, which is
-// the length of a whole protocol line.
+// MaxSubject is the longest subject, in bytes. It is far below the longest protocol line: if a line
+// is longer, the server closes the connection.
 const MaxSubject = 1024
 
 // decodeAction reads an action, of which there must be exactly one.
@@ -55,7 +55,7 @@ func (j *jobDecoder) decodeAction(v value) {
 	}
 	for _, about := range program[1:] {
 		if m := v.member(about.name); known && m != nil && v.member("exec") == nil {
-			j.fail(m.At, "action.%s: it is about the program of exec, which is not there", about.name)
+			j.fail(m.At, "action.%s: it applies only to exec, which is missing", about.name)
 		}
 	}
 }
@@ -72,8 +72,8 @@ func (j *jobDecoder) nats(v value) *NATS {
 	return &n
 }
 
-// subject reads one that can be published to. The server accepts wildcards in
-// it and stores them literally, so no service would receive such a request.
+// subject reads a subject to publish to. The server accepts a subject with wildcards but takes them
+// literally, so no service would receive such a request.
 func (d *decoder) subject(v value) string {
 	const example = "svc.report"
 	s, ok := d.text(v, example)

@@ -12,8 +12,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// alert is on_failure or another target of alerts of these kinds: a webhook or a NATS subject,
-// and how the body is written. It goes into the registry, so a secret can only be named here.
+// alert reads a target of alerts of these kinds, like on_failure: a webhook or a NATS subject, and
+// how the body is written. The target is stored in the registry, so it names secrets and does not
+// contain them.
 func (j *jobDecoder) alert(set func(*job.Job, *job.Alert), kinds ...job.State) func(value) {
 	return func(v value) {
 		var a job.Alert
@@ -25,7 +26,7 @@ func (j *jobDecoder) alert(set func(*job.Job, *job.Alert), kinds ...job.State) f
 	}
 }
 
-// late is on_late: an alert with a bound on the delay of a slot's start.
+// late reads on_late: an alert with a bound on the delay of a slot's start.
 func (j *jobDecoder) late(v value) {
 	var (
 		a     job.Alert
@@ -41,7 +42,7 @@ func (j *jobDecoder) late(v value) {
 	}
 }
 
-// heartbeat is a URL, or where it is to be found.
+// heartbeat reads a URL, or the name of the environment variable that contains it.
 func (j *jobDecoder) heartbeat(v value) {
 	var h job.AlertHTTP
 	before := len(j.errs)
@@ -97,8 +98,8 @@ func (j *jobDecoder) template(v value, kinds []job.State) string {
 	return text
 }
 
-// within returns where a line and a column of the text of a node stand in the file. It knows
-// that of a block of lines that begins with "|", in which nothing is escaped or folded.
+// within returns the position in the file of a line and a column of a node's text. It can do that
+// only for a block of lines that begins with "|", in which nothing is escaped or folded.
 func (d *decoder) within(n *Node, line, column int) (Position, bool) {
 	if line == 0 || n.At.Line < 1 || n.At.Line > len(d.Lines) {
 		return n.At, false
@@ -128,7 +129,7 @@ func (d *decoder) within(n *Node, line, column int) (Position, bool) {
 	return Position{at, min(utf8.RuneCountInString(before), len(text)) + 1}, true
 }
 
-// blockMark ends the line before a block of text whose lines are kept as they are.
+// blockMark matches the end of the line before a block of text whose lines are kept as they are.
 var blockMark = regexp.MustCompile(`:\s+(&\S+\s+)?\|[-+]?\s*(#.*)?$`)
 
 func (j *jobDecoder) alertHTTP(v value) *job.AlertHTTP {
@@ -160,7 +161,7 @@ func (j *jobDecoder) alertURL(v value, h *job.AlertHTTP, example string) {
 	h.URL, _ = j.text(v, example)
 }
 
-// alertSecret reads where a value is to be found.
+// alertSecret reads the name of the environment variable that contains a value.
 func (j *jobDecoder) alertSecret(v value, prefixed bool) (prefix, env string) {
 	const example = `{env: ` + job.AlertEnv + `TOKEN}: every login that may read the registry can read a value in the file`
 	fields := []field{{"env", func(v value) { env, _ = j.text(v, job.AlertEnv+"TOKEN") }}}

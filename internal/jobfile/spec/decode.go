@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// value is a node with its name in messages: "retry.attempts".
+// value is a node with its name in error messages, like "retry.attempts".
 type value struct {
 	*Node
 	label string
@@ -56,9 +56,9 @@ func (n *Node) describe() string {
 	return n.Kind.String()
 }
 
-// object hands each member of v to its field, in the order of fields, and
-// reports members that are none. It is true when there was no such member: else
-// a missing field may be the one with the wrong name.
+// object decodes each member of v by its field, in the order of fields, and reports members that
+// are no fields. It returns true if there was no such member. Otherwise a field that is missing may
+// be one with a misspelled name.
 func (d *decoder) object(v value, fields []field) bool {
 	if !d.want(v, Mapping, "a mapping of fields") {
 		return false
@@ -77,13 +77,13 @@ func (d *decoder) object(v value, fields []field) bool {
 	for _, m := range v.Members {
 		if !slices.Contains(names, m.Name) {
 			known = false
-			d.fail(m.At, "unknown field %q: %s", Clip(v.label+m.Name), place(m.Name, names))
+			d.fail(m.At, "unknown field %q: %s", Clip(v.label+m.Name), suggestField(m.Name, names))
 		}
 	}
 	return known
 }
 
-// member is nil when there is none of that name.
+// member returns the member of that name, or nil.
 func (n *Node) member(name string) *Member {
 	for i := range n.Members {
 		if n.Members[i].Name == name {
@@ -93,7 +93,7 @@ func (n *Node) member(name string) *Member {
 	return nil
 }
 
-// list hands on each item, named label[0] and so forth.
+// list decodes each item, with the labels label[0], label[1] and so on.
 func (d *decoder) list(v value, example string, decode func(value)) {
 	if !d.want(v, List, example) {
 		return
@@ -103,7 +103,7 @@ func (d *decoder) list(v value, example string, decode func(value)) {
 	}
 }
 
-// text reads a string that is not empty.
+// text reads text that is not empty.
 func (d *decoder) text(v value, example string) (string, bool) {
 	if v.Kind == Number || v.Kind == Boolean {
 		d.fail(v.At, "%s: want text like %q, got %s; if that is meant, quote it: \"%s\"", v.label, example, v.describe(), Clip(v.Scalar))
@@ -130,7 +130,7 @@ func (d *decoder) duration(v value) (time.Duration, bool) {
 	days, isDays := strings.CutSuffix(v.Scalar, "d")
 	switch n, derr := strconv.Atoi(days); {
 	case isDays && derr == nil && n > 0 && n < 10_000:
-		d.fail(v.At, "%s %q: a day has no fixed length here: want %dh", v.label, v.Scalar, 24*n)
+		d.fail(v.At, "%s %q: days are not a unit here: want %dh", v.label, v.Scalar, 24*n)
 	case err != nil:
 		d.fail(v.At, "%s %q: want %s", v.label, Clip(v.Scalar), example)
 	case dur <= 0:
@@ -141,7 +141,7 @@ func (d *decoder) duration(v value) (time.Duration, bool) {
 	return 0, false
 }
 
-// count reads a whole number of at least 1; zero is refused as in duration.
+// count reads a whole number of at least 1. Zero is rejected for the same reason as in duration.
 func (d *decoder) count(v value) (int, bool) {
 	const example = "a whole number from 1"
 	if !d.want(v, Number, example) {
@@ -155,7 +155,7 @@ func (d *decoder) count(v value) (int, bool) {
 	return n, true
 }
 
-// size reads bytes. Only KiB, which everybody reads alike.
+// size reads a number of bytes in KiB, the only unit.
 func (d *decoder) size(v value) (int, bool) {
 	const example = "a size like 16KiB"
 	if !d.want(v, Text, example) {
@@ -170,7 +170,7 @@ func (d *decoder) size(v value) (int, bool) {
 	return int(n) << 10, true
 }
 
-// instant reads RFC 3339, which is the only notation without a guess in it.
+// instant reads an instant in RFC 3339. Other notations can be ambiguous.
 func (d *decoder) instant(v value) (time.Time, bool) {
 	const example = "2026-12-31T23:00:00Z"
 	s, ok := d.text(v, example)

@@ -10,27 +10,27 @@ import (
 
 // Error is one mistake in a file.
 type Error struct {
-	// File is the name given to Parse; Line and Column count from 1, columns in
-	// characters. Both are zero when the mistake has no place.
+	// File is the name given to Parse. Line and Column count from 1, columns in characters. Both
+	// are zero if the mistake concerns the whole file.
 	File         string
 	Line, Column int
 
 	// Message says what is wrong and what would be right, in one line.
 	Message string
 
-	// Excerpt is the offending line, cut to a window around Column when it is
-	// long; Caret is the offset in it that Column became, in characters.
+	// Excerpt is the line of the mistake, or the part of a long line around Column. Caret is the
+	// offset of Column in it, in characters.
 	Excerpt string
 	Caret   int
 }
 
-// Error is "file:line:column: message", and below it the line with a caret.
+// Error returns "file:line:column: message", and below it the line with a caret.
 func (e *Error) Error() string {
 	if e.Line == 0 {
 		return e.File + ": " + e.Message
 	}
 	number := strconv.Itoa(e.Line)
-	// Tabs stay, so that the caret stands under its character at any width.
+	// Tabs stay, so that the caret is below its character at any tab width.
 	pad := strings.Map(func(r rune) rune {
 		if r == '\t' {
 			return r
@@ -41,7 +41,7 @@ func (e *Error) Error() string {
 		e.File, e.Line, e.Column, e.Message, number, e.Excerpt, len(number), "", pad)
 }
 
-// Unwrap says that the mistake is one of the input: job.ErrInvalid.
+// Unwrap returns job.ErrInvalid.
 func (e *Error) Unwrap() error { return job.ErrInvalid }
 
 // Errors are all mistakes of a file, in the file's order.
@@ -55,7 +55,7 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap gives errors.Is and errors.As each mistake.
+// Unwrap returns the mistakes, for errors.Is and errors.As.
 func (e Errors) Unwrap() []error {
 	errs := make([]error, len(e))
 	for i, err := range e {

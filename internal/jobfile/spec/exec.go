@@ -15,8 +15,8 @@ type Exec struct {
 	// same name.
 	Env []Variable
 
-	// CleanEnv: of the worker's environment the program gets only PATH, and what PassEnv
-	// names.
+	// CleanEnv is true if the program gets only PATH and the variables of PassEnv from the
+	// worker's environment.
 	CleanEnv bool
 
 	// PassEnv names variables of the worker's environment that the program gets although
@@ -32,7 +32,7 @@ type Exec struct {
 	User, Group string
 }
 
-// Path returns the PATH that Env states, or "".
+// Path returns the PATH that Env sets, or "".
 func (e Exec) Path() string {
 	for _, v := range e.Env {
 		if v.Name == "PATH" {
@@ -42,11 +42,11 @@ func (e Exec) Path() string {
 	return ""
 }
 
-// Variable is one of the environment. At most one of Value, Env and File is set.
+// Variable is an environment variable. At most one of Value, Env and File is set.
 type Variable struct {
 	Name string
 
-	// Value stands in the file. It is not shown all the same.
+	// Value is the value in the job file. Although it is no secret there, it is not shown.
 	Value string
 
 	// Env names a variable of the worker's environment, File a file with the value.
@@ -68,7 +68,7 @@ var SlotVariables = []string{
 	"CRONCE_NODE", "CRONCE_QUEUE", "CRONCE_NAMESPACE", "TRACEPARENT", "TRACESTATE",
 }
 
-// execFields are the members of an action that belong to exec.
+// execFields returns the fields of an action that belong to exec.
 func (j *jobDecoder) execFields(e *Exec) []field {
 	return []field{
 		{"exec", func(v value) { e.Args = j.args(v) }},
@@ -81,7 +81,7 @@ func (j *jobDecoder) execFields(e *Exec) []field {
 	}
 }
 
-// args is nil when an error was reported.
+// args reads exec. It returns nil if an error was reported.
 func (j *jobDecoder) args(v value) []string {
 	var argv []string
 	right := true
@@ -92,7 +92,7 @@ func (j *jobDecoder) args(v value) []string {
 		}
 		arg, ok := j.text(item, "/bin/sh")
 		if ok && strings.ContainsRune(arg, 0) {
-			j.fail(item.At, "%s: it holds a zero byte, which no program can be given", item.label)
+			j.fail(item.At, "%s: it has a zero byte, which an argument of a program cannot have", item.label)
 			ok = false
 		}
 		right = right && ok
@@ -154,7 +154,7 @@ func (j *jobDecoder) variable(v value) (one Variable, ok bool) {
 		case len(v.Scalar) > MaxVariable:
 			j.fail(v.At, "%s: %d bytes, at most %d KiB: store it in a file", v.label, len(v.Scalar), MaxVariable>>10)
 		case strings.ContainsRune(v.Scalar, 0):
-			j.fail(v.At, "%s: it holds a zero byte, which no variable can", v.label)
+			j.fail(v.At, "%s: it has a zero byte, which an environment variable cannot have", v.label)
 		default:
 			return Variable{Value: v.Scalar}, true
 		}
@@ -162,7 +162,7 @@ func (j *jobDecoder) variable(v value) (one Variable, ok bool) {
 	return one, false
 }
 
-// variableFrom reads where a value is to be found.
+// variableFrom reads a variable whose value comes from the worker's environment or a file.
 func (j *jobDecoder) variableFrom(v value) (one Variable, ok bool) {
 	before := len(j.errs)
 	known := j.object(v, []field{
@@ -206,7 +206,7 @@ func (j *jobDecoder) path(v value, example string) string {
 	switch {
 	case !ok:
 	case strings.ContainsRune(s, 0):
-		j.fail(v.At, "%s: it holds a zero byte, which no path has", v.label)
+		j.fail(v.At, "%s: it has a zero byte, which a path cannot have", v.label)
 	case len(s) > most:
 		j.fail(v.At, "%s: %d bytes, at most %d", v.label, len(s), most)
 	default:
@@ -224,8 +224,8 @@ func (j *jobDecoder) dir(v value) string {
 	return s
 }
 
-// account reads the name or number of a user or group. Whether the system has it depends on
-// the machine, so only the worker knows.
+// account reads the name or number of a user or group. Whether it exists depends on the machine,
+// so the worker checks that.
 func (j *jobDecoder) account(v value, example string) string {
 	s, ok := j.text(v, example)
 	if ok && !IsAccount(s) {

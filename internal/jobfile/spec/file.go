@@ -29,7 +29,7 @@ type Entry struct {
 	// the action. Like the action it never leaves the process.
 	Shadow bool
 
-	// Line is where the job stands in the file, from 1.
+	// Line is the line in the file on which the job begins, from 1.
 	Line int
 }
 
@@ -40,8 +40,8 @@ type Option func(*decoder)
 // run them. An action in the file must still be valid.
 func WithoutActions() Option { return func(d *decoder) { d.actionless = true } }
 
-// DecodeFile reads the jobs of a file whose text is s. root is its tree; nil when an
-// error was reported.
+// DecodeFile decodes the jobs of a file with the text s. root is its tree, or nil if an error was
+// reported.
 func DecodeFile(s *Source, root *Node, options ...Option) (*File, error) {
 	if root == nil || root.Kind == Broken {
 		return nil, s.Err()
@@ -62,7 +62,7 @@ func (d *decoder) file(root *Node) []Entry {
 		d.fail(root.At, "want \"version: 1\" and \"jobs:\" at the top, got %s", root.describe())
 		return nil
 	}
-	// Nothing else is said about a file of a format that is not this one.
+	// If the format is another one, no other error would help.
 	if !d.version(root) {
 		return nil
 	}
@@ -100,13 +100,13 @@ func (d *decoder) jobs(v value) []Entry {
 		return nil
 	}
 	var entries []Entry
-	lines, places := map[string]int{}, map[string]Position{}
+	lines, positions := map[string]int{}, map[string]Position{}
 	d.list(v, example, func(v value) {
 		e, at := d.entry(v, len(entries)+1)
 		if line, twice := lines[e.Job.Name]; twice && e.Job.Name != "" {
-			d.fail(at, "job %q: a job of this name is on line %d already", e.Job.Name, line)
+			d.fail(at, "job %q: line %d already has a job of this name", e.Job.Name, line)
 		} else {
-			lines[e.Job.Name], places[e.Job.Name] = e.Line, at
+			lines[e.Job.Name], positions[e.Job.Name] = e.Line, at
 		}
 		entries = append(entries, e)
 	})
@@ -114,8 +114,8 @@ func (d *decoder) jobs(v value) []Entry {
 	for i, e := range entries {
 		jobs[i] = e.Job
 	}
-	if circle := core.Cycle(jobs); circle != nil {
-		d.fail(places[circle[0]], "after: these jobs wait for each other in a circle, so that none can start: %s", strings.Join(circle, " after "))
+	if cycle := core.Cycle(jobs); cycle != nil {
+		d.fail(positions[cycle[0]], "after: these jobs wait for each other in a cycle, so none can start: %s", strings.Join(cycle, " after "))
 	}
 	return entries
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// Header is one that is sent with a request. Of Value, Env and File one is set.
+// Header is a header of a request. One of Value, Env and File is set.
 type Header struct {
-	// Name is in canonical case, and none that Cronce or the protocol sets.
+	// Name is in canonical case. Headers that Cronce or HTTP sets are not allowed.
 	Name string
 
-	// Value stands in the file, for everybody to see.
+	// Value is the value in the job file. It is no secret.
 	Value string
 
-	// Env names an environment variable, File a file: secrets, that must not be
-	// shown.
+	// Env names an environment variable, or File a file, that contains the value. The value is a
+	// secret and must not be shown.
 	Env, File string
 
-	// Prefix stands before what comes from Env or File: "Bearer ".
+	// Prefix is put before the value of Env or File, like "Bearer ".
 	Prefix string
 }
 
@@ -63,7 +63,7 @@ func (d *decoder) header(v value) (h Header, ok bool) {
 	return h, ok && d.headerText(v, h.Value)
 }
 
-// secret reads where a value is to be found.
+// secret reads a header whose value comes from the environment or a file.
 func (d *decoder) secret(v value) (h Header, ok bool) {
 	before := len(d.errs)
 	known := d.object(v, []field{
@@ -81,7 +81,7 @@ func (d *decoder) secret(v value) (h Header, ok bool) {
 		}},
 		{"file", func(v value) {
 			if s, ok := d.text(v, "/run/secrets/token"); ok && strings.ContainsRune(s, 0) {
-				d.fail(v.At, "%s: it holds a zero byte, which no file's name has", v.label)
+				d.fail(v.At, "%s: it has a zero byte, which a path cannot have", v.label)
 			} else {
 				h.File = s
 			}
@@ -93,13 +93,13 @@ func (d *decoder) secret(v value) (h Header, ok bool) {
 	return h, len(d.errs) == before
 }
 
-// headerText refuses what would end the header and begin another one.
+// headerText reports characters that could end the header and begin another one.
 func (d *decoder) headerText(v value, s string) bool {
 	switch {
 	case len(s) > MaxHeader:
 		d.fail(v.At, "%s: %d bytes, at most %d", v.label, len(s), MaxHeader)
 	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-		d.fail(v.At, "%s: it holds a line break or another control character, which no header can", v.label)
+		d.fail(v.At, "%s: it has a line break or another control character, which a header cannot have", v.label)
 	default:
 		return true
 	}

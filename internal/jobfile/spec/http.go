@@ -10,26 +10,25 @@ import (
 
 // HTTP is a request to a service.
 type HTTP struct {
-	// URL is absolute, http or https. It may hold a user and a password, so it is
-	// never to be shown as it is.
+	// URL is absolute, http or https. It may contain a user and a password, so it must not be
+	// shown as it is.
 	URL *url.URL
 
 	// Method is POST unless the file says otherwise.
 	Method string
 
-	// Headers are sent beside those that tell of the slot; no two have the same
-	// name.
+	// Headers are sent in addition to those about the slot. No two have the same name.
 	Headers []Header
 
-	// Timeout bounds one request. Zero: the file says nothing.
+	// Timeout bounds one request. Zero: the file does not set it.
 	Timeout time.Duration
 
-	// Ready answers with 2xx while the service can take work. Nil: it is not
-	// asked.
+	// Ready is a URL that answers with 2xx while the service can take work. Nil: the service counts
+	// as ready.
 	Ready *url.URL
 }
 
-// Methods are those that a request may have.
+// Methods returns the methods that a request may have.
 func Methods() []string {
 	return []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodGet, http.MethodHead}
 }
@@ -55,7 +54,7 @@ func (j *jobDecoder) http(v value) *HTTP {
 	return &h
 }
 
-// url is nil when an error was reported.
+// url reads a URL. It returns nil if an error was reported.
 func (d *decoder) url(v value, example string) *url.URL {
 	s, ok := d.text(v, example)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 // errors to positions in the file.
 type jobDecoder struct {
 	*decoder
-	name   string // empty when it is missing or wrong
+	name   string // empty if it is missing or invalid
 	steps  []step
 	action Action
 	shadow bool
@@ -26,7 +26,7 @@ type step struct {
 	set func(*job.Job)
 }
 
-// entry reads the job at ordinal (from 1), and says where its name stands.
+// entry reads the job at ordinal (from 1), and returns the position of its name.
 func (d *decoder) entry(v value, ordinal int) (Entry, Position) {
 	j := &jobDecoder{decoder: &decoder{d.Source, fmt.Sprintf("job %d: ", ordinal), d.actionless}}
 	v.label = ""
@@ -43,8 +43,8 @@ func (d *decoder) entry(v value, ordinal int) (Entry, Position) {
 	return Entry{Job: j.settle(v), Action: j.action, Shadow: j.shadow, Line: v.At.Line}, nameAt
 }
 
-// decodeName comes before everything else: the name stands in front of all other
-// errors of the job.
+// decodeName reads the name. It is called first, because all other errors of the job begin with the
+// name.
 func (j *jobDecoder) decodeName(v value) {
 	s, ok := j.text(v, "report")
 	if !ok {
@@ -61,7 +61,8 @@ func (j *jobDecoder) decodeName(v value) {
 // step after the other: an error belongs to the step that makes a valid job invalid. That
 // step is then left out, to find further errors.
 func (j *jobDecoder) settle(v value) job.Job {
-	// What is missing has been said; it must not be said of each step.
+	// Missing fields are reported already. With these values, they are not reported again for each
+	// step.
 	valid := job.Job{Name: "placeholder", Schedule: "* * * * *"}
 	if v.member("schedule") == nil {
 		switch {
@@ -81,7 +82,7 @@ func (j *jobDecoder) settle(v value) job.Job {
 	if whole.Validate() != nil {
 		for _, s := range j.steps {
 			if j.more {
-				break // the rest is not shown
+				break // further errors are not shown
 			}
 			j.take(s, &valid)
 		}
@@ -107,8 +108,8 @@ func (j *jobDecoder) set(v value, set func(*job.Job)) {
 	j.steps = append(j.steps, step{v.At, set})
 }
 
-// complaints takes apart what Job.Validate joined, and drops what an error with
-// a place says already: that it is invalid, and in which job.
+// complaints splits an error of Job.Validate into its messages. It removes the job's name and the
+// word "invalid", because an error with a position does not need them.
 func complaints(err error) []string {
 	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "job \"") {
 		err = inner
@@ -140,8 +141,8 @@ func (j *jobDecoder) required(v value) {
 	}
 }
 
-// fields are in the order of the steps: whether anything is left of a
-// schedule depends on its bounds and exclusions, so they come after it.
+// fields returns the fields in the order in which they are decoded. The bounds and exclusions of a
+// schedule come after it, so that an error that they leave no slot is attributed to them.
 func (j *jobDecoder) fields() []field {
 	return []field{
 		{"name", func(value) {}}, // see decodeName
@@ -209,8 +210,8 @@ func (j *jobDecoder) setCount(set func(*job.Job, int)) func(value) {
 	}
 }
 
-// exclude sets the exclusions one by one, to learn which one is wrong, or takes
-// the last slot away.
+// exclude sets the exclusions one by one. So settle can find out which one is invalid, or leaves no
+// slot.
 func (j *jobDecoder) exclude(v value) {
 	j.list(v, "a list like [\"2026-12-25\", \"* * * * SUN\"]", func(item value) {
 		if s, ok := j.text(item, "2026-12-25"); ok {
@@ -219,7 +220,7 @@ func (j *jobDecoder) exclude(v value) {
 	})
 }
 
-// on names the messages that start a job.
+// on reads which messages start the job.
 func (j *jobDecoder) on(v value) {
 	var on job.On
 	before := len(j.errs)

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// ParseJSON reads data, a job file as JSON of at most 4 MiB, without a YAML parser. Its
-// errors are those of Parse.
+// ParseJSON parses data, a job file as JSON of at most 4 MiB, without a YAML parser. Its errors are
+// those of jobfile.Parse.
 func ParseJSON(name string, data []byte, options ...Option) (*File, error) {
 	s := NewSource(name, data)
 	if err := s.Err(); err != nil {
@@ -32,23 +32,25 @@ type jsonTree struct {
 	decoder *json.Decoder
 }
 
-// at returns the position behind the last token.
+// at returns the position after the last token.
 func (t *jsonTree) at() Position {
-	before := t.Text[:min(int(t.decoder.InputOffset()), len(t.Text))]
-	line := strings.Count(before, "\n") + 1
-	return Position{line, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1}
+	return positionAfter(t.Text[:min(int(t.decoder.InputOffset()), len(t.Text))])
+}
+
+// positionAfter returns the position of the character that follows the text.
+func positionAfter(text string) Position {
+	line := strings.Count(text, "\n") + 1
+	return Position{line, utf8.RuneCountInString(text[strings.LastIndexByte(text, '\n')+1:]) + 1}
 }
 
 // next skips white space and separators, and returns the position of the next token.
 func (t *jsonTree) next() Position {
 	offset := int(t.decoder.InputOffset())
 	skipped := len(t.Text[offset:]) - len(strings.TrimLeft(t.Text[offset:], " \t\r\n,:"))
-	before := t.Text[:offset+skipped]
-	line := strings.Count(before, "\n") + 1
-	return Position{line, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1}
+	return positionAfter(t.Text[:offset+skipped])
 }
 
-// node reads one value. It returns nil when it has reported that the text is no JSON.
+// node reads one value. It returns nil if it has reported an error.
 func (t *jsonTree) node(depth int) *Node {
 	at := t.next()
 	if depth > MaxDepth {

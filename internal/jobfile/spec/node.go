@@ -6,14 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how deep a file may be nested. Parsers recurse, and a Go program does not
-// survive the end of its stack.
+// MaxDepth is how deep a file may be nested. Parsers recurse, and a stack overflow ends a Go program.
 const MaxDepth = 100
 
 type kind int
 
 const (
-	Broken kind = iota // an error has been reported for it; to be passed over
+	Broken kind = iota // an error was reported for this node: decoders skip it
 	Null
 	Boolean
 	Number
@@ -26,8 +25,7 @@ func (k kind) String() string {
 	return [...]string{"a broken value", "nothing", "a boolean", "a number", "text", "a list", "a mapping"}[k]
 }
 
-// Node is one value of the file. Nodes are shared by aliases and never changed
-// once built.
+// Node is one value of the file. Aliases share nodes, so a node is never modified.
 type Node struct {
 	Kind    kind
 	At      Position
@@ -36,6 +34,7 @@ type Node struct {
 	Members []Member
 }
 
+// Member is a member of a mapping.
 type Member struct {
 	Name  string
 	At    Position
@@ -45,8 +44,7 @@ type Member struct {
 // JsonNumber is the spelling of numbers that JSON and every YAML version share.
 var JsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
-// Clip keeps a quoted bad input from filling the terminal, and from showing a
-// password.
+// Clip shortens invalid input for an error message, and masks passwords in it.
 func Clip(s string) string {
 	const most = 60
 	s = mask(s)

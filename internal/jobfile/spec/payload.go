@@ -9,8 +9,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// payload writes any value as JSON, members sorted. It ends as soon as the limit
-// is passed, because a few aliases of aliases can stand for gigabytes.
+// payload writes any value as JSON with sorted members. It stops at the limit, because a few nested
+// aliases can stand for gigabytes.
 func (d *decoder) payload(v value) (json.RawMessage, bool) {
 	w := payloadWriter{limit: job.MaxPayload}
 	w.write(v.Node, 0)
@@ -74,13 +74,13 @@ func (w *payloadWriter) comma(i int) {
 	}
 }
 
-// text writes s as it was written, without the escapes that only HTML needs.
+// text writes s as a JSON string, without the escapes that only HTML needs.
 func (w *payloadWriter) text(s string) {
 	enc := json.NewEncoder(&w.buf)
 	enc.SetEscapeHTML(false)
 	// A string of valid UTF-8 (see tree.text) cannot fail to encode.
 	_ = enc.Encode(s)
-	w.buf.Truncate(w.buf.Len() - 1) // Encode ends in a line feed
+	w.buf.Truncate(w.buf.Len() - 1) // Encode appends a line feed
 }
 
 func sorted(members []Member) []Member {

@@ -10,33 +10,33 @@ import (
 )
 
 const (
-	// maxSize is the largest file that is read, in bytes.
+	// MaxSize is the largest file that is read, in bytes.
 	MaxSize = 4 << 20
 
-	// maxErrors ends the report on a file that is not a job file at all, or
-	// that repeats one mistake by an alias in thousands of places.
+	// MaxErrors bounds the errors that are reported. A file that is no job file, or that repeats
+	// a mistake by aliases, may have thousands.
 	MaxErrors = 100
 
-	// maxExcerpt is the most of a line that an error shows, in characters.
+	// maxExcerpt bounds the part of a line that an error shows, in characters.
 	maxExcerpt = 100
 )
 
-// Source is the text of a file, and collects what is wrong with it.
+// Source is the text of a file. It collects the errors.
 type Source struct {
 	name  string
 	Text  string
 	Lines []string
 	errs  Errors
-	more  bool
+	more  bool // there were more than MaxErrors errors
 
-	// hidden is by line the column from which no error shows it.
+	// hidden has, by line, the first column that no error shows.
 	hidden map[int]int
 }
 
+// Position is a place in a file. Both count from 1; zero: the whole file.
 type Position struct{ Line, Column int }
 
-// NewSource checks that data is text. The line that a mistake is on can be shown
-// even when it is not.
+// NewSource returns the text of a file. Err returns an error if data is not text.
 func NewSource(name string, data []byte) *Source {
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	// YAML reads both line ends alike, but its parser counts CRLF twice in
@@ -55,7 +55,7 @@ func NewSource(name string, data []byte) *Source {
 	return s
 }
 
-// checkText refuses, once, bytes that are not UTF-8 and controls that YAML does
+// checkText reports the first byte that is not UTF-8, or the first control character that YAML does
 // not allow. They would be shown, logged and stored as something else.
 func (s *Source) checkText() {
 	at := Position{1, 0}
@@ -74,16 +74,18 @@ func (s *Source) checkText() {
 	}
 }
 
+// Fail adds an error.
 func (s *Source) Fail(at Position, format string, args ...any) {
 	if len(s.errs) == MaxErrors {
 		s.more = true
 		return
 	}
-	// Names and anchors may hold anything: a message is one line all the same.
+	// A message has one line, although names and anchors may contain anything.
 	s.errs = append(s.errs, &Error{File: s.name, Line: at.Line, Column: at.Column, Message: printable(fmt.Sprintf(format, args...))})
 }
 
-// hide keeps errors from showing the rest of a line, where a value begins that may be secret.
+// hide keeps errors from showing the rest of a line from a position on, where a value begins that
+// may be secret.
 func (s *Source) hide(at Position) {
 	if s.hidden == nil {
 		s.hidden = map[int]int{}
@@ -93,8 +95,8 @@ func (s *Source) hide(at Position) {
 	}
 }
 
-// excerpt returns the line, or what is around the column of a long one, fit for
-// a terminal, and where in it the column is.
+// excerpt returns the line, or the part of a long line around the column, with safe characters for
+// a terminal. It also returns the offset of the column in it.
 func (s *Source) excerpt(at Position) (string, int) {
 	line := ""
 	if at.Line <= len(s.Lines) {
@@ -112,17 +114,17 @@ func (s *Source) excerpt(at Position) (string, int) {
 	return string(runes[start:end]), caret - start
 }
 
-// private are the parts of URLs that are not shown, each before what ends it or after
-// what begins it: a user and a password up to the last @, since a password that was not
-// escaped may hold anything; the two where the scheme was forgotten; and a query, which
-// often holds a key.
+// private matches the parts of URLs that are not shown. The first group of each expression is the
+// text before the part, and the second the text after it. The parts are: a user and a password up
+// to the last @, since a password that was not escaped may contain anything; the same in a URL
+// without a scheme; and a query, which often contains a key.
 var private = []*regexp.Regexp{
 	regexp.MustCompile(`(://)[^\s"']+(@)`),
 	regexp.MustCompile(`()[^\s"'/:@{]+:[^\s"'/@]+(@)`),
 	regexp.MustCompile(`(//[^\s"'?]+\?)[^\s"']+()`),
 }
 
-// mask hides these parts, character by character: a caret below stays where it is.
+// mask replaces each character of these parts by *, so that the offset of the caret does not change.
 func mask(s string) string {
 	for _, part := range private {
 		s = part.ReplaceAllStringFunc(s, func(found string) string {
@@ -134,7 +136,7 @@ func mask(s string) string {
 	return s
 }
 
-// printable replaces what would move a terminal's cursor, tabs excepted.
+// printable replaces characters that would move a terminal's cursor, except tabs.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && !unicode.IsPrint(r) {
@@ -144,7 +146,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// Err returns what was found, in the order of the file.
+// Err returns the errors, in the order of the file, or nil.
 func (s *Source) Err() error {
 	if len(s.errs) == 0 {
 		return nil
@@ -160,7 +162,7 @@ func (s *Source) Err() error {
 			e.Excerpt, e.Caret = s.excerpt(Position{e.Line, e.Column})
 		}
 	}
-	// An alias repeats a mistake; one report of it is enough.
+	// An alias repeats a mistake, which is reported once.
 	s.errs = slices.CompactFunc(s.errs, func(a, b *Error) bool { return *a == *b })
 	if s.more {
 		s.errs = append(s.errs, &Error{File: s.name, Message: fmt.Sprintf("more than %d errors, the rest is not shown", MaxErrors)})

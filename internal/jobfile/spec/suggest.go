@@ -16,16 +16,16 @@ func suggest(word string, words []string) string {
 	return "want " + alternatives(words)
 }
 
-// place is the position of a field that is misplaced here: the actions belong below
-// "action", which no spelling suggestion would find.
-func place(name string, fields []string) string {
+// suggestField returns where an unknown field belongs, or the similar field. An action belongs
+// below "action", which no spelling suggestion would find.
+func suggestField(name string, fields []string) string {
 	if slices.Contains([]string{"exec", "http", "nats"}, name) && slices.Contains(fields, "action") {
 		return "it goes below \"action\""
 	}
 	return suggest(name, fields)
 }
 
-// alternatives is "a", "a or b", "a, b or c".
+// alternatives returns "a", "a or b", "a, b or c".
 func alternatives(words []string) string {
 	if len(words) == 1 {
 		return words[0]
