@@ -29,7 +29,7 @@ func TestRecordSaysWhatABadServiceDid(t *testing.T) {
 		"hang":          {bad + "hang", "failed", "timeout of 2s", ""},
 		"garbage":       {bad + "garbage", "failed", "malformed HTTP status code", ""},
 		"close":         {bad + "close", "failed", "the connection broke before there was an answer", ""},
-		"loop":          {bad + "loop", "failed", "status 307 Temporary Redirect to elsewhere.example, not followed: want the url that it leads to", ""},
+		"loop":          {bad + "loop", "failed", "status 307 Temporary Redirect to elsewhere.example, which is not followed: set url to the target", ""},
 		"megabytes":     {bad + "megabytes", "succeeded", "", strings.Repeat("x", 1<<10)},
 		"gigabytes":     {bad + "gigabytes", "succeeded", "", strings.Repeat("x", 1<<10)},
 		"drip":          {bad + "drip", "failed", cut + "timeout of 2s", "....."},

@@ -117,7 +117,7 @@ var programMutants = []mutant{
 		name:   "guard-forgets-an-end",
 		breaks: "a command whose end was asked for while it started runs on",
 		file:   "internal/action/guard/keeper_unix.go",
-		old:    "if asked.killAt > 0 {",
+		old:    "if start.killAt > 0 {",
 		new:    "if asked == nil {",
 		test:   "TestStartThatHangsHoldsNoEndUp",
 	},

@@ -1,11 +1,11 @@
-// Package action holds what the actions that call a service have in common: the headers of a
-// request, its timeout, and which answers are final.
+// Package action has the common parts of the actions that call a service: the headers of a request,
+// its timeout, and which answers are final.
 //
 // A service gets the same headers whatever carries the request. The idempotency key is the
 // slot ID, so a service that has seen it can answer without doing the work again. Outside
 // the default namespace the key begins with the namespace, because two applications may have
-// jobs of the same name and call the same service. The attempt counts the tries. The fence
-// tells a late request from the current one.
+// jobs of the same name and call the same service. The attempt counts the tries. With the fence a
+// service can distinguish a late request from the current one.
 //
 // The statuses 400, 410 and 422 are final: the same request would be refused again. All
 // other errors are retried, even 404, which a proxy returns while a service is being
@@ -94,8 +94,8 @@ func WithTimeout(ctx context.Context, timeout time.Duration) (context.Context, c
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w of %v", job.ErrTimeout, timeout))
 }
 
-// Reason returns why a call failed: the cause of ctx if that has ended, because err then
-// only repeats that.
+// Reason returns why a call failed. If ctx has ended, that is its cause, because err only says that
+// ctx has ended.
 func Reason(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -59,7 +59,7 @@ func ReadFile(path string, limit int) (string, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err == nil && len(data) > limit {
-		err = fmt.Errorf("file %s holds more than %d bytes", path, limit)
+		err = fmt.Errorf("file %s has more than %d bytes", path, limit)
 	}
 	return string(data), err
 }

@@ -54,7 +54,7 @@ func (c configured) read() (variable, error) {
 	case err == nil && text == "":
 		err = fmt.Errorf("file %s is empty", c.File)
 	case strings.ContainsRune(text, 0):
-		err = errors.New("file " + c.File + " contains a zero byte, which no variable can")
+		err = errors.New("file " + c.File + " has a zero byte, which an environment variable cannot have")
 	}
 	if err != nil {
 		return variable{}, fmt.Errorf("env.%s: %w", c.Name, err)
@@ -67,10 +67,10 @@ var logins = []string{
 	"CRONCE_PASSWORD", "CRONCE_TOKEN", "CRONCE_CREDS", "CRONCE_NKEY", "CRONCE_USER", "CRONCE_TLSCERT", "CRONCE_TLSKEY",
 }
 
-// inherited returns what a program gets of env, the environment of the worker: all but the
-// variables that may hold a login (those of Cronce, of its alerts, all of NATS, and a server
-// URL with a password), or only PATH if clean is set. The variables named in pass are always
-// among them.
+// inherited returns the part of env, the environment of the worker, that a program gets. These are
+// all variables except those that may hold a login (logins of Cronce, secrets of alerts, all of
+// NATS, and a server URL with a password), or only PATH if clean is set. The variables named in
+// pass are always included.
 func inherited(env, pass []string, clean bool) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, value, _ := strings.Cut(v, "=")

@@ -22,7 +22,8 @@ const exDataErr = 65
 
 // New returns a handler that runs the command of e under g. A command without a slash in its
 // name is searched in PATH at every run, so a command that is installed later is found.
-// getenv returns variables of the worker's environment; those that e.Env names must be set.
+// getenv returns variables of the worker's environment. If a variable that e.Env names is not set,
+// New returns an error.
 func New(e spec.Exec, g *guard.Guard, getenv func(string) string) (job.Handler, error) {
 	if len(e.Args) == 0 || e.Args[0] == "" {
 		return nil, fmt.Errorf("%w command %q: it needs a program, as in [\"/bin/sh\", \"-c\", \"make report\"]", job.ErrInvalid, e.Args)
@@ -91,8 +92,8 @@ func command(ctx context.Context, e spec.Exec, variables []configured, run job.R
 	}, nil
 }
 
-// Missing returns what the command needs and this machine does not have: the user, the group,
-// the working directory or the program.
+// Missing returns an error if this machine does not have what the command needs: the user, the
+// group, the working directory or the program.
 func Missing(e spec.Exec) error {
 	var a account
 	var userErr, groupErr error
@@ -125,7 +126,7 @@ func find(program, dir, search string) (string, error) {
 	case search != "":
 		for _, folder := range filepath.SplitList(search) {
 			if !filepath.IsAbs(folder) {
-				continue // exec.LookPath refuses these too
+				continue // exec.LookPath skips these too
 			}
 			if path, err := exec.LookPath(filepath.Join(folder, program)); err == nil {
 				return path, nil

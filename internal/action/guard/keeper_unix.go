@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// lookEvery bounds how late the end of a suspend is noticed.
-	lookEvery = 100 * time.Millisecond
+	// checkEvery is how often the clock is read. It bounds how late the end of a suspend is noticed.
+	checkEvery = 100 * time.Millisecond
 
 	// endEvery is how often ending groups are checked. Systems where another process adopts
 	// orphans do not report when those have ended.
@@ -84,7 +84,7 @@ type incoming struct {
 	files []int
 }
 
-// receive passes on the requests of the worker until the worker is gone.
+// receive sends the requests of the worker to the channel until the worker is gone.
 func receive(conn *net.UnixConn, to chan<- incoming) error {
 	r := &fileReader{conn: conn}
 	decoder := gob.NewDecoder(r)
@@ -136,8 +136,8 @@ func newKeeper(config Config, s *starter) *keeper {
 type group struct {
 	pid    int
 	mark   []string
-	keep   bool // beyond the deadline
-	exited bool // and reaped
+	keep   bool // it may run beyond the deadline
+	exited bool // the leader has exited and is reaped
 	status syscall.WaitStatus
 
 	ending   bool          // TERM was sent
@@ -174,15 +174,15 @@ func (k *keeper) handle(in incoming) {
 // started records the result of a start. If the end of the command was requested meanwhile,
 // the command ends at once.
 func (k *keeper) started(r startResult) {
-	asked := k.starting[r.id]
+	start := k.starting[r.id]
 	delete(k.starting, r.id)
 	k.reports.put(r.report())
 	if !r.refused && r.err == nil {
-		g := &group{pid: r.pid, keep: asked.Keep, mark: asked.Mark, strays: map[int]string{}}
+		g := &group{pid: r.pid, keep: start.Keep, mark: start.Mark, strays: map[int]string{}}
 		g.status, g.exited = k.reaped[r.pid]
 		k.groups[r.id] = g
-		if asked.killAt > 0 {
-			k.end(g, asked.killAt)
+		if start.killAt > 0 {
+			k.end(g, start.killAt)
 		}
 	}
 	if len(k.starting) == 0 {
@@ -228,7 +228,7 @@ func (k *keeper) reap() {
 // enforce sends the signals that are due, and reports and removes groups that have ended.
 func (k *keeper) enforce(now time.Duration) {
 	if now >= k.readAt+strayEvery && k.isEnding() {
-		k.look(now)
+		k.findStrays(now)
 	}
 	for id, g := range k.groups {
 		if g.exited && g.isGone(now) {
@@ -283,10 +283,10 @@ func (k *keeper) end(g *group, killAt time.Duration) {
 	}
 	g.ending, g.killAt, g.ended = true, killAt, !g.exited
 	if g.ended {
-		k.look(boot.Now())
+		k.findStrays(boot.Now())
 	}
 	_ = unix.Kill(-g.pid, unix.SIGTERM)
-	_ = unix.Kill(-g.pid, unix.SIGCONT) // a stopped process does not hear TERM
+	_ = unix.Kill(-g.pid, unix.SIGCONT) // a stopped process does not handle TERM
 }
 
 // pause returns how long the guard may wait for events before it must check the clock.
@@ -294,7 +294,7 @@ func (k *keeper) pause(now time.Duration) time.Duration {
 	if len(k.groups) == 0 {
 		return time.Hour
 	}
-	pause := lookEvery
+	pause := checkEvery
 	for _, g := range k.groups {
 		if g.ending {
 			return endEvery
@@ -339,7 +339,7 @@ func parseGuardArgs(args []string) (c Config, err error) {
 		}
 	}
 	if len(args) != 2 || err != nil {
-		return c, fmt.Errorf("arguments %q: this is started by a worker, not by hand", args)
+		return c, fmt.Errorf("invalid arguments %q: only a worker starts this process", args)
 	}
 	return c, nil
 }

@@ -60,7 +60,7 @@ type outgoing struct {
 // newLink starts a guard process.
 func newLink(config Config, until func() time.Duration) (*link, error) {
 	if os.Getenv(inGuard) != "" {
-		return nil, errors.New("this is a guard process already: the program's main does not call guard.Dispatch")
+		return nil, errors.New("a guard process cannot start another one: the program's main does not call guard.Dispatch")
 	}
 	executable, err := os.Executable()
 	if err != nil {
@@ -80,8 +80,8 @@ func newLink(config Config, until func() time.Duration) (*link, error) {
 	l.process.Args[0] = guardName // a signal by the program's name reaches the worker only
 	l.process.Env = append(os.Environ(), inGuard+"=1")
 	l.process.ExtraFiles = []*os.File{theirs}
-	complaint := &head{max: 2 << 10}
-	l.process.Stderr = complaint
+	stderr := &head{max: 2 << 10}
+	l.process.Stderr = stderr
 	// A session of its own, so that Ctrl-C and Ctrl-Z in the worker's terminal
 	// do not reach it.
 	l.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -90,7 +90,7 @@ func newLink(config Config, until func() time.Duration) (*link, error) {
 		return nil, err
 	}
 	go l.write()
-	go l.read(complaint)
+	go l.read(stderr)
 	return l, nil
 }
 
@@ -126,7 +126,7 @@ func (l *link) end(why error) {
 }
 
 // read delivers reports until the guard is gone.
-func (l *link) read(complaint *head) {
+func (l *link) read(stderr *head) {
 	decoder := gob.NewDecoder(l.conn)
 	var err error
 	for err == nil {
@@ -139,7 +139,7 @@ func (l *link) read(complaint *head) {
 	kill := time.AfterFunc(l.config.KillAfter+answerIn, func() { _ = l.process.Process.Kill() })
 	waitErr := l.process.Wait()
 	kill.Stop()
-	l.err = errors.Join(waitErr, complaint.err())
+	l.err = errors.Join(waitErr, stderr.err())
 	if l.err == nil {
 		l.err = l.why
 	}
@@ -156,7 +156,7 @@ func (l *link) deliver(r report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if to, ok := l.reports[r.ID]; ok {
-		to <- r // has room for all that the guard says about one command
+		to <- r // the channel has room for all reports about one command
 	}
 }
 
@@ -177,8 +177,8 @@ func (l *link) remove(id uint64) {
 	delete(l.reports, id)
 }
 
-// send returns when r has been written or will certainly not be. The files then belong to
-// the caller again.
+// send returns when r is written, or will certainly not be written. After that the caller may close
+// the files.
 func (l *link) send(ctx context.Context, r request, files ...*os.File) error {
 	out := outgoing{r, files, make(chan error, 1)}
 	select {

@@ -146,18 +146,18 @@ func abandon(pid int) {
 	if pid == 0 {
 		return
 	}
-	look := time.NewTicker(endEvery)
-	defer look.Stop()
-	enough := time.NewTimer(answerIn)
-	defer enough.Stop()
+	tick := time.NewTicker(endEvery)
+	defer tick.Stop()
+	late := time.NewTimer(answerIn)
+	defer late.Stop()
 	for exists(pid) {
 		_ = unix.Kill(-pid, unix.SIGKILL)
 		if onlyZombies(pid) {
 			return
 		}
 		select {
-		case <-look.C:
-		case <-enough.C:
+		case <-tick.C:
+		case <-late.C:
 			return
 		}
 	}

@@ -52,7 +52,7 @@ func newStdio(input []byte, sink io.Writer) (*stdio, error) {
 	return &s, nil
 }
 
-// handOver closes the command's ends. The command has its copies by now, or never will.
+// handOver closes the command's ends. Call it when the command has its copies, or was not started.
 func (s *stdio) handOver() {
 	s.stdin.Close()
 	s.stdout.Close()

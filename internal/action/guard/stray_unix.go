@@ -26,11 +26,11 @@ type process struct {
 	zombie        bool
 }
 
-// look finds the processes of ended commands that have left their groups, as setsid does,
+// findStrays finds the processes of ended commands that have left their groups, as setsid does,
 // and sends them TERM. It finds descendants of a command, and adopted children of the guard
 // with the mark of a command in their environment. On systems without a process table there
 // are none.
-func (k *keeper) look(now time.Duration) {
+func (k *keeper) findStrays(now time.Duration) {
 	fresh := now >= k.readAt+strayEvery
 	if fresh {
 		k.table, k.readAt = processes(), now

@@ -43,7 +43,7 @@ func onlyZombies(pgid int) bool {
 	return table != nil
 }
 
-// processes reads the table of processes; nil if that cannot be read.
+// processes reads the table of processes. It returns nil if the table cannot be read.
 func processes() map[int]process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -57,10 +57,10 @@ func processes() map[int]process {
 		}
 		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
 		if err != nil {
-			continue // it is gone by now
+			continue // the process has ended meanwhile
 		}
-		// "PID (NAME) STATE PPID PGRP ...", and NAME may hold anything. The start time is
-		// the 22nd field of all.
+		// The line is "PID (NAME) STATE PPID PGRP ...". NAME may contain anything, also brackets.
+		// The start time is the 22nd field of the line.
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if len(fields) < 20 {
 			continue

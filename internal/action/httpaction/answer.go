@@ -19,8 +19,8 @@ const (
 	// cheaper than reading the rest.
 	maxDrained = 1 << 20
 
-	// maxRetryAfter is the longest delay that a service can ask for. One that asks for a
-	// year would otherwise end the slot.
+	// maxRetryAfter is the longest delay that a service can ask for. Otherwise a delay beyond the
+	// horizon would end the slot.
 	maxRetryAfter = time.Hour
 )
 
@@ -29,7 +29,7 @@ const (
 // longest secret has: a secret that begins there could not be recognized.
 func readAnswer(resp *http.Response, secrets []string, output io.Writer) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return nil // another protocol follows, which has no end
+		return nil // another protocol follows, and the body may never end
 	}
 	plain := action.NewHider(output, secrets)
 	n, err := io.Copy(plain, io.LimitReader(resp.Body, maxDrained))
@@ -53,7 +53,7 @@ func judge(resp *http.Response, broken error) error {
 		return job.Permanent(status)
 	case code >= 300 && code <= 399:
 		if to, err := url.Parse(resp.Header.Get("Location")); err == nil && to.Host != "" {
-			status = fmt.Errorf("%w to %s, not followed: want the url that it leads to", status, to.Host)
+			status = fmt.Errorf("%w to %s, which is not followed: set url to the target", status, to.Host)
 		}
 	}
 	if delay := retryAfter(resp.Header); delay > 0 {

@@ -65,17 +65,17 @@ func readSecret(path string) (string, error) {
 	return secret, nil
 }
 
-// checked returns the text without the line break that editors add at its end. Its errors do
-// not show the text.
+// checked returns the text without the line break that editors add at its end. It returns an error
+// if a header cannot have the text. The error does not show the text.
 func checked(secret string) (string, error) {
 	secret = strings.TrimSpace(secret)
 	switch {
 	case secret == "":
 		return "", errors.New("is not set, or empty")
 	case len(secret) > spec.MaxHeader:
-		return "", fmt.Errorf("holds more than %d bytes", spec.MaxHeader)
+		return "", fmt.Errorf("has more than %d bytes", spec.MaxHeader)
 	case strings.ContainsFunc(secret, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-		return "", errors.New("contains a line break or another control character: headers cannot")
+		return "", errors.New("has a line break or another control character, which a header cannot have")
 	}
 	return secret, nil
 }

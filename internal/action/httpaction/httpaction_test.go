@@ -106,7 +106,7 @@ func TestTheStatusDecides(t *testing.T) {
 		{"status=500", "retry", "status 500 Internal Server Error"},
 		{"status=599", "retry", "status 599"},
 		{"status=304", "retry", "status 304 Not Modified"},
-		{"status=302&Location=http://user:word@other.example:81/a%3Fb", "retry", "status 302 Found to other.example:81, not followed: want the url that it leads to"},
+		{"status=302&Location=http://user:word@other.example:81/a%3Fb", "retry", "status 302 Found to other.example:81, which is not followed: set url to the target"},
 		{"status=307&Location=/elsewhere", "retry", "status 307 Temporary Redirect"},
 		{"status=308&Location=:::", "retry", "status 308 Permanent Redirect"},
 		{"status=503&Retry-After=7", "retry after 7s", "status 503 Service Unavailable"},

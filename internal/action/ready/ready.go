@@ -17,11 +17,11 @@ const (
 	// interval is the pause between the end of a check and the next one.
 	interval = time.Second
 
-	// patience bounds a check.
-	patience = 2 * time.Second
+	// timeout bounds a check.
+	timeout = 2 * time.Second
 
-	// enough is how many good checks in a row make a service ready again.
-	enough = 2
+	// goodInARow is how many good checks in a row make a service ready again.
+	goodInARow = 2
 )
 
 // Need is a service that jobs of a queue need.
@@ -39,10 +39,10 @@ type Services struct {
 	log       *slog.Logger
 	interval  time.Duration
 
-	mu      sync.Mutex
-	asked   map[string]*service // by URL
-	queues  map[string]*queue
-	changed chan struct{} // has one element after Set
+	mu       sync.Mutex
+	services map[string]*service // by URL
+	queues   map[string]*queue
+	changed  chan struct{} // has one element after Set
 }
 
 // service is one URL and the result of its last checks.
@@ -57,9 +57,8 @@ type service struct {
 type queue struct {
 	needs []*service
 	open  chan struct{} // closed while slots may be taken
-	// refused is true from the log message "service not ready" until the message "services
-	// ready".
-	refused bool
+	// logged is true from the log message "service not ready" until the message "services ready".
+	logged bool
 }
 
 // New returns Services without any needs; see Set and Run.
@@ -67,7 +66,7 @@ func New(log *slog.Logger) *Services {
 	return &Services{
 		// A transport of its own, so that a check does not wait for a connection.
 		transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: 4 * time.Second},
-		log:       log, interval: interval, asked: map[string]*service{}, queues: map[string]*queue{}, changed: make(chan struct{}, 1),
+		log:       log, interval: interval, services: map[string]*service{}, queues: map[string]*queue{}, changed: make(chan struct{}, 1),
 	}
 }
 
@@ -75,25 +74,25 @@ func New(log *slog.Logger) *Services {
 func (s *Services) Set(needs []Need) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, before := s.asked, s.queues
-	s.asked, s.queues = map[string]*service{}, map[string]*queue{}
+	known, before := s.services, s.queues
+	s.services, s.queues = map[string]*service{}, map[string]*queue{}
 	for _, n := range needs {
 		key := n.URL.String()
-		if s.asked[key] == nil {
-			s.asked[key] = known[key]
+		if s.services[key] == nil {
+			s.services[key] = known[key]
 		}
-		if s.asked[key] == nil {
-			s.asked[key] = &service{url: n.URL, shown: n.Shown, good: enough - 1}
+		if s.services[key] == nil {
+			s.services[key] = &service{url: n.URL, shown: n.Shown, good: goodInARow - 1}
 		}
 		q := s.queues[n.Queue]
 		if q == nil {
 			q = &queue{open: make(chan struct{})}
 			if old := before[n.Queue]; old != nil {
-				q.open, q.refused = old.open, old.refused
+				q.open, q.logged = old.open, old.logged
 			}
 			s.queues[n.Queue] = q
 		}
-		q.needs = append(q.needs, s.asked[key])
+		q.needs = append(q.needs, s.services[key])
 	}
 	// A queue without needs opens, and wakes the workers that wait for it.
 	for name, q := range before {
@@ -139,15 +138,15 @@ func (s *Services) Run(ctx context.Context) {
 // round checks all services once, at the same time.
 func (s *Services) round(ctx context.Context) {
 	s.mu.Lock()
-	services := make([]*service, 0, len(s.asked))
-	for _, svc := range s.asked {
+	services := make([]*service, 0, len(s.services))
+	for _, svc := range s.services {
 		services = append(services, svc)
 	}
 	s.mu.Unlock()
 	var answers sync.WaitGroup
 	for _, svc := range services {
 		answers.Go(func() {
-			err := s.ask(ctx, svc.url)
+			err := s.check(ctx, svc.url)
 			if ctx.Err() == nil {
 				s.note(svc, err)
 			}
@@ -156,9 +155,9 @@ func (s *Services) round(ctx context.Context) {
 	answers.Wait()
 }
 
-// ask returns nil if the service is ready. Its errors do not show the URL.
-func (s *Services) ask(ctx context.Context, u *url.URL) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %v", patience))
+// check returns nil if the service is ready. Its errors do not show the URL.
+func (s *Services) check(ctx context.Context, u *url.URL) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 	if err != nil {
@@ -190,7 +189,7 @@ func (s *Services) note(svc *service, err error) {
 	if err != nil {
 		svc.good = 0
 	}
-	svc.why, svc.ready = err, svc.good >= enough
+	svc.why, svc.ready = err, svc.good >= goodInARow
 	s.judgeAll()
 }
 
@@ -205,18 +204,18 @@ func (s *Services) judge(name string, q *queue) {
 	ready := true
 	for _, svc := range q.needs {
 		ready = ready && svc.ready
-		if svc.why != nil && !q.refused {
-			q.refused = true
+		if svc.why != nil && !q.logged {
+			q.logged = true
 			s.log.Warn("service not ready: this node takes no slots of the queue", "queue", name, "ready", svc.shown, "error", svc.why)
 		}
 	}
 	switch open := isClosed(q.open); {
 	case ready && !open:
 		close(q.open)
-		if q.refused {
+		if q.logged {
 			s.log.Info("services ready: this node takes slots again", "queue", name)
 		}
-		q.refused = false
+		q.logged = false
 	case !ready && open:
 		q.open = make(chan struct{})
 	}
