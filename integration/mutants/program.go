@@ -118,7 +118,7 @@ var programMutants = []mutant{
 		breaks: "a command whose end was asked for while it started runs on",
 		file:   "internal/action/guard/keeper_unix.go",
 		old:    "if start.killAt > 0 {",
-		new:    "if asked == nil {",
+		new:    "if start == nil {",
 		test:   "TestStartThatHangsHoldsNoEndUp",
 	},
 	{
