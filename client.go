@@ -26,11 +26,12 @@ func newClient(s *Scheduler) *client.Client {
 	return client.Attach(attach.Of(s.conn, s.store, attach.Options{Operator: host, Logger: s.cfg.logger, Joined: s.joined}))
 }
 
-// lookForJob is how often joined looks whether another replica has brought the job into the registry.
-const lookForJob = 200 * time.Millisecond
+// joinInterval is how often joined checks whether another replica has written the job to the
+// registry.
+const joinInterval = 200 * time.Millisecond
 
-// joined waits until Run, of this replica or another, has brought the job into the registry, if the
-// job has a handler here.
+// joined waits until this replica or another has written the job to the registry, if the job has a
+// handler here.
 func (s *Scheduler) joined(ctx context.Context, name string) error {
 	if s.handled.handler(name) == nil {
 		return nil
@@ -41,9 +42,9 @@ func (s *Scheduler) joined(ctx context.Context, name string) error {
 		}
 		select {
 		case <-s.begun:
-		case <-time.After(lookForJob):
+		case <-time.After(joinInterval):
 		case <-ctx.Done():
-			return fmt.Errorf("%w: Run of this scheduler, which brings the job into the registry, has not begun: %w", job.ErrNotFound, context.Cause(ctx))
+			return fmt.Errorf("%w: Run of this scheduler, which writes the job to the registry, has not begun: %w", job.ErrNotFound, context.Cause(ctx))
 		}
 	}
 	if err := s.current().Joined(ctx, name); !errors.Is(err, job.ErrStopping) {
@@ -58,7 +59,7 @@ type TriggerOptions = client.TriggerOptions
 // Trigger orders one run of a job: it is Client().Trigger. Its Run can wait for the outcome.
 //
 // If the job has a handler here and is not in the registry yet, Trigger first waits until Run has
-// brought it there. So Trigger can be called at any time, but before Run only from another goroutine,
+// written it there. So Trigger can be called at any time. Before Run, call it from another goroutine
 // or with a context that ends.
 func (s *Scheduler) Trigger(ctx context.Context, name string, o TriggerOptions) (client.Run, error) {
 	return s.client.Trigger(ctx, name, o)

@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Handle adds a job and the handler of its slots. Run writes the job to the registry unless it holds
-// an equal one. All replicas should add the same jobs.
+// Handle adds a job and the handler of its slots. Run writes the job to the registry, unless the
+// registry has an equal one. All replicas should add the same jobs.
 //
 // Handle may be called after Run has begun, also from a handler. It does not wait for the broker: Run
 // writes the job within moments, or as soon as the broker answers, and begins to work on the job's
@@ -34,7 +34,7 @@ func (s *Scheduler) Handle(j job.Job, h job.Handler) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
-		return fmt.Errorf("%w: job %s: Handle comes after the end of Run", job.ErrInvalid, j.Name)
+		return fmt.Errorf("%w: job %s: Handle was called after the end of Run", job.ErrInvalid, j.Name)
 	}
 	if !s.handled.add(j, h) {
 		return fmt.Errorf("%w: job %s has a handler already", job.ErrInvalid, j.Name)

@@ -22,8 +22,8 @@ type Observer interface {
 	// Returned is called when a handler has returned. took is how long it ran.
 	Returned(queue string, took time.Duration)
 
-	// Parked counts the slots that wait here for their job's lock: by is 1 when one
-	// begins to wait and -1 when it ends.
+	// Parked counts the slots that wait here for their job's lock: by is 1 when a slot begins
+	// to wait, and -1 when its wait ends.
 	Parked(queue string, by int)
 
 	// Event is called for every event that the Scheduler publishes: outcomes, retries,

@@ -60,9 +60,9 @@ type Job struct {
 	// DefaultQueue.
 	Queue string
 
-	// Payload is passed to the handler. The registry stores it without insignificant space, and
-	// every number as it is spelled. It is any JSON value of up to MaxPayload
-	// bytes. Nil: none.
+	// Payload is passed to the handler. It is any JSON value of up to MaxPayload bytes. The
+	// registry stores it without insignificant space, and keeps the digits of each number as
+	// they are. Nil: none.
 	Payload json.RawMessage
 
 	// Timeout limits each attempt. Zero: no limit.
@@ -90,8 +90,8 @@ type Job struct {
 	OnLeaseLost LeaseLost
 
 	// Overlap decides about a slot that is due while an earlier one of the job has no
-	// outcome. A triggered run waits for the other one under each policy but OverlapAllow. Empty:
-	// OverlapSkip, or OverlapAllow if the job has On.
+	// outcome. A triggered run waits for the earlier slot under all policies except
+	// OverlapAllow. Empty: OverlapSkip, or OverlapAllow if the job has On.
 	Overlap Overlap
 
 	// OnFailure receives an alert for each slot that ends as Failed or Expired, OnMissed for
@@ -101,8 +101,8 @@ type Job struct {
 	OnFailure, OnMissed, OnSuccess, OnRecovered *Alert
 
 	// OnLate receives an alert for each slot that has not started within LateAfter of its due
-	// time, up to MaxLateAfter. Producers look twice a minute, so it comes up to half a minute
-	// later. Only jobs with a Schedule may have it. Nil and zero: none.
+	// time, up to MaxLateAfter. Producers check twice a minute, so the alert may be half a
+	// minute late. Only jobs with a Schedule may have it. Nil and zero: none.
 	OnLate    *Alert
 	LateAfter time.Duration
 
@@ -119,7 +119,7 @@ type Job struct {
 }
 
 // OnDemand is the Schedule of a job that runs only when it is triggered. It has no slots of
-// its own, so the fields that are about a schedule do not apply: Timezone, Spread, From,
+// its own, so these fields, which concern a schedule, do not apply: Timezone, Spread, From,
 // Until, Exclude and CatchUp.
 const OnDemand = "none"
 

@@ -172,7 +172,7 @@ func whyNever(src cron.Source, exclude cron.Exclusions) string {
 		return "no year has such a date"
 	}
 	if exclude.None() {
-		return "no slot lies in from..until"
+		return "no slot is between from and until"
 	}
 	return "exclude leaves no slot"
 }

@@ -246,8 +246,8 @@ func TestPlanThatCanNeverFireIsRefusedAtOnce(t *testing.T) {
 		{job.Plan{Schedule: "@every 1s", Exclude: []string{"* * * * *"}}, "exclude leaves no slot"},
 		{job.Plan{Schedule: "@every 1m", Exclude: []string{"0 * * * * *"}}, "exclude leaves no slot"},
 		{job.Plan{Schedule: "@at 2027-01-01T00:00:00Z", Exclude: []string{"2027-01-01"}}, "exclude leaves no slot"},
-		{job.Plan{Schedule: "@at 2027-01-01T00:00:00Z", Until: at(t, "2026-01-01T00:00:00Z")}, "no slot lies in from..until"},
-		{job.Plan{Schedule: "0 0 1 1 *", From: at(t, "2026-02-01T00:00:00Z"), Until: at(t, "2026-03-01T00:00:00Z")}, "no slot lies in from..until"},
+		{job.Plan{Schedule: "@at 2027-01-01T00:00:00Z", Until: at(t, "2026-01-01T00:00:00Z")}, "no slot is between from and until"},
+		{job.Plan{Schedule: "0 0 1 1 *", From: at(t, "2026-02-01T00:00:00Z"), Until: at(t, "2026-03-01T00:00:00Z")}, "no slot is between from and until"},
 	} {
 		_, err := job.ParseSchedule("report", c.plan)
 		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), c.want) {

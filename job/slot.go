@@ -84,7 +84,7 @@ var shardSuffix = regexp.MustCompile(`^(.*)[#.]([1-9][0-9]{0,2})of([1-9][0-9]{0,
 // the suffix of a part.
 var shardLike = regexp.MustCompile(`#[0-9]+of[0-9]+$`)
 
-// cutShard splits the suffix of a part from an ID (mark '#') or a key (mark '.').
+// cutShard cuts the suffix of a part off an ID (mark '#') or a key (mark '.').
 func cutShard(text string, mark byte) (whole string, i, n int, err error) {
 	if n := len(text); n == 0 || text[n-1] < '0' || text[n-1] > '9' { // most texts have no suffix: skip the search
 		return text, 0, 0, nil
@@ -209,8 +209,8 @@ func parseWholeKey(key string) (Slot, error) {
 
 // ValidateToken checks the name of a triggered run: 1 to MaxToken bytes of UTF-8, without
 // control characters and without spaces at either end, which a NATS header would not keep. It
-// must not end like /r2 or #3of8, which mark messages that were offered again and parts. Its
-// errors wrap ErrInvalid.
+// must not end like /r2, which marks a message that was published again, or like #3of8, which
+// marks a part. Its errors wrap ErrInvalid.
 func ValidateToken(token string) error {
 	switch {
 	case token == "":
@@ -220,9 +220,9 @@ func ValidateToken(token string) error {
 	case !utf8.ValidString(token):
 		return fmt.Errorf("%w token %q: it is not UTF-8", ErrInvalid, token)
 	case shardLike.MatchString(token):
-		return fmt.Errorf("%w token %q: its end is the mark of a shard", ErrInvalid, token)
+		return fmt.Errorf("%w token %q: it ends like the ID of a part, such as #3of8", ErrInvalid, token)
 	case codec.Reoffer.MatchString(token):
-		return fmt.Errorf("%w token %q: its end %q is the mark of a message that was offered again", ErrInvalid, token, codec.Reoffer.FindString(token))
+		return fmt.Errorf("%w token %q: it ends in %q, which marks a message that was published again", ErrInvalid, token, codec.Reoffer.FindString(token))
 	case strings.TrimSpace(token) != token:
 		return fmt.Errorf("%w token %q: it begins or ends with a space", ErrInvalid, token)
 	}

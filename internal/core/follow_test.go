@@ -38,7 +38,7 @@ func TestAJobIsStartedByOneThing(t *testing.T) {
 		"schedule and on":       {job.Job{Schedule: "@daily", On: on}, "on: the job has a schedule too"},
 		"after and on":          {job.Job{After: []string{"a"}, On: on}, "after and on at once"},
 		"after itself":          {job.Job{After: []string{"a", "me"}}, "cannot come after itself"},
-		"twice":                 {job.Job{After: []string{"a", "b", "a"}}, `"a" is in it twice`},
+		"twice":                 {job.Job{After: []string{"a", "b", "a"}}, `"a" is listed twice`},
 		"no name":               {job.Job{After: []string{"a:b"}}, `job name "a:b"`},
 		"too many":              {job.Job{After: slices.Repeat([]string{"a"}, job.MaxAfter+1)}, "33 jobs, at most 32"},
 		"timezone":              {job.Job{After: []string{"a"}, Timezone: "Europe/Berlin"}, "timezone: it applies to schedules only"},

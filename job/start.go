@@ -102,7 +102,7 @@ func validateAfter(name string, after []string) error {
 		case n == name && name != "":
 			return fmt.Errorf("%w after: the job cannot come after itself", ErrInvalid)
 		case slices.Contains(after[:i], n):
-			return fmt.Errorf("%w after: %q is in it twice", ErrInvalid, n)
+			return fmt.Errorf("%w after: %q is listed twice", ErrInvalid, n)
 		}
 	}
 	return nil
