@@ -72,7 +72,7 @@ func TestImportRefuses(t *testing.T) {
 		{"kind: CronJob\nspec:\n  {{- toYaml .Values.spec | nindent 2 }}\n", "k8s", "helm template"},
 		{strings.Repeat("[", 100_000), "k8s", "nested too deeply"},
 		{strings.Repeat("[", 100_000), "sidekiq", "nested too deeply"},
-		{"a:\n  cron: <%= ENV['X'] %>\n", "sidekiq", "what ERB makes of it"},
+		{"a:\n  cron: <%= ENV['X'] %>\n", "sidekiq", "import the output of ERB"},
 		{"on: push\n", "github", "no jobs found"},
 		{"print('hello')\n", "celery", "no jobs found"},
 		{"print('hello')\n", "apscheduler", "no jobs found"},

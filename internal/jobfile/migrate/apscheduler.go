@@ -12,15 +12,16 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// APSchedulerHead says what the jobs of an APScheduler do as they did, and what is different.
+// APSchedulerHead is the comment at the top of the file. It says what stays the same for jobs of
+// APScheduler, and what is different.
 var APSchedulerHead = []string{
 	"Imported from APScheduler. Each job calls its function with call.py, which the page on",
-	"migration shows: put it beside this file, and your modules into PYTHONPATH. As there, a run is",
-	"tried once. On days when clocks change look at \"cronce next -f\": APScheduler has rules of its",
-	"own there.",
+	"migration shows: put it beside this file, and your modules into PYTHONPATH. As there, runs are",
+	"not retried. Check the days on which clocks change with \"cronce next -f\": APScheduler has rules",
+	"of its own for them.",
 }
 
-// apDefaults are what a scheduler's job_defaults say.
+// apDefaults are the job_defaults of a scheduler.
 type apDefaults struct {
 	coalesce     bool
 	grace        time.Duration // negative: unlimited
@@ -35,8 +36,8 @@ type apscheduler struct {
 
 // APScheduler reads the jobs of a Python program: calls of add_job and scheduled_job (version 3)
 // and add_schedule (version 4), lists of dicts that are assigned to JOBS, and the time zone and
-// job_defaults of schedulers and configuration dicts. It runs nothing. zone is where the schedules
-// are if the program does not say so.
+// job_defaults of schedulers and configuration dicts. It runs nothing. zone is the time zone of the
+// schedules if the program does not set one.
 func APScheduler(text, zone string) Result {
 	a := apscheduler{zone: zone, defaults: apDefaults{grace: time.Second, maxInstances: 1}}
 	schedulers := []string{"BlockingScheduler", "BackgroundScheduler", "AsyncIOScheduler", "GeventScheduler", "TornadoScheduler", "TwistedScheduler", "QtScheduler", "APScheduler", "AsyncScheduler", "Scheduler", "configure"}
@@ -64,10 +65,10 @@ func APScheduler(text, zone string) Result {
 	return a.Result
 }
 
-// span is the lines of a call.
+// span is the first and the last line of a call.
 type span struct{ from, to int }
 
-// spans returns where the calls of these names are.
+// spans returns the lines of the calls of these names.
 func spans(text string, names []string) (all []span) {
 	for _, f := range python.Find(text, names...) {
 		if !f.Mention {
@@ -92,15 +93,15 @@ func (a *apscheduler) configured(text string, v python.Value) {
 			}
 			a.setting(arg.Name, value, false)
 		case "jobstores":
-			a.note(arg.Value.Line, "", "jobs that only a job store has (%s) are not here: list them with print_jobs()", arg.Value.Source)
+			a.note(arg.Value.Line, "", "jobs that are only in a job store (%s) are not imported: list them with print_jobs()", arg.Value.Source)
 		}
 	}
 	if v.Starred {
-		a.note(v.Line, "", "%s: what its * and ** hold is not known here", v.Source)
+		a.note(v.Line, "", "%s: its * and ** arguments are not known", v.Source)
 	}
 }
 
-// setting takes a setting of a scheduler. In a configuration dict numbers may be texts.
+// setting applies a setting of a scheduler. In a configuration dict numbers may be strings.
 func (a *apscheduler) setting(name string, v python.Value, asText bool) {
 	if asText && v.Kind == python.Text && name != "timezone" {
 		v = python.Literal(v)
@@ -156,7 +157,7 @@ func (a *apscheduler) found(f python.Found) {
 			a.dict(item)
 		}
 	case f.Name == "JOBS":
-		a.note(f.Line, "", "not carried over: %s = %s is not a list of dicts that stands here", f.Name, v.Source)
+		a.note(f.Line, "", "not carried over: %s = %s is not a list of dict literals", f.Name, v.Source)
 	case f.Name != "" || v.Kind != python.Call:
 		a.note(f.Line, "", "not carried over: %s is not understood", v.Source)
 	default:
@@ -164,21 +165,21 @@ func (a *apscheduler) found(f python.Found) {
 	}
 }
 
-// dict reads an element of JOBS, as Flask-APScheduler has it.
+// dict reads an element of JOBS, the form of Flask-APScheduler.
 func (a *apscheduler) dict(v python.Value) {
 	if v.Kind != python.Dict {
-		a.note(v.Line, "", "not carried over: %s is not a dict that stands here", v.Source)
+		a.note(v.Line, "", "not carried over: %s is not a dict literal", v.Source)
 		return
 	}
 	j := apJob{line: v.Line, args: map[string]python.Value{}}
 	for i, key := range v.Keys {
 		if key.Kind != python.Text {
-			j.lacks = append(j.lacks, key.Source+" "+v.Items[i].Source)
+			j.dropped = append(j.dropped, key.Source+" "+v.Items[i].Source)
 			continue
 		}
 		j.set(key.Text, v.Items[i])
 	}
-	a.take(j)
+	a.convert(j)
 }
 
 // call reads add_job(...), scheduled_job(...) or add_schedule(...).
@@ -199,24 +200,24 @@ func (a *apscheduler) call(f python.Found) {
 		if i < len(order) {
 			j.set(order[i], item)
 		} else {
-			j.lacks = append(j.lacks, item.Source)
+			j.dropped = append(j.dropped, item.Source)
 		}
 	}
 	for _, arg := range v.Args {
 		j.set(arg.Name, arg.Value)
 	}
 	if v.Starred {
-		j.lacks = append(j.lacks, "its arguments with * or **")
+		j.dropped = append(j.dropped, "its arguments with * or **")
 	}
-	a.take(j)
+	a.convert(j)
 }
 
-// apJob is a job as its call or its dict has it.
+// apJob is a job in the form of its call or its dict.
 type apJob struct {
-	line  int
-	args  map[string]python.Value
-	order []string // of args
-	lacks []string
+	line    int
+	args    map[string]python.Value
+	order   []string // the names of args
+	dropped []string
 }
 
 func (j *apJob) set(name string, v python.Value) {
@@ -226,21 +227,21 @@ func (j *apJob) set(name string, v python.Value) {
 	j.args[name] = v
 }
 
-// pop takes an argument away.
+// pop removes an argument and returns it. It returns false if there is none, or it is None.
 func (j *apJob) pop(name string) (python.Value, bool) {
 	v, ok := j.args[name]
 	delete(j.args, name)
 	return v, ok && v.Kind != python.None
 }
 
-// take makes a job of a call.
-func (a *apscheduler) take(p apJob) {
+// convert adds the job of a call.
+func (a *apscheduler) convert(p apJob) {
 	function, _ := p.pop("func")
 	id, _ := p.pop("id")
 	label, _ := p.pop("name")
 	called := function.Text
 	if function.Source == "" {
-		a.note(p.line, "", "not carried over: %s", strings.Join(append([]string{"it does not say here which function it calls"}, p.lacks...), ", "))
+		a.note(p.line, "", "not carried over: %s", strings.Join(append([]string{"its function is not given here"}, p.dropped...), ", "))
 		return
 	}
 	if function.Kind != python.Text && function.Kind != python.Name {
@@ -268,16 +269,16 @@ func (a *apscheduler) take(p apJob) {
 	for _, name := range p.order {
 		v, left := p.args[name]
 		if left && v.Kind != python.None && name != "replace_existing" && name != "jobstore" && name != "executor" && name != "conflict_policy" {
-			p.lacks = append(p.lacks, name+"="+v.Source)
+			p.dropped = append(p.dropped, name+"="+v.Source)
 		}
 	}
 	if v, given := p.args["next_run_time"]; given && v.Kind == python.None {
-		p.lacks = append(p.lacks, "next_run_time=None: it is paused, and a file cannot say so: cronce job pause "+j.Name)
+		p.dropped = append(p.dropped, "next_run_time=None: it is paused, which a job file cannot express: run cronce job pause "+j.Name)
 	}
 	if function.Kind == python.Name {
-		p.lacks = append(p.lacks, "the module of its function: write it before "+called+" in the action, as in module:"+called)
+		p.dropped = append(p.dropped, "the module of its function: write it before "+called+" in the action, as in module:"+called)
 	}
-	added := a.addJob(p.line, jobfile.Imported{
+	added := a.add(p.line, jobfile.Imported{
 		Job: j, Exec: spec.Exec{Args: []string{"python3", "call.py", called}}, Line: p.line, Comments: []string{fmt.Sprintf("line %d: %s", p.line, clip(was))},
 	})
 	if added == "" {
@@ -294,12 +295,12 @@ func (a *apscheduler) take(p apJob) {
 	if added != was {
 		a.note(p.line, added, "its name was %s", clip(was))
 	}
-	if len(p.lacks) > 0 {
-		a.note(p.line, added, "not carried over: %s", strings.Join(p.lacks, ", "))
+	if len(p.dropped) > 0 {
+		a.note(p.line, added, "not carried over: %s", strings.Join(p.dropped, ", "))
 	}
 }
 
-// arguments returns what call.py gets.
+// arguments returns the payload for call.py.
 func (a *apscheduler) arguments(p *apJob) ([]byte, bool) {
 	args, _ := p.pop("args")
 	kwargs, _ := p.pop("kwargs")
@@ -321,7 +322,7 @@ func (a *apscheduler) arguments(p *apJob) ([]byte, bool) {
 	return pythonCall(args.Items, named, nil)
 }
 
-// policies sets what happens to missed runs and to those that overlap.
+// policies sets the overlap and the catch-up policy.
 func (a *apscheduler) policies(j *job.Job, p *apJob) {
 	d := a.defaults
 	if v, ok := p.args["misfire_grace_time"]; ok {
@@ -332,21 +333,21 @@ func (a *apscheduler) policies(j *job.Job, p *apJob) {
 		case isInt && n > 0:
 			d.grace = time.Duration(n) * time.Second
 		default:
-			p.lacks = append(p.lacks, "misfire_grace_time="+v.Source)
+			p.dropped = append(p.dropped, "misfire_grace_time="+v.Source)
 		}
 	}
 	if v, ok := p.pop("coalesce"); ok {
 		if v.Kind == python.Bool {
 			d.coalesce = v.Bool
 		} else {
-			p.lacks = append(p.lacks, "coalesce="+v.Source)
+			p.dropped = append(p.dropped, "coalesce="+v.Source)
 		}
 	}
 	if v, ok := p.pop("max_instances"); ok {
 		if n, isInt := v.Int(); isInt && n > 0 {
 			d.maxInstances = n
 		} else {
-			p.lacks = append(p.lacks, "max_instances="+v.Source)
+			p.dropped = append(p.dropped, "max_instances="+v.Source)
 		}
 	}
 	j.Overlap = job.OverlapSkip
@@ -366,6 +367,6 @@ func (a *apscheduler) policies(j *job.Job, p *apJob) {
 		j.CatchUp.Within = d.grace
 	}
 	if d.grace < 0 {
-		p.lacks = append(p.lacks, "misfire_grace_time=None: what is older than the horizon (24 h) is not caught up")
+		p.dropped = append(p.dropped, "misfire_grace_time=None: runs older than the horizon (24 h) are not caught up")
 	}
 }

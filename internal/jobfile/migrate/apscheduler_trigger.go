@@ -17,12 +17,12 @@ var (
 		{"year", 1970, 9999, nil}, {"month", 1, 12, monthNames}, {"day", 1, 31, nil}, {"week", 1, 53, nil},
 		{"day_of_week", 0, 6, []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}}, {"hour", 0, 23, nil}, {"minute", 0, 59, nil}, {"second", 0, 59, nil},
 	}
-	// apLeast are the values of the fields behind the last one that is given.
-	apLeast = map[string]string{"year": "*", "month": "1", "day": "1", "week": "*", "day_of_week": "*", "hour": "0", "minute": "0", "second": "0"}
+	// apSmallest has the values of the fields after the last one that is given.
+	apSmallest = map[string]string{"year": "*", "month": "1", "day": "1", "week": "*", "day_of_week": "*", "hour": "0", "minute": "0", "second": "0"}
 )
 
-// trigger sets the schedule of a job. It returns why that is not possible. It takes the arguments
-// that it understands away.
+// trigger sets the schedule of a job, and removes the arguments that it understands. If the
+// schedule has no counterpart, it returns why.
 func (a *apscheduler) trigger(j *job.Job, p *apJob) (why string) {
 	v, ok := p.pop("trigger")
 	if !ok {
@@ -66,7 +66,7 @@ func (a *apscheduler) trigger(j *job.Job, p *apJob) (why string) {
 		expr, _ := given.pop("expr")
 		why = apCrontab(j, expr)
 		if fields := strings.Fields(expr.Text); len(fields) == 5 && strings.ContainsAny(fields[4], "0123456789") {
-			p.lacks = append(p.lacks, "from_crontab reads the weekdays "+clip(fields[4])+" from 0, Monday, in version 3; other versions may differ: write names")
+			p.dropped = append(p.dropped, "from_crontab reads the weekdays "+clip(fields[4])+" from 0, Monday, in version 3; other versions may differ: write names")
 		}
 	case "interval":
 		why = apInterval(j, given)
@@ -92,14 +92,14 @@ func (a *apscheduler) trigger(j *job.Job, p *apJob) (why string) {
 	if given != p {
 		for _, name := range given.order {
 			if left, ok := given.args[name]; ok && left.Kind != python.None {
-				p.lacks = append(p.lacks, name+"="+left.Source)
+				p.dropped = append(p.dropped, name+"="+left.Source)
 			}
 		}
 	}
 	return why
 }
 
-// apBounds takes what is beside the fields of a trigger.
+// apBounds reads the arguments of a trigger that are not fields: its beginning, its end and jitter.
 func apBounds(j *job.Job, given *apJob, zone *time.Location, p *apJob) (why string) {
 	for _, name := range []string{"start_date", "start_time", "end_date", "end_time"} {
 		v, ok := given.pop(name)
@@ -113,7 +113,7 @@ func apBounds(j *job.Job, given *apJob, zone *time.Location, p *apJob) (why stri
 		if strings.HasPrefix(name, "start") {
 			j.From = at
 		} else {
-			j.Until = at.Add(time.Second) // the end may be a run there
+			j.Until = at.Add(time.Second) // APScheduler may run at the end, and Until is exclusive
 		}
 	}
 	if v, ok := given.pop("jitter"); ok {
@@ -122,7 +122,7 @@ func apBounds(j *job.Job, given *apJob, zone *time.Location, p *apJob) (why stri
 			return fmt.Sprintf("jitter=%s is not a number", v.Source)
 		}
 		j.Spread = time.Duration(n) * time.Second
-		p.lacks = append(p.lacks, fmt.Sprintf("jitter=%d draws a new delay for each run; spread is always the same one for a job", n))
+		p.dropped = append(p.dropped, fmt.Sprintf("jitter=%d delays each run by a new random time; with spread, a job always has the same delay", n))
 	}
 	return ""
 }
@@ -150,7 +150,7 @@ func apCron(j *job.Job, p *apJob) (why string) {
 		case ok:
 			return fmt.Sprintf("%s=%s is not a literal", f.name, v.Source)
 		case i > last:
-			text = apLeast[f.name]
+			text = apSmallest[f.name]
 		}
 		texts[f.name] = strings.ToLower(strings.TrimSpace(text))
 	}
@@ -210,8 +210,8 @@ func (f calendarField) apPart(text string) ([]int, error) {
 	return f.part(text)
 }
 
-// apCrontab sets the schedule of CronTrigger.from_crontab, whose weekdays begin with Monday as 0
-// all the same.
+// apCrontab sets the schedule of CronTrigger.from_crontab. Unlike in cron, its weekdays begin with
+// Monday as 0.
 func apCrontab(j *job.Job, expr python.Value) (why string) {
 	fields := strings.Fields(expr.Text)
 	if expr.Kind != python.Text || len(fields) != 5 {
@@ -249,7 +249,7 @@ func apAnchor(j *job.Job) {
 	from := j.From.UTC()
 	at := []int{from.Second(), from.Minute(), from.Hour(), int(from.Weekday())}
 	fields := []string{"*", "*", "*", "*", "*", "*"}
-	var unit int // of the field in which the slots differ
+	var unit int // index of the field in which the slots differ
 	switch {
 	case time.Minute%d == 0:
 		unit = 0

@@ -12,16 +12,16 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// CeleryHead says what the jobs of a Celery beat configuration do as they did, and what is
-// different.
+// CeleryHead is the comment at the top of the file. It says what stays the same for jobs of Celery
+// beat, and what is different.
 var CeleryHead = []string{
 	"Imported from Celery beat. Each job puts its task into Celery's queue with enqueue.py, which",
 	"the page on migration shows: put it beside this file, with the broker of your app. As with",
-	"beat, a slot that was missed does not run later. On days when clocks change look at",
-	`"cronce next -f": beat has rules of its own there.`,
+	"beat, missed runs are not caught up. Check the days on which clocks change with",
+	`"cronce next -f": beat has rules of its own for them.`,
 }
 
-// beatNames are what a schedule of beat is assigned to, and timezoneNames its time zone.
+// beatNames are the variables of a beat schedule, and timezoneNames those of its time zone.
 var (
 	beatNames     = []string{"beat_schedule", "CELERY_BEAT_SCHEDULE", "CELERYBEAT_SCHEDULE", "BEAT_SCHEDULE"}
 	timezoneNames = []string{"timezone", "CELERY_TIMEZONE"}
@@ -33,8 +33,8 @@ type celery struct {
 }
 
 // Celery reads the beat schedules of a Python program: dicts that are assigned to beat_schedule,
-// and calls of add_periodic_task. It runs nothing. zone is where the schedules are if the program
-// does not set a timezone.
+// and calls of add_periodic_task. It runs nothing. zone is the time zone of the schedules if the
+// program does not set one.
 func Celery(text, zone string) Result {
 	c := celery{zone: zone}
 	for _, f := range python.Find(text, append(timezoneNames, "enable_utc", "CELERY_ENABLE_UTC")...) {
@@ -47,7 +47,7 @@ func Celery(text, zone string) Result {
 		case f.Value.Kind == python.Text:
 			c.zone = f.Value.Text
 		case f.Value.Kind != python.None:
-			c.note(f.Line, "", "%s = %s is not a text: the schedules are read as of %s (--tz)", f.Name, f.Value.Source, c.zone)
+			c.note(f.Line, "", "%s = %s is not a string literal: the schedules are read in %s (--tz)", f.Name, f.Value.Source, c.zone)
 		}
 	}
 	for _, f := range python.Find(text, append(beatNames, "add_periodic_task")...) {
@@ -59,7 +59,7 @@ func Celery(text, zone string) Result {
 func (c *celery) found(f python.Found) {
 	switch v := f.Value; {
 	case f.Mention:
-		c.note(f.Line, "", "not carried over: what %s does with the schedule is not understood", v.Source)
+		c.note(f.Line, "", "not carried over: the effect of %s on the schedule is not understood", v.Source)
 	case v.Last() == "add_periodic_task" && v.Kind == python.Call:
 		c.periodic(v)
 	case f.Name == "":
@@ -67,7 +67,7 @@ func (c *celery) found(f python.Found) {
 	case f.Index != nil && f.Index.Kind == python.Text:
 		c.entry(f.Line, f.Index.Text, v)
 	case v.Kind != python.Dict || f.Index != nil:
-		c.note(f.Line, "", "not carried over: %s = %s is not a dict that stands here; write it out, or import the file that has it", f.Name, v.Source)
+		c.note(f.Line, "", "not carried over: %s = %s is not a dict literal; write it out, or import the file that defines it", f.Name, v.Source)
 	default:
 		last := map[string]int{}
 		for i, key := range v.Keys {
@@ -79,7 +79,7 @@ func (c *celery) found(f python.Found) {
 				continue
 			}
 			if key.Kind != python.Text {
-				c.note(key.Line, "", "not carried over: %s: %s: the name is not a text", key.Source, v.Items[i].Source)
+				c.note(key.Line, "", "not carried over: %s: %s: the name is not a string literal", key.Source, v.Items[i].Source)
 				continue
 			}
 			c.entry(key.Line, key.Text, v.Items[i])
@@ -111,11 +111,11 @@ func (c *celery) periodic(v python.Value) {
 		case a.Name == "expires":
 			t.expires = &a.Value
 		default:
-			t.lacks = append(t.lacks, a.Name+"="+a.Value.Source)
+			t.dropped = append(t.dropped, a.Name+"="+a.Value.Source)
 		}
 	}
-	t.lacks = append(t.lacks, "the task's full name: "+task+" is what this file calls it")
-	c.take(t)
+	t.dropped = append(t.dropped, "the full name of the task: this file calls it "+task)
+	c.convert(t)
 }
 
 // beatTask is an entry of a schedule.
@@ -128,13 +128,13 @@ type beatTask struct {
 	expires    *python.Value
 	queue      *python.Value
 	disabled   bool
-	lacks      []string
+	dropped    []string
 }
 
 // entry reads an entry of a dict.
 func (c *celery) entry(line int, name string, v python.Value) {
 	if v.Kind != python.Dict {
-		c.note(line, name, "not carried over: %s is not a dict that stands here", v.Source)
+		c.note(line, name, "not carried over: %s is not a dict literal", v.Source)
 		return
 	}
 	t := beatTask{line: line, name: name}
@@ -142,7 +142,7 @@ func (c *celery) entry(line int, name string, v python.Value) {
 		value := v.Items[i]
 		switch {
 		case key.Kind != python.Text:
-			t.lacks = append(t.lacks, key.Source+" "+value.Source)
+			t.dropped = append(t.dropped, key.Source+" "+value.Source)
 		case key.Text == "task" && value.Kind == python.Text:
 			t.task = value.Text
 		case key.Text == "schedule":
@@ -162,10 +162,10 @@ func (c *celery) entry(line int, name string, v python.Value) {
 		case key.Text == "enabled" && value.Kind == python.Bool:
 			t.disabled = !value.Bool
 		default:
-			t.lacks = append(t.lacks, key.Text+": "+value.Source)
+			t.dropped = append(t.dropped, key.Text+": "+value.Source)
 		}
 	}
-	c.take(t)
+	c.convert(t)
 }
 
 func (t *beatTask) options(v python.Value) {
@@ -176,16 +176,16 @@ func (t *beatTask) options(v python.Value) {
 		case key.Kind == python.Text && key.Text == "queue" && v.Items[i].Kind == python.Text:
 			t.queue = &v.Items[i]
 		default:
-			t.lacks = append(t.lacks, fmt.Sprintf("options %s: %s", strings.Trim(key.Source, `"'`), v.Items[i].Source))
+			t.dropped = append(t.dropped, fmt.Sprintf("options %s: %s", strings.Trim(key.Source, `"'`), v.Items[i].Source))
 		}
 	}
 }
 
-// take makes a job of an entry.
-func (c *celery) take(t beatTask) {
+// convert adds the job of an entry.
+func (c *celery) convert(t beatTask) {
 	name := UnitName(t.name)
 	if t.task == "" {
-		c.note(t.line, t.name, "not carried over: its task is not a text that stands here")
+		c.note(t.line, t.name, "not carried over: its task is not a string literal")
 		return
 	}
 	j := job.Job{
@@ -206,10 +206,10 @@ func (c *celery) take(t beatTask) {
 		if d, ok := pythonDuration(*t.expires); ok && d > 0 {
 			j.Deadline = d
 		} else {
-			t.lacks = append(t.lacks, "expires: "+t.expires.Source)
+			t.dropped = append(t.dropped, "expires: "+t.expires.Source)
 		}
 	}
-	added := c.addJob(t.line, jobfile.Imported{
+	added := c.add(t.line, jobfile.Imported{
 		Job: j, Exec: spec.Exec{Args: []string{"python3", "enqueue.py", t.task}}, Line: t.line,
 		Comments: []string{fmt.Sprintf("line %d: %s", t.line, clip(t.name))},
 	})
@@ -223,14 +223,14 @@ func (c *celery) take(t beatTask) {
 		c.note(t.line, added, "its name was %s", clip(t.name))
 	}
 	if t.disabled {
-		c.note(t.line, added, "it is disabled, and a file cannot say so: after cronce job apply, cronce job pause %s", added)
+		c.note(t.line, added, "it is disabled, which a job file cannot express: run cronce job pause %s after cronce job apply", added)
 	}
-	if len(t.lacks) > 0 {
-		c.note(t.line, added, "not carried over: %s", strings.Join(t.lacks, ", "))
+	if len(t.dropped) > 0 {
+		c.note(t.line, added, "not carried over: %s", strings.Join(t.dropped, ", "))
 	}
 }
 
-// payload returns what enqueue.py gets.
+// payload returns the payload for enqueue.py.
 func (t *beatTask) payload() (json.RawMessage, bool) {
 	return pythonCall(t.args, t.kwargs, t.queue)
 }
@@ -303,7 +303,7 @@ func every(j *job.Job, d time.Duration) (why string) {
 	return ""
 }
 
-// beatSchedule sets the schedule of an entry. It returns why that is not possible.
+// beatSchedule sets the schedule of an entry. If the schedule has no counterpart, it returns why.
 func beatSchedule(j *job.Job, v python.Value) (why string) {
 	if d, ok := pythonDuration(v); ok {
 		return every(j, d)

@@ -10,11 +10,11 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// calendarField is a field of a calendar in another program.
+// calendarField is a field of a schedule of another program.
 type calendarField struct {
 	name      string
 	low, high int
-	names     []string // of low, low+1, ...
+	names     []string // the names of the values from low on, or nil
 }
 
 var celeryFields = []calendarField{
@@ -34,7 +34,7 @@ func celeryCrontab(j *job.Job, v python.Value) (why string) {
 	given := map[string]python.Value{}
 	for i, item := range v.Items {
 		if i > 1 {
-			return fmt.Sprintf("%s: only minute and hour are at the same place in every version of Celery; name the others", v.Source)
+			return fmt.Sprintf("%s: only minute and hour have the same position in every version of Celery; name the others", v.Source)
 		}
 		given[order[i]] = item
 	}
@@ -150,8 +150,8 @@ func rangeOf(v python.Value) (all []int, ok bool) {
 	return all, true
 }
 
-// part reads "*", "*/2", "3", "8-17", "fri-mon" or "8-17/3". A range whose end is before its
-// beginning goes on at the field's beginning, as in Celery.
+// part reads "*", "*/2", "3", "8-17", "fri-mon" or "8-17/3". As in Celery, a range whose end is
+// before its beginning wraps around.
 func (f calendarField) part(text string) ([]int, error) {
 	base, by, stepped := strings.Cut(text, "/")
 	step := 1

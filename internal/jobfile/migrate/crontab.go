@@ -13,28 +13,30 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// CrontabHead says what the jobs of a crontab do as they did, and what is different.
+// CrontabHead is the comment at the top of the file. It says what stays the same for jobs of a
+// crontab, and what is different.
 var CrontabHead = []string{
-	"Imported from a crontab. As under cron, a job starts whether its last run has ended or not,",
-	"is tried once, and does not run later what was missed. Leave out overlap, retry and catch_up",
-	"for Cronce's defaults: one run at a time, three attempts, the newest missed slot is run.",
+	"Imported from a crontab. As under cron, runs of a job may overlap, they are not retried, and",
+	"missed runs are not caught up. Leave out overlap, retry and catch_up for Cronce's defaults: one",
+	"run at a time, three attempts, and the newest missed slot is run.",
 }
 
 // SystemCrontabHead is CrontabHead for a system crontab.
 var SystemCrontabHead = append(slices.Clone(CrontabHead),
-	"Jobs with user need a worker that runs as root: leave it out where the worker is that user.")
+	"Jobs with user need a worker that runs as root. If the worker runs as that user, leave user out.")
 
 var (
 	cronSetting = regexp.MustCompile(`^\s*("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$`)
-	// cronHalfStep is n/m, which other parsers read as "from n on, each m-th".
+	// cronHalfStep matches n/m, which other parsers read as "from n on, each m-th".
 	cronHalfStep = regexp.MustCompile(`(^|,)[A-Za-z0-9]+/`)
 	cronWord     = regexp.MustCompile(`^\s*(\S+)`)
-	// silent are settings whose purpose the record or the alerts of a job have.
+	// silent has the settings that are not carried over, and what replaces them. They are not
+	// mentioned if they are empty.
 	silent = map[string]string{
 		"MAILTO":            "no mail is sent; the output is kept in the slot's record (cronce slot show), and on_failure reports failures",
 		"MAILFROM":          "no mail is sent",
 		"CONTENT_TYPE":      "no mail is sent",
-		"RANDOM_DELAY":      "not carried over; spread: delays each slot by a time of the job's own",
+		"RANDOM_DELAY":      "not carried over; spread delays the slots of a job",
 		"START_HOURS_RANGE": "not carried over; put the hours into the schedules",
 	}
 )
@@ -49,8 +51,8 @@ type crontab struct {
 	env    []spec.Variable
 }
 
-// Crontab reads a crontab: a user's, or a system one, whose sixth field is a user. zone
-// is where the schedules' times are, unless a CRON_TZ line says so.
+// Crontab reads a crontab: a user's, or a system one, whose sixth field is a user. zone is the time
+// zone of the schedules before the first CRON_TZ line.
 func Crontab(text, zone string, system bool) Result {
 	c := crontab{system: system, zone: zone, shell: "/bin/sh", home: "~"}
 	for i, line := range strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n") {
@@ -78,7 +80,7 @@ func (c *crontab) set(line int, name, value string) {
 	case isSilent:
 		c.note(line, "", "%s: %s", name, why)
 	case !settable(name, value):
-		c.note(line, "", "%s: not carried over: no job file has such a variable", clip(name))
+		c.note(line, "", "%s: not carried over: a job file cannot have such a variable", clip(name))
 	default:
 		if name == "HOME" && filepath.IsAbs(value) {
 			c.home = value
@@ -95,7 +97,7 @@ func unquote(text string) string {
 	return text
 }
 
-// entry reads a line that says when and what.
+// entry reads a line with a schedule and a command.
 func (c *crontab) entry(line int, text string) {
 	rest := text
 	n := 5
@@ -106,7 +108,7 @@ func (c *crontab) entry(line int, text string) {
 	for len(fields) < n {
 		word := cronWord.FindString(rest)
 		if word == "" {
-			c.note(line, "", "not carried over: it ends after %q, before there is a command", strings.Join(fields, " "))
+			c.note(line, "", "not carried over: it ends after %q, without a command", strings.Join(fields, " "))
 			return
 		}
 		fields, rest = append(fields, strings.TrimSpace(word)), rest[len(word):]
@@ -123,7 +125,7 @@ func (c *crontab) entry(line int, text string) {
 		return
 	}
 	if user != "" && !spec.IsAccount(user) {
-		c.note(line, "", "not carried over: %q is no user", clip(user))
+		c.note(line, "", "not carried over: %q is not the name of a user", clip(user))
 		return
 	}
 	args := []string{c.shell, "-c", cronCommand(rest)}
@@ -142,23 +144,23 @@ func (c *crontab) entry(line int, text string) {
 	c.add(line, entry)
 }
 
-// cronTimes makes of cron's fields what has the same slots.
+// cronTimes sets a schedule that has the same slots as the fields have in cron.
 func cronTimes(j *job.Job, fields []string) error {
 	if len(fields) == 1 {
 		switch fields[0] {
 		case "@every":
-			return fmt.Errorf("@every is not of cron: write */5 * * * * for each fifth minute, or schedule: \"@every 5m\" in the job file")
+			return fmt.Errorf("cron does not know @every: write */5 * * * * for each fifth minute, or schedule: \"@every 5m\" in the job file")
 		case "@reboot":
-			return fmt.Errorf("@reboot is no time; start the command as a service, or by the one that starts cronce run")
+			return fmt.Errorf("@reboot is not a time: start the command as a service, or with the service that starts cronce run")
 		}
 		return nil
 	}
 	for _, f := range fields {
 		switch {
 		case strings.Contains(f, "~"):
-			return fmt.Errorf("%s is a random time; H in its place is a time of the job's own, the same each day (H(0-29) is one of a range)", f)
+			return fmt.Errorf("%s is a random time: write H for a time that depends on the job's name and is the same each day, or H(0-29) for one in a range", f)
 		case cronHalfStep.MatchString(f):
-			return fmt.Errorf("%s: cron refuses a step without a range, or leaves it out: write a range before the step, like 5-59/15, or no step", f)
+			return fmt.Errorf("%s: cron rejects or ignores a step without a range: write a range before the step, like 5-59/15, or no step", f)
 		}
 	}
 	for _, f := range []string{fields[2], fields[4]} {
@@ -167,15 +169,15 @@ func cronTimes(j *job.Job, fields []string) error {
 		}
 	}
 	if strings.HasPrefix(fields[0], "*") || strings.HasPrefix(fields[1], "*") {
-		elapsed(j)
+		setElapsed(j)
 	}
 	dom, dow := fields[2], fields[4]
 	stepped := strings.HasPrefix(dom, "*") && dom != "*" || strings.HasPrefix(dow, "*") && dow != "*"
 	if !stepped || dom == "*" || dow == "*" {
 		return nil
 	}
-	// Both must match, and one field alone can say that. The other one's days are
-	// excluded.
+	// Both day fields must match. The schedule has the day of the month, and the weekdays that the
+	// other field leaves out are excluded.
 	others, err := otherWeekdays(dow)
 	if err != nil {
 		return err
@@ -187,7 +189,7 @@ func cronTimes(j *job.Job, fields []string) error {
 	return nil
 }
 
-// otherWeekdays are the days of the week that a field leaves out.
+// otherWeekdays returns the days of the week that a field leaves out.
 func otherWeekdays(field string) (string, error) {
 	var others []string
 	for day := range 7 {
@@ -202,16 +204,16 @@ func otherWeekdays(field string) (string, error) {
 	return strings.Join(others, ","), nil
 }
 
-// These stand around the standard input of a command, and around the command.
+// The text before and after the standard input of a command, and after the command.
 const (
 	inputFrom = `printf '%s\n' `
 	inputTo   = " | {\n"
 	inputEnd  = "\n}"
 )
 
-// cronCommand is a crontab's command for a shell. A percent sign ends it, unless there
-// is a backslash before; what follows is its standard input, percent signs being ends
-// of lines.
+// cronCommand returns a crontab's command for a shell. A percent sign without a backslash before it
+// ends the command. The text after it is the standard input of the command, in which further
+// percent signs are line breaks.
 func cronCommand(text string) string {
 	var parts []string
 	var part strings.Builder
@@ -233,7 +235,7 @@ func cronCommand(text string) string {
 		return command
 	}
 	if len(input) > 1 && input[len(input)-1] == "" {
-		input = input[:len(input)-1] // it ends with an end of line already
+		input = input[:len(input)-1] // printf adds a line break after the last line
 	}
 	quoted := make([]string, len(input))
 	for i, line := range input {

@@ -15,12 +15,13 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// GitHubHead says what the jobs of a workflow do as they did, and what is different.
+// GitHubHead is the comment at the top of the file. It says what stays the same for jobs of a
+// workflow, and what is different.
 var GitHubHead = []string{
 	"Imported from the schedule of a workflow. Its steps are not carried over: each action is a",
-	"placeholder that fails (exit status 65, which is not tried again) until you write into it what",
-	"the workflow did. The times are UTC, as there. GitHub starts a run late when it is busy, or not",
-	"at all; here it starts when it is due.",
+	"placeholder that fails (with exit status 65, which is not retried) until you replace it with what",
+	"the workflow did. The times are UTC, as there. When GitHub is busy, it starts a run late or not",
+	"at all; here a run starts when it is due.",
 }
 
 // GitHub reads the schedules of a workflow: on.schedule, a list of {cron: ...}. file is its path,
@@ -112,7 +113,7 @@ func (r *Result) scheduled(e ast.Node, name string, steps []string) {
 		what += ", jobs " + clip(strings.Join(steps, ", "))
 	}
 	script := "echo " + shellWord("write here what it did: "+printableText(what)) + " >&2; exit 65"
-	added := r.addJob(line, jobfile.Imported{
+	added := r.add(line, jobfile.Imported{
 		Job: j, Exec: spec.Exec{Args: []string{"/bin/sh", "-c", script}}, Line: line, Comments: []string{fmt.Sprintf("line %d: %s, cron: %s", line, clip(name), clip(cron))},
 	})
 	if added == "" {
@@ -126,7 +127,7 @@ func (r *Result) scheduled(e ast.Node, name string, steps []string) {
 	}
 }
 
-// printableText leaves out what no argument can hold.
+// printableText replaces control characters by spaces.
 func printableText(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f {

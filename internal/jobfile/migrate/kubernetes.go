@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,21 +9,21 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
-// KubernetesHead says what the jobs of a cluster do as they did, and what is different.
+// KubernetesHead is the comment at the top of the file. It says what is different for jobs of a
+// cluster.
 var KubernetesHead = []string{
 	"Imported from Kubernetes CronJobs. Commands start on the machine of \"cronce run\", not in",
 	"a container of their image: run the worker from that image, or call the service (action: http).",
 }
 
-// The manifest of a CronJob: what decides when and how often it runs is strict, the
-// rest of the pod is looked through.
+// manifest is a CronJob. Fields that decide when and how often it runs are decoded strictly. The
+// rest of the pod is a map.
 type manifest struct {
 	APIVersion string         `yaml:"apiVersion"`
 	Kind       string         `yaml:"kind"`
@@ -73,49 +72,22 @@ type podTemplate struct {
 	Spec     map[string]any `yaml:"spec"`
 }
 
-// Kubernetes reads manifests, as "kubectl get cronjobs -o yaml" and files have them.
-// zone is where schedules are without timeZone, which is that of the controller
-// manager. A file that is no YAML is an error; what is no CronJob is passed over.
+// Kubernetes reads manifests, like the output of "kubectl get cronjobs -o yaml". zone is the time
+// zone of schedules without timeZone: that of the controller manager. It skips objects that are not
+// CronJobs. It returns an error if the file is not YAML.
 func Kubernetes(text []byte, zone string) (Result, error) {
 	var r Result
-	if deep(text) {
-		return r, fmt.Errorf("it is nested too deeply to be a manifest")
+	file, err := parseYAML(text, "a manifest")
+	if err != nil && bytes.Contains(text, []byte("{{")) {
+		err = fmt.Errorf("it looks like a template and not a manifest: import the output of helm template\n%w", err)
 	}
-	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		err = errors.New(yaml.FormatError(err, false, true))
-		if bytes.Contains(text, []byte("{{")) {
-			err = fmt.Errorf("it looks like a template, which is no manifest yet: take what helm template prints\n%w", err)
-		}
 		return r, err
 	}
 	for _, doc := range file.Docs {
 		r.document(doc.Body, zone)
 	}
 	return r, nil
-}
-
-// deep guards the parser, which recurses.
-func deep(text []byte) bool {
-	const most = 200
-	depth := 0
-	for line := range strings.Lines(string(text)) {
-		if len(line)-len(strings.TrimLeft(line, " -")) > 10*most {
-			return true
-		}
-	}
-	for _, c := range text {
-		switch c {
-		case '[', '{':
-			depth++
-		case ']', '}':
-			depth = max(0, depth-1)
-		}
-		if depth > most {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *Result) document(body ast.Node, zone string) {
@@ -146,35 +118,6 @@ func (r *Result) document(body ast.Node, zone string) {
 	}
 }
 
-func lineOf(n ast.Node) int {
-	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 {
-		n = m.Values[0].Key
-	}
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		return t.Position.Line
-	}
-	return 1
-}
-
-// items are the elements of a list's "items".
-func items(body ast.Node) []ast.Node {
-	m, ok := body.(*ast.MappingNode)
-	if !ok {
-		return nil
-	}
-	for _, v := range m.Values {
-		if s, ok := v.Value.(*ast.SequenceNode); ok && v.Key.GetToken().Value == "items" {
-			return s.Values
-		}
-	}
-	return nil
-}
-
-func oneLine(err error) string {
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	return text
-}
-
 func (r *Result) cronJob(line int, m manifest, zone string) {
 	name, _ := m.Metadata["name"].(string)
 	s := m.Spec
@@ -182,7 +125,7 @@ func (r *Result) cronJob(line int, m manifest, zone string) {
 		Name: strings.Trim(unnamed.ReplaceAllString(name, "-"), "-"), Schedule: s.Schedule, Timezone: zone,
 		Retry: job.Retry{Attempts: 7, Backoff: 10 * time.Second, MaxBackoff: 6 * time.Minute}, // as a backoffLimit of 6
 	}
-	elapsed(&j)
+	setElapsed(&j)
 	if s.TimeZone != "" {
 		j.Timezone = s.TimeZone
 	}
@@ -206,21 +149,20 @@ func (r *Result) cronJob(line int, m manifest, zone string) {
 	if n := s.JobTemplate.Spec.ActiveDeadline; n != nil {
 		j.Timeout = time.Duration(*n) * time.Second
 	}
-	exec, lacks := command(s.JobTemplate.Spec.Template.Spec)
+	exec, dropped := command(s.JobTemplate.Spec.Template.Spec)
 	if len(exec.Args) == 0 {
-		r.note(line, name, "not carried over: %s", strings.Join(lacks, ", "))
+		r.note(line, name, "not carried over: %s", strings.Join(dropped, ", "))
 		return
 	}
-	before := len(r.Jobs)
-	r.add(line, jobfile.Imported{Job: j, Exec: exec, Line: line, Comments: []string{fmt.Sprintf("line %d: CronJob %s", line, clip(name))}})
-	if len(r.Jobs) == before {
+	added := r.add(line, jobfile.Imported{Job: j, Exec: exec, Line: line, Comments: []string{fmt.Sprintf("line %d: CronJob %s", line, clip(name))}})
+	if added == "" {
 		return
 	}
-	r.cronJobNotes(line, r.Jobs[before].Job.Name, name, s, lacks)
+	r.cronJobNotes(line, added, name, s, dropped)
 }
 
-// cronJobNotes says what of a job that was carried over was not.
-func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, lacks []string) {
+// cronJobNotes notes what of a CronJob was not carried over.
+func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, dropped []string) {
 	spec := s.JobTemplate.Spec
 	if name != was {
 		r.note(line, name, "its name was %s", was)
@@ -229,7 +171,7 @@ func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, lacks [
 		r.note(line, name, "startingDeadlineSeconds 0 leaves Kubernetes no time to start it; here it has no deadline")
 	}
 	if s.Suspend || spec.Suspend {
-		r.note(line, name, "it is suspended, and a file cannot say so: after cronce job apply, cronce job pause %s", name)
+		r.note(line, name, "it is suspended, which a job file cannot express: run cronce job pause %s after cronce job apply", name)
 	}
 	if strings.HasPrefix(s.Schedule, "@every") {
 		r.note(line, name, "%s counts from 1970, not from when the CronJob was created", s.Schedule)
@@ -239,18 +181,18 @@ func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, lacks [
 	}
 	more := func(n *int) bool { return n != nil && *n > 1 }
 	if more(spec.Completions) || more(spec.Parallelism) {
-		r.note(line, name, "completions and parallelism: one run each time; shards: N splits a slot into N parts")
+		r.note(line, name, "completions and parallelism: each slot is one run; shards: N splits a slot into N parts")
 	}
 	if spec.PodFailure != nil || spec.SuccessPolicy != nil || spec.PerIndex != nil {
-		r.note(line, name, "its failure policies: exit status 65 fails for good, 0 succeeds, every other is tried again")
+		r.note(line, name, "its failure policies: exit status 65 fails for good, 0 succeeds, all others are retried")
 	}
-	if len(lacks) > 0 {
-		r.note(line, name, "not carried over: %s", strings.Join(lacks, ", "))
+	if len(dropped) > 0 {
+		r.note(line, name, "not carried over: %s", strings.Join(dropped, ", "))
 	}
 }
 
-// command is what the pod's container starts, and what else of the pod a job has not.
-func command(pod map[string]any) (e spec.Exec, lacks []string) {
+// command returns what the pod's container starts, and what of the pod is not carried over.
+func command(pod map[string]any) (e spec.Exec, dropped []string) {
 	containers, _ := pod["containers"].([]any)
 	if len(containers) != 1 {
 		return e, []string{fmt.Sprintf("%d containers; an action is one command", len(containers))}
@@ -260,34 +202,35 @@ func command(pod map[string]any) (e spec.Exec, lacks []string) {
 	args, argsRight := texts(c["args"])
 	switch {
 	case !right || !argsRight:
-		return e, []string{"its command is no list of texts"}
+		return e, []string{"its command is not a list of strings"}
 	case len(program) == 0:
-		return e, []string{fmt.Sprintf("it has no command, and what the image %v starts is not known here: write command: into the manifest", c["image"])}
+		return e, []string{fmt.Sprintf("it has no command, and the command of the image %v is not known: set command in the manifest", c["image"])}
 	}
 	e.Args = append(program, args...)
-	e.Env, lacks = environment(c["env"])
+	e.Env, dropped = environment(c["env"])
 	if dir, _ := c["workingDir"].(string); strings.HasPrefix(dir, "/") {
 		e.Dir = dir
 		delete(c, "workingDir")
 	}
 	if slices.ContainsFunc(e.Args, func(a string) bool { return strings.Contains(a, "$(") }) {
-		lacks = append(lacks, "what $(NAME) stands for in the command")
+		dropped = append(dropped, "the values of $(NAME) in the command")
 	}
 	accounts(&e, pod, c)
 	for _, name := range sortedKeys(c) {
 		if !slices.Contains([]string{"name", "command", "args", "env", "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy"}, name) {
-			lacks = append(lacks, describe(name, c[name]))
+			dropped = append(dropped, describe(name, c[name]))
 		}
 	}
 	for _, name := range sortedKeys(pod) {
 		if !slices.Contains([]string{"containers", "restartPolicy", "dnsPolicy", "schedulerName", "terminationGracePeriodSeconds"}, name) {
-			lacks = append(lacks, describe(name, pod[name]))
+			dropped = append(dropped, describe(name, pod[name]))
 		}
 	}
-	return e, lacks
+	return e, dropped
 }
 
-// accounts carries over the user and the group of the container, or else of its pod.
+// accounts carries over the user and the group of the container, or of its pod if the container
+// has none.
 func accounts(e *spec.Exec, pod, container map[string]any) {
 	for _, of := range []map[string]any{pod, container} {
 		context, _ := of["securityContext"].(map[string]any)
@@ -324,24 +267,24 @@ func texts(value any) (list []string, ok bool) {
 	return list, ok
 }
 
-// environment are the variables that are written out, and the names of the others.
-func environment(value any) (variables []spec.Variable, lacks []string) {
+// environment returns the variables whose values are in the manifest, and the others in dropped.
+func environment(value any) (variables []spec.Variable, dropped []string) {
 	all, _ := value.([]any)
 	for _, v := range all {
 		m, _ := v.(map[string]any)
 		name, _ := m["name"].(string)
 		if m["valueFrom"] != nil {
-			lacks = append(lacks, "the variable "+name+", which is not written out")
+			dropped = append(dropped, "the variable "+name+", whose value is not in the manifest")
 			continue
 		}
 		text, _ := m["value"].(string)
 		if !settable(name, text) {
-			lacks = append(lacks, "the variable "+name)
+			dropped = append(dropped, "the variable "+name)
 			continue
 		}
 		variables = append(variables, spec.Variable{Name: name, Value: text})
 	}
-	return variables, lacks
+	return variables, dropped
 }
 
 func sortedKeys(m map[string]any) []string {

@@ -14,31 +14,32 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// MaxSize is how much of a file is read, in bytes.
+// MaxSize is the largest file that is read, in bytes.
 const MaxSize = 4 << 20
 
-// sunday is one.
+// sunday is a Sunday, from which otherWeekdays counts.
 var sunday = time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 
-// Note is something that was not carried over.
+// Note reports something that was not carried over, or that is different.
 type Note struct {
-	// Line is where it stood, from 1.
+	// Line is the line of the imported file, from 1.
 	Line int
 
-	// File is the file where it stood, if there are several.
+	// File is the imported file, if there are several.
 	File string
 
-	// Job is the name of the job that lacks it; empty when there is no job.
+	// Job is the name of the job that the note is about. Empty: the job was not carried over, or
+	// the note is about no job.
 	Job string
 
-	// Of is the line of that job, if it is another one. Zero: it is Line.
+	// Of is the line of that job, if it differs from Line. Zero: it is Line.
 	Of int
 
-	// Text says what it is, and what to do instead where there is something.
+	// Text says what was not carried over, and what you can do instead.
 	Text string
 }
 
-// Result is what a file has become.
+// Result is the result of importing a file.
 type Result struct {
 	Jobs  []jobfile.Imported
 	Notes []Note
@@ -48,18 +49,9 @@ func (r *Result) note(line int, name, format string, args ...any) {
 	r.Notes = append(r.Notes, Note{Line: line, Job: name, Text: fmt.Sprintf(format, args...)})
 }
 
-// addJob is add, and returns the name of the job. It is empty if the job was not carried over.
-func (r *Result) addJob(line int, j jobfile.Imported) (name string) {
-	before := len(r.Jobs)
-	r.add(line, j)
-	if len(r.Jobs) == before {
-		return ""
-	}
-	return r.Jobs[before].Job.Name
-}
-
-// add takes a job that is right, under a name that is not taken.
-func (r *Result) add(line int, j jobfile.Imported) {
+// add adds a job if it is valid, under a name that no other job has. It returns that name, or "" if
+// the job was not carried over.
+func (r *Result) add(line int, j jobfile.Imported) (name string) {
 	j.Job.Name = r.free(j.Job.Name)
 	if neverFires(j.Job) {
 		r.note(j.Line, j.Job.Name, "schedule %s never fires: imported as a job that runs only when it is triggered", j.Job.Schedule)
@@ -70,16 +62,17 @@ func (r *Result) add(line int, j jobfile.Imported) {
 	}
 	if err := j.Job.Validate(); err != nil {
 		r.note(line, "", "not carried over: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return
+		return ""
 	}
 	if !isText(j.Exec) {
-		r.note(line, j.Job.Name, "not carried over: its command or a variable is not UTF-8 text, which a job file cannot hold")
-		return
+		r.note(line, j.Job.Name, "not carried over: its command or a variable is not UTF-8 text, which a job file cannot contain")
+		return ""
 	}
 	r.Jobs = append(r.Jobs, j)
+	return j.Job.Name
 }
 
-// isText reports whether a job file can hold the command.
+// isText reports whether a job file can contain the command.
 func isText(e spec.Exec) bool {
 	all := append([]string{e.Dir, e.User, e.Group}, e.Args...)
 	for _, v := range e.Env {
@@ -88,14 +81,14 @@ func isText(e spec.Exec) bool {
 	return !slices.ContainsFunc(all, func(s string) bool { return !utf8.ValidString(s) || strings.ContainsRune(s, 0) })
 }
 
-// neverFires reports whether no year has the dates of the schedule, like 0 0 31 2 *. People
-// write that for a job that they start by hand.
+// neverFires reports whether no year has the dates of the schedule, like 0 0 31 2 *. Such a
+// schedule is common for a job that is started by hand.
 func neverFires(j job.Job) bool {
 	_, err := job.ParseSchedule(j.Name, job.Plan{Schedule: j.Schedule, Exclude: j.Exclude})
 	return err != nil && strings.Contains(err.Error(), "can never fire")
 }
 
-// free is the name, with a number if it is taken.
+// free returns the name, with a number if another job has the name.
 func (r *Result) free(name string) string {
 	taken := func(name string) bool {
 		return slices.ContainsFunc(r.Jobs, func(j jobfile.Imported) bool { return j.Job.Name == name })
@@ -120,8 +113,8 @@ var (
 	}
 )
 
-// slug makes a job's name of a command, without where its input and output go: "backup"
-// of "/usr/bin/backup.sh --all >>/var/log/backup.log 2>&1".
+// slug returns a job's name for a command, without its redirections: "backup" for
+// "/usr/bin/backup.sh --all >>/var/log/backup.log 2>&1".
 func slug(command string) string {
 	command = redirected.ReplaceAllString(command, " ")
 	var words []string
@@ -147,14 +140,14 @@ func slug(command string) string {
 	return name
 }
 
-// settable reports whether a job file can hold the variable.
+// settable reports whether a job file can contain the variable.
 func settable(name, value string) bool {
 	return spec.IsVariableName(name) && !slices.Contains(spec.SlotVariables, name) &&
 		len(value) <= spec.MaxVariable && !strings.ContainsRune(value, 0)
 }
 
-// followsElapsedTime reports whether clock changes do not concern a schedule: its zone has none, or
-// its hour field begins with a star.
+// followsElapsedTime reports whether clock changes have no effect on a schedule: its zone has none,
+// or its hour field begins with a star.
 func followsElapsedTime(j job.Job) bool {
 	if j.Timezone == "" || j.Timezone == "UTC" || j.Timezone == "Etc/UTC" {
 		return true
@@ -163,6 +156,6 @@ func followsElapsedTime(j job.Job) bool {
 	return len(fields) >= 5 && strings.HasPrefix(fields[len(fields)-4], "*")
 }
 
-// elapsed are the settings of a schedule whose job ran whenever the clock showed its
-// time: not in a gap, and twice where the clock shows it twice.
-func elapsed(j *job.Job) { j.DSTGap, j.DSTOverlap = job.GapSkip, job.RepeatBoth }
+// setElapsed sets the policies of a job that ran whenever the clock showed its time: not in a gap,
+// and twice if the time occurs twice.
+func setElapsed(j *job.Job) { j.DSTGap, j.DSTOverlap = job.GapSkip, job.RepeatBoth }

@@ -41,7 +41,7 @@ s.add_job("m:f", "interval", hours=1, start_date="2026-11-01 05:00:00", id="same
 		"a disabled entry is to be paused": {
 			"celery", "beat_schedule = {'a': {'task': 'x', 'schedule': crontab(hour=1, minute=0), 'enabled': False}, 'b': {'task': 'x', 'schedule': crontab(hour=1, minute=0), 'enabled': True}}",
 			[]string{"a 0 1 * * *", "b 0 1 * * *"},
-			[]string{"it is disabled, and a file cannot say so: after cronce job apply, cronce job pause a"},
+			[]string{"it is disabled, which a job file cannot express: run cronce job pause a after cronce job apply"},
 		},
 		"a schedule may be below scheduler, and an interval may have options": {
 			"sidekiq", ":scheduler:\n  :schedule:\n    clean:\n      every: ['30m', first_in: '10s']\n      class: Clean\n    daily:\n      cron: ['30 6 * * 1', first_in: '1m']\n      class: Daily\n",
@@ -51,8 +51,8 @@ s.add_job("m:f", "interval", hours=1, start_date="2026-11-01 05:00:00", id="same
 		"words are no expression": {
 			"sidekiq", "work:\n  cron: every day at 5 pm\n  class: Work\n", nil, []string{`not carried over: cron "every day at 5 pm" is not five or six fields of cron`},
 		},
-		"@every is not of cron": {
-			"crontab", "@every 5m /bin/true\n", nil, []string{"not carried over: @every is not of cron: write */5 * * * *"},
+		"cron does not know @every": {
+			"crontab", "@every 5m /bin/true\n", nil, []string{"not carried over: cron does not know @every: write */5 * * * *"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,58 +11,27 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
-// SidekiqHead says what the jobs of a schedule of Sidekiq do as they did, and what is different.
+// SidekiqHead is the comment at the top of the file. It says what stays the same for jobs of
+// Sidekiq, and what is different.
 var SidekiqHead = []string{
-	"Imported from a schedule of Sidekiq. Each job puts its job into Sidekiq's queue with",
-	"enqueue.rb, which the page on migration shows: put it beside this file. As before, a slot that",
-	`was missed does not run later. On days when clocks change look at "cronce next -f": fugit,`,
-	"which computed the times, has rules of its own there.",
-}
-
-// parseYAML reads a text whose nesting is bounded.
-func parseYAML(text []byte, what string) (*ast.File, error) {
-	if deep(text) {
-		return nil, fmt.Errorf("it is nested too deeply to be %s", what)
-	}
-	file, err := parser.ParseBytes(text, 0)
-	if err != nil {
-		return nil, errors.New(yaml.FormatError(err, false, true))
-	}
-	return file, nil
-}
-
-// pairs returns the members of a mapping. A colon before a key, of a symbol in Ruby, is left out.
-func pairs(n ast.Node) (all []*ast.MappingValueNode) {
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		return m.Values
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{m}
-	}
-	return nil
-}
-
-func keyOf(v *ast.MappingValueNode) string {
-	t := v.Key.GetToken()
-	if t == nil {
-		return ""
-	}
-	return strings.TrimPrefix(t.Value, ":")
+	"Imported from a schedule of Sidekiq. Each job puts its Sidekiq job into Sidekiq's queue with",
+	"enqueue.rb, which the page on migration shows: put it beside this file. As before, missed runs",
+	`are not caught up. Check the days on which clocks change with "cronce next -f": fugit, which`,
+	"computed the times, has rules of its own for them.",
 }
 
 // Sidekiq reads a schedule of sidekiq-cron, a mapping or a list of jobs, or of sidekiq-scheduler,
-// below "schedule", which may be below "scheduler". zone is where schedules are that name no time zone.
+// below "schedule", which may be below "scheduler". zone is the time zone of schedules that name none.
 func Sidekiq(text []byte, zone string) (Result, error) {
 	var r Result
 	if bytes.Contains(text, []byte("<%")) {
-		return r, fmt.Errorf("it is a template (<%% ... %%>): take what ERB makes of it")
+		return r, fmt.Errorf("it is a template (<%% ... %%>): import the output of ERB")
 	}
 	file, err := parseYAML(text, "a schedule")
 	if err != nil {
@@ -84,7 +52,7 @@ func Sidekiq(text []byte, zone string) (Result, error) {
 	return r, nil
 }
 
-// schedule returns what is below "schedule", and else all.
+// schedule returns the node below "schedule", or body if there is no such key.
 func (r *Result) schedule(body ast.Node) ast.Node {
 	var found *ast.MappingValueNode
 	var others []string
@@ -105,10 +73,6 @@ func (r *Result) schedule(body ast.Node) ast.Node {
 		return r.schedule(found.Value)
 	}
 	return found.Value
-}
-
-func hasKey(n ast.Node, key string) bool {
-	return slices.ContainsFunc(pairs(n), func(p *ast.MappingValueNode) bool { return keyOf(p) == key })
 }
 
 // sidekiq reads one job.
@@ -138,7 +102,7 @@ func (r *Result) sidekiq(line int, name string, n ast.Node, zone string) {
 	j := job.Job{
 		Name: UnitName(name), Timezone: zone, Overlap: job.OverlapAllow, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone},
 	}
-	var lacks []string
+	var dropped []string
 	if why := rubySchedule(&j, m); why != "" {
 		r.note(line, name, "not carried over: %s", why)
 		return
@@ -151,33 +115,33 @@ func (r *Result) sidekiq(line int, name string, n ast.Node, zone string) {
 	j.Payload = payload
 	status, _ := m["status"].(string)
 	if enabled, given := m["enabled"].(bool); status == "disabled" || given && !enabled {
-		lacks = append(lacks, fmt.Sprintf("it is disabled, and a file cannot say so: after cronce job apply, cronce job pause %s", j.Name))
+		dropped = append(dropped, fmt.Sprintf("it is disabled, which a job file cannot express: run cronce job pause %s after cronce job apply", j.Name))
 	}
 	for _, key := range sortedKeys(m) {
 		if !slices.Contains([]string{"cron", "every", "class", "klass", "args", "queue", "description", "status", "enabled", "source"}, key) {
-			lacks = append(lacks, "not carried over: "+key+fmt.Sprintf(": %v", clip(fmt.Sprint(m[key]))))
+			dropped = append(dropped, "not carried over: "+key+fmt.Sprintf(": %v", clip(fmt.Sprint(m[key]))))
 		}
 	}
 	comments := []string{fmt.Sprintf("line %d: %s", line, clip(name))}
 	if text, ok := m["description"].(string); ok {
 		comments = append(comments, clip(strings.Join(strings.Fields(text), " ")))
 	}
-	added := r.addJob(line, jobfile.Imported{Job: j, Exec: spec.Exec{Args: []string{"bundle", "exec", "ruby", "enqueue.rb", class}}, Line: line, Comments: comments})
+	added := r.add(line, jobfile.Imported{Job: j, Exec: spec.Exec{Args: []string{"bundle", "exec", "ruby", "enqueue.rb", class}}, Line: line, Comments: comments})
 	if added == "" {
 		return
 	}
 	if strings.HasPrefix(j.Schedule, "@every") {
-		lacks = append(lacks, j.Schedule+" counts from 1970, not from the start of Sidekiq")
+		dropped = append(dropped, j.Schedule+" counts from 1970, not from the start of Sidekiq")
 	}
 	if added != name {
-		lacks = append(lacks, "its name was "+clip(name))
+		dropped = append(dropped, "its name was "+clip(name))
 	}
-	for _, l := range lacks {
+	for _, l := range dropped {
 		r.note(line, added, "%s", l)
 	}
 }
 
-// rubyArgs returns what enqueue.rb gets.
+// rubyArgs returns the payload for enqueue.rb.
 func rubyArgs(m map[string]any) (json.RawMessage, error) {
 	call := struct {
 		Args  any    `json:"args,omitempty"`
@@ -194,8 +158,9 @@ func rubyArgs(m map[string]any) (json.RawMessage, error) {
 	return data, nil
 }
 
-// rubySchedule sets the schedule of cron: or every:. What a list has behind the first value are
-// options of rufus-scheduler, like first_in: they become members of m, which are not carried over.
+// rubySchedule sets the schedule of cron: or every:. If the value is a list, its elements after the
+// first are options of rufus-scheduler, like first_in. rubySchedule adds them to m, so that they are
+// reported as not carried over.
 func rubySchedule(j *job.Job, m map[string]any) (why string) {
 	for _, key := range []string{"cron", "every"} {
 		if list, isList := m[key].([]any); isList && len(list) > 0 {

@@ -11,12 +11,13 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// SystemdHead says what the jobs of timers do as they did, and what is different.
+// SystemdHead is the comment at the top of the file. It says what stays the same for jobs of timers,
+// and what is different.
 var SystemdHead = []string{
-	"Imported from timers of systemd. As under systemd, a job does not start while its last run goes",
-	"on, and is tried once. Commands have the environment of \"cronce run\", and what the unit said",
-	"about its sandbox belongs into the unit of \"cronce run\". Jobs with user need a worker that runs",
-	"as root: leave it out where the worker is that user.",
+	"Imported from timers of systemd. As under systemd, a job does not start during its previous run,",
+	"and runs are not retried. Commands have the environment of \"cronce run\". Put the sandbox settings",
+	"of the unit into the unit of \"cronce run\". Jobs with user need a worker that runs as root. If the",
+	"worker runs as that user, leave user out.",
 }
 
 type systemd struct {
@@ -27,7 +28,7 @@ type systemd struct {
 }
 
 // Systemd reads timers and the services that they start. A file may be the output of "systemctl
-// cat". zone is where calendar expressions are that name none.
+// cat". zone is the time zone of calendar expressions that name none.
 func Systemd(files []UnitFile, zone string) Result {
 	s := systemd{zone: zone, units: map[string]*unit{}}
 	for _, f := range files {
@@ -44,7 +45,7 @@ func Systemd(files []UnitFile, zone string) Result {
 	}
 	for _, name := range s.order {
 		if path.Ext(name) == ".service" && !used[name] {
-			s.at(s.units[name].place(), "", 0, "%s: no timer here starts it", name)
+			s.at(s.units[name].place(), "", 0, "%s: none of the imported timers starts it", name)
 		}
 	}
 	return s.Result
@@ -63,7 +64,7 @@ func (s *systemd) read(f UnitFile) {
 		s.order = append(s.order, name)
 	}
 	readUnit(u, f, func(line int, text string) {
-		s.at(unitSetting{file: f.File, line: line}, "", 0, "not carried over: %q is no setting", clip(text))
+		s.at(unitSetting{file: f.File, line: line}, "", 0, "not carried over: %q is not a setting", clip(text))
 	})
 }
 
@@ -88,11 +89,11 @@ func (s *systemd) timer(t *unit) (service string) {
 	}
 	svc := s.service(service)
 	if stem := t.stem(); strings.HasSuffix(stem, "@") {
-		s.at(t.place(), stem, 0, "not carried over: it is a template, and this does not say of which instance: copy it to %sINSTANCE.timer", clip(stem))
+		s.at(t.place(), stem, 0, "not carried over: it is a template without an instance: copy it to %sINSTANCE.timer", clip(stem))
 		return service
 	}
 	if svc == nil {
-		s.at(t.place(), t.stem(), 0, "not carried over: its service %s is not here", clip(service))
+		s.at(t.place(), t.stem(), 0, "not carried over: its service %s is not among the imported files", clip(service))
 		return service
 	}
 	c := serviceCommand{unit: svc}
@@ -103,7 +104,7 @@ func (s *systemd) timer(t *unit) (service string) {
 	}
 	// The journal names the service, not the timer.
 	j := job.Job{Name: UnitName(strings.TrimSuffix(service, ".service")), Overlap: job.OverlapSkip, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone}, Timeout: c.timeout}
-	lacks := s.timing(t, &j)
+	dropped := s.timing(t, &j)
 	var jobs []timed
 	for _, cal := range t.all("Timer", "OnCalendar") {
 		one := j
@@ -118,7 +119,7 @@ func (s *systemd) timer(t *unit) (service string) {
 			one := j
 			one.CatchUp.Policy = job.CatchUpNone
 			d, ok := timeSpan(rep.value)
-			why := fmt.Sprintf("%q is no time span", clip(rep.value))
+			why := fmt.Sprintf("%q is not a time span", clip(rep.value))
 			if ok {
 				why = every(&one, d)
 			}
@@ -133,7 +134,7 @@ func (s *systemd) timer(t *unit) (service string) {
 			jobs = append(jobs, timed{one, rep, fmt.Sprintf("%s counts from 1970, not from %s", one.Schedule, from)})
 		}
 	}
-	s.take(t, c, jobs, lacks)
+	s.convert(t, c, jobs, dropped)
 	return service
 }
 
@@ -158,15 +159,15 @@ func Template(name string) string {
 	return prefix + "@" + path.Ext(name)
 }
 
-// timed is a job of a timer, with the line that says when it runs.
+// timed is a job of a timer, with the line of its schedule.
 type timed struct {
 	job  job.Job
 	at   unitSetting
 	note string
 }
 
-// lack is a setting that was not carried over.
-type lack struct {
+// droppedSetting is a setting that was not carried over.
+type droppedSetting struct {
 	at   unitSetting
 	text string
 }
@@ -174,13 +175,13 @@ type lack struct {
 // ignored are settings that have no effect on when or how a job runs here.
 var ignored = map[string][]string{
 	"Unit":    {"Description", "Documentation", "SourcePath"},
-	"Install": nil, // all: the job runs if it is in the file
+	"Install": nil, // the whole section: a job runs if it is in the file
 }
 
-// timing reads the settings of a timer that are about all its expressions.
-func (s *systemd) timing(t *unit, j *job.Job) (lacks []lack) {
-	lost := func(u unitSetting, format string, args ...any) {
-		lacks = append(lacks, lack{u, fmt.Sprintf(format, args...)})
+// timing reads the settings of a timer that apply to all its expressions.
+func (s *systemd) timing(t *unit, j *job.Job) (dropped []droppedSetting) {
+	drop := func(u unitSetting, format string, args ...any) {
+		dropped = append(dropped, droppedSetting{u, fmt.Sprintf(format, args...)})
 	}
 	fixed := false
 	for _, u := range t.settings {
@@ -195,43 +196,43 @@ func (s *systemd) timing(t *unit, j *job.Job) (lacks []lack) {
 		case key == "Timer.Persistent":
 			if j.CatchUp.Policy = job.CatchUpNone; isTrue(u.value) {
 				j.CatchUp.Policy = job.CatchUpLatest
-				lost(u, "Persistent=%s: here a missed run is caught up if it is no older than the horizon, 24 h", u.value)
+				drop(u, "Persistent=%s: here a missed run is caught up if it is no older than the horizon, 24 h", u.value)
 			}
 		case key == "Timer.RandomizedDelaySec":
 			d, ok := timeSpan(u.value)
 			d = d.Truncate(time.Second)
 			switch {
 			case !ok || d > job.MaxSpread:
-				lost(u, "RandomizedDelaySec=%s: spread is at most %v", clip(u.value), job.MaxSpread)
+				drop(u, "RandomizedDelaySec=%s: spread is at most %v", clip(u.value), job.MaxSpread)
 			case d > 0:
 				if j.Spread = d; !fixed {
-					lost(u, "RandomizedDelaySec=%s draws a new delay for each run; spread is always the same one for a job", clip(u.value))
+					drop(u, "RandomizedDelaySec=%s delays each run by a new random time; with spread, a job always has the same delay", clip(u.value))
 				}
 			}
 		case key == "Timer.AccuracySec":
-			lost(u, "AccuracySec=%s: a slot starts when it is due; spread delays a job by a time of its own", clip(u.value))
+			drop(u, "AccuracySec=%s: a slot starts when it is due; spread delays the slots of a job", clip(u.value))
 		case key == "Timer.OnBootSec" || key == "Timer.OnStartupSec" || key == "Timer.OnActiveSec":
-			lost(u, "%s=%s is no time of the clock; start the command as a service, or cronce job trigger %s", u.key, clip(u.value), j.Name)
+			drop(u, "%s=%s is not a wall-clock time: start the command as a service, or run cronce job trigger %s", u.key, clip(u.value), j.Name)
 		case key == "Timer.RemainAfterElapse" || key == "Timer.WakeSystem" && !isTrue(u.value):
 		default:
-			lost(u, "not carried over: %s=%s", u.key, clip(u.value))
+			drop(u, "not carried over: %s=%s", u.key, clip(u.value))
 		}
 	}
-	return lacks
+	return dropped
 }
 
-// take adds the jobs of a timer.
-func (s *systemd) take(t *unit, c serviceCommand, jobs []timed, lacks []lack) {
+// convert adds the jobs of a timer.
+func (s *systemd) convert(t *unit, c serviceCommand, jobs []timed, dropped []droppedSetting) {
 	if len(jobs) == 0 {
-		for _, l := range lacks {
+		for _, l := range dropped {
 			s.at(l.at, t.stem(), 0, "not carried over: %s", strings.TrimPrefix(l.text, "not carried over: "))
 		}
-		if len(lacks) == 0 {
+		if len(dropped) == 0 {
 			s.at(t.place(), t.stem(), 0, "not carried over: it has no OnCalendar and no OnUnitActiveSec")
 		}
 		return
 	}
-	lacks = append(lacks, c.lacks...)
+	dropped = append(dropped, c.dropped...)
 	for i, one := range jobs {
 		about := []string{fmt.Sprintf("%s, %s=%s", t.name, one.at.key, clip(one.at.value))}
 		for _, u := range []*unit{t, c.unit} {
@@ -240,7 +241,7 @@ func (s *systemd) take(t *unit, c serviceCommand, jobs []timed, lacks []lack) {
 			}
 		}
 		entry := jobfile.Imported{Job: one.job, Exec: c.exec, Line: one.at.line, Comments: slices.Compact(about)}
-		added := s.addJob(one.at.line, entry)
+		added := s.add(one.at.line, entry)
 		if added == "" {
 			continue
 		}
@@ -248,11 +249,11 @@ func (s *systemd) take(t *unit, c serviceCommand, jobs []timed, lacks []lack) {
 			s.at(one.at, added, 0, "%s", one.note)
 		}
 		if i > 0 {
-			s.at(one.at, added, 0, "it is one of %d times of %s: here they are jobs of their own, which may run at once", len(jobs), t.name)
+			s.at(one.at, added, 0, "it is one of the %d times of %s: here each is a job of its own, and they may run at the same time", len(jobs), t.name)
 		} else if added != t.stem() {
 			s.at(one.at, added, 0, "its name was %s", clip(t.stem()))
 		}
-		for _, l := range lacks {
+		for _, l := range dropped {
 			s.at(l.at, added, one.at.line, "%s", l.text)
 		}
 	}

@@ -23,7 +23,8 @@ var systemdFields = map[string]calendarField{
 }
 
 // onCalendar sets the schedule of a calendar expression, in zone unless it names one. All parts of
-// it must match. A wall time in a gap has no run, and one that comes twice has its first.
+// it must match. A wall time in a gap has no run, and one that occurs twice runs at the first
+// occurrence.
 func onCalendar(j *job.Job, text, zone string) error {
 	j.Timezone, j.DSTGap, j.DSTOverlap = zone, job.GapSkip, job.RepeatFirst
 	parts := strings.Fields(text)
@@ -69,7 +70,7 @@ func onCalendar(j *job.Job, text, zone string) error {
 		return err
 	}
 	if times[2] == "*" && j.Timezone != "UTC" {
-		times[2] = "0-23" // a field that begins with * would run twice in the hour that comes twice
+		times[2] = "0-23" // with a field that begins with *, the job would run twice in an hour that occurs twice
 	}
 	fields := append(times, days[1], days[0], weekday)
 	if fields[0] == "0" {

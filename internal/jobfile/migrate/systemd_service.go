@@ -16,19 +16,19 @@ type serviceCommand struct {
 	unit    *unit
 	exec    spec.Exec
 	timeout time.Duration
-	lacks   []lack
+	dropped []droppedSetting
 
-	// why is the reason why it cannot be carried over, and at where it stands.
+	// why is why the service cannot be carried over, and at the setting that is the reason.
 	why string
 	at  unitSetting
 }
 
-func (c *serviceCommand) lost(u unitSetting, format string, args ...any) {
-	c.lacks = append(c.lacks, lack{u, fmt.Sprintf(format, args...)})
+func (c *serviceCommand) drop(u unitSetting, format string, args ...any) {
+	c.dropped = append(c.dropped, droppedSetting{u, fmt.Sprintf(format, args...)})
 }
 
-// read reads the service. Settings that are about its sandbox, its resources and other units are
-// lost together, in one note.
+// read reads the service. It reports the settings of its sandbox, its resources and other units
+// together, in one note.
 func (c *serviceCommand) read() {
 	starts := c.unit.all("Service", "ExecStart")
 	if len(starts) == 0 {
@@ -83,7 +83,7 @@ func (c *serviceCommand) program(u unitSetting) (args []string, ignoreFailure bo
 		case ':':
 			literal = true
 		default:
-			c.lost(u, "not carried over: the %c before its command, which starts it with more rights", text[0])
+			c.drop(u, "not carried over: the %c before its command, which starts it with more rights", text[0])
 		}
 		text = text[1:]
 	}
@@ -93,7 +93,7 @@ func (c *serviceCommand) program(u unitSetting) (args []string, ignoreFailure bo
 		return nil, false
 	}
 	if argv0 && len(args) > 1 {
-		c.lost(u, "not carried over: its program is called %s", clip(args[1]))
+		c.drop(u, "not carried over: the name %s of its program (argv[0])", clip(args[1]))
 		args = slices.Delete(args, 1, 2)
 	}
 	if slices.Contains(args, ";") {
@@ -114,7 +114,7 @@ func (c *serviceCommand) program(u unitSetting) (args []string, ignoreFailure bo
 
 var specifier = regexp.MustCompile(`%.`)
 
-// specifiers replaces those that depend on the unit's name only.
+// specifiers replaces the specifiers that depend only on the unit's name.
 func (c *serviceCommand) specifiers(u unitSetting, text string) string {
 	name := c.unit.name
 	prefix, instance, _ := strings.Cut(c.unit.stem(), "@")
@@ -122,7 +122,7 @@ func (c *serviceCommand) specifiers(u unitSetting, text string) string {
 	return specifier.ReplaceAllStringFunc(text, func(s string) string {
 		value, ok := known[s]
 		if !ok {
-			c.lost(u, "not carried over: what %s stands for in %s=", s, u.key)
+			c.drop(u, "not carried over: the value of %s in %s=", s, u.key)
 			return s
 		}
 		return value
@@ -131,8 +131,8 @@ func (c *serviceCommand) specifiers(u unitSetting, text string) string {
 
 var variable = regexp.MustCompile(`\$(\$|\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)`)
 
-// variables replaces those that the unit sets. A word that is one variable is split at white
-// space.
+// variables replaces the variables that the unit sets. If the whole word is a variable like $NAME,
+// its value is split at white space.
 func (c *serviceCommand) variables(u unitSetting, word string) []string {
 	value := func(name string) (string, bool) {
 		for _, v := range slices.Backward(c.exec.Env) {
@@ -159,7 +159,7 @@ func (c *serviceCommand) variables(u unitSetting, word string) []string {
 		return m
 	})
 	if unknown != "" {
-		c.lost(u, "not carried over: what %s stands for in its command; there is no shell", clip(unknown))
+		c.drop(u, "not carried over: the value of %s in its command: there is no shell", clip(unknown))
 	}
 	return []string{replaced}
 }
@@ -169,12 +169,12 @@ func (c *serviceCommand) environment() {
 	for _, u := range c.unit.all("Service", "Environment") {
 		all, ok := words(u.value)
 		if !ok {
-			c.lost(u, "not carried over: Environment=%s", clip(u.value))
+			c.drop(u, "not carried over: Environment=%s", clip(u.value))
 		}
 		for _, assigned := range all {
 			name, value, isSet := strings.Cut(c.specifiers(u, assigned), "=")
 			if !isSet || !settable(name, value) {
-				c.lost(u, "not carried over: the variable %s", clip(assigned))
+				c.drop(u, "not carried over: the variable %s", clip(assigned))
 				continue
 			}
 			c.exec.Env = slices.DeleteFunc(c.exec.Env, func(v spec.Variable) bool { return v.Name == name })
@@ -186,7 +186,7 @@ func (c *serviceCommand) environment() {
 			if value := c.specifiers(u, u.value); spec.IsAccount(value) {
 				*to = value
 			} else {
-				c.lost(u, "not carried over: %s=%s", key, clip(u.value))
+				c.drop(u, "not carried over: %s=%s", key, clip(u.value))
 			}
 		}
 	}
@@ -196,10 +196,10 @@ func (c *serviceCommand) environment() {
 		case dir == "~" || path.IsAbs(dir):
 			c.exec.Dir = dir
 		default:
-			c.lost(u, "not carried over: WorkingDirectory=%s", clip(u.value))
+			c.drop(u, "not carried over: WorkingDirectory=%s", clip(u.value))
 		}
 		if strings.HasPrefix(u.value, "-") {
-			c.lost(u, "the - of WorkingDirectory=%s: a folder that is not there is an error here", clip(u.value))
+			c.drop(u, "the - of WorkingDirectory=%s: a folder that does not exist is an error here", clip(u.value))
 		}
 	}
 }
@@ -217,13 +217,13 @@ func (c *serviceCommand) settings() {
 			c.bound(u)
 		case key == "Service.Restart" && u.value == "no":
 		case key == "Service.Restart":
-			c.lost(u, "Restart=%s: retry: {attempts: N} tries a failed run again", clip(u.value))
+			c.drop(u, "Restart=%s: retry: {attempts: N} retries a failed run", clip(u.value))
 		case strings.HasPrefix(key, "Service.Exec"):
-			c.lost(u, "not carried over: %s=%s", u.key, clip(u.value))
+			c.drop(u, "not carried over: %s=%s", u.key, clip(u.value))
 		case key == "Service.EnvironmentFile":
-			c.lost(u, "not carried over: EnvironmentFile=%s: name its variables in env, each from a file or the worker's environment", clip(u.value))
+			c.drop(u, "not carried over: EnvironmentFile=%s: name its variables in env, each from a file or the worker's environment", clip(u.value))
 		case key == "Service.Type":
-			c.lost(u, "Type=%s: here a run ends when its command does", clip(u.value))
+			c.drop(u, "Type=%s: here a run ends when its command does", clip(u.value))
 		default:
 			if len(others) == 0 {
 				first = u
@@ -234,7 +234,7 @@ func (c *serviceCommand) settings() {
 		}
 	}
 	if len(others) > 0 {
-		c.lost(first, "not carried over: %s", strings.Join(others, ", "))
+		c.drop(first, "not carried over: %s", strings.Join(others, ", "))
 	}
 }
 
@@ -245,7 +245,7 @@ func (c *serviceCommand) bound(u unitSetting) {
 	switch {
 	case u.value == "infinity" || ok && d == 0:
 	case !ok:
-		c.lost(u, "not carried over: %s=%s", u.key, clip(u.value))
+		c.drop(u, "not carried over: %s=%s", u.key, clip(u.value))
 	case u.key != "RuntimeMaxSec" && kind.value != "oneshot":
 	case c.timeout == 0 || d < c.timeout:
 		c.timeout = d

@@ -8,11 +8,11 @@ import (
 
 // UnitFile is a unit of systemd, or a drop-in of one.
 type UnitFile struct {
-	// Path is where it was found; its base is the unit's name.
+	// Path is the path of the file. Its base is the unit's name.
 	Path string
 
-	// File is what notes call the file. Empty: the only one. Line is the number of the line
-	// before the text.
+	// File is the name of the file in notes. Empty: there is only one file. Line is the number of
+	// the line before the text.
 	File string
 	Line int
 
@@ -21,8 +21,8 @@ type UnitFile struct {
 
 var catHeader = regexp.MustCompile(`^# (/\S+\.(?:timer|service|conf))$`)
 
-// SplitUnits takes the output of "systemctl cat" apart: a line with the path is above each file. A
-// text without such lines is one file.
+// SplitUnits splits the output of "systemctl cat", in which a line with the path is above each
+// file. A text without such lines is one file.
 func SplitUnits(file UnitFile) (all []UnitFile) {
 	rest := UnitFile{Path: file.Path, File: file.File}
 	for i, line := range strings.SplitAfter(file.Text, "\n") {
@@ -41,7 +41,7 @@ func SplitUnits(file UnitFile) (all []UnitFile) {
 	return all
 }
 
-// unit returns the name of the unit that a file is about: that of its folder, for a drop-in.
+// unit returns the name of the file's unit. For a drop-in, that is the name of its folder.
 func (f UnitFile) unit() string {
 	base := path.Base(f.Path)
 	if dir := path.Base(path.Dir(f.Path)); strings.HasSuffix(base, ".conf") && strings.HasSuffix(dir, ".d") {
@@ -57,8 +57,8 @@ type unitSetting struct {
 	line                int
 }
 
-// unit holds the settings of a unit, in their order. An empty value removes those of the same key
-// that come before.
+// unit has the settings of a unit, in their order. An empty value removes the earlier settings of
+// the same key.
 type unit struct {
 	name     string
 	settings []unitSetting
@@ -82,7 +82,7 @@ func (u *unit) all(section, key string) (some []unitSetting) {
 	return some
 }
 
-// last returns the value of a key that has one.
+// last returns the last setting of a key, or false if there is none.
 func (u *unit) last(section, key string) (unitSetting, bool) {
 	some := u.all(section, key)
 	if len(some) == 0 {
@@ -100,7 +100,8 @@ func isTrue(value string) bool {
 	return false
 }
 
-// readUnit adds the settings of a file to its unit. It calls wrong with each line that is none.
+// readUnit adds the settings of a file to its unit. It calls wrong with each line that is not a
+// setting.
 func readUnit(u *unit, f UnitFile, wrong func(line int, text string)) {
 	section, held, heldAt := "", "", 0
 	for i, line := range strings.Split(strings.TrimPrefix(f.Text, "\ufeff"), "\n") {

@@ -2,10 +2,10 @@ package python
 
 import "slices"
 
-// Found is something that stands in a program.
+// Found is an assignment, a call or another mention of a wanted name.
 type Found struct {
-	// Name is what is assigned to, without what stands before its last dot: the target of an
-	// assignment or a named argument, or the text of a dict's key. It is empty for a call.
+	// Name is the name that a value is assigned to, or the part after its last dot: the target of
+	// an assignment, a named argument, or the key of a dict. It is empty for a call.
 	Name string
 
 	// Value is what is assigned, or the call. Its Line is where it begins.
@@ -14,19 +14,19 @@ type Found struct {
 	// Index is set if an item is assigned: X["report"] = ...
 	Index *Value
 
-	// Mention is true if the name stands there in another way, such as X.update(...) or X |= ....
-	// Value is then opaque, with the rest of the statement.
+	// Mention is true if the name occurs in another way, such as X.update(...) or X |= .... Value
+	// is then opaque, and its source is the rest of the statement.
 	Mention bool
 
 	// Decorates is the function that a call decorates. Empty: none.
 	Decorates string
 
-	// Line is where the name stands.
+	// Line is the line of the name.
 	Line int
 }
 
 // Find reads a program, and returns the assignments to the names, and the calls of the names, in
-// the order of the file. A name that is within a value which is returned is not returned again.
+// the order of the file. It does not return a name that is part of a value that it returns.
 func Find(source string, names ...string) []Found {
 	p := parser{source: source, tokens: scan(source)}
 	wanted := map[string]bool{}
@@ -99,11 +99,11 @@ func (p *parser) mention(f Found, at int) (Found, bool) {
 	rest := p.pos
 	p.pos = to
 	f.Mention, f.Index, f.Value = true, nil, p.placed(Value{Kind: Opaque}, at)
-	p.pos = rest // other names may stand in it
+	p.pos = rest // the rest may contain other names
 	return f, true
 }
 
-// dotted returns the name that ends at a token, with what stands before its dots.
+// dotted returns the whole dotted name that ends at a token.
 func (p *parser) dotted(at int) string {
 	whole := p.tokens[at].value
 	for at >= 2 && p.tokens[at-1].value == "." && p.tokens[at-1].kind == symbol && p.tokens[at-2].kind == name {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxDepth bounds how deeply expressions are nested. What is deeper is opaque.
+// maxDepth bounds how deeply expressions are nested. A deeper expression is opaque.
 const maxDepth = 100
 
 type parser struct {
@@ -31,7 +31,7 @@ func closes(t token) bool {
 	return t.kind == symbol && len(t.value) == 1 && strings.Contains(",)]}:=;", t.value)
 }
 
-// expression reads an expression, up to what ends it.
+// expression reads an expression, up to the token that ends it.
 func (p *parser) expression() Value {
 	from := p.pos
 	if p.depth++; p.depth > maxDepth {
@@ -46,7 +46,7 @@ func (p *parser) expression() Value {
 	return p.placed(v, from)
 }
 
-// placed adds where an expression stands.
+// placed sets the lines and the source of an expression that begins at a token and ends here.
 func (p *parser) placed(v Value, from int) Value {
 	v.Line, v.End = p.tokens[from].line, p.tokens[max(from, p.pos-1)].line
 	if p.pos > from {
@@ -59,7 +59,7 @@ func (p *parser) placed(v Value, from int) Value {
 	return v
 }
 
-// opaque skips an expression that is no literal.
+// opaque skips an expression that is not a literal.
 func (p *parser) opaque(from int) Value {
 	p.pos = from
 	var open []string
@@ -95,7 +95,7 @@ func (p *parser) primary() (Value, bool) {
 	switch t.kind {
 	case text:
 		v := Value{Kind: Text}
-		for p.peek().kind == text { // texts in a row are one
+		for p.peek().kind == text { // Python joins adjacent strings
 			if p.peek().bytes {
 				return v, false
 			}
@@ -207,7 +207,7 @@ func (p *parser) call(t token, whole string) Value {
 	return v
 }
 
-// list reads the items up to a bracket. comma reports whether there was one.
+// list reads the items up to a bracket. comma reports whether there was a comma.
 func (p *parser) list(bracket string) (v Value, comma, ok bool) {
 	v = Value{Kind: List}
 	p.pos++
@@ -222,7 +222,7 @@ func (p *parser) list(bracket string) (v Value, comma, ok bool) {
 	return v, comma, p.close(bracket)
 }
 
-// close passes a bracket.
+// close skips a closing bracket. It returns false if there is none.
 func (p *parser) close(bracket string) bool {
 	if !p.is(bracket) {
 		return false

@@ -17,7 +17,7 @@ const (
 	number
 	text   // a string; token.value is its value
 	symbol // an operator or a bracket
-	other  // what is no Python, or a string that is not a literal, such as f"..."
+	other  // an unknown character, or a string that is not a literal, such as f"..."
 )
 
 type token struct {
@@ -53,7 +53,7 @@ func (s *scanner) add(t token) {
 	s.tokens = append(s.tokens, t)
 }
 
-// next reads one token, or skips what is none.
+// next reads one token, or skips white space or a comment. It returns false at the end.
 func (s *scanner) next() bool {
 	if s.at >= len(s.source) {
 		return false
@@ -136,7 +136,7 @@ func (s *scanner) symbol() {
 	s.at += len(value)
 }
 
-// prefixed returns the length of a string's prefix, and -1 if rest is no string.
+// prefixed returns the length of a string's prefix, or -1 if rest does not begin with a string.
 func prefixed(rest string) int {
 	for i := range min(3, len(rest)) {
 		switch rest[i] {
@@ -194,7 +194,7 @@ func (s *scanner) text() {
 	s.tokens = append(s.tokens, t)
 }
 
-// escape reads an escape sequence. It reports whether its value is known: of \N{...} it is not.
+// escape reads an escape sequence. ok is false if its value is not known, like that of \N{...}.
 func (s *scanner) escape(rest string, raw, isBytes bool, value *strings.Builder) (size int, ok bool) {
 	if rest[1] == '\n' {
 		s.line++

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Kind is what a value is.
+// Kind is the kind of a value.
 type Kind int
 
 const (
-	Opaque Kind = iota // no literal: see Value.Source
+	Opaque Kind = iota // not a literal: see Value.Source
 	None
 	Bool
 	Int
@@ -18,8 +18,8 @@ const (
 	Text
 	List // or a tuple or a set
 	Dict
-	Name // a variable, with dots
-	Call // of a name
+	Name // a variable, perhaps with dots
+	Call // a call of a name
 )
 
 // Value is an expression.
@@ -28,7 +28,7 @@ type Value struct {
 	Line int // from 1
 	End  int // the line of its last part
 
-	// Source is the expression as it stands, on one line, cut after 100 bytes.
+	// Source is the source of the expression, on one line, cut after 100 bytes.
 	Source string
 
 	// Text is the text, the name, the name that is called, or the number as JSON.
@@ -61,7 +61,7 @@ func (v Value) Arg(name string) (Value, bool) {
 	return Value{}, false
 }
 
-// Last returns the name that is called without what stands before its last dot.
+// Last returns the part of the called name after its last dot.
 func (v Value) Last() string { return v.Text[strings.LastIndex(v.Text, ".")+1:] }
 
 // Int returns a whole number.
@@ -82,8 +82,8 @@ func (v Value) Number() (float64, bool) {
 	return n, err == nil
 }
 
-// JSON returns the value as Python's json module writes it. It reports false if some part of it
-// is no literal, or a dict has a key that is no text.
+// JSON returns the value as Python's json module writes it. It returns false if a part of it is not
+// a literal, or if a dict has a key that is not a string.
 func (v Value) JSON() (json.RawMessage, bool) {
 	var b strings.Builder
 	if !v.json(&b) || !json.Valid([]byte(b.String())) {
@@ -136,7 +136,7 @@ func (v Value) json(b *strings.Builder) bool {
 	return true
 }
 
-// formatFloat writes a number as JSON has it.
+// formatFloat returns a number as JSON.
 func formatFloat(x float64) string {
 	b, err := json.Marshal(x)
 	if err != nil {
@@ -145,7 +145,7 @@ func formatFloat(x float64) string {
 	return string(b)
 }
 
-// Literal reads the text of a value as an expression: a configuration may have "3" for 3, and
+// Literal parses the text of a value as an expression: a configuration may contain "3" for 3, and
 // "true" for True.
 func Literal(v Value) Value {
 	source := v.Text
