@@ -26,13 +26,13 @@ const (
 	OnlyTheirs Kind = "only_theirs"
 )
 
-// Difference is a run that one side has and the other has not.
+// Difference is a run that only one side has.
 type Difference struct {
 	Kind Kind   `json:"difference"`
 	Job  string `json:"job"`
 
-	// ID and State are of the slot. A run of the log may have the place of a slot that did not
-	// run, or that another line has. Empty: no slot is near.
+	// ID and State are those of the slot. For a run of the log, that is the nearest slot, which did
+	// not run or belongs to another line. Empty: no slot is near.
 	ID     string    `json:"id,omitempty"`
 	State  job.State `json:"state,omitempty"`
 	Shadow bool      `json:"shadow,omitempty"`
@@ -51,15 +51,15 @@ type Difference struct {
 type Sum struct {
 	Job string `json:"job"`
 
-	// Also are other jobs that the log does not tell apart from this one: they have the same
-	// command. The sum is of all of them.
+	// Also are other jobs that have the same command, so that the log does not distinguish them
+	// from this one. The counts are those of all of them.
 	Also []string `json:"also,omitempty"`
 
 	Both       int `json:"both"`
 	OnlyOurs   int `json:"only_ours"`
 	OnlyTheirs int `json:"only_theirs"`
 
-	// Twice is how many runs of Both were no shadows: the work was done on both sides.
+	// Twice is how many runs of Both were not shadows: both sides did the work.
 	Twice int `json:"twice,omitempty"`
 
 	// Offset is by how much the log's time is later than the slot's due time. Nil: Both is 0.
@@ -82,12 +82,13 @@ type Window struct{ From, To time.Time }
 
 func (w Window) has(t time.Time) bool { return !t.Before(w.From) && t.Before(w.To) }
 
-// Job is one job, or several that the log does not tell apart.
+// Job is one job, or several that the log does not distinguish.
 type Job struct {
 	Names []string
 
-	// Window is what is judged. A run or a slot beyond it may still be the other half of one
-	// inside. Ours is the same for slots that no line has: the log may end before their line.
+	// Window is the time that is judged. A run outside it may belong to a slot inside, and a slot
+	// outside to a run inside. Ours is the window of slots without a line, because the log may end
+	// before their line.
 	Window, Ours Window
 
 	Slots []Slot // in any order
@@ -100,9 +101,9 @@ func Compare(j Job, tolerance time.Duration, found func(Difference)) Sum {
 	slices.SortFunc(j.Slots, func(a, b Slot) int { return a.Due.Compare(b.Due) })
 	slices.SortStableFunc(j.Runs, func(a, b Run) int { return a.Time.Compare(b.Time) })
 	sum := Sum{Job: j.Names[0], Also: j.Names[1:]}
-	best, beside := place(j, tolerance)
+	best, unmatched := match(j, tolerance)
 	var differences []Difference
-	for _, r := range beside {
+	for _, r := range unmatched {
 		switch d := (Difference{Kind: OnlyTheirs, Job: sum.Job, Time: r.Time, Line: r.Line}); {
 		case r.Time.Before(j.Window.From):
 			sum.NotJudged++
@@ -143,14 +144,14 @@ func Compare(j Job, tolerance time.Duration, found func(Difference)) Sum {
 	return sum
 }
 
-// besideRun is a run that is not the best of any slot.
-type besideRun struct {
+// unmatchedRun is a run that is not the nearest run of any slot.
+type unmatchedRun struct {
 	Run
-	at int // the slot that another run has; -1: none is near
+	at int // index of the nearest slot, which has a nearer run; -1: no slot is near
 }
 
-// place gives each run to the nearest slot. best has the nearest run of each slot.
-func place(j Job, tolerance time.Duration) (best []*Run, beside []besideRun) {
+// match assigns each run to the nearest slot. best has the nearest run of each slot.
+func match(j Job, tolerance time.Duration) (best []*Run, unmatched []unmatchedRun) {
 	best = make([]*Run, len(j.Slots))
 	for i := range j.Runs {
 		r := &j.Runs[i]
@@ -160,17 +161,17 @@ func place(j Job, tolerance time.Duration) (best []*Run, beside []besideRun) {
 		}
 		switch {
 		case at < 0 || away(j.Slots[at], r) > tolerance:
-			beside = append(beside, besideRun{*r, -1})
+			unmatched = append(unmatched, unmatchedRun{*r, -1})
 		case best[at] == nil:
 			best[at] = r
 		case away(j.Slots[at], r) < away(j.Slots[at], best[at]):
-			beside = append(beside, besideRun{*best[at], at})
+			unmatched = append(unmatched, unmatchedRun{*best[at], at})
 			best[at] = r
 		default:
-			beside = append(beside, besideRun{*r, at})
+			unmatched = append(unmatched, unmatchedRun{*r, at})
 		}
 	}
-	return best, beside
+	return best, unmatched
 }
 
 // nearest returns the index of the slot that is nearest in time, the earlier of two, or -1. Of

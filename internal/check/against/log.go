@@ -4,12 +4,12 @@
 // # Which run belongs to which slot
 //
 // A line of a log says when a run started, and not which slot it was. So a run belongs to the
-// slot of its job that is nearest in time, if that is no further away than the tolerance. The
-// slots that did not run (skipped, missed, expired) count as places too: a run beside one of
-// these is a difference, and the slot's state explains it. If several runs belong to one slot,
-// the nearest counts and the others are differences.
+// slot of its job that is nearest in time, if that is no further away than the tolerance. A run
+// may also belong to a slot that did not run (skipped, missed, expired). It is then a difference,
+// and the slot's state explains it. If several runs belong to one slot, the nearest counts and the
+// others are differences.
 //
-// If a log does not tell two jobs apart, because they have the same command, their slots are one
+// If two jobs have the same command, the log does not distinguish them, and their slots are one
 // list.
 package against
 
@@ -28,10 +28,10 @@ type Run struct {
 	Time time.Time
 	Line int // from 1
 
-	// Job is the name that the line gives.
+	// Job is the name of the job in the line.
 	Job string
 
-	// Command is what cron started, as it logs it, for User.
+	// Command is the command that cron started for User, as cron logs it.
 	Command, User string
 
 	// Unit is the service that systemd started, without ".service".
@@ -45,7 +45,7 @@ type Log struct {
 	// First and Last are the earliest and the latest time of any line, of a run or not.
 	First, Last time.Time
 
-	// Other is how many lines have a time and are about something else.
+	// Other is how many lines have a time and concern something else.
 	Other int
 
 	// Unknown is how many lines were not understood. FirstUnknown is the number of the first.
@@ -66,8 +66,8 @@ var (
 
 // Read reads a log. Times without a zone are in zone. Those without a year, as in a syslog, are not
 // later than a day after now. A line is a time and the name of a job; or a line of syslog, or of
-// "journalctl -o short-iso", in which cron starts a command or systemd a service. named returns the
-// job that has another name in the log, or "".
+// "journalctl -o short-iso", in which cron starts a command or systemd a service. named maps a name
+// in the log to the job's name if they differ, and returns "" otherwise.
 func Read(r io.Reader, now time.Time, zone *time.Location, named func(text string) string) (Log, error) {
 	l := reader{starting: map[string]bool{}, now: now, zone: zone, named: named}
 	in := bufio.NewReaderSize(r, 64<<10)
@@ -86,7 +86,8 @@ func Read(r io.Reader, now time.Time, zone *time.Location, named func(text strin
 	}
 }
 
-// nextLine reads a line without its end. Of a line that is too long it only says so.
+// nextLine reads a line without its line break. If the line is too long, long is true and the text
+// is incomplete.
 func nextLine(in *bufio.Reader) (line string, long bool, err error) {
 	var b []byte
 	for {
@@ -106,7 +107,7 @@ func nextLine(in *bufio.Reader) (line string, long bool, err error) {
 type reader struct {
 	Log
 	line     int
-	starting map[string]bool // units that start, and have not started yet
+	starting map[string]bool // units with a line "Starting" and no line "Started" yet
 	now      time.Time
 	zone     *time.Location
 	named    func(text string) string

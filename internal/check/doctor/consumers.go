@@ -18,9 +18,9 @@ func still(t space.NodeConsumer) bool {
 	return t.Info != nil && t.Info.NumPending > 0 && t.Info.NumWaiting == 0 && t.Info.NumAckPending == 0
 }
 
-// takers checks the consumers beside those of the queues: alerts, and messages that start
-// jobs.
-func (c *check) takers() {
+// nodeConsumers checks the consumers that are not those of queues: of alerts, and of messages that
+// start jobs.
+func (c *check) nodeConsumers() {
 	for i, t := range c.NodeConsumers {
 		if t.Job == "" {
 			c.alerts(t, slices.Contains(c.Still, i))

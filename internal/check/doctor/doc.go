@@ -46,6 +46,6 @@
 //
 //   - All but the reset works with the permissions of a viewer. So the ledger is listed, and
 //     not followed by a consumer, which only nodes may create.
-//   - A queue from which no worker asks for messages is looked at twice before it is
-//     reported: between two slots there is such a moment.
+//   - A queue from which no worker requests messages is checked twice before it is reported,
+//     because a worker has no request for a moment between two slots.
 package doctor

@@ -66,13 +66,13 @@ type Facts struct {
 	// Unread are messages in the stream of slots that cannot be read.
 	Unread Unread
 
-	// NodeConsumers are the consumers beside those of the queues. Still are the indexes of those that
-	// had messages, and no request for them, in two looks.
+	// NodeConsumers are the consumers that are not those of queues. Still has the indexes of those
+	// that had messages, and no request for them, at two checks.
 	NodeConsumers []space.NodeConsumer
 	Still         []int
 
-	// Unasked are the queues with messages and no request for them in two looks, while their
-	// workers were idle.
+	// Unasked are the queues that had messages, and no request for them, at two checks, while
+	// their workers were idle.
 	Unasked []string
 }
 

@@ -53,7 +53,7 @@ func Check(f Facts) []Finding {
 		c.leases()
 		c.sweep()
 		c.unread()
-		c.takers()
+		c.nodeConsumers()
 	}
 	slices.SortStableFunc(c.found, func(x, y Finding) int { return cmp.Compare(rank(x.Level), rank(y.Level)) })
 	return c.found

@@ -150,7 +150,7 @@ func (c *check) jobs() {
 		c.add(Error, "broken", "job "+b.Name, "its stored definition cannot be used: "+b.Err.Error(), "none of its slots is published",
 			c.cronce("job apply -f jobs.yaml")+", or "+c.cronce("job rm "+b.Name))
 	}
-	var lonely []string
+	var unhandled []string
 	for _, e := range c.Jobs {
 		name := e.Job.Name
 		if _, err := job.ParseSchedule(name, e.Job.Plan()); err != nil {
@@ -165,13 +165,13 @@ func (c *check) jobs() {
 		workers := c.workers(e.Job.WithDefaults().Queue)
 		handled := slices.ContainsFunc(workers, func(n exchange.Node) bool { return slices.Contains(n.Handlers, name) })
 		if len(workers) > 0 && !handled && c.active(e) {
-			lonely = append(lonely, name)
+			unhandled = append(unhandled, name)
 		}
 	}
-	if len(lonely) > 0 {
-		c.add(Warning, "handler", "job "+few(lonely), "workers serve its queue, but none has a handler for it",
+	if len(unhandled) > 0 {
+		c.add(Warning, "handler", "job "+few(unhandled), "workers serve its queue, but none has a handler for it",
 			"its slots are released again and again until they expire",
-			"start a worker that has a handler for it, or "+c.cronce("job pause "+lonely[0])+", or "+c.cronce("job rm "+lonely[0]))
+			"start a worker that has a handler for it, or "+c.cronce("job pause "+unhandled[0])+", or "+c.cronce("job rm "+unhandled[0]))
 	}
 }
 

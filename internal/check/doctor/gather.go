@@ -37,8 +37,8 @@ const (
 	// recently is how far back to look for refused completions.
 	recently = 24 * time.Hour
 
-	// lookAgain is the time between two looks at a queue without requests.
-	lookAgain = 3 * time.Second
+	// recheckAfter is the time between two checks of a queue without requests.
+	recheckAfter = 3 * time.Second
 )
 
 // Gather asks the broker for everything that Check needs. If nothing of the namespace exists
@@ -182,8 +182,8 @@ func (g gatherer) nodeConsumers(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// unasked looks at queues without requests once more: there is such a moment between two
-// messages.
+// unasked checks queues without requests a second time, because a worker has no request for a
+// moment between two messages.
 func (g gatherer) unasked(ctx context.Context) error {
 	waits := slices.ContainsFunc(g.f.NodeConsumers, still)
 	before := map[string]uint64{}
@@ -198,7 +198,7 @@ func (g gatherer) unasked(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-time.After(lookAgain):
+	case <-time.After(recheckAfter):
 	}
 	_, survey, err := kv.Examine(ctx, g.from.JetStream, kv.Options{Namespace: g.f.Namespace})
 	if err != nil {

@@ -139,22 +139,22 @@ func (c *check) locks() {
 				"its overlap policy lets only newer slots run: all until then are skipped",
 				c.cronce("job pause "+l.Job)+", wait until no slot of it runs, nats kv del "+c.Namespace+"_state lock."+l.Job+", "+c.cronce("job resume "+l.Job))
 		}
-		var over, unborn []string
+		var finished, unstarted []string
 		for _, h := range l.Holders {
 			switch at, ended := c.Ended[h.Slot]; {
 			case !ended || c.Now.Sub(plans.Later(at, h.Since)) <= stallAfter:
 			case at.IsZero() && len(l.Waiting) > 0:
-				unborn = append(unborn, h.Slot.ID())
+				unstarted = append(unstarted, h.Slot.ID())
 			default:
-				over = append(over, h.Slot.ID())
+				finished = append(finished, h.Slot.ID())
 			}
 		}
-		if len(unborn) > 0 {
-			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a lock that is held by slots which no worker has started: %s", len(l.Waiting), few(unborn)),
-				"no worker takes them, or their messages were lost: then a producer offers them again within two minutes", c.cronce("slot explain '"+unborn[0]+"'")+"; "+c.cronce("verify --repair"))
+		if len(unstarted) > 0 {
+			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a lock that is held by slots which no worker has started: %s", len(l.Waiting), few(unstarted)),
+				"no worker takes them, or their messages were lost: then a producer offers them again within two minutes", c.cronce("slot explain '"+unstarted[0]+"'")+"; "+c.cronce("verify --repair"))
 		}
-		if len(over) > 0 && len(l.Waiting) > 0 {
-			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a lock that is held by slots which have ended: %s", len(l.Waiting), few(over)),
+		if len(finished) > 0 && len(l.Waiting) > 0 {
+			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a lock that is held by slots which have ended: %s", len(l.Waiting), few(finished)),
 				"a worker that takes a waiting slot removes them; no worker does", c.cronce("slot explain '"+l.Waiting[0].Slot.ID()+"'"))
 		}
 	}

@@ -20,7 +20,8 @@ type chain struct {
 	late, recent instants
 	tokens       map[string]*chained
 
-	// recorded have a record. judged are counted among the slots that should exist.
+	// recorded has the slots with a record, and judged the slots that are counted among those that
+	// should exist.
 	recorded, judged instants
 
 	tooYoungCounted bool // the slots that are too young to judge were counted
@@ -105,10 +106,10 @@ func (ch *chain) seen(s job.Slot) (judged bool) {
 	return ch.judged.has(s.At.Unix())
 }
 
-// turns finds the slots of the chain that should exist. Those without a record are open from
-// then on. beside is how many have a record that was counted as a slot that no plan has. young
-// is how many are too young to judge; it is returned by the first call only.
-func (l *line) turns() (beside, young int) {
+// judgeChain finds the slots of the chain that should exist, and adds those without a record to
+// unrecorded. beside is how many of them were counted as slots that no plan has, because their
+// records came first. young is how many are too young to judge; only the first call returns it.
+func (l *line) judgeChain() (beside, young int) {
 	ch := l.chain
 	if ch == nil {
 		return 0, 0

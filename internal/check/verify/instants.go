@@ -23,7 +23,7 @@ func (s instants) has(unix int64) bool {
 	return s[key]&bit != 0
 }
 
-// take removes u, and reports whether it was in the set.
+// take removes an instant, and reports whether it was in the set.
 func (s instants) take(unix int64) bool {
 	key, bit := word(unix)
 	old := s[key]

@@ -11,7 +11,7 @@ type Lateness struct {
 	// Slots is how many slots were started.
 	Slots int
 
-	// P50 and P99 are at most a sixteenth too large. Max is exact.
+	// P50 and P99 may be up to 1/16 too large. Max is exact.
 	P50, P99, Max time.Duration
 
 	// Buckets count the slots up to each bound, and above the one before.
@@ -29,7 +29,7 @@ var bounds = [...]time.Duration{
 	5 * time.Second, time.Minute, 10 * time.Minute, time.Hour,
 }
 
-// histogram counts durations in microseconds. Sixteen cells double the value.
+// histogram counts durations in microseconds. Between a value and its double there are 16 cells.
 type histogram struct {
 	slots   int
 	max     time.Duration

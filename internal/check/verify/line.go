@@ -21,25 +21,25 @@ type line struct {
 	current   int
 	next      int64
 
-	// slots is how many slots should exist, as far as the walk has come. unrecorded are those that
-	// have no record.
+	// slots is how many slots should exist up to the position of the walk. unrecorded are those of
+	// them without a record.
 	slots      int
 	unrecorded instants
 
-	// waiting have a message, and recent a young one. overdue have no record, and a message
-	// that a worker should have taken long ago.
+	// waiting are the slots with a message, and recent those with a young message. overdue are the
+	// slots without a record whose message a worker should have received long ago.
 	waiting, recent, overdue instants
 	tokens                   map[string]bool // triggered runs that wait, overdue or not
 
-	// missed are recorded ranges of missed slots, coming those that still wait.
+	// missed are the recorded ranges of missed slots, and coming those whose messages still wait.
 	missed, coming []span
 
-	// reported are the slots for which an event reported an outcome, parts the parts of split
-	// slots for which one did.
+	// reported are the slots, and parts the parts of split slots, for which an event reported an
+	// outcome.
 	reported instants
 	parts    map[job.Slot]bool
 
-	// reopened were reopened: earlier events do not count.
+	// reopened are the slots that were reopened: earlier events do not count.
 	reopened map[job.Slot]bool
 
 	chain *chain // nil: the job comes after no others
@@ -90,7 +90,7 @@ func (l *line) begin() {
 	}
 }
 
-// seek moves the walk to the first slot that is not before u.
+// seek moves the walk to the first slot that is not before unix.
 func (l *line) seek(unix int64) {
 	for ; l.current < len(l.stretches); l.current++ {
 		s := l.stretches[l.current]
@@ -103,7 +103,7 @@ func (l *line) seek(unix int64) {
 	l.next = never
 }
 
-// pass walks up to and including u: the slots up to there are open now.
+// pass walks up to and including unix, and adds the slots that it passes to unrecorded.
 func (l *line) pass(unix int64) {
 	for l.next <= unix {
 		l.unrecorded.add(l.next)
@@ -112,8 +112,8 @@ func (l *line) pass(unix int64) {
 	}
 }
 
-// end walks to the end. It removes from the open slots those that a range of missed slots
-// covers, and those that are too young to judge.
+// end walks to the end. It removes from unrecorded the slots that a range of missed slots covers,
+// and those that are too young to judge.
 func (l *line) end() (missed, young int) {
 	l.pass(never - 1)
 	for unix := range l.unrecorded.all() {
@@ -130,7 +130,7 @@ func (l *line) end() (missed, young int) {
 	return missed, young
 }
 
-// young reports whether the planned slot u is too young to judge.
+// young reports whether the planned slot is too young to judge.
 func (l *line) young(unix int64) bool {
 	for _, s := range l.stretches {
 		if s.first <= unix && unix <= s.last {
@@ -162,8 +162,8 @@ func (l *line) ended(s job.Slot) bool {
 // nodes.
 const overlapping = time.Second
 
-// ends says why a slot ended more than once. Empty: it did not.
-func (l *line) ends(r job.Record) string {
+// endedTwice says why a slot ended more than once. Empty: it did not.
+func (l *line) endedTwice(r job.Record) string {
 	for i := 1; i < len(r.Attempts); i++ {
 		a, b := r.Attempts[i-1], r.Attempts[i]
 		switch {

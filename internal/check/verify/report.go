@@ -24,8 +24,8 @@ type Report struct {
 	Outcomes   map[job.State]int
 	InProgress int
 
-	// Beside counts the records, among these, of slots that no plan has: triggered and
-	// backfilled runs, and slots of jobs whose plans are not judged.
+	// Beside counts the slots among these that no plan has: triggered and backfilled runs, and
+	// slots of jobs whose plans are not judged.
 	Beside int
 
 	Missing, NoOutcome, Doubled, Early int
@@ -40,11 +40,11 @@ func (r Report) Problems() int { return r.Missing + r.NoOutcome + r.Doubled + r.
 // OK reports whether there is no problem.
 func (r Report) OK() bool { return r.Problems() == 0 }
 
-// NotJudged says what was left out, and why.
+// NotJudged says what was not judged, and why.
 type NotJudged struct {
 	Reason string
 
-	// Expected says that there was nothing to judge, and not that it was impossible.
+	// Expected is true if there was nothing to judge because nothing was due.
 	Expected bool
 
 	// Jobs is how many jobs it affects, Names the first of them.

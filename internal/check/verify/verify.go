@@ -21,8 +21,8 @@ const (
 	// of the fleet finds lost slots within that time.
 	Patience = 2 * time.Minute
 
-	// forgetting is the margin around the ledger's retention, for inexact clocks.
-	forgetting = time.Minute
+	// retentionMargin is the margin around the ledger's retention, for inexact clocks.
+	retentionMargin = time.Minute
 )
 
 // Config says what to check.
@@ -97,7 +97,7 @@ func (c *Check) plan(e *plans.Entry, schedules map[string]*job.Schedule) *line {
 		c.nothingDue(l.name, "before the job had a plan that is known")
 		first = known
 	}
-	if kept := ceil(c.cfg.Now.Add(forgetting - c.cfg.Settings.Retention)); first < kept {
+	if kept := ceil(c.cfg.Now.Add(retentionMargin - c.cfg.Settings.Retention)); first < kept {
 		c.leaveOut(l.name, fmt.Sprintf("before %s: the ledger forgets after %v", stamp(kept), c.cfg.Settings.Retention), 0)
 		first = kept
 	}
@@ -238,7 +238,7 @@ func (c *Check) Record(r job.Record, written time.Time) {
 		l.pass(unix)
 		c.beside += count(!l.unrecorded.take(unix) && !again)
 	}
-	if why := l.ends(r); why != "" {
+	if why := l.endedTwice(r); why != "" {
 		l.doubled[s] = why
 	}
 	if by := l.earlyBy(r, written); by > 0 {
@@ -284,7 +284,7 @@ func (c *Check) finish() []*line {
 		if c.cfg.Progress != nil {
 			c.cfg.Progress()
 		}
-		beside, soon := l.turns()
+		beside, soon := l.judgeChain()
 		c.beside -= beside
 		if soon > 0 {
 			c.leaveOut(l.name, fmt.Sprintf("what it comes after succeeded less than %v ago", Patience), soon)
