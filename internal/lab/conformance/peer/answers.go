@@ -20,6 +20,7 @@ var answerScenarios = []Scenario{
 	{"record-purged", []string{"C-6", "C-10", "C-11"}, "the record of a run is deleted while its handler runs", recordPurged},
 	{"message-purged", []string{"C-9", "C-10"}, "the slot's message is purged while its handler runs", messagePurged},
 	{"completion-refused", []string{"C-15", "C-10"}, "the server refuses each copy of an outcome for a while", completionRefused},
+	{"completion-conflicts", []string{"W-4"}, "an outcome meets a write in progress, and a read that finds nothing", completionConflicts},
 	{"slow-answers", []string{"L-1", "L-3"}, "each answer to a write comes an eighth of a lease late", slowAnswers},
 	{"late-and-twice", []string{"W-2", "W-3", "C-9"}, "each answer comes after the next copy was sent, and then twice", lateAndTwice},
 }
@@ -71,11 +72,14 @@ func isClaim(f frame) bool { return f.writes(ledger, "running") }
 
 // sameCopies checks that all claims so far are copies of the first one; why says what
 // answered the n-th.
-func (s *stage) sameCopies(must string, why func(n int) string) {
-	copies := s.tap.frames(isClaim)
+func (s *stage) sameCopies(must string, why func(n int) string) { s.sameWrites(must, "a claim", isClaim, why) }
+
+// sameWrites is sameCopies of the writes that match selects.
+func (s *stage) sameWrites(must, what string, match func(frame) bool, why func(n int) string) {
+	copies := s.tap.frames(match)
 	for i, f := range copies {
 		if string(f.data) != string(copies[0].data) || f.header("Nats-Expected-Last-Subject-Sequence") != copies[0].header("Nats-Expected-Last-Subject-Sequence") {
-			s.fails(must, "a claim that %s is followed by another write, and not by the same one: %s", why(i-1), f)
+			s.fails(must, "%s that %s is followed by another write, and not by the same one: %s", what, why(i-1), f)
 		}
 	}
 }
@@ -240,6 +244,36 @@ func completionRefused(s *stage) {
 	})
 	heal()
 	s.startedBy("C-2", id, 0)
+}
+
+// completionConflicts has an outcome answered with 10164, and the read after it with nothing. Only
+// 10071 would say that the record is gone.
+func completionConflicts(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	var conflict, nothing atomic.Bool
+	outcome := func(f frame) bool { return f.writes(ledger, append([]string{"retrying"}, final...)...) }
+	s.answers(outcome, func(int) reply {
+		if conflict.CompareAndSwap(false, true) {
+			return refusal(10164, "last sequence by subject: in process", false)
+		}
+		return reply{}
+	})
+	reads := func(f frame) bool {
+		return conflict.Load() && f.subject == "$JS.API.STREAM.MSG.GET.KV_"+namespace+"_ledger"
+	}
+	s.answers(reads, func(int) reply {
+		if nothing.CompareAndSwap(false, true) {
+			return reply{text: `{"error":{"code":404,"err_code":10037,"description":"no message found"}}`, lost: true, taken: true}
+		}
+		return reply{}
+	})
+	id := s.offer("work", "one", 10)
+	s.await("W-4", "a second copy of an outcome: nothing explains the conflict", func() bool {
+		s.sameWrites("W-4", "an outcome", outcome, func(int) string { return "was answered with the error 10164, while its key has no value" })
+		return len(s.tap.frames(outcome)) > 1
+	})
+	s.startedBy("W-4", id, 0)
 }
 
 // slowAnswers has each answer of the server to what the client publishes come late, as on a slow

@@ -91,10 +91,10 @@ func lockLost(s *stage) {
 }
 
 // replacing prepares a job under replace, with a slot that runs on a node of ours, and returns that
-// slot, its record and the revision of that, and the slot that is to replace it.
-func (s *stage) replacing(owner string) (older string, r value, fence uint64, newer string) {
+// slot, its record and the revision of that, the slot that is to replace it, and what ends the node.
+func (s *stage) replacing(owner string) (older string, r value, fence uint64, newer string, die func()) {
 	s.define("work", value{"overlap": "replace"}, value{"schedule": everySecond})
-	s.peer(owner, nil)
+	die = s.peer(owner, nil)
 	before := time.Now().UTC().Truncate(time.Second).Add(time.Second) // the definition has no earlier slots
 	at := before.Add(time.Second)
 	older, newer = job.NewSlot("work", before).ID(), job.NewSlot("work", at).ID()
@@ -102,12 +102,12 @@ func (s *stage) replacing(owner string) (older string, r value, fence uint64, ne
 	s.set("state", "lock.work", value{
 		"v": 1, "job": "work", "newest": before, "holders": []value{{"id": older, "at": before, "on_time": true, "since": before}},
 	})
-	return older, r, s.set("ledger", key(older), r), newer
+	return older, r, s.set("ledger", key(older), r), newer, die
 }
 
 func lockReplaces(s *stage) {
 	const owner = "peer-1-1-a"
-	older, r, fence, newer := s.replacing(owner)
+	older, r, fence, newer, _ := s.replacing(owner)
 	var asked atomic.Bool
 	requests, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
 		var q struct {
@@ -140,8 +140,22 @@ func lockReplaces(s *stage) {
 	s.succeeds("X-2", newer)
 }
 
+// lockReplacesDead has the owner of the older slot die. Either slot's worker may end the older one.
+func lockReplacesDead(s *stage) {
+	older, _, _, newer, die := s.replacing("peer-1-1-a")
+	die()
+	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
+	s.publish("work", older, 10)
+	s.publish("work", newer, 10)
+	s.await("X-2", older+" to be cancelled: a newer slot replaces it, and its owner is dead", func() bool { return s.slot(older).text("state") == "cancelled" })
+	if got := s.slot(older); got.text("error") != "replaced by "+newer {
+		s.breaks("X-2", "the record of the older slot is %v: want the error %q", got.value, "replaced by "+newer)
+	}
+	s.succeeds("X-2", newer)
+}
+
 func lockReplacesLate(s *stage) {
-	older, r, _, newer := s.replacing("peer-1-1-a")
+	older, r, _, newer, _ := s.replacing("peer-1-1-a")
 	var once atomic.Bool
 	s.tap.rule(func(f frame) verdict {
 		if locking(f) && once.CompareAndSwap(false, true) {

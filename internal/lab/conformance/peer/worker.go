@@ -29,6 +29,7 @@ var workerScenarios = []Scenario{
 	{"guarded", []string{"X-1", "X-3", "X-4"}, "a slot of a guarded job: the lock's answers are lost, and then it is renewed", guarded},
 	{"lock-lost", []string{"X-2", "X-3"}, "the holder of a lock has ended, and is reopened just before the client's write", lockLost},
 	{"lock-replaces", []string{"X-2"}, "a slot under replace, while an older one holds the place", lockReplaces},
+	{"lock-replaces-dead", []string{"X-2"}, "the same, and the node of the older slot dies", lockReplacesDead},
 	{"lock-replaces-late", []string{"K-1", "X-2"}, "the older slot succeeds just before it is replaced", lockReplacesLate},
 	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one", foreignLock},
 	{"follows", []string{"F-1"}, "the slot that follows cannot be stored for a while", follows},
@@ -309,6 +310,15 @@ func cancelRun(s *stage) {
 	if text := s.slot(id).text("error"); text != "cancelled by alice" {
 		s.breaks("C-7", "the error is %q: want %q", text, "cancelled by alice")
 	}
+
+	heal := s.tap.unanswered(func(f frame) bool { return f.writes(ledger, final...) }, true)
+	id = s.offer("work", "two", 10)
+	s.await("C-2", "the handler of "+id+" to return", func() bool { return len(s.did("end", id)) > 0 })
+	if answer := s.request("O-2", node, value{"v": 1, "id": id, "fence": s.slot(id).revision, "by": "alice"}); answer["ending"] == true {
+		s.breaks("O-2", "a request to cancel %s is answered with %v, although its handler has returned", id, answer)
+	}
+	heal()
+	s.succeeds("C-7", id)
 }
 
 // request asks the client's node, and returns its answer.
