@@ -72,7 +72,9 @@ func isClaim(f frame) bool { return f.writes(ledger, "running") }
 
 // sameCopies checks that all claims so far are copies of the first one; why says what
 // answered the n-th.
-func (s *stage) sameCopies(must string, why func(n int) string) { s.sameWrites(must, "a claim", isClaim, why) }
+func (s *stage) sameCopies(must string, why func(n int) string) {
+	s.sameWrites(must, "a claim", isClaim, why)
+}
 
 // sameWrites is sameCopies of the writes that match selects.
 func (s *stage) sameWrites(must, what string, match func(frame) bool, why func(n int) string) {
