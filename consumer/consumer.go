@@ -337,7 +337,7 @@ func (c *Consumer) drain(ctx, node context.Context) {
 	last, enough := context.WithTimeout(context.Background(), linger)
 	defer enough()
 	if !c.cfg.Table.waitFor(last, func(o entry) bool { return o.node != c.cfg.Node.Name() || lost && o.outlives() }) {
-		c.cfg.Logger.Error("handlers ignore that their contexts have ended; ending without them",
+		c.cfg.Logger.Error("handlers have not returned after their contexts ended; stopping without them",
 			"node", c.cfg.Node.Name(), "slots", c.cfg.Table.keys(c.cfg.Node.Name()))
 	}
 }

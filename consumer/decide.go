@@ -275,7 +275,7 @@ func (t *task) respond() progress {
 		t.cfg.Logger.Error("message dropped: it is no slot", "subject", t.msg.Subject(), "reason", v.reason)
 	}
 	if err != nil {
-		t.cfg.Logger.Debug("answer not sent; the message comes again", "subject", t.msg.Subject(), "error", err)
+		t.cfg.Logger.Debug("answer not sent; the broker will deliver the message again", "subject", t.msg.Subject(), "error", err)
 	}
 	if t.final && t.lock.entered {
 		return onward
@@ -283,5 +283,5 @@ func (t *task) respond() progress {
 	return t.close()
 }
 
-// tooMany is the delay of a message that is given back because no permit was free.
-const tooMany = 100 * time.Millisecond
+// noPermitDelay is the delay of a message that is given back because no permit was free.
+const noPermitDelay = 100 * time.Millisecond

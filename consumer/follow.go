@@ -29,7 +29,7 @@ func (t *task) publishFollowUps(mayBlock bool) progress {
 		return blocks
 	}
 	if err := t.publish(next, alerts, tracked); err != nil {
-		return t.postpone(fmt.Errorf("what follows from slot %s: %w", t.rec.Slot, err))
+		return t.postpone(fmt.Errorf("publish what follows from slot %s: %w", t.rec.Slot, err))
 	}
 	return t.end(ack)
 }
@@ -45,17 +45,17 @@ func (t *task) publish(next []plans.Entry, alerts []job.State, tracked bool) err
 		e := exchange.NewAlert(rec, revision, kind)
 		e.Node = t.cfg.Node.Name()
 		if err := t.cfg.Alert(ctx, e, exchange.AlertID(rec, revision, kind)); err != nil {
-			errs = append(errs, fmt.Errorf("its alert: %w", err))
+			errs = append(errs, fmt.Errorf("store its alert: %w", err))
 		}
 	}
 	if tracked {
 		if err := t.track(ctx, rec, revision); err != nil {
-			errs = append(errs, fmt.Errorf("whether its job has recovered: %w", err))
+			errs = append(errs, fmt.Errorf("store whether its job has recovered: %w", err))
 		}
 	}
 	for _, e := range next {
 		if err := t.chain(ctx, e, rec, revision); err != nil {
-			errs = append(errs, fmt.Errorf("job %s, which comes after it: %w", e.Job.Name, err))
+			errs = append(errs, fmt.Errorf("publish the slot of job %s, which comes after it: %w", e.Job.Name, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -95,7 +95,7 @@ func (t *task) track(ctx context.Context, rec job.Record, revision uint64) error
 		state, at, err := t.cfg.AlertStates.Read(ctx, rec.Slot.Job)
 		switch {
 		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
-			t.cfg.Logger.Warn("state of alerts cannot be read: no alert when the job recovers", "job", rec.Slot.Job, "error", err)
+			t.cfg.Logger.Warn("cannot read the alert state of a job: no alert when the job recovers", "job", rec.Slot.Job, "error", err)
 			return nil
 		case err != nil && !errors.Is(err, job.ErrNotFound):
 			return err
@@ -117,7 +117,7 @@ func (t *task) track(ctx context.Context, rec job.Record, revision uint64) error
 		case errors.Is(err, job.ErrConflict):
 			continue
 		case errors.Is(err, job.ErrDenied):
-			t.cfg.Logger.Warn("it cannot be noted which jobs have failed: the login is of an older version", "job", rec.Slot.Job, "error", err, "fix", "cronce auth worker")
+			t.cfg.Logger.Warn("cannot store which jobs have failed: the login has the permissions of an older version", "job", rec.Slot.Job, "error", err, "fix", "cronce auth worker")
 			return nil
 		}
 		return err

@@ -67,7 +67,7 @@ func (t *task) enter(mayBlock bool) progress {
 	}
 	seen, ended, fresh, err := t.recall(ctx, mayBlock)
 	for ; err == nil && l.asks < maxAsks && l.conflicts < maxRounds; l.asks++ {
-		next, place, ask := seen.Enter(entrant, ended)
+		next, admission, ask := seen.Enter(entrant, ended)
 		// A slot that was reopened may still be in the lock since before it ended. If this may
 		// be so, it begins a new stay. The write of the new stay changes the lock's revision.
 		// So if another slot has seen the earlier outcome, and is about to replace this slot,
@@ -86,14 +86,14 @@ func (t *task) enter(mayBlock bool) progress {
 		case len(ask) > 0:
 			err = t.findEnded(ctx, ask, ended)
 		case next.Same(seen.Lock) && !renewed:
-			return t.applyAdmission(place, entrant, next)
+			return t.applyAdmission(admission, entrant, next)
 		default:
 			t.locks.send(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()), func(err error) {
 				defer t.recovered()
 				switch {
 				case err == nil:
 					t.wakeAll(next.Next(entrant.Places)) // it took slots that had ended out of the lock
-					t.applyAdmission(place, entrant, next)
+					t.applyAdmission(admission, entrant, next)
 				case errors.Is(err, job.ErrConflict): // ask again
 					l.releaseTurns()
 					l.conflicts++
@@ -140,19 +140,19 @@ func (t *task) takeTurns(ctx context.Context, mayBlock bool) bool {
 
 // applyAdmission puts the lock's answer into the view, whether it admits the slot or not. The
 // next step is to decide. stored is the stored lock that gave the answer.
-func (t *task) applyAdmission(place core.Admission, entrant core.Entrant, stored core.Lock) progress {
+func (t *task) applyAdmission(admission core.Admission, entrant core.Entrant, stored core.Lock) progress {
 	l := &t.lock
 	l.releaseTurns()
 	l.asks, l.conflicts, l.skips = 0, 0, entrant.Policy == job.OverlapSkip && entrant.Places == 1
 	if stay, in := stored.Stay(t.d.Slot.Whole()); in {
 		l.entered, l.since = true, stay.Since
 	}
-	t.view.Admission, t.state = place, deciding
+	t.view.Admission, t.state = admission, deciding
 	return onward
 }
 
 // recall returns the lock of the slot's job, from memory or by a read, and the slots in it that
-// are known to have ended: none, or its only one. It always begins with a new ended map, since
+// are known to have ended: none, or its only one. It always starts with a new ended map, since
 // what was known about an earlier revision may be wrong now: a slot that had ended may have been
 // reopened and have entered again. fresh is true if the lock was read just now.
 func (t *task) recall(ctx context.Context, mayBlock bool) (seen seenLock, ended map[job.Slot]bool, fresh bool, err error) {
@@ -171,14 +171,14 @@ func (t *task) recall(ctx context.Context, mayBlock bool) (seen seenLock, ended 
 	return seen, ended, fresh, nil
 }
 
-// backOff waits before the next write of a lock whose writes were refused so many times in a row.
-// It does not wait after the first refusal, and longer after each further one. It returns false
+// backOff waits before the next write of a lock, whose last writes were refused: conflicts counts
+// them. It does not wait after the first refusal, and longer after each further one. It returns false
 // if ctx ends.
-func backOff(ctx context.Context, lost int) bool {
-	if lost < 2 {
+func backOff(ctx context.Context, conflicts int) bool {
+	if conflicts < 2 {
 		return ctx.Err() == nil
 	}
-	d := 5 * time.Millisecond << min(lost, 6)
+	d := 5 * time.Millisecond << min(conflicts, 6)
 	timer := time.NewTimer(d/2 + rand.N(d))
 	defer timer.Stop()
 	select {
@@ -246,7 +246,7 @@ func (t *task) leave(mayBlock bool) progress {
 		places = e.Job.Places()
 	}
 	if err := t.leaveTo(ctx, places); err != nil {
-		t.cfg.Logger.Warn("lock not left; the next slot does so", "slot", t.d.Slot.ID(), "error", err)
+		t.cfg.Logger.Warn("lock not left; the next slot that asks the lock removes this one", "slot", t.d.Slot.ID(), "error", err)
 	}
 	return t.close()
 }
@@ -259,7 +259,7 @@ func (t *task) leaveTo(ctx context.Context, places int) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-turns.change }()
-	for lost := 0; ; {
+	for conflicts := 0; ; {
 		seen, _, err := t.locks.get(ctx, t.d.Slot.Job)
 		if err != nil {
 			return err
@@ -279,7 +279,7 @@ func (t *task) leaveTo(ctx context.Context, places int) error {
 		case !errors.Is(err, job.ErrConflict):
 			return err
 		}
-		if lost++; !backOff(ctx, lost) {
+		if conflicts++; !backOff(ctx, conflicts) {
 			return err
 		}
 	}

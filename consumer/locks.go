@@ -24,9 +24,9 @@ type Locks interface {
 // Before a remembered lock refuses a slot, the task reads the lock.
 type locks struct {
 	Locks
-	mu     sync.Mutex
-	seen   map[string]*seenLock // an entry is replaced as a whole; only its field holderEnded changes
-	queues map[string]turns     // by job
+	mu         sync.Mutex
+	seen       map[string]*seenLock // an entry is replaced as a whole; only its field holderEnded changes
+	turnsByJob map[string]turns
 
 	// lastMissExisted reports whether the last cache miss found a lock on the broker. After a
 	// restart most jobs have one. New jobs have none.
@@ -52,7 +52,7 @@ const fullFor = time.Second
 const maxSeen = 20_000
 
 func newLocks(l Locks) *locks {
-	return &locks{Locks: l, seen: map[string]*seenLock{}, queues: map[string]turns{}}
+	return &locks{Locks: l, seen: map[string]*seenLock{}, turnsByJob: map[string]turns{}}
 }
 
 // errBlocks says that a step cannot go on without blocking.
@@ -150,13 +150,13 @@ type turns struct{ enter, change chan struct{} }
 func (l *locks) turns(name string) turns {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t, ok := l.queues[name]
+	t, ok := l.turnsByJob[name]
 	if !ok {
-		if len(l.queues) >= maxSeen {
-			clear(l.queues) // two turns at once cost only a refused write
+		if len(l.turnsByJob) >= maxSeen {
+			clear(l.turnsByJob) // two turns at once cost only a refused write
 		}
 		t = turns{make(chan struct{}, 1), make(chan struct{}, 1)}
-		l.queues[name] = t
+		l.turnsByJob[name] = t
 	}
 	return t
 }

@@ -29,10 +29,10 @@ func (t *task) complete(ctx context.Context, rec job.Record) progress {
 	return onward
 }
 
-// completed handles the answer to the write of an attempt's result. It repeats the write until
-// it is stored. A conflict means that another worker has taken the slot over, unless the ledger
+// afterResult handles the answer to the write of an attempt's result. It repeats the write until
+// the result is stored or t.ctx ends. A conflict means that another worker has taken the slot over, unless the ledger
 // itself has lost the claim.
-func (t *task) completed(mayBlock bool) progress {
+func (t *task) afterResult(mayBlock bool) progress {
 	err := t.answer.err
 	if !mayBlock && (err != nil || t.rec.State != job.Succeeded || t.cfg.Logger.Enabled(t.cfg.Life, slog.LevelInfo)) {
 		return blocks
@@ -51,16 +51,16 @@ func (t *task) completed(mayBlock bool) progress {
 	}
 	t.state = writing
 	if errors.Is(err, job.ErrConflict) {
-		stands, outlasts, unread := t.claimStands()
+		revision, outlasts, readErr := t.claimStands()
 		switch {
-		case unread != nil:
-			err = unread
-		case !outlasts || stands == t.at:
+		case readErr != nil:
+			err = readErr
+		case !outlasts || revision == t.at:
 			return t.claimLost(err)
 		default:
-			t.cfg.Logger.Warn("the ledger lost a claim, as after a purge or a restore; its outcome is written all the same",
-				"slot", t.rec.Slot.ID(), "fence", t.fence, "revision", stands)
-			t.at = stands
+			t.cfg.Logger.Warn("the ledger lost a claim, as after a purge or a restore; the worker still writes the outcome",
+				"slot", t.rec.Slot.ID(), "fence", t.fence, "revision", revision)
+			t.at = revision
 			return onward
 		}
 	}
@@ -89,11 +89,13 @@ func (t *task) claimStands() (revision uint64, outlasts bool, err error) {
 	return revision, core.Outlasts(t.rec, &rec), nil
 }
 
-func (t *task) claimLost(why error) progress {
-	t.endTrace(why)
+// claimLost ends the delivery without an answer to the broker: another worker owns the slot, or
+// t.ctx has ended before the result was stored.
+func (t *task) claimLost(cause error) progress {
+	t.endTrace(cause)
 	end := t.rec
-	t.cfg.Logger.Warn("completion refused: claim lost to another worker", "slot", end.Slot.ID(), "attempt", end.Attempt, "state", end.State, "error", why)
-	end.Error = why.Error()
+	t.cfg.Logger.Warn("completion refused: claim lost to another worker", "slot", end.Slot.ID(), "attempt", end.Attempt, "state", end.State, "error", cause)
+	end.Error = cause.Error()
 	t.emitKind(job.EventRefused, end, t.fence, "")
 	return t.end(silence)
 }

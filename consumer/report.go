@@ -96,15 +96,15 @@ func withOutput(log *slog.Logger, line string) *slog.Logger {
 
 func firstLine(output string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(output), "\n")
-	return glimpse(line)
+	return shorten(line)
 }
 
 func lastLine(output string) string {
 	output = strings.TrimSpace(output)
-	return glimpse(output[strings.LastIndexByte(output, '\n')+1:])
+	return shorten(output[strings.LastIndexByte(output, '\n')+1:])
 }
 
-func glimpse(line string) string {
+func shorten(line string) string {
 	const most = 80
 	if len(line) > most {
 		line = strings.ToValidUTF8(line[:most], "") + "..."

@@ -143,18 +143,18 @@ func (t *Table) Finish(over context.Context) {
 	if t.waitFor(over, gone) {
 		return
 	}
-	told := map[*attemptRef]bool{}
+	stopped := map[*attemptRef]bool{}
 	t.mu.Lock()
 	for _, o := range t.entries {
 		if !gone(o) {
 			o.attempt.end(job.ErrStopping)
-			told[o.attempt] = true
+			stopped[o.attempt] = true
 		}
 	}
 	t.mu.Unlock()
 	last, enough := context.WithTimeout(context.Background(), linger)
 	defer enough()
-	t.waitFor(last, func(o entry) bool { return !told[o.attempt] })
+	t.waitFor(last, func(o entry) bool { return !stopped[o.attempt] })
 }
 
 // Stuck is a handler that does not return.

@@ -195,7 +195,7 @@ func (t *task) step(mayBlock bool) progress {
 	case running:
 		return t.run()
 	case recorded:
-		return t.completed(mayBlock)
+		return t.afterResult(mayBlock)
 	case concluding:
 		return t.concludeWhole()
 	case following:
@@ -217,7 +217,7 @@ func (t *task) resume() {
 	case t.fence != 0:
 		t.giveUpClaim()
 	default:
-		t.end(later(tooMany))
+		t.end(later(noPermitDelay))
 	}
 	t.advance(false)
 }
@@ -350,7 +350,7 @@ func (t *task) read() error {
 // arrive enters the slot in the table.
 func (t *task) arrive(mayBlock bool) progress {
 	if !t.permit && !t.pending || isClosed(t.stopping) {
-		return t.end(later(tooMany)) // with a delay: this worker's last request may still be open
+		return t.end(later(noPermitDelay)) // with a delay: this worker's last request may still be open
 	}
 	if t.unread != nil {
 		if !mayBlock {

@@ -140,14 +140,14 @@ func (w *waitlist) remove(s job.Slot, listed bool) {
 // enterWaitlist keeps the message until the lock may admit its slot, and then asks the lock
 // again. If the waitlist is full, or the worker stops, it gives the message back.
 func (t *task) enterWaitlist() progress {
-	ctx, place := t.cfg.Node.Context(), t.view.Admission
-	if place.Displaces != (job.Slot{}) {
+	ctx, admission := t.cfg.Node.Context(), t.view.Admission
+	if admission.Displaces != (job.Slot{}) {
 		if !t.lock.waited {
 			return t.reenter() // read the record first: this may be a second copy of a slot that has ended
 		}
-		t.displace(ctx, place.Displaces)
+		t.displace(ctx, admission.Displaces)
 	}
-	listed := place.Kind == core.AdmissionQueued
+	listed := admission.Kind == core.AdmissionQueued
 	woken, ok := t.waitlist.add(t.d.Slot, listed)
 	if !ok {
 		d := giveBackBy * time.Duration(min(max(t.d.Count, 1), maxGiveBack))
@@ -166,7 +166,7 @@ func (t *task) enterWaitlist() progress {
 		defer t.cfg.Observer.Parked(t.cfg.Queue, -1)
 	}
 	t.releasePermit()
-	timer := time.NewTimer(t.recheckDelay(place))
+	timer := time.NewTimer(t.recheckDelay(admission))
 	defer timer.Stop()
 	select {
 	case <-woken:
@@ -195,17 +195,17 @@ func (t *task) reenter() progress {
 
 // recheckDelay returns after how long a waiting slot asks the lock again if nothing wakes it. A slot
 // that displaces another asks soon. A slot with a start deadline asks right after the deadline.
-func (t *task) recheckDelay(p core.Admission) time.Duration {
-	d := min(minRecheck*time.Duration(p.Ahead+1), maxRecheck)
+func (t *task) recheckDelay(admission core.Admission) time.Duration {
+	d := min(minRecheck*time.Duration(admission.Ahead+1), maxRecheck)
 	switch {
 	case t.lock.contended: // the lock is not full: other workers were only faster to write it
 		d = minRecheck/2 + rand.N(minRecheck)
-	case p.Kind == core.AdmissionCrowded:
+	case admission.Kind == core.AdmissionCrowded:
 		d = maxRecheck/2 + rand.N(maxRecheck/2)
-	case t.lock.skips && p.Ahead == 0: // a short slot may wake no other: wait no longer than so far
+	case t.lock.skips && admission.Ahead == 0: // a short slot may wake no other: wait no longer than so far
 		d = min(d, max(t.cfg.Now().Sub(t.lock.since), minRecheck/32))
 	}
-	if p.Displaces != (job.Slot{}) {
+	if admission.Displaces != (job.Slot{}) {
 		d = minRecheck / 4
 	}
 	if t.view.Entry == nil {
@@ -247,13 +247,13 @@ func (t *task) displace(ctx context.Context, holder job.Slot) {
 // it, and asks again each time. If the slot waits for its next attempt, it has no owner, and
 // displaceOne writes its outcome.
 func (t *task) displaceOne(ctx context.Context, rec job.Record, revision uint64) {
-	by := t.d.Slot.Whole()
+	newer := t.d.Slot.Whole()
 	switch rec.State {
 	case job.Running:
-		t.cfg.Cancel(ctx, rec.Node, core.CancelRequest{V: codec.Version, ID: rec.Slot.ID(), Fence: revision, Replaced: true, By: by.ID()})
+		t.cfg.Cancel(ctx, rec.Node, core.CancelRequest{V: codec.Version, ID: rec.Slot.ID(), Fence: revision, Replaced: true, By: newer.ID()})
 	case job.Retrying:
 		d := core.Delivery{Message: core.Message{Slot: rec.Slot}}
-		end := core.Cancel(d, core.View{Now: t.cfg.Now(), Self: t.cfg.Node.Name(), Record: &rec}, core.ReplacedBy(by))
+		end := core.Cancel(d, core.View{Now: t.cfg.Now(), Self: t.cfg.Node.Name(), Record: &rec}, core.ReplacedBy(newer))
 		end.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
 		if revision, err := t.cfg.Ledger.Write(ctx, end, revision); err == nil {
 			t.emit(end, revision)

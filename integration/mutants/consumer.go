@@ -51,7 +51,7 @@ var consumerMutants = []mutant{
 		breaks: "a claim without an answer is given up; it may have been stored, and then no worker runs the slot (invariant 8)",
 		file:   "consumer/record.go",
 		old:    "	case errors.Is(err, job.ErrConflict), errors.Is(err, job.ErrUnknown): // the ledger says what became of it\n",
-		new:    "	case errors.Is(err, job.ErrUnknown):\n		return t.end(later(tooMany))\n	case errors.Is(err, job.ErrConflict):\n",
+		new:    "	case errors.Is(err, job.ErrUnknown):\n		return t.end(later(noPermitDelay))\n	case errors.Is(err, job.ErrConflict):\n",
 		test:   "TestAnUnansweredClaimIsSettledBeforeItsMessageIsAnswered",
 	},
 	{
@@ -148,7 +148,7 @@ var consumerMutants = []mutant{
 		name:   "lost-claim-given-up",
 		breaks: "a claim whose record vanished from the ledger is taken for another worker's",
 		file:   "consumer/record.go",
-		old:    "		case !outlasts || stands == t.at:\n",
+		old:    "		case !outlasts || revision == t.at:\n",
 		new:    "		case !outlasts || true:\n",
 		test:   "TestAClaimThatTheLedgerLostIsWrittenAgain",
 	},
@@ -200,8 +200,8 @@ var consumerMutants = []mutant{
 		name:   "ack-before-what-follows",
 		breaks: "a slot is acked although what follows from it is not on the broker",
 		file:   "consumer/follow.go",
-		old:    "return t.postpone(fmt.Errorf(\"what follows",
-		new:    "_ = t.postpone(fmt.Errorf(\"what follows",
+		old:    "return t.postpone(fmt.Errorf(\"publish what follows",
+		new:    "_ = t.postpone(fmt.Errorf(\"publish what follows",
 		test:   "TestNoAckBeforeWhatFollowsIsOnTheBroker",
 	},
 	{
