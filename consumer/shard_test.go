@@ -164,7 +164,7 @@ func TestAMessageForTheWholeOfASplitSlotIsLeftUntilItsPartsCome(t *testing.T) {
 		if slices.Sort(ran); !slices.Equal(ran, []int{1, 2}) {
 			t.Errorf("ran parts %v, want 1 and 2", ran)
 		}
-		if n := strings.Count(said.String(), "it asks for the whole of a slot that is split"); n != 3 {
+		if n := strings.Count(said.String(), "the message is for a whole slot, but its job splits slots"); n != 3 {
 			t.Errorf("said so %d times, want in the first three deliveries:\n%s", n, said.String())
 		}
 	})

@@ -164,7 +164,7 @@ func first(d Delivery, v View) Step {
 		return end(d, v, job.Cancelled, "definition changed")
 	case unsplit(d, v.Entry):
 		s := unhandled(d)
-		s.Reason = "it asks for the whole of a slot that is split: that is run in parts only, whose messages a producer that knows of parts sends"
+		s.Reason = "the message is for a whole slot, but its job splits slots into shards: the publisher does not support shards"
 		return s
 	case paused(d, v.Entry):
 		return end(d, v, job.Missed, "fell due while its job was paused")

@@ -47,8 +47,8 @@ func Cycle(jobs []job.Job) []string {
 			if before == name {
 				continue // Validate reports it
 			}
-			if circle := visit(before); circle != nil {
-				return circle
+			if cycle := visit(before); cycle != nil {
+				return cycle
 			}
 		}
 		path = path[:len(path)-1]
@@ -56,8 +56,8 @@ func Cycle(jobs []job.Job) []string {
 		return nil
 	}
 	for _, j := range jobs {
-		if circle := visit(j.Name); circle != nil {
-			return circle
+		if cycle := visit(j.Name); cycle != nil {
+			return cycle
 		}
 	}
 	return nil
@@ -65,8 +65,8 @@ func Cycle(jobs []job.Job) []string {
 
 // CheckCycle returns an error that wraps ErrInvalid if there is a Cycle.
 func CheckCycle(jobs []job.Job) error {
-	if circle := Cycle(jobs); circle != nil {
-		return fmt.Errorf("%w after: a circle, in which no job can start: %s", job.ErrInvalid, strings.Join(circle, " after "))
+	if cycle := Cycle(jobs); cycle != nil {
+		return fmt.Errorf("%w after: the jobs form a cycle, in which none can start: %s", job.ErrInvalid, strings.Join(cycle, " after "))
 	}
 	return nil
 }

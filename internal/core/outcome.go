@@ -33,7 +33,7 @@ func end(d Delivery, v View, outcome job.State, reason string) Step {
 // outcome is final.
 func aged(d Delivery, v View, outcome job.State, reason string) Step {
 	if v.Doubted {
-		return Step{Action: Later, Delay: doubtWait, Reason: "it would end by its age, by a clock that is not believed: " + reason}
+		return Step{Action: Later, Delay: doubtWait, Reason: "the slot would end because of its age, but the clock is not plausible: " + reason}
 	}
 	return end(d, v, outcome, reason)
 }
@@ -82,21 +82,21 @@ const releasedText = "given back before it was started"
 // Released reports whether Release returned r. Then r is retrying although no attempt failed.
 func Released(r job.Record) bool { return r.State == job.Retrying && r.Error == releasedText }
 
-// Outlasts reports whether the claim r is still valid although its key has another revision. stands
+// Outlasts reports whether the claim r is still valid although its key has another revision. stored
 // is the key's record now, or nil if there is none. If the ledger was purged or an older copy of it
-// was restored, stands is nil, this very claim, or a record from before it. Then the claim is
-// valid. If another worker has taken the slot over, stands counts more attempts. If the slot has
+// was restored, stored is nil, this very claim, or a record from before it. Then the claim is
+// valid. If another worker has taken the slot over, stored counts more attempts. If the slot has
 // ended, or another worker has taken it over, the claim is lost.
-func Outlasts(r job.Record, stands *job.Record) bool {
+func Outlasts(r job.Record, stored *job.Record) bool {
 	switch {
-	case stands == nil:
+	case stored == nil:
 		return true
-	case stands.State.Final():
+	case stored.State.Final():
 		return false
-	case stands.State == job.Running && stands.Node == r.Node:
-		return stands.Attempt <= r.Attempt
+	case stored.State == job.Running && stored.Node == r.Node:
+		return stored.Attempt <= r.Attempt
 	}
-	return stands.Attempt < r.Attempt
+	return stored.Attempt < r.Attempt
 }
 
 // Result is the result of an attempt.

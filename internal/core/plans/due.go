@@ -75,11 +75,11 @@ func Due(timeline []Stretch, c job.CatchUp, now time.Time, l Lateness) []DueSlot
 		}
 	}
 	late = codec.Last(late, MaxMissed)
-	older, some := folded(timeline, late, now, l)
+	older, found := olderRange(timeline, late, now, l)
 	choose(c, late, now, l.Horizon)
 	due := append(late, young...)
 	slices.SortStableFunc(due, func(a, b DueSlot) int { return a.At.Compare(b.At) })
-	if some {
+	if found {
 		due = append(due, older)
 	}
 	return due
@@ -129,9 +129,9 @@ func mostRuns(c job.CatchUp) int {
 	return min(c.Max, MaxMissed)
 }
 
-// folded returns the range of the late slots that are older than those in kept. It returns
+// olderRange returns the range of the late slots that are older than those in kept. It returns
 // false if there are none.
-func folded(timeline []Stretch, kept []DueSlot, now time.Time, l Lateness) (DueSlot, bool) {
+func olderRange(timeline []Stretch, kept []DueSlot, now time.Time, l Lateness) (DueSlot, bool) {
 	if len(kept) < MaxMissed {
 		return DueSlot{}, false
 	}
