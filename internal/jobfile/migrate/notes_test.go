@@ -120,6 +120,21 @@ func TestACrontabsJobHasTheNameOfTheCommandThatCronLogs(t *testing.T) {
 	}
 }
 
+func TestASchedulerThatIsDisabledIsNamed(t *testing.T) {
+	t.Parallel()
+	for enabled, notes := range map[string]int{":enabled: true": 0, ":enabled: false": 1} {
+		r, err := Sidekiq([]byte(":scheduler:\n  "+enabled+"\n  :schedule:\n    work:\n      cron: '0 7 * * *'\n      class: Work\n"), "UTC")
+		if err != nil || len(r.Jobs) != 1 || len(r.Notes) != notes {
+			t.Errorf("%s: %+v, %v", enabled, r, err)
+		}
+		for _, n := range r.Notes {
+			if n.Line != 2 || !strings.Contains(n.Text, "cronce job pause") {
+				t.Errorf("%s: %+v", enabled, n)
+			}
+		}
+	}
+}
+
 func TestATimerOfATemplateStartsItsInstance(t *testing.T) {
 	t.Parallel()
 	service := UnitFile{Path: "/etc/systemd/system/backup@.service", Text: "[Service]\nExecStart=/usr/bin/backup %i %n %p\n"}
@@ -127,6 +142,11 @@ func TestATimerOfATemplateStartsItsInstance(t *testing.T) {
 	r := Systemd([]UnitFile{{Path: "/etc/systemd/system/backup@db.timer", Text: timer}, service}, "UTC")
 	if len(r.Jobs) != 1 || r.Jobs[0].Job.Name != "backup-db" || strings.Join(r.Jobs[0].Exec.Args, " ") != "/usr/bin/backup db backup@db.service backup" || len(r.Notes) != 1 {
 		t.Errorf("%+v", r)
+	}
+	escaped := UnitFile{Path: "/etc/systemd/system/my-backup@.service", Text: "[Unit]\nDescription=Back up %I of %H\n[Service]\nExecStart=/usr/bin/backup %I %P %j\n"}
+	r = Systemd([]UnitFile{{Path: `/etc/systemd/system/my-backup@srv-db\x2d1.timer`, Text: timer}, escaped}, "UTC")
+	if len(r.Jobs) != 1 || strings.Join(r.Jobs[0].Exec.Args, " ") != "/usr/bin/backup srv/db-1 my/backup backup" || !slices.Contains(r.Jobs[0].Comments, "Back up srv/db-1 of %H") {
+		t.Errorf("an escaped instance: %+v", r)
 	}
 	r = Systemd([]UnitFile{{Path: "/etc/systemd/system/backup@.timer", Text: timer}, service}, "UTC")
 	if len(r.Jobs) != 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, "copy it to backup@INSTANCE.timer") {

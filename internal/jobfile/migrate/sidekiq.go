@@ -56,8 +56,11 @@ func Sidekiq(text []byte, zone string) (Result, error) {
 func (r *Result) schedule(body ast.Node) ast.Node {
 	var found *ast.MappingValueNode
 	var others []string
+	var enabled *ast.MappingValueNode
 	for _, p := range pairs(body) {
-		if (keyOf(p) == "schedule" || keyOf(p) == "scheduler" && hasKey(p.Value, "schedule")) && len(pairs(p.Value)) > 0 && found == nil {
+		if keyOf(p) == "enabled" && len(pairs(p.Value)) == 0 {
+			enabled = p
+		} else if (keyOf(p) == "schedule" || keyOf(p) == "scheduler" && hasKey(p.Value, "schedule")) && len(pairs(p.Value)) > 0 && found == nil {
 			found = p
 		} else {
 			others = append(others, keyOf(p))
@@ -65,6 +68,9 @@ func (r *Result) schedule(body ast.Node) ast.Node {
 	}
 	if found == nil {
 		return body
+	}
+	if enabled != nil && enabled.Value.String() == "false" {
+		r.note(lineOf(enabled.Key), "", "its scheduler is disabled, which a job file cannot express: run cronce job pause NAME for each job after cronce job apply")
 	}
 	if len(others) > 0 {
 		r.note(lineOf(body), "", "not carried over, since it is not below schedule: %s", clip(strings.Join(others, ", ")))

@@ -237,7 +237,7 @@ func (s *systemd) convert(t *unit, c serviceCommand, jobs []timed, dropped []dro
 		about := []string{fmt.Sprintf("%s, %s=%s", t.name, one.at.key, clip(one.at.value))}
 		for _, u := range []*unit{t, c.unit} {
 			if d, ok := u.last("Unit", "Description"); ok {
-				about = append(about, clip(d.value))
+				about = append(about, clip(u.expand(d.value, func(string) {})))
 			}
 		}
 		entry := jobfile.Imported{Job: one.job, Exec: c.exec, Line: one.at.line, Comments: slices.Compact(about)}

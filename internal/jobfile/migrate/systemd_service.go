@@ -112,20 +112,10 @@ func (c *serviceCommand) program(u unitSetting) (args []string, ignoreFailure bo
 	return all, ignoreFailure
 }
 
-var specifier = regexp.MustCompile(`%.`)
-
 // specifiers replaces the specifiers that depend only on the unit's name.
 func (c *serviceCommand) specifiers(u unitSetting, text string) string {
-	name := c.unit.name
-	prefix, instance, _ := strings.Cut(c.unit.stem(), "@")
-	known := map[string]string{"%%": "%", "%n": name, "%N": c.unit.stem(), "%p": prefix, "%i": instance}
-	return specifier.ReplaceAllStringFunc(text, func(s string) string {
-		value, ok := known[s]
-		if !ok {
-			c.drop(u, "not carried over: the value of %s in %s=", s, u.key)
-			return s
-		}
-		return value
+	return c.unit.expand(text, func(unknown string) {
+		c.drop(u, "not carried over: the value of %s in %s=", unknown, u.key)
 	})
 }
 

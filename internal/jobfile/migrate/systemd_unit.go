@@ -3,6 +3,7 @@ package migrate
 import (
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -66,6 +67,39 @@ type unit struct {
 
 // stem returns the name of the unit without its type.
 func (u *unit) stem() string { return strings.TrimSuffix(u.name, path.Ext(u.name)) }
+
+var specifier = regexp.MustCompile(`%.`)
+
+// expand replaces the specifiers in text that depend only on the unit's name, and reports the others.
+// See systemd.unit(5), "SPECIFIERS".
+func (u *unit) expand(text string, unknown func(string)) string {
+	prefix, instance, _ := strings.Cut(u.stem(), "@")
+	last := prefix[strings.LastIndex(prefix, "-")+1:]
+	known := map[string]string{
+		"%%": "%", "%n": u.name, "%N": u.stem(),
+		"%p": prefix, "%P": unescapeUnit(prefix), "%j": last, "%J": unescapeUnit(last), "%i": instance, "%I": unescapeUnit(instance),
+	}
+	return specifier.ReplaceAllStringFunc(text, func(s string) string {
+		if value, ok := known[s]; ok {
+			return value
+		}
+		unknown(s)
+		return s
+	})
+}
+
+var escaped = regexp.MustCompile(`-|\\x[0-9a-fA-F]{2}`)
+
+// unescapeUnit undoes what systemd-escape does to a part of a unit's name.
+func unescapeUnit(name string) string {
+	return escaped.ReplaceAllStringFunc(name, func(s string) string {
+		if s == "-" {
+			return "/"
+		}
+		code, _ := strconv.ParseUint(s[2:], 16, 8) // the expression matches only such digits
+		return string([]byte{byte(code)})
+	})
+}
 
 // all returns the settings of a key.
 func (u *unit) all(section, key string) (some []unitSetting) {
