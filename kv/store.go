@@ -23,7 +23,7 @@ type Store struct {
 }
 
 func newStore(s *space.Space) *Store {
-	return &Store{Space: s, slots: stream.New(s), ledger: wire.NewGroup(s.Wire), locks: wire.NewGroup(s.Wire)}
+	return &Store{Space: s, slots: stream.New(s), ledger: wire.NewGroup(s.Wire, wire.SlowWrite), locks: wire.NewGroup(s.Wire, wire.SlowWrite)}
 }
 
 // Open opens the namespace, and creates it if it does not exist. See space.Open for how

@@ -8,10 +8,12 @@ import (
 )
 
 const (
-	// Storage counts as slow if one more message takes slowWrite or longer. Storage that syncs
-	// each message needs 500 µs or more. Other storage needs 20 to 100 µs, and so does a
-	// cluster, which syncs its log for many messages at once.
-	slowWrite = 200 * time.Microsecond
+	// Storage counts as slow if one more message takes this long or longer. Storage that syncs
+	// each message needs 150 µs or more. Other storage needs 20 to 100 µs, and so does a
+	// cluster, which syncs its log for many messages at once. On such storage batches make no
+	// difference to publications, but halve the rate of the writes that slots wait for.
+	SlowWrite       = 200 * time.Microsecond
+	SlowPublication = 100 * time.Microsecond
 
 	// window is how many single messages may be open at once before the storage has been
 	// measured. They cost slow storage about as much as two batches.
@@ -67,6 +69,7 @@ const (
 //     meanwhile.
 type Group struct {
 	Wire
+	least time.Duration // time of one more message from which on the storage counts as slow
 
 	mu      sync.Mutex
 	round   *round                          // the newest; nil: none is open
@@ -83,8 +86,9 @@ type Group struct {
 	paused   time.Time        // no batch before this time
 }
 
-// NewGroup returns a group for the messages to one stream.
-func NewGroup(w Wire) *Group { return &Group{Wire: w} }
+// NewGroup returns a group for the messages to one stream, whose storage counts as slow if one more
+// message takes this long or longer.
+func NewGroup(w Wire, slow time.Duration) *Group { return &Group{Wire: w, least: slow} }
 
 // round is a set of messages that were sent together.
 type round struct {
@@ -157,22 +161,28 @@ func (g *Group) await(r *round) {
 
 // pace returns the time of one more message on this storage, or 0 if it is not known. It is
 // the shortest of the last rounds, since a busy machine only makes a round longer. One round is
-// enough: if it was long by accident, the group sends batches to fast storage until probeEvery.
+// enough, unless it was neither short nor at least twice as long as it takes to count as slow: if it was long by accident, the group sends
+// batches to fast storage until probeEvery.
 func (g *Group) pace() time.Duration {
-	if g.measured == 0 {
+	rounds := min(g.measured, len(g.times))
+	if rounds == 0 {
 		return 0
 	}
-	return slices.Min(g.times[:min(g.measured, len(g.times))])
+	pace := slices.Min(g.times[:rounds])
+	if rounds < len(g.times) && g.least <= pace && pace < 2*g.least {
+		return 0
+	}
+	return pace
 }
 
-func (g *Group) slow() bool { return g.pace() >= slowWrite }
+func (g *Group) slow() bool { return g.pace() >= g.least }
 
 // window returns how many messages may be open before further ones wait.
 func (g *Group) window() int {
 	switch pace := g.pace(); {
 	case pace == 0:
 		return window
-	case pace < slowWrite:
+	case pace < g.least:
 		return 1 << 20
 	case time.Now().Before(g.paused):
 		return window
@@ -252,8 +262,7 @@ func (g *Group) take(r *round, least, most int) (all []*batch) {
 	}
 	for _, members := range of {
 		for len(members) >= least && len(all) < most {
-			parts := (len(members) + maxBatch - 1) / maxBatch // of about the same size
-			n := batchable(members[:(len(members)+parts-1)/parts])
+			n := batchable(members[:min(len(members), maxBatch)])
 			all = append(all, g.batch(r, members[:n]))
 			members = members[n:]
 		}
@@ -350,7 +359,7 @@ func (g *Group) strained(ahead int, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.strain += (took/time.Duration(ahead+1) - g.strain) / 32
-	if g.strain >= 2*slowWrite && !g.slow() {
+	if g.strain >= 2*g.least && !g.slow() {
 		g.measured, g.strain = 0, 0
 	}
 }

@@ -43,7 +43,7 @@ func (d *disk) late() time.Duration {
 // grouped returns a bucket of a fake broker with a group. Batches are denied.
 func grouped(b *fakeBroker) (Bucket, *Group) {
 	of := b.bucket()
-	g := NewGroup(of.Wire)
+	g := NewGroup(of.Wire, SlowWrite)
 	g.paused = time.Now().Add(24 * time.Hour)
 	of.Group = g
 	return of, g
@@ -76,7 +76,10 @@ func TestAGroupMeasuresTheStorage(t *testing.T) {
 		"synced":                        {time.Millisecond, 300, true, true},
 		"not synced":                    {20 * time.Microsecond, 300, false, true},
 		"few writes tell nothing":       {time.Millisecond, window, false, false},
-		"just slow":                     {slowWrite, 300, true, true},
+		"just slow":                     {SlowWrite, 300, true, true},
+		"slow on a good disk":           {3 * SlowWrite / 2, 300, true, true},
+		"in doubt after one round":      {3 * SlowWrite / 2, window + minBatch, false, false},
+		"beyond doubt after one round":  {2 * SlowWrite, window + minBatch, true, true},
 		"a fast one behind a long wire": {10 * time.Microsecond, 300, false, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -263,7 +266,7 @@ func TestABatchThatWasStoredMakesRoomForTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, g := grouped(newFakeBroker(&values{map[string]Entry{}}))
 		g.paused, g.probed, g.interval = time.Time{}, time.Now(), time.Hour
-		g.times, g.measured = [3]time.Duration{slowWrite, slowWrite, slowWrite}, 3
+		g.times, g.measured = [3]time.Duration{SlowWrite, SlowWrite, SlowWrite}, 3
 		round := g.begin()
 		round.unanswered = slowWindow
 		for range (maxBatches + 1) * maxBatch {
