@@ -68,9 +68,9 @@ func (s *session) announceShare(now time.Time) (next time.Time) {
 	if own > 0 {
 		life = aliveEvery
 	}
-	at := s.spokenAt.Add(life)
+	at := s.announcedAt.Add(life)
 	if s.fleet.announceNow || s.outbox.unannounced && own == 0 {
-		at = s.spokenAt.Add(announceGap)
+		at = s.announcedAt.Add(announceGap)
 	}
 	if now.Before(at) {
 		return at
@@ -104,7 +104,7 @@ func (s *session) announce(a exchange.Announcement) {
 		return
 	}
 	a.Node, a.Started = s.cfg.Node, s.cfg.Started
-	s.spokenAt = time.Now()
+	s.announcedAt = time.Now()
 	if err := s.cfg.Peers.Announce(a); err != nil {
 		s.cfg.Logger.Debug("announcement not sent", "error", err)
 	}

@@ -171,9 +171,9 @@ func (f *fleet) receive(a exchange.Announcement, now time.Time) *peer {
 }
 
 // update computes which producers take part, and takes in the registry's digest. It reports
-// whether shares may have changed. vouches is the agenda's canClaim: while it is false, this
+// whether shares may have changed. canClaim is that of the agenda: while it is false, this
 // producer leaves the work to the others. If there are none, it takes part.
-func (f *fleet) update(now time.Time, vouches bool, registry uint64) (changed bool) {
+func (f *fleet) update(now time.Time, canClaim bool, registry uint64) (changed bool) {
 	live := make([]*peer, 0, len(f.peers)+1)
 	for name, p := range f.peers {
 		switch {
@@ -183,7 +183,7 @@ func (f *fleet) update(now time.Time, vouches bool, registry uint64) (changed bo
 			live = append(live, p)
 		}
 	}
-	if vouches || len(live) == 0 {
+	if canClaim || len(live) == 0 {
 		live = append(live, f.self)
 	}
 	slices.SortFunc(live, func(a, b *peer) int {

@@ -172,28 +172,28 @@ func (k *keeper) refresh(ctx context.Context) error {
 // running producer will overwrite it with its own position. A starting producer goes on from
 // the horizon, and the ledger prevents that slots run again. Neither overwrites a newer format.
 // It returns false while a starting producer has no plausible clock.
-func (k *keeper) markUnreadable(revision uint64, why error) bool {
-	p, does := k.stored, "it is overwritten"
+func (k *keeper) markUnreadable(revision uint64, cause error) bool {
+	p, consequence := k.stored, "it is overwritten"
 	if p == (position{}) {
 		var ok bool
 		if p, ok = k.fallback(); !ok {
 			return false
 		}
-		does = "slots since the horizon are published again; slots with a record do not run again"
+		consequence = "slots since the horizon are published again; slots with a record do not run again"
 	}
-	foreign := errors.Is(why, job.ErrVersion)
-	if foreign {
-		does += "; it has a newer format and is not overwritten (see: cronce doctor)"
+	newerFormat := errors.Is(cause, job.ErrVersion)
+	if newerFormat {
+		consequence += "; it has a newer format and is not overwritten (see: cronce doctor)"
 	}
 	if !k.unreadable || !k.newerFormat {
-		k.log.Error("watermark cannot be read; producing without it", "error", why, "revision", revision, "from", p.time, "consequence", does)
+		k.log.Error("watermark cannot be read; producing without it", "error", cause, "revision", revision, "from", p.time, "consequence", consequence)
 	}
-	k.stored, k.revision, k.unreadable, k.newerFormat = p, revision, true, foreign
+	k.stored, k.revision, k.unreadable, k.newerFormat = p, revision, true, newerFormat
 	return true
 }
 
-// readTimeout bounds one read of the watermark. It has to be longer than a slow broker takes: a
-// read that is given up and made again would never be answered.
+// readTimeout bounds one read of the watermark. It is longer than the answer of a slow
+// broker takes: otherwise every retry would time out too.
 const readTimeout = 20 * time.Second
 
 // readWatermark makes one attempt. A missing watermark is the zero value. One that cannot

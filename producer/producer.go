@@ -289,9 +289,9 @@ func (p *Producer) listen(announcements chan<- exchange.Announcement) (stop func
 }
 
 // setRank records this producer's rank among the active ones, from 1; 0: it is not active.
-func (p *Producer) setRank(place int) {
-	if old := p.rank.Swap(int32(place)); (old > 0) != (place > 0) {
-		p.cfg.TakesPart(place > 0)
+func (p *Producer) setRank(rank int) {
+	if old := p.rank.Swap(int32(rank)); (old > 0) != (rank > 0) {
+		p.cfg.TakesPart(rank > 0)
 	}
 }
 

@@ -39,11 +39,11 @@ type session struct {
 	keeper *keeper
 	fleet  *fleet
 
-	// announcements are those of the other producers. spokenAt is when this one last announced
+	// announcements are those of the other producers. announcedAt is when this one last announced
 	// something, by this machine's clock. announced is true while the others expect this
 	// producer to publish its share.
 	announcements chan exchange.Announcement
-	spokenAt      time.Time
+	announcedAt   time.Time
 	announced     bool
 
 	// slots is the buffer, used again and again, for the slots that moveDue takes off the

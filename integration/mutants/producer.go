@@ -46,8 +46,8 @@ var producerMutants = []mutant{
 		name:   "watermark-of-a-newer-format",
 		breaks: "a producer writes over a watermark of a format that only a newer program can read",
 		file:   "producer/keeper.go",
-		old:    "foreign := errors.Is(why, job.ErrVersion)",
-		new:    "foreign := why == nil",
+		old:    "newerFormat := errors.Is(cause, job.ErrVersion)",
+		new:    "newerFormat := cause == nil",
 		test:   "TestRunningProducerLeavesAWatermarkOfANewerFormatAlone",
 	},
 	{
