@@ -31,7 +31,7 @@ func (a *AlertStates) Read(ctx context.Context, name string) (exchange.AlertStat
 	return read(ctx, a.b, alertKey(name), func(e wire.Entry) (exchange.AlertState, error) {
 		state, err := exchange.DecodeAlertState(e.Data)
 		if err == nil && state.Job != name {
-			err = fmt.Errorf("%w state of alerts: it names job %q", job.ErrInvalid, state.Job)
+			err = fmt.Errorf("%w alert state: it names job %q", job.ErrInvalid, state.Job)
 		}
 		if err != nil {
 			return exchange.AlertState{}, unreadable(a.b, e, err)

@@ -44,7 +44,7 @@ func (p *Producers) Listen(f func(exchange.Announcement)) (stop func(), err erro
 		if a, err := exchange.DecodeAnnouncement(m.Data); err == nil {
 			f(a)
 		} else {
-			p.s.Log.Debug("announcement not understood", "error", err)
+			p.s.Log.Debug("announcement cannot be read", "error", err)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func (s *Store) AskCancel(ctx context.Context, node string, req core.CancelReque
 		return answer, fmt.Errorf("ask node %s %s: %w", node, what, err)
 	}
 	if answer.Error != "" {
-		err = fmt.Errorf("node %s will not end %s: %s", node, req.ID, answer.Error)
+		err = fmt.Errorf("node %s refused to end %s: %s", node, req.ID, answer.Error)
 	}
 	return answer, err
 }
@@ -85,7 +85,7 @@ func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats
 }
 
 // AskHolds asks a live node, once, whether it holds the claim of the slot's record at
-// revision claim; see core.HoldsAnswer. If no usable answer comes within a second, the
+// revision claim; see exchange.HoldsAnswer. If no usable answer comes within a second, the
 // error wraps job.ErrUnknown.
 func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim uint64) (answer exchange.HoldsAnswer, err error) {
 	what := "about " + slot.ID()

@@ -78,13 +78,12 @@ type LockChange struct {
 // Changes is like Ledger.Changes, for the locks. It leaves out locks that it cannot read.
 func (l *Locks) Changes(ctx context.Context, at *wire.Cursor) iter.Seq2[LockChange, error] {
 	return func(yield func(LockChange, error) bool) {
-		b := l.b
-		for e, err := range b.Changes(ctx, at, false) {
+		for e, err := range l.b.Changes(ctx, at, false) {
 			if err != nil {
 				yield(LockChange{}, err)
 				return
 			}
-			name, is := strings.CutPrefix(b.Key(e.Subject), lockKey(""))
+			name, is := strings.CutPrefix(l.b.Key(e.Subject), lockKey(""))
 			if !is {
 				continue
 			}

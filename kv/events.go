@@ -19,7 +19,7 @@ import (
 
 // EventFilter narrows Store.Events. The zero value selects all events.
 type EventFilter struct {
-	// Job selects the events of one job. With core.NoJob it selects the events that
+	// Job selects the events of one job. With exchange.NoJob it selects the events that
 	// concern no job. Empty: all.
 	Job string
 
@@ -124,7 +124,7 @@ func (s *Store) storeEvent(ctx context.Context, e job.Event, options ...jetstrea
 	}
 	options = append([]jetstream.PublishOpt{jetstream.WithExpectStream(s.EventStream()), jetstream.WithRetryAttempts(0)}, options...)
 	subject := s.EventSubject(string(e.Kind), e.Job)
-	return s.Ask(ctx, "tell of "+e.ID, subject, func(ctx context.Context) error {
+	return s.Ask(ctx, "store event of "+e.ID, subject, func(ctx context.Context) error {
 		_, err := s.JS.Publish(ctx, subject, data, options...)
 		return err
 	})
@@ -150,8 +150,7 @@ func (s *Store) publishEvent(kind, job string, data []byte) {
 // EmitEvent publishes e like Emit, and does not wait. If the event is too large for the
 // server, EmitEvent shortens the event's output, and then its error.
 func (s *Store) EmitEvent(e job.Event) error {
-	name := e.Job
-	name = cmp.Or(name, exchange.NoJob)
+	name := cmp.Or(e.Job, exchange.NoJob)
 	data, err := exchange.MarshalEvent(e, s.Room())
 	if err != nil {
 		return err
@@ -172,11 +171,7 @@ func (s *Store) Follow(name string, f func(job.Event)) (stop func(), err error) 
 			return nil, err
 		}
 	}
-	subject := "*"
-	if name != "" {
-		subject = name
-	}
-	return s.Listen(s.EventSubject("*", subject), func(m *nats.Msg) {
+	return s.Listen(s.EventSubject("*", cmp.Or(name, "*")), func(m *nats.Msg) {
 		var e job.Event
 		if json.Unmarshal(m.Data, &e) == nil && exchange.CheckEventSubject(e, m.Subject) == nil {
 			f(e)

@@ -30,7 +30,7 @@ func (j *Jobs) bucket() wire.Bucket {
 func (j *Jobs) Read(ctx context.Context, name string) (plans.Entry, uint64, error) {
 	e, revision, err := read(ctx, j.bucket(), name, j.decode)
 	if errors.Is(err, job.ErrNotFound) {
-		err = job.ErrNotFound // without the bucket, of which users know nothing; the caller names the job
+		err = job.ErrNotFound // leaves the bucket out, which users do not know; the caller names the job
 	}
 	return e, revision, err
 }

@@ -64,7 +64,7 @@ func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, othe
 			return l.decodeOthers(found, subjects[0])
 		}
 		if !wire.Wait(ctx, pause.NextBackOff()) {
-			return nil, fmt.Errorf("read beside %s: %w (after %v)", own, job.ErrUnknown, time.Since(began).Round(time.Millisecond))
+			return nil, fmt.Errorf("read the records beside %s: %w (after %v)", own, job.ErrUnknown, time.Since(began).Round(time.Millisecond))
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (l *Ledger) decodeOthers(found []wire.Entry, own string) ([]job.Record, err
 // (with the same Nonce) at the same revision again settles it. Each new record needs a
 // Nonce of its own.
 func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
-	return wire.Await(func(told func(uint64, error)) { l.Send(ctx, r, revision, told) })
+	return wire.Await(func(answered func(uint64, error)) { l.Send(ctx, r, revision, answered) })
 }
 
 // Send is Write without blocking. It calls answered once with the results of Write, from

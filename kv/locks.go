@@ -35,13 +35,12 @@ func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error
 
 // decode decodes a lock and checks that it names the job of its key.
 func (l *Locks) decode(e wire.Entry) (core.Lock, error) {
-	b := l.b
 	lock, err := core.DecodeLock(e.Data)
-	if err == nil && lockKey(lock.Job) != b.Key(e.Subject) {
+	if err == nil && lockKey(lock.Job) != l.b.Key(e.Subject) {
 		err = fmt.Errorf("%w lock: it names job %q", job.ErrInvalid, lock.Job)
 	}
 	if err != nil {
-		return core.Lock{}, unreadable(b, e, err)
+		return core.Lock{}, unreadable(l.b, e, err)
 	}
 	return lock, nil
 }
@@ -49,7 +48,7 @@ func (l *Locks) decode(e wire.Entry) (core.Lock, error) {
 // Write stores the lock if revision is its last one; 0 creates it. Errors are those of
 // Ledger.Write.
 func (l *Locks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
-	return wire.Await(func(told func(uint64, error)) { l.Send(ctx, lock, revision, told) })
+	return wire.Await(func(answered func(uint64, error)) { l.Send(ctx, lock, revision, answered) })
 }
 
 // Send is Write without blocking; see Ledger.Send.
@@ -64,8 +63,7 @@ func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answe
 // error ends it.
 func (l *Locks) List(ctx context.Context) iter.Seq2[core.Lock, error] {
 	return func(yield func(core.Lock, error) bool) {
-		b := l.b
-		for e, err := range b.All(ctx, b.Stream(), b.Subject(lockKey("*")), time.Time{}) {
+		for e, err := range l.b.All(ctx, l.b.Stream(), l.b.Subject(lockKey("*")), time.Time{}) {
 			if err != nil {
 				yield(core.Lock{}, err)
 				return

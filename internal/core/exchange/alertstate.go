@@ -65,11 +65,11 @@ func (s AlertState) MarshalJSON() ([]byte, error) {
 // DecodeAlertState reads the value of a key "alert.<job>".
 func DecodeAlertState(data []byte) (AlertState, error) {
 	var w alertStateWire
-	extra, err := codec.Decode("state of alerts", data, &w)
+	extra, err := codec.Decode("alert state", data, &w)
 	if err != nil {
 		return AlertState{}, err
 	}
-	b := codec.Bounds{What: "state of alerts"}
+	b := codec.Bounds{What: "alert state"}
 	b.Names("job", w.Job)
 	b.Words("id", w.ID)
 	b.Words("nonce", w.Nonce)
