@@ -513,24 +513,6 @@ func TestRetryOpensAllShardsBeforeItPublishesOne(t *testing.T) {
 	}
 }
 
-func TestExplainNamesTheHolderOfTheLock(t *testing.T) {
-	s := newShop(t)
-	slot, holder := s.slot(), job.NewSlot("report", s.at.Add(-time.Second))
-	s.publish(core.Message{Slot: slot}, "")
-	lock := core.Lock{Job: "report", Holders: []core.LockSlot{{Slot: holder, At: holder.At}}, Waiting: []core.LockSlot{{Slot: slot, At: slot.At}}, Nonce: "n"}
-	if _, err := s.store.Locks().Write(t.Context(), lock, 0); err != nil {
-		t.Fatal(err)
-	}
-	n := exchange.Node{Name: "web1-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}, Nonce: "n"}
-	if _, err := s.store.Nodes().Write(t.Context(), n, 0); err != nil {
-		t.Fatal(err)
-	}
-	story, err := s.as("alice@a").Explain(t.Context(), slot.ID())
-	if err != nil || !strings.Contains(story.Why, "held by "+holder.ID()+", with 0 waiting before it") {
-		t.Errorf("explained as %+v, %v", story, err)
-	}
-}
-
 // The message was purged, and the worker that had it in flight may be dead. The slot keeps the
 // job's other slots waiting until an operator cancels it.
 func TestCancelEndsASlotThatHasOnlyItsLock(t *testing.T) {
@@ -562,37 +544,3 @@ type owner func(fence uint64) (ending bool)
 
 func (o owner) Cancel(_ string, fence uint64, _ error) bool { return o(fence) }
 func (o owner) Holds(string) (holds, ended bool)            { return true, false }
-
-func TestExplainSaysThatIdleWorkersDoNotPull(t *testing.T) {
-	s := newShop(t)
-	slot := s.slot()
-	s.publish(core.Message{Slot: slot}, "")
-	explain := func(running int, after time.Duration) string {
-		t.Helper()
-		_, revision, _ := s.store.Nodes().Read(t.Context(), "web1-1")
-		n := exchange.Node{Name: "web1-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}, Running: running, Nonce: "n" + time.Now().String()}
-		if _, err := s.store.Nodes().Write(t.Context(), n, revision); err != nil {
-			t.Fatal(err)
-		}
-		c := client.Attach(attach.Parts{
-			Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(),
-			Watermark: s.store.Watermark(), Locks: s.store.Locks(), Fleet: s.store, Settings: s.store.Settings(),
-			Now: func(context.Context) (time.Time, error) { return time.Now().Add(after), nil },
-		})
-		story, err := c.Explain(t.Context(), slot.ID())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return story.Why
-	}
-	const place, ready = "for a free worker", "a service that they call is not ready"
-	for _, test := range []struct {
-		running int
-		after   time.Duration
-		want    string
-	}{{0, 0, place}, {16, time.Minute, place}, {0, time.Minute, ready}} {
-		if why := explain(test.running, test.after); !strings.Contains(why, test.want) {
-			t.Errorf("%d run on its worker, it waits for %v: %q, want %q", test.running, test.after, why, test.want)
-		}
-	}
-}

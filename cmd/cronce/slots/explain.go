@@ -20,8 +20,9 @@ func newSlotExplainCommand(a *base.App) *cobra.Command {
 		Long: `Explain lists what happened to a slot, in order: when it was due, which nodes published
 and ran it, how each attempt ended, which node was declared dead, which operator
 reopened it, how late each step was, and its state now. If there is no such slot, it
-gives the reason: the slot is not in the schedule, its job is unknown or paused, it is
-not due yet, it was left out, or it is too old. It also names the nearest slots.
+gives the reason: the slot is not in the schedule, its job is unknown, removed or
+paused, it is not due yet, it was left out, or it is too old. It also names the nearest
+slots.
 
 With -o json, one line; state is absent if there is no such slot; before and after are
 then the nearest ones:

@@ -25,6 +25,8 @@ func (t *explainer) explainAbsent(ctx context.Context) error {
 		t.story.State = job.Pending
 		t.why("It waits for its job's lock, and its message is gone. If no worker has the slot, the fleet publishes it again within two minutes of its turn. " +
 			"A triggered run ends then instead, since its payload is gone too. cronce slot cancel ends the slot now.")
+	case t.removal != "":
+		t.why("%s: it has no slots, and this one has no record.", t.removal)
 	case t.entry == nil:
 		return t.explainNoJob(ctx)
 	case s.Token != "" && !t.entry.Job.On.IsZero():

@@ -44,6 +44,9 @@ func (t *explainer) explainRecord() {
 			at = t.now
 		}
 		t.step(at, StepNext, "", "attempt %d of %d is due%s", r.Attempt+1, r.MaxAttempts, t.obstacle(r.Queue))
+		if t.removal != "" {
+			t.why("%s: only workers that still have a handler for it make further attempts.", t.removal)
+		}
 		if t.message == nil || t.message.Stranded {
 			t.why("But the stream has no message that a worker would receive: cronce slot retry publishes one.")
 		}

@@ -112,6 +112,7 @@ type explainer struct {
 	message  *stream.WaitingSlot
 	entry    *plans.Entry // the job's; nil: no such job, or entryErr
 	entryErr error        // why the job's entry cannot be read
+	removal  string       // says that the job was removed; empty: it was not
 	lock     core.Lock    // the job's; zero: none, or lockErr
 	lockErr  error        // why the lock cannot be read
 	nodes    []exchange.NodeEvent
@@ -128,7 +129,7 @@ func (t *explainer) read(ctx context.Context, message func(context.Context, job.
 	if t.record, t.revision, err = t.readRecord(ctx, s); err != nil {
 		return err
 	}
-	e, _, err := t.Jobs.Read(ctx, s.Job)
+	e, marker, err := t.Jobs.Read(ctx, s.Job)
 	switch {
 	case err == nil:
 		t.entry = &e
@@ -136,6 +137,10 @@ func (t *explainer) read(ctx context.Context, message func(context.Context, job.
 		t.entryErr = err
 	case !errors.Is(err, job.ErrNotFound):
 		return err
+	case marker > 0:
+		if err := t.readRemoval(ctx); err != nil {
+			return err
+		}
 	}
 	switch t.lock, _, err = t.Locks.Read(ctx, s.Job); {
 	case exchange.IsUnreadable(err):
@@ -179,6 +184,23 @@ func (t *explainer) readEvents(ctx context.Context) error {
 			}
 		}
 	}
+	return nil
+}
+
+// readRemoval sets removal. The registry records only that the job was removed; the order to remove
+// it says who gave the order.
+func (t *explainer) readRemoval(ctx context.Context) error {
+	by := ""
+	for e, err := range t.Fleet.Events(ctx, kv.EventFilter{Job: t.story.Slot.Job, Kind: job.EventOrdered}) {
+		t.Alive()
+		switch {
+		case err != nil && !exchange.IsUnreadable(err):
+			return err
+		case err == nil && e.Order == "remove":
+			by = fmt.Sprintf(" by %s at %s", e.Node, stamp(e.Time))
+		}
+	}
+	t.removal = fmt.Sprintf("Job %s was removed from the registry%s", t.story.Slot.Job, by)
 	return nil
 }
 

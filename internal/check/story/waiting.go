@@ -34,10 +34,18 @@ func (t *explainer) explainWaiting() {
 	}
 	if m.Timer {
 		t.why("It was triggered by %s, and waits for its time, %s.", cmp.Or(m.Node, "an unknown client"), stamp(m.Due))
+		if t.removal != "" {
+			t.why("%s: unless the job is there again by then, the slot ends without being run.", t.removal)
+		}
 		return
 	}
 	t.addPublished(m.Published, m.Node, how)
 	t.addEvents()
+	if t.removal != "" {
+		t.why("%s: the next worker of queue %s that receives the slot ends it without running it. To end it now: cronce slot cancel %s",
+			t.removal, m.Queue, t.story.Slot.ID())
+		return
+	}
 	if m.Stranded {
 		t.why("It waits in queue %s, but the server no longer delivers its message. This happens when other messages of the stream are purged by hand. "+
 			"The fleet publishes the slot again within two minutes.", m.Queue)
