@@ -51,7 +51,10 @@ type Scheduler struct {
 // connection.
 func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, error) {
 	cfg := config{namespace: layout.DefaultNamespace, produce: true, work: true}
-	for _, option := range options {
+	for i, option := range options {
+		if option == nil {
+			return nil, fmt.Errorf("%w option: number %d is nil", job.ErrInvalid, i)
+		}
 		if err := option(&cfg); err != nil {
 			return nil, err
 		}

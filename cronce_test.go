@@ -278,6 +278,7 @@ func TestNewRefusesWrongOptions(t *testing.T) {
 		is     error
 	}{
 		"nil connection": {nil, cronce.WithNamespace("x"), job.ErrInvalid},
+		"nil option":     {nc, nil, job.ErrInvalid},
 		"domain":         {nc, cronce.WithDomain("a.b"), job.ErrInvalid},
 		"namespace":      {nc, cronce.WithNamespace("a.b"), job.ErrInvalid},
 		"queue":          {nc, cronce.WithQueues(">"), job.ErrInvalid},

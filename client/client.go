@@ -75,7 +75,10 @@ func WithOperator(name string) Option {
 // job.ErrUnknown.
 func New(ctx context.Context, nc *nats.Conn, opts ...Option) (*Client, error) {
 	o := options{namespace: job.DefaultNamespace}
-	for _, option := range opts {
+	for i, option := range opts {
+		if option == nil {
+			return nil, fmt.Errorf("%w option: number %d is nil", job.ErrInvalid, i)
+		}
 		if err := option(&o); err != nil {
 			return nil, err
 		}

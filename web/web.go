@@ -25,7 +25,7 @@ import (
 	"github.com/cronce-io/cronce/internal/web/secure"
 )
 
-// Option changes a Handler.
+// Option changes a Handler. New ignores an option that is nil.
 type Option func(*api.Config)
 
 // WithUser sets the function that names the user of a request, like "alice@example.com": at most
@@ -51,7 +51,9 @@ type Handler struct {
 func New(c *client.Client, options ...Option) *Handler {
 	cfg := api.Config{Client: c, Version: version()}
 	for _, o := range options {
-		o(&cfg)
+		if o != nil {
+			o(&cfg)
+		}
 	}
 	a := api.New(cfg)
 	p := pages.New(shell.Config{
