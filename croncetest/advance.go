@@ -14,15 +14,14 @@ import (
 )
 
 // Advance moves the clock on by d, from one due time to the next. At each it waits until every slot
-// of a job that a live replica handles has its outcome, and no message of such a job waits any more:
-// retries, and what comes after a job, included. It fails the test when that takes longer than
-// Patience, and says what it waited for.
+// of a job that a live replica handles has its outcome, including retries and jobs that come after
+// others. It fails the test if that takes longer than Patience, and says what it waited for.
 func (f *Fleet) Advance(d time.Duration) {
 	f.t.Helper()
 	f.AdvanceTo(f.Now().Add(d))
 }
 
-// AdvanceTo is Advance to a time. One that is past only waits, as Settle does.
+// AdvanceTo is Advance to a time. If the time is past, it only waits, as Settle does.
 func (f *Fleet) AdvanceTo(until time.Time) {
 	f.t.Helper()
 	for len(f.alive()) > 0 {

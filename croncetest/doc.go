@@ -30,9 +30,9 @@
 //
 // # Schedulers
 //
-// Each replica is a cronce.Scheduler. Options gives it the options of your program, such as its
-// middleware, and Scheduler returns it, for a test of what your program does while it runs: add and
-// remove handlers, trigger runs, ask its client. HandleFunc of a job is job.Typed here:
+// Each replica is a cronce.Scheduler. Options passes it the options of your program, such as its
+// middleware. Scheduler returns it, so that a test can do what your program does while it runs: add
+// and remove handlers, trigger runs, use its client. In place of cronce.HandleFunc use job.Typed:
 //
 //	f.Handle(job.Job{Name: "charge", Schedule: "none"}, job.Typed(charge))
 //
@@ -51,7 +51,8 @@
 //
 // The server does not use this clock. So you cannot trigger a run for a later time,
 // because the server keeps that timer; and the server removes old messages by its own
-// clock.
+// clock. It runs handlers in Go, and not the actions of a job file: to try those, start
+// "cronce run -f" on a nats-server of your own.
 //
 // Use this package in tests only: it links nats-server.
 //

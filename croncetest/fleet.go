@@ -21,9 +21,9 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Fleet is any number of replicas on one server, ended with the test. Handle, Start,
-// Stop and the Advances are for the test's own goroutine; the rest is safe for
-// concurrent use, from handlers too.
+// Fleet is a set of replicas on one server. It ends with the test. Call Handle, Start, Stop, Advance,
+// AdvanceTo and Settle from the test's own goroutine. The other methods are safe for concurrent use,
+// also by handlers.
 type Fleet struct {
 	t      T
 	cfg    config
@@ -44,14 +44,17 @@ type Fleet struct {
 	runs     []job.Run
 }
 
-// New starts a server, and nothing else: see Handle and Start.
+// New starts a server without replicas: see Handle and Start.
 func New(t T, options ...Option) *Fleet {
 	t.Helper()
 	cfg := config{
 		start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease: 3 * time.Second, patience: 2 * time.Minute,
 		logger: slog.New(slog.DiscardHandler),
 	}
-	for _, option := range options {
+	for i, option := range options {
+		if option == nil {
+			t.Fatalf("croncetest: invalid option: number %d is nil", i)
+		}
 		if err := option(&cfg); err != nil {
 			t.Fatalf("croncetest: %v", err)
 		}
@@ -127,16 +130,15 @@ func (f *Fleet) patient() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.Background(), f.cfg.patience, fmt.Errorf("it is not done after %v", f.cfg.patience))
 }
 
-// Now is the time on the fleet's clock.
+// Now returns the time on the fleet's clock.
 func (f *Fleet) Now() time.Time { return f.clock.Now().UTC() }
 
-// Conn is a connection to the server: for what else the test, or its handlers, do
-// there. It is closed with the test.
+// Conn returns a connection to the server, for whatever else the test or its handlers do there. It
+// is closed with the test.
 func (f *Fleet) Conn() *nats.Conn { return f.conn }
 
-// Handle gives the replicas that are started from now on a job, and what runs its
-// slots. A job of the same name takes the place of the one before: so a new release
-// is tried beside an old one.
+// Handle adds a job and its handler to the replicas that are started from now on. It replaces a job
+// of the same name, so that a test can start a new release beside an old one.
 func (f *Fleet) Handle(j job.Job, h job.Handler) {
 	f.t.Helper()
 	if err := j.Validate(); err != nil {
@@ -149,14 +151,14 @@ func (f *Fleet) Handle(j job.Job, h job.Handler) {
 	f.handlers[j.Name] = h
 }
 
-// Client is a client of the fleet, with its clock, in the name of "croncetest". Start the fleet
-// before you order runs, since the replicas bring the jobs.
+// Client returns a client of the fleet, with its clock and the operator "croncetest". Start the fleet
+// before you order runs, because the replicas write the jobs to the registry.
 func (f *Fleet) Client() *client.Client {
 	return client.Attach(attach.Of(f.conn, f.store, attach.Options{Operator: "croncetest", Now: f.clock.Now}))
 }
 
-// Trigger orders one run of a job beside its plan, now; the same key again is the
-// same run. An empty payload is the job's own. Settle waits for it.
+// Trigger orders one run of a job now, outside its plan. The same key is the same run. If the payload
+// is empty, the run has that of the job. Settle waits for the run.
 func (f *Fleet) Trigger(name, key string, payload json.RawMessage) {
 	f.t.Helper()
 	ctx, cancel := f.patient()
@@ -167,8 +169,8 @@ func (f *Fleet) Trigger(name, key string, payload json.RawMessage) {
 	}
 }
 
-// Slots returns the records of a job's slots, in the order of their instants:
-// triggered runs first.
+// Slots returns the records of a job's slots in the order of their instants. Triggered runs, which
+// have none, come first.
 func (f *Fleet) Slots(name string) []job.Record {
 	f.t.Helper()
 	ctx, cancel := f.patient()
@@ -190,16 +192,16 @@ func (f *Fleet) Slots(name string) []job.Record {
 	return all
 }
 
-// Runs returns every start of a handler of the job, in the order in which they came:
-// more than its slots when there were retries and crashes.
+// Runs returns every start of a handler of the job, in order. After retries and crashes there are
+// more of them than slots.
 func (f *Fleet) Runs(name string) []job.Run {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(f.runs), func(r job.Run) bool { return r.Slot.Job != name })
 }
 
-// Planned returns the instants that the job's definitions, as they were, plan from
-// when it was first known until the last Advance or Settle had waited for everything.
+// Planned returns the instants that the job's definitions, as they were over time, plan: from the
+// first definition until the end of the last Advance or Settle.
 func (f *Fleet) Planned(name string) []time.Time {
 	f.t.Helper()
 	ctx, cancel := f.patient()
@@ -212,9 +214,8 @@ func (f *Fleet) Planned(name string) []time.Time {
 	return planned(entry, time.Time{}, f.settled)
 }
 
-// Once fails the test for each Planned slot of the job that has not succeeded, with the
-// handler's error, and if there are none. A slot has one record, and one outcome; how often handlers were
-// started for it, after a retry or a crash, Runs and Slots tell.
+// Once fails the test for each Planned slot of the job that has not succeeded, with the handler's
+// error, and if there is no planned slot. To check how often handlers were started, see Runs.
 func (f *Fleet) Once(name string) {
 	f.t.Helper()
 	records := map[string]job.Record{}

@@ -278,7 +278,18 @@ func TestFleetFailsTheTestOfAMistake(t *testing.T) {
 		"a job that is none": {func(r *recorder) {
 			croncetest.New(r).Handle(job.Job{Name: "x", Schedule: "never"}, nothing)
 		}, []string{`"never"`}},
-		"a time that is none":  {func(r *recorder) { croncetest.New(r, croncetest.At("tomorrow")) }, []string{`At "tomorrow"`, "2026-03-28T00:00:00Z"}},
+		"a time that is none":   {func(r *recorder) { croncetest.New(r, croncetest.At("tomorrow")) }, []string{`At "tomorrow"`, "2026-03-28T00:00:00Z"}},
+		"an option that is nil": {func(r *recorder) { croncetest.New(r, nil) }, []string{"invalid option: number 0 is nil"}},
+		"an option of the replicas that is nil": {func(r *recorder) {
+			f := croncetest.New(r, croncetest.Options(nil))
+			f.Handle(job.Job{Name: "x", Schedule: "@daily"}, nothing)
+			f.Start(1)
+		}, []string{"invalid option: number"}},
+		"no logger and no job": {func(r *recorder) {
+			f := croncetest.New(r, croncetest.Logger(nil))
+			f.Start(1)
+			f.Once("x")
+		}, []string{"job x: "}},
 		"no patience":          {func(r *recorder) { croncetest.New(r, croncetest.Patience(0)) }, []string{"Patience 0s"}},
 		"no such replica":      {func(r *recorder) { croncetest.New(r).Crash(0) }, []string{"no replica 0"}},
 		"no such job":          {func(r *recorder) { croncetest.New(r).Trigger("x", "k", nil) }, []string{"x"}},

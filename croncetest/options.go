@@ -1,6 +1,7 @@
 package croncetest
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -8,7 +9,7 @@ import (
 	"github.com/cronce-io/cronce"
 )
 
-// T is what the fleet needs of a test: *testing.T and *testing.B have it.
+// T is the part of a test that a fleet uses. *testing.T and *testing.B implement it.
 type T interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -16,7 +17,7 @@ type T interface {
 	Cleanup(func())
 }
 
-// Option changes a fleet. A bad one fails the test.
+// Option changes a fleet. An invalid one fails the test.
 type Option func(*config) error
 
 type config struct {
@@ -27,8 +28,7 @@ type config struct {
 	options  []cronce.Option
 }
 
-// At sets the clock at the beginning: an RFC 3339 time. By default it is 2026-01-01,
-// midnight UTC.
+// At sets the clock at the beginning, to an RFC 3339 time. Default: midnight UTC on 2026-01-01.
 func At(text string) Option {
 	return func(c *config) (err error) {
 		if c.start, err = time.Parse(time.RFC3339, text); err != nil {
@@ -38,15 +38,15 @@ func At(text string) Option {
 	}
 }
 
-// Lease is how long a replica that has crashed keeps what it claimed, in real time:
-// at least 1 s, by default 3 s. With a short one a replica may lose what it runs to
-// another on a machine that is too busy to run it: its slot is then started again.
+// Lease sets how long a replica that has crashed keeps what it claimed, in real time, at least 1 s.
+// On a machine that is too busy to run a replica for that long, another replica takes over its
+// slots and starts them again. Default: 3 s.
 func Lease(d time.Duration) Option {
 	return func(c *config) error { c.lease = d; return nil }
 }
 
-// Patience is how long, in real time, an operation waits for what should happen
-// before it fails the test. By default 2 min, which only a hang takes.
+// Patience sets how long, in real time, an operation waits before it fails the test. Default: 2 min,
+// which only a hang takes.
 func Patience(d time.Duration) Option {
 	return func(c *config) error {
 		if d <= 0 {
@@ -57,14 +57,14 @@ func Patience(d time.Duration) Option {
 	}
 }
 
-// Logger is where the replicas log. By default nowhere.
+// Logger sets the logger of the replicas. Default: no logs.
 func Logger(l *slog.Logger) Option {
-	return func(c *config) error { c.logger = l; return nil }
+	return func(c *config) error { c.logger = cmp.Or(l, c.logger); return nil }
 }
 
 // Options gives options to each replica, as a program gives them to cronce.New: WithMiddleware,
 // WithErrorHook, WithConcurrency and the like. WithNodeName, WithLogger and WithSettings are set by
-// the fleet, and WithNamespace and WithDomain must not be used. By default none.
+// the fleet, and WithNamespace and WithDomain must not be used. Default: none.
 func Options(options ...cronce.Option) Option {
 	return func(c *config) error { c.options = append(c.options, options...); return nil }
 }

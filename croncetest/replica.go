@@ -36,9 +36,9 @@ func (r *replicaProcess) handles(name string) bool {
 	return slices.ContainsFunc(r.inside.Jobs(), func(j job.Job) bool { return j.Name == name })
 }
 
-// Start starts n more replicas, each a producer and a worker of all jobs that were
-// handed to Handle until now, and waits until they are up and their jobs are known. They are
-// numbered from 0 in the order of their start.
+// Start starts n more replicas. Each is a producer and a worker of all jobs that Handle has added so
+// far. Start waits until they are up and the registry has their jobs. Replicas are numbered from 0 in
+// the order of their start.
 func (f *Fleet) Start(n int) {
 	f.t.Helper()
 	ctx, cancel := f.patient()
@@ -51,15 +51,19 @@ func (f *Fleet) Start(n int) {
 	f.wait("the replicas to be up", func(ctx context.Context) (string, error) { return f.missing(ctx) })
 }
 
-func (f *Fleet) start(ctx context.Context) error {
+func (f *Fleet) start(ctx context.Context) (err error) {
 	r := &replicaProcess{host: fmt.Sprintf("replica%d", len(f.replicas)), conn: f.connect(), ended: make(chan struct{})}
 	ctx = inject.With(ctx, inject.Parts{
 		Clock: clock.NewManual(f.clock.Now, f.clock.listen()), Stamp: f.clock.read, Made: func(i inject.Inside) { r.inside = i },
 	})
+	defer func() {
+		if err != nil {
+			r.conn.Close()
+		}
+	}()
 	options := append(slices.Clone(f.cfg.options),
 		cronce.WithSettings(f.settings()), cronce.WithNodeName(r.host), cronce.WithLogger(f.cfg.logger.With("replica", r.host)),
 		cronce.WithMiddleware(f.note)) // the innermost one
-	var err error
 	if r.scheduler, err = cronce.New(ctx, r.conn, options...); err != nil {
 		return err
 	}
@@ -153,7 +157,7 @@ func (f *Fleet) replica(i int) *replicaProcess {
 	return f.replicas[i]
 }
 
-// Replica is the number of the replica that runs an attempt: for Crash.
+// Replica returns the number of the replica that runs an attempt, for Crash.
 func (f *Fleet) Replica(run job.Run) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,8 +184,8 @@ func (f *Fleet) Crash(i int) {
 	r.stop()
 }
 
-// Stop ends replica i in order, as TERM does: its handlers get their grace, what it
-// holds is given back. It returns when it has ended.
+// Stop ends replica i as TERM does: its handlers get their grace period, and it releases the slots
+// that it has not started. Stop returns when the replica has ended.
 func (f *Fleet) Stop(i int) {
 	f.t.Helper()
 	r := f.replica(i)

@@ -3,6 +3,7 @@ package croncetest_test
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -59,6 +60,55 @@ func TestOptionsReachEachReplica(t *testing.T) {
 	for _, one := range failed {
 		if !one.Final || one.Attempt != 1 {
 			t.Errorf("%+v", one)
+		}
+	}
+}
+
+// The options of the program bound its handlers, and its client sees how far they are.
+func TestClientShowsHowFarHandlersAreWhileTheyRun(t *testing.T) {
+	t.Parallel()
+	f := croncetest.New(t, croncetest.Options(cronce.WithQueueConcurrency("reports", 1)))
+	release := make(chan struct{})
+	f.Handle(job.Job{Name: "extract", Schedule: job.OnDemand, Queue: "reports", Overlap: job.OverlapAllow}, func(ctx context.Context, run job.Run) error {
+		_, _ = io.WriteString(run.Output, "reading customers\n")
+		run.Progress(3, 7, "customers")
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return run.SetResult(map[string]int{"rows": 7})
+	})
+	f.Start(1)
+	c := f.Client()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	results, err := c.TriggerMany(ctx, "extract", []client.TriggerOptions{{Key: "a"}, {Key: "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var now client.RunningAttempt
+	for now.Progress == nil { // the handler of one of the two waits
+		for _, r := range results {
+			switch live, err := c.Running(ctx, r.ID()); {
+			case ctx.Err() != nil:
+				t.Fatal("no progress:", err)
+			case err != nil && !errors.Is(err, job.ErrUnknown): // a busy machine answers late
+				t.Fatal(err)
+			case live.Progress != nil:
+				now = live
+			}
+		}
+	}
+	if now.Progress.Done != 3 || now.Progress.Total != 7 || now.Progress.Text != "customers" || now.Output != "reading customers\n" {
+		t.Errorf("it has reported %+v %+v", now, now.Progress)
+	}
+	if n := len(f.Runs("extract")); n != 1 {
+		t.Errorf("%d handlers run at once in a queue for one", n)
+	}
+	close(release)
+	for _, r := range results {
+		if d, err := r.Wait(ctx); err != nil || d.State != job.Succeeded || string(d.Result) != `{"rows":7}` || d.Output != "reading customers\n" {
+			t.Errorf("%+v, %v", d, err)
 		}
 	}
 }
