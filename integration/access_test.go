@@ -35,6 +35,7 @@ func newGuardedSite(t *testing.T) guarded {
 	for _, role := range []string{"producer", "operator", "viewer"} {
 		users += s.auth(role, "--on", "ORDERS/charge")
 	}
+	users += s.auth("caller", "--job", "report")
 	users += s.auth("worker", "--login", "narrow", "--queue", "reports", "--job", "report", "--follower", "next", "--inbox-prefix", "_INBOX.narrow")
 	config := s.write("nats.conf", "authorization {\nusers: [\n"+users+"]\n}\n")
 	o, err := server.ProcessConfigFile(config)

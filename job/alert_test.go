@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestAnAlertNamesOneTargetAndNoSecret(t *testing.T) {
@@ -64,5 +65,42 @@ func TestAnAlertNamesOneTargetAndNoSecret(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAlertsThatCannotBeSentAreRefused(t *testing.T) {
+	t.Parallel()
+	web := func(edit func(*Alert)) *Alert {
+		a := Alert{HTTP: &AlertHTTP{URL: "https://example.com/a"}}
+		edit(&a)
+		return &a
+	}
+	plain := web(func(*Alert) {})
+	for wrong, j := range map[string]Job{
+		"on_late: after 1m0s without a target":              {LateAfter: time.Minute},
+		"on_late.after 0s: want more than zero":             {OnLate: plain},
+		"on_late.after -1m0s: want more than zero":          {OnLate: plain, LateAfter: -time.Minute},
+		"on_late.after 25h0m0s: want more than zero":        {OnLate: plain, LateAfter: 25 * time.Hour},
+		"on_late: it applies to schedules only":             {Schedule: OnDemand, OnLate: plain, LateAfter: time.Minute},
+		"heartbeat: it has no headers":                      {Heartbeat: &AlertHTTP{URL: "https://example.com", Headers: []AlertHeader{{Name: "X-A", Env: "CRONCE_ALERT_A"}}}},
+		"heartbeat.url: want a URL":                         {Heartbeat: &AlertHTTP{}},
+		`on_success.format "slak": want slack`:              {OnSuccess: web(func(a *Alert) { a.Format = "slak" })},
+		"on_success: want either format or template":        {OnSuccess: web(func(a *Alert) { a.Format, a.Template = "slack", "x" })},
+		"on_recovered: format pagerduty needs key":          {OnRecovered: web(func(a *Alert) { a.Format = "pagerduty" })},
+		"on_recovered.format: it needs http":                {OnRecovered: &Alert{NATS: &AlertNATS{"a"}, Format: "slack"}},
+		"on_failure.template: line 1, column 3: <.Nothing>": {OnFailure: web(func(a *Alert) { a.Template = "{{.Nothing}}" })},
+		"on_failure.template: what it writes is not JSON":   {OnFailure: web(func(a *Alert) { a.Template = `{"text": "{{.Error}}"}` })},
+		"on_failure.template: it is empty":                  {OnFailure: web(func(a *Alert) { a.Template = " " })},
+		"at most 8192":                                      {OnFailure: web(func(a *Alert) { a.Template = strings.Repeat("x", MaxAlertTemplate+1) })},
+	} {
+		if j.Name = "a"; j.Schedule == "" {
+			j.Schedule = "@daily"
+		}
+		if err := j.Validate(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), wrong) {
+			t.Errorf("got %v, want %q in it", err, wrong)
+		}
+	}
+	if err := (Job{Name: "a", Schedule: "@daily", OnLate: plain, LateAfter: time.Minute, Heartbeat: &AlertHTTP{URLEnv: "CRONCE_ALERT_URL"}}).Validate(); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,0 +1,33 @@
+//go:build unix
+
+package integration
+
+import (
+	"strings"
+	"testing"
+)
+
+// A caller needs no other login: not for the command that waits, and not to learn what it may not do.
+func TestCallersCommandTriggersAndWaitsForNamedJobsOnly(t *testing.T) {
+	t.Parallel()
+	g := newGuardedSite(t)
+	g.does("setup", "setup", "--queue", "default")
+	file := g.jobs("echo made", "name: report, schedule: none", "name: other, schedule: none")
+	g.does("operator", "job", "apply", "-f", file)
+	w := g.as("worker").worker("w", file, "--no-produce")
+	w.says("node is up")
+	if out := g.does("caller", "job", "trigger", "report", "--key", "k", "--wait"); !strings.Contains(out, "report:@k succeeded") {
+		t.Errorf("it waits for its run: %s", out)
+	}
+	if out := g.does("caller", "slot", "wait", "report:@k"); !strings.Contains(out, "succeeded") {
+		t.Errorf("it waits again: %s", out)
+	}
+	for _, args := range [][]string{{"job", "trigger", "other"}, {"job", "pause", "report"}, {"slot", "ls"}, {"slot", "tail", "other:@k"}} {
+		p := g.as("caller").start(strings.Join(args, " "), args...)
+		if code := p.exit(); code != 1 || !strings.Contains(p.stderr(), "not permitted") {
+			t.Errorf("cronce %v: exit status %d, %s%s", args, code, p.stdout(), p.stderr())
+		}
+	}
+	term(w)
+	g.unhindered(w)
+}
