@@ -53,7 +53,7 @@ func open(ctx context.Context, nc *nats.Conn) (*client.Client, error) {
 }
 
 func ExampleNew() {
-	nc, err := nats.Connect("nats://127.0.0.1:4222")
+	nc, err := nats.Connect("nats://127.0.0.1:4222", nats.MaxReconnects(-1))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -48,8 +48,10 @@ type SlotFilter struct {
 	Limit int
 
 	// Newest selects the newest rows, up to Limit, instead of the oldest ones. It requires a
-	// Limit and excludes After. The rows are still listed oldest first. With Newest the number of
-	// requests depends on Limit, and not on how many records the ledger has.
+	// Limit and excludes After. The rows are still listed oldest first. With Newest, records are read
+	// from the newest write back until there are enough rows. So the number of requests does not
+	// depend on how many records the ledger has, unless few of them are in one of the States: then
+	// bound it with Since or EndedSince.
 	Newest bool
 }
 

@@ -56,6 +56,7 @@ var commands = map[string]how{
 	"cronce slot ls --job report --limit 10 --newest":                     {shows: "report:"},
 	"cronce job backfill report --from 2026-11-20T12:00:00Z":              {shows: "report has"},
 	"cronce run -f jobs.yaml":                                             {endless: true, shows: "slot succeeded"},
+	"cronce check jobs.yaml":                                              {shows: "jobs.yaml is valid: 2 jobs"},
 	"cronce check examples/alerts.yaml":                                   {shows: "alerts.yaml is valid: 3 jobs"},
 	"cronce ui":                                                           {by: `cmd/cronce/http_test.go "ui", "--listen"`},
 	"cronce run -f jobs.yaml --priority 5":                                {endless: true, shows: "node is up"},
@@ -120,7 +121,7 @@ const stageJobs = `version: 1
 jobs:
   - name: report
     schedule: "* * * * * *"
-    action: {exec: ["/bin/sh", "-c", "echo made; case $CRONCE_SLOT in *[02468]Z) exit 65 ;; esac"]}
+    action: {exec: ["/bin/sh", "-c", "echo made; case $CRONCE_SLOT in *[02468]Z) exit 65 ;; esac"], dir: /, env: {LANG: C.UTF-8}, clean_env: true}
   - name: tick
     schedule: "* * * * * *"
     action: {exec: [/bin/echo, tick]}
