@@ -15,8 +15,10 @@ import (
 type importFormat struct {
 	name, short, long, example string
 
-	// zone is the default of --tz, and zoneOf what it is the zone of.
+	// zone is the default of --tz, and zoneOf what it is the zone of. If guessed is true, read gets
+	// an empty zone instead of the default, and reports the jobs that depend on it.
 	zone, zoneOf string
+	guessed      bool
 
 	head []string
 	read func(text []byte, zone string) (migrate.Result, error)
@@ -45,10 +47,11 @@ CELERYBEAT_SCHEDULE), single entries of it, and calls of add_periodic_task. It u
 literals: texts, numbers, lists, dicts, crontab(...), schedule(...) and timedelta(...) of
 these. An entry that has anything else, such as a variable, is not carried over, and
 import names its line. The time zone is the timezone that the file sets. args, kwargs
-and the queue are the job's payload, expires is its deadline. The job's action puts the
-task into Celery's queue with the program enqueue.py of docs/migration.md.`,
+and the queue are the job's payload, expires is its deadline, and
+beat_cron_starting_deadline is its catch_up.within. The job's action puts the task into
+Celery's queue with the program enqueue.py of docs/migration.md.`,
 		example: "  cronce import celery proj/celery.py >jobs.yaml",
-		zone:    "UTC", zoneOf: "schedules if the file sets no timezone",
+		zone:    "UTC", zoneOf: "schedules if the file sets no timezone", guessed: true,
 		head: migrate.CeleryHead, read: withoutError(migrate.Celery),
 	},
 	{
@@ -56,14 +59,16 @@ task into Celery's queue with the program enqueue.py of docs/migration.md.`,
 		long: `Apscheduler reads the Python file that adds the jobs (- is standard input), and does not
 run it: calls of add_job, scheduled_job and add_schedule, lists of dicts that are
 assigned to JOBS (Flask-APScheduler), and the time zone and job_defaults of a scheduler
-or a configuration dict. It understands literals, CronTrigger, IntervalTrigger,
-DateTrigger and CronTrigger.from_crontab of literals, timedelta and datetime. A job
-that has anything else, such as a variable, is not carried over, and import names its
-line. Jobs that only a job store has are not in the file. misfire_grace_time, coalesce
-and max_instances become catch_up, overlap and concurrency, jitter becomes spread. The
-job's action calls the function with the program call.py of docs/migration.md.`,
+or a configuration dict. A trigger that is an object, like CronTrigger(hour=7), does not
+have the scheduler's time zone, but that of its machine. Import understands literals,
+CronTrigger, IntervalTrigger, DateTrigger and CronTrigger.from_crontab of literals,
+timedelta and datetime. A job that has anything else, such as a variable, is not carried
+over, and import names its line. Jobs that only a job store has are not in the file.
+misfire_grace_time, coalesce and max_instances become deadline, catch_up, overlap and
+concurrency, jitter becomes spread. The job's action calls the function with the program
+call.py of docs/migration.md.`,
 		example: "  cronce import apscheduler proj/scheduler.py >jobs.yaml",
-		zone:    "UTC", zoneOf: "schedules if the file sets no timezone, which is then that of its machine",
+		zone:    "UTC", zoneOf: "schedules without timezone: that of the machine where the program runs", guessed: true,
 		head: migrate.APSchedulerHead, read: withoutError(migrate.APScheduler),
 	},
 	{
@@ -103,7 +108,7 @@ func (f importFormat) command(a *base.App) *cobra.Command {
 		Long:    f.long + "\n\n" + importStatus,
 		Example: f.example,
 		Args:    base.Arguments(cobra.ExactArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := readText(a, args[0])
 			if err != nil {
 				return err
@@ -111,6 +116,8 @@ func (f importFormat) command(a *base.App) *cobra.Command {
 			read, with := f.read, zone
 			if f.readFile != nil {
 				read, with = f.readFile, args[0]
+			} else if f.guessed && !cmd.Flags().Changed("tz") {
+				with = ""
 			}
 			result, err := read(text, with)
 			if err != nil {

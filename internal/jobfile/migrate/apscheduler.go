@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,29 +18,30 @@ import (
 var APSchedulerHead = []string{
 	"Imported from APScheduler. Each job calls its function with call.py, which the page on",
 	"migration shows: put it beside this file, and your modules into PYTHONPATH. As there, runs are",
-	"not retried. Check the days on which clocks change with \"cronce next -f\": APScheduler has rules",
-	"of its own for them.",
-}
-
-// apDefaults are the job_defaults of a scheduler.
-type apDefaults struct {
-	coalesce     bool
-	grace        time.Duration // negative: unlimited
-	maxInstances int
+	"not retried. A time that occurs twice when clocks go back runs twice, as in 3.11.2 and 4, and",
+	"once in some earlier versions. A time that clocks skip runs right after the gap, where version 3",
+	"runs it up to an hour later; version 4 leaves it out, and so does its job here. See those days",
+	"with \"cronce next -f\".",
 }
 
 type apscheduler struct {
 	Result
-	zone     string
+
+	// zone is that of the scheduler, and hasZone is true if the program sets it. machine is that of
+	// the machine, and machineKnown is true if the user said it.
+	zone, machine         string
+	hasZone, machineKnown bool
+
 	defaults apDefaults
 }
 
 // APScheduler reads the jobs of a Python program: calls of add_job and scheduled_job (version 3)
 // and add_schedule (version 4), lists of dicts that are assigned to JOBS, and the time zone and
 // job_defaults of schedulers and configuration dicts. It runs nothing. zone is the time zone of the
-// schedules if the program does not set one.
+// machine, in which APScheduler reads schedules that name none. Empty: it is not known, UTC is
+// taken for it, and each job that depends on it gets a note.
 func APScheduler(text, zone string) Result {
-	a := apscheduler{zone: zone, defaults: apDefaults{grace: time.Second, maxInstances: 1}}
+	a := apscheduler{zone: cmp.Or(zone, "UTC"), machine: cmp.Or(zone, "UTC"), machineKnown: zone != "", defaults: apDefaults3}
 	schedulers := []string{"BlockingScheduler", "BackgroundScheduler", "AsyncIOScheduler", "GeventScheduler", "TornadoScheduler", "TwistedScheduler", "QtScheduler", "APScheduler", "AsyncScheduler", "Scheduler", "configure"}
 	for _, f := range python.Find(text, schedulers...) {
 		if f.Value.Kind == python.Call && f.Name == "" {
@@ -110,7 +112,7 @@ func (a *apscheduler) setting(name string, v python.Value, asText bool) {
 	switch {
 	case name == "timezone":
 		if zone, ok := zoneOf(v); ok {
-			a.zone = zone
+			a.zone, a.hasZone = zone, true
 			return
 		}
 	case name == "job_defaults" && v.Kind == python.Dict:
@@ -124,12 +126,10 @@ func (a *apscheduler) setting(name string, v python.Value, asText bool) {
 	case name == "max_instances" && isInt && n > 0:
 		a.defaults.maxInstances = n
 		return
-	case name == "misfire_grace_time" && v.Kind == python.None:
-		a.defaults.grace = -1
-		return
-	case name == "misfire_grace_time" && isInt && n > 0:
-		a.defaults.grace = time.Duration(n) * time.Second
-		return
+	case name == "misfire_grace_time":
+		if a.defaults.setGrace(v) {
+			return
+		}
 	}
 	a.note(v.Line, "", "not carried over: %s = %s", name, v.Source)
 }
@@ -194,7 +194,7 @@ func (a *apscheduler) call(f python.Found) {
 			j.set("func", python.Value{Kind: python.Name, Text: f.Decorates, Source: f.Decorates})
 		}
 	case "add_schedule":
-		order = []string{"func", "trigger"}
+		order, j.version4 = []string{"func", "trigger"}, true
 	}
 	for i, item := range v.Items {
 		if i < len(order) {
@@ -218,6 +218,8 @@ type apJob struct {
 	args    map[string]python.Value
 	order   []string // the names of args
 	dropped []string
+
+	version4 bool // it is one of add_schedule
 }
 
 func (j *apJob) set(name string, v python.Value) {
@@ -249,6 +251,10 @@ func (a *apscheduler) convert(p apJob) {
 		return
 	}
 	was := called
+	logged := called[strings.LastIndex(called, ":")+1:]
+	if label.Kind == python.Text && label.Text != "" {
+		logged = label.Text
+	}
 	for _, v := range []python.Value{label, id} {
 		if v.Kind == python.Text && v.Text != "" {
 			was = v.Text
@@ -266,6 +272,8 @@ func (a *apscheduler) convert(p apJob) {
 	}
 	j.Payload = payload
 	a.policies(&j, &p)
+	held, _ := p.pop("paused")
+	paused := held.Kind == python.Bool && held.Bool
 	for _, name := range p.order {
 		v, left := p.args[name]
 		if left && v.Kind != python.None && name != "replace_existing" && name != "jobstore" && name != "executor" && name != "conflict_policy" {
@@ -275,28 +283,33 @@ func (a *apscheduler) convert(p apJob) {
 	if v, given := p.args["next_run_time"]; given && v.Kind == python.None {
 		p.dropped = append(p.dropped, "next_run_time=None: it is paused, which a job file cannot express: run cronce job pause "+j.Name)
 	}
+	if paused {
+		p.dropped = append(p.dropped, "paused=True, which a job file cannot express: run cronce job pause "+j.Name)
+	}
 	if function.Kind == python.Name {
 		p.dropped = append(p.dropped, "the module of its function: write it before "+called+" in the action, as in module:"+called)
 	}
-	added := a.add(p.line, jobfile.Imported{
-		Job: j, Exec: spec.Exec{Args: []string{"python3", "call.py", called}}, Line: p.line, Comments: []string{fmt.Sprintf("line %d: %s", p.line, clip(was))},
-	})
+	comments := []string{fmt.Sprintf("line %d: %s", p.line, clip(was))}
+	if logged != was {
+		comments = append(comments, "APScheduler logs it as "+clip(logged))
+	}
+	added := a.add(p.line, jobfile.Imported{Job: j, Exec: spec.Exec{Args: []string{"python3", "call.py", called}}, Line: p.line, Comments: comments})
 	if added == "" {
 		return
 	}
 	if strings.HasPrefix(j.Schedule, "@every") {
 		switch d, err := time.ParseDuration(strings.TrimPrefix(j.Schedule, "@every ")); {
 		case err != nil || j.From.IsZero():
-			a.note(p.line, added, "%s counts from 1970, not from the start of the scheduler", j.Schedule)
+			a.note(p.line, added, "%s", fromEpoch(j.Schedule, "the start of the scheduler"))
 		case j.From.Unix()%int64(d/time.Second) != 0:
-			a.note(p.line, added, "%s counts from 1970, not from its beginning", j.Schedule)
+			a.note(p.line, added, "%s", fromEpoch(j.Schedule, "its beginning"))
 		}
 	}
 	if added != was {
 		a.note(p.line, added, "its name was %s", clip(was))
 	}
 	if len(p.dropped) > 0 {
-		a.note(p.line, added, "not carried over: %s", strings.Join(p.dropped, ", "))
+		a.note(p.line, added, "not carried over: %s", strings.Join(p.dropped, "; "))
 	}
 }
 
@@ -320,53 +333,4 @@ func (a *apscheduler) arguments(p *apJob) ([]byte, bool) {
 		return nil, false
 	}
 	return pythonCall(args.Items, named, nil)
-}
-
-// policies sets the overlap and the catch-up policy.
-func (a *apscheduler) policies(j *job.Job, p *apJob) {
-	d := a.defaults
-	if v, ok := p.args["misfire_grace_time"]; ok {
-		n, isInt := v.Int()
-		switch delete(p.args, "misfire_grace_time"); {
-		case v.Kind == python.None:
-			d.grace = -1
-		case isInt && n > 0:
-			d.grace = time.Duration(n) * time.Second
-		default:
-			p.dropped = append(p.dropped, "misfire_grace_time="+v.Source)
-		}
-	}
-	if v, ok := p.pop("coalesce"); ok {
-		if v.Kind == python.Bool {
-			d.coalesce = v.Bool
-		} else {
-			p.dropped = append(p.dropped, "coalesce="+v.Source)
-		}
-	}
-	if v, ok := p.pop("max_instances"); ok {
-		if n, isInt := v.Int(); isInt && n > 0 {
-			d.maxInstances = n
-		} else {
-			p.dropped = append(p.dropped, "max_instances="+v.Source)
-		}
-	}
-	j.Overlap = job.OverlapSkip
-	if d.maxInstances > 1 {
-		j.Concurrency = d.maxInstances
-	}
-	const soon = time.Minute // slots that are less late than this are not missed
-	switch {
-	case d.grace >= 0 && d.grace < soon:
-		j.CatchUp.Policy = job.CatchUpNone
-	case d.coalesce:
-		j.CatchUp.Policy = job.CatchUpLatest
-	default:
-		j.CatchUp.Policy = job.CatchUpAll
-	}
-	if d.grace >= soon {
-		j.CatchUp.Within = d.grace
-	}
-	if d.grace < 0 {
-		p.dropped = append(p.dropped, "misfire_grace_time=None: runs older than the horizon (24 h) are not caught up")
-	}
 }

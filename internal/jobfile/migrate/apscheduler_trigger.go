@@ -1,7 +1,9 @@
 package migrate
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,12 +50,8 @@ func (a *apscheduler) trigger(j *job.Job, p *apJob) (why string) {
 	} else if v.Kind != python.Text {
 		return fmt.Sprintf("its trigger %s is not a literal", v.Source)
 	}
-	if zone, ok := given.pop("timezone"); ok {
-		name, known := zoneOf(zone)
-		if !known {
-			return fmt.Sprintf("timezone=%s is not understood", zone.Source)
-		}
-		j.Timezone = name
+	if why := a.triggerZone(j, given, p, v.Kind == python.Call); why != "" {
+		return why
 	}
 	zone, err := time.LoadLocation(j.Timezone)
 	if err != nil {
@@ -89,6 +87,11 @@ func (a *apscheduler) trigger(j *job.Job, p *apJob) (why string) {
 	if why == "" && kind == "interval" && !j.From.IsZero() {
 		apAnchor(j)
 	}
+	if strings.HasPrefix(kind, "cron") {
+		if j.DSTOverlap = job.RepeatBoth; p.version4 {
+			j.DSTGap = job.GapSkip
+		}
+	}
 	if given != p {
 		for _, name := range given.order {
 			if left, ok := given.args[name]; ok && left.Kind != python.None {
@@ -97,6 +100,70 @@ func (a *apscheduler) trigger(j *job.Job, p *apJob) (why string) {
 		}
 	}
 	return why
+}
+
+// triggerZone sets the time zone of a trigger. A trigger that is an object does not have the
+// scheduler's time zone, but that of its first aware date, or else of the machine.
+func (a *apscheduler) triggerZone(j *job.Job, given, p *apJob, isObject bool) (why string) {
+	if zone, ok := given.pop("timezone"); ok {
+		name, known := zoneOf(zone)
+		if !known {
+			return fmt.Sprintf("timezone=%s is not understood", zone.Source)
+		}
+		j.Timezone = name
+		return ""
+	}
+	if isObject {
+		j.Timezone = a.machine
+		for _, name := range []string{"end_date", "start_date"} {
+			date := given.args[name]
+			if zone, ok := date.Arg("tzinfo"); ok {
+				if name, known := zoneOf(zone); known {
+					j.Timezone = name
+					return ""
+				}
+			}
+		}
+	}
+	if !a.machineKnown && (isObject || !a.hasZone) && given.dependsOnZone() {
+		p.dropped = append(p.dropped, "the time zone of the machine, which APScheduler uses for it: it is read in UTC: import with --tz")
+	}
+	return ""
+}
+
+// dependsOnZone reports whether a trigger has a date without a time zone, or a field of hours or
+// days.
+func (j *apJob) dependsOnZone() bool {
+	elsewhere := time.FixedZone("", 3600)
+	for name, v := range j.args {
+		switch name {
+		case "run_date", "run_time", "start_date", "start_time", "end_date", "end_time":
+			here, _ := pythonTime(v, time.UTC)
+			if there, _ := pythonTime(v, elsewhere); !here.Equal(there) {
+				return true
+			}
+		case "year", "month", "day", "week", "day_of_week", "hour":
+			if v.Text != "*" && v.Kind != python.None {
+				return true
+			}
+		case "expr":
+			if !strings.HasSuffix(v.Text, " * * * *") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// jitter sets the spread of a job: a number of seconds, or a timedelta.
+func (p *apJob) jitter(j *job.Job, name string, v python.Value) (why string) {
+	d, ok := pythonDuration(v)
+	if !ok || d < time.Second {
+		return fmt.Sprintf("%s=%s is not a number of seconds", name, v.Source)
+	}
+	j.Spread = d.Truncate(time.Second)
+	p.dropped = append(p.dropped, fmt.Sprintf("%s=%s delays each run by a new random time; with spread, a job always has the same delay", name, v.Source))
+	return ""
 }
 
 // apBounds reads the arguments of a trigger that are not fields: its beginning, its end and jitter.
@@ -117,12 +184,7 @@ func apBounds(j *job.Job, given *apJob, zone *time.Location, p *apJob) (why stri
 		}
 	}
 	if v, ok := given.pop("jitter"); ok {
-		n, isInt := v.Int()
-		if !isInt || n < 1 {
-			return fmt.Sprintf("jitter=%s is not a number", v.Source)
-		}
-		j.Spread = time.Duration(n) * time.Second
-		p.dropped = append(p.dropped, fmt.Sprintf("jitter=%d delays each run by a new random time; with spread, a job always has the same delay", n))
+		return p.jitter(j, "jitter", v)
 	}
 	return ""
 }
@@ -155,7 +217,11 @@ func apCron(j *job.Job, p *apJob) (why string) {
 		texts[f.name] = strings.ToLower(strings.TrimSpace(text))
 	}
 	if texts["week"] != "*" {
-		return "week=" + clip(texts["week"]) + " has no counterpart"
+		return "week=" + clip(texts["week"]) + " has no counterpart: name months and days"
+	}
+	if m := weekdayPosition.FindStringSubmatch(texts["day"]); m != nil && texts["day_of_week"] == "*" {
+		first := 7*int(m[1][0]-'1') + 1
+		texts["day"], texts["day_of_week"] = fmt.Sprintf("%d-%d", first, first+6), m[2]
 	}
 	var fields []string
 	for _, name := range []string{"second", "minute", "hour", "day", "month", "day_of_week"} {
@@ -190,10 +256,13 @@ func apCron(j *job.Job, p *apJob) (why string) {
 	return calendar(j, fields)
 }
 
-// apPart reads "*", "*/a", "a", "a-b" or "a-b/c".
+// apPart reads "*", "*/a", "a", "a-b", "a/c" or "a-b/c".
 func (f calendarField) apPart(text string) ([]int, error) {
 	base, by, stepped := strings.Cut(text, "/")
 	first, last, isRange := strings.Cut(base, "-")
+	if strings.HasPrefix(text, "last") {
+		return nil, errors.New(fromTheEnd)
+	}
 	if isRange && base != "*" {
 		from, ok := f.number(first)
 		to, okTo := f.number(last)
@@ -201,14 +270,18 @@ func (f calendarField) apPart(text string) ([]int, error) {
 			return nil, fmt.Errorf("%q is not understood", clip(text))
 		}
 	}
-	if stepped && base != "*" && !isRange {
-		return nil, fmt.Errorf("%q is not understood", clip(text))
-	}
 	if stepped && by == "" {
 		return nil, fmt.Errorf("%q is not understood", clip(text))
 	}
+	if stepped && base != "*" && !isRange { // to the end of the field
+		text = fmt.Sprintf("%s-%d/%s", base, f.high, by)
+	}
 	return f.part(text)
 }
+
+// weekdayPosition is a day like "2nd fri". The fifth is not in every month, and the last has no
+// fixed date.
+var weekdayPosition = regexp.MustCompile(`^([1-4])(?:st|nd|rd|th) +(mon|tue|wed|thu|fri|sat|sun)$`)
 
 // apCrontab sets the schedule of CronTrigger.from_crontab. Unlike in cron, its weekdays begin with
 // Monday as 0.

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -17,7 +18,8 @@ import (
 var CeleryHead = []string{
 	"Imported from Celery beat. Each job puts its task into Celery's queue with enqueue.py, which",
 	"the page on migration shows: put it beside this file, with the broker of your app. As with",
-	"beat, missed runs are not caught up. Check the days on which clocks change with",
+	"beat that kept its celerybeat-schedule, of the runs that were missed the newest one is caught",
+	"up, here if it is no older than the horizon, 24 h. Check the days on which clocks change with",
 	`"cronce next -f": beat has rules of its own for them.`,
 }
 
@@ -29,31 +31,57 @@ var (
 
 type celery struct {
 	Result
-	zone string
+	zone    string
+	hasZone bool          // the program sets it
+	within  time.Duration // beat_cron_starting_deadline, or 0
 }
 
 // Celery reads the beat schedules of a Python program: dicts that are assigned to beat_schedule,
 // and calls of add_periodic_task. It runs nothing. zone is the time zone of the schedules if the
-// program does not set one.
+// program does not set one. Empty: it is UTC, unless another file sets it, which a note says.
 func Celery(text, zone string) Result {
-	c := celery{zone: zone}
-	for _, f := range python.Find(text, append(timezoneNames, "enable_utc", "CELERY_ENABLE_UTC")...) {
-		switch {
-		case f.Index != nil || f.Name == "" || f.Mention:
-		case f.Name == "enable_utc" || f.Name == "CELERY_ENABLE_UTC":
-			if f.Value.Kind != python.Bool || !f.Value.Bool {
-				c.note(f.Line, "", "%s = %s: beat then uses the machine's local time: import with --tz", f.Name, f.Value.Source)
-			}
-		case f.Value.Kind == python.Text:
-			c.zone = f.Value.Text
-		case f.Value.Kind != python.None:
-			c.note(f.Line, "", "%s = %s is not a string literal: the schedules are read in %s (--tz)", f.Name, f.Value.Source, c.zone)
-		}
+	c := celery{zone: cmp.Or(zone, "UTC")}
+	c.settings(text)
+	if zone == "" && !c.hasZone {
+		c.zoneless(text)
 	}
 	for _, f := range python.Find(text, append(beatNames, "add_periodic_task")...) {
 		c.found(f)
 	}
 	return c.Result
+}
+
+// settings reads what applies to all entries.
+func (c *celery) settings(text string) {
+	for _, f := range python.Find(text, append(timezoneNames, "beat_cron_starting_deadline", "CELERY_BEAT_CRON_STARTING_DEADLINE")...) {
+		switch {
+		case f.Index != nil || f.Name == "" || f.Mention:
+		case strings.HasSuffix(strings.ToLower(f.Name), "deadline"):
+			if d, ok := pythonDuration(f.Value); ok && d > 0 {
+				c.within = d
+			} else if f.Value.Kind != python.None {
+				c.note(f.Line, "", "not carried over: %s = %s is not a number of seconds: write catch_up: {within: ...}", f.Name, f.Value.Source)
+			}
+		case f.Value.Kind == python.Text:
+			c.zone, c.hasZone = f.Value.Text, true
+		case f.Value.Kind != python.None:
+			c.note(f.Line, "", "%s = %s is not a string literal: the schedules are read in %s (--tz)", f.Name, f.Value.Source, c.zone)
+		}
+	}
+}
+
+// zoneless reports what may give the schedules another time zone than UTC.
+func (c *celery) zoneless(text string) {
+	for _, f := range python.Find(text, "enable_utc", "CELERY_ENABLE_UTC", "config_from_object") {
+		isDefault := f.Value.Kind == python.Bool && f.Value.Bool
+		switch {
+		case f.Mention || f.Index != nil || isDefault:
+		case f.Name == "":
+			c.note(f.Line, "", "%s: the schedules are read in UTC: if it sets a time zone, import with --tz", f.Value.Source)
+		default:
+			c.note(f.Line, "", "%s = %s: beat then uses the machine's local time: import with --tz", f.Name, f.Value.Source)
+		}
+	}
 }
 
 func (c *celery) found(f python.Found) {
@@ -190,11 +218,16 @@ func (c *celery) convert(t beatTask) {
 	}
 	j := job.Job{
 		Name: name, Timezone: c.zone, Overlap: job.OverlapAllow,
-		Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone},
+		Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpLatest},
 	}
 	if why := beatSchedule(&j, t.schedule); why != "" {
 		c.note(t.line, t.name, "not carried over: %s", why)
 		return
+	}
+	if crontab := !strings.HasPrefix(j.Schedule, "@"); crontab && c.within >= time.Minute {
+		j.CatchUp.Within = c.within
+	} else if crontab && c.within > 0 {
+		j.CatchUp.Policy = job.CatchUpNone // a slot that is less than a minute late is not missed
 	}
 	payload, ok := t.payload()
 	if !ok {
@@ -217,7 +250,7 @@ func (c *celery) convert(t beatTask) {
 		return
 	}
 	if strings.HasPrefix(j.Schedule, "@every") {
-		c.note(t.line, added, "%s counts from 1970, not from the start of beat", j.Schedule)
+		c.note(t.line, added, "%s", fromEpoch(j.Schedule, "the start of beat"))
 	}
 	if added != t.name {
 		c.note(t.line, added, "its name was %s", clip(t.name))
@@ -323,7 +356,7 @@ func beatSchedule(j *job.Job, v python.Value) (why string) {
 	case "crontab":
 		return celeryCrontab(j, v)
 	case "solar":
-		return "a solar schedule has no counterpart"
+		return "a solar schedule has no counterpart: write a time of the day, or let a program that knows the sun run cronce job trigger"
 	}
 	return fmt.Sprintf("its schedule %s is not understood", v.Source)
 }

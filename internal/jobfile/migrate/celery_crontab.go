@@ -39,6 +39,9 @@ func celeryCrontab(j *job.Job, v python.Value) (why string) {
 		given[order[i]] = item
 	}
 	for _, a := range v.Args {
+		if a.Name == "nowfun" {
+			return fmt.Sprintf("nowfun=%s is a clock of its own: leave it out, and import with --tz if it was for a time zone", a.Value.Source)
+		}
 		if !slices.Contains(order, a.Name) {
 			return fmt.Sprintf("crontab(%s=%s) is not understood", a.Name, a.Value.Source)
 		}

@@ -156,6 +156,14 @@ func followsElapsedTime(j job.Job) bool {
 	return len(fields) >= 5 && strings.HasPrefix(fields[len(fields)-4], "*")
 }
 
+// fromEpoch says what an interval counts from.
+func fromEpoch(schedule, was string) string {
+	return fmt.Sprintf("%s counts from 1970, not from %s: write a cron expression if the minute matters", schedule, was)
+}
+
+// fromTheEnd is why a day like the last one of a month is not carried over.
+const fromTheEnd = "days from the end of a month have no counterpart: let the job run on each date that may be one, such as 28-31, and its command look at the date"
+
 // setElapsed sets the policies of a job that ran whenever the clock showed its time: not in a gap,
 // and twice if the time occurs twice.
 func setElapsed(j *job.Job) { j.DSTGap, j.DSTOverlap = job.GapSkip, job.RepeatBoth }

@@ -24,6 +24,27 @@ s.add_job("m:f", "interval", hours=1, start_date="2026-11-01 05:00:00", id="same
 				"hourly 10 * * * *", "quarter 7 5-50/15 * * * *", "six 0 5-23/6 * * *", "week 0 5 * * 0", "seconds 5-45/20 * * * * *", "same @every 1h0m0s",
 			}, nil,
 		},
+		"a position among the weekdays of a month is a range of dates": {
+			"apscheduler", `s.add_job("m:f", "cron", day="2nd fri", hour=5, id="second")
+s.add_job("m:f", "cron", day="last", id="last")
+s.add_job("m:f", "cron", week=20, id="week")
+s.add_job("m:f", "cron", hour="5/6", id="stepped")`,
+			[]string{"second 0 5 8-14 * *", "stepped 0 5-23/6 * * *"},
+			[]string{"days from the end of a month have no counterpart: let the job run on each date", "week=20 has no counterpart: name months and days"},
+		},
+		"a paused schedule is to be paused": {
+			"apscheduler", `s.add_schedule("m:f", CronTrigger(minute=5), id="four", paused=True, coalesce=CoalescePolicy.earliest)`,
+			[]string{"four 5 * * * *"},
+			[]string{"not carried over: coalesce=CoalescePolicy.earliest: the newest missed run is caught up; paused=True, which a job file cannot express: run cronce job pause four"},
+		},
+		"a clock of its own and the sun have no counterpart": {
+			"celery", "beat_schedule = {'a': {'task': 'x', 'schedule': crontab(hour=1, nowfun=now)},\n'b': {'task': 'x', 'schedule': solar('sunset', 1, 2)}}", nil,
+			[]string{"nowfun=now is a clock of its own", "a solar schedule has no counterpart: write a time of the day"},
+		},
+		"what the program that enqueues must do is said": {
+			"sidekiq", "work:\n  cron: '0 7 * * *'\n  class: Work\n  active_job: true\n  retry: 3\n", []string{"work 0 7 * * *"},
+			[]string{"active_job: true: let enqueue.rb call perform_later", "retry: 3: let enqueue.rb put it into the item"},
+		},
 		"an interval that no expression has counts from 1970": {
 			"apscheduler", `s.add_job("m:f", "interval", minutes=7, start_date="2026-11-01 00:03:00", id="odd")`,
 			[]string{"odd @every 7m0s"},

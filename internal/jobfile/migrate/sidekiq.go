@@ -22,8 +22,9 @@ import (
 var SidekiqHead = []string{
 	"Imported from a schedule of Sidekiq. Each job puts its Sidekiq job into Sidekiq's queue with",
 	"enqueue.rb, which the page on migration shows: put it beside this file. As before, missed runs",
-	`are not caught up. Check the days on which clocks change with "cronce next -f": fugit, which`,
-	"computed the times, has rules of its own for them.",
+	"are not caught up. Schedules that name no time zone are in that of --tz, by default UTC: with",
+	"Rails, sidekiq-cron uses Rails' time zone, and sidekiq-scheduler uses the machine's. Check the days",
+	`on which clocks change with "cronce next -f": fugit, which computed the times, has its own rules.`,
 }
 
 // Sidekiq reads a schedule of sidekiq-cron, a mapping or a list of jobs, or of sidekiq-scheduler,
@@ -125,7 +126,11 @@ func (r *Result) sidekiq(line int, name string, n ast.Node, zone string) {
 	}
 	for _, key := range sortedKeys(m) {
 		if !slices.Contains([]string{"cron", "every", "class", "klass", "args", "queue", "description", "status", "enabled", "source"}, key) {
-			dropped = append(dropped, "not carried over: "+key+fmt.Sprintf(": %v", clip(fmt.Sprint(m[key]))))
+			text := fmt.Sprintf("not carried over: %s: %v", key, clip(fmt.Sprint(m[key])))
+			if advice := sidekiqAdvice[key]; advice != "" {
+				text += ": " + advice
+			}
+			dropped = append(dropped, text)
 		}
 	}
 	comments := []string{fmt.Sprintf("line %d: %s", line, clip(name))}
@@ -137,7 +142,7 @@ func (r *Result) sidekiq(line int, name string, n ast.Node, zone string) {
 		return
 	}
 	if strings.HasPrefix(j.Schedule, "@every") {
-		dropped = append(dropped, j.Schedule+" counts from 1970, not from the start of Sidekiq")
+		dropped = append(dropped, fromEpoch(j.Schedule, "the start of Sidekiq"))
 	}
 	if added != name {
 		dropped = append(dropped, "its name was "+clip(name))
@@ -145,6 +150,15 @@ func (r *Result) sidekiq(line int, name string, n ast.Node, zone string) {
 	for _, l := range dropped {
 		r.note(line, added, "%s", l)
 	}
+}
+
+// sidekiqAdvice says what you can do instead of a key.
+var sidekiqAdvice = map[string]string{
+	"active_job":        "let enqueue.rb call perform_later of its class",
+	"date_as_argument":  "let enqueue.rb append the time in CRONCE_SLOT to the arguments",
+	"queue_name_prefix": "write the whole name of the queue",
+	"retry":             "let enqueue.rb put it into the item that it pushes",
+	"symbolize_args":    "let enqueue.rb symbolize them",
 }
 
 // rubyArgs returns the payload for enqueue.rb.

@@ -131,7 +131,7 @@ func (s *systemd) timer(t *unit) (service string) {
 			if key == "OnUnitInactiveSec" {
 				from = "the end of the last run"
 			}
-			jobs = append(jobs, timed{one, rep, fmt.Sprintf("%s counts from 1970, not from %s", one.Schedule, from)})
+			jobs = append(jobs, timed{one, rep, fromEpoch(one.Schedule, from)})
 		}
 	}
 	s.convert(t, c, jobs, dropped)

@@ -115,7 +115,7 @@ func weekdayOf(text string) (int, bool) {
 // year bounds the job.
 func calendarDate(j *job.Job, text string) (fields [2]string, err error) {
 	if strings.Contains(text, "~") {
-		return fields, fmt.Errorf("%s: days from the end of a month have no counterpart", clip(text))
+		return fields, fmt.Errorf("%s: %s", clip(text), fromTheEnd)
 	}
 	parts := strings.Split(text, "-")
 	if len(parts) == 2 {
