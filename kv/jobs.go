@@ -79,7 +79,7 @@ func (j *Jobs) List(ctx context.Context) ([]plans.Entry, error) {
 	var entries []plans.Entry
 	var bad []error
 	b := j.bucket()
-	for e, err := range b.All(ctx, b.Stream(), "", time.Time{}) {
+	for e, err := range b.All(ctx, b.Stream, "", time.Time{}) {
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +100,7 @@ func (j *Jobs) List(ctx context.Context) ([]plans.Entry, error) {
 // has a higher one.
 func (j *Jobs) Revision(ctx context.Context) (uint64, error) {
 	b := j.bucket()
-	info, err := j.s.StreamInfo(ctx, "look at bucket "+b.Name, b.Stream())
+	info, err := j.s.StreamInfo(ctx, "look at bucket "+b.Name, b.Stream)
 	if err != nil {
 		return 0, err
 	}

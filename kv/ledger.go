@@ -58,7 +58,7 @@ func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, othe
 	}
 	began, pause := time.Now(), wire.NewPause()
 	for {
-		found, _, err := l.b.Get(ctx, l.b.Stream(), map[string]any{"multi_last": subjects})
+		found, _, err := l.b.Get(ctx, l.b.Stream, map[string]any{"multi_last": subjects})
 		fresh := slices.ContainsFunc(found, func(e wire.Entry) bool { return e.Subject == subjects[0] && e.Revision >= revision })
 		if err == nil && fresh {
 			return l.decodeOthers(found, subjects[0])
@@ -137,16 +137,16 @@ func (l *Ledger) each(batches iter.Seq2[[]wire.Entry, error], yield func(LedgerE
 // asks for them by subject, so the records of other jobs do not slow it down.
 func (l *Ledger) found(ctx context.Context, f ListFilter) iter.Seq2[[]wire.Entry, error] {
 	if f.Job == "" {
-		return l.b.Batches(ctx, l.b.Stream(), "", f.Since)
+		return l.b.Batches(ctx, l.b.Stream, "", f.Since)
 	}
 	filter := l.b.Subject(f.Job + ".>")
 	return func(yield func([]wire.Entry, error) bool) {
 		// If this fails, the pass below gets the same error and retries.
-		if few, complete, err := l.b.Few(ctx, l.b.Stream(), filter); err == nil && complete {
+		if few, complete, err := l.b.Few(ctx, l.b.Stream, filter); err == nil && complete {
 			yield(slices.DeleteFunc(few, func(e wire.Entry) bool { return e.Time.Before(f.Since) }), nil)
 			return
 		}
-		l.b.Batches(ctx, l.b.Stream(), filter, f.Since)(yield)
+		l.b.Batches(ctx, l.b.Stream, filter, f.Since)(yield)
 	}
 }
 

@@ -63,7 +63,7 @@ func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answe
 // error ends it.
 func (l *Locks) List(ctx context.Context) iter.Seq2[core.Lock, error] {
 	return func(yield func(core.Lock, error) bool) {
-		for e, err := range l.b.All(ctx, l.b.Stream(), l.b.Subject(lockKey("*")), time.Time{}) {
+		for e, err := range l.b.All(ctx, l.b.Stream, l.b.Subject(lockKey("*")), time.Time{}) {
 			if err != nil {
 				yield(core.Lock{}, err)
 				return

@@ -61,7 +61,7 @@ func (n *Nodes) Write(ctx context.Context, node exchange.Node, revision uint64) 
 func (n *Nodes) List(ctx context.Context) ([]exchange.NodeEvent, error) {
 	var nodes []exchange.NodeEvent
 	b := n.bucket()
-	for e, err := range b.All(ctx, b.Stream(), "", time.Time{}) {
+	for e, err := range b.All(ctx, b.Stream, "", time.Time{}) {
 		if err != nil {
 			return nil, err
 		}

@@ -137,7 +137,7 @@ func (a Access) operating() []right {
 
 // calling returns the rights of a caller. A caller reads only with direct gets, whose request
 // subject contains the subject that it reads. So the server can check the job; see
-// wire.Wire.narrowed.
+// wire.Wire.ReadDirectly.
 func (a Access) calling() []right {
 	caller, ns := []Role{RoleCaller}, a.Namespace
 	value := func(bucket string) string { return a.bucket(bucket) + ".$KV." + ns + "_" + bucket + "." }

@@ -25,6 +25,22 @@ func (s *Space) consumer(ctx context.Context, stream, name string) (jetstream.Co
 	return c, nil
 }
 
+// createConsumer creates a durable consumer. If a different one exists by now, it returns that one.
+func (s *Space) createConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	var c jetstream.Consumer // see consumer
+	err := s.Ask(ctx, "create consumer "+want.Durable+" of "+layout.Title(stream), s.API("CONSUMER.CREATE."+stream+"."+want.Durable), func(ctx context.Context) (err error) {
+		c, err = s.JS.CreateConsumer(ctx, stream, want)
+		return err
+	})
+	if errors.Is(err, jetstream.ErrConsumerExists) {
+		return s.consumer(ctx, stream, want.Durable)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
 // NodeConsumer is a durable consumer that nodes use besides those of the queues.
 type NodeConsumer struct {
 	// Job is the job that the messages start. If it is empty, the messages are alerts.

@@ -131,14 +131,7 @@ func (s *Space) createAlerts(ctx context.Context) (changes []string, err error) 
 func (s *Space) feed(ctx context.Context, stream string, want jetstream.ConsumerConfig) (*Feed, error) {
 	c, err := s.consumer(ctx, stream, want.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		what := "create consumer " + want.Durable + " of " + layout.Title(stream)
-		err = s.Ask(ctx, what, s.API("CONSUMER.CREATE."+stream+"."+want.Durable), func(ctx context.Context) (err error) {
-			c, err = s.JS.CreateConsumer(ctx, stream, want)
-			return err
-		})
-		if errors.Is(err, jetstream.ErrConsumerExists) {
-			c, err = s.consumer(ctx, stream, want.Durable)
-		}
+		c, err = s.createConsumer(ctx, stream, want)
 	}
 	if err != nil {
 		return nil, err

@@ -96,7 +96,7 @@ func (s *Space) learnLogin(ctx context.Context) {
 	}
 	for _, stream := range layout.Streams(s.Name) {
 		if !s.login.MayPublish(s.API("STREAM.MSG.GET." + stream)) {
-			s.Narrow(stream)
+			s.ReadDirectly(stream)
 		}
 	}
 }
@@ -172,14 +172,14 @@ func (s *Space) inspect(ctx context.Context) (inventory, error) {
 		switch {
 		case err == nil:
 			inv.streams[want.Name] = info.Config
-			if want.Name == s.Bucket("jobs").Stream() {
+			if want.Name == s.Bucket("jobs").Stream {
 				inv.registry = info.Created
 			}
 		case !errors.Is(err, jetstream.ErrStreamNotFound):
 			return inv, err
 		}
 	}
-	if _, ok := inv.streams[s.Bucket("state").Stream()]; !ok {
+	if _, ok := inv.streams[s.Bucket("state").Stream]; !ok {
 		return inv, nil
 	}
 	var err error

@@ -45,30 +45,17 @@ func (s *Space) Queue(ctx context.Context, stream, queue string) (jetstream.Cons
 		return nil, err
 	}
 	want := s.queueConfig(stream, queue, s.settings.Lease)
-	what := "queue " + queue + " of " + stream
-	var c jetstream.Consumer
-	get := func(ctx context.Context) (err error) {
-		c, err = s.JS.Consumer(ctx, stream, queue)
-		return err
-	}
-	create := func(ctx context.Context) (err error) {
-		// Use the lease stored now. It may differ from the one this process started with.
-		made := want
-		if set, _, err := s.readSettings(ctx); err == nil {
-			made.AckWait = set.WithDefaults().Lease
-		}
-		c, err = s.JS.CreateConsumer(ctx, stream, made)
-		return err
-	}
-	err := s.Ask(ctx, "look for "+what, s.API("CONSUMER.INFO."+stream+"."+queue), get)
+	c, err := s.consumer(ctx, stream, queue)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		err = s.Ask(ctx, "create "+what, s.API("CONSUMER.CREATE."+stream+"."+queue), create)
-		if errors.Is(err, jetstream.ErrConsumerExists) { // a different version created it meanwhile
-			err = s.Ask(ctx, "look for "+what, s.API("CONSUMER.INFO."+stream+"."+queue), get)
+		// Use the lease stored now. It may differ from the one this process started with.
+		created := want
+		if set, _, err := s.readSettings(ctx); err == nil {
+			created.AckWait = set.WithDefaults().Lease
 		}
+		c, err = s.createConsumer(ctx, stream, created)
 	}
 	if errors.Is(err, job.ErrDenied) {
-		return nil, fmt.Errorf("%w: have it set up with a login that may: %s", err, s.SetupCommand("--queue "+queue))
+		return nil, fmt.Errorf("%w: set it up with a login that may: %s", err, s.SetupCommand("--queue "+queue))
 	}
 	if err != nil {
 		return nil, err
@@ -207,12 +194,7 @@ func (s *Space) createQueues(ctx context.Context, inv *inventory, target job.Set
 			if slices.ContainsFunc(existing, func(c *jetstream.ConsumerInfo) bool { return c.Name == queue }) {
 				continue
 			}
-			cfg := s.queueConfig(stream, queue, target.Lease)
-			err := s.Ask(ctx, "create queue "+queue+" of "+stream, s.API("CONSUMER.CREATE."+stream+"."+queue), func(ctx context.Context) error {
-				_, err := s.JS.CreateConsumer(ctx, stream, cfg)
-				return err
-			})
-			if err != nil {
+			if _, err := s.createConsumer(ctx, stream, s.queueConfig(stream, queue, target.Lease)); err != nil {
 				return changes, err
 			}
 			changes = append(changes, "created queue "+queue+" of "+layout.Title(stream))

@@ -143,7 +143,7 @@ func (s *Space) MayList() bool { return s.login.MayPublish(s.API("DIRECT.GET." +
 // Bucket returns the namespace's bucket of that name.
 func (s *Space) Bucket(what string) wire.Bucket {
 	name := s.Name + "_" + what
-	return wire.Bucket{Wire: s.Wire, Name: name, In: "KV_" + name, Root: "$KV." + name + ".", FailDenied: s.ReadOnly, Atomic: s.Atomic("KV_" + name)}
+	return wire.Bucket{Wire: s.Wire, Name: name, Stream: "KV_" + name, Root: "$KV." + name + ".", FailDenied: s.ReadOnly, Atomic: s.Atomic("KV_" + name)}
 }
 
 // SlotStream, TimerStream and EventStream return the names of the namespace's streams.

@@ -114,7 +114,7 @@ func (s *Space) surveyStreams(ctx context.Context, v *Survey) error {
 }
 
 func (s *Space) surveySettings(ctx context.Context, v *Survey) error {
-	if _, ok := v.Streams[s.Bucket("state").Stream()]; ok {
+	if _, ok := v.Streams[s.Bucket("state").Stream]; ok {
 		v.Settings, _, v.SettingsErr = s.readSettings(ctx)
 	} else {
 		v.SettingsErr = job.ErrNotFound

@@ -83,21 +83,15 @@ func (t *Timers) Set(ctx context.Context, timer Timer, revision uint64) (uint64,
 // Read returns the slot's timer and its revision from the stream's leader. If there is no
 // timer, or no stream of timers, the error is job.ErrNotFound.
 func (t *Timers) Read(ctx context.Context, slot job.Slot) (Timer, uint64, error) {
-	began, pause := time.Now(), wire.NewPause()
-	for {
-		e, err := t.s.Last(ctx, t.s.TimerStream(), t.subject(slot))
-		switch {
-		case err == nil:
-			w, err := t.read(e)
-			return Timer{w.Message, w.Queue, e.Data}, e.Revision, err
-		case errors.Is(err, wire.ErrNothing), wire.HasCode(err, jetstream.JSErrCodeStreamNotFound):
-			return Timer{}, 0, fmt.Errorf("timer %s: %w", slot, job.ErrNotFound)
-		case wire.Classify(err) != wire.Unanswered, errors.Is(err, job.ErrDenied):
-			return Timer{}, 0, fmt.Errorf("read timer %s: %w", slot, err)
-		case !wire.Wait(ctx, pause.NextBackOff()):
-			return Timer{}, 0, fmt.Errorf("read timer %s: %w (after %v): %w", slot, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
-		}
+	e, err := t.s.LastUntilAnswered(ctx, "timer "+slot.ID(), t.s.TimerStream(), t.subject(slot))
+	if errors.Is(err, wire.ErrNothing) || wire.HasCode(err, jetstream.JSErrCodeStreamNotFound) {
+		return Timer{}, 0, fmt.Errorf("timer %s: %w", slot, job.ErrNotFound)
 	}
+	if err != nil {
+		return Timer{}, 0, err
+	}
+	w, err := t.read(e)
+	return Timer{w.Message, w.Queue, e.Data}, e.Revision, err
 }
 
 // Latest returns the timers of the named slots that exist, with few requests. Any replica
@@ -111,7 +105,7 @@ func (t *Timers) Latest(ctx context.Context, slots []job.Slot) (map[job.Slot]Tim
 		return all, nil
 	}
 	prefix := t.s.Namespace() + ".timer.set."
-	b := wire.Bucket{Wire: t.s.Wire, Name: t.s.TimerStream(), In: t.s.TimerStream(), Root: prefix}
+	b := wire.Bucket{Wire: t.s.Wire, Name: t.s.TimerStream(), Stream: t.s.TimerStream(), Root: prefix}
 	err := b.EachLatest(ctx, len(slots), func(i int) string { return strings.TrimPrefix(t.subject(slots[i]), prefix) }, func(found []wire.Entry) {
 		for _, e := range found {
 			if w, err := t.read(e); err == nil {
@@ -202,7 +196,7 @@ func (t *Timers) missing() error {
 
 // writing returns the write of a timer's message at revision.
 func (t *Timers) writing(ctx context.Context, timer Timer, revision uint64, done func(uint64, error)) *wire.Writing {
-	b := wire.Bucket{Wire: t.s.Wire, In: t.s.TimerStream(), FailDenied: t.s.ReadOnly}
+	b := wire.Bucket{Wire: t.s.Wire, Stream: t.s.TimerStream(), FailDenied: t.s.ReadOnly}
 	w := b.Writing(ctx, "", revision, done)
 	w.Title = "timer " + timer.Slot.ID()
 	w.At = t.subject(timer.Slot)

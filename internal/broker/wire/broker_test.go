@@ -45,7 +45,7 @@ func newFakeBroker(m memory) *fakeBroker {
 
 // bucket returns a bucket with the broker's only key.
 func (b *fakeBroker) bucket() Bucket {
-	return Bucket{Wire: Wire{Transport: b.transport, Prefix: defaultPrefix}, Name: "b", In: "KV_b", Root: "$KV.b."}
+	return Bucket{Wire: Wire{Transport: b.transport, Prefix: defaultPrefix}, Name: "b", Stream: "KV_b", Root: "$KV.b."}
 }
 
 func (b *fakeBroker) IsConnected() bool { return b.transport.link.Connected.Load() && !b.IsClosed() }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,12 +15,12 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Bucket is one KV bucket: the stream KV_<name> with a subject per key.
+// Bucket is one KV bucket: the stream KV_<name> with a subject for each key.
 type Bucket struct {
 	Wire
-	Name string
-	In   string // its stream
-	Root string // prefix of its subjects, with the final dot
+	Name   string
+	Stream string
+	Root   string // prefix of its subjects, with the final dot
 
 	// FailDenied ends a write with job.ErrDenied if the server does not permit it. If it
 	// is false, the write is repeated like any unanswered write.
@@ -40,8 +41,7 @@ func (b Bucket) Grouped(g *Group) Bucket {
 	return b
 }
 
-// Stream returns the bucket's stream, Subject the subject of a key, and Key the key of a subject.
-func (b Bucket) Stream() string            { return b.In }
+// Subject returns the subject of a key, and Key the key of a subject.
 func (b Bucket) Subject(key string) string { return b.Root + key }
 func (b Bucket) Key(subject string) string { return strings.TrimPrefix(subject, b.Root) }
 
@@ -76,20 +76,11 @@ func (b Bucket) Read(ctx context.Context, key string) (Entry, error) {
 	if err := b.check(key); err != nil {
 		return Entry{}, err
 	}
-	began, pause := time.Now(), NewPause()
-	for {
-		e, err := b.Last(ctx, b.Stream(), b.Subject(key))
-		switch {
-		case err == nil && !e.Gone():
-			return e, nil
-		case err == nil, errors.Is(err, ErrNothing):
-			return Entry{Revision: e.Revision}, fmt.Errorf("%s/%s: %w", b.Name, key, job.ErrNotFound)
-		case Classify(err) != Unanswered, errors.Is(err, job.ErrDenied):
-			return Entry{}, fmt.Errorf("read %s/%s: %w", b.Name, key, err)
-		case !Wait(ctx, pause.NextBackOff()):
-			return Entry{}, fmt.Errorf("read %s/%s: %w (after %v): %w", b.Name, key, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
-		}
+	e, err := b.LastUntilAnswered(ctx, b.Name+"/"+key, b.Stream, b.Subject(key))
+	if err == nil && e.Gone() || errors.Is(err, ErrNothing) {
+		return Entry{Revision: e.Revision}, fmt.Errorf("%s/%s: %w", b.Name, key, job.ErrNotFound)
 	}
+	return e, err
 }
 
 // Write stores value under key if revision is the key's last one.
@@ -122,14 +113,14 @@ func (b Bucket) Encode(ctx context.Context, key, nonce string, value json.Marsha
 
 // Await calls send, blocks until done is called, and returns the arguments of done. The transport
 // always calls done, at the latest when the context ends.
-func Await(send func(done func(uint64, error))) (revision uint64, err error) {
+func Await[T any](send func(done func(T, error))) (result T, err error) {
 	done := make(chan struct{})
-	send(func(r uint64, e error) {
-		revision, err = r, e
+	send(func(r T, e error) {
+		result, err = r, e
 		close(done)
 	})
 	<-done
-	return revision, err
+	return result, err
 }
 
 // All iterates once over the stream's messages that match filter (empty: all), in stream
@@ -218,7 +209,7 @@ func (b Bucket) EachLatest(ctx context.Context, n int, key func(i int) string, e
 // Latest asks any replica for the last message of each key until it is answered or ctx
 // ends.
 func (b Bucket) Latest(ctx context.Context, keys []string) (found []Entry, err error) {
-	err = b.narrowed(b.Stream(), func() (err error) {
+	err = b.orDirect(b.Stream, func() (err error) {
 		found, err = b.latest(ctx, keys)
 		return err
 	}, func() (err error) {
@@ -236,20 +227,16 @@ func (b Bucket) latest(ctx context.Context, keys []string) (found []Entry, err e
 		}
 		missing[b.Subject(key)] = true
 	}
-	for began, pause := time.Now(), NewPause(); len(missing) > 0; {
-		subjects := make([]string, 0, len(missing))
-		for subject := range missing {
-			subjects = append(subjects, subject)
-		}
-		part, more, err := b.Get(ctx, b.Stream(), map[string]any{"multi_last": subjects})
-		switch {
-		case err == nil:
-		case errors.Is(err, job.ErrDenied):
-			return nil, fmt.Errorf("read bucket %s: %w", b.Name, err)
-		case Classify(err) == Unanswered && Wait(ctx, pause.NextBackOff()):
-			continue
-		default:
-			return nil, fmt.Errorf("read bucket %s: %w (after %v): %w", b.Name, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
+	for len(missing) > 0 {
+		subjects := slices.Collect(maps.Keys(missing))
+		var part []Entry
+		var more bool
+		err := b.untilAnswered(ctx, "bucket "+b.Name, func() (err error) {
+			part, more, err = b.Get(ctx, b.Stream, map[string]any{"multi_last": subjects})
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
 		for _, e := range part {
 			delete(missing, e.Subject)

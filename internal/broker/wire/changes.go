@@ -50,7 +50,7 @@ func (b Bucket) Changes(ctx context.Context, at *Cursor, headersOnly bool) iter.
 		defer func() {
 			forget, cancel := context.WithTimeout(context.WithoutCancel(ctx), AttemptTimeout)
 			defer cancel()
-			link.Aside(func() { _ = b.JS.DeleteConsumer(forget, b.Stream(), c.CachedInfo().Name) }) // if this fails, the broker removes the consumer after changesIdle
+			link.Aside(func() { _ = b.JS.DeleteConsumer(forget, b.Stream, c.CachedInfo().Name) }) // if this fails, the broker removes the consumer after changesIdle
 		}()
 		for left := c.CachedInfo().NumPending; left > 0; {
 			goOn := true
@@ -73,7 +73,7 @@ func (b Bucket) Changes(ctx context.Context, at *Cursor, headersOnly bool) iter.
 func (b Bucket) resume(ctx context.Context, at *Cursor) error {
 	var info *jetstream.StreamInfo
 	err := repeat(ctx, func(ctx context.Context) error {
-		stream, err := b.JS.Stream(ctx, b.Stream())
+		stream, err := b.JS.Stream(ctx, b.Stream)
 		if err == nil {
 			info = stream.CachedInfo()
 		}
@@ -118,7 +118,7 @@ func (b Bucket) pull(ctx context.Context, c jetstream.Consumer, n int, found fun
 // createConsumer creates a temporary consumer of the changes from the sequence from on.
 func (b Bucket) createConsumer(ctx context.Context, from uint64, headersOnly bool) (c jetstream.Consumer, err error) {
 	err = repeat(ctx, func(ctx context.Context) error {
-		c, err = b.JS.CreateConsumer(ctx, b.Stream(), jetstream.ConsumerConfig{
+		c, err = b.JS.CreateConsumer(ctx, b.Stream, jetstream.ConsumerConfig{
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
 			HeadersOnly: headersOnly, MemoryStorage: true, Replicas: 1, InactiveThreshold: changesIdle,
 		})

@@ -28,19 +28,20 @@ type reading struct {
 	done    func(Entry, error)
 }
 
-// readLast requests the last message on subject from the stream's leader, until it is answered
-// or ctx ends. It does not use direct gets, because any replica answers those: right after
-// an acknowledged write, 60 % of them were stale on three replicas. readLast calls done once,
-// on any goroutine. done must not block.
+// readLast requests the last message on subject from the stream's leader. It calls done once, on
+// any goroutine, with the answer or when ctx ends. done must not block. readLast does not use direct
+// gets, because any replica answers those: right after an acknowledged write, 60 % of them were
+// stale on three replicas.
 func (w Wire) readLast(ctx context.Context, stream, subject string, done func(Entry, error)) {
 	w.message(ctx, stream, map[string]any{"last_by_subj": subject}, done)
 }
 
-// Last does what readLast does, and blocks until the answer.
+// Last returns the last message on subject, which it requests from the stream's leader. If there
+// is none, the error is ErrNothing.
 func (w Wire) Last(ctx context.Context, stream, subject string) (Entry, error) {
 	var e Entry
-	err := w.narrowed(stream, func() (err error) {
-		e, err = awaitEntry(func(done func(Entry, error)) { w.readLast(ctx, stream, subject, done) })
+	err := w.orDirect(stream, func() (err error) {
+		e, err = Await(func(done func(Entry, error)) { w.readLast(ctx, stream, subject, done) })
 		return err
 	}, func() (err error) {
 		e, err = w.lastDirect(ctx, stream, subject)
@@ -49,10 +50,20 @@ func (w Wire) Last(ctx context.Context, stream, subject string) (Entry, error) {
 	return e, err
 }
 
+// LastUntilAnswered is Last, repeated until it is answered or ctx ends. title names what it reads,
+// for errors.
+func (w Wire) LastUntilAnswered(ctx context.Context, title, stream, subject string) (e Entry, err error) {
+	err = w.untilAnswered(ctx, title, func() (err error) {
+		e, err = w.Last(ctx, stream, subject)
+		return err
+	})
+	return e, err
+}
+
 // next requests from the stream's leader the first message that matches filter, at or
 // after the sequence from.
 func (w Wire) next(ctx context.Context, stream, filter string, from uint64) (Entry, error) {
-	return awaitEntry(func(done func(Entry, error)) {
+	return Await(func(done func(Entry, error)) {
 		w.message(ctx, stream, map[string]any{"seq": from, "next_by_subj": filter}, done)
 	})
 }
@@ -62,17 +73,6 @@ func (w Wire) message(ctx context.Context, stream string, request map[string]any
 	r := &reading{Wire: w, api: w.API("STREAM.MSG.GET." + stream), request: request, done: done}
 	r.Asker, r.ctx, r.FailDenied = r, ctx, true
 	w.Transport.Ask(&r.Question)
-}
-
-// awaitEntry calls ask, and blocks until done is called.
-func awaitEntry(ask func(done func(Entry, error))) (e Entry, err error) {
-	done := make(chan struct{})
-	ask(func(found Entry, failed error) {
-		e, err = found, failed
-		close(done)
-	})
-	<-done
-	return e, err
 }
 
 func (r *reading) Subject() string { return r.api }
@@ -203,7 +203,7 @@ func (b *batchReading) Answer(m *nats.Msg, err error) {
 }
 
 func (b *batchReading) add(m *nats.Msg) (over, more bool, err error) {
-	switch status := m.Header.Get("Status"); status {
+	switch m.Header.Get("Status") {
 	case "":
 		e, err := b.direct(m)
 		b.found = append(b.found, e)
@@ -218,7 +218,8 @@ func (b *batchReading) add(m *nats.Msg) (over, more bool, err error) {
 	case "503":
 		return true, false, nats.ErrNoResponders
 	default:
-		return true, false, fmt.Errorf("direct get: status %s %s", status, m.Header.Get("Description"))
+		_, err := b.direct(m)
+		return true, false, err
 	}
 }
 
@@ -226,10 +227,11 @@ func (b *batchReading) add(m *nats.Msg) (over, more bool, err error) {
 // this only for direct gets, because their request subject contains the subject to read. Any
 // replica answers a direct get, so such a login may read stale values.
 
-// narrowed calls read, whose request can read any subject of the stream. If the login has no
-// permission for it, narrowed calls direct, which reads with direct gets, now and from then on.
-func (w Wire) narrowed(stream string, read, direct func() error) error {
-	if _, narrow := w.Transport.narrow.Load(stream); narrow {
+// orDirect calls read, whose request can read any subject of the stream. If the login has no
+// permission for that, orDirect calls direct, which reads with direct gets. From then on it calls
+// only direct for this stream.
+func (w Wire) orDirect(stream string, read, direct func() error) error {
+	if _, only := w.Transport.directOnly.Load(stream); only {
 		return direct()
 	}
 	err := read()
@@ -237,14 +239,14 @@ func (w Wire) narrowed(stream string, read, direct func() error) error {
 		return err
 	}
 	if failed := direct(); failed == nil || errors.Is(failed, ErrNothing) {
-		w.Transport.narrow.Store(stream, true)
+		w.ReadDirectly(stream)
 		return failed
 	}
 	return err
 }
 
-// Narrow records that the login may not send the requests of read, so that narrowed does not try.
-func (w Wire) Narrow(stream string) { w.Transport.narrow.Store(stream, true) }
+// ReadDirectly records that this login may read the stream only with direct gets.
+func (w Wire) ReadDirectly(stream string) { w.Transport.directOnly.Store(stream, true) }
 
 // lastDirect asks any replica for the last message on subject, in a request that names the
 // subject.
@@ -260,13 +262,7 @@ func (w Wire) lastDirect(ctx context.Context, stream, subject string) (Entry, er
 		}
 		return Entry{}, w.WithComplaints(api, began, err)
 	}
-	switch m.Header.Get("Status") {
-	case "":
-		return w.direct(m)
-	case "404":
-		return Entry{}, ErrNothing
-	}
-	return Entry{}, nats.ErrTimeout // a replica that cannot answer now
+	return w.direct(m)
 }
 
 // latestDirect reads the last message of each key, with one request for each key.
@@ -277,13 +273,13 @@ func (b Bucket) latestDirect(ctx context.Context, keys []string) (found []Entry,
 	group.SetLimit(atOnce)
 	for i, key := range keys {
 		group.Go(func() error {
-			err := b.untilAnswered(ctx, func() (err error) {
-				all[i], err = b.lastDirect(ctx, b.Stream(), b.Subject(key))
-				if errors.Is(err, ErrNothing) {
-					return nil
-				}
+			err := b.untilAnswered(ctx, b.Name+"/"+key, func() (err error) {
+				all[i], err = b.lastDirect(ctx, b.Stream, b.Subject(key))
 				return err
 			})
+			if errors.Is(err, ErrNothing) {
+				return nil
+			}
 			return err
 		})
 	}
@@ -296,17 +292,18 @@ func (b Bucket) latestDirect(ctx context.Context, keys []string) (found []Entry,
 	return found, err
 }
 
-// untilAnswered repeats a read until it is answered or ctx ends.
-func (b Bucket) untilAnswered(ctx context.Context, read func() error) error {
+// untilAnswered repeats a read until it is answered, perhaps with ErrNothing, or ctx ends. title
+// names what is read, for errors.
+func (w Wire) untilAnswered(ctx context.Context, title string, read func() error) error {
 	for began, pause := time.Now(), NewPause(); ; {
 		err := read()
 		switch {
-		case err == nil:
-			return nil
+		case err == nil, errors.Is(err, ErrNothing):
+			return err
 		case Classify(err) != Unanswered, errors.Is(err, job.ErrDenied):
-			return fmt.Errorf("read bucket %s: %w", b.Name, err)
+			return fmt.Errorf("read %s: %w", title, err)
 		case !Wait(ctx, pause.NextBackOff()):
-			return fmt.Errorf("read bucket %s: %w (after %v): %w", b.Name, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
+			return fmt.Errorf("read %s: %w (after %v): %w", title, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
 		}
 	}
 }

@@ -51,8 +51,8 @@ func (r *request) Answer(m *nats.Msg, err error) {
 	close(r.done)
 }
 
-// messages requests the messages with the sequences from begin on and before end, one by one and all
-// at once. Those that do not exist are left out.
+// messages requests the messages with the sequences from begin (inclusive) to end (exclusive), each
+// with a request of its own, all at once. It leaves out those that do not exist.
 func (w Wire) messages(ctx context.Context, stream string, begin, end uint64) (found []Entry, err error) {
 	all := make([]*request, 0, end-begin)
 	for seq := begin; seq < end; seq++ {
@@ -64,31 +64,19 @@ func (w Wire) messages(ctx context.Context, stream string, begin, end uint64) (f
 	}
 	for _, r := range all {
 		<-r.done
-		e, answer := w.messageOf(r)
+		e, failed := Entry{}, r.err
+		if failed == nil {
+			e, failed = w.direct(r.reply)
+		}
 		switch {
-		case answer == nil:
+		case failed == nil:
 			found = append(found, e)
-		case !errors.Is(answer, ErrNothing):
-			err = answer
+		case !errors.Is(failed, ErrNothing):
+			err = failed
 		}
 	}
 	w.Transport.idle.learn(err)
 	return found, err
-}
-
-// messageOf reads the answer to a direct get of one message.
-func (w Wire) messageOf(r *request) (Entry, error) {
-	if r.err != nil {
-		return Entry{}, r.err
-	}
-	switch status := r.reply.Header.Get("Status"); status {
-	case "":
-		return w.direct(r.reply)
-	case "404":
-		return Entry{}, ErrNothing
-	default:
-		return Entry{}, fmt.Errorf("direct get: status %s %s", status, r.reply.Header.Get("Description"))
-	}
 }
 
 // Listen calls f for each message on subject, one call at a time, until stop is called.

@@ -57,7 +57,7 @@ type transport struct {
 	writings, Publications sync.Pool // settled ones, for reuse
 	idle                   idleLimit // limit of a pause within a batch
 
-	narrow sync.Map // streams of which this login may read some subjects only
+	directOnly sync.Map // streams that this login may read only with direct gets
 
 	mu   sync.Mutex
 	last uint64 // id of the newest question

@@ -179,7 +179,7 @@ func (w *watcher) list(ctx context.Context) error {
 	there := make(map[string]bool, len(w.seen))
 	again := len(w.seen) > 0
 	for found, err := range Ahead(ctx, func(ctx context.Context) iter.Seq2[[]Entry, error] {
-		return w.Batches(ctx, w.Stream(), "", time.Time{})
+		return w.Batches(ctx, w.Stream, "", time.Time{})
 	}) {
 		if err != nil {
 			return err
@@ -227,7 +227,7 @@ func (w *watcher) forgetMissing(ctx context.Context, there map[string]bool) erro
 		if there[key] {
 			continue
 		}
-		if _, err := w.Wire.Last(ctx, w.Stream(), w.Subject(key)); errors.Is(err, ErrNothing) {
+		if _, err := w.Wire.Last(ctx, w.Stream, w.Subject(key)); errors.Is(err, ErrNothing) {
 			w.forget(key)
 		} else if err != nil {
 			return err
@@ -245,7 +245,7 @@ func (w *watcher) complete(ctx context.Context) (bool, error) {
 	if err != nil || state.LastSeq <= w.last {
 		return err == nil, err
 	}
-	_, err = w.next(ctx, w.Stream(), w.Subject(">"), w.last+1)
+	_, err = w.next(ctx, w.Stream, w.Subject(">"), w.last+1)
 	if errors.Is(err, ErrNothing) {
 		w.last = state.LastSeq
 		return true, nil
@@ -300,7 +300,7 @@ func (w *watcher) audit(ctx context.Context) (complete bool, err error) {
 
 // state returns the state of the bucket's stream at its leader.
 func (w *watcher) state(ctx context.Context) (jetstream.StreamState, error) {
-	info, err := w.StreamInfo(ctx, "look at bucket "+w.Name, w.Stream())
+	info, err := w.StreamInfo(ctx, "look at bucket "+w.Name, w.Stream)
 	if err != nil {
 		return jetstream.StreamState{}, err
 	}
@@ -325,8 +325,8 @@ type delivery struct {
 // the session, so the watch does not depend on a consumer's state across a reconnect.
 func (w *watcher) startTail(ctx context.Context) (*tail, error) {
 	var c jetstream.Consumer
-	err := w.Ask(ctx, "watch bucket "+w.Name, w.API("CONSUMER.CREATE."+w.Stream()), func(ctx context.Context) (err error) {
-		c, err = w.JS.CreateConsumer(ctx, w.Stream(), jetstream.ConsumerConfig{
+	err := w.Ask(ctx, "watch bucket "+w.Name, w.API("CONSUMER.CREATE."+w.Stream), func(ctx context.Context) (err error) {
+		c, err = w.JS.CreateConsumer(ctx, w.Stream, jetstream.ConsumerConfig{
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.last + 1,
 			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: tailThreshold,
 		})
@@ -351,7 +351,7 @@ func (w *watcher) startTail(ctx context.Context) (*tail, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AttemptTimeout)
 			defer cancel()
 			if w.Link().Connected.Load() {
-				_ = w.JS.DeleteConsumer(ctx, w.Stream(), c.CachedInfo().Name)
+				_ = w.JS.DeleteConsumer(ctx, w.Stream, c.CachedInfo().Name)
 			}
 		})
 	}

@@ -187,8 +187,15 @@ func (w Wire) Few(ctx context.Context, stream, filter string) (found []Entry, co
 // errTooMany is the broker's answer to Few if more than 1,024 subjects match.
 var errTooMany = errors.New("too many results")
 
-// direct decodes the answer to a direct get.
+// direct decodes the answer to a direct get. If it holds no message, the error is ErrNothing.
 func (w Wire) direct(m *nats.Msg) (Entry, error) {
+	switch status := m.Header.Get("Status"); status {
+	case "":
+	case "404":
+		return Entry{}, ErrNothing
+	default: // for example, the replica cannot answer now
+		return Entry{}, fmt.Errorf("direct get: status %s %s", status, m.Header.Get("Description"))
+	}
 	revision, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
 		return Entry{}, fmt.Errorf("direct get: sequence: %w", err)

@@ -108,7 +108,7 @@ func (w *Writing) prepare() bool {
 		w.finish(0, err)
 		return false
 	}
-	w.Set(jetstream.ExpectedStreamHeader, w.Stream())
+	w.Set(jetstream.ExpectedStreamHeader, w.Stream)
 	w.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(w.revision, 10))
 	return true
 }
@@ -258,7 +258,7 @@ func (w *Writing) resolveConflict(cause error) {
 		w.pause = NewPause()
 	}
 	w.Transport.hold(&w.Question)
-	w.readLast(w.ctx, w.Stream(), w.At, func(stored Entry, err error) {
+	w.readLast(w.ctx, w.Stream, w.At, func(stored Entry, err error) {
 		won, settled := w.verdict(stored, err, cause)
 		switch {
 		case !w.Transport.take(&w.Question): // settled, or its context ended
