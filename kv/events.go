@@ -181,4 +181,4 @@ func (s *Store) Follow(name string, f func(job.Event)) (stop func(), err error) 
 
 // Reconnected returns a channel that is closed at the next reconnect, or when the connection
 // is closed for good.
-func (s *Store) Reconnected() <-chan struct{} { return s.Link().News() }
+func (s *Store) Reconnected() <-chan struct{} { return s.Link().Changed() }

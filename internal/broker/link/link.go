@@ -1,5 +1,5 @@
-// Package link keeps what a connection to the broker reports of itself, so that callers need not ask
-// the connection.
+// Package link keeps the last known state of a connection to the broker, so that callers need not
+// ask the connection.
 //
 // nats.go answers IsConnected, LastError, Stats and MaxPayload under a lock that it also
 // holds while it writes to the socket, for up to a minute. So the link keeps what the
@@ -23,15 +23,15 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Link is the last reported state of a connection. Its methods may be called from several goroutines.
-// Its goroutine ends when the connection is closed.
+// Link is the last reported state of a connection. It is safe for concurrent use. Its goroutine
+// ends when the connection is closed.
 type Link struct {
-	conn      *nats.Conn
-	Connected atomic.Bool
-	Losses    atomic.Uint64          // number of disconnects
-	Found     atomic.Uint64          // number of reconnects
-	server    atomic.Pointer[Server] // the last server's description; nil: none yet
-	Closed    chan struct{}
+	conn       *nats.Conn
+	Connected  atomic.Bool
+	Losses     atomic.Uint64          // number of disconnects
+	Reconnects atomic.Uint64          // number of reconnects
+	server     atomic.Pointer[Server] // the last server's description; nil: none yet
+	Closed     chan struct{}
 
 	// Complained is called with each permission violation. It must be set before the first
 	// one.
@@ -39,7 +39,7 @@ type Link struct {
 
 	mu         sync.Mutex
 	complaints []complaint   // the last mostComplaints
-	changed    chan struct{} // closed at the next reconnect or final close; nil: nobody waits
+	changed    chan struct{} // see Changed; nil: no caller waits
 }
 
 // complaint is the server's report of a permission violation.
@@ -54,45 +54,40 @@ const asideWait = time.Second
 // mostComplaints is the number of complaints that a link keeps.
 const mostComplaints = 32
 
-// New returns the link of the connection, and begins to follow it.
+// New returns the link of the connection. It first subscribes to changes and then reads the current
+// state, so that it misses no change in between.
 func New(conn *nats.Conn) *Link {
 	l := &Link{conn: conn, Closed: make(chan struct{}), Complained: func(error) {}}
-	l.begin()
-	return l
-}
-
-// begin first subscribes to changes and then reads the current state, so it misses no
-// change in between.
-func (l *Link) begin() {
-	status := l.conn.StatusChanged()
-	before := l.conn.ErrorHandler()
-	l.conn.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+	status := conn.StatusChanged()
+	before := conn.ErrorHandler()
+	conn.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		l.recordViolation(err)
 		if before != nil {
 			before(nc, sub, err)
 		}
 	})
-	if l.conn.IsClosed() {
-		l.conn.RemoveStatusListener(status)
+	if conn.IsClosed() {
+		conn.RemoveStatusListener(status)
 		close(l.Closed)
-		return
+		return l
 	}
-	l.Connected.Store(l.conn.IsConnected())
-	l.learn()
+	l.Connected.Store(conn.IsConnected())
+	l.readServer()
 	go l.watchStatus(status)
+	return l
 }
 
 // Server is the description that a server sends when a client connects. It is empty while there is
 // none.
 type Server struct {
 	Version, Name, Cluster string
-	Address, URL           string // the url is without its password
+	Address, URL           string // the URL without its password
 	maxPayload             int
 }
 
-// learn reads the server's description from the connection. It may block on the
-// connection's lock.
-func (l *Link) learn() {
+// readServer reads the server's description from the connection. It may block on the connection's
+// lock.
+func (l *Link) readServer() {
 	s := Server{
 		Version: l.conn.ConnectedServerVersion(), Name: l.conn.ConnectedServerName(), Cluster: l.conn.ConnectedClusterName(),
 		Address: l.conn.ConnectedAddr(), URL: l.conn.ConnectedUrlRedacted(), maxPayload: int(l.conn.MaxPayload()),
@@ -102,9 +97,8 @@ func (l *Link) learn() {
 	}
 }
 
-// AtLeast reports whether the server's version is major.minor or newer. While the server
-// is away its version is unknown, and the result is true: a later request
-// reveals an older server.
+// AtLeast reports whether the server's version is major.minor or newer. If the version is not known
+// yet, the result is true: a later request reveals an older server.
 func (s Server) AtLeast(major, minor int) bool {
 	var x, y int
 	if _, err := fmt.Sscanf(s.Version, "%d.%d", &x, &y); err != nil {
@@ -117,7 +111,7 @@ func (s Server) AtLeast(major, minor int) bool {
 // yet, it asks the connection and waits for at most a second.
 func (l *Link) ConnectedServer() Server {
 	if l.server.Load() == nil {
-		Aside(l.learn)
+		Aside(l.readServer)
 	}
 	if s := l.server.Load(); s != nil {
 		return *s
@@ -139,10 +133,10 @@ func (l *Link) watchStatus(status chan nats.Status) {
 	for s := range status {
 		switch s {
 		case nats.CONNECTED:
-			l.Found.Add(1)
+			l.Reconnects.Add(1)
 			l.Connected.Store(true)
-			l.change()
-			l.learn()
+			l.signalChange()
+			l.readServer()
 		case nats.RECONNECTING, nats.DISCONNECTED:
 			l.Losses.Add(1)
 			l.Connected.Store(false)
@@ -150,14 +144,14 @@ func (l *Link) watchStatus(status chan nats.Status) {
 			l.Losses.Add(1)
 			l.Connected.Store(false)
 			close(l.Closed)
-			l.change()
+			l.signalChange()
 			return
 		}
 	}
 }
 
-// change signals a reconnect or a final close.
-func (l *Link) change() {
+// signalChange closes the channel of Changed.
+func (l *Link) signalChange() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.changed != nil {
@@ -166,8 +160,8 @@ func (l *Link) change() {
 	}
 }
 
-// News returns a channel that is closed at the next reconnect or final close.
-func (l *Link) News() <-chan struct{} {
+// Changed returns a channel that is closed at the next reconnect or final close.
+func (l *Link) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.changed == nil {
@@ -199,8 +193,8 @@ func (l *Link) recordViolation(err error) {
 	l.Complained(err)
 }
 
-// isOfInbox reports whether the complaint is about a subscription to an inbox of the connection.
-func (l *Link) isOfInbox(complaint error) bool {
+// isAboutInbox reports whether the complaint is about a subscription to an inbox of the connection.
+func (l *Link) isAboutInbox(complaint error) bool {
 	if l.conn == nil {
 		return false
 	}
@@ -211,9 +205,8 @@ func (l *Link) isOfInbox(complaint error) bool {
 	return strings.Contains(complaint.Error(), `Subscription to "`+prefix+".")
 }
 
-// ComplaintSince returns the last complaint since began that names the subject, or the inbox
-// of the connection, without which no answer arrives (about), and the last complaint about
-// any subject (any).
+// ComplaintSince returns the last complaints since began: about, one that names the subject, or the
+// inbox of the connection, without which no answer arrives; and any, one about any subject.
 func (l *Link) ComplaintSince(began time.Time, subject string) (about, any error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,7 +217,7 @@ func (l *Link) ComplaintSince(began time.Time, subject string) (about, any error
 		switch any = c.err; {
 		case Names(c.err, subject):
 			about = c.err
-		case l.isOfInbox(c.err):
+		case l.isAboutInbox(c.err):
 			about = fmt.Errorf("%w: this login may not receive answers there: connect with the inbox prefix that cronce auth prints for it (nats.CustomInboxPrefix)", c.err)
 		}
 	}
@@ -238,8 +231,8 @@ func Names(complaint error, subject string) bool {
 	return found && (strings.HasPrefix(after, `"`) || strings.HasPrefix(after, "."))
 }
 
-// Aside runs f, which may block on the connection's lock, in a goroutine and waits for at
-// most a second. A late f ends when it gets the lock.
+// Aside runs f, which may block on the connection's lock, in a goroutine, and waits for at most a
+// second. After that, f goes on by itself.
 func Aside(f func()) {
 	done := make(chan struct{})
 	go func() {

@@ -192,7 +192,7 @@ func (s *Space) Closed() <-chan struct{} { return s.Link().Closed }
 
 // Reconnects returns how often the connection was lost and restored since Open. It does
 // not block.
-func (s *Space) Reconnects() uint64 { return s.Link().Found.Load() }
+func (s *Space) Reconnects() uint64 { return s.Link().Reconnects.Load() }
 
 // Watch calls f for every change of the bucket; see wire.Bucket.Watch.
 func (s *Space) Watch(ctx context.Context, b wire.Bucket, whole bool, decode func(wire.Entry) any, f func(wire.Change)) error {

@@ -58,11 +58,11 @@ func explainFull(refusal *jetstream.APIError) error {
 	switch {
 	case refusal.ErrorCode == codeNoResources, refusal.ErrorCode == codeNoStorage,
 		refusal.ErrorCode == codeStoreFailed && !limit && strings.Contains(refusal.Description, "no space"):
-		return fmt.Errorf("%w: that of the NATS server, which needs room on its disk or a higher limit: %w", job.ErrFull, refusal)
+		return fmt.Errorf("%w: the NATS server needs free disk space or a higher limit: %w", job.ErrFull, refusal)
 	case refusal.ErrorCode == codeAccountFull:
-		return fmt.Errorf("%w: what the NATS account may store: %w", job.ErrFull, refusal)
+		return fmt.Errorf("%w: the NATS account has reached its limit: %w", job.ErrFull, refusal)
 	case refusal.ErrorCode == codeStoreFailed && limit:
-		return fmt.Errorf("%w: the stream's own limit: %w", job.ErrFull, refusal)
+		return fmt.Errorf("%w: the stream has reached its limit: %w", job.ErrFull, refusal)
 	}
 	return refusal
 }

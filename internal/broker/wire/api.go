@@ -33,7 +33,7 @@ func (w Wire) Ask(ctx context.Context, what, subject string, request func(contex
 		case err == nil:
 			return nil
 		case HasCode(err, codeNoResources) && time.Since(began) < PeerWait && Wait(ctx, pause.NextBackOff()):
-			// The server has not yet placed consumers for a stream that was just given replicas.
+			// The stream got more replicas a moment ago, and the server cannot place its consumers yet.
 		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			why := "JetStream is not enabled there, or not for this account: start nats-server with -js"
 			if w.domain != "" {
@@ -92,7 +92,7 @@ func within(ctx context.Context, limit time.Duration, request func(context.Conte
 }
 
 // repeat calls ask until it is answered or ctx ends. Each attempt may take twice as long as the one
-// before.
+// before. Unlike Ask, it also repeats what the server denies, or what no server answers at the moment.
 func repeat(ctx context.Context, ask func(context.Context) error) error {
 	pause := NewPause()
 	for limit := AttemptTimeout; ; limit = min(2*limit, apiTimeout) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Sizes of an atomic batch. On a server that syncs each write, a batch costs about as
-// much as 25 single writes, so smaller sets are sent singly. The server accepts at most
+// much as minBatch single writes, so smaller sets are sent singly. The server accepts at most
 // 1,000 messages in a batch.
 const (
 	minBatch      = 25
@@ -167,7 +167,7 @@ func (b *batch) Answer(m *nats.Msg, err error) {
 	if round != nil && !overtaken(err) && !errors.Is(err, nats.ErrDisconnected) {
 		round.group.failed()
 	}
-	// A complaint about permissions, or a local refusal, may concern one message of the batch only.
+	// A permission violation, or a local refusal, may concern only one message of the batch.
 	unanswered := m == nil && Classify(err) == Unanswered && !errors.Is(err, job.ErrDenied)
 	for _, member := range b.all {
 		member.Unstored(err, unanswered)

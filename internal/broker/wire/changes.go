@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// changesAtOnce is the number of changes in one pull request, and changesWait is the request's
-	// timeout. It ends a request only if the broker is slow, or if records expired after the broker
+	// changesAtOnce is the number of changes in one pull request. changesWait is the request's
+	// timeout, which is reached only if the broker is slow, or if records expired after the broker
 	// counted them. After changesIdle without a request, the broker removes the consumer of an
 	// abandoned iteration.
 	changesAtOnce = 5000
@@ -24,7 +24,7 @@ const (
 )
 
 // Cursor is a reader's position in the writes of a bucket. The zero value is the
-// beginning. If the bucket was created anew, or restored from an older copy, a revision
+// beginning. If the bucket was created again, or restored from an older copy, a revision
 // stands for another write than before, and the reader starts over. The reader detects a
 // restored bucket by a last revision below the cursor. So it misses a restored bucket that
 // has kept its creation time and has already grown past the cursor.
@@ -85,8 +85,8 @@ func (b Bucket) resume(ctx context.Context, at *Cursor) error {
 	return err
 }
 
-// pull requests up to n changes, passes them to found while found returns true, and returns how many
-// are left. Fewer may arrive than the broker counted, because records expire meanwhile.
+// pull requests up to n changes, passes them to found while found returns true, and returns how
+// many are left. Fewer may arrive than the broker counted, because records expire meanwhile.
 func (b Bucket) pull(ctx context.Context, c jetstream.Consumer, n int, found func(Entry) bool) (left uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changesWait)
 	defer cancel()

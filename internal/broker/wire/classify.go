@@ -22,7 +22,7 @@ func NewPause() *backoff.ExponentialBackOff {
 		backoff.WithMaxElapsedTime(0))
 }
 
-// Wait returns false if ctx ends before d has passed.
+// Wait waits for d. It returns false if ctx ends first.
 func Wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -11,21 +11,21 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-func TestRefusalForWantOfStorageSaysWhoseIsFull(t *testing.T) {
+func TestFullStorageIsReportedWithItsOwner(t *testing.T) {
 	t.Parallel()
 	for description, test := range map[string]struct {
 		code  int
-		whose string
+		want string
 	}{
-		"insufficient resources":                     {10023, "that of the NATS server"},
-		"insufficient storage resources available":   {10047, "that of the NATS server"},
-		"write /data/1.blk: no space left on device": {10077, "that of the NATS server"},
-		"resource limits exceeded for account":       {10002, "the NATS account"},
-		"maximum bytes exceeded":                     {10077, "the stream's own limit"},
+		"insufficient resources":                     {10023, "the NATS server needs"},
+		"insufficient storage resources available":   {10047, "the NATS server needs"},
+		"write /data/1.blk: no space left on device": {10077, "the NATS server needs"},
+		"resource limits exceeded for account":       {10002, "the NATS account has reached"},
+		"maximum bytes exceeded":                     {10077, "the stream has reached"},
 	} {
 		data := fmt.Sprintf(`{"error":{"code":503,"err_code":%d,"description":%q},"stream":"S","seq":0}`, test.code, description)
-		if _, err := PubAck(&nats.Msg{Data: []byte(data)}); !errors.Is(err, job.ErrFull) || !strings.Contains(err.Error(), test.whose) {
-			t.Errorf("%s: %v, want %v: %s", description, err, job.ErrFull, test.whose)
+		if _, err := PubAck(&nats.Msg{Data: []byte(data)}); !errors.Is(err, job.ErrFull) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %v: %s", description, err, job.ErrFull, test.want)
 		}
 	}
 	conflict := `{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"},"stream":"S","seq":0}`

@@ -28,9 +28,9 @@ const (
 	// stream, from all processes.
 	maxBatches = 4
 
-	// On slow storage, a group sends the messages of one round singly after probeEvery, to measure
-	// the storage again. Each time that the storage is still slow, it waits twice as long, up to
-	// maxProbe.
+	// On slow storage, a group probes after probeEvery: it sends the messages of one round singly,
+	// to measure the storage again. If the storage is still slow, the time until the next probe
+	// doubles, up to maxProbe.
 	probeEvery = time.Second
 	maxProbe   = time.Minute
 
@@ -53,9 +53,9 @@ const (
 // a batch and another whole one waits, that one joins the round, so that the storage has work all
 // the time.
 //
-// Nothing is configured. A group measures how long one more message takes. It measures only
-// rounds whose messages were sent singly, and all at once or with others that waited at the end,
-// because then the storage had work all the time.
+// Nothing is configured. A group measures how long one more message takes. It measures only rounds
+// in which the storage had work all the time: their messages were sent singly, and either all at
+// once, or other messages waited when the round ended.
 //
 // Invariants:
 //   - A message waits only while a round is open, so a lone message never waits. If the context of
@@ -65,8 +65,7 @@ const (
 //   - Each write names its revision, and each publication its message ID, in a batch and singly.
 //     A group changes when a message is sent and with which others, never what settles it; see
 //     batch.
-//   - The time that a publication waits counts: it is not sent if this process was suspended
-//     meanwhile.
+//   - A publication that waits in a group while this process is suspended is not sent.
 type Group struct {
 	Wire
 	least time.Duration // time of one more message from which on the storage counts as slow
@@ -80,7 +79,7 @@ type Group struct {
 
 	times    [3]time.Duration // time of one more message in the last measured rounds
 	measured int              // number of measured rounds
-	probed   time.Time        // when the last of them ended, or the last probe began
+	probed   time.Time        // when the last measured round ended, or the last probe began
 	interval time.Duration    // between two probes, while the storage is slow
 	strain   time.Duration    // running average of the time of one more message, while the storage counts as fast
 	paused   time.Time        // no batch before this time
@@ -97,7 +96,7 @@ type round struct {
 	sent       int  // number of messages
 	unanswered int  // number of messages without an answer
 	together   bool // some of them went as a batch
-	atOnce     int  // how many were sent at its beginning
+	atOnce     int  // number of messages sent at its beginning
 }
 
 // Send sends a message, now or with those that wait.
@@ -117,8 +116,8 @@ func (g *Group) Send(m Member) {
 	g.Transport.Ask(q)
 }
 
-// wait lets a message wait for the end of the round. The caller of the methods from here to
-// next holds the group's lock.
+// wait queues a message until the round ends. The caller of wait, of next, and of the methods
+// between them holds the group's lock.
 func (g *Group) wait(m Member) {
 	if len(g.waiting) == 0 {
 		g.await(g.round)
@@ -129,7 +128,7 @@ func (g *Group) wait(m Member) {
 		if g.watched == nil {
 			g.watched = map[context.Context]func() bool{}
 		}
-		g.watched[ctx] = context.AfterFunc(ctx, func() { g.end(ctx) })
+		g.watched[ctx] = context.AfterFunc(ctx, func() { g.endWaiting(ctx) })
 	}
 	g.waiting = append(g.waiting, m)
 }
@@ -151,7 +150,7 @@ func (g *Group) begin() *round {
 	return g.round
 }
 
-// await bounds the time for which messages wait for the round.
+// await ends the round after maxRound, so that messages do not wait longer for it.
 func (g *Group) await(r *round) {
 	if g.timer != nil {
 		g.timer.Stop()
@@ -159,10 +158,11 @@ func (g *Group) await(r *round) {
 	g.timer = time.AfterFunc(maxRound, func() { g.endRound(r) })
 }
 
-// pace returns the time of one more message on this storage, or 0 if it is not known. It is
-// the shortest of the last rounds, since a busy machine only makes a round longer. One round is
-// enough, unless it was neither short nor at least twice as long as it takes to count as slow: if it was long by accident, the group sends
-// batches to fast storage until probeEvery.
+// pace returns the time of one more message on this storage, or 0 if it is not known. It is the
+// shortest of the last rounds, because a busy machine only makes a round longer. One round is
+// enough if the storage was fast, or took at least twice the time from which on it counts as slow.
+// In between the round may have been long by accident, and then the group would send batches to
+// fast storage until the next probe.
 func (g *Group) pace() time.Duration {
 	rounds := min(g.measured, len(g.times))
 	if rounds == 0 {
@@ -203,8 +203,8 @@ func (g *Group) measure(r *round) {
 	}
 }
 
-// next ends the round. If messages wait, it begins a new round with them, and returns those to
-// send singly and those to send as batches.
+// next ends the round. If messages wait, it begins a new round with them. It returns the messages
+// to send singly, and the batches to send.
 func (g *Group) next() (single []Member, batches []*batch) {
 	if g.timer != nil {
 		g.timer.Stop()
@@ -237,14 +237,14 @@ func (g *Group) next() (single []Member, batches []*batch) {
 	return single, batches
 }
 
-// batches removes from the waiting messages those that a new round sends as batches, and returns
-// these.
+// batches removes the messages that a new round sends in batches from the waiting ones, and returns
+// their batches.
 func (g *Group) batches(r *round) []*batch {
 	switch {
 	case !g.slow(), len(g.waiting) < minBatch, r.began.Before(g.paused):
 		return nil
 	case r.began.Sub(g.probed) >= g.interval:
-		g.probed = r.began
+		g.probed = r.began // probe: send this round singly
 		return nil
 	}
 	all := g.take(r, minBatch, maxBatches)
@@ -281,7 +281,7 @@ func (g *Group) batch(r *round, members []Member) *batch {
 	return b
 }
 
-// Leave ends the wait of the round for this question.
+// Leave removes the question from the unanswered ones of its round.
 func (q *Question) Leave() {
 	if r := q.round; r != nil {
 		q.round = nil
@@ -313,8 +313,8 @@ func (r *round) countAnswers(n int) {
 	}
 }
 
-// endRound ends a round, answered or not, and sends the waiting messages. It does nothing if another
-// round has begun.
+// endRound ends a round, answered or not, and sends the waiting messages. It does nothing if
+// another round has begun.
 func (g *Group) endRound(r *round) {
 	g.mu.Lock()
 	if g.round != r {
@@ -331,8 +331,8 @@ func (g *Group) endRound(r *round) {
 	}
 }
 
-// end ends the messages that wait and whose context has ended.
-func (g *Group) end(ctx context.Context) {
+// endWaiting ends the waiting messages with this context, which has ended.
+func (g *Group) endWaiting(ctx context.Context) {
 	g.mu.Lock()
 	var ended []*Question
 	g.waiting = slices.DeleteFunc(g.waiting, func(m Member) bool {
@@ -345,7 +345,7 @@ func (g *Group) end(ctx context.Context) {
 	delete(g.watched, ctx)
 	g.mu.Unlock()
 	for _, q := range ended {
-		g.Transport.Ask(q)
+		g.Transport.Ask(q) // answers with the error of the context
 	}
 }
 
@@ -364,8 +364,8 @@ func (g *Group) strained(ahead int, took time.Duration) {
 	}
 }
 
-// failed is called after a batch that the server did not store, although there was no
-// conflict.
+// failed stops batches for batchPause. It is called after a batch that the server did not store
+// for another reason than a conflict.
 func (g *Group) failed() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -196,7 +196,7 @@ func (b *batchReading) Answer(m *nats.Msg, err error) {
 		return
 	}
 	over, more, err := b.add(m)
-	if (over || err != nil) && b.Transport.take(&b.Question) {
+	if (over || err != nil) && b.Transport.end(&b.Question) {
 		b.more, b.err = more, err
 		close(b.done)
 	}

@@ -42,7 +42,7 @@ func (r *request) Compose(m *nats.Msg) {
 func (r *request) Answer(m *nats.Msg, err error) {
 	switch {
 	case m == nil:
-	case !r.transport.take(&r.Question):
+	case !r.transport.end(&r.Question):
 		return // a second answer
 	case len(m.Data) == 0 && m.Header.Get("Status") == "503":
 		err = nats.ErrNoResponders

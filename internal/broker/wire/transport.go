@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// AttemptTimeout is the least time after which an unanswered question is sent again. If
-	// a request was lost with a leader, the next leader then gets it soon.
+	// AttemptTimeout is the least time after which an unanswered question is sent again. It is
+	// short, so that the next leader soon gets a question that was lost with a leader.
 	AttemptTimeout = time.Second
 
 	// patrolEvery is the interval of patrol, and so the precision with which questions end. All
@@ -105,7 +105,7 @@ type Asker interface {
 // the first group. The rest belongs to the transport and is guarded by its lock.
 type Question struct {
 	Asker
-	ctx context.Context //nolint:containedctx // it is looked at until the question ends; nil: nothing ends it
+	ctx context.Context //nolint:containedctx // patrol checks it until the question ends; nil: no context ends it
 
 	Once       bool          // it is sent once, and ends if its connection is lost
 	many       bool          // it has many answers, and is sent once
@@ -179,12 +179,12 @@ func (t *transport) Ask(q *Question) {
 	q.id, q.asked, q.waited = t.last, now.Sub(t.began), false
 	q.first, q.sent, q.next, q.soon, q.gap, q.copies, q.paused = 0, 0, 0, false, 0, 0, false
 	q.written.Store(0)
-	t.enter(q)
-	t.copyOf(q)
+	t.open(q)
+	t.queueCopy(q)
 }
 
-// Publish sends a message that needs no answer. If the message could not be sent before until,
-// it is dropped; zero means that it is kept.
+// Publish sends a message that needs no answer. If the message cannot be sent before until, it is
+// dropped. A zero until keeps it.
 func (t *transport) Publish(subject, reply string, data []byte, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,8 +210,8 @@ func (t *transport) Do(f func(Port)) {
 	t.send(outgoing{do: f})
 }
 
-// take ends a question. It returns false if the question has ended already.
-func (t *transport) take(q *Question) bool {
+// end ends a question. It returns false if the question has ended already.
+func (t *transport) end(q *Question) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.unanswered[q.id] != q {
@@ -226,20 +226,20 @@ func (t *transport) reopen(q *Question, pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q.paused, q.next, q.soon = false, t.now()+pause, true
-	t.enter(q)
+	t.open(q)
 }
 
-// hold reopens a question and sends no further copy. An answer to an earlier copy ends it,
-// or take does.
+// hold reopens a question and sends no further copy. An answer to an earlier copy ends it, or a
+// call of end.
 func (t *transport) hold(q *Question) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q.paused = true
-	t.enter(q)
+	t.open(q)
 }
 
-// enter opens q. The caller of enter, copyOf, send and pace holds the lock.
-func (t *transport) enter(q *Question) {
+// open opens q. The caller of open, queueCopy, send and pace holds the lock.
+func (t *transport) open(q *Question) {
 	t.unanswered[q.id] = q
 	if !t.on {
 		t.on, t.losses = true, t.link.Losses.Load()
@@ -247,8 +247,8 @@ func (t *transport) enter(q *Question) {
 	}
 }
 
-// copyOf queues a copy of the question for the writer.
-func (t *transport) copyOf(q *Question) {
+// queueCopy queues a copy of the question for the writer.
+func (t *transport) queueCopy(q *Question) {
 	q.queued = true
 	t.send(outgoing{q: q, id: q.id})
 }
@@ -349,7 +349,7 @@ func (t *transport) patrol() {
 			q.first, q.next, q.soon, q.gap = now, now, true, 0
 		}
 		if connected && t.due(q, now) {
-			t.copyOf(q)
+			t.queueCopy(q)
 		}
 	}
 	if t.on = len(t.unanswered) > 0; t.on {

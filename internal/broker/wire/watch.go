@@ -37,7 +37,7 @@ type Change struct {
 }
 
 const (
-	// AuditEvery is the interval, give or take a quarter, at which a healthy watch verifies
+	// AuditEvery is the interval, plus or minus a quarter, at which a healthy watch verifies
 	// that it is complete. In several versions of clients and servers, watches stalled or
 	// skipped messages after a reconnect. The stream's last sequence and its number of messages
 	// reveal that.
@@ -53,14 +53,14 @@ const (
 // ErrGone reports that a stream or bucket of the namespace no longer exists, or is a
 // different one: it was removed, created again, or restored from an older copy. See
 // SetUpAgain of package space.
-var ErrGone = errors.New("gone, or made anew")
+var ErrGone = errors.New("removed, or created again")
 
 // Watch calls f for every change of the bucket until ctx ends (nil) or the bucket is gone
 // (ErrGone). If whole is true, a bucket whose revisions went back counts as gone, because it was
 // created again or restored; otherwise the watch continues with the new revisions.
 //
-// A session lists the bucket and then follows its stream. If the session misses something, or may
-// have missed something, it ends, and the next one reports the differences. decode turns an entry
+// A session lists the bucket and then follows its stream. If the session may have missed something,
+// it ends, and the next one reports the differences. decode turns an entry
 // into the change's value. During a listing, Watch calls decode on all cores at once.
 func (b Bucket) Watch(ctx context.Context, log *slog.Logger, audit time.Duration, whole bool, decode func(Entry) any, f func(Change)) error {
 	w := watcher{Bucket: b, log: log, auditEvery: audit, decode: decode, report: f, whole: whole, seen: map[string]sighting{}}
@@ -75,7 +75,7 @@ func (b Bucket) Watch(ctx context.Context, log *slog.Logger, audit time.Duration
 		case errors.Is(err, ErrGone), errors.Is(err, nats.ErrConnectionClosed):
 			return fmt.Errorf("watch %s: %w", b.Name, err)
 		case err != nil:
-			log.Warn("watching again", "bucket", b.Name, "reason", err)
+			log.Warn("watch restarted", "bucket", b.Name, "error", err)
 			if !Wait(ctx, pause.NextBackOff()) {
 				return nil
 			}
@@ -87,7 +87,7 @@ func (b Bucket) Watch(ctx context.Context, log *slog.Logger, audit time.Duration
 type watcher struct {
 	Bucket
 	log        *slog.Logger
-	auditEvery time.Duration // interval between audits, give or take a quarter
+	auditEvery time.Duration // interval between audits, plus or minus a quarter
 	decode     func(Entry) any
 	report     func(Change)
 	whole      bool // a bucket whose revisions went back ends the watch
@@ -118,7 +118,7 @@ func (s sighting) deleted() bool    { return s>>63 == 1 }
 // session lists the bucket, then follows it until it may have missed something.
 func (w *watcher) session(ctx context.Context, listed func()) error {
 	// Subscribe before the listing, so that a reconnect during the listing ends the session.
-	news := w.Link().News()
+	news := w.Link().Changed()
 	if err := w.list(ctx); err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (w *watcher) forgetMissing(ctx context.Context, there map[string]bool) erro
 }
 
 // complete reports whether the listing showed everything that the stream's leader has. The
-// last messages of a stream may be gone: a compaction removes markers and leaves only the
+// last messages of a stream may be missing: a compaction removes markers and leaves only the
 // stream's last sequence. So complete asks the leader for the first message after the last
 // revision seen. If there is none, the watch knows every revision up to the leader's last.
 func (w *watcher) complete(ctx context.Context) (bool, error) {
@@ -272,7 +272,7 @@ func (w *watcher) reported(e Entry) bool {
 // note reports e. After the first listing it also reports markers, even those of unknown
 // keys, because they carry the bucket's last revision.
 func (w *watcher) note(e Entry, value any) {
-	// Clone the key: the subject is part of a whole answer, which it would keep in memory.
+	// Clone the key: it is a part of the answer, and would keep all of it in memory.
 	key := strings.Clone(w.Key(e.Subject))
 	w.seen[key], w.last = sightingOf(e.Revision, e.Gone()), max(w.last, e.Revision)
 	switch {

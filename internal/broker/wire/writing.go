@@ -14,10 +14,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Writing is one revision-checked write in flight. Its question stays open until the result
-// is certain or the context ends; the package comment states the invariants. Most writes are settled
-// by the answer to their first copy. Nothing uses the message after that, so its header and
-// body are reused. Allocating them for each write was a third of a slot's allocations.
+// Writing is one revision-checked write in flight. Its question stays open until the result is
+// certain or the context ends; the package comment states the invariants. The answer to the first
+// copy settles most writes. Nothing uses the message after that, so its header and body are reused.
+// Allocating them for each write was a third of a slot's allocations.
 type Writing struct {
 	Question
 	Bucket
@@ -66,7 +66,7 @@ func (w *Writing) Set(name, value string) {
 // failed is not nil, or nonce is empty, SendValue sends nothing and reports an error.
 func (w *Writing) SendValue(data []byte, nonce string, failed error) {
 	if w.PrepareValue(data, nonce, failed) {
-		w.first()
+		w.sendFirst()
 	}
 }
 
@@ -76,7 +76,7 @@ func (w *Writing) PrepareValue(data []byte, nonce string, failed error) bool {
 	w.Data = data
 	switch {
 	case nonce == "":
-		w.finish(0, fmt.Errorf("%w value for %s: it has no nonce, so that its writer could not tell it from another's", job.ErrInvalid, w.what()))
+		w.finish(0, fmt.Errorf("%w value for %s: it has no nonce, which distinguishes it from the values of other writers", job.ErrInvalid, w.what()))
 	case failed != nil:
 		w.finish(0, fmt.Errorf("encode %s: %w", w.what(), failed))
 	default:
@@ -88,12 +88,12 @@ func (w *Writing) PrepareValue(data []byte, nonce string, failed error) bool {
 // Send sends the message.
 func (w *Writing) Send() {
 	if w.prepare() {
-		w.first()
+		w.sendFirst()
 	}
 }
 
-// first sends the first copy, through the bucket's group if it has one.
-func (w *Writing) first() {
+// sendFirst sends the first copy, through the bucket's group if it has one.
+func (w *Writing) sendFirst() {
 	if w.Group != nil {
 		w.Group.Send(w)
 		return
@@ -151,16 +151,16 @@ func (w *Writing) Answer(m *nats.Msg, err error) {
 		w.Transport.hold(&w.Question)
 		w.Absent(func(gone error) {
 			switch {
-			case !w.Transport.take(&w.Question):
+			case !w.Transport.end(&w.Question):
 			case gone != nil:
 				w.endRefused(gone)
 			default:
-				w.further()
+				w.sendAgain()
 			}
 		})
 	default:
 		w.doubt, w.lastErr = true, err
-		w.further()
+		w.sendAgain()
 	}
 }
 
@@ -241,8 +241,8 @@ func (w *Writing) failed(sentinel, err error) error {
 	return fmt.Errorf("write %s at revision %d: %w (after %v): %w", w.what(), w.revision, sentinel, time.Since(w.began).Round(time.Millisecond), err)
 }
 
-// further sends another copy after a pause.
-func (w *Writing) further() {
+// sendAgain sends another copy after a pause.
+func (w *Writing) sendAgain() {
 	w.Leave()
 	if w.pause == nil {
 		w.pause = NewPause()
@@ -261,25 +261,26 @@ func (w *Writing) resolveConflict(cause error) {
 	w.readLast(w.ctx, w.Stream, w.At, func(stored Entry, err error) {
 		won, settled := w.verdict(stored, err, cause)
 		switch {
-		case !w.Transport.take(&w.Question): // settled, or its context ended
+		case !w.Transport.end(&w.Question): // settled, or its context ended
 		case settled && won > 0:
 			w.won(won)
 		case settled:
 			w.finish(0, w.failed(job.ErrConflict, cause))
 		default:
-			w.further()
+			w.sendAgain()
 		}
 	})
 }
 
-// verdict decides from the entry that is stored now. If it returns a revision, an earlier copy of
-// this write is stored there. If it returns settled without a revision, another writer's value is
-// stored, or the key's value is gone. If it does not return settled, the entry does not explain
-// the conflict: the read was stale, or the conflicting write was not stored in the end.
+// verdict decides from the entry that is stored now.
+//   - settled, with a revision: an earlier copy of this write is stored there.
+//   - settled, without a revision: another writer's value is stored, or the value was removed.
+//   - not settled: the entry does not explain the conflict. The read was stale, or the conflicting
+//     write was not stored in the end.
 func (w *Writing) verdict(stored Entry, err, cause error) (won uint64, settled bool) {
 	switch {
 	case errors.Is(err, ErrNothing):
-		// The value is gone, unless the conflict was with a write still in flight.
+		// The value was removed, unless the conflict was with a write still in flight.
 		return 0, w.revision > 0 && HasCode(cause, jetstream.JSErrCodeStreamWrongLastSequence)
 	case err != nil, stored.Revision <= w.revision:
 		return 0, false
