@@ -50,7 +50,7 @@ func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Store, sp
 // permit fails at once with job.ErrDenied. A node's store repeats such a write, because the
 // permissions of a running node may be mended.
 func (s *Store) FailDenied() *Store {
-	return newStore(s.Space.FailDenied())
+	return newStore(s.Space.WithFailDenied())
 }
 
 // Ledger returns the store of slot records.

@@ -41,7 +41,7 @@ func (s *Space) createConsumer(ctx context.Context, stream string, want jetstrea
 	return c, nil
 }
 
-// NodeConsumer is a durable consumer that nodes use besides those of the queues.
+// NodeConsumer is a durable consumer that nodes use, and that is not of a queue.
 type NodeConsumer struct {
 	// Job is the job that the messages start. If it is empty, the messages are alerts.
 	Job string
@@ -66,8 +66,8 @@ func (s *Space) NodeConsumers(ctx context.Context, jobs []plans.Entry) []NodeCon
 	return consumers
 }
 
-// readOnConsumer reads the consumer of the job's current plan. If there is none, it reads one that
-// an edit left behind.
+// readOnConsumer reads the consumer of the job's current plan. If there is none, it reads the one of
+// an earlier plan, if that still exists.
 func (s *Space) readOnConsumer(ctx context.Context, e plans.Entry) NodeConsumer {
 	var best NodeConsumer
 	for i, consumer := range layout.OnConsumers(s.Name, e.Job.Name) {
@@ -80,6 +80,7 @@ func (s *Space) readOnConsumer(ctx context.Context, e plans.Entry) NodeConsumer 
 	return best
 }
 
+// readNodeConsumer sets Info or Err.
 func (s *Space) readNodeConsumer(ctx context.Context, t NodeConsumer) NodeConsumer {
 	c, err := s.consumer(ctx, t.Stream, t.Consumer)
 	switch {

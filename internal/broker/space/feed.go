@@ -12,16 +12,16 @@ import (
 )
 
 // Feed delivers the messages of a durable consumer, a few at a time. Each message goes to
-// one of the clients that fetch. Use it only for messages that may be late: if the leader
-// changes, the client library's Fetch can lose a message, and the broker delivers it
-// again after AckWait.
+// one of the processes that have opened the feed. Use it only for messages that may be late: if
+// the leader changes, the client library's Fetch can lose a message, and the broker delivers
+// it again after AckWait. The slots of queues are pulled by stream.Source instead.
 type Feed struct {
 	s        *Space
 	consumer jetstream.Consumer
 }
 
-// delivered is a message of a feed. It has the methods of wire.Acks instead of the client's own:
-// clientMsg puts the client's methods one level deeper, so Go selects those of Acks.
+// delivered is a message of a feed. It sends its acks with wire.Acks instead of the client's own
+// methods: clientMsg embeds those one level deeper, so Go selects the methods of Acks.
 type delivered struct {
 	clientMsg
 	wire.Acks
@@ -84,7 +84,7 @@ func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle fun
 	return failure(ctx, batch)
 }
 
-// failure returns the error that ended the batch, or nil if ctx ended or the server fell silent.
+// failure returns the error that ended the batch, or nil if ctx ended or the server stopped answering.
 func failure(ctx context.Context, batch jetstream.MessageBatch) error {
 	err := batch.Error()
 	if ctx.Err() != nil || errors.Is(err, jetstream.ErrNoHeartbeat) {
@@ -102,8 +102,8 @@ const (
 	maxAlertsPending = 100_000
 )
 
-// Alerts opens the feed of alerts to deliver. Each alert goes to one of the workers that
-// fetch. The feed also delivers the other events of this kind, which report a reopened slot.
+// Alerts opens the feed of alerts to deliver. The feed also delivers the other events of this
+// kind, which report a reopened slot.
 func (s *Space) Alerts(ctx context.Context) (*Feed, error) {
 	return s.feed(ctx, s.EventStream(), s.alertConfig())
 }

@@ -22,10 +22,10 @@ const (
 
 	maxOnPending = 10_000
 
-	// A run has a bare name if its token is only the sequence of the message; older versions
-	// named runs so. AdoptOn ends bare names after bareMargin, rounded down to bareStep. All
+	// A run has a bare name if its token is only the sequence of the message, as in older
+	// versions. AdoptOn ends bare names after bareMargin, rounded down to bareStep. All
 	// producers read the consumer within half a minute, so they know that time before it
-	// comes.
+	// passes.
 	bareMargin, bareStep = 2 * time.Minute, time.Minute
 )
 
@@ -42,7 +42,7 @@ func (s *Space) OnConsumers(ctx context.Context, stream, name string) ([]core.On
 	var denied error
 	names := layout.OnConsumers(s.Name, name)
 	// After an edit, the consumer of the new plan is created before the old one is removed. If neither
-	// is found, the first one may have been created meanwhile, so it is read again.
+	// is found, the first one may have been created after it was read, so it is read again.
 	for i, consumer := range append(names, names[0]) {
 		if i == len(names) && len(found) > 0 {
 			break
@@ -75,7 +75,7 @@ func (s *Space) OnConsumers(ctx context.Context, stream, name string) ([]core.On
 
 // errNoStream returns the error for a stream that does not exist.
 func errNoStream(stream string) error {
-	return fmt.Errorf("stream %s: %w: create it, or mend the job's on.stream", stream, job.ErrNotFound)
+	return fmt.Errorf("stream %s: %w: create it, or correct the job's on.stream", stream, job.ErrNotFound)
 }
 
 // onConsumer reads one consumer, without StreamCreated and WorkQueue.

@@ -71,10 +71,10 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error
 	}
 }
 
-// setupPause is the pause between two checks whether another login has set the namespace up.
+// setupPause is the pause before Open checks again whether another login has stored the settings.
 const setupPause = 2 * time.Second
 
-// loginWait bounds the wait for the permissions of the login. Servers answer at once.
+// loginWait bounds the wait for the permissions of the login. A server answers at once.
 const loginWait = time.Second
 
 // learnLogin asks the server for the permissions of this login, so that this process does not send
@@ -101,16 +101,18 @@ func (s *Space) learnLogin(ctx context.Context) {
 	}
 }
 
+// notSetUp returns the error for a namespace of which nothing exists.
 func (s *Space) notSetUp() error {
 	return fmt.Errorf("namespace %q is not set up on %s: %w: start a node (cronce run), or %s",
 		s.Name, s.Link().ConnectedServer().Address, job.ErrNotFound, s.SetupCommand())
 }
 
+// lostRace reports whether another process created the same thing first.
 func lostRace(err error) bool {
 	return errors.Is(err, job.ErrConflict) || wire.HasCode(err, jetstream.JSErrCodeStreamNameInUse)
 }
 
-// inventory lists what a namespace has on the broker.
+// inventory is what a namespace has on the broker.
 type inventory struct {
 	names    []string // of all streams that it should have
 	optional string   // the stream of timers, which an older server cannot have
@@ -121,6 +123,7 @@ type inventory struct {
 	registry time.Time // creation time of the registry's bucket
 }
 
+// complete reports whether nothing is missing.
 func (i inventory) complete() bool { return len(i.missing()) == 0 }
 
 // missing returns the titles of what is required and does not exist.
@@ -222,6 +225,7 @@ func (s *Space) refuse(all []layout.Difference) error {
 	return fmt.Errorf("namespace %q: %w: %s: %s", s.Name, job.ErrMismatch, strings.Join(text, "; "), next)
 }
 
+// removal returns the command that removes a stream or bucket, which where names like layout.Title.
 func removal(where string) string {
 	kind, name, _ := strings.Cut(where, " ")
 	if kind == "bucket" {
@@ -261,8 +265,8 @@ func (s *Space) streamConfig(name string, set job.Settings) jetstream.StreamConf
 
 const clusterReplicas = 3
 
-// createStream creates the stream. If the config has 0 replicas, it chooses three
-// where the cluster has enough servers, else one.
+// createStream creates the stream. If the config has 0 replicas, it chooses clusterReplicas if the
+// cluster has enough servers, else one.
 func (s *Space) createStream(ctx context.Context, cfg *jetstream.StreamConfig) error {
 	choose, began, pause := cfg.Replicas == 0, time.Now(), wire.NewPause()
 	if choose {
@@ -282,7 +286,7 @@ func (s *Space) createStream(ctx context.Context, cfg *jetstream.StreamConfig) e
 			}
 		default:
 			if wire.HasCode(err, wire.CodeNoPeers) {
-				s.Log.Warn("fewer than three servers take part in JetStream: everything is stored once", "reason", err, "later", s.SetupCommand("--replicas 3"))
+				s.Log.Warn("fewer than three servers take part in JetStream: everything is stored once", "error", err, "later", s.SetupCommand("--replicas 3"))
 			}
 			choose, cfg.Replicas = false, 1
 		}

@@ -20,9 +20,7 @@ import (
 // flight and messages that were nacked with a delay, which count as pending too.
 const maxAckPending = 1_000_000
 
-// Prioritizes reports whether the server supports priorities (2.12 or newer). While the
-// server is away its version is unknown, and the result is true: a later request
-// reveals an older server.
+// Prioritizes reports whether the server supports priorities; see link.Server.AtLeast.
 func (s *Space) Prioritizes() bool { return s.Link().ConnectedServer().AtLeast(2, 12) }
 
 // CheckPriority refuses a priority outside 0 to 9, or one that the server does not
@@ -32,14 +30,15 @@ func (s *Space) CheckPriority(priority int) error {
 	case priority < 0 || priority > exchange.MaxPriority:
 		return fmt.Errorf("%w priority %d: 0 (first) to %d", job.ErrInvalid, priority, exchange.MaxPriority)
 	case priority != 0 && !s.Prioritizes():
-		return fmt.Errorf("%w priority %d: nats-server %s on %s does not know priorities: 2.12 or newer is needed, or leave it at 0",
+		return fmt.Errorf("%w priority %d: nats-server %s on %s does not support priorities: 2.12 or newer is needed, or leave it at 0",
 			job.ErrInvalid, priority, s.Link().ConnectedServer().Version, s.Link().ConnectedServer().URL)
 	}
 	return nil
 }
 
 // Queue returns the consumer of a queue on the stream, and creates it if it does not exist. It never
-// updates the consumer. If a difference matters, the error is job.ErrMismatch.
+// updates the consumer. If the consumer differs from what Cronce needs, the error is
+// job.ErrMismatch.
 func (s *Space) Queue(ctx context.Context, stream, queue string) (jetstream.Consumer, error) {
 	if err := codec.ValidateName("queue", queue); err != nil {
 		return nil, err
@@ -73,8 +72,8 @@ func (s *Space) Queue(ctx context.Context, stream, queue string) (jetstream.Cons
 }
 
 // matchesStored reports whether a queue's consumer matches the settings that are stored now. If it
-// does, Setup has changed both since this process started. The process keeps its old settings until
-// its restart. Until then only the time between two deliveries differs.
+// does, Setup has changed both since this process started. This process keeps its old settings
+// until it restarts, and until then works with a different ack wait.
 func (s *Space) matchesStored(ctx context.Context, stream string, found jetstream.ConsumerConfig) bool {
 	set, _, err := s.readSettings(ctx)
 	return err == nil && len(s.queueDifferences(stream, found, s.queueConfig(stream, found.Durable, set.WithDefaults().Lease))) == 0
@@ -111,6 +110,7 @@ func (d queueDifference) refused(stream, queue string) error {
 	return fmt.Errorf("%w: %s: that cannot be changed in place: nats consumer rm %s %s", job.ErrMismatch, d, stream, queue)
 }
 
+// queueDifferences returns how an existing consumer of a queue differs from the wanted one.
 func (s *Space) queueDifferences(stream string, found, want jetstream.ConsumerConfig) []queueDifference {
 	var all []queueDifference
 	where := "queue " + want.Durable
@@ -222,6 +222,7 @@ func (s *Space) Queues(ctx context.Context, name string) (existing []*jetstream.
 	return existing, err
 }
 
+// updateQueue corrects one existing consumer.
 func (s *Space) updateQueue(ctx context.Context, stream string, cfg jetstream.ConsumerConfig, target job.Settings) (changes []string, err error) {
 	wrong := s.queueDifferences(stream, cfg, s.queueConfig(stream, cfg.Durable, target.Lease))
 	for _, d := range wrong {

@@ -2,15 +2,19 @@ package space
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
-// overlay returns base with the set fields of want put over it.
+// overlay returns base, with the fields that want sets replaced by those of want.
 func overlay(base, want job.Settings) job.Settings {
 	for _, f := range settingFields(&base, &want) {
 		f.adopt()
@@ -75,8 +79,8 @@ func (s *Space) readSettings(ctx context.Context) (job.Settings, uint64, error) 
 	return set, e.Revision, nil
 }
 
-// writeSettings needs no nonce, because equal settings are equal whichever process wrote
-// them. If the login may not write them, it returns job.ErrDenied at once.
+// writeSettings stores the settings. They need no nonce, because it does not matter which process
+// stored equal settings. If the login may not write them, it returns job.ErrDenied at once.
 func (s *Space) writeSettings(ctx context.Context, set job.Settings, revision uint64) error {
 	data, err := set.MarshalJSON()
 	if err != nil {
@@ -86,6 +90,21 @@ func (s *Space) writeSettings(ctx context.Context, set job.Settings, revision ui
 	b.FailDenied = true
 	_, err = b.Write(ctx, layout.SettingsKey, data, revision)
 	return err
+}
+
+// CompareSettings compares the stored settings with those that this Space was opened
+// with. It returns the stored values that differ, and ours. If no settings are stored,
+// the error wraps wire.ErrGone.
+func (s *Space) CompareSettings(ctx context.Context) (stored, ours []string, err error) {
+	now, _, err := s.readSettings(ctx)
+	if errors.Is(err, job.ErrNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil, fmt.Errorf("%w: %w", wire.ErrGone, err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	stored, ours, _ = mismatch(now.WithDefaults(), s.settings)
+	return stored, ours, nil
 }
 
 // SetupCommand returns the command line that changes the stored settings.

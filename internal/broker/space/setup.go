@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
@@ -101,4 +103,29 @@ func (s *Space) update(ctx context.Context, inv *inventory, target job.Settings)
 		}
 	}
 	return changes, nil
+}
+
+// SetUpAgain creates the missing parts of a namespace that was open before, for example
+// after the broker lost its store or an operator removed a stream. It uses the stored
+// settings. If none are stored, it stores the settings of this Space. It returns what it
+// created, and when the registry was created. If it cannot create a missing part, the
+// error wraps wire.ErrGone and names the part. It also wraps job.ErrDenied if this login may
+// not create that part.
+func (s *Space) SetUpAgain(ctx context.Context) (changes []string, registry time.Time, err error) {
+	for {
+		inv, err := s.inspect(ctx)
+		missing := inv.missing()
+		if err != nil || len(missing) == 0 {
+			return changes, inv.registry, err
+		}
+		set := s.settings
+		if inv.stored {
+			set = inv.target(job.Settings{})
+		}
+		done, err := s.create(ctx, &inv, set)
+		changes = append(changes, done...)
+		if err != nil && !lostRace(err) {
+			return changes, time.Time{}, fmt.Errorf("%w: namespace %q lacks %s: %w", wire.ErrGone, s.Name, strings.Join(missing, ", "), err)
+		}
+	}
 }

@@ -1,11 +1,11 @@
 // Package space opens one namespace on the broker, creates and changes what belongs to it,
 // and opens the consumers of its streams.
 //
-//   - Opening (open.go, again.go). Open inspects everything before it creates anything, and
-//     updates nothing. A revision-checked write stores the settings (settings.go), so
-//     concurrent creators agree.
-//   - Changing (setup.go, queue.go). Setup changes what exists; Examine (survey.go) reports
-//     what Setup would change.
+//   - Opening (open.go). Open inspects everything before it creates anything, and updates
+//     nothing. A revision-checked write stores the settings (settings.go), so concurrent
+//     creators agree.
+//   - Changing (setup.go, queue.go). Setup changes what exists, SetUpAgain creates what was
+//     removed, Examine (survey.go) reports what Setup would change, Remove deletes all.
 //   - Consumers: of queues (queue.go), of alerts (feed.go), and those whose messages start
 //     jobs (on.go).
 package space
@@ -34,13 +34,13 @@ type Options struct {
 	Namespace string
 
 	// Want are the settings that the caller requires. For each zero field, Open adopts
-	// the stored value, or the default if nothing is stored yet. Setup keeps the stored
+	// the stored value, or the default if none is stored yet. Setup keeps the stored
 	// value.
 	Want job.Settings
 
 	// ReadOnly makes Open create nothing. If the namespace is not set up, the error is
-	// job.ErrNotFound. With ReadOnly, every write that the server does not permit fails
-	// with job.ErrDenied. Without ReadOnly, only registry writes fail fast.
+	// job.ErrNotFound. Writes are possible. With ReadOnly, each write that the server does
+	// not permit fails with job.ErrDenied; without it, only registry writes do.
 	ReadOnly bool
 
 	// Queues are the queues whose missing consumers Setup creates.
@@ -65,18 +65,19 @@ type Options struct {
 // is safe for concurrent use.
 type Space struct {
 	wire.Wire
-	Name     string
-	settings job.Settings
-	registry time.Time          // creation time of the registry's bucket
-	Audit    time.Duration      // interval between the audits of a watch
-	Plans    plans.EntryDecoder // of stored definitions
-	ReadOnly bool
-	atomic   map[string]bool    // streams that allow atomic batches
-	login    layout.Permissions // zero: everything is permitted, or not known
-	Trace    func(queue string, m *core.Message) (ended func(duplicate bool, err error))
-	Log      *slog.Logger
+	Name       string
+	settings   job.Settings
+	registry   time.Time          // creation time of the registry's bucket
+	Audit      time.Duration      // interval between the audits of a watch
+	Plans      plans.EntryDecoder // of stored definitions
+	FailDenied bool               // each write that the server does not permit fails with job.ErrDenied
+	atomic     map[string]bool    // streams that allow atomic batches
+	login      layout.Permissions // zero: everything is permitted, or the permissions are not known
+	Trace      func(queue string, m *core.Message) (ended func(duplicate bool, err error))
+	Log        *slog.Logger
 }
 
+// newSpace checks the options and the server's version, and reads nothing from the broker.
 func newSpace(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error) {
 	o.Namespace = cmp.Or(o.Namespace, layout.DefaultNamespace)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
@@ -98,7 +99,7 @@ func newSpace(ctx context.Context, js jetstream.JetStream, o Options) (*Space, e
 	if server := w.Link().ConnectedServer(); !server.AtLeast(2, 11) { // batched direct gets
 		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", server.Version, server.URL)
 	}
-	return &Space{Wire: w, Name: o.Namespace, Audit: wire.AuditEvery, ReadOnly: o.ReadOnly, Trace: o.Trace, Log: o.Logger, atomic: map[string]bool{}}, nil
+	return &Space{Wire: w, Name: o.Namespace, Audit: wire.AuditEvery, FailDenied: o.ReadOnly, Trace: o.Trace, Log: o.Logger, atomic: map[string]bool{}}, nil
 }
 
 // Schedules reports whether the server supports message schedules and atomic batches.
@@ -125,25 +126,25 @@ func (s *Space) Time(ctx context.Context) (time.Time, error) {
 	return s.Stamped(info.TimeStamp), nil
 }
 
-// FailDenied returns the same namespace with ReadOnly set.
-func (s *Space) FailDenied() *Space {
+// WithFailDenied returns the same namespace with FailDenied set.
+func (s *Space) WithFailDenied() *Space {
 	return &Space{
 		Wire: s.Wire, Name: s.Name, settings: s.settings, registry: s.registry, Audit: s.Audit,
-		ReadOnly: true, atomic: s.atomic, login: s.login, Trace: s.Trace, Log: s.Log,
+		FailDenied: true, atomic: s.atomic, login: s.login, Trace: s.Trace, Log: s.Log,
 	}
 }
 
 // Atomic reports whether the stream allowed atomic batches when the namespace was opened.
 func (s *Space) Atomic(stream string) bool { return s.atomic[stream] }
 
-// MayList reports whether the login may list what waits in the streams. It returns true if that is
-// not known.
+// MayList reports whether the login may list the waiting slots. If that is not known, it returns
+// true.
 func (s *Space) MayList() bool { return s.login.MayPublish(s.API("DIRECT.GET." + s.SlotStream())) }
 
 // Bucket returns the namespace's bucket of that name.
 func (s *Space) Bucket(what string) wire.Bucket {
 	name := s.Name + "_" + what
-	return wire.Bucket{Wire: s.Wire, Name: name, Stream: "KV_" + name, Root: "$KV." + name + ".", FailDenied: s.ReadOnly, Atomic: s.Atomic("KV_" + name)}
+	return wire.Bucket{Wire: s.Wire, Name: name, Stream: "KV_" + name, Root: "$KV." + name + ".", FailDenied: s.FailDenied, Atomic: s.Atomic("KV_" + name)}
 }
 
 // SlotStream, TimerStream and EventStream return the names of the namespace's streams.
@@ -175,7 +176,7 @@ func (s *Space) CheckPayload(payload []byte) error {
 	if limit == 0 || len(payload) == 0 || len(payload) <= most {
 		return nil
 	}
-	return fmt.Errorf("%w payload: %d bytes, at most %d, for the server's max_payload is %d: store it elsewhere and pass its name, or raise the limit",
+	return fmt.Errorf("%w payload: %d bytes: must be at most %d, because the server's max_payload is %d: store it elsewhere and pass its name, or raise the limit",
 		job.ErrInvalid, len(payload), max(most, 0), limit)
 }
 
@@ -190,8 +191,7 @@ func (s *Space) Connected() bool { return s.Link().Connected.Load() }
 // Closed returns a channel that is closed when the connection is closed for good.
 func (s *Space) Closed() <-chan struct{} { return s.Link().Closed }
 
-// Reconnects returns how often the connection was lost and restored since Open. It does
-// not block.
+// Reconnects returns how often the connection was restored since Open. It does not block.
 func (s *Space) Reconnects() uint64 { return s.Link().Reconnects.Load() }
 
 // Watch calls f for every change of the bucket; see wire.Bucket.Watch.

@@ -45,8 +45,8 @@ type Survey struct {
 
 // Difference is a field whose value differs from the layout's.
 type Difference struct {
-	// Where, Field, Found and Want describe the difference: "bucket cronce_jobs", "storage",
-	// "Memory", "File".
+	// Where, Field, Found and Want describe the difference. For example: "bucket cronce_jobs",
+	// "storage", "Memory", "File".
 	Where, Field, Found, Want string
 
 	// Tolerated is true if nodes work despite the difference. Setup is true if the function Setup
@@ -106,7 +106,7 @@ func (s *Space) surveyStreams(ctx context.Context, v *Survey) error {
 	if len(v.Streams) == 0 {
 		return s.notSetUp()
 	}
-	// Read the version here: a server has answered by now, so the version is known.
+	// A server has answered by now, so its version is known.
 	server := s.Link().ConnectedServer()
 	v.Server, v.Version, v.Cluster, v.Schedules = server.Name, server.Version, server.Cluster, s.Schedules()
 	v.MaxPayload = s.MaxPayload()

@@ -20,10 +20,9 @@ type Backlog struct {
 	Oldest time.Time
 }
 
-// Backlog returns the backlog of a queue. It asks once. It counts scheduled triggers
-// whose time has come. Set oldest to get Backlog.Oldest; this needs a login that may read
-// slots, which a worker's login may not. A queue that does not exist has an empty
-// backlog.
+// Backlog returns the backlog of a queue, fired timers included. It does not repeat an unanswered
+// request. Set oldest to get Backlog.Oldest; this needs a login that may read slots, which a
+// worker's login may not. A queue that does not exist has an empty backlog.
 func (l *Slots) Backlog(ctx context.Context, queue string, oldest bool) (all Backlog, err error) {
 	for _, stream := range []string{l.s.SlotStream(), l.s.TimerStream()} {
 		b, err := l.s.backlog(ctx, stream, queue, oldest)
@@ -42,6 +41,7 @@ func (l *Slots) Backlog(ctx context.Context, queue string, oldest bool) (all Bac
 	return all, nil
 }
 
+// backlog returns the backlog of a queue in one stream.
 func (s *Store) backlog(ctx context.Context, stream, queue string, oldest bool) (Backlog, error) {
 	c, err := s.JS.Consumer(ctx, stream, queue)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 // writer builds the message while the producer computes the next slots.
 //
 // A publication may travel in a batch with others; see wire.Group. A batch settles its
-// publications only if it is stored. One known message ID refuses all of it, so after any answer
-// that refuses it each publication is sent by itself, the same bytes under the same message ID.
-// A batch without an answer leaves each publication unknown.
+// publications only if it is stored. The server refuses the whole batch if it knows one message ID
+// of it. So after a refusal, each publication is sent by itself, the same bytes under the same
+// message ID. If the batch gets no answer, each publication is unknown.
 type publication struct {
 	wire.Question
 	slots   *Slots

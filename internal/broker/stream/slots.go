@@ -22,8 +22,8 @@ type Slots struct{ s *Store }
 // slot's ID. A slot that is offered again has an ID of its own; see core.Message.Offer.
 // Unless Send returns an error, it calls answered once, from another goroutine and within
 // some seconds. answered must not block. duplicate reports that the stream already had
-// the message. If the error wraps job.ErrUnknown, send the same message again. This is
-// also the error while another producer has a message with the same ID in flight. Do not
+// the message. If the error wraps job.ErrUnknown, send the same message again; this is also
+// the error while another producer has a message with the same ID in flight. Do not
 // modify the payload before answered is called.
 //
 // The caller bounds how many messages are in flight.
@@ -121,9 +121,9 @@ type WaitingFilter struct {
 	// none, the filter costs next to nothing.
 	Stranded bool
 
-	// Whole makes the pass fail if it may be incomplete. A pass reads any replica, which
-	// may lag. So the stream's leader is asked first how many messages there are. If the
-	// pass finds fewer, it ends with an error that wraps job.ErrUnknown.
+	// Whole makes the pass fail if it may be incomplete: any replica answers it, and a
+	// replica may lag. The stream's leader first counts the messages. If the pass finds
+	// fewer, it ends with an error that wraps job.ErrUnknown.
 	Whole bool
 }
 

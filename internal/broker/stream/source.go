@@ -23,8 +23,9 @@ import (
 // Source implements the pull protocol itself. The client library's Fetch drops a request
 // at the first status that ends it, and with it every message still in flight for that
 // request. For example, a deposed leader delivers a message after its successor has
-// ended the request; the slot then waits until its ack wait expires. A Source keeps its
-// inboxes when requests end, so it receives every message that is delivered.
+// ended the request. The client drops the message, and the slot is redelivered only after its
+// ack wait. A Source keeps its inboxes when requests end, so it receives every message that is
+// delivered.
 //
 // Each lane is an inbox with at most one open request, so each message belongs to a known
 // request. A Source is safe for concurrent use.

@@ -1,5 +1,5 @@
 // Package stream publishes, lists and receives the slots of a namespace: those to run
-// (Slots), and triggered runs whose time has not come (Timers). A timer is a message that
+// (Slots), and triggered runs that are not due yet (Timers). A timer is a message that
 // the server schedules. Its subject is its name, so two triggers with the same key share
 // one timer.
 package stream
@@ -12,7 +12,7 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/wire"
 )
 
-// Store keeps the two streams that hold the slots of a namespace: those to run, and the
+// Store is the two streams that hold the slots of a namespace: those to run, and the
 // timers. It is safe for concurrent use.
 type Store struct {
 	*space.Space

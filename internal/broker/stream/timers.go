@@ -196,7 +196,7 @@ func (t *Timers) missing() error {
 
 // writing returns the write of a timer's message at revision.
 func (t *Timers) writing(ctx context.Context, timer Timer, revision uint64, done func(uint64, error)) *wire.Writing {
-	b := wire.Bucket{Wire: t.s.Wire, Stream: t.s.TimerStream(), FailDenied: t.s.ReadOnly}
+	b := wire.Bucket{Wire: t.s.Wire, Stream: t.s.TimerStream(), FailDenied: t.s.FailDenied}
 	w := b.Writing(ctx, "", revision, done)
 	w.Title = "timer " + timer.Slot.ID()
 	w.At = t.subject(timer.Slot)
