@@ -98,7 +98,7 @@ func TestAuthRefusesWhatItCannotPrint(t *testing.T) {
 		`format "yaml"`:                             {"auth", "viewer", "--format", "yaml"},
 		`queue name "a.>"`:                          {"auth", "worker", "--queue", "a.>"},
 		`job name "*"`:                              {"auth", "worker", "--job", "*"},
-		"only a worker's":                           {"auth", "viewer", "--job", "report"},
+		"only a worker can":                         {"auth", "viewer", "--job", "report"},
 		`domain name "a.b"`:                         {"auth", "viewer", "--js-domain", "a.b"},
 		`inbox prefix name ">"`:                     {"auth", "viewer", "--inbox-prefix", "_INBOX.>"},
 		`namespace name "a b"`:                      {"auth", "viewer", "--namespace", "a b"},

@@ -44,8 +44,8 @@ type Access struct {
 	Queues []string
 
 	// Jobs are the jobs whose records and locks a worker may write, and whose events it
-	// may publish. Empty: all. The server checks only subjects. Readers check that the
-	// value or the event names the same job as its subject. Jobs are also the jobs that a
+	// may publish. Empty: all. The server checks only subjects, so readers check that a
+	// value or an event names the same job as its subject. Jobs are also the jobs that a
 	// caller may trigger; a caller needs at least one.
 	Jobs []string
 
@@ -114,6 +114,7 @@ func (a Access) Grants() ([]Grant, error) {
 	return grants, nil
 }
 
+// validate returns an error that wraps job.ErrInvalid.
 func (a Access) validate() error {
 	if len(a.Roles) == 0 {
 		return fmt.Errorf("%w access: no role is named", job.ErrInvalid)
@@ -137,7 +138,7 @@ func (a Access) validate() error {
 		}
 		caller := names.what == "job" && slices.Contains(a.Roles, RoleCaller)
 		if len(names.all) > 0 && !slices.Contains(a.Roles, RoleWorker) && !caller {
-			return fmt.Errorf("%w access: only a worker's is narrowed by a %s", job.ErrInvalid, names.what)
+			return fmt.Errorf("%w access: only a worker can be limited to a %s", job.ErrInvalid, names.what)
 		}
 	}
 	if len(a.Jobs) == 0 && slices.Contains(a.Roles, RoleCaller) {
@@ -149,7 +150,7 @@ func (a Access) validate() error {
 			return fmt.Errorf("%w access: on %q: want STREAM/JOB, like ORDERS/charge", job.ErrInvalid, on)
 		}
 		if !slices.ContainsFunc(a.Roles, func(r Role) bool { return r == RoleProducer || r == RoleViewer || r == RoleOperator }) {
-			return fmt.Errorf("%w access: only a producer takes the messages that start jobs, and only a viewer or an operator looks at them", job.ErrInvalid)
+			return fmt.Errorf("%w access: only a producer consumes the messages that start jobs, and only a viewer or an operator examines their consumers", job.ErrInvalid)
 		}
 	}
 	if len(a.Followers) > 0 && len(a.Jobs) == 0 {

@@ -111,7 +111,7 @@ func accountName(login string) string {
 	}, strings.ToUpper(login))
 }
 
-// accounts collects the accounts while Accounts builds them.
+// accounts is the state of Accounts while it builds them.
 type accounts struct {
 	domain  string
 	streams Account
@@ -184,8 +184,8 @@ func (all *accounts) connectToNodes(a *Account) {
 			for _, asked := range subjects(asker.Login.Grants, func(g Grant) []string { return g.Publish }) {
 				// A login that serves orders exports api.*.*, which also matches a request to one
 				// node. That request must go to the account of the node, which exports api.node.*.
-				one := strings.HasPrefix(asked, APISubject(ns, "node."))
-				if covers(subject, asked) && (!one || subject == APISubject(ns, "node.*")) {
+				toOne := strings.HasPrefix(asked, APISubject(ns, "node."))
+				if covers(subject, asked) && (!toOne || subject == APISubject(ns, "node.*")) {
 					e.To = append(e.To, asker.Name)
 					asker.Imports = append(asker.Imports, Import{Account: a.Name, Subject: asked})
 				}

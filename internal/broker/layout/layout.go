@@ -1,7 +1,7 @@
-// Package layout describes what a namespace consists of on the broker: its streams and buckets
-// with their configuration (layout.go), the logins and their roles (access.go), the subjects that
-// each role needs (rights.go), the accounts that keep logins apart (accounts.go), and the
-// permissions that a server reports for a login (permissions.go). It computes; it has no connection.
+// Package layout describes what a namespace consists of on the broker: its streams and buckets with
+// their configuration (layout.go), the logins and their roles (access.go), the subjects that each
+// role needs (rights.go), the accounts that isolate logins (accounts.go), and the permissions that a
+// server reports for a login (permissions.go). It is pure: it has no connection.
 package layout
 
 import (
@@ -66,7 +66,7 @@ func Configs(namespace string, set job.Settings, recent bool) []jetstream.Stream
 		// the namespace is then not left without timers.
 		all = append(all, jetstream.StreamConfig{
 			Name: TimerStream(namespace), Subjects: []string{namespace + ".timer.>"},
-			Description: "triggered runs whose time has not come, or that wait for a worker since it has",
+			Description: "triggered runs that are not due yet, or that are due and wait for a worker",
 			Retention:   jetstream.WorkQueuePolicy,
 			Discard:     jetstream.DiscardOld, // message schedules require it, so the stream must have no limit that discards
 			// The server requires roll-up on a stream with schedules: when a timer fires,
@@ -88,7 +88,7 @@ func Configs(namespace string, set job.Settings, recent bool) []jetstream.Stream
 		},
 		{
 			Name: namespace + "_events", Subjects: events,
-			Description: "what went another way than planned",
+			Description: "events that report an exception",
 			MaxAge:      set.Retention,
 			Duplicates:  job.DefaultDuplicates,
 			AllowDirect: true,
@@ -119,7 +119,7 @@ type Difference struct {
 	// Tolerated is true if nodes can work with the found value. Namespaces that an older
 	// version created have such a difference until Setup runs.
 	Tolerated bool
-	// Mend sets the wanted value in a configuration.
+	// Mend sets the wanted value in a configuration. It is nil if the setting is immutable.
 	Mend func(*jetstream.StreamConfig)
 }
 
@@ -139,7 +139,7 @@ const (
 // the operator's choice, except a size limit on the timer stream: the server would drop timers.
 func Differences(found, want jetstream.StreamConfig) []Difference {
 	var all []Difference
-	check := func(field string, found, wanted any, mend func(*jetstream.StreamConfig)) {
+	check := func(field string, found, wanted any, mend func(*jetstream.StreamConfig)) { // nil mend: immutable
 		if f, w := fmt.Sprint(found), fmt.Sprint(wanted); f != w {
 			all = append(all, Difference{Where: Title(want.Name), Field: field, Found: f, Want: w, Immutable: mend == nil, Mend: mend})
 		}

@@ -27,18 +27,18 @@ func (a Access) reading() []right {
 	all, nodes, readers := Roles(), []Role{RoleProducer, RoleWorker}, []Role{RoleViewer, RoleOperator}
 	jobs, members, ledger := a.bucket("jobs"), a.bucket("nodes"), a.bucket("ledger")
 	return []right{
-		{all, Grant{What: "hear the answers to its requests", Subscribe: []string{a.Inbox + ".>"}}},
-		may("see whether JetStream is there, and what is set up", slices.Concat(nodes, readers, []Role{RoleSetup}),
+		{all, Grant{What: "receive the answers to its requests", Subscribe: []string{a.Inbox + ".>"}}},
+		may("see whether JetStream is enabled, and what is set up", slices.Concat(nodes, readers, []Role{RoleSetup}),
 			[]string{a.api() + "INFO"}, a.ask("STREAM.INFO", Streams(a.Namespace)...), a.ask("STREAM.MSG.GET", a.bucket("state"))),
 		may("read jobs and nodes", slices.Concat(nodes, readers),
 			a.ask("STREAM.MSG.GET", jobs, members), a.ask("DIRECT.GET", jobs, members)),
-		may("read what became of a slot", slices.Concat(nodes, readers), a.ask("STREAM.MSG.GET", ledger)),
-		may("read what waits", []Role{RoleProducer, RoleViewer, RoleOperator},
+		may("read the records of slots", slices.Concat(nodes, readers), a.ask("STREAM.MSG.GET", ledger)),
+		may("read waiting slots and timers", []Role{RoleProducer, RoleViewer, RoleOperator},
 			a.ask("STREAM.MSG.GET", a.timers()), a.ask("DIRECT.GET", a.slots(), a.timers())),
 		may("list slots and events", readers, a.ask("DIRECT.GET", ledger, a.Namespace+"_events")),
-		may("look for what is wrong", readers, a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("DIRECT.GET", a.bucket("state")), a.ask("CONSUMER.INFO", append(a.onConsumers(), a.alerts())...)),
+		may("find problems", readers, a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("DIRECT.GET", a.bucket("state")), a.ask("CONSUMER.INFO", append(a.onConsumers(), a.alerts())...)),
 		{readers, Grant{What: "watch events", Subscribe: []string{a.Namespace + ".event.*.*"}}},
-		may("ask nodes for the output and the progress of slots that run", readers, []string{a.Namespace + ".node.*.output"}),
+		may("ask nodes for the output and the progress of running slots", readers, []string{a.Namespace + ".node.*.output"}),
 	}
 }
 
@@ -56,12 +56,12 @@ func (a Access) producing() []right {
 	return []right{
 		may("publish slots", orders, []string{a.Namespace + ".slot.*.*"}),
 		may("set timers", orders, []string{a.Namespace + ".timer.set.*.*"}),
-		may("tell events", orders, []string{a.Namespace + ".event.*.*"}),
-		may("know which late slots were told", producer, a.ask("DIRECT.GET", a.Namespace+"_events"), a.value("state", "alert.*")),
+		may("publish events", orders, []string{a.Namespace + ".event.*.*"}),
+		may("know which late slots had an alert", producer, a.ask("DIRECT.GET", a.Namespace+"_events"), a.value("state", "alert.*")),
 		may("move the watermark", producer, a.value("state", WatermarkKey)),
 		may("sweep for lost slots", producer, a.follow("ledger"), a.follow("state"), a.value("state", SweepKey), a.ask("CONSUMER.LIST", a.slots(), a.timers())),
 		a.consumingOn(producer),
-		{producer, Grant{What: "talk to the other producers", Publish: producers, Subscribe: producers}},
+		{producer, Grant{What: "exchange announcements with other producers", Publish: producers, Subscribe: producers}},
 	}
 }
 
@@ -79,25 +79,28 @@ func (a Access) working() []right {
 		events = append(events, ns+".event.*."+exchange.NoJob)
 	}
 	rights := []right{
-		may("take slots of its queues", worker, a.ask("CONSUMER.INFO", consumers...), a.ask("CONSUMER.MSG.NEXT", consumers...)),
-		// Servers with the feature js_ack_fc_v2 put the domain and the account in front,
-		// hence the second pattern.
-		may("settle them", worker, around("$JS.ACK.", consumers, ".>"), around("$JS.ACK.*.*.", consumers, ".>")),
-		may("record what becomes of them", worker, a.value("ledger", around("", jobs, ".>")...)),
-		may("publish what follows from them", worker, around(ns+".slot.*.", followers, ""), a.ask("DIRECT.GET", a.bucket("ledger"))),
-		may("keep slots of one job apart", worker, a.value("state", around("lock.", jobs, "")...)),
-		may("know which jobs have failed, to tell when they recover", worker, a.value("state", around("alert.", jobs, "")...)),
-		{worker, Grant{What: "tell workers that a slot's turn has come", Publish: locks, Subscribe: locks}},
-		may("tell what happens", worker, events),
-		{worker, Grant{What: "be asked to end a slot, and for its output", Publish: replies(ns), Subscribe: []string{ns + ".node.*.cancel", ns + ".node.*.output"}}},
-		{[]Role{RoleWorker, RoleOperator}, Grant{What: "ask for the end of a slot that runs", Publish: []string{ns + ".node.*.cancel"}, Subscribe: replies(ns)}},
+		may("receive slots of its queues", worker, a.ask("CONSUMER.INFO", consumers...), a.ask("CONSUMER.MSG.NEXT", consumers...)),
+		may("ack them", worker, acking(consumers)),
+		may("record their claims and outcomes", worker, a.value("ledger", around("", jobs, ".>")...)),
+		may("publish the slots of their followers", worker, around(ns+".slot.*.", followers, ""), a.ask("DIRECT.GET", a.bucket("ledger"))),
+		may("write the locks of jobs", worker, a.value("state", around("lock.", jobs, "")...)),
+		may("know which jobs have failed, to report when they recover", worker, a.value("state", around("alert.", jobs, "")...)),
+		{worker, Grant{What: "notify workers that a lock has admitted a slot", Publish: locks, Subscribe: locks}},
+		may("publish events of jobs", worker, events),
+		{worker, Grant{What: "answer requests to cancel a slot, and for its output", Publish: replies(ns), Subscribe: []string{ns + ".node.*.cancel", ns + ".node.*.output"}}},
+		{[]Role{RoleWorker, RoleOperator}, Grant{What: "ask workers to cancel a running slot", Publish: []string{ns + ".node.*.cancel"}, Subscribe: replies(ns)}},
 	}
 	if len(a.Jobs) == 0 { // alerts concern all jobs
 		alerts := []string{a.alerts()}
-		rights = append(rights, may("deliver alerts", worker, a.ask("CONSUMER.INFO", alerts...), a.ask("CONSUMER.MSG.NEXT", alerts...),
-			around("$JS.ACK.", alerts, ".>"), around("$JS.ACK.*.*.", alerts, ".>")))
+		rights = append(rights, may("deliver alerts", worker, a.ask("CONSUMER.INFO", alerts...), a.ask("CONSUMER.MSG.NEXT", alerts...), acking(alerts)))
 	}
 	return rights
+}
+
+// acking returns the subjects of the acks to these consumers, each named STREAM.CONSUMER. Servers
+// with the feature js_ack_fc_v2 put the domain and the account before these names.
+func acking(consumers []string) []string {
+	return slices.Concat(around("$JS.ACK.", consumers, ".>"), around("$JS.ACK.*.*.", consumers, ".>"))
 }
 
 // consumingOn grants a producer the consumers of the messages that start jobs.
@@ -108,10 +111,9 @@ func (a Access) consumingOn(producer []Role) right {
 		consumers := around(stream+".", OnConsumers(a.Namespace, name), "")
 		subjects = slices.Concat(subjects, a.ask("STREAM.INFO", stream), a.ask("CONSUMER.INFO", consumers...),
 			a.ask("CONSUMER.CREATE", consumers...), a.ask("CONSUMER.CREATE", around("", consumers, ".>")...),
-			a.ask("CONSUMER.MSG.NEXT", consumers...), a.ask("CONSUMER.DELETE", consumers...),
-			around("$JS.ACK.", consumers, ".>"), around("$JS.ACK.*.*.", consumers, ".>"))
+			a.ask("CONSUMER.MSG.NEXT", consumers...), a.ask("CONSUMER.DELETE", consumers...), acking(consumers))
 	}
-	return may("take the messages that start jobs", producer, subjects)
+	return may("consume the messages that start jobs", producer, subjects)
 }
 
 // onConsumers returns the consumers of the messages that start jobs.
@@ -142,14 +144,14 @@ func (a Access) calling() []right {
 	caller, ns := []Role{RoleCaller}, a.Namespace
 	value := func(bucket string) string { return a.bucket(bucket) + ".$KV." + ns + "_" + bucket + "." }
 	return []right{
-		may("see whether JetStream is there, and what is set up", caller,
+		may("see whether JetStream is enabled, and what is set up", caller,
 			[]string{a.api() + "INFO"}, a.ask("STREAM.INFO", Streams(ns)...), a.ask("DIRECT.GET", value("state")+SettingsKey)),
 		may("read the jobs that it may trigger", caller, a.ask("DIRECT.GET", around(value("jobs"), a.Jobs, "")...)),
 		may("trigger them", caller, around(ns+".slot.*.", a.Jobs, ""), around(ns+".timer.set.", a.Jobs, ".>")),
-		may("tell that it has", caller, around(ns+".event."+string(job.EventOrdered)+".", a.Jobs, "")),
-		may("read what became of their slots", caller,
+		may("publish that it has triggered them", caller, around(ns+".event."+string(job.EventOrdered)+".", a.Jobs, "")),
+		may("read the records of their slots", caller,
 			a.ask("DIRECT.GET", around(value("ledger"), a.Jobs, ".>")...), a.ask("DIRECT.GET", around(a.timers()+"."+ns+".timer.set.", a.Jobs, ".>")...)),
-		{caller, Grant{What: "hear what becomes of them", Subscribe: around(ns+".event.*.", a.Jobs, "")}},
+		{caller, Grant{What: "receive the events of their slots", Subscribe: around(ns+".event.*.", a.Jobs, "")}},
 	}
 }
 
@@ -163,15 +165,15 @@ func (a Access) serving() []right {
 	}
 	all := APISubject(a.Namespace, "*.*")
 	return []right{
-		may("see what it may do itself", everyone, []string{PermissionsSubject}),
+		may("read its own permissions", everyone, []string{PermissionsSubject}),
 		{nodes, Grant{
-			What:    "be a service that can be looked at",
+			What:    "answer questions about itself as a NATS service",
 			Publish: replies(a.Namespace), Subscribe: append([]string{APISubject(a.Namespace, "node.*")}, asked...),
 		}},
-		{readers, Grant{What: "look at services", Publish: append([]string{APISubject(a.Namespace, "node.*")}, asked...), Subscribe: replies(a.Namespace)}},
+		{readers, Grant{What: "ask services about themselves", Publish: append([]string{APISubject(a.Namespace, "node.*")}, asked...), Subscribe: replies(a.Namespace)}},
 		may("ask nodes about jobs and slots", []Role{RoleViewer},
 			around(a.Namespace+".api.", []string{"job.show", "slot.show", "slot.explain"}, "")),
-		{operator, Grant{What: "give orders to nodes, and carry out those of others", Publish: append(replies(a.Namespace), all), Subscribe: []string{all}}},
+		{operator, Grant{What: "send orders to nodes, and carry out the orders of others", Publish: append(replies(a.Namespace), all), Subscribe: []string{all}}},
 	}
 }
 
@@ -208,8 +210,8 @@ func (a Access) alerts() string            { return a.Namespace + "_events." + A
 func (a Access) timers() string            { return TimerStream(a.Namespace) }
 func (a Access) bucket(what string) string { return "KV_" + a.Namespace + "_" + what }
 
-// Ordering returns the subjects to which each group of orders publishes: those that change jobs, that
-// start runs, and that end and reopen slots.
+// Ordering returns the subjects to which each group of orders publishes: orders that change jobs,
+// that start runs, and that end and reopen slots.
 func (a Access) Ordering() (jobs, runs, slots []string) {
 	runs = []string{a.Namespace + ".slot.*.*"}
 	return a.value("jobs", "*"), runs, append(a.value("ledger", "*.>"), runs...)
