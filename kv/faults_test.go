@@ -204,7 +204,7 @@ func TestWatchTellsWhatItMissed(t *testing.T) {
 	}
 	events := watchNodes(t, through)
 	await(t, events, "ready", isReady)
-	p.Part()
+	p.Cut()
 	want, err := beside.Nodes().Write(t.Context(), kvtest.Node("changed", "b"), revs["changed"])
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestWatchOfARecreatedBucketStartsOver(t *testing.T) {
 	}
 	events := watchNodes(t, through)
 	await(t, events, "ready", isReady)
-	p.Part()
+	p.Cut()
 	stream, err := js.Stream(t.Context(), "KV_cronce_nodes")
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestWatchEndsWhenTheBucketIsGone(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "KV_cronce_jobs"); err != nil {
 		t.Fatal(err)
 	}
-	p.Part() // otherwise only the next audit would notice the removal
+	p.Cut() // otherwise only the next audit would notice the removal
 	p.Heal()
 	if err := <-ended; !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Fatalf("got %v", err)

@@ -28,7 +28,7 @@ func TestAnUnansweredPublicationIsUnknownAndFoldsWhenRepeated(t *testing.T) {
 				t.Fatal(err)
 			}
 			if part {
-				p.Part()
+				p.Cut()
 			}
 			if _, err := wait(within(t, 20*time.Second)); !errors.Is(err, job.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v, want unknown", err)

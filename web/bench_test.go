@@ -139,7 +139,7 @@ func (f *benchFleet) startUI(b *testing.B) *ui {
 	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "../cmd/cronce").CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
-	addr := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(b, 1)[0])
+	addr := natstest.FreeAddress(b)
 	c := exec.Command(program, "ui", "--listen", addr, "--server", f.broker.ClientURL())
 	var said bytes.Buffer
 	c.Stderr = &said

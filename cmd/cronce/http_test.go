@@ -143,7 +143,7 @@ func TestUIServesAFleetUntilTerm(t *testing.T) {
 		t.Fatal(err)
 	}
 	// One address for both: health needs no login, and the API does.
-	listen := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
+	listen := natstest.FreeAddress(t)
 	cmd := command(t, "ui", "--listen", listen, "--metrics-addr", listen, "--server", s.ClientURL(), "--http-token-file", tokens, "-o", "json")
 	var log strings.Builder
 	cmd.Stderr = &log
@@ -190,7 +190,7 @@ func TestUIServesAFleetUntilTerm(t *testing.T) {
 func TestUIWaitsUntilTheNamespaceExists(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
-	listen := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
+	listen := natstest.FreeAddress(t)
 	cmd := command(t, "ui", "--listen", listen, "--metrics-addr", listen, "--server", s.ClientURL())
 	var log strings.Builder
 	cmd.Stderr = &log

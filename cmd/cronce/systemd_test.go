@@ -121,7 +121,7 @@ func TestNodeReportsToSystemd(t *testing.T) {
 
 	// The server does not answer yet: the start takes as long as that lasts.
 	proxy := natstest.NewProxy(t, natstest.Run(t).ClientURL())
-	proxy.Part()
+	proxy.Cut()
 	node := m.starts("run", "-f", file, "--server", proxy.URL())
 	if before := m.hears("EXTEND_TIMEOUT_USEC=60000000"); has(before, "READY=1\n") {
 		t.Errorf("ready without a broker: %q", before)
@@ -132,7 +132,7 @@ func TestNodeReportsToSystemd(t *testing.T) {
 	}
 
 	// A broker that is away is shown, and restarts nothing.
-	proxy.Part()
+	proxy.Cut()
 	m.hears("STATUS=waiting: broker: not connected to NATS")
 	m.hears("WATCHDOG=1")
 	if away := m.hears("WATCHDOG=1"); has(away, "STATUS=working\n") {

@@ -143,7 +143,7 @@ func TestLedgerInBatchesIsLinearizableOnOneServer(t *testing.T) {
 	server := natstest.Run(t)
 	behind, beside := natstest.NewProxy(t, server.ClientURL()), natstest.NewProxy(t, server.ClientURL())
 	together(within(t, 2*time.Minute), t, server.JetStream(), behind, beside, false,
-		&fault{behind.Deafen, clientsBehind, func() { slow(behind) }}, &fault{breaks: server.Restart}, &fault{behind.Part, 0, func() { slow(behind) }}, nil)
+		&fault{behind.Deafen, clientsBehind, func() { slow(behind) }}, &fault{breaks: server.Restart}, &fault{behind.Cut, 0, func() { slow(behind) }}, nil)
 }
 
 // The leader of the ledger stops while batches are open.

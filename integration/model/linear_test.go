@@ -83,7 +83,7 @@ func TestLedgerIsLinearizableOnOneServer(t *testing.T) {
 	deaf := fault{proxy.Deafen, clientsBehind, proxy.Heal}
 	f.round(ctx, nil)
 	f.interrupted(ctx, f.clients[:clientsBehind], &deaf)
-	for _, fault := range []*fault{&deaf, {breaks: server.Restart}, {proxy.Part, 0, proxy.Heal}, nil} {
+	for _, fault := range []*fault{&deaf, {breaks: server.Restart}, {proxy.Cut, 0, proxy.Heal}, nil} {
 		f.round(ctx, fault)
 	}
 	f.report()

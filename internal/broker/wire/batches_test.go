@@ -66,7 +66,7 @@ func wantStored(t *testing.T, s *kv.Store, all []kv.JobWrite, results []result) 
 	}
 	for i, d := range all {
 		if e := stored[d.Job.Name]; results[i].err != nil || e.Revision != results[i].revision || e.Nonce != d.Nonce {
-			t.Errorf("%s: told revision %d, %v; stored is revision %d with nonce %q", d.Job.Name, results[i].revision, results[i].err, e.Revision, e.Nonce)
+			t.Errorf("%s: reported revision %d, %v; stored is revision %d with nonce %q", d.Job.Name, results[i].revision, results[i].err, e.Revision, e.Nonce)
 			return
 		}
 	}
@@ -294,7 +294,7 @@ func TestABatchThatIsSeveredBetweenItsPartsLeavesNothingHalfWritten(t *testing.T
 				through.Intercept(func(conn wire.Port) wire.Port {
 					return &severing{conn, after, func() {
 						_ = through.Conn().Flush() // the server has received these parts
-						p.Part()
+						p.Cut()
 						entries, err := beside.Jobs().List(t.Context())
 						if n := len(entries); err != nil || n != 0 && n != len(all) || n != 0 && after < len(all) {
 							t.Errorf("%d definitions are stored after %d parts, %v", n, after, err)

@@ -245,21 +245,21 @@ func TestAGroupSendsNoBatchesForAWhileAfterARefusal(t *testing.T) {
 // post is a publication: it is sent once.
 type post struct {
 	Question
-	told chan error
+	result chan error
 }
 
 func newPost() *post {
-	p := &post{told: make(chan error, 1)}
+	p := &post{result: make(chan error, 1)}
 	p.Asker, p.Once = p, true
 	return p
 }
 
 func (*post) Subject() string                 { return "$KV.b.post" }
 func (*post) Compose(m *nats.Msg)             { m.Subject, m.Header = "$KV.b.post", nats.Header{} }
-func (p *post) Answer(_ *nats.Msg, err error) { p.told <- err; p.Leave() }
+func (p *post) Answer(_ *nats.Msg, err error) { p.result <- err; p.Leave() }
 func (*post) Size() int                       { return 0 }
-func (p *post) Stored(uint64)                 { p.told <- nil }
-func (p *post) Unstored(err error, _ bool)    { p.told <- err }
+func (p *post) Stored(uint64)                 { p.result <- nil }
+func (p *post) Unstored(err error, _ bool)    { p.result <- err }
 
 func TestABatchThatWasStoredMakesRoomForTheNext(t *testing.T) {
 	t.Parallel()
@@ -310,7 +310,7 @@ func TestAPublicationThatWaitedThroughASuspensionIsNotSent(t *testing.T) {
 		g.mu.Lock()
 		p.wall -= int64(time.Minute) // a suspension, as the wall clock shows it
 		g.mu.Unlock()
-		if err := <-p.told; !errors.Is(err, nats.ErrTimeout) {
+		if err := <-p.result; !errors.Is(err, nats.ErrTimeout) {
 			t.Errorf("the publication ended with %v", err)
 		}
 		wait()

@@ -16,7 +16,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// slowPort takes a while for each message, as storage does that syncs each.
+// slowPort delays each message, like storage that syncs each message.
 type slowPort struct{ wire.Port }
 
 func (p slowPort) PublishMsg(m *nats.Msg) error {
@@ -113,7 +113,7 @@ func TestGroupsThatClaimTheSameSlotsWinEachOnce(t *testing.T) {
 	}
 }
 
-// The broker's answers are lost, so nothing is settled until it is heard again.
+// The broker's answers are lost, so nothing is settled until the client receives them again.
 func TestWritesOfAGroupAreSettledWhenTheirAnswersAreLost(t *testing.T) {
 	t.Parallel()
 	through, beside, p := behind(t)

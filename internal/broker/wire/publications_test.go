@@ -191,7 +191,7 @@ func TestABatchOfPublicationsThatIsSeveredIsPublishedAgain(t *testing.T) {
 		through, beside, p := behind(t)
 		afterParts(through, parts, func() {
 			_ = through.Conn().Flush() // the server has received these parts
-			p.Part()
+			p.Cut()
 			time.AfterFunc(time.Millisecond, p.Heal)
 		})
 		publishUntilStored(t, through, upTo(1000))

@@ -197,17 +197,17 @@ func TestEveryQuestionEnds(t *testing.T) {
 
 // sentSlot publishes a slot and returns a channel with the result.
 func sentSlot(b *fakeBroker, s job.Slot) <-chan error {
-	p := &publishing{slot: s, told: make(chan error, 1)}
+	p := &publishing{slot: s, result: make(chan error, 1)}
 	p.Asker, p.Once, p.FailDenied = p, true, true
 	b.transport.Ask(&p.Question)
-	return p.told
+	return p.result
 }
 
 // publishing is a question that is sent at most once, like the publication of a slot.
 type publishing struct {
 	Question
-	slot job.Slot
-	told chan error
+	slot   job.Slot
+	result chan error
 }
 
 func (p *publishing) Subject() string { return "n.slot.default." + p.slot.Job }
@@ -221,7 +221,7 @@ func (p *publishing) Answer(m *nats.Msg, err error) {
 	if err != nil && Classify(err) == Unanswered {
 		err = fmt.Errorf("%w: %w", job.ErrUnknown, err)
 	}
-	p.told <- err
+	p.result <- err
 }
 
 // If the process is suspended between Send and the connection, it does not send the slot.
@@ -234,14 +234,14 @@ func TestWhatWaitedWhileTheProcessSleptIsNotSent(t *testing.T) {
 			b.transport.mu.Lock()
 			b.transport.writing = true // prevents the writer from starting before the clock is changed
 			b.transport.mu.Unlock()
-			told := sentSlot(b, job.NewSlot("report", time.Unix(1_800_000_000, 0)))
+			result := sentSlot(b, job.NewSlot("report", time.Unix(1_800_000_000, 0)))
 			b.transport.mu.Lock()
 			for _, q := range b.transport.unanswered {
 				q.wall -= int64(slept)
 			}
 			b.transport.mu.Unlock()
 			b.transport.write()
-			if err := <-told; (err == nil) != want || err != nil && !errors.Is(err, job.ErrUnknown) {
+			if err := <-result; (err == nil) != want || err != nil && !errors.Is(err, job.ErrUnknown) {
 				t.Errorf("after %v: %v, want it sent: %v, else unknown", slept, err, want)
 			}
 			if sent := b.count(".slot.") > 0; sent != want {

@@ -101,25 +101,25 @@ func TestWrite(t *testing.T) {
 		err      error
 		asked    int
 	}{
-		"costs one question when all is well":                  {3, script{}, 4, nil, 1},
-		"its answer is lost":                                   {3, script{puts: []answer{{store: true, err: errTimeout}}}, 4, nil, 3},
-		"it is lost":                                           {3, script{puts: []answer{{err: errTimeout}}}, 4, nil, 2},
-		"no leader answers for a while":                        {3, script{puts: []answer{{err: nats.ErrNoResponders}, {err: jetstream.ErrNoStreamResponse}}}, 4, nil, 3},
-		"another writer was first":                             {3, script{puts: []answer{{store: true, meantime: other}}}, 0, job.ErrConflict, 2},
-		"it is lost, and then another writer writes":           {3, script{puts: []answer{{err: errTimeout}, {store: true, meantime: other}}}, 0, job.ErrConflict, 3},
-		"it is stored unanswered, and then overwritten":        {3, script{puts: []answer{{store: true, err: errTimeout}, {store: true, meantime: other}}}, 0, job.ErrConflict, 3},
-		"it collides with a write that fails (10164)":          {3, script{puts: []answer{{err: errInFlight}}}, 4, nil, 3},
-		"it collides with one that is stored (10164)":          {3, script{puts: []answer{{err: errInFlight, meantime: other}}}, 0, job.ErrConflict, 2},
-		"it collides with its own first copy (10164)":          {3, script{puts: []answer{{store: true, err: errTimeout}, {err: errInFlight}}}, 4, nil, 3},
-		"the reading after a conflict is stale":                {3, script{puts: []answer{{store: true, err: errTimeout}}, gets: []answer{{entry: stale}}}, 4, nil, 5},
-		"the reading after a conflict is unanswered":           {3, script{puts: []answer{{store: true, err: errTimeout}}, gets: []answer{{err: errTimeout}}}, 4, nil, 4},
-		"what it expected is gone":                             {3, script{puts: []answer{{store: true, meantime: func(s *script) { s.now = Entry{} }}}}, 0, job.ErrConflict, 2},
-		"what it expected seems gone beside a write under way": {3, script{puts: []answer{{err: errInFlight}}, gets: []answer{{err: ErrNothing}}}, 4, nil, 3},
-		"the bucket is full":                                   {3, script{puts: []answer{{err: errFull}}}, 0, errFull, 1},
-		"the bucket is full after an unanswered copy":          {3, script{puts: []answer{{store: true, err: errTimeout}, {err: errFull}}}, 0, job.ErrUnknown, 2},
-		"a leader's disk fails for a moment":                   {3, script{puts: []answer{{err: errDisk}}}, 4, nil, 2},
-		"the connection is closed for good":                    {3, script{puts: []answer{{err: nats.ErrConnectionClosed}}}, 0, nats.ErrConnectionClosed, 1},
-		"it creates where there is nothing, after a collision": {0, script{puts: []answer{{err: errInFlight, meantime: func(s *script) { s.now = Entry{} }}}}, 4, nil, 3},
+		"costs one question when all is well":                     {3, script{}, 4, nil, 1},
+		"its answer is lost":                                      {3, script{puts: []answer{{store: true, err: errTimeout}}}, 4, nil, 3},
+		"it is lost":                                              {3, script{puts: []answer{{err: errTimeout}}}, 4, nil, 2},
+		"no leader answers for a while":                           {3, script{puts: []answer{{err: nats.ErrNoResponders}, {err: jetstream.ErrNoStreamResponse}}}, 4, nil, 3},
+		"another writer was first":                                {3, script{puts: []answer{{store: true, meantime: other}}}, 0, job.ErrConflict, 2},
+		"it is lost, and then another writer writes":              {3, script{puts: []answer{{err: errTimeout}, {store: true, meantime: other}}}, 0, job.ErrConflict, 3},
+		"it is stored unanswered, and then overwritten":           {3, script{puts: []answer{{store: true, err: errTimeout}, {store: true, meantime: other}}}, 0, job.ErrConflict, 3},
+		"it collides with a write that fails (10164)":             {3, script{puts: []answer{{err: errInFlight}}}, 4, nil, 3},
+		"it collides with one that is stored (10164)":             {3, script{puts: []answer{{err: errInFlight, meantime: other}}}, 0, job.ErrConflict, 2},
+		"it collides with its own first copy (10164)":             {3, script{puts: []answer{{store: true, err: errTimeout}, {err: errInFlight}}}, 4, nil, 3},
+		"the reading after a conflict is stale":                   {3, script{puts: []answer{{store: true, err: errTimeout}}, gets: []answer{{entry: stale}}}, 4, nil, 5},
+		"the reading after a conflict is unanswered":              {3, script{puts: []answer{{store: true, err: errTimeout}}, gets: []answer{{err: errTimeout}}}, 4, nil, 4},
+		"what it expected is removed":                             {3, script{puts: []answer{{store: true, meantime: func(s *script) { s.now = Entry{} }}}}, 0, job.ErrConflict, 2},
+		"what it expected seems removed beside a write in flight": {3, script{puts: []answer{{err: errInFlight}}, gets: []answer{{err: ErrNothing}}}, 4, nil, 3},
+		"the bucket is full":                                      {3, script{puts: []answer{{err: errFull}}}, 0, errFull, 1},
+		"the bucket is full after an unanswered copy":             {3, script{puts: []answer{{store: true, err: errTimeout}, {err: errFull}}}, 0, job.ErrUnknown, 2},
+		"a leader's disk fails for a moment":                      {3, script{puts: []answer{{err: errDisk}}}, 4, nil, 2},
+		"the connection is closed for good":                       {3, script{puts: []answer{{err: nats.ErrConnectionClosed}}}, 0, nats.ErrConnectionClosed, 1},
+		"it creates where there is nothing, after a collision":    {0, script{puts: []answer{{err: errInFlight, meantime: func(s *script) { s.now = Entry{} }}}}, 4, nil, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -289,7 +289,7 @@ func (c *chaos) attempt(broker *fakeBroker, value string, refused chan<- string)
 	case err != nil && !errors.Is(err, job.ErrConflict):
 		return err
 	case err != nil && at >= 0 && at == len(c.history)-1:
-		return fmt.Errorf("%s: called a conflict, and stands there", value)
+		return fmt.Errorf("%s: reported as a conflict, and stored", value)
 	case err != nil && at < 0:
 		refused <- value
 	}

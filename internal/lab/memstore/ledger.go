@@ -34,8 +34,8 @@ func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answer
 
 // Beside is kv.Ledger.Beside.
 func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
-	if _, stands, err := l.Read(ctx, own); err != nil || stands < revision {
-		return nil, fmt.Errorf("read beside %s, which stands at %d: %w: %w", own, stands, job.ErrUnknown, err)
+	if _, stored, err := l.Read(ctx, own); err != nil || stored < revision {
+		return nil, fmt.Errorf("read the records beside %s: %w: it is at revision %d, want at least %d: %w", own, job.ErrUnknown, stored, revision, err)
 	}
 	var records []job.Record
 	for _, s := range others {

@@ -1,5 +1,5 @@
-// Package memstore is a store for tests: it keeps in a map what package kv keeps on JetStream.
-// It returns the same errors, and has faults on demand. The suite in kvtest tests both.
+// Package memstore is a store for tests. It keeps in maps what package kv keeps on JetStream, returns
+// the same errors, and has faults on demand. The suite in package kvtest tests both.
 //
 // The broker's timestamps come from time.Now, so they are fake inside testing/synctest.
 package memstore
@@ -20,23 +20,17 @@ import (
 type Fault int
 
 const (
-	// None: it is stored and answered.
-	None Fault = iota
-	// LostAnswer: it is stored, the caller gets job.ErrUnknown.
-	LostAnswer
-	// LostRequest: it is not stored, the caller gets job.ErrUnknown.
-	LostRequest
-	// Late: the caller gets job.ErrUnknown. Bucket.Land stores it later, if its revision is
-	// still the last one.
-	Late
-	// Refused: it is not stored, the caller gets ErrRefused.
-	Refused
+	None        Fault = iota // it is stored, and the caller gets the answer
+	LostAnswer               // it is stored, and the caller gets job.ErrUnknown
+	LostRequest              // it is not stored, and the caller gets job.ErrUnknown
+	Late                     // the caller gets job.ErrUnknown, and Bucket.Land stores it later
+	Refused                  // it is not stored, and the caller gets ErrRefused
 )
 
 // ErrRefused is a definite refusal that is not a conflict, like a full disk.
 var ErrRefused = errors.New("maximum bytes exceeded")
 
-// Store is one namespace. Its zero value is not usable: see New.
+// Store is one namespace. New creates it.
 type Store struct {
 	ledger, jobs, nodes, state *Bucket
 }
@@ -46,7 +40,7 @@ func New() *Store {
 	return &Store{newBucket("ledger"), newBucket("jobs"), newBucket("nodes"), newBucket("state")}
 }
 
-// Ledger returns the ledger, with the faults of its bucket.
+// Ledger returns the ledger.
 func (s *Store) Ledger() *Ledger { return &Ledger{s.ledger} }
 
 // Jobs returns the registry.
@@ -58,10 +52,11 @@ func (s *Store) Nodes() *Nodes { return &Nodes{s.nodes} }
 // Watermark returns the watermark.
 func (s *Store) Watermark() *Watermark { return &Watermark{s.state} }
 
-// AlertStates returns the states of alerts. They share a bucket with the locks.
+// AlertStates returns the states of alerts.
 func (s *Store) AlertStates() *AlertStates { return &AlertStates{s.state} }
 
-// Locks returns the locks. They share a bucket, and its faults, with the watermark.
+// Locks returns the locks. The locks, the states of alerts and the watermark share a bucket and its
+// faults.
 func (s *Store) Locks() *Locks { return &Locks{s.state} }
 
 // Bucket is a map with revisions.
@@ -73,8 +68,8 @@ type Bucket struct {
 	entries map[string]entry
 	late    []write
 	fault   func(key string) Fault
-	unread  func(key string) error
-	changed chan struct{} // closed and replaced with every change
+	unread  func(key string) error // the error of a read; nil: none
+	changed chan struct{}          // closed and replaced at every change
 }
 
 type entry struct {
@@ -86,15 +81,15 @@ type entry struct {
 
 type write struct {
 	key      string
-	data     []byte
-	revision uint64
+	data     []byte // nil: a marker
+	revision uint64 // the last revision of the key that the writer expects
 }
 
 func newBucket(name string) *Bucket {
 	return &Bucket{name: name, entries: map[string]entry{}, changed: make(chan struct{})}
 }
 
-// Fail calls f for the fault of every write from now on. Nil: there are no faults.
+// Fail makes every write from now on fail as f says. Nil: no write fails.
 func (b *Bucket) Fail(f func(key string) Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +108,7 @@ func (b *Bucket) FailNext(faults ...Fault) {
 	})
 }
 
-// FailReads calls f for the error of every read from now on. Nil: there are no errors.
+// FailReads makes every read from now on return the error of f. Nil: no read fails.
 func (b *Bucket) FailReads(f func(key string) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,7 +130,7 @@ func (b *Bucket) Land() int {
 	return landed
 }
 
-// Forget removes the key without a marker, as expiry does.
+// Forget removes the key without a marker, as its expiry does.
 func (b *Bucket) Forget(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -242,29 +237,30 @@ func (b *Bucket) snapshot() (all []entry, last uint64, changed <-chan struct{}) 
 	return all, b.last, b.changed
 }
 
-// watch calls f with each stored entry, then once to say so, and then with every change.
+// watch calls stored with each stored entry, then ready once, and then stored or gone with every
+// change.
 func (b *Bucket) watch(ctx context.Context, stored, gone func(entry), ready func(last uint64)) error {
-	told := map[string]entry{}
+	seen := map[string]entry{}
 	for first := true; ; first = false {
 		all, last, changed := b.snapshot()
 		there := map[string]bool{}
 		for _, e := range all {
 			there[e.key] = true
-			if told[e.key].revision == e.revision {
+			if seen[e.key].revision == e.revision {
 				continue
 			}
-			told[e.key] = e
+			seen[e.key] = e
 			if e.data != nil {
 				stored(e)
 			} else if !first {
 				gone(e)
 			}
 		}
-		for key, e := range told {
+		for key, e := range seen {
 			if there[key] {
 				continue
 			}
-			delete(told, key)
+			delete(seen, key)
 			if e.data != nil {
 				gone(entry{key: key, revision: last})
 			}

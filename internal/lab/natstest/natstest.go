@@ -40,12 +40,13 @@ func start(t testing.TB, o server.Options) *Server {
 	t.Helper()
 	o.NoSigs, o.NoLog = true, true
 	s := &Server{t: t, opts: o}
-	s.boot()
+	s.Start()
 	t.Cleanup(func() { s.Stop() })
 	return s
 }
 
-func (s *Server) boot() {
+// Start starts a stopped server again on the same port and files.
+func (s *Server) Start() {
 	s.t.Helper()
 	o := s.opts
 	running, err := server.NewServer(&o)
@@ -54,7 +55,7 @@ func (s *Server) boot() {
 	}
 	running.Start()
 	if !running.ReadyForConnections(10 * time.Second) {
-		s.t.Fatalf("nats-server %s does not come up", o.ServerName)
+		s.t.Fatalf("nats-server %s does not start", o.ServerName)
 	}
 	s.Server = running
 }
@@ -69,18 +70,12 @@ func (s *Server) Stop() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
-	s.boot()
-}
-
-// Start starts a stopped server again on the same port and files.
-func (s *Server) Start() {
-	s.t.Helper()
-	s.boot()
+	s.Start()
 }
 
 func (s *Server) port() int { return s.Addr().(*net.TCPAddr).Port }
 
-// Conn opens a connection that reconnects quickly and without an end.
+// Conn is Connect for this server.
 func (s *Server) Conn(opts ...nats.Option) *nats.Conn {
 	s.t.Helper()
 	return Connect(s.t, s.ClientURL(), opts...)
@@ -92,7 +87,7 @@ func (s *Server) JetStream(opts ...nats.Option) jetstream.JetStream {
 	return JetStream(s.t, s.Conn(opts...))
 }
 
-// Connect opens a connection that reconnects quickly and without an end. It is closed with the
+// Connect opens a connection that reconnects quickly and for ever. It is closed at the end of the
 // test.
 func Connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
@@ -190,9 +185,8 @@ func (c *Cluster) JetStream(opts ...nats.Option) jetstream.JetStream {
 	return JetStream(c.t, Connect(c.t, c.URL(), opts...))
 }
 
-// FreePorts finds ports for the routes: each server must know the routes of the others before
-// it starts. The ports are outside the ephemeral range, so that no other test gets one of them
-// before the server listens.
+// FreePorts finds ports for servers whose ports must be known before they start. The ports are
+// outside the ephemeral range, so that no other test gets one of them before the server listens.
 func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	ports, held := make([]int, n), make([]net.Listener, n)
@@ -210,12 +204,18 @@ func FreePorts(t testing.TB, n int) []int {
 	return ports
 }
 
-// Patience bounds every wait of a test for an event. Only a hang takes as long:
-// no test says how fast the machine is.
+// FreeAddress returns an address of loopback on which no server listens; see FreePorts.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	return fmt.Sprintf("127.0.0.1:%d", FreePorts(t, 1)[0])
+}
+
+// Patience bounds every wait of a test for an event. Only a test that hangs takes as long, however
+// slow the machine is.
 const Patience = 4 * time.Minute
 
-// Eventually polls until done reports true. If that takes longer than limit it fails the test
-// and says what it waited for.
+// Eventually polls until done reports true. If that takes longer than limit, it fails the test with
+// a message that names what it waited for.
 func Eventually(t testing.TB, limit time.Duration, what string, done func() bool) {
 	t.Helper()
 	deadline := time.After(limit)

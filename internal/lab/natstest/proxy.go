@@ -25,17 +25,18 @@ func NewProxy(t testing.TB, url string) *Proxy {
 // URL is the URL of the server through the proxy.
 func (p *Proxy) URL() string { return "nats://" + p.p.Address() }
 
-// Deafen loses everything that the server sends from now on. What the client sends arrives.
+// Deafen loses everything that the server sends from now on. The server still receives what the
+// client sends.
 func (p *Proxy) Deafen() { p.p.Set(proxy.Fault{Deaf: true}) }
 
-// Part cuts all connections and refuses new ones until Heal.
-func (p *Proxy) Part() { p.p.Set(proxy.Fault{Cut: true}) }
+// Cut cuts all connections, and refuses new ones until Heal.
+func (p *Proxy) Cut() { p.p.Set(proxy.Fault{Cut: true}) }
 
 // Delay delays everything that the server sends, and keeps its order.
 func (p *Proxy) Delay(late time.Duration) { p.p.Set(proxy.Fault{Late: late}) }
 
-// Stall reads nothing from the client until Heal, so the client's socket fills up. What the
-// server sends arrives.
+// Stall reads nothing from the client until Heal, so the client's socket fills up. The client still
+// receives what the server sends.
 func (p *Proxy) Stall() { p.p.Set(proxy.Fault{Stalled: true}) }
 
 // Heal ends the fault. It cuts connections that have lost bytes, so that the client reconnects.

@@ -7,11 +7,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Strand makes the server forget to deliver messages. A client takes all messages of the queue
-// "default". Then the messages of an unused job are purged. After that the server redelivers
-// none of the messages that were in flight. Strand returns the queue. It publishes two messages
-// of its own, which are gone when it returns. That Strand succeeds is a fact about the server:
-// if a newer server does not forget messages, it is no longer needed.
+// Strand makes the server strand messages: it never redelivers them. A client takes all messages of
+// the queue "default". Then the messages of an unused job are purged. After that the server
+// redelivers none of the messages that were in flight. Strand returns the queue. It publishes two
+// messages of its own, and removes them before it returns. If Strand fails, the server does not
+// strand messages any more, and the code that handles them is no longer needed.
 func Strand(t testing.TB, js jetstream.JetStream, namespace string) jetstream.Consumer {
 	t.Helper()
 	must := func(err error) {
@@ -20,7 +20,7 @@ func Strand(t testing.TB, js jetstream.JetStream, namespace string) jetstream.Co
 			t.Fatal(err)
 		}
 	}
-	ctx, subject := t.Context(), namespace+".slot.default.nobodys"
+	ctx, subject := t.Context(), namespace+".slot.default.unused"
 	stream, err := js.Stream(ctx, namespace+"_slots")
 	must(err)
 	queue, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{

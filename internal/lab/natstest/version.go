@@ -10,32 +10,33 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Version makes the server report another version to the client. The text must not be longer
-// than the real one. The server stays the same: a test sees what the client does not ask of
-// the older version.
+// Version makes the client believe that the server has another version. The text must not be longer
+// than the real one. The server stays the same: the test sees that the client does not request what
+// the older version does not support.
 func Version(version string) nats.Option {
-	told := fmt.Sprintf("%q:%q", "version", server.VERSION)
-	say := fmt.Sprintf("%q:%q", "version", version)
-	return nats.SetCustomDialer(liar{[]byte(told), []byte(say + strings.Repeat(" ", max(0, len(told)-len(say))))})
+	actual := fmt.Sprintf("%q:%q", "version", server.VERSION)
+	fake := fmt.Sprintf("%q:%q", "version", version)
+	return nats.SetCustomDialer(versionDialer{[]byte(actual), []byte(fake + strings.Repeat(" ", max(0, len(actual)-len(fake))))})
 }
 
-type liar struct{ told, say []byte }
+// versionDialer replaces actual by fake in what the server sends. Both have the same length.
+type versionDialer struct{ actual, fake []byte }
 
-func (l liar) Dial(network, address string) (net.Conn, error) {
+func (d versionDialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := net.Dial(network, address)
 	if err != nil {
 		return nil, err
 	}
-	return &lyingConn{conn, l}, nil
+	return &versionConn{conn, d}, nil
 }
 
-type lyingConn struct {
+type versionConn struct {
 	net.Conn
-	liar
+	versionDialer
 }
 
-func (c *lyingConn) Read(p []byte) (int, error) {
+func (c *versionConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	copy(p, bytes.ReplaceAll(p[:n], c.told, c.say))
+	copy(p, bytes.ReplaceAll(p[:n], c.actual, c.fake))
 	return n, err
 }

@@ -24,7 +24,7 @@ type Proxy struct {
 	fault Fault
 	conns map[net.Conn]bool
 	woken chan struct{} // closed and replaced when fault changes
-	lost  bool          // fault has lost a message
+	lost  bool          // the fault Lose has dropped a message
 	all   sync.WaitGroup
 }
 
@@ -46,7 +46,7 @@ type Fault struct {
 	// Hold keeps everything from the servers until the fault is over.
 	Hold bool
 
-	// Deaf loses everything from the servers. The connection cannot be used afterwards.
+	// Deaf loses everything from the servers. When the fault ends, the connections are cut.
 	Deaf bool
 
 	// Sever waits for the client to send these bytes. If Then is nil, it cuts the
@@ -58,9 +58,9 @@ type Fault struct {
 	Lose []byte
 }
 
-// New starts a proxy for clients with a Dialer, which name the server of each connection. So
-// contexts, credentials, TLS and servers that the client learns of later work through the proxy,
-// and no connection goes around it.
+// New starts a proxy for clients with a Dialer, which names the server of each connection. So
+// contexts, credentials, TLS and servers that the client discovers later work through the proxy, and
+// no connection avoids it.
 func New() (*Proxy, error) { return To("") }
 
 // To starts a proxy in front of the server at this address.
@@ -237,9 +237,9 @@ func (p *Proxy) answered(data []byte) ([]byte, bool) {
 	return data, true
 }
 
-// asked passes on what a client sends, without the messages that the fault loses. If the
-// data has the bytes of Sever, asked cuts it before the protocol line that has them, or lets
-// the next fault take effect.
+// asked passes on what a client sends, without the messages that the fault loses. If the data
+// contains the bytes of Sever, asked cuts the data before the protocol line that contains them, or
+// lets the fault Then take effect.
 func (p *Proxy) asked(data []byte) ([]byte, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,8 +263,8 @@ func (p *Proxy) asked(data []byte) ([]byte, bool) {
 	return data[:max(bytes.LastIndex(data[:i], []byte("\r\n"))+2, 0)], false
 }
 
-// without returns data without the messages to subjects with this prefix. A message that
-// data does not hold as a whole stays.
+// without returns data without the messages to subjects with this prefix. It keeps a message that
+// is only partly in data.
 func without(data, prefix []byte) []byte {
 	verb := append([]byte("PUB "), prefix...)
 	var rest []byte
@@ -284,14 +284,14 @@ func without(data, prefix []byte) []byte {
 	}
 }
 
-// HasLost reports whether the fault has lost a message.
+// HasLost reports whether the fault Lose has dropped a message.
 func (p *Proxy) HasLost() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lost
 }
 
-// Severed reports whether the client has sent the bytes of Sever.
+// Severed reports whether the client has sent the bytes of Sever, or there is no such fault.
 func (p *Proxy) Severed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// echo is a server that says back every line, and what it has heard.
-func echo(t *testing.T) (address string, heard <-chan string) {
+// echo starts a server that sends back every line. received delivers the lines.
+func echo(t *testing.T) (address string, received <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,18 +41,18 @@ func echo(t *testing.T) (address string, heard <-chan string) {
 	return l.Addr().String(), lines
 }
 
-// through is a client that talks to an echo through a proxy.
+// through is a client of an echo, connected through a proxy.
 type through struct {
 	*testing.T
-	proxy *Proxy
-	conn  net.Conn
-	from  *bufio.Reader
-	heard <-chan string
+	proxy    *Proxy
+	conn     net.Conn
+	from     *bufio.Reader
+	received <-chan string
 }
 
 func newThrough(t *testing.T) *through {
 	t.Helper()
-	address, heard := echo(t)
+	address, received := echo(t)
 	p, err := New()
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func newThrough(t *testing.T) *through {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	c := &through{t, p, conn, bufio.NewReader(conn), heard}
+	c := &through{t, p, conn, bufio.NewReader(conn), received}
 	c.say("hello")
 	c.wantHeard("hello")
 	c.wantAnswer("hello")
@@ -80,12 +80,12 @@ func (c *through) say(line string) {
 func (c *through) wantHeard(line string) {
 	c.Helper()
 	select {
-	case got := <-c.heard:
+	case got := <-c.received:
 		if got != line {
-			c.Fatalf("the server heard %q, want %q", got, line)
+			c.Fatalf("the server received %q, want %q", got, line)
 		}
 	case <-time.After(10 * time.Second):
-		c.Fatalf("the server has not heard %q", line)
+		c.Fatalf("the server has not received %q", line)
 	}
 }
 
@@ -170,10 +170,10 @@ func TestAProxyThatIsCloggedBlocksItsWriterAndLosesNothing(t *testing.T) {
 	_ = c.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	n, err := c.conn.Write([]byte(all))
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("a socket that nothing reads took %d bytes: %v", n, err)
+		t.Fatalf("a socket from which nothing is read took %d bytes: %v", n, err)
 	}
-	if len(c.heard) > 0 {
-		t.Fatal("the server has heard something")
+	if len(c.received) > 0 {
+		t.Fatal("the server has received something")
 	}
 	c.proxy.Set(Fault{})
 	_ = c.conn.SetWriteDeadline(time.Time{})
@@ -210,10 +210,10 @@ func TestAProxySeversBeforeAWrite(t *testing.T) {
 		}
 	}
 	if !c.proxy.Severed() {
-		t.Error("it does not say that it has severed")
+		t.Error("Severed returns false")
 	}
-	if len(c.heard) > 0 {
-		t.Errorf("the server has heard %q", <-c.heard)
+	if len(c.received) > 0 {
+		t.Errorf("the server has received %q", <-c.received)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestAProxySeversAfterAWrite(t *testing.T) {
 	c.say("PUB $KV.x_ledger.a 1")
 	c.wantHeard("PUB $KV.x_ledger.a 1")
 	if !c.proxy.Severed() {
-		t.Error("it does not say that it has severed")
+		t.Error("Severed returns false")
 	}
 	c.proxy.Set(Fault{})
 	c.wantEnd()

@@ -33,7 +33,8 @@ type ServerSpec struct {
 	Routes []string `json:"routes,omitempty"`
 }
 
-// broker is a server that torture starts, over all its lives. Only the lane of the servers uses it.
+// broker is a server that torture starts, over all its lives. After the start, only the lane of the
+// servers uses it.
 type broker struct {
 	spec ServerSpec
 	life int
@@ -91,24 +92,23 @@ func (t *torture) killBroker(ctx context.Context, f plan.Fault) {
 	}
 	const patience = time.Minute
 	for began := time.Now(); ; {
-		err := t.whole(ctx)
+		err := t.caughtUp(ctx)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return
 		case !b.now.running():
-			t.fail(fmt.Errorf("server %s ended by itself: %s: %s", b.spec.Name, b.now.cmd.ProcessState, b.now.lastWords()))
+			t.fail(fmt.Errorf("server %s ended by itself: %s: %s", b.spec.Name, b.now.cmd.ProcessState, b.now.logTail()))
 			return
 		case time.Since(began) > patience:
-			t.fail(fmt.Errorf("the servers are not whole again %v after %s came back: %w", patience, b.spec.Name, err))
+			t.fail(fmt.Errorf("the servers have not caught up %v after %s was started again: %w", patience, b.spec.Name, err))
 			return
 		}
 		sleep(ctx, 200*time.Millisecond)
 	}
 }
 
-// whole returns an error if a stream has no leader, or has a replica that is offline or
-// behind.
-func (t *torture) whole(ctx context.Context) error {
+// caughtUp returns an error if a stream has no leader, or has a replica that is offline or behind.
+func (t *torture) caughtUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	for _, stream := range layout.Streams(t.cfg.Namespace) {

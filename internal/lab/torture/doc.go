@@ -1,15 +1,14 @@
-// Package torture breaks a fleet in every way it can, and checks that the promise
-// holds.
+// Package torture breaks a fleet in every way it can, and checks that Cronce keeps its promise.
 //
 //	plan     what goes wrong and when, drawn from a seed, and the table of jobs
-//	fleet    workers and producers: each is a process of this very program
+//	fleet    workers and producers: each is a process of this program
 //	brokers  the servers that torture starts, one process each
-//	proxy    stands between each process and the servers: it cuts, slows, loses, holds back
+//	proxy    between each process and the servers: cuts, slows, loses, holds back
 //	faults   carries out the plan
 //	record   what each handler writes to a file: its start, its end
-//	witness  every write that the broker stores
-//	report   collects all of that into a history
-//	promise  checks the history, and is pure
+//	witness  collects every write that the broker stores
+//	report   combines all of that into a history
+//	promise  checks the history; pure
 //
 // # Evidence
 //
@@ -20,7 +19,7 @@
 //   - When a handler ran, and at which fence, is in the record. A line is one write, so
 //     a KILL loses none.
 //   - All processes run on one machine and read one clock (package boot). So their times
-//     can be compared, whatever clock the code under test is given.
+//     can be compared, even if the code under test gets a wrong clock.
 //   - Which writes were stored, and what they replaced, comes from the broker: its streams
 //     republish each write with its sequence, its time and the sequence that it replaced.
 //   - Torture asks the broker for its time itself.
@@ -32,9 +31,9 @@
 //
 // A process that is killed as soon as it wakes records nothing. So torture also records
 // when it froze a process, and when it did not run itself. For a killed process both
-// count as pauses of that process. Rules about processes that nothing disturbs use all of
-// these lines, and how fast the servers answered torture. On a busy machine these rules
-// check less, but they report nothing false.
+// count as pauses of that process. Rules about undisturbed processes use all of these
+// lines, and how fast the servers answered torture. So on a busy machine these rules check
+// less, and report nothing false.
 //
 // # Proof
 //
@@ -50,8 +49,9 @@
 //   - mistakes that only cost another delivery, such as a nonce that is ignored;
 //   - mistakes that need a freeze between two given lines of code, or an edit of a
 //     definition;
-//   - trust that counts from the answer to a heartbeat, unless the lease is about 10 s: with
-//     3 s an attempt at a heartbeat lasts longer than the margin;
+//   - a node that counts its lease from the answer to a heartbeat, and not from its start,
+//     unless the lease is about 10 s: with a lease of 3 s, one attempt of a heartbeat lasts
+//     longer than the margin;
 //   - a rule that is broken by less than the error of the clocks, which is up to 600 ms.
 //
 // Why it is built this way: docs/decisions/0050-torture-runs-the-program-itself.md.

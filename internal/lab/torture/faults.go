@@ -14,8 +14,8 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 )
 
-// suffer carries out the faults of one lane, one after the other.
-func (t *torture) suffer(ctx context.Context, lane []plan.Fault) {
+// runLane carries out the faults of one lane, one after the other.
+func (t *torture) runLane(ctx context.Context, lane []plan.Fault) {
 	for _, f := range lane {
 		if !sleep(ctx, time.Until(t.began.Add(f.At))) {
 			return
@@ -28,19 +28,19 @@ func (t *torture) suffer(ctx context.Context, lane []plan.Fault) {
 		case plan.Full:
 			t.fill(ctx, f)
 			t.noteFault(f, "", since)
-		case plan.Freeze, plan.Sleep: // hold records the instants of STOP and CONT
-			t.happen(ctx, t.members[f.Target], f)
+		case plan.Freeze, plan.Sleep: // freeze records the instants of STOP and CONT
+			t.runFault(ctx, t.members[f.Target], f)
 		default:
 			m := t.members[f.Target]
 			of := m.current()
-			t.happen(ctx, m, f)
+			t.runFault(ctx, m, f)
 			t.noteFault(f, of, since)
 		}
 	}
 }
 
-// happen carries out one fault of one process, and returns when the fault is over.
-func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
+// runFault carries out one fault of one process, and returns when the fault is over.
+func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 	t.count(string(f.Kind))
 	through := func(fault proxy.Fault, d time.Duration) {
 		m.proxy.Set(fault)
@@ -51,7 +51,7 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 			sleep(ctx, 2*time.Millisecond)
 		}
 	}
-	// when waits for a write of a kind, and severs it there, or lets then take effect.
+	// when waits for a write of a kind, and cuts the connection there, or lets then take effect.
 	when := func(write string, then *proxy.Fault, patience time.Duration) {
 		m.proxy.Set(proxy.Fault{Sever: []byte(t.subjectOf(write)), Then: then})
 		await(m.proxy.Severed, patience)
@@ -60,11 +60,11 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 	case plan.Kill, plan.Silence:
 		m.kill()
 		sleep(ctx, f.For)
-		m.again()
+		m.restart()
 	case plan.Term:
 		m.term()
 		sleep(ctx, f.For)
-		m.again()
+		m.restart()
 	case plan.Leave:
 		until := time.Now().Add(f.For)
 		m.proxy.Set(proxy.Fault{Lose: []byte(t.subjectOf(plan.WriteSlots))})
@@ -73,9 +73,9 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 		m.term()
 		m.proxy.Set(proxy.Fault{})
 		sleep(ctx, time.Until(until))
-		m.again()
+		m.restart()
 	case plan.Freeze:
-		goOn := m.hold(f)
+		goOn := m.freeze(f)
 		sleep(ctx, f.For)
 		goOn()
 	case plan.Sleep:
@@ -84,7 +84,7 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 			// The write is stored, and its answer arrives while the process is stopped.
 			when(f.Write, &proxy.Fault{Hold: true}, 3*time.Second)
 		}
-		goOn := m.hold(f)
+		goOn := m.freeze(f)
 		m.proxy.Set(proxy.Fault{})
 		sleep(ctx, f.For)
 		goOn()
@@ -109,7 +109,7 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 		through(proxy.Fault{Clogged: true}, f.For/2)
 		m.term()
 		m.proxy.Set(proxy.Fault{})
-		m.again()
+		m.restart()
 	case plan.Hangup:
 		t.hangUp(ctx, m, f)
 	case plan.Lose:
@@ -117,7 +117,7 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 		t.lose(ctx, m)
 		m.kill()
 		sleep(ctx, f.For)
-		m.again()
+		m.restart()
 	case plan.Hold:
 		until := time.Now().Add(f.For)
 		// A heartbeat is stored. Its answer is lost, and so is what follows.
@@ -125,7 +125,7 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 		through(proxy.Fault{Deaf: true}, f.Delay)
 		// On a new connection the heartbeat is repeated and answered. Then comes the cut.
 		when(plan.WriteNodes, &proxy.Fault{}, t.cfg.Lease/4)
-		sleep(ctx, plan.Heard(t.cfg.Lease))
+		sleep(ctx, plan.AnswerWithin(t.cfg.Lease))
 		through(proxy.Fault{Cut: true}, time.Until(until))
 		m.proxy.Set(proxy.Fault{})
 	case plan.Sever:
@@ -141,8 +141,8 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 	}
 }
 
-// hangUp adds jobs to the file of a process and removes them, with a HUP each time. In
-// the end the file has all jobs.
+// hangUp adds jobs to the file of a process and removes jobs, with a HUP each time. At the end the
+// file has all jobs.
 func (t *torture) hangUp(ctx context.Context, m *member, f plan.Fault) {
 	r := rand.New(rand.NewPCG(t.cfg.Seed, uint64(f.At)))
 	write := func(names []string) {
@@ -189,10 +189,10 @@ func (t *torture) fill(ctx context.Context, f plan.Fault) {
 	}
 	t.limitBytes(ctx, name, 1)
 	sleep(ctx, f.For)
-	t.limitBytes(t.fleetCtx, name, -1) // also if the run is over, and however long it takes
+	t.limitBytes(t.fleetCtx, name, -1) // with a context that outlives this phase: the fleet needs the stream
 }
 
-// limitBytes changes how many bytes a stream may have. It tries until that has succeeded.
+// limitBytes changes how many bytes a stream may have. It retries until that succeeds or ctx ends.
 func (t *torture) limitBytes(ctx context.Context, name string, most int64) {
 	for {
 		err := t.limitBytesOnce(ctx, name, most)

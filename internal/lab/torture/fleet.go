@@ -24,10 +24,11 @@ type member struct {
 	mu   sync.Mutex
 	life int
 	now  *process // nil: it does not run
-	held bool     // a fault ended it, and starts it again
+	// faulted is true if a fault ended the current life. The fault itself starts the next one.
+	faulted bool
 
-	// read is how far its file of the record was read. up and running are what the current
-	// life wrote there: whether it is up, and how many of its handlers run.
+	// read is the offset up to which its file of the record was read. up and running are what
+	// the current life wrote there: whether it is up, and how many of its handlers run.
 	read    int64
 	up      bool
 	running int
@@ -60,7 +61,7 @@ func (m *member) current() string {
 	return m.now.name
 }
 
-// begin starts the next life.
+// begin starts the next life of the process.
 func (m *member) begin() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +88,7 @@ func (m *member) begin() error {
 	if err != nil {
 		return err
 	}
-	m.now, m.held, m.up, m.running = p, false, false, 0
+	m.now, m.faulted, m.up, m.running = p, false, false, 0
 	go m.watch(p)
 	return nil
 }
@@ -95,33 +96,33 @@ func (m *member) begin() error {
 // watch waits for the end of a life. If no fault ended it, watch reports a crash, or counts
 // a handler that ended its process, and begins the next life.
 func (m *member) watch(p *process) {
-	<-p.gone
+	<-p.ended
 	m.t.deaths.note(p)
 	m.mu.Lock()
-	meant := m.now != p
-	if !meant {
+	byFault := m.now != p
+	if !byFault {
 		m.now = nil
 	}
 	m.mu.Unlock()
-	if meant {
+	if byFault {
 		return
 	}
 	if p.cmd.ProcessState.ExitCode() != diedByItself {
-		m.t.found(promise.Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended by itself: %s", p.name, p.cmd.ProcessState), Evidence: []string{p.lastWords()}})
+		m.t.addViolation(promise.Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended by itself: %s", p.name, p.cmd.ProcessState), Evidence: []string{p.logTail()}})
 	} else {
 		m.t.count("died in a handler")
 	}
-	if sleep(m.t.fleetCtx, time.Second) && !m.isHeld() {
-		m.again()
+	if sleep(m.t.fleetCtx, time.Second) && !m.isFaulted() {
+		m.restart()
 	}
 }
 
-// again begins the next life, unless there is one.
-func (m *member) again() {
+// restart begins the next life, unless there is one.
+func (m *member) restart() {
 	m.mu.Lock()
-	there := m.now != nil
+	exists := m.now != nil
 	m.mu.Unlock()
-	if there || m.t.fleetCtx.Err() != nil {
+	if exists || m.t.fleetCtx.Err() != nil {
 		return
 	}
 	if err := m.begin(); err != nil {
@@ -129,23 +130,25 @@ func (m *member) again() {
 	}
 }
 
-// take returns the current life for a fault to end: watch does not report that end.
-func (m *member) take() *process {
+// detach returns the current life for a fault to end: watch does not report that end.
+func (m *member) detach() *process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.now
-	m.now, m.held = nil, true
+	m.now, m.faulted = nil, true
 	return p
 }
 
-func (m *member) isHeld() bool {
+// isFaulted reports whether a fault ended the last life, and will start the next one.
+func (m *member) isFaulted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.held
+	return m.faulted
 }
 
+// kill ends the current life.
 func (m *member) kill() {
-	if p := m.take(); p != nil {
+	if p := m.detach(); p != nil {
 		p.kill()
 	}
 }
@@ -157,28 +160,28 @@ const stuckAfter = grace + 5*time.Second + 2*time.Second + 15*time.Second
 
 // term ends the current life with a TERM, and with a KILL if that takes too long.
 func (m *member) term() {
-	p := m.take()
+	p := m.detach()
 	if p == nil {
 		return
 	}
 	p.signal(termSignal)
 	select {
-	case <-p.gone:
+	case <-p.ended:
 	case <-time.After(stuckAfter):
-		m.t.found(promise.Violation{Rule: "stuck", Detail: fmt.Sprintf("process %s did not end within %v of a TERM", p.name, stuckAfter), Evidence: []string{p.lastWords()}})
+		m.t.addViolation(promise.Violation{Rule: "stuck", Detail: fmt.Sprintf("process %s did not end within %v of a TERM", p.name, stuckAfter), Evidence: []string{p.logTail()}})
 		p.kill()
 		return
 	}
 	// A process that the signal itself ended had just started, and has logged nothing.
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != diedByItself && (code > 0 || p.lastWords() != "") {
-		m.t.found(promise.Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended with %s after a TERM", p.name, p.cmd.ProcessState), Evidence: []string{p.lastWords()}})
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != diedByItself && (code > 0 || p.logTail() != "") {
+		m.t.addViolation(promise.Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended with %s after a TERM", p.name, p.cmd.ProcessState), Evidence: []string{p.logTail()}})
 	}
 }
 
-// hold stops the current life for a fault. The returned function continues it, and records
+// freeze stops the current life for a fault. The returned function continues it, and records
 // for how long it was stopped. The process cannot record that: it may be killed as soon as
 // it wakes.
-func (m *member) hold(f plan.Fault) func() {
+func (m *member) freeze(f plan.Fault) func() {
 	m.mu.Lock()
 	p := m.now
 	m.mu.Unlock()

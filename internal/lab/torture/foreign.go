@@ -3,6 +3,7 @@ package torture
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cronce-io/cronce/internal/fleet/boot"
@@ -11,8 +12,8 @@ import (
 )
 
 // isForeign reports whether a member is a client in another language: every second worker, and
-// every second of the processes that only produce. The others do what such a client may leave to
-// others.
+// every second of the processes that only produce. The other processes do what such a client may
+// leave to them.
 func (t *torture) isForeign(index int) bool {
 	if t.cfg.NodeCommand == nil {
 		return false
@@ -24,8 +25,8 @@ func (t *torture) isForeign(index int) bool {
 }
 
 // proxyOf returns the proxy of a member. A client in another language connects to it as to a
-// server. There is one server then: from a cluster it would learn the addresses of others, and
-// go around the proxy.
+// server. Torture then starts one server only: from a cluster, the client would learn the addresses
+// of the other servers, and connect to them without the proxy.
 func (t *torture) proxyOf(index int) (*proxy.Proxy, error) {
 	if !t.isForeign(index) {
 		return proxy.New()
@@ -33,20 +34,13 @@ func (t *torture) proxyOf(index int) (*proxy.Proxy, error) {
 	return proxy.To(strings.TrimPrefix(t.nc.ConnectedUrl(), "nats://"))
 }
 
-// startForeign starts a life of a client in another language. Its environment says what it is,
-// as docs/conformance.md describes.
+// startForeign starts a life of a client in another language. The environment configures it, as
+// docs/conformance.md describes.
 func (t *torture) startForeign(spec NodeSpec) (*process, error) {
 	cmd := t.cfg.NodeCommand()
-	queues := map[string]bool{}
-	var jobs, names []string
+	var jobs, queues []string
 	if spec.Work {
-		jobs = plan.ForeignNames(t.cases)
-		for _, c := range t.cases {
-			if q := c.Job.WithDefaults().Queue; !queues[q] {
-				queues[q] = true
-				names = append(names, q)
-			}
-		}
+		jobs, queues = plan.ForeignNames(t.cases), plan.Queues(slices.Values(t.cases))
 	}
 	produce := "0"
 	if spec.Produce {
@@ -54,7 +48,7 @@ func (t *torture) startForeign(spec NodeSpec) (*process, error) {
 	}
 	cmd.Env = append(os.Environ(),
 		"CRONCE_UNDER_TEST_SERVER=nats://"+spec.Proxy, "CRONCE_UNDER_TEST_NAMESPACE="+spec.Namespace, "CRONCE_UNDER_TEST_NAME="+spec.Host,
-		"CRONCE_UNDER_TEST_QUEUES="+strings.Join(names, ","), "CRONCE_UNDER_TEST_JOBS="+strings.Join(jobs, ","), "CRONCE_UNDER_TEST_PRODUCE="+produce,
+		"CRONCE_UNDER_TEST_QUEUES="+strings.Join(queues, ","), "CRONCE_UNDER_TEST_JOBS="+strings.Join(jobs, ","), "CRONCE_UNDER_TEST_PRODUCE="+produce,
 		fmt.Sprintf("CRONCE_UNDER_TEST_CLOCK_OFFSET_MS=%d", spec.ClockOffset.Milliseconds()),
 		"CRONCE_UNDER_TEST_RECORD="+spec.Record, "CRONCE_UNDER_TEST_PROCESS="+spec.Process,
 		fmt.Sprintf("CRONCE_UNDER_TEST_BOOT=%d", int64(boot.Now())),

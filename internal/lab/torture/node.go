@@ -31,7 +31,7 @@ import (
 
 // NodeSpec configures a process of the fleet.
 type NodeSpec struct {
-	// Process names this life of the process: "w1.3".
+	// Process names this life of the process: "w1.3". Host names the process: "w1".
 	Process string `json:"process"`
 	Host    string `json:"host"`
 
@@ -48,9 +48,10 @@ type NodeSpec struct {
 	Produce bool `json:"produce"`
 	Work    bool `json:"work"`
 
-	// Record is the path of its file of the record. Jobs is the path of the file that names
-	// the jobs that it has handlers for: all jobs if the file does not exist. The file is
-	// read again at each HUP. Proxy is the address through which it reaches the servers.
+	// Record is the path of its file of the record. Jobs is the path of the file with the names
+	// of the jobs that it has handlers for. If the file does not exist, it has handlers for all
+	// jobs. It reads the file again at each HUP. Proxy is the address through which it reaches
+	// the servers.
 	Record string `json:"record"`
 	Jobs   string `json:"jobs"`
 	Proxy  string `json:"proxy"`
@@ -113,7 +114,7 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 		Owner: plan.JobOwner, Handler: h.handler, Handlers: h.names, Logger: log, Version: "torture",
 	}
 	if spec.Work {
-		cfg.Queues = h.queues()
+		cfg.Queues = plan.Queues(maps.Values(h.cases))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var ordering sync.WaitGroup
@@ -150,7 +151,7 @@ type handlers struct {
 	file  string
 
 	mu    sync.Mutex
-	there map[string]bool // the jobs that the file names
+	named map[string]bool // the jobs that the file names
 }
 
 func newHandlers(spec NodeSpec, rec *recorder) *handlers {
@@ -171,13 +172,13 @@ func (h *handlers) read() error {
 	case !errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("read jobs: %w", err)
 	}
-	there := map[string]bool{}
+	named := map[string]bool{}
 	for _, name := range names {
-		there[name] = true
+		named[name] = true
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.there = there
+	h.named = named
 	return nil
 }
 
@@ -204,12 +205,12 @@ func (h *handlers) reload(ctx context.Context, hangups <-chan os.Signal, r *repl
 	}
 }
 
-// names are the jobs that the process has handlers for.
+// names returns the jobs that the process has handlers for.
 func (h *handlers) names() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var names []string
-	for name := range h.there {
+	for name := range h.named {
 		if h.works {
 			names = append(names, name)
 		}
@@ -217,24 +218,13 @@ func (h *handlers) names() []string {
 	return names
 }
 
-func (h *handlers) queues() []string {
-	seen := map[string]bool{}
-	var queues []string
-	for _, c := range h.cases {
-		if q := c.Job.WithDefaults().Queue; !seen[q] {
-			seen[q] = true
-			queues = append(queues, q)
-		}
-	}
-	return queues
-}
-
+// handler returns the handler of a job, or nil if the process has none.
 func (h *handlers) handler(name string) job.Handler {
 	h.mu.Lock()
-	there := h.there[name]
+	named := h.named[name]
 	h.mu.Unlock()
 	c, ok := h.cases[name]
-	if !ok || !there || !h.works {
+	if !ok || !named || !h.works {
 		return nil
 	}
 	return func(ctx context.Context, run job.Run) error { return h.run(ctx, c, run) }
@@ -245,7 +235,7 @@ func (h *handlers) handler(name string) job.Handler {
 // was frozen notices that late, and its handler returns later still.
 func (h *handlers) run(ctx context.Context, c plan.Case, run job.Run) error {
 	line := promise.Line{Slot: run.Slot.ID(), Attempt: run.Attempt, Fence: run.Fence, Node: run.Node}
-	tell := func(what, result, cause string) {
+	record := func(what, result, cause string) {
 		l := line
 		l.What, l.Result, l.Cause = what, result, cause
 		if err := h.rec.add(l); err != nil {
@@ -254,11 +244,11 @@ func (h *handlers) run(ctx context.Context, c plan.Case, run job.Run) error {
 			os.Exit(1)
 		}
 	}
-	tell(promise.LineStart, "", "")
+	record(promise.LineStart, "", "")
 	noted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(noted)
-		tell(promise.LineCancel, "", cause(ctx))
+		record(promise.LineCancel, "", cause(ctx))
 	})
 	act := c.Attempt(h.seed, run.Slot, run.Attempt)
 	done := time.NewTimer(act.Work)
@@ -272,15 +262,16 @@ func (h *handlers) run(ctx context.Context, c plan.Case, run job.Run) error {
 	if !stop() {
 		<-noted // the end comes after this line
 	}
-	tell(promise.LineEnd, result, "")
-	// "<" takes the most room in JSON that escapes HTML.
+	record(promise.LineEnd, result, "")
+	// JSON that escapes HTML needs the most bytes for "<".
 	words := strings.Repeat("<", act.Words)
 	_, _ = io.WriteString(run.Output, words)
 	return finish(result, words)
 }
 
+// finish returns what the handler returns, or panics, or ends the process.
 func finish(result, words string) error {
-	failed := errors.New("as the torture wants it" + words)
+	failed := errors.New("failed as planned" + words)
 	switch result {
 	case plan.ResultOK:
 		return nil
@@ -327,7 +318,7 @@ func (h *handlers) order(ctx context.Context, spec NodeSpec, store *kv.Store, lo
 	}
 }
 
-// cause says why a context ended.
+// cause returns the reason why a context ended.
 func cause(ctx context.Context) string {
 	err := context.Cause(ctx)
 	for _, known := range []error{job.ErrLeaseLost, job.ErrStopping, job.ErrTimeout, job.ErrCancelled, job.ErrReplaced} {

@@ -15,17 +15,17 @@ import (
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 )
 
-// process is one life of a child. The child ends when this process ends, even by a KILL: it
-// reads a pipe that only this process holds open. The first line in the pipe is the child's
-// spec, since other users can see arguments.
+// process is one life of a child. The child ends when this process ends, even by a KILL, because
+// it reads its stdin, a pipe that only this process holds open. The first line of its stdin is its
+// spec: other users can see arguments.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
-	log   string // its stderr
-	lives io.WriteCloser
+	log   string // path of the file with its stderr
+	stdin io.WriteCloser
 
-	gone chan struct{} // closed when it has ended
-	died time.Duration // when it ended, by boot.Now; set before gone is closed
+	ended chan struct{} // closed when it has ended
+	died  time.Duration // when it ended, by boot.Now; set before ended is closed
 }
 
 // start starts this program as a child, in a role.
@@ -35,7 +35,7 @@ func (t *torture) start(name, role, spec string) (*process, error) {
 
 // startCommand starts a child, and writes its spec to the pipe, unless that is empty.
 func (t *torture) startCommand(name string, cmd *exec.Cmd, spec string) (*process, error) {
-	p := &process{name: name, cmd: cmd, log: filepath.Join(t.dir, name+".log"), gone: make(chan struct{})}
+	p := &process{name: name, cmd: cmd, log: filepath.Join(t.dir, name+".log"), ended: make(chan struct{})}
 	ownGroup(p.cmd)
 	log, err := os.Create(p.log)
 	if err != nil {
@@ -43,7 +43,7 @@ func (t *torture) startCommand(name string, cmd *exec.Cmd, spec string) (*proces
 	}
 	defer log.Close()
 	p.cmd.Stderr = log
-	if p.lives, err = p.cmd.StdinPipe(); err != nil {
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	if err := p.cmd.Start(); err != nil {
@@ -51,12 +51,12 @@ func (t *torture) startCommand(name string, cmd *exec.Cmd, spec string) (*proces
 	}
 	// If this fails the child has ended, and its exit status says why.
 	if spec != "" {
-		_, _ = io.WriteString(p.lives, spec+"\n")
+		_, _ = io.WriteString(p.stdin, spec+"\n")
 	}
 	go func() {
 		_ = p.cmd.Wait() // the status is in ProcessState
 		p.died = boot.Now()
-		close(p.gone)
+		close(p.ended)
 	}()
 	return p, nil
 }
@@ -70,20 +70,20 @@ func (p *process) signal(s os.Signal) {
 // kill ends the process, stopped or not, and waits until it has ended.
 func (p *process) kill() {
 	p.signal(os.Kill)
-	<-p.gone
+	<-p.ended
 }
 
 func (p *process) running() bool {
 	select {
-	case <-p.gone:
+	case <-p.ended:
 		return false
 	default:
 		return true
 	}
 }
 
-// lastWords is the end of its log.
-func (p *process) lastWords() string {
+// logTail returns the end of its log.
+func (p *process) logTail() string {
 	const most = 2000
 	data, _ := os.ReadFile(p.log)
 	return strings.TrimSpace(string(data[max(0, len(data)-most):]))

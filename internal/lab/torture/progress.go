@@ -17,7 +17,7 @@ type Status struct {
 	Violations  int
 }
 
-func (t *torture) enter(phase string) {
+func (t *torture) setPhase(phase string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.phase = phase
@@ -29,7 +29,7 @@ func (t *torture) count(fault string) {
 	t.faults[fault]++
 }
 
-func (t *torture) found(v promise.Violation) {
+func (t *torture) addViolation(v promise.Violation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.violations = append(t.violations, v)
@@ -38,7 +38,8 @@ func (t *torture) found(v promise.Violation) {
 // fail ends the run with an error.
 func (t *torture) fail(err error) { t.failed(err) }
 
-func (t *torture) tell(ended <-chan struct{}) {
+// reportProgress calls Config.Progress every second, until ended is closed.
+func (t *torture) reportProgress(ended <-chan struct{}) {
 	began := time.Now()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -33,7 +33,7 @@ type Report struct {
 
 // report reads the final state, now that the fleet has stopped, and checks the history.
 func (t *torture) report(ctx context.Context) (Report, error) {
-	t.enter("checking")
+	t.setPhase("checking")
 	h, err := t.history(ctx)
 	if err != nil {
 		return Report{}, err
@@ -117,7 +117,7 @@ func (t *torture) records(ctx context.Context, h *promise.History) error {
 	for e, err := range t.store.Ledger().List(ctx, kv.ListFilter{}) {
 		switch {
 		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
-			t.found(promise.Violation{Rule: "unreadable", Detail: err.Error()})
+			t.addViolation(promise.Violation{Rule: "unreadable", Detail: err.Error()})
 		case err != nil:
 			return err
 		default:

@@ -46,11 +46,11 @@ type Config struct {
 	Dir string
 
 	// Command returns the command that runs this program in a role. The child reads its
-	// spec, as JSON, from the first line of its stdin, and ends when its stdin does.
+	// spec, as JSON, from the first line of its stdin, and ends when its stdin is closed.
 	Command func(role string) *exec.Cmd
 
-	// NodeCommand returns the command of a client in another language, which then is every second
-	// process of the fleet. Servers must be 1. Nil: there is none.
+	// NodeCommand returns the command of a client in another language. It replaces every second
+	// process of the fleet, and Servers must be 1. Nil: there is none.
 	NodeCommand func() *exec.Cmd
 
 	// Connect connects to the user's servers. Server, Context and Creds name the same
@@ -82,7 +82,7 @@ type torture struct {
 	notes   *recorder // the faults, and when this process did not run
 
 	cases       []plan.Case
-	from, until time.Time     // of the slots, by the broker's clock
+	from, until time.Time     // bounds of the slots, by the broker's clock
 	fromBoot    time.Duration // from, as a reading of boot.Now
 	began       time.Time     // from, by the local clock
 
@@ -98,8 +98,9 @@ type torture struct {
 	violations []promise.Violation
 }
 
-// Run tortures for the duration, lets the fleet settle, and checks. It returns an error
-// only if the run could not be carried out; what it found is in the report.
+// Run carries out the faults for the duration, waits until each slot has an outcome, and checks the
+// history. It returns an error only if the run could not be carried out. The report has the
+// violations.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	ctx, failed := context.WithCancelCause(ctx)
 	defer failed(nil)
@@ -125,12 +126,12 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	defer t.end()
 	if cfg.Progress != nil {
 		ended := make(chan struct{})
-		var telling sync.WaitGroup
-		telling.Go(func() { t.tell(ended) })
-		defer telling.Wait()
+		var progress sync.WaitGroup
+		progress.Go(func() { t.reportProgress(ended) })
+		defer progress.Wait()
 		defer close(ended)
 	}
-	for _, step := range []func(context.Context) error{t.open, t.define, t.rage, t.settle, t.stop} {
+	for _, step := range []func(context.Context) error{t.open, t.define, t.runPlan, t.settle, t.stop} {
 		if err := step(ctx); err != nil {
 			if why := context.Cause(ctx); why != nil {
 				err = why
@@ -141,9 +142,9 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return t.report(ctx)
 }
 
-// rage carries out the plan.
-func (t *torture) rage(ctx context.Context) error {
-	t.enter("torturing")
+// runPlan starts the fleet, and carries out the plan.
+func (t *torture) runPlan(parent context.Context) error {
+	t.setPhase("torturing")
 	for i := range t.shape.Workers + t.shape.Makers {
 		m, err := t.newMember(i)
 		if err != nil {
@@ -155,18 +156,19 @@ func (t *torture) rage(ctx context.Context) error {
 		}
 	}
 	t.began = time.Now().Add(t.fromBoot - boot.Now())
-	raging, calm := context.WithDeadline(ctx, t.began.Add(t.cfg.Duration))
-	defer calm()
+	ctx, cancel := context.WithDeadline(parent, t.began.Add(t.cfg.Duration))
+	defer cancel()
 	var lanes sync.WaitGroup
 	for _, lane := range plan.NewPlan(t.shape).Lanes {
-		lanes.Go(func() { t.suffer(raging, lane) })
+		lanes.Go(func() { t.runLane(ctx, lane) })
 	}
-	lanes.Go(func() { t.watchClock(raging) })
-	<-raging.Done()
+	lanes.Go(func() { t.watchClock(ctx) })
+	<-ctx.Done()
 	lanes.Wait()
-	return context.Cause(ctx)
+	return context.Cause(parent)
 }
 
+// watchClock samples the broker's clock every second.
 func (t *torture) watchClock(ctx context.Context) {
 	for sleep(ctx, time.Second) {
 		var c promise.Clock
@@ -183,9 +185,9 @@ func (t *torture) watchClock(ctx context.Context) {
 	}
 }
 
-// patience is how long settle waits for the next outcome. The fleet finds a lost slot
-// within two minutes. A client under test may leave slots to others: it gives each back for up to a
-// minute, perhaps several times before a node gets it that can run it.
+// patience is how long settle waits for the next outcome. The fleet finds a lost slot within two
+// minutes. A client under test may leave slots to others: it naks each with a delay of up to a
+// minute, perhaps several times before a node receives it that can run it.
 func (t *torture) patience() time.Duration {
 	if t.cfg.NodeCommand != nil {
 		return 10 * time.Minute
@@ -195,9 +197,9 @@ func (t *torture) patience() time.Duration {
 
 // settle waits until every slot has an outcome, or no more outcomes come.
 func (t *torture) settle(ctx context.Context) error {
-	t.enter("settling")
+	t.setPhase("settling")
 	for _, m := range t.members {
-		m.again()
+		m.restart()
 	}
 	began, moved, left := time.Now(), time.Now(), -1
 	for {
@@ -210,7 +212,7 @@ func (t *torture) settle(ctx context.Context) error {
 		case err == nil && open != left:
 			moved, left = time.Now(), open
 		case time.Since(moved) > t.patience(), time.Since(began) > 2*t.patience():
-			t.log.Warn("the fleet does not settle: not all slots have an outcome", "slots", left, "after", time.Since(began).Round(time.Second))
+			t.log.Warn("not all slots have an outcome, and no more outcomes come", "slots", left, "after", time.Since(began).Round(time.Second))
 			return nil
 		}
 		sleep(ctx, time.Second)
@@ -219,7 +221,7 @@ func (t *torture) settle(ctx context.Context) error {
 
 // stop ends each process of the fleet with a TERM.
 func (t *torture) stop(context.Context) error {
-	t.enter("stopping")
+	t.setPhase("stopping")
 	t.fleetDown()
 	var all sync.WaitGroup
 	for _, m := range t.members {
@@ -232,7 +234,7 @@ func (t *torture) stop(context.Context) error {
 // end ends every process, removes every stream and closes every connection. It is called
 // once, however the run ends.
 func (t *torture) end() {
-	t.enter("cleaning up")
+	t.setPhase("cleaning up")
 	t.fleetDown()
 	for _, m := range t.members {
 		m.kill()

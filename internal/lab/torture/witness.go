@@ -40,10 +40,10 @@ type witness struct {
 	locks       []promise.LockWrite
 	acks        map[uint64]promise.Ack // by sequence of the message
 	delivered   map[uint64]int         // how often, by sequence of the message
-	slotOf      map[uint64]job.Slot
+	slotOf      map[uint64]job.Slot    // by sequence of the message
 	state       map[job.Slot]job.State
 	redelivered int
-	late        int // of these: the slot was claimed, or had its outcome
+	late        int // redeliveries of a slot that was claimed or had its outcome
 	batched     int // messages that were stored in batches
 	unreadable  []string
 }
@@ -68,7 +68,7 @@ func republish(ctx context.Context, js jetstream.JetStream, namespace string) er
 			return fmt.Errorf("look at stream %s: %w", stream, err)
 		}
 		cfg := s.CachedInfo().Config
-		cfg.RePublish = &jetstream.RePublish{Source: source, Destination: namespace + ".told." + stream + ".>"}
+		cfg.RePublish = &jetstream.RePublish{Source: source, Destination: namespace + ".republished." + stream + ".>"}
 		if _, err := js.UpdateStream(ctx, cfg); err != nil {
 			return fmt.Errorf("republish stream %s: %w", stream, err)
 		}
@@ -79,9 +79,9 @@ func republish(ctx context.Context, js jetstream.JetStream, namespace string) er
 // listen collects what is republished on a connection, until the connection is closed.
 func (w *witness) listen(nc *nats.Conn) error {
 	subjects := map[string]nats.MsgHandler{
-		w.namespace + ".told.>":                   w.told,
-		"$JS.ACK." + w.namespace + "_slots.>":     w.acked,
-		"$JS.ACK.*.*." + w.namespace + "_slots.>": w.acked,
+		w.namespace + ".republished.>":            w.recordWrite,
+		"$JS.ACK." + w.namespace + "_slots.>":     w.recordAck,
+		"$JS.ACK.*.*." + w.namespace + "_slots.>": w.recordAck,
 	}
 	for subject, handler := range subjects {
 		sub, err := nc.Subscribe(subject, handler)
@@ -95,14 +95,14 @@ func (w *witness) listen(nc *nats.Conn) error {
 	return nc.Flush()
 }
 
-// told records a write.
-func (w *witness) told(m *nats.Msg) {
+// recordWrite records a write.
+func (w *witness) recordWrite(m *nats.Msg) {
 	stream := m.Header.Get("Nats-Stream")
 	seq, err1 := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
 	last, err2 := strconv.ParseUint(m.Header.Get("Nats-Last-Sequence"), 10, 64)
 	at, err3 := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
 	if err1 != nil || err2 != nil || err3 != nil {
-		return // torture did not configure it
+		return // not a republished write
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,6 +157,7 @@ func (w *witness) told(m *nats.Msg) {
 	}
 }
 
+// wroteLedger records a write of the ledger.
 func (w *witness) wroteLedger(l promise.LedgerWrite, subject string, data []byte) (err error) {
 	if l.Slot, err = job.ParseSlotKey(strings.TrimPrefix(subject, "$KV."+w.namespace+"_ledger.")); err != nil {
 		return err
@@ -171,9 +172,9 @@ func (w *witness) wroteLedger(l promise.LedgerWrite, subject string, data []byte
 	return nil
 }
 
-// acked records a worker's answer to a message: whether it settled the message, and how
-// often the message was delivered.
-func (w *witness) acked(m *nats.Msg) {
+// recordAck records a worker's ack or nak of a message. It also notes how often the message was
+// delivered, which the subject names.
+func (w *witness) recordAck(m *nats.Msg) {
 	now := boot.Now()
 	tokens := strings.Split(m.Subject, ".")
 	// $JS.ACK[.domain.account].stream.consumer.delivered.sequence...

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -81,12 +82,23 @@ func Bounded(lease time.Duration, from, until time.Time) []Case {
 	return cases
 }
 
+// CaseNames returns the names of the jobs.
 func CaseNames(cases []Case) []string {
 	var names []string
 	for _, c := range cases {
 		names = append(names, c.Job.Name)
 	}
 	return names
+}
+
+// Queues returns the queues of the jobs.
+func Queues(cases iter.Seq[Case]) []string {
+	var queues []string
+	for c := range cases {
+		queues = append(queues, c.Job.WithDefaults().Queue)
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues)
 }
 
 // Cases returns the table of jobs. lease scales the times that must be longer or shorter
@@ -243,6 +255,7 @@ func (c Case) Attempt(seed uint64, s job.Slot, attempt int) Act {
 	return c.Act(rand.New(rand.NewPCG(seed, h.Sum64())), attempt)
 }
 
+// Between draws a duration from least (inclusive) to most (exclusive).
 func Between(r *rand.Rand, least, most time.Duration) time.Duration {
 	if most <= least {
 		return least
@@ -252,8 +265,8 @@ func Between(r *rand.Rand, least, most time.Duration) time.Duration {
 
 func wholeSeconds(d time.Duration) time.Duration { return max(d.Truncate(time.Second), 2*time.Second) }
 
-// Order returns the nth trigger of a torture that began at from. Every second one is for a
-// later time. The time of the others is zero: they are due at once.
+// Order returns the nth trigger of a torture that began at from. Every second trigger is for a
+// later time. For the others the time is zero: they are due at once.
 func (c Case) Order(from time.Time, n int) (s job.Slot, at time.Time) {
 	s = job.Slot{Job: c.Job.Name, Token: fmt.Sprintf("key-%d", n)}
 	if n%2 == 1 {

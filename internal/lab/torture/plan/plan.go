@@ -46,19 +46,19 @@ type Fault struct {
 	// For is how long the fault lasts.
 	For time.Duration `json:"for"`
 
-	// Delay is how late bytes come (Slow, Lag), how late the answer comes (Hold), and when
-	// the TERM comes (Leave). Write is the kind of write that Sever and Sleep wait for, and
-	// that Full refuses. Landed says that Sever cuts after the write was sent. Ends says that
-	// the process gets a TERM in the middle of a Clog.
+	// Delay is how late bytes arrive (Slow, Lag), how late the answer arrives (Hold), and when
+	// the TERM is sent (Leave). Write is the kind of write that Sever and Sleep wait for, and
+	// that Full refuses. If Landed is true, Sever cuts after the write was sent. If Ends is
+	// true, the process gets a TERM in the middle of a Clog.
 	Delay  time.Duration `json:"delay,omitempty"`
 	Write  string        `json:"write,omitempty"`
 	Landed bool          `json:"landed,omitempty"`
 	Ends   bool          `json:"ends,omitempty"`
 }
 
-// Heard is how long an answer may take to arrive before the cut of a Hold. It is less than
+// AnswerWithin is how long an answer may take to arrive before the cut of a Hold. It is less than
 // the time between two heartbeats.
-func Heard(lease time.Duration) time.Duration { return min(lease/40, 300*time.Millisecond) }
+func AnswerWithin(lease time.Duration) time.Duration { return min(lease/40, 300*time.Millisecond) }
 
 // Kinds of writes.
 const (
@@ -94,8 +94,8 @@ type Plan struct {
 // Promptly is how late a slot may be published while an undisturbed producer is up.
 const Promptly = 5 * time.Second
 
-// Settled is how long after its last fault a process counts as undisturbed: its lease may
-// have to expire, and its next incarnation must start.
+// Settled is how long after its last fault a process still counts as disturbed: its lease may have
+// to expire, and its next incarnation must start.
 func Settled(lease time.Duration) time.Duration { return lease + 5*time.Second }
 
 // NewPlan draws a plan from the seed.
@@ -196,7 +196,7 @@ func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
 		f.For = Between(r, 2*time.Second, 6*time.Second)
 	case Hold:
 		f.Delay = Between(r, L*35/100, L*6/10)
-		f.For = f.Delay + Heard(L) + L*9/5
+		f.For = f.Delay + AnswerWithin(L) + L*9/5
 	case Sever:
 		f.For = 3 * time.Second
 		f.Landed = r.IntN(2) == 0
@@ -308,8 +308,8 @@ func (s Shape) leave(p *Plan, calm time.Duration) {
 	}
 	const startUp = 5 * time.Second
 	const lost = 2 * time.Second // until a slot is due and the producer has ended
-	// After a second the others hold the copies, even if they are unsure of the time. After
-	// two seconds they would publish them.
+	// After a second the others hold the copies, even if their clocks are inexact. After two
+	// seconds they would publish them.
 	f := Fault{Kind: Leave, Target: i, At: calm + Settled(s.Lease), For: lost + Promptly + 3*time.Second}
 	f.Delay = Between(s.rand("leave"), time.Second, 1600*time.Millisecond)
 	proof, rest := p.Lanes[0][0], p.Lanes[0][1:]
@@ -319,7 +319,7 @@ func (s Shape) leave(p *Plan, calm time.Duration) {
 			p.clear(lane, f.At-startUp, f.At+f.For)
 		}
 	}
-	p.add(proof) // without it a run is not conclusive
+	p.add(proof) // without this fault, a run may be inconclusive
 	p.add(f)
 }
 

@@ -40,9 +40,9 @@ func TestOtherSeedsPlanOtherFaults(t *testing.T) {
 	}
 }
 
-// Faults of one lane follow each other, end with the torture, and are of things
-// that are there; one server at most is away at any time; and a worker sleeps
-// through its lease, or the run would prove nothing.
+// The faults of one lane follow each other, end before the run does, and have targets that exist.
+// So at most one server is down at any time. One worker sleeps for longer than its lease, because
+// otherwise the run would be inconclusive.
 func TestAPlanCanBeCarriedOut(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -93,7 +93,7 @@ func (c *checker) checkPunctual(r *run) {
 
 // checkMargin checks that a context ends well before the lease does, so that its handler has
 // time to return. Nodes leave a quarter of the lease for that. The check allows half of that
-// quarter for a late look at the clock.
+// quarter, because a node may check its clock late.
 func (c *checker) checkMargin(r *run) {
 	if r.cause != job.ErrLeaseLost.Error() || c.finishes(r) {
 		return
@@ -121,9 +121,9 @@ func (c *checker) lastHeartbeat(node string) (NodeWrite, bool) {
 	return NodeWrite{}, false
 }
 
-// excused reports whether a freeze explains a start after death. The freeze must hit the
-// instant between the last look at the clock and the start, so one such start is excused in a
-// run. A worker that does not look at the clock has many of them.
+// excused reports whether a freeze explains a start after death. The freeze must begin between the
+// last check of the clock and the start. That is rare, so one such start is excused in a history. A
+// worker that does not check the clock has many of them.
 func (c *checker) excused(r *run) bool {
 	if !c.claimedBeforeFreeze(r) {
 		return false

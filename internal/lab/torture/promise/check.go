@@ -54,8 +54,8 @@ type checker struct {
 	tally      Tally
 }
 
-// slack bounds the error of a node's estimate of the broker's time: the bound that the node
-// stores, but at most the time that a heartbeat may take, and a little more.
+// slack bounds the error of a node's estimate of the broker's time. It is the bound that the node
+// stores, but at most the time that a heartbeat may take, plus a little.
 func (c *checker) slack(node string) time.Duration {
 	const most, little = 600 * time.Millisecond, 150 * time.Millisecond
 	stated := time.Duration(0)
@@ -65,6 +65,7 @@ func (c *checker) slack(node string) time.Duration {
 	return min(stated, most) + little
 }
 
+// bad adds a violation.
 func (c *checker) bad(rule string, s job.Slot, evidence []string, format string, args ...any) {
 	v := Violation{Rule: rule, Detail: fmt.Sprintf(format, args...), Evidence: evidence}
 	if s.Job != "" {
@@ -133,6 +134,7 @@ func Expected(cases []plan.Case, from, until time.Time, lines []Line) map[job.Sl
 	return all
 }
 
+// published notes that a message of the slot was stored at a time.
 func (c *checker) published(s job.Slot, at time.Time) {
 	if known, ok := c.first[s]; !ok || at.Before(known) {
 		c.first[s] = at
@@ -219,7 +221,7 @@ func (c *checker) checkWhole(s job.Slot, r job.Record) {
 	}
 }
 
-// due is the earliest start of a slot. Zero: it was triggered, and was due at once.
+// due returns the earliest start of a slot. Zero: it was triggered, and was due at once.
 func (c *checker) due(s job.Slot) time.Time {
 	var n int
 	if _, err := fmt.Sscanf(s.Token, "key-%d", &n); err != nil {
@@ -257,6 +259,7 @@ func (w LedgerWrite) String() string {
 	return text
 }
 
+// Stamp formats a time for a report.
 func Stamp(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
 
 // count fills in the tally.

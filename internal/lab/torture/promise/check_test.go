@@ -14,8 +14,8 @@ import (
 
 var a0 = slotOf("a", 0)
 
-// taken is a slot whose first owner x is frozen in the middle, fenced, and loses
-// it to y; x wakes at woke.
+// taken adds a slot whose first owner x is frozen in the middle of a run and fenced. y takes the
+// slot over. x wakes at woke.
 func (s *story) taken(slot job.Slot, woke float64) {
 	s.publish(slot, 0)
 	s.claim(slot, "x", 0.01)
@@ -36,7 +36,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 	t.Parallel()
 	for name, tell := range map[string]func(*story){
 		"the usual way": func(*story) {},
-		"a frozen owner learns of its end when it wakes": func(s *story) { s.taken(a0, 6) },
+		"a frozen owner notices the end of its lease when it wakes": func(s *story) { s.taken(a0, 6) },
 		"an owner is killed in the middle": func(s *story) {
 			s.publish(a0, 0)
 			s.claim(a0, "x", 0.01)
@@ -132,7 +132,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.fault(plan.Full, "", -1, 6, 0)
 			s.runs(a0, 7)
 		},
-		"writes that were not heard of": func(s *story) {
+		"writes that were not republished": func(s *story) {
 			s.runs(a0, 0)
 			s.h.Ledger = nil
 		},
@@ -159,8 +159,8 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 	}
 }
 
-// A process that is killed as soon as it wakes writes nothing down: what the torture
-// did, and when it did not run itself, tells whether the process could have acted.
+// A process that is killed as soon as it wakes records nothing. Whether it could have acted follows
+// from what the torture did to it, and from when the torture itself did not run.
 func TestAProcessThatIsKilledOutlivesItsLeaseUnlessItWasStarved(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -188,7 +188,7 @@ func TestAProcessThatIsKilledOutlivesItsLeaseUnlessItWasStarved(t *testing.T) {
 	}
 }
 
-// broken is a way to break the promise, and what has to be said of it.
+// broken is a way to break the promise, and the rule that Check must name.
 type broken struct {
 	rule string
 	tell func(*story)
@@ -310,7 +310,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		}},
 		"two at once": {"two at once", func(s *story) {
 			s.taken(a0, 6)
-			s.h.Lines = s.h.Lines[:3] // it was never frozen, and never told
+			s.h.Lines = s.h.Lines[:3] // without the pause and the end of the context
 			s.again(0, LineEnd, plan.ResultOK, 6)
 		}},
 		"a frozen owner goes on for long after it wakes": {"two at once", func(s *story) {

@@ -11,8 +11,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// SlowAnswer is how long an undisturbed server may take to answer a small request. If it
-// takes longer, the machine or its disk is to blame for what the fleet does late.
+// SlowAnswer is how long an undisturbed server may take to answer a small request. If an answer
+// takes longer, what the fleet does late may be the fault of the machine or its disk.
 const SlowAnswer = 250 * time.Millisecond
 
 // hostOf returns the process of a life.
@@ -112,6 +112,7 @@ func (c *checker) leasesLost(l Line) (signs []sign) {
 	return signs
 }
 
+// fenced reports whether a node was fenced.
 func (c *checker) fenced(node string) bool {
 	return slices.ContainsFunc(c.nodes[node], func(w NodeWrite) bool { return w.Node.State == exchange.NodeFenced })
 }

@@ -57,10 +57,10 @@ type History struct {
 type LedgerWrite struct {
 	Seq    uint64 // the revision
 	Last   uint64 // the revision that it replaced; 0: none, or see Alone
-	Alone  bool   // it was read at the end: what it replaced is not known
+	Alone  bool   // it was read at the end, so the revision that it replaced is not known
 	Time   time.Time
 	Record job.Record
-	Gone   bool // it was a deletion
+	Gone   bool // the record was deleted
 	Slot   job.Slot
 }
 
@@ -151,8 +151,8 @@ type Violation struct {
 
 	Slot string `json:"slot,omitempty"`
 
-	// Detail says what happened. Evidence is lines of the record and writes of the broker that
-	// show it.
+	// Detail says what happened. Evidence has the lines of the record, and the writes that the broker
+	// stored, that show it.
 	Detail   string   `json:"detail"`
 	Evidence []string `json:"evidence,omitempty"`
 }

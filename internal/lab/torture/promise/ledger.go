@@ -34,7 +34,7 @@ func (c *checker) checkLedger() {
 	}
 }
 
-// illegal says why w must not follow before. Empty: it may.
+// illegal returns the reason why w must not follow before. Empty: it may.
 func (c *checker) illegal(before *LedgerWrite, w LedgerWrite) string {
 	now := w.Record
 	switch {
@@ -70,7 +70,7 @@ func (c *checker) illegal(before *LedgerWrite, w LedgerWrite) string {
 	return ""
 }
 
-// takenOver says why another node must not have written over a running slot. Empty: it may.
+// takenOver returns the reason why another node must not write over a running slot. Empty: it may.
 func (c *checker) takenOver(claim, w LedgerWrite) string {
 	was := claim.Record
 	dead, ok := c.deadSince(was.Node)
@@ -119,6 +119,7 @@ func (c *checker) deadSince(node string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// nodeTrace returns the last writes of a node's key.
 func (c *checker) nodeTrace(node string) []string {
 	var lines []string
 	writes := c.nodes[node]

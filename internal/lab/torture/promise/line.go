@@ -8,7 +8,7 @@ import (
 
 // Kinds of lines.
 const (
-	LineUp     = "up"     // the process is ready for a SIGHUP
+	LineUp     = "up"     // the process can handle a HUP
 	LineStart  = "start"  // a handler was called
 	LineCancel = "cancel" // its context ended, because of Cause
 	LineEnd    = "end"    // it returns Result

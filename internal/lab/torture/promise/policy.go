@@ -44,8 +44,8 @@ func (c *checker) checkPolicies() {
 	}
 }
 
-// caughtUp reports whether the message that was stored at that time, which the worker of the
-// slot had, was marked as caught up or as a backfill.
+// caughtUp reports whether the message of the slot that was stored at that time was marked as caught
+// up or as a backfill. The record names that time, so its worker had this message.
 func (c *checker) caughtUp(s job.Slot, stored time.Time) bool {
 	return slices.ContainsFunc(c.h.Slots, func(w SlotWrite) bool {
 		return w.Message.Slot == s && w.Time.Equal(stored) && (w.Message.CaughtUp || w.Message.Backfill)
@@ -73,9 +73,10 @@ func (c *checker) wasFrozen(process string, at time.Duration) bool {
 	return slices.ContainsFunc(c.pauses[process], func(p Line) bool { return p.From <= at && at <= p.Boot+10*time.Second })
 }
 
-// soonest is how old a slot must be before its message may count as lost.
+// soonest is how old a slot must be before the sweep may take its message for lost.
 const soonest = 20 * time.Second
 
+// latest returns the later of two times.
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

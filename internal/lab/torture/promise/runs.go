@@ -19,8 +19,8 @@ type run struct {
 	process string
 
 	start time.Duration
-	// stop is when the run ended: the handler returned, its context ended, or its process
-	// ended, or was frozen and ended the context when it woke.
+	// stop is when the run ended: its handler returned, its context ended, or its process ended. If
+	// that happened just after the process woke, stop is when the process froze.
 	stop time.Duration
 
 	ended  bool // it returned; result says how
@@ -64,8 +64,8 @@ func (l Line) String() string {
 	return text
 }
 
-// moment is how long a process may take, after it wakes, to look at the clock. The promise has
-// this exception: an owner that was frozen may act until it wakes and checks.
+// moment is how long a process may take, after it wakes, to check the clock. The promise has an
+// exception for that: an owner that was frozen may act until it has checked the clock.
 const moment = 500 * time.Millisecond
 
 type runKey struct {
@@ -110,7 +110,7 @@ func (c *checker) readRuns() {
 		case l.What == LineStart:
 			slot, err := job.ParseSlotID(l.Slot)
 			if err != nil {
-				c.bad("record", job.Slot{}, []string{l.String()}, "a handler was started for something that is no slot: %v", err)
+				c.bad("record", job.Slot{}, []string{l.String()}, "a handler was started for an invalid slot: %v", err)
 				continue
 			}
 			r = &run{slot: slot, attempt: l.Attempt, fence: l.Fence, node: l.Node, process: l.Process, start: l.Boot}

@@ -12,8 +12,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// story builds a history: everything happens at a second after the first slot's
-// instant, by the broker's clock.
+// story builds a history. Its times are seconds after the instant of the first slot, by the broker's
+// clock.
 type story struct {
 	h    History
 	seq  uint64
@@ -22,7 +22,7 @@ type story struct {
 
 var storyBegan = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-// storyBoot is what the boot clock showed then.
+// storyBoot is the boot time at storyBegan.
 const storyBoot = 1000 * time.Second
 
 const storyLease = 3 * time.Second
@@ -31,9 +31,9 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 func at(s float64) time.Time { return storyBegan.Add(seconds(s)) }
 
-// newStory has the jobs a (any attempt succeeds at last), once (one attempt),
-// serial (one slot after the other), skip, line (in order), quick (a timeout and a deadline), finish and late
-// (which runs only its newest), each with one slot at 0; serial, skip and line have another at 10.
+// newStory returns a story with these jobs: a (retried until it succeeds), once (one attempt), serial
+// (one slot after the other), skip, line (in order), quick (a timeout and a deadline), finish, and
+// late (runs only its newest slot). Each has a slot at 0. serial, skip and line have another at 10.
 func newStory() *story {
 	s := &story{last: map[string]uint64{}}
 	all := job.CatchUp{Policy: job.CatchUpAll}
@@ -105,7 +105,7 @@ func (s *story) write(r job.Record, when float64) uint64 {
 	return seq
 }
 
-// claim is a won claim; the attempts before it stand in its record.
+// claim stores a claim. Its record has the earlier attempts.
 func (s *story) claim(slot job.Slot, node string, when float64) (fence uint64) {
 	before := s.h.Records[slot]
 	r := before.Record
@@ -132,7 +132,7 @@ func (s *story) end(slot job.Slot, state job.State, err string, when float64) {
 	s.write(r, when)
 }
 
-// line writes a line of the current attempt into the record.
+// line adds a line of the current attempt.
 func (s *story) line(what string, slot job.Slot, when float64, words ...string) {
 	w := s.h.Records[slot]
 	l := Line{
@@ -148,8 +148,8 @@ func (s *story) line(what string, slot job.Slot, when float64, words ...string) 
 	s.h.Lines = append(s.h.Lines, l)
 }
 
-// again repeats the line at i, later: a process that wakes writes what belongs to
-// an attempt which is not the current one any more.
+// again repeats line i at a later time, with another kind and result. So a process that wakes can
+// write lines of an attempt that is not the current one any more.
 func (s *story) again(i int, what, result string, when float64) {
 	l := s.h.Lines[i]
 	l.What, l.Result, l.Boot = what, result, storyBoot+seconds(when)
@@ -163,19 +163,19 @@ func (s *story) pause(process string, from, to float64) {
 	s.h.Lines = append(s.h.Lines, Line{What: LinePause, Process: process, From: storyBoot + seconds(from), Boot: storyBoot + seconds(to)})
 }
 
-// fault is one of the torture's own lines.
+// fault adds a line of the torture about a fault.
 func (s *story) fault(kind plan.Kind, of string, from, to float64, delay time.Duration) {
 	s.h.Lines = append(s.h.Lines, Line{What: LineFault, Process: TortureProcess, Kind: kind, Of: of, From: storyBoot + seconds(from), Boot: storyBoot + seconds(to), Delay: delay})
 }
 
-// producer is a process that publishes, up since then.
+// producer adds a process that publishes. It is up from since on.
 func (s *story) producer(life string, since float64) {
 	s.h.Publishers[hostOf(life)] = true
 	s.h.Lines = append(s.h.Lines, Line{What: LineUp, Process: life, Boot: storyBoot + seconds(since)})
 }
 
-// fenced is a slot whose owner x is fenced at 4, and killed at died without a word of
-// its own, after the torture had stopped it and let it go on.
+// fenced adds a slot whose owner x is fenced at 4, and killed at died, just after the torture
+// continued it. x records nothing about that.
 func (s *story) fenced(died float64) {
 	s.publish(a0, 0)
 	s.claim(a0, "x", 0.01)
@@ -188,9 +188,9 @@ func (s *story) fenced(died float64) {
 	s.h.Deaths["x.1"] = storyBoot + seconds(died)
 }
 
-// disowned is a slot whose owner x lost its lease. Its handler's context ended then.
-// Its heartbeat was stored at 2.4 all the same. y took the slot over at 2.5, since x had
-// answered that it did not hold its claim.
+// disowned adds a slot whose owner x lost its lease, which ended its handler's context. But its
+// heartbeat was stored at 2.4. y took the slot over at 2.5, because x had answered that it did not
+// hold its claim.
 func (s *story) disowned(ended float64) {
 	s.publish(a0, 0)
 	fence := s.claim(a0, "x", 0.01)
@@ -207,8 +207,8 @@ func (s *story) disowned(ended float64) {
 	s.end(a0, job.Succeeded, "", 3.1)
 }
 
-// late is a slot whose owner x has had its last heartbeat at 0, and whose context ends
-// when it is too late: a lease is 3 s.
+// late adds a slot whose owner x has its last heartbeat at 0, and whose context ends too late: the
+// lease is 3 s.
 func (s *story) late(when float64) {
 	s.beat("x", 0)
 	s.publish(a0, 0)
@@ -223,15 +223,14 @@ func (s *story) late(when float64) {
 	s.end(a0, job.Succeeded, "", 5.1)
 }
 
-// lagging is a producer w1 whose answers come late from 0 on, and whose node is fenced
-// at 8.
+// lagging adds a producer w1 whose answers come late from 0 on, and whose node is fenced at 8.
 func (s *story) lagging(delay time.Duration) {
 	s.fault(plan.Lag, "w1.1", 0, 12, delay)
 	s.beat("w1-42-7", 4.5)
 	s.node("w1-42-7", exchange.NodeFenced, 8)
 }
 
-// waits is a lock of the job newer in which slots wait, all published on time.
+// waits adds a write of the lock of the job newer, in which slots wait that were published in time.
 func (s *story) waits(slots ...job.Slot) {
 	s.lock("newer", 10, nil, slots)
 	w := &s.h.Locks[len(s.h.Locks)-1]
@@ -264,8 +263,7 @@ func (s *story) lock(name string, when float64, holders, waiting []job.Slot) {
 	s.h.Locks = append(s.h.Locks, LockWrite{Seq: seq, Last: last, Time: at(when), Lock: core.Lock{Job: name, Holders: list(holders), Waiting: list(waiting)}})
 }
 
-// runs is a slot that is published, claimed, run and completed in the usual way,
-// from then on, by z.
+// runs adds a slot that z claims, runs and completes in the usual way. It is published at from.
 func (s *story) runs(slot job.Slot, from float64) {
 	s.publish(slot, from)
 	s.claim(slot, "z", from+0.01)
