@@ -44,21 +44,21 @@ func (t Target) Connect(ctx context.Context) (*Conn, error) {
 // login, no JetStream, a TLS failure), Await returns it at once. If ctx ends, Await returns
 // its cause.
 func (t Target) Await(ctx context.Context) (*Conn, error) {
-	began, said := time.Now(), time.Time{}
+	began, logged := time.Now(), time.Time{}
 	for n := 0; ; n++ {
 		conn, err := t.Connect(ctx)
 		switch {
-		case err == nil && !said.IsZero():
+		case err == nil && !logged.IsZero():
 			t.cfg.Logger.Info("connected to NATS", "server", redactText(conn.ConnectedUrl()), "after", time.Since(began).Round(time.Second))
 			return conn, nil
-		case err == nil || !mayPass(err):
+		case err == nil || !isTemporary(err):
 			return conn, err
-		case said.IsZero():
+		case logged.IsZero():
 			t.cfg.Logger.Warn("waiting for the NATS server", "server", t.String(), "error", err)
-			said = time.Now()
-		case time.Since(said) >= remindEvery:
+			logged = time.Now()
+		case time.Since(logged) >= remindEvery:
 			t.cfg.Logger.Warn("still waiting for the NATS server", "server", t.String(), "for", time.Since(began).Round(time.Second), "error", err)
-			said = time.Now()
+			logged = time.Now()
 		}
 		select {
 		case <-time.After(t.delay(n)):
@@ -68,9 +68,9 @@ func (t Target) Await(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// mayPass reports whether a connection failed because no server answered. That includes a
-// host name without an address.
-func mayPass(err error) bool {
+// isTemporary reports whether a connection failed because no server answered. That includes a host
+// name without an address.
+func isTemporary(err error) bool {
 	var cert *tls.CertificateVerificationError
 	var op *net.OpError
 	var network net.Error
@@ -166,8 +166,8 @@ func (t Target) dial() (*Conn, error) {
 }
 
 func (t Target) dialContext(options []nats.Option, limit time.Duration) (*Conn, error) {
-	// Our option is applied last. If it was not reached, the error is in the NATS context.
-	// Otherwise it comes from the server.
+	// Our option is applied last. If an error came before it, the NATS context is wrong. Otherwise
+	// the error comes from the server.
 	var servers []string
 	nc, settings, err := natscontext.Connect(t.context, append(options, func(o *nats.Options) error {
 		if len(o.Servers) == 0 || o.Servers[0] == "" {
@@ -188,8 +188,8 @@ func (t Target) dialContext(options []nats.Option, limit time.Duration) (*Conn, 
 	return &Conn{nc, settings.JSDomain, settings.JSAPIPrefix}, nil
 }
 
-// explain describes in one line why the connection to where failed. limit is how long the server
-// might take.
+// explain describes in one line why the connection to where failed. limit is the limit of the
+// handshake.
 func explain(err error, where string, limit time.Duration) error {
 	var (
 		network net.Error
@@ -223,6 +223,7 @@ type noServerError struct {
 func (e *noServerError) Error() string { return "nothing answers on " + e.where }
 func (e *noServerError) Unwrap() error { return e.err }
 
+// refusesLogin reports whether the server refused the credentials.
 func refusesLogin(err error) bool {
 	for _, refusal := range []error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
-	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -98,7 +97,7 @@ func TestFailedConnectionsSayWhy(t *testing.T) {
 				}
 			}
 			if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error %q tells a password, or is more than a line", err)
+				t.Errorf("error %q shows a password, or has more than one line", err)
 			}
 			if tc.is != nil && !errors.Is(err, tc.is) {
 				t.Errorf("error %q is not %q", err, tc.is)
@@ -133,17 +132,17 @@ func TestConnectionsThatWork(t *testing.T) {
 func TestAServerThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	log := make(chan string, 100)
-	addr := freeAddress(t)
+	addr := natstest.FreeAddress(t)
 	waiting := target(t, Config{Server: addr, Logger: slog.New(slog.NewTextHandler(lines(log), nil))})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	told := errors.New("told to end")
+	stopped := errors.New("stopped")
 	ended := make(chan error, 1)
 	go func() { _, err := waiting.Await(ctx); ended <- err }()
 	if said := <-log; !strings.Contains(said, "waiting for the NATS server") || !strings.Contains(said, addr) {
 		t.Errorf("it says %q", said)
 	}
-	cancel(told)
-	if err := <-ended; !errors.Is(err, told) {
+	cancel(stopped)
+	if err := <-ended; !errors.Is(err, stopped) {
 		t.Errorf("it ends with %v", err)
 	}
 
@@ -198,7 +197,7 @@ func TestNothingIsBufferedWhileTheServerIsAway(t *testing.T) {
 // Credentials are rotated, and servers start before their accounts exist.
 func TestRefusedLoginsDoNotEndAnEstablishedConnection(t *testing.T) {
 	t.Parallel()
-	addr := freeAddress(t)
+	addr := natstest.FreeAddress(t)
 	_, portText, _ := net.SplitHostPort(addr)
 	port, err := strconv.Atoi(portText)
 	if err != nil {
@@ -247,21 +246,6 @@ func contextFile(t *testing.T, content string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// freeAddress returns an address without a server. It is outside the range of ports that the
-// system assigns to other processes.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+mathrand.N(10_000))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 // A connection attempt ends with its context even if the server does not answer.

@@ -12,8 +12,9 @@
 //     failed one, because its caller has repeated it or given up by then.
 //   - The client pings every 5 s and tolerates two missing answers. So it detects a frozen
 //     server, whose sockets stay open, within 15 s.
-//   - A server has three seconds for the handshake, and more after it needed more. A short
-//     limit finds a living server of a cluster soon, and a server that answers late is not dead.
+//   - A server has three seconds for the handshake, and more time after a handshake took longer.
+//     With a short limit the client soon reaches a server of a cluster that answers. With a limit
+//     that grows it reaches a slow server too.
 //   - A refused login does not end an established connection. Credentials are rotated, and
 //     servers start before their accounts exist. nats.go alone would close the connection
 //     for good at the second refusal.

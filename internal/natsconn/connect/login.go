@@ -25,8 +25,8 @@ type Login struct {
 	Cert, Key, CA string
 }
 
-// or returns l with its empty fields from the environment. It takes the credentials from
-// there only if l has none at all.
+// or returns l with its empty fields filled in from the environment variables with these names,
+// after the prefix. It takes credentials from there only if l has none at all.
 func (l Login) or(getenv func(string) string, prefix string, names Login) Login {
 	env := func(name string) string {
 		if name == "" {
@@ -111,7 +111,7 @@ func (l Login) apply(o *nats.Options) error {
 	case l.NKey != "":
 		option, err := nats.NkeyOptionFromSeed(l.NKey)
 		if err != nil {
-			return fmt.Errorf("%w nkey file %s: %w", job.ErrInvalid, l.NKey, plainly(err))
+			return fmt.Errorf("%w nkey file %s: %w", job.ErrInvalid, l.NKey, oneLine(err))
 		}
 		options = append(options, option)
 	}
@@ -123,13 +123,13 @@ func (l Login) apply(o *nats.Options) error {
 	}
 	for _, option := range options {
 		if err := option(o); err != nil {
-			return fmt.Errorf("%w login: %w", job.ErrInvalid, plainly(err))
+			return fmt.Errorf("%w login: %w", job.ErrInvalid, oneLine(err))
 		}
 	}
 	return nil
 }
 
-// plainly puts err on one line.
-func plainly(err error) error {
+// oneLine puts err on one line.
+func oneLine(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 }

@@ -57,13 +57,13 @@ func (t Target) delay(n int) time.Duration {
 	return pause/2 + rand.N(pause/2)
 }
 
-// watcher logs changes of a connection: once for each change and not for each attempt.
+// watcher logs the changes of a connection, and not each attempt to reconnect.
 type watcher struct {
 	log   *slog.Logger
 	where string
 
 	mu             sync.Mutex
-	said           string
+	last           string // the last error that once logged
 	lost, reminded time.Time
 }
 
@@ -74,12 +74,12 @@ func (w *watcher) disconnected(nc *nats.Conn, err error) {
 	w.mu.Lock()
 	w.lost, w.reminded = time.Now(), time.Now()
 	w.mu.Unlock()
-	w.log.Warn("lost the NATS server, waiting for it to come back", "server", w.where, "error", err)
+	w.log.Warn("lost the NATS server, reconnecting", "server", w.where, "error", err)
 }
 
 func (w *watcher) reconnected(nc *nats.Conn) {
 	w.mu.Lock()
-	w.said = ""
+	w.last = ""
 	w.mu.Unlock()
 	w.log.Info("connected to NATS again", "server", redactText(nc.ConnectedUrl()))
 }
@@ -104,7 +104,7 @@ func (w *watcher) stillAway(_ *nats.Conn, err error) {
 
 func (w *watcher) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if refusesLogin(err) {
-		w.once(slog.LevelWarn, "the NATS server refuses the credentials, trying on", err)
+		w.once(slog.LevelWarn, "the NATS server refuses the credentials, will retry", err)
 		return
 	}
 	log := w.log
@@ -114,11 +114,12 @@ func (w *watcher) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	log.Warn("NATS reports an error", "error", err)
 }
 
+// once logs an error, unless it was the last one logged since the connection was established.
 func (w *watcher) once(level slog.Level, message string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if text := err.Error(); text != w.said {
-		w.said = text
+	if text := err.Error(); text != w.last {
+		w.last = text
 		w.log.Log(context.Background(), level, message, "server", w.where, "error", err)
 	}
 }

@@ -14,16 +14,17 @@ const (
 	// dialTimeout limits how long a server may take to accept a connection.
 	dialTimeout = 3 * time.Second
 
-	// Of leastHandshake to mostHandshake is how long a server may take from then until the client
-	// can use the connection. That takes two answers of the server.
+	// leastHandshake and mostHandshake bound the limit of a handshake. The handshake begins when the
+	// server has accepted the connection, and takes two answers of the server.
 	leastHandshake = 3 * time.Second
 	mostHandshake  = 24 * time.Second
 )
 
 // patience is a dialer that gives handshakes more time while servers are slow. A handshake that
-// runs out of time doubles the limit. So a server whose answers take ten seconds is reached, and
-// a frozen one among several costs three seconds as long as another one answers. One that
-// succeeds sets the limit to four times what it took, so the next one does not begin anew.
+// times out doubles the limit. So a server whose answers take ten seconds is reached, and a frozen
+// server among several costs three seconds as long as another one answers. A handshake that
+// succeeds sets the limit to four times its duration, so the next one does not start again with
+// the least limit.
 //
 // nats.go has one limit for all handshakes, and sets it as the deadline of the connection.
 // patience replaces that deadline.
@@ -98,7 +99,7 @@ func (c *handshake) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// Read notices that the handshake has run out of time.
+// Read doubles the limit if the handshake has timed out.
 func (c *handshake) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {

@@ -109,7 +109,7 @@ func Resolve(cfg Config) (Target, error) {
 	return t, t.cfg.Login.check()
 }
 
-// checkURL completes a server's URL. It rejects text that nats.go would dial literally.
+// checkURL completes a server's URL. It rejects text that nats.go would take for a host name.
 func checkURL(s string) (string, error) {
 	if !strings.Contains(s, "://") {
 		s = "nats://" + s

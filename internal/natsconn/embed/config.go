@@ -77,7 +77,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Store = store
 	}
-	// The path is shown in errors and logs, where "." says nothing.
+	// Errors and logs show the path, and "." would not help there.
 	store, err := filepath.Abs(c.Store)
 	c.Store = store
 	return c, err
@@ -94,11 +94,11 @@ func DefaultStore() (string, error) {
 		if dir := os.Getenv("LocalAppData"); dir != "" {
 			return filepath.Join(dir, "cronce"), nil
 		}
-		return "", errors.New("no place for the embedded server's files: %LocalAppData% is not set; name one with --store DIR")
+		return "", errors.New("no directory for the embedded server's files: %LocalAppData% is not set; name one with --store DIR")
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("no place for the embedded server's files: %w; name one with --store DIR", err)
+		return "", fmt.Errorf("no directory for the embedded server's files: %w; name one with --store DIR", err)
 	}
 	if runtime.GOOS == "darwin" {
 		return filepath.Join(home, "Library", "Application Support", "cronce"), nil

@@ -2,21 +2,21 @@
 // without one: the same command in three terminals is a fleet of three.
 //
 // JoinOrStart joins the server that answers on the address, or starts one. If several
-// processes start at once on one store, exactly one serves: the one that holds the lock on
-// the store. The others join it as members. When the server stops or is killed, one member
+// processes start at once on one store, exactly one serves: the process that holds the lock on
+// the store. The others join its server. When the server stops or is killed, one of them
 // takes the lock, opens the same files and listens on the same port. All connections,
 // including the serving process's own, use TCP and reconnect.
 //
 // # Which server may be taken over
 //
 // An embedded server is called cronce-RANDOM, new at every start. Its process writes
-// that name into the lock file of its store before it listens. A process
-// that reads the same name in the INFO of the server and in the lock file of its
-// own store knows that both mean the same files, and only then may it take over.
-// In every other case (a nats-server that was started separately, a cronce server
-// on another store) it never serves on that address: when the server goes, it
-// waits for it to come back. Answering there with other files, or with none,
-// would look like a restart that lost everything.
+// that name into the lock file of its store before it listens. If a process reads
+// the same name in the INFO of the server and in the lock file of its own store,
+// the server serves the files of that store, and the process may take over. In every
+// other case (a nats-server that was started separately, a cronce server on another
+// store) the process never serves on that address: when the server stops, it waits
+// until the server is back. To clients, another server with other files would look
+// like a restart that lost everything.
 //
 // # Decisions
 //
@@ -27,8 +27,8 @@
 //   - The lock is released last, after the server has closed its files, and taken
 //     first. A process that is stopped (SIGSTOP) keeps lock and port: no process
 //     can take over from it, as with a frozen external server.
-//   - A member holds one idle connection to the server and learns of its end from
-//     the kernel. Rejected: polling, which costs something all day.
+//   - A member holds one idle connection to the server, so the kernel reports the
+//     server's end. Rejected: polling, which costs something all day.
 //   - Every write is synced (SyncAlways), because every promise of Cronce depends on
 //     acknowledged writes. JetStream's default syncs every two minutes.
 //   - Loopback by default, because the embedded server has no authentication.

@@ -2,5 +2,5 @@
 
 package embed
 
-// freeSpace is not known here: what can be written decides.
+// freeSpace is not known on this system. hasSpace then only tries to write a file.
 func freeSpace(string) (free uint64, known bool) { return 0, false }

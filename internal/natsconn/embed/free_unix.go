@@ -4,7 +4,7 @@ package embed
 
 import "syscall"
 
-// freeSpace is how many bytes this user may still write to the disk of dir.
+// freeSpace returns how many bytes this user may still write to the disk of dir.
 func freeSpace(dir string) (free uint64, known bool) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil {

@@ -20,23 +20,23 @@ import (
 // restarts the server in place. Clients reconnect, and producers publish again.
 
 const (
-	// lookEvery is how often the server is checked for failed writes.
-	lookEvery = 2 * time.Second
+	// checkEvery is how often the server is checked for failed writes.
+	checkEvery = 2 * time.Second
 
-	// roomWanted is how many bytes must be free and writable before a restart.
-	roomWanted = 1 << 20
+	// spaceWanted is how many bytes must be free and writable before a restart.
+	spaceWanted = 1 << 20
 
-	// restartsApart is the longest time between two restarts: a broken disk that is not full
-	// must not restart the server all the time.
-	restartsApart = time.Minute
+	// maxPause bounds the pause between two restarts, which doubles each time: a disk that is
+	// broken and not full must not restart the server all the time.
+	maxPause = time.Minute
 )
 
-// StorageSubject answers requests with the reason while the storage of an embedded server
-// is full, because the reason cannot be stored. At other times nothing answers there.
+// While the storage of an embedded server is full, its process answers requests on StorageSubject
+// with the reason, because the reason cannot be stored. At other times no process answers there.
 const StorageSubject = "_CRONCE.SERVER.STORAGE"
 
-// confess answers on StorageSubject until stop is called.
-func (s *Server) confess(why string) (stop func()) {
+// answerWhy answers on StorageSubject until stop is called.
+func (s *Server) answerWhy(why string) (stop func()) {
 	ns := s.running()
 	if ns == nil {
 		return func() {}
@@ -46,7 +46,7 @@ func (s *Server) confess(why string) (stop func()) {
 		_, err = nc.Subscribe(StorageSubject, func(m *nats.Msg) { _ = m.Respond([]byte(s.cfg.Store + ": " + why)) })
 	}
 	if err != nil {
-		s.cfg.Logger.Debug("questions about the full storage are not answered", "error", err)
+		s.cfg.Logger.Debug("cannot answer requests about the full storage", "error", err)
 	}
 	return func() {
 		if nc != nil {
@@ -57,11 +57,11 @@ func (s *Server) confess(why string) (stop func()) {
 
 // watchStorage watches the server's storage until ctx ends.
 func (s *Server) watchStorage(ctx context.Context) {
-	every := time.NewTicker(lookEvery)
+	every := time.NewTicker(checkEvery)
 	defer every.Stop()
-	said, apart := "", lookEvery
-	silence := func() {}
-	defer func() { silence() }()
+	logged, wait := "", checkEvery
+	stopAnswering := func() {}
+	defer func() { stopAnswering() }()
 	var next time.Time
 	for {
 		select {
@@ -71,46 +71,46 @@ func (s *Server) watchStorage(ctx context.Context) {
 		}
 		why := s.full()
 		if why == "" {
-			silence()
-			said, silence = "", func() {}
+			stopAnswering()
+			logged, stopAnswering = "", func() {}
 			continue
 		}
-		if said != why {
-			said = why
-			silence()
-			silence = s.confess(why)
+		if logged != why {
+			logged = why
+			stopAnswering()
+			stopAnswering = s.answerWhy(why)
 			s.cfg.Logger.Error("storage is full: the embedded server stores nothing, so no slot is published or recorded; free space on this disk and it continues by itself",
 				"store", s.cfg.Store, "reason", why)
 		}
-		if time.Now().Before(next) || !s.hasRoom() {
+		if time.Now().Before(next) || !s.hasSpace() {
 			continue
 		}
-		apart = min(2*apart, restartsApart)
-		next = time.Now().Add(apart)
+		wait = min(2*wait, maxPause)
+		next = time.Now().Add(wait)
 		s.cfg.Logger.Warn("storage has free space again: restarting the embedded server", "store", s.cfg.Store)
-		if err := s.again(ctx); err != nil {
+		if err := s.restart(ctx); err != nil {
 			s.cfg.Logger.Error("embedded server cannot restart yet", "store", s.cfg.Store, "error", err)
 			continue
 		}
-		said = ""
+		logged = ""
 	}
 }
 
-// full returns why the server cannot write. Empty: it can.
+// full returns the reason why the server cannot write. Empty: it can.
 func (s *Server) full() string {
 	ns := s.running()
 	if ns == nil {
-		return "the server could not be started anew"
+		return "the server could not be restarted"
 	}
 	js, err := ns.Jsz(nil)
 	if err != nil {
 		return ""
 	}
 	if js.Disabled {
-		return "the server has given up its storage"
+		return "the server has disabled its storage"
 	}
 	if js.Store > uint64(max(js.Config.MaxStore, 0)) {
-		return fmt.Sprintf("%d bytes are stored, of %d that were to be had when it started", js.Store, js.Config.MaxStore)
+		return fmt.Sprintf("%d bytes are stored; %d were available when the server started", js.Store, js.Config.MaxStore)
 	}
 	if health := ns.Healthz(&server.HealthzOptions{}); strings.Contains(health.Error, "write error") {
 		return health.Error
@@ -118,31 +118,32 @@ func (s *Server) full() string {
 	return ""
 }
 
-// hasRoom reports whether a server that starts now could write.
-func (s *Server) hasRoom() bool {
+// hasSpace reports whether a server that starts now could write.
+func (s *Server) hasSpace() bool {
 	var used uint64
 	if ns := s.running(); ns != nil {
 		if js, err := ns.Jsz(nil); err == nil {
 			used = js.Store
 		}
 	}
-	// The server's limit is three quarters of the free space and of what it holds.
-	if free, known := freeSpace(s.cfg.Store); known && (free+used)/4*3 < used+roomWanted {
+	// At its start, the server takes as its limit three quarters of the sum of the free space and of
+	// what it has stored.
+	if free, known := freeSpace(s.cfg.Store); known && (free+used)/4*3 < used+spaceWanted {
 		return false
 	}
 	return writable(s.cfg.Store)
 }
 
-// writable reports whether a file of some size can be written in dir.
+// writable reports whether a file of spaceWanted bytes can be written in dir.
 func writable(dir string) bool {
 	path := filepath.Join(dir, "cronce.room")
-	err := os.WriteFile(path, make([]byte, roomWanted), 0o600)
+	err := os.WriteFile(path, make([]byte, spaceWanted), 0o600)
 	return errors.Join(err, os.Remove(path)) == nil
 }
 
-// again restarts the server at the same address. It holds the lock all the time, so that no
-// other process takes over.
-func (s *Server) again(ctx context.Context) error {
+// restart restarts the server at the same address. It keeps the lock on the store, so that no other
+// process takes over.
+func (s *Server) restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil {
@@ -159,6 +160,7 @@ func (s *Server) again(ctx context.Context) error {
 	return err
 }
 
+// running returns the server, or nil if it could not be restarted.
 func (s *Server) running() *server.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,8 +65,8 @@ func lockStore(store string) (*storeLock, error) {
 			}
 			return nil, storeError(store, fmt.Errorf("lock %s: %w", path, err))
 		}
-		// A process that gave up may have removed the file between our open and
-		// our lock; then this is a lock on nothing.
+		// Another process may have removed the file, in discard, between our open and
+		// our lock. Then the lock is worth nothing.
 		if sameFile(f, path) {
 			return &storeLock{f, fresh}, nil
 		}
@@ -74,11 +74,11 @@ func lockStore(store string) (*storeLock, error) {
 	}
 }
 
-// openLock opens the lock file. It is written to, so it must be a plain file with only
-// this name: another user with write access to the directory could link it to a file.
+// openLock opens the lock file. It must be a regular file with only this name: another user with
+// write access to the directory could have linked it to a file that the process then overwrites.
 func openLock(path string, flags int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("open %s: it is no plain file: remove it", path)
+		return nil, fmt.Errorf("open %s: not a regular file: remove it", path)
 	}
 	f, err := os.OpenFile(path, flags|noFollow, 0o600)
 	if err != nil {
@@ -86,7 +86,7 @@ func openLock(path string, flags int) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && (!info.Mode().IsRegular() || hasOtherNames(info)) {
-		err = fmt.Errorf("open %s: it is no plain file, or has another name too: remove it", path)
+		err = fmt.Errorf("open %s: not a regular file, or it has hard links: remove it", path)
 	}
 	if err != nil {
 		f.Close()
@@ -108,7 +108,7 @@ func sameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(opened, named)
 }
 
-// describe writes the holder into the lock file.
+// describe writes the holder to the lock file.
 func (l *storeLock) describe(h holder) error {
 	data, err := json.Marshal(h)
 	if err != nil {

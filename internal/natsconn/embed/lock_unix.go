@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noFollow has the open of a symbolic link fail, and that of a named pipe not wait.
+// With noFollow, opening a symbolic link fails, and opening a named pipe does not block.
 const noFollow = unix.O_NOFOLLOW | unix.O_NONBLOCK
 
 // hasOtherNames reports whether the file has hard links.

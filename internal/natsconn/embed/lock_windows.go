@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// noFollow is nothing here: openLock looks first.
+// noFollow has no flags on Windows: openLock checks the file before it opens it.
 const noFollow = 0
 
-// hasOtherNames is not asked here: os.FileInfo does not know it.
+// hasOtherNames returns false, because os.FileInfo has no link count on Windows.
 func hasOtherNames(os.FileInfo) bool { return false }
 
-// tryLock locks one byte far behind the end of the file: a lock on Windows is
+// tryLock locks one byte far behind the end of the file: locks on Windows are
 // mandatory, and other processes must be able to read the holder.
 func tryLock(f *os.File) error {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY

@@ -23,8 +23,8 @@ func (b *bridge) Tracef(format string, v ...any)  { b.log.Debug(fmt.Sprintf(form
 func (b *bridge) Warnf(format string, v ...any) {
 	level := slog.LevelWarn
 	if message := fmt.Sprintf(format, v...); strings.HasPrefix(message, "Filestore [") && strings.Contains(message, "tream state") {
-		// An index that a kill left behind is made anew from the messages: no
-		// more than what a restart is for.
+		// After a kill, the server rebuilds its index from the messages. That is
+		// normal at a restart.
 		level = slog.LevelDebug
 	}
 	b.log.Log(context.Background(), level, fmt.Sprintf(format, v...))

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -22,8 +20,7 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// The test binary runs itself as a member of its own, so that processes can be
-// killed.
+// The test binary runs itself as a member in a process of its own, which a test can kill.
 func TestMain(m *testing.M) {
 	if listen := os.Getenv("CRONCE_TEST_LISTEN"); listen != "" {
 		os.Exit(runMember(Config{Listen: listen, Store: os.Getenv("CRONCE_TEST_STORE")}))
@@ -31,7 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// runMember says "joined" and "embedded" as they come true, and ends with stdin.
+// runMember prints "joined" and "embedded" when they become true. It ends when its stdin is closed.
 func runMember(cfg Config) int {
 	cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	m, err := JoinOrStart(context.Background(), cfg)
@@ -101,14 +98,14 @@ func startProcess(t *testing.T, listen, store string) *process {
 	return p
 }
 
-// first is the first thing the process says.
+// first returns the first line that the process prints.
 func (p *process) first(t *testing.T) string {
 	t.Helper()
 	select {
 	case said := <-p.says:
 		return said
 	case <-time.After(20 * time.Second):
-		t.Fatalf("process %d says nothing", p.Process.Pid)
+		t.Fatalf("process %d prints nothing", p.Process.Pid)
 		return ""
 	}
 }
@@ -120,11 +117,10 @@ func (p *process) kill(t *testing.T) {
 	}
 }
 
-// stop ends the process the clean way.
+// stop shuts the process down.
 func (p *process) stop() { p.stdin.Close() }
 
-// successor waits until one of the processes serves, and returns it and the
-// others.
+// successor waits until one of the processes serves, and returns it and the others.
 func successor(t *testing.T, within time.Duration, processes ...*process) (*process, []*process) {
 	t.Helper()
 	next := -1
@@ -160,21 +156,6 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
-}
-
-// freeAddress returns an address without a server. It is not one that the system
-// gives out to others meanwhile.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.N(10_000))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 func wantError(t *testing.T, err error, parts ...string) {

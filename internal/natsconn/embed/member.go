@@ -16,9 +16,9 @@ const (
 	// within 3 s.
 	pollEvery = 50 * time.Millisecond
 
-	// unclearFor is how long something on the address may keep silent before we
-	// say that it is no NATS server, lockedFor how long the process that has our
-	// store may take to listen: it may have much to recover.
+	// unclearFor is how long a process on the address may stay silent before we
+	// report that it is not a NATS server. lockedFor is how long the process that has
+	// our store may take to listen: it may have many files to recover.
 	unclearFor = 3 * time.Second
 	lockedFor  = 30 * time.Second
 )
@@ -48,9 +48,8 @@ func JoinOrStart(ctx context.Context, cfg Config) (*Member, error) {
 		if err == nil {
 			return newMember(cfg, in, srv), nil
 		}
-		patience, wait := worthWaiting(cfg, err)
-		if !wait || time.Since(began) > patience {
-			return nil, worded(cfg, err)
+		if time.Since(began) >= patience(cfg, err) {
+			return nil, explain(cfg, err)
 		}
 		if err := pause(ctx); err != nil {
 			return nil, err
@@ -71,26 +70,31 @@ func joinOrStart(ctx context.Context, cfg Config) (info, *Server, error) {
 	return info{}, srv, err
 }
 
-// worthWaiting reports whether another process may soon resolve err.
-func worthWaiting(cfg Config, err error) (time.Duration, bool) {
+// patience returns how long JoinOrStart waits until another process resolves err. 0: it does not
+// wait.
+func patience(cfg Config, err error) time.Duration {
 	var locked *lockedError
 	switch {
 	case errors.As(err, &locked):
-		// With an unknown address it has only just taken the lock.
-		return lockedFor, locked.Listen == "" || locked.Listen == cfg.Listen
+		// If the address is unknown, the process took the lock a moment ago.
+		if locked.Listen == "" || locked.Listen == cfg.Listen {
+			return lockedFor
+		}
 	case errors.Is(err, errUnclear), inUse(err):
-		return unclearFor, true
+		return unclearFor
 	}
-	return 0, false
+	return 0
 }
 
-func worded(cfg Config, err error) error {
+// explain replaces the errors of probe by errors for users.
+func explain(cfg Config, err error) error {
 	if errors.Is(err, errNotNATS) || errors.Is(err, errUnclear) {
 		return taken(cfg.Listen, err)
 	}
 	return err
 }
 
+// pause waits before the next try. It returns the cause if ctx ends.
 func pause(ctx context.Context) error {
 	t := time.NewTimer(pollEvery + rand.N(pollEvery))
 	defer t.Stop()
@@ -108,7 +112,7 @@ func newMember(cfg Config, in info, srv *Server) *Member {
 	if srv != nil {
 		cfg.Logger.Info("this process serves NATS on this machine", "url", m.URL(), "store", cfg.Store)
 	}
-	if srv != nil || !m.joined(in) {
+	if srv != nil || !m.mayTakeOver(in) {
 		close(m.done)
 		return m
 	}
@@ -119,9 +123,9 @@ func newMember(cfg Config, in info, srv *Server) *Member {
 	return m
 }
 
-// joined says whose server it is, and reports whether this process may take over
-// from it.
-func (m *Member) joined(in info) bool {
+// mayTakeOver reports whether this process may take over from a server that it has joined. It logs
+// which server that is.
+func (m *Member) mayTakeOver(in info) bool {
 	log := m.cfg.Logger.With("url", m.URL(), "server", in.Name)
 	h, err := readHolder(m.cfg.Store)
 	if err == nil && h.Server == in.Name && in.Name != "" {
@@ -129,9 +133,9 @@ func (m *Member) joined(in info) bool {
 		return true
 	}
 	if strings.HasPrefix(in.Name, namePrefix) {
-		log.Warn("joined the NATS server already running here; it keeps its files in another store than ours: when it goes we wait for it", "our_store", m.cfg.Store)
+		log.Warn("joined the NATS server already running here; its files are in another store than ours: when it stops, we wait for it", "our_store", m.cfg.Store)
 	} else {
-		log.Warn("joined the NATS server already running here; cronce did not start it: when it goes we wait for it")
+		log.Warn("joined the NATS server already running here; cronce did not start it: when it stops, we wait for it")
 	}
 	return false
 }
@@ -140,11 +144,11 @@ func (m *Member) joined(in info) bool {
 // that was faster. It returns when this process serves or may no longer take over.
 func (m *Member) standBy(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := m.untilGone(ctx); err != nil {
+		if err := m.awaitEnd(ctx); err != nil {
 			return
 		}
-		m.cfg.Logger.Info("NATS server is gone: taking over, or joining the process that does", "url", m.URL())
-		in, srv, err := m.succeed(ctx)
+		m.cfg.Logger.Info("NATS server stopped: taking over, or joining the process that does", "url", m.URL())
+		in, srv, err := m.takeOver(ctx)
 		switch {
 		case err != nil:
 			return
@@ -154,47 +158,45 @@ func (m *Member) standBy(ctx context.Context) {
 			m.mu.Unlock()
 			m.cfg.Logger.Info("took over: this process serves NATS now", "url", m.URL(), "store", m.cfg.Store)
 			return
-		case !m.joined(in):
+		case !m.mayTakeOver(in):
 			return
 		}
 	}
 }
 
-// untilGone blocks while the server lives. It holds an idle connection that ends with the
-// server.
-func (m *Member) untilGone(ctx context.Context) error {
-	gone := make(chan struct{})
+// awaitEnd blocks while the server runs. It holds an idle connection that ends with the server.
+func (m *Member) awaitEnd(ctx context.Context) error {
+	ended := make(chan struct{})
 	nc, err := nats.Connect(m.URL(),
 		nats.Name("cronce standing by"),
 		nats.NoReconnect(),
-		nats.ClosedHandler(func(*nats.Conn) { close(gone) }),
+		nats.ClosedHandler(func(*nats.Conn) { close(ended) }),
 	)
 	if err != nil {
-		return context.Cause(ctx) // gone already
+		return context.Cause(ctx) // nil: the server has ended already
 	}
 	defer nc.Close()
 	select {
-	case <-gone:
+	case <-ended:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// succeed retries until any server answers on the address. It logs the obstacle when it
-// changes.
-func (m *Member) succeed(ctx context.Context) (info, *Server, error) {
-	var said string
+// takeOver retries joinOrStart until it succeeds. It logs the obstacle when it changes.
+func (m *Member) takeOver(ctx context.Context) (info, *Server, error) {
+	var logged string
 	began := time.Now()
 	for {
 		in, srv, err := joinOrStart(ctx, m.cfg)
 		if err == nil {
 			return in, srv, nil
 		}
-		text := worded(m.cfg, err).Error()
-		if text != said && (!passing(err) || time.Since(began) > unclearFor) {
-			m.cfg.Logger.Warn("cannot take over yet", "reason", text)
-			said = text
+		text := explain(m.cfg, err).Error()
+		if text != logged && (!isTakeover(err) || time.Since(began) > unclearFor) {
+			m.cfg.Logger.Warn("cannot take over yet", "error", text)
+			logged = text
 		}
 		if err := pause(ctx); err != nil {
 			return info{}, nil, err
@@ -202,8 +204,8 @@ func (m *Member) succeed(ctx context.Context) (info, *Server, error) {
 	}
 }
 
-// passing reports whether err is expected while another process takes over.
-func passing(err error) bool {
+// isTakeover reports whether err is expected while another process takes over.
+func isTakeover(err error) bool {
 	var locked *lockedError
 	return errors.As(err, &locked) || errors.Is(err, errUnclear) || inUse(err)
 }
@@ -211,7 +213,7 @@ func passing(err error) bool {
 // URL is the address for clients. It does not depend on which process serves.
 func (m *Member) URL() string { return "nats://" + m.cfg.Listen }
 
-// Embedded reports whether this process serves, now.
+// Embedded reports whether this process serves now.
 func (m *Member) Embedded() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,7 +21,7 @@ const takeoverWithin = 3 * time.Second
 
 func TestKilledAndStoppedServersAreTakenOver(t *testing.T) {
 	t.Parallel()
-	listen, store := freeAddress(t), t.TempDir()
+	listen, store := natstest.FreeAddress(t), t.TempDir()
 	serving := startProcess(t, listen, store)
 	if said := serving.first(t); said != "embedded" {
 		t.Fatalf("the first process says %q", said)
@@ -86,10 +86,10 @@ func publishWithin(t *testing.T, js jetstream.JetStream, within time.Duration) {
 	})
 }
 
-func TestOfManyAtOnceExactlyOneEmbeds(t *testing.T) {
+func TestJoinOfManyAtOnceEmbedsExactlyOnce(t *testing.T) {
 	t.Parallel()
 	for round := range 5 {
-		listen, store := freeAddress(t), filepath.Join(t.TempDir(), "new")
+		listen, store := natstest.FreeAddress(t), filepath.Join(t.TempDir(), "new")
 		var processes []*process
 		for range 4 {
 			processes = append(processes, startProcess(t, listen, store))
@@ -132,7 +132,7 @@ func TestForeignServersAreNeverReplaced(t *testing.T) {
 			}
 			defer m.Close()
 			if !strings.Contains(log.String(), "level=WARN msg=\"joined the NATS server already running here; ") {
-				t.Errorf("joining is not said loudly:\n%s", &log)
+				t.Errorf("joining logs no warning:\n%s", &log)
 			}
 			end()
 			<-m.done // no process stands by
@@ -158,10 +158,10 @@ func TestJoinOrStartSaysWhyItCannot(t *testing.T) {
 		"something else": {Config{Listen: greeter(t), Store: t.TempDir()}, []string{"is in use by something that is not a NATS server"}},
 		"silence":        {Config{Listen: silent(t), Store: t.TempDir()}, []string{"does not answer like a NATS server"}},
 		"store serves elsewhere": {
-			Config{Listen: freeAddress(t), Store: store},
+			Config{Listen: natstest.FreeAddress(t), Store: store},
 			[]string{fmt.Sprintf("store %s is in use by process %d, which serves on %s", store, os.Getpid(), s.cfg.Listen)},
 		},
-		"store under a file": {Config{Listen: freeAddress(t), Store: filepath.Join(file, "x")}, []string{"cannot use store"}},
+		"store under a file": {Config{Listen: natstest.FreeAddress(t), Store: filepath.Join(file, "x")}, []string{"cannot use store"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,7 +173,7 @@ func TestJoinOrStartSaysWhyItCannot(t *testing.T) {
 
 func TestMemberInOneProcess(t *testing.T) {
 	t.Parallel()
-	cfg := Config{Listen: freeAddress(t), Store: t.TempDir()}
+	cfg := Config{Listen: natstest.FreeAddress(t), Store: t.TempDir()}
 	first, err := JoinOrStart(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -205,10 +205,10 @@ func TestMemberInOneProcess(t *testing.T) {
 	})
 }
 
-// The holder of the lock may have much to recover before it listens.
-func TestStoreOfOneWhoStartsIsWaitedFor(t *testing.T) {
+// The holder of the lock may have many files to recover before it listens.
+func TestJoinWaitsForTheHolderOfTheStoreToListen(t *testing.T) {
 	t.Parallel()
-	cfg := Config{Listen: freeAddress(t), Store: t.TempDir()}
+	cfg := Config{Listen: natstest.FreeAddress(t), Store: t.TempDir()}
 	lock, err := lockStore(cfg.Store)
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// namePrefix begins the name of every server of ours.
+// namePrefix begins the name of every embedded server.
 const namePrefix = "cronce-"
 
 // probeTimeout limits the wait for a server's INFO.
@@ -40,8 +40,8 @@ func probe(ctx context.Context, addr string) (info, error) {
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
-		// Whatever the reason: if the address is taken all the same, or cannot
-		// be had, listening on it will tell.
+		// The reason does not matter: if the address is in use all the same, or is not
+		// ours, listening on it fails.
 		return info{}, fmt.Errorf("%w on %s: %w", errAbsent, addr, err)
 	}
 	defer conn.Close()

@@ -33,11 +33,11 @@ type Server struct {
 	nats *server.Server // nil if a restart failed
 
 	unwatch context.CancelFunc
-	watched chan struct{} // closed when the storage is not watched any more
+	watched chan struct{} // closed when watchStorage has ended
 }
 
-// Start runs a server on cfg.Listen with the files in cfg.Store. It joins
-// nothing: an address or a store that is in use is an error that says by whom.
+// Start runs a server on cfg.Listen with the files in cfg.Store. It never joins
+// another server: if the address or the store is in use, the error names the process.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -53,7 +53,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return start(cfg)
 }
 
-// taken describes the process that probe found on our address.
+// taken returns the error for an address on which probe found another process.
 func taken(addr string, err error) error {
 	if errors.Is(err, errNotNATS) {
 		return fmt.Errorf("%s is in use by something that is not a NATS server", addr)
@@ -61,10 +61,9 @@ func taken(addr string, err error) error {
 	return fmt.Errorf("%s is in use by something that does not answer like a NATS server: %w", addr, err)
 }
 
-// start takes the lock and serves. The error is a *lockedError when another
-// process has the store, and answers to inUse when the address is taken. Nothing
-// is left behind that was not there before, up to the point where the server
-// opens its files.
+// start takes the lock and serves. The error is a *lockedError if another process
+// has the store, and inUse reports true for it if the address is in use. If it fails
+// before the server opens its files, it leaves no files behind.
 func start(cfg Config) (*Server, error) {
 	lock, err := lockStore(cfg.Store)
 	if err != nil {
@@ -106,8 +105,8 @@ func (s *Server) listen(addr string) (err error) {
 // isAnyPort reports whether addr leaves the choice of the port to the system.
 func isAnyPort(addr string) bool { return strings.HasSuffix(addr, ":0") }
 
-// canListen finds out early whether the address can be had, since the server
-// would only find out after opening its files, and resolves port 0.
+// canListen returns the address with port 0 replaced by a free port, or an error if it cannot listen
+// there. The server itself would notice that only after it has opened its files.
 func canListen(addr string) (string, error) {
 	l, err := net.Listen("tcp", addr)
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
@@ -123,6 +122,7 @@ func canListen(addr string) (string, error) {
 	return net.JoinHostPort(host, port), l.Close()
 }
 
+// serve starts a server, and returns when it accepts connections.
 func serve(cfg Config, name string) (*server.Server, error) {
 	host, portText, err := net.SplitHostPort(cfg.Listen)
 	if err != nil {
@@ -187,16 +187,16 @@ func (p *Peer) join(o *server.Options) error {
 	return nil
 }
 
-// stop hangs up on every client before the server shuts down. A server that shuts
-// down first tells waiting workers that their requests are void, and still serves
-// what is published in the instants after: a slot delivered to a request that its
-// worker has just given up would come again only after a whole lease. A client
-// that is cut off receives what was sent to it, asks again, and publishes again.
+// stop disconnects every client before the server shuts down. A server that shuts down
+// first tells workers that their pull requests have ended, and then still delivers
+// slots for a moment. A slot that it delivers to an ended request is redelivered only
+// after a whole lease. A client that is disconnected receives what was sent to it,
+// requests again, and publishes again.
 func stop(ns *server.Server) {
 	const all = 1 << 20
 	if conns, err := ns.Connz(&server.ConnzOptions{Limit: all}); err == nil {
 		for _, c := range conns.Conns {
-			_ = ns.DisconnectClientByID(c.Cid) // gone by itself: as well
+			_ = ns.DisconnectClientByID(c.Cid) // it fails only if the client has disconnected by itself
 		}
 	}
 	ns.Shutdown()
@@ -209,8 +209,8 @@ func (s *Server) URL() string { return "nats://" + s.cfg.Listen }
 // Store is the directory of the server's files.
 func (s *Server) Store() string { return s.cfg.Store }
 
-// Close stops serving, and releases the store last: so the next holder finds
-// its files closed.
+// Close stops the server. It releases the lock last, so that the server's files are closed when
+// another process takes it.
 func (s *Server) Close() error {
 	s.unwatch()
 	<-s.watched

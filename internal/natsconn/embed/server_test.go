@@ -25,8 +25,8 @@ func startServer(t *testing.T, cfg Config) *Server {
 	return s
 }
 
-// Nothing runs beside it: a process that another test starts holds the lock of the
-// store, too, between its fork and its exec.
+// This test is not parallel: between its fork and its exec, a process that another test starts also
+// holds the lock of the store.
 func TestServerServesJetStreamAndKeepsItsFiles(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "a", "b")
 	s := startServer(t, Config{Listen: "127.0.0.1:0", Store: store})
@@ -109,7 +109,7 @@ func TestBadListenAddressIsKnownWithoutAServer(t *testing.T) {
 	}
 }
 
-// connect gives a JetStream client that waits out a change of servers.
+// connect returns a JetStream client that reconnects until a server is back.
 func connect(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20e6), nats.ReconnectJitter(0, 0))
@@ -124,12 +124,12 @@ func connect(t *testing.T, url string) jetstream.JetStream {
 	return js
 }
 
-// greeter is a server that is not NATS and says so at once.
+// greeter is a server of another protocol, in which the server speaks first.
 func greeter(t *testing.T) string {
 	return listen(t, func(c net.Conn) { fmt.Fprint(c, "220 mail.example ESMTP\r\n"); c.Close() })
 }
 
-// silent is a server that waits for its client to begin, as HTTP does.
+// silent is a server of another protocol, in which the client speaks first.
 func silent(t *testing.T) string { return listen(t, func(net.Conn) {}) }
 
 func listen(t *testing.T, serve func(net.Conn)) string {

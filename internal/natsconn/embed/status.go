@@ -18,14 +18,14 @@ type Status struct {
 	Messages, Bytes uint64
 }
 
-// errAway is of the time while the server cannot be started anew: see watchStorage.
-var errAway = errors.New("the embedded server is down: it could not be started anew after its storage was full")
+// errDown is the error while watchStorage could not restart the server.
+var errDown = errors.New("the embedded server is down: it could not be restarted after its storage was full")
 
 // Status takes a snapshot of the server.
 func (s *Server) Status() (Status, error) {
 	ns := s.running()
 	if ns == nil {
-		return Status{}, errAway
+		return Status{}, errDown
 	}
 	js, err := ns.Jsz(nil)
 	if err != nil {
@@ -37,12 +37,12 @@ func (s *Server) Status() (Status, error) {
 	}, nil
 }
 
-// Ready returns an error that says why the server does not serve: it is not
-// listening, or JetStream is not well.
+// Ready returns an error if the server does not serve: it does not listen, or JetStream is not
+// healthy.
 func (s *Server) Ready() error {
 	ns := s.running()
 	if ns == nil {
-		return errAway
+		return errDown
 	}
 	if h := ns.Healthz(&server.HealthzOptions{JSServerOnly: true}); h.StatusCode != 200 {
 		return errors.New(h.Error)
@@ -50,8 +50,9 @@ func (s *Server) Ready() error {
 	return nil
 }
 
-// Live returns an error if the server does not greet a client within a second. If that lasts,
-// only a restart of the process helps. A full disk is no such error: see watchStorage.
+// Live returns an error if the server does not send its INFO to a client within a second. If that
+// lasts, only a restart of the process helps. For a full disk it returns none: watchStorage
+// restarts the server itself.
 func (s *Server) Live() error {
 	if s.running() == nil {
 		return nil
