@@ -66,8 +66,8 @@ func (s *Space) NodeConsumers(ctx context.Context, jobs []plans.Entry) []NodeCon
 	return consumers
 }
 
-// readOnConsumer reads the consumer of the job's current plan. If there is none, it reads the one of
-// an earlier plan, if that still exists.
+// readOnConsumer reads the consumer of the job's current plan. If there is none, it reads the one
+// of an earlier plan, if that still exists.
 func (s *Space) readOnConsumer(ctx context.Context, e plans.Entry) NodeConsumer {
 	var best NodeConsumer
 	for i, consumer := range layout.OnConsumers(s.Name, e.Job.Name) {

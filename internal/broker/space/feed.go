@@ -84,7 +84,8 @@ func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle fun
 	return failure(ctx, batch)
 }
 
-// failure returns the error that ended the batch, or nil if ctx ended or the server stopped answering.
+// failure returns the error that ended the batch, or nil if ctx ended or the server stopped
+// answering.
 func failure(ctx context.Context, batch jetstream.MessageBatch) error {
 	err := batch.Error()
 	if ctx.Err() != nil || errors.Is(err, jetstream.ErrNoHeartbeat) {

@@ -36,8 +36,8 @@ func (s *Space) CheckPriority(priority int) error {
 	return nil
 }
 
-// Queue returns the consumer of a queue on the stream, and creates it if it does not exist. It never
-// updates the consumer. If the consumer differs from what Cronce needs, the error is
+// Queue returns the consumer of a queue on the stream, and creates it if it does not exist. It
+// never updates the consumer. If the consumer differs from what Cronce needs, the error is
 // job.ErrMismatch.
 func (s *Space) Queue(ctx context.Context, stream, queue string) (jetstream.Consumer, error) {
 	if err := codec.ValidateName("queue", queue); err != nil {

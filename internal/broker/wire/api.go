@@ -92,7 +92,8 @@ func within(ctx context.Context, limit time.Duration, request func(context.Conte
 }
 
 // repeat calls ask until it is answered or ctx ends. Each attempt may take twice as long as the one
-// before. Unlike Ask, it also repeats what the server denies, or what no server answers at the moment.
+// before. Unlike Ask, it also repeats what the server denies, or what no server answers at the
+// moment.
 func repeat(ctx context.Context, ask func(context.Context) error) error {
 	pause := NewPause()
 	for limit := AttemptTimeout; ; limit = min(2*limit, apiTimeout) {

@@ -14,7 +14,7 @@ import (
 func TestFullStorageIsReportedWithItsOwner(t *testing.T) {
 	t.Parallel()
 	for description, test := range map[string]struct {
-		code  int
+		code int
 		want string
 	}{
 		"insufficient resources":                     {10023, "the NATS server needs"},

@@ -29,9 +29,9 @@ type reading struct {
 }
 
 // readLast requests the last message on subject from the stream's leader. It calls done once, on
-// any goroutine, with the answer or when ctx ends. done must not block. readLast does not use direct
-// gets, because any replica answers those: right after an acknowledged write, 60 % of them were
-// stale on three replicas.
+// any goroutine, with the answer or when ctx ends. done must not block. readLast does not use
+// direct gets, because any replica answers those: right after an acknowledged write, 60 % of them
+// were stale on three replicas.
 func (w Wire) readLast(ctx context.Context, stream, subject string, done func(Entry, error)) {
 	w.message(ctx, stream, map[string]any{"last_by_subj": subject}, done)
 }

@@ -1,5 +1,5 @@
-// Package memstore is a store for tests. It keeps in maps what package kv keeps on JetStream, returns
-// the same errors, and has faults on demand. The suite in package kvtest tests both.
+// Package memstore is a store for tests. It keeps in maps what package kv keeps on JetStream,
+// returns the same errors, and has faults on demand. The suite in package kvtest tests both.
 //
 // The broker's timestamps come from time.Now, so they are fake inside testing/synctest.
 package memstore

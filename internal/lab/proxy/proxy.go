@@ -59,8 +59,8 @@ type Fault struct {
 }
 
 // New starts a proxy for clients with a Dialer, which names the server of each connection. So
-// contexts, credentials, TLS and servers that the client discovers later work through the proxy, and
-// no connection avoids it.
+// contexts, credentials, TLS and servers that the client discovers later work through the proxy,
+// and no connection avoids it.
 func New() (*Proxy, error) { return To("") }
 
 // To starts a proxy in front of the server at this address.

@@ -21,6 +21,6 @@ const (
 
 var _ os.Signal = stopSignal
 
-// ownGroup puts the child into a process group of its own, so that a Ctrl-C at the terminal does not
-// end it. This process ends it.
+// ownGroup puts the child into a process group of its own, so that a Ctrl-C at the terminal does
+// not end it. This process ends it.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -105,8 +105,8 @@ func (s *Server) listen(addr string) (err error) {
 // isAnyPort reports whether addr leaves the choice of the port to the system.
 func isAnyPort(addr string) bool { return strings.HasSuffix(addr, ":0") }
 
-// canListen returns the address with port 0 replaced by a free port, or an error if it cannot listen
-// there. The server itself would notice that only after it has opened its files.
+// canListen returns the address with port 0 replaced by a free port, or an error if it cannot
+// listen there. The server itself would notice that only after it has opened its files.
 func canListen(addr string) (string, error) {
 	l, err := net.Listen("tcp", addr)
 	if op := (*net.OpError)(nil); errors.As(err, &op) {

@@ -44,8 +44,8 @@ func (c *checker) checkPolicies() {
 	}
 }
 
-// caughtUp reports whether the message of the slot that was stored at that time was marked as caught
-// up or as a backfill. The record names that time, so its worker had this message.
+// caughtUp reports whether the message of the slot that was stored at that time was marked as
+// caught up or as a backfill. The record names that time, so its worker had this message.
 func (c *checker) caughtUp(s job.Slot, stored time.Time) bool {
 	return slices.ContainsFunc(c.h.Slots, func(w SlotWrite) bool {
 		return w.Message.Slot == s && w.Time.Equal(stored) && (w.Message.CaughtUp || w.Message.Backfill)

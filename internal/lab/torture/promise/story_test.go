@@ -12,8 +12,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// story builds a history. Its times are seconds after the instant of the first slot, by the broker's
-// clock.
+// story builds a history. Its times are seconds after the instant of the first slot, by the
+// broker's clock.
 type story struct {
 	h    History
 	seq  uint64
@@ -31,9 +31,10 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 func at(s float64) time.Time { return storyBegan.Add(seconds(s)) }
 
-// newStory returns a story with these jobs: a (retried until it succeeds), once (one attempt), serial
-// (one slot after the other), skip, line (in order), quick (a timeout and a deadline), finish, and
-// late (runs only its newest slot). Each has a slot at 0. serial, skip and line have another at 10.
+// newStory returns a story with these jobs: a (retried until it succeeds), once (one attempt),
+// serial (one slot after the other), skip, line (in order), quick (a timeout and a deadline),
+// finish, and late (runs only its newest slot). Each has a slot at 0. serial, skip and line have
+// another at 10.
 func newStory() *story {
 	s := &story{last: map[string]uint64{}}
 	all := job.CatchUp{Policy: job.CatchUpAll}
