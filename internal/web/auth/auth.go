@@ -70,6 +70,7 @@ type Provider interface {
 type Guard struct {
 	cfg     Config
 	methods []method
+	tokens  *tokens // nil: no file of tokens
 	hosts   hosts
 	log     *slog.Logger
 }
@@ -91,18 +92,18 @@ func New(cfg Config) (*Guard, error) {
 	if (cfg.UserHeader == "") != (len(cfg.TrustedProxies) == 0) {
 		return nil, errors.New("--http-user-header and --http-trusted-proxy need each other: the header counts only in requests of the proxy")
 	}
-	tokens, err := newTokens(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if tokens != nil {
-		g.methods = append(g.methods, tokens)
+	if cfg.TokenFile != "" {
+		var err error
+		if g.tokens, err = newTokens(cfg); err != nil {
+			return nil, err
+		}
+		g.methods = append(g.methods, g.tokens)
 	}
 	if cfg.OIDC != nil {
 		g.methods = append(g.methods, bearers{cfg.OIDC})
 	}
-	if tokens != nil || cfg.OIDC != nil {
-		g.methods = append(g.methods, sessions{tokens, cfg.OIDC})
+	if g.hasLogin() {
+		g.methods = append(g.methods, sessions{g.tokens, cfg.OIDC})
 	}
 	if cfg.BasicFile != "" {
 		m, err := newPasswords(cfg)
@@ -152,7 +153,7 @@ func withUser(r *http.Request, name string) *http.Request {
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { g.admit(w, r, next) })
-	if !g.Open() {
+	if g.hasLogin() {
 		g.addLogin(mux)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -209,7 +210,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, refused error) {
 			bounce(w)
 			return
 		}
-		link.Redirect(w, r, "/login?next="+url.QueryEscape(r.URL.RequestURI()))
+		link.Redirect(w, r, "login?next="+url.QueryEscape(r.URL.RequestURI()))
 		return
 	}
 	for _, m := range g.methods {

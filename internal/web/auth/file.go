@@ -52,11 +52,8 @@ type tokens struct {
 // tokenForm is what a header can carry (RFC 6750), and long enough not to be guessed.
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~+/-]{16,512}=*$`)
 
-// newTokens returns nil if the configuration names no file.
+// newTokens reads the file of tokens.
 func newTokens(cfg Config) (*tokens, error) {
-	if cfg.TokenFile == "" {
-		return nil, nil
-	}
 	file, err := reload.New(cfg.Logger, func() (map[string]string, error) { return readTokens(cfg.TokenFile) }, cfg.TokenFile)
 	if err != nil {
 		return nil, fmt.Errorf("--http-token-file: %w", err)
@@ -122,16 +119,16 @@ func bearer(r *http.Request) (token string, ok bool) {
 // passwords are the users of an htpasswd file.
 type passwords struct {
 	file  *reload.Value[map[string][]byte]
-	slow  chan struct{} // bounds the hashes that are computed at once: each takes 50 ms of a core
+	limit chan struct{} // holds an element for each hash that is being computed
 	salt  [32]byte
-	dummy []byte
+	dummy []byte // the hash of no user
 
 	mu    sync.Mutex
-	known map[[32]byte]string // logins that succeeded: hash of user, password and stored hash, to user
+	known map[string][32]byte // by user: the key of the last login that succeeded
 }
 
-// atOnce bounds the passwords that are hashed at once.
-const atOnce = 2
+// maxHashing bounds the passwords that are hashed at once: each takes 50 ms of a core.
+const maxHashing = 2
 
 // newPasswords reads a file of bcrypt hashes.
 func newPasswords(cfg Config) (*passwords, error) {
@@ -139,7 +136,7 @@ func newPasswords(cfg Config) (*passwords, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--http-basic-file: %w", err)
 	}
-	p := &passwords{file: file, slow: make(chan struct{}, atOnce), known: map[[32]byte]string{}}
+	p := &passwords{file: file, limit: make(chan struct{}, maxHashing), known: map[string][32]byte{}}
 	if _, err := rand.Read(p.salt[:]); err != nil {
 		return nil, err
 	}
@@ -155,7 +152,7 @@ func readPasswords(path string) (map[string][]byte, error) {
 			return errors.New("want USER:HASH with a bcrypt hash, which begins with $2: make it with htpasswd -B")
 		}
 		if byUser[name] != nil {
-			return fmt.Errorf("user %q is there twice", name)
+			return fmt.Errorf("user %q has a password already", name)
 		}
 		byUser[name] = []byte(hash)
 		return checkUser(name)
@@ -177,9 +174,9 @@ func (p *passwords) user(r *http.Request) (string, error) {
 	}
 	key := p.key(name, password, hash)
 	p.mu.Lock()
-	known := p.known[key] != ""
+	known, ok := p.known[name]
 	p.mu.Unlock()
-	if known {
+	if ok && known == key {
 		return name, nil
 	}
 	if err := p.compare(r.Context(), hash, password); err != nil || !exists {
@@ -187,25 +184,21 @@ func (p *passwords) user(r *http.Request) (string, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for old, user := range p.known {
-		if user == name {
-			delete(p.known, old) // keep one for each user
-		}
-	}
-	p.known[key] = name
+	p.known[name] = key
 	return name, nil
 }
 
 func (p *passwords) compare(ctx context.Context, hash []byte, password string) error {
 	select {
-	case p.slow <- struct{}{}:
+	case p.limit <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-p.slow }()
+	defer func() { <-p.limit }()
 	return bcrypt.CompareHashAndPassword(hash, []byte(password))
 }
 
+// key identifies a login: a salted hash of the user, the password and the stored hash.
 func (p *passwords) key(name, password string, hash []byte) [32]byte {
 	h := sha256.New()
 	h.Write(p.salt[:])

@@ -3,7 +3,7 @@ package auth
 import (
 	"cmp"
 	_ "embed"
-	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -24,21 +24,9 @@ var loginCSS []byte
 var loginPage = template.Must(template.New("login").Parse(loginHTML))
 
 // hasLogin reports whether a person can log in with a browser on a page of this server.
-func (g *Guard) hasLogin() bool { return g.tokens() != nil || g.cfg.OIDC != nil }
-
-func (g *Guard) tokens() *tokens {
-	for _, m := range g.methods {
-		if t, ok := m.(*tokens); ok {
-			return t
-		}
-	}
-	return nil
-}
+func (g *Guard) hasLogin() bool { return g.tokens != nil || g.cfg.OIDC != nil }
 
 func (g *Guard) addLogin(mux *http.ServeMux) {
-	if !g.hasLogin() {
-		return
-	}
 	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) {
 		g.showLogin(w, r, http.StatusOK, r.FormValue("next"), "")
 	})
@@ -48,9 +36,9 @@ func (g *Guard) addLogin(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("POST /logout", func(w http.ResponseWriter, r *http.Request) {
 		g.setCookie(w, r, sessionCookie, "", -time.Second, http.SameSiteStrictMode)
-		link.Redirect(w, r, "/login")
+		link.Redirect(w, r, "login")
 	})
-	if g.tokens() != nil {
+	if g.tokens != nil {
 		mux.HandleFunc("POST /login", g.loginWithToken)
 	}
 	if g.cfg.OIDC != nil {
@@ -65,7 +53,7 @@ func (g *Guard) showLogin(w http.ResponseWriter, r *http.Request, status int, ne
 	_ = loginPage.Execute(w, struct { // the client is gone
 		Token, OIDC       bool
 		Root, Next, Wrong string
-	}{g.tokens() != nil, g.cfg.OIDC != nil, link.Root(r), next, wrong})
+	}{g.tokens != nil, g.cfg.OIDC != nil, link.Root(r), next, wrong})
 }
 
 func (g *Guard) loginWithToken(w http.ResponseWriter, r *http.Request) {
@@ -74,13 +62,13 @@ func (g *Guard) loginWithToken(w http.ResponseWriter, r *http.Request) {
 		problem.Refuse(w, r, fault.Invalid, "read the form: "+err.Error())
 		return
 	}
-	name := g.tokens().owner(r.PostForm.Get("token"))
+	name := g.tokens.owner(r.PostForm.Get("token"))
 	if name == "" {
 		g.log.Warn("login refused", "remote", r.RemoteAddr)
 		g.showLogin(w, r, http.StatusUnauthorized, r.PostForm.Get("next"), "That is not a valid token.")
 		return
 	}
-	g.logIn(w, r, session{User: name, By: "token"}, g.tokens().file.Get()[name], r.PostForm.Get("next"))
+	g.logIn(w, r, session{User: name, By: "token"}, g.tokens.file.Get()[name], r.PostForm.Get("next"))
 }
 
 // logIn sets the cookie, and sends the browser to the page that it wanted.
@@ -88,25 +76,20 @@ func (g *Guard) logIn(w http.ResponseWriter, r *http.Request, s session, key, ne
 	s.Ends = time.Now().Add(sessionTime)
 	g.setCookie(w, r, sessionCookie, s.seal(key), sessionTime, http.SameSiteStrictMode)
 	g.log.Info("user logged in", "user", s.User, "with", s.By, "remote", r.RemoteAddr)
-	link.Redirect(w, r, local(next))
+	if next = link.Local(next); strings.HasPrefix(next, "login") {
+		next = "" // this page
+	}
+	link.Redirect(w, r, next)
 }
 
-// begun is the content of the login cookie.
-type begun struct {
-	secret, next string
-}
-
-func (b begun) String() string {
-	return url.Values{"secret": {b.secret}, "next": {b.next}}.Encode()
-}
-
-func readBegun(r *http.Request) (begun, error) {
+// readLogin returns what beginOIDC has stored in the login cookie.
+func readLogin(r *http.Request) (secret, next string, err error) {
 	c, err := r.Cookie(loginCookie)
 	if err != nil {
-		return begun{}, errors.New("this browser has begun no login, or more than ten minutes ago: log in again")
+		return "", "", fmt.Errorf("this browser began no login in the last %v: log in again", loginTime)
 	}
 	v, err := url.ParseQuery(c.Value)
-	return begun{v.Get("secret"), v.Get("next")}, err
+	return v.Get("secret"), v.Get("next"), err
 }
 
 func (g *Guard) beginOIDC(w http.ResponseWriter, r *http.Request) {
@@ -118,16 +101,16 @@ func (g *Guard) beginOIDC(w http.ResponseWriter, r *http.Request) {
 	}
 	// The cookie must be Lax: the provider, which is another site, sends the browser back, and a
 	// browser sends no Strict cookie then.
-	g.setCookie(w, r, loginCookie, begun{secret, r.FormValue("next")}.String(), loginTime, http.SameSiteLaxMode)
+	g.setCookie(w, r, loginCookie, url.Values{"secret": {secret}, "next": {r.FormValue("next")}}.Encode(), loginTime, http.SameSiteLaxMode)
 	w.Header().Set("Location", location)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
 func (g *Guard) finishOIDC(w http.ResponseWriter, r *http.Request) {
-	b, err := readBegun(r)
+	secret, next, err := readLogin(r)
 	var user string
 	if err == nil {
-		user, err = g.cfg.OIDC.Finish(r.Context(), g.callback(r), b.secret, r.URL.Query())
+		user, err = g.cfg.OIDC.Finish(r.Context(), g.callback(r), secret, r.URL.Query())
 	}
 	if err == nil {
 		err = checkUser(user)
@@ -135,10 +118,10 @@ func (g *Guard) finishOIDC(w http.ResponseWriter, r *http.Request) {
 	g.setCookie(w, r, loginCookie, "", -time.Second, http.SameSiteLaxMode)
 	if err != nil {
 		g.log.Warn("OpenID login refused", "remote", r.RemoteAddr, "error", err)
-		g.showLogin(w, r, http.StatusUnauthorized, b.next, "The login failed. The log of the server says why.")
+		g.showLogin(w, r, http.StatusUnauthorized, next, "The login failed. The log of the server says why.")
 		return
 	}
-	g.logIn(w, r, session{User: user, By: "oidc"}, g.cfg.OIDC.Key(), b.next)
+	g.logIn(w, r, session{User: user, By: "oidc"}, g.cfg.OIDC.Key(), next)
 }
 
 // callback is the URL to which the provider sends the browser back.
@@ -162,15 +145,6 @@ func (g *Guard) setCookie(w http.ResponseWriter, r *http.Request, name, value st
 		}
 	}
 	http.SetCookie(w, c)
-}
-
-// local returns next if it is a path of this server, else the first page.
-func local(next string) string {
-	u, err := url.Parse(next)
-	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "/login") {
-		return "/"
-	}
-	return next
 }
 
 // bounce answers a browser that followed a link from another site with a page that reloads

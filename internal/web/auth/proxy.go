@@ -20,10 +20,10 @@ func (p proxy) user(r *http.Request) (string, error) {
 		return "", nil
 	}
 	if !p.trusts(r.RemoteAddr) {
-		return "", fmt.Errorf("header %s: %s is no trusted proxy", p.header, r.RemoteAddr)
+		return "", fmt.Errorf("header %s: %s is not a trusted proxy", p.header, r.RemoteAddr)
 	}
 	if len(names) > 1 {
-		return "", errors.New("header " + p.header + " is there twice: the proxy must replace what a client sends")
+		return "", errors.New("header " + p.header + " is given twice: the proxy must replace what a client sends")
 	}
 	return names[0], nil
 }

@@ -4,6 +4,7 @@ package link
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 )
 
@@ -14,10 +15,20 @@ func Root(r *http.Request) string {
 	return "./" + strings.Repeat("../", max(up, 0))
 }
 
-// Redirect sends the browser to a path of this server. Behind "./" no part of the path can be
-// read as the name of another host.
+// Redirect sends the browser to a path of this server, without a slash at the beginning. Behind
+// "./" no part of the path can be read as the name of another host.
 func Redirect(w http.ResponseWriter, r *http.Request, path string) {
-	w.Header().Set("Location", Root(r)+strings.TrimLeft(path, "/"))
+	w.Header().Set("Location", Root(r)+path)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// Local returns next without slashes at its beginning, or "", the first page, if next is not a
+// path of this server.
+func Local(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.Scheme != "" || u.Host != "" || strings.ContainsAny(next, "\\\r\n") {
+		return ""
+	}
+	return strings.TrimLeft(next, "/")
 }

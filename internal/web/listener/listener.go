@@ -1,7 +1,7 @@
 // Package listener serves HTTP on an address. It has the limits that a server needs if other
 // machines can reach it: the size of headers, the time to read and to write, and the number of
-// connections. It logs each request, reads a new certificate when its files change, and ends in
-// order: it takes no more requests, finishes orders, and closes event streams.
+// connections. It logs each request and reads a certificate again when its files change. At the
+// end it accepts no more requests, closes the event streams and finishes the other requests.
 package listener
 
 import (
@@ -81,7 +81,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	l, err := net.Listen("tcp", cfg.Addr)
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
-		err = op.Err // the rest repeats the address
+		err = op.Err // the rest of the text repeats the address
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w: choose another address, or find the process that uses this one", cfg.Addr, err)

@@ -17,7 +17,7 @@ func Log(log *slog.Logger, next http.Handler) http.Handler {
 		counted := &writer{ResponseWriter: w}
 		defer func() {
 			log.LogAttrs(r.Context(), slog.LevelInfo, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path),
-				slog.Int("status", counted.status()), slog.Int64("bytes", counted.bytes), slog.Duration("duration", time.Since(began)),
+				slog.Int("status", cmp.Or(counted.code, http.StatusOK)), slog.Int64("bytes", counted.bytes), slog.Duration("duration", time.Since(began)),
 				slog.String("user", seen.user), slog.String("remote", r.RemoteAddr))
 		}()
 		next.ServeHTTP(counted, r.WithContext(context.WithValue(r.Context(), entryKey{}, seen)))
@@ -26,7 +26,7 @@ func Log(log *slog.Logger, next http.Handler) http.Handler {
 
 type entryKey struct{}
 
-// entry is what is learned of a request while it is answered.
+// entry has what the handlers add to the line of a request.
 type entry struct{ user string }
 
 // SetUser names the user of a request for its line in the log.
@@ -36,7 +36,7 @@ func SetUser(ctx context.Context, name string) {
 	}
 }
 
-// writer counts what is written.
+// writer remembers the status of an answer and counts its bytes.
 type writer struct {
 	http.ResponseWriter
 	code  int
@@ -58,11 +58,4 @@ func (w *writer) Write(p []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(p)
 	w.bytes += int64(n)
 	return n, err
-}
-
-func (w *writer) status() int {
-	if w.code == 0 {
-		return http.StatusOK
-	}
-	return w.code
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/cronce-io/cronce/internal/web/secure"
 )
 
-// guarded serves what the dashboard serves without its pages, and counts the requests that reach
-// them.
+// guarded serves the dashboard without its pages, and sends the requests that would reach them to
+// passed.
 func guarded(t *testing.T) (addr string, passed chan string) {
 	t.Helper()
 	g, err := auth.New(auth.Config{Listen: "127.0.0.1:8080", Local: "alice@laptop"})
@@ -100,8 +100,8 @@ func TestSmuggledHostsAndRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// Of a length and chunks the chunks count, as RFC 9112 has it. What follows is a request of its own,
-// which needs its own host and its own login.
+// If a request has both a length and chunks, the chunks count (RFC 9112). The text after the last chunk
+// is another request, which needs its own host and its own login.
 func TestRequestBehindChunksIsCheckedLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	addr, _ := guarded(t)

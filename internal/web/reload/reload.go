@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,16 +20,16 @@ type Value[T any] struct {
 	read  func() (T, error)
 	log   *slog.Logger
 
-	mu     sync.Mutex
-	value  T
-	seen   []fs.FileInfo // of the files when they were last read, also if that failed
-	looked time.Time
-	every  time.Duration
+	mu      sync.Mutex
+	value   T
+	seen    []fs.FileInfo // of the files when they were last read, also if that failed
+	checked time.Time     // when the files were last compared with seen
+	every   time.Duration // interval, except in tests
 }
 
 // New reads the value. It returns the error of read, if there is one.
 func New[T any](log *slog.Logger, read func() (T, error), paths ...string) (*Value[T], error) {
-	v := &Value[T]{paths: paths, read: read, log: log, every: interval, looked: time.Now()}
+	v := &Value[T]{paths: paths, read: read, log: log, every: interval, checked: time.Now()}
 	v.seen = v.stat() // before reading, so that a later change differs from it
 	var err error
 	v.value, err = read()
@@ -40,12 +41,12 @@ func New[T any](log *slog.Logger, read func() (T, error), paths ...string) (*Val
 func (v *Value[T]) Get() T {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if time.Since(v.looked) < v.every {
+	if time.Since(v.checked) < v.every {
 		return v.value
 	}
-	v.looked = time.Now()
+	v.checked = time.Now()
 	now := v.stat()
-	if same(v.seen, now) {
+	if slices.EqualFunc(v.seen, now, same) {
 		return v.value
 	}
 	v.seen = now
@@ -59,7 +60,7 @@ func (v *Value[T]) Get() T {
 	return v.value
 }
 
-// stat describes the files. A file that cannot be described is nil.
+// stat describes the files. The description of a file that cannot be read is nil.
 func (v *Value[T]) stat() []fs.FileInfo {
 	infos := make([]fs.FileInfo, len(v.paths))
 	for i, path := range v.paths {
@@ -70,16 +71,10 @@ func (v *Value[T]) stat() []fs.FileInfo {
 	return infos
 }
 
-func same(x, y []fs.FileInfo) bool {
-	for i := range x {
-		switch {
-		case x[i] == nil || y[i] == nil:
-			if x[i] != y[i] {
-				return false
-			}
-		case !os.SameFile(x[i], y[i]) || x[i].Size() != y[i].Size() || !x[i].ModTime().Equal(y[i].ModTime()):
-			return false
-		}
+// same reports whether two descriptions are of one file that has not changed.
+func same(x, y fs.FileInfo) bool {
+	if x == nil || y == nil {
+		return x == y
 	}
-	return true
+	return os.SameFile(x, y) && x.Size() == y.Size() && x.ModTime().Equal(y.ModTime())
 }

@@ -23,7 +23,7 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 func Wrap(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		problem.Refuse(w, r, fault.CrossSite, "a page of another site sent the request: send orders from this site, or from a program that is no browser")
+		problem.Refuse(w, r, fault.CrossSite, "a page of another site sent the request: send orders from this site, or from a program other than a browser")
 	}))
 	checked := protection.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > MaxBody {

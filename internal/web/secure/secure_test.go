@@ -75,7 +75,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// A person gets a page, which needs nothing that its content policy forbids.
+// A browser gets a page that needs nothing that its content policy forbids.
 func TestBrowserGetsAPageThatSaysWhyItWasRefused(t *testing.T) {
 	t.Parallel()
 	h := secure.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was passed on") }))

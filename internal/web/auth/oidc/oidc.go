@@ -1,9 +1,8 @@
 // Package oidc logs people in at an OpenID Connect provider, with the authorization code
 // flow, PKCE, a state and a nonce. Only the binary links it.
 //
-// The provider is asked for its configuration at the first login, and not when the process
-// starts: a node must run while the provider does not. The users are admitted by the
-// provider, which knows the client's users.
+// A Provider reads its configuration at the first login, and not when the process starts: a node
+// must start while the provider is away. The provider decides which users may log in at this client.
 package oidc
 
 import (
@@ -13,6 +12,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -41,7 +41,7 @@ type Provider struct {
 // New checks the settings and reads the file with the client's secret.
 func New(issuer, client, secretFile string) (*Provider, error) {
 	u, err := url.Parse(issuer)
-	if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(u.Hostname())) {
+	if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && auth.Loopback(net.JoinHostPort(u.Hostname(), "0"))) {
 		return nil, fmt.Errorf("invalid --oidc-issuer %q: want a URL like https://login.example.com", issuer)
 	}
 	if client == "" || secretFile == "" {
@@ -59,12 +59,10 @@ func New(issuer, client, secretFile string) (*Provider, error) {
 	return &Provider{issuer: issuer, client: client, secret: secret, http: &http.Client{Timeout: patience}}, nil
 }
 
-func isLoopback(host string) bool { return auth.Loopback(host+":0") || auth.Loopback("["+host+"]:0") }
-
 // Key implements auth.Provider.
 func (p *Provider) Key() string { return p.secret }
 
-// provider returns the provider's configuration. It asks for it until that succeeds once.
+// provider returns the provider's configuration, which it reads until that has succeeded once.
 func (p *Provider) provider(ctx context.Context) (*oidc.Provider, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -97,7 +97,7 @@ func TestPersonLogsInAtTheProvider(t *testing.T) {
 	if code, page := get(t, b, s.URL+"/login/oidc?next=%2Fjobs%3Fq%3Dx"); code != 200 || page != "user alice@example.com at /jobs?q=x" {
 		t.Fatalf("login: %d\n%s", code, page)
 	}
-	// Another replica with the same files, and no memory.
+	// Another replica with the same files, and without state.
 	again, err := oidc.New(m.Issuer(), m.ClientID, secretFile(t, m.ClientSecret))
 	if err != nil {
 		t.Fatal(err)
