@@ -23,31 +23,32 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// For returns the Serve function of a replica, which starts the service of one incarnation.
-// now is the clock; log may be nil. stop waits for running requests. status is the node's
-// description of itself and must not block.
+// For returns the function that starts the service of one incarnation, for replica.Config.Serve.
+// now is the clock; log may be nil. status describes the node, and must not block. stop ends the
+// service and waits for running requests.
 func For(nc *nats.Conn, store *kv.Store, now func() time.Time, log *slog.Logger) func(ctx context.Context, name string, status func() exchange.Node) (stop func(), err error) {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return func(ctx context.Context, name string, status func() exchange.Node) (func(), error) {
-		s := &server{conn: nc, store: store, now: now, log: log, name: name, status: status, places: make(chan struct{}, atOnce)}
+		s := &server{conn: nc, store: store, now: now, log: log, name: name, status: status, limit: make(chan struct{}, maxRunning)}
 		s.ctx, s.cancel = context.WithCancel(ctx)
 		stop, err := s.start()
 		if err != nil {
 			s.cancel()
-			return nil, fmt.Errorf("answer as a NATS service: %w", err)
+			return nil, fmt.Errorf("start the NATS service: %w", err)
 		}
 		return stop, nil
 	}
 }
 
 const (
-	// atOnce limits the requests that one node handles at a time; more wait.
-	atOnce = 16
+	// maxRunning bounds the requests that one node handles at once. More are queued.
+	maxRunning = 16
 
-	// patience limits the time of one request.
+	// patience bounds a request.
 	patience = 20 * time.Second
 )
 
+// server answers the requests to one incarnation.
 type server struct {
 	conn   *nats.Conn
 	store  *kv.Store
@@ -56,10 +57,10 @@ type server struct {
 	name   string
 	status func() exchange.Node
 
-	ctx    context.Context
-	cancel context.CancelFunc
-	places chan struct{}
-	under  sync.WaitGroup
+	ctx     context.Context
+	cancel  context.CancelFunc
+	limit   chan struct{} // has an element for each running request
+	running sync.WaitGroup
 }
 
 func (s *server) start() (stop func(), err error) {
@@ -78,8 +79,8 @@ func (s *server) start() (stop func(), err error) {
 	}
 	stop = func() {
 		s.cancel()
-		_ = svc.Stop() // it fails with the connection, which ends it as well
-		s.under.Wait()
+		_ = svc.Stop() // it fails only if the connection is closed, and then the service has ended
+		s.running.Wait()
 	}
 	err = svc.AddEndpoint("node", micro.HandlerFunc(func(r micro.Request) { s.answer(r, s.self(), nil) }),
 		micro.WithEndpointSubject(layout.APISubject(ns, "node."+s.name)), micro.WithEndpointQueueGroupDisabled(),
@@ -94,7 +95,7 @@ func (s *server) start() (stop func(), err error) {
 		stop()
 		return nil, err
 	}
-	_ = s.conn.FlushTimeout(time.Second) // a client that sees the node's heartbeat then reaches its service
+	_ = s.conn.FlushTimeout(time.Second) // so that a client that sees the node's heartbeat reaches its service
 	return stop, nil
 }
 
@@ -120,16 +121,16 @@ func (s *server) self() Node {
 	}
 }
 
-// handler handles requests concurrently, at most atOnce at a time.
+// handler carries out requests concurrently, at most maxRunning at once.
 func (s *server) handler(o order) micro.Handler {
 	return micro.HandlerFunc(func(r micro.Request) {
 		select {
-		case s.places <- struct{}{}:
+		case s.limit <- struct{}{}:
 		case <-s.ctx.Done():
 			return
 		}
-		s.under.Go(func() {
-			defer func() { <-s.places }()
+		s.running.Go(func() {
+			defer func() { <-s.limit }()
 			ctx, cancel := context.WithTimeout(s.ctx, patience)
 			defer cancel()
 			value, err := o.run(tracing.Continue(ctx, r.Headers()), s, r.Data())
@@ -138,16 +139,17 @@ func (s *server) handler(o order) micro.Handler {
 	})
 }
 
+// answer sends a value or an error. It shortens a page to what fits into a message.
 func (s *server) answer(r micro.Request, value any, err error) {
 	var data []byte
-	if p, ok := value.(interface{ within(int64) (any, error) }); ok && err == nil {
-		value, err = p.within(s.conn.MaxPayload())
+	if p, ok := value.(interface{ fit(int64) (any, error) }); ok && err == nil {
+		value, err = p.fit(s.conn.MaxPayload())
 	}
 	if err == nil {
 		data, err = json.Marshal(value)
 	}
 	if err == nil && int64(len(data)) > s.conn.MaxPayload() {
-		err = fmt.Errorf("the answer has %d bytes, more than the server lets through: ask for less", len(data))
+		err = fmt.Errorf("the answer has %d bytes, more than the NATS server accepts: ask for less", len(data))
 	}
 	if err != nil {
 		err = r.Error(strconv.Itoa(fault.Of(err).Status), line(err), nil)
@@ -155,27 +157,24 @@ func (s *server) answer(r micro.Request, value any, err error) {
 		err = r.Respond(data)
 	}
 	if err != nil {
-		s.log.Debug("an answer was not sent", "subject", r.Subject(), "error", err)
+		s.log.Debug("answer not sent", "subject", r.Subject(), "error", err)
 	}
 }
 
-var (
-	version  = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-	unknown  = "0.0.0"
-	controls = regexp.MustCompile(`[^ -~]+`)
-)
+var version = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-// semantic is v as services have to have it.
+// semantic returns v as a semantic version, which NATS requires of a service, or 0.0.0 if v is none.
 func semantic(v string) string {
 	if v = strings.TrimPrefix(v, "v"); version.MatchString(v) {
 		return v
 	}
-	return unknown
+	return "0.0.0"
 }
 
-// line is an error for a header: on one line, without what is not plain text.
+var notPlain = regexp.MustCompile(`[^ -~]+`)
+
+// line returns the text of an error for a header: one line of printable ASCII, at most 1000 bytes.
 func line(err error) string {
-	const most = 1000
-	s := controls.ReplaceAllString(err.Error(), " ")
-	return s[:min(len(s), most)]
+	s := notPlain.ReplaceAllString(err.Error(), " ")
+	return s[:min(len(s), 1000)]
 }

@@ -84,11 +84,11 @@ func TestOrdersOverNATS(t *testing.T) {
 	if err != nil || entry.Node != "alice" || entry.Owner != plans.OwnerOperator {
 		t.Errorf("stored %+v, %v", entry, err)
 	}
-	var details api.Details
+	var details api.JobDetails
 	if do("job.show", `{"job":"report"}`, &details); details.Revision != entry.Revision || len(details.Next) == 0 {
 		t.Errorf("show: %+v", details)
 	}
-	var r api.Revised
+	var r api.Edited
 	for _, step := range []struct {
 		endpoint string
 		changed  bool
@@ -111,11 +111,11 @@ func TestOrdersOverNATS(t *testing.T) {
 	if code, text := ask(t, nc, "job.backfill", fmt.Sprintf(`{"job":"hourly","from":%q,"to":%q}`, from.Format(time.RFC3339), from.Add(2*time.Hour).Format(time.RFC3339)), &filled); code != "" {
 		t.Errorf("backfill: %s %s", code, text)
 	}
-	var slot api.Slot
+	var slot api.SlotDetails
 	if do("slot.show", `{"id":"report:@k"}`, &slot); slot.State != job.Pending {
 		t.Errorf("slot show: %+v", slot)
 	}
-	var ended api.Ended
+	var ended api.Cancelled
 	if do("slot.cancel", `{"id":"report:@k","by":"bob"}`, &ended); ended.State != job.Cancelled || !strings.Contains(ended.Error, "bob") {
 		t.Errorf("slot cancel: %+v", ended)
 	}
@@ -123,7 +123,7 @@ func TestOrdersOverNATS(t *testing.T) {
 	if do("slot.explain", `{"id":"report:@k"}`, &story); story.State != job.Cancelled || len(story.Steps) == 0 || story.Why == "" {
 		t.Errorf("slot explain: %+v", story)
 	}
-	var again api.Reopened
+	var again api.Retried
 	if do("slot.retry", `{"id":"report:@k"}`, &again); again.State != job.Retrying || again.Left == 0 {
 		t.Errorf("slot retry: %+v", again)
 	}

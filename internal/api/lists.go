@@ -8,68 +8,37 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/job"
 )
 
-// mostRows is how many rows one answer lists at most; it bounds what a node holds.
-const mostRows = 5000
-
-// pageOf is what a request for a page says.
-type pageOf struct {
+// PageRequest asks for a page of a listing.
+type PageRequest struct {
 	After string `json:"after,omitempty" doc:"the next of the answer before: the listing goes on there"`
-	Limit int    `json:"limit,omitempty" doc:"at most so many rows, at most 5000; there may be fewer, and a next all the same"`
+	Limit int    `json:"limit,omitempty" doc:"at most so many rows, at most 5000; a page may have fewer although others follow"`
 	by
 }
 
-func (p pageOf) cursor() client.Cursor { return client.Cursor(p.After) }
+func (p PageRequest) cursor() client.Cursor { return client.Cursor(p.After) }
 
-func (p pageOf) limit() (int, error) {
-	switch {
-	case p.Limit < 0:
+func (p PageRequest) limit() (int, error) {
+	if p.Limit < 0 {
 		return 0, fmt.Errorf("%w limit %d: at least 0", job.ErrInvalid, p.Limit)
-	case p.Limit == 0:
-		return mostRows, nil
 	}
-	return min(p.Limit, mostRows), nil
+	return min(cmp.Or(p.Limit, row.MaxRows), row.MaxRows), nil
 }
 
-// Page is a part of a listing, in its order.
-type Page[T row] struct {
-	Rows       []T      `json:"rows"`
-	Next       string   `json:"next,omitempty" doc:"there may be more: ask again with this as after; left out: that was all"`
-	Unreadable []string `json:"unreadable,omitempty" doc:"why something was left out: the first of the reasons"`
+// page is a page that fits into a message.
+type page[T row.Listed] struct{ row.Page[T] }
+
+func newPage[T row.Listed](rows []T, limit int, next client.Cursor, unreadable []error) page[T] {
+	return page[T]{row.NewPage(rows, limit, next, unreadable)}
 }
 
-// row of a listing.
-type row interface{ Cursor() client.Cursor }
-
-// newPage is at most limit rows. next is the place after which rows had been left
-// out before.
-func newPage[T row](rows []T, limit int, next client.Cursor, unreadable []error) Page[T] {
-	const most = 5
-	p := Page[T]{Rows: rows, Next: string(next)}
-	for _, err := range unreadable[:min(len(unreadable), most)] {
-		p.Unreadable = append(p.Unreadable, line(err))
-	}
-	p.keep(limit)
-	return p
-}
-
-// keep shortens the page to its first n rows; at least one.
-func (p *Page[T]) keep(n int) {
-	if n = max(n, 1); n < len(p.Rows) {
-		p.Rows = p.Rows[:n]
-		p.Next = string(p.Rows[n-1].Cursor())
-	}
-	if p.Rows == nil {
-		p.Rows = []T{}
-	}
-}
-
-// within shortens the page to what an answer of so many bytes holds.
-func (p Page[T]) within(size int64) (any, error) {
-	const more = 1024 // for the next, the commas
-	head, err := json.Marshal(Page[T]{Unreadable: p.Unreadable})
+// fit shortens the page to an answer of at most size bytes.
+func (p page[T]) fit(size int64) (any, error) {
+	const more = 1024 // for next and the commas
+	head, err := json.Marshal(row.Page[T]{Unreadable: p.Unreadable})
 	if err != nil {
 		return nil, err
 	}
@@ -80,39 +49,39 @@ func (p Page[T]) within(size int64) (any, error) {
 			return nil, err
 		}
 		if left -= int64(len(data)) + 1; left < 0 {
-			p.keep(i)
+			p.Cut(i)
 			break
 		}
 	}
 	return p, nil
 }
 
-// ListingSlots asks for slots.
-type ListingSlots struct {
-	Job    string      `json:"job,omitempty" doc:"of this job only"`
-	States []job.State `json:"states,omitempty" doc:"in one of these only"`
-	Since  time.Time   `json:"since,omitzero" doc:"planned at this time or later"`
-	Ended  time.Time   `json:"ended_since,omitzero" doc:"ended at this time or later, whenever they were planned"`
-	pageOf
+// SlotsRequest asks for a page of slots.
+type SlotsRequest struct {
+	Job    string      `json:"job,omitempty" doc:"only of this job"`
+	States []job.State `json:"states,omitempty" doc:"only in one of these states"`
+	Since  time.Time   `json:"since,omitzero" doc:"only those planned at this time or later"`
+	Ended  time.Time   `json:"ended_since,omitzero" doc:"only those that ended at this time or later, whenever they were planned"`
+	PageRequest
 }
 
-// Coming asks for the coming slots of a job.
-type Coming struct {
+// NextRequest asks for the coming slots of a job.
+type NextRequest struct {
 	Job   string    `json:"job"`
-	From  time.Time `json:"from,omitzero" doc:"strictly after this time; left out: now. The last slot of an answer, to go on"`
+	From  time.Time `json:"from,omitzero" doc:"strictly after this time, as the last slot of the answer before; left out: now"`
 	Until time.Time `json:"until,omitzero" doc:"before this time"`
 	Count int       `json:"count,omitempty" doc:"at most so many, at most 5000; left out: 10"`
 	by
 }
 
-// ComingSlots are they. Those of a paused job fall due only if it is resumed.
+// ComingSlots are the coming slots of a job.
 type ComingSlots struct {
 	Slots  []ComingSlot `json:"slots"`
-	Paused bool         `json:"paused"`
+	Paused bool         `json:"paused" doc:"the slots fall due only if the job is resumed"`
 	Start  string       `json:"start" doc:"what starts the job, in words"`
 }
 
-// ComingSlot is one of them.
+// ComingSlot is one slot of ComingSlots.
 type ComingSlot struct {
 	Slot  time.Time `json:"slot"`
 	Local time.Time `json:"local" doc:"in the job's time zone"`
@@ -120,27 +89,27 @@ type ComingSlot struct {
 
 func listOrders() []order {
 	return []order{
-		newOrder("job.ls", "List the jobs, the one that was written last at the end.", func(ctx context.Context, c *client.Client, in pageOf) (Page[client.JobRow], error) {
+		newOrder("job.ls", "List the jobs in the order of their last write.", func(ctx context.Context, c *client.Client, in PageRequest) (page[client.JobRow], error) {
 			limit, err := in.limit()
 			if err != nil {
-				return Page[client.JobRow]{}, err
+				return page[client.JobRow]{}, err
 			}
 			list, err := c.Jobs(ctx, client.JobFilter{After: in.cursor()})
 			return newPage(list.Jobs, limit, "", list.Unreadable), err
 		}),
 		newOrder("job.next", "List the coming slots of a job.", coming),
-		newOrder("slot.ls", "List the slots, oldest first.", func(ctx context.Context, c *client.Client, in ListingSlots) (Page[client.SlotRow], error) {
+		newOrder("slot.ls", "List the slots, oldest first.", func(ctx context.Context, c *client.Client, in SlotsRequest) (page[client.SlotRow], error) {
 			limit, err := in.limit()
 			if err != nil {
-				return Page[client.SlotRow]{}, err
+				return page[client.SlotRow]{}, err
 			}
 			list, err := c.ListSlots(ctx, client.SlotFilter{Job: in.Job, States: in.States, Since: in.Since, EndedSince: in.Ended, After: in.cursor(), Limit: limit})
 			return newPage(list.Slots, limit, list.Next, list.Unreadable), err
 		}),
-		newOrder("node.ls", "List the nodes, the one that started first at the beginning.", func(ctx context.Context, c *client.Client, in pageOf) (Page[client.NodeRow], error) {
+		newOrder("node.ls", "List the nodes in the order of their start.", func(ctx context.Context, c *client.Client, in PageRequest) (page[client.NodeRow], error) {
 			limit, err := in.limit()
 			if err != nil {
-				return Page[client.NodeRow]{}, err
+				return page[client.NodeRow]{}, err
 			}
 			list, err := c.Nodes(ctx, client.NodeFilter{After: in.cursor()})
 			return newPage(list.Nodes, limit, "", list.Unreadable), err
@@ -148,7 +117,7 @@ func listOrders() []order {
 	}
 }
 
-func coming(ctx context.Context, c *client.Client, in Coming) (ComingSlots, error) {
+func coming(ctx context.Context, c *client.Client, in NextRequest) (ComingSlots, error) {
 	const few = 10
 	if in.Count < 0 {
 		return ComingSlots{}, fmt.Errorf("%w count %d: at least 0", job.ErrInvalid, in.Count)
@@ -162,7 +131,7 @@ func coming(ctx context.Context, c *client.Client, in Coming) (ComingSlots, erro
 	if in.From.IsZero() {
 		in.From = of.Now
 	}
-	for at := range of.Slots(in.From, in.Until, min(in.Count, mostRows)) {
+	for at := range of.Slots(in.From, in.Until, min(in.Count, row.MaxRows)) {
 		out.Slots = append(out.Slots, ComingSlot{at.UTC(), at.In(of.Location())})
 	}
 	return out, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api"
+	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
@@ -24,7 +25,7 @@ func pages[T interface{ Cursor() client.Cursor }](t *testing.T, nc *nats.Conn, e
 	t.Helper()
 	after := ""
 	for {
-		var page api.Page[T]
+		var page row.Page[T]
 		if code, text := ask(t, nc, endpoint, fmt.Sprintf(`{"after":%q%s}`, after, more), &page); code != "" {
 			t.Fatalf("%s: %s %s", endpoint, code, text)
 		}

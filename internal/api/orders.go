@@ -18,10 +18,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// order is one endpoint: an operation of package client.
+// order is one endpoint, which calls an operation of package client.
 type order struct {
-	name, what string
-	in, out    string // schemas
+	name, what string // what describes the endpoint
+	in, out    string // the JSON schemas of the request and the answer
 	run        func(ctx context.Context, s *server, request []byte) (any, error)
 }
 
@@ -35,11 +35,11 @@ func (b by) author() string { return b.By }
 // named is a request with an author.
 type named interface{ author() string }
 
-// newOrder is the order that f carries out.
+// newOrder returns an order that f carries out.
 func newOrder[In named, Out any](name, what string, f func(context.Context, *client.Client, In) (Out, error)) order {
 	return order{name, what, schema.Text[In](), schema.Text[Out](), func(ctx context.Context, s *server, request []byte) (any, error) {
 		var in In
-		if err := strictly(request, &in); err != nil {
+		if err := decode(request, &in); err != nil {
 			return nil, err
 		}
 		author := cmp.Or(in.author(), "api")
@@ -51,8 +51,8 @@ func newOrder[In named, Out any](name, what string, f func(context.Context, *cli
 	}}
 }
 
-// strictly reads a request; nothing is an empty one.
-func strictly(request []byte, into any) error {
+// decode reads a request strictly: an unknown member is an error. No data means no members.
+func decode(request []byte, into any) error {
 	if len(bytes.TrimSpace(request)) == 0 {
 		request = []byte("{}")
 	}
@@ -70,31 +70,31 @@ func strictly(request []byte, into any) error {
 	return nil
 }
 
-// Of is a request about one job.
-type Of struct {
+// JobRequest is a request about one job.
+type JobRequest struct {
 	Job string `json:"job"`
 	by
 }
 
-// Revised is what became of a job.
-type Revised struct {
+// Edited is the result of an order that edits a job.
+type Edited struct {
 	Job      string `json:"job"`
-	Changed  bool   `json:"changed" doc:"false: it was so already"`
+	Changed  bool   `json:"changed" doc:"false: nothing had to be changed"`
 	Revision uint64 `json:"revision,omitempty"`
-	Missed   int    `json:"missed,omitempty" doc:"slots that fell due in the pause"`
-	Runs     int    `json:"runs,omitempty" doc:"how many of them catch-up runs"`
+	Missed   int    `json:"missed,omitempty" doc:"slots that fell due during the pause"`
+	Runs     int    `json:"runs,omitempty" doc:"how many of the missed slots the catch-up policy runs"`
 }
 
-// Triggering is an order for one run.
-type Triggering struct {
+// TriggerRequest orders one run.
+type TriggerRequest struct {
 	Job     string          `json:"job"`
 	Key     string          `json:"key,omitempty" doc:"names the run: the same key again is the same run"`
-	At      time.Time       `json:"at,omitzero" doc:"when; left out: at once"`
-	Payload json.RawMessage `json:"payload,omitempty" doc:"any JSON; left out: the job's own"`
+	At      time.Time       `json:"at,omitzero" doc:"when to run; left out: at once"`
+	Payload json.RawMessage `json:"payload,omitempty" doc:"any JSON for the handler; left out: the job's own"`
 	by
 }
 
-// Triggered is what became of it.
+// Triggered is a run that was ordered.
 type Triggered struct {
 	ID    string    `json:"id"`
 	State job.State `json:"state"`
@@ -103,94 +103,94 @@ type Triggered struct {
 	Due   time.Time `json:"due,omitzero"`
 }
 
-// Applying brings in the jobs of a file.
-type Applying struct {
-	File     json.RawMessage `json:"file" doc:"a job file, as JSON; actions are left out"`
-	Prune    bool            `json:"prune,omitempty"`
-	DryRun   bool            `json:"dry_run,omitempty"`
-	Revision *uint64         `json:"revision,omitempty" doc:"change nothing that was written after it"`
+// ApplyRequest creates and changes jobs.
+type ApplyRequest struct {
+	File     json.RawMessage `json:"file" doc:"a job file, as JSON; actions are ignored"`
+	Prune    bool            `json:"prune,omitempty" doc:"true: also remove the jobs that the file does not have"`
+	DryRun   bool            `json:"dry_run,omitempty" doc:"true: change nothing, and return what would change"`
+	Revision *uint64         `json:"revision,omitempty" doc:"change no job that was written after this revision"`
 	by
 }
 
-// Applied is what became of the jobs.
+// Applied is the result of an ApplyRequest.
 type Applied struct {
 	Jobs []AppliedJob `json:"jobs"`
 }
 
-// AppliedJob is one of them.
+// AppliedJob is the result for one job.
 type AppliedJob struct {
 	Job      string        `json:"job"`
 	Action   client.Action `json:"action"`
 	Revision uint64        `json:"revision,omitempty"`
-	Handlers int           `json:"handlers" doc:"live nodes that would run it"`
+	Handlers int           `json:"handlers" doc:"live nodes that would run the job"`
 	Error    string        `json:"error,omitempty"`
 }
 
-// Details is what is known of a job.
-type Details struct {
-	Definition json.RawMessage `json:"definition,omitempty" doc:"as docs/protocol.md has the values of the registry"`
+// JobDetails is what is known of a job.
+type JobDetails struct {
+	Definition json.RawMessage `json:"definition,omitempty" doc:"the stored value, as docs/protocol.md describes it"`
 	Revision   uint64          `json:"revision"`
-	Broken     string          `json:"broken,omitempty"`
-	Handlers   []string        `json:"handlers,omitempty" doc:"live nodes that would run it"`
-	Next       []time.Time     `json:"next,omitempty"`
+	Broken     string          `json:"broken,omitempty" doc:"why the stored definition cannot be read"`
+	Handlers   []string        `json:"handlers,omitempty" doc:"the live nodes that would run the job"`
+	Next       []time.Time     `json:"next,omitempty" doc:"the next slots"`
 }
 
-// Backfilling asks for the slots of a range.
-type Backfilling struct {
+// BackfillRequest orders the slots of a range.
+type BackfillRequest struct {
 	Job  string    `json:"job"`
-	From time.Time `json:"from"`
-	To   time.Time `json:"to,omitzero"`
-	Rate int       `json:"rate,omitempty" doc:"slots per second"`
-	Clip bool      `json:"clip,omitempty" doc:"leave out what is older than the horizon"`
+	From time.Time `json:"from" doc:"the range begins here"`
+	To   time.Time `json:"to,omitzero" doc:"and ends before this; left out: now"`
+	Rate int       `json:"rate,omitempty" doc:"messages per second, 1 to 10,000; left out: 100"`
+	Clip bool      `json:"clip,omitempty" doc:"leave out the slots that are older than the horizon; otherwise they are an error, and nothing is published"`
 	by
 }
 
-// Backfilled counts them. Not complete: the same again does the rest.
+// Backfilled counts the slots of the range.
 type Backfilled struct {
-	Slots     int  `json:"slots"`
-	Known     int  `json:"known"`
-	Waiting   int  `json:"waiting"`
-	TooOld    int  `json:"too_old"`
+	Slots     int  `json:"slots" doc:"how many slots the job has in the range"`
+	Known     int  `json:"known" doc:"slots that had a record"`
+	Waiting   int  `json:"waiting" doc:"slots that waited already"`
+	TooOld    int  `json:"too_old" doc:"slots that are older than the horizon, and were left out"`
 	Published int  `json:"published"`
-	Complete  bool `json:"complete"`
+	Complete  bool `json:"complete" doc:"false: the time of the request was over; send it again for the rest"`
 }
 
 func orders() []order {
-	revised := func(e client.Edited, err error) (Revised, error) {
-		return Revised{Job: e.Job.Name, Changed: e.Changed, Revision: e.Revision}, err
+	edited := func(e client.Edited, err error) (Edited, error) {
+		return Edited{Job: e.Job.Name, Changed: e.Changed, Revision: e.Revision}, err
 	}
 	return slices.Concat([]order{
-		newOrder("job.show", "Tell what is known of a job.", show),
+		newOrder("job.show", "Return all that is known of a job.", show),
 		newOrder("job.apply", "Create and update jobs from a file.", apply),
-		newOrder("job.rm", "Remove a job.", func(ctx context.Context, c *client.Client, in Of) (Revised, error) {
-			return Revised{Job: in.Job, Changed: true}, c.Remove(ctx, in.Job, client.RemoveOptions{})
+		newOrder("job.rm", "Remove a job.", func(ctx context.Context, c *client.Client, in JobRequest) (Edited, error) {
+			return Edited{Job: in.Job, Changed: true}, c.Remove(ctx, in.Job, client.RemoveOptions{})
 		}),
-		newOrder("job.pause", "Have what falls due of a job not be published.", func(ctx context.Context, c *client.Client, in Of) (Revised, error) {
-			return revised(c.Pause(ctx, in.Job))
+		newOrder("job.pause", "Pause a job: none of its slots is published until it is resumed.", func(ctx context.Context, c *client.Client, in JobRequest) (Edited, error) {
+			return edited(c.Pause(ctx, in.Job))
 		}),
-		newOrder("job.resume", "End a pause.", resume),
-		newOrder("job.release", "Let files and code change a job again.", func(ctx context.Context, c *client.Client, in Of) (Revised, error) {
-			return revised(c.Release(ctx, in.Job))
+		newOrder("job.resume", "End the pause of a job.", resume),
+		newOrder("job.release", "Let files and code change a job again.", func(ctx context.Context, c *client.Client, in JobRequest) (Edited, error) {
+			return edited(c.Release(ctx, in.Job))
 		}),
-		newOrder("job.trigger", "Run a job, now or later.", func(ctx context.Context, c *client.Client, in Triggering) (Triggered, error) {
+		newOrder("job.trigger", "Run a job once, outside its schedule: now or later.", func(ctx context.Context, c *client.Client, in TriggerRequest) (Triggered, error) {
 			t, err := c.Trigger(ctx, in.Job, client.TriggerOptions{Key: in.Key, At: in.At, Payload: in.Payload})
 			return Triggered{t.Slot.ID(), t.State, t.New, t.Queue, t.Due}, err
 		}),
-		newOrder("job.backfill", "Run the slots of a range that have no outcome.", backfill),
+		newOrder("job.backfill", "Run the slots of a range of the past that have no outcome.", backfill),
 	}, slotOrders(), listOrders())
 }
 
-func resume(ctx context.Context, c *client.Client, in Of) (Revised, error) {
+func resume(ctx context.Context, c *client.Client, in JobRequest) (Edited, error) {
 	r, err := c.Resume(ctx, in.Job, client.ResumeOptions{})
-	return Revised{r.Job.Name, r.Changed, r.Revision, r.Missed, r.Runs}, err
+	return Edited{r.Job.Name, r.Changed, r.Revision, r.Missed, r.Runs}, err
 }
 
-func show(ctx context.Context, c *client.Client, in Of) (Details, error) {
+func show(ctx context.Context, c *client.Client, in JobRequest) (JobDetails, error) {
 	d, err := c.Job(ctx, in.Job)
 	if err != nil {
-		return Details{}, err
+		return JobDetails{}, err
 	}
-	out := Details{Revision: d.Revision, Handlers: d.Handlers, Next: d.Next}
+	out := JobDetails{Revision: d.Revision, Handlers: d.Handlers, Next: d.Next}
 	if d.Broken != nil {
 		out.Broken = d.Broken.Error()
 		return out, nil
@@ -199,7 +199,7 @@ func show(ctx context.Context, c *client.Client, in Of) (Details, error) {
 	return out, err
 }
 
-func apply(ctx context.Context, c *client.Client, in Applying) (Applied, error) {
+func apply(ctx context.Context, c *client.Client, in ApplyRequest) (Applied, error) {
 	file, err := spec.ParseJSON("file", in.File, spec.WithoutActions())
 	if err != nil {
 		return Applied{}, fmt.Errorf("%w: %w", job.ErrInvalid, err)
@@ -219,12 +219,12 @@ func apply(ctx context.Context, c *client.Client, in Applying) (Applied, error) 
 		out.Jobs = append(out.Jobs, row)
 	}
 	if failed {
-		err = nil // told of each
+		err = nil // each job has its own
 	}
 	return out, err
 }
 
-func backfill(ctx context.Context, c *client.Client, in Backfilling) (Backfilled, error) {
+func backfill(ctx context.Context, c *client.Client, in BackfillRequest) (Backfilled, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience/2)
 	defer cancel()
 	b, err := c.Backfill(ctx, in.Job, client.BackfillOptions{From: in.From, To: in.To, Rate: in.Rate, Clip: in.Clip}, nil)

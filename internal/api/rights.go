@@ -8,8 +8,8 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/layout"
 )
 
-// mayOperate reports whether this node's login has the rights of an operator. What
-// is not answered, or not permitted to ask, is no.
+// mayOperate reports whether this node's login has the permissions of an operator. It returns
+// false if the server does not answer, or does not permit the question.
 func (s *server) mayOperate() bool {
 	const wait = time.Second
 	reply, err := s.conn.Request(layout.PermissionsSubject, nil, wait)
@@ -25,11 +25,11 @@ func (s *server) mayOperate() bool {
 		return false
 	}
 	for _, g := range grants {
-		publish := func(subject string) bool { return !login.MayPublish(subject) }
-		subscribe := func(subject string) bool {
+		mayNotPublish := func(subject string) bool { return !login.MayPublish(subject) }
+		mayNotSubscribe := func(subject string) bool {
 			return !strings.HasPrefix(subject, "_INBOX.") && !login.MaySubscribe(subject)
 		}
-		if slices.ContainsFunc(g.Publish, publish) || slices.ContainsFunc(g.Subscribe, subscribe) {
+		if slices.ContainsFunc(g.Publish, mayNotPublish) || slices.ContainsFunc(g.Subscribe, mayNotSubscribe) {
 			return false
 		}
 	}

@@ -10,31 +10,31 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// OfSlot is a request about one slot.
-type OfSlot struct {
+// SlotRequest is a request about one slot.
+type SlotRequest struct {
 	ID string `json:"id" doc:"like report:2026-11-21T07:00:00Z"`
 	by
 }
 
-// Slot is what stands on the broker of a slot.
-type Slot struct {
+// SlotDetails is what is stored of a slot.
+type SlotDetails struct {
 	ID       string          `json:"id"`
 	State    job.State       `json:"state"`
-	Record   json.RawMessage `json:"record,omitempty" doc:"as docs/protocol.md has the values of the ledger"`
+	Record   json.RawMessage `json:"record,omitempty" doc:"the stored value, as docs/protocol.md describes it"`
 	Revision uint64          `json:"revision,omitempty"`
-	Queue    string          `json:"queue,omitempty" doc:"of one that waits"`
+	Queue    string          `json:"queue,omitempty" doc:"the queue in which the slot waits"`
 	Due      time.Time       `json:"due,omitzero"`
 }
 
-// Story is what happened to a slot.
+// Story is what happened to a slot, or why it does not exist.
 type Story struct {
 	ID    string    `json:"id"`
 	State job.State `json:"state,omitempty"`
-	Why   string    `json:"why"`
+	Why   string    `json:"why" doc:"why the slot is in this state, or why it does not exist"`
 	Steps []Step    `json:"steps"`
 }
 
-// Step is one thing that happened, or will.
+// Step is one thing that happened, or will happen.
 type Step struct {
 	Time    time.Time       `json:"time"`
 	What    client.StepKind `json:"what"`
@@ -44,15 +44,15 @@ type Step struct {
 	Text    string          `json:"text"`
 }
 
-// Reopened is a slot with a new start.
-type Reopened struct {
+// Retried is a slot with a new start.
+type Retried struct {
 	ID    string    `json:"id"`
 	State job.State `json:"state"`
 	Left  int       `json:"attempts_left"`
 }
 
-// Ended is a slot that was cancelled, or had been faster.
-type Ended struct {
+// Cancelled is a slot that was cancelled, or that had ended before.
+type Cancelled struct {
 	ID    string    `json:"id"`
 	State job.State `json:"state"`
 	Error string    `json:"error,omitempty"`
@@ -60,18 +60,19 @@ type Ended struct {
 
 func slotOrders() []order {
 	return []order{
-		newOrder("slot.show", "Tell what stands of a slot.", ofSlot(showSlot)),
-		newOrder("slot.explain", "Tell the story of a slot, or why there is none.", ofSlot(explain)),
-		newOrder("slot.retry", "Give a slot that did not succeed a new start.", ofSlot(func(ctx context.Context, c *client.Client, id string) (Reopened, error) {
+		newOrder("slot.show", "Return all that is stored of a slot.", slotOrder(showSlot)),
+		newOrder("slot.explain", "Say what happened to a slot, or why it does not exist.", slotOrder(explain)),
+		newOrder("slot.retry", "Give a slot that ended without success a new start.", slotOrder(func(ctx context.Context, c *client.Client, id string) (Retried, error) {
 			r, err := c.Retry(ctx, id)
-			return Reopened{id, r.State, r.Left}, err
+			return Retried{id, r.State, r.Left}, err
 		})),
-		newOrder("slot.cancel", "End a slot that waits or runs, for good.", ofSlot(cancelSlot)),
+		newOrder("slot.cancel", "End a slot that waits or runs, for good.", slotOrder(cancelSlot)),
 	}
 }
 
-func ofSlot[Out any](f func(context.Context, *client.Client, string) (Out, error)) func(context.Context, *client.Client, OfSlot) (Out, error) {
-	return func(ctx context.Context, c *client.Client, in OfSlot) (Out, error) {
+// slotOrder checks the ID of a request before it calls f.
+func slotOrder[Out any](f func(context.Context, *client.Client, string) (Out, error)) func(context.Context, *client.Client, SlotRequest) (Out, error) {
+	return func(ctx context.Context, c *client.Client, in SlotRequest) (Out, error) {
 		s, err := job.ParseSlotID(in.ID)
 		if err != nil {
 			var none Out
@@ -81,22 +82,22 @@ func ofSlot[Out any](f func(context.Context, *client.Client, string) (Out, error
 	}
 }
 
-func showSlot(ctx context.Context, c *client.Client, id string) (Slot, error) {
-	f, err := c.Slot(ctx, id)
+func showSlot(ctx context.Context, c *client.Client, id string) (SlotDetails, error) {
+	d, err := c.Slot(ctx, id)
 	if err != nil {
-		return Slot{}, err
+		return SlotDetails{}, err
 	}
-	out := Slot{ID: id, State: f.State, Revision: f.Revision, Queue: f.Queue, Due: f.Due}
-	if f.Record != nil {
-		out.Record, err = json.Marshal(f.Record)
+	out := SlotDetails{ID: id, State: d.State, Revision: d.Revision, Queue: d.Queue, Due: d.Due}
+	if d.Record != nil {
+		out.Record, err = json.Marshal(d.Record)
 	}
 	return out, err
 }
 
 func explain(ctx context.Context, c *client.Client, id string) (Story, error) {
-	told, err := c.Explain(ctx, id)
-	out := Story{ID: id, State: told.State, Why: told.Why, Steps: []Step{}}
-	for _, step := range told.Steps {
+	s, err := c.Explain(ctx, id)
+	out := Story{ID: id, State: s.State, Why: s.Why, Steps: []Step{}}
+	for _, step := range s.Steps {
 		out.Steps = append(out.Steps, Step{step.Time, step.What, step.Node, step.Attempt, step.Fence, step.Text})
 	}
 	return out, err
@@ -104,12 +105,12 @@ func explain(ctx context.Context, c *client.Client, id string) (Story, error) {
 
 var errStillRuns = errors.New("the slot was asked to end and still runs: repeat the request to keep waiting")
 
-func cancelSlot(ctx context.Context, c *client.Client, id string) (Ended, error) {
+func cancelSlot(ctx context.Context, c *client.Client, id string) (Cancelled, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience/2, errStillRuns)
 	defer cancel()
 	r, err := c.Cancel(ctx, id, nil)
 	if err != nil && errors.Is(context.Cause(ctx), errStillRuns) {
 		err = errors.Join(context.Cause(ctx), job.ErrUnknown)
 	}
-	return Ended{id, r.State, r.Error}, err
+	return Cancelled{id, r.State, r.Error}, err
 }

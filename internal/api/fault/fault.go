@@ -1,6 +1,6 @@
-// Package fault sorts the errors of orders and questions into the codes that the fleet
-// answers with, over NATS (docs/protocol.md, "Requests to nodes") and over HTTP
-// (docs/api.md). There is one list, so that an error means the same in both.
+// Package fault sorts the errors of package client into the codes that nodes answer with over
+// NATS (docs/protocol.md, "Requests to nodes") and over HTTP (docs/api.md). There is one list,
+// so that an error means the same in both.
 package fault
 
 import (
@@ -24,11 +24,11 @@ type Code struct {
 	// Title says what the code means.
 	Title string
 
-	// Retry is when a client may try again. Zero: as it likes.
+	// Retry is how long a client should wait before it tries again. Zero: it may choose.
 	Retry time.Duration
 }
 
-// The codes that both services use.
+// The codes that NATS and HTTP have in common.
 var (
 	Invalid  = Code{http.StatusBadRequest, "invalid", "The request is wrong", 0}
 	Denied   = Code{http.StatusForbidden, "denied", "The NATS server does not permit it", 0}
@@ -52,7 +52,7 @@ var (
 	Unavailable          = Code{http.StatusServiceUnavailable, "unavailable", "Not possible now: try again", 2 * time.Second}
 )
 
-// Shared returns the codes that both services use, in the order of the protocol's table.
+// Shared returns the codes that NATS and HTTP have in common, in the order of the protocol's table.
 func Shared() []Code { return []Code{Invalid, Denied, NotFound, Conflict, Unknown, Internal} }
 
 // OnlyHTTP returns the codes that only HTTP has.
@@ -60,10 +60,8 @@ func OnlyHTTP() []Code {
 	return []Code{Unauthenticated, CrossSite, MethodNotAllowed, Changed, TooLarge, MediaType, WrongHost, KeyReused, PreconditionRequired, Unavailable}
 }
 
-// Of returns the code of an error of an order or a question.
+// Of returns the code of an error of package client.
 func Of(err error) Code {
-	var slot *client.SlotError
-	var slotConflict *client.SlotConflictError
 	var old *client.TooOldError
 	switch {
 	case errors.Is(err, job.ErrInvalid):
@@ -72,7 +70,7 @@ func Of(err error) Code {
 		return Denied
 	case errors.Is(err, job.ErrNotFound):
 		return NotFound
-	case errors.Is(err, job.ErrConflict), errors.As(err, &slot), errors.As(err, &slotConflict), errors.As(err, &old):
+	case errors.Is(err, job.ErrConflict), errors.As(err, &old):
 		return Conflict
 	case errors.Is(err, job.ErrUnknown), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return Unknown

@@ -1,5 +1,5 @@
-// Package row holds the lines that the command line prints with -o json for the results of
-// orders, and that the HTTP API answers. The rows of listings are in package client.
+// Package row holds the JSON of the results of orders, which the command line prints with -o json
+// and the HTTP API answers. The rows of listings are in package client; page.go has their pages.
 package row
 
 import (
@@ -23,7 +23,7 @@ type Pause struct {
 	Job      string            `json:"job"`
 	Paused   bool              `json:"paused"`
 	Revision uint64            `json:"revision"`
-	Changed  bool              `json:"changed" doc:"false: it was so already"`
+	Changed  bool              `json:"changed" doc:"false: nothing had to be changed"`
 	Since    time.Time         `json:"since,omitzero" doc:"when the pause began"`
 	Missed   *int              `json:"missed,omitempty" doc:"slots that fell due during the pause"`
 	Policy   job.CatchUpPolicy `json:"policy,omitempty" doc:"the job's catch-up policy"`
@@ -57,7 +57,7 @@ type Release struct {
 	Job      string `json:"job"`
 	Revision uint64 `json:"revision"`
 	Owner    string `json:"owner" doc:"which writers may change the job: file, code, operator, or released (any)"`
-	Changed  bool   `json:"changed" doc:"false: it was so already"`
+	Changed  bool   `json:"changed" doc:"false: nothing had to be changed"`
 }
 
 // Released is the row of a job that was released.

@@ -17,14 +17,14 @@ type Object = map[string]any
 func Text[T any]() string {
 	data, err := json.Marshal((&Builder{Closed: true}).Of(reflect.TypeFor[T]()))
 	if err != nil {
-		return "{}" // maps and strings always can be
+		return "{}" // cannot happen: maps and strings can always be encoded
 	}
 	return string(data)
 }
 
-// Builder describes types: structs of what JSON has, times and any JSON. The tag "doc"
-// describes a member, and the tag "enum" lists its values, separated by commas. The zero
-// value makes open schemas without references.
+// Builder describes types that JSON can hold. The tag "doc" of a field describes a member, and the
+// tag "enum" lists its values, separated by commas. The zero value makes open schemas without
+// references.
 type Builder struct {
 	// Closed forbids other members in structs.
 	Closed bool
@@ -33,8 +33,8 @@ type Builder struct {
 	// returns t for all others. Nil: a type that writes its own JSON is any object.
 	Instead func(t reflect.Type) reflect.Type
 
-	// Name returns the name under which a struct is described once, in Named, and to which
-	// others refer as Prefix + name. "" describes it in place. Nil: all are.
+	// Name returns the name under which a struct is described once, in Named; others refer to it
+	// as Prefix + name. "": the struct is described in place. Nil: all structs are.
 	Name   func(t reflect.Type) string
 	Prefix string
 	Named  map[string]Object
@@ -99,7 +99,7 @@ func (b *Builder) refer(t reflect.Type) Object {
 		panic("schema: " + t.String() + " and " + other.String() + " have the same name " + name)
 	}
 	if b.Named[name] == nil {
-		b.types[name], b.Named[name] = t, Object{} // so that a type that has itself ends
+		b.types[name], b.Named[name] = t, Object{} // so that a type that contains itself ends
 		b.Named[name] = b.members(t)
 	}
 	return Object{"$ref": b.Prefix + name}

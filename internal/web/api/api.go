@@ -27,7 +27,7 @@ type Config struct {
 	// Client carries out the operations.
 	Client *client.Client
 
-	// User returns the author of a request, and "" if that is not known: orders are then given in
+	// User returns the author of a request, or "" if it is not known: the order is then given in
 	// the client's own name. Nil: it is never known.
 	User func(*http.Request) string
 
@@ -45,28 +45,27 @@ type Config struct {
 
 // API serves the operations. It is safe for concurrent use.
 type API struct {
-	cfg      Config
-	log      *slog.Logger
-	patience time.Duration
+	cfg      Config // with its defaults
 	mux      *http.ServeMux
 	document []byte
 
-	// closing ends event streams and waits.
+	// closing ends event streams and waiting requests.
 	closing context.Context
 	close   context.CancelFunc
-	streams chan struct{}
 	feed    *feed
 
-	// verifying bounds the verifications that run at once, since each reads all records of its range.
-	verifying chan struct{}
+	// streams and verifying hold an element for each event stream and each verification that runs. A
+	// verification reads all records of its range.
+	streams, verifying chan struct{}
 }
 
 // New returns a handler for the paths below Prefix. Close it at the end.
 func New(cfg Config) *API {
-	a := &API{cfg: cfg, log: cfg.Logger, patience: cmp.Or(cfg.Patience, DefaultPatience), mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), verifying: make(chan struct{}, maxVerifying)}
-	a.log = cmp.Or(a.log, slog.New(slog.DiscardHandler))
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Patience = cmp.Or(cfg.Patience, DefaultPatience)
+	a := &API{cfg: cfg, mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), verifying: make(chan struct{}, maxVerifying)}
 	a.closing, a.close = context.WithCancel(context.Background())
-	a.feed = newFeed(a.closing, cfg.Client, a.log)
+	a.feed = newFeed(a.closing, cfg.Client, cfg.Logger)
 	a.document = document(operations(), cfg.Version)
 	a.route(operations())
 	return a
@@ -75,10 +74,10 @@ func New(cfg Config) *API {
 // Document is the OpenAPI document. Do not change it.
 func (a *API) Document() []byte { return a.document }
 
-// Close ends the event streams and the waiting requests, and what they share.
+// Close ends the event streams, the waiting requests and the feed of events.
 func (a *API) Close() {
 	a.close()
-	a.feed.wait()
+	a.feed.ended.Wait()
 }
 
 // ServeHTTP implements http.Handler.
@@ -142,18 +141,18 @@ func (a *API) serveVerb(ops map[string]operation, w http.ResponseWriter, r *http
 func (a *API) serve(o operation, w http.ResponseWriter, r *http.Request) {
 	err := o.serve(a, w, r)
 	if err == nil || r.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		return // or the client is gone
+		return // the request was answered, or the client is gone
 	}
-	d := problemOf(err, o.method == http.MethodGet)
+	d := problem.Of(err, o.method == http.MethodGet)
 	if d.Status >= http.StatusInternalServerError {
-		a.log.Warn("request failed", "method", r.Method, "path", r.URL.Path, "status", d.Status, "error", err)
+		a.cfg.Logger.Warn("request failed", "method", r.Method, "path", r.URL.Path, "status", d.Status, "error", err)
 	}
 	d.Write(w)
 }
 
 // call prepares a request: its client gives orders in the name of the user.
 func (a *API) call(w http.ResponseWriter, r *http.Request) (*call, error) {
-	c := &call{Client: a.cfg.Client, api: a, status: http.StatusOK, header: w.Header(), path: r.URL.Path, request: r.Context(), to: http.NewResponseController(w)}
+	c := &call{Client: a.cfg.Client, api: a, status: http.StatusOK, header: w.Header(), request: r.Context(), to: http.NewResponseController(w)}
 	if a.cfg.User == nil {
 		return c, nil
 	}
@@ -164,30 +163,4 @@ func (a *API) call(w http.ResponseWriter, r *http.Request) (*call, error) {
 		}
 	}
 	return c, nil
-}
-
-// problemOf returns the problem document of an error. A question changes nothing. So if it is not
-// answered in time, the problem is "unavailable", and not "unknown" as for an order.
-func problemOf(err error, question bool) *problem.Document {
-	var ready *problem.Document
-	if errors.As(err, &ready) {
-		return ready
-	}
-	code := fault.Of(err)
-	if code == fault.Unknown && question {
-		code = fault.Unavailable
-	}
-	d := problem.New(code, strings.ReplaceAll(err.Error(), "\n", "; "))
-	if code == fault.Unavailable {
-		d.Detail = "the NATS server has not answered in time"
-	}
-	var lost *client.ConflictError
-	var lostSlot *client.SlotConflictError
-	switch {
-	case errors.As(err, &lost):
-		d.By, d.Revision = lost.By, lost.Revision
-	case errors.As(err, &lostSlot):
-		d.By = lostSlot.By
-	}
-	return d
 }

@@ -77,7 +77,7 @@ func serve(t *testing.T) (*httptest.Server, *client.Client) {
 	return server, c
 }
 
-// until waits for what only the broker can tell.
+// until waits for a condition on the broker.
 func until(t *testing.T, done func() bool) {
 	t.Helper()
 	for ends := time.Now().Add(natstest.Patience); !done(); time.Sleep(10 * time.Millisecond) {
@@ -103,7 +103,7 @@ func member(t *testing.T, body string, path ...string) any {
 	return v
 }
 
-// Every operation is called, and what it takes and returns is what the document says.
+// Every operation is called, and its requests and answers are as the document describes them.
 func TestEveryOperationIsWhatTheDocumentSays(t *testing.T) {
 	t.Parallel()
 	server, c := serve(t)
@@ -329,7 +329,7 @@ func TestBadRequestsNameWhatIsWrong(t *testing.T) {
 		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{"payload":`, want: 400}, "body", "unexpected"},
 		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{"pay":1}`, want: 400}, "pay", "unknown member"},
 		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{"at":5}`, want: 400}, "body", "Time"},
-		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{} {}`, want: 400}, "body", "after the JSON"},
+		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{} {}`, want: 400}, "body", "more than one JSON"},
 		{request{op: "triggerJob", path: "/jobs/quick:trigger", body: `{"payload":"` + strings.Repeat("x", 300<<10) + `"}`, want: 400}, "", "payload"},
 		{request{op: "triggerJob", path: "/jobs/quick:trigger", header: []string{"Idempotency-Key", strings.Repeat("k", 129)}, want: 400}, "", "128"},
 		{request{op: "triggerJob", path: "/jobs/nosuch:trigger", want: 404}, "", "nosuch"},

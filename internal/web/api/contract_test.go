@@ -16,7 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// contract holds requests and answers against the OpenAPI document that the server sends.
+// contract compares requests and answers with the OpenAPI document that the server sends.
 type contract struct {
 	server   *httptest.Server
 	ops      map[string]operation
@@ -24,7 +24,7 @@ type contract struct {
 	called   map[string]bool // operation and status
 }
 
-// operation is what the document says of one.
+// operation is an operation as the document describes it.
 type operation struct {
 	ID          string `json:"operationId"`
 	Parameters  []parameter
@@ -112,7 +112,7 @@ type request struct {
 	want     int
 }
 
-// do sends a request, holds both sides against the document and returns the answer.
+// do sends a request, compares both sides with the document and returns the answer.
 func (c *contract) do(t *testing.T, r request) (*http.Response, string) {
 	t.Helper()
 	op, ok := c.ops[r.op]

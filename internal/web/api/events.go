@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"slices"
@@ -17,19 +18,12 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/web/problem"
+	"github.com/cronce-io/cronce/internal/web/stream"
 	"github.com/cronce-io/cronce/job"
 )
 
-const (
-	// maxStreams bounds the event streams of a process.
-	maxStreams = 100
-
-	// ping is the interval of the comments that keep a stream open.
-	ping = 15 * time.Second
-
-	// writeTime bounds a write to a client that reads slowly.
-	writeTime = 10 * time.Second
-)
+// maxStreams bounds the event streams of a process.
+const maxStreams = 100
 
 type eventsIn struct {
 	Job  string          `query:"job" doc:"only of this job"`
@@ -49,7 +43,8 @@ func eventOperations() []operation {
 	}}
 }
 
-// serveEvents begins to listen before it reads what was missed, so that nothing falls between.
+// serveEvents subscribes before it reads the events that the client has missed, so that it misses
+// none in between.
 func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
 	var in eventsIn
 	if err := decode(r, &in); err != nil {
@@ -68,22 +63,26 @@ func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(a.closing, cancel)()
-	told, leave, at, err := a.feed.join(ctx)
+	events, leave, at, err := a.feed.join(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	s := &sse{w: w, to: http.NewResponseController(w), filter: filter, sent: at}
+	s := &sse{to: stream.New(w, "text/event-stream"), filter: filter, sent: at}
 	if filter.After != nil {
 		s.sent = *filter.After
 	}
-	s.begin()
+	// With this id, a client that loses the connection before the first event misses none either.
+	if _, err := fmt.Fprintf(s.to, "retry: 2000\nid: %d\n\n", s.sent); err != nil {
+		return nil // the client is gone
+	}
 	if filter.After != nil && *filter.After < at {
 		if s.catchUp(ctx, a.cfg.Client, at) != nil {
 			return nil // the client connects again, and goes on from what it has
 		}
 	}
-	return s.follow(ctx, told)
+	s.follow(ctx, events)
+	return nil
 }
 
 // filter checks the parameters before the stream begins.
@@ -115,30 +114,9 @@ func known(kind job.EventKind) bool { return slices.Contains(kinds, kind) }
 
 // sse writes one stream.
 type sse struct {
-	w      http.ResponseWriter
-	to     *http.ResponseController
+	to     *stream.Writer
 	filter client.EventFilter
-	sent   uint64 // the sequence of the last kept event that was sent; at first, that after which the stream begins
-}
-
-// begin sends the headers, and the sequence after which the stream begins as an id. A client that
-// loses the connection before the first event sends this id when it connects again, and misses no
-// event.
-func (s *sse) begin() {
-	h := s.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
-	s.w.WriteHeader(http.StatusOK)
-	_ = s.write(fmt.Appendf(nil, "retry: 2000\nid: %d\n\n", s.sent)) // follow notices that the client is gone
-}
-
-func (s *sse) write(data []byte) error {
-	_ = s.to.SetWriteDeadline(time.Now().Add(writeTime)) // not all servers have deadlines
-	if _, err := s.w.Write(data); err != nil {
-		return err
-	}
-	return s.to.Flush()
+	sent   uint64 // the sequence of the last kept event that was sent, or after which the stream begins
 }
 
 // send writes an event that the filter selects, unless it was sent before.
@@ -161,7 +139,8 @@ func (s *sse) send(e client.Event) error {
 		fmt.Fprintf(&b, "id: %d\n", e.Sequence)
 	}
 	fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", e.Kind, data)
-	return s.write(b.Bytes())
+	_, err = s.to.Write(b.Bytes())
+	return err
 }
 
 func (s *sse) takes(e client.Event) bool {
@@ -174,9 +153,8 @@ func (s *sse) takes(e client.Event) bool {
 	return slices.Contains(s.filter.Kinds, e.Kind)
 }
 
-// catchUp writes the kept events up to the sequence at, at which the stream has joined the feed.
-// Later events come from the feed. If the event at is no longer stored, the timeout ends the
-// reading.
+// catchUp writes the kept events up to sequence at. The later ones come from the feed. If the
+// broker no longer stores event at, the timeout ends the reading.
 func (s *sse) catchUp(ctx context.Context, c *client.Client, at uint64) error {
 	const most = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, most)
@@ -198,25 +176,25 @@ func (s *sse) catchUp(ctx context.Context, c *client.Client, at uint64) error {
 	return nil
 }
 
-// follow writes events until the client or the server ends, or the client is too slow.
-func (s *sse) follow(ctx context.Context, told <-chan client.Event) error {
-	beat := time.NewTicker(ping)
-	defer beat.Stop()
+// follow writes events until the client leaves or is too slow, or ctx ends.
+func (s *sse) follow(ctx context.Context, events <-chan client.Event) {
+	keep := time.NewTicker(stream.Silence)
+	defer keep.Stop()
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
-			return nil
-		case e, ok := <-told:
+			return
+		case e, ok := <-events:
 			if !ok {
-				return nil
+				return
 			}
 			err = s.send(e)
-		case <-beat.C:
-			err = s.write([]byte(": ping\n\n"))
+		case <-keep.C:
+			_, err = io.WriteString(s.to, ": ping\n\n")
 		}
 		if err != nil {
-			return nil
+			return
 		}
 	}
 }

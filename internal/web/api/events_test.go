@@ -46,7 +46,7 @@ func listen(t *testing.T, server *httptest.Server, query, last string) (*stream,
 
 func (s *stream) close() { s.cancel(); s.body.Close() }
 
-// next returns the fields of the next frame that is no comment.
+// next returns the fields of the next frame that is not a comment.
 func (s *stream) next() map[string]string {
 	s.t.Helper()
 	frame := map[string]string{}
@@ -77,7 +77,7 @@ func (s *stream) upTo(text string) (kinds []string, id string) {
 	return nil, ""
 }
 
-// A page goes on by itself from the last event that it saw, with another replica.
+// A browser continues at another replica after the last event that it has received.
 func TestEventsGoOnAtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	server, c := serve(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// feed hands the events of one iteration to all streams of the process, so that the broker
+// feed sends the events of one subscription to all streams of the process, so that the broker
 // sends each event once, however many browsers there are.
 type feed struct {
 	client *client.Client
@@ -21,8 +21,8 @@ type feed struct {
 
 	mu      sync.Mutex
 	streams map[chan client.Event]bool
-	begun   bool
-	at      uint64 // the sequence of the newest kept event
+	started bool
+	at      uint64 // the sequence of the newest kept event that the feed has sent
 }
 
 // backlog is how many events are queued for a slow stream. If the queue is full, the stream is
@@ -35,33 +35,33 @@ func newFeed(ctx context.Context, c *client.Client, log *slog.Logger) *feed {
 
 // join returns a channel of events, and the sequence after which its kept events begin. The
 // channel is closed if its reader is too slow.
-func (f *feed) join(ctx context.Context) (told chan client.Event, leave func(), at uint64, err error) {
-	if err := f.begin(ctx); err != nil {
+func (f *feed) join(ctx context.Context) (events <-chan client.Event, leave func(), at uint64, err error) {
+	if err := f.start(ctx); err != nil {
 		return nil, nil, 0, err
 	}
-	told = make(chan client.Event, backlog)
+	stream := make(chan client.Event, backlog)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.streams[told] = true
-	return told, func() {
+	f.streams[stream] = true
+	return stream, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		delete(f.streams, told)
+		delete(f.streams, stream)
 	}, f.at, nil
 }
 
 // Subscribe returns a channel of all events of the process, and a function that ends it. The channel
 // is closed if its reader is too slow.
 func (a *API) Subscribe(ctx context.Context) (events <-chan client.Event, leave func(), err error) {
-	told, leave, _, err := a.feed.join(ctx)
-	return told, leave, err
+	events, leave, _, err = a.feed.join(ctx)
+	return events, leave, err
 }
 
-// begin starts the iteration with the first stream. It lasts as long as the process.
-func (f *feed) begin(ctx context.Context) error {
+// start subscribes when the first stream joins. The subscription lasts as long as the API.
+func (f *feed) start(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.begun {
+	if f.started {
 		return nil
 	}
 	const patience = 5 * time.Second
@@ -71,13 +71,13 @@ func (f *feed) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.at, f.begun = at, true
+	f.at, f.started = at, true
 	f.ended.Go(f.run)
 	return nil
 }
 
-// run iterates until the process ends. If the iteration fails, run starts another one after the
-// last kept event.
+// run sends events until the API is closed. If the subscription fails, run subscribes again, and
+// continues after the last kept event.
 func (f *feed) run() {
 	const again = time.Second
 	for f.ctx.Err() == nil {
@@ -89,10 +89,10 @@ func (f *feed) run() {
 				continue // one event cannot be read
 			}
 			if err != nil {
-				f.log.Warn("events stopped; they go on in a second", "error", err)
+				f.log.Warn("event subscription failed; subscribing again", "delay", again, "error", err)
 				break
 			}
-			f.tell(e)
+			f.send(e)
 		}
 		select {
 		case <-f.ctx.Done():
@@ -101,18 +101,17 @@ func (f *feed) run() {
 	}
 }
 
-func (f *feed) tell(e client.Event) {
+// send gives all streams an event.
+func (f *feed) send(e client.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.at = max(f.at, e.Sequence)
-	for told := range f.streams {
+	for stream := range f.streams {
 		select {
-		case told <- e:
+		case stream <- e:
 		default:
-			delete(f.streams, told)
-			close(told)
+			delete(f.streams, stream)
+			close(stream)
 		}
 	}
 }
-
-func (f *feed) wait() { f.ended.Wait() }

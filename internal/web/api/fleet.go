@@ -7,6 +7,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/api/row"
 )
 
 // Diagnosis is what the doctor found.
@@ -32,11 +33,11 @@ type nodesIn struct {
 
 func fleetOperations() []operation {
 	return []operation{
-		newOperation("listNodes", http.MethodGet, "/nodes", "List the nodes, the one that started first at the beginning",
-			func(ctx context.Context, c *call, in nodesIn) (Page[client.NodeRow], error) {
+		newOperation("listNodes", http.MethodGet, "/nodes", "List the nodes in the order of their start",
+			func(ctx context.Context, c *call, in nodesIn) (row.Page[client.NodeRow], error) {
 				list, err := c.Nodes(ctx, client.NodeFilter{After: in.cursor(), Former: in.Former})
 				if err != nil {
-					return Page[client.NodeRow]{}, err
+					return row.Page[client.NodeRow]{}, err
 				}
 				query := url.Values{}
 				if in.Former {

@@ -15,7 +15,7 @@ import (
 	"github.com/cronce-io/cronce/internal/web/secure"
 )
 
-// described is what the document says of an operation's inputs.
+// described has the inputs of an operation, as the document describes them.
 type described struct {
 	ID         string `json:"operationId"`
 	Parameters []struct {

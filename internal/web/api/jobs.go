@@ -22,6 +22,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
+// ofJob is the input of an operation on one job.
 type ofJob struct {
 	Job string `path:"job" doc:"the name of the job"`
 }
@@ -61,13 +62,13 @@ type resumeIn struct {
 
 func jobOperations() []operation {
 	return []operation{
-		newOperation("listJobs", http.MethodGet, "/jobs", "List the jobs, the one that was written last at the end", listJobs).asks("limit=100"),
+		newOperation("listJobs", http.MethodGet, "/jobs", "List the jobs in the order of their last write", listJobs).asks("limit=100"),
 		newOperation("getJob", http.MethodGet, "/jobs/{job}", "All that is known of a job", getJob).
 			returns(answer{status: http.StatusOK, what: "The job", headers: []string{"ETag"}}),
 		newOperation("listComingSlots", http.MethodGet, "/jobs/{job}/next", "List the coming slots of a job", coming).asks("limit=3"),
 		newOperation("putJob", http.MethodPut, "/jobs/{job}", "Create or change a job", putJob).
-			says("The job is held by the operator then: neither a file nor code changes it until it is released.").
-			returns(answer{status: http.StatusOK, what: "The job was changed, or was so already", headers: []string{"ETag"}},
+			says("The operator then owns the job: neither a file nor code changes it until it is released.").
+			returns(answer{status: http.StatusOK, what: "The job was changed, or needed no change", headers: []string{"ETag"}},
 				answer{status: http.StatusCreated, what: "The job was created", headers: []string{"ETag"}}).
 			fails(fault.Changed, fault.Conflict, fault.PreconditionRequired).
 			curl(`-X PUT -H 'If-None-Match: *' -H 'Content-Type: application/json' -d '{"schedule": "0 7 * * *"}'`),
@@ -89,10 +90,10 @@ func jobOperations() []operation {
 	}
 }
 
-func listJobs(ctx context.Context, c *call, in paging) (Page[client.JobRow], error) {
+func listJobs(ctx context.Context, c *call, in paging) (row.Page[client.JobRow], error) {
 	list, err := c.Jobs(ctx, client.JobFilter{After: in.cursor()})
 	if err != nil {
-		return Page[client.JobRow]{}, err
+		return row.Page[client.JobRow]{}, err
 	}
 	return newPage(c, in, url.Values{}, list.Jobs, "", list.Unreadable), nil
 }
@@ -171,9 +172,8 @@ func (c *call) apply(ctx context.Context, j job.Job, o client.ApplyOptions) (cli
 	return report[0], report[0].Err
 }
 
-// check compares the preconditions with the job as it is stored. If the stored job is already
-// what the request wants, they do not matter: the request may be a repetition that was carried
-// out before.
+// check compares the preconditions with the stored job. If the stored job is already what the
+// request wants, the preconditions do not matter: the same request may have been carried out before.
 func (in putIn) check(would client.Applied) error {
 	if in.Match != "" && in.None != "" {
 		return wrong("If-Match", "If-Match and If-None-Match exclude each other")
@@ -208,7 +208,7 @@ func revisionOf(match string) (uint64, error) {
 	return n, nil
 }
 
-// readJob reads one job of a job file, whose name is that of the path.
+// readJob reads a job as it would be in a job file. Its name is that of the path.
 func readJob(name string, body []byte) (job.Job, error) {
 	if err := codec.ValidateName("job", name); err != nil {
 		return job.Job{}, err
@@ -237,8 +237,8 @@ func readJob(name string, body []byte) (job.Job, error) {
 	return file.Jobs[0].Job, nil
 }
 
-// fileProblem names the mistakes of a job without their place in the text, which is not the
-// place in what the client sent.
+// fileProblem lists the mistakes of a job without their line and column, since readJob has changed
+// the text that the client sent.
 func fileProblem(err error) error {
 	var all spec.Errors
 	if !errors.As(err, &all) || len(all) == 0 {

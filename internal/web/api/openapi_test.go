@@ -66,7 +66,7 @@ func TestDocumentIsValidForLibopenapi(t *testing.T) {
 	}
 }
 
-// The tool of another author, from npm: @seriousme/openapi-schema-validator.
+// The validator is @seriousme/openapi-schema-validator, from npm.
 func TestDocumentIsValidForASecondTool(t *testing.T) {
 	t.Parallel()
 	const tool = "validate-api"

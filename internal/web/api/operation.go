@@ -6,13 +6,15 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/web/stream"
 )
 
-// operation is one method of one path. Its input is a struct whose fields have the tags
-// "path", "query", "header" or "body"; params.go reads it, and openapi.go describes it.
+// operation is one method of one path. Each field of its input, a struct, has one of the tags "path",
+// "query", "header" and "body": params.go reads the input, and openapi.go describes it.
 type operation struct {
 	id, method, path string
 	summary, text    string
@@ -40,16 +42,19 @@ type call struct {
 	// Client gives orders in the name of the user.
 	*client.Client
 
-	api    *API
-	status int
-	header http.Header
-	path   string // of the request, for links
-
-	request context.Context // without the timeout
+	api     *API
+	status  int
+	header  http.Header
+	request context.Context // without the timeout of most operations
 	to      *http.ResponseController
 }
 
-// newOperation returns an operation whose requests the function do carries out.
+// extend lets an operation take longer than others: the answer may be written until then.
+func (c *call) extend(d time.Duration) {
+	_ = c.to.SetWriteDeadline(time.Now().Add(d + stream.WriteTime)) // not all servers have deadlines
+}
+
+// newOperation returns an operation that do carries out.
 func newOperation[In, Out any](id, method, path, summary string, do func(ctx context.Context, c *call, in In) (Out, error)) operation {
 	return operation{
 		id: id, method: method, path: path, summary: summary, in: reflect.TypeFor[In](),
@@ -59,7 +64,7 @@ func newOperation[In, Out any](id, method, path, summary string, do func(ctx con
 			if err := decode(r, &in); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(r.Context(), a.patience)
+			ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Patience)
 			defer cancel()
 			c, err := a.call(w, r)
 			if err != nil {
@@ -73,9 +78,7 @@ func newOperation[In, Out any](id, method, path, summary string, do func(ctx con
 			if err != nil {
 				return err
 			}
-			if c.header.Get("Content-Type") == "" {
-				c.header.Set("Content-Type", "application/json")
-			}
+			c.header.Set("Content-Type", "application/json")
 			c.header.Set("Cache-Control", "no-store")
 			w.WriteHeader(c.status)
 			if r.Method != http.MethodHead {
@@ -86,11 +89,11 @@ func newOperation[In, Out any](id, method, path, summary string, do func(ctx con
 	}
 }
 
-// says sets the text that the documentation has about an operation.
+// says sets the text of the documentation below the summary.
 func (o operation) says(text string) operation { o.text = text; return o }
 
-// returns replaces the answers of an operation. An answer without a type gets the type of the old
-// one.
+// returns replaces the answers of an operation. An answer without a type keeps the type of the
+// first one before.
 func (o operation) returns(answers ...answer) operation {
 	out := o.answers[0].out
 	for i := range answers {
@@ -117,7 +120,7 @@ func (o operation) asks(query string) operation { o.query = query; return o }
 // samples replaces the parameters of a path with example values, for the documentation.
 var samples = strings.NewReplacer("{job}", "report", "{id}", "report:@invoice-7")
 
-// sample returns the curl line.
+// sample returns the documentation's curl line.
 func (o operation) sample() string {
 	address := "http://127.0.0.1:8080" + Prefix + samples.Replace(o.path)
 	if o.query != "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"net/url"
@@ -143,7 +144,7 @@ func decodeBody(r *http.Request, p param, field reflect.Value) error {
 		return bodyError(err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return wrong("body", "there is something after the JSON value")
+		return wrong("body", "the body has more than one JSON value")
 	}
 	return nil
 }
@@ -196,7 +197,7 @@ func (p param) set(field reflect.Value, values []string) error {
 		}
 		return nil
 	case len(values) > 1:
-		return wrong(p.name, "%q is there %d times: want it once", p.name, len(values))
+		return wrong(p.name, "%q is given %d times: want it once", p.name, len(values))
 	}
 	value := values[0]
 	switch into := field.Addr().Interface().(type) {
@@ -233,12 +234,12 @@ func (p param) set(field reflect.Value, values []string) error {
 	return nil
 }
 
-// bounds are those of a number, as the tags "min" and "max" have them.
+// bounds returns the bounds of a number, from the tags "min" and "max".
 func (p param) bounds() (low, high int) {
 	low, _ = strconv.Atoi(p.Tag.Get("min"))
 	high, err := strconv.Atoi(p.Tag.Get("max"))
 	if err != nil {
-		high = int(^uint32(0) >> 1)
+		high = math.MaxInt32
 	}
 	return low, high
 }

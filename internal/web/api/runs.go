@@ -93,7 +93,7 @@ func backfill(ctx context.Context, c *call, in backfillIn) (Filled, error) {
 	if in.Body.From.IsZero() {
 		return Filled{}, wrong("from", `member "from" is missing: want a time like 2026-11-21T00:00:00Z`)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.api.patience/2)
+	ctx, cancel := context.WithTimeout(ctx, c.api.cfg.Patience/2)
 	defer cancel()
 	b := client.BackfillOptions{From: in.Body.From, To: in.Body.To, Rate: in.Body.Rate, Clip: in.Body.Clip}
 	done, err := c.Backfill(ctx, in.Job, b, nil)

@@ -17,8 +17,7 @@ func operations() []operation {
 	return all
 }
 
-// shapes describe the types that write their own JSON. The test of the document compares
-// them with answers.
+// shapes describe the types that write their own JSON. A test compares them with answers.
 var shapes = map[reflect.Type]reflect.Type{
 	reflect.TypeFor[client.JobDetails](): reflect.TypeFor[jobShape](),
 	reflect.TypeFor[client.NodeRow]():    reflect.TypeFor[nodeShape](),

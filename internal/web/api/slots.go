@@ -14,6 +14,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
+// ofSlot is the input of an operation on one slot.
 type ofSlot struct {
 	ID string `path:"id" doc:"the ID of the slot, like report:2026-11-21T07:00:00Z"`
 }
@@ -82,7 +83,7 @@ func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, err
 	if in.Timeout > most {
 		return client.SlotDetails{}, wrong("timeout", "invalid timeout %v: want at most %v", in.Timeout, most)
 	}
-	_ = c.to.SetWriteDeadline(time.Now().Add(in.Timeout + writeTime)) // not all servers have deadlines
+	c.extend(in.Timeout)
 	ctx, cancel := context.WithTimeout(c.request, in.Timeout)
 	defer cancel()
 	defer context.AfterFunc(c.api.closing, cancel)()
@@ -91,7 +92,7 @@ func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, err
 		return s, err
 	}
 	// The timeout has passed, or the server shuts down.
-	now, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.api.patience)
+	now, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.api.cfg.Patience)
 	defer cancel()
 	c.status = http.StatusAccepted
 	if s, err = c.Slot(now, in.ID); errors.Is(err, job.ErrNotFound) { // it is planned
@@ -100,18 +101,18 @@ func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, err
 	return s, err
 }
 
-func listSlots(ctx context.Context, c *call, in slotsIn) (Page[client.SlotRow], error) {
+func listSlots(ctx context.Context, c *call, in slotsIn) (row.Page[client.SlotRow], error) {
 	list, err := c.ListSlots(ctx, client.SlotFilter{
 		Job: in.Job, States: in.State, Since: in.Since, EndedSince: in.Ended, After: in.cursor(), Limit: in.limit(), Newest: in.New,
 	})
 	if err != nil {
-		return Page[client.SlotRow]{}, err
+		return row.Page[client.SlotRow]{}, err
 	}
 	return newPage(c, in.paging, in.query(), list.Slots, list.Next, list.Unreadable), nil
 }
 
 func cancelSlot(ctx context.Context, c *call, in ofSlot) (row.Cancel, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.api.patience/2)
+	ctx, cancel := context.WithTimeout(ctx, c.api.cfg.Patience/2)
 	defer cancel()
 	asked := false
 	s, err := c.Cancel(ctx, in.ID, func(client.CancelWait) { asked = true })

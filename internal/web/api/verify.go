@@ -1,13 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
-	"github.com/cronce-io/cronce/internal/text/printable"
+	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/web/problem"
 )
 
@@ -35,7 +36,7 @@ type Verification struct {
 }
 
 func verifySlots(_ context.Context, c *call, in verifyIn) (Verification, error) {
-	return c.verify(client.VerifyOptions{From: in.From, To: in.To, Jobs: in.Job}, paging{Limit: in.Limit}.limit())
+	return c.verify(client.VerifyOptions{From: in.From, To: in.To, Jobs: in.Job}, cmp.Or(in.Limit, row.MaxRows))
 }
 
 // RepairRange is the body of a repair.
@@ -50,7 +51,7 @@ type repairIn struct {
 }
 
 func repairSlots(_ context.Context, c *call, in repairIn) (Verification, error) {
-	return c.verify(client.VerifyOptions{From: in.Body.From, To: in.Body.To, Jobs: in.Body.Jobs, Repair: true}, maxRows)
+	return c.verify(client.VerifyOptions{From: in.Body.From, To: in.Body.To, Jobs: in.Body.Jobs, Repair: true}, row.MaxRows)
 }
 
 // verify runs a verification with a timeout of its own. It ends if the client closes the
@@ -65,13 +66,13 @@ func (c *call) verify(o client.VerifyOptions, most int) (v Verification, err err
 	default:
 		return v, problem.New(fault.Unavailable, fmt.Sprintf("this process runs %d verifications already: wait for their end, or ask another replica", maxVerifying))
 	}
-	_ = c.to.SetWriteDeadline(time.Now().Add(verifyPatience + writeTime)) // not all servers have deadlines
+	c.extend(verifyPatience)
 	ctx, cancel := context.WithTimeout(c.request, verifyPatience)
 	defer cancel()
 	defer context.AfterFunc(c.api.closing, cancel)()
 	var unreadable []error
 	o.Unreadable = func(err error) {
-		if len(unreadable) < maxReasons {
+		if len(unreadable) < row.MaxReasons {
 			unreadable = append(unreadable, err)
 		}
 	}
@@ -84,18 +85,6 @@ func (c *call) verify(o client.VerifyOptions, most int) (v Verification, err err
 		}
 		return nil
 	})
-	v.Unreadable = reasons(unreadable)
+	v.Unreadable = row.Reasons(unreadable)
 	return v, err
-}
-
-// maxReasons bounds the reasons in an answer why values were left out.
-const maxReasons = 5
-
-// reasons returns the first errors as text.
-func reasons(errs []error) (list []string) {
-	const long = 1000
-	for _, err := range errs[:min(len(errs), maxReasons)] {
-		list = append(list, printable.Clip(err.Error(), long))
-	}
-	return list
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"html/template"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/cronce-io/cronce/internal/api/fault"
@@ -16,9 +15,9 @@ import (
 //go:embed page.css
 var style string
 
-// markup is a page that needs no other file, since it is also sent by servers that do not know the
-// path below which the pages are.
-var markup = template.Must(template.New("").Parse(`<!doctype html>
+// page needs no other file: package secure sends it too, which does not know the path below which
+// the assets are.
+var page = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -44,8 +43,8 @@ func policy() string {
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
-// Refuse answers a request that was not carried out: with a page if a person's browser asks for
-// one, else with a problem document.
+// Refuse answers a request that was not carried out: with a page if a browser asks for HTML, else
+// with a problem document.
 func Refuse(w http.ResponseWriter, r *http.Request, c fault.Code, detail string) {
 	d := New(c, detail)
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -53,7 +52,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, c fault.Code, detail string)
 		return
 	}
 	var b bytes.Buffer
-	if err := markup.Execute(&b, struct {
+	if err := page.Execute(&b, struct {
 		*Document
 
 		Style template.CSS
@@ -61,13 +60,6 @@ func Refuse(w http.ResponseWriter, r *http.Request, c fault.Code, detail string)
 		d.Write(w)
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", policy())
-	h.Set("Cache-Control", "no-store")
-	if d.Retry > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(d.Retry.Seconds()+1)))
-	}
-	w.WriteHeader(d.Status)
-	_, _ = w.Write(b.Bytes()) // the browser is gone
+	w.Header().Set("Content-Security-Policy", policy())
+	d.send(w, "text/html; charset=utf-8", b.Bytes())
 }

@@ -4,10 +4,14 @@ package problem
 
 import (
 	"encoding/json"
+	"errors"
+	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
@@ -15,12 +19,13 @@ import (
 // MediaType is the media type of problem documents.
 const MediaType = "application/problem+json"
 
-// page describes each type. A type is a name: it stays the same if the page moves.
-const page = "https://github.com/cronce-io/cronce/blob/main/docs/api.md#"
+// typePrefix is the beginning of each type: the address of the page that describes it. Clients
+// compare types as text, so the prefix stays the same even if the page moves.
+const typePrefix = "https://github.com/cronce-io/cronce/blob/main/docs/api.md#"
 
-// mostDetail bounds a detail, in bytes. Errors may quote long text from requests or from the
+// maxDetail bounds a detail, in bytes. Errors may quote long text from requests or from the
 // broker.
-const mostDetail = 2000
+const maxDetail = 2000
 
 // Document is a problem document. The zero Retry, Field and By are left out.
 type Document struct {
@@ -43,24 +48,53 @@ func (d *Document) Error() string { return d.Detail }
 
 // New returns a document of a kind.
 func New(c fault.Code, detail string) *Document {
-	return &Document{Type: page + c.Name, Title: c.Title, Status: c.Status, Detail: printable.Clip(detail, mostDetail), Retry: c.Retry}
+	return &Document{Type: typePrefix + c.Name, Title: c.Title, Status: c.Status, Detail: printable.Clip(detail, maxDetail), Retry: c.Retry}
 }
 
-// Write sends the document.
+// Of returns the document of an error: the error itself if it is one, else that of its code. A
+// question changes nothing. So if it is not answered in time, the problem is "unavailable", and not
+// "unknown" as for an order.
+func Of(err error, question bool) *Document {
+	var ready *Document
+	if errors.As(err, &ready) {
+		return ready
+	}
+	code := fault.Of(err)
+	if code == fault.Unknown && question {
+		return New(fault.Unavailable, "the NATS server has not answered in time")
+	}
+	d := New(code, strings.ReplaceAll(err.Error(), "\n", "; "))
+	var lost *client.ConflictError
+	var lostSlot *client.SlotConflictError
+	switch {
+	case errors.As(err, &lost):
+		d.By, d.Revision = lost.By, lost.Revision
+	case errors.As(err, &lostSlot):
+		d.By = lostSlot.By
+	}
+	return d
+}
+
+// Write sends the document as JSON.
 func (d *Document) Write(w http.ResponseWriter) {
 	data, err := json.Marshal(d)
 	if err != nil { // it holds only strings and numbers
 		http.Error(w, d.Title, d.Status)
 		return
 	}
+	d.send(w, MediaType, append(data, '\n'))
+}
+
+// send sends an answer that shows the document.
+func (d *Document) send(w http.ResponseWriter, media string, body []byte) {
 	h := w.Header()
-	h.Set("Content-Type", MediaType)
+	h.Set("Content-Type", media)
 	h.Set("Cache-Control", "no-store")
 	if d.Retry > 0 {
-		h.Set("Retry-After", strconv.Itoa(int((d.Retry+time.Second-1)/time.Second)))
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(d.Retry.Seconds()))))
 	}
 	w.WriteHeader(d.Status)
-	_, _ = w.Write(append(data, '\n')) // the client is gone
+	_, _ = w.Write(body) // the client is gone
 }
 
 // Write sends a document of a kind.
