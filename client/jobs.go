@@ -188,7 +188,7 @@ func (c *Client) addLast(ctx context.Context, list *JobList, entries []plans.Ent
 
 // addLast sets the last slot to that of the record, if it is a later one.
 func (j *JobRow) addLast(e kv.LedgerEntry) {
-	at := recordedSlot(e).when()
+	at := recordedSlot(e).When()
 	if e.Last.After(at) {
 		at = e.Last // a range of missed slots
 	}

@@ -44,10 +44,10 @@ type SlotRow struct {
 	First time.Time `json:"-"`
 }
 
-// when returns the time by which slots are ordered: the slot's instant. For a triggered run it is
+// When returns the time by which slots are ordered: the slot's instant. For a triggered run it is
 // the time when it was published, or, if it was not published, the time when it was cancelled or
 // is due.
-func (s SlotRow) when() time.Time {
+func (s SlotRow) When() time.Time {
 	switch {
 	case !s.Slot.IsZero():
 		return s.Slot
@@ -60,10 +60,10 @@ func (s SlotRow) when() time.Time {
 }
 
 // Cursor returns the row's position: slots are ordered by their time, oldest first.
-func (s SlotRow) Cursor() Cursor { return timeCursor(s.when(), s.ID) }
+func (s SlotRow) Cursor() Cursor { return timeCursor(s.When(), s.ID) }
 
 func compareSlots(x, y SlotRow) int {
-	return cmp.Or(x.when().Compare(y.when()), strings.Compare(x.ID, y.ID))
+	return cmp.Or(x.When().Compare(y.When()), strings.Compare(x.ID, y.ID))
 }
 
 // pendingSlot returns the row of a slot that has a message and no record.

@@ -76,7 +76,7 @@ func (f SlotFilter) check() error {
 }
 
 func (f SlotFilter) selects(s SlotRow) bool {
-	return f.selectsState(s.State) && !s.when().Before(f.Since) && !s.Finished.Before(f.EndedSince) && (f.After == "" || s.Cursor() > f.After)
+	return f.selectsState(s.State) && !s.When().Before(f.Since) && !s.Finished.Before(f.EndedSince) && (f.After == "" || s.Cursor() > f.After)
 }
 
 // earliestWrite returns a time such that no record that the filter selects was last written before

@@ -184,7 +184,7 @@ func (b *tab) picture(t *testing.T, name string) {
 
 // ready is true when the page is complete, and so is what it computes in the background. On a busy
 // machine the broker may take too long to answer: the page then says so, and comes back by itself.
-const ready = `document.querySelector(".problem .code")?.textContent !== "503" && !document.body.hasAttribute("data-away") && document.readyState === "complete" && !document.body.textContent.includes("are being counted") && !document.body.textContent.includes("on their way") && !document.body.textContent.includes("doctor is looking") && !document.querySelector("progress")`
+const ready = `document.querySelector(".problem .code")?.textContent !== "503" && !document.body.hasAttribute("data-away") && document.readyState === "complete" && !document.body.textContent.includes("are being counted") && !document.body.textContent.includes("checks have not ended") && !document.body.textContent.includes("doctor is checking") && !document.querySelector("progress")`
 
 func TestEachPageIsAccessibleQuietAndFitsAPhone(t *testing.T) {
 	chromium := browser(t)

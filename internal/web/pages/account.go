@@ -5,24 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
 	"github.com/cronce-io/cronce/job"
 )
 
-// The states of a cell that no slot has.
+// The states of a cell, besides those of its slot.
 const (
-	cellHole    = "hole"    // it should exist, or have an outcome, and does not
-	cellOdd     = "odd"     // it has an outcome, and something else is wrong
-	cellComing  = "coming"  // it is not due yet
-	cellPaused  = "paused"  // it falls into a pause
-	cellUnknown = "unknown" // nothing is known of it: it cannot be judged
+	cellHole    = "hole"    // the slot should exist, or have an outcome, and does not
+	cellOdd     = "odd"     // the slot has an outcome, and something else is wrong
+	cellComing  = "coming"  // the slot is not due yet
+	cellPaused  = "paused"  // the slot falls into a pause
+	cellUnknown = "unknown" // the slot has no record, and verify cannot judge it
 )
 
-// accountKey names the slots of one job in a range.
+// accountKey names an account: that of the slots of one job in a range.
 type accountKey struct {
 	Job      string
 	From, To time.Time
@@ -34,32 +36,34 @@ type account struct {
 	// Groups are the rows of the strip: days, or the hours of a day.
 	Groups []group
 
-	// Counts are the slots of the schedule by the states of their cells, and Beside the runs that
-	// are in no schedule, by their states.
+	// Counts counts the slots of the schedule by the states of their cells. Beside counts the
+	// triggered runs, by their states.
 	Counts map[string]int
 	Beside map[job.State]int
 
-	// Problems are what verify has found, up to mostProblems; Found is how many there are.
-	Problems  []client.SlotProblem
-	Found     int
-	Repaired  int // how many of them a repair would offer again
-	NotJudged []client.NotJudged
+	// Problems are what verify has found, at most maxProblems; Found is how many there are.
+	Problems   []client.SlotProblem
+	Found      int
+	Repairable int // how many of them a repair would offer again
+	NotJudged  []client.NotJudged
 
-	// Samples are durations and lateness of slots, the newest mostSamples.
+	// Took is how long runs took, and Late how late slots started: each the newest maxSamples.
 	Took, Late []sample
-	Rows       []client.SlotRow // the newest ones of the range, with their outcome
+
+	// Rows are slots of the range that have a record or wait, the newest maxRows.
+	Rows []slotRow
 }
 
 const (
-	mostProblems = 50
-	mostSamples  = 200
-	mostRows     = 50
+	maxProblems = 50
+	maxSamples  = 200
+	maxRows     = 50
 
-	// mostCells bounds the cells of a group. If there are more slots, a cell has several.
-	mostCells = 60
+	// maxCells bounds the cells of a group. If there are more slots, a cell has several.
+	maxCells = 60
 
-	// mostSlots bounds the slots of an account.
-	mostSlots = 100_000
+	// maxSlots bounds the slots of an account.
+	maxSlots = 100_000
 )
 
 // group is a row of cells.
@@ -67,16 +71,15 @@ type group struct {
 	Label string
 	Day   time.Time // its beginning
 	Cells []cell
-	Apart int // of a calendar: how many days are before it in its week; else 0
+	Apart int // of the first day in a calendar: how many days of its week are before it; else 0
 }
 
 // cell is a slot that should exist, or several of them.
 type cell struct {
 	At    time.Time
 	State string // the worst one of its slots
-	ID    string // of the slot. Empty: several
+	ID    string // of the slot; "": the cell has several
 	Title string
-	Count int
 }
 
 // badness orders the states of a cell, the worst last.
@@ -85,7 +88,7 @@ var badness = []string{
 	string(job.Missed), string(job.Retrying), string(job.Expired), string(job.Failed), cellOdd, cellHole,
 }
 
-// newAccount computes what should exist, with the function behind cronce verify, and what does.
+// newAccount compares the slots that should exist with those that do, as cronce verify does.
 func newAccount(ctx context.Context, c *client.Client, k accountKey, calendar bool) (account, error) {
 	a := account{Counts: map[string]int{}, Beside: map[job.State]int{}}
 	u, err := c.Next(ctx, k.Job)
@@ -97,27 +100,27 @@ func newAccount(ctx context.Context, c *client.Client, k accountKey, calendar bo
 	if err != nil {
 		return a, err
 	}
-	rows, err := a.read(ctx, c, k)
+	states, err := a.read(ctx, c, k)
 	if err != nil {
 		return a, err
 	}
 	var cells []cell
 	for at, paused := range u.Planned(k.From, k.To) {
-		if len(cells) >= mostSlots {
-			return a, fmt.Errorf("%w range: it has more than %d slots: choose a shorter one", job.ErrInvalid, mostSlots)
+		if len(cells) >= maxSlots {
+			return a, fmt.Errorf("%w range: it has more than %d slots: choose a shorter one", job.ErrInvalid, maxSlots)
 		}
 		id := job.NewSlot(k.Job, at).ID()
-		row, has := rows[id]
-		delete(rows, id)
-		cl := cell{At: at, ID: id, Count: 1}
+		state, has := states[id]
+		delete(states, id)
+		cl := cell{At: at, ID: id}
 		problem, bad := found[id]
 		switch {
-		case bad && (problem.Problem == client.ProblemMissing || problem.Problem == client.ProblemNoOutcome):
+		case bad && isHole(problem):
 			cl.State = cellHole
 		case bad:
 			cl.State = cellOdd
 		case has:
-			cl.State = string(row.State)
+			cl.State = string(state)
 		case at.After(u.Now.Add(-10 * time.Second)):
 			cl.State = cellComing
 		default:
@@ -130,8 +133,8 @@ func newAccount(ctx context.Context, c *client.Client, k accountKey, calendar bo
 		cells = append(cells, cl)
 	}
 	a.Groups = groups(cells, k, loc)
-	for _, row := range rows {
-		a.Beside[row.State]++
+	for _, state := range states {
+		a.Beside[state]++
 	}
 	for i := range a.Groups {
 		a.Groups[i].fold(loc)
@@ -153,14 +156,14 @@ func (a *account) verify(ctx context.Context, c *client.Client, k accountKey, no
 		return found, nil
 	}
 	sum, err := c.Verify(ctx, client.VerifyOptions{From: k.From, To: to, Jobs: []string{k.Job}}, func(p client.SlotProblem) error {
-		if len(found) < mostSlots {
+		if len(found) < maxSlots {
 			found[p.ID] = p
 		}
-		if len(a.Problems) < mostProblems {
+		if len(a.Problems) < maxProblems {
 			a.Problems = append(a.Problems, p)
 		}
-		if p.BeyondRepair == "" && (p.Problem == client.ProblemMissing || p.Problem == client.ProblemNoOutcome) {
-			a.Repaired++
+		if p.BeyondRepair == "" && isHole(p) {
+			a.Repairable++
 		}
 		return nil
 	})
@@ -168,57 +171,52 @@ func (a *account) verify(ctx context.Context, c *client.Client, k accountKey, no
 	return found, err
 }
 
-// read returns the job's slots of the range by their IDs.
-func (a *account) read(ctx context.Context, c *client.Client, k accountKey) (map[string]client.SlotRow, error) {
-	rows := map[string]client.SlotRow{}
+// isHole reports whether the slot should exist, or have an outcome, and does not.
+func isHole(p client.SlotProblem) bool {
+	return p.Problem == client.ProblemMissing || p.Problem == client.ProblemNoOutcome
+}
+
+// read returns the states of the job's slots in the range, by their IDs.
+func (a *account) read(ctx context.Context, c *client.Client, k accountKey) (map[string]job.State, error) {
+	states := map[string]job.State{}
 	for s, err := range c.Slots(ctx, client.SlotFilter{Job: k.Job, Since: k.From}) {
+		if len(states) == maxSlots {
+			break
+		}
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil, err
 		case err != nil:
 			continue // one record cannot be read: verify says so
-		case len(rows) >= mostSlots:
-			return rows, nil
-		}
-		if at := when(s); !at.Before(k.To) {
+		case !s.When().Before(k.To):
 			continue
 		}
 		s.Output = ""
-		rows[s.ID] = s
-		if a.Rows = append(a.Rows, s); len(a.Rows) > 2*mostRows {
-			a.Rows = append(a.Rows[:0], a.Rows[len(a.Rows)-mostRows:]...)
+		row := newSlotRow(s)
+		states[s.ID] = s.State
+		a.Rows = appendBounded(a.Rows, maxRows, row)
+		if !s.Started.IsZero() && !s.Finished.IsZero() && s.State.Final() {
+			a.Took = appendBounded(a.Took, maxSamples, sample{row.At, s.State, row.Took})
 		}
-		a.sample(s)
+		if !s.First.IsZero() && !s.Due.IsZero() {
+			a.Late = appendBounded(a.Late, maxSamples, sample{row.At, s.State, row.Late})
+		}
 	}
-	a.Rows = a.Rows[max(0, len(a.Rows)-mostRows):]
+	a.Rows, a.Took, a.Late = codec.Last(a.Rows, maxRows), codec.Last(a.Took, maxSamples), codec.Last(a.Late, maxSamples)
 	slices.Reverse(a.Rows)
-	return rows, nil
+	return states, nil
 }
 
-// when is the slot's instant, or when it was triggered.
-func when(s client.SlotRow) time.Time {
-	if !s.Slot.IsZero() {
-		return s.Slot
+// appendBounded appends v, and drops old values so that at most twice most are left. The newest most
+// values are always among them.
+func appendBounded[T any](all []T, most int, v T) []T {
+	if len(all) >= 2*most {
+		all = append(all[:0], codec.Last(all, most)...)
 	}
-	return s.Published
+	return append(all, v)
 }
 
-func (a *account) sample(s client.SlotRow) {
-	keep := func(all []sample, v time.Duration) []sample {
-		if len(all) >= 2*mostSamples {
-			all = append(all[:0], all[len(all)-mostSamples:]...)
-		}
-		return append(all, sample{when(s), s.State, v})
-	}
-	if !s.Started.IsZero() && !s.Finished.IsZero() && s.State.Final() {
-		a.Took = keep(a.Took, s.Finished.Sub(s.Started))
-	}
-	if first := s.First; !first.IsZero() && !s.Due.IsZero() {
-		a.Late = keep(a.Late, max(0, first.Sub(s.Due)))
-	}
-}
-
-// zoneOf is the zone in which to show the times of a job.
+// zoneOf returns the zone in which to show the times of a job.
 func zoneOf(choice string, d client.Definition) *time.Location {
 	p := shell.Prefs{Zone: choice, Location: time.UTC}
 	if choice != shell.ZoneJob {
@@ -229,13 +227,12 @@ func zoneOf(choice string, d client.Definition) *time.Location {
 	return p.In(d.Job.WithDefaults().Timezone)
 }
 
-// fewSlots is how many slots of a day are in one row. If there are more, each hour has a row.
+// fewSlots is how many slots of a day fit into one row. If there are more, each hour has a row.
 const fewSlots = 48
 
-// groups puts cells, which come in the order of time, into days, or into the hours of one day.
-// There are none without cells.
-func groups(cells []cell, k accountKey, loc *time.Location) []group {
-	var all []group
+// groups puts cells, which are in the order of time, into days, or into the hours of one day. Without
+// cells it returns no group.
+func groups(cells []cell, k accountKey, loc *time.Location) (all []group) {
 	if len(cells) == 0 {
 		return nil
 	}
@@ -259,9 +256,9 @@ func groups(cells []cell, k accountKey, loc *time.Location) []group {
 	return all
 }
 
-// fold gives the cells their titles. If there are too many, it makes one of several neighbours.
+// fold gives the cells their titles. If there are too many, it makes one cell of several neighbours.
 func (g *group) fold(loc *time.Location) {
-	each := (len(g.Cells) + mostCells - 1) / mostCells
+	each := (len(g.Cells) + maxCells - 1) / maxCells
 	if each > 1 {
 		var folded []cell
 		for part := range slices.Chunk(g.Cells, each) {
@@ -278,7 +275,7 @@ func (g *group) fold(loc *time.Location) {
 
 func foldCells(cells []cell, loc *time.Location) cell {
 	one := cells[0]
-	one.ID, one.Count = "", len(cells)
+	one.ID = ""
 	counts := map[string]int{}
 	for _, c := range cells {
 		counts[c.State]++
@@ -287,20 +284,19 @@ func foldCells(cells []cell, loc *time.Location) cell {
 		}
 	}
 	one.Title = cells[0].At.In(loc).Format("Mon 2 Jan 15:04:05") + " to " + cells[len(cells)-1].At.In(loc).Format("15:04:05") + ": "
-	for i, state := range slices.Backward(badness) {
+	var parts []string
+	for _, state := range slices.Backward(badness) {
 		if n := counts[state]; n > 0 {
-			one.Title += fmt.Sprintf("%d %s", n, cellWords[state])
-			if counts[state] = 0; i > 0 && slices.ContainsFunc(badness[:i], func(s string) bool { return counts[s] > 0 }) {
-				one.Title += ", "
-			}
+			parts = append(parts, fmt.Sprintf("%d %s", n, cellWords[state]))
 		}
 	}
+	one.Title += strings.Join(parts, ", ")
 	return one
 }
 
 // cellWords says what a state means.
 var cellWords = map[string]string{
-	cellHole: "not accounted for", cellOdd: "ended, with a problem", cellComing: "not due yet", cellPaused: "in a pause", cellUnknown: "not judged",
+	cellHole: "not accounted for", cellOdd: "ended, with a problem", cellComing: "not due yet", cellPaused: "paused", cellUnknown: "not judged",
 	"succeeded": "succeeded", "failed": "failed", "running": "running", "retrying": "waits for its next attempt", "pending": "waits for a worker",
 	"skipped": "skipped", "missed": "missed", "expired": "expired", "cancelled": "cancelled",
 }

@@ -15,32 +15,30 @@ import (
 )
 
 const (
-	// window is how many kept events a page of the activity reads.
-	window = 1000
-
-	// activityRows bounds the events that it shows.
+	// window is how many kept events the page reads, and activityRows how many it shows at most.
+	window       = 1000
 	activityRows = 200
 
-	// windowTime bounds the reading. It ends at the newest event, which is not there any more if
-	// the broker has forgotten it.
+	// windowTime bounds the reading, which otherwise ends with the newest kept event. The broker may
+	// have removed that one.
 	windowTime = time.Second
 )
 
-// activityView is what the page of the events shows, the newest first.
+// activityView is what the page of events shows, the newest first.
 type activityView struct {
 	Rows  []client.Event
 	Kinds []job.EventKind
 	Kind  string
 
-	// Before is the sequence before which earlier events are. 0: there are none.
+	// Before is the sequence before which there are earlier events. 0: there are none.
 	Before uint64
 
-	// Live is since when the events that the broker does not keep are shown. Zero: the page shows
-	// earlier ones, where there are none.
+	// Live is the time from which on the page also shows the events that the broker does not keep.
+	// Zero: the page shows earlier events, of which only the kept ones are left.
 	Live time.Time
 }
 
-// Kinds of the filter that are no kinds of events.
+// Values of the filter "kind" that stand for several kinds.
 const (
 	kindOrders   = "orders"
 	kindTroubles = "troubles"
@@ -65,7 +63,7 @@ func (s *Site) activity() shell.Page {
 		}
 		before, err := strconv.ParseUint(r.Form.Get("before"), 10, 64)
 		if err != nil && r.Form.Get("before") != "" {
-			r.Form.Wrong("before", "%q is no number of an event", r.Form.Get("before"))
+			r.Form.Wrong("before", "%q is not the number of an event", r.Form.Get("before"))
 		}
 		if !r.Form.OK() {
 			return d, nil
@@ -109,7 +107,7 @@ func (d activityView) takes(kind job.EventKind) bool {
 func (activityView) Fields() []string { return []string{"job", "kind", "before"} }
 
 // keptEvents reads the last kept events, or those before a sequence, oldest first. first is the
-// sequence before which there may be more. 0: there are none.
+// sequence before which there may be more, or 0.
 func keptEvents(ctx context.Context, c *client.Client, before uint64) (list []client.Event, first uint64, err error) {
 	last, err := c.LastSequence(ctx)
 	if err != nil {
@@ -133,7 +131,7 @@ func keptEvents(ctx context.Context, c *client.Client, before uint64) (list []cl
 		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
 			continue // one event cannot be read
 		case err != nil && ctx.Err() == nil && reading.Err() != nil:
-			return list, first, nil // the last one is forgotten
+			return list, first, nil // the broker has removed the last one
 		case err != nil:
 			return nil, 0, err
 		case e.Sequence == 0:

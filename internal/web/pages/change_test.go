@@ -19,7 +19,7 @@ func TestClockChangeIsSpelledOut(t *testing.T) {
 		want string
 	}{
 		{time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), "On Sunday, 28 March 2027 the clock in Europe/Berlin goes forward by 1 h, from 02:00 to 03:00"},
-		// Go gets the bounds of the last day of a leap year wrong.
+		// ZoneBounds is wrong on the last day of some leap years.
 		{time.Date(2028, 11, 30, 0, 0, 0, 0, time.UTC), "On Sunday, 25 March 2029 the clock in Europe/Berlin goes forward by 1 h, from 02:00 to 03:00"},
 		{time.Date(2028, 12, 31, 12, 0, 0, 0, time.UTC), "On Sunday, 25 March 2029 the clock in Europe/Berlin goes forward by 1 h, from 02:00 to 03:00"},
 		{time.Date(2027, 5, 1, 0, 0, 0, 0, time.UTC), "On Sunday, 31 October 2027 the clock in Europe/Berlin goes back by 1 h, from 03:00 to 02:00"},
@@ -33,7 +33,7 @@ func TestClockChangeIsSpelledOut(t *testing.T) {
 	}
 }
 
-// So the slots of the evening before are there shortly after midnight.
+// Shortly after midnight, the range still has the slots of the evening.
 func TestRangeWithoutADateEndsNow(t *testing.T) {
 	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")

@@ -13,12 +13,12 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// strip is a row of bars, one for each slot, as one path for each state. It takes some bytes for each
-// slot, so that a page can show a strip for each of a hundred jobs.
+// strip is a row of bars, one for each slot. It has one path for each state, and so takes only some
+// bytes for each slot: a page may show the strips of a hundred jobs.
 type strip struct {
 	Width int
 	Paths []path
-	Label string // for those that do not see it
+	Label string // for screen readers
 }
 
 type path struct{ State, D string }
@@ -26,8 +26,8 @@ type path struct{ State, D string }
 // The measures of a strip.
 const stripStep, stripHeight = 5, 20
 
-// newStrip draws the newest runs at the right end. A failure is taller than a success, so that the
-// strip can be read without colours.
+// newStrip draws runs, with the newest at the right end. A failure is taller than a success, so that
+// the strip can be read without colours.
 func newStrip(runs []board.Run) strip {
 	drawn := map[job.State]*strings.Builder{}
 	counts := map[job.State]int{}
@@ -65,7 +65,7 @@ var states = []job.State{
 	job.Succeeded, job.Failed, job.Running, job.Retrying, job.Pending, job.Skipped, job.Missed, job.Expired, job.Cancelled,
 }
 
-// countWords says counts in words: "58 succeeded, 2 failed".
+// countWords lists counts: "58 succeeded, 2 failed".
 func countWords(counts map[job.State]int) string {
 	var parts []string
 	for _, state := range states {
@@ -94,7 +94,7 @@ type gridLine struct {
 	Label string
 }
 
-// The room of a chart, in the units of its viewBox.
+// The size and the margins of a chart, in the units of its viewBox.
 const (
 	chartWidth, chartHeight = 360.0, 130.0
 	chartLeft, chartBottom  = 58.0, 18.0
@@ -141,7 +141,7 @@ func newDots(title string, samples []sample) dots {
 
 func round(f float64) float64 { return math.Round(f*10) / 10 }
 
-// niceStep returns the distance of the lines of a grid, two to four for a value.
+// niceStep returns the distance of the grid lines of a chart up to most: two to four lines.
 func niceStep(most time.Duration) time.Duration {
 	steps := []time.Duration{time.Microsecond}
 	for _, unit := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
@@ -161,6 +161,7 @@ func slotsWord(n int) string {
 	return fmt.Sprintf("%d slots", n)
 }
 
+// are begins a sentence about a number of slots: "3 are".
 func are(n int) string {
 	switch n {
 	case 0:

@@ -11,31 +11,31 @@
 //     }}
 //     }
 //
-//  2. html/NAME.html, which defines "title" and "content". A template is executed with a *shell.View: .Data
-//     is what Show returned; {{$.Link "jobs" .Job}} is a relative link, {{$.Time .Next}}, {{$.TimeIn .Next .Timezone}} and
-//     {{$.Ago .Next}} are times in the zone of the user, {{$.Text .Error}} is foreign text, {{template "state" .State}}
-//     a state, {{template "field" ($.Form.Field "from" "From" "hint")}} a field of a form. Foreign text
-//     belongs into an element bdi or pre. html/parts has the templates that pages share.
+//  2. html/NAME.html, which defines "title" and "content". A template is executed with a *shell.View: .Data is what
+//     Show returned; {{$.Link "jobs" .Job}} is a relative link; {{$.Time .Next}}, {{$.TimeIn .Next .Timezone}} and
+//     {{$.Ago .Next}} are times in the zone of the user; {{$.Text .Error}} is foreign text; {{template "state" .State}}
+//     is a state; {{template "field" ($.Form.Field "from" "From" "hint")}} is a field of a form. Put foreign text into
+//     an element bdi or pre. html/parts has the templates that pages share.
 //
-//  3. What changes by itself is a part with an ID (letters, digits and hyphens) and an attribute data-live: the
-//     changes that concern it, separated by blanks. "job:NAME": an event of the job. "kind:failed": an event of this
-//     kind. "*": any event. "every:10": also every ten seconds. The script then asks for the page again, and
-//     replaces these parts. So Show must be cheap: it is called whenever a slot ends, once for all browsers.
+//  3. A part of the page that changes by itself has an ID (letters, digits and hyphens) and an attribute data-live,
+//     which lists when to refresh it, separated by blanks: "job:NAME": at an event of the job; "kind:failed": at an
+//     event of this kind; "*": at any event; "every:10": every ten seconds. The script then requests the page again,
+//     and replaces these parts. So Show must be cheap: it is called whenever a slot ends, once for all browsers.
 //
-//  4. An order is a page too: Show says what it will do, Do does it and returns the path to go to. Fields are
-//     read with r.Form, which shows what is wrong beside the field. Show and Do must both read all their fields,
-//     because unknown parameters are errors.
+//  4. An order is a page too: Show says what the order will do; Do carries it out, and returns the path to go to. Read
+//     fields with r.Form, which shows errors beside the fields. Show and Do must both read all their fields, because
+//     unknown parameters are errors.
 //
 //  5. The page's text in testdata (go test ./internal/web/pages -update), its name in the list of
 //     integration/browser, and a section of docs/dashboard.md.
 //
 // # Decisions
 //
-//   - The content policy allows no inline script and no inline style. Charts are SVG with attributes and classes, and a
-//     table behind them.
+//   - The content policy allows no inline script and no inline style. So charts are SVG with attributes and classes,
+//     with a table below them.
 //   - All links are relative: see package link. A page never knows below which path it is mounted.
 //   - If the broker does not answer within two seconds, a page shows what it showed last, and since when. The script
-//     and the header Refresh bring it back.
-//   - A stream of changes, and not of events: all browsers of a process share one message every two seconds at most,
-//     however many slots run. The first news after a quiet time do not wait.
+//     and the header Refresh bring it up to date when the broker answers.
+//   - Browsers get a stream of changes, not of events: all browsers of a process share one message every two seconds at
+//     most, however many slots run. The first event after a quiet time is sent at once.
 package pages

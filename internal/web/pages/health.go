@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"sync"
 	"time"
@@ -17,11 +18,11 @@ import (
 )
 
 const (
-	// checkWait is how long the page waits for a check. After that it shows how far the check is.
+	// checkWait is how long the page waits for a check. After that, it shows the progress of the check.
 	checkWait = 800 * time.Millisecond
 
-	// mostFound bounds the problems of a check that are shown.
-	mostFound = 200
+	// maxFound bounds the problems of a check that are shown.
+	maxFound = 200
 
 	// repairTime bounds a repair, and repairWait how long the browser waits for it.
 	repairTime = 10 * time.Minute
@@ -42,7 +43,7 @@ func (k checkKey) options() client.VerifyOptions {
 	return o
 }
 
-// query is the address of the page for this key.
+// query is the query of the page for this key.
 func (k checkKey) query() string {
 	q := url.Values{"verify": {"1"}}
 	for name, t := range map[string]time.Time{"from": k.From, "to": k.To} {
@@ -59,7 +60,7 @@ func (k checkKey) query() string {
 // checked is what a verification has found.
 type checked struct {
 	Sum        client.Verification
-	Found      []client.SlotProblem // the first mostFound
+	Found      []client.SlotProblem // the first maxFound
 	Unreadable []string
 }
 
@@ -71,23 +72,24 @@ type healthView struct {
 	Verdict board.Result[verdict]
 	Asked   bool // a range is verified
 	Check   board.Result[checked]
-	Read    int // values that the check has read so far
+	Read    int // how many values the check has read so far
 	Repair  *repair
 	Query   string
 }
 
-// work is what the page's checks and repairs have done so far. It is safe for concurrent use.
+// work has the progress of the checks that run, and the newest repairs. It is safe for concurrent use.
 type work struct {
 	mu      sync.Mutex
 	read    map[checkKey]int
 	repairs map[checkKey]*repair
 }
 
-// repair is a repair that runs, or has ended.
+// repair is a repair that runs, or has ended. It counts the slots that were offered again, that another
+// program had just offered, and that cannot be repaired.
 type repair struct {
 	Running                bool
-	Began, Ended           time.Time
-	Offered, Already, Left int // Left cannot be repaired
+	Ended                  time.Time
+	Offered, Already, Left int
 	Err                    string
 }
 
@@ -97,13 +99,12 @@ func (s *Site) health() shell.Page {
 		Show: func(r *shell.Request) (any, error) {
 			v := healthView{Asked: r.Form.One("verify", "", "1") == "1"}
 			key := readCheck(r)
-			// What follows is computed in the background: it does not say whether the broker answers now.
+			// What follows is computed in the background, and would not notice that the broker is away.
 			if _, err := r.Client.LastSequence(r.Context()); err != nil && fault.Of(err) == fault.Unknown {
 				return nil, err
 			}
-			v.Verdict = s.verdicts.Get(r.Context(), struct{}{}, time.Time{}, checkWait, func(ctx context.Context) (verdict, error) { return newVerdict(ctx, r.Client) })
-			if !v.Asked || !r.Form.OK() {
-				v.Asked = false // nothing is verified
+			v.Verdict = s.verdict(r, time.Time{}, checkWait)
+			if v.Asked = v.Asked && r.Form.OK(); !v.Asked {
 				return v, nil
 			}
 			v.Check, v.Query = s.check(r, key), key.query()
@@ -116,9 +117,9 @@ func (s *Site) health() shell.Page {
 			}
 			return v, nil
 		},
-		// The order of this page is to look again now.
+		// The order of this page is to check again now.
 		Do: func(r *shell.Request) (string, error) {
-			s.verdicts.Get(r.Context(), struct{}{}, time.Now(), checkWait, func(ctx context.Context) (verdict, error) { return newVerdict(ctx, r.Client) })
+			s.verdict(r, time.Now(), checkWait)
 			return "health", nil
 		},
 	}
@@ -154,7 +155,7 @@ func (s *Site) check(r *shell.Request, key checkKey) board.Result[checked] {
 		}
 		defer s.work.progress(key, 0)
 		out.Sum, err = c.Verify(ctx, o, func(p client.SlotProblem) error {
-			if len(out.Found) < mostFound {
+			if len(out.Found) < maxFound {
 				out.Found = append(out.Found, p)
 			}
 			return nil
@@ -163,7 +164,7 @@ func (s *Site) check(r *shell.Request, key checkKey) board.Result[checked] {
 	})
 }
 
-// progress remembers how many values a check has read. 0: it has ended.
+// progress remembers how many values a check has read so far. 0: the check has ended.
 func (w *work) progress(key checkKey, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,14 +199,14 @@ func (s *Site) repairPage() shell.Page {
 			case check.Err != nil:
 				return nil, check.Err
 			case !check.Ready:
-				o.Says = append(o.Says, "The range is still being verified. Go back, and see what it finds.")
+				o.Says = append(o.Says, "The range is still being verified. Go back to see the result.")
 			case n == 0:
 				o.Says = append(o.Says, "There is nothing to repair in this range.")
 			default:
 				o.Ready = true
 				o.Says = append(o.Says,
-					fmt.Sprintf("Slots that are offered again to the workers: %d. Workers treat them like every slot, by their record: one that has lost its record runs again.", n),
-					"Slots that are due too long ago for the job's catch-up policy are recorded as missed. Other programs may repair at the same time: no slot runs twice for that.")
+					fmt.Sprintf("Slots that are offered again to the workers: %d. Workers treat them like every slot, by their record: a slot that has lost its record runs again.", n),
+					"Slots that are too old for the job's catch-up policy are recorded as missed. If another program repairs at the same time, no slot runs twice because of that.")
 				if left := check.Value.Sum.BeyondRepair; left > 0 {
 					o.Says = append(o.Says, fmt.Sprintf("%d more cannot be repaired; the list says why.", left))
 				}
@@ -226,23 +227,20 @@ func (s *Site) repairPage() shell.Page {
 
 // repairNow starts a repair that does not end with the request, and waits a moment for it.
 func (s *Site) repairNow(r *shell.Request, key checkKey) {
-	const most = 20 // remembered
+	const maxRepairs = 20 // that are remembered
 	w := &s.work
 	w.mu.Lock()
 	if one := w.repairs[key]; one != nil && one.Running {
 		w.mu.Unlock()
 		return
 	}
-	if len(w.repairs) >= most || w.repairs == nil {
-		running := map[checkKey]*repair{}
-		for k, one := range w.repairs {
-			if one.Running {
-				running[k] = one
-			}
-		}
-		w.repairs = running
+	if w.repairs == nil {
+		w.repairs = map[checkKey]*repair{}
 	}
-	one := &repair{Running: true, Began: time.Now()}
+	if len(w.repairs) >= maxRepairs {
+		maps.DeleteFunc(w.repairs, func(_ checkKey, one *repair) bool { return !one.Running })
+	}
+	one := &repair{Running: true}
 	w.repairs[key] = one
 	w.mu.Unlock()
 	done, c := make(chan struct{}), r.Client

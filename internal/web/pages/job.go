@@ -2,7 +2,6 @@ package pages
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,38 +10,29 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/schedule/words"
+	"github.com/cronce-io/cronce/internal/web/pages/board"
 	"github.com/cronce-io/cronce/internal/web/pages/preview"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
 	"github.com/cronce-io/cronce/job"
 )
 
+// jobPage is what the page of a job shows.
 type jobPage struct {
 	client.JobDetails
-	Zone    string // the job's
-	Words   string
-	Payload string
+	Zone    string // of the schedule
+	Words   string // the schedule
 	Fields  []client.Field
 	Failing bool
 	Span    span
-	Account board1[account]
-	Took    dots
-	Late    dots
+	Account board.Result[account]
+	Charts  []dots
 	Coming  []coming
 	Change  *clockChange
 	Legend  []choice
 	Orders  []job.Event // the newest ones, the newest first
 }
 
-// board1 is a value that is computed in the background.
-type board1[T any] struct {
-	Value   T
-	Ready   bool
-	At      time.Time
-	Err     string
-	Running bool
-}
-
-// coming is a slot to come. If the clock changes before it, Change says how.
+// coming is a coming slot. If the clock changes before it, Change says how.
 type coming struct {
 	At     time.Time
 	Change string
@@ -75,9 +65,6 @@ func (s *Site) job() shell.Page {
 		}
 		j := d.Job.WithDefaults()
 		p.Zone, p.Words = j.Timezone, words.Of(name, j.Plan())
-		if len(j.Payload) > 0 {
-			p.Payload = indent(j.Payload)
-		}
 		if p.Fields, err = client.Describe(d.Job); err != nil {
 			return nil, err
 		}
@@ -92,11 +79,17 @@ func (s *Site) job() shell.Page {
 				return nil, err
 			}
 		}
-		p.Coming, p.Change = comingSlots(u, loc)
+		p.Coming, p.Change = comingSlots(u)
 		if p.Orders, err = newestOrders(r, name, u.Now); err != nil {
 			return nil, err
 		}
-		p.account(s.account(r, name, p.Span))
+		p.Account = s.account(r, name, p.Span)
+		p.Charts = []dots{newDots("How long each run took", p.Account.Value.Took), newDots("How late each slot started", p.Account.Value.Late)}
+		for _, row := range p.Last {
+			if row.State.Final() {
+				p.Failing = row.State == job.Failed || row.State == job.Expired
+			}
+		}
 		return p, nil
 	}}
 }
@@ -106,8 +99,8 @@ const (
 	ordersRead  = 2000
 )
 
-// newestOrders returns the newest orders on a job. The broker lists them from the oldest on, and a
-// service may trigger a job often: so the last hour is read first.
+// newestOrders returns the newest orders on a job. The broker lists them from the oldest on, and there
+// may be many, if a service triggers the job. So newestOrders tries the last hour first.
 func newestOrders(r *shell.Request, name string, now time.Time) (list []job.Event, err error) {
 	for _, since := range []time.Time{now.Add(-time.Hour), {}} {
 		list = list[:0]
@@ -134,77 +127,31 @@ func newestOrders(r *shell.Request, name string, now time.Time) (list []job.Even
 // Spans are the ranges to choose from.
 func (p jobPage) Spans() []choice { return spans }
 
-// Weekdays are the heads of a calendar.
+// Weekdays are the column heads of a calendar.
 func (p jobPage) Weekdays() []string {
 	return []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}
 }
 
-// Charts are the durations and the lateness.
-func (p jobPage) Charts() []dots { return []dots{p.Took, p.Late} }
-
-// LateOf is how long after its due time a slot first started, in words. "": it is not known.
-func (p jobPage) LateOf(s client.SlotRow) string {
-	if s.First.IsZero() || s.Due.IsZero() {
-		return ""
-	}
-	return shell.Span(max(0, s.First.Sub(s.Due)))
-}
-
-// TookOf is how long the last attempt of a slot took.
-func (p jobPage) TookOf(s client.SlotRow) string {
-	if s.Started.IsZero() || s.Finished.IsZero() {
-		return ""
-	}
-	return shell.Span(s.Finished.Sub(s.Started))
-}
-
-// accountPatience is how long a page waits for an account. The page comes without it then, and the
-// part of the account is refreshed.
+// accountPatience is how long a page waits for an account. If that is not ready, the page is sent
+// without it, and the browser refreshes that part.
 const accountPatience = 700 * time.Millisecond
 
-func (s *Site) account(r *shell.Request, name string, sp span) board1[account] {
+func (s *Site) account(r *shell.Request, name string, sp span) board.Result[account] {
 	k := accountKey{name, sp.From, sp.To, r.Prefs.Zone}
-	a := s.accounts.Get(r.Context(), k, plans.Later(r.News, time.Now().Add(-2*time.Second)), accountPatience, func(ctx context.Context) (account, error) {
+	return s.accounts.Get(r.Context(), k, plans.Later(r.News, time.Now().Add(-2*time.Second)), accountPatience, func(ctx context.Context) (account, error) {
 		return newAccount(ctx, r.Client, k, sp.Calendar)
 	})
-	b := board1[account]{Value: a.Value, Ready: a.Ready, At: a.At, Running: a.Running}
-	if a.Err != nil {
-		b.Err = a.Err.Error()
-	}
-	return b
 }
 
-func (p *jobPage) account(a board1[account]) {
-	p.Account = a
-	p.Took, p.Late = newDots("How long each run took", a.Value.Took), newDots("How late each slot started", a.Value.Late)
-	for _, s := range p.Last {
-		if s.State.Final() {
-			p.Failing = s.State == job.Failed || s.State == job.Expired
-		}
-	}
-}
-
-func indent(data json.RawMessage) string {
-	var v any
-	if json.Unmarshal(data, &v) != nil {
-		return string(data)
-	}
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return string(data)
-	}
-	return string(text)
-}
-
-// newSpan returns the chosen range around a day, or up to now without a day. Without a choice, it
-// has some ten slots at least.
+// newSpan returns the chosen range: the one around a day, or without a day the one that ends now.
+// Without a choice, it is the shortest range that has several slots.
 func newSpan(name, day string, u client.Upcoming, loc *time.Location) (span, error) {
 	now := u.Now.In(loc)
 	at := now
 	if day != "" {
 		var err error
 		if at, err = time.ParseInLocation(time.DateOnly, day, loc); err != nil || at.Year() < 1970 || at.Year() > 9000 {
-			return span{}, fmt.Errorf("%.40q is no day: want one like %s", day, now.Format(time.DateOnly))
+			return span{}, fmt.Errorf("%.40q is not a day: want one like %s", day, now.Format(time.DateOnly))
 		}
 	}
 	s := span{Name: name, Chosen: name != ""}
@@ -250,7 +197,7 @@ func newSpan(name, day string, u client.Upcoming, loc *time.Location) (span, err
 	return s, nil
 }
 
-// untilNow sets the range that ends now. Shortly after midnight, it still has what failed in the
+// untilNow sets a range that ends now. So shortly after midnight, it still has the slots of the
 // evening.
 func (s *span) untilNow(now time.Time) {
 	date := func(d, hour int) time.Time {
@@ -275,7 +222,7 @@ const (
 	changeAhead = 200 * 24 * time.Hour
 )
 
-// clockChange is the next change of the clock in the job's zone, and the slots around it.
+// clockChange is the next clock change in the job's zone, and the slots around it.
 type clockChange struct {
 	At      time.Time
 	Text    string
@@ -285,8 +232,8 @@ type clockChange struct {
 	Forward bool
 }
 
-// comingSlots returns the next slots, with the changes of the clock in the job's own zone marked.
-func comingSlots(u client.Upcoming, shown *time.Location) (slots []coming, change *clockChange) {
+// comingSlots returns the next slots and the next clock change in the job's zone.
+func comingSlots(u client.Upcoming) (slots []coming, change *clockChange) {
 	own := u.Location()
 	before := u.Now
 	for at := range u.Slots(u.Now, time.Time{}, comingShown) {
@@ -311,7 +258,7 @@ func comingSlots(u client.Upcoming, shown *time.Location) (slots []coming, chang
 	return slots, change
 }
 
-// nextChange returns the first change of the clock after from, up to until.
+// nextChange returns the first clock change after from, up to until.
 func nextChange(from, until time.Time, loc *time.Location) (text string, at time.Time, forward, ok bool) {
 	at = preview.Bound(from.In(loc))
 	var before, after int
@@ -336,5 +283,5 @@ func nextChange(from, until time.Time, loc *time.Location) (text string, at time
 // legend explains the cells of the strip.
 var legend = []choice{
 	{"succeeded", "succeeded"}, {"failed", "failed"}, {"hole", "not accounted for"}, {"missed", "missed"}, {"skipped", "skipped"},
-	{"running", "running"}, {"coming", "to come"}, {"paused", "in a pause"}, {"unknown", "not judged"},
+	{"running", "running"}, {"coming", "to come"}, {"paused", "paused"}, {"unknown", "not judged"},
 }

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// What differs from run to run in the text of a page.
+// The parts of a page's text that differ from run to run.
 var unsteady = []struct {
 	find *regexp.Regexp
 	put  string
@@ -82,7 +82,7 @@ func newJobs(t *testing.T) *archive {
 	return a
 }
 
-// order sends the form of a page, and returns the status, where it leads, and the text.
+// order sends the form of a page, and returns the status, the location and the text.
 func (a *archive) order(t *testing.T, path string, form url.Values) (status int, to, text string) {
 	t.Helper()
 	c := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -126,15 +126,15 @@ func TestFieldsSayWhatIsWrongAndKeepWhatWasTyped(t *testing.T) {
 		want []string
 	}{
 		{"jobs/daily/trigger", url.Values{"payload": {`{"to": <script>alert(1)</script>`}}, []string{"it is not JSON", `{"to": <script>alert(1)</script>`}},
-		{"jobs/daily/trigger", url.Values{"at": {"tomorrow"}}, []string{`"tomorrow" is no time`}},
+		{"jobs/daily/trigger", url.Values{"at": {"tomorrow"}}, []string{`"tomorrow" is not a time`}},
 		{"jobs/daily/trigger", url.Values{"payload": {strings.Repeat("1", 600_000)}}, []string{"it has 600000 bytes"}},
 		{"jobs/daily/trigger", url.Values{"key": {"a\x00b"}}, []string{"invalid token"}},
 		{"jobs/daily/trigger", url.Values{"payload": {"\xff"}}, []string{"UTF-8"}},
 		{"jobs/daily/trigger", url.Values{"colour": {"red"}}, []string{`no parameter "colour"`}},
 		{"jobs/report/backfill", url.Values{"from": {""}}, []string{"it is missing"}},
-		{"jobs/report/backfill", url.Values{"from": {"2026-01-01"}, "to": {"yesterday"}}, []string{`"yesterday" is no time`}},
-		{"jobs/daily/resume", url.Values{"seen": {"-1"}}, []string{"no revision"}},
-		{"jobs/report/repair", url.Values{"from": {"x"}}, []string{`"x" is no time`}},
+		{"jobs/report/backfill", url.Values{"from": {"2026-01-01"}, "to": {"yesterday"}}, []string{`"yesterday" is not a time`}},
+		{"jobs/daily/resume", url.Values{"seen": {"-1"}}, []string{"not a revision"}},
+		{"jobs/report/repair", url.Values{"from": {"x"}}, []string{`"x" is not a time`}},
 		{"jobs:bulk", url.Values{"order": {"delete"}}, []string{`"delete" is not possible`}},
 	} {
 		status, _, text := a.order(t, tc.path, tc.form)
@@ -146,8 +146,8 @@ func TestFieldsSayWhatIsWrongAndKeepWhatWasTyped(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"jobs?state=happy": `"happy" is not possible`, "jobs?queue=none": "no job is in the queue", "jobs?limit=5": `no parameter "limit"`,
-		"jobs/report?range=year": `"year" is not possible`, "jobs/report?at=Monday": "is no day", "jobs/report?zone=Mars": "no zone has the name",
-		"jobs/report/backfill?from=x": `"x" is no time`,
+		"jobs/report?range=year": `"year" is not possible`, "jobs/report?at=Monday": "is not a day", "jobs/report?zone=Mars": "no zone has the name",
+		"jobs/report/backfill?from=x": `"x" is not a time`,
 	} {
 		if status, _, text := a.get(t, path); status != http.StatusBadRequest || !strings.Contains(text, want) {
 			t.Errorf("%s: %d, without %q: %.2000s", path, status, want, text)

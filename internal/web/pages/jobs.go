@@ -13,10 +13,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// jobsShown is how many jobs a page has.
+// jobsShown bounds the jobs of a page.
 const jobsShown = 100
 
-// The filters of jobs by what is the matter with them.
+// jobFilters are the values of the filter by state.
 var jobFilters = []choice{
 	{"", "All"}, {"failing", "Failing"}, {"running", "Running"}, {"paused", "Paused"}, {"idle", "Without handler"}, {"broken", "Unreadable"},
 }
@@ -32,17 +32,18 @@ func values(all []choice) []string {
 	return v
 }
 
+// jobsPage is what the list of jobs shows.
 type jobsPage struct {
 	Rows   []jobRow
-	Total  int // of jobs that the filter selects
-	All    int // of the registry
+	Total  int // how many jobs the filter selects
+	All    int // how many the registry has
 	Queues []string
 	States []choice
 	State  string
 	Queue  string
 	Q      string
 	Counts map[string]int
-	Next   string // the query of the next page
+	More   bool // there is a next page
 }
 
 type jobRow struct {
@@ -74,15 +75,13 @@ func (s *Site) jobs() shell.Page {
 		if p.Queue != "" && !slices.Contains(p.Queues, p.Queue) {
 			r.Form.Wrong("queue", "no job is in the queue %q", p.Queue)
 		}
-		if p.Total > 0 && len(p.Rows) == jobsShown && p.Next != "" {
-			p.Next = p.query(p.Rows[jobsShown-1].JobRow.Job)
-		}
 		return p, nil
 	}}
 }
 
-func (p jobsPage) query(after string) string {
-	v := url.Values{"after": {after}}
+// Next is the query of the next page.
+func (p jobsPage) Next() string {
+	v := url.Values{"after": {p.Rows[len(p.Rows)-1].JobRow.Job}}
 	for name, value := range map[string]string{"state": p.State, "queue": p.Queue, "q": p.Q} {
 		if value != "" {
 			v.Set(name, value)
@@ -107,13 +106,13 @@ func (p *jobsPage) add(j board.Job, after string) {
 	switch {
 	case j.JobRow.Job <= after:
 	case len(p.Rows) == jobsShown:
-		p.Next = "more"
+		p.More = true
 	default:
 		p.Rows = append(p.Rows, newJobRow(j))
 	}
 }
 
-// whatIs returns which filters select a job.
+// whatIs returns which values of jobFilters select a job.
 func whatIs(j board.Job) map[string]bool {
 	_, failing := j.Failing()
 	return map[string]bool{
@@ -138,19 +137,19 @@ func newJobRow(j board.Job) jobRow {
 	return row
 }
 
-// mostBulk bounds the jobs of an order on several.
-const mostBulk = 1000
+// maxBulk bounds the jobs of an order on several jobs.
+const maxBulk = 1000
 
-// bulk pauses or resumes several jobs.
+// bulk is the page that pauses or resumes several jobs.
 func (s *Site) bulk() shell.Page {
 	read := func(r *shell.Request) (order string, names []string) {
 		order = r.Form.One("order", "pause", "resume")
 		names = r.Form.All("job")
 		switch {
 		case len(names) == 0:
-			r.Form.Wrong("job", "no job is chosen: tick some in the list of jobs")
-		case len(names) > mostBulk:
-			r.Form.Wrong("job", "%d jobs are chosen: at most %d are possible", len(names), mostBulk)
+			r.Form.Wrong("job", "no job is selected: select some in the list of jobs")
+		case len(names) > maxBulk:
+			r.Form.Wrong("job", "%d jobs are selected: at most %d are possible", len(names), maxBulk)
 			names = nil
 		}
 		slices.Sort(names)
@@ -209,7 +208,7 @@ func bulkLine(r *shell.Request, order, name string) (line string, changes bool, 
 	case err != nil:
 		return "", false, err
 	case u.Paused:
-		return name + ": it is paused already.", false, nil
+		return name + ": it is already paused.", false, nil
 	}
 	return name + ": its next slots will not be published until it is resumed.", true, nil
 }

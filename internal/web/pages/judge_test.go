@@ -9,13 +9,13 @@ import (
 
 func TestHeadlineIsTheWorstThatIsKnown(t *testing.T) {
 	t.Parallel()
-	ready := func(v verdict) board1[verdict] { return board1[verdict]{Value: v, Ready: true} }
+	ready := func(v verdict) board.Result[verdict] { return board.Result[verdict]{Value: v, Ready: true} }
 	failing := []jobRun{{Job: board.Job{JobRow: client.JobRow{Job: "report"}}}}
 	for _, tc := range []struct {
 		page            nowPage
 		level, headline string
 	}{
-		{nowPage{Alive: 1}, "", "Nothing seems wrong. The checks are on their way."},
+		{nowPage{Alive: 1}, "", "Nothing seems wrong. The first checks have not ended."},
 		{nowPage{Alive: 1, Verdict: ready(verdict{})}, "good", "All is well."},
 		{nowPage{Alive: 1, Verdict: ready(verdict{Warnings: 2})}, "warning", "The doctor found 2 warnings."},
 		{nowPage{Alive: 1, Failing: failing}, "bad", "1 job is failing."},

@@ -140,7 +140,7 @@ func TestPageShowsWhatItKnewWhileTheBrokerIsAway(t *testing.T) {
 	natstest.Eventually(t, natstest.Patience, "the page", func() bool { status, _, _ := fetch(t, url+"jobs"); return status == 200 })
 }
 
-// BenchmarkPageOfAThousandJobs measures a page that is asked for again and again.
+// BenchmarkPageOfAThousandJobs measures a page that is requested again and again.
 func BenchmarkPageOfAThousandJobs(b *testing.B) {
 	url, _, _ := newCrowd(b, 1000, 60)
 	for _, path := range []string{"", "jobs", "jobs/a-job-with-a-name-as-long-as-a-name-of-a-job-may-be-7"} {

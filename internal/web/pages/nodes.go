@@ -14,9 +14,9 @@ import (
 type fleet struct {
 	Now   time.Time
 	Alive []nodeView // alive and silent ones
-	Ended []nodeView // stopped and fenced ones, the last one first
+	Ended []nodeView // stopped and fenced ones, the latest first
 
-	// Queues say which nodes take slots from each queue.
+	// Queues has the live workers of each queue.
 	Queues []queueView
 
 	// Zones and Versions are those of the live nodes. If there are several, the nodes differ.
@@ -29,7 +29,7 @@ type nodeView struct {
 	LeaseTime time.Duration
 	Uptime    time.Duration
 
-	// Trusted is how long the node's claims are still its own if the broker went away now.
+	// Trusted is how long the node would still own its claims if the broker went away now.
 	Trusted time.Duration
 }
 
@@ -39,7 +39,7 @@ type queueView struct {
 	Ranks []rank
 }
 
-// rank has the workers of one priority. Those of a later rank stand by.
+// rank has the workers of one priority. Those of all ranks but the first stand by.
 type rank struct {
 	Priority int
 	Nodes    []string
@@ -95,7 +95,7 @@ func newFleet(list client.NodeList) fleet {
 	return f
 }
 
-// last is when the node was heard of last.
+// last returns when the node was declared dead, or else its last heartbeat.
 func (n nodeView) last() time.Time {
 	if n.FencedAt.After(n.Heartbeat) {
 		return n.FencedAt

@@ -24,16 +24,17 @@ type verdict struct {
 	Problems int
 }
 
+// nowPage is what the first page shows.
 type nowPage struct {
-	Verdict  board1[verdict]
-	Level    string // good, warning, bad; "": it is not known yet
+	Verdict  board.Result[verdict]
+	Level    string // good, warning, bad; "": not known yet
 	Headline string
 
 	Jobs, Alive, Queues int
 	Running             []jobRun
 	Failing             []jobRun
 	Coming              []board.Job
-	More                struct{ Running, Failing int } // that are not shown
+	More                struct{ Running, Failing int } // how many are not shown
 	Paused, Unhandled   int
 
 	Axis axis
@@ -46,13 +47,13 @@ type jobRun struct {
 }
 
 const (
-	mostRunning = 20
-	mostFailing = 20
-	mostComing  = 12
+	maxRunning = 20
+	maxFailing = 20
+	maxComing  = 12
 
 	// axisReach is how far the time axis goes, before and after now.
 	axisReach = time.Hour
-	mostLanes = 10
+	maxLanes  = 10
 )
 
 // now is the first page: is all well?
@@ -63,11 +64,7 @@ func (s *Site) now() shell.Page {
 			return nil, err
 		}
 		p := nowPage{Jobs: len(b.Jobs)}
-		v := s.verdicts.Get(r.Context(), struct{}{}, time.Time{}, 0, func(ctx context.Context) (verdict, error) { return newVerdict(ctx, r.Client) })
-		p.Verdict = board1[verdict]{Value: v.Value, Ready: v.Ready, At: v.At, Running: v.Running}
-		if v.Err != nil {
-			p.Verdict.Err = v.Err.Error()
-		}
+		p.Verdict = s.verdict(r, time.Time{}, 0)
 		for _, n := range b.Nodes {
 			if n.State == client.NodeAlive {
 				p.Alive++
@@ -81,6 +78,12 @@ func (s *Site) now() shell.Page {
 		p.Axis = newAxis(p, b.Now)
 		return p, nil
 	}}
+}
+
+// verdict returns the newest verdict. It waits at most for patience for the first one, or for one whose
+// computation began at notBefore or later.
+func (s *Site) verdict(r *shell.Request, notBefore time.Time, patience time.Duration) board.Result[verdict] {
+	return s.verdicts.Get(r.Context(), struct{}{}, notBefore, patience, func(ctx context.Context) (verdict, error) { return newVerdict(ctx, r.Client) })
 }
 
 // newVerdict asks the doctor, and verifies the last day.
@@ -123,17 +126,17 @@ func (p *nowPage) add(j board.Job, now time.Time) {
 	}
 }
 
-// cut orders what is shown, and drops what is too much.
+// cut sorts the lists, and cuts those that are too long.
 func (p *nowPage) cut() {
 	slices.SortFunc(p.Running, func(x, y jobRun) int { return x.Started.Compare(y.Started) })
 	slices.SortFunc(p.Failing, func(x, y jobRun) int { return plans.Later(y.Finished, y.At).Compare(plans.Later(x.Finished, x.At)) })
 	slices.SortFunc(p.Coming, func(x, y board.Job) int {
 		return cmp.Or(x.Next.Compare(y.Next), strings.Compare(x.JobRow.Job, y.JobRow.Job))
 	})
-	p.More.Running, p.More.Failing = max(0, len(p.Running)-mostRunning), max(0, len(p.Failing)-mostFailing)
-	p.Running = p.Running[:min(len(p.Running), mostRunning)]
-	p.Failing = p.Failing[:min(len(p.Failing), mostFailing)]
-	p.Coming = p.Coming[:min(len(p.Coming), mostComing)]
+	p.More.Running, p.More.Failing = max(0, len(p.Running)-maxRunning), max(0, len(p.Failing)-maxFailing)
+	p.Running = p.Running[:min(len(p.Running), maxRunning)]
+	p.Failing = p.Failing[:min(len(p.Failing), maxFailing)]
+	p.Coming = p.Coming[:min(len(p.Coming), maxComing)]
 }
 
 // judge says in one line whether all is well.
@@ -169,14 +172,14 @@ func (p *nowPage) judge() {
 		p.Level, p.Headline = "good", "All is well."
 		return
 	default:
-		p.Headline = "Nothing seems wrong. The checks are on their way."
+		p.Headline = "Nothing seems wrong. The first checks have not ended."
 		return
 	}
 	p.Headline = strings.Join(wrong, ", ") + "."
 	p.Headline = strings.ToUpper(p.Headline[:1]) + p.Headline[1:]
 }
 
-// axis is one time axis around now, with a lane for each job that matters.
+// axis is a time axis around now, with lanes for jobs that fail, run, or run next.
 type axis struct {
 	From, Now, To time.Time
 	Lanes         []lane
@@ -185,7 +188,7 @@ type axis struct {
 type lane struct {
 	Job   string
 	Paths []path // ticks, one path for each state
-	Bars  []bar  // what is running
+	Bars  []bar  // slots that are running
 	Label string
 }
 
@@ -199,7 +202,7 @@ func newAxis(p nowPage, now time.Time) axis {
 	var jobs []board.Job
 	seen := map[string]bool{}
 	add := func(j board.Job) {
-		if len(jobs) < mostLanes && !seen[j.JobRow.Job] {
+		if len(jobs) < maxLanes && !seen[j.JobRow.Job] {
 			seen[j.JobRow.Job] = true
 			jobs = append(jobs, j)
 		}

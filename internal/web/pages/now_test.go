@@ -41,7 +41,7 @@ func TestNowSaysWhatIsWrongAndWhatIsNext(t *testing.T) {
 	}
 }
 
-// What does not depend on the time of day is held as a whole.
+// The parts that do not depend on the time of day are compared as a whole.
 func TestPagesOfTheFleetSayWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	a := newJobs(t)

@@ -15,13 +15,14 @@ import (
 type order struct {
 	Job, Title, Verb string
 
-	// Says is what the order will do. Ready reports that it does anything.
+	// Says is what the order will do. Ready reports whether there is something to do: only then the
+	// page has the button.
 	Says  []string
 	Ready bool
 
 	Danger  bool
 	Fields  []field
-	Preview bool   // the fields change what the order says
+	Preview bool   // Says depends on the fields, so the page has a button that shows it anew
 	Back    string // the path of the page to go back to
 }
 
@@ -70,7 +71,7 @@ func (o *order) hidden(r *shell.Request, name, value string) {
 	o.Fields = append(o.Fields, field{shell.Field{Name: name, Value: value}, "hidden"})
 }
 
-// seen is the revision that the page has shown: the order fails if the job has changed since.
+// seen adds the revision of the job that the page shows: the order fails if the job has changed since.
 func (o *order) seen(r *shell.Request, d client.Definition) {
 	o.hidden(r, "seen", fmt.Sprint(d.Revision))
 }
@@ -79,7 +80,7 @@ func readSeen(r *shell.Request) *uint64 {
 	var n uint64
 	if text := r.Form.Get("seen"); text != "" {
 		if _, err := fmt.Sscan(text, &n); err != nil {
-			r.Form.Wrong("seen", "%q is no revision", text)
+			r.Form.Wrong("seen", "%q is not a revision", text)
 			return nil
 		}
 		return &n
@@ -103,7 +104,7 @@ func showTrigger(r *shell.Request, o *order) error {
 	}
 	o.Says = append(o.Says, fmt.Sprintf("One run of %s starts in the queue %s, %s.", o.Job, j.Queue, where))
 	if d.Paused {
-		o.Says = append(o.Says, "The job is paused. That stops only its schedule: this run starts all the same.")
+		o.Says = append(o.Says, "The job is paused. That stops only its schedule: this run starts anyway.")
 	}
 	key := r.Form.Get("key")
 	if key == "" {
@@ -145,7 +146,7 @@ func showPause(r *shell.Request, o *order) error {
 		return err
 	}
 	if u.Paused {
-		o.Says = append(o.Says, "The job is paused already, by "+u.By+".")
+		o.Says = append(o.Says, "The job is already paused, by "+u.By+".")
 		return nil
 	}
 	o.Ready = true
@@ -212,11 +213,11 @@ func showRelease(r *shell.Request, o *order) error {
 		return err
 	}
 	if d.Owner != "operator" {
-		o.Says = append(o.Says, fmt.Sprintf("No operator holds the job: its owner is %q. There is nothing to release.", d.Owner))
+		o.Says = append(o.Says, fmt.Sprintf("No operator owns the job: its owner is %q. There is nothing to release.", d.Owner))
 		return nil
 	}
 	o.Ready = true
-	o.Says = append(o.Says, "An operator has edited the job, last "+d.By+". It stays as it is, until a node with another definition of it in its file or code starts or reloads its file: that one replaces the edit.")
+	o.Says = append(o.Says, "An operator has edited the job, last "+d.By+". The edit stays until a node with another definition of the job in its file or code starts or reloads its file. Then that definition replaces the edit.")
 	return nil
 }
 
@@ -234,7 +235,7 @@ func showRemove(r *shell.Request, o *order) error {
 		return err
 	}
 	o.Ready, o.Danger = true, true
-	o.Says = append(o.Says, "The job is removed from the registry: no slot of it is published any more. The records of its slots stay until the ledger forgets them.")
+	o.Says = append(o.Says, "The job is removed from the registry: no more slots of it are published. The records of its slots stay as long as the ledger keeps records.")
 	if d.Owner == "file" || d.Owner == "code" {
 		o.Says = append(o.Says, "A "+d.Owner+" has the job: a node that starts with it creates it again. To stop it, pause it, or remove it there first.")
 	}
@@ -257,56 +258,48 @@ func showBackfill(r *shell.Request, o *order) error {
 		return err
 	}
 	loc := r.Prefs.In(u.Job.WithDefaults().Timezone)
-	hint := "A time in the zone " + loc.String() + ", like " + u.Now.In(loc).Format("2006-01-02 15:04") + "."
 	from, to := r.Form.Time("from", loc), r.Form.Time("to", loc)
-	o.input(r, "from", "From", hint)
-	o.input(r, "to", "To, not included", hint+" Empty: now.")
-	o.Preview = true
 	if to.IsZero() {
 		to = u.Now
 	}
 	switch {
 	case !r.Form.OK():
-		return nil
 	case from.IsZero():
 		o.Says = append(o.Says, "Publishes the slots of a range of the past that were never published. Slots that wait or have a record are left out: retry those one by one.")
-		return nil
 	case to.After(u.Now):
 		r.Form.Wrong("to", "it is in the future: slots that are not due yet need no backfill")
 	case !from.Before(to):
 		r.Form.Wrong("from", "it is not before the end of the range")
+	default:
+		err = o.countBackfill(r, u, from, to)
 	}
-	if !r.Form.OK() {
-		o.Fields = nil
-		o.input(r, "from", "From", hint)
-		o.input(r, "to", "To, not included", hint+" Empty: now.")
-		return nil
-	}
-	return o.countBackfill(r, u, from, to)
+	hint := "A time in the zone " + loc.String() + ", like " + u.Now.In(loc).Format("2006-01-02 15:04") + "."
+	o.input(r, "from", "From", hint)
+	o.input(r, "to", "To, not included", hint+" Empty: now.")
+	o.Preview = true
+	return err
 }
 
+// countBackfill says how many slots of the range will be published.
 func (o *order) countBackfill(r *shell.Request, u client.Upcoming, from, to time.Time) error {
 	states, err := slotStates(r.Context(), r.Client, o.Job, from, to)
 	if err != nil {
 		return err
 	}
-	slots, there := 0, map[job.State]int{}
+	slots, known, counts := 0, 0, map[job.State]int{}
 	for at := range u.Planned(from, to) {
-		if slots++; slots > mostSlots {
-			r.Form.Wrong("from", "the range has more than %d slots: choose a shorter one", mostSlots)
+		if slots++; slots > maxSlots {
+			r.Form.Wrong("from", "the range has more than %d slots: choose a shorter one", maxSlots)
 			return nil
 		}
 		if state, ok := states[job.NewSlot(o.Job, at).ID()]; ok {
-			there[state]++
+			known++
+			counts[state]++
 		}
-	}
-	known := 0
-	for _, n := range there {
-		known += n
 	}
 	o.Says = append(o.Says, fmt.Sprintf("The range has %s. %s to be published.", slotsWord(slots), are(slots-known)))
 	if known > 0 {
-		o.Says = append(o.Says, "Left out, since they wait or have a record: "+countWords(there)+".")
+		o.Says = append(o.Says, "Left out, since they wait or have a record: "+countWords(counts)+".")
 	}
 	o.Ready = slots > known
 	return nil
@@ -342,7 +335,7 @@ func (s *Site) showRepair(r *shell.Request, o *order) error {
 		switch {
 		case p.BeyondRepair != "":
 			o.Says = append(o.Says, p.ID+" cannot be repaired: "+p.BeyondRepair)
-		case p.Problem == client.ProblemMissing || p.Problem == client.ProblemNoOutcome:
+		case isHole(p):
 			if n++; len(offered) < 20 {
 				offered = append(offered, p.ID)
 			}

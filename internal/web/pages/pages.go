@@ -24,11 +24,11 @@ type Site struct {
 	mux    *http.ServeMux
 	boards *board.Source
 	recent recent.Events
-	tails  chan struct{}
+	tails  chan struct{} // has an element for each output that is followed
 
-	verdicts board.Later[struct{}, verdict]
-	accounts board.Later[accountKey, account]
-	checks   board.Later[checkKey, checked]
+	verdicts board.Background[struct{}, verdict]
+	accounts board.Background[accountKey, account]
+	checks   board.Background[checkKey, checked]
 
 	work      work
 	repairing sync.WaitGroup
@@ -44,9 +44,9 @@ func New(cfg shell.Config) *Site {
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.boards = board.NewSource(s.closing, cfg.Client)
 	s.recent = recent.Events{Context: s.closing, Subscribe: cfg.Subscribe}
-	s.verdicts = board.Later[struct{}, verdict]{Context: s.closing, Every: time.Minute, Most: 1}
-	s.accounts = board.Later[accountKey, account]{Context: s.closing, Every: 2 * time.Second, Most: 100}
-	s.checks = board.Later[checkKey, checked]{Context: s.closing, Every: 30 * time.Second, Most: 20}
+	s.verdicts = board.Background[struct{}, verdict]{Context: s.closing, Every: time.Minute, Max: 1}
+	s.accounts = board.Background[accountKey, account]{Context: s.closing, Every: 2 * time.Second, Max: 100}
+	s.checks = board.Background[checkKey, checked]{Context: s.closing, Every: 30 * time.Second, Max: 20}
 	all := s.pages()
 	if cfg.Document != nil {
 		all = append(all, shell.Reference(cfg.Document))
@@ -75,7 +75,7 @@ func (s *Site) pages() []shell.Page {
 	return slices.Concat(all, s.orders(), s.slotOrders())
 }
 
-// Close ends the streams, and what is computed in the background.
+// Close ends the streams and the computations in the background.
 func (s *Site) Close() {
 	s.close()
 	s.shell.Close()
@@ -90,8 +90,8 @@ func (s *Site) Close() {
 // ServeHTTP implements http.Handler.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// board returns what is known of all jobs. For a page that is opened, it is at most half a second
-// old if the broker answers quickly. For one that is refreshed, it has the news.
+// board returns the board for a page. If the page is opened, the board is at most half a second old,
+// provided that the broker answers quickly. If the page is refreshed, the board has the news.
 func (s *Site) board(r *shell.Request) (*board.Board, error) {
 	if !r.News.IsZero() {
 		return s.boards.Get(r.Context(), r.News, false)
@@ -99,12 +99,12 @@ func (s *Site) board(r *shell.Request) (*board.Board, error) {
 	return s.boards.Get(r.Context(), time.Now().Add(-500*time.Millisecond), true)
 }
 
-// What an order needs of the rights of the login.
+// The rights that orders need.
 func edits(r client.Rights) bool   { return r.Edit }
 func starts(r client.Rights) bool  { return r.Start }
 func reopens(r client.Rights) bool { return r.Reopen }
 
-// permit takes the button from the order if the login may not give it, and says so.
+// permit removes the button and the fields if the login may not give the order, and says so.
 func (o *order) permit(r *shell.Request, needs func(client.Rights) bool) {
 	if needs(r.May) {
 		return

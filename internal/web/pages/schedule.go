@@ -11,7 +11,7 @@ import (
 
 // trySchedule is what the page "Try a schedule" shows.
 type trySchedule struct {
-	*preview.Preview // nil: nothing was typed, or it is wrong
+	*preview.Preview // nil: the form has no schedule, or a wrong one
 
 	Zone, Gap, Overlap string
 	From               time.Time
@@ -40,7 +40,7 @@ func (s *Site) schedule() shell.Page {
 		if p.Timezone == "" || p.Timezone == shell.ZoneJob {
 			p.Timezone = shell.ZoneUTC
 			if r.Prefs.Zone != shell.ZoneJob {
-				p.Timezone = r.Prefs.Zone // that of the browser, if the user has chosen it
+				p.Timezone = r.Prefs.Zone // the user has chosen it for all pages
 			}
 		}
 		d.Zone = p.Timezone

@@ -26,11 +26,11 @@ type slotView struct {
 	Steps []stepView
 	Chart lanes.Chart
 
-	// Retry and Cancel report that the orders make sense in this state.
+	// Retry and Cancel report whether these orders are possible in the slot's state.
 	Retry, Cancel bool
 }
 
-// stepView is a step with its distance from the time at which the slot was due.
+// stepView is a step, with how long after the due time of the slot it happened.
 type stepView struct {
 	client.Step
 	After string
@@ -40,7 +40,7 @@ type slotDetails struct {
 	client.SlotDetails
 	Late, Took time.Duration
 
-	// Earlier are the attempts before the last one that have an output, the newest first.
+	// Earlier are the earlier attempts that have an output, the newest first.
 	Earlier []job.Attempt
 }
 
@@ -138,7 +138,7 @@ func sayRetry(r *shell.Request, s client.SlotDetails, o *order) {
 	case err != nil:
 		o.Says = append(o.Says, "The job "+s.Job+" cannot be read: "+err.Error())
 	case s.State == job.Retrying:
-		o.Says = append(o.Says, "The slot waits for its next attempt. If its message is lost, it gets a new one; otherwise nothing changes.")
+		o.Says = append(o.Says, "The slot waits for its next attempt. If its message was lost, it gets a new one; otherwise nothing changes.")
 	default:
 		attempts := max(1, d.Job.WithDefaults().Retry.Attempts)
 		o.Says = append(o.Says, fmt.Sprintf("The slot ended %s after %s. It gets a new start at once, with up to %s more, in the queue %s.", s.State, times(s.Attempt), times(attempts), cmp.Or(s.Queue, d.Job.WithDefaults().Queue)))
@@ -146,7 +146,7 @@ func sayRetry(r *shell.Request, s client.SlotDetails, o *order) {
 	if err == nil && len(d.Handlers) == 0 {
 		o.Says = append(o.Says, "No live node has a handler for the job: the slot waits until one starts.")
 	}
-	o.Says = append(o.Says, "What it did before stays in its story. Its ID is the same, so a service that knows the ID does nothing twice.")
+	o.Says = append(o.Says, "Its story keeps what happened before. Its ID stays the same, so a service that knows the ID does nothing twice.")
 }
 
 func times(n int) string {
@@ -178,8 +178,8 @@ func sayCancel(_ *shell.Request, s client.SlotDetails, o *order) {
 	o.Says = append(o.Says, "The job's other slots are not affected.")
 }
 
-// doCancel returns when the slot has ended, or when its node was asked to end it: the page of the
-// slot shows the rest.
+// doCancel returns when the slot has ended. If that takes long, it returns after it has asked the node to
+// end the slot; the page of the slot shows the rest.
 func doCancel(r *shell.Request, id string) error {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(r.Context(), patience)

@@ -26,7 +26,7 @@ import (
 
 const hostile = "<script>alert(1)</script>\"'&\u202egnp\x1b[31m"
 
-// archive is a namespace whose slots are over, and its pages below /ops.
+// archive is a namespace whose slots have ended, and its pages below /ops.
 type archive struct {
 	url    string
 	store  *kv.Store
@@ -202,7 +202,7 @@ func TestSlotsAreFilteredByTheAddress(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"slots?state=done": `"done" is not possible`, "slots?range=year": "want one of", "slots?job=a.b": "a.b", "slots?order=x": "want one of", "slots?since=soon": `"soon" is no time`,
+		"slots?state=done": `"done" is not possible`, "slots?range=year": "want one of", "slots?job=a.b": "a.b", "slots?order=x": "want one of", "slots?since=soon": `"soon" is not a time`,
 		"slots?order=oldest&after=x": "cursor", "slots?stat=failed": `no parameter "stat"`, "slots?job=%ff": "UTF-8",
 	} {
 		if status, _, text := a.get(t, path); status != 400 || !strings.Contains(text, want) {
@@ -269,12 +269,12 @@ func TestActivityShowsWhatHappenedAndWhoOrderedIt(t *testing.T) {
 			t.Errorf("%s: %d: %s", path, status, text)
 		}
 	}
-	for path, want := range map[string]string{"activity?kind=dawn": "not possible", "activity?before=x": "no number", "activity?job=a.b": "a.b", "activity?before=-1": "no number"} {
+	for path, want := range map[string]string{"activity?kind=dawn": "not possible", "activity?before=x": "not the number", "activity?job=a.b": "a.b", "activity?before=-1": "not the number"} {
 		if status, _, text := a.get(t, path); status != 400 || !strings.Contains(text, want) {
 			t.Errorf("%s: %d: %s", path, status, text)
 		}
 	}
-	if status, _, text := a.get(t, "activity?before=1"); status != 200 || !strings.Contains(text, "Nothing of this kind") {
+	if status, _, text := a.get(t, "activity?before=1"); status != 200 || !strings.Contains(text, "No such event") {
 		t.Errorf("before all: %d: %s", status, text)
 	}
 }
@@ -283,14 +283,14 @@ func TestScheduleIsSpelledOut(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	_, _, text := a.get(t, "schedule?spec=30+2+*+*+*&zone=Europe/Berlin&from=2026-11-22&gap=skip")
-	for _, want := range []string{"every day at 02:30", "Forward 1 h on Sunday 28 March 2027", "after 02:00 CET comes 03:00 CEST", "skip this one: does not run", "both runs at 02:30 CEST, 02:30 CET", "November 2026"} {
+	for _, want := range []string{"every day at 02:30", "Forward 1 h on Sunday 28 March 2027", "after 02:00 CET comes 03:00 CEST", "skip as chosen: does not run", "both runs at 02:30 CEST, 02:30 CET", "November 2026"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q: %s", want, text)
 		}
 	}
 	for path, want := range map[string]string{
 		"schedule?spec=61+*+*+*+*": "61", "schedule?spec=" + url.QueryEscape("<script>alert(1)</script>é"): "printable ASCII", "schedule?spec=0+7+*+*+*&zone=Mars": "no zone", "schedule?spec=0+7+*+*+*&gap=x": "want one of",
-		"schedule?spec=H+7+*+*+*": "H needs a job's name", "schedule?spec=0+7+*+*+*&name=a.b": "a.b", "schedule?spec=0+7+*+*+*&from=soon": "is no time", "schedule?spec=" + strings.Repeat("0", 2000): "at most 1024",
+		"schedule?spec=H+7+*+*+*": "H needs a job's name", "schedule?spec=0+7+*+*+*&name=a.b": "a.b", "schedule?spec=0+7+*+*+*&from=soon": "is not a time", "schedule?spec=" + strings.Repeat("0", 2000): "at most 1024",
 	} {
 		if status, _, text := a.get(t, path); status != 400 || !strings.Contains(text, want) {
 			t.Errorf("%s: %d: %s, want %q", path, status, text, want)
@@ -301,7 +301,7 @@ func TestScheduleIsSpelledOut(t *testing.T) {
 	}
 }
 
-// A script is not needed to follow an output: it is a text that grows.
+// The output can be followed without a script, as a text that grows.
 func TestOutputOfASlotIsFollowedAsText(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -421,14 +421,14 @@ func TestHealthVerifiesARangeAndRepairsIt(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	for path, want := range map[string]string{
-		"health?verify=1&from=soon": "is no time", "health?verify=1&from=2026-01-02&to=2026-01-01": "not after the beginning", "health?verify=1&job=a.b": "a.b",
-		"health?verify=yes": "not possible", "health?verify=1&from=8000-01-01": "in the future", "health/repair?from=soon": "is no time",
+		"health?verify=1&from=soon": "is not a time", "health?verify=1&from=2026-01-02&to=2026-01-01": "not after the beginning", "health?verify=1&job=a.b": "a.b",
+		"health?verify=yes": "not possible", "health?verify=1&from=8000-01-01": "in the future", "health/repair?from=soon": "is not a time",
 	} {
 		if status, _, text := a.get(t, path); status != 400 || !strings.Contains(text, want) || strings.Contains(text, "Verifying:") {
 			t.Errorf("%s: %d: %s, want %q", path, status, text, want)
 		}
 	}
-	if status, _, text := a.post(t, "health/repair", url.Values{"from": {"soon"}}); status != http.StatusUnprocessableEntity || !strings.Contains(text, "is no time") {
+	if status, _, text := a.post(t, "health/repair", url.Values{"from": {"soon"}}); status != http.StatusUnprocessableEntity || !strings.Contains(text, "is not a time") {
 		t.Errorf("%d: %s", status, text)
 	}
 }
@@ -439,9 +439,9 @@ func TestHealthShowsWhatMendsEachFinding(t *testing.T) {
 	var text string
 	natstest.Eventually(t, natstest.Patience, "the doctor's findings", func() bool {
 		_, _, text = a.get(t, "health")
-		return strings.Contains(text, "What mends it:")
+		return strings.Contains(text, "How to fix it:")
 	})
 	if status, at, _ := a.post(t, "health", nil); status != 200 || at != "health" {
-		t.Errorf("look again: %d at %s", status, at)
+		t.Errorf("check again: %d at %s", status, at)
 	}
 }

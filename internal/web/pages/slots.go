@@ -22,7 +22,7 @@ type slotList struct {
 	Order  string
 
 	Next       client.Cursor // of the next page; "": there is none
-	More       bool          // there may be older ones
+	More       bool          // there may be older slots
 	Unreadable []error
 }
 
@@ -35,17 +35,12 @@ type slotRow struct {
 }
 
 func newSlotRow(s client.SlotRow) slotRow {
-	r := slotRow{SlotRow: s, At: s.Slot}
-	for _, t := range []time.Time{s.Published, s.Due, s.Finished} {
-		if r.At.IsZero() {
-			r.At = t
-		}
-	}
+	r := slotRow{SlotRow: s, At: s.When()}
 	if !s.Started.IsZero() && !s.Finished.IsZero() {
 		r.Took = s.Finished.Sub(s.Started)
 	}
-	if first := s.First; !first.IsZero() && !s.Due.IsZero() && first.After(s.Due) {
-		r.Late = first.Sub(s.Due)
+	if !s.First.IsZero() && !s.Due.IsZero() {
+		r.Late = max(0, s.First.Sub(s.Due))
 	}
 	return r
 }
@@ -55,15 +50,18 @@ func (slotList) Fields() []string {
 	return []string{"job", "state", "range", "order", "since", "after"}
 }
 
-// Ranges are the values of the field "range".
-func (slotList) Ranges() map[string]string {
-	return map[string]string{"hour": "an hour", "day": "a day", "week": "a week"}
+// slotRange is how far back a list of slots goes.
+type slotRange struct {
+	choice
+	length time.Duration
 }
 
-// ranges are how far back a list of slots goes.
-var ranges = map[string]time.Duration{"hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour}
+var slotRanges = []slotRange{{choice{"hour", "an hour"}, time.Hour}, {choice{"day", "a day"}, 24 * time.Hour}, {choice{"week", "a week"}, 7 * 24 * time.Hour}}
 
-// slots lists slots. The newest come first, of a bounded range; oldest first, there are pages.
+// Ranges are the values of the field "range".
+func (slotList) Ranges() []slotRange { return slotRanges }
+
+// slots is the list of slots: the newest ones of a range, or all from the oldest on, in pages.
 func (s *Site) slots() shell.Page {
 	return shell.Page{Path: "/slots", Nav: "slots", File: "slots.html", Show: func(r *shell.Request) (any, error) {
 		d := slotList{States: client.SlotStates(), Range: r.Form.One("range", "day", "hour", "week"), Order: r.Form.One("order", "newest", "oldest")}
@@ -82,7 +80,8 @@ func (s *Site) slots() shell.Page {
 		}
 		f.Since = r.Form.Time("since", r.Prefs.Location)
 		if f.Since.IsZero() {
-			f.Since = time.Now().Add(-ranges[d.Range])
+			chosen := slices.IndexFunc(slotRanges, func(c slotRange) bool { return c.Value == d.Range })
+			f.Since = time.Now().Add(-slotRanges[chosen].length)
 		}
 		after := client.Cursor(r.Form.Get("after"))
 		if !f.Newest {

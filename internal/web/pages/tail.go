@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -10,24 +11,19 @@ import (
 	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/internal/web/problem"
+	"github.com/cronce-io/cronce/internal/web/stream"
 )
 
 const (
 	// maxTails bounds the outputs that a process follows at once.
 	maxTails = 100
 
-	// tailWrite bounds a write to a browser that reads slowly.
-	tailWrite = 10 * time.Second
-
-	// tailSilence is how long the browser gets nothing at most, so that it and the proxies keep the
-	// connection. It then gets an invisible character.
-	tailSilence = 15 * time.Second
-
+	// invisible is sent if the slot writes nothing.
 	invisible = "\u200b"
 )
 
-// tail sends what a slot writes as plain text, until the slot has its outcome. A browser shows it
-// as it comes, without a script too.
+// tail sends what a slot writes as plain text, until the slot has its outcome. A browser shows it as
+// it arrives, even without a script.
 func (s *Site) tail(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.tails <- struct{}{}:
@@ -40,7 +36,7 @@ func (s *Site) tail(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
 	if _, err := s.client.Slot(ctx, r.PathValue("id")); err != nil {
-		problem.Write(w, fault.Of(err), err.Error())
+		problem.Of(err, true).Write(w)
 		return
 	}
 	pieces, ended := make(chan string), make(chan string, 1)
@@ -61,19 +57,11 @@ func (s *Site) tail(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}()
-	h := w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold it back
-	to := http.NewResponseController(w)
-	keep := time.NewTicker(tailSilence)
+	to := stream.New(w, "text/plain; charset=utf-8")
+	keep := time.NewTicker(stream.Silence)
 	defer keep.Stop()
-	for text, last := "", false; !last; {
-		_ = to.SetWriteDeadline(time.Now().Add(tailWrite)) // not all servers have deadlines
-		if _, err := w.Write([]byte(text)); err != nil {
-			return
-		}
-		if to.Flush() != nil {
+	for text := ""; ; {
+		if _, err := io.WriteString(to, text); err != nil {
 			return
 		}
 		select {
@@ -81,8 +69,8 @@ func (s *Site) tail(w http.ResponseWriter, r *http.Request) {
 			return
 		case text = <-pieces:
 		case text = <-ended:
-			last = true
-			_, _ = w.Write([]byte(text)) // the browser is gone
+			_, _ = io.WriteString(to, text) // the browser is gone
+			return
 		case <-keep.C:
 			text = invisible
 		}
@@ -92,7 +80,7 @@ func (s *Site) tail(w http.ResponseWriter, r *http.Request) {
 func tailText(p client.TailPiece) string {
 	switch {
 	case p.Problem != nil:
-		return fmt.Sprintf("\n(the output cannot be followed; its ends come with the outcome: %s)\n", printable.Line(p.Problem.Error()))
+		return fmt.Sprintf("\n(the output cannot be followed; the outcome will have its beginning and its end: %s)\n", printable.Line(p.Problem.Error()))
 	case p.Error != "":
 		return fmt.Sprintf("\n(attempt %d failed: %s)\n", p.Attempt, printable.Text(p.Error))
 	case p.Skipped > 0:

@@ -1,6 +1,7 @@
 // Package board holds in memory what several pages show: the jobs with their newest slots, and the
-// nodes. A page never reads the whole ledger. The first board reads a bounded number of records for
-// each job; after that, only the records that were written since the last one.
+// nodes. So a page never reads the whole ledger. For the first board, a Source reads a bounded number
+// of records for each job. For each further board, it reads only the records that were written since
+// the one before.
 package board
 
 import (
@@ -26,20 +27,20 @@ const (
 	// atOnce bounds the requests of a refresh.
 	atOnce = 16
 
-	// overlap is how far a refresh reads back behind the one before, since the newest writes may
-	// have been missing there.
+	// overlap is how far a refresh reads back into the time of the board before, which may lack the
+	// newest writes of that time.
 	overlap = 5 * time.Second
 
-	// longest is the age of a board from which on it is read anew.
-	longest = 10 * time.Minute
+	// maxGap is the age of the board before from which on all is read anew.
+	maxGap = 10 * time.Minute
 
-	// mostError bounds the bytes of an error that a board keeps.
-	mostError = 200
+	// maxError bounds the bytes of an error that a board keeps.
+	maxError = 200
 )
 
 // Board is what is known at a time. It does not change.
 type Board struct {
-	// Began is when its reading began, by the clock of this process, and Now by the broker's.
+	// Began is when its reading began by the clock of this process, and Now by the broker's.
 	Began, Now time.Time
 
 	// Jobs are ordered by their names.
@@ -49,7 +50,7 @@ type Board struct {
 	// Unreadable are the errors of values that were left out.
 	Unreadable []error
 
-	written time.Time // the records up to here were read
+	written time.Time // all records that were written before are in the board
 	byName  map[string]int
 }
 
@@ -60,7 +61,7 @@ type Job struct {
 	// Recent are the newest slots that have a record, oldest first, at most Recent.
 	Recent []Run
 
-	// P50 and P95 are durations of the successful ones. Zero: there are none.
+	// P50 and P95 are how long the successful ones took. Zero: there are none.
 	P50, P95 time.Duration
 }
 
@@ -82,7 +83,7 @@ func (r Run) Took() time.Duration {
 	return r.Finished.Sub(r.Started)
 }
 
-// Last returns the newest slot that is over.
+// Last returns the newest slot that has its outcome.
 func (j Job) Last() (Run, bool) {
 	for _, r := range slices.Backward(j.Recent) {
 		if r.State.Final() {
@@ -116,16 +117,10 @@ func (b *Board) Job(name string) (Job, bool) {
 
 func newRun(s client.SlotRow) Run {
 	r := Run{
-		ID: s.ID, State: s.State, At: s.Slot, Due: s.Due, Started: s.Started, Finished: s.Finished, Node: s.Node,
-	}
-	if r.At.IsZero() {
-		r.At = s.Published
-	}
-	if r.At.IsZero() {
-		r.At = s.Finished
+		ID: s.ID, State: s.State, At: s.When(), Due: s.Due, Started: s.Started, Finished: s.Finished, Node: s.Node,
 	}
 	if s.Error != "" {
-		r.Error = printable.Clip(s.Error, mostError)
+		r.Error = printable.Clip(s.Error, maxError)
 	}
 	return r
 }
@@ -156,8 +151,8 @@ func (r reader) read(ctx context.Context) (*Board, error) {
 		b.Jobs[i].JobRow = row
 		b.byName[row.Job] = i
 	}
-	if r.before != nil && b.Now.Sub(r.before.written) < longest {
-		err = r.goOn(ctx, b)
+	if r.before != nil && b.Now.Sub(r.before.written) < maxGap {
+		err = r.update(ctx, b)
 	} else {
 		r.before = nil
 		err = r.fill(ctx, b)
@@ -176,7 +171,7 @@ func (r reader) fill(ctx context.Context, b *Board) error {
 		}
 		empty = append(empty, &b.Jobs[i])
 	}
-	empty, err := r.sweep(ctx, b, empty)
+	empty, err := r.fillFrequent(ctx, empty)
 	if err != nil {
 		return err
 	}
@@ -195,8 +190,8 @@ func (r reader) fill(ctx context.Context, b *Board) error {
 	return group.Wait()
 }
 
-// goOn takes over the slots of the board before, and adds what was written since.
-func (r reader) goOn(ctx context.Context, b *Board) error {
+// update copies the slots of the board before, and adds what was written since.
+func (r reader) update(ctx context.Context, b *Board) error {
 	if err := r.fill(ctx, b); err != nil {
 		return err
 	}
@@ -211,14 +206,14 @@ func (r reader) goOn(ctx context.Context, b *Board) error {
 		at, known := b.byName[s.Job]
 		switch {
 		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
-			if b.Unreadable = append(b.Unreadable, err); len(b.Unreadable) > mostUnreadable {
+			if b.Unreadable = append(b.Unreadable, err); len(b.Unreadable) > maxUnreadable {
 				return err
 			}
 			continue
 		case err != nil:
 			return err
 		case !known:
-			continue // it was removed
+			continue // the job was removed
 		}
 		s.Output = ""
 		rows := append(changed[s.Job], s)
@@ -235,10 +230,10 @@ func (r reader) goOn(ctx context.Context, b *Board) error {
 	return nil
 }
 
-// mostUnreadable bounds the errors of a board.
-const mostUnreadable = 100
+// maxUnreadable bounds the errors of a board.
+const maxUnreadable = 100
 
-// merge sets Recent to the newest of both. Most rows of a refresh are known already.
+// merge sets Recent to the newest of both. In a refresh, most rows are already known.
 func (j *Job) merge(before []Run, rows []client.SlotRow) {
 	rows = slices.DeleteFunc(rows, func(s client.SlotRow) bool { return slices.Contains(before, newRun(s)) })
 	if len(rows) == 0 {
@@ -255,7 +250,7 @@ func (j *Job) merge(before []Run, rows []client.SlotRow) {
 	}
 	slices.SortFunc(all, func(x, y Run) int { return cmp.Or(x.At.Compare(y.At), strings.Compare(x.ID, y.ID)) })
 	if j.Recent = all[max(0, len(all)-Recent):]; len(all) > 2*Recent {
-		j.Recent = slices.Clone(j.Recent) // else the rest would stay in memory
+		j.Recent = slices.Clone(j.Recent) // so that the rest does not stay in memory
 	}
 	var took []time.Duration
 	for _, r := range j.Recent {
@@ -269,86 +264,86 @@ func (j *Job) merge(before []Run, rows []client.SlotRow) {
 	}
 }
 
-// Source reads boards while pages ask for them, one at a time. It is safe for concurrent use.
+// Source reads boards when pages ask for them, one at a time. It is safe for concurrent use.
 type Source struct {
 	client *client.Client
 	ctx    context.Context
 	ended  sync.WaitGroup
 
-	mu     sync.Mutex
-	last   *Board
-	flight *flight
+	mu      sync.Mutex
+	last    *Board
+	reading *reading
 }
 
-// flight is a reading that is not over.
-type flight struct {
+// reading is the reading of a board that has not ended.
+type reading struct {
 	began time.Time
-	done  chan struct{}
+	done  chan struct{} // closed at the end
 	err   error
 }
 
 // NewSource returns a source that reads until ctx ends.
 func NewSource(ctx context.Context, c *client.Client) *Source { return &Source{client: c, ctx: ctx} }
 
-// Wait waits until nothing is read any more. The context of NewSource must have ended.
+// Wait waits for the end of the last reading. The context of NewSource must have ended.
 func (s *Source) Wait() { s.ended.Wait() }
 
 const (
 	// readTime bounds a reading.
 	readTime = time.Minute
 
-	// hurry is how long a page waits for a new board if there is one that is younger than old. If a
-	// reading has lasted for slow, pages wait for it, since the broker may be away: they must not
-	// show what is old as if it was new.
-	hurry = 40 * time.Millisecond
-	old   = 10 * time.Second
-	slow  = time.Second
+	// patience is how long a page that accepts the board before waits for a new one. maxAge is the
+	// age up to which the board before is accepted. If a reading has lasted for slow, the broker may
+	// be away: then pages wait, since they must not show old data as if they were new.
+	patience = 40 * time.Millisecond
+	maxAge   = 10 * time.Second
+	slow     = time.Second
 )
 
-// Get returns a board whose reading began at notBefore or later. In a hurry, if that takes long and
-// there is one that is some seconds old, Get returns that one, and the new one comes meanwhile.
-func (s *Source) Get(ctx context.Context, notBefore time.Time, inHurry bool) (*Board, error) {
+// Get returns a board whose reading began at notBefore or later. If acceptOld, and the reading takes
+// long, Get returns the board before, if that is some seconds old at most.
+func (s *Source) Get(ctx context.Context, notBefore time.Time, acceptOld bool) (*Board, error) {
 	for {
-		b, f := s.begin(notBefore)
-		if f == nil {
-			return b, nil
+		before, r := s.begin(notBefore)
+		if r == nil {
+			return before, nil
 		}
 		var late <-chan time.Time
-		if inHurry && b != nil && time.Since(b.Began) < old && time.Since(f.began) < slow {
-			t := time.NewTimer(hurry)
+		if acceptOld && before != nil && time.Since(before.Began) < maxAge && time.Since(r.began) < slow {
+			t := time.NewTimer(patience)
 			defer t.Stop()
 			late = t.C
 		}
 		select {
 		case <-late:
-			return b, nil
+			return before, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-f.done:
+		case <-r.done:
 		}
-		if f.err != nil {
-			return nil, f.err
+		if r.err != nil {
+			return nil, r.err
 		}
 	}
 }
 
-// begin returns the last board if it is new enough, or the reading to wait for.
-func (s *Source) begin(notBefore time.Time) (*Board, *flight) {
+// begin returns the last board if it is new enough; otherwise also the reading to wait for, which it
+// starts if there is none.
+func (s *Source) begin(notBefore time.Time) (*Board, *reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last != nil && !s.last.Began.Before(notBefore) {
 		return s.last, nil
 	}
-	if s.flight == nil {
-		f := &flight{began: time.Now(), done: make(chan struct{})}
-		s.flight = f
-		before := s.last
-		s.ended.Go(func() { s.fly(f, before) })
+	if s.reading == nil {
+		r, before := &reading{began: time.Now(), done: make(chan struct{})}, s.last
+		s.reading = r
+		s.ended.Go(func() { s.read(r, before) })
 	}
-	return s.last, s.flight
+	return s.last, s.reading
 }
 
-func (s *Source) fly(f *flight, before *Board) {
+func (s *Source) read(r *reading, before *Board) {
 	ctx, cancel := context.WithTimeout(s.ctx, readTime)
 	defer cancel()
 	b, err := reader{s.client, before}.read(ctx)
@@ -357,6 +352,6 @@ func (s *Source) fly(f *flight, before *Board) {
 	if err == nil {
 		s.last = b
 	}
-	f.err, s.flight = err, nil
-	close(f.done)
+	r.err, s.reading = err, nil
+	close(r.done)
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// While a new board is read, a page that is opened in a hurry shows the one before. One that has
-// heard news waits for a board that has them.
-func TestBoardHasTheNewsUnlessInAHurry(t *testing.T) {
+// While a new board is read, a page that is opened shows the one before. A page that is refreshed
+// waits for a board that has the news.
+func TestBoardHasTheNewsUnlessAnOldOneIsAccepted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -18,18 +18,18 @@ func TestBoardHasTheNewsUnlessInAHurry(t *testing.T) {
 		s.last = before
 		time.Sleep(time.Second)
 		news := time.Now()
-		f := &flight{began: news, done: make(chan struct{})}
-		s.flight = f
+		f := &reading{began: news, done: make(chan struct{})}
+		s.reading = f
 		read := &Board{Began: news}
 		go func() {
 			time.Sleep(slow / 2)
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.last, s.flight = read, nil
+			s.last, s.reading = read, nil
 			close(f.done)
 		}()
 		if b, err := s.Get(ctx, news, true); err != nil || b != before {
-			t.Errorf("in a hurry: %+v, %v, want the board before", b, err)
+			t.Errorf("old accepted: %+v, %v, want the board before", b, err)
 		}
 		if b, err := s.Get(ctx, news, false); err != nil || b != read {
 			t.Errorf("after news: %+v, %v, want the board that has them", b, err)

@@ -9,14 +9,14 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// axis maps times to coordinates.
+// axis maps the times of a story to coordinates.
 type axis struct {
 	times []int64 // ascending, in nanoseconds
-	xs    []int
+	xs    []int   // of the times
 }
 
-// least is the width between two times that differ, if there is room.
-const least = 26
+// minGap is the least distance of two times, if there is room for it.
+const minGap = 26
 
 func newAxis(s client.Story, now time.Time) (a axis) {
 	for _, step := range s.Steps {
@@ -32,7 +32,7 @@ func newAxis(s client.Story, now time.Time) (a axis) {
 	}
 	const room = Width - left - right
 	gaps := len(a.times) - 1
-	floor := min(float64(least), room/float64(max(gaps, 1)))
+	floor := min(float64(minGap), room/float64(max(gaps, 1)))
 	roots := make([]float64, gaps)
 	sum := 0.0
 	for i := range gaps {
@@ -49,7 +49,7 @@ func newAxis(s client.Story, now time.Time) (a axis) {
 	return a
 }
 
-// at returns the coordinate of a time. Those between two known ones are in proportion.
+// at returns the coordinate of a time. Between two times of the story it interpolates.
 func (a axis) at(t time.Time) int {
 	n := t.UnixNano()
 	i, ok := slices.BinarySearch(a.times, n)
@@ -65,7 +65,8 @@ func (a axis) at(t time.Time) int {
 	return a.xs[i-1] + int(part*float64(a.xs[i]-a.xs[i-1]))
 }
 
-// ticks labels the times with their distance from zero, which has a name, where there is room.
+// ticks returns a tick for each time. Where there is room, its label is the distance from zero; that of
+// zero is name.
 func (a axis) ticks(zero time.Time, name string, span func(time.Duration) string) (list []Tick) {
 	const letter, gap = 7, 12
 	free := 0 // from here on there is room for a label

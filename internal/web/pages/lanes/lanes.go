@@ -1,10 +1,10 @@
 // Package lanes draws the story of a slot: a lane for the slot itself, and one for each node that
-// ran it, with its attempts as bars. It computes coordinates only; html/parts/lanes.html of
-// package pages makes the SVG of them. It is pure.
+// ran it, with its attempts as bars. It only computes coordinates; html/parts/lanes.html of package
+// pages makes the SVG. It is pure.
 //
 // The axis is not to scale: a slot waits for hours and runs for milliseconds, and both must be
-// seen. It keeps the order of what happened, and gives each pause a part of the width that grows
-// with the square root of its length (axis.go).
+// visible. It keeps the order of the steps. The width between two steps grows with the square root of
+// the time between them (axis.go).
 package lanes
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Width is that of the chart, in the units of its view box.
+// Width is the width of the chart, in the units of its view box.
 const Width = 960
 
 const (
@@ -30,7 +30,7 @@ const (
 	right      = 14
 )
 
-// Chart is a picture of a story. Its zero value has no lanes: there is nothing to draw.
+// Chart is a picture of a story. The zero value, without lanes, is that of an empty story.
 type Chart struct {
 	Height int
 	Lanes  []Lane
@@ -43,7 +43,7 @@ type Chart struct {
 	Foot int
 }
 
-// Lane is a horizontal line. The one of the slot has no Node.
+// Lane is a horizontal line. The lane of the slot has no Node.
 type Lane struct {
 	Node string
 	Y    int // of its upper edge
@@ -60,13 +60,13 @@ type Bar struct {
 	// How is "succeeded", "failed", "running", or "lost": its node died, or lost its claim.
 	How string
 
-	// Label is shown in the bar, or beside it if the bar is too narrow: then LabelX is behind it.
+	// Label is shown at LabelX: inside the bar, or beside it if the bar is too narrow.
 	Label  string
 	LabelX int
 	Inside bool
 
-	// From and To are when it began and ended. To is that of the next step if the end of the
-	// attempt is not known.
+	// From and To are when the attempt began and ended. If its end is not known, To is when the next
+	// attempt began, or the time of the last step.
 	From, To time.Time
 }
 
@@ -132,8 +132,7 @@ func (d *drawing) lane(node string) Lane {
 	return d.chart.Lanes[i]
 }
 
-// bars returns the attempts. The end of one whose node died is not known: it is drawn up to what
-// followed.
+// bars returns the attempts. The end of an attempt whose node died is not known.
 func (d *drawing) bars(attempts []job.Attempt, now time.Time) (list []Bar) {
 	steps := d.story.Steps
 	for i, step := range steps {
@@ -141,9 +140,9 @@ func (d *drawing) bars(attempts []job.Attempt, now time.Time) (list []Bar) {
 			continue
 		}
 		b := Bar{Attempt: step.Attempt, Fence: step.Fence, Node: step.Node, From: step.Time, How: "lost"}
-		for _, later := range steps[i+1:] {
-			if later.What == client.StepEnded && later.Attempt == step.Attempt && later.Node == step.Node {
-				b.To = later.Time
+		for _, after := range steps[i+1:] {
+			if after.What == client.StepEnded && after.Attempt == step.Attempt && after.Node == step.Node {
+				b.To = after.Time
 				break
 			}
 		}
@@ -175,11 +174,11 @@ func (d *drawing) bars(attempts []job.Attempt, now time.Time) (list []Bar) {
 	return list
 }
 
-// next is when the attempt after that of step i started. Zero: none did.
+// next returns when the attempt after that of step i started. Zero: none did.
 func (d *drawing) next(i int) time.Time {
-	for _, later := range d.story.Steps[i+1:] {
-		if later.What == client.StepStarted {
-			return later.Time
+	for _, after := range d.story.Steps[i+1:] {
+		if after.What == client.StepStarted {
+			return after.Time
 		}
 	}
 	return time.Time{}
@@ -187,18 +186,13 @@ func (d *drawing) next(i int) time.Time {
 
 // how returns how an attempt ended.
 func how(attempts []job.Attempt, b Bar, state job.State) string {
-	for i, a := range attempts {
-		if a.Number != b.Attempt {
-			continue
-		}
-		if a.Error == "" && i == len(attempts)-1 && state == job.Succeeded {
-			return string(job.Succeeded)
-		}
+	if n := len(attempts); n > 0 && attempts[n-1].Number == b.Attempt && attempts[n-1].Error == "" && state == job.Succeeded {
+		return string(job.Succeeded)
 	}
 	return string(job.Failed)
 }
 
-// mark draws what happened at one time, in the lane of its node if it has one, else in that of the
+// mark draws a step that has no duration: in the lane of a node if it concerns one, else in that of the
 // slot.
 func (d *drawing) mark(step client.Step) {
 	lane, kind := d.lane(""), string(step.What)

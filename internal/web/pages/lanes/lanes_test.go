@@ -99,7 +99,7 @@ func TestChartOfNothingHasNoLanes(t *testing.T) {
 	}
 }
 
-// Whatever happened, everything is inside of the picture and in the order of the times.
+// In every story, all is inside the picture and in the order of time.
 func TestChartKeepsTheOrderAndTheFrame(t *testing.T) {
 	t.Parallel()
 	kinds := []client.StepKind{

@@ -13,8 +13,8 @@ import (
 type Change struct {
 	At time.Time
 
-	// Forward reports that wall times are skipped; otherwise they occur twice. From and To are
-	// these wall times: what clocks show at the change, and after it, or the other way round.
+	// Forward reports whether wall times are skipped; otherwise some occur twice. These are the wall
+	// times from From to To.
 	Forward  bool
 	From, To string
 	By       time.Duration
@@ -27,8 +27,8 @@ type Change struct {
 	Planned []string
 	More    int
 
-	// Choices are what each value of the setting (dst_gap or dst_overlap) does. If Same, they do the
-	// same.
+	// Choices are what each value of the setting (dst_gap or dst_overlap) does. Same reports whether
+	// all do the same.
 	Setting string
 	Choices []Choice
 	Same    bool
@@ -37,7 +37,7 @@ type Change struct {
 // Choice is a value of dst_gap or dst_overlap.
 type Choice struct {
 	Value  string
-	Chosen bool // it is that of the plan
+	Chosen bool // the plan has this value
 
 	// Slots are those around the change, at most maxPlanned: More counts the others.
 	Slots []time.Time
@@ -48,8 +48,8 @@ const (
 	maxPlanned = 5
 	maxChanges = 4
 
-	// maxAround bounds the slots around a change that are looked at: those of each second of an
-	// hour, before and after.
+	// maxAround bounds the slots around a change that are counted: one in each second of the hour
+	// before and the hour after.
 	maxAround = 7200
 )
 
@@ -76,8 +76,8 @@ func changes(name string, p job.Plan, s *job.Schedule, from time.Time) (list []C
 	return list, nil
 }
 
-// Bound returns an instant after t up to which t's zone keeps its offset and its name. Zero: it
-// keeps them for ever. The offset need not change there.
+// Bound returns an instant after t up to which t's zone keeps its offset and its name; they may stay the
+// same after it too. Zero: the zone keeps them for ever.
 func Bound(t time.Time) time.Time {
 	_, end := t.ZoneBounds()
 	if end.IsZero() || end.After(t) {
@@ -123,7 +123,7 @@ func newChange(name string, p job.Plan, zone *time.Location, at time.Time) (c Ch
 		if err != nil {
 			return c, true, err
 		}
-		// All that the policy decides lies between the last wall time that is sure and the next one.
+		// The policy decides only about slots between the last unambiguous wall time and the next one.
 		begin, end := at, at.Add(time.Second)
 		if !c.Forward {
 			begin, end = at.Add(-c.By), at.Add(c.By)

@@ -16,7 +16,7 @@ type Preview struct {
 	Plan  job.Plan // with its defaults
 	Zone  *time.Location
 
-	// Coming are the next slots, at most maxComing. Never reports that there is none.
+	// Coming are the next slots, at most maxComing. Never reports whether there is none.
 	Coming []time.Time
 	Never  bool
 
@@ -32,8 +32,7 @@ const (
 	maxInDay = 1440
 )
 
-// New returns the preview of the plan of a job from a time on. The error is that of
-// job.ParseSchedule.
+// New returns the preview of a job's plan from a time on. It fails if job.ParseSchedule does.
 func New(name string, p job.Plan, from time.Time) (*Preview, error) {
 	s, err := job.ParseSchedule(name, p)
 	if err != nil {
@@ -58,19 +57,19 @@ type Month struct {
 	Weeks [][7]Day // from Monday to Sunday
 }
 
-// Day is a day of a month. The zero value is a place in front of the first day, or behind the last.
+// Day is a day of a month. The zero value fills a week before the first day or after the last.
 type Day struct {
 	Number int
 	Date   time.Time // noon
 
-	// Slots counts the slots of the day that are to come, up to maxInDay: then More is set. Times
-	// are the first of them.
+	// Slots counts the coming slots of the day, up to maxInDay; More reports whether there are more.
+	// Times are the first of them.
 	Slots int
 	More  bool
 	Times []time.Time
 
-	// Past reports that the day is over. Its slots are not counted. Changed reports that the clocks
-	// change.
+	// Past reports whether the day is over; then its slots are not counted. Changed reports whether
+	// the clocks change on it.
 	Past, Changed bool
 }
 
@@ -118,7 +117,7 @@ func newDay(s *job.Schedule, noon, from time.Time) Day {
 	return d
 }
 
-// midnight is the first instant of a day. Where the clocks skip midnight, it is the one after.
+// midnight returns the first instant of a day. Where the clocks skip midnight, it is the instant after.
 func midnight(noon time.Time) time.Time {
 	y, m, d := noon.Date()
 	t := time.Date(y, m, d, 0, 0, 0, 0, noon.Location())

@@ -21,7 +21,7 @@ func newPreview(t *testing.T, p job.Plan) *preview.Preview {
 	return v
 }
 
-// text says what happens at a change.
+// text describes a change.
 func text(c preview.Change, zone *time.Location) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s %s-%s %s>%s planned %v+%d same %t:", c.At.Format("2006-01-02T15:04Z07:00"), c.Setting, c.From, c.To, c.Before, c.After, c.Planned, c.More, c.Same)
@@ -109,7 +109,7 @@ func TestCalendarCountsTheSlotsOfEachDay(t *testing.T) {
 	}
 }
 
-// Go gets the bounds of the last day of a leap year wrong: a search that trusts them never ends.
+// ZoneBounds is wrong on the last day of some leap years: a search that trusts it never ends.
 func TestLeapYearHasItsClockChanges(t *testing.T) {
 	t.Parallel()
 	for _, begin := range []time.Time{time.Date(2028, 2, 29, 1, 5, 0, 0, time.UTC), time.Date(2028, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(2028, 12, 31, 23, 0, 0, 0, time.UTC)} {

@@ -1,5 +1,5 @@
-// Package recent remembers the last events of a namespace that the broker does not keep, such as
-// successes, while a page shows them.
+// Package recent remembers the newest events that the broker does not keep, such as successes, while
+// a page shows them.
 package recent
 
 import (
@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// most bounds the events that are remembered.
-	most = 300
+	// maxEvents bounds the events that are remembered.
+	maxEvents = 300
 
-	// idle is how long nothing asks for the events until they are forgotten.
+	// idle is the time without a call of Get after which the events are forgotten.
 	idle = time.Minute
 
-	// again is the pause before a subscription that has ended is renewed.
-	again = time.Second
+	// check is how often run checks whether it is idle, and whether it must subscribe again.
+	check = time.Second
 )
 
-// Events remembers events from the first question on. It is safe for concurrent use; set its
+// Events remembers events from the first call of Get on. It is safe for concurrent use; set its
 // fields before.
 type Events struct {
 	// Context ends the subscription.
@@ -41,7 +41,7 @@ type Events struct {
 	running bool
 }
 
-// Get returns the remembered events, oldest first, and since when there are any.
+// Get returns the remembered events, oldest first, and since when they are remembered.
 func (e *Events) Get() (list []client.Event, since time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -55,17 +55,17 @@ func (e *Events) Get() (list []client.Event, since time.Time) {
 // Wait returns when the subscription has ended, after the Context has.
 func (e *Events) Wait() { e.ended.Wait() }
 
-// run listens until nothing asks any more.
+// run receives events until Get is not called any more.
 func (e *Events) run() {
-	check := time.NewTicker(again)
-	defer check.Stop()
+	tick := time.NewTicker(check)
+	defer tick.Stop()
 	var events <-chan client.Event
 	leave := func() {}
 	defer func() { leave() }()
 	for {
 		if events == nil {
-			if told, left, err := e.Subscribe(e.Context); err == nil {
-				events, leave = told, left
+			if joined, left, err := e.Subscribe(e.Context); err == nil {
+				events, leave = joined, left
 			}
 		}
 		select {
@@ -78,7 +78,7 @@ func (e *Events) run() {
 				break
 			}
 			e.add(event)
-		case <-check.C:
+		case <-tick.C:
 			if e.forget() {
 				return
 			}
@@ -86,19 +86,19 @@ func (e *Events) run() {
 	}
 }
 
-// add remembers an event, unless the broker keeps it or there are too many of its kind.
+// add remembers an event, unless the broker keeps it or its kind is too frequent.
 func (e *Events) add(event client.Event) {
 	if event.Sequence > 0 || event.Kind == job.EventOutput || event.Kind == job.EventProgress {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.list = append(e.list, event); len(e.list) > most {
-		e.list = slices.Delete(e.list, 0, len(e.list)-most)
+	if e.list = append(e.list, event); len(e.list) > maxEvents {
+		e.list = slices.Delete(e.list, 0, len(e.list)-maxEvents)
 	}
 }
 
-// forget ends the listening if nothing has asked for a while.
+// forget reports whether Get was not called for a while. Then it forgets the events, and run ends.
 func (e *Events) forget() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

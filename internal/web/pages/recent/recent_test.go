@@ -28,29 +28,29 @@ func TestEventsAreRememberedWhileSomethingAsks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		var told chan client.Event
+		var events chan client.Event
 		open := 0
 		e := recent.Events{Context: ctx, Subscribe: func(context.Context) (<-chan client.Event, func(), error) {
 			open++
-			told = make(chan client.Event)
-			return told, func() { open-- }, nil
+			events = make(chan client.Event)
+			return events, func() { open-- }, nil
 		}}
 		if got := ids(&e); got != nil {
 			t.Errorf("at first: %q", got)
 		}
 		synctest.Wait()
-		told <- event(job.EventSucceeded, "a", 0)
-		told <- event(job.EventFailed, "kept", 7)
-		told <- event(job.EventOutput, "output", 0)
-		close(told) // it was too slow
+		events <- event(job.EventSucceeded, "a", 0)
+		events <- event(job.EventFailed, "kept", 7)
+		events <- event(job.EventOutput, "output", 0)
+		close(events) // it was too slow
 		synctest.Wait()
-		told <- event(job.EventRetrying, "b", 0)
+		events <- event(job.EventRetrying, "b", 0)
 		synctest.Wait()
 		if got := ids(&e); fmt.Sprint(got) != "[a b]" || open != 1 {
 			t.Errorf("remembered: %q, with %d subscriptions", got, open)
 		}
 		for i := range 1000 {
-			told <- event(job.EventSucceeded, fmt.Sprint(i), 0)
+			events <- event(job.EventSucceeded, fmt.Sprint(i), 0)
 		}
 		synctest.Wait()
 		if got := ids(&e); len(got) != 300 || got[299] != "999" {

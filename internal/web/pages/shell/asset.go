@@ -7,7 +7,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"html/template"
-	"mime"
 	"net/http"
 	"path"
 	"strconv"
@@ -30,7 +29,11 @@ type asset struct {
 	data, zipped  []byte
 }
 
-// assets has the assets by their plain names, hashedAssets by those that browsers ask for.
+var mediaTypes = map[string]string{
+	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".txt": "text/plain; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+// assets has the assets by their plain names, hashedAssets by the names that browsers ask for.
 var assets, hashedAssets = readAssets()
 
 func readAssets() (plain, hashed map[string]*asset) {
@@ -46,23 +49,13 @@ func readAssets() (plain, hashed map[string]*asset) {
 		}
 		sum := sha256.Sum256(data)
 		ext := path.Ext(e.Name())
-		a := &asset{hashed: strings.TrimSuffix(e.Name(), ext) + "-" + hex.EncodeToString(sum[:6]) + ext, media: mime.TypeByExtension(ext), data: data, zipped: zip(data, newWriter(gzip.BestCompression))}
-		switch ext {
-		case ".js":
-			a.media = "text/javascript; charset=utf-8"
-		case ".css":
-			a.media = "text/css; charset=utf-8"
-		case ".txt":
-			a.media = "text/plain; charset=utf-8"
-		case ".svg":
-			a.media = "image/svg+xml"
-		}
+		a := &asset{hashed: strings.TrimSuffix(e.Name(), ext) + "-" + hex.EncodeToString(sum[:6]) + ext, media: mediaTypes[ext], data: data, zipped: zip(data, newWriter(gzip.BestCompression))}
 		plain[e.Name()], hashed[a.hashed] = a, a
 	}
 	return plain, hashed
 }
 
-// writers has writers of pages: a new one allocates a megabyte.
+// writers are reused for pages, since a new one allocates a megabyte.
 var writers = sync.Pool{New: func() any { return newWriter(gzip.BestSpeed) }}
 
 func newWriter(level int) *gzip.Writer {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,39 +13,39 @@ import (
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
-// mostTyped bounds a field, in bytes. A payload has its own, larger bound in package job.
-const mostTyped = 512 << 10
+// maxTyped bounds a field, in bytes.
+const maxTyped = 512 << 10
 
 // Form has the fields of a query or of a form. Its methods read a field, and remember what is
 // wrong with it: the page shows that beside the field, with what was typed. A parameter that a
 // page did not read is wrong too, since a misspelt filter must not select everything.
 type Form struct {
 	values url.Values
-	asked  map[string]bool
-	shown  map[string]bool // the page says what is wrong with them
+	read   map[string]bool // the fields that the page has read
+	shown  map[string]bool // the fields whose error the page shows itself
 	errs   map[string]string
 }
 
 func newForm(v url.Values) *Form {
-	return &Form{values: v, asked: map[string]bool{}, shown: map[string]bool{}, errs: map[string]string{}}
+	return &Form{values: v, read: map[string]bool{}, shown: map[string]bool{}, errs: map[string]string{}}
 }
 
-// Get returns a field as it was typed, without blanks at its ends. "": it is empty or not there.
+// Get returns a field as it was typed, without blanks at its ends. "": it is empty or absent.
 func (f *Form) Get(name string) string {
-	f.asked[name] = true
+	f.read[name] = true
 	s := f.values.Get(name)
 	switch {
-	case len(s) > mostTyped:
-		f.Wrong(name, "it has %d bytes: at most %d are possible", len(s), mostTyped)
+	case len(s) > maxTyped:
+		f.Wrong(name, "it has %d bytes: at most %d are possible", len(s), maxTyped)
 		return ""
 	case !utf8.ValidString(s):
-		f.Wrong(name, "it is no valid UTF-8")
+		f.Wrong(name, "it is not valid UTF-8")
 		return ""
 	}
 	return strings.TrimSpace(s)
 }
 
-// All returns all values of a field, as of several boxes that are ticked.
+// All returns all values of a field, such as a group of checkboxes.
 func (f *Form) All(name string) []string {
 	f.Get(name)
 	return f.values[name]
@@ -59,24 +58,26 @@ func (f *Form) Wrong(name, format string, args ...any) {
 	}
 }
 
-// Error returns what is wrong with a field, and "" if nothing is. The caller shows it: what no page
-// shows is above the page.
+// Error returns what is wrong with a field, or "". The caller shows it: the layout shows only the
+// errors that no caller has asked for.
 func (f *Form) Error(name string) string {
 	f.shown[name] = true
 	return f.errs[name]
 }
 
-// OK reports that nothing is wrong with the fields that were read so far.
+// OK reports whether nothing is wrong with the fields that were read so far.
 func (f *Form) OK() bool { return len(f.errs) == 0 }
 
-// Complete reports that nothing is wrong, and that the form has no field that was not read. Call it
-// after all fields are read, and before an order is given.
+// Complete reports whether nothing is wrong, and the form has no field that was not read. Call it
+// after all fields are read, and before an order is carried out.
 func (f *Form) Complete() bool {
-	f.unasked()
+	for _, name := range slices.Sorted(maps.Keys(f.values)) {
+		if !f.read[name] {
+			f.Wrong(name, "this page has no parameter %q", clip(name))
+		}
+	}
 	return f.OK()
 }
-
-func (f *Form) wrong() bool { return !f.OK() }
 
 // One returns a field that must have one of these values. The first one is the default.
 func (f *Form) One(name string, values ...string) string {
@@ -91,22 +92,8 @@ func (f *Form) One(name string, values ...string) string {
 	return values[0]
 }
 
-// Int returns a whole number between least and most.
-func (f *Form) Int(name string, least, most, normal int) int {
-	s := f.Get(name)
-	if s == "" {
-		return normal
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < least || n > most {
-		f.Wrong(name, "%q is not possible: want a whole number from %d to %d", clip(s), least, most)
-		return normal
-	}
-	return n
-}
-
-// The forms of times that Time understands, apart from RFC 3339.
-var timeForms = []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"}
+// timeLayouts are the layouts that Time accepts, apart from RFC 3339.
+var timeLayouts = []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"}
 
 // Time returns a time. Without an offset it is one in the zone loc. Zero: the field is empty.
 func (f *Form) Time(name string, loc *time.Location) time.Time {
@@ -115,13 +102,13 @@ func (f *Form) Time(name string, loc *time.Location) time.Time {
 		return time.Time{}
 	}
 	at, err := time.Parse(time.RFC3339, s)
-	for _, form := range timeForms {
+	for _, layout := range timeLayouts {
 		if err != nil {
-			at, err = time.ParseInLocation(form, s, loc)
+			at, err = time.ParseInLocation(layout, s, loc)
 		}
 	}
 	if err != nil || at.Year() < 1970 || at.Year() > 9000 {
-		f.Wrong(name, "%q is no time: want one like 2026-11-21 07:00, in the zone %s, or 2026-11-21T07:00:00Z", clip(s), loc)
+		f.Wrong(name, "%q is not a time: want one like 2026-11-21 07:00, in the zone %s, or 2026-11-21T07:00:00Z", clip(s), loc)
 		return time.Time{}
 	}
 	return at
@@ -141,18 +128,9 @@ func (f *Form) JSON(name string) json.RawMessage {
 	return json.RawMessage(s)
 }
 
-// unasked marks the parameters that the page did not read.
-func (f *Form) unasked() {
-	for _, name := range slices.Sorted(maps.Keys(f.values)) {
-		if !f.asked[name] {
-			f.Wrong(name, "this page has no parameter %q", clip(name))
-		}
-	}
-}
-
-// Stray returns what is wrong with fields that the page does not show.
+// Stray returns the errors that the page does not show beside a field.
 func (f *Form) Stray() []string {
-	f.unasked()
+	f.Complete()
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(f.errs)) {
 		if !f.shown[name] {
@@ -171,10 +149,9 @@ type Field struct {
 // Field returns a field with its label, what was typed, and what is wrong with it. The hint says
 // what to type.
 func (f *Form) Field(name, label, hint string) Field {
-	f.asked[name] = true
 	value := f.values.Get(name)
-	f.shown[name] = true
-	if len(value) > mostTyped || !utf8.ValidString(value) {
+	f.read[name], f.shown[name] = true, true
+	if len(value) > maxTyped || !utf8.ValidString(value) {
 		value = ""
 	}
 	return Field{Name: name, Label: label, Hint: hint, Value: value, Error: f.errs[name]}

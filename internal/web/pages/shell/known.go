@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// mostKnown bounds the bytes of pages in memory.
-const mostKnown = 8 << 20
+// maxKnown bounds the bytes of pages in memory.
+const maxKnown = 8 << 20
 
-// known remembers the content of the pages that were shown last, by their address and what the
-// user has chosen. It is safe for concurrent use.
+// known remembers what each page showed last, by Request.key. If it is full, it forgets the pages
+// that were used least recently. It is safe for concurrent use.
 type known struct {
 	mu    sync.Mutex
 	bytes int
-	order list.List // of *knownPage, the one that was used last at the front
+	order list.List // of *knownPage, the most recently used one at the front
 	byKey map[string]*list.Element
 }
 
@@ -28,7 +28,7 @@ func (p *knownPage) size() int { return len(p.key) + len(p.content.title) + len(
 
 func newKnown() *known { return &known{byKey: map[string]*list.Element{}} }
 
-// put remembers a page that was read from the time at on.
+// put remembers a page whose reading began at the time at.
 func (k *known) put(key string, c content, at time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -37,7 +37,7 @@ func (k *known) put(key string, c content, at time.Time) {
 	}
 	p := &knownPage{key, c, at}
 	k.byKey[key] = k.order.PushFront(p)
-	for k.bytes += p.size(); k.bytes > mostKnown; {
+	for k.bytes += p.size(); k.bytes > maxKnown; {
 		k.remove(k.order.Back())
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/web/problem"
+	"github.com/cronce-io/cronce/internal/web/stream"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -29,26 +30,21 @@ const (
 	// probing is how often live asks the broker for an answer, and the timeout of the question.
 	probing = time.Second
 
-	// again is how often live subscribes anew after a subscription has ended. It is also how long
-	// live listens at most after the last stream has ended.
-	again = time.Second
+	// check is how often live checks whether there are streams left, and whether it must subscribe
+	// again.
+	check = time.Second
 
-	// maxBrowsers bounds the streams of a process. A browser that gets none asks again from time
+	// maxBrowsers bounds the streams of a process. A browser that gets none tries again from time
 	// to time.
 	maxBrowsers = 1000
 
-	// mostNamed bounds the jobs in a message. If there are more, all pages are concerned.
-	mostNamed = 400
-
-	// silence is how long a stream has no message at most, so that proxies keep it open.
-	silence = 15 * time.Second
-
-	liveWrite = 10 * time.Second
+	// maxNamed bounds the jobs in a message. If there are more, every page refreshes itself.
+	maxNamed = 400
 )
 
-// live tells browsers what has changed: it sums up the events of a beat in one message, which all
-// streams share. The first event after a quiet time does not wait for the beat. live listens to
-// events only while there are streams. It also says whether the broker answers.
+// live sends browsers what has changed. It sums up the events of a beat in one message, which all
+// streams share. The first event after a quiet time does not wait for the beat. live subscribes to
+// events only while there are streams. It also sends whether the broker answers.
 type live struct {
 	cfg     Config
 	log     *slog.Logger
@@ -59,18 +55,16 @@ type live struct {
 	running bool
 	away    bool
 
-	// id is that of the process: each stream begins with it.
+	// id identifies the process. Each stream begins with it.
 	id string
 
-	// at is when the last message was sent: what was read before is out of date.
-	at time.Time
+	// sent is when the last message was sent. What was read before is out of date.
+	sent time.Time
 }
 
 func newLive(ctx context.Context, log *slog.Logger, cfg Config) *live {
 	return &live{cfg: cfg, log: log, ctx: ctx, id: rand.Text(), streams: map[chan []byte]bool{}}
 }
-
-func (l *live) wait() { l.ended.Wait() }
 
 // touched sums up events: which jobs, and which kinds of events.
 type touched struct {
@@ -85,7 +79,7 @@ func (t *touched) add(e client.Event) {
 	}
 	switch {
 	case e.Job == "" || t.All || slices.Contains(t.Jobs, e.Job):
-	case len(t.Jobs) == mostNamed:
+	case len(t.Jobs) == maxNamed:
 		t.Jobs, t.All = nil, true
 	default:
 		t.Jobs = append(t.Jobs, e.Job)
@@ -100,7 +94,7 @@ func message(event string, data any) []byte {
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, text)
 }
 
-// join adds a stream, and starts to listen with the first one.
+// join adds a stream. The first one starts listen.
 func (l *live) join() (messages chan []byte, away, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,12 +116,12 @@ func (l *live) leave(messages chan []byte) {
 	delete(l.streams, messages)
 }
 
-// send gives all streams a message. One that is too slow ends: its browser connects again, and
-// refreshes everything.
+// send gives all streams a message. It closes a stream that is too slow: its browser connects again,
+// and refreshes everything.
 func (l *live) send(m []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.at = time.Now()
+	l.sent = time.Now()
 	for s := range l.streams {
 		select {
 		case s <- m:
@@ -138,12 +132,12 @@ func (l *live) send(m []byte) {
 	}
 }
 
-// idle reports that there is no stream, and ends the listening then.
+// idle reports whether there is no stream. Then listen ends.
 func (l *live) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.running = len(l.streams) > 0; !l.running {
-		l.away = false // nothing asks the broker any more
+		l.away = false // probe ends
 	}
 	return !l.running
 }
@@ -152,7 +146,7 @@ func (l *live) idle() bool {
 func (l *live) news() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.at
+	return l.sent
 }
 
 // isAway reports whether the broker is known to be away.
@@ -176,18 +170,12 @@ func (l *live) listen() {
 	var t touched
 	var due <-chan time.Time // nil: there is nothing to send
 	var sent time.Time
-	await := func() {
-		if due == nil {
-			due = time.After(max(gather, beat-time.Since(sent)))
-		}
-	}
-	tick := time.NewTicker(again)
+	tick := time.NewTicker(check)
 	defer tick.Stop()
 	for {
 		if events == nil {
-			told, left, err := l.cfg.Subscribe(ctx)
-			if err == nil {
-				events, leave = told, left
+			if joined, left, err := l.cfg.Subscribe(ctx); err == nil {
+				events, leave = joined, left
 			}
 		}
 		select {
@@ -201,7 +189,9 @@ func (l *live) listen() {
 			} else {
 				t.add(e)
 			}
-			await()
+			if due == nil {
+				due = time.After(max(gather, beat-time.Since(sent)))
+			}
 		case <-due:
 			l.send(message("touched", t))
 			t, due, sent = touched{}, nil, time.Now()
@@ -213,7 +203,7 @@ func (l *live) listen() {
 	}
 }
 
-// probe asks the broker now and then whether it is there.
+// probe checks again and again whether the broker answers.
 func (l *live) probe(ctx context.Context) {
 	tick := time.NewTicker(probing)
 	defer tick.Stop()
@@ -248,36 +238,25 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer l.leave(messages)
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold messages back
-	to := http.NewResponseController(w)
-	write := func(m []byte) bool {
-		_ = to.SetWriteDeadline(time.Now().Add(liveWrite)) // not all servers have deadlines
-		if _, err := w.Write(m); err != nil {
-			return false
-		}
-		return to.Flush() == nil
-	}
-	if !write(append([]byte("retry: 1000\nid: "+l.id+"\n"), message("broker", map[string]bool{"away": away})...)) {
-		return
-	}
-	keep := time.NewTicker(silence)
+	to := stream.New(w, "text/event-stream")
+	keep := time.NewTicker(stream.Silence)
 	defer keep.Stop()
+	m := fmt.Appendf(nil, "retry: 1000\nid: %s\n%s", l.id, message("broker", map[string]bool{"away": away}))
 	for {
-		m := []byte(": still here\n\n")
-		ok := true
+		if _, err := to.Write(m); err != nil {
+			return
+		}
 		select {
 		case <-r.Context().Done():
 			return
 		case <-l.ctx.Done():
 			return
 		case m, ok = <-messages:
+			if !ok {
+				return // it was too slow
+			}
 		case <-keep.C:
-		}
-		if !ok || !write(m) {
-			return
+			m = []byte(": still here\n\n")
 		}
 	}
 }

@@ -21,12 +21,12 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// quiet is a broker that answers, and says nothing.
+// quiet is a broker that answers, and sends no events.
 type quiet struct{ attach.News }
 
 func (quiet) LastEvent(context.Context) (uint64, error) { return 1, nil }
 
-// pipes is a listener whose connections have no buffer: what is not read blocks the writer.
+// pipes is a listener whose connections have no buffer: a write blocks until it is read.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -109,7 +109,7 @@ func TestStreamOfASlowReaderIsClosed(t *testing.T) {
 			t.Errorf("%d streams are open, want that of the browser that reads", open)
 		}
 		cancel()
-		l.wait()
+		l.ended.Wait()
 		server.Close()
 		<-served
 		<-ended
@@ -119,9 +119,9 @@ func TestStreamOfASlowReaderIsClosed(t *testing.T) {
 	})
 }
 
-// The first news after a quiet time come at once. While news come all the time, each of them is told
-// within a beat, and there is one message a beat.
-func TestNewsAreToldWithinABeat(t *testing.T) {
+// The first event after a quiet time is sent at once. While events arrive all the time, each is sent
+// within a beat, with one message a beat.
+func TestEventsAreSentWithinABeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -148,24 +148,24 @@ func TestNewsAreToldWithinABeat(t *testing.T) {
 			}
 			cancel()
 		}()
-		began, told, last := time.Now(), 0, time.Duration(-1)
+		began, sent, last := time.Now(), 0, time.Duration(-1)
 		for m := range untilDone(ctx, messages) {
-			told++
+			sent++
 			var t0 touched
 			if _, data, ok := strings.Cut(string(m), "data: "); !ok || json.Unmarshal([]byte(data), &t0) != nil || len(t0.Jobs) == 0 {
 				t.Fatalf("message %q", m)
 			}
 			n, _ := strconv.Atoi(t0.Jobs[0])
 			if first := time.Duration(n) * every; first <= last || time.Since(began)-first > beat {
-				t.Errorf("message %d names the news of %v after %v, want each once, after at most %v", told, first, time.Since(began), beat)
+				t.Errorf("message %d names the news of %v after %v, want each once, after at most %v", sent, first, time.Since(began), beat)
 			}
 			n, _ = strconv.Atoi(t0.Jobs[len(t0.Jobs)-1])
 			last = time.Duration(n) * every
 		}
-		if most := int(lasts/beat) + 1; told > most || told < most-2 {
-			t.Errorf("%d messages in %v, want %d", told, lasts, most)
+		if most := int(lasts/beat) + 1; sent > most || sent < most-2 {
+			t.Errorf("%d messages in %v, want %d", sent, lasts, most)
 		}
-		l.wait()
+		l.ended.Wait()
 	})
 }
 

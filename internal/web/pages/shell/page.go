@@ -11,10 +11,8 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
-	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/internal/web/link"
 	"github.com/cronce-io/cronce/internal/web/problem"
-	"github.com/cronce-io/cronce/job"
 )
 
 // Page is a page of the dashboard.
@@ -22,7 +20,7 @@ type Page struct {
 	// Path is the pattern of its path, as of http.ServeMux, without a method: "/jobs/{job}".
 	Path string
 
-	// Nav is the path of the entry in the navigation that it belongs to: "jobs".
+	// Nav is the path of the navigation entry to which the page belongs: "jobs".
 	Nav string
 
 	// File is its template, below the folder "html". It defines "title" and "content". A
@@ -32,9 +30,9 @@ type Page struct {
 	// Show reads what the page shows. An error becomes a page that says what is wrong.
 	Show func(*Request) (data any, err error)
 
-	// Do carries out the order of the page's form, and returns the path of the page to go to,
-	// without a slash at the beginning: Path("jobs", name). If it fails, Show is called, and the page
-	// is shown with what was typed and what is wrong. Nil: the page takes no orders.
+	// Do carries out the order of the page's form, and returns the path to which the browser goes
+	// then, without a slash at the beginning: Path("jobs", name). If Do fails, the page is shown
+	// again, with what was typed and what is wrong. Nil: the page takes no orders.
 	Do func(*Request) (to string, err error)
 }
 
@@ -54,12 +52,10 @@ type Request struct {
 	// May are the orders that the login of the process may give.
 	May client.Rights
 
-	// News is when the process last heard that something has changed. A browser that refreshes
-	// its page has heard it too, so what it gets must be read later. Zero: the page is opened.
+	// News is when the process last sent its browsers a message that something has changed. What a
+	// browser gets after the message must be read later than that. Zero: the page is not refreshed,
+	// but opened.
 	News time.Time
-
-	// Failed is why the order was not carried out, when Show is called after Do.
-	Failed error
 
 	user   string
 	nav    string // that of the page
@@ -127,16 +123,16 @@ func (s *Site) answer(p Page, t *template.Template, q *Request) *answer {
 		if r.Context().Err() != nil {
 			return nil // the browser is gone
 		}
-		c := codeOf(err, true)
+		d := problem.Of(err, true)
 		last, at, ok := s.known.last(key)
-		if c.Status < http.StatusInternalServerError || !ok {
-			return s.fail(q, c, err.Error())
+		if d.Status < http.StatusInternalServerError || !ok {
+			return s.fail(q, d)
 		}
-		s.log.Warn("page shows what it knew", "path", r.URL.Path, "error", err)
-		return s.compose(q, t, http.StatusServiceUnavailable, page{content: last, staleSince: at, problem: documentOf(c, err)})
+		s.log.Warn("page not read; showing what it showed last", "path", r.URL.Path, "since", at, "error", err)
+		return s.compose(q, t, http.StatusServiceUnavailable, page{content: last, staleSince: at})
 	}
 	status := http.StatusOK
-	if q.Form.unasked(); q.Form.wrong() {
+	if !q.Form.Complete() {
 		status = http.StatusBadRequest
 	} else {
 		s.known.put(key, content, began)
@@ -157,31 +153,30 @@ func (s *Site) do(p Page, t *template.Template, w http.ResponseWriter, r *http.R
 		if errors.As(err, &large) {
 			c = fault.TooLarge
 		}
-		s.fail(q, c, "read the form: "+err.Error()).send(w)
+		s.fail(q, problem.New(c, "read the form: "+err.Error())).send(w)
 		return
 	}
 	q.Form = newForm(r.PostForm)
 	cancel := s.limit(q, orderPatience)
 	to, err := p.Do(q)
 	cancel()
-	if err == nil && !q.Form.wrong() {
+	if err == nil && q.Form.OK() {
 		link.Redirect(w, r, to)
 		return
 	}
 	if err == nil {
 		err = ErrField
 	}
-	c := codeOf(err, false)
-	d := documentOf(c, err)
+	d := problem.Of(err, false)
 	if errors.Is(err, ErrField) {
-		d = problem.New(fault.Invalid, "nothing was changed: mend the fields that are marked")
+		d = problem.New(fault.Invalid, "nothing was changed: correct the marked fields")
 		d.Status = http.StatusUnprocessableEntity
 	}
-	q.Request, q.Failed = r, err
+	q.Request = r
 	defer s.limit(q, s.cfg.Patience)()
 	content, showErr := s.render(p, t, q)
 	if showErr != nil {
-		s.fail(q, c, err.Error()).send(w)
+		s.fail(q, d).send(w)
 		return
 	}
 	s.compose(q, t, d.Status, page{content: content, problem: d}).send(w)
@@ -235,43 +230,16 @@ func (s *Site) compose(q *Request, t *template.Template, status int, p page) *an
 
 func (q *Request) unzips() bool { return strings.Contains(q.Header.Get("Accept-Encoding"), "gzip") }
 
-// fail returns the page of an error.
-func (s *Site) fail(q *Request, c fault.Code, detail string) *answer {
-	if c.Status >= http.StatusInternalServerError {
-		s.log.Warn("page failed", "path", q.URL.Path, "status", c.Status, "error", detail)
+// fail returns a page that shows only a problem.
+func (s *Site) fail(q *Request, d *problem.Document) *answer {
+	if d.Status >= http.StatusInternalServerError {
+		s.log.Warn("page failed", "path", q.URL.Path, "status", d.Status, "error", d.Detail)
 	}
-	d := problem.New(c, strings.ReplaceAll(detail, "\n", "; "))
-	if c == fault.Unavailable {
-		d.Detail = "the NATS server has not answered in time"
-	}
-	v := s.view(q, d)
-	content, err := execute(s.wrong, v)
+	content, err := execute(s.wrong, s.view(q, d))
 	if err != nil {
-		s.log.Error("page of an error failed", "error", err)
+		s.log.Error("problem page failed", "error", err)
 	}
-	return s.compose(q, s.wrong, c.Status, page{content: content})
-}
-
-// codeOf returns the code of an error. A question changes nothing, so if it is not answered in
-// time, it is unavailable, and not unknown as an order.
-func codeOf(err error, question bool) fault.Code {
-	c := fault.Of(err)
-	if question && c == fault.Unknown {
-		return fault.Unavailable
-	}
-	return c
-}
-
-func documentOf(c fault.Code, err error) *problem.Document {
-	d := problem.New(c, printable.Text(strings.ReplaceAll(err.Error(), "\n", "; ")))
-	var lost *client.ConflictError
-	if errors.As(err, &lost) {
-		d.By, d.Revision = lost.By, lost.Revision
-	}
-	if errors.Is(err, job.ErrConflict) {
-		d.Title = "Another change was faster"
-	}
-	return d
+	return s.compose(q, s.wrong, d.Status, page{content: content})
 }
 
 // key names what a page shows: its address, and the choices that change its content.

@@ -1,29 +1,30 @@
 package shell
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/internal/web/link"
+	"github.com/cronce-io/cronce/internal/web/problem"
 )
 
-// The values of Prefs.Zone that are no name of a zone.
+// Special values of Prefs.Zone.
 const (
 	ZoneUTC = "UTC"
-	ZoneJob = "job" // that of the job; UTC where no job is meant
+	ZoneJob = "job" // the zone of each job; UTC for times of no job
 )
 
-// Prefs are what a user has chosen, kept in cookies. The parameter "zone" of the query is
-// stronger, so that a link can hold it.
+// Prefs are what a user has chosen, kept in cookies. The parameter "zone" of the query overrides
+// the cookie, so that a link can name a zone.
 type Prefs struct {
 	Zone  string // ZoneUTC, ZoneJob, or a name like "Europe/Berlin"
-	Theme string // "light", "dark", or "auto": as the system has it
+	Theme string // "light", "dark", or "auto": that of the system
 
-	// Location is the zone's. It is UTC with ZoneJob.
+	// Location is the location of the zone. It is UTC with ZoneJob.
 	Location *time.Location
 }
 
@@ -44,9 +45,13 @@ func readPrefs(r *http.Request, f *Form) Prefs {
 		}
 	}
 	if name := f.Get("zone"); name != "" && !p.setZone(name) {
-		f.Wrong("zone", "no zone has the name %q: want UTC, job, or a name like Europe/Berlin", clip(name))
+		f.Wrong("zone", "%s", noZone(name))
 	}
 	return p
+}
+
+func noZone(name string) string {
+	return fmt.Sprintf("no zone has the name %q: want UTC, job, or a name like Europe/Berlin", clip(name))
 }
 
 func isTheme(s string) bool { return s == "light" || s == "dark" || s == "auto" }
@@ -67,12 +72,12 @@ func (p *Prefs) setZone(name string) bool {
 	return true
 }
 
-// In returns the zone in which to show the times of a job whose schedule has the zone named.
-func (p Prefs) In(named string) *time.Location {
+// In returns the zone in which to show the times of a job whose schedule has the zone jobZone.
+func (p Prefs) In(jobZone string) *time.Location {
 	if p.Zone != ZoneJob {
 		return p.Location
 	}
-	if loc, err := tzdata.Load(named); err == nil {
+	if loc, err := tzdata.Load(jobZone); err == nil {
 		return loc
 	}
 	return time.UTC
@@ -82,21 +87,20 @@ func (p Prefs) In(named string) *time.Location {
 func (s *Site) setPreferences(w http.ResponseWriter, r *http.Request) {
 	q := s.request(r)
 	if err := r.ParseForm(); err != nil {
-		s.fail(q, fault.Invalid, "read the form: "+err.Error()).send(w)
+		s.fail(q, problem.New(fault.Invalid, "read the form: "+err.Error())).send(w)
 		return
 	}
 	var p Prefs
 	zone, theme := r.PostForm.Get("zone"), r.PostForm.Get("theme")
 	switch {
 	case zone != "" && !p.setZone(zone):
-		s.fail(q, fault.Invalid, "no zone has the name \""+clip(zone)+"\": want UTC, job, or a name like Europe/Berlin").send(w)
+		s.fail(q, problem.New(fault.Invalid, noZone(zone))).send(w)
 		return
 	case theme != "" && !isTheme(theme):
-		s.fail(q, fault.Invalid, "no theme has the name \""+clip(theme)+"\": want light, dark or auto").send(w)
+		s.fail(q, problem.New(fault.Invalid, fmt.Sprintf("no theme has the name %q: want light, dark or auto", clip(theme)))).send(w)
 		return
 	}
-	// Without a path, a cookie is for the folder of this request: the one below which the pages are
-	// mounted.
+	// A cookie without a path is for the folder of this request, below which the pages are mounted.
 	for name, value := range map[string]string{zoneCookie: url.QueryEscape(zone), themeCookie: theme} {
 		if value != "" {
 			http.SetCookie(w, &http.Cookie{
@@ -105,14 +109,5 @@ func (s *Site) setPreferences(w http.ResponseWriter, r *http.Request) {
 			})
 		}
 	}
-	link.Redirect(w, r, local(r.PostForm.Get("next")))
-}
-
-// local returns next if it is a path of this site, else the path of the first page.
-func local(next string) string {
-	u, err := url.Parse(next)
-	if err != nil || u.Scheme != "" || u.Host != "" || strings.ContainsAny(next, "\\\r\n") {
-		return ""
-	}
-	return strings.TrimLeft(next, "/")
+	link.Redirect(w, r, link.Local(r.PostForm.Get("next")))
 }

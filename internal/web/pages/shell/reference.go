@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Operation is one of the HTTP API, as its OpenAPI document describes it.
+// Operation is an operation of the HTTP API, as its OpenAPI document describes it.
 type Operation struct {
 	ID         string `json:"operationId"`
 	Summary    string

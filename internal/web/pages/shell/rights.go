@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// rightsKept is how long the rights of the login are believed: an administrator may change them.
+	// rightsKept is how long the answer is used: an administrator may change the rights.
 	rightsKept = time.Minute
 
-	// rightsDenied is how long a login that may not ask for its rights is not asked again.
+	// rightsDenied is the pause after an answer that the login may not ask for its rights.
 	rightsDenied = time.Hour
 
-	// rightsUnknown is how long it is not asked again if there was no answer.
+	// rightsUnknown is the pause after a question without an answer.
 	rightsUnknown = 5 * time.Second
 
 	// rightsPatience bounds how long a page waits for the rights.
 	rightsPatience = 300 * time.Millisecond
 )
 
-// rights remembers what the login of the process may do. All pages share it. As long as it is not
-// known, pages offer everything: the broker decides.
+// rights remembers what the login of the process may do. All pages share it. As long as that is not
+// known, pages offer all orders: the broker decides.
 type rights struct {
 	ask func(context.Context) (client.Rights, error)
 

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// liveHeader is the header of a request that refreshes a page. It has the ID of the stream's
-	// messages, and so of the process that sent the news. Behind a proxy another process may get the
-	// request: it may not have the news yet, so it reads anew.
+	// liveHeader is the header of a request that refreshes a page. It has the ID of the process
+	// that sent the browser the message. Behind a proxy, another process may get the request. That
+	// one may not have received the events yet, so it reads the page anew.
 	liveHeader = "Cronce-Live"
 
-	// sharedTime is how long browsers share an answer at most, and mostShared how many answers are
+	// sharedTime is how long browsers share an answer at most, and maxShared how many answers are
 	// kept meanwhile.
 	sharedTime = time.Second
-	mostShared = 256
+	maxShared  = 256
 )
 
 // answer is a page as it is sent.
@@ -60,9 +60,9 @@ func (q *Request) shareKey() shareKey {
 	return shareKey{q.URL.RequestURI(), q.Prefs.Zone, q.Prefs.Theme, q.user, q.May, q.unzips()}
 }
 
-// shared has the answers to browsers that refresh their pages. Each message of the stream makes all
-// of them ask at once. Those with the same page, user and choices get one answer, which was read
-// after the message. It is safe for concurrent use.
+// shared has the answers to browsers that refresh their pages. Each message of live makes all of them
+// ask at once. Those with the same shareKey get one answer, which was read after the message. It is
+// safe for concurrent use.
 type shared struct {
 	mu      sync.Mutex
 	news    time.Time
@@ -70,11 +70,11 @@ type shared struct {
 	answers map[shareKey]func() *answer
 }
 
-// get returns the answer that was begun after the last news, or composes it.
+// get returns an answer that was composed after the last news, or composes one.
 func (s *shared) get(k shareKey, last func() time.Time, compose func(news time.Time) *answer) *answer {
 	s.mu.Lock()
-	news := last() // inside, so that it never goes back
-	if news != s.news || time.Since(s.began) > sharedTime || len(s.answers) >= mostShared {
+	news := last() // with the lock held, so that it never goes back
+	if news != s.news || time.Since(s.began) > sharedTime || len(s.answers) >= maxShared {
 		s.news, s.began, s.answers = news, time.Now(), map[shareKey]func() *answer{}
 	}
 	one := s.answers[k]

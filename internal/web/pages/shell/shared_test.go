@@ -17,7 +17,7 @@ import (
 )
 
 // Browsers that refresh a page after the same news share one answer, if they have the same user and
-// the same choices. A browser that has its news from another process shares none.
+// the same choices. A browser that has received its news from another process shares no answer.
 func TestRefreshedPageIsSharedUntilTheNextNews(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64

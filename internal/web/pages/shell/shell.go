@@ -1,12 +1,14 @@
-// Package shell is what all pages of the dashboard have in common: the layout, the assets, the
+// Package shell has what all pages of the dashboard have in common: the layout, the assets, the
 // choice of zone and theme, forms, errors, and the stream of changes. Package pages has the pages.
 //
 //   - page.go: what a page is, and how it is served. view.go: what its template can use.
-//   - form.go: fields of queries and forms, with what is wrong beside them.
+//   - form.go: the fields of queries and forms, and their errors.
 //   - prefs.go: the zone and the theme. asset.go: style, script and icon.
+//   - rights.go: which orders the login of the process may give.
 //   - known.go: what a page showed last, for the time in which the broker is away.
-//   - shared.go: answers that browsers share which refresh the same page.
+//   - shared.go: one answer for all browsers that refresh the same page.
 //   - live.go: the stream that says what has changed.
+//   - reference.go: the page of the HTTP API.
 package shell
 
 import (
@@ -24,6 +26,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/web/link"
+	"github.com/cronce-io/cronce/internal/web/problem"
 )
 
 // DefaultPatience is the default of Config.Patience: a page says within two seconds that the broker is
@@ -35,7 +38,7 @@ type Config struct {
 	// Client answers the questions of the pages and carries out the orders.
 	Client *client.Client
 
-	// User returns the author of a request, and "" if that is not known. Nil: it is never known.
+	// User returns the author of a request, or "" if it is not known. Nil: it is never known.
 	User func(*http.Request) string
 
 	// Logger logs pages that fail with a status of 500 or more. Nil: no logs.
@@ -78,9 +81,7 @@ type Site struct {
 // New returns a handler of the pages. Close it at the end. It panics if a template is wrong.
 func New(cfg Config, pages []Page) *Site {
 	s := &Site{cfg: cfg, log: cfg.Logger, mux: http.NewServeMux(), known: newKnown()}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s.log = cmp.Or(s.log, slog.New(slog.DiscardHandler))
 	s.cfg.Patience = cmp.Or(cfg.Patience, DefaultPatience)
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.live = newLive(s.closing, s.log, cfg)
@@ -109,7 +110,7 @@ func New(cfg Config, pages []Page) *Site {
 // Close ends the streams.
 func (s *Site) Close() {
 	s.close()
-	s.live.wait()
+	s.live.ended.Wait()
 }
 
 // ServeHTTP implements http.Handler.
@@ -122,8 +123,8 @@ func (s *Site) notFound(w http.ResponseWriter, r *http.Request) {
 	}
 	q := s.request(r)
 	if _, pattern := s.mux.Handler(&http.Request{Method: http.MethodGet, URL: r.URL, Host: r.Host}); pattern != "/" {
-		s.fail(q, fault.MethodNotAllowed, fmt.Sprintf("this page does not take %s requests", r.Method)).send(w)
+		s.fail(q, problem.New(fault.MethodNotAllowed, fmt.Sprintf("this page does not take %s requests", r.Method))).send(w)
 		return
 	}
-	s.fail(q, fault.NotFound, fmt.Sprintf("no page has the path %q", r.URL.Path)).send(w)
+	s.fail(q, problem.New(fault.NotFound, fmt.Sprintf("no page has the path %q", r.URL.Path))).send(w)
 }

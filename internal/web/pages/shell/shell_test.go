@@ -31,11 +31,11 @@ func site(t *testing.T) string {
 	}, []shell.Page{{
 		Path: "/deep/{name}", Nav: "jobs", File: "test.html",
 		Show: func(r *shell.Request) (any, error) {
-			r.Form.Int("count", 1, 5, 1)
+			r.Form.One("count", "1", "2", "3", "4", "5")
 			return r.PathValue("name"), nil
 		},
 		Do: func(r *shell.Request) (string, error) {
-			r.Form.Int("count", 1, 5, 1)
+			r.Form.One("count", "1", "2", "3", "4", "5")
 			return shell.Path("deep", "a/b"), nil
 		},
 	}})
@@ -138,11 +138,11 @@ func TestFormKeepsWhatWasTypedAndSaysWhatIsWrong(t *testing.T) {
 	root := site(t)
 	w, body := post(t, root+"/deep/x", url.Values{"count": {`9"><b>`}})
 	if w.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(body, `value="9&#34;&gt;&lt;b&gt;"`) ||
-		!strings.Contains(body, "want a whole number from 1 to 5") || !strings.Contains(body, `aria-invalid="true"`) {
+		!strings.Contains(body, "want one of 1, 2, 3, 4, 5") || !strings.Contains(body, `aria-invalid="true"`) {
 		t.Errorf("%d: %s", w.StatusCode, body)
 	}
 	w, body = get(t, root+"/deep/x?count=many")
-	if w.StatusCode != http.StatusBadRequest || !strings.Contains(body, "want a whole number") {
+	if w.StatusCode != http.StatusBadRequest || !strings.Contains(body, "want one of") {
 		t.Errorf("%d: %s", w.StatusCode, body)
 	}
 	for _, query := range []string{"cuont=3", "count=3&x=%3Cscript%3E"} {

@@ -32,8 +32,8 @@ type View struct {
 	// User is "" if it is not known. Version is that of the program.
 	User, Version string
 
-	// Problem is why an order was not carried out, or the page could not be read. StaleSince is
-	// set if the page shows what it knew at that time, because the broker does not answer.
+	// Problem is why an order was not carried out. StaleSince is set if the broker does not answer:
+	// the page then shows what it showed last, which was read at that time.
 	Problem    *problem.Document
 	StaleSince time.Time
 
@@ -119,8 +119,8 @@ func (v *View) Sub(data any) *View {
 	return &other
 }
 
-// Text shows foreign text: names, errors, outputs. Characters that would turn its direction or are
-// not visible become escapes.
+// Text shows foreign text: names, errors, outputs. Characters that are invisible or change the
+// direction of text become escapes.
 func (v *View) Text(s any) string { return printable.Text(fmt.Sprint(s)) }
 
 // Line is Text in one line of at most most bytes.
@@ -129,10 +129,10 @@ func (v *View) Line(s any, most int) string { return printable.Clip(fmt.Sprint(s
 // Now is the time of the page.
 func (v *View) Now() time.Time { return v.now }
 
-// Time shows a time in the zone that the user has chosen, and UTC if that is the job's.
+// Time shows a time in the zone that the user has chosen, or in UTC if that is each job's.
 func (v *View) Time(t time.Time) template.HTML { return v.TimeIn(t, "") }
 
-// TimeIn shows a time of a job whose schedule has the zone named.
+// TimeIn shows a time of a job whose schedule has this zone.
 func (v *View) TimeIn(t time.Time, zone string) template.HTML {
 	if t.IsZero() {
 		return ""
@@ -170,7 +170,7 @@ func element(t time.Time, text, attributes string) template.HTML {
 		template.HTMLEscapeString(text) + `</time>`)
 }
 
-// Relative says a duration from now on in words: "in 3 min", "2 h ago". static/app.js does the same.
+// Relative says how far a time is from now: "in 3 min", "2 h ago". static/app.js does the same.
 func Relative(d time.Duration) string {
 	text := Span(d.Abs())
 	switch {

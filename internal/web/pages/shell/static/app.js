@@ -1,13 +1,13 @@
-// The only script of the dashboard besides htmx. Each page works without it; with it, what changes
-// comes by itself.
+// The only script of the dashboard besides htmx. Each page works without it; with it, pages refresh
+// the parts that have changed.
 //
-//   data-live="job:report kind:failed node *"   a part with an ID that is refreshed when one of
-//       these has changed: a job, a kind of event, any event (*). every:N: also every N seconds.
-//   data-ago       on a time element: how long ago it is, kept up to date.
-//   data-submit    on a form: it is sent as soon as a field changes.
+//   data-live="job:report kind:failed every:10"   on a part with an ID: refresh it at an event of one
+//       of these jobs or kinds, at any event (*), or every N seconds (every:N).
+//   data-ago       on a time element: keep "3 min ago" up to date.
+//   data-submit    on a form: send it as soon as a field changes.
 //   data-keys      on a list: / focuses the search, j and k move between rows, Enter opens one.
-//   data-tail      on a pre: the address of the output that it shows.
-//   data-all       on a checkbox: it ticks all boxes of the form with the name that it has as value.
+//   data-tail      on a pre: the address of the output to show.
+//   data-all       on a checkbox: check all checkboxes of the form that have this name.
 "use strict";
 (() => {
   const body = document.body;
@@ -32,8 +32,8 @@
   };
   setInterval(tick, 1000);
 
-  // Refresh parts: one request for all that are concerned, at most every second. News come at most
-  // every two seconds.
+  // Refresh parts: one request for all that are concerned, at most every second. Messages arrive at
+  // most every two seconds.
   const apart = 1000;
   let due = new Set(), timer = 0, last = 0, busy = false, process = "";
   const concerned = (test) => {
@@ -60,7 +60,7 @@
       await htmx.ajax("GET", location.pathname + location.search, {
         source: body, headers: { "Cronce-Live": process }, target: "#notice", select: "#notice", swap: "outerHTML show:none", selectOOB: ids.map((id) => "#" + CSS.escape(id)).join(","),
       });
-    } catch { /* the next one comes */ }
+    } catch { /* the next refresh may succeed */ }
     for (const id of open) { const e = document.getElementById(id); if (e) e.open = true; }
     for (const id of ticked) { const e = document.getElementById(id); if (e) e.checked = true; }
     for (const [id, x, y] of scrolled) { const e = document.getElementById(id); if (e) e.scrollTo(x, y); }
@@ -79,14 +79,14 @@
     let first = true;
     stream.addEventListener("broker", (m) => {
       failed = 0;
-      process = m.lastEventId; // which process has the news: it may share its answers among browsers
+      process = m.lastEventId; // the process that sent the message: it may share answers among browsers
       const away = JSON.parse(m.data).away;
       const notice = document.getElementById("notice");
       const was = notice.querySelector(".banner.warn") !== null || body.hasAttribute("data-away");
       if (away && !was) {
         const p = document.createElement("p");
         p.className = "banner warn";
-        p.textContent = "The NATS server does not answer. The page goes on by itself as soon as it answers.";
+        p.textContent = "The NATS server does not answer. The page refreshes itself as soon as the server answers.";
         notice.append(p);
       }
       if (away || was || !first || Date.now() - opened > 3000) { body.removeAttribute("data-away"); everything(); }
@@ -120,7 +120,7 @@
     concerned((live) => live.some((l) => l.startsWith("every:") && seconds % Number(l.slice(6)) === 0) || (!stream || stream.readyState !== EventSource.OPEN) && seconds % 15 === 0);
   }, 1000);
 
-  // The zone of this browser, and preferences that hold at once.
+  // The zone of this browser, and preferences that apply as soon as they are chosen.
   const prefs = document.querySelector("form[data-prefs]");
   if (prefs) {
     const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -132,7 +132,7 @@
     prefs.addEventListener("change", () => prefs.requestSubmit());
   }
 
-  // Forms that are sent when a field changes, and boxes that tick others.
+  // Forms that are sent when a field changes, and checkboxes that check others.
   document.addEventListener("change", (e) => {
     const t = e.target;
     if (t.dataset.all !== undefined) {
@@ -141,7 +141,7 @@
     if (t.form && t.form.dataset.submit !== undefined) t.form.requestSubmit();
   });
 
-  // The output of a running slot, as it comes.
+  // The output of a running slot, as it is written.
   const tail = document.querySelector("[data-tail]");
   if (tail) (async () => {
     const most = 1 << 20;

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-func TestLaterComputesOneAtATimeAndKeepsTheLast(t *testing.T) {
+func TestBackgroundComputesOneAtATimeAndKeepsTheLast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		l := Later[string, int]{Context: ctx, Every: time.Minute, Most: 2}
+		l := Background[string, int]{Context: ctx, Every: time.Minute, Max: 2}
 		var running, most, calls atomic.Int32
 		var fail error
 		compute := func(context.Context) (int, error) {
@@ -49,12 +49,12 @@ func TestLaterComputesOneAtATimeAndKeepsTheLast(t *testing.T) {
 	})
 }
 
-// What was being read when the news came does not have it.
-func TestLaterComputesAgainWhatBeganBeforeTheNews(t *testing.T) {
+// A computation that began before the news does not have them.
+func TestBackgroundComputesAgainWhatBeganBeforeTheNews(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		l := Later[string, time.Time]{Context: ctx, Every: time.Minute, Most: 1}
+		l := Background[string, time.Time]{Context: ctx, Every: time.Minute, Max: 1}
 		read := func(context.Context) (time.Time, error) {
 			began := time.Now()
 			time.Sleep(time.Second)

@@ -13,7 +13,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// A board of many jobs reads all of them at once, and has what the questions for each job have.
+// A board of many jobs, which is read in one pass, has the slots that a request for each job returns.
 func TestBoardOfManyJobsHasTheNewestSlotsOfEach(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
@@ -38,7 +38,7 @@ func TestBoardOfManyJobsHasTheNewestSlotsOfEach(t *testing.T) {
 	}
 	source := board.NewSource(t.Context(), c)
 	check(t, c, source, func(i int) int { return min(2*i, board.Recent) })
-	// The next board reads what was written since, also if that is more than a board has.
+	// The next board has what was written since, even if that is more than a board keeps.
 	for k := range 3 * board.Recent {
 		succeed(t, store, "job-01", begin.Add(time.Duration(k+3)*10*time.Second))
 	}

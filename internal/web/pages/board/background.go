@@ -1,0 +1,124 @@
+package board
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Background computes values that take long, in the background, one at a time. It keeps those that
+// were asked for last. It is safe for concurrent use; set its fields before.
+type Background[K comparable, T any] struct {
+	// Context ends the computations.
+	Context context.Context
+
+	// Every is the age from which on a value is computed again when it is asked for. A value that
+	// took long is computed less often: after twenty times the time that it took.
+	Every time.Duration
+
+	// Max bounds the values that are kept, at least 1.
+	Max int
+
+	ended sync.WaitGroup
+
+	mu     sync.Mutex
+	values map[K]*value[T]
+	limit  chan struct{} // has an element while a value is computed
+}
+
+type value[T any] struct {
+	result  Result[T]
+	took    time.Duration
+	asked   time.Time
+	tried   time.Time     // when the last computation that has ended began; zero: none has ended
+	running chan struct{} // closed when the running computation ends; nil: none runs
+}
+
+// Result is a value as it was computed last.
+type Result[T any] struct {
+	// Value is valid if Ready is true. At is when its computation began.
+	Value T
+	Ready bool
+	At    time.Time
+
+	// Err is why the last computation failed. Running reports whether another one runs.
+	Err     error
+	Running bool
+}
+
+// computeTime bounds a computation.
+const computeTime = 2 * time.Minute
+
+// Get returns the value of a key. It waits at most for patience for the first value, or for one whose
+// computation began at notBefore or later.
+func (b *Background[K, T]) Get(ctx context.Context, key K, notBefore time.Time, patience time.Duration, compute func(context.Context) (T, error)) Result[T] {
+	b.mu.Lock()
+	if b.values == nil {
+		b.values, b.limit = map[K]*value[T]{}, make(chan struct{}, 1)
+	}
+	v := b.values[key]
+	if v == nil {
+		b.evict()
+		v = &value[T]{}
+		b.values[key] = v
+	}
+	v.asked = time.Now()
+	due := time.Since(v.tried) > max(b.Every, 20*v.took) || v.tried.Before(notBefore)
+	if due && v.running == nil && b.Context.Err() == nil {
+		v.running = make(chan struct{})
+		b.ended.Go(func() { b.run(v, compute) })
+	}
+	running, r := v.running, v.result
+	r.Running = running != nil
+	b.mu.Unlock()
+	if running == nil || r.Ready && !r.At.Before(notBefore) || patience <= 0 {
+		return r
+	}
+	asked := time.Now()
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		patience = 0
+	case <-t.C:
+	case <-running:
+	}
+	return b.Get(ctx, key, notBefore, patience-time.Since(asked), compute) // the computation may have begun before notBefore
+}
+
+// evict makes room for one more value.
+func (b *Background[K, T]) evict() {
+	for len(b.values) >= max(1, b.Max) {
+		var oldest K
+		var found *value[T]
+		for k, v := range b.values {
+			if v.running == nil && (found == nil || v.asked.Before(found.asked)) {
+				oldest, found = k, v
+			}
+		}
+		if found == nil {
+			return // all are being computed
+		}
+		delete(b.values, oldest)
+	}
+}
+
+func (b *Background[K, T]) run(v *value[T], compute func(context.Context) (T, error)) {
+	b.limit <- struct{}{}
+	defer func() { <-b.limit }()
+	ctx, cancel := context.WithTimeout(b.Context, computeTime)
+	defer cancel()
+	began := time.Now()
+	t, err := compute(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v.took, v.tried = time.Since(began), began
+	if v.result.Err = err; err == nil {
+		v.result.Value, v.result.Ready, v.result.At = t, true, v.tried
+	}
+	close(v.running)
+	v.running = nil
+}
+
+// Wait waits for the end of the last computation. The context must have ended.
+func (b *Background[K, T]) Wait() { b.ended.Wait() }

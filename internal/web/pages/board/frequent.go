@@ -1,0 +1,59 @@
+package board
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/job"
+)
+
+// fillFrequent makes one pass over the newest records of all jobs. A request for each single job costs
+// the broker a pass for each of them: with 1,000 jobs that run each minute, and a million records, more
+// than a minute.
+const (
+	// minJobs is the number of jobs from which on fillFrequent saves time.
+	minJobs = 32
+
+	// maxRecords bounds the records of the pass, for each job.
+	maxRecords = 2 * Recent
+
+	// enough is how many slots of a job the pass must find. Otherwise the job runs rarely, and is
+	// read by itself.
+	enough = Recent / 3
+)
+
+// fillFrequent fills the jobs that run often, and returns the others.
+func (r reader) fillFrequent(ctx context.Context, empty []*Job) (rest []*Job, err error) {
+	if len(empty) < minJobs {
+		return empty, nil
+	}
+	found, missing := make(map[string][]client.SlotRow, len(empty)), len(empty)
+	for _, j := range empty {
+		found[j.Job] = make([]client.SlotRow, 0, Recent)
+	}
+	n := 0
+	for s, err := range r.client.LastWritten(ctx) {
+		switch rows, wanted := found[s.Job]; {
+		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+			continue // one record cannot be read
+		case err != nil:
+			return nil, err
+		case !wanted || len(rows) == Recent:
+		default:
+			if s.Output = ""; len(rows)+1 == Recent {
+				missing--
+			}
+			found[s.Job] = append(rows, s)
+		}
+		if n++; missing == 0 || n == maxRecords*len(empty) {
+			break
+		}
+	}
+	for _, j := range empty {
+		if j.merge(nil, found[j.Job]); len(j.Recent) < enough {
+			rest = append(rest, j)
+		}
+	}
+	return rest, nil
+}
