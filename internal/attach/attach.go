@@ -1,7 +1,6 @@
-// Package attach names the parts of a namespace that package client works on, so that a
-// test can replace one, and so that a program of this module can make a client of a
-// store that it has open already: client.Attach(attach.Of(...)). Programs outside this
-// module use client.New.
+// Package attach has the parts that package client works on. A test can replace a part, and a package
+// of this module can make a client of a store that is already open: client.Attach(attach.Of(...)).
+// Programs outside this module use client.New.
 package attach
 
 import (
@@ -70,7 +69,7 @@ type Locks interface {
 	Read(ctx context.Context, name string) (core.Lock, uint64, error)
 }
 
-// Fleet has the waiting slots, the events, and requests to nodes; *kv.Store is one.
+// Fleet has the waiting slots, the stored events, and requests to nodes; *kv.Store is one.
 type Fleet interface {
 	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]
 	Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error]
@@ -80,7 +79,7 @@ type Fleet interface {
 	AskOutput(ctx context.Context, node string, s job.Slot, follow bool) (exchange.OutputAnswer, error)
 }
 
-// News are the events as they happen, and the state of the connection; *kv.Store has them.
+// News has the events as they happen, and the state of the connection; *kv.Store is one.
 type News interface {
 	Follow(job string, f func(job.Event)) (stop func(), err error)
 	Reconnected() <-chan struct{}
@@ -113,19 +112,18 @@ type Parts struct {
 	// Now returns the broker's time.
 	Now func(context.Context) (time.Time, error)
 
-	// Operator is the person or program that gives the orders, like "alice@laptop". The
-	// registry and the ledger keep it, and conflicts and events show it.
+	// Operator is the person or program that gives the orders, like "alice@laptop". It is stored in
+	// the registry and the ledger; conflicts and events show it.
 	Operator string
 
-	// NoList says that the login may not list what waits in the streams.
+	// NoList reports whether the login may not list what waits in the streams.
 	NoList bool
 
-	// Joined waits until the registry has a job that this process is about to bring there. May be
-	// nil.
+	// Joined waits until the registry has a job that this process is about to write. May be nil.
 	Joined func(ctx context.Context, name string) error
 
-	// Alive is called after each answer of the broker, and during long computations. A
-	// caller uses it to notice a silent broker. May be nil.
+	// Alive is called after each answer of the broker, and during long computations, so that the
+	// caller can notice a silent broker. May be nil.
 	Alive func()
 
 	// Conn and Store are the connection and the store of the parts. They are nil in tests that
@@ -140,8 +138,7 @@ type Options struct {
 	Alive    func()
 	Joined   func(ctx context.Context, name string) error
 
-	// Now returns the time that is written as the time of death when a node is declared dead.
-	// Default: time.Now.
+	// Now returns the time that is recorded when the client declares a node dead. Default: time.Now.
 	Now    func() time.Time
 	Logger *slog.Logger
 }

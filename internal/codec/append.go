@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Object is a JSON object under construction. It writes the same bytes as encoding/json, but
-// without reflection, since each slot writes several records and events. A method whose name
-// ends in If omits a zero value.
+// Object is a JSON object under construction. It is made of the same bytes that encoding/json writes,
+// but without reflection: each slot needs several records and events. A method whose name ends in If
+// omits a zero value.
 type Object []byte
 
 // Open begins an object, which may be nested in another.
@@ -85,7 +85,7 @@ func (o Object) TrueIf(name string, value bool) Object {
 func appendText(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := Marshal(s) // never fails for a string
+			quoted, _ := Marshal(s) // a string can always be encoded
 			return append(b, quoted...)
 		}
 	}

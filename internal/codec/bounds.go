@@ -9,29 +9,28 @@ import (
 )
 
 // Any login may have written a value on the broker. So every value is bounded where it is
-// decoded, by the method bound of its type. No count makes the code that uses the value
-// allocate or loop without end, and no time is one that cannot be written again. A member that
-// rules depend on makes the whole value invalid if it is out of bounds. A text for people is
-// cut.
+// decoded, by the method bound of its type: no count makes the code that uses the value
+// allocate or loop without end, and every time can be written again. A member that rules
+// depend on makes the whole value invalid if it is out of bounds. A text for people is cut.
 const (
-	// MaxSpan bounds durations in settings, and what a node states about clocks.
+	// MaxSpan bounds durations in settings, and the clock offsets that nodes report.
 	MaxSpan = 100 * 366 * 24 * time.Hour
 
-	// MaxClaims bounds the attempts of one slot. Each reopening of a slot may add up to
+	// MaxClaims bounds the attempts of one slot, to which each retry by an operator may add
 	// job.MaxAttempts. MaxSlots bounds other counts of slots and of handlers.
 	MaxClaims = 1_000_000
 	MaxSlots  = 1<<31 - 1
 
-	// MaxCount bounds what is only shown.
+	// MaxCount bounds counts that are only shown.
 	MaxCount = math.MaxInt
 
 	// MaxWord bounds nonces, and names that are not those of jobs, queues or nodes, in bytes.
 	MaxWord = 256
 
-	// MaxText bounds the errors that are kept, in bytes. It is more than this program writes.
+	// MaxText bounds errors, in bytes. This program writes shorter ones.
 	MaxText = 4 << 10
 
-	// MaxHistory bounds the attempts that a record keeps. The newest stay.
+	// MaxHistory bounds the attempts that a record keeps: the newest ones.
 	MaxHistory = 200
 
 	// MaxOldBytes bounds the error of an attempt that is not the last, and an error that
@@ -45,7 +44,7 @@ const (
 	MaxExcept   = 100
 )
 
-// Bounds checks the members of one value. It keeps the first error.
+// Bounds checks the members of one value. Err is the first error.
 type Bounds struct {
 	What string // the kind of value, for errors: "slot record"
 	Err  error

@@ -17,7 +17,7 @@ import (
 // scope is the instrumentation scope of the spans.
 const scope = "github.com/cronce-io/cronce"
 
-// Tracer makes the spans of slots. It is safe for concurrent use. A nil Tracer makes none.
+// Tracer makes the spans of slots. It is safe for concurrent use. A nil *Tracer makes none.
 type Tracer struct {
 	tracer    trace.Tracer
 	namespace string
@@ -102,6 +102,7 @@ func Continue(ctx context.Context, headers map[string][]string) context.Context 
 // trace.
 func Traceparent(ctx context.Context) string { return Headers(ctx)[core.HeaderTraceparent] }
 
+// about returns the attributes of all spans of a slot.
 func about(queue string, s job.Slot) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("messaging.system", "nats"), attribute.String("cronce.queue", queue),
@@ -109,7 +110,7 @@ func about(queue string, s job.Slot) []attribute.KeyValue {
 	}
 }
 
-// end ends a span. A conflict is no failure: another node was faster.
+// end ends a span. A conflict is not an error: another node was faster.
 func end(span trace.Span, err error) {
 	switch {
 	case errors.Is(err, job.ErrConflict):

@@ -66,8 +66,8 @@ func TestAllSpansOfASlotAreOfTheTraceThatItsNameSays(t *testing.T) {
 	}
 }
 
-// The ID of the trace alone is no parent: the sampler decides as for any root, on
-// every node alike.
+// A trace ID without a span ID is not a parent: the sampler decides as for a root, and alike on
+// every node.
 func TestTheSamplerDecidesByTheSlot(t *testing.T) {
 	t.Parallel()
 	sampled := func(s job.Slot) bool {

@@ -12,9 +12,9 @@ type field struct {
 	tagged bool // the name comes from a tag
 }
 
-// fieldsOf returns the fields that encoding/json knows in a struct, by the names of their
-// members: those of embedded structs too, unless a field that is less deep, or as deep and named by
-// its tag, has the name already.
+// fieldsOf returns the fields that encoding/json knows in a struct, by the names of their members.
+// Fields of embedded structs are among them. Of several fields with one name, the least deep one
+// counts; of those, the one whose tag has the name.
 func fieldsOf(t reflect.Type) map[string]field {
 	all := map[string]field{}
 	hidden := map[reflect.Type]bool{}
@@ -49,7 +49,7 @@ func fieldsOf(t reflect.Type) map[string]field {
 	return all
 }
 
-// fieldOf returns the member of one field, or the struct whose fields stand in its place.
+// fieldOf returns the member of one field, or the embedded struct whose fields are members.
 func fieldOf(f reflect.StructField) (name string, known field, embedded reflect.Type) {
 	tag := f.Tag.Get("json")
 	if tag == "-" {
@@ -80,7 +80,7 @@ func isScalar(k reflect.Kind) bool {
 	return k == reflect.Bool || k == reflect.String || k >= reflect.Int && k <= reflect.Float64
 }
 
-// dominant returns the one of several fields of a name and depth that counts, if one does.
+// dominant returns the field that counts among several of one name and depth, if one does.
 func dominant(fields []field) (field, bool) {
 	if len(fields) == 1 {
 		return fields[0], true

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -20,8 +21,8 @@ import (
 // Decode decodes a payload into the value that dst points to. Its errors wrap codec.ErrInvalid, and
 // begin with the path of the member that is wrong. If there is no payload, Decode does nothing.
 //
-// Package encoding/json does the decoding. A second pass reads the payload beside the type. It finds
-// what encoding/json accepts and this package does not, and the place of what encoding/json refuses.
+// Package encoding/json decodes the payload. A second pass compares the payload with the type. It finds
+// what encoding/json accepts and this package does not, and where encoding/json has refused a value.
 func Decode(payload json.RawMessage, dst any) error {
 	if len(payload) == 0 {
 		return nil
@@ -44,7 +45,7 @@ func Decode(payload json.RawMessage, dst any) error {
 	return nil
 }
 
-// reader reads a payload, which is valid JSON, beside a type.
+// reader reads a payload, which is valid JSON, and compares it with a type.
 type reader struct {
 	*json.Decoder
 
@@ -52,7 +53,7 @@ type reader struct {
 	// the one that it refuses.
 	refused bool
 
-	path []string // the way to the value that is read: ".name" or "[3]"
+	path []string // the path of the value that is read, in steps like ".name" and "[3]"
 }
 
 // place returns the path for an error, or "" at the top.
@@ -84,8 +85,8 @@ func decodesItself(t reflect.Type) bool {
 	return p.Implements(jsonDecodes) || p.Implements(textDecodes)
 }
 
-// value reads the next value, which is to be decoded into a t. If t is nil, any value is right.
-// quoted: it is a string that has the value in it.
+// value reads the next value, which is decoded into a t. If t is nil, any value is right. If quoted, the
+// value is inside a string.
 func (r *reader) value(t reflect.Type, quoted bool) error {
 	for t != nil && t.Kind() == reflect.Pointer && !decodesItself(t) {
 		t = t.Elem()
@@ -103,7 +104,7 @@ func (r *reader) value(t reflect.Type, quoted bool) error {
 	return r.whole(t, false)
 }
 
-// whole reads a value that has no parts of its own for the caller.
+// whole reads a value whose parts are not compared.
 func (r *reader) whole(t reflect.Type, quoted bool) error {
 	var raw json.RawMessage
 	if err := r.Decode(&raw); err != nil || !r.refused {
@@ -119,8 +120,8 @@ func (r *reader) whole(t reflect.Type, quoted bool) error {
 	return refusal(json.Unmarshal(raw, reflect.New(t).Interface()), t)
 }
 
-// refusal is an error of encoding/json about one value, without the names of Go types that mean
-// nothing to the writer of the payload.
+// refusal returns an error of encoding/json about one value, without the names of Go structs and
+// fields: they mean nothing to the author of the payload.
 func refusal(err error, t reflect.Type) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
@@ -129,7 +130,7 @@ func refusal(err error, t reflect.Type) error {
 	return err
 }
 
-// composite reads a value, and its parts if it has any.
+// composite reads a value, and compares its parts if it has any.
 func (r *reader) composite(t reflect.Type) error {
 	token, err := r.Token()
 	switch {
@@ -145,6 +146,7 @@ func (r *reader) composite(t reflect.Type) error {
 	return fmt.Errorf("got %s, want %s", kindOf(token), t)
 }
 
+// kindOf names the kind of a value that has no parts.
 func kindOf(token json.Token) string {
 	switch token.(type) {
 	case string:
@@ -236,7 +238,7 @@ func (r *reader) array(t reflect.Type) error {
 	return err
 }
 
-// step is a member's name in a path. A name that would be ambiguous there is quoted.
+// step returns the step of a path to a member. A name that would be ambiguous there is quoted.
 func step(name string) string {
 	if name == "" || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || strings.ContainsRune(`.[]":`, c) || !strconv.IsPrint(c) }) {
 		return "." + strconv.Quote(name)
@@ -244,13 +246,9 @@ func step(name string) string {
 	return "." + name
 }
 
-// unknownMember says which members there are.
+// unknownMember returns an error that says which members there are.
 func unknownMember(name string, fields map[string]field) error {
-	names := make([]string, 0, len(fields))
-	for n := range fields {
-		names = append(names, n)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(fields))
 	switch near := suggest.Nearest(name, names); {
 	case near != "":
 		return fmt.Errorf("unknown member: did you mean %q?", near)

@@ -148,7 +148,7 @@ func TestDecodeLeavesTheValueAloneWithoutAPayload(t *testing.T) {
 	}
 }
 
-// What passes is what encoding/json reads too, with the same result.
+// What Decode accepts, encoding/json accepts too, with the same result.
 func FuzzDecodeAcceptsNothingThatEncodingJSONRefuses(f *testing.F) {
 	f.Add([]byte(`{"items":[{"price":1}],"tags":{"a":"b"},"parent":{"pair":[1,2]}}`))
 	f.Add([]byte(`{"number":"1","ID":"x","any":[{}]}`))

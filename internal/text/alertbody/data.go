@@ -43,8 +43,8 @@ type Data struct {
 	// Node is the node that published the alert.
 	Node string `json:"node,omitempty"`
 
-	// Error is the error of the last attempt, or the reason of the outcome. Output is the end
-	// of what the last attempt has written. Both are empty if there is none.
+	// Error is the error of the last attempt, or the reason for the outcome. Output is the end
+	// of the output of the last attempt. Both may be empty.
 	Error  string `json:"error,omitempty"`
 	Output string `json:"output,omitempty"`
 
@@ -61,8 +61,8 @@ type Data struct {
 	Key string `json:"-"`
 }
 
-// maxText bounds the error and the output of an alert, each in bytes. maxRead bounds how much of
-// each is cleaned before it is cut to maxText.
+// maxText bounds the error and the output of an alert, each in bytes. maxRead bounds the part of each
+// that is cleaned before it is cut to maxText.
 const (
 	maxText = 4 << 10
 	maxRead = 16 << 10
@@ -95,11 +95,8 @@ func (d Data) title() string {
 	return name + " " + d.Alert
 }
 
-// key identifies the trouble of one job, so that a service can end with the recovery what it
-// began with the failure.
-func (d Data) key() string {
-	return d.Namespace + "/" + d.Job
-}
+// key is the same for all alerts of a job, so that a service can match the recovery with the failure.
+func (d Data) key() string { return d.Namespace + "/" + d.Job }
 
 // isGood reports whether the alert is good news.
 func (d Data) isGood() bool { return d.Alert == Recovered || d.Alert == Succeeded }
@@ -107,7 +104,7 @@ func (d Data) isGood() bool { return d.Alert == Recovered || d.Alert == Succeede
 // fact is one line of a message.
 type fact struct{ name, value string }
 
-// facts returns what is known of the slot beside its error and its output.
+// facts returns what a message says about the slot besides its error and its output.
 func (d Data) facts() []fact {
 	facts := []fact{{"Slot", d.Slot}}
 	if d.Count > 1 {
@@ -122,8 +119,8 @@ func (d Data) facts() []fact {
 	return append(facts, fact{"Node", d.Node})
 }
 
-// clean returns text that is valid UTF-8 and has no character that is not shown or that
-// changes how others are shown, except line breaks and tabs.
+// clean returns s as valid UTF-8, without control characters and marks that change how other
+// characters are shown. Line breaks and tabs stay.
 func clean(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\r\n", "\n")
 	return strings.TrimRight(strings.Map(func(r rune) rune {
@@ -137,10 +134,10 @@ func clean(s string) string {
 	}, s), "\n\t ")
 }
 
-// elided stands where a text was cut.
+// elided replaces the part that was cut off a text.
 const elided = "…"
 
-// width is how many units of a service's limit a rune takes.
+// width returns how many units of a service's limit a rune takes.
 type width func(rune) int
 
 // utf16 counts UTF-16 code units, as JavaScript does. A service may count characters instead,
@@ -156,14 +153,10 @@ func utf16(r rune) int {
 func bytes(r rune) int { return utf8.RuneLen(r) }
 
 // head returns the beginning of s, in at most limit units.
-func head(s string, limit int, w width) string {
-	return cut(s, limit, w, true)
-}
+func head(s string, limit int, w width) string { return cut(s, limit, w, true) }
 
 // tail returns the end of s, in at most limit units.
-func tail(s string, limit int, w width) string {
-	return cut(s, limit, w, false)
-}
+func tail(s string, limit int, w width) string { return cut(s, limit, w, false) }
 
 func cut(s string, limit int, w width, beginning bool) string {
 	total := 0

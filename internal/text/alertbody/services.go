@@ -1,6 +1,7 @@
 package alertbody
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,7 +101,7 @@ func slackWidth(r rune) int {
 // unfence breaks each "```", which would end a block of code, with an invisible character.
 func unfence(s string) string { return strings.ReplaceAll(s, "```", "`\u200b`\u200b`") }
 
-// oneLine returns the first line of an error, to stand behind a title.
+// oneLine returns the first line of an error, for the end of a title.
 func oneLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	if line == "" {
@@ -214,9 +215,9 @@ const (
 	pagerDutyDedup   = 255
 )
 
-// pagerDuty returns an event of the Events API v2. The key of all events of a job is the
-// same. So a recovery resolves what a failure has triggered, and a second failure of a job in
-// trouble adds to its incident.
+// pagerDuty returns an event of the Events API v2. All events of a job have the same key. So a
+// recovery resolves the incident that a failure has triggered, and another failure before that
+// adds to the incident.
 func pagerDuty(d Data) any {
 	action, severity := "trigger", "error"
 	switch {
@@ -236,7 +237,7 @@ func pagerDuty(d Data) any {
 		details["output"] = d.Output
 	}
 	payload := object{
-		"summary": head(d.Title+oneLine(d.Error), pagerDutySummary, utf16), "source": or(d.Node, "cronce"), "severity": severity,
+		"summary": head(d.Title+oneLine(d.Error), pagerDutySummary, utf16), "source": cmp.Or(d.Node, "cronce"), "severity": severity,
 		"component": d.Job, "group": d.Namespace, "class": d.Alert, "custom_details": details,
 	}
 	if !d.Time.IsZero() {
@@ -245,13 +246,6 @@ func pagerDuty(d Data) any {
 	return object{
 		"routing_key": d.Key, "event_action": action, "dedup_key": head(d.key(), pagerDutyDedup, utf16), "client": "Cronce", "payload": payload,
 	}
-}
-
-func or(s, instead string) string {
-	if s == "" {
-		return instead
-	}
-	return s
 }
 
 // NtfyTopic splits the URL of a topic into that of its server and the topic's name. Its errors

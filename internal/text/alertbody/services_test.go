@@ -152,7 +152,7 @@ func texts(t *testing.T, body []byte) (found []string) {
 	return found
 }
 
-// A service counts the texts of a message together, too.
+// Some services also bound all texts of a message together.
 func TestTheTextsOfOneMessageFitTogether(t *testing.T) {
 	t.Parallel()
 	d := data(alertbody.Failed)
@@ -192,7 +192,7 @@ func TestTheEndOfTheOutputIsKept(t *testing.T) {
 	}
 }
 
-// What a failure triggers, the recovery of the same job resolves.
+// The recovery of a job resolves the incident that its failure has triggered.
 func TestARecoveryResolvesWhatTheFailureTriggered(t *testing.T) {
 	t.Parallel()
 	type event struct {

@@ -25,7 +25,7 @@ const (
 type Template struct{ t *template.Template }
 
 // TemplateError is a mistake in a template. Line and Column count from 1, columns in bytes.
-// They are 0 if the mistake has no place.
+// They are 0 if they are not known.
 type TemplateError struct {
 	Line, Column int
 	Message      string
@@ -91,8 +91,8 @@ func (l *limited) Write(p []byte) (int, error) {
 }
 
 // CheckTemplate returns the first mistake in a template: in its text, or in what it writes
-// about alerts of these kinds. It tries texts that are hard to quote: if the result is JSON
-// for a plain error, it must be JSON for every error.
+// about alerts of these kinds. If the result is JSON for a plain error, it must also be JSON
+// for an error that is hard to quote.
 func CheckTemplate(text string, kinds ...string) error {
 	t, err := ParseTemplate(text)
 	if err != nil {
@@ -124,7 +124,7 @@ func meansJSON(text string) bool {
 	return strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "{{")
 }
 
-// notJSON says where the text is not JSON.
+// notJSON says where the data stops being JSON.
 func notJSON(data []byte) string {
 	var any json.RawMessage
 	err := json.Unmarshal(data, &any)
@@ -136,7 +136,7 @@ func notJSON(data []byte) string {
 	return fmt.Sprintf("%v, after %q", err, strings.ToValidUTF8(string(data[max(0, end-30):end]), ""))
 }
 
-// sample is an alert for trying a template.
+// sample returns an alert with which to try a template.
 func sample(kind, err, output string) Data {
 	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	d := Data{
@@ -154,11 +154,11 @@ func sample(kind, err, output string) Data {
 	return d
 }
 
-// withoutLoops refuses what could make a template run for long: its time then grows with its
-// size only.
+// withoutLoops refuses loops and nested templates, so that the time of a template grows only with
+// its size.
 func withoutLoops(n parse.Node, text string) error {
 	refuse := func(what string) error {
-		line, column := place(text, int(n.Position()))
+		line, column := position(text, int(n.Position()))
 		return &TemplateError{line, column, what + " is not supported: the fields of an alert are single values"}
 	}
 	branch := func(b *parse.BranchNode) error {
@@ -191,20 +191,20 @@ func withoutLoops(n parse.Node, text string) error {
 	return nil
 }
 
-// place returns the line and the column of an offset, from 1.
-func place(text string, offset int) (line, column int) {
+// position returns the line and the column of an offset, from 1.
+func position(text string, offset int) (line, column int) {
 	before := text[:min(offset, len(text))]
 	return 1 + strings.Count(before, "\n"), offset - strings.LastIndexByte(before, '\n')
 }
 
-var templatePlace = regexp.MustCompile(`^template: ` + templateName + `:(\d+)(?::(\d+))?: (?s:(.*))$`)
+var templatePosition = regexp.MustCompile(`^template: ` + templateName + `:(\d+)(?::(\d+))?: (?s:(.*))$`)
 
-// executing is what text/template says before the cause of a failure.
+// executing matches what text/template writes before the cause of a failure.
 var executing = regexp.MustCompile(`^executing "` + templateName + `" at (<[^\n]*?>): `)
 
-// located returns the error of text/template with its place.
+// located returns an error of text/template with its line and column.
 func located(err error) *TemplateError {
-	m := templatePlace.FindStringSubmatch(err.Error())
+	m := templatePosition.FindStringSubmatch(err.Error())
 	if m == nil {
 		return &TemplateError{Message: err.Error()}
 	}
@@ -218,7 +218,7 @@ func located(err error) *TemplateError {
 	return &TemplateError{line, column, strings.ReplaceAll(message, "\n", " ")}
 }
 
-// fieldNames are what a template may name.
+// fieldNames are the fields that a template may use.
 const fieldNames = ".Alert, .Namespace, .Job, .Slot, .Title, .Time, .Instant, .Attempt, .Fence, .Node, .Error, .Output, .Count, .Last, .Since, .Key"
 
 // functions are those of text/template, with bounded results, and a few of our own.

@@ -65,7 +65,7 @@ func TestAMistakeInATemplateHasItsPlace(t *testing.T) {
 	}
 }
 
-// A login that may write the registry can have every node run a template.
+// A login that may write to the registry can make every node run a template.
 func TestATemplateCannotTakeLong(t *testing.T) {
 	t.Parallel()
 	double := `{{$x := .Output}}` + strings.Repeat(`{{$x = print $x $x}}`, 200) + `{{$x}}`

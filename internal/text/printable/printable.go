@@ -1,6 +1,5 @@
-// Package printable prepares foreign text for a terminal and for logs. Control characters
-// become escapes, and long texts are cut. All text that comes from the broker or from a
-// handler is shown through this package.
+// Package printable prepares foreign text, which comes from the broker or from a handler, for
+// terminals, logs and pages. Control characters become escapes, and long texts are cut.
 package printable
 
 import (
@@ -14,9 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s with every character that a terminal may obey written as an escape.
-// Outputs, errors and names are foreign text and must not move the cursor, change colours or
-// turn the direction of the text. Newlines and tabs stay.
+// Text returns s with an escape for every Hidden character. Outputs, errors and names are
+// foreign text: they must not move the cursor, change colours or the direction of text.
 func Text(s string) string {
 	if !strings.ContainsFunc(s, Hidden) && utf8.ValidString(s) {
 		return s
@@ -36,7 +34,8 @@ func Text(s string) string {
 	return b.String()
 }
 
-// Hidden reports whether a terminal may obey r instead of showing it.
+// Hidden reports whether a terminal may obey r instead of showing it. Newlines and tabs are not
+// hidden.
 func Hidden(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
 
 // Line returns Text(s) on one line.
@@ -47,8 +46,8 @@ func Line(s string) string {
 	return lines.Replace(Text(s))
 }
 
-// Clip returns at most the first most bytes of s, as Line writes them. If something was cut,
-// the result ends in "...".
+// Clip returns at most the first most bytes of s, as Line writes them. If it has cut the text, the
+// result ends in "...".
 func Clip(s string, most int) string {
 	cut := len(s) > most
 	if cut {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the candidate that the writer of name most likely meant, or "". It
-// compares without case, accepts the last part of a path ("Berlin" for "Europe/Berlin"), and
+// Nearest returns the candidate that the author of name most likely meant, or "". It
+// ignores case, accepts the last part of a path ("Berlin" for "Europe/Berlin"), and
 // tolerates one to three typing errors, depending on the length of name.
 func Nearest(name string, candidates []string) string {
 	const longest = 40
