@@ -9,15 +9,14 @@
 //
 // # Decisions
 //
-// A package of its own, so that only those programs get the Prometheus client which
-// ask for it.
+// Metrics are a package of their own, so that only programs that import it link the
+// Prometheus client.
 //
-// What happens is counted when it happens; what is, such as the clock's offset, is
-// asked of the replica at each scrape. A scrape never waits for the broker: what
-// only the broker knows (the watermark, what waits in a queue) is asked of it every
-// few seconds, beside the scrapes.
+// Events are counted when they happen. Values, such as the clock's offset, are read from
+// the replica at each scrape. A scrape never waits for the broker: the replica asks the
+// broker every few seconds for the watermark and for what waits in the queues.
 //
-// The number of series is bounded. Times are by queue, since it is a queue that is
-// slow; outcomes are by job, since it is a job that fails, of the first MaxJobs jobs
-// that have any, and of all others together as OtherJobs.
+// The number of series is bounded. Durations have the label queue, because a queue is slow
+// as a whole. Outcomes have the label job, because single jobs fail: one value for each of
+// the first MaxJobs jobs that have an outcome, and OtherJobs for all others.
 package metrics

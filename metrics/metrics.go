@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// MaxJobs is how many jobs have series of their own.
+	// MaxJobs bounds the jobs that have series of their own.
 	MaxJobs = 200
 
-	// OtherJobs is the label of all jobs beyond those. No job can have this name.
+	// OtherJobs is the label job of all further jobs. No job can have this name.
 	OtherJobs = "(other)"
 )
 
-// Metrics measures one Scheduler. It is a prometheus.Collector, to be registered
-// once, and a cronce.Observer: the methods beside Describe and Collect are called by
-// the Scheduler. It is safe for concurrent use.
+// Metrics measures one Scheduler. It is a prometheus.Collector, which you register once, and a
+// cronce.Observer: the Scheduler calls all methods except Describe and Collect. It is safe for
+// concurrent use.
 type Metrics struct {
 	lateness, run, ledger         *prometheus.HistogramVec
 	attempts, ledgerErrors        *prometheus.CounterVec
@@ -38,44 +38,44 @@ type Metrics struct {
 	known                         atomic.Int64
 }
 
-// queue has the series of one queue at hand.
+// queue has the series of one queue.
 type queue struct {
 	lateness, run   prometheus.Observer
 	attempts        prometheus.Counter
 	running, parked prometheus.Gauge
 }
 
-// perJob has the series of one job at hand.
+// perJob has the series of one job, or of all further jobs.
 type perJob struct {
 	label                      string
 	succeeded, failed, retries prometheus.Counter
 
-	// lastSuccess makes the series with the first success: a zero would be one of 1970.
+	// lastSuccess creates the series at the first success: before, its value would mean 1970.
 	lastSuccess func() prometheus.Gauge
 }
 
 // New returns a Metrics that has measured nothing.
 func New() *Metrics {
 	m := &Metrics{}
-	m.lateness = m.histogram("cronce_slot_lateness_seconds", `How long after its due time the first attempt of a slot started, of slots that were published on time.`,
+	m.lateness = m.histogram("cronce_slot_lateness_seconds", `How long after its due time the first attempt of a slot started, for slots that were published on time.`,
 		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}, "queue")
 	m.run = m.histogram("cronce_slot_run_seconds", `How long a handler ran, once per attempt.`,
 		[]float64{.005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800, 7200}, "queue")
 	m.attempts = m.counters("cronce_slot_attempts_total", `Handlers that were started.`, "queue")
 	m.running = m.gauges("cronce_slots_running", `Handlers that have not returned.`, "queue")
-	m.parked = m.gauges("cronce_slots_parked", `Slots that wait here for another slot of their job to end.`, "queue")
+	m.parked = m.gauges("cronce_slots_parked", `Slots that wait in this node for another slot of their job to end.`, "queue")
 	m.outcomes = m.counters("cronce_slot_outcomes_total", `Outcomes that this node recorded. A range of missed slots is one.`, "job", "state")
 	m.retries = m.counters("cronce_slot_retries_total", `Attempts that failed and are followed by another one.`, "job")
-	m.lastSuccess = m.gauges("cronce_job_last_success_timestamp_seconds", `When this node last recorded a success of the job, by the broker's clock. Not there before its first one.`, "job")
+	m.lastSuccess = m.gauges("cronce_job_last_success_timestamp_seconds", `When this node last recorded a success of the job, by the broker's clock. Absent before the first one.`, "job")
 	m.takeovers = m.counter("cronce_slot_takeovers_total", `Slots of dead nodes that this node claimed.`)
 	m.refused = m.counter("cronce_slot_refused_completions_total", `Completions that came too late: the slot had been taken over.`)
 	m.fences = m.counter("cronce_node_fences_total", `Silent nodes that this node declared dead.`)
 	m.heartbeats = m.counter("cronce_node_heartbeat_failures_total", `Heartbeats of this node that were refused or not answered.`)
-	m.leases = m.counter("cronce_node_leases_lost_total", `Times that this node lost its lease and started over under a new name.`)
+	m.leases = m.counter("cronce_node_leases_lost_total", `Times that this node lost its lease and started again under a new name.`)
 	m.offered = m.counter("cronce_sweep_offers_total", `Slots whose message was lost and that this node offered again.`)
-	m.ledger = m.histogram("cronce_ledger_request_seconds", `How long a request to the ledger took to be answered, repetitions included.`,
+	m.ledger = m.histogram("cronce_ledger_request_seconds", `How long a request to the ledger took until it was answered, repetitions included.`,
 		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 15}, "request")
-	m.ledgerErrors = m.counters("cronce_ledger_errors_total", `Requests to the ledger that were refused, or not answered before they were given up.`, "request")
+	m.ledgerErrors = m.counters("cronce_ledger_errors_total", `Requests to the ledger that were refused, or not answered before their timeout.`, "request")
 	m.ledgerRead, m.ledgerWrite = m.ledger.WithLabelValues("read"), m.ledger.WithLabelValues("write")
 	m.ledgerReadErr, m.ledgerWriteErr = m.ledgerErrors.WithLabelValues("read"), m.ledgerErrors.WithLabelValues("write")
 	return m
@@ -102,7 +102,7 @@ func add[C prometheus.Collector](m *Metrics, c C) C {
 	return c
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.all {
 		c.Describe(ch)
@@ -112,7 +112,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is prometheus.Collector's.
+// Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.all {
 		c.Collect(ch)
@@ -122,7 +122,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Follow takes over where to ask how things are.
+// Follow sets the function that returns the values that are read at each scrape.
 func (m *Metrics) Follow(stats func() replica.Stats) { m.stats.Store(&stats) }
 
 // queue returns the series of a queue.
@@ -154,10 +154,10 @@ func (m *Metrics) Returned(queue string, took time.Duration) {
 	q.run.Observe(took.Seconds())
 }
 
-// Parked counts slots that wait here for their turn.
+// Parked counts slots that wait in this node for another slot of their job.
 func (m *Metrics) Parked(queue string, by int) { m.queue(queue).parked.Add(float64(by)) }
 
-// job returns the series of a job, its own or those of all others.
+// job returns the series of a job: its own, or those of all further jobs.
 func (m *Metrics) job(name string) *perJob {
 	if j, ok := m.jobs.Load(name); ok {
 		return j.(*perJob)
@@ -165,11 +165,11 @@ func (m *Metrics) job(name string) *perJob {
 	if name != OtherJobs && m.known.Load() >= MaxJobs {
 		return m.job(OtherJobs)
 	}
-	j, there := m.jobs.LoadOrStore(name, &perJob{
+	j, loaded := m.jobs.LoadOrStore(name, &perJob{
 		name, m.outcomes.WithLabelValues(name, string(job.Succeeded)), m.outcomes.WithLabelValues(name, string(job.Failed)),
 		m.retries.WithLabelValues(name), sync.OnceValue(func() prometheus.Gauge { return m.lastSuccess.WithLabelValues(name) }),
 	})
-	if !there && name != OtherJobs {
+	if !loaded && name != OtherJobs {
 		m.known.Add(1)
 	}
 	return j.(*perJob)
@@ -214,7 +214,7 @@ func (m *Metrics) Ledger(request string, took time.Duration, failed error) {
 // HeartbeatFailed counts heartbeats that were not acknowledged.
 func (m *Metrics) HeartbeatFailed() { m.heartbeats.Inc() }
 
-// LeaseLost counts incarnations that ended for it.
+// LeaseLost counts lost leases of the node.
 func (m *Metrics) LeaseLost() { m.leases.Inc() }
 
 // Offered counts slots that were offered again.

@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md")
 
 const page = "../docs/metrics.md"
 
-// event is one of a kind about a job.
+// event returns an event of a kind about a job.
 func event(kind job.EventKind, name string) job.Event {
 	return job.Event{Kind: kind, Job: name, Time: time.Unix(1_800_000_000, 0)}
 }
@@ -76,7 +76,7 @@ func TestNamesFollowPrometheusConventions(t *testing.T) {
 	}
 }
 
-// The page's table is what a scrape has, and every name in its text is one of it.
+// The page's table has the metrics of a scrape, and the page's text names no others.
 func TestPageDescribesEveryMetric(t *testing.T) {
 	t.Parallel()
 	families := gather(t, exercised())
@@ -110,8 +110,8 @@ func TestPageDescribesEveryMetric(t *testing.T) {
 	}
 }
 
-// Each expression asks for metrics and labels that there are, and counts only on what
-// counts. That they fire when they should was looked at with Prometheus' own promtool.
+// Each expression uses metrics and labels that exist, and rates only of counters. Tests with
+// promtool show that the alarms fire when they should.
 func TestAlarmsUseMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	families := gather(t, exercised())
@@ -197,7 +197,7 @@ func TestJobsBeyondTheFirstAreCountedTogether(t *testing.T) {
 	}
 }
 
-// What is not known is not there: a zero would be taken for the truth.
+// A value that is not known has no series: a zero would look like a value.
 func TestUnknownValuesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	m := metrics.New()
@@ -210,8 +210,8 @@ func TestUnknownValuesAreLeftOut(t *testing.T) {
 	}
 }
 
-// A zero would be a success of 1970, and set off the alarm for jobs that have not
-// succeeded for long, with the first failure after each restart.
+// A zero would mean a success in 1970. The alarm for jobs without a recent success would then
+// fire at the first failure after each restart.
 func TestJobThatHasNotSucceededHasNoLastSuccess(t *testing.T) {
 	t.Parallel()
 	const name = "cronce_job_last_success_timestamp_seconds"
@@ -227,7 +227,7 @@ func TestJobThatHasNotSucceededHasNoLastSuccess(t *testing.T) {
 	}
 }
 
-// slot is what one slot that succeeds has measured.
+// slot makes the measurements of one slot that succeeds.
 func slot(m *metrics.Metrics) {
 	m.Ledger("write", time.Millisecond, nil)
 	m.Started("default", time.Millisecond, true)

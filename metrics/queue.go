@@ -10,21 +10,21 @@ import (
 
 type stats = producer.Stats
 
-// backlog is what a queue has to do at a time.
+// backlog is the work of a queue, as seen at the time now.
 type backlog struct {
 	stream.Backlog
 	now time.Time
 }
 
-// age is false when it is not known.
-func (b backlog) age() (float64, bool) {
+// age returns how long the oldest slot has been waiting, if that is known.
+func (b backlog) age() (seconds float64, known bool) {
 	if b.Waiting == 0 {
 		return 0, true
 	}
 	return max(b.now.Sub(b.Oldest), 0).Seconds(), !b.Oldest.IsZero()
 }
 
-// queues is a value for each queue that is known.
+// queues returns a value for each queue whose value is known.
 func queues(value func(backlog) (float64, bool)) func(replica.Stats, func(float64, ...string)) {
 	return func(s replica.Stats, set func(float64, ...string)) {
 		for name, b := range s.Queues {
