@@ -36,7 +36,7 @@ func (f *Fleet) AdvanceTo(until time.Time) {
 	f.Settle()
 }
 
-// Settle waits, like Advance, until all that is due now has its outcome.
+// Settle waits, like Advance, until all slots that are due now have their outcome.
 func (f *Fleet) Settle() {
 	f.t.Helper()
 	if len(f.alive()) > 0 {
@@ -44,16 +44,16 @@ func (f *Fleet) Settle() {
 	}
 }
 
-// settle waits for what is due after the last time and up to now.
+// settle waits for the slots that are due after f.settled and up to now.
 func (f *Fleet) settle(now time.Time) {
 	f.t.Helper()
-	f.wait("all that is due at "+now.Format(time.RFC3339), func(ctx context.Context) (string, error) {
+	f.wait("all slots that are due at "+now.Format(time.RFC3339), func(ctx context.Context) (string, error) {
 		return f.pending(ctx, now)
 	})
 	f.settled = now
 }
 
-// next is when the next slot is due of a job that is handled; zero: never.
+// next returns when the next slot of a job that is handled is due. Zero: never.
 func (f *Fleet) next() (next time.Time) {
 	f.t.Helper()
 	for _, e := range f.entries() {
@@ -61,10 +61,7 @@ func (f *Fleet) next() (next time.Time) {
 		if err != nil || e.Paused {
 			continue
 		}
-		after := f.settled
-		if since := e.Since(); since.After(after) {
-			after = since
-		}
+		after := plans.Later(f.settled, e.Since())
 		at := plan.Next(after.Add(-plan.Delay()))
 		if due := at.Add(plan.Delay()); !at.IsZero() && (next.IsZero() || due.Before(next)) {
 			next = due
@@ -73,7 +70,7 @@ func (f *Fleet) next() (next time.Time) {
 	return next
 }
 
-// entries are the jobs of the registry that live replicas handle.
+// entries returns the jobs of the registry that running replicas handle.
 func (f *Fleet) entries() []plans.Entry {
 	f.t.Helper()
 	ctx, cancel := f.patient()
@@ -91,7 +88,7 @@ func (f *Fleet) entries() []plans.Entry {
 	})
 }
 
-// join waits until the registry has the jobs that the test has just handed to a Scheduler.
+// join waits until the registry has the jobs that the test has just added to a Scheduler.
 func (f *Fleet) join(ctx context.Context, replicas []*replicaProcess) {
 	f.t.Helper()
 	for _, r := range replicas {
@@ -101,7 +98,7 @@ func (f *Fleet) join(ctx context.Context, replicas []*replicaProcess) {
 	}
 }
 
-// pending says what has no outcome yet of what is due up to now; empty: all has.
+// pending names a slot that is due up to now and has no outcome yet. "": there is none.
 func (f *Fleet) pending(ctx context.Context, now time.Time) (string, error) {
 	for _, e := range f.entries() {
 		for _, at := range planned(e, f.settled, now) {
@@ -121,8 +118,8 @@ func (f *Fleet) pending(ctx context.Context, now time.Time) (string, error) {
 	return f.waiting(ctx)
 }
 
-// waiting names a slot that waits in the stream or runs; empty: none. Slots that wait for a handler
-// are left out, since no replica has one.
+// waiting names a slot that waits in the stream or runs. "": there is none. It leaves out slots that
+// wait for a handler that no replica has.
 func (f *Fleet) waiting(ctx context.Context) (string, error) {
 	alive := f.alive()
 	for w, err := range f.store.Slots().Waiting(ctx, stream.WaitingFilter{}) {
@@ -143,6 +140,7 @@ func (f *Fleet) waiting(ctx context.Context) (string, error) {
 	return "", nil
 }
 
+// unfinished says why a slot has no outcome yet. "": it has one.
 func (f *Fleet) unfinished(ctx context.Context, s job.Slot) (string, error) {
 	r, _, err := f.store.Ledger().Read(ctx, s)
 	switch {
@@ -159,7 +157,7 @@ func (f *Fleet) unfinished(ctx context.Context, s job.Slot) (string, error) {
 	return "", nil
 }
 
-// inRange reports whether the slot was missed as one of many that have one record.
+// inRange reports whether the slot is one of a range of missed slots, which have one record.
 func (f *Fleet) inRange(ctx context.Context, s job.Slot) (bool, error) {
 	for e, err := range f.store.Ledger().List(ctx, kv.ListFilter{Job: s.Job}) {
 		if err != nil {
@@ -172,8 +170,8 @@ func (f *Fleet) inRange(ctx context.Context, s job.Slot) (bool, error) {
 	return false, nil
 }
 
-// planned are the instants of a job's slots that fall due after one time, up to and
-// including another, by its definitions as they were.
+// planned returns the instants of a job's slots that fall due after one time, up to and
+// including another, by the definitions that the job had then.
 func planned(e plans.Entry, after, until time.Time) (all []time.Time) {
 	for _, p := range e.Plans() {
 		s, err := job.ParseSchedule(e.Job.Name, p.Plan)
@@ -195,12 +193,12 @@ func planned(e plans.Entry, after, until time.Time) (all []time.Time) {
 	return slices.CompactFunc(all, time.Time.Equal)
 }
 
-// wait polls until missing names nothing any more.
+// wait polls until missing returns "".
 func (f *Fleet) wait(what string, missing func(context.Context) (string, error)) {
 	f.t.Helper()
 	ctx, cancel := f.patient()
 	defer cancel()
-	last := "nothing was answered"
+	last := "the server has not answered"
 	for {
 		now, err := missing(ctx)
 		switch {

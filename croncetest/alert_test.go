@@ -14,7 +14,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Give the job of a test a subject for its alerts, and listen there. A heartbeat has only a URL.
+// Give the job a subject for its alerts, and subscribe to it. A heartbeat has only a URL.
 func TestAlertsAndHeartbeatsArriveAtTheTest(t *testing.T) {
 	t.Parallel()
 	beats := make(chan string, 10)

@@ -1,20 +1,20 @@
 package croncetest
 
 import (
-	"sort"
+	"slices"
 	"sync"
 	"time"
 )
 
-// manual is a clock that is set forward, and goes at the pace of the real one in
-// between. It never goes back.
+// manual is a clock that is set forward. In between, it runs at the pace of the real clock. It
+// never goes back.
 type manual struct {
-	mu    sync.Mutex
-	steps []step // in order; there is one at least
-	told  []chan struct{}
+	mu        sync.Mutex
+	steps     []step // in order; at least one
+	listeners []chan struct{}
 }
 
-// step says by how much the clock is off from a real instant on.
+// step is the offset of the clock to the real one, from a real instant on.
 type step struct {
 	from   time.Time
 	offset time.Duration
@@ -25,19 +25,23 @@ func newManual(start time.Time) *manual {
 	return &manual{steps: []step{{now, start.Sub(now)}}}
 }
 
-// Now is the clock's time.
+// Now returns the clock's time.
 func (m *manual) Now() time.Time { return m.read(time.Now()) }
 
-// read is what the clock showed at a real instant.
+// read returns what the clock showed at a real instant.
 func (m *manual) read(real time.Time) time.Time {
 	real = real.Round(0)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := sort.Search(len(m.steps), func(i int) bool { return m.steps[i].from.After(real) })
-	return real.Add(m.steps[max(i-1, 0)].offset)
+	for _, s := range slices.Backward(m.steps) {
+		if !s.from.After(real) {
+			return real.Add(s.offset)
+		}
+	}
+	return real.Add(m.steps[0].offset)
 }
 
-// set sets the clock forward to t, unless it is later already, and notifies the listeners.
+// set sets the clock forward to t, unless it is already later, and notifies the listeners.
 func (m *manual) set(t time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +49,7 @@ func (m *manual) set(t time.Time) {
 	if offset := t.Sub(now); offset > last.offset {
 		m.steps = append(m.steps, step{now, offset})
 	}
-	for _, c := range m.told {
+	for _, c := range m.listeners {
 		select {
 		case c <- struct{}{}:
 		default:
@@ -58,6 +62,6 @@ func (m *manual) listen() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := make(chan struct{}, 1)
-	m.told = append(m.told, c)
+	m.listeners = append(m.listeners, c)
 	return c
 }

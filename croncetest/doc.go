@@ -17,10 +17,10 @@
 // runs, Advance sets the clock to the end at once, and the slots in between are missed:
 // test a downtime in this way.
 //
-// Between two settings the clock runs at the pace of the real one. The scheduler uses
-// this clock for due times, lateness, catch-up, horizons, pauses, records and the
-// broker's timestamps. Durations are real: the timeout of a handler, the delay before a
-// retry (give jobs that fail a short backoff), the lease.
+// In between, the clock runs at the pace of the real one. The scheduler uses this clock
+// for due times, lateness, catch-up, horizons, pauses, records and the broker's
+// timestamps. Durations are real: the timeout of a handler, the delay before a retry
+// (give jobs that fail a short backoff), the lease.
 //
 // # Crashes
 //
@@ -38,13 +38,13 @@
 //
 // # Alerts
 //
-// Give the job a subject (job.AlertNATS) and listen there with Conn. Alerts about late slots
-// come in real time, half a minute after the slot is late.
+// Give the job a subject (job.AlertNATS) and subscribe to it with Conn. An alert about a late
+// slot is sent half a minute of real time after the slot is late.
 //
 // # What handlers report
 //
 // Slots returns the records, with the outputs and the results of handlers. To test what a
-// handler reports while it runs, ask the fleet's Client: Running returns its progress and
+// handler reports while it runs, use the fleet's Client: Running returns its progress and
 // its output so far, and Tail follows it.
 //
 // # What it does not do
@@ -61,12 +61,11 @@
 //   - The whole engine is the real one. Rejected: a scheduler that a test calls for each
 //     slot. Users test whether a job with its policies does what they expect, and the
 //     engine decides that.
-//   - A broker timestamp is converted with the clock setting of the moment when it was
-//     made: a step function of the real time, the same for every reader. So timestamps
-//     are in order, each has one value, and none is ahead of the clock. Rejected: a
-//     server with another clock (nats-server has none that can be set), and
-//     testing/synctest (a week has hundreds of thousands of heartbeats and
-//     announcements, which would all be sent).
-//   - Steps, not a jump: a producer that finds a week of slots due at once applies the
-//     catch-up policies.
+//   - A timestamp of the broker is converted with the offset that the clock had when the
+//     timestamp was made. All readers convert it alike, timestamps stay in order, and none
+//     is ahead of the clock. Rejected: a server with another clock (that of nats-server
+//     cannot be set), and testing/synctest (a week has hundreds of thousands of heartbeats
+//     and announcements, which would all be sent).
+//   - Advance goes from due time to due time. If it set the clock to the end at once, the
+//     producers would find all slots due together and apply the catch-up policies.
 package croncetest

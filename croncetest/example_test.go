@@ -11,8 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// exampleT is what a test is here, where there is none: in yours it is the
-// *testing.T.
+// exampleT replaces *testing.T in the examples, which have none.
 type exampleT struct{ cleanups []func() }
 
 func (t *exampleT) Helper()                           {}
@@ -26,8 +25,8 @@ func (t *exampleT) end() {
 	}
 }
 
-// A job at half past two, in the week in which that does not exist on one day, and a
-// replica that dies in the middle of just that slot.
+// A nightly job at 02:30, in the week in which the clocks skip that time on Sunday, and a replica that
+// dies while it runs that slot.
 func Example() {
 	t := &exampleT{} // t *testing.T
 	defer t.end()
@@ -57,8 +56,8 @@ func Example() {
 	// 2026-04-01T00:30:00Z succeeded at attempt 1
 }
 
-// While no replica runs the clock goes all the way at once, and what fell due was
-// missed: the job's catch-up policy says what becomes of it.
+// While no replica runs, Advance sets the clock to the end at once, and slots are missed. The job's
+// catch-up policy decides which of them run.
 func ExampleFleet_Stop() {
 	t := &exampleT{} // t *testing.T
 	defer t.end()
@@ -82,7 +81,7 @@ func ExampleFleet_Stop() {
 	// 04:00 succeeded
 }
 
-// The same key is the same run, from any replica.
+// The same key is the same run.
 func ExampleFleet_Trigger() {
 	t := &exampleT{} // t *testing.T
 	defer t.end()
@@ -100,7 +99,7 @@ func ExampleFleet_Trigger() {
 	// invoice:@order-7 with {"order":7}
 }
 
-// What handlers report is in the records: outputs and results.
+// The records have the outputs and the results of handlers.
 func ExampleFleet_Slots() {
 	t := &exampleT{} // t *testing.T
 	defer t.end()
@@ -128,7 +127,7 @@ func ExampleFleet_Slots() {
 	// succeeded: "reading customers", result {"rows":7}
 }
 
-// What the README shows: a week in which one night's half past two does not exist.
+// The example of the README: a week in which the clocks skip 02:30 on one night.
 func Example_week() {
 	t := &exampleT{} // t *testing.T
 	defer t.end()

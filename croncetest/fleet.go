@@ -1,6 +1,7 @@
 package croncetest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,7 +37,7 @@ type Fleet struct {
 	jobs     []job.Job
 	handlers map[string]job.Handler
 
-	// settled is up to when everything has its outcome.
+	// settled is the time up to which all slots have their outcome.
 	settled time.Time
 
 	mu       sync.Mutex
@@ -127,7 +128,7 @@ func (f *Fleet) open(ctx context.Context, js jetstream.JetStream) (*kv.Store, er
 func (f *Fleet) settings() job.Settings { return job.Settings{Lease: f.cfg.lease, Replicas: 1} }
 
 func (f *Fleet) patient() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.Background(), f.cfg.patience, fmt.Errorf("it is not done after %v", f.cfg.patience))
+	return context.WithTimeoutCause(context.Background(), f.cfg.patience, fmt.Errorf("no result after %v", f.cfg.patience))
 }
 
 // Now returns the time on the fleet's clock.
@@ -184,10 +185,7 @@ func (f *Fleet) Slots(name string) []job.Record {
 		all = append(all, e.Record)
 	}
 	slices.SortFunc(all, func(x, y job.Record) int {
-		if order := x.Slot.At.Compare(y.Slot.At); order != 0 {
-			return order
-		}
-		return strings.Compare(x.Slot.ID(), y.Slot.ID())
+		return cmp.Or(x.Slot.At.Compare(y.Slot.At), strings.Compare(x.Slot.ID(), y.Slot.ID()))
 	})
 	return all
 }
@@ -200,8 +198,8 @@ func (f *Fleet) Runs(name string) []job.Run {
 	return slices.DeleteFunc(slices.Clone(f.runs), func(r job.Run) bool { return r.Slot.Job != name })
 }
 
-// Planned returns the instants that the job's definitions, as they were over time, plan: from the
-// first definition until the end of the last Advance or Settle.
+// Planned returns the instants of the job's slots, by the definitions that it had then: from its first
+// definition up to the time of the last Advance or Settle.
 func (f *Fleet) Planned(name string) []time.Time {
 	f.t.Helper()
 	ctx, cancel := f.patient()
@@ -224,7 +222,7 @@ func (f *Fleet) Once(name string) {
 	}
 	plan := f.Planned(name)
 	if len(plan) == 0 {
-		f.t.Errorf("croncetest: job %s: no slot of it was due until %s", name, f.settled.UTC().Format(time.RFC3339))
+		f.t.Errorf("croncetest: job %s: no slot was due until %s", name, f.settled.UTC().Format(time.RFC3339))
 	}
 	for _, at := range plan {
 		id := job.NewSlot(name, at).ID()

@@ -55,8 +55,8 @@ func TestAdvanceOfAWeekRunsAnHourlyJobOnceForEachSlot(t *testing.T) {
 	}
 }
 
-// The hour from two to three is not there on 29 March in Berlin, and a replica dies
-// in the middle of that slot: it still has one outcome, by another replica.
+// On 29 March, the clocks in Berlin skip the hour from two to three, and a replica dies while
+// it runs that slot. The slot still gets one outcome, from another replica.
 func TestAdvanceOverDSTAndACrash(t *testing.T) {
 	t.Parallel()
 	f := croncetest.New(t, croncetest.At("2026-03-26T00:00:00Z"))
@@ -208,7 +208,7 @@ func TestReleaseThatIsNewChangesTheJob(t *testing.T) {
 	}
 }
 
-// recorder is a test that fails without failing this one.
+// recorder is a T that records failures, so that they do not fail the test.
 type recorder struct {
 	mu       sync.Mutex
 	failures []string
@@ -231,8 +231,8 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	panic(fatal{})
 }
 
-// run calls f, and ends what it began.
-func (r *recorder) run(f func()) (said string) {
+// run calls f and then the cleanups, and returns the failures.
+func (r *recorder) run(f func()) (failures string) {
 	defer func() {
 		if p := recover(); p != nil && p != (fatal{}) {
 			panic(p)
@@ -240,7 +240,7 @@ func (r *recorder) run(f func()) (said string) {
 		for _, c := range slices.Backward(r.cleanups) {
 			c()
 		}
-		said = strings.Join(r.failures, "\n")
+		failures = strings.Join(r.failures, "\n")
 	}()
 	f()
 	return ""
@@ -265,7 +265,7 @@ func TestFleetFailsTheTestOfAMistake(t *testing.T) {
 			f.Start(1)
 			f.Advance(24 * time.Hour)
 			f.Once("rare")
-		}, []string{"job rare: no slot of it was due"}},
+		}, []string{"job rare: no slot was due"}},
 		"a handler that hangs": {func(r *recorder) {
 			f := croncetest.New(r, croncetest.Patience(2*time.Second))
 			f.Handle(job.Job{Name: "slow", Schedule: "@daily"}, func(ctx context.Context, _ job.Run) error {

@@ -62,9 +62,9 @@ func Logger(l *slog.Logger) Option {
 	return func(c *config) error { c.logger = cmp.Or(l, c.logger); return nil }
 }
 
-// Options gives options to each replica, as a program gives them to cronce.New: WithMiddleware,
-// WithErrorHook, WithConcurrency and the like. WithNodeName, WithLogger and WithSettings are set by
-// the fleet, and WithNamespace and WithDomain must not be used. Default: none.
+// Options gives each replica options of cronce.New, such as WithMiddleware, WithErrorHook and
+// WithConcurrency. The fleet overrides WithNodeName, WithLogger and WithSettings. WithNamespace and
+// WithDomain must not be used. Default: none.
 func Options(options ...cronce.Option) Option {
 	return func(c *config) error { c.options = append(c.options, options...); return nil }
 }

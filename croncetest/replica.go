@@ -17,7 +17,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// replicaProcess is one replica, as near to a process of its own as one can be.
+// replicaProcess is one replica. It has a connection of its own, like a process.
 type replicaProcess struct {
 	host      string
 	scheduler *cronce.Scheduler
@@ -25,7 +25,7 @@ type replicaProcess struct {
 	conn      *nats.Conn
 	stop      context.CancelFunc
 
-	// ended is closed when it has; err says why.
+	// ended is closed when Run has returned err.
 	ended   chan struct{}
 	err     error
 	crashed bool
@@ -48,7 +48,7 @@ func (f *Fleet) Start(n int) {
 			f.t.Fatalf("croncetest: %v", err)
 		}
 	}
-	f.wait("the replicas to be up", func(ctx context.Context) (string, error) { return f.missing(ctx) })
+	f.wait("the replicas to run", func(ctx context.Context) (string, error) { return f.missing(ctx) })
 }
 
 func (f *Fleet) start(ctx context.Context) (err error) {
@@ -63,7 +63,7 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 	}()
 	options := append(slices.Clone(f.cfg.options),
 		cronce.WithSettings(f.settings()), cronce.WithNodeName(r.host), cronce.WithLogger(f.cfg.logger.With("replica", r.host)),
-		cronce.WithMiddleware(f.note)) // the innermost one
+		cronce.WithMiddleware(f.recordRuns)) // the innermost one
 	if r.scheduler, err = cronce.New(ctx, r.conn, options...); err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// note notes each start of a handler.
-func (f *Fleet) note(h job.Handler) job.Handler {
+// recordRuns records each start of a handler, for Runs.
+func (f *Fleet) recordRuns(h job.Handler) job.Handler {
 	return func(ctx context.Context, run job.Run) error {
 		f.mu.Lock()
 		f.runs = append(f.runs, run)
@@ -94,8 +94,8 @@ func (f *Fleet) note(h job.Handler) job.Handler {
 	}
 }
 
-// Scheduler returns the scheduler of replica i, for a test of what a program does with it while it
-// runs: Handle, Remove, Client. It must not be run again.
+// Scheduler returns the scheduler of replica i, for tests of what a program does while it runs: Handle,
+// Remove, Client. Do not call its Run.
 func (f *Fleet) Scheduler(i int) *cronce.Scheduler {
 	f.t.Helper()
 	if r := f.replica(i); r != nil {
@@ -104,7 +104,7 @@ func (f *Fleet) Scheduler(i int) *cronce.Scheduler {
 	return nil
 }
 
-// missing names what is not up yet; empty: nothing.
+// missing says why the replicas do not run yet. "": they run.
 func (f *Fleet) missing(ctx context.Context) (string, error) {
 	nodes, err := f.store.Nodes().List(ctx)
 	if err != nil {
@@ -125,9 +125,10 @@ func (f *Fleet) missing(ctx context.Context) (string, error) {
 	return "", nil
 }
 
+// is reports whether the node is an incarnation of the replica.
 func (r *replicaProcess) is(node string) bool { return strings.HasPrefix(node, r.host+"-") }
 
-// alive are the replicas that run. One that has ended by itself fails the test.
+// alive returns the replicas that run. It fails the test if one has ended by itself.
 func (f *Fleet) alive() (alive []*replicaProcess) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,9 +165,8 @@ func (f *Fleet) Replica(run job.Run) int {
 	return slices.IndexFunc(f.replicas, func(r *replicaProcess) bool { return r.is(run.Node) })
 }
 
-// Crash ends replica i as a kill does: what it sends from now on does not reach the broker, and
-// its handlers' contexts end. It does not wait for them. A handler may crash its own
-// replica:
+// Crash ends replica i as a kill does: nothing that it sends reaches the broker any more, and the
+// contexts of its handlers end. Crash does not wait for the handlers. A handler may crash its own replica:
 //
 //	f.Crash(f.Replica(run))
 //	<-ctx.Done()

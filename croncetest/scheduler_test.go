@@ -113,8 +113,8 @@ func TestClientShowsHowFarHandlersAreWhileTheyRun(t *testing.T) {
 	}
 }
 
-// Advance waits for the slots of jobs that have a handler, also of those that come and go while
-// the replicas run.
+// Advance waits for the slots of jobs that have a handler, also of jobs that are added and removed
+// while the replicas run.
 func TestAdvanceFollowsHandleAndRemoveOfARunningScheduler(t *testing.T) {
 	t.Parallel()
 	f := croncetest.New(t, croncetest.At("2026-11-22T00:00:00Z"))
