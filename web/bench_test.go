@@ -106,8 +106,8 @@ func newBenchFleet(b *testing.B) *benchFleet {
 	return &benchFleet{s, store, job.NewSlot(benchName(7), newest).ID()}
 }
 
-// fillLedger publishes the records without the checks of a client, which a million of them would
-// spend minutes on.
+// fillLedger publishes the records without the checks of a client, which would take minutes for a
+// million records.
 func fillLedger(b *testing.B, js jetstream.JetStream, record func(i int) job.Record) {
 	b.Helper()
 	for i := range benchRecords {
@@ -197,7 +197,7 @@ type gotten struct {
 	body   []byte        // compressed
 }
 
-// get asks for a page. live is the ID of the stream that made the browser refresh it, else "".
+// get requests a page. live is the ID of the stream whose message made the browser refresh the page, or "".
 func (u *ui) get(t testing.TB, path, live string) (g gotten) {
 	r, err := http.NewRequest(http.MethodGet, u.url+path, nil)
 	if err != nil {
@@ -364,7 +364,7 @@ func (f *benchFleet) work(b *testing.B) *atomic.Int64 {
 	return &n
 }
 
-// subscriptionsOf counts those of the connections whose name begins so.
+// subscriptionsOf counts the subscriptions of the connections whose name begins with a prefix.
 func subscriptionsOf(b *testing.B, s *server.Server, name string) (n int) {
 	b.Helper()
 	z, err := s.Connz(&server.ConnzOptions{Subscriptions: true})

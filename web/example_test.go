@@ -12,7 +12,7 @@ import (
 	"github.com/cronce-io/cronce/web"
 )
 
-// Mount the API below a path of your own server, behind your own login.
+// Mount the dashboard and the API below a path of your own server, behind your own login.
 func ExampleNew() {
 	nc, err := nats.Connect(nats.DefaultURL)
 	if err != nil {

@@ -34,7 +34,7 @@ func user(t *testing.T, name string, role layout.Role) *server.User {
 	return &server.User{Username: name, Password: "p", Permissions: p}
 }
 
-// With the login of a viewer the same program is read-only, because the broker says so.
+// With the login of a viewer, the same program is read-only, because the broker refuses orders.
 func TestViewersLoginMakesTheHandlerReadOnly(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t, func(o *server.Options) {
@@ -99,7 +99,7 @@ func TestViewersLoginMakesTheHandlerReadOnly(t *testing.T) {
 	}
 }
 
-// showsOrders checks that the pages offer orders if the login may give them, and else say why not.
+// showsOrders checks that the pages offer orders if the login may give them, and otherwise say why not.
 func showsOrders(t *testing.T, site string, may bool) {
 	t.Helper()
 	for path, want := range map[string]string{
