@@ -92,7 +92,7 @@ func TestPluralsAndListAreUnderstood(t *testing.T) {
 	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
 	f.record(t, job.Record{Slot: job.NewSlot("report", time.Now().Truncate(time.Hour)), Queue: "default", Node: "w1", Finished: time.Now()}, job.Failed)
 	for other, usual := range map[string]string{
-		"jobs": "job ls", "job list": "job ls", "jobs -o json": "job ls -o json", "jobs ls": "job ls", "jobs list": "job ls",
+		"jobs": "job ls", "list": "job ls", "job list": "job ls", "jobs -o json": "job ls -o json", "jobs ls": "job ls", "jobs list": "job ls",
 		"jobs show report": "job show report",
 		"slots":            "slot ls", "slots --state failed": "slot ls --state failed", "slot list --job report": "slot ls --job report", "nodes": "node ls", "node list": "node ls", "nodes --all": "node ls --all",
 	} {

@@ -106,6 +106,7 @@ func newRootCommand(a *base.App) *cobra.Command {
 		newVersionCommand(a),
 		slots.NewWatchCommand(a),
 		base.NewPlural("jobs", jobs.NewCommand, a),
+		base.NewPlural("list", jobs.NewCommand, a),
 		base.NewPlural("slots", slots.NewCommand, a),
 		base.NewPlural("nodes", fleet.NewNodeCommand, a),
 	)
