@@ -118,8 +118,8 @@ func (f *Fleet) pending(ctx context.Context, now time.Time) (string, error) {
 	return f.waiting(ctx)
 }
 
-// waiting names a slot that waits in the stream or runs. "": there is none. It leaves out slots that
-// wait for a handler that no replica has.
+// waiting names a slot that waits in the stream or runs. "": there is none. It leaves out slots
+// that wait for a handler that no replica has.
 func (f *Fleet) waiting(ctx context.Context) (string, error) {
 	alive := f.alive()
 	for w, err := range f.store.Slots().Waiting(ctx, stream.WaitingFilter{}) {

@@ -25,8 +25,8 @@ func (t *exampleT) end() {
 	}
 }
 
-// A nightly job at 02:30, in the week in which the clocks skip that time on Sunday, and a replica that
-// dies while it runs that slot.
+// A nightly job at 02:30, in the week in which the clocks skip that time on Sunday, and a replica
+// that dies while it runs that slot.
 func Example() {
 	t := &exampleT{} // t *testing.T
 	defer t.end()

@@ -22,9 +22,9 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Fleet is a set of replicas on one server. It ends with the test. Call Handle, Start, Stop, Advance,
-// AdvanceTo and Settle from the test's own goroutine. The other methods are safe for concurrent use,
-// also by handlers.
+// Fleet is a set of replicas on one server. It ends with the test. Call Handle, Start, Stop,
+// Advance, AdvanceTo and Settle from the test's own goroutine. The other methods are safe for
+// concurrent use, also by handlers.
 type Fleet struct {
 	t      T
 	cfg    config
@@ -152,14 +152,14 @@ func (f *Fleet) Handle(j job.Job, h job.Handler) {
 	f.handlers[j.Name] = h
 }
 
-// Client returns a client of the fleet, with its clock and the operator "croncetest". Start the fleet
-// before you order runs, because the replicas write the jobs to the registry.
+// Client returns a client of the fleet, with its clock and the operator "croncetest". Start the
+// fleet before you order runs, because the replicas write the jobs to the registry.
 func (f *Fleet) Client() *client.Client {
 	return client.Attach(attach.Of(f.conn, f.store, attach.Options{Operator: "croncetest", Now: f.clock.Now}))
 }
 
-// Trigger orders one run of a job now, outside its plan. The same key is the same run. If the payload
-// is empty, the run has that of the job. Settle waits for the run.
+// Trigger orders one run of a job now, outside its plan. The same key is the same run. If the
+// payload is empty, the run has that of the job. Settle waits for the run.
 func (f *Fleet) Trigger(name, key string, payload json.RawMessage) {
 	f.t.Helper()
 	ctx, cancel := f.patient()
@@ -198,8 +198,8 @@ func (f *Fleet) Runs(name string) []job.Run {
 	return slices.DeleteFunc(slices.Clone(f.runs), func(r job.Run) bool { return r.Slot.Job != name })
 }
 
-// Planned returns the instants of the job's slots, by the definitions that it had then: from its first
-// definition up to the time of the last Advance or Settle.
+// Planned returns the instants of the job's slots, by the definitions that it had then: from its
+// first definition up to the time of the last Advance or Settle.
 func (f *Fleet) Planned(name string) []time.Time {
 	f.t.Helper()
 	ctx, cancel := f.patient()

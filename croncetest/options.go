@@ -45,8 +45,8 @@ func Lease(d time.Duration) Option {
 	return func(c *config) error { c.lease = d; return nil }
 }
 
-// Patience sets how long, in real time, an operation waits before it fails the test. Default: 2 min,
-// which only a hang takes.
+// Patience sets how long, in real time, an operation waits before it fails the test. Default: 2
+// min, which only a hang takes.
 func Patience(d time.Duration) Option {
 	return func(c *config) error {
 		if d <= 0 {

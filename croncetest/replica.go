@@ -36,9 +36,9 @@ func (r *replicaProcess) handles(name string) bool {
 	return slices.ContainsFunc(r.inside.Jobs(), func(j job.Job) bool { return j.Name == name })
 }
 
-// Start starts n more replicas. Each is a producer and a worker of all jobs that Handle has added so
-// far. Start waits until they are up and the registry has their jobs. Replicas are numbered from 0 in
-// the order of their start.
+// Start starts n more replicas. Each is a producer and a worker of all jobs that Handle has added
+// so far. Start waits until they are up and the registry has their jobs. Replicas are numbered from
+// 0 in the order of their start.
 func (f *Fleet) Start(n int) {
 	f.t.Helper()
 	ctx, cancel := f.patient()
@@ -94,8 +94,8 @@ func (f *Fleet) recordRuns(h job.Handler) job.Handler {
 	}
 }
 
-// Scheduler returns the scheduler of replica i, for tests of what a program does while it runs: Handle,
-// Remove, Client. Do not call its Run.
+// Scheduler returns the scheduler of replica i, for tests of what a program does while it runs:
+// Handle, Remove, Client. Do not call its Run.
 func (f *Fleet) Scheduler(i int) *cronce.Scheduler {
 	f.t.Helper()
 	if r := f.replica(i); r != nil {
@@ -166,7 +166,8 @@ func (f *Fleet) Replica(run job.Run) int {
 }
 
 // Crash ends replica i as a kill does: nothing that it sends reaches the broker any more, and the
-// contexts of its handlers end. Crash does not wait for the handlers. A handler may crash its own replica:
+// contexts of its handlers end. Crash does not wait for the handlers. A handler may crash its own
+// replica:
 //
 //	f.Crash(f.Replica(run))
 //	<-ctx.Done()

@@ -197,7 +197,8 @@ type gotten struct {
 	body   []byte        // compressed
 }
 
-// get requests a page. live is the ID of the stream whose message made the browser refresh the page, or "".
+// get requests a page. live is the ID of the stream whose message made the browser refresh the
+// page, or "".
 func (u *ui) get(t testing.TB, path, live string) (g gotten) {
 	r, err := http.NewRequest(http.MethodGet, u.url+path, nil)
 	if err != nil {
@@ -252,7 +253,8 @@ func (u *ui) benchmarkWeight(b *testing.B) {
 	}
 }
 
-// stream opens the stream of changes, and calls changed for each message that says what has changed.
+// stream opens the stream of changes, and calls changed for each message that says what has
+// changed.
 func (u *ui) stream(b *testing.B, changed func(live string)) (stop func()) {
 	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, u.url+"/live", nil)
 	if err != nil {
@@ -294,8 +296,8 @@ func (u *ui) benchmarkOpen(b *testing.B, broker *natstest.Server) {
 	}
 }
 
-// benchmarkBusy measures open pages while slots run. Each browser asks for the parts of its page when
-// something has changed, at most every second, as static/app.js does.
+// benchmarkBusy measures open pages while slots run. Each browser asks for the parts of its page
+// when something has changed, at most every second, as static/app.js does.
 func (f *benchFleet) benchmarkBusy(b *testing.B, u *ui) {
 	const lasts, settle = 30 * time.Second, 5 * time.Second
 	paths := []string{"/", "/jobs", "/jobs/" + benchName(7), "/activity"}

@@ -22,8 +22,8 @@ import (
 const compilerOptions = `{"compilerOptions": {"strict": true, "module": "nodenext", "target": "es2022", "lib": ["es2022", "dom", "dom.iterable"],
 	"skipLibCheck": true, "allowImportingTsExtensions": true, "rewriteRelativeImportExtensions": true, "types": []}, "files": ["drive.ts"]}`
 
-// A client in another language, generated from the OpenAPI document, drives a fleet: testdata/drive.ts
-// compiles against the types that openapi-typescript makes, and runs.
+// A client in another language, generated from the OpenAPI document, drives a fleet:
+// testdata/drive.ts compiles against the types that openapi-typescript makes, and runs.
 func TestGeneratedClientDrivesAFleet(t *testing.T) {
 	t.Parallel()
 	const tool = "openapi-typescript"

@@ -68,8 +68,8 @@ func New(c *client.Client, options ...Option) *Handler {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.http.ServeHTTP(w, r) }
 
-// Close ends the event streams and the waiting requests. Call it when the server shuts down, because
-// http.Server.Shutdown waits for them otherwise. It may be called more than once.
+// Close ends the event streams and the waiting requests. Call it when the server shuts down,
+// because http.Server.Shutdown waits for them otherwise. It may be called more than once.
 func (h *Handler) Close() {
 	h.pages.Close()
 	h.api.Close()

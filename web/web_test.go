@@ -99,7 +99,8 @@ func TestViewersLoginMakesTheHandlerReadOnly(t *testing.T) {
 	}
 }
 
-// showsOrders checks that the pages offer orders if the login may give them, and otherwise say why not.
+// showsOrders checks that the pages offer orders if the login may give them, and otherwise say why
+// not.
 func showsOrders(t *testing.T, site string, may bool) {
 	t.Helper()
 	for path, want := range map[string]string{

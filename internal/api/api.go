@@ -163,7 +163,8 @@ func (s *server) answer(r micro.Request, value any, err error) {
 
 var version = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-// semantic returns v as a semantic version, which NATS requires of a service, or 0.0.0 if v is none.
+// semantic returns v as a semantic version, which NATS requires of a service, or 0.0.0 if v is
+// none.
 func semantic(v string) string {
 	if v = strings.TrimPrefix(v, "v"); version.MatchString(v) {
 		return v

@@ -1,6 +1,6 @@
-// Package attach has the parts that package client works on. A test can replace a part, and a package
-// of this module can make a client of a store that is already open: client.Attach(attach.Of(...)).
-// Programs outside this module use client.New.
+// Package attach has the parts that package client works on. A test can replace a part, and a
+// package of this module can make a client of a store that is already open:
+// client.Attach(attach.Of(...)). Programs outside this module use client.New.
 package attach
 
 import (
@@ -138,7 +138,8 @@ type Options struct {
 	Alive    func()
 	Joined   func(ctx context.Context, name string) error
 
-	// Now returns the time that is recorded when the client declares a node dead. Default: time.Now.
+	// Now returns the time that is recorded when the client declares a node dead. Default:
+	// time.Now.
 	Now    func() time.Time
 	Logger *slog.Logger
 }

@@ -21,8 +21,9 @@ import (
 // Decode decodes a payload into the value that dst points to. Its errors wrap codec.ErrInvalid, and
 // begin with the path of the member that is wrong. If there is no payload, Decode does nothing.
 //
-// Package encoding/json decodes the payload. A second pass compares the payload with the type. It finds
-// what encoding/json accepts and this package does not, and where encoding/json has refused a value.
+// Package encoding/json decodes the payload. A second pass compares the payload with the type. It
+// finds what encoding/json accepts and this package does not, and where encoding/json has refused a
+// value.
 func Decode(payload json.RawMessage, dst any) error {
 	if len(payload) == 0 {
 		return nil
@@ -85,8 +86,8 @@ func decodesItself(t reflect.Type) bool {
 	return p.Implements(jsonDecodes) || p.Implements(textDecodes)
 }
 
-// value reads the next value, which is decoded into a t. If t is nil, any value is right. If quoted, the
-// value is inside a string.
+// value reads the next value, which is decoded into a t. If t is nil, any value is right. If
+// quoted, the value is inside a string.
 func (r *reader) value(t reflect.Type, quoted bool) error {
 	for t != nil && t.Kind() == reflect.Pointer && !decodesItself(t) {
 		t = t.Elem()

@@ -61,8 +61,8 @@ type Data struct {
 	Key string `json:"-"`
 }
 
-// maxText bounds the error and the output of an alert, each in bytes. maxRead bounds the part of each
-// that is cleaned before it is cut to maxText.
+// maxText bounds the error and the output of an alert, each in bytes. maxRead bounds the part of
+// each that is cleaned before it is cut to maxText.
 const (
 	maxText = 4 << 10
 	maxRead = 16 << 10
@@ -95,7 +95,8 @@ func (d Data) title() string {
 	return name + " " + d.Alert
 }
 
-// key is the same for all alerts of a job, so that a service can match the recovery with the failure.
+// key is the same for all alerts of a job, so that a service can match the recovery with the
+// failure.
 func (d Data) key() string { return d.Namespace + "/" + d.Job }
 
 // isGood reports whether the alert is good news.

@@ -54,8 +54,8 @@ type API struct {
 	close   context.CancelFunc
 	feed    *feed
 
-	// streams and verifying hold an element for each event stream and each verification that runs. A
-	// verification reads all records of its range.
+	// streams and verifying hold an element for each event stream and each verification that runs.
+	// A verification reads all records of its range.
 	streams, verifying chan struct{}
 }
 

@@ -50,8 +50,8 @@ func (f *feed) join(ctx context.Context) (events <-chan client.Event, leave func
 	}, f.at, nil
 }
 
-// Subscribe returns a channel of all events of the process, and a function that ends it. The channel
-// is closed if its reader is too slow.
+// Subscribe returns a channel of all events of the process, and a function that ends it. The
+// channel is closed if its reader is too slow.
 func (a *API) Subscribe(ctx context.Context) (events <-chan client.Event, leave func(), err error) {
 	events, leave, _, err = a.feed.join(ctx)
 	return events, leave, err

@@ -173,7 +173,8 @@ func (c *call) apply(ctx context.Context, j job.Job, o client.ApplyOptions) (cli
 }
 
 // check compares the preconditions with the stored job. If the stored job is already what the
-// request wants, the preconditions do not matter: the same request may have been carried out before.
+// request wants, the preconditions do not matter: the same request may have been carried out
+// before.
 func (in putIn) check(would client.Applied) error {
 	if in.Match != "" && in.None != "" {
 		return wrong("If-Match", "If-Match and If-None-Match exclude each other")

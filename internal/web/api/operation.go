@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/internal/web/stream"
 )
 
-// operation is one method of one path. Each field of its input, a struct, has one of the tags "path",
-// "query", "header" and "body": params.go reads the input, and openapi.go describes it.
+// operation is one method of one path. Each field of its input, a struct, has one of the tags
+// "path", "query", "header" and "body": params.go reads the input, and openapi.go describes it.
 type operation struct {
 	id, method, path string
 	summary, text    string

@@ -100,8 +100,8 @@ func TestSmuggledHostsAndRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// If a request has both a length and chunks, the chunks count (RFC 9112). The text after the last chunk
-// is another request, which needs its own host and its own login.
+// If a request has both a length and chunks, the chunks count (RFC 9112). The text after the last
+// chunk is another request, which needs its own host and its own login.
 func TestRequestBehindChunksIsCheckedLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	addr, _ := guarded(t)

@@ -207,8 +207,8 @@ func (a *account) read(ctx context.Context, c *client.Client, k accountKey) (map
 	return states, nil
 }
 
-// appendBounded appends v, and drops old values so that at most twice most are left. The newest most
-// values are always among them.
+// appendBounded appends v, and drops old values so that at most twice most are left. The newest
+// most values are always among them.
 func appendBounded[T any](all []T, most int, v T) []T {
 	if len(all) >= 2*most {
 		all = append(all[:0], codec.Last(all, most)...)
@@ -230,8 +230,8 @@ func zoneOf(choice string, d client.Definition) *time.Location {
 // fewSlots is how many slots of a day fit into one row. If there are more, each hour has a row.
 const fewSlots = 48
 
-// groups puts cells, which are in the order of time, into days, or into the hours of one day. Without
-// cells it returns no group.
+// groups puts cells, which are in the order of time, into days, or into the hours of one day.
+// Without cells it returns no group.
 func groups(cells []cell, k accountKey, loc *time.Location) (all []group) {
 	if len(cells) == 0 {
 		return nil
@@ -256,7 +256,8 @@ func groups(cells []cell, k accountKey, loc *time.Location) (all []group) {
 	return all
 }
 
-// fold gives the cells their titles. If there are too many, it makes one cell of several neighbours.
+// fold gives the cells their titles. If there are too many, it makes one cell of several
+// neighbours.
 func (g *group) fold(loc *time.Location) {
 	each := (len(g.Cells) + maxCells - 1) / maxCells
 	if each > 1 {

@@ -19,8 +19,8 @@ const (
 	window       = 1000
 	activityRows = 200
 
-	// windowTime bounds the reading, which otherwise ends with the newest kept event. The broker may
-	// have removed that one.
+	// windowTime bounds the reading, which otherwise ends with the newest kept event. The broker
+	// may have removed that one.
 	windowTime = time.Second
 )
 

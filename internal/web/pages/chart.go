@@ -26,8 +26,8 @@ type path struct{ State, D string }
 // The measures of a strip.
 const stripStep, stripHeight = 5, 20
 
-// newStrip draws runs, with the newest at the right end. A failure is taller than a success, so that
-// the strip can be read without colours.
+// newStrip draws runs, with the newest at the right end. A failure is taller than a success, so
+// that the strip can be read without colours.
 func newStrip(runs []board.Run) strip {
 	drawn := map[job.State]*strings.Builder{}
 	counts := map[job.State]int{}

@@ -1,5 +1,5 @@
-// Package pages is the dashboard. It serves HTML below the same path as the HTTP API, on package client.
-// Every page works without a script. Package shell has what the pages have in common.
+// Package pages is the dashboard. It serves HTML below the same path as the HTTP API, on package
+// client. Every page works without a script. Package shell has what the pages have in common.
 //
 // # How to add a page
 //

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// checkWait is how long the page waits for a check. After that, it shows the progress of the check.
+	// checkWait is how long the page waits for a check. After that, it shows the progress of the
+	// check.
 	checkWait = 800 * time.Millisecond
 
 	// maxFound bounds the problems of a check that are shown.
@@ -77,15 +78,16 @@ type healthView struct {
 	Query   string
 }
 
-// work has the progress of the checks that run, and the newest repairs. It is safe for concurrent use.
+// work has the progress of the checks that run, and the newest repairs. It is safe for concurrent
+// use.
 type work struct {
 	mu      sync.Mutex
 	read    map[checkKey]int
 	repairs map[checkKey]*repair
 }
 
-// repair is a repair that runs, or has ended. It counts the slots that were offered again, that another
-// program had just offered, and that cannot be repaired.
+// repair is a repair that runs, or has ended. It counts the slots that were offered again, that
+// another program had just offered, and that cannot be repaired.
 type repair struct {
 	Running                bool
 	Ended                  time.Time
@@ -99,7 +101,8 @@ func (s *Site) health() shell.Page {
 		Show: func(r *shell.Request) (any, error) {
 			v := healthView{Asked: r.Form.One("verify", "", "1") == "1"}
 			key := readCheck(r)
-			// What follows is computed in the background, and would not notice that the broker is away.
+			// What follows is computed in the background, and would not notice that the broker is
+			// away.
 			if _, err := r.Client.LastSequence(r.Context()); err != nil && fault.Of(err) == fault.Unknown {
 				return nil, err
 			}

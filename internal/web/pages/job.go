@@ -99,8 +99,8 @@ const (
 	ordersRead  = 2000
 )
 
-// newestOrders returns the newest orders on a job. The broker lists them from the oldest on, and there
-// may be many, if a service triggers the job. So newestOrders tries the last hour first.
+// newestOrders returns the newest orders on a job. The broker lists them from the oldest on, and
+// there may be many, if a service triggers the job. So newestOrders tries the last hour first.
 func newestOrders(r *shell.Request, name string, now time.Time) (list []job.Event, err error) {
 	for _, since := range []time.Time{now.Add(-time.Hour), {}} {
 		list = list[:0]

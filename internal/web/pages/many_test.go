@@ -20,7 +20,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// newCrowd is a namespace with n jobs that have long names, and slots of the last hours, and its pages.
+// newCrowd is a namespace with n jobs that have long names, and slots of the last hours, and its
+// pages.
 func newCrowd(t testing.TB, n, slots int) (url string, store *kv.Store, s *natstest.Server) {
 	t.Helper()
 	s = natstest.Run(t)

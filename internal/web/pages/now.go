@@ -80,8 +80,8 @@ func (s *Site) now() shell.Page {
 	}}
 }
 
-// verdict returns the newest verdict. It waits at most for patience for the first one, or for one whose
-// computation began at notBefore or later.
+// verdict returns the newest verdict. It waits at most for patience for the first one, or for one
+// whose computation began at notBefore or later.
 func (s *Site) verdict(r *shell.Request, notBefore time.Time, patience time.Duration) board.Result[verdict] {
 	return s.verdicts.Get(r.Context(), struct{}{}, notBefore, patience, func(ctx context.Context) (verdict, error) { return newVerdict(ctx, r.Client) })
 }

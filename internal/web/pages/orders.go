@@ -71,7 +71,8 @@ func (o *order) hidden(r *shell.Request, name, value string) {
 	o.Fields = append(o.Fields, field{shell.Field{Name: name, Value: value}, "hidden"})
 }
 
-// seen adds the revision of the job that the page shows: the order fails if the job has changed since.
+// seen adds the revision of the job that the page shows: the order fails if the job has changed
+// since.
 func (o *order) seen(r *shell.Request, d client.Definition) {
 	o.hidden(r, "seen", fmt.Sprint(d.Revision))
 }

@@ -37,7 +37,8 @@ type Site struct {
 	close   context.CancelFunc
 }
 
-// New returns a handler of the pages. It sets the Templates of the Config. Close the Site at the end.
+// New returns a handler of the pages. It sets the Templates of the Config. Close the Site at the
+// end.
 func New(cfg shell.Config) *Site {
 	cfg.Templates = templates
 	s := &Site{client: cfg.Client, mux: http.NewServeMux(), tails: make(chan struct{}, maxTails)}
@@ -90,8 +91,8 @@ func (s *Site) Close() {
 // ServeHTTP implements http.Handler.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// board returns the board for a page. If the page is opened, the board is at most half a second old,
-// provided that the broker answers quickly. If the page is refreshed, the board has the news.
+// board returns the board for a page. If the page is opened, the board is at most half a second
+// old, provided that the broker answers quickly. If the page is refreshed, the board has the news.
 func (s *Site) board(r *shell.Request) (*board.Board, error) {
 	if !r.News.IsZero() {
 		return s.boards.Get(r.Context(), r.News, false)

@@ -178,8 +178,8 @@ func sayCancel(_ *shell.Request, s client.SlotDetails, o *order) {
 	o.Says = append(o.Says, "The job's other slots are not affected.")
 }
 
-// doCancel returns when the slot has ended. If that takes long, it returns after it has asked the node to
-// end the slot; the page of the slot shows the rest.
+// doCancel returns when the slot has ended. If that takes long, it returns after it has asked the
+// node to end the slot; the page of the slot shows the rest.
 func doCancel(r *shell.Request, id string) error {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(r.Context(), patience)

@@ -22,8 +22,8 @@ const (
 	invisible = "\u200b"
 )
 
-// tail sends what a slot writes as plain text, until the slot has its outcome. A browser shows it as
-// it arrives, even without a script.
+// tail sends what a slot writes as plain text, until the slot has its outcome. A browser shows it
+// as it arrives, even without a script.
 func (s *Site) tail(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.tails <- struct{}{}:

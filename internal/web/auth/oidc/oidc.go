@@ -2,7 +2,8 @@
 // flow, PKCE, a state and a nonce. Only the binary links it.
 //
 // A Provider reads its configuration at the first login, and not when the process starts: a node
-// must start while the provider is away. The provider decides which users may log in at this client.
+// must start while the provider is away. The provider decides which users may log in at this
+// client.
 package oidc
 
 import (

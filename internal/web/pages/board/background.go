@@ -49,8 +49,8 @@ type Result[T any] struct {
 // computeTime bounds a computation.
 const computeTime = 2 * time.Minute
 
-// Get returns the value of a key. It waits at most for patience for the first value, or for one whose
-// computation began at notBefore or later.
+// Get returns the value of a key. It waits at most for patience for the first value, or for one
+// whose computation began at notBefore or later.
 func (b *Background[K, T]) Get(ctx context.Context, key K, notBefore time.Time, patience time.Duration, compute func(context.Context) (T, error)) Result[T] {
 	b.mu.Lock()
 	if b.values == nil {

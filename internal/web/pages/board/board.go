@@ -1,7 +1,7 @@
 // Package board holds in memory what several pages show: the jobs with their newest slots, and the
-// nodes. So a page never reads the whole ledger. For the first board, a Source reads a bounded number
-// of records for each job. For each further board, it reads only the records that were written since
-// the one before.
+// nodes. So a page never reads the whole ledger. For the first board, a Source reads a bounded
+// number of records for each job. For each further board, it reads only the records that were
+// written since the one before.
 package board
 
 import (
@@ -293,15 +293,15 @@ const (
 	readTime = time.Minute
 
 	// patience is how long a page that accepts the board before waits for a new one. maxAge is the
-	// age up to which the board before is accepted. If a reading has lasted for slow, the broker may
-	// be away: then pages wait, since they must not show old data as if they were new.
+	// age up to which the board before is accepted. If a reading has lasted for slow, the broker
+	// may be away: then pages wait, since they must not show old data as if they were new.
 	patience = 40 * time.Millisecond
 	maxAge   = 10 * time.Second
 	slow     = time.Second
 )
 
-// Get returns a board whose reading began at notBefore or later. If acceptOld, and the reading takes
-// long, Get returns the board before, if that is some seconds old at most.
+// Get returns a board whose reading began at notBefore or later. If acceptOld, and the reading
+// takes long, Get returns the board before, if that is some seconds old at most.
 func (s *Source) Get(ctx context.Context, notBefore time.Time, acceptOld bool) (*Board, error) {
 	for {
 		before, r := s.begin(notBefore)
@@ -327,8 +327,8 @@ func (s *Source) Get(ctx context.Context, notBefore time.Time, acceptOld bool) (
 	}
 }
 
-// begin returns the last board if it is new enough; otherwise also the reading to wait for, which it
-// starts if there is none.
+// begin returns the last board if it is new enough; otherwise also the reading to wait for, which
+// it starts if there is none.
 func (s *Source) begin(notBefore time.Time) (*Board, *reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

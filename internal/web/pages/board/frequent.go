@@ -8,9 +8,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// fillFrequent makes one pass over the newest records of all jobs. A request for each single job costs
-// the broker a pass for each of them: with 1,000 jobs that run each minute, and a million records, more
-// than a minute.
+// fillFrequent makes one pass over the newest records of all jobs. A request for each single job
+// costs the broker a pass for each of them: with 1,000 jobs that run each minute, and a million
+// records, more than a minute.
 const (
 	// minJobs is the number of jobs from which on fillFrequent saves time.
 	minJobs = 32

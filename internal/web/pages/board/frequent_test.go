@@ -13,7 +13,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// A board of many jobs, which is read in one pass, has the slots that a request for each job returns.
+// A board of many jobs, which is read in one pass, has the slots that a request for each job
+// returns.
 func TestBoardOfManyJobsHasTheNewestSlotsOfEach(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)

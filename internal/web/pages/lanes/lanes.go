@@ -3,8 +3,8 @@
 // pages makes the SVG. It is pure.
 //
 // The axis is not to scale: a slot waits for hours and runs for milliseconds, and both must be
-// visible. It keeps the order of the steps. The width between two steps grows with the square root of
-// the time between them (axis.go).
+// visible. It keeps the order of the steps. The width between two steps grows with the square root
+// of the time between them (axis.go).
 package lanes
 
 import (
@@ -65,8 +65,8 @@ type Bar struct {
 	LabelX int
 	Inside bool
 
-	// From and To are when the attempt began and ended. If its end is not known, To is when the next
-	// attempt began, or the time of the last step.
+	// From and To are when the attempt began and ended. If its end is not known, To is when the
+	// next attempt began, or the time of the last step.
 	From, To time.Time
 }
 
@@ -192,8 +192,8 @@ func how(attempts []job.Attempt, b Bar, state job.State) string {
 	return string(job.Failed)
 }
 
-// mark draws a step that has no duration: in the lane of a node if it concerns one, else in that of the
-// slot.
+// mark draws a step that has no duration: in the lane of a node if it concerns one, else in that of
+// the slot.
 func (d *drawing) mark(step client.Step) {
 	lane, kind := d.lane(""), string(step.What)
 	switch job.EventKind(step.What) {

@@ -13,8 +13,8 @@ import (
 type Change struct {
 	At time.Time
 
-	// Forward reports whether wall times are skipped; otherwise some occur twice. These are the wall
-	// times from From to To.
+	// Forward reports whether wall times are skipped; otherwise some occur twice. These are the
+	// wall times from From to To.
 	Forward  bool
 	From, To string
 	By       time.Duration
@@ -27,8 +27,8 @@ type Change struct {
 	Planned []string
 	More    int
 
-	// Choices are what each value of the setting (dst_gap or dst_overlap) does. Same reports whether
-	// all do the same.
+	// Choices are what each value of the setting (dst_gap or dst_overlap) does. Same reports
+	// whether all do the same.
 	Setting string
 	Choices []Choice
 	Same    bool
@@ -76,8 +76,8 @@ func changes(name string, p job.Plan, s *job.Schedule, from time.Time) (list []C
 	return list, nil
 }
 
-// Bound returns an instant after t up to which t's zone keeps its offset and its name; they may stay the
-// same after it too. Zero: the zone keeps them for ever.
+// Bound returns an instant after t up to which t's zone keeps its offset and its name; they may
+// stay the same after it too. Zero: the zone keeps them for ever.
 func Bound(t time.Time) time.Time {
 	_, end := t.ZoneBounds()
 	if end.IsZero() || end.After(t) {
@@ -123,7 +123,8 @@ func newChange(name string, p job.Plan, zone *time.Location, at time.Time) (c Ch
 		if err != nil {
 			return c, true, err
 		}
-		// The policy decides only about slots between the last unambiguous wall time and the next one.
+		// The policy decides only about slots between the last unambiguous wall time and the next
+		// one.
 		begin, end := at, at.Add(time.Second)
 		if !c.Forward {
 			begin, end = at.Add(-c.By), at.Add(c.By)

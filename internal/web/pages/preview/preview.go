@@ -62,8 +62,8 @@ type Day struct {
 	Number int
 	Date   time.Time // noon
 
-	// Slots counts the coming slots of the day, up to maxInDay; More reports whether there are more.
-	// Times are the first of them.
+	// Slots counts the coming slots of the day, up to maxInDay; More reports whether there are
+	// more. Times are the first of them.
 	Slots int
 	More  bool
 	Times []time.Time
@@ -117,7 +117,8 @@ func newDay(s *job.Schedule, noon, from time.Time) Day {
 	return d
 }
 
-// midnight returns the first instant of a day. Where the clocks skip midnight, it is the instant after.
+// midnight returns the first instant of a day. Where the clocks skip midnight, it is the instant
+// after.
 func midnight(noon time.Time) time.Time {
 	y, m, d := noon.Date()
 	t := time.Date(y, m, d, 0, 0, 0, 0, noon.Location())

@@ -1,5 +1,5 @@
-// Package recent remembers the newest events that the broker does not keep, such as successes, while
-// a page shows them.
+// Package recent remembers the newest events that the broker does not keep, such as successes,
+// while a page shows them.
 package recent
 
 import (

@@ -116,8 +116,8 @@ func (l *live) leave(messages chan []byte) {
 	delete(l.streams, messages)
 }
 
-// send gives all streams a message. It closes a stream that is too slow: its browser connects again,
-// and refreshes everything.
+// send gives all streams a message. It closes a stream that is too slow: its browser connects
+// again, and refreshes everything.
 func (l *live) send(m []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -119,8 +119,8 @@ func TestStreamOfASlowReaderIsClosed(t *testing.T) {
 	})
 }
 
-// The first event after a quiet time is sent at once. While events arrive all the time, each is sent
-// within a beat, with one message a beat.
+// The first event after a quiet time is sent at once. While events arrive all the time, each is
+// sent within a beat, with one message a beat.
 func TestEventsAreSentWithinABeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

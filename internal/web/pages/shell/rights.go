@@ -35,7 +35,8 @@ type rights struct {
 	asking bool
 }
 
-// get returns the rights. One request at a time asks for them; the others get what was known before.
+// get returns the rights. One request at a time asks for them; the others get what was known
+// before.
 func (r *rights) get(ctx context.Context) client.Rights {
 	r.mu.Lock()
 	defer r.mu.Unlock()

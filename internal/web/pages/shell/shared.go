@@ -60,9 +60,9 @@ func (q *Request) shareKey() shareKey {
 	return shareKey{q.URL.RequestURI(), q.Prefs.Zone, q.Prefs.Theme, q.user, q.May, q.unzips()}
 }
 
-// shared has the answers to browsers that refresh their pages. Each message of live makes all of them
-// ask at once. Those with the same shareKey get one answer, which was read after the message. It is
-// safe for concurrent use.
+// shared has the answers to browsers that refresh their pages. Each message of live makes all of
+// them ask at once. Those with the same shareKey get one answer, which was read after the message.
+// It is safe for concurrent use.
 type shared struct {
 	mu      sync.Mutex
 	news    time.Time

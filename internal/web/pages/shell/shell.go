@@ -29,8 +29,8 @@ import (
 	"github.com/cronce-io/cronce/internal/web/problem"
 )
 
-// DefaultPatience is the default of Config.Patience: a page says within two seconds that the broker is
-// away.
+// DefaultPatience is the default of Config.Patience: a page says within two seconds that the broker
+// is away.
 const DefaultPatience = 1800 * time.Millisecond
 
 // Config of a Site.

@@ -66,8 +66,8 @@ func Path(parts ...string) string {
 // Link returns the relative URL of a page: {{$.Link "jobs" .Job}}.
 func (v *View) Link(parts ...string) string { return v.Root + Path(parts...) }
 
-// With returns the URL of this page with a parameter of its query changed: {{$.With "range" "week"}}.
-// An empty value removes the parameter.
+// With returns the URL of this page with a parameter of its query changed: {{$.With "range"
+// "week"}}. An empty value removes the parameter.
 func (v *View) With(name, value string) string {
 	query := v.url.Query()
 	if query.Set(name, value); value == "" {
@@ -154,7 +154,8 @@ func (v *View) Clock(t time.Time, zone string) template.HTML {
 	return element(t, t.Format("15:04:05"), "")
 }
 
-// Ago shows how long ago a time is, or in how long it is. The script of the page keeps it up to date.
+// Ago shows how long ago a time is, or in how long it is. The script of the page keeps it up to
+// date.
 func (v *View) Ago(t time.Time) template.HTML {
 	if t.IsZero() {
 		return ""
