@@ -3,13 +3,7 @@
 //
 // # How to add a page
 //
-//  1. A file NAME.go with a function that returns its shell.Page, and its line in pages (pages.go):
-//
-//     func (s *Site) nodes() shell.Page {
-//     return shell.Page{Path: "/nodes", Nav: "nodes", File: "nodes.html", Show: func(r *shell.Request) (any, error) {
-//     return r.Client.Nodes(r.Context(), client.NodeFilter{})
-//     }}
-//     }
+//  1. A file NAME.go with a function that returns its shell.Page, as below, and its line in pages (pages.go).
 //
 //  2. html/NAME.html, which defines "title" and "content". A template is executed with a *shell.View: .Data is what
 //     Show returned; {{$.Link "jobs" .Job}} is a relative link; {{$.Time .Next}}, {{$.TimeIn .Next .Timezone}} and
@@ -28,6 +22,14 @@
 //
 //  5. The page's text in testdata (go test ./internal/web/pages -update), its name in the list of
 //     integration/browser, and a section of docs/dashboard.md.
+//
+// A page that only shows something is short:
+//
+//	func (s *Site) nodes() shell.Page {
+//		return shell.Page{Path: "/nodes", Nav: "nodes", File: "nodes.html", Show: func(r *shell.Request) (any, error) {
+//			return r.Client.Nodes(r.Context(), client.NodeFilter{})
+//		}}
+//	}
 //
 // # Decisions
 //
