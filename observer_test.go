@@ -37,26 +37,34 @@ func TestDocumentationOfStatsNamesEachField(t *testing.T) {
 
 func TestReadyNamesWhatTheLoginMayNotDo(t *testing.T) {
 	t.Parallel()
-	s := natstest.Run(t, func(o *server.Options) {
-		may := &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$KV.cronce_nodes.>"}}}
-		o.Users = []*server.User{{Username: "all", Password: "p"}, {Username: "some", Password: "p", Permissions: may}}
-	})
-	if _, err := cronce.New(t.Context(), s.Conn(nats.UserInfo("all", "p"))); err != nil {
-		t.Fatal(err)
-	}
-	r, err := cronce.New(t.Context(), s.Conn(nats.UserInfo("some", "p")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	natstest.Eventually(t, natstest.Patience, "an error that names the subject", func() bool {
-		err := r.Ready()
-		return errors.Is(err, job.ErrDenied) && strings.Contains(err.Error(), "$KV.cronce_nodes.")
-	})
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
+	for _, subject := range []string{"$KV.cronce_nodes.", "$JS.API.CONSUMER.INFO.cronce_slots.", "$JS.API.CONSUMER.MSG.NEXT.cronce_slots."} {
+		t.Run(subject, func(t *testing.T) {
+			t.Parallel()
+			s := natstest.Run(t, func(o *server.Options) {
+				may := &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{subject + ">"}}}
+				o.Users = []*server.User{{Username: "all", Password: "p"}, {Username: "some", Password: "p", Permissions: may}}
+			})
+			if _, err := cronce.New(t.Context(), s.Conn(nats.UserInfo("all", "p"))); err != nil {
+				t.Fatal(err)
+			}
+			r, err := cronce.New(t.Context(), s.Conn(nats.UserInfo("some", "p")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Handle(job.Job{Name: "hello", Schedule: "@hourly"}, func(context.Context, job.Run) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- r.Run(ctx) }()
+			natstest.Eventually(t, natstest.Patience, "an error that names the subject", func() bool {
+				err := r.Ready()
+				return errors.Is(err, job.ErrDenied) && strings.Contains(err.Error(), subject)
+			})
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -76,6 +78,19 @@ func (l *limiter) unregister(p *puller) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.pullers, p)
+}
+
+// denied returns why the login may not ask a source of the queue for messages, or nil.
+func (l *limiter) denied() error {
+	l.mu.Lock()
+	pullers := slices.Collect(maps.Keys(l.pullers))
+	l.mu.Unlock()
+	for _, p := range pullers {
+		if err := p.denied(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reserve returns how many messages a source may ask for, no more than most, and counts them as

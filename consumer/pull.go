@@ -72,6 +72,7 @@ type puller struct {
 	failed      error     // the error with which a request ended; it ends the session too
 	lastMessage time.Time // when the last message arrived; a new session sets it to minRequest before now
 	served      bool      // the broker has served or ended a request of this session without an error
+	lastError   error     // why the last session ended
 
 	complained bool
 }
@@ -105,7 +106,7 @@ func (p *puller) run(ctx context.Context) error {
 		if errors.Is(err, job.ErrMismatch) {
 			return err
 		}
-		if p.served {
+		if p.sessionEnded(err) {
 			retry.Reset()
 			p.complained = false
 		}
@@ -118,6 +119,25 @@ func (p *puller) run(ctx context.Context) error {
 		case <-time.After(retry.NextBackOff()):
 		}
 	}
+}
+
+// sessionEnded notes why a session ended, and reports whether the broker served it.
+func (p *puller) sessionEnded(err error) (served bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastError = err
+	return p.served
+}
+
+// denied returns why this login may not ask the source for messages; nil if it may, or has not asked
+// yet.
+func (p *puller) denied() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.served || !errors.Is(p.lastError, job.ErrDenied) {
+		return nil
+	}
+	return p.lastError
 }
 
 // ready waits until the queue's slots can run. It returns false if ctx ends first.

@@ -81,6 +81,18 @@ func (t *Table) limiter(queue string, size int) *limiter {
 	return l
 }
 
+// Denied returns why no slots of the queue arrive here: this login may not ask for them
+// (job.ErrDenied). It returns nil if the login may, or if nobody has asked yet.
+func (t *Table) Denied(queue string) error {
+	t.mu.Lock()
+	l := t.limiters[queue]
+	t.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	return l.denied()
+}
+
 // take enters a slot for node. If the slot is in the table already, take returns false and the
 // node that took it.
 func (t *Table) take(key, node string) (owner string, ok bool) {

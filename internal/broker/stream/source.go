@@ -16,6 +16,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Source pulls a queue's messages and passes them on as they arrive.
@@ -30,12 +31,13 @@ import (
 // Each lane is an inbox with at most one open request, so each message belongs to a known
 // request. A Source is safe for concurrent use.
 type Source struct {
-	s     *Store
-	queue string
-	next  string // subject of pull requests
-	group *priorityGroup
-	lanes []*lane
-	ended atomic.Bool // messages are no longer passed on
+	s      *Store
+	queue  string
+	next   string // subject of pull requests
+	group  *priorityGroup
+	lanes  []*lane
+	opened time.Time
+	ended  atomic.Bool // messages are no longer passed on
 }
 
 // priorityGroup is the part of a pull request that sets its priority.
@@ -94,7 +96,7 @@ func (s *Store) source(stream, queue string, priority int, open func() error) (*
 	if err := open(); err != nil {
 		return nil, err
 	}
-	src := &Source{s: s, queue: queue, next: s.Prefix + "CONSUMER.MSG.NEXT." + stream + "." + queue}
+	src := &Source{s: s, queue: queue, opened: time.Now(), next: s.Prefix + "CONSUMER.MSG.NEXT." + stream + "." + queue}
 	if s.Prioritizes() {
 		src.group = &priorityGroup{layout.WorkerGroup, priority}
 	}
@@ -132,10 +134,14 @@ func (s *Source) Listen(lanes int, message func(lane int, m jetstream.Msg), ende
 }
 
 // Ask requests up to n messages on the lane for the duration d. The lane's previous
-// request must have ended. Ask does not block.
+// request must have ended. Ask does not block. If the server has reported that this login may not
+// ask, the error is job.ErrDenied.
 func (s *Source) Ask(lane, n int, d time.Duration) error {
 	if !s.s.Connected() {
 		return nats.ErrDisconnected // a buffered request would be sent after it has expired
+	}
+	if err := s.s.WithComplaints(s.next, s.opened, nats.ErrTimeout); errors.Is(err, job.ErrDenied) {
+		return err // the server has not answered an earlier request, and will answer none
 	}
 	request, err := json.Marshal(struct {
 		Batch   int           `json:"batch"`

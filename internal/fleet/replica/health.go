@@ -65,6 +65,11 @@ func (r *Replica) Ready() []Check {
 	if r.cfg.Produce {
 		checks = append(checks, Check{Name: "clocks agree", Err: r.clock.Plausible()})
 	}
+	for _, queue := range r.queues.list() {
+		if err := r.table.Denied(queue); err != nil {
+			checks = append(checks, Check{Name: "queue " + queue, Err: fmt.Errorf("no slots are taken: %w", err)})
+		}
+	}
 	// A service that is not ready does not make this process unready, and must not
 	// block its roll-out: the service may be part of the same roll-out.
 	for _, queue := range slices.Sorted(maps.Keys(s.Withheld)) {
