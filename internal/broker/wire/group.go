@@ -49,9 +49,8 @@ const (
 //
 // A group sends messages in rounds. A message that arrives while a round is open joins it if the
 // round has room. Otherwise the message waits until the round ends. A round consists of single
-// messages and batches. All messages of a batch have the same context. When the server has stored
-// a batch and another whole one waits, that one joins the round, so that the storage has work all
-// the time.
+// messages and batches. All messages of a batch have the same context. If a whole batch waits and
+// fewer than maxBatches are open, it joins the round, so that the storage has work all the time.
 //
 // Nothing is configured. A group measures how long one more message takes. It measures only rounds
 // in which the storage had work all the time: their messages were sent singly, and either all at
@@ -105,7 +104,12 @@ func (g *Group) Send(m Member) {
 	g.mu.Lock()
 	if g.round != nil && (len(g.waiting) > 0 || g.round.unanswered >= g.window()) {
 		g.wait(m)
+		var more []*batch
+		if len(g.waiting)%minBatch == 0 { // rarely, since it looks at all that wait
+			more = g.more()
+		}
 		g.mu.Unlock()
+		g.ask(more)
 		return
 	}
 	if g.round == nil {
@@ -253,22 +257,43 @@ func (g *Group) batches(r *round) []*batch {
 }
 
 // take removes up to most batches of at least the given size from the waiting messages, and adds
-// them to the round.
+// them to the round. It looks at no more messages than it needs, since many may wait.
 func (g *Group) take(r *round, least, most int) (all []*batch) {
 	of := map[context.Context][]Member{}
+	looked := 0
 	for _, m := range g.waiting {
+		if len(all) == most {
+			break
+		}
+		looked++
 		ctx := m.question().ctx
 		of[ctx] = append(of[ctx], m)
+		if members := of[ctx]; len(members) == maxBatch {
+			n := batchable(members)
+			all = append(all, g.batch(r, members[:n:n]))
+			of[ctx] = slices.Clone(members[n:])
+		}
 	}
 	for _, members := range of {
 		for len(members) >= least && len(all) < most {
-			n := batchable(members[:min(len(members), maxBatch)])
-			all = append(all, g.batch(r, members[:n]))
+			n := batchable(members)
+			all = append(all, g.batch(r, members[:n:n]))
 			members = members[n:]
 		}
 	}
-	g.waiting = slices.DeleteFunc(g.waiting, func(m Member) bool { return m.question().round == r })
+	left := slices.DeleteFunc(g.waiting[:looked:looked], func(m Member) bool { return m.question().round == r })
+	g.waiting = slices.Delete(g.waiting, len(left), looked)
 	return all
+}
+
+// more removes a whole batch from the waiting messages if the round consists of batches and has room
+// for another, and returns it.
+func (g *Group) more() []*batch {
+	r := g.round
+	if !r.together || len(g.waiting) < maxBatch || r.unanswered > (maxBatches-1)*maxBatch || time.Now().Before(g.paused) {
+		return nil
+	}
+	return g.take(r, maxBatch, 1)
 }
 
 // batch returns a batch of the round.
@@ -290,25 +315,29 @@ func (q *Question) Leave() {
 }
 
 // countAnswers removes n messages from the unanswered ones of the round. If none is left, it sends
-// those that wait. After a batch was stored, it sends the next whole one.
+// those that wait. Otherwise it sends the next whole batch if there is room for it.
 func (r *round) countAnswers(n int) {
 	g := r.group
 	g.mu.Lock()
 	r.unanswered -= n
-	open := g.round == r
-	ended := open && r.unanswered == 0
+	ended := g.round == r && r.unanswered == 0
 	var more []*batch
 	switch {
 	case ended:
 		g.measure(r)
-	case open && n >= minBatch && len(g.waiting) >= maxBatch:
-		more = g.take(r, maxBatch, 1)
+	case g.round == r:
+		more = g.more()
 	}
 	g.mu.Unlock()
 	if ended {
 		g.endRound(r)
 	}
-	for _, b := range more {
+	g.ask(more)
+}
+
+// ask sends batches. The caller does not hold the group's lock.
+func (g *Group) ask(batches []*batch) {
+	for _, b := range batches {
 		g.Transport.Ask(&b.Question)
 	}
 }
@@ -323,9 +352,7 @@ func (g *Group) endRound(r *round) {
 	}
 	single, batches := g.next()
 	g.mu.Unlock()
-	for _, b := range batches {
-		g.Transport.Ask(&b.Question)
-	}
+	g.ask(batches)
 	for _, m := range single {
 		g.Transport.Ask(m.question())
 	}

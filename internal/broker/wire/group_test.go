@@ -294,6 +294,12 @@ func TestABatchThatWasStoredMakesRoomForTheNext(t *testing.T) {
 		if wait >= maxBatch || len(g.waiting) != wait {
 			t.Errorf("then %d messages wait, and %d waited before", len(g.waiting), wait)
 		}
+		for range 3 * maxBatch { // one whole batch has room
+			g.Send(newPost())
+		}
+		if n := g.round.unanswered; n > maxBatches*maxBatch || len(g.waiting) != wait+2*maxBatch {
+			t.Errorf("%d messages are open, and %d wait", n, len(g.waiting))
+		}
 	})
 }
 
