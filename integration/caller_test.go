@@ -10,7 +10,15 @@ import (
 // A caller needs no other login: not for the command that waits, and not to learn what it may not do.
 func TestCallersCommandTriggersAndWaitsForNamedJobsOnly(t *testing.T) {
 	t.Parallel()
-	g := newGuardedSite(t)
+	callerWorks(t, newGuardedSite(t))
+}
+
+func TestAccountsLetACallerTriggerAndWait(t *testing.T) {
+	t.Parallel()
+	callerWorks(t, newAccountsSite(t, "setup", "operator", "worker", "caller", "--job", "report"))
+}
+
+func callerWorks(t *testing.T, g guarded) {
 	g.does("setup", "setup", "--queue", "default")
 	file := g.jobs("echo made", "name: report, schedule: none", "name: other, schedule: none")
 	g.does("operator", "job", "apply", "-f", file)

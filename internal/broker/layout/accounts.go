@@ -145,21 +145,15 @@ func (all *accounts) connectToStreams(a *Account) {
 // account receives an event as a request, and the server does not forward requests to other
 // subscribers.
 func (all *accounts) connectToEvents(a *Account) {
-	for _, published := range subjects(a.Login.Grants, func(g Grant) []string { return g.Publish }) {
-		if !strings.HasPrefix(published, a.Login.Access.Namespace+".event.") {
-			continue
-		}
+	for _, published := range a.events() {
 		e := Export{Subject: published, Stream: true}
 		for _, other := range all.logins {
-			for _, received := range subjects(other.Login.Grants, func(g Grant) []string { return g.Subscribe }) {
-				subject := published
-				if covers(published, received) {
-					subject = received // the other login may receive the events of some jobs only
-				}
-				if other != a && covers(received, subject) {
-					e.To = append(e.To, other.Name)
-					other.Imports = append(other.Imports, Import{Account: a.Name, Subject: subject, Stream: true})
-				}
+			if other == a {
+				continue
+			}
+			for _, subject := range withoutCycle(other.receives([]string{published}), a.receives(other.events())) {
+				e.To = append(e.To, other.Name)
+				other.Imports = append(other.Imports, Import{Account: a.Name, Subject: subject, Stream: true})
 			}
 		}
 		if len(e.To) > 0 {
@@ -167,6 +161,49 @@ func (all *accounts) connectToEvents(a *Account) {
 			a.Exports = append(a.Exports, e)
 		}
 	}
+}
+
+// events returns the subjects of the events that the login publishes.
+func (a *Account) events() []string {
+	published := subjects(a.Login.Grants, func(g Grant) []string { return g.Publish })
+	return slices.DeleteFunc(published, func(s string) bool { return !strings.HasPrefix(s, a.Login.Access.Namespace+".event.") })
+}
+
+// receives returns the subjects of the published events that the login may receive.
+func (a *Account) receives(published []string) (received []string) {
+	for _, p := range published {
+		for _, s := range subjects(a.Login.Grants, func(g Grant) []string { return g.Subscribe }) {
+			switch {
+			case covers(s, p):
+				received = append(received, p)
+			case covers(p, s): // only the events of some jobs
+				received = append(received, s)
+			}
+		}
+	}
+	return received
+}
+
+// withoutCycle returns the subjects that an account may import. back are the subjects that it exports
+// to the same account: the server refuses two accounts that import one subject from each other. In
+// place of such a subject the account imports the outcomes that are not among back.
+func withoutCycle(wanted, back []string) (imports []string) {
+	overlaps := func(s string) bool {
+		return slices.ContainsFunc(back, func(b string) bool { return covers(b, s) || covers(s, b) })
+	}
+	for _, s := range wanted {
+		before, after, anyKind := strings.Cut(s, ".event.*.")
+		if !anyKind || !overlaps(s) {
+			imports = append(imports, s)
+			continue
+		}
+		for _, outcome := range []job.State{job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
+			if one := before + ".event." + string(outcome) + "." + after; !overlaps(one) {
+				imports = append(imports, one)
+			}
+		}
+	}
+	return imports
 }
 
 // connectToNodes lets other logins send requests to the nodes of this login.
