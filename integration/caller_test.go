@@ -10,19 +10,19 @@ import (
 // A caller needs no other login: not for the command that waits, and not to learn what it may not do.
 func TestCallersCommandTriggersAndWaitsForNamedJobsOnly(t *testing.T) {
 	t.Parallel()
-	callerWorks(t, newGuardedSite(t))
+	callerWorks(t, newGuardedSite(t), "worker")
 }
 
 func TestAccountsLetACallerTriggerAndWait(t *testing.T) {
 	t.Parallel()
-	callerWorks(t, newAccountsSite(t, "setup", "operator", "worker", "caller", "--job", "report"))
+	callerWorks(t, newAccountsSite(t, "setup", "producer+worker", "operator", "viewer", "caller", "--job", "report"), "producer-worker")
 }
 
-func callerWorks(t *testing.T, g guarded) {
+func callerWorks(t *testing.T, g guarded, worker string) {
 	g.does("setup", "setup", "--queue", "default")
 	file := g.jobs("echo made", "name: report, schedule: none", "name: other, schedule: none")
 	g.does("operator", "job", "apply", "-f", file)
-	w := g.as("worker").worker("w", file, "--no-produce")
+	w := g.as(worker).worker("w", file, "--no-produce")
 	w.says("node is up")
 	if out := g.does("caller", "job", "trigger", "report", "--key", "k", "--wait"); !strings.Contains(out, "report:@k succeeded") {
 		t.Errorf("it waits for its run: %s", out)

@@ -163,10 +163,14 @@ func (all *accounts) connectToEvents(a *Account) {
 	}
 }
 
-// events returns the subjects of the events that the login publishes.
+// events returns the subjects of the events that the login publishes. It leaves out those that another
+// one covers, because the server refuses a second import of one subject.
 func (a *Account) events() []string {
 	published := subjects(a.Login.Grants, func(g Grant) []string { return g.Publish })
-	return slices.DeleteFunc(published, func(s string) bool { return !strings.HasPrefix(s, a.Login.Access.Namespace+".event.") })
+	return slices.DeleteFunc(slices.Clone(published), func(s string) bool {
+		covered := slices.ContainsFunc(published, func(p string) bool { return p != s && covers(p, s) })
+		return covered || !strings.HasPrefix(s, a.Login.Access.Namespace+".event.")
+	})
 }
 
 // receives returns the subjects of the published events that the login may receive.
