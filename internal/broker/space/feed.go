@@ -27,10 +27,22 @@ type delivered struct {
 	wire.Acks
 }
 
-type clientMsg struct{ jetstream.Msg }
+type clientMsg struct {
+	jetstream.Msg
+	feed *Feed
+}
+
+// Metadata has the time of storage as Space.Stamp converts it.
+func (m clientMsg) Metadata() (*jetstream.MsgMetadata, error) {
+	meta, err := m.Msg.Metadata()
+	if err == nil {
+		meta.Timestamp = m.feed.s.Stamped(meta.Timestamp)
+	}
+	return meta, err
+}
 
 func (f *Feed) delivered(m jetstream.Msg) jetstream.Msg {
-	return delivered{clientMsg{m}, wire.NewAcks(&f.s.Wire, m.Reply())}
+	return delivered{clientMsg{m, f}, wire.NewAcks(&f.s.Wire, m.Reply())}
 }
 
 // Each requests up to n messages, and calls handle with each, one at a time, as they

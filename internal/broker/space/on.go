@@ -123,7 +123,7 @@ func (s *Space) BeginOn(ctx context.Context, name, consumer string, plan plans.P
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: onWait, MaxDeliver: -1, MaxAckPending: maxOnPending,
 		Metadata: map[string]string{onFromKey: plan.From.UTC().Format(time.RFC3339Nano)},
 	}
-	if info.Config.Retention == jetstream.WorkQueuePolicy {
+	if info.Config.Retention == jetstream.WorkQueuePolicy || s.Stamp != nil { // the broker does not know the times of Stamp
 		want.DeliverPolicy, want.OptStartTime = jetstream.DeliverAllPolicy, nil
 	}
 	_, err = s.feed(ctx, on.Stream, want)
