@@ -8,5 +8,5 @@ cd "$(dirname "$0")"
 public=$(mktemp -d)
 trap 'rm -rf "$public"' EXIT
 GOOS=js GOARCH=wasm go build -trimpath -ldflags='-s -w' -o "$public/playground.wasm" ./playground
-cp "$(go env GOROOT)/lib/wasm/wasm_exec.js" "$public/"
+cp "$(go env GOROOT)/lib/wasm/wasm_exec.js" icon.svg "$public/"
 CRONCE_PUBLIC="$public" npm run --silent build

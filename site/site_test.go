@@ -101,6 +101,7 @@ func TestSiteHasNoDeadLinkAndLoadsNothingFromElsewhere(t *testing.T) {
 	t.Run("versions", func(t *testing.T) { checkVersions(t, dir) })
 	t.Run("playground", func(t *testing.T) { checkPlayground(t, dir) })
 	t.Run("visits", func(t *testing.T) { checkVisits(t, dir) })
+	t.Run("use", func(t *testing.T) { checkUse(t, dir) })
 }
 
 // page is what a page of the site links, and what can be linked in it.

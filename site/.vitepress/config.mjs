@@ -59,6 +59,7 @@ export default defineConfig({
   description: 'cron, once: a job scheduler without a leader, on NATS JetStream',
   base,
   lang: 'en',
+  head: [['link', { rel: 'icon', type: 'image/svg+xml', href: `${base}icon.svg` }]],
   srcDir: '../docs',
   outDir: process.env.CRONCE_SITE || './dist',
   cacheDir: './.vitepress/cache',
