@@ -86,7 +86,7 @@ func (b Backfilled) Known() int {
 func (b Backfilled) Done() int { return b.Known() + b.Waiting + b.TooOld + b.Published + b.Folded }
 
 // TooOldError reports that slots in the range are older than the horizon. Workers would
-// record them as expired and not run them. Nothing was published.
+// record them as expired and not run them. Nothing was published. It matches job.ErrConflict.
 type TooOldError struct {
 	Slots, TooOld int
 	Horizon       time.Duration
@@ -95,6 +95,9 @@ type TooOldError struct {
 func (e *TooOldError) Error() string {
 	return fmt.Sprintf("%d of %d slots are older than the horizon of %v, and would be recorded as expired instead of run", e.TooOld, e.Slots, e.Horizon)
 }
+
+// Is matches job.ErrConflict.
+func (e *TooOldError) Is(target error) bool { return target == job.ErrConflict }
 
 // Backfill publishes the slots that the job's past and present plans have in the range, oldest
 // first, under their own IDs. It leaves out slots that wait or have a record, in any state. To
@@ -185,7 +188,7 @@ func (f *filler) plan(ctx context.Context, name string, b BackfillOptions) (err 
 		f.stretches = append(f.stretches, stretch{plans.Stretch{Schedule: s, After: edge, Until: until}, p.Plan.Shards})
 	}
 	if f.sum.Slots == 0 && !f.entry.Job.Plan().Scheduled() {
-		return fmt.Errorf("job %s has no schedule whose slots could be filled in: it starts %s", name, f.entry.Job.Plan().Start())
+		return fmt.Errorf("%w backfill: job %s has no schedule whose slots could be filled in: it starts %s", job.ErrInvalid, name, f.entry.Job.Plan().Start())
 	}
 	if f.sum.TooOld > 0 && !b.Clip {
 		return &TooOldError{f.sum.Slots, f.sum.TooOld, f.cfg.Settings.Horizon}

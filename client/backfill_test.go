@@ -111,7 +111,7 @@ func TestBackfillOfWhatIsTooOldIsRefusedOrClipped(t *testing.T) {
 	_, err := s.Backfill(t.Context(), order.Job, order.options(), nil)
 	var old *client.TooOldError
 	// The horizon of 24 h ends between 4 and 5 hours before noon yesterday.
-	if !errors.As(err, &old) || old.Slots != 30 || old.TooOld != 11 && old.TooOld != 10 || !strings.Contains(err.Error(), "horizon of 24h0m0s") {
+	if !errors.As(err, &old) || !errors.Is(err, job.ErrConflict) || old.Slots != 30 || old.TooOld != 11 && old.TooOld != 10 || !strings.Contains(err.Error(), "horizon of 24h0m0s") {
 		t.Fatalf("got %v, want 10 or 11 of 30 slots too old", err)
 	}
 	if all := s.waiting(t); len(all) > 0 {
@@ -215,6 +215,10 @@ func TestBackfillRefusesInvalidOrders(t *testing.T) {
 		if _, err := s.Backfill(t.Context(), b.Job, b.options(), nil); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), what) {
 			t.Errorf("want an error about %s, got %v", what, err)
 		}
+	}
+	s.define(t, plans.Definition{Job: job.Job{Name: "import", Schedule: job.OnDemand}})
+	if _, err := s.fill(t, filling{Job: "import", From: noon}); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "it starts when triggered") {
+		t.Errorf("a job without a schedule: %v", err)
 	}
 	if _, err := s.fill(t, filling{Job: "missing", From: noon}); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("got %v, want not found", err)

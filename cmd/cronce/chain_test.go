@@ -42,9 +42,9 @@ func TestAJobWithoutAScheduleShowsWhatStartsIt(t *testing.T) {
 		}
 	}
 	f.run(t, "job", "backfill", "load", "--from", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)).
-		oneError(t, base.ExitFailed, "load has no schedule", "after extract, check")
+		oneError(t, base.ExitUsage, "load has no schedule", "after extract, check")
 	f.run(t, "job", "backfill", "import", "--from", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)).
-		oneError(t, base.ExitFailed, "import has no schedule", "when triggered")
+		oneError(t, base.ExitUsage, "import has no schedule", "when triggered")
 }
 
 func TestExplainSaysWhatASlotWaitsFor(t *testing.T) {

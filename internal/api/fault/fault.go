@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -62,7 +61,6 @@ func OnlyHTTP() []Code {
 
 // Of returns the code of an error of package client.
 func Of(err error) Code {
-	var old *client.TooOldError
 	switch {
 	case errors.Is(err, job.ErrInvalid):
 		return Invalid
@@ -70,7 +68,7 @@ func Of(err error) Code {
 		return Denied
 	case errors.Is(err, job.ErrNotFound):
 		return NotFound
-	case errors.Is(err, job.ErrConflict), errors.As(err, &old):
+	case errors.Is(err, job.ErrConflict):
 		return Conflict
 	case errors.Is(err, job.ErrUnknown), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return Unknown
