@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -122,6 +123,47 @@ func TestManifestsAreStrictlyValid(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Kubernetes reads a key without a value as one that is not there, and so must a person.
+func TestManifestsHaveNoKeyWithoutAValue(t *testing.T) {
+	t.Parallel()
+	for name, text := range manifests(t) {
+		for _, doc := range between.Split(text, -1) {
+			var o any
+			if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if m, ok := o.(map[string]any); ok {
+				for _, path := range withoutValue(m) {
+					t.Errorf("%s: %v has no value at %s", name, m["metadata"], path)
+				}
+			}
+		}
+	}
+}
+
+// withoutValue returns the paths of the keys below v whose value is null.
+func withoutValue(v any) (paths []string) {
+	below := func(key string, v any) {
+		if v == nil {
+			paths = append(paths, key)
+		}
+		for _, path := range withoutValue(v) {
+			paths = append(paths, key+"."+path)
+		}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			below(key, value)
+		}
+	case []any:
+		for i, value := range v {
+			below(strconv.Itoa(i), value)
+		}
+	}
+	return paths
 }
 
 // Every pod passes the Pod Security Standard "restricted", has a read-only root, says what it
