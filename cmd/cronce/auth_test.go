@@ -106,6 +106,7 @@ func TestAuthRefusesWhatItCannotPrint(t *testing.T) {
 		"leave out --login":                         {"auth", "--accounts", "--login", "x"},
 		`role "root"`:                               {"auth", "--accounts", "producer+root"},
 		"another account has the name":              {"auth", "--accounts", "viewer", "viewer"},
+		"use one login for both":                    {"auth", "--accounts", "operator", "operator+worker"},
 	} {
 		r := cli{}.run(t, args...)
 		if r.code != base.ExitUsage || r.stdout != "" || !strings.Contains(r.stderr, says) {

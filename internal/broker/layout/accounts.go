@@ -92,6 +92,9 @@ func Accounts(namespace, domain string, logins []Login) ([]Account, error) {
 		all.connectToNodes(a)
 		all.connectToEvents(a)
 	}
+	if err := all.checkCycles(); err != nil {
+		return nil, err
+	}
 	for _, subject := range slices.Sorted(maps.Keys(all.exports)) {
 		all.streams.Exports = append(all.streams.Exports, *all.exports[subject])
 	}
@@ -237,6 +240,24 @@ func (all *accounts) connectToNodes(a *Account) {
 			a.Exports = append(a.Exports, e)
 		}
 	}
+}
+
+// checkCycles returns an error if two logins send requests of one kind to each other, as two workers
+// do. The server refuses such imports.
+func (all *accounts) checkCycles() error {
+	for i, a := range all.logins {
+		for _, b := range all.logins[:i] {
+			for _, x := range a.Imports {
+				if x.Account == b.Name && slices.ContainsFunc(b.Imports, func(y Import) bool {
+					return y.Account == a.Name && (covers(x.Subject, y.Subject) || covers(y.Subject, x.Subject))
+				}) {
+					return fmt.Errorf("%w logins %q and %q: both answer requests of the other on %s, which NATS does not allow between two accounts: use one login for both",
+						job.ErrInvalid, b.Login.Name, a.Login.Name, x.Subject)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // plain returns the subject as the stream account sees it.
