@@ -27,6 +27,10 @@
 //
 //   - Celery beat and APScheduler: all fields must match, both day fields too.
 //
+//   - APScheduler 3.11.2 and 4 run twice at a wall time that occurs twice. Version 4 leaves out a time
+//     in a gap. Version 3 runs it by the offset from before the gap; the job runs at the end of the gap.
+//     A trigger that is an object has the time zone of the machine, not of the scheduler.
+//
 // A Python file is read and never run: package python finds the literals in it, and an expression
 // that is not made of literals becomes a note. Running the file would tell more, but a user who
 // imports a file does not expect that its code runs. A job that ran inside a process (a task, a
