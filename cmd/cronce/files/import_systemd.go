@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/jobfile/migrate"
+	"github.com/cronce-io/cronce/internal/jobfile/migrate/unitfile"
 )
 
 func newImportSystemdCommand(a *base.App) *cobra.Command {
@@ -48,7 +49,7 @@ dependencies and everything else are not.
 }
 
 // readUnits reads the files, and the service beside each timer.
-func readUnits(a *base.App, paths []string) (units []migrate.UnitFile, err error) {
+func readUnits(a *base.App, paths []string) (units []unitfile.File, err error) {
 	for _, path := range paths {
 		stem, isTimer := strings.CutSuffix(path, ".timer")
 		if !isTimer {
@@ -70,7 +71,7 @@ func readUnits(a *base.App, paths []string) (units []migrate.UnitFile, err error
 		if err != nil {
 			return nil, err
 		}
-		unit := migrate.UnitFile{Path: filepath.ToSlash(path), Text: string(text)}
+		unit := unitfile.File{Path: filepath.ToSlash(path), Text: string(text)}
 		if len(paths) > 1 {
 			unit.File = path
 		}

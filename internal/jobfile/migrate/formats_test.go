@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/migrate/unitfile"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -28,7 +29,7 @@ var formats = map[string]func(text string) (Result, error){
 	"k8s":         func(text string) (Result, error) { return Kubernetes([]byte(text), "UTC") },
 	"crontab":     func(text string) (Result, error) { return Crontab(text, "UTC", false), nil },
 	"systemd": func(text string) (Result, error) {
-		return Systemd([]UnitFile{{Path: "x.timer", Text: text}}, "UTC"), nil
+		return Systemd([]unitfile.File{{Path: "x.timer", Text: text}}, "UTC"), nil
 	},
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/jobfile/migrate/unitfile"
 )
 
 func TestImportSaysWhatIsDifferent(t *testing.T) {
@@ -114,7 +116,7 @@ func TestDefaultsInAVariableLimitTheRuns(t *testing.T) {
 
 func TestATimersJobHasTheNameOfItsService(t *testing.T) {
 	t.Parallel()
-	r := Systemd([]UnitFile{
+	r := Systemd([]unitfile.File{
 		{Path: "nightly.timer", Text: "[Timer]\nOnCalendar=*-*-* 03:00:00\nUnit=backup.service\n"},
 		{Path: "noon.timer", Text: "[Timer]\nOnCalendar=*-*-* 12:00:00\nUnit=backup.service\n"},
 		{Path: "backup.service", Text: "[Service]\nExecStart=/usr/bin/backup\n"},
@@ -158,18 +160,18 @@ func TestASchedulerThatIsDisabledIsNamed(t *testing.T) {
 
 func TestATimerOfATemplateStartsItsInstance(t *testing.T) {
 	t.Parallel()
-	service := UnitFile{Path: "/etc/systemd/system/backup@.service", Text: "[Service]\nExecStart=/usr/bin/backup %i %n %p\n"}
+	service := unitfile.File{Path: "/etc/systemd/system/backup@.service", Text: "[Service]\nExecStart=/usr/bin/backup %i %n %p\n"}
 	timer := "[Timer]\nOnCalendar=*-*-* 03:00:00 Europe/Berlin\n"
-	r := Systemd([]UnitFile{{Path: "/etc/systemd/system/backup@db.timer", Text: timer}, service}, "UTC")
+	r := Systemd([]unitfile.File{{Path: "/etc/systemd/system/backup@db.timer", Text: timer}, service}, "UTC")
 	if len(r.Jobs) != 1 || r.Jobs[0].Job.Name != "backup-db" || strings.Join(r.Jobs[0].Exec.Args, " ") != "/usr/bin/backup db backup@db.service backup" || len(r.Notes) != 1 {
 		t.Errorf("%+v", r)
 	}
-	escaped := UnitFile{Path: "/etc/systemd/system/my-backup@.service", Text: "[Unit]\nDescription=Back up %I of %H\n[Service]\nExecStart=/usr/bin/backup %I %P %j\n"}
-	r = Systemd([]UnitFile{{Path: `/etc/systemd/system/my-backup@srv-db\x2d1.timer`, Text: timer}, escaped}, "UTC")
+	escaped := unitfile.File{Path: "/etc/systemd/system/my-backup@.service", Text: "[Unit]\nDescription=Back up %I of %H\n[Service]\nExecStart=/usr/bin/backup %I %P %j\n"}
+	r = Systemd([]unitfile.File{{Path: `/etc/systemd/system/my-backup@srv-db\x2d1.timer`, Text: timer}, escaped}, "UTC")
 	if len(r.Jobs) != 1 || strings.Join(r.Jobs[0].Exec.Args, " ") != "/usr/bin/backup srv/db-1 my/backup backup" || !slices.Contains(r.Jobs[0].Comments, "Back up srv/db-1 of %H") {
 		t.Errorf("an escaped instance: %+v", r)
 	}
-	r = Systemd([]UnitFile{{Path: "/etc/systemd/system/backup@.timer", Text: timer}, service}, "UTC")
+	r = Systemd([]unitfile.File{{Path: "/etc/systemd/system/backup@.timer", Text: timer}, service}, "UTC")
 	if len(r.Jobs) != 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, "copy it to backup@INSTANCE.timer") {
 		t.Errorf("a template: %+v", r)
 	}

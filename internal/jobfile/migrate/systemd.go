@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/migrate/unitfile"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -23,16 +24,16 @@ var SystemdHead = []string{
 type systemd struct {
 	Result
 	zone  string
-	units map[string]*unit
+	units map[string]*unitfile.Unit
 	order []string
 }
 
 // Systemd reads timers and the services that they start. A file may be the output of "systemctl
 // cat". zone is the time zone of calendar expressions that name none.
-func Systemd(files []UnitFile, zone string) Result {
-	s := systemd{zone: zone, units: map[string]*unit{}}
+func Systemd(files []unitfile.File, zone string) Result {
+	s := systemd{zone: zone, units: map[string]*unitfile.Unit{}}
 	for _, f := range files {
-		for _, part := range SplitUnits(f) {
+		for _, part := range unitfile.Split(f) {
 			s.read(part)
 		}
 	}
@@ -45,86 +46,86 @@ func Systemd(files []UnitFile, zone string) Result {
 	}
 	for _, name := range s.order {
 		if path.Ext(name) == ".service" && !used[name] {
-			s.at(s.units[name].place(), "", 0, "%s: none of the imported timers starts it", name)
+			s.at(place(s.units[name]), "", 0, "%s: none of the imported timers starts it", name)
 		}
 	}
 	return s.Result
 }
 
-func (s *systemd) read(f UnitFile) {
-	name := f.unit()
+func (s *systemd) read(f unitfile.File) {
+	name := f.Unit()
 	if ext := path.Ext(name); ext != ".timer" && ext != ".service" {
-		s.at(unitSetting{file: f.File, line: f.Line + 1}, "", 0, "not carried over: %s is neither a timer nor a service", clip(name))
+		s.at(unitfile.Setting{File: f.File, Line: f.Line + 1}, "", 0, "not carried over: %s is neither a timer nor a service", clip(name))
 		return
 	}
 	u := s.units[name]
 	if u == nil {
-		u = &unit{name: name}
+		u = &unitfile.Unit{Name: name}
 		s.units[name] = u
 		s.order = append(s.order, name)
 	}
-	readUnit(u, f, func(line int, text string) {
-		s.at(unitSetting{file: f.File, line: line}, "", 0, "not carried over: %q is not a setting", clip(text))
+	u.Read(f, func(line int, text string) {
+		s.at(unitfile.Setting{File: f.File, Line: line}, "", 0, "not carried over: %q is not a setting", clip(text))
 	})
 }
 
 // place returns where a unit begins.
-func (u *unit) place() unitSetting {
-	if len(u.settings) == 0 {
-		return unitSetting{line: 1}
+func place(u *unitfile.Unit) unitfile.Setting {
+	if len(u.Settings) == 0 {
+		return unitfile.Setting{Line: 1}
 	}
-	return u.settings[0]
+	return u.Settings[0]
 }
 
 // at adds a note about a line. of is the line of the job, if it is another.
-func (s *systemd) at(where unitSetting, name string, of int, format string, args ...any) {
-	s.Notes = append(s.Notes, Note{Line: where.line, File: where.file, Job: name, Of: of, Text: fmt.Sprintf(format, args...)})
+func (s *systemd) at(where unitfile.Setting, name string, of int, format string, args ...any) {
+	s.Notes = append(s.Notes, Note{Line: where.Line, File: where.File, Job: name, Of: of, Text: fmt.Sprintf(format, args...)})
 }
 
 // timer reads a timer, and returns the name of its service.
-func (s *systemd) timer(t *unit) (service string) {
-	service = t.stem() + ".service"
-	if u, ok := t.last("Timer", "Unit"); ok {
-		service = u.value
+func (s *systemd) timer(t *unitfile.Unit) (service string) {
+	service = t.Stem() + ".service"
+	if u, ok := t.Last("Timer", "Unit"); ok {
+		service = u.Value
 	}
 	svc := s.service(service)
-	if stem := t.stem(); strings.HasSuffix(stem, "@") {
-		s.at(t.place(), stem, 0, "not carried over: it is a template without an instance: copy it to %sINSTANCE.timer", clip(stem))
+	if stem := t.Stem(); strings.HasSuffix(stem, "@") {
+		s.at(place(t), stem, 0, "not carried over: it is a template without an instance: copy it to %sINSTANCE.timer", clip(stem))
 		return service
 	}
 	if svc == nil {
-		s.at(t.place(), t.stem(), 0, "not carried over: its service %s is not among the imported files", clip(service))
+		s.at(place(t), t.Stem(), 0, "not carried over: its service %s is not among the imported files", clip(service))
 		return service
 	}
 	c := serviceCommand{unit: svc}
 	c.read()
 	if c.why != "" {
-		s.at(c.at, t.stem(), 0, "not carried over: %s", c.why)
+		s.at(c.at, t.Stem(), 0, "not carried over: %s", c.why)
 		return service
 	}
 	// The journal names the service, not the timer.
 	j := job.Job{Name: UnitName(strings.TrimSuffix(service, ".service")), Overlap: job.OverlapSkip, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone}, Timeout: c.timeout}
 	dropped := s.timing(t, &j)
 	var jobs []timed
-	for _, cal := range t.all("Timer", "OnCalendar") {
+	for _, cal := range t.All("Timer", "OnCalendar") {
 		one := j
-		if err := onCalendar(&one, cal.value, s.zone); err != nil {
-			s.at(cal, t.stem(), 0, "not carried over: OnCalendar=%s: %v", clip(cal.value), err)
+		if err := onCalendar(&one, cal.Value, s.zone); err != nil {
+			s.at(cal, t.Stem(), 0, "not carried over: OnCalendar=%s: %v", clip(cal.Value), err)
 			continue
 		}
 		jobs = append(jobs, timed{one, cal, ""})
 	}
 	for _, key := range []string{"OnUnitActiveSec", "OnUnitInactiveSec"} {
-		for _, rep := range t.all("Timer", key) {
+		for _, rep := range t.All("Timer", key) {
 			one := j
 			one.CatchUp.Policy = job.CatchUpNone
-			d, ok := timeSpan(rep.value)
-			why := fmt.Sprintf("%q is not a time span", clip(rep.value))
+			d, ok := timeSpan(rep.Value)
+			why := fmt.Sprintf("%q is not a time span", clip(rep.Value))
 			if ok {
 				why = every(&one, d)
 			}
 			if why != "" {
-				s.at(rep, t.stem(), 0, "not carried over: %s=%s: %s", key, clip(rep.value), why)
+				s.at(rep, t.Stem(), 0, "not carried over: %s=%s: %s", key, clip(rep.Value), why)
 				continue
 			}
 			from := "the last start"
@@ -139,7 +140,7 @@ func (s *systemd) timer(t *unit) (service string) {
 }
 
 // service returns a service, made from its template if it has no file of its own, or nil.
-func (s *systemd) service(name string) *unit {
+func (s *systemd) service(name string) *unitfile.Unit {
 	if own := s.units[name]; own != nil {
 		return own
 	}
@@ -147,7 +148,7 @@ func (s *systemd) service(name string) *unit {
 	if template == nil {
 		return nil
 	}
-	return &unit{name: name, settings: template.settings}
+	return &unitfile.Unit{Name: name, Settings: template.Settings}
 }
 
 // Template returns the name of the template of a unit like backup@db.service, or "".
@@ -162,13 +163,13 @@ func Template(name string) string {
 // timed is a job of a timer, with the line of its schedule.
 type timed struct {
 	job  job.Job
-	at   unitSetting
+	at   unitfile.Setting
 	note string
 }
 
 // droppedSetting is a setting that was not carried over.
 type droppedSetting struct {
-	at   unitSetting
+	at   unitfile.Setting
 	text string
 }
 
@@ -179,69 +180,69 @@ var ignored = map[string][]string{
 }
 
 // timing reads the settings of a timer that apply to all its expressions.
-func (s *systemd) timing(t *unit, j *job.Job) (dropped []droppedSetting) {
-	drop := func(u unitSetting, format string, args ...any) {
+func (s *systemd) timing(t *unitfile.Unit, j *job.Job) (dropped []droppedSetting) {
+	drop := func(u unitfile.Setting, format string, args ...any) {
 		dropped = append(dropped, droppedSetting{u, fmt.Sprintf(format, args...)})
 	}
 	fixed := false
-	for _, u := range t.settings {
-		if u.section == "Timer" && u.key == "FixedRandomDelay" {
-			fixed = isTrue(u.value)
+	for _, u := range t.Settings {
+		if u.Section == "Timer" && u.Key == "FixedRandomDelay" {
+			fixed = unitfile.IsTrue(u.Value)
 		}
 	}
-	for _, u := range t.settings {
-		switch key := u.section + "." + u.key; {
-		case u.value == "" || u.section == "Install" || slices.Contains(ignored[u.section], u.key):
+	for _, u := range t.Settings {
+		switch key := u.Section + "." + u.Key; {
+		case u.Value == "" || u.Section == "Install" || slices.Contains(ignored[u.Section], u.Key):
 		case key == "Timer.OnCalendar" || key == "Timer.OnUnitActiveSec" || key == "Timer.OnUnitInactiveSec" || key == "Timer.Unit" || key == "Timer.FixedRandomDelay":
 		case key == "Timer.Persistent":
-			if j.CatchUp.Policy = job.CatchUpNone; isTrue(u.value) {
+			if j.CatchUp.Policy = job.CatchUpNone; unitfile.IsTrue(u.Value) {
 				j.CatchUp.Policy = job.CatchUpLatest
-				drop(u, "Persistent=%s: here a missed run is caught up if it is no older than the horizon, 24 h", u.value)
+				drop(u, "Persistent=%s: here a missed run is caught up if it is no older than the horizon, 24 h", u.Value)
 			}
 		case key == "Timer.RandomizedDelaySec":
-			d, ok := timeSpan(u.value)
+			d, ok := timeSpan(u.Value)
 			d = d.Truncate(time.Second)
 			switch {
 			case !ok || d > job.MaxSpread:
-				drop(u, "RandomizedDelaySec=%s: spread is at most %v", clip(u.value), job.MaxSpread)
+				drop(u, "RandomizedDelaySec=%s: spread is at most %v", clip(u.Value), job.MaxSpread)
 			case d > 0:
 				if j.Spread = d; !fixed {
-					drop(u, "RandomizedDelaySec=%s delays each run by a new random time; with spread, a job always has the same delay", clip(u.value))
+					drop(u, "RandomizedDelaySec=%s delays each run by a new random time; with spread, a job always has the same delay", clip(u.Value))
 				}
 			}
 		case key == "Timer.AccuracySec":
-			drop(u, "AccuracySec=%s: a slot starts when it is due; spread delays the slots of a job", clip(u.value))
+			drop(u, "AccuracySec=%s: a slot starts when it is due; spread delays the slots of a job", clip(u.Value))
 		case key == "Timer.OnBootSec" || key == "Timer.OnStartupSec" || key == "Timer.OnActiveSec":
-			drop(u, "%s=%s is not a wall-clock time: start the command as a service, or run cronce job trigger %s", u.key, clip(u.value), j.Name)
-		case key == "Timer.RemainAfterElapse" || key == "Timer.WakeSystem" && !isTrue(u.value):
+			drop(u, "%s=%s is not a wall-clock time: start the command as a service, or run cronce job trigger %s", u.Key, clip(u.Value), j.Name)
+		case key == "Timer.RemainAfterElapse" || key == "Timer.WakeSystem" && !unitfile.IsTrue(u.Value):
 		default:
-			drop(u, "not carried over: %s=%s", u.key, clip(u.value))
+			drop(u, "not carried over: %s=%s", u.Key, clip(u.Value))
 		}
 	}
 	return dropped
 }
 
 // convert adds the jobs of a timer.
-func (s *systemd) convert(t *unit, c serviceCommand, jobs []timed, dropped []droppedSetting) {
+func (s *systemd) convert(t *unitfile.Unit, c serviceCommand, jobs []timed, dropped []droppedSetting) {
 	if len(jobs) == 0 {
 		for _, l := range dropped {
-			s.at(l.at, t.stem(), 0, "not carried over: %s", strings.TrimPrefix(l.text, "not carried over: "))
+			s.at(l.at, t.Stem(), 0, "not carried over: %s", strings.TrimPrefix(l.text, "not carried over: "))
 		}
 		if len(dropped) == 0 {
-			s.at(t.place(), t.stem(), 0, "not carried over: it has no OnCalendar and no OnUnitActiveSec")
+			s.at(place(t), t.Stem(), 0, "not carried over: it has no OnCalendar and no OnUnitActiveSec")
 		}
 		return
 	}
 	dropped = append(dropped, c.dropped...)
 	for i, one := range jobs {
-		about := []string{fmt.Sprintf("%s, %s=%s", t.name, one.at.key, clip(one.at.value))}
-		for _, u := range []*unit{t, c.unit} {
-			if d, ok := u.last("Unit", "Description"); ok {
-				about = append(about, clip(u.expand(d.value, func(string) {})))
+		about := []string{fmt.Sprintf("%s, %s=%s", t.Name, one.at.Key, clip(one.at.Value))}
+		for _, u := range []*unitfile.Unit{t, c.unit} {
+			if d, ok := u.Last("Unit", "Description"); ok {
+				about = append(about, clip(u.Expand(d.Value, func(string) {})))
 			}
 		}
-		entry := jobfile.Imported{Job: one.job, Exec: c.exec, Line: one.at.line, Comments: slices.Compact(about)}
-		added := s.add(one.at.line, entry)
+		entry := jobfile.Imported{Job: one.job, Exec: c.exec, Line: one.at.Line, Comments: slices.Compact(about)}
+		added := s.add(one.at.Line, entry)
 		if added == "" {
 			continue
 		}
@@ -249,12 +250,12 @@ func (s *systemd) convert(t *unit, c serviceCommand, jobs []timed, dropped []dro
 			s.at(one.at, added, 0, "%s", one.note)
 		}
 		if i > 0 {
-			s.at(one.at, added, 0, "it is one of the %d times of %s: here each is a job of its own, and they may run at the same time", len(jobs), t.name)
-		} else if added != t.stem() {
-			s.at(one.at, added, 0, "its name was %s", clip(t.stem()))
+			s.at(one.at, added, 0, "it is one of the %d times of %s: here each is a job of its own, and they may run at the same time", len(jobs), t.Name)
+		} else if added != t.Stem() {
+			s.at(one.at, added, 0, "its name was %s", clip(t.Stem()))
 		}
 		for _, l := range dropped {
-			s.at(l.at, added, one.at.line, "%s", l.text)
+			s.at(l.at, added, one.at.Line, "%s", l.text)
 		}
 	}
 }

@@ -8,31 +8,32 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/jobfile/migrate/unitfile"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 )
 
 // serviceCommand is what a service starts.
 type serviceCommand struct {
-	unit    *unit
+	unit    *unitfile.Unit
 	exec    spec.Exec
 	timeout time.Duration
 	dropped []droppedSetting
 
 	// why is why the service cannot be carried over, and at the setting that is the reason.
 	why string
-	at  unitSetting
+	at  unitfile.Setting
 }
 
-func (c *serviceCommand) drop(u unitSetting, format string, args ...any) {
+func (c *serviceCommand) drop(u unitfile.Setting, format string, args ...any) {
 	c.dropped = append(c.dropped, droppedSetting{u, fmt.Sprintf(format, args...)})
 }
 
 // read reads the service. It reports the settings of its sandbox, its resources and other units
 // together, in one note.
 func (c *serviceCommand) read() {
-	starts := c.unit.all("Service", "ExecStart")
+	starts := c.unit.All("Service", "ExecStart")
 	if len(starts) == 0 {
-		c.why, c.at = c.unit.name+" has no ExecStart", c.unit.place()
+		c.why, c.at = c.unit.Name+" has no ExecStart", place(c.unit)
 		return
 	}
 	c.environment()
@@ -72,8 +73,8 @@ func shellWord(word string) string {
 }
 
 // program reads a command line.
-func (c *serviceCommand) program(u unitSetting) (args []string, ignoreFailure bool) {
-	text, argv0, literal := u.value, false, false
+func (c *serviceCommand) program(u unitfile.Setting) (args []string, ignoreFailure bool) {
+	text, argv0, literal := u.Value, false, false
 	for text != "" && strings.ContainsRune("@-:+!", rune(text[0])) {
 		switch text[0] {
 		case '-':
@@ -87,9 +88,9 @@ func (c *serviceCommand) program(u unitSetting) (args []string, ignoreFailure bo
 		}
 		text = text[1:]
 	}
-	args, ok := words(text)
+	args, ok := unitfile.Words(text)
 	if !ok || len(args) == 0 {
-		c.why, c.at = fmt.Sprintf("its command %s is not understood", clip(u.value)), u
+		c.why, c.at = fmt.Sprintf("its command %s is not understood", clip(u.Value)), u
 		return nil, false
 	}
 	if argv0 && len(args) > 1 {
@@ -113,9 +114,9 @@ func (c *serviceCommand) program(u unitSetting) (args []string, ignoreFailure bo
 }
 
 // specifiers replaces the specifiers that depend only on the unit's name.
-func (c *serviceCommand) specifiers(u unitSetting, text string) string {
-	return c.unit.expand(text, func(unknown string) {
-		c.drop(u, "not carried over: the value of %s in %s=", unknown, u.key)
+func (c *serviceCommand) specifiers(u unitfile.Setting, text string) string {
+	return c.unit.Expand(text, func(unknown string) {
+		c.drop(u, "not carried over: the value of %s in %s=", unknown, u.Key)
 	})
 }
 
@@ -123,7 +124,7 @@ var variable = regexp.MustCompile(`\$(\$|\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-
 
 // variables replaces the variables that the unit sets. If the whole word is a variable like $NAME,
 // its value is split at white space.
-func (c *serviceCommand) variables(u unitSetting, word string) []string {
+func (c *serviceCommand) variables(u unitfile.Setting, word string) []string {
 	value := func(name string) (string, bool) {
 		for _, v := range slices.Backward(c.exec.Env) {
 			if v.Name == name {
@@ -156,10 +157,10 @@ func (c *serviceCommand) variables(u unitSetting, word string) []string {
 
 // environment reads the variables, the account and the folder.
 func (c *serviceCommand) environment() {
-	for _, u := range c.unit.all("Service", "Environment") {
-		all, ok := words(u.value)
+	for _, u := range c.unit.All("Service", "Environment") {
+		all, ok := unitfile.Words(u.Value)
 		if !ok {
-			c.drop(u, "not carried over: Environment=%s", clip(u.value))
+			c.drop(u, "not carried over: Environment=%s", clip(u.Value))
 		}
 		for _, assigned := range all {
 			name, value, isSet := strings.Cut(c.specifiers(u, assigned), "=")
@@ -172,24 +173,24 @@ func (c *serviceCommand) environment() {
 		}
 	}
 	for key, to := range map[string]*string{"User": &c.exec.User, "Group": &c.exec.Group} {
-		if u, ok := c.unit.last("Service", key); ok {
-			if value := c.specifiers(u, u.value); spec.IsAccount(value) {
+		if u, ok := c.unit.Last("Service", key); ok {
+			if value := c.specifiers(u, u.Value); spec.IsAccount(value) {
 				*to = value
 			} else {
-				c.drop(u, "not carried over: %s=%s", key, clip(u.value))
+				c.drop(u, "not carried over: %s=%s", key, clip(u.Value))
 			}
 		}
 	}
-	if u, ok := c.unit.last("Service", "WorkingDirectory"); ok {
-		dir := strings.TrimPrefix(c.specifiers(u, u.value), "-")
+	if u, ok := c.unit.Last("Service", "WorkingDirectory"); ok {
+		dir := strings.TrimPrefix(c.specifiers(u, u.Value), "-")
 		switch {
 		case dir == "~" || path.IsAbs(dir):
 			c.exec.Dir = dir
 		default:
-			c.drop(u, "not carried over: WorkingDirectory=%s", clip(u.value))
+			c.drop(u, "not carried over: WorkingDirectory=%s", clip(u.Value))
 		}
-		if strings.HasPrefix(u.value, "-") {
-			c.drop(u, "the - of WorkingDirectory=%s: a folder that does not exist is an error here", clip(u.value))
+		if strings.HasPrefix(u.Value, "-") {
+			c.drop(u, "the - of WorkingDirectory=%s: a folder that does not exist is an error here", clip(u.Value))
 		}
 	}
 }
@@ -197,28 +198,28 @@ func (c *serviceCommand) environment() {
 // settings reads everything else.
 func (c *serviceCommand) settings() {
 	var others []string
-	var first unitSetting
-	for _, u := range c.unit.settings {
-		switch key := u.section + "." + u.key; {
-		case u.value == "" || u.section == "Install" || slices.Contains(ignored[u.section], u.key):
-		case slices.Contains([]string{"ExecStart", "Environment", "User", "Group", "WorkingDirectory"}, u.key) && u.section == "Service":
-		case key == "Service.Type" && slices.Contains([]string{"oneshot", "simple", "exec"}, u.value):
+	var first unitfile.Setting
+	for _, u := range c.unit.Settings {
+		switch key := u.Section + "." + u.Key; {
+		case u.Value == "" || u.Section == "Install" || slices.Contains(ignored[u.Section], u.Key):
+		case slices.Contains([]string{"ExecStart", "Environment", "User", "Group", "WorkingDirectory"}, u.Key) && u.Section == "Service":
+		case key == "Service.Type" && slices.Contains([]string{"oneshot", "simple", "exec"}, u.Value):
 		case key == "Service.TimeoutStartSec" || key == "Service.TimeoutSec" || key == "Service.RuntimeMaxSec":
 			c.bound(u)
-		case key == "Service.Restart" && u.value == "no":
+		case key == "Service.Restart" && u.Value == "no":
 		case key == "Service.Restart":
-			c.drop(u, "Restart=%s: retry: {attempts: N} retries a failed run", clip(u.value))
+			c.drop(u, "Restart=%s: retry: {attempts: N} retries a failed run", clip(u.Value))
 		case strings.HasPrefix(key, "Service.Exec"):
-			c.drop(u, "not carried over: %s=%s", u.key, clip(u.value))
+			c.drop(u, "not carried over: %s=%s", u.Key, clip(u.Value))
 		case key == "Service.EnvironmentFile":
-			c.drop(u, "not carried over: EnvironmentFile=%s: name its variables in env, each from a file or the worker's environment", clip(u.value))
+			c.drop(u, "not carried over: EnvironmentFile=%s: name its variables in env, each from a file or the worker's environment", clip(u.Value))
 		case key == "Service.Type":
-			c.drop(u, "Type=%s: here a run ends when its command does", clip(u.value))
+			c.drop(u, "Type=%s: here a run ends when its command does", clip(u.Value))
 		default:
 			if len(others) == 0 {
 				first = u
 			}
-			if name := u.key; !slices.Contains(others, name) {
+			if name := u.Key; !slices.Contains(others, name) {
 				others = append(others, name)
 			}
 		}
@@ -229,14 +230,14 @@ func (c *serviceCommand) settings() {
 }
 
 // bound reads how long a run may take. TimeoutStartSec bounds a run of the type oneshot only.
-func (c *serviceCommand) bound(u unitSetting) {
-	kind, _ := c.unit.last("Service", "Type")
-	d, ok := timeSpan(u.value)
+func (c *serviceCommand) bound(u unitfile.Setting) {
+	kind, _ := c.unit.Last("Service", "Type")
+	d, ok := timeSpan(u.Value)
 	switch {
-	case u.value == "infinity" || ok && d == 0:
+	case u.Value == "infinity" || ok && d == 0:
 	case !ok:
-		c.drop(u, "not carried over: %s=%s", u.key, clip(u.value))
-	case u.key != "RuntimeMaxSec" && kind.value != "oneshot":
+		c.drop(u, "not carried over: %s=%s", u.Key, clip(u.Value))
+	case u.Key != "RuntimeMaxSec" && kind.Value != "oneshot":
 	case c.timeout == 0 || d < c.timeout:
 		c.timeout = d
 	}

@@ -14,12 +14,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/migrate/unitfile"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
 func systemdOf(timer, service string) Result {
-	return Systemd([]UnitFile{{Path: "x.timer", Text: "[Timer]\n" + timer}, {Path: "x.service", Text: "[Service]\n" + service}}, "UTC")
+	return Systemd([]unitfile.File{{Path: "x.timer", Text: "[Timer]\n" + timer}, {Path: "x.service", Text: "[Service]\n" + service}}, "UTC")
 }
 
 var elapses = regexp.MustCompile(`\w{3} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC`)

@@ -1,4 +1,5 @@
-package migrate
+// Package unitfile reads the files of systemd units.
+package unitfile
 
 import (
 	"path"
@@ -7,8 +8,8 @@ import (
 	"strings"
 )
 
-// UnitFile is a unit of systemd, or a drop-in of one.
-type UnitFile struct {
+// File is the file of a unit, or a drop-in for one.
+type File struct {
 	// Path is the path of the file. Its base is the unit's name.
 	Path string
 
@@ -22,16 +23,16 @@ type UnitFile struct {
 
 var catHeader = regexp.MustCompile(`^# (/\S+\.(?:timer|service|conf))$`)
 
-// SplitUnits splits the output of "systemctl cat", in which a line with the path is above each
+// Split splits the output of "systemctl cat", in which a line with the path is above each
 // file. A text without such lines is one file.
-func SplitUnits(file UnitFile) (all []UnitFile) {
-	rest := UnitFile{Path: file.Path, File: file.File}
+func Split(file File) (all []File) {
+	rest := File{Path: file.Path, File: file.File}
 	for i, line := range strings.SplitAfter(file.Text, "\n") {
 		if m := catHeader.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
 			if strings.TrimSpace(rest.Text) != "" {
 				all = append(all, rest)
 			}
-			rest = UnitFile{Path: m[1], File: file.File, Line: file.Line + i + 1}
+			rest = File{Path: m[1], File: file.File, Line: file.Line + i + 1}
 			continue
 		}
 		rest.Text += line
@@ -42,8 +43,8 @@ func SplitUnits(file UnitFile) (all []UnitFile) {
 	return all
 }
 
-// unit returns the name of the file's unit. For a drop-in, that is the name of its folder.
-func (f UnitFile) unit() string {
+// Unit returns the name of the file's unit. For a drop-in, that is the name of its folder.
+func (f File) Unit() string {
 	base := path.Base(f.Path)
 	if dir := path.Base(path.Dir(f.Path)); strings.HasSuffix(base, ".conf") && strings.HasSuffix(dir, ".d") {
 		return strings.TrimSuffix(dir, ".d")
@@ -51,33 +52,33 @@ func (f UnitFile) unit() string {
 	return base
 }
 
-// unitSetting is a line of a unit.
-type unitSetting struct {
-	section, key, value string
-	file                string
-	line                int
+// Setting is a line of a unit.
+type Setting struct {
+	Section, Key, Value string
+	File                string // the file's name in notes
+	Line                int
 }
 
-// unit has the settings of a unit, in their order. An empty value removes the earlier settings of
+// Unit has the settings of a unit, in their order. An empty value removes the earlier settings of
 // the same key.
-type unit struct {
-	name     string
-	settings []unitSetting
+type Unit struct {
+	Name     string
+	Settings []Setting
 }
 
-// stem returns the name of the unit without its type.
-func (u *unit) stem() string { return strings.TrimSuffix(u.name, path.Ext(u.name)) }
+// Stem returns the name of the unit without its type.
+func (u *Unit) Stem() string { return strings.TrimSuffix(u.Name, path.Ext(u.Name)) }
 
 var specifier = regexp.MustCompile(`%.`)
 
-// expand replaces the specifiers in text that depend only on the unit's name, and reports the others.
+// Expand replaces the specifiers in text that depend only on the unit's name, and reports the others.
 // See systemd.unit(5), "SPECIFIERS".
-func (u *unit) expand(text string, unknown func(string)) string {
-	prefix, instance, _ := strings.Cut(u.stem(), "@")
+func (u *Unit) Expand(text string, unknown func(string)) string {
+	prefix, instance, _ := strings.Cut(u.Stem(), "@")
 	last := prefix[strings.LastIndex(prefix, "-")+1:]
 	known := map[string]string{
-		"%%": "%", "%n": u.name, "%N": u.stem(),
-		"%p": prefix, "%P": unescapeUnit(prefix), "%j": last, "%J": unescapeUnit(last), "%i": instance, "%I": unescapeUnit(instance),
+		"%%": "%", "%n": u.Name, "%N": u.Stem(),
+		"%p": prefix, "%P": unescape(prefix), "%j": last, "%J": unescape(last), "%i": instance, "%I": unescape(instance),
 	}
 	return specifier.ReplaceAllStringFunc(text, func(s string) string {
 		if value, ok := known[s]; ok {
@@ -90,8 +91,8 @@ func (u *unit) expand(text string, unknown func(string)) string {
 
 var escaped = regexp.MustCompile(`-|\\x[0-9a-fA-F]{2}`)
 
-// unescapeUnit undoes what systemd-escape does to a part of a unit's name.
-func unescapeUnit(name string) string {
+// unescape undoes what systemd-escape does to a part of a unit's name.
+func unescape(name string) string {
 	return escaped.ReplaceAllStringFunc(name, func(s string) string {
 		if s == "-" {
 			return "/"
@@ -101,13 +102,13 @@ func unescapeUnit(name string) string {
 	})
 }
 
-// all returns the settings of a key.
-func (u *unit) all(section, key string) (some []unitSetting) {
-	for _, s := range u.settings {
-		if s.section != section || s.key != key {
+// All returns the settings of a key.
+func (u *Unit) All(section, key string) (some []Setting) {
+	for _, s := range u.Settings {
+		if s.Section != section || s.Key != key {
 			continue
 		}
-		if s.value == "" {
+		if s.Value == "" {
 			some = nil
 			continue
 		}
@@ -116,17 +117,17 @@ func (u *unit) all(section, key string) (some []unitSetting) {
 	return some
 }
 
-// last returns the last setting of a key, or false if there is none.
-func (u *unit) last(section, key string) (unitSetting, bool) {
-	some := u.all(section, key)
+// Last returns the last setting of a key, or false if there is none.
+func (u *Unit) Last(section, key string) (Setting, bool) {
+	some := u.All(section, key)
 	if len(some) == 0 {
-		return unitSetting{}, false
+		return Setting{}, false
 	}
 	return some[len(some)-1], true
 }
 
-// isTrue reports whether a value is one of systemd's words for true.
-func isTrue(value string) bool {
+// IsTrue reports whether a value is one of systemd's words for true.
+func IsTrue(value string) bool {
 	switch strings.ToLower(value) {
 	case "1", "yes", "y", "true", "t", "on":
 		return true
@@ -134,9 +135,8 @@ func isTrue(value string) bool {
 	return false
 }
 
-// readUnit adds the settings of a file to its unit. It calls wrong with each line that is not a
-// setting.
-func readUnit(u *unit, f UnitFile, wrong func(line int, text string)) {
+// Read adds the settings of a file of the unit. It calls wrong with each line that is not a setting.
+func (u *Unit) Read(f File, wrong func(line int, text string)) {
 	section, held, heldAt := "", "", 0
 	for i, line := range strings.Split(strings.TrimPrefix(f.Text, "\ufeff"), "\n") {
 		at := f.Line + i + 1
@@ -159,7 +159,7 @@ func readUnit(u *unit, f UnitFile, wrong func(line int, text string)) {
 		case !isSetting || section == "":
 			wrong(at, line)
 		default:
-			u.settings = append(u.settings, unitSetting{section, strings.TrimSpace(key), strings.TrimSpace(value), f.File, at})
+			u.Settings = append(u.Settings, Setting{section, strings.TrimSpace(key), strings.TrimSpace(value), f.File, at})
 		}
 	}
 	if held != "" {
@@ -167,9 +167,9 @@ func readUnit(u *unit, f UnitFile, wrong func(line int, text string)) {
 	}
 }
 
-// words splits a value as systemd does: at white space, with quotes and escapes. ok is false if a
+// Words splits a value as systemd does: at white space, with quotes and escapes. ok is false if a
 // quote is not closed, or an escape is not known.
-func words(text string) (all []string, ok bool) {
+func Words(text string) (all []string, ok bool) {
 	var b strings.Builder
 	quote, inside := byte(0), false
 	for i := 0; i < len(text); i++ {
