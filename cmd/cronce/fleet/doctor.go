@@ -70,7 +70,7 @@ With -o json, one line for each finding; about, why and mend may be absent:
   {"check":"worker","level":"warning","about":"queue mail","what":"3 slots wait, and no live node works on it",
    "why":"they wait, and expire","mend":"start a worker that handles them: cronce run --queue mail -f jobs.yaml"}
 
-and a last line with the sum, the only line with ok. reset and removed are present if
+and a last line with the summary, the only line with ok. reset and removed are present if
 something was reset or removed:
 
   {"ok":false,"server":"n1","version":"2.15.2","errors":0,"warnings":1,"notes":0,

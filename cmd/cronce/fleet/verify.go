@@ -65,7 +65,7 @@ or pending; repair is offered or already_offered; beyond_repair is why it is nei
    "due":"2026-11-21T08:00:00Z","state":"pending","detail":"it has been waiting for more than 2m0s, ...",
    "beyond_repair":"its message waits: ..."}
 
-and a last line with the sum, the only line with ok. slots counts the slots that should
+and a last line with the summary, the only line with ok. slots counts the slots that should
 exist and were judged; beside counts the outcomes of slots that are in no schedule
 (triggered, backfilled, of deleted jobs). late_ms is from due to start; each bucket
 counts up to le_ms and above the bucket before; the last has no bound:
@@ -76,7 +76,7 @@ counts up to le_ms and above the bucket before; the last has no bound:
    "buckets":[{"le_ms":10,"slots":3},{"le_ms":50,"slots":19},...,{"slots":0}]},
    "not_judged":[{"reason":"what falls due while it is paused","jobs":1,"names":["backup"]}]}
 
-If the ledger went back, the sum has "rewound":{"time":...,"lost":{"slot":...,"revision":...,"time":...},"found":...}.
+If the ledger went back, the summary has "rewound":{"time":...,"lost":{"slot":...,"revision":...,"time":...},"found":...}.
 
 ` + againstHelp,
 		Example: `  cronce verify
