@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -218,47 +219,35 @@ func (v *verifier) readRewind(ctx context.Context) error {
 const skew = time.Minute
 
 func (v *verifier) events(ctx context.Context) error {
-	for e, err := range v.cfg.Fleet.Events(ctx, kv.EventFilter{Since: v.from.Add(-skew)}) {
-		if fatal := v.count(err); fatal != nil {
-			return fatal
-		}
-		if err == nil {
-			v.check.Event(e)
-		}
-	}
-	return nil
+	return scan(v, v.cfg.Fleet.Events(ctx, kv.EventFilter{Since: v.from.Add(-skew)}), v.check.Event)
 }
 
 func (v *verifier) waiting(ctx context.Context) error {
-	for w, err := range v.cfg.Fleet.Waiting(ctx, stream.WaitingFilter{Job: v.only(), Fired: true}) {
-		if fatal := v.count(err); fatal != nil {
-			return fatal
-		}
-		if err == nil && !w.Stranded {
+	messages := v.cfg.Fleet.Waiting(ctx, stream.WaitingFilter{Job: v.only(), Fired: true})
+	return scan(v, messages, func(w stream.WaitingSlot) {
+		if !w.Stranded {
 			v.check.Waiting(w.Message, w.Published)
 		}
-	}
-	return nil
+	})
 }
 
 func (v *verifier) recorded(ctx context.Context) error {
-	for e, err := range v.cfg.Ledger.List(ctx, kv.ListFilter{Job: v.only(), Since: v.from.Add(-skew)}) {
-		if fatal := v.count(err); fatal != nil {
-			return fatal
-		}
-		if err == nil {
-			v.check.Record(e.Record, e.Time)
-		}
-	}
-	return nil
+	records := v.cfg.Ledger.List(ctx, kv.ListFilter{Job: v.only(), Since: v.from.Add(-skew)})
+	return scan(v, records, func(e kv.LedgerEntry) { v.check.Record(e.Record, e.Time) })
 }
 
-// count counts a value. It returns err, unless err concerns only this value.
-func (v *verifier) count(err error) error {
-	v.read++
-	v.progress()
-	if err != nil && !v.skip(err) {
-		return err
+// scan counts all values, and calls use with those that can be read. An error that concerns more
+// than one value ends it.
+func scan[T any](v *verifier, values iter.Seq2[T, error], use func(T)) error {
+	for value, err := range values {
+		v.read++
+		v.progress()
+		switch {
+		case err == nil:
+			use(value)
+		case !v.skip(err):
+			return err
+		}
 	}
 	return nil
 }
