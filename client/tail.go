@@ -100,7 +100,11 @@ func (t *tail) run(ctx context.Context, id string) (d SlotDetails, err error) {
 	if t.slot, err = job.ParseSlotID(id); err != nil {
 		return d, err
 	}
-	stop, err := t.cfg.News.Follow(t.slot.Job, t.receive)
+	stop, err := t.cfg.News.Follow(t.slot.Job, func(e job.Event) {
+		if e.ID == t.slot.ID() {
+			trySend(t.events, e) // if it is dropped, the record still has the end of the output
+		}
+	})
 	if err != nil {
 		return d, err
 	}
@@ -127,13 +131,6 @@ func (t *tail) run(ctx context.Context, id string) (d SlotDetails, err error) {
 		if err := t.wait(ctx, tailEvery); err != nil {
 			return d, err
 		}
-	}
-}
-
-// receive queues an event of the slot's job.
-func (t *tail) receive(e job.Event) {
-	if e.ID == t.slot.ID() {
-		trySend(t.events, e) // if it is dropped, the record still has the end of the output
 	}
 }
 
@@ -205,11 +202,9 @@ func (t *tail) askOutput(ctx context.Context, r job.Record, fence uint64) error 
 		return t.yieldPiece(TailPiece{Problem: err})
 	case live.Attempt == 0: // the handler has returned meanwhile
 		return nil
-	case fence == t.fence && !t.problemYielded:
-		return nil // events bring the output since then
-	case fence == t.fence && t.to > 0:
+	case fence == t.fence && (!t.problemYielded || t.to > 0):
 		t.problemYielded = false
-		return nil // the next event shows what was missed
+		return nil // events bring the output since then, and show what was missed
 	}
 	t.follow(r.Attempts[len(r.Attempts)-1], fence)
 	t.to = live.Written
@@ -318,14 +313,7 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 			yield(Event{}, fmt.Errorf("%w kind of event: must not be empty", job.ErrInvalid))
 			return
 		}
-		live := make(chan job.Event, eventBuffer)
-		stop, err := c.cfg.News.Follow(f.Job, func(e job.Event) { trySend(live, e) })
-		if err != nil {
-			yield(Event{}, err)
-			return
-		}
-		defer stop()
-		s := eventStream{Client: c, filter: f, live: live, yield: yield}
+		s := eventStream{Client: c, filter: f, live: make(chan job.Event, eventBuffer), yield: yield}
 		if err := s.run(ctx); err != nil && ctx.Err() == nil {
 			yield(Event{}, err)
 		}
@@ -342,7 +330,12 @@ type eventStream struct {
 	ended  bool   // the caller has stopped
 }
 
-func (s *eventStream) run(ctx context.Context) (err error) {
+func (s *eventStream) run(ctx context.Context) error {
+	stop, err := s.cfg.News.Follow(s.filter.Job, func(e job.Event) { trySend(s.live, e) })
+	if err != nil {
+		return err
+	}
+	defer stop()
 	if s.filter.After != nil {
 		s.last = *s.filter.After
 	} else if s.last, err = s.cfg.News.LastEvent(ctx); err != nil {
@@ -356,12 +349,11 @@ func (s *eventStream) run(ctx context.Context) (err error) {
 		if pause = min(2*pause, maxReplay); s.last > before {
 			pause = maxReplay
 		}
-		stored, err := s.follow(ctx, reconnected, pause)
-		if err != nil || s.ended || ctx.Err() != nil {
-			return err
-		}
-		if stored {
+		if s.follow(ctx, reconnected, pause) {
 			pause = firstReplay
+		}
+		if s.ended || ctx.Err() != nil {
+			return nil
 		}
 	}
 }
@@ -385,26 +377,24 @@ func (s *eventStream) selects(e job.Event) bool {
 // follow yields live events of the kinds that are not kept. It returns when replay must look for
 // kept events. stored is true if there may be one, because a live event of a kept kind has arrived
 // or the connection was restored. Otherwise follow returns after most.
-func (s *eventStream) follow(ctx context.Context, reconnected <-chan struct{}, most time.Duration) (stored bool, err error) {
-	again := time.NewTimer(most)
-	defer again.Stop()
+func (s *eventStream) follow(ctx context.Context, reconnected <-chan struct{}, most time.Duration) (stored bool) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
 	for {
 		select {
 		case e := <-s.live:
 			switch {
 			case slices.Contains(exchange.Exceptional(), e.Kind):
-				return true, nil
+				return true
 			case s.selects(e):
 				if s.ended = !s.yield(Event{e, 0}, nil); s.ended {
-					return false, nil
+					return false
 				}
 			}
 		case <-reconnected:
-			return true, nil
-		case <-again.C:
-			return false, nil
+			return true
 		case <-ctx.Done():
-			return false, nil
+			return false
 		}
 	}
 }

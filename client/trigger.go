@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -57,6 +58,11 @@ func (o TriggerOptions) Validate() error {
 	return nil
 }
 
+// slot names the run that o orders. Without a key, each call names another run.
+func (o TriggerOptions) slot(name string) job.Slot {
+	return job.Slot{Job: name, Token: cmp.Or(o.Key, rand.Text())}
+}
+
 // Run is a run that was triggered.
 type Run struct {
 	// Slot names the run. Its Token is the key, and its ID the run's only name.
@@ -99,10 +105,7 @@ func (c *Client) Trigger(ctx context.Context, name string, o TriggerOptions) (Ru
 	if err := o.Validate(); err != nil {
 		return Run{}, err
 	}
-	slot := job.Slot{Job: name, Token: o.Key}
-	if o.Key == "" {
-		slot.Token = rand.Text()
-	}
+	slot := o.slot(name)
 	if err := c.cfg.Joined(ctx, name); err != nil {
 		return Run{}, fmt.Errorf("trigger job %s: %w", name, err)
 	}
@@ -296,11 +299,7 @@ func (c *Client) TriggerMany(ctx context.Context, name string, orders []TriggerO
 	results := make([]TriggerResult, len(orders))
 	var named []job.Slot
 	for i, o := range orders {
-		key := o.Key
-		if key == "" {
-			key = rand.Text()
-		}
-		results[i].Slot = job.Slot{Job: name, Token: key}
+		results[i].Slot = o.slot(name)
 		if o.Key != "" {
 			named = append(named, results[i].Slot)
 		}
@@ -323,14 +322,17 @@ func (c *Client) TriggerMany(ctx context.Context, name string, orders []TriggerO
 		})
 	}
 	_ = group.Wait()
+	var created int
 	for i, r := range results {
 		if n := first[r.Slot]; n != i {
 			results[i] = results[n]
 			results[i].New = false
+		} else if r.Err == nil && r.New {
+			created++
 		}
 	}
-	if n := countNew(results); n > 0 {
-		c.ordered(ctx, "trigger", job.Event{Job: name, Count: n})
+	if created > 0 {
+		c.ordered(ctx, "trigger", job.Event{Job: name, Count: created})
 	}
 	for _, r := range results {
 		if r.Err != nil {
@@ -338,15 +340,6 @@ func (c *Client) TriggerMany(ctx context.Context, name string, orders []TriggerO
 		}
 	}
 	return results, nil
-}
-
-func countNew(results []TriggerResult) (n int) {
-	for _, r := range results {
-		if r.Err == nil && r.New {
-			n++
-		}
-	}
-	return n
 }
 
 // storedRuns is what is stored about the runs of TriggerMany.
@@ -364,12 +357,9 @@ func (c *Client) readRuns(ctx context.Context, name string, orders []TriggerOpti
 		return s, fmt.Errorf("job %s: %w", name, err)
 	}
 	c.cfg.Alive()
-	for _, o := range orders {
-		if !o.At.IsZero() {
-			if s.now, err = c.cfg.Now(ctx); err != nil {
-				return s, err
-			}
-			break
+	if slices.ContainsFunc(orders, func(o TriggerOptions) bool { return !o.At.IsZero() }) {
+		if s.now, err = c.cfg.Now(ctx); err != nil {
+			return s, err
 		}
 	}
 	if len(named) == 0 {
