@@ -248,11 +248,8 @@ func (p Cursor) wrong() error {
 	return fmt.Errorf("%w cursor %.80q: must be one that a listing returned", job.ErrInvalid, string(p))
 }
 
-// listed is a row of a listing.
-type listed interface{ Cursor() Cursor }
-
-// after returns the rows after a cursor.
-func after[T listed](rows []T, cursor Cursor) []T {
+// after returns the rows of a listing after a cursor.
+func after[T interface{ Cursor() Cursor }](rows []T, cursor Cursor) []T {
 	if cursor == "" {
 		return rows
 	}
