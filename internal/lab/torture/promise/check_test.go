@@ -94,6 +94,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.again(i, LineEnd, plan.ResultError, 6.16)
 		},
 		"taken over from a node that had lost its lease and answered for it": func(s *story) { s.disowned(2.31) },
+		"taken over from a node that woke without its lease and answered":    func(s *story) { s.wokeLate(2.3) },
 		"a slot is left out for one that runs": func(s *story) {
 			first, second := slotOf("skip", 0), slotOf("skip", 10)
 			s.publish(first, 0)
@@ -472,7 +473,8 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.line(LineEnd, quick, 3, plan.ResultOK)
 			s.end(quick, job.Succeeded, "", 3.1)
 		}},
-		"taken over from a node that answered wrongly": {"ledger", func(s *story) { s.disowned(2.7) }},
+		"taken over from a node that answered wrongly":  {"ledger", func(s *story) { s.disowned(2.7) }},
+		"taken over from a node that forgot an outcome": {"ledger", func(s *story) { s.wokeLate(1.8) }},
 		"published under another ID": {"message ID", func(s *story) {
 			s.runs(a0, 0)
 			s.publish(a0, 0.1)

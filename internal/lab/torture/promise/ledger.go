@@ -92,7 +92,8 @@ func (c *checker) takenOver(claim, w LedgerWrite) string {
 
 // disowned reports whether w takes a slot over from a live node that has answered that it
 // does not hold its claim. The record of the handlers must confirm that answer: no handler
-// was started at this claim, or its context had ended with the lease.
+// was started at this claim, or it had returned and the owner could not record that any more,
+// because the lease had ended its context or was about to.
 func (c *checker) disowned(claim, w LedgerWrite) bool {
 	says := func(a job.Attempt) bool {
 		return a.Fence == claim.Seq && strings.Contains(a.Error, "does not hold its claim")
@@ -103,10 +104,24 @@ func (c *checker) disowned(claim, w LedgerWrite) bool {
 	at, err := c.h.Broker.Boot(w.Time)
 	for _, r := range c.runs[w.Slot] {
 		if r.fence == claim.Seq {
-			return r.ended && r.cause == job.ErrLeaseLost.Error() && r.stop <= at+err+c.h.Skew
+			return r.ended && r.stop <= at+err+c.h.Skew && (r.cause == job.ErrLeaseLost.Error() || c.returnedLate(r, w.Time))
 		}
 	}
 	return true
+}
+
+// returnedLate reports whether a handler returned when its node did not trust itself any more:
+// three quarters of the lease after the last heartbeat before the given time. A process that wakes
+// may notice the handler's end before that of its trust.
+func (c *checker) returnedLate(r *run, before time.Time) bool {
+	var beat time.Time
+	for _, w := range c.nodes[r.node] {
+		if w.Node.State == exchange.NodeAlive && !w.Time.After(before) {
+			beat = w.Time
+		}
+	}
+	lapse, err := c.h.Broker.Boot(beat.Add(c.h.Lease * 3 / 4))
+	return slices.ContainsFunc(r.lines, func(l Line) bool { return l.What == LineEnd && l.Boot >= lapse-err-c.h.Skew })
 }
 
 // deadSince returns when a node was fenced, or recorded that it stopped.

@@ -190,8 +190,7 @@ func (s *story) fenced(died float64) {
 }
 
 // disowned adds a slot whose owner x lost its lease, which ended its handler's context. But its
-// heartbeat was stored at 2.4. y took the slot over at 2.5, because x had answered that it did not
-// hold its claim.
+// heartbeat was stored at 2.4. y takes the slot over.
 func (s *story) disowned(ended float64) {
 	s.publish(a0, 0)
 	fence := s.claim(a0, "x", 0.01)
@@ -199,6 +198,11 @@ func (s *story) disowned(ended float64) {
 	s.again(len(s.h.Lines)-1, LineCancel, "", ended)
 	s.again(len(s.h.Lines)-2, LineEnd, plan.ResultError, ended+0.01)
 	s.beat("x", 2.4)
+	s.takeOver(fence)
+}
+
+// takeOver lets y take a slot of x over at 2.5, because x has answered that it does not hold its claim.
+func (s *story) takeOver(fence uint64) {
 	r := s.h.Records[a0].Record
 	r.Attempts = []job.Attempt{{Number: 1, Node: "x", Fence: fence, Started: at(0.01), Error: "worker x does not hold its claim"}, {Number: 2, Node: "y", Started: at(2.5)}}
 	r.Node, r.Attempt = "y", 2
@@ -206,6 +210,18 @@ func (s *story) disowned(ended float64) {
 	s.line(LineStart, a0, 2.51)
 	s.line(LineEnd, a0, 3, plan.ResultOK)
 	s.end(a0, job.Succeeded, "", 3.1)
+}
+
+// wokeLate adds a slot whose owner x has its last heartbeat at 0, freezes, and wakes when its handler
+// returns. y takes the slot over.
+func (s *story) wokeLate(returned float64) {
+	s.beat("x", 0)
+	s.publish(a0, 0)
+	fence := s.claim(a0, "x", 0.01)
+	s.line(LineStart, a0, 0.02)
+	s.again(len(s.h.Lines)-1, LineEnd, plan.ResultOK, returned)
+	s.pause("x.1", 1, returned)
+	s.takeOver(fence)
 }
 
 // late adds a slot whose owner x has its last heartbeat at 0, and whose context ends too late: the
