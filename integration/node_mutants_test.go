@@ -55,6 +55,9 @@ var nodeMutants = []nodeMutant{
 	// Locks, chains, nodes, clocks, producers.
 	{"skips a slot for a newer one", "lock", `.find((s) => order(s, slot) <= 0);`, `.find(() => true);`, "locks", ""},
 	{"passes those that wait", "lock", `if (ahead.length < free) return`, `if (free > 0) return`, "locks", ""},
+	{"cancels a holder that was not on time", "lock", `overlap === "replace" && held?.on_time`, `overlap === "replace"`, "locks", ""},
+	{"cancels a holder for an older slot that waits", "lock", `s.on_time && order(s, slot) > 0`, `s.on_time`, "locks", ""},
+	{"cancels a newer holder", "lock", `s.on_time && order(s, slot) < 0`, `s.on_time`, "locks", ""},
 	{"forgets the newest", "lock", `remembered.newest = slot.at;`, `;`, "locks", ""},
 	{"follows before all have succeeded", "follow", `if (before.length < after.length || before.some`, `if (before.some`, "chains", ""},
 	{"fences too early", "node", `if (still < limit) return`, `if (still < limit / 2) return`, "fences", ""},
