@@ -16,7 +16,7 @@ import (
 // 1,000 messages in a batch.
 const (
 	minBatch      = 25
-	maxBatch      = 500
+	maxBatch      = 1000
 	maxBatchBytes = 1 << 20
 )
 

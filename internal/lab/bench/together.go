@@ -13,7 +13,7 @@ import (
 )
 
 // maxBatch is the most messages that go in one atomic batch, as in internal/broker/wire.
-const maxBatch = 500
+const maxBatch = 1000
 
 // publishTogether publishes messages in atomic batches, of which some are open at once.
 func (h *hand) publishTogether(ctx context.Context, messages []*nats.Msg) error {
