@@ -35,6 +35,7 @@ var nodeMutants = []nodeMutant{
 	{"takes over from a node that lives", "claim", `return v.ownerDead || v.disowned ? takeOver(d, v) : { do: "prove" };`, `return takeOver(d, v);`, "claims", ""},
 	{"tries once too often", "claim", `if (record.attempt >= (record.max_attempts ?? 3)) return end`, `if (record.attempt > (record.max_attempts ?? 3)) return end`, "claims", ""},
 	{"ends a slot by a wrong clock", "claim", `return v.implausible ? { do: "later", delay: 30_000 } : end(d, v, state, error);`, `return end(d, v, state, error);`, "claims", ""},
+	{"starts a triggered run's chained run in a pause", "claim", `(m.slot.token !== undefined && !m.chained)`, `m.slot.token !== undefined`, "claims", ""},
 	{"forgets the error of the clock", "claim", `const certain = (v) => v.now - fromMs(v.error ?? 0);`, `const certain = (v) => v.now;`, "claims", ""},
 	{"claims a guarded slot without a place", "claim", `if (guarded(v.entry.job) && v.place?.kind !== "held") return unplaced(d, v);`, ``, "claims", ""},
 	{"leaves a dead worker's attempt open", "claim", `return { ...closed(record, revision, now, error), error };`, `return { ...record, error };`, "claims", ""},
