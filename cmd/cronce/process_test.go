@@ -115,8 +115,8 @@ func TestFirstSignalAsksTheSecondEnds(t *testing.T) {
 			return false
 		}
 	})
-	if code != base.ExitSecondSignal {
-		t.Errorf("exit status %d, want %d", code, base.ExitSecondSignal)
+	if code != base.ExitInterrupted {
+		t.Errorf("exit status %d, want %d", code, base.ExitInterrupted)
 	}
 }
 

@@ -10,17 +10,17 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 )
 
-// sameSignal is how soon after the first signal another one counts as the same.
+// sameSignal is how soon after the first signal another one is ignored.
 const sameSignal = 100 * time.Millisecond
 
 // untilSignal returns a context that ends with the first TERM or Ctrl-C: the command then
-// shuts down in order. A second signal exits at once. A signal within 100 ms of the first
-// is ignored, because timeout(1) and some supervisors signal the process and then its
+// shuts down in order. A second signal exits at once. A signal within sameSignal of the
+// first is ignored, because timeout(1) and some supervisors signal the process and then its
 // group.
 //
-// SIGPIPE is caught and not ignored. A write to a closed pipe then fails with EPIPE and
-// ends the command cleanly. Programs that exec actions start would inherit an ignored
-// signal; a caught one is reset to the default.
+// SIGPIPE is caught, so that a write to a closed pipe fails with EPIPE and the command ends
+// cleanly. It is not ignored, because programs that exec actions start would inherit that; a
+// caught signal is reset to the default.
 func untilSignal(parent context.Context, exit func(code int)) context.Context {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
@@ -33,7 +33,7 @@ func untilSignal(parent context.Context, exit func(code int)) context.Context {
 		for first := time.Now(); ; {
 			<-signals
 			if time.Since(first) > sameSignal {
-				exit(base.ExitSecondSignal)
+				exit(base.ExitInterrupted)
 			}
 		}
 	}()

@@ -1,4 +1,4 @@
-// Package base is what the commands of cronce share: the global flags, the connection,
+// Package base has what the commands of cronce share: the global flags, the connection,
 // the namespace, logs, tables, lines of JSON, errors with a next step, and the exit status.
 package base
 
@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,11 +118,10 @@ func (a *App) SetUp() error {
 	return a.setUpLog()
 }
 
+// OneOf returns an error of wrong usage if the value of a flag is not an allowed one.
 func OneOf(flag, value string, allowed ...string) error {
-	for _, v := range allowed {
-		if value == v {
-			return nil
-		}
+	if slices.Contains(allowed, value) {
+		return nil
 	}
 	return Usage(fmt.Errorf("invalid %s %q: want %s", flag, value, strings.Join(allowed, ", ")))
 }

@@ -18,48 +18,46 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Client returns a client that acts in the name of the user of the command.
-func (r Reader) Client() *client.Client {
+// Client returns a client whose operator is the user of the command.
+func (r Session) Client() *client.Client {
 	return client.Attach(attach.Of(r.js.Conn(), r.Store, attach.Options{Operator: r.Operator(), Alive: r.Alive, Now: r.App.Now, Logger: r.Log}))
 }
 
-// Telling returns a function that a long operation calls after each answer of the broker.
-// It logs every 3 s that the operation still runs.
-func (r Reader) Telling(what string) (alive func()) {
+// LogProgress makes Alive log, every 3 s, that a long operation still runs.
+func (r *Session) LogProgress(message string) {
 	const every = 3 * time.Second
-	var answers, spoken atomic.Int64
-	began := time.Now()
-	spoken.Store(began.UnixNano())
-	return func() {
-		r.Alive()
-		n, now, last := answers.Add(1), time.Now(), spoken.Load()
-		if now.UnixNano()-last > int64(every) && spoken.CompareAndSwap(last, now.UnixNano()) {
-			r.Log.Info(what, "answers", n, "for", now.Sub(began).Round(time.Second).String())
+	var answers, logged atomic.Int64
+	alive, began := r.Alive, time.Now()
+	logged.Store(began.UnixNano())
+	r.Alive = func() {
+		alive()
+		n, now, last := answers.Add(1), time.Now(), logged.Load()
+		if now.UnixNano()-last > int64(every) && logged.CompareAndSwap(last, now.UnixNano()) {
+			r.Log.Info(message, "answers", n, "for", now.Sub(began).Round(time.Second).String())
 		}
 	}
 }
 
-// Patient keeps the command from ending while the server is away, until stop is called. It logs
-// every 30 s that the command still waits, unless what is empty.
-func (r Reader) Patient(what string, attributes ...any) (stop func()) {
+// KeepWaiting lets the command outlast a server that does not answer, until stop is called.
+// It logs the message every 30 s, unless that is empty.
+func (r Session) KeepWaiting(message string, attributes ...any) (stop func()) {
 	const every = 30 * time.Second
 	done, began := make(chan struct{}), time.Now()
 	go func() {
 		alive := time.NewTicker(ReadPatience / 3)
 		defer alive.Stop()
-		say := time.NewTicker(every)
-		defer say.Stop()
+		tick := time.NewTicker(every)
+		defer tick.Stop()
 		for {
 			select {
 			case <-done:
 				return
 			case <-alive.C:
 				r.Alive()
-			case <-say.C:
-				if what == "" {
-					continue
+			case <-tick.C:
+				if message != "" {
+					r.Log.Info(message, append(attributes, "for", time.Since(began).Round(time.Second).String())...)
 				}
-				r.Log.Info(what, append(attributes, "for", time.Since(began).Round(time.Second).String())...)
 			}
 		}
 	}()
@@ -80,18 +78,19 @@ func (a *App) Operator() string {
 	return name + "@" + host
 }
 
-// OnJob validates the job's name, opens the namespace and calls f.
-func (a *App) OnJob(ctx context.Context, as, name string, f func(context.Context, Reader, string) error) error {
+// OnJob validates the job's name, opens the namespace and calls f with the name. It adds the
+// next step to the error of f.
+func (a *App) OnJob(ctx context.Context, as, name string, f func(context.Context, Session, string) error) error {
 	if err := codec.ValidateName("job", name); err != nil {
 		return Usage(err)
 	}
-	return a.Read(ctx, as, func(ctx context.Context, r Reader) error {
-		return r.OfJob(ctx, name, f(ctx, r, name))
+	return a.Open(ctx, as, func(ctx context.Context, r Session) error {
+		return r.JobError(ctx, name, f(ctx, r, name))
 	})
 }
 
-// OfJob adds the next step to an error of an operation on one job.
-func (r Reader) OfJob(ctx context.Context, name string, err error) error {
+// JobError adds the next step to an error of an operation on one job.
+func (r Session) JobError(ctx context.Context, name string, err error) error {
 	var conflict *client.ConflictError
 	var broken *plans.EntryError
 	switch {
@@ -112,10 +111,10 @@ func (r Reader) OfJob(ctx context.Context, name string, err error) error {
 }
 
 // NoSuchJob is the error for an unknown job. It suggests a similar name.
-func (r Reader) NoSuchJob(ctx context.Context, name string) error {
+func (r Session) NoSuchJob(ctx context.Context, name string) error {
 	var names []string
 	entries, err := r.Jobs().List(ctx)
-	if err != nil && !r.Unreadable(err) {
+	if err != nil && !r.SkipUnreadable(err) {
 		return err
 	}
 	for _, e := range entries {

@@ -35,8 +35,11 @@ func (d *Duration) Set(text string) error {
 	return nil
 }
 
-// ParseTime parses the RFC 3339 value of a flag.
+// ParseTime parses the RFC 3339 value of a flag. The time is zero if the value is empty.
 func ParseTime(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return t, fmt.Errorf("invalid %s %q: want an RFC 3339 time like 2026-03-29T00:00:00Z", flag, text)

@@ -9,12 +9,11 @@ import (
 
 // The exit statuses that scripts rely on.
 const (
-	ExitDone         = 0
-	ExitFailed       = 1   // the server or the environment
-	ExitUsage        = 2   // wrong usage or configuration: known without a server
-	ExitFound        = 3   // a check found something
-	ExitSecondSignal = 130 // a second TERM or Ctrl-C ended the process at once
-	ExitInterrupted  = 130 // TERM or Ctrl-C ended a command that waits for an outcome before it was there
+	ExitDone        = 0
+	ExitFailed      = 1   // the server or the environment
+	ExitUsage       = 2   // wrong usage or configuration: known without a server
+	ExitFound       = 3   // a check found something
+	ExitInterrupted = 130 // a second TERM or Ctrl-C, or the first one while the command waited for an outcome
 )
 
 // ExitCode maps the error of a command to its exit status.
@@ -36,7 +35,7 @@ func ExitCode(err error) int {
 // ErrFound is the error of a check that completed and found something.
 var ErrFound = errors.New("the check found something")
 
-// ErrInterrupted is the error of a command that was stopped before it had its answer.
+// ErrInterrupted is the error of a command that a signal stopped while it waited for an outcome.
 var ErrInterrupted = errors.New("interrupted")
 
 // usageError marks an error that is known without a server: a wrong flag, argument or
@@ -45,7 +44,7 @@ type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
 
-// Usage marks err as wrong usage or configuration. usage(nil) is nil.
+// Usage marks err as wrong usage or configuration. Usage(nil) is nil.
 func Usage(err error) error {
 	if err == nil {
 		return nil
@@ -62,7 +61,7 @@ type hintError struct {
 func (e *hintError) Error() string { return e.error.Error() + "; try: " + e.hint }
 func (e *hintError) Unwrap() error { return e.error }
 
-// Try adds a next step to err. try(nil, ...) is nil.
+// Try adds a next step to err. Try(nil, ...) is nil.
 func Try(err error, hint string) error {
 	if err == nil {
 		return nil
@@ -70,8 +69,8 @@ func Try(err error, hint string) error {
 	return &hintError{err, hint}
 }
 
-// BrokenPipe reports whether the reader of our output is gone, as in "cronce slot ls |
-// head". That is a clean end.
+// BrokenPipe reports whether the reader of this program's output has closed it, as in
+// "cronce slot ls | head". The command then ends with status 0.
 func BrokenPipe(err error) bool {
 	const windowsBrokenPipe, windowsNoData = syscall.Errno(109), syscall.Errno(232)
 	if errors.Is(err, syscall.EPIPE) {

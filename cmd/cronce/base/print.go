@@ -39,14 +39,14 @@ func PrintLines[T any](a *App, values iter.Seq[T]) error {
 	return errors.Join(out.Flush(), left)
 }
 
-// MostNamed is how many jobs or values a command logs one by one.
+// MostNamed is how many jobs or values a command logs by name. It counts the others.
 const MostNamed = 10
 
 // WidestCell limits the bytes of one cell, because a table pads each line to the longest.
 const WidestCell = 300
 
-// PrintRows prints the rows as JSON Lines or as a table, as -o selects. cells returns the
-// columns of a row.
+// PrintRows prints the rows as JSON Lines or as a table, as -o selects. Without rows, it
+// prints none in place of the table. cells returns the columns of a row.
 func PrintRows[T any](a *App, rows []T, none, header string, cells func(T) []string) error {
 	if a.Output == OutputJSON {
 		return PrintLines(a, slices.Values(rows))
@@ -110,14 +110,6 @@ func Plural(n int, what string) string {
 		return "1 " + what
 	}
 	return strconv.Itoa(n) + " " + what + "s"
-}
-
-// Dash returns s, or "-" for an empty cell.
-func Dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 // Brief is the first line of s, cut to n characters.

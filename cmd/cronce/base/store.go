@@ -23,8 +23,8 @@ const (
 	SetupPatience = time.Minute
 )
 
-// Reader is a command that uses an existing namespace and creates nothing.
-type Reader struct {
+// Session is the run of one command in a namespace that exists.
+type Session struct {
 	*App
 	*kv.Store
 	js jetstream.JetStream
@@ -33,20 +33,21 @@ type Reader struct {
 	Alive func()
 }
 
-// Read opens the namespace and calls f. ctx ends if the broker does not answer for
-// ReadPatience.
-func (a *App) Read(ctx context.Context, as string, f func(ctx context.Context, r Reader) error) error {
+// Open opens the namespace, which must exist, and calls f. The context of f ends if the
+// broker does not answer for ReadPatience. as is the second part of the connection's name
+// on the server, after "cronce".
+func (a *App) Open(ctx context.Context, as string, f func(ctx context.Context, r Session) error) error {
 	return a.open(ctx, as, nil, f)
 }
 
-// Publish is Read for a command that publishes slots. If the environment enables tracing,
-// the slots are traced and ctx is part of the trace in TRACEPARENT. If tracing cannot
-// start, Publish logs that and runs the command without it.
-func (a *App) Publish(ctx context.Context, as string, f func(ctx context.Context, r Reader) error) error {
+// OpenTraced is Open for a command that publishes slots. If the environment enables tracing,
+// the slots are traced, and ctx continues the trace in TRACEPARENT. If tracing cannot start,
+// OpenTraced logs that and runs the command without it.
+func (a *App) OpenTraced(ctx context.Context, as string, f func(ctx context.Context, r Session) error) error {
 	provider, flush, err := a.Tracing(ctx)
 	if err != nil {
 		a.Log.Warn("tracing is off", "error", err)
-		return a.Read(ctx, as, f)
+		return a.Open(ctx, as, f)
 	}
 	defer flush()
 	if provider != nil {
@@ -55,18 +56,19 @@ func (a *App) Publish(ctx context.Context, as string, f func(ctx context.Context
 	return a.open(ctx, as, tracing.New(provider, a.Namespace, Version()), f)
 }
 
-func (a *App) open(ctx context.Context, as string, tracer *tracing.Tracer, f func(ctx context.Context, r Reader) error) error {
+func (a *App) open(ctx context.Context, as string, tracer *tracing.Tracer, f func(ctx context.Context, r Session) error) error {
 	return a.WithJetStream(ctx, as, ReadPatience, func(ctx context.Context, js jetstream.JetStream, alive func()) error {
 		store, err := kv.Open(ctx, js, kv.Options{Namespace: a.Namespace, ReadOnly: true, Logger: a.Log, Trace: tracer.Publish})
 		if err != nil {
 			return err
 		}
 		alive()
-		return f(ctx, Reader{a, store, js, alive})
+		return f(ctx, Session{a, store, js, alive})
 	})
 }
 
-// WithJetStream connects and calls f. ctx ends if alive is not called for patience.
+// WithJetStream connects and calls f. The context of f ends if alive is not called for
+// patience.
 func (a *App) WithJetStream(ctx context.Context, as string, patience time.Duration, f func(ctx context.Context, js jetstream.JetStream, alive func()) error) error {
 	nc, leave, err := a.Connect(ctx, as, false)
 	if err != nil {
@@ -85,33 +87,34 @@ func (a *App) WithJetStream(ctx context.Context, as string, patience time.Durati
 	defer timer.Stop()
 	err = f(ctx, js, func() { timer.Reset(patience) })
 	var hinted *hintError
+	var value *kv.UnreadableError
 	switch {
 	case errors.Is(err, job.ErrFull):
 		return Try(err, "cronce doctor, which shows the fix")
-	case errors.Is(err, job.ErrDenied) && !errors.As(err, &hinted):
+	case errors.As(err, &hinted):
+		return err
+	case errors.Is(err, job.ErrDenied):
 		return Denied(err)
-	}
-	var value *kv.UnreadableError
-	if errors.As(err, &value) && !errors.As(err, &hinted) {
+	case errors.As(err, &value):
 		return Try(err, "cronce doctor --remove-unreadable")
 	}
 	return err
 }
 
-// Unreadable reports whether err concerns only one stored value. It logs the value, and
-// the command then skips it and shows the rest.
-func (r Reader) Unreadable(err error) bool {
-	if exchange.IsUnreadable(err) {
-		r.Log.Warn("skipped an unreadable value", "error", OneLine(err))
-		return true
+// SkipUnreadable reports whether err concerns only one stored value, and logs it then. The
+// command skips that value and goes on.
+func (r Session) SkipUnreadable(err error) bool {
+	if !exchange.IsUnreadable(err) {
+		return false
 	}
-	return false
+	r.Log.Warn("skipped an unreadable value", "error", OneLine(err))
+	return true
 }
 
-// LeftOut logs the first ten values that a listing could not read, and counts the others.
-func (r Reader) LeftOut(unreadable []error) {
+// LogUnreadable logs the first ten values that a listing could not read, and counts the others.
+func (r Session) LogUnreadable(unreadable []error) {
 	for _, err := range unreadable[:min(len(unreadable), MostNamed)] {
-		r.Unreadable(err)
+		r.SkipUnreadable(err)
 	}
 	if more := len(unreadable) - MostNamed; more > 0 {
 		r.Log.Warn("skipped more unreadable values", "count", more)

@@ -226,7 +226,7 @@ func printFindings(a *base.App, found []doctor.Finding, sum doctorSum) error {
 	}
 	out := bufio.NewWriter(a.Stdout)
 	if r := sum.Reset; r != nil {
-		fmt.Fprintf(out, "the watermark was moved back from %s to %s\n\n", base.Dash(stampOrNone(r.From)), r.To.Format(time.RFC3339))
+		fmt.Fprintf(out, "the watermark was moved back from %s to %s\n\n", cmp.Or(stampOrNone(r.From), "-"), r.To.Format(time.RFC3339))
 	}
 	for _, r := range sum.Removed {
 		fmt.Fprintf(out, "removed %s/%s at revision %d: %s\n\n", r.Bucket, printable.Clip(r.Key, base.WidestCell), r.Revision, printable.Clip(r.Why, 1000))

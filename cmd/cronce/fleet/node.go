@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -54,12 +55,12 @@ own clock; the offset is in milliseconds. A fenced node also has "fenced_by" and
    "tzdata":"2025c","version":"v1.0.0"}`,
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.Read(cmd.Context(), "node ls", func(ctx context.Context, r base.Reader) error {
+			return a.Open(cmd.Context(), "node ls", func(ctx context.Context, r base.Session) error {
 				list, err := r.Client().Nodes(ctx, client.NodeFilter{Former: all})
 				if err != nil {
 					return err
 				}
-				r.LeftOut(list.Unreadable)
+				r.LogUnreadable(list.Unreadable)
 				warnOfZones(a, list.Nodes)
 				header := "NODE\tSTATE\tSTARTED\tHEARTBEAT\tROLE\tRUNNING\tOFFSET\tTZDATA\tQUEUES"
 				return base.PrintRows(a, list.Nodes, "no nodes", header, func(n client.NodeRow) []string { return nodeCells(n, list.Now) })
@@ -105,7 +106,7 @@ func nodeCells(n client.NodeRow, now time.Time) []string {
 	}
 	return []string{
 		n.Node, string(n.State), base.Relative(n.Started.Add(time.Duration(n.ClockOffset * float64(time.Millisecond))).Sub(now)), base.Relative(n.Heartbeat.Sub(now)),
-		base.Dash(strings.Join(roles, "+")), strconv.Itoa(n.Running), signed(n.ClockOffset), base.Dash(n.Tzdata), base.Dash(strings.Join(n.Queues, ",")),
+		cmp.Or(strings.Join(roles, "+"), "-"), strconv.Itoa(n.Running), signed(n.ClockOffset), cmp.Or(n.Tzdata, "-"), cmp.Or(strings.Join(n.Queues, ","), "-"),
 	}
 }
 

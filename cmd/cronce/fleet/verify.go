@@ -97,12 +97,13 @@ If the ledger went back, the summary has "rewound":{"time":...,"lost":{"slot":..
 			if f.against.log != "" {
 				return verifyAgainst(cmd.Context(), a, f)
 			}
-			open := a.Read
+			open := a.Open
 			if f.repair {
-				open = a.Publish
+				open = a.OpenTraced
 			}
-			return open(cmd.Context(), "verify", func(ctx context.Context, r base.Reader) error {
-				v := verifier{Reader: r, flags: f, began: time.Now()}
+			return open(cmd.Context(), "verify", func(ctx context.Context, r base.Session) error {
+				r.LogProgress("still verifying")
+				v := verifier{Session: r, flags: f}
 				return v.run(ctx)
 			})
 		},
@@ -122,15 +123,11 @@ func (f *verifyFlags) check() (err error) {
 			return err
 		}
 	}
-	if f.from != "" {
-		if f.first, err = base.ParseTime("--from", f.from); err != nil {
-			return err
-		}
+	if f.first, err = base.ParseTime("--from", f.from); err != nil {
+		return err
 	}
-	if f.to != "" {
-		if f.last, err = base.ParseTime("--to", f.to); err != nil {
-			return err
-		}
+	if f.last, err = base.ParseTime("--to", f.to); err != nil {
+		return err
 	}
 	if f.from != "" && f.to != "" && !f.last.After(f.first) {
 		return fmt.Errorf("invalid --to %s: must be after --from %s", f.to, f.from)
@@ -140,18 +137,17 @@ func (f *verifyFlags) check() (err error) {
 
 // verifier is one run of the command.
 type verifier struct {
-	base.Reader
-	flags         verifyFlags
-	began, spoken time.Time
+	base.Session
+	flags verifyFlags
 
-	// problems are the first ones, or in JSON those that are not printed yet.
+	// problems are the first ones for text output, and those not printed yet for JSON.
 	problems []client.SlotProblem
 }
 
 func (v *verifier) run(ctx context.Context) error {
 	sum, err := v.Client().Verify(ctx, client.VerifyOptions{
 		From: v.flags.first, To: v.flags.last, Jobs: v.flags.jobs, Repair: v.flags.repair,
-		Progress: v.progress, Unreadable: func(err error) { v.Unreadable(err) },
+		Unreadable: func(err error) { v.SkipUnreadable(err) },
 	}, v.found)
 	var future *client.FutureError
 	judged := !sum.To.IsZero()
@@ -166,7 +162,8 @@ func (v *verifier) run(ctx context.Context) error {
 	return v.print(sum, err)
 }
 
-// found takes a problem. It prints JSON in large pieces, because there may be many problems.
+// found keeps a problem. With -o json it prints problems in large pieces, because there may be
+// many.
 func (v *verifier) found(p client.SlotProblem) error {
 	const atOnce = 1024
 	text := v.Output == base.OutputText
@@ -184,13 +181,4 @@ func (v *verifier) flush() error {
 	err := base.PrintLines(v.App, slices.Values(v.problems))
 	v.problems = v.problems[:0]
 	return err
-}
-
-// progress logs every 3 s that the command still works.
-func (v *verifier) progress(read int) {
-	const every = 3 * time.Second
-	if now := time.Now(); now.Sub(v.began) > every && now.Sub(v.spoken) > every {
-		v.spoken = now
-		v.Log.Info("still verifying", "read", read, "for", now.Sub(v.began).Round(time.Second).String())
-	}
 }

@@ -102,7 +102,7 @@ func (f *againstFlags) check(cmd *cobra.Command, all verifyFlags) (err error) {
 
 // comparison is one run of verify --against.
 type comparison struct {
-	base.Reader
+	base.Session
 	flags verifyFlags
 	log   against.Log
 	file  []spec.Entry
@@ -129,8 +129,8 @@ func verifyAgainst(ctx context.Context, a *base.App, f verifyFlags) error {
 	if c.log.Unknown > 0 {
 		a.Log.Warn("lines of the log were not understood", "count", c.log.Unknown, "first", c.log.FirstUnknown, "log", f.against.log)
 	}
-	return a.Read(ctx, "verify", func(ctx context.Context, r base.Reader) error {
-		c.Reader = r
+	return a.Open(ctx, "verify", func(ctx context.Context, r base.Session) error {
+		c.Session = r
 		return c.run(ctx)
 	})
 }
@@ -167,7 +167,7 @@ func readLog(a *base.App, f againstFlags, named func(text string) string) (again
 
 func (c *comparison) run(ctx context.Context) error {
 	entries, err := c.Jobs().List(ctx)
-	if err != nil && !c.Unreadable(err) {
+	if err != nil && !c.SkipUnreadable(err) {
 		return err
 	}
 	for _, e := range entries {
@@ -183,7 +183,7 @@ func (c *comparison) run(ctx context.Context) error {
 	}
 	tolerance := time.Duration(c.flags.against.tolerance)
 	for s, err := range c.Client().Slots(ctx, client.SlotFilter{Since: c.window.From.Add(-job.MaxSpread - tolerance)}) {
-		if err != nil && !c.Unreadable(err) {
+		if err != nil && !c.SkipUnreadable(err) {
 			return err
 		}
 		if err == nil {

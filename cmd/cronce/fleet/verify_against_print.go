@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,7 +95,7 @@ func comparedCells(j compared) []string {
 	if j.NotJudged > 0 {
 		notes = append(notes, base.Plural(j.NotJudged, "earlier line")+" not judged")
 	}
-	return []string{j.Job, fmt.Sprint(j.Both), fmt.Sprint(j.OnlyOurs), fmt.Sprint(j.OnlyTheirs), offset, base.Dash(strings.Join(notes, "; "))}
+	return []string{j.Job, fmt.Sprint(j.Both), fmt.Sprint(j.OnlyOurs), fmt.Sprint(j.OnlyTheirs), offset, cmp.Or(strings.Join(notes, "; "), "-")}
 }
 
 func differenceCells(d against.Difference) []string {
@@ -108,5 +109,5 @@ func differenceCells(d against.Difference) []string {
 	if d.Shadow {
 		state += ", shadow"
 	}
-	return []string{side, d.Job, d.Time.UTC().Format("2006-01-02T15:04:05.000Z"), line, base.Dash(d.ID), base.Dash(state)}
+	return []string{side, d.Job, d.Time.UTC().Format("2006-01-02T15:04:05.000Z"), line, cmp.Or(d.ID, "-"), cmp.Or(state, "-")}
 }

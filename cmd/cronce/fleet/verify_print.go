@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -48,7 +49,7 @@ func problemCells(p client.SlotProblem) []string {
 	if p.BeyondRepair != "" {
 		repair = p.BeyondRepair
 	}
-	return []string{string(p.Problem), p.ID, base.Dash(string(p.State)), p.Detail, base.Dash(repair)}
+	return []string{string(p.Problem), p.ID, cmp.Or(string(p.State), "-"), p.Detail, cmp.Or(repair, "-")}
 }
 
 // printReport prints the summary.
@@ -60,7 +61,7 @@ func (v *verifier) printReport(r client.Verification) error {
 	w := base.NewTable(v.Stdout)
 	fmt.Fprintf(w, "verdict\t%s\n", verdict)
 	fmt.Fprintf(w, "slots\t%d of %d jobs, from %s to %s\n", r.Slots, r.Jobs, r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339))
-	fmt.Fprintf(w, "outcomes\t%s\n", base.Dash(outcomes(r)))
+	fmt.Fprintf(w, "outcomes\t%s\n", cmp.Or(outcomes(r), "-"))
 	if r.Rewound != nil {
 		fmt.Fprintf(w, "went back\t%s\n", wentBack(*r.Rewound))
 	}

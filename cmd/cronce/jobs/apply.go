@@ -72,7 +72,7 @@ are omitted:
 			if err != nil {
 				return err
 			}
-			return a.Read(cmd.Context(), "job apply", func(ctx context.Context, r base.Reader) error {
+			return a.Open(cmd.Context(), "job apply", func(ctx context.Context, r base.Session) error {
 				return apply(ctx, r, file, f)
 			})
 		},
@@ -85,12 +85,12 @@ are omitted:
 	return cmd
 }
 
-func apply(ctx context.Context, r base.Reader, file *spec.File, f applyFlags) error {
+func apply(ctx context.Context, r base.Session, file *spec.File, f applyFlags) error {
 	jobs := make([]job.Job, len(file.Jobs))
 	for i, e := range file.Jobs {
 		jobs[i] = e.Job
 	}
-	r.Alive = r.Telling("still applying")
+	r.LogProgress("still applying")
 	report, err := r.Client().Apply(ctx, jobs, client.ApplyOptions{Prune: f.prune, DryRun: f.dryRun, Seen: f.seen})
 	if len(report) > 0 {
 		if err := printApplied(r, report, f.dryRun); err != nil {
@@ -103,14 +103,14 @@ func apply(ctx context.Context, r base.Reader, file *spec.File, f applyFlags) er
 			}
 		}
 	}
-	return ofApply(ctx, r, err)
+	return applyError(ctx, r, err)
 }
 
-// ofApply adds a next step to the error of the first job that failed.
-func ofApply(ctx context.Context, r base.Reader, err error) error {
+// applyError adds a next step to the error of the first job that failed.
+func applyError(ctx context.Context, r base.Session, err error) error {
 	var conflict *client.ConflictError
 	if errors.As(err, &conflict) {
-		return r.OfJob(ctx, conflict.Job, err)
+		return r.JobError(ctx, conflict.Job, err)
 	}
 	if errors.Is(err, job.ErrDenied) {
 		return base.Denied(err)
@@ -121,16 +121,15 @@ func ofApply(ctx context.Context, r base.Reader, err error) error {
 	return err
 }
 
-// warnOfNoHandler warns of the jobs that no live node has a handler for, and names ten.
-func warnOfNoHandler(r base.Reader, report []client.Applied) {
-	const most = 10
+// warnOfNoHandler warns about the jobs that no live node has a handler for.
+func warnOfNoHandler(r base.Session, report []client.Applied) {
 	var names []string
 	count := 0
 	for _, d := range report {
 		if d.Action == client.Delete || d.Handlers > 0 || d.Err != nil {
 			continue
 		}
-		if count++; count <= most {
+		if count++; count <= base.MostNamed {
 			names = append(names, d.Job)
 		}
 	}

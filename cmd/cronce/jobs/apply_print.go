@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,7 +17,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-func printApplied(r base.Reader, report []client.Applied, dryRun bool) error {
+func printApplied(r base.Session, report []client.Applied, dryRun bool) error {
 	rows := make([]row.Apply, len(report))
 	for i, d := range report {
 		rows[i] = row.Applied(d, dryRun)
@@ -28,7 +29,7 @@ func printApplied(r base.Reader, report []client.Applied, dryRun bool) error {
 	for i, applied := range rows {
 		printChange(out, applied, report[i])
 	}
-	fmt.Fprintln(out, applySum(rows))
+	fmt.Fprintln(out, applySummary(rows))
 	if dryRun {
 		fmt.Fprintf(out, "nothing was written; to apply exactly this, add --revision %d\n", lastRevision(report))
 	}
@@ -96,7 +97,7 @@ func differing(before, after json.RawMessage) (string, string) {
 	const most, lead = 60, 10
 	a, b := []rune(printable.Line(string(before))), []rune(printable.Line(string(after)))
 	if len(a) <= most || len(b) <= most {
-		return none(base.Brief(string(a), most)), none(base.Brief(string(b), most))
+		return cmp.Or(base.Brief(string(a), most), "none"), cmp.Or(base.Brief(string(b), most), "none")
 	}
 	same := 0
 	for same < min(len(a), len(b)) && a[same] == b[same] {
@@ -110,15 +111,8 @@ func differing(before, after json.RawMessage) (string, string) {
 	return mark + base.Brief(string(a[cut:]), most), mark + base.Brief(string(b[cut:]), most)
 }
 
-func none(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
-}
-
-// applySum counts the rows: "1 created, 2 unchanged".
-func applySum(rows []row.Apply) string {
+// applySummary counts the rows: "1 created, 2 unchanged".
+func applySummary(rows []row.Apply) string {
 	count := map[string]int{}
 	for _, a := range rows {
 		count[a.Change]++

@@ -25,7 +25,7 @@ func TestJobApplyTellsWhatCouldNotBeDone(t *testing.T) {
 			`{"job":"backup","change":"unchanged","handlers":0}` + "\n" + `{"job":"old","change":"not_tried"}` + "\n",
 	} {
 		var out strings.Builder
-		if err := printApplied(base.Reader{App: &base.App{Stdout: &out, Output: output}}, report, false); err != nil || out.String() != want {
+		if err := printApplied(base.Session{App: &base.App{Stdout: &out, Output: output}}, report, false); err != nil || out.String() != want {
 			t.Errorf("%s prints\n%s%v\nwant\n%s", output, out.String(), err, want)
 		}
 	}

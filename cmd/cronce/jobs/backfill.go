@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,26 +51,17 @@ counts the slots that turned out to be in the stream already:
   cronce job backfill report --from 2026-11-20T12:00:00Z --to 2026-11-21T00:00:00Z --rate 10/s`,
 		Args: base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b := client.BackfillOptions{Rate: int(perSecond), Clip: clip}
-			var err error
 			if from == "" {
 				return base.Try(base.Usage(errors.New("--from is missing")), cmd.CommandPath()+" --help")
 			}
-			if b.From, err = base.ParseTime("--from", from); err != nil {
+			b := client.BackfillOptions{Rate: int(perSecond), Clip: clip}
+			var fromErr, toErr error
+			b.From, fromErr = base.ParseTime("--from", from)
+			b.To, toErr = base.ParseTime("--to", to)
+			if err := cmp.Or(fromErr, toErr, codec.ValidateName("job", args[0]), b.Validate()); err != nil {
 				return base.Usage(err)
 			}
-			if to != "" {
-				if b.To, err = base.ParseTime("--to", to); err != nil {
-					return base.Usage(err)
-				}
-			}
-			if err := codec.ValidateName("job", args[0]); err != nil {
-				return base.Usage(err)
-			}
-			if err := b.Validate(); err != nil {
-				return base.Usage(err)
-			}
-			return a.Publish(cmd.Context(), "job backfill", func(ctx context.Context, r base.Reader) error {
+			return a.OpenTraced(cmd.Context(), "job backfill", func(ctx context.Context, r base.Session) error {
 				return backfill(ctx, r, args[0], b)
 			})
 		},
@@ -100,7 +92,7 @@ func (r *rate) Set(text string) error {
 	return nil
 }
 
-func backfill(ctx context.Context, r base.Reader, name string, b client.BackfillOptions) error {
+func backfill(ctx context.Context, r base.Session, name string, b client.BackfillOptions) error {
 	progress, end := meter(r.App, "backfill "+name)
 	done, err := r.Client().Backfill(ctx, name, b, func(sum client.Backfilled) { progress(sum.Done(), sum.Slots) })
 	end()
@@ -118,7 +110,7 @@ func backfill(ctx context.Context, r base.Reader, name string, b client.Backfill
 		return base.Try(fmt.Errorf("%w after %d of %d slots, of which %d were published", why, done.Done(), done.Slots, done.Published),
 			"the same command again, which continues")
 	case err != nil:
-		return r.OfJob(ctx, name, err)
+		return r.JobError(ctx, name, err)
 	}
 	if r.Output == base.OutputJSON {
 		return r.PrintJSON(row.Backfilled(name, done))

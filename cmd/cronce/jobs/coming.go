@@ -27,7 +27,7 @@ With -o json it prints a line for each slot:
 			if err := f.times(a.Now()); err != nil {
 				return base.Try(base.Usage(err), "cronce job next --help")
 			}
-			return a.OnJob(cmd.Context(), "job next", args[0], func(ctx context.Context, r base.Reader, name string) error {
+			return a.OnJob(cmd.Context(), "job next", args[0], func(ctx context.Context, r base.Session, name string) error {
 				return nextOf(ctx, r, name, f)
 			})
 		},
@@ -36,7 +36,7 @@ With -o json it prints a line for each slot:
 	return cmd
 }
 
-func nextOf(ctx context.Context, r base.Reader, name string, f nextFlags) error {
+func nextOf(ctx context.Context, r base.Session, name string, f nextFlags) error {
 	coming, err := r.Client().Next(ctx, name)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func nextOf(ctx context.Context, r base.Reader, name string, f nextFlags) error 
 		r.Log.Warn("job is paused: these slots are published only if it is resumed", "job", name, "since", coming.PausedSince(), "resume", "cronce job resume "+name)
 	}
 	slots := func(yield func(row.Next) bool) {
-		for at := range coming.Slots(f.after, f.through, f.count) {
+		for at := range coming.Slots(f.after, f.before, f.count) {
 			if !yield(row.Next{Slot: at.UTC(), Local: at.In(coming.Location())}) {
 				return
 			}

@@ -3,6 +3,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -45,13 +46,13 @@ no slots, and does not affect other jobs:
   {"job":"backup","schedule":"","timezone":"","queue":"","revision":9,"paused":false,"handlers":0,"broken":"..."}`,
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.Read(cmd.Context(), "job ls", func(ctx context.Context, r base.Reader) error {
+			return a.Open(cmd.Context(), "job ls", func(ctx context.Context, r base.Session) error {
 				now := a.Now()
 				list, err := r.Client().Jobs(ctx, client.JobFilter{Now: now})
 				if err != nil {
 					return err
 				}
-				r.LeftOut(list.Unreadable)
+				r.LogUnreadable(list.Unreadable)
 				return base.PrintRows(a, list.Jobs, "no jobs", "JOB\tSCHEDULE\tTIMEZONE\tQUEUE\tNEXT\tLAST\tSTATE\tHANDLERS", func(j client.JobRow) []string {
 					return jobCells(j, now)
 				})
@@ -61,7 +62,7 @@ no slots, and does not affect other jobs:
 }
 
 func jobCells(j client.JobRow, now time.Time) []string {
-	next, last, zone, state := "-", "-", j.Timezone, base.Dash(string(j.LastState))
+	next, last, zone, state := "-", "-", j.Timezone, cmp.Or(string(j.LastState), "-")
 	if j.LastShadow {
 		state += ", shadow"
 	}

@@ -16,12 +16,12 @@ import (
 )
 
 type nextFlags struct {
-	file, name     string
-	timezone       string
-	gap, overlap   string
-	from, until    string
-	count          int
-	after, through time.Time // from and until, parsed
+	file, name    string
+	timezone      string
+	gap, overlap  string
+	from, until   string
+	count         int
+	after, before time.Time // from and until, parsed
 }
 
 func NewNextCommand(a *base.App) *cobra.Command {
@@ -47,11 +47,11 @@ With -o json it prints one line for each slot, and with -f also the job's name:
 			if err := f.check(cmd, args, a.Now()); err != nil {
 				return base.Try(base.Usage(err), "cronce next --help")
 			}
-			plans, err := nextPlans(cmd.Context(), a, f, args)
+			schedules, err := nextSchedules(cmd.Context(), a, f, args)
 			if err != nil {
 				return err
 			}
-			return printNext(a, plans.slots(f), f, a.Now())
+			return printNext(a, schedules.slots(f), f, a.Now())
 		},
 	}
 	flags := cmd.Flags()
@@ -94,19 +94,17 @@ func (f *nextFlags) times(now time.Time) (err error) {
 	if f.count < 1 {
 		return fmt.Errorf("invalid --count %d: must be at least 1", f.count)
 	}
-	f.after = now
-	if f.from != "" {
-		if f.after, err = base.ParseTime("--from", f.from); err != nil {
-			return err
-		}
+	if f.after, err = base.ParseTime("--from", f.from); err != nil {
+		return err
 	}
-	if f.until != "" {
-		f.through, err = base.ParseTime("--until", f.until)
+	if f.from == "" {
+		f.after = now
 	}
+	f.before, err = base.ParseTime("--until", f.until)
 	return err
 }
 
-// namedSchedule is a schedule and, when it comes from a file, its job.
+// namedSchedule is a schedule with the name of its job. The name is empty for a SPEC.
 type namedSchedule struct {
 	job string
 	*job.Schedule
@@ -114,8 +112,8 @@ type namedSchedule struct {
 
 type schedules []namedSchedule
 
-// nextPlans compiles the schedules that the arguments name. Every error is wrong usage.
-func nextPlans(ctx context.Context, a *base.App, f nextFlags, args []string) (schedules, error) {
+// nextSchedules compiles the schedules that the arguments name. Every error is wrong usage.
+func nextSchedules(ctx context.Context, a *base.App, f nextFlags, args []string) (schedules, error) {
 	if f.file == "" {
 		return f.compile(args[0])
 	}
@@ -174,7 +172,7 @@ func (all schedules) slots(f nextFlags) iter.Seq[row.Next] {
 					first = i
 				}
 			}
-			if first < 0 || !f.through.IsZero() && !heads[first].Before(f.through) {
+			if first < 0 || !f.before.IsZero() && !heads[first].Before(f.before) {
 				return
 			}
 			s, at := all[first], heads[first]
@@ -191,28 +189,25 @@ func printNext(a *base.App, slots iter.Seq[row.Next], f nextFlags, now time.Time
 		return base.PrintLines(a, slots)
 	}
 	w := base.NewTable(a.Stdout)
-	some := false
+	header := "LOCAL\tUTC\tWHEN"
+	if f.file != "" {
+		header = "JOB\t" + header
+	}
+	none := true
 	for s := range slots {
-		if !some {
-			fmt.Fprintln(w, nextHeader(f.file != ""))
-			some = true
+		if none {
+			fmt.Fprintln(w, header)
+			none = false
 		}
 		if f.file != "" {
 			fmt.Fprintf(w, "%s\t", s.Job)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s%s\n", s.Local.Format("Mon 2006-01-02 15:04:05 MST"), s.Slot.Format(time.RFC3339), base.Relative(s.Slot.Sub(now)), clockChange(s.Local))
 	}
-	if !some {
+	if none {
 		fmt.Fprintln(w, "no slots")
 	}
 	return w.Flush()
-}
-
-func nextHeader(withJob bool) string {
-	if withJob {
-		return "JOB\tLOCAL\tUTC\tWHEN"
-	}
-	return "LOCAL\tUTC\tWHEN"
 }
 
 // clockChange marks a slot on a day on which its zone changes the clocks.

@@ -25,14 +25,12 @@ With -o json; changed is false if the job was already paused:
 		Example: "  cronce job pause report",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.OnJob(cmd.Context(), "job pause", args[0], func(ctx context.Context, r base.Reader, name string) error {
-				return pause(ctx, r, name)
-			})
+			return a.OnJob(cmd.Context(), "job pause", args[0], pause)
 		},
 	}
 }
 
-func pause(ctx context.Context, r base.Reader, name string) error {
+func pause(ctx context.Context, r base.Session, name string) error {
 	e, err := r.Client().Pause(ctx, name)
 	switch {
 	case err != nil:
@@ -65,7 +63,7 @@ missed slots the policy runs:
 		Example: "  cronce job resume report --dry-run\n  cronce job resume report",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.OnJob(cmd.Context(), "job resume", args[0], func(ctx context.Context, r base.Reader, name string) error {
+			return a.OnJob(cmd.Context(), "job resume", args[0], func(ctx context.Context, r base.Session, name string) error {
 				return resume(ctx, r, name, dryRun)
 			})
 		},
@@ -74,7 +72,7 @@ missed slots the policy runs:
 	return cmd
 }
 
-func resume(ctx context.Context, r base.Reader, name string, dryRun bool) error {
+func resume(ctx context.Context, r base.Session, name string, dryRun bool) error {
 	would, err := r.Client().Resume(ctx, name, client.ResumeOptions{DryRun: true})
 	if err != nil {
 		return err

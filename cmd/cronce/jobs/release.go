@@ -25,14 +25,12 @@ With -o json; changed is false if no operator owned the job:
 		Example: "  cronce job release report",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.OnJob(cmd.Context(), "job release", args[0], func(ctx context.Context, r base.Reader, name string) error {
-				return release(ctx, r, name)
-			})
+			return a.OnJob(cmd.Context(), "job release", args[0], release)
 		},
 	}
 }
 
-func release(ctx context.Context, r base.Reader, name string) error {
+func release(ctx context.Context, r base.Session, name string) error {
 	e, err := r.Client().Release(ctx, name)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ With -o json, one line for each job removed:
 					return base.Usage(err)
 				}
 			}
-			return a.Read(cmd.Context(), "job rm", func(ctx context.Context, r base.Reader) error {
+			return a.Open(cmd.Context(), "job rm", func(ctx context.Context, r base.Session) error {
 				for _, name := range names {
 					if err := removeJob(ctx, r, name); err != nil {
 						return err
@@ -45,9 +45,9 @@ With -o json, one line for each job removed:
 	}
 }
 
-func removeJob(ctx context.Context, r base.Reader, name string) error {
+func removeJob(ctx context.Context, r base.Session, name string) error {
 	if err := r.Client().Remove(ctx, name, client.RemoveOptions{}); err != nil {
-		return r.OfJob(ctx, name, err)
+		return r.JobError(ctx, name, err)
 	}
 	if r.Output == base.OutputJSON {
 		return r.PrintJSON(row.Remove{Job: name, Removed: true})

@@ -50,7 +50,7 @@ and last the newest entry comes last; paused is the current pause; last is as in
 			if asFile && a.Output == base.OutputJSON {
 				return base.Try(base.Usage(errors.New("--file and -o json exclude each other")), "cronce job show --help")
 			}
-			return a.OnJob(cmd.Context(), "job show", args[0], func(ctx context.Context, r base.Reader, name string) error {
+			return a.OnJob(cmd.Context(), "job show", args[0], func(ctx context.Context, r base.Session, name string) error {
 				if asFile {
 					return showFile(ctx, r, name)
 				}
@@ -64,7 +64,7 @@ and last the newest entry comes last; paused is the current pause; last is as in
 
 // showFile prints the job as a file. Its first line has the revision for apply, so that
 // an edit in between is not overwritten.
-func showFile(ctx context.Context, r base.Reader, name string) error {
+func showFile(ctx context.Context, r base.Session, name string) error {
 	e, _, err := r.Jobs().Read(ctx, name)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func showFile(ctx context.Context, r base.Reader, name string) error {
 	return err
 }
 
-func show(ctx context.Context, r base.Reader, name string) error {
+func show(ctx context.Context, r base.Session, name string) error {
 	d, err := r.Client().Job(ctx, name)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func show(ctx context.Context, r base.Reader, name string) error {
 	return printDetails(r, d)
 }
 
-func printDetails(r base.Reader, d client.JobDetails) error {
+func printDetails(r base.Session, d client.JobDetails) error {
 	out := base.NewTable(r.Stdout)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%s\t%s\n", name, printable.Clip(fmt.Sprintf(format, args...), 1000))

@@ -63,7 +63,7 @@ command created it; moved_from is the queue that it waited in before:
 			if err != nil {
 				return base.Usage(err)
 			}
-			return a.Publish(cmd.Context(), "job trigger", func(ctx context.Context, r base.Reader) error {
+			return a.OpenTraced(cmd.Context(), "job trigger", func(ctx context.Context, r base.Session) error {
 				return trigger(ctx, r, args[0], order, wait)
 			})
 		},
@@ -127,7 +127,7 @@ func readPayload(a *base.App, text string) (json.RawMessage, error) {
 	return data, nil
 }
 
-func trigger(ctx context.Context, r base.Reader, name string, o client.TriggerOptions, wait bool) error {
+func trigger(ctx context.Context, r base.Session, name string, o client.TriggerOptions, wait bool) error {
 	t, err := r.Client().Trigger(ctx, name, o)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
@@ -135,7 +135,7 @@ func trigger(ctx context.Context, r base.Reader, name string, o client.TriggerOp
 	case errors.Is(err, job.ErrUnknown) && !errors.Is(err, job.ErrDenied) && o.Key == "":
 		return base.Try(err, "cronce slot ls --job "+name+": the job may have been triggered")
 	case err != nil:
-		return r.OfJob(ctx, name, err)
+		return r.JobError(ctx, name, err)
 	}
 	if r.Output == base.OutputJSON {
 		err = r.PrintJSON(row.Triggered(t))
@@ -149,7 +149,7 @@ func trigger(ctx context.Context, r base.Reader, name string, o client.TriggerOp
 }
 
 // triggered describes the result of a trigger.
-func triggered(r base.Reader, t client.Run) string {
+func triggered(r base.Session, t client.Run) string {
 	later := t.Due.After(r.Now())
 	due := fmt.Sprintf("%s (%s)", t.Due.UTC().Format(time.RFC3339Nano), base.Relative(t.Due.Sub(r.Now())))
 	switch {

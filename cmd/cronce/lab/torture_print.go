@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -138,7 +139,7 @@ func printTortureText(a *base.App, sum tortureSum, r torture.Report) error {
 	row("refused completions", "%d", sum.Refused)
 	row("redeliveries", "%d, %d of them of slots that were claimed or had their outcome", sum.Redelivered, sum.Late)
 	row("stored in batches", "%d messages", sum.Batched)
-	row("worst lateness", "%v (%s)", r.Tally.Worst.Round(time.Millisecond), base.Dash(sum.WorstSlot))
+	row("worst lateness", "%v (%s)", r.Tally.Worst.Round(time.Millisecond), cmp.Or(sum.WorstSlot, "-"))
 	row("violations", "%d", sum.Violations)
 	if err := t.Flush(); err != nil {
 		return err
@@ -162,5 +163,5 @@ func counts[K ~string](of map[K]int) string {
 	for _, k := range keys {
 		words = append(words, fmt.Sprintf("%d %s", of[k], k))
 	}
-	return base.Dash(strings.Join(words, ", "))
+	return cmp.Or(strings.Join(words, ", "), "-")
 }

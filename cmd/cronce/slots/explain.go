@@ -39,7 +39,7 @@ was declared dead, or that the slot was taken over from.`,
   cronce slot explain report:@order-4711`,
 		Args: base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return onSlot(cmd, args, a.Read, func(ctx context.Context, r base.Reader, slot job.Slot) error {
+			return onSlot(cmd, args, a.Open, func(ctx context.Context, r base.Session, slot job.Slot) error {
 				told, err := r.Client().Explain(ctx, slot.ID())
 				if err != nil {
 					return err
@@ -53,7 +53,7 @@ was declared dead, or that the slot was taken over from.`,
 	}
 }
 
-func printStory(r base.Reader, s client.Story) error {
+func printStory(r base.Session, s client.Story) error {
 	state := string(s.State)
 	state = cmp.Or(state, "no record")
 	fmt.Fprintf(r.Stdout, "%s: %s\n", printable.Line(s.ID), state)

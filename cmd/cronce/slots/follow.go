@@ -24,14 +24,14 @@ const (
 
 // runFollow prints the events of one job, and the output of its slots, until ctx ends.
 func runFollow(ctx context.Context, a *base.App, f watchFlags) error {
-	return a.Read(ctx, "watch", func(ctx context.Context, r base.Reader) error {
-		stop := r.Patient("")
+	return a.Open(ctx, "watch", func(ctx context.Context, r base.Session) error {
+		stop := r.KeepWaiting("")
 		defer stop()
 		c, events, failed := r.Client(), make(chan job.Event), make(chan error, 1)
 		go func() {
 			failed <- f.events(ctx, r, c, func(e job.Event) error { return pass(ctx, events, e) })
 		}()
-		o := &outputs{Reader: r, client: c, pieces: make(chan slotOutput), followed: map[string]bool{}, ended: map[string]uint64{}, open: map[string]string{}}
+		o := &outputs{Session: r, client: c, pieces: make(chan slotOutput), followed: map[string]bool{}, ended: map[string]uint64{}, open: map[string]string{}}
 		find := time.NewTicker(findEvery)
 		defer find.Stop()
 		if err := o.find(ctx, f.job); err != nil {
@@ -73,7 +73,7 @@ func pass[T any](ctx context.Context, to chan<- T, v T) error {
 
 // outputs follows slots. One goroutine uses it, and each slot has one that tails it.
 type outputs struct {
-	base.Reader
+	base.Session
 	client *client.Client
 	pieces chan slotOutput
 

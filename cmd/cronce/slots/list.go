@@ -3,6 +3,7 @@
 package slots
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,12 +71,12 @@ slot is succeeded and has "shadow":true.`,
 			if err := f.check(cmd.Flags().Changed("limit")); err != nil {
 				return err
 			}
-			return a.Read(cmd.Context(), "slot ls", func(ctx context.Context, r base.Reader) error {
+			return a.Open(cmd.Context(), "slot ls", func(ctx context.Context, r base.Session) error {
 				list, err := listed(ctx, r, f.filter(a.Now()))
 				if err != nil {
 					return err
 				}
-				r.LeftOut(list.Unreadable)
+				r.LogUnreadable(list.Unreadable)
 				return base.PrintRows(a, list.Slots, "no slots", SlotHeader, SlotCells)
 			})
 		},
@@ -127,7 +128,7 @@ func (f slotFlags) filter(now time.Time) client.SlotFilter {
 
 // listed returns the slots of the filter. A page may have fewer rows than the limit although
 // there are more.
-func listed(ctx context.Context, r base.Reader, f client.SlotFilter) (all client.SlotList, err error) {
+func listed(ctx context.Context, r base.Session, f client.SlotFilter) (all client.SlotList, err error) {
 	for {
 		page, err := r.Client().ListSlots(ctx, f)
 		if err != nil {
@@ -163,5 +164,5 @@ func SlotCells(s client.SlotRow) []string {
 	case s.State == job.Pending && s.Published.IsZero():
 		detail = "waits for " + s.Due.Format(time.RFC3339)
 	}
-	return []string{s.ID, string(s.State), attempt, late, took, base.Dash(detail)}
+	return []string{s.ID, string(s.State), attempt, late, took, cmp.Or(detail, "-")}
 }

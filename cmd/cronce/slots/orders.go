@@ -16,16 +16,16 @@ import (
 )
 
 // onSlot reads the one argument of a command about a slot, opens the namespace and calls f.
-func onSlot(cmd *cobra.Command, args []string, open func(context.Context, string, func(context.Context, base.Reader) error) error, f func(context.Context, base.Reader, job.Slot) error) error {
+func onSlot(cmd *cobra.Command, args []string, open func(context.Context, string, func(context.Context, base.Session) error) error, f func(context.Context, base.Session, job.Slot) error) error {
 	slot, err := job.ParseSlotID(args[0])
 	if err != nil {
 		return base.Try(base.Usage(err), cmd.Root().Name()+" slot ls")
 	}
-	return open(cmd.Context(), "slot "+cmd.Name(), func(ctx context.Context, r base.Reader) error { return f(ctx, r, slot) })
+	return open(cmd.Context(), "slot "+cmd.Name(), func(ctx context.Context, r base.Session) error { return f(ctx, r, slot) })
 }
 
-// ofSlot adds the next step to an error of an operation on one slot.
-func ofSlot(ctx context.Context, r base.Reader, s job.Slot, err error) error {
+// slotError adds the next step to an error of an operation on one slot.
+func slotError(ctx context.Context, r base.Session, s job.Slot, err error) error {
 	var refused *client.SlotError
 	var conflict *client.SlotConflictError
 	switch {
@@ -59,10 +59,10 @@ With -o json, one line:
 		Example: "  cronce slot retry report:2026-11-21T07:00:00Z",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return onSlot(cmd, args, a.Publish, func(ctx context.Context, r base.Reader, slot job.Slot) error {
+			return onSlot(cmd, args, a.OpenTraced, func(ctx context.Context, r base.Session, slot job.Slot) error {
 				done, err := r.Client().Retry(ctx, slot.ID())
 				if err != nil {
-					return ofSlot(ctx, r, slot, err)
+					return slotError(ctx, r, slot, err)
 				}
 				if r.Output == base.OutputJSON {
 					return r.PrintJSON(row.Retried(done))
@@ -94,7 +94,7 @@ With -o json, one line:
 			if wait <= 0 {
 				return base.Usage(fmt.Errorf("invalid --wait %v: must be positive", wait))
 			}
-			return onSlot(cmd, args, a.Read, func(ctx context.Context, r base.Reader, slot job.Slot) error {
+			return onSlot(cmd, args, a.Open, func(ctx context.Context, r base.Session, slot job.Slot) error {
 				return cancelSlot(ctx, r, slot, wait)
 			})
 		},
@@ -106,7 +106,7 @@ With -o json, one line:
 // errStillRuns is the cause when --wait ends and the slot still runs.
 var errStillRuns = errors.New("the slot still runs")
 
-func cancelSlot(ctx context.Context, r base.Reader, slot job.Slot, wait time.Duration) error {
+func cancelSlot(ctx context.Context, r base.Session, slot job.Slot, wait time.Duration) error {
 	waiting, stop := context.WithTimeoutCause(ctx, wait, errStillRuns)
 	defer stop()
 	var last client.CancelWait
@@ -122,7 +122,7 @@ func cancelSlot(ctx context.Context, r base.Reader, slot job.Slot, wait time.Dur
 	case err != nil && ctx.Err() == nil && errors.Is(context.Cause(waiting), errStillRuns):
 		return base.Try(fmt.Errorf("slot %q still runs after %v: %s", slot.ID(), wait, situation(last)), "the same command again, with a longer --wait")
 	case err != nil:
-		return ofSlot(ctx, r, slot, err)
+		return slotError(ctx, r, slot, err)
 	case record.State != job.Cancelled:
 		return base.Try(fmt.Errorf("slot %q was not cancelled: it had already ended %s", slot.ID(), record.State), "cronce slot show "+quoted(slot.ID()))
 	}

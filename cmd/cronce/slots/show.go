@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -39,10 +40,10 @@ large for the server has only its size, as result_dropped.`,
 		Example: "  cronce slot show report:2026-11-21T07:00:00Z",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return onSlot(cmd, args, a.Read, func(ctx context.Context, r base.Reader, slot job.Slot) error {
+			return onSlot(cmd, args, a.Open, func(ctx context.Context, r base.Session, slot job.Slot) error {
 				d, err := r.Client().Slot(ctx, slot.ID())
 				if err != nil {
-					return ofSlot(ctx, r, slot, err)
+					return slotError(ctx, r, slot, err)
 				}
 				shown := slotDetail{SlotDetails: d}
 				if d.State == job.Running {
@@ -65,7 +66,7 @@ type slotDetail struct {
 
 // live asks the node of a running slot what it has reported. Without an answer, the record is
 // shown alone.
-func (d *slotDetail) live(ctx context.Context, r base.Reader) {
+func (d *slotDetail) live(ctx context.Context, r base.Session) {
 	switch live, err := r.Client().Running(ctx, d.ID); {
 	case err != nil:
 		r.Log.Warn("progress and output are not known", "slot", d.ID, "node", d.Node, "error", err)
@@ -74,7 +75,7 @@ func (d *slotDetail) live(ctx context.Context, r base.Reader) {
 	}
 }
 
-func (d slotDetail) print(r base.Reader) error {
+func (d slotDetail) print(r base.Session) error {
 	w := base.NewTable(r.Stdout)
 	fmt.Fprintf(w, "%s\t%s\n", printable.Line(d.ID), d.State)
 	line := func(name, value string) {
@@ -127,7 +128,7 @@ func (d slotDetail) print(r base.Reader) error {
 	return nil
 }
 
-func (d slotDetail) printAttempts(r base.Reader) {
+func (d slotDetail) printAttempts(r base.Session) {
 	if len(d.Attempts) == 0 {
 		return
 	}
@@ -140,7 +141,7 @@ func (d slotDetail) printAttempts(r base.Reader) {
 		} else if d.State == job.Running {
 			took, fence = "runs", d.Fence
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", a.Number, d.lateness(a.Started), took, fence, printable.Clip(a.Node, base.WidestCell), base.Dash(base.Brief(a.Error, 120)))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", a.Number, d.lateness(a.Started), took, fence, printable.Clip(a.Node, base.WidestCell), cmp.Or(base.Brief(a.Error, 120), "-"))
 	}
 	_ = w.Flush() // a later write returns the same error
 	for _, a := range d.Attempts {
@@ -167,7 +168,7 @@ func progressText(p *job.Progress) string {
 }
 
 // block prints text that a handler wrote, line by line, under a heading.
-func block(r base.Reader, heading, text string) {
+func block(r base.Session, heading, text string) {
 	text = strings.TrimRight(text, "\n")
 	if text == "" {
 		return

@@ -36,8 +36,8 @@ With -o json, a line for each piece, and the line of "slot show" at the end:
 		Example: "  cronce slot tail report:2026-11-21T07:00:00Z",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return onSlot(cmd, args, a.Read, func(ctx context.Context, r base.Reader, slot job.Slot) error {
-				t := tailPrinter{Reader: r, slot: slot}
+			return onSlot(cmd, args, a.Open, func(ctx context.Context, r base.Session, slot job.Slot) error {
+				t := tailPrinter{Session: r, slot: slot}
 				return Await(ctx, r, slot, t.tail)
 			})
 		},
@@ -46,7 +46,7 @@ With -o json, a line for each piece, and the line of "slot show" at the end:
 
 // tailPrinter prints the pieces of a slot's output.
 type tailPrinter struct {
-	base.Reader
+	base.Session
 	slot    job.Slot
 	attempt int
 	open    bool // the last line has no end yet

@@ -34,7 +34,7 @@ With -o json, one line, as "slot show" prints it:
 			if cmd.Flags().Changed("timeout") && timeout <= 0 {
 				return base.Usage(fmt.Errorf("invalid --timeout %v: must be positive; leave it out for no limit", timeout))
 			}
-			return onSlot(cmd, args, a.Read, func(ctx context.Context, r base.Reader, slot job.Slot) error {
+			return onSlot(cmd, args, a.Open, func(ctx context.Context, r base.Session, slot job.Slot) error {
 				if timeout > 0 {
 					var stop func()
 					ctx, stop = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no outcome after %v", timeout))
@@ -51,8 +51,8 @@ With -o json, one line, as "slot show" prints it:
 
 // Await calls wait, which returns the outcome of a slot, and prints that. It returns an error
 // if the slot did not succeed.
-func Await(ctx context.Context, r base.Reader, slot job.Slot, wait func(context.Context) (client.SlotDetails, error)) error {
-	stop := r.Patient("still waiting for the outcome", "slot", slot.ID())
+func Await(ctx context.Context, r base.Session, slot job.Slot, wait func(context.Context) (client.SlotDetails, error)) error {
+	stop := r.KeepWaiting("still waiting for the outcome", "slot", slot.ID())
 	defer stop()
 	d, err := wait(ctx)
 	switch {
@@ -65,7 +65,7 @@ func Await(ctx context.Context, r base.Reader, slot job.Slot, wait func(context.
 		}
 		return base.Try(err, "cronce slot explain "+quoted(slot.ID()))
 	case err != nil:
-		return ofSlot(ctx, r, slot, err)
+		return slotError(ctx, r, slot, err)
 	}
 	if r.Output == base.OutputJSON {
 		err = r.PrintJSON(d)

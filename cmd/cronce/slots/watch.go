@@ -115,8 +115,8 @@ func (f watchFlags) check() error {
 
 // runWatch prints events until ctx ends.
 func runWatch(ctx context.Context, a *base.App, f watchFlags) error {
-	return a.Read(ctx, "watch", func(ctx context.Context, r base.Reader) error {
-		stop := r.Patient("")
+	return a.Open(ctx, "watch", func(ctx context.Context, r base.Session) error {
+		stop := r.KeepWaiting("")
 		defer stop()
 		return f.events(ctx, r, r.Client(), func(e job.Event) error {
 			if !f.takes(e) {
@@ -129,7 +129,7 @@ func runWatch(ctx context.Context, a *base.App, f watchFlags) error {
 
 // events calls each with every event from now on, or with --orders from the first that is
 // kept, until ctx ends.
-func (f watchFlags) events(ctx context.Context, r base.Reader, c *client.Client, each func(job.Event) error) (err error) {
+func (f watchFlags) events(ctx context.Context, r base.Session, c *client.Client, each func(job.Event) error) (err error) {
 	var after uint64
 	if !f.orders {
 		if after, err = c.LastSequence(ctx); err != nil {
