@@ -32,7 +32,7 @@ type agenda struct {
 	cursor time.Time
 
 	jobs      map[string]*plannedJob
-	plans     plans.Parser
+	parser    plans.Parser
 	schedules map[string]*schedule
 	groups    map[groupKey]*group
 	heap      groupHeap
@@ -163,7 +163,7 @@ func (a *agenda) apply(ev plans.RegistryEvent, now time.Time) {
 	default:
 		a.update(ev.Entry)
 	}
-	a.known.registry = plans.Later(a.known.registry, plans.Later(ev.Time, ev.Entry.Time))
+	a.known.registryTime = plans.Later(a.known.registryTime, plans.Later(ev.Time, ev.Entry.Time))
 }
 
 // remove removes a job that was deleted from the registry at the given time. Slots that fell

@@ -22,7 +22,7 @@ func (s *session) receive(a exchange.Announcement) {
 	if ahead := a.Time.Sub(s.cfg.Clock.Now().Add(s.cfg.Clock.Error())); ahead > 0 {
 		a.Time = time.Time{}
 		if p := s.fleet.receive(a, time.Now()); p != nil {
-			p.distrusted = time.Now().Add(distrustFor)
+			p.distrustedUntil = time.Now().Add(distrustFor)
 		}
 		if time.Since(s.warnedFuture) > warnEvery {
 			s.warnedFuture = time.Now()
@@ -31,26 +31,26 @@ func (s *session) receive(a exchange.Announcement) {
 		return
 	}
 	if p := s.fleet.receive(a, time.Now()); p != nil {
-		s.outbox.dropAnnounced(p, s.agenda)
+		s.outbox.dropAnnounced(p)
 	}
 }
 
-// updateFleet computes which producers take part, and reports whether this one rests. A
+// updateFleet computes which producers are active, and reports whether this one rests. A
 // resting producer keeps its agenda current and publishes nothing but audits. When it
-// becomes active it reads the watermark first, as after a suspend.
+// becomes active it reads the watermark first, as after the process was suspended.
 func (s *session) updateFleet(now time.Time) bool {
 	rested := s.fleet.resting
 	if s.fleet.update(now, s.agenda.canClaim(), s.agenda.digest) {
 		s.outbox.reshare()
 		for _, p := range s.fleet.active {
-			s.outbox.dropAnnounced(p, s.agenda) // the last announcement may match what this producer has just learned
+			s.outbox.dropAnnounced(p) // the last announcement may match what this producer has just learned
 		}
 	}
 	s.setRank(s.fleet.rank() + 1)
 	if s.fleet.resting && !rested {
-		s.cfg.Logger.Debug("resting: enough older producers take part", "producers", len(s.fleet.active))
+		s.cfg.Logger.Debug("resting: enough older producers are active", "producers", len(s.fleet.active))
 		s.leave()
-		s.outbox.returnToAgenda(s.agenda, nil)
+		s.outbox.returnToAgenda(nil)
 	}
 	s.watermarkStale = s.watermarkStale || s.fleet.resting
 	return s.fleet.resting
@@ -88,7 +88,7 @@ func (s *session) announceShare(now time.Time) (next time.Time) {
 // ask requests an announcement from each active producer.
 func (s *session) ask() { s.announce(exchange.Announcement{Kind: exchange.AnnounceAsk}) }
 
-// leave announces that this producer does not take part any more.
+// leave announces that this producer is not active any more.
 func (s *session) leave() {
 	s.setRank(0)
 	if s.announced {

@@ -54,7 +54,7 @@ func (o *outbox) takeAnswers() {
 			o.retryLater(a.item, a.err)
 		default:
 			o.p.stats.acknowledged(a.item, a.duplicate)
-			o.p.cfg.Handed(a.item.def.queue, a.item.message(o.p.cfg.Node))
+			o.p.cfg.Stored(a.item.def.queue, a.item.message(o.p.cfg.Node))
 			o.complete(a.item)
 		}
 	}

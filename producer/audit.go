@@ -13,7 +13,7 @@ const (
 	// by a resting producer, of one peer by an active one.
 	auditEvery = 30 * time.Second
 
-	// auditOneIn: when an audit of a peer is due, each announced slot is taken with the
+	// While an audit of a peer is due, each slot that the peer announces is audited with the
 	// probability 1/auditOneIn.
 	auditOneIn = 4
 
@@ -25,8 +25,8 @@ const (
 	// broker is slower, the other producers may just be behind.
 	auditLag = time.Second
 
-	// liarDistrust is how long a peer does not count after an audit has found that it does
-	// not publish.
+	// liarDistrust is how long a peer does not count after an audit has found that it did not
+	// publish a slot that it had announced.
 	liarDistrust = 10 * time.Minute
 )
 
@@ -64,9 +64,9 @@ func (a *agenda) sample(from, until time.Time) (slot dueSlot, ok bool) {
 	return slot, ok
 }
 
-// isAudit reports whether this producer should publish a slot although the peer has
-// announced it.
-func (o *outbox) isAudit(p *peer, s dueSlot) bool {
+// startsAudit reports whether this producer publishes a slot as an audit although the peer has
+// announced it. If so, it sets the time of the peer's next audit.
+func (o *outbox) startsAudit(p *peer, s dueSlot) bool {
 	now := time.Now()
 	if s.isLate() || s.Due.Before(o.wokeAt) || now.Before(p.auditAt) || rand.IntN(auditOneIn) > 0 {
 		return false
@@ -81,16 +81,16 @@ func nextAudit(now time.Time, every time.Duration) time.Time {
 	return now.Add(every/2 + rand.N(every/2))
 }
 
-// concludeAudit takes in the broker's answer to an audit. If the slot was not stored
-// before, the peers that should have published it do not count for a while. A slow answer
-// proves nothing.
+// concludeAudit takes in the broker's answer to an audit. If the audit stored the slot, the
+// peers that should have published it before do not count for a while. A slow answer proves
+// nothing.
 func (o *outbox) concludeAudit(a answer) {
 	if a.err != nil || a.duplicate || time.Since(a.sent) > auditLag {
 		return
 	}
 	var names []string
 	for _, p := range a.audited {
-		p.distrusted = time.Now().Add(liarDistrust)
+		p.distrustedUntil = time.Now().Add(liarDistrust)
 		names = append(names, p.name)
 	}
 	o.peersSilent = o.peersSilent || o.fleet.resting

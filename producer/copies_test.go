@@ -25,11 +25,11 @@ type desk struct {
 func newDesk(t *testing.T) *desk {
 	d := &desk{t: t}
 	agenda := testAgenda(position{time: epoch})
-	p, err := New(Config{Node: "self", Registry: brokenRegistry{}, Watermark: &view{}, Slots: d, Clock: &view{}})
+	p, err := New(Config{Node: "self", Registry: brokenRegistry{}, Watermark: &view{}, Slots: d, Clock: &view{}, Started: epoch})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFleet(Config{Node: "self", Started: epoch}, agenda.rules)
+	f := newFleet(p.cfg, agenda.rules)
 	f.receive(exchange.Announcement{Node: "peer", Kind: exchange.AnnounceHere}, time.Now())
 	d.outbox, d.peer = newOutbox(p, f, agenda), f.peers["peer"]
 	d.review()
@@ -59,7 +59,7 @@ func (d *desk) say(until time.Time, except ...string) {
 	d.fleet.receive(exchange.Announcement{
 		Node: "peer", Kind: exchange.AnnounceHere, Time: until, Except: except, Members: d.fleet.members, Registry: d.fleet.registry,
 	}, time.Now())
-	d.dropAnnounced(d.peer, d.agenda)
+	d.dropAnnounced(d.peer)
 }
 
 // apply puts n jobs of the peer's share on the agenda, one slot a second each, and returns
@@ -206,11 +206,11 @@ func TestCopiesThatReturnToTheAgendaLeaveNoBatch(t *testing.T) {
 	names := d.apply(2, 1)
 	at := epoch.Add(time.Second)
 	d.due(at)
-	d.returnToAgenda(d.agenda, d.agenda.jobs[names[0]])
+	d.returnToAgenda(d.agenda.jobs[names[0]])
 	if d.standby != 1 {
 		t.Fatalf("%d copies are kept after one job of two returned", d.standby)
 	}
-	d.returnToAgenda(d.agenda, nil)
+	d.returnToAgenda(nil)
 	if d.standby != 0 || len(d.peer.standby) > 0 {
 		t.Fatalf("%d copies are kept in %d batches after all returned", d.standby, len(d.peer.standby))
 	}

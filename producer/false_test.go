@@ -99,7 +99,7 @@ func TestFalseAnnouncementsSilenceNobody(t *testing.T) {
 					return lies
 				})
 				advance(time.Minute)
-				b.complete(20, start, DefaultStandbyDelay+50*time.Millisecond)
+				b.complete(20, start, defaultStandbyDelay+50*time.Millisecond)
 				stop()
 				stopAll(all)
 			})
@@ -112,8 +112,8 @@ func TestFalseAnnouncementsSilenceNobody(t *testing.T) {
 // forge they also move the watermark.
 func (b *broker) liars(forge bool, names []string, members []string, vouched func(string) (time.Time, bool)) (stop func()) {
 	v := &view{broker: b}
-	rules := plans.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}
-	f := newFleet(Config{Node: "x"}, rules)
+	rules := plans.Lateness{Late: defaultLate, Horizon: job.DefaultHorizon}
+	f := newFleet(Config{Node: "x"}.withDefaults(), rules)
 	bd := testAgenda(position{})
 	b.mu.Lock()
 	for _, ev := range b.log {
@@ -172,7 +172,7 @@ func TestFalseProducersWithLiveRecordsSilenceNobody(t *testing.T) {
 				stop := b.liars(forge, liars, liars, all[0].cfg.Vouched)
 				advance(5 * time.Minute)
 				b.complete(20, start, time.Minute)
-				if late := b.lateSince(time.Now().Add(-3*time.Minute), DefaultStandbyDelay+50*time.Millisecond); len(late) > 0 {
+				if late := b.lateSince(time.Now().Add(-3*time.Minute), defaultStandbyDelay+50*time.Millisecond); len(late) > 0 {
 					t.Errorf("%d slots are late although the false producers were found out", len(late))
 				}
 				stop()
@@ -212,7 +212,7 @@ func TestFalseProducerAmongOthersIsFoundOut(t *testing.T) {
 		}
 		found := time.Now()
 		advance(time.Minute)
-		if late := b.lateSince(found, DefaultStandbyDelay+50*time.Millisecond); len(late) > 0 {
+		if late := b.lateSince(found, defaultStandbyDelay+50*time.Millisecond); len(late) > 0 {
 			t.Errorf("%d slots are late although the false producer was found out", len(late))
 		}
 		stored := b.messages()
@@ -265,7 +265,7 @@ func TestRestingProducerCostsAReadAndAFoldedPublicationEveryHalfMinute(t *testin
 		if n := b.reads(all[maxActive].view); n > 2*minutes {
 			t.Errorf("it read the watermark %d times in %d minutes", n, minutes)
 		}
-		b.complete(20, start, DefaultStandbyDelay+50*time.Millisecond)
+		b.complete(20, start, defaultStandbyDelay+50*time.Millisecond)
 		stopAll(all)
 		if strings.Contains(log.String(), "false") {
 			t.Errorf("a producer is suspected: %s", log.String())
@@ -284,7 +284,7 @@ func TestSlotsDroppedForAFalseAnnouncementReachTheSweep(t *testing.T) {
 		var mu sync.Mutex
 		handed := map[string]bool{}
 		note := func(c *Config, _ *view) {
-			c.Handed = func(_ string, m core.Message) {
+			c.Stored = func(_ string, m core.Message) {
 				mu.Lock()
 				defer mu.Unlock()
 				handed[m.Slot.ID()] = true
@@ -351,7 +351,7 @@ func TestAnnouncementOfWhatIsNotDueYetIsNotBelieved(t *testing.T) {
 		})
 		two.die()
 		advance(20 * time.Second)
-		b.complete(20, start, 2*DefaultStandbyDelay)
+		b.complete(20, start, 2*defaultStandbyDelay)
 		stop()
 		one.stop()
 		if !strings.Contains(log.String(), "announcement not believed") || !strings.Contains(log.String(), "node=n002") {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxActive is how many producers take part: the oldest ones. The others rest.
+	// maxActive is how many producers are active: the oldest ones. The others rest.
 	maxActive = 5
 
 	// announceEvery is how often an active producer announces itself if it has nothing new
@@ -23,8 +23,8 @@ const (
 	// peerExpiry is how long a peer is remembered after its last announcement.
 	peerExpiry = time.Minute
 
-	// If a peer is alive and agrees, but its slots are not published in time, it does not count
-	// for distrustFor.
+	// distrustFor is how long a peer does not count after it announced itself, but did not
+	// publish its slots in time.
 	distrustFor = 10 * time.Second
 )
 
@@ -36,7 +36,7 @@ type fleet struct {
 	vouched func(node string) (started time.Time, ok bool)
 	peers   map[string]*peer
 
-	// active are the producers that take part, the oldest first. It contains self unless
+	// active are the producers that publish slots, the oldest first. It contains self unless
 	// self rests. members is their digest.
 	active  []*peer
 	members uint64
@@ -63,10 +63,10 @@ type peer struct {
 	last      exchange.Announcement
 
 	// silent is true if the peer did not announce itself in time, or left. It counts again when
-	// it announces itself. distrusted is when a peer that did not publish its slots, or made a
-	// false announcement, counts again.
-	silent     bool
-	distrusted time.Time
+	// it announces itself. A peer that did not publish its slots, or made a false
+	// announcement, does not count until distrustedUntil.
+	silent          bool
+	distrustedUntil time.Time
 
 	// auditAt is when this producer next publishes a slot that the peer has announced.
 	auditAt time.Time
@@ -83,17 +83,31 @@ func newPeer(name string, started time.Time) *peer {
 func newFleet(cfg Config, rules plans.Lateness) *fleet {
 	self := newPeer(cfg.Node, cfg.Started)
 	return &fleet{
-		self: self, vouched: cfg.Vouched, auditEvery: cmp.Or(cfg.auditEvery, auditEvery), peers: map[string]*peer{}, active: []*peer{self},
+		self: self, vouched: cfg.Vouched, auditEvery: cfg.auditEvery, peers: map[string]*peer{}, active: []*peer{self},
 		rules: fmt.Sprintf("%d %s %v %v", exchange.SlotAlgorithm, tzdata.Version, rules.Late, rules.Horizon),
 	}
 }
 
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+// digest hashes the parts and their order.
 func digest(parts ...string) uint64 {
 	h := uint64(fnvOffset)
 	for _, p := range parts {
 		h = fnv64a(h, p) * fnvPrime // and a zero byte
 	}
 	return mix(h)
+}
+
+// fnv64a adds s to an FNV-1a hash. Package hash/fnv would allocate.
+func fnv64a(h uint64, s string) uint64 {
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * fnvPrime
+	}
+	return h
 }
 
 // mix spreads a difference in a few bits over all bits (splitmix64).
@@ -122,21 +136,8 @@ func (f *fleet) owner(name string) *peer {
 	return best
 }
 
-// fnv64a adds s to an FNV-1a hash. Package hash/fnv would allocate.
-func fnv64a(h uint64, s string) uint64 {
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * fnvPrime
-	}
-	return h
-}
-
-const (
-	fnvOffset = 14695981039346656037
-	fnvPrime  = 1099511628211
-)
-
-// receive takes in an announcement. It returns the peer if it announced that it takes part
-// and may be believed.
+// receive takes in an announcement. It returns the peer if the peer announced that it is
+// active, and a live record vouches for it.
 func (f *fleet) receive(a exchange.Announcement, now time.Time) *peer {
 	p := f.peers[a.Node]
 	switch a.Kind {
@@ -170,16 +171,16 @@ func (f *fleet) receive(a exchange.Announcement, now time.Time) *peer {
 	return p
 }
 
-// update computes which producers take part, and takes in the registry's digest. It reports
+// update computes which producers are active, and takes in the registry's digest. It reports
 // whether shares may have changed. canClaim is that of the agenda: while it is false, this
-// producer leaves the work to the others. If there are none, it takes part.
+// producer rests if there are others.
 func (f *fleet) update(now time.Time, canClaim bool, registry uint64) (changed bool) {
 	live := make([]*peer, 0, len(f.peers)+1)
 	for name, p := range f.peers {
 		switch {
 		case now.Sub(p.lastHeard) > peerExpiry && len(p.standby) == 0:
 			delete(f.peers, name)
-		case !p.silent && now.Sub(p.lastHeard) <= peerTimeout && !now.Before(p.distrusted):
+		case !p.silent && now.Sub(p.lastHeard) <= peerTimeout && !now.Before(p.distrustedUntil):
 			live = append(live, p)
 		}
 	}
@@ -204,8 +205,8 @@ func (f *fleet) update(now time.Time, canClaim bool, registry uint64) (changed b
 	return changed
 }
 
-// agrees reports whether the peer made its last announcement for the same members and the same
-// registry as this producer has, and so for the same shares.
+// agrees reports whether the peer's last announcement was for the members and the registry that
+// this producer knows. Then both compute the same shares.
 func (f *fleet) agrees(p *peer) bool {
 	return p.last.Members == f.members && p.last.Registry == f.registry
 }

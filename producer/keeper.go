@@ -44,8 +44,8 @@ type keeper struct {
 	mu   sync.Mutex
 	want position
 
-	// Only the keeper's own goroutine uses the following fields, and Run before that
-	// goroutine starts.
+	// Only the keeper's own goroutine uses the following fields. Before it starts,
+	// Producer.run does.
 	stored   position
 	revision uint64
 	extra    codec.Extra // members of the stored value that only a newer program knows
@@ -70,15 +70,16 @@ func (k *keeper) offer(p position) {
 	}
 }
 
+// wanted returns the newest offer.
 func (k *keeper) wanted() position {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.want
 }
 
-// run stores the newest offer, at most once a second. A producer that meets a conflict
-// leaves the writing to the other one, and checks every five seconds whether the watermark
-// still moves.
+// run stores the newest offer, at most once a second. After a conflict it leaves the writing
+// to the other producer, its rival, and checks every five seconds whether the rival still
+// moves the watermark.
 func (k *keeper) run(ctx context.Context) error {
 	rival := k.newerFormat
 	for {
@@ -116,7 +117,7 @@ func (k *keeper) run(ctx context.Context) error {
 // producer has moved the watermark. It returns an error only if ctx ends or the stored watermark
 // went back.
 func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) {
-	wm := exchange.Watermark{Time: p.time, Revision: p.revision, RegistryTime: p.registry, Node: k.node, Nonce: rand.Text(), Extra: k.extra}
+	wm := exchange.Watermark{Time: p.time, Revision: p.revision, RegistryTime: p.registryTime, Node: k.node, Nonce: rand.Text(), Extra: k.extra}
 	wait := newBackOff()
 	for {
 		revision, err := k.Watermark.Write(ctx, wm, k.revision)
@@ -146,17 +147,13 @@ func (k *keeper) refresh(ctx context.Context) error {
 	for {
 		wm, revision, err := readWatermark(ctx, k.Watermark)
 		p := positionOf(wm)
-		if err == nil && p.behind(k.stored) {
-			err = errReset
-		}
-		if err == nil {
+		switch {
+		case err == nil && p.behind(k.stored):
+			return errReset
+		case err == nil:
 			k.stored, k.revision, k.extra, k.unreadable, k.newerFormat = p, revision, wm.Extra, false, false
 			return nil
-		}
-		if errors.Is(err, errReset) {
-			return err
-		}
-		if errors.Is(err, errUnreadable) && k.markUnreadable(revision, err) {
+		case errors.Is(err, errUnreadable) && k.markUnreadable(revision, err):
 			return nil
 		}
 		if ctx.Err() == nil {
@@ -235,12 +232,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // position is the content of a watermark. It says that every slot that fell due up to time, by
-// the registry at revision, has been published. registry is the newest timestamp in that
+// the registry at revision, has been published. registryTime is the newest timestamp in that
 // registry.
 type position struct {
-	time     time.Time
-	revision uint64
-	registry time.Time
+	time         time.Time
+	revision     uint64
+	registryTime time.Time
 }
 
 func positionOf(wm exchange.Watermark) position {
@@ -248,10 +245,10 @@ func positionOf(wm exchange.Watermark) position {
 }
 
 // knows reports whether the registry of this position already had a plan. from is when the plan
-// came into force, and revision is that of the entry with the plan. The revision alone does not
-// show it: an edit of the payload raises the entry's revision, and does not change the plan.
+// came into force, and revision is that of the entry with the plan. The revision alone would not
+// do: an edit of the payload raises the entry's revision, and does not change the plan.
 func (p position) knows(revision uint64, from time.Time) bool {
-	return revision <= p.revision || !from.After(p.registry)
+	return revision <= p.revision || !from.After(p.registryTime)
 }
 
 // mayReplace reports whether q may replace p as the stored watermark: neither its time nor its

@@ -94,7 +94,7 @@ func (g *group) due() time.Time { return g.next.Add(g.schedule.Delay()) }
 
 // schedule returns the schedule of the plan, shared with all jobs that have the same.
 func (a *agenda) schedule(name string, p job.Plan) (*schedule, error) {
-	s, err := a.plans.Schedule(name, p)
+	s, err := a.parser.Schedule(name, p)
 	if err != nil {
 		return nil, err
 	}

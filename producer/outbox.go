@@ -77,8 +77,8 @@ type mark struct {
 }
 
 // outbox holds the slots that were taken off the agenda, in order, until the stream
-// acknowledges them, and the marks between them. Only the session's goroutine uses it. The
-// broker's goroutines add answers.
+// acknowledges them, and the marks between them. Only the session's goroutine uses it, except
+// for the answers, which the broker's goroutines add.
 type outbox struct {
 	p      *Producer
 	fleet  *fleet
@@ -90,19 +90,19 @@ type outbox struct {
 	first uint64
 	marks []mark
 
-	// passed is the last mark whose items are all done, claimed the last one of these that
-	// is not partial.
+	// passed is the last mark whose items are all done. claimed is the last such mark that is
+	// not partial.
 	claimed, passed mark
 
-	// backlogs holds those of the jobs with undone items, failing those of them with waiting
-	// items.
+	// backlogs has an entry for each job with undone items. failing has those of them with
+	// waiting items.
 	backlogs, failing map[*plannedJob]*backlog
 	freeBacklogs      []*backlog // for reuse
 
 	// unacked counts the slots that this producer has to publish and that are not
-	// acknowledged; some of them are in flight or waiting. standby counts copies. window is
-	// how many publications may be in flight.
-	unacked, inFlight, waiting, standby, window int
+	// acknowledged. inFlight counts the unanswered publications, and window bounds them.
+	// standby counts copies.
+	unacked, inFlight, window, standby int
 
 	// oldest is about when the oldest unanswered publication was sent. took is how long the last
 	// answer took.
@@ -123,11 +123,10 @@ type outbox struct {
 	answers answers
 }
 
-// backlog is what one job has in the outbox: its undone items, and those standby copies
-// that a range must wait for.
+// backlog is what one job has in the outbox.
 type backlog struct {
-	items  int
-	ranges []*item
+	items  int     // undone items, and late standby copies, for which ranges wait too
+	ranges []*item // wait until no other items are left
 
 	// waiting items are to be published, oldest first. After a failure one of them, the
 	// probe, is tried at retryAt. When it is acknowledged, the others follow.
@@ -153,15 +152,18 @@ func (o *outbox) room() int { return o.window - o.inFlight }
 // are done.
 func (o *outbox) add(slots []dueSlot, now time.Time) {
 	for _, s := range slots {
-		if p := o.owner(s); p != o.fleet.self {
+		if p := o.owner(s); p == o.fleet.self {
+			o.addItem(&item{dueSlot: s, judged: now})
+		} else {
 			o.keepCopy(p, s, now)
-			continue
 		}
-		it := &item{dueSlot: s, judged: now}
-		o.items = append(o.items, it)
-		o.start(it, o.increment(s.line.job))
 	}
 	o.sealBatches(time.Now()) // the standby delay counts from when the own share was sent
+}
+
+func (o *outbox) addItem(it *item) {
+	o.items = append(o.items, it)
+	o.start(it, o.increment(it.line.job))
 }
 
 // increment counts one more undone item of the job, and returns the job's backlog.
@@ -175,7 +177,7 @@ func (o *outbox) increment(j *plannedJob) *backlog {
 	return backlog
 }
 
-// start publishes an item or queues it. Its backlog u has counted it already.
+// start publishes an item or queues it. The job's backlog has counted it already.
 func (o *outbox) start(it *item, backlog *backlog) {
 	o.unannounced = true
 	o.unacked++
@@ -223,8 +225,8 @@ func (o *outbox) complete(it *item) {
 	o.decrement(it.line.job)
 }
 
-// decrement counts one item of the job as done, and ends the job's backoff. When only ranges
-// are left, it publishes them.
+// decrement counts one of the job's items, or late copies, as done, and ends the job's backoff.
+// When only ranges are left, it publishes them.
 func (o *outbox) decrement(j *plannedJob) {
 	backlog := o.backlogs[j]
 	backlog.probe, backlog.retry, backlog.retryAt = nil, nil, time.Time{}
@@ -271,29 +273,28 @@ func (o *outbox) park(it *item) *backlog {
 	}
 	backlog.waiting = slices.Insert(backlog.waiting, at, it)
 	it.state = waiting
-	o.waiting++
 	return backlog
 }
 
 // retryDue publishes waiting items whose retry is due. It returns when to call it again; zero:
 // not before an answer arrives. If a slot of a job has to be judged again, all slots of the
 // job return to the agenda, and the outbox takes only the oldest again.
-func (o *outbox) retryDue(a *agenda, now time.Time) time.Time {
+func (o *outbox) retryDue(now time.Time) time.Time {
 	var next time.Time
 	local := time.Now()
-	late := func(it *item) bool { return it.isOutdated(now, o.p.cfg.Late) }
+	outdated := func(it *item) bool { return it.isOutdated(now, o.p.cfg.Late) }
 	for j, backlog := range o.failing {
 		switch {
 		case backlog.probe != nil: // the answer or its timeout will come
-		case backlog.items == 0: // returned to the agenda and not taken off again: the job was removed
+		case backlog.items == 0: // its slots returned to the agenda, and the job was removed
 			o.removeBacklog(j)
 		case backlog.retryAt.After(local):
 			if next.IsZero() || backlog.retryAt.Before(next) {
 				next = backlog.retryAt
 			}
-		case slices.ContainsFunc(backlog.waiting, late):
-			o.returnToAgenda(a, j)
-			o.add(a.probe(j, now), now)
+		case slices.ContainsFunc(backlog.waiting, outdated):
+			o.returnToAgenda(j)
+			o.add(o.agenda.probe(j, now), now)
 			next = local
 		default:
 			o.resume(j, backlog)
@@ -332,7 +333,7 @@ func (o *outbox) resume(j *plannedJob, backlog *backlog) {
 	}
 	ready := slices.Clone(backlog.waiting[:n])
 	backlog.waiting = slices.Delete(backlog.waiting, 0, n)
-	if o.waiting -= n; len(backlog.waiting) == 0 {
+	if len(backlog.waiting) == 0 {
 		delete(o.failing, j)
 	}
 	if backlog.retry != nil && n > 0 {

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,17 +93,17 @@ type Config struct {
 	Vouched func(node string) (started time.Time, ok bool)
 
 	// ZonesBehind reports whether a live producer has newer time zone data than this
-	// program. While it does, and a job has a time zone other than UTC, this producer does
-	// not move the watermark, and takes part only if it is alone. It must not block. Nil:
+	// program. While one has, and a job has a time zone other than UTC, this producer does
+	// not move the watermark, and is active only if it is alone. It must not block. Nil:
 	// no producer has.
 	ZonesBehind func() bool
 
 	// Started is when the incarnation started, by the broker's clock. The oldest producers
-	// of a fleet take part, the others rest.
+	// of a fleet are active, the others rest.
 	Started time.Time
 
 	// StandbyDelay is how long a producer keeps its copy of a slot for the slot's owner.
-	// Zero: DefaultStandbyDelay.
+	// Zero: 250 ms.
 	StandbyDelay time.Duration
 
 	// Horizon is how old a missed slot may be and still run. Zero: job.DefaultHorizon. It
@@ -113,20 +114,20 @@ type Config struct {
 	// catch-up policy decides. Zero: 1 min.
 	Late time.Duration
 
-	// Handed is called for each slot that the stream has stored, as far as this producer knows.
-	// This or another producer has published it. Handed must not block.
-	Handed func(queue string, m core.Message)
+	// Stored is called for each slot that the stream has stored: this producer's publication was
+	// acknowledged, or another producer has announced its own. It must not block.
+	Stored func(queue string, m core.Message)
 
-	// TakesPart is called when this producer becomes active or inactive. It starts
+	// SetActive is called when this producer becomes active or inactive. It starts
 	// inactive. The function must not block.
-	TakesPart func(bool)
+	SetActive func(bool)
 
 	// Stepped signals that the clock was set, so that slots that are due now need not wait
 	// for the next turn. Nil: the clock is read once a second.
 	Stepped <-chan struct{}
 
 	// Nap sleeps for at most the given time, which is at most two milliseconds. It should be
-	// more exact than a timer. Default: time.Sleep.
+	// more exact than a timer. Nil: time.Sleep.
 	Nap func(time.Duration)
 
 	// auditEvery replaces the constant of that name in tests.
@@ -136,36 +137,28 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Defaults for Config.Late and Config.StandbyDelay.
 const (
-	DefaultLate         = time.Minute
-	DefaultStandbyDelay = 250 * time.Millisecond
+	defaultLate         = time.Minute
+	defaultStandbyDelay = 250 * time.Millisecond
 )
 
 func (c Config) withDefaults() Config {
-	if c.Horizon == 0 {
-		c.Horizon = job.DefaultHorizon
-	}
-	if c.Late == 0 {
-		c.Late = DefaultLate
-	}
+	c.Horizon = cmp.Or(c.Horizon, job.DefaultHorizon)
+	c.Late = cmp.Or(c.Late, defaultLate)
+	c.StandbyDelay = cmp.Or(c.StandbyDelay, defaultStandbyDelay)
+	c.auditEvery = cmp.Or(c.auditEvery, auditEvery)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.ZonesBehind == nil {
 		c.ZonesBehind = func() bool { return false }
 	}
-	if c.TakesPart == nil {
-		c.TakesPart = func(bool) {}
+	if c.SetActive == nil {
+		c.SetActive = func(bool) {}
 	}
 	if c.Nap == nil {
 		c.Nap = time.Sleep
 	}
-	if c.Handed == nil {
-		c.Handed = func(string, core.Message) {}
-	}
-	if c.StandbyDelay == 0 {
-		c.StandbyDelay = DefaultStandbyDelay
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+	if c.Stored == nil {
+		c.Stored = func(string, core.Message) {}
 	}
 	return c
 }
@@ -250,7 +243,7 @@ func (p *Producer) run(ctx context.Context) error {
 // false while the clock is not plausible.
 func (p *Producer) fallback() (position, bool) {
 	at := p.cfg.Clock.Now().Add(-p.cfg.Clock.Error() - p.cfg.Horizon)
-	return position{time: at, registry: at}, p.cfg.Clock.Plausible() == nil
+	return position{time: at, registryTime: at}, p.cfg.Clock.Plausible() == nil
 }
 
 func (p *Producer) watch(ctx context.Context, events chan<- plans.RegistryEvent) error {
@@ -291,7 +284,7 @@ func (p *Producer) listen(announcements chan<- exchange.Announcement) (stop func
 // setRank records this producer's rank among the active ones, from 1; 0: it is not active.
 func (p *Producer) setRank(rank int) {
 	if old := p.rank.Swap(int32(rank)); (old > 0) != (rank > 0) {
-		p.cfg.TakesPart(rank > 0)
+		p.cfg.SetActive(rank > 0)
 	}
 }
 

@@ -58,7 +58,7 @@ func TestSharesAreThoseOfTheProtocol(t *testing.T) {
 		}
 	}
 	fleetOf := func(rules string, nodes []string) *fleet {
-		f := newFleet(Config{Node: nodes[0], Started: epoch}, plans.Lateness{})
+		f := newFleet(Config{Node: nodes[0], Started: epoch}.withDefaults(), plans.Lateness{})
 		f.rules = rules
 		now := time.Now()
 		for i, name := range nodes[1:] {

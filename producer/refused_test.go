@@ -99,21 +99,21 @@ func TestRefusedJobKeepsItsSlotsOnTheAgenda(t *testing.T) {
 		answer(false, errAway)
 	}
 	d.takeAnswers()
-	if n := hand(epoch.Add(time.Hour)); n != 0 || d.waiting != 2 {
-		t.Errorf("%d slots more of a job that is refused, %d wait", n, d.waiting)
-	}
 	backlog := d.backlogs[d.agenda.jobs["a"]]
+	if n := hand(epoch.Add(time.Hour)); n != 0 || len(backlog.waiting) != 2 {
+		t.Errorf("%d slots more of a job that is refused, %d wait", n, len(backlog.waiting))
+	}
 	backlog.retryAt = time.Time{}
-	d.retryDue(d.agenda, epoch.Add(time.Hour)) // they are late: the whole job is judged again
-	if d.unacked != 1 || d.waiting != 1 {
-		t.Errorf("%d slots are in the outbox, %d of them wait; want one to try", d.unacked, d.waiting)
+	d.retryDue(epoch.Add(time.Hour)) // they are late: the whole job is judged again
+	if d.unacked != 1 || len(backlog.waiting) != 1 {
+		t.Errorf("%d slots are in the outbox, %d of them wait; want one to try", d.unacked, len(backlog.waiting))
 	}
 	if _, ok := d.claim(); ok {
 		t.Error("a position may be claimed")
 	}
 	d.reply = nil
 	backlog.retryAt = time.Time{}
-	d.retryDue(d.agenda, epoch.Add(time.Hour))
+	d.retryDue(epoch.Add(time.Hour))
 	d.mark(d.agenda.position(epoch.Add(time.Hour)))
 	d.acknowledge()
 	if until, _, ok := d.announceable(); ok && until.Equal(epoch.Add(time.Hour)) {

@@ -16,14 +16,14 @@ func judged(t *testing.T, def job.Job, after time.Time, runs int) map[string]str
 	t.Helper()
 	want := map[string]string{}
 	now := time.Now()
-	late := slots(t, def, after, now.Add(-DefaultLate-time.Nanosecond))
+	late := slots(t, def, after, now.Add(-defaultLate-time.Nanosecond))
 	for i, id := range late {
 		want[id] = "missed"
 		if i >= len(late)-runs {
 			want[id] = "caught up"
 		}
 	}
-	for _, id := range slots(t, def, now.Add(-DefaultLate-time.Nanosecond), now) {
+	for _, id := range slots(t, def, now.Add(-defaultLate-time.Nanosecond), now) {
 		want[id] = "run"
 	}
 	return want

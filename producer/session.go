@@ -39,20 +39,18 @@ type session struct {
 	keeper *keeper
 	fleet  *fleet
 
-	// announcements are those of the other producers. announcedAt is when this one last announced
-	// something, by this machine's clock. announced is true while the others expect this
-	// producer to publish its share.
+	// announcements are those of the other producers. announcedAt is when this one last
+	// announced something, by this machine's clock. announced is true while the others expect
+	// this producer to publish its share.
 	announcements chan exchange.Announcement
 	announcedAt   time.Time
 	announced     bool
 
-	// slots is the buffer, used again and again, for the slots that moveDue takes off the
-	// agenda.
-	slots []dueSlot
+	slots []dueSlot // the buffer of moveDue, kept for reuse
 
-	// lastTurn is the broker's clock at the last turn. watermarkStale is true while the stored watermark
-	// must be read before a slot is published, since others may have published meanwhile. away
-	// is true after a turn in which this producer could not publish: see canPublish.
+	// lastTurn is the broker's clock at the last turn. watermarkStale is true while the stored
+	// watermark must be read before a slot is published, since others may have published
+	// meanwhile. away is true after a turn in which canPublish was false.
 	lastTurn       time.Time
 	watermarkStale bool
 	away           bool
@@ -182,7 +180,7 @@ func (s *session) wake(now time.Time, able bool) {
 	}
 	s.watermarkStale = true
 	s.outbox.wokeAt = now
-	s.outbox.returnToAgenda(s.agenda, nil)
+	s.outbox.returnToAgenda(nil)
 	if able {
 		s.away = false
 		s.ask()
@@ -249,7 +247,7 @@ func (s *session) refresh(ctx context.Context, now, until time.Time) error {
 // publish moves due slots from the agenda to the outbox, and announces and claims what is
 // acknowledged. It returns how long to wait.
 func (s *session) publish(now, nextTakeOver time.Time) time.Duration {
-	retry := s.outbox.retryDue(s.agenda, now)
+	retry := s.outbox.retryDue(now)
 	done := s.moveDue(now)
 	if pos, ok := s.outbox.claim(); ok {
 		s.keeper.offer(pos)

@@ -36,8 +36,8 @@ type batch struct {
 	registry uint64
 }
 
-// standbyCopy is a copy of a slot. Four in five slots that one of five producers computes
-// are only copies, and nearly all of them are dropped. So it is small.
+// standbyCopy is a copy of a slot. It is small: with five producers, four in five slots that
+// each of them computes are copies, and nearly all of these are dropped.
 type standbyCopy struct {
 	line             *line
 	def              *definition
@@ -75,13 +75,11 @@ func (o *outbox) owner(s dueSlot) *peer {
 // the copy is dropped, or published as an audit.
 func (o *outbox) keepCopy(p *peer, s dueSlot, now time.Time) {
 	if o.fleet.agrees(p) && !s.Due.After(p.last.Time) && !slices.Contains(p.last.Except, s.def.name) {
-		if !o.isAudit(p, s) {
+		if !o.startsAudit(p, s) {
 			o.dropCopy(p, s)
 			return
 		}
-		it := &item{dueSlot: s, judged: now, audited: []*peer{p}}
-		o.items = append(o.items, it)
-		o.start(it, o.increment(s.line.job))
+		o.addItem(&item{dueSlot: s, judged: now, audited: []*peer{p}})
 		return
 	}
 	n := len(p.standby)
@@ -109,19 +107,19 @@ func (o *outbox) sealBatches(since time.Time) {
 	}
 }
 
-// dropCopy counts a dropped copy, and reports the slot to Handed as stored by the peer.
+// dropCopy counts a dropped copy, and reports the slot to Stored as published by the peer.
 func (o *outbox) dropCopy(p *peer, s dueSlot) {
 	o.p.stats.stoodBy.Add(1)
-	o.p.cfg.Handed(s.def.queue, s.message(p.name))
+	o.p.cfg.Stored(s.def.queue, s.message(p.name))
 }
 
-// filterBatch calls fate for each copy of a batch, and keeps, drops or publishes the copy as
-// fate says.
-func (o *outbox) filterBatch(p *peer, b *batch, fate func(*standbyCopy) verdict) {
+// filterBatch calls decide for each copy of a batch, and keeps, drops or publishes the copy
+// accordingly.
+func (o *outbox) filterBatch(p *peer, b *batch, decide func(*standbyCopy) verdict) {
 	var ours []standbyCopy
 	n := 0
 	for i := range b.copies {
-		switch fate(&b.copies[i]) {
+		switch decide(&b.copies[i]) {
 		case keep:
 			b.copies[n] = b.copies[i]
 			n++
@@ -143,27 +141,29 @@ const (
 	publishCopy
 )
 
-// dropAnnounced drops the copies that the peer's last announcement covers. It must hold for
-// the same shares as here, and for the definition from which the copy was computed. Then
-// the peer had the slot on its agenda, as its own, and the stream has acknowledged it.
-func (o *outbox) dropAnnounced(p *peer, a *agenda) {
+// dropAnnounced drops the copies that the peer's last announcement covers. The announcement
+// counts only if the peer agrees on the shares, and if the definition from which a copy was
+// computed is still the current one. Then the peer had the slot on its agenda, as its own, and
+// the stream has acknowledged it.
+func (o *outbox) dropAnnounced(p *peer) {
 	if !o.fleet.agrees(p) {
 		return
 	}
-	p.standby = slices.DeleteFunc(p.standby, func(kept *batch) bool {
-		if kept.due.After(p.last.Time) {
+	jobs := o.agenda.jobs
+	p.standby = slices.DeleteFunc(p.standby, func(b *batch) bool {
+		if b.due.After(p.last.Time) {
 			return false // a burst causes many announcements before the one that covers it
 		}
-		current := kept.registry == a.digest
-		o.filterBatch(p, kept, func(c *standbyCopy) verdict {
+		current := b.registry == o.agenda.digest
+		o.filterBatch(p, b, func(c *standbyCopy) verdict {
 			s := c.slot()
-			switch t := a.jobs; {
-			case s.Due.After(p.last.Time) || !current && (t[s.def.name] == nil || t[s.def.name].def != s.def):
+			switch j := jobs[s.def.name]; {
+			case s.Due.After(p.last.Time) || !current && (j == nil || j.def != s.def):
 				return keep
 			case slices.Contains(p.last.Except, s.def.name):
 				return publishCopy // the peer cannot publish slots of this job
 			}
-			if o.isAudit(p, s) {
+			if o.startsAudit(p, s) {
 				c.audit = true
 				return publishCopy
 			}
@@ -173,7 +173,7 @@ func (o *outbox) dropAnnounced(p *peer, a *agenda) {
 			}
 			return drop
 		})
-		return kept.isEmpty()
+		return b.isEmpty()
 	})
 }
 
@@ -197,7 +197,7 @@ func (o *outbox) takeOverdue(now time.Time) (next time.Time) {
 		case !agrees && !now.Before(since.Add(delay)):
 			o.takeOverUntil(p, now.Add(-delay))
 		case agrees && !now.Before(since.Add(standbyLimit)):
-			p.distrusted = now.Add(distrustFor)
+			p.distrustedUntil = now.Add(distrustFor)
 			o.takeOverUntil(p, now)
 			continue
 		case !agrees:
@@ -262,12 +262,12 @@ func (o *outbox) takeOver(p *peer, b *batch, copies []standbyCopy) {
 }
 
 // returnBatch returns the copies of a batch to the agenda, of one job or of all (nil).
-func (o *outbox) returnBatch(kept *batch, a *agenda, j *plannedJob) {
-	o.filterBatch(nil, kept, func(c *standbyCopy) verdict {
+func (o *outbox) returnBatch(b *batch, j *plannedJob) {
+	o.filterBatch(nil, b, func(c *standbyCopy) verdict {
 		if j != nil && c.line.job != j {
 			return keep
 		}
-		a.takeBack(c.slot())
+		o.agenda.takeBack(c.slot())
 		return drop
 	})
 }
@@ -278,21 +278,20 @@ func (b *batch) isEmpty() bool { return len(b.copies) == 0 }
 // job. The others are published, since this producer may own them now.
 func (o *outbox) reshare() {
 	for _, p := range o.fleet.peers {
-		p.standby = slices.DeleteFunc(p.standby, func(kept *batch) bool {
-			o.filterBatch(p, kept, func(c *standbyCopy) verdict {
+		p.standby = slices.DeleteFunc(p.standby, func(b *batch) bool {
+			o.filterBatch(p, b, func(c *standbyCopy) verdict {
 				if o.fleet.owner(c.def.name) == p {
 					return keep
 				}
 				return publishCopy
 			})
-			return kept.isEmpty()
+			return b.isEmpty()
 		})
 	}
 }
 
-// announceable returns the time up to which all slots of the own share are acknowledged, for the
-// shares as they are now. except names the jobs to which that does not apply. ok is false if
-// nothing can be announced yet.
+// announceable returns the time up to which all slots of this producer's present share are
+// acknowledged, except those of the named jobs. ok is false if nothing can be announced yet.
 func (o *outbox) announceable() (until time.Time, except []string, ok bool) {
 	if len(o.agenda.suspended) > maxExcept {
 		return time.Time{}, nil, false

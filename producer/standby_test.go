@@ -271,7 +271,7 @@ func TestProducersThatDisagreeOnTheRegistryTrustNothing(t *testing.T) {
 		for _, e := range created {
 			b.wantAll(e.Job.Name, slots(t, e.Job, e.Time, time.Now()))
 		}
-		for id, d := range b.late(DefaultStandbyDelay + 20*time.Millisecond) {
+		for id, d := range b.late(defaultStandbyDelay + 20*time.Millisecond) {
 			t.Errorf("%s is %v late", id, d)
 		}
 		stopAll(all)
@@ -305,7 +305,7 @@ func TestProducersThatDisagreeOnTheMembersPublishEverySlot(t *testing.T) {
 				b.lost = nil
 				b.mu.Unlock()
 				advance(20 * time.Second)
-				b.complete(20, start, 2*DefaultStandbyDelay)
+				b.complete(20, start, 2*defaultStandbyDelay)
 				b.take()
 				advance(10 * time.Second)
 				for id, n := range copies(b.take()) {
@@ -410,7 +410,7 @@ func TestAProducerThatCannotReadADefinitionDoesNotTakePart(t *testing.T) {
 		advance(time.Second)
 		all := crowd(b, 2, 20)
 		advance(10 * time.Second)
-		b.complete(20, start.Add(time.Second), DefaultStandbyDelay+50*time.Millisecond)
+		b.complete(20, start.Add(time.Second), defaultStandbyDelay+50*time.Millisecond)
 		if old.rank.Load() != 0 {
 			t.Error("it takes part")
 		}
@@ -516,7 +516,7 @@ func TestChurn(t *testing.T) {
 
 func TestSharesAreEven(t *testing.T) {
 	t.Parallel()
-	f := newFleet(Config{Node: "n1", Started: epoch}, plans.Lateness{})
+	f := newFleet(Config{Node: "n1", Started: epoch}.withDefaults(), plans.Lateness{})
 	now := time.Now()
 	for i := range 4 {
 		f.receive(exchange.Announcement{Node: fmt.Sprint("m", i), Started: epoch.Add(time.Second), Kind: exchange.AnnounceHere}, now)
@@ -535,7 +535,7 @@ func TestSharesAreEven(t *testing.T) {
 
 // The owner of a job is computed for every slot.
 func BenchmarkOwner(b *testing.B) {
-	f := newFleet(Config{Node: "n1", Started: epoch}, plans.Lateness{})
+	f := newFleet(Config{Node: "n1", Started: epoch}.withDefaults(), plans.Lateness{})
 	for i := range maxActive {
 		f.receive(exchange.Announcement{Node: fmt.Sprint("m", i), Kind: exchange.AnnounceHere}, time.Now())
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // suspend begins or ends the suspension of a job. A suspended job's due slots stay on the
-// agenda, where due does not return them. A job is suspended while the broker refuses its
+// agenda: due does not return them. A job is suspended while the broker refuses its
 // messages. The outbox then has only the slots that it took before the refusal, and
 // later one slot at a time (see probe). So the job takes no room from other jobs.
 func (a *agenda) suspend(j *plannedJob, suspended bool) {
@@ -62,27 +62,23 @@ func (o *outbox) unsuspend(j *plannedJob) {
 // judged again when they are due. All marks are deleted, since their positions cover slots that
 // are on the agenda again. If the slots of one job return, the job keeps its backoff: it goes
 // on with one attempt at a time.
-func (o *outbox) returnToAgenda(a *agenda, j *plannedJob) {
+func (o *outbox) returnToAgenda(j *plannedJob) {
 	for _, it := range o.items {
 		switch {
 		case it.state == onStandby:
-			o.returnBatch(it.batch, a, j)
-			continue
-		case it.state == done || j != nil && it.line.job != j:
-			continue
-		case it.state == waiting:
-			o.waiting--
+			o.returnBatch(it.batch, j)
+		case it.state != done && (j == nil || it.line.job == j):
+			it.state = done
+			o.unacked--
+			o.agenda.takeBack(it.dueSlot)
 		}
-		it.state = done
-		o.unacked--
-		a.takeBack(it.dueSlot)
 	}
 	for _, p := range o.fleet.peers {
 		p.standby = slices.DeleteFunc(p.standby, (*batch).isEmpty)
 	}
 	o.marks = nil
 	if j == nil {
-		for other := range a.suspended {
+		for other := range o.agenda.suspended {
 			o.unsuspend(other)
 		}
 		clear(o.backlogs)

@@ -33,7 +33,7 @@ func (d *desk) flood(now time.Time, took time.Duration, err error) (most int) {
 		d.reply = nil
 		d.takeAnswers()
 		if err != nil {
-			d.returnToAgenda(d.agenda, nil)
+			d.returnToAgenda(nil)
 			return most
 		}
 	}

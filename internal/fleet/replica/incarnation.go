@@ -202,7 +202,7 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string,
 	cfg := producer.Config{
 		Node: n.Name(), Started: n.Started(), Registry: followed{r}, Watermark: r.cfg.Store.Watermark(),
 		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Vouched: vouches.of, ZonesBehind: r.zones.behind, Clock: r.clock, Stepped: r.clock.Stepped(),
-		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed, TakesPart: r.watches.set, Nap: boot.Nap,
+		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Stored: handed, SetActive: r.watches.set, Nap: boot.Nap,
 	}
 	p, err := producer.New(cfg)
 	if err != nil {
