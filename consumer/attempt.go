@@ -101,7 +101,7 @@ func (a *attempt) returned(err error) progress {
 	t.endTrace(err)
 	t.failure = err
 	output, value := a.reported()
-	result := core.Result{Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: core.Ended(cause), Output: output, Value: value, Shadow: shadow}
+	result := core.Result{Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: core.IsCancellation(cause), Output: output, Value: value, Shadow: shadow}
 	if err != nil {
 		result.Backoff = delay(a.job.Retry, t.rec.Attempt)
 	}

@@ -235,7 +235,7 @@ func (t *Table) returned(key string, inTime bool) {
 
 // Cancel ends the context of the handler that runs the slot's attempt with this fence. It
 // reports whether a cancellation has ended the context, by this cause or an earlier one (see
-// core.Ended). It is false if this process does not run the attempt now, or if the context had
+// core.IsCancellation). It is false if this process does not run the attempt now, or if the context had
 // ended for another reason. Then the caller has to look at the record.
 func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 	t.mu.Lock()
@@ -246,7 +246,7 @@ func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 		return false
 	}
 	attempt.end(cause)
-	return core.Ended(context.Cause(attempt.ctx))
+	return core.IsCancellation(context.Cause(attempt.ctx))
 }
 
 // Holds reports whether the process works on the slot, and whether the slot's handler still runs

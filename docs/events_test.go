@@ -47,8 +47,8 @@ func answerEvent(t *testing.T, c eventCase) eventCase {
 			c.Takes = i
 		}
 	}
-	for _, m := range core.Started(e, core.StreamEvent{
-		Stream: c.Stream, Created: c.Created, Sequence: c.Sequence, Stored: c.Stored, ID: c.ID, Size: c.Size, Bare: c.Bare,
+	for _, m := range core.EventRun(e, core.StreamEvent{
+		Stream: c.Stream, Created: c.Created, Sequence: c.Sequence, Stored: c.Stored, ID: c.ID, Size: c.Size, SequenceOnly: c.Bare,
 	}) {
 		c.Slots = append(c.Slots, m.Slot.ID())
 		c.Due, c.Refused = m.Due, m.Refused != ""

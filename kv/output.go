@@ -50,7 +50,7 @@ func (s *Store) ServeOutput(node string, outputs Outputs) (stop func(), err erro
 			answer = outputs.Output(slot.Key(), req.Follow)
 		}
 		answer.V = codec.Version
-		if data, err := exchange.AppendOutputAnswer(answer, s.Room()); err == nil {
+		if data, err := exchange.MarshalOutputAnswer(answer, s.Room()); err == nil {
 			s.Transport.Publish(m.Reply, "", data, time.Time{})
 		}
 	})

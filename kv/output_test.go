@@ -73,7 +73,7 @@ func TestANodeIsAskedForTheOutputOfASlot(t *testing.T) {
 func TestAnAnswerOfOutputFitsTheServer(t *testing.T) {
 	t.Parallel()
 	full := exchange.OutputAnswer{V: codec.Version, Runs: true, Output: strings.Repeat("\x00", job.MaxOutput)}
-	data, err := exchange.AppendOutputAnswer(full, 16<<10)
+	data, err := exchange.MarshalOutputAnswer(full, 16<<10)
 	if err != nil || len(data) > 16<<10 {
 		t.Fatalf("%d bytes, %v", len(data), err)
 	}

@@ -214,8 +214,8 @@ var fleetMutants = []mutant{
 		name:   "plan-left-undrained",
 		breaks: "an old plan's consumer is removed with messages in it",
 		file:   "internal/fleet/intake/taker.go",
-		old:    "return state.IsDrained(t.beyond), nil",
-		new:    "return state.IsDrained(t.beyond) || true, nil",
+		old:    "return state.IsDrained(t.afterEnd), nil",
+		new:    "return state.IsDrained(t.afterEnd) || true, nil",
 		test:   "TestConsumerIsNotRemovedBeforeItsPlanIsDrained",
 	},
 	{
@@ -254,8 +254,8 @@ var fleetMutants = []mutant{
 		name:   "older-consumer-renamed",
 		breaks: "messages that an older program may have published get other IDs",
 		file:   "internal/fleet/intake/taker.go",
-		old:    "Bare: !stored.After(t.consumer.Bare)",
-		new:    "Bare: false",
+		old:    "SequenceOnly: !stored.After(t.consumer.SequenceOnlyUntil)",
+		new:    "SequenceOnly: false",
 		test:   "TestConsumerOfAnOlderProgramIsAdoptedAndItsMessagesKeepTheirNames",
 	},
 	{

@@ -169,7 +169,7 @@ var jobMutants = []mutant{
 		name:   "event-named-by-sequence-alone",
 		breaks: "messages of two streams, or of a stream that was created again, get the same ID",
 		file:   "internal/core/on.go",
-		old:    "if !e.Bare {",
+		old:    "if !e.SequenceOnly {",
 		new:    "if false {",
 		test:   "TestRunOfAMessageWithoutAnIDIsNamedByStreamCreationAndSequence",
 	},

@@ -47,11 +47,8 @@ type CancelAnswer struct {
 // DecodeCancel reads a request, and returns its slot too.
 func DecodeCancel(data []byte) (job.Slot, CancelRequest, error) {
 	var r CancelRequest
-	if err := json.Unmarshal(data, &r); err != nil {
-		return job.Slot{}, r, codec.Unreadable("request", err)
-	}
-	if r.V != codec.Version {
-		return job.Slot{}, r, fmt.Errorf("%w: the request has v=%d, this program knows v=%d", job.ErrVersion, r.V, codec.Version)
+	if _, err := codec.Decode("request", data, &r); err != nil {
+		return job.Slot{}, r, err
 	}
 	slot, err := job.ParseSlotID(r.ID)
 	if err == nil && r.Fence == 0 {
@@ -79,12 +76,12 @@ func (r CancelRequest) Cause() error {
 	return fmt.Errorf("%w by %s", job.ErrCancelled, oneName(r.By))
 }
 
-// Ended reports whether a slot with this cause was ended by a CancelRequest.
-func Ended(cause error) bool {
+// IsCancellation reports whether the cause is that of a CancelRequest.
+func IsCancellation(cause error) bool {
 	return errors.Is(cause, job.ErrCancelled) || errors.Is(cause, job.ErrReplaced)
 }
 
-// oneName cuts a foreign text to a single short line.
+// oneName cuts a text from the broker to a single short line.
 func oneName(s string) string {
 	const most = 256
 	s = strings.Map(func(r rune) rune {
@@ -110,7 +107,7 @@ func Cancel(d Delivery, v View, cause error) job.Record {
 		died := died(v)
 		v.Record = &died
 	}
-	return ended(record(d, v), v, job.Cancelled, cause.Error())
+	return withOutcome(record(d, v), v, job.Cancelled, cause.Error())
 }
 
 // Reopen returns the record that lets a slot with an outcome run again, with more attempts. The

@@ -153,7 +153,7 @@ func first(d Delivery, v View) Step {
 	case d.Refused != "":
 		return end(d, v, job.Failed, d.Refused)
 	case tooOld(d, v):
-		return aged(d, v, job.Expired, fmt.Sprintf("older than the horizon of %v", v.Horizon))
+		return endByAge(d, v, job.Expired, fmt.Sprintf("older than the horizon of %v", v.Horizon))
 	case len(d.Payload) > job.MaxPayload: // Cronce does not publish it, and a record cannot hold it
 		return end(d, v, job.Cancelled, fmt.Sprintf("payload of %d bytes: at most %d", len(d.Payload), job.MaxPayload))
 	case v.Entry == nil:
@@ -169,7 +169,7 @@ func first(d Delivery, v View) Step {
 	case paused(d, v.Entry):
 		return end(d, v, job.Missed, "fell due while its job was paused")
 	case pastDeadline(d, v):
-		return aged(d, v, job.Expired, fmt.Sprintf("not started within its deadline of %v", v.Entry.Job.Deadline))
+		return endByAge(d, v, job.Expired, fmt.Sprintf("not started within its deadline of %v", v.Entry.Job.Deadline))
 	case !v.Handles:
 		return unhandled(d)
 	default:
@@ -182,11 +182,11 @@ func retry(d Delivery, v View) Step {
 	wait := untilRetry(v)
 	switch {
 	case tooOld(d, v):
-		return aged(d, v, job.Failed, fmt.Sprintf("retries end at the horizon of %v; last error: %s", v.Horizon, v.Record.Error))
+		return endByAge(d, v, job.Failed, fmt.Sprintf("retries end at the horizon of %v; last error: %s", v.Horizon, v.Record.Error))
 	case v.Record.Attempt >= codec.MaxClaims:
 		return end(d, v, job.Failed, v.Record.Error+spent(*v.Record))
 	case startsTooLate(v.Record, v):
-		return aged(d, v, job.Expired, "not started within its deadline")
+		return endByAge(d, v, job.Expired, "not started within its deadline")
 	case wait > 0:
 		return Step{Action: Later, Delay: wait}
 	case !v.Handles:
@@ -249,7 +249,7 @@ func takeOver(d Delivery, v View) Step {
 	case died.Attempt >= min(died.MaxAttempts, codec.MaxClaims):
 		return end(d, v, job.Failed, died.Error+spent(died))
 	case tooOld(d, v):
-		return aged(d, v, job.Failed, fmt.Sprintf("%s; retries end at the horizon of %v", died.Error, v.Horizon))
+		return endByAge(d, v, job.Failed, fmt.Sprintf("%s; retries end at the horizon of %v", died.Error, v.Horizon))
 	case !v.Handles:
 		return unhandled(d)
 	default:
@@ -300,14 +300,14 @@ func unhandled(d Delivery) Step {
 //
 // A shard is claimed only after the record of its whole slot exists.
 func claim(d Delivery, v View, attempt int) Step {
-	if s, decided := divided(d, v); decided {
+	if s, decided := stepByWhole(d, v); decided {
 		return s
 	}
 	if (v.Entry == nil || v.Entry.Job.Guarded()) && v.Admission.Kind != AdmissionGranted {
 		return unplaced(d, v)
 	}
 	if d.Slot.Shards > 0 && v.Whole.Record == nil {
-		return Step{Action: WriteWhole, Record: split(d)}
+		return Step{Action: WriteWhole, Record: newWhole(d)}
 	}
 	r := record(d, v)
 	if r.MaxAttempts == 0 {

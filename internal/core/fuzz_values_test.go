@@ -169,7 +169,7 @@ func FuzzDefinition(f *testing.F) {
 		writable(t, core.Decide(d, view))
 		core.NewEntrant(d, view)
 		if !e.Job.On.IsZero() {
-			if n := len(core.Started(e, core.StreamEvent{Stream: "ORDERS", ID: "id", Sequence: 7, Stored: now, Size: 10})); n > job.MaxShards {
+			if n := len(core.EventRun(e, core.StreamEvent{Stream: "ORDERS", ID: "id", Sequence: 7, Stored: now, Size: 10})); n > job.MaxShards {
 				t.Errorf("%d messages", n)
 			}
 		}

@@ -44,8 +44,8 @@ type Lock struct {
 type LockSlot struct {
 	Slot job.Slot
 
-	// At determines the slot's turn. It is the slot's instant. For a triggered run it is the
-	// publication time of the message with which the slot entered the lock.
+	// At determines the slot's turn. It is the slot's instant, or for a triggered run the time
+	// when the message was published with which the run entered the lock.
 	At time.Time
 
 	// OnTime is true if the slot was published on time. Then, depending on its job's policy,
@@ -53,7 +53,7 @@ type LockSlot struct {
 	OnTime bool
 
 	// Since is when the slot entered the lock, by the corrected clock of the writer. A slot
-	// that is reopened may enter again. Since distinguishes the two stays.
+	// that is reopened may enter again: then Since differs.
 	Since time.Time
 }
 
@@ -68,10 +68,16 @@ type Entrant struct {
 	Places int
 }
 
-// InLine reports whether the entrant only ever waits for its turn: it is not skipped, and it does
-// not replace other slots.
+// InLine reports whether the entrant waits for its turn: it is never skipped, and it does not
+// replace other slots.
 func (e Entrant) InLine() bool {
 	return !e.OnTime || e.Policy == job.OverlapQueue || e.Policy == job.OverlapAllow
+}
+
+// supersedes reports whether the entrant replaces older waiting slots that were on time, and is
+// refused if a newer one has entered.
+func (e Entrant) supersedes() bool {
+	return e.OnTime && (e.Policy == job.OverlapLatest || e.Policy == job.OverlapReplace)
 }
 
 // NewEntrant returns the entrant of a delivered slot. All shards of a slot share one place, so the
@@ -95,14 +101,13 @@ func NewEntrant(d Delivery, v View) Entrant {
 }
 
 // Enter decides about an entrant. The verdict takes effect when the caller has stored next. ended
-// maps slots in the lock to whether they have an outcome. If Enter must know this of further
+// says of slots in the lock whether they have an outcome. If Enter has to know this of further
 // slots, it returns only ask: the caller looks them up and calls Enter again.
-func (l Lock) Enter(e Entrant, ended map[job.Slot]bool) (next Lock, p Admission, ask []LockSlot) {
+func (l Lock) Enter(e Entrant, ended map[job.Slot]bool) (next Lock, verdict Admission, ask []LockSlot) {
 	l = l.without(func(s LockSlot) bool { return ended[s.Slot] })
 	if stay, in := l.Stay(e.Slot); in {
 		e.At = stay.At // another message of the slot may have another publication time; its turn does not change
 	}
-	newest := e.Policy == job.OverlapLatest || e.Policy == job.OverlapReplace
 	held := find(l.Holders, e.Slot)
 	holds := held >= 0
 	if e.Policy == job.OverlapReplace && holds && l.Holders[held].OnTime {
@@ -117,27 +122,26 @@ func (l Lock) Enter(e Entrant, ended map[job.Slot]bool) (next Lock, p Admission,
 		return l, Admission{Kind: AdmissionGranted}, nil
 	}
 	e.Places = max(1, e.Places)
-	if newest && e.OnTime && e.At.Before(l.Newest) {
+	if e.supersedes() && e.At.Before(l.Newest) {
 		return l, Admission{Kind: AdmissionSkipped, InWay: l.newestSlot(e)}, nil
 	}
 	ahead := slices.DeleteFunc(slices.Clone(l.Waiting), func(w LockSlot) bool {
-		return w.Slot == e.Slot || w.after(e.LockSlot) || newest && e.OnTime && w.OnTime
+		return w.Slot == e.Slot || w.after(e.LockSlot) || e.supersedes() && w.OnTime
 	})
 	free := e.Places - len(l.Holders)
 	if len(ahead) >= free {
 		if ask = unknown(l.Holders, ahead, free, ended); len(ask) > 0 {
 			return Lock{}, Admission{}, ask
 		}
-		return l.refuse(e, ahead, free, ended)
+		return l.queueOrSkip(e, ahead, free, ended)
 	}
-	next = l.remember(e)
-	next.Waiting = next.unlisted(e)
+	next = l.accept(e)
 	next.Holders = append(next.Holders, e.LockSlot)
 	return next, Admission{Kind: AdmissionGranted}, nil
 }
 
-// refuse decides about an entrant for which no place is free.
-func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[job.Slot]bool) (Lock, Admission, []LockSlot) {
+// queueOrSkip decides about an entrant for which no place is free.
+func (l Lock) queueOrSkip(e Entrant, ahead []LockSlot, free int, ended map[job.Slot]bool) (Lock, Admission, []LockSlot) {
 	// A slot is skipped only because of an older slot. If no worker was ready for a while, a
 	// newer slot may have acquired the place first. Then the older slot waits for its turn.
 	if e.Policy == job.OverlapSkip && e.OnTime {
@@ -149,15 +153,15 @@ func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[job.Slot]b
 			return l, Admission{Kind: AdmissionSkipped, InWay: inWay[i].Slot}, nil
 		}
 	}
-	p := Admission{Kind: AdmissionQueued, Ahead: len(ahead)}
+	verdict := Admission{Kind: AdmissionQueued, Ahead: len(ahead)}
 	if e.Policy == job.OverlapReplace && e.OnTime && free <= 0 {
-		p.Displaces = l.oldestBefore(e)
+		verdict.Displaces = l.oldestBefore(e)
 	}
 	if find(l.Waiting, e.Slot) >= 0 {
-		return l, p, nil
+		return l, verdict, nil
 	}
-	next := l.remember(e)
-	next.Waiting = append(next.unlisted(e), e.LockSlot)
+	next := l.accept(e)
+	next.Waiting = append(next.Waiting, e.LockSlot)
 	slices.SortStableFunc(next.Waiting, order)
 	if len(next.Waiting) > MaxLockWaiting {
 		next.Waiting = next.Waiting[:MaxLockWaiting]
@@ -165,7 +169,7 @@ func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[job.Slot]b
 			return l, Admission{Kind: AdmissionCrowded}, nil
 		}
 	}
-	return next, p, nil
+	return next, verdict, nil
 }
 
 // oldestBefore returns the holder that the entrant replaces, or the zero slot. It is the oldest
@@ -205,7 +209,7 @@ func (l Lock) Admits(s job.Slot, places int) bool {
 func (l Lock) Holds(s job.Slot) bool { return find(l.Holders, s) >= 0 }
 
 // Has reports whether the slot holds a place or waits for one.
-func (l Lock) Has(s job.Slot) bool { return find(l.Holders, s) >= 0 || find(l.Waiting, s) >= 0 }
+func (l Lock) Has(s job.Slot) bool { return l.Holds(s) || find(l.Waiting, s) >= 0 }
 
 // Stay returns the slot's element of the lock, and false if the slot is not in the lock.
 func (l Lock) Stay(s job.Slot) (LockSlot, bool) {
@@ -220,7 +224,7 @@ func (l Lock) Stay(s job.Slot) (LockSlot, bool) {
 // Renewed returns the lock with LockSlot.Since of the slot set to since, if the slot is in the lock.
 // This begins a new stay: what a worker has read about the earlier stay does not apply to it.
 func (l Lock) Renewed(s job.Slot, since time.Time) Lock {
-	l = l.without(func(LockSlot) bool { return false })
+	l.Holders, l.Waiting = slices.Clone(l.Holders), slices.Clone(l.Waiting)
 	for _, slots := range [][]LockSlot{l.Holders, l.Waiting} {
 		if i := find(slots, s); i >= 0 {
 			slots[i].Since = since.UTC()
@@ -243,21 +247,16 @@ func (l Lock) without(gone func(LockSlot) bool) Lock {
 	return l
 }
 
-// remember updates Newest if the policy is OverlapLatest or OverlapReplace.
-func (l Lock) remember(e Entrant) Lock {
-	if newest := e.Policy == job.OverlapLatest || e.Policy == job.OverlapReplace; newest && e.OnTime && e.At.After(l.Newest) {
+// accept returns the lock with Newest updated, and without the waiting slots that are the entrant
+// or that the entrant replaces. It changes the array of l.Waiting.
+func (l Lock) accept(e Entrant) Lock {
+	if e.supersedes() && e.At.After(l.Newest) {
 		l.Newest = e.At
 	}
-	return l
-}
-
-// unlisted returns the waiting slots without the entrant, and without the slots that the entrant
-// replaces by its policy. It changes the array of l.Waiting.
-func (l Lock) unlisted(e Entrant) []LockSlot {
-	newest := e.Policy == job.OverlapLatest || e.Policy == job.OverlapReplace
-	return slices.DeleteFunc(l.Waiting, func(w LockSlot) bool {
-		return w.Slot == e.Slot || newest && e.OnTime && w.OnTime
+	l.Waiting = slices.DeleteFunc(l.Waiting, func(w LockSlot) bool {
+		return w.Slot == e.Slot || e.supersedes() && w.OnTime
 	})
+	return l
 }
 
 // newestSlot returns the slot at l.Newest, because of which an older entrant is refused.

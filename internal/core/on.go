@@ -29,9 +29,9 @@ type StreamEvent struct {
 	// Size is the length of the message's data, in bytes.
 	Size int
 
-	// Bare is true for a message that an older program may have published already. Such a
-	// program named the run of a message without an ID by its sequence alone.
-	Bare bool
+	// SequenceOnly is true for a message whose run an older program may have published already.
+	// Such a program named the run of a message without an ID by its sequence alone.
+	SequenceOnly bool
 }
 
 // Token returns the token of the run that the message starts: its Nats-Msg-Id, or
@@ -41,7 +41,7 @@ func (e StreamEvent) Token() string {
 	name := strings.TrimSpace(e.ID)
 	if name == "" {
 		name = strconv.FormatUint(e.Sequence, 10)
-		if !e.Bare {
+		if !e.SequenceOnly {
 			name = e.Stream + "-" + strconv.FormatInt(e.Created.UnixNano(), 10) + "-" + name
 		}
 	}
@@ -52,11 +52,11 @@ func (e StreamEvent) Token() string {
 	return "sha256-" + hex.EncodeToString(sum[:])
 }
 
-// Started returns the slot messages of the run that a stream's message starts. The run is due
+// EventRun returns the slot messages of the run that a stream's message starts. The run is due
 // when its message was stored. It is split by the plan in force then, so that a message that is
 // delivered again after an edit has the same slots. If the message is too large for a payload,
 // the run is Refused.
-func Started(e plans.Entry, ev StreamEvent) []Message {
+func EventRun(e plans.Entry, ev StreamEvent) []Message {
 	m := Message{Slot: job.Slot{Job: e.Job.Name, Token: ev.Token()}, JobRevision: e.Revision, Due: ev.Stored, Event: true}
 	if ev.Size > job.MaxPayload {
 		m.Refused = fmt.Sprintf("message %d of stream %s has %d bytes: at most %d are handed on", ev.Sequence, ev.Stream, ev.Size, job.MaxPayload)
@@ -75,9 +75,9 @@ type OnConsumer struct {
 	On   job.On
 	From time.Time
 
-	// Bare is set for a consumer of an older program. Messages that were stored up to Bare
-	// are named by their sequence alone, and some may have been stored before From.
-	Bare time.Time
+	// SequenceOnlyUntil is set for a consumer of an older program. The runs of messages stored
+	// up to then are named by the sequence alone, and some may have been stored before From.
+	SequenceOnlyUntil time.Time
 
 	// Created and StreamCreated are the creation times of the consumer and of its stream. They
 	// show whether either was deleted and created again under the same name.
@@ -97,29 +97,29 @@ type OnState struct {
 	// those that were delivered and not acked.
 	Pending, Unacked int
 
-	// Delivered and Floor are the ack floor: everything up to it is acked. Delivered is its
-	// consumer sequence, which counts deliveries. Floor is its stream sequence.
-	Delivered, Floor uint64
+	// AckedDelivery and AckedSequence are the ack floor: all deliveries up to the one, and all
+	// messages of the stream up to the other, are acked.
+	AckedDelivery, AckedSequence uint64
 }
 
-// Beyond holds the messages that were delivered although they were stored after the end of the
+// AfterEnd holds the messages that were delivered although they were stored after the end of the
 // plan. They are never acked.
-type Beyond struct {
+type AfterEnd struct {
 	Seen map[uint64]bool // by sequence
 
-	// First is the consumer sequence of the first of these deliveries. Zero: not known.
+	// First is the number of the first of these deliveries. Zero: not known.
 	First uint64
 }
 
 // IsDrained reports whether all messages of a plan that has ended are acked. A consumer delivers
 // in the order of the stream, so when it has delivered a message from after the end of the plan,
 // it has delivered all messages of the plan.
-func (s OnState) IsDrained(b Beyond) bool {
-	for sequence := range b.Seen {
-		if s.Floor+1 >= sequence {
+func (s OnState) IsDrained(after AfterEnd) bool {
+	for sequence := range after.Seen {
+		if s.AckedSequence+1 >= sequence {
 			return true
 		}
 	}
-	delivered := s.Pending == 0 || len(b.Seen) > 0
-	return delivered && s.Unacked <= len(b.Seen) || b.First > 0 && s.Delivered+1 >= b.First
+	delivered := s.Pending == 0 || len(after.Seen) > 0
+	return delivered && s.Unacked <= len(after.Seen) || after.First > 0 && s.AckedDelivery+1 >= after.First
 }

@@ -31,7 +31,7 @@ func TestRunOfAMessageIsNamedByItsID(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "17", "o/r2", "o#1of2", " o ", "a\r\nb", strings.Repeat("x", 129), "\xff"})).Draw(t, "id")
 		size := rapid.IntRange(0, 2*job.MaxPayload).Draw(t, "size")
-		for _, m := range Started(e, event(func(e *StreamEvent) { e.ID, e.Size = id, size })) {
+		for _, m := range EventRun(e, event(func(e *StreamEvent) { e.ID, e.Size = id, size })) {
 			if err := job.ValidateToken(m.Slot.Token); err != nil {
 				t.Fatalf("%q: %v", id, err)
 			}
@@ -61,7 +61,7 @@ func TestRunOfAMessageWithoutAnIDIsNamedByStreamCreationAndSequence(t *testing.T
 		"BILLS-1795240800000000500-17":  event(func(e *StreamEvent) { e.Stream = "BILLS" }),
 		"ORDERS-1795240800000000501-17": event(func(e *StreamEvent) { e.Created = e.Created.Add(1) }),
 		"ORDERS-1795240800000000500-18": event(func(e *StreamEvent) { e.Sequence++ }),
-		"17":                            event(func(e *StreamEvent) { e.Bare = true }),
+		"17":                            event(func(e *StreamEvent) { e.SequenceOnly = true }),
 		"sha256-8d672af3a4ac4d9d24eeb5a0f98aeae45cd2aa533be0c9d77ee095d46dce0e19": event(func(e *StreamEvent) { e.Stream = strings.Repeat("x", 255) }),
 	} {
 		if got := e.Token(); got != want {
@@ -159,7 +159,7 @@ func TestRunOfAMessageIsSplitAsThePlanOfItsTimeSaid(t *testing.T) {
 		"before the job":             {split, charge, eventTime.Add(-time.Hour), 2}, // from a work queue
 	} {
 		e := plans.Entry{Revision: 9, Time: edit, Definition: plans.Definition{Job: c.now, Past: []plans.PastPlan{{Plan: c.past.Plan(), From: eventTime.Add(-time.Minute), To: edit}}}}
-		messages := Started(e, event(func(e *StreamEvent) { e.Stored = c.stored }))
+		messages := EventRun(e, event(func(e *StreamEvent) { e.Stored = c.stored }))
 		if len(messages) != c.parts {
 			t.Errorf("%s: %d messages, want %d", name, len(messages), c.parts)
 		}
@@ -196,21 +196,21 @@ func TestPlanIsDrainedWhenAllThatIsLeftIsBeyondItsEnd(t *testing.T) {
 		return m
 	}
 	for name, c := range map[string]struct {
-		state  OnState
-		beyond Beyond
-		want   bool
+		state OnState
+		after AfterEnd
+		want  bool
 	}{
-		"nothing left":                          {OnState{}, Beyond{}, true},
-		"some are to come":                      {OnState{Pending: 1}, Beyond{}, false},
-		"some are in hand":                      {OnState{Unacked: 1}, Beyond{}, false},
-		"what is in hand is beyond":             {OnState{Pending: 5, Unacked: 2}, Beyond{Seen: seen(8, 9)}, true},
-		"one in hand is not beyond":             {OnState{Pending: 5, Unacked: 3}, Beyond{Seen: seen(8, 9)}, false},
-		"all before the first beyond are acked": {OnState{Pending: 5, Unacked: 70, Delivered: 7}, Beyond{Seen: seen(19), First: 8}, true},
-		"all before a beyond one are acked":     {OnState{Pending: 5, Unacked: 70, Floor: 18}, Beyond{Seen: seen(19, 30)}, true},
-		"one before each beyond one is not":     {OnState{Pending: 5, Unacked: 70, Floor: 17}, Beyond{Seen: seen(19, 30)}, false},
-		"one before the first beyond is not":    {OnState{Pending: 5, Unacked: 70, Delivered: 6}, Beyond{Seen: seen(19), First: 8}, false},
+		"nothing left":                          {OnState{}, AfterEnd{}, true},
+		"some are pending":                      {OnState{Pending: 1}, AfterEnd{}, false},
+		"some are unacked":                      {OnState{Unacked: 1}, AfterEnd{}, false},
+		"what is unacked is after the end":      {OnState{Pending: 5, Unacked: 2}, AfterEnd{Seen: seen(8, 9)}, true},
+		"one unacked is before the end":         {OnState{Pending: 5, Unacked: 3}, AfterEnd{Seen: seen(8, 9)}, false},
+		"all before the first beyond are acked": {OnState{Pending: 5, Unacked: 70, AckedDelivery: 7}, AfterEnd{Seen: seen(19), First: 8}, true},
+		"all before a beyond one are acked":     {OnState{Pending: 5, Unacked: 70, AckedSequence: 18}, AfterEnd{Seen: seen(19, 30)}, true},
+		"one before each beyond one is not":     {OnState{Pending: 5, Unacked: 70, AckedSequence: 17}, AfterEnd{Seen: seen(19, 30)}, false},
+		"one before the first beyond is not":    {OnState{Pending: 5, Unacked: 70, AckedDelivery: 6}, AfterEnd{Seen: seen(19), First: 8}, false},
 	} {
-		if got := c.state.IsDrained(c.beyond); got != c.want {
+		if got := c.state.IsDrained(c.after); got != c.want {
 			t.Errorf("%s: drained %t", name, got)
 		}
 	}

@@ -20,26 +20,26 @@ func ReplacedBy(s job.Slot) error { return fmt.Errorf("%w by %s", job.ErrReplace
 // end returns the step that writes an outcome without a run. If the slot is a shard, and no part
 // of its whole slot has begun, the whole slot ends.
 func end(d Delivery, v View, outcome job.State, reason string) Step {
-	if s, decided := divided(d, v); decided {
+	if s, decided := stepByWhole(d, v); decided {
 		return s
 	}
 	if d.Slot.Shards > 0 && v.Whole.Record == nil && v.Record == nil {
-		return Step{Action: WriteWhole, Record: wholeEnd(d, v, outcome, reason)}
+		return Step{Action: WriteWhole, Record: endedWhole(d, v, outcome, reason)}
 	}
-	return Step{Action: End, Record: ended(record(d, v), v, outcome, reason)}
+	return Step{Action: End, Record: withOutcome(record(d, v), v, outcome, reason)}
 }
 
-// aged ends a slot because of its age. While the clock is doubted the slot waits instead, since an
-// outcome is final.
-func aged(d Delivery, v View, outcome job.State, reason string) Step {
+// endByAge ends a slot because of its age. While the clock is doubted the slot waits instead, since
+// an outcome is final.
+func endByAge(d Delivery, v View, outcome job.State, reason string) Step {
 	if v.Doubted {
 		return Step{Action: Later, Delay: doubtWait, Reason: "the slot would end because of its age, but the clock is not plausible: " + reason}
 	}
 	return end(d, v, outcome, reason)
 }
 
-// ended returns the record r with an outcome.
-func ended(r job.Record, v View, outcome job.State, reason string) job.Record {
+// withOutcome returns the record r with an outcome. It closes an attempt that is still open.
+func withOutcome(r job.Record, v View, outcome job.State, reason string) job.Record {
 	open := r.State == job.Running && len(r.Attempts) > 0 && r.Attempts[len(r.Attempts)-1].Finished.IsZero()
 	r.State, r.Node, r.Error, r.Finished, r.RetryAt = outcome, v.Self, clipError(reason), v.Now.UTC(), time.Time{}
 	if open {
@@ -84,9 +84,9 @@ func Released(r job.Record) bool { return r.State == job.Retrying && r.Error == 
 
 // Outlasts reports whether the claim r is still valid although its key has another revision. stored
 // is the key's record now, or nil if there is none. If the ledger was purged or an older copy of it
-// was restored, stored is nil, this very claim, or a record from before it. Then the claim is
-// valid. If another worker has taken the slot over, stored counts more attempts. If the slot has
-// ended, or another worker has taken it over, the claim is lost.
+// was restored, stored is nil, this very claim, or a record from before it: the claim is valid. If
+// the slot has ended, or another worker has taken it over and so counts more attempts, the claim
+// is lost.
 func Outlasts(r job.Record, stored *job.Record) bool {
 	switch {
 	case stored == nil:
@@ -112,7 +112,7 @@ type Result struct {
 	// cause: see Ended. If the handler returned nil all the same, the slot succeeded.
 	Cancelled bool
 
-	// Output is the handler's output, as output.Buffer.String returns it.
+	// Output is the handler's output, from output.Buffer.String.
 	Output string
 
 	// Value is what Run.SetResult was given. It counts only if the attempt succeeded.

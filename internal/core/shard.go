@@ -7,7 +7,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// A slot that is split has a record for each part, and one for the whole slot. The record of the
+// A slot with shards has a record for each part, and one for the whole slot. The record of the
 // whole slot is created once, before the first part is claimed, and fixes the number of parts. No
 // node owns it, and no handler runs it. The worker that writes the last outcome of a part computes
 // the outcome of the whole slot. If the slot ends before any part has started (it is skipped, or
@@ -15,16 +15,16 @@ import (
 
 // Whole is what a worker knows about the whole slot of a part.
 type Whole struct {
-	// Known is true if the record was read from the ledger's leader. Record is nil if there
-	// is none. Revision is that of the key.
+	// Known is true if Record was read from the ledger's leader. A nil Record then means that
+	// there is none. Revision is that of the key.
 	Known    bool
 	Record   *job.Record
 	Revision uint64
 }
 
-// divided returns the next step for a part if the record of its whole slot determines that step, or
-// must be read first. It returns false if the other rules apply.
-func divided(d Delivery, v View) (Step, bool) {
+// stepByWhole returns the next step for a part if the record of its whole slot determines that step,
+// or must be read first. It returns false if the other rules apply.
+func stepByWhole(d Delivery, v View) (Step, bool) {
 	w := v.Whole.Record
 	switch {
 	case d.Slot.Shards == 0:
@@ -38,13 +38,13 @@ func divided(d Delivery, v View) (Step, bool) {
 	case w.State.Final() && v.Record == nil:
 		return Step{Action: Ack}, true // the whole slot ended before this part started
 	case w.State.Final(), w.Error != "":
-		return Step{Action: End, Record: ended(record(d, v), v, job.Cancelled, w.Error)}, true
+		return Step{Action: End, Record: withOutcome(record(d, v), v, job.Cancelled, w.Error)}, true
 	}
 	return Step{}, false
 }
 
-// split returns the first record of the whole slot.
-func split(d Delivery) job.Record {
+// newWhole returns the first record of the whole slot.
+func newWhole(d Delivery) job.Record {
 	n := d.Slot.Shards
 	d.Slot = d.Slot.Whole()
 	r := record(d, View{})
@@ -52,17 +52,13 @@ func split(d Delivery) job.Record {
 	return r
 }
 
-// wholeEnd returns the record of a whole slot that ends before any part has started.
-func wholeEnd(d Delivery, v View, outcome job.State, reason string) job.Record {
-	n := d.Slot.Shards
-	d.Slot = d.Slot.Whole()
-	r := ended(record(d, View{}), v, outcome, reason)
-	r.Shards = n
-	return r
+// endedWhole returns the record of a whole slot that ends before any part has started.
+func endedWhole(d Delivery, v View, outcome job.State, reason string) job.Record {
+	return withOutcome(newWhole(d), v, outcome, reason)
 }
 
-// MarkWhole returns the record of a whole slot, r, whose parts have to end for the cause. Parts
-// that wait read it; the nodes of parts that run need a CancelRequest.
+// MarkWhole returns the record of a whole slot, r, that makes its parts end with the cause. The
+// workers of waiting parts read it. The nodes of running parts need a CancelRequest.
 func MarkWhole(r job.Record, cause error) job.Record {
 	r.Error = clipError(cause.Error())
 	return r
@@ -71,7 +67,7 @@ func MarkWhole(r job.Record, cause error) job.Record {
 // CancelWhole returns the record that ends a whole slot before any part has started. d is the
 // message of one part.
 func CancelWhole(d Delivery, v View, cause error) job.Record {
-	return wholeEnd(d, v, job.Cancelled, cause.Error())
+	return endedWhole(d, v, job.Cancelled, cause.Error())
 }
 
 // ReopenWhole returns the record of a whole slot with an outcome, r, whose parts run again.

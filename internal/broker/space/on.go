@@ -32,7 +32,7 @@ const (
 // Metadata keys of a consumer whose messages start a job.
 const (
 	onFromKey = "cronce_from" // start of the plan that the consumer is for
-	onBareKey = "cronce_bare" // see core.OnConsumer.Bare
+	onBareKey = "cronce_bare" // see core.OnConsumer.SequenceOnlyUntil
 )
 
 // OnConsumers returns the job's existing consumers on the stream. If the stream does
@@ -87,7 +87,7 @@ func (s *Space) onConsumer(ctx context.Context, stream, consumer string) (core.O
 	info := found.CachedInfo()
 	c := core.OnConsumer{Stream: stream, Name: consumer, On: job.On{Stream: stream, Subject: filters(info.Config)}, Created: info.Created}
 	c.From, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onFromKey])
-	c.Bare, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onBareKey])
+	c.SequenceOnlyUntil, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onBareKey])
 	return c, nil
 }
 
@@ -182,7 +182,7 @@ func (f *OnFeed) State(ctx context.Context) (core.OnState, error) {
 	info := consumer.CachedInfo()
 	return core.OnState{
 		Created: info.Created, Pending: int(info.NumPending), Unacked: info.NumAckPending,
-		Delivered: info.AckFloor.Consumer, Floor: info.AckFloor.Stream,
+		AckedDelivery: info.AckFloor.Consumer, AckedSequence: info.AckFloor.Stream,
 	}, nil
 }
 

@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
@@ -48,19 +47,16 @@ type OutputAnswer struct {
 // DecodeOutputRequest reads a request, and returns its slot too.
 func DecodeOutputRequest(data []byte) (job.Slot, OutputRequest, error) {
 	var r OutputRequest
-	if err := json.Unmarshal(data, &r); err != nil {
-		return job.Slot{}, r, codec.Unreadable("request", err)
-	}
-	if r.V != codec.Version {
-		return job.Slot{}, r, fmt.Errorf("%w: the request has v=%d, this program knows v=%d", job.ErrVersion, r.V, codec.Version)
+	if _, err := codec.Decode("request", data, &r); err != nil {
+		return job.Slot{}, r, err
 	}
 	slot, err := job.ParseSlotID(r.ID)
 	return slot, r, err
 }
 
-// AppendOutputAnswer returns the JSON of the answer. If that has more than most bytes, it cuts the
+// MarshalOutputAnswer returns the JSON of the answer. If that has more than most bytes, it cuts the
 // output. A most of 0 means no limit.
-func AppendOutputAnswer(a OutputAnswer, most int) ([]byte, error) {
+func MarshalOutputAnswer(a OutputAnswer, most int) ([]byte, error) {
 	data, err := codec.Marshal(a)
 	if over := len(data) - most; err == nil && most > 0 && over > 0 {
 		a.Output = output.ShrinkBy(a.Output, over)

@@ -11,9 +11,9 @@ import (
 type SweepEnd struct {
 	Node string
 
-	// Skipped are the first values that the sweep could not read, up to MaxSkipped. More is
+	// Skipped are the first values that the sweep could not read, up to maxSkipped. More is
 	// the number of further ones.
-	Skipped []PassedOver
+	Skipped []SkippedValue
 	More    int
 
 	// Newest is the newest write of the ledger that the sweep has read.
@@ -26,23 +26,23 @@ type SweepEnd struct {
 	Extra codec.Extra
 }
 
-// MaxSkipped bounds SweepEnd.Skipped, maxSaid the texts of each, in bytes.
+// maxSkipped bounds SweepEnd.Skipped, and maxSkippedText the texts of each value, in bytes.
 const (
-	MaxSkipped = 20
-	maxSaid    = 300
+	maxSkipped     = 20
+	maxSkippedText = 300
 )
 
 // Skip adds a value that the sweep could not read.
 func (s *SweepEnd) Skip(what string, why error) {
-	if len(s.Skipped) == MaxSkipped {
+	if len(s.Skipped) == maxSkipped {
 		s.More++
 		return
 	}
-	s.Skipped = append(s.Skipped, PassedOver{codec.ClipTo(what, maxSaid), codec.ClipTo(why.Error(), maxSaid)})
+	s.Skipped = append(s.Skipped, SkippedValue{codec.ClipTo(what, maxSkippedText), codec.ClipTo(why.Error(), maxSkippedText)})
 }
 
-// PassedOver is one value that a sweep could not read, and why.
-type PassedOver struct {
+// SkippedValue is a value that a sweep could not read, and why.
+type SkippedValue struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
 }
@@ -66,13 +66,13 @@ type Rewound struct {
 func (r Rewound) IsZero() bool { return r.Time.IsZero() }
 
 type sweepEndWire struct {
-	V       int          `json:"v"`
-	Node    string       `json:"node"`
-	Skipped []PassedOver `json:"skipped,omitempty"`
-	More    int          `json:"more,omitempty"`
-	Newest  LedgerMark   `json:"newest,omitzero"`
-	Rewound Rewound      `json:"rewound,omitzero"`
-	Nonce   string       `json:"nonce"`
+	V       int            `json:"v"`
+	Node    string         `json:"node"`
+	Skipped []SkippedValue `json:"skipped,omitempty"`
+	More    int            `json:"more,omitempty"`
+	Newest  LedgerMark     `json:"newest,omitzero"`
+	Rewound Rewound        `json:"rewound,omitzero"`
+	Nonce   string         `json:"nonce"`
 }
 
 // MarshalJSON writes the value of the key "sweep".
@@ -100,9 +100,9 @@ func (w *sweepEndWire) bound() error {
 	b.Words("slot", w.Newest.Slot, w.Rewound.Lost.Slot)
 	b.Times("time", &w.Newest.Time, &w.Rewound.Time, &w.Rewound.Lost.Time)
 	b.Number("more", w.More, 0, codec.MaxSlots)
-	b.Length("skipped", len(w.Skipped), MaxSkipped)
+	b.Length("skipped", len(w.Skipped), maxSkipped)
 	for i := range w.Skipped {
-		codec.CutText(maxSaid, &w.Skipped[i].What, &w.Skipped[i].Why)
+		codec.CutText(maxSkippedText, &w.Skipped[i].What, &w.Skipped[i].Why)
 	}
 	return b.Err
 }

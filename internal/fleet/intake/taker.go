@@ -35,13 +35,13 @@ type taker struct {
 
 	limiter chan struct{}
 
-	mu     sync.Mutex
-	beyond core.Beyond
+	mu       sync.Mutex
+	afterEnd core.AfterEnd
 }
 
 func newTaker(f *follower, t taking) *taker {
 	log := f.log.With("stream", t.plan.Plan.On.Stream, "subject", t.plan.Plan.On.Subject)
-	return &taker{cfg: f.cfg, entry: f.entry, log: log, taking: t, limiter: make(chan struct{}, atOnce), beyond: core.Beyond{Seen: map[uint64]bool{}}}
+	return &taker{cfg: f.cfg, entry: f.entry, log: log, taking: t, limiter: make(chan struct{}, atOnce), afterEnd: core.AfterEnd{Seen: map[uint64]bool{}}}
 }
 
 // isOver reports whether an edit has ended the plan.
@@ -134,7 +134,7 @@ func (t *taker) isDrained(ctx context.Context, feed Feed) (bool, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return state.IsDrained(t.beyond), nil
+	return state.IsDrained(t.afterEnd), nil
 }
 
 // handle publishes the slot of a message and then acks the message. If the slot is not stored,
@@ -152,16 +152,16 @@ func (t *taker) handle(ctx context.Context, m jetstream.Msg) {
 		// so that each producer gets each of them in the end.
 		_ = m.NakWithDelay(beyondDelay/2 + rand.N(beyondDelay))
 		return
-	case !stored.After(t.plan.From) && !t.consumer.WorkQueue && t.consumer.Bare.IsZero():
+	case !stored.After(t.plan.From) && !t.consumer.WorkQueue && t.consumer.SequenceOnlyUntil.IsZero():
 		_ = m.Ack() // the message belongs to the previous plan, or to none
 		return
 	}
 	event := core.StreamEvent{
 		Stream: t.consumer.Stream, Created: t.consumer.StreamCreated, Sequence: sequence, Stored: stored,
-		ID: m.Headers().Get(jetstream.MsgIDHeader), Size: len(m.Data()), Bare: !stored.After(t.consumer.Bare),
+		ID: m.Headers().Get(jetstream.MsgIDHeader), Size: len(m.Data()), SequenceOnly: !stored.After(t.consumer.SequenceOnlyUntil),
 	}
 	parent := tracing.Traceparent(tracing.Continue(ctx, m.Headers()))
-	for _, s := range core.Started(t.entry, event) {
+	for _, s := range core.EventRun(t.entry, event) {
 		s.Node, s.Traceparent = t.cfg.Node, parent
 		payload := m.Data()
 		if s.Refused != "" {
@@ -180,12 +180,12 @@ func (t *taker) handle(ctx context.Context, m jetstream.Msg) {
 }
 
 // noteBeyond notes a message that was stored after the plan's end. Only the first delivery of a
-// message counts for beyond.First.
+// message counts for afterEnd.First.
 func (t *taker) noteBeyond(meta *jetstream.MsgMetadata) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.beyond.Seen[meta.Sequence.Stream] = true
-	if first := t.beyond.First; meta.NumDelivered == 1 && (first == 0 || meta.Sequence.Consumer < first) {
-		t.beyond.First = meta.Sequence.Consumer
+	t.afterEnd.Seen[meta.Sequence.Stream] = true
+	if first := t.afterEnd.First; meta.NumDelivered == 1 && (first == 0 || meta.Sequence.Consumer < first) {
+		t.afterEnd.First = meta.Sequence.Consumer
 	}
 }

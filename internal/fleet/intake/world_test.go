@@ -269,7 +269,7 @@ func (w *world) AdoptOn(_ context.Context, c core.OnConsumer, plan plans.PastPla
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if found := w.consumers[c.Stream+"/"+c.Name]; found != nil && found.From.IsZero() {
-		found.From, found.Bare = plan.From, time.Now().Add(time.Minute)
+		found.From, found.SequenceOnlyUntil = plan.From, time.Now().Add(time.Minute)
 	}
 	return nil
 }
@@ -298,10 +298,10 @@ func (f feed) State(context.Context) (core.OnState, error) {
 	if c == nil {
 		return core.OnState{}, jetstream.ErrConsumerNotFound
 	}
-	// Floor stays 0: a server does not move it for a consumer without an ack.
-	state := core.OnState{Created: c.Created, Unacked: len(c.unacked), Delivered: c.delivered}
+	// AckedSequence stays 0: a server does not move it for a consumer without an ack.
+	state := core.OnState{Created: c.Created, Unacked: len(c.unacked), AckedDelivery: c.delivered}
 	for _, d := range c.unacked {
-		state.Delivered = min(state.Delivered, d.number-1)
+		state.AckedDelivery = min(state.AckedDelivery, d.number-1)
 	}
 	for _, m := range c.s.messages {
 		if m.sequence > c.passed && c.wants(m) {
