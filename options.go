@@ -222,18 +222,15 @@ func WithErrorHook(hook func(job.Failure)) Option {
 	}
 }
 
-// version returns the version of this module, as the build has recorded it.
+// version returns the version of this module in the running program.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
 	const path = "github.com/cronce-io/cronce"
-	if info.Main.Path == path {
-		return info.Main.Version
-	}
-	for _, dep := range info.Deps {
-		if dep.Path == path {
+	for _, dep := range append(info.Deps, &info.Main) {
+		if dep.Path == path && dep.Version != "" {
 			return dep.Version
 		}
 	}

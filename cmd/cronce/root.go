@@ -27,7 +27,7 @@ func execute(ctx context.Context, a *base.App, args []string) int {
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	err := root.ExecuteContext(ctx)
-	if interrupted(ctx, err) {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
 	}
 	if err != nil && !base.BrokenPipe(err) {
@@ -36,8 +36,8 @@ func execute(ctx context.Context, a *base.App, args []string) int {
 	return base.ExitCode(err)
 }
 
-// shownError escapes control characters and shortens lines. An error of a job file has
-// several lines.
+// shownError returns the text of an error with control characters escaped and long lines cut. An
+// error in a job file has several lines.
 func shownError(err error) string {
 	const longestLine = 2000
 	lines := strings.Split(strings.TrimRight(err.Error(), "\n"), "\n")
@@ -112,9 +112,4 @@ func newRootCommand(a *base.App) *cobra.Command {
 	)
 	base.GuardLists(root)
 	return root
-}
-
-// interrupted reports whether err is only the end of ctx.
-func interrupted(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 )
 
-// versions is what a report about a problem should have.
+// versions is what a bug report should contain.
 type versions struct {
 	Cronce   string `json:"cronce"`
 	Protocol int    `json:"protocol"`
@@ -27,7 +27,7 @@ type versions struct {
 func newVersionCommand(a *base.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the versions of this program and of what it is made of",
+		Short: "Print the versions of this program and of its parts",
 		Long: `Version prints the versions of cronce, of the protocol that it speaks on the broker
 (docs/protocol.md), of Go, of the embedded nats-server, of the NATS client library and
 of the time zone data. It needs no server. "cronce node ls" shows the versions of a

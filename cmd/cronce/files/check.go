@@ -40,9 +40,9 @@ a job whose action does not run:
 
   {"job":"report","schedule":"0 7 * * *","timezone":"Europe/Berlin","queue":"default","next":["2026-11-22T06:00:00Z"]}
 
-The table shows the first 200 jobs of a larger file. Check warns of a job in after that
-is not in the file, and of a program, a user or a folder that is not on this machine.
-Warnings do not change the status.
+The table shows the first 200 jobs of a larger file. Check warns if a job that
+"after" names is not in the file, or if a program, a user or a folder is not on this
+machine. Warnings do not change the status.
 
 With --schema and no file it prints the JSON Schema of job files. Editors use it to
 complete names and to mark mistakes.`,
@@ -139,13 +139,9 @@ func printChecks(a *base.App, path string, checks []checkedJob) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	jobs := "jobs"
-	if len(checks) == 1 {
-		jobs = "job"
-	}
 	if more := len(checks) - checkRows; more > 0 {
 		fmt.Fprintf(out, "and %d more, which -o json lists\n", more)
 	}
-	fmt.Fprintf(out, "\n%s is valid: %d %s\n", path, len(checks), jobs)
+	fmt.Fprintf(out, "\n%s is valid: %s\n", path, base.Plural(len(checks), "job"))
 	return out.Flush()
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // checkWarnings lists, for each job in the file's order, problems that do not make the
-// file invalid: a job in after that the file does not have, and a program, a user or a folder
-// that is not on this machine.
+// file invalid: a job in "after" is not in the file, or a program, a user or a folder is not on
+// this machine.
 func checkWarnings(file *spec.File) [][]string {
 	names := make(map[string]bool, len(file.Jobs))
 	for _, e := range file.Jobs {
@@ -44,14 +44,14 @@ func checkWarnings(file *spec.File) [][]string {
 
 // warnOfChecked logs the first ten warnings and counts the others.
 func warnOfChecked(a *base.App, checks []checkedJob) {
-	said, more := 0, 0
+	logged, more := 0, 0
 	for _, c := range checks {
 		for _, w := range c.Warnings {
-			if said == base.MostNamed {
+			if logged == base.MostNamed {
 				more++
 				continue
 			}
-			said++
+			logged++
 			a.Log.Warn("this job may fail although the file is valid", "job", c.Job, "line", c.line, "warning", w)
 		}
 	}

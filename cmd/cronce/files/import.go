@@ -19,8 +19,7 @@ import (
 )
 
 func NewImportCommand(a *base.App) *cobra.Command {
-	commands := []*cobra.Command{newImportCrontabCommand(a)}
-	commands = append(commands, newImportSystemdCommand(a))
+	commands := []*cobra.Command{newImportCrontabCommand(a), newImportSystemdCommand(a)}
 	for _, f := range importFormats {
 		commands = append(commands, f.command(a))
 	}
@@ -80,7 +79,7 @@ func addShadow(cmd *cobra.Command, shadow *bool) {
 	cmd.Flags().BoolVar(shadow, "shadow", false, "write shadow: true: slots are claimed and recorded, and commands do not run")
 }
 
-// shadowHead stands above the jobs of a file of shadows.
+// shadowHead is the comment above the jobs of a file of shadows.
 var shadowHead = []string{
 	"Shadows: the slots of these jobs are claimed and recorded, and their commands do not run.",
 	`Compare them with the old scheduler's log ("cronce verify --against LOG"), then remove each`,
@@ -168,17 +167,18 @@ func printImported(a *base.App, path string, head []string, r migrate.Result, sh
 // job also stand above it, as comments. Without jobs it prints no file, because a job file
 // must have one.
 func printImportedFile(a *base.App, path string, head []string, r migrate.Result) error {
-	type place struct {
+	type position struct {
 		job  string
 		line int
 	}
-	lacks := map[place][]string{} // what a job that was not carried over lacks may have the name of another
+	// A job that was not carried over may have the name of one that was, so the name is not enough.
+	notes := map[position][]string{}
 	for _, n := range r.Notes {
 		where := fmt.Sprintf("%s:%d: ", cmp.Or(n.File, path), n.Line)
 		if n.Job != "" {
 			where += "job " + n.Job + ": "
-			of := place{n.Job, cmp.Or(n.Of, n.Line)}
-			lacks[of] = append(lacks[of], n.Text)
+			of := position{n.Job, cmp.Or(n.Of, n.Line)}
+			notes[of] = append(notes[of], n.Text)
 		}
 		fmt.Fprintln(a.Stderr, printable.Clip(where+n.Text, 1000))
 	}
@@ -186,7 +186,7 @@ func printImportedFile(a *base.App, path string, head []string, r migrate.Result
 		return nil
 	}
 	for i, j := range r.Jobs {
-		r.Jobs[i].Comments = append(j.Comments, lacks[place{j.Job.Name, j.Line}]...)
+		r.Jobs[i].Comments = append(j.Comments, notes[position{j.Job.Name, j.Line}]...)
 	}
 	text, err := jobfile.FormatImported(head, r.Jobs)
 	if err != nil {
@@ -196,8 +196,8 @@ func printImportedFile(a *base.App, path string, head []string, r migrate.Result
 	return err
 }
 
-// named returns the variables by their names.
-func named(env []spec.Variable) map[string]string {
+// byName returns the values of the variables by name.
+func byName(env []spec.Variable) map[string]string {
 	values := map[string]string{}
 	for _, v := range env {
 		values[v.Name] = v.Value
@@ -208,7 +208,7 @@ func named(env []spec.Variable) map[string]string {
 func printImportedRows(a *base.App, r migrate.Result) error {
 	var rows []importedRow
 	for _, j := range r.Jobs {
-		rows = append(rows, importedRow{Line: j.Line, Job: j.Job.Name, Schedule: j.Job.Schedule, Timezone: j.Job.Timezone, Exec: j.Exec.Args, Env: named(j.Exec.Env), Dir: j.Exec.Dir, User: j.Exec.User, Group: j.Exec.Group, Shadow: j.Shadow})
+		rows = append(rows, importedRow{Line: j.Line, Job: j.Job.Name, Schedule: j.Job.Schedule, Timezone: j.Job.Timezone, Exec: j.Exec.Args, Env: byName(j.Exec.Env), Dir: j.Exec.Dir, User: j.Exec.User, Group: j.Exec.Group, Shadow: j.Shadow})
 	}
 	for _, n := range r.Notes {
 		rows = append(rows, importedRow{File: n.File, Line: n.Line, Job: n.Job, NotCarriedOver: n.Text})

@@ -10,20 +10,20 @@ import (
 	"github.com/cronce-io/cronce/internal/jobfile/migrate"
 )
 
-// importFormat is a format that one text holds, and whose schedules are in one time zone unless
-// they say otherwise.
+// importFormat is a format of a single file, whose schedules are in one time zone unless they
+// name another.
 type importFormat struct {
 	name, short, long, example string
 
-	// zone is the default of --tz, and zoneOf what it is the zone of. If guessed is true, read gets
-	// an empty zone instead of the default, and reports the jobs that depend on it.
+	// zone is the default of --tz, and zoneOf completes its help: "time zone of". If guessed is true,
+	// read gets an empty zone instead of the default, and reports the jobs that depend on it.
 	zone, zoneOf string
 	guessed      bool
 
 	head []string
 	read func(text []byte, zone string) (migrate.Result, error)
 
-	// readFile takes the place of read if the format has a zone of its own.
+	// readFile replaces read if the format fixes the zone.
 	readFile func(text []byte, path string) (migrate.Result, error)
 }
 

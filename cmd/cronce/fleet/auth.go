@@ -27,7 +27,7 @@ const (
 const authLong = `Auth prints the NATS permissions that a role needs, and no others. It asks no server and
 changes nothing. If you name several roles, one login gets all of them. Roles:
 
-  producer  publishes due slots, sets triggers, sweeps for what was lost
+  producer  publishes due slots, sets triggers, finds lost slots and publishes them again
             (cronce run --no-work); --on for each job that messages start
   worker    takes slots, runs them, records the outcome (cronce run --no-produce);
             --queue, and --job with --follower, narrow it
@@ -97,7 +97,7 @@ func NewAuthCommand(a *base.App) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.queues, "queue", nil, "a worker takes only slots of this `queue`; repeatable")
 	flags.StringSliceVar(&f.jobs, "job", nil, "a worker records only slots of this `job`, and a caller triggers only this job; repeatable")
-	flags.StringSliceVar(&f.followers, "follower", nil, "with --job: the worker may publish slots of this `job`, which comes after; repeatable")
+	flags.StringSliceVar(&f.followers, "follower", nil, "with --job: the worker may also publish slots of this `job`, which comes after that one; repeatable")
 	flags.StringSliceVar(&f.on, "on", nil, "`STREAM/JOB`: a producer takes the messages of the stream that start the job, and the doctor of a viewer or operator may inspect them; repeatable")
 	flags.StringVar(&f.user, "login", "", "`name` of the login (default: the namespace and the roles)")
 	flags.BoolVar(&f.accounts, "accounts", false, "print a server configuration in which each login has its own account")
@@ -139,7 +139,7 @@ func runAuth(a *base.App, f authFlags, args []string) error {
 	case f.format == formatNsc:
 		_, err = fmt.Fprint(a.Stdout, nscCommand(f.user, grants))
 	default:
-		_, err = fmt.Fprint(a.Stdout, serverUser(f.user, grants))
+		_, err = fmt.Fprintf(a.Stdout, "{\n%s}\n", serverUser(f.user, grants))
 	}
 	return err
 }
@@ -158,24 +158,20 @@ func printGrants(a *base.App, grants []layout.Grant) error {
 	return nil
 }
 
-// serverUser is an entry of "users" in the configuration of a server.
+// serverUser returns the members of an entry of "users" in the configuration of a server.
 func serverUser(user string, grants []layout.Grant) string {
-	return "{\n" + serverUserMembers(user, grants) + "}\n"
-}
-
-func serverUserMembers(user string, grants []layout.Grant) string {
 	var b strings.Builder
 	list := func(verb string, subjects func(layout.Grant) []string) {
 		fmt.Fprintf(&b, "    %s: {\n      allow: [\n", verb)
 		seen := map[string]bool{}
 		for _, g := range grants {
-			fresh := slices.DeleteFunc(slices.Clone(subjects(g)), func(s string) bool { defer func() { seen[s] = true }(); return seen[s] })
-			if len(fresh) == 0 {
-				continue
-			}
-			fmt.Fprintf(&b, "        # %s\n", g.What)
-			for _, s := range fresh {
-				fmt.Fprintf(&b, "        %q\n", s)
+			heading := "        # " + g.What + "\n"
+			for _, s := range subjects(g) {
+				if !seen[s] {
+					seen[s] = true
+					fmt.Fprintf(&b, "%s        %q\n", heading, s)
+					heading = ""
+				}
 			}
 		}
 		b.WriteString("      ]\n    }\n")
@@ -201,7 +197,7 @@ func passwordVariable(user string) string {
 	}, user) + "_PASSWORD"
 }
 
-// nscCommand makes the user with nsc.
+// nscCommand returns the command line that creates the user with nsc.
 func nscCommand(user string, grants []layout.Grant) string {
 	var publish, subscribe []string
 	for _, g := range grants {

@@ -51,7 +51,7 @@ func authAccounts(a *base.App, f authFlags, args []string) error {
 	return err
 }
 
-// serverAccounts is the configuration of a server.
+// serverAccounts returns the configuration of a server.
 func serverAccounts(domain string, accounts []layout.Account) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Each login has its own account, and imports what it may use of the streams.\n"+
@@ -62,7 +62,7 @@ func serverAccounts(domain string, accounts []layout.Account) string {
 			b.WriteString("  jetstream: enabled\n")
 		}
 		if account.Login.Name != "" {
-			b.WriteString("  users: [ {\n" + serverUserMembers(account.Login.Name, account.Login.Grants) + "  } ]\n")
+			b.WriteString("  users: [ {\n" + serverUser(account.Login.Name, account.Login.Grants) + "  } ]\n")
 		}
 		if len(account.Exports) > 0 {
 			b.WriteString("  exports: [\n")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/check/doctor"
 	"github.com/cronce-io/cronce/internal/natsconn/embed"
@@ -86,7 +88,7 @@ Checks: ` + doctorChecks,
   cronce doctor --remove-unreadable`,
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(f.check(), mayAsk(a, f)); err != nil {
+			if err := cmp.Or(f.check(), checkTerminal(a, f)); err != nil {
 				return base.Try(base.Usage(err), "cronce doctor --help")
 			}
 			return a.WithJetStream(cmd.Context(), "doctor", base.ReadPatience, func(ctx context.Context, js jetstream.JetStream, alive func()) error {
@@ -124,18 +126,8 @@ func (f doctorFlags) check() error {
 	return nil
 }
 
-// doctorRow is a finding.
-type doctorRow struct {
-	Check string       `json:"check"`
-	Level doctor.Level `json:"level"`
-	About string       `json:"about,omitempty"`
-	What  string       `json:"what"`
-	Why   string       `json:"why,omitempty"`
-	Mend  string       `json:"mend,omitempty"`
-}
-
-// doctorSum is the last line of JSON.
-type doctorSum struct {
+// doctorSummary is the last line of JSON.
+type doctorSummary struct {
 	OK       bool         `json:"ok"`
 	Server   string       `json:"server"`
 	Version  string       `json:"version"`
@@ -174,21 +166,21 @@ func runDoctor(ctx context.Context, a *base.App, f doctorFlags, from doctor.Sour
 		}
 	}
 	found := doctor.Check(facts)
-	sum := doctorSum{OK: !doctor.Counts(found), Server: facts.Survey.Server, Version: facts.Survey.Version, Reset: reset, Removed: gone}
+	summary := doctorSummary{OK: !doctor.Counts(found), Server: facts.Survey.Server, Version: facts.Survey.Version, Reset: reset, Removed: gone}
 	for _, x := range found {
 		switch x.Level {
 		case doctor.Error:
-			sum.Errors++
+			summary.Errors++
 		case doctor.Warning:
-			sum.Warnings++
+			summary.Warnings++
 		default:
-			sum.Notes++
+			summary.Notes++
 		}
 	}
-	if err := printFindings(a, found, sum); err != nil || sum.OK {
+	if err := printFindings(a, found, summary); err != nil || summary.OK {
 		return err
 	}
-	return fmt.Errorf("%w: %s", base.ErrFound, sum.counts())
+	return fmt.Errorf("%w: %s", base.ErrFound, summary.counts())
 }
 
 // resetWatermark returns nil, and logs why, if there was nothing to reset.
@@ -210,25 +202,23 @@ func resetWatermark(ctx context.Context, a *base.App, store *kv.Store, facts doc
 	return &doctorReset{done.From.Time.UTC(), done.To.Time}, nil
 }
 
-func printFindings(a *base.App, found []doctor.Finding, sum doctorSum) error {
+func printFindings(a *base.App, found []doctor.Finding, summary doctorSummary) error {
 	if a.Output == base.OutputJSON {
 		rows := make([]any, 0, len(found)+1)
 		for _, x := range found {
-			rows = append(rows, doctorRow(x))
+			rows = append(rows, client.Finding{Check: x.Check, Level: client.FindingLevel(x.Level), About: x.About, What: x.What, Why: x.Why, Mend: x.Mend})
 		}
-		return base.PrintLines(a, func(yield func(any) bool) {
-			for _, row := range append(rows, sum) {
-				if !yield(row) {
-					return
-				}
-			}
-		})
+		return base.PrintLines(a, slices.Values(append(rows, summary)))
 	}
 	out := bufio.NewWriter(a.Stdout)
-	if r := sum.Reset; r != nil {
-		fmt.Fprintf(out, "the watermark was moved back from %s to %s\n\n", cmp.Or(stampOrNone(r.From), "-"), r.To.Format(time.RFC3339))
+	if r := summary.Reset; r != nil {
+		from := "-"
+		if !r.From.IsZero() {
+			from = r.From.Format(time.RFC3339)
+		}
+		fmt.Fprintf(out, "the watermark was moved back from %s to %s\n\n", from, r.To.Format(time.RFC3339))
 	}
-	for _, r := range sum.Removed {
+	for _, r := range summary.Removed {
 		fmt.Fprintf(out, "removed %s/%s at revision %d: %s\n\n", r.Bucket, printable.Clip(r.Key, base.WidestCell), r.Revision, printable.Clip(r.Why, 1000))
 	}
 	for _, x := range found {
@@ -247,24 +237,17 @@ func printFindings(a *base.App, found []doctor.Finding, sum doctorSum) error {
 		fmt.Fprintln(out)
 	}
 	verdict := "all is well"
-	if !sum.OK {
-		verdict = sum.counts()
-	} else if sum.Notes > 0 {
-		verdict += ", " + base.Plural(sum.Notes, "note")
+	if !summary.OK {
+		verdict = summary.counts()
+	} else if summary.Notes > 0 {
+		verdict += ", " + base.Plural(summary.Notes, "note")
 	}
-	fmt.Fprintf(out, "%s (nats-server %s on %s)\n", verdict, printable.Clip(sum.Version, base.WidestCell), printable.Clip(sum.Server, base.WidestCell))
+	fmt.Fprintf(out, "%s (nats-server %s on %s)\n", verdict, printable.Clip(summary.Version, base.WidestCell), printable.Clip(summary.Server, base.WidestCell))
 	return out.Flush()
 }
 
-func stampOrNone(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.Format(time.RFC3339)
-}
-
 // counts formats the counts that are not zero: "1 error, 2 warnings".
-func (s doctorSum) counts() string {
+func (s doctorSummary) counts() string {
 	var parts []string
 	for _, p := range []struct {
 		n    int
@@ -277,8 +260,8 @@ func (s doctorSum) counts() string {
 	return strings.Join(parts, ", ")
 }
 
-// storageFull asks the embedded server why it cannot store anything. The server answers
-// only if its storage is full.
+// storageFull returns a function that asks the embedded server why its storage is full. The
+// server answers only if it is.
 func storageFull(nc *nats.Conn) func(context.Context) string {
 	return func(ctx context.Context) string {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -26,8 +26,8 @@ type removed struct {
 
 var errNoTerminal = errors.New("--remove-unreadable asks before it removes, and there is no terminal: add --yes")
 
-// mayAsk returns an error if stdin is not a terminal.
-func mayAsk(a *base.App, f doctorFlags) error {
+// checkTerminal returns an error if removeUnreadable would ask, and stdin is not a terminal.
+func checkTerminal(a *base.App, f doctorFlags) error {
 	if !f.remove || f.yes {
 		return nil
 	}

@@ -167,7 +167,7 @@ func (v *verifier) run(ctx context.Context) error {
 func (v *verifier) found(p client.SlotProblem) error {
 	const atOnce = 1024
 	text := v.Output == base.OutputText
-	if !text || len(v.problems) < shown {
+	if !text || len(v.problems) < mostShown {
 		v.problems = append(v.problems, p)
 	}
 	if text || len(v.problems) < atOnce {

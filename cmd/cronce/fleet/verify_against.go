@@ -47,7 +47,7 @@ a line are left out for as long as --tolerance. Not judged are runs from before 
 the registry, and from so long ago that the ledger may have removed the slot. Runs without a
 planned time, such as triggered ones, are left out.
 
-With -o json, one line for each difference, one for each job, and the sum, the only line
+With -o json, one line for each difference, one for each job, and the summary, the only line
 with ok. offset_ms is from the slot's due time to the log's time; twice counts the runs that
 both sides have although the slot was no shadow, so that the work was done twice; unknown
 jobs are not in the registry; also are jobs with the same command, if the log names only that
@@ -60,7 +60,7 @@ command or its service, and so does not tell them apart:
   {"job":"report","both":22,"only_ours":1,"only_theirs":1,"offset_ms":{"min":812,"p50":1003,"max":1490}}
   {"ok":false,"from":"2026-11-20T12:00:00Z","to":"2026-11-21T12:00:00Z","jobs":1,"both":22,"only_ours":1,"only_theirs":1}`
 
-// againstFlags are those of a comparison with a log.
+// againstFlags are the flags of a comparison with a log.
 type againstFlags struct {
 	log, file, zone string
 	tolerance       base.Duration
@@ -100,17 +100,18 @@ func (f *againstFlags) check(cmd *cobra.Command, all verifyFlags) (err error) {
 	return nil
 }
 
-// comparison is one run of verify --against.
+// comparison is one run of verify --against. Its maps are by job.
 type comparison struct {
 	base.Session
 	flags verifyFlags
 	log   against.Log
 	file  []spec.Entry
 
-	window, ours against.Window
-	entries      map[string]plans.Entry
-	slots        map[string][]against.Slot
-	shadows      map[string]bool
+	window  against.Window // in which runs of the log must have a slot
+	ours    against.Window // in which slots must have a run of the log
+	entries map[string]plans.Entry
+	slots   map[string][]against.Slot
+	shadows map[string]bool // the jobs with a shadow
 }
 
 func verifyAgainst(ctx context.Context, a *base.App, f verifyFlags) error {
@@ -123,7 +124,7 @@ func verifyAgainst(ctx context.Context, a *base.App, f verifyFlags) error {
 		c.file = file.Jobs
 	}
 	var err error
-	if c.log, err = readLog(a, f.against, c.named); err != nil {
+	if c.log, err = readLog(a, f.against, c.importedJob); err != nil {
 		return base.Usage(err)
 	}
 	if c.log.Unknown > 0 {
@@ -135,8 +136,8 @@ func verifyAgainst(ctx context.Context, a *base.App, f verifyFlags) error {
 	})
 }
 
-// named returns the job of the file that import made of a job with the name, or "".
-func (c *comparison) named(text string) string {
+// importedJob returns the job of the file that import made of a job with this name, or "".
+func (c *comparison) importedJob(text string) string {
 	for _, name := range []string{text, migrate.UnitName(text)} {
 		if slices.ContainsFunc(c.file, func(e spec.Entry) bool { return e.Job.Name == name }) {
 			return name
@@ -178,7 +179,7 @@ func (c *comparison) run(ctx context.Context) error {
 			return c.NoSuchJob(ctx, name)
 		}
 	}
-	if err := c.bound(); err != nil {
+	if err := c.setWindows(); err != nil {
 		return base.Usage(err)
 	}
 	tolerance := time.Duration(c.flags.against.tolerance)
@@ -187,14 +188,14 @@ func (c *comparison) run(ctx context.Context) error {
 			return err
 		}
 		if err == nil {
-			c.take(s, tolerance)
+			c.addSlot(s, tolerance)
 		}
 	}
 	return c.print(c.compare(tolerance))
 }
 
-// bound computes which time to compare.
-func (c *comparison) bound() error {
+// setWindows sets the time to compare.
+func (c *comparison) setWindows() error {
 	c.window = against.Window{From: c.flags.first, To: c.flags.last}
 	if c.window.From.IsZero() {
 		c.window.From = c.log.First
@@ -211,14 +212,14 @@ func (c *comparison) bound() error {
 	return nil
 }
 
-// take keeps a slot that may be compared.
-func (c *comparison) take(s client.SlotRow, tolerance time.Duration) {
+// addSlot adds a slot, unless it is outside the time to compare or has no planned instant.
+func (c *comparison) addSlot(s client.SlotRow, tolerance time.Duration) {
 	due := s.Due
 	if due.IsZero() {
 		due = s.Slot
 	}
 	if s.Slot.IsZero() || due.Before(c.window.From.Add(-tolerance)) || due.After(c.window.To.Add(tolerance)) || strings.Contains(s.ID, "#") {
-		return // a part of a split slot: its whole counts
+		return // # marks a part of a split slot: only the whole slot is compared
 	}
 	c.slots[s.Job] = append(c.slots[s.Job], against.Slot{Job: s.Job, ID: s.ID, Due: due, State: s.State, Ran: s.Attempt > 0 || !s.Started.IsZero(), Shadow: s.Shadow})
 	c.shadows[s.Job] = c.shadows[s.Job] || s.Shadow
@@ -249,8 +250,8 @@ func (c *comparison) compare(tolerance time.Duration) (all []compared) {
 	return all
 }
 
-// windowOf returns the time for which the jobs can be judged: not before the first of them came
-// into the registry, and not so long ago that the ledger may have removed a slot.
+// windowOf returns the windows in which the jobs can be judged: not before the first of them was
+// in the registry, and not before the ledger's retention, since it may have removed older slots.
 func (c *comparison) windowOf(names []string) (window, ours against.Window) {
 	from := c.Now().Add(-c.Settings().Retention).Add(time.Hour)
 	var since time.Time
@@ -261,20 +262,14 @@ func (c *comparison) windowOf(names []string) (window, ours against.Window) {
 			}
 		}
 	}
-	if since.After(from) {
-		from = since
-	}
 	window, ours = c.window, c.ours
-	if from.After(window.From) {
-		window.From = from
-	}
-	if window.From.After(ours.From) {
-		ours.From = window.From
-	}
+	window.From = plans.Later(window.From, plans.Later(since, from))
+	ours.From = plans.Later(ours.From, window.From)
 	return window, ours
 }
 
-// groups returns the jobs to compare, by the name of the first job of each, with their runs.
+// groups returns the groups of jobs to compare, with their runs, by the name of each group's first
+// job. Jobs that the log does not tell apart are one group.
 func (c *comparison) groups() map[string]*against.Job {
 	names := newNaming(c.file, c.entries, c.log.Runs)
 	groups := map[string]*against.Job{}
@@ -286,35 +281,35 @@ func (c *comparison) groups() map[string]*against.Job {
 		}
 		return g
 	}
-	wanted := func(name string) bool { return len(c.flags.jobs) == 0 || slices.Contains(c.flags.jobs, name) }
+	isWanted := func(name string) bool { return len(c.flags.jobs) == 0 || slices.Contains(c.flags.jobs, name) }
 	for _, r := range c.log.Runs {
-		if jobs := names.of(r); len(jobs) > 0 && slices.ContainsFunc(jobs, wanted) {
+		if jobs := names.jobsOf(r); len(jobs) > 0 && slices.ContainsFunc(jobs, isWanted) {
 			g := group(jobs)
 			g.Runs = append(g.Runs, r)
 		}
 	}
 	for _, e := range c.file {
-		if wanted(e.Job.Name) {
-			group(names.with(e.Job.Name))
+		if isWanted(e.Job.Name) {
+			group(names.groupOf(e.Job.Name))
 		}
 	}
-	for name, is := range c.shadows {
-		if is && wanted(name) {
-			group(names.with(name))
+	for name, isShadow := range c.shadows {
+		if isShadow && isWanted(name) {
+			group(names.groupOf(name))
 		}
 	}
 	for _, name := range c.flags.jobs {
-		group(names.with(name))
+		group(names.groupOf(name))
 	}
 	return groups
 }
 
-// naming finds the jobs of a line of a log.
+// naming finds the jobs of a run in the log.
 type naming struct {
 	file     []spec.Entry
 	entries  map[string]plans.Entry
 	commands map[string][]string // jobs of the file by user and command
-	alike    map[string][]string // by job, the jobs that the log does not tell apart
+	alike    map[string][]string // by job: the jobs that the log does not tell apart, this one included
 }
 
 func newNaming(file []spec.Entry, entries map[string]plans.Entry, runs []against.Run) naming {
@@ -328,7 +323,7 @@ func newNaming(file []spec.Entry, entries map[string]plans.Entry, runs []against
 		}
 	}
 	for _, r := range runs {
-		jobs := n.of(r)
+		jobs := n.jobsOf(r)
 		for _, name := range jobs {
 			if len(jobs) > 1 {
 				n.alike[name] = jobs
@@ -338,12 +333,12 @@ func newNaming(file []spec.Entry, entries map[string]plans.Entry, runs []against
 	return n
 }
 
-// of returns the jobs that a run may be of: several, if the line names a command or a service
-// that they share. None: it is about something else.
-func (n naming) of(r against.Run) []string {
+// jobsOf returns the jobs that a run may belong to. There are several if the log names only a command
+// or a service that they share, and none if the run is of no job.
+func (n naming) jobsOf(r against.Run) []string {
 	switch {
 	case r.Job != "":
-		return n.with(r.Job)
+		return n.groupOf(r.Job)
 	case r.Command != "":
 		// A user's own crontab names no user.
 		for _, user := range []string{r.User, ""} {
@@ -351,21 +346,21 @@ func (n naming) of(r against.Run) []string {
 				return jobs
 			}
 		}
-		return n.with(migrate.CommandName(r.Command))
+		return n.groupOf(migrate.CommandName(r.Command))
 	}
 	name := migrate.UnitName(r.Unit)
-	if jobs := n.ofUnit(name); jobs != nil {
+	if jobs := n.jobsOfUnit(name); jobs != nil {
 		return jobs
 	}
 	if _, known := n.entries[name]; known {
-		return n.with(name)
+		return n.groupOf(name)
 	}
 	return nil // systemd starts services that no timer starts
 }
 
-// ofUnit returns the job of a service that is in the file, and the jobs of the same command: a
-// timer with several times is several jobs.
-func (n naming) ofUnit(name string) (jobs []string) {
+// jobsOfUnit returns the job of the file that a service became, and the jobs of the file with the same
+// command: import makes several jobs of a timer with several times.
+func (n naming) jobsOfUnit(name string) (jobs []string) {
 	i := slices.IndexFunc(n.file, func(e spec.Entry) bool { return e.Job.Name == name })
 	if i < 0 {
 		return nil
@@ -379,8 +374,8 @@ func (n naming) ofUnit(name string) (jobs []string) {
 	return jobs
 }
 
-// with returns the job, and those that the log does not tell apart from it.
-func (n naming) with(name string) []string {
+// groupOf returns the job and those that the log does not tell apart from it.
+func (n naming) groupOf(name string) []string {
 	if jobs, ok := n.alike[name]; ok {
 		return jobs
 	}

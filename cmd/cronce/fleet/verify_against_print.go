@@ -11,8 +11,8 @@ import (
 	"github.com/cronce-io/cronce/internal/check/against"
 )
 
-// againstSum is the last line of a comparison.
-type againstSum struct {
+// againstSummary is the last line of a comparison.
+type againstSummary struct {
 	OK         bool      `json:"ok"`
 	From       time.Time `json:"from"`
 	To         time.Time `json:"to"`
@@ -26,7 +26,7 @@ type againstSum struct {
 
 // print prints the comparison. Differences are an error.
 func (c *comparison) print(all []compared) error {
-	sum := againstSum{From: c.window.From.UTC(), To: c.window.To.UTC(), Jobs: len(all)}
+	sum := againstSummary{From: c.window.From.UTC(), To: c.window.To.UTC(), Jobs: len(all)}
 	var found []against.Difference
 	for _, j := range all {
 		sum.Both += j.Both
@@ -50,7 +50,7 @@ func (c *comparison) print(all []compared) error {
 	return nil
 }
 
-func (c *comparison) printLines(sum againstSum, all []compared, found []against.Difference) error {
+func (c *comparison) printLines(sum againstSummary, all []compared, found []against.Difference) error {
 	if err := base.PrintLines(c.App, slices.Values(found)); err != nil {
 		return err
 	}
@@ -60,17 +60,17 @@ func (c *comparison) printLines(sum againstSum, all []compared, found []against.
 	return c.PrintJSON(sum)
 }
 
-func (c *comparison) printText(sum againstSum, all []compared, found []against.Difference) error {
+func (c *comparison) printText(sum againstSummary, all []compared, found []against.Difference) error {
 	if err := base.PrintRows(c.App, all, "no jobs to compare", "JOB\tBOTH\tONLY HERE\tONLY IN THE LOG\tLOG IS LATER BY\tNOTE", comparedCells); err != nil {
 		return err
 	}
 	if len(found) > 0 {
 		fmt.Fprintln(c.Stdout)
-		if err := base.PrintRows(c.App, found[:min(len(found), shown)], "", "ONLY\tJOB\tTIME\tLINE\tSLOT\tSTATE", differenceCells); err != nil {
+		if err := base.PrintRows(c.App, found[:min(len(found), mostShown)], "", "ONLY\tJOB\tTIME\tLINE\tSLOT\tSTATE", differenceCells); err != nil {
 			return err
 		}
 	}
-	if more := len(found) - shown; more > 0 {
+	if more := len(found) - mostShown; more > 0 {
 		fmt.Fprintf(c.Stdout, "and %d more: -o json lists all\n", more)
 	}
 	_, err := fmt.Fprintf(c.Stdout, "compared from %s to %s\n", sum.From.Format(time.RFC3339), sum.To.Format(time.RFC3339))

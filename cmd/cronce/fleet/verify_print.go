@@ -12,10 +12,10 @@ import (
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
-// shown limits the problems in text output; JSON has all.
-const shown = 20
+// mostShown limits the problems in text output. JSON has all.
+const mostShown = 20
 
-// print prints the findings. err is the error that ended a repair.
+// print prints the problems and the summary. err is the error that ended a repair.
 func (v *verifier) print(sum client.Verification, err error) error {
 	if v.Output == base.OutputText {
 		err = v.printText(sum, err)

@@ -20,8 +20,8 @@ func newJobShowCommand(a *base.App) *cobra.Command {
 	var asFile bool
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show everything that is known of a job",
-		Long: `Show prints everything that is known of one job: its definition in the registry, its
+		Short: "Show everything that is known about a job",
+		Long: `Show prints everything that is known about one job: its definition in the registry, its
 last writer and its owner, its earlier schedules, its pauses and what resuming it would
 run, the live nodes that would run it, its next slots, and its newest slots that have a
 record. A definition that cannot be read is shown as broken. Such a job has no slots

@@ -41,8 +41,8 @@ else. It loads the server, so do not run it while others need the server.
   drain       one worker, default settings, a handler that does nothing, overlap allow
   drain-skip  the same with overlap skip, four slots of each job
   burst       --slots due in one second, in one process that produces and works: from
-              their instant until the last ack. By hand: a drain of as many stored
-              messages; at_once_ms is the time if they are published meanwhile
+              their instant until the last ack. By hand: as many messages, stored before,
+              are drained; at_once_ms is the time if they are published meanwhile
   lateness    from a slot's instant to its handler's start, at 100 slots each second
   cost        messages into the server for each slot, at 100 slots each second, without
               the messages of an idle fleet, which are shown separately

@@ -14,14 +14,14 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/conformance"
 )
 
-const conformanceLong = `Conformance holds a client of the wire format that you wrote, in any language, against
+const conformanceLong = `Conformance checks whether your own client of the wire format, in any language, follows
 docs/protocol.md. Each MUST of that page has a number, which the reports name.
 
 docs/conformance.md says what your command gets and what it must answer.`
 
 // NewConformanceCommand groups the checks of clients in other languages.
 func NewConformanceCommand(a *base.App) *cobra.Command {
-	cmd := base.NewGroup("conformance", "Check a client of the wire format that you wrote",
+	cmd := base.NewGroup("conformance", "Check your own client of the wire format",
 		newPeerCommand(a),
 		newVectorsCommand(a),
 	)
@@ -29,7 +29,7 @@ func NewConformanceCommand(a *base.App) *cobra.Command {
 	return cmd
 }
 
-// underTest are the flags that say which client is checked.
+// underTest holds the flags that select the client and what is checked.
 type underTest struct {
 	command string
 	only    []string
@@ -154,7 +154,7 @@ type (
 		Failed int    `json:"failed"`
 		Left   int    `json:"left"`
 	}
-	sumLine struct {
+	summaryLine struct {
 		OK     bool `json:"ok"`
 		Cases  int  `json:"cases"`
 		Passed int  `json:"passed"`
@@ -164,13 +164,13 @@ type (
 )
 
 func printVerdicts(a *base.App, asked int, verdicts []conformance.Verdict, broken bool) error {
-	sums, err := conformance.Summary(verdicts)
+	musts, err := conformance.Summary(verdicts)
 	if err != nil {
 		return err
 	}
-	all := sumLine{Cases: asked, Passed: count(verdicts, conformance.Verdict.Passed), Left: count(verdicts, func(v conformance.Verdict) bool { return v.Left != "" })}
-	all.Failed = len(verdicts) - all.Passed - all.Left
-	all.OK = !broken && all.Failed == 0 && all.Passed > 0
+	summary := summaryLine{Cases: asked, Passed: count(verdicts, conformance.Verdict.Passed), Left: count(verdicts, func(v conformance.Verdict) bool { return v.Left != "" })}
+	summary.Failed = len(verdicts) - summary.Passed - summary.Left
+	summary.OK = !broken && summary.Failed == 0 && summary.Passed > 0
 	failed := slices.DeleteFunc(slices.Clone(verdicts), func(v conformance.Verdict) bool { return v.Wrong == "" })
 	if a.Output == base.OutputJSON {
 		for _, v := range failed {
@@ -178,24 +178,24 @@ func printVerdicts(a *base.App, asked int, verdicts []conformance.Verdict, broke
 				return err
 			}
 		}
-		for _, s := range sums {
-			if err := a.PrintJSON(mustLine{s.Must.ID, s.Must.Say, s.Passed, s.Failed, s.Left}); err != nil {
+		for _, m := range musts {
+			if err := a.PrintJSON(mustLine{m.Must.ID, m.Must.Say, m.Passed, m.Failed, m.Left}); err != nil {
 				return err
 			}
 		}
-		return a.PrintJSON(all)
+		return a.PrintJSON(summary)
 	}
 	for _, v := range failed {
 		fmt.Fprintf(a.Stdout, "FAILED  %s  [%s]\n  %s\n", v.Case, strings.Join(v.Case.Musts, " "), v.Wrong)
 	}
 	t := base.NewTable(a.Stdout)
 	fmt.Fprintln(t, "MUST\tPASSED\tFAILED\tLEFT\tRULE")
-	for _, s := range sums {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\n", s.Must.ID, s.Passed, s.Failed, s.Left, s.Must.Say)
+	for _, m := range musts {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\n", m.Must.ID, m.Passed, m.Failed, m.Left, m.Must.Say)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.Stdout, "%d cases: %d passed, %d failed, %d left to others\n", asked, all.Passed, all.Failed, all.Left)
+	_, err = fmt.Fprintf(a.Stdout, "%d cases: %d passed, %d failed, %d left to others\n", asked, summary.Passed, summary.Failed, summary.Left)
 	return err
 }

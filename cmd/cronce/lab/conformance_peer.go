@@ -83,37 +83,37 @@ func runPeer(ctx context.Context, a *base.App, u underTest, left []string) error
 			play = append(play, s)
 		}
 	}
-	var sum peerSum
-	var wrong error
+	var summary peerSummary
+	var printErr error
 	err := peer.Run(ctx, peer.Config{
 		Command: conformance.Command{Line: u.command}, Scenarios: play, AtOnce: 4, Longest: u.timeout,
 		Result: func(r peer.Result) {
-			sum.count(r)
-			wrong = cmp.Or(wrong, printResult(a, r))
+			summary.count(r)
+			printErr = cmp.Or(printErr, printResult(a, r))
 		},
 	})
-	if err = cmp.Or(err, wrong); err != nil {
+	if err = cmp.Or(err, printErr); err != nil {
 		return err
 	}
-	sum.Left += len(left)
-	sum.OK = sum.Failed == 0 && sum.Passed > 0
+	summary.Left += len(left)
+	summary.OK = summary.Failed == 0 && summary.Passed > 0
 	if a.Output == base.OutputJSON {
-		err = a.PrintJSON(sum)
+		err = a.PrintJSON(summary)
 	} else {
-		_, err = fmt.Fprintf(a.Stdout, "%s: %d passed, %d failed, %d left to others\n", base.Plural(sum.Scenarios, "scenario"), sum.Passed, sum.Failed, sum.Left)
+		_, err = fmt.Fprintf(a.Stdout, "%s: %d passed, %d failed, %d left to others\n", base.Plural(summary.Scenarios, "scenario"), summary.Passed, summary.Failed, summary.Left)
 	}
 	switch {
 	case err != nil:
 		return err
-	case sum.Failed > 0:
-		return fmt.Errorf("%w: %d of %d scenarios failed", base.ErrFound, sum.Failed, sum.Scenarios)
-	case sum.Passed == 0:
+	case summary.Failed > 0:
+		return fmt.Errorf("%w: %d of %d scenarios failed", base.ErrFound, summary.Failed, summary.Scenarios)
+	case summary.Passed == 0:
 		return fmt.Errorf("%w: all scenarios are left to others, so nothing was checked", base.ErrFound)
 	}
 	return nil
 }
 
-type peerSum struct {
+type peerSummary struct {
 	OK        bool `json:"ok"`
 	Scenarios int  `json:"scenarios"`
 	Passed    int  `json:"passed"`
@@ -121,7 +121,7 @@ type peerSum struct {
 	Left      int  `json:"left"`
 }
 
-func (s *peerSum) count(r peer.Result) {
+func (s *peerSummary) count(r peer.Result) {
 	s.Scenarios++
 	switch {
 	case len(r.Broken) > 0:

@@ -122,16 +122,16 @@ func completeTorture(a *base.App, f *tortureFlags, serversGiven bool) error {
 	if err := torture.Supported(); err != nil {
 		return err
 	}
-	theirs := a.Server != "" || a.Context != ""
-	if f.node != "" && !serversGiven && !theirs {
+	external := a.Server != "" || a.Context != ""
+	if f.node != "" && !serversGiven && !external {
 		f.servers = 1
 	}
 	switch {
-	case f.node != "" && (theirs || serversGiven && f.servers != 1):
+	case f.node != "" && (external || serversGiven && f.servers != 1):
 		return errors.New("--node-cmd needs --servers 1: from a cluster your client learns addresses that go around the faults")
-	case theirs && serversGiven:
+	case external && serversGiven:
 		return errors.New("--servers starts new servers: it excludes --server and --context")
-	case theirs:
+	case external:
 		f.servers = 0
 	case f.servers != 1 && f.servers != 3:
 		return fmt.Errorf("invalid --servers %d: must be 1 or 3", f.servers)
@@ -155,7 +155,7 @@ func completeTorture(a *base.App, f *tortureFlags, serversGiven bool) error {
 	return nil
 }
 
-// nodeCommand returns nil if there is no client in another language.
+// nodeCommand returns a function that makes the command of --node-cmd, or nil without that flag.
 func (f tortureFlags) nodeCommand() func() *exec.Cmd {
 	if f.node == "" {
 		return nil
@@ -182,7 +182,7 @@ func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
 	if a.Domain != "" {
 		return base.Usage(errors.New("torture does not support JetStream domains: leave out --js-domain and connect to the server of the streams"))
 	}
-	show := newProgress(a, f)
+	show := &progress{a: a, f: f}
 	show.begin()
 	report, err := torture.Run(ctx, torture.Config{
 		Seed: f.seed, Duration: f.duration, Lease: f.lease, Workers: f.workers, Producers: f.producers, Servers: f.servers,
@@ -202,7 +202,7 @@ func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
 		NodeCommand: f.nodeCommand(),
 		Connect:     func(ctx context.Context) (*nats.Conn, error) { return connectThrough(ctx, a, "torture", nil) },
 		Server:      a.Server, Context: a.Context, Creds: a.Login.Creds,
-		Progress: show.tell, Logger: a.Log,
+		Progress: show.report, Logger: a.Log,
 	})
 	show.end()
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -17,19 +16,9 @@ import (
 // progress reports on stderr: as one changing line on a terminal, else as a line every
 // 10 s.
 type progress struct {
-	a        *base.App
-	f        tortureFlags
-	terminal bool
-	told     time.Duration
-}
-
-func newProgress(a *base.App, f tortureFlags) *progress {
-	p := &progress{a: a, f: f}
-	if file, ok := a.Stderr.(*os.File); ok {
-		info, err := file.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
-	return p
+	a       *base.App
+	f       tortureFlags
+	printed time.Duration // when the last line was printed, from the start
 }
 
 func (p *progress) begin() {
@@ -44,7 +33,7 @@ func (p *progress) begin() {
 		p.f.seed, p.f.duration, p.f.workers, p.f.producers, where, p.f.lease, p.a.Namespace)
 }
 
-func (p *progress) tell(s torture.Status) {
+func (p *progress) report(s torture.Status) {
 	const every = 10 * time.Second
 	line := fmt.Sprintf("torture: %s, %v of %v: %d outcomes, %d redeliveries, %d faults",
 		s.Phase, s.Passed.Truncate(time.Second), p.f.duration, s.Outcomes, s.Redelivered, s.Faults)
@@ -52,22 +41,22 @@ func (p *progress) tell(s torture.Status) {
 		line += fmt.Sprintf(", %d violations", s.Violations)
 	}
 	switch {
-	case p.terminal:
+	case p.a.Terminal():
 		fmt.Fprintf(p.a.Stderr, "\r\x1b[K%s", line)
-	case s.Passed-p.told >= every:
-		p.told = s.Passed
+	case s.Passed-p.printed >= every:
+		p.printed = s.Passed
 		fmt.Fprintln(p.a.Stderr, line)
 	}
 }
 
 func (p *progress) end() {
-	if p.terminal {
+	if p.a.Terminal() {
 		fmt.Fprint(p.a.Stderr, "\r\x1b[K")
 	}
 }
 
-// tortureSum is the last line of the JSON output.
-type tortureSum struct {
+// tortureSummary is the last line of the JSON output.
+type tortureSummary struct {
 	OK         bool           `json:"ok"`
 	Conclusive bool           `json:"conclusive"`
 	Never      []string       `json:"never,omitempty"`
@@ -86,7 +75,7 @@ type tortureSum struct {
 }
 
 func printTorture(a *base.App, f tortureFlags, r torture.Report) error {
-	sum := tortureSum{
+	summary := tortureSummary{
 		OK: len(r.Violations) == 0 && len(r.Inconclusive) == 0, Conclusive: len(r.Inconclusive) == 0, Never: r.Inconclusive,
 		Seed: r.Seed, Duration: f.duration.String(), Namespace: a.Namespace, Servers: f.servers, Workers: f.workers, Producers: f.producers,
 		Lease: f.lease.String(), Faults: r.Faults, Tally: r.Tally,
@@ -94,9 +83,9 @@ func printTorture(a *base.App, f tortureFlags, r torture.Report) error {
 	}
 	var err error
 	if a.Output == base.OutputJSON {
-		err = printTortureJSON(a, sum, r)
+		err = printTortureJSON(a, summary, r)
 	} else {
-		err = printTortureText(a, sum, r)
+		err = printTortureText(a, summary, r)
 	}
 	if err != nil {
 		return err
@@ -110,14 +99,14 @@ func printTorture(a *base.App, f tortureFlags, r torture.Report) error {
 	return nil
 }
 
-func printTortureJSON(a *base.App, sum tortureSum, r torture.Report) error {
+func printTortureJSON(a *base.App, summary tortureSummary, r torture.Report) error {
 	if err := base.PrintLines(a, slices.Values(r.Violations)); err != nil {
 		return err
 	}
-	return a.PrintJSON(sum)
+	return a.PrintJSON(summary)
 }
 
-func printTortureText(a *base.App, sum tortureSum, r torture.Report) error {
+func printTortureText(a *base.App, summary tortureSummary, r torture.Report) error {
 	for _, v := range r.Violations {
 		fmt.Fprintf(a.Stdout, "VIOLATION  %s", v.Rule)
 		if v.Slot != "" {
@@ -130,22 +119,22 @@ func printTortureText(a *base.App, sum tortureSum, r torture.Report) error {
 	}
 	t := base.NewTable(a.Stdout)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("seed", "%d", sum.Seed)
-	row("faults", "%s", counts(sum.Faults))
-	row("slots", "%d: %s", sum.Slots, counts(sum.Outcomes))
-	row("attempts", "%d", sum.Attempts)
-	row("nodes declared dead", "%d", sum.Fenced)
-	row("takeovers", "%d", sum.Takeovers)
-	row("refused completions", "%d", sum.Refused)
-	row("redeliveries", "%d, %d of them of slots that were claimed or had their outcome", sum.Redelivered, sum.Late)
-	row("stored in batches", "%d messages", sum.Batched)
-	row("worst lateness", "%v (%s)", r.Tally.Worst.Round(time.Millisecond), cmp.Or(sum.WorstSlot, "-"))
-	row("violations", "%d", sum.Violations)
+	row("seed", "%d", summary.Seed)
+	row("faults", "%s", counts(summary.Faults))
+	row("slots", "%d: %s", summary.Slots, counts(summary.Outcomes))
+	row("attempts", "%d", summary.Attempts)
+	row("nodes declared dead", "%d", summary.Fenced)
+	row("takeovers", "%d", summary.Takeovers)
+	row("refused completions", "%d", summary.Refused)
+	row("redeliveries", "%d, %d of them of slots that were claimed or had their outcome", summary.Redelivered, summary.Late)
+	row("stored in batches", "%d messages", summary.Batched)
+	row("worst lateness", "%v (%s)", r.Tally.Worst.Round(time.Millisecond), cmp.Or(summary.WorstSlot, "-"))
+	row("violations", "%d", summary.Violations)
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if !sum.Conclusive {
-		_, err := fmt.Fprintf(a.Stdout, "inconclusive: there were no %s: run it for longer\n", strings.Join(sum.Never, " and no "))
+	if !summary.Conclusive {
+		_, err := fmt.Fprintf(a.Stdout, "inconclusive: there were no %s: run it for longer\n", strings.Join(summary.Never, " and no "))
 		return err
 	}
 	return nil

@@ -20,47 +20,45 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-type natsConn = *nats.Conn
-
-// means holds what the handlers of all jobs share.
-type means struct {
+// shared holds what the handlers of all jobs share.
+type shared struct {
 	guard     *guard.Guard
 	transport *http.Transport
 	fresh     *http.Transport // for jobs that have one attempt only
-	conn      natsConn
+	conn      *nats.Conn
 	getenv    func(string) string
 }
 
 // handler returns the handler of a job.
-func (m means) handler(e spec.Entry) (job.Handler, error) {
+func (s shared) handler(e spec.Entry) (job.Handler, error) {
 	a := e.Action
 	switch {
 	case e.Shadow:
 		return shadow, nil
 	case a.HTTP != nil && e.Job.Retry.Attempts == 1:
-		return httpaction.New(*a.HTTP, m.fresh, m.getenv)
+		return httpaction.New(*a.HTTP, s.fresh, s.getenv)
 	case a.HTTP != nil:
-		return httpaction.New(*a.HTTP, m.transport, m.getenv)
+		return httpaction.New(*a.HTTP, s.transport, s.getenv)
 	case a.NATS != nil:
-		return natsaction.New(*a.NATS, m.conn), nil
+		return natsaction.New(*a.NATS, s.conn), nil
 	case a.Exec != nil:
-		return execaction.New(*a.Exec, m.guard, m.getenv)
+		return execaction.New(*a.Exec, s.guard, s.getenv)
 	}
 	return nil, errNoHandler
 }
 
-// shadow is the handler of every job with shadow: true. What the action needs, such as a user or
-// an environment variable, is not looked for: the action does not run.
+// shadow is the handler of every job with shadow: true. It does not check that the action could run,
+// for example that its user exists, because the action does not run.
 func shadow(context.Context, job.Run) error { return job.ErrShadow }
 
-// errNoHandler means that a kind of action has no handler. A test keeps the kinds of
-// package jobfile and the handlers here in step.
+// errNoHandler means that a kind of action has no handler. A test checks that every kind of package
+// jobfile has one.
 var errNoHandler = errors.New("no handler for this kind of action")
 
 // handlers holds the jobs of the last file read and their handlers. It is safe for
 // concurrent use, because the file may be reloaded.
 type handlers struct {
-	means    means
+	shared   shared
 	services *ready.Services
 
 	mu      sync.Mutex
@@ -80,9 +78,9 @@ func loadJobs(ctx context.Context, a *base.App, f runFlags) (*handlers, error) {
 	return &handlers{entries: file.Jobs}, nil
 }
 
-// equip makes the handlers for a process that works on these queues.
-func (h *handlers) equip(m means, services *ready.Services, working []string) error {
-	h.means, h.services = m, services
+// equip makes the handlers of the file that was read first, for a process that works on these queues.
+func (h *handlers) equip(s shared, services *ready.Services, working []string) error {
+	h.shared, h.services = s, services
 	set, err := h.build(h.entries, working)
 	if err == nil {
 		set()
@@ -90,13 +88,13 @@ func (h *handlers) equip(m means, services *ready.Services, working []string) er
 	return err
 }
 
-// build makes the handlers of entries for a process that works on these queues; set installs them. Running attempts keep the handler
-// that they began with.
+// build makes the handlers of entries for a process that works on these queues. set installs them.
+// Running attempts keep the handler that they began with.
 func (h *handlers) build(entries []spec.Entry, working []string) (set func(), err error) {
 	byName := map[string]job.Handler{}
 	var needs []ready.Need
 	for _, e := range entries {
-		if byName[e.Job.Name], err = h.means.handler(e); err != nil {
+		if byName[e.Job.Name], err = h.shared.handler(e); err != nil {
 			return nil, fmt.Errorf("job %s: %w", e.Job.Name, err)
 		}
 		queue, call := e.Job.WithDefaults().Queue, e.Action.HTTP
@@ -143,8 +141,8 @@ func (h *handlers) jobs() []job.Job {
 	return jobs
 }
 
-// shadows lists the jobs whose actions do not run.
-func (h *handlers) shadows() []string {
+// warnOfShadows logs the jobs whose actions do not run.
+func (h *handlers) warnOfShadows(a *base.App) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var names []string
@@ -153,12 +151,7 @@ func (h *handlers) shadows() []string {
 			names = append(names, e.Job.Name)
 		}
 	}
-	return names
-}
-
-// warnOfShadows logs the jobs whose actions do not run.
-func (h *handlers) warnOfShadows(a *base.App) {
-	if names := h.shadows(); len(names) > 0 {
+	if len(names) > 0 {
 		a.Log.Warn("shadow jobs: their slots are recorded, and their actions do not run", "count", len(names), "jobs", names[:min(len(names), base.MostNamed)])
 	}
 }

@@ -17,7 +17,7 @@ func TestHandlerOfEveryKindOfAction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h, err := (means{getenv: func(string) string { return "x" }}).handler(file.Jobs[0]); err != nil || h == nil {
+		if h, err := (shared{getenv: func(string) string { return "x" }}).handler(file.Jobs[0]); err != nil || h == nil {
 			t.Errorf("action %s has the handler %v, %v", kind, h, err)
 		}
 	}

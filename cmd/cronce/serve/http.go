@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -24,9 +23,9 @@ import (
 	"github.com/cronce-io/cronce/web"
 )
 
-// httpFlags say where and for whom a command serves the HTTP API.
+// httpFlags are the flags of the HTTP API: where it listens, and how users log in.
 type httpFlags struct {
-	name, addr           string // name is that of the flag of addr
+	name, addr           string // the address, and the name of its flag
 	cert, key, url       string
 	tokens, passwords    string
 	userHeader           string
@@ -57,12 +56,8 @@ func (f *httpFlags) add(flags *pflag.FlagSet) {
 
 // config checks the flags. It reads the files that they name.
 func (f httpFlags) config(a *base.App) (cfg auth.Config, err error) {
-	_, port, err := net.SplitHostPort(f.addr)
-	if err == nil {
-		_, err = net.LookupPort("tcp", port)
-	}
-	if err != nil || port == "" {
-		return cfg, fmt.Errorf("invalid --%s %q: want HOST:PORT, as in 127.0.0.1:8080, or :8080 for all addresses", f.name, f.addr)
+	if err := checkAddr(f.name, f.addr, "8080"); err != nil {
+		return cfg, err
 	}
 	cfg = auth.Config{
 		Listen: f.addr, TokenFile: f.tokens, BasicFile: f.passwords, UserHeader: f.userHeader,
@@ -96,8 +91,8 @@ func (f httpFlags) config(a *base.App) (cfg auth.Config, err error) {
 	return cfg, nil
 }
 
-// given reports whether a flag is set that means nothing without an address.
-func (f httpFlags) given() bool {
+// isSet reports whether a flag is set that has no effect without an address.
+func (f httpFlags) isSet() bool {
 	return f.cert+f.key+f.url+f.tokens+f.passwords+f.userHeader+f.issuer+f.id+f.idSecret != "" || len(f.proxies) > 0 || f.insecure
 }
 
@@ -106,19 +101,19 @@ type httpServer struct {
 	a       *base.App
 	guard   *auth.Guard
 	server  *listener.Server
-	health  *health                     // says what is missing until then
 	handler atomic.Pointer[web.Handler] // nil until the namespace is open
+	health  *health                     // says what is missing until then
 	stopped func()
 	once    sync.Once
 }
 
-// serveHTTP listens at once, so that a wrong flag or an address in use is known before the
-// command does anything. Until open is called, requests get 503 with what h says is missing.
-// beside, if not nil, serves the paths of metrics and health, without a login.
-func (f httpFlags) serveHTTP(a *base.App, h *health, beside http.Handler) (*httpServer, error) {
+// serveHTTP listens before it returns, so that a command can report a wrong flag or an address in
+// use before it starts anything else. Until open is called, requests get 503 with what h says is
+// missing. metrics, if not nil, serves metricsPaths without a login.
+func (f httpFlags) serveHTTP(a *base.App, h *health, metrics http.Handler) (*httpServer, error) {
 	s := &httpServer{a: a, health: h}
 	if f.addr == "" {
-		if f.given() {
+		if f.isSet() {
 			return nil, base.Usage(fmt.Errorf("the flags --http-* and --oidc-* need --%s", f.name))
 		}
 		return s, nil
@@ -137,7 +132,7 @@ func (f httpFlags) serveHTTP(a *base.App, h *health, beside http.Handler) (*http
 		a.Log.Warn("the HTTP API needs no login: everyone that reaches the address can do what this process may do", "url", s.server.URL())
 	}
 	s.stopped = background(context.Background(), func(ctx context.Context) {
-		if err := s.server.Serve(ctx, s.routes(beside), s.closing); err != nil {
+		if err := s.server.Serve(ctx, s.routes(metrics), s.closing); err != nil {
 			a.Log.Error("HTTP server stopped", "error", err)
 		}
 	})
@@ -148,49 +143,49 @@ func (f httpFlags) serveHTTP(a *base.App, h *health, beside http.Handler) (*http
 // metricsAddrHelp describes --metrics-addr of a command that serves the HTTP API too.
 func (f *httpFlags) metricsAddrHelp() string { return metricsAddrHelp + "; may be that of --" + f.name }
 
-// serveObserved begins to serve HTTP, metrics and health: on one listener if they have the
-// same address.
-func (f httpFlags) serveObserved(a *base.App, metricsAddr string, h *health, measures ...prometheus.Collector) (pages *httpServer, stop func(), err error) {
-	var beside http.Handler
+// serve starts to serve the HTTP API, metrics and health: on one listener if they have the same
+// address.
+func (f httpFlags) serve(a *base.App, metricsAddr string, h *health, measures ...prometheus.Collector) (pages *httpServer, stop func(), err error) {
+	var metrics http.Handler
 	if metricsAddr != "" && metricsAddr == f.addr {
 		metricsAddr = ""
-		if beside, err = observed(h, measures...); err != nil {
+		if metrics, err = newMetricsHandler(h, measures...); err != nil {
 			return nil, nil, err
 		}
 	}
-	if pages, err = f.serveHTTP(a, h, beside); err != nil {
+	if pages, err = f.serveHTTP(a, h, metrics); err != nil {
 		return nil, nil, err
 	}
-	unobserved, err := observe(a, metricsAddr, h, measures...)
+	stopMetrics, err := serveMetrics(a, metricsAddr, h, measures...)
 	if err != nil {
 		pages.stop()
 		return nil, nil, err
 	}
-	return pages, func() { pages.stop(); unobserved() }, nil
+	return pages, func() { pages.stop(); stopMetrics() }, nil
 }
 
-// routes puts the guard before the API.
-func (s *httpServer) routes(beside http.Handler) http.Handler {
+// routes returns the handler of all requests. The guard lets requests through to the API.
+func (s *httpServer) routes(metrics http.Handler) http.Handler {
 	guarded := secure.Wrap(s.guard.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		listener.SetUser(r.Context(), auth.User(r))
 		if h := s.handler.Load(); h != nil {
 			h.ServeHTTP(w, r)
 			return
 		}
-		s.wait(w, r)
+		s.answerNotReady(w, r)
 	})))
-	if beside == nil {
+	if metrics == nil {
 		return guarded
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", guarded)
-	for _, path := range observedPaths {
-		mux.Handle(path, beside)
+	for _, path := range metricsPaths {
+		mux.Handle(path, metrics)
 	}
 	return mux
 }
 
-// open begins to answer with a client.
+// open makes the server answer requests with the client.
 func (s *httpServer) open(c *client.Client) {
 	if s.server != nil {
 		s.handler.Store(web.New(c, web.WithUser(auth.User), web.WithLogger(s.a.Log)))
@@ -203,12 +198,12 @@ func (s *httpServer) closing() {
 	}
 }
 
-// stop ends event streams, finishes orders and closes the address. It may be called again.
+// stop ends event streams, finishes orders and closes the listener. It may be called again.
 func (s *httpServer) stop() {
 	if s.server != nil {
 		s.once.Do(s.stopped)
 	}
 }
 
-// url is the address without a user's secrets.
+// url returns the address that the server listens on.
 func (s *httpServer) url() string { return strings.TrimSuffix(s.server.URL(), "/") }

@@ -5,28 +5,28 @@ import (
 	"runtime/debug"
 )
 
-// GC percentages. While the registry is loaded a lower one avoids holes between values that
-// stay. Afterwards a lower one is used if the heap is large: with the default of 100 the
-// process would keep as much memory again.
+// The GC percentages, which are lower than the default of 100: while the registry is loaded, so that
+// less garbage lies between the values that stay, and afterwards if the heap is large, because the
+// garbage may take as much memory as the heap times the percentage.
 const (
-	garbageLoading = 50
-	garbageMuch    = 25
-	muchInUse      = 128 << 20 // bytes
+	gcLoading   = 50
+	gcLargeHeap = 25
+	largeHeap   = 128 << 20 // bytes
 )
 
-// collectMore limits the memory of a process with a large registry, unless GOGC is set. Call
+// limitMemory limits the memory of a process with a large registry, unless GOGC is set. Call
 // loaded when the registry has been read.
-func collectMore(getenv func(string) string) (loaded func()) {
+func limitMemory(getenv func(string) string) (loaded func()) {
 	if getenv("GOGC") != "" {
 		return debug.FreeOSMemory
 	}
-	before := debug.SetGCPercent(garbageLoading)
+	before := debug.SetGCPercent(gcLoading)
 	return func() {
 		debug.FreeOSMemory()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		if m.HeapAlloc > muchInUse {
-			before = garbageMuch
+		if m.HeapAlloc > largeHeap {
+			before = gcLargeHeap
 		}
 		debug.SetGCPercent(before)
 	}

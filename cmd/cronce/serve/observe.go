@@ -20,17 +20,23 @@ import (
 
 const metricsAddrHelp = "serve Prometheus metrics at /metrics, and /healthz and /readyz, on this `address`, as in 127.0.0.1:9464 (default: nowhere)"
 
-// checkMetricsAddr validates --metrics-addr.
+// checkMetricsAddr validates --metrics-addr, which may be empty.
 func checkMetricsAddr(addr string) error {
 	if addr == "" {
 		return nil
 	}
+	return checkAddr("metrics-addr", addr, "9464")
+}
+
+// checkAddr validates the value of a flag that is an address to listen on. examplePort is a port
+// for the text of the error.
+func checkAddr(flag, addr, examplePort string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil || port == "" {
-		return fmt.Errorf("invalid --metrics-addr %q: want HOST:PORT, as in 127.0.0.1:9464, or :9464 for all addresses", addr)
+		return fmt.Errorf("invalid --%s %q: want HOST:PORT, as in 127.0.0.1:%s, or :%[3]s for all addresses", flag, addr, examplePort)
 	}
 	return nil
 }
@@ -49,11 +55,11 @@ func (h *health) ask() (ready []replica.Check, live error) {
 	return []replica.Check{{Name: "start", Err: errors.New("still connecting to NATS, or opening files or the namespace")}}, nil
 }
 
-// observedPaths are the paths of the handler that observed returns.
-var observedPaths = []string{"/metrics", "/healthz", "/readyz"}
+// metricsPaths are the paths of the handler that newMetricsHandler returns.
+var metricsPaths = []string{"/metrics", "/healthz", "/readyz"}
 
-// observed returns the handler of metrics and health.
-func observed(h *health, measures ...prometheus.Collector) (http.Handler, error) {
+// newMetricsHandler returns the handler of metrics and health.
+func newMetricsHandler(h *health, measures ...prometheus.Collector) (http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	for _, c := range append(measures, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
 		if err := registry.Register(c); err != nil {
@@ -73,9 +79,9 @@ func observed(h *health, measures ...prometheus.Collector) (http.Handler, error)
 	return mux, nil
 }
 
-// observe serves metrics and health until stop is called. If it cannot listen on the
-// address, it returns an error before the command starts anything else.
-func observe(a *base.App, addr string, h *health, measures ...prometheus.Collector) (stop func(), err error) {
+// serveMetrics serves metrics and health until stop is called. It listens before it returns, so
+// that a command can report a wrong address before it starts anything else.
+func serveMetrics(a *base.App, addr string, h *health, measures ...prometheus.Collector) (stop func(), err error) {
 	if addr == "" {
 		return func() {}, nil
 	}
@@ -86,7 +92,7 @@ func observe(a *base.App, addr string, h *health, measures ...prometheus.Collect
 	if err != nil {
 		return nil, fmt.Errorf("--metrics-addr: cannot listen on %s: %w: choose another address, or find the process that uses this one", addr, err)
 	}
-	mux, err := observed(h, measures...)
+	mux, err := newMetricsHandler(h, measures...)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -105,8 +111,8 @@ func observe(a *base.App, addr string, h *health, measures ...prometheus.Collect
 	}, nil
 }
 
-// answer lists the checks in the format of Kubernetes' own components. The status is 503 if
-// a check that counts fails, else 200.
+// answer lists the checks in the format of Kubernetes' own components. The status is 503 if a
+// check fails that is not informational, else 200.
 func answer(w http.ResponseWriter, checks []replica.Check) {
 	status, text := http.StatusOK, strings.Builder{}
 	for _, c := range checks {

@@ -10,9 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// reloadOn calls again, which reads the file again, at each SIGHUP until stop is called. An
-// invalid file changes nothing.
-func reloadOn(ctx context.Context, a *base.App, hangups <-chan os.Signal, again func() error, file string) (stop func()) {
+// reloadOn calls reload at each SIGHUP, until stop is called. An invalid file changes nothing.
+func reloadOn(ctx context.Context, a *base.App, hangups <-chan os.Signal, reload func() error, file string) (stop func()) {
 	return background(ctx, func(ctx context.Context) {
 		for {
 			select {
@@ -24,13 +23,14 @@ func reloadOn(ctx context.Context, a *base.App, hangups <-chan os.Signal, again 
 				a.Log.Info("SIGHUP ignored: there is no file to read")
 				continue
 			}
-			if err := again(); err != nil && ctx.Err() == nil {
+			if err := reload(); err != nil && ctx.Err() == nil {
 				a.Log.Error("reload failed; keeping the previous file", "file", file, "error", err)
 			}
 		}
 	})
 }
 
+// reload reads the file again and replaces the jobs and their handlers.
 func reload(ctx context.Context, a *base.App, f runFlags, jobs *handlers, r *replica.Replica) error {
 	fresh, err := loadJobs(ctx, a, f)
 	if err != nil {

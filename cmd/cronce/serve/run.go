@@ -1,5 +1,5 @@
 // Package serve holds the commands that run until they are stopped: "cronce run", a node
-// of the fleet, and "cronce server", the embedded NATS server.
+// of the fleet, "cronce ui", the dashboard, and "cronce server", the embedded NATS server.
 package serve
 
 import (
@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/client"
@@ -64,7 +65,7 @@ Without -f it only publishes: it is a producer for the jobs in the registry.
 To export traces, set OTEL_EXPORTER_OTLP_ENDPOINT to an OpenTelemetry collector, for
 example http://127.0.0.1:4318.
 
-SIGHUP makes it read the file again, and work on the queues of what it read. Only the
+SIGHUP makes it read the file again, and work on the queues of the file's jobs. Only the
 processes that read a file run its commands: the registry holds a job's schedule and
 payload, and never a command.
 
@@ -150,13 +151,13 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 	}
 	var h health
 	m := metrics.New()
-	pages, unserved, err := f.http.serveObserved(a, f.metricsAddr, &h, m)
+	pages, stopServing, err := f.http.serve(a, f.metricsAddr, &h, m)
 	if err != nil {
 		return err
 	}
-	defer unserved()
-	systemd, unsupervised := supervise(ctx, a, &h)
-	defer unsupervised()
+	defer stopServing()
+	systemd, stopReporting := supervise(ctx, a, &h)
+	defer stopReporting()
 	if isDisabled(a.Getenv) {
 		h.set(func() ([]replica.Check, error) { return []replica.Check{{Name: "disabled"}}, nil })
 		a.Log.Info("disabled by CRONCE_DISABLED; waiting for a signal")
@@ -198,7 +199,7 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 	transport := httpaction.NewTransport()
 	defer transport.CloseIdleConnections()
 	services := ready.New(a.Log)
-	if err := jobs.equip(means{g, transport, httpaction.Fresh(transport), nc.Conn, a.Getenv}, services, jobs.queues(f)); err != nil {
+	if err := jobs.equip(shared{g, transport, httpaction.Fresh(transport), nc.Conn, a.Getenv}, services, jobs.queues(f)); err != nil {
 		return err
 	}
 	if jobs.runsPrograms() {
@@ -238,19 +239,17 @@ func background(ctx context.Context, f func(context.Context)) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-func (f runFlags) replica(a *base.App, nc natsConn, store *kv.Store, jobs *handlers, g *guard.Guard) replica.Config {
-	grace := f.grace
-	grace = cmp.Or(grace, -1)
+func (f runFlags) replica(a *base.App, nc *nats.Conn, store *kv.Store, jobs *handlers, g *guard.Guard) replica.Config {
 	return replica.Config{
 		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names, Ready: jobs.services.Ready,
-		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency.each, QueueConcurrency: f.concurrency.byQueue, Priority: f.priority, Grace: grace, Host: f.node, Serve: api.For(nc, store, a.Now, a.Log),
-		EndOnStuck: f.exitOnStuck, ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Loaded: collectMore(a.Getenv), Version: base.Version(), Logger: a.Log,
+		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency.each, QueueConcurrency: f.concurrency.byQueue, Priority: f.priority, Grace: cmp.Or(f.grace, -1), Host: f.node, Serve: api.For(nc, store, a.Now, a.Log),
+		EndOnStuck: f.exitOnStuck, ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Loaded: limitMemory(a.Getenv), Version: base.Version(), Logger: a.Log,
 	}
 }
 
-// isDisabled reports whether CRONCE_DISABLED in the environment says that this process must do
-// nothing, as for migrations that load the same program. Every value but "0", "false", "no"
-// and "off" disables, so that a misspelled switch still stops the process.
+// isDisabled reports whether CRONCE_DISABLED in the environment tells this process to do nothing,
+// as for a migration that starts the same program. Every value but "0", "false", "no" and "off"
+// disables it, so that a misspelled value is on the safe side.
 func isDisabled(getenv func(string) string) bool {
 	switch strings.ToLower(strings.TrimSpace(getenv("CRONCE_DISABLED"))) {
 	case "", "0", "false", "no", "off":

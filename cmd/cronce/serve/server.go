@@ -32,22 +32,22 @@ store takes over port and store.`,
 			if err := checkMetricsAddr(metricsAddr); err != nil {
 				return base.Usage(err)
 			}
-			if open(listen) {
+			if isPublic(listen) {
 				a.Log.Warn("server has no authentication: every client that reaches this address can use it", "listen", listen)
 			}
 			var h health
-			_, unsupervised := supervise(cmd.Context(), a, &h)
-			defer unsupervised()
+			_, stopReporting := supervise(cmd.Context(), a, &h)
+			defer stopReporting()
 			srv, err := embed.Start(cmd.Context(), cfg)
 			if err != nil {
 				return err
 			}
 			h.set(serverHealth(srv))
-			unobserved, err := observe(a, metricsAddr, &h, serverMetrics{srv})
+			stopMetrics, err := serveMetrics(a, metricsAddr, &h, serverMetrics{srv})
 			if err != nil {
 				return errors.Join(err, srv.Close())
 			}
-			defer unobserved()
+			defer stopMetrics()
 			if err := printServer(a, srv); err != nil {
 				return err
 			}
@@ -72,8 +72,8 @@ func printServer(a *base.App, srv *embed.Server) error {
 	return err
 }
 
-// open reports whether other machines can reach the address.
-func open(listen string) bool {
+// isPublic reports whether other machines can reach the address.
+func isPublic(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil || host == "localhost" {
 		return false

@@ -24,11 +24,11 @@ const (
 	// steadyTick is how often the state is reported if systemd sets no watchdog.
 	steadyTick = 10 * time.Second
 
-	// changeTick is how often the state is looked at for a change, at least.
+	// changeTick is how often, at least, the state is checked for a change.
 	changeTick = 5 * time.Second
 
-	// startTick is how often the state is looked at until the process is ready, and while
-	// it is stuck.
+	// startTick is how often the state is checked until the process is ready, and while it is
+	// stuck.
 	startTick = 200 * time.Millisecond
 )
 

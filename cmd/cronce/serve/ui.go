@@ -24,10 +24,10 @@ func NewUICommand(a *base.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Serve the dashboard and the HTTP API alone, beside any fleet",
-		Long: `Ui serves the dashboard and the HTTP API for a fleet until TERM or Ctrl-C. It is no
-node: it runs nothing and publishes no due slots. Start as many as you like: none keeps
-anything. It waits for its NATS server, and until a node or "cronce setup" has created the
-namespace; its pages say so.
+		Long: `Ui serves the dashboard and the HTTP API for a fleet until TERM or Ctrl-C. It is not a
+node: it runs nothing and publishes no due slots. Start as many as you like: they store
+nothing. It waits until its NATS server answers, and until a node or "cronce setup" has
+created the namespace; its pages say so.
 
 ` + httpAuthHelp + `
 
@@ -54,13 +54,13 @@ With -o json it prints one line: {"url":"http://127.0.0.1:8080"}`,
 
 func runUI(ctx context.Context, a *base.App, f httpFlags, metricsAddr string) error {
 	var h health
-	s, unserved, err := f.serveObserved(a, metricsAddr, &h)
+	s, stopServing, err := f.serve(a, metricsAddr, &h)
 	if err != nil {
 		return err
 	}
-	defer unserved()
-	_, unsupervised := supervise(ctx, a, &h)
-	defer unsupervised()
+	defer stopServing()
+	_, stopReporting := supervise(ctx, a, &h)
+	defer stopReporting()
 	nc, err := waitForServer(ctx, a, &h)
 	if err != nil {
 		return err
@@ -97,8 +97,8 @@ func runUI(ctx context.Context, a *base.App, f httpFlags, metricsAddr string) er
 	return nil
 }
 
-// waitForServer connects to NATS. A dashboard is started with everything else, often before the
-// server: until that answers, the pages and /readyz say what is missing.
+// waitForServer connects to NATS. The dashboard may start before the server. Until the server
+// answers, the pages and /readyz say that it is missing.
 func waitForServer(ctx context.Context, a *base.App, h *health) (*connect.Conn, error) {
 	target, err := a.Target("ui")
 	if err != nil {
@@ -113,21 +113,21 @@ func waitForServer(ctx context.Context, a *base.App, h *health) (*connect.Conn, 
 	return nc, nil
 }
 
-// namespacePause is the time between two looks for a namespace that does not exist.
+// namespacePause is the pause before waitForNamespace tries again.
 const namespacePause = time.Second
 
-// waitForNamespace opens the namespace. If it does not exist, it waits until a node or "cronce
-// setup" has created it: on a new machine everything may be started at once. It goes on waiting
-// if the server is lost meanwhile.
+// waitForNamespace opens the namespace. If the namespace does not exist, waitForNamespace waits until
+// a node or "cronce setup" has created it, because on a new machine everything may start at once. It
+// also keeps waiting if the connection is lost meanwhile.
 func waitForNamespace(ctx context.Context, a *base.App, nc *connect.Conn, js jetstream.JetStream, h *health) (*kv.Store, error) {
-	for said := false; ; said = true {
+	for logged := false; ; logged = true {
 		opening, cancel := context.WithTimeout(ctx, base.ReadPatience)
 		store, err := kv.Open(opening, js, kv.Options{Namespace: a.Namespace, ReadOnly: true, Logger: a.Log})
 		cancel()
 		if !errors.Is(err, job.ErrNotFound) && (err == nil || nc.IsConnected()) {
 			return store, err
 		}
-		if !said {
+		if !logged {
 			a.Log.Warn("waiting for the namespace", "error", err)
 			h.set(func() ([]replica.Check, error) { return []replica.Check{{Name: "namespace", Err: err}}, nil })
 		}

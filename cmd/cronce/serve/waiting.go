@@ -11,8 +11,8 @@ import (
 	"github.com/cronce-io/cronce/internal/web/problem"
 )
 
-// waitingPage is what a person sees until the dashboard is open. Browsers load it again by the header
-// Refresh, so that it becomes the page that the person asked for.
+// waitingPage is the page in the browser until the dashboard is ready. The header Refresh makes the
+// browser load the address again, until the page that the person asked for is there.
 var waitingPage = template.Must(template.New("waiting").Parse(`<!doctype html>
 <html lang="en">
 <head>
@@ -25,7 +25,7 @@ var waitingPage = template.Must(template.New("waiting").Parse(`<!doctype html>
 <main>
 <h1>Cronce is not ready yet</h1>
 <p class="why">{{.Why}}</p>
-<p>This page looks again by itself. <code>cronce doctor</code> says what is wrong with a server or a fleet.</p>
+<p>This page reloads by itself. <code>cronce doctor</code> says what is wrong with a server or a fleet.</p>
 </main>
 </body>
 </html>
@@ -37,9 +37,9 @@ main { max-width: 40rem; margin: 15vh auto 0; padding: 0 1rem; overflow-wrap: an
 .why { padding: .5rem .75rem; border-left: 4px solid #f59e0b; }
 `
 
-// wait answers requests until the namespace is open: a page for a person, a problem document for a
-// program.
-func (s *httpServer) wait(w http.ResponseWriter, r *http.Request) {
+// answerNotReady answers requests until the namespace is open: with a page for a person, and a
+// problem document for a program.
+func (s *httpServer) answerNotReady(w http.ResponseWriter, r *http.Request) {
 	why := "this process is starting"
 	if ready, _ := s.health.ask(); firstFailure(ready) != nil {
 		why = firstFailure(ready).Err.Error()

@@ -40,23 +40,21 @@ was declared dead, or that the slot was taken over from.`,
 		Args: base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onSlot(cmd, args, a.Open, func(ctx context.Context, r base.Session, slot job.Slot) error {
-				told, err := r.Client().Explain(ctx, slot.ID())
+				story, err := r.Client().Explain(ctx, slot.ID())
 				if err != nil {
 					return err
 				}
 				if r.Output == base.OutputJSON {
-					return r.PrintJSON(told)
+					return r.PrintJSON(story)
 				}
-				return printStory(r, told)
+				return printStory(r, story)
 			})
 		},
 	}
 }
 
 func printStory(r base.Session, s client.Story) error {
-	state := string(s.State)
-	state = cmp.Or(state, "no record")
-	fmt.Fprintf(r.Stdout, "%s: %s\n", printable.Line(s.ID), state)
+	fmt.Fprintf(r.Stdout, "%s: %s\n", printable.Line(s.ID), cmp.Or(string(s.State), "no record"))
 	if len(s.Steps) > 0 {
 		fmt.Fprintln(r.Stdout)
 		w := base.NewTable(r.Stdout)

@@ -14,11 +14,14 @@ import (
 )
 
 const (
-	// findEvery is how often slots that have begun to run are looked for, since no event
-	// reports a start.
+	// findEvery is how often the ledger is searched for slots that run, because no event reports
+	// the start of a slot.
 	findEvery = time.Second
 
-	// mostFollowed is how many slots are followed at once.
+	// cannotFollow is logged if a node does not send the output of a slot.
+	cannotFollow = "cannot follow the output now; the recorded part is printed when the attempt ends"
+
+	// mostFollowed bounds the slots that are followed at once.
 	mostFollowed = 64
 )
 
@@ -29,7 +32,7 @@ func runFollow(ctx context.Context, a *base.App, f watchFlags) error {
 		defer stop()
 		c, events, failed := r.Client(), make(chan job.Event), make(chan error, 1)
 		go func() {
-			failed <- f.events(ctx, r, c, func(e job.Event) error { return pass(ctx, events, e) })
+			failed <- f.events(ctx, r, c, func(e job.Event) error { return send(ctx, events, e) })
 		}()
 		o := &outputs{Session: r, client: c, pieces: make(chan slotOutput), followed: map[string]bool{}, ended: map[string]uint64{}, open: map[string]string{}}
 		find := time.NewTicker(findEvery)
@@ -46,7 +49,7 @@ func runFollow(ctx context.Context, a *base.App, f watchFlags) error {
 				if state := job.State(e.Kind); e.ID != "" && e.Attempt > 0 && (state.Final() || state == job.Retrying) {
 					o.follow(ctx, e.ID, e.Fence)
 				}
-				if e.Kind != job.EventOutput && f.takes(e) {
+				if e.Kind != job.EventOutput && f.selects(e) {
 					err = f.print(a, e)
 				}
 			case p := <-o.pieces:
@@ -61,8 +64,8 @@ func runFollow(ctx context.Context, a *base.App, f watchFlags) error {
 	})
 }
 
-// pass sends v, unless ctx ends first.
-func pass[T any](ctx context.Context, to chan<- T, v T) error {
+// send sends v, unless ctx ends first.
+func send[T any](ctx context.Context, to chan<- T, v T) error {
 	select {
 	case to <- v:
 		return nil
@@ -71,18 +74,19 @@ func pass[T any](ctx context.Context, to chan<- T, v T) error {
 	}
 }
 
-// outputs follows slots. One goroutine uses it, and each slot has one that tails it.
+// outputs prints the output of slots. One goroutine uses it. For each slot that is followed,
+// another one sends pieces.
 type outputs struct {
 	base.Session
 	client *client.Client
 	pieces chan slotOutput
 
 	followed map[string]bool
-	ended    map[string]uint64 // the fence of the last attempt of slots that were followed
-	open     map[string]string // by slot, the last line that has no end yet
+	ended    map[string]uint64 // by slot that was followed: the fence of its last attempt
+	open     map[string]string // by slot: its last line, which has no end yet
 }
 
-// slotOutput is a line of output with -o json.
+// slotOutput is a piece of a slot's output, or the end of it. With -o json it is a line.
 type slotOutput struct {
 	Kind job.EventKind `json:"kind"`
 	ID   string        `json:"id"`
@@ -93,16 +97,16 @@ type slotOutput struct {
 	err   error  // with done
 }
 
-// find follows the slots of the job that run.
+// find starts to follow the slots of the job that run.
 func (o *outputs) find(ctx context.Context, name string) error {
-	// Without the pending ones, which are in the streams.
+	// Pending slots are left out, so that ListSlots does not read the streams.
 	filter := client.SlotFilter{Job: name, Newest: true, Limit: mostFollowed, States: client.SlotStates()[1:]}
 	list, err := o.client.ListSlots(ctx, filter)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, job.ErrUnknown):
-		return nil // the server is away
+		return nil // the server does not answer now
 	case err != nil:
 		return err
 	}
@@ -114,13 +118,13 @@ func (o *outputs) find(ctx context.Context, name string) error {
 	return nil
 }
 
-// follow tails a slot, unless that is done already or the attempt is known.
+// follow starts to tail a slot, unless it is followed already or the attempt was followed.
 func (o *outputs) follow(ctx context.Context, id string, fence uint64) {
 	if last, known := o.ended[id]; o.followed[id] || known && fence <= last {
 		return
 	}
 	if len(o.followed) >= mostFollowed {
-		o.Log.Warn("too many slots run at once: the output of this one is only recorded", "slot", id, "limit", mostFollowed)
+		o.Log.Warn("too many slots run at once: not following the output of this one", "slot", id, "limit", mostFollowed)
 		o.end(id, fence)
 		return
 	}
@@ -134,11 +138,11 @@ func (o *outputs) follow(ctx context.Context, id string, fence uint64) {
 			}
 			if p.Outcome != nil {
 				d = *p.Outcome
-			} else if pass(ctx, o.pieces, slotOutput{Kind: job.EventOutput, ID: id, TailPiece: p}) != nil {
+			} else if send(ctx, o.pieces, slotOutput{Kind: job.EventOutput, ID: id, TailPiece: p}) != nil {
 				return // ctx has ended
 			}
 		}
-		_ = pass(ctx, o.pieces, slotOutput{ID: id, done: true, fence: max(fence, d.Fence), err: err}) // fails only when ctx has ended
+		_ = send(ctx, o.pieces, slotOutput{ID: id, done: true, fence: max(fence, d.Fence), err: err}) // fails only when ctx has ended
 	}()
 }
 
@@ -157,13 +161,13 @@ func (o *outputs) print(p slotOutput) error {
 	case p.done:
 		o.end(p.ID, p.fence)
 		if p.err != nil && !errors.As(p.err, &refused) { // a split slot has no output of its own
-			o.Log.Warn("the output cannot be followed any more", "slot", p.ID, "error", p.err)
+			o.Log.Warn("cannot follow the output any longer", "slot", p.ID, "error", p.err)
 		}
 		rest := o.open[p.ID]
 		delete(o.open, p.ID)
 		return o.line(p.ID, rest)
 	case p.Problem != nil:
-		o.Log.Warn("the output cannot be followed now; what is recorded of it comes at the end of the attempt", "slot", p.ID, "node", p.Node, "error", p.Problem)
+		o.Log.Warn(cannotFollow, "slot", p.ID, "node", p.Node, "error", p.Problem)
 		return nil
 	case o.Output == base.OutputJSON:
 		return o.PrintJSON(p)

@@ -110,11 +110,11 @@ func cancelSlot(ctx context.Context, r base.Session, slot job.Slot, wait time.Du
 	waiting, stop := context.WithTimeoutCause(ctx, wait, errStillRuns)
 	defer stop()
 	var last client.CancelWait
-	spoken := time.Now()
+	logged := time.Now()
 	record, err := r.Client().Cancel(waiting, slot.ID(), func(asked client.CancelWait) {
 		// A short wait is not logged.
-		if last = asked; time.Since(spoken) >= 2*time.Second {
-			spoken = time.Now().Add(3 * time.Second)
+		if last = asked; time.Since(logged) >= 2*time.Second {
+			logged = time.Now().Add(3 * time.Second)
 			r.Log.Info(situation(asked), "slot", slot.ID(), "node", asked.Node)
 		}
 	})

@@ -19,10 +19,10 @@ import (
 func newSlotShowCommand(a *base.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
-		Short: "Show everything that is recorded of one slot",
-		Long: `Show prints everything that is recorded of one slot: each attempt with its node, times,
-error and output, and the result that the handler set. Of a slot that runs, it also asks
-the node for the progress and the output so far. Control characters are escaped. For the
+		Short: "Show everything that is recorded about one slot",
+		Long: `Show prints everything that is recorded about one slot: each attempt with its node, times,
+error and output, and the result that the handler set. If the slot runs, it also asks the
+node for the progress and the output so far. Control characters are escaped. For the
 same in order of time, use "cronce slot explain"; to follow the output, "cronce slot tail".
 
 With -o json, the line of "slot ls", and:
@@ -35,7 +35,7 @@ With -o json, the line of "slot ls", and:
    "time":"2026-11-21T07:00:03Z"},"output":"1 of 7\n","written":7}}
 
 count and last belong to a range of missed slots. The output of the last attempt is that of
-the slot. live is there while the slot runs and its node answers. A result that was too
+the slot. live is present while the slot runs and its node answers. A result that was too
 large for the server has only its size, as result_dropped.`,
 		Example: "  cronce slot show report:2026-11-21T07:00:00Z",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
@@ -47,7 +47,7 @@ large for the server has only its size, as result_dropped.`,
 				}
 				shown := slotDetail{SlotDetails: d}
 				if d.State == job.Running {
-					shown.live(ctx, r)
+					shown.askNode(ctx, r)
 				}
 				if r.Output == base.OutputJSON {
 					return r.PrintJSON(shown)
@@ -64,9 +64,9 @@ type slotDetail struct {
 	Live *client.RunningAttempt `json:"live,omitempty"`
 }
 
-// live asks the node of a running slot what it has reported. Without an answer, the record is
-// shown alone.
-func (d *slotDetail) live(ctx context.Context, r base.Session) {
+// askNode asks the node of a running slot for what it has reported. Without an answer, only the
+// record is shown.
+func (d *slotDetail) askNode(ctx context.Context, r base.Session) {
 	switch live, err := r.Client().Running(ctx, d.ID); {
 	case err != nil:
 		r.Log.Warn("progress and output are not known", "slot", d.ID, "node", d.Node, "error", err)
@@ -152,7 +152,7 @@ func (d slotDetail) printAttempts(r base.Session) {
 	}
 }
 
-// progressText words a handler's progress: "3 of 7 (42%): orders".
+// progressText formats a handler's progress: "3 of 7 (42%): orders".
 func progressText(p *job.Progress) string {
 	if p == nil {
 		return ""
@@ -191,7 +191,7 @@ func (d slotDetail) lateness(t time.Time) string {
 	return text
 }
 
-// precise words a duration, to the millisecond where that says something.
+// precise formats a duration, to the millisecond or finer if it is under a minute.
 func precise(d time.Duration) string {
 	switch {
 	case d < time.Second:

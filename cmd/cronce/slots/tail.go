@@ -19,7 +19,7 @@ func newSlotTailCommand(a *base.App) *cobra.Command {
 		Short: "Follow the output of a slot until it has its outcome",
 		Long: `Tail prints what a slot writes while it runs, beginning with what it has written so far,
 and at the end the outcome. It goes on through retries, logs why each attempt failed, and
-waits for a slot that does not run yet. Of a slot that has ended it prints the recorded
+waits for a slot that does not run yet. For a slot that has ended, it prints the recorded
 output. The status is 0 if the slot succeeded, and 1 if it ended otherwise. Ctrl-C ends
 only the printing, with status 130.
 
@@ -75,7 +75,7 @@ func (t *tailPrinter) tail(ctx context.Context) (d client.SlotDetails, err error
 
 func (t *tailPrinter) print(p client.TailPiece) error {
 	if p.Problem != nil {
-		t.Log.Warn("the output cannot be followed now; what is recorded of it comes at the end of the attempt", "slot", t.slot.ID(), "node", p.Node, "error", p.Problem)
+		t.Log.Warn(cannotFollow, "slot", t.slot.ID(), "node", p.Node, "error", p.Problem)
 		return nil
 	}
 	if t.Output == base.OutputJSON {

@@ -21,8 +21,8 @@ func newSlotWaitCommand(a *base.App) *cobra.Command {
 		Short: "Wait until a slot has its outcome",
 		Long: `Wait waits until a slot has its outcome, and prints it. The status is 0 if the slot
 succeeded, and 1 if it ended otherwise. You can wait for a slot that is planned and not
-due yet. Wait goes on while the server is away. Ctrl-C ends only the waiting, with status
-130.
+due yet. Wait goes on while the server cannot be reached. Ctrl-C ends only the waiting,
+with status 130.
 
 With -o json, one line, as "slot show" prints it:
 
@@ -49,8 +49,8 @@ With -o json, one line, as "slot show" prints it:
 	return cmd
 }
 
-// Await calls wait, which returns the outcome of a slot, and prints that. It returns an error
-// if the slot did not succeed.
+// Await calls wait, which returns the slot with its outcome, and prints the outcome. It returns an
+// error if the slot did not succeed.
 func Await(ctx context.Context, r base.Session, slot job.Slot, wait func(context.Context) (client.SlotDetails, error)) error {
 	stop := r.KeepWaiting("still waiting for the outcome", "slot", slot.ID())
 	defer stop()
@@ -70,7 +70,7 @@ func Await(ctx context.Context, r base.Session, slot job.Slot, wait func(context
 	if r.Output == base.OutputJSON {
 		err = r.PrintJSON(d)
 	} else {
-		_, err = fmt.Fprintf(r.Stdout, "%s %s%s\n", printable.Line(d.ID), d.State, effort(d.SlotRow))
+		_, err = fmt.Fprintf(r.Stdout, "%s %s%s\n", printable.Line(d.ID), d.State, lastAttempt(d.SlotRow))
 	}
 	if err != nil || d.State == job.Succeeded {
 		return err
@@ -82,8 +82,9 @@ func Await(ctx context.Context, r base.Session, slot job.Slot, wait func(context
 	return base.Try(fmt.Errorf("slot %q %w", d.ID, why), "cronce slot show "+quoted(d.ID))
 }
 
-// effort describes how long the last attempt of a slot took, and which one it was.
-func effort(s client.SlotRow) string {
+// lastAttempt describes how long the last attempt of a slot took, and its number: " in 3s at
+// attempt 2".
+func lastAttempt(s client.SlotRow) string {
 	if s.Started.IsZero() || s.Finished.IsZero() {
 		return ""
 	}

@@ -30,9 +30,9 @@ func NewWatchCommand(a *base.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch",
 		Short: "Print events of the fleet as they happen",
-		Long: `Watch prints the events of the fleet as they happen, until Ctrl-C. Events of most kinds
-are kept for a while: watch prints each of them, also if its connection was away. The
-delivery of the other kinds (succeeded, retrying, progress, output) is not guaranteed.
+		Long: `Watch prints the events of the fleet as they happen, until Ctrl-C. The broker keeps events
+of most kinds for a while, so watch also prints those that happened while it was not
+connected. Events of the other kinds (succeeded, retrying, progress, output) can be lost.
 "cronce slot ls" shows what is recorded. Kinds:
 
   succeeded, retrying, failed   how an attempt, or with it the slot, ended
@@ -47,9 +47,9 @@ delivery of the other kinds (succeeded, retrying, progress, output) is not guara
                                 for it; only with --kind output
   ordered                       an operator gave an order: order says which, node is the operator
 
---follow-output also prints what the slots of the job write while they run, each line
-behind the slot's ID, and the recorded output of slots that ended within a second. Only
-what is new is followed: up to 64 slots at once. See "cronce slot tail".
+--follow-output also prints what the slots of the job write while they run, each line after
+the slot's ID, and the recorded output of slots that ended within a second. It follows
+slots that run now or later, up to 64 at once. See "cronce slot tail".
 
 --orders prints the orders of operators: first the orders that the broker keeps, for
 as long as it keeps records, then those that are given.
@@ -77,7 +77,7 @@ peer is the node that was declared dead, or whose slot was taken over:
 	}
 	cmd.Flags().StringVar(&f.job, "job", "", "print only events of this `job`")
 	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "print only events of this `kind`; repeatable")
-	cmd.Flags().BoolVar(&f.output, "follow-output", false, "with --job: print also what the job's slots write, as they write it")
+	cmd.Flags().BoolVar(&f.output, "follow-output", false, "with --job: also print what the job's slots write, as they write it")
 	cmd.Flags().BoolVar(&f.orders, "orders", false, "print only the orders of operators: first those that are kept")
 	base.Complete(cmd, "kind", eventKinds()...)
 	return cmd
@@ -98,7 +98,7 @@ func (f watchFlags) check() error {
 		return base.Usage(errors.New("--orders and --follow-output exclude each other"))
 	}
 	if f.output && f.job == "" {
-		return base.Usage(errors.New("--follow-output needs --job: the output of one job is followed"))
+		return base.Usage(errors.New("--follow-output needs --job: it follows the output of one job"))
 	}
 	if f.job != "" {
 		if err := codec.ValidateName("job", f.job); err != nil {
@@ -119,7 +119,7 @@ func runWatch(ctx context.Context, a *base.App, f watchFlags) error {
 		stop := r.KeepWaiting("")
 		defer stop()
 		return f.events(ctx, r, r.Client(), func(e job.Event) error {
-			if !f.takes(e) {
+			if !f.selects(e) {
 				return nil
 			}
 			return f.print(a, e)
@@ -152,8 +152,8 @@ func (f watchFlags) events(ctx context.Context, r base.Session, c *client.Client
 	return context.Cause(ctx)
 }
 
-// takes reports whether the event is to be printed. Output is only printed if it is asked for.
-func (f watchFlags) takes(e job.Event) bool {
+// selects reports whether the event is to be printed. Output is printed only with --kind output.
+func (f watchFlags) selects(e job.Event) bool {
 	switch {
 	case f.orders:
 		return e.Kind == job.EventOrdered
