@@ -89,6 +89,8 @@ var nodeMutants = []nodeMutant{
 	{"cancels any attempt", "worker", `h.id === id && String(h.fence) === fence && h.node`, `h.id === id && h.node`, "", "cancel"},
 	{"answers a second message", "worker", `if (hand?.node === this.node.name) return; // in hand already: silence`, `if (hand?.node === this.node.name) return m.ack();`, "", "twice"},
 	{"acks before what follows is stored", "follow", `await stored(store, ` + "`${store.namespace}.slot.${m.queue}.${m.job}`", `void stored(store, ` + "`${store.namespace}.slot.${m.queue}.${m.job}`", "", "follows"},
+	{"acks before the alert is stored", "follow", `if (alert) await stored(`, `if (alert) void stored(`, "", "alert F-1"},
+	{"takes the word of a server that lags", "follow", `if (seen) return found;`, `return found;`, "", "follows-two F-2"},
 	{"takes a write in progress for a removed record", "store", `found.revision === 0 && revision > 0 && code === 10071`, `found.revision === 0 && revision > 0`, "", "completion-conflicts W-4"},
 	{"says that it ends a handler that has returned", "worker", `if (hand && !hand.returned &&`, `if (hand &&`, "", "cancel O-2"},
 	{"says of a handler that runs that it outlived its context", "worker", `...(hand?.controller.signal.aborted && !hand.returned && { ended: true })`, `ended: true`, "", "ask O-2"},

@@ -7,7 +7,8 @@
 //	record     what the handlers of the client did, and the story of a slot
 //	oracle     what holds in every scenario: no ack before the outcome, no write without a revision
 //	worker     scenarios about claims, runs and completions
-//	locks      scenarios about locks, and what follows from an outcome
+//	locks      scenarios about locks
+//	follow     scenarios about what follows from an outcome: other slots, and alerts
 //	owner      scenarios about nodes: slow, dead, fenced, lapsed
 //	producer   scenarios about publishing and the watermark
 //

@@ -2,7 +2,6 @@ package peer
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Scenarios about locks, and about what follows from an outcome.
+// Scenarios about locks.
 
 func locking(f frame) bool { return f.isPublish() && f.subject == state+"lock.work" }
 
@@ -186,28 +185,4 @@ func foreignLock(s *stage) {
 	})
 	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{}})
 	s.succeeds("X-2", id)
-}
-
-func follows(s *stage) {
-	s.define("work", nil, nil)
-	s.define("next", nil, value{"schedule": "", "after": []string{"work"}})
-	s.launch("work,next")
-	next := func(f frame) bool { return f.isPublish() && f.subject == slots+"default.next" }
-	heal := s.tap.unanswered(next, true)
-	id := s.offer("work", "one", 10)
-	s.await("C-2", id+" to succeed", func() bool { return s.slot(id).text("state") == "succeeded" })
-	s.await("F-2", "the slot of the job that follows", func() bool {
-		if slices.Contains(s.answersOf(id), "ack") {
-			s.fails("F-1", "the message of %s was acked before the slot that follows was stored", id)
-		}
-		return len(s.tap.frames(next)) > 0
-	})
-	s.never("F-1", silence/2, func() string {
-		if slices.Contains(s.answersOf(id), "ack") {
-			return "the message of " + id + " was acked, although the slot that follows is not stored"
-		}
-		return ""
-	})
-	heal()
-	s.succeeds("F-2", "next:@one")
 }

@@ -32,7 +32,6 @@ var workerScenarios = []Scenario{
 	{"lock-replaces-dead", []string{"X-2"}, "the same, and the node of the older slot dies", lockReplacesDead},
 	{"lock-replaces-late", []string{"K-1", "X-2"}, "the older slot succeeds just before it is replaced", lockReplacesLate},
 	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one", foreignLock},
-	{"follows", []string{"F-1"}, "the slot that follows cannot be stored for a while", follows},
 	{"no-handler", []string{"O-1"}, "a slot without a handler here, and a part of a split slot", noHandler},
 	{"timer", []string{"B-2"}, "a run that was set for later", timer},
 }
