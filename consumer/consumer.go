@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -209,18 +210,10 @@ type Consumer struct {
 
 // New returns a consumer; see Run.
 func New(cfg Config) *Consumer {
-	if cfg.Concurrency == 0 {
-		cfg.Concurrency = DefaultConcurrency
-	}
-	if cfg.Grace == 0 {
-		cfg.Grace = DefaultGrace
-	}
-	if cfg.Life == nil {
-		cfg.Life = context.Background()
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Concurrency = cmp.Or(cfg.Concurrency, DefaultConcurrency)
+	cfg.Grace = cmp.Or(cfg.Grace, DefaultGrace)
+	cfg.Life = cmp.Or(cfg.Life, context.Background())
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.ClockError == nil {
 		cfg.ClockError = func() time.Duration { return 0 }
 	}

@@ -48,9 +48,11 @@ func (t *task) load(mayBlock bool) progress {
 	ctx := t.cfg.Node.Context()
 	t.view.Self, t.view.Horizon = t.cfg.Node.Name(), t.cfg.Horizon
 	if !first {
-		if err := t.readRecord(ctx); err != nil {
+		rec, revision, err := t.readSlot(ctx, t.d.Slot)
+		if err != nil {
 			return t.postpone(err)
 		}
+		t.view.Record, t.view.Revision, t.view.OwnerDead, t.view.Disowned = rec, revision, false, false
 	}
 	t.view.Entry, t.undefined, t.view.Handles = entry, nil, t.cfg.Handler(t.d.Slot.Job) != nil
 	if entry == nil {
@@ -73,31 +75,30 @@ func (t *task) readResults(ctx context.Context, after []string) error {
 	for _, name := range after {
 		before := t.d.Slot.Whole()
 		before.Job = name
-		rec, _, err := t.cfg.Ledger.Read(ctx, before)
+		rec, _, err := t.readSlot(ctx, before)
 		switch {
-		case errors.Is(err, job.ErrNotFound):
 		case exchange.IsUnreadable(err):
-			t.cfg.Logger.Warn("the result of the job before cannot be read; its slot runs without it", "slot", t.d.Slot.ID(), "before", before.ID(), "error", err)
+			t.cfg.Logger.Warn("the result of an earlier job cannot be read; the slot runs without it", "slot", t.d.Slot.ID(), "before", before.ID(), "error", err)
 		case err != nil:
-			return fmt.Errorf("read the result of slot %s: %w", before, err)
-		case rec.State == job.Succeeded && len(rec.Result) > 0:
+			return err
+		case rec != nil && rec.State == job.Succeeded && len(rec.Result) > 0:
 			t.results[name] = rec.Result
 		}
 	}
 	return nil
 }
 
-func (t *task) readRecord(ctx context.Context) error {
-	rec, revision, err := t.cfg.Ledger.Read(ctx, t.d.Slot)
-	t.view.Record, t.view.Revision, t.view.OwnerDead, t.view.Disowned = nil, revision, false, false
+// readSlot returns a slot's record and its revision, at the ledger's leader. The record is nil if
+// there is none.
+func (t *task) readSlot(ctx context.Context, s job.Slot) (*job.Record, uint64, error) {
+	rec, revision, err := t.cfg.Ledger.Read(ctx, s)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
-		return nil
+		return nil, revision, nil
 	case err != nil:
-		return fmt.Errorf("read slot %s: %w", t.d.Slot, err)
+		return nil, 0, fmt.Errorf("read slot %s: %w", s, err)
 	}
-	t.view.Record = &rec
-	return nil
+	return &rec, revision, nil
 }
 
 // lookUp asks the registry's leader for the definition.
@@ -192,11 +193,13 @@ func (t *task) prove() progress {
 
 // divide reads or writes the record of the whole slot that the shard is a part of.
 func (t *task) divide() progress {
-	ctx, err := t.cfg.Node.Context(), error(nil)
+	var err error
+	ctx, w := t.cfg.Node.Context(), &t.view.Whole
 	if t.decision.Action == core.WriteWhole {
 		err = t.writeWhole(ctx, t.decision.Record)
 	} else {
-		err = t.learnWhole(ctx)
+		w.Record, w.Revision, err = t.readSlot(ctx, t.d.Slot.Whole())
+		w.Known = err == nil
 	}
 	if err != nil {
 		return t.postpone(err)

@@ -52,8 +52,8 @@ type limiter struct {
 	pullers map[*puller]struct{} // those that may ask for more when a permit is free
 }
 
-// waiter is a task that waits for a permit. It holds no goroutine. The limiter resumes it, with or without
-// a permit.
+// waiter is a task that waits for a permit. It holds no goroutine. The limiter resumes it, with
+// or without a permit.
 type waiter struct {
 	t     *task
 	since time.Time

@@ -171,9 +171,9 @@ func (t *task) recall(ctx context.Context, mayBlock bool) (seen seenLock, ended 
 	return seen, ended, fresh, nil
 }
 
-// backOff waits before the next write of a lock, whose last writes were refused: conflicts counts
-// them. It does not wait after the first refusal, and longer after each further one. It returns false
-// if ctx ends.
+// backOff waits before the next write of a lock. conflicts is how many writes in a row were
+// refused. It does not wait after the first, and longer after each further one. It returns
+// false if ctx ends.
 func backOff(ctx context.Context, conflicts int) bool {
 	if conflicts < 2 {
 		return ctx.Err() == nil
@@ -195,23 +195,19 @@ func backOff(ctx context.Context, conflicts int) bool {
 // it will never begin: see isOver.
 func (t *task) findEnded(ctx context.Context, slots []core.LockSlot, ended map[job.Slot]bool) error {
 	for _, s := range slots {
-		rec, _, err := t.cfg.Ledger.Read(ctx, s.Slot)
-		switch {
-		case errors.Is(err, job.ErrNotFound):
-			ended[s.Slot] = t.isOver(s)
-		case err != nil:
-			return fmt.Errorf("read slot %s, which is in the way: %w", s.Slot, err)
-		default:
-			ended[s.Slot] = rec.State.Final()
+		rec, _, err := t.readSlot(ctx, s.Slot)
+		if err != nil {
+			return fmt.Errorf("look for the outcome of a slot in the lock: %w", err)
 		}
+		ended[s.Slot] = rec == nil && t.isOver(s) || rec != nil && rec.State.Final()
 	}
 	return nil
 }
 
-// isOver reports whether a slot that stands in the lock without a record will never have one.
-// There are two such cases. The slot is older than the horizon and a lease: the lease covers a
-// worker that was suspended after it had checked the slot's age and before its claim. Or the
-// job is deleted, and the slot came in more than a lease ago. isOver is false while the clock
+// isOver reports whether a slot in the lock, which has no record, will never have one. There are
+// two such cases. The slot is older than the horizon and a lease: the lease covers a worker that
+// was suspended after it had checked the slot's age and before its claim. Or the job was
+// deleted, and the slot entered the lock more than a lease ago. isOver is false while the clock
 // is not plausible.
 func (t *task) isOver(s core.LockSlot) bool {
 	now := t.cfg.Now()

@@ -30,8 +30,8 @@ func (t *task) complete(ctx context.Context, rec job.Record) progress {
 }
 
 // afterResult handles the answer to the write of an attempt's result. It repeats the write until
-// the result is stored or t.ctx ends. A conflict means that another worker has taken the slot over, unless the ledger
-// itself has lost the claim.
+// the result is stored or t.ctx ends. A conflict means that another worker has taken the slot
+// over, unless the ledger itself has lost the claim.
 func (t *task) afterResult(mayBlock bool) progress {
 	err := t.answer.err
 	if !mayBlock && (err != nil || t.rec.State != job.Succeeded || t.cfg.Logger.Enabled(t.cfg.Life, slog.LevelInfo)) {
@@ -79,14 +79,8 @@ func (t *task) afterResult(mayBlock bool) progress {
 // claimStands reports whether the claim still counts although the ledger has lost it, and at
 // which revision to write the result: see core.Outlasts.
 func (t *task) claimStands() (revision uint64, outlasts bool, err error) {
-	rec, revision, err := t.cfg.Ledger.Read(t.ctx, t.rec.Slot)
-	switch {
-	case errors.Is(err, job.ErrNotFound):
-		return revision, core.Outlasts(t.rec, nil), nil
-	case err != nil:
-		return 0, false, err
-	}
-	return revision, core.Outlasts(t.rec, &rec), nil
+	stored, revision, err := t.readSlot(t.ctx, t.rec.Slot)
+	return revision, err == nil && core.Outlasts(t.rec, stored), err
 }
 
 // claimLost ends the delivery without an answer to the broker: another worker owns the slot, or
@@ -199,22 +193,6 @@ func (t *task) hasOutcome() progress {
 	return onward
 }
 
-// learnWhole reads the record of the whole slot that the shard is a part of, at the ledger's
-// leader.
-func (t *task) learnWhole(ctx context.Context) error {
-	whole := t.d.Slot.Whole()
-	rec, revision, err := t.cfg.Ledger.Read(ctx, whole)
-	t.view.Whole = core.Whole{Known: true, Revision: revision}
-	switch {
-	case errors.Is(err, job.ErrNotFound):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read slot %s: %w", whole, err)
-	}
-	t.view.Whole.Record = &rec
-	return nil
-}
-
 // writeWhole writes the record of the whole slot. If another worker was faster, that worker has
 // written the same record or ended the slot. Then the next decision reads the record again.
 func (t *task) writeWhole(ctx context.Context, rec job.Record) error {
@@ -241,30 +219,24 @@ func (t *task) writeWhole(ctx context.Context, rec job.Record) error {
 // finds all of them.
 func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, revision uint64, err error) {
 	for range maxRounds {
-		rec, revision, err := t.cfg.Ledger.Read(ctx, whole)
+		rec, revision, err := t.readSlot(ctx, whole)
 		switch {
-		case errors.Is(err, job.ErrNotFound):
-			return nil, 0, nil
-		case err != nil:
-			return nil, 0, fmt.Errorf("read slot %s: %w", whole, err)
+		case err != nil || rec == nil:
+			return nil, 0, err
 		case rec.State.Final():
-			return &rec, revision, nil
+			return rec, revision, nil
 		case rec.Shards == 0:
 			return nil, 0, nil
 		}
 		parts := make([]job.Record, rec.Shards)
 		for i := range parts {
-			parts[i], _, err = t.cfg.Ledger.Read(ctx, whole.Part(i+1, rec.Shards))
-			switch {
-			case errors.Is(err, job.ErrNotFound):
-				return nil, 0, nil
-			case err != nil:
-				return nil, 0, fmt.Errorf("read slot %s: %w", whole.Part(i+1, rec.Shards), err)
-			case !parts[i].State.Final():
-				return nil, 0, nil
+			part, _, err := t.readSlot(ctx, whole.Part(i+1, rec.Shards))
+			if err != nil || part == nil || !part.State.Final() {
+				return nil, 0, err
 			}
+			parts[i] = *part
 		}
-		end := core.Conclude(rec, parts, t.cfg.Node.Name(), t.cfg.Now())
+		end := core.Conclude(*rec, parts, t.cfg.Node.Name(), t.cfg.Now())
 		end.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
 		revision, err = t.cfg.Ledger.Write(ctx, end, revision)
 		switch {

@@ -44,10 +44,16 @@ func (c *Consumer) emitKind(kind job.EventKind, rec job.Record, fence uint64, pe
 	if kind == job.EventTakeover {
 		c.cfg.Logger.Warn("slot taken over", "slot", rec.Slot.ID(), "attempt", rec.Attempt, "owner", peer)
 	}
-	c.cfg.Emit(job.Event{
+	e := c.event(kind, rec.Slot, rec.Attempt, fence)
+	e.Error, e.Peer = rec.Error, peer
+	c.cfg.Emit(e)
+}
+
+func (c *Consumer) event(kind job.EventKind, s job.Slot, attempt int, fence uint64) job.Event {
+	return job.Event{
 		V: codec.Version, Kind: kind, Time: c.cfg.Now().UTC(), Node: c.cfg.Node.Name(),
-		ID: rec.Slot.ID(), Job: rec.Slot.Job, Attempt: rec.Attempt, Fence: fence, Error: rec.Error, Peer: peer,
-	})
+		ID: s.ID(), Job: s.Job, Attempt: attempt, Fence: fence,
+	}
 }
 
 // reportFailure reports the failed attempt whose record was just written.

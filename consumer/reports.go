@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/output"
 	"github.com/cronce-io/cronce/job"
@@ -107,16 +106,9 @@ func (r *reports) Progress(p job.Progress) {
 // sendProgress sends the newest progress. r.mu is held.
 func (r *reports) sendProgress() {
 	r.progressSent = time.Now()
-	e := r.event(job.EventProgress)
+	e := r.event(job.EventProgress, r.slot, r.attempt, r.fence)
 	e.Progress = r.progress
 	r.emitSafely(e)
-}
-
-func (r *reports) event(kind job.EventKind) job.Event {
-	return job.Event{
-		V: codec.Version, Kind: kind, Time: r.cfg.Now().UTC(), Node: r.cfg.Node.Name(),
-		ID: r.slot.ID(), Job: r.slot.Job, Attempt: r.attempt, Fence: r.fence,
-	}
 }
 
 // emitSafely sends an event. It catches a panic of Emit, which must not fail the job's handler.
@@ -152,7 +144,7 @@ func (r *reports) pass(p []byte) {
 // send sends the output in the feed. r.mu is held.
 func (r *reports) send(last bool) {
 	for _, p := range r.feed.Take(last) {
-		e := r.event(job.EventOutput)
+		e := r.event(job.EventOutput, r.slot, r.attempt, r.fence)
 		e.Output, e.From, e.To = p.Text, p.From, p.To
 		r.emitSafely(e)
 	}

@@ -48,6 +48,9 @@ type entry struct {
 	stuck bool
 }
 
+// runs reports whether the handler has started and not returned.
+func (o entry) runs() bool { return o.attempt != nil && !o.returned }
+
 // outlives reports whether the handler may outlive its incarnation.
 func (o entry) outlives() bool { return o.attempt != nil && (o.attempt.finish || o.inTime) }
 
@@ -82,7 +85,7 @@ func (t *Table) limiter(queue string, size int) *limiter {
 }
 
 // Denied returns why no slots of the queue arrive here: this login may not ask for them
-// (job.ErrDenied). It returns nil if the login may, or if nobody has asked yet.
+// (job.ErrDenied). It returns nil if the login may, or if no consumer has asked yet.
 func (t *Table) Denied(queue string) error {
 	t.mu.Lock()
 	l := t.limiters[queue]
@@ -187,7 +190,7 @@ func (t *Table) Stuck(after time.Duration) (found []Stuck) {
 	defer t.mu.Unlock()
 	for key, o := range t.entries {
 		switch {
-		case o.attempt == nil || o.returned || o.stuck || o.attempt.ctx.Err() == nil:
+		case !o.runs() || o.stuck || o.attempt.ctx.Err() == nil:
 			continue
 		case o.ended.IsZero():
 			o.ended = now
@@ -206,7 +209,7 @@ func (t *Table) CountStuck() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, o := range t.entries {
-		if o.stuck && !o.returned {
+		if o.stuck && o.runs() {
 			n++
 		}
 	}
@@ -233,16 +236,23 @@ func (t *Table) returned(key string, inTime bool) {
 	t.notify()
 }
 
+// running returns the slot's attempt if its handler runs, and nil otherwise.
+func (t *Table) running(key string) *attemptRef {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.entries[key]; o.runs() {
+		return o.attempt
+	}
+	return nil
+}
+
 // Cancel ends the context of the handler that runs the slot's attempt with this fence. It
 // reports whether a cancellation has ended the context, by this cause or an earlier one (see
-// core.IsCancellation). It is false if this process does not run the attempt now, or if the context had
-// ended for another reason. Then the caller has to look at the record.
+// core.IsCancellation). It is false if this process does not run the attempt now, or if the
+// context had ended for another reason. Then the caller has to look at the record.
 func (t *Table) Cancel(key string, fence uint64, cause error) bool {
-	t.mu.Lock()
-	o := t.entries[key]
-	t.mu.Unlock()
-	attempt := o.attempt
-	if attempt == nil || o.returned || attempt.fence != fence {
+	attempt := t.running(key)
+	if attempt == nil || attempt.fence != fence {
 		return false
 	}
 	attempt.end(cause)
@@ -256,19 +266,17 @@ func (t *Table) Holds(key string) (holds, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o, holds := t.entries[key]
-	return holds, o.attempt != nil && !o.returned && o.attempt.ctx.Err() != nil
+	return holds, o.runs() && o.attempt.ctx.Err() != nil
 }
 
 // Output returns what the slot's handler has reported so far, if this process runs it. With
 // follow, the output from here on is sent as events for exchange.FollowFor.
 func (t *Table) Output(key string, follow bool) exchange.OutputAnswer {
-	t.mu.Lock()
-	o := t.entries[key]
-	t.mu.Unlock()
-	if o.attempt == nil || o.returned {
+	attempt := t.running(key)
+	if attempt == nil {
 		return exchange.OutputAnswer{}
 	}
-	return o.attempt.reports.answer(follow)
+	return attempt.reports.answer(follow)
 }
 
 // nonce returns a value that no other write of this process has. If the answer to a write is
@@ -300,7 +308,7 @@ func (t *Table) Running() int {
 	defer t.mu.Unlock()
 	n := 0
 	for _, o := range t.entries {
-		if o.attempt != nil && !o.returned {
+		if o.runs() {
 			n++
 		}
 	}
