@@ -45,13 +45,12 @@ type agenda struct {
 	traits map[traits]*traits
 
 	// known is the newest revision and timestamp of the registry that the agenda has seen.
-	// claimable is the value that known had at the last event after which no other event was
-	// pending. To claim an older revision is always right, but makes a starting producer
-	// publish more slots again.
+	// claimable is the value of known when no event was pending the last time. A claim of an
+	// older revision is always correct, but makes a starting producer publish more slots again.
 	known, claimable position
 	ready            bool
 
-	// digest covers all definitions. Two agendas with the same digest have the same jobs at
+	// digest covers all definitions. Two agendas with the same digest know the same jobs at
 	// the same revisions, and compute the same slots.
 	digest uint64
 
@@ -60,7 +59,7 @@ type agenda struct {
 	newer map[string]struct{}
 
 	// zoned counts the jobs with a plan in a time zone other than UTC. zonesBehind is
-	// true while another producer has newer time zone data.
+	// that of the Config, as of this turn.
 	zoned       int
 	zonesBehind bool
 }
@@ -81,8 +80,8 @@ type plannedJob struct {
 	// A zoned job has a plan in a time zone other than UTC.
 	zoned bool
 
-	// seen is the timestamp of the entry from which this was made. Stretches that are
-	// no newer have been on the agenda.
+	// seen is the timestamp of the entry from which the lines were made. Stretches that came
+	// into force by then have been on the agenda.
 	seen stamp
 }
 
@@ -219,7 +218,7 @@ func (a *agenda) update(e plans.Entry) {
 	def := e.Job.WithDefaults()
 	j.def = &definition{def.Name, string(def.Payload), e.Revision, a.shareTraits(traits{def.Queue, def.CatchUp})}
 	old := j.lines()
-	lines, broken := a.lines(j, old, e)
+	lines, broken := a.makeLines(j, old, e)
 	gone := slices.DeleteFunc(old, func(l *line) bool { return slices.Contains(lines, l) })
 	a.endLines(gone, e.Since())
 	j.setLines(append(slices.DeleteFunc(gone, func(l *line) bool { return l.group == nil }), lines...))
@@ -248,9 +247,9 @@ func (a *agenda) addDigest(j *plannedJob, at time.Time, broken bool) {
 	a.digest += j.digest
 }
 
-// lines returns a line for each stretch of the entry's timeline that has slots to come.
-// broken reports whether a plan of the entry cannot be used.
-func (a *agenda) lines(j *plannedJob, old []*line, e plans.Entry) (lines []*line, broken bool) {
+// makeLines returns a line for each stretch of the entry's timeline that has slots to come. It
+// reuses those of the old lines that match. broken is true if a plan of the entry cannot be used.
+func (a *agenda) makeLines(j *plannedJob, old []*line, e plans.Entry) (lines []*line, broken bool) {
 	for _, p := range e.Plans() {
 		s, err := a.schedule(e.Job.Name, p.Plan)
 		if err != nil {
@@ -258,22 +257,21 @@ func (a *agenda) lines(j *plannedJob, old []*line, e plans.Entry) (lines []*line
 			broken = true
 			continue
 		}
-		s.lines++ // keeps the schedule while the loop runs, since its first lines may end at once
+		s.uses++ // keeps the schedule while the loop runs, since its first lines may end at once
 		for _, part := range e.Stretches(p, s.Schedule) {
 			if i := slices.IndexFunc(old, func(l *line) bool { return !l.ended && l.matches(s, part) && !slices.Contains(lines, l) }); i >= 0 {
 				a.shorten(old[i], bound(part.Until))
 				lines = append(lines, old[i])
 				continue
 			}
-			l := s.newLine(j, part)
-			l.shards = uint16(p.Plan.Shards) // at most job.MaxShards
+			l := s.newLine(j, part, p.Plan.Shards)
 			if a.attachAfter(l, a.firstAfter(j, l, e.Revision)) {
 				lines = append(lines, l)
 			} else {
-				a.dropLine(l.schedule)
+				a.release(s)
 			}
 		}
-		a.dropLine(s)
+		a.release(s)
 	}
 	return lines, broken
 }
@@ -297,16 +295,16 @@ func (a *agenda) endLines(lines []*line, at time.Time) {
 		a.shorten(l, min(l.until, at.Add(-l.schedule.Delay()).Unix()))
 		if !l.ended {
 			l.ended = true
-			a.dropLine(l.schedule)
+			a.release(l.schedule)
 		}
 	}
 }
 
-// dropLine removes one line from the schedule's count, and deletes the schedule with the
-// last. Lines find their plan by the schedule's pointer, so there must never be two
-// schedules with one key.
-func (a *agenda) dropLine(s *schedule) {
-	if s.lines--; s.lines == 0 {
+// release counts one use of the schedule less, and deletes the schedule after the last. Lines are
+// matched with plans by the schedule's pointer, so there must never be two schedules with one
+// key.
+func (a *agenda) release(s *schedule) {
+	if s.uses--; s.uses == 0 {
 		delete(a.schedules, s.key)
 	}
 }

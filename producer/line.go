@@ -13,8 +13,8 @@ import (
 // schedule is shared by all lines with the same expression, zone and exclusions.
 type schedule struct {
 	*job.Schedule
-	key   string // in the agenda's map
-	lines int    // how many lines have the schedule
+	key  string // in the agenda's map
+	uses int    // how many lines have the schedule
 }
 
 // line is one stretch of one job's timeline. It moves from slot to slot.
@@ -107,10 +107,11 @@ func (a *agenda) schedule(name string, p job.Plan) (*schedule, error) {
 	return shared, nil
 }
 
-func (s *schedule) newLine(j *plannedJob, part plans.Stretch) *line {
-	s.lines++
+func (s *schedule) newLine(j *plannedJob, part plans.Stretch, shards int) *line {
+	s.uses++
 	return &line{
 		job: j, schedule: s, from: bound(part.After), until: bound(part.Until), since: stampOf(part.Since), paused: part.Paused,
+		shards: uint16(shards), // at most job.MaxShards
 	}
 }
 
@@ -119,14 +120,14 @@ func (l *line) matches(s *schedule, part plans.Stretch) bool {
 	return l.schedule == s && l.from == bound(part.After) && l.paused == part.Paused && l.since == stampOf(part.Since)
 }
 
-// attachAfter attaches a line, which has no group, at its first slot after the given
-// instant. It reports whether there is such a slot.
+// attachAfter attaches a line, which has no group, at its first slot after the given instant. It
+// returns false if there is no such slot.
 func (a *agenda) attachAfter(l *line, after time.Time) bool {
 	return a.attach(l, l.schedule.Next(plans.Later(after, l.after())))
 }
 
-// attach puts a line, which has no group, into the group of the given slot. It does nothing
-// if the line does not have that slot.
+// attach puts a line, which has no group, into the group of the given slot. It does nothing, and
+// returns false, if the line does not have that slot.
 func (a *agenda) attach(l *line, next time.Time) bool {
 	if next.IsZero() || !l.covers(next) {
 		return false

@@ -38,8 +38,8 @@ type Definition struct {
 	Paused bool
 
 	// Pauses holds when the job was paused, oldest first, up to maxPauses. In an Entry, the
-	// last one is open if and only if Paused is true. A writer omits the bound that is the
-	// broker's timestamp of the entry it writes.
+	// last one is open if and only if Paused is true. A stored value lacks the bound that is its
+	// own timestamp, which its writer could not know.
 	Pauses []Window
 
 	// Applied is true if an operator created the entry, so that an apply of another file may
@@ -55,10 +55,12 @@ type Definition struct {
 	Extra codec.Extra
 }
 
-// PastPlan is a plan and the slots it applies to: those after From, up to and including To.
+// PastPlan is a plan and the slots it applies to: those after From, up to and including To. To is
+// not stored, since it is the beginning of the next plan.
 type PastPlan struct {
-	Plan     job.Plan
-	From, To time.Time
+	From time.Time `json:"from"`
+	To   time.Time `json:"-"`
+	Plan job.Plan  `json:"plan"`
 }
 
 const (
@@ -161,35 +163,21 @@ type definitionWire struct {
 	V          int        `json:"v"`
 	Job        job.Job    `json:"job"`
 	Since      time.Time  `json:"since,omitzero"`
-	Past       []pastWire `json:"past,omitempty"`
+	Past       []PastPlan `json:"past,omitempty"`
 	Superseded []string   `json:"superseded,omitempty"`
 	Paused     bool       `json:"paused,omitempty"`
-	Pauses     []window   `json:"pauses,omitempty"`
+	Pauses     []Window   `json:"pauses,omitempty"`
 	Applied    bool       `json:"applied,omitempty"`
 	Owner      string     `json:"owner"`
 	Node       string     `json:"node"`
 	Nonce      string     `json:"nonce"`
 }
 
-type pastWire struct {
-	From time.Time `json:"from"`
-	Plan job.Plan  `json:"plan"`
-}
-
-type window struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to,omitzero"`
-}
-
-// MarshalJSON writes the registry's value. It omits the ends of past plans, since each one is
-// the beginning of the next plan.
+// MarshalJSON writes the registry's value.
 func (d Definition) MarshalJSON() ([]byte, error) {
-	w := definitionWire{codec.Version, d.Job, d.Since, nil, d.Superseded, d.Paused, nil, d.Applied, d.Owner, d.Node, d.Nonce}
+	w := definitionWire{codec.Version, d.Job, d.Since, d.Past, d.Superseded, d.Paused, nil, d.Applied, d.Owner, d.Node, d.Nonce}
 	for _, p := range d.Pauses {
-		w.Pauses = append(w.Pauses, window{p.From.UTC(), p.To.UTC()})
-	}
-	for _, p := range d.Past {
-		w.Past = append(w.Past, pastWire{p.From, p.Plan})
+		w.Pauses = append(w.Pauses, Window{p.From.UTC(), p.To.UTC()})
 	}
 	return codec.Encode(w, d.Extra)
 }
@@ -220,21 +208,15 @@ func (c *EntryDecoder) Entry(data []byte, revision uint64, at time.Time) (Entry,
 		return Entry{}, err
 	}
 	e := Entry{Revision: revision, Time: at.UTC(), Definition: Definition{
-		Job: w.Job, Since: w.Since, Superseded: w.Superseded, Paused: w.Paused, Applied: w.Applied,
+		Job: w.Job, Since: w.Since, Past: w.Past, Superseded: w.Superseded, Paused: w.Paused, Pauses: w.Pauses, Applied: w.Applied,
 		Owner: w.Owner, Node: w.Node, Nonce: w.Nonce, Extra: extra,
 	}}
-	for _, p := range w.Past {
-		e.Past = append(e.Past, PastPlan{Plan: p.Plan, From: p.From})
-	}
 	for i := range e.Past {
 		if i+1 < len(e.Past) {
 			e.Past[i].To = e.Past[i+1].From
 		} else {
 			e.Past[i].To = e.Since()
 		}
-	}
-	for _, p := range w.Pauses {
-		e.Pauses = append(e.Pauses, Window(p))
 	}
 	e.settlePauses()
 	return e, c.Validate(e.Job)

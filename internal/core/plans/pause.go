@@ -10,7 +10,8 @@ import (
 // Window is a pause of a job: slots that fell due after From, up to and including To, were not
 // published. To is zero while the pause lasts.
 type Window struct {
-	From, To time.Time
+	From time.Time `json:"from"`
+	To   time.Time `json:"to,omitzero"`
 }
 
 // maxPauses bounds the pauses that a definition keeps. The newest stay; the slots of older ones
@@ -106,8 +107,8 @@ func (e Entry) Stretches(p PastPlan, s *job.Schedule) []Stretch {
 }
 
 // IfResumed returns how many slots a paused job has missed, and how many of them would run if it
-// was resumed now, by the broker's clock. A horizon of zero is DefaultHorizon. If the job is not
-// paused, both are zero.
+// was resumed now, by the broker's clock. A horizon of zero means DefaultHorizon. If the job is not
+// paused, both results are zero.
 func (e Entry) IfResumed(now time.Time, horizon time.Duration) (missed, runs int, err error) {
 	if !e.Paused {
 		return 0, 0, nil
