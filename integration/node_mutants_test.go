@@ -102,6 +102,9 @@ var nodeMutants = []nodeMutant{
       const request`, `if (false) {
       const request`, "", "lock-replaces"},
 	{"replaces a slot that has ended", "locks", `if (value && !isFinal(value)) await`, `if (value) await`, "", "lock-replaces-late K-1"},
+	{"has a backfill replace an older slot", "lock", `m.caughtUp || m.backfill ||`, `m.caughtUp ||`, "", "lock-not-on-time X-2"},
+	{"keeps a result that is too large", "bounds", `if (size > 65_536)`, `if (false)`, "", "unknown-members V-4"},
+	{"refuses a record whose queue is empty", "bounds", `if (r.queue) checkName`, `checkName`, "values", ""},
 	{"publishes no range of missed slots", "producer", `await Promise.all(ranges.map((m) => this.publish(m, signal)));`, ``, "", "away P-2"},
 	{"moves the watermark with older zone data", "producer", `if (this.outdated()) return;`, ``, "", "newer-zone O-4"},
 	{"moves the watermark back", "producer", `if (at > time || found.value.registry_revision > revision ||`, `if (false ||`, "", "watermark-ahead"},

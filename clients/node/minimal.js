@@ -282,7 +282,7 @@ class Node {
         next.attempts = record.attempts.slice(0, -1);
       }
       if (old) return this.finish(slot, { ...next, state: record ? "failed" : "expired" }, revision, "older than the horizon");
-      const { retry_at, error, output, ...kept } = next; // unknown members stay [V-3]
+      const { retry_at, error, output, result, ...kept } = next; // unknown members stay [V-3]
       if (output && kept.attempts?.length) kept.attempts = kept.attempts.with(-1, { ...kept.attempts.at(-1), output });
       const claim = {
         ...kept, state: "running", attempt, node: this.name, max_attempts: kept.max_attempts ?? definition.attempts ?? 3,

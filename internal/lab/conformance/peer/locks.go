@@ -170,6 +170,45 @@ func lockReplacesLate(s *stage) {
 	}
 }
 
+// lockNotOnTime has slots wait that look like the newest, and may displace nothing.
+func lockNotOnTime(s *stage) {
+	older, r, fence, newer, _ := s.replacing("peer-1-1-a")
+	at, err := time.Parse(time.RFC3339, strings.TrimPrefix(newer, "work:"))
+	s.must(err)
+	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
+	var late []string
+	for i, header := range [][2]string{{"Cronce-Backfill", "1"}, {"Cronce-Caught-Up", "1"}, {"Nats-Msg-Id", "/r2"}} {
+		id := job.NewSlot("work", at.Add(time.Duration(i)*time.Second)).ID()
+		late = append(late, id)
+		if header[0] == "Nats-Msg-Id" {
+			header[1] = id + header[1]
+		}
+		s.publish("work", id, 10, header[0], header[1])
+	}
+	for _, id := range late {
+		s.await("X-2", id+" to wait in the lock", func() bool {
+			lock := s.get("state", "lock.work")
+			list, _ := lock.value["waiting"].([]any)
+			for _, stay := range list {
+				if v, _ := stay.(map[string]any); v["id"] == id {
+					if v["on_time"] == true {
+						s.fails("X-2", "%s is on_time in the lock: its message says that it is not", id)
+					}
+					return true
+				}
+			}
+			return s.get("ledger", key(id)).value != nil
+		})
+	}
+	if s.slot(older).revision != fence || len(s.tap.frames(func(f frame) bool { return f.isPublish() && f.body()["replaced"] == true })) > 0 {
+		s.breaks("X-2", "%s was to be ended for slots that are not on time", older)
+	}
+	s.set("ledger", key(older), ended(r, "succeeded"))
+	for _, id := range late {
+		s.succeeds("X-2", id)
+	}
+}
+
 func foreignLock(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
 	now := time.Now().UTC()

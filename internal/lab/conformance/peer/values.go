@@ -13,6 +13,7 @@ import (
 // Scenarios about values that a newer program or a stranger has written, and about a view of the
 // registry and a clock that are behind.
 var valueScenarios = []Scenario{
+	{"unknown-members", []string{"V-3", "V-4"}, "a newer program has written a member that no other program knows, and a result that is too large", unknownMembers},
 	{"lock-2", []string{"V-2"}, "a newer program has written the lock of a job", lockTwo},
 	{"job-2", []string{"V-2"}, "a newer program has written the definition of a slot's job", jobTwo},
 	{"node-2", []string{"V-2"}, "a newer program has written the record of a node that owns a slot", nodeTwo},
@@ -22,6 +23,28 @@ var valueScenarios = []Scenario{
 	{"edited-unseen", []string{"C-4"}, "a job is edited, and the client's watch of the registry does not deliver that", editedUnseen},
 	{"fast-clock", []string{"L-8"}, "the client's clock is 40 s fast", fastClock},
 	{"fails", []string{"C-2", "C-9", "C-10"}, "two attempts end by their timeout", fails},
+}
+
+// mostResult is the size of the largest result of a record, as JSON.
+const mostResult = 65_536
+
+func unknownMembers(s *stage) {
+	s.define("work", nil, nil)
+	id := "work:@one"
+	v := ended(running(id, "peer-9-9-z", 1), "retrying")
+	v["retry_at"], v["x_shade"], v["result"] = time.Now().UTC(), "blue", strings.Repeat("x", mostResult)
+	delete(v, "finished")
+	delete(v, "attempts")
+	s.set("ledger", key(id), v)
+	s.launch("work")
+	s.offer("work", "one", 10)
+	r := s.succeeds("C-2", id)
+	if r.text("x_shade") != "blue" {
+		s.breaks("V-3", "the record lost its member x_shade: %v", r.value)
+	}
+	if size := len(jsonOf(r.value["result"])); size > mostResult {
+		s.breaks("V-4", "the record still has the result of %d bytes that it had: want result_dropped in its place, as for more than %d bytes", size, mostResult)
+	}
 }
 
 func lockTwo(s *stage) {

@@ -19,7 +19,6 @@ var workerScenarios = []Scenario{
 	{"completion-unanswered", []string{"W-3", "W-4"}, "the outcome is stored, and its answers are lost", completionUnanswered},
 	{"late-completion", []string{"C-6", "K-2", "C-11"}, "another node has the slot by the time that the handler returns", lateCompletion},
 	{"version-2", []string{"V-1", "V-2"}, "a newer program has written the slot's record", versionTwo},
-	{"unknown-members", []string{"V-3"}, "a newer program has written a member that no other program knows", unknownMembers},
 	{"old-run", []string{"C-2"}, "a run is offered again, whose first message was a day ago", oldRun},
 	{"contradiction", []string{"M-1"}, "a message names one slot, and its message ID another", contradiction},
 	{"registry-lags", []string{"C-4"}, "a message is of a definition that is not there yet", registryLags},
@@ -31,6 +30,7 @@ var workerScenarios = []Scenario{
 	{"lock-replaces", []string{"X-2"}, "a slot under replace, while an older one holds the place", lockReplaces},
 	{"lock-replaces-dead", []string{"X-2"}, "the same, and the node of the older slot dies", lockReplacesDead},
 	{"lock-replaces-late", []string{"K-1", "X-2"}, "the older slot succeeds just before it is replaced", lockReplacesLate},
+	{"lock-not-on-time", []string{"X-2"}, "slots under replace that are backfilled, caught up or offered again, while an older one holds the place", lockNotOnTime},
 	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one", foreignLock},
 	{"no-handler", []string{"O-1"}, "a slot without a handler here, and a part of a split slot", noHandler},
 	{"timer", []string{"B-2"}, "a run that was set for later", timer},
@@ -192,21 +192,6 @@ func versionTwo(s *stage) {
 	})
 	s.remove("ledger", key(id)) // a person writes a marker over it
 	s.succeeds("V-1", id)
-}
-
-func unknownMembers(s *stage) {
-	s.define("work", nil, nil)
-	id := "work:@one"
-	v := ended(running(id, "peer-9-9-z", 1), "retrying")
-	v["retry_at"], v["x_shade"] = time.Now().UTC(), "blue"
-	delete(v, "finished")
-	delete(v, "attempts")
-	s.set("ledger", key(id), v)
-	s.launch("work")
-	s.offer("work", "one", 10)
-	if r := s.succeeds("C-2", id); r.text("x_shade") != "blue" {
-		s.breaks("V-3", "the record lost its member x_shade: %v", r.value)
-	}
 }
 
 func oldRun(s *stage) {
