@@ -15,7 +15,8 @@ const (
 	maxSleep = time.Second
 
 	// jump is how much longer than a sleep the clock must have moved before the producer
-	// concludes that its process was suspended.
+	// concludes that its process was suspended. A time more than jump after now counts as ahead
+	// of the clock.
 	jump = 5 * time.Second
 
 	// reconnectPoll is how often a producer without a connection checks for one.
@@ -30,7 +31,7 @@ const (
 )
 
 // session is the loop that moves slots from the agenda to the outbox, and acknowledged positions
-// from the outbox to the keeper. One goroutine owns it. Run begins a new session after each
+// from the outbox to the keeper. One goroutine owns it. Run starts a new session after each
 // reset of the watermark.
 type session struct {
 	*Producer
@@ -188,8 +189,8 @@ func (s *session) wake(now time.Time, able bool) {
 }
 
 // isDoubtful reports whether the known watermark is ahead of the clock, or of the
-// registry's revision. A wrong clock or another registry caused that, and an operator may
-// reset it.
+// registry's revision. A wrong clock or an exchanged registry caused that, and an operator may
+// reset the watermark.
 func (s *session) isDoubtful(now time.Time) bool {
 	return s.isAhead(now) || s.agenda.base.revision > s.agenda.known.revision
 }
@@ -212,20 +213,21 @@ func (s *session) restingTurn(ctx context.Context, now time.Time) error {
 	return s.refresh(ctx, now, now.Add(-s.cfg.Late))
 }
 
-// refresh reads the stored watermark, and lets the agenda skip the slots that it covers: those
-// due by until, or all if until is zero. After an error that may be temporary, the session
-// reads it again at its next turn.
+// refresh reads the stored watermark, and lets the agenda skip the slots that it covers, up to
+// until; zero: no limit. After an error that may be temporary, the session reads it again at its
+// next turn.
 func (s *session) refresh(ctx context.Context, now, until time.Time) error {
 	s.watermarkRead = time.Now()
 	wm, _, err := readWatermark(ctx, s.cfg.Watermark)
 	pos := positionOf(wm)
+	corrected := s.isAhead(now) && pos.behind(position{time: now.Add(jump)}) // it was ahead of the clock, and is not any more
 	switch {
 	case errors.Is(err, errUnreadable):
 		// This producer's own position is the best there is. The keeper reads the watermark
 		// too, and logs the error.
 		s.watermarkStale = false
 		return nil
-	case err == nil && (pos.behind(s.agenda.base) || s.isAhead(now) && pos.behind(position{time: now.Add(jump)})):
+	case err == nil && (corrected || pos.behind(s.agenda.base)):
 		return errReset
 	case err != nil:
 		s.cfg.Logger.Warn("watermark cannot be read; trying again", "error", err)

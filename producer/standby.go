@@ -177,9 +177,10 @@ func (o *outbox) dropAnnounced(p *peer) {
 	})
 }
 
-// takeOverdue publishes the copies that were kept for long enough. It returns when to call
-// it again; zero: not before something else happens. Peers that were silent, or did not
-// publish in time, do not count any more.
+// takeOverdue publishes the copies that were kept for long enough: until the peer counts as
+// silent, and at most standbyLimit for a peer that agrees on the shares, or the standby delay for
+// one that does not. It returns when to call it again; zero: not before something else happens.
+// A peer that was silent, or did not publish in time, does not count any more.
 func (o *outbox) takeOverdue(now time.Time) (next time.Time) {
 	delay := o.p.cfg.StandbyDelay + o.lag(now)
 	for _, p := range o.fleet.active {
@@ -187,23 +188,23 @@ func (o *outbox) takeOverdue(now time.Time) (next time.Time) {
 			continue
 		}
 		since := p.standby[0].since
-		at := plans.Later(since, p.lastHeard).Add(delay)
-		agrees := o.fleet.agrees(p)
-		switch {
+		limit := since.Add(standbyLimit)
+		at := plans.Later(since, p.lastHeard).Add(delay) // then the peer counts as silent
+		switch agrees := o.fleet.agrees(p); {
 		case !now.Before(at):
 			p.silent = true
 			o.takeOverUntil(p, now)
 			continue
-		case !agrees && !now.Before(since.Add(delay)):
-			o.takeOverUntil(p, now.Add(-delay))
-		case agrees && !now.Before(since.Add(standbyLimit)):
+		case agrees && !now.Before(limit):
 			p.distrustedUntil = now.Add(distrustFor)
 			o.takeOverUntil(p, now)
 			continue
-		case !agrees:
+		case agrees:
+			at = plans.Earlier(at, limit)
+		case now.Before(since.Add(delay)):
 			at = since.Add(delay)
 		default:
-			at = plans.Earlier(at, since.Add(standbyLimit))
+			o.takeOverUntil(p, now.Add(-delay))
 		}
 		if next.IsZero() || at.Before(next) {
 			next = at

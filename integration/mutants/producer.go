@@ -4,7 +4,7 @@ package main
 var producerMutants = []mutant{
 	{
 		name:   "watermark-before-publish",
-		breaks: "the watermark moves when slots are handed out, not when they are acknowledged (invariant 2)",
+		breaks: "the watermark moves when slots leave the agenda, not when they are acknowledged (invariant 2)",
 		file:   "producer/outbox.go",
 		old:    "for len(o.marks) > 0 && o.marks[0].number <= o.first {",
 		new:    "for len(o.marks) > 0 {",
@@ -107,8 +107,8 @@ var producerMutants = []mutant{
 		test:   "TestProducerWithOlderTimeZoneDataDoesNotMoveTheWatermarkOverZonedJobs",
 	},
 	{
-		name:   "refused-slots-off-the-board",
-		breaks: "slots of a job that is refused are handed out all the same, and wait for it",
+		name:   "refused-slots-off-the-agenda",
+		breaks: "slots of a refused job leave the agenda all the same, and wait in the outbox",
 		file:   "producer/outbox.go",
 		old:    "		o.agenda.suspend(it.line.job, true)\n",
 		new:    "",
@@ -116,7 +116,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "claim-without-refused-jobs",
-		breaks: "the watermark moves over slots that were kept on the board, since the broker refuses them",
+		breaks: "the watermark moves over slots that stayed on the agenda, since the broker refuses them",
 		file:   "producer/outbox.go",
 		old:    "len(o.agenda.suspended) > 0}",
 		new:    "false}",
