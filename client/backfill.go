@@ -23,7 +23,7 @@ type BackfillOptions struct {
 	// The range begins at From, and ends before To. If To is zero, it is the broker's time.
 	From, To time.Time
 
-	// Rate is the number of messages per second, at most MaxRate. A slot has one message, or one
+	// Rate limits the messages per second. It is at most MaxRate. A slot has one message, or one
 	// for each shard. Zero: DefaultRate.
 	Rate int
 
@@ -127,7 +127,7 @@ func (c *Client) Backfill(ctx context.Context, name string, b BackfillOptions, p
 	return f.sum, err
 }
 
-// filler is a running backfill.
+// filler is one call of Backfill.
 type filler struct {
 	*Client
 	entry      plans.Entry
@@ -171,18 +171,12 @@ func (f *filler) plan(ctx context.Context, name string, b BackfillOptions) (err 
 		if err != nil {
 			return err
 		}
-		after, until := plans.Later(b.From.Add(-1), p.From), b.To.Add(-1)
-		if due := f.now.Add(-s.Delay()); due.Before(until) {
-			until = due
-		}
-		if !p.To.IsZero() && p.To.Before(until) {
-			until = p.To
+		after, until := plans.Later(b.From.Add(-1), p.From), plans.Earlier(b.To.Add(-1), f.now.Add(-s.Delay()))
+		if !p.To.IsZero() {
+			until = plans.Earlier(until, p.To)
 		}
 		edge := f.now.Add(-f.cfg.Settings.Horizon - 1) // the last instant that is too old
-		if until.Before(edge) {
-			edge = until
-		}
-		edge = plans.Later(after, edge)
+		edge = plans.Later(after, plans.Earlier(until, edge))
 		f.sum.TooOld += s.Count(after, edge)
 		f.sum.Slots += s.Count(after, until)
 		f.stretches = append(f.stretches, stretch{plans.Stretch{Schedule: s, After: edge, Until: until}, p.Plan.Shards})
@@ -196,7 +190,7 @@ func (f *filler) plan(ctx context.Context, name string, b BackfillOptions) (err 
 	return nil
 }
 
-// known finds the slots that need no message. It reads the stream before the ledger: a slot that
+// known finds the slots to skip, which need no message. It reads the stream before the ledger: a slot that
 // is claimed between the two reads then has a record. Both reads are hints. If Backfill publishes
 // a message that is not needed, the stream folds it, or a worker drops it because of the record.
 func (f *filler) known(ctx context.Context) error {
@@ -231,7 +225,7 @@ func (f *filler) known(ctx context.Context) error {
 			f.skip[at] = true
 		}
 	}
-	f.count(func(*Backfilled) {})
+	f.count(func(*Backfilled) {}) // reports the progress
 	return nil
 }
 
@@ -299,7 +293,7 @@ func (f *filler) fill(ctx context.Context, rate int) error {
 	return context.Cause(ctx)
 }
 
-// ticked waits for the next tick, and reports false when ctx ended first.
+// ticked waits for the next tick. It returns false if ctx has ended.
 func ticked(ctx context.Context, tick <-chan time.Time) bool {
 	select {
 	case <-tick:

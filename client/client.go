@@ -3,9 +3,9 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -24,9 +24,9 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Client carries out the orders, and answers the questions, of one operator. It is safe for
-// concurrent use. It has no goroutine of its own and needs no closing; the connection
-// belongs to the caller.
+// Client carries out the orders and answers the questions of one operator. It is safe for
+// concurrent use. It has no goroutine of its own and needs no closing. The connection belongs to
+// the caller.
 type Client struct {
 	cfg     attach.Parts
 	waiters *waiters
@@ -107,8 +107,8 @@ func New(ctx context.Context, nc *nats.Conn, opts ...Option) (*Client, error) {
 // record with it must fit the server's limits.
 const maxOperator = 200
 
-// Attach returns a client for the packages of this module, which have opened the namespace
-// already. Other programs cannot make Parts: call New, or (*cronce.Scheduler).Client.
+// Attach returns a client of parts that a package of this module has opened already. Other programs
+// cannot make Parts: call New, or (*cronce.Scheduler).Client.
 func Attach(p attach.Parts) *Client {
 	if p.Alive == nil {
 		p.Alive = func() {}
@@ -118,6 +118,65 @@ func Attach(p attach.Parts) *Client {
 	}
 	p.Operator = strings.ToValidUTF8(p.Operator[:min(len(p.Operator), maxOperator)], "")
 	return &Client{cfg: p, waiters: &waiters{}}
+}
+
+// atOnce bounds the concurrent requests of one operation.
+const atOnce = 16
+
+// each calls f for 0 to n-1, atOnce of them concurrently, until one fails.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i := range n {
+		group.Go(func() error { return f(ctx, i) })
+	}
+	return group.Wait()
+}
+
+// As returns a client that gives orders in the name of another operator, like the user of a web
+// server, and that shares everything else with c. The error wraps job.ErrInvalid if WithOperator
+// would refuse the name.
+func (c *Client) As(operator string) (*Client, error) {
+	if err := job.ValidateToken(operator); err != nil {
+		return nil, fmt.Errorf("operator: %w", err)
+	}
+	other := *c
+	other.cfg.Operator = operator
+	return &other, nil
+}
+
+// Rights are the groups of orders that the connection's login may give.
+type Rights struct {
+	// Edit is to apply, pause, resume, release and remove jobs.
+	Edit bool
+
+	// Start is to trigger jobs, to publish the slots of the past, and to repair.
+	Start bool
+
+	// Reopen is to retry and to cancel slots.
+	Reopen bool
+}
+
+// Rights asks the server what the login may do. The answer helps a user interface to leave out
+// what cannot work; the server decides. The error wraps job.ErrDenied if the login may not ask
+// (logins of older versions of "cronce auth").
+func (c *Client) Rights(ctx context.Context) (Rights, error) {
+	if c.cfg.Store == nil {
+		return Rights{}, fmt.Errorf("ask for the rights of the login: %w: the client has no connection", job.ErrUnknown)
+	}
+	answer, err := c.cfg.Store.Request(ctx, &nats.Msg{Subject: layout.PermissionsSubject})
+	if err != nil {
+		return Rights{}, err
+	}
+	login, err := layout.ParsePermissions(answer.Data)
+	if err != nil {
+		return Rights{}, fmt.Errorf("read the rights of the login: %w", err)
+	}
+	may := func(subjects []string) bool {
+		return !slices.ContainsFunc(subjects, func(s string) bool { return !login.MayPublish(s) })
+	}
+	jobs, runs, slots := layout.Access{Namespace: c.cfg.Store.Namespace(), Domain: c.cfg.Store.Domain()}.Ordering()
+	return Rights{Edit: may(jobs), Start: may(runs), Reopen: may(slots)}, nil
 }
 
 // ConflictError reports that another writer changed a job after this operation had read
@@ -146,6 +205,10 @@ func (e *ConflictError) Error() string {
 
 // Is matches job.ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == job.ErrConflict }
+
+func newConflict(name string, e plans.Entry, revision uint64) *ConflictError {
+	return &ConflictError{Job: name, By: e.Node, Owner: e.Owner, At: e.Time, Revision: revision}
+}
 
 // read returns a job's entry, read at the registry's leader. The error is a *plans.EntryError if
 // the definition cannot be read.
@@ -183,45 +246,33 @@ func (c *Client) conflict(ctx context.Context, name string, err error) error {
 	case err != nil:
 		return fmt.Errorf("job %s: %w: cannot read the other write: %w", name, job.ErrConflict, err)
 	}
-	return &ConflictError{Job: name, By: now.Node, Owner: now.Owner, At: now.Time, Revision: revision}
+	return newConflict(name, now, revision)
 }
 
-// atOnce bounds the concurrent requests of one operation.
-const atOnce = 16
-
-// each calls f for 0 to n-1, atOnce of them concurrently, until one fails.
-func (c *Client) each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for i := range n {
-		group.Go(func() error { return f(ctx, i) })
+// ordered publishes an event about an order that was carried out, so that users can find the
+// operator later. If the event is lost, the order is still in effect.
+func (c *Client) ordered(ctx context.Context, order string, e job.Event) {
+	if c.cfg.Fleet == nil {
+		return // a client of a test that has no events
 	}
-	return group.Wait()
+	e.Kind, e.Order = job.EventOrdered, order
+	if e.Time.IsZero() && c.cfg.Now != nil {
+		e.Time, _ = c.cfg.Now(ctx)
+	}
+	if e.Time.IsZero() {
+		e.Time = time.Now() // the broker does not answer any more
+	}
+	e.Time = e.Time.UTC()
+	c.emit(e)
 }
 
-func some[T any](seq iter.Seq[T]) bool {
-	for range seq {
-		return true
+// emit publishes an event once, as workers do. A repeated copy would look like a second
+// outcome.
+func (c *Client) emit(e job.Event) {
+	e.V, e.Node = codec.Version, c.cfg.Operator
+	if data, err := json.Marshal(e); err == nil {
+		_ = c.cfg.Fleet.Emit(string(e.Kind), e.Job, data)
 	}
-	return false
-}
-
-// chunkSize bounds the values that inChunks holds in memory.
-const chunkSize = 1024
-
-// inChunks calls f with up to chunkSize values at a time. The slice is valid only during the
-// call.
-func inChunks[T any](seq iter.Seq[T], f func([]T) error) error {
-	chunk := make([]T, 0, chunkSize)
-	for value := range seq {
-		if chunk = append(chunk, value); len(chunk) == chunkSize {
-			if err := f(chunk); err != nil {
-				return err
-			}
-			chunk = chunk[:0]
-		}
-	}
-	return f(chunk)
 }
 
 // Cursor is the position of a row in its listing. The rows of a listing are in the order of
@@ -256,118 +307,6 @@ func after[T interface{ Cursor() Cursor }](rows []T, cursor Cursor) []T {
 	return slices.DeleteFunc(rows, func(row T) bool { return row.Cursor() <= cursor })
 }
 
-// As returns a client that gives orders in the name of another operator, like the user of a web
-// server, and that shares everything else with c. The error wraps job.ErrInvalid if WithOperator
-// would refuse the name.
-func (c *Client) As(operator string) (*Client, error) {
-	if err := job.ValidateToken(operator); err != nil {
-		return nil, fmt.Errorf("operator: %w", err)
-	}
-	other := *c
-	other.cfg.Operator = operator
-	return &other, nil
-}
-
-// LastWritten iterates over the slots of all jobs that have a record, in the order of their last
-// writes, newest first. It reads only as much of the ledger as the caller takes. The newest writes
-// may be missing. A record that cannot be read yields an error that wraps job.ErrInvalid or
-// job.ErrVersion, and the iteration goes on. Any other error ends it.
-func (c *Client) LastWritten(ctx context.Context) iter.Seq2[SlotRow, error] {
-	return c.rows(c.cfg.Ledger.Newest(ctx, ""))
-}
-
-// WrittenSince is like LastWritten for the slots whose record was last written at since or later,
-// by the broker's clock, oldest first. It reads only those records.
-func (c *Client) WrittenSince(ctx context.Context, since time.Time) iter.Seq2[SlotRow, error] {
-	return c.rows(c.cfg.Ledger.List(ctx, kv.ListFilter{Since: since}))
-}
-
-func (c *Client) rows(entries iter.Seq2[kv.LedgerEntry, error]) iter.Seq2[SlotRow, error] {
-	return func(yield func(SlotRow, error) bool) {
-		for e, err := range entries {
-			c.cfg.Alive()
-			var row SlotRow
-			if err == nil {
-				row = recordedSlot(e)
-			}
-			if !yield(row, err) {
-				return
-			}
-		}
-	}
-}
-
-// Rights are the groups of orders that the connection's login may give.
-type Rights struct {
-	// Edit is to apply, pause, resume, release and remove jobs.
-	Edit bool
-
-	// Start is to trigger jobs, to publish the slots of the past, and to repair.
-	Start bool
-
-	// Reopen is to retry and to cancel slots.
-	Reopen bool
-}
-
-// Rights asks the server what the login may do. The answer helps a user interface to leave out
-// what cannot work; the server decides. The error wraps job.ErrDenied if the login may not ask
-// (logins of older versions of "cronce auth").
-func (c *Client) Rights(ctx context.Context) (Rights, error) {
-	if c.cfg.Store == nil {
-		return Rights{}, fmt.Errorf("ask for the rights of the login: %w: the client has no connection", job.ErrUnknown)
-	}
-	answer, err := c.cfg.Store.Request(ctx, &nats.Msg{Subject: layout.PermissionsSubject})
-	if err != nil {
-		return Rights{}, err
-	}
-	login, err := layout.ParsePermissions(answer.Data)
-	if err != nil {
-		return Rights{}, fmt.Errorf("read the rights of the login: %w", err)
-	}
-	may := func(subjects []string) bool {
-		return !slices.ContainsFunc(subjects, func(s string) bool { return !login.MayPublish(s) })
-	}
-	jobs, runs, slots := layout.Access{Namespace: c.cfg.Store.Namespace(), Domain: c.cfg.Store.Domain()}.Ordering()
-	return Rights{Edit: may(jobs), Start: may(runs), Reopen: may(slots)}, nil
-}
-
-// Orders iterates over the orders on a job that were carried out at since or later, oldest first.
-// Event.Node is the operator, and Event.Order the order. Orders are kept for the ledger's retention.
-// An event that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion, and the
-// iteration goes on. Any other error ends it.
-func (c *Client) Orders(ctx context.Context, name string, since time.Time) iter.Seq2[job.Event, error] {
-	return c.cfg.Fleet.Events(ctx, kv.EventFilter{Job: name, Kind: job.EventOrdered, Since: since})
-}
-
-// ordered publishes an event about an order that was carried out, so that users can find the
-// operator later. If the event is lost, the order is still in effect.
-func (c *Client) ordered(ctx context.Context, order string, e job.Event) {
-	if c.cfg.Fleet == nil {
-		return // a test's client, without events
-	}
-	e.Kind, e.Order = job.EventOrdered, order
-	if e.Time.IsZero() && c.cfg.Now != nil {
-		e.Time, _ = c.cfg.Now(ctx)
-	}
-	if e.Time.IsZero() {
-		e.Time = time.Now() // the broker does not answer any more
-	}
-	e.Time = e.Time.UTC()
-	c.emit(e)
-}
-
-// trySend sends a value if the channel has room, and drops it otherwise.
-func trySend[T any](to chan<- T, v T) {
-	select {
-	case to <- v:
-	default:
-	}
-}
-
-// LastSequence returns the sequence of the newest event that the broker keeps. Use it as
-// EventFilter.After to receive all later events, even if Events is called some time after.
-func (c *Client) LastSequence(ctx context.Context) (uint64, error) { return c.cfg.News.LastEvent(ctx) }
-
 // workers are the live nodes that run slots.
 type workers []worker
 
@@ -395,8 +334,8 @@ func (c *Client) workers(ctx context.Context, now time.Time) (workers, error) {
 	return live, err
 }
 
-// of returns the names of the nodes that would run the job: those with a handler for it that
-// work on its queue.
+// of returns the names of the workers that would run the job: those that work on its queue and have
+// a handler for it.
 func (w workers) of(j job.Job) []string {
 	j = j.WithDefaults()
 	var names []string

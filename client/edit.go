@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,223 @@ import (
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
+
+// Edited is a job after an order that changes one job.
+type Edited struct {
+	// Definition is the job as it is stored now. If Changed is true, Written and Pauses are still
+	// the values before the write: the broker's clock sets the new ones, which the client does
+	// not read.
+	Definition
+
+	// Changed is false if the job was already as ordered. Then nothing was written.
+	Changed bool
+}
+
+// Pause pauses a job: until it is resumed, none of its slots is published. Slots that were
+// published before still run, and the job can be triggered. Neither an edit nor the start
+// of a node ends the pause.
+func (c *Client) Pause(ctx context.Context, name string) (Edited, error) {
+	e, err := c.read(ctx, name)
+	if err != nil {
+		return Edited{}, err
+	}
+	next, running := plans.Pause(e, c.cfg.Operator)
+	return c.revise(ctx, "pause", e, next, running)
+}
+
+// revise writes next in place of e, and publishes an event about the order. If changed is false, it
+// does neither.
+func (c *Client) revise(ctx context.Context, order string, e plans.Entry, next plans.Definition, changed bool) (Edited, error) {
+	if !changed {
+		return Edited{newDefinition(e), false}, nil
+	}
+	revision, err := c.write(ctx, next, e.Revision)
+	if err != nil {
+		return Edited{Definition: newDefinition(e)}, err
+	}
+	e.Definition, e.Revision = next, revision
+	c.ordered(ctx, order, job.Event{Job: e.Job.Name, JobRevision: revision})
+	return Edited{newDefinition(e), true}, nil
+}
+
+// ResumeOptions change what Resume does.
+type ResumeOptions struct {
+	// DryRun writes nothing: the result is what Resume would do now.
+	DryRun bool
+
+	// Seen is the registry's revision that the caller has seen, as in the result of a DryRun. If
+	// the job was written after it, Resume returns a *ConflictError, because the number of slots
+	// that run may differ from the one that the caller has seen. Nil: any revision.
+	Seen *uint64
+}
+
+// Resumption is what Resume does to a job, or would do.
+type Resumption struct {
+	Edited
+
+	// Since is when the pause began. It is zero if the job was not paused.
+	Since time.Time
+
+	// Missed is how many slots became due during the pause. Runs is how many of them the
+	// job's catch-up policy runs.
+	Missed, Runs int
+}
+
+// Resume ends a pause. The slots that became due during it are missed, and the job's
+// catch-up policy decides which of them run. If another writer changes the job at the same
+// time, Resume returns a *ConflictError and changes nothing.
+func (c *Client) Resume(ctx context.Context, name string, o ResumeOptions) (Resumption, error) {
+	e, err := c.read(ctx, name)
+	if err != nil {
+		return Resumption{}, err
+	}
+	r, err := c.resumption(ctx, e)
+	switch {
+	case err != nil || o.DryRun:
+		return r, err
+	case o.Seen != nil && e.Revision > *o.Seen:
+		return r, newConflict(name, e, e.Revision)
+	}
+	next, paused := plans.Resume(e, c.cfg.Operator)
+	r.Edited, err = c.revise(ctx, "resume", e, next, paused)
+	return r, err
+}
+
+// resumption returns what Resume would do now.
+func (c *Client) resumption(ctx context.Context, e plans.Entry) (Resumption, error) {
+	r := Resumption{Edited: Edited{Definition: newDefinition(e)}}
+	if !e.Paused {
+		return r, nil
+	}
+	r.Since = r.PausedSince()
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.Missed, r.Runs, err = e.IfResumed(now, c.cfg.Settings.Horizon)
+	return r, err
+}
+
+// Release lets files and code change the job again after an operator's edit. The job stays
+// as it is until a node with another definition of it starts or reloads its file. If no
+// operator holds the job, Release changes nothing.
+func (c *Client) Release(ctx context.Context, name string) (Edited, error) {
+	e, err := c.read(ctx, name)
+	if err != nil {
+		return Edited{}, err
+	}
+	next, held := plans.ReleaseHold(e, c.cfg.Operator)
+	return c.revise(ctx, "release", e, next, held)
+}
+
+// RemoveOptions change what Remove does.
+type RemoveOptions struct {
+	// Seen is the job's revision that the caller has seen. If the job has another one, Remove
+	// returns a *ConflictError. Nil: any revision.
+	Seen *uint64
+}
+
+// Remove removes a job from the registry, even if its definition cannot be read. If another
+// writer changes the job at the same time, Remove returns a *ConflictError. If there is no such
+// job, the error wraps job.ErrNotFound. A node whose file or code has the job creates it again
+// when it starts.
+func (c *Client) Remove(ctx context.Context, name string, o RemoveOptions) error {
+	if err := codec.ValidateName("job", name); err != nil {
+		return err
+	}
+	e, revision, err := c.cfg.Jobs.Read(ctx, name)
+	c.cfg.Alive()
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return fmt.Errorf("job %s: %w", name, err)
+	case err != nil && !exchange.IsUnreadable(err):
+		return err
+	case o.Seen != nil && revision != *o.Seen:
+		return newConflict(name, e, revision)
+	}
+	err = c.conflict(ctx, name, c.cfg.Jobs.Delete(ctx, name, revision))
+	if err == nil {
+		c.ordered(ctx, "remove", job.Event{Job: name})
+	}
+	return err
+}
+
+// Definition is a job as the registry holds it.
+type Definition struct {
+	// Job is the job. If the definition is Broken, only its name is set.
+	Job job.Job
+
+	// Revision grows with each write of a job, across all jobs.
+	Revision uint64
+
+	// Written is when the job was last written, by the broker's clock. By is the node or
+	// the operator that wrote it.
+	Written time.Time
+	By      string
+
+	// Owner says which writers may change the job: "file" and "code" (any node that starts
+	// with another definition), "operator" (operators only), or "released" (any).
+	Owner string
+
+	// Paused reports that none of the job's slots is published. Pauses are the pauses that
+	// are known, oldest first; the last one is open if the job is Paused.
+	Paused bool
+	Pauses []Period
+
+	// Plans are the job's plans over time, oldest first. The last one is in force.
+	Plans []PastPlan
+
+	// Broken is why the stored definition cannot be read. Such a job has no slots.
+	Broken error
+
+	entry plans.Entry
+}
+
+// Period is the time from From to To. If To is zero, the period has not ended.
+type Period struct{ From, To time.Time }
+
+// PastPlan is a plan of a job, and the slots it applies to: those after From, up to and
+// including To.
+type PastPlan struct {
+	Period
+	Plan job.Plan
+}
+
+func newDefinition(e plans.Entry) Definition {
+	d := Definition{
+		Job: e.Job, Revision: e.Revision, Written: e.Time.UTC(), By: e.Node, Owner: e.Owner, Paused: e.Paused, entry: e,
+	}
+	for _, p := range e.Pauses {
+		d.Pauses = append(d.Pauses, Period{p.From.UTC(), p.To.UTC()})
+	}
+	for _, p := range e.Plans() {
+		d.Plans = append(d.Plans, PastPlan{Period{p.From.UTC(), p.To.UTC()}, p.Plan})
+	}
+	return d
+}
+
+// brokenDefinition returns what is known of a definition that cannot be read. It reports
+// false if err is another error.
+func brokenDefinition(name string, err error) (d Definition, ok bool) {
+	var broken *plans.EntryError
+	if !errors.As(err, &broken) {
+		return d, false
+	}
+	d.Job.Name, d.Revision, d.Written, d.Broken = name, broken.Revision, broken.Time.UTC(), broken.Err
+	return d, true
+}
+
+// PausedSince returns when the current pause began. It is zero if the job is not paused.
+func (d Definition) PausedSince() time.Time {
+	if n := len(d.Pauses); d.Paused && n > 0 {
+		return d.Pauses[n-1].From
+	}
+	return time.Time{}
+}
+
+// Value returns the definition as JSON, in the form in which the registry stores it.
+// docs/protocol.md describes its members.
+func (d Definition) Value() (json.RawMessage, error) { return json.Marshal(d.entry.Definition) }
 
 // ApplyOptions change what Apply does.
 type ApplyOptions struct {
@@ -110,9 +326,9 @@ func (c *Client) Apply(ctx context.Context, jobs []job.Job, o ApplyOptions) ([]A
 // ErrNotTried is the error of jobs that were not changed because another one failed.
 var ErrNotTried = errors.New("not tried, since another job could not be written")
 
-// carryOut writes the creations and updates, and then the deletions. If a write fails, it
-// deletes nothing: a job may have been renamed, and must not be missing under both names.
-func (p *plan) carryOut(ctx context.Context) {
+// carryOut writes the creations and updates, and then the deletions. If a write fails, it deletes
+// nothing: if a job was renamed, it would otherwise be missing under both names.
+func (p *applyPlan) carryOut(ctx context.Context) {
 	if p.pass(ctx, Create, Update) {
 		p.pass(ctx, Delete)
 		return
@@ -126,9 +342,9 @@ func (p *plan) carryOut(ctx context.Context) {
 
 // pass carries out the edits of these actions and reports whether all succeeded. After a
 // failure that is no conflict it begins no further edit, but waits for those that run.
-func (p *plan) pass(ctx context.Context, kinds ...Action) bool {
+func (p *applyPlan) pass(ctx context.Context, kinds ...Action) bool {
 	var conflicts, failed atomic.Bool
-	_ = p.each(ctx, len(p.edits), func(ctx context.Context, i int) error {
+	_ = each(ctx, len(p.edits), func(ctx context.Context, i int) error {
 		e := &p.edits[i]
 		switch {
 		case !slices.Contains(kinds, e.Action):
@@ -137,7 +353,7 @@ func (p *plan) pass(ctx context.Context, kinds ...Action) bool {
 			e.Err = fmt.Errorf("job %s: %w", e.Job, ErrNotTried)
 			return nil
 		}
-		e.Err = p.write(ctx, e)
+		e.Err = p.carryOutEdit(ctx, e)
 		if errors.Is(e.Err, job.ErrConflict) {
 			conflicts.Store(true)
 		} else if e.Err != nil {
@@ -148,9 +364,9 @@ func (p *plan) pass(ctx context.Context, kinds ...Action) bool {
 	return !conflicts.Load() && !failed.Load() && ctx.Err() == nil
 }
 
-// write writes one job. If another writer has stored the same definition meanwhile, write
+// carryOutEdit writes one job. If another writer has stored the same definition meanwhile, it
 // succeeds: that is no conflict.
-func (p *plan) write(ctx context.Context, e *edit) error {
+func (p *applyPlan) carryOutEdit(ctx context.Context, e *edit) error {
 	if e.Action == Delete {
 		err := p.conflict(ctx, e.Job, p.cfg.Jobs.Delete(ctx, e.Job, e.revision))
 		if err == nil {
@@ -158,13 +374,11 @@ func (p *plan) write(ctx context.Context, e *edit) error {
 		}
 		return err
 	}
-	e.definition.Nonce = rand.Text()
-	won, err := p.cfg.Jobs.Write(ctx, e.definition, e.revision)
+	won, err := p.write(ctx, e.definition, e.revision)
 	if err == nil {
 		e.Revision = won
 		p.ordered(ctx, string(e.Action), job.Event{Job: e.Job, JobRevision: won, Time: p.now})
 	}
-	err = p.conflict(ctx, e.Job, err)
 	if !errors.Is(err, job.ErrConflict) {
 		return err
 	}
@@ -175,220 +389,3 @@ func (p *plan) write(ctx context.Context, e *edit) error {
 	}
 	return err
 }
-
-// Edited is a job after an order that changes one job.
-type Edited struct {
-	// Definition is the job as it is stored now. If Changed is true, Written and Pauses are still
-	// the values before the write: the broker's clock sets the new ones, which the client does
-	// not read.
-	Definition
-
-	// Changed is false if the job was already as ordered. Then nothing was written.
-	Changed bool
-}
-
-// Pause pauses a job: until it is resumed, none of its slots is published. Slots that were
-// published before still run, and the job can be triggered. Neither an edit nor the start
-// of a node ends the pause.
-func (c *Client) Pause(ctx context.Context, name string) (Edited, error) {
-	e, err := c.read(ctx, name)
-	if err != nil {
-		return Edited{}, err
-	}
-	next, running := plans.Pause(e, c.cfg.Operator)
-	return c.revise(ctx, "pause", e, next, running)
-}
-
-// revise writes next in place of e, and publishes an event with the name of the order. If changed
-// is false, it writes nothing.
-func (c *Client) revise(ctx context.Context, order string, e plans.Entry, next plans.Definition, changed bool) (Edited, error) {
-	if !changed {
-		return Edited{newDefinition(e), false}, nil
-	}
-	revision, err := c.write(ctx, next, e.Revision)
-	if err != nil {
-		return Edited{Definition: newDefinition(e)}, err
-	}
-	e.Definition, e.Revision = next, revision
-	c.ordered(ctx, order, job.Event{Job: e.Job.Name, JobRevision: revision})
-	return Edited{newDefinition(e), true}, nil
-}
-
-// ResumeOptions change what Resume does.
-type ResumeOptions struct {
-	// DryRun writes nothing: the result is what Resume would do now.
-	DryRun bool
-
-	// Seen is the registry's revision that the caller has seen, as in the result of a DryRun. If
-	// the job was written after it, Resume returns a *ConflictError, because the number of slots
-	// that run may differ from the one that the caller has seen. Nil: any revision.
-	Seen *uint64
-}
-
-// Resumption is what Resume does to a job, or would do.
-type Resumption struct {
-	Edited
-
-	// Since is when the pause began. It is zero if the job was not paused.
-	Since time.Time
-
-	// Missed is how many slots became due during the pause. Runs is how many of them the
-	// job's catch-up policy runs.
-	Missed, Runs int
-}
-
-// Resume ends a pause. The slots that became due during it are missed, and the job's
-// catch-up policy decides which of them run. If another writer changes the job at the same
-// time, Resume returns a *ConflictError and changes nothing.
-func (c *Client) Resume(ctx context.Context, name string, o ResumeOptions) (Resumption, error) {
-	e, err := c.read(ctx, name)
-	if err != nil {
-		return Resumption{}, err
-	}
-	r, err := c.resumption(ctx, e)
-	switch {
-	case err != nil || o.DryRun:
-		return r, err
-	case o.Seen != nil && e.Revision > *o.Seen:
-		return r, &ConflictError{Job: name, By: e.Node, Owner: e.Owner, At: e.Time, Revision: e.Revision}
-	}
-	next, paused := plans.Resume(e, c.cfg.Operator)
-	r.Edited, err = c.revise(ctx, "resume", e, next, paused)
-	return r, err
-}
-
-// resumption returns what Resume would do now.
-func (c *Client) resumption(ctx context.Context, e plans.Entry) (Resumption, error) {
-	r := Resumption{Edited: Edited{Definition: newDefinition(e)}}
-	if !e.Paused {
-		return r, nil
-	}
-	r.Since = r.PausedSince()
-	now, err := c.cfg.Now(ctx)
-	if err != nil {
-		return r, err
-	}
-	r.Missed, r.Runs, err = e.IfResumed(now, c.cfg.Settings.Horizon)
-	return r, err
-}
-
-// Release lets files and code change the job again after an operator's edit. The job stays
-// as it is until a node with another definition of it starts or reloads its file. If no
-// operator holds the job, Release changes nothing.
-func (c *Client) Release(ctx context.Context, name string) (Edited, error) {
-	e, err := c.read(ctx, name)
-	if err != nil {
-		return Edited{}, err
-	}
-	next, held := plans.ReleaseHold(e, c.cfg.Operator)
-	return c.revise(ctx, "release", e, next, held)
-}
-
-// RemoveOptions change what Remove does.
-type RemoveOptions struct {
-	// Seen is the job's revision that the caller has seen. If the job has another one, Remove
-	// returns a *ConflictError. Nil: any revision.
-	Seen *uint64
-}
-
-// Remove removes a job from the registry, even if its definition cannot be read. If another
-// writer changes the job at the same time, Remove returns a *ConflictError. If there is no such
-// job, the error wraps job.ErrNotFound. A node whose file or code has the job creates it again
-// when it starts.
-func (c *Client) Remove(ctx context.Context, name string, o RemoveOptions) error {
-	if err := codec.ValidateName("job", name); err != nil {
-		return err
-	}
-	e, revision, err := c.cfg.Jobs.Read(ctx, name)
-	c.cfg.Alive()
-	switch {
-	case errors.Is(err, job.ErrNotFound):
-		return fmt.Errorf("job %s: %w", name, err)
-	case err != nil && !exchange.IsUnreadable(err):
-		return err
-	case o.Seen != nil && revision != *o.Seen:
-		return &ConflictError{Job: name, By: e.Node, Owner: e.Owner, At: e.Time, Revision: revision}
-	}
-	err = c.conflict(ctx, name, c.cfg.Jobs.Delete(ctx, name, revision))
-	if err == nil {
-		c.ordered(ctx, "remove", job.Event{Job: name})
-	}
-	return err
-}
-
-// Definition is a job as the registry holds it.
-type Definition struct {
-	// Job is the job. If the definition is Broken, only its name is set.
-	Job job.Job
-
-	// Revision grows with each write of a job, across all jobs.
-	Revision uint64
-
-	// Written is when the job was last written, by the broker's clock. By is the node or
-	// the operator that wrote it.
-	Written time.Time
-	By      string
-
-	// Owner says which writers may change the job: "file" and "code" (any node that starts
-	// with another definition), "operator" (operators only), or "released" (any).
-	Owner string
-
-	// Paused reports that none of the job's slots is published. Pauses are the pauses that
-	// are known, oldest first; the last one is open if the job is Paused.
-	Paused bool
-	Pauses []Period
-
-	// Plans are the job's plans over time, oldest first. The last one is in force.
-	Plans []PastPlan
-
-	// Broken is why the stored definition cannot be read. Such a job has no slots.
-	Broken error
-
-	entry plans.Entry
-}
-
-// Period is the time from From to To. If To is zero, the period has not ended.
-type Period struct{ From, To time.Time }
-
-// PastPlan is a plan of a job, and the slots it applies to: those after From, up to and
-// including To.
-type PastPlan struct {
-	Period
-	Plan job.Plan
-}
-
-func newDefinition(e plans.Entry) Definition {
-	d := Definition{
-		Job: e.Job, Revision: e.Revision, Written: e.Time.UTC(), By: e.Node, Owner: e.Owner, Paused: e.Paused, entry: e,
-	}
-	for _, p := range e.Pauses {
-		d.Pauses = append(d.Pauses, Period{p.From.UTC(), p.To.UTC()})
-	}
-	for _, p := range e.Plans() {
-		d.Plans = append(d.Plans, PastPlan{Period{p.From.UTC(), p.To.UTC()}, p.Plan})
-	}
-	return d
-}
-
-// brokenDefinition returns what is known of a definition that cannot be read. It reports
-// false if err is another error.
-func brokenDefinition(name string, err error) (d Definition, ok bool) {
-	var broken *plans.EntryError
-	if !errors.As(err, &broken) {
-		return d, false
-	}
-	d.Job.Name, d.Revision, d.Written, d.Broken = name, broken.Revision, broken.Time.UTC(), broken.Err
-	return d, true
-}
-
-// PausedSince returns when the current pause began. It is zero if the job is not paused.
-func (d Definition) PausedSince() time.Time {
-	if n := len(d.Pauses); d.Paused && n > 0 {
-		return d.Pauses[n-1].From
-	}
-	return time.Time{}
-}
-
-// Value returns the definition as JSON, in the form in which the registry stores it.
-// docs/protocol.md describes its members.
-func (d Definition) Value() (json.RawMessage, error) { return json.Marshal(d.entry.Definition) }

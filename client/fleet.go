@@ -93,8 +93,7 @@ type NodeFilter struct {
 // Nodes lists the nodes in the order of their starts, oldest first.
 func (c *Client) Nodes(ctx context.Context, f NodeFilter) (NodeList, error) {
 	var list NodeList
-	cursor := f.After
-	if err := cursor.checkTime(); err != nil {
+	if err := f.After.checkTime(); err != nil {
 		return list, err
 	}
 	events, err := c.cfg.Nodes.List(ctx)
@@ -115,7 +114,7 @@ func (c *Client) Nodes(ctx context.Context, f NodeFilter) (NodeList, error) {
 			return list, ev.Err
 		}
 	}
-	list.Nodes = after(list.Nodes, cursor)
+	list.Nodes = after(list.Nodes, f.After)
 	slices.SortFunc(list.Nodes, func(x, y NodeRow) int {
 		return cmp.Or(x.Started.Compare(y.Started), strings.Compare(x.Node, y.Node))
 	})

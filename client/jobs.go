@@ -83,8 +83,7 @@ type JobFilter struct {
 // on how many jobs there are, and not on how many records the ledger has.
 func (c *Client) Jobs(ctx context.Context, f JobFilter) (JobList, error) {
 	var list JobList
-	cursor, now := f.After, f.Now
-	if err := cursor.checkRevision(); err != nil {
+	if err := f.After.checkRevision(); err != nil {
 		return list, err
 	}
 	entries, err := c.cfg.Jobs.List(ctx)
@@ -93,19 +92,19 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) (JobList, error) {
 		return list, err
 	}
 	c.cfg.Alive()
-	brokers, err := c.cfg.Now(ctx)
+	now, err := c.cfg.Now(ctx)
 	if err != nil {
 		return list, err
 	}
-	if now.IsZero() {
-		now = brokers
+	if f.Now.IsZero() {
+		f.Now = now
 	}
-	workers, err := c.workers(ctx, brokers)
+	workers, err := c.workers(ctx, now)
 	if err != nil {
 		return list, err
 	}
 	for _, e := range entries {
-		row, err := listedJob(e, now)
+		row, err := listedJob(e, f.Now)
 		if err != nil && !exchange.IsUnreadable(err) {
 			return list, err
 		}
@@ -119,12 +118,12 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) (JobList, error) {
 	for _, b := range broken {
 		list.Jobs = append(list.Jobs, JobRow{Job: b.Name, Revision: b.Revision, Broken: oneLine(b.Err)})
 	}
-	list.Jobs = after(list.Jobs, cursor)
+	list.Jobs = after(list.Jobs, f.After)
 	slices.SortFunc(list.Jobs, func(x, y JobRow) int { return cmp.Compare(x.Revision, y.Revision) })
 	if f.NoLast {
 		return list, nil
 	}
-	return list, c.addLast(ctx, &list, entries, brokers)
+	return list, c.addLast(ctx, &list, entries, now)
 }
 
 func listedJob(e plans.Entry, now time.Time) (JobRow, error) {
@@ -177,7 +176,7 @@ func (c *Client) addLast(ctx context.Context, list *JobList, entries []plans.Ent
 			rest = append(rest, &list.Jobs[i])
 		}
 	}
-	return c.each(ctx, len(rest), func(ctx context.Context, i int) error {
+	return each(ctx, len(rest), func(ctx context.Context, i int) error {
 		found, err := c.newestRecords(ctx, rest[i].Job, 1)
 		for _, e := range found {
 			rest[i].addLast(e)
@@ -197,7 +196,7 @@ func (j *JobRow) addLast(e kv.LedgerEntry) {
 	}
 }
 
-// Upcoming has a job's next slots.
+// Upcoming is a job with its next slots.
 type Upcoming struct {
 	Definition
 
@@ -225,13 +224,17 @@ func (c *Client) Next(ctx context.Context, name string) (Upcoming, error) {
 // Slots returns at most count slots, strictly after a time and before until. A zero until is
 // no bound.
 func (u Upcoming) Slots(after, until time.Time, count int) iter.Seq[time.Time] {
+	return nextSlots(u.schedule, after, until, count)
+}
+
+func nextSlots(s *job.Schedule, after, until time.Time, count int) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
-		at := u.schedule.Next(after)
+		at := s.Next(after)
 		for range count {
 			if at.IsZero() || !until.IsZero() && !at.Before(until) || !yield(at) {
 				return
 			}
-			at = u.schedule.Next(at)
+			at = s.Next(at)
 		}
 	}
 }
@@ -243,11 +246,11 @@ func (d Definition) Planned(from, until time.Time) iter.Seq2[time.Time, bool] {
 		for _, p := range d.entry.Plans() {
 			s, err := job.ParseSchedule(d.Job.Name, p.Plan)
 			if err != nil {
-				continue // it cannot be read
+				continue // the stored plan is invalid
 			}
 			end := until.Add(-1)
-			if !p.To.IsZero() && p.To.Before(end) {
-				end = p.To
+			if !p.To.IsZero() {
+				end = plans.Earlier(end, p.To)
 			}
 			for at := range s.Between(plans.Later(p.From, from.Add(-1)), end) {
 				_, paused := d.entry.PausedAt(at.Add(s.Delay()))
@@ -314,27 +317,16 @@ func (c *Client) Job(ctx context.Context, name string) (JobDetails, error) {
 	}
 	if !broken {
 		d.Handlers = workers.of(d.Job)
-		if d.Next, err = next(e, now); err != nil {
+	}
+	if !broken && !d.Paused {
+		s, err := job.ParseSchedule(name, d.Job.Plan())
+		if err != nil {
 			return d, err
 		}
+		d.Next = slices.Collect(nextSlots(s, now, time.Time{}, showNext))
 	}
 	d.Last, err = c.newest(ctx, name, now, showLast)
 	return d, err
-}
-
-func next(e plans.Entry, now time.Time) ([]time.Time, error) {
-	if e.Paused {
-		return nil, nil
-	}
-	s, err := job.ParseSchedule(e.Job.Name, e.Job.Plan())
-	if err != nil {
-		return nil, err
-	}
-	var slots []time.Time
-	for at := s.Next(now); !at.IsZero() && len(slots) < showNext; at = s.Next(at) {
-		slots = append(slots, at)
-	}
-	return slots, nil
 }
 
 // MarshalJSON writes the line of "cronce job show".

@@ -16,8 +16,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// plan holds the edits that an Apply is about to write.
-type plan struct {
+// applyPlan holds the edits that Apply is about to write.
+type applyPlan struct {
 	*Client
 	now   time.Time
 	nodes workers
@@ -30,11 +30,11 @@ type edit struct {
 	revision   uint64           // of the entry that the edit replaces
 }
 
-func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) (*plan, error) {
+func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) (*applyPlan, error) {
 	if err := validate(jobs); err != nil {
 		return nil, err
 	}
-	p := &plan{Client: c}
+	p := &applyPlan{Client: c}
 	all, err := c.checkCycle(ctx, jobs)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) 
 		wanted = append(wanted, extra...)
 	}
 	p.edits = make([]edit, len(wanted))
-	err = c.each(ctx, len(wanted), func(ctx context.Context, i int) error {
+	err = each(ctx, len(wanted), func(ctx context.Context, i int) error {
 		var as *job.Job
 		if i < len(jobs) {
 			as = &jobs[i]
@@ -75,8 +75,8 @@ func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) 
 			}
 		}
 	}
-	// prune leaves the action empty if the job must not be removed after all: the list of
-	// prunable jobs may have been stale.
+	// The list of prunable jobs may have been stale. If a job on it must not be removed after all,
+	// prune leaves its action empty.
 	p.edits = slices.DeleteFunc(p.edits, func(e edit) bool { return e.Action == "" })
 	return p, p.checkSeen(o.Seen)
 }
@@ -149,7 +149,7 @@ func names(jobs []job.Job) map[string]bool {
 
 // planEdit reads a job's entry at the registry's leader and sets the edit's action. wanted is nil
 // for a job to be pruned.
-func (p *plan) planEdit(ctx context.Context, e *edit, name string, wanted *job.Job) error {
+func (p *applyPlan) planEdit(ctx context.Context, e *edit, name string, wanted *job.Job) error {
 	entry, revision, err := p.cfg.Jobs.Read(ctx, name)
 	p.cfg.Alive()
 	old := &entry
@@ -173,7 +173,7 @@ func (p *plan) planEdit(ctx context.Context, e *edit, name string, wanted *job.J
 	return p.upsert(e, old, *wanted)
 }
 
-func (p *plan) upsert(e *edit, old *plans.Entry, wanted job.Job) error {
+func (p *applyPlan) upsert(e *edit, old *plans.Entry, wanted job.Job) error {
 	next, change, err := plans.Upsert(old, wanted, plans.OwnerOperator, p.cfg.Operator, true)
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func (p *plan) upsert(e *edit, old *plans.Entry, wanted job.Job) error {
 		if e.Broken != nil {
 			e.Action = Update
 		}
-		e.Appear, _, err = slots(e.Job, nil, &after, p.now)
+		e.Appear, _, err = compareNext(e.Job, nil, &after, p.now)
 		return err
 	}
 	e.Action = Update
@@ -200,24 +200,24 @@ func (p *plan) upsert(e *edit, old *plans.Entry, wanted job.Job) error {
 		return err
 	}
 	before := old.Job.Plan()
-	e.Appear, e.Disappear, err = slots(e.Job, &before, &after, p.now)
+	e.Appear, e.Disappear, err = compareNext(e.Job, &before, &after, p.now)
 	return err
 }
 
-func (p *plan) prune(e *edit, old *plans.Entry) error {
+func (p *applyPlan) prune(e *edit, old *plans.Entry) error {
 	if old == nil || !isPrunable(*old) {
 		return nil
 	}
 	e.Action = Delete
 	before := old.Job.Plan()
 	var err error
-	_, e.Disappear, err = slots(e.Job, &before, nil, p.now)
+	_, e.Disappear, err = compareNext(e.Job, &before, nil, p.now)
 	return err
 }
 
 // checkSeen returns a ConflictError for each edit that would change a job written after revision
 // seen.
-func (p *plan) checkSeen(seen *uint64) error {
+func (p *applyPlan) checkSeen(seen *uint64) error {
 	if seen == nil {
 		return nil
 	}
@@ -317,9 +317,9 @@ const (
 	newSlots = 3
 )
 
-// slots compares the next slots of two plans. appear are those of after that before does not
+// compareNext compares the next slots of two plans. appear are those of after that before does not
 // have, and disappear those of before that after does not have. A nil plan has no slots.
-func slots(name string, before, after *job.Plan, now time.Time) (appear, disappear []time.Time, err error) {
+func compareNext(name string, before, after *job.Plan, now time.Time) (appear, disappear []time.Time, err error) {
 	var was, is *job.Schedule
 	if before != nil {
 		if was, err = job.ParseSchedule(name, *before); err != nil {
@@ -344,15 +344,10 @@ func without(s, other *job.Schedule, now time.Time) []time.Time {
 		most = newSlots
 	}
 	var own []time.Time
-	at := s.Next(now)
-	for range most {
-		if at.IsZero() {
-			break
-		}
+	for at := range nextSlots(s, now, time.Time{}, most) {
 		if other == nil || !other.Includes(at) {
 			own = append(own, at)
 		}
-		at = s.Next(at)
 	}
 	return own
 }

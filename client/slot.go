@@ -13,7 +13,6 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/check/story"
-	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -273,16 +272,7 @@ func (c *Client) store(ctx context.Context, r job.Record, revision uint64) (uint
 	return won, err
 }
 
-// emit publishes an event once, as workers do. A repeated copy would look like a second
-// outcome.
-func (c *Client) emit(e job.Event) {
-	e.V, e.Node = codec.Version, c.cfg.Operator
-	if data, err := json.Marshal(e); err == nil {
-		_ = c.cfg.Fleet.Emit(string(e.Kind), e.Job, data)
-	}
-}
-
-// pause waits for d. It returns the cause if ctx ends first.
+// pause waits for d. If ctx ends first, it returns the cause.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -381,4 +371,12 @@ func (c *Client) Explain(ctx context.Context, id string) (Story, error) {
 		out.After = job.NewSlot(s.Job, found.After).ID()
 	}
 	return out, nil
+}
+
+// SlotStates returns all states of slots in listings.
+func SlotStates() []job.State {
+	return []job.State{
+		job.Pending, job.Running, job.Retrying, job.Succeeded, job.Failed,
+		job.Skipped, job.Missed, job.Expired, job.Cancelled,
+	}
 }

@@ -18,14 +18,6 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// SlotStates returns all states of slots in listings.
-func SlotStates() []job.State {
-	return []job.State{
-		job.Pending, job.Running, job.Retrying, job.Succeeded, job.Failed,
-		job.Skipped, job.Missed, job.Expired, job.Cancelled,
-	}
-}
-
 // SlotFilter selects slots. Its zero value selects all.
 type SlotFilter struct {
 	// Job selects the slots of one job. Empty: of all jobs.
@@ -127,21 +119,26 @@ func (c *Client) ListSlots(ctx context.Context, f SlotFilter) (SlotList, error) 
 		return list, err
 	}
 	cut := false
-	err = c.recorded(ctx, f, &list, func(row SlotRow) {
-		delete(waiting, row.ID)
-		if !f.selects(row) {
-			return
+	for e, err := range c.cfg.Ledger.List(ctx, kv.ListFilter{Job: f.Job, Since: f.earliestWrite()}) {
+		c.cfg.Alive()
+		switch {
+		case err != nil && !exchange.IsUnreadable(err):
+			return list, err
+		case err != nil:
+			list.Unreadable = append(list.Unreadable, err)
+			continue
+		}
+		row := recordedSlot(e)
+		if delete(waiting, row.ID); !f.selects(row) {
+			continue
 		}
 		if list.Slots = append(list.Slots, row); f.Limit > 0 && len(list.Slots) >= 2*f.Limit {
 			list.Slots, cut = earliest(list.Slots, f.Limit), true
 		}
-	})
-	if err != nil {
-		return list, err
 	}
 	list.Slots = slices.AppendSeq(list.Slots, maps.Values(waiting))
 	slices.SortFunc(list.Slots, compareSlots)
-	list.end(f.Limit, cut, end)
+	list.cutAt(f.Limit, cut, end)
 	return list, nil
 }
 
@@ -185,9 +182,9 @@ func (c *Client) Slots(ctx context.Context, f SlotFilter) iter.Seq2[SlotRow, err
 	}
 }
 
-// end cuts a sorted listing at the limit, and at the cursor end, up to which the waiting slots
+// cutAt cuts a sorted listing at the limit, and at the cursor end, up to which the waiting slots
 // are known. cut says whether rows of records were already dropped for the limit.
-func (l *SlotList) end(limit int, cut bool, end Cursor) {
+func (l *SlotList) cutAt(limit int, cut bool, end Cursor) {
 	if end != "" {
 		l.Slots = slices.DeleteFunc(l.Slots, func(s SlotRow) bool { return s.Cursor() > end })
 		l.Next = end
@@ -237,21 +234,6 @@ func (c *Client) waiting(ctx context.Context, f SlotFilter, list *SlotList) (byI
 	return byID, end, nil
 }
 
-func (c *Client) recorded(ctx context.Context, f SlotFilter, list *SlotList, found func(SlotRow)) error {
-	for e, err := range c.cfg.Ledger.List(ctx, kv.ListFilter{Job: f.Job, Since: f.earliestWrite()}) {
-		c.cfg.Alive()
-		switch {
-		case err != nil && !exchange.IsUnreadable(err):
-			return err
-		case err != nil:
-			list.Unreadable = append(list.Unreadable, err)
-		default:
-			found(recordedSlot(e))
-		}
-	}
-	return nil
-}
-
 // Last returns a job's newest slot that has a record. If there is none, the error wraps
 // job.ErrNotFound. Last takes a few requests, however many records the ledger has.
 func (c *Client) Last(ctx context.Context, name string) (SlotRow, error) {
@@ -270,6 +252,35 @@ func (c *Client) Last(ctx context.Context, name string) (SlotRow, error) {
 		return SlotRow{}, fmt.Errorf("last slot of job %s: %w: it has no record", name, job.ErrNotFound)
 	}
 	return rows[0], nil
+}
+
+// LastWritten iterates over the slots of all jobs that have a record, in the order of their last
+// writes, newest first. It reads only as much of the ledger as the caller takes. The newest writes
+// may be missing. A record that cannot be read yields an error that wraps job.ErrInvalid or
+// job.ErrVersion, and the iteration goes on. Any other error ends it.
+func (c *Client) LastWritten(ctx context.Context) iter.Seq2[SlotRow, error] {
+	return c.rows(c.cfg.Ledger.Newest(ctx, ""))
+}
+
+// WrittenSince is like LastWritten for the slots whose record was last written at since or later,
+// by the broker's clock, oldest first. It reads only those records.
+func (c *Client) WrittenSince(ctx context.Context, since time.Time) iter.Seq2[SlotRow, error] {
+	return c.rows(c.cfg.Ledger.List(ctx, kv.ListFilter{Since: since}))
+}
+
+func (c *Client) rows(entries iter.Seq2[kv.LedgerEntry, error]) iter.Seq2[SlotRow, error] {
+	return func(yield func(SlotRow, error) bool) {
+		for e, err := range entries {
+			c.cfg.Alive()
+			var row SlotRow
+			if err == nil {
+				row = recordedSlot(e)
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
 }
 
 // recordsFor returns how many records to read, newest write first, to find the newest n slots. It is
@@ -322,7 +333,7 @@ func (c *Client) newest(ctx context.Context, name string, now time.Time, n int) 
 	group.Go(func() error {
 		e, err := c.read(reading, name)
 		if err != nil {
-			return nil //nolint:nilerr // without a definition, the records that were written last have to do
+			return nil //nolint:nilerr // without a definition, use only the records that were written last
 		}
 		planned, err = c.cfg.Ledger.Records(reading, c.lastPlanned(e, now, n))
 		c.cfg.Alive()
@@ -369,8 +380,8 @@ func (c *Client) lastPlanned(e plans.Entry, now time.Time, n int) (planned []job
 			continue
 		}
 		until := now
-		if !p.To.IsZero() && p.To.Before(until) {
-			until = p.To
+		if !p.To.IsZero() {
+			until = plans.Earlier(until, p.To)
 		}
 		after := plans.Later(p.From, now.Add(-c.cfg.Settings.Retention))
 		if !after.Before(until) {

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/output"
 	"github.com/cronce-io/cronce/job"
 )
@@ -75,7 +73,7 @@ func (c *Client) Tail(ctx context.Context, id string) iter.Seq2[TailPiece, error
 	}
 }
 
-// errStopped reports that the caller has ended its loop.
+// errStopped means that the caller has ended its loop.
 var errStopped = errors.New("the caller has stopped")
 
 // tail is one call of Tail.
@@ -85,15 +83,12 @@ type tail struct {
 	yield  func(TailPiece, error) bool
 	events chan job.Event
 
-	// attempt is the attempt that is followed, and fence identifies it. The first to bytes of its
-	// output are known. problemYielded and errorYielded are true if the Problem or the Error of this
-	// attempt was yielded, and ended if an event reported its end.
-	attempt        job.Attempt
-	fence          uint64
-	to             int64
-	problemYielded bool
-	errorYielded   bool
-	ended          bool
+	attempt        job.Attempt // the attempt that is followed
+	fence          uint64      // identifies the attempt
+	to             int64       // how many bytes of its output are known
+	problemYielded bool        // its Problem was yielded
+	errorYielded   bool        // its Error was yielded
+	ended          bool        // an event reported its end
 }
 
 func (t *tail) run(ctx context.Context, id string) (d SlotDetails, err error) {
@@ -259,142 +254,58 @@ func (t *tail) yieldPiece(p TailPiece) error {
 	return nil
 }
 
-// Event is one thing that happened. Its JSON is the line of "cronce watch".
-type Event struct {
-	job.Event
+// RunningAttempt is what the attempt of a slot that runs now has reported so far. Nothing of it is
+// stored.
+type RunningAttempt struct {
+	// Attempt and Fence are those of the attempt. They are zero if the slot does not run.
+	Attempt int    `json:"attempt,omitempty"`
+	Fence   uint64 `json:"fence,omitempty"`
 
-	// Sequence is the event's place among the events that are kept. It is zero for kinds that
-	// are not kept.
-	Sequence uint64 `json:"-"`
+	// Progress is the newest progress that the handler has reported. Nil: none.
+	Progress *job.Progress `json:"progress,omitempty"`
+
+	// Output is the beginning and the end of what the attempt has written, as it would be
+	// recorded now. Written counts all of it, in bytes.
+	Output  string `json:"output,omitempty"`
+	Written int64  `json:"written,omitempty"`
 }
 
-// EventFilter selects events. Its zero value selects all that happen from now on.
-type EventFilter struct {
-	// Job selects the events of one job. Empty: all.
-	Job string
-
-	// Kinds selects the events of these kinds. Empty: all.
-	Kinds []job.EventKind
-
-	// After begins with the events that are kept and have a larger sequence: 0 for all that
-	// are kept. Nil: with those that happen from now on.
-	After *uint64
-}
-
-// eventBuffer bounds the events that wait for the caller of Events. While it is full, events
-// that are not kept are dropped.
-const eventBuffer = 4096
-
-const (
-	// If a live event of a kept kind is not stored yet, Events looks for the stored one again
-	// after firstReplay. The pause doubles up to maxReplay, which is also how often Events looks
-	// for stored events whose live copy was lost.
-	firstReplay = 20 * time.Millisecond
-	maxReplay   = 10 * time.Second
-)
-
-// Events iterates over what happens, as it happens, until ctx ends or the caller stops. The
-// events of the exceptional kinds are kept as long as the ledger keeps records: none of them
-// is missing, over reconnects as well, and a later call continues After the last Sequence. The
-// delivery of all other kinds is not guaranteed. Events of kept kinds may come after later
-// ones of other kinds.
-//
-// An event that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion,
-// and the iteration goes on. Any other error ends it. The end of ctx is no error.
-func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		if f.Job != "" {
-			if err := codec.ValidateName("job", f.Job); err != nil {
-				yield(Event{}, err)
-				return
-			}
-		}
-		if slices.Contains(f.Kinds, "") {
-			yield(Event{}, fmt.Errorf("%w kind of event: must not be empty", job.ErrInvalid))
-			return
-		}
-		s := eventStream{Client: c, filter: f, live: make(chan job.Event, eventBuffer), yield: yield}
-		if err := s.run(ctx); err != nil && ctx.Err() == nil {
-			yield(Event{}, err)
-		}
-	}
-}
-
-// eventStream is a running Events.
-type eventStream struct {
-	*Client
-	filter EventFilter
-	live   chan job.Event
-	yield  func(Event, error) bool
-	last   uint64 // the sequence of the last kept event that was looked at
-	ended  bool   // the caller has stopped
-}
-
-func (s *eventStream) run(ctx context.Context) error {
-	stop, err := s.cfg.News.Follow(s.filter.Job, func(e job.Event) { trySend(s.live, e) })
+// Running asks the node that runs a slot what the attempt has reported so far: its progress and its
+// output. It returns the zero RunningAttempt if the slot waits or has ended. If there is no such
+// slot, the error is a *SlotError that wraps job.ErrNotFound. If the node does not answer within a
+// second, the error wraps job.ErrUnknown: the node is dead, or its version does not know this
+// request.
+func (c *Client) Running(ctx context.Context, id string) (RunningAttempt, error) {
+	s, err := job.ParseSlotID(id)
 	if err != nil {
-		return err
+		return RunningAttempt{}, err
 	}
-	defer stop()
-	if s.filter.After != nil {
-		s.last = *s.filter.After
-	} else if s.last, err = s.cfg.News.LastEvent(ctx); err != nil {
-		return err
+	r, revision, err := c.record(ctx, s)
+	if err != nil {
+		return RunningAttempt{}, err
 	}
-	for pause := firstReplay; ; {
-		reconnected, before := s.cfg.News.Reconnected(), s.last
-		if err := s.replay(ctx); err != nil || s.ended {
-			return err
-		}
-		if pause = min(2*pause, maxReplay); s.last > before {
-			pause = maxReplay
-		}
-		if s.follow(ctx, reconnected, pause) {
-			pause = firstReplay
-		}
-		if s.ended || ctx.Err() != nil {
-			return nil
-		}
+	if r == nil {
+		_, err := c.Slot(ctx, id)
+		return RunningAttempt{}, err
 	}
+	return c.running(ctx, *r, revision, false)
 }
 
-// replay yields the kept events that are new.
-func (s *eventStream) replay(ctx context.Context) error {
-	return s.cfg.News.EventsAfter(ctx, s.filter.Job, s.last, func(e job.Event, sequence uint64, err error) bool {
-		s.cfg.Alive()
-		s.last = sequence
-		if err != nil || s.selects(e) {
-			s.ended = !s.yield(Event{e, sequence}, err)
-		}
-		return !s.ended
-	})
-}
-
-func (s *eventStream) selects(e job.Event) bool {
-	return len(s.filter.Kinds) == 0 || slices.Contains(s.filter.Kinds, e.Kind)
-}
-
-// follow yields live events of the kinds that are not kept. It returns when replay must look for
-// kept events. stored is true if there may be one, because a live event of a kept kind has arrived
-// or the connection was restored. Otherwise follow returns after most.
-func (s *eventStream) follow(ctx context.Context, reconnected <-chan struct{}, most time.Duration) (stored bool) {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	for {
-		select {
-		case e := <-s.live:
-			switch {
-			case slices.Contains(exchange.Exceptional(), e.Kind):
-				return true
-			case s.selects(e):
-				if s.ended = !s.yield(Event{e, 0}, nil); s.ended {
-					return false
-				}
-			}
-		case <-reconnected:
-			return true
-		case <-ctx.Done():
-			return false
-		}
+// running asks the owner of a record. With follow, the owner sends the output from here on as
+// events.
+func (c *Client) running(ctx context.Context, r job.Record, revision uint64, follow bool) (RunningAttempt, error) {
+	if r.State != job.Running || r.Shards > 0 {
+		return RunningAttempt{}, nil
 	}
+	a, err := c.cfg.Fleet.AskOutput(ctx, r.Node, r.Slot, follow)
+	c.cfg.Alive()
+	switch {
+	case errors.Is(err, job.ErrInvalid):
+		return RunningAttempt{}, fmt.Errorf("%w: %w", job.ErrUnknown, err) // an answer that cannot be decoded counts as none
+	case err != nil:
+		return RunningAttempt{}, err
+	case !a.Runs || a.Fence != revision:
+		return RunningAttempt{}, nil // the handler has returned meanwhile
+	}
+	return RunningAttempt{Attempt: a.Attempt, Fence: a.Fence, Progress: a.Progress, Output: a.Output, Written: a.To}, nil
 }

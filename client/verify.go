@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -17,57 +18,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
-
-// VerifyOptions say what Verify judges. The zero value judges all slots of the last 24 h, and
-// changes nothing.
-type VerifyOptions struct {
-	// From and To bound the slots: from From on, and before To. Default of To: the broker's
-	// time. Default of From: 24 h before To.
-	From, To time.Time
-
-	// Jobs are the jobs to judge. Empty: all.
-	Jobs []string
-
-	// Repair publishes missing slots again, and slots that have neither an outcome nor a message.
-	// Workers treat them like all slots, by their records.
-	Repair bool
-
-	// Progress is called often, with the number of values that were read so far. Unreadable is
-	// called for each stored value that cannot be read, which Verify leaves out. Both may be
-	// nil, and neither is called concurrently.
-	Progress   func(values int)
-	Unreadable func(error)
-}
-
-// Validate returns an error that wraps job.ErrInvalid if an option is invalid. It needs no
-// broker.
-func (o VerifyOptions) Validate() error {
-	for _, name := range o.Jobs {
-		if err := codec.ValidateName("job", name); err != nil {
-			return err
-		}
-	}
-	if !o.From.IsZero() && !o.To.IsZero() && !o.To.After(o.From) {
-		return fmt.Errorf("%w range: its end %s is not after its beginning %s", job.ErrInvalid, o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
-	}
-	return nil
-}
-
-// FutureError reports that VerifyOptions have a From that is in the future, and no To. It
-// matches job.ErrInvalid.
-type FutureError struct {
-	From time.Time
-
-	// Now is the broker's time.
-	Now time.Time
-}
-
-func (e *FutureError) Error() string {
-	return fmt.Sprintf("invalid range: its beginning %s is in the future: it must be before %s if there is no end", e.From.Format(time.RFC3339), e.Now.UTC().Format(time.RFC3339))
-}
-
-// Is matches job.ErrInvalid.
-func (e *FutureError) Is(target error) bool { return target == job.ErrInvalid }
 
 // Verify computes which slots should exist, from the job definitions over time, and compares them
 // with the ledger. It calls found with each slot that has a problem, job by job, and returns the
@@ -92,9 +42,15 @@ func (c *Client) Verify(ctx context.Context, o VerifyOptions, found func(SlotPro
 		found = func(SlotProblem) error { return nil }
 	}
 	v := &verifier{Client: c, options: o, node: "verify-" + rand.Text()[:8]}
-	if err := v.begin(ctx); err != nil {
+	cfg, err := v.config(ctx)
+	if err != nil {
 		return Verification{}, err
 	}
+	entries, err := v.entries(ctx)
+	if err != nil {
+		return Verification{}, err
+	}
+	v.check, v.from = verify.New(cfg, entries), cfg.From
 	// Read the stream before the ledger: if a slot runs in between, its record shows it.
 	for _, pass := range []func(context.Context) error{v.readRewind, v.events, v.waiting, v.recorded, v.recheck} {
 		if err := pass(ctx); err != nil {
@@ -111,24 +67,9 @@ type verifier struct {
 	node    string // node name of the messages that it offers
 	check   *verify.Check
 	from    time.Time
-	began   time.Time // by the broker's clock
 
 	rewound exchange.Rewound // since from
 	read    int              // values so far
-}
-
-// begin computes what should exist.
-func (v *verifier) begin(ctx context.Context) error {
-	cfg, err := v.config(ctx)
-	if err != nil {
-		return err
-	}
-	entries, err := v.entries(ctx)
-	if err != nil {
-		return err
-	}
-	v.check, v.from, v.began = verify.New(cfg, entries), cfg.From, cfg.Now
-	return nil
 }
 
 // entries reads the jobs to judge.
@@ -264,7 +205,7 @@ func (v *verifier) only() string {
 // recheck reads each problem's record again at the ledger's leader, because lists may be
 // stale and a slot may have proceeded since the messages were listed.
 func (v *verifier) recheck(ctx context.Context) error {
-	if !some(v.check.Problems()) {
+	if v.check.Report().OK() {
 		return nil
 	}
 	if err := v.waiting(ctx); err != nil {
@@ -273,7 +214,7 @@ func (v *verifier) recheck(ctx context.Context) error {
 	return inChunks(v.check.Problems(), func(problems []verify.Problem) error {
 		records := make([]job.Record, len(problems))
 		errs := make([]error, len(problems))
-		err := v.each(ctx, len(problems), func(ctx context.Context, i int) error {
+		err := v.eachCounted(ctx, len(problems), func(ctx context.Context, i int) error {
 			if k := problems[i].Kind; k == verify.Doubled || k == verify.Early {
 				errs[i] = job.ErrNotFound // a later record cannot undo it
 				return nil
@@ -299,10 +240,10 @@ func (v *verifier) recheck(ctx context.Context) error {
 	})
 }
 
-// each is Client.each, and counts each call as a value.
-func (v *verifier) each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+// eachCounted is each, and counts each call as a value that was read.
+func (v *verifier) eachCounted(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	var mu sync.Mutex
-	return v.Client.each(ctx, n, func(ctx context.Context, i int) error {
+	return each(ctx, n, func(ctx context.Context, i int) error {
 		err := f(ctx, i)
 		mu.Lock()
 		defer mu.Unlock()
@@ -319,7 +260,7 @@ func (v *verifier) report(ctx context.Context, found func(SlotProblem) error) (V
 	err := inChunks(v.check.Problems(), func(problems []verify.Problem) error {
 		rows, err := v.problems(ctx, problems)
 		// If a repair failed, also report the slots that were offered before it.
-		var ended error
+		var foundErr error
 		for _, row := range rows {
 			if row.Repair != "" {
 				sum.Offered++
@@ -327,14 +268,11 @@ func (v *verifier) report(ctx context.Context, found func(SlotProblem) error) (V
 			if row.BeyondRepair != "" {
 				sum.BeyondRepair++
 			}
-			if ended == nil {
-				ended = found(row)
+			if foundErr == nil {
+				foundErr = found(row)
 			}
 		}
-		if err == nil {
-			err = ended
-		}
-		return err
+		return cmp.Or(err, foundErr)
 	})
 	return sum, err
 }
@@ -342,7 +280,7 @@ func (v *verifier) report(ctx context.Context, found func(SlotProblem) error) (V
 // problems returns the rows of the problems, and offers the repairable ones again with Repair.
 func (v *verifier) problems(ctx context.Context, problems []verify.Problem) ([]SlotProblem, error) {
 	rows := make([]SlotProblem, len(problems))
-	err := v.each(ctx, len(problems), func(ctx context.Context, i int) error {
+	err := v.eachCounted(ctx, len(problems), func(ctx context.Context, i int) error {
 		p := problems[i]
 		rows[i] = newSlotProblem(p)
 		if !v.options.Repair || p.Beyond != "" {
@@ -395,3 +333,65 @@ func (v *verifier) offer(ctx context.Context, p verify.Problem) (already bool, e
 	}
 	return already, nil
 }
+
+// inChunks calls f with up to chunkSize values at a time, so that it holds no more of them in memory.
+// The slice is valid only during the call.
+func inChunks[T any](seq iter.Seq[T], f func([]T) error) error {
+	const chunkSize = 1024
+	chunk := make([]T, 0, chunkSize)
+	for value := range seq {
+		if chunk = append(chunk, value); len(chunk) == chunkSize {
+			if err := f(chunk); err != nil {
+				return err
+			}
+			chunk = chunk[:0]
+		}
+	}
+	return f(chunk)
+}
+
+// VerifyOptions say what Verify judges. The zero value judges all slots of the last 24 h, and
+// changes nothing.
+type VerifyOptions struct {
+	// From and To bound the slots: from From on, and before To. Default of To: the broker's
+	// time. Default of From: 24 h before To.
+	From, To time.Time
+
+	// Jobs are the jobs to judge. Empty: all.
+	Jobs []string
+
+	// Repair publishes missing slots again, and slots that have neither an outcome nor a message.
+	// Workers treat them like all slots, by their records.
+	Repair bool
+
+	// Progress is called often, with the number of values that were read so far. Unreadable is
+	// called for each stored value that cannot be read, which Verify leaves out. Both may be
+	// nil, and neither is called concurrently.
+	Progress   func(values int)
+	Unreadable func(error)
+}
+
+// Validate returns an error that wraps job.ErrInvalid if an option is invalid. It needs no
+// broker.
+func (o VerifyOptions) Validate() error {
+	for _, name := range o.Jobs {
+		if err := codec.ValidateName("job", name); err != nil {
+			return err
+		}
+	}
+	if !o.From.IsZero() && !o.To.IsZero() && !o.To.After(o.From) {
+		return fmt.Errorf("%w range: its end %s is not after its beginning %s", job.ErrInvalid, o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// FutureError reports that VerifyOptions have a From that is in the future, and no To. Now is the
+// broker's time. It matches job.ErrInvalid.
+type FutureError struct{ From, Now time.Time }
+
+func (e *FutureError) Error() string {
+	return fmt.Sprintf("invalid range: its beginning %s is in the future: it must be before %s if there is no end", e.From.Format(time.RFC3339), e.Now.UTC().Format(time.RFC3339))
+}
+
+// Is matches job.ErrInvalid.
+func (e *FutureError) Is(target error) bool { return target == job.ErrInvalid }

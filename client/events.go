@@ -5,15 +5,179 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
-// errNotOrdered is the error for a Run that Trigger did not return.
+// Event is one thing that happened. Its JSON is the line of "cronce watch".
+type Event struct {
+	job.Event
+
+	// Sequence is the event's place among the events that are kept. It is zero for kinds that
+	// are not kept.
+	Sequence uint64 `json:"-"`
+}
+
+// EventFilter selects events. Its zero value selects all that happen from now on.
+type EventFilter struct {
+	// Job selects the events of one job. Empty: all.
+	Job string
+
+	// Kinds selects the events of these kinds. Empty: all.
+	Kinds []job.EventKind
+
+	// After begins with the events that are kept and have a larger sequence: 0 for all that
+	// are kept. Nil: with those that happen from now on.
+	After *uint64
+}
+
+// eventBuffer bounds the events that wait for the caller of Events. While it is full, events
+// that are not kept are dropped.
+const eventBuffer = 4096
+
+const (
+	// If the live copy of an event of a kept kind arrives before the event is stored, Events reads
+	// the stored events again after firstReplay. The pause doubles up to maxReplay. That is also how
+	// often Events reads them to find events whose live copy was lost.
+	firstReplay = 20 * time.Millisecond
+	maxReplay   = 10 * time.Second
+)
+
+// Events iterates over what happens, as it happens, until ctx ends or the caller stops. The broker
+// keeps the events of most kinds as long as the ledger keeps records (see job.EventKind). None of them
+// is missing, even after a reconnect, and a later call can continue After the last Sequence. Events of
+// the other kinds can be lost. An event of a kept kind may come after a later one of another kind.
+//
+// An event that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion,
+// and the iteration goes on. Any other error ends it. The end of ctx is no error.
+func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		if f.Job != "" {
+			if err := codec.ValidateName("job", f.Job); err != nil {
+				yield(Event{}, err)
+				return
+			}
+		}
+		if slices.Contains(f.Kinds, "") {
+			yield(Event{}, fmt.Errorf("%w kind of event: must not be empty", job.ErrInvalid))
+			return
+		}
+		s := eventStream{Client: c, filter: f, live: make(chan job.Event, eventBuffer), yield: yield}
+		if err := s.run(ctx); err != nil && ctx.Err() == nil {
+			yield(Event{}, err)
+		}
+	}
+}
+
+// eventStream is one call of Events.
+type eventStream struct {
+	*Client
+	filter EventFilter
+	live   chan job.Event
+	yield  func(Event, error) bool
+	last   uint64 // the sequence of the last kept event that was read
+	ended  bool   // the caller has ended its loop
+}
+
+func (s *eventStream) run(ctx context.Context) error {
+	stop, err := s.cfg.News.Follow(s.filter.Job, func(e job.Event) { trySend(s.live, e) })
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if s.filter.After != nil {
+		s.last = *s.filter.After
+	} else if s.last, err = s.cfg.News.LastEvent(ctx); err != nil {
+		return err
+	}
+	for pause := firstReplay; ; {
+		reconnected, before := s.cfg.News.Reconnected(), s.last
+		if err := s.replay(ctx); err != nil || s.ended {
+			return err
+		}
+		if pause = min(2*pause, maxReplay); s.last > before {
+			pause = maxReplay
+		}
+		if s.follow(ctx, reconnected, pause) {
+			pause = firstReplay
+		}
+		if s.ended || ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// replay yields the kept events that are new.
+func (s *eventStream) replay(ctx context.Context) error {
+	return s.cfg.News.EventsAfter(ctx, s.filter.Job, s.last, func(e job.Event, sequence uint64, err error) bool {
+		s.cfg.Alive()
+		s.last = sequence
+		if err != nil || s.selects(e) {
+			s.ended = !s.yield(Event{e, sequence}, err)
+		}
+		return !s.ended
+	})
+}
+
+func (s *eventStream) selects(e job.Event) bool {
+	return len(s.filter.Kinds) == 0 || slices.Contains(s.filter.Kinds, e.Kind)
+}
+
+// follow yields live events of the kinds that are not kept, for at most the duration most. It returns
+// true early if replay should read stored events: a live event of a kept kind has arrived, or the
+// connection was restored.
+func (s *eventStream) follow(ctx context.Context, reconnected <-chan struct{}, most time.Duration) (replay bool) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for {
+		select {
+		case e := <-s.live:
+			switch {
+			case slices.Contains(exchange.Exceptional(), e.Kind):
+				return true
+			case s.selects(e):
+				if s.ended = !s.yield(Event{e, 0}, nil); s.ended {
+					return false
+				}
+			}
+		case <-reconnected:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// trySend sends a value if the channel has room, and drops it otherwise.
+func trySend[T any](to chan<- T, v T) {
+	select {
+	case to <- v:
+	default:
+	}
+}
+
+// LastSequence returns the sequence of the newest event that the broker keeps. Use it as
+// EventFilter.After to receive all later events, even if Events is called some time after.
+func (c *Client) LastSequence(ctx context.Context) (uint64, error) { return c.cfg.News.LastEvent(ctx) }
+
+// Orders iterates over the orders on a job that were carried out at since or later, oldest first.
+// Event.Node is the operator, and Event.Order the order. Orders are kept for the ledger's retention.
+// An event that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion, and the
+// iteration goes on. Any other error ends it.
+func (c *Client) Orders(ctx context.Context, name string, since time.Time) iter.Seq2[job.Event, error] {
+	return c.cfg.Fleet.Events(ctx, kv.EventFilter{Job: name, Kind: job.EventOrdered, Since: since})
+}
+
+// errNotOrdered is the error of methods of a Run that does not come from Trigger.
 var errNotOrdered = fmt.Errorf("%w run: it was not ordered", job.ErrInvalid)
 
 // Wait waits until the run has its outcome, and returns it: see Client.Wait. A Run whose
@@ -110,7 +274,8 @@ func waitError(ctx context.Context, s job.Slot) error {
 // be published.
 const publishGrace = 2 * time.Minute
 
-// expected returns what is known of s. The error says that s has no message, and will have none.
+// expected returns what is known of a slot without a record. If the slot will never have one, the error
+// is a *SlotError.
 func (c *Client) expected(ctx context.Context, s job.Slot) (SlotDetails, error) {
 	if c.cfg.NoList {
 		return nameOnly(s), nil
@@ -203,10 +368,7 @@ func (w *waiters) notify(of *jobWaiters, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for ended := range of.byID[id] {
-		select {
-		case ended <- struct{}{}:
-		default: // the waiter has not read the record since the previous event
-		}
+		trySend(ended, struct{}{}) // the channel is full if the waiter has not read the record since the previous event
 	}
 }
 
@@ -232,60 +394,4 @@ func (r Run) Payload(ctx context.Context) (json.RawMessage, error) {
 		return nil, nil
 	}
 	return payload, nil
-}
-
-// RunningAttempt is what the attempt of a slot that runs now has reported so far. Nothing of it is
-// stored.
-type RunningAttempt struct {
-	// Attempt and Fence are those of the attempt. They are zero if the slot does not run.
-	Attempt int    `json:"attempt,omitempty"`
-	Fence   uint64 `json:"fence,omitempty"`
-
-	// Progress is the newest progress that the handler has reported. Nil: none.
-	Progress *job.Progress `json:"progress,omitempty"`
-
-	// Output is the beginning and the end of what the attempt has written, as it would be
-	// recorded now. Written counts all of it, in bytes.
-	Output  string `json:"output,omitempty"`
-	Written int64  `json:"written,omitempty"`
-}
-
-// Running asks the node that runs a slot what the attempt has reported so far: its progress and its
-// output. It returns the zero RunningAttempt if the slot waits or has ended. If there is no such
-// slot, the error is a *SlotError that wraps job.ErrNotFound. If the node does not answer within a
-// second, the error wraps job.ErrUnknown: the node is dead, or its version does not know this
-// request.
-func (c *Client) Running(ctx context.Context, id string) (RunningAttempt, error) {
-	s, err := job.ParseSlotID(id)
-	if err != nil {
-		return RunningAttempt{}, err
-	}
-	r, revision, err := c.record(ctx, s)
-	if err != nil {
-		return RunningAttempt{}, err
-	}
-	if r == nil {
-		_, err := c.Slot(ctx, id)
-		return RunningAttempt{}, err
-	}
-	return c.running(ctx, *r, revision, false)
-}
-
-// running asks the owner of a record. With follow, the owner sends the output from here on as
-// events.
-func (c *Client) running(ctx context.Context, r job.Record, revision uint64, follow bool) (RunningAttempt, error) {
-	if r.State != job.Running || r.Shards > 0 {
-		return RunningAttempt{}, nil
-	}
-	a, err := c.cfg.Fleet.AskOutput(ctx, r.Node, r.Slot, follow)
-	c.cfg.Alive()
-	switch {
-	case errors.Is(err, job.ErrInvalid):
-		return RunningAttempt{}, fmt.Errorf("%w: %w", job.ErrUnknown, err) // an answer that cannot be decoded counts as none
-	case err != nil:
-		return RunningAttempt{}, err
-	case !a.Runs || a.Fence != revision:
-		return RunningAttempt{}, nil // the handler has returned meanwhile
-	}
-	return RunningAttempt{Attempt: a.Attempt, Fence: a.Fence, Progress: a.Progress, Output: a.Output, Written: a.To}, nil
 }
