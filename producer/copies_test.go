@@ -222,7 +222,7 @@ func TestCopiesThatReturnToTheAgendaLeaveNoBatch(t *testing.T) {
 
 // A producer whose clock is less certain reaches each slot later than its peers. They
 // announce once that it is stored, and then nothing for a second.
-func TestAProducerWithALooserClockSendsNoCopies(t *testing.T) {
+func TestProducerWithALessCertainClockSendsNoCopies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)

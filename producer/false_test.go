@@ -64,7 +64,7 @@ func vouching(names ...string) func(*Config, *view) {
 // Five logins announce a time in the future, with the members and the registry that the
 // producers announce. They use made-up names, older than any, or those of the producers.
 // Every slot is published in time, since no producer believes them.
-func TestFalseAnnouncementsSilenceNobody(t *testing.T) {
+func TestFalseAnnouncementsDelayNoSlot(t *testing.T) {
 	t.Parallel()
 	madeUp := func(i int) string { return fmt.Sprint("a", i) }
 	for name, tt := range map[string]struct {
@@ -149,7 +149,7 @@ func (b *broker) liars(forge bool, names []string, members []string, vouched fun
 // producers rest. All that they announce is right, except that they publish nothing. Every
 // slot is published within a minute, even if they move the watermark, and the log names
 // them.
-func TestFalseProducersWithLiveRecordsSilenceNobody(t *testing.T) {
+func TestFalseProducersWithLiveRecordsLoseNoSlot(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]bool{"the watermark stands": false, "the watermark is forged": true} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestFalseProducersWithLiveRecordsSilenceNobody(t *testing.T) {
 
 // One login with a live node record shares the work with three producers and publishes
 // nothing. The others detect that and publish its share.
-func TestFalseProducerAmongOthersIsFoundOut(t *testing.T) {
+func TestFalseProducerAmongOthersIsDetected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -330,7 +330,7 @@ func TestSlotsDroppedForAFalseAnnouncementReachTheSweep(t *testing.T) {
 
 // A producer dies, and another login announces in its name slots that are not due yet. The
 // other producer soon takes its share over, and logs a warning.
-func TestAnnouncementOfWhatIsNotDueYetIsNotBelieved(t *testing.T) {
+func TestAnnouncementOfSlotsNotYetDueIsIgnored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)

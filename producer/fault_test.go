@@ -144,7 +144,7 @@ func TestRefusedSlotsAreJudgedAgainWhenTheyTurnLate(t *testing.T) {
 	}
 }
 
-func TestOneJobThatCannotBePublishedHoldsUpNoOther(t *testing.T) {
+func TestJobThatCannotBePublishedDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -287,7 +287,7 @@ func TestClockThatStepsForwardLosesNoSlot(t *testing.T) {
 
 // The broker's clock jumps ten years ahead. No producer publishes by it or moves the
 // watermark there, however long it has been running.
-func TestAClockThatIsNotBelievedMovesNothing(t *testing.T) {
+func TestImplausibleClockPublishesAndClaimsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)

@@ -186,7 +186,7 @@ func TestRemovedJobsHaveNoSlotsUntilTheyAreCreatedAgain(t *testing.T) {
 
 // A slot falls due at its instant plus the spread. That time decides whether it falls into
 // the pause.
-func TestAPauseIsAboutDueTimes(t *testing.T) {
+func TestPauseCoversSlotsByTheirDueTimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)

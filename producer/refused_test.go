@@ -24,7 +24,7 @@ func (b *broker) refuse(prefix string) {
 
 // Jobs whose slots the broker refuses delay no other job, however many they are and however
 // long it takes. When the broker accepts them again, no slot of theirs is lost.
-func TestJobsThatAreRefusedNeverHoldUpOthers(t *testing.T) {
+func TestRefusedJobsNeverDelayOthers(t *testing.T) {
 	t.Parallel()
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprint(members), func(t *testing.T) {

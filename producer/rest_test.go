@@ -36,8 +36,8 @@ func resting(t *testing.T, b *broker) (s *session, turn func(time.Duration)) {
 	}
 }
 
-// onBoard counts the lines that have slots to come.
-func (a *agenda) onBoard() (n int) {
+// onAgenda counts the lines that have slots to come.
+func (a *agenda) onAgenda() (n int) {
 	for _, g := range a.groups {
 		n += len(g.lines)
 	}
@@ -62,7 +62,7 @@ func TestRestingProducerKeepsNothingOfRemovedJobs(t *testing.T) {
 		removed := time.Now()
 		left := func(want int, why string) {
 			t.Helper()
-			if n := s.agenda.onBoard(); n != want {
+			if n := s.agenda.onAgenda(); n != want {
 				t.Errorf("%d lines are left of 1000 removed jobs, want %d: %s", n, want, why)
 			}
 		}

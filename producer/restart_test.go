@@ -129,7 +129,7 @@ func TestThousandsOfMissedSlotsEndInOneRange(t *testing.T) {
 	})
 }
 
-func TestNewJobHeardOfLateLosesNoSlot(t *testing.T) {
+func TestNewJobThatIsDeliveredLateLosesNoSlot(t *testing.T) {
 	t.Parallel()
 	for _, witness := range []bool{false, true} {
 		t.Run(fmt.Sprint("another knew it: ", witness), func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestEditWhileEverythingIsDown(t *testing.T) {
 
 // An edit of anything but the plan makes the entry newer than the watermark, and leaves its
 // slots as old as they are. They must not be published again, least of all as missed.
-func TestEditOfThePayloadOffersNothingAgain(t *testing.T) {
+func TestEditOfThePayloadPublishesNoSlotAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)

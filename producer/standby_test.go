@@ -174,7 +174,7 @@ func TestTheShareOfAProducerThatLeavesIsPublished(t *testing.T) {
 
 // A producer has left, and only one of the two others knows. What one announces of its
 // share says nothing about the copies of the other.
-func TestAnAnnouncementForOtherMembersIsNotBelieved(t *testing.T) {
+func TestAnnouncementForOtherMembersIsIgnored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -345,7 +345,7 @@ func TestAProducerThatIsStoppedAnywhereLosesNothing(t *testing.T) {
 }
 
 // A producer that is alive and cannot publish delays the others twice at most.
-func TestAProducerThatCannotPublishIsNotWaitedForAgain(t *testing.T) {
+func TestProducerThatCannotPublishDelaysOthersTwiceAtMost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -366,7 +366,7 @@ func TestAProducerThatCannotPublishIsNotWaitedForAgain(t *testing.T) {
 }
 
 // Producers go on sharing all jobs but the one that the broker refuses.
-func TestAJobThatIsRefusedHoldsUpNoOther(t *testing.T) {
+func TestRefusedJobIsExceptedFromAnnouncements(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -400,7 +400,7 @@ func TestAJobThatIsRefusedHoldsUpNoOther(t *testing.T) {
 }
 
 // A producer that cannot read a definition leaves the work to those that can.
-func TestAProducerThatCannotReadADefinitionDoesNotTakePart(t *testing.T) {
+func TestProducerThatCannotReadADefinitionRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)

@@ -64,7 +64,7 @@ var producerMutants = []mutant{
 		file:   "producer/session.go",
 		old:    "	s.audit(now)\n",
 		new:    "",
-		test:   "TestFalseProducersWithLiveRecordsSilenceNobody",
+		test:   "TestFalseProducersWithLiveRecordsLoseNoSlot",
 	},
 	{
 		name:   "rest-by-a-forged-watermark",
@@ -72,7 +72,7 @@ var producerMutants = []mutant{
 		file:   "producer/session.go",
 		old:    "return s.refresh(ctx, now, now.Add(-s.cfg.Late))",
 		new:    "return s.refresh(ctx, now, time.Time{})",
-		test:   "TestFalseProducersWithLiveRecordsSilenceNobody",
+		test:   "TestFalseProducersWithLiveRecordsLoseNoSlot",
 	},
 	{
 		name:   "found-out-and-the-forged-watermark",
@@ -80,7 +80,7 @@ var producerMutants = []mutant{
 		file:   "producer/session.go",
 		old:    "s.outbox.peersSilent, s.watermarkStale = false, false",
 		new:    "s.outbox.peersSilent = false",
-		test:   "TestFalseProducersWithLiveRecordsSilenceNobody",
+		test:   "TestFalseProducersWithLiveRecordsLoseNoSlot",
 	},
 	{
 		name:   "announced-without-audit",
@@ -88,7 +88,7 @@ var producerMutants = []mutant{
 		file:   "producer/audit.go",
 		old:    "rand.IntN(auditOneIn) > 0 {",
 		new:    "rand.IntN(auditOneIn) >= 0 {",
-		test:   "TestFalseProducerAmongOthersIsFoundOut",
+		test:   "TestFalseProducerAmongOthersIsDetected",
 	},
 	{
 		name:   "audit-as-often-as-it-likes",
@@ -128,7 +128,7 @@ var producerMutants = []mutant{
 		file:   "producer/fleet.go",
 		old:    "return p.last.Members == f.members && p.last.Registry == f.registry",
 		new:    "return p.last.Registry == f.registry",
-		test:   "TestAnAnnouncementForOtherMembersIsNotBelieved",
+		test:   "TestAnnouncementForOtherMembersIsIgnored",
 	},
 	{
 		name:   "announcement-of-no-producer",
@@ -136,7 +136,7 @@ var producerMutants = []mutant{
 		file:   "producer/fleet.go",
 		old:    "	if !ok {\n		return nil",
 		new:    "	if !ok && started.IsZero() != started.IsZero() {\n		return nil",
-		test:   "TestFalseAnnouncementsSilenceNobody",
+		test:   "TestFalseAnnouncementsDelayNoSlot",
 	},
 	{
 		name:   "announcement-beyond-now",
@@ -144,7 +144,7 @@ var producerMutants = []mutant{
 		file:   "producer/announce.go",
 		old:    "ahead > 0 {",
 		new:    "ahead > 1000*time.Hour {",
-		test:   "TestAnnouncementOfWhatIsNotDueYetIsNotBelieved",
+		test:   "TestAnnouncementOfSlotsNotYetDueIsIgnored",
 	},
 	{
 		name:   "announcement-of-an-older-registry",
@@ -160,7 +160,7 @@ var producerMutants = []mutant{
 		file:   "producer/standby.go",
 		old:    "it.state == deferred || it.state == inFlight || it.state == waiting",
 		new:    "it.state == deferred",
-		test:   "TestAProducerThatCannotPublishIsNotWaitedForAgain",
+		test:   "TestProducerThatCannotPublishDelaysOthersTwiceAtMost",
 	},
 	{
 		name:   "copies-kept-over-a-change",

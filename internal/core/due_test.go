@@ -121,7 +121,7 @@ func is(d plans.DueSlot) string {
 
 // Due returns each slot of a window once. If a timeline is cut into two stretches of one plan, the
 // result is the same.
-func TestDueHandsOutEverySlotOnce(t *testing.T) {
+func TestDueReturnsEverySlotOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		spec := rapid.SampledFrom([]string{"* * * * * *", "*/7 * * * * *", "* * * * *", "0 */3 * * *"}).Draw(t, "spec")

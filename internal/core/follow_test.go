@@ -14,7 +14,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-func TestAJobIsStartedByOneThing(t *testing.T) {
+func TestJobHasOneKindOfStart(t *testing.T) {
 	t.Parallel()
 	on := job.On{Stream: "ORDERS", Subject: "orders.>"}
 	for name, c := range map[string]struct {
@@ -66,7 +66,7 @@ func TestAJobIsStartedByOneThing(t *testing.T) {
 	}
 }
 
-func TestAJobThatSomethingElseStartsHasNoSlotsOfItsOwn(t *testing.T) {
+func TestJobWithoutAScheduleHasNoPlannedSlots(t *testing.T) {
 	t.Parallel()
 	for _, j := range []job.Job{
 		{Name: "load", After: []string{"extract"}, Shards: 2},
@@ -106,7 +106,7 @@ func testNoSlots(t *testing.T, j job.Job) {
 	}
 }
 
-func TestCirclesAreFound(t *testing.T) {
+func TestCycleOfJobsIsFound(t *testing.T) {
 	t.Parallel()
 	// Each job comes only after jobs with earlier names, so there is no cycle. Then the test adds
 	// one: each job from some job on comes after its predecessor, and that job after the last one.
@@ -144,7 +144,7 @@ func TestCirclesAreFound(t *testing.T) {
 	})
 }
 
-func TestWhatFollowsIsNamedAfterWhatItComesAfter(t *testing.T) {
+func TestChainedSlotHasTheInstantOrTokenOfTheSlotItFollows(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	e := plans.Entry{Revision: 9, Time: at.Add(-time.Hour), Definition: plans.Definition{Job: job.Job{Name: "load", After: []string{"a", "b"}, Shards: 2}}}
@@ -178,7 +178,7 @@ func TestWhatFollowsIsNamedAfterWhatItComesAfter(t *testing.T) {
 
 // A job is edited a moment after the job that it comes after has succeeded. The edit does not lose
 // the chained slot. But if the job came after no other job at that time, it has no such slot.
-func TestAnEditTakesNoTurn(t *testing.T) {
+func TestEditOfAJobLosesNoChainedSlot(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	j := job.Job{Name: "load", After: []string{"a"}}
@@ -198,7 +198,7 @@ func TestAnEditTakesNoTurn(t *testing.T) {
 }
 
 // A chained slot has the instant of another job. Its due time is the end of that job's slot.
-func TestAChainedSlotIsJudgedByTheJobAsItStands(t *testing.T) {
+func TestChainedSlotIsJudgedByTheCurrentDefinition(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	chained := job.Job{Name: "load", After: []string{"a"}, Deadline: time.Minute}

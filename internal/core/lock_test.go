@@ -195,7 +195,7 @@ func TestAnEndedSlotKeepsNoPlaceInTheLine(t *testing.T) {
 	l.want(t, slotAt(2), true, core.AdmissionGranted)
 }
 
-func TestOfTheSlotsThatWaitLatestLetsOnlyTheNewestRun(t *testing.T) {
+func TestLatestRunsOnlyTheNewestWaitingSlot(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapLatest, 1)
 	l.want(t, slotAt(0), true, core.AdmissionGranted)

@@ -81,7 +81,7 @@ func TestMessageOfferedAgainKeepsItsSlot(t *testing.T) {
 	}
 }
 
-func TestMessageThatIsNoneIsRefused(t *testing.T) {
+func TestMessageWithInvalidHeadersIsRefused(t *testing.T) {
 	t.Parallel()
 	good := func() map[string][]string {
 		return core.Message{Slot: job.Slot{Job: "a", Token: "x"}, JobRevision: 7, Missed: 2, Due: at(t, "2026-11-21T07:00:00Z")}.Header()
@@ -103,7 +103,7 @@ func TestMessageThatIsNoneIsRefused(t *testing.T) {
 
 // A login with permission to publish for one job must not start another job. The server checks only
 // the subject.
-func TestMessageThatContradictsItsSubjectOrIDIsNoSlot(t *testing.T) {
+func TestMessageThatContradictsItsSubjectOrIDIsRefused(t *testing.T) {
 	t.Parallel()
 	mail := job.Slot{Job: "mail", Token: "x"}
 	for _, subject := range []string{"cronce.slot.default.mail", "other.slot.q.mail", "cronce.timer.due.default.mail"} {
@@ -130,7 +130,7 @@ func TestMessageThatContradictsItsSubjectOrIDIsNoSlot(t *testing.T) {
 	}
 }
 
-func TestLockThatNamesAnotherJobsSlotIsNone(t *testing.T) {
+func TestLockThatNamesAnotherJobsSlotIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"holders", "waiting"} {
 		_, err := core.DecodeLock([]byte(`{"v":1,"job":"mail","` + where + `":[{"id":"payroll:@x","at":"2026-11-21T07:00:00Z","since":"2026-11-21T07:00:00Z"}],"nonce":"n"}`))

@@ -8,7 +8,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-func TestEventOnAnotherSubjectIsNone(t *testing.T) {
+func TestEventOnAnotherSubjectIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		subject string

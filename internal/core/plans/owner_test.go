@@ -9,7 +9,7 @@ import (
 // While an operator's edit is in force, the definition that it replaced is refused. When the operator
 // releases the job, that definition is accepted again. A definition that the file itself had replaced
 // is still refused.
-func TestReleasedAJobIsItsFilesAgain(t *testing.T) {
+func TestReleasedJobTakesTheDefinitionOfItsFileAgain(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
 	older, newer, edit := report("0 6 * * *"), report("0 7 * * *"), report("0 8 * * *")

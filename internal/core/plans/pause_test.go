@@ -67,7 +67,7 @@ func TestAPauseIsBoundedByTheBrokersTimestamps(t *testing.T) {
 }
 
 // If a person sets or removes "paused" in the stored entry, the job is paused or resumed.
-func TestAPauseByHand(t *testing.T) {
+func TestPauseThatIsEditedByHandTakesEffect(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
 	r.apply(report("0 7 * * *"), "file", "A", false)
@@ -129,7 +129,7 @@ func TestStretchesAreTheSlotsOfAPlanByWhenTheyFallDue(t *testing.T) {
 	})
 }
 
-func TestWhatAResumeWouldRun(t *testing.T) {
+func TestIfResumedCountsWhatAResumeWouldRun(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		catchUp      job.CatchUp
