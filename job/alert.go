@@ -67,13 +67,9 @@ type AlertNATS struct {
 }
 
 func (j Job) validateAlerts() error {
-	var errs []error
-	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
-		}
-	}
-	errs = append(errs,
+	var f faults
+	bad := f.add
+	f.errs = append(f.errs,
 		j.OnFailure.validate("on_failure", Failed, Expired), j.OnMissed.validate("on_missed", Missed), j.OnSuccess.validate("on_success", Succeeded),
 		j.OnRecovered.validate("on_recovered", AlertRecovered), j.OnLate.validate("on_late", AlertLate))
 	switch {
@@ -85,10 +81,10 @@ func (j Job) validateAlerts() error {
 		bad(j.LateAfter <= 0 || j.LateAfter > MaxLateAfter, "on_late.after %v: want more than zero, at most %v", j.LateAfter, MaxLateAfter)
 	}
 	if j.Heartbeat != nil {
-		errs = append(errs, j.Heartbeat.validate("heartbeat"))
+		f.errs = append(f.errs, j.Heartbeat.validate("heartbeat"))
 		bad(len(j.Heartbeat.Headers) > 0, "heartbeat: it has no headers")
 	}
-	return errors.Join(errs...)
+	return errors.Join(f.errs...)
 }
 
 // validate accepts nil. kinds are the values of Event.Alert that a receives. A template must
@@ -104,18 +100,14 @@ func (a *Alert) validate(field string, kinds ...State) error {
 }
 
 func (a *Alert) validateBody(field string, kinds []State) error {
-	var errs []error
-	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf("%w %s%s", ErrInvalid, field, fmt.Sprintf(format, args...)))
-		}
-	}
+	f := faults{prefix: field}
+	bad := f.add
 	bad(a.Format != "" && !alertbody.IsService(a.Format), ".format %q: want %s", codec.Clip(a.Format), strings.Join(AlertFormats(), ", "))
 	bad(a.Format != "" && a.Template != "", ": want either format or template")
 	bad(a.Format != "" && a.HTTP == nil, ".format: it needs http")
 	bad(a.Format == "pagerduty" && a.KeyEnv == "", ": format pagerduty needs key, the integration key: {env: %sPAGERDUTY}", AlertEnv)
 	bad(a.KeyEnv != "" && a.Format == "" && a.Template == "", ".key: it is not used: want format pagerduty, or a template with .Key")
-	bad(a.KeyEnv != "" && !alertEnv(a.KeyEnv), ".key.env %q: %s", codec.Clip(a.KeyEnv), wantAlertEnv)
+	bad(a.KeyEnv != "" && !isAlertEnv(a.KeyEnv), ".key.env %q: %s", codec.Clip(a.KeyEnv), wantAlertEnv)
 	if a.Format == "ntfy" && a.HTTP != nil && a.HTTP.URLEnv == "" {
 		_, _, err := alertbody.NtfyTopic(a.HTTP.URL)
 		bad(err != nil, ".http.url: %v", err)
@@ -128,7 +120,7 @@ func (a *Alert) validateBody(field string, kinds []State) error {
 		err := alertbody.CheckTemplate(a.Template, names...)
 		bad(err != nil, ".template: %v", err)
 	}
-	return errors.Join(errs...)
+	return errors.Join(f.errs...)
 }
 
 func (a *Alert) validateTarget(field string) error {
@@ -142,18 +134,14 @@ func (a *Alert) validateTarget(field string) error {
 }
 
 func (h *AlertHTTP) validate(field string) error {
-	var errs []error
-	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf("%w %s%s", ErrInvalid, field, fmt.Sprintf(format, args...)))
-		}
-	}
+	f := faults{prefix: field}
+	bad := f.add
 	if h.URLEnv == "" {
 		_, err := codec.ParseURL(h.URL)
 		bad(err != nil, ".url: %v", err)
 	} else {
 		bad(h.URL != "", ".url: want text or {env: NAME}, not both")
-		bad(!alertEnv(h.URLEnv), ".url.env %q: %s", codec.Clip(h.URLEnv), wantAlertEnv)
+		bad(!isAlertEnv(h.URLEnv), ".url.env %q: %s", codec.Clip(h.URLEnv), wantAlertEnv)
 	}
 	bad(len(h.Headers) > MaxAlertHeaders, ".headers: %d, at most %d", len(h.Headers), MaxAlertHeaders)
 	for i, header := range h.Headers {
@@ -161,16 +149,16 @@ func (h *AlertHTTP) validate(field string) error {
 		bad(why != "", ".headers: header %q %s", codec.Clip(header.Name), why)
 		bad(slices.ContainsFunc(h.Headers[:i], func(o AlertHeader) bool { return strings.EqualFold(o.Name, header.Name) }),
 			".headers: %q is here twice: upper and lower case make no difference", codec.Clip(header.Name))
-		bad(!alertEnv(header.Env), ".headers.%s.env %q: %s", codec.Clip(header.Name), codec.Clip(header.Env), wantAlertEnv)
+		bad(!isAlertEnv(header.Env), ".headers.%s.env %q: %s", codec.Clip(header.Name), codec.Clip(header.Env), wantAlertEnv)
 		bad(len(header.Prefix) > 256 || hasControl(header.Prefix), ".headers.%s.prefix: want at most 256 bytes, without control characters", codec.Clip(header.Name))
 	}
-	return errors.Join(errs...)
+	return errors.Join(f.errs...)
 }
 
 const wantAlertEnv = "want the name of an environment variable that begins with " + AlertEnv + ": an alert may use no other"
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,255}$`)
 
-func alertEnv(name string) bool {
+func isAlertEnv(name string) bool {
 	return strings.HasPrefix(name, AlertEnv) && envName.MatchString(name)
 }

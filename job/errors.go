@@ -2,6 +2,7 @@ package job
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
@@ -112,3 +113,16 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 
 func (e *retryAfterError) Unwrap() error { return e.err }
+
+// faults collects what is wrong with a value.
+type faults struct {
+	prefix string // of each text, like "on_failure.http"
+	errs   []error
+}
+
+// add adds an error that wraps ErrInvalid, if wrong is true.
+func (f *faults) add(wrong bool, format string, args ...any) {
+	if wrong {
+		f.errs = append(f.errs, fmt.Errorf("%w %s%s", ErrInvalid, f.prefix, fmt.Sprintf(format, args...)))
+	}
+}

@@ -210,27 +210,27 @@ type CatchUp struct {
 
 // WithDefaults returns a copy of the job with its empty fields filled.
 func (j Job) WithDefaults() Job {
-	def(&j.Timezone, "UTC")
-	def(&j.DSTGap, GapAfter)
-	def(&j.DSTOverlap, RepeatFirst)
-	def(&j.Queue, DefaultQueue)
-	def(&j.Retry.Attempts, DefaultAttempts)
-	def(&j.Retry.Backoff, DefaultBackoff)
-	def(&j.Retry.MaxBackoff, max(DefaultMaxBackoff, j.Retry.Backoff))
+	setDefault(&j.Timezone, "UTC")
+	setDefault(&j.DSTGap, GapAfter)
+	setDefault(&j.DSTOverlap, RepeatFirst)
+	setDefault(&j.Queue, DefaultQueue)
+	setDefault(&j.Retry.Attempts, DefaultAttempts)
+	setDefault(&j.Retry.Backoff, DefaultBackoff)
+	setDefault(&j.Retry.MaxBackoff, max(DefaultMaxBackoff, j.Retry.Backoff))
 	if !j.On.IsZero() {
-		def(&j.Overlap, OverlapAllow)
+		setDefault(&j.Overlap, OverlapAllow)
 	}
-	def(&j.Overlap, OverlapSkip)
-	def(&j.OnLeaseLost, LeaseLostCancel)
+	setDefault(&j.Overlap, OverlapSkip)
+	setDefault(&j.OnLeaseLost, LeaseLostCancel)
 	if j.Shards == 1 {
 		j.Shards = 0
 	}
-	def(&j.CatchUp.Policy, CatchUpLatest)
-	def(&j.CatchUp.Max, DefaultCatchUpMax)
+	setDefault(&j.CatchUp.Policy, CatchUpLatest)
+	setDefault(&j.CatchUp.Max, DefaultCatchUpMax)
 	return j
 }
 
-func def[T comparable](field *T, value T) {
+func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value
@@ -249,7 +249,7 @@ func (j Job) Guarded() bool { return j.WithDefaults().Overlap != OverlapAllow ||
 func (j Job) Places() int { return max(1, j.Concurrency) }
 
 // Hash returns a digest of the job. Equal jobs have equal digests, also if one of them
-// states a default and the other does not.
+// sets a field to its default and the other leaves it empty.
 func (j Job) Hash() (string, error) {
 	data, err := json.Marshal(j)
 	if err != nil {
@@ -263,15 +263,9 @@ func (j Job) Hash() (string, error) {
 // with many jobs can compile equal plans only once.
 func (j Job) ValidateWith(parse func(string, Plan) (*Schedule, error)) error {
 	j = j.WithDefaults()
-	errs := []error{codec.ValidateName("job", j.Name), codec.ValidateName("queue", j.Queue)}
-	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
-		}
-	}
-	if _, err := parse(j.Name, j.Plan()); err != nil {
-		errs = append(errs, err)
-	}
+	_, planErr := parse(j.Name, j.Plan())
+	f := faults{errs: []error{codec.ValidateName("job", j.Name), codec.ValidateName("queue", j.Queue), planErr}}
+	bad := f.add
 	bad(len(j.Payload) > MaxPayload, "payload: %d bytes, at most %d", len(j.Payload), MaxPayload)
 	bad(len(j.Payload) > 0 && !json.Valid(j.Payload), "payload: it is not JSON")
 	bad(j.Timeout < 0, "timeout %v: must not be negative", j.Timeout)
@@ -280,20 +274,16 @@ func (j Job) ValidateWith(parse func(string, Plan) (*Schedule, error)) error {
 	bad(j.Retry.Attempts < 1 || j.Retry.Attempts > MaxAttempts, "retry.attempts %d: 1 to %d", j.Retry.Attempts, MaxAttempts)
 	bad(j.Retry.Backoff < 0, "retry.backoff %v: must not be negative", j.Retry.Backoff)
 	bad(j.Retry.MaxBackoff < j.Retry.Backoff, "retry.max_backoff %v: must not be less than retry.backoff %v", j.Retry.MaxBackoff, j.Retry.Backoff)
-	errs = append(errs, j.validateAlerts())
+	f.errs = append(f.errs, j.validateAlerts())
 	bad(!slices.Contains(Overlaps(), j.Overlap), "overlap %q: want skip, queue, latest, replace or allow", codec.Clip(string(j.Overlap)))
 	bad(j.Shards < 0 || j.Shards > MaxShards, "shards %d: 1 to %d", j.Shards, MaxShards)
 	bad(j.OnLeaseLost != LeaseLostCancel && j.OnLeaseLost != LeaseLostFinish, "on_lease_lost %q: want cancel or finish", codec.Clip(string(j.OnLeaseLost)))
 	bad(j.Concurrency < 0 || j.Concurrency > MaxConcurrency, "concurrency %d: 1 to %d", j.Concurrency, MaxConcurrency)
-	switch j.CatchUp.Policy {
-	case CatchUpLatest, CatchUpAll, CatchUpNone:
-	default:
-		bad(true, "catch_up.policy %q: want latest, all or none", codec.Clip(string(j.CatchUp.Policy)))
-	}
-	bad(j.Plan().started() && j.CatchUp != CatchUp{CatchUpLatest, 0, DefaultCatchUpMax}, "catch_up: it applies to schedules only, and this job has none (%s)", j.Plan().Start())
+	bad(!slices.Contains([]CatchUpPolicy{CatchUpLatest, CatchUpAll, CatchUpNone}, j.CatchUp.Policy), "catch_up.policy %q: want latest, all or none", codec.Clip(string(j.CatchUp.Policy)))
+	bad(j.Plan().startedOtherwise() && j.CatchUp != CatchUp{CatchUpLatest, 0, DefaultCatchUpMax}, "catch_up: it applies to schedules only, and this job has none (%s)", j.Plan().Start())
 	bad(j.CatchUp.Within < 0, "catch_up.within %v: must not be negative", j.CatchUp.Within)
 	bad(j.CatchUp.Max < 1 || j.CatchUp.Max > MaxCatchUp, "catch_up.max %d: 1 to %d", j.CatchUp.Max, MaxCatchUp)
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(f.errs...); err != nil {
 		return fmt.Errorf("job %q: %w", codec.Clip(j.Name), err)
 	}
 	return nil
@@ -350,14 +340,14 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 
 func (j Job) wire() (jobWire, error) {
 	j = j.WithDefaults()
-	finish := j.OnLeaseLost
-	if finish == LeaseLostCancel {
-		finish = "" // so that the JSON equals that of a program that does not know the field
+	leaseLost := j.OnLeaseLost
+	if leaseLost == LeaseLostCancel {
+		leaseLost = "" // so that the JSON equals that of a program that does not know the field
 	}
 	payload, err := compact(j.Payload)
 	return jobWire{
 		j.Name, j.Queue, payload, codec.Duration(j.Timeout), codec.Duration(j.Deadline),
-		j.Retry.Attempts, codec.Duration(j.Retry.Backoff), codec.Duration(j.Retry.MaxBackoff), j.Overlap, j.Concurrency, finish,
+		j.Retry.Attempts, codec.Duration(j.Retry.Backoff), codec.Duration(j.Retry.MaxBackoff), j.Overlap, j.Concurrency, leaseLost,
 		j.CatchUp.Policy, codec.Duration(j.CatchUp.Within), j.CatchUp.Max, j.Output,
 		j.OnFailure, j.OnMissed, j.OnSuccess, j.OnRecovered, j.OnLate, codec.Duration(j.LateAfter), j.Heartbeat, j.Plan().wire(),
 	}, err
@@ -378,16 +368,16 @@ func (w *jobWire) job() Job {
 	}
 }
 
-// some returns nil for an empty list.
-func some(list []string) []string {
+// nilIfEmpty returns nil for an empty list.
+func nilIfEmpty(list []string) []string {
 	if len(list) == 0 {
 		return nil
 	}
 	return list
 }
 
-// compact removes insignificant space, so that a different indentation of the payload does not
-// count as an edit of the job.
+// compact removes insignificant space, so that another indentation of the payload is no edit of the
+// job.
 func compact(payload json.RawMessage) (json.RawMessage, error) {
 	if len(payload) == 0 {
 		return nil, nil

@@ -35,9 +35,9 @@ func (j Job) Plan() Plan {
 
 // WithDefaults returns the plan with its empty fields filled.
 func (p Plan) WithDefaults() Plan {
-	def(&p.Timezone, "UTC")
-	def(&p.DSTGap, GapAfter)
-	def(&p.DSTOverlap, RepeatFirst)
+	setDefault(&p.Timezone, "UTC")
+	setDefault(&p.DSTGap, GapAfter)
+	setDefault(&p.DSTOverlap, RepeatFirst)
 	return p
 }
 
@@ -97,14 +97,10 @@ func unknownDescriptor(text string) error {
 }
 
 func checkPolicies(p Plan) error {
-	switch p.DSTGap {
-	case GapAfter, GapSkip:
-	default:
+	switch {
+	case p.DSTGap != GapAfter && p.DSTGap != GapSkip:
 		return fmt.Errorf("%w dst_gap %q: want after or skip", ErrInvalid, codec.Clip(string(p.DSTGap)))
-	}
-	switch p.DSTOverlap {
-	case RepeatFirst, RepeatSecond, RepeatBoth:
-	default:
+	case p.DSTOverlap != RepeatFirst && p.DSTOverlap != RepeatSecond && p.DSTOverlap != RepeatBoth:
 		return fmt.Errorf("%w dst_overlap %q: want first, second or both", ErrInvalid, codec.Clip(string(p.DSTOverlap)))
 	}
 	return nil
@@ -182,7 +178,7 @@ func (w *planWire) bound() error {
 
 // wire returns the same value for equal plans, so that plans are compared by their JSON.
 func (p Plan) wire() planWire {
-	return planWire{p.Schedule, some(p.After), p.On, p.Timezone, codec.Duration(p.Spread), p.From.UTC(), p.Until.UTC(), some(p.Exclude), p.DSTGap, p.DSTOverlap, p.Shards}
+	return planWire{p.Schedule, nilIfEmpty(p.After), p.On, p.Timezone, codec.Duration(p.Spread), p.From.UTC(), p.Until.UTC(), nilIfEmpty(p.Exclude), p.DSTGap, p.DSTOverlap, p.Shards}
 }
 
 func (w planWire) plan() Plan {

@@ -28,12 +28,12 @@ type Schedule struct {
 // job determines H and Spread; without a name, H is invalid.
 //
 // A plan that can never have a slot is invalid; a plan whose slots have all passed is valid.
-// The Schedule of a job that has After, On or OnDemand has no slots. The error names each invalid field,
-// quotes its value, and wraps ErrInvalid.
+// The Schedule of a job that has After, On or OnDemand has no slots. The error names each invalid
+// field, quotes its value, and wraps ErrInvalid.
 func ParseSchedule(name string, p Plan) (*Schedule, error) {
 	p = p.WithDefaults()
-	if p.started() {
-		return parseStarted(name, p)
+	if p.startedOtherwise() {
+		return parseWithoutSlots(name, p)
 	}
 	zone, zoneErr := tzdata.Load(p.Timezone)
 	exclude, excludeErr := cron.ParseExclusions(p.Exclude)

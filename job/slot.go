@@ -130,13 +130,18 @@ func (s Slot) Key() string {
 // ParseSlotID reads what Slot.ID returns. Its errors quote the input, state what would be
 // valid, and wrap ErrInvalid.
 func ParseSlotID(id string) (Slot, error) {
-	whole, i, n, err := cutShard(id, '#')
+	return parseSlot("slot ID", id, '#', parseWholeID)
+}
+
+// parseSlot parses an ID or a key, which may have the suffix of a part.
+func parseSlot(what, text string, mark byte, parseWhole func(string) (Slot, error)) (Slot, error) {
+	whole, i, n, err := cutShard(text, mark)
 	if err != nil {
 		return Slot{}, err
 	}
-	s, err := parseWholeID(whole)
+	s, err := parseWhole(whole)
 	if err == nil && n > 0 && s.Range {
-		err = fmt.Errorf("%w slot ID %q: a range has no shards", ErrInvalid, codec.Clip(id))
+		err = fmt.Errorf("%w %s %q: a range has no shards", ErrInvalid, what, codec.Clip(text))
 	}
 	if err != nil {
 		return Slot{}, err
@@ -170,18 +175,7 @@ func parseWholeID(id string) (Slot, error) {
 
 // ParseSlotKey reads what Slot.Key returns. Its errors wrap ErrInvalid.
 func ParseSlotKey(key string) (Slot, error) {
-	whole, i, n, err := cutShard(key, '.')
-	if err != nil {
-		return Slot{}, err
-	}
-	s, err := parseWholeKey(whole)
-	if err == nil && n > 0 && s.Range {
-		err = fmt.Errorf("%w ledger key %q: a range has no shards", ErrInvalid, codec.Clip(key))
-	}
-	if err != nil {
-		return Slot{}, err
-	}
-	return s.Part(i, n), nil
+	return parseSlot("ledger key", key, '.', parseWholeKey)
 }
 
 func parseWholeKey(key string) (Slot, error) {

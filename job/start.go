@@ -46,8 +46,11 @@ func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// started reports whether jobs, messages or triggers start the plan's job, and not a schedule.
-func (p Plan) started() bool { return len(p.After) > 0 || !p.On.IsZero() || p.Schedule == OnDemand }
+// startedOtherwise reports whether jobs, messages or triggers start the plan's job, and not a
+// schedule.
+func (p Plan) startedOtherwise() bool {
+	return len(p.After) > 0 || !p.On.IsZero() || p.Schedule == OnDemand
+}
 
 // Scheduled reports whether the plan has slots of its own. It is false for the plan of a job
 // that other jobs, messages or only triggers start.
@@ -67,15 +70,11 @@ func (p Plan) Start() string {
 	return p.Schedule
 }
 
-// parseStarted validates the plan of a job that jobs, messages or triggers start, and returns
+// parseWithoutSlots validates the plan of a job that jobs, messages or triggers start, and returns
 // a schedule without slots.
-func parseStarted(name string, p Plan) (*Schedule, error) {
-	errs := []error{p.On.validate(), validateAfter(name, p.After)}
-	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
-		}
-	}
+func parseWithoutSlots(name string, p Plan) (*Schedule, error) {
+	f := faults{errs: []error{p.On.validate(), validateAfter(name, p.After)}}
+	bad := f.add
 	bad(p.Schedule != "" && len(p.After) > 0, "after: the job has a schedule too: want one of them")
 	bad(p.Schedule != "" && !p.On.IsZero(), "on: the job has a schedule too: want one of them")
 	bad(len(p.After) > 0 && !p.On.IsZero(), "after and on at once: want one of them")
@@ -85,7 +84,7 @@ func parseStarted(name string, p Plan) (*Schedule, error) {
 	}{{"timezone", p.Timezone != "UTC"}, {"spread", p.Spread != 0}, {"from", !p.From.IsZero()}, {"until", !p.Until.IsZero()}, {"exclude", len(p.Exclude) > 0}} {
 		bad(unused.set && !p.Scheduled(), "%s: it applies to schedules only, and this job has none (%s)", unused.name, p.Start())
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(f.errs...); err != nil {
 		return nil, err
 	}
 	return &Schedule{source: noSource{}, zone: time.UTC, first: cron.FirstInstant, last: cron.LastInstant, key: "none"}, nil
