@@ -66,7 +66,7 @@ func answerSweep(t *testing.T, c sweepCase) sweepCase {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Handed(h.Queue, m)
+		s.Published(h.Queue, m)
 	}
 	alive := map[string]bool{}
 	for _, node := range c.Alive {

@@ -149,7 +149,7 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node, answers *claimA
 		s := r.sweeper(n.Name())
 		whenReady(func(ctx context.Context) error { s.Run(ctx); return nil })
 		whenReady(func(ctx context.Context) error { r.intake(n.Name()).Run(ctx); return nil })
-		group.Go(func() error { return r.produce(ctx, n, s.Handed) })
+		group.Go(func() error { return r.produce(ctx, n, s.Published) })
 		group.Go(func() error { r.peers.Guard(ctx, n.Name()); return nil })
 	}
 	whenReady(func(ctx context.Context) error { return r.workers(ctx, life, n, answers) })
@@ -192,7 +192,7 @@ func (r *Replica) sweeper(name string) *sweep.Sweeper {
 	})
 }
 
-func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string, core.Message)) error {
+func (r *Replica) produce(ctx context.Context, n *node.Node, published func(string, core.Message)) error {
 	ctx, stop := context.WithCancel(ctx)
 	vouches := r.newVouches()
 	var ended sync.WaitGroup
@@ -202,7 +202,7 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string,
 	cfg := producer.Config{
 		Node: n.Name(), Started: n.Started(), Registry: followed{r}, Watermark: r.cfg.Store.Watermark(),
 		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Vouched: vouches.of, ZonesBehind: r.zones.behind, Clock: r.clock, Stepped: r.clock.Stepped(),
-		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Stored: handed, SetActive: r.watches.set, Nap: boot.Nap,
+		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Stored: published, SetActive: r.watches.set, Nap: boot.Nap,
 	}
 	p, err := producer.New(cfg)
 	if err != nil {

@@ -65,7 +65,7 @@ func TestAPassListsTheBacklogOnceAndAsksOnlyAboutWhatIsNotInIt(t *testing.T) {
 	due := time.Now().Add(-time.Hour)
 	for i := range jobs {
 		slot := job.NewSlot(fmt.Sprint("job", i), due)
-		s.Handed("default", core.Message{Slot: slot, Due: due})
+		s.Published("default", core.Message{Slot: slot, Due: due})
 		if i >= lost {
 			b.slots = append(b.slots, slot)
 		}
@@ -85,7 +85,7 @@ func TestTheRequestsOfAPassDoNotGrowWithTheJobsThatHaveABacklog(t *testing.T) {
 	for i := range jobs {
 		m := core.Message{Slot: job.NewSlot(fmt.Sprint("job", i), due), Due: due}
 		s.publish(m)
-		s.sweeper.Handed("default", m)
+		s.sweeper.Published("default", m)
 	}
 	var requests atomic.Int64
 	nc := natstest.Connect(t, s.js.Conn().ConnectedUrl())

@@ -26,7 +26,7 @@ func (s *Sweeper) chain(c kv.Change) {
 		return
 	}
 	for _, e := range s.cfg.After(c.Slot.Job) {
-		if e.Chained(c.Time) && len(s.successors) < maxHanded {
+		if e.Chained(c.Time) && len(s.successors) < maxPublished {
 			next := c.Slot
 			next.Job = e.Job.Name
 			s.successors[next] = follower{e, c.Slot, c.Time}

@@ -23,7 +23,7 @@
 //   - running, and its node is dead. If its node is live, the slot is a suspect only if its
 //     record has not changed for five minutes, and only every five minutes: the worker that gets
 //     the message asks that node;
-//   - without a record, although this node's own producer handed the slot out;
+//   - without a record, although this node's own producer published the slot;
 //   - without a record, although its job's lock has admitted the slot, together with those
 //     that wait behind it;
 //   - without a record, although the slots that it comes after have all succeeded: the
@@ -31,7 +31,7 @@
 //   - without a record, if its only message is stranded.
 //
 // A pass also publishes an alert for each slot of a job with on_late that has not started in
-// time. It remembers the slots that this node's producer handed out, and at its first pass
+// time. It remembers the slots that this node's producer published, and at its first pass
 // adds those that have a message. What it published is looked up in the events before it is
 // published once more, so each slot has one alert, whichever node sweeps.
 //
@@ -54,7 +54,7 @@
 // started late before the oldest living producer began.
 //
 // A slot without a record is found only if it fell due while this node produced, and only
-// the newest maxHanded; "cronce verify" finds all. A triggered run that was lost before it
+// the newest maxPublished; "cronce verify" finds all. A triggered run that was lost before it
 // entered its lock is known only to the client that triggered it. A slot in the lock of a
 // deleted job is left there, because its queue is not known; "cronce slot cancel" ends it.
 //

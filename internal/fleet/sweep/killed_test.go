@@ -115,7 +115,7 @@ func (registry) Read(context.Context, string) (plans.Entry, uint64, error) {
 var lost = job.Slot{Job: "report", Token: "lost"}
 
 // run runs both sweepers until one of them has offered the slot again.
-func (p *pair) run(handed *core.Message, younger time.Duration) {
+func (p *pair) run(published *core.Message, younger time.Duration) {
 	ctx, end := context.WithTimeout(context.Background(), time.Hour)
 	defer end()
 	var under sync.WaitGroup
@@ -125,8 +125,8 @@ func (p *pair) run(handed *core.Message, younger time.Duration) {
 			Node: name, Ledger: ledger{p}, Locks: locks{}, Slots: p, Timers: timers{}, Nodes: p, Registry: registry{}, Ends: noEnds{},
 			Now: time.Now, Lease: lease, Horizon: 24 * time.Hour, Offered: func(job.Slot) { end() },
 		})
-		if handed != nil {
-			s.Handed("default", *handed)
+		if published != nil {
+			s.Published("default", *published)
 		}
 		under.Go(func() { s.Run(ctx) })
 	}
@@ -141,7 +141,7 @@ func (p *pair) run(handed *core.Message, younger time.Duration) {
 // The kill and the loss may come at any time of the nodes' turns. A pass takes no time here.
 func TestALostSlotIsFoundInTwoMinutesAlsoIfTheSweepingNodeIsKilled(t *testing.T) {
 	t.Parallel()
-	ways := map[string]func(p *pair, moves time.Time) (handed *core.Message){
+	ways := map[string]func(p *pair, moves time.Time) (published *core.Message){
 		"its next attempt was due": func(p *pair, moves time.Time) *core.Message {
 			p.record, p.written = &job.Record{Slot: lost, State: job.Retrying, RetryAt: moves}, moves.Add(-time.Second)
 			return nil
@@ -151,7 +151,7 @@ func TestALostSlotIsFoundInTwoMinutesAlsoIfTheSweepingNodeIsKilled(t *testing.T)
 			p.killed = moves.Add(time.Second)
 			return nil
 		},
-		"it was handed out, and lost": func(_ *pair, moves time.Time) *core.Message {
+		"it was published, and lost": func(_ *pair, moves time.Time) *core.Message {
 			return &core.Message{Slot: lost, Due: moves}
 		},
 		"the server forgot its message": func(p *pair, moves time.Time) *core.Message {

@@ -51,16 +51,16 @@ func (s *Sweeper) jobsOnLate() map[string]plans.Entry {
 	return jobs
 }
 
-// await adds the slots of these jobs that were handed out since the last pass to awaited. At the
+// await adds the slots of these jobs that were published since the last pass to awaited. At the
 // first pass it adds all slots that this node remembers, and the slots that have a message:
 // another node may have published them and died.
-func (s *Sweeper) await(ctx context.Context, jobs map[string]plans.Entry, fresh [][]handed) error {
+func (s *Sweeper) await(ctx context.Context, jobs map[string]plans.Entry, fresh [][]publishedSlot) error {
 	if len(jobs) == 0 {
 		s.awaited, s.seeded = map[job.Slot]awaited{}, false
 		return nil
 	}
 	note := func(slot job.Slot, due time.Time, revision uint64) {
-		if _, asks := jobs[slot.Job]; asks && len(s.awaited) < maxHanded {
+		if _, asks := jobs[slot.Job]; asks && len(s.awaited) < maxPublished {
 			s.awaited[slot] = awaited{due, revision}
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Sweeper) await(ctx context.Context, jobs map[string]plans.Entry, fresh 
 	if s.seeded {
 		return nil
 	}
-	for _, h := range s.handed {
+	for _, h := range s.published {
 		note(h.slot, h.due, h.revision)
 	}
 	for w, err := range s.cfg.Slots.Waiting(ctx, stream.WaitingFilter{}) {

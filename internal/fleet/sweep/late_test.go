@@ -62,11 +62,11 @@ func TestASlotThatHasNotStartedInTimeIsToldOnce(t *testing.T) {
 	late, early := s.due(2*time.Minute), s.due(30*time.Second)
 	for _, m := range []core.Message{late, early} {
 		s.publish(m)
-		s.sweeper.Handed("default", m)
+		s.sweeper.Published("default", m)
 	}
 	missed := s.due(3 * time.Minute)
 	missed.Missed = 1
-	s.sweeper.Handed("default", missed)
+	s.sweeper.Published("default", missed)
 	for range 3 {
 		s.pass()
 	}
@@ -94,7 +94,7 @@ func TestAnotherNodeTellsOfLateSlotsWhatWasNotTold(t *testing.T) {
 	s.lateAfter(time.Minute)
 	told, untold := s.due(10*time.Minute), s.due(9*time.Minute)
 	s.publish(told)
-	s.sweeper.Handed("default", told)
+	s.sweeper.Published("default", told)
 	s.pass()
 	s.publish(untold) // and dies
 	s.sweeper = s.at("n6")
@@ -133,7 +133,7 @@ func TestOnlySlotsThatStartedLateAreLate(t *testing.T) {
 			s.lateAfter(time.Minute)
 			m := s.due(10 * time.Minute)
 			s.publish(m)
-			s.sweeper.Handed("default", m)
+			s.sweeper.Published("default", m)
 			r := c.record(m.Due)
 			r.Slot = m.Slot
 			s.record(r)
@@ -154,7 +154,7 @@ func TestSlotsInTimeCostNoReads(t *testing.T) {
 	s.pass()
 	for n := range 20 {
 		m := s.due(time.Duration(n) * time.Second)
-		s.sweeper.Handed("default", m)
+		s.sweeper.Published("default", m)
 		s.record(job.Record{Slot: m.Slot, State: job.Succeeded, Attempt: 1, Attempts: []job.Attempt{{Number: 1, Node: fmt.Sprint(n), Started: m.Due}}})
 	}
 	s.pass()

@@ -17,9 +17,9 @@ import (
 
 // suspect is a slot that should have moved.
 type suspect struct {
-	slot     job.Slot
-	revision uint64 // of its record
-	handed   handed // of a slot without a record
+	slot      job.Slot
+	revision  uint64        // of its record
+	published publishedSlot // of a slot without a record
 }
 
 // setBack is the age of a record that was stored before the broker's clock was set back.
@@ -61,12 +61,12 @@ func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 			found = append(found, suspect{slot: slot, revision: c.Revision})
 		}
 	}
-	for slot, h := range s.handed {
+	for slot, h := range s.published {
 		switch age := now.Sub(h.due); {
 		case age > s.cfg.Horizon:
-			delete(s.handed, slot)
+			delete(s.published, slot)
 		case age > stallAfter:
-			found = append(found, suspect{slot: slot, handed: h})
+			found = append(found, suspect{slot: slot, published: h})
 		}
 	}
 	return found
@@ -120,10 +120,10 @@ func (s *Sweeper) offerSuspects(ctx context.Context, suspects []suspect, hasMess
 func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 	rec, revision, err := s.cfg.Ledger.Read(ctx, p.slot)
 	switch {
-	case errors.Is(err, job.ErrNotFound) && p.handed.queue != "":
-		h := p.handed
+	case errors.Is(err, job.ErrNotFound) && p.published.queue != "":
+		h := p.published
 		return s.send(ctx, h.queue, core.Message{Slot: h.slot, JobRevision: h.revision, Due: h.due, CaughtUp: h.caughtUp}, job.Record{Slot: p.slot}, 0)
-	case err == nil && p.handed.queue != "", errors.Is(err, job.ErrNotFound), exchange.IsUnreadable(err):
+	case err == nil && p.published.queue != "", errors.Is(err, job.ErrNotFound), exchange.IsUnreadable(err):
 		s.removeSuspect(p.slot, err)
 		return nil
 	case err != nil:
@@ -143,7 +143,7 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 func (s *Sweeper) removeSuspect(slot job.Slot, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.handed, slot)
+	delete(s.published, slot)
 	if err != nil {
 		delete(s.unfinished, slot)
 	}

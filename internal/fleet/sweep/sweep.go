@@ -126,10 +126,10 @@ const (
 	ownedEvery = 5 * time.Minute
 	maxOwned   = 1000
 
-	// maxHanded bounds the slots without a record that are kept. remembered is how long a
+	// maxPublished bounds the slots without a record that are kept. remembered is how long a
 	// node that does not sweep keeps them, in case it has to begin.
-	maxHanded  = 100_000
-	remembered = 10 * time.Minute
+	maxPublished = 100_000
+	remembered   = 10 * time.Minute
 
 	// minPiece and maxPiece bound the size of each slice in Sweeper.recent.
 	minPiece, maxPiece = 16, 1024
@@ -139,14 +139,14 @@ const (
 type Sweeper struct {
 	cfg Config
 
-	// recent has the slots that were handed out since the last pass, in several slices. A map, or
+	// recent has the slots that were published since the last pass, in several slices. A map, or
 	// one slice that grows, would slow the producer down. count is the number of slots.
 	mu     sync.Mutex
-	recent [][]handed
+	recent [][]publishedSlot
 	count  int
 
 	// Only the goroutine of Run uses these.
-	handed            map[job.Slot]handed
+	published         map[job.Slot]publishedSlot
 	ledgerAt, locksAt wire.Cursor
 	unfinished        map[job.Slot]kv.Change
 	locks             map[string]kv.LockChange // the locks with a slot
@@ -169,9 +169,9 @@ type Sweeper struct {
 	denied bool // this login may not write Ends
 }
 
-// handed is a slot that this node's producer handed out, and that has no record yet as far
-// as is known.
-type handed struct {
+// publishedSlot is a slot that this node's producer published, or knows to be published, and that
+// has no record yet as far as this node knows.
+type publishedSlot struct {
 	slot     job.Slot
 	queue    string
 	due      time.Time
@@ -198,40 +198,40 @@ func New(cfg Config) *Sweeper {
 	if cfg.Late == nil {
 		cfg.Late = func() []plans.Entry { return nil }
 	}
-	s := &Sweeper{cfg: cfg, handed: map[job.Slot]handed{}}
+	s := &Sweeper{cfg: cfg, published: map[job.Slot]publishedSlot{}}
 	s.reset()
 	return s
 }
 
-// Handed notes a slot that this node's producer has published, or knows to be published. It
+// Published notes a slot that this node's producer has published, or knows to be published. It
 // does not block.
-func (s *Sweeper) Handed(queue string, m core.Message) {
+func (s *Sweeper) Published(queue string, m core.Message) {
 	if m.Missed > 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.count == maxHanded {
+	if s.count == maxPublished {
 		return
 	}
 	last := len(s.recent) - 1
 	if last < 0 || len(s.recent[last]) == cap(s.recent[last]) {
-		s.recent = append(s.recent, make([]handed, 0, min(max(s.count, minPiece), maxPiece)))
+		s.recent = append(s.recent, make([]publishedSlot, 0, min(max(s.count, minPiece), maxPiece)))
 		last++
 	}
-	s.recent[last] = append(s.recent[last], handed{m.Slot, queue, m.Due, m.JobRevision, m.CaughtUp})
+	s.recent[last] = append(s.recent[last], publishedSlot{m.Slot, queue, m.Due, m.JobRevision, m.CaughtUp})
 	s.count++
 }
 
-// takeRecent adds what was handed out since the last pass to handed.
-func (s *Sweeper) takeRecent() [][]handed {
+// takeRecent adds what was published since the last pass to published.
+func (s *Sweeper) takeRecent() [][]publishedSlot {
 	s.mu.Lock()
 	fresh := s.recent
 	s.recent, s.count = nil, 0
 	s.mu.Unlock()
 	for _, some := range fresh {
-		for _, h := range some[:min(len(some), maxHanded-len(s.handed))] {
-			s.handed[h.slot] = h
+		for _, h := range some[:min(len(some), maxPublished-len(s.published))] {
+			s.published[h.slot] = h
 		}
 	}
 	return fresh
@@ -295,9 +295,9 @@ func (s *Sweeper) reset() {
 	s.awaited, s.seeded = map[job.Slot]awaited{}, false
 	s.takeRecent()
 	now, late := s.cfg.Now(), s.jobsOnLate()
-	for slot, h := range s.handed {
+	for slot, h := range s.published {
 		if now.Sub(h.due) > remembered+late[slot.Job].Job.LateAfter {
-			delete(s.handed, slot)
+			delete(s.published, slot)
 		}
 	}
 }
@@ -383,7 +383,7 @@ func (s *Sweeper) changes(ctx context.Context, late map[string]plans.Entry) erro
 		} else {
 			s.unfinished[c.Slot] = c
 		}
-		delete(s.handed, c.Slot)
+		delete(s.published, c.Slot)
 		s.started(c, late)
 		s.chain(c)
 	}

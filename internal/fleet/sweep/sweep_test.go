@@ -278,7 +278,7 @@ func TestRunningSlotsOfLiveNodesAreNotLookedAtInEachPass(t *testing.T) {
 	}
 }
 
-// The producer has handed the slot out, and the stream lost it before a worker got it.
+// The producer has published the slot, and the stream lost it before a worker got it.
 func TestASlotWithoutARecordIsOfferedWhenItsMessageIsLost(t *testing.T) {
 	s := newSite(t)
 	if err := s.sweeper.Turn(t.Context()); err != nil { // from here on it is the one
@@ -286,10 +286,10 @@ func TestASlotWithoutARecordIsOfferedWhenItsMessageIsLost(t *testing.T) {
 	}
 	lost, waits, recorded, missed := slot(0), slot(1), slot(2), slot(3)
 	now := time.Now()
-	s.sweeper.Handed("default", core.Message{Slot: lost, Due: now, JobRevision: 1, Node: "p"})
-	s.sweeper.Handed("default", core.Message{Slot: waits, Due: now})
-	s.sweeper.Handed("default", core.Message{Slot: recorded, Due: now})
-	s.sweeper.Handed("default", core.Message{Slot: missed, Due: now, Missed: 1})
+	s.sweeper.Published("default", core.Message{Slot: lost, Due: now, JobRevision: 1, Node: "p"})
+	s.sweeper.Published("default", core.Message{Slot: waits, Due: now})
+	s.sweeper.Published("default", core.Message{Slot: recorded, Due: now})
+	s.sweeper.Published("default", core.Message{Slot: missed, Due: now, Missed: 1})
 	s.publish(core.Message{Slot: waits})
 	s.record(job.Record{Slot: recorded, State: job.Succeeded})
 	s.shift = time.Minute
