@@ -111,6 +111,11 @@ var nodeMutants = []nodeMutant{
 	{"moves the watermark past an unknown definition", "producer", `if (!blind) await this.advance(signal);`, `await this.advance(signal);`, "", "definition-2"},
 	{"writes over a newer program's watermark", "producer", `if (found.unreadable instanceof UnknownVersion) return;`, ``, "", "watermark-2"},
 	{"moves the watermark before the stream answers", "producer", `await Promise.all(messages.map((m) => this.publish(m, signal)));`, `void Promise.all(messages.map((m) => this.publish(m, signal)));`, "", "publication-unanswered"},
+	{"takes any answer to a publication for an acknowledgement", "producer", `body, head)).seq;`, `body, head)).code || true;`, "", "publication-unanswered P-3"},
+	{"triggers a run under no message ID", "orders", `head.set(name, text);
+  let last`, `if (name !== "Nats-Msg-Id") head.set(name, text);
+  let last`, "", "trigger M-4"},
+	{"takes any record for an outcome", "orders", `if (value && isFinal(value))`, `if (value)`, "", "trigger W-1"},
 	{"trusts a late T", "producer", `    const { messages, ranges } = due(`, `    this.hears ??= this.store.nc.subscribe(` + "`${this.store.namespace}.producers`" + `, { callback: (_, m) => {
       const { time } = m.json(), at = time && parseInstant(time);
       if (at && this.position && at > this.position.time) this.position = { ...this.position, time: at };

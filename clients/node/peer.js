@@ -4,7 +4,7 @@
 import { appendFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { uptime } from "node:os";
-import { Permanent, connect, run as full } from "./index.js";
+import { Permanent, connect, run as full, trigger, wait } from "./index.js";
 import { run as minimal } from "./minimal.js";
 
 const env = (name, otherwise) => process.env[`CRONCE_UNDER_TEST_${name}`] ?? otherwise;
@@ -41,6 +41,15 @@ async function work(slot) {
   return "done";
 }
 
+// order triggers the run of this ID, and waits for its outcome.
+async function order(id) {
+  const [job, key] = id.split(":@"), namespace = env("NAMESPACE");
+  append({ what: "trigger", slot: id });
+  await trigger(nc, job, { key, namespace });
+  const { state } = await wait(nc, id, { namespace });
+  append({ what: "outcome", slot: id, result: state });
+}
+
 // Torture wants to know when this process did not run, and ends it by ending its standard input.
 if (env("PROCESS")) {
   append({ what: "up" });
@@ -55,6 +64,7 @@ if (env("PROCESS")) {
 }
 
 nc = await connect({ servers: env("SERVER"), maxReconnectAttempts: -1, reconnectTimeWait: 100, waitOnFirstConnect: true });
+if (env("TRIGGER") && run === full) order(env("TRIGGER")).catch((err) => console.error(err.message));
 try {
   await run(nc, {
     namespace: env("NAMESPACE"), name: env("NAME", "client"), queues: env("QUEUES", "default").split(",").filter(Boolean),

@@ -68,6 +68,17 @@ func (s *stage) answers(match func(frame) bool, how func(n int) reply) (stop fun
 	})
 }
 
+// unstored loses what match selects. Every second copy is answered with an error, beginning with the
+// first: a publication is done when it is acknowledged, and by no other answer.
+func (s *stage) unstored(match func(frame) bool) (stop func()) {
+	return s.answers(match, func(n int) reply {
+		if n%2 == 1 {
+			return reply{lost: true, taken: true}
+		}
+		return refusal(10158, "message id is in flight", false)
+	})
+}
+
 func isClaim(f frame) bool { return f.writes(ledger, "running") }
 
 // sameCopies checks that all claims so far are copies of the first one; why says what

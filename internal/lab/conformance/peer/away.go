@@ -17,7 +17,7 @@ func away(s *stage) {
 	revision := s.set("jobs", "tick", entry)
 	before := s.set("state", "watermark", value{"v": 1, "time": began, "registry_revision": revision, "registry_time": began, "node": "peer-1-1-a"})
 	inRange := func(f frame) bool { return f.isPublish() && strings.HasPrefix(f.header("Nats-Msg-Id"), "tick:m.") }
-	heal := s.tap.unanswered(inRange, true)
+	heal := s.unstored(inRange)
 	s.launch("")
 	s.await("P-2", "one message for the late slots beyond the newest 1000", func() bool { return len(s.tap.frames(inRange)) > 0 })
 	s.never("P-3", silence/2, func() string {

@@ -11,6 +11,7 @@
 //	follow     scenarios about what follows from an outcome: other slots, and alerts
 //	owner      scenarios about nodes: slow, dead, fenced, lapsed
 //	producer   scenarios about publishing and the watermark
+//	trigger    scenarios about runs that the client triggers itself
 //
 // The scenarios write and read the broker in the words of docs/protocol.md, and not through
 // the packages of the Go nodes.

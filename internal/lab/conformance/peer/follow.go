@@ -17,7 +17,7 @@ var followScenarios = []Scenario{
 // beforeAck offers work:@one, which works for ms, and loses what the client publishes after the
 // outcome, which match selects. Until heal is called, the message must stay unacked.
 func (s *stage) beforeAck(must, what string, ms int, match func(frame) bool) (id string, heal func()) {
-	heal = s.tap.unanswered(match, true)
+	heal = s.unstored(match)
 	id = s.offer("work", "one", ms)
 	acked := func() string {
 		if slices.Contains(s.answersOf(id), "ack") {

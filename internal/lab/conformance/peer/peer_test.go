@@ -20,6 +20,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/conformance"
 	"github.com/cronce-io/cronce/internal/lab/conformance/peer"
@@ -66,6 +68,13 @@ func runClient(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if id := under("TRIGGER"); id != "" {
+		go func() {
+			if err := triggers(ctx, client.Attach(attach.Of(nc, store, attach.Options{Operator: "client"})), id); err != nil {
+				log.Error("trigger", "error", err)
+			}
+		}()
+	}
 	names := strings.FieldsFunc(under("JOBS"), func(r rune) bool { return r == ',' })
 	return replica.New(replica.Config{
 		Conn: nc, Store: store, Produce: under("PRODUCE") == "1", Queues: strings.Split(under("QUEUES"), ","), Grace: 2 * time.Second,
@@ -80,6 +89,25 @@ func runClient(ctx context.Context) error {
 	}).Run(ctx)
 }
 
+// triggers has a run start, waits for its outcome, and records both.
+func triggers(ctx context.Context, c *client.Client, id string) error {
+	slot, err := job.ParseSlotID(id)
+	if err != nil {
+		return err
+	}
+	if err := record(job.Run{Slot: slot}, "trigger", ""); err != nil {
+		return err
+	}
+	if _, err := c.Trigger(ctx, slot.Job, client.TriggerOptions{Key: slot.Token}); err != nil {
+		return err
+	}
+	d, err := c.Wait(ctx, id)
+	if err != nil {
+		return err
+	}
+	return record(job.Run{Slot: slot}, "outcome", string(d.State))
+}
+
 // work does what the payload says, and records it.
 func work(ctx context.Context, run job.Run) error {
 	var ask struct{ MS int }
@@ -88,25 +116,25 @@ func work(ctx context.Context, run job.Run) error {
 			return err
 		}
 	}
-	if err := record(run, "start"); err != nil {
+	if err := record(run, "start", ""); err != nil {
 		return err
 	}
 	var err error
 	select {
 	case <-time.After(time.Duration(ask.MS) * time.Millisecond):
 	case <-ctx.Done():
-		err = errors.Join(context.Cause(ctx), record(run, "cancel"))
+		err = errors.Join(context.Cause(ctx), record(run, "cancel", ""))
 	}
-	return errors.Join(err, record(run, "end"))
+	return errors.Join(err, record(run, "end", ""))
 }
 
-func record(run job.Run, what string) error {
+func record(run job.Run, what, result string) error {
 	f, err := os.OpenFile(under("RECORD"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	_, err = fmt.Fprintf(f, "{\"what\":%q,\"slot\":%q,\"attempt\":%d,\"fence\":%d}\n", what, run.Slot.ID(), run.Attempt, run.Fence)
+	_, err = fmt.Fprintf(f, "{\"what\":%q,\"slot\":%q,\"attempt\":%d,\"fence\":%d,\"result\":%q}\n", what, run.Slot.ID(), run.Attempt, run.Fence, result)
 	return err
 }
 

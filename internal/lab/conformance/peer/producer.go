@@ -58,7 +58,7 @@ func publicationUnanswered(s *stage) {
 	s.launch("")
 	s.publishes("P-1", "tick", 2)
 	s.moves("P-3")
-	heal := s.tap.unanswered(func(f frame) bool { return f.isPublish() && f.subject == slots+"default.tick" }, true)
+	heal := s.unstored(func(f frame) bool { return f.isPublish() && f.subject == slots+"default.tick" })
 	lost := time.Now()
 	first := ""
 	s.await("M-4", "a slot to be published again, since nothing answers", func() bool {
@@ -303,7 +303,7 @@ func eventsUnanswered(s *stage) {
 	s.must(err)
 	s.define("work", nil, value{"schedule": "", "on": value{"stream": "orders", "subject": "orders.new"}})
 	s.launch("work")
-	heal := s.tap.unanswered(func(f frame) bool { return f.isPublish() && f.subject == slots+"default.work" }, true)
+	heal := s.unstored(func(f frame) bool { return f.isPublish() && f.subject == slots+"default.work" })
 	m := nats.NewMsg("orders.new")
 	m.Header.Set("Nats-Msg-Id", "order-1")
 	_, err = s.js.PublishMsg(s.ctx, m)

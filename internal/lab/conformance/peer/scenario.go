@@ -35,7 +35,7 @@ type Result struct {
 
 // Scenarios returns all scenarios, the most important first.
 func Scenarios() []Scenario {
-	return slices.Concat(workerScenarios, followScenarios, answerScenarios, valueScenarios, ownerScenarios, producerScenarios)
+	return slices.Concat(workerScenarios, followScenarios, answerScenarios, valueScenarios, ownerScenarios, producerScenarios, triggerScenarios)
 }
 
 // Names are the names of all scenarios.
