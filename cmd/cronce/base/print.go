@@ -17,6 +17,15 @@ import (
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
+// Print prints v as PrintJSON does with -o json, else the text.
+func (a *App) Print(v any, text string, args ...any) error {
+	if a.Output == OutputJSON {
+		return a.PrintJSON(v)
+	}
+	_, err := fmt.Fprintf(a.Stdout, text, args...)
+	return err
+}
+
 // PrintJSON prints v on stdout, as one line.
 func (a *App) PrintJSON(v any) error { return PrintLines(a, slices.Values([]any{v})) }
 
@@ -102,6 +111,15 @@ func Span(d time.Duration) string {
 		return two(d/time.Hour, "h", d%time.Hour/time.Minute, "m")
 	}
 	return two(d/day, "d", d%day/time.Hour, "h")
+}
+
+// Strings converts values of a string type.
+func Strings[T ~string](values []T) []string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
+	}
+	return texts
 }
 
 // Plural formats a count: "1 slot", "2 slots".

@@ -89,7 +89,7 @@ func NewAuthCommand(a *base.App) *cobra.Command {
 			}
 			return base.Arguments(cobra.MinimumNArgs(1))(cmd, args)
 		},
-		ValidArgs: roleNames(),
+		ValidArgs: base.Strings(layout.Roles()),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return runAuth(a, f, args)
 		},
@@ -104,14 +104,6 @@ func NewAuthCommand(a *base.App) *cobra.Command {
 	flags.StringVar(&f.format, "format", formatServer, "`format` of the output: server (a configuration file) or nsc")
 	base.Complete(cmd, "format", formatServer, formatNsc)
 	return cmd
-}
-
-func roleNames() []string {
-	var names []string
-	for _, r := range layout.Roles() {
-		names = append(names, string(r))
-	}
-	return names
 }
 
 func runAuth(a *base.App, f authFlags, args []string) error {

@@ -83,11 +83,11 @@ func warnOfZones(a *base.App, nodes []client.NodeRow) {
 	if len(first) < 2 {
 		return
 	}
-	var args []any
-	for _, release := range slices.Sorted(maps.Keys(first)) {
-		args = append(args, release, first[release])
+	var versions []string
+	for _, version := range slices.Sorted(maps.Keys(first)) {
+		versions = append(versions, version+" on "+first[version])
 	}
-	a.Log.Warn("nodes have different time zone data and may compute different slots; run one version everywhere", args...)
+	a.Log.Warn("nodes have different time zone data and may compute different slots; run one version everywhere", "tzdata", strings.Join(versions, ", "))
 }
 
 func nodeCells(n client.NodeRow, now time.Time) []string {

@@ -70,22 +70,15 @@ func runSetup(ctx context.Context, a *base.App, js jetstream.JetStream, want job
 	changes, err := space.Setup(ctx, js, kv.Options{Namespace: a.Namespace, Want: want, Queues: queues, Logger: a.Log})
 	// Also print the changes that were made before a failure.
 	for _, change := range changes {
-		if err := printChange(a, change); err != nil {
+		row := struct {
+			Change string `json:"change"`
+		}{change}
+		if err := a.Print(row, "%s\n", change); err != nil {
 			return err
 		}
 	}
 	if err == nil && len(changes) == 0 && a.Output == base.OutputText {
 		_, err = fmt.Fprintln(a.Stdout, "nothing to change")
 	}
-	return err
-}
-
-func printChange(a *base.App, change string) error {
-	if a.Output == base.OutputJSON {
-		return a.PrintJSON(struct {
-			Change string `json:"change"`
-		}{change})
-	}
-	_, err := fmt.Fprintln(a.Stdout, change)
 	return err
 }

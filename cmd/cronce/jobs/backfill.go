@@ -112,12 +112,8 @@ func backfill(ctx context.Context, r base.Session, name string, b client.Backfil
 	case err != nil:
 		return r.JobError(ctx, name, err)
 	}
-	if r.Output == base.OutputJSON {
-		return r.PrintJSON(row.Backfilled(name, done))
-	}
-	_, err = fmt.Fprintf(r.Stdout, "%s has %s from %s to %s\n%s", name, base.Plural(done.Slots, "slot"),
+	return r.Print(row.Backfilled(name, done), "%s has %s from %s to %s\n%s", name, base.Plural(done.Slots, "slot"),
 		done.From.Format(time.RFC3339), done.To.Format(time.RFC3339), backfilled(done))
-	return err
 }
 
 // backfilled describes the results, one line for each kind.

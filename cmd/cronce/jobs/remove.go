@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -49,9 +48,5 @@ func removeJob(ctx context.Context, r base.Session, name string) error {
 	if err := r.Client().Remove(ctx, name, client.RemoveOptions{}); err != nil {
 		return r.JobError(ctx, name, err)
 	}
-	if r.Output == base.OutputJSON {
-		return r.PrintJSON(row.Remove{Job: name, Removed: true})
-	}
-	_, err := fmt.Fprintf(r.Stdout, "removed %s\n", name)
-	return err
+	return r.Print(row.Remove{Job: name, Removed: true}, "removed %s\n", name)
 }

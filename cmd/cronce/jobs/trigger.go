@@ -30,11 +30,11 @@ func newJobTriggerCommand(a *base.App) *cobra.Command {
 		Long: `Trigger runs a job once, outside its schedule: now, or later with --at. You can
 trigger a paused job, because a pause stops only its schedule.
 
-Each --key of a job is one run, however often and by whomever it is triggered, for as
-long as the ledger keeps its record (cronce setup --retention). The first trigger
-decides the time and the payload; later ones change neither. So you can repeat a
-command that failed half-way. Without --key each command starts a run of its own, and
-prints the random key that it chose.
+All triggers of a job with the same --key are one run, for as long as the ledger keeps
+its record (cronce setup --retention). The first trigger decides the time and the
+payload; later ones change neither. So you can repeat a command that failed half-way.
+Without --key each command starts a run of its own, and prints the random key that it
+chose.
 
 The NATS server keeps a run until it is due, which needs version 2.12 or newer. The
 run goes to the queue that the job has now: if you change the queue later, repeat the
@@ -42,7 +42,7 @@ command to move the run.
 
 With --wait the command waits for the outcome, as "cronce slot wait" does, and prints it
 after the line of the run. The status is 0 if the run succeeded, and 1 if it ended
-otherwise. Ctrl-C ends the waiting with status 130, and not the run.
+otherwise. Ctrl-C ends the waiting, but not the run, with status 130.
 
 If traces are exported (see cronce run), the run joins the trace that TRACEPARENT in
 the environment names. So a script that an exec action runs continues its own trace.
@@ -137,12 +137,7 @@ func trigger(ctx context.Context, r base.Session, name string, o client.TriggerO
 	case err != nil:
 		return r.JobError(ctx, name, err)
 	}
-	if r.Output == base.OutputJSON {
-		err = r.PrintJSON(row.Triggered(t))
-	} else {
-		_, err = fmt.Fprintln(r.Stdout, t.Slot.ID()+" "+triggered(r, t))
-	}
-	if err != nil || !wait {
+	if err := r.Print(row.Triggered(t), "%s %s\n", t.Slot.ID(), triggered(r, t)); err != nil || !wait {
 		return err
 	}
 	return slots.Await(ctx, r, t.Slot, t.Wait)

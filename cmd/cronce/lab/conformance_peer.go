@@ -16,10 +16,10 @@ import (
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
-const peerLong = `Peer plays a fleet of one against your client, with what is rare in a real fleet: answers
-that are lost, owners that are slow or dead, values of newer programs, wrong clocks. Each
-scenario has an embedded server of its own, a namespace, and a process of your client,
-which reaches the server through this program. It takes about a minute.
+const peerLong = `Peer plays the other node of a fleet, and lets your client meet what is rare in a real one:
+lost answers, slow or dead owners, values of newer programs, wrong clocks. Each scenario
+has an embedded server of its own, a namespace, and a process of your client, which
+reaches the server through this program. It takes about a minute.
 
 Your command takes part in the fleet until it gets a TERM. Its environment says how:
 
@@ -52,7 +52,7 @@ func newPeerCommand(a *base.App) *cobra.Command {
 	var left []string
 	cmd := &cobra.Command{
 		Use:   "peer --cmd COMMAND",
-		Short: "Play what is rare in a fleet against your running client",
+		Short: "Let your running client meet what is rare in a fleet",
 		Long:  peerLong,
 		Example: `  cronce conformance peer --cmd 'node clients/node/peer.js'
   cronce conformance peer --cmd 'python3 worker.py' --only claim-lost,lapsed
@@ -98,11 +98,7 @@ func runPeer(ctx context.Context, a *base.App, u underTest, left []string) error
 	}
 	summary.Left += len(left)
 	summary.OK = summary.Failed == 0 && summary.Passed > 0
-	if a.Output == base.OutputJSON {
-		err = a.PrintJSON(summary)
-	} else {
-		_, err = fmt.Fprintf(a.Stdout, "%s: %d passed, %d failed, %d left to others\n", base.Plural(summary.Scenarios, "scenario"), summary.Passed, summary.Failed, summary.Left)
-	}
+	err = a.Print(summary, "%s: %d passed, %d failed, %d left to others\n", base.Plural(summary.Scenarios, "scenario"), summary.Passed, summary.Failed, summary.Left)
 	switch {
 	case err != nil:
 		return err

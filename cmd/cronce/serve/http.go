@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -204,6 +203,3 @@ func (s *httpServer) stop() {
 		s.once.Do(s.stopped)
 	}
 }
-
-// url returns the address that the server listens on.
-func (s *httpServer) url() string { return strings.TrimSuffix(s.server.URL(), "/") }

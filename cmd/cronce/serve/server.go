@@ -2,7 +2,6 @@ package serve
 
 import (
 	"errors"
-	"fmt"
 	"net"
 
 	"github.com/spf13/cobra"
@@ -62,14 +61,11 @@ store takes over port and store.`,
 }
 
 func printServer(a *base.App, srv *embed.Server) error {
-	if a.Output == base.OutputJSON {
-		return a.PrintJSON(struct {
-			URL   string `json:"url"`
-			Store string `json:"store"`
-		}{srv.URL(), srv.Store()})
-	}
-	_, err := fmt.Fprintf(a.Stdout, "url    %s\nstore  %s\n", srv.URL(), srv.Store())
-	return err
+	row := struct {
+		URL   string `json:"url"`
+		Store string `json:"store"`
+	}{srv.URL(), srv.Store()}
+	return a.Print(row, "url    %s\nstore  %s\n", row.URL, row.Store)
 }
 
 // isPublic reports whether other machines can reach the address.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -83,14 +84,10 @@ func runUI(ctx context.Context, a *base.App, f httpFlags, metricsAddr string) er
 		}
 		return []replica.Check{check}, nil
 	})
-	if a.Output == base.OutputJSON {
-		err = a.PrintJSON(struct {
-			URL string `json:"url"`
-		}{s.url()})
-	} else {
-		_, err = fmt.Fprintf(a.Stdout, "url  %s\n", s.url())
-	}
-	if err != nil {
+	row := struct {
+		URL string `json:"url"`
+	}{strings.TrimSuffix(s.server.URL(), "/")}
+	if err := a.Print(row, "url  %s\n", row.URL); err != nil {
 		return err
 	}
 	<-ctx.Done()

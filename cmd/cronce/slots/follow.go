@@ -50,7 +50,7 @@ func runFollow(ctx context.Context, a *base.App, f watchFlags) error {
 					o.follow(ctx, e.ID, e.Fence)
 				}
 				if e.Kind != job.EventOutput && f.selects(e) {
-					err = f.print(a, e)
+					err = a.Print(e, "%s\n", eventLine(e))
 				}
 			case p := <-o.pieces:
 				err = o.print(p)

@@ -24,12 +24,7 @@ func NewCommand(a *base.App) *cobra.Command {
 }
 
 // slotStates are the states that "slot ls" can show.
-var slotStates = func() (names []string) {
-	for _, state := range client.SlotStates() {
-		names = append(names, string(state))
-	}
-	return names
-}()
+var slotStates = base.Strings(client.SlotStates())
 
 type slotFlags struct {
 	job    string

@@ -64,11 +64,7 @@ With -o json, one line:
 				if err != nil {
 					return slotError(ctx, r, slot, err)
 				}
-				if r.Output == base.OutputJSON {
-					return r.PrintJSON(row.Retried(done))
-				}
-				_, err = fmt.Fprintf(r.Stdout, "%s is retried, with %d attempts\n", printable.Line(slot.ID()), done.Left)
-				return err
+				return r.Print(row.Retried(done), "%s is retried, with %d attempts\n", printable.Line(slot.ID()), done.Left)
 			})
 		},
 	}
@@ -126,11 +122,7 @@ func cancelSlot(ctx context.Context, r base.Session, slot job.Slot, wait time.Du
 	case record.State != job.Cancelled:
 		return base.Try(fmt.Errorf("slot %q was not cancelled: it had already ended %s", slot.ID(), record.State), "cronce slot show "+quoted(slot.ID()))
 	}
-	if r.Output == base.OutputJSON {
-		return r.PrintJSON(row.Cancelled(record))
-	}
-	_, err = fmt.Fprintf(r.Stdout, "%s is cancelled: %s\n", printable.Line(slot.ID()), base.Brief(record.Error, 200))
-	return err
+	return r.Print(row.Cancelled(record), "%s is cancelled: %s\n", printable.Line(slot.ID()), base.Brief(record.Error, 200))
 }
 
 // situation describes what a cancel waits for.

@@ -67,12 +67,7 @@ func Await(ctx context.Context, r base.Session, slot job.Slot, wait func(context
 	case err != nil:
 		return slotError(ctx, r, slot, err)
 	}
-	if r.Output == base.OutputJSON {
-		err = r.PrintJSON(d)
-	} else {
-		_, err = fmt.Fprintf(r.Stdout, "%s %s%s\n", printable.Line(d.ID), d.State, lastAttempt(d.SlotRow))
-	}
-	if err != nil || d.State == job.Succeeded {
+	if err := r.Print(d, "%s %s%s\n", printable.Line(d.ID), d.State, lastAttempt(d.SlotRow)); err != nil || d.State == job.Succeeded {
 		return err
 	}
 	why := errors.New(string(d.State))

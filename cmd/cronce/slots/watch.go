@@ -79,15 +79,8 @@ peer is the node that was declared dead, or whose slot was taken over:
 	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "print only events of this `kind`; repeatable")
 	cmd.Flags().BoolVar(&f.output, "follow-output", false, "with --job: also print what the job's slots write, as they write it")
 	cmd.Flags().BoolVar(&f.orders, "orders", false, "print only the orders of operators: first those that are kept")
-	base.Complete(cmd, "kind", eventKinds()...)
+	base.Complete(cmd, "kind", base.Strings(exchange.Kinds())...)
 	return cmd
-}
-
-func eventKinds() (kinds []string) {
-	for _, kind := range exchange.Kinds() {
-		kinds = append(kinds, string(kind))
-	}
-	return kinds
 }
 
 func (f watchFlags) check() error {
@@ -106,7 +99,7 @@ func (f watchFlags) check() error {
 		}
 	}
 	for _, kind := range f.kinds {
-		if err := base.OneOf("--kind", kind, eventKinds()...); err != nil {
+		if err := base.OneOf("--kind", kind, base.Strings(exchange.Kinds())...); err != nil {
 			return err
 		}
 	}
@@ -122,7 +115,7 @@ func runWatch(ctx context.Context, a *base.App, f watchFlags) error {
 			if !f.selects(e) {
 				return nil
 			}
-			return f.print(a, e)
+			return a.Print(e, "%s\n", eventLine(e))
 		})
 	})
 }
@@ -161,14 +154,6 @@ func (f watchFlags) selects(e job.Event) bool {
 		return e.Kind != job.EventOutput
 	}
 	return slices.Contains(f.kinds, string(e.Kind))
-}
-
-func (watchFlags) print(a *base.App, e job.Event) error {
-	if a.Output == base.OutputJSON {
-		return a.PrintJSON(e)
-	}
-	_, err := fmt.Fprintln(a.Stdout, eventLine(e))
-	return err
 }
 
 // eventLine formats an event for a terminal: local time, kind, slot and details.
