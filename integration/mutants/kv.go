@@ -129,6 +129,14 @@ var kvMutants = []mutant{
 		test:   "TestABatchThatWasStoredMakesRoomForTheNext",
 	},
 	{
+		name:   "group-rations-fast-storage",
+		breaks: "what waited while fast storage was measured goes in small rounds, one after another",
+		file:   "internal/broker/wire/group.go",
+		old:    "max(g.window(), window)",
+		new:    "window",
+		test:   "TestFastStorageTakesAllThatWaitedWhileItWasMeasuredAtOnce",
+	},
+	{
 		name:   "group-outlives-contexts",
 		breaks: "a write that waits outlives its context",
 		file:   "internal/broker/wire/group.go",

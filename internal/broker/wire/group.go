@@ -227,7 +227,8 @@ func (g *Group) next() (single []Member, batches []*batch) {
 	}
 	r := g.begin()
 	batches = g.batches(r)
-	if n := min(len(g.waiting), window); len(batches) == 0 || n < minBatch {
+	// Fast storage takes all that waited while it was measured, at once.
+	if n := min(len(g.waiting), max(g.window(), window)); len(batches) == 0 || n < minBatch {
 		single = slices.Clone(g.waiting[:n])
 		g.waiting = slices.Delete(g.waiting, 0, n)
 	}

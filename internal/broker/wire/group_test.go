@@ -129,6 +129,25 @@ func TestWritesOnFastStorageGoSingly(t *testing.T) {
 	})
 }
 
+func TestFastStorageTakesAllThatWaitedWhileItWasMeasuredAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: 20 * time.Microsecond}
+		b := newFakeBroker(d)
+		instants := map[time.Time]int{}
+		b.late = func() time.Duration {
+			instants[time.Now()]++
+			return d.late()
+		}
+		of, g := grouped(b)
+		g.paused = time.Time{}
+		send(t, of, 0, 1000)()
+		if len(instants) != 2 {
+			t.Errorf("1000 writes were sent at %d instants, want 2", len(instants))
+		}
+	})
+}
+
 func TestOneLongRoundDoesNotMakeStorageSlowForLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
