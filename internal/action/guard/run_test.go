@@ -338,6 +338,8 @@ func testGuardIsKilled(t *testing.T, as *guard.Credential) {
 	var out buffer
 	c := sh(stubborn)
 	c.Output, c.As, c.Dir = &out, as, "/"
+	c.Mark = []string{"COMMAND=" + t.Name()}
+	c.Env = append(c.Env, c.Mark...)
 	result := make(chan error, 1)
 	go func() { result <- g.Run(t.Context(), c) }()
 	pids := out.pids(t, 3)

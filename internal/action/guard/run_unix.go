@@ -110,11 +110,11 @@ func (g *Guard) Run(ctx context.Context, c Command) error {
 	if err != nil {
 		return err
 	}
-	return l.follow(ctx, id, c.Path, reports)
+	return l.follow(ctx, id, c, reports)
 }
 
 // follow waits for the end of a command that the guard was asked to start.
-func (l *link) follow(ctx context.Context, id uint64, path string, reports <-chan report) error {
+func (l *link) follow(ctx context.Context, id uint64, c Command, reports <-chan report) error {
 	pid, done := 0, ctx.Done()
 	for {
 		select {
@@ -127,25 +127,36 @@ func (l *link) follow(ctx context.Context, id uint64, path string, reports <-cha
 			case started:
 				pid = r.Pid
 			case failed:
-				return &fs.PathError{Op: "exec", Path: path, Err: r.Errno}
+				return &fs.PathError{Op: "exec", Path: c.Path, Err: r.Errno}
 			case refused:
 				return fmt.Errorf("not started: %w", job.ErrLeaseLost)
 			case gone:
 				return r.result(ctx)
 			case lost:
-				abandon(pid)
+				abandon(pid, c.Mark)
 				return l.deadErr()
 			}
 		}
 	}
 }
 
-// abandon kills the group of a command whose guard has died, and waits for its end for at
-// most answerIn.
-func abandon(pid int) {
-	if pid == 0 {
+// abandon kills the processes of a command whose guard has died. The pid is 0 if the guard
+// did not report the start. The command may run nevertheless, and its mark tells its groups
+// (Linux).
+func abandon(pid int, mark []string) {
+	if pid != 0 {
+		killGroup(pid)
 		return
 	}
+	for pid, p := range processes() {
+		if !p.zombie && len(mark) > 0 && hasMark(environ(pid), mark) {
+			killGroup(p.group)
+		}
+	}
+}
+
+// killGroup kills a group, and waits for its end for at most answerIn.
+func killGroup(pid int) {
 	tick := time.NewTicker(endEvery)
 	defer tick.Stop()
 	late := time.NewTimer(answerIn)

@@ -95,11 +95,16 @@ func (k *keeper) marked(pid int) *group {
 		if environment == nil {
 			environment = environ(pid)
 		}
-		if !slices.ContainsFunc(g.mark, func(m string) bool { return !slices.Contains(environment, m) }) {
+		if hasMark(environment, g.mark) {
 			return g
 		}
 	}
 	return nil
+}
+
+// hasMark reports whether the environment has all entries of a mark.
+func hasMark(environment, mark []string) bool {
+	return !slices.ContainsFunc(mark, func(m string) bool { return !slices.Contains(environment, m) })
 }
 
 // signal sends a signal to all processes of the command.
