@@ -22,7 +22,7 @@ import (
 type Event struct {
 	job.Event
 
-	// Sequence is the event's place among the events that are kept. It is zero for kinds that
+	// Sequence is the event's position among the events that are kept. It is zero for kinds that
 	// are not kept.
 	Sequence uint64 `json:"-"`
 }

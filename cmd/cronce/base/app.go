@@ -161,11 +161,24 @@ func (a *App) colour() bool {
 }
 
 // Terminal reports whether stderr is a terminal.
-func (a *App) Terminal() bool {
-	f, ok := a.Stderr.(*os.File)
+func (a *App) Terminal() bool { return IsTerminal(a.Stderr) }
+
+// IsTerminal reports whether a stream is a terminal.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// StatusLine replaces the line of the terminal at which the cursor is. It does nothing, and returns
+// false, if stderr is not a terminal.
+func (a *App) StatusLine(text string) bool {
+	if !a.Terminal() {
+		return false
+	}
+	fmt.Fprintf(a.Stderr, "\r\x1b[K%s", text)
+	return true
 }

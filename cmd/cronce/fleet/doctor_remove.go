@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -31,11 +30,7 @@ func checkTerminal(a *base.App, f doctorFlags) error {
 	if !f.remove || f.yes {
 		return nil
 	}
-	file, is := a.Stdin.(*os.File)
-	if !is {
-		return errNoTerminal
-	}
-	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if !base.IsTerminal(a.Stdin) {
 		return errNoTerminal
 	}
 	return nil

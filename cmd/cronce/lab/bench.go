@@ -139,7 +139,7 @@ func runBench(ctx context.Context, a *base.App, f benchFlags) error {
 	show := benchShow{App: a}
 	cfg.Progress, cfg.Result = show.progress, show.result
 	err = bench.Run(ctx, cfg)
-	show.clear()
+	a.StatusLine("")
 	return err
 }
 
@@ -176,16 +176,8 @@ type benchShow struct {
 }
 
 func (s *benchShow) progress(doing string) {
-	if s.Terminal() {
-		fmt.Fprintf(s.Stderr, "\r\x1b[Kbench: %s", doing)
-		return
-	}
-	fmt.Fprintln(s.Stderr, "bench:", doing)
-}
-
-func (s *benchShow) clear() {
-	if s.Terminal() {
-		fmt.Fprint(s.Stderr, "\r\x1b[K")
+	if !s.StatusLine("bench: " + doing) {
+		fmt.Fprintln(s.Stderr, "bench:", doing)
 	}
 }
 
@@ -193,7 +185,7 @@ func (s *benchShow) result(r bench.Result) error {
 	if s.Output == base.OutputJSON {
 		return s.PrintJSON(r)
 	}
-	s.clear()
+	s.StatusLine("")
 	// Results come one by one, so the columns have a fixed width.
 	const row = "%-6s %-14s %14s %14s  %-14s %s\n"
 	if !s.begun {

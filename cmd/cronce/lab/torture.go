@@ -204,7 +204,7 @@ func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
 		Server:      a.Server, Context: a.Context, Creds: a.Login.Creds,
 		Progress: show.report, Logger: a.Log,
 	})
-	show.end()
+	a.StatusLine("")
 	if err != nil {
 		return err
 	}

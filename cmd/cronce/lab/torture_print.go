@@ -41,17 +41,10 @@ func (p *progress) report(s torture.Status) {
 		line += fmt.Sprintf(", %d violations", s.Violations)
 	}
 	switch {
-	case p.a.Terminal():
-		fmt.Fprintf(p.a.Stderr, "\r\x1b[K%s", line)
+	case p.a.StatusLine(line):
 	case s.Passed-p.printed >= every:
 		p.printed = s.Passed
 		fmt.Fprintln(p.a.Stderr, line)
-	}
-}
-
-func (p *progress) end() {
-	if p.a.Terminal() {
-		fmt.Fprint(p.a.Stderr, "\r\x1b[K")
 	}
 }
 
