@@ -71,7 +71,7 @@ type attempt struct {
 	finish  bool // the handler may outlive its incarnation
 	began   time.Time
 	reports reports
-	handled bool
+	handled bool // the method returned was called
 }
 
 // returned releases the permit, and prepares the record of the attempt's result from what the

@@ -368,7 +368,7 @@ func newBackoff() *backoff.ExponentialBackOff {
 	)
 }
 
-// Source hands out the messages of one durable consumer of the queue. stream.Source
+// Source delivers the messages of one durable consumer of the queue. stream.Source
 // satisfies it.
 type Source interface {
 	// Listen opens lanes. Each lane has at most one open request. Listen is called once.

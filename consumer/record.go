@@ -51,11 +51,11 @@ func (t *task) afterResult(mayBlock bool) progress {
 	}
 	t.state = writing
 	if errors.Is(err, job.ErrConflict) {
-		revision, outlasts, readErr := t.claimStands()
+		stored, revision, readErr := t.readSlot(t.ctx, t.rec.Slot)
 		switch {
 		case readErr != nil:
 			err = readErr
-		case !outlasts || revision == t.at:
+		case revision == t.at || !core.Outlasts(t.rec, stored):
 			return t.claimLost(err)
 		default:
 			t.cfg.Logger.Warn("the ledger lost a claim, as after a purge or a restore; the worker still writes the outcome",
@@ -74,13 +74,6 @@ func (t *task) afterResult(mayBlock bool) progress {
 	case <-time.After(t.retry.NextBackOff()):
 	}
 	return onward
-}
-
-// claimStands reports whether the claim still counts although the ledger has lost it, and at
-// which revision to write the result: see core.Outlasts.
-func (t *task) claimStands() (revision uint64, outlasts bool, err error) {
-	stored, revision, err := t.readSlot(t.ctx, t.rec.Slot)
-	return revision, err == nil && core.Outlasts(t.rec, stored), err
 }
 
 // claimLost ends the delivery without an answer to the broker: another worker owns the slot, or

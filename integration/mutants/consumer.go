@@ -148,8 +148,8 @@ var consumerMutants = []mutant{
 		name:   "lost-claim-given-up",
 		breaks: "a claim whose record vanished from the ledger is taken for another worker's",
 		file:   "consumer/record.go",
-		old:    "		case !outlasts || revision == t.at:\n",
-		new:    "		case !outlasts || true:\n",
+		old:    "		case revision == t.at || !core.Outlasts(t.rec, stored):\n",
+		new:    "		case revision == t.at || core.Outlasts(t.rec, stored) || true:\n",
 		test:   "TestAClaimThatTheLedgerLostIsWrittenAgain",
 	},
 	{

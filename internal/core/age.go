@@ -7,8 +7,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// tooOld reports whether the slot is past the horizon (invariant 7). The retention of the ledger may
-// have removed its record, so it must not run.
+// tooOld reports whether the slot is past the horizon (invariant 7). The ledger may have removed its
+// record after the retention, so it must not run.
 func tooOld(d Delivery, v View) bool {
 	start := d.began()
 	for _, r := range []*job.Record{v.Record, v.Whole.Record} {

@@ -40,8 +40,8 @@ type Message struct {
 	Node string
 
 	// Due is the slot's instant plus the job's spread, or the time for which a run was
-	// triggered. Zero: the run is due when it is published. ParseMessage replaces a due time
-	// before the slot's instant by the instant.
+	// triggered. Zero: the run is due when it is published. If Due is before the slot's
+	// instant, ParseMessage sets it to the instant, except for a chained slot.
 	Due time.Time
 
 	// CaughtUp is true for a slot that runs late because of its catch-up policy. Its start
@@ -105,18 +105,15 @@ func (m Message) EachHeader(set func(name, value string)) {
 	if !m.Due.IsZero() {
 		set(HeaderDue, m.due(id))
 	}
-	if m.CaughtUp {
-		set(HeaderCaughtUp, "1")
+	flag := func(name string, on bool) {
+		if on {
+			set(name, "1")
+		}
 	}
-	if m.Backfill {
-		set(HeaderBackfill, "1")
-	}
-	if m.Chained {
-		set(HeaderChained, "1")
-	}
-	if m.Event {
-		set(HeaderEvent, "1")
-	}
+	flag(HeaderCaughtUp, m.CaughtUp)
+	flag(HeaderBackfill, m.Backfill)
+	flag(HeaderChained, m.Chained)
+	flag(HeaderEvent, m.Event)
 	if m.Refused != "" {
 		set(HeaderRefused, m.Refused)
 	}
@@ -169,8 +166,8 @@ func (m Message) CheckSubject(subject string) error {
 }
 
 // ParseMessage reads the headers of a slot message. The slot is that of Cronce-Slot, since the
-// message ID differs if the slot was offered again. A message ID of another slot is
-// ErrContradicts. Its errors wrap ErrInvalid. The caller also calls CheckSubject.
+// message ID differs if the slot was offered again. If the message ID is that of another slot, the
+// error wraps ErrContradicts. All errors wrap ErrInvalid. The caller also calls CheckSubject.
 func ParseMessage(header map[string][]string) (Message, error) {
 	get := func(name string) string {
 		if v := header[name]; len(v) > 0 {
@@ -193,8 +190,9 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	if trace := get(HeaderTraceparent); len(trace) <= codec.MaxWord {
 		m.Traceparent = trace // a longer one is invalid
 	}
-	m.Node, m.CaughtUp, m.Backfill, m.Chained = strings.ToValidUTF8(codec.Clip(get(HeaderNode)), ""), get(HeaderCaughtUp) != "", get(HeaderBackfill) != "", get(HeaderChained) != ""
-	m.Event = get(HeaderEvent) != ""
+	m.Node = strings.ToValidUTF8(codec.Clip(get(HeaderNode)), "")
+	m.CaughtUp, m.Backfill = get(HeaderCaughtUp) != "", get(HeaderBackfill) != ""
+	m.Chained, m.Event = get(HeaderChained) != "", get(HeaderEvent) != ""
 	m.Refused = codec.ClipTo(strings.ToValidUTF8(get(HeaderRefused), "\uFFFD"), maxErrorBytes)
 	number := func(name string, dst *uint64) {
 		if v := get(name); v != "" && err == nil {
