@@ -10,6 +10,7 @@ import (
 // Scenarios about what follows from an outcome.
 var followScenarios = []Scenario{
 	{"follows", []string{"F-1"}, "the slot that follows cannot be stored for a while", follows},
+	{"follows-again", []string{"F-1"}, "the same, and the worker that wrote the outcome died before that", followsAgain},
 	{"follows-two", []string{"F-2"}, "a job comes after two others, and the server that is asked for their records lags", followsTwo},
 	{"alert", []string{"F-1", "F-3"}, "the alert for a slot that failed cannot be stored for a while", alert},
 }
@@ -41,6 +42,18 @@ func isNext(f frame) bool { return f.isPublish() && f.subject == slots+"default.
 func follows(s *stage) {
 	s.define("work", nil, nil)
 	s.define("next", nil, value{"schedule": "", "after": []string{"work"}})
+	s.launch("work,next")
+	_, heal := s.beforeAck("F-2", "the slot that follows", 10, isNext)
+	heal()
+	s.succeeds("F-2", "next:@one")
+}
+
+// followsAgain has the outcome written before the client starts: it finds it for a message that was
+// not acked.
+func followsAgain(s *stage) {
+	s.define("work", nil, nil)
+	s.define("next", nil, value{"schedule": "", "after": []string{"work"}})
+	s.set("ledger", key("work:@one"), ended(running("work:@one", "peer-9-9-z", 1), "succeeded"))
 	s.launch("work,next")
 	_, heal := s.beforeAck("F-2", "the slot that follows", 10, isNext)
 	heal()

@@ -209,6 +209,29 @@ func lockNotOnTime(s *stage) {
 	}
 }
 
+// lockRenewed has a slot in the lock that had ended, as a writer may have seen that wants to take it
+// out. The slot may be claimed only once its stay is a new one.
+func lockRenewed(s *stage) {
+	s.define("work", value{"overlap": "queue"}, nil)
+	id, since := "work:@one", time.Now().UTC().Add(-time.Minute).Format(time.RFC3339)
+	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": id, "at": since, "since": since}}})
+	reopened := ended(running(id, "peer-9-9-z", 1), "retrying")
+	delete(reopened, "finished")
+	reopened["retry_at"] = time.Now().UTC()
+	s.set("ledger", key(id), reopened)
+	s.tap.rule(func(f frame) verdict {
+		if isClaim(f) {
+			if lock, err := s.lookup("state", "lock.work"); err == nil && strings.Contains(string(jsonOf(lock.value)), `"since":"`+since) {
+				s.breaks("X-2", "%s is claimed again after its new start, with its old stay in the lock: %v", id, lock.value)
+			}
+		}
+		return pass
+	})
+	s.launch("work")
+	s.offer("work", "one", 10, "Nats-Msg-Id", id+"/r2")
+	s.succeeds("X-2", id)
+}
+
 func foreignLock(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
 	now := time.Now().UTC()

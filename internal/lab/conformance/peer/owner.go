@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // Scenarios about nodes: their trust, and their death.
 var ownerScenarios = []Scenario{
 	{"owner-dead", []string{"L-5", "L-6", "C-2"}, "the owner of a slot falls silent", ownerDead},
 	{"owner-slow", []string{"K-2", "C-14", "L-5"}, "the owner of a slot lives, and does not answer; then it disowns the slot", ownerSlow},
+	{"owner-holds", []string{"K-2"}, "the owner of a slot that is older than the horizon lives, and says that it holds the slot; then, that its handler outlived its context", ownerHolds},
 	{"fenced", []string{"L-2", "C-11"}, "the client is declared dead while its handler runs", fenced},
 	{"lapsed", []string{"L-3", "L-4", "C-5"}, "heartbeats are lost for longer than a lease, and then arrive again", lapsed},
 	{"ask-lapsed", []string{"C-8"}, "another worker asks for the owner of a slot, whose trust has lapsed and whose outcome was not answered", askLapsed},
@@ -149,6 +152,37 @@ func ownerSlow(s *stage) {
 	if r := s.succeeds("C-2", id); r.number("attempt") != 2 {
 		s.breaks("C-2", "the record after the owner disowned its claim is %v: want attempt 2", r.value)
 	}
+}
+
+// ownerHolds has a slot so old that its owner's silence would do.
+func ownerHolds(s *stage) {
+	s.define("work", nil, value{"schedule": everySecond})
+	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
+	const owner = "peer-1-1-a"
+	s.peer(owner, nil)
+	id := job.NewSlot("work", time.Now().UTC().Add(-25*time.Hour).Truncate(time.Second)).ID()
+	claimed := s.set("ledger", key(id), running(id, owner, 1))
+	var outlived atomic.Bool
+	var asked atomic.Int32
+	answers, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
+		asked.Add(1)
+		_ = m.Respond(jsonOf(value{"v": 1, "holds": true, "ended": outlived.Load()}))
+	})
+	s.must(err)
+	defer answers.Unsubscribe() //nolint:errcheck // the connection ends with the scenario
+	s.must(s.nc.Flush())
+	s.publish("work", id, 10)
+	s.never("K-2", lease+silence, func() string {
+		if s.slot(id).revision != claimed {
+			return "the slot was taken from a node that lives, and that says that it holds the slot"
+		}
+		return s.notStarted(id, "its owner lives and holds it")()
+	})
+	if asked.Load() == 0 {
+		return // it need not ask
+	}
+	outlived.Store(true)
+	s.await("C-2", id+", whose owner's handler outlived its context, to end", func() bool { return slices.Contains(final, s.slot(id).text("state")) })
 }
 
 func fenced(s *stage) {

@@ -31,6 +31,7 @@ var workerScenarios = []Scenario{
 	{"lock-replaces-dead", []string{"X-2"}, "the same, and the node of the older slot dies", lockReplacesDead},
 	{"lock-replaces-late", []string{"K-1", "X-2"}, "the older slot succeeds just before it is replaced", lockReplacesLate},
 	{"lock-not-on-time", []string{"X-2"}, "slots under replace that are backfilled, caught up or offered again, while an older one holds the place", lockNotOnTime},
+	{"lock-renewed", []string{"X-2"}, "a slot that was given a new start still stands in the lock", lockRenewed},
 	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one", foreignLock},
 	{"no-handler", []string{"O-1"}, "a slot without a handler here, and a part of a split slot", noHandler},
 	{"timer", []string{"B-2"}, "a run that was set for later", timer},
