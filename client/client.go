@@ -249,8 +249,8 @@ func (c *Client) conflict(ctx context.Context, name string, err error) error {
 	return newConflict(name, now, revision)
 }
 
-// ordered publishes an event about an order that was carried out, so that users can find the
-// operator later. If the event is lost, the order is still in effect.
+// ordered publishes an event about an order that was carried out, so that users can find out later
+// which operator gave it. If the event is lost, the order is still in effect.
 func (c *Client) ordered(ctx context.Context, order string, e job.Event) {
 	if c.cfg.Fleet == nil {
 		return // a client of a test that has no events
@@ -276,7 +276,7 @@ func (c *Client) emit(e job.Event) {
 }
 
 // Cursor is the position of a row in its listing. The rows of a listing are in the order of
-// their cursors as strings. A listing continues after a cursor even if that row is gone.
+// their cursors as strings. A listing continues after a cursor even if that row no longer exists.
 // The empty cursor is before all rows. Do not rely on what a cursor contains.
 type Cursor string
 

@@ -18,7 +18,7 @@
 // same everywhere.
 //
 //   - Jobs: [Client.Jobs], [Client.Job], [Client.Next]; [Client.Apply], [Client.Pause],
-//     [Client.Resume], [Client.Release], [Client.Remove]; who gave which order: [Client.Orders].
+//     [Client.Resume], [Client.Release], [Client.Remove]; the orders and their operators: [Client.Orders].
 //   - Runs: [Client.Trigger], [Client.TriggerMany], [Run.Wait], [Client.Backfill].
 //   - Slots: [Client.Slots], [Client.ListSlots], [Client.Last], [Client.LastWritten],
 //     [Client.WrittenSince], [Client.Slot], [Client.Wait], [Client.Explain]; [Client.Retry],

@@ -15,6 +15,164 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
+// ApplyOptions change what Apply does.
+type ApplyOptions struct {
+	// Prune also removes each job that an operator applied and still holds, unless it is one of
+	// the jobs of this call. It never removes a job that a file or code applied, or a job that
+	// was released.
+	Prune bool
+
+	// DryRun writes nothing.
+	DryRun bool
+
+	// Seen is the registry's revision that the caller has seen. If one of the jobs to be
+	// changed was written after it, nothing is changed. So a file of yesterday does not
+	// overwrite an edit of today. Nil: any revision.
+	Seen *uint64
+}
+
+// Action is what Apply does to a job.
+type Action string
+
+const (
+	Create Action = "create"
+	Update Action = "update"
+	Delete Action = "delete"
+	Keep   Action = "keep" // unchanged: nothing is written
+)
+
+// Applied is the result for one job.
+type Applied struct {
+	Job    string
+	Action Action
+
+	// Revision is the job's revision after the operation.
+	Revision uint64
+
+	// Owner, Node and At describe the job's last write before the operation. At is zero if
+	// there was no job, or if its definition could not be read (see Broken).
+	Owner, Node string
+	At          time.Time
+
+	// Broken is why the stored definition could not be read. Apply replaces it. Its past
+	// plans are lost.
+	Broken error
+
+	// Fields are the settings that change. Set with Update only.
+	Fields []Field
+
+	// Appear and Disappear are the next slots that the change adds or removes. If the job
+	// is Paused, this takes effect when it is resumed.
+	Appear, Disappear []time.Time
+	Paused            bool
+
+	// Stored is the job as it is stored after the operation. Not set with Delete.
+	Stored job.Job
+
+	// Missing are the jobs that this job comes after and that do not exist. Before they exist,
+	// only a trigger starts this job.
+	Missing []string
+
+	// Handlers is the number of live nodes that would run the job.
+	Handlers int
+
+	// Err is why this job was not changed. If it wraps job.ErrUnknown, the job may have been
+	// changed.
+	Err error
+}
+
+// Apply stores the jobs in the registry, held by the operator. It returns a result for each
+// job in the given order, then one for each job that it removed. It may bring back an older
+// definition, to roll back.
+//
+// Nothing is written if one of the jobs is invalid, or was written after Seen. If another
+// writer changes a job at the same time, Apply leaves that job and goes on with the others.
+// Any other failure ends it. The returned error is the first one in the results.
+func (c *Client) Apply(ctx context.Context, jobs []job.Job, o ApplyOptions) ([]Applied, error) {
+	p, err := c.planApply(ctx, jobs, o)
+	if err != nil {
+		return nil, err
+	}
+	if !o.DryRun {
+		p.carryOut(ctx)
+	}
+	var report []Applied
+	for _, e := range p.edits {
+		report = append(report, e.Applied)
+		if err == nil {
+			err = e.Err
+		}
+	}
+	return report, err
+}
+
+// ErrNotTried is the error of jobs that were not changed because another one failed.
+var ErrNotTried = errors.New("not tried, since another job could not be written")
+
+// carryOut writes the creations and updates, and then the deletions. If a write fails, it deletes
+// nothing: if a job was renamed, it would otherwise be missing under both names.
+func (p *applyPlan) carryOut(ctx context.Context) {
+	if p.pass(ctx, Create, Update) {
+		p.pass(ctx, Delete)
+		return
+	}
+	for i, e := range p.edits {
+		if e.Action == Delete {
+			p.edits[i].Err = fmt.Errorf("job %s: %w", e.Job, ErrNotTried)
+		}
+	}
+}
+
+// pass carries out the edits of these actions and reports whether all succeeded. After a
+// failure that is no conflict it begins no further edit, but waits for those that run.
+func (p *applyPlan) pass(ctx context.Context, kinds ...Action) bool {
+	var conflicts, failed atomic.Bool
+	_ = each(ctx, len(p.edits), func(ctx context.Context, i int) error {
+		e := &p.edits[i]
+		switch {
+		case !slices.Contains(kinds, e.Action):
+			return nil
+		case failed.Load() || ctx.Err() != nil:
+			e.Err = fmt.Errorf("job %s: %w", e.Job, ErrNotTried)
+			return nil
+		}
+		e.Err = p.carryOutEdit(ctx, e)
+		if errors.Is(e.Err, job.ErrConflict) {
+			conflicts.Store(true)
+		} else if e.Err != nil {
+			failed.Store(true)
+		}
+		return nil
+	})
+	return !conflicts.Load() && !failed.Load() && ctx.Err() == nil
+}
+
+// carryOutEdit writes one job. If another writer has stored the same definition meanwhile, it
+// succeeds: that is no conflict.
+func (p *applyPlan) carryOutEdit(ctx context.Context, e *edit) error {
+	if e.Action == Delete {
+		err := p.conflict(ctx, e.Job, p.cfg.Jobs.Delete(ctx, e.Job, e.revision))
+		if err == nil {
+			p.ordered(ctx, "remove", job.Event{Job: e.Job, Time: p.now})
+		}
+		return err
+	}
+	won, err := p.write(ctx, e.definition, e.revision)
+	if err == nil {
+		e.Revision = won
+		p.ordered(ctx, string(e.Action), job.Event{Job: e.Job, JobRevision: won, Time: p.now})
+	}
+	if !errors.Is(err, job.ErrConflict) {
+		return err
+	}
+	again := edit{}
+	if p.planEdit(ctx, &again, e.Job, &e.definition.Job) == nil && again.Action == Keep {
+		*e = again
+		return nil
+	}
+	return err
+}
+
 // Edited is a job after an order that changes one job.
 type Edited struct {
 	// Definition is the job as it is stored now. If Changed is true, Written and Pauses are still
@@ -231,161 +389,3 @@ func (d Definition) PausedSince() time.Time {
 // Value returns the definition as JSON, in the form in which the registry stores it.
 // docs/protocol.md describes its members.
 func (d Definition) Value() (json.RawMessage, error) { return json.Marshal(d.entry.Definition) }
-
-// ApplyOptions change what Apply does.
-type ApplyOptions struct {
-	// Prune also removes each job that an operator applied and still holds, unless it is one of
-	// the jobs of this call. It never removes a job that a file or code applied, or a job that
-	// was released.
-	Prune bool
-
-	// DryRun writes nothing.
-	DryRun bool
-
-	// Seen is the registry's revision that the caller has seen. If one of the jobs to be
-	// changed was written after it, nothing is changed. So a file of yesterday does not
-	// overwrite an edit of today. Nil: any revision.
-	Seen *uint64
-}
-
-// Action is what Apply does to a job.
-type Action string
-
-const (
-	Create Action = "create"
-	Update Action = "update"
-	Delete Action = "delete"
-	Keep   Action = "keep" // unchanged: nothing is written
-)
-
-// Applied is the result for one job.
-type Applied struct {
-	Job    string
-	Action Action
-
-	// Revision is the job's revision after the operation.
-	Revision uint64
-
-	// Owner, Node and At describe the job's last write before the operation. At is zero if
-	// there was no job, or if its definition could not be read (see Broken).
-	Owner, Node string
-	At          time.Time
-
-	// Broken is why the stored definition could not be read. Apply replaces it. Its past
-	// plans are lost.
-	Broken error
-
-	// Fields are the settings that change. Set with Update only.
-	Fields []Field
-
-	// Appear and Disappear are the next slots that the change adds or removes. If the job
-	// is Paused, this takes effect when it is resumed.
-	Appear, Disappear []time.Time
-	Paused            bool
-
-	// Stored is the job as it is stored after the operation. Not set with Delete.
-	Stored job.Job
-
-	// Missing are the jobs that this job comes after and that do not exist. Before they exist,
-	// only a trigger starts this job.
-	Missing []string
-
-	// Handlers is the number of live nodes that would run the job.
-	Handlers int
-
-	// Err is why this job was not changed. If it wraps job.ErrUnknown, the job may have been
-	// changed.
-	Err error
-}
-
-// Apply stores the jobs in the registry, held by the operator. It returns a result for each
-// job in the given order, then one for each job that it removed. It may bring back an older
-// definition, to roll back.
-//
-// Nothing is written if one of the jobs is invalid, or was written after Seen. If another
-// writer changes a job at the same time, Apply leaves that job and goes on with the others.
-// Any other failure ends it. The returned error is the first one in the results.
-func (c *Client) Apply(ctx context.Context, jobs []job.Job, o ApplyOptions) ([]Applied, error) {
-	p, err := c.planApply(ctx, jobs, o)
-	if err != nil {
-		return nil, err
-	}
-	if !o.DryRun {
-		p.carryOut(ctx)
-	}
-	var report []Applied
-	for _, e := range p.edits {
-		report = append(report, e.Applied)
-		if err == nil {
-			err = e.Err
-		}
-	}
-	return report, err
-}
-
-// ErrNotTried is the error of jobs that were not changed because another one failed.
-var ErrNotTried = errors.New("not tried, since another job could not be written")
-
-// carryOut writes the creations and updates, and then the deletions. If a write fails, it deletes
-// nothing: if a job was renamed, it would otherwise be missing under both names.
-func (p *applyPlan) carryOut(ctx context.Context) {
-	if p.pass(ctx, Create, Update) {
-		p.pass(ctx, Delete)
-		return
-	}
-	for i, e := range p.edits {
-		if e.Action == Delete {
-			p.edits[i].Err = fmt.Errorf("job %s: %w", e.Job, ErrNotTried)
-		}
-	}
-}
-
-// pass carries out the edits of these actions and reports whether all succeeded. After a
-// failure that is no conflict it begins no further edit, but waits for those that run.
-func (p *applyPlan) pass(ctx context.Context, kinds ...Action) bool {
-	var conflicts, failed atomic.Bool
-	_ = each(ctx, len(p.edits), func(ctx context.Context, i int) error {
-		e := &p.edits[i]
-		switch {
-		case !slices.Contains(kinds, e.Action):
-			return nil
-		case failed.Load() || ctx.Err() != nil:
-			e.Err = fmt.Errorf("job %s: %w", e.Job, ErrNotTried)
-			return nil
-		}
-		e.Err = p.carryOutEdit(ctx, e)
-		if errors.Is(e.Err, job.ErrConflict) {
-			conflicts.Store(true)
-		} else if e.Err != nil {
-			failed.Store(true)
-		}
-		return nil
-	})
-	return !conflicts.Load() && !failed.Load() && ctx.Err() == nil
-}
-
-// carryOutEdit writes one job. If another writer has stored the same definition meanwhile, it
-// succeeds: that is no conflict.
-func (p *applyPlan) carryOutEdit(ctx context.Context, e *edit) error {
-	if e.Action == Delete {
-		err := p.conflict(ctx, e.Job, p.cfg.Jobs.Delete(ctx, e.Job, e.revision))
-		if err == nil {
-			p.ordered(ctx, "remove", job.Event{Job: e.Job, Time: p.now})
-		}
-		return err
-	}
-	won, err := p.write(ctx, e.definition, e.revision)
-	if err == nil {
-		e.Revision = won
-		p.ordered(ctx, string(e.Action), job.Event{Job: e.Job, JobRevision: won, Time: p.now})
-	}
-	if !errors.Is(err, job.ErrConflict) {
-		return err
-	}
-	again := edit{}
-	if p.planEdit(ctx, &again, e.Job, &e.definition.Job) == nil && again.Action == Keep {
-		*e = again
-		return nil
-	}
-	return err
-}

@@ -192,7 +192,7 @@ func (r Run) Wait(ctx context.Context) (SlotDetails, error) {
 }
 
 // Wait waits until a slot has its outcome, and returns the slot. It also waits for a slot
-// that is planned and not due yet. It goes on while the broker is away, until ctx ends; the
+// that is planned and not due yet. It continues while the broker cannot be reached, until ctx ends; the
 // error then wraps the cause of ctx, and the slot is as it was last seen. Its state is empty if
 // nothing of it is stored so far, or if this login may not read what waits.
 //

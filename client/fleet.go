@@ -177,8 +177,8 @@ type Finding struct {
 	Check string       `json:"check"`
 	Level FindingLevel `json:"level"`
 
-	// About is the subject, like "queue mail". What says what was seen, Why why it matters,
-	// and Mend which command or action mends it. All but What may be empty.
+	// About is the subject, like "queue mail". What describes what was seen, Why the consequence,
+	// and Mend the command or action that fixes it. All but What may be empty.
 	About string `json:"about,omitempty"`
 	What  string `json:"what"`
 	Why   string `json:"why,omitempty"`
@@ -196,7 +196,7 @@ type Diagnosis struct {
 	Server, Version string
 }
 
-// DoctorOptions change what Doctor looks at.
+// DoctorOptions change what Doctor inspects.
 type DoctorOptions struct {
 	// Monitors are the URLs of the servers' monitoring ports, like "http://n1:8222". Only a
 	// monitoring port shows whether a server syncs its writes.
@@ -229,7 +229,7 @@ type ProblemKind string
 
 const (
 	ProblemMissing   = ProblemKind(verify.Missing)   // no record, no message, and no range of missed slots covers it
-	ProblemNoOutcome = ProblemKind(verify.NoOutcome) // nothing will move it, or it should have moved more than 2 min ago
+	ProblemNoOutcome = ProblemKind(verify.NoOutcome) // it cannot proceed, or should have proceeded more than 2 min ago
 	ProblemDoubled   = ProblemKind(verify.Doubled)   // it ended more than once
 	ProblemEarly     = ProblemKind(verify.Early)     // it started before it was due
 )
@@ -252,16 +252,16 @@ type SlotProblem struct {
 	Slot time.Time `json:"slot,omitzero"`
 	Due  time.Time `json:"due,omitzero"`
 
-	// State is the state of the record, or job.Pending for a message without one. Empty: there
-	// is neither, or it does not matter. Node owns the slot, or owned it last.
+	// State is the state of the record, or job.Pending if there is only a message. Empty: there is
+	// neither, or it does not matter. Node owns the slot, or owned it last.
 	State job.State `json:"state,omitempty"`
 	Node  string    `json:"node,omitempty"`
 
 	// Detail says what was seen.
 	Detail string `json:"detail"`
 
-	// Repair is empty without VerifyOptions.Repair, and if BeyondRepair says why the slot
-	// cannot be repaired.
+	// Repair is empty without VerifyOptions.Repair, and if the slot cannot be repaired.
+	// BeyondRepair is then the reason.
 	Repair       Repair `json:"repair,omitempty"`
 	BeyondRepair string `json:"beyond_repair,omitempty"`
 }

@@ -321,8 +321,8 @@ func (c *Client) newestSlots(ctx context.Context, f SlotFilter) (list SlotList, 
 }
 
 // newest returns the rows of a job's newest n slots that have a record, in the order of their
-// times. It looks for them among the records that were written last, and among the records of the
-// job's last planned slots.
+// times. It searches the records that were written last, and the records of the job's last planned
+// slots.
 func (c *Client) newest(ctx context.Context, name string, now time.Time, n int) ([]SlotRow, error) {
 	var found, planned map[job.Slot]kv.LedgerEntry
 	group, reading := errgroup.WithContext(ctx)

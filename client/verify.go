@@ -19,6 +19,52 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
+// VerifyOptions select what Verify judges. The zero value judges all slots of the last 24 h, and
+// changes nothing.
+type VerifyOptions struct {
+	// From and To bound the slots: from From on, and before To. Default of To: the broker's
+	// time. Default of From: 24 h before To.
+	From, To time.Time
+
+	// Jobs are the jobs to judge. Empty: all.
+	Jobs []string
+
+	// Repair publishes missing slots again, and slots that have neither an outcome nor a message.
+	// Workers treat them like all slots, by their records.
+	Repair bool
+
+	// Progress is called often, with the number of values that were read so far. Unreadable is
+	// called for each stored value that cannot be read, which Verify leaves out. Both may be
+	// nil, and neither is called concurrently.
+	Progress   func(values int)
+	Unreadable func(error)
+}
+
+// Validate returns an error that wraps job.ErrInvalid if an option is invalid. It needs no
+// broker.
+func (o VerifyOptions) Validate() error {
+	for _, name := range o.Jobs {
+		if err := codec.ValidateName("job", name); err != nil {
+			return err
+		}
+	}
+	if !o.From.IsZero() && !o.To.IsZero() && !o.To.After(o.From) {
+		return fmt.Errorf("%w range: its end %s is not after its beginning %s", job.ErrInvalid, o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// FutureError reports that VerifyOptions have a From that is in the future, and no To. Now is the
+// broker's time. It matches job.ErrInvalid.
+type FutureError struct{ From, Now time.Time }
+
+func (e *FutureError) Error() string {
+	return fmt.Sprintf("invalid range: its beginning %s is in the future: it must be before %s if there is no end", e.From.Format(time.RFC3339), e.Now.UTC().Format(time.RFC3339))
+}
+
+// Is matches job.ErrInvalid.
+func (e *FutureError) Is(target error) bool { return target == job.ErrInvalid }
+
 // Verify computes which slots should exist, from the job definitions over time, and compares them
 // with the ledger. It calls found with each slot that has a problem, job by job, and returns the
 // summary. An error of found ends it; found may be nil. Verify does not judge slots about which it
@@ -155,8 +201,8 @@ func (v *verifier) readRewind(ctx context.Context) error {
 	return nil
 }
 
-// skew is how much earlier than their slots Verify looks for records and events, because a clock
-// that stamped them may be slightly slow.
+// skew is how far before the range Verify reads records and events, because a clock that stamped
+// them may be slightly slow.
 const skew = time.Minute
 
 func (v *verifier) events(ctx context.Context) error {
@@ -349,49 +395,3 @@ func inChunks[T any](seq iter.Seq[T], f func([]T) error) error {
 	}
 	return f(chunk)
 }
-
-// VerifyOptions say what Verify judges. The zero value judges all slots of the last 24 h, and
-// changes nothing.
-type VerifyOptions struct {
-	// From and To bound the slots: from From on, and before To. Default of To: the broker's
-	// time. Default of From: 24 h before To.
-	From, To time.Time
-
-	// Jobs are the jobs to judge. Empty: all.
-	Jobs []string
-
-	// Repair publishes missing slots again, and slots that have neither an outcome nor a message.
-	// Workers treat them like all slots, by their records.
-	Repair bool
-
-	// Progress is called often, with the number of values that were read so far. Unreadable is
-	// called for each stored value that cannot be read, which Verify leaves out. Both may be
-	// nil, and neither is called concurrently.
-	Progress   func(values int)
-	Unreadable func(error)
-}
-
-// Validate returns an error that wraps job.ErrInvalid if an option is invalid. It needs no
-// broker.
-func (o VerifyOptions) Validate() error {
-	for _, name := range o.Jobs {
-		if err := codec.ValidateName("job", name); err != nil {
-			return err
-		}
-	}
-	if !o.From.IsZero() && !o.To.IsZero() && !o.To.After(o.From) {
-		return fmt.Errorf("%w range: its end %s is not after its beginning %s", job.ErrInvalid, o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
-	}
-	return nil
-}
-
-// FutureError reports that VerifyOptions have a From that is in the future, and no To. Now is the
-// broker's time. It matches job.ErrInvalid.
-type FutureError struct{ From, Now time.Time }
-
-func (e *FutureError) Error() string {
-	return fmt.Sprintf("invalid range: its beginning %s is in the future: it must be before %s if there is no end", e.From.Format(time.RFC3339), e.Now.UTC().Format(time.RFC3339))
-}
-
-// Is matches job.ErrInvalid.
-func (e *FutureError) Is(target error) bool { return target == job.ErrInvalid }

@@ -129,7 +129,7 @@ func answer(w http.ResponseWriter, checks []replica.Check) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprint(w, text.String()) // the client is gone
+	_, _ = fmt.Fprint(w, text.String()) // it fails only if the client has disconnected
 }
 
 // healthOf returns the checks of a replica that runs until ctx ends.

@@ -48,7 +48,7 @@ func (s *httpServer) answerNotReady(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet && r.URL.Path == "/waiting.css":
 		h.Set("Content-Type", "text/css; charset=utf-8")
-		_, _ = w.Write([]byte(waitingCSS)) // the client is gone
+		_, _ = w.Write([]byte(waitingCSS)) // it fails only if the client has disconnected
 	case r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
 		seconds := strconv.Itoa(int(fault.Unavailable.Retry.Seconds()))
 		h.Set("Content-Type", "text/html; charset=utf-8")
