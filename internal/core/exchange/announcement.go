@@ -17,8 +17,8 @@ const SlotAlgorithm = 1
 type Announcement struct {
 	Node string
 
-	// Started is when the node started, by the broker's clock. The oldest producers take
-	// part in publishing, the others rest.
+	// Started is when the node started, by the broker's clock. The oldest producers are
+	// active: they take part in publishing. The others rest.
 	Started time.Time
 
 	Kind AnnouncementKind
@@ -32,9 +32,9 @@ type Announcement struct {
 	// published.
 	Except []string
 
-	// Members is a digest of the producers that take part and of how they compute slots.
-	// Registry is a digest of the registry. The two determine the shares. A producer with
-	// other digests must not use Time.
+	// Members is a digest of the active producers and of how they compute slots. Registry is a
+	// digest of the registry. The two determine the shares. A producer with other digests must
+	// not use Time.
 	Members, Registry uint64
 }
 
@@ -42,9 +42,9 @@ type Announcement struct {
 type AnnouncementKind string
 
 const (
-	// AnnounceHere is the heartbeat of a producer that takes part.
+	// AnnounceHere is the heartbeat of an active producer.
 	AnnounceHere AnnouncementKind = "here"
-	// AnnounceAsk asks the producers that take part to announce themselves.
+	// AnnounceAsk asks the active producers to announce themselves.
 	AnnounceAsk AnnouncementKind = "ask"
 	// AnnounceLeave is the last announcement of a producer that stops, or rests from now on.
 	AnnounceLeave AnnouncementKind = "leave"
