@@ -103,6 +103,7 @@ var nodeMutants = []nodeMutant{
 	{"writes the outcome of a slot that is replaced", "worker", `if (record.state === "running") {
       const request`, `if (false) {
       const request`, "", "lock-replaces"},
+	{"writes the outcome of a slot whose owner does not answer", "worker", `if (answer || !(await this.node.dead(record.node)).dead) return;`, `if (answer) return;`, "", "lock-replaces K-2"},
 	{"replaces a slot that has ended", "locks", `if (value && !isFinal(value)) await`, `if (value) await`, "", "lock-replaces-late K-1"},
 	{"has a backfill replace an older slot", "lock", `m.caughtUp || m.backfill ||`, `m.caughtUp ||`, "", "lock-not-on-time X-2"},
 	{"keeps the old stay of a slot with a new start", "locks", `e.reoffered &&= since === undefined`, `e.reoffered &&= since !== undefined`, "", "lock-renewed X-2"},
@@ -111,6 +112,7 @@ var nodeMutants = []nodeMutant{
 	{"publishes no range of missed slots", "producer", `await Promise.all(ranges.map((m) => this.publish(m, signal)));`, ``, "", "away P-2"},
 	{"moves the watermark with older zone data", "producer", `if (this.outdated()) return;`, ``, "", "newer-zone O-4"},
 	{"moves the watermark back", "producer", `if (at > time || found.value.registry_revision > revision ||`, `if (false ||`, "", "watermark-ahead"},
+	{"moves the watermark back to an older registry", "producer", `at > time || found.value.registry_revision > revision ||`, `at > time ||`, "", "watermark-ahead P-5"},
 	{"moves the watermark past an unknown definition", "producer", `if (!blind) await this.advance(signal);`, `await this.advance(signal);`, "", "definition-2"},
 	{"writes over a newer program's watermark", "producer", `if (found.unreadable instanceof UnknownVersion) return;`, ``, "", "watermark-2"},
 	{"moves the watermark before the stream answers", "producer", `await Promise.all(messages.map((m) => this.publish(m, signal)));`, `void Promise.all(messages.map((m) => this.publish(m, signal)));`, "", "publication-unanswered"},

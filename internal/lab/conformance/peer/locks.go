@@ -107,7 +107,7 @@ func (s *stage) replacing(owner string) (older string, r value, fence uint64, ne
 func lockReplaces(s *stage) {
 	const owner = "peer-1-1-a"
 	older, r, fence, newer, _ := s.replacing(owner)
-	var asked atomic.Bool
+	var asked atomic.Int32
 	requests, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
 		var q struct {
 			ID       string `json:"id"`
@@ -123,7 +123,7 @@ func lockReplaces(s *stage) {
 			_ = m.Respond([]byte(`{"v":1,"holds":true}`))
 		case q.ID != older || q.Fence != fence || !q.Replaced || q.By != newer:
 			s.breaks("X-2", "the owner of %s (fence %d) is asked %s: want its ID, its fence, replaced, and by %s", older, fence, m.Data, newer)
-		case asked.CompareAndSwap(false, true):
+		case asked.Add(1) > 1: // the first request is not answered
 			_ = m.Respond([]byte(`{"v":1,"ending":true}`))
 		}
 	})
@@ -131,8 +131,13 @@ func lockReplaces(s *stage) {
 	s.cleanups = append(s.cleanups, func() { _ = requests.Unsubscribe() })
 	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
 	s.publish("work", newer, 10)
-	s.await("X-2", "a request to the owner of the older slot to end it", asked.Load)
-	s.never("X-2", silence/4, s.notStarted(newer, "the older slot has not ended"))
+	s.await("X-2", "a request to the owner of the older slot to end it", func() bool { return asked.Load() > 0 })
+	s.never("K-2", 2*silence, func() string {
+		if s.slot(older).revision != fence {
+			return "the record of the older slot was written over, although its owner lives"
+		}
+		return s.notStarted(newer, "the older slot has not ended")()
+	})
 	replaced := ended(r, "cancelled")
 	replaced["error"] = "replaced by " + newer
 	s.set("ledger", key(older), replaced)

@@ -148,6 +148,14 @@ func watermarkAhead(s *stage) {
 		}
 		return ""
 	})
+	mark["time"], mark["registry_revision"] = time.Now().UTC(), 1_000_000 // as of a producer that has seen more of the registry
+	s.set("state", "watermark", mark)
+	s.never("P-5", lease+2*silence, func() string {
+		if r := s.watermark().number("registry_revision"); r < 1_000_000 {
+			return fmt.Sprintf("the watermark's registry revision went back from 1000000 to %d", r)
+		}
+		return ""
+	})
 }
 
 func watermarkTwo(s *stage) {
