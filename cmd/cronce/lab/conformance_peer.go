@@ -69,7 +69,7 @@ func newPeerCommand(a *base.App) *cobra.Command {
 			return runPeer(cmd.Context(), a, u, left)
 		},
 	}
-	u.add(cmd, "`scenarios` to play (default all; --help of a wrong name lists them)", peer.Names(), "longest time that one scenario may take")
+	u.add(cmd, "`scenarios` to play (default all; the error for a wrong name lists them)", peer.Names(), "longest time that one scenario may take")
 	u.timeout = 3 * time.Minute
 	cmd.Flags().Lookup("timeout").DefValue = "3m0s"
 	cmd.Flags().StringSliceVar(&left, "leave", nil, "`scenarios` about what your client leaves to others")
