@@ -131,6 +131,7 @@ var nodeMutants = []nodeMutant{
 	{"takes a busy server for a refusal", "store", `const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);`, `const unanswered = new Set([10008]);`, "", "claim-busy"},
 	{"takes any conflict for a loss", "store", `if (found.revision > revision) return { lost: true };`, `return { lost: true };`, "", "claim-conflicts"},
 	{"starts by a claim that was refused", "store", `return open.size === 0 ? { refused: answer.description } : undefined;`, `return open.size === 0 ? { won: revision + 1 } : undefined;`, "", "claim-refused"},
+	{"takes a refused copy for the end of a write", "store", `return open.size === 0 ? { refused`, `return true ? { refused`, "", "completion-refused-later W-3"},
 	{"claims again after a completion that was refused", "worker", `        this.log(err.message);
         await pause(500, this.node.signal);`, `        throw err;`, "", "completion-refused"},
 	{"takes a record of another slot", "store", `if (named !== key) throw`, `if (false) throw`, "", "foreign-record"},

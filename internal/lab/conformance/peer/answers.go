@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Scenarios about answers of the broker: errors that say nothing, refusals, and answers that come
-// late and twice.
+// Scenarios about answers of the broker: errors, refusals, and answers that come late or twice.
 var answerScenarios = []Scenario{
 	{"claim-busy", []string{"W-3"}, "a claim is stored, and errors that do not say so come back", claimBusy},
 	{"claim-refused", []string{"C-5", "C-10", "W-5"}, "the server refuses each copy of a claim for a while", claimRefused},
@@ -20,6 +19,7 @@ var answerScenarios = []Scenario{
 	{"record-purged", []string{"C-6", "C-10", "C-11"}, "the record of a run is deleted while its handler runs", recordPurged},
 	{"message-purged", []string{"C-9", "C-10"}, "the slot's message is purged while its handler runs", messagePurged},
 	{"completion-refused", []string{"C-15", "C-10"}, "the server refuses each copy of an outcome for a while", completionRefused},
+	{"completion-refused-later", []string{"W-3"}, "the first copy of an outcome is stored and not answered, and the second one is refused", completionRefusedLater},
 	{"completion-conflicts", []string{"W-4"}, "an outcome meets a write in progress, and a read that finds nothing", completionConflicts},
 	{"slow-answers", []string{"L-1", "L-3"}, "each answer to a write comes an eighth of a lease late", slowAnswers},
 	{"late-and-twice", []string{"W-2", "W-3", "C-9"}, "each answer comes after the next copy was sent, and then twice", lateAndTwice},
@@ -144,18 +144,20 @@ func claimRefused(s *stage) {
 	s.startedBy("C-2", id, 0)
 }
 
+// refusesLater stores the first write that match selects and does not answer it, and refuses the second.
+func (s *stage) refusesLater(match func(frame) bool) {
+	s.answers(match, func(n int) reply {
+		if n == 1 {
+			return refusal(10077, "maximum bytes exceeded", false)
+		}
+		return reply{taken: n == 0}
+	})
+}
+
 func claimRefusedLater(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	s.answers(isClaim, func(n int) reply {
-		switch n {
-		case 0:
-			return reply{taken: true} // stored, and not answered
-		case 1:
-			return refusal(10077, "maximum bytes exceeded", false)
-		}
-		return reply{}
-	})
+	s.refusesLater(isClaim)
 	id := s.offer("work", "one", 10)
 	// The client may repeat the claim, or give up: then it finds its own claim, and claims anew by a
 	// write at that revision, with the attempt not counted.
@@ -259,6 +261,19 @@ func completionRefused(s *stage) {
 	s.startedBy("C-2", id, 0)
 }
 
+func completionRefusedLater(s *stage) {
+	s.define("work", nil, nil)
+	s.launch("work")
+	outcome := func(f frame) bool { return f.writes(ledger, final...) }
+	s.refusesLater(outcome)
+	id := s.offer("work", "one", 10)
+	s.await("W-3", "a second copy of an outcome whose first one was not answered", func() bool { return len(s.tap.frames(outcome)) > 1 })
+	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
+	s.sameWrites("W-3", "an outcome", outcome, func(n int) string {
+		return []string{"was not answered", "was refused, after one that was not answered,"}[min(n, 1)]
+	})
+}
+
 // completionConflicts has an outcome answered with 10164, and the read after it with nothing. Only
 // 10071 would say that the record is gone.
 func completionConflicts(s *stage) {
@@ -266,9 +281,13 @@ func completionConflicts(s *stage) {
 	s.launch("work")
 	var conflict, nothing atomic.Bool
 	outcome := func(f frame) bool { return f.writes(ledger, append([]string{"retrying"}, final...)...) }
-	s.answers(outcome, func(int) reply {
-		if conflict.CompareAndSwap(false, true) {
+	s.answers(outcome, func(n int) reply {
+		switch n {
+		case 0:
+			conflict.Store(true)
 			return refusal(10164, "last sequence by subject: in process", false)
+		case 1:
+			return refusal(10071, "wrong last sequence: 7", false)
 		}
 		return reply{}
 	})
@@ -282,9 +301,11 @@ func completionConflicts(s *stage) {
 		return reply{}
 	})
 	id := s.offer("work", "one", 10)
-	s.await("W-4", "a second copy of an outcome: nothing explains the conflict", func() bool {
-		s.sameWrites("W-4", "an outcome", outcome, func(int) string { return "was answered with the error 10164, while its key has no value" })
-		return len(s.tap.frames(outcome)) > 1
+	s.await("W-4", "a third copy of an outcome: nothing explains the conflicts", func() bool {
+		s.sameWrites("W-4", "an outcome", outcome, func(n int) string {
+			return []string{"was answered with the error 10164, while its key has no value,", "was answered with the error 10071, while its key is at the revision that it names,"}[min(n, 1)]
+		})
+		return len(s.tap.frames(outcome)) > 2
 	})
 	s.startedBy("W-4", id, 0)
 }
