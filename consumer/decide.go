@@ -119,7 +119,7 @@ func (t *task) decide(mayBlock bool) progress {
 	if t.decided++; t.decided > maxDecisions {
 		return t.nextRound()
 	}
-	t.view.Now, t.view.Error, t.view.Doubted = t.cfg.Now(), t.cfg.ClockError(), t.cfg.Plausible() != nil
+	t.view.Now, t.view.Error, t.view.Implausible = t.cfg.Now(), t.cfg.ClockError(), t.cfg.Plausible() != nil
 	if t.undefined != nil && core.NeedsDefinition(t.d, t.view) {
 		return t.postpone(t.undefined)
 	}

@@ -175,7 +175,7 @@ func (l *slotLife) delivery(t *testing.T, s *claimStep) core.Delivery {
 
 func (l *slotLife) view(t *testing.T, s *claimStep) core.View {
 	t.Helper()
-	v := core.View{Now: s.Now, Error: time.Duration(s.ClockError), Doubted: s.Implausible, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Disowned: s.Disowned, Handles: !s.NoHandler, Admission: s.Place.place(t)}
+	v := core.View{Now: s.Now, Error: time.Duration(s.ClockError), Implausible: s.Implausible, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Disowned: s.Disowned, Handles: !s.NoHandler, Admission: s.Place.place(t)}
 	if !s.Unread {
 		v.Record, v.Revision = l.record, l.revision
 	}

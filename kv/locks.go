@@ -82,9 +82,8 @@ func (l *Locks) subject(name string) string { return l.s.Name + ".lock." + name 
 
 // Wake tells listening workers that a queued slot is now admitted by its job's lock. It
 // uses core NATS, so the message may be lost, and no correctness may depend on it.
-func (l *Locks) Wake(s job.Slot) error {
+func (l *Locks) Wake(s job.Slot) {
 	l.s.Transport.Publish(l.subject(s.Job), "", []byte(s.ID()), time.Time{})
-	return nil
 }
 
 // Listen calls f with each slot of the job that Wake publishes, until stop is called. f

@@ -43,8 +43,8 @@ var fleetMutants = []mutant{
 		test:   "TestASlotOfAClockThatWasSetBackIsOfferedWithoutWaitingForIt",
 	},
 	{
-		name:   "sweep-by-a-doubted-clock",
-		breaks: "a sweep is made although the broker's clock is not believed",
+		name:   "sweep-by-an-implausible-clock",
+		breaks: "a sweep is made although the broker's clock is implausible",
 		file:   "internal/fleet/sweep/sweep.go",
 		old:    "if err := s.cfg.Plausible(); err != nil {",
 		new:    "if err := s.cfg.Plausible(); err != nil && s.cfg.Lease < 0 {",

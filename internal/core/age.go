@@ -45,11 +45,11 @@ func began(s job.Slot, event bool, due, published time.Time) time.Time {
 }
 
 // longestWait is the longest delay of a nak for a slot whose time has not come. It is bounded
-// because the clock may be changed meanwhile. doubtWait is the delay for a slot that would end by
-// its age while the clock is doubted.
+// because the clock may be changed meanwhile. implausibleWait is the delay for a slot that would
+// end by its age while the clock is implausible.
 const (
-	longestWait = time.Hour
-	doubtWait   = 30 * time.Second
+	longestWait     = time.Hour
+	implausibleWait = 30 * time.Second
 )
 
 // early returns how long the slot must still wait. If the broker stored the message before the due

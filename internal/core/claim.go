@@ -30,11 +30,10 @@ type Delivery struct {
 // may be stale. A handler starts only after a won write (invariant 3).
 type View struct {
 	// Now is the worker's estimate of the broker's clock, and Error bounds the error of the
-	// estimate. Doubted is true if Now is not plausible. Then no slot ends because of its
-	// age.
-	Now     time.Time
-	Error   time.Duration
-	Doubted bool
+	// estimate. If Now is implausible, no slot ends because of its age.
+	Now         time.Time
+	Error       time.Duration
+	Implausible bool
 
 	// Self is the worker's node.
 	Self string
@@ -261,7 +260,7 @@ func takeOver(d Delivery, v View) Step {
 // owner's answer to a HoldsRequest; err is the error if there was no answer. An error proves
 // nothing, because a handler may run for any time. But past the horizon Disowned returns true,
 // unless the owner answers that a handler with a live context runs the slot, or the clock is
-// doubted.
+// implausible.
 func Disowned(d Delivery, v View, answer exchange.HoldsAnswer, err error) bool {
 	switch {
 	case err == nil && !answer.Holds:
@@ -269,7 +268,7 @@ func Disowned(d Delivery, v View, answer exchange.HoldsAnswer, err error) bool {
 	case err == nil && !answer.Ended:
 		return false
 	}
-	return tooOld(d, v) && !v.Doubted
+	return tooOld(d, v) && !v.Implausible
 }
 
 // died returns the record of a slot that its node does not run any more, with the attempt closed.

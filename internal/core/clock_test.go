@@ -61,7 +61,7 @@ func TestStartIsRecordedAfterThePublication(t *testing.T) {
 }
 
 // An outcome is final. So a slot does not end because of its age while the clock may be wrong.
-func TestNothingEndsByAgeWhileTheClockIsDoubted(t *testing.T) {
+func TestNothingEndsByAgeWhileTheClockIsImplausible(t *testing.T) {
 	t.Parallel()
 	record := func(state job.State) func(*core.View) {
 		return func(v *core.View) {
@@ -89,7 +89,7 @@ func TestNothingEndsByAgeWhileTheClockIsDoubted(t *testing.T) {
 		if step := core.Decide(d, v); step.Action != core.End || step.Record.State != tt.state {
 			t.Errorf("%s: %+v by a clock that is believed, want %s", name, step, tt.state)
 		}
-		v.Doubted = true
+		v.Implausible = true
 		if step := core.Decide(d, v); step.Action != core.Later || step.Delay <= 0 || step.Delay > time.Minute || step.Reason == "" {
 			t.Errorf("%s: %+v by a clock that is doubted, want it to wait, and why", name, step)
 		}

@@ -29,11 +29,11 @@ func end(d Delivery, v View, outcome job.State, reason string) Step {
 	return Step{Action: End, Record: withOutcome(record(d, v), v, outcome, reason)}
 }
 
-// endByAge ends a slot because of its age. While the clock is doubted the slot waits instead, since
-// an outcome is final.
+// endByAge ends a slot because of its age. While the clock is implausible the slot waits instead,
+// since an outcome is final.
 func endByAge(d Delivery, v View, outcome job.State, reason string) Step {
-	if v.Doubted {
-		return Step{Action: Later, Delay: doubtWait, Reason: "the slot would end because of its age, but the clock is not plausible: " + reason}
+	if v.Implausible {
+		return Step{Action: Later, Delay: implausibleWait, Reason: "the slot would end because of its age, but the clock is implausible: " + reason}
 	}
 	return end(d, v, outcome, reason)
 }

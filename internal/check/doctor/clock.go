@@ -19,14 +19,14 @@ const (
 // clocks checks the broker's clock and those of the nodes.
 func (c *check) clocks() {
 	nodes := c.live()
-	var doubts []string
+	var apart []string
 	for _, n := range nodes {
 		if n.ClockOffset.Abs() > wrong {
-			doubts = append(doubts, n.Name)
+			apart = append(apart, n.Name)
 		}
 	}
-	if len(doubts) > 1 && 2*len(doubts) > len(nodes) {
-		c.add(Error, "clock", "broker", fmt.Sprintf("its clock is at %s, and more than an hour from those of %d of %d nodes: %s", stamp(c.Now), len(doubts), len(nodes), few(doubts)),
+	if len(apart) > 1 && 2*len(apart) > len(nodes) {
+		c.add(Error, "clock", "broker", fmt.Sprintf("its clock is at %s, and more than an hour from those of %d of %d nodes: %s", stamp(c.Now), len(apart), len(nodes), few(apart)),
 			"these nodes publish nothing, and slots that are too old wait there, without an outcome", "correct the broker's clock, or those of the nodes")
 	} else if by := c.Now.Sub(c.Local); !c.Local.IsZero() && by.Abs() > wrong {
 		c.add(Warning, "clock", "broker", fmt.Sprintf("its clock is at %s, this machine's at %s", stamp(c.Now), stamp(c.Local)),

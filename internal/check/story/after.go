@@ -15,7 +15,7 @@ import (
 func (t *explainer) explainNotFollowed(ctx context.Context) error {
 	e, s := t.entry, t.story.Slot
 	t.why("The job comes after %s.", strings.Join(e.Job.After, ", "))
-	var last job.Record // the one that succeeded last
+	var last job.Record // the record with the latest success
 	allSucceeded := true
 	for _, name := range e.Job.After {
 		before := s.Whole()

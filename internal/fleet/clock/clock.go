@@ -11,7 +11,7 @@
 // however the delay is divided between the two directions. A node behind a link of 200 ms is
 // wrong by at most 100 ms, and knows that bound (Clock.Error).
 //
-// The broker's clock has certainly reached Now minus Error (Clock.Certain). What must not
+// The broker's clock has certainly reached Now minus Error. What must not
 // come too early uses that time: the publication of a slot, a start, and an end by age. So a
 // wide estimate makes slots late, never early.
 //
@@ -146,9 +146,6 @@ func (c *Clock) Now() time.Time {
 // Known is closed when the estimate may be used: it is narrow, or the link is too slow for a
 // narrow one.
 func (c *Clock) Known() <-chan struct{} { return c.known }
-
-// Certain returns the latest instant that the broker's clock has certainly reached.
-func (c *Clock) Certain() time.Time { return c.Now().Add(-c.Error()) }
 
 // Error bounds the difference between Now and the broker's clock: half the round trip of the
 // tightest heartbeat, and half a millisecond for each second since. It is zero before the

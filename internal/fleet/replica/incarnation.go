@@ -223,8 +223,8 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
 		Ledger: r.ledger(), Observer: r.cfg.Observer, Failed: r.cfg.Failed, Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
 		Publish: r.cfg.Store.Slots().Put, Alert: r.cfg.Store.Alert, AlertStates: r.cfg.Store.AlertStates(), Sources: r.sources(queue),
-		// If one of these three fails, a later read of the lock makes up for it.
-		Wake: func(s job.Slot) { _ = locks.Wake(s) },
+		Wake: locks.Wake,
+		// If Wake, Listen or Cancel fails, a later read of the lock makes up for it.
 		Listen: func(name string, woken func(job.Slot)) func() {
 			stop, err := locks.Listen(name, woken)
 			if err != nil {

@@ -41,7 +41,7 @@ type vouch struct {
 	started time.Time
 	ok      bool
 	readAt  time.Time
-	asked   bool
+	reading bool // a read is queued or under way
 }
 
 func (r *Replica) newVouches() *vouches {
@@ -74,10 +74,10 @@ func (v *vouches) of(name string) (started time.Time, ok bool) {
 	if k.ok {
 		again = vouchFor
 	}
-	if !k.asked && (k.readAt.IsZero() || time.Since(k.readAt) > again) {
+	if !k.reading && (k.readAt.IsZero() || time.Since(k.readAt) > again) {
 		select {
 		case v.names <- name:
-			k.asked = true
+			k.reading = true
 			v.put(name, k)
 		default: // the next announcement tries again
 		}
@@ -114,7 +114,7 @@ func (v *vouches) note(name string, e exchange.NodeEvent, err error) {
 	defer v.mu.Unlock()
 	k := v.known[name]
 	first := k.readAt.IsZero() || k.ok
-	k.asked = false
+	k.reading = false
 	if err == nil || errors.Is(err, job.ErrNotFound) || exchange.IsUnreadable(err) {
 		k.readAt, k.ok, k.started = time.Now(), err == nil && e.Name == name && v.live(e), e.Node.Started
 		if !k.ok && first {

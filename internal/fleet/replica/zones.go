@@ -23,7 +23,7 @@ type zones struct {
 
 	mu      sync.Mutex
 	logged  map[string]bool
-	newer   map[string]time.Time // producers with newer data, by when their record was last seen
+	newer   map[string]time.Time // when the record of each producer with newer data was last seen
 	allRead bool                 // the records of all nodes were read once
 }
 

@@ -42,8 +42,8 @@ type awaited struct {
 // folded is how long the stream certainly folds two alerts under one message ID.
 const folded = job.DefaultDuplicates - time.Minute
 
-// jobsOnLate returns the jobs that ask for an alert about late slots, by name.
-func (s *Sweeper) jobsOnLate() map[string]plans.Entry {
+// jobsWithLateAlert returns the jobs that ask for an alert about late slots, by name.
+func (s *Sweeper) jobsWithLateAlert() map[string]plans.Entry {
 	jobs := map[string]plans.Entry{}
 	for _, e := range s.cfg.Late() {
 		jobs[e.Job.Name] = e

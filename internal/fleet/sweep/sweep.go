@@ -85,8 +85,8 @@ type Config struct {
 	Alerts      Alerts
 	AlertStates AlertStates
 
-	// Now is the broker's clock. Plausible returns an error while it is not believed: then
-	// no pass is made, because a pass judges by age. Default: it is always believed.
+	// Now is the broker's clock. Plausible returns an error while it is implausible: then
+	// no pass is made, because a pass judges by age. Default: it is always plausible.
 	Now       func() time.Time
 	Plausible func() error
 
@@ -294,7 +294,7 @@ func (s *Sweeper) reset() {
 	s.leftovers, s.unreadable = map[strandedKey]bool{}, map[job.Slot]error{}
 	s.awaited, s.seeded = map[job.Slot]awaited{}, false
 	s.takeRecent()
-	now, late := s.cfg.Now(), s.jobsOnLate()
+	now, late := s.cfg.Now(), s.jobsWithLateAlert()
 	for slot, h := range s.published {
 		if now.Sub(h.due) > remembered+late[slot.Job].Job.LateAfter {
 			delete(s.published, slot)
@@ -326,7 +326,7 @@ func (s *Sweeper) liveNodes(nodes []exchange.NodeEvent) (alive map[string]bool, 
 // Pass makes one pass; alive has the live nodes. It skips and notes what cannot be read. If it
 // returns an error, the pass is incomplete.
 func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
-	late := s.jobsOnLate()
+	late := s.jobsWithLateAlert()
 	if err := s.await(ctx, late, s.takeRecent()); err != nil {
 		return err
 	}
