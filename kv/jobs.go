@@ -156,19 +156,15 @@ func (j *Jobs) decode(e wire.Entry) (plans.Entry, error) {
 // Any replica answers, so an entry may be stale. A caller that writes on its basis then
 // gets a conflict. Latest leaves out jobs that do not exist or cannot be read.
 func (j *Jobs) Latest(ctx context.Context, names []string) (map[string]plans.Entry, error) {
-	type read struct {
-		plans.Entry
-		err error
-	}
 	known := make(map[string]plans.Entry, len(names))
 	err := j.bucket().EachLatest(ctx, len(names), func(i int) string { return names[i] }, func(found []wire.Entry) {
 		found = slices.DeleteFunc(found, wire.Entry.Gone)
-		for _, e := range wire.OnAllCores(found, func(e wire.Entry) read {
-			d, err := j.decode(e)
-			return read{d, err}
+		for _, e := range wire.OnAllCores(found, func(e wire.Entry) plans.Entry {
+			d, _ := j.decode(e)
+			return d
 		}) {
-			if e.err == nil {
-				known[e.Job.Name] = e.Entry
+			if e.Job.Name != "" {
+				known[e.Job.Name] = e
 			}
 		}
 	})
