@@ -2,14 +2,11 @@ package job
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/schedule/cron"
-	"github.com/cronce-io/cronce/internal/text/suggest"
 )
 
 // Plan is the part of a job that decides which slots exist. Its fields are those of Job. Two
@@ -43,57 +40,11 @@ func (p Plan) WithDefaults() Plan {
 
 // parseSource compiles the plan's schedule.
 func parseSource(name string, p Plan, zone *time.Location, exclude cron.Exclusions) (cron.Source, error) {
-	src, err := parseText(name, p, zone, exclude)
+	e, err := cron.Parse(name, p.Schedule)
 	if err != nil {
 		return nil, fmt.Errorf("%w schedule %q: %w", ErrInvalid, codec.Clip(p.Schedule), err)
 	}
-	return src, nil
-}
-
-func parseText(name string, p Plan, zone *time.Location, exclude cron.Exclusions) (cron.Source, error) {
-	if err := cron.CheckText(p.Schedule); err != nil {
-		return nil, err
-	}
-	text := strings.TrimSpace(p.Schedule)
-	word, rest, _ := strings.Cut(text, " ")
-	switch rest = strings.TrimSpace(rest); {
-	case text == "":
-		return nil, errors.New("it is empty: want a schedule like \"0 7 * * MON-FRI\", @daily or \"@every 90s\"; after or on, which start the job in its place; or \"none\", which starts it only when triggered")
-	case word == "@every":
-		period, err := cron.ParseEvery(rest)
-		if err != nil {
-			return nil, err
-		}
-		return cron.NewEverySource(period, zone, exclude), nil
-	case word == "@at":
-		at, err := cron.ParseAt(rest)
-		return cron.NewOnceSource(at, zone, exclude), err
-	case cron.Descriptors[text] != "":
-		text = cron.Descriptors[text]
-	case strings.HasPrefix(text, "@"):
-		return nil, unknownDescriptor(text)
-	}
-	fields, elapsed, err := cron.ParseFields(name, text, "0")
-	if err != nil {
-		return nil, err
-	}
-	skipped, twice := p.DSTGap, p.DSTOverlap
-	if elapsed {
-		// Every instant at which the clock matches is a slot, whatever the policies are.
-		skipped, twice = GapSkip, RepeatBoth
-	}
-	return cron.NewWallSource(fields, zone, cron.Gap(skipped), cron.Repeat(twice), exclude), nil
-}
-
-func unknownDescriptor(text string) error {
-	var words []string
-	for word := range cron.Descriptors {
-		words = append(words, word)
-	}
-	if near := suggest.Nearest(text, words); near != "" {
-		return fmt.Errorf("unknown word; did you mean %s?", near)
-	}
-	return errors.New("unknown word: want @yearly, @monthly, @weekly, @daily, @hourly, @every 90s or @at 2027-01-01T00:00:00Z")
+	return e.Source(zone, cron.Gap(p.DSTGap), cron.Repeat(p.DSTOverlap), exclude), nil
 }
 
 func checkPolicies(p Plan) error {

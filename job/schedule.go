@@ -168,7 +168,7 @@ func clampInstant(t time.Time) int64 {
 
 // whyNever returns the reason why a plan has no slot.
 func whyNever(src cron.Source, exclude cron.Exclusions) string {
-	if w, ok := src.(*cron.WallSource); ok && w.Pattern.Empty() {
+	if cron.NeverMatches(src) {
 		return "no year has such a date"
 	}
 	if exclude.None() {

@@ -18,7 +18,7 @@ const (
 // zone. A wall time is what a clock on the wall shows, as the number of seconds since
 // 1970-01-01 00:00 without any clock change.
 type calendar struct {
-	fieldSet
+	Fields
 	Exclusions
 
 	// days holds, for each month and day of month, the weekdays on which that date has a
@@ -28,14 +28,8 @@ type calendar struct {
 	months uint64
 }
 
-// everything matches all wall times.
-var everything = fieldSet{
-	second: 1<<60 - 1, minute: 1<<60 - 1, hour: 1<<24 - 1,
-	dom: 1<<32 - 2, month: 1<<13 - 2, dow: 1<<7 - 1,
-}
-
-func newCalendar(f fieldSet, x Exclusions) *calendar {
-	c := &calendar{fieldSet: f, Exclusions: x}
+func newCalendar(f Fields, x Exclusions) *calendar {
+	c := &calendar{Fields: f, Exclusions: x}
 	// Whether a date has a wall time left depends on the exclusions that match the date.
 	// Few combinations of them occur.
 	left := map[uint64]bool{}
@@ -59,12 +53,12 @@ func newCalendar(f fieldSet, x Exclusions) *calendar {
 	return c
 }
 
-// Empty reports whether the calendar has no wall time.
-func (c *calendar) Empty() bool { return c.months == 0 }
+// empty reports whether the calendar has no wall time.
+func (c *calendar) empty() bool { return c.months == 0 }
 
 // next returns the first wall time of the calendar at or after wall.
 func (c *calendar) next(wall int64) (int64, bool) {
-	if c.Empty() {
+	if c.empty() {
 		return 0, false
 	}
 	number, second := floorDiv(wall, daySeconds), int(floorMod(wall, daySeconds))
@@ -95,15 +89,15 @@ func (c *calendar) next(wall int64) (int64, bool) {
 // and none of the active exclusions.
 func (c *calendar) nextTime(active uint64, from int) (int, bool) {
 	h0, m0, s0 := from/3600, from/60%60, from%60
-	for h := nextBit(c.hour, h0); h < 24; h = nextBit(c.hour, h+1) {
+	for h := nextBit(c.Hour, h0); h < 24; h = nextBit(c.Hour, h+1) {
 		if h > h0 {
 			m0, s0 = 0, 0
 		}
-		for m := nextBit(c.minute, m0); m < 60; m = nextBit(c.minute, m+1) {
+		for m := nextBit(c.Minute, m0); m < 60; m = nextBit(c.Minute, m+1) {
 			if m > m0 {
 				s0 = 0
 			}
-			if s := nextBit(c.second&^c.excludedSeconds(active, h, m), s0); s < 60 {
+			if s := nextBit(c.Second&^c.excludedSeconds(active, h, m), s0); s < 60 {
 				return h*3600 + m*60 + s, true
 			}
 		}

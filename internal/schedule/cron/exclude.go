@@ -19,7 +19,7 @@ const (
 // Exclusions are the dates and the expressions that no slot may match.
 type Exclusions struct {
 	dates       map[int64]bool // days since 1970
-	expressions []fieldSet
+	expressions []Fields
 }
 
 // active returns the set of the expressions that match the date.
@@ -37,8 +37,8 @@ func (x Exclusions) active(month, day, weekday int) uint64 {
 func (x Exclusions) excludedSeconds(active uint64, hour, minute int) uint64 {
 	var set uint64
 	for i := nextBit(active, 0); i < 64; i = nextBit(active, i+1) {
-		if f := x.expressions[i]; f.hour>>hour&1 == 1 && f.minute>>minute&1 == 1 {
-			set |= f.second
+		if f := x.expressions[i]; f.Hour>>hour&1 == 1 && f.Minute>>minute&1 == 1 {
+			set |= f.Second
 		}
 	}
 	return set
@@ -84,14 +84,14 @@ func ParseExclusions(list []string) (Exclusions, error) {
 			x.dates[date.Unix()/daySeconds] = true
 			continue
 		}
-		err := CheckText(text)
+		err := checkText(text)
 		if err == nil && len(strings.Fields(text)) < 2 {
 			err = errors.New("want a date like 2026-12-25, or a cron expression like \"* * 25 12 *\"")
 		}
-		var f fieldSet
+		var f Fields
 		if err == nil {
 			// Five fields exclude the whole minute.
-			f, _, err = ParseFields("", text, "*")
+			f, _, err = parseFields("", text, "*")
 		}
 		if err != nil {
 			return x, fmt.Errorf("%w exclude %q: %w", codec.ErrInvalid, codec.Clip(text), err)

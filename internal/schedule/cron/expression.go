@@ -1,17 +1,21 @@
 package cron
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/text/suggest"
 )
 
 const maxExpression = 1024
 
-var Descriptors = map[string]string{
+var descriptors = map[string]string{
 	"@yearly":   "0 0 1 1 *",
 	"@annually": "0 0 1 1 *",
 	"@monthly":  "0 0 1 * *",
@@ -21,39 +25,88 @@ var Descriptors = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
-// fieldSet is a cron expression as one set of numbers for each field. Bit n is set if the set
-// contains n.
-type fieldSet struct {
-	second, minute, hour uint64
-	dom, month, dow      uint64
+// Fields is a cron expression as one set of numbers for each field. Bit n is set if the field
+// matches n.
+type Fields struct {
+	Second, Minute, Hour uint64
+	Day, Month, Weekday  uint64
 
-	// either is true if both day fields restrict. A date then has to match one of them, as
+	// Either is true if both day fields restrict. A date then has to match one of them, as
 	// in every cron.
-	either bool
+	Either bool
+}
+
+// Everything matches all wall times.
+var Everything = Fields{
+	Second: 1<<60 - 1, Minute: 1<<60 - 1, Hour: 1<<24 - 1,
+	Day: 1<<32 - 2, Month: 1<<13 - 2, Weekday: 1<<7 - 1,
 }
 
 // weekdays returns the weekdays on which a date matches the expression. Bit 0 is Sunday.
-func (f fieldSet) weekdays(month, day int) uint8 {
+func (f Fields) weekdays(month, day int) uint8 {
 	const week = 1<<7 - 1
-	dom, dow := f.dom>>day&1 == 1, uint8(f.dow)
+	dom, dow := f.Day>>day&1 == 1, uint8(f.Weekday)
 	switch {
-	case f.month>>month&1 == 0:
+	case f.Month>>month&1 == 0:
 		return 0
-	case f.either && dom:
+	case f.Either && dom:
 		return week
-	case f.either || dom:
+	case f.Either || dom:
 		return dow
 	}
 	return 0
 }
 
-func (f fieldSet) String() string {
-	return fmt.Sprintf("%x.%x.%x.%x.%x.%x.%t", f.second, f.minute, f.hour, f.dom, f.month, f.dow, f.either)
+func (f Fields) String() string {
+	return fmt.Sprintf("%x.%x.%x.%x.%x.%x.%t", f.Second, f.Minute, f.Hour, f.Day, f.Month, f.Weekday, f.Either)
 }
 
-// CheckText refuses a text that is too long, or has bytes that no expression may have. It runs
+// Expression is the text of a schedule, parsed. One of Every, At and Fields is set.
+type Expression struct {
+	Every  int64  // of @every: seconds between two slots
+	At     *int64 // of @at: seconds since 1970
+	Fields *Fields
+
+	// elapsed is true if the hour field begins with a star. Then every instant at which the
+	// clock matches is a slot, whatever the policies for clock changes are.
+	elapsed bool
+}
+
+// Parse reads the text of a schedule. job is the name that H hashes.
+func Parse(job, text string) (e Expression, err error) {
+	if err := checkText(text); err != nil {
+		return e, err
+	}
+	text = strings.TrimSpace(text)
+	word, rest, _ := strings.Cut(text, " ")
+	switch rest = strings.TrimSpace(rest); {
+	case text == "":
+		return e, errors.New("it is empty: want a schedule like \"0 7 * * MON-FRI\", @daily or \"@every 90s\"; after or on, which start the job in its place; or \"none\", which starts it only when triggered")
+	case word == "@every":
+		e.Every, err = parseEvery(rest)
+		return e, err
+	case word == "@at":
+		at, err := parseAt(rest)
+		return Expression{At: &at}, err
+	case descriptors[text] != "":
+		text = descriptors[text]
+	case strings.HasPrefix(text, "@"):
+		return e, unknownDescriptor(text)
+	}
+	fields, elapsed, err := parseFields(job, text, "0")
+	return Expression{Fields: &fields, elapsed: elapsed}, err
+}
+
+func unknownDescriptor(text string) error {
+	if near := suggest.Nearest(text, slices.Collect(maps.Keys(descriptors))); near != "" {
+		return fmt.Errorf("unknown word; did you mean %s?", near)
+	}
+	return errors.New("unknown word: want @yearly, @monthly, @weekly, @daily, @hourly, @every 90s or @at 2027-01-01T00:00:00Z")
+}
+
+// checkText refuses a text that is too long, or has bytes that no expression may have. It runs
 // before any other code reads the text.
-func CheckText(text string) error {
+func checkText(text string) error {
 	if len(text) > maxExpression {
 		return fmt.Errorf("%d bytes, at most %d", len(text), maxExpression)
 	}
@@ -71,32 +124,32 @@ func CheckText(text string) error {
 	return nil
 }
 
-// ParseFields reads five or six cron fields. If there are five, seconds stands for the
+// parseFields reads five or six cron fields. If there are five, seconds stands for the
 // first of six. elapsed reports whether the hour field begins with a star.
-func ParseFields(job, text, seconds string) (set fieldSet, elapsed bool, err error) {
+func parseFields(job, text, seconds string) (set Fields, elapsed bool, err error) {
 	fields := strings.Fields(text)
 	switch len(fields) {
 	case 5:
 		fields = append([]string{seconds}, fields...)
 	case 6:
 	default:
-		return fieldSet{}, false, fmt.Errorf("%d fields: want 5 (minute, hour, day of month, month, day of week), or 6 with seconds first", len(fields))
+		return Fields{}, false, fmt.Errorf("%d fields: want 5 (minute, hour, day of month, month, day of week), or 6 with seconds first", len(fields))
 	}
 	var sets [6]uint64
 	var restricts [6]bool
 	for i, f := range cronFields {
 		if sets[i], restricts[i], err = f.parse(job, fields[i]); err != nil {
-			return fieldSet{}, false, err
+			return Fields{}, false, err
 		}
 	}
-	return fieldSet{
-		second: sets[0], minute: sets[1], hour: sets[2], dom: sets[3], month: sets[4], dow: sets[5],
-		either: restricts[3] && restricts[5],
+	return Fields{
+		Second: sets[0], Minute: sets[1], Hour: sets[2], Day: sets[3], Month: sets[4], Weekday: sets[5],
+		Either: restricts[3] && restricts[5],
 	}, strings.ContainsRune("*?", rune(fields[2][0])), nil
 }
 
-// ParseEvery reads the duration after @every, and returns it in seconds.
-func ParseEvery(text string) (int64, error) {
+// parseEvery reads the duration after @every, and returns it in seconds.
+func parseEvery(text string) (int64, error) {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
@@ -109,8 +162,8 @@ func ParseEvery(text string) (int64, error) {
 	return int64(d / time.Second), nil
 }
 
-// ParseAt reads the instant after @at, and returns it in seconds since 1970.
-func ParseAt(text string) (int64, error) {
+// parseAt reads the instant after @at, and returns it in seconds since 1970.
+func parseAt(text string) (int64, error) {
 	t, err := time.Parse(time.RFC3339, text)
 	switch {
 	case err != nil:
@@ -125,19 +178,3 @@ func ParseAt(text string) (int64, error) {
 
 // nextBit returns the smallest member of set that is at least from, or 64 if there is none.
 func nextBit(set uint64, from int) int { return bits.TrailingZeros64(set >> from << from) }
-
-// Sets are the numbers that each field of an expression matches. Bit n is set if the field
-// matches n. Either reports that a date has to match only one of the two day fields.
-type Sets struct {
-	Second, Minute, Hour uint64
-	Day, Month, Weekday  uint64
-	Either               bool
-}
-
-// Sets returns the numbers that the fields match.
-func (f fieldSet) Sets() Sets {
-	return Sets{f.second, f.minute, f.hour, f.dom, f.month, f.dow, f.either}
-}
-
-// Every returns the sets that match all wall times.
-func Every() Sets { return everything.Sets() }

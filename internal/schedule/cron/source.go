@@ -21,29 +21,48 @@ type Gap string
 
 const gapSkip Gap = "skip"
 
-// Repeat decides about a wall time that occurs twice, as job.RepeatPolicy describes. Any other
-// value than these two keeps both occurrences.
+// Repeat decides about a wall time that occurs twice, as job.RepeatPolicy describes.
 type Repeat string
 
 const (
 	repeatFirst  Repeat = "first"
 	repeatSecond Repeat = "second"
+	repeatBoth   Repeat = "both"
 )
 
-// WallSource maps the wall times of a calendar to instants.
-type WallSource struct {
+// Source returns the slots of the expression in a zone.
+func (e Expression) Source(zone *time.Location, gap Gap, repeat Repeat, exclude Exclusions) Source {
+	switch {
+	case e.At != nil:
+		return onceSource{*e.At, zone, exclude}
+	case e.Every > 0:
+		return newEverySource(e.Every, zone, exclude)
+	case e.elapsed:
+		gap, repeat = gapSkip, repeatBoth
+	}
+	return newWallSource(*e.Fields, zone, gap, repeat, exclude)
+}
+
+// NeverMatches reports whether no year has a date that the source's cron expression matches.
+func NeverMatches(s Source) bool {
+	w, ok := s.(*wallSource)
+	return ok && w.pattern.empty()
+}
+
+// wallSource maps the wall times of a calendar to instants.
+type wallSource struct {
 	zone   *time.Location
 	gap    Gap
 	repeat Repeat
-	// Pattern holds the wall times of the expression, open those that are not excluded. A
+	// pattern holds the wall times of the expression, open those that are not excluded. A
 	// gap needs both: the planned wall time decides whether there is a slot, and the wall
 	// time after the gap whether it is excluded.
-	Pattern, open *calendar
+	pattern, open *calendar
 }
 
-func NewWallSource(f fieldSet, zone *time.Location, skipped Gap, twice Repeat, exclude Exclusions) *WallSource {
-	w := &WallSource{zone: zone, gap: skipped, repeat: twice, Pattern: newCalendar(f, Exclusions{})}
-	w.open = w.Pattern
+func newWallSource(f Fields, zone *time.Location, gap Gap, repeat Repeat, exclude Exclusions) *wallSource {
+	w := &wallSource{zone: zone, gap: gap, repeat: repeat, pattern: newCalendar(f, Exclusions{})}
+	w.open = w.pattern
 	if !exclude.None() {
 		w.open = newCalendar(f, exclude)
 	}
@@ -54,7 +73,7 @@ func NewWallSource(f fieldSet, zone *time.Location, skipped Gap, twice Repeat, e
 // instants plus the offset. The policies decide which wall times count at its two ends. The
 // walk begins two days before u, to learn which wall times the clocks have already shown; no
 // zone has ever shifted by more than one day.
-func (w *WallSource) Next(u, last int64) (int64, bool) {
+func (w *wallSource) Next(u, last int64) (int64, bool) {
 	const unknown = math.MinInt64
 	seen := int64(unknown) // the clocks have shown all wall times before this one
 	for s := spanFrom(w.zone, u-2*daySeconds); s.start <= last; s = spanFrom(w.zone, s.end) {
@@ -81,16 +100,16 @@ func (w *WallSource) Next(u, last int64) (int64, bool) {
 
 // fallsIntoGap reports whether a planned wall time lies in the gap from begin to end, so that
 // the first instant after the gap, at which the clocks show end, is a slot.
-func (w *WallSource) fallsIntoGap(begin, end int64) bool {
+func (w *wallSource) fallsIntoGap(begin, end int64) bool {
 	if w.gap == gapSkip || begin >= end || w.open.match(end) {
 		return false
 	}
-	planned, ok := w.Pattern.next(begin)
+	planned, ok := w.pattern.next(begin)
 	return ok && planned < end
 }
 
-func (w *WallSource) Key() string {
-	return fmt.Sprintf("wall %s %s %s %s", w.Pattern.fieldSet, w.zone, w.gap, w.repeat)
+func (w *wallSource) Key() string {
+	return fmt.Sprintf("wall %s %s %s %s", w.pattern.Fields, w.zone, w.gap, w.repeat)
 }
 
 // everySource counts periods from 1970-01-01T00:00:00Z. Clock changes do not affect it.
@@ -105,10 +124,10 @@ type everySource struct {
 // so many periods in a row without excluding a day.
 const maxExcludedPeriods = 1 << 20
 
-func NewEverySource(period int64, zone *time.Location, exclude Exclusions) everySource {
+func newEverySource(period int64, zone *time.Location, exclude Exclusions) everySource {
 	e := everySource{period: period, zone: zone}
 	if !exclude.None() {
-		e.open = newCalendar(everything, exclude)
+		e.open = newCalendar(Everything, exclude)
 	}
 	return e
 }
@@ -140,10 +159,6 @@ type onceSource struct {
 	at      int64
 	zone    *time.Location // of the exclusions
 	exclude Exclusions
-}
-
-func NewOnceSource(at int64, zone *time.Location, exclude Exclusions) onceSource {
-	return onceSource{at, zone, exclude}
 }
 
 func (o onceSource) Next(u, _ int64) (int64, bool) {

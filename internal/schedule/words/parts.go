@@ -80,8 +80,8 @@ func ofHours(h set) string {
 
 // dates says on which dates something happens, and nothing if on all. As in every cron, a date
 // has to match only one of the two day fields if both restrict it.
-func dates(s cron.Sets) string {
-	every := cron.Every()
+func dates(s cron.Fields) string {
+	every := cron.Everything
 	months, days := numbers(s.Month), numbers(s.Day)
 	in, on := "", []string{}
 	if s.Month != every.Month {
@@ -108,7 +108,7 @@ func dates(s cron.Sets) string {
 	return strings.Join(on, ", and ")
 }
 
-func weekdays(s cron.Sets) string {
+func weekdays(s cron.Fields) string {
 	days := numbers(s.Weekday)
 	switch {
 	case days.equal(0, 6):

@@ -15,39 +15,23 @@ import (
 // Of returns when a plan starts the job of this name, without its zone, bounds and exclusions. If
 // the plan's schedule is invalid, it returns the schedule as it is.
 func Of(name string, p job.Plan) string {
-	text := strings.TrimSpace(p.Schedule)
-	word, rest, _ := strings.Cut(text, " ")
-	switch rest = strings.TrimSpace(rest); {
-	case p.Schedule == job.OnDemand, len(p.After) > 0, !p.On.IsZero():
+	if p.Schedule == job.OnDemand || len(p.After) > 0 || !p.On.IsZero() {
 		return p.Start()
-	case cron.CheckText(text) != nil:
-		return text
-	case word == "@every":
-		seconds, err := cron.ParseEvery(rest)
-		if err != nil {
-			return text
-		}
-		return "every " + length(time.Duration(seconds)*time.Second)
-	case word == "@at":
-		at, err := cron.ParseAt(rest)
-		if err != nil {
-			return text
-		}
-		return "once, on " + time.Unix(at, 0).UTC().Format("2 January 2006 at 15:04:05") + " UTC"
 	}
-	expression := text
-	if cron.Descriptors[text] != "" {
-		expression = cron.Descriptors[text]
+	e, err := cron.Parse(name, p.Schedule)
+	switch {
+	case err != nil:
+		return strings.TrimSpace(p.Schedule)
+	case e.Every > 0:
+		return "every " + length(time.Duration(e.Every)*time.Second)
+	case e.At != nil:
+		return "once, on " + time.Unix(*e.At, 0).UTC().Format("2 January 2006 at 15:04:05") + " UTC"
 	}
-	set, _, err := cron.ParseFields(name, expression, "0")
-	if err != nil {
-		return text
-	}
-	return sentence(set.Sets())
+	return sentence(*e.Fields)
 }
 
 // sentence joins the time of day and the dates.
-func sentence(s cron.Sets) string {
+func sentence(s cron.Fields) string {
 	times, fixed := timeOfDay(numbers(s.Second), numbers(s.Minute), numbers(s.Hour))
 	dates := dates(s)
 	switch {
