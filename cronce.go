@@ -14,9 +14,9 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api"
-	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/fleet/inject"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/text/version"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -50,7 +50,7 @@ type Scheduler struct {
 // nats.RetryOnFailedConnect a replica can start before its broker. New and Run never close the
 // connection.
 func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, error) {
-	cfg := config{namespace: layout.DefaultNamespace, produce: true, work: true}
+	cfg := config{namespace: job.DefaultNamespace, produce: true, work: true}
 	for i, option := range options {
 		if option == nil {
 			return nil, fmt.Errorf("%w option: number %d is nil", job.ErrInvalid, i)
@@ -74,7 +74,7 @@ func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, err
 	}
 	parts := inject.From(ctx)
 	cfg.clock = parts.Clock
-	tracer := tracing.New(cfg.tracers, cfg.namespace, version())
+	tracer := tracing.New(cfg.tracers, cfg.namespace, version.Module())
 	store, err := kv.Open(ctx, js, kv.Options{Namespace: cfg.namespace, Want: cfg.settings, Stamp: parts.Stamp, Logger: cfg.logger, Trace: tracer.Publish})
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (s *Scheduler) config() replica.Config {
 		Handler: s.handled.handler, Handlers: s.handled.names,
 		Queues: s.queues(), Produce: s.cfg.produce,
 		Concurrency: s.cfg.concurrency, QueueConcurrency: s.cfg.queueConcurrency, Priority: s.cfg.priority, Grace: s.cfg.grace, Host: s.cfg.host, Logger: s.cfg.logger,
-		EndOnStuck: s.cfg.endOnStuck, Clock: s.cfg.clock, Observer: s.cfg.observer, Tracer: s.tracer, Version: version(),
+		EndOnStuck: s.cfg.endOnStuck, Clock: s.cfg.clock, Observer: s.cfg.observer, Tracer: s.tracer, Version: version.Module(),
 	}
 	if s.failures != nil {
 		cfg.Failed = s.failures.add

@@ -3,7 +3,6 @@ package cronce
 import (
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -220,19 +219,4 @@ func WithErrorHook(hook func(job.Failure)) Option {
 		}
 		return nil
 	}
-}
-
-// version returns the version of this module in the running program.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	const path = "github.com/cronce-io/cronce"
-	for _, dep := range append(info.Deps, &info.Main) {
-		if dep.Path == path && dep.Version != "" {
-			return dep.Version
-		}
-	}
-	return "unknown"
 }

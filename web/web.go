@@ -16,9 +16,9 @@ package web
 import (
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/text/version"
 	"github.com/cronce-io/cronce/internal/web/api"
 	"github.com/cronce-io/cronce/internal/web/pages"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
@@ -49,7 +49,7 @@ type Handler struct {
 // New returns a handler of the paths below "/". Remove the prefix under which you mount it with
 // http.StripPrefix. Keep the client's connection open until Close has returned.
 func New(c *client.Client, options ...Option) *Handler {
-	cfg := api.Config{Client: c, Version: version()}
+	cfg := api.Config{Client: c, Version: version.Module()}
 	for _, o := range options {
 		if o != nil {
 			o(&cfg)
@@ -73,19 +73,4 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.http.Ser
 func (h *Handler) Close() {
 	h.pages.Close()
 	h.api.Close()
-}
-
-// version returns the version of this module in the running program.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	const path = "github.com/cronce-io/cronce"
-	for _, dep := range append(info.Deps, &info.Main) {
-		if dep.Path == path && dep.Version != "" {
-			return dep.Version
-		}
-	}
-	return "unknown"
 }
