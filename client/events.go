@@ -61,11 +61,9 @@ const (
 // and the iteration goes on. Any other error ends it. The end of ctx is no error.
 func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		if f.Job != "" {
-			if err := codec.ValidateName("job", f.Job); err != nil {
-				yield(Event{}, err)
-				return
-			}
+		if err := codec.ValidateJobFilter(f.Job); err != nil {
+			yield(Event{}, err)
+			return
 		}
 		if slices.Contains(f.Kinds, "") {
 			yield(Event{}, fmt.Errorf("%w kind of event: must not be empty", job.ErrInvalid))

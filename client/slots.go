@@ -48,10 +48,8 @@ type SlotFilter struct {
 }
 
 func (f SlotFilter) check() error {
-	if f.Job != "" {
-		if err := codec.ValidateName("job", f.Job); err != nil {
-			return err
-		}
+	if err := codec.ValidateJobFilter(f.Job); err != nil {
+		return err
 	}
 	for _, state := range f.States {
 		if !slices.Contains(SlotStates(), state) {

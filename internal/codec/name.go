@@ -18,6 +18,14 @@ func ValidateName(what, name string) error {
 	return fmt.Errorf("%w %s name %q: want 1 to 64 characters of A-Z a-z 0-9 _ -", ErrInvalid, what, Clip(name))
 }
 
+// ValidateJobFilter checks the job's name in a filter. An empty name selects all jobs.
+func ValidateJobFilter(name string) error {
+	if name == "" {
+		return nil
+	}
+	return ValidateName("job", name)
+}
+
 // Clip cuts a text that an error quotes to 80 bytes.
 func Clip(s string) string {
 	const most = 80

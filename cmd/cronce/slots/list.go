@@ -94,10 +94,8 @@ func (f slotFlags) check(limited bool) error {
 	case f.newest && !limited:
 		return base.Try(base.Usage(errors.New("--newest needs --limit")), "--newest --limit 10")
 	}
-	if f.job != "" {
-		if err := codec.ValidateName("job", f.job); err != nil {
-			return base.Usage(err)
-		}
+	if err := codec.ValidateJobFilter(f.job); err != nil {
+		return base.Usage(err)
 	}
 	for _, state := range f.states {
 		if err := base.OneOf("--state", state, slotStates...); err != nil {

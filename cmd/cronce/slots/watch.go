@@ -93,10 +93,8 @@ func (f watchFlags) check() error {
 	if f.output && f.job == "" {
 		return base.Usage(errors.New("--follow-output needs --job: it follows the output of one job"))
 	}
-	if f.job != "" {
-		if err := codec.ValidateName("job", f.job); err != nil {
-			return base.Usage(err)
-		}
+	if err := codec.ValidateJobFilter(f.job); err != nil {
+		return base.Usage(err)
 	}
 	for _, kind := range f.kinds {
 		if err := base.OneOf("--kind", kind, base.Strings(exchange.Kinds())...); err != nil {

@@ -88,10 +88,8 @@ func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
 // filter checks the parameters before the stream begins.
 func (in eventsIn) filter() (client.EventFilter, error) {
 	f := client.EventFilter{Job: in.Job, Kinds: in.Kind}
-	if in.Job != "" {
-		if err := codec.ValidateName("job", in.Job); err != nil {
-			return f, err
-		}
+	if err := codec.ValidateJobFilter(in.Job); err != nil {
+		return f, err
 	}
 	for _, kind := range in.Kind {
 		if !known(kind) {

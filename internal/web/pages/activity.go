@@ -56,10 +56,8 @@ func (s *Site) activity() shell.Page {
 		}
 		d.Kind = r.Form.One("kind", values...)
 		name := r.Form.Get("job")
-		if name != "" {
-			if err := codec.ValidateName("job", name); err != nil {
-				r.Form.Wrong("job", "%v", err)
-			}
+		if err := codec.ValidateJobFilter(name); err != nil {
+			r.Form.Wrong("job", "%v", err)
 		}
 		before, err := strconv.ParseUint(r.Form.Get("before"), 10, 64)
 		if err != nil && r.Form.Get("before") != "" {

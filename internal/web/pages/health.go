@@ -131,10 +131,8 @@ func (s *Site) health() shell.Page {
 // readCheck reads the range.
 func readCheck(r *shell.Request) checkKey {
 	k := checkKey{From: r.Form.Time("from", r.Prefs.Location), To: r.Form.Time("to", r.Prefs.Location), Job: r.Form.Get("job")}
-	if k.Job != "" {
-		if err := codec.ValidateName("job", k.Job); err != nil {
-			r.Form.Wrong("job", "%v", err)
-		}
+	if err := codec.ValidateJobFilter(k.Job); err != nil {
+		r.Form.Wrong("job", "%v", err)
 	}
 	switch {
 	case !k.To.IsZero() && !k.From.IsZero() && !k.To.After(k.From):

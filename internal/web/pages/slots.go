@@ -73,10 +73,8 @@ func (s *Site) slots() shell.Page {
 		if d.State = r.Form.One("state", states...); d.State != "" {
 			f.States = []job.State{job.State(d.State)}
 		}
-		if f.Job != "" {
-			if err := codec.ValidateName("job", f.Job); err != nil {
-				r.Form.Wrong("job", "%v", err)
-			}
+		if err := codec.ValidateJobFilter(f.Job); err != nil {
+			r.Form.Wrong("job", "%v", err)
 		}
 		f.Since = r.Form.Time("since", r.Prefs.Location)
 		if f.Since.IsZero() {
