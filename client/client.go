@@ -323,7 +323,7 @@ func (c *Client) workers(ctx context.Context, now time.Time) (workers, error) {
 	c.cfg.Alive()
 	var live workers
 	for _, e := range events {
-		if e.Err == nil && e.Node.Worker && e.Node.State == exchange.NodeAlive && now.Sub(e.Time) <= e.Node.Lease {
+		if e.Node.Worker && e.Alive(now) {
 			handlers := make(map[string]bool, len(e.Node.Handlers))
 			for _, name := range e.Node.Handlers {
 				handlers[name] = true

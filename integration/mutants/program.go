@@ -39,8 +39,8 @@ var programMutants = []mutant{
 		name:   "full-storage-taken-for-dead-nodes",
 		breaks: "doctor advises to start nodes when storage is full",
 		file:   "internal/check/doctor/fleet.go",
-		old:    "if producers == 0 && c.Full == \"\" && slices",
-		new:    "if producers == 0 && slices",
+		old:    "if !c.produces() && c.Full == \"\" && slices",
+		new:    "if !c.produces() && slices",
 		test:   "TestFullStorageIsFoundInPlaceOfDeadNodes",
 	},
 	{

@@ -51,14 +51,13 @@ func (c *check) alerts(t space.NodeConsumer, still bool) {
 func (c *check) intake(t space.NodeConsumer, still bool) {
 	i := slices.IndexFunc(c.Jobs, func(e plans.Entry) bool { return e.Job.Name == t.Job })
 	about, why := "job "+t.Job, "they do not start it"
-	producers := slices.ContainsFunc(c.live(), func(n exchange.Node) bool { return n.Producer })
 	switch {
 	case i < 0 || c.Jobs[i].Paused:
 	case errors.Is(t.Err, job.ErrNotFound):
 		c.add(Error, "intake", about, "stream "+t.Stream+", whose messages should start it, does not exist", why, "create the stream, or correct on.stream of the job")
 	case t.Err != nil:
 		c.add(Note, "intake", about, "this login may not look at the messages that start it: "+t.Err.Error(), "", "")
-	case t.Info == nil && producers:
+	case t.Info == nil && c.produces():
 		c.add(Warning, "intake", about, fmt.Sprintf("no producer takes the messages of stream %s that should start it", t.Stream), why, "look at the producers' logs; what their logins need: cronce auth --help (--on)")
 	case still:
 		c.add(Warning, "intake", about, fmt.Sprintf("%d messages of stream %s wait, and no producer asks for them", t.Info.NumPending, t.Stream), why, "start a producer, or look at the logs of the running ones: "+c.cronce("run"))

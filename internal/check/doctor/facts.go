@@ -12,8 +12,6 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-const defaultNamespace = job.DefaultNamespace
-
 // Facts are what Gather found. Those after Full are known only if the Survey is Complete.
 type Facts struct {
 	Namespace string
@@ -80,11 +78,27 @@ type Facts struct {
 func (f Facts) live() []exchange.Node {
 	var live []exchange.Node
 	for _, e := range f.Nodes {
-		if e.Err == nil && e.Node.State == exchange.NodeAlive && f.Now.Sub(e.Time) <= e.Node.Lease {
+		if e.Alive(f.Now) {
 			live = append(live, e.Node)
 		}
 	}
 	return live
+}
+
+// produces reports whether a live node is a producer.
+func (f Facts) produces() bool {
+	return slices.ContainsFunc(f.live(), func(n exchange.Node) bool { return n.Producer })
+}
+
+// producingSince returns when the oldest live producer started, by the broker's clock. Zero: there
+// is none.
+func (f Facts) producingSince() (since time.Time) {
+	for _, n := range f.live() {
+		if n.Producer && (since.IsZero() || n.Began().Before(since)) {
+			since = n.Began()
+		}
+	}
+	return since
 }
 
 // workers returns the live nodes that work on a queue.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // Level is how bad a finding is.
@@ -32,9 +34,7 @@ type Finding struct {
 func Check(f Facts) []Finding {
 	c := &check{Facts: f}
 	c.layout()
-	c.rollup()
-	c.batches()
-	c.orders()
+	c.outdated()
 	c.full()
 	c.storage()
 	c.servers()
@@ -78,7 +78,7 @@ func (c *check) add(l Level, check, about, what, why, mend string) {
 
 // cronce returns a command line for this namespace.
 func (c *check) cronce(command string) string {
-	if c.Namespace != "" && c.Namespace != defaultNamespace {
+	if c.Namespace != "" && c.Namespace != job.DefaultNamespace {
 		command += " --namespace " + c.Namespace
 	}
 	return "cronce " + command

@@ -55,14 +55,10 @@ func (c *check) settings() {
 // nodes checks the processes of the fleet.
 func (c *check) nodes() {
 	zones := map[string][]string{}
-	producers := 0
 	c.clocks()
 	for _, n := range c.live() {
 		if n.Tzdata != "" {
 			zones[n.Tzdata] = append(zones[n.Tzdata], n.Name)
-		}
-		if n.Producer {
-			producers++
 		}
 	}
 	if len(zones) > 1 {
@@ -78,7 +74,7 @@ func (c *check) nodes() {
 			c.add(Warning, "node", "node "+e.Name, "its record cannot be read: "+e.Err.Error(), "its claims cannot be taken over", c.nodeRemoval(e))
 		}
 	}
-	if producers == 0 && c.Full == "" && slices.ContainsFunc(c.Jobs, c.active) {
+	if !c.produces() && c.Full == "" && slices.ContainsFunc(c.Jobs, c.active) {
 		c.add(Error, "producer", "", "no live node produces", "no slot is published", "start a producer: "+c.cronce("run"))
 	}
 }

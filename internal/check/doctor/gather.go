@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -44,8 +43,7 @@ const (
 // Gather asks the broker for everything that Check needs. If nothing of the namespace exists
 // the error is job.ErrNotFound. What exists and is wrong is a fact.
 func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
-	f := Facts{Namespace: from.Namespace}
-	f.Namespace = cmp.Or(f.Namespace, layout.DefaultNamespace)
+	f := Facts{Namespace: cmp.Or(from.Namespace, job.DefaultNamespace)}
 	for _, url := range from.Monitors {
 		m, err := askMonitor(ctx, url)
 		if err != nil {

@@ -39,7 +39,7 @@ func (c *check) layout() {
 	}
 	for _, d := range v.Differences {
 		if d.Tolerated {
-			continue // see rollup, batches and orders
+			continue // see outdated
 		}
 		mend := c.cronce("setup")
 		if !d.Setup {
@@ -155,37 +155,29 @@ func (c *check) full() {
 		"no slot is published, started or recorded, and every node looks dead", "free space on that disk: then the server goes on by itself, and producers publish what was refused")
 }
 
-// rollup reports buckets from which one message can remove others.
-func (c *check) rollup() {
-	if where := c.tolerated(layout.FieldRollup); len(where) > 0 {
-		c.add(Warning, "rollup", "", fmt.Sprintf("roll-up and purge are allowed in %s, which an older version made", few(where)),
-			"any login that may write one key there can remove all other keys by a message with the header Nats-Rollup", c.cronce("setup"))
-	}
-}
-
-// batches reports streams that take no atomic batches, although the server knows them.
-func (c *check) batches() {
-	if where := c.tolerated(layout.FieldBatches); len(where) > 0 {
-		c.add(Note, "batches", "", fmt.Sprintf("atomic batches are denied in %s, which an older version made", few(where)),
-			"on a server that syncs each write, publications, claims, outcomes and new jobs wait for one sync each", c.cronce("setup"))
-	}
-}
-
-// orders reports a stream of events that does not keep what operators ordered.
-func (c *check) orders() {
-	if where := c.tolerated(layout.FieldOrders); len(where) > 0 {
-		c.add(Note, "orders", "", fmt.Sprintf("orders are not kept in %s, which an older version made", few(where)),
-			"which operator paused, changed or triggered a job cannot be looked up later", c.cronce("setup"))
-	}
-}
-
-// tolerated returns the streams and buckets that nodes work with although this field of
-// them differs from what Setup makes.
-func (c *check) tolerated(field string) (where []string) {
-	for _, d := range c.Survey.Differences {
-		if d.Tolerated && d.Field == field {
-			where = append(where, d.Where)
+// outdated reports streams and buckets of an older version that nodes work with, although a field
+// differs from what Setup makes.
+func (c *check) outdated() {
+	for _, kind := range []struct {
+		field             string
+		level             Level
+		check, found, why string
+	}{
+		{layout.FieldRollup, Warning, "rollup", "roll-up and purge are allowed in",
+			"any login that may write one key there can remove all other keys by a message with the header Nats-Rollup"},
+		{layout.FieldBatches, Note, "batches", "atomic batches are denied in",
+			"on a server that syncs each write, publications, claims, outcomes and new jobs wait for one sync each"},
+		{layout.FieldOrders, Note, "orders", "orders are not kept in",
+			"which operator paused, changed or triggered a job cannot be looked up later"},
+	} {
+		var where []string
+		for _, d := range c.Survey.Differences {
+			if d.Tolerated && d.Field == kind.field {
+				where = append(where, d.Where)
+			}
+		}
+		if len(where) > 0 {
+			c.add(kind.level, kind.check, "", kind.found+" "+few(where)+", which an older version made", kind.why, c.cronce("setup"))
 		}
 	}
-	return where
 }

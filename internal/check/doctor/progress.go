@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -24,10 +25,6 @@ const (
 	// it may be behind. It moves every second. A producer that starts needs some seconds.
 	maxAhead  = 5 * time.Second
 	maxBehind = time.Minute
-
-	// stallAfter is how long a slot may stay as it is although it should have moved: the sweep
-	// of the fleet finds lost slots within that time.
-	stallAfter = 2 * time.Minute
 )
 
 // wrongWatermark says what is wrong with the watermark that only a reset mends. Empty:
@@ -58,12 +55,7 @@ func (c *check) watermark() {
 			"run one version of cronce everywhere; if no newer one runs: "+c.cronce("doctor --reset-watermark --force"))
 		return
 	}
-	var oldest time.Time // of the producers
-	for _, n := range c.live() {
-		if n.Producer && (oldest.IsZero() || n.Began().Before(oldest)) {
-			oldest = n.Began()
-		}
-	}
+	oldest := c.producingSince()
 	if oldest.IsZero() || !slices.ContainsFunc(c.Jobs, c.active) || c.Now.Sub(oldest) < maxBehind {
 		return // no producer moves it, or one has just started
 	}
@@ -108,22 +100,16 @@ func (c *check) slots() {
 func (c *check) stuck(o kv.LedgerEntry, nodes map[string]exchange.NodeEvent, timeout time.Duration) string {
 	switch o.State {
 	case job.Retrying:
-		if c.Now.Sub(o.RetryAt) > stallAfter && c.Now.Sub(o.Time) > stallAfter {
-			return fmt.Sprintf("retrying, and the next attempt has been due for more than %v", stallAfter)
+		if c.Now.Sub(o.RetryAt) > verify.Patience && c.Now.Sub(o.Time) > verify.Patience {
+			return fmt.Sprintf("retrying, and the next attempt has been due for more than %v", verify.Patience)
 		}
 	case job.Running:
-		n, known := nodes[o.Node]
-		lease := max(n.Node.Lease, c.Survey.Settings.Lease)
-		silent := c.Now.Sub(n.Time) > 2*lease
-		dead := !known || silent || n.Err == nil && n.Node.State != exchange.NodeAlive
-		since := o.Time
-		if n.Time.After(since) {
-			since = n.Time
-		}
+		n, lease := nodes[o.Node], c.Survey.Settings.Lease
+		dead := n.Dead(c.Now, lease)
 		switch ran := c.Now.Sub(o.Time); {
-		case dead && c.Now.Sub(since) > 2*lease+stallAfter:
+		case dead && c.Now.Sub(plans.Later(n.Time, o.Time)) > 2*max(n.Node.Lease, lease)+verify.Patience:
 			return "running on a dead node, and no worker has taken it over"
-		case !dead && timeout > 0 && ran > timeout+stallAfter:
+		case !dead && timeout > 0 && ran > timeout+verify.Patience:
 			return "running for longer than its job's timeout: its handler does not return"
 		}
 	}
@@ -142,7 +128,7 @@ func (c *check) locks() {
 		var finished, unstarted []string
 		for _, h := range l.Holders {
 			switch at, ended := c.Ended[h.Slot]; {
-			case !ended || c.Now.Sub(plans.Later(at, h.Since)) <= stallAfter:
+			case !ended || c.Now.Sub(plans.Later(at, h.Since)) <= verify.Patience:
 			case at.IsZero() && len(l.Waiting) > 0:
 				unstarted = append(unstarted, h.Slot.ID())
 			default:

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -58,15 +58,7 @@ func (g gatherer) unread(ctx context.Context) error {
 func (c *check) sweep() {
 	const why = "if the message of a slot is lost, no node offers the slot again"
 	mend := "look at the producers' logs; their logins need what " + c.cronce("auth producer") + " prints"
-	var since time.Time // that a producer has been alive
-	for _, n := range c.live() {
-		if n.Producer && (since.IsZero() || n.Began().Before(since)) {
-			since = n.Began()
-		}
-	}
-	if since.Before(c.Sweep.Time) {
-		since = c.Sweep.Time
-	}
+	since := plans.Later(c.producingSince(), c.Sweep.Time)
 	late := c.Now.Sub(since) > sweepLate
 	switch e := c.SweepErr; {
 	case !c.produces():
@@ -92,11 +84,6 @@ func (c *check) sweep() {
 			"it was purged, or restored from an older copy: attempts and fences since that copy went back, and slots that had run may have run again",
 			"compare the effects of the slots since then with "+c.cronce("slot ls --since "+stamp(r.Lost.Time))+"; the warning ends after a day")
 	}
-}
-
-// produces reports whether a live node is a producer.
-func (c *check) produces() bool {
-	return slices.ContainsFunc(c.live(), func(n exchange.Node) bool { return n.Producer })
 }
 
 // unread reports messages in the stream of slots that cannot be read.

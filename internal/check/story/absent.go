@@ -185,7 +185,7 @@ func (t *explainer) pausedAt(due time.Time) bool {
 func (t *explainer) producers(mark exchange.Watermark) string {
 	producers := 0
 	for _, ev := range t.nodes {
-		if ev.Err == nil && ev.Node.Producer && t.isAlive(ev) {
+		if ev.Node.Producer && ev.Alive(t.now) {
 			producers++
 		}
 	}

@@ -59,7 +59,7 @@ func (t *explainer) explainWaiting() {
 func (t *explainer) obstacle(queue string) string {
 	workers, handlers := 0, 0
 	for _, ev := range t.nodes {
-		if n := ev.Node; ev.Err == nil && t.isAlive(ev) && slices.Contains(n.Queues, queue) {
+		if n := ev.Node; ev.Alive(t.now) && slices.Contains(n.Queues, queue) {
 			workers++
 			if slices.Contains(n.Handlers, t.story.Slot.Job) {
 				handlers++
@@ -88,7 +88,7 @@ func (t *explainer) notPulled(m *stream.WaitingSlot) string {
 	}
 	var idle []string
 	for _, ev := range t.nodes {
-		if n := ev.Node; ev.Err == nil && t.isAlive(ev) && slices.Contains(n.Queues, m.Queue) && slices.Contains(n.Handlers, t.story.Slot.Job) {
+		if n := ev.Node; ev.Alive(t.now) && slices.Contains(n.Queues, m.Queue) && slices.Contains(n.Handlers, t.story.Slot.Job) {
 			if n.Running > 0 {
 				return ""
 			}
@@ -118,11 +118,6 @@ func (t *explainer) blockedByLock() string {
 	return ""
 }
 
-// isAlive reports whether the node's last heartbeat is within its lease.
-func (t *explainer) isAlive(ev exchange.NodeEvent) bool {
-	return ev.Node.State == exchange.NodeAlive && t.now.Sub(ev.Time) <= ev.Node.Lease
-}
-
 // health says whether a node is alive, and what happens to its slots if not.
 func (t *explainer) health(name string) string {
 	for _, ev := range t.nodes {
@@ -134,7 +129,7 @@ func (t *explainer) health(name string) string {
 			return fmt.Sprintf("which %s declared dead at %s: another worker takes it over", ev.Node.FencedBy, stamp(ev.Node.FencedAt))
 		case ev.Node.State == exchange.NodeStopped:
 			return "which has stopped: another worker takes it over"
-		case !t.isAlive(ev):
+		case !ev.Alive(t.now):
 			return fmt.Sprintf("which has been silent for %v: another worker may take it over", t.now.Sub(ev.Time).Round(time.Second))
 		default:
 			return "which is alive"

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
-	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
@@ -212,11 +211,11 @@ func (c *Check) stuckWhole(l *line, s job.Slot, r unsettled, waits bool) string 
 }
 
 func (c *Check) stuckRunning(l *line, r unsettled, waits, fresh bool) string {
-	dead, since := c.dead(r.node)
+	dead, written := c.dead(r.node)
 	switch {
 	case dead && !waits:
 		return fmt.Sprintf("its worker %s is dead, and its message is gone", r.node)
-	case dead && !fresh && c.cfg.Now.Sub(plans.Later(since, r.started)) > c.cfg.Settings.Lease+Patience:
+	case dead && !fresh && c.cfg.Now.Sub(plans.Later(written, r.started)) > c.cfg.Settings.Lease+Patience:
 		return fmt.Sprintf("its worker %s is dead, and no worker has taken it over", r.node)
 	case dead || l.entry == nil || l.entry.Job.Timeout == 0:
 		return ""
@@ -227,13 +226,11 @@ func (c *Check) stuckRunning(l *line, r unsettled, waits, fresh bool) string {
 	return ""
 }
 
-// dead reports whether a node counts as dead, and since when; zero: not known. A node is dead
-// if it was silent for two leases, by the broker's timestamps, if its record says so, or if it
-// has no record.
-func (c *Check) dead(node string) (dead bool, since time.Time) {
-	n, ok := c.nodes[node]
-	silent := c.cfg.Now.Sub(n.Time) > 2*max(n.Node.Lease, c.cfg.Settings.Lease)
-	return !ok || n.Err == nil && n.Node.State != exchange.NodeAlive || silent, n.Time
+// dead reports whether a node counts as dead, and when its record was last written; zero: it has
+// none.
+func (c *Check) dead(node string) (dead bool, written time.Time) {
+	n := c.nodes[node]
+	return n.Dead(c.cfg.Now, c.cfg.Settings.Lease), n.Time
 }
 
 // beyond says why a slot that has a record cannot be offered again. Empty: it can.
