@@ -18,12 +18,8 @@ type AlertStates struct{ b wire.Bucket }
 // has this form.
 func alertKey(job string) string { return "alert." + job }
 
-// AlertStates returns the states of jobs.
-func (s *Store) AlertStates() *AlertStates {
-	b := s.Bucket("state")
-	b.FailDenied = true // a login from an older version may not write these keys: fail at once
-	return &AlertStates{b}
-}
+// AlertStates returns the states of jobs. A login that an older version made may not write them.
+func (s *Store) AlertStates() *AlertStates { return &AlertStates{s.failingBucket("state")} }
 
 // Read returns the job's state and its revision, as the stream's leader has them. Errors are
 // those of Ledger.Read.

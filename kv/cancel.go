@@ -24,48 +24,46 @@ func (s *Store) cancelSubject(node string) string { return s.Name + ".node." + n
 // received the request. If the node refuses the request, the error says why.
 func (s *Store) AskCancel(ctx context.Context, node string, req core.CancelRequest) (core.CancelAnswer, error) {
 	req.V = codec.Version
-	what := "to end " + req.ID
-	reply, err := s.ask(ctx, node, s.cancelSubject(node), what, req)
-	if err != nil {
-		return core.CancelAnswer{}, err
-	}
-	answer, err := core.DecodeCancelAnswer(reply.Data)
-	if err != nil {
-		return answer, fmt.Errorf("ask node %s %s: %w", node, what, err)
-	}
-	if answer.Error != "" {
+	answer, err := ask(ctx, s, node, s.cancelSubject(node), "to end "+req.ID, req, core.DecodeCancelAnswer)
+	if err == nil && answer.Error != "" {
 		err = fmt.Errorf("node %s refused to end %s: %s", node, req.ID, answer.Error)
 	}
 	return answer, err
 }
 
-// ask sends a request to a node, once, and returns its answer. If none comes within a second, the
+// ask sends a request to a node, once, and decodes the answer. If none comes within a second, the
 // error wraps job.ErrUnknown. what follows "ask node NAME" in errors.
-func (s *Store) ask(ctx context.Context, node, subject, what string, request any) (*nats.Msg, error) {
+func ask[T any](ctx context.Context, s *Store, node, subject, what string, request any, decode func([]byte) (T, error)) (answer T, err error) {
 	if err := codec.ValidateName("node", node); err != nil {
-		return nil, err
+		return answer, err
 	}
 	data, err := json.Marshal(request)
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
 	began := time.Now()
-	reply, err := s.askNode(ctx, subject, data)
+	reply, err := s.firstReply(ctx, subject, data)
 	if err != nil {
-		return nil, fmt.Errorf("ask node %s %s: %w: %w", node, what, job.ErrUnknown, s.WithComplaints(subject, began, err))
+		err = fmt.Errorf("%w: %w", job.ErrUnknown, s.WithComplaints(subject, began, err))
+	} else {
+		answer, err = decode(reply.Data)
 	}
-	return reply, nil
+	if err != nil {
+		err = fmt.Errorf("ask node %s %s: %w", node, what, err)
+	}
+	return answer, err
 }
 
-// askNode sends a request with a reply subject that nodes may publish to.
-func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
+// firstReply sends a request with a reply subject that nodes may publish to, and returns the first
+// reply.
+func (s *Store) firstReply(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.AttemptTimeout)
 	defer cancel()
 	reply, answers := layout.ReplyPrefix(s.Name)+"."+rand.Text(), make(chan *nats.Msg, 1)
 	stop, err := s.Listen(reply, func(m *nats.Msg) {
 		select {
 		case answers <- m:
-		default: // only the first answer counts
+		default: // the first reply counts
 		}
 	})
 	if err != nil {
@@ -87,19 +85,9 @@ func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats
 // AskHolds asks a live node, once, whether it holds the claim of the slot's record at
 // revision claim; see exchange.HoldsAnswer. If no usable answer comes within a second, the
 // error wraps job.ErrUnknown.
-func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim uint64) (answer exchange.HoldsAnswer, err error) {
-	what := "about " + slot.ID()
-	reply, err := s.ask(ctx, node, s.cancelSubject(node), what, exchange.HoldsRequest{V: codec.Version, ID: slot.ID(), Claim: claim})
-	if err != nil {
-		return answer, err
-	}
-	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return exchange.HoldsAnswer{}, fmt.Errorf("ask node %s %s: %w: %w", node, what, job.ErrUnknown, err)
-	}
-	if err := answer.Err(); err != nil {
-		return exchange.HoldsAnswer{}, fmt.Errorf("ask node %s %s: %w", node, what, err)
-	}
-	return answer, nil
+func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim uint64) (exchange.HoldsAnswer, error) {
+	request := exchange.HoldsRequest{V: codec.Version, ID: slot.ID(), Claim: claim}
+	return ask(ctx, s, node, s.cancelSubject(node), "about "+slot.ID(), request, exchange.DecodeHoldsAnswer)
 }
 
 // Claims is the set of claims that a process holds. consumer.Table implements it. Its

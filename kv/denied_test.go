@@ -67,7 +67,7 @@ func TestAWriteOfAnOperatorThatIsNotPermittedEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operator := node.FailDenied()
+	operator := node.ForOperator()
 	ctx := within(t, time.Minute)
 	if _, err := operator.Ledger().Write(ctx, kvtest.Record(1, "1"), 0); !errors.Is(err, job.ErrDenied) {
 		t.Errorf("a record gives %v, want that it is not permitted", err)

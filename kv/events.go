@@ -36,13 +36,11 @@ type EventFilter struct {
 // continues. Any other error ends it.
 func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, error] {
 	return func(yield func(job.Event, error) bool) {
-		filter := ""
-		if f.Job != "" {
-			if err := codec.ValidateName("job", f.Job); err != nil {
-				yield(job.Event{}, err)
-				return
-			}
+		if err := codec.ValidateJobFilter(f.Job); err != nil {
+			yield(job.Event{}, err)
+			return
 		}
+		filter := ""
 		if f.Job != "" || f.Kind != "" {
 			filter = s.EventSubject(cmp.Or(string(f.Kind), "*"), cmp.Or(f.Job, "*"))
 		}
@@ -51,14 +49,7 @@ func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, 
 				yield(job.Event{}, err)
 				return
 			}
-			event, err := decodeEvent(e)
-			if err != nil {
-				if !yield(job.Event{}, err) {
-					return
-				}
-				continue
-			}
-			if !yield(event, nil) {
+			if !yield(decodeEvent(e)) {
 				return
 			}
 		}
@@ -100,11 +91,7 @@ func (s *Store) EventsAfter(ctx context.Context, name string, sequence uint64, f
 
 // LastEvent returns the sequence of the last stored event.
 func (s *Store) LastEvent(ctx context.Context) (uint64, error) {
-	info, err := s.StreamInfo(ctx, "look for the last event", s.EventStream())
-	if err != nil {
-		return 0, err
-	}
-	return info.State.LastSeq, nil
+	return s.LastSequence(ctx, "look for the last event", s.EventStream())
 }
 
 // Alert publishes an alert and waits until the broker has stored it. The message ID makes
@@ -134,8 +121,8 @@ func (s *Store) storeEvent(ctx context.Context, e job.Event, options ...jetstrea
 // <namespace>_events keeps the exceptional kinds. Emit does not learn whether either of them
 // received the event, so nothing may depend on it.
 //
-// Emit returns when the connection has the event, or after a second. After Emit the
-// connection may be closed. EmitEvent does not wait.
+// Emit returns when the connection has the event, or after a second, so that the caller may
+// then close the connection. EmitEvent does not wait.
 func (s *Store) Emit(kind, job string, data []byte) error {
 	s.publishEvent(kind, job, data)
 	ctx, cancel := context.WithTimeout(context.Background(), wire.AttemptTimeout)
@@ -166,10 +153,8 @@ func (s *Store) EmitEvent(e job.Event) error {
 // Call Follow first, and then read the slot's record. The subscription reaches the server before
 // the read, so a change is either in the record, or an event reports it later.
 func (s *Store) Follow(name string, f func(job.Event)) (stop func(), err error) {
-	if name != "" {
-		if err := codec.ValidateName("job", name); err != nil {
-			return nil, err
-		}
+	if err := codec.ValidateJobFilter(name); err != nil {
+		return nil, err
 	}
 	return s.Listen(s.EventSubject("*", cmp.Or(name, "*")), func(m *nats.Msg) {
 		var e job.Event

@@ -15,20 +15,15 @@ import (
 
 // Jobs is the registry: one definition per job. Its methods are safe for
 // concurrent use.
-type Jobs struct{ s *space.Space }
-
-// bucket returns the registry's bucket. A denied write ends with an error: operators, and
-// nodes without that permission, need to learn it at once.
-func (j *Jobs) bucket() wire.Bucket {
-	b := j.s.Bucket("jobs")
-	b.FailDenied = true
-	return b
+type Jobs struct {
+	s *space.Space
+	b wire.Bucket
 }
 
 // Read returns the job's entry and its revision, as the stream's leader has them. Errors
 // are those of Ledger.Read, and *plans.EntryError.
 func (j *Jobs) Read(ctx context.Context, name string) (plans.Entry, uint64, error) {
-	e, revision, err := read(ctx, j.bucket(), name, j.decode)
+	e, revision, err := read(ctx, j.b, name, j.decode)
 	if errors.Is(err, job.ErrNotFound) {
 		err = job.ErrNotFound // leaves the bucket out, which users do not know; the caller names the job
 	}
@@ -38,7 +33,7 @@ func (j *Jobs) Read(ctx context.Context, name string) (plans.Entry, uint64, erro
 // Write stores the definition if revision is the job's last one; 0 creates it. Errors are
 // those of Ledger.Write, and job.ErrDenied.
 func (j *Jobs) Write(ctx context.Context, d plans.Definition, revision uint64) (uint64, error) {
-	return j.bucket().Encode(ctx, d.Job.Name, d.Nonce, d, revision)
+	return j.b.Encode(ctx, d.Job.Name, d.Nonce, d, revision)
 }
 
 // JobWrite is a definition to store if Revision is the job's last one.
@@ -56,20 +51,19 @@ type JobWrite struct {
 // server that syncs each write syncs once for all of them. Each definition still has its
 // own result: if a batch fails, its definitions are sent singly.
 func (j *Jobs) SendAll(ctx context.Context, all []JobWrite, answered func(i int, revision uint64, err error)) {
-	b := j.bucket()
 	writes := make([]*wire.Writing, 0, len(all))
 	for i, d := range all {
-		w := b.Writing(ctx, d.Job.Name, d.Revision, func(won uint64, err error) { answered(i, won, err) })
+		w := j.b.Writing(ctx, d.Job.Name, d.Revision, func(won uint64, err error) { answered(i, won, err) })
 		if data, err := d.MarshalJSON(); w.PrepareValue(data, d.Nonce, err) {
 			writes = append(writes, w)
 		}
 	}
-	b.SendAll(writes)
+	j.b.SendAll(writes)
 }
 
 // Delete removes the job if revision is its last one. Errors are those of Write.
 func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
-	return j.bucket().Remove(ctx, name, revision)
+	return j.b.Remove(ctx, name, revision)
 }
 
 // List returns the entries, oldest write first. It leaves out entries that cannot be
@@ -78,8 +72,7 @@ func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
 func (j *Jobs) List(ctx context.Context) ([]plans.Entry, error) {
 	var entries []plans.Entry
 	var bad []error
-	b := j.bucket()
-	for e, err := range b.All(ctx, b.Stream, "", time.Time{}) {
+	for e, err := range j.b.All(ctx, j.b.Stream, "", time.Time{}) {
 		if err != nil {
 			return nil, err
 		}
@@ -99,12 +92,7 @@ func (j *Jobs) List(ctx context.Context) ([]plans.Entry, error) {
 // Revision returns the registry's last revision, as the stream's leader has it. No entry
 // has a higher one.
 func (j *Jobs) Revision(ctx context.Context) (uint64, error) {
-	b := j.bucket()
-	info, err := j.s.StreamInfo(ctx, "look at bucket "+b.Name, b.Stream)
-	if err != nil {
-		return 0, err
-	}
-	return info.State.LastSeq, nil
+	return j.s.LastSequence(ctx, "look at bucket "+j.b.Name, j.b.Stream)
 }
 
 // Watch calls f for every stored job, then once with Ready, then for every change. It
@@ -121,7 +109,7 @@ func (j *Jobs) Watch(ctx context.Context, f func(plans.RegistryEvent)) error {
 		d, err := j.decode(e)
 		return read{d, err}
 	}
-	return j.s.Watch(ctx, j.bucket(), true, decode, func(c wire.Change) {
+	return j.s.Watch(ctx, j.b, true, decode, func(c wire.Change) {
 		ev := plans.RegistryEvent{Name: c.Key, Revision: c.Revision, Time: c.Time}
 		switch c.Kind {
 		case wire.Ready:
@@ -141,13 +129,12 @@ func (j *Jobs) Watch(ctx context.Context, f func(plans.RegistryEvent)) error {
 }
 
 func (j *Jobs) decode(e wire.Entry) (plans.Entry, error) {
-	b := j.bucket()
 	d, err := j.s.Plans.Entry(e.Data, e.Revision, e.Time)
-	if err == nil && d.Job.Name != b.Key(e.Subject) {
+	if err == nil && d.Job.Name != j.b.Key(e.Subject) {
 		err = fmt.Errorf("%w job definition: it names %q", job.ErrInvalid, d.Job.Name)
 	}
 	if err != nil {
-		return plans.Entry{}, &plans.EntryError{Name: b.Key(e.Subject), Revision: e.Revision, Time: e.Time.UTC(), Err: err}
+		return plans.Entry{}, &plans.EntryError{Name: j.b.Key(e.Subject), Revision: e.Revision, Time: e.Time.UTC(), Err: err}
 	}
 	return d, nil
 }
@@ -157,7 +144,7 @@ func (j *Jobs) decode(e wire.Entry) (plans.Entry, error) {
 // gets a conflict. Latest leaves out jobs that do not exist or cannot be read.
 func (j *Jobs) Latest(ctx context.Context, names []string) (map[string]plans.Entry, error) {
 	known := make(map[string]plans.Entry, len(names))
-	err := j.bucket().EachLatest(ctx, len(names), func(i int) string { return names[i] }, func(found []wire.Entry) {
+	err := j.b.EachLatest(ctx, len(names), func(i int) string { return names[i] }, func(found []wire.Entry) {
 		found = slices.DeleteFunc(found, wire.Entry.Gone)
 		for _, e := range wire.OnAllCores(found, func(e wire.Entry) plans.Entry {
 			d, _ := j.decode(e)

@@ -108,11 +108,9 @@ func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answer
 // job.ErrVersion or job.ErrInvalid, and the iteration continues. Any other error ends it.
 func (l *Ledger) List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, error] {
 	return func(yield func(LedgerEntry, error) bool) {
-		if f.Job != "" {
-			if err := codec.ValidateName("job", f.Job); err != nil {
-				yield(LedgerEntry{}, err)
-				return
-			}
+		if err := codec.ValidateJobFilter(f.Job); err != nil {
+			yield(LedgerEntry{}, err)
+			return
 		}
 		l.each(wire.Ahead(ctx, func(ctx context.Context) iter.Seq2[[]wire.Entry, error] { return l.found(ctx, f) }), yield)
 	}
@@ -182,12 +180,12 @@ func (l *Ledger) decode(e wire.Entry) (job.Record, error) {
 // Its errors are those of List.
 func (l *Ledger) Newest(ctx context.Context, name string) iter.Seq2[LedgerEntry, error] {
 	return func(yield func(LedgerEntry, error) bool) {
+		if err := codec.ValidateJobFilter(name); err != nil {
+			yield(LedgerEntry{}, err)
+			return
+		}
 		prefix := ""
 		if name != "" {
-			if err := codec.ValidateName("job", name); err != nil {
-				yield(LedgerEntry{}, err)
-				return
-			}
 			prefix = name + "."
 		}
 		l.each(l.b.Backward(ctx, prefix), yield)

@@ -13,55 +13,47 @@ import (
 
 // Nodes keeps one record for each run of a process: a process that restarts gets a new record.
 // Its methods are safe for concurrent use.
-type Nodes struct{ s *space.Space }
-
-func (n *Nodes) bucket() wire.Bucket {
-	b := n.s.Bucket("nodes")
-	b.FailDenied = true // so that a node that may not write can say so; it repeats the heartbeat itself
-	return b
+type Nodes struct {
+	s *space.Space
+	b wire.Bucket
 }
 
 // Read returns the node's record and its revision from the stream's leader. Its
 // errors are those of Ledger.Read.
 func (n *Nodes) Read(ctx context.Context, name string) (exchange.Node, uint64, error) {
-	e, err := n.bucket().Read(ctx, name)
-	if err != nil {
-		return exchange.Node{}, e.Revision, err
-	}
-	ev := n.event(e)
-	return ev.Node, e.Revision, ev.Err
+	ev, err := n.ReadEvent(ctx, name)
+	return ev.Node, ev.Revision, err
 }
 
 // ReadEvent does what Read does, and also returns the broker's timestamp of the record.
 func (n *Nodes) ReadEvent(ctx context.Context, name string) (exchange.NodeEvent, error) {
-	e, err := n.bucket().Read(ctx, name)
+	e, err := n.b.Read(ctx, name)
 	if err != nil {
-		return exchange.NodeEvent{}, err
+		return exchange.NodeEvent{Revision: e.Revision}, err
 	}
 	ev := n.event(e)
 	return ev, ev.Err
 }
 
 // Write stores the node's record if revision is the last one of its key. It serves
-// heartbeats and fences. Its errors are those of Ledger.Write.
+// heartbeats and fences. Its errors are those of Ledger.Write, and job.ErrDenied: a node logs
+// that its login may not write, and tries the next heartbeat anyway.
 func (n *Nodes) Write(ctx context.Context, node exchange.Node, revision uint64) (uint64, error) {
-	b := n.bucket()
 	// A node with a hundred thousand handlers does not list them all. The list only
 	// serves display, and the heartbeat must fit the server's limit.
-	for room := b.Room(); room > 0 && len(node.Handlers) > 0; node.Handlers = node.Handlers[:len(node.Handlers)/2] {
+	for room := n.b.Room(); room > 0 && len(node.Handlers) > 0; node.Handlers = node.Handlers[:len(node.Handlers)/2] {
 		if data, err := node.MarshalJSON(); err != nil || len(data) <= room {
 			break
 		}
 	}
-	return b.Encode(ctx, node.Name, node.Nonce, node, revision)
+	return n.b.Encode(ctx, node.Name, node.Nonce, node, revision)
 }
 
 // List returns every node whose record is still stored, longest silent first. If a
 // record cannot be read, its event has Err set.
 func (n *Nodes) List(ctx context.Context) ([]exchange.NodeEvent, error) {
 	var nodes []exchange.NodeEvent
-	b := n.bucket()
-	for e, err := range b.All(ctx, b.Stream, "", time.Time{}) {
+	for e, err := range n.b.All(ctx, n.b.Stream, "", time.Time{}) {
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +71,7 @@ func (n *Nodes) List(ctx context.Context) ([]exchange.NodeEvent, error) {
 // the broker dropped because of its age, as Gone.
 func (n *Nodes) Watch(ctx context.Context, f func(exchange.NodeEvent)) error {
 	decode := func(e wire.Entry) any { return n.event(e) }
-	return n.s.Watch(ctx, n.bucket(), false, decode, func(c wire.Change) {
+	return n.s.Watch(ctx, n.b, false, decode, func(c wire.Change) {
 		switch c.Kind {
 		case wire.Settled: // node watchers need no settled revision
 		case wire.Ready:
@@ -93,14 +85,13 @@ func (n *Nodes) Watch(ctx context.Context, f func(exchange.NodeEvent)) error {
 }
 
 func (n *Nodes) event(e wire.Entry) exchange.NodeEvent {
-	b := n.bucket()
-	ev := exchange.NodeEvent{Name: b.Key(e.Subject), Revision: e.Revision, Time: e.Time}
+	ev := exchange.NodeEvent{Name: n.b.Key(e.Subject), Revision: e.Revision, Time: e.Time}
 	ev.Node, ev.Err = exchange.DecodeNode(e.Data)
 	if ev.Err == nil && ev.Node.Name != ev.Name {
 		ev.Err = fmt.Errorf("%w node record: it names %q", job.ErrInvalid, ev.Node.Name)
 	}
 	if ev.Err != nil {
-		ev.Node, ev.Err = exchange.Node{}, unreadable(b, e, ev.Err)
+		ev.Node, ev.Err = exchange.Node{}, unreadable(n.b, e, ev.Err)
 	}
 	return ev
 }

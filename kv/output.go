@@ -2,7 +2,6 @@ package kv
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,16 +17,8 @@ func (s *Store) outputSubject(node string) string { return s.Name + ".node." + n
 // exchange.OutputRequest. If no answer comes within a second, the error wraps job.ErrUnknown: the
 // node is silent, or older than this request.
 func (s *Store) AskOutput(ctx context.Context, node string, slot job.Slot, follow bool) (exchange.OutputAnswer, error) {
-	what := "for the output of " + slot.ID()
-	reply, err := s.ask(ctx, node, s.outputSubject(node), what, exchange.OutputRequest{V: codec.Version, ID: slot.ID(), Follow: follow})
-	if err != nil {
-		return exchange.OutputAnswer{}, err
-	}
-	answer, err := exchange.DecodeOutputAnswer(reply.Data)
-	if err != nil {
-		return exchange.OutputAnswer{}, fmt.Errorf("ask node %s %s: %w", node, what, err)
-	}
-	return answer, nil
+	request := exchange.OutputRequest{V: codec.Version, ID: slot.ID(), Follow: follow}
+	return ask(ctx, s, node, s.outputSubject(node), "for the output of "+slot.ID(), request, exchange.DecodeOutputAnswer)
 }
 
 // Outputs returns what the handlers of a process have reported. consumer.Table implements it. The

@@ -2,7 +2,6 @@ package kv
 
 import (
 	"context"
-	"iter"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -17,13 +16,12 @@ type Options = space.Options
 // Store is one namespace on the broker. A Store and its parts are safe for concurrent
 // use. It owns no goroutine and needs no closing.
 type Store struct {
-	*space.Space
-	slots         *stream.Store
+	*stream.Store
 	ledger, locks *wire.Group // group the writes of these two buckets
 }
 
 func newStore(s *space.Space) *Store {
-	return &Store{Space: s, slots: stream.New(s), ledger: wire.NewGroup(s.Wire, wire.SlowWrite), locks: wire.NewGroup(s.Wire, wire.SlowWrite)}
+	return &Store{Store: stream.New(s), ledger: wire.NewGroup(s.Wire, wire.SlowWrite), locks: wire.NewGroup(s.Wire, wire.SlowWrite)}
 }
 
 // Open opens the namespace, and creates it if it does not exist. See space.Open for how
@@ -46,21 +44,23 @@ func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Store, sp
 	return newStore(s), survey, nil
 }
 
-// FailDenied returns the same store for an operator: a write that the server does not
+// ForOperator returns the same store for an operator: a write that the server does not
 // permit fails at once with job.ErrDenied. A node's store repeats such a write, because the
-// permissions of a running node may be mended.
-func (s *Store) FailDenied() *Store {
-	return newStore(s.Space.WithFailDenied())
-}
+// permissions of a running node may be corrected.
+func (s *Store) ForOperator() *Store { return newStore(s.WithFailDenied()) }
+
+// failingBucket returns a bucket of the namespace. Each write to it that the server does not
+// permit fails at once with job.ErrDenied, for a node too.
+func (s *Store) failingBucket(what string) wire.Bucket { return s.WithFailDenied().Bucket(what) }
 
 // Ledger returns the store of slot records.
 func (s *Store) Ledger() *Ledger { return &Ledger{s.Bucket("ledger").Grouped(s.ledger)} }
 
 // Jobs returns the registry.
-func (s *Store) Jobs() *Jobs { return &Jobs{s.Space} }
+func (s *Store) Jobs() *Jobs { return &Jobs{s.Space, s.failingBucket("jobs")} }
 
 // Nodes returns the store of node records.
-func (s *Store) Nodes() *Nodes { return &Nodes{s.Space} }
+func (s *Store) Nodes() *Nodes { return &Nodes{s.Space, s.failingBucket("nodes")} }
 
 // Watermark returns the store of the watermark.
 func (s *Store) Watermark() *Watermark { return &Watermark{s.Bucket("state")} }
@@ -78,17 +78,5 @@ func read[T any](ctx context.Context, b wire.Bucket, key string, decode func(wir
 	return v, e.Revision, err
 }
 
-// Slots returns the stream of slots to run.
-func (s *Store) Slots() *stream.Slots { return s.slots.Slots() }
-
 // Producers returns the channel through which producers announce slots to each other.
 func (s *Store) Producers() *Producers { return &Producers{s.Space} }
-
-// Timers returns the triggered runs that are not due yet.
-func (s *Store) Timers() *stream.Timers { return s.slots.Timers() }
-
-// Waiting iterates over the timers, then the fired timers, then the stream of slots. Its
-// errors are those of Slots.Waiting.
-func (s *Store) Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {
-	return s.slots.Waiting(ctx, f)
-}

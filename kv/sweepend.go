@@ -20,12 +20,9 @@ type SweepEnd struct {
 	Time     time.Time
 }
 
-// SweepEnds returns the store of the last completed sweep.
-func (s *Store) SweepEnds() *SweepEnds {
-	b := s.Bucket("state")
-	b.FailDenied = true // a login from an older version may not write this key: fail at once
-	return &SweepEnds{b}
-}
+// SweepEnds returns the store of the last completed sweep. A login that an older version made may
+// not write it.
+func (s *Store) SweepEnds() *SweepEnds { return &SweepEnds{s.failingBucket("state")} }
 
 // Read returns the stored value from the stream's leader. Its errors are those of
 // Ledger.Read.

@@ -49,7 +49,6 @@ func unreadable(b wire.Bucket, e wire.Entry, err error) error {
 // marker's revision. So a writer that was suspended cannot overwrite the marker. Other
 // errors are those of Ledger.Write, and job.ErrDenied.
 func (s *Store) RemoveUnreadable(ctx context.Context, e *UnreadableError) error {
-	b := s.Bucket(strings.TrimPrefix(e.Bucket, s.Name+"_"))
-	b.FailDenied = true
+	b := s.failingBucket(strings.TrimPrefix(e.Bucket, s.Name+"_"))
 	return b.Remove(ctx, e.Key, e.Revision)
 }

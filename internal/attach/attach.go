@@ -149,7 +149,7 @@ func Of(nc *nats.Conn, store *kv.Store, o Options) Parts {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	store = store.FailDenied()
+	store = store.ForOperator()
 	peers := node.NewPeers(node.PeersConfig{
 		Store: store.Nodes(), Lease: store.Settings().Lease, Now: o.Now, Logger: o.Logger,
 		Fenced: func(dead, by string) {

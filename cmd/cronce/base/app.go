@@ -20,6 +20,7 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/natsconn/connect"
 	"github.com/cronce-io/cronce/internal/text/printable"
+	"github.com/cronce-io/cronce/job"
 )
 
 // App is one execution of the program: its streams, its environment and its global
@@ -103,7 +104,7 @@ func (a *App) SetUp() error {
 		}
 	}
 	fill(&a.Domain, "CRONCE_JS_DOMAIN", "")
-	fill(&a.Namespace, "CRONCE_NAMESPACE", layout.DefaultNamespace)
+	fill(&a.Namespace, "CRONCE_NAMESPACE", job.DefaultNamespace)
 	fill(&a.Store, "CRONCE_STORE", "")
 	if err := codec.ValidateName("namespace", a.Namespace); err != nil {
 		return Usage(err)

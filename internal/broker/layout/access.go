@@ -81,10 +81,10 @@ func ReplyPrefix(namespace string) string { return namespace + ".reply" }
 // ServiceName returns the name of the NATS micro service that the nodes of a namespace
 // provide.
 func ServiceName(namespace string) string {
-	if namespace == DefaultNamespace {
+	if namespace == job.DefaultNamespace {
 		return namespace
 	}
-	return DefaultNamespace + "-" + namespace
+	return job.DefaultNamespace + "-" + namespace
 }
 
 // APISubject returns the subject of an endpoint of that service.
@@ -99,7 +99,7 @@ type Grant struct {
 
 // Grants returns the least permissions that the login needs. Errors wrap job.ErrInvalid.
 func (a Access) Grants() ([]Grant, error) {
-	a.Namespace = cmp.Or(a.Namespace, DefaultNamespace)
+	a.Namespace = cmp.Or(a.Namespace, job.DefaultNamespace)
 	a.Inbox = cmp.Or(a.Inbox, InboxPrefix(a.Namespace))
 	if err := a.validate(); err != nil {
 		return nil, err

@@ -16,9 +16,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// DefaultNamespace is the namespace if Options.Namespace is empty.
-const DefaultNamespace = job.DefaultNamespace
-
 // nodesTTL is the age at which the broker removes node records. It only cleans up and
 // does not decide which nodes are alive, so it must be longer than any lease.
 func nodesTTL(lease time.Duration) time.Duration { return max(time.Hour, 4*lease) }

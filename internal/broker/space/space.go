@@ -30,7 +30,7 @@ import (
 // Options select the namespace to open and how to open it.
 type Options struct {
 	// Namespace is the prefix of all names on the broker, so that several namespaces can
-	// share an account. If it is empty, it is DefaultNamespace.
+	// share an account. If it is empty, it is job.DefaultNamespace.
 	Namespace string
 
 	// Want are the settings that the caller requires. For each zero field, Open adopts
@@ -67,19 +67,19 @@ type Space struct {
 	wire.Wire
 	Name       string
 	settings   job.Settings
-	registry   time.Time          // creation time of the registry's bucket
-	Audit      time.Duration      // interval between the audits of a watch
-	Plans      plans.EntryDecoder // of stored definitions
-	FailDenied bool               // each write that the server does not permit fails with job.ErrDenied
-	atomic     map[string]bool    // streams that allow atomic batches
-	login      layout.Permissions // zero: everything is permitted, or the permissions are not known
+	registry   time.Time           // creation time of the registry's bucket
+	Audit      time.Duration       // interval between the audits of a watch
+	Plans      *plans.EntryDecoder // of stored definitions
+	FailDenied bool                // each write that the server does not permit fails with job.ErrDenied
+	atomic     map[string]bool     // streams that allow atomic batches
+	login      layout.Permissions  // zero: everything is permitted, or the permissions are not known
 	Trace      func(queue string, m *core.Message) (ended func(duplicate bool, err error))
 	Log        *slog.Logger
 }
 
 // newSpace checks the options and the server's version, and reads nothing from the broker.
 func newSpace(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error) {
-	o.Namespace = cmp.Or(o.Namespace, layout.DefaultNamespace)
+	o.Namespace = cmp.Or(o.Namespace, job.DefaultNamespace)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if err := codec.ValidateName("namespace", o.Namespace); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func newSpace(ctx context.Context, js jetstream.JetStream, o Options) (*Space, e
 	if server := w.Link().ConnectedServer(); !server.AtLeast(2, 11) { // batched direct gets
 		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", server.Version, server.URL)
 	}
-	return &Space{Wire: w, Name: o.Namespace, Audit: wire.AuditEvery, FailDenied: o.ReadOnly, Trace: o.Trace, Log: o.Logger, atomic: map[string]bool{}}, nil
+	return &Space{Wire: w, Name: o.Namespace, Audit: wire.AuditEvery, Plans: new(plans.EntryDecoder), FailDenied: o.ReadOnly, Trace: o.Trace, Log: o.Logger, atomic: map[string]bool{}}, nil
 }
 
 // Schedules reports whether the server supports message schedules and atomic batches.
@@ -126,12 +126,20 @@ func (s *Space) Time(ctx context.Context) (time.Time, error) {
 	return s.Stamped(info.TimeStamp), nil
 }
 
+// LastSequence asks the broker for the last sequence of a stream. doing names the request in errors.
+func (s *Space) LastSequence(ctx context.Context, doing, stream string) (uint64, error) {
+	info, err := s.StreamInfo(ctx, doing, stream)
+	if err != nil {
+		return 0, err
+	}
+	return info.State.LastSeq, nil
+}
+
 // WithFailDenied returns the same namespace with FailDenied set.
 func (s *Space) WithFailDenied() *Space {
-	return &Space{
-		Wire: s.Wire, Name: s.Name, settings: s.settings, registry: s.registry, Audit: s.Audit,
-		FailDenied: true, atomic: s.atomic, login: s.login, Trace: s.Trace, Log: s.Log,
-	}
+	failing := *s
+	failing.FailDenied = true
+	return &failing
 }
 
 // Atomic reports whether the stream allowed atomic batches when the namespace was opened.

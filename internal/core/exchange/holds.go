@@ -48,10 +48,15 @@ func DecodeHolds(data []byte) (job.Slot, bool) {
 	return slot, err == nil
 }
 
-// Err returns an error if the answer proves nothing: it has another version, or reports an error.
-func (a HoldsAnswer) Err() error {
-	if a.V != codec.Version || a.Error != "" {
-		return fmt.Errorf("%w: v=%d %s", job.ErrUnknown, a.V, codec.Clip(a.Error))
+// DecodeHoldsAnswer reads the answer of a node. The error wraps job.ErrUnknown if the answer proves
+// nothing: it cannot be read, has another version, or reports an error.
+func DecodeHoldsAnswer(data []byte) (HoldsAnswer, error) {
+	var a HoldsAnswer
+	if err := json.Unmarshal(data, &a); err != nil {
+		return HoldsAnswer{}, fmt.Errorf("%w: %w", job.ErrUnknown, err)
 	}
-	return nil
+	if a.V != codec.Version || a.Error != "" {
+		return HoldsAnswer{}, fmt.Errorf("%w: v=%d %s", job.ErrUnknown, a.V, codec.Clip(a.Error))
+	}
+	return a, nil
 }
