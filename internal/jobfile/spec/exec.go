@@ -144,7 +144,8 @@ func (j *jobDecoder) variable(v value) (one Variable, ok bool) {
 	case Broken:
 		return one, false
 	case Mapping:
-		return j.variableFrom(v)
+		one.Env, one.File, ok = j.secret(v, variableExample)
+		return one, ok
 	case Number, Boolean:
 		j.fail(v.At, "%s: want text, got %s; if that is meant, quote it", v.label, v.Kind)
 	case List, Null:
@@ -162,29 +163,29 @@ func (j *jobDecoder) variable(v value) (one Variable, ok bool) {
 	return one, false
 }
 
-// variableFrom reads a variable whose value comes from the worker's environment or a file.
-func (j *jobDecoder) variableFrom(v value) (one Variable, ok bool) {
-	before := len(j.errs)
-	known := j.object(v, []field{
-		{"env", func(v value) { one.Env = j.nameOfVariable(v) }},
-		{"file", func(v value) { one.File = j.path(v, "/run/secrets/token") }},
-	})
+// secret reads a value that comes from the worker's environment or a file. more are other members
+// that it may have.
+func (d *decoder) secret(v value, example string, more ...field) (env, file string, ok bool) {
+	before := len(d.errs)
+	known := d.object(v, append(more,
+		field{"env", func(v value) { env = d.nameOfVariable(v) }},
+		field{"file", func(v value) { file = d.path(v, "/run/secrets/token") }}))
 	if known && (v.member("env") == nil) == (v.member("file") == nil) {
-		j.fail(v.At, "%s: want %s", v.label, variableExample)
+		d.fail(v.At, "%s: want %s", v.label, example)
 	}
-	return one, len(j.errs) == before
+	return env, file, len(d.errs) == before
 }
 
-func (j *jobDecoder) nameOfVariable(v value) string {
+func (d *decoder) nameOfVariable(v value) string {
 	const example = "API_TOKEN"
-	s, ok := j.text(v, example)
+	s, ok := d.text(v, example)
 	if ok && !IsVariableName(s) {
 		name, value, given := strings.Cut(s, "=")
 		if given && value != "" { // it may be a secret
-			j.hide(v.At)
+			d.hide(v.At)
 			name += "=..."
 		}
-		j.fail(v.At, "%s %q: want the name of an environment variable, like %s", v.label, Clip(name), example)
+		d.fail(v.At, "%s %q: want the name of an environment variable, like %s", v.label, Clip(name), example)
 		return ""
 	}
 	return s
@@ -200,15 +201,15 @@ func (j *jobDecoder) passEnv(v value) (names []string) {
 }
 
 // path reads the path of a file or folder of the worker's machine.
-func (j *jobDecoder) path(v value, example string) string {
+func (d *decoder) path(v value, example string) string {
 	const most = 4096 // as of Linux
-	s, ok := j.text(v, example)
+	s, ok := d.text(v, example)
 	switch {
 	case !ok:
 	case strings.ContainsRune(s, 0):
-		j.fail(v.At, "%s: it has a zero byte, which a path cannot have", v.label)
+		d.fail(v.At, "%s: it has a zero byte, which a path cannot have", v.label)
 	case len(s) > most:
-		j.fail(v.At, "%s: %d bytes, at most %d", v.label, len(s), most)
+		d.fail(v.At, "%s: %d bytes, at most %d", v.label, len(s), most)
 	default:
 		return s
 	}

@@ -55,42 +55,18 @@ func (d *decoder) headers(v value) []Header {
 func (d *decoder) header(v value) (h Header, ok bool) {
 	switch v.Kind {
 	case Mapping:
-		return d.secret(v)
+		prefix := field{"prefix", func(v value) {
+			if s, ok := d.text(v, "Bearer "); ok && d.headerText(v, s) {
+				h.Prefix = s
+			}
+		}}
+		h.Env, h.File, ok = d.secret(v, headerExample, prefix)
+		return h, ok
 	case List, Null:
 		return h, d.want(v, Text, headerExample)
 	}
 	h.Value, ok = d.text(v, "text/plain")
 	return h, ok && d.headerText(v, h.Value)
-}
-
-// secret reads a header whose value comes from the environment or a file.
-func (d *decoder) secret(v value) (h Header, ok bool) {
-	before := len(d.errs)
-	known := d.object(v, []field{
-		{"prefix", func(v value) {
-			if s, ok := d.text(v, "Bearer "); ok && d.headerText(v, s) {
-				h.Prefix = s
-			}
-		}},
-		{"env", func(v value) {
-			if s, ok := d.text(v, "API_TOKEN"); ok && strings.ContainsAny(s, "=\x00 \t\n") {
-				d.fail(v.At, "%s %q: want the name of an environment variable, like API_TOKEN", v.label, Clip(s))
-			} else {
-				h.Env = s
-			}
-		}},
-		{"file", func(v value) {
-			if s, ok := d.text(v, "/run/secrets/token"); ok && strings.ContainsRune(s, 0) {
-				d.fail(v.At, "%s: it has a zero byte, which a path cannot have", v.label)
-			} else {
-				h.File = s
-			}
-		}},
-	})
-	if known && (v.member("env") == nil) == (v.member("file") == nil) {
-		d.fail(v.At, "%s: want %s", v.label, headerExample)
-	}
-	return h, len(d.errs) == before
 }
 
 // headerText reports characters that could end the header and begin another one.
