@@ -228,7 +228,11 @@ func apCron(j *job.Job, p *apJob) (why string) {
 		f := apFields[slices.IndexFunc(apFields, func(f calendarField) bool { return f.name == name })]
 		var set []int
 		for part := range strings.SplitSeq(texts[name], ",") {
-			some, err := f.apPart(strings.TrimSpace(part))
+			part = strings.TrimSpace(part)
+			some, err := f.ascending(part)
+			if strings.HasPrefix(part, "last") {
+				err = errors.New(fromTheEnd)
+			}
 			if err != nil {
 				return fmt.Sprintf("%s=%q: %v", name, clip(texts[name]), err)
 			}
@@ -256,21 +260,13 @@ func apCron(j *job.Job, p *apJob) (why string) {
 	return calendar(j, fields)
 }
 
-// apPart reads "*", "*/a", "a", "a-b", "a/c" or "a-b/c".
-func (f calendarField) apPart(text string) ([]int, error) {
+// ascending reads "*", "*/a", "a", "a-b", "a/c" or "a-b/c". A range must not wrap around.
+func (f calendarField) ascending(text string) ([]int, error) {
 	base, by, stepped := strings.Cut(text, "/")
 	first, last, isRange := strings.Cut(base, "-")
-	if strings.HasPrefix(text, "last") {
-		return nil, errors.New(fromTheEnd)
-	}
-	if isRange && base != "*" {
-		from, ok := f.number(first)
-		to, okTo := f.number(last)
-		if !ok || !okTo || to < from {
-			return nil, fmt.Errorf("%q is not understood", clip(text))
-		}
-	}
-	if stepped && by == "" {
+	from, ok := f.number(first)
+	to, okTo := f.number(last)
+	if isRange && (!ok || !okTo || to < from) || stepped && by == "" {
 		return nil, fmt.Errorf("%q is not understood", clip(text))
 	}
 	if stepped && base != "*" && !isRange { // to the end of the field

@@ -229,7 +229,7 @@ func (c *celery) convert(t beatTask) {
 	} else if crontab && c.within > 0 {
 		j.CatchUp.Policy = job.CatchUpNone // a slot that is less than a minute late is not missed
 	}
-	payload, ok := t.payload()
+	payload, ok := pythonCall(t.args, t.kwargs, t.queue)
 	if !ok {
 		c.note(t.line, t.name, "not carried over: its args or kwargs are not literals")
 		return
@@ -263,12 +263,8 @@ func (c *celery) convert(t beatTask) {
 	}
 }
 
-// payload returns the payload for enqueue.py.
-func (t *beatTask) payload() (json.RawMessage, bool) {
-	return pythonCall(t.args, t.kwargs, t.queue)
-}
-
-// pythonCall returns the arguments of a call as JSON. Nil: it has none.
+// pythonCall returns the arguments of a call as the payload for enqueue.py or call.py. Nil: it has
+// none.
 func pythonCall(args []python.Value, kwargs []python.Arg, queue *python.Value) (json.RawMessage, bool) {
 	call := python.Value{Kind: python.Dict}
 	add := func(d *python.Value, name string, v python.Value) {
@@ -298,7 +294,6 @@ func pythonCall(args []python.Value, kwargs []python.Arg, queue *python.Value) (
 
 // pythonDuration reads seconds, or a timedelta.
 func pythonDuration(v python.Value) (time.Duration, bool) {
-	const longest = 100 * 366 * 24 * time.Hour
 	seconds, ok := v.Number()
 	if !ok {
 		if v.Kind != python.Call || v.Last() != "timedelta" || v.Starred {

@@ -274,9 +274,6 @@ func UnitName(unit string) string {
 
 const maxName = 64
 
-// CommandName returns the name that Crontab gives to a job with the command, as cron logs it.
-func CommandName(command string) string { return slug(command) }
-
 func clip(text string) string {
 	const most = 100
 	if r := []rune(text); len(r) > most {

@@ -14,6 +14,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
+// longest bounds an interval.
+const longest = 100 * 366 * 24 * time.Hour
+
 // MaxSize is the largest file that is read, in bytes.
 const MaxSize = 4 << 20
 
@@ -99,7 +102,7 @@ func (r *Result) free(name string) string {
 	return name
 }
 
-const maxSlug = 40
+const maxCommandName = 40
 
 var (
 	unnamed    = regexp.MustCompile(`[^A-Za-z0-9_]+`)
@@ -113,9 +116,9 @@ var (
 	}
 )
 
-// slug returns a job's name for a command, without its redirections: "backup" for
-// "/usr/bin/backup.sh --all >>/var/log/backup.log 2>&1".
-func slug(command string) string {
+// CommandName returns the name that Crontab gives to a job with the command, as cron logs it:
+// "backup" for "/usr/bin/backup.sh --all >>/var/log/backup.log 2>&1".
+func CommandName(command string) string {
 	command = redirected.ReplaceAllString(command, " ")
 	var words []string
 	for _, word := range separator.Split(command, -1) {
@@ -131,8 +134,8 @@ func slug(command string) string {
 		}
 	}
 	name := strings.Join(words, "-")
-	if len(name) > maxSlug {
-		name = strings.TrimRight(name[:maxSlug], "-")
+	if len(name) > maxCommandName {
+		name = strings.TrimRight(name[:maxCommandName], "-")
 	}
 	if name == "" {
 		return "job"

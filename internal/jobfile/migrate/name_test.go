@@ -16,7 +16,7 @@ func TestJobIsNamedAfterItsProgramAndNotAfterTheRedirection(t *testing.T) {
 		"> /tmp/only":                              "job",
 		"psql -c 'select 1' <<< input":             "psql-select-1",
 	} {
-		if got := slug(command); got != want {
+		if got := CommandName(command); got != want {
 			t.Errorf("%s: named %q, want %q", command, got, want)
 		}
 	}

@@ -209,12 +209,8 @@ func rubySchedule(j *job.Job, m map[string]any) (why string) {
 		return every(j, d)
 	}
 	fields := strings.Fields(text)
-	if n := len(fields); n == 6 || n == 7 {
-		if _, err := time.LoadLocation(fields[n-1]); err == nil && strings.ContainsAny(fields[n-1], "/ABCDEFGHIJKLMNOPQRSTUVWXYZ") && !strings.ContainsAny(fields[n-1][:1], "0123456789*") {
-			if _, isDay := weekdayOf(fields[n-1]); !isDay {
-				j.Timezone, fields = fields[n-1], fields[:n-1]
-			}
-		}
+	if n := len(fields); (n == 6 || n == 7) && isZone(fields[n-1]) && strings.ContainsAny(fields[n-1], "/ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		j.Timezone, fields = fields[n-1], fields[:n-1]
 	}
 	switch n := len(fields); {
 	case n == 1 && strings.HasPrefix(text, "@"):

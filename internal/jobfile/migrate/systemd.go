@@ -173,10 +173,11 @@ type droppedSetting struct {
 	text string
 }
 
-// ignored are settings that have no effect on when or how a job runs here.
-var ignored = map[string][]string{
-	"Unit":    {"Description", "Documentation", "SourcePath"},
-	"Install": nil, // the whole section: a job runs if it is in the file
+// isIgnored reports whether a setting has no effect on when or how a job runs here. The section
+// Install has none: a job runs if it is in the file.
+func isIgnored(u unitfile.Setting) bool {
+	return u.Value == "" || u.Section == "Install" ||
+		u.Section == "Unit" && slices.Contains([]string{"Description", "Documentation", "SourcePath"}, u.Key)
 }
 
 // timing reads the settings of a timer that apply to all its expressions.
@@ -184,15 +185,10 @@ func (s *systemd) timing(t *unitfile.Unit, j *job.Job) (dropped []droppedSetting
 	drop := func(u unitfile.Setting, format string, args ...any) {
 		dropped = append(dropped, droppedSetting{u, fmt.Sprintf(format, args...)})
 	}
-	fixed := false
-	for _, u := range t.Settings {
-		if u.Section == "Timer" && u.Key == "FixedRandomDelay" {
-			fixed = unitfile.IsTrue(u.Value)
-		}
-	}
+	fixed, _ := t.Last("Timer", "FixedRandomDelay")
 	for _, u := range t.Settings {
 		switch key := u.Section + "." + u.Key; {
-		case u.Value == "" || u.Section == "Install" || slices.Contains(ignored[u.Section], u.Key):
+		case isIgnored(u):
 		case key == "Timer.OnCalendar" || key == "Timer.OnUnitActiveSec" || key == "Timer.OnUnitInactiveSec" || key == "Timer.Unit" || key == "Timer.FixedRandomDelay":
 		case key == "Timer.Persistent":
 			if j.CatchUp.Policy = job.CatchUpNone; unitfile.IsTrue(u.Value) {
@@ -206,7 +202,7 @@ func (s *systemd) timing(t *unitfile.Unit, j *job.Job) (dropped []droppedSetting
 			case !ok || d > job.MaxSpread:
 				drop(u, "RandomizedDelaySec=%s: spread is at most %v", clip(u.Value), job.MaxSpread)
 			case d > 0:
-				if j.Spread = d; !fixed {
+				if j.Spread = d; !unitfile.IsTrue(fixed.Value) {
 					drop(u, "RandomizedDelaySec=%s delays each run by a new random time; with spread, a job always has the same delay", clip(u.Value))
 				}
 			}
@@ -262,7 +258,6 @@ func (s *systemd) convert(t *unitfile.Unit, c serviceCommand, jobs []timed, drop
 
 // timeSpan reads a time span: "5min 20s", "1.5h", "90".
 func timeSpan(text string) (total time.Duration, ok bool) {
-	const longest = 100 * 366 * 24 * time.Hour
 	if text == "infinity" {
 		return 0, false
 	}

@@ -3,7 +3,6 @@ package migrate
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,12 +27,8 @@ var systemdFields = map[string]calendarField{
 func onCalendar(j *job.Job, text, zone string) error {
 	j.Timezone, j.DSTGap, j.DSTOverlap = zone, job.GapSkip, job.RepeatFirst
 	parts := strings.Fields(text)
-	if n := len(parts); n > 1 {
-		if _, err := time.LoadLocation(parts[n-1]); err == nil && !strings.ContainsAny(parts[n-1][:1], "0123456789*") {
-			if _, isDay := weekdaysOf(parts[n-1]); !isDay {
-				j.Timezone, parts = parts[n-1], parts[:n-1]
-			}
-		}
+	if n := len(parts); n > 1 && isZone(parts[n-1]) {
+		j.Timezone, parts = parts[n-1], parts[:n-1]
 	}
 	if len(parts) == 1 {
 		if long, known := calendarWords[strings.ToLower(parts[0])]; known {
@@ -80,6 +75,13 @@ func onCalendar(j *job.Job, text, zone string) error {
 		return fmt.Errorf("%s", why)
 	}
 	return nil
+}
+
+// isZone reports whether the last word of a schedule is a time zone.
+func isZone(word string) bool {
+	_, err := time.LoadLocation(word)
+	_, isDay := weekdayOf(word)
+	return err == nil && !isDay && !strings.ContainsAny(word[:1], "0123456789*")
 }
 
 // weekdaysOf reads "Mon", "Mon,Wed" or "Mon..Fri". Sunday is 0.
@@ -171,32 +173,11 @@ func calendarClock(text string) (fields []string, err error) {
 // systemd reads "*", "*/5", "5", "0/15", "1..5", "1..5/2" and lists of these.
 func (f calendarField) systemd(text string) (set []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
-		wrong := fmt.Errorf("%s %q: want whole numbers of %d to %d, like 5, 1..5 or 0/15", f.name, clip(part), f.low, f.high)
-		base, by, stepped := strings.Cut(part, "/")
-		step, from, to := 1, f.low, f.high
-		if stepped {
-			if step, err = strconv.Atoi(by); err != nil || step < 1 {
-				return nil, wrong
-			}
+		some, err := f.ascending(strings.Replace(part, "..", "-", 1))
+		if err != nil || strings.Contains(part, "-") {
+			return nil, fmt.Errorf("%s %q: want whole numbers of %d to %d, like 5, 1..5 or 0/15", f.name, clip(part), f.low, f.high)
 		}
-		if base != "*" {
-			first, last, isRange := strings.Cut(base, "..")
-			var ok, okLast bool
-			if from, ok = f.number(first); !ok {
-				return nil, wrong
-			}
-			switch to, okLast = f.number(last); {
-			case isRange && (!okLast || to < from):
-				return nil, wrong
-			case !isRange && stepped:
-				to = f.high
-			case !isRange:
-				to = from
-			}
-		}
-		for n := from; n <= to; n += step {
-			set = append(set, n)
-		}
+		set = append(set, some...)
 	}
 	return set, nil
 }

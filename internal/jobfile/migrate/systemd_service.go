@@ -201,7 +201,7 @@ func (c *serviceCommand) settings() {
 	var first unitfile.Setting
 	for _, u := range c.unit.Settings {
 		switch key := u.Section + "." + u.Key; {
-		case u.Value == "" || u.Section == "Install" || slices.Contains(ignored[u.Section], u.Key):
+		case isIgnored(u):
 		case slices.Contains([]string{"ExecStart", "Environment", "User", "Group", "WorkingDirectory"}, u.Key) && u.Section == "Service":
 		case key == "Service.Type" && slices.Contains([]string{"oneshot", "simple", "exec"}, u.Value):
 		case key == "Service.TimeoutStartSec" || key == "Service.TimeoutSec" || key == "Service.RuntimeMaxSec":
