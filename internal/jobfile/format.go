@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
@@ -70,20 +71,11 @@ func (f *formatter) comment(indent string, lines []string) {
 }
 
 func action(e spec.Exec) settings {
-	env := settings{}
+	var env settings
 	for _, v := range e.Env {
 		env = append(env, setting{v.Name, v.Value})
 	}
-	all := settings{{"exec", e.Args}}
-	if len(env) > 0 {
-		all = append(all, setting{"env", env})
-	}
-	for _, s := range []struct{ name, value string }{{"dir", e.Dir}, {"user", e.User}, {"group", e.Group}} {
-		if s.value != "" {
-			all = append(all, setting{s.name, s.value})
-		}
-	}
-	return all
+	return settings{{"exec", e.Args}, {"env", some(env)}, {"dir", given(e.Dir)}, {"user", given(e.User)}, {"group", given(e.Group)}}
 }
 
 // set returns the members that are not zero.
@@ -113,13 +105,11 @@ func (f *formatter) job(all settings, name string) {
 		if m.value == nil {
 			continue
 		}
-		var text bytes.Buffer
-		enc := json.NewEncoder(&text)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(m.value); err != nil {
+		text, err := codec.Marshal(m.value)
+		if err != nil {
 			f.err = fmt.Errorf("job %s: %s: %w", name, m.name, err)
 		}
-		fmt.Fprintf(&f.out, "%s%s: %s\n", lead, m.name, escaped(strings.TrimSpace(text.String())))
+		fmt.Fprintf(&f.out, "%s%s: %s\n", lead, m.name, escaped(string(text)))
 		lead = "    "
 	}
 }
@@ -153,7 +143,7 @@ type settings []setting
 // members returns the members of a job, in the order in which people write them.
 func members(j job.Job) settings {
 	return settings{
-		{"name", j.Name}, {"after", some(j.After)}, {"on", on(j.On)}, {"schedule", schedule(j.Schedule)}, {"timezone", planned(j, j.Timezone)},
+		{"name", j.Name}, {"after", some(j.After)}, {"on", on(j.On)}, {"schedule", given(j.Schedule)}, {"timezone", planned(j, j.Timezone)},
 		{"dst_gap", planned(j, j.DSTGap)}, {"dst_overlap", planned(j, j.DSTOverlap)}, {"spread", length(j.Spread)},
 		{"from", instant(j.From)}, {"until", instant(j.Until)}, {"exclude", some(j.Exclude)},
 		{"queue", j.Queue}, {"payload", payload(j.Payload)}, {"timeout", length(j.Timeout)}, {"deadline", length(j.Deadline)},
@@ -163,7 +153,7 @@ func members(j job.Job) settings {
 		{"catch_up", planned(j, settings{
 			{"policy", j.CatchUp.Policy}, {"within", length(j.CatchUp.Within)}, {"max", j.CatchUp.Max},
 		})},
-		{"output", kib(j.Output)}, {"overlap", j.Overlap}, {"concurrency", count(j.Concurrency)}, {"shards", count(j.Shards)}, {"on_lease_lost", j.OnLeaseLost},
+		{"output", kib(j.Output)}, {"overlap", j.Overlap}, {"concurrency", given(j.Concurrency)}, {"shards", given(j.Shards)}, {"on_lease_lost", j.OnLeaseLost},
 		{"on_failure", alert(j.OnFailure)}, {"on_missed", alert(j.OnMissed)}, {"on_success", alert(j.OnSuccess)}, {"on_recovered", alert(j.OnRecovered)},
 		{"on_late", late(j)}, {"heartbeat", heartbeat(j.Heartbeat)},
 	}
@@ -176,25 +166,25 @@ func (s settings) MarshalJSON() ([]byte, error) {
 		if m.value == nil {
 			continue
 		}
-		var value bytes.Buffer
-		enc := json.NewEncoder(&value)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(m.value); err != nil {
+		value, err := codec.Marshal(m.value)
+		if err != nil {
 			return nil, err
 		}
 		if b.Len() > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, "%q:%s", m.name, bytes.TrimSpace(value.Bytes()))
+		fmt.Fprintf(&b, "%q:%s", m.name, value)
 	}
 	return []byte("{" + b.String() + "}"), nil
 }
 
-func schedule(text string) any {
-	if text == "" {
+// given returns a value unless it is zero.
+func given[T comparable](value T) any {
+	var zero T
+	if value == zero {
 		return nil
 	}
-	return text
+	return value
 }
 
 // planned returns the value of a setting that only jobs with a schedule have.
@@ -240,34 +230,19 @@ func alertURL(h *job.AlertHTTP) any {
 	return h.URL
 }
 
-func word(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
 func target(a *job.Alert) settings {
-	body := settings{{"format", word(a.Format)}, {"template", word(a.Template)}}
+	body := settings{{"format", given(a.Format)}, {"template", given(a.Template)}}
 	if a.KeyEnv != "" {
 		body = append(body, setting{"key", settings{{"env", a.KeyEnv}}})
 	}
 	if a.NATS != nil {
 		return append(settings{{"nats", settings{{"subject", a.NATS.Subject}}}}, body...)
 	}
-	url, headers := alertURL(a.HTTP), any(nil)
-	if len(a.HTTP.Headers) > 0 {
-		all := settings{}
-		for _, h := range a.HTTP.Headers {
-			secret := settings{{"prefix", h.Prefix}, {"env", h.Env}}
-			if h.Prefix == "" {
-				secret = secret[1:]
-			}
-			all = append(all, setting{h.Name, secret})
-		}
-		headers = all
+	var headers settings
+	for _, h := range a.HTTP.Headers {
+		headers = append(headers, setting{h.Name, settings{{"prefix", given(h.Prefix)}, {"env", h.Env}}})
 	}
-	return append(settings{{"http", settings{{"url", url}, {"headers", headers}}}}, body...)
+	return append(settings{{"http", settings{{"url", alertURL(a.HTTP)}, {"headers", some(headers)}}}}, body...)
 }
 
 func length(d time.Duration) any {
@@ -282,13 +257,6 @@ func instant(t time.Time) any {
 		return nil
 	}
 	return t.UTC().Format(time.RFC3339)
-}
-
-func count(n int) any {
-	if n == 0 {
-		return nil
-	}
-	return n
 }
 
 func kib(n int) any {

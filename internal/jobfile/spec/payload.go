@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -76,11 +77,8 @@ func (w *payloadWriter) comma(i int) {
 
 // text writes s as a JSON string, without the escapes that only HTML needs.
 func (w *payloadWriter) text(s string) {
-	enc := json.NewEncoder(&w.buf)
-	enc.SetEscapeHTML(false)
-	// A string of valid UTF-8 (see tree.text) cannot fail to encode.
-	_ = enc.Encode(s)
-	w.buf.Truncate(w.buf.Len() - 1) // Encode appends a line feed
+	quoted, _ := codec.Marshal(s) // a string of valid UTF-8 (see tree.text) cannot fail to encode
+	w.buf.Write(quoted)
 }
 
 func sorted(members []Member) []Member {
