@@ -113,15 +113,6 @@ func Span(d time.Duration) string {
 	return two(d/day, "d", d%day/time.Hour, "h")
 }
 
-// Strings converts values of a string type.
-func Strings[T ~string](values []T) []string {
-	texts := make([]string, len(values))
-	for i, v := range values {
-		texts[i] = string(v)
-	}
-	return texts
-}
-
 // Plural formats a count: "1 slot", "2 slots".
 func Plural(n int, what string) string {
 	if n == 1 {

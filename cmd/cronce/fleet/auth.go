@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
@@ -89,7 +90,7 @@ func NewAuthCommand(a *base.App) *cobra.Command {
 			}
 			return base.Arguments(cobra.MinimumNArgs(1))(cmd, args)
 		},
-		ValidArgs: base.Strings(layout.Roles()),
+		ValidArgs: codec.Strings(layout.Roles()),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return runAuth(a, f, args)
 		},

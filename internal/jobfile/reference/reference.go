@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/action"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
@@ -251,13 +252,7 @@ func actionField() Field {
 		}}
 }
 
-func words[W ~string](all ...W) []string {
-	texts := make([]string, len(all))
-	for i, w := range all {
-		texts[i] = string(w)
-	}
-	return texts
-}
+func words[W ~string](all ...W) []string { return codec.Strings(all) }
 
 // short formats a duration as people write it: 1m, not 1m0s.
 func short(d time.Duration) string {

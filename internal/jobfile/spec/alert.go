@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/text/alertbody"
 	"github.com/cronce-io/cronce/job"
 )
@@ -78,11 +79,7 @@ func (j *jobDecoder) template(v value, kinds []job.State) string {
 	if !ok {
 		return ""
 	}
-	names := make([]string, len(kinds))
-	for i, kind := range kinds {
-		names[i] = string(kind)
-	}
-	err := alertbody.CheckTemplate(text, names...)
+	err := alertbody.CheckTemplate(text, codec.Strings(kinds)...)
 	var mistake *alertbody.TemplateError
 	switch {
 	case errors.As(err, &mistake):

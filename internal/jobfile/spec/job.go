@@ -274,11 +274,7 @@ func (j *jobDecoder) catchUp(v value) {
 }
 
 func (j *jobDecoder) overlap(v value) {
-	var words []string
-	for _, policy := range job.Overlaps() {
-		words = append(words, string(policy))
-	}
-	if s, ok := j.oneOf(v, words...); ok {
+	if s, ok := j.oneOf(v, codec.Strings(job.Overlaps())...); ok {
 		j.set(v, func(t *job.Job) { t.Overlap = job.Overlap(s) })
 	}
 }
