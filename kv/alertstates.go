@@ -2,11 +2,9 @@ package kv
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core/exchange"
-	"github.com/cronce-io/cronce/job"
 )
 
 // AlertStates stores in the state bucket whether a job has failed and not succeeded since. It
@@ -26,13 +24,7 @@ func (s *Store) AlertStates() *AlertStates { return &AlertStates{s.failingBucket
 func (a *AlertStates) Read(ctx context.Context, name string) (exchange.AlertState, uint64, error) {
 	return read(ctx, a.b, alertKey(name), func(e wire.Entry) (exchange.AlertState, error) {
 		state, err := exchange.DecodeAlertState(e.Data)
-		if err == nil && state.Job != name {
-			err = fmt.Errorf("%w alert state: it names job %q", job.ErrInvalid, state.Job)
-		}
-		if err != nil {
-			return exchange.AlertState{}, unreadable(a.b, e, err)
-		}
-		return state, nil
+		return named(a.b, e, state, err, alertKey(state.Job), "alert state: it names job", state.Job)
 	})
 }
 

@@ -54,17 +54,10 @@ type Change struct {
 // as of the time when the pass began, and advances the cursor. It reads only headers.
 // Like List, it may miss the newest writes. It stops at the first error.
 func (l *Ledger) Changes(ctx context.Context, at *wire.Cursor) iter.Seq2[Change, error] {
-	return func(yield func(Change, error) bool) {
-		for e, err := range l.b.Changes(ctx, at, true) {
-			if err != nil {
-				yield(Change{}, err)
-				return
-			}
-			if change, ok := l.change(e); ok && !yield(change, nil) {
-				return
-			}
-		}
-	}
+	return decodeEach(l.b.Changes(ctx, at, true), func(e wire.Entry) (Change, bool, error) {
+		change, ok := l.change(e)
+		return change, ok, nil
+	})
 }
 
 // LockChange is the last write of one job's lock.
@@ -77,25 +70,14 @@ type LockChange struct {
 
 // Changes is like Ledger.Changes, for the locks. It leaves out locks that it cannot read.
 func (l *Locks) Changes(ctx context.Context, at *wire.Cursor) iter.Seq2[LockChange, error] {
-	return func(yield func(LockChange, error) bool) {
-		for e, err := range l.b.Changes(ctx, at, false) {
-			if err != nil {
-				yield(LockChange{}, err)
-				return
-			}
-			name, is := strings.CutPrefix(l.b.Key(e.Subject), lockKey(""))
-			if !is {
-				continue
-			}
-			lock, err := l.decode(e)
-			if e.Gone() {
-				lock, err = core.Lock{Job: name}, nil
-			}
-			if err == nil && !yield(LockChange{lock, e.Time}, nil) {
-				return
-			}
+	return decodeEach(l.b.Changes(ctx, at, false), func(e wire.Entry) (LockChange, bool, error) {
+		name, isLock := strings.CutPrefix(l.b.Key(e.Subject), lockKey(""))
+		if e.Gone() {
+			return LockChange{core.Lock{Job: name}, e.Time}, isLock, nil
 		}
-	}
+		lock, err := l.decode(e)
+		return LockChange{lock, e.Time}, isLock && err == nil, nil
+	})
 }
 
 // change decodes the headers of a record. It returns false if the key is not a slot key.

@@ -35,25 +35,17 @@ type EventFilter struct {
 // decoded yields an error that wraps job.ErrInvalid or job.ErrVersion, and the iteration
 // continues. Any other error ends it.
 func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, error] {
-	return func(yield func(job.Event, error) bool) {
-		if err := codec.ValidateJobFilter(f.Job); err != nil {
-			yield(job.Event{}, err)
-			return
-		}
-		filter := ""
-		if f.Job != "" || f.Kind != "" {
-			filter = s.EventSubject(cmp.Or(string(f.Kind), "*"), cmp.Or(f.Job, "*"))
-		}
-		for e, err := range s.All(ctx, s.EventStream(), filter, f.Since) {
-			if err != nil {
-				yield(job.Event{}, err)
-				return
-			}
-			if !yield(decodeEvent(e)) {
-				return
-			}
-		}
+	if err := codec.ValidateJobFilter(f.Job); err != nil {
+		return func(yield func(job.Event, error) bool) { yield(job.Event{}, err) }
 	}
+	filter := ""
+	if f.Job != "" || f.Kind != "" {
+		filter = s.EventSubject(cmp.Or(string(f.Kind), "*"), cmp.Or(f.Job, "*"))
+	}
+	return decodeEach(s.All(ctx, s.EventStream(), filter, f.Since), func(e wire.Entry) (job.Event, bool, error) {
+		event, err := decodeEvent(e)
+		return event, true, err
+	})
 }
 
 func decodeEvent(e wire.Entry) (job.Event, error) {

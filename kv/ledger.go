@@ -165,13 +165,7 @@ func (l *Ledger) decodeAll(found []wire.Entry) []decoded {
 
 func (l *Ledger) decode(e wire.Entry) (job.Record, error) {
 	r, err := exchange.DecodeRecord(e.Data)
-	if err == nil && r.Slot.Key() != l.b.Key(e.Subject) {
-		err = fmt.Errorf("%w record: it names slot %q", job.ErrInvalid, r.Slot)
-	}
-	if err != nil {
-		return r, unreadable(l.b, e, err)
-	}
-	return r, nil
+	return named(l.b, e, r, err, r.Slot.Key(), "record: it names slot", r.Slot)
 }
 
 // Newest iterates over the records of one job, newest write first. An empty name selects

@@ -2,7 +2,6 @@ package kv
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"time"
 
@@ -36,13 +35,7 @@ func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error
 // decode decodes a lock and checks that it names the job of its key.
 func (l *Locks) decode(e wire.Entry) (core.Lock, error) {
 	lock, err := core.DecodeLock(e.Data)
-	if err == nil && lockKey(lock.Job) != l.b.Key(e.Subject) {
-		err = fmt.Errorf("%w lock: it names job %q", job.ErrInvalid, lock.Job)
-	}
-	if err != nil {
-		return core.Lock{}, unreadable(l.b, e, err)
-	}
-	return lock, nil
+	return named(l.b, e, lock, err, lockKey(lock.Job), "lock: it names job", lock.Job)
 }
 
 // Write stores the lock if revision is its last one; 0 creates it. Errors are those of
@@ -62,20 +55,13 @@ func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answe
 // that wraps job.ErrInvalid or job.ErrVersion, and the iteration continues. Any other
 // error ends it.
 func (l *Locks) List(ctx context.Context) iter.Seq2[core.Lock, error] {
-	return func(yield func(core.Lock, error) bool) {
-		for e, err := range l.b.All(ctx, l.b.Stream, l.b.Subject(lockKey("*")), time.Time{}) {
-			if err != nil {
-				yield(core.Lock{}, err)
-				return
-			}
-			if e.Gone() {
-				continue
-			}
-			if !yield(l.decode(e)) {
-				return
-			}
+	return decodeEach(l.b.All(ctx, l.b.Stream, l.b.Subject(lockKey("*")), time.Time{}), func(e wire.Entry) (lock core.Lock, keep bool, err error) {
+		if !e.Gone() {
+			keep = true
+			lock, err = l.decode(e)
 		}
-	}
+		return lock, keep, err
+	})
 }
 
 func (l *Locks) subject(name string) string { return l.s.Name + ".lock." + name }

@@ -2,13 +2,11 @@ package kv
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core/exchange"
-	"github.com/cronce-io/cronce/job"
 )
 
 // Nodes keeps one record for each run of a process: a process that restarts gets a new record.
@@ -86,12 +84,7 @@ func (n *Nodes) Watch(ctx context.Context, f func(exchange.NodeEvent)) error {
 
 func (n *Nodes) event(e wire.Entry) exchange.NodeEvent {
 	ev := exchange.NodeEvent{Name: n.b.Key(e.Subject), Revision: e.Revision, Time: e.Time}
-	ev.Node, ev.Err = exchange.DecodeNode(e.Data)
-	if ev.Err == nil && ev.Node.Name != ev.Name {
-		ev.Err = fmt.Errorf("%w node record: it names %q", job.ErrInvalid, ev.Node.Name)
-	}
-	if ev.Err != nil {
-		ev.Node, ev.Err = exchange.Node{}, unreadable(n.b, e, ev.Err)
-	}
+	node, err := exchange.DecodeNode(e.Data)
+	ev.Node, ev.Err = named(n.b, e, node, err, node.Name, "node record: it names", node.Name)
 	return ev
 }

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"iter"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -76,6 +77,23 @@ func read[T any](ctx context.Context, b wire.Bucket, key string, decode func(wir
 		v, err = decode(e)
 	}
 	return v, e.Revision, err
+}
+
+// decodeEach decodes the entries of a pass, and leaves out those for which keep is false. It yields
+// the errors of decode and goes on. An error of the pass is its last element.
+func decodeEach[T any](entries iter.Seq2[wire.Entry, error], decode func(wire.Entry) (v T, keep bool, err error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for e, err := range entries {
+			var v T
+			keep := true
+			if err == nil {
+				v, keep, err = decode(e)
+			}
+			if keep && !yield(v, err) {
+				return
+			}
+		}
+	}
 }
 
 // Producers returns the channel through which producers announce slots to each other.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 // UnreadableError reports a stored record, lock or node that cannot be decoded. It wraps
@@ -40,8 +41,18 @@ func (e *UnreadableError) Job() string {
 	return name
 }
 
-func unreadable(b wire.Bucket, e wire.Entry, err error) error {
-	return &UnreadableError{b.Name, b.Key(e.Subject), e.Revision, e.Time, len(e.Data), err}
+// named returns a decoded value if it names the key that it is stored under, and an
+// *UnreadableError otherwise, or if err says that it could not be decoded. The error about a wrong
+// key has the text of what and name.
+func named[T any, N string | job.Slot](b wire.Bucket, e wire.Entry, value T, err error, key, what string, name N) (T, error) {
+	if err == nil && key != b.Key(e.Subject) {
+		err = fmt.Errorf("%w %s %q", job.ErrInvalid, what, name)
+	}
+	if err != nil {
+		var none T
+		return none, &UnreadableError{b.Name, b.Key(e.Subject), e.Revision, e.Time, len(e.Data), err}
+	}
+	return value, nil
 }
 
 // RemoveUnreadable replaces a value that cannot be decoded with a marker. If the value has

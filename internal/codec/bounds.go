@@ -112,12 +112,12 @@ func Word[W ~string](b *Bounds, member string, w W, known ...W) {
 	case w == "":
 		b.Refuse("%s: it is missing", member)
 	default:
-		b.Err = fmt.Errorf("%w: %s has %s %q, this program knows %s: upgrade it", ErrVersion, b.What, member, Clip(string(w)), strings.Join(Strings(known), ", "))
+		b.Err = fmt.Errorf("%w: %s has %s %q, this program knows %s: upgrade it", ErrVersion, b.What, member, Clip(string(w)), strings.Join(Strings(known...), ", "))
 	}
 }
 
 // Strings converts words to text.
-func Strings[W ~string](words []W) []string {
+func Strings[W ~string](words ...W) []string {
 	texts := make([]string, len(words))
 	for i, w := range words {
 		texts[i] = string(w)

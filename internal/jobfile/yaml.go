@@ -228,7 +228,7 @@ func (t *tree) merge(m, from *spec.Node, seen map[string]bool) {
 
 func (t *tree) number(n ast.Node) *spec.Node {
 	raw := n.GetToken().Value
-	if !spec.JsonNumber.MatchString(raw) {
+	if !spec.JSONNumber.MatchString(raw) {
 		return t.broken(n, "number %s: want plain decimal digits, or quotes if it is text", spec.Clip(raw))
 	}
 	var f float64
@@ -241,7 +241,7 @@ func (t *tree) number(n ast.Node) *spec.Node {
 // text returns a text node. If the text is a number without quotes, which the parser reads as text
 // because it does not fit into 64 bits, text returns a number node.
 func (t *tree) text(n ast.Node, value string) *spec.Node {
-	if n.GetToken().Type == token.StringType && spec.JsonNumber.MatchString(value) {
+	if n.GetToken().Type == token.StringType && spec.JSONNumber.MatchString(value) {
 		return t.number(n)
 	}
 	if !utf8.ValidString(value) {

@@ -90,7 +90,7 @@ func NewAuthCommand(a *base.App) *cobra.Command {
 			}
 			return base.Arguments(cobra.MinimumNArgs(1))(cmd, args)
 		},
-		ValidArgs: codec.Strings(layout.Roles()),
+		ValidArgs: codec.Strings(layout.Roles()...),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return runAuth(a, f, args)
 		},

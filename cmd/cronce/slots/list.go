@@ -24,7 +24,7 @@ func NewCommand(a *base.App) *cobra.Command {
 }
 
 // slotStates are the states that "slot ls" can show.
-var slotStates = codec.Strings(client.SlotStates())
+var slotStates = codec.Strings(client.SlotStates()...)
 
 type slotFlags struct {
 	job    string

@@ -79,7 +79,7 @@ peer is the node that was declared dead, or whose slot was taken over:
 	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "print only events of this `kind`; repeatable")
 	cmd.Flags().BoolVar(&f.output, "follow-output", false, "with --job: also print what the job's slots write, as they write it")
 	cmd.Flags().BoolVar(&f.orders, "orders", false, "print only the orders of operators: first those that are kept")
-	base.Complete(cmd, "kind", codec.Strings(exchange.Kinds())...)
+	base.Complete(cmd, "kind", codec.Strings(exchange.Kinds()...)...)
 	return cmd
 }
 
@@ -97,7 +97,7 @@ func (f watchFlags) check() error {
 		return base.Usage(err)
 	}
 	for _, kind := range f.kinds {
-		if err := base.OneOf("--kind", kind, codec.Strings(exchange.Kinds())...); err != nil {
+		if err := base.OneOf("--kind", kind, codec.Strings(exchange.Kinds()...)...); err != nil {
 			return err
 		}
 	}

@@ -121,7 +121,7 @@ func (a Access) validate() error {
 	}
 	for _, r := range a.Roles {
 		if !slices.Contains(Roles(), r) {
-			return fmt.Errorf("%w role %q: want one of %s", job.ErrInvalid, r, strings.Join(codec.Strings(Roles()), ", "))
+			return fmt.Errorf("%w role %q: want one of %s", job.ErrInvalid, r, strings.Join(codec.Strings(Roles()...), ", "))
 		}
 	}
 	if err := codec.ValidateName("namespace", a.Namespace); err != nil {

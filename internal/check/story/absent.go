@@ -73,11 +73,9 @@ func (t *explainer) explainNotInLedger(ctx context.Context) error {
 		t.setNeighbours(plans[0].Plan, first)
 		return nil
 	}
-	plan := plans[len(plans)-1]
-	for _, p := range plans {
-		if at.After(p.From) && (p.To.IsZero() || !at.After(p.To)) {
-			plan = p
-		}
+	plan, ok := t.entry.PlanAt(at)
+	if !ok {
+		plan = plans[len(plans)-1]
 	}
 	schedule, err := job.ParseSchedule(t.entry.Job.Name, plan.Plan)
 	if err != nil {

@@ -91,12 +91,7 @@ func (c *Check) describeMissing(l *line, unix int64) Problem {
 		return p
 	}
 	p := Problem{Kind: Missing, Slot: job.NewSlot(l.name, time.Unix(unix, 0)), Detail: "neither a record nor a message"}
-	from := time.Time{}
-	for _, plan := range l.entry.Plans() {
-		if plan.From.Unix() < unix {
-			from = plan.From
-		}
-	}
+	plan, _ := l.entry.PlanAt(p.Slot.At)
 	for _, s := range l.stretches {
 		if s.first <= unix && unix <= s.last {
 			p.Due = p.Slot.At.Add(s.schedule.Delay())
@@ -106,7 +101,7 @@ func (c *Check) describeMissing(l *line, unix int64) Problem {
 		p.Detail += ", although an event reported its outcome"
 	}
 	switch {
-	case !c.published(l.entry.Revision, from, p.Due):
+	case !c.published(l.entry.Revision, plan.From, p.Due):
 		p.Detail = "not published: the watermark has not passed it"
 		p.Beyond = "the next producer publishes it, or records it as missed, by the job's catch-up policy"
 	case c.old(p.Slot.At):

@@ -98,7 +98,7 @@ func (c *Check) plan(e *plans.Entry, schedules map[string]*job.Schedule) *line {
 		first = known
 	}
 	if kept := ceil(c.cfg.Now.Add(retentionMargin - c.cfg.Settings.Retention)); first < kept {
-		c.leaveOut(l.name, fmt.Sprintf("before %s: the ledger forgets after %v", stamp(kept), c.cfg.Settings.Retention), 0)
+		c.leaveOut(l.name, fmt.Sprintf("before %s: the ledger forgets after %v", time.Unix(kept, 0).UTC().Format(time.RFC3339), c.cfg.Settings.Retention), 0)
 		first = kept
 	}
 	if c.cfg.To.After(c.cfg.Now) {
@@ -311,5 +311,3 @@ func count(b bool) int {
 	}
 	return 0
 }
-
-func stamp(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }

@@ -121,9 +121,9 @@ func planFields(d job.Job) []Field {
 				{Name: "subject", Kind: Text, Required: true, Example: "orders.paid", About: "Its messages on this subject, which may have wildcards."},
 			}},
 		{Name: "timezone", Kind: Text, Default: d.Timezone, Example: "Europe/Berlin", About: "An IANA name. Its rules are built into the program."},
-		{Name: "dst_gap", Kind: Word, Default: string(d.DSTGap), Words: words(job.GapAfter, job.GapSkip), Example: "skip",
+		{Name: "dst_gap", Kind: Word, Default: string(d.DSTGap), Words: codec.Strings(job.GapAfter, job.GapSkip), Example: "skip",
 			About: "A wall time that does not exist, because the clocks go forward, runs at the first instant `after` the gap, or not at all. It does not concern jobs whose hour field begins with `*`."},
-		{Name: "dst_overlap", Kind: Word, Default: string(d.DSTOverlap), Words: words(job.RepeatFirst, job.RepeatSecond, job.RepeatBoth), Example: "both",
+		{Name: "dst_overlap", Kind: Word, Default: string(d.DSTOverlap), Words: codec.Strings(job.RepeatFirst, job.RepeatSecond, job.RepeatBoth), Example: "both",
 			About: "A wall time that comes twice, because the clocks go back, runs at the `first` occurrence, the `second`, or `both`. It does not concern jobs whose hour field begins with `*`."},
 		{Name: "spread", Kind: Duration, Limit: "whole seconds, at most " + short(job.MaxSpread), Example: "5m",
 			About: "Delays the due time by less than this, by a stable hash of the name, so that many jobs do not start at once. The slot keeps its instant."},
@@ -151,17 +151,17 @@ func runFields(d job.Job) []Field {
 		}},
 		{Name: "catch_up", Kind: Mapping, Example: "{policy: all, within: 12h, max: 10}",
 			About: "What happens to slots that were not published within a minute of their due time, because no producer ran, or the job was paused. Slots that do not run are recorded as `missed`.", Fields: []Field{
-				{Name: "policy", Kind: Word, Default: string(d.CatchUp.Policy), Words: words(job.CatchUpLatest, job.CatchUpAll, job.CatchUpNone), Example: "all",
+				{Name: "policy", Kind: Word, Default: string(d.CatchUp.Policy), Words: codec.Strings(job.CatchUpLatest, job.CatchUpAll, job.CatchUpNone), Example: "all",
 					About: "Which missed slots run: the newest one (`latest`), each (`all`), or `none`."},
 				{Name: "within", Kind: Duration, Default: "the horizon, " + short(job.DefaultHorizon), Example: "12h", About: "How old a missed slot may be and still run."},
 				{Name: "max", Kind: Count, Max: job.MaxCatchUp, Default: fmt.Sprint(d.CatchUp.Max), Example: "10", About: "Bounds `all`: how many of the newest missed slots run."},
 			}},
 		{Name: "overlap", Kind: Word, Default: string(d.Overlap) + "; with `on` allow", Example: "queue",
-			Words: words(job.Overlaps()...),
+			Words: codec.Strings(job.Overlaps()...),
 			About: "What happens to a slot that is on time while an older slot of the job has no outcome yet: it is `skipped` (`skip`), waits in a queue (`queue`), waits until a newer slot replaces it (`latest`), cancels the older one (`replace`), or runs at the same time (`allow`). Slots that were caught up, backfilled or triggered wait: they are not skipped, and `replace` does not cancel them."},
 		{Name: "concurrency", Kind: Count, Max: job.MaxConcurrency, Default: "1; with `overlap: allow` no limit", Example: "2",
 			About: "How many slots of the job may run at once in the whole fleet before `overlap` applies."},
-		{Name: "on_lease_lost", Kind: Word, Default: string(d.OnLeaseLost), Words: words(job.LeaseLostCancel, job.LeaseLostFinish), Example: "finish",
+		{Name: "on_lease_lost", Kind: Word, Default: string(d.OnLeaseLost), Words: codec.Strings(job.LeaseLostCancel, job.LeaseLostFinish), Example: "finish",
 			About: "If a node cannot reach the broker for longer than the lease, its handlers are cancelled before another node may start their slots (`cancel`), or they may finish (`finish`). Then two handlers may run one slot at the same time."},
 		{Name: "output", Kind: Size, Default: fmt.Sprintf("%dKiB", job.DefaultOutput>>10), Limit: fmt.Sprintf("at most %dKiB", job.MaxOutput>>10), Example: "16KiB",
 			About: "How much of an attempt's output, or of the answer to it, the slot's record keeps: half from the beginning, and half from the end."},
@@ -251,8 +251,6 @@ func actionField() Field {
 			}},
 		}}
 }
-
-func words[W ~string](all ...W) []string { return codec.Strings(all) }
 
 // short formats a duration as people write it: 1m, not 1m0s.
 func short(d time.Duration) string {

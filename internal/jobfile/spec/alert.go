@@ -79,7 +79,7 @@ func (j *jobDecoder) template(v value, kinds []job.State) string {
 	if !ok {
 		return ""
 	}
-	err := alertbody.CheckTemplate(text, codec.Strings(kinds)...)
+	err := alertbody.CheckTemplate(text, codec.Strings(kinds...)...)
 	var mistake *alertbody.TemplateError
 	switch {
 	case errors.As(err, &mistake):

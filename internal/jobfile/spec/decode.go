@@ -34,16 +34,13 @@ func (d *decoder) fail(at Position, format string, args ...any) {
 // want reports v if it is not of kind k. example shows a valid value.
 func (d *decoder) want(v value, k kind, example string) bool {
 	if v.Kind != k && v.Kind != Broken {
-		d.fail(v.At, "%swant %s, got %s", colon(v.label), example, v.describe())
+		label := v.label
+		if label != "" {
+			label += ": "
+		}
+		d.fail(v.At, "%swant %s, got %s", label, example, v.describe())
 	}
 	return v.Kind == k
-}
-
-func colon(label string) string {
-	if label == "" {
-		return ""
-	}
-	return label + ": "
 }
 
 func (n *Node) describe() string {

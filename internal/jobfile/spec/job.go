@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -152,23 +153,23 @@ func (j *jobDecoder) fields() []field {
 		{"timezone", j.setText("Europe/Berlin", func(t *job.Job, s string) { t.Timezone = s })},
 		{"dst_gap", j.setText("after", func(t *job.Job, s string) { t.DSTGap = job.GapPolicy(s) })},
 		{"dst_overlap", j.setText("first", func(t *job.Job, s string) { t.DSTOverlap = job.RepeatPolicy(s) })},
-		{"spread", j.setDuration(func(t *job.Job, d time.Duration) { t.Spread = d })},
-		{"from", j.setInstant(func(t *job.Job, at time.Time) { t.From = at })},
-		{"until", j.setInstant(func(t *job.Job, at time.Time) { t.Until = at })},
+		{"spread", setField(j, j.duration, func(t *job.Job, d time.Duration) { t.Spread = d })},
+		{"from", setField(j, j.instant, func(t *job.Job, at time.Time) { t.From = at })},
+		{"until", setField(j, j.instant, func(t *job.Job, at time.Time) { t.Until = at })},
 		{"exclude", j.exclude},
 		{"queue", j.setText("default", func(t *job.Job, s string) { t.Queue = s })},
-		{"payload", j.payload},
-		{"timeout", j.setDuration(func(t *job.Job, d time.Duration) { t.Timeout = d })},
-		{"deadline", j.setDuration(func(t *job.Job, d time.Duration) { t.Deadline = d })},
+		{"payload", setField(j, j.payload, func(t *job.Job, data json.RawMessage) { t.Payload = data })},
+		{"timeout", setField(j, j.duration, func(t *job.Job, d time.Duration) { t.Timeout = d })},
+		{"deadline", setField(j, j.duration, func(t *job.Job, d time.Duration) { t.Deadline = d })},
 		{"retry", j.retry},
 		{"catch_up", j.catchUp},
-		{"output", j.output},
+		{"output", setField(j, j.size, func(t *job.Job, n int) { t.Output = n })},
 		{"action", j.decodeAction},
 		{"shadow", func(v value) { j.shadow = j.flag(v) }},
-		{"overlap", j.overlap},
-		{"concurrency", j.setCount(func(t *job.Job, n int) { t.Concurrency = n })},
-		{"on_lease_lost", j.onLeaseLost},
-		{"shards", j.setCount(func(t *job.Job, n int) { t.Shards = n })},
+		{"overlap", j.setWord(codec.Strings(job.Overlaps()...), func(t *job.Job, s string) { t.Overlap = job.Overlap(s) })},
+		{"concurrency", setField(j, j.count, func(t *job.Job, n int) { t.Concurrency = n })},
+		{"on_lease_lost", j.setWord(codec.Strings(job.LeaseLostCancel, job.LeaseLostFinish), func(t *job.Job, s string) { t.OnLeaseLost = job.LeaseLost(s) })},
+		{"shards", setField(j, j.count, func(t *job.Job, n int) { t.Shards = n })},
 		{"on_failure", j.alert(func(t *job.Job, a *job.Alert) { t.OnFailure = a }, job.Failed, job.Expired)},
 		{"on_missed", j.alert(func(t *job.Job, a *job.Alert) { t.OnMissed = a }, job.Missed)},
 		{"on_success", j.alert(func(t *job.Job, a *job.Alert) { t.OnSuccess = a }, job.Succeeded)},
@@ -178,36 +179,21 @@ func (j *jobDecoder) fields() []field {
 	}
 }
 
+// setField returns a decoder that reads a value and sets a field of the job to it.
+func setField[T any](j *jobDecoder, read func(value) (T, bool), set func(*job.Job, T)) func(value) {
+	return func(v value) {
+		if x, ok := read(v); ok {
+			j.set(v, func(t *job.Job) { set(t, x) })
+		}
+	}
+}
+
 func (j *jobDecoder) setText(example string, set func(*job.Job, string)) func(value) {
-	return func(v value) {
-		if s, ok := j.text(v, example); ok {
-			j.set(v, func(t *job.Job) { set(t, s) })
-		}
-	}
+	return setField(j, func(v value) (string, bool) { return j.text(v, example) }, set)
 }
 
-func (j *jobDecoder) setDuration(set func(*job.Job, time.Duration)) func(value) {
-	return func(v value) {
-		if d, ok := j.duration(v); ok {
-			j.set(v, func(t *job.Job) { set(t, d) })
-		}
-	}
-}
-
-func (j *jobDecoder) setInstant(set func(*job.Job, time.Time)) func(value) {
-	return func(v value) {
-		if at, ok := j.instant(v); ok {
-			j.set(v, func(t *job.Job) { set(t, at) })
-		}
-	}
-}
-
-func (j *jobDecoder) setCount(set func(*job.Job, int)) func(value) {
-	return func(v value) {
-		if n, ok := j.count(v); ok {
-			j.set(v, func(t *job.Job) { set(t, n) })
-		}
-	}
+func (j *jobDecoder) setWord(words []string, set func(*job.Job, string)) func(value) {
+	return setField(j, func(v value) (string, bool) { return j.oneOf(v, words...) }, set)
 }
 
 // exclude sets the exclusions one by one. So settle can find out which one is invalid, or leaves no
@@ -251,42 +237,18 @@ func (j *jobDecoder) after(v value) {
 	}
 }
 
-func (j *jobDecoder) payload(v value) {
-	if data, ok := j.decoder.payload(v); ok {
-		j.set(v, func(t *job.Job) { t.Payload = data })
-	}
-}
-
 func (j *jobDecoder) retry(v value) {
 	j.object(v, []field{
-		{"attempts", j.setCount(func(t *job.Job, n int) { t.Retry.Attempts = n })},
-		{"backoff", j.setDuration(func(t *job.Job, d time.Duration) { t.Retry.Backoff = d })},
-		{"max_backoff", j.setDuration(func(t *job.Job, d time.Duration) { t.Retry.MaxBackoff = d })},
+		{"attempts", setField(j, j.count, func(t *job.Job, n int) { t.Retry.Attempts = n })},
+		{"backoff", setField(j, j.duration, func(t *job.Job, d time.Duration) { t.Retry.Backoff = d })},
+		{"max_backoff", setField(j, j.duration, func(t *job.Job, d time.Duration) { t.Retry.MaxBackoff = d })},
 	})
 }
 
 func (j *jobDecoder) catchUp(v value) {
 	j.object(v, []field{
 		{"policy", j.setText("latest", func(t *job.Job, s string) { t.CatchUp.Policy = job.CatchUpPolicy(s) })},
-		{"within", j.setDuration(func(t *job.Job, d time.Duration) { t.CatchUp.Within = d })},
-		{"max", j.setCount(func(t *job.Job, n int) { t.CatchUp.Max = n })},
+		{"within", setField(j, j.duration, func(t *job.Job, d time.Duration) { t.CatchUp.Within = d })},
+		{"max", setField(j, j.count, func(t *job.Job, n int) { t.CatchUp.Max = n })},
 	})
-}
-
-func (j *jobDecoder) overlap(v value) {
-	if s, ok := j.oneOf(v, codec.Strings(job.Overlaps())...); ok {
-		j.set(v, func(t *job.Job) { t.Overlap = job.Overlap(s) })
-	}
-}
-
-func (j *jobDecoder) onLeaseLost(v value) {
-	if s, ok := j.oneOf(v, string(job.LeaseLostCancel), string(job.LeaseLostFinish)); ok {
-		j.set(v, func(t *job.Job) { t.OnLeaseLost = job.LeaseLost(s) })
-	}
-}
-
-func (j *jobDecoder) output(v value) {
-	if n, ok := j.size(v); ok {
-		j.set(v, func(t *job.Job) { t.Output = n })
-	}
 }

@@ -41,8 +41,8 @@ type Member struct {
 	Value *Node
 }
 
-// JsonNumber is the spelling of numbers that JSON and every YAML version share.
-var JsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
+// JSONNumber is the spelling of numbers that JSON and every YAML version share.
+var JSONNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
 // Clip shortens invalid input for an error message, and masks passwords in it.
 func Clip(s string) string {

@@ -66,7 +66,7 @@ func (s *Site) slots() shell.Page {
 	return shell.Page{Path: "/slots", Nav: "slots", File: "slots.html", Show: func(r *shell.Request) (any, error) {
 		d := slotList{States: client.SlotStates(), Range: r.Form.One("range", "day", "hour", "week"), Order: r.Form.One("order", "newest", "oldest")}
 		f := client.SlotFilter{Job: r.Form.Get("job"), Limit: slotRows, Newest: d.Order == "newest"}
-		if d.State = r.Form.One("state", append([]string{""}, codec.Strings(d.States)...)...); d.State != "" {
+		if d.State = r.Form.One("state", append([]string{""}, codec.Strings(d.States...)...)...); d.State != "" {
 			f.States = []job.State{job.State(d.State)}
 		}
 		if err := codec.ValidateJobFilter(f.Job); err != nil {
