@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -270,9 +269,7 @@ func (c *Client) ordered(ctx context.Context, order string, e job.Event) {
 // outcome.
 func (c *Client) emit(e job.Event) {
 	e.V, e.Node = codec.Version, c.cfg.Operator
-	if data, err := json.Marshal(e); err == nil {
-		_ = c.cfg.Fleet.Emit(string(e.Kind), e.Job, data)
-	}
+	_ = c.cfg.Fleet.EmitAndFlush(e)
 }
 
 // Cursor is the position of a row in its listing. The rows of a listing are in the order of

@@ -81,7 +81,7 @@ func TestEventsAreLiveAndFiltered(t *testing.T) {
 	go func() {
 		for n := 1; ; n++ {
 			for _, kind := range []job.EventKind{job.EventRetrying, job.EventSucceeded} {
-				_ = s.store.EmitEvent(happens("report", kind, n))
+				_ = s.store.Emit(happens("report", kind, n))
 			}
 			select {
 			case <-stop:

@@ -109,33 +109,28 @@ func (s *Store) storeEvent(ctx context.Context, e job.Event, options ...jetstrea
 	})
 }
 
-// Emit publishes an event as a core NATS message. Subscribers receive it, and the stream
-// <namespace>_events keeps the exceptional kinds. Emit does not learn whether either of them
-// received the event, so nothing may depend on it.
-//
-// Emit returns when the connection has the event, or after a second, so that the caller may
-// then close the connection. EmitEvent does not wait.
-func (s *Store) Emit(kind, job string, data []byte) error {
-	s.publishEvent(kind, job, data)
-	ctx, cancel := context.WithTimeout(context.Background(), wire.AttemptTimeout)
-	defer cancel()
-	return s.Flush(ctx)
-}
-
-func (s *Store) publishEvent(kind, job string, data []byte) {
-	s.Transport.Publish(s.EventSubject(kind, job), "", data, time.Time{})
-}
-
-// EmitEvent publishes e like Emit, and does not wait. If the event is too large for the
-// server, EmitEvent shortens the event's output, and then its error.
-func (s *Store) EmitEvent(e job.Event) error {
-	name := cmp.Or(e.Job, exchange.NoJob)
+// Emit publishes an event as a core NATS message, and does not wait. Subscribers receive it, and
+// the stream <namespace>_events keeps the exceptional kinds. Emit does not learn whether either of
+// them received the event, so nothing may depend on it. If the event is too large for the server,
+// Emit shortens the event's output, and then its error.
+func (s *Store) Emit(e job.Event) error {
 	data, err := exchange.MarshalEvent(e, s.Room())
 	if err != nil {
 		return err
 	}
-	s.publishEvent(string(e.Kind), name, data)
+	s.Transport.Publish(s.EventSubject(string(e.Kind), cmp.Or(e.Job, exchange.NoJob)), "", data, time.Time{})
 	return nil
+}
+
+// EmitAndFlush is Emit for a caller that may then close the connection: it returns when the
+// connection has the event, or after a second.
+func (s *Store) EmitAndFlush(e job.Event) error {
+	if err := s.Emit(e); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), wire.AttemptTimeout)
+	defer cancel()
+	return s.Flush(ctx)
 }
 
 // Follow calls f with each event of one job as it happens, one call at a time, until stop is

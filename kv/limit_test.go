@@ -46,7 +46,7 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 	if err := s.StoreEvent(ctx, long); err != nil {
 		t.Errorf("event: %v", err)
 	}
-	if err := s.EmitEvent(long); err != nil {
+	if err := s.Emit(long); err != nil {
 		t.Errorf("event: %v", err)
 	}
 	many := exchange.Node{Name: "n1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Nonce: "1"}

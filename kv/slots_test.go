@@ -259,11 +259,11 @@ func TestExceptionalEventsAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{"succeeded", "failed"} {
-		if err := s.Emit(kind, "report", []byte(kind)); err != nil {
+	for _, kind := range []job.EventKind{job.EventSucceeded, job.EventFailed} {
+		if err := s.EmitAndFlush(job.Event{Kind: kind, Job: "report"}); err != nil {
 			t.Fatal(err)
 		}
-		if m, err := heard.NextMsg(10 * time.Second); err != nil || m.Subject != "cronce.event."+kind+".report" {
+		if m, err := heard.NextMsg(10 * time.Second); err != nil || m.Subject != "cronce.event."+string(kind)+".report" {
 			t.Fatalf("%s: %v, %v", kind, m, err)
 		}
 	}

@@ -74,7 +74,7 @@ func fill(t *testing.T, s *kv.Store) {
 	t.Helper()
 	for {
 		for range 64 {
-			_ = s.EmitEvent(job.Event{Kind: "noise", Error: strings.Repeat("x", 64<<10)})
+			_ = s.Emit(job.Event{Kind: "noise", Error: strings.Repeat("x", 64<<10)})
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		err := s.Flush(ctx)

@@ -357,10 +357,7 @@ func (f *benchFleet) work(b *testing.B) *atomic.Int64 {
 			r := benchRecord(i, time.Now().UTC())
 			r.Slot = job.Slot{Job: benchName(i), Token: fmt.Sprint("busy-", i)}
 			f.store.Ledger().Send(b.Context(), r, 0, func(uint64, error) {})
-			e := job.Event{V: 1, Kind: job.EventSucceeded, Node: r.Node, ID: r.Slot.ID(), Job: r.Slot.Job, Time: time.Now()}
-			if data, err := e.MarshalJSON(); err == nil {
-				_ = f.store.Emit(string(e.Kind), e.Job, data)
-			}
+			_ = f.store.EmitAndFlush(job.Event{V: 1, Kind: job.EventSucceeded, Node: r.Node, ID: r.Slot.ID(), Job: r.Slot.Job, Time: time.Now()})
 		}
 	}()
 	return &n

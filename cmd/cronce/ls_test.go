@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -240,11 +239,7 @@ func TestNodeLsAllTellsWhichNodesWereDeclaredDeadAndByWhom(t *testing.T) {
 	f.join(t, exchange.Node{Name: "b-2", State: exchange.NodeFenced, Started: began, Lease: time.Hour, FencedBy: "a-1", FencedAt: began})
 	for i, dead := range []string{"b-2", "old-1", "old-2", "old-1"} { // told twice, at times
 		e := job.Event{V: codec.Version, Kind: job.EventFenced, Time: began.Add(time.Duration(i) * time.Minute), Node: "a-1", Peer: dead}
-		data, err := json.Marshal(e)
-		if err == nil {
-			err = f.store.Emit(string(e.Kind), exchange.NoJob, data)
-		}
-		if err != nil {
+		if err := f.store.EmitAndFlush(e); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -175,7 +175,7 @@ func (f fleet) Events(context.Context, kv.EventFilter) iter.Seq2[job.Event, erro
 }
 
 func (fleet) StoreEvent(context.Context, job.Event) error { return nil }
-func (fleet) Emit(string, string, []byte) error           { return nil }
+func (fleet) EmitAndFlush(job.Event) error                { return nil }
 
 func (f fleet) AskOutput(context.Context, string, job.Slot, bool) (exchange.OutputAnswer, error) {
 	return exchange.DecodeOutputAnswer(f.answer)

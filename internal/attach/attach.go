@@ -5,7 +5,6 @@ package attach
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"log/slog"
 	"time"
@@ -74,7 +73,7 @@ type Fleet interface {
 	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]
 	Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error]
 	StoreEvent(ctx context.Context, e job.Event) error
-	Emit(kind, job string, data []byte) error
+	EmitAndFlush(e job.Event) error
 	AskCancel(ctx context.Context, node string, req core.CancelRequest) (core.CancelAnswer, error)
 	AskOutput(ctx context.Context, node string, s job.Slot, follow bool) (exchange.OutputAnswer, error)
 }
@@ -153,10 +152,7 @@ func Of(nc *nats.Conn, store *kv.Store, o Options) Parts {
 	peers := node.NewPeers(node.PeersConfig{
 		Store: store.Nodes(), Lease: store.Settings().Lease, Now: o.Now, Logger: o.Logger,
 		Fenced: func(dead, by string) {
-			e := job.Event{V: codec.Version, Kind: job.EventFenced, Time: o.Now().UTC(), Node: by, Peer: dead}
-			if data, err := json.Marshal(e); err == nil {
-				_ = store.Emit(string(e.Kind), exchange.NoJob, data)
-			}
+			_ = store.EmitAndFlush(job.Event{V: codec.Version, Kind: job.EventFenced, Time: o.Now().UTC(), Node: by, Peer: dead})
 		},
 	})
 	return Parts{

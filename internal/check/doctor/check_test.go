@@ -363,20 +363,20 @@ func TestEachFinding(t *testing.T) {
 			lock(f, 0)
 			f.Locks[0].Newest = now.AddDate(10, 0, 0)
 		}, "lock error job report", "lock.report"},
-		"alerts without a request":      {func(f *Facts) { f.consumer("", pending); f.Still = []int{0} }, "alerts warning alerts", "7 wait"},
+		"alerts without a request":      {func(f *Facts) { f.consumer("", pending); f.UnaskedConsumers = []int{0} }, "alerts warning alerts", "7 wait"},
 		"alerts that a worker asks for": {func(f *Facts) { f.consumer("", pending) }, "", ""},
 		"alerts that no job wants": {func(f *Facts) {
 			f.consumer("", pending)
-			f.Still, f.Jobs[0].Job.OnFailure = []int{0}, nil
+			f.UnaskedConsumers, f.Jobs[0].Job.OnFailure = []int{0}, nil
 		}, "", ""},
 		"alerts without a consumer":         {func(f *Facts) { f.consumer("", nil) }, "alerts warning alerts", "no consumer"},
 		"alerts that are not delivered":     {func(f *Facts) { f.consumer("", &jetstream.ConsumerInfo{NumRedelivered: 3}) }, "alerts warning alerts", "3 could not be delivered"},
 		"alerts of which nothing is said":   {func(f *Facts) { f.consumer("", nil); f.NodeConsumers[0].Err = job.ErrDenied }, "alerts note alerts", "login"},
-		"messages without a request":        {func(f *Facts) { f.consumer("report", pending); f.Still = []int{0} }, "intake warning job report", "7 messages of stream ORDERS"},
+		"messages without a request":        {func(f *Facts) { f.consumer("report", pending); f.UnaskedConsumers = []int{0} }, "intake warning job report", "7 messages of stream ORDERS"},
 		"messages that a producer asks for": {func(f *Facts) { f.consumer("report", pending) }, "", ""},
 		"messages for a paused job": {func(f *Facts) {
 			f.consumer("report", pending)
-			f.Still, f.Jobs[0].Paused = []int{0}, true
+			f.UnaskedConsumers, f.Jobs[0].Paused = []int{0}, true
 		}, "", ""},
 		"messages that come again":               {func(f *Facts) { f.consumer("report", &jetstream.ConsumerInfo{NumRedelivered: 3}) }, "intake warning job report", "again and again"},
 		"messages without a consumer":            {func(f *Facts) { f.consumer("report", nil) }, "intake warning job report", "no producer takes the messages"},

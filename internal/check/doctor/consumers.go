@@ -11,27 +11,25 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// still reports whether the consumer has messages, none of them in flight, and no request for
+// isUnasked reports whether the consumer has messages, none of them in flight, and no request for
 // them. Its clients ask for half a minute at a time, and do not ask while they handle
 // messages.
-func still(t space.NodeConsumer) bool {
-	return t.Info != nil && t.Info.NumPending > 0 && t.Info.NumWaiting == 0 && t.Info.NumAckPending == 0
-}
+func isUnasked(t space.NodeConsumer) bool { return unattended(t.Info) && t.Info.NumAckPending == 0 }
 
 // nodeConsumers checks the consumers that are not those of queues: of alerts, and of messages that
 // start jobs.
 func (c *check) nodeConsumers() {
 	for i, t := range c.NodeConsumers {
 		if t.Job == "" {
-			c.alerts(t, slices.Contains(c.Still, i))
+			c.alerts(t, slices.Contains(c.UnaskedConsumers, i))
 		} else {
-			c.intake(t, slices.Contains(c.Still, i))
+			c.intake(t, slices.Contains(c.UnaskedConsumers, i))
 		}
 	}
 }
 
 // alerts checks that the alerts of jobs are delivered.
-func (c *check) alerts(t space.NodeConsumer, still bool) {
+func (c *check) alerts(t space.NodeConsumer, unasked bool) {
 	wanted := slices.ContainsFunc(c.Jobs, func(e plans.Entry) bool { return exchange.WantsAlerts(e.Job) })
 	const why = "no alert is sent for slots that fail or are missed"
 	switch {
@@ -40,7 +38,7 @@ func (c *check) alerts(t space.NodeConsumer, still bool) {
 		c.add(Note, "alerts", "alerts", "this login may not look at them: "+t.Err.Error(), "", "")
 	case t.Info == nil && slices.ContainsFunc(c.live(), func(n exchange.Node) bool { return n.Worker }):
 		c.add(Warning, "alerts", "alerts", "there is no consumer for them, although there are workers", why, "look at the workers' logs; "+c.cronce("setup")+" creates it")
-	case still:
+	case unasked:
 		c.add(Warning, "alerts", "alerts", fmt.Sprintf("%d wait, and no worker asks for them", t.Info.NumPending), why, "start a worker whose login may deliver alerts: see cronce auth --help")
 	case t.Info != nil && t.Info.NumRedelivered > 0:
 		c.add(Warning, "alerts", "alerts", fmt.Sprintf("%d could not be delivered, and are retried", t.Info.NumRedelivered), why, "look at the workers' logs: alert not delivered")
@@ -48,7 +46,7 @@ func (c *check) alerts(t space.NodeConsumer, still bool) {
 }
 
 // intake checks the messages that start one job.
-func (c *check) intake(t space.NodeConsumer, still bool) {
+func (c *check) intake(t space.NodeConsumer, unasked bool) {
 	i := slices.IndexFunc(c.Jobs, func(e plans.Entry) bool { return e.Job.Name == t.Job })
 	about, why := "job "+t.Job, "they do not start it"
 	switch {
@@ -59,7 +57,7 @@ func (c *check) intake(t space.NodeConsumer, still bool) {
 		c.add(Note, "intake", about, "this login may not look at the messages that start it: "+t.Err.Error(), "", "")
 	case t.Info == nil && c.produces():
 		c.add(Warning, "intake", about, fmt.Sprintf("no producer takes the messages of stream %s that should start it", t.Stream), why, "look at the producers' logs; what their logins need: cronce auth --help (--on)")
-	case still:
+	case unasked:
 		c.add(Warning, "intake", about, fmt.Sprintf("%d messages of stream %s wait, and no producer asks for them", t.Info.NumPending, t.Stream), why, "start a producer, or look at the logs of the running ones: "+c.cronce("run"))
 	case t.Info != nil && t.Info.NumRedelivered > 0:
 		c.add(Warning, "intake", about, fmt.Sprintf("%d messages of stream %s are redelivered again and again", t.Info.NumRedelivered, t.Stream), why, "look at the producers' logs: the stream of slots may be full")

@@ -64,10 +64,10 @@ type Facts struct {
 	// Unread are messages in the stream of slots that cannot be read.
 	Unread Unread
 
-	// NodeConsumers are the consumers that are not those of queues. Still has the indexes of those
-	// that had messages, and no request for them, at two checks.
-	NodeConsumers []space.NodeConsumer
-	Still         []int
+	// NodeConsumers are the consumers that are not those of queues. UnaskedConsumers has the
+	// indexes of those that had messages, and no request for them, at two checks.
+	NodeConsumers    []space.NodeConsumer
+	UnaskedConsumers []int
 
 	// Unasked are the queues that had messages, and no request for them, at two checks, while
 	// their workers were idle.

@@ -183,7 +183,7 @@ func (g gatherer) nodeConsumers(ctx context.Context) error {
 // unasked checks queues without requests a second time, because a worker has no request for a
 // moment between two messages.
 func (g gatherer) unasked(ctx context.Context) error {
-	waits := slices.ContainsFunc(g.f.NodeConsumers, still)
+	waits := slices.ContainsFunc(g.f.NodeConsumers, isUnasked)
 	before := map[string]uint64{}
 	for _, q := range g.f.Survey.Queues {
 		if g.f.idle(q) {
@@ -209,8 +209,8 @@ func (g gatherer) unasked(ctx context.Context) error {
 		}
 	}
 	for i, t := range g.NodeConsumers(ctx, g.f.Jobs) {
-		if first := g.f.NodeConsumers[i]; still(first) && still(t) && t.Info.Delivered.Consumer == first.Info.Delivered.Consumer {
-			g.f.Still = append(g.f.Still, i)
+		if first := g.f.NodeConsumers[i]; isUnasked(first) && isUnasked(t) && t.Info.Delivered.Consumer == first.Info.Delivered.Consumer {
+			g.f.UnaskedConsumers = append(g.f.UnaskedConsumers, i)
 		}
 	}
 	return nil

@@ -334,7 +334,7 @@ func (r *Replica) emit(e job.Event) {
 	if e.Time.IsZero() {
 		e.Time = r.clock.Now().UTC()
 	}
-	if err := r.cfg.Store.EmitEvent(e); err != nil {
+	if err := r.cfg.Store.Emit(e); err != nil {
 		r.log.Debug("event not published", "kind", e.Kind, "slot", e.ID, "error", err)
 	}
 }

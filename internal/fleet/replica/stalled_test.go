@@ -50,7 +50,7 @@ func TestASocketThatDoesNotDrainHoldsUpNeitherLiveNorTheEndOfRun(t *testing.T) {
 	p.Stall()
 	for full := false; !full; {
 		for range 64 {
-			_ = store.EmitEvent(job.Event{Kind: "noise", Error: strings.Repeat("x", 64<<10)})
+			_ = store.Emit(job.Event{Kind: "noise", Error: strings.Repeat("x", 64<<10)})
 		}
 		flush, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		full = store.Flush(flush) != nil

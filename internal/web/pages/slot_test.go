@@ -2,7 +2,6 @@ package pages_test
 
 import (
 	"context"
-	"encoding/json"
 	"html"
 	"io"
 	"net/http"
@@ -68,11 +67,7 @@ func newArchive(t *testing.T) *archive {
 		},
 	})
 	a.record(t, job.Record{Slot: job.Slot{Job: "report", Token: "invoice/<b>7"}, State: job.Succeeded, Published: a.base, Node: "web1-1", Finished: a.base.Add(time.Second), Output: strings.Repeat("long ", 10_000)})
-	fenced, err := json.Marshal(job.Event{V: 1, Kind: job.EventFenced, Node: "web2-1", Peer: "web1-1", Time: a.base.Add(20 * time.Second)})
-	if err == nil {
-		err = store.Emit(string(job.EventFenced), exchange.NoJob, fenced)
-	}
-	if err != nil {
+	if err := store.EmitAndFlush(job.Event{V: 1, Kind: job.EventFenced, Node: "web2-1", Peer: "web1-1", Time: a.base.Add(20 * time.Second)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range []job.Event{
