@@ -13,12 +13,12 @@ import (
 type chain struct {
 	since time.Time // earlier successes do not count
 
-	// succeeded has the instants at which each of the jobs before it succeeded, tokens one bit
-	// for each of these jobs. late are instants with a success since, recent with one a moment
-	// ago.
-	succeeded    []instants
-	late, recent instants
-	tokens       map[string]*chained
+	// succeeded has the instants at which each of the jobs before it succeeded. counted are
+	// the instants of which at least one success is later than since, recent those of which one
+	// was a moment ago. tokens has the same of triggered runs, with one bit for each job.
+	succeeded       []instants
+	counted, recent instants
+	tokens          map[string]*chained
 
 	// recorded has the slots with a record, and judged the slots that are counted among those that
 	// should exist.
@@ -30,24 +30,24 @@ type chain struct {
 // chained is a triggered run of the chain.
 type chained struct {
 	succeeded        uint32
-	late, recent     bool
+	counted, recent  bool
 	recorded, judged bool
 }
 
 // followed says that a job comes after another one, which is its i-th.
 type followed struct {
-	by *line
+	by *timeline
 	i  int
 }
 
-// chain sets up the line of a job that comes after others.
-func (c *Check) chain(l *line) {
+// chain sets up the timeline of a job that comes after others.
+func (c *Check) chain(l *timeline) {
 	after := l.entry.Job.After
 	if len(after) == 0 {
 		return
 	}
 	l.chain = &chain{
-		since: l.entry.Since(), succeeded: make([]instants, len(after)), late: instants{}, recent: instants{},
+		since: l.entry.Since(), succeeded: make([]instants, len(after)), counted: instants{}, recent: instants{},
 		tokens: map[string]*chained{}, recorded: instants{}, judged: instants{},
 	}
 	for i, name := range after {
@@ -57,7 +57,9 @@ func (c *Check) chain(l *line) {
 }
 
 // Alone reports whether the named job can be judged by its own records.
-func (c *Check) Alone(name string) bool { return c.lines[name] == nil || c.lines[name].chain == nil }
+func (c *Check) Alone(name string) bool {
+	return c.timelines[name] == nil || c.timelines[name].chain == nil
+}
 
 // judgeSuccessors uses a record to judge the jobs that come after its own.
 func (c *Check) judgeSuccessors(r job.Record) {
@@ -66,17 +68,17 @@ func (c *Check) judgeSuccessors(r job.Record) {
 	}
 	for _, f := range c.before[r.Slot.Job] {
 		ch := f.by.chain
-		late, fresh := r.Finished.After(ch.since), c.cfg.Now.Sub(r.Finished) <= Patience
+		counted, fresh := r.Finished.After(ch.since), c.cfg.Now.Sub(r.Finished) <= Patience
 		if r.Slot.Token != "" {
 			t := ch.token(r.Slot.Token)
 			t.succeeded |= 1 << f.i
-			t.late, t.recent = t.late || late, t.recent || fresh
+			t.counted, t.recent = t.counted || counted, t.recent || fresh
 			continue
 		}
 		unix := r.Slot.At.Unix()
 		ch.succeeded[f.i].add(unix)
-		if late {
-			ch.late.add(unix)
+		if counted {
+			ch.counted.add(unix)
 		}
 		if fresh {
 			ch.recent.add(unix)
@@ -109,14 +111,14 @@ func (ch *chain) seen(s job.Slot) (judged bool) {
 // judgeChain finds the slots of the chain that should exist, and adds those without a record to
 // unrecorded. beside is how many of them were counted as slots that no plan has, because their
 // records came first. young is how many are too young to judge; only the first call returns it.
-func (l *line) judgeChain() (beside, young int) {
+func (l *timeline) judgeChain() (beside, young int) {
 	ch := l.chain
 	if ch == nil {
 		return 0, 0
 	}
 	for unix := range ch.succeeded[0].all() {
 		switch {
-		case !ch.late.has(unix) || ch.judged.has(unix) || !ch.complete(unix):
+		case !ch.counted.has(unix) || ch.judged.has(unix) || !ch.complete(unix):
 			continue
 		case ch.recent.has(unix) && !ch.recorded.has(unix):
 			young += count(!l.waiting.has(unix))
@@ -131,7 +133,7 @@ func (l *line) judgeChain() (beside, young int) {
 	}
 	for _, t := range ch.tokens {
 		switch {
-		case !t.late || t.judged || t.succeeded != 1<<len(ch.succeeded)-1:
+		case !t.counted || t.judged || t.succeeded != 1<<len(ch.succeeded)-1:
 			continue
 		case t.recent && !t.recorded:
 			young++
@@ -159,7 +161,7 @@ func (ch *chain) complete(unix int64) bool {
 }
 
 // lostRuns returns the triggered runs of the chain that should exist and do not.
-func (c *Check) lostRuns(l *line) (lost []Problem) {
+func (c *Check) lostRuns(l *timeline) (lost []Problem) {
 	if l.chain == nil {
 		return nil
 	}
@@ -172,7 +174,7 @@ func (c *Check) lostRuns(l *line) (lost []Problem) {
 }
 
 // unfollowed describes a slot that should have followed from others.
-func (c *Check) unfollowed(l *line, s job.Slot) Problem {
+func (c *Check) unfollowed(l *timeline, s job.Slot) Problem {
 	p := Problem{
 		Kind: Missing, Slot: s,
 		Detail: fmt.Sprintf("neither a record nor a message, although %s succeeded more than %v ago", strings.Join(l.entry.Job.After, ", "), Patience),

@@ -12,7 +12,7 @@ const serversApart = 10 * time.Millisecond
 
 // earlyBy returns how long before it was due the slot of a record was started. The broker
 // stored the record at written. Zero: it was not early, or that is not known.
-func (l *line) earlyBy(r job.Record, written time.Time) time.Duration {
+func (l *timeline) earlyBy(r job.Record, written time.Time) time.Duration {
 	due := r.Due
 	if l.entry == nil || l.chain != nil || due.IsZero() {
 		due = r.Slot.At // the due time of a slot that follows is that of an outcome

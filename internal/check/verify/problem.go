@@ -47,9 +47,9 @@ type Problem struct {
 // Problems walks to the end and yields the problems, job by job, missing slots first. What is
 // passed to the check meanwhile counts from the next call on.
 func (c *Check) Problems() iter.Seq[Problem] {
-	lines := c.finish()
+	timelines := c.finish()
 	return func(yield func(Problem) bool) {
-		for _, l := range lines {
+		for _, l := range timelines {
 			for p := range c.missing(l) {
 				if !yield(p) {
 					return
@@ -70,7 +70,7 @@ func (c *Check) Problems() iter.Seq[Problem] {
 }
 
 // missing yields the slots of a job that have neither a record nor a message.
-func (c *Check) missing(l *line) iter.Seq[Problem] {
+func (c *Check) missing(l *timeline) iter.Seq[Problem] {
 	return func(yield func(Problem) bool) {
 		for unix := range l.unrecorded.all() {
 			if l.waiting.has(unix) || within(l.coming, unix) {
@@ -84,7 +84,7 @@ func (c *Check) missing(l *line) iter.Seq[Problem] {
 }
 
 // describeMissing describes the missing slot at an instant.
-func (c *Check) describeMissing(l *line, unix int64) Problem {
+func (c *Check) describeMissing(l *timeline, unix int64) Problem {
 	if l.chain != nil && l.chain.judged.has(unix) {
 		p := c.unfollowed(l, job.NewSlot(l.name, time.Unix(unix, 0)))
 		p.Reported = l.reported.has(unix)
@@ -124,7 +124,7 @@ func (c *Check) beyondHorizon() string {
 }
 
 // unfinished returns the problems of slots of a job that have a record or a message.
-func (c *Check) unfinished(l *line) []Problem {
+func (c *Check) unfinished(l *timeline) []Problem {
 	var found []Problem
 	busy := false
 	for s, r := range l.unsettled {
@@ -170,7 +170,7 @@ func pending(s job.Slot) Problem {
 
 // stuck says why a slot without an outcome will not get one, or should have one. Empty: it is
 // in progress.
-func (c *Check) stuck(l *line, s job.Slot, r unsettled) string {
+func (c *Check) stuck(l *timeline, s job.Slot, r unsettled) string {
 	waits, fresh := l.waits(s), s.Token == "" && l.recent.has(s.At.Unix())
 	if overdue, ok := l.tokens[s.Token]; ok {
 		fresh = !overdue
@@ -193,7 +193,7 @@ func (c *Check) stuck(l *line, s job.Slot, r unsettled) string {
 
 // stuckWhole is stuck for a slot that is split. Its shards do the work, and each of them is
 // judged by itself.
-func (c *Check) stuckWhole(l *line, s job.Slot, r unsettled, waits bool) string {
+func (c *Check) stuckWhole(l *timeline, s job.Slot, r unsettled, waits bool) string {
 	for i := range r.shards {
 		if _, ok := l.unsettled[s.Part(i+1, r.shards)]; ok {
 			return ""
@@ -205,7 +205,7 @@ func (c *Check) stuckWhole(l *line, s job.Slot, r unsettled, waits bool) string 
 	return "its shards have ended, or their messages are gone, and no worker records its outcome"
 }
 
-func (c *Check) stuckRunning(l *line, r unsettled, waits, fresh bool) string {
+func (c *Check) stuckRunning(l *timeline, r unsettled, waits, fresh bool) string {
 	dead, written := c.dead(r.node)
 	switch {
 	case dead && !waits:
@@ -229,7 +229,7 @@ func (c *Check) dead(node string) (dead bool, written time.Time) {
 }
 
 // beyond says why a slot that has a record cannot be offered again. Empty: it can.
-func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
+func (c *Check) beyond(l *timeline, s job.Slot, r unsettled) string {
 	if r.shards > 0 && l.entry != nil {
 		return ""
 	}
@@ -251,7 +251,7 @@ func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
 // the catch-up policy of its job would not run so late, is offered as missed. There are no
 // messages for a job that is not in the registry.
 func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Message, payload []byte) {
-	l := c.lines[p.Slot.Job]
+	l := c.timelines[p.Slot.Job]
 	if l == nil || l.entry == nil {
 		return "", nil, nil
 	}
@@ -266,11 +266,11 @@ func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Mes
 	if plan, ok := l.entry.PlanAt(p.Slot.At); ok {
 		shards = plan.Plan.Shards
 	}
-	leftOut := c.cfg.Now.Sub(p.Due) > lateAfter && (j.CatchUp.Policy == job.CatchUpNone || j.CatchUp.Within > 0 && late > j.CatchUp.Within)
+	missed := c.cfg.Now.Sub(p.Due) > lateAfter && (j.CatchUp.Policy == job.CatchUpNone || j.CatchUp.Within > 0 && late > j.CatchUp.Within)
 	if l.chain != nil {
-		leftOut, shards, m.Chained = l.entry.Paused, j.Shards, true
+		missed, shards, m.Chained = l.entry.Paused, j.Shards, true
 	}
-	if p.Kind == Missing && leftOut {
+	if p.Kind == Missing && missed {
 		m.Missed, m.CaughtUp = 1, false
 	}
 	if r, ok := l.unsettled[p.Slot]; ok {

@@ -108,12 +108,12 @@ func (c *Check) Report() Report {
 		case NoOutcome:
 			r.NoOutcome++
 			// A waiting message of a slot that no plan has is not counted below.
-			if p.State != job.Pending || p.Slot.Token == "" && c.lines[p.Slot.Job].unrecorded.has(p.Slot.At.Unix()) {
+			if p.State != job.Pending || p.Slot.Token == "" && c.timelines[p.Slot.Job].unrecorded.has(p.Slot.At.Unix()) {
 				r.InProgress--
 			}
 		}
 	}
-	for _, l := range c.lines {
+	for _, l := range c.timelines {
 		r.Jobs += count(l.entry != nil)
 		r.Slots += l.slots
 		r.InProgress += len(l.unsettled)

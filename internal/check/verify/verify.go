@@ -53,7 +53,7 @@ type Config struct {
 // not safe for concurrent use.
 type Check struct {
 	cfg       Config
-	lines     map[string]*line
+	timelines map[string]*timeline
 	before    map[string][]followed // by the job that others come after
 	nodes     map[string]exchange.NodeEvent
 	outcomes  map[job.State]int
@@ -66,7 +66,7 @@ type Check struct {
 func New(cfg Config, entries []plans.Entry) *Check {
 	cfg.Settings = cfg.Settings.WithDefaults()
 	c := &Check{
-		cfg: cfg, lines: map[string]*line{}, before: map[string][]followed{}, nodes: map[string]exchange.NodeEvent{},
+		cfg: cfg, timelines: map[string]*timeline{}, before: map[string][]followed{}, nodes: map[string]exchange.NodeEvent{},
 		outcomes: map[job.State]int{}, notJudged: map[string]*leftOut{},
 	}
 	for _, n := range cfg.Nodes {
@@ -75,7 +75,7 @@ func New(cfg Config, entries []plans.Entry) *Check {
 	schedules := map[string]*job.Schedule{} // a million jobs have a few hundred schedules
 	for i := range entries {
 		if e := &entries[i]; c.wanted(e.Job.Name) {
-			c.lines[e.Job.Name] = c.plan(e, schedules)
+			c.timelines[e.Job.Name] = c.plan(e, schedules)
 		}
 	}
 	return c
@@ -86,8 +86,8 @@ func (c *Check) wanted(name string) bool {
 }
 
 // plan sets up the slots of one job that should exist.
-func (c *Check) plan(e *plans.Entry, schedules map[string]*job.Schedule) *line {
-	l := newLine(e.Job.Name, e)
+func (c *Check) plan(e *plans.Entry, schedules map[string]*job.Schedule) *timeline {
+	l := newTimeline(e.Job.Name, e)
 	if e.Paused {
 		c.leaveOut(l.name, "what falls due while it is paused", 0)
 	}
@@ -138,12 +138,12 @@ func (c *Check) stretch(part plans.Stretch, first, last int64) stretch {
 	return s
 }
 
-// line returns the line of a job, nil if the job is not checked.
-func (c *Check) line(name string) *line {
-	l := c.lines[name]
+// timeline returns the timeline of a job, nil if the job is not checked.
+func (c *Check) timeline(name string) *timeline {
+	l := c.timelines[name]
 	if l == nil && c.wanted(name) {
-		l = newLine(name, nil)
-		c.lines[name] = l
+		l = newTimeline(name, nil)
+		c.timelines[name] = l
 		c.leaveOut(name, "no definition of it can be read", 0)
 	}
 	return l
@@ -165,7 +165,7 @@ func (c *Check) Event(e job.Event) {
 	if err != nil || !c.wanted(s.Job) || s.Token == "" && !c.inRange(s, time.Time{}) {
 		return
 	}
-	l := c.line(s.Job)
+	l := c.timeline(s.Job)
 	switch {
 	case e.Reopened:
 		l.reported.take(s.At.Unix())
@@ -188,13 +188,13 @@ func (c *Check) Waiting(m core.Message, published time.Time) {
 	switch {
 	case !c.wanted(s.Job):
 	case s.Range:
-		l := c.line(s.Job)
+		l := c.timeline(s.Job)
 		l.coming = append(l.coming, span{s.At.Unix(), m.MissedLast.Unix()})
 	case s.Token != "": // the later of two messages counts
-		c.line(s.Job).tokens[s.Token] = overdue && c.inRange(s, published)
+		c.timeline(s.Job).tokens[s.Token] = overdue && c.inRange(s, published)
 	case !c.inRange(s, published):
 	default:
-		l, unix := c.line(s.Job), s.At.Unix()
+		l, unix := c.timeline(s.Job), s.At.Unix()
 		switch {
 		case !overdue:
 			l.recent.add(unix)
@@ -211,18 +211,18 @@ func (c *Check) Waiting(m core.Message, published time.Time) {
 func (c *Check) Record(r job.Record, written time.Time) {
 	s := r.Slot
 	c.judgeSuccessors(r)
-	judged := c.lines[s.Job] != nil && c.lines[s.Job].chain.seen(s)
+	judged := c.timelines[s.Job] != nil && c.timelines[s.Job].chain.seen(s)
 	switch {
 	case !c.wanted(s.Job):
 		return
 	case s.Range:
-		l := c.line(s.Job)
+		l := c.timeline(s.Job)
 		l.missed = append(l.missed, span{s.At.Unix(), r.Last.Unix()})
 		return
 	case !c.inRange(s, r.Published):
 		return
 	}
-	l := c.line(s.Job)
+	l := c.timeline(s.Job)
 	_, again := l.unsettled[s]
 	delete(l.unsettled, s)
 	switch {
@@ -262,7 +262,7 @@ func (c *Check) Record(r job.Record, written time.Time) {
 
 // Unreadable says that the record of a slot cannot be read.
 func (c *Check) Unreadable(s job.Slot) {
-	l := c.line(s.Job)
+	l := c.timeline(s.Job)
 	if l == nil {
 		return
 	}
@@ -278,9 +278,9 @@ func (c *Check) Unreadable(s job.Slot) {
 }
 
 // finish walks every job to its end.
-func (c *Check) finish() []*line {
-	lines := slices.SortedFunc(maps.Values(c.lines), func(x, y *line) int { return cmp.Compare(x.name, y.name) })
-	for _, l := range lines {
+func (c *Check) finish() []*timeline {
+	timelines := slices.SortedFunc(maps.Values(c.timelines), func(x, y *timeline) int { return cmp.Compare(x.name, y.name) })
+	for _, l := range timelines {
 		if c.cfg.Progress != nil {
 			c.cfg.Progress()
 		}
@@ -297,7 +297,7 @@ func (c *Check) finish() []*line {
 			c.leaveOut(l.name, fmt.Sprintf("due less than %v ago", Settle), young)
 		}
 	}
-	return lines
+	return timelines
 }
 
 func ceil(t time.Time) int64 {

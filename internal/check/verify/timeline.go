@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// line is one job: its plans, and what is known of its slots.
-type line struct {
+// timeline is one job: its plans, and what is known of its slots.
+type timeline struct {
 	name  string
 	entry *plans.Entry // nil: not in the registry
 
@@ -75,8 +75,8 @@ type unsettled struct {
 
 const never = math.MaxInt64
 
-func newLine(name string, entry *plans.Entry) *line {
-	return &line{
+func newTimeline(name string, entry *plans.Entry) *timeline {
+	return &timeline{
 		name: name, entry: entry, next: never,
 		unrecorded: instants{}, waiting: instants{}, recent: instants{}, overdue: instants{}, reported: instants{},
 		parts: map[job.Slot]bool{}, tokens: map[string]bool{}, unsettled: map[job.Slot]unsettled{}, doubled: map[job.Slot]string{}, early: map[job.Slot]string{}, reopened: map[job.Slot]bool{},
@@ -84,14 +84,14 @@ func newLine(name string, entry *plans.Entry) *line {
 }
 
 // begin puts the walk before the first slot.
-func (l *line) begin() {
+func (l *timeline) begin() {
 	if len(l.stretches) > 0 {
 		l.seek(l.stretches[0].first)
 	}
 }
 
 // seek moves the walk to the first slot that is not before unix.
-func (l *line) seek(unix int64) {
+func (l *timeline) seek(unix int64) {
 	for ; l.current < len(l.stretches); l.current++ {
 		s := l.stretches[l.current]
 		next := s.schedule.Next(time.Unix(max(unix, s.first)-1, 0))
@@ -104,7 +104,7 @@ func (l *line) seek(unix int64) {
 }
 
 // pass walks up to and including unix, and adds the slots that it passes to unrecorded.
-func (l *line) pass(unix int64) {
+func (l *timeline) pass(unix int64) {
 	for l.next <= unix {
 		l.unrecorded.add(l.next)
 		l.slots++
@@ -114,7 +114,7 @@ func (l *line) pass(unix int64) {
 
 // end walks to the end. It removes from unrecorded the slots that a range of missed slots covers,
 // and those that are too young to judge.
-func (l *line) end() (missed, young int) {
+func (l *timeline) end() (missed, young int) {
 	l.pass(never - 1)
 	for unix := range l.unrecorded.all() {
 		switch {
@@ -131,7 +131,7 @@ func (l *line) end() (missed, young int) {
 }
 
 // young reports whether the planned slot is too young to judge.
-func (l *line) young(unix int64) bool {
+func (l *timeline) young(unix int64) bool {
 	for _, s := range l.stretches {
 		if s.first <= unix && unix <= s.last {
 			return unix >= s.young
@@ -141,7 +141,7 @@ func (l *line) young(unix int64) bool {
 }
 
 // waits reports whether there is a message for the slot.
-func (l *line) waits(s job.Slot) bool {
+func (l *timeline) waits(s job.Slot) bool {
 	if s.Token != "" {
 		_, ok := l.tokens[s.Token]
 		return ok
@@ -151,7 +151,7 @@ func (l *line) waits(s job.Slot) bool {
 
 // ended reports whether an event reported an outcome of the planned slot, or of this part of
 // it.
-func (l *line) ended(s job.Slot) bool {
+func (l *timeline) ended(s job.Slot) bool {
 	if s.Shards > 0 {
 		return l.parts[s]
 	}
@@ -163,7 +163,7 @@ func (l *line) ended(s job.Slot) bool {
 const overlapping = time.Second
 
 // endedTwice says why a slot ended more than once. Empty: it did not.
-func (l *line) endedTwice(r job.Record) string {
+func (l *timeline) endedTwice(r job.Record) string {
 	for i := 1; i < len(r.Attempts); i++ {
 		a, b := r.Attempts[i-1], r.Attempts[i]
 		switch {
