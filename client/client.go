@@ -174,7 +174,7 @@ func (c *Client) Rights(ctx context.Context) (Rights, error) {
 	may := func(subjects []string) bool {
 		return !slices.ContainsFunc(subjects, func(s string) bool { return !login.MayPublish(s) })
 	}
-	jobs, runs, slots := layout.Access{Namespace: c.cfg.Store.Namespace(), Domain: c.cfg.Store.Domain()}.Ordering()
+	jobs, runs, slots := layout.Access{Namespace: c.cfg.Store.Namespace, Domain: c.cfg.Store.Domain()}.Ordering()
 	return Rights{Edit: may(jobs), Start: may(runs), Reopen: may(slots)}, nil
 }
 

@@ -15,7 +15,7 @@ import (
 // methods are safe for concurrent use.
 type Producers struct{ s *space.Space }
 
-func (p *Producers) subject() string { return p.s.Name + ".producers" }
+func (p *Producers) subject() string { return p.s.Namespace + ".producers" }
 
 // announcementAge bounds how long an announcement may wait to be sent. An older one would
 // mislead.

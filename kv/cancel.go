@@ -17,7 +17,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-func (s *Store) cancelSubject(node string) string { return s.Name + ".node." + node + ".cancel" }
+func (s *Store) cancelSubject(node string) string { return s.Namespace + ".node." + node + ".cancel" }
 
 // AskCancel asks a node, once, to cancel a slot that it runs; see core.CancelRequest. If
 // no answer comes within a second, the error wraps job.ErrUnknown: the node may have
@@ -59,7 +59,7 @@ func ask[T any](ctx context.Context, s *Store, node, subject, what string, reque
 func (s *Store) firstReply(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.AttemptTimeout)
 	defer cancel()
-	reply, answers := layout.ReplyPrefix(s.Name)+"."+rand.Text(), make(chan *nats.Msg, 1)
+	reply, answers := layout.ReplyPrefix(s.Namespace)+"."+rand.Text(), make(chan *nats.Msg, 1)
 	stop, err := s.Listen(reply, func(m *nats.Msg) {
 		select {
 		case answers <- m:

@@ -64,7 +64,7 @@ func (l *Locks) List(ctx context.Context) iter.Seq2[core.Lock, error] {
 	})
 }
 
-func (l *Locks) subject(name string) string { return l.s.Name + ".lock." + name }
+func (l *Locks) subject(name string) string { return l.s.Namespace + ".lock." + name }
 
 // Wake tells listening workers that a queued slot is now admitted by its job's lock. It
 // uses core NATS, so the message may be lost, and no correctness may depend on it.

@@ -11,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-func (s *Store) outputSubject(node string) string { return s.Name + ".node." + node + ".output" }
+func (s *Store) outputSubject(node string) string { return s.Namespace + ".node." + node + ".output" }
 
 // AskOutput asks a node, once, what the attempt of a slot that it runs has reported so far; see
 // exchange.OutputRequest. If no answer comes within a second, the error wraps job.ErrUnknown: the

@@ -64,7 +64,7 @@ type server struct {
 }
 
 func (s *server) start() (stop func(), err error) {
-	ns, n := s.store.Namespace(), s.status()
+	ns, n := s.store.Namespace, s.status()
 	offers := s.mayOperate()
 	svc, err := micro.AddService(s.conn, micro.Config{
 		Name: layout.ServiceName(ns), Version: semantic(n.Version), Description: "a node of Cronce's fleet",
@@ -116,7 +116,7 @@ type Node struct {
 func (s *server) self() Node {
 	n := s.status()
 	return Node{
-		s.name, s.store.Namespace(), n.Producer, n.Worker, n.Queues, n.Handlers, n.Running,
+		s.name, s.store.Namespace, n.Producer, n.Worker, n.Queues, n.Handlers, n.Running,
 		float64(n.ClockOffset) / float64(time.Millisecond), n.Tzdata, n.Version,
 	}
 }

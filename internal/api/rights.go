@@ -20,7 +20,7 @@ func (s *server) mayOperate() bool {
 	if err != nil {
 		return false
 	}
-	grants, err := layout.Access{Namespace: s.store.Namespace(), Roles: []layout.Role{layout.RoleOperator}, Domain: s.store.Domain()}.Grants()
+	grants, err := layout.Access{Namespace: s.store.Namespace, Roles: []layout.Role{layout.RoleOperator}, Domain: s.store.Domain()}.Grants()
 	if err != nil {
 		return false
 	}

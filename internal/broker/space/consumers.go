@@ -70,7 +70,7 @@ func (s *Space) NodeConsumers(ctx context.Context, jobs []plans.Entry) []NodeCon
 // of an earlier plan, if that still exists.
 func (s *Space) readOnConsumer(ctx context.Context, e plans.Entry) NodeConsumer {
 	var best NodeConsumer
-	for i, consumer := range layout.OnConsumers(s.Name, e.Job.Name) {
+	for i, consumer := range layout.OnConsumers(s.Namespace, e.Job.Name) {
 		t := s.readNodeConsumer(ctx, NodeConsumer{Job: e.Job.Name, Stream: e.Job.On.Stream, Consumer: consumer})
 		current := t.Info != nil && t.Info.Config.Metadata[onFromKey] == e.Since().UTC().Format(time.RFC3339Nano)
 		if i == 0 || current || best.Info == nil && t.Info != nil {

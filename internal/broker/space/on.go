@@ -40,7 +40,7 @@ const (
 func (s *Space) OnConsumers(ctx context.Context, stream, name string) ([]core.OnConsumer, error) {
 	var found []core.OnConsumer
 	var denied error
-	names := layout.OnConsumers(s.Name, name)
+	names := layout.OnConsumers(s.Namespace, name)
 	// After an edit, the consumer of the new plan is created before the old one is removed. If neither
 	// is found, the first one may have been created after it was read, so it is read again.
 	for i, consumer := range append(names, names[0]) {
@@ -105,7 +105,7 @@ func (s *Space) onStream(ctx context.Context, stream string) (*jetstream.StreamI
 // that the name is free. A second call with the same arguments has no effect.
 func (s *Space) BeginOn(ctx context.Context, name, consumer string, plan plans.PastPlan, since time.Time) error {
 	on := plan.Plan.On
-	if slices.Contains(layout.Streams(s.Name), on.Stream) {
+	if slices.Contains(layout.Streams(s.Namespace), on.Stream) {
 		return fmt.Errorf("%w stream %s: it is this namespace's own", job.ErrInvalid, on.Stream)
 	}
 	info, err := s.onStream(ctx, on.Stream)
@@ -118,7 +118,7 @@ func (s *Space) BeginOn(ctx context.Context, name, consumer string, plan plans.P
 		return fmt.Errorf("%w subject %s: stream %s has none of it, but %s", job.ErrInvalid, on.Subject, on.Stream, strings.Join(subjects, ", "))
 	}
 	want := jetstream.ConsumerConfig{
-		Durable: consumer, Description: fmt.Sprintf("starts cronce job %s of namespace %s", name, s.Name),
+		Durable: consumer, Description: fmt.Sprintf("starts cronce job %s of namespace %s", name, s.Namespace),
 		FilterSubject: on.Subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: onWait, MaxDeliver: -1, MaxAckPending: maxOnPending,
 		Metadata: map[string]string{onFromKey: plan.From.UTC().Format(time.RFC3339Nano)},

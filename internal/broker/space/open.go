@@ -59,12 +59,12 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error
 		switch {
 		case errors.Is(err, job.ErrDenied) && len(inv.missing()) == 1 && !inv.stored:
 			// Another node of the fleet may be about to store the settings again.
-			s.Log.Warn("waiting for the settings of the namespace: none are stored, and this login may not store them", "namespace", s.Name, "fix", s.SetupCommand(), "error", err)
+			s.Log.Warn("waiting for the settings of the namespace: none are stored, and this login may not store them", "namespace", s.Namespace, "fix", s.SetupCommand(), "error", err)
 			if !wire.Wait(ctx, setupPause) {
 				return nil, err
 			}
 		case errors.Is(err, job.ErrDenied):
-			return nil, fmt.Errorf("namespace %q is not set up, and this login may not do that; with a login that may, run: %s: %w", s.Name, s.SetupCommand(), err)
+			return nil, fmt.Errorf("namespace %q is not set up, and this login may not do that; with a login that may, run: %s: %w", s.Namespace, s.SetupCommand(), err)
 		case err != nil && !lostRace(err):
 			return nil, err
 		}
@@ -94,7 +94,7 @@ func (s *Space) learnLogin(ctx context.Context) {
 	if login, err := layout.ParsePermissions(reply.Data); err == nil {
 		s.login = login
 	}
-	for _, stream := range layout.Streams(s.Name) {
+	for _, stream := range layout.Streams(s.Namespace) {
 		if !s.login.MayPublish(s.API("STREAM.MSG.GET." + stream)) {
 			s.ReadDirectly(stream)
 		}
@@ -104,7 +104,7 @@ func (s *Space) learnLogin(ctx context.Context) {
 // notSetUp returns the error for a namespace of which nothing exists.
 func (s *Space) notSetUp() error {
 	return fmt.Errorf("namespace %q is not set up on %s: %w: start a node (cronce run), or %s",
-		s.Name, s.Link().ConnectedServer().Address, job.ErrNotFound, s.SetupCommand())
+		s.Namespace, s.Link().ConnectedServer().Address, job.ErrNotFound, s.SetupCommand())
 }
 
 // lostRace reports whether another process created the same thing first.
@@ -154,7 +154,7 @@ func (i inventory) target(want job.Settings) job.Settings {
 // differences returns how the existing streams differ from those of the settings.
 func (s *Space) differences(i inventory, set job.Settings) []layout.Difference {
 	var all []layout.Difference
-	for _, want := range layout.Configs(s.Name, set, s.Schedules()) {
+	for _, want := range layout.Configs(s.Namespace, set, s.Schedules()) {
 		if found, ok := i.streams[want.Name]; ok {
 			all = append(all, layout.Differences(found, want)...)
 		}
@@ -164,8 +164,8 @@ func (s *Space) differences(i inventory, set job.Settings) []layout.Difference {
 
 // inspect lists what exists of the namespace.
 func (s *Space) inspect(ctx context.Context) (inventory, error) {
-	inv := inventory{streams: map[string]jetstream.StreamConfig{}, optional: layout.TimerStream(s.Name)}
-	for _, want := range layout.Configs(s.Name, job.Settings{}, true) {
+	inv := inventory{streams: map[string]jetstream.StreamConfig{}, optional: layout.TimerStream(s.Namespace)}
+	for _, want := range layout.Configs(s.Namespace, job.Settings{}, true) {
 		// Check the version here: a server has answered by now, so the version is known.
 		if want.Name == inv.optional && !s.Schedules() {
 			continue
@@ -198,11 +198,11 @@ func (s *Space) inspect(ctx context.Context) (inventory, error) {
 func (s *Space) accept(inv inventory, want job.Settings) error {
 	if found, wanted, flags := mismatch(inv.settings, want); inv.stored && len(found) > 0 {
 		return fmt.Errorf("namespace %q: %w: %s is stored, %s is asked for: leave it out to adopt what is stored, or change it for every node: %s",
-			s.Name, job.ErrMismatch, strings.Join(found, ", "), strings.Join(wanted, ", "), s.SetupCommand(flags...))
+			s.Namespace, job.ErrMismatch, strings.Join(found, ", "), strings.Join(wanted, ", "), s.SetupCommand(flags...))
 	}
 	target := inv.target(want)
 	if err := target.Validate(); err != nil {
-		return fmt.Errorf("namespace %q: %w", s.Name, err)
+		return fmt.Errorf("namespace %q: %w", s.Namespace, err)
 	}
 	wrong := slices.DeleteFunc(s.differences(inv, target), func(d layout.Difference) bool { return d.Tolerated })
 	return s.refuse(wrong)
@@ -222,7 +222,7 @@ func (s *Space) refuse(all []layout.Difference) error {
 			next = fmt.Sprintf("that cannot be changed in place: use another --namespace, or save what is in %s and remove it (%s)", d.Where, removal(d.Where))
 		}
 	}
-	return fmt.Errorf("namespace %q: %w: %s: %s", s.Name, job.ErrMismatch, strings.Join(text, "; "), next)
+	return fmt.Errorf("namespace %q: %w: %s: %s", s.Namespace, job.ErrMismatch, strings.Join(text, "; "), next)
 }
 
 // removal returns the command that removes a stream or bucket, which where names like layout.Title.
@@ -259,7 +259,7 @@ func (s *Space) create(ctx context.Context, inv *inventory, set job.Settings) (c
 }
 
 func (s *Space) streamConfig(name string, set job.Settings) jetstream.StreamConfig {
-	all := layout.Configs(s.Name, set, s.Schedules())
+	all := layout.Configs(s.Namespace, set, s.Schedules())
 	return all[slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name })]
 }
 

@@ -87,7 +87,7 @@ func (s *Space) queueConfig(stream, queue string, lease time.Duration) jetstream
 	}
 	cfg := jetstream.ConsumerConfig{
 		Durable:       queue,
-		FilterSubject: s.Name + subjects + queue + ".>",
+		FilterSubject: s.Namespace + subjects + queue + ".>",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       lease,
 		MaxDeliver:    -1, // the ledger counts the attempts

@@ -33,7 +33,7 @@ const settleFor = 250 * time.Millisecond
 
 func (s *Space) removeAll(ctx context.Context) error {
 	var failed []error
-	for _, cfg := range layout.Configs(s.Name, job.Settings{}, true) {
+	for _, cfg := range layout.Configs(s.Namespace, job.Settings{}, true) {
 		err := s.Ask(ctx, "remove "+layout.Title(cfg.Name), s.API("STREAM.DELETE."+cfg.Name), func(ctx context.Context) error {
 			return s.JS.DeleteStream(ctx, cfg.Name)
 		})

@@ -110,8 +110,8 @@ func (s *Space) CompareSettings(ctx context.Context) (stored, ours []string, err
 // SetupCommand returns the command line that changes the stored settings.
 func (s *Space) SetupCommand(flags ...string) string {
 	command := []string{"cronce setup"}
-	if s.Name != job.DefaultNamespace {
-		command = append(command, "--namespace "+s.Name)
+	if s.Namespace != job.DefaultNamespace {
+		command = append(command, "--namespace "+s.Namespace)
 	}
 	return strings.Join(append(command, flags...), " ")
 }

@@ -32,7 +32,7 @@ func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []st
 	}
 	target := inv.target(o.Want)
 	if err := target.Validate(); err != nil {
-		return nil, fmt.Errorf("namespace %q: %w", s.Name, err)
+		return nil, fmt.Errorf("namespace %q: %w", s.Namespace, err)
 	}
 	for _, queue := range o.Queues {
 		if err := codec.ValidateName("queue", queue); err != nil {
@@ -125,7 +125,7 @@ func (s *Space) SetUpAgain(ctx context.Context) (changes []string, registry time
 		done, err := s.create(ctx, &inv, set)
 		changes = append(changes, done...)
 		if err != nil && !lostRace(err) {
-			return changes, time.Time{}, fmt.Errorf("%w: namespace %q lacks %s: %w", wire.ErrGone, s.Name, strings.Join(missing, ", "), err)
+			return changes, time.Time{}, fmt.Errorf("%w: namespace %q lacks %s: %w", wire.ErrGone, s.Namespace, strings.Join(missing, ", "), err)
 		}
 	}
 }

@@ -65,7 +65,7 @@ type Options struct {
 // is safe for concurrent use.
 type Space struct {
 	wire.Wire
-	Name       string
+	Namespace  string
 	settings   job.Settings
 	registry   time.Time           // creation time of the registry's bucket
 	Audit      time.Duration       // interval between the audits of a watch
@@ -99,7 +99,7 @@ func newSpace(ctx context.Context, js jetstream.JetStream, o Options) (*Space, e
 	if server := w.Link().ConnectedServer(); !server.AtLeast(2, 11) { // batched direct gets
 		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", server.Version, server.URL)
 	}
-	return &Space{Wire: w, Name: o.Namespace, Audit: wire.AuditEvery, Plans: new(plans.EntryDecoder), FailDenied: o.ReadOnly, Trace: o.Trace, Log: o.Logger, atomic: map[string]bool{}}, nil
+	return &Space{Wire: w, Namespace: o.Namespace, Audit: wire.AuditEvery, Plans: new(plans.EntryDecoder), FailDenied: o.ReadOnly, Trace: o.Trace, Log: o.Logger, atomic: map[string]bool{}}, nil
 }
 
 // Schedules reports whether the server supports message schedules and atomic batches.
@@ -113,9 +113,6 @@ func (s *Space) Registry() time.Time { return s.registry }
 
 // Domain returns the JetStream domain of the caller's client, or "".
 func (s *Space) Domain() string { return s.JS.Options().Domain }
-
-// Namespace returns the name of the opened namespace.
-func (s *Space) Namespace() string { return s.Name }
 
 // Time asks the broker for its current time.
 func (s *Space) Time(ctx context.Context) (time.Time, error) {
@@ -151,21 +148,21 @@ func (s *Space) MayList() bool { return s.login.MayPublish(s.API("DIRECT.GET." +
 
 // Bucket returns the namespace's bucket of that name.
 func (s *Space) Bucket(what string) wire.Bucket {
-	name := s.Name + "_" + what
+	name := s.Namespace + "_" + what
 	return wire.Bucket{Wire: s.Wire, Name: name, Stream: "KV_" + name, Root: "$KV." + name + ".", FailDenied: s.FailDenied, Atomic: s.Atomic("KV_" + name)}
 }
 
 // SlotStream, TimerStream and EventStream return the names of the namespace's streams.
-func (s *Space) SlotStream() string { return s.Name + "_slots" }
+func (s *Space) SlotStream() string { return s.Namespace + "_slots" }
 
-func (s *Space) TimerStream() string { return layout.TimerStream(s.Name) }
+func (s *Space) TimerStream() string { return layout.TimerStream(s.Namespace) }
 
-func (s *Space) EventStream() string { return s.Name + "_events" }
+func (s *Space) EventStream() string { return s.Namespace + "_events" }
 
 // EventSubject returns the subject of events of one kind about one job (or node). Kinds
 // and names are single tokens.
 func (s *Space) EventSubject(kind, job string) string {
-	return s.Name + ".event." + kind + "." + job
+	return s.Namespace + ".event." + kind + "." + job
 }
 
 // EnoughPayload is the smallest max_payload with which a server accepts every payload,

@@ -90,7 +90,7 @@ func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Space, Su
 }
 
 func (s *Space) surveyStreams(ctx context.Context, v *Survey) error {
-	for _, want := range layout.Configs(s.Name, job.Settings{}, true) {
+	for _, want := range layout.Configs(s.Namespace, job.Settings{}, true) {
 		info, err := s.StreamInfo(ctx, "look for "+layout.Title(want.Name), want.Name)
 		switch {
 		case err == nil:
@@ -127,7 +127,7 @@ func (s *Space) surveySettings(ctx context.Context, v *Survey) error {
 	if v.SettingsErr != nil {
 		return nil // there are no settings to compare with
 	}
-	for _, want := range layout.Configs(s.Name, v.Settings, s.Schedules()) {
+	for _, want := range layout.Configs(s.Namespace, v.Settings, s.Schedules()) {
 		if found, ok := v.Streams[want.Name]; ok {
 			for _, d := range layout.Differences(found.Config, want) {
 				v.Differences = append(v.Differences, describe(d, removal(d.Where)))
@@ -196,9 +196,9 @@ func (s *Space) surveyQueues(ctx context.Context, v *Survey) error {
 
 // waitingByQueue counts the messages that workers can receive now, by queue.
 func (s *Space) waitingByQueue(ctx context.Context, stream string) (map[string]uint64, error) {
-	prefix := s.Name + ".slot."
+	prefix := s.Namespace + ".slot."
 	if stream == s.TimerStream() {
-		prefix = s.Name + ".timer.due."
+		prefix = s.Namespace + ".timer.due."
 	}
 	found, err := s.Counts(ctx, stream, prefix+">")
 	counts := map[string]uint64{}

@@ -106,7 +106,7 @@ func (l *Slots) Put(ctx context.Context, queue string, m core.Message, payload [
 func (l *Slots) Connected() bool { return l.s.Connected() }
 
 func (l *Slots) subject(queue, job string) string {
-	return l.s.Name + ".slot." + queue + "." + job
+	return l.s.Namespace + ".slot." + queue + "." + job
 }
 
 // WaitingFilter selects messages. Its zero value selects all.

@@ -104,7 +104,7 @@ func (t *Timers) Latest(ctx context.Context, slots []job.Slot) (map[job.Slot]Tim
 	case !exists:
 		return all, nil
 	}
-	prefix := t.s.Namespace() + ".timer.set."
+	prefix := t.s.Namespace + ".timer.set."
 	b := wire.Bucket{Wire: t.s.Wire, Name: t.s.TimerStream(), Stream: t.s.TimerStream(), Root: prefix}
 	err := b.EachLatest(ctx, len(slots), func(i int) string { return strings.TrimPrefix(t.subject(slots[i]), prefix) }, func(found []wire.Entry) {
 		for _, e := range found {
@@ -141,7 +141,7 @@ func (t *Timers) Cancel(ctx context.Context, slot job.Slot) error {
 // timer that fires in between may be returned twice. Its errors are those of
 // Slots.Waiting. Without a stream of timers it returns nothing.
 func (t *Timers) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
-	prefix := t.s.Name + ".timer."
+	prefix := t.s.Namespace + ".timer."
 	subjects := []string{prefix + "due." + anyIfEmpty(f.Queue) + "." + anyIfEmpty(f.Job)}
 	if !f.Fired {
 		subjects = append([]string{prefix + "set." + anyIfEmpty(f.Job) + ".>"}, subjects...)
@@ -186,7 +186,7 @@ func (t *Timers) read(e wire.Entry) (WaitingSlot, error) {
 // subject returns the subject of a slot's timer.
 func (t *Timers) subject(slot job.Slot) string {
 	// The key is JOB.t.TOKEN with the token escaped. The key of a shard has one more token.
-	return t.s.Name + ".timer.set." + strings.Replace(slot.Key(), ".t.", ".", 1)
+	return t.s.Namespace + ".timer.set." + strings.Replace(slot.Key(), ".t.", ".", 1)
 }
 
 // missing returns the error for a namespace without a stream of timers.
@@ -211,7 +211,7 @@ func (t *Timers) writing(ctx context.Context, timer Timer, revision uint64, done
 	w.Set(wire.HeaderNonce, rand.Text())
 	// The client's WithScheduleAt truncates fractions of a second, which fires early.
 	w.Set(headerSchedule, "@at "+timer.Due.UTC().Format(time.RFC3339Nano))
-	w.Set(headerTarget, t.s.Name+".timer.due."+timer.Queue+"."+timer.Slot.Job)
+	w.Set(headerTarget, t.s.Namespace+".timer.due."+timer.Queue+"."+timer.Slot.Job)
 	// If the server answers that nothing listens on the subject, the stream has no leader now,
 	// or it does not exist. Absent finds out which.
 	w.Absent = func(report func(error)) {

@@ -87,7 +87,7 @@ func (f *fixture) logged() string {
 // run starts a deliverer, which ends with the test.
 func (f *fixture) run() {
 	d := alert.New(alert.Config{
-		Namespace: f.store.Namespace(), Registry: f, Request: f.store.Request, Getenv: func(name string) string { return f.env[name] },
+		Namespace: f.store.Namespace, Registry: f, Request: f.store.Request, Getenv: func(name string) string { return f.env[name] },
 		Open:   func(ctx context.Context) (alert.Feed, error) { return f.store.Alerts(ctx) },
 		Logger: slog.New(slog.NewTextHandler(f, nil)), Now: time.Now, MaxPayload: f.store.MaxPayload,
 		State: func(ctx context.Context, name string) (exchange.AlertState, error) {

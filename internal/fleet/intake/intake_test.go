@@ -159,7 +159,7 @@ func (f *fixture) run() (stop func()) {
 	i := intake.New(intake.Config{
 		Node: "p1", Registry: f.view, Slots: f.store.Slots(), Broker: f.store, Logger: slog.New(slog.NewTextHandler(f, nil)),
 		Open:  func(ctx context.Context, c core.OnConsumer) (intake.Feed, error) { return f.store.OpenOn(ctx, c) },
-		Names: func(name string) []string { return layout.OnConsumers(f.store.Namespace(), name) },
+		Names: func(name string) []string { return layout.OnConsumers(f.store.Namespace, name) },
 		Read:  f.read, Now: time.Now, Horizon: 24 * time.Hour, Settle: time.Millisecond,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -220,7 +220,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 		ready = func() <-chan struct{} { return r.cfg.Ready(queue) }
 	}
 	cfg := consumer.Config{
-		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
+		Namespace: r.cfg.Store.Namespace, Queue: queue, Node: member{n, r.peers},
 		Ledger: r.ledger(), Observer: r.cfg.Observer, Failed: r.cfg.Failed, Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
 		Publish: r.cfg.Store.Slots().Put, Alert: r.cfg.Store.Alert, AlertStates: r.cfg.Store.AlertStates(), Sources: r.sources(queue),
 		Wake: locks.Wake,
@@ -250,7 +250,7 @@ func (r *Replica) intake(name string) *intake.Intake {
 	return intake.New(intake.Config{
 		Node: name, Registry: r.view, Slots: store.Slots(), Broker: store, Logger: r.log,
 		Open:  func(ctx context.Context, c core.OnConsumer) (intake.Feed, error) { return store.OpenOn(ctx, c) },
-		Names: func(job string) []string { return layout.OnConsumers(store.Namespace(), job) },
+		Names: func(job string) []string { return layout.OnConsumers(store.Namespace, job) },
 		Read: func(ctx context.Context, name string) (plans.Entry, error) {
 			e, _, err := store.Jobs().Read(ctx, name)
 			return e, err
@@ -261,7 +261,7 @@ func (r *Replica) intake(name string) *intake.Intake {
 
 func (r *Replica) alerts() *alert.Deliverer {
 	return alert.New(alert.Config{
-		Namespace: r.cfg.Store.Namespace(), Registry: r.view, Request: r.cfg.Store.Request, Getenv: os.Getenv, Logger: r.log,
+		Namespace: r.cfg.Store.Namespace, Registry: r.view, Request: r.cfg.Store.Request, Getenv: os.Getenv, Logger: r.log,
 		Open: func(ctx context.Context) (alert.Feed, error) { return r.cfg.Store.Alerts(ctx) },
 		Now:  r.clock.Now, MaxPayload: r.cfg.Store.MaxPayload,
 		State: func(ctx context.Context, name string) (exchange.AlertState, error) {

@@ -41,7 +41,7 @@ func (r *Replica) setUpAgain(ctx context.Context) bool {
 		changes, registry, err := r.cfg.Store.SetUpAgain(ctx)
 		if len(changes) > 0 {
 			what := strings.Join(changes, ", ")
-			r.log.Error("the namespace, or a part of it, was gone: it is set up again, and what was stored there is lost", "namespace", r.cfg.Store.Namespace(), "changes", what)
+			r.log.Error("the namespace, or a part of it, was gone: it is set up again, and what was stored there is lost", "namespace", r.cfg.Store.Namespace, "changes", what)
 			r.emit(job.Event{Kind: job.EventAlert, Node: r.Stats().Node, Error: "the namespace, or a part of it, was gone and is set up again: " + what})
 		}
 		if err == nil && !registry.Equal(r.registry) {
