@@ -21,8 +21,8 @@ import (
 // Invariant: the next slot of a line's group is the first slot of the line that has not been
 // returned. Every earlier slot has been returned, or the base covers it.
 type agenda struct {
-	rules plans.Lateness
-	log   *slog.Logger
+	horizon time.Duration // how old a slot may be and still run
+	log     *slog.Logger
 
 	// base is the watermark as last read. The agenda never returns a slot that base covers.
 	base position
@@ -136,9 +136,9 @@ func (s stamp) time() time.Time {
 	return time.Unix(0, int64(s)).UTC()
 }
 
-func newAgenda(rules plans.Lateness, base position, log *slog.Logger) *agenda {
+func newAgenda(horizon time.Duration, base position, log *slog.Logger) *agenda {
 	return &agenda{
-		rules: rules, log: log, base: base, cursor: base.time,
+		horizon: horizon, log: log, base: base, cursor: base.time,
 		jobs:      map[string]*plannedJob{},
 		schedules: map[string]*schedule{},
 		groups:    map[groupKey]*group{},

@@ -15,7 +15,7 @@ import (
 var epoch = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
 func testAgenda(base position) *agenda {
-	return newAgenda(plans.Lateness{Late: defaultLate, Horizon: job.DefaultHorizon}, base, slog.New(slog.DiscardHandler))
+	return newAgenda(job.DefaultHorizon, base, slog.New(slog.DiscardHandler))
 }
 
 // fill puts n jobs on an agenda, with that many expressions, each of one slot an hour.

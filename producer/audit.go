@@ -34,7 +34,7 @@ const (
 // that they should have published. If they have, the broker answers that it is a duplicate.
 // No login can forge that answer without publishing the slot.
 func (s *session) audit(now time.Time) {
-	slot, ok := s.agenda.sample(plans.Later(now.Add(-s.cfg.Late), s.outbox.wokeAt), now.Add(-auditAfter))
+	slot, ok := s.agenda.sample(plans.Later(now.Add(-plans.LateAfter), s.outbox.wokeAt), now.Add(-auditAfter))
 	if !ok || slices.ContainsFunc(s.fleet.active, func(p *peer) bool { return slices.Contains(p.last.Except, slot.def.name) }) {
 		return
 	}

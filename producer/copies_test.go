@@ -29,7 +29,7 @@ func newDesk(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFleet(p.cfg, agenda.rules)
+	f := newFleet(p.cfg)
 	f.receive(exchange.Announcement{Node: "peer", Kind: exchange.AnnounceHere}, time.Now())
 	d.outbox, d.peer = newOutbox(p, f, agenda), f.peers["peer"]
 	d.review()

@@ -64,7 +64,7 @@ func (a *agenda) due(slots []dueSlot, now time.Time, limit int) (_ []dueSlot, do
 		if len(slots) >= limit {
 			return slots, false
 		}
-		if g := a.heap[0]; g.paused || now.Sub(g.due()) > a.rules.Late {
+		if g := a.heap[0]; g.paused || now.Sub(g.due()) > plans.LateAfter {
 			slots = a.judge(slots, g.lines[len(g.lines)-1].job, now)
 		} else {
 			slots = a.onTime(slots, g, now, limit)
@@ -85,7 +85,7 @@ func (a *agenda) judge(slots []dueSlot, j *plannedJob, now time.Time) []dueSlot 
 			timeline = append(timeline, l.stretch())
 		}
 	}
-	for _, s := range plans.Due(timeline, j.def.catchUp, now, a.rules) {
+	for _, s := range plans.Due(timeline, j.def.catchUp, now, a.horizon) {
 		slots = append(slots, dueSlot{DueSlot: s, line: lineOf(behind, s.At), def: j.def})
 	}
 	for _, l := range behind {

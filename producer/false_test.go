@@ -15,7 +15,6 @@ import (
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
-	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -112,8 +111,7 @@ func TestFalseAnnouncementsDelayNoSlot(t *testing.T) {
 // forge they also move the watermark.
 func (b *broker) liars(forge bool, names []string, members []string, vouched func(string) (time.Time, bool)) (stop func()) {
 	v := &view{broker: b}
-	rules := plans.Lateness{Late: defaultLate, Horizon: job.DefaultHorizon}
-	f := newFleet(Config{Node: "x"}.withDefaults(), rules)
+	f := newFleet(Config{Node: "x"}.withDefaults())
 	bd := testAgenda(position{})
 	b.mu.Lock()
 	for _, ev := range b.log {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -122,17 +123,17 @@ func TestRefusedSlotsAreJudgedAgainWhenTheyTurnLate(t *testing.T) {
 				runs, missed := 0, 0
 				stored := b.messages()
 				for id, is := range b.has("a") {
-					late := now.Sub(stored[id].Due) > defaultLate
+					late := now.Sub(stored[id].Due) > plans.LateAfter
 					switch {
 					case is == "missed" && late:
 						missed++
 					case is == "caught up" && late:
 						runs++
-					case is != "run" || now.Sub(stored[id].Due) > defaultLate+5*time.Second:
+					case is != "run" || now.Sub(stored[id].Due) > plans.LateAfter+5*time.Second:
 						t.Errorf("%s is %q", id, is)
 					}
 				}
-				n := len(slots(t, def, start, now.Add(-defaultLate-5*time.Second)))
+				n := len(slots(t, def, start, now.Add(-plans.LateAfter-5*time.Second)))
 				if want := min(tt.runs, n); runs != want && runs != want+1 {
 					t.Errorf("%d caught up, want %d", runs, want)
 				}

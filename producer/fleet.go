@@ -80,11 +80,11 @@ func newPeer(name string, started time.Time) *peer {
 	return &peer{name: name, started: started, seed: digest(name)}
 }
 
-func newFleet(cfg Config, rules plans.Lateness) *fleet {
+func newFleet(cfg Config) *fleet {
 	self := newPeer(cfg.Node, cfg.Started)
 	return &fleet{
 		self: self, vouched: cfg.Vouched, auditEvery: cfg.auditEvery, peers: map[string]*peer{}, active: []*peer{self},
-		rules: fmt.Sprintf("%d %s %v %v", exchange.SlotAlgorithm, tzdata.Version, rules.Late, rules.Horizon),
+		rules: fmt.Sprintf("%d %s %v %v", exchange.SlotAlgorithm, tzdata.Version, plans.LateAfter, cfg.Horizon),
 	}
 }
 

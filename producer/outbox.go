@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/cronce-io/cronce/internal/core/plans"
 )
 
 const (
@@ -52,12 +54,12 @@ type item struct {
 // isOutdated reports whether the slot has to be judged again. Either the slot was judged as on
 // time, and is late by now. Or it was late already, and the newest missed slot of the job may
 // be another one by now.
-func (it *item) isOutdated(now time.Time, late time.Duration) bool {
+func (it *item) isOutdated(now time.Time) bool {
 	since := it.judged
 	if !it.isLate() {
 		since = it.Due
 	}
-	return now.Sub(since) > late
+	return now.Sub(since) > plans.LateAfter
 }
 
 // isDone reports whether no mark has to wait for the item.
@@ -282,7 +284,7 @@ func (o *outbox) park(it *item) *backlog {
 func (o *outbox) retryDue(now time.Time) time.Time {
 	var next time.Time
 	local := time.Now()
-	outdated := func(it *item) bool { return it.isOutdated(now, o.p.cfg.Late) }
+	outdated := func(it *item) bool { return it.isOutdated(now) }
 	for j, backlog := range o.failing {
 		switch {
 		case backlog.probe != nil: // the answer or its timeout will come

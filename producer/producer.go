@@ -110,10 +110,6 @@ type Config struct {
 	// belongs to the namespace: all producers must have the same.
 	Horizon time.Duration
 
-	// Late is the age up to which every due slot is published. For an older slot, its job's
-	// catch-up policy decides. Zero: 1 min.
-	Late time.Duration
-
 	// Stored is called for each slot that the stream has stored: this producer's publication was
 	// acknowledged, or another producer has announced its own. It must not block.
 	Stored func(queue string, m core.Message)
@@ -137,14 +133,10 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-const (
-	defaultLate         = time.Minute
-	defaultStandbyDelay = 250 * time.Millisecond
-)
+const defaultStandbyDelay = 250 * time.Millisecond
 
 func (c Config) withDefaults() Config {
 	c.Horizon = cmp.Or(c.Horizon, job.DefaultHorizon)
-	c.Late = cmp.Or(c.Late, defaultLate)
 	c.StandbyDelay = cmp.Or(c.StandbyDelay, defaultStandbyDelay)
 	c.auditEvery = cmp.Or(c.auditEvery, auditEvery)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
@@ -169,8 +161,6 @@ func (c Config) validate() error {
 		return fmt.Errorf("%w producer: no node name", job.ErrInvalid)
 	case c.Registry == nil || c.Watermark == nil || c.Slots == nil || c.Clock == nil:
 		return fmt.Errorf("%w producer: registry, watermark, slots and clock are all required", job.ErrInvalid)
-	case c.Late < 0:
-		return fmt.Errorf("%w producer: late %v: must not be negative", job.ErrInvalid, c.Late)
 	case c.StandbyDelay < 0:
 		return fmt.Errorf("%w producer: standby delay %v: must not be negative", job.ErrInvalid, c.StandbyDelay)
 	case c.Horizon < 0:

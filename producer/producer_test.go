@@ -149,7 +149,6 @@ func TestNewRefusesWhatCannotRun(t *testing.T) {
 		"no watermark":     func(c *Config) { c.Watermark = nil },
 		"no slots":         func(c *Config) { c.Slots = nil },
 		"no clock":         func(c *Config) { c.Clock = nil },
-		"negative late":    func(c *Config) { c.Late = -1 },
 		"negative horizon": func(c *Config) { c.Horizon = -1 },
 	} {
 		cfg := good

@@ -226,7 +226,7 @@ func (f *scene) wrong(m core.Message, at time.Time, slots int) string {
 	case !there:
 	case paused && runs && !m.CaughtUp:
 		return "would run, and fell due in a pause"
-	case (m.CaughtUp || m.Missed > 0) && age <= defaultLate && !paused && m.JobRevision == e.Revision:
+	case (m.CaughtUp || m.Missed > 0) && age <= plans.LateAfter && !paused && m.JobRevision == e.Revision:
 		return fmt.Sprintf("is judged late at the age of %v", age)
 	case m.Missed > 0 && policy == job.CatchUpAll && slots < job.DefaultCatchUpMax:
 		return "is missed although all are to run"

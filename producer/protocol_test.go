@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core/exchange"
-	"github.com/cronce-io/cronce/internal/core/plans"
 )
 
 // shareVectors are the vectors of docs/protocol.md for the shares. Other implementations
@@ -58,7 +57,7 @@ func TestSharesAreThoseOfTheProtocol(t *testing.T) {
 		}
 	}
 	fleetOf := func(rules string, nodes []string) *fleet {
-		f := newFleet(Config{Node: nodes[0], Started: epoch}.withDefaults(), plans.Lateness{})
+		f := newFleet(Config{Node: nodes[0], Started: epoch}.withDefaults())
 		f.rules = rules
 		now := time.Now()
 		for i, name := range nodes[1:] {
@@ -74,7 +73,7 @@ func TestSharesAreThoseOfTheProtocol(t *testing.T) {
 		same(c.Nodes, fleetOf(c.Rules, c.Nodes).members, c.E)
 	}
 	for _, c := range v.Registries {
-		a := newAgenda(plans.Lateness{}, position{}, slog.New(slog.DiscardHandler))
+		a := newAgenda(0, position{}, slog.New(slog.DiscardHandler))
 		for _, j := range c.Jobs {
 			k := &plannedJob{def: &definition{name: j.Name, revision: j.Revision}}
 			a.addDigest(k, j.Time, j.Broken)

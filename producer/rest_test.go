@@ -69,7 +69,7 @@ func TestRestingProducerKeepsNothingOfRemovedJobs(t *testing.T) {
 		turn(time.Second)
 		left(1000, "no watermark covers their slots")
 		b.resetTo(exchange.Watermark{Time: removed.Add(-time.Second), Revision: 2000})
-		turn(defaultLate + 2*auditEvery)
+		turn(plans.LateAfter + 2*auditEvery)
 		left(1000, "the watermark does not cover their last slot")
 		b.resetTo(exchange.Watermark{Time: removed.Add(time.Second), Revision: 2000})
 		turn(auditEvery + 2*time.Second)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -16,14 +17,14 @@ func judged(t *testing.T, def job.Job, after time.Time, runs int) map[string]str
 	t.Helper()
 	want := map[string]string{}
 	now := time.Now()
-	late := slots(t, def, after, now.Add(-defaultLate-time.Nanosecond))
+	late := slots(t, def, after, now.Add(-plans.LateAfter-time.Nanosecond))
 	for i, id := range late {
 		want[id] = "missed"
 		if i >= len(late)-runs {
 			want[id] = "caught up"
 		}
 	}
-	for _, id := range slots(t, def, now.Add(-defaultLate-time.Nanosecond), now) {
+	for _, id := range slots(t, def, now.Add(-plans.LateAfter-time.Nanosecond), now) {
 		want[id] = "run"
 	}
 	return want

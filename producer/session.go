@@ -65,8 +65,7 @@ type session struct {
 }
 
 func newSession(p *Producer, k *keeper) *session {
-	rules := plans.Lateness{Late: p.cfg.Late, Horizon: p.cfg.Horizon}
-	f, a := newFleet(p.cfg, rules), newAgenda(rules, k.stored, p.cfg.Logger)
+	f, a := newFleet(p.cfg), newAgenda(p.cfg.Horizon, k.stored, p.cfg.Logger)
 	o := newOutbox(p, f, a)
 	o.wokeAt = p.cfg.Clock.Now()
 	return &session{
@@ -210,7 +209,7 @@ func (s *session) restingTurn(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	s.audit(now)
-	return s.refresh(ctx, now, now.Add(-s.cfg.Late))
+	return s.refresh(ctx, now, now.Add(-plans.LateAfter))
 }
 
 // refresh reads the stored watermark, and lets the agenda skip the slots that it covers, up to

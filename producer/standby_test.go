@@ -516,7 +516,7 @@ func TestChurn(t *testing.T) {
 
 func TestSharesAreEven(t *testing.T) {
 	t.Parallel()
-	f := newFleet(Config{Node: "n1", Started: epoch}.withDefaults(), plans.Lateness{})
+	f := newFleet(Config{Node: "n1", Started: epoch}.withDefaults())
 	now := time.Now()
 	for i := range 4 {
 		f.receive(exchange.Announcement{Node: fmt.Sprint("m", i), Started: epoch.Add(time.Second), Kind: exchange.AnnounceHere}, now)
@@ -535,7 +535,7 @@ func TestSharesAreEven(t *testing.T) {
 
 // The owner of a job is computed for every slot.
 func BenchmarkOwner(b *testing.B) {
-	f := newFleet(Config{Node: "n1", Started: epoch}.withDefaults(), plans.Lateness{})
+	f := newFleet(Config{Node: "n1", Started: epoch}.withDefaults())
 	for i := range maxActive {
 		f.receive(exchange.Announcement{Node: fmt.Sprint("m", i), Kind: exchange.AnnounceHere}, time.Now())
 	}

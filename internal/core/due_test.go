@@ -71,7 +71,7 @@ func (s *dueScenario) run(out io.Writer, line string) {
 				timeline[i].After = after
 			}
 		}
-		due := plans.Due(timeline, s.catchUp, s.at(args, "now"), plans.Lateness{Late: time.Minute, Horizon: job.DefaultHorizon})
+		due := plans.Due(timeline, s.catchUp, s.at(args, "now"), job.DefaultHorizon)
 		s.print(out, due, has(args, "summary"))
 	default:
 		s.t.Fatalf("no such command: %q", line)
@@ -137,11 +137,10 @@ func TestDueReturnsEverySlotOnce(t *testing.T) {
 			Policy: rapid.SampledFrom([]job.CatchUpPolicy{job.CatchUpLatest, job.CatchUpAll, job.CatchUpNone}).Draw(t, "policy"),
 			Max:    rapid.IntRange(1, 1000).Draw(t, "max"),
 		}
-		l := plans.Lateness{Late: time.Minute, Horizon: job.DefaultHorizon}
-		whole := plans.Due([]plans.Stretch{{Schedule: sched, After: after}}, c, now, l)
+		whole := plans.Due([]plans.Stretch{{Schedule: sched, After: after}}, c, now, job.DefaultHorizon)
 		cut := second("cut", 3*3600)
 		if cut.After(after) {
-			halves := plans.Due([]plans.Stretch{{Schedule: sched, After: after, Until: cut}, {Schedule: sched, After: cut}}, c, now, l)
+			halves := plans.Due([]plans.Stretch{{Schedule: sched, After: after, Until: cut}, {Schedule: sched, After: cut}}, c, now, job.DefaultHorizon)
 			if !slices.Equal(whole, halves) {
 				t.Fatalf("cut at %v:\n%v\nwhole:\n%v", cut, halves, whole)
 			}
@@ -155,7 +154,7 @@ func TestDueReturnsEverySlotOnce(t *testing.T) {
 			if d.CaughtUp {
 				runs++
 			}
-			if late := now.Sub(d.Due) > l.Late; late != (d.CaughtUp || d.Missed > 0) {
+			if late := now.Sub(d.Due) > plans.LateAfter; late != (d.CaughtUp || d.Missed > 0) {
 				t.Fatalf("%v is %s", d.At, is(d))
 			}
 			last := d.At

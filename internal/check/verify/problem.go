@@ -266,7 +266,7 @@ func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Mes
 	if plan, ok := l.entry.PlanAt(p.Slot.At); ok {
 		shards = plan.Plan.Shards
 	}
-	missed := c.cfg.Now.Sub(p.Due) > lateAfter && (j.CatchUp.Policy == job.CatchUpNone || j.CatchUp.Within > 0 && late > j.CatchUp.Within)
+	missed := c.cfg.Now.Sub(p.Due) > plans.LateAfter && (j.CatchUp.Policy == job.CatchUpNone || j.CatchUp.Within > 0 && late > j.CatchUp.Within)
 	if l.chain != nil {
 		missed, shards, m.Chained = l.entry.Paused, j.Shards, true
 	}
@@ -286,6 +286,3 @@ func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Mes
 	}
 	return queue, messages, j.Payload
 }
-
-// lateAfter is how long after its due time a slot is published without its catch-up policy.
-const lateAfter = time.Minute

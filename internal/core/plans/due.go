@@ -46,27 +46,21 @@ type DueSlot struct {
 // older ones share one message.
 const MaxMissed = 1000
 
-// Lateness determines to which slots a catch-up policy applies.
-type Lateness struct {
-	// Late is the age from which on the policy applies. A younger slot runs, unless it fell
-	// due during a pause.
-	Late time.Duration
-
-	// Horizon is how old a slot may be and still run.
-	Horizon time.Duration
-}
+// LateAfter is the age from which on a job's catch-up policy applies to a slot that was not
+// published, counted from its due time. A younger slot runs, unless it fell due during a pause.
+const LateAfter = time.Minute
 
 // Due returns the slots of a timeline that are due at now, oldest first, and how to publish
 // them. A range of missed slots is last: it must be published after all others (see the package
-// comment of producer).
+// comment of producer). horizon is how old a slot may be and still run.
 //
 // The timeline holds all stretches of one job, oldest first, since the newest missed slot is
 // that of the job and not that of a plan. Cutting a stretch in two does not change the result.
-func Due(timeline []Stretch, c job.CatchUp, now time.Time, l Lateness) []DueSlot {
+func Due(timeline []Stretch, c job.CatchUp, now time.Time, horizon time.Duration) []DueSlot {
 	var late, young []DueSlot
 	for _, s := range timeline {
 		delay := s.Schedule.Delay()
-		edge := s.lateEdge(now, l)
+		edge := s.lateEdge(now)
 		for _, at := range s.Schedule.Last(s.After, edge, MaxMissed) {
 			late = append(late, DueSlot{At: at, Due: at.Add(delay), Missed: 1})
 		}
@@ -75,8 +69,8 @@ func Due(timeline []Stretch, c job.CatchUp, now time.Time, l Lateness) []DueSlot
 		}
 	}
 	late = codec.Last(late, MaxMissed)
-	older, found := olderRange(timeline, late, now, l)
-	choose(c, late, now, l.Horizon)
+	older, found := olderRange(timeline, late, now)
+	choose(c, late, now, horizon)
 	due := append(late, young...)
 	slices.SortStableFunc(due, func(a, b DueSlot) int { return a.At.Compare(b.At) })
 	if found {
@@ -95,12 +89,12 @@ func (s Stretch) end(now time.Time) time.Time {
 }
 
 // lateEdge returns the last instant of the stretch that may be late at now: it was due more
-// than l.Late ago, or in a pause.
-func (s Stretch) lateEdge(now time.Time, l Lateness) time.Time {
+// than LateAfter ago, or in a pause.
+func (s Stretch) lateEdge(now time.Time) time.Time {
 	if s.Paused {
 		return s.end(now)
 	}
-	return s.end(now.Add(-l.Late - time.Nanosecond))
+	return s.end(now.Add(-LateAfter - time.Nanosecond))
 }
 
 // choose marks the late slots that the policy lets run as caught up.
@@ -131,13 +125,13 @@ func mostRuns(c job.CatchUp) int {
 
 // olderRange returns the range of the late slots that are older than those in kept. It returns
 // false if there are none.
-func olderRange(timeline []Stretch, kept []DueSlot, now time.Time, l Lateness) (DueSlot, bool) {
+func olderRange(timeline []Stretch, kept []DueSlot, now time.Time) (DueSlot, bool) {
 	if len(kept) < MaxMissed {
 		return DueSlot{}, false
 	}
 	r := DueSlot{Range: true}
 	for _, s := range timeline {
-		edge := Earlier(s.lateEdge(now, l), kept[0].At.Add(-time.Second))
+		edge := Earlier(s.lateEdge(now), kept[0].At.Add(-time.Second))
 		newest := s.Schedule.Last(s.After, edge, 1)
 		if len(newest) == 0 {
 			continue

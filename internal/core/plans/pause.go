@@ -130,7 +130,7 @@ func (e Entry) IfResumed(now time.Time, horizon time.Duration) (missed, runs int
 			}
 		}
 	}
-	for _, slot := range Due(pause, e.Job.WithDefaults().CatchUp, now, Lateness{Horizon: horizon}) {
+	for _, slot := range Due(pause, e.Job.WithDefaults().CatchUp, now, horizon) {
 		if slot.CaughtUp {
 			runs++
 		}
