@@ -15,7 +15,7 @@ func TestDoctorHelpListsEveryCheck(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	added := regexp.MustCompile(`(?:\.add\(\w+, |name, why :?= )"(\w+)"`)
+	added := regexp.MustCompile(`(?:\.add\(\w+, |name, why :?= |\{layout\.Field\w+, \w+, )"(\w+)"`)
 	var made []string
 	for _, file := range files {
 		text, err := os.ReadFile(file)
