@@ -3,10 +3,12 @@
 package integration
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,34 +95,62 @@ func TestTortureOfServersThatAreGiven(t *testing.T) {
 func TestTortureThatIsInterruptedCleansUp(t *testing.T) {
 	t.Parallel()
 	for name, given := range map[string]bool{"servers of its own": false, "servers that are given": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, args := newSite(t), []string{"--servers", "1"}
-			var before []string
-			if given {
-				s = newServedSite(t)
-				args, before = []string{"--server", s.url}, s.streams()
-			}
-			p := s.torture(args...)
-			eventually(t, "handlers to run, and a process to be stopped", func() bool {
-				stopped := false
-				records, _ := filepath.Glob(s.path("tmp/*/*.jsonl"))
-				states, _ := filepath.Glob("/proc/[0-9]*/stat")
-				for _, path := range states {
-					stat, _ := os.ReadFile(path)
-					_, state, _ := strings.Cut(string(stat), ") ")
-					exe, _ := os.Readlink(filepath.Join(filepath.Dir(path), "exe"))
-					stopped = stopped || strings.HasPrefix(state, "T") && exe == program(t, cronce)
+		for when, wait := range map[string]func(*site, *process){
+			"while handlers run": waitForHandlers,
+			"while it sets up":   waitForStreams,
+		} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				t.Parallel()
+				s, args := newSite(t), []string{"--servers", "1"}
+				var before []string
+				if given {
+					s = newServedSite(t)
+					args, before = []string{"--server", s.url}, s.streams()
 				}
-				return len(records) > 0 && stopped
+				p := s.torture(args...)
+				wait(s, p)
+				p.signal(syscall.SIGINT)
+				if code := p.exit(); code != 1 || !strings.Contains(p.stderr(), "interrupted") {
+					t.Errorf("exit status %d, want 1, and a word about it:\n%s", code, p.stderr())
+				}
+				s.leftNothing(before)
 			})
-			p.signal(syscall.SIGINT)
-			if code := p.exit(); code != 1 || !strings.Contains(p.stderr(), "interrupted") {
-				t.Errorf("exit status %d, want 1, and a word about it:\n%s", code, p.stderr())
-			}
-			s.leftNothing(before)
-		})
+		}
 	}
+}
+
+// waitForStreams waits until the torture has begun to create streams, or, on servers of its own, to
+// start these.
+func waitForStreams(s *site, p *process) {
+	p.says("torture: seed")
+	if s.js != nil {
+		eventually(s.t, "a stream", func() bool { return len(s.streams()) > 0 })
+	}
+}
+
+// waitForHandlers waits until handlers of this torture run, and one of its processes is stopped.
+func waitForHandlers(s *site, p *process) {
+	child := strconv.Itoa(p.cmd.Process.Pid)
+	eventually(s.t, "handlers to run, and a process to be stopped", func() bool {
+		started := false
+		records, _ := filepath.Glob(s.path("tmp/*/*.jsonl"))
+		for _, path := range records {
+			lines, _ := os.ReadFile(path)
+			started = started || bytes.Contains(lines, []byte(`"what":"start"`))
+		}
+		if !started {
+			return false
+		}
+		states, _ := filepath.Glob("/proc/[0-9]*/stat")
+		for _, path := range states {
+			stat, _ := os.ReadFile(path)
+			_, state, _ := strings.Cut(string(stat), ") ")
+			if f := strings.Fields(state); len(f) > 1 && f[0] == "T" && f[1] == child {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 func TestTortureRefusesANamespaceThatExists(t *testing.T) {

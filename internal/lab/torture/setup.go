@@ -47,6 +47,7 @@ func (t *torture) open(ctx context.Context) error {
 	if err := t.refuseExisting(ctx); err != nil {
 		return err
 	}
+	t.removes = t.shape.Servers == 0
 	return t.setUp(ctx)
 }
 

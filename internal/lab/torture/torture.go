@@ -75,6 +75,7 @@ type torture struct {
 	conns   []*nats.Conn
 	js      jetstream.JetStream
 	store   *kv.Store
+	removes bool // the namespace at the end: it did not exist, and the servers are not ours
 	witness *witness
 	members []*member
 	brokers []*broker
@@ -240,7 +241,7 @@ func (t *torture) end() {
 		m.kill()
 		m.proxy.Close()
 	}
-	if t.store != nil && t.shape.Servers == 0 {
+	if t.removes {
 		t.remove()
 	}
 	for _, nc := range append(t.conns, t.nc) {
