@@ -88,7 +88,8 @@ func command(ctx context.Context, e spec.Exec, variables []configured, run job.R
 	return guard.Command{
 		Path: path, Args: e.Args, Env: aboutSlot(ctx, env, run), Dir: dir, As: a.as,
 		Input: run.Payload, Output: run.Output, Keep: run.OnLeaseLost == job.LeaseLostFinish,
-		Mark: []string{"CRONCE_SLOT_ID=" + run.Slot.ID(), "CRONCE_FENCE=" + strconv.FormatUint(run.Fence, 10)},
+		// Workers of another namespace on this machine may run a slot with the same ID and fence.
+		Mark: []string{"CRONCE_SLOT_ID=" + run.Slot.ID(), "CRONCE_FENCE=" + strconv.FormatUint(run.Fence, 10), "CRONCE_NODE=" + run.Node},
 	}, nil
 }
 
