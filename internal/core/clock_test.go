@@ -91,7 +91,7 @@ func TestNothingEndsByAgeWhileTheClockIsImplausible(t *testing.T) {
 		}
 		v.Implausible = true
 		if step := core.Decide(d, v); step.Action != core.Later || step.Delay <= 0 || step.Delay > time.Minute || step.Reason == "" {
-			t.Errorf("%s: %+v by a clock that is doubted, want it to wait, and why", name, step)
+			t.Errorf("%s: %+v by an implausible clock, want it to wait, and why", name, step)
 		}
 	}
 	v := seenAt(at7.Add(48*time.Hour), func(v *core.View) { v.Error = 24*time.Hour + time.Second })

@@ -109,7 +109,7 @@ type Result struct {
 	Stopped bool
 
 	// Cancelled is true if the slot was cancelled or replaced during the attempt. Err is the
-	// cause: see Ended. If the handler returned nil all the same, the slot succeeded.
+	// cause: see IsCancellation. If the handler returned nil all the same, the slot succeeded.
 	Cancelled bool
 
 	// Output is the handler's output, from output.Buffer.String.

@@ -182,3 +182,13 @@ func TestNoSettingOfAUnitIsDroppedInSilence(t *testing.T) {
 		}
 	})
 }
+
+func TestCalendarStepBeyondTheFieldSelectsItsFirstValue(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"24", "1000", "9223372036854775807"} {
+		r := systemdOf("OnCalendar=*-*-* 1/"+step+":00:00", "ExecStart=/bin/true")
+		if len(r.Jobs) != 1 || r.Jobs[0].Job.Schedule != "0 1 * * *" {
+			t.Errorf("a step of %s hours: %+v, want one job at 01:00", step, r)
+		}
+	}
+}
