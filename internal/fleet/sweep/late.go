@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -139,7 +140,9 @@ func (s *Sweeper) alertLate(ctx context.Context, jobs map[string]plans.Entry) er
 // lateAlerts publishes the alerts about late slots of one job.
 type lateAlerts struct {
 	*Sweeper
-	entry   plans.Entry
+	entry plans.Entry
+
+	reading sync.Mutex      // not Sweeper.mu, for which the producer waits in Published
 	alerted map[string]bool // IDs of slots whose alert is stored; nil: not read
 }
 
@@ -186,8 +189,8 @@ func isLate(rec job.Record, due time.Time, after time.Duration) bool {
 // wasAlerted reports whether the events have the alert about the slot. A login of an older version
 // may not read the events. Then the alert may be published twice.
 func (t *lateAlerts) wasAlerted(ctx context.Context, slot job.Slot, since time.Time) (bool, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.reading.Lock()
+	defer t.reading.Unlock()
 	if t.alerted == nil {
 		alerted := map[string]bool{}
 		for e, err := range t.cfg.Alerts.Events(ctx, kv.EventFilter{Job: slot.Job, Since: since.Add(-t.cfg.Horizon)}) {

@@ -3,9 +3,9 @@ package sweep_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,15 +15,22 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// countedAlerts counts the alerts that are sent, those that the stream folds too.
-type countedAlerts struct {
+// watchedAlerts counts the alerts that are sent, those that the stream folds too.
+type watchedAlerts struct {
 	*kv.Store
-	sent *atomic.Int64
+	site *site
 }
 
-func (c countedAlerts) Alert(ctx context.Context, e job.Event, id string) error {
-	c.sent.Add(1)
-	return c.Store.Alert(ctx, e, id)
+func (w watchedAlerts) Alert(ctx context.Context, e job.Event, id string) error {
+	w.site.told.Add(1)
+	return w.Store.Alert(ctx, e, id)
+}
+
+func (w watchedAlerts) Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error] {
+	if w.site.listing != nil {
+		w.site.listing()
+	}
+	return w.Store.Events(ctx, f)
 }
 
 // lateAfter has the job report ask for alerts about late slots.
@@ -163,5 +170,31 @@ func TestSlotsInTimeCostNoReads(t *testing.T) {
 	s.pass()
 	if n := s.reads.Load() - before; n > 0 || len(s.lates()) > 0 {
 		t.Errorf("%d records are read, and %q told", n, s.lates())
+	}
+}
+
+func TestPublishedDoesNotWaitWhileTheEventsAreRead(t *testing.T) {
+	s := newSite(t)
+	s.lateAfter(time.Minute)
+	late := s.due(10 * time.Minute)
+	s.publish(late)
+	s.sweeper.Published("default", late)
+	read := false
+	s.listing = func() {
+		read = true
+		noted := make(chan struct{})
+		go func() {
+			s.sweeper.Published("default", s.due(0))
+			close(noted)
+		}()
+		select {
+		case <-noted:
+		case <-time.After(30 * time.Second):
+			t.Error("the producer waits for the events")
+		}
+	}
+	s.pass()
+	if !read {
+		t.Error("the events were not read")
 	}
 }

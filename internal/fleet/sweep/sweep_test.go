@@ -40,6 +40,7 @@ type site struct {
 	after   []plans.Entry // the jobs that come after report and check
 	late    []plans.Entry // the jobs with on_late
 	told    atomic.Int64  // calls of Alert
+	listing func()        // called when the events are read; nil: nothing is
 	reads   atomic.Int64  // of records
 }
 
@@ -88,7 +89,7 @@ func (s *site) at(node string) *sweep.Sweeper {
 			}
 			return nil
 		},
-		Late: func() []plans.Entry { return s.late }, Alerts: countedAlerts{s.Store, &s.told}, AlertStates: s.AlertStates(),
+		Late: func() []plans.Entry { return s.late }, Alerts: watchedAlerts{s.Store, s}, AlertStates: s.AlertStates(),
 		Plausible: func() error {
 			if s.doubt {
 				return errors.New("too far apart")
