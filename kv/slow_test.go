@@ -128,6 +128,20 @@ func TestAnAbandonedWriteIsNotSentLater(t *testing.T) {
 	}
 }
 
+// The sender of an alert takes a deadline as a sign that a subscriber has the alert, and acks it.
+func TestRequestThatWasNotSentHasNoDeadlineExceeded(t *testing.T) {
+	t.Parallel()
+	through, _, heal := stalled(t)
+	fill(t, through)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	_, err := through.Request(ctx, nats.NewMsg("elsewhere"))
+	heal()
+	if errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, job.ErrUnknown) {
+		t.Errorf("the error is %v, want %v", err, job.ErrUnknown)
+	}
+}
+
 // While the socket accepts no data, the client holds its connection's lock. Each call still
 // ends with its context: Open, requests, Listen and Leave as well as writes.
 func TestNoCallWithADeadlineWaitsForTheLockOfTheConnection(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // request is one request to a subject outside JetStream. It is sent once, because the
@@ -21,10 +23,14 @@ type request struct {
 	done      chan struct{}
 }
 
+// errUnsent means that the connection did not take a request before its deadline, so that no
+// responder has it.
+var errUnsent = fmt.Errorf("%w: the connection did not take the request in time", job.ErrUnknown)
+
 // Request sends the message and waits for its first answer, until ctx ends. Unlike the
 // connection's own Request, it never waits for a blocked socket. If the server does not
 // permit the subject, it fails at once with job.ErrDenied. Without a connection it fails
-// at once too.
+// at once too. The error is context.DeadlineExceeded only if the message was sent.
 func (w Wire) Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	r := &request{transport: w.Transport, message: m, done: make(chan struct{})}
 	r.Asker, r.ctx, r.many, r.FailDenied = r, ctx, true, true // many: the time to an answer says nothing about the broker
@@ -41,6 +47,8 @@ func (r *request) Compose(m *nats.Msg) {
 
 func (r *request) Answer(m *nats.Msg, err error) {
 	switch {
+	case m == nil && r.written.Load() == 0 && errors.Is(err, context.DeadlineExceeded):
+		err = errUnsent
 	case m == nil:
 	case !r.transport.end(&r.Question):
 		return // a second answer
