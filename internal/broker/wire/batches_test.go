@@ -290,9 +290,10 @@ func TestABatchThatIsSeveredBetweenItsPartsLeavesNothingHalfWritten(t *testing.T
 			t.Run(fmt.Sprint(name, "/", after), func(t *testing.T) {
 				t.Parallel()
 				through, beside, p := behind(t, opts...)
-				all := definitions(300, "mine")
+				all, healed := definitions(300, "mine"), make(chan struct{})
 				through.Intercept(func(conn wire.Port) wire.Port {
 					return &severing{conn, after, func() {
+						defer close(healed)
 						_ = through.Conn().Flush() // the server has received these parts
 						p.Cut()
 						entries, err := beside.Jobs().List(t.Context())
@@ -302,7 +303,9 @@ func TestABatchThatIsSeveredBetweenItsPartsLeavesNothingHalfWritten(t *testing.T
 						p.Heal()
 					}}
 				})
-				wantStored(t, beside, all, sendAll(t, through, all))
+				results := sendAll(t, through, all)
+				<-healed // the answer may come before the connection is cut
+				wantStored(t, beside, all, results)
 				if last, err := beside.Jobs().Revision(t.Context()); err != nil || last != uint64(len(all)) {
 					t.Errorf("the registry is at revision %d, %v: want each definition stored once", last, err)
 				}
