@@ -65,6 +65,15 @@ var kvMutants = []mutant{
 		in:     "kv",
 	},
 	{
+		name:   "unsent-request-has-a-deadline",
+		breaks: "an alert whose request never left the process counts as delivered",
+		file:   "internal/broker/wire/request.go",
+		old:    "r.written.Load() == 0 && errors.Is",
+		new:    "r.written.Load() < 0 && errors.Is",
+		test:   "TestRequestThatWasNotSentHasNoDeadlineExceeded",
+		in:     "kv",
+	},
+	{
 		name:   "single-answer-settles-a-batch",
 		breaks: "the answer to a batch's last message alone is taken for that to the whole batch",
 		file:   "internal/broker/wire/batch.go",
