@@ -67,6 +67,14 @@ var fleetMutants = []mutant{
 		test:   "TestSlownessIsNotDeath",
 	},
 	{
+		name:   "untrusted-with-a-live-context",
+		breaks: "a node that finds its trust lapsed leaves its context to a goroutine that has yet to run: a completion is sent without trust (invariant 4)",
+		file:   "internal/fleet/node/node.go",
+		old:    "	if lapsed && n.ctx.Err() == nil {\n		n.Lose(",
+		new:    "	if lapsed && n.ctx.Err() == nil {\n		go n.Lose(",
+		test:   "TestALapsedLeaseIsNeverTakenUpAgain",
+	},
+	{
 		name:   "trust-from-the-answer",
 		breaks: "a lease is counted from the answer to a heartbeat, not from before it was sent",
 		file:   "internal/fleet/node/node.go",

@@ -121,11 +121,18 @@ func (n *Node) Ready() <-chan struct{} { return n.ready }
 func (n *Node) Context() context.Context { return n.ctx }
 
 // Trusted reports whether the node may act now. Call it before each start: the context ends
-// only after a goroutine has read the clock.
+// only after a goroutine has read the clock. If the trust has lapsed, Trusted ends the context.
+// So what the caller does next is not sent by a process that was frozen, and whose other
+// goroutines have not run yet.
 func (n *Node) Trusted() bool {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.ctx.Err() == nil && n.until != 0 && n.cfg.Boot() < n.until
+	begun := n.until != 0
+	lapsed := begun && n.cfg.Boot() >= n.until
+	n.mu.Unlock()
+	if lapsed && n.ctx.Err() == nil {
+		n.Lose(fmt.Errorf("%w: node %s: no heartbeat acknowledged for %v", job.ErrLeaseLost, n.cfg.Name, n.cfg.Lease-Margin(n.cfg.Lease)))
+	}
+	return begun && n.ctx.Err() == nil
 }
 
 // Left returns for how long the node trusts itself if no further heartbeat is acknowledged.
@@ -284,13 +291,7 @@ func (n *Node) watchTrust() {
 		case <-n.ctx.Done():
 			return
 		case <-tick.C:
-		}
-		n.mu.Lock()
-		lapsed := n.until != 0 && n.cfg.Boot() >= n.until
-		n.mu.Unlock()
-		if lapsed {
-			n.Lose(fmt.Errorf("%w: node %s: no heartbeat acknowledged for %v", job.ErrLeaseLost, n.cfg.Name, n.cfg.Lease-Margin(n.cfg.Lease)))
-			return
+			n.Trusted()
 		}
 	}
 }
@@ -298,10 +299,10 @@ func (n *Node) watchTrust() {
 // Lose ends the context of the node with why as its cause. What the node claimed is free
 // after a lease of silence.
 func (n *Node) Lose(why error) {
-	if n.ctx.Err() == nil {
+	n.cancel(why)
+	if context.Cause(n.ctx) == why { //nolint:errorlint // only the first of several callers logs
 		n.cfg.Logger.Error("lease lost", "node", n.cfg.Name, "error", why)
 	}
-	n.cancel(why)
 }
 
 // Stop writes that the node has stopped, so that its slots can be taken over at once, and

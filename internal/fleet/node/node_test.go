@@ -175,6 +175,9 @@ func TestALapsedLeaseIsNeverTakenUpAgain(t *testing.T) {
 		if n.Trusted() {
 			t.Error("trusted at once after a sleep as long as its trust")
 		}
+		if n.Context().Err() == nil {
+			t.Error("the node said that it is not trusted, and its context goes on: what is written in it would still be sent")
+		}
 		if err := <-ended; !errors.Is(err, job.ErrLeaseLost) {
 			t.Errorf("Run returned %v", err)
 		}
