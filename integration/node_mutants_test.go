@@ -79,6 +79,10 @@ var nodeMutants = []nodeMutant{
       if (answer.unknown) { const f = await this.read(bucket, key).catch(() => ({})); if (f.nonce === nonce) return { won: f.revision }; }`, "", "claim-unanswered"},
 	{"writes anew after no answer", "store", `const answer = await this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, bytes, head);`, `const answer = await this.publish(` + "`$KV.${this.namespace}_${bucket}.${key}`" + `, JSON.stringify({ ...value, nonce: nonce + "/" + n }), head);`, "", "completion-unanswered"},
 	{"answers after a lost claim", "worker", `return wrote.won ? this.ended(outcome, wrote.won, d.message, entry, since) : undefined;`, `return wrote.won ? this.ended(outcome, wrote.won, d.message, entry, since) : { ack: true };`, "", "late-completion"},
+	{"marks a message after a lost claim", "worker", `      clearInterval(marks);
+`, ``, "", "late-completion C-11"},
+	{"marks a message without trust", "worker", `if (this.node.trusted()) m.working(); }`, `m.working(); }`, "", "ask-lapsed C-11"},
+	{"trusts itself until a timer says otherwise", "node", `if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, `if (this.timer?._destroyed && !this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, "", "frozen"},
 	{"trusts itself past its lease", "node", `if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, ``, "", "lapsed L-3"},
 	{"revives a lapsed lease", "fleet", `const common = {`, `if (run.last) Object.assign(node, { name: run.last.name, revision: run.last.revision });
     run.last = node;

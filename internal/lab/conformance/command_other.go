@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 )
@@ -15,3 +16,6 @@ func Shell(ctx context.Context, line string) *exec.Cmd {
 func ownGroup(*exec.Cmd) {}
 
 func terminate(p *os.Process) error { return p.Kill() }
+
+func freeze(*os.Process) error { return errors.ErrUnsupported }
+func thaw(*os.Process) error   { return errors.ErrUnsupported }

@@ -33,3 +33,6 @@ func ownGroup(cmd *exec.Cmd) {
 
 // terminate sends a TERM to the command and to all that it has started.
 func terminate(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGTERM) }
+
+func freeze(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGSTOP) }
+func thaw(p *os.Process) error   { return syscall.Kill(-p.Pid, syscall.SIGCONT) }

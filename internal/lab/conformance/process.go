@@ -49,6 +49,13 @@ func (p *Process) Ended() (how string, ended bool) {
 // Terminate asks the process to stop, as a service manager does.
 func (p *Process) Terminate() error { return terminate(p.cmd.Process) }
 
+// Freeze stops the process and all that it has started where they are, until Thaw. The error is
+// errors.ErrUnsupported if the system cannot do that.
+func (p *Process) Freeze() error { return freeze(p.cmd.Process) }
+
+// Thaw has a frozen process go on.
+func (p *Process) Thaw() error { return thaw(p.cmd.Process) }
+
 // Kill ends the process and all that it has started, and waits for that.
 func (p *Process) Kill() {
 	p.end()

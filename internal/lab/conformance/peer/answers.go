@@ -292,7 +292,7 @@ func completionConflicts(s *stage) {
 		return reply{}
 	})
 	reads := func(f frame) bool {
-		return conflict.Load() && f.subject == "$JS.API.STREAM.MSG.GET.KV_"+namespace+"_ledger"
+		return conflict.Load() && f.subject == getLedger
 	}
 	s.answers(reads, func(int) reply {
 		if nothing.CompareAndSwap(false, true) {

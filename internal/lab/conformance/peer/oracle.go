@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 var final = []string{"succeeded", "failed", "skipped", "missed", "expired", "cancelled"}
@@ -14,6 +15,8 @@ const (
 	state  = "$KV." + namespace + "_state."
 	nodes  = "$KV." + namespace + "_nodes."
 	slots  = namespace + ".slot."
+
+	getLedger = "$JS.API.STREAM.MSG.GET.KV_" + namespace + "_ledger"
 )
 
 // body is the JSON object of a frame, nil if it is none.
@@ -96,12 +99,18 @@ func (s *stage) settled(d *delivered, f frame) {
 
 // answersOf returns how the client has answered the messages of a slot.
 func (s *stage) answersOf(id string) (words []string) {
+	return s.answersTo(id, time.Now(), time.Time{})
+}
+
+// answersTo returns how the client has answered, since a moment, the messages of a slot that
+// were delivered before another.
+func (s *stage) answersTo(id string, before, since time.Time) (words []string) {
 	replies := map[string]bool{}
 	for _, f := range s.tap.frames(func(frame) bool { return true }) {
-		if !f.toServer && f.header("Cronce-Slot") == id && strings.HasPrefix(f.reply, "$JS.ACK.") {
+		if !f.toServer && f.header("Cronce-Slot") == id && strings.HasPrefix(f.reply, "$JS.ACK.") && f.at.Before(before) {
 			replies[f.reply] = true
 		}
-		if word := f.settles(); word != "" && replies[f.subject] {
+		if word := f.settles(); word != "" && replies[f.subject] && !f.at.Before(since) {
 			words = append(words, word)
 		}
 	}

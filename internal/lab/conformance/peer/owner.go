@@ -2,6 +2,7 @@ package peer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +21,8 @@ var ownerScenarios = []Scenario{
 	{"owner-holds", []string{"K-2"}, "the owner of a slot that is older than the horizon lives, and says that it holds the slot; then, that its handler outlived its context", ownerHolds},
 	{"fenced", []string{"L-2", "C-11"}, "the client is declared dead while its handler runs", fenced},
 	{"lapsed", []string{"L-3", "L-4", "C-5"}, "heartbeats are lost for longer than a lease, and then arrive again", lapsed},
-	{"ask-lapsed", []string{"C-8"}, "another worker asks for the owner of a slot, whose trust has lapsed and whose outcome was not answered", askLapsed},
+	{"frozen", []string{"L-3", "L-4", "C-11"}, "the client is frozen for longer than a lease while its handler runs", frozen},
+	{"ask-lapsed", []string{"C-8", "C-11"}, "another worker asks for the owner of a slot, whose trust has lapsed and whose outcome was not answered", askLapsed},
 	{"stop", []string{"L-7"}, "the client is asked to stop while its handler runs", stopping},
 	{"other-layout", []string{"B-3"}, "a stream has other settings than the client would give it", otherLayout},
 }
@@ -250,6 +252,39 @@ func lapsed(s *stage) {
 	}
 }
 
+// frozen stops the client's process. When it wakes, its timers are late, and it has yet to find out
+// that its trust has lapsed.
+func frozen(s *stage) {
+	s.define("work", nil, nil)
+	node := s.launch("work")
+	id := s.offer("work", "one", 60_000)
+	s.starts("C-5", id)
+	if err := s.client.Freeze(); errors.Is(err, errors.ErrUnsupported) {
+		panic(leave{"this system cannot freeze it"})
+	} else {
+		s.must(err)
+	}
+	s.sleep(lease + silence/4)
+	woken := time.Now()
+	s.must(s.client.Thaw())
+	s.await("L-3", "the handler to be cancelled, whose node has no trust left", func() bool { return len(s.did("cancel", id)) > 0 })
+	s.node(node)
+	s.never("L-3", silence/2, func() string {
+		for _, f := range s.tap.frames(func(f frame) bool { return f.at.After(woken) && f.isPublish() && f.body()["node"] == node }) {
+			if f.writes(nodes, "alive") {
+				s.breaks("L-4", "node %s, whose trust lapsed while it was frozen, writes another heartbeat: %s", node, f)
+			}
+			if f.writes(ledger) {
+				return fmt.Sprintf("node %s, whose trust lapsed while it was frozen, writes a record: %s", node, f)
+			}
+		}
+		if words := s.answersTo(id, woken, woken); len(words) > 0 {
+			s.breaks("C-11", "node %s, whose trust lapsed while it was frozen, answers the message of %s: %v", node, id, words)
+		}
+		return ""
+	})
+}
+
 func askLapsed(s *stage) {
 	s.define("work", nil, nil)
 	node := s.launch("work")
@@ -258,11 +293,15 @@ func askLapsed(s *stage) {
 	s.await("W-3", "the write of the outcome", func() bool { return len(s.tap.frames(func(f frame) bool { return f.writes(ledger, final...) })) > 0 })
 	claimed := s.slot(id).revision
 	// A second slot, whose record cannot be read, keeps the client from ending the node at once.
-	s.tap.unanswered(func(f frame) bool { return f.subject == "$JS.API.STREAM.MSG.GET.KV_"+namespace+"_ledger" }, true)
+	s.tap.unanswered(func(f frame) bool { return f.subject == getLedger }, true)
 	heal := s.tap.unanswered(func(f frame) bool { return f.writes(nodes) }, true)
 	silent := time.Now()
-	time.AfterFunc(lease/2, func() { s.offer("work", "two", 10) })
+	// It comes so late that it would be marked first when the client has no trust left.
+	time.AfterFunc(lease*6/10, func() { s.offer("work", "two", 10) })
 	s.never("C-8", lease+silence/4, func() string {
+		if words := s.answersTo("work:@two", time.Now(), silent.Add(lease*8/10)); len(words) > 0 {
+			s.breaks("C-11", "more than %v after the last heartbeat that the broker got, the node answers the message of work:@two: %v", lease*8/10, words)
+		}
 		answers, err := s.nc.Request(namespace+".node."+node+".cancel", jsonOf(value{"v": 1, "id": id, "claim": claimed}), silence/10)
 		if err == nil && (frame{data: answers.Data}).body()["holds"] == false {
 			return fmt.Sprintf("%v after the last heartbeat that the broker got, the node denies the claim by which a handler ran, and whose outcome may still be stored: %s",

@@ -158,12 +158,18 @@ func lateCompletion(s *stage) {
 	revision, err := s.put("ledger", key(id), taken, mine.revision)
 	s.must(err)
 	s.await("C-6", "the handler to return", func() bool { return len(s.did("end", id)) > 0 })
+	delivered := time.Now()
 	s.never("K-2", silence, func() string {
 		if now := s.slot(id); now.revision != revision {
 			return fmt.Sprintf("the record of %s, which belongs to another node at attempt 2, was written over: %v", id, now.value)
 		}
 		if words := s.answersOf(id); slices.ContainsFunc(words, func(w string) bool { return w != "progress" }) {
 			s.breaks("C-11", "the message of %s was answered with %v, although the completion was lost", id, words)
+		}
+		// What the client last wrote or read of records told it that its claim is lost.
+		told := s.tap.frames(func(f frame) bool { return f.writes(ledger) || f.toServer && f.subject == getLedger })
+		if words := s.answersTo(id, delivered, told[len(told)-1].at.Add(lease/8)); len(words) > 0 {
+			s.breaks("C-11", "the message of %s was marked as in progress after the completion was lost", id)
 		}
 		return ""
 	})
