@@ -124,6 +124,12 @@ var nodeMutants = []nodeMutant{
 	{"triggers a run under no message ID", "orders", `head.set(name, text);
   let last`, `if (name !== "Nats-Msg-Id") head.set(name, text);
   let last`, "", "trigger M-4"},
+	{"triggers a run at once that is for later", "orders", `if (at) await setTimer`, `if (false) await setTimer`, "", "trigger-later M-6"},
+	{"sets a timer by the name of the token", "orders", `const token = slotKey(slot).slice(` + "`${job}.t.`.length)", `const token = key`, "", "trigger-later M-6"},
+	{"leaves the message ID in a timer", "orders", `const { "Nats-Msg-Id": msgID, ...head } = formatMessage(`, `const { "Nats-Msg-Id": msgID } = formatMessage({ slot, node }), head = formatMessage(`, "", "trigger-later M-6"},
+	{"sets a timer whatever stands there", "orders", `"Nats-Expected-Last-Subject-Sequence": "0", `, ``, "", "trigger-later W-1"},
+	{"sets each copy of a timer anew", "orders", `const answer = await store.publish(subject, body, all);`, `all.set("Cronce-Nonce", randomUUID()); const answer = await store.publish(subject, body, all);`, "", "trigger-later W-3"},
+	{"triggers a run with any payload", "orders", `if (Buffer.byteLength(body ?? "") > mostPayload) throw`, `if (false) throw`, "", "trigger-large M-5"},
 	{"takes any record for an outcome", "orders", `if (value && isFinal(value))`, `if (value)`, "", "trigger W-1"},
 	{"trusts a late T", "producer", `    const { messages, ranges } = due(`, `    this.hears ??= this.store.nc.subscribe(` + "`${this.store.namespace}.producers`" + `, { callback: (_, m) => {
       const { time } = m.json(), at = time && parseInstant(time);

@@ -42,10 +42,15 @@ async function work(slot) {
 }
 
 // order triggers the run of this ID, and waits for its outcome.
-async function order(id) {
+async function order(id, options) {
   const [job, key] = id.split(":@"), namespace = env("NAMESPACE");
   append({ what: "trigger", slot: id });
-  await trigger(nc, job, { key, namespace });
+  try {
+    await trigger(nc, job, { key, namespace, ...options });
+  } catch (err) {
+    if (err instanceof RangeError) append({ what: "outcome", slot: id, result: "refused" });
+    throw err;
+  }
   const { state } = await wait(nc, id, { namespace });
   append({ what: "outcome", slot: id, result: state });
 }
@@ -64,7 +69,12 @@ if (env("PROCESS")) {
 }
 
 nc = await connect({ servers: env("SERVER"), maxReconnectAttempts: -1, reconnectTimeWait: 100, waitOnFirstConnect: true });
-if (env("TRIGGER") && run === full) order(env("TRIGGER")).catch((err) => console.error(err.message));
+const later = (text) => ({ at: new Date(text) });
+const large = (size) => ({ payload: { pad: "x".repeat(size - '{"pad":""}'.length) } });
+for (const [name, options] of Object.entries({ TRIGGER: () => ({}), TRIGGER_LATER: later, TRIGGER_LARGE: large })) {
+  const [id, text] = env(name, "").split(" ");
+  if (id && run === full) order(id, options(text)).catch((err) => console.error(err.message));
+}
 try {
   await run(nc, {
     namespace: env("NAMESPACE"), name: env("NAME", "client"), queues: env("QUEUES", "default").split(",").filter(Boolean),

@@ -68,9 +68,26 @@ func runClient(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if id := under("TRIGGER"); id != "" {
+	for _, name := range []string{"TRIGGER", "TRIGGER_LATER", "TRIGGER_LARGE"} {
+		id, text, _ := strings.Cut(under(name), " ")
+		if id == "" {
+			continue
+		}
+		var o client.TriggerOptions
+		switch name {
+		case "TRIGGER_LATER":
+			if o.At, err = time.Parse(time.RFC3339, text); err != nil {
+				return err
+			}
+		case "TRIGGER_LARGE":
+			size, err := strconv.Atoi(text)
+			if err != nil {
+				return err
+			}
+			o.Payload = fmt.Appendf(nil, `{"pad":%q}`, strings.Repeat("x", size-len(`{"pad":""}`)))
+		}
 		go func() {
-			if err := triggers(ctx, client.Attach(attach.Of(nc, store, attach.Options{Operator: "client"})), id); err != nil {
+			if err := triggers(ctx, client.Attach(attach.Of(nc, store, attach.Options{Operator: "client"})), id, o); err != nil {
 				log.Error("trigger", "error", err)
 			}
 		}()
@@ -90,7 +107,7 @@ func runClient(ctx context.Context) error {
 }
 
 // triggers has a run start, waits for its outcome, and records both.
-func triggers(ctx context.Context, c *client.Client, id string) error {
+func triggers(ctx context.Context, c *client.Client, id string, o client.TriggerOptions) error {
 	slot, err := job.ParseSlotID(id)
 	if err != nil {
 		return err
@@ -98,7 +115,10 @@ func triggers(ctx context.Context, c *client.Client, id string) error {
 	if err := record(job.Run{Slot: slot}, "trigger", ""); err != nil {
 		return err
 	}
-	if _, err := c.Trigger(ctx, slot.Job, client.TriggerOptions{Key: slot.Token}); err != nil {
+	o.Key = slot.Token
+	if _, err := c.Trigger(ctx, slot.Job, o); errors.Is(err, job.ErrInvalid) {
+		return errors.Join(err, record(job.Run{Slot: slot}, "outcome", "refused"))
+	} else if err != nil {
 		return err
 	}
 	d, err := c.Wait(ctx, id)
