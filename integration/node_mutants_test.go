@@ -81,6 +81,10 @@ var nodeMutants = []nodeMutant{
 	{"answers after a lost claim", "worker", `return wrote.won ? this.ended(outcome, wrote.won, d.message, entry, since) : undefined;`, `return wrote.won ? this.ended(outcome, wrote.won, d.message, entry, since) : { ack: true };`, "", "late-completion"},
 	{"marks a message after a lost claim", "worker", `      clearInterval(marks);
 `, ``, "", "late-completion C-11"},
+	{"answers a message without trust", "worker", `if (answer === undefined || !this.node.trusted()) return;`, `if (answer === undefined) return;`, "", "ask-lapsed C-11"},
+	{"takes the death of one owner for another's", "worker", `ownerDead: record && ownerDead === record.node`, `ownerDead: record && ownerDead !== undefined`, "", "owner-moves K-2"},
+	{"takes a denial of one claim for another's", "worker", `disowned: record && disowned === revision`, `disowned: record && disowned !== undefined`, "", "owner-moves K-2"},
+	{"takes a holder without a record for ended", "locks", `return toMs(this.node.now() - parseInstant(stayOf(lock, id).at)) > horizon + this.node.lease;`, `return true;`, "", "lock-unclaimed X-2"},
 	{"marks a message without trust", "worker", `if (this.node.trusted()) m.working(); }`, `m.working(); }`, "", "ask-lapsed C-11"},
 	{"trusts itself until a timer says otherwise", "node", `if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, `if (this.timer?._destroyed && !this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, "", "frozen"},
 	{"trusts itself past its lease", "node", `if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, ``, "", "lapsed L-3"},

@@ -89,6 +89,23 @@ func lockLost(s *stage) {
 	s.succeeds("X-2", id)
 }
 
+// lockUnclaimed has another worker put a slot into the lock, and not claim it yet.
+func lockUnclaimed(s *stage) {
+	s.define("work", value{"overlap": "queue"}, nil)
+	held, now := "work:@zero", time.Now().UTC()
+	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": held, "at": now, "since": now}}})
+	s.launch("work")
+	id := s.offer("work", "one", 10)
+	s.never("X-2", silence, func() string {
+		if lock := s.get("state", "lock.work"); !strings.Contains(string(jsonOf(lock.value["holders"])), held) {
+			return held + " was taken out of the lock, although it has not ended: no worker has claimed it yet"
+		}
+		return s.notStarted(id, "another slot holds the only place")()
+	})
+	s.set("ledger", key(held), ended(running(held, "peer-1-1-a", 1), "succeeded"))
+	s.succeeds("X-2", id)
+}
+
 // replacing prepares a job under replace, with a slot that runs on a node of ours, and returns that
 // slot, its record and the revision of that, the slot that is to replace it, and what ends the node.
 func (s *stage) replacing(owner string) (older string, r value, fence uint64, newer string, die func()) {

@@ -19,6 +19,7 @@ var ownerScenarios = []Scenario{
 	{"owner-dead", []string{"L-5", "L-6", "C-2"}, "the owner of a slot falls silent", ownerDead},
 	{"owner-slow", []string{"K-2", "C-14", "L-5"}, "the owner of a slot lives, and does not answer; then it disowns the slot", ownerSlow},
 	{"owner-holds", []string{"K-2"}, "the owner of a slot that is older than the horizon lives, and says that it holds the slot; then, that its handler outlived its context", ownerHolds},
+	{"owner-moves", []string{"K-2"}, "another node takes the slot over just before the client, from its dead owner, and claims it again while it is asked", ownerMoves},
 	{"fenced", []string{"L-2", "C-11"}, "the client is declared dead while its handler runs", fenced},
 	{"lapsed", []string{"L-3", "L-4", "C-5"}, "heartbeats are lost for longer than a lease, and then arrive again", lapsed},
 	{"frozen", []string{"L-3", "L-4", "C-11"}, "the client is frozen for longer than a lease while its handler runs", frozen},
@@ -187,6 +188,51 @@ func ownerHolds(s *stage) {
 	s.await("C-2", id+", whose owner's handler outlived its context, to end", func() bool { return slices.Contains(final, s.slot(id).text("state")) })
 }
 
+// ownerMoves has what the client finds out about an owner, or about a claim, come too late: the record
+// is then another owner's, or of a later claim.
+func ownerMoves(s *stage) {
+	s.define("work", nil, nil)
+	const dead, owner = "peer-1-1-a", "peer-2-2-b"
+	s.peer(owner, nil)
+	s.peer(dead, nil)()
+	id := "work:@one"
+	var claimed atomic.Uint64
+	claim := func(attempt int, at uint64) {
+		if revision, err := s.put("ledger", key(id), running(id, owner, attempt), at); err == nil {
+			claimed.Store(revision)
+		}
+	}
+	first := s.set("ledger", key(id), running(id, dead, 1))
+	var again atomic.Bool
+	answers, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
+		moves := again.CompareAndSwap(false, true)
+		if moves {
+			claim(3, claimed.Load())
+		}
+		_ = m.Respond(jsonOf(value{"v": 1, "holds": !moves}))
+	})
+	s.must(err)
+	defer answers.Unsubscribe() //nolint:errcheck // the connection ends with the scenario
+	s.must(s.nc.Flush())
+	s.tap.rule(func(f frame) verdict {
+		if f.writes(nodes+dead, "fenced") && claimed.Load() == 0 {
+			claim(2, first)
+		}
+		return pass
+	})
+	s.launch("work")
+	s.offer("work", "one", 10)
+	s.await("C-2", dead+" to be declared dead", func() bool { return claimed.Load() > 0 })
+	s.never("K-2", silence, func() string {
+		if r := s.slot(id); r.text("node") != owner {
+			return fmt.Sprintf("the slot was taken from %s, which lives: what the client had found out was of an earlier claim: %v", owner, r.value)
+		}
+		return s.notStarted(id, "its owner lives")()
+	})
+	s.set("ledger", key(id), ended(s.slot(id).value, "succeeded"))
+	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
+}
+
 func fenced(s *stage) {
 	s.define("work", nil, nil)
 	node := s.launch("work")
@@ -298,7 +344,7 @@ func askLapsed(s *stage) {
 	silent := time.Now()
 	// It comes so late that it would be marked first when the client has no trust left.
 	time.AfterFunc(lease*6/10, func() { s.offer("work", "two", 10) })
-	s.never("C-8", lease+silence/4, func() string {
+	s.never("C-8", lease+silence/2, func() string {
 		if words := s.answersTo("work:@two", time.Now(), silent.Add(lease*8/10)); len(words) > 0 {
 			s.breaks("C-11", "more than %v after the last heartbeat that the broker got, the node answers the message of work:@two: %v", lease*8/10, words)
 		}
