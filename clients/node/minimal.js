@@ -227,7 +227,11 @@ class Node {
   // slot is in hand [C-1], or its claim or the node's trust was lost [C-11].
   async take(m, queue) {
     const slot = slotOf(m);
-    if (!slot) return m.term("it contradicts itself"); // [M-1], [M-3]
+    if (slot === undefined) return m.term("it contradicts itself"); // [M-1]
+    if (slot === null) { // [M-3]; a newer program may be able to read it, until it is old
+      const old = !this.implausible && this.sure() - Number(m.timestampNanos / 1000000n) > this.horizon;
+      return old ? m.term("it cannot be read") : m.nak(60_000);
+    }
     if (this.owed.has(slot.key)) return;
     const hand = { controller: new AbortController() };
     this.owed.set(slot.key, hand);
@@ -387,13 +391,15 @@ function slotKey(id) {
   return { id, job, part, at, key: `${job}.${rest.replace(/[-:]/g, "")}${end}` };
 }
 
-// slotOf reads a message: undefined if it is no slot.
+// slotOf reads a message: undefined if it contradicts itself, null if it cannot be read.
 function slotOf(m) {
   const get = (name) => m.headers?.get(name) ?? "", sent = get("Nats-Msg-Id").replace(/\/r[0-9]+$/, "");
   const id = get("Cronce-Slot") || sent, slot = slotKey(id) ?? (/^[^:]*:m\./.test(id) && { id, job: id.split(":")[0], key: id, part: "range" });
-  if (!slot || (sent && sent !== id) || m.subject.split(".").at(-1) !== slot.job || !name64.test(slot.job) || !/^\d*$/.test(get("Cronce-Job-Revision"))) return undefined;
+  if (!slot) return null;
+  if ((sent && sent !== id) || m.subject.split(".").at(-1) !== slot.job) return undefined;
+  if (!name64.test(slot.job) || !/^\d*$/.test(get("Cronce-Job-Revision"))) return null;
   const due = get("Cronce-Due") ? Date.parse(get("Cronce-Due")) : slot.at;
-  if (Number.isNaN(due)) return undefined;
+  if (Number.isNaN(due)) return null;
   const special = ["Cronce-Missed", "Cronce-Refused", "Cronce-Chained", "Cronce-Event"].some((name) => get(name) !== "");
   return { ...slot, revision: Number(get("Cronce-Job-Revision") || 0), node: get("Cronce-Node"), due: due < slot.at ? slot.at : due, special };
 }
