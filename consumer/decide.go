@@ -52,7 +52,10 @@ func (t *task) load(mayBlock bool) progress {
 		if err != nil {
 			return t.postpone(err)
 		}
+		// What was found out for an earlier revision of the record may be wrong now. The slot may
+		// have ended, left its lock, and been reopened.
 		t.view.Record, t.view.Revision, t.view.OwnerDead, t.view.Disowned = rec, revision, false, false
+		t.view.Admission = core.Admission{}
 	}
 	t.view.Entry, t.undefined, t.view.Handles = entry, nil, t.cfg.Handler(t.d.Slot.Job) != nil
 	if entry == nil {

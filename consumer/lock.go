@@ -14,8 +14,10 @@ import (
 // lockPart is what a task knows of its job's lock.
 type lockPart struct {
 	// entered: the slot is in the lock, as far as this task knows. since is when it entered.
-	entered bool
-	since   time.Time
+	// revision is that of the slot's record as the task knew it then.
+	entered  bool
+	since    time.Time
+	revision uint64
 
 	// skips: the job runs one slot at a time, and skips slots that fall due meanwhile.
 	skips bool
@@ -72,8 +74,12 @@ func (t *task) enter(mayBlock bool) progress {
 		// be so, it begins a new stay. The write of the new stay changes the lock's revision.
 		// So if another slot has seen the earlier outcome, and is about to replace this slot,
 		// its write is refused. The worker that wrote the earlier outcome does not remove the
-		// new stay either.
-		renewed := !l.entered && (t.d.Backfill || t.d.Offer > 0) && next.Has(slot)
+		// new stay either. If the slot has lost its place, and the lock is remembered from
+		// before, the write is refused too.
+		//
+		// If the record has not changed since this task entered the slot, it was not reopened.
+		known := l.entered && l.revision == t.view.Revision
+		renewed := !known && (t.d.Backfill || t.d.Offer > 0 || t.view.Record != nil) && next.Has(slot)
 		if renewed {
 			next = next.Renewed(slot, t.cfg.Now())
 		}
@@ -145,7 +151,7 @@ func (t *task) applyAdmission(admission core.Admission, entrant core.Entrant, st
 	l.releaseTurns()
 	l.asks, l.conflicts, l.skips = 0, 0, entrant.Policy == job.OverlapSkip && entrant.Places == 1
 	if stay, in := stored.Stay(t.d.Slot.Whole()); in {
-		l.entered, l.since = true, stay.Since
+		l.entered, l.since, l.revision = true, stay.Since, t.view.Revision
 	}
 	t.view.Admission, t.state = admission, deciding
 	return onward

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -164,8 +163,18 @@ func TestASecondCopyOfAnEndedSlotBlocksNoSlot(t *testing.T) {
 // still has the reopened slot, or admits it anew.
 func TestAReopenedSlotStaysInItsLockWhenOthersSawItEnd(t *testing.T) {
 	t.Parallel()
-	for name, left := range map[string]bool{"it had not left": false, "it had left": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		left     bool
+		backfill bool // the message is that of the new start
+		count    int  // earlier deliveries of it
+	}{
+		{"it had not left", false, true, 0},
+		{"it had left", true, true, 0},
+		{"an old message of it comes", false, false, 0},
+		{"an old message of it comes again", false, false, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapQueue}, 10*time.Second)
@@ -182,13 +191,14 @@ func TestAReopenedSlotStaysInItsLockWhenOthersSawItEnd(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				gate := &gatedLocks{Locks: locks, reached: make(chan struct{}), open: make(chan struct{})}
+				gate := watched(locks)
+				gate.stop = 2 // the first write is a guess that there is no lock, and is refused
 				a.cfg.Locks = gate
 				b.queue = newQueue() // the reopened slot goes to b
 				stopA, stopB := a.run(), b.run()
 				newer := f.publish()
 				<-gate.reached // a has seen that s has ended, and sleeps before it takes the place
-				if left {
+				if c.left {
 					if _, err := locks.Write(t.Context(), core.Lock{Job: "report", Nonce: "y"}, at); err != nil {
 						t.Fatal(err)
 					}
@@ -196,7 +206,11 @@ func TestAReopenedSlotStaysInItsLockWhenOthersSawItEnd(t *testing.T) {
 				if _, err := a.ledger.Write(t.Context(), core.Reopen(ended, "alice", 1, time.Now()), revision); err != nil {
 					t.Fatal(err)
 				}
-				b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
+				m := core.Message{Slot: s, JobRevision: 1, Due: s.At}
+				if c.backfill {
+					m.Backfill, m.Offer = true, 1000
+				}
+				b.queue.addDelivered("cronce.slot.default.report", m, c.count)
 				time.Sleep(time.Second)
 				close(gate.open)
 				a.settled(1)
@@ -252,20 +266,51 @@ func TestAWorkerThatIsSlowToLeaveDoesNotLeaveForAReopenedSlot(t *testing.T) {
 	})
 }
 
-// gatedLocks waits before its first write.
-type gatedLocks struct {
-	consumer.Locks
-	once          sync.Once
-	reached, open chan struct{}
-}
-
-func (l *gatedLocks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
-	l.once.Do(func() { close(l.reached); <-l.open })
-	return l.Locks.Write(ctx, lock, revision)
-}
-
-func (l *gatedLocks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
-	go func() { answered(l.Write(ctx, lock, revision)) }()
+// Another worker runs the slot just before the claim, and an operator reopens it. Meanwhile its
+// place has passed to another slot.
+func TestASlotThatLostItsClaimAsksItsLockAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapQueue}, time.Second)
+		b := f.benches[0]
+		other := job.NewSlot("report", time.Now().Add(-time.Minute))
+		running := job.Record{Slot: other, State: job.Running, Node: "B", Attempt: 1, MaxAttempts: 1, Nonce: "x"}
+		fence, err := b.ledger.Write(t.Context(), running, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var once sync.Once
+		b.ledger.before = func(r job.Record, _ uint64) error {
+			once.Do(func() {
+				ended := job.Record{Slot: r.Slot, State: job.Failed, Attempt: 1, MaxAttempts: 1, Attempts: []job.Attempt{{Number: 1}}, Nonce: "x"}
+				if _, err := b.ledger.Ledger.Write(t.Context(), core.Reopen(ended, "alice", 1, time.Now()), 0); err != nil {
+					t.Error(err)
+				}
+				_, at, err := b.cfg.Locks.Read(t.Context(), "report")
+				if err != nil {
+					t.Error(err)
+				}
+				held := core.Lock{Job: "report", Nonce: "x", Holders: []core.LockSlot{{Slot: other, At: other.At}}}
+				if _, err := b.cfg.Locks.Write(t.Context(), held, at); err != nil {
+					t.Error(err)
+				}
+			})
+			return nil
+		}
+		stop := b.run()
+		s := f.publish()
+		time.Sleep(5 * time.Second)
+		if said := f.runs.said(); len(said) > 0 {
+			t.Errorf("it ran beside the other: %q", said)
+		}
+		running.State, running.Nonce = job.Succeeded, "y"
+		if _, err := b.ledger.Ledger.Write(t.Context(), running, fence); err != nil {
+			t.Fatal(err)
+		}
+		b.settled(1)
+		_ = stop()
+		f.want(s, job.Succeeded, "")
+	})
 }
 
 // The same, under a policy by which a new slot ends the one that runs.

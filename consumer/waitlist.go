@@ -189,7 +189,7 @@ func (t *task) giveBack(d time.Duration) progress {
 
 // reenter begins a new round, which asks the job's lock again.
 func (t *task) reenter() progress {
-	t.lock.waited, t.rounds, t.view.Admission, t.state = true, 0, core.Admission{}, loading
+	t.lock.waited, t.rounds, t.state = true, 0, loading
 	return onward
 }
 

@@ -25,8 +25,7 @@ type lockCase struct {
 	Ended map[string]bool `json:"ended,omitempty"`
 	Leave bool            `json:"leave,omitempty"`
 
-	// Reoffered: the slot's message is a backfill or has a number, and its worker
-	// has not entered with it yet.
+	// Reoffered: the slot may have been reopened since it entered the lock.
 	Reoffered bool `json:"reoffered,omitempty"`
 
 	// Crowd is how many slots wait in the lock before those that are listed, and

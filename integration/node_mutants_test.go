@@ -86,6 +86,7 @@ var nodeMutants = []nodeMutant{
 	{"takes a denial of one claim for another's", "worker", `disowned: record && disowned === revision`, `disowned: record && disowned !== undefined`, "", "owner-moves K-2"},
 	{"takes a holder without a record for ended", "locks", `return toMs(this.node.now() - parseInstant(stayOf(lock, id).at)) > horizon + this.node.lease;`, `return true;`, "", "lock-unclaimed X-2"},
 	{"ends a message that a newer program may read", "worker", `err instanceof Contradiction || toMs(`, `true || toMs(`, "", "another-spelling C-9"},
+	{"keeps its place after a lost claim", "worker", `[place, ownerDead, disowned] = [];`, ``, "", "lock-moves X-1"},
 	{"marks a message without trust", "worker", `if (this.node.trusted()) m.working(); }`, `m.working(); }`, "", "ask-lapsed C-11"},
 	{"trusts itself until a timer says otherwise", "node", `if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, `if (this.timer?._destroyed && !this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, "", "frozen"},
 	{"trusts itself past its lease", "node", `if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");`, ``, "", "lapsed L-3"},

@@ -16,7 +16,7 @@ export function entrant(d, v) {
   const at = m.slot.at === undefined ? d.published : fromSeconds(m.slot.at);
   return {
     slot: { id: slotID(m.slot), at: formatInstant(at), ...(onTime && { on_time: true }), since: formatInstant(v.now) },
-    overlap: job.overlap, places: Math.max(1, job.concurrency ?? 1), reoffered: m.backfill || m.offer > 0,
+    overlap: job.overlap, places: Math.max(1, job.concurrency ?? 1), reoffered: m.backfill || m.offer > 0 || Boolean(v.record),
   };
 }
 

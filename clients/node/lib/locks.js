@@ -13,11 +13,11 @@ export class Locks {
   }
 
   // enter asks for a place until the answer is stored; undefined: trust has ended. since
-  // is when the stay began that the slot has in the lock already, as far as its worker
-  // knows; the place comes with that of the stay that it has now.
+  // is when the stay began with which this delivery entered the slot, if the slot's record has not
+  // changed since; the place comes with that of the stay that it has now.
   async enter(d, v, since) {
     const e = entrant(d, v), key = `lock.${v.entry.job.name}`;
-    e.reoffered &&= since === undefined; // once for each delivery
+    e.reoffered &&= since === undefined; // it has had no outcome since it entered
     const ended = new Map();
     while (this.node.trusted()) {
       const { value, revision } = await this.store.read("state", key);

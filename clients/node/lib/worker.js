@@ -153,7 +153,8 @@ export class Worker {
   // nothing.
   async work(d, key, hand) {
     const { slot } = d.message;
-    let place, since, ownerDead, disowned;
+    // since is when the slot's stay in its lock began; entered is the revision of its record then.
+    let place, since, entered, ownerDead, disowned;
     while (this.node.trusted()) {
       const { value: record, revision } = await this.store.read("ledger", key);
       const v = { now: this.node.now(), error: this.node.clock.error(this.node.own()), implausible: this.node.implausible, self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead: record && ownerDead === record.node, disowned: record && disowned === revision, handles: Boolean(this.handlers[slot.job]) };
@@ -179,9 +180,10 @@ export class Worker {
           continue;
         }
         case "enter":
-          place = await this.locks.enter(d, v, since);
+          place = await this.locks.enter(d, v, entered === revision ? since : undefined);
           if (!place) return undefined;
           since = place.since ?? since;
+          entered = revision;
           continue;
       }
       const wrote = await this.put(key, step.record, revision);

@@ -106,6 +106,37 @@ func lockUnclaimed(s *stage) {
 	s.succeeds("X-2", id)
 }
 
+// lockMoves has others run the slot, and give it a new start, just before the client claims it: it has
+// no place any more.
+func lockMoves(s *stage) {
+	s.define("work", value{"overlap": "queue"}, nil)
+	held := "work:@zero"
+	s.launch("work")
+	var once atomic.Bool
+	s.tap.rule(func(f frame) verdict {
+		if isClaim(f) && once.CompareAndSwap(false, true) {
+			id, _ := f.body()["id"].(string)
+			reopened := ended(running(id, "peer-1-1-a", 1), "retrying")
+			delete(reopened, "finished")
+			now := time.Now().UTC()
+			reopened["retry_at"] = now
+			s.set("ledger", key(id), reopened)
+			s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": held, "at": now, "since": now}}})
+		}
+		return pass
+	})
+	id := s.offer("work", "one", 10)
+	s.await("C-2", "a claim of "+id, once.Load)
+	s.never("X-1", silence, func() string {
+		if r := s.slot(id); r.text("state") == "running" {
+			return "the slot was claimed without a place: after a claim that was lost, the lock was not asked again"
+		}
+		return s.notStarted(id, "another slot holds the only place")()
+	})
+	s.set("ledger", key(held), ended(running(held, "peer-1-1-a", 1), "succeeded"))
+	s.succeeds("X-1", id)
+}
+
 // replacing prepares a job under replace, with a slot that runs on a node of ours, and returns that
 // slot, its record and the revision of that, the slot that is to replace it, and what ends the node.
 func (s *stage) replacing(owner string) (older string, r value, fence uint64, newer string, die func()) {

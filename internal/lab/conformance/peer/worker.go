@@ -28,6 +28,7 @@ var workerScenarios = []Scenario{
 	{"guarded", []string{"X-1", "X-3", "X-4"}, "a slot of a guarded job: the lock's answers are lost, and then it is renewed", guarded},
 	{"lock-lost", []string{"X-2", "X-3"}, "the holder of a lock has ended, and is reopened just before the client's write", lockLost},
 	{"lock-unclaimed", []string{"X-2"}, "the holder of a lock has no record yet", lockUnclaimed},
+	{"lock-moves", []string{"X-1"}, "a claim is lost, and the slot has lost its place in the lock", lockMoves},
 	{"lock-replaces", []string{"K-2", "X-2"}, "a slot under replace, while an older one holds the place", lockReplaces},
 	{"lock-replaces-dead", []string{"X-2"}, "the same, and the node of the older slot dies", lockReplacesDead},
 	{"lock-replaces-late", []string{"K-1", "X-2"}, "the older slot succeeds just before it is replaced", lockReplacesLate},
