@@ -100,14 +100,14 @@ tell("set twice", await trigger(nc, "pay", { key: "later", at }));
 tell("later", (await wait(nc, later)).result.at >= at.getTime());
 tell("random", (await trigger(nc, "pay")) !== (await trigger(nc, "pay")));
 
-await refused("no job", trigger(nc, "nobody"));
+await refused("no job", trigger(nc, "unknown"));
 await refused("large", trigger(nc, "pay", { payload: "x".repeat(262_143) }));
 await refused("not JSON", trigger(nc, "pay", { payload: () => 1 }));
 await refused("no time", trigger(nc, "pay", { at: new Date("soon") }));
 await refused("no key", trigger(nc, "pay", { key: " x" }));
 await refused("split", trigger(nc, "split"));
 await refused("no slot", wait(nc, "pay"));
-await refused("given up", wait(nc, "pay:@nobody", { signal: AbortSignal.timeout(100) }));
+await refused("given up", wait(nc, "pay:@unknown", { signal: AbortSignal.timeout(100) }));
 tell("calls", calls.filter(([id]) => id === "pay:@one"));
 stop.abort();
 await working;
@@ -148,7 +148,7 @@ func TestJavaScriptTriggersAndWaits(t *testing.T) {
 		"set twice": `"pay:@later"`,
 		"later":     `true`,
 		"random":    `true`,
-		"no job":    `"Error: trigger nobody: there is no such job in namespace cronce"`,
+		"no job":    `"Error: trigger unknown: there is no such job in namespace cronce"`,
 		"large":     `"RangeError: `,
 		"not JSON":  `"TypeError: `,
 		"no time":   `"TypeError: `,

@@ -187,8 +187,8 @@ func (t *explainer) readEvents(ctx context.Context) error {
 	return nil
 }
 
-// readRemoval sets removal. The registry records only that the job was removed; the order to remove
-// it says who gave the order.
+// readRemoval sets removal. The registry records only that the job was removed. The event of the
+// order has the name of the user who gave it.
 func (t *explainer) readRemoval(ctx context.Context) error {
 	by := ""
 	for e, err := range t.Fleet.Events(ctx, kv.EventFilter{Job: t.story.Slot.Job, Kind: job.EventOrdered}) {

@@ -151,7 +151,7 @@ func showPause(r *shell.Request, o *order) error {
 		return nil
 	}
 	o.Ready = true
-	o.Says = append(o.Says, "From now on, none of its slots is published until somebody resumes it. Slots that were published before still run, and it can be triggered.")
+	o.Says = append(o.Says, "From now on, none of its slots is published until it is resumed. Slots that were published before still run, and it can be triggered.")
 	var next []string
 	loc := r.Prefs.In(u.Job.WithDefaults().Timezone)
 	for at := range u.Slots(u.Now, time.Time{}, 3) {
