@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
@@ -295,18 +296,27 @@ func flatten(flat map[string]json.RawMessage, name string, value json.RawMessage
 	for inner, v := range members {
 		if name != "" {
 			inner = name + "." + inner
-		} else if spelled, ok := inFile[inner]; ok {
-			inner = spelled
 		}
+		inner = inFile(inner)
 		flatten(flat, inner, v)
 	}
 }
 
-// inFile has the settings whose stored name differs from that in the job file.
-var inFile = map[string]string{
+// inFile returns the name of a stored setting in the job file.
+func inFile(stored string) string {
+	if name, ok := otherNames[stored]; ok {
+		return name
+	}
+	if secret, ok := strings.CutSuffix(stored, "_env"); ok && strings.HasPrefix(stored, "on_") {
+		return secret + ".env" // of an alert: its URL, or its key
+	}
+	return stored
+}
+
+var otherNames = map[string]string{
 	"attempts": "retry.attempts", "backoff": "retry.backoff", "max_backoff": "retry.max_backoff",
 	"catch_up": "catch_up.policy", "catch_up_within": "catch_up.within", "catch_up_max": "catch_up.max",
-	"plan": "",
+	"late_after": "on_late.after", "heartbeat.url": "heartbeat", "heartbeat.url_env": "heartbeat.env", "plan": "",
 }
 
 const (

@@ -10,7 +10,7 @@ const planDefaults = { schedule: "", timezone: "UTC", dst_gap: "after", dst_over
 export function withDefaults(job) {
   const backoff = job.backoff ?? "1s";
   return {
-    queue: "default", attempts: 3, overlap: "skip", catch_up: "latest", catch_up_max: 100,
+    queue: "default", attempts: 3, overlap: job.plan?.on ? "allow" : "skip", catch_up: "latest", catch_up_max: 100,
     ...job,
     backoff,
     max_backoff: job.max_backoff ?? (parseDuration(backoff) > 60_000 ? backoff : "1m0s"),
@@ -53,33 +53,37 @@ export const planAt = (entry, at) => entry.plans.find((p) => at > p.from && (p.t
 
 export const guarded = (job) => job.overlap !== "allow" || Boolean(job.concurrency);
 
-const lengths = new Set(["timeout", "deadline", "backoff", "max_backoff", "catch_up_within", "spread"]);
+const lengths = new Set(["timeout", "deadline", "backoff", "max_backoff", "catch_up_within", "late_after", "spread"]);
 const instants = new Set(["from", "until"]);
-const order = [
-  "name", "queue", "payload", "timeout", "deadline", "attempts", "backoff", "max_backoff", "overlap", "concurrency",
-  "on_lease_lost", "catch_up", "catch_up_within", "catch_up_max", "output", "on_failure", "on_missed", "plan",
-];
-const planOrder = ["schedule", "after", "on", "timezone", "spread", "from", "until", "exclude", "dst_gap", "dst_overlap", "shards"];
+
+// The members of the canonical text, in order. A member with members of its own has their names.
+const plain = (...names) => Object.fromEntries(names.map((name) => [name, undefined]));
+const webhook = { ...plain("url", "url_env"), headers: plain("name", "prefix", "env") };
+const alert = { http: webhook, nats: plain("subject"), ...plain("format", "template", "key_env") };
+const job = {
+  ...plain("name", "queue", "payload", "timeout", "deadline", "attempts", "backoff", "max_backoff", "overlap", "concurrency",
+    "on_lease_lost", "catch_up", "catch_up_within", "catch_up_max", "output"),
+  on_failure: alert, on_missed: alert, on_success: alert, on_recovered: alert, on_late: alert, late_after: undefined, heartbeat: webhook,
+  plan: {
+    ...plain("schedule", "after"), on: plain("stream", "subject"),
+    ...plain("timezone", "spread", "from", "until", "exclude", "dst_gap", "dst_overlap", "shards"),
+  },
+};
 
 // canonical is the text that is hashed. raw is the definition as it was written: its
 // payload keeps its spelling.
 export function canonical(raw) {
   const payload = rawMember(raw, "payload");
-  const members = (value, names) => {
-    const parts = [];
-    for (const name of names) {
-      const v = value[name];
-      if (v === undefined || (name === "on_lease_lost" && v === "cancel")) continue; // older than the choice
-      let text = JSON.stringify(v);
-      if (name === "plan") text = members(v, planOrder);
-      if (name === "payload") text = compact(payload);
-      if (lengths.has(name)) text = JSON.stringify(formatDuration(parseDuration(v)));
-      if (instants.has(name)) text = JSON.stringify(formatInstant(parseInstant(v)));
-      parts.push(`${JSON.stringify(name)}:${text}`);
-    }
-    return `{${parts.join(",")}}`;
+  const text = (name, v, members) => {
+    if (name === "payload") return compact(payload);
+    if (lengths.has(name)) return JSON.stringify(formatDuration(parseDuration(v)));
+    if (instants.has(name)) return JSON.stringify(formatInstant(parseInstant(v)));
+    if (members && Array.isArray(v)) return `[${v.map((item) => text("", item, members)).join(",")}]`;
+    if (!members) return JSON.stringify(v);
+    const kept = Object.keys(members).filter((n) => v[n] !== undefined && !(n === "on_lease_lost" && v[n] === "cancel")); // "cancel" is older than the choice
+    return `{${kept.map((n) => `${JSON.stringify(n)}:${text(n, v[n], members[n])}`).join(",")}}`;
   };
-  return members(withDefaults(JSON.parse(raw)), order).replace(/[<>&\u2028\u2029]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+  return text("", withDefaults(JSON.parse(raw)), job).replace(/[<>&\u2028\u2029]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
 }
 
 // compact is JSON without white space outside of strings.

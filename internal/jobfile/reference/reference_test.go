@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,6 +17,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/reference"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
@@ -71,6 +73,40 @@ func others(f, m reference.Field) []string {
 func parse(text string) (*spec.File, error) { return jobfile.Parse("f.yaml", []byte(text)) }
 
 var offered = regexp.MustCompile(`unknown field ".*": want (.*)`)
+
+// An operator who reads "on_late.after" in a diff finds it in the file under that name.
+func TestSettingsInADiffHaveTheNamesOfTheFile(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]reference.Kind{}
+	for _, p := range places() {
+		kinds[p.path] = p.Kind
+	}
+	f, err := jobfile.Load("../../../docs/jobs.yaml") // it has every field
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for _, j := range f.Jobs {
+		settings, err := client.Describe(j.Job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range settings {
+			named[s.Name] = true
+			// The members of a value, such as those of a payload, belong to its field.
+			field := s.Name
+			for kinds[field] == "" && strings.Contains(field, ".") {
+				field = field[:strings.LastIndex(field, ".")]
+			}
+			if kind := kinds[field]; kind == "" || kind == reference.Mapping && field != s.Name {
+				t.Errorf("a diff names %q, which is no field of the file", s.Name)
+			}
+		}
+	}
+	if !named["on_late.after"] || !named["retry.attempts"] {
+		t.Errorf("%v: the file has on_late.after and retry.attempts", slices.Sorted(maps.Keys(named)))
+	}
+}
 
 // What a decoder would take in place of a field that it does not know is what the
 // reference has there.
