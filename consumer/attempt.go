@@ -19,15 +19,15 @@ import (
 )
 
 // run runs the handler of a slot that was claimed.
-func (t *task) run() progress {
+func (t *task) run() flow {
 	// The process may have been suspended since its claim was stored (invariant 4).
 	if !t.cfg.Node.Trusted() {
-		return t.end(silence)
+		return t.answerWith(silence)
 	}
 	handler := t.cfg.Handler(t.rec.Slot.Job)
 	// The process may have removed the handler since the claim.
 	if handler == nil || t.ended.Err() != nil {
-		t.giveUpClaim()
+		t.releaseClaim()
 		return onward
 	}
 	j := t.policies()
@@ -76,17 +76,17 @@ type attempt struct {
 
 // returned releases the permit, and prepares the record of the attempt's result from what the
 // handler returned.
-func (a *attempt) returned(err error) progress {
+func (a *attempt) returned(err error) flow {
 	t, took := a.task, time.Since(a.began)
 	a.handled = true
 	if t.cfg.Observer != nil {
 		t.cfg.Observer.Returned(t.cfg.Queue, took)
 	}
 	// If the handler returned before the lease ended, the worker writes its result even if the
-	// broker is away until after the lease. The broker refuses the write if another worker has
-	// changed the record since the claim.
-	inTime := a.finish || t.cfg.Node.Trusted()
-	t.cfg.Table.returned(t.key, inTime) // from here on it is too late to cancel
+	// broker is away until after the lease: the claim is valid until another worker has proved
+	// this node dead and taken the slot over, and then the broker refuses the write.
+	recordsAfterLease := a.finish || t.cfg.Node.Trusted()
+	t.cfg.Table.returned(t.key, recordsAfterLease) // from here on it is too late to cancel
 	t.unrecorded, t.permit = true, false
 	t.limiter.unrecorded <- struct{}{}
 	t.next = t.limiter.returned(took)
@@ -99,22 +99,22 @@ func (a *attempt) returned(err error) progress {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
 	t.endTrace(err)
-	t.failure = err
-	output, value := a.reported()
+	t.handlerErr = err
+	output, value := a.endReports()
 	result := core.Result{Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: core.IsCancellation(cause), Output: output, Value: value, Shadow: shadow}
 	if err != nil {
 		result.Backoff = delay(a.job.Retry, t.rec.Attempt)
 	}
 	ctx := t.cfg.Node.Context()
-	if inTime {
+	if recordsAfterLease {
 		ctx = t.cfg.Life
 	}
 	return t.complete(ctx, core.Complete(t.rec, t.fence, t.cfg.Now(), t.horizon(), result))
 }
 
-// reported ends the reports of the handler: later ones are dropped. It sends the output that is
+// endReports ends the reports of the handler: later ones are dropped. It sends the output that is
 // still in the feed, and returns the output and the result for the record.
-func (a *attempt) reported() (output string, result json.RawMessage) {
+func (a *attempt) endReports() (output string, result json.RawMessage) {
 	r := &a.reports
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -89,8 +89,8 @@ type Config struct {
 	Locks            Locks
 	Registry         Registry
 
-	// Sources has a function for each source of the queue's messages, which opens it. All
-	// sources share the queue's limiter.
+	// Each of Sources opens one source of the queue's messages. All sources share the queue's
+	// limiter.
 	Sources []Open
 
 	// Handler returns the handler of a job; nil if there is none here.
@@ -174,7 +174,8 @@ type Config struct {
 }
 
 const (
-	// DefaultConcurrency and DefaultGrace are the defaults of Config.
+	// DefaultConcurrency and DefaultGrace are the defaults of Config.Concurrency and
+	// Config.Grace.
 	DefaultConcurrency = 16
 	DefaultGrace       = 25 * time.Second
 
@@ -260,11 +261,11 @@ func (c *Consumer) Retire() { c.retire() }
 
 // Run takes slots until ctx ends. Then it asks for no more messages, gives back those that
 // still arrive, and waits for the handlers. When the grace is over, it ends their contexts.
-// It waits up to linger until the handlers have returned and their results are recorded. Then
+// It waits up to 5 s until the handlers have returned and their results are recorded. Then
 // it returns nil.
 //
-// If the node's context ends, Run returns the cause without the grace: it waits only up to
-// linger for the handlers that end with the node. If the settings of the queue on the broker
+// If the node's context ends, Run returns the cause without the grace: it waits only up to 5 s
+// for the handlers that end with the node. If the settings of the queue on the broker
 // differ from this node's, it returns job.ErrMismatch. It leaves no goroutines but those of
 // handlers that ignore their context or may outlive the node.
 func (c *Consumer) Run(ctx context.Context) error {
@@ -273,31 +274,31 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer c.pool.Close()
 	node := c.cfg.Node.Context()
 	var loops sync.WaitGroup
-	working, stop := context.WithCancel(node)
-	defer func() { stop(); loops.Wait() }()
-	loops.Go(func() { c.inflight.Mark(working, c.cfg.Node.Trusted) })
+	loopsCtx, stopLoops := context.WithCancel(node)
+	defer func() { stopLoops(); loops.Wait() }()
+	loops.Go(func() { c.inflight.Mark(loopsCtx, c.cfg.Node.Trusted) })
 
-	wanted, giveUp := context.WithCancel(ctx)
-	defer giveUp()
-	asking, quiet := context.WithCancel(working)
+	runCtx, stopRun := context.WithCancel(ctx) // its end begins the grace
+	defer stopRun()
+	pullCtx, stopPull := context.WithCancel(loopsCtx)
 	pulled := make(chan struct{})
 	var failed error
-	loops.Go(func() { defer close(pulled); failed = c.pull(asking) })
+	loops.Go(func() { defer close(pulled); failed = c.pull(pullCtx) })
 	select {
 	case <-node.Done():
-	case <-wanted.Done():
+	case <-runCtx.Done():
 	case <-c.retired:
 	case <-pulled:
-		giveUp()
+		stopRun()
 	}
 	close(c.stopping)
 	c.limiter.close(c)
-	quiet()
+	stopPull()
 	<-pulled
 	if left := c.cfg.Table.keys(c.cfg.Node.Name()); len(left) > 0 && ctx.Err() != nil {
 		c.cfg.Logger.Info("stopping; running slots may use their grace", "grace", c.cfg.Grace, "slots", left)
 	}
-	c.drain(wanted, node)
+	c.drain(runCtx, node)
 	if err := context.Cause(node); err != nil && !errors.Is(err, job.ErrStopping) {
 		return err
 	}
@@ -327,9 +328,9 @@ func (c *Consumer) drain(ctx, node context.Context) {
 			c.finish(job.ErrStopping)
 		}
 	}
-	last, enough := context.WithTimeout(context.Background(), linger)
-	defer enough()
-	if !c.cfg.Table.waitFor(last, func(o entry) bool { return o.node != c.cfg.Node.Name() || lost && o.outlives() }) {
+	lingerCtx, cancel := context.WithTimeout(context.Background(), linger)
+	defer cancel()
+	if !c.cfg.Table.waitFor(lingerCtx, func(o entry) bool { return o.node != c.cfg.Node.Name() || lost && o.outlives() }) {
 		c.cfg.Logger.Error("handlers have not returned after their contexts ended; stopping without them",
 			"node", c.cfg.Node.Name(), "slots", c.cfg.Table.keys(c.cfg.Node.Name()))
 	}

@@ -26,7 +26,7 @@ const (
 )
 
 // nextRound begins a further round.
-func (t *task) nextRound() progress {
+func (t *task) nextRound() flow {
 	t.rounds++
 	t.state = loading
 	return onward
@@ -34,16 +34,16 @@ func (t *task) nextRound() progress {
 
 // load finds out what a decision needs: the record at the ledger's leader, the job's
 // definition and its handler.
-func (t *task) load(mayBlock bool) progress {
+func (t *task) load(mayBlock bool) flow {
 	if t.rounds >= maxRounds {
-		return t.end(later(time.Second))
+		return t.answerWith(later(time.Second))
 	}
 	entry := t.cfg.Registry.Known(t.d.Slot.Job, t.d.JobRevision)
 	// The first delivery of a slot most likely finds no record: the slot is claimed without
 	// a read, and the write decides. A slot that is offered again has a record.
 	first := t.rounds == 0 && !t.lock.waited && t.d.Count <= 1 && t.d.Offer == 0
 	if !mayBlock && (entry == nil || !first || len(entry.Job.After) > 0) {
-		return blocks
+		return wouldBlock
 	}
 	ctx := t.cfg.Node.Context()
 	t.view.Self, t.view.Horizon = t.cfg.Node.Name(), t.cfg.Horizon
@@ -118,7 +118,7 @@ func (t *task) lookUp(ctx context.Context) {
 
 // decide asks core.Decide what to do, and sets the next state. If it may not block, it handles
 // only the actions Enter and Start. For the other actions it may log, and logging may block.
-func (t *task) decide(mayBlock bool) progress {
+func (t *task) decide(mayBlock bool) flow {
 	if t.decided++; t.decided > maxDecisions {
 		return t.nextRound()
 	}
@@ -130,28 +130,30 @@ func (t *task) decide(mayBlock bool) progress {
 	starts := t.decision.Action == core.Enter || t.decision.Action == core.Start
 	switch {
 	case starts && (isClosed(t.stopping) || !isClosed(t.cfg.Ready())):
-		return t.end(later(0)) // without a delay: newer messages would overtake a delayed one
+		return t.answerWith(later(0)) // without a delay: newer messages would overtake a delayed one
 	case !starts && !mayBlock:
-		return blocks
+		return wouldBlock
 	}
 	switch t.decision.Action {
 	case core.Prove:
 		t.state = proving
-	case core.LearnWhole, core.WriteWhole:
-		t.state = dividing
+	case core.ReadWhole:
+		t.state = readingWhole
+	case core.WriteWhole:
+		t.state = writingWhole
 	case core.Enter:
 		t.state = entering
 	case core.Wait:
 		t.state = waiting
 	case core.Start, core.End:
-		t.state = claiming
-	case core.Conclusion:
-		t.state = concluding
+		t.state = preparing
+	case core.ConcludeWhole:
+		t.state = concludingWhole
 	case core.Later:
 		if t.decision.Reason != "" && t.d.Count <= maxReasons {
 			t.cfg.Logger.Warn("slot left to other workers", "slot", t.d.Slot.ID(), "publisher", t.d.Node, "reason", t.decision.Reason)
 		}
-		return t.end(later(t.decision.Delay))
+		return t.answerWith(later(t.decision.Delay))
 	case core.Ack:
 		return t.acknowledge()
 	}
@@ -160,22 +162,22 @@ func (t *task) decide(mayBlock bool) progress {
 
 // acknowledge goes on with a slot whose outcome another worker has written. That worker may
 // have crashed before it published what follows, so this one publishes it too.
-func (t *task) acknowledge() progress {
+func (t *task) acknowledge() flow {
 	switch {
 	case t.d.Slot.Shards > 0:
-		t.state = concluding
+		t.state = concludingWhole
 	case t.view.Record != nil:
 		t.rec, t.answer.revision, t.state = *t.view.Record, t.view.Revision, following
 	default:
-		return t.end(ack)
+		return t.answerWith(ack)
 	}
 	return onward
 }
 
 // prove finds out whether the owner of the slot's record has left the slot: either the owner is
-// dead, or it is alive and does not hold the claim. The task gives up its permit first, so that
+// dead, or it is alive and does not hold the claim. The task releases its permit first, so that
 // another slot can use it meanwhile.
-func (t *task) prove() progress {
+func (t *task) prove() flow {
 	t.releasePermit()
 	ctx, owner := t.cfg.Node.Context(), t.view.Record.Node
 	dead, wait, err := t.cfg.Node.Dead(ctx, owner)
@@ -188,26 +190,19 @@ func (t *task) prove() progress {
 	}
 	answer, err := t.cfg.Holds(ctx, owner, t.d.Slot, t.view.Revision)
 	if t.view.Disowned = core.Disowned(t.d, t.view, answer, err); !t.view.Disowned {
-		return t.end(later(wait + wait/100))
+		return t.answerWith(later(wait + wait/100)) // a delivery just before the proof is possible would wait again
 	}
 	t.cfg.Logger.Warn("live node does not hold its claim", "slot", t.d.Slot.ID(), "owner", owner, "revision", t.view.Revision, "error", err)
 	return onward
 }
 
-// divide reads or writes the record of the whole slot that the shard is a part of.
-func (t *task) divide() progress {
-	var err error
-	ctx, w := t.cfg.Node.Context(), &t.view.Whole
-	if t.decision.Action == core.WriteWhole {
-		err = t.writeWhole(ctx, t.decision.Record)
-	} else {
-		w.Record, w.Revision, err = t.readSlot(ctx, t.d.Slot.Whole())
-		w.Known = err == nil
-	}
+// readWhole reads the record of the whole slot that the shard is a part of.
+func (t *task) readWhole() flow {
+	rec, revision, err := t.readSlot(t.cfg.Node.Context(), t.d.Slot.Whole())
 	if err != nil {
 		return t.postpone(err)
 	}
-	t.state = deciding
+	t.view.Whole, t.state = core.Whole{Known: true, Record: rec, Revision: revision}, deciding
 	return onward
 }
 
@@ -223,12 +218,12 @@ func (t *task) policies() job.Job {
 
 // postpone ends a delivery after an error of the broker. The message is given back with a
 // delay, and its next delivery goes on from what is stored.
-func (t *task) postpone(err error) progress {
+func (t *task) postpone(err error) flow {
 	if t.cfg.Node.Context().Err() != nil {
-		return t.end(silence)
+		return t.answerWith(silence)
 	}
 	t.cfg.Logger.Warn("slot postponed", "slot", t.d.Slot.ID(), "error", err)
-	return t.end(later(min(time.Second<<min(t.d.Count, 5), 30*time.Second)))
+	return t.answerWith(later(min(time.Second<<min(t.d.Count, 5), 30*time.Second)))
 }
 
 // verdict is the answer to the broker about a message.
@@ -266,7 +261,7 @@ func drop(reason string) verdict { return verdict{kind: verdictDrop, reason: rea
 // respond is the only step that answers the broker about a message (invariant 6). It does not
 // wait until the server has the answer. If the answer is lost, the message is delivered again,
 // and the record says what became of the slot.
-func (t *task) respond() progress {
+func (t *task) respond() flow {
 	t.state = leaving
 	var err error
 	switch v := t.verdict; {

@@ -10,13 +10,26 @@
 // Each delivered message becomes a task, which is a machine of named states (task.go). The
 // method step does the work of the current state and sets the next one. Its parameter says
 // whether it may block. If a step would have to block and may not, the task moves to a
-// goroutine of the pool and takes the step there.
+// goroutine of the pool and takes the step there. A slot that succeeds at once goes through
+// these states:
 //
-//	arrived -> loading -> deciding -> claiming -> writing -> claimed -> running -> writing -> recorded -> following -> responding -> leaving
-//	                      |  ^                    the claim             the        its                    chains,      the ack     the lock
-//	                      v  |                                          handler    result                 alerts
-//	      entering the lock, waiting for it,
-//	      proving, dividing
+//	arrived            the message is parsed, and the slot is entered in the table
+//	loading            the record and the definition are read
+//	deciding           core.Decide names the next step
+//	entering           the job's lock admits the slot
+//	deciding
+//	preparing          the record of the claim is prepared,
+//	writing            and sent
+//	decisionAnswered   the ledger has accepted the claim
+//	running            the handler runs
+//	writing            the record of its result is sent
+//	resultAnswered     the ledger has accepted it
+//	following          chained slots and alerts are published
+//	responding         the message is acked
+//	leaving            the slot leaves the lock
+//
+// From deciding, other slots also go through proving, waiting, readingWhole, writingWhole or
+// concludingWhole.
 //
 // core.Decide holds the claim rules and does no I/O. It names the next step whenever the task
 // is deciding. A step that writes sends the record and returns. The callback that gets the
@@ -34,22 +47,25 @@
 //	limiter.go  bounds the handlers of a queue that run at once in the process
 //	table.go    holds every slot that the process works on, each at most once
 //	report.go   publishes events, logs, measures and traces
+//	consumer.go configures, starts and stops all of this
+//
+//	handler_output.go takes what a handler reports: output, log lines, progress, a result
 //
 // In internal, package inflight marks unanswered messages as in progress every third of a
 // lease, and package pool keeps idle goroutines for reuse.
 //
 // # Invariants
 //
-// The numbers are those of the design.
+// The numbers are those of package internal/core.
 //
 //   - (3) No handler starts before the ledger has accepted the worker's claim. A read alone
 //     permits nothing: it returns the revision that the write expects. The worker repeats a
 //     write without an answer until it has one, or until the incarnation ends.
-//   - (4) No handler's context outlives its node's lease, and the worker checks the lease once
-//     more after its claim is stored and before the handler starts: the process may have been
-//     suspended in between.
+//   - (4) No handler's context outlives its node's lease, unless the job has
+//     job.LeaseLostFinish. The worker checks the lease once more after its claim is stored and
+//     before the handler starts: the process may have been suspended in between.
 //   - (5) A worker that lost its claim cannot complete: the end of an attempt is written at
-//     the revision of its claim, which a takeover has moved.
+//     the revision of its claim, which a takeover has changed.
 //   - (6) The ack comes after the durable record, and only from the worker that wrote it or
 //     read it as final. A worker that lost its claim sends nothing: the broker would accept its
 //     ack, and the message of the new owner would be gone.

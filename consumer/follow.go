@@ -16,7 +16,7 @@ import (
 // before the message is acked. If the worker crashes in between, the next delivery finds the
 // outcome and publishes everything again. The message IDs are the same, so the stream drops the
 // duplicates.
-func (t *task) publishFollowUps(mayBlock bool) progress {
+func (t *task) publishFollowUps(mayBlock bool) flow {
 	var next []plans.Entry
 	if t.rec.State == job.Succeeded {
 		next = t.cfg.Registry.After(t.rec.Slot.Job)
@@ -24,14 +24,14 @@ func (t *task) publishFollowUps(mayBlock bool) progress {
 	alerts, tracked := t.alerts(t.rec)
 	switch {
 	case len(next) == 0 && len(alerts) == 0 && !tracked:
-		return t.end(ack)
+		return t.answerWith(ack)
 	case !mayBlock:
-		return blocks
+		return wouldBlock
 	}
 	if err := t.publish(next, alerts, tracked); err != nil {
 		return t.postpone(fmt.Errorf("publish what follows from slot %s: %w", t.rec.Slot, err))
 	}
-	return t.end(ack)
+	return t.answerWith(ack)
 }
 
 // publish publishes the alerts and the slots of the next jobs. It does so even if the node's
@@ -62,7 +62,7 @@ func (t *task) publish(next []plans.Entry, alerts []job.State, tracked bool) err
 }
 
 // alerts returns the alerts that follow from the outcome, and whether track has to update the
-// job's alert state, which exists for an alert when the job recovers. If the definition could
+// job's alert state, which serves the alert when the job recovers. If the definition could
 // not be looked up, alerts returns all alerts that the job may want: the sender of alerts looks
 // the definition up again.
 func (t *task) alerts(rec job.Record) (kinds []job.State, tracked bool) {

@@ -11,8 +11,7 @@ const (
 	// For each permit of a limiter, at most maxAhead messages may be here without a permit.
 	maxAhead = 64
 
-	// maxBurst is the same bound for a burst after a pause, which counts on handlers as short
-	// as those of the last burst.
+	// maxBurst is that bound when only an earlier burst shows how short the handlers are.
 	maxBurst = 4
 
 	// For each permit, at most maxUnrecorded slots may have a handler that has returned and an
@@ -112,10 +111,11 @@ func (l *limiter) reserve(own, most int) int {
 	return n
 }
 
-// maxPending returns how many messages may be here without a permit: as many as short handlers
-// returned in a recent interval (see pace), or in the busiest one of the last seconds, if these
-// handlers take no longer than maxWait/2 together. If these are fewer than size, it returns 0, so
-// that no slot waits here while another worker has a free permit. l.mu is held.
+// maxPending returns how many messages may be here without a permit: the number of short
+// handlers that returned in a recent interval (see pace), at most maxAhead for each permit; or in
+// the busiest interval of the last seconds, at most maxBurst for each permit. If that is fewer
+// than size, it returns 0, so that no slot waits here while another worker has a free permit.
+// l.mu is held.
 func (l *limiter) maxPending() int {
 	now := time.Now()
 	n := max(min(l.pace.count(now), maxAhead*l.size), min(l.pace.burst(now), maxBurst*l.size))
@@ -318,28 +318,28 @@ const (
 )
 
 func (p *pace) add(now time.Time) {
-	p.turn(now)
+	p.rollOver(now)
 	p.now++
 }
 
 // count returns how many handlers returned in the last interval, or in this one if that is
 // more.
 func (p *pace) count(now time.Time) int {
-	p.turn(now)
+	p.rollOver(now)
 	return max(p.last, p.now)
 }
 
 // burst returns how many handlers returned in the busiest interval of the last seconds.
 func (p *pace) burst(now time.Time) int {
-	p.turn(now)
+	p.rollOver(now)
 	if now.Sub(p.busiestAt) > paceMemory {
 		return 0
 	}
 	return p.busiest
 }
 
-// turn begins a new interval when the last one is over.
-func (p *pace) turn(now time.Time) {
+// rollOver begins a new interval when the last one is over.
+func (p *pace) rollOver(now time.Time) {
 	over := now.Sub(p.since)
 	if over < paceInterval {
 		return

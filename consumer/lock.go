@@ -47,11 +47,11 @@ func (l *lockPart) releaseTurns() {
 // write and returns. The callback that gets the broker's answer goes on with the task. The step
 // blocks only if it has to read the lock or a record, or if another slot has the turn. Most
 // slots need neither.
-func (t *task) enter(mayBlock bool) progress {
+func (t *task) enter(mayBlock bool) flow {
 	l, ctx, slot := &t.lock, t.cfg.Node.Context(), t.d.Slot.Whole()
 	switch {
 	case !mayBlock && (l.conflicts > 0 || l.err != nil):
-		return blocks
+		return wouldBlock
 	case l.err != nil:
 		return t.postpone(fmt.Errorf("write the lock of job %s: %w", slot.Job, l.err))
 	}
@@ -59,7 +59,7 @@ func (t *task) enter(mayBlock bool) progress {
 	if l.conflicts > 0 && !backOff(ctx, l.conflicts) || !t.takeTurns(ctx, mayBlock) {
 		l.releaseTurns()
 		if !mayBlock {
-			return blocks
+			return wouldBlock
 		}
 		return t.postpone(fmt.Errorf("enter the lock of job %s: %w", slot.Job, context.Cause(ctx)))
 	}
@@ -70,14 +70,11 @@ func (t *task) enter(mayBlock bool) progress {
 	seen, ended, fresh, err := t.recall(ctx, mayBlock)
 	for ; err == nil && l.asks < maxAsks && l.conflicts < maxRounds; l.asks++ {
 		next, admission, ask := seen.Enter(entrant, ended)
-		// A slot that was reopened may still be in the lock since before it ended. If this may
-		// be so, it begins a new stay. The write of the new stay changes the lock's revision.
-		// So if another slot has seen the earlier outcome, and is about to replace this slot,
-		// its write is refused. The worker that wrote the earlier outcome does not remove the
-		// new stay either. If the slot has lost its place, and the lock is remembered from
-		// before, the write is refused too.
-		//
-		// If the record has not changed since this task entered the slot, it was not reopened.
+		// A reopened slot may still be in the lock from before it ended. Unless the record is
+		// known to be unchanged since this task entered the slot, the slot begins a new stay:
+		// that write changes the lock's revision. So another slot that saw the old outcome
+		// fails to replace this one, the worker that wrote the old outcome does not remove the
+		// new stay, and a lock that is remembered from before is refused.
 		known := l.entered && l.revision == t.view.Revision
 		renewed := !known && (t.d.Backfill || t.d.Offer > 0 || t.view.Record != nil) && next.Has(slot)
 		if renewed {
@@ -85,7 +82,7 @@ func (t *task) enter(mayBlock bool) progress {
 		}
 		switch {
 		case len(ask) > 0 && !mayBlock:
-			err = errBlocks
+			err = errWouldBlock
 		case len(ask) > 0 && !fresh: // a slot may be refused only by a lock that was just read
 			t.locks.forget(slot.Job)
 			seen, ended, fresh, err = t.recall(ctx, mayBlock)
@@ -114,8 +111,8 @@ func (t *task) enter(mayBlock bool) progress {
 	}
 	l.releaseTurns()
 	switch {
-	case errors.Is(err, errBlocks):
-		return blocks
+	case errors.Is(err, errWouldBlock):
+		return wouldBlock
 	case err != nil:
 		return t.postpone(err)
 	}
@@ -146,7 +143,7 @@ func (t *task) takeTurns(ctx context.Context, mayBlock bool) bool {
 
 // applyAdmission puts the lock's answer into the view, whether it admits the slot or not. The
 // next step is to decide. stored is the stored lock that gave the answer.
-func (t *task) applyAdmission(admission core.Admission, entrant core.Entrant, stored core.Lock) progress {
+func (t *task) applyAdmission(admission core.Admission, entrant core.Entrant, stored core.Lock) flow {
 	l := &t.lock
 	l.releaseTurns()
 	l.asks, l.conflicts, l.skips = 0, 0, entrant.Policy == job.OverlapSkip && entrant.Places == 1
@@ -227,14 +224,14 @@ func (t *task) isOver(s core.LockSlot) bool {
 //
 // A short slot under "skip" is left in the lock if no other is known to wait there: see
 // docs/decisions/0030-a-short-slot-is-left-in-its-lock.md.
-func (t *task) leave(mayBlock bool) progress {
+func (t *task) leave(mayBlock bool) flow {
 	short := t.lock.skips && t.cfg.Now().Sub(t.lock.since) < minRecheck
 	switch {
 	case short && t.locks.noteEnded(t.d.Slot.Whole(), t.lock.since):
 		t.waitlist.wakeOne(t.d.Slot.Job)
 		return t.close()
 	case !mayBlock:
-		return blocks
+		return wouldBlock
 	}
 	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
 	defer cancel()

@@ -28,8 +28,8 @@ type locks struct {
 	seen       map[string]*seenLock // an entry is replaced as a whole; only its field holderEnded changes
 	turnsByJob map[string]turns
 
-	// lastMissExisted reports whether the last cache miss found a lock on the broker. After a
-	// restart most jobs have one. New jobs have none.
+	// lastMissExisted: the last lock that was not in memory existed on the broker. guess assumes
+	// the same of the next one. After a restart most jobs have a lock. New jobs have none.
 	lastMissExisted bool
 }
 
@@ -55,8 +55,8 @@ func newLocks(l Locks) *locks {
 	return &locks{Locks: l, seen: map[string]*seenLock{}, turnsByJob: map[string]turns{}}
 }
 
-// errBlocks says that a step cannot go on without blocking.
-var errBlocks = errors.New("the lock has to be read")
+// errWouldBlock says that a step cannot go on without blocking.
+var errWouldBlock = errors.New("the lock has to be read")
 
 // get returns the job's lock, from memory if it is there. read is true if it had to read the
 // lock.
@@ -82,7 +82,7 @@ func (l *locks) get(ctx context.Context, name string) (s seenLock, read bool, er
 
 // guess returns the job's lock from memory, without a read. If it is not there, and the last
 // cache miss found no lock on the broker, it returns an empty lock: the write over a wrong guess
-// is refused. Else it returns errBlocks, since the lock has to be read.
+// is refused. Else it returns errWouldBlock, since the lock has to be read.
 func (l *locks) guess(name string) (seenLock, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +90,7 @@ func (l *locks) guess(name string) (seenLock, error) {
 		return *seen, nil
 	}
 	if l.lastMissExisted {
-		return seenLock{}, errBlocks
+		return seenLock{}, errWouldBlock
 	}
 	return seenLock{Lock: core.Lock{Job: name}}, nil
 }

@@ -20,14 +20,17 @@ const (
 	// delivers messages to a frozen worker for no longer than that.
 	minRequest = time.Second
 
-	// overlap is how long before the end of a request the next one is made, so that the broker
+	// renewBefore is how long before the end of a request the next one is made, so that the broker
 	// always has an open request of each worker. overdue is how long after its deadline a
 	// request is given up if the broker has not ended it.
-	overlap = 50 * time.Millisecond
-	overdue = time.Second
+	renewBefore = 50 * time.Millisecond
+	overdue     = time.Second
 
 	// absentRetry is how long to wait before a source that does not exist is opened again.
 	absentRetry = time.Minute
+
+	// When idle, a request stays open for at most one idleShare-th of a lease.
+	idleShare = 5
 
 	// lanes is how many requests a source may have at once: one that is open, its successor,
 	// and two more whose messages are arriving.
@@ -84,7 +87,7 @@ type request struct {
 	left     int
 	deadline time.Time
 
-	// lapsing: less than overlap is left before the deadline. The messages that the request
+	// lapsing: less than renewBefore is left before the deadline. The messages that the request
 	// may still bring do not count any more, because the next request replaces it.
 	lapsing bool
 }
@@ -226,7 +229,7 @@ func (p *puller) ask(source Source) (next time.Duration, err error) {
 		case r.open && r.lapsing:
 			next = min(next, r.deadline.Add(overdue).Sub(now))
 		case r.open:
-			next = min(next, r.deadline.Add(-overlap).Sub(now))
+			next = min(next, r.deadline.Add(-renewBefore).Sub(now))
 		}
 	}
 	return max(next, time.Millisecond), nil
@@ -238,7 +241,7 @@ func (p *puller) age(r *request, now time.Time) int {
 	if r.open && now.After(r.deadline.Add(overdue)) {
 		p.closeRequest(r)
 	}
-	if r.open && !r.lapsing && now.After(r.deadline.Add(-overlap)) {
+	if r.open && !r.lapsing && now.After(r.deadline.Add(-renewBefore)) {
 		p.limiter.forget(r.left)
 		r.lapsing = true
 	}
@@ -249,11 +252,11 @@ func (p *puller) age(r *request, now time.Time) int {
 }
 
 // requestDuration returns how long a request made now stays open: as long as the source has been idle
-// so far, but at least minRequest and at most a fifth of a lease. It takes off up to a random
-// quarter. Without that, requests of one second would stay in step with jobs that run every
+// so far, but at least minRequest and at most a fifth of a lease. It subtracts a random part, up
+// to a quarter. Without that, requests of one second would stay in step with jobs that run every
 // second, and the same worker would get each slot. p.mu is held.
 func (p *puller) requestDuration(now time.Time) time.Duration {
-	d := min(max(now.Sub(p.lastMessage), minRequest), max(p.cfg.Lease/5, minRequest))
+	d := min(max(now.Sub(p.lastMessage), minRequest), max(p.cfg.Lease/idleShare, minRequest))
 	return d - rand.N(d/4)
 }
 
@@ -288,7 +291,7 @@ func (p *puller) message(lane int, msg jetstream.Msg) {
 	free := !r.open
 	p.lastMessage, p.served = time.Now(), true
 	p.mu.Unlock()
-	p.receive(msg, asked)
+	p.Consumer.receive(msg, asked)
 	p.arriving.Add(-1)
 	if free {
 		p.kick()
@@ -331,7 +334,7 @@ func (p *puller) leftShort(now time.Time) (longest time.Duration) {
 	defer p.mu.Unlock()
 	for _, r := range p.requests {
 		if left := r.deadline.Sub(now); r.open && left <= minRequest && p.failed == nil {
-			longest = max(longest, left+overlap) // then the broker has reported the end
+			longest = max(longest, left+renewBefore) // then the broker has reported the end
 		}
 	}
 	return longest

@@ -11,19 +11,16 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// giveUpClaim prepares the record that gives up a claim before its handler has started. The
+// releaseClaim prepares the record that releases a claim before its handler has started. The
 // attempt does not count.
-func (t *task) giveUpClaim() { t.complete(t.cfg.Node.Context(), core.Release(t.rec, t.cfg.Now())) }
+func (t *task) releaseClaim() { t.complete(t.cfg.Node.Context(), core.Release(t.rec, t.cfg.Now())) }
 
-// complete prepares rec as the result of the attempt. It is written at the revision of the
-// claim, and the write is repeated until ctx ends. The message is answered after that
-// (invariant 6).
+// complete prepares the write of rec, the result of the attempt, at the revision of the claim.
+// The write is repeated until ctx ends. The message is answered after that (invariant 6).
 //
-// If the handler returned before the lease of its node ended, or may outlive its node, ctx ends
-// with the process. The claim is valid until another worker has proved the node dead and taken
-// the slot over, and then the write at the claim's revision is refused. Else ctx ends with the
-// node.
-func (t *task) complete(ctx context.Context, rec job.Record) progress {
+// With ctx = Config.Life, the write goes on after the lease: the broker refuses it if another
+// worker has taken the slot over. See attempt.returned.
+func (t *task) complete(ctx context.Context, rec job.Record) flow {
 	t.ending = true
 	t.prepare(ctx, rec, t.fence, StepComplete)
 	return onward
@@ -32,17 +29,17 @@ func (t *task) complete(ctx context.Context, rec job.Record) progress {
 // afterResult handles the answer to the write of an attempt's result. It repeats the write until
 // the result is stored or t.ctx ends. A conflict means that another worker has taken the slot
 // over, unless the ledger itself has lost the claim.
-func (t *task) afterResult(mayBlock bool) progress {
+func (t *task) afterResult(mayBlock bool) flow {
 	err := t.answer.err
 	if !mayBlock && (err != nil || t.rec.State != job.Succeeded || t.cfg.Logger.Enabled(t.cfg.Life, slog.LevelInfo)) {
-		return blocks
+		return wouldBlock
 	}
 	if err == nil {
 		t.endTrace(nil)
 		t.emit(t.rec, t.answer.revision)
 		t.reportFailure()
 		if t.rec.State == job.Retrying {
-			return t.end(later(core.RetryWait(t.rec, t.cfg.Now())))
+			return t.answerWith(later(core.RetryWait(t.rec, t.cfg.Now())))
 		}
 		return t.hasOutcome()
 	}
@@ -78,13 +75,13 @@ func (t *task) afterResult(mayBlock bool) progress {
 
 // claimLost ends the delivery without an answer to the broker: another worker owns the slot, or
 // t.ctx has ended before the result was stored.
-func (t *task) claimLost(cause error) progress {
+func (t *task) claimLost(cause error) flow {
 	t.endTrace(cause)
 	end := t.rec
 	t.cfg.Logger.Warn("completion refused: claim lost to another worker", "slot", end.Slot.ID(), "attempt", end.Attempt, "state", end.State, "error", cause)
 	end.Error = cause.Error()
 	t.emitKind(job.EventRefused, end, t.fence, "")
-	return t.end(silence)
+	return t.answerWith(silence)
 }
 
 // mayClaimAhead reports whether the slot may be claimed before the task has a permit. Three
@@ -98,13 +95,13 @@ func (t *task) mayClaimAhead(claim job.Record) bool {
 	return t.pending && claim.MaxAttempts > 1 && !t.lock.waited && (e == nil || e.Job.Deadline == 0)
 }
 
-// claim prepares the record of a decision: a claim, or an outcome without a run.
-func (t *task) claim() progress {
+// prepareDecision prepares the record of a decision: a claim, or an outcome without a run.
+func (t *task) prepareDecision() flow {
 	step := StepComplete
 	if t.decision.Action == core.Start {
 		step = StepClaim
 		if !t.permit && !t.mayClaimAhead(t.decision.Record) {
-			t.state = deciding // if the task has to wait for a permit, it decides again: time has passed
+			t.state = deciding // the decision may be stale by the time that the task gets a permit
 			if !t.limiter.acquire(t) {
 				return handed
 			}
@@ -125,14 +122,14 @@ func (t *task) prepare(ctx context.Context, rec job.Record, at uint64, step stri
 // write sends the record. The callback that gets the answer goes on with the task. If t.ctx has
 // ended, write does not send the result of an attempt any more, and ends the delivery as
 // refused.
-func (t *task) write(mayBlock bool) progress {
+func (t *task) write(mayBlock bool) flow {
 	switch {
 	case !t.ending:
-		t.state = claimed
+		t.state = decisionAnswered
 	case t.ctx.Err() == nil:
-		t.state = recorded
+		t.state = resultAnswered
 	case !mayBlock:
-		return blocks
+		return wouldBlock
 	default:
 		return t.claimLost(context.Cause(t.ctx))
 	}
@@ -143,15 +140,15 @@ func (t *task) write(mayBlock bool) progress {
 	return handed
 }
 
-// afterClaim handles the answer to the write of a claim, or of an outcome without a run. If
+// afterDecision handles the answer to the write of a claim, or of an outcome without a run. If
 // another worker has changed the record, the task begins another round.
-func (t *task) afterClaim(mayBlock bool) progress {
+func (t *task) afterDecision(mayBlock bool) flow {
 	err, claim, left := t.answer.err, t.decision.Action == core.Start, t.view.OwnerDead || t.view.Disowned
 	if err == nil && claim {
 		t.fence = t.answer.revision
 	}
 	if !mayBlock && (err != nil || !claim || left) {
-		return blocks // what follows is logged, and logging may block
+		return wouldBlock // what follows is logged, and logging may block
 	}
 	t.endTrace(err)
 	switch {
@@ -169,7 +166,7 @@ func (t *task) afterClaim(mayBlock bool) progress {
 	case errors.Is(err, job.ErrUnknown) && t.ctx.Err() != nil:
 		// The incarnation has ended. The record may still be stored. Then it is a claim of a
 		// node that will be proved dead.
-		return t.end(silence)
+		return t.answerWith(silence)
 	case errors.Is(err, job.ErrConflict), errors.Is(err, job.ErrUnknown): // the ledger says what became of it
 		return t.nextRound()
 	}
@@ -177,9 +174,9 @@ func (t *task) afterClaim(mayBlock bool) progress {
 }
 
 // hasOutcome sets the next state after this task has written an outcome.
-func (t *task) hasOutcome() progress {
+func (t *task) hasOutcome() flow {
 	if t.d.Slot.Shards > 0 {
-		t.state = concluding
+		t.state = concludingWhole
 	} else {
 		t.final, t.state = true, following
 	}
@@ -188,22 +185,23 @@ func (t *task) hasOutcome() progress {
 
 // writeWhole writes the record of the whole slot. If another worker was faster, that worker has
 // written the same record or ended the slot. Then the next decision reads the record again.
-func (t *task) writeWhole(ctx context.Context, rec job.Record) error {
-	t.view.Whole.Known = false
+func (t *task) writeWhole() flow {
+	rec := t.decision.Record
 	rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
-	revision, err := t.cfg.Ledger.Write(ctx, rec, t.view.Whole.Revision)
+	revision, err := t.cfg.Ledger.Write(t.cfg.Node.Context(), rec, t.view.Whole.Revision)
+	t.view.Whole.Known, t.state = false, deciding
 	switch {
 	case errors.Is(err, job.ErrConflict):
-		return nil
+		return onward
 	case err != nil:
-		return fmt.Errorf("write slot %s: %w", rec.Slot, err)
+		return t.postpone(fmt.Errorf("write slot %s: %w", rec.Slot, err))
 	}
 	t.view.Whole = core.Whole{Known: true, Record: &rec, Revision: revision}
 	if rec.State.Final() {
 		t.final = true
 		t.emit(rec, revision)
 	}
-	return nil
+	return onward
 }
 
 // conclude writes the outcome of a whole slot if all its parts have their outcomes. It returns
@@ -246,13 +244,13 @@ func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, r
 
 // concludeWhole writes the outcome of the whole slot if this shard was the last to get its
 // outcome. If the write fails, the next delivery of the message repeats it, or the sweep does.
-func (t *task) concludeWhole() progress {
+func (t *task) concludeWhole() flow {
 	end, revision, err := t.conclude(t.cfg.Node.Context(), t.d.Slot.Whole())
 	if err != nil {
 		return t.postpone(err)
 	}
 	if t.final = end != nil; !t.final {
-		return t.end(ack)
+		return t.answerWith(ack)
 	}
 	t.rec, t.answer.revision, t.state = *end, revision, following
 	return onward

@@ -58,13 +58,13 @@ func (c *Consumer) event(kind job.EventKind, s job.Slot, attempt int, fence uint
 
 // reportFailure reports the failed attempt whose record was just written.
 func (t *task) reportFailure() {
-	if t.cfg.Failed == nil || t.failure == nil || t.rec.State != job.Failed && t.rec.State != job.Retrying {
+	if t.cfg.Failed == nil || t.handlerErr == nil || t.rec.State != job.Failed && t.rec.State != job.Retrying {
 		return
 	}
 	f := job.Failure{
 		Slot: t.rec.Slot, Attempt: t.rec.Attempt, MaxAttempts: t.rec.MaxAttempts, Fence: t.fence,
 		Node: t.rec.Node, Queue: t.cfg.Queue, Namespace: t.cfg.Namespace,
-		Final: t.rec.State == job.Failed, RetryAt: t.rec.RetryAt, Err: t.failure,
+		Final: t.rec.State == job.Failed, RetryAt: t.rec.RetryAt, Err: t.handlerErr,
 	}
 	var p *panicError
 	if errors.As(f.Err, &p) {

@@ -15,7 +15,7 @@ import (
 )
 
 // Table holds every slot that this process works on, from before its claim until its message is
-// settled. One table serves all queues and all incarnations of a process.
+// answered. One table serves all queues and all incarnations of a process.
 //
 // Invariants:
 //   - A slot is in the table at most once. So two deliveries of one slot to one process never
@@ -40,7 +40,10 @@ type entry struct {
 	node     string      // the incarnation that took the slot
 	attempt  *attemptRef // nil before the handler runs
 	returned bool        // the handler has returned
-	inTime   bool        // the handler returned before the lease ended, or may outlive it: its result is written in any case
+
+	// recordsAfterLease: the handler returned before the lease ended, or may outlive it. So the
+	// worker writes its result even after the lease.
+	recordsAfterLease bool
 
 	// ended is when Table.Stuck first saw that the handler's context had ended. stuck:
 	// Table.Stuck has returned the handler.
@@ -52,7 +55,7 @@ type entry struct {
 func (o entry) runs() bool { return o.attempt != nil && !o.returned }
 
 // outlives reports whether the handler may outlive its incarnation.
-func (o entry) outlives() bool { return o.attempt != nil && (o.attempt.finish || o.inTime) }
+func (o entry) outlives() bool { return o.attempt != nil && (o.attempt.finish || o.recordsAfterLease) }
 
 // attemptRef is what the table knows of an attempt.
 type attemptRef struct {
@@ -108,7 +111,7 @@ func (t *Table) take(key, node string) (owner string, ok bool) {
 	return node, true
 }
 
-func (t *Table) end(key string) {
+func (t *Table) remove(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.entries, key)
@@ -123,13 +126,13 @@ func (t *Table) notify() {
 	}
 }
 
-// waitFor waits until as(o) is true for every entry o. It returns false if ctx ends first.
-func (t *Table) waitFor(ctx context.Context, as func(entry) bool) bool {
+// waitFor waits until cond is true for every entry. It returns false if ctx ends first.
+func (t *Table) waitFor(ctx context.Context, cond func(entry) bool) bool {
 	for {
 		t.mu.Lock()
 		all := true
 		for _, o := range t.entries {
-			all = all && as(o)
+			all = all && cond(o)
 		}
 		if t.changed == nil {
 			t.changed = make(chan struct{})
@@ -147,15 +150,15 @@ func (t *Table) waitFor(ctx context.Context, as func(entry) bool) bool {
 	}
 }
 
-// Finish waits for the handlers that have outlived their incarnations. When over ends, Finish
-// ends their contexts with job.ErrStopping, and waits up to linger until they have returned and
+// Finish waits for the handlers that have outlived their incarnations. When ctx ends, Finish
+// ends their contexts with job.ErrStopping, and waits up to 5 s until they have returned and
 // their results are recorded. It does not wait for handlers whose contexts a Consumer has ended
 // with job.ErrStopping. It is called when no Consumer runs any more.
-func (t *Table) Finish(over context.Context) {
+func (t *Table) Finish(ctx context.Context) {
 	gone := func(o entry) bool {
 		return !o.outlives() || errors.Is(context.Cause(o.attempt.ctx), job.ErrStopping)
 	}
-	if t.waitFor(over, gone) {
+	if t.waitFor(ctx, gone) {
 		return
 	}
 	stopped := map[*attemptRef]bool{}
@@ -167,9 +170,9 @@ func (t *Table) Finish(over context.Context) {
 		}
 	}
 	t.mu.Unlock()
-	last, enough := context.WithTimeout(context.Background(), linger)
-	defer enough()
-	t.waitFor(last, func(o entry) bool { return !stopped[o.attempt] })
+	lingerCtx, cancel := context.WithTimeout(context.Background(), linger)
+	defer cancel()
+	t.waitFor(lingerCtx, func(o entry) bool { return !stopped[o.attempt] })
 }
 
 // Stuck is a handler that does not return.
@@ -226,12 +229,12 @@ func (t *Table) run(key string, attempt *attemptRef) {
 	t.notify()
 }
 
-// returned notes that the attempt's handler has returned, and whether in time.
-func (t *Table) returned(key string, inTime bool) {
+// returned notes that the attempt's handler has returned: see entry.recordsAfterLease.
+func (t *Table) returned(key string, recordsAfterLease bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := t.entries[key]
-	o.returned, o.inTime = true, inTime
+	o.returned, o.recordsAfterLease = true, recordsAfterLease
 	t.entries[key] = o
 	t.notify()
 }

@@ -19,34 +19,38 @@ import (
 // state names the step that a task takes next. A star marks the states that the slot of a job
 // with a lock goes through if the lock admits it at once and the handler succeeds. After
 // entering, such a slot is deciding again. After running, it is writing again.
+//
+// The order counts. Before preparing, a pending task must acquire a permit before it takes a step
+// that blocks. From responding on, a task only answers the broker and leaves its lock.
 type state uint8
 
 const (
-	arrived    state = iota // * check the message, and enter the slot in the table
-	loading                 // * read the record if there may be one, and the definition
-	deciding                // * ask core.Decide, which names the next step
-	proving                 //   ask whether the record's owner has left the slot
-	dividing                //   read or write the record of the whole slot of a shard
-	entering                // * ask the job's lock for admission
-	waiting                 //   wait until the lock may admit the slot
-	claiming                // * prepare a claim, or an outcome without a run
-	writing                 // * send the record: a claim, an outcome, or the result of an attempt
-	claimed                 // * handle the answer to the write of a claim, or an outcome without a run
-	running                 // * run the handler, and prepare the record of its result
-	recorded                // * handle the answer to the write of the result
-	concluding              //   write the outcome of the whole slot of a shard
-	following               // * publish what follows from the outcome
-	responding              // * answer the broker
-	leaving                 // * leave the job's lock
-	closed                  //   nothing is left to do
+	arrived          state = iota // * check the message, and enter the slot in the table
+	loading                       // * read the record if there may be one, and the definition
+	deciding                      // * ask core.Decide, which names the next step
+	proving                       //   ask whether the record's owner has left the slot
+	readingWhole                  //   read the record of the whole slot of a shard
+	writingWhole                  //   write it
+	entering                      // * ask the job's lock for admission
+	waiting                       //   wait until the lock may admit the slot
+	preparing                     // * prepare a claim, or an outcome without a run
+	writing                       // * send the record: a claim, an outcome, or the result of an attempt
+	decisionAnswered              // * handle the ledger's answer to the write of a claim, or of an outcome without a run
+	running                       // * run the handler, and prepare the record of its result
+	resultAnswered                // * handle the ledger's answer to the write of the result
+	concludingWhole               //   write the outcome of the whole slot of a shard
+	following                     // * publish what follows from the outcome
+	responding                    // * answer the broker
+	leaving                       // * leave the job's lock
+	closed                        //   nothing is left to do
 )
 
-// progress is the result of a step. It says how to go on with the task.
-type progress uint8
+// flow is the result of a step. It says how to go on with the task.
+type flow uint8
 
 const (
-	onward progress = iota // take the next step
-	blocks                 // nothing was done: take the step again where it may block
+	onward     flow = iota // take the next step
+	wouldBlock             // nothing was done: take the step again where it may block
 	handed                 // the task is closed, or another goroutine takes the next step, perhaps already
 )
 
@@ -105,8 +109,8 @@ type task struct {
 	endTrace func(error)
 	retry    *backoff.ExponentialBackOff // between writes of the end of the attempt
 
-	// failure is the error of the handler that has returned.
-	failure error
+	// handlerErr is the error of the handler that has returned.
+	handlerErr error
 
 	// final: this task has written the slot's outcome. For the task of a shard: the whole slot
 	// has its outcome. Then the task takes the slot out of its lock.
@@ -117,8 +121,8 @@ type task struct {
 	// that runs this task takes the steps of next afterwards.
 	next *task
 
-	// failures counts the panics of the worker's own code in this delivery.
-	failures int
+	// ownPanics counts the panics of the worker's own code in this delivery.
+	ownPanics int
 }
 
 type answer struct {
@@ -152,8 +156,8 @@ func (t *task) advance(mayBlock bool) (next *task) {
 			if t.next != nil {
 				next, t.next = t.next, nil
 			}
-		case blocks:
-			if !t.pending || t.state >= claiming || t.limiter.acquire(t) {
+		case wouldBlock:
+			if !t.pending || t.state >= preparing || t.limiter.acquire(t) {
 				t.pool.Do(t.work)
 			}
 			return next
@@ -164,11 +168,11 @@ func (t *task) advance(mayBlock bool) (next *task) {
 }
 
 // step takes one step.
-func (t *task) step(mayBlock bool) progress {
+func (t *task) step(mayBlock bool) flow {
 	switch t.state {
-	case proving, dividing, waiting, running, concluding: // these always may block
+	case proving, readingWhole, writingWhole, waiting, running, concludingWhole: // these always may block
 		if !mayBlock {
-			return blocks
+			return wouldBlock
 		}
 	}
 	switch t.state {
@@ -180,23 +184,25 @@ func (t *task) step(mayBlock bool) progress {
 		return t.decide(mayBlock)
 	case proving:
 		return t.prove()
-	case dividing:
-		return t.divide()
+	case readingWhole:
+		return t.readWhole()
+	case writingWhole:
+		return t.writeWhole()
 	case entering:
 		return t.enter(mayBlock)
 	case waiting:
 		return t.enterWaitlist()
-	case claiming:
-		return t.claim()
+	case preparing:
+		return t.prepareDecision()
 	case writing:
 		return t.write(mayBlock)
-	case claimed:
-		return t.afterClaim(mayBlock)
+	case decisionAnswered:
+		return t.afterDecision(mayBlock)
 	case running:
 		return t.run()
-	case recorded:
+	case resultAnswered:
 		return t.afterResult(mayBlock)
-	case concluding:
+	case concludingWhole:
 		return t.concludeWhole()
 	case following:
 		return t.publishFollowUps(mayBlock)
@@ -215,9 +221,9 @@ func (t *task) resume() {
 	switch {
 	case t.permit:
 	case t.fence != 0:
-		t.giveUpClaim()
+		t.releaseClaim()
 	default:
-		t.end(later(noPermitDelay))
+		t.answerWith(later(noPermitDelay))
 	}
 	t.advance(false)
 }
@@ -238,20 +244,20 @@ func (t *task) passOn() {
 	}
 }
 
-// end sets the verdict on the message. The next step sends it.
-func (t *task) end(v verdict) progress {
+// answerWith sets the verdict on the message. The next step sends it.
+func (t *task) answerWith(v verdict) flow {
 	t.verdict, t.state = v, responding
 	return onward
 }
 
 // close releases everything that the task holds.
-func (t *task) close() progress {
+func (t *task) close() flow {
 	if t.state == closed {
 		return handed
 	}
 	t.state = closed
 	if t.inTable {
-		t.cfg.Table.end(t.key)
+		t.cfg.Table.remove(t.key)
 	}
 	if t.unrecorded {
 		<-t.limiter.unrecorded
@@ -268,7 +274,7 @@ func (t *task) close() progress {
 	return handed
 }
 
-// releasePermit gives up the permit of a task that needs none now.
+// releasePermit releases the permit of a task that needs none now.
 func (t *task) releasePermit() {
 	switch {
 	case t.permit:
@@ -289,23 +295,23 @@ func (t *task) recovered() {
 	}
 }
 
-// maxFailures bounds the panics of the worker's own code in one delivery.
-const maxFailures = 3
+// maxOwnPanics bounds the panics of the worker's own code in one delivery.
+const maxOwnPanics = 3
 
 // fail handles a panic in the worker's own code. If the task has a claim without a result, it
 // records a failed attempt. Else it postpones the slot, or drops the message past the horizon.
-// After more than maxFailures panics it closes the task without an answer to the broker. Then a
+// After more than maxOwnPanics panics it closes the task without an answer to the broker. Then a
 // claimed slot stays in the table, since its handler may still run.
 func (t *task) fail(p any) {
 	err := panicked(p)
 	t.cfg.Logger.Error("handling a slot panicked", "slot", t.d.Slot.ID(), "subject", t.msg.Subject(), "error", err)
 	t.passOn()
 	t.lock.releaseTurns()
-	switch t.failures++; {
+	switch t.ownPanics++; {
 	case t.state >= responding:
 		t.close()
 		return
-	case t.failures > maxFailures:
+	case t.ownPanics > maxOwnPanics:
 		t.cfg.Logger.Error("the failure of a slot cannot be recorded", "slot", t.d.Slot.ID(), "error", err)
 		t.inTable = t.inTable && t.fence == 0
 		t.close()
@@ -314,11 +320,11 @@ func (t *task) fail(p any) {
 	defer t.recovered()
 	switch {
 	case t.fence == 0 && core.PastHorizon(t.d, t.cfg.Now(), t.horizon()):
-		t.end(drop(err.Error()))
+		t.answerWith(drop(err.Error()))
 	case t.fence == 0 || t.ending: // no handler runs; the next delivery goes on from the record
 		t.postpone(err)
 	default:
-		t.failure = err
+		t.handlerErr = err
 		result := core.Result{Err: err, Backoff: delay(t.policies().Retry, t.rec.Attempt)}
 		t.complete(t.cfg.Life, core.Complete(t.rec, t.fence, t.cfg.Now(), t.horizon(), result))
 	}
@@ -348,13 +354,13 @@ func (t *task) read() error {
 }
 
 // arrive enters the slot in the table.
-func (t *task) arrive(mayBlock bool) progress {
+func (t *task) arrive(mayBlock bool) flow {
 	if !t.permit && !t.pending || isClosed(t.stopping) {
-		return t.end(later(noPermitDelay)) // with a delay: this worker's last request may still be open
+		return t.answerWith(later(noPermitDelay)) // with a delay, or this worker's own open request gets the message back
 	}
 	if t.unread != nil {
 		if !mayBlock {
-			return blocks
+			return wouldBlock
 		}
 		return t.refuseUnreadable()
 	}
@@ -365,22 +371,22 @@ func (t *task) arrive(mayBlock bool) progress {
 		return onward
 	}
 	if owner == t.cfg.Node.Name() {
-		return t.end(silence) // this node has another delivery of it in flight
+		return t.answerWith(silence) // this node has another delivery of it in flight
 	}
-	return t.end(later(t.cfg.Lease / 4)) // a handler of an older incarnation has not returned
+	return t.answerWith(later(t.cfg.Lease / 4)) // a handler of an older incarnation has not returned
 }
 
 // refuseUnreadable ends a delivery whose message this program cannot read. A newer program may
 // be able to, so the message is given back until it is past the horizon. A message that
 // contradicts itself is no slot for any program, and is dropped at once.
-func (t *task) refuseUnreadable() progress {
+func (t *task) refuseUnreadable() flow {
 	if errors.Is(t.unread, exchange.ErrContradicts) || t.cfg.Now().Sub(t.d.Published) > t.horizon() {
-		return t.end(drop(t.unread.Error()))
+		return t.answerWith(drop(t.unread.Error()))
 	}
-	if t.d.Count <= 2 { // it may be delivered again for a day
+	if t.d.Count <= 2 { // the message may be delivered again and again until it is past the horizon
 		t.cfg.Logger.Warn("message cannot be read; left for a newer node", "subject", t.msg.Subject(), "error", t.unread, "list_all", "cronce doctor")
 	}
-	return t.end(later(min(time.Second<<min(t.d.Count, 10), time.Minute)))
+	return t.answerWith(later(min(time.Second<<min(t.d.Count, 10), time.Minute)))
 }
 
 func isClosed(event <-chan struct{}) bool {

@@ -139,7 +139,7 @@ func (w *waitlist) remove(s job.Slot, listed bool) {
 
 // enterWaitlist keeps the message until the lock may admit its slot, and then asks the lock
 // again. If the waitlist is full, or the worker stops, it gives the message back.
-func (t *task) enterWaitlist() progress {
+func (t *task) enterWaitlist() flow {
 	ctx, admission := t.cfg.Node.Context(), t.view.Admission
 	if admission.Displaces != (job.Slot{}) {
 		if !t.lock.waited {
@@ -180,15 +180,15 @@ func (t *task) enterWaitlist() progress {
 }
 
 // giveBack ends the delivery of a slot that the waitlist does not keep.
-func (t *task) giveBack(d time.Duration) progress {
+func (t *task) giveBack(d time.Duration) flow {
 	if t.cfg.Node.Context().Err() != nil {
-		return t.end(silence)
+		return t.answerWith(silence)
 	}
-	return t.end(later(d))
+	return t.answerWith(later(d))
 }
 
 // reenter begins a new round, which asks the job's lock again.
-func (t *task) reenter() progress {
+func (t *task) reenter() flow {
 	t.lock.waited, t.rounds, t.state = true, 0, loading
 	return onward
 }
@@ -202,7 +202,7 @@ func (t *task) recheckDelay(admission core.Admission) time.Duration {
 		d = minRecheck/2 + rand.N(minRecheck)
 	case admission.Kind == core.AdmissionCrowded:
 		d = maxRecheck/2 + rand.N(maxRecheck/2)
-	case t.lock.skips && admission.Ahead == 0: // a short slot may wake no other: wait no longer than so far
+	case t.lock.skips && admission.Ahead == 0: // the holder may end without waking this slot (decision 0030): wait as long again as so far
 		d = min(d, max(t.cfg.Now().Sub(t.lock.since), minRecheck/32))
 	}
 	if admission.Displaces != (job.Slot{}) {

@@ -23,7 +23,7 @@ var consumerMutants = []mutant{
 		breaks: "a handler starts after a read, without a won write (invariant 3)",
 		file:   "consumer/record.go",
 		old:    "		t.answer = answer{revision, err}\n",
-		new: `		if t.state == claimed && t.decision.Action == core.Start {
+		new: `		if t.state == decisionAnswered && t.decision.Action == core.Start {
 			err = nil
 		}
 		t.answer = answer{revision, err}
@@ -34,8 +34,8 @@ var consumerMutants = []mutant{
 		name:   "start-after-the-lease",
 		breaks: "a handler starts although the lease ended while the claim was on its way (invariant 4)",
 		file:   "consumer/attempt.go",
-		old:    "	if !t.cfg.Node.Trusted() {\n		return t.end(silence)",
-		new:    "	if false {\n		return t.end(silence)",
+		old:    "	if !t.cfg.Node.Trusted() {\n		return t.answerWith(silence)",
+		new:    "	if false {\n		return t.answerWith(silence)",
 		test:   "TestNoHandlerStartsWithoutAWonWrite",
 	},
 	{
@@ -51,15 +51,15 @@ var consumerMutants = []mutant{
 		breaks: "a claim without an answer is given up; it may have been stored, and then no worker runs the slot (invariant 8)",
 		file:   "consumer/record.go",
 		old:    "	case errors.Is(err, job.ErrConflict), errors.Is(err, job.ErrUnknown): // the ledger says what became of it\n",
-		new:    "	case errors.Is(err, job.ErrUnknown):\n		return t.end(later(noPermitDelay))\n	case errors.Is(err, job.ErrConflict):\n",
+		new:    "	case errors.Is(err, job.ErrUnknown):\n		return t.answerWith(later(noPermitDelay))\n	case errors.Is(err, job.ErrConflict):\n",
 		test:   "TestAnUnansweredClaimIsSettledBeforeItsMessageIsAnswered",
 	},
 	{
 		name:   "completion-without-revision",
 		breaks: "an outcome is written over any record, not at the revision of the claim (invariant 5)",
 		file:   "consumer/record.go",
-		old:    "		t.state = recorded\n",
-		new: `		t.state = recorded
+		old:    "		t.state = resultAnswered\n",
+		new: `		t.state = resultAnswered
 		_, t.at, _ = t.cfg.Ledger.Read(t.ctx, t.rec.Slot)
 `,
 		test: "TestAWorkerThatLostItsClaimCannotCompleteAndSendsNothing",
@@ -69,15 +69,15 @@ var consumerMutants = []mutant{
 		breaks: "a message is acked before the outcome of its slot is on the broker's disk (invariant 6)",
 		file:   "consumer/record.go",
 		old:    "	// The error may be temporary, such as that of a full bucket. So the write is repeated until\n	// t.ctx ends.\n",
-		new:    "	if !errors.Is(err, job.ErrUnknown) {\n		return t.end(ack)\n	}\n",
+		new:    "	if !errors.Is(err, job.ErrUnknown) {\n		return t.answerWith(ack)\n	}\n",
 		test:   "TestAckOnlyAfterTheRecordIsDurable",
 	},
 	{
 		name:   "late-ack",
 		breaks: "a worker that lost its claim acks the message of the new owner (invariant 6)",
 		file:   "consumer/record.go",
-		old:    "end, t.fence, \"\")\n	return t.end(silence)\n",
-		new:    "end, t.fence, \"\")\n	return t.end(ack)\n",
+		old:    "end, t.fence, \"\")\n	return t.answerWith(silence)\n",
+		new:    "end, t.fence, \"\")\n	return t.answerWith(ack)\n",
 		test:   "TestAWorkerThatLostItsClaimCannotCompleteAndSendsNothing",
 	},
 	{
@@ -117,15 +117,15 @@ var consumerMutants = []mutant{
 		breaks: "a slot whose job was dropped between its claim and its start is left claimed",
 		file:   "consumer/attempt.go",
 		old:    "	if handler == nil || ",
-		new:    "	if handler == nil {\n		return t.end(silence)\n	}\n	if ",
+		new:    "	if handler == nil {\n		return t.answerWith(silence)\n	}\n	if ",
 		test:   "TestASlotWhoseJobIsDroppedBetweenItsClaimAndItsStartIsReleasedAtOnce",
 	},
 	{
 		name:   "given-back-behind-newer",
 		breaks: "a worker that is not ready releases slots, and newer ones start before them",
 		file:   "consumer/decide.go",
-		old:    "		return t.end(later(0)) // without a delay",
-		new:    "		return t.end(later(minRequest)) // without a delay",
+		old:    "		return t.answerWith(later(0)) // without a delay",
+		new:    "		return t.answerWith(later(minRequest)) // without a delay",
 		test:   "TestAWorkerThatIsNotReadyGivesSlotsBackInOrder",
 	},
 	{
@@ -140,7 +140,7 @@ var consumerMutants = []mutant{
 		name:   "outcome-ends-with-the-lease",
 		breaks: "the success of a handler that returned in time is thrown away when the broker is away for a lease",
 		file:   "consumer/attempt.go",
-		old:    "	if inTime {\n",
+		old:    "	if recordsAfterLease {\n",
 		new:    "	if a.finish {\n",
 		test:   "TestASuccessIsRecordedAlthoughTheLeaseEndsBeforeItIsAnswered",
 	},
@@ -233,7 +233,7 @@ var consumerMutants = []mutant{
 		breaks: "what follows from an outcome never happens if a crash came first",
 		file:   "consumer/decide.go",
 		old:    "		t.rec, t.answer.revision, t.state = *t.view.Record, t.view.Revision, following\n",
-		new:    "		return t.end(ack)\n",
+		new:    "		return t.answerWith(ack)\n",
 		test:   "TestWhatFollowsIsSentWhenTheMessageComesAgain",
 	},
 	{
@@ -263,7 +263,7 @@ var consumerMutants = []mutant{
 	{
 		name:   "output-always-sent",
 		breaks: "output is sent although no client follows it any more",
-		file:   "consumer/reports.go",
+		file:   "consumer/handler_output.go",
 		old:    "	if now.After(r.until) {\n",
 		new:    "	if false {\n",
 		test:   "TestOutputIsSentOnlyWhileItIsFollowed",
@@ -271,7 +271,7 @@ var consumerMutants = []mutant{
 	{
 		name:   "progress-at-each-call",
 		breaks: "each report of progress is an event, and a handler in a loop floods the broker",
-		file:   "consumer/reports.go",
+		file:   "consumer/handler_output.go",
 		old:    "	case wait <= 0:\n",
 		new:    "	case true:\n",
 		test:   "TestProgressIsToldAtMostOnceASecond",

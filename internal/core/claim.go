@@ -79,13 +79,13 @@ const (
 	Later
 	// Prove: find out whether the record's node is dead, then decide again.
 	Prove
-	// LearnWhole: read the record of the whole slot, then decide again.
-	LearnWhole
-	// WriteWhole: write Step.Record, that of the whole slot, at its revision. Then read it
-	// and decide again.
+	// ReadWhole: read the record of the whole slot, then decide again.
+	ReadWhole
+	// WriteWhole: write Step.Record, that of the whole slot, at View.Whole.Revision, then decide
+	// again.
 	WriteWhole
-	// Conclusion: conclude the whole slot if all its parts have ended; then Ack.
-	Conclusion
+	// ConcludeWhole: conclude the whole slot if all its parts have ended; then Ack.
+	ConcludeWhole
 	// Enter: acquire the job's lock, then decide again.
 	Enter
 	// Wait: keep the message until the job's lock admits the slot, then decide again.
@@ -116,7 +116,7 @@ func Decide(d Delivery, v View) Step {
 	case v.Record.State.Final():
 		return Step{Action: Ack}
 	case v.Record.Shards > 0:
-		return Step{Action: Conclusion} // its parts do the work
+		return Step{Action: ConcludeWhole} // its parts do the work
 	case v.Record.State == job.Retrying:
 		return retry(d, v)
 	case v.Record.Node == v.Self:
@@ -256,7 +256,7 @@ func takeOver(d Delivery, v View) Step {
 	}
 }
 
-// Disowned reports whether the live owner of the view's record has given up the slot. answer is the
+// Disowned reports whether the live owner of the view's record does not hold its claim. answer is the
 // owner's answer to a HoldsRequest; err is the error if there was no answer. An error proves
 // nothing, because a handler may run for any time. But past the horizon Disowned returns true,
 // unless the owner answers that a handler with a live context runs the slot, or the clock is

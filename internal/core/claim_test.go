@@ -146,11 +146,11 @@ func answer(v core.View, step core.Step) string {
 		return fmt.Sprintf("later %v", step.Delay)
 	case core.Prove:
 		return "prove " + v.Record.Node
-	case core.LearnWhole:
+	case core.ReadWhole:
 		return "learn whole"
 	case core.WriteWhole:
 		return fmt.Sprintf("write whole shards=%d %s", step.Record.Shards, describe(step.Record))
-	case core.Conclusion:
+	case core.ConcludeWhole:
 		return "conclude"
 	case core.Enter:
 		return "enter"

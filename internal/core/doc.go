@@ -38,7 +38,7 @@
 // checks the delay. If another node runs the slot, it checks whether that node is proved
 // dead. Only then does it look at the whole slot of a shard, and at the job's lock. If it
 // needs a fact that the worker has not read, it returns the action that obtains the fact:
-// Prove, LearnWhole, Enter.
+// Prove, ReadWhole, Enter.
 //
 // A slot keeps what it started with. Its record holds the number of attempts, since an edit
 // must not start an at-most-once slot twice. After the first claim its plan is not

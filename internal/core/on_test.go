@@ -165,7 +165,7 @@ func TestRunOfAMessageIsSplitAsThePlanOfItsTimeSaid(t *testing.T) {
 		}
 		for _, m := range messages {
 			s := Decide(Delivery{Message: m, Published: edit}, View{Now: edit.Add(time.Second), Self: "A", Horizon: 24 * time.Hour, Handles: true, Entry: &e})
-			if want := map[bool]Action{true: LearnWhole, false: Start}[c.parts > 1]; s.Action != want {
+			if want := map[bool]Action{true: ReadWhole, false: Start}[c.parts > 1]; s.Action != want {
 				t.Errorf("%s: a worker does %d with %s (%s), want %d", name, s.Action, m.Slot, s.Reason, want)
 			}
 		}

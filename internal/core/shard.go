@@ -30,7 +30,7 @@ func stepByWhole(d Delivery, v View) (Step, bool) {
 	case d.Slot.Shards == 0:
 		return Step{}, false
 	case !v.Whole.Known:
-		return Step{Action: LearnWhole}, true
+		return Step{Action: ReadWhole}, true
 	case w == nil:
 		return Step{}, false
 	case w.Shards != d.Slot.Shards:

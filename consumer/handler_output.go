@@ -29,7 +29,7 @@ var errOver = errors.New("the handler has returned")
 // handler may leave goroutines behind. Nothing in it waits for the broker.
 //
 // Output is sent only while it is followed. Otherwise Write only copies the output into a
-// buffer, without a timer or a goroutine. attempt.reported ends the reports.
+// buffer, without a timer or a goroutine. attempt.endReports ends the reports.
 type reports struct {
 	*Consumer
 	slot    job.Slot
