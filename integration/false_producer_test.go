@@ -39,7 +39,7 @@ func (g guarded) falseProducer(announce bool) {
 	}
 	var mu sync.Mutex
 	var heard exchange.Announcement
-	stop, err := store.Producers().Listen(func(a exchange.Announcement) {
+	stop, err := store.Announcements().Listen(func(a exchange.Announcement) {
 		mu.Lock()
 		defer mu.Unlock()
 		if a.Node != name && a.Kind == exchange.AnnounceHere {
@@ -64,7 +64,7 @@ func (g guarded) falseProducer(announce bool) {
 			a := heard
 			mu.Unlock()
 			a.Node, a.Started, a.Kind, a.Time, a.Except = name, started, exchange.AnnounceHere, time.Now(), nil
-			_ = store.Producers().Announce(a)
+			_ = store.Announcements().Announce(a)
 		}
 	})
 	g.t.Cleanup(func() { stop(); cancel(); ended.Wait() })

@@ -41,7 +41,7 @@ const (
 // AlertFormats returns the services that Alert.Format knows.
 func AlertFormats() []string { return alertbody.Services() }
 
-// AlertHTTP is a webhook that receives the alert as a POST request.
+// AlertHTTP is a webhook. It receives an alert as a POST request; Job.Heartbeat calls it with GET.
 type AlertHTTP struct {
 	// URL is absolute, and has no user and password. If the URL itself is a secret, leave
 	// it empty and set URLEnv to the name of an environment variable that holds it. The

@@ -1,8 +1,8 @@
 // Package job holds what a program that embeds Cronce works with: jobs and their
 // schedules, the slots they produce, the handlers that run them, and their outcomes.
 //
-// A program fills in a Job, of which only Name and Schedule are required, and writes a
-// Handler. The handler receives a Run, and reports its result by the error that it
+// A program fills in a Job, of which only Name and one of Schedule, After and On are
+// required, and writes a Handler. The handler receives a Run, and reports its result by the error that it
 // returns:
 //
 //   - nil: the slot has succeeded.

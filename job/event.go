@@ -24,7 +24,7 @@ const (
 	EventFenced    EventKind = "fenced"   // a node was declared dead
 	EventTakeover  EventKind = "takeover" // a slot of a dead node was claimed
 	EventRefused   EventKind = "refused"  // a completion was refused: the claim was lost
-	EventAlert     EventKind = "alert"    // an alert is to be sent, or a slot was reopened
+	EventAlert     EventKind = "alert"    // an alert is to be sent (Alert), a slot was reopened (Reopened), or a person should look (only Error)
 	EventProgress  EventKind = "progress" // what Run.Progress was given, at most once a second
 	EventOutput    EventKind = "output"   // a part of a running attempt's output; sent only while it is asked for
 	EventOrdered   EventKind = "ordered"  // an operator gave an order, and it was carried out

@@ -56,7 +56,7 @@ type Job struct {
 	DSTGap     GapPolicy
 	DSTOverlap RepeatPolicy
 
-	// Queue names the workers that may run the job, in the characters of a Name. Empty:
+	// Queue names the workers that may run the job, with the syntax of Name. Empty:
 	// DefaultQueue.
 	Queue string
 
@@ -208,7 +208,8 @@ type CatchUp struct {
 	Max int
 }
 
-// WithDefaults returns a copy of the job with its empty fields filled.
+// WithDefaults returns a copy of the job with its empty fields filled, except Output and
+// Concurrency, whose zero values stay. Shards is zero if the job does not split its slots.
 func (j Job) WithDefaults() Job {
 	setDefault(&j.Timezone, "UTC")
 	setDefault(&j.DSTGap, GapAfter)

@@ -6,7 +6,7 @@ import (
 	"github.com/cronce-io/cronce/internal/text/alertbody"
 )
 
-// The defaults of empty fields.
+// The defaults of empty fields. Those of a worker are in package consumer.
 const (
 	DefaultNamespace = "cronce"
 

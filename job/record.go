@@ -38,7 +38,7 @@ func (s State) Final() bool {
 // Record is the entry of one slot in the ledger, under Slot.Key: the slot's state, its attempts
 // and its outcome. The first claim creates the record. If the slot ends without a claim, the
 // outcome creates it. While it is Running, only its Node changes it, until that node is declared
-// dead.
+// dead, or is found not to hold the claim.
 type Record struct {
 	Slot  Slot
 	Queue string

@@ -60,7 +60,7 @@ func (r Run) SetResult(v any) error {
 // Progress reports that done of total units are done, and what is being done. A total of zero
 // means that it is unknown. "cronce slot show" shows the newest report while the attempt runs,
 // and "cronce watch" one report a second. Nothing of it is stored. Progress never waits for the
-// broker, and can be called as often as you like.
+// broker, and can be called as often as you like. Of the text, the first 200 bytes are kept.
 func (r Run) Progress(done, total int, text string) {
 	if r.Reporter != nil {
 		r.Reporter.Progress(Progress{Done: max(done, 0), Total: max(total, 0), Text: codec.ClipTo(strings.ToValidUTF8(text, "\uFFFD"), codec.MaxOldBytes)})

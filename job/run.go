@@ -24,7 +24,8 @@ type Handler func(ctx context.Context, run Run) error
 // Run describes the attempt that a handler makes. If the work depends on a time, such as the
 // day of a report, take it from Slot.At and not from the clock: the slot may run late.
 type Run struct {
-	// Slot is the planned run. Slot.ID() is its idempotency key.
+	// Slot is the planned run. Slot.ID() is its idempotency key. If the slot is split, Slot is
+	// the part, whose ID ends like #3of8.
 	Slot Slot
 
 	// Shard is the number of the part that this attempt runs, from 1 to Shards. Both are
@@ -41,7 +42,8 @@ type Run struct {
 	// Due is the slot's instant plus the delay of Job.Spread.
 	Due time.Time
 
-	// Node is the name of the process that runs the attempt.
+	// Node is the name of the process that runs the attempt. Queue is the job's queue, and
+	// Namespace the fleet's namespace.
 	Node, Queue, Namespace string
 
 	// OnLeaseLost is that of the job. With LeaseLostFinish the context does not end when
@@ -100,13 +102,13 @@ func Typed[T any](f func(ctx context.Context, run Run, payload T) error) Handler
 // an operator cancelled, or that a newer slot replaced, is not a Failure.
 type Failure struct {
 	// Slot, Attempt and Fence are those of the Run. MaxAttempts is how many attempts the slot
-	// has.
+	// may have.
 	Slot        Slot
 	Attempt     int
 	MaxAttempts int
 	Fence       uint64
 
-	// Node is the name of the process that ran the attempt.
+	// Node, Queue and Namespace are those of the Run.
 	Node, Queue, Namespace string
 
 	// Final is true if the slot has failed for good. Else its next attempt is due at RetryAt,

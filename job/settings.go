@@ -12,7 +12,7 @@ import (
 // Settings belong to a namespace: the first node stores them on the broker, and all others
 // use the stored ones. The command "cronce setup" changes them.
 type Settings struct {
-	// Lease is how long a node without contact to the broker keeps the slots it claimed.
+	// Lease is how long a node without contact with the broker keeps the slots it claimed.
 	// After that, other nodes may take them over. It is at least 1 s and at most MaxLease.
 	// A lease below 16 s does not outlast the failover of a cluster, and suits a single
 	// server only. Zero: DefaultLease.

@@ -31,8 +31,8 @@ type Slot struct {
 	// Range is true for the first of a range of missed slots, which share one record.
 	Range bool
 
-	// Shard is the number of one part of a slot that is split, from 1 to Shards. Each part
-	// has its own record, retries and outcome. Both are zero for the whole slot.
+	// Shard is the number of one part of a slot that is split, from 1 to Shards. Each part, also
+	// called a shard, has its own record, retries and outcome. Both are zero for the whole slot.
 	Shard, Shards int
 }
 

@@ -17,7 +17,7 @@ type AlertStates struct{ b wire.Bucket }
 func alertKey(job string) string { return "alert." + job }
 
 // AlertStates returns the states of jobs. A login that an older version made may not write them.
-func (s *Store) AlertStates() *AlertStates { return &AlertStates{s.failingBucket("state")} }
+func (s *Store) AlertStates() *AlertStates { return &AlertStates{s.bucketFailingDenied("state")} }
 
 // Read returns the job's state and its revision, as the stream's leader has them. Errors are
 // those of Ledger.Read.

@@ -10,12 +10,12 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
-// Producers is the channel on which the producers of the namespace exchange
+// Announcements is the channel on which the producers of the namespace exchange
 // announcements. It uses core NATS: delivery is at most once, and nothing is stored. Its
 // methods are safe for concurrent use.
-type Producers struct{ s *space.Space }
+type Announcements struct{ s *space.Space }
 
-func (p *Producers) subject() string { return p.s.Namespace + ".producers" }
+func (p *Announcements) subject() string { return p.s.Namespace + ".producers" }
 
 // announcementAge bounds how long an announcement may wait to be sent. An older one would
 // mislead.
@@ -24,7 +24,7 @@ const announcementAge = time.Second
 // Announce publishes to all producers that listen, this one included. It does not block,
 // and it does not buffer while the connection is down: a stale announcement would
 // mislead.
-func (p *Producers) Announce(a exchange.Announcement) error {
+func (p *Announcements) Announce(a exchange.Announcement) error {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (p *Producers) Announce(a exchange.Announcement) error {
 // Listen calls f for each announcement, one call at a time, until stop is called. It
 // drops announcements that it cannot decode: they are hints, and one in a newer format is
 // not for this version.
-func (p *Producers) Listen(f func(exchange.Announcement)) (stop func(), err error) {
+func (p *Announcements) Listen(f func(exchange.Announcement)) (stop func(), err error) {
 	return p.s.Listen(p.subject(), func(m *nats.Msg) {
 		if a, err := exchange.DecodeAnnouncement(m.Data); err == nil {
 			f(a)

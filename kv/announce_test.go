@@ -16,7 +16,7 @@ func TestProducersHearEachOther(t *testing.T) {
 	a, b := open(t, srv.JetStream(), kv.Options{}), open(t, srv.JetStream(), kv.Options{})
 	other := open(t, srv.JetStream(), kv.Options{Namespace: "other"})
 	heard := make(chan exchange.Announcement, 10)
-	stop, err := b.Producers().Listen(func(a exchange.Announcement) { heard <- a })
+	stop, err := b.Announcements().Listen(func(a exchange.Announcement) { heard <- a })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,10 +27,10 @@ func TestProducersHearEachOther(t *testing.T) {
 	}
 	natstest.Eventually(t, 20*time.Second, "an announcement", func() bool {
 		// The subscription takes effect only when the server has processed it.
-		if err := other.Producers().Announce(exchange.Announcement{Node: "stranger"}); err != nil {
+		if err := other.Announcements().Announce(exchange.Announcement{Node: "stranger"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Producers().Announce(want); err != nil {
+		if err := a.Announcements().Announce(want); err != nil {
 			t.Fatal(err)
 		}
 		return len(heard) > 0

@@ -1,7 +1,7 @@
 // Package kv stores everything that a fleet remembers on the broker: the outcome of each
 // slot (Ledger), the definitions (Jobs), the live nodes (Nodes), the locks (Locks), the
-// time up to which all slots are published (Watermark), and the slots that wait (Slots,
-// Timers). All of it is streams and KV buckets of one namespace; docs/protocol.md defines
+// time up to which all slots are published (Watermark), and the slots that wait (Slots and
+// Timers, of internal/broker/stream). All of it is streams and KV buckets of one namespace; docs/protocol.md defines
 // the bytes. Callers see the sentinel errors of package job, never error codes.
 //
 // cronce.New opens a namespace itself. A program that only reads opens it like this:

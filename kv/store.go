@@ -50,18 +50,18 @@ func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Store, sp
 // permissions of a running node may be corrected.
 func (s *Store) ForOperator() *Store { return newStore(s.WithFailDenied()) }
 
-// failingBucket returns a bucket of the namespace. Each write to it that the server does not
-// permit fails at once with job.ErrDenied, for a node too.
-func (s *Store) failingBucket(what string) wire.Bucket { return s.WithFailDenied().Bucket(what) }
+// bucketFailingDenied returns a bucket of the namespace. Each write to it that the server does
+// not permit fails at once with job.ErrDenied, for a node too.
+func (s *Store) bucketFailingDenied(what string) wire.Bucket { return s.WithFailDenied().Bucket(what) }
 
 // Ledger returns the store of slot records.
 func (s *Store) Ledger() *Ledger { return &Ledger{s.Bucket("ledger").Grouped(s.ledger)} }
 
 // Jobs returns the registry.
-func (s *Store) Jobs() *Jobs { return &Jobs{s.Space, s.failingBucket("jobs")} }
+func (s *Store) Jobs() *Jobs { return &Jobs{s.Space, s.bucketFailingDenied("jobs")} }
 
 // Nodes returns the store of node records.
-func (s *Store) Nodes() *Nodes { return &Nodes{s.Space, s.failingBucket("nodes")} }
+func (s *Store) Nodes() *Nodes { return &Nodes{s.Space, s.bucketFailingDenied("nodes")} }
 
 // Watermark returns the store of the watermark.
 func (s *Store) Watermark() *Watermark { return &Watermark{s.Bucket("state")} }
@@ -96,5 +96,6 @@ func decodeEach[T any](entries iter.Seq2[wire.Entry, error], decode func(wire.En
 	}
 }
 
-// Producers returns the channel through which producers announce slots to each other.
-func (s *Store) Producers() *Producers { return &Producers{s.Space} }
+// Announcements returns the channel on which producers announce to each other how far they have
+// published.
+func (s *Store) Announcements() *Announcements { return &Announcements{s.Space} }

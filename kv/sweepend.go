@@ -9,7 +9,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
-// SweepEnds stores the time of the last completed sweep under one key. Its methods are
+// SweepEnds stores the result of the last completed sweep under one key. Its methods are
 // safe for concurrent use.
 type SweepEnds struct{ b wire.Bucket }
 
@@ -20,9 +20,9 @@ type SweepEnd struct {
 	Time     time.Time
 }
 
-// SweepEnds returns the store of the last completed sweep. A login that an older version made may
+// SweepEnds returns the store of the last completed sweep's result. A login that an older version made may
 // not write it.
-func (s *Store) SweepEnds() *SweepEnds { return &SweepEnds{s.failingBucket("state")} }
+func (s *Store) SweepEnds() *SweepEnds { return &SweepEnds{s.bucketFailingDenied("state")} }
 
 // Read returns the stored value from the stream's leader. Its errors are those of
 // Ledger.Read.

@@ -60,6 +60,6 @@ func named[T any, N string | job.Slot](b wire.Bucket, e wire.Entry, value T, err
 // marker's revision. So a writer that was suspended cannot overwrite the marker. Other
 // errors are those of Ledger.Write, and job.ErrDenied.
 func (s *Store) RemoveUnreadable(ctx context.Context, e *UnreadableError) error {
-	b := s.failingBucket(strings.TrimPrefix(e.Bucket, s.Namespace+"_"))
+	b := s.bucketFailingDenied(strings.TrimPrefix(e.Bucket, s.Namespace+"_"))
 	return b.Remove(ctx, e.Key, e.Revision)
 }

@@ -45,17 +45,17 @@ type agenda struct {
 	traits map[traits]*traits
 
 	// known is the newest revision and timestamp of the registry that the agenda has seen.
-	// claimable is the value of known when no event was pending the last time. A claim of an
-	// older revision is always correct, but makes a starting producer publish more slots again.
-	known, claimable position
-	ready            bool
+	// settled is known as of the last moment without pending registry events. To store an older
+	// revision in the watermark is safe: it makes a starting producer publish more slots again.
+	known, settled position
+	ready          bool
 
 	// digest covers all definitions. Two agendas with the same digest know the same jobs at
 	// the same revisions, and compute the same slots.
 	digest uint64
 
 	// newer names the jobs whose definitions only a newer program can read. Other producers
-	// may publish their slots; this one cannot claim them.
+	// may publish their slots; this one cannot know when they are published.
 	newer map[string]struct{}
 
 	// zoned counts the jobs with a plan in a time zone other than UTC. zonesBehind is
@@ -153,10 +153,10 @@ func (a *agenda) apply(ev plans.RegistryEvent, now time.Time) {
 	a.known.revision = max(a.known.revision, ev.Revision)
 	switch {
 	case ev.Ready, ev.Settled:
-		a.ready, a.claimable = a.ready || ev.Ready, a.known
+		a.ready, a.settled = a.ready || ev.Ready, a.known
 		return
 	case ev.Deleted:
-		a.remove(ev.Name, cmp.Or(ev.Time, now)) // the key of a compacted removal has no time
+		a.remove(ev.Name, cmp.Or(ev.Time, now)) // a removal that the bucket has compacted has no timestamp
 	case ev.Err != nil:
 		a.disable(ev)
 	default:
@@ -300,7 +300,7 @@ func (a *agenda) endLines(lines []*line, at time.Time) {
 	}
 }
 
-// release counts one use of the schedule less, and deletes the schedule after the last. Lines are
+// release drops one use of the schedule, and deletes the schedule after the last. Lines are
 // matched with plans by the schedule's pointer, so there must never be two schedules with one
 // key.
 func (a *agenda) release(s *schedule) {
@@ -348,10 +348,10 @@ func (a *agenda) next() (time.Time, bool) {
 	return a.heap[0].due(), true
 }
 
-// position returns what may be claimed when every returned slot is acknowledged. The caller
+// position returns what the watermark may say when every returned slot is acknowledged. The caller
 // has just learned from due that nothing due at now is left.
 func (a *agenda) position(now time.Time) position {
-	p := a.claimable
+	p := a.settled
 	p.time = now
 	return p
 }
@@ -366,7 +366,7 @@ func (a *agenda) setZoned(j *plannedJob, zoned bool) {
 	}
 }
 
-// canClaim reports whether this producer may move the watermark. It may not while another
+// canAdvance reports whether this producer may move the watermark. It may not while another
 // producer may know slots that this one does not: of a definition that only a newer program
 // can read, or by newer time zone data.
-func (a *agenda) canClaim() bool { return len(a.newer) == 0 && (a.zoned == 0 || !a.zonesBehind) }
+func (a *agenda) canAdvance() bool { return len(a.newer) == 0 && (a.zoned == 0 || !a.zonesBehind) }

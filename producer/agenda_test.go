@@ -89,7 +89,7 @@ func TestAgendaSkipsWhatAWatermarkCovers(t *testing.T) {
 	}
 }
 
-func TestTheRegistrysRevisionIsClaimedOnceNothingIsPending(t *testing.T) {
+func TestTheRegistrysRevisionIsStoredOnceNothingIsPending(t *testing.T) {
 	t.Parallel()
 	a := testAgenda(position{})
 	fill(a, 10, 1)
@@ -98,21 +98,21 @@ func TestTheRegistrysRevisionIsClaimedOnceNothingIsPending(t *testing.T) {
 		e.Job = job.Job{Name: "new", Schedule: "@hourly"}
 		a.apply(plans.RegistryEvent{Name: "new", Revision: revision, Entry: e}, epoch)
 	}
-	claimed := func(want uint64) {
+	settled := func(want uint64) {
 		t.Helper()
 		if p := a.position(epoch.Add(time.Hour)); p.revision != want {
-			t.Errorf("revision %d may be claimed, want %d", p.revision, want)
+			t.Errorf("revision %d may be stored, want %d", p.revision, want)
 		}
 	}
 	edit(12) // as a watch that catches up delivers it: revision 11 may be of a later job
-	claimed(10)
+	settled(10)
 	edit(13)
 	a.apply(plans.RegistryEvent{Settled: true, Revision: 13}, epoch)
-	claimed(13)
+	settled(13)
 	edit(15)
-	claimed(13)
+	settled(13)
 	a.apply(plans.RegistryEvent{Settled: true, Revision: 16}, epoch) // no event of revision 16 is left
-	claimed(16)
+	settled(16)
 }
 
 // A tick with a thousand due slots among a million jobs on a thousand expressions, and the

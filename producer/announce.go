@@ -40,7 +40,7 @@ func (s *session) receive(a exchange.Announcement) {
 // becomes active it reads the watermark first, as after the process was suspended.
 func (s *session) updateFleet(now time.Time) bool {
 	rested := s.fleet.resting
-	if s.fleet.update(now, s.agenda.canClaim(), s.agenda.digest) {
+	if s.fleet.update(now, s.agenda.canAdvance(), s.agenda.digest) {
 		s.outbox.reshare()
 		for _, p := range s.fleet.active {
 			s.outbox.dropAnnounced(p) // the last announcement may match what this producer has just learned
@@ -56,11 +56,11 @@ func (s *session) updateFleet(now time.Time) bool {
 	return s.fleet.resting
 }
 
-// announceShare announces up to which time the own share is acknowledged. It does so soon if
-// the whole share was just acknowledged or a peer waits for an announcement, and otherwise at
+// announceShare announces up to which time this producer's share is acknowledged. It does so soon
+// if the whole share was just acknowledged or a peer waits for an announcement, and otherwise at
 // intervals. It returns when to call it again.
 func (s *session) announceShare(now time.Time) (next time.Time) {
-	if s.cfg.Peers == nil || !s.agenda.canClaim() {
+	if s.cfg.Peers == nil || !s.agenda.canAdvance() {
 		return time.Time{}
 	}
 	own := s.outbox.unacked

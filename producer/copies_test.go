@@ -102,24 +102,24 @@ func TestMarkWaitsForCopiesThatWereTakenOver(t *testing.T) {
 	if len(d.sent) != 6 || d.standby != 0 || d.unacked != 6 {
 		t.Fatalf("%d sent, %d kept, %d unacknowledged after the peer fell silent", len(d.sent), d.standby, d.unacked)
 	}
-	claims := func(when string, want time.Time) {
+	offers := func(when string, want time.Time) {
 		t.Helper()
-		if pos, ok := d.claim(); ok != !want.IsZero() || ok && !pos.time.Equal(want) {
-			t.Errorf("%s: %v, %v may be claimed, want %v", when, pos.time, ok, want)
+		if pos, ok := d.advance(); ok != !want.IsZero() || ok && !pos.time.Equal(want) {
+			t.Errorf("%s: %v, %v may be offered, want %v", when, pos.time, ok, want)
 		}
 		if until, _, _ := d.announceable(); !until.Equal(want) {
 			t.Errorf("%s: the share is announced up to %v, want %v", when, until, want)
 		}
 	}
-	claims("nothing is acknowledged", time.Time{})
+	offers("nothing is acknowledged", time.Time{})
 	for _, answer := range d.reply[:3] {
 		answer(false, nil)
 	}
 	d.reply = d.reply[3:]
 	d.takeAnswers()
-	claims("the first second is acknowledged", first)
+	offers("the first second is acknowledged", first)
 	d.acknowledge()
-	claims("all is acknowledged", second)
+	offers("all is acknowledged", second)
 }
 
 // An announcement with a newer registry says nothing about a slot of a plan that the peer

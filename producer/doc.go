@@ -13,14 +13,14 @@
 // One loop drives four parts:
 //
 //		registry events -> agenda -> outbox -> keeper -> stored watermark
-//		                     due     acked    claimed
+//		                     due     acked    offered
 //
 //	  - The agenda knows every job and returns the slots that are due. A line is a stretch of a
 //	    job's timeline, which an edit of the job's plan or a pause begins and ends. A group is
 //	    all lines of one schedule with the same next slot. The agenda's heap holds the groups.
 //	  - The outbox publishes the slots and repeats what fails until the stream acknowledges
-//	    it. A mark between its items says which position may be claimed when all items before
-//	    the mark are done.
+//	    it. A mark between its items says to which position the watermark may advance when all
+//	    items before the mark are done.
 //	  - The keeper writes the watermark (T, R, K). It says that every slot that fell due up to
 //	    T, by the registry at revision R, is published. K is the newest timestamp in that
 //	    registry.
@@ -31,6 +31,19 @@
 //
 // The loop's goroutine owns the agenda, the outbox and the fleet. They have no locks.
 // Answers, registry events and announcements reach the loop over channels.
+//
+//	session.go  the loop: what is due, and how long to sleep
+//	agenda.go   every job, and the position that the agenda has reached
+//	line.go     lines, groups and the heap of groups
+//	due.go      takes due slots off the agenda
+//	suspend.go  keeps the slots of a job on the agenda while its publications fail
+//	outbox.go   publishes, retries, and keeps the marks
+//	answers.go  takes in the broker's answers
+//	standby.go  keeps the copies of other producers' slots
+//	fleet.go    which producers are active, and which one owns a job
+//	announce.go sends and receives announcements
+//	audit.go    checks what the others announce
+//	keeper.go   moves the stored watermark
 //
 // # Invariants
 //
@@ -50,13 +63,13 @@
 //     have the slot, the peers that should have published it do not count for 10 minutes, and
 //     a warning names them. If a resting producer becomes active because of that, it publishes
 //     what fell due in the last minute, whatever the watermark says.
-//   - A slot that is returned more than Late (1 min) after its due time is late. The job's
+//   - A slot that is returned more than plans.LateAfter (1 min) after its due time is late. The job's
 //     catch-up policy decides about all its late slots together. The range of missed slots
 //     is published last.
 //   - A watermark that cannot be read stops no producer, and one that an operator moved back
 //     restarts every producer from there.
 //   - While another producer may know slots that this one does not (a definition of a newer
-//     format, or newer time zone data), this one claims nothing.
+//     format, or newer time zone data), this one does not move the watermark.
 //   - Retries have no end. A producer that stops flushes nothing, as if it were killed.
 //
 // Known limit: if an acknowledgement is lost just before a long outage, and the job misses

@@ -97,7 +97,7 @@ const (
 func digest(parts ...string) uint64 {
 	h := uint64(fnvOffset)
 	for _, p := range parts {
-		h = fnv64a(h, p) * fnvPrime // and a zero byte
+		h = fnv64a(h, p) * fnvPrime // this hashes a zero byte as a separator
 	}
 	return mix(h)
 }

@@ -48,7 +48,7 @@ type line struct {
 
 const never = math.MaxInt64
 
-// bound returns the end of a stretch in whole seconds, since slots have no fractions.
+// bound returns a bound of a stretch in whole seconds, since slots have no fractions. Zero: never.
 func bound(t time.Time) int64 {
 	if t.IsZero() {
 		return never

@@ -67,10 +67,10 @@ func (it *item) isDone() bool {
 	return it.state == done || it.state == onStandby && it.batch.isEmpty()
 }
 
-// mark holds a position that may be claimed when all items before number are done. It may be
-// announced when those of them in the own share are done, as long as the fleet's epoch is that
-// of the mark. A partial mark was made while jobs were suspended: it is announced for all other
-// jobs, and never claimed.
+// mark holds a position to which the watermark may advance when all items before number are done.
+// It may be announced when those of them in this producer's share are done, as long as the
+// fleet's epoch is that of the mark. A partial mark was made while jobs were suspended: it is
+// announced for all other jobs, and never offered to the keeper.
 type mark struct {
 	number uint64
 	epoch  uint64
@@ -92,9 +92,9 @@ type outbox struct {
 	first uint64
 	marks []mark
 
-	// passed is the last mark whose items are all done. claimed is the last such mark that is
+	// passed is the last mark whose items are all done. offered is the last such mark that is
 	// not partial.
-	claimed, passed mark
+	offered, passed mark
 
 	// backlogs has an entry for each job with undone items. failing has those of them with
 	// waiting items.
@@ -111,8 +111,8 @@ type outbox struct {
 	oldest time.Time
 	took   time.Duration
 
-	// unannounced is true if slots of the own share were taken off the agenda since the
-	// share was last announced as acknowledged.
+	// unannounced is true if slots of this producer's share were taken off the agenda since
+	// the share was last announced as acknowledged.
 	unannounced bool
 
 	// wokeAt is when this producer last connected or woke up, by the broker's clock. A
@@ -149,8 +149,8 @@ func newOutbox(p *Producer, f *fleet, a *agenda) *outbox {
 // exceed it; they wait for room in the window.
 func (o *outbox) room() int { return o.window - o.inFlight }
 
-// add takes in slots that the agenda has returned. It publishes those of the own share and keeps
-// copies of the others. A range of missed slots waits until the job's other slots in the outbox
+// add takes in slots that the agenda has returned. It publishes those of this producer's share
+// and keeps copies of the others. A range of missed slots waits until the job's other slots in the outbox
 // are done.
 func (o *outbox) add(slots []dueSlot, now time.Time) {
 	for _, s := range slots {
@@ -160,12 +160,12 @@ func (o *outbox) add(slots []dueSlot, now time.Time) {
 			o.keepCopy(p, s, now)
 		}
 	}
-	o.sealBatches(time.Now()) // the standby delay counts from when the own share was sent
+	o.sealBatches(time.Now()) // the standby delay counts from when this producer's share was sent
 }
 
 func (o *outbox) addItem(it *item) {
 	o.items = append(o.items, it)
-	o.start(it, o.increment(it.line.job))
+	o.publishOrQueue(it, o.increment(it.line.job))
 }
 
 // increment counts one more undone item of the job, and returns the job's backlog.
@@ -179,8 +179,8 @@ func (o *outbox) increment(j *plannedJob) *backlog {
 	return backlog
 }
 
-// start publishes an item or queues it. The job's backlog has counted it already.
-func (o *outbox) start(it *item, backlog *backlog) {
+// publishOrQueue publishes an item or queues it. The job's backlog has counted it already.
+func (o *outbox) publishOrQueue(it *item, backlog *backlog) {
 	o.unannounced = true
 	o.unacked++
 	switch {
@@ -346,7 +346,7 @@ func (o *outbox) resume(j *plannedJob, backlog *backlog) {
 	}
 }
 
-// mark records that pos may be claimed when all items so far are done.
+// mark records that the watermark may advance to pos when all items so far are done.
 func (o *outbox) mark(pos position) {
 	m := mark{o.first + uint64(len(o.items)), o.fleet.epoch, pos, len(o.agenda.suspended) > 0}
 	if n := len(o.marks); n > 0 && o.marks[n-1].number == m.number && o.marks[n-1].partial == m.partial {
@@ -356,9 +356,9 @@ func (o *outbox) mark(pos position) {
 	o.marks = append(o.marks, m)
 }
 
-// claim returns the newest position that may be claimed. ok is false if there is no new
-// one.
-func (o *outbox) claim() (pos position, ok bool) {
+// advance removes the items that are done, and returns the newest position to which the watermark
+// may advance. ok is false if there is no new one.
+func (o *outbox) advance() (pos position, ok bool) {
 	n := 0
 	for n < len(o.items) && o.items[n].isDone() {
 		o.items[n] = nil
@@ -368,9 +368,9 @@ func (o *outbox) claim() (pos position, ok bool) {
 	for len(o.marks) > 0 && o.marks[0].number <= o.first {
 		o.passed = o.marks[0]
 		if !o.passed.partial {
-			o.claimed, ok = o.passed, true
+			o.offered, ok = o.passed, true
 		}
 		o.marks = o.marks[1:]
 	}
-	return o.claimed.position, ok
+	return o.offered.position, ok
 }

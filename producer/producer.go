@@ -193,7 +193,7 @@ func New(cfg Config) (*Producer, error) {
 // Run publishes until ctx ends, and then returns nil. It returns an error when the registry
 // cannot be watched any more. It waits for an absent or slow broker, and goes on without a
 // watermark that cannot be read. Run owns every goroutine that it starts. It must not be
-// called twice at a time.
+// called concurrently.
 func (p *Producer) Run(ctx context.Context) error {
 	for {
 		err := p.run(ctx)

@@ -108,8 +108,8 @@ func TestRefusedJobKeepsItsSlotsOnTheAgenda(t *testing.T) {
 	if d.unacked != 1 || len(backlog.waiting) != 1 {
 		t.Errorf("%d slots are in the outbox, %d of them wait; want one to try", d.unacked, len(backlog.waiting))
 	}
-	if _, ok := d.claim(); ok {
-		t.Error("a position may be claimed")
+	if _, ok := d.advance(); ok {
+		t.Error("a position may be offered")
 	}
 	d.reply = nil
 	backlog.retryAt = time.Time{}
@@ -119,8 +119,8 @@ func TestRefusedJobKeepsItsSlotsOnTheAgenda(t *testing.T) {
 	if until, _, ok := d.announceable(); ok && until.Equal(epoch.Add(time.Hour)) {
 		t.Error("it announces slots that are on the agenda again")
 	}
-	if pos, ok := d.claim(); ok {
-		t.Errorf("%v may be claimed, with slots of an hour on the agenda", pos.time)
+	if pos, ok := d.advance(); ok {
+		t.Errorf("%v may be offered, with slots of an hour on the agenda", pos.time)
 	}
 	if n := hand(epoch.Add(time.Hour)); n < 1000 {
 		t.Errorf("%d slots of an hour follow the one that was taken", n)

@@ -141,7 +141,9 @@ func (s *session) turn(ctx context.Context) (time.Duration, error) {
 		return maxSleep, s.restingTurn(ctx, now)
 	}
 	if s.outbox.peersSilent {
-		s.outbox.peersSilent, s.watermarkStale = false, false // the stored watermark may be forged
+		// An audit found that the active peers do not publish, so the stored watermark may be
+		// false too. This producer goes on from its own position.
+		s.outbox.peersSilent, s.watermarkStale = false, false
 	}
 	if s.watermarkStale || s.isDoubtful(now) && time.Since(s.watermarkRead) >= maxSleep {
 		if err := s.refresh(ctx, now, time.Time{}); err != nil {
@@ -245,12 +247,12 @@ func (s *session) refresh(ctx context.Context, now, until time.Time) error {
 	return nil
 }
 
-// publish moves due slots from the agenda to the outbox, and announces and claims what is
-// acknowledged. It returns how long to wait.
+// publish moves due slots from the agenda to the outbox. It announces what is acknowledged, and
+// offers it to the keeper. It returns how long to wait.
 func (s *session) publish(now, nextTakeOver time.Time) time.Duration {
 	retry := s.outbox.retryDue(now)
 	done := s.moveDue(now)
-	if pos, ok := s.outbox.claim(); ok {
+	if pos, ok := s.outbox.advance(); ok {
 		s.keeper.offer(pos)
 	}
 	announceAt := s.announceShare(time.Now())
@@ -299,7 +301,7 @@ func (s *session) moveDue(now time.Time) bool {
 		if !done {
 			continue
 		}
-		if s.agenda.canClaim() {
+		if s.agenda.canAdvance() {
 			s.outbox.mark(s.agenda.position(now))
 		}
 		return true

@@ -258,7 +258,7 @@ func (o *outbox) takeOver(p *peer, b *batch, copies []standbyCopy) {
 		if !it.isLate() {
 			backlog = o.increment(it.line.job)
 		}
-		o.start(it, backlog)
+		o.publishOrQueue(it, backlog)
 	}
 }
 

@@ -54,7 +54,7 @@ func (o *outbox) unsuspend(j *plannedJob) {
 	o.agenda.suspend(j, false)
 	o.marks = slices.DeleteFunc(o.marks, func(m mark) bool { return m.partial })
 	if o.passed.partial {
-		o.passed = o.claimed
+		o.passed = o.offered
 	}
 }
 

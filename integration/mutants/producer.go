@@ -187,11 +187,11 @@ var producerMutants = []mutant{
 		test:   "TestMarkWaitsForCopiesThatWereTakenOver",
 	},
 	{
-		name:   "registry-claimed-in-between",
-		breaks: "the watermark claims a registry revision while earlier writes may still be missing",
+		name:   "registry-not-settled",
+		breaks: "the watermark has a registry revision while earlier writes may still be missing",
 		file:   "producer/agenda.go",
-		old:    "p := a.claimable",
+		old:    "p := a.settled",
 		new:    "p := a.known",
-		test:   "TestTheRegistrysRevisionIsClaimedOnceNothingIsPending",
+		test:   "TestTheRegistrysRevisionIsStoredOnceNothingIsPending",
 	},
 }

@@ -91,7 +91,7 @@ func oneName(s string) string {
 		return r
 	}, strings.ToValidUTF8(s, ""))
 	if s == "" {
-		return "nobody knows" // as the protocol says
+		return "nobody knows" // the protocol's text for an empty name
 	}
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "")

@@ -129,7 +129,7 @@ func Decide(d Delivery, v View) Step {
 }
 
 // NeedsDefinition reports whether the result of Decide depends on the job's definition. It does
-// not for a slot that has ended, or that ends in any case. So such a slot ends even if the
+// not for a slot that has ended, or that will end whatever the definition says. So such a slot ends even if the
 // definition cannot be read.
 func NeedsDefinition(d Delivery, v View) bool {
 	if v.Record != nil && v.Record.State.Final() {

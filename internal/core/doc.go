@@ -21,7 +21,7 @@
 //	job.Record                Complete, Release, Conclude (outcome.go, shard.go): what is written
 //
 // Two other sources of messages join in the middle: Chain (follow.go) returns the slots
-// that follow a slot which succeeded, and Started (on.go) the run that a message of a
+// that follow a slot which succeeded, and EventRun (on.go) the run that a message of a
 // stream starts. Package exchange holds the other values that nodes exchange: records,
 // events, node records, announcements, the watermark. Package output decides what is kept of
 // a handler's output.

@@ -77,7 +77,7 @@ func CheckCycle(jobs []job.Job) error {
 //
 // The slot is due when the last of them succeeded, so every node computes the same due time.
 // Chain returns nothing if the plan in force at that time has no After. The new slot is on time
-// if the one of d was. If the job is paused, its slot is recorded as missed: nothing would start
+// if d's slot was. If the job is paused, its slot is recorded as missed: nothing would start
 // it later.
 func Chain(e plans.Entry, before []job.Record, d Delivery) []Message {
 	after := e.Job.After

@@ -44,8 +44,8 @@ type Lock struct {
 type LockSlot struct {
 	Slot job.Slot
 
-	// At determines the slot's turn. It is the slot's instant, or for a triggered run the time
-	// when the message was published with which the run entered the lock.
+	// At determines the slot's turn. It is the slot's instant. For a triggered run, it is when
+	// the message with which the run entered the lock was published.
 	At time.Time
 
 	// OnTime is true if the slot was published on time. Then, depending on its job's policy,

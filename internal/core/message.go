@@ -56,7 +56,7 @@ type Message struct {
 	// them succeeded, and its start deadline counts from the publication.
 	Chained bool
 
-	// Event is true for a run that a message of a stream started (see Started). Due is when
+	// Event is true for a run that a message of a stream started (see EventRun). Due is when
 	// that message was stored, and the age of the run counts from then.
 	Event bool
 

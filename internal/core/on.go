@@ -97,8 +97,8 @@ type OnState struct {
 	// those that were delivered and not acked.
 	Pending, Unacked int
 
-	// AckedDelivery and AckedSequence are the ack floor: all deliveries up to the one, and all
-	// messages of the stream up to the other, are acked.
+	// AckedDelivery and AckedSequence are the ack floor, as the number of a delivery and as a
+	// sequence of the stream: everything up to them is acked.
 	AckedDelivery, AckedSequence uint64
 }
 
@@ -107,7 +107,8 @@ type OnState struct {
 type AfterEnd struct {
 	Seen map[uint64]bool // by sequence
 
-	// First is the number of the first of these deliveries. Zero: not known.
+	// First is the number of the first of these deliveries (its consumer sequence). Zero: not
+	// known.
 	First uint64
 }
 

@@ -21,9 +21,9 @@ type HoldsRequest struct {
 
 // HoldsAnswer is the answer to a HoldsRequest.
 //
-// An answer that the claim is not held stays true: no handler will start by this claim. The node
-// may claim the slot again, but by a write at the same revision as the takeover of the sender.
-// The broker refuses one of the two.
+// An answer that the claim is not held stays true: no handler will start by this claim. If the
+// node claims the slot again, its write and the sender's takeover name the same revision, and the
+// broker accepts only one of them.
 type HoldsAnswer struct {
 	V int `json:"v"`
 

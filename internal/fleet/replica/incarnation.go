@@ -201,7 +201,7 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, published func(stri
 	defer func() { stop(); ended.Wait() }()
 	cfg := producer.Config{
 		Node: n.Name(), Started: n.Started(), Registry: followed{r}, Watermark: r.cfg.Store.Watermark(),
-		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Vouched: vouches.of, ZonesBehind: r.zones.behind, Clock: r.clock, Stepped: r.clock.Stepped(),
+		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Announcements(), Vouched: vouches.of, ZonesBehind: r.zones.behind, Clock: r.clock, Stepped: r.clock.Stepped(),
 		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Stored: published, SetActive: r.watches.set, Nap: boot.Nap,
 	}
 	p, err := producer.New(cfg)

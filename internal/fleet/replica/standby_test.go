@@ -38,7 +38,7 @@ func newMember(t testing.TB, srv *natstest.Server, name string, delay time.Durat
 	}
 	p, err := producer.New(producer.Config{
 		Node: name, Started: time.Now(), Registry: store.Jobs(), Watermark: store.Watermark(), Slots: store.Slots(),
-		Peers: store.Producers(), Clock: wall{}, StandbyDelay: delay,
+		Peers: store.Announcements(), Clock: wall{}, StandbyDelay: delay,
 	})
 	if err != nil {
 		t.Fatal(err)

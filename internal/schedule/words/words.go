@@ -1,6 +1,6 @@
 // Package words says in English when a job starts: "Monday to Friday at 07:00" for the
-// expression "0 7 * * MON-FRI". It reads the sets of numbers that the scheduler itself uses,
-// so that the words cannot disagree with the slots.
+// expression "0 7 * * MON-FRI". It reads the sets of numbers that the scheduler itself uses, so
+// the words agree with the slots as long as they mention every field of these sets.
 package words
 
 import (
@@ -29,6 +29,13 @@ func Of(name string, p job.Plan) string {
 	}
 	return sentence(*e.Fields)
 }
+
+// This compiles only while cron.Fields has just the fields that sentence puts into words.
+var _ = struct {
+	Second, Minute, Hour uint64
+	Day, Month, Weekday  uint64
+	Either               bool
+}(cron.Fields{})
 
 // sentence joins the time of day and the dates.
 func sentence(s cron.Fields) string {
