@@ -44,7 +44,7 @@
 // # The parts
 //
 // Package job has the definitions and is pure; producer turns due slots into messages,
-// consumer turns messages into outcomes, and kv stores both on the broker. The
-// documentation of each package gives its design. docs/concepts.md describes the whole,
-// docs/protocol.md what is stored.
+// consumer turns messages into outcomes, and kv stores both on the broker. [Scheduler.Run]
+// joins them, in internal/fleet/replica. The documentation of each package gives its design.
+// docs/concepts.md describes the whole, docs/protocol.md what is stored.
 package cronce

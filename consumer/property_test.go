@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,14 @@ var works = []work{
 	{job.Job{Name: "pair", Overlap: job.OverlapQueue, Concurrency: 2}, 2500 * time.Millisecond, 0},
 	{job.Job{Name: "again", Overlap: job.OverlapQueue, Retry: job.Retry{Attempts: 1000, Backoff: 2 * time.Second, MaxBackoff: 5 * time.Second}}, time.Second, 1},
 	{job.Job{Name: "after", After: []string{"allow"}}, 100 * time.Millisecond, 0},
+}
+
+func TestEveryOverlapPolicyIsInTheScene(t *testing.T) {
+	for _, policy := range job.Overlaps() {
+		if !slices.ContainsFunc(works, func(w work) bool { return cmp.Or(w.Overlap, job.OverlapAllow) == policy }) {
+			t.Errorf("no job has overlap: %s", policy)
+		}
+	}
 }
 
 // scene plays steps with workers on one queue. It records, beside the ledger, what their

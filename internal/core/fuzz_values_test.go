@@ -119,7 +119,7 @@ func FuzzLock(f *testing.F) {
 		l := v.(core.Lock)
 		stay := core.LockSlot{Slot: job.NewSlot(l.Job, at0), At: at0.Add(time.Duration(ago)), Since: at0}
 		ended := map[job.Slot]bool{}
-		for _, policy := range []job.Overlap{job.OverlapSkip, job.OverlapQueue, job.OverlapLatest, job.OverlapReplace, job.OverlapAllow} {
+		for _, policy := range job.Overlaps() {
 			for _, onTime := range []bool{false, true} {
 				stay.OnTime = onTime
 				e := core.Entrant{LockSlot: stay, Policy: policy, Places: 1}

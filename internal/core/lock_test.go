@@ -64,7 +64,7 @@ func TestALockNeverHasMoreHoldersThanPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &locked{
 			Lock: core.Lock{Job: "report"}, ended: map[job.Slot]bool{}, begun: map[job.Slot]bool{},
-			policy: rapid.SampledFrom([]job.Overlap{job.OverlapSkip, job.OverlapQueue, job.OverlapLatest, job.OverlapReplace, job.OverlapAllow}).Draw(t, "policy"),
+			policy: rapid.SampledFrom(job.Overlaps()).Draw(t, "policy"),
 			places: rapid.IntRange(1, 3).Draw(t, "places"),
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {

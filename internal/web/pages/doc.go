@@ -3,7 +3,9 @@
 //
 // # How to add a page
 //
-//  1. A file NAME.go with a function that returns its shell.Page, as below, and its line in pages (pages.go).
+//  1. A function that returns its shell.Page, as below, and its line in pages (pages.go). The folder is full: put the
+//     function into the file of its subject, and what is long into a package below. An entry of the navigation is in
+//     shell/view.go.
 //
 //  2. html/NAME.html, which defines "title" and "content". A template is executed with a *shell.View: .Data is what
 //     Show returned; {{$.Link "jobs" .Job}} is a relative link; {{$.Time .Next}}, {{$.TimeIn .Next .Timezone}} and
@@ -20,8 +22,9 @@
 //     fields with r.Form, which shows errors beside the fields. Show and Do must both read all their fields, because
 //     unknown parameters are errors.
 //
-//  5. The page's text in testdata (go test ./internal/web/pages -update), its name in the list of
-//     integration/browser, and a section of docs/dashboard.md.
+//  5. The page's text in testdata: a line in TestPagesOfTheFleetSayWhatIsWritten, or a test beside it, and
+//     go test ./internal/web/pages -update. Its path in the lists of integration/browser/browser_test.go and of
+//     web/bench_test.go, and a section of docs/dashboard.md.
 //
 // A page that only shows something is short:
 //

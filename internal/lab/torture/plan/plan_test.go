@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 func drawShape(t *rapid.T) Shape {
@@ -17,6 +19,15 @@ func drawShape(t *rapid.T) Shape {
 		Lease:   time.Duration(lease) * time.Second,
 		Workers: rapid.IntRange(2, 8).Draw(t, "workers"), Makers: rapid.IntRange(0, 3).Draw(t, "producers"),
 		Servers: rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "servers"),
+	}
+}
+
+func TestEveryOverlapPolicyHasACase(t *testing.T) {
+	t.Parallel()
+	for _, policy := range job.Overlaps() {
+		if !slices.ContainsFunc(Cases(time.Second), func(c Case) bool { return c.Job.Overlap == policy }) {
+			t.Errorf("no case has overlap: %s", policy)
+		}
 	}
 }
 
