@@ -59,6 +59,9 @@ func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, err
 			return nil, err
 		}
 	}
+	if !cfg.produce && !cfg.work {
+		return nil, fmt.Errorf("%w options: WithoutProducing and WithoutWorking together leave nothing to do", job.ErrInvalid)
+	}
 	if nc == nil {
 		return nil, fmt.Errorf("%w: the NATS connection is nil", job.ErrInvalid)
 	}
@@ -107,6 +110,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer s.end()
 	if s.failures != nil {
 		defer s.failures.flush()
+	}
+	if s.cfg.observer != nil {
+		s.cfg.observer.Follow(s.Stats)
 	}
 	return r.Run(ctx)
 }

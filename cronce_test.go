@@ -294,6 +294,9 @@ func TestNewRefusesWrongOptions(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.is)
 		}
 	}
+	if _, err := cronce.New(t.Context(), nc, cronce.WithoutProducing(), cronce.WithoutWorking()); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("neither to produce nor to work: %v", err)
+	}
 }
 
 // A replica may be started before its broker, if its connection is one that keeps

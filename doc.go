@@ -2,8 +2,8 @@
 // leader, on NATS JetStream: "cron, once".
 //
 // Every replica computes the same slots (job + planned instant) and publishes
-// them under the same name; the broker folds the copies, hands each slot to one
-// worker, and a ledger of revision-checked writes records its one outcome.
+// them under the same name. The broker keeps one copy of each and hands it to one
+// worker. A ledger of revision-checked writes records its one outcome.
 //
 //	s, err := cronce.New(ctx, nc)
 //	if err != nil { ... }
@@ -14,8 +14,10 @@
 //	if err != nil { ... }
 //	return s.Run(ctx)
 //
-// Every replica of the service does the same. Package croncetest runs it in tests,
-// with a clock that the test sets; package metrics measures it for Prometheus.
+// Every replica of the service does the same. A [Scheduler] that runs is a node of the
+// fleet: it has a name, and heartbeats prove to the others that it is alive. Package
+// croncetest runs a fleet in tests, with a clock that the test sets; package metrics measures
+// a Scheduler for Prometheus.
 //
 // # Handlers
 //
@@ -35,6 +37,7 @@
 //
 // # The promise, and its edge
 //
+// A slot may run up to the horizon after its instant: 24 hours, or job.Settings.Horizon.
 // Every slot inside the horizon is published at least once, tried until it succeeds or its
 // attempts are spent, and recorded with exactly one outcome. While its owner lives no other
 // worker starts it. A handler may start twice for one slot if its worker dies or stalls in the

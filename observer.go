@@ -3,18 +3,19 @@ package cronce
 import (
 	"time"
 
-	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/producer"
 )
 
 // Observer receives measurements of a Scheduler. Its methods must not block, and are called from
-// many goroutines at once. For Prometheus, use *metrics.Metrics. New versions may add methods.
+// many goroutines at once. For Prometheus, use *metrics.Metrics. New versions may add methods: embed
+// NopObserver, and write only the methods that you need.
 type Observer interface {
-	// Follow is called once, before any other method. stats may be called at any time from
-	// then on, and does not wait for the broker.
+	// Follow is called once, before any other method. stats is Scheduler.Stats.
 	Follow(stats func() Stats)
 
-	// Started is called before each handler starts. late is how long ago its slot was due.
+	// Started is called before each handler starts. late is how long ago its slot was due. It may
+	// be a little less than zero, since each node has its own estimate of the broker's clock.
 	// planned is false if the slot could not start on time: for a further attempt, a slot that
 	// was caught up or backfilled, and a triggered run.
 	Started(queue string, late time.Duration, planned bool)
@@ -22,41 +23,123 @@ type Observer interface {
 	// Returned is called when a handler has returned. took is how long it ran.
 	Returned(queue string, took time.Duration)
 
-	// Parked counts the slots that wait here for their job's lock: by is 1 when a slot begins
-	// to wait, and -1 when its wait ends.
+	// Parked counts the slots that wait here for their job's lock (see job.Overlap): by is 1 when a
+	// slot begins to wait, and -1 when its wait ends.
 	Parked(queue string, by int)
 
-	// Event is called for every event that the Scheduler publishes: outcomes, retries,
-	// takeovers, fences, refused completions.
+	// Event is called for every event that the Scheduler publishes: see job.EventKind.
 	Event(job.Event)
 
 	// Ledger is called for each request to the ledger, "read" or "write", with the time to
 	// its answer and its failure. A conflict and a missing record are answers, not failures.
 	Ledger(request string, took time.Duration, failed error)
 
-	// HeartbeatFailed is called for each heartbeat that was refused or not answered, and
-	// LeaseLost for each incarnation that lost its lease.
+	// HeartbeatFailed is called for each heartbeat that was refused or not answered.
 	HeartbeatFailed()
+
+	// LeaseLost is called when the node has lost its lease. The Scheduler then goes on as a node
+	// with a new name.
 	LeaseLost()
 
-	// Offered is called for each slot that the sweep found without a message.
+	// Offered is called for each slot whose message was lost and that this Scheduler published
+	// again. The oldest producer of the fleet looks for such slots twice a minute.
 	Offered()
 }
 
-// Stats is the state of a Scheduler at one moment. Its fields:
-//
-//   - Version, Tzdata: versions of the program and of its time zone data.
-//   - Connected, Reconnects: whether there is a connection, and how often it was restored.
-//   - Node: name of the node, or "". Trust: for how long it trusts itself if no further heartbeat
-//     is acknowledged. HeartbeatError: why the last heartbeat failed, or nil.
-//   - Registry, Clock: whether all jobs were read, and whether the broker's clock is known.
-//   - ClockOffset, ClockError: the broker's clock minus this machine's, and the bound of its error.
-//   - Produces, Producer: whether slots are published here, and counts of them: Published, Folded,
-//     Retried, StoodBy, Missed, CaughtUp, Standby.
-//   - Now, Watermark: the broker's clock, and the time up to which all slots are published, or zero.
-//   - Queues: for each queue, the slots that are Waiting and Taken, and since when the Oldest waits.
-//   - Withheld: the queues of this worker, and whether their slots are left to other nodes because a
-//     service is not ready.
-//   - Owed, Stuck: how many slots are claimed here and not settled, and how many handlers do not
-//     return although their context has ended.
-type Stats = replica.Stats
+// NopObserver is an Observer that ignores everything, to embed in your own.
+type NopObserver struct{}
+
+// Follow implements Observer.
+func (NopObserver) Follow(func() Stats) {}
+
+// Started implements Observer.
+func (NopObserver) Started(string, time.Duration, bool) {}
+
+// Returned implements Observer.
+func (NopObserver) Returned(string, time.Duration) {}
+
+// Parked implements Observer.
+func (NopObserver) Parked(string, int) {}
+
+// Event implements Observer.
+func (NopObserver) Event(job.Event) {}
+
+// Ledger implements Observer.
+func (NopObserver) Ledger(string, time.Duration, error) {}
+
+// HeartbeatFailed implements Observer.
+func (NopObserver) HeartbeatFailed() {}
+
+// LeaseLost implements Observer.
+func (NopObserver) LeaseLost() {}
+
+// Offered implements Observer.
+func (NopObserver) Offered() {}
+
+// Stats is the state of a Scheduler at one moment.
+type Stats struct {
+	// Version is the version of the program, and Tzdata that of its time zone data.
+	Version, Tzdata string
+
+	// Connected is true while there is a connection to the broker. Reconnects counts how often it
+	// was restored.
+	Connected  bool
+	Reconnects uint64
+
+	// Node is the name of the node, or "" while there is none. Trust is how long the node keeps
+	// its claims if no further heartbeat is acknowledged: zero before the first heartbeat, and
+	// negative when the lease is lost.
+	Node  string
+	Trust time.Duration
+
+	// HeartbeatError is why the last heartbeat failed, or nil.
+	HeartbeatError error
+
+	// Registry is true once all jobs were read, and Clock once the broker's clock is known.
+	// ClockOffset is the broker's clock minus this machine's; it is wrong by at most ClockError.
+	Registry, Clock         bool
+	ClockOffset, ClockError time.Duration
+
+	// Produces is true while slots are published here. Producer counts them since Run was called.
+	Produces bool
+	Producer producer.Stats
+
+	// Now is the broker's clock. Watermark is the time up to which all slots are published. It is
+	// read every 5 s, and zero if it is not known.
+	Now, Watermark time.Time
+
+	// Queues has the backlog of each queue of this Scheduler. It is read every 5 s; a queue that
+	// could not be read is missing.
+	Queues map[string]Backlog
+
+	// Withheld has the queues of this Scheduler. A value is true while their slots are left to
+	// other nodes because a service that their jobs need is not ready. Only "cronce run" knows
+	// such services.
+	Withheld map[string]bool
+
+	// Owed counts the slots that are claimed here and have no outcome. Stuck counts the handlers
+	// that have not returned although their context has ended.
+	Owed, Stuck int
+}
+
+// Backlog is what waits in a queue.
+type Backlog = struct {
+	// Waiting counts the slots that the broker has not delivered yet. Taken counts those that it
+	// has delivered and that have no outcome: they run, wait for their next attempt, or wait for
+	// their job's lock.
+	Waiting, Taken uint64
+
+	// Oldest is when the oldest waiting slot was stored. It is zero if none waits, or if this
+	// Scheduler does not publish slots.
+	Oldest time.Time
+}
+
+// Stats returns the state of the Scheduler. It does not wait for the broker. Before Run is called,
+// all fields are zero. Watermark and Queues are read only if there is an observer: to read them
+// without one, use WithObserver(NopObserver{}).
+func (s *Scheduler) Stats() Stats {
+	if r := s.current(); r != nil {
+		return Stats(r.Stats())
+	}
+	return Stats{}
+}

@@ -3,7 +3,6 @@ package cronce_test
 import (
 	"context"
 	"errors"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,23 +15,37 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-func TestDocumentationOfStatsNamesEachField(t *testing.T) {
+// follower is an Observer that keeps what it follows.
+type follower struct {
+	cronce.NopObserver
+	stats chan func() cronce.Stats
+}
+
+func (f follower) Follow(stats func() cronce.Stats) { f.stats <- stats }
+
+func TestStatsAreThoseOfTheReplicaThatRuns(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("observer.go")
-	if err != nil {
+	o := follower{stats: make(chan func() cronce.Stats, 1)}
+	s, _ := scheduler(t, natstest.Run(t), cronce.WithObserver(o))
+	ran := make(chan job.Run, 100)
+	if err := s.Handle(everySecond("tick"), func(_ context.Context, run job.Run) error { ran <- run; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(source), "// Stats is the state")
-	words := strings.FieldsFunc(text, func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') })
-	named := map[string]bool{}
-	for _, w := range words {
-		named[w] = true
+	if got := s.Stats(); !reflect.DeepEqual(got, cronce.Stats{}) {
+		t.Errorf("before Run: %+v", got)
 	}
-	for f := range reflect.TypeFor[cronce.Stats]().Fields() {
-		if !named[f.Name] {
-			t.Errorf("the documentation of Stats does not name %s", f.Name)
+	running(t, s)
+	run := <-ran
+	for name, stats := range map[string]func() cronce.Stats{"Stats": s.Stats, "Follow": <-o.stats} {
+		if got := stats(); !got.Connected || !got.Produces || got.Producer.Published == 0 || got.Node != run.Node {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
+	natstest.Eventually(t, natstest.Patience, "the watermark and the backlog of the queue", func() bool {
+		got := s.Stats()
+		_, known := got.Queues[job.DefaultQueue]
+		return known && !got.Watermark.IsZero()
+	})
 }
 
 func TestReadyNamesWhatTheLoginMayNotDo(t *testing.T) {

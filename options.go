@@ -147,12 +147,12 @@ func WithNodeName(name string) Option {
 }
 
 // WithoutProducing makes a replica that runs slots and does not publish any. Another replica has to
-// publish them.
+// publish them. It cannot be used together with WithoutWorking.
 func WithoutProducing() Option {
 	return func(c *config) error { c.produce = false; return nil }
 }
 
-// WithoutWorking makes a replica that only publishes due slots.
+// WithoutWorking makes a replica that only publishes due slots. Its handlers never run.
 func WithoutWorking() Option {
 	return func(c *config) error { c.work = false; return nil }
 }

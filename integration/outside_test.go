@@ -31,21 +31,11 @@ import (
 )
 
 type counter struct {
-	stats   atomic.Pointer[func() cronce.Stats]
+	cronce.NopObserver
 	started atomic.Int64
 }
 
-func (c *counter) Follow(stats func() cronce.Stats)           { c.stats.Store(&stats) }
-func (c *counter) Started(string, time.Duration, bool)        { c.started.Add(1) }
-func (c *counter) Returned(string, time.Duration)             {}
-func (c *counter) Parked(string, int)                         {}
-func (c *counter) Event(job.Event)                            {}
-func (c *counter) Ledger(string, time.Duration, error)        {}
-func (c *counter) HeartbeatFailed()                           {}
-func (c *counter) LeaseLost()                                 {}
-func (c *counter) Offered()                                   {}
-
-var _ cronce.Observer = (*counter)(nil)
+func (c *counter) Started(string, time.Duration, bool) { c.started.Add(1) }
 
 func run(ctx context.Context, nc *nats.Conn) error {
 	var c counter
@@ -76,7 +66,7 @@ func run(ctx context.Context, nc *nats.Conn) error {
 	}
 	<-done
 	fmt.Println(<-outcome)
-	fmt.Printf("started %d, version %q\n", c.started.Load(), (*c.stats.Load())().Version)
+	fmt.Printf("started %d, version %q\n", c.started.Load(), s.Stats().Version)
 	cancel()
 	return <-ended
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -19,9 +19,8 @@ const (
 	OtherJobs = "(other)"
 )
 
-// Metrics measures one Scheduler. It is a prometheus.Collector, which you register once, and a
-// cronce.Observer: the Scheduler calls all methods except Describe and Collect. It is safe for
-// concurrent use.
+// Metrics measures one Scheduler. Register it at a prometheus.Registerer, and pass it to
+// cronce.WithObserver: they call its methods. It is safe for concurrent use.
 type Metrics struct {
 	lateness, run, ledger         *prometheus.HistogramVec
 	attempts, ledgerErrors        *prometheus.CounterVec
@@ -33,7 +32,7 @@ type Metrics struct {
 	ledgerRead, ledgerWrite       prometheus.Observer
 	ledgerReadErr, ledgerWriteErr prometheus.Counter
 	all                           []prometheus.Collector
-	stats                         atomic.Pointer[func() replica.Stats]
+	stats                         atomic.Pointer[func() cronce.Stats]
 	queues, jobs                  sync.Map // name -> *queue, *perJob
 	known                         atomic.Int64
 }
@@ -122,8 +121,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Follow sets the function that returns the values that are read at each scrape.
-func (m *Metrics) Follow(stats func() replica.Stats) { m.stats.Store(&stats) }
+// Follow implements cronce.Observer: a scrape reads the values that stats returns.
+func (m *Metrics) Follow(stats func() cronce.Stats) { m.stats.Store(&stats) }
 
 // queue returns the series of a queue.
 func (m *Metrics) queue(name string) *queue {
@@ -137,7 +136,7 @@ func (m *Metrics) queue(name string) *queue {
 	return q.(*queue)
 }
 
-// Started counts a handler that starts.
+// Started implements cronce.Observer.
 func (m *Metrics) Started(queue string, late time.Duration, planned bool) {
 	q := m.queue(queue)
 	q.attempts.Inc()
@@ -147,14 +146,14 @@ func (m *Metrics) Started(queue string, late time.Duration, planned bool) {
 	}
 }
 
-// Returned counts a handler that has returned.
+// Returned implements cronce.Observer.
 func (m *Metrics) Returned(queue string, took time.Duration) {
 	q := m.queue(queue)
 	q.running.Dec()
 	q.run.Observe(took.Seconds())
 }
 
-// Parked counts slots that wait in this node for another slot of their job.
+// Parked implements cronce.Observer.
 func (m *Metrics) Parked(queue string, by int) { m.queue(queue).parked.Add(float64(by)) }
 
 // job returns the series of a job: its own, or those of all further jobs.
@@ -175,7 +174,7 @@ func (m *Metrics) job(name string) *perJob {
 	return j.(*perJob)
 }
 
-// Event counts outcomes, retries, takeovers, fences and refused completions.
+// Event implements cronce.Observer.
 func (m *Metrics) Event(e job.Event) {
 	switch e.Kind {
 	case job.EventFenced:
@@ -199,7 +198,7 @@ func (m *Metrics) Event(e job.Event) {
 	}
 }
 
-// Ledger measures a request to the ledger.
+// Ledger implements cronce.Observer.
 func (m *Metrics) Ledger(request string, took time.Duration, failed error) {
 	answered, errors := m.ledgerRead, m.ledgerReadErr
 	if request == "write" {
@@ -211,13 +210,13 @@ func (m *Metrics) Ledger(request string, took time.Duration, failed error) {
 	answered.Observe(took.Seconds())
 }
 
-// HeartbeatFailed counts heartbeats that were not acknowledged.
+// HeartbeatFailed implements cronce.Observer.
 func (m *Metrics) HeartbeatFailed() { m.heartbeats.Inc() }
 
-// LeaseLost counts lost leases of the node.
+// LeaseLost implements cronce.Observer.
 func (m *Metrics) LeaseLost() { m.leases.Inc() }
 
-// Offered counts slots that were offered again.
+// Offered implements cronce.Observer.
 func (m *Metrics) Offered() { m.offered.Inc() }
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

@@ -16,9 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce"
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/metrics"
 )
@@ -41,10 +40,10 @@ func exercised() *metrics.Metrics {
 	for _, kind := range []job.EventKind{job.EventSucceeded, job.EventRetrying, job.EventSkipped} {
 		m.Event(event(kind, "report"))
 	}
-	m.Follow(func() replica.Stats {
-		return replica.Stats{
+	m.Follow(func() cronce.Stats {
+		return cronce.Stats{
 			Clock: true, Now: time.Unix(100, 0), Watermark: time.Unix(98, 0), Withheld: map[string]bool{"default": true},
-			Queues: map[string]stream.Backlog{"default": {Waiting: 2, Oldest: time.Unix(90, 0)}},
+			Queues: map[string]cronce.Backlog{"default": {Waiting: 2, Oldest: time.Unix(90, 0)}},
 		}
 	})
 	return m
@@ -201,7 +200,7 @@ func TestJobsBeyondTheFirstAreCountedTogether(t *testing.T) {
 func TestUnknownValuesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	m := metrics.New()
-	m.Follow(func() replica.Stats { return replica.Stats{Queues: map[string]stream.Backlog{"q": {Waiting: 1}}} })
+	m.Follow(func() cronce.Stats { return cronce.Stats{Queues: map[string]cronce.Backlog{"q": {Waiting: 1}}} })
 	families := gather(t, m)
 	for _, name := range []string{"cronce_clock_offset_seconds", "cronce_watermark_lag_seconds", "cronce_queue_age_seconds"} {
 		if families[name] != nil {

@@ -3,16 +3,12 @@ package metrics
 import (
 	"time"
 
-	"github.com/cronce-io/cronce/internal/broker/stream"
-	"github.com/cronce-io/cronce/internal/fleet/replica"
-	"github.com/cronce-io/cronce/producer"
+	"github.com/cronce-io/cronce"
 )
-
-type stats = producer.Stats
 
 // backlog is the work of a queue, as seen at the time now.
 type backlog struct {
-	stream.Backlog
+	cronce.Backlog
 	now time.Time
 }
 
@@ -25,8 +21,8 @@ func (b backlog) age() (seconds float64, known bool) {
 }
 
 // queues returns a value for each queue whose value is known.
-func queues(value func(backlog) (float64, bool)) func(replica.Stats, func(float64, ...string)) {
-	return func(s replica.Stats, set func(float64, ...string)) {
+func queues(value func(backlog) (float64, bool)) func(cronce.Stats, func(float64, ...string)) {
+	return func(s cronce.Stats, set func(float64, ...string)) {
 		for name, b := range s.Queues {
 			if v, known := value(backlog{b, s.Now}); known {
 				set(v, name)

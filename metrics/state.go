@@ -3,7 +3,8 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/producer"
 )
 
 // reading is a metric whose value is read at each scrape.
@@ -12,26 +13,26 @@ type reading struct {
 	kind prometheus.ValueType
 
 	// values calls set for each series whose value is known.
-	values func(s replica.Stats, set func(value float64, labels ...string))
+	values func(s cronce.Stats, set func(value float64, labels ...string))
 }
 
 // state lists the metrics that are read at each scrape.
 var state = []reading{
 	gauge("cronce_build_info", `1. The labels are the versions of the program and of its time zone data.`,
-		func(s replica.Stats, set func(float64, ...string)) { set(1, s.Version, s.Tzdata) }, "version", "tzdata"),
-	gauge("cronce_broker_connected", `1 while there is a connection to NATS.`, one(func(s replica.Stats) float64 { return truth(s.Connected) })),
-	total("cronce_broker_reconnects_total", `Times that the connection to NATS was lost and restored.`, func(s replica.Stats) float64 { return float64(s.Reconnects) }),
+		func(s cronce.Stats, set func(float64, ...string)) { set(1, s.Version, s.Tzdata) }, "version", "tzdata"),
+	gauge("cronce_broker_connected", `1 while there is a connection to NATS.`, one(func(s cronce.Stats) float64 { return truth(s.Connected) })),
+	total("cronce_broker_reconnects_total", `Times that the connection to NATS was lost and restored.`, func(s cronce.Stats) float64 { return float64(s.Reconnects) }),
 	gauge("cronce_node_trust_seconds", `How long this node still owns its claims if no further heartbeat is acknowledged; 0 or less: it runs nothing.`,
-		one(func(s replica.Stats) float64 { return s.Trust.Seconds() })),
+		one(func(s cronce.Stats) float64 { return s.Trust.Seconds() })),
 	gauge("cronce_node_owed_slots", `Slots that this process has claimed and not recorded, or is about to claim.`,
-		one(func(s replica.Stats) float64 { return float64(s.Owed) })),
+		one(func(s cronce.Stats) float64 { return float64(s.Owed) })),
 	gauge("cronce_node_stuck_handlers", `Handlers that have not returned although their context has ended and the grace has passed.`,
-		one(func(s replica.Stats) float64 { return float64(s.Stuck) })),
-	gauge("cronce_clock_offset_seconds", `The broker's clock minus this machine's.`, clockKnown(func(s replica.Stats) float64 { return s.ClockOffset.Seconds() })),
+		one(func(s cronce.Stats) float64 { return float64(s.Stuck) })),
+	gauge("cronce_clock_offset_seconds", `The broker's clock minus this machine's.`, clockKnown(func(s cronce.Stats) float64 { return s.ClockOffset.Seconds() })),
 	gauge("cronce_clock_error_seconds", `How far this node's estimate of the broker's clock may be wrong.`,
-		clockKnown(func(s replica.Stats) float64 { return s.ClockError.Seconds() })),
+		clockKnown(func(s cronce.Stats) float64 { return s.ClockError.Seconds() })),
 	gauge("cronce_watermark_lag_seconds", `How long ago the watermark is, the time up to which all slots are published. It is read every 5 s.`,
-		func(s replica.Stats, set func(float64, ...string)) {
+		func(s cronce.Stats, set func(float64, ...string)) {
 			if s.Clock && !s.Watermark.IsZero() {
 				set(max(s.Now.Sub(s.Watermark), 0).Seconds())
 			}
@@ -41,39 +42,39 @@ var state = []reading{
 		queues(func(b backlog) (float64, bool) { return float64(b.Taken), true }), "queue"),
 	gauge("cronce_queue_age_seconds", `How long the oldest slot that was not delivered has been waiting; 0 if none waits.`, queues(backlog.age), "queue"),
 	gauge("cronce_queue_withheld", `1 while this node takes no slots from the queue, because a service that its jobs need is not ready.`,
-		func(s replica.Stats, set func(float64, ...string)) {
+		func(s cronce.Stats, set func(float64, ...string)) {
 			for queue, withheld := range s.Withheld {
 				set(truth(withheld), queue)
 			}
 		}, "queue"),
-	produced("cronce_producer_published_total", `Slots that this node published and the broker acknowledged, duplicates included.`, func(s stats) uint64 { return s.Published }),
-	produced("cronce_producer_folded_total", `Published slots that the broker already had, from another node.`, func(s stats) uint64 { return s.Folded }),
-	produced("cronce_producer_retries_total", `Publications that failed and were repeated.`, func(s stats) uint64 { return s.Retried }),
-	produced("cronce_producer_stood_by_total", `Slots that another node published while this one held a copy.`, func(s stats) uint64 { return s.StoodBy }),
-	produced("cronce_producer_missed_total", `Slots that were published as missed, by their job's catch-up policy.`, func(s stats) uint64 { return s.Missed }),
-	produced("cronce_producer_caught_up_total", `Slots that were published late, by their job's catch-up policy.`, func(s stats) uint64 { return s.CaughtUp }),
-	gauge("cronce_producer_standing_slots", `Copies that this node holds while another producer publishes.`, one(func(s replica.Stats) float64 { return float64(s.Producer.Standby) })),
+	produced("cronce_producer_published_total", `Slots that this node published and the broker acknowledged, duplicates included.`, func(s producer.Stats) uint64 { return s.Published }),
+	produced("cronce_producer_folded_total", `Published slots that the broker already had, from another node.`, func(s producer.Stats) uint64 { return s.Folded }),
+	produced("cronce_producer_retries_total", `Publications that failed and were repeated.`, func(s producer.Stats) uint64 { return s.Retried }),
+	produced("cronce_producer_stood_by_total", `Slots that another node published while this one held a copy.`, func(s producer.Stats) uint64 { return s.StoodBy }),
+	produced("cronce_producer_missed_total", `Slots that were published as missed, by their job's catch-up policy.`, func(s producer.Stats) uint64 { return s.Missed }),
+	produced("cronce_producer_caught_up_total", `Slots that were published late, by their job's catch-up policy.`, func(s producer.Stats) uint64 { return s.CaughtUp }),
+	gauge("cronce_producer_standing_slots", `Copies that this node holds while another producer publishes.`, one(func(s cronce.Stats) float64 { return float64(s.Producer.Standby) })),
 }
 
-func gauge(name, help string, values func(replica.Stats, func(float64, ...string)), labels ...string) reading {
+func gauge(name, help string, values func(cronce.Stats, func(float64, ...string)), labels ...string) reading {
 	return reading{prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue, values}
 }
 
-func total(name, help string, value func(replica.Stats) float64) reading {
+func total(name, help string, value func(cronce.Stats) float64) reading {
 	return reading{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, one(value)}
 }
 
-func produced(name, help string, value func(stats) uint64) reading {
-	return total(name, help, func(s replica.Stats) float64 { return float64(value(s.Producer)) })
+func produced(name, help string, value func(producer.Stats) uint64) reading {
+	return total(name, help, func(s cronce.Stats) float64 { return float64(value(s.Producer)) })
 }
 
 // one returns the value of a metric without labels.
-func one(value func(replica.Stats) float64) func(replica.Stats, func(float64, ...string)) {
-	return func(s replica.Stats, set func(float64, ...string)) { set(value(s)) }
+func one(value func(cronce.Stats) float64) func(cronce.Stats, func(float64, ...string)) {
+	return func(s cronce.Stats, set func(float64, ...string)) { set(value(s)) }
 }
 
-func clockKnown(value func(replica.Stats) float64) func(replica.Stats, func(float64, ...string)) {
-	return func(s replica.Stats, set func(float64, ...string)) {
+func clockKnown(value func(cronce.Stats) float64) func(cronce.Stats, func(float64, ...string)) {
+	return func(s cronce.Stats, set func(float64, ...string)) {
 		if s.Clock {
 			set(value(s))
 		}
@@ -88,7 +89,7 @@ func truth(b bool) float64 {
 }
 
 // collect sends the values of all of state.
-func collect(s replica.Stats, ch chan<- prometheus.Metric) {
+func collect(s cronce.Stats, ch chan<- prometheus.Metric) {
 	for _, r := range state {
 		r.values(s, func(value float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(r.desc, r.kind, value, labels...)

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce"
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/consumer"
@@ -218,6 +219,7 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 	}
 	cfg.Tracer = tracer
 	r := replica.New(cfg)
+	m.Follow(func() cronce.Stats { return cronce.Stats(r.Stats()) })
 	h.set(healthOf(ctx, r))
 	pages.open(client.Attach(attach.Of(nc.Conn, store, attach.Options{Operator: a.Operator(), Now: a.Now, Logger: a.Log})))
 	a.Log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedAddr(), "namespace", a.Namespace)

@@ -13,7 +13,6 @@ import (
 // Observer receives measurements: see cronce.Observer.
 type Observer interface {
 	consumer.Observer
-	Follow(stats func() Stats)
 	Event(job.Event)
 	Ledger(request string, took time.Duration, failed error)
 	HeartbeatFailed()
@@ -27,7 +26,6 @@ type noObserver struct{}
 func (noObserver) Started(string, time.Duration, bool) {}
 func (noObserver) Returned(string, time.Duration)      {}
 func (noObserver) Parked(string, int)                  {}
-func (noObserver) Follow(func() Stats)                 {}
 func (noObserver) Event(job.Event)                     {}
 func (noObserver) Ledger(string, time.Duration, error) {}
 func (noObserver) HeartbeatFailed()                    {}

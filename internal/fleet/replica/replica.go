@@ -178,7 +178,6 @@ func New(cfg Config) *Replica {
 // broker is away or the lease is lost, it goes on when the broker is back.
 func (r *Replica) Run(ctx context.Context) error {
 	defer close(r.stopped)
-	r.observer.Follow(r.Stats)
 	// Watches and heartbeats go on while handlers use their grace.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()

@@ -5,54 +5,34 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/producer"
 )
 
-// Stats is the state of a replica at one moment.
+// Stats is the state of a replica at one moment. cronce.Stats has the same fields, and describes
+// them.
 type Stats struct {
-	// Version is the version of the program, and Tzdata that of its time zone data.
-	Version, Tzdata string
-
-	// Connected is true while there is a connection. Reconnects counts how often it was
-	// restored.
-	Connected  bool
-	Reconnects uint64
-
-	// Node is the name of the current incarnation, or "". Trust is for how long it trusts
-	// itself if no further heartbeat is acknowledged. It is zero before the first heartbeat,
-	// and negative when the lease is lost.
-	Node  string
-	Trust time.Duration
-
-	// HeartbeatError is why the last heartbeat failed, or nil.
-	HeartbeatError error
-
-	// Registry is true once all jobs were read, and Clock once the broker's clock is known.
-	// The broker's clock minus this machine's is ClockOffset, within ClockError.
+	Version, Tzdata         string
+	Connected               bool
+	Reconnects              uint64
+	Node                    string
+	Trust                   time.Duration
+	HeartbeatError          error
 	Registry, Clock         bool
 	ClockOffset, ClockError time.Duration
+	Produces                bool
+	Producer                producer.Stats
+	Now, Watermark          time.Time
+	Queues                  map[string]backlog
+	Withheld                map[string]bool
+	Owed, Stuck             int
+}
 
-	// Produces is true while a producer runs. Producer counts for all incarnations.
-	Produces bool
-	Producer producer.Stats
-
-	// Now is the broker's clock. Watermark is the stored one as of some seconds ago, or zero
-	// if it is not known.
-	Now, Watermark time.Time
-
-	// Queues has the queues whose backlog was read in the last seconds.
-	Queues map[string]stream.Backlog
-
-	// Withheld has the queues of this worker. A value is true while their slots are left to
-	// other nodes because a service is not ready.
-	Withheld map[string]bool
-
-	// Owed counts the slots that this process has claimed and not settled. Stuck counts the
-	// handlers that do not return although their context has ended.
-	Owed, Stuck int
+// backlog is cronce.Backlog: a stream.Backlog is assignable to it.
+type backlog = struct {
+	Waiting, Taken uint64
+	Oldest         time.Time
 }
 
 // current is what runs now, for Stats.
@@ -63,7 +43,7 @@ type current struct {
 	ended    producer.Stats // counted by earlier producers
 
 	watermark time.Time
-	queues    map[string]stream.Backlog
+	queues    map[string]backlog
 }
 
 func (c *current) setNode(n *node.Node) {
@@ -143,7 +123,7 @@ func (r *Replica) sample(ctx context.Context) {
 func (r *Replica) sampleOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, samplePatience)
 	defer cancel()
-	queues := map[string]stream.Backlog{}
+	queues := map[string]backlog{}
 	for _, queue := range r.queues.list() {
 		if b, err := r.cfg.Store.Slots().Backlog(ctx, queue, r.cfg.Produce); err == nil {
 			queues[queue] = b
