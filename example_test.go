@@ -61,7 +61,7 @@ func ExampleHandleFunc() {
 	f.Trigger("charge", "order-2", []byte(`{"customer": "bob", "items": [{"sku": "tea", "prise": 5}]}`))
 	f.Settle()
 
-	fmt.Println(f.Slots("charge")[1].Error)
+	fmt.Println(f.Records("charge")[1].Error)
 	// Output:
 	// charging ann for tea
 	// invalid payload: items[0].prise: unknown member: did you mean "price"?

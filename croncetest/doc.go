@@ -7,7 +7,7 @@
 //		f.Handle(job.Job{Name: "report", Schedule: "0 7 * * *", Timezone: "Europe/Berlin"}, report)
 //		f.Start(2)
 //		f.Advance(7 * 24 * time.Hour)
-//		f.Once("report")
+//		f.CheckSucceeded("report")
 //	}
 //
 // # The clock
@@ -43,7 +43,7 @@
 //
 // # What handlers report
 //
-// Slots returns the records, with the outputs and the results of handlers. To test what a
+// Records returns the records, with the outputs and the results of handlers. To test what a
 // handler reports while it runs, use the fleet's Client: Running returns its progress and
 // its output so far, and Tail follows it.
 //

@@ -41,9 +41,9 @@ func Example() {
 	})
 	f.Start(2)
 	f.Advance(7 * 24 * time.Hour)
-	f.Once("nightly")
+	f.CheckSucceeded("nightly")
 
-	for _, r := range f.Slots("nightly") {
+	for _, r := range f.Records("nightly") {
 		fmt.Println(r.Slot.At.Format(time.RFC3339), r.State, "at attempt", r.Attempt)
 	}
 	// Output:
@@ -71,7 +71,7 @@ func ExampleFleet_Stop() {
 	f.Start(1)
 	f.Settle()
 
-	for _, r := range f.Slots("sync") {
+	for _, r := range f.Records("sync") {
 		fmt.Println(r.Slot.At.Format("15:04"), r.State)
 	}
 	// Output:
@@ -100,7 +100,7 @@ func ExampleFleet_Trigger() {
 }
 
 // The records have the outputs and the results of handlers.
-func ExampleFleet_Slots() {
+func ExampleFleet_Records() {
 	t := &exampleT{} // t *testing.T
 	defer t.end()
 
@@ -119,7 +119,7 @@ func ExampleFleet_Slots() {
 	f.Trigger("extract", "monday", nil)
 	f.Settle()
 
-	extracted := f.Slots("extract")[0]
+	extracted := f.Records("extract")[0]
 	first, _, _ := strings.Cut(extracted.Output, "\n")
 	fmt.Printf("%s: %q, result %s\n", extracted.State, first, extracted.Result)
 	// Output:
@@ -137,8 +137,8 @@ func Example_week() {
 	f.Handle(job.Job{Name: "nightly", Schedule: "30 2 * * *", Timezone: "Europe/Berlin"}, nightly)
 	f.Start(2)
 	f.Advance(7 * 24 * time.Hour)
-	f.Once("nightly") // every slot has succeeded
+	f.CheckSucceeded("nightly") // every slot has succeeded
 
-	fmt.Println(len(f.Slots("nightly")), "slots")
+	fmt.Println(len(f.Records("nightly")), "slots")
 	// Output: 7 slots
 }

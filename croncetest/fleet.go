@@ -158,21 +158,24 @@ func (f *Fleet) Client() *client.Client {
 	return client.Attach(attach.Of(f.conn, f.store, attach.Options{Operator: "croncetest", Now: f.clock.Now}))
 }
 
-// Trigger orders one run of a job now, outside its plan. The same key is the same run. If the
-// payload is empty, the run has that of the job. Settle waits for the run.
-func (f *Fleet) Trigger(name, key string, payload json.RawMessage) {
+// Trigger orders one run of a job now, outside its plan. The same key is the same run; without a
+// key, each call is a run of its own. If the payload is empty, the run has that of the job. Settle
+// waits for the run.
+func (f *Fleet) Trigger(name, key string, payload json.RawMessage) client.Run {
 	f.t.Helper()
 	ctx, cancel := f.patient()
 	defer cancel()
 	f.join(ctx, f.alive())
-	if _, err := f.Client().Trigger(ctx, name, client.TriggerOptions{Key: key, Payload: payload}); err != nil {
+	run, err := f.Client().Trigger(ctx, name, client.TriggerOptions{Key: key, Payload: payload})
+	if err != nil {
 		f.t.Errorf("croncetest: %v", err)
 	}
+	return run
 }
 
-// Slots returns the records of a job's slots in the order of their instants. Triggered runs, which
-// have none, come first.
-func (f *Fleet) Slots(name string) []job.Record {
+// Records returns the records of a job's slots in the order of their instants. Triggered runs, which
+// have none, come first. A slot has no record before it is claimed or has an outcome.
+func (f *Fleet) Records(name string) []job.Record {
 	f.t.Helper()
 	ctx, cancel := f.patient()
 	defer cancel()
@@ -212,12 +215,13 @@ func (f *Fleet) Planned(name string) []time.Time {
 	return planned(entry, time.Time{}, f.settled)
 }
 
-// Once fails the test for each Planned slot of the job that has not succeeded, with the handler's
-// error, and if there is no planned slot. To check how often handlers were started, see Runs.
-func (f *Fleet) Once(name string) {
+// CheckSucceeded fails the test for each Planned slot of the job that has not succeeded, with the
+// handler's error, and if there is no planned slot. To check how often handlers were started, see
+// Runs.
+func (f *Fleet) CheckSucceeded(name string) {
 	f.t.Helper()
 	records := map[string]job.Record{}
-	for _, r := range f.Slots(name) {
+	for _, r := range f.Records(name) {
 		records[r.Slot.ID()] = r
 	}
 	plan := f.Planned(name)

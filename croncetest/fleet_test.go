@@ -35,17 +35,17 @@ func TestAdvanceOfAWeekRunsAnHourlyJobOnceForEachSlot(t *testing.T) {
 	began := time.Now()
 	f.Advance(week)
 	t.Logf("a week took %v", time.Since(began))
-	f.Once("report")
+	f.CheckSucceeded("report")
 	runs := f.Runs("report")
 	for i, run := range runs {
 		if want := at("2026-03-23T01:00:00Z").Add(time.Duration(i) * time.Hour); !run.Slot.At.Equal(want) || run.Attempt != 1 {
 			t.Errorf("run %d is attempt %d of %s, want the first of %v", i, run.Attempt, run.Slot, want)
 		}
 	}
-	if len(runs) != 168 || len(f.Slots("report")) != 168 {
-		t.Errorf("%d runs, %d records, want 168 of each", len(runs), len(f.Slots("report")))
+	if len(runs) != 168 || len(f.Records("report")) != 168 {
+		t.Errorf("%d runs, %d records, want 168 of each", len(runs), len(f.Records("report")))
 	}
-	for _, r := range f.Slots("report") {
+	for _, r := range f.Records("report") {
 		if late := r.Attempts[0].Started.Sub(r.Due); late < 0 || late > 20*time.Second || r.Published.Before(r.Due) {
 			t.Errorf("%s, due at %v, was published at %v and started %v late", r.Slot, r.Due, r.Published, late)
 		}
@@ -72,9 +72,9 @@ func TestAdvanceOverDSTAndACrash(t *testing.T) {
 	})
 	f.Start(2)
 	f.Advance(week)
-	f.Once("nightly")
+	f.CheckSucceeded("nightly")
 	var slots []string
-	for _, r := range f.Slots("nightly") {
+	for _, r := range f.Records("nightly") {
 		slots = append(slots, fmt.Sprintf("%s %d", r.Slot.At.Format("02T15:04"), r.Attempt))
 	}
 	want := []string{"26T01:30 1", "27T01:30 1", "28T01:30 1", "29T01:00 2", "30T00:30 1", "31T00:30 1", "01T00:30 1"}
@@ -103,7 +103,7 @@ func TestDowntimeIsMissedByTheCatchUpPolicy(t *testing.T) {
 	f.Stop(0)
 	f.Advance(5*time.Hour + 30*time.Minute)
 	for _, name := range []string{"latest", "all", "none"} {
-		if n := len(f.Slots(name)); n != 2 {
+		if n := len(f.Records(name)); n != 2 {
 			t.Errorf("without a replica %s has %d slots, want 2", name, n)
 		}
 	}
@@ -115,7 +115,7 @@ func TestDowntimeIsMissedByTheCatchUpPolicy(t *testing.T) {
 		"none":   "succeeded succeeded missed missed missed missed missed",
 	} {
 		var states []string
-		for _, r := range f.Slots(name) {
+		for _, r := range f.Records(name) {
 			states = append(states, string(r.State))
 		}
 		if got := strings.Join(states, " "); got != want {
@@ -138,9 +138,9 @@ func TestAdvanceWaitsForRetriesAndChains(t *testing.T) {
 	f.Handle(job.Job{Name: "never", Schedule: "@daily", Retry: retry}, func(context.Context, job.Run) error { return errors.New("no") })
 	f.Start(1)
 	f.Advance(48 * time.Hour)
-	f.Once("extract")
+	f.CheckSucceeded("extract")
 	for name, want := range map[string]job.State{"load": job.Succeeded, "never": job.Failed} {
-		records := f.Slots(name)
+		records := f.Records(name)
 		if len(records) != 2 || records[0].State != want || records[1].State != want {
 			t.Errorf("%s: %+v", name, records)
 		}
@@ -157,13 +157,13 @@ func TestAdvanceRunsAJobOnDemandOnlyWhenItIsTriggered(t *testing.T) {
 	f.Handle(job.Job{Name: "load", After: []string{"import"}}, func(context.Context, job.Run) error { return nil })
 	f.Start(2)
 	f.Advance(7 * 24 * time.Hour)
-	if records := f.Slots("import"); len(records) > 0 {
+	if records := f.Records("import"); len(records) > 0 {
 		t.Errorf("it ran untriggered: %+v", records)
 	}
 	f.Trigger("import", "k", nil)
 	f.Settle()
 	for _, name := range []string{"import", "load"} {
-		if records := f.Slots(name); len(records) != 1 || records[0].Slot.Token != "k" || records[0].State != job.Succeeded {
+		if records := f.Records(name); len(records) != 1 || records[0].Slot.Token != "k" || records[0].State != job.Succeeded {
 			t.Errorf("%s: %+v", name, records)
 		}
 	}
@@ -182,7 +182,7 @@ func TestTriggeredRun(t *testing.T) {
 	f.Trigger("report", "k", []byte(`{"a":1}`))
 	f.Trigger("report", "k", nil)
 	f.Settle()
-	if records := f.Slots("report"); len(records) != 1 || records[0].Slot.ID() != "report:@k" || records[0].State != job.Succeeded || *payload.Load() != `{"a":1}` {
+	if records := f.Records("report"); len(records) != 1 || records[0].Slot.ID() != "report:@k" || records[0].State != job.Succeeded || *payload.Load() != `{"a":1}` {
 		t.Errorf("%+v", records)
 	}
 }
@@ -198,9 +198,9 @@ func TestReleaseThatIsNewChangesTheJob(t *testing.T) {
 	f.Start(1)
 	f.Stop(0)
 	f.Advance(2 * time.Hour)
-	f.Once("report")
+	f.CheckSucceeded("report")
 	var slots []string
-	for _, r := range f.Slots("report") {
+	for _, r := range f.Records("report") {
 		slots = append(slots, r.Slot.At.Format("15:04"))
 	}
 	if want := []string{"01:00", "02:00", "02:30", "03:30"}; !slices.Equal(slots, want) {
@@ -257,14 +257,14 @@ func TestFleetFailsTheTestOfAMistake(t *testing.T) {
 			f.Handle(job.Job{Name: "bad", Schedule: "@daily"}, func(context.Context, job.Run) error { return job.Permanent(errors.New("no")) })
 			f.Start(1)
 			f.Advance(24 * time.Hour)
-			f.Once("bad")
+			f.CheckSucceeded("bad")
 		}, []string{"bad:2026-01-02T00:00:00Z is failed: no"}},
 		"no slot at all": {func(r *recorder) {
 			f := croncetest.New(r)
 			f.Handle(job.Job{Name: "rare", Schedule: "@yearly"}, nothing)
 			f.Start(1)
 			f.Advance(24 * time.Hour)
-			f.Once("rare")
+			f.CheckSucceeded("rare")
 		}, []string{"job rare: no slot was due"}},
 		"a handler that hangs": {func(r *recorder) {
 			f := croncetest.New(r, croncetest.Patience(2*time.Second))
@@ -288,7 +288,7 @@ func TestFleetFailsTheTestOfAMistake(t *testing.T) {
 		"no logger and no job": {func(r *recorder) {
 			f := croncetest.New(r, croncetest.Logger(nil))
 			f.Start(1)
-			f.Once("x")
+			f.CheckSucceeded("x")
 		}, []string{"job x: "}},
 		"no patience":          {func(r *recorder) { croncetest.New(r, croncetest.Patience(0)) }, []string{"Patience 0s"}},
 		"no such replica":      {func(r *recorder) { croncetest.New(r).Crash(0) }, []string{"no replica 0"}},

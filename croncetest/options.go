@@ -63,8 +63,8 @@ func Logger(l *slog.Logger) Option {
 }
 
 // Options gives each replica options of cronce.New, such as WithMiddleware, WithErrorHook and
-// WithConcurrency. The fleet overrides WithNodeName, WithLogger and WithSettings. WithNamespace and
-// WithDomain must not be used. Default: none.
+// WithConcurrency. The fleet overrides WithNamespace, WithNodeName, WithLogger and WithSettings. Its
+// server has no domain, so Start fails the test after WithDomain. Default: none.
 func Options(options ...cronce.Option) Option {
 	return func(c *config) error { c.options = append(c.options, options...); return nil }
 }

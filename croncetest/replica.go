@@ -62,7 +62,7 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 		}
 	}()
 	options := append(slices.Clone(f.cfg.options),
-		cronce.WithSettings(f.settings()), cronce.WithNodeName(r.host), cronce.WithLogger(f.cfg.logger.With("replica", r.host)),
+		cronce.WithNamespace(f.store.Namespace), cronce.WithSettings(f.settings()), cronce.WithNodeName(r.host), cronce.WithLogger(f.cfg.logger.With("replica", r.host)),
 		cronce.WithMiddleware(f.recordRuns)) // the innermost one
 	if r.scheduler, err = cronce.New(ctx, r.conn, options...); err != nil {
 		return err

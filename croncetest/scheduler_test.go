@@ -21,6 +21,7 @@ func TestOptionsReachEachReplica(t *testing.T) {
 	var failed []job.Failure
 	wrapped := 0
 	f := croncetest.New(t, croncetest.Options(
+		cronce.WithNamespace("shop"), cronce.WithNodeName("web"), // the fleet overrides them
 		cronce.WithErrorHook(func(one job.Failure) { mu.Lock(); defer mu.Unlock(); failed = append(failed, one) }),
 		cronce.WithMiddleware(func(next job.Handler) job.Handler {
 			return func(ctx context.Context, run job.Run) error {
@@ -39,14 +40,16 @@ func TestOptionsReachEachReplica(t *testing.T) {
 		return nil
 	}))
 	f.Start(2)
-	f.Trigger("charge", "7", []byte(`{"Number":7}`))
+	if run := f.Trigger("charge", "7", []byte(`{"Number":7}`)); run.ID() != "charge:@7" || !run.New {
+		t.Errorf("Trigger returns %+v", run)
+	}
 	f.Trigger("charge", "8", []byte(`{"Number":8}`))
 	f.Trigger("charge", "typo", []byte(`{"Numbre":8}`))
 	f.Settle()
 	f.Stop(0)
 	f.Stop(1) // its failures are reported
 	states := map[string]job.State{}
-	for _, r := range f.Slots("charge") {
+	for _, r := range f.Records("charge") {
 		states[r.Slot.Token] = r.State
 	}
 	if states["7"] != job.Failed || states["8"] != job.Succeeded || states["typo"] != job.Failed {
@@ -128,7 +131,7 @@ func TestAdvanceFollowsHandleAndRemoveOfARunningScheduler(t *testing.T) {
 		}
 	}
 	f.Advance(2 * time.Hour)
-	f.Once("late")
+	f.CheckSucceeded("late")
 	if got := f.Planned("late"); !slices.Equal(got, []time.Time{at("2026-11-22T02:00:00Z"), at("2026-11-22T03:00:00Z")}) {
 		t.Errorf("slots of the late job: %v", got)
 	}
@@ -146,7 +149,7 @@ func TestAdvanceFollowsHandleAndRemoveOfARunningScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Advance(2 * time.Hour)
-	f.Once("always")
+	f.CheckSucceeded("always")
 	if got := len(f.Runs("late")); got != before {
 		t.Errorf("%d runs after Remove", got-before)
 	}
