@@ -26,18 +26,22 @@ import (
 )
 
 // Option changes a Handler. New ignores an option that is nil.
-type Option func(*api.Config)
+type Option func(*config)
+
+type config struct {
+	user   func(*http.Request) string
+	logger *slog.Logger
+}
 
 // WithUser sets the function that names the user of a request, like "alice@example.com": at most
 // job.MaxToken bytes of text, without control characters. Records, events and conflicts show it.
-// If it returns "", orders carry the operator name of the client. Default: they always do. It is
-// called concurrently.
-func WithUser(user func(*http.Request) string) Option {
-	return func(c *api.Config) { c.User = user }
-}
+// If it returns "", orders carry the operator name of the client. If it returns a name that is not
+// valid, the API answers 400, and orders on the dashboard carry the name of the client. It is called
+// concurrently. Default: orders always carry the name of the client.
+func WithUser(user func(*http.Request) string) Option { return func(c *config) { c.user = user } }
 
 // WithLogger sets the logger of requests that fail. Default: no logs.
-func WithLogger(l *slog.Logger) Option { return func(c *api.Config) { c.Logger = l } }
+func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 // Handler is an http.Handler. It is safe for concurrent use.
 type Handler struct {
@@ -46,18 +50,19 @@ type Handler struct {
 	http  http.Handler
 }
 
-// New returns a handler of the paths below "/". Remove the prefix under which you mount it with
-// http.StripPrefix. Keep the client's connection open until Close has returned.
+// New returns a handler of the paths below "/", for a client that is not nil. Remove the prefix under
+// which you mount it with http.StripPrefix. Keep the client's connection open until Close has
+// returned.
 func New(c *client.Client, options ...Option) *Handler {
-	cfg := api.Config{Client: c, Version: version.Module()}
+	var cfg config
 	for _, o := range options {
 		if o != nil {
 			o(&cfg)
 		}
 	}
-	a := api.New(cfg)
+	a := api.New(api.Config{Client: c, User: cfg.user, Logger: cfg.logger, Version: version.Module()})
 	p := pages.New(shell.Config{
-		Client: c, User: cfg.User, Logger: cfg.Logger, Version: cfg.Version, Subscribe: a.Subscribe, Document: a.Document(),
+		Client: c, User: cfg.user, Logger: cfg.logger, Version: version.Module(), Subscribe: a.Subscribe, Document: a.Document(),
 	})
 	mux := http.NewServeMux()
 	mux.Handle(api.Prefix+"/", a)
