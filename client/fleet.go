@@ -31,21 +31,34 @@ const (
 
 // NodeRow is a row of the listing of nodes.
 type NodeRow struct {
-	Node        string    `json:"node"`
-	State       NodeState `json:"state"`
-	Started     time.Time `json:"started,omitzero"`
-	Heartbeat   time.Time `json:"heartbeat,omitzero"`
-	Lease       string    `json:"lease,omitempty"`
-	Producer    bool      `json:"producer"`
-	Worker      bool      `json:"worker"`
-	Queues      []string  `json:"queues,omitempty"`
-	Priority    int       `json:"priority,omitempty"`
-	Running     int       `json:"running"`
-	ClockOffset float64   `json:"clock_offset_ms"`
-	Tzdata      string    `json:"tzdata,omitempty"`
-	Version     string    `json:"version,omitempty"`
-	FencedBy    string    `json:"fenced_by,omitempty"`
-	FencedAt    time.Time `json:"fenced_at,omitzero"`
+	Node  string    `json:"node"`
+	State NodeState `json:"state"`
+
+	// Started is when the node started, by its own clock. Heartbeat is when the broker stored its
+	// last heartbeat. Lease is how long the node may be silent before it is declared dead, like
+	// "20s".
+	Started   time.Time `json:"started,omitzero"`
+	Heartbeat time.Time `json:"heartbeat,omitzero"`
+	Lease     string    `json:"lease,omitempty"`
+
+	// Producer and Worker report whether the node publishes slots and whether it runs them.
+	// Queues and Priority are those of the worker.
+	Producer bool     `json:"producer"`
+	Worker   bool     `json:"worker"`
+	Queues   []string `json:"queues,omitempty"`
+	Priority int      `json:"priority,omitempty"`
+
+	// Running is the number of handlers that run.
+	Running int `json:"running"`
+
+	// ClockOffset is the broker's clock minus the node's, in milliseconds.
+	ClockOffset float64 `json:"clock_offset_ms"`
+	Tzdata      string  `json:"tzdata,omitempty"`
+	Version     string  `json:"version,omitempty"`
+
+	// FencedBy is the node that declared this one dead, at FencedAt.
+	FencedBy string    `json:"fenced_by,omitempty"`
+	FencedAt time.Time `json:"fenced_at,omitzero"`
 
 	former bool // see NodeFilter
 }

@@ -20,16 +20,20 @@ import (
 // JobRow is a row of the listing of jobs. If the definition is Broken, only the name and
 // the revision are set.
 type JobRow struct {
-	Job      string    `json:"job"`
-	Schedule string    `json:"schedule"`
-	After    []string  `json:"after,omitempty"`
-	On       job.On    `json:"on,omitzero"`
-	Timezone string    `json:"timezone"`
-	Queue    string    `json:"queue"`
-	Revision uint64    `json:"revision"`
-	Owner    string    `json:"owner,omitempty"`
-	Paused   bool      `json:"paused"`
-	Next     time.Time `json:"next,omitzero"`
+	Job      string   `json:"job"`
+	Schedule string   `json:"schedule"`
+	After    []string `json:"after,omitempty"`
+	On       job.On   `json:"on,omitzero"`
+	Timezone string   `json:"timezone"`
+	Queue    string   `json:"queue"`
+
+	// Revision and Owner are those of Definition.
+	Revision uint64 `json:"revision"`
+	Owner    string `json:"owner,omitempty"`
+
+	// Next is the job's next slot. It is zero if there is none, and while the job is Paused.
+	Paused bool      `json:"paused"`
+	Next   time.Time `json:"next,omitzero"`
 
 	// Last is the time of the job's newest slot that has a record, and LastState is its state. Jobs
 	// looks among the last planned slots first, and then among the slots that were recorded last.
@@ -40,8 +44,11 @@ type JobRow struct {
 	// LastShadow is true if the slot at Last was a shadow: see SlotRow.Shadow.
 	LastShadow bool `json:"last_shadow,omitempty"`
 
-	Handlers int    `json:"handlers"`
-	Broken   string `json:"broken,omitempty"`
+	// Handlers is the number of live nodes that would run the job.
+	Handlers int `json:"handlers"`
+
+	// Broken is why the definition cannot be read. Empty: it can.
+	Broken string `json:"broken,omitempty"`
 
 	// Start says in words what starts the job.
 	Start string `json:"-"`

@@ -20,20 +20,33 @@ import (
 
 // SlotRow is a row of the listing of slots.
 type SlotRow struct {
-	ID        string    `json:"id"`
-	Job       string    `json:"job"`
-	Slot      time.Time `json:"slot,omitzero"`
-	State     job.State `json:"state"`
-	Attempt   int       `json:"attempt,omitempty"`
-	Fence     uint64    `json:"fence,omitempty"`
-	Node      string    `json:"node,omitempty"`
-	Queue     string    `json:"queue,omitempty"`
+	ID  string `json:"id"`
+	Job string `json:"job"`
+
+	// Slot is the slot's instant. It is zero for a triggered run.
+	Slot  time.Time `json:"slot,omitzero"`
+	State job.State `json:"state"`
+
+	// Attempt is the number of attempts so far. Fence is that of the last one. Node runs the
+	// slot, or wrote the outcome.
+	Attempt int    `json:"attempt,omitempty"`
+	Fence   uint64 `json:"fence,omitempty"`
+	Node    string `json:"node,omitempty"`
+	Queue   string `json:"queue,omitempty"`
+
+	// Due is Slot plus the delay of Job.Spread, or the time for which a run was triggered.
+	// Published is when the broker stored the slot's message: zero while the run waits for Due.
 	Due       time.Time `json:"due,omitzero"`
 	Published time.Time `json:"published,omitzero"`
-	Started   time.Time `json:"started,omitzero"`
-	Finished  time.Time `json:"finished,omitzero"`
-	Error     string    `json:"error,omitempty"`
-	Output    string    `json:"output,omitempty"`
+
+	// Started is when the last attempt started, and Finished when the slot got its outcome.
+	Started  time.Time `json:"started,omitzero"`
+	Finished time.Time `json:"finished,omitzero"`
+
+	// Error is the error of the last attempt, or the reason of the outcome. Output is what
+	// Record.Output keeps of the last attempt.
+	Error  string `json:"error,omitempty"`
+	Output string `json:"output,omitempty"`
 
 	// Shadow is true if the last attempt did not do the work: see job.ErrShadow.
 	Shadow bool `json:"shadow,omitempty"`

@@ -54,14 +54,16 @@ type AlertHTTP struct {
 }
 
 // AlertHeader is a header of a webhook's request. Its value is Prefix followed by the value
-// of the environment variable Env, whose name begins with AlertEnv.
+// of the environment variable Env, whose name begins with AlertEnv. Prefix has at most 256 bytes,
+// without control characters.
 type AlertHeader struct {
 	Name   string `json:"name"`
 	Prefix string `json:"prefix,omitempty"`
 	Env    string `json:"env"`
 }
 
-// AlertNATS publishes the alert on a subject, which has no wildcards.
+// AlertNATS publishes the alert on a subject, which has no wildcards and at most 1,024 bytes, and
+// does not begin with $.
 type AlertNATS struct {
 	Subject string `json:"subject"`
 }

@@ -74,7 +74,8 @@ type Job struct {
 	Deadline time.Duration
 
 	// Output is how many bytes of an attempt's output the slot's record keeps, half of them
-	// from its beginning and half from its end, up to MaxOutput. Zero: DefaultOutput.
+	// from its beginning and half from its end, up to MaxOutput. Zero: DefaultOutput; no value
+	// keeps nothing.
 	Output int
 
 	Retry   Retry
@@ -146,8 +147,9 @@ type Retry struct {
 	// included, up to MaxAttempts. With 1 a slot starts at most once. Zero: DefaultAttempts.
 	Attempts int
 
-	// Backoff is the delay after the first failed attempt. It doubles after each further
-	// one, with jitter, up to MaxBackoff. Zero: DefaultBackoff and DefaultMaxBackoff.
+	// Backoff is the delay after the first failed attempt. It doubles after each further one,
+	// and is up to 20 % shorter or longer at random, but never more than MaxBackoff. Zero:
+	// DefaultBackoff, and DefaultMaxBackoff or Backoff, whichever is more.
 	Backoff, MaxBackoff time.Duration
 }
 

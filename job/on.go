@@ -9,8 +9,8 @@ import (
 
 // On selects the messages that each start one run of a job. The zero value selects none.
 type On struct {
-	// Stream is the name of a JetStream stream. Subject is one of its subjects, and may have
-	// wildcards.
+	// Stream is the name of a JetStream stream, of up to 255 bytes. Subject is one of its
+	// subjects, of up to 1,024 bytes, and may have wildcards.
 	Stream  string `json:"stream"`
 	Subject string `json:"subject"`
 }
