@@ -28,28 +28,26 @@
 //	responding         the message is acked
 //	leaving            the slot leaves the lock
 //
-// From deciding, other slots also go through proving, waiting, readingWhole, writingWhole or
-// concludingWhole.
+// Other slots also go through proving, waiting, readingWhole, writingWhole or concludingWhole.
 //
 // core.Decide holds the claim rules and does no I/O. It names the next step whenever the task
 // is deciding. A step that writes sends the record and returns. The callback that gets the
 // broker's answer takes the next step, so no goroutine waits for the answer. A slot that
 // succeeds at once needs a goroutine only for its handler.
 //
-//	pull.go     asks the sources for as many messages as the limiter allows
-//	task.go     the machine: states, steps, and panics
-//	decide.go   reads what a decision needs, asks core.Decide, and answers the broker
-//	lock.go     enters and leaves a job's lock; locks.go keeps the locks that were last seen
-//	attempt.go  runs the handler, under a context that ends with the lease
-//	record.go   writes claims, the ends of attempts, and the whole slot of a shard
-//	follow.go   publishes what follows from an outcome
-//	waitlist.go keeps the slots that wait for their lock
-//	limiter.go  bounds the handlers of a queue that run at once in the process
-//	table.go    holds every slot that the process works on, each at most once
-//	report.go   publishes events, logs, measures and traces
-//	consumer.go configures, starts and stops all of this
-//
+//	pull.go           asks the sources for as many messages as the limiter allows
+//	task.go           the machine: states, steps, and panics
+//	decide.go         reads what a decision needs, asks core.Decide, and answers the broker
+//	lock.go           enters and leaves a job's lock; locks.go keeps the locks that were last seen
+//	attempt.go        runs the handler, under a context that ends with the lease
+//	record.go         writes claims, the ends of attempts, and the whole slot of a shard
+//	follow.go         publishes what follows from an outcome
+//	waitlist.go       keeps the slots that wait for their lock
+//	limiter.go        bounds the handlers of a queue that run at once in the process
+//	table.go          holds every slot that the process works on, each at most once
+//	report.go         publishes events, logs, measures and traces
 //	handler_output.go takes what a handler reports: output, log lines, progress, a result
+//	consumer.go       configures, starts and stops all of this
 //
 // In internal, package inflight marks unanswered messages as in progress every third of a
 // lease, and package pool keeps idle goroutines for reuse.
