@@ -36,8 +36,8 @@ type config struct {
 // WithUser sets the function that names the user of a request, like "alice@example.com": at most
 // job.MaxToken bytes of text, without control characters. Records, events and conflicts show it.
 // If it returns "", orders carry the operator name of the client. If it returns a name that is not
-// valid, the API answers 400, and orders on the dashboard carry the name of the client. It is called
-// concurrently. Default: orders always carry the name of the client.
+// valid, orders and all requests to the API are answered with 400. It is called concurrently.
+// Default: orders always carry the name of the client.
 func WithUser(user func(*http.Request) string) Option { return func(c *config) { c.user = user } }
 
 // WithLogger sets the logger of requests that fail. Default: no logs.

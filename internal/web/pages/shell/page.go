@@ -60,6 +60,9 @@ type Request struct {
 	user   string
 	nav    string // that of the page
 	inside bool   // a page exists
+
+	// invalidUser is why Client does not give orders in the name of the user. Nil: it does.
+	invalidUser error
 }
 
 // ErrField is returned by Do if fields of the form are wrong.
@@ -73,7 +76,9 @@ func (s *Site) request(r *http.Request) *Request {
 		q.user = s.cfg.User(r)
 	}
 	if q.user != "" {
-		if own, err := s.cfg.Client.As(q.user); err == nil {
+		if own, err := s.cfg.Client.As(q.user); err != nil {
+			q.invalidUser = err
+		} else {
 			q.Client = own
 		}
 	}
@@ -147,6 +152,10 @@ const orderPatience = 10 * time.Second
 func (s *Site) do(p Page, t *template.Template, w http.ResponseWriter, r *http.Request) {
 	q := s.request(r)
 	q.nav, q.inside = p.Nav, true
+	if q.invalidUser != nil {
+		s.fail(q, problem.Of(q.invalidUser, false)).send(w)
+		return
+	}
 	if err := r.ParseForm(); err != nil {
 		var large *http.MaxBytesError
 		c := fault.Invalid

@@ -15,6 +15,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
 	"github.com/cronce-io/cronce/internal/web/secure"
+	"github.com/cronce-io/cronce/job"
 )
 
 const testPage = `{{define "title"}}A <b>title{{end}}
@@ -26,6 +27,7 @@ func site(t *testing.T) string {
 	t.Helper()
 	s := shell.New(shell.Config{
 		Client:    &client.Client{},
+		User:      func(r *http.Request) string { return r.Header.Get("Test-User") },
 		Subscribe: func(context.Context) (<-chan client.Event, func(), error) { return nil, nil, errors.New("none") },
 		Templates: fstest.MapFS{"html/test.html": {Data: []byte(testPage)}, "html/parts/none.html": {}},
 	}, []shell.Page{{
@@ -130,6 +132,22 @@ func TestOrderRedirectsBelowThePrefix(t *testing.T) {
 	w, body := post(t, site(t)+"/deep/x", url.Values{"count": {"3"}})
 	if to, err := w.Location(); w.StatusCode != http.StatusSeeOther || err != nil || to.EscapedPath() != "/ops/deep/a%2Fb" {
 		t.Errorf("%d %s %v: %s", w.StatusCode, w.Header.Get("Location"), err, body)
+	}
+}
+
+// With the name of the client, the records and events would show the wrong operator.
+func TestOrderOfAUserWithAnInvalidNameIsRefused(t *testing.T) {
+	t.Parallel()
+	for user, want := range map[string]int{"erin": http.StatusSeeOther, strings.Repeat("e", job.MaxToken+1): http.StatusBadRequest} {
+		r, err := http.NewRequest(http.MethodPost, site(t)+"/deep/x", strings.NewReader("count=3"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Test-User", user)
+		if w, body := send(t, r); w.StatusCode != want {
+			t.Errorf("%.10s: %d, want %d: %s", user, w.StatusCode, want, body)
+		}
 	}
 }
 
