@@ -154,6 +154,22 @@ var kvMutants = []mutant{
 		test:   "TestAWriteThatWaitsEndsWithItsContext",
 	},
 	{
+		name:   "group-takes-distance-for-slowness",
+		breaks: "fast storage counts as slow because the broker is far away",
+		file:   "internal/broker/wire/group.go",
+		old:    "g.probed.Sub(r.began) - g.Transport.distance.least()",
+		new:    "g.probed.Sub(r.began)",
+		test:   "TestAGroupMeasuresTheStorage",
+	},
+	{
+		name:   "group-measures-a-distant-broker-again-and-again",
+		breaks: "fast storage seems to become slow because the broker is far away",
+		file:   "internal/broker/wire/group.go",
+		old:    "	took = max(took-g.Transport.distance.least(), 0)\n",
+		new:    "",
+		test:   "TestADistantBrokerOnFastStorageIsMeasuredOnce",
+	},
+	{
 		name:   "group-trusts-the-longest-round",
 		breaks: "one round on a busy machine makes storage slow for long",
 		file:   "internal/broker/wire/group.go",

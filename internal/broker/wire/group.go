@@ -54,7 +54,7 @@ const (
 //
 // Nothing is configured. A group measures how long one more message takes. It measures only rounds
 // in which the storage had work all the time: their messages were sent singly, and either all at
-// once, or other messages waited when the round ended.
+// once, or other messages waited when the round ended. The distance to the broker does not count.
 //
 // Invariants:
 //   - A message waits only while a round is open, so a lone message never waits. If the context of
@@ -200,7 +200,8 @@ func (g *Group) measure(r *round) {
 		return
 	}
 	g.probed = time.Now()
-	g.times[g.measured%len(g.times)] = max(g.probed.Sub(r.began)/time.Duration(r.sent), 1)
+	took := g.probed.Sub(r.began) - g.Transport.distance.least()
+	g.times[g.measured%len(g.times)] = max(took/time.Duration(r.sent-1), 1)
 	g.measured++
 	if g.interval = min(2*g.interval, maxProbe); g.interval == 0 || !g.slow() {
 		g.interval = probeEvery
@@ -386,6 +387,7 @@ func (g *Group) strained(ahead int, took time.Duration) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	took = max(took-g.Transport.distance.least(), 0)
 	g.strain += (took/time.Duration(ahead+1) - g.strain) / 32
 	if g.strain >= 2*g.least && !g.slow() {
 		g.measured, g.strain = 0, 0

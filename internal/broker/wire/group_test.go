@@ -22,6 +22,7 @@ type disk struct {
 
 	deaf  string // the key whose writes get no answer
 	takes time.Duration
+	wire  time.Duration // until an answer arrives
 	free  time.Time
 }
 
@@ -37,7 +38,7 @@ func (d *disk) late() time.Duration {
 		d.free = now
 	}
 	d.free = d.free.Add(d.takes)
-	return time.Until(d.free)
+	return time.Until(d.free) + d.wire
 }
 
 // grouped returns a bucket of a fake broker with a group. Batches are denied.
@@ -69,24 +70,29 @@ func TestAGroupMeasuresTheStorage(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		takes  time.Duration
+		wire   time.Duration
 		writes int // at once
 		slow   bool
 		known  bool
 	}{
-		"synced":                        {time.Millisecond, 300, true, true},
-		"not synced":                    {20 * time.Microsecond, 300, false, true},
-		"few writes tell nothing":       {time.Millisecond, window, false, false},
-		"just slow":                     {SlowWrite, 300, true, true},
-		"slow on a good disk":           {3 * SlowWrite / 2, 300, true, true},
-		"in doubt after one round":      {3 * SlowWrite / 2, window + minBatch, false, false},
-		"beyond doubt after one round":  {2 * SlowWrite, window + minBatch, true, true},
-		"a fast one behind a long wire": {10 * time.Microsecond, 300, false, true},
+		"synced":                          {time.Millisecond, 0, 300, true, true},
+		"not synced":                      {20 * time.Microsecond, 0, 300, false, true},
+		"few writes tell nothing":         {time.Millisecond, 0, window, false, false},
+		"just slow":                       {SlowWrite, 0, 300, true, true},
+		"slow on a good disk":             {3 * SlowWrite / 2, 0, 300, true, true},
+		"in doubt after one round":        {3 * SlowWrite / 2, 0, window + minBatch, false, false},
+		"beyond doubt after one round":    {2 * SlowWrite, 0, window + minBatch, true, true},
+		"a fast one behind a long wire":   {20 * time.Microsecond, 50 * time.Millisecond, 300, false, true},
+		"a synced one behind a long wire": {time.Millisecond, 50 * time.Millisecond, 300, true, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &disk{values: values{map[string]Entry{}}, takes: tc.takes}
+			d := &disk{values: values{map[string]Entry{}}, takes: tc.takes, wire: tc.wire}
 			b := newFakeBroker(d)
 			b.late = d.late
 			of, g := grouped(b)
+			alone := of
+			alone.Group = nil // as a heartbeat
+			send(t, alone, 1000, 1)()
 			send(t, of, 0, tc.writes)()
 			synctest.Wait()
 			if g.slow() != tc.slow || (g.pace() > 0) != tc.known {
@@ -193,6 +199,46 @@ func TestAGroupNoticesThatFastStorageHasBecomeSlow(t *testing.T) {
 			t.Errorf("pace %v", g.pace())
 		}
 	})
+}
+
+func TestADistantBrokerOnFastStorageIsMeasuredOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: 10 * time.Microsecond, wire: 100 * time.Millisecond}
+		b := newFakeBroker(d)
+		b.late = d.late
+		of, g := grouped(b)
+		alone := of
+		alone.Group = nil
+		send(t, alone, 100_000, 1)()
+		for i := range 20 {
+			send(t, of, 300*i, 300)()
+		}
+		synctest.Wait()
+		if g.measured == 0 || g.window() <= window {
+			t.Errorf("measured %d times, window %d: the distance counted as slowness", g.measured, g.window())
+		}
+		if g.strain >= SlowWrite {
+			t.Errorf("one more write seems to take %v, of which the storage takes %v", g.strain, d.takes)
+		}
+	})
+}
+
+func TestDistanceFollowsTheRoute(t *testing.T) {
+	t.Parallel()
+	var d distance
+	for _, step := range []struct{ at, took, want time.Duration }{
+		{time.Second, 5 * time.Millisecond, 5 * time.Millisecond},
+		{2 * time.Second, time.Millisecond, time.Millisecond},
+		{3 * time.Second, 9 * time.Millisecond, time.Millisecond},
+		{70 * time.Second, 9 * time.Millisecond, time.Millisecond}, // the minute before still counts
+		{140 * time.Second, 8 * time.Millisecond, 8 * time.Millisecond},
+		{150 * time.Second, 10 * time.Millisecond, 8 * time.Millisecond},
+	} {
+		if d.add(step.at, step.took); d.least() != step.want {
+			t.Errorf("at %v: %v, want %v", step.at, d.least(), step.want)
+		}
+	}
 }
 
 func TestAWriteWithoutAnAnswerDelaysOthersForASecondAtMost(t *testing.T) {

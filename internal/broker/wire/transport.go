@@ -72,8 +72,9 @@ type transport struct {
 	timer *time.Timer
 	on    bool
 
-	slow   time.Duration // time of recent answers
-	losses uint64        // how often the connection was lost, when patrol last ran
+	slow     time.Duration // time of recent answers
+	distance distance      // time of the fastest of them
+	losses   uint64        // how often the connection was lost, when patrol last ran
 
 	subscribed bool     // only the writer uses these two
 	msg        nats.Msg // reused for each copy
@@ -297,6 +298,9 @@ func (t *transport) received(m *nats.Msg) {
 	default:
 		delete(t.unanswered, id)
 		t.measure(now - q.first)
+		if q.round == nil { // an answer within a round may have waited for those before it
+			t.distance.add(now, now-q.first)
+		}
 	}
 	t.mu.Unlock()
 	if !open {
@@ -316,6 +320,30 @@ func (t *transport) measure(took time.Duration) {
 	}
 	t.slow -= (t.slow - took) / 8
 }
+
+// distance is how long the broker takes at least to answer: the round trip and one request. It is
+// the time of the fastest answer in this minute and the one before, so that it follows a change of
+// the route. Its least method may be called without the transport's lock.
+type distance struct {
+	began     time.Duration // of this minute, by the transport's time
+	now, last time.Duration // the fastest answer in this minute and in the one before; 0: there was none
+	fastest   atomic.Int64
+}
+
+func (d *distance) add(at, took time.Duration) {
+	if at-d.began >= time.Minute {
+		d.began, d.last, d.now = at, d.now, 0
+	}
+	if d.now == 0 || took < d.now {
+		d.now = took
+	}
+	if d.fastest.Store(int64(d.now)); d.last > 0 && d.last < d.now {
+		d.fastest.Store(int64(d.last))
+	}
+}
+
+// least returns the distance; 0: it is not known yet.
+func (d *distance) least() time.Duration { return time.Duration(d.fastest.Load()) }
 
 // publishTimeout is how long a publication may stay unanswered or unsent while the broker
 // answers quickly. A slow broker gets longer; see transport.publishLimit.
