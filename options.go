@@ -13,7 +13,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Option configures a Scheduler. New returns an error if a value is invalid.
+// Option configures a Scheduler. New returns an error if a value is invalid or an option is nil.
 type Option func(*config) error
 
 type config struct {

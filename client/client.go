@@ -31,7 +31,8 @@ type Client struct {
 	waiters *waiters
 }
 
-// Option changes how New opens a Client. New returns an error if a value is invalid.
+// Option changes how New opens a Client. New returns an error if a value is invalid or an option is
+// nil.
 type Option func(*options) error
 
 type options struct{ namespace, domain, operator string }

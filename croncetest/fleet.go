@@ -174,7 +174,7 @@ func (f *Fleet) Trigger(name, key string, payload json.RawMessage) client.Run {
 }
 
 // Records returns the records of a job's slots in the order of their instants. Triggered runs, which
-// have none, come first. A slot has no record before it is claimed or has an outcome.
+// have no instant, come first. A slot has no record before it is claimed or has an outcome.
 func (f *Fleet) Records(name string) []job.Record {
 	f.t.Helper()
 	ctx, cancel := f.patient()

@@ -17,7 +17,7 @@ type T interface {
 	Cleanup(func())
 }
 
-// Option changes a fleet. An invalid one fails the test.
+// Option changes a fleet. An invalid one, or nil, fails the test.
 type Option func(*config) error
 
 type config struct {
