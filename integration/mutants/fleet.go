@@ -22,9 +22,9 @@ var fleetMutants = []mutant{
 		name:   "clock-known-at-once",
 		breaks: "a node acts on the first answer about the clock, however slow it was",
 		file:   "internal/fleet/clock/clock.go",
-		old:    "if c.best.Load().err <= narrow || c.asked",
-		new:    "if c.asked == 1 || c.asked",
-		test:   "TestClockThatWasToldSlowlyIsNotKnownBeforeItHasAskedAgain",
+		old:    "if c.best.Load().err <= narrow || c.first",
+		new:    "if c.first == 1 || c.first",
+		test:   "TestAClockIsNotKnownAfterOneSlowHeartbeat",
 	},
 	{
 		name:   "apply-waits-for-each-answer",

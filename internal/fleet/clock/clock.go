@@ -11,15 +11,15 @@
 // however the delay is divided between the two directions. A node behind a link of 200 ms is
 // wrong by at most 100 ms, and knows that bound (Clock.Error).
 //
-// The broker's clock has certainly reached Now minus Error. What must not
-// come too early uses that time: the publication of a slot, a start, and an end by age. So a
-// wide estimate makes slots late, never early.
+// The broker's clock has certainly reached Now minus Error. Whatever must not come too early uses
+// that time: the publication of a slot, a start, and an end by age. So a wide estimate makes slots
+// late, never early.
 //
 // Properties:
-//   - A node measures again before it acts on a wide estimate. Otherwise one heartbeat that
-//     a broker held for seconds during a failover would delay the first slots of the node by
-//     as much. The heartbeats are the measurements, so this costs no requests. If the
-//     estimate is still wide after a few answers, the link is slow and the node begins.
+//   - If the first estimate is wide, the node waits for the next heartbeats. Otherwise one
+//     heartbeat that a broker held for seconds during a failover would delay the first slots of
+//     the node by as much. If the estimate is still wide after a few heartbeats, the link is slow,
+//     and the node begins.
 //   - The estimate is relative to the boot clock, not to the wall clock. An operator or NTP
 //     can step the wall clock without any effect between two heartbeats, and a suspend is
 //     counted.
@@ -51,12 +51,12 @@ const (
 	// jitter is the tolerance for two samples beyond drift.
 	jitter = time.Millisecond
 
-	// narrow is the error up to which an estimate needs no further measurement: that of a
-	// round trip of 100 ms. The node measures at most maxAsked times, and for at most askFor
-	// after the first answer.
+	// narrow is the error up to which the first estimate may be used at once: that of a round
+	// trip of 100 ms. A wider one may be used after maxFirst samples, or firstFor after the first
+	// one.
 	narrow   = 50 * time.Millisecond
-	maxAsked = 4
-	askFor   = 10 * time.Second
+	maxFirst = 4
+	firstFor = 10 * time.Second
 
 	// minStep is the smallest step of the local clock that is reported.
 	minStep = 100 * time.Millisecond
@@ -71,12 +71,12 @@ type Step struct {
 
 // Clock estimates the broker's clock. It is safe for concurrent use.
 type Clock struct {
-	shift   time.Duration
-	most    time.Duration
-	boot    func() time.Duration
-	quick   func() time.Duration
-	wall    func() time.Time
-	stepped func(Step)
+	shift     time.Duration
+	maxOffset time.Duration
+	boot      func() time.Duration
+	quick     func() time.Duration // boot without a system call
+	wall      func() time.Time
+	stepped   func(Step)
 
 	// manual, if not nil, replaces the estimate. set delivers a value when the time of manual was
 	// changed.
@@ -88,7 +88,7 @@ type Clock struct {
 	mu      sync.Mutex
 	samples []sample
 	local   time.Duration // wall minus boot, at the last sample
-	asked   int           // samples until known was closed; the first was taken at began
+	first   int           // samples until known was closed; the first was taken at began
 	began   time.Duration // on the boot clock
 	known   chan struct{}
 }
@@ -105,14 +105,11 @@ func (s sample) errAt(boot time.Duration) time.Duration {
 }
 
 // New returns a clock that reads the local clock until the first sample. shift is added to
-// every reading of the local wall clock, for tests: the estimate has to find it. most is the
-// largest difference of the two clocks that is plausible (see Plausible). stepped, if not
-// nil, is called for each step of a clock.
-func New(shift, most time.Duration, stepped func(Step)) *Clock {
-	if stepped == nil {
-		stepped = func(Step) {}
-	}
-	return &Clock{shift: shift, most: most, boot: boot.Now, quick: newQuick(boot.Now).now, wall: time.Now, stepped: stepped, known: make(chan struct{})}
+// every reading of the local wall clock, for tests: the estimate has to find it. maxOffset is the
+// largest difference of the two clocks that is plausible (see Plausible). stepped is called for
+// each step of a clock.
+func New(shift, maxOffset time.Duration, stepped func(Step)) *Clock {
+	return &Clock{shift: shift, maxOffset: maxOffset, boot: boot.Now, quick: newQuick(boot.Now).now, wall: time.Now, stepped: stepped, known: make(chan struct{})}
 }
 
 // NewManual returns a clock that reads now and nothing else, for tests. set delivers a value
@@ -172,7 +169,7 @@ func (c *Clock) Offset() time.Duration {
 // clock cannot be undone: a watermark of the year 2036, for example.
 func (c *Clock) Plausible() error {
 	offset := c.Offset()
-	if offset.Abs() <= c.most {
+	if offset.Abs() <= c.maxOffset {
 		return nil
 	}
 	where := "behind"
@@ -180,7 +177,7 @@ func (c *Clock) Plausible() error {
 		where = "ahead of"
 	}
 	return fmt.Errorf("this node's clock is %v %s the broker's; at most %v is believed",
-		offset.Abs().Round(100*time.Millisecond), where, c.most)
+		offset.Abs().Round(100*time.Millisecond), where, c.maxOffset)
 }
 
 // Observe adds the sample of a message that was sent and acknowledged at these readings of
@@ -202,7 +199,7 @@ func (c *Clock) Observe(sent, acked time.Duration, at time.Time) {
 	}
 }
 
-// wallStep returns by how much the local wall clock was stepped since the last call.
+// wallStep returns by how much the local wall clock was stepped since the last call, or drifted.
 func (c *Clock) wallStep() (steppedBy time.Duration) {
 	before, wall, after := c.boot(), c.wall(), c.boot()
 	if after-before > minStep/2 {
@@ -218,14 +215,14 @@ func (c *Clock) wallStep() (steppedBy time.Duration) {
 	return steppedBy
 }
 
+// add adds a sample. If the sample shows that the broker's clock was stepped, add returns by how much.
 func (c *Clock) add(s sample) (steppedBy time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	best := c.best.Load()
 	if best != nil {
-		// Two bounds that do not overlap cannot both hold.
-		apart := s.err + best.errAt(s.at) + (s.at-best.at)/drift + jitter // both may drift
-		if (s.offset - best.offset).Abs() > apart {
+		// Two bounds that do not overlap cannot both hold. Both clocks may drift.
+		if (s.offset - best.offset).Abs() > s.err+best.errAt(s.at)+(s.at-best.at)/drift+jitter {
 			steppedBy = s.offset - best.offset
 			c.samples = nil
 		}
@@ -245,17 +242,17 @@ func (c *Clock) add(s sample) (steppedBy time.Duration) {
 	return steppedBy
 }
 
-// updateKnown closes known if further measurements would not help.
+// updateKnown closes known if the estimate may be used from now on.
 func (c *Clock) updateKnown(now time.Duration) {
 	select {
 	case <-c.known:
 		return
 	default:
 	}
-	if c.asked++; c.asked == 1 {
+	if c.first++; c.first == 1 {
 		c.began = now
 	}
-	if c.best.Load().err <= narrow || c.asked == maxAsked || now-c.began >= askFor {
+	if c.best.Load().err <= narrow || c.first == maxFirst || now-c.began >= firstFor {
 		close(c.known)
 	}
 }

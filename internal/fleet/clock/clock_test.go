@@ -11,20 +11,18 @@ import (
 
 var epoch = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-// simulated is a clock whose boot reading the test moves; the broker's clock is
-// the epoch plus the boot reading plus ahead, the local one is the epoch plus the
-// boot reading.
+// simulated returns a clock whose boot reading the test sets with at. The local wall clock is the
+// epoch plus the boot reading, and the broker's clock is ahead of it by ahead.
 func simulated(ahead time.Duration) (c *Clock, at func(boot time.Duration), broker func(boot time.Duration) time.Time) {
 	var now time.Duration
-	c = New(0, time.Hour, nil)
+	c = New(0, time.Hour, func(Step) {})
 	c.boot = func() time.Duration { return now }
 	c.quick = c.boot
 	c.wall = func() time.Time { return epoch.Add(now) }
 	return c, func(b time.Duration) { now = b }, func(b time.Duration) time.Time { return epoch.Add(ahead + b) }
 }
 
-// The estimate is never farther from the broker's clock than it says, however
-// slow and lopsided the link.
+// The two directions of the link are slow by different amounts.
 func TestEstimateIsWithinItsErrorBound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -51,16 +49,15 @@ func TestTheTightestSampleCounts(t *testing.T) {
 	c.Observe(time.Second, 3*time.Second, broker(time.Second))
 	at(3 * time.Second)
 	if c.Error() > 5*time.Millisecond || !c.Now().Equal(broker(3*time.Second)) {
-		t.Errorf("error %v, now %v: the slow heartbeat spoilt the estimate", c.Error(), c.Now())
+		t.Errorf("error %v, now %v: a slow heartbeat made the estimate worse", c.Error(), c.Now())
 	}
 }
 
-// While NTP slews one of the clocks by its utmost, nothing is said to be stepped,
-// and the estimate stays within its bound.
+// NTP slews the broker's clock as fast as it may.
 func TestDriftIsNoStep(t *testing.T) {
 	t.Parallel()
 	c, at, _ := simulated(0)
-	c.stepped = func(s Step) { t.Errorf("drift was taken for a step: %+v", s) }
+	c.stepped = func(s Step) { t.Errorf("drift was reported as a step: %+v", s) }
 	broker := func(boot time.Duration) time.Time { return epoch.Add(boot + boot/2000) } // 500 ppm
 	for boot := time.Second; boot < time.Hour; boot += 2 * time.Second {
 		c.Observe(boot, boot+200*time.Microsecond, broker(boot+100*time.Microsecond))
@@ -71,7 +68,7 @@ func TestDriftIsNoStep(t *testing.T) {
 	}
 }
 
-func TestASteppedBrokerIsNoticedAndFollowed(t *testing.T) {
+func TestAStepOfTheBrokersClockIsReportedAndFollowed(t *testing.T) {
 	t.Parallel()
 	c, at, broker := simulated(0)
 	var stepped []Step
@@ -90,9 +87,9 @@ func TestASteppedBrokerIsNoticedAndFollowed(t *testing.T) {
 	}
 }
 
-// What is scheduled stands on the boot clock, so a step of the local wall clock is
-// only told, once, and moves the offset that a person sees.
-func TestASteppedLocalClockIsNoticedAndChangesNothing(t *testing.T) {
+// The estimate is relative to the boot clock. So a step of the local wall clock is reported once and
+// changes the reported offset, but not Now.
+func TestAStepOfTheLocalClockIsReportedAndDoesNotChangeNow(t *testing.T) {
 	t.Parallel()
 	c, at, broker := simulated(0)
 	var stepped []Step
@@ -124,8 +121,8 @@ func TestASteppedLocalClockIsNoticedAndChangesNothing(t *testing.T) {
 	}
 }
 
-// While NTP slews the local clock by its utmost, nothing is said to be stepped.
-func TestASlewedLocalClockIsNotStepped(t *testing.T) {
+// NTP slews the local clock as fast as it may.
+func TestASlewOfTheLocalClockIsNoStep(t *testing.T) {
 	t.Parallel()
 	c, at, broker := simulated(0)
 	c.stepped = func(s Step) { t.Errorf("reported %+v", s) }
@@ -136,26 +133,24 @@ func TestASlewedLocalClockIsNotStepped(t *testing.T) {
 	}
 }
 
-func TestBeforeAnythingIsHeardTheLocalClockIsRead(t *testing.T) {
+func TestNowIsTheLocalClockBeforeTheFirstSample(t *testing.T) {
 	t.Parallel()
-	c := New(2*time.Hour, time.Hour, nil)
+	c := New(2*time.Hour, time.Hour, func(Step) {})
 	if off := time.Until(c.Now()); off < 2*time.Hour-time.Minute || off > 2*time.Hour+time.Minute {
 		t.Errorf("reads %v ahead, want the shift of 2h", off)
 	}
 	select {
 	case <-c.Known():
-		t.Error("known before anything was heard")
+		t.Error("the clock is known before the first sample")
 	default:
 	}
 	c.Observe(0, time.Millisecond, time.Now())
 	<-c.Known()
 }
 
-// The offset is against the node's own wall clock, shift included: it is what a
-// person has to mend.
-func TestOffsetIsAgainstTheShiftedLocalClock(t *testing.T) {
+func TestOffsetIsRelativeToTheShiftedLocalClock(t *testing.T) {
 	t.Parallel()
-	c := New(2*time.Hour, time.Hour, nil)
+	c := New(2*time.Hour, time.Hour, func(Step) {})
 	sent := c.boot()
 	c.Observe(sent, c.boot(), time.Now())
 	if off := c.Offset(); (off + 2*time.Hour).Abs() > time.Second {
@@ -163,7 +158,7 @@ func TestOffsetIsAgainstTheShiftedLocalClock(t *testing.T) {
 	}
 	err := c.Plausible()
 	if err == nil {
-		t.Fatal("two hours are believed where one is the most")
+		t.Fatal("an offset of two hours is plausible, want one hour at most")
 	}
 	for _, says := range []string{"this node's clock is 2h0m0s ahead of the broker's", "at most 1h0m0s"} {
 		if !strings.Contains(err.Error(), says) {
@@ -172,20 +167,20 @@ func TestOffsetIsAgainstTheShiftedLocalClock(t *testing.T) {
 	}
 }
 
-func TestBothSidesOfWhatIsBelieved(t *testing.T) {
+func TestAClockIsPlausibleUpToItsMaximum(t *testing.T) {
 	t.Parallel()
-	for ahead, believed := range map[time.Duration]bool{
+	for ahead, plausible := range map[time.Duration]bool{
 		0: true, 59 * time.Minute: true, -59 * time.Minute: true, 61 * time.Minute: false, -61 * time.Minute: false,
 	} {
 		c, _, broker := simulated(ahead)
 		c.Observe(0, 2*time.Millisecond, broker(time.Millisecond))
-		if err := c.Plausible(); (err == nil) != believed {
+		if err := c.Plausible(); (err == nil) != plausible {
 			t.Errorf("a broker ahead by %v: %v", ahead, err)
 		}
 	}
 }
 
-func TestAManualClockGoesByNothingElse(t *testing.T) {
+func TestAManualClockIgnoresHeartbeats(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2036, 1, 1, 0, 0, 0, 0, time.UTC)
 	set := make(chan struct{})
@@ -194,16 +189,15 @@ func TestAManualClockGoesByNothingElse(t *testing.T) {
 	select {
 	case <-c.Known():
 	default:
-		t.Error("it is not known")
+		t.Error("a manual clock is not known")
 	}
 	if got := c.Now(); !got.Equal(now) || c.Offset() != 0 || c.Error() != 0 || c.Plausible() != nil || c.Stepped() != (<-chan struct{})(set) {
-		t.Errorf("it is %v, off by %v, certain to %v, plausible: %v", got, c.Offset(), c.Error(), c.Plausible())
+		t.Errorf("now %v, offset %v, error %v, plausible: %v", got, c.Offset(), c.Error(), c.Plausible())
 	}
 }
 
-// The first heartbeat is held for seconds on its way there, or back. The node does
-// not act on what it says, and acts on the next one.
-func TestClockThatWasToldSlowlyIsNotKnownBeforeItHasAskedAgain(t *testing.T) {
+// The broker, or the link, delays the first heartbeat on its way there, or back.
+func TestAClockIsNotKnownAfterOneSlowHeartbeat(t *testing.T) {
 	t.Parallel()
 	for _, held := range []time.Duration{101 * time.Millisecond, 4 * time.Second, 8 * time.Second} {
 		for name, stamped := range map[string]time.Duration{"there": held, "back": 0} {
@@ -214,7 +208,7 @@ func TestClockThatWasToldSlowlyIsNotKnownBeforeItHasAskedAgain(t *testing.T) {
 				t.Errorf("held for %v on its way %s: the clock is known after one answer", held, name)
 			}
 			if ahead := c.Now().Add(-c.Error()).Sub(broker(held)); ahead > 0 {
-				t.Errorf("held for %v on its way %s: the broker's clock is taken to have reached what is %v ahead of it", held, name, ahead)
+				t.Errorf("held for %v on its way %s: Now minus Error is %v ahead of the broker's clock", held, name, ahead)
 			}
 			next := held + 2*time.Second
 			c.Observe(next, next+time.Millisecond, broker(next))
@@ -226,16 +220,16 @@ func TestClockThatWasToldSlowlyIsNotKnownBeforeItHasAskedAgain(t *testing.T) {
 	}
 }
 
-// A link that is always slow does not keep a node from its work: it asks a few times,
-// or for some seconds, and then goes by the wide estimate.
-func TestClockOfASlowLinkIsKnownAfterAFewAnswers(t *testing.T) {
+// Each heartbeat is slow. The node waits for a few of them, or for some seconds, and then uses the
+// wide estimate.
+func TestAClockOfASlowLinkIsKnownAfterAFewHeartbeats(t *testing.T) {
 	t.Parallel()
-	for trip, answers := range map[time.Duration]int{200 * time.Millisecond: maxAsked, 6 * time.Second: 3} {
+	for trip, answers := range map[time.Duration]int{200 * time.Millisecond: maxFirst, 6 * time.Second: 3} {
 		c, _, broker := simulated(0)
 		n := 0
 		for boot := time.Duration(0); !isKnown(c); boot += trip {
 			c.Observe(boot, boot+trip, broker(boot+trip/2))
-			if n++; n > 2*maxAsked {
+			if n++; n > 2*maxFirst {
 				t.Fatalf("not known after %d answers of %v", n, trip)
 			}
 		}

@@ -20,8 +20,8 @@ type quick struct {
 // older than the others, so a time computed from it is never ahead.
 type anchor struct{ boot, mono, wall time.Duration }
 
-// moved is the change of the wall clock relative to the monotonic clock after which all
-// three clocks are read again.
+// If the wall clock has changed by more than moved relative to the monotonic clock, quick reads all
+// three clocks again.
 const moved = time.Millisecond
 
 func newQuick(boot func() time.Duration) *quick {

@@ -21,8 +21,8 @@ func TestAQuickReadingIsThatOfTheBootClock(t *testing.T) {
 	}
 }
 
-// Time goes on, the machine sleeps, the wall clock is set: what is read is never ahead
-// of the boot clock, and never behind by more than what a change of the wall clock hides.
+// The machine runs and sleeps, and the wall clock is set. The reading is never ahead of the boot
+// clock. It is behind by at most the suspends that are too short to be noticed.
 func TestAQuickReadingNoticesASuspend(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,7 +11,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write docs/protocol/clocks.json anew; the diff is a change of the protocol")
 
-// clockVector is what a node knows, at At by its own clock, after some heartbeats.
+// clockVector is the estimate of a node at At, by its own clock, after some heartbeats.
 type clockVector struct {
 	Name       string      `json:"name"`
 	Heartbeats []heartbeat `json:"heartbeats"`
@@ -20,15 +20,14 @@ type clockVector struct {
 	Error      string      `json:"error"`
 }
 
-// heartbeat was sent and acknowledged by the node's own clock, and stamped by the
-// broker's.
+// heartbeat has the times of a heartbeat: two by the node's clock, and the broker's timestamp.
 type heartbeat struct {
 	Sent         time.Time `json:"sent"`
 	Acknowledged time.Time `json:"acknowledged"`
 	Stamp        time.Time `json:"stamp"`
 }
 
-func TestTheClockKeepsToTheProtocolsVectors(t *testing.T) {
+func TestTheClockAnswersTheProtocolsVectors(t *testing.T) {
 	t.Parallel()
 	const file = "../../../docs/protocol/clocks.json"
 	data, err := os.ReadFile(file)
