@@ -14,6 +14,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,13 +31,13 @@ type Reader interface {
 }
 
 const (
-	// maxGuests bounds the definitions that are kept only because they were looked up.
-	maxGuests = 1000
+	// maxLookedUp bounds the definitions that are kept only because they were looked up.
+	maxLookedUp = 1000
 
-	// guestTime is how long the View uses a definition that was read from the leader, if the
+	// readTime is how long the View uses a definition that was read from the leader, if the
 	// watch has not delivered the job since. The time is short because the read may be stale: a
 	// deposed leader may answer with an entry whose successor the watch has already delivered.
-	guestTime = 10 * time.Second
+	readTime = 10 * time.Second
 )
 
 // View is the cache. It is safe for concurrent use.
@@ -43,17 +45,17 @@ type View struct {
 	reader Reader
 	wants  func(name string) bool
 
-	mu     sync.Mutex
-	kept   map[string]*kept
-	guests []string            // names kept although wants is false, oldest first
-	after  map[string][]string // by job, the jobs that run after it
-	alerts int                 // number of jobs that ask for alerts
-	late   map[string]bool     // jobs that ask for alerts about late slots
-	on     map[string]bool     // jobs that messages start, or did by a past plan
-	upTo   uint64              // the View has all changes up to this revision
-	ready  chan struct{}
-	done   bool // ready is closed
-	watch  int  // serial number of the current watch
+	mu       sync.Mutex
+	kept     map[string]*kept
+	lookedUp []string            // names that were kept when they were looked up, oldest first
+	after    map[string][]string // by job, the jobs that run after it
+	alerts   int                 // number of jobs that ask for alerts
+	late     map[string]bool     // jobs that ask for alerts about late slots
+	on       map[string]bool     // jobs that messages start, or did by a past plan
+	upTo     uint64              // the View has all changes up to this revision
+	ready    chan struct{}
+	done     bool // ready is closed
+	watch    int  // serial number of the current watch, from 1
 }
 
 // kept is the state of a name whose events are applied.
@@ -61,16 +63,15 @@ type kept struct {
 	entry *plans.Entry // shared, never modified
 	err   error        // the stored definition cannot be decoded
 
-	// watched means that watch number by delivered entry or err. Otherwise read is when the
-	// entry was read, or zero if nothing is known.
-	watched bool
-	by      int
-	read    time.Time
+	// watch is the watch that delivered entry or err. If it is 0, read is when the entry was read,
+	// or zero if nothing is known.
+	watch int
+	read  time.Time
 }
 
 // known returns the entry that the watch delivered, or the zero Entry.
 func (k *kept) known() plans.Entry {
-	if k == nil || !k.watched || k.err != nil || k.entry == nil {
+	if k == nil || k.watch == 0 || k.err != nil {
 		return plans.Entry{}
 	}
 	return *k.entry
@@ -80,7 +81,8 @@ func (k *kept) known() plans.Entry {
 // always kept; its answers may change.
 func NewView(r Reader, wants func(name string) bool) *View {
 	return &View{
-		reader: r, wants: wants, kept: map[string]*kept{}, after: map[string][]string{}, on: map[string]bool{}, late: map[string]bool{}, ready: make(chan struct{}),
+		reader: r, wants: wants, kept: map[string]*kept{}, after: map[string][]string{}, on: map[string]bool{}, late: map[string]bool{},
+		ready: make(chan struct{}), watch: 1,
 	}
 }
 
@@ -132,16 +134,16 @@ func (v *View) Apply(e plans.RegistryEvent) {
 	*k = kept{}
 	if !e.Deleted {
 		entry := e.Entry
-		*k = kept{entry: &entry, err: e.Err, watched: true, by: v.watch}
+		*k = kept{entry: &entry, err: e.Err, watch: v.watch}
 	}
 	v.relate(k.known())
 }
 
-// listed handles the end of the initial listing: entries that this watch did not deliver are
-// deleted. v.mu is held.
+// listed handles the end of a watch's initial listing: entries that only an earlier watch delivered
+// were deleted since. v.mu is held.
 func (v *View) listed() {
 	for _, k := range v.kept {
-		if k.watched && k.by != v.watch {
+		if k.watch > 0 && k.watch != v.watch {
 			v.unrelate(k.known())
 			*k = kept{}
 		}
@@ -205,24 +207,16 @@ func (v *View) Alerting() bool {
 func (v *View) Late() []plans.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var entries []plans.Entry
-	for name := range v.late {
-		entries = append(entries, v.kept[name].known())
-	}
-	return entries
+	return v.entries(maps.Keys(v.late))
 }
 
 // Messaged returns the definitions of the jobs that messages start, or did by a past plan.
-// Definitions that cannot be decoded are left out, so a missing job is not a deleted one. It
+// It leaves out definitions that cannot be decoded, so a missing job is not a deleted one. It
 // does not ask the leader.
 func (v *View) Messaged() []plans.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var entries []plans.Entry
-	for name := range v.on {
-		entries = append(entries, v.kept[name].known())
-	}
-	return entries
+	return v.entries(maps.Keys(v.on))
 }
 
 // After returns the kept definitions of the jobs that run after the named one. It does not
@@ -230,9 +224,13 @@ func (v *View) Messaged() []plans.Entry {
 func (v *View) After(name string) []plans.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var entries []plans.Entry
-	for _, n := range v.after[name] {
-		entries = append(entries, v.kept[n].known())
+	return v.entries(slices.Values(v.after[name]))
+}
+
+// entries returns the definitions of jobs in an index. v.mu is held.
+func (v *View) entries(names iter.Seq[string]) (entries []plans.Entry) {
+	for name := range names {
+		entries = append(entries, v.kept[name].known())
 	}
 	return entries
 }
@@ -249,10 +247,8 @@ func (v *View) Ready() <-chan struct{} {
 func (v *View) Entry(name string) (plans.Entry, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if k := v.kept[name]; k != nil && k.watched && k.err == nil {
-		return *k.entry, true
-	}
-	return plans.Entry{}, false
+	e := v.kept[name].known()
+	return e, e.Revision > 0
 }
 
 // Lookup returns the definition of the job as of registry revision atLeast or later. atLeast
@@ -260,8 +256,8 @@ func (v *View) Entry(name string) (plans.Entry, bool) {
 // entry. Other errors mean that the answer is not known now, or that the stored definition
 // is broken.
 func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (plans.Entry, error) {
-	k, upTo, guest := v.keepName(name)
-	if k.watched && k.err != nil {
+	k, upTo := v.keepName(name)
+	if k.err != nil {
 		return plans.Entry{}, k.err
 	}
 	if known := k.asOf(upTo, atLeast); known != nil {
@@ -278,7 +274,7 @@ func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (plans.E
 	case max(upTo, entry.Revision) < atLeast:
 		return plans.Entry{}, fmt.Errorf("job %s: its definition is of registry revision %d, older than revision %d of the slot", name, entry.Revision, atLeast)
 	}
-	v.remember(guest, entry, began)
+	v.noteRead(name, entry, began)
 	return entry, nil
 }
 
@@ -297,9 +293,9 @@ func (v *View) Known(name string, atLeast uint64) *plans.Entry {
 // changes up to revision upTo have been applied.
 func (k *kept) asOf(upTo, atLeast uint64) *plans.Entry {
 	switch {
-	case k.watched && k.err == nil && max(upTo, k.entry.Revision) >= atLeast:
+	case k.watch > 0 && k.err == nil && max(upTo, k.entry.Revision) >= atLeast:
 		return k.entry
-	case !k.read.IsZero() && time.Since(k.read) < guestTime && k.entry.Revision >= atLeast:
+	case !k.read.IsZero() && time.Since(k.read) < readTime && k.entry.Revision >= atLeast:
 		return k.entry
 	}
 	return nil
@@ -307,29 +303,27 @@ func (k *kept) asOf(upTo, atLeast uint64) *plans.Entry {
 
 // keepName returns what is known of the job, and keeps its name from now on, so that no event of
 // the watch is missed while the entry is read.
-func (v *View) keepName(name string) (known kept, upTo uint64, at *kept) {
+func (v *View) keepName(name string) (k kept, upTo uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	at = v.kept[name]
-	if at == nil {
-		if len(v.guests) == maxGuests {
-			if first := v.guests[0]; !related(v.kept[first].known()) {
+	if v.kept[name] == nil {
+		if len(v.lookedUp) == maxLookedUp {
+			if first := v.lookedUp[0]; !v.wants(first) && !related(v.kept[first].known()) {
 				delete(v.kept, first)
 			}
-			v.guests = v.guests[1:]
+			v.lookedUp = v.lookedUp[1:]
 		}
-		at = &kept{}
-		v.kept[name] = at
-		v.guests = append(v.guests, name)
+		v.kept[name] = &kept{}
+		v.lookedUp = append(v.lookedUp, name)
 	}
-	return *at, v.upTo, at
+	return *v.kept[name], v.upTo
 }
 
-// remember keeps an entry that was read, unless the watch has delivered one meanwhile.
-func (v *View) remember(at *kept, entry plans.Entry, began time.Time) {
+// noteRead keeps an entry that was read, unless the watch has delivered one meanwhile.
+func (v *View) noteRead(name string, entry plans.Entry, began time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !at.watched {
-		at.entry, at.read = &entry, began
+	if k := v.kept[name]; k != nil && k.watch == 0 {
+		k.entry, k.read = &entry, began
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// leader answers for the registry's leader.
+// leader is the leader of the registry.
 type leader map[string]plans.Entry
 
 func (l leader) Read(_ context.Context, name string) (plans.Entry, uint64, error) {
@@ -26,27 +26,27 @@ func (l leader) Read(_ context.Context, name string) (plans.Entry, uint64, error
 	return e, e.Revision, nil
 }
 
-// all jobs have handlers.
+// all says that every job has a handler.
 func all(string) bool { return true }
 
 func entry(name string, revision uint64) plans.Entry {
 	return plans.Entry{Revision: revision, Definition: plans.Definition{Job: job.Job{Name: name}}}
 }
 
-func TestADefinitionIsNeverOlderThanTheSlotItIsWantedFor(t *testing.T) {
+func TestADefinitionIsNeverOlderThanItsSlot(t *testing.T) {
 	t.Parallel()
 	v := registry.NewView(leader{"report": entry("report", 9)}, all)
 	v.Apply(plans.RegistryEvent{Name: "report", Revision: 5, Entry: entry("report", 5)})
 	if e, err := v.Lookup(t.Context(), "report", 5); err != nil || e.Revision != 5 {
-		t.Errorf("as of 5: revision %d, %v; want the copy's", e.Revision, err)
+		t.Errorf("as of 5: revision %d, %v; want that of the watch", e.Revision, err)
 	}
 	if e, err := v.Lookup(t.Context(), "report", 9); err != nil || e.Revision != 9 {
 		t.Errorf("as of 9: revision %d, %v; want the leader's", e.Revision, err)
 	}
 }
 
-// A watch that catches up delivers job b at revision 7 before job a, which
-// was edited at 5 and again at 8.
+// Job a was edited at revisions 5 and 8. A watch that catches up delivers job b, at revision 7, before
+// job a.
 func TestADefinitionIsNotTakenForNewerWhileTheWatchCatchesUp(t *testing.T) {
 	t.Parallel()
 	v := registry.NewView(leader{"a": entry("a", 8)}, all)
@@ -58,9 +58,8 @@ func TestADefinitionIsNotTakenForNewerWhileTheWatchCatchesUp(t *testing.T) {
 	}
 }
 
-// A slot is cancelled when its job is deleted, so a copy that lags must not say
-// so.
-func TestDeletedIsSaidByTheLeaderAndNotByALaggingCopy(t *testing.T) {
+// A slot is cancelled if its job is deleted. So only the leader may say that it is.
+func TestADeletionIsNotTakenFromALaggingWatch(t *testing.T) {
 	t.Parallel()
 	v := registry.NewView(leader{"new": entry("new", 7)}, all)
 	v.Apply(plans.RegistryEvent{Name: "old", Revision: 6, Deleted: true})
@@ -69,10 +68,10 @@ func TestDeletedIsSaidByTheLeaderAndNotByALaggingCopy(t *testing.T) {
 		t.Errorf("deleted: %v, want not found", err)
 	}
 	if e, err := v.Lookup(t.Context(), "new", 3); err != nil || e.Revision != 7 {
-		t.Errorf("not heard of yet: %v, %v; want the leader's word", e, err)
+		t.Errorf("a job that the watch has not delivered: %v, %v; want the leader's answer", e, err)
 	}
 	if _, err := v.Lookup(t.Context(), "old", 8); err == nil || errors.Is(err, job.ErrNotFound) {
-		t.Errorf("the registry as known is older than the slot's: %v, want no answer", err)
+		t.Errorf("the View is older than the slot: %v, want an error other than not found", err)
 	}
 }
 
@@ -90,16 +89,16 @@ func TestABrokenDefinitionDisablesItsJobOnly(t *testing.T) {
 	}
 	v.Apply(plans.RegistryEvent{Name: "bad", Revision: 3, Entry: entry("bad", 3)})
 	if e, err := v.Lookup(t.Context(), "bad", 3); err != nil || e.Revision != 3 {
-		t.Errorf("mended: %v, %v", e, err)
+		t.Errorf("corrected: %v, %v", e, err)
 	}
 }
 
-func TestReadyComesOnceAndStays(t *testing.T) {
+func TestReadyStaysClosed(t *testing.T) {
 	t.Parallel()
 	v := registry.NewView(leader{}, all)
 	select {
 	case <-v.Ready():
-		t.Fatal("ready before anything was seen")
+		t.Fatal("ready before the first event")
 	default:
 	}
 	v.Apply(plans.RegistryEvent{Ready: true})
@@ -107,18 +106,18 @@ func TestReadyComesOnceAndStays(t *testing.T) {
 	<-v.Ready()
 }
 
-// counting is a leader that counts what it is asked.
+// counting is a leader that counts the reads.
 type counting struct {
 	leader
-	asked int
+	reads int
 }
 
 func (c *counting) Read(ctx context.Context, name string) (plans.Entry, uint64, error) {
-	c.asked++
+	c.reads++
 	return c.leader.Read(ctx, name)
 }
 
-func TestOfJobsWithoutHandlersOnlyTheLatestAreKept(t *testing.T) {
+func TestTheViewKeepsFewJobsWithoutHandlers(t *testing.T) {
 	t.Parallel()
 	l := &counting{leader: leader{"mine": entry("mine", 1)}}
 	v := registry.NewView(l, func(name string) bool { return name == "mine" })
@@ -136,10 +135,10 @@ func TestOfJobsWithoutHandlersOnlyTheLatestAreKept(t *testing.T) {
 			}
 		}
 	}
-	if l.asked != 2*others {
-		t.Errorf("the leader was asked %d times for %d jobs, twice each: want that most are not kept", l.asked, others)
+	if l.reads != 2*others {
+		t.Errorf("%d reads of %d jobs that were looked up twice: want that most are not kept", l.reads, others)
 	}
-	l.asked = 0
+	l.reads = 0
 	for range 10 {
 		for _, name := range []string{"mine", "other2999"} {
 			if _, err := v.Lookup(t.Context(), name, 1); err != nil {
@@ -147,13 +146,37 @@ func TestOfJobsWithoutHandlersOnlyTheLatestAreKept(t *testing.T) {
 			}
 		}
 	}
-	if l.asked > 0 {
-		t.Errorf("the leader was asked %d times for a job with a handler and the one that was asked for last", l.asked)
+	if l.reads > 0 {
+		t.Errorf("%d reads of a job with a handler, and of the last one that was looked up", l.reads)
 	}
 }
 
-// What was asked for is followed from then on: an edit, and a deletion.
-func TestAJobThatWasAskedForIsFollowed(t *testing.T) {
+// A handler may be added while the process runs.
+func TestAJobThatGetsItsHandlerAfterALookupIsKept(t *testing.T) {
+	t.Parallel()
+	l := &counting{leader: leader{}}
+	handled := ""
+	v := registry.NewView(l, func(name string) bool { return name == handled })
+	lookup := func(name string) {
+		t.Helper()
+		l.leader[name] = entry(name, 1)
+		if _, err := v.Lookup(t.Context(), name, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lookup("mine")
+	handled = "mine"
+	v.Apply(plans.RegistryEvent{Name: "mine", Revision: 1, Entry: entry("mine", 1)})
+	for i := range 3000 {
+		lookup(fmt.Sprint("other", i))
+	}
+	if e, ok := v.Entry("mine"); !ok || e.Revision != 1 {
+		t.Error("the definition of a job with a handler was dropped")
+	}
+}
+
+// The View follows edits and the deletion of a job from its first lookup on.
+func TestAJobThatWasLookedUpIsFollowed(t *testing.T) {
 	t.Parallel()
 	l := leader{"other": entry("other", 5)}
 	v := registry.NewView(l, func(string) bool { return false })
@@ -167,55 +190,55 @@ func TestAJobThatWasAskedForIsFollowed(t *testing.T) {
 	}
 	lookup(5, 5)
 	l["other"] = entry("other", 7)
-	lookup(7, 7) // before the watch has told
+	lookup(7, 7) // before the watch has delivered it
 	v.Apply(plans.RegistryEvent{Name: "other", Revision: 7, Entry: entry("other", 7)})
 	lookup(5, 7)
 	delete(l, "other")
-	lookup(7, 7) // not known yet
+	lookup(7, 7) // the watch has not delivered the deletion
 	v.Apply(plans.RegistryEvent{Name: "other", Revision: 8, Deleted: true})
 	v.Apply(plans.RegistryEvent{Settled: true, Revision: 8})
 	lookup(7, 0)
 }
 
-// A watch that begins anew does not tell what was deleted meanwhile: it is known
-// when it has told the rest, and until then what follows from a job is what was known.
-func TestWhatANewWatchDoesNotTellIsGoneWhenItIsReady(t *testing.T) {
+// A new watch does not deliver earlier deletions. The View knows them when the listing is complete.
+// Until then, After returns what it returned before.
+func TestAJobThatANewWatchDoesNotDeliverIsDeleted(t *testing.T) {
 	t.Parallel()
 	v := registry.NewView(leader{}, func(string) bool { return false })
 	gone, stays := entry("gone", 4), entry("stays", 5)
 	gone.Job.After, stays.Job.After = []string{"load"}, []string{"load"}
-	tell := func(e plans.Entry) {
+	deliver := func(e plans.Entry) {
 		v.Apply(plans.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e})
 	}
-	tell(gone)
-	tell(stays)
+	deliver(gone)
+	deliver(stays)
 	v.Apply(plans.RegistryEvent{Ready: true})
 	v.Restart()
 	select {
 	case <-v.Ready():
-		t.Error("ready before the new watch has told all")
+		t.Error("ready before the new watch has delivered all jobs")
 	default:
 	}
-	tell(stays)
+	deliver(stays)
 	if after := v.After("load"); len(after) != 2 {
-		t.Errorf("during the listing %d jobs come after, want both", len(after))
+		t.Errorf("during the listing %d jobs run after load, want both", len(after))
 	}
 	v.Apply(plans.RegistryEvent{Ready: true, Revision: 6})
 	<-v.Ready()
 	if after := v.After("load"); len(after) != 1 || after[0].Job.Name != "stays" {
-		t.Errorf("%v come after; want the one that is still there", after)
+		t.Errorf("%v run after load, want only stays", after)
 	}
 	if _, err := v.Lookup(t.Context(), "gone", 4); !errors.Is(err, job.ErrNotFound) {
-		t.Errorf("%v, want the leader's word", err)
+		t.Errorf("%v, want the leader's answer", err)
 	}
 }
 
-// What follows from a job is known however many were asked for since.
-func TestAJobThatFollowsAnotherIsNeverDropped(t *testing.T) {
+// Many other jobs are looked up.
+func TestAJobThatRunsAfterAnotherIsNeverDropped(t *testing.T) {
 	t.Parallel()
 	l := leader{"next": entry("next", 1)}
 	v := registry.NewView(l, func(string) bool { return false })
-	if _, err := v.Lookup(t.Context(), "next", 1); err != nil { // a guest before it follows anything
+	if _, err := v.Lookup(t.Context(), "next", 1); err != nil { // before it runs after another job
 		t.Fatal(err)
 	}
 	next := entry("next", 2)
@@ -229,6 +252,6 @@ func TestAJobThatFollowsAnotherIsNeverDropped(t *testing.T) {
 		}
 	}
 	if after := v.After("load"); len(after) != 1 || after[0].Revision != 2 {
-		t.Errorf("%v come after; want the one", after)
+		t.Errorf("%v run after load, want next", after)
 	}
 }
