@@ -167,7 +167,7 @@ func (s *Scheduler) current() *replica.Replica {
 
 func (s *Scheduler) config() replica.Config {
 	cfg := replica.Config{
-		Conn: s.conn, Store: s.store, Jobs: s.handled.jobs(), Owner: "code",
+		Store: s.store, Jobs: s.handled.jobs(), Owner: "code",
 		Serve:   api.For(s.conn, s.store, time.Now, s.cfg.logger),
 		Handler: s.handled.handler, Handlers: s.handled.names,
 		Queues: s.queues(), Produce: s.cfg.produce,

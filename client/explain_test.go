@@ -39,9 +39,9 @@ func TestExplainSaysThatIdleWorkersDoNotPull(t *testing.T) {
 	s.publish(core.Message{Slot: slot}, "")
 	explain := func(running int, after time.Duration) string {
 		t.Helper()
-		_, revision, _ := s.store.Nodes().Read(t.Context(), "web1-1")
+		last, _ := s.store.Nodes().Read(t.Context(), "web1-1")
 		n := exchange.Node{Name: "web1-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}, Running: running, Nonce: "n" + time.Now().String()}
-		if _, err := s.store.Nodes().Write(t.Context(), n, revision); err != nil {
+		if _, err := s.store.Nodes().Write(t.Context(), n, last.Revision); err != nil {
 			t.Fatal(err)
 		}
 		c := client.Attach(attach.Parts{

@@ -256,7 +256,7 @@ func TestCancelAsksTheOwnerOfARunningSlot(t *testing.T) {
 	if err != nil || !silent || r.State != job.Cancelled || r.Attempts[0].Error != "worker web1-1 died" || r.Attempts[0].Fence != fence {
 		t.Errorf("after the owner's silence: %+v, %v", r, err)
 	}
-	if n, _, err := s.store.Nodes().Read(t.Context(), "web1-1"); err != nil || n.State != exchange.NodeFenced || n.FencedBy != "alice@a" {
+	if n, err := s.store.Nodes().Read(t.Context(), "web1-1"); err != nil || n.Node.State != exchange.NodeFenced || n.Node.FencedBy != "alice@a" {
 		t.Errorf("the owner was not fenced: %+v, %v", n, err)
 	}
 }

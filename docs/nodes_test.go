@@ -82,19 +82,19 @@ type nodeKey struct {
 	moved bool
 }
 
-func (k *nodeKey) Read(context.Context, string) (exchange.Node, uint64, error) {
+func (k *nodeKey) Read(context.Context, string) (exchange.NodeEvent, error) {
 	value, revision := k.c.Value, k.c.Revision
 	if k.moved {
 		value, revision = k.c.Moved, revision+1
 	}
 	if value == nil {
-		return exchange.Node{}, revision, job.ErrNotFound
+		return exchange.NodeEvent{Revision: revision}, job.ErrNotFound
 	}
 	n, err := exchange.DecodeNode(value)
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	return n, revision, nil
+	return exchange.NodeEvent{Name: n.Name, Revision: revision, Node: n}, nil
 }
 
 func (k *nodeKey) Write(_ context.Context, n exchange.Node, revision uint64) (uint64, error) {

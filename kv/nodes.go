@@ -16,15 +16,9 @@ type Nodes struct {
 	b wire.Bucket
 }
 
-// Read returns the node's record and its revision from the stream's leader. Its
-// errors are those of Ledger.Read.
-func (n *Nodes) Read(ctx context.Context, name string) (exchange.Node, uint64, error) {
-	ev, err := n.ReadEvent(ctx, name)
-	return ev.Node, ev.Revision, err
-}
-
-// ReadEvent does what Read does, and also returns the broker's timestamp of the record.
-func (n *Nodes) ReadEvent(ctx context.Context, name string) (exchange.NodeEvent, error) {
+// Read returns the last write of the node's record from the stream's leader. Its errors are
+// those of Ledger.Read. Without a record, only Revision is set.
+func (n *Nodes) Read(ctx context.Context, name string) (exchange.NodeEvent, error) {
 	e, err := n.b.Read(ctx, name)
 	if err != nil {
 		return exchange.NodeEvent{Revision: e.Revision}, err

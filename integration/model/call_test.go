@@ -88,8 +88,8 @@ func (c *client) lookNode(ctx context.Context, name string) (exchange.Node, uint
 	r := call{client: c.id, key: "node/" + name, what: "read", began: c.h.now()}
 	trying, cancel := c.patience(ctx)
 	defer cancel()
-	n, revision, err := c.nodes.Read(trying, name)
-	return n, revision, c.saw(r, revision, n.Nonce, string(n.State), err)
+	e, err := c.nodes.Read(trying, name)
+	return e.Node, e.Revision, c.saw(r, e.Revision, e.Node.Nonce, string(e.Node.State), err)
 }
 
 func (c *client) saw(r call, revision uint64, nonce, value string, err error) bool {

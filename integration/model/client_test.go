@@ -24,7 +24,7 @@ type slotLedger interface {
 }
 
 type nodeKeys interface {
-	Read(context.Context, string) (exchange.Node, uint64, error)
+	Read(context.Context, string) (exchange.NodeEvent, error)
 	Write(context.Context, exchange.Node, uint64) (uint64, error)
 }
 

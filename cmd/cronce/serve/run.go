@@ -243,7 +243,7 @@ func background(ctx context.Context, f func(context.Context)) (stop func()) {
 
 func (f runFlags) replica(a *base.App, nc *nats.Conn, store *kv.Store, jobs *handlers, g *guard.Guard) replica.Config {
 	return replica.Config{
-		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names, Ready: jobs.services.Ready,
+		Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names, Ready: jobs.services.Ready,
 		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency.each, QueueConcurrency: f.concurrency.byQueue, Priority: f.priority, Grace: cmp.Or(f.grace, -1), Host: f.node, Serve: api.For(nc, store, a.Now, a.Log),
 		EndOnStuck: f.exitOnStuck, ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Loaded: limitMemory(a.Getenv), Version: base.Version(), Logger: a.Log,
 	}

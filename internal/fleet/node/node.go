@@ -16,9 +16,9 @@ import (
 
 // Store stores the records of nodes. kv.Nodes implements it.
 type Store interface {
-	// Read returns the record from the leader of the bucket. Without a record it returns
-	// job.ErrNotFound and the revision of the deletion marker, or 0.
-	Read(ctx context.Context, name string) (exchange.Node, uint64, error)
+	// Read returns the last write of the record from the leader of the bucket. Without a record
+	// it returns job.ErrNotFound, and the revision of the deletion marker or 0.
+	Read(ctx context.Context, name string) (exchange.NodeEvent, error)
 
 	// Write stores the record if revision is still the last one of the key. It repeats the
 	// write until it is answered or ctx ends. job.ErrConflict means that the record was not
@@ -84,15 +84,18 @@ type Node struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu       sync.Mutex
-	until    time.Duration // trust, in boot time; zero before the first heartbeat
+	mu     sync.Mutex
+	until  time.Duration // trust, in boot time; zero before the first heartbeat
+	failed error         // why the last heartbeat failed; nil after one that was acknowledged
+
+	// Only Run uses the rest, and Stop after Run has returned. revision is that of the last
+	// acknowledged heartbeat, records the number of records that were made.
 	revision uint64
-	beats    int
-	failed   error // why the last heartbeat failed; nil after one that was acknowledged
+	records  int
 
 	// unanswered is a heartbeat without an answer, or nil. It is sent again unchanged until it is
-	// answered, because a newer heartbeat could mistake a stored copy of it for a fence
-	// (invariant 8). Only Run uses it.
+	// answered: its stored copy would otherwise make the next heartbeat conflict, as a fence does
+	// (invariant 8).
 	unanswered      *exchange.Node
 	unansweredSince time.Duration
 }
@@ -121,9 +124,9 @@ func (n *Node) Ready() <-chan struct{} { return n.ready }
 func (n *Node) Context() context.Context { return n.ctx }
 
 // Trusted reports whether the node may act now. Call it before each start: the context ends
-// only after a goroutine has read the clock. If the trust has lapsed, Trusted ends the context.
-// So what the caller does next is not sent by a process that was frozen, and whose other
-// goroutines have not run yet.
+// only after a goroutine has read the clock. If the trust has lapsed, Trusted ends the context. So
+// after the process was frozen, the caller sends nothing in this context, even if no other
+// goroutine has run yet.
 func (n *Node) Trusted() bool {
 	n.mu.Lock()
 	begun := n.until != 0
@@ -146,9 +149,9 @@ func (n *Node) Left() time.Duration {
 	return n.until - n.cfg.Boot()
 }
 
-// Run heartbeats until the lease is lost or ctx ends, and returns the cause. Call it once.
-// After it has returned, call Stop when nothing runs any more, or Lose. Until then the
-// remaining trust is still watched.
+// Run writes heartbeats until the lease is lost or ctx ends, and returns the cause. Call it once.
+// After it has returned, the context still ends when the trust lapses. Call Stop when no handler
+// runs any more, or Lose.
 func (n *Node) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -187,9 +190,10 @@ func (n *Node) beat(ctx context.Context) error {
 		r := n.record(exchange.NodeAlive)
 		n.unanswered, n.unansweredSince = &r, n.cfg.Boot()
 	}
-	writing, cancel := n.whileTrusted(ctx, n.cfg.Boot())
+	// An answer after the end of the trust is useless. Left is 0 before the first heartbeat.
+	writing, cancel := context.WithTimeout(ctx, cmp.Or(n.Left(), n.cfg.Lease-Margin(n.cfg.Lease)))
 	defer cancel()
-	revision, err := n.cfg.Store.Write(writing, *n.unanswered, n.at())
+	revision, err := n.cfg.Store.Write(writing, *n.unanswered, n.revision)
 	switch {
 	case err == nil:
 		sent := n.unansweredSince
@@ -201,19 +205,15 @@ func (n *Node) beat(ctx context.Context) error {
 		n.unanswered = nil // refused: it was not stored
 	}
 	if ctx.Err() == nil {
-		n.fail(err)
+		n.mu.Lock()
+		n.failed = err
+		n.mu.Unlock()
 		if n.cfg.Failed != nil {
 			n.cfg.Failed()
 		}
 		n.cfg.Logger.Warn("heartbeat failed", "node", n.cfg.Name, "error", err)
 	}
 	return nil
-}
-
-func (n *Node) fail(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.failed = err
 }
 
 // Failed returns why the last heartbeat failed, or nil.
@@ -223,38 +223,18 @@ func (n *Node) Failed() error {
 	return n.failed
 }
 
-// whileTrusted bounds a heartbeat by the remaining trust, because a later answer is useless.
-// The first heartbeat has as long as a lease without the margin.
-func (n *Node) whileTrusted(ctx context.Context, now time.Duration) (context.Context, context.CancelFunc) {
-	n.mu.Lock()
-	until := n.until
-	n.mu.Unlock()
-	left := n.cfg.Lease - Margin(n.cfg.Lease)
-	if until != 0 {
-		left = until - now
-	}
-	return context.WithTimeout(ctx, left)
-}
-
-func (n *Node) at() uint64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.revision
-}
-
+// record returns a new record of the node.
 func (n *Node) record(state exchange.NodeState) exchange.Node {
 	r := n.cfg.Record()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.beats++
+	n.records++
 	r.Name, r.State, r.Started, r.Lease = n.cfg.Name, state, n.cfg.Started, n.cfg.Lease
-	r.Nonce = fmt.Sprintf("%s/%d", n.cfg.Name, n.beats)
+	r.Nonce = fmt.Sprintf("%s/%d", n.cfg.Name, n.records)
 	return r
 }
 
-// renew extends the trust, counted from before the first copy of the heartbeat was sent.
-// Which copy was stored is not known. But a challenger counts a whole lease from when it saw
-// the key move, and no copy moved it before the first one was sent.
+// renew extends the trust, counted from before the first copy of the heartbeat was sent. It is not
+// known which copy was stored. But a challenger counts a whole lease from when it saw the key
+// change, and no copy changed the key before the first one was sent.
 func (n *Node) renew(revision uint64, sent time.Duration) error {
 	acked := n.cfg.Boot()
 	until := sent + n.cfg.Lease - Margin(n.cfg.Lease)
@@ -262,12 +242,13 @@ func (n *Node) renew(revision uint64, sent time.Duration) error {
 	first := n.until == 0
 	lapsed := acked >= until || !first && acked >= n.until
 	if !lapsed {
-		n.until, n.revision, n.failed = until, revision, nil
+		n.until, n.failed = until, nil
 	}
 	n.mu.Unlock()
 	if lapsed {
 		return fmt.Errorf("%w: node %s was silent for too long: its last heartbeat was acknowledged too late", job.ErrLeaseLost, n.cfg.Name)
 	}
+	n.revision = revision
 	if n.cfg.Renewed != nil {
 		n.cfg.Renewed(until)
 	}
@@ -296,8 +277,8 @@ func (n *Node) watchTrust() {
 	}
 }
 
-// Lose ends the context of the node with why as its cause. What the node claimed is free
-// after a lease of silence.
+// Lose ends the context of the node with why as its cause. After a lease of silence, other nodes
+// can take over the slots that the node has claimed.
 func (n *Node) Lose(why error) {
 	n.cancel(why)
 	if context.Cause(n.ctx) == why { //nolint:errorlint // only the first of several callers logs
@@ -305,22 +286,21 @@ func (n *Node) Lose(why error) {
 	}
 }
 
-// Stop writes that the node has stopped, so that its slots can be taken over at once, and
-// ends its context. Call it when Run has returned and no handler runs. It is best effort:
-// without it the others wait for a lease of silence.
+// Stop writes that the node has stopped, so that other nodes can take over its slots at once, and
+// ends its context. Call it when Run has returned and no handler runs. If Stop fails, the other
+// nodes wait for a lease of silence.
 func (n *Node) Stop(ctx context.Context) error {
 	n.cancel(job.ErrStopping)
-	revision := n.at()
-	if revision == 0 {
+	if n.revision == 0 {
 		return nil
 	}
 	last := n.record(exchange.NodeStopped)
-	_, err := n.cfg.Store.Write(ctx, last, revision)
+	_, err := n.cfg.Store.Write(ctx, last, n.revision)
 	if errors.Is(err, job.ErrConflict) {
 		// Run may have ended during a heartbeat that was stored after all.
-		stored, at, readErr := n.cfg.Store.Read(ctx, n.cfg.Name)
-		if readErr == nil && stored.State == exchange.NodeAlive {
-			_, err = n.cfg.Store.Write(ctx, last, at)
+		stored, readErr := n.cfg.Store.Read(ctx, n.cfg.Name)
+		if readErr == nil && stored.Node.State == exchange.NodeAlive {
+			_, err = n.cfg.Store.Write(ctx, last, stored.Revision)
 		}
 	}
 	if err != nil {

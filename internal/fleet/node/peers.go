@@ -51,16 +51,16 @@ type Peers struct {
 	seen     map[string]observation
 }
 
-// observation is the last known state of a key, with the times at which this state was first seen
-// and last read.
+// observation is the last known record of a node. On the boot clock of this process, the record has
+// not changed since the time since, and was last seen or read at readAt.
 type observation struct {
 	node          exchange.Node
 	revision      uint64
 	since, readAt time.Duration
 }
 
-func (s observation) dead() bool {
-	return s.node.State == exchange.NodeFenced || s.node.State == exchange.NodeStopped
+func (o observation) isDead() bool {
+	return o.node.State == exchange.NodeFenced || o.node.State == exchange.NodeStopped
 }
 
 // readEvery is the interval at which an unwatched node is read, because another node may
@@ -83,7 +83,15 @@ func (p *Peers) Watch(ctx context.Context, w Watcher, also func(exchange.NodeEve
 	p.setWatching(true)
 	defer p.setWatching(false)
 	return w.Watch(ctx, func(e exchange.NodeEvent) {
-		p.handle(e)
+		switch {
+		case e.Ready:
+		case e.Err != nil:
+			p.cfg.Logger.Warn("cannot read node record", "node", e.Name, "error", e.Err)
+		case e.Gone:
+			p.forget(e.Name)
+		default:
+			p.note(e.Name, e)
+		}
 		if also != nil {
 			also(e)
 		}
@@ -99,9 +107,15 @@ func (p *Peers) setWatching(on bool) {
 	clear(p.seen)
 }
 
-// Guard fences every node that falls silent, in the name of by, until ctx ends. It does nothing
-// while Watch does not run. So processes that do not watch find a fenced node when they read its
-// key.
+func (p *Peers) isWatching() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.watching
+}
+
+// Guard fences every node that falls silent, in the name of by, until ctx ends. Processes that do
+// not watch then find the node fenced when they read its key. Guard does nothing while Watch does
+// not run.
 func (p *Peers) Guard(ctx context.Context, by string) {
 	tick := time.NewTicker(p.cfg.Lease / 20)
 	defer tick.Stop()
@@ -119,123 +133,107 @@ func (p *Peers) Guard(ctx context.Context, by string) {
 	}
 }
 
-// silent returns the nodes whose key has not changed for a whole lease.
+// silent returns the living nodes whose key has not changed for a whole lease.
 func (p *Peers) silent() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.watching {
 		return nil
 	}
-	for name, s := range p.seen {
-		if s.node.State == exchange.NodeAlive && p.cfg.Boot()-s.since >= max(p.cfg.Lease, s.node.Lease) {
+	for name, o := range p.seen {
+		if o.node.State == exchange.NodeAlive && p.leaseLeft(o) <= 0 {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-func (p *Peers) handle(e exchange.NodeEvent) {
-	switch {
-	case e.Ready:
-	case e.Err != nil:
-		p.cfg.Logger.Warn("cannot read node record", "node", e.Name, "error", e.Err)
-	case e.Gone:
-		p.mu.Lock()
-		delete(p.seen, e.Name)
-		p.mu.Unlock()
-	default:
-		p.note(e.Name, e.Node, e.Revision)
-	}
+// leaseLeft returns how much longer the node must be silent before it may be fenced.
+func (p *Peers) leaseLeft(o observation) time.Duration {
+	return o.since + max(p.cfg.Lease, o.node.Lease) - p.cfg.Boot()
 }
 
-// note stores the state of a key. If the key has changed, its silence is measured from now.
-func (p *Peers) note(name string, n exchange.Node, revision uint64) observation {
+// note stores the record of a node. If the record has changed, the node's silence is measured from
+// now.
+func (p *Peers) note(name string, e exchange.NodeEvent) observation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s, known := p.seen[name]
-	if !known || revision != s.revision {
-		s = observation{node: n, revision: revision, since: p.cfg.Boot()}
+	o, known := p.seen[name]
+	if !known || e.Revision != o.revision {
+		o = observation{node: e.Node, revision: e.Revision, since: p.cfg.Boot()}
 	}
-	s.readAt = p.cfg.Boot()
-	p.seen[name] = s
-	return s
+	o.readAt = p.cfg.Boot()
+	p.seen[name] = o
+	return o
+}
+
+func (p *Peers) forget(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.seen, name)
 }
 
 // Dead proves that the node is dead, or returns how long to wait before the next call. by is
-// the calling incarnation. A true answer is final: the node can win no write any more.
+// the calling incarnation. A true answer is final: no write of the node can succeed any more.
 func (p *Peers) Dead(ctx context.Context, name, by string) (dead bool, wait time.Duration, err error) {
-	s, err := p.observe(ctx, name)
-	if err != nil {
+	o, err := p.observe(ctx, name)
+	left := p.leaseLeft(o)
+	if err == nil && !o.isDead() && left <= 0 {
+		o, err = p.fence(ctx, name, by, o)
+		left = p.leaseLeft(o)
+	}
+	switch {
+	case err != nil:
 		return false, time.Second, err
-	}
-	if s.dead() {
+	case o.isDead():
 		return true, 0, nil
+	case !p.isWatching():
+		left = min(left, readEvery)
 	}
-	lease := max(p.cfg.Lease, s.node.Lease)
-	still := p.cfg.Boot() - s.since
-	if wait = lease - still; wait > 0 {
-		if !p.isWatching() {
-			wait = min(wait, readEvery)
-		}
-		return false, wait, nil
-	}
-	return p.fence(ctx, name, by, s, lease)
-}
-
-func (p *Peers) isWatching() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.watching
+	return false, left, nil
 }
 
 // observe returns what is known of the node. It reads the key if the node was never seen, or
 // is not watched and was last read longer than readEvery ago.
 func (p *Peers) observe(ctx context.Context, name string) (observation, error) {
 	p.mu.Lock()
-	s, known := p.seen[name]
-	known = known && (p.watching || s.dead() || p.cfg.Boot()-s.readAt < readEvery)
+	o, known := p.seen[name]
+	fresh := known && (p.watching || o.isDead() || p.cfg.Boot()-o.readAt < readEvery)
 	p.mu.Unlock()
-	if known {
-		return s, nil
+	if fresh {
+		return o, nil
 	}
 	return p.read(ctx, name)
 }
 
+// read reads the record of a node at the bucket's leader. A node without a record is observed too,
+// at the revision at which fence can create the record.
 func (p *Peers) read(ctx context.Context, name string) (observation, error) {
-	n, revision, err := p.cfg.Store.Read(ctx, name)
-	if errors.Is(err, job.ErrNotFound) {
-		n, err = exchange.Node{Name: name}, nil
-	}
-	if err != nil {
+	e, err := p.cfg.Store.Read(ctx, name)
+	if err != nil && !errors.Is(err, job.ErrNotFound) {
 		return observation{}, fmt.Errorf("read node %s: %w", name, err)
 	}
-	return p.note(name, n, revision), nil
+	return p.note(name, e), nil
 }
 
-// fence writes the death of the node at the revision that has not changed.
-func (p *Peers) fence(ctx context.Context, name, by string, s observation, lease time.Duration) (bool, time.Duration, error) {
-	n := s.node
+// fence writes the death of a node at the revision that has not changed. It returns what is known of
+// the node after that.
+func (p *Peers) fence(ctx context.Context, name, by string, o observation) (observation, error) {
+	n := o.node
 	n.Name, n.State, n.FencedBy, n.FencedAt = name, exchange.NodeFenced, by, p.cfg.Now()
-	n.Nonce = fmt.Sprintf("%s/fence/%s/%d", by, name, s.revision)
-	revision, err := p.cfg.Store.Write(ctx, n, s.revision)
+	n.Nonce = fmt.Sprintf("%s/fence/%s/%d", by, name, o.revision)
+	revision, err := p.cfg.Store.Write(ctx, n, o.revision)
 	switch {
 	case err == nil:
-		p.note(name, n, revision)
-		p.cfg.Logger.Warn("fenced silent node", "node", name, "by", by, "silent", p.cfg.Boot()-s.since)
+		p.cfg.Logger.Warn("fenced silent node", "node", name, "by", by, "silent", p.cfg.Boot()-o.since)
 		if p.cfg.Fenced != nil {
 			p.cfg.Fenced(name, by)
 		}
-		return true, 0, nil
+		return p.note(name, exchange.NodeEvent{Revision: revision, Node: n}), nil
 	case errors.Is(err, job.ErrConflict):
 		// The node lives, or another node fenced it. The leader knows which.
-		p.mu.Lock()
-		delete(p.seen, name)
-		p.mu.Unlock()
-		if s, err = p.read(ctx, name); err != nil {
-			return false, time.Second, err
-		}
-		return s.dead(), lease, nil
-	default:
-		return false, time.Second, fmt.Errorf("fence node %s: %w", name, err)
+		p.forget(name)
+		return p.read(ctx, name)
 	}
+	return observation{}, fmt.Errorf("fence node %s: %w", name, err)
 }

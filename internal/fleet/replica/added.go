@@ -87,7 +87,7 @@ func (r *Replica) Drop(name string) {
 	}
 	r.mu.Unlock()
 	r.added.drop(name)
-	r.own.drop(name)
+	r.applied.drop(name)
 }
 
 // Joined waits until Run has applied the jobs to the registry. The registry then has these
@@ -95,12 +95,12 @@ func (r *Replica) Drop(name string) {
 // may be missing there. Joined returns an error if ctx or Run ends first.
 func (r *Replica) Joined(ctx context.Context, names ...string) error {
 	for {
-		name, changed := r.own.missing(names)
+		name, added := r.applied.missing(names)
 		if name == "" {
 			return nil
 		}
 		select {
-		case <-changed:
+		case <-added:
 		case <-ctx.Done():
 			return fmt.Errorf("apply job %s to the registry: no answer yet: %w", name, context.Cause(ctx))
 		case <-r.stopped:

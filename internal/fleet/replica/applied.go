@@ -8,71 +8,72 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// own is what this replica last applied to the registry, or found to be applied. Later
-// writes are compared with it. Its zero value is empty. It is safe for concurrent use.
-type own struct {
-	mu      sync.Mutex
-	jobs    map[string]applied
-	changed chan struct{} // closed when a job is applied; nil: no goroutine waits
+// appliedJobs are the jobs that this replica has applied to the registry. Later writes of the registry
+// are compared with them. Its zero value is empty. It is safe for concurrent use.
+type appliedJobs struct {
+	mu     sync.Mutex
+	byName map[string]appliedJob
+	added  chan struct{} // closed when a job is applied; nil: no goroutine waits
 }
 
-// applied has the hash of a job here, the hash of the registry's definition when last
+// appliedJob has the hash of this replica's definition, the hash of the registry's when last
 // reported, and the revision of that.
-type applied struct {
-	mine, theirs string
+type appliedJob struct {
+	ours, stored string
 	revision     uint64
 }
 
-// put records that mine was applied, and that the registry has the definition stored after that.
-func (o *own) put(mine, stored job.Job, revision uint64) {
-	a := applied{revision: revision}
+// put records that the replica has applied ours, and that the registry has the definition stored
+// after that.
+func (l *appliedJobs) put(ours, stored job.Job, revision uint64) {
+	a := appliedJob{revision: revision}
 	var err1, err2 error
-	a.mine, err1 = mine.Hash()
-	a.theirs, err2 = stored.Hash()
+	a.ours, err1 = ours.Hash()
+	a.stored, err2 = stored.Hash()
 	if err1 != nil || err2 != nil {
 		return // such a job is never applied
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.jobs == nil {
-		o.jobs = map[string]applied{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byName == nil {
+		l.byName = map[string]appliedJob{}
 	}
-	o.jobs[mine.Name] = a
-	if o.changed != nil {
-		close(o.changed)
-		o.changed = nil
+	l.byName[ours.Name] = a
+	if l.added != nil {
+		close(l.added)
+		l.added = nil
 	}
 }
 
 // missing returns the first of the names whose job was not applied yet, and a channel that is
 // closed when a job is applied. If there is none, it returns "".
-func (o *own) missing(names []string) (name string, changed <-chan struct{}) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (l *appliedJobs) missing(names []string) (name string, added <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, n := range names {
-		if _, here := o.jobs[n]; !here {
-			if o.changed == nil {
-				o.changed = make(chan struct{})
+		if _, applied := l.byName[n]; !applied {
+			if l.added == nil {
+				l.added = make(chan struct{})
 			}
-			return n, o.changed
+			return n, l.added
 		}
 	}
 	return "", nil
 }
 
-// drop forgets a job that is not ours any more.
-func (o *own) drop(name string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.jobs, name)
+// drop forgets a job.
+func (l *appliedJobs) drop(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.byName, name)
 }
 
-// overruled reports whether e is a later definition of one of our jobs by another writer,
-// with other content. Each content is reported once.
-func (o *own) overruled(e plans.Entry) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	a, ok := o.jobs[e.Job.Name]
+// noteReplaced notes that the registry has the definition e. It returns true if e is a later
+// definition of one of these jobs with another content. Each content is reported once.
+func (l *appliedJobs) noteReplaced(e plans.Entry) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a, ok := l.byName[e.Job.Name]
 	if !ok || e.Revision <= a.revision {
 		return false
 	}
@@ -80,48 +81,46 @@ func (o *own) overruled(e plans.Entry) bool {
 	if err != nil {
 		return false
 	}
-	reported := a.theirs
-	a.theirs, a.revision = hash, e.Revision
-	o.jobs[e.Job.Name] = a
-	return hash != a.mine && hash != reported
+	reported := a.stored
+	a.stored, a.revision = hash, e.Revision
+	l.byName[e.Job.Name] = a
+	return hash != a.ours && hash != reported
 }
 
-// removed reports whether one of our jobs was removed from the registry after it was
-// applied.
-func (o *own) removed(e plans.RegistryEvent) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	a, ok := o.jobs[e.Name]
-	return ok && e.Revision > a.revision
+// isRemoved reports whether the event says that one of these jobs was removed after it was applied.
+func (l *appliedJobs) isRemoved(e plans.RegistryEvent) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a, ok := l.byName[e.Name]
+	return e.Deleted && ok && e.Revision > a.revision
 }
 
-// followed is the registry as the producer watches it. It also feeds the view. A second
-// watch of a million jobs would be as large as the first.
-type followed struct{ r *Replica }
+// watchedRegistry is the registry as the producer watches it. Its events also feed the view: a
+// second watch of a million jobs would be as large as the first.
+type watchedRegistry struct{ r *Replica }
 
-func (f followed) Watch(ctx context.Context, fn func(plans.RegistryEvent)) error {
-	return f.r.cfg.Store.Jobs().Watch(ctx, func(e plans.RegistryEvent) {
-		f.r.watched(e)
+func (w watchedRegistry) Watch(ctx context.Context, fn func(plans.RegistryEvent)) error {
+	return w.r.cfg.Store.Jobs().Watch(ctx, func(e plans.RegistryEvent) {
+		w.r.noteRegistry(e)
 		fn(e)
 	})
 }
 
-// watched handles an event of the registry's watch.
-func (r *Replica) watched(e plans.RegistryEvent) {
+// noteRegistry handles an event of the registry's watch.
+func (r *Replica) noteRegistry(e plans.RegistryEvent) {
 	r.view.Apply(e)
 	switch {
-	case e.Ready, e.Err != nil:
-	case !e.Deleted:
-		r.compare(e.Entry)
-	case r.own.removed(e):
+	case r.applied.isRemoved(e):
 		r.log.Info("job removed from the registry: it has no slots until a node that defines it starts, or gets SIGHUP", "job", e.Name)
+	case !e.Ready && !e.Deleted && e.Err == nil:
+		r.logReplaced(e.Entry)
 	}
 }
 
-// compare logs that a definition has replaced the one of this replica.
-func (r *Replica) compare(e plans.Entry) {
+// logReplaced logs that a definition has replaced the one of this replica, if it has.
+func (r *Replica) logReplaced(e plans.Entry) {
 	switch {
-	case !r.own.overruled(e):
+	case !r.applied.noteReplaced(e):
 	case e.Owner == plans.OwnerOperator:
 		r.log.Info("job changed by an operator: the edit takes precedence over files and code", "job", e.Job.Name, "by", e.Node,
 			"release", "cronce job release "+e.Job.Name)

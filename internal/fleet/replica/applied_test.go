@@ -9,41 +9,41 @@ import (
 
 func TestAnotherContentIsReportedOnce(t *testing.T) {
 	t.Parallel()
-	mine, theirs := job.Job{Name: "report", Schedule: "0 7 * * *"}, job.Job{Name: "report", Schedule: "0 8 * * *"}
+	ours, theirs := job.Job{Name: "report", Schedule: "0 7 * * *"}, job.Job{Name: "report", Schedule: "0 8 * * *"}
 	third := job.Job{Name: "report", Schedule: "0 9 * * *"}
-	var o own
+	var applied appliedJobs
 	entry := func(j job.Job, revision uint64) plans.Entry {
 		return plans.Entry{Definition: plans.Definition{Job: j}, Revision: revision}
 	}
-	if o.overruled(entry(theirs, 9)) || o.removed(plans.RegistryEvent{Name: "report", Revision: 9}) {
-		t.Error("a job that this replica has not is reported")
+	if applied.noteReplaced(entry(theirs, 9)) || applied.isRemoved(plans.RegistryEvent{Name: "report", Deleted: true, Revision: 9}) {
+		t.Error("the replica reports a job that it has not applied")
 	}
-	o.put(mine, mine, 10)
+	applied.put(ours, ours, 10)
 	for _, step := range []struct {
 		what string
 		plans.Entry
 		want bool
 	}{
-		{"what stood there before, told late", entry(theirs, 9), false},
-		{"its own write", entry(mine, 10), false},
-		{"its own content, paused", entry(mine, 11), false},
-		{"another's", entry(theirs, 12), true},
-		{"the same once more", entry(theirs, 12), false},
-		{"that one paused", entry(theirs, 13), false},
-		{"a third", entry(third, 14), true},
-		{"its own again", entry(mine, 15), false},
-		{"and the other's again", entry(theirs, 16), true},
+		{"an older definition, delivered late", entry(theirs, 9), false},
+		{"its own write", entry(ours, 10), false},
+		{"its own content, paused", entry(ours, 11), false},
+		{"that of another", entry(theirs, 12), true},
+		{"the same again", entry(theirs, 12), false},
+		{"the same, paused", entry(theirs, 13), false},
+		{"a third one", entry(third, 14), true},
+		{"its own again", entry(ours, 15), false},
+		{"that of the other again", entry(theirs, 16), true},
 	} {
-		if got := o.overruled(step.Entry); got != step.want {
+		if got := applied.noteReplaced(step.Entry); got != step.want {
 			t.Errorf("%s: reported %v, want %v", step.what, got, step.want)
 		}
 	}
-	// What was told of when it was applied is not told again.
-	o.put(mine, third, 20)
-	if o.overruled(entry(third, 21)) || !o.overruled(entry(theirs, 22)) {
-		t.Error("after another Apply the wrong one is reported")
+	// What Apply has reported is not reported again.
+	applied.put(ours, third, 20)
+	if applied.noteReplaced(entry(third, 21)) || !applied.noteReplaced(entry(theirs, 22)) {
+		t.Error("after another Apply the wrong definition is reported")
 	}
-	if o.removed(plans.RegistryEvent{Name: "report", Revision: 19}) || !o.removed(plans.RegistryEvent{Name: "report", Revision: 23}) {
+	if applied.isRemoved(plans.RegistryEvent{Name: "report", Deleted: true, Revision: 19}) || !applied.isRemoved(plans.RegistryEvent{Name: "report", Deleted: true, Revision: 23}) {
 		t.Error("the wrong removal is reported")
 	}
 }

@@ -38,7 +38,7 @@ func (s *site) applier(nc *nats.Conn, log *slog.Logger) (*replica.Replica, *kv.S
 	if err != nil {
 		s.Fatal(err)
 	}
-	return replica.New(replica.Config{Conn: nc, Store: store, Owner: "file", Logger: log}), store
+	return replica.New(replica.Config{Store: store, Owner: "file", Logger: log}), store
 }
 
 func TestApplyReadsManyJobsInOneRequestAndWritesNoneThatIsEqual(t *testing.T) {

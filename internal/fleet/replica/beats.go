@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"hash/fnv"
 	"sync"
 	"time"
@@ -10,25 +11,85 @@ import (
 	"github.com/cronce-io/cronce/internal/fleet/node"
 )
 
-// beats joins the two halves of a clock sample: when a heartbeat was sent and acknowledged,
-// which the writer knows, and its stamp by the broker, which the watch delivers. Either half
-// may come first.
+// beats makes a clock sample of each heartbeat of this replica. The node knows when the heartbeat
+// was sent and acknowledged. The broker's timestamp of it comes from the watch of the nodes, or is
+// read while this replica does not watch (readStamps). Either half of a sample may come first.
 type beats struct {
-	clock *clock.Clock
+	clock    *clock.Clock
+	watching func() bool
+	read     func(ctx context.Context, name string) (exchange.NodeEvent, error)
+	unread   chan struct{} // has an element if the timestamp of a heartbeat is to be read
 
-	mu       sync.Mutex
-	name     string // the incarnation whose heartbeats count
-	revision uint64 // of the half that is already here
-	sent     time.Duration
-	acked    time.Duration
-	stamp    time.Time
+	mu          sync.Mutex
+	name        string // the current incarnation
+	revision    uint64 // of the newest heartbeat of which a half is known
+	sent, acked time.Duration
+	stamp       time.Time // zero: not known yet
 }
 
-// pause returns how long a node waits before its next heartbeat. The clock is known best
-// right after a heartbeat, and slots fall due at full seconds, most of them at full minutes.
-// So heartbeats are sent a little before. The offset depends on the name, so that not all
-// nodes send at the same time.
-func pause(now time.Time, lease time.Duration, name string) time.Duration {
+func newBeats(c *clock.Clock, watching func() bool, read func(context.Context, string) (exchange.NodeEvent, error)) *beats {
+	return &beats{clock: c, watching: watching, read: read, unread: make(chan struct{}, 1)}
+}
+
+// follow begins with the heartbeats of another incarnation.
+func (b *beats) follow(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.name, b.revision = name, 0
+}
+
+// acknowledged adds the node's half of a sample.
+func (b *beats) acknowledged(revision uint64, sent, acked time.Duration) {
+	b.mu.Lock()
+	switch {
+	case revision == b.revision && !b.stamp.IsZero():
+		b.clock.Observe(sent, acked, b.stamp)
+	case revision > b.revision:
+		b.revision, b.sent, b.acked, b.stamp = revision, sent, acked, time.Time{}
+	}
+	b.mu.Unlock()
+	if !b.watching() {
+		select {
+		case b.unread <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// stamped adds the broker's half of a sample.
+func (b *beats) stamped(e exchange.NodeEvent) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case e.Name != b.name || e.Gone || e.Err != nil || e.Ready:
+	case e.Revision == b.revision && b.stamp.IsZero():
+		b.stamp = e.Time
+		b.clock.Observe(b.sent, b.acked, b.stamp)
+	case e.Revision > b.revision:
+		b.revision, b.stamp = e.Revision, e.Time
+	}
+}
+
+// readStamps reads the timestamps of heartbeats that no watch delivers, until ctx ends.
+func (b *beats) readStamps(ctx context.Context, name string) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.unread:
+		}
+		// If the read fails, the next heartbeat gives another sample.
+		if e, err := b.read(ctx, name); err == nil {
+			b.stamped(e)
+		}
+	}
+}
+
+// pauseBeforeBeat returns how long a node waits before its next heartbeat. The clock is known best
+// right after a heartbeat, and slots are due at full seconds, most of them at full minutes. So a
+// heartbeat is sent shortly before a full second. How long before depends on the name, so that not
+// all nodes send at the same time.
+func pauseBeforeBeat(now time.Time, lease time.Duration, name string) time.Duration {
 	interval := node.Interval(lease)
 	every := interval.Truncate(time.Second)
 	if every == 0 {
@@ -38,40 +99,8 @@ func pause(now time.Time, lease time.Duration, name string) time.Duration {
 	_, _ = h.Write([]byte(name))
 	before := 50*time.Millisecond + time.Duration(h.Sum32()%200)*time.Millisecond
 	wait := every - now.Add(before).Sub(now.Add(before).Truncate(every))
-	if wait < 20*time.Millisecond { // the clock was just corrected: this heartbeat was the one for this period
+	if wait < 20*time.Millisecond { // the last heartbeat corrected the clock, and was that of this period
 		wait += every
 	}
 	return min(wait, interval)
-}
-
-// track switches to the heartbeats of another incarnation.
-func (b *beats) track(name string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.name, b.revision = name, 0
-}
-
-// acknowledged adds the writer's half.
-func (b *beats) acknowledged(revision uint64, sent, acked time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case revision == b.revision && !b.stamp.IsZero():
-		b.clock.Observe(sent, acked, b.stamp)
-	case revision > b.revision:
-		b.revision, b.sent, b.acked, b.stamp = revision, sent, acked, time.Time{}
-	}
-}
-
-// stamped adds the broker's half.
-func (b *beats) stamped(e exchange.NodeEvent) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case e.Name != b.name || e.Gone || e.Err != nil || e.Ready:
-	case e.Revision == b.revision && b.stamp.IsZero():
-		b.clock.Observe(b.sent, b.acked, e.Time)
-	case e.Revision > b.revision:
-		b.revision, b.stamp = e.Revision, e.Time
-	}
 }

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -22,11 +20,11 @@ const stuckAfter = 3 * time.Minute
 // or a lost lease is no such error: a restart would end handlers that may finish, and would
 // bring no broker back. If a lock is never released, Live does not return.
 func (r *Replica) Live() error {
-	return stuck(r.Stats(), time.Now())
+	return checkLoop(r.Stats(), time.Now())
 }
 
-// stuck returns an error if the loop of the producer is stuck.
-func stuck(s Stats, now time.Time) error {
+// checkLoop returns an error if the loop of the producer is stuck.
+func checkLoop(s Stats, now time.Time) error {
 	still := now.Sub(s.Producer.Turned)
 	if s.Produces && !s.Producer.Turned.IsZero() && still > stuckAfter {
 		return fmt.Errorf("producer loop has not turned for %v", still.Round(time.Second))
@@ -46,8 +44,8 @@ type Check struct {
 // Ready returns the conditions under which this replica does its work.
 func (r *Replica) Ready() []Check {
 	s := r.Stats()
-	want := func(well bool, otherwise string) error {
-		if well {
+	want := func(holds bool, otherwise string) error {
+		if holds {
 			return nil
 		}
 		return errors.New(otherwise)
@@ -65,7 +63,7 @@ func (r *Replica) Ready() []Check {
 	if r.cfg.Produce {
 		checks = append(checks, Check{Name: "clocks agree", Err: r.clock.Plausible()})
 	}
-	for _, queue := range r.queues.list() {
+	for _, queue := range r.queues.get() {
 		if err := r.table.Denied(queue); err != nil {
 			checks = append(checks, Check{Name: "queue " + queue, Err: fmt.Errorf("no slots are taken: %w", err)})
 		}
@@ -92,7 +90,7 @@ const (
 // with an error. Other handlers still get their grace period. The slot of the stuck handler stays
 // claimed until this node has been silent for a lease.
 func (r *Replica) watchStuck(ctx context.Context, end context.CancelCauseFunc) {
-	grace := max(cmp.Or(r.cfg.Grace, consumer.DefaultGrace), minStuck)
+	grace := max(r.grace(), minStuck)
 	tick := time.NewTicker(stuckInterval)
 	defer tick.Stop()
 	for {

@@ -7,7 +7,7 @@ import (
 	"github.com/cronce-io/cronce/producer"
 )
 
-func TestOnlyALoopThatStandsStillIsStuck(t *testing.T) {
+func TestOnlyALoopWithoutTurnsIsStuck(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for name, c := range map[string]struct {
@@ -19,7 +19,7 @@ func TestOnlyALoopThatStandsStillIsStuck(t *testing.T) {
 		"it turns, without broker": {Stats{Produces: true, Producer: producer.Stats{Turned: now.Add(-time.Second)}}, false},
 		"it stands still":          {Stats{Produces: true, Producer: producer.Stats{Turned: now.Add(-stuckAfter - time.Second)}}, true},
 	} {
-		if err := stuck(c.s, now); (err != nil) != c.want {
+		if err := checkLoop(c.s, now); (err != nil) != c.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

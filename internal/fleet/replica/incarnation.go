@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/link"
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
@@ -34,39 +35,27 @@ const stopTime = 2 * time.Second
 // permanent error occurs. life outlives ctx by the time that handlers take to end. If life
 // ends first, the incarnation is lost too, because its heartbeats end.
 func (r *Replica) incarnation(ctx, life context.Context) error {
-	started := r.clock.Now()
+	started, lease := r.clock.Now(), r.cfg.Store.Settings().Lease
 	name := nodeName(r.cfg.Host, started)
-	stamps := r.newStamps(name)
 	n := node.New(node.Config{
-		Store: r.cfg.Store.Nodes(), Record: r.record, Name: name, Started: started,
-		Lease: r.cfg.Store.Settings().Lease, Renewed: r.cfg.Renewed, Failed: r.observer.HeartbeatFailed, Logger: r.log,
-		Pause: func() time.Duration { return pause(r.clock.Now(), r.cfg.Store.Settings().Lease, name) },
-		Acknowledged: func(revision uint64, sent, acked time.Duration) {
-			r.beats.acknowledged(revision, sent, acked)
-			stamps.acknowledged()
-		},
+		Store: r.cfg.Store.Nodes(), Record: r.record, Name: name, Started: started, Lease: lease,
+		Renewed: r.cfg.Renewed, Acknowledged: r.beats.acknowledged, Failed: r.observer.HeartbeatFailed, Logger: r.log,
+		Pause: func() time.Duration { return pauseBeforeBeat(r.clock.Now(), lease, name) },
 	})
 	defer context.AfterFunc(life, func() { n.Lose(fmt.Errorf("%w: this replica has ended", job.ErrLeaseLost)) })()
 	r.current.setNode(n)
 	defer r.current.setNode(nil)
-	r.beats.track(n.Name())
-	answers := &claimAnswers{r: r, node: n.Name()}
-	defer answers.stop()
-	if len(r.queues.list()) > 0 {
-		if err := answers.serve(); err != nil {
-			return err
-		}
-	}
+	r.beats.follow(name)
 	beating, stop := context.WithCancel(life)
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = n.Run(beating) }) // n.Context has the cause
-	ended.Go(func() { stamps.run(beating) })
+	ended.Go(func() { r.beats.readStamps(beating, name) })
 	var err error
 	if r.waitToAct(ctx, n) {
-		r.log.Info("node is up", "node", n.Name())
-		quiet := r.serve(ctx, n)
-		err = r.roles(ctx, life, n, answers)
-		bounded(quiet)
+		r.log.Info("node is up", "node", name)
+		stopServing := r.serve(ctx, n)
+		err = r.roles(ctx, life, n)
+		link.Aside(stopServing)
 	}
 	stop()
 	ended.Wait()
@@ -75,22 +64,6 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	}
 	r.stop(life, n)
 	return err
-}
-
-// bounded calls f, which may wait for the connection, and waits for it for at most stopTime.
-// Then f ends by itself.
-func bounded(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	late := time.NewTimer(stopTime)
-	defer late.Stop()
-	select {
-	case <-done:
-	case <-late.C:
-	}
 }
 
 // serve answers requests to this incarnation until stop is called. The fleet works without
@@ -124,7 +97,7 @@ func (r *Replica) waitToAct(ctx context.Context, n *node.Node) bool {
 }
 
 // roles runs the producer and the consumers until ctx or the node ends.
-func (r *Replica) roles(ctx, life context.Context, n *node.Node, answers *claimAnswers) error {
+func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(n.Context(), stop)()
@@ -134,25 +107,14 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node, answers *claimA
 	}
 	// Users of the view wait until it is ready. Before, it does not know which jobs follow
 	// a job, and would read the definition of each slot from the leader.
-	whenReady := func(run func(context.Context) error) {
-		ready := r.view.Ready()
-		group.Go(func() error {
-			select {
-			case <-ready:
-				return run(ctx)
-			case <-ctx.Done():
-				return nil
-			}
-		})
-	}
 	if r.cfg.Produce {
 		s := r.sweeper(n.Name())
-		whenReady(func(ctx context.Context) error { s.Run(ctx); return nil })
-		whenReady(func(ctx context.Context) error { r.intake(n.Name()).Run(ctx); return nil })
+		r.goWhenReady(ctx, group, func(ctx context.Context) error { s.Run(ctx); return nil })
+		r.goWhenReady(ctx, group, func(ctx context.Context) error { r.intake(n.Name()).Run(ctx); return nil })
 		group.Go(func() error { return r.produce(ctx, n, s.Published) })
 		group.Go(func() error { r.peers.Guard(ctx, n.Name()); return nil })
 	}
-	whenReady(func(ctx context.Context) error { return r.workers(ctx, life, n, answers) })
+	r.goWhenReady(ctx, group, func(ctx context.Context) error { return r.workers(ctx, life, n) })
 	return group.Wait()
 }
 
@@ -172,8 +134,9 @@ func (r *Replica) stop(life context.Context, n *node.Node) {
 	r.log.Info("node stopped", "node", n.Name())
 }
 
+// record returns what the node publishes about itself.
 func (r *Replica) record() exchange.Node {
-	queues := r.queues.list()
+	queues := r.queues.get()
 	return exchange.Node{
 		Producer: r.cfg.Produce, Worker: len(queues) > 0, Queues: queues, Handlers: r.cfg.Handlers(),
 		Priority: r.cfg.Priority, Running: r.table.Running(), ClockOffset: r.clock.Offset(), ClockError: r.clock.Error(),
@@ -200,9 +163,9 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, published func(stri
 	ended.Go(func() { r.zones.readAll(ctx, r.cfg.Store.Nodes().List) })
 	defer func() { stop(); ended.Wait() }()
 	cfg := producer.Config{
-		Node: n.Name(), Started: n.Started(), Registry: followed{r}, Watermark: r.cfg.Store.Watermark(),
-		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Announcements(), Vouched: vouches.of, ZonesBehind: r.zones.behind, Clock: r.clock, Stepped: r.clock.Stepped(),
-		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Stored: published, SetActive: r.watches.set, Nap: boot.Nap,
+		Node: n.Name(), Started: n.Started(), Registry: watchedRegistry{r}, Watermark: r.cfg.Store.Watermark(),
+		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Announcements(), Vouched: vouches.get, ZonesBehind: r.zones.behind, Clock: r.clock, Stepped: r.clock.Stepped(),
+		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Stored: published, SetActive: r.watchesNodes.set, Nap: boot.Nap,
 	}
 	p, err := producer.New(cfg)
 	if err != nil {
@@ -273,25 +236,19 @@ func (r *Replica) alerts() *alert.Deliverer {
 
 // sources returns the sources of a queue: its slots, and its timers that have fired.
 func (r *Replica) sources(queue string) []consumer.Open {
-	failed := func(err error) error { return fmt.Errorf("open queue %s: %w", queue, err) }
-	slots := func(ctx context.Context) (consumer.Source, error) {
-		source, err := r.cfg.Store.Slots().Source(ctx, queue, r.cfg.Priority)
-		if err != nil {
-			return nil, failed(err)
+	open := func(source func(context.Context, string, int) (*stream.Source, error)) consumer.Open {
+		return func(ctx context.Context) (consumer.Source, error) {
+			s, err := source(ctx, queue, r.cfg.Priority)
+			switch {
+			case errors.Is(err, stream.ErrNoTimers):
+				return nil, nil //nolint:nilnil // no source, and no failure: see consumer.Open
+			case err != nil:
+				return nil, fmt.Errorf("open queue %s: %w", queue, err)
+			}
+			return s, nil
 		}
-		return source, nil
 	}
-	timers := func(ctx context.Context) (consumer.Source, error) {
-		source, err := r.cfg.Store.Timers().Source(ctx, queue, r.cfg.Priority)
-		switch {
-		case errors.Is(err, stream.ErrNoTimers):
-			return nil, nil //nolint:nilnil // no source, and no failure: see consumer.Open
-		case err != nil:
-			return nil, failed(err)
-		}
-		return source, nil
-	}
-	return []consumer.Open{slots, timers}
+	return []consumer.Open{open(r.cfg.Store.Slots().Source), open(r.cfg.Store.Timers().Source)}
 }
 
 // member is a node that can also prove its peers dead.

@@ -14,7 +14,7 @@ func TestHeartbeatsComeShortlyBeforeAFullSecond(t *testing.T) {
 		lease := time.Duration(rapid.IntRange(10, 60).Draw(t, "lease")) * time.Second
 		name := rapid.StringMatching(`[a-z]{1,9}-[0-9]{1,5}`).Draw(t, "name")
 		now := time.Unix(1763700000, rapid.Int64Range(0, int64(time.Hour)).Draw(t, "now"))
-		wait := pause(now, lease, name)
+		wait := pauseBeforeBeat(now, lease, name)
 		if wait < 20*time.Millisecond || wait > lease/10 {
 			t.Fatalf("the next one comes after %v, with a lease of %v", wait, lease)
 		}
@@ -23,7 +23,7 @@ func TestHeartbeatsComeShortlyBeforeAFullSecond(t *testing.T) {
 			t.Errorf("it comes %v before a full second", left)
 		}
 		answered := time.Duration(rapid.IntRange(-5, 5).Draw(t, "answered")) * time.Millisecond // by the clock as it is known then
-		if again := pause(next.Add(answered), lease, name); again < lease/10-time.Second-30*time.Millisecond {
+		if again := pauseBeforeBeat(next.Add(answered), lease, name); again < lease/10-time.Second-30*time.Millisecond {
 			t.Errorf("the one after it comes %v later, with a lease of %v", again, lease)
 		}
 	})
@@ -31,7 +31,7 @@ func TestHeartbeatsComeShortlyBeforeAFullSecond(t *testing.T) {
 
 func TestHeartbeatsOfAShortLeaseComeEveryTenthOfIt(t *testing.T) {
 	t.Parallel()
-	if wait := pause(time.Now(), 5*time.Second, "a"); wait != 500*time.Millisecond {
+	if wait := pauseBeforeBeat(time.Now(), 5*time.Second, "a"); wait != 500*time.Millisecond {
 		t.Errorf("the next one comes after %v", wait)
 	}
 }

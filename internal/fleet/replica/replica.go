@@ -32,9 +32,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Config of a Replica. Conn and Store are required.
+// Config of a Replica. Store and Handlers are required.
 type Config struct {
-	Conn  *nats.Conn
 	Store *kv.Store
 
 	// Jobs are applied to the registry at the start, in the name of Owner ("file" or
@@ -119,29 +118,27 @@ type Replica struct {
 	writes   atomic.Int64
 	observer Observer // never nil
 
-	clock *clock.Clock
-	peers *node.Peers
-	view  *registry.View
-	own   own
-	seen  sweep.Seen // of the ledger, by all incarnations
-	table *consumer.Table
-	beats *beats
+	clock   *clock.Clock
+	peers   *node.Peers
+	view    *registry.View
+	applied appliedJobs
+	seen    sweep.Seen // of the ledger, by all incarnations
+	table   *consumer.Table
+	beats   *beats
+	zones   *zones
 
 	current current
-	queues  *queues
+	queues  *variable[[]string]
 	added   *addedJobs
 	stopped chan struct{} // closed when Run returns
 
-	// watches is on while this replica watches the heartbeats of the others.
-	watches *onOff
+	// watchesNodes is true while this replica should watch the heartbeats of the fleet.
+	watchesNodes *variable[bool]
 
-	// zones compares the time zone data of the fleet.
-	zones *zones
-
-	// settingUp is held by the goroutine that sets the namespace up again. registry is the
-	// creation time of the registry bucket that has our jobs.
-	settingUp chan struct{}
-	registry  time.Time
+	// settingUp has an element while a goroutine sets the namespace up again. registryCreated is
+	// when the registry bucket was created to which the jobs of this process were applied.
+	settingUp       chan struct{}
+	registryCreated time.Time
 
 	mu   sync.Mutex
 	jobs []job.Job // those of this process
@@ -151,14 +148,19 @@ type Replica struct {
 func New(cfg Config) *Replica {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.MaxClockOffset = cmp.Or(cfg.MaxClockOffset, DefaultMaxClockOffset)
-	r := &Replica{cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), table: consumer.NewTable(), jobs: slices.Clone(cfg.Jobs), queues: newQueues(cfg.Queues), added: newAddedJobs(), stopped: make(chan struct{})}
-	if r.clock = cfg.Clock; r.clock == nil {
+	r := &Replica{
+		cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), observer: cfg.Observer, clock: cfg.Clock,
+		table: consumer.NewTable(), zones: newZones(tzdata.Version, cfg.Logger), jobs: slices.Clone(cfg.Jobs), added: newAddedJobs(),
+		queues: newVariable(cfg.Queues, slices.Equal), watchesNodes: newVariable(false, func(a, b bool) bool { return a == b }),
+		stopped: make(chan struct{}), settingUp: make(chan struct{}, 1), registryCreated: cfg.Store.Registry(),
+	}
+	if r.observer == nil {
+		r.observer = noObserver{}
+	}
+	if r.clock == nil {
 		r.clock = clock.New(cfg.ClockShift, cfg.MaxClockOffset, r.clockStepped)
 	}
-	r.beats = &beats{clock: r.clock}
-	r.watches = newOnOff()
-	r.zones = newZones(tzdata.Version, r.log)
-	r.settingUp, r.registry = make(chan struct{}, 1), cfg.Store.Registry()
+	r.beats = newBeats(r.clock, r.watchesNodes.get, cfg.Store.Nodes().Read)
 	r.peers = node.NewPeers(node.PeersConfig{
 		Store: cfg.Store.Nodes(), Lease: cfg.Store.Settings().Lease, Now: r.clock.Now, Logger: r.log,
 		Fenced: func(dead, by string) {
@@ -166,10 +168,6 @@ func New(cfg Config) *Replica {
 		},
 	})
 	r.view = registry.NewView(cfg.Store.Jobs(), func(name string) bool { return cfg.Handler != nil && cfg.Handler(name) != nil })
-	r.observer = cfg.Observer
-	if r.observer == nil {
-		r.observer = noObserver{}
-	}
 	return r
 }
 
@@ -184,29 +182,22 @@ func (r *Replica) Run(ctx context.Context) error {
 	ctx, stuck := context.WithCancelCause(ctx)
 	defer stuck(nil)
 	group, life := errgroup.WithContext(life)
+	background := func(run func(context.Context)) { group.Go(func() error { run(life); return nil }) }
 	if !r.cfg.Produce { // the producer's watch feeds the view otherwise
 		group.Go(func() error { return r.watchRegistry(life) })
 	}
 	group.Go(func() error { return r.keepWatching(life, r.watchNodes) })
-	group.Go(func() error { r.watchSettings(life); return nil })
+	background(r.watchSettings)
+	background(r.applyAdded)
+	background(func(ctx context.Context) { r.watchStuck(ctx, stuck) })
+	if r.cfg.Observer != nil {
+		background(r.sample)
+	}
 	if r.cfg.Loaded != nil {
-		ready := r.view.Ready()
-		group.Go(func() error {
-			select {
-			case <-ready:
-				r.cfg.Loaded()
-			case <-life.Done():
-			}
-			return nil
-		})
+		r.goWhenReady(life, group, func(context.Context) error { r.cfg.Loaded(); return nil })
 	}
 	if most := r.cfg.Store.MaxPayload(); most > 0 && most < space.EnoughPayload {
 		r.log.Warn("max_payload is low: the server refuses larger payloads, outputs and errors are cut", "max_payload", most, "enough", space.EnoughPayload)
-	}
-	group.Go(func() error { r.watchStuck(life, stuck); return nil })
-	group.Go(func() error { r.applyAdded(life); return nil })
-	if r.cfg.Observer != nil {
-		group.Go(func() error { r.sample(life); return nil })
 	}
 	group.Go(func() error {
 		defer end()
@@ -225,17 +216,30 @@ func (r *Replica) Run(ctx context.Context) error {
 		return cause
 	}
 	if err != nil && isClosed(r.cfg.Store.Closed()) {
-		return errClosed // whichever goroutine noticed it first
+		return errClosed // other goroutines may have failed first, because of it
 	}
 	return err
 }
 
-// flushTime is how long a replica that stops waits, after the grace period, for its last writes
-// and releases. If the socket of the connection is blocked, the NATS client would wait for up to
-// a minute. Goroutines that are left over end by themselves.
+// goWhenReady adds run to the group. It starts when the view has been read, unless ctx ends first.
+func (r *Replica) goWhenReady(ctx context.Context, group *errgroup.Group, run func(context.Context) error) {
+	ready := r.view.Ready()
+	group.Go(func() error {
+		select {
+		case <-ready:
+			return run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+}
+
+// flushTime is how long Run waits, after the grace period, for its goroutines to send their last
+// writes. If the socket of the connection is blocked, the NATS client would wait for up to a minute.
+// Goroutines that still run after that end by themselves.
 const flushTime = 10 * time.Second
 
-// wait waits for the group, but after the end of ctx for at most the grace plus flushTime.
+// wait waits for the group, but after the end of ctx for at most the grace period plus flushTime.
 func (r *Replica) wait(ctx context.Context, group *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() {
@@ -250,16 +254,17 @@ func (r *Replica) wait(ctx context.Context, group *errgroup.Group) error {
 		return err
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(cmp.Or(r.cfg.Grace, consumer.DefaultGrace) + flushTime)
-	defer late.Stop()
+	limit := r.grace() + flushTime
 	select {
 	case err := <-ended:
 		return err
-	case <-late.C:
-		r.log.Warn("stopped before all writes were sent: the connection is blocked", "after", cmp.Or(r.cfg.Grace, consumer.DefaultGrace)+flushTime)
+	case <-time.After(limit):
+		r.log.Warn("stopped before all writes were sent: the connection is blocked", "after", limit)
 		return nil
 	}
 }
+
+func (r *Replica) grace() time.Duration { return cmp.Or(r.cfg.Grace, consumer.DefaultGrace) }
 
 var errClosed = fmt.Errorf("%w for good", nats.ErrConnectionClosed)
 
@@ -271,7 +276,7 @@ func (r *Replica) work(ctx, life context.Context) error {
 	// All incarnations share one grace period, which begins when ctx ends.
 	over, end := context.WithCancel(context.Background())
 	defer end()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(cmp.Or(r.cfg.Grace, consumer.DefaultGrace), end) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(r.grace(), end) })()
 	defer func() { cancel(); r.table.Finish(over) }()
 	err := r.applyOwn(ctx)
 	if err != nil && ctx.Err() != nil {

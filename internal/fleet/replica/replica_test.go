@@ -55,7 +55,7 @@ func (s *site) replica(h job.Handler, edit func(*replica.Config)) (nc *nats.Conn
 		s.Fatal(err)
 	}
 	cfg := replica.Config{
-		Conn: nc, Store: store, Owner: "code", Produce: true, Queues: []string{"default"}, Grace: 10 * time.Second,
+		Store: store, Owner: "code", Produce: true, Queues: []string{"default"}, Grace: 10 * time.Second,
 		Jobs:     []job.Job{{Name: "report", Schedule: "* * * * * *", Retry: job.Retry{Attempts: 1}}},
 		Handler:  func(string) job.Handler { return h },
 		Handlers: func() []string { return []string{"report"} },

@@ -38,17 +38,17 @@ func (r *Replica) setUpAgain(ctx context.Context) bool {
 	}
 	logged := ""
 	for ctx.Err() == nil {
-		changes, registry, err := r.cfg.Store.SetUpAgain(ctx)
+		changes, created, err := r.cfg.Store.SetUpAgain(ctx)
 		if len(changes) > 0 {
 			what := strings.Join(changes, ", ")
 			r.log.Error("the namespace, or a part of it, was gone: it is set up again, and what was stored there is lost", "namespace", r.cfg.Store.Namespace, "changes", what)
 			r.emit(job.Event{Kind: job.EventAlert, Node: r.Stats().Node, Error: "the namespace, or a part of it, was gone and is set up again: " + what})
 		}
-		if err == nil && !registry.Equal(r.registry) {
+		if err == nil && !created.Equal(r.registryCreated) {
 			err = r.applyOwn(ctx)
 		}
 		if err == nil {
-			r.registry = registry
+			r.registryCreated = created
 			return true
 		}
 		if text := err.Error(); text != logged && ctx.Err() == nil {
@@ -103,7 +103,7 @@ func (r *Replica) watchRegistry(ctx context.Context) error {
 			}
 		}
 		first = false
-		return r.cfg.Store.Jobs().Watch(ctx, r.watched)
+		return r.cfg.Store.Jobs().Watch(ctx, r.noteRegistry)
 	})
 }
 

@@ -117,7 +117,7 @@ func TestANodeThatMayNotSetUpWaitsForWhatIsMissingAndGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := replica.New(replica.Config{
-		Conn: nc, Store: store, Owner: "code", Produce: true, Queues: []string{"default"},
+		Store: store, Owner: "code", Produce: true, Queues: []string{"default"},
 		Jobs:     []job.Job{{Name: "report", Schedule: "* * * * * *"}},
 		Handler:  func(string) job.Handler { return func(context.Context, job.Run) error { ran.Add(1); return nil } },
 		Handlers: func() []string { return []string{"report"} }, Logger: slog.New(slog.NewTextHandler(&log, nil)),

@@ -34,7 +34,7 @@ func TestASocketThatDoesNotDrainHoldsUpNeitherLiveNorTheEndOfRun(t *testing.T) {
 	const grace = time.Second
 	started := make(chan struct{}, 100)
 	r := replica.New(replica.Config{
-		Conn: nc, Store: store, Owner: "code", Produce: true, Queues: []string{"default"}, Grace: grace,
+		Store: store, Owner: "code", Produce: true, Queues: []string{"default"}, Grace: grace,
 		Jobs: []job.Job{{Name: "report", Schedule: "* * * * * *", Retry: job.Retry{Attempts: 1}}},
 		Handler: func(string) job.Handler {
 			return func(ctx context.Context, _ job.Run) error { started <- struct{}{}; <-ctx.Done(); return nil }

@@ -81,7 +81,7 @@ func (r *Replica) Stats() Stats {
 	s.Now, s.ClockOffset, s.ClockError = r.clock.Now(), r.clock.Offset(), r.clock.Error()
 	s.Owed, s.Stuck = r.table.Size(), r.table.CountStuck()
 	s.Withheld = map[string]bool{}
-	for _, queue := range r.queues.list() {
+	for _, queue := range r.queues.get() {
 		s.Withheld[queue] = r.cfg.Ready != nil && !isClosed(r.cfg.Ready(queue))
 	}
 	return s
@@ -124,7 +124,7 @@ func (r *Replica) sampleOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, samplePatience)
 	defer cancel()
 	queues := map[string]backlog{}
-	for _, queue := range r.queues.list() {
+	for _, queue := range r.queues.get() {
 		if b, err := r.cfg.Store.Slots().Backlog(ctx, queue, r.cfg.Produce); err == nil {
 			queues[queue] = b
 		}

@@ -60,7 +60,7 @@ func (r *Replica) apply(ctx context.Context, jobs []job.Job, force bool) error {
 	left := make([]attempt, len(jobs))
 	for i, j := range jobs {
 		r.view.Keep(j.Name)
-		left[i].mine = j
+		left[i].ours = j
 	}
 	err := a.readMany(ctx, left)
 	for err == nil && len(left) > 0 {
@@ -86,9 +86,10 @@ type applying struct {
 
 // attempt is a job to be applied, and its entry in the registry as it was last read.
 type attempt struct {
-	mine     job.Job
-	old      *plans.Entry // nil if there is none that can be read
-	revision uint64       // the last one of the job
+	ours       job.Job
+	old        *plans.Entry // nil if there is none
+	revision   uint64       // the last one of the job
+	unreadable bool         // the registry has an entry that cannot be decoded
 }
 
 // reportProgress logs the progress every progressEvery, until stop is called.
@@ -110,8 +111,8 @@ func (a *applying) reportProgress() (stop func()) {
 	return func() { close(over); ended.Wait() }
 }
 
-// untilAnswered repeats ask until the broker answers. After each try without an answer it logs what it
-// waits for.
+// untilAnswered repeats ask until the broker answers. After each try without an answer it logs what
+// it waits for.
 func (r *Replica) untilAnswered(ctx context.Context, what string, ask func(context.Context) error) error {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -130,7 +131,7 @@ func (r *Replica) untilAnswered(ctx context.Context, what string, ask func(conte
 func (a *applying) readMany(ctx context.Context, jobs []attempt) error {
 	names := make([]string, len(jobs))
 	for i := range jobs {
-		names[i] = jobs[i].mine.Name
+		names[i] = jobs[i].ours.Name
 	}
 	return a.untilAnswered(ctx, "read the jobs", func(ctx context.Context) error {
 		known, err := a.cfg.Store.Jobs().Latest(ctx, names)
@@ -146,14 +147,13 @@ func (a *applying) readMany(ctx context.Context, jobs []attempt) error {
 // readLeader reads the entries of the jobs at the registry's leader. It leaves out the jobs whose
 // stored definition cannot be decoded.
 func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []attempt, _ error) {
-	broken := make([]bool, len(jobs))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	for i := range jobs {
 		group.Go(func() error {
 			t := &jobs[i]
-			err := a.untilAnswered(ctx, "read job "+t.mine.Name, func(ctx context.Context) error {
-				entry, revision, err := a.cfg.Store.Jobs().Read(ctx, t.mine.Name)
+			err := a.untilAnswered(ctx, "read job "+t.ours.Name, func(ctx context.Context) error {
+				entry, revision, err := a.cfg.Store.Jobs().Read(ctx, t.ours.Name)
 				t.old, t.revision = &entry, revision
 				return err
 			})
@@ -161,24 +161,17 @@ func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []a
 			case errors.Is(err, job.ErrNotFound):
 				t.old = nil // deleted: the new entry replaces the deletion marker at its revision
 			case exchange.IsUnreadable(err):
-				broken[i] = true
-				a.own.put(t.mine, t.mine, t.revision)
-				a.log.Error("the stored definition of this job cannot be read, and is left as it is", "job", t.mine.Name, "error", err)
+				t.unreadable = true
+				a.applied.put(t.ours, t.ours, t.revision)
+				a.log.Error("the stored definition of this job cannot be read, and is left as it is", "job", t.ours.Name, "error", err)
 			case err != nil:
-				return fmt.Errorf("job %s: %w", t.mine.Name, err)
+				return fmt.Errorf("job %s: %w", t.ours.Name, err)
 			}
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	for i := range jobs {
-		if !broken[i] {
-			readable = append(readable, jobs[i])
-		}
-	}
-	return readable, nil
+	err := group.Wait()
+	return slices.DeleteFunc(jobs, func(t attempt) bool { return t.unreadable }), err
 }
 
 // write is a definition that is to be stored for an attempt.
@@ -205,9 +198,9 @@ type outcome struct {
 	err error
 }
 
-// round writes the jobs that differ from what was read, and returns those whose write met a
-// conflict. Until one write has succeeded, it waits for each answer before it sends the next
-// write: if the login may not write, the server's error names only one of many writes.
+// round writes the jobs whose definitions differ from the entries that were read, and returns those
+// whose write met a conflict. Until one write has succeeded, it waits for each answer before it sends
+// the next write: if the login may not write, the server's error names only one of many writes.
 func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attempt, failed error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -224,7 +217,7 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 		if err := a.handleAnswer(o); errors.Is(err, job.ErrConflict) {
 			conflicts = append(conflicts, o.attempt)
 		} else if err != nil && failed == nil {
-			failed = fmt.Errorf("job %s: %w", o.mine.Name, err)
+			failed = fmt.Errorf("job %s: %w", o.ours.Name, err)
 			stop()
 		} else if o.err == nil {
 			most = maxUnanswered
@@ -237,9 +230,9 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 		if failed != nil || ctx.Err() != nil {
 			break
 		}
-		next, change, err := plans.Upsert(t.old, t.mine, a.cfg.Owner, a.identity, a.force)
+		next, change, err := plans.Upsert(t.old, t.ours, a.cfg.Owner, a.identity, a.force)
 		if err != nil {
-			failed = fmt.Errorf("job %s: %w", t.mine.Name, err)
+			failed = fmt.Errorf("job %s: %w", t.ours.Name, err)
 			break
 		}
 		if change != plans.Changed || !a.mayWrite {
@@ -268,8 +261,8 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 func (a *applying) handleAnswer(o outcome) error {
 	switch {
 	case o.err == nil:
-		a.replaced(o.old, o.mine.Name)
-		a.keep(o.mine, o.mine, o.won)
+		a.logReplacing(o.old, o.ours.Name)
+		a.note(o.ours, o.ours, o.won)
 		return nil
 	case errors.Is(o.err, job.ErrDenied):
 		if a.mayWrite {
@@ -282,34 +275,34 @@ func (a *applying) handleAnswer(o outcome) error {
 	return o.err
 }
 
-// leave logs why a job is not written, and records the definition that the registry has.
+// leave logs why a job is not written, and notes the definition that the registry has.
 func (a *applying) leave(t attempt, change plans.Change) {
-	a.report(change, t.old, t.mine.Name)
-	stored := t.mine
+	a.logUnwritten(change, t.old, t.ours.Name)
+	stored := t.ours
 	if t.old != nil {
 		stored = t.old.Job
 	}
-	a.keep(t.mine, stored, t.revision)
+	a.note(t.ours, stored, t.revision)
 }
 
-// keep records that the registry has the definition stored of mine, a job of this replica.
-func (a *applying) keep(mine, stored job.Job, revision uint64) {
+// note notes that ours was applied, and that the registry has the definition stored after that.
+func (a *applying) note(ours, stored job.Job, revision uint64) {
 	a.done.Add(1)
-	a.own.put(mine, stored, revision)
-	if e, ok := a.view.Entry(mine.Name); ok { // the watch may have been faster
-		a.compare(e)
+	a.applied.put(ours, stored, revision)
+	if e, ok := a.view.Entry(ours.Name); ok { // the watch may have been faster
+		a.logReplaced(e)
 	}
 }
 
-// replaced logs that this node's definition has replaced that of another node.
-func (a *applying) replaced(old *plans.Entry, name string) {
+// logReplacing logs that this node's definition has replaced that of another node.
+func (a *applying) logReplacing(old *plans.Entry, name string) {
 	if old != nil && old.Node != a.identity {
 		a.log.Info("job definition replaced: this node's holds now", "job", name, "node", a.identity, "stored_by", old.Node, "owner", old.Owner)
 	}
 }
 
-// report logs why a definition was not written.
-func (a *applying) report(change plans.Change, old *plans.Entry, name string) {
+// logUnwritten logs why a definition was not written.
+func (a *applying) logUnwritten(change plans.Change, old *plans.Entry, name string) {
 	switch {
 	case change == plans.Superseded:
 		a.log.Warn("this definition was replaced by a later edit and is not brought back",

@@ -23,25 +23,24 @@ const (
 	maxVouched   = 4096
 )
 
-// vouches reads the records of nodes to find out which of them are live producers. It is needed
-// because announcements of producers are core NATS messages, in which any login can name any
-// sender. It is safe for concurrent use.
+// vouches reads the records of nodes to find out which of them are live producers: any login can
+// publish an announcement in the name of any producer. It is safe for concurrent use.
 type vouches struct {
 	read func(ctx context.Context, name string) (exchange.NodeEvent, error)
 	live func(exchange.NodeEvent) bool
 	log  *slog.Logger
 
-	names chan string // to be read
+	queue chan string // names whose records are to be read
 	mu    sync.Mutex
 	known map[string]vouch
 }
 
 // vouch is the result of the last read of a node's record, at readAt. Zero means none yet.
 type vouch struct {
-	started time.Time
-	ok      bool
-	readAt  time.Time
-	reading bool // a read is queued or under way
+	started  time.Time
+	produces bool
+	readAt   time.Time
+	reading  bool // a read is queued or under way
 }
 
 func (r *Replica) newVouches() *vouches {
@@ -51,7 +50,7 @@ func (r *Replica) newVouches() *vouches {
 		return e.Node.State == exchange.NodeAlive && e.Node.Producer && silent < max(lease, e.Node.Lease)
 	}
 	read := func(ctx context.Context, name string) (exchange.NodeEvent, error) {
-		e, err := r.cfg.Store.Nodes().ReadEvent(ctx, name)
+		e, err := r.cfg.Store.Nodes().Read(ctx, name)
 		if err == nil {
 			r.zones.note(e)
 		}
@@ -61,28 +60,28 @@ func (r *Replica) newVouches() *vouches {
 }
 
 func newVouches(read func(context.Context, string) (exchange.NodeEvent, error), live func(exchange.NodeEvent) bool, log *slog.Logger) *vouches {
-	return &vouches{read: read, live: live, log: log, names: make(chan string, 64), known: map[string]vouch{}}
+	return &vouches{read: read, live: live, log: log, queue: make(chan string, 64), known: map[string]vouch{}}
 }
 
-// of reports whether the node is known to produce, and when it began. It does not block: an
-// unknown name is read in the background.
-func (v *vouches) of(name string) (started time.Time, ok bool) {
+// get reports whether the node is known to produce, and when it began. It does not block: run reads
+// the record if it was not read lately.
+func (v *vouches) get(name string) (started time.Time, produces bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.known[name]
 	again := vouchAgain
-	if k.ok {
+	if k.produces {
 		again = vouchFor
 	}
 	if !k.reading && (k.readAt.IsZero() || time.Since(k.readAt) > again) {
 		select {
-		case v.names <- name:
+		case v.queue <- name:
 			k.reading = true
 			v.put(name, k)
 		default: // the next announcement tries again
 		}
 	}
-	return k.started, k.ok
+	return k.started, k.produces
 }
 
 // put stores a result. v.mu is held.
@@ -99,7 +98,7 @@ func (v *vouches) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case name := <-v.names:
+		case name := <-v.queue:
 			reading, cancel := context.WithTimeout(ctx, vouchTimeout)
 			e, err := v.read(reading, name)
 			cancel()
@@ -113,11 +112,11 @@ func (v *vouches) note(name string, e exchange.NodeEvent, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.known[name]
-	first := k.readAt.IsZero() || k.ok
+	changed := k.readAt.IsZero() || k.produces
 	k.reading = false
 	if err == nil || errors.Is(err, job.ErrNotFound) || exchange.IsUnreadable(err) {
-		k.readAt, k.ok, k.started = time.Now(), err == nil && e.Name == name && v.live(e), e.Node.Started
-		if !k.ok && first {
+		k.readAt, k.produces, k.started = time.Now(), err == nil && e.Name == name && v.live(e), e.Node.Started
+		if !k.produces && changed {
 			v.log.Warn("announcements ignored: this node has no live record of a producer", "node", name)
 		}
 	}

@@ -44,20 +44,20 @@ func TestProducerIsVouchedForByItsLiveRecord(t *testing.T) {
 		go v.run(t.Context())
 		is := func(when, name string, want bool) {
 			t.Helper()
-			v.of(name)
+			v.get(name)
 			synctest.Wait()
-			if started, ok := v.of(name); ok != want || ok && !started.Equal(began) {
+			if started, ok := v.get(name); ok != want || ok && !started.Equal(began) {
 				t.Errorf("%s: %s is vouched for: %v, since %v", when, name, ok, started)
 			}
 		}
-		if _, ok := v.of("producer"); ok {
+		if _, ok := v.get("producer"); ok {
 			t.Error("a node is vouched for before its record was seen")
 		}
 		for _, name := range []string{"worker", "stopped", "unknown", "producer"} {
 			is("at first", name, name == "producer")
 		}
 		for range 100 {
-			v.of("producer")
+			v.get("producer")
 		}
 		mu.Lock()
 		if looks > 4 {
@@ -73,7 +73,7 @@ func TestProducerIsVouchedForByItsLiveRecord(t *testing.T) {
 		mu.Unlock()
 		is("when its record is gone", "producer", false)
 		for i := range 3 * maxVouched {
-			v.of(fmt.Sprint("made up ", i))
+			v.get(fmt.Sprint("made up ", i))
 			synctest.Wait()
 		}
 		v.mu.Lock()

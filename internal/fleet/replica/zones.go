@@ -23,7 +23,7 @@ type zones struct {
 
 	mu      sync.Mutex
 	logged  map[string]bool
-	newer   map[string]time.Time // when the record of each producer with newer data was last seen
+	newer   map[string]time.Time // the producers with newer data, and when their records were last seen
 	allRead bool                 // the records of all nodes were read once
 }
 

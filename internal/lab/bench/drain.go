@@ -36,7 +36,7 @@ func DrainOurs(ctx context.Context, work, aside jetstream.JetStream, namespace s
 		return nil
 	}
 	r := replica.New(replica.Config{
-		Conn: work.Conn(), Store: store, Queues: []string{"default"},
+		Store: store, Queues: []string{"default"},
 		Handler:  func(string) job.Handler { return handler },
 		Handlers: func() []string { return nil },
 	})

@@ -164,7 +164,7 @@ func startFleet(ctx context.Context, connect Connect, namespace string, replicas
 		if err != nil {
 			return f, err
 		}
-		cfg := replica.Config{Conn: js.Conn(), Store: store, Produce: true, Handlers: func() []string { return nil }}
+		cfg := replica.Config{Store: store, Produce: true, Handlers: func() []string { return nil }}
 		if i == 0 && handle != nil {
 			cfg.Queues, cfg.Handler = []string{"default"}, func(string) job.Handler { return handle }
 		}

@@ -58,7 +58,7 @@ func Fill(tb testing.TB, l Ledger, n int, record func(i int) job.Record) {
 
 // Nodes is what the suite needs of the nodes.
 type Nodes interface {
-	Read(ctx context.Context, name string) (exchange.Node, uint64, error)
+	Read(ctx context.Context, name string) (exchange.NodeEvent, error)
 	Write(context.Context, exchange.Node, uint64) (uint64, error)
 	List(context.Context) ([]exchange.NodeEvent, error)
 	Watch(context.Context, func(exchange.NodeEvent)) error

@@ -41,8 +41,8 @@ func nodesWatched(t *testing.T, m Memory) {
 	}
 	_, err := m.Nodes.Write(ctx, Node("new", "late heartbeat"), one)
 	wantError(t, err, job.ErrConflict)
-	if got, rev, err := m.Nodes.Read(ctx, "new"); err != nil || rev != two || got.State != exchange.NodeFenced {
-		t.Fatalf("read %+v at %d, %v", got, rev, err)
+	if got, err := m.Nodes.Read(ctx, "new"); err != nil || got.Revision != two || got.Node.State != exchange.NodeFenced {
+		t.Fatalf("read %+v, %v", got, err)
 	}
 	if all := must[[]exchange.NodeEvent](t)(m.Nodes.List(ctx)); len(all) != 2 || all[0].Name != "old" || all[1].Name != "new" {
 		t.Fatalf("list %+v", all)

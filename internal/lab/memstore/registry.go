@@ -12,8 +12,13 @@ import (
 type Nodes struct{ *Bucket }
 
 // Read is kv.Nodes.Read.
-func (n *Nodes) Read(ctx context.Context, name string) (exchange.Node, uint64, error) {
-	return get(ctx, n.Bucket, name, exchange.DecodeNode)
+func (n *Nodes) Read(ctx context.Context, name string) (exchange.NodeEvent, error) {
+	e, err := n.read(ctx, name)
+	if err != nil {
+		return exchange.NodeEvent{Revision: e.revision}, err
+	}
+	ev := nodeEvent(e)
+	return ev, ev.Err
 }
 
 // Write is kv.Nodes.Write.

@@ -110,7 +110,7 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 		return err
 	}
 	cfg := replica.Config{
-		Conn: nc, Store: store, Produce: spec.Produce, Grace: grace, Host: spec.Host, ClockShift: spec.ClockOffset,
+		Store: store, Produce: spec.Produce, Grace: grace, Host: spec.Host, ClockShift: spec.ClockOffset,
 		Owner: plan.JobOwner, Handler: h.handler, Handlers: h.names, Logger: log, Version: "torture",
 	}
 	if spec.Work {

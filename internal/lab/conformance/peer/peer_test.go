@@ -94,7 +94,7 @@ func runClient(ctx context.Context) error {
 	}
 	names := strings.FieldsFunc(under("JOBS"), func(r rune) bool { return r == ',' })
 	return replica.New(replica.Config{
-		Conn: nc, Store: store, Produce: under("PRODUCE") == "1", Queues: strings.Split(under("QUEUES"), ","), Grace: 2 * time.Second,
+		Store: store, Produce: under("PRODUCE") == "1", Queues: strings.Split(under("QUEUES"), ","), Grace: 2 * time.Second,
 		Host: under("NAME"), ClockShift: time.Duration(offset) * time.Millisecond, Owner: "code", Logger: log, Version: "test",
 		Handlers: func() []string { return names },
 		Handler: func(name string) job.Handler {
