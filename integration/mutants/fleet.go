@@ -40,7 +40,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/sweep/suspect.go",
 		old:    "if age < -stallAfter {",
 		new:    "if false {",
-		test:   "TestASlotOfAClockThatWasSetBackIsOfferedWithoutWaitingForIt",
+		test:   "TestASlotIsOfferedAtOnceIfTheClockWasSetBack",
 	},
 	{
 		name:   "sweep-by-an-implausible-clock",
@@ -118,8 +118,8 @@ var fleetMutants = []mutant{
 		name:   "sweep-leaves-live-owners",
 		breaks: "a running slot that its living owner forgot is offered by nothing when its message is lost (invariant 10)",
 		file:   "internal/fleet/sweep/suspect.go",
-		old:    "if asks && owned < maxOwned",
-		new:    "if asks && owned < 0",
+		old:    "if ownedAreDue && owned < maxOwned",
+		new:    "if ownedAreDue && owned < 0",
 		test:   "TestARunningSlotOfALiveNodeIsOfferedWhenItsMessageIsLost",
 	},
 	{
@@ -128,7 +128,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/sweep/suspect.go",
 		old:    "		if hasMessage[p.slot] {\n			continue\n		}\n		group.Go",
 		new:    "		group.Go",
-		test:   "TestAPassListsTheBacklogOnceAndAsksOnlyAboutWhatIsNotInIt",
+		test:   "TestAPassListsTheBacklogOnceAndReadsOnlySlotsThatAreNotInIt",
 	},
 	{
 		name:   "bad-record-read-in-each-pass",
@@ -136,7 +136,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/sweep/suspect.go",
 		old:    "errors.Is(err, job.ErrNotFound), exchange.IsUnreadable(err):\n		s.removeSuspect",
 		new:    "errors.Is(err, job.ErrNotFound):\n		s.removeSuspect",
-		test:   "TestARecordThatCannotBeReadIsPassedOverAndNamed",
+		test:   "TestAnUnreadableRecordIsSkippedAndReported",
 	},
 	{
 		name:   "sweep-ends-at-a-bad-record",
@@ -144,7 +144,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/sweep/suspect.go",
 		old:    "	s.end.Skip(\"slot \"+slot.ID(), err)\n	return nil",
 		new:    "	return err",
-		test:   "TestAStrandedMessageWhoseRecordCannotBeReadIsPassedOver",
+		test:   "TestAStrandedMessageWithAnUnreadableRecordIsSkipped",
 	},
 	{
 		name:   "sweep-of-an-invented-node",
@@ -160,7 +160,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/sweep/end.go",
 		old:    "case found >= mark.Revision:",
 		new:    "case found >= 0:",
-		test:   "TestALedgerThatWentBackIsSaidOnce",
+		test:   "TestARewoundLedgerIsReportedOnce",
 	},
 	{
 		name:   "event-acked-before-its-slot",
@@ -296,7 +296,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/sweep/late.go",
 		old:    "return t.alerted[slot.ID()], nil",
 		new:    "return false, nil",
-		test:   "TestAnotherNodeTellsOfLateSlotsWhatWasNotTold",
+		test:   "TestANewSweeperAlertsOnlyAboutLateSlotsWithoutAnAlert",
 	},
 	{
 		name:   "incident-of-the-past",

@@ -54,7 +54,7 @@ func (b *backlog) Publish(string, core.Message, []byte) (func(context.Context) (
 }
 
 // The requests of a pass grow with what is lost, not with what waits.
-func TestAPassListsTheBacklogOnceAndAsksOnlyAboutWhatIsNotInIt(t *testing.T) {
+func TestAPassListsTheBacklogOnceAndReadsOnlySlotsThatAreNotInIt(t *testing.T) {
 	t.Parallel()
 	const jobs, lost = 20_000, 3
 	b := &backlog{pair: &pair{}}

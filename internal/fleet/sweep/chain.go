@@ -18,18 +18,18 @@ type follower struct {
 	since  time.Time
 }
 
-// chain handles a change of a slot's record. If the slot has succeeded, chain adds the slots that
-// should follow from it.
-func (s *Sweeper) chain(c kv.Change) {
-	delete(s.successors, c.Slot.Whole())
+// noteFollowers handles a change of a slot's record. If the slot has succeeded, noteFollowers adds the
+// slots that should follow from it.
+func (s *Sweeper) noteFollowers(c kv.Change) {
+	delete(s.followers, c.Slot.Whole())
 	if c.State != job.Succeeded || c.Slot.Shards > 0 || s.cfg.Now().Sub(c.Time) > s.cfg.Horizon {
 		return
 	}
 	for _, e := range s.cfg.After(c.Slot.Job) {
-		if e.Chained(c.Time) && len(s.successors) < maxPublished {
+		if e.Chained(c.Time) && len(s.followers) < maxPublished {
 			next := c.Slot
 			next.Job = e.Job.Name
-			s.successors[next] = follower{e, c.Slot, c.Time}
+			s.followers[next] = follower{e, c.Slot, c.Time}
 		}
 	}
 }
@@ -37,10 +37,10 @@ func (s *Sweeper) chain(c kv.Change) {
 // isDue reports whether the slot should have followed by now.
 func (s *Sweeper) isDue(f follower) bool { return s.age(f.since) > stallAfter }
 
-// addFollowers adds the slots that should have followed from others by now to hasMessage, which
-// list then fills.
+// addFollowers adds the slots that should have followed from others by now to the slots that
+// listMessages looks for.
 func (s *Sweeper) addFollowers(hasMessage map[job.Slot]bool) {
-	for next, f := range s.successors {
+	for next, f := range s.followers {
 		if s.isDue(f) {
 			hasMessage[next] = false
 		}
@@ -51,23 +51,23 @@ func (s *Sweeper) addFollowers(hasMessage map[job.Slot]bool) {
 // message. For each it publishes a message of one of the slots before it again. The worker that
 // gets that message finds the outcome, and publishes what follows from it.
 func (s *Sweeper) offerFollowers(ctx context.Context, hasMessage map[job.Slot]bool) error {
-	for next, f := range s.successors {
+	for next, f := range s.followers {
 		if !s.isDue(f) {
 			continue
 		}
 		if !hasMessage[next] {
-			if err := s.skip(ctx, next, s.offerFollower(ctx, next, f)); err != nil {
+			if err := s.skipIfBad(ctx, next, s.offerFollower(ctx, next, f)); err != nil {
 				return err
 			}
 		}
-		delete(s.successors, next)
+		delete(s.followers, next)
 	}
 	return nil
 }
 
 // offerFollower offers one of the slots before next again, if next has no record although all of
 // them have succeeded. If one of them has not succeeded yet, offerFollower does nothing: when that
-// slot succeeds, chain adds next again.
+// slot succeeds, noteFollowers adds next again.
 func (s *Sweeper) offerFollower(ctx context.Context, next job.Slot, f follower) error {
 	if _, _, err := s.cfg.Ledger.Read(ctx, next); !errors.Is(err, job.ErrNotFound) {
 		return err

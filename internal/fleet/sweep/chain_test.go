@@ -13,7 +13,7 @@ import (
 
 // A slot has succeeded, and what follows from it was lost, or its worker did not know the job
 // that comes after it yet.
-func TestTheMessageOfASlotIsOfferedAgainForWhatShouldHaveFollowed(t *testing.T) {
+func TestASlotIsOfferedAgainIfItsFollowerIsMissing(t *testing.T) {
 	const offered, nothing = true, false
 	extract := slot(1)
 	check, load := extract, extract

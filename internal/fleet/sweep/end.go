@@ -116,18 +116,18 @@ func (s *Sweeper) store(ctx context.Context, end exchange.SweepEnd, revision uin
 		return false, nil
 	case errors.Is(err, job.ErrDenied):
 		if !s.denied {
+			s.denied = true
 			s.cfg.Logger.Warn("the end of a sweep cannot be stored: the login is of an older version", "error", err, "fix", "cronce auth producer")
 		}
-		s.denied = true
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// compare checks that the newest write of the ledger that was seen is still there, or a
-// later one of the same slot. If not, the ledger has lost writes: attempts and fences of
-// the slots since then may go back. One node of the fleet reports that, once.
-func (s *Sweeper) compare(ctx context.Context, last *kv.SweepEnd) error {
+// checkRewound checks that the ledger still has the newest write that was seen, or a later one of the
+// same slot. If not, the ledger has lost writes: attempts and fences of the slots since then may go
+// back. One node of the fleet reports that, once.
+func (s *Sweeper) checkRewound(ctx context.Context, last *kv.SweepEnd) error {
 	slot, mark := s.cfg.Seen.newest()
 	if mark.Revision == 0 || s.cfg.Now().Sub(mark.Time) > s.cfg.Horizon {
 		return nil // the ledger may have deleted the record because of its age

@@ -29,7 +29,7 @@ func (s *site) turn(sweeper *sweep.Sweeper) {
 	}
 }
 
-// lasting returns the sweeper of a producer that is older than the others and lives long.
+// lasting returns the sweeper of a producer that is older than the others and has a long lease.
 func (s *site) lasting(node string) *sweep.Sweeper {
 	s.Helper()
 	s.node(exchange.Node{Name: node, State: exchange.NodeAlive, Producer: true, Started: time.Now().Add(-time.Hour), Lease: 24 * time.Hour})
@@ -44,7 +44,7 @@ func (s *site) spoil(slot job.Slot) {
 	}
 }
 
-func TestARecordThatCannotBeReadIsPassedOverAndNamed(t *testing.T) {
+func TestAnUnreadableRecordIsSkippedAndReported(t *testing.T) {
 	s := newSite(t)
 	bad, lost := slot(1), slot(2)
 	s.spoil(bad)
@@ -62,17 +62,17 @@ func TestARecordThatCannotBeReadIsPassedOverAndNamed(t *testing.T) {
 		}
 		end := s.end()
 		if len(end.Skipped) != 1 || !strings.Contains(end.Skipped[0].What, bad.ID()) || !strings.Contains(end.Skipped[0].Why, "invalid") || end.Node != "n0" {
-			t.Errorf("it left behind %+v, want a word about %s", end, bad)
+			t.Errorf("the stored end is %+v, want it to name %s", end, bad)
 		}
 	}
 	s.record(job.Record{Slot: bad, State: job.Succeeded}) // it can be read again
 	s.turn(sweeper)
 	if end := s.end(); len(end.Skipped) > 0 {
-		t.Errorf("it still says %+v", end.Skipped)
+		t.Errorf("the stored end still names %+v", end.Skipped)
 	}
 }
 
-func TestAStrandedMessageWhoseRecordCannotBeReadIsPassedOver(t *testing.T) {
+func TestAStrandedMessageWithAnUnreadableRecordIsSkipped(t *testing.T) {
 	s := newSite(t)
 	bad, lost := slot(1), slot(2)
 	s.publish(core.Message{Slot: bad})
@@ -99,7 +99,7 @@ func TestAProducerSweepsWhenTheOldestDoesNot(t *testing.T) {
 		s.shift += 30 * time.Second
 	}
 	if len(s.offered) != 0 && s.shift <= 90*time.Second {
-		t.Errorf("it swept at once, and not when the older one was overdue")
+		t.Errorf("a younger producer swept before a sweep was overdue")
 	}
 	s.turn(s.sweeper)
 	if len(s.offered) != 1 {
@@ -107,17 +107,17 @@ func TestAProducerSweepsWhenTheOldestDoesNot(t *testing.T) {
 	}
 	first := s.end()
 	if first.Node != "n5" {
-		t.Fatalf("the sweep was %q's, want n5's", first.Node)
+		t.Fatalf("%q swept, want n5", first.Node)
 	}
 	// The producer that stands in goes on, and the others do not sweep.
 	s.turn(other)
 	s.turn(s.sweeper)
 	if end := s.end(); end.Node != "n5" || end.Nonce == first.Nonce {
-		t.Errorf("then the sweep was %q's, want n5's again", end.Node)
+		t.Errorf("then %q swept, want n5 again", end.Node)
 	}
 }
 
-func TestASilentNodeRecordThatCannotBeReadIsNoLiveNode(t *testing.T) {
+func TestASilentNodeWithAnUnreadableRecordIsNotAlive(t *testing.T) {
 	s := newSite(t)
 	if _, err := s.js.Publish(t.Context(), "$KV.cronce_nodes.broken", []byte("{")); err != nil {
 		t.Fatal(err)
@@ -131,18 +131,18 @@ func TestASilentNodeRecordThatCannotBeReadIsNoLiveNode(t *testing.T) {
 	}
 }
 
-func TestALedgerThatWentBackIsSaidOnce(t *testing.T) {
+func TestARewoundLedgerIsReportedOnce(t *testing.T) {
 	old := []job.Record{{Slot: slot(3), State: job.Succeeded}, {Slot: slot(2), State: job.Succeeded}}
 	for name, c := range map[string]struct {
 		lose func(s *site)
 		want bool
 	}{
 		"nothing was lost":       {func(s *site) {}, false},
-		"it was made anew":       {func(s *site) { s.remake(0) }, true},
+		"it was created anew":    {func(s *site) { s.remake(0) }, true},
 		"an old copy is there":   {func(s *site) { s.remake(0, old...) }, true},
 		"its slots run again":    {func(s *site) { s.remake(0, old[0], job.Record{Slot: slot(1), State: job.Running, Node: "n5"}) }, true},
 		"it was written since":   {func(s *site) { s.record(job.Record{Slot: slot(1), State: job.Failed, Attempt: 2}) }, false},
-		"it is forgotten by age": {func(s *site) { s.remake(0); s.shift = 25 * time.Hour }, false},
+		"it is past its age":     {func(s *site) { s.remake(0); s.shift = 25 * time.Hour }, false},
 		"the record is not read": {func(s *site) { s.spoil(slot(1)) }, false},
 		"the record was removed": {func(s *site) { s.remove(slot(1)) }, false},
 		"its stream was purged":  {func(s *site) { s.remake(100) }, true},
@@ -160,15 +160,15 @@ func TestALedgerThatWentBackIsSaidOnce(t *testing.T) {
 			}
 			c.lose(s)
 			s.node(exchange.Node{Name: "n6", State: exchange.NodeAlive, Producer: true, Started: time.Now()})
-			for range 2 { // another one, which learned of it from the first, and that one
+			for range 2 { // another node, which has read what the first one stored, and the first one
 				s.turn(s.at("n6"))
 				s.turn(s.sweeper)
 			}
-			if said := len(s.rewound); said > 1 || (said == 1) != c.want {
-				t.Errorf("it was said %d times, want %v: %+v", said, c.want, s.rewound)
+			if reports := len(s.rewound); reports > 1 || (reports == 1) != c.want {
+				t.Errorf("%d reports, want one: %v: %+v", reports, c.want, s.rewound)
 			}
 			if got := s.end().Rewound; got.IsZero() == c.want || c.want && got.Lost.Revision != at {
-				t.Errorf("what was left behind says %+v, want %v", got, c.want)
+				t.Errorf("the stored end has %+v, want it rewound: %v", got, c.want)
 			}
 		})
 	}

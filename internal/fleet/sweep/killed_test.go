@@ -23,8 +23,7 @@ const (
 	most  = 2 * time.Minute
 )
 
-// pair is two nodes that may sweep, on a broker that answers at once. The first one sweeps,
-// and is killed.
+// pair is a broker that answers at once, with two producers. The older one sweeps, and is killed.
 type pair struct {
 	killed  time.Time
 	record  *job.Record
@@ -32,21 +31,21 @@ type pair struct {
 	waiting []stream.WaitingSlot
 
 	mu      sync.Mutex
-	offered time.Time // when the slot was first offered again; zero: not yet
+	offered time.Time // when the slot was first offered; zero: not yet
 }
 
 func (p *pair) List(context.Context) ([]exchange.NodeEvent, error) {
 	const beat = lease / 10
 	now := time.Now()
 	last := func(t time.Time) time.Time { return t.Truncate(beat) }
-	node := func(name string, heard time.Time, age time.Duration) exchange.NodeEvent {
-		return exchange.NodeEvent{Name: name, Time: heard, Node: exchange.Node{Name: name, State: exchange.NodeAlive, Producer: true, Lease: lease, Started: p.killed.Add(-age)}}
+	node := func(name string, stamp time.Time, age time.Duration) exchange.NodeEvent {
+		return exchange.NodeEvent{Name: name, Time: stamp, Node: exchange.Node{Name: name, State: exchange.NodeAlive, Producer: true, Lease: lease, Started: p.killed.Add(-age)}}
 	}
-	heard := now
+	alive := now
 	if now.After(p.killed) {
-		heard = p.killed
+		alive = p.killed
 	}
-	return []exchange.NodeEvent{node("younger", last(now), time.Hour), node("older", last(heard), 2*time.Hour)}, nil
+	return []exchange.NodeEvent{node("younger", last(now), time.Hour), node("older", last(alive), 2*time.Hour)}, nil
 }
 
 func (p *pair) Read(context.Context, job.Slot) (job.Record, uint64, error) {
@@ -75,7 +74,7 @@ func (p *pair) Waiting(context.Context, stream.WaitingFilter) iter.Seq2[stream.W
 	}
 }
 
-// These have methods of the same names as the pair's.
+// The methods of these types have the names of methods of pair.
 type (
 	ledger   struct{ *pair }
 	locks    struct{}
@@ -114,12 +113,12 @@ func (registry) Read(context.Context, string) (plans.Entry, uint64, error) {
 
 var lost = job.Slot{Job: "report", Token: "lost"}
 
-// run runs both sweepers until one of them has offered the slot again.
+// run runs both sweepers until one of them has offered the slot.
 func (p *pair) run(published *core.Message, younger time.Duration) {
 	ctx, end := context.WithTimeout(context.Background(), time.Hour)
 	defer end()
-	var under sync.WaitGroup
-	defer under.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	node := func(ctx context.Context, name string) {
 		s := sweep.New(sweep.Config{
 			Node: name, Ledger: ledger{p}, Locks: locks{}, Slots: p, Timers: timers{}, Nodes: p, Registry: registry{}, Ends: noEnds{},
@@ -128,7 +127,7 @@ func (p *pair) run(published *core.Message, younger time.Duration) {
 		if published != nil {
 			s.Published("default", *published)
 		}
-		under.Go(func() { s.Run(ctx) })
+		running.Go(func() { s.Run(ctx) })
 	}
 	older, kill := context.WithDeadline(ctx, p.killed)
 	defer kill()
@@ -138,8 +137,8 @@ func (p *pair) run(published *core.Message, younger time.Duration) {
 	<-ctx.Done()
 }
 
-// The kill and the loss may come at any time of the nodes' turns. A pass takes no time here.
-func TestALostSlotIsFoundInTwoMinutesAlsoIfTheSweepingNodeIsKilled(t *testing.T) {
+// The kill and the loss may happen at any time between two turns of each node.
+func TestALostSlotIsFoundInTwoMinutesEvenIfTheSweepingNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(p *pair, moves time.Time) (published *core.Message){
 		"its next attempt was due": func(p *pair, moves time.Time) *core.Message {
@@ -173,7 +172,7 @@ func TestALostSlotIsFoundInTwoMinutesAlsoIfTheSweepingNodeIsKilled(t *testing.T)
 							p.run(lose(p, moves), younger+time.Microsecond)
 							took := p.offered.Sub(moves)
 							if p.offered.IsZero() || took > most {
-								t.Errorf("killed %v after it should have moved, %v in its turn, the other's %v later: offered after %v", kill, phase, younger, took)
+								t.Errorf("killed %v after the slot should have moved, which was %v after a turn; the other node's turn is %v later: offered after %v", kill, phase, younger, took)
 							}
 							worst = max(worst, took)
 						})

@@ -55,7 +55,7 @@ func (s *Sweeper) jobsWithLateAlert() map[string]plans.Entry {
 // await adds the slots of these jobs that were published since the last pass to awaited. At the
 // first pass it adds all slots that this node remembers, and the slots that have a message:
 // another node may have published them and died.
-func (s *Sweeper) await(ctx context.Context, jobs map[string]plans.Entry, fresh [][]publishedSlot) error {
+func (s *Sweeper) await(ctx context.Context, jobs map[string]plans.Entry, recent []publishedSlot) error {
 	if len(jobs) == 0 {
 		s.awaited, s.seeded = map[job.Slot]awaited{}, false
 		return nil
@@ -65,16 +65,14 @@ func (s *Sweeper) await(ctx context.Context, jobs map[string]plans.Entry, fresh 
 			s.awaited[slot] = awaited{due, revision}
 		}
 	}
-	for _, some := range fresh {
-		for _, h := range some {
-			note(h.slot, h.due, h.revision)
-		}
+	for _, p := range recent {
+		note(p.slot, p.due, p.revision)
 	}
 	if s.seeded {
 		return nil
 	}
-	for _, h := range s.published {
-		note(h.slot, h.due, h.revision)
+	for _, p := range s.published {
+		note(p.slot, p.due, p.revision)
 	}
 	for w, err := range s.cfg.Slots.Waiting(ctx, stream.WaitingFilter{}) {
 		switch {
@@ -89,9 +87,9 @@ func (s *Sweeper) await(ctx context.Context, jobs map[string]plans.Entry, fresh 
 	return nil
 }
 
-// started removes a slot from awaited if its record says that the slot started, or ended, in time:
+// noteStart removes a slot from awaited if its record says that the slot started, or ended, in time:
 // the record was written before the slot was late.
-func (s *Sweeper) started(c kv.Change, jobs map[string]plans.Entry) {
+func (s *Sweeper) noteStart(c kv.Change, jobs map[string]plans.Entry) {
 	if a, ok := s.awaited[c.Slot]; ok && !c.Gone && c.Time.Sub(a.due) <= jobs[c.Slot.Job].Job.LateAfter && c.State != job.Retrying {
 		delete(s.awaited, c.Slot)
 	}
@@ -143,7 +141,7 @@ type lateAlerts struct {
 	entry plans.Entry
 
 	reading sync.Mutex      // not Sweeper.mu, for which the producer waits in Published
-	alerted map[string]bool // IDs of slots whose alert is stored; nil: not read
+	alerted map[string]bool // IDs of slots whose alert is stored; nil: not read yet
 }
 
 // judge publishes the alert about a slot if its record does not say that it started in time.
@@ -171,7 +169,7 @@ func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited, now ti
 		return fmt.Errorf("alert about late slot %s: %w", whole, err)
 	}
 	t.cfg.Logger.Warn("slot is late", "slot", whole.ID(), "due", a.due.UTC())
-	return t.inTrouble(ctx, whole, now)
+	return t.noteTrouble(ctx, whole, now)
 }
 
 // isLate reports whether the slot has not started, or has started late. A slot that ended without
@@ -187,7 +185,7 @@ func isLate(rec job.Record, due time.Time, after time.Duration) bool {
 }
 
 // wasAlerted reports whether the events have the alert about the slot. A login of an older version
-// may not read the events. Then the alert may be published twice.
+// may not read the events: then the alert may be published twice.
 func (t *lateAlerts) wasAlerted(ctx context.Context, slot job.Slot, since time.Time) (bool, error) {
 	t.reading.Lock()
 	defer t.reading.Unlock()
@@ -210,14 +208,14 @@ func (t *lateAlerts) wasAlerted(ctx context.Context, slot job.Slot, since time.T
 	return t.alerted[slot.ID()], nil
 }
 
-// inTrouble notes that the job is in trouble, if it asks for an alert when it recovers: a success
-// after that ends the trouble. It does not change Revision in the state, because a slot that has
+// noteTrouble stores that the job is in trouble, if it asks for an alert when it recovers. The next
+// success ends the trouble. noteTrouble does not change Revision in the state, because a slot that has
 // not started has no record.
-func (t *lateAlerts) inTrouble(ctx context.Context, slot job.Slot, now time.Time) error {
+func (t *lateAlerts) noteTrouble(ctx context.Context, slot job.Slot, now time.Time) error {
 	if t.entry.Job.OnRecovered == nil {
 		return nil
 	}
-	state, at, err := t.cfg.AlertStates.Read(ctx, slot.Job)
+	state, revision, err := t.cfg.AlertStates.Read(ctx, slot.Job)
 	switch {
 	case exchange.IsUnreadable(err), err == nil && state.Failed:
 		return nil
@@ -225,7 +223,7 @@ func (t *lateAlerts) inTrouble(ctx context.Context, slot job.Slot, now time.Time
 		return err
 	}
 	state.Job, state.Failed, state.ID, state.Time, state.Nonce = slot.Job, true, slot.ID(), now.UTC(), t.cfg.Node+"#"+rand.Text()
-	_, err = t.cfg.AlertStates.Write(ctx, state, at)
+	_, err = t.cfg.AlertStates.Write(ctx, state, revision)
 	if errors.Is(err, job.ErrConflict) || errors.Is(err, job.ErrDenied) {
 		return nil // a worker has just written an outcome, which takes precedence
 	}

@@ -15,25 +15,25 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// watchedAlerts counts the alerts that are sent, those that the stream folds too.
-type watchedAlerts struct {
+// countedAlerts counts the alerts that are sent, including those that the stream folds.
+type countedAlerts struct {
 	*kv.Store
 	site *site
 }
 
-func (w watchedAlerts) Alert(ctx context.Context, e job.Event, id string) error {
-	w.site.told.Add(1)
-	return w.Store.Alert(ctx, e, id)
+func (c countedAlerts) Alert(ctx context.Context, e job.Event, id string) error {
+	c.site.alerts.Add(1)
+	return c.Store.Alert(ctx, e, id)
 }
 
-func (w watchedAlerts) Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error] {
-	if w.site.listing != nil {
-		w.site.listing()
+func (c countedAlerts) Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error] {
+	if c.site.listing != nil {
+		c.site.listing()
 	}
-	return w.Store.Events(ctx, f)
+	return c.Store.Events(ctx, f)
 }
 
-// lateAfter has the job report ask for alerts about late slots.
+// lateAfter makes the job report ask for alerts about late slots.
 func (s *site) lateAfter(after time.Duration) {
 	a := &job.Alert{NATS: &job.AlertNATS{Subject: "alerts.late"}}
 	s.late = []plans.Entry{{Definition: plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", OnLate: a, OnRecovered: a, LateAfter: after}}}}
@@ -57,13 +57,13 @@ func (s *site) lates() (slots []string) {
 	return slots
 }
 
-// due is a slot of report that is due ago before the test's clock.
+// due returns the message of a slot of report that was due ago before the test's clock.
 func (s *site) due(ago time.Duration) core.Message {
 	at := time.Now().Add(s.shift - ago).Truncate(time.Second).UTC()
 	return core.Message{Slot: job.NewSlot("report", at), Due: at, JobRevision: 1, Node: "n5"}
 }
 
-func TestASlotThatHasNotStartedInTimeIsToldOnce(t *testing.T) {
+func TestALateSlotHasOneAlert(t *testing.T) {
 	s := newSite(t)
 	s.lateAfter(time.Minute)
 	late, early := s.due(2*time.Minute), s.due(30*time.Second)
@@ -77,8 +77,8 @@ func TestASlotThatHasNotStartedInTimeIsToldOnce(t *testing.T) {
 	for range 3 {
 		s.pass()
 	}
-	if got := s.lates(); !slices.Equal(got, []string{late.Slot.ID()}) || s.told.Load() != 1 {
-		t.Errorf("told %q, %d times, want %s once", got, s.told.Load(), late.Slot)
+	if got := s.lates(); !slices.Equal(got, []string{late.Slot.ID()}) || s.alerts.Load() != 1 {
+		t.Errorf("alerts about %q, sent %d times, want one about %s", got, s.alerts.Load(), late.Slot)
 	}
 	state, _, err := s.AlertStates().Read(t.Context(), "report")
 	if err != nil || !state.Failed || state.ID != late.Slot.ID() {
@@ -90,25 +90,25 @@ func TestASlotThatHasNotStartedInTimeIsToldOnce(t *testing.T) {
 	s.shift += time.Minute
 	s.pass()
 	if got := s.lates(); len(got) != 2 {
-		t.Errorf("told %q a minute later, want both", got)
+		t.Errorf("a minute later alerts about %q, want both", got)
 	}
 }
 
-// The node that published the slots and told of them has died. Another one sweeps, and the
-// stream does not know the message IDs any more.
-func TestAnotherNodeTellsOfLateSlotsWhatWasNotTold(t *testing.T) {
+// The node that published the slots and an alert has died. Another one sweeps, and the stream has
+// forgotten the ID of the alert.
+func TestANewSweeperAlertsOnlyAboutLateSlotsWithoutAnAlert(t *testing.T) {
 	s := newSite(t)
 	s.lateAfter(time.Minute)
-	told, untold := s.due(10*time.Minute), s.due(9*time.Minute)
-	s.publish(told)
-	s.sweeper.Published("default", told)
+	alerted, unalerted := s.due(10*time.Minute), s.due(9*time.Minute)
+	s.publish(alerted)
+	s.sweeper.Published("default", alerted)
 	s.pass()
-	s.publish(untold) // and dies
+	s.publish(unalerted) // then the node dies
 	s.sweeper = s.at("n6")
 	s.pass()
-	want := []string{told.Slot.ID(), untold.Slot.ID()}
-	if got := s.lates(); !slices.Equal(got, want) || s.told.Load() != 2 {
-		t.Errorf("told %q, sent %d times; want %q, each once", got, s.told.Load(), want)
+	want := []string{alerted.Slot.ID(), unalerted.Slot.ID()}
+	if got := s.lates(); !slices.Equal(got, want) || s.alerts.Load() != 2 {
+		t.Errorf("alerts about %q, sent %d times; want %q, each once", got, s.alerts.Load(), want)
 	}
 }
 
@@ -148,13 +148,13 @@ func TestOnlySlotsThatStartedLateAreLate(t *testing.T) {
 				s.pass()
 			}
 			if got := s.lates(); (len(got) == 1) != c.late || len(got) > 1 {
-				t.Errorf("told %q, want late: %v", got, c.late)
+				t.Errorf("alerts about %q, want late: %v", got, c.late)
 			}
 		})
 	}
 }
 
-// What a pass reads of slots that start in time is what it reads anyway.
+// The changes of the ledger, which a pass reads anyway, say that the slots started in time.
 func TestSlotsInTimeCostNoReads(t *testing.T) {
 	s := newSite(t)
 	s.lateAfter(time.Minute)
@@ -169,7 +169,7 @@ func TestSlotsInTimeCostNoReads(t *testing.T) {
 	before := s.reads.Load()
 	s.pass()
 	if n := s.reads.Load() - before; n > 0 || len(s.lates()) > 0 {
-		t.Errorf("%d records are read, and %q told", n, s.lates())
+		t.Errorf("%d records are read, and alerts about %q", n, s.lates())
 	}
 }
 
@@ -190,7 +190,7 @@ func TestPublishedDoesNotWaitWhileTheEventsAreRead(t *testing.T) {
 		select {
 		case <-noted:
 		case <-time.After(30 * time.Second):
-			t.Error("the producer waits for the events")
+			t.Error("Published waits for the events")
 		}
 	}
 	s.pass()

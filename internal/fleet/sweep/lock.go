@@ -26,8 +26,8 @@ type admittedSlot struct {
 	recorded bool // it has a record by now
 }
 
-// lock notes a change of a job's lock.
-func (s *Sweeper) lock(c kv.LockChange) {
+// noteLock notes a change of a job's lock.
+func (s *Sweeper) noteLock(c kv.LockChange) {
 	if len(c.Holders)+len(c.Waiting) == 0 {
 		delete(s.locks, c.Job)
 	} else {
@@ -35,9 +35,9 @@ func (s *Sweeper) lock(c kv.LockChange) {
 	}
 }
 
-// ended notes that a slot has its outcome. If it is the only slot in its job's lock, the lock
+// noteEnded notes that a slot has its outcome. If it is the only slot in its job's lock, the lock
 // counts as free: workers leave a short slot in its lock (docs/decisions/0030).
-func (s *Sweeper) ended(slot job.Slot) {
+func (s *Sweeper) noteEnded(slot job.Slot) {
 	if l, ok := s.locks[slot.Job]; ok && len(l.Waiting) == 0 && len(l.Holders) == 1 && l.Holders[0].Slot == slot {
 		delete(s.locks, slot.Job)
 	}
@@ -69,8 +69,8 @@ type stoppedLock struct {
 	stuck []job.Slot
 }
 
-// stopped returns the locks with stuck slots.
-func (s *Sweeper) stopped() []stoppedLock {
+// stoppedLocks returns the locks with stuck slots.
+func (s *Sweeper) stoppedLocks() []stoppedLock {
 	admitted, now := map[job.Slot]admittedSlot{}, s.cfg.Now()
 	var found []stoppedLock
 	for _, l := range s.locks {
@@ -97,8 +97,8 @@ func (s *Sweeper) stopped() []stoppedLock {
 	return found
 }
 
-// addTo adds the stuck slots, and those that wait behind them, to hasMessage, which list then
-// fills.
+// addTo adds the stuck slots, and those that wait behind them, to the slots that listMessages looks
+// for.
 func (l stoppedLock) addTo(hasMessage map[job.Slot]bool) {
 	for _, slot := range l.stuck {
 		hasMessage[slot] = false
@@ -115,7 +115,7 @@ func (s *Sweeper) offerStopped(ctx context.Context, stopped []stoppedLock, hasMe
 		if err == nil && len(lost) > 0 {
 			err = s.offerLost(ctx, l.Lock, lost, hasMessage)
 		}
-		if err := s.skip(ctx, l.stuck[0], err); err != nil {
+		if err := s.skipIfBad(ctx, l.stuck[0], err); err != nil {
 			return err
 		}
 	}
@@ -148,28 +148,28 @@ func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, hasMessage map[j
 	if !triggered {
 		return lost, nil
 	}
-	waiting, err := s.waiting(ctx, l.Job)
+	atLeader, err := s.messagesOf(ctx, l.Job)
 	if errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
 		return nil, nil // the next pass asks again
 	}
-	return slices.DeleteFunc(lost, func(slot job.Slot) bool { return waiting[slot] }), err
+	return slices.DeleteFunc(lost, func(slot job.Slot) bool { return atLeader[slot] }), err
 }
 
-// waiting returns all slots of a job that have a message which a worker will get. A message of a
-// part also counts for the whole slot.
-func (s *Sweeper) waiting(ctx context.Context, name string) (map[job.Slot]bool, error) {
-	waiting := map[job.Slot]bool{}
+// messagesOf returns the slots of a job that have a message which a worker will get, as the leaders of
+// the streams have them. A message of a part also counts for the whole slot.
+func (s *Sweeper) messagesOf(ctx context.Context, name string) (map[job.Slot]bool, error) {
+	hasMessage := map[job.Slot]bool{}
 	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
 		for w, err := range messages.Waiting(ctx, stream.WaitingFilter{Job: name, Fired: true, Whole: true}) {
 			if err != nil && !errors.Is(err, job.ErrInvalid) {
 				return nil, err
 			}
 			if err == nil && !w.Stranded {
-				waiting[w.Slot], waiting[w.Slot.Whole()] = true, true
+				hasMessage[w.Slot], hasMessage[w.Slot.Whole()] = true, true
 			}
 		}
 	}
-	return waiting, nil
+	return hasMessage, nil
 }
 
 // offerLost publishes messages for the lost slots of a lock, and for the slots that wait behind
@@ -190,7 +190,7 @@ func (s *Sweeper) offerLost(ctx context.Context, l core.Lock, lost []job.Slot, h
 		}
 	}
 	for _, slot := range lost {
-		for _, m := range messages(slot, entry) {
+		for _, m := range replacements(slot, entry) {
 			if err := s.send(ctx, entry.Job.WithDefaults().Queue, m, job.Record{Slot: m.Slot}, 0); err != nil {
 				return err
 			}
@@ -199,23 +199,23 @@ func (s *Sweeper) offerLost(ctx context.Context, l core.Lock, lost []job.Slot, h
 	return nil
 }
 
-// messages returns the messages to publish for a slot in a lock. They name no revision of the
-// job, so the worker decides whether the slot still belongs to the job's plan. The payload of a
-// triggered run is lost, so the worker only records the run as failed.
-func messages(slot job.Slot, e plans.Entry) (all []core.Message) {
+// replacements returns the messages to publish for a slot in a lock whose messages are lost. They name
+// no revision of the job, so the worker decides whether the slot still belongs to the job's plan. The
+// payload of a triggered run is lost too, so the worker only records the run as failed.
+func replacements(slot job.Slot, e plans.Entry) (all []core.Message) {
 	if slot.Token != "" {
 		return []core.Message{{Slot: slot, Refused: "its message was lost while it waited in its job's lock, and with it its payload"}}
 	}
-	shards := e.Job.Shards
+	parts := e.Job.Shards
 	if plan, ok := e.PlanAt(slot.At); ok {
-		shards = plan.Plan.Shards
+		parts = plan.Plan.Shards
 	}
 	m := core.Message{Slot: slot, CaughtUp: true} // its start deadline counts from now on
-	if shards < 2 {
+	if parts < 2 {
 		return []core.Message{m}
 	}
-	for i := range shards {
-		m.Slot = slot.Part(i+1, shards)
+	for i := range parts {
+		m.Slot = slot.Part(i+1, parts)
 		all = append(all, m)
 	}
 	return all

@@ -10,7 +10,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// hold writes the lock of job report over the stored one.
+// hold writes the lock of job report.
 func (s *site) hold(holders, waiting []job.Slot) {
 	s.Helper()
 	l := core.Lock{Job: "report", Nonce: time.Now().String()}
@@ -26,9 +26,9 @@ func (s *site) hold(holders, waiting []job.Slot) {
 	}
 }
 
-// The message of a slot was purged while the slot was in its job's lock, and the worker that
-// had it has died.
-func TestASlotWhoseTurnHasComeAndThatHasNoMessageIsOfferedOnce(t *testing.T) {
+// The message of a slot was purged while the slot was in its job's lock, and the worker that had the
+// message has died.
+func TestAnAdmittedSlotWithoutAMessageIsOfferedOnce(t *testing.T) {
 	run := job.Slot{Job: "report", Token: "k"}
 	ended := job.Record{Slot: slot(3), State: job.Succeeded}
 	const again = `/r2 {"n":1}`
@@ -37,10 +37,10 @@ func TestASlotWhoseTurnHasComeAndThatHasNoMessageIsOfferedOnce(t *testing.T) {
 		records          []job.Record
 		want             []string
 	}{
-		"it holds a place":                 {holders: []job.Slot{slot(1)}, want: []string{slot(1).ID() + again}},
+		"it is a holder":                   {holders: []job.Slot{slot(1)}, want: []string{slot(1).ID() + again}},
 		"it is the first in line":          {waiting: []job.Slot{slot(1), slot(0)}, want: []string{slot(1).ID() + again, slot(0).ID() + again}},
 		"the one before it has ended":      {holders: []job.Slot{slot(3)}, waiting: []job.Slot{slot(1)}, records: []job.Record{ended}, want: []string{slot(1).ID() + again}},
-		"a triggered run holds a place":    {holders: []job.Slot{run}, want: []string{run.ID() + "/r2 "}},
+		"a triggered run is a holder":      {holders: []job.Slot{run}, want: []string{run.ID() + "/r2 "}},
 		"a triggered run is behind it":     {holders: []job.Slot{slot(1)}, waiting: []job.Slot{run}, want: []string{slot(1).ID() + again}},
 		"a triggered run is first in line": {waiting: []job.Slot{run, slot(0)}, want: []string{slot(0).ID() + again, run.ID() + "/r2 "}},
 	} {
@@ -63,8 +63,8 @@ func TestASlotWhoseTurnHasComeAndThatHasNoMessageIsOfferedOnce(t *testing.T) {
 	}
 }
 
-// The payload of a run is lost with its message: the run must not start with another one.
-func TestATriggeredRunWhoseMessageIsLostInTheLockIsOnlyRecorded(t *testing.T) {
+// The payload of a run is lost with its message. The run must not start with another payload.
+func TestATriggeredRunThatIsLostInItsLockIsRecordedAsFailed(t *testing.T) {
 	s := newSite(t)
 	run := job.Slot{Job: "report", Token: "k"}
 	s.hold([]job.Slot{run}, nil)
@@ -74,7 +74,7 @@ func TestATriggeredRunWhoseMessageIsLostInTheLockIsOnlyRecorded(t *testing.T) {
 	d := s.delivery()
 	step := core.Decide(d, core.View{Now: time.Now(), Horizon: time.Hour, Handles: true})
 	if step.Action != core.End || step.Record.State != job.Failed || step.Record.Slot != run {
-		t.Errorf("a worker makes of it %+v, want its end", step)
+		t.Errorf("a worker decides %+v, want the end of the run", step)
 	}
 }
 
@@ -91,7 +91,7 @@ func (s *site) delivery() core.Delivery {
 	return core.Delivery{}
 }
 
-func TestASlotInALockThatHasAMessageOrItsTurnYetToComeIsLeftAlone(t *testing.T) {
+func TestASlotInALockIsNotOfferedIfItHasAMessageOrWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		holders, waiting []job.Slot
 		records          []job.Record
@@ -125,8 +125,8 @@ func TestASlotInALockThatHasAMessageOrItsTurnYetToComeIsLeftAlone(t *testing.T) 
 	}
 }
 
-// Most slots are short, and no slot waits for them.
-func TestASlotThatWasLeftInItsLockCostsTheSweepNothing(t *testing.T) {
+// Workers leave a short slot in its lock if no slot waits for it.
+func TestAnEndedSlotInItsLockCostsNoReads(t *testing.T) {
 	s := newSite(t)
 	for n := range 3 {
 		s.hold([]job.Slot{slot(n + 1)}, nil)
@@ -141,7 +141,7 @@ func TestASlotThatWasLeftInItsLockCostsTheSweepNothing(t *testing.T) {
 	}
 }
 
-func TestTheTimeOfATurnCountsFromWhenItCame(t *testing.T) {
+func TestTheWaitOfAnAdmittedSlotCountsFromItsAdmission(t *testing.T) {
 	s := newSite(t)
 	s.record(job.Record{Slot: slot(2), State: job.Running, Node: "alive"})
 	s.hold([]job.Slot{slot(2)}, []job.Slot{slot(1)})
@@ -160,7 +160,7 @@ func TestTheTimeOfATurnCountsFromWhenItCame(t *testing.T) {
 }
 
 // The revisions of the new ledger begin at 1 again, below those that were read before.
-func TestALedgerThatWasMadeAnewIsReadFromItsBeginning(t *testing.T) {
+func TestANewLedgerIsReadFromItsBeginning(t *testing.T) {
 	s := newSite(t)
 	for n := range 20 {
 		s.record(job.Record{Slot: slot(n + 5), State: job.Succeeded})
@@ -178,7 +178,7 @@ func TestALedgerThatWasMadeAnewIsReadFromItsBeginning(t *testing.T) {
 	}
 	revision := s.record(job.Record{Slot: slot(1), State: job.Retrying, Attempt: 1, RetryAt: time.Now()})
 	if revision > 20 {
-		t.Fatalf("the new ledger is at revision %d: this shows nothing", revision)
+		t.Fatalf("the new ledger is at revision %d, want one that was read before", revision)
 	}
 	s.shift = time.Minute
 	s.pass()

@@ -46,7 +46,7 @@ func (s *Sweeper) offerStranded(ctx context.Context, stranded []strandedMessage,
 		case err == nil && rec.State.Final():
 			s.leftovers[w.key] = true
 		}
-		if err := s.skip(ctx, w.Slot, err); err != nil {
+		if err := s.skipIfBad(ctx, w.Slot, err); err != nil {
 			return err
 		}
 	}

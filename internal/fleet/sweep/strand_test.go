@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// A slot with a record is offered by its record, one without by its message.
-func TestAStrandedMessageIsNone(t *testing.T) {
+// A slot with a record is offered as its record says, one without as its message says.
+func TestAStrandedMessageDoesNotCountAsAMessage(t *testing.T) {
 	s := newSite(t)
 	retries, fresh, done, run := slot(1), slot(2), slot(3), job.Slot{Job: "report", Token: "k"}
 	revision := s.record(job.Record{Slot: retries, State: job.Retrying, RetryAt: time.Now()})

@@ -25,9 +25,9 @@ type suspect struct {
 // setBack is the age of a record that was stored before the broker's clock was set back.
 const setBack = time.Duration(math.MaxInt64)
 
-// age is how long ago the broker stored the message or record that it stamped with at. If at is
-// well ahead of the clock, the clock was set back, and age returns setBack: times that were
-// computed before that mean nothing, so the slot is a suspect now.
+// age returns how long ago the broker stored a message or record that it stamped with at. If at is
+// well ahead of the clock, the clock was set back, and age returns setBack. Times that were computed
+// before that are meaningless, so the slot is a suspect now.
 func (s *Sweeper) age(at time.Time) time.Duration {
 	age := s.cfg.Now().Sub(at)
 	if age < -stallAfter {
@@ -40,43 +40,43 @@ func (s *Sweeper) age(at time.Time) time.Duration {
 func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 	var found []suspect
 	now := s.cfg.Now()
-	owned, asks := 0, now.Sub(s.owned).Abs() >= ownedEvery
+	owned, ownedAreDue := 0, now.Sub(s.ownedAt).Abs() >= ownedEvery
 	for slot, c := range s.unfinished {
-		moves := c.RetryAt
+		movesAt := c.RetryAt
 		switch {
 		case c.State == job.Running && alive[c.Node]:
-			if asks && owned < maxOwned && s.age(c.Time) >= ownedEvery {
+			if ownedAreDue && owned < maxOwned && s.age(c.Time) >= ownedEvery {
 				found = append(found, suspect{slot: slot, revision: c.Revision})
 				if owned++; owned == 1 {
-					s.owned = now
+					s.ownedAt = now
 				}
 			}
 			continue
 		case c.State == job.Running:
-			moves = c.Time.Add(s.cfg.Lease)
-		case moves.IsZero():
-			moves = c.Time
+			movesAt = c.Time.Add(s.cfg.Lease)
+		case movesAt.IsZero():
+			movesAt = c.Time
 		}
-		if now.Sub(moves) > stallAfter || s.age(c.Time) == setBack {
+		if now.Sub(movesAt) > stallAfter || s.age(c.Time) == setBack {
 			found = append(found, suspect{slot: slot, revision: c.Revision})
 		}
 	}
-	for slot, h := range s.published {
-		switch age := now.Sub(h.due); {
+	for slot, p := range s.published {
+		switch age := now.Sub(p.due); {
 		case age > s.cfg.Horizon:
 			delete(s.published, slot)
 		case age > stallAfter:
-			found = append(found, suspect{slot: slot, published: h})
+			found = append(found, suspect{slot: slot, published: p})
 		}
 	}
 	return found
 }
 
-// list lists all messages once. The keys of hasMessage are the slots in question; list sets the
-// value to true if the slot has a message which a worker will get. A message of a part also counts
-// for the whole slot. It returns the stranded messages, and adds their slots to hasMessage. If
-// hasMessage is empty, it lists stranded messages only.
-func (s *Sweeper) list(ctx context.Context, hasMessage map[job.Slot]bool) ([]strandedMessage, error) {
+// listMessages lists all messages once. The keys of hasMessage are the slots in question.
+// listMessages sets the value to true if the slot has a message which a worker will get. A message of
+// a part also counts for the whole slot. listMessages returns the stranded messages, and adds their
+// slots to hasMessage. If hasMessage is empty, it lists stranded messages only.
+func (s *Sweeper) listMessages(ctx context.Context, hasMessage map[job.Slot]bool) ([]strandedMessage, error) {
 	var stranded []strandedMessage
 	filter := stream.WaitingFilter{Fired: true, Stranded: len(hasMessage) == 0}
 	for i, messages := range []Messages{s.cfg.Timers, s.cfg.Slots} {
@@ -110,7 +110,7 @@ func (s *Sweeper) offerSuspects(ctx context.Context, suspects []suspect, hasMess
 		if hasMessage[p.slot] {
 			continue
 		}
-		group.Go(func() error { return s.skip(ctx, p.slot, s.offer(ctx, p)) })
+		group.Go(func() error { return s.skipIfBad(ctx, p.slot, s.offer(ctx, p)) })
 	}
 	return group.Wait()
 }
@@ -121,8 +121,8 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 	rec, revision, err := s.cfg.Ledger.Read(ctx, p.slot)
 	switch {
 	case errors.Is(err, job.ErrNotFound) && p.published.queue != "":
-		h := p.published
-		return s.send(ctx, h.queue, core.Message{Slot: h.slot, JobRevision: h.revision, Due: h.due, CaughtUp: h.caughtUp}, job.Record{Slot: p.slot}, 0)
+		m := core.Message{Slot: p.slot, JobRevision: p.published.revision, Due: p.published.due, CaughtUp: p.published.caughtUp}
+		return s.send(ctx, p.published.queue, m, job.Record{Slot: p.slot}, 0)
 	case err == nil && p.published.queue != "", errors.Is(err, job.ErrNotFound), exchange.IsUnreadable(err):
 		s.removeSuspect(p.slot, err)
 		return nil
@@ -152,9 +152,9 @@ func (s *Sweeper) removeSuspect(slot job.Slot, err error) {
 	}
 }
 
-// skip returns err if it ends the pass. If err concerns only this slot, skip notes it and returns
-// nil, and the pass goes on.
-func (s *Sweeper) skip(ctx context.Context, slot job.Slot, err error) error {
+// skipIfBad returns err if it ends the pass. If err concerns only this slot, skipIfBad notes it and
+// returns nil, and the pass goes on.
+func (s *Sweeper) skipIfBad(ctx context.Context, slot job.Slot, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -172,6 +172,7 @@ func (s *Sweeper) publish(ctx context.Context, rec job.Record, revision uint64) 
 	return s.send(ctx, rec.Queue, core.Message{Slot: rec.Slot, JobRevision: rec.JobRevision, Due: rec.Due, Event: rec.Event}, rec, revision)
 }
 
+// send publishes the slot's message as an offer for its record at revision; 0 means no record.
 func (s *Sweeper) send(ctx context.Context, queue string, m core.Message, rec job.Record, revision uint64) error {
 	payload, err := s.payload(ctx, rec)
 	if err != nil {
@@ -210,10 +211,10 @@ func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uin
 	done = true
 	for i := range whole.Shards {
 		part := whole.Slot.Part(i+1, whole.Shards)
-		rec, at, err := s.cfg.Ledger.Read(ctx, part)
+		rec, partRevision, err := s.cfg.Ledger.Read(ctx, part)
 		switch {
 		case errors.Is(err, job.ErrNotFound):
-			at = revision
+			partRevision = revision
 			rec = job.Record{Slot: part, Queue: whole.Queue, JobRevision: whole.JobRevision, Due: whole.Due, Event: whole.Event, Payload: whole.Payload}
 		case err != nil:
 			return false, err
@@ -221,7 +222,7 @@ func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uin
 			continue
 		}
 		done = false
-		if err := s.publish(ctx, rec, at); err != nil {
+		if err := s.publish(ctx, rec, partRevision); err != nil {
 			return false, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -131,8 +132,8 @@ const (
 	maxPublished = 100_000
 	remembered   = 10 * time.Minute
 
-	// minPiece and maxPiece bound the size of each slice in Sweeper.recent.
-	minPiece, maxPiece = 16, 1024
+	// minChunk and maxChunk bound the size of each slice in Sweeper.recent.
+	minChunk, maxChunk = 16, 1024
 )
 
 // Sweeper makes the passes of one incarnation. Its methods are safe for concurrent use.
@@ -150,11 +151,12 @@ type Sweeper struct {
 	ledgerAt, locksAt wire.Cursor
 	unfinished        map[job.Slot]kv.Change
 	locks             map[string]kv.LockChange // the locks with a slot
-	owned             time.Time                // when running slots of live nodes were looked at last
+	ownedAt           time.Time                // when running slots of live nodes were last suspected
 	admitted          map[job.Slot]admittedSlot
 	leftovers         map[strandedKey]bool // stranded messages of slots that have ended
-	// successors are the slots that should follow from others.
-	successors map[job.Slot]follower
+
+	// followers are the slots that should follow from others.
+	followers map[job.Slot]follower
 
 	// awaited are the slots of jobs with on_late that are not known to have started in time.
 	// seeded is true if those that other nodes published before are among them.
@@ -163,10 +165,10 @@ type Sweeper struct {
 
 	// unreadable are the records that this program cannot read, and why.
 	unreadable map[job.Slot]error
-	// end is what this pass stores about itself. began is when the first turn was made.
-	end    exchange.SweepEnd
-	began  time.Time
-	denied bool // this login may not write Ends
+
+	end    exchange.SweepEnd // what this pass stores about itself
+	began  time.Time         // when the first turn was made
+	denied bool              // this login may not write Ends
 }
 
 // publishedSlot is a slot that this node's producer published, or knows to be published, and that
@@ -216,25 +218,24 @@ func (s *Sweeper) Published(queue string, m core.Message) {
 	}
 	last := len(s.recent) - 1
 	if last < 0 || len(s.recent[last]) == cap(s.recent[last]) {
-		s.recent = append(s.recent, make([]publishedSlot, 0, min(max(s.count, minPiece), maxPiece)))
+		s.recent = append(s.recent, make([]publishedSlot, 0, min(max(s.count, minChunk), maxChunk)))
 		last++
 	}
 	s.recent[last] = append(s.recent[last], publishedSlot{m.Slot, queue, m.Due, m.JobRevision, m.CaughtUp})
 	s.count++
 }
 
-// takeRecent adds what was published since the last pass to published.
-func (s *Sweeper) takeRecent() [][]publishedSlot {
+// takeRecent returns the slots that were published since the last pass, and adds them to published.
+func (s *Sweeper) takeRecent() []publishedSlot {
 	s.mu.Lock()
-	fresh := s.recent
+	chunks := s.recent
 	s.recent, s.count = nil, 0
 	s.mu.Unlock()
-	for _, some := range fresh {
-		for _, h := range some[:min(len(some), maxPublished-len(s.published))] {
-			s.published[h.slot] = h
-		}
+	recent := slices.Concat(chunks...)
+	for _, p := range recent[:min(len(recent), maxPublished-len(s.published))] {
+		s.published[p.slot] = p
 	}
-	return fresh
+	return recent
 }
 
 // Run makes a pass twice a minute, while this node is the one that sweeps, until ctx ends. A
@@ -272,7 +273,7 @@ func (s *Sweeper) turn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.compare(ctx, &last); err != nil {
+	if err := s.checkRewound(ctx, &last); err != nil {
 		return err
 	}
 	alive, first := s.liveNodes(nodes)
@@ -288,15 +289,15 @@ func (s *Sweeper) turn(ctx context.Context) error {
 
 // reset forgets what only the sweeping node needs.
 func (s *Sweeper) reset() {
-	s.ledgerAt, s.unfinished, s.successors = wire.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
+	s.ledgerAt, s.unfinished, s.followers = wire.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
 	s.locksAt, s.locks, s.admitted = wire.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]admittedSlot{}
-	s.owned = time.Time{}
+	s.ownedAt = time.Time{}
 	s.leftovers, s.unreadable = map[strandedKey]bool{}, map[job.Slot]error{}
 	s.awaited, s.seeded = map[job.Slot]awaited{}, false
 	s.takeRecent()
 	now, late := s.cfg.Now(), s.jobsWithLateAlert()
-	for slot, h := range s.published {
-		if now.Sub(h.due) > remembered+late[slot.Job].Job.LateAfter {
+	for slot, p := range s.published {
+		if now.Sub(p.due) > remembered+late[slot.Job].Job.LateAfter {
 			delete(s.published, slot)
 		}
 	}
@@ -331,10 +332,10 @@ func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 		return err
 	}
 	s.end = exchange.SweepEnd{}
-	if err := s.changes(ctx, late); err != nil {
+	if err := s.readChanges(ctx, late); err != nil {
 		return err
 	}
-	suspects, stopped := s.suspects(alive), s.stopped()
+	suspects, stopped := s.suspects(alive), s.stoppedLocks()
 	hasMessage := map[job.Slot]bool{}
 	for _, p := range suspects {
 		hasMessage[p.slot] = false
@@ -343,7 +344,7 @@ func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 		l.addTo(hasMessage)
 	}
 	s.addFollowers(hasMessage)
-	stranded, err := s.list(ctx, hasMessage)
+	stranded, err := s.listMessages(ctx, hasMessage)
 	if err != nil {
 		return err
 	}
@@ -362,14 +363,14 @@ func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 	return s.alertLate(ctx, late)
 }
 
-// changes reads what was written to the locks and the ledger since the last pass. The locks
+// readChanges reads what was written to the locks and the ledger since the last pass. The locks
 // come first: nearly all slots that they name have ended by the time the ledger is read.
-func (s *Sweeper) changes(ctx context.Context, late map[string]plans.Entry) error {
+func (s *Sweeper) readChanges(ctx context.Context, late map[string]plans.Entry) error {
 	for c, err := range s.cfg.Locks.Changes(ctx, &s.locksAt) {
 		if err != nil {
 			return err
 		}
-		s.lock(c)
+		s.noteLock(c)
 	}
 	for c, err := range s.cfg.Ledger.Changes(ctx, &s.ledgerAt) {
 		if err != nil {
@@ -379,13 +380,13 @@ func (s *Sweeper) changes(ctx context.Context, late map[string]plans.Entry) erro
 		delete(s.unreadable, c.Slot)
 		if c.Gone || c.State.Final() {
 			delete(s.unfinished, c.Slot)
-			s.ended(c.Slot)
+			s.noteEnded(c.Slot)
 		} else {
 			s.unfinished[c.Slot] = c
 		}
 		delete(s.published, c.Slot)
-		s.started(c, late)
-		s.chain(c)
+		s.noteStart(c, late)
+		s.noteFollowers(c)
 	}
 	return nil
 }

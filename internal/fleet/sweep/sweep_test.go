@@ -30,21 +30,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type site struct {
 	*testing.T
 	*kv.Store
-	js      jetstream.JetStream
-	shift   time.Duration
-	doubt   bool // the clock is not believed
-	sweeper *sweep.Sweeper
-	offered []job.Slot
-	rewound []job.Event
-	log     strings.Builder
-	after   []plans.Entry // the jobs that come after report and check
-	late    []plans.Entry // the jobs with on_late
-	told    atomic.Int64  // calls of Alert
-	listing func()        // called when the events are read; nil: nothing is
-	reads   atomic.Int64  // of records
+	js          jetstream.JetStream
+	shift       time.Duration
+	implausible bool // the clock is implausible
+	sweeper     *sweep.Sweeper
+	offered     []job.Slot
+	rewound     []job.Event
+	log         strings.Builder
+	after       []plans.Entry // the jobs that run after report and check
+	late        []plans.Entry // the jobs with on_late
+	alerts      atomic.Int64  // calls of Alert
+	listing     func()        // called when the events are listed; it may be nil
+	reads       atomic.Int64  // of records
 }
 
-// countedLedger counts what is read.
+// countedLedger counts the reads of records.
 type countedLedger struct {
 	*kv.Ledger
 	reads *atomic.Int64
@@ -89,9 +89,9 @@ func (s *site) at(node string) *sweep.Sweeper {
 			}
 			return nil
 		},
-		Late: func() []plans.Entry { return s.late }, Alerts: watchedAlerts{s.Store, s}, AlertStates: s.AlertStates(),
+		Late: func() []plans.Entry { return s.late }, Alerts: countedAlerts{s.Store, s}, AlertStates: s.AlertStates(),
 		Plausible: func() error {
-			if s.doubt {
+			if s.implausible {
 				return errors.New("too far apart")
 			}
 			return nil
@@ -185,7 +185,7 @@ func TestASlotThatShouldHaveMovedAndHasNoMessageIsOfferedOnce(t *testing.T) {
 			offered := fmt.Sprintf("%s/r%d %s", c.record.Slot.ID(), revision+2, c.body)
 			s.want(offered)
 			if !slices.Equal(s.offered, []job.Slot{c.record.Slot}) {
-				t.Errorf("it was told that %v were offered", s.offered)
+				t.Errorf("Offered was called with %v", s.offered)
 			}
 			s.pass()
 			s.want(offered)
@@ -193,7 +193,7 @@ func TestASlotThatShouldHaveMovedAndHasNoMessageIsOfferedOnce(t *testing.T) {
 	}
 }
 
-func TestASlotThatMovesOrHasAMessageIsLeftAlone(t *testing.T) {
+func TestASlotThatMovesOrHasAMessageIsNotOffered(t *testing.T) {
 	now := time.Now()
 	for name, r := range map[string]job.Record{
 		"its next attempt is far away": {Slot: slot(1), State: job.Retrying, RetryAt: now.Add(time.Hour)},
@@ -214,7 +214,7 @@ func TestASlotThatMovesOrHasAMessageIsLeftAlone(t *testing.T) {
 		s.pass()
 		s.want()
 	})
-	t.Run("a live node runs it, and its message is in hand", func(t *testing.T) {
+	t.Run("a live node runs it, and it has a message", func(t *testing.T) {
 		s := newSite(t)
 		s.record(job.Record{Slot: slot(1), State: job.Running, Node: "alive"})
 		s.publish(core.Message{Slot: slot(1)})
@@ -241,8 +241,8 @@ func TestASlotThatMovesOrHasAMessageIsLeftAlone(t *testing.T) {
 	})
 }
 
-// Invariant 10: the message of a running slot was purged, and its owner, which lives, may
-// have forgotten it. Only a worker that gets a message asks the owner.
+// Invariant 10: the message of a running slot was purged. Its owner lives, but may have forgotten the
+// slot. Only a worker that gets a message asks the owner.
 func TestARunningSlotOfALiveNodeIsOfferedWhenItsMessageIsLost(t *testing.T) {
 	s := newSite(t)
 	revision := s.record(job.Record{Slot: slot(1), State: job.Running, Attempt: 1, Node: "alive"})
@@ -255,8 +255,8 @@ func TestARunningSlotOfALiveNodeIsOfferedWhenItsMessageIsLost(t *testing.T) {
 	s.want(offered)
 }
 
-// To look at running slots costs a listing of all messages: it is made every five minutes.
-func TestRunningSlotsOfLiveNodesAreNotLookedAtInEachPass(t *testing.T) {
+// Each time costs a listing of all messages.
+func TestRunningSlotsOfLiveNodesAreSuspectedEveryFiveMinutes(t *testing.T) {
 	s := newSite(t)
 	s.record(job.Record{Slot: slot(1), State: job.Running, Attempt: 1, Node: "alive"})
 	s.publish(core.Message{Slot: slot(1)})
@@ -282,7 +282,7 @@ func TestRunningSlotsOfLiveNodesAreNotLookedAtInEachPass(t *testing.T) {
 // The producer has published the slot, and the stream lost it before a worker got it.
 func TestASlotWithoutARecordIsOfferedWhenItsMessageIsLost(t *testing.T) {
 	s := newSite(t)
-	if err := s.sweeper.Turn(t.Context()); err != nil { // from here on it is the one
+	if err := s.sweeper.Turn(t.Context()); err != nil { // from here on this node sweeps
 		t.Fatal(err)
 	}
 	lost, waits, recorded, missed := slot(0), slot(1), slot(2), slot(3)
@@ -298,7 +298,7 @@ func TestASlotWithoutARecordIsOfferedWhenItsMessageIsLost(t *testing.T) {
 	s.want(slices.Sorted(slices.Values([]string{waits.ID() + " ", lost.ID() + `/r2 {"n":1}`}))...)
 }
 
-func TestOneOfTheLiveProducersSweeps(t *testing.T) {
+func TestTheOldestLiveProducerSweeps(t *testing.T) {
 	s := newSite(t)
 	s.record(job.Record{Slot: slot(1), State: job.Retrying, RetryAt: time.Now().Add(-time.Hour)})
 	started := time.Now().Add(-time.Hour)
