@@ -168,7 +168,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/intake/taker.go",
 		old:    "\tparent := tracing.Traceparent(",
 		new:    "\t_ = m.Ack()\n\tparent := tracing.Traceparent(",
-		test:   "TestMessageIsAckedOnlyAfterItsSlotIsPublished",
+		test:   "TestAMessageIsAckedOnlyAfterItsSlotIsPublished",
 	},
 	{
 		name:   "event-acked-without-its-slot",
@@ -176,7 +176,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/intake/taker.go",
 		old:    "_ = m.NakWithDelay(retryDelay)",
 		new:    "_ = m.Ack()",
-		test:   "TestMessageIsAckedOnlyAfterItsSlotIsPublished",
+		test:   "TestAMessageIsAckedOnlyAfterItsSlotIsPublished",
 	},
 	{
 		name:   "event-of-a-stream-made-anew",
@@ -184,7 +184,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/intake/taker.go",
 		old:    "if !state.Created.Equal(t.consumer.Created) {\n\t\treturn state, fmt",
 		new:    "if state.Created.IsZero() {\n\t\treturn state, fmt",
-		test:   "TestMessagesOfAConsumerThatWasMadeAnewAreNotNamedByTheOldStream",
+		test:   "TestMessagesOfANewConsumerAreNotNamedByTheOldStream",
 	},
 	{
 		name:   "event-after-an-unknown-edit",
@@ -192,7 +192,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/intake/taker.go",
 		old:    "if e.Revision != t.entry.Revision {",
 		new:    "if e.Revision == 0 {",
-		test:   "TestProducerThatLagsBehindAnEditTakesNothingByTheOldPlan",
+		test:   "TestAProducerThatLagsBehindAnEditTakesNothingByTheOldPlan",
 	},
 	{
 		name:   "event-after-its-plan",
@@ -200,7 +200,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/intake/taker.go",
 		old:    "case t.isOver() && stored.After(t.plan.To):",
 		new:    "case t.isOver() && stored.IsZero():",
-		test:   "TestEditOfTheSubjectKeepsTheOldPlansMessagesAndRunsNoneFromBefore",
+		test:   "TestAnEditOfTheSubjectKeepsTheOldPlansMessagesAndRunsNoEarlierOnes",
 	},
 	{
 		name:   "event-before-its-plan",
@@ -208,15 +208,15 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/intake/taker.go",
 		old:    "case !stored.After(t.plan.From) &&",
 		new:    "case stored.IsZero() &&",
-		test:   "TestEditOfTheSubjectKeepsTheOldPlansMessagesAndRunsNoneFromBefore",
+		test:   "TestAnEditOfTheSubjectKeepsTheOldPlansMessagesAndRunsNoEarlierOnes",
 	},
 	{
 		name:   "event-of-no-plan-acked",
 		breaks: "a message of no plan is taken out of a work queue",
 		file:   "internal/fleet/intake/taker.go",
-		old:    "_ = m.NakWithDelay(beyondDelay/2 + rand.N(beyondDelay))",
-		new:    "_, _ = m.Ack(), rand.N(beyondDelay)",
-		test:   "TestEditOnAWorkQueueLosesAndStealsNothing",
+		old:    "_ = m.NakWithDelay(afterEndDelay/2 + rand.N(afterEndDelay))",
+		new:    "_, _ = m.Ack(), rand.N(afterEndDelay)",
+		test:   "TestAnEditOnAWorkQueueLosesNoMessagesAndTakesNoOthers",
 	},
 	{
 		name:   "plan-left-undrained",
@@ -224,7 +224,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/intake/taker.go",
 		old:    "return state.IsDrained(t.afterEnd), nil",
 		new:    "return state.IsDrained(t.afterEnd) || true, nil",
-		test:   "TestConsumerIsNotRemovedBeforeItsPlanIsDrained",
+		test:   "TestAConsumerIsNotRemovedBeforeItsPlanIsDrained",
 	},
 	{
 		name:   "drained-plan-takes-those-before",
@@ -232,7 +232,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/intake/follower.go",
 		old:    "				f.done[r.plan.From] = true\n",
 		new:    "				for _, p := range f.plans[:r.index+1] {\n					f.done[p.From] = true\n				}\n",
-		test:   "TestConsumerOfAPlanIsKeptUntilItsOwnMessagesAreTaken",
+		test:   "TestAConsumerIsKeptUntilTheMessagesOfItsOwnPlanAreTaken",
 	},
 	{
 		name:   "plan-begun-again",
@@ -240,7 +240,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/intake/arrange.go",
 		old:    "i := a.newest + 1; i < len(plans)",
 		new:    "i := 0; i < len(plans)",
-		test:   "TestDrainedPlanIsNotBegunAgain",
+		test:   "TestADrainedPlanIsNotBegunAgain",
 	},
 	{
 		name:   "consumer-of-an-unreadable-definition",
@@ -248,7 +248,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/intake/intake.go",
 		old:    "if err != nil && !deleted || !deleted && takesFrom(e, p.stream) {",
 		new:    "if !deleted && takesFrom(e, p.stream) {",
-		test:   "TestUnreadableDefinitionKeepsTheConsumer",
+		test:   "TestAnUnreadableDefinitionKeepsTheConsumer",
 	},
 	{
 		name:   "consumer-removed-for-a-copy",
@@ -256,7 +256,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/intake/arrange.go",
 		old:    "a.newest = len(plans) // of",
 		new:    "a.remove = append(a.remove, c) // of",
-		test:   "TestConsumerIsNotRemovedOnTheWordOfACopy",
+		test:   "TestAConsumerIsNotRemovedByAProducerThatLags",
 	},
 	{
 		name:   "older-consumer-renamed",
@@ -264,7 +264,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/intake/taker.go",
 		old:    "SequenceOnly: !stored.After(t.consumer.SequenceOnlyUntil)",
 		new:    "SequenceOnly: false",
-		test:   "TestConsumerOfAnOlderProgramIsAdoptedAndItsMessagesKeepTheirNames",
+		test:   "TestAConsumerOfAnOlderProgramIsAdoptedAndItsMessagesKeepTheirNames",
 	},
 	{
 		name:   "alerts-wait-for-a-hanging-target",

@@ -10,15 +10,15 @@ import (
 
 // arrangement is what to do with the consumers that were found for a job.
 type arrangement struct {
-	take   []taking
-	adopt  []taking          // made by an older program: they do not name their plan
+	take   []planConsumer
+	adopt  []planConsumer    // made by an older program: they do not name their plan
 	begin  *plans.PastPlan   // the plan to create a consumer for now, or nil
 	remove []core.OnConsumer // of plans that are not known any more
 	newest int               // index of the newest plan that has a consumer, or -1
 }
 
-// taking is a consumer and the plan by which its messages start the job.
-type taking struct {
+// planConsumer is a consumer and the plan by which its messages start the job.
+type planConsumer struct {
 	consumer core.OnConsumer
 	plan     plans.PastPlan
 	index    int // of the plan
@@ -34,10 +34,10 @@ func arrange(plans []plans.PastPlan, found []core.OnConsumer, done map[time.Time
 	for _, c := range found {
 		switch i := planOf(plans, c); {
 		case i >= 0 && c.From.IsZero():
-			a.adopt = append(a.adopt, taking{c, plans[i], i})
+			a.adopt = append(a.adopt, planConsumer{c, plans[i], i})
 			a.newest = max(a.newest, i)
 		case i >= 0:
-			a.take = append(a.take, taking{c, plans[i], i})
+			a.take = append(a.take, planConsumer{c, plans[i], i})
 			a.newest = max(a.newest, i)
 		case len(plans) > 0 && c.From.After(plans[len(plans)-1].From):
 			a.newest = len(plans) // of a plan that is not known here yet
@@ -66,8 +66,8 @@ func arrange(plans []plans.PastPlan, found []core.OnConsumer, done map[time.Time
 // name, is not.
 func (a arrangement) drained(all []plans.PastPlan) (drained []plans.PastPlan) {
 	for i, p := range all[:max(0, min(a.newest, len(all)))] {
-		of := func(t taking) bool { return t.index == i }
-		if !slices.ContainsFunc(a.take, of) && !slices.ContainsFunc(a.adopt, of) {
+		isOf := func(c planConsumer) bool { return c.index == i }
+		if !slices.ContainsFunc(a.take, isOf) && !slices.ContainsFunc(a.adopt, isOf) {
 			drained = append(drained, p)
 		}
 	}
@@ -105,9 +105,9 @@ func planOf(plans []plans.PastPlan, c core.OnConsumer) int {
 // consumer, or no newer plan will need one. A consumer on a work queue is removed at once,
 // because the next one can only be created after that, and because acked messages are no longer
 // in the stream.
-func (a arrangement) isSpent(t taking, plans []plans.PastPlan) bool {
+func (a arrangement) isSpent(c planConsumer, plans []plans.PastPlan) bool {
 	last := len(plans) - 1
-	return a.newest > t.index || t.index == last && !plans[last].To.IsZero() || t.consumer.WorkQueue
+	return a.newest > c.index || c.index == last && !plans[last].To.IsZero() || c.consumer.WorkQueue
 }
 
 // isRemovable reports whether the definition, read at the registry's leader, no longer needs the

@@ -7,10 +7,10 @@
 // the message is redelivered and names the same slot, which the stream of slots or the
 // ledger folds.
 //
-// Intake reads the View of the registry and runs a follower for each definition. The
-// follower lists the consumers (arrange), creates the one of the next plan, removes those
-// that are drained, and runs a taker for each of the others. A taker makes slots of
-// messages. If its plan has ended, it finds out when the consumer is drained.
+// Intake runs a follower for each definition. The follower lists the consumers (arrange), creates the
+// one of the next plan, removes those that are drained, and runs a taker for each of the others. A
+// taker makes slots of messages. If its plan has ended, the taker finds out when the consumer is
+// drained.
 //
 //   - A message belongs to the plan that was in force when it was stored.
 //     docs/decisions/0005-one-consumer-per-plan-of-on.md says why each plan has a consumer

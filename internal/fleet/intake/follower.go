@@ -23,16 +23,16 @@ type follower struct {
 	log   *slog.Logger
 
 	plans   []plans.PastPlan
-	done    map[time.Time]bool // plans that are drained, by their beginnings
-	takers  map[string]bool    // consumers whose messages are taken
+	done    map[time.Time]bool // the plans that are drained, by their beginnings
+	takers  map[string]bool    // the keys of the consumers that have a taker
 	results chan result
 	running sync.WaitGroup
-	warned  map[string]bool
+	warned  map[string]bool // the errors that were logged
 }
 
-// result is how taking the messages of a consumer ended.
+// result is how a taker has ended.
 type result struct {
-	taking
+	planConsumer
 	drained bool
 	err     error
 }
@@ -60,8 +60,8 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// wait returns when the consumers must be looked at again: at once if one is drained, and after a
-// delay if something failed or is left to do.
+// wait returns when the consumers must be listed again: at once if one is drained, and after a delay
+// if something failed or is left to do.
 func (f *follower) wait(ctx context.Context, settled bool) {
 	var retry <-chan time.Time
 	if !settled {
@@ -101,6 +101,7 @@ func (f *follower) logOnce(err error, about ...any) {
 	}
 }
 
+// key distinguishes a consumer from others of the same name, which was created before or after it.
 func key(c core.OnConsumer) string { return c.Stream + "/" + c.Name + "/" + c.Created.String() }
 
 // reconcileAll repeats reconcile until nothing changes. It reports whether nothing is left to do.
@@ -124,20 +125,20 @@ func (f *follower) reconcile(ctx context.Context) (changed, left bool, err error
 			f.done[p.From] = true
 		}
 	}
-	for _, t := range a.adopt {
-		err, left = errors.Join(err, f.cfg.Broker.AdoptOn(ctx, t.consumer, t.plan)), true
+	for _, c := range a.adopt {
+		err, left = errors.Join(err, f.cfg.Broker.AdoptOn(ctx, c.consumer, c.plan)), true
 	}
 	if a.begin != nil {
 		failed := f.begin(ctx, *a.begin, found)
 		err, changed = errors.Join(err, failed), failed == nil
 	}
 	remove := a.remove
-	for _, t := range a.take {
+	for _, c := range a.take {
 		switch {
-		case !f.done[t.plan.From]:
-			f.start(ctx, t)
-		case a.isSpent(t, f.plans):
-			remove = append(remove, t.consumer)
+		case !f.done[c.plan.From]:
+			f.start(ctx, c)
+		case a.isSpent(c, f.plans):
+			remove = append(remove, c.consumer)
 		default:
 			left = true
 		}
@@ -149,8 +150,7 @@ func (f *follower) reconcile(ctx context.Context) (changed, left bool, err error
 	return changed, left, err
 }
 
-// find returns the consumers on all streams of the plans. A stream that is not there has
-// none.
+// find returns the consumers on all streams of the plans. A stream that does not exist has none.
 func (f *follower) find(ctx context.Context) (found []core.OnConsumer, err error) {
 	var streams []string
 	for _, p := range f.plans {
@@ -206,17 +206,17 @@ func (f *follower) remove(ctx context.Context, c core.OnConsumer) error {
 	return nil
 }
 
-// start takes the messages of a consumer in a goroutine of its own, unless one already does.
-func (f *follower) start(ctx context.Context, t taking) {
-	k := key(t.consumer)
+// start starts a taker for a consumer, unless the consumer has one.
+func (f *follower) start(ctx context.Context, c planConsumer) {
+	k := key(c.consumer)
 	if f.takers[k] {
 		return
 	}
 	f.takers[k] = true
 	f.running.Go(func() {
-		drained, err := newTaker(f, t).run(ctx)
+		drained, err := newTaker(f, c).run(ctx)
 		select {
-		case f.results <- result{t, drained, err}:
+		case f.results <- result{c, drained, err}:
 		case <-ctx.Done():
 		}
 	})

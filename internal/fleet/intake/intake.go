@@ -34,13 +34,6 @@ type Broker interface {
 	RemoveOn(ctx context.Context, stream, consumer string) error
 }
 
-// Registry holds the jobs that messages start.
-type Registry interface {
-	// Messaged returns the definitions that messages start, or did by a past plan, except
-	// those that cannot be decoded.
-	Messaged() []plans.Entry
-}
-
 // Slots is the stream of slots. *stream.Slots implements it.
 type Slots interface {
 	Put(ctx context.Context, queue string, m core.Message, payload []byte) error
@@ -51,10 +44,13 @@ type Config struct {
 	// Node is the publishing node.
 	Node string
 
-	Registry Registry
-	Slots    Slots
-	Broker   Broker
-	Open     func(ctx context.Context, c core.OnConsumer) (Feed, error)
+	// Jobs returns the definitions of the jobs that messages start, or did by a past plan, except
+	// those that cannot be decoded. They may be stale.
+	Jobs func() []plans.Entry
+
+	Slots  Slots
+	Broker Broker
+	Open   func(ctx context.Context, c core.OnConsumer) (Feed, error)
 
 	// Names returns the names that the consumers of a job may have.
 	Names func(name string) []string
@@ -81,7 +77,7 @@ type Intake struct {
 }
 
 const (
-	// pollInterval is how often the View is read.
+	// pollInterval is how often Run calls Config.Jobs.
 	pollInterval = time.Second
 
 	// atOnce is how many messages of one consumer are handled at a time.
@@ -107,89 +103,85 @@ func New(cfg Config) *Intake {
 // origin is a stream from which a job takes messages, or took them.
 type origin struct{ stream, job string }
 
-// running is the work for one definition.
-type running struct {
+// runningFollower is a follower and the revision of its definition.
+type runningFollower struct {
 	revision uint64
-	stop     func() // returns when it has ended
+	stop     func() // returns when the follower has ended
 }
 
-// Run takes messages until ctx ends. It owns its goroutines.
+// Run takes messages until ctx ends. It returns when its goroutines have ended.
 func (i *Intake) Run(ctx context.Context) {
-	work, kept := map[string]running{}, map[origin]bool{}
+	followers, origins := map[string]runningFollower{}, map[origin]bool{}
 	var tidied time.Time
 	for ctx.Err() == nil {
-		entries := i.cfg.Registry.Messaged()
-		i.updateFollowers(ctx, entries, work)
+		entries := i.cfg.Jobs()
+		i.updateFollowers(ctx, entries, followers)
 		for _, e := range entries {
 			for _, p := range e.OnPlans() {
-				kept[origin{p.Plan.On.Stream, e.Job.Name}] = true
+				origins[origin{p.Plan.On.Stream, e.Job.Name}] = true
 			}
 		}
 		if time.Since(tidied) >= retryDelay {
-			i.tidy(ctx, entries, kept)
+			i.tidy(ctx, entries, origins)
 			tidied = time.Now()
 		}
-		sleep(ctx, pollInterval)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollInterval):
+		}
 	}
-	for _, r := range work {
-		r.stop()
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+	for _, f := range followers {
+		f.stop()
 	}
 }
 
 // updateFollowers starts followers for new definitions and stops those of replaced ones. A paused job
-// takes nothing, and its messages wait.
-func (i *Intake) updateFollowers(ctx context.Context, entries []plans.Entry, work map[string]running) {
+// has no follower, and its messages wait.
+func (i *Intake) updateFollowers(ctx context.Context, entries []plans.Entry, followers map[string]runningFollower) {
 	wanted := map[string]plans.Entry{}
 	for _, e := range entries {
 		if !e.Paused {
 			wanted[e.Job.Name] = e
 		}
 	}
-	for name, r := range work {
-		if e, ok := wanted[name]; !ok || e.Revision != r.revision {
-			r.stop()
-			delete(work, name)
+	for name, f := range followers {
+		if e, ok := wanted[name]; !ok || e.Revision != f.revision {
+			f.stop()
+			delete(followers, name)
 		}
 	}
 	for name, e := range wanted {
-		if _, ok := work[name]; ok {
+		if _, ok := followers[name]; ok {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		var ended sync.WaitGroup
 		ended.Go(func() { newFollower(i.cfg, e).run(ctx) })
-		work[name] = running{e.Revision, func() { cancel(); ended.Wait() }}
+		followers[name] = runningFollower{e.Revision, func() { cancel(); ended.Wait() }}
 	}
 }
 
-// tidy removes the consumers of deleted jobs, and those that no plan of their job needs. A
-// definition that is missing from the View may be one that cannot be decoded, so tidy asks
-// the leader of the registry before it removes anything.
-func (i *Intake) tidy(ctx context.Context, entries []plans.Entry, kept map[origin]bool) {
+// tidy removes the consumers of deleted jobs, and those on streams that no plan of their job has. A
+// definition that is missing from entries may be one that cannot be decoded, so tidy asks the leader
+// of the registry before it removes anything.
+func (i *Intake) tidy(ctx context.Context, entries []plans.Entry, origins map[origin]bool) {
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
-	for p := range kept {
-		if slices.ContainsFunc(entries, func(e plans.Entry) bool { return e.Job.Name == p.job && takesFrom(e, p.stream) }) {
+	for o := range origins {
+		if slices.ContainsFunc(entries, func(e plans.Entry) bool { return e.Job.Name == o.job && takesFrom(e, o.stream) }) {
 			continue
 		}
-		e, err := i.cfg.Read(ctx, p.job)
+		e, err := i.cfg.Read(ctx, o.job)
 		deleted := errors.Is(err, job.ErrNotFound)
-		if err != nil && !deleted || !deleted && takesFrom(e, p.stream) {
+		if err != nil && !deleted || !deleted && takesFrom(e, o.stream) {
 			continue
 		}
-		for _, name := range i.cfg.Names(p.job) {
-			if err := i.cfg.Broker.RemoveOn(ctx, p.stream, name); err != nil {
-				i.cfg.Logger.Warn("cannot remove the consumer of messages that started a job", "job", p.job, "stream", p.stream, "consumer", name, "error", err)
+		for _, name := range i.cfg.Names(o.job) {
+			if err := i.cfg.Broker.RemoveOn(ctx, o.stream, name); err != nil {
+				i.cfg.Logger.Warn("cannot remove the consumer of messages that started a job", "job", o.job, "stream", o.stream, "consumer", name, "error", err)
 			}
 		}
-		delete(kept, p)
+		delete(origins, o)
 	}
 }
 

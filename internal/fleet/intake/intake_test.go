@@ -67,7 +67,7 @@ func (f *fixture) stream(cfg jetstream.StreamConfig) jetstream.Stream {
 	return s
 }
 
-// job brings a definition into the registry and its copy, as a file does.
+// job writes a definition to the registry and the View, as a file does.
 func (f *fixture) job(j job.Job, edit func(*plans.Definition)) {
 	f.Helper()
 	f.mu.Lock()
@@ -111,25 +111,12 @@ func (f *fixture) remove(name string) {
 	f.view.Apply(plans.RegistryEvent{Name: name, Revision: f.revision, Deleted: true})
 }
 
-// spoil has the registry hold a definition that cannot be read.
-func (f *fixture) spoil(name string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.revision++
-	err := &plans.EntryError{Name: name, Revision: f.revision, Err: errors.New("spoilt")}
-	f.entries[name] = plans.Entry{}
-	f.view.Apply(plans.RegistryEvent{Name: name, Revision: f.revision, Err: err})
-}
-
 func (f *fixture) read(_ context.Context, name string) (plans.Entry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e, ok := f.entries[name]
-	switch {
-	case !ok:
+	if !ok {
 		return e, job.ErrNotFound
-	case e.Revision == 0:
-		return e, &plans.EntryError{Name: name, Err: errors.New("spoilt")}
 	}
 	return e, nil
 }
@@ -142,7 +129,7 @@ func (f *fixture) Write(p []byte) (int, error) {
 
 func (f *fixture) says(text string) {
 	f.Helper()
-	f.eventually("a word on "+text, func() bool {
+	f.eventually("a log of "+text, func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return strings.Contains(f.log.String(), text)
@@ -154,10 +141,10 @@ func (f *fixture) eventually(what string, ok func() bool) {
 	natstest.Eventually(f, limit, what, ok)
 }
 
-// run starts a producer's part, which ends with the test, or when it is stopped.
+// run starts the intake of a producer. It ends with the test, or at stop.
 func (f *fixture) run() (stop func()) {
 	i := intake.New(intake.Config{
-		Node: "p1", Registry: f.view, Slots: f.store.Slots(), Broker: f.store, Logger: slog.New(slog.NewTextHandler(f, nil)),
+		Node: "p1", Jobs: f.view.Messaged, Slots: f.store.Slots(), Broker: f.store, Logger: slog.New(slog.NewTextHandler(f, nil)),
 		Open:  func(ctx context.Context, c core.OnConsumer) (intake.Feed, error) { return f.store.OpenOn(ctx, c) },
 		Names: func(name string) []string { return layout.OnConsumers(f.store.Namespace, name) },
 		Read:  f.read, Now: time.Now, Horizon: 24 * time.Hour, Settle: time.Millisecond,
@@ -179,7 +166,7 @@ func (f *fixture) publish(subject, data string, opts ...jetstream.PublishOpt) ui
 	return ack.Sequence
 }
 
-// slots are the messages that wait, by slot.
+// slots returns the messages in the stream of slots, by slot.
 func (f *fixture) slots() map[string]stream.WaitingSlot {
 	f.Helper()
 	all := map[string]stream.WaitingSlot{}
@@ -188,7 +175,7 @@ func (f *fixture) slots() map[string]stream.WaitingSlot {
 			f.Fatal(err)
 		}
 		if _, twice := all[w.Slot.ID()]; twice {
-			f.Errorf("%s is there twice", w.Slot)
+			f.Errorf("%s has two messages", w.Slot)
 		}
 		all[w.Slot.ID()] = w
 	}
@@ -206,8 +193,8 @@ func (f *fixture) wait(ids ...string) map[string]stream.WaitingSlot {
 	return all
 }
 
-// consumer is the one that takes a stream's messages for the job; nil if there is none,
-// or more.
+// consumer returns the only consumer of the job on the stream. It returns nil if there is none, or
+// more than one.
 func (f *fixture) consumer(stream, name string) *jetstream.ConsumerInfo {
 	var found []*jetstream.ConsumerInfo
 	for _, consumer := range layout.OnConsumers("cronce", name) {
@@ -221,7 +208,7 @@ func (f *fixture) consumer(stream, name string) *jetstream.ConsumerInfo {
 	return found[0]
 }
 
-// id is the slot of a message without an ID.
+// id returns the slot ID of a message that has no ID of its own.
 func (f *fixture) id(s jetstream.Stream, sequence uint64) string {
 	i := s.CachedInfo()
 	return "charge:@" + core.StreamEvent{Stream: i.Config.Name, Created: i.Created, Sequence: sequence}.Token()
@@ -252,11 +239,11 @@ func TestEachMessageIsARunWithItsDataAsPayload(t *testing.T) {
 		return c != nil && c.NumAckPending == 0 && c.NumPending == 0
 	})
 	if info, err := s.Info(t.Context()); err != nil || info.State.Msgs != 5 {
-		t.Errorf("the stream holds %d messages, %v: it is the user's", info.State.Msgs, err)
+		t.Errorf("the stream has %d messages, %v, want all 5: it is the user's stream", info.State.Msgs, err)
 	}
 }
 
-// An ID may hold what a token may not.
+// An ID may have characters that a token may not have.
 func TestAnyMessageIDNamesARun(t *testing.T) {
 	f := newFixture(t)
 	f.stream(jetstream.StreamConfig{})
@@ -290,12 +277,12 @@ func TestAMessageThatIsTooLargeIsARunThatIsRecordedAsFailed(t *testing.T) {
 	}
 	step := core.Decide(core.Delivery{Message: w.Message, Published: w.Published}, core.View{Now: w.Published, Horizon: time.Hour, Self: "A"})
 	if step.Action != core.End || step.Record.State != job.Failed || step.Record.Error != w.Refused {
-		t.Errorf("a worker makes %s (%s) of it", step.Record.State, step.Record.Error)
+		t.Errorf("a worker records %s (%s), want failed", step.Record.State, step.Record.Error)
 	}
 }
 
-// Several producers, some of which come and go: each message is one slot.
-func TestOfManyWhoAskOneGetsEachMessage(t *testing.T) {
+// One of three producers stops.
+func TestEachMessageIsOneSlotAmongManyProducers(t *testing.T) {
 	f := newFixture(t)
 	s := f.stream(jetstream.StreamConfig{})
 	f.job(charge, nil)
@@ -322,7 +309,7 @@ func TestOfManyWhoAskOneGetsEachMessage(t *testing.T) {
 	}
 }
 
-func TestASplitJobHasAllItsPartsOfAMessage(t *testing.T) {
+func TestAMessageStartsAllPartsOfASplitJob(t *testing.T) {
 	f := newFixture(t)
 	f.stream(jetstream.StreamConfig{})
 	split := charge
@@ -333,7 +320,7 @@ func TestASplitJobHasAllItsPartsOfAMessage(t *testing.T) {
 	f.wait("charge:@a#1of2", "charge:@a#2of2")
 }
 
-func TestAPausedJobTakesNothingAndLosesNothing(t *testing.T) {
+func TestAPausedJobTakesNoMessagesAndLosesNone(t *testing.T) {
 	f := newFixture(t)
 	f.stream(jetstream.StreamConfig{})
 	f.job(charge, nil)
@@ -342,16 +329,15 @@ func TestAPausedJobTakesNothingAndLosesNothing(t *testing.T) {
 	f.wait("charge:@a")
 	pause := func(paused bool) { f.job(charge, func(d *plans.Definition) { d.Paused = paused }) }
 	pause(true)
-	f.eventually("no producer to ask", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
+	f.eventually("no pull request", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
 	f.publish("orders.paid", "x", jetstream.WithMsgID("b"))
 	f.wait("charge:@a")
 	pause(false)
 	f.wait("charge:@a", "charge:@b")
 }
 
-// Two messages wait under the old subject while the job is paused; five of the new one
-// were stored before the edit.
-func TestAnEditWhilePausedLosesAndInventsNothing(t *testing.T) {
+// During the pause, two messages of the old subject are stored, and five of the new one before the edit.
+func TestAnEditDuringAPauseLosesNoMessagesAndRunsNoEarlierOnes(t *testing.T) {
 	f := newFixture(t)
 	f.stream(jetstream.StreamConfig{})
 	f.job(charge, nil)
@@ -359,7 +345,7 @@ func TestAnEditWhilePausedLosesAndInventsNothing(t *testing.T) {
 	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
 	f.wait("charge:@a")
 	f.job(charge, func(d *plans.Definition) { d.Paused = true })
-	f.eventually("no producer to ask", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
+	f.eventually("no pull request", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
 	for i := range 5 {
 		f.publish("orders.made", "x", jetstream.WithMsgID(fmt.Sprint("before", i)))
 	}
@@ -380,7 +366,7 @@ func TestAnEditWhilePausedLosesAndInventsNothing(t *testing.T) {
 }
 
 // Interest retention keeps a message only while a consumer wants it.
-func TestAnEditOnAStreamThatKeepsWhatIsWantedLosesNothing(t *testing.T) {
+func TestAnEditOnAnInterestStreamLosesNothing(t *testing.T) {
 	f := newFixture(t)
 	f.stream(jetstream.StreamConfig{Retention: jetstream.InterestPolicy})
 	f.job(charge, nil)
@@ -402,7 +388,7 @@ func TestAnEditOnAStreamThatKeepsWhatIsWantedLosesNothing(t *testing.T) {
 	f.wait("charge:@after", "charge:@before", "charge:@made")
 }
 
-func TestAnEditOnAWorkQueueIsFollowedThoughBothPlansWantASubject(t *testing.T) {
+func TestAnEditOnAWorkQueueIsFollowedAlthoughBothPlansMatchASubject(t *testing.T) {
 	f := newFixture(t)
 	work := f.stream(jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy})
 	f.job(charge, nil)
@@ -419,31 +405,8 @@ func TestAnEditOnAWorkQueueIsFollowedThoughBothPlansWantASubject(t *testing.T) {
 	f.eventually("the queue to be empty", func() bool { i, err := work.Info(t.Context()); return err == nil && i.State.Msgs == 0 })
 }
 
-func TestADefinitionThatCannotBeReadKeepsItsConsumer(t *testing.T) {
-	f := newFixture(t)
-	s := f.stream(jetstream.StreamConfig{})
-	f.job(charge, nil)
-	other := charge
-	other.Name, other.On.Subject = "other", "orders.made"
-	f.job(other, nil)
-	f.run()
-	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
-	f.wait("charge:@a")
-	made := f.consumer("ORDERS", "charge").Created
-	f.eventually("the other's consumer", func() bool { return f.consumer("ORDERS", "other") != nil })
-	f.spoil("charge")
-	f.remove("other")
-	f.eventually("the other's consumer to go", func() bool { return f.consumer("ORDERS", "other") == nil })
-	if c := f.consumer("ORDERS", "charge"); c == nil || !c.Created.Equal(made) {
-		t.Errorf("its consumer is %+v", c)
-	}
-	f.job(charge, nil)
-	seq := f.publish("orders.paid", "x")
-	f.wait("charge:@a", f.id(s, seq))
-}
-
-// The stream is deleted and made anew: its sequences begin again.
-func TestAStreamThatIsMadeAnewHasNewRuns(t *testing.T) {
+// The stream is deleted and created again, so its sequences begin again.
+func TestAStreamThatIsCreatedAgainHasNewRuns(t *testing.T) {
 	f := newFixture(t)
 	first := f.stream(jetstream.StreamConfig{})
 	f.job(charge, nil)
@@ -459,7 +422,7 @@ func TestAStreamThatIsMadeAnewHasNewRuns(t *testing.T) {
 	f.wait(one, two)
 }
 
-func TestAStreamThatIsNotThereIsComplainedAboutAndTakenWhenItIs(t *testing.T) {
+func TestAMissingStreamIsLoggedAndFollowedWhenItExists(t *testing.T) {
 	f := newFixture(t)
 	f.job(charge, nil)
 	f.run()
@@ -469,7 +432,7 @@ func TestAStreamThatIsNotThereIsComplainedAboutAndTakenWhenItIs(t *testing.T) {
 	f.wait("charge:@a")
 }
 
-func TestWhatAStreamDoesNotAllowIsSaid(t *testing.T) {
+func TestAnErrorOfTheStreamIsLogged(t *testing.T) {
 	f := newFixture(t)
 	work := f.stream(jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy})
 	if _, err := work.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "mine", FilterSubject: "orders.paid", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
@@ -521,8 +484,7 @@ func TestAnEditOfTheSubjectOrTheStreamIsFollowed(t *testing.T) {
 	f.eventually("the consumer to go with the job", func() bool { return f.consumer("BILLS", "charge") == nil })
 }
 
-// A program that kept one consumer for all plans made it. Its metadata is added, and its
-// place stays.
+// An older program had one consumer for all plans. The consumer gets metadata and keeps its position.
 func TestTheConsumerOfAnOlderProgramIsAdopted(t *testing.T) {
 	f := newFixture(t)
 	s := f.stream(jetstream.StreamConfig{})
@@ -540,9 +502,8 @@ func TestTheConsumerOfAnOlderProgramIsAdopted(t *testing.T) {
 	}
 }
 
-// The consumer is deleted: it is created again, from the job's beginning, and what
-// was a slot before is the same slot.
-func TestAConsumerThatIsDeletedIsMadeAgain(t *testing.T) {
+// The new consumer delivers all messages of the plan again. Each names the same slot as before.
+func TestADeletedConsumerIsCreatedAgain(t *testing.T) {
 	f := newFixture(t)
 	s := f.stream(jetstream.StreamConfig{})
 	f.job(charge, nil)
@@ -556,10 +517,10 @@ func TestAConsumerThatIsDeletedIsMadeAgain(t *testing.T) {
 	f.wait("charge:@a", "charge:@b")
 }
 
-// One subject of the stream is purged while a producer dies with pending
-// messages: the server never delivers those of other subjects again (integration/facts).
-// What the operations page says brings them back, and nothing twice.
-func TestMessagesThatAPurgeTookAwayComeBackWhenTheConsumerIsRemoved(t *testing.T) {
+// One subject of the stream is purged after a producer died with pending messages. The server never
+// delivers those of other subjects again (integration/facts). The fix of the operations page brings
+// them back, and none twice.
+func TestMessagesThatAPurgeHidComeBackWhenTheConsumerIsRemoved(t *testing.T) {
 	f := newFixture(t)
 	s := f.stream(jetstream.StreamConfig{})
 	all := charge
@@ -575,14 +536,14 @@ func TestMessagesThatAPurgeTookAwayComeBackWhenTheConsumerIsRemoved(t *testing.T
 	}
 	lost := f.publish("orders.paid", "x", jetstream.WithMsgID("lost"))
 	f.publish("orders.made", "x", jetstream.WithMsgID("purged"))
-	natstest.Take(t, taker, 2) // by one that dies
+	natstest.Take(t, taker, 2) // by a producer that dies
 	if err := s.Purge(t.Context(), jetstream.WithPurgeSubject("orders.made")); err != nil {
 		t.Fatal(err)
 	}
 	f.run()
 	f.publish("orders.paid", "x", jetstream.WithMsgID("next"))
 	f.wait("charge:@next")
-	f.eventually("the floor to pass what was in hand", func() bool {
+	f.eventually("the ack floor to pass the lost message", func() bool {
 		c := f.consumer("ORDERS", "charge")
 		return c != nil && c.AckFloor.Stream > lost
 	})

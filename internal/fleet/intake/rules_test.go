@@ -27,7 +27,7 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-func TestMessageIsAckedOnlyAfterItsSlotIsPublished(t *testing.T) {
+func TestAMessageIsAckedOnlyAfterItsSlotIsPublished(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		failures := 2
@@ -50,8 +50,8 @@ func TestMessageIsAckedOnlyAfterItsSlotIsPublished(t *testing.T) {
 	})
 }
 
-// What could not be published when a producer died is published by another one.
-func TestMessageThatAProducerDiedWithIsTakenByAnother(t *testing.T) {
+// The producer dies before it has published the slot.
+func TestAMessageOfADeadProducerIsTakenByAnother(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		w.put = func(core.Message) error { return errors.New("no answer") }
@@ -66,7 +66,7 @@ func TestMessageThatAProducerDiedWithIsTakenByAnother(t *testing.T) {
 	})
 }
 
-func TestUnreadableDefinitionKeepsTheConsumer(t *testing.T) {
+func TestAnUnreadableDefinitionKeepsTheConsumer(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		defer w.run(t.Context(), 0)()
@@ -85,7 +85,7 @@ func TestUnreadableDefinitionKeepsTheConsumer(t *testing.T) {
 	})
 }
 
-func TestConsumerGoesWithItsJobOnly(t *testing.T) {
+func TestAConsumerIsRemovedWithItsJob(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		defer w.run(t.Context(), 0)()
@@ -97,13 +97,13 @@ func TestConsumerGoesWithItsJobOnly(t *testing.T) {
 	})
 }
 
-// The registry's copy of a producer lacks the job, which the registry has.
-func TestConsumerIsNotRemovedOnTheWordOfACopy(t *testing.T) {
+// One producer does not know the edits for an hour, and lacks the job for a time.
+func TestAConsumerIsNotRemovedByAProducerThatLags(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		const lag = time.Hour
 		defer w.run(t.Context(), 0)()
-		defer w.run(t.Context(), lag)() // it knows nothing of the edit below for an hour
+		defer w.run(t.Context(), lag)()
 		time.Sleep(lag + time.Minute)
 		w.define(on("B", "x"))
 		w.define(on("A", "x"))
@@ -115,44 +115,14 @@ func TestConsumerIsNotRemovedOnTheWordOfACopy(t *testing.T) {
 	})
 }
 
-func TestEditOfTheStreamFoldsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.define(on("A", "x"))
-		defer w.run(t.Context(), 0)()
-		time.Sleep(time.Second)
-		tokens := []string{w.publish("A", "x", ""), w.publish("A", "x", "")}
-		w.wants("of A", tokens...)
-		w.define(on("B", "x"))
-		time.Sleep(time.Second)
-		tokens = append(tokens, w.publish("B", "x", ""), w.publish("B", "x", ""))
-		w.wants("of A and B", tokens...)
-		w.has("of the new stream", "B x")
-	})
-}
-
-func TestStreamThatIsMadeAnewFoldsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.define(on("A", "x"))
-		defer w.run(t.Context(), 0)()
-		defer w.run(t.Context(), 0)()
-		time.Sleep(time.Second)
-		tokens := []string{w.publish("A", "x", ""), w.publish("A", "x", "")}
-		w.wants("of the first", tokens...)
-		w.stream("A", false)
-		time.Sleep(time.Second)
-		tokens = append(tokens, w.publish("A", "x", ""), w.publish("A", "x", ""))
-		w.wants("of both", tokens...)
-	})
-}
-
-// A producer asks a consumer for messages whose namesake, of a stream that was made
-// anew, answers.
-func TestMessagesOfAConsumerThatWasMadeAnewAreNotNamedByTheOldStream(t *testing.T) {
+// A producer pulls messages from a consumer. The stream and the consumer are deleted and created
+// again, and the new consumer answers.
+func TestMessagesOfANewConsumerAreNotNamedByTheOldStream(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		e := w.define(on("A", "x"))
 		defer w.run(t.Context(), 0)()
 		time.Sleep(time.Second)
-		// At once: no request for messages ends with the old consumer.
+		// Replace both at once, so that no pull request ends with the old consumer.
 		w.mu.Lock()
 		old := w.consumers["A/c=charge"]
 		s := &fakeStream{created: time.Now()}
@@ -168,7 +138,7 @@ func TestMessagesOfAConsumerThatWasMadeAnewAreNotNamedByTheOldStream(t *testing.
 	})
 }
 
-func TestEditOfTheSubjectKeepsTheOldPlansMessagesAndRunsNoneFromBefore(t *testing.T) {
+func TestAnEditOfTheSubjectKeepsTheOldPlansMessagesAndRunsNoEarlierOnes(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		defer w.run(t.Context(), 0)()
@@ -177,13 +147,13 @@ func TestEditOfTheSubjectKeepsTheOldPlansMessagesAndRunsNoneFromBefore(t *testin
 		time.Sleep(time.Minute)
 		waiting := []string{w.publish("A", "x", ""), w.publish("A", "x", "")}
 		for range 5 {
-			w.publish("A", "y", "") // of no plan: they were stored before the edit
+			w.publish("A", "y", "") // of no plan: stored before the edit
 		}
 		time.Sleep(time.Second)
 		w.define(on("A", "y"))
-		w.publish("A", "y", "") // of the old plan: it was stored at the instant of the edit
+		w.publish("A", "y", "") // of no plan: stored at the instant of the edit, when the old plan was in force
 		time.Sleep(time.Second)
-		w.publish("A", "x", "") // of no plan: it was stored after it
+		w.publish("A", "x", "") // of no plan: stored after the edit
 		after := w.publish("A", "y", "")
 		w.wants("while paused")
 		w.pause(false)
@@ -192,8 +162,8 @@ func TestEditOfTheSubjectKeepsTheOldPlansMessagesAndRunsNoneFromBefore(t *testin
 	})
 }
 
-// A producer that has not heard of an edit takes nothing that was stored after it.
-func TestProducerThatLagsBehindAnEditTakesNothingByTheOldPlan(t *testing.T) {
+// The producer gets the edit after ten seconds.
+func TestAProducerThatLagsBehindAnEditTakesNothingByTheOldPlan(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		defer w.run(t.Context(), 10*time.Second)()
@@ -208,7 +178,7 @@ func TestProducerThatLagsBehindAnEditTakesNothingByTheOldPlan(t *testing.T) {
 	})
 }
 
-func TestConsumerIsNotRemovedBeforeItsPlanIsDrained(t *testing.T) {
+func TestAConsumerIsNotRemovedBeforeItsPlanIsDrained(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		w.put = func(core.Message) error { return errors.New("no room") }
@@ -218,7 +188,7 @@ func TestConsumerIsNotRemovedBeforeItsPlanIsDrained(t *testing.T) {
 		time.Sleep(time.Second)
 		w.define(on("A", "y"))
 		time.Sleep(time.Second)
-		for range 100 { // more than are asked for at once
+		for range 100 { // more than one pull request asks for
 			w.publish("A", "x", "")
 			time.Sleep(time.Second)
 		}
@@ -229,7 +199,7 @@ func TestConsumerIsNotRemovedBeforeItsPlanIsDrained(t *testing.T) {
 	})
 }
 
-func TestPlanThatEndedWhileNoProducerWasThereIsDrained(t *testing.T) {
+func TestAPlanThatEndedWhileNoProducerRanIsDrained(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		time.Sleep(time.Second)
@@ -244,7 +214,7 @@ func TestPlanThatEndedWhileNoProducerWasThereIsDrained(t *testing.T) {
 	})
 }
 
-func TestPlanThatCannotBeBegunKeepsNoOtherFromIt(t *testing.T) {
+func TestAPlanWithoutAStreamDoesNotHoldUpTheNextPlan(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("NONE", "x"))
 		defer w.run(t.Context(), 0)()
@@ -255,9 +225,8 @@ func TestPlanThatCannotBeBegunKeepsNoOtherFromIt(t *testing.T) {
 	})
 }
 
-// A consumer of a past plan that is begun anew has nothing from beyond the horizon, and
-// one that is drained is not begun again when another producer starts.
-func TestDrainedPlanIsNotBegunAgain(t *testing.T) {
+// Another producer starts after the plan was drained.
+func TestADrainedPlanIsNotBegunAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		stop := w.run(t.Context(), 0)
@@ -275,7 +244,7 @@ func TestDrainedPlanIsNotBegunAgain(t *testing.T) {
 	})
 }
 
-func TestJobThatGetsAScheduleDrainsItsMessages(t *testing.T) {
+func TestAJobThatGetsAScheduleDrainsItsMessages(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		stop := w.run(t.Context(), 0)
@@ -290,9 +259,9 @@ func TestJobThatGetsAScheduleDrainsItsMessages(t *testing.T) {
 	})
 }
 
-// A work queue holds messages that were not taken, so nothing is taken from it that is of no
-// plan; and two consumers of one subject are refused.
-func TestEditOnAWorkQueueLosesAndStealsNothing(t *testing.T) {
+// A work queue keeps each message until it is acked, so a message of no plan must not be acked. The
+// server refuses two consumers of one subject.
+func TestAnEditOnAWorkQueueLosesNoMessagesAndTakesNoOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.stream("A", true)
 		early := w.publish("A", "x", "")
@@ -304,7 +273,7 @@ func TestEditOnAWorkQueueLosesAndStealsNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		w.define(on("A", "y"))
 		time.Sleep(time.Second)
-		w.publish("A", "x", "") // another's
+		w.publish("A", "x", "") // of no plan
 		after := w.publish("A", "y", "")
 		defer w.run(t.Context(), 0)()
 		defer w.run(t.Context(), 0)()
@@ -312,15 +281,15 @@ func TestEditOnAWorkQueueLosesAndStealsNothing(t *testing.T) {
 		w.has("in the end", "A y")
 		w.set(func() {
 			if w.streams["A"].messages[2].gone {
-				t.Error("a message of no plan was taken out of the queue")
+				t.Error("a message of no plan was acked")
 			}
 		})
 	})
 }
 
-// A program that knew one consumer for all plans made it, and named messages by their
-// sequence alone. What it may have published keeps its name.
-func TestConsumerOfAnOlderProgramIsAdoptedAndItsMessagesKeepTheirNames(t *testing.T) {
+// An older program had one consumer for all plans, and named runs by the sequences of their messages
+// alone. It may have published some of these runs, so they keep their names.
+func TestAConsumerOfAnOlderProgramIsAdoptedAndItsMessagesKeepTheirNames(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		time.Sleep(time.Second)
@@ -338,8 +307,8 @@ func TestConsumerOfAnOlderProgramIsAdoptedAndItsMessagesKeepTheirNames(t *testin
 	})
 }
 
-// The job was deleted and made anew while no producer was there.
-func TestConsumerOfAJobThatWasMadeAnewIsReplaced(t *testing.T) {
+// The job is deleted and created again while no producer runs.
+func TestAConsumerOfAJobThatWasCreatedAgainIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		stop := w.run(t.Context(), 0)
@@ -355,8 +324,8 @@ func TestConsumerOfAJobThatWasMadeAnewIsReplaced(t *testing.T) {
 	})
 }
 
-// The plan after it, on another stream, is drained first.
-func TestConsumerOfAPlanIsKeptUntilItsOwnMessagesAreTaken(t *testing.T) {
+// The next plan, on another stream, is drained first.
+func TestAConsumerIsKeptUntilTheMessagesOfItsOwnPlanAreTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.put = func(core.Message) error { return errors.New("no space") }
 		w.define(on("A", "x"))
@@ -374,7 +343,7 @@ func TestConsumerOfAPlanIsKeptUntilItsOwnMessagesAreTaken(t *testing.T) {
 	})
 }
 
-func TestSlotsSayThatTheyAreAsOldAsTheirMessage(t *testing.T) {
+func TestASlotIsDueWhenItsMessageWasStored(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		time.Sleep(time.Second)
@@ -389,8 +358,8 @@ func TestSlotsSayThatTheyAreAsOldAsTheirMessage(t *testing.T) {
 	})
 }
 
-// Whatever is edited, paused and killed: a message is a run if the plan of its time takes
-// it, and else it is none.
+// After any edits, pauses and restarts, a message has started a run if and only if the plan that was in
+// force when it was stored matches it.
 func TestEachMessageIsJudgedByThePlanOfItsTime(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -420,7 +389,7 @@ func TestEachMessageIsJudgedByThePlanOfItsTime(t *testing.T) {
 					if w.entry.Job.On == (job.On{Stream: stream, Subject: subject}) || w.entry.Job.On == (job.On{Stream: stream, Subject: "all"}) {
 						want = append(want, token)
 					} else if workQueue {
-						w.set(func() { // another takes it
+						w.set(func() { // another worker takes it
 							all := w.streams[stream].messages
 							all[len(all)-1].gone = true
 						})

@@ -21,9 +21,9 @@ const (
 	pullTime  = 30 * time.Second
 	drainTime = time.Second
 
-	// beyondDelay is about how long messages of the next plan are delayed while a consumer
-	// drains.
-	beyondDelay = 5 * time.Second
+	// afterEndDelay is about how long messages that were stored after the plan's end are delayed
+	// while its consumer drains.
+	afterEndDelay = 5 * time.Second
 )
 
 // taker makes slots of the messages of one consumer.
@@ -31,7 +31,7 @@ type taker struct {
 	cfg   Config
 	entry plans.Entry
 	log   *slog.Logger
-	taking
+	planConsumer
 
 	limiter chan struct{}
 
@@ -39,15 +39,15 @@ type taker struct {
 	afterEnd core.AfterEnd
 }
 
-func newTaker(f *follower, t taking) *taker {
-	log := f.log.With("stream", t.plan.Plan.On.Stream, "subject", t.plan.Plan.On.Subject)
-	return &taker{cfg: f.cfg, entry: f.entry, log: log, taking: t, limiter: make(chan struct{}, atOnce), afterEnd: core.AfterEnd{Seen: map[uint64]bool{}}}
+func newTaker(f *follower, c planConsumer) *taker {
+	log := f.log.With("stream", c.plan.Plan.On.Stream, "subject", c.plan.Plan.On.Subject)
+	return &taker{cfg: f.cfg, entry: f.entry, log: log, planConsumer: c, limiter: make(chan struct{}, atOnce), afterEnd: core.AfterEnd{Seen: map[uint64]bool{}}}
 }
 
 // isOver reports whether an edit has ended the plan.
 func (t *taker) isOver() bool { return !t.plan.To.IsZero() }
 
-// run takes messages until ctx ends, taking fails, or the plan is drained.
+// run takes messages until ctx ends, the plan is drained, or an error occurs.
 func (t *taker) run(ctx context.Context) (drained bool, err error) {
 	feed, err := t.cfg.Open(ctx, t.consumer)
 	if err != nil {
@@ -94,9 +94,9 @@ func (t *taker) run(ctx context.Context) (drained bool, err error) {
 }
 
 // check verifies, after messages were delivered and before they become slots, that the
-// consumer and the definition are still the current ones. A stream that was created anew has
-// new messages under the same numbers. What was stored after an edit belongs to the new
-// plan, which this process may not know yet.
+// consumer and the definition are still the current ones. A stream that was deleted and created again
+// has other messages under the same numbers. A message that was stored after an edit belongs to the
+// new plan, which this process may not know yet.
 func (t *taker) check(ctx context.Context, feed Feed) error {
 	if _, err := t.state(ctx, feed); err != nil {
 		return err
@@ -147,10 +147,10 @@ func (t *taker) handle(ctx context.Context, m jetstream.Msg) {
 	stored, sequence := meta.Timestamp, meta.Sequence.Stream
 	switch {
 	case t.isOver() && stored.After(t.plan.To):
-		t.noteBeyond(meta)
+		t.noteAfterEnd(meta)
 		// The message is not acked, because a work queue would lose it. The delay is random,
 		// so that each producer gets each of them in the end.
-		_ = m.NakWithDelay(beyondDelay/2 + rand.N(beyondDelay))
+		_ = m.NakWithDelay(afterEndDelay/2 + rand.N(afterEndDelay))
 		return
 	case !stored.After(t.plan.From) && !t.consumer.WorkQueue && t.consumer.SequenceOnlyUntil.IsZero():
 		_ = m.Ack() // the message belongs to the previous plan, or to none
@@ -179,9 +179,9 @@ func (t *taker) handle(ctx context.Context, m jetstream.Msg) {
 	_ = m.Ack() // if it is lost, the message is redelivered and names the same slot
 }
 
-// noteBeyond notes a message that was stored after the plan's end. Only the first delivery of a
+// noteAfterEnd notes a message that was stored after the plan's end. Only the first delivery of a
 // message counts for afterEnd.First.
-func (t *taker) noteBeyond(meta *jetstream.MsgMetadata) {
+func (t *taker) noteAfterEnd(meta *jetstream.MsgMetadata) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.afterEnd.Seen[meta.Sequence.Stream] = true

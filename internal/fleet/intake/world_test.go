@@ -28,11 +28,11 @@ type world struct {
 	mu        sync.Mutex
 	streams   map[string]*fakeStream
 	consumers map[string]*consumer // by stream and name
-	made      time.Duration        // keeps the creations of two consumers apart
+	made      time.Duration        // makes the creation times of consumers differ
 	entry     *plans.Entry         // nil: deleted
 	broken    bool                 // the entry cannot be read
 	revision  uint64
-	put       func(core.Message) error // what becomes of a publication
+	put       func(core.Message) error // the result of Put
 	slots     map[string]core.Message
 	removed   []string
 }
@@ -55,7 +55,7 @@ type consumer struct {
 	w         *world
 	s         *fakeStream
 	since     time.Time
-	passed    uint64 // the last sequence looked at
+	passed    uint64 // the last sequence that was considered
 	delivered uint64 // deliveries of new messages
 	unacked   map[uint64]*delivery
 	closed    bool
@@ -86,7 +86,7 @@ func (w *world) stream(name string, workQueue bool) {
 	w.streams[name] = &fakeStream{created: time.Now(), workQueue: workQueue}
 }
 
-// publish stores a message, and returns the token that its run should have.
+// publish stores a message, and returns the token of the run that it should start.
 func (w *world) publish(stream, subject, id string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +135,7 @@ func (w *world) set(f func()) {
 	f()
 }
 
-// run starts a producer's part. It hears of each state of the registry after lag.
+// run starts the intake of a producer. It gets each state of the registry after lag.
 func (w *world) run(ctx context.Context, lag time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var seen sync.Mutex
@@ -144,7 +144,7 @@ func (w *world) run(ctx context.Context, lag time.Duration) (stop func()) {
 	if lag > 0 {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				now := w.Messaged()
+				now := w.messaged()
 				select {
 				case <-ctx.Done():
 				case <-time.After(lag):
@@ -157,14 +157,14 @@ func (w *world) run(ctx context.Context, lag time.Duration) (stop func()) {
 	}
 	i := intake.New(intake.Config{
 		Node: "p", Slots: w, Broker: w, Names: names, Read: w.read, Now: time.Now, Horizon: 24 * time.Hour,
-		Registry: registryFunc(func() []plans.Entry {
+		Jobs: func() []plans.Entry {
 			if lag == 0 {
-				return w.Messaged()
+				return w.messaged()
 			}
 			seen.Lock()
 			defer seen.Unlock()
 			return entries
-		}),
+		},
 		Open: func(_ context.Context, c core.OnConsumer) (intake.Feed, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -179,13 +179,9 @@ func (w *world) run(ctx context.Context, lag time.Duration) (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
-type registryFunc func() []plans.Entry
-
-func (f registryFunc) Messaged() []plans.Entry { return f() }
-
 func names(name string) []string { return []string{"c=" + name, "c=" + name + "=2"} }
 
-func (w *world) Messaged() []plans.Entry {
+func (w *world) messaged() []plans.Entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.entry == nil || w.broken || len(w.entry.OnPlans()) == 0 {
@@ -285,7 +281,7 @@ func (w *world) RemoveOn(_ context.Context, stream, name string) error {
 	return nil
 }
 
-// feed is what a client has of a consumer: its name.
+// feed names a consumer, as a client does.
 type feed struct {
 	w            *world
 	stream, name string
@@ -371,7 +367,7 @@ func (c *consumer) next(n int) (group []jetstream.Msg, err error) {
 
 // delivered is a message that was delivered.
 type delivered struct {
-	jetstream.Msg // what is not used here
+	jetstream.Msg // for the methods that intake does not call
 
 	c     *consumer
 	m     *message
@@ -429,7 +425,7 @@ func (w *world) ran() []string {
 	return tokens
 }
 
-// wants lets time pass until all is settled, and compares the runs.
+// wants waits until all messages are handled, and compares the runs.
 func (w *world) wants(what string, tokens ...string) {
 	w.t.Helper()
 	time.Sleep(time.Minute)
@@ -440,7 +436,7 @@ func (w *world) wants(what string, tokens ...string) {
 	}
 }
 
-// has says which consumers there should be, as "STREAM subject".
+// has compares the consumers, as "STREAM subject".
 func (w *world) has(what string, want ...string) {
 	w.t.Helper()
 	w.mu.Lock()

@@ -211,7 +211,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 func (r *Replica) intake(name string) *intake.Intake {
 	store := r.cfg.Store
 	return intake.New(intake.Config{
-		Node: name, Registry: r.view, Slots: store.Slots(), Broker: store, Logger: r.log,
+		Node: name, Jobs: r.view.Messaged, Slots: store.Slots(), Broker: store, Logger: r.log,
 		Open:  func(ctx context.Context, c core.OnConsumer) (intake.Feed, error) { return store.OpenOn(ctx, c) },
 		Names: func(job string) []string { return layout.OnConsumers(store.Namespace, job) },
 		Read: func(ctx context.Context, name string) (plans.Entry, error) {
