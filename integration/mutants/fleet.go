@@ -280,7 +280,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/alert/targets.go",
 		old:    "case left > 0:",
 		new:    "case false:",
-		test:   "TestATargetThatFailsIsTriedByOneDeliveryAtATimeAndLaterEachTime",
+		test:   "TestAFailingTargetIsTriedByOneDeliveryAtATimeAndLaterEachTime",
 	},
 	{
 		name:   "node-ends-with-its-store",
@@ -312,7 +312,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/alert/alert.go",
 		old:    "case d.cfg.Now().Sub(e.Time) > job.MaxHeartbeatAge:",
 		new:    "case d.cfg.Now().Sub(e.Time) < -job.MaxHeartbeatAge:",
-		test:   "TestAHeartbeatIsCalledAndNotLate",
+		test:   "TestAnOldHeartbeatIsNotCalled",
 	},
 	{
 		name:   "queue-concurrency-ignored",

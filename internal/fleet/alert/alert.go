@@ -185,8 +185,8 @@ type postponed time.Duration
 func (p postponed) Error() string { return "target is busy or failing" }
 
 // postponedDelay returns the delay of an alert that was not tried. If its target has failed for
-// long, the alert waits as long as after a failed try of its own. So many alerts for one failing
-// target cost little.
+// long, the alert waits at least as long as after a failed try. So many alerts for one failing target
+// cost few deliveries.
 func postponedDelay(m jetstream.Msg, p postponed) time.Duration {
 	wait := time.Duration(p)
 	if wait <= busyDelay {
@@ -218,7 +218,7 @@ func (d *Deliverer) send(ctx context.Context, e job.Event) error {
 		return fmt.Errorf("look up job %s: %w", e.Job, err)
 	}
 	if e.Alert == job.AlertHeartbeat {
-		return d.beat(ctx, entry.Job, slot, e)
+		return d.callHeartbeat(ctx, entry.Job, slot, e)
 	}
 	target := exchange.AlertAbout(entry.Job, e.Alert)
 	if target == nil {
@@ -227,21 +227,21 @@ func (d *Deliverer) send(ctx context.Context, e job.Event) error {
 	if target.Format == "pagerduty" && d.isOver(ctx, e) {
 		return errOver
 	}
-	m, err := d.fitted(*target, slot, e)
+	m, err := d.fittingMessage(*target, slot, e)
 	switch {
 	case err != nil:
 		return err
 	case target.HTTP != nil:
 		return d.call(ctx, http.MethodPost, *target.HTTP, m)
 	}
-	return d.bounded(ctx, target.NATS.Subject, func(ctx context.Context) error {
+	return d.limited(ctx, target.NATS.Subject, func(ctx context.Context) error {
 		return d.publish(ctx, target.NATS.Subject, m)
 	})
 }
 
-// beat calls the job's heartbeat. A heartbeat says that the job succeeds now, so one that could
-// not be called for long is dropped.
-func (d *Deliverer) beat(ctx context.Context, j job.Job, slot job.Slot, e job.Event) error {
+// callHeartbeat calls the job's heartbeat. A heartbeat says that the job succeeds now, so an old one is
+// dropped.
+func (d *Deliverer) callHeartbeat(ctx context.Context, j job.Job, slot job.Slot, e job.Event) error {
 	switch {
 	case j.Heartbeat == nil:
 		return errUnwanted
@@ -262,8 +262,8 @@ func (d *Deliverer) isOver(ctx context.Context, e job.Event) bool {
 	return err == nil && !state.Failed && state.Revision > e.Revision
 }
 
-// bounded delivers to the target, or returns postponed if the target is busy or failing.
-func (d *Deliverer) bounded(ctx context.Context, target string, send func(context.Context) error) error {
+// limited delivers to the target, or returns postponed if the target is busy or failing.
+func (d *Deliverer) limited(ctx context.Context, target string, send func(context.Context) error) error {
 	if wait, ok := d.targets.acquire(target); !ok {
 		return postponed(wait)
 	}

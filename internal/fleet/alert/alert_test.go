@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -101,58 +100,14 @@ func (f *fixture) run() {
 	f.Cleanup(func() { stop(); ended.Wait() })
 }
 
-// fail has a slot of the job end, told as a worker tells it, twice.
+// fail publishes the alert of a failed slot of the job twice, and returns the slot's ID.
 func (f *fixture) fail(name string, n int) string {
 	f.Helper()
 	r := job.Record{Slot: job.NewSlot(name, time.Unix(int64(1_800_000_000+n), 0)), State: job.Failed, Attempt: 3, Error: "boom", Finished: time.Now()}
-	e := exchange.NewAlert(r, 7, r.State)
-	e.Node = "w1"
 	for range 2 {
-		if err := f.store.Alert(f.Context(), e, exchange.AlertID(r, 7, r.State)); err != nil {
-			f.Fatal(err)
-		}
+		f.publish(r, 7, r.State)
 	}
 	return r.Slot.ID()
-}
-
-// hook is a webhook that answers with the statuses, one after the other, and then
-// with 200.
-type hook struct {
-	*httptest.Server
-	mu       sync.Mutex
-	statuses []int
-	heard    []heard
-}
-
-type heard struct {
-	key, auth, fence string
-	body             job.Event
-}
-
-func newHook(t *testing.T, statuses ...int) *hook {
-	h := &hook{statuses: statuses}
-	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		one := heard{key: r.Header.Get("Idempotency-Key"), auth: r.Header.Get("Authorization"), fence: r.Header.Get("Cronce-Fence")}
-		data, _ := io.ReadAll(r.Body)
-		if err := json.Unmarshal(data, &one.body); err != nil {
-			t.Errorf("the body is %q: %v", data, err)
-		}
-		h.heard = append(h.heard, one)
-		if len(h.statuses) > 0 {
-			w.WriteHeader(h.statuses[0])
-			h.statuses = h.statuses[1:]
-		}
-	}))
-	t.Cleanup(h.Close)
-	return h
-}
-
-func (h *hook) all() []heard {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.heard)
 }
 
 func (f *fixture) eventually(what string, ok func() bool) {
@@ -160,37 +115,33 @@ func (f *fixture) eventually(what string, ok func() bool) {
 	natstest.Eventually(f, limit, what, ok)
 }
 
-func (f *fixture) job(name string, a *job.Alert) {
-	f.Helper()
-	j := job.Job{Name: name, Schedule: "@daily", OnFailure: a}
-	if err := j.Validate(); err != nil {
-		f.Fatal(err)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.jobs[name] = j
-}
+// alertTo makes a job ask for alerts about failures; to may be nil.
+func (f *fixture) alertTo(name string, to *job.Alert) { f.set(job.Job{Name: name, OnFailure: to}) }
 
-func TestAWebhookIsToldUntilItHasTakenTheAlert(t *testing.T) {
+// webhook is the target of a webhook.
+func webhook(url string) *job.Alert { return &job.Alert{HTTP: &job.AlertHTTP{URL: url}} }
+
+func TestAWebhookIsCalledUntilItAcceptsTheAlert(t *testing.T) {
 	f := newFixture(t)
-	h := newHook(t, 503, 404)
+	s := newService(t, status(503), status(404))
 	f.env["CRONCE_ALERT_TOKEN"] = "word"
-	f.job("report", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL + "/alerts", Headers: []job.AlertHeader{{Name: "Authorization", Prefix: "Bearer ", Env: "CRONCE_ALERT_TOKEN"}}}})
+	f.alertTo("report", &job.Alert{HTTP: &job.AlertHTTP{URL: s.URL + "/alerts", Headers: []job.AlertHeader{{Name: "Authorization", Prefix: "Bearer ", Env: "CRONCE_ALERT_TOKEN"}}}})
 	f.run()
 	id := f.fail("report", 1)
-	f.eventually("three tries", func() bool { return len(h.all()) == 3 })
-	for _, got := range h.all() {
-		if got.key != id || got.auth != "Bearer word" || got.body.ID != id || got.body.Alert != job.Failed || got.body.Error != "boom" ||
-			got.body.Attempt != 3 || got.body.Fence != 7 || got.fence != "7" || got.body.Job != "report" || got.body.Node != "w1" {
-			t.Errorf("it heard %+v", got)
+	f.eventually("three tries", func() bool { return len(s.all()) == 3 })
+	for _, r := range s.all() {
+		var e job.Event
+		if err := json.Unmarshal([]byte(r.body), &e); err != nil || e.ID != id || e.Alert != job.Failed || e.Error != "boom" ||
+			e.Attempt != 3 || e.Fence != 7 || e.Job != "report" || e.Node != "w1" {
+			t.Errorf("body %s, %v", r.body, err)
+		}
+		if r.key() != id || r.header.Get("Authorization") != "Bearer word" || r.header.Get("Cronce-Fence") != "7" {
+			t.Errorf("headers %v", r.header)
 		}
 	}
-	f.eventually("the ack", func() bool {
-		c, err := f.consumer()
-		return err == nil && c.NumAckPending == 0 && c.NumPending == 0
-	})
-	if n := len(h.all()); n != 3 {
-		t.Errorf("delivered %d alerts, want 3: the remaining ones are dropped", n)
+	f.eventually("the ack", f.isDrained)
+	if n := len(s.all()); n != 3 {
+		t.Errorf("%d requests, want no more than 3", n)
 	}
 	if strings.Contains(f.logged(), "word") {
 		t.Errorf("the secret is in the log: %s", f.logged())
@@ -199,39 +150,39 @@ func TestAWebhookIsToldUntilItHasTakenTheAlert(t *testing.T) {
 
 func TestAnAlertWaitsForANodeThatHasItsSecret(t *testing.T) {
 	f := newFixture(t)
-	h := newHook(t)
-	f.job("report", &job.Alert{HTTP: &job.AlertHTTP{URLEnv: "CRONCE_ALERT_URL"}})
+	s := newService(t)
+	f.alertTo("report", &job.Alert{HTTP: &job.AlertHTTP{URLEnv: "CRONCE_ALERT_URL"}})
 	f.run()
 	id := f.fail("report", 1)
 	f.eventually("a warning", func() bool { return strings.Contains(f.logged(), "CRONCE_ALERT_URL") })
-	other := &fixture{T: f.T, nc: f.nc, store: f.store, jobs: f.jobs, env: map[string]string{"CRONCE_ALERT_URL": h.URL + "/T0PSECRET"}}
+	other := &fixture{T: f.T, nc: f.nc, store: f.store, jobs: f.jobs, env: map[string]string{"CRONCE_ALERT_URL": s.URL + "/T0PSECRET"}}
 	other.run()
-	f.eventually("the delivery", func() bool { return len(h.all()) > 0 })
-	if got := h.all()[0].key; got != id {
-		t.Errorf("it heard of %s, want %s", got, id)
+	f.eventually("the delivery", func() bool { return len(s.all()) > 0 })
+	if got := s.all()[0].key(); got != id {
+		t.Errorf("an alert about %s, want %s", got, id)
 	}
 }
 
 func TestAURLThatIsASecretIsInNoLog(t *testing.T) {
 	f := newFixture(t)
-	h := newHook(t, 500)
-	f.env["CRONCE_ALERT_URL"] = h.URL + "/T0PSECRET"
-	f.job("report", &job.Alert{HTTP: &job.AlertHTTP{URLEnv: "CRONCE_ALERT_URL"}})
+	s := newService(t, status(500))
+	f.env["CRONCE_ALERT_URL"] = s.URL + "/T0PSECRET"
+	f.alertTo("report", &job.Alert{HTTP: &job.AlertHTTP{URLEnv: "CRONCE_ALERT_URL"}})
 	f.run()
 	f.fail("report", 1)
-	f.eventually("the second try", func() bool { return len(h.all()) > 1 })
+	f.eventually("the second try", func() bool { return len(s.all()) > 1 })
 	if l := f.logged(); strings.Contains(l, "T0PSECRET") || !strings.Contains(l, "$CRONCE_ALERT_URL") {
 		t.Errorf("logged: %s", l)
 	}
 }
 
-func TestASubjectIsToldWhenSomebodyListens(t *testing.T) {
+func TestAnAlertToASubjectIsRetriedUntilThereIsASubscriber(t *testing.T) {
 	f := newFixture(t)
-	f.job("report", &job.Alert{NATS: &job.AlertNATS{Subject: "alerts.jobs"}})
+	f.alertTo("report", &job.Alert{NATS: &job.AlertNATS{Subject: "alerts.jobs"}})
 	f.run()
 	id := f.fail("report", 1)
 	f.eventually("a warning", func() bool { return strings.Contains(f.logged(), "no subscriber") })
-	sub, err := f.nc.SubscribeSync("alerts.jobs") // which never answers
+	sub, err := f.nc.SubscribeSync("alerts.jobs") // it never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,38 +192,34 @@ func TestASubjectIsToldWhenSomebodyListens(t *testing.T) {
 	}
 	var e job.Event
 	if err := json.Unmarshal(m.Data, &e); err != nil || e.ID != id || m.Header.Get("Idempotency-Key") != id {
-		t.Errorf("it heard %s with %v", m.Data, m.Header)
+		t.Errorf("got %s with %v", m.Data, m.Header)
 	}
-	f.eventually("the ack", func() bool {
-		c, err := f.consumer()
-		return err == nil && c.NumAckPending == 0 && c.NumPending == 0
-	})
+	f.eventually("the ack", f.isDrained)
 }
 
-// Write access to the registry must not make a node publish in its own name.
-func TestNoAlertGoesToTheServerOrIntoTheNamespace(t *testing.T) {
+// Otherwise write access to the registry would be write access to the node's subjects.
+func TestNoAlertIsPublishedToSubjectsOfTheServerOrTheNamespace(t *testing.T) {
 	f := newFixture(t)
 	sub, err := f.nc.SubscribeSync("cronce.slot.>")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.job("report", &job.Alert{NATS: &job.AlertNATS{Subject: "cronce.slot.default.report"}})
+	f.alertTo("report", &job.Alert{NATS: &job.AlertNATS{Subject: "cronce.slot.default.report"}})
 	f.run()
 	f.fail("report", 1)
 	f.eventually("a warning", func() bool { return strings.Contains(f.logged(), "alerts must not go there") })
 	if n, _, _ := sub.Pending(); n > 0 {
-		t.Error("it was published")
+		t.Error("the alert was published")
 	}
 }
 
-// Of the events of this kind, only alerts are delivered; and only to jobs that want
-// them now.
-func TestWhatIsNotToBeDeliveredIsTakenOutOfTheWay(t *testing.T) {
+// Some events of the stream are no alerts, and some jobs ask for no alerts now.
+func TestEventsThatAreNoWantedAlertsAreAcked(t *testing.T) {
 	f := newFixture(t)
-	h := newHook(t)
-	f.job("report", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL}})
-	f.job("payroll", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL}})
-	f.job("quiet", nil)
+	s := newService(t)
+	f.alertTo("report", webhook(s.URL))
+	f.alertTo("payroll", webhook(s.URL))
+	f.alertTo("quiet", nil)
 	reopened := job.Event{V: codec.Version, Kind: job.EventAlert, ID: "report:2026-11-21T07:00:00Z", Job: "report", Reopened: true}
 	if err := f.store.StoreEvent(t.Context(), reopened); err != nil {
 		t.Fatal(err)
@@ -287,19 +234,16 @@ func TestWhatIsNotToBeDeliveredIsTakenOutOfTheWay(t *testing.T) {
 	f.fail("gone", 1)
 	id := f.fail("report", 1)
 	f.run()
-	f.eventually("an empty feed", func() bool {
-		c, err := f.consumer()
-		return err == nil && c.NumAckPending == 0 && c.NumPending == 0 && c.Delivered.Consumer > 0
-	})
-	if got := h.all(); len(got) != 1 || got[0].key != id {
-		t.Errorf("it heard %+v, want of %s alone", got, id)
+	f.eventually("an empty feed", f.isDrained)
+	if got := s.all(); len(got) != 1 || got[0].key() != id {
+		t.Errorf("got %+v, want only the alert about %s", got, id)
 	}
 }
 
-func TestManyAlertsAreDeliveredByManyEachOnce(t *testing.T) {
+func TestAlertsAreDeliveredOnceByManyNodes(t *testing.T) {
 	f := newFixture(t)
-	h := newHook(t)
-	f.job("report", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL}})
+	s := newService(t)
+	f.alertTo("report", webhook(s.URL))
 	const n = 100
 	for range 3 {
 		f.run()
@@ -308,17 +252,17 @@ func TestManyAlertsAreDeliveredByManyEachOnce(t *testing.T) {
 	for i := range n {
 		want[f.fail("report", i)] = 1
 	}
-	f.eventually("all of them", func() bool { return len(h.all()) >= n })
+	f.eventually("all of them", func() bool { return len(s.all()) >= n })
 	got := map[string]int{}
-	for _, one := range h.all() {
-		got[one.key]++
+	for _, r := range s.all() {
+		got[r.key()]++
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("it heard of %d slots in %d calls, want each of %d once", len(got), len(h.all()), n)
+		t.Errorf("alerts about %d slots in %d requests, want each of %d once", len(got), len(s.all()), n)
 	}
 }
 
-// The first 240 alerts are to a webhook that never answers.
+// The first 240 alerts go to a webhook that never answers.
 func TestAlertsToAWebhookThatHangsDelayNoOtherTarget(t *testing.T) {
 	f := newFixture(t)
 	over := make(chan struct{})
@@ -329,31 +273,30 @@ func TestAlertsToAWebhookThatHangsDelayNoOtherTarget(t *testing.T) {
 	}))
 	t.Cleanup(hangs.Close)
 	t.Cleanup(func() { close(over) })
-	h := newHook(t)
-	f.job("hangs", &job.Alert{HTTP: &job.AlertHTTP{URL: hangs.URL + "/hook"}})
-	f.job("report", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL}})
+	s := newService(t)
+	f.alertTo("hangs", webhook(hangs.URL+"/hook"))
+	f.alertTo("report", webhook(s.URL))
 	for i := range 240 {
 		f.fail("hangs", i)
 	}
 	f.run()
-	f.eventually("it to hang", func() bool { return tries.Load() > 0 })
+	f.eventually("a delivery that hangs", func() bool { return tries.Load() > 0 })
 	id := f.fail("report", 1)
-	f.eventually("the other alert", func() bool { return len(h.all()) == 1 })
-	if got := h.all()[0].key; got != id {
-		t.Errorf("it heard of %s, want %s", got, id)
+	f.eventually("the other alert", func() bool { return len(s.all()) == 1 })
+	if got := s.all()[0].key(); got != id {
+		t.Errorf("an alert about %s, want %s", got, id)
 	}
 	if n := tries.Load(); n > 16 {
 		t.Errorf("%d deliveries hang at once, want 16 at most", n)
 	}
 }
 
-// The alerts of one job are purged while a worker has alerts pending: the server never delivers
-// those of other jobs again (integration/facts). What the operations page
-// says has them delivered.
-func TestAlertsThatAPurgeTookAwayAreDeliveredWhenTheConsumerIsRemoved(t *testing.T) {
+// The alerts of one job are purged while a worker has alerts pending. The server never delivers those
+// of other jobs again (integration/facts). The fix of the operations page brings them back.
+func TestAlertsThatAPurgeHidAreDeliveredWhenTheConsumerIsRemoved(t *testing.T) {
 	f := newFixture(t)
-	h := newHook(t)
-	f.job("report", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL}})
+	s := newService(t)
+	f.alertTo("report", webhook(s.URL))
 	if _, err := f.store.Alerts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -368,14 +311,14 @@ func TestAlertsThatAPurgeTookAwayAreDeliveredWhenTheConsumerIsRemoved(t *testing
 	}
 	lost := f.fail("report", 1)
 	f.fail("noisy", 1)
-	natstest.Take(t, taker, 2) // by one that dies
+	natstest.Take(t, taker, 2) // by a worker that dies
 	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("cronce.event.alert.noisy")); err != nil {
 		t.Fatal(err)
 	}
 	f.run()
 	next := f.fail("report", 2)
-	f.eventually("the next alert", func() bool { return len(h.all()) == 1 && h.all()[0].key == next })
-	f.eventually("the floor to pass what was in hand", func() bool {
+	f.eventually("the next alert", func() bool { return len(s.all()) == 1 && s.all()[0].key() == next })
+	f.eventually("the ack floor to pass the lost alert", func() bool {
 		c, err := f.consumer()
 		return err == nil && c.AckFloor.Stream > 1
 	})
@@ -383,6 +326,6 @@ func TestAlertsThatAPurgeTookAwayAreDeliveredWhenTheConsumerIsRemoved(t *testing
 		t.Fatal(err)
 	}
 	f.eventually("all of them", func() bool {
-		return slices.ContainsFunc(h.all(), func(one heard) bool { return one.key == lost })
+		return slices.ContainsFunc(s.all(), func(r request) bool { return r.key() == lost })
 	})
 }

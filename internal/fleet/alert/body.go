@@ -74,9 +74,10 @@ func (d *Deliverer) message(a job.Alert, slot job.Slot, e job.Event) (m message,
 // message.
 const headerRoom = 2 << 10
 
-// fitted returns the message. If a NATS message is too long for the server, fitted leaves out the
-// output, and if it is still too long, shortens the error: a retry would fail in the same way.
-func (d *Deliverer) fitted(a job.Alert, slot job.Slot, e job.Event) (message, error) {
+// fittingMessage returns the message. If a NATS message is too long for the server, fittingMessage
+// leaves out the output. If it is still too long, fittingMessage shortens the error. Otherwise every
+// retry would fail.
+func (d *Deliverer) fittingMessage(a job.Alert, slot job.Slot, e job.Event) (message, error) {
 	m, err := d.message(a, slot, e)
 	most := d.cfg.MaxPayload() - headerRoom
 	if a.NATS == nil || most <= 0 {

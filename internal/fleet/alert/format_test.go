@@ -20,8 +20,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// service is a receiver that keeps the requests. answers are sent one after the other, and then
-// 202.
+// service is an HTTP server that keeps the requests. It sends the answers one after the other, and
+// then 202.
 type service struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -33,6 +33,13 @@ type request struct {
 	method, path, body string
 	header             http.Header
 	at                 time.Time
+}
+
+func (r request) key() string { return r.header.Get("Idempotency-Key") }
+
+// status answers with a status.
+func status(code int) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) { w.WriteHeader(code) }
 }
 
 func newService(t *testing.T, answers ...func(http.ResponseWriter)) *service {
@@ -69,6 +76,12 @@ func (f *fixture) consumer() (*jetstream.ConsumerInfo, error) {
 		return nil, err
 	}
 	return c.Info(f.Context())
+}
+
+// isDrained reports whether all alerts are acked.
+func (f *fixture) isDrained() bool {
+	c, err := f.consumer()
+	return err == nil && c.NumAckPending == 0 && c.NumPending == 0 && c.Delivered.Consumer > 0
 }
 
 // set defines a job.
@@ -128,7 +141,7 @@ func TestEveryFormatIsDelivered(t *testing.T) {
 			continue
 		}
 		if r.method != "POST" || r.header.Get("Content-Type") != "application/json" || r.header.Get("Cronce-Alert") != "failed" ||
-			r.header.Get("Idempotency-Key") != job.NewSlot(name, time.Unix(1_800_000_000, 0)).ID() {
+			r.key() != job.NewSlot(name, time.Unix(1_800_000_000, 0)).ID() {
 			t.Errorf("%s: %s with %v", name, r.method, r.header)
 		}
 		if !sameMembers(t, r.body, string(want)) || !strings.Contains(r.body, "panic: the end") || strings.Contains(r.body, "\u202e") {
@@ -185,7 +198,7 @@ func TestATemplateWritesTheBody(t *testing.T) {
 
 func TestATopicThatIsASecretIsInNoLog(t *testing.T) {
 	f := newFixture(t)
-	s := newService(t, func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) })
+	s := newService(t, status(http.StatusInternalServerError))
 	f.env["CRONCE_ALERT_URL"] = s.URL + "/T0PSECRET"
 	f.set(job.Job{Name: "report", OnFailure: &job.Alert{HTTP: &job.AlertHTTP{URLEnv: "CRONCE_ALERT_URL"}, Format: "ntfy"}})
 	f.publish(ended("report", job.Failed), 7, job.Failed)
@@ -199,7 +212,7 @@ func TestATopicThatIsASecretIsInNoLog(t *testing.T) {
 	}
 }
 
-func TestAnAlertIsNotRetriedBeforeTheServiceWantsIt(t *testing.T) {
+func TestAnAlertIsNotRetriedBeforeRetryAfter(t *testing.T) {
 	f := newFixture(t)
 	s := newService(t, func(w http.ResponseWriter) {
 		w.Header().Set("Retry-After", "5")
@@ -209,12 +222,12 @@ func TestAnAlertIsNotRetriedBeforeTheServiceWantsIt(t *testing.T) {
 	f.publish(ended("report", job.Failed), 7, job.Failed)
 	f.run()
 	f.eventually("the second try", func() bool { return len(s.all()) == 2 })
-	if all := s.all(); all[1].at.Sub(all[0].at) < 5*time.Second || all[0].header.Get("Idempotency-Key") != all[1].header.Get("Idempotency-Key") {
-		t.Errorf("it came again after %v, want 5s or more: with the keys %q and %q", all[1].at.Sub(all[0].at), all[0].header.Get("Idempotency-Key"), all[1].header.Get("Idempotency-Key"))
+	if all := s.all(); all[1].at.Sub(all[0].at) < 5*time.Second || all[0].key() != all[1].key() {
+		t.Errorf("retried after %v, want 5s or more; the keys are %q and %q", all[1].at.Sub(all[0].at), all[0].key(), all[1].key())
 	}
 }
 
-func TestAlertsOfOneSlotHaveKeysOfTheirOwn(t *testing.T) {
+func TestAlertsOfOneSlotHaveDifferentKeys(t *testing.T) {
 	f := newFixture(t)
 	s := newService(t)
 	a := &job.Alert{HTTP: &job.AlertHTTP{URL: s.URL}}
@@ -232,15 +245,15 @@ func TestAlertsOfOneSlotHaveKeysOfTheirOwn(t *testing.T) {
 		if kind != "failed" {
 			want += "/" + kind
 		}
-		if key := got.header.Get("Idempotency-Key"); key != want {
-			t.Errorf("%s: key %q, want %q", kind, key, want)
+		if got.key() != want {
+			t.Errorf("%s: key %q, want %q", kind, got.key(), want)
 		}
 	}
 }
 
-func TestAHeartbeatIsCalledAndNotLate(t *testing.T) {
+func TestAnOldHeartbeatIsNotCalled(t *testing.T) {
 	f := newFixture(t)
-	s := newService(t, func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) })
+	s := newService(t, status(http.StatusBadGateway))
 	f.env["CRONCE_ALERT_HEARTBEAT"] = s.URL + "/T0PSECRET"
 	f.set(job.Job{Name: "report", Heartbeat: &job.AlertHTTP{URLEnv: "CRONCE_ALERT_HEARTBEAT"}})
 	old := ended("report", job.Succeeded)
@@ -248,10 +261,7 @@ func TestAHeartbeatIsCalledAndNotLate(t *testing.T) {
 	f.publish(old, 6, job.AlertHeartbeat)
 	f.publish(ended("report", job.Succeeded), 7, job.AlertHeartbeat)
 	f.run()
-	f.eventually("both tries, and an empty feed", func() bool {
-		c, err := f.consumer()
-		return err == nil && c.NumAckPending == 0 && c.NumPending == 0 && len(s.all()) == 2
-	})
+	f.eventually("both tries, and an empty feed", func() bool { return f.isDrained() && len(s.all()) == 2 })
 	for _, r := range s.all() {
 		if r.method != "GET" || r.body != "" || r.path != "/T0PSECRET" || r.header.Get("Cronce-Slot-Id") != ended("report", job.Succeeded).Slot.ID() {
 			t.Errorf("it got %+v", r)
@@ -262,8 +272,7 @@ func TestAHeartbeatIsCalledAndNotLate(t *testing.T) {
 	}
 }
 
-// The alert of a failure waited for a target that did not answer, and that of the recovery
-// overtook it.
+// The alert about the failure is delivered after that about the recovery.
 func TestNoIncidentIsOpenedForAFailureThatIsOver(t *testing.T) {
 	f := newFixture(t)
 	s := newService(t)
@@ -280,10 +289,7 @@ func TestNoIncidentIsOpenedForAFailureThatIsOver(t *testing.T) {
 	r.State, r.Error = job.Failed, "failed again"
 	f.publish(r, 11, job.Failed)
 	f.run()
-	f.eventually("an empty feed", func() bool {
-		c, err := f.consumer()
-		return err == nil && c.NumAckPending == 0 && c.NumPending == 0 && len(s.all()) == 2
-	})
+	f.eventually("an empty feed", func() bool { return f.isDrained() && len(s.all()) == 2 })
 	var actions []string
 	for _, r := range s.all() {
 		var e struct {
@@ -303,7 +309,7 @@ func TestNoIncidentIsOpenedForAFailureThatIsOver(t *testing.T) {
 	}
 }
 
-func TestAMessageThatTheServerDoesNotTakeIsCut(t *testing.T) {
+func TestAMessageThatIsTooLongForTheServerIsCut(t *testing.T) {
 	f := newFixture(t, func(o *server.Options) { o.MaxPayload = 12 << 10 })
 	sub, err := f.nc.SubscribeSync("alerts.jobs")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// run returns the alert as a job.Run, because the action that sends it takes one.
-func (d *Deliverer) run(m message) job.Run {
+// asRun returns the alert as a job.Run, because the action that sends it takes one.
+func (d *Deliverer) asRun(m message) job.Run {
 	return job.Run{Slot: m.slot, Attempt: m.event.Attempt, Fence: m.event.Fence, Namespace: d.cfg.Namespace, Payload: m.body, Output: io.Discard}
 }
 
@@ -40,11 +40,11 @@ func (d *Deliverer) call(ctx context.Context, method string, h job.AlertHTTP, m 
 	if err != nil {
 		return err
 	}
-	secret, err := codec.ParseURL(text)
+	configured, err := codec.ParseURL(text)
 	if err != nil {
 		return err
 	}
-	u := secret
+	u := configured
 	if m.url != "" {
 		if u, err = codec.ParseURL(m.url); err != nil {
 			return err
@@ -59,18 +59,18 @@ func (d *Deliverer) call(ctx context.Context, method string, h job.AlertHTTP, m 
 		return fmt.Errorf("on this node: %w", err)
 	}
 	// The bound is per host, because a host that fails does so for all of its webhooks.
-	err = d.bounded(ctx, u.Scheme+"://"+u.Host, func(ctx context.Context) error { return send(ctx, d.run(m)) })
+	err = d.limited(ctx, u.Scheme+"://"+u.Host, func(ctx context.Context) error { return send(ctx, d.asRun(m)) })
 	if busy := postponed(0); err != nil && h.URLEnv != "" && !errors.As(err, &busy) {
-		return hidden(err, secret, u, "$"+h.URLEnv)
+		return redact(err, configured, u, "$"+h.URLEnv)
 	}
 	return err
 }
 
-// hidden returns the error without the secret URL, the one derived from it, and its path. It
+// redact returns the error without the secret URL, the one derived from it, and its path. It
 // keeps the delay that the service asks for.
-func hidden(err error, secret, u *url.URL, instead string) error {
+func redact(err error, secret, derived *url.URL, instead string) error {
 	text := err.Error()
-	for _, shown := range []string{httpaction.Show(u), httpaction.Show(secret)} {
+	for _, shown := range []string{httpaction.Show(derived), httpaction.Show(secret)} {
 		text = strings.ReplaceAll(text, shown, instead)
 	}
 	if len(secret.Path) > 1 {
@@ -92,7 +92,7 @@ func (d *Deliverer) publish(ctx context.Context, subject string, m message) erro
 	}
 	msg := nats.NewMsg(subject)
 	msg.Data = m.body
-	for _, h := range action.Headers(ctx, d.run(m)) {
+	for _, h := range action.Headers(ctx, d.asRun(m)) {
 		msg.Header.Set(h.Name, h.Value)
 	}
 	for _, h := range headers(m) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestATargetThatFailsIsTriedByOneDeliveryAtATimeAndLaterEachTime(t *testing.T) {
+func TestAFailingTargetIsTriedByOneDeliveryAtATimeAndLaterEachTime(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	s := newTargets(func() time.Time { return now })
@@ -21,14 +21,14 @@ func TestATargetThatFailsIsTriedByOneDeliveryAtATimeAndLaterEachTime(t *testing.
 	acquire("a", busyDelay, false)
 	acquire("b", 0, true) // another target has its own bound
 	for range maxPerTarget {
-		s.release("a", true) // together they count once
+		s.release("a", true) // together they count as one failure
 	}
 	acquire("a", 2*time.Second, false)
 	last := 2 * time.Second
 	for _, wait := range []time.Duration{4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, maxBackoff, maxBackoff} {
 		now = now.Add(maxBackoff)
 		acquire("a", 0, true)
-		acquire("a", last, false) // another one tries it
+		acquire("a", last, false) // another delivery probes it
 		s.release("a", true)
 		acquire("a", wait, false)
 		last = wait
@@ -47,7 +47,7 @@ func TestIdleTargetsAreForgotten(t *testing.T) {
 	for i := range 3 * maxTargets {
 		name := time.Duration(i).String()
 		if _, ok := s.acquire(name); !ok {
-			t.Fatal("it has to wait")
+			t.Fatal("a new target has to wait")
 		}
 		s.release(name, false)
 	}
