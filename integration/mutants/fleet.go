@@ -288,7 +288,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/replica/replica.go",
 		old:    "case isGone(err):",
 		new:    "case false:",
-		test:   "TestANodeSetsUpAgainWhatIsGoneAndGoesOnFromItsJobs",
+		test:   "TestANodeSetsUpAMissingNamespaceAgain",
 	},
 	{
 		name:   "late-told-by-each-node",

@@ -18,7 +18,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// many are n jobs of which none is due soon.
+// many returns n jobs of which none is due soon.
 func many(n int) []job.Job {
 	jobs := make([]job.Job, n)
 	for i := range jobs {
@@ -27,7 +27,7 @@ func many(n int) []job.Job {
 	return jobs
 }
 
-// applier is a replica that is not run, with its store.
+// applier returns a replica that does not run, and its store.
 func (s *site) applier(nc *nats.Conn, log *slog.Logger) (*replica.Replica, *kv.Store) {
 	s.Helper()
 	js, err := jetstream.New(nc)
@@ -57,11 +57,11 @@ func TestApplyReadsManyJobsInOneRequestAndWritesNoneThatIsEqual(t *testing.T) {
 			t.Fatalf("entry %d is %s, want %s: jobs are written in the order of the file", i, e.Job.Name, jobs[i].Name)
 		}
 	}
-	// Whatever is asked of the registry from here on is seen by this connection too.
+	// This connection counts the requests to the registry from here on.
 	tap := s.srv.Conn()
-	var asked atomic.Int64
+	var requests atomic.Int64
 	for _, subject := range []string{"$JS.API.>", "$KV.cronce_jobs.>"} {
-		if _, err := tap.Subscribe(subject, func(*nats.Msg) { asked.Add(1) }); err != nil {
+		if _, err := tap.Subscribe(subject, func(*nats.Msg) { requests.Add(1) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,11 +75,11 @@ func TestApplyReadsManyJobsInOneRequestAndWritesNoneThatIsEqual(t *testing.T) {
 	if err := tap.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if n := asked.Load(); n > 50 {
-		t.Errorf("%d requests for %d jobs that are there already, want one for many", n, len(jobs))
+	if n := requests.Load(); n > 50 {
+		t.Errorf("%d requests for %d jobs that are stored already, want one for many jobs", n, len(jobs))
 	}
 	if last, err := store.Jobs().Revision(t.Context()); err != nil || last != written[len(written)-1].Revision {
-		t.Errorf("revision %d, %v: a job that is equal was written", last, err)
+		t.Errorf("revision %d, %v: a job without a change was written", last, err)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestApplySendsWritesWithoutWaitingForEachAnswerAndEndsWithItsContext(t *tes
 	var log strings.Builder
 	r, _ := s.applier(natstest.Connect(t, proxy.URL()), slog.New(slog.NewTextHandler(&log, nil)))
 	jobs := many(200)
-	// From the second write on the replica hears no answer.
+	// From the second write on, the replica gets no answer.
 	tap := s.srv.Conn()
 	if _, err := tap.Subscribe("$KV.cronce_jobs."+jobs[1].Name, func(*nats.Msg) { proxy.Deafen() }); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/cronce-io/cronce/producer"
 )
 
-// stale is a producer's view of the registry that stands still from some time on.
+// stale is a registry whose watch delivers nothing after still is closed.
 type stale struct {
 	producer.Registry
 	still chan struct{}
@@ -40,8 +40,7 @@ func (wall) Now() time.Time       { return time.Now() }
 func (wall) Error() time.Duration { return 0 }
 func (wall) Plausible() error     { return nil }
 
-// staleProducer publishes by the registry as it stands now, whatever becomes of
-// it.
+// staleProducer starts a producer that knows the registry as it is now, and no later edit.
 func (s *site) staleProducer(store *kv.Store, name string) {
 	s.Helper()
 	still := make(chan struct{})
@@ -63,8 +62,8 @@ func (s *site) staleProducer(store *kv.Store, name string) {
 	close(still)
 }
 
-// edit writes what f makes of the job's entry (nil: none), and returns the new
-// one (nil: removed).
+// edit writes the definition that f returns for the job's entry, which is nil if there is none, and
+// returns the new entry. If f is nil, it removes the job.
 func (s *site) edit(store *kv.Store, f func(*plans.Entry) (plans.Definition, bool)) *plans.Entry {
 	s.Helper()
 	old, revision, err := store.Jobs().Read(s.Context(), "report")
@@ -96,7 +95,7 @@ func (s *site) edit(store *kv.Store, f func(*plans.Entry) (plans.Definition, boo
 	return &e
 }
 
-// instants are the slots of the entry up to a time, those of pauses apart.
+// instants returns the slots of the entry up to a time, and those of them that are in a pause.
 func instants(t *testing.T, e plans.Entry, until time.Time) (planned, paused map[time.Time]bool) {
 	t.Helper()
 	planned, paused = map[time.Time]bool{}, map[time.Time]bool{}
@@ -121,9 +120,9 @@ func instants(t *testing.T, e plans.Entry, until time.Time) (planned, paused map
 	return planned, paused
 }
 
-// Producers that lag behind publish the plans of yesterday beside those that do
-// not: each slot that there should be has its outcome, and nothing else runs.
-func TestProducersOnOldRevisionsFireNothingOfTheOldPlan(t *testing.T) {
+// Some producers do not know the last edits, and publish slots of old plans. Each slot of the plans in
+// force gets its outcome, and no other slot runs.
+func TestSlotsOfOldPlansDoNotRun(t *testing.T) {
 	s := newSite(t)
 	var mu sync.Mutex
 	ran := map[time.Time]int{}
@@ -147,8 +146,8 @@ func TestProducersOnOldRevisionsFireNothingOfTheOldPlan(t *testing.T) {
 			return d, change == plans.Changed
 		}
 	}
-	// some waits for what the producers publish, old plan or new, in a second or two:
-	// the first stale one has a slot in each.
+	// some waits for a slot that is due in about two seconds. The first stale producer publishes one
+	// each second.
 	some := func() {
 		t.Helper()
 		slot := job.NewSlot("report", time.Now().Add(2*time.Second).Truncate(time.Second))
@@ -194,7 +193,7 @@ func TestProducersOnOldRevisionsFireNothingOfTheOldPlan(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	for at, n := range ran {
-		// What the clock says at the removal is not what the broker does.
+		// The local clock at the removal differs a little from the broker's timestamp.
 		if near := at.Sub(removed).Abs() < time.Second; n > 1 || !planned[at] && !near && at.Before(end) {
 			t.Errorf("%s ran %d times; planned: %v", at, n, planned[at])
 		}
@@ -219,6 +218,6 @@ func TestProducersOnOldRevisionsFireNothingOfTheOldPlan(t *testing.T) {
 		}
 	}
 	if cancelled == 0 || outcomes[job.Missed] == 0 {
-		t.Errorf("%d slots of old plans were cancelled, %v: the stale producers proved nothing", cancelled, outcomes)
+		t.Errorf("%d slots of old plans were cancelled, %v: the stale producers published none", cancelled, outcomes)
 	}
 }

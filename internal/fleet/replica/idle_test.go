@@ -17,9 +17,9 @@ import (
 
 var idleFleet = flag.Int("idle-fleet", 10, "how many nodes the idle fleet has")
 
-// An idle fleet of ten nodes costs the broker under thirty messages a second, one of
-// a hundred under three hundred in and three thousand out: heartbeats, requests for
-// slots and announcements grow with the nodes, not with their square.
+// An idle fleet of ten nodes sends the broker less than thirty messages a second and gets less than
+// three hundred. A fleet of a hundred nodes has ten times as many: heartbeats, pull requests and
+// announcements grow with the number of nodes, not with its square.
 func TestAnIdleFleetIsQuiet(t *testing.T) {
 	s := newSite(t)
 	s.lease = job.DefaultLease
@@ -55,8 +55,8 @@ func TestAnIdleFleetIsQuiet(t *testing.T) {
 	}
 }
 
-// In a fleet in which only some watch the heartbeats, a slot whose worker is gone is
-// taken over as soon as in one in which all do.
+// Only some nodes of this fleet watch the heartbeats. A slot whose worker has died is taken over as soon
+// as in a fleet in which all nodes watch.
 func TestASlotIsTakenOverInALargeFleetWithinALeaseAndALittle(t *testing.T) {
 	s := newSite(t)
 	type start struct {

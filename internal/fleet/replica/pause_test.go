@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// So that the clock is known well when slots fall due, at no cost.
+// The clock is then known well when slots are due.
 func TestHeartbeatsComeShortlyBeforeAFullSecond(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -16,15 +16,15 @@ func TestHeartbeatsComeShortlyBeforeAFullSecond(t *testing.T) {
 		now := time.Unix(1763700000, rapid.Int64Range(0, int64(time.Hour)).Draw(t, "now"))
 		wait := pauseBeforeBeat(now, lease, name)
 		if wait < 20*time.Millisecond || wait > lease/10 {
-			t.Fatalf("the next one comes after %v, with a lease of %v", wait, lease)
+			t.Fatalf("the next heartbeat comes after %v, with a lease of %v", wait, lease)
 		}
 		next := now.Add(wait)
 		if left := next.Truncate(time.Second).Add(time.Second).Sub(next); left < 50*time.Millisecond || left > 270*time.Millisecond {
-			t.Errorf("it comes %v before a full second", left)
+			t.Errorf("the next heartbeat comes %v before a full second", left)
 		}
 		answered := time.Duration(rapid.IntRange(-5, 5).Draw(t, "answered")) * time.Millisecond // by the clock as it is known then
 		if again := pauseBeforeBeat(next.Add(answered), lease, name); again < lease/10-time.Second-30*time.Millisecond {
-			t.Errorf("the one after it comes %v later, with a lease of %v", again, lease)
+			t.Errorf("the heartbeat after the next comes %v later, with a lease of %v", again, lease)
 		}
 	})
 }
@@ -32,6 +32,6 @@ func TestHeartbeatsComeShortlyBeforeAFullSecond(t *testing.T) {
 func TestHeartbeatsOfAShortLeaseComeEveryTenthOfIt(t *testing.T) {
 	t.Parallel()
 	if wait := pauseBeforeBeat(time.Now(), 5*time.Second, "a"); wait != 500*time.Millisecond {
-		t.Errorf("the next one comes after %v", wait)
+		t.Errorf("the next heartbeat comes after %v", wait)
 	}
 }

@@ -41,8 +41,8 @@ func newSite(t *testing.T) *site {
 	return &site{t, natstest.Run(t), 2 * time.Second}
 }
 
-// replica runs the job "report" each second with the handler; edit changes its
-// configuration. ended gives what Run returned.
+// replica runs a replica with the job "report", which is due each second. edit changes its
+// configuration. ended delivers the result of Run.
 func (s *site) replica(h job.Handler, edit func(*replica.Config)) (nc *nats.Conn, stop context.CancelFunc, ended <-chan error) {
 	s.Helper()
 	nc = s.srv.Conn()
@@ -71,7 +71,7 @@ func (s *site) replica(h job.Handler, edit func(*replica.Config)) (nc *nats.Conn
 	return nc, stop, done
 }
 
-// waitFor is the next value, or the end of the test.
+// waitFor returns the next value, or ends the test.
 func waitFor[T any](s *site, what string, from <-chan T) T {
 	s.Helper()
 	select {
@@ -83,9 +83,8 @@ func waitFor[T any](s *site, what string, from <-chan T) T {
 	}
 }
 
-// Invariant 4: without heartbeats no handler may act, whatever
-// the grace.
-func TestWhenTheConnectionIsClosedHandlersEndAtOnce(t *testing.T) {
+// Invariant 4: without heartbeats no handler may act, however long the grace period is.
+func TestHandlersEndAtOnceWhenTheConnectionIsClosed(t *testing.T) {
 	s := newSite(t)
 	started, ended := make(chan struct{}, 100), make(chan error, 100)
 	nc, _, done := s.replica(func(ctx context.Context, _ job.Run) error {
@@ -108,8 +107,8 @@ func TestWhenTheConnectionIsClosedHandlersEndAtOnce(t *testing.T) {
 	}
 }
 
-// Nothing can end the handler: the replica stops without it, after the grace and a few seconds.
-func TestAHandlerThatIgnoresItsEndHoldsUpTheStopOnce(t *testing.T) {
+// Nothing can end the handler. The replica stops without it, after the grace period and a few seconds.
+func TestAHandlerThatIgnoresItsContextDelaysTheStopOnce(t *testing.T) {
 	const grace = time.Second
 	for _, onLeaseLost := range []job.LeaseLost{job.LeaseLostCancel, job.LeaseLostFinish} {
 		t.Run(string(onLeaseLost), func(t *testing.T) {
@@ -132,7 +131,7 @@ func TestAHandlerThatIgnoresItsEndHoldsUpTheStopOnce(t *testing.T) {
 	}
 }
 
-func TestADeletedQueueIsMadeAgain(t *testing.T) {
+func TestADeletedQueueIsCreatedAgain(t *testing.T) {
 	s := newSite(t)
 	ran := make(chan job.Slot, 1000)
 	s.replica(func(_ context.Context, run job.Run) error { ran <- run.Slot; return nil }, nil)
@@ -146,9 +145,9 @@ func TestADeletedQueueIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestAQueueOfOtherSettingsEndsRunWithTheCommandThatMendsIt(t *testing.T) {
+func TestAQueueOfOtherSettingsEndsRunWithTheCommandThatFixesIt(t *testing.T) {
 	s := newSite(t)
-	s.srv.JetStream() // the server is up
+	s.srv.JetStream() // waits until the server is ready
 	_, stop, done := s.replica(func(context.Context, job.Run) error { return nil }, func(c *replica.Config) { c.Queues = nil })
 	stop()
 	if err := waitFor(s, "the end of the first", done); err != nil {
@@ -167,8 +166,8 @@ func TestAQueueOfOtherSettingsEndsRunWithTheCommandThatMendsIt(t *testing.T) {
 	}
 }
 
-// A local clock that is a day fast must neither produce nor judge.
-func TestNothingIsJudgedByALocalClockThatIsWrong(t *testing.T) {
+// A node whose local clock is a day fast publishes no future slots and expires none.
+func TestAWrongLocalClockDecidesNothing(t *testing.T) {
 	s := newSite(t)
 	ran := make(chan job.Slot, 1000)
 	s.replica(func(context.Context, job.Run) error { return nil }, func(c *replica.Config) { c.Queues = nil })
@@ -200,13 +199,13 @@ func TestNothingIsJudgedByALocalClockThatIsWrong(t *testing.T) {
 	}
 }
 
-// A broker that is away for longer than the lease costs the name, not the slots.
-func TestAfterALostLeaseItGoesOnUnderANewName(t *testing.T) {
+// The broker is away for longer than the lease. The replica loses its name, but no slots.
+func TestAReplicaGoesOnUnderANewNameAfterALostLease(t *testing.T) {
 	s := newSite(t)
 	nodes, lost := make(chan string, 1000), make(chan error, 1000)
 	s.replica(func(ctx context.Context, run job.Run) error {
 		nodes <- run.Node
-		<-ctx.Done() // as long as the lease
+		<-ctx.Done() // it ends with the lease
 		lost <- context.Cause(ctx)
 		return ctx.Err()
 	}, func(c *replica.Config) { c.Grace = -1 })
@@ -221,8 +220,8 @@ func TestAfterALostLeaseItGoesOnUnderANewName(t *testing.T) {
 	}
 }
 
-// A rolling upgrade of many nodes is one warning for each release.
-func TestNodesWithOtherTimeZoneDataAreWarnedAboutOnce(t *testing.T) {
+// A rolling upgrade of many nodes would otherwise log many warnings.
+func TestEachOtherReleaseOfTimeZoneDataIsLoggedOnce(t *testing.T) {
 	s := newSite(t)
 	var log strings.Builder
 	ran := make(chan job.Slot, 1000)
@@ -247,8 +246,8 @@ func TestNodesWithOtherTimeZoneDataAreWarnedAboutOnce(t *testing.T) {
 			}
 		}
 	}
-	told := time.Now()
-	for slot := waitFor(s, "a slot", ran); slot.At.Before(told.Add(time.Second)); slot = waitFor(s, "a slot", ran) {
+	written := time.Now()
+	for slot := waitFor(s, "a slot", ran); slot.At.Before(written.Add(time.Second)); slot = waitFor(s, "a slot", ran) {
 		continue
 	}
 	stop()
@@ -260,9 +259,8 @@ func TestNodesWithOtherTimeZoneDataAreWarnedAboutOnce(t *testing.T) {
 	}
 }
 
-// The owner of a running slot is asked, and completes it: within a second, for
-// good, with the cause shown.
-func TestARunningSlotEndsWhenItsNodeIsAsked(t *testing.T) {
+// The owner ends the handler within a second, and records the slot as cancelled, with the cause.
+func TestARunningSlotEndsWhenItsNodeIsAskedToCancel(t *testing.T) {
 	s := newSite(t)
 	started, ended := make(chan job.Run, 100), make(chan error, 100)
 	s.replica(func(ctx context.Context, run job.Run) error {

@@ -14,11 +14,11 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// A message that is given back with a delay holds its place among the consumer's
-// pending acks. There are places enough.
-func TestTwentyThousandWaitingRetriesLeaveNewSlotsOnTime(t *testing.T) {
+// A message that is returned with a delay counts as a pending ack of the consumer. The consumer may have
+// enough of them.
+func TestTwentyThousandWaitingRetriesDoNotDelayNewSlots(t *testing.T) {
 	s := newSite(t)
-	s.lease = job.DefaultLease // a machine that is busy for long would lose shorter ones, and with them attempts
+	s.lease = job.DefaultLease // on a busy machine, a short lease would be lost, and attempts with it
 	const waiting = 20_000
 	type start struct {
 		slot job.Slot
@@ -49,8 +49,8 @@ func TestTwentyThousandWaitingRetriesLeaveNewSlotsOnTime(t *testing.T) {
 	message := func(i int) core.Message {
 		return core.Message{Slot: job.Slot{Job: "busy", Token: fmt.Sprint(i)}, JobRevision: revision}
 	}
-	// No more at once than a server answers within a second on a busy machine: what it has
-	// not answered by then is asked again, and it falls behind for good.
+	// Publish at most as many at once as a server on a busy machine answers within a second. The
+	// client repeats unanswered requests, so the server would fall further and further behind.
 	const atOnce = 200
 	for first := 0; first < waiting; first += atOnce {
 		waits := map[int]func(context.Context) (bool, error){}
@@ -70,21 +70,21 @@ func TestTwentyThousandWaitingRetriesLeaveNewSlotsOnTime(t *testing.T) {
 			waitFor(s, "all to have failed once", failed)
 		}
 	}
-	natstest.Eventually(t, limit, "all to be given back", func() bool { return s.pending() >= waiting })
+	natstest.Eventually(t, limit, "all to be returned", func() bool { return s.pending() >= waiting })
 	for len(started) > 0 {
 		<-started
 	}
 	for range 3 {
 		got := waitFor(s, "a new slot", started)
-		// The busy machine of a test costs seconds; a slot without a place would wait for
-		// the first of the others, an hour.
+		// A busy machine delays a slot by seconds. If the consumer had no room, the new slot would
+		// wait for the first retry, for an hour.
 		if late := got.at.Sub(got.slot.At); late > limit {
 			t.Errorf("%s started %v late behind %d waiting retries", got.slot, late, waiting)
 		}
 	}
 }
 
-// pending is how many messages of the queue are unsettled.
+// pending returns the number of unacked messages of the queue.
 func (s *site) pending() int {
 	s.Helper()
 	c, err := s.srv.JetStream().Consumer(s.Context(), "cronce_slots", "default")

@@ -50,8 +50,8 @@ func removeAll(t *testing.T, js jetstream.JetStream, names ...string) {
 	}
 }
 
-// The store was replaced by an empty one, or a part of it was removed.
-func TestANodeSetsUpAgainWhatIsGoneAndGoesOnFromItsJobs(t *testing.T) {
+// The server's store was replaced by an empty one, or a part of it was removed.
+func TestANodeSetsUpAMissingNamespaceAgain(t *testing.T) {
 	for name, gone := range map[string][]string{
 		"everything":  layout.Streams("cronce"),
 		"the jobs":    {"KV_cronce_jobs"},
@@ -72,7 +72,7 @@ func TestANodeSetsUpAgainWhatIsGoneAndGoesOnFromItsJobs(t *testing.T) {
 			natstest.Eventually(t, limit, "slots to run", func() bool { return ran.Load() > 1 })
 			js := natstest.JetStream(t, nc)
 			removeAll(t, js, gone...)
-			natstest.Eventually(t, 2*time.Minute, "what is gone to be set up again", func() bool { return log.has("it is set up again") })
+			natstest.Eventually(t, 2*time.Minute, "the namespace to be set up again", func() bool { return log.has("it is set up again") })
 			before := ran.Load()
 			natstest.Eventually(t, 2*time.Minute, "slots to run again", func() bool { return ran.Load() > before+1 })
 			store, err := kv.Open(t.Context(), js, kv.Options{ReadOnly: true})
@@ -95,7 +95,7 @@ func TestANodeSetsUpAgainWhatIsGoneAndGoesOnFromItsJobs(t *testing.T) {
 }
 
 // A login that may not create streams, nor store settings.
-func TestANodeThatMayNotSetUpWaitsForWhatIsMissingAndGoesOn(t *testing.T) {
+func TestANodeThatMayNotSetUpWaitsUntilTheNamespaceIsComplete(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, func(o *server.Options) {
 		deny := &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.CREATE.>", "$KV.cronce_state.settings"}}
@@ -133,10 +133,10 @@ func TestANodeThatMayNotSetUpWaitsForWhatIsMissingAndGoesOn(t *testing.T) {
 	defer stop()
 	natstest.Eventually(t, limit, "slots to run", func() bool { return ran.Load() > 1 })
 	removeAll(t, all, layout.Streams("cronce")...)
-	natstest.Eventually(t, 2*time.Minute, "it to say what is missing", func() bool {
+	natstest.Eventually(t, 2*time.Minute, "a log of what is missing", func() bool {
 		return log.has("waiting for the namespace to be set up again") && log.has("cronce_ledger")
 	})
-	// By other settings than before: the node goes on with its own.
+	// The new namespace has other settings than before. The node keeps its own.
 	if _, err := space.Setup(t.Context(), all, kv.Options{Queues: []string{"default"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestANodeThatMayNotSetUpWaitsForWhatIsMissingAndGoesOn(t *testing.T) {
 	natstest.Eventually(t, 2*time.Minute, "slots to run again", func() bool { return ran.Load() > before+1 })
 }
 
-func TestAStoreSaysThatItsSettingsAreNotTheStoredOnes(t *testing.T) {
+func TestAStoreReportsThatTheStoredSettingsDiffer(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
 	store, err := kv.Open(t.Context(), js, kv.Options{Want: job.Settings{Lease: 6 * time.Second}})

@@ -16,13 +16,13 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// A connection whose socket takes nothing holds its lock for a minute, and the client has
-// no say in that. Live does not ask it, and Run ends with its grace and a bound.
-func TestASocketThatDoesNotDrainHoldsUpNeitherLiveNorTheEndOfRun(t *testing.T) {
+// If the socket of a connection is blocked, the NATS client holds the connection's lock for a minute.
+// Live does not need that lock, and Run ends after its grace period and a bound.
+func TestABlockedSocketHoldsUpNeitherLiveNorTheEndOfRun(t *testing.T) {
 	s := newSite(t)
 	s.lease = 10 * time.Second
 	p := natstest.NewProxy(t, s.srv.ClientURL())
-	nc := natstest.Connect(t, p.URL(), nats.FlusherTimeout(10*time.Minute)) // which would hold up both for as long
+	nc := natstest.Connect(t, p.URL(), nats.FlusherTimeout(10*time.Minute)) // the client would hold the lock for as long
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)

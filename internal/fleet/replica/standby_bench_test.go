@@ -14,8 +14,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// How fast slots that fall due in one second are stored, by one producer and by
-// eight that stand by each other, and how many copies they publish.
+// BenchmarkPublish measures how fast the slots of one second are stored, by one producer and by eight,
+// and how many copies they publish.
 func BenchmarkPublish(b *testing.B) {
 	for _, producers := range []int{1, 8} {
 		b.Run(fmt.Sprint(producers), func(b *testing.B) { benchmarkPublish(b, producers, 20_000) })
@@ -70,7 +70,7 @@ func benchmarkPublish(b *testing.B, producers, jobs int) {
 				break
 			}
 		}
-		// What comes until the next burst are copies of this one.
+		// The messages until the next burst are copies.
 		for quiet := time.After(2 * time.Second); quiet != nil; {
 			select {
 			case <-messages:

@@ -18,8 +18,8 @@ import (
 	"github.com/cronce-io/cronce/producer"
 )
 
-// standbyDelay is long enough for a machine that is busy with other tests; what
-// the default does is shown where time is faked, in package producer.
+// standbyDelay is long enough for a machine that is busy with other tests. Package producer tests the
+// default, with a fake clock.
 const standbyDelay = 1500 * time.Millisecond
 
 // member is a producer on a connection of its own.
@@ -55,7 +55,7 @@ func newMember(t testing.TB, srv *natstest.Server, name string, delay time.Durat
 	return m
 }
 
-// published is a copy of everything that is published to the stream of slots.
+// published subscribes to the slots that producers publish. next returns the next one.
 func (s *site) published() (next func() *nats.Msg) {
 	s.Helper()
 	messages := make(chan *nats.Msg, 1<<16)
@@ -69,7 +69,7 @@ func (s *site) published() (next func() *nats.Msg) {
 	return func() *nats.Msg { return waitFor(s, "a slot", messages) }
 }
 
-// define brings n jobs into the registry that run each second.
+// define writes n jobs to the registry that run each second.
 func (s *site) define(n int) {
 	s.Helper()
 	store, err := kv.Open(s.Context(), s.srv.JetStream(), kv.Options{})
@@ -89,9 +89,8 @@ func (s *site) define(n int) {
 	}
 }
 
-// On a real server: of eight producers each slot comes once, and when one of them
-// loses its connection and says nothing any more, the others publish its share at
-// once.
+// Eight producers publish each slot once. When one of them loses its connection, the others publish its
+// share at once.
 func TestEightProducersPublishOneCopyAndCoverForOneThatIsCutOff(t *testing.T) {
 	const jobs, seconds = 50, 6
 	s := newSite(t)

@@ -14,8 +14,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Only a node whose live record says that it produces is vouched for, as of when that
-// record says it began; a look that is not answered changes nothing.
+// A read without an answer changes nothing.
 func TestProducerIsVouchedForByItsLiveRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,11 +25,11 @@ func TestProducerIsVouchedForByItsLiveRecord(t *testing.T) {
 			"stopped":  {Node: exchange.Node{State: exchange.NodeStopped, Producer: true}},
 		}
 		var mu sync.Mutex // of all three
-		looks, away := 0, false
+		reads, away := 0, false
 		v := newVouches(func(_ context.Context, name string) (exchange.NodeEvent, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			looks++
+			reads++
 			e, ok := records[name]
 			switch {
 			case away:
@@ -51,7 +50,7 @@ func TestProducerIsVouchedForByItsLiveRecord(t *testing.T) {
 			}
 		}
 		if _, ok := v.get("producer"); ok {
-			t.Error("a node is vouched for before its record was seen")
+			t.Error("a node is vouched for before its record was read")
 		}
 		for _, name := range []string{"worker", "stopped", "unknown", "producer"} {
 			is("at first", name, name == "producer")
@@ -60,8 +59,8 @@ func TestProducerIsVouchedForByItsLiveRecord(t *testing.T) {
 			v.get("producer")
 		}
 		mu.Lock()
-		if looks > 4 {
-			t.Errorf("%d looks at four records", looks)
+		if reads > 4 {
+			t.Errorf("%d reads of four records", reads)
 		}
 		away = true
 		mu.Unlock()
@@ -71,7 +70,7 @@ func TestProducerIsVouchedForByItsLiveRecord(t *testing.T) {
 		away = false
 		delete(records, "producer")
 		mu.Unlock()
-		is("when its record is gone", "producer", false)
+		is("after its record was deleted", "producer", false)
 		for i := range 3 * maxVouched {
 			v.get(fmt.Sprint("made up ", i))
 			synctest.Wait()

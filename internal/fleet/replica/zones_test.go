@@ -16,7 +16,7 @@ func TestZonesAreBehindWhileALiveProducerHasNewerData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z := newZones("2026b", slog.New(slog.DiscardHandler))
 		if !z.behind() {
-			t.Error("a producer that has not read the nodes yet would move the watermark")
+			t.Error("behind is false before the nodes were read: a producer would move the watermark")
 		}
 		failed := false
 		z.readAll(t.Context(), func(context.Context) ([]exchange.NodeEvent, error) {
@@ -45,7 +45,7 @@ func TestZonesAreBehindWhileALiveProducerHasNewerData(t *testing.T) {
 		}
 		time.Sleep(zonesFor + time.Second)
 		if z.behind() {
-			t.Error("a producer counts that has not been seen for minutes")
+			t.Error("behind is true because of a producer that was not seen for minutes")
 		}
 	})
 }
