@@ -200,11 +200,17 @@ func collide(a, b string) bool {
 	return len(as) == len(bs)
 }
 
-// RemoveOn removes a consumer whose messages started a job. It returns nil if the consumer
-// or its stream does not exist.
-func (s *Space) RemoveOn(ctx context.Context, stream, consumer string) error {
-	err := s.Ask(ctx, "remove consumer "+consumer+" of stream "+stream, s.API("CONSUMER.DELETE."+stream+"."+consumer), func(ctx context.Context) error {
-		return s.JS.DeleteConsumer(ctx, stream, consumer)
+// RemoveOn removes a consumer that OnConsumers returned. It returns nil if the consumer or its stream
+// does not exist. A request that is not answered is repeated, and another producer may have created the
+// consumer of the next plan under the same name by then. So each request is sent only if the consumer
+// is still the given one.
+func (s *Space) RemoveOn(ctx context.Context, c core.OnConsumer) error {
+	err := s.Ask(ctx, "remove consumer "+c.Name+" of stream "+c.Stream, s.API("CONSUMER.DELETE."+c.Stream+"."+c.Name), func(ctx context.Context) error {
+		found, err := s.JS.Consumer(ctx, c.Stream, c.Name)
+		if err != nil || !found.CachedInfo().Created.Equal(c.Created) {
+			return err
+		}
+		return s.JS.DeleteConsumer(ctx, c.Stream, c.Name)
 	})
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil

@@ -199,7 +199,7 @@ func (f *follower) remove(ctx context.Context, c core.OnConsumer) error {
 	if err == nil && !isRemovable(e, c) {
 		return errEdited
 	}
-	if err := f.cfg.Broker.RemoveOn(ctx, c.Stream, c.Name); err != nil {
+	if err := f.cfg.Broker.RemoveOn(ctx, c); err != nil {
 		return err
 	}
 	f.log.Info("removed the consumer of a plan that has ended", "stream", c.Stream, "subject", c.On.Subject, "consumer", c.Name)

@@ -31,7 +31,7 @@ type Broker interface {
 	OnConsumers(ctx context.Context, stream, name string) ([]core.OnConsumer, error)
 	BeginOn(ctx context.Context, name, consumer string, plan plans.PastPlan, since time.Time) error
 	AdoptOn(ctx context.Context, c core.OnConsumer, plan plans.PastPlan) error
-	RemoveOn(ctx context.Context, stream, consumer string) error
+	RemoveOn(ctx context.Context, c core.OnConsumer) error
 }
 
 // Slots is the stream of slots. *stream.Slots implements it.
@@ -176,13 +176,26 @@ func (i *Intake) tidy(ctx context.Context, entries []plans.Entry, origins map[or
 		if err != nil && !deleted || !deleted && takesFrom(e, o.stream) {
 			continue
 		}
-		for _, name := range i.cfg.Names(o.job) {
-			if err := i.cfg.Broker.RemoveOn(ctx, o.stream, name); err != nil {
-				i.cfg.Logger.Warn("cannot remove the consumer of messages that started a job", "job", o.job, "stream", o.stream, "consumer", name, "error", err)
+		if err := i.removeConsumers(ctx, o); err != nil {
+			i.cfg.Logger.Warn("cannot remove the consumers of messages that started a job", "job", o.job, "stream", o.stream, "error", err)
+			if errors.Is(err, job.ErrUnknown) && !errors.Is(err, job.ErrDenied) {
+				continue // they may be there: the next call tries again
 			}
 		}
 		delete(origins, o)
 	}
+}
+
+// removeConsumers removes the consumers of a job on a stream.
+func (i *Intake) removeConsumers(ctx context.Context, o origin) error {
+	found, err := i.cfg.Broker.OnConsumers(ctx, o.stream, o.job)
+	if errors.Is(err, job.ErrNotFound) {
+		return nil // the stream is gone
+	}
+	for _, c := range found {
+		err = errors.Join(err, i.cfg.Broker.RemoveOn(ctx, c))
+	}
+	return err
 }
 
 // takesFrom reports whether messages of the stream start the job, or did by a past plan.

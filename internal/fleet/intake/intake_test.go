@@ -502,6 +502,43 @@ func TestTheConsumerOfAnOlderProgramIsAdopted(t *testing.T) {
 	}
 }
 
+// Another producer has removed the consumer, and created that of the next plan under the same name.
+func TestAConsumerOfTheSameNameIsNotRemoved(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	e := f.view.Messaged()[0]
+	begin := func() core.OnConsumer {
+		t.Helper()
+		if err := f.store.BeginOn(t.Context(), "charge", layout.OnConsumers("cronce", "charge")[0], e.OnPlans()[0], e.Since()); err != nil {
+			t.Fatal(err)
+		}
+		found, err := f.store.OnConsumers(t.Context(), "ORDERS", "charge")
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%d consumers, %v, want one", len(found), err)
+		}
+		return found[0]
+	}
+	remove := func(c core.OnConsumer) {
+		t.Helper()
+		if err := f.store.RemoveOn(t.Context(), c); err != nil {
+			t.Error(err)
+		}
+	}
+	first := begin()
+	remove(first)
+	second := begin()
+	remove(first)
+	if c := f.consumer("ORDERS", "charge"); c == nil || !c.Created.Equal(second.Created) {
+		t.Errorf("the consumer is %+v, want the second one", c)
+	}
+	remove(second)
+	remove(second)
+	if c := f.consumer("ORDERS", "charge"); c != nil {
+		t.Errorf("the consumer is %+v, want none", c)
+	}
+}
+
 // The new consumer delivers all messages of the plan again. Each names the same slot as before.
 func TestADeletedConsumerIsCreatedAgain(t *testing.T) {
 	f := newFixture(t)

@@ -91,7 +91,7 @@ func TestAConsumerIsRemovedWithItsJob(t *testing.T) {
 		defer w.run(t.Context(), 0)()
 		time.Sleep(time.Second)
 		w.has("with the job", "A x")
-		w.set(func() { w.entry = nil })
+		w.set(func() { w.entry, w.unanswered = nil, 2 })
 		time.Sleep(time.Minute)
 		w.has("without the job")
 	})

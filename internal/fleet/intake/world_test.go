@@ -35,6 +35,8 @@ type world struct {
 	put       func(core.Message) error // the result of Put
 	slots     map[string]core.Message
 	removed   []string
+
+	unanswered int // calls of RemoveOn that fail
 }
 
 type fakeStream struct {
@@ -270,12 +272,17 @@ func (w *world) AdoptOn(_ context.Context, c core.OnConsumer, plan plans.PastPla
 	return nil
 }
 
-func (w *world) RemoveOn(_ context.Context, stream, name string) error {
+func (w *world) RemoveOn(_ context.Context, of core.OnConsumer) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c := w.consumers[stream+"/"+name]; c != nil {
+	if w.unanswered > 0 {
+		w.unanswered--
+		return job.ErrUnknown
+	}
+	key := of.Stream + "/" + of.Name
+	if c := w.consumers[key]; c != nil && c.Created.Equal(of.Created) {
 		c.closed = true
-		delete(w.consumers, stream+"/"+name)
+		delete(w.consumers, key)
 		w.removed = append(w.removed, c.On.String())
 	}
 	return nil
