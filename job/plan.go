@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -102,6 +103,19 @@ type planWire struct {
 	DSTGap     GapPolicy      `json:"dst_gap"`
 	DSTOverlap RepeatPolicy   `json:"dst_overlap"`
 	Shards     int            `json:"shards,omitempty"`
+}
+
+// UnmarshalJSON refuses a member that this program does not know: by it, a newer program may
+// compute other slots.
+func (w *planWire) UnmarshalJSON(data []byte) error {
+	type known planWire
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err := d.Decode((*known)(w))
+	if err != nil && json.Unmarshal(data, new(known)) == nil {
+		return fmt.Errorf("plan: %w: %s: upgrade this program", ErrVersion, codec.Clip(err.Error()))
+	}
+	return err
 }
 
 // MarshalJSON writes the plan as the registry holds it.

@@ -55,6 +55,15 @@ var jobMutants = []mutant{
 		in:     "internal/core",
 	},
 	{
+		name:   "plan-of-a-newer-program",
+		breaks: "a plan is read without a member that this program does not know, by which its slots may be others",
+		file:   "job/plan.go",
+		old:    "	d.DisallowUnknownFields()\n",
+		new:    "",
+		test:   "TestABrokenDefinitionIsRefusedWithItsReason",
+		in:     "internal/core/plans",
+	},
+	{
 		name:   "years-unbounded",
 		breaks: "an instant outside the years 0 to 9999 is read, and its record cannot be written again",
 		file:   "internal/codec/bounds.go",

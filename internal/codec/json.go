@@ -84,9 +84,12 @@ func DecodeLoosely(what string, data []byte, dst any) (Extra, error) {
 	return extra, nil
 }
 
-// Unreadable returns an error that wraps ErrInvalid, for a value that is not JSON. It clips
-// the text of err, which may quote the whole value.
+// Unreadable returns an error that wraps ErrInvalid, for a value that is not JSON, or ErrVersion, if a
+// type that reads itself returned that. It clips the text of err, which may quote the whole value.
 func Unreadable(what string, err error) error {
+	if errors.Is(err, ErrVersion) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
 	return fmt.Errorf("%w %s: %s", ErrInvalid, what, ClipTo(err.Error(), MaxOldBytes))
 }
 

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { checkName } from "./names.js";
 import { decodeAs } from "./bounds.js";
-import { formatDuration, formatInstant, optional, parseDuration, parseInstant, rawMember } from "./values.js";
+import { UnknownVersion, formatDuration, formatInstant, optional, parseDuration, parseInstant, rawMember } from "./values.js";
 import { parseSchedule } from "./schedule.js";
 
 const planDefaults = { schedule: "", timezone: "UTC", dst_gap: "after", dst_overlap: "first" };
@@ -31,6 +31,8 @@ export function parseEntry(text, revision, time) {
   const past = (value.past ?? []).map((p) => ({ from: parseInstant(p.from), plan: { ...planDefaults, ...p.plan } }));
   entry.plans = [...past, { from: since, plan: job.plan }];
   entry.plans.forEach((p, i) => {
+    const unknown = Object.keys(p.plan).find((name) => !Object.hasOwn(planMembers, name));
+    if (unknown) throw new UnknownVersion(`plan: unknown member ${unknown}: a newer program may compute other slots`);
     p.to = entry.plans[i + 1]?.from; // of the last: none
     p.schedule = parseSchedule(job.name, p.plan);
   });
@@ -60,14 +62,15 @@ const instants = new Set(["from", "until"]);
 const plain = (...names) => Object.fromEntries(names.map((name) => [name, undefined]));
 const webhook = { ...plain("url", "url_env"), headers: plain("name", "prefix", "env") };
 const alert = { http: webhook, nats: plain("subject"), ...plain("format", "template", "key_env") };
+const planMembers = {
+  ...plain("schedule", "after"), on: plain("stream", "subject"),
+  ...plain("timezone", "spread", "from", "until", "exclude", "dst_gap", "dst_overlap", "shards"),
+};
 const job = {
   ...plain("name", "queue", "payload", "timeout", "deadline", "attempts", "backoff", "max_backoff", "overlap", "concurrency",
     "on_lease_lost", "catch_up", "catch_up_within", "catch_up_max", "output"),
   on_failure: alert, on_missed: alert, on_success: alert, on_recovered: alert, on_late: alert, late_after: undefined, heartbeat: webhook,
-  plan: {
-    ...plain("schedule", "after"), on: plain("stream", "subject"),
-    ...plain("timezone", "spread", "from", "until", "exclude", "dst_gap", "dst_overlap", "shards"),
-  },
+  plan: planMembers,
 };
 
 // canonical is the text that is hashed. raw is the definition as it was written: its

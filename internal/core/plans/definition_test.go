@@ -200,6 +200,8 @@ func TestABrokenDefinitionIsRefusedWithItsReason(t *testing.T) {
 		`{"v":2}`: job.ErrVersion,
 		`{`:       job.ErrInvalid,
 		`{"v":1,"job":{"name":"report","queue":"default","attempts":3,"backoff":"1s","max_backoff":"1m","overlap":"allow","catch_up":"latest","catch_up_max":1,"plan":{"schedule":"61 * * * *","timezone":"UTC","dst_gap":"after","dst_overlap":"first"}}}`: job.ErrInvalid,
+		`{"v":1,"job":{"name":"report","plan":{"schedule":"1 * * * *","timezone":"UTC","dst_gap":"after","dst_overlap":"first","moon":"full"}}}`:                                                                                                            job.ErrVersion,
+		`{"v":1,"job":{"name":"report"},"past":[{"from":"2026-11-21T07:00:00Z","plan":{"schedule":"1 * * * *","timezone":"UTC","moon":"full"}}]}`:                                                                                                           job.ErrVersion,
 	} {
 		if _, err := plans.DecodeEntry([]byte(data), 1, time.Now()); !errors.Is(err, want) {
 			t.Errorf("%.30s: %v, want %v", data, err, want)
