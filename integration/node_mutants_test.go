@@ -15,8 +15,8 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// nodeMutant breaks one rule of the client for Node.js. The vectors of a file, or a scenario of
-// the peer, must notice. A scenario with a MUST after its name must find that one broken.
+// nodeMutant breaks one rule of the client for Node.js, or of the minimal worker. The vectors of a
+// file, or a scenario of the peer, must notice. A scenario with a MUST after its name must find that one broken.
 type nodeMutant struct {
 	name, file, was, is string
 	vectors, scenario   string
@@ -154,7 +154,41 @@ var nodeMutants = []nodeMutant{
 	{"decides by a definition that is older than the message", "registry", `if (watched && watched.revision >= revision) return watched;`, `if (watched) return watched;`, "", "edited-unseen"},
 	{"compares with its own clock", "node", `get offset() { return this.clock.offset; }`, `get offset() { return 0; }`, "", "fast-clock"},
 	{"retries at once", "worker", `backoff = Math.min(`, `backoff = 0 * Math.min(`, "", "fails"},
+	{"takes a node for dead that was not fenced", "node", `if (found.value && found.value.state !== "alive") return { dead: true };`, `return { dead: true };`, "", "owner-slow C-14"},
+	{"sends heartbeats too seldom", "node", `await pause(this.lease / 10, this.signal);`, `await pause(this.lease / 2, this.signal);`, "", "owner-slow L-1"},
+	{"takes the record of another node", "store", `  node: (v) => v.node,
+`, ``, "", "node-2 M-2"},
+	{"takes the definition of another job", "registry", `if (entry.job.name !== key) throw`, `if (false) throw`, "", "foreign-record M-2"},
+	{"reads a marker of the server as a value", "store", `(DEL|PURGE)|Nats-Marker-Reason:)`, `(DEL|PURGE))`, "", "foreign-record M-2"},
+	{"takes a job for deleted that it has not seen", "registry", `const found = await this.store.read("jobs", job);`, `const found = watched ? await this.store.read("jobs", job) : {};`, "", "edited-unseen C-2"},
+	{"starts by a claim that was not answered before its trust ended", "worker", `if (wrote.unknown) return undefined;`, ``, "", "lapsed W-5"},
+	{"counts its trust from the answer to a heartbeat", "node", `this.trustedUntil = sent + 0.75 * this.lease;`, `this.trustedUntil = boot() + 0.75 * this.lease;`, "", "lapsed L-3"},
+	{"says that it has stopped while an outcome is not answered", "fleet", `await node.stop(worker.running > 0);`, `await node.stop(false);`, "", "stop L-7"},
+	{"takes a read that is not answered for a loss", "store", `if (!found) return undefined;`, `if (!found) return { lost: true };`, "", "completion-conflicts W-4"},
+	{"sends a claim again whose record is gone", "store", `if (found.revision === 0 && revision > 0 && code === 10071) return { lost: true };`, ``, "", "claim-purged W-4"},
+	{"reads a payload that is too large", "bounds", `> 262_144) throw`, `> 350_000) throw`, "", "version-2 V-4"},
+	{"makes the consumer of a queue for three deliveries", "worker", `max_deliver: -1`, `max_deliver: 3`, "", "healthy B-4"},
+	{"ends a part as if it were a slot", "claim", `if (d.message.slot.shards) return unhandled(d);
+  let record`, `let record`, "", "no-handler C-13"},
+	{"keeps a holder that is older than the horizon and has no record", "locks", `> horizon + this.node.lease;`, `> Infinity;`, "", "guarded X-1"},
+	{"loses unknown members of the lock", "lock", `lock = { ...lock, holders: lock.holders.filter((s) => !gone(s)),`, `lock = { v: 1, job: lock.job, holders: lock.holders.filter((s) => !gone(s)),`, "", "guarded V-3"},
+	{"leaves an older slot that no node owns", "locks", `if (value && !isFinal(value)) await`, `if (value?.state === "running") await`, "", "lock-replaces-retrying X-2"},
+	{"keeps its stay in the lock after a lost claim", "worker", `entered === revision ? since : undefined`, `since`, "", "lock-renewed X-2"},
+	{"publishes by a clock that may be fast", "node", `fromMs(this.own() + this.offset - this.clock.error(this.own()))`, `fromMs(this.own() + this.offset)`, "", "fast-clock P-1"},
+	{"starts by a clock that may be fast", "worker", `error: this.node.clock.error(this.node.own()),`, `error: 0,`, "", "fast-clock L-8"},
+	{"loses unknown members of the watermark", "producer", `{ ...found.value, v: 1,`, `{ v: 1,`, "", "away V-3"},
+	{"publishes the range of missed slots with the others", "producer", `await Promise.all(messages.map((m) => this.publish(m, signal)));
+    await Promise.all(ranges.map((m) => this.publish(m, signal)));`, `await Promise.all([...messages, ...ranges].map((m) => this.publish(m, signal)));`, "", "away P-2"},
+	{"moves the watermark to a registry that it has not seen", "producer", `{ known } = this.registry,`, "known = { ...this.registry.known, revision: (await this.store.nc.request(`$JS.API.STREAM.INFO.KV_${this.store.namespace}_jobs`)).json().state.last_seq },", "", "registry-unseen P-4"},
+	{"moves the watermark past a plan that it does not know", "definition", `if (unknown) throw`, `if (false) throw`, "", "definition-2 O-3"},
 	{"serves no timers", "worker", "const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];", "const streams = [`${this.store.namespace}_slots`];", "", "timer"},
+
+	// What the minimal worker leaves to others.
+	{"runs a slot of a guarded job", "minimal", `definition.overlap === "allow" && `, ``, "", "not-supported X-1"},
+	{"runs a slot of a job with places", "minimal", `known.includes(k))`, `known.concat("concurrency").includes(k))`, "", "not-supported X-1"},
+	{"runs a slot that others come after", "minimal", `return !followed && `, `return `, "", "not-supported F-1"},
+	{"runs a slot with a target for alerts", "minimal", `known.includes(k))`, `known.concat("on_failure").includes(k))`, "", "not-supported F-1"},
+	{"runs the whole of a slot that its job splits", "minimal", `!definition.plan?.shards && `, ``, "", "no-handler C-12"},
 }
 
 // Each mutant of the client for Node.js fails the kit: a rule that can be broken unseen is no
@@ -169,9 +203,12 @@ func TestMutantsOfTheJavaScriptClientFailTheKit(t *testing.T) {
 			places <- struct{}{}
 			defer func() { <-places }()
 			dir := m.make(t)
-			if m.vectors != "" {
+			switch {
+			case m.vectors != "":
 				m.failsVectors(t, "'"+node+"' "+dir+"/vectors.js")
-			} else {
+			case m.file == "minimal":
+				m.failsPeer(t, "'"+node+"' "+dir+"/peer.js minimal")
+			default:
 				m.failsPeer(t, "'"+node+"' "+dir+"/peer.js")
 			}
 		})
@@ -201,7 +238,7 @@ func (m nodeMutant) make(t *testing.T) (dir string) {
 		if err != nil {
 			return err
 		}
-		if name == "lib/"+m.file+".js" {
+		if name == "lib/"+m.file+".js" || name == m.file+".js" {
 			if n := strings.Count(string(text), m.was); n != 1 {
 				t.Fatalf("%s has %d times %q: mend the mutant", name, n, m.was)
 			}

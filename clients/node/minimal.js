@@ -86,6 +86,7 @@ function bounded(bucket, v) {
   if (!states.has(v.state)) refuse(`state ${v.state}`);
   [v.published, v.due, v.retry_at, v.finished].forEach(instant);
   [v.attempt, v.max_attempts].forEach((n) => count(n, 1e6));
+  if (Buffer.byteLength(v.payload ?? "", "base64") > 262_144) refuse("payload");
   if (v.attempts && !Array.isArray(v.attempts)) refuse("attempts");
 }
 
@@ -258,7 +259,7 @@ class Node {
       if (record && final.has(record.state)) return { ack: true }; // [K-1], [C-10]
       if (record?.shards || slot.part || !this.handlers[job]) return give; // [O-1], [C-12], [C-13]
       const entry = await this.store.read("jobs", job);
-      if (!entry.value || !this.supports(entry.value.job, slot, entry.revision)) return give; // [C-4], [X-1], [F-1]
+      if (!entry.value || !this.supports(entry.value.job, slot, entry.revision)) return give; // [M-2], [C-4], [X-1], [F-1]
       const { job: definition } = entry.value;
       const published = Math.min(Number(m.timestampNanos / 1000000n), record?.published ? Date.parse(record.published) : Infinity);
       const age = this.sure() - (slot.at ?? published), old = age > this.horizon && !this.implausible;
@@ -302,7 +303,7 @@ class Node {
   supports(definition, slot, revision) {
     const known = ["name", "queue", "payload", "timeout", "attempts", "backoff", "max_backoff", "overlap", "on_lease_lost", "catch_up", "catch_up_within", "catch_up_max", "output", "plan"];
     const followed = !this.known || [...this.after.values()].some((jobs) => jobs.includes(slot.job));
-    return !followed && definition.overlap === "allow" && !definition.plan?.shards && !definition.plan?.after && Object.keys(definition).every((k) => known.includes(k)) &&
+    return !followed && definition.name === slot.job && definition.overlap === "allow" && !definition.plan?.shards && !definition.plan?.after && Object.keys(definition).every((k) => known.includes(k)) &&
       !slot.special && revision >= slot.revision && (slot.at === undefined || revision === slot.revision);
   }
 

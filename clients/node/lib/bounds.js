@@ -61,7 +61,7 @@ const checks = {
     number(r, "count", 0, counts);
     if (r.shards) number(r, "shards", slot.shards || slot.range ? Infinity : 2, 256);
     words(r, "node", "nonce", "publisher");
-    if ((r.payload ?? "").length > 350_000) throw new Invalid("payload: want at most 256 KiB");
+    if (Buffer.byteLength(r.payload ?? "", "base64") > 262_144) throw new Invalid("payload: want at most 256 KiB");
     instants(r, "due", "published", "retry_at", "finished", "last");
     cut(r, "error", text);
     cut(r, "output", output);

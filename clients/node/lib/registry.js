@@ -5,9 +5,8 @@ import { pause } from "./store.js";
 import { parseInstant } from "./values.js";
 import { watch } from "./watch.js";
 
-const quiet = 500; // ms: then the last write of every job has been seen
-
 export class Registry {
+  // known is up to where all has been seen: {revision, time}.
   constructor(store, log) {
     Object.assign(this, { store, log, entries: new Map(), unreadable: new Set(), revision: 0, listeners: new Set() });
   }
@@ -17,7 +16,7 @@ export class Registry {
   run(signal) {
     return new Promise((ready) => {
       signal.addEventListener("abort", ready, { once: true });
-      const told = (revision) => { this.settled = { revision: Math.max(revision, this.revision), time: this.time }; ready(); };
+      const told = (revision) => { this.known = { revision: Math.max(revision, this.revision), time: this.time }; ready(); };
       const watching = async () => {
         for (; !signal.aborted; await pause(500, signal)) {
           try {
@@ -32,7 +31,7 @@ export class Registry {
     });
   }
 
-  change({ key, text, revision, time }) {
+  change({ key, text, revision, time, pending }) {
     this.unreadable.delete(key);
     this.entries.delete(key);
     if (text !== undefined) {
@@ -47,15 +46,9 @@ export class Registry {
         this.log(`job ${key}: ${err.message}`);
       }
     }
-    this.changed = performance.now();
     if (revision > this.revision) Object.assign(this, { revision, time });
+    if (pending === 0) this.known = { revision: this.revision, time: this.time };
     for (const listener of this.listeners) listener();
-  }
-
-  // known is up to where all has been seen: {revision, time}.
-  known() {
-    if (this.changed !== undefined && performance.now() - this.changed >= quiet) this.settled = { revision: Math.max(this.revision, this.settled.revision), time: this.time };
-    return this.settled;
   }
 
   // entry is a job's definition that is at least as new as revision, asked of the

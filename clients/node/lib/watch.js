@@ -2,9 +2,10 @@
 // the protocol compares nanoseconds, so this reads the stream behind the bucket.
 import { DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
 
-// watch calls changed({key, text, revision, time}) for the last write of each key, in
+// watch calls changed({key, text, revision, time, pending}) for the last write of each key, in
 // order, and for each one that comes, and ready(revision) once, when all that was there
-// at the start has been told. A marker has no text. It ends with the signal.
+// at the start has been told. A marker has no text. While pending is not 0, a write up to revision
+// may have been left out for a newer one of its key, which is yet to come. It ends with the signal.
 export async function watch(nc, bucket, signal, { changed, ready }) {
   const stream = `KV_${bucket}`, prefix = `$KV.${bucket}.`;
   const { state } = await (await jetstreamManager(nc)).streams.info(stream);
@@ -15,8 +16,9 @@ export async function watch(nc, bucket, signal, { changed, ready }) {
   if (told) ready?.(state.last_seq);
   for await (const m of messages) {
     const marker = m.headers?.get("KV-Operation") || m.headers?.get("Nats-Marker-Reason");
-    changed({ key: m.subject.slice(prefix.length), text: marker ? undefined : m.string(), revision: m.seq, time: m.timestampNanos });
-    if (!told && (m.seq >= state.last_seq || m.info.pending === 0)) {
+    const { pending } = m.info;
+    changed({ key: m.subject.slice(prefix.length), text: marker ? undefined : m.string(), revision: m.seq, time: m.timestampNanos, pending });
+    if (!told && pending === 0) {
       told = true;
       ready?.(m.seq);
     }

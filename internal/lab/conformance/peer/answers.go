@@ -15,12 +15,12 @@ var answerScenarios = []Scenario{
 	{"claim-refused", []string{"C-5", "C-10", "W-5"}, "the server refuses each copy of a claim for a while", claimRefused},
 	{"claim-refused-later", []string{"W-3", "W-5"}, "the first copy of a claim is stored and not answered, and the second one is refused", claimRefusedLater},
 	{"claim-conflicts", []string{"W-4"}, "conflicts that no other value explains", claimConflicts},
-	{"claim-purged", []string{"W-4", "W-1"}, "the record is deleted just before it is claimed again", claimPurged},
+	{"claim-purged", []string{"W-4", "W-1"}, "the record is deleted just before it is claimed again; of another slot, nothing is left", claimPurged},
 	{"record-purged", []string{"C-6", "C-10", "C-11"}, "the record of a run is deleted while its handler runs", recordPurged},
 	{"message-purged", []string{"C-9", "C-10"}, "the slot's message is purged while its handler runs", messagePurged},
 	{"completion-refused", []string{"C-15", "C-10"}, "the server refuses each copy of an outcome for a while", completionRefused},
 	{"completion-refused-later", []string{"W-3"}, "the first copy of an outcome is stored and not answered, and the second one is refused", completionRefusedLater},
-	{"completion-conflicts", []string{"W-4"}, "an outcome meets a write in progress, and a read that finds nothing", completionConflicts},
+	{"completion-conflicts", []string{"W-4"}, "an outcome meets a write in progress, a read that finds nothing, and one that is not answered", completionConflicts},
 	{"slow-answers", []string{"L-1", "L-3"}, "each answer to a write comes an eighth of a lease late", slowAnswers},
 	{"late-and-twice", []string{"W-2", "W-3", "C-9"}, "each answer comes after the next copy was sent, and then twice", lateAndTwice},
 }
@@ -31,6 +31,8 @@ type reply struct {
 	text  string // the answer in place of the server's; empty with silent: none
 	lost  bool   // the server does not get the publication
 	taken bool   // the server's own answer is dropped
+
+	late time.Duration // how late the server's own answer comes
 }
 
 // refusal is an error of JetStream as an answer.
@@ -42,7 +44,7 @@ func refusal(code int, text string, stored bool) reply {
 // from 0.
 func (s *stage) answers(match func(frame) bool, how func(n int) reply) (stop func()) {
 	var mu sync.Mutex
-	n, said := 0, map[string]string{}
+	n, said, late := 0, map[string]string{}, map[string]time.Duration{}
 	return s.tap.rule(func(f frame) verdict {
 		mu.Lock()
 		defer mu.Unlock()
@@ -50,6 +52,9 @@ func (s *stage) answers(match func(frame) bool, how func(n int) reply) (stop fun
 			r := how(n)
 			n++
 			delete(said, f.reply) // all copies of a write may have one reply subject
+			if r.late > 0 {
+				late[f.reply] = r.late
+			}
 			if r.taken {
 				said[f.reply] = r.text
 			}
@@ -62,6 +67,12 @@ func (s *stage) answers(match func(frame) bool, how func(n int) reply) (stop fun
 			return pass
 		}
 		if text, ours := said[f.subject]; !f.toServer && ours && string(f.data) != text {
+			return drop
+		}
+		if d := late[f.subject]; !f.toServer && d > 0 {
+			delete(late, f.subject)
+			data := slices.Clone(f.data)
+			time.AfterFunc(d, func() { _ = s.nc.Publish(f.subject, data) })
 			return drop
 		}
 		return pass
@@ -78,6 +89,9 @@ func (s *stage) unstored(match func(frame) bool) (stop func()) {
 		return refusal(10158, "message id is in flight", false)
 	})
 }
+
+// notFound answers a read of a key that has never been written.
+const notFound = `{"error":{"code":404,"err_code":10037,"description":"no message found"}}`
 
 func isClaim(f frame) bool { return f.writes(ledger, "running") }
 
@@ -217,6 +231,35 @@ func claimPurged(s *stage) {
 		return len(s.did("start", id)) > 0
 	})
 	s.startedBy("W-4", id, 0)
+	s.claimVanished(v)
+}
+
+// claimVanished has a claim at the revision of a record refused, while the key has neither a value nor
+// a marker. So the claim is lost: it is not sent again, and the slot is decided again.
+func (s *stage) claimVanished(v value) {
+	id := "work:@two"
+	v["id"], v["retry_at"] = id, time.Now().UTC()
+	s.set("ledger", key(id), v)
+	var claim atomic.Value
+	copies := func(f frame) bool {
+		if !isClaim(f) || f.body()["id"] != id {
+			return false
+		}
+		claim.CompareAndSwap(nil, string(f.data))
+		return claim.Load() == string(f.data)
+	}
+	s.answers(copies, func(int) reply { return refusal(10071, "wrong last sequence: 0", false) })
+	reads := func(f frame) bool {
+		return claim.Load() != nil && f.subject == getLedger && strings.Contains(string(f.data), key(id))
+	}
+	s.answers(reads, func(n int) reply {
+		if n == 0 {
+			return reply{text: notFound, lost: true, taken: true}
+		}
+		return reply{}
+	})
+	s.offer("work", "two", 10)
+	s.succeeds("W-4", id)
 }
 
 func recordPurged(s *stage) {
@@ -275,11 +318,11 @@ func completionRefusedLater(s *stage) {
 }
 
 // completionConflicts has an outcome answered with 10164, and the read after it with nothing. Only
-// 10071 would say that the record is gone.
+// 10071 would say that the record is gone. The read after the next conflict is answered with an error.
 func completionConflicts(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	var conflict, nothing atomic.Bool
+	var conflict atomic.Bool
 	outcome := func(f frame) bool { return f.writes(ledger, append([]string{"retrying"}, final...)...) }
 	s.answers(outcome, func(n int) reply {
 		switch n {
@@ -294,9 +337,12 @@ func completionConflicts(s *stage) {
 	reads := func(f frame) bool {
 		return conflict.Load() && f.subject == getLedger
 	}
-	s.answers(reads, func(int) reply {
-		if nothing.CompareAndSwap(false, true) {
-			return reply{text: `{"error":{"code":404,"err_code":10037,"description":"no message found"}}`, lost: true, taken: true}
+	s.answers(reads, func(n int) reply {
+		switch n {
+		case 0:
+			return reply{text: notFound, lost: true, taken: true}
+		case 1:
+			return refusal(10008, "JetStream system temporarily unavailable", false)
 		}
 		return reply{}
 	})
@@ -314,22 +360,7 @@ func completionConflicts(s *stage) {
 // disk. That is no reason to lose the lease.
 func slowAnswers(s *stage) {
 	s.define("work", nil, nil)
-	var mu sync.Mutex
-	asked, passing := map[string]bool{}, map[string]bool{} // reply subjects
-	s.tap.rule(func(f frame) verdict {
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case f.isPublish() && f.reply != "" && strings.HasPrefix(f.subject, "$KV."):
-			asked[f.reply] = true
-		case !f.toServer && asked[f.subject] && !passing[f.subject]:
-			passing[f.subject] = true
-			late := slices.Clone(f.data)
-			time.AfterFunc(lease/8, func() { _ = s.nc.Publish(f.subject, late) })
-			return drop
-		}
-		return pass
-	})
+	s.answers(func(f frame) bool { return strings.HasPrefix(f.subject, "$KV.") }, func(int) reply { return reply{late: lease / 8} })
 	node := s.launch("work")
 	id := s.offer("work", "one", 10)
 	s.succeeds("L-1", id)

@@ -15,18 +15,28 @@ import (
 
 func locking(f frame) bool { return f.isPublish() && f.subject == state+"lock.work" }
 
-func guarded(s *stage) {
-	s.define("work", value{"overlap": "queue"}, nil)
-	s.launch("work")
-	heal := s.tap.unanswered(locking, false)
+// holdsPlace looks for a claim of a slot of a job with one place that does not hold it.
+func (s *stage) holdsPlace(name string) {
 	s.tap.rule(func(f frame) verdict {
-		if f.writes(ledger, "running") {
-			if lock, err := s.lookup("state", "lock.work"); err == nil && !strings.Contains(string(jsonOf(lock.value)), "work:@one") {
-				s.breaks("X-1", "a slot of a guarded job is claimed, and does not stand in the lock: %v", lock.value)
-			}
+		id, _ := f.body()["id"].(string)
+		if !isClaim(f) || !strings.HasPrefix(id, name+":") {
+			return pass
+		}
+		lock, err := s.lookup("state", "lock."+name)
+		if holders, _ := lock.value["holders"].([]any); err == nil && (len(holders) != 1 || !strings.Contains(string(jsonOf(holders)), `"`+id+`"`)) {
+			s.breaks("X-1", "%s, whose job has one place, is claimed while its lock has the holders %v", id, holders)
 		}
 		return pass
 	})
+}
+
+func guarded(s *stage) {
+	s.define("work", value{"overlap": "queue"}, nil)
+	gone := time.Now().UTC().Add(-25 * time.Hour) // older than the horizon and a lease, and there is no record
+	s.set("state", "lock.work", value{"v": 1, "job": "work", "x_shade": "blue", "holders": []value{{"id": "work:@gone", "at": gone, "since": gone}}})
+	s.launch("work")
+	heal := s.tap.unanswered(locking, false)
+	s.holdsPlace("work")
 	id := s.offer("work", "one", 1500)
 	s.await("X-3", "a write of the lock", func() bool { return len(s.tap.frames(locking)) > 0 })
 	s.never("X-3", silence/2, func() string {
@@ -41,6 +51,9 @@ func guarded(s *stage) {
 	holders, _ := lock.value["holders"].([]any)
 	if len(holders) != 1 {
 		s.fails("X-1", "the handler runs, and the lock has the holders %v", holders)
+	}
+	if lock.text("x_shade") != "blue" {
+		s.breaks("V-3", "the lock lost its member x_shade: %v", lock.value)
 	}
 	holder, _ := holders[0].(map[string]any)
 	holder["since"] = time.Now().UTC().Add(time.Second) // it was reopened meanwhile
@@ -206,6 +219,22 @@ func lockReplacesDead(s *stage) {
 	s.succeeds("X-2", newer)
 }
 
+// lockReplacesRetrying has no node own the older slot: its next attempt is due in an hour.
+func lockReplacesRetrying(s *stage) {
+	older, r, fence, newer, _ := s.replacing("peer-1-1-a")
+	retrying := ended(r, "retrying")
+	delete(retrying, "finished")
+	retrying["retry_at"] = time.Now().UTC().Add(time.Hour)
+	_, err := s.put("ledger", key(older), retrying, fence)
+	s.must(err)
+	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
+	s.publish("work", newer, 10)
+	s.succeeds("X-2", newer)
+	if got := s.slot(older); got.text("state") != "cancelled" || got.text("error") != "replaced by "+newer {
+		s.breaks("X-2", "the record of the older slot, which no node owns, is %v: want cancelled, and the error %q", got.value, "replaced by "+newer)
+	}
+}
+
 func lockReplacesLate(s *stage) {
 	older, r, _, newer, _ := s.replacing("peer-1-1-a")
 	var once atomic.Bool
@@ -228,6 +257,7 @@ func lockNotOnTime(s *stage) {
 	older, r, fence, newer, _ := s.replacing("peer-1-1-a")
 	at, err := time.Parse(time.RFC3339, strings.TrimPrefix(newer, "work:"))
 	s.must(err)
+	s.holdsPlace("work")
 	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
 	var late []string
 	for i, header := range [][2]string{{"Cronce-Backfill", "1"}, {"Cronce-Caught-Up", "1"}, {"Nats-Msg-Id", "/r2"}} {
@@ -280,9 +310,28 @@ func lockRenewed(s *stage) {
 		}
 		return pass
 	})
+	// Another slot runs elsewhere and is reopened just before the client claims it.
+	const two = "work:@two"
+	var stay atomic.Value
+	s.tap.rule(func(f frame) verdict {
+		if !isClaim(f) || f.body()["id"] != two {
+			return pass
+		}
+		lock, _ := s.lookup("state", "lock.work")
+		now := string(jsonOf(lock.value["holders"]))
+		if stay.CompareAndSwap(nil, now) {
+			reopened["id"] = two
+			s.set("ledger", key(two), reopened)
+		} else if stay.Load() == now {
+			s.breaks("X-2", "%s is claimed again after its record has changed, with its old stay in the lock: %s", two, now)
+		}
+		return pass
+	})
 	s.launch("work")
 	s.offer("work", "one", 10, "Nats-Msg-Id", id+"/r2")
 	s.succeeds("X-2", id)
+	s.offer("work", "two", 10)
+	s.succeeds("X-2", two)
 }
 
 func foreignLock(s *stage) {

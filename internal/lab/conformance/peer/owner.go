@@ -17,14 +17,14 @@ import (
 // Scenarios about nodes: their trust, and their death.
 var ownerScenarios = []Scenario{
 	{"owner-dead", []string{"L-5", "L-6", "C-2"}, "the owner of a slot falls silent", ownerDead},
-	{"owner-slow", []string{"K-2", "C-14", "L-5"}, "the owner of a slot lives, and does not answer; then it disowns the slot", ownerSlow},
+	{"owner-slow", []string{"K-2", "C-14", "L-1", "L-5"}, "the owner of a slot lives, does not answer, and the client's watch does not deliver its heartbeats; then it disowns the slot", ownerSlow},
 	{"owner-holds", []string{"K-2"}, "the owner of a slot that is older than the horizon lives, and says that it holds the slot; then, that its handler outlived its context", ownerHolds},
 	{"owner-moves", []string{"K-2"}, "another node takes the slot over just before the client, from its dead owner, and claims it again while it is asked", ownerMoves},
 	{"fenced", []string{"L-2", "C-11"}, "the client is declared dead while its handler runs", fenced},
-	{"lapsed", []string{"L-3", "L-4", "C-5"}, "heartbeats are lost for longer than a lease, and then arrive again", lapsed},
+	{"lapsed", []string{"L-3", "L-4", "C-5", "W-5"}, "a heartbeat is answered late, and the next ones are lost for longer than a lease, as are the answers to a claim; then all arrive again", lapsed},
 	{"frozen", []string{"L-3", "L-4", "C-11"}, "the client is frozen for longer than a lease while its handler runs", frozen},
 	{"ask-lapsed", []string{"C-8", "C-11"}, "another worker asks for the owner of a slot, whose trust has lapsed and whose outcome was not answered", askLapsed},
-	{"stop", []string{"L-7"}, "the client is asked to stop while its handler runs", stopping},
+	{"stop", []string{"L-7"}, "the client is asked to stop while a handler runs, and the outcome of another one is not answered", stopping},
 	{"other-layout", []string{"B-3"}, "a stream has other settings than the client would give it", otherLayout},
 }
 
@@ -136,7 +136,9 @@ func ownerSlow(s *stage) {
 	s.must(err)
 	defer answers.Unsubscribe() //nolint:errcheck // the connection ends with the scenario
 	s.must(s.nc.Flush())
+	s.behind("nodes")
 	s.offer("work", "one", 10)
+	began := time.Now()
 	unmoved := func(why string) func() string {
 		return func() string {
 			if s.slot(id).revision != claimed {
@@ -152,6 +154,10 @@ func ownerSlow(s *stage) {
 	mode.Store(1)
 	s.never("C-14", silence, unmoved("which answers with an error"))
 	mode.Store(2)
+	beats := s.tap.frames(func(f frame) bool { return f.writes(nodes, "alive") && f.at.After(began) })
+	if most := time.Since(began) / (lease / 10); len(beats) < int(most)/3 {
+		s.breaks("L-1", "%d heartbeats in %v: want one every %v", len(beats), time.Since(began).Round(time.Second), lease/10)
+	}
 	if r := s.succeeds("C-2", id); r.number("attempt") != 2 {
 		s.breaks("C-2", "the record after the owner disowned its claim is %v: want attempt 2", r.value)
 	}
@@ -265,8 +271,23 @@ func lapsed(s *stage) {
 	node := s.launch("work")
 	id := s.offer("work", "one", 60_000)
 	s.starts("C-5", id)
-	heal := s.tap.unanswered(func(f frame) bool { return f.writes(nodes) }, true)
-	silent := time.Now()
+	const held = "work:@held"
+	healClaim := s.tap.unanswered(func(f frame) bool { return isClaim(f) && f.body()["id"] == held }, false)
+	beats := make(chan time.Time, 1)
+	heal := s.answers(func(f frame) bool { return f.writes(nodes) }, func(n int) reply {
+		if n == 0 {
+			beats <- time.Now()
+			return reply{late: lease / 2}
+		}
+		return reply{lost: true, taken: true}
+	})
+	var silent time.Time
+	select {
+	case silent = <-beats: // trust counts from before it was sent, and not from its answer
+	case <-time.After(patience):
+		s.fails("L-1", "waited %v for a heartbeat", patience)
+	}
+	s.offer("work", "held", 10)
 	s.await("L-3", "the handler to be cancelled, whose node has no trust left", func() bool { return len(s.did("cancel", id)) > 0 })
 	if after := time.Since(silent); after > lease+lease/10 {
 		s.breaks("L-3", "the handler's context ended %v after the last heartbeat: want within a lease, %v", after.Round(time.Millisecond), lease)
@@ -274,8 +295,12 @@ func lapsed(s *stage) {
 	s.sleep(max(0, lease+silence/4-time.Since(silent)))
 	later := s.offer("work", "two", 10)
 	s.sleep(silence / 4)
+	for _, start := range s.did("start", held) {
+		s.breaks("W-5", "the handler of %s started (attempt %d), although no copy of its claim was answered while its node had trust", held, start.Attempt)
+	}
 	end := time.Now()
 	heal()
+	healClaim()
 	next := ""
 	s.await("L-4", "a new incarnation, and what the old one still does", func() bool {
 		for _, f := range s.tap.frames(func(f frame) bool { return f.at.After(end) && f.isPublish() && f.body()["node"] == node }) {
@@ -361,10 +386,17 @@ func askLapsed(s *stage) {
 func stopping(s *stage) {
 	s.define("work", nil, nil)
 	node := s.launch("work")
+	const lost = "work:@lost"
+	s.tap.unanswered(func(f frame) bool { return f.writes(ledger, final...) && f.body()["id"] == lost }, true)
 	id := s.offer("work", "one", 1000)
+	s.offer("work", "lost", 10)
 	s.starts("C-5", id)
+	s.await("C-2", "the handler of "+lost+" to return", func() bool { return len(s.did("end", lost)) > 0 })
 	early := s.tap.rule(func(f frame) verdict {
-		if f.writes(nodes, "stopped") {
+		for _, id := range []string{id, lost} {
+			if !f.writes(nodes, "stopped") {
+				break
+			}
 			if v, err := s.lookup("ledger", key(id)); err == nil && v.text("state") == "running" {
 				s.breaks("L-7", "the node writes stopped while %s is %s", id, v.text("state"))
 			}

@@ -14,9 +14,10 @@ import (
 // Scenarios about publishing and the watermark.
 var producerScenarios = []Scenario{
 	{"publication-unanswered", []string{"M-4", "P-3"}, "slots cannot be published for a while", publicationUnanswered},
-	{"away", []string{"P-2", "P-3"}, "no producer lived for longer than the horizon, and then a publication is lost for a while", away},
+	{"away", []string{"P-2", "P-3", "V-3"}, "no producer lived for longer than the horizon, and then a publication is lost for a while", away},
 	{"newer-zone", []string{"O-4"}, "another producer has newer time zone data", newerZone},
-	{"definition-2", []string{"P-6", "O-3"}, "a newer program has written a definition", definitionTwo},
+	{"definition-2", []string{"P-6", "O-3"}, "a newer program has written a definition, or a plan with a member that no other program knows", definitionTwo},
+	{"registry-unseen", []string{"P-4"}, "a job is defined, and the client's watch of the registry does not deliver that", registryUnseen},
 	{"watermark-ahead", []string{"P-5"}, "the watermark is ahead of the client's", watermarkAhead},
 	{"watermark-2", []string{"P-8"}, "a newer program has written the watermark", watermarkTwo},
 	{"future-t", []string{"P-9"}, "another producer announces that all is published, up to tomorrow", futureT},
@@ -123,14 +124,36 @@ func definitionTwo(s *stage) {
 	s.set("jobs", "newer", value{"v": 2, "job": value{"name": "newer"}})
 	s.launch("")
 	s.publishes("P-6", "tick", 2)
-	s.never("P-6", silence, func() string {
-		if v := s.watermark(); v.value != nil {
-			return "the watermark was moved, although a definition of version 2 stands in the registry"
+	stays := func(must, what string) {
+		before := s.watermark().revision
+		s.never(must, silence, func() string {
+			if s.watermark().revision != before {
+				return "the watermark was moved, although " + what + " stands in the registry"
+			}
+			return ""
+		})
+	}
+	stays("P-6", "a definition of version 2")
+	s.define("newer", nil, value{"schedule": everySecond, "x_shade": "blue"})
+	stays("O-3", "a plan with a member that the client cannot know")
+	s.remove("jobs", "newer")
+	s.moves("P-6")
+}
+
+// registryUnseen has the registry go on while the client hears nothing of it.
+func registryUnseen(s *stage) {
+	s.define("tick", nil, value{"schedule": everySecond})
+	s.launch("")
+	s.moves("P-4")
+	s.behind("jobs")
+	unseen := int(s.define("other", nil, value{"schedule": everySecond}))
+	s.moves("P-4")
+	s.never("P-4", silence, func() string {
+		if r := s.watermark().number("registry_revision"); r >= unseen && len(s.published("other")) == 0 {
+			return fmt.Sprintf("the watermark has registry revision %d, and the client has not seen the definition at revision %d", r, unseen)
 		}
 		return ""
 	})
-	s.remove("jobs", "newer")
-	s.moves("P-6")
 }
 
 func watermarkAhead(s *stage) {

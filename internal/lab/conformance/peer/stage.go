@@ -245,10 +245,13 @@ func (s *stage) set(bucket, key string, v value) uint64 {
 	}
 }
 
-// remove writes a marker over a key.
-func (s *stage) remove(bucket, key string) {
+// remove writes a marker over a key: one that a client writes, or one with this header.
+func (s *stage) remove(bucket, key string, header ...string) {
 	m := nats.NewMsg("$KV." + namespace + "_" + bucket + "." + key)
 	m.Header.Set("KV-Operation", "DEL")
+	if len(header) == 2 {
+		m.Header = nats.Header{header[0]: {header[1]}}
+	}
 	_, err := s.js.PublishMsg(s.ctx, m)
 	s.must(err)
 }

@@ -16,12 +16,12 @@ var valueScenarios = []Scenario{
 	{"unknown-members", []string{"V-3", "V-4"}, "a newer program has written a member that no other program knows, and a result that is too large", unknownMembers},
 	{"lock-2", []string{"V-2"}, "a newer program has written the lock of a job", lockTwo},
 	{"job-2", []string{"V-2"}, "a newer program has written the definition of a slot's job", jobTwo},
-	{"node-2", []string{"V-2"}, "a newer program has written the record of a node that owns a slot", nodeTwo},
+	{"node-2", []string{"V-2", "M-2"}, "the record of a node that owns a slot is of a newer program, or names another node", nodeTwo},
 	{"settings-2", []string{"V-2"}, "a newer program has written the settings", settingsTwo},
-	{"foreign-record", []string{"M-2"}, "the record of a slot names another slot", foreignRecord},
+	{"foreign-record", []string{"M-2"}, "the record of a slot names another slot, and a definition another job", foreignRecord},
 	{"another-spelling", []string{"M-3", "N-1", "C-9"}, "messages whose slot or headers have another spelling", anotherSpelling},
 	{"edited-unseen", []string{"C-4"}, "a job is edited, and the client's watch of the registry does not deliver that", editedUnseen},
-	{"fast-clock", []string{"L-8"}, "the client's clock is 40 s fast", fastClock},
+	{"fast-clock", []string{"L-8", "P-1"}, "the client's clock is 40 s fast, and its heartbeats arrive late", fastClock},
 	{"fails", []string{"C-2", "C-9", "C-10"}, "two attempts end by their timeout", fails},
 }
 
@@ -85,20 +85,33 @@ func jobTwo(s *stage) {
 
 func nodeTwo(s *stage) {
 	s.define("work", nil, nil)
-	const owner = "peer-1-1-a"
-	before := s.set("nodes", owner, value{"v": 2, "node": owner, "state": "alive"})
-	id := "work:@one"
-	claimed := s.set("ledger", key(id), running(id, owner, 1))
+	owns := func(token, owner string, v value) (taken func(string) string) {
+		before := s.set("nodes", owner, v)
+		id := "work:@" + token
+		claimed := s.set("ledger", key(id), running(id, owner, 1))
+		return func(why string) string {
+			if s.get("nodes", owner).revision != before {
+				return "a node whose record " + why + " was declared dead"
+			}
+			if s.slot(id).revision != claimed {
+				return "a slot was taken from a node whose record " + why
+			}
+			return s.notStarted(id, "the record of its owner "+why)()
+		}
+	}
+	newer := owns("one", "peer-1-1-a", value{"v": 2, "node": "peer-1-1-a", "state": "alive"})
+	foreign := owns("two", "peer-2-2-b", value{
+		"v": 1, "node": "peer-3-3-c", "state": "stopped", "started": time.Now().UTC(), "lease": lease.String(), "producer": false, "worker": true, "running": 0,
+		"clock_offset": "0s", "clock_error": "1ms", "tzdata": "2020a", "version": "peer",
+	})
 	s.launch("work")
 	s.offer("work", "one", 10)
+	s.offer("work", "two", 10)
 	s.never("V-2", lease+silence, func() string {
-		if s.get("nodes", owner).revision != before {
-			return "a node whose record has version 2 was declared dead"
+		if why := foreign("names another node"); why != "" {
+			s.breaks("M-2", "%s", why)
 		}
-		if s.slot(id).revision != claimed {
-			return "a slot was taken from a node whose record has version 2"
-		}
-		return s.notStarted(id, "the record of its owner has version 2")()
+		return newer("has version 2")
 	})
 }
 
@@ -122,19 +135,27 @@ func foreignRecord(s *stage) {
 	id := "work:@one"
 	v := ended(running("work:@two", "peer-9-9-z", 1), "succeeded")
 	revision := s.set("ledger", key(id), v)
-	s.launch("work")
+	entry := s.get("jobs", "work").value // names work
+	s.set("jobs", "other", entry)
+	s.launch("work,other")
 	s.offer("work", "one", 10)
+	other := s.offer("other", "one", 10)
 	s.never("M-2", silence, func() string {
 		if s.slot(id).revision != revision {
 			return "a record that names another slot was written over"
+		}
+		if why := s.undecided(other, "the definition of its job names another job"); why != "" {
+			return why
 		}
 		if words := s.answersOf(id); slices.Contains(words, "ack") || slices.Contains(words, "term") {
 			return fmt.Sprintf("the message of %s was answered with %v by a record of another slot", id, words)
 		}
 		return s.notStarted(id, "its record names another slot")()
 	})
-	s.remove("ledger", key(id))
+	s.remove("ledger", key(id), "Nats-Marker-Reason", "MaxAge")
+	s.define("other", nil, nil)
 	s.succeeds("M-2", id)
+	s.succeeds("M-2", other)
 }
 
 func anotherSpelling(s *stage) {
@@ -172,11 +193,11 @@ func anotherSpelling(s *stage) {
 	})
 }
 
-// behind keeps what is written to the registry from the client's watch, until heal is called.
-// What the client reads itself passes.
-func (s *stage) behind() (heal func()) {
-	return s.tap.rule(func(f frame) verdict {
-		if !f.toServer && strings.HasPrefix(f.subject, "$KV."+namespace+"_jobs.") {
+// behind keeps what is written to a bucket from the client's watch. What the client reads itself
+// passes.
+func (s *stage) behind(bucket string) {
+	s.tap.rule(func(f frame) verdict {
+		if !f.toServer && strings.HasPrefix(f.subject, "$KV."+namespace+"_"+bucket+".") {
 			return drop
 		}
 		return pass
@@ -185,14 +206,23 @@ func (s *stage) behind() (heal func()) {
 
 func editedUnseen(s *stage) {
 	s.define("work", nil, nil)
-	s.launch("work")
+	s.launch("work,late")
 	s.startedBy("C-2", s.offer("work", "before", 10), 0) // the client has seen the definition
-	s.behind()
+	s.behind("jobs")
 	revision := s.define("work", value{"attempts": 7}, nil)
 	id := s.offer("work", "one", 10, "Cronce-Job-Revision", fmt.Sprint(revision))
-	s.await("C-4", "a decision about "+id, func() bool { return s.slot(id).value != nil || slices.Contains(s.answersOf(id), "nak") })
+	decided := func(id string) func() bool {
+		return func() bool { return s.slot(id).value != nil || slices.Contains(s.answersOf(id), "nak") }
+	}
+	s.await("C-4", "a decision about "+id, decided(id))
 	if r := s.slot(id); r.value != nil && r.number("max_attempts") != 7 {
 		s.breaks("C-4", "%s, whose message names the definition at revision %d, has max_attempts %d: want 7, as that definition says", id, revision, r.number("max_attempts"))
+	}
+	s.define("late", nil, nil)
+	late := s.offer("late", "one", 10)
+	s.await("C-2", "a decision about "+late, decided(late))
+	if r := s.slot(late); slices.Contains(final, r.text("state")) && r.text("state") != "succeeded" {
+		s.breaks("C-2", "%s is %s (%s): its job is in the registry, and only the client's watch has not seen it", late, r.text("state"), r.text("error"))
 	}
 }
 
@@ -200,18 +230,23 @@ func fastClock(s *stage) {
 	s.define("work", nil, nil)
 	s.define("tick", nil, value{"schedule": everySecond})
 	const fast = 40 * time.Second
+	// The broker stamps a heartbeat just before it acknowledges it, so the client's estimate of the
+	// broker's clock is fast by half of this.
+	s.arrivesLate(func(f frame) bool { return f.writes(nodes) }, lease/5)
 	node := s.launch("work", fmt.Sprintf("CRONCE_UNDER_TEST_CLOCK_OFFSET_MS=%d", fast.Milliseconds()))
 	due := time.Now().UTC().Add(2 * time.Second)
 	id := s.offer("work", "one", 10, "Cronce-Due", due.Format(time.RFC3339Nano))
 	s.starts("L-8", id)
-	if before := time.Until(due); before > 0 {
-		s.breaks("L-8", "%s started %v before its time, by a clock that is %v fast", id, before.Round(time.Millisecond), fast)
+	for _, f := range s.tap.frames(func(f frame) bool { return isClaim(f) && f.body()["id"] == id }) {
+		if before := due.Sub(f.at); before > 0 {
+			s.breaks("L-8", "%s was claimed %v before its time, by a clock that is %v fast", id, before.Round(time.Millisecond), fast)
+		}
 	}
 	s.never("L-8", silence/2, func() string {
 		for _, f := range s.published("tick") {
 			at, err := time.Parse(time.RFC3339, strings.TrimPrefix(f.header("Nats-Msg-Id"), "tick:"))
 			if early := at.Sub(f.at); err == nil && early > 0 {
-				return fmt.Sprintf("%s was published %v before its instant, by a clock that is %v fast", f.header("Nats-Msg-Id"), early.Round(time.Millisecond), fast)
+				s.breaks("P-1", "%s was published %v before its instant, by a clock that is %v fast", f.header("Nats-Msg-Id"), early.Round(time.Millisecond), fast)
 			}
 		}
 		if t, _ := time.Parse(time.RFC3339Nano, s.watermark().text("time")); t.After(time.Now()) {
@@ -227,6 +262,22 @@ func fastClock(s *stage) {
 	if err != nil || (offset+fast).Abs() > fast/4 {
 		s.breaks("L-8", "clock_offset is %q: want -%v, the broker's clock minus the node's own", s.get("nodes", node).text("clock_offset"), fast)
 	}
+}
+
+// arrivesLate has what the client publishes and match selects come late to the server.
+func (s *stage) arrivesLate(match func(frame) bool, d time.Duration) {
+	s.tap.rule(func(f frame) verdict {
+		if !f.isPublish() || !match(f) {
+			return pass
+		}
+		header, err := nats.DecodeHeadersMsg(f.head)
+		if err != nil {
+			return pass
+		}
+		m := &nats.Msg{Subject: f.subject, Reply: f.reply, Header: header, Data: slices.Clone(f.data)}
+		time.AfterFunc(d, func() { _ = s.nc.PublishMsg(m) })
+		return drop
+	})
 }
 
 func fails(s *stage) {

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -12,30 +13,32 @@ import (
 
 // Scenarios about claims, runs and completions.
 var workerScenarios = []Scenario{
-	{"healthy", []string{"L-1", "C-9", "C-10", "W-1", "C-2"}, "a run succeeds, and its message is acked once", healthy},
+	{"healthy", []string{"B-4", "L-1", "C-9", "C-10", "W-1", "C-2"}, "a run succeeds, and its message is acked once", healthy},
 	{"ack-after-record", []string{"C-10"}, "the write of the outcome is lost for a while", ackAfterRecord},
 	{"claim-unanswered", []string{"W-2", "W-3", "W-5", "C-5"}, "a claim is stored, and its answers are lost", claimUnanswered},
 	{"claim-lost", []string{"W-4", "C-5", "K-2"}, "another node is faster with its claim", claimLost},
 	{"completion-unanswered", []string{"W-3", "W-4"}, "the outcome is stored, and its answers are lost", completionUnanswered},
 	{"late-completion", []string{"C-6", "K-2", "C-11"}, "another node has the slot by the time that the handler returns", lateCompletion},
-	{"version-2", []string{"V-1", "V-2"}, "a newer program has written the slot's record", versionTwo},
+	{"version-2", []string{"V-1", "V-2", "V-4"}, "a newer program has written the slot's record; another record has a payload that is too large", versionTwo},
 	{"old-run", []string{"C-2"}, "a run is offered again, whose first message was a day ago", oldRun},
 	{"contradiction", []string{"M-1"}, "a message names one slot, and its message ID another", contradiction},
 	{"registry-lags", []string{"C-4"}, "a message is of a definition that is not there yet", registryLags},
 	{"twice", []string{"C-1", "C-9"}, "a second message of a slot comes while the handler runs", twice},
 	{"cancel", []string{"C-7", "O-2"}, "an operator cancels a slot, first an earlier attempt of it", cancelRun},
 	{"ask", []string{"C-8", "O-2"}, "another worker asks for the owner of the slot", ask},
-	{"guarded", []string{"X-1", "X-3", "X-4"}, "a slot of a guarded job: the lock's answers are lost, and then it is renewed", guarded},
+	{"guarded", []string{"V-3", "X-1", "X-2", "X-3", "X-4"}, "a slot of a guarded job: the lock has a slot that is gone, its answers are lost, and then it is renewed", guarded},
 	{"lock-lost", []string{"X-2", "X-3"}, "the holder of a lock has ended, and is reopened just before the client's write", lockLost},
 	{"lock-unclaimed", []string{"X-2"}, "the holder of a lock has no record yet", lockUnclaimed},
 	{"lock-moves", []string{"X-1"}, "a claim is lost, and the slot has lost its place in the lock", lockMoves},
 	{"lock-replaces", []string{"K-2", "X-2"}, "a slot under replace, while an older one holds the place", lockReplaces},
 	{"lock-replaces-dead", []string{"X-2"}, "the same, and the node of the older slot dies", lockReplacesDead},
+	{"lock-replaces-retrying", []string{"X-2"}, "the same, and the older slot waits for its next attempt", lockReplacesRetrying},
 	{"lock-replaces-late", []string{"K-1", "X-2"}, "the older slot succeeds just before it is replaced", lockReplacesLate},
 	{"lock-not-on-time", []string{"X-2"}, "slots under replace that are backfilled, caught up or offered again, while an older one holds the place", lockNotOnTime},
 	{"lock-renewed", []string{"X-2"}, "a slot that was given a new start still stands in the lock", lockRenewed},
 	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one", foreignLock},
-	{"no-handler", []string{"O-1"}, "a slot without a handler here, and a part of a split slot", noHandler},
+	{"no-handler", []string{"O-1", "C-12", "C-13"}, "a slot without a handler here, and slots of jobs that split theirs", noHandler},
+	{"not-supported", []string{"O-1", "X-1", "F-1"}, "slots that need a lock, that others come after, or that have a target for alerts", notSupported},
 	{"timer", []string{"B-2"}, "a run that was set for later", timer},
 }
 
@@ -51,10 +54,41 @@ func healthy(s *stage) {
 		s.breaks("C-2", "the record has node %q and attempt %d, want %q and 1", r.text("node"), r.number("attempt"), node)
 	}
 	s.await("C-9", "the message of "+id+" to leave the stream", func() bool { return s.inStream() == 0 })
+	for _, stream := range []string{namespace + "_slots", namespace + "_timers"} {
+		s.queueOf(stream)
+	}
 	first := s.get("nodes", node).revision
 	s.await("L-1", "three more heartbeats", func() bool {
 		return len(s.tap.frames(func(f frame) bool { return f.writes(nodes, "alive") })) > 4 && s.get("nodes", node).revision > first+1
 	})
+}
+
+// queueOf looks at the consumer that the client has made on a stream, if there is one.
+func (s *stage) queueOf(stream string) {
+	consumer, err := s.js.Consumer(s.ctx, stream, "default")
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return
+	}
+	s.must(err)
+	subject := map[string]string{namespace + "_slots": slots + "default.>", namespace + "_timers": namespace + ".timer.due.default.>"}[stream]
+	got := consumer.CachedInfo().Config
+	for setting, values := range map[string][2]any{
+		"filter":             {got.FilterSubject, subject},
+		"deliver policy":     {got.DeliverPolicy, jetstream.DeliverAllPolicy},
+		"ack policy":         {got.AckPolicy, jetstream.AckExplicitPolicy},
+		"ack wait":           {got.AckWait, lease},
+		"max deliver":        {got.MaxDeliver, -1},
+		"max ack pending":    {got.MaxAckPending, 1_000_000},
+		"priority policy":    {got.PriorityPolicy, jetstream.PriorityPolicyPrioritized},
+		"priority groups":    {fmt.Sprint(got.PriorityGroups), "[workers]"},
+		"backoff":            {len(got.BackOff), 0},
+		"inactive threshold": {got.InactiveThreshold, time.Duration(0)},
+		"headers only":       {got.HeadersOnly, false},
+	} {
+		if values[0] != values[1] {
+			s.breaks("B-4", "the consumer default on %s has the %s %v: want %v", stream, setting, values[0], values[1])
+		}
+	}
 }
 
 func ackAfterRecord(s *stage) {
@@ -188,9 +222,18 @@ func versionTwo(s *stage) {
 	v := running(id, "peer-9-9-z", 1)
 	v["v"] = 2
 	revision := s.set("ledger", key(id), v)
+	large := "work:@large"
+	v = ended(running(large, "peer-9-9-z", 1), "retrying")
+	v["retry_at"], v["payload"] = time.Now().UTC(), make([]byte, 262_145)
+	delete(v, "finished")
+	refused := s.set("ledger", key(large), v)
 	s.launch("work")
 	s.offer("work", "one", 10)
+	s.offer("work", "large", 10)
 	s.never("V-2", silence, func() string {
+		if s.slot(large).revision != refused || len(s.did("start", large)) > 0 {
+			s.breaks("V-4", "%s was decided by a record whose payload has more than 262,144 bytes: %v", large, s.slot(large).text("state"))
+		}
 		if now := s.slot(id); now.revision != revision {
 			return fmt.Sprintf("the record of version 2 was written over: %v", now.value)
 		}
@@ -199,7 +242,7 @@ func versionTwo(s *stage) {
 		}
 		return s.notStarted(id, "its record cannot be read")()
 	})
-	s.remove("ledger", key(id)) // a person writes a marker over it
+	s.remove("ledger", key(id), "KV-Operation", "PURGE") // a person writes a marker over it
 	s.succeeds("V-1", id)
 }
 
@@ -362,9 +405,17 @@ func noHandler(s *stage) {
 	s.define("work", nil, nil)
 	s.define("other", nil, nil)
 	s.define("split", nil, value{"shards": 2})
+	// Of the slot that has begun no part has an outcome, so nobody may touch the record of the whole.
+	begun := "split:@begun"
+	before := s.set("ledger", key(begun), value{
+		"v": 1, "id": begun, "queue": "default", "state": "running", "attempt": 0, "node": "", "shards": 2, "published": time.Now().UTC(),
+	})
 	s.launch("work,split")
 	id := s.offer("other", "one", 10)
 	part := s.offer("split", "one#1of2", 10)
+	refused := s.offer("split", "refused#1of2", 10, "Cronce-Refused", "it cannot run")
+	whole := s.offer("split", "whole", 10)
+	s.offer("split", "begun", 10, "Nats-Msg-Id", begun+"/r2")
 	s.await("O-1", "the message of "+id+" to be given back", func() bool { return slices.Contains(s.answersOf(id), "nak") })
 	s.never("O-1", silence/2, func() string {
 		if s.slot(id).value != nil || slices.Contains(s.answersOf(id), "ack") || slices.Contains(s.answersOf(id), "term") {
@@ -373,8 +424,52 @@ func noHandler(s *stage) {
 		if slices.Contains(s.answersOf(part), "term") {
 			return part + " was ended"
 		}
+		if r := s.slot(whole); r.value != nil || slices.Contains(s.answersOf(whole), "ack") || len(s.did("start", whole)) > 0 {
+			s.breaks("C-12", "%s, whose job splits its slots, is %q, and its message was answered with %v: want it given back, since no part was published", whole, r.text("state"), s.answersOf(whole))
+		}
+		if r := s.slot(refused); r.value != nil {
+			s.breaks("C-13", "the part %s is %s: what ends a part before the whole has begun ends the whole", refused, r.text("state"))
+		}
+		if s.slot(begun).revision != before || len(s.did("start", begun)) > 0 {
+			return "the record of the whole of " + begun + ", whose parts have not ended, was written over"
+		}
 		return ""
 	})
+	if n := len(s.answersOf(id)); n > 10 {
+		s.breaks("C-2", "the message of %s was given back %d times: want 200 ms before the second delivery, and twice as long before each further one", id, n)
+	}
+}
+
+// notSupported has slots that need more than a handler. A client that does all of it runs them, and one
+// that does not gives them back.
+func notSupported(s *stage) {
+	s.define("guarded", value{"overlap": "skip"}, nil)
+	s.define("counted", value{"concurrency": 1}, nil)
+	s.define("work", nil, nil)
+	s.define("next", nil, value{"schedule": "", "after": []string{"work"}})
+	s.define("loud", value{"attempts": 1, "timeout": "300ms", "on_failure": value{"nats": value{"subject": "alarms"}}}, nil)
+	s.holdsPlace("guarded")
+	s.holdsPlace("counted")
+	follows := map[string]string{"work:@one": slots + "default.next", "loud:@one": namespace + ".event.alert.loud"}
+	s.tap.rule(func(f frame) verdict {
+		if f.settles() != "ack" {
+			return pass
+		}
+		for id, subject := range follows {
+			if slices.Contains(s.answersOf(id), "ack") && len(s.tap.frames(func(f frame) bool { return f.isPublish() && f.subject == subject })) == 0 {
+				s.breaks("F-1", "the message of %s was acked, and nothing was published to %s: want that first, or the message given back", id, subject)
+			}
+		}
+		return pass
+	})
+	s.launch("guarded,counted,work,loud")
+	ids := []string{s.offer("guarded", "one", 10), s.offer("counted", "one", 10), s.offer("work", "one", 10), s.offer("loud", "one", 30_000)}
+	for _, id := range ids {
+		s.await("O-1", "the message of "+id+" to be acked, or to be given back", func() bool {
+			return slices.ContainsFunc(s.answersOf(id), func(word string) bool { return word != "progress" })
+		})
+	}
+	s.sleep(silence / 4)
 }
 
 func timer(s *stage) {
