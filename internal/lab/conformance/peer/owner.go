@@ -367,9 +367,7 @@ func askLapsed(s *stage) {
 	s.tap.unanswered(func(f frame) bool { return f.subject == getLedger }, true)
 	heal := s.tap.unanswered(func(f frame) bool { return f.writes(nodes) }, true)
 	silent := time.Now()
-	// It comes so late that it would be marked first when the client has no trust left.
-	time.AfterFunc(lease*6/10, func() { s.offer("work", "two", 10) })
-	s.never("C-8", lease+silence/2, func() string {
+	denies := func() string {
 		if words := s.answersTo("work:@two", time.Now(), silent.Add(lease*8/10)); len(words) > 0 {
 			s.breaks("C-11", "more than %v after the last heartbeat that the broker got, the node answers the message of work:@two: %v", lease*8/10, words)
 		}
@@ -379,7 +377,11 @@ func askLapsed(s *stage) {
 				time.Since(silent).Round(time.Millisecond), answers.Data)
 		}
 		return ""
-	})
+	}
+	s.never("C-8", lease*6/10, denies)
+	// It comes so late that it would be marked first when the client has no trust left.
+	s.offer("work", "two", 10)
+	s.never("C-8", lease*4/10+silence/2, denies)
 	heal()
 }
 

@@ -179,6 +179,13 @@ func (t *tap) serve(client net.Conn) {
 func (t *tap) pipe(to, from net.Conn, toServer bool) {
 	defer to.Close()
 	defer from.Close()
+	defer func() {
+		switch p := recover().(type) {
+		case nil, stop: // a rule met the end of its scenario
+		default:
+			panic(p)
+		}
+	}()
 	in := bufio.NewReaderSize(from, 64<<10)
 	for {
 		f, err := readFrame(in)
