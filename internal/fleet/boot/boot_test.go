@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// It may be short, but does not return at once.
+// A signal may end a nap early, so one of several must take its time.
 func TestANapTakesItsTime(t *testing.T) {
 	t.Parallel()
 	for tries := 0; ; tries++ {

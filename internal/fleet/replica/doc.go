@@ -12,27 +12,25 @@
 //   - Nothing is produced before the broker's clock is known. A local clock that is an hour
 //     fast would publish an hour of slots.
 //   - If two nodes have different definitions of a job, the node whose definition was
-//     replaced logs that. Of two files that disagree the older one is most often the
-//     forgotten one. Only the content is compared, so a pause or a third writer of the same
-//     content is not logged again.
+//     replaced logs that: most often its file is an old one that was forgotten. Only the content
+//     is compared, so a pause, or the same content by a third writer, is not logged again.
 //   - The registry is watched once. The watch of the producer also feeds the workers' View
 //     (internal/fleet/registry). The registry may hold a million jobs of other processes, so
 //     at the start a replica reads its own jobs by name.
-//   - A replica that may not write the registry learns that from its first write, because no
-//     server tells a client its permissions before.
-//   - A replica whose producer takes part watches the heartbeats of the fleet and fences
-//     silent nodes. Others read the records of single nodes when they need them, and the
-//     stamps of their own heartbeats. So the cost of heartbeats grows with the number of
-//     nodes and not with its square.
+//   - A replica whose login may not write the registry finds that out at its first write, because
+//     a server does not tell a client its permissions.
+//   - A replica whose producer takes part in publishing watches the heartbeats of the fleet and
+//     fences silent nodes. Other replicas read the records of single nodes when they need them,
+//     and the timestamps of their own heartbeats. So the cost of heartbeats grows with the number
+//     of nodes and not with its square.
 //   - A node does not exit when its namespace is gone. It sets the namespace up again with
-//     its own settings, or waits for a login that may, and applies its jobs again. If it
-//     exited, its supervisor would start it again and it would find the same.
-//   - A replica reports events to an Observer and returns its state from Stats. It knows no
-//     metrics. What only the broker knows (the stored watermark, the backlog of the queues)
-//     is read every few seconds, and only with an observer, so that a scrape does not wait
-//     for the broker.
-//   - Live does not depend on the broker, Ready does. Restarting a node because the broker
-//     is away ends handlers that may finish, and finds no broker either.
+//     its own settings, or waits until another login does, and applies its jobs again. If it
+//     exited, its supervisor would start it again, and it would find the same.
+//   - A replica reports events to an Observer and returns its state from Stats. It has no metrics
+//     itself. It reads the stored watermark and the backlog of the queues from the broker every few
+//     seconds, and only with an observer, so that a scrape does not wait for the broker.
+//   - Live does not depend on the broker, Ready does. A restart while the broker is away would end
+//     handlers that could finish, and would not bring the broker back.
 //   - A node writes that it has stopped only when no handler runs. A handler that ignores
 //     its context keeps its slot until the lease expires.
 package replica

@@ -284,8 +284,10 @@ func (r *Replica) work(ctx, life context.Context) error {
 	}
 	for ctx.Err() == nil {
 		if err == nil {
-			if r.waitConnected(ctx) != nil {
-				return nil // ctx ended while the broker was away
+			for !r.cfg.Store.Connected() {
+				if sleep(ctx, 100*time.Millisecond); ctx.Err() != nil {
+					return nil
+				}
 			}
 			err = r.incarnation(ctx, life)
 		}
@@ -302,18 +304,6 @@ func (r *Replica) work(ctx, life context.Context) error {
 			}
 		default:
 			return err
-		}
-	}
-	return nil
-}
-
-// waitConnected waits for a connection to the broker.
-func (r *Replica) waitConnected(ctx context.Context) error {
-	for !r.cfg.Store.Connected() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 	return nil

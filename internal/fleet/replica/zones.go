@@ -66,10 +66,7 @@ func (z *zones) readAll(ctx context.Context, list func(context.Context) ([]excha
 			return
 		}
 		z.log.Info("cannot list the nodes yet: until then the watermark does not move if a job has a time zone", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
+		sleep(ctx, time.Second)
 	}
 }
 

@@ -185,8 +185,8 @@ func (s *site) remove(slot job.Slot) {
 	}
 }
 
-// remake creates the ledger anew, with the records of a copy. purged is the last sequence of
-// a stream that was purged.
+// remake deletes the ledger and creates it again, with the records of a copy. purged is the last
+// sequence of a stream that was purged.
 func (s *site) remake(purged uint64, restore ...job.Record) {
 	s.Helper()
 	info, err := s.js.Stream(s.Context(), "KV_cronce_ledger")
