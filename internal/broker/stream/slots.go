@@ -121,10 +121,10 @@ type WaitingFilter struct {
 	// none, the filter costs next to nothing.
 	Stranded bool
 
-	// Whole makes the pass fail if it may be incomplete: any replica answers it, and a
+	// Complete makes the pass fail if it may miss a message: any replica answers it, and a
 	// replica may lag. The stream's leader first counts the messages. If the pass finds
 	// fewer, it ends with an error that wraps job.ErrUnknown.
-	Whole bool
+	Complete bool
 }
 
 // WaitingSlot is a message in the stream. Its slot has no outcome yet.
@@ -179,7 +179,7 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 			}
 		}
 		for _, subject := range subjects {
-			missing, err := s.countWhole(ctx, f, stream, subject)
+			missing, err := s.countComplete(ctx, f, stream, subject)
 			if err != nil {
 				yield(WaitingSlot{}, err)
 				return
@@ -216,9 +216,9 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 	}
 }
 
-// countWhole returns how many messages the pass must find at least, or 0 without f.Whole.
-func (s *Store) countWhole(ctx context.Context, f WaitingFilter, stream, subject string) (n int, err error) {
-	if !f.Whole {
+// countComplete returns how many messages the pass must find at least, or 0 without f.Complete.
+func (s *Store) countComplete(ctx context.Context, f WaitingFilter, stream, subject string) (n int, err error) {
+	if !f.Complete {
 		return 0, nil
 	}
 	counts, err := s.Counts(ctx, stream, subject)

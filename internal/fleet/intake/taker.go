@@ -118,7 +118,7 @@ func (t *taker) state(ctx context.Context, feed Feed) (core.OnState, error) {
 		return state, err
 	}
 	if !state.Created.Equal(t.consumer.Created) {
-		return state, fmt.Errorf("consumer %s of stream %s was created anew", t.consumer.Name, t.consumer.Stream)
+		return state, fmt.Errorf("consumer %s of stream %s was deleted and created again", t.consumer.Name, t.consumer.Stream)
 	}
 	return state, nil
 }

@@ -40,7 +40,7 @@
 //   - The sweep writes nothing to the ledger and decides nothing: the claim rules do.
 //   - Two sweeps that find the same slot use the same message ID, and the stream folds them.
 //   - A triggered run that is lost in its lock is ended. This cannot be undone, so the sweep
-//     first checks that the stream's leader has no message of the run.
+//     first lists all messages of the job, and the streams' leaders say how many there are.
 //   - If a record or slot cannot be read, the pass skips it and names it in the key "sweep",
 //     which "cronce doctor" shows. One bad record does not end the pass.
 //   - If no pass has been completed for a minute and a half, any producer makes one: the oldest

@@ -124,8 +124,8 @@ func (s *Sweeper) offerStopped(ctx context.Context, stopped []stoppedLock, hasMe
 
 // lostSlots returns the stuck slots of a lock that have neither a message nor a record. No worker
 // has them, because it would have claimed them. The sweep ends a triggered run that is lost, which
-// cannot be undone. So lostSlots reads the messages of such a run at the leader of the stream, and
-// not at any replica.
+// cannot be undone. So lostSlots lists the messages of its job again, and makes sure that the listing
+// is complete.
 func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, hasMessage map[job.Slot]bool) (lost []job.Slot, err error) {
 	triggered := false
 	for _, slot := range l.stuck {
@@ -148,19 +148,19 @@ func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, hasMessage map[j
 	if !triggered {
 		return lost, nil
 	}
-	atLeader, err := s.messagesOf(ctx, l.Job)
+	all, err := s.messagesOf(ctx, l.Job)
 	if errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
 		return nil, nil // the next pass asks again
 	}
-	return slices.DeleteFunc(lost, func(slot job.Slot) bool { return atLeader[slot] }), err
+	return slices.DeleteFunc(lost, func(slot job.Slot) bool { return all[slot] }), err
 }
 
-// messagesOf returns the slots of a job that have a message which a worker will get, as the leaders of
-// the streams have them. A message of a part also counts for the whole slot.
+// messagesOf returns all slots of a job that have a message which a worker will get. A message of a part
+// also counts for the whole slot. If a message may be missing, the error is job.ErrUnknown.
 func (s *Sweeper) messagesOf(ctx context.Context, name string) (map[job.Slot]bool, error) {
 	hasMessage := map[job.Slot]bool{}
 	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
-		for w, err := range messages.Waiting(ctx, stream.WaitingFilter{Job: name, Fired: true, Whole: true}) {
+		for w, err := range messages.Waiting(ctx, stream.WaitingFilter{Job: name, Fired: true, Complete: true}) {
 			if err != nil && !errors.Is(err, job.ErrInvalid) {
 				return nil, err
 			}
