@@ -271,7 +271,7 @@ var fleetMutants = []mutant{
 		breaks: "a repeated request removes the consumer that another producer has created under the same name since",
 		file:   "internal/broker/space/on.go",
 		old:    "if err != nil || !found.CachedInfo().Created.Equal(c.Created) {",
-		new:    "if err != nil {",
+		new:    "if err != nil || found == nil {",
 		test:   "TestAConsumerOfTheSameNameIsNotRemoved",
 		in:     "internal/fleet/intake",
 	},
