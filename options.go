@@ -58,13 +58,8 @@ func WithDomain(name string) Option {
 // handler.
 func WithQueues(queues ...string) Option {
 	return func(c *config) error {
-		for _, q := range queues {
-			if err := codec.ValidateName("queue", q); err != nil {
-				return err
-			}
-		}
 		c.queues = queues
-		return nil
+		return codec.ValidateName("queue", queues...)
 	}
 }
 

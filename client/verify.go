@@ -43,10 +43,8 @@ type VerifyOptions struct {
 // Validate returns an error that wraps job.ErrInvalid if an option is invalid. It needs no
 // broker.
 func (o VerifyOptions) Validate() error {
-	for _, name := range o.Jobs {
-		if err := codec.ValidateName("job", name); err != nil {
-			return err
-		}
+	if err := codec.ValidateName("job", o.Jobs...); err != nil {
+		return err
 	}
 	if !o.From.IsZero() && !o.To.IsZero() && !o.To.After(o.From) {
 		return fmt.Errorf("%w range: its end %s is not after its beginning %s", job.ErrInvalid, o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))

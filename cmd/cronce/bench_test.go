@@ -123,7 +123,7 @@ func TestBenchRefusesWhatItCannotMeasure(t *testing.T) {
 		"--producers 0":                       {base.ExitUsage, "invalid --producers 0"},
 		"--replicas 9":                        {base.ExitUsage, "replicas 9: 1 to 5"},
 		"--monitor localhost:8222":            {base.ExitUsage, "want a URL like http://127.0.0.1:8222"},
-		"--monitor http://127.0.0.1:1":        {base.ExitFailed, "ask the monitoring of http://127.0.0.1:1"},
+		"--monitor http://127.0.0.1:1":        {base.ExitFailed, "ask the monitoring port http://127.0.0.1:1"},
 		"--namespace mine --only publish":     {base.ExitFailed, "stream KV_mine_hand exists"},
 		"--server nats://127.0.0.1:1 --slots": {base.ExitUsage, "flag needs an argument"},
 	} {

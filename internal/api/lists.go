@@ -131,8 +131,8 @@ func coming(ctx context.Context, c *client.Client, in NextRequest) (ComingSlots,
 	if in.From.IsZero() {
 		in.From = of.Now
 	}
-	for at := range of.Slots(in.From, in.Until, min(in.Count, row.MaxRows)) {
-		out.Slots = append(out.Slots, ComingSlot{at.UTC(), at.In(of.Location())})
+	for next := range row.Coming(of, in.From, in.Until, min(in.Count, row.MaxRows)) {
+		out.Slots = append(out.Slots, ComingSlot{next.Slot, next.Local})
 	}
 	return out, nil
 }

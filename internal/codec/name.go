@@ -7,15 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// ValidateName checks the name of a job, a queue, a node or a namespace: 1 to 64 characters of
+// ValidateName checks the names of jobs, queues, nodes or namespaces: 1 to 64 characters of
 // A-Z a-z 0-9 _ and -. Names are parts of subjects, keys and consumer names, where a dot, a
 // star or a space has a meaning. The error begins with what ("job", "queue").
-func ValidateName(what, name string) error {
+func ValidateName(what string, names ...string) error {
 	notPlain := func(r rune) bool { return r >= utf8.RuneSelf || !Plain(byte(r)) }
-	if 0 < len(name) && len(name) <= 64 && !strings.ContainsFunc(name, notPlain) {
-		return nil
+	for _, name := range names {
+		if name == "" || len(name) > 64 || strings.ContainsFunc(name, notPlain) {
+			return fmt.Errorf("%w %s name %q: want 1 to 64 characters of A-Z a-z 0-9 _ -", ErrInvalid, what, Clip(name))
+		}
 	}
-	return fmt.Errorf("%w %s name %q: want 1 to 64 characters of A-Z a-z 0-9 _ -", ErrInvalid, what, Clip(name))
+	return nil
 }
 
 // ValidateJobFilter checks the job's name in a filter. An empty name selects all jobs.

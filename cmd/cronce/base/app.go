@@ -51,6 +51,11 @@ const (
 	OutputJSON = "json"
 )
 
+var (
+	formats   = []string{OutputText, OutputJSON} // of --output and --log-format
+	logLevels = []string{"debug", "info", "warn", "error"}
+)
+
 // AddGlobalFlags adds the flags that every command has.
 func (a *App) AddGlobalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
@@ -69,9 +74,9 @@ func (a *App) AddGlobalFlags(root *cobra.Command) {
 	f.StringVarP(&a.Output, "output", "o", OutputText, "output `format`: text, or json (JSON Lines)")
 	f.StringVar(&a.logFormat, "log-format", OutputText, "`format` of the logs on stderr: text or json")
 	f.StringVar(&a.logLevel, "log-level", "info", "lowest `level` to log: debug, info, warn or error")
-	Complete(root, "output", OutputText, OutputJSON)
-	Complete(root, "log-format", OutputText, OutputJSON)
-	Complete(root, "log-level", "debug", "info", "warn", "error")
+	Complete(root, "output", formats...)
+	Complete(root, "log-format", formats...)
+	Complete(root, "log-level", logLevels...)
 	for _, flag := range []string{"server", "context", "namespace", "inbox-prefix", "user", "js-domain"} {
 		Complete(root, flag)
 	}
@@ -113,25 +118,27 @@ func (a *App) SetUp() error {
 	if err := layout.CheckInbox(a.Inbox); err != nil {
 		return Usage(err)
 	}
-	if err := OneOf("--output", a.Output, OutputText, OutputJSON); err != nil {
+	if err := OneOf("--output", formats, a.Output); err != nil {
 		return err
 	}
 	return a.setUpLog()
 }
 
-// OneOf returns an error of wrong usage if the value of a flag is not an allowed one.
-func OneOf(flag, value string, allowed ...string) error {
-	if slices.Contains(allowed, value) {
-		return nil
+// OneOf returns an error of wrong usage if one of the values of a flag is not an allowed one.
+func OneOf(flag string, allowed []string, values ...string) error {
+	for _, value := range values {
+		if !slices.Contains(allowed, value) {
+			return Usage(fmt.Errorf("invalid %s %q: want %s", flag, value, strings.Join(allowed, ", ")))
+		}
 	}
-	return Usage(fmt.Errorf("invalid %s %q: want %s", flag, value, strings.Join(allowed, ", ")))
+	return nil
 }
 
 func (a *App) setUpLog() error {
-	if err := OneOf("--log-format", a.logFormat, OutputText, OutputJSON); err != nil {
+	if err := OneOf("--log-format", formats, a.logFormat); err != nil {
 		return err
 	}
-	if err := OneOf("--log-level", a.logLevel, "debug", "info", "warn", "error"); err != nil {
+	if err := OneOf("--log-level", logLevels, a.logLevel); err != nil {
 		return err
 	}
 	var level slog.Level

@@ -1,7 +1,9 @@
 package base
 
 import (
+	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -35,14 +37,33 @@ func (d *Duration) Set(text string) error {
 	return nil
 }
 
-// ParseTime parses the RFC 3339 value of a flag. The time is zero if the value is empty.
-func ParseTime(flag, text string) (time.Time, error) {
+// Time is a flag's value: an RFC 3339 time. It is zero if the flag is not given, or empty.
+type Time struct {
+	time.Time
+	text string
+}
+
+func (t *Time) String() string { return t.text }
+
+func (*Time) Type() string { return "time" }
+
+func (t *Time) Set(text string) (err error) {
+	*t = Time{text: text}
 	if text == "" {
-		return time.Time{}, nil
+		return nil
 	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return t, fmt.Errorf("invalid %s %q: want an RFC 3339 time like 2026-03-29T00:00:00Z", flag, text)
+	if t.Time, err = time.Parse(time.RFC3339, text); err != nil {
+		return errors.New("want an RFC 3339 time like 2026-03-29T00:00:00Z")
 	}
-	return t, nil
+	return nil
+}
+
+// CheckMonitor returns an error if a value of --monitor is not a URL. The error shows the example.
+func CheckMonitor(example string, monitors ...string) error {
+	for _, text := range monitors {
+		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return fmt.Errorf("invalid --monitor %q: want a URL like %s", text, example)
+		}
+	}
+	return nil
 }

@@ -111,7 +111,7 @@ func runAuth(a *base.App, f authFlags, args []string) error {
 	if f.accounts {
 		return authAccounts(a, f, args)
 	}
-	if err := base.OneOf("--format", f.format, formatServer, formatNsc); err != nil {
+	if err := base.OneOf("--format", []string{formatServer, formatNsc}, f.format); err != nil {
 		return err
 	}
 	access := layout.Access{Namespace: a.Namespace, Queues: f.queues, Jobs: f.jobs, Followers: f.followers, On: f.on, Domain: a.Domain, Inbox: a.Inbox}

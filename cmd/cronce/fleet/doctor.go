@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -118,12 +117,7 @@ func (f doctorFlags) check() error {
 	if f.yes && !f.remove {
 		return errors.New("--yes needs --remove-unreadable")
 	}
-	for _, text := range f.monitors {
-		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return fmt.Errorf("invalid --monitor %q: want a URL like http://n1:8222", text)
-		}
-	}
-	return nil
+	return base.CheckMonitor("http://n1:8222", f.monitors...)
 }
 
 // doctorSummary is the last line of JSON.

@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -43,13 +44,8 @@ With -o json it prints one line for each change:
 				Lease: time.Duration(lease), Horizon: time.Duration(horizon), Retention: time.Duration(retention),
 				Duplicates: time.Duration(duplicates), Replicas: replicas,
 			}
-			if err := want.Validate(); err != nil {
+			if err := cmp.Or(want.Validate(), codec.ValidateName("queue", queues...)); err != nil {
 				return base.Usage(err)
-			}
-			for _, q := range queues {
-				if err := codec.ValidateName("queue", q); err != nil {
-					return base.Usage(err)
-				}
 			}
 			return a.WithJetStream(cmd.Context(), "setup", base.SetupPatience, func(ctx context.Context, js jetstream.JetStream, _ func()) error {
 				return runSetup(ctx, a, js, want, queues)

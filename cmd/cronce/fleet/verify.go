@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,12 +17,10 @@ import (
 )
 
 type verifyFlags struct {
-	from, to string
+	from, to base.Time
 	jobs     []string
 	repair   bool
 	against  againstFlags
-
-	first, last time.Time // from and to, parsed; zero: not given
 }
 
 func NewVerifyCommand(a *base.App) *cobra.Command {
@@ -87,11 +86,7 @@ If the ledger went back, the summary has "rewound":{"time":...,"lost":{"slot":..
   journalctl -u 'backup*.service' --since -7d -o short-iso | cronce verify --against - -f imported.yaml`,
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := f.check()
-			if err == nil {
-				err = f.against.check(cmd, f)
-			}
-			if err != nil {
+			if err := cmp.Or(f.check(), f.against.check(cmd, f)); err != nil {
 				return base.Try(base.Usage(err), "cronce verify --help")
 			}
 			if f.against.log != "" {
@@ -109,30 +104,19 @@ If the ledger went back, the summary has "rewound":{"time":...,"lost":{"slot":..
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.from, "from", "", "judge slots from this RFC 3339 `time` on (default 24h before --to)")
-	flags.StringVar(&f.to, "to", "", "judge slots before this RFC 3339 `time` (default: now, by the broker's clock)")
+	flags.Var(&f.from, "from", "judge slots from this RFC 3339 `time` on (default 24h before --to)")
+	flags.Var(&f.to, "to", "judge slots before this RFC 3339 `time` (default: now, by the broker's clock)")
 	flags.StringSliceVar(&f.jobs, "job", nil, "judge only this `job`; repeatable")
 	flags.BoolVar(&f.repair, "repair", false, "offer missing and stuck slots again")
 	f.against.add(flags)
 	return cmd
 }
 
-func (f *verifyFlags) check() (err error) {
-	for _, name := range f.jobs {
-		if err := codec.ValidateName("job", name); err != nil {
-			return err
-		}
+func (f verifyFlags) check() error {
+	if !f.from.IsZero() && !f.to.IsZero() && !f.to.After(f.from.Time) {
+		return fmt.Errorf("invalid --to %s: must be after --from %s", &f.to, &f.from)
 	}
-	if f.first, err = base.ParseTime("--from", f.from); err != nil {
-		return err
-	}
-	if f.last, err = base.ParseTime("--to", f.to); err != nil {
-		return err
-	}
-	if f.from != "" && f.to != "" && !f.last.After(f.first) {
-		return fmt.Errorf("invalid --to %s: must be after --from %s", f.to, f.from)
-	}
-	return nil
+	return codec.ValidateName("job", f.jobs...)
 }
 
 // verifier is one run of the command.
@@ -146,14 +130,14 @@ type verifier struct {
 
 func (v *verifier) run(ctx context.Context) error {
 	sum, err := v.Client().Verify(ctx, client.VerifyOptions{
-		From: v.flags.first, To: v.flags.last, Jobs: v.flags.jobs, Repair: v.flags.repair,
+		From: v.flags.from.Time, To: v.flags.to.Time, Jobs: v.flags.jobs, Repair: v.flags.repair,
 		Unreadable: func(err error) { v.SkipUnreadable(err) },
 	}, v.found)
 	var future *client.FutureError
 	judged := !sum.To.IsZero()
 	switch {
 	case errors.As(err, &future):
-		return base.Usage(fmt.Errorf("invalid --from %s: must not be in the future without --to", v.flags.from))
+		return base.Usage(fmt.Errorf("invalid --from %s: must not be in the future without --to", &v.flags.from))
 	case !judged && len(v.flags.jobs) > 0 && errors.Is(err, job.ErrNotFound):
 		return base.Try(err, "cronce job ls")
 	case !judged:

@@ -196,7 +196,7 @@ func (c *comparison) run(ctx context.Context) error {
 
 // setWindows sets the time to compare.
 func (c *comparison) setWindows() error {
-	c.window = against.Window{From: c.flags.first, To: c.flags.last}
+	c.window = against.Window{From: c.flags.from.Time, To: c.flags.to.Time}
 	if c.window.From.IsZero() {
 		c.window.From = c.log.First
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 func newJobBackfillCommand(a *base.App) *cobra.Command {
-	var from, to string
+	var from, to base.Time
 	var clip bool
 	perSecond := rate(client.DefaultRate)
 	cmd := &cobra.Command{
@@ -51,14 +51,11 @@ counts the slots that turned out to be in the stream already:
   cronce job backfill report --from 2026-11-20T12:00:00Z --to 2026-11-21T00:00:00Z --rate 10/s`,
 		Args: base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if from == "" {
+			if from.IsZero() {
 				return base.Try(base.Usage(errors.New("--from is missing")), cmd.CommandPath()+" --help")
 			}
-			b := client.BackfillOptions{Rate: int(perSecond), Clip: clip}
-			var fromErr, toErr error
-			b.From, fromErr = base.ParseTime("--from", from)
-			b.To, toErr = base.ParseTime("--to", to)
-			if err := cmp.Or(fromErr, toErr, codec.ValidateName("job", args[0]), b.Validate()); err != nil {
+			b := client.BackfillOptions{From: from.Time, To: to.Time, Rate: int(perSecond), Clip: clip}
+			if err := cmp.Or(codec.ValidateName("job", args[0]), b.Validate()); err != nil {
 				return base.Usage(err)
 			}
 			return a.OpenTraced(cmd.Context(), "job backfill", func(ctx context.Context, r base.Session) error {
@@ -67,8 +64,8 @@ counts the slots that turned out to be in the stream already:
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&from, "from", "", "publish slots from this RFC 3339 `time` on")
-	flags.StringVar(&to, "to", "", "publish slots before this RFC 3339 `time` (default: now, by the broker's clock)")
+	flags.Var(&from, "from", "publish slots from this RFC 3339 `time` on")
+	flags.Var(&to, "to", "publish slots before this RFC 3339 `time` (default: now, by the broker's clock)")
 	flags.Var(&perSecond, "rate", "publish at most `N/s`, up to "+strconv.Itoa(client.MaxRate))
 	flags.BoolVar(&clip, "clip", false, "leave out slots that are older than the horizon")
 	for _, flag := range []string{"from", "to", "rate"} {

@@ -24,7 +24,7 @@ With -o json it prints a line for each slot:
 		Example: "  cronce job next report --count 3",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.times(a.Now()); err != nil {
+			if err := f.checkCount(); err != nil {
 				return base.Try(base.Usage(err), "cronce job next --help")
 			}
 			return a.OnJob(cmd.Context(), "job next", args[0], func(ctx context.Context, r base.Session, name string) error {
@@ -44,18 +44,8 @@ func nextOf(ctx context.Context, r base.Session, name string, f nextFlags) error
 	if !coming.Job.Plan().Scheduled() {
 		r.Log.Warn("job has no schedule, so no slots of its own", "job", name, "starts", coming.Job.Plan().Start())
 	}
-	if f.from == "" {
-		f.after = coming.Now
-	}
 	if coming.Paused {
 		r.Log.Warn("job is paused: these slots are published only if it is resumed", "job", name, "since", coming.PausedSince(), "resume", "cronce job resume "+name)
 	}
-	slots := func(yield func(row.Next) bool) {
-		for at := range coming.Slots(f.after, f.before, f.count) {
-			if !yield(row.Next{Slot: at.UTC(), Local: at.In(coming.Location())}) {
-				return
-			}
-		}
-	}
-	return printNext(r.App, slots, f, coming.Now)
+	return printNext(r.App, row.Coming(coming, f.after(coming.Now), f.until.Time, f.count), f, coming.Now)
 }

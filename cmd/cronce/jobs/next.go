@@ -16,12 +16,11 @@ import (
 )
 
 type nextFlags struct {
-	file, name    string
-	timezone      string
-	gap, overlap  string
-	from, until   string
-	count         int
-	after, before time.Time // from and until, parsed
+	file, name   string
+	timezone     string
+	gap, overlap string
+	from, until  base.Time
+	count        int
 }
 
 func NewNextCommand(a *base.App) *cobra.Command {
@@ -44,14 +43,15 @@ With -o json it prints one line for each slot, and with -f also the job's name:
   cronce next -f jobs.yaml --name report -o json`,
 		Args: base.Arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd, args, a.Now()); err != nil {
+			if err := f.check(cmd, args); err != nil {
 				return base.Try(base.Usage(err), "cronce next --help")
 			}
 			schedules, err := nextSchedules(cmd.Context(), a, f, args)
 			if err != nil {
 				return err
 			}
-			return printNext(a, schedules.slots(f), f, a.Now())
+			now := a.Now()
+			return printNext(a, schedules.slots(f, f.after(now)), f, now)
 		},
 	}
 	flags := cmd.Flags()
@@ -69,12 +69,12 @@ With -o json it prints one line for each slot, and with -f also the job's name:
 // addTimes adds the flags that bound the slots.
 func (f *nextFlags) addTimes(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.from, "from", "", "list slots strictly after this RFC 3339 `time` (default now)")
-	flags.StringVar(&f.until, "until", "", "list slots before this RFC 3339 `time`")
+	flags.Var(&f.from, "from", "list slots strictly after this RFC 3339 `time` (default now)")
+	flags.Var(&f.until, "until", "list slots before this RFC 3339 `time`")
 	flags.IntVar(&f.count, "count", 10, "list at most `N` slots")
 }
 
-func (f *nextFlags) check(cmd *cobra.Command, args []string, now time.Time) error {
+func (f nextFlags) check(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 1 && f.file != "":
 		return errors.New("SPEC and -f exclude each other")
@@ -86,22 +86,22 @@ func (f *nextFlags) check(cmd *cobra.Command, args []string, now time.Time) erro
 			return fmt.Errorf("--%s needs a SPEC: in a file each job sets its own", name)
 		}
 	}
-	return f.times(now)
+	return f.checkCount()
 }
 
-// times reads the flags of addTimes.
-func (f *nextFlags) times(now time.Time) (err error) {
+func (f nextFlags) checkCount() error {
 	if f.count < 1 {
 		return fmt.Errorf("invalid --count %d: must be at least 1", f.count)
 	}
-	if f.after, err = base.ParseTime("--from", f.from); err != nil {
-		return err
+	return nil
+}
+
+// after returns --from, which is now by default.
+func (f nextFlags) after(now time.Time) time.Time {
+	if f.from.IsZero() {
+		return now
 	}
-	if f.from == "" {
-		f.after = now
-	}
-	f.before, err = base.ParseTime("--until", f.until)
-	return err
+	return f.from.Time
 }
 
 // namedSchedule is a schedule with the name of its job. The name is empty for a SPEC.
@@ -159,11 +159,11 @@ func compile(file *spec.File, only string) (schedules, error) {
 }
 
 // slots merges the schedules by time. Slots of the same instant keep the file's order.
-func (all schedules) slots(f nextFlags) iter.Seq[row.Next] {
+func (all schedules) slots(f nextFlags, after time.Time) iter.Seq[row.Next] {
 	return func(yield func(row.Next) bool) {
 		heads := make([]time.Time, len(all))
 		for i, s := range all {
-			heads[i] = s.Next(f.after)
+			heads[i] = s.Next(after)
 		}
 		for range f.count {
 			first := -1
@@ -172,7 +172,7 @@ func (all schedules) slots(f nextFlags) iter.Seq[row.Next] {
 					first = i
 				}
 			}
-			if first < 0 || !f.before.IsZero() && !heads[first].Before(f.before) {
+			if first < 0 || !f.until.IsZero() && !heads[first].Before(f.until.Time) {
 				return
 			}
 			s, at := all[first], heads[first]

@@ -27,10 +27,8 @@ With -o json, one line for each job removed:
 		Example: "  cronce job rm report",
 		Args:    base.Arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			for _, name := range names {
-				if err := codec.ValidateName("job", name); err != nil {
-					return base.Usage(err)
-				}
+			if err := codec.ValidateName("job", names...); err != nil {
+				return base.Usage(err)
 			}
 			return a.Open(cmd.Context(), "job rm", func(ctx context.Context, r base.Session) error {
 				for _, name := range names {

@@ -22,7 +22,8 @@ import (
 )
 
 func newJobTriggerCommand(a *base.App) *cobra.Command {
-	var key, when, payload string
+	var key, payload string
+	var when base.Time
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "trigger NAME",
@@ -70,7 +71,7 @@ command created it; moved_from is the queue that it waited in before:
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&key, "key", "", "the run's `token`: at most 128 bytes, without control characters (default: random)")
-	flags.StringVar(&when, "at", "", "run at this RFC 3339 `time` (default: now)")
+	flags.Var(&when, "at", "run at this RFC 3339 `time` (default: now)")
 	flags.StringVar(&payload, "payload", "", "payload for the handler: `JSON`, @FILE to read a file, or - to read standard input (default: the job's own)")
 	flags.BoolVar(&wait, "wait", false, "wait for the outcome; the status is 1 unless the run succeeded")
 	for _, flag := range []string{"key", "at", "payload"} {
@@ -81,19 +82,13 @@ command created it; moved_from is the queue that it waited in before:
 
 // newOrder reads the flags of trigger. An empty flag is an error: it is usually an
 // unset variable of a script, and must not select the default.
-func newOrder(a *base.App, name, key, when, payload string, given func(flag string) bool) (client.TriggerOptions, error) {
-	o := client.TriggerOptions{Key: key}
-	for flag, value := range map[string]string{"key": key, "at": when, "payload": payload} {
+func newOrder(a *base.App, name, key string, when base.Time, payload string, given func(flag string) bool) (o client.TriggerOptions, err error) {
+	for flag, value := range map[string]string{"key": key, "at": when.String(), "payload": payload} {
 		if given(flag) && value == "" {
 			return o, fmt.Errorf("invalid --%s: must not be empty; leave it out for the default", flag)
 		}
 	}
-	var err error
-	if when != "" {
-		if o.At, err = base.ParseTime("--at", when); err != nil {
-			return o, err
-		}
-	}
+	o.Key, o.At = key, when.Time
 	if o.Payload, err = readPayload(a, payload); err != nil {
 		return o, err
 	}

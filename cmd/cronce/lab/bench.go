@@ -4,11 +4,7 @@ package lab
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -16,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/check/doctor"
 	"github.com/cronce-io/cronce/internal/lab/bench"
 	"github.com/cronce-io/cronce/job"
 )
@@ -93,10 +90,8 @@ func NewBenchCommand(a *base.App) *cobra.Command {
 
 // check finds what is wrong without a server.
 func (f benchFlags) check() error {
-	for _, m := range f.only {
-		if err := base.OneOf("--only", m, bench.Measures()...); err != nil {
-			return err
-		}
+	if err := base.OneOf("--only", bench.Measures(), f.only...); err != nil {
+		return err
 	}
 	switch {
 	case f.slots != 0 && f.slots < 100:
@@ -107,8 +102,8 @@ func (f benchFlags) check() error {
 		return fmt.Errorf("invalid --producers %d: want 1 to 100", f.producers)
 	}
 	if f.monitor != "" {
-		if u, err := url.Parse(f.monitor); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return fmt.Errorf("invalid --monitor %q: want a URL like http://127.0.0.1:8222", f.monitor)
+		if err := base.CheckMonitor("http://127.0.0.1:8222", f.monitor); err != nil {
+			return err
 		}
 	}
 	return job.Settings{Replicas: f.replicas}.Validate()
@@ -145,28 +140,8 @@ func runBench(ctx context.Context, a *base.App, f benchFlags) error {
 
 // inMessages reads from a server's monitoring how many messages clients have sent.
 func inMessages(ctx context.Context, monitor string) (int64, error) {
-	failed := func(err error) error {
-		return base.Try(fmt.Errorf("ask the monitoring of %s: %w", monitor, err), "the http_port of the server, or no --monitor")
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(monitor, "/")+"/varz", nil)
-	if err != nil {
-		return 0, failed(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, failed(err)
-	}
-	defer resp.Body.Close()
-	var varz struct {
-		InMsgs *int64 `json:"in_msgs"`
-	}
-	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&varz)
-	if err != nil || varz.InMsgs == nil {
-		return 0, failed(fmt.Errorf("%s, and no in_msgs in the answer", resp.Status))
-	}
-	return *varz.InMsgs, nil
+	m, err := doctor.AskMonitor(ctx, monitor)
+	return m.InMessages, base.Try(err, "the http_port of the server, or no --monitor")
 }
 
 // benchShow prints progress on stderr and results on stdout.

@@ -49,10 +49,8 @@ func (u *underTest) check(all []string) error {
 	if strings.TrimSpace(u.command) == "" {
 		return errors.New(`no --cmd: want the command that starts your client, such as --cmd "python3 client.py"`)
 	}
-	for _, name := range u.only {
-		if err := base.OneOf("--only", name, all...); err != nil {
-			return err
-		}
+	if err := base.OneOf("--only", all, u.only...); err != nil {
+		return err
 	}
 	if u.timeout < time.Second {
 		return fmt.Errorf("invalid --timeout %v: must be at least 1s", u.timeout)

@@ -61,11 +61,7 @@ func newPeerCommand(a *base.App) *cobra.Command {
   cronce conformance peer --cmd 'python3 worker.py' --leave publication-unanswered,newer-zone`,
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := u.check(peer.Names())
-			for _, name := range left {
-				err = cmp.Or(err, base.OneOf("--leave", name, peer.Names()...))
-			}
-			if err != nil {
+			if err := cmp.Or(u.check(peer.Names()), base.OneOf("--leave", peer.Names(), left...)); err != nil {
 				return base.Try(base.Usage(err), "cronce conformance peer --help")
 			}
 			return runPeer(cmd.Context(), a, u, left)

@@ -117,10 +117,8 @@ func NewRunCommand(a *base.App) *cobra.Command {
 
 // check finds what is wrong without a file or a server.
 func (f runFlags) check() error {
-	for _, q := range f.queues {
-		if err := codec.ValidateName("queue", q); err != nil {
-			return err
-		}
+	if err := codec.ValidateName("queue", f.queues...); err != nil {
+		return err
 	}
 	switch {
 	case f.noProduce && (f.noWork || f.file == ""):

@@ -97,12 +97,7 @@ func (f slotFlags) check(limited bool) error {
 	if err := codec.ValidateJobFilter(f.job); err != nil {
 		return base.Usage(err)
 	}
-	for _, state := range f.states {
-		if err := base.OneOf("--state", state, slotStates...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return base.OneOf("--state", slotStates, f.states...)
 }
 
 func (f slotFlags) filter(now time.Time) client.SlotFilter {

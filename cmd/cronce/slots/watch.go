@@ -96,12 +96,7 @@ func (f watchFlags) check() error {
 	if err := codec.ValidateJobFilter(f.job); err != nil {
 		return base.Usage(err)
 	}
-	for _, kind := range f.kinds {
-		if err := base.OneOf("--kind", kind, codec.Strings(exchange.Kinds()...)...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return base.OneOf("--kind", codec.Strings(exchange.Kinds()...), f.kinds...)
 }
 
 // runWatch prints events until ctx ends.
@@ -130,7 +125,7 @@ func (f watchFlags) events(ctx context.Context, r base.Session, c *client.Client
 	r.Log.Info("watching; Ctrl-C ends it", "namespace", r.Namespace)
 	for e, err := range c.Events(ctx, client.EventFilter{Job: f.job, After: &after}) {
 		switch {
-		case errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion):
+		case exchange.IsUnreadable(err):
 			r.Log.Warn("skipped an unreadable event", "error", err)
 			continue
 		case err == nil:

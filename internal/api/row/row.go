@@ -4,6 +4,7 @@ package row
 
 import (
 	"errors"
+	"iter"
 	"strings"
 	"time"
 
@@ -16,6 +17,18 @@ type Next struct {
 	Job   string    `json:"job,omitempty"`
 	Slot  time.Time `json:"slot"`
 	Local time.Time `json:"local" doc:"in the job's time zone"`
+}
+
+// Coming are the rows of the coming slots of a job, strictly after a time and before until. A zero
+// until is no bound.
+func Coming(of client.Upcoming, after, until time.Time, count int) iter.Seq[Next] {
+	return func(yield func(Next) bool) {
+		for at := range of.Slots(after, until, count) {
+			if !yield(Next{Slot: at.UTC(), Local: at.In(of.Location())}) {
+				return
+			}
+		}
+	}
 }
 
 // Pause is a job after pause or resume.

@@ -131,10 +131,8 @@ func (a Access) validate() error {
 		what string
 		all  []string
 	}{{"queue", a.Queues}, {"job", a.Jobs}, {"follower", a.Followers}} {
-		for _, name := range names.all {
-			if err := codec.ValidateName(names.what, name); err != nil {
-				return err
-			}
+		if err := codec.ValidateName(names.what, names.all...); err != nil {
+			return err
 		}
 		caller := names.what == "job" && slices.Contains(a.Roles, RoleCaller)
 		if len(names.all) > 0 && !slices.Contains(a.Roles, RoleWorker) && !caller {
@@ -167,10 +165,5 @@ func (a Access) validate() error {
 // CheckInbox returns an error that wraps job.ErrInvalid if prefix is not a subject
 // without wildcards.
 func CheckInbox(prefix string) error {
-	for token := range strings.SplitSeq(prefix, ".") {
-		if err := codec.ValidateName("part of the inbox prefix", token); err != nil {
-			return err
-		}
-	}
-	return nil
+	return codec.ValidateName("part of the inbox prefix", strings.Split(prefix, ".")...)
 }

@@ -34,10 +34,8 @@ func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []st
 	if err := target.Validate(); err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", s.Namespace, err)
 	}
-	for _, queue := range o.Queues {
-		if err := codec.ValidateName("queue", queue); err != nil {
-			return nil, err
-		}
+	if err := codec.ValidateName("queue", o.Queues...); err != nil {
+		return nil, err
 	}
 	wrong := s.differences(inv, target)
 	for _, d := range wrong {

@@ -45,7 +45,7 @@ const (
 func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
 	f := Facts{Namespace: cmp.Or(from.Namespace, job.DefaultNamespace)}
 	for _, url := range from.Monitors {
-		m, err := askMonitor(ctx, url)
+		m, err := AskMonitor(ctx, url)
 		if err != nil {
 			return nil, f, err
 		}

@@ -20,6 +20,9 @@ const embedded = "cronce-"
 type Monitor struct {
 	Name, Version string
 
+	// InMessages is how many messages clients have sent.
+	InMessages int64
+
 	// JetStream says that the server has JetStream enabled.
 	JetStream bool
 
@@ -89,9 +92,9 @@ const (
 	maxVarz        = 1 << 20
 )
 
-// askMonitor asks the monitoring port of a nats-server, such as "http://host:8222", how the
+// AskMonitor asks the monitoring port of a nats-server, such as "http://host:8222", how the
 // server stores.
-func askMonitor(ctx context.Context, url string) (Monitor, error) {
+func AskMonitor(ctx context.Context, url string) (Monitor, error) {
 	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()
 	fail := func(err error) (Monitor, error) {
@@ -114,6 +117,7 @@ func askMonitor(ctx context.Context, url string) (Monitor, error) {
 	var varz struct {
 		Name      string `json:"server_name"`
 		Version   string `json:"version"`
+		InMsgs    int64  `json:"in_msgs"`
 		JetStream struct {
 			Config *struct {
 				SyncInterval time.Duration `json:"sync_interval"`
@@ -124,7 +128,7 @@ func askMonitor(ctx context.Context, url string) (Monitor, error) {
 	if err := json.NewDecoder(io.LimitReader(answer.Body, maxVarz)).Decode(&varz); err != nil || varz.Name == "" {
 		return fail(fmt.Errorf("the answer is not that of a nats-server"))
 	}
-	m := Monitor{Name: varz.Name, Version: varz.Version}
+	m := Monitor{Name: varz.Name, Version: varz.Version, InMessages: varz.InMsgs}
 	if c := varz.JetStream.Config; c != nil {
 		m.JetStream, m.SyncAlways, m.SyncInterval = true, c.SyncAlways, c.SyncInterval
 	}
