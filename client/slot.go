@@ -365,7 +365,7 @@ func (c *Client) Explain(ctx context.Context, id string) (Story, error) {
 	if err != nil {
 		return Story{}, err
 	}
-	found, err := story.Explain(ctx, c.cfg, c.message, s, now)
+	found, err := story.Explain(ctx, c.cfg, story.Reader{Record: c.record, Message: c.message}, s, now)
 	if err != nil {
 		return Story{}, err
 	}

@@ -153,7 +153,7 @@ func (t *explainer) explainShards(ctx context.Context) error {
 	states := map[job.State]int{}
 	for i := range n {
 		shard := whole.Part(i+1, n)
-		r, _, err := t.readRecord(ctx, shard)
+		r, _, err := t.Record(ctx, shard)
 		switch {
 		case err != nil:
 			return err

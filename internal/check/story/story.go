@@ -78,11 +78,19 @@ const (
 	StepNext      StepKind = "next" // in the future
 )
 
-// Explain returns the story of slot s at the broker's time now. It only reads. message returns
-// the slot's message, in the stream or as a timer, or nil.
-func Explain(ctx context.Context, from attach.Parts, message func(context.Context, job.Slot) (*stream.WaitingSlot, error), s job.Slot, now time.Time) (Story, error) {
-	t := explainer{Parts: from, now: now, story: Story{Slot: s, Due: s.At}}
-	if err := t.read(ctx, message); err != nil {
+// Reader reads what is stored of single slots.
+type Reader struct {
+	// Record returns the slot's record and its revision. The record is nil if there is none.
+	Record func(context.Context, job.Slot) (*job.Record, uint64, error)
+
+	// Message returns the slot's message, in the stream or as a timer, or nil.
+	Message func(context.Context, job.Slot) (*stream.WaitingSlot, error)
+}
+
+// Explain returns the story of slot s at the broker's time now. It only reads.
+func Explain(ctx context.Context, from attach.Parts, of Reader, s job.Slot, now time.Time) (Story, error) {
+	t := explainer{Parts: from, Reader: of, now: now, story: Story{Slot: s, Due: s.At}}
+	if err := t.read(ctx); err != nil {
 		return Story{}, err
 	}
 	var err error
@@ -104,6 +112,7 @@ func Explain(ctx context.Context, from attach.Parts, message func(context.Contex
 // explainer holds what is known of one slot, and builds its story.
 type explainer struct {
 	attach.Parts
+	Reader
 	now   time.Time
 	story Story
 
@@ -119,14 +128,14 @@ type explainer struct {
 	events   []job.Event
 }
 
-func (t *explainer) read(ctx context.Context, message func(context.Context, job.Slot) (*stream.WaitingSlot, error)) (err error) {
+func (t *explainer) read(ctx context.Context) (err error) {
 	s := t.story.Slot
 	// The message is read before the record. If a worker takes the message between the two
 	// reads, the record shows the slot.
-	if t.message, err = message(ctx, s); err != nil {
+	if t.message, err = t.Message(ctx, s); err != nil {
 		return err
 	}
-	if t.record, t.revision, err = t.readRecord(ctx, s); err != nil {
+	if t.record, t.revision, err = t.Record(ctx, s); err != nil {
 		return err
 	}
 	e, marker, err := t.Jobs.Read(ctx, s.Job)
@@ -153,19 +162,6 @@ func (t *explainer) read(ctx context.Context, message func(context.Context, job.
 	}
 	t.Alive()
 	return t.readEvents(ctx)
-}
-
-// readRecord returns the slot's record, or nil, and its revision.
-func (t *explainer) readRecord(ctx context.Context, s job.Slot) (*job.Record, uint64, error) {
-	r, revision, err := t.Ledger.Read(ctx, s)
-	t.Alive()
-	switch {
-	case errors.Is(err, job.ErrNotFound):
-		return nil, revision, nil
-	case err != nil:
-		return nil, 0, err
-	}
-	return &r, revision, nil
 }
 
 func (t *explainer) readEvents(ctx context.Context) error {
