@@ -16,6 +16,7 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/web/listener"
 )
 
 const metricsAddrHelp = "serve Prometheus metrics at /metrics, and /healthz and /readyz, on this `address`, as in 127.0.0.1:9464 (default: nowhere)"
@@ -85,30 +86,20 @@ func serveMetrics(a *base.App, addr string, h *health, measures ...prometheus.Co
 	if addr == "" {
 		return func() {}, nil
 	}
-	l, err := net.Listen("tcp", addr)
-	if op := (*net.OpError)(nil); errors.As(err, &op) {
-		err = op.Err // the rest repeats the address
-	}
+	handler, err := newMetricsHandler(h, measures...)
 	if err != nil {
-		return nil, fmt.Errorf("--metrics-addr: cannot listen on %s: %w: choose another address, or find the process that uses this one", addr, err)
+		return nil, err
 	}
-	mux, err := newMetricsHandler(h, measures...)
+	s, err := listener.New(listener.Config{Addr: addr, Grace: time.Millisecond}) // without a logger, which would get a line for each scrape
 	if err != nil {
-		return nil, errors.Join(err, l.Close())
+		return nil, fmt.Errorf("--metrics-addr: %w", err)
 	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	a.Log.Info("serving metrics and health", "metrics", s.URL()+"/metrics")
+	return background(context.Background(), func(ctx context.Context) {
+		if err := s.Serve(ctx, handler, func() {}); err != nil {
 			a.Log.Error("metrics and health server stopped", "error", err)
 		}
-	}()
-	a.Log.Info("serving metrics and health", "metrics", "http://"+l.Addr().String()+"/metrics")
-	return func() {
-		_ = server.Close() // a running scrape is not waited for
-		<-ended
-	}, nil
+	}), nil
 }
 
 // answer lists the checks in the format of Kubernetes' own components. The status is 503 if a

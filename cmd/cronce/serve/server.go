@@ -2,12 +2,12 @@ package serve
 
 import (
 	"errors"
-	"net"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/natsconn/embed"
+	"github.com/cronce-io/cronce/internal/web/auth"
 )
 
 func NewServerCommand(a *base.App) *cobra.Command {
@@ -31,7 +31,7 @@ store takes over port and store.`,
 			if err := checkMetricsAddr(metricsAddr); err != nil {
 				return base.Usage(err)
 			}
-			if isPublic(listen) {
+			if !auth.Loopback(listen) {
 				a.Log.Warn("server has no authentication: every client that reaches this address can use it", "listen", listen)
 			}
 			var h health
@@ -66,14 +66,4 @@ func printServer(a *base.App, srv *embed.Server) error {
 		Store string `json:"store"`
 	}{srv.URL(), srv.Store()}
 	return a.Print(row, "url    %s\nstore  %s\n", row.URL, row.Store)
-}
-
-// isPublic reports whether other machines can reach the address.
-func isPublic(listen string) bool {
-	host, _, err := net.SplitHostPort(listen)
-	if err != nil || host == "localhost" {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return ip == nil || !ip.IsLoopback()
 }
