@@ -258,9 +258,6 @@ func TestUIWaitsForItsServerAndSaysSo(t *testing.T) {
 	if status, body := get(t, "GET", "http://"+listen+"/api/v1/jobs"); status != 503 || !strings.Contains(body, `#unavailable"`) || !strings.Contains(body, broker) {
 		t.Errorf("the API: %d %s", status, body)
 	}
-	if status, body := get(t, "GET", "http://"+listen+"/waiting.css"); status != 200 || !strings.Contains(body, "color-scheme") {
-		t.Errorf("its style: %d %s", status, body)
-	}
 	natstest.Run(t, func(o *server.Options) { o.Port = ports[1] })
 	if r := (cli{}).run(t, "setup", "--server", broker); r.code != 0 {
 		t.Fatal(r)

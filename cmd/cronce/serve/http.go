@@ -15,9 +15,11 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/web/auth"
 	"github.com/cronce-io/cronce/internal/web/auth/oidc"
 	"github.com/cronce-io/cronce/internal/web/listener"
+	"github.com/cronce-io/cronce/internal/web/problem"
 	"github.com/cronce-io/cronce/internal/web/secure"
 	"github.com/cronce-io/cronce/web"
 )
@@ -182,6 +184,15 @@ func (s *httpServer) routes(metrics http.Handler) http.Handler {
 		mux.Handle(path, metrics)
 	}
 	return mux
+}
+
+// answerNotReady answers requests until the namespace is open.
+func (s *httpServer) answerNotReady(w http.ResponseWriter, r *http.Request) {
+	why := "this process is starting"
+	if ready, _ := s.health.ask(); firstFailure(ready) != nil {
+		why = firstFailure(ready).Err.Error()
+	}
+	problem.Refuse(w, r, fault.Unavailable, why)
 }
 
 // open makes the server answer requests with the client.

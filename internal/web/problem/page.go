@@ -31,8 +31,9 @@ var page = template.Must(template.New("").Parse(`<!doctype html>
 <p class="status">{{.Status}}</p>
 <h1>{{.Title}}</h1>
 <p>{{.Detail}}</p>
-<p>Nothing was changed. Use the browser's button to go back: it keeps what you typed.</p>
-</main>
+{{if .Reloads}}<p>This page reloads by itself. <code>cronce doctor</code> says what is wrong with a server or a fleet.</p>
+{{else}}<p>Nothing was changed. Use the browser's button to go back: it keeps what you typed.</p>
+{{end}}</main>
 </body>
 </html>
 `))
@@ -44,21 +45,26 @@ func policy() string {
 }
 
 // Refuse answers a request that was not carried out: with a page if a browser asks for HTML, else
-// with a problem document.
+// with a problem document. If the request may succeed later, the browser loads the page again.
 func Refuse(w http.ResponseWriter, r *http.Request, c fault.Code, detail string) {
 	d := New(c, detail)
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		d.Write(w)
 		return
 	}
+	reloads := d.Retry > 0 && r.Method == http.MethodGet
 	var b bytes.Buffer
 	if err := page.Execute(&b, struct {
 		*Document
 
-		Style template.CSS
-	}{d, template.CSS(style)}); err != nil { //nolint:gosec // the style is a file of this package
+		Style   template.CSS
+		Reloads bool
+	}{d, template.CSS(style), reloads}); err != nil { //nolint:gosec // the style is a file of this package
 		d.Write(w)
 		return
+	}
+	if reloads {
+		w.Header().Set("Refresh", d.retryAfter())
 	}
 	w.Header().Set("Content-Security-Policy", policy())
 	d.send(w, "text/html; charset=utf-8", b.Bytes())

@@ -91,11 +91,13 @@ func (d *Document) send(w http.ResponseWriter, media string, body []byte) {
 	h.Set("Content-Type", media)
 	h.Set("Cache-Control", "no-store")
 	if d.Retry > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(d.Retry.Seconds()))))
+		h.Set("Retry-After", d.retryAfter())
 	}
 	w.WriteHeader(d.Status)
 	_, _ = w.Write(body) // the client is gone
 }
+
+func (d *Document) retryAfter() string { return strconv.Itoa(int(math.Ceil(d.Retry.Seconds()))) }
 
 // Write sends a document of a kind.
 func Write(w http.ResponseWriter, c fault.Code, detail string) { New(c, detail).Write(w) }
