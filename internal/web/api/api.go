@@ -152,7 +152,7 @@ func (a *API) serve(o operation, w http.ResponseWriter, r *http.Request) {
 
 // call prepares a request: its client gives orders in the name of the user.
 func (a *API) call(w http.ResponseWriter, r *http.Request) (*call, error) {
-	c := &call{Client: a.cfg.Client, api: a, status: http.StatusOK, header: w.Header(), request: r.Context(), to: http.NewResponseController(w)}
+	c := &call{Client: a.cfg.Client, api: a, status: http.StatusOK, header: w.Header(), query: r.URL.Query(), request: r.Context(), to: http.NewResponseController(w)}
 	if a.cfg.User == nil {
 		return c, nil
 	}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/url"
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
@@ -36,14 +35,7 @@ func fleetOperations() []operation {
 		newOperation("listNodes", http.MethodGet, "/nodes", "List the nodes in the order of their start",
 			func(ctx context.Context, c *call, in nodesIn) (row.Page[client.NodeRow], error) {
 				list, err := c.Nodes(ctx, client.NodeFilter{After: in.cursor(), Former: in.Former})
-				if err != nil {
-					return row.Page[client.NodeRow]{}, err
-				}
-				query := url.Values{}
-				if in.Former {
-					query.Set("former", "true")
-				}
-				return newPage(c, in.paging, query, list.Nodes, "", list.Unreadable), nil
+				return newPage(c, in.paging, list.Nodes, "", list.Unreadable), err
 			}),
 		newOperation("getDoctor", http.MethodGet, "/doctor", "Inspect the broker, the stored data and the fleet", examine).
 			says("It reads all records, so ask every few minutes at most. It changes nothing."),

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -92,10 +92,7 @@ func jobOperations() []operation {
 
 func listJobs(ctx context.Context, c *call, in paging) (row.Page[client.JobRow], error) {
 	list, err := c.Jobs(ctx, client.JobFilter{After: in.cursor()})
-	if err != nil {
-		return row.Page[client.JobRow]{}, err
-	}
-	return newPage(c, in, url.Values{}, list.Jobs, "", list.Unreadable), nil
+	return newPage(c, in, list.Jobs, "", list.Unreadable), err
 }
 
 func getJob(ctx context.Context, c *call, in ofJob) (client.JobDetails, error) {
@@ -119,16 +116,10 @@ func coming(ctx context.Context, c *call, in comingIn) (Coming, error) {
 	if in.After.IsZero() {
 		in.After = of.Now
 	}
-	for at := range of.Slots(in.After, in.Until, in.Limit) {
-		out.Rows = append(out.Rows, row.Next{Slot: at.UTC(), Local: at.In(of.Location())})
-	}
+	out.Rows = slices.AppendSeq(out.Rows, row.Coming(of, in.After, in.Until, in.Limit))
 	if n := len(out.Rows); n == in.Limit {
 		out.Next = out.Rows[n-1].Slot.Format(time.RFC3339)
-		query := url.Values{}
-		if !in.Until.IsZero() {
-			query.Set("until", in.Until.Format(time.RFC3339))
-		}
-		c.linkNext(paging{Limit: in.Limit}, query, out.Next)
+		c.linkNext(out.Next)
 	}
 	return out, nil
 }

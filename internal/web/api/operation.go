@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"reflect"
 	"strings"
 	"time"
@@ -45,6 +46,7 @@ type call struct {
 	api     *API
 	status  int
 	header  http.Header
+	query   url.Values      // of the request
 	request context.Context // without the timeout of most operations
 	to      *http.ResponseController
 }

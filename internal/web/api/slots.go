@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
@@ -26,24 +25,6 @@ type slotsIn struct {
 	Since time.Time   `query:"since" doc:"only those planned at this time or later"`
 	Ended time.Time   `query:"ended_since" doc:"only those that ended at this time or later, whenever they were planned"`
 	New   bool        `query:"newest" doc:"the newest rows, up to limit, and not the oldest; still listed oldest first, and without a next page"`
-}
-
-// query returns the parameters for the next page.
-func (in slotsIn) query() url.Values {
-	q := url.Values{}
-	if in.Job != "" {
-		q.Set("job", in.Job)
-	}
-	for _, state := range in.State {
-		q.Add("state", string(state))
-	}
-	if !in.Since.IsZero() {
-		q.Set("since", in.Since.Format(time.RFC3339))
-	}
-	if !in.Ended.IsZero() {
-		q.Set("ended_since", in.Ended.Format(time.RFC3339))
-	}
-	return q
 }
 
 func slotOperations() []operation {
@@ -105,10 +86,7 @@ func listSlots(ctx context.Context, c *call, in slotsIn) (row.Page[client.SlotRo
 	list, err := c.ListSlots(ctx, client.SlotFilter{
 		Job: in.Job, States: in.State, Since: in.Since, EndedSince: in.Ended, After: in.cursor(), Limit: in.limit(), Newest: in.New,
 	})
-	if err != nil {
-		return row.Page[client.SlotRow]{}, err
-	}
-	return newPage(c, in.paging, in.query(), list.Slots, list.Next, list.Unreadable), nil
+	return newPage(c, in.paging, list.Slots, list.Next, list.Unreadable), err
 }
 
 func cancelSlot(ctx context.Context, c *call, in ofSlot) (row.Cancel, error) {

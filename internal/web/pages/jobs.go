@@ -2,7 +2,6 @@ package pages
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -79,16 +78,8 @@ func (s *Site) jobs() shell.Page {
 	}}
 }
 
-// Next is the query of the next page.
-func (p jobsPage) Next() string {
-	v := url.Values{"after": {p.Rows[len(p.Rows)-1].JobRow.Job}}
-	for name, value := range map[string]string{"state": p.State, "queue": p.Queue, "q": p.Q} {
-		if value != "" {
-			v.Set(name, value)
-		}
-	}
-	return "?" + v.Encode()
-}
+// Last is the name of the last job of the page.
+func (p jobsPage) Last() string { return p.Rows[len(p.Rows)-1].JobRow.Job }
 
 // add counts a job, and shows it if the filter selects it.
 func (p *jobsPage) add(j board.Job, after string) {
