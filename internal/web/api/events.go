@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"reflect"
 	"slices"
@@ -81,7 +79,7 @@ func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
 			return nil // the client connects again, and goes on from what it has
 		}
 	}
-	s.follow(ctx, events)
+	stream.Follow(ctx, s.to, events, ": ping\n\n", s.send) // the channel is closed if the client is too slow
 	return nil
 }
 
@@ -159,7 +157,7 @@ func (s *sse) catchUp(ctx context.Context, c *client.Client, at uint64) error {
 	defer cancel()
 	for e, err := range c.Events(ctx, client.EventFilter{After: s.filter.After}) {
 		switch {
-		case errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion) || err == nil && e.Sequence == 0:
+		case exchange.IsUnreadable(err) || err == nil && e.Sequence == 0:
 			continue
 		case err != nil:
 			return err
@@ -172,27 +170,4 @@ func (s *sse) catchUp(ctx context.Context, c *client.Client, at uint64) error {
 		}
 	}
 	return nil
-}
-
-// follow writes events until the client leaves or is too slow, or ctx ends.
-func (s *sse) follow(ctx context.Context, events <-chan client.Event) {
-	keep := time.NewTicker(stream.Silence)
-	defer keep.Stop()
-	for {
-		var err error
-		select {
-		case <-ctx.Done():
-			return
-		case e, ok := <-events:
-			if !ok {
-				return
-			}
-			err = s.send(e)
-		case <-keep.C:
-			_, err = io.WriteString(s.to, ": ping\n\n")
-		}
-		if err != nil {
-			return
-		}
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
@@ -39,46 +38,34 @@ func (s *Site) tail(w http.ResponseWriter, r *http.Request) {
 		problem.Of(err, true).Write(w)
 		return
 	}
-	pieces, ended := make(chan string), make(chan string, 1)
+	pieces := make(chan string)
 	go func() {
+		defer close(pieces)
 		for p, err := range s.client.Tail(ctx, r.PathValue("id")) {
-			switch {
-			case err != nil:
-				ended <- fmt.Sprintf("\n(%s)\n", printable.Line(err.Error()))
-				return
-			case p.Outcome != nil:
-				ended <- fmt.Sprintf("\n(%s)\n", p.Outcome.State)
-				return
-			}
 			select {
-			case pieces <- tailText(p):
+			case pieces <- tailText(p, err):
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
 	to := stream.New(w, "text/plain; charset=utf-8")
-	keep := time.NewTicker(stream.Silence)
-	defer keep.Stop()
-	for text := ""; ; {
-		if _, err := io.WriteString(to, text); err != nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case text = <-pieces:
-		case text = <-ended:
-			_, _ = io.WriteString(to, text) // the browser is gone
-			return
-		case <-keep.C:
-			text = invisible
-		}
+	write := func(text string) error {
+		_, err := io.WriteString(to, text)
+		return err
+	}
+	if write("") == nil { // the browser shows the page before the first piece comes
+		stream.Follow(ctx, to, pieces, invisible, write)
 	}
 }
 
-func tailText(p client.TailPiece) string {
+// tailText formats a piece, or the error that ended the tail.
+func tailText(p client.TailPiece, err error) string {
 	switch {
+	case err != nil:
+		return fmt.Sprintf("\n(%s)\n", printable.Line(err.Error()))
+	case p.Outcome != nil:
+		return fmt.Sprintf("\n(%s)\n", p.Outcome.State)
 	case p.Problem != nil:
 		return fmt.Sprintf("\n(the output cannot be followed; the outcome will have its beginning and its end: %s)\n", printable.Line(p.Problem.Error()))
 	case p.Error != "":

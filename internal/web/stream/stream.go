@@ -3,14 +3,16 @@
 package stream
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"time"
 )
 
 const (
-	// Silence is the longest time without a write. A stream with no news then writes something that
-	// its reader ignores, so that proxies keep the connection.
-	Silence = 15 * time.Second
+	// silence is the interval at which Follow writes something that the reader ignores, so that proxies
+	// keep the connection.
+	silence = 15 * time.Second
 
 	// WriteTime bounds a write to a client that reads slowly.
 	WriteTime = 10 * time.Second
@@ -39,4 +41,28 @@ func (s *Writer) Write(p []byte) (int, error) {
 		return n, err
 	}
 	return n, s.to.Flush()
+}
+
+// Follow calls write with each value, until ctx ends, the channel is closed or a write fails. From time
+// to time it writes ignored, a text that the reader ignores.
+func Follow[T any](ctx context.Context, to *Writer, values <-chan T, ignored string, write func(T) error) {
+	tick := time.NewTicker(silence)
+	defer tick.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case v, ok := <-values:
+			if !ok {
+				return
+			}
+			err = write(v)
+		case <-tick.C:
+			_, err = io.WriteString(to, ignored)
+		}
+		if err != nil {
+			return
+		}
+	}
 }

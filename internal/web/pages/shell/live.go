@@ -238,25 +238,15 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer l.leave(messages)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
 	to := stream.New(w, "text/event-stream")
-	keep := time.NewTicker(stream.Silence)
-	defer keep.Stop()
-	m := fmt.Appendf(nil, "retry: 1000\nid: %s\n%s", l.id, message("broker", map[string]bool{"away": away}))
-	for {
-		if _, err := to.Write(m); err != nil {
-			return
-		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-l.ctx.Done():
-			return
-		case m, ok = <-messages:
-			if !ok {
-				return // it was too slow
-			}
-		case <-keep.C:
-			m = []byte(": still here\n\n")
-		}
+	if _, err := fmt.Fprintf(to, "retry: 1000\nid: %s\n%s", l.id, message("broker", map[string]bool{"away": away})); err != nil {
+		return // the browser is gone
 	}
+	stream.Follow(ctx, to, messages, ": still here\n\n", func(m []byte) error { // the channel is closed if the browser is too slow
+		_, err := to.Write(m)
+		return err
+	})
 }
