@@ -62,7 +62,7 @@ func New(c *client.Client, options ...Option) *Handler {
 	}
 	a := api.New(api.Config{Client: c, User: cfg.user, Logger: cfg.logger, Version: version.Module()})
 	p := pages.New(shell.Config{
-		Client: c, User: cfg.user, Logger: cfg.logger, Version: version.Module(), Subscribe: a.Subscribe, Document: a.Document(),
+		Client: c, User: cfg.user, Logger: cfg.logger, Version: version.Module(), Subscribe: a.Subscribe, Recent: a.Recent, Document: a.Document(),
 	})
 	mux := http.NewServeMux()
 	mux.Handle(api.Prefix+"/", a)

@@ -2,17 +2,20 @@ package api
 
 import (
 	"context"
-	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
 // feed sends the events of one subscription to all streams of the process, so that the broker
-// sends each event once, however many browsers there are.
+// sends each event once, however many browsers there are. It remembers the newest events that the
+// broker does not keep, such as successes.
 type feed struct {
 	client *client.Client
 	log    *slog.Logger
@@ -21,13 +24,16 @@ type feed struct {
 
 	mu      sync.Mutex
 	streams map[chan client.Event]bool
-	started bool
-	at      uint64 // the sequence of the newest kept event that the feed has sent
+	since   time.Time      // when the subscription began; zero: it has not
+	at      uint64         // the sequence of the newest kept event that the feed has sent
+	unkept  []client.Event // the newest events that the broker does not keep, at most maxUnkept
 }
 
 // backlog is how many events are queued for a slow stream. If the queue is full, the stream is
 // closed. Its client connects again, and receives the kept events from the broker.
 const backlog = 256
+
+const maxUnkept = 300
 
 func newFeed(ctx context.Context, c *client.Client, log *slog.Logger) *feed {
 	return &feed{client: c, log: log, ctx: ctx, streams: map[chan client.Event]bool{}}
@@ -57,11 +63,23 @@ func (a *API) Subscribe(ctx context.Context) (events <-chan client.Event, leave 
 	return events, leave, err
 }
 
-// start subscribes when the first stream joins. The subscription lasts as long as the API.
+// Recent returns the newest events of the process that the broker does not keep, oldest first, and
+// since when the process receives them. It leaves out progress and output, which are too frequent.
+func (a *API) Recent(ctx context.Context) (unkept []client.Event, since time.Time, err error) {
+	f := a.feed
+	if err := f.start(ctx); err != nil {
+		return nil, time.Time{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.unkept), f.since, nil
+}
+
+// start subscribes when the first stream joins, or Recent is called. The subscription lasts as long as the API.
 func (f *feed) start(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.started {
+	if !f.since.IsZero() {
 		return nil
 	}
 	const patience = 5 * time.Second
@@ -71,7 +89,7 @@ func (f *feed) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.at, f.started = at, true
+	f.at, f.since = at, time.Now()
 	f.ended.Go(f.run)
 	return nil
 }
@@ -85,7 +103,7 @@ func (f *feed) run() {
 		at := f.at
 		f.mu.Unlock()
 		for e, err := range f.client.Events(f.ctx, client.EventFilter{After: &at}) {
-			if errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion) {
+			if exchange.IsUnreadable(err) {
 				continue // one event cannot be read
 			}
 			if err != nil {
@@ -106,6 +124,9 @@ func (f *feed) send(e client.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.at = max(f.at, e.Sequence)
+	if e.Sequence == 0 && e.Kind != job.EventOutput && e.Kind != job.EventProgress {
+		f.unkept = codec.Last(append(f.unkept, e), maxUnkept)
+	}
 	for stream := range f.streams {
 		select {
 		case stream <- e:

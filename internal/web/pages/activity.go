@@ -2,7 +2,6 @@ package pages
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -67,9 +66,11 @@ func (s *Site) activity() shell.Page {
 			return nil, err
 		}
 		if before == 0 {
-			var live []client.Event
-			live, d.Live = s.recent.Get()
-			kept = append(kept, live...)
+			var unkept []client.Event
+			if unkept, d.Live, err = s.recent(r.Context()); err != nil {
+				return nil, err
+			}
+			kept = append(kept, unkept...)
 			slices.SortStableFunc(kept, func(x, y client.Event) int { return x.Time.Compare(y.Time) })
 		}
 		d.Before = first
@@ -122,7 +123,7 @@ func keptEvents(ctx context.Context, c *client.Client, before uint64) (list []cl
 	defer cancel()
 	for e, err := range c.Events(reading, client.EventFilter{After: &after}) {
 		switch {
-		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+		case exchange.IsUnreadable(err):
 			continue // one event cannot be read
 		case err != nil && ctx.Err() == nil && reading.Err() != nil:
 			return list, first, nil // the broker has removed the last one

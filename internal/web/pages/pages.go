@@ -10,7 +10,6 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/web/pages/board"
-	"github.com/cronce-io/cronce/internal/web/pages/recent"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
 )
 
@@ -23,7 +22,7 @@ type Site struct {
 	shell  *shell.Site
 	mux    *http.ServeMux
 	boards *board.Source
-	recent recent.Events
+	recent func(context.Context) (unkept []client.Event, since time.Time, err error)
 	tails  chan struct{} // has an element for each output that is followed
 
 	verdicts board.Background[struct{}, verdict]
@@ -41,10 +40,9 @@ type Site struct {
 // end.
 func New(cfg shell.Config) *Site {
 	cfg.Templates = templates
-	s := &Site{client: cfg.Client, mux: http.NewServeMux(), tails: make(chan struct{}, maxTails)}
+	s := &Site{client: cfg.Client, mux: http.NewServeMux(), recent: cfg.Recent, tails: make(chan struct{}, maxTails)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.boards = board.NewSource(s.closing, cfg.Client)
-	s.recent = recent.Events{Context: s.closing, Subscribe: cfg.Subscribe}
 	s.verdicts = board.Background[struct{}, verdict]{Context: s.closing, Every: time.Minute, Max: 1}
 	s.accounts = board.Background[accountKey, account]{Context: s.closing, Every: 2 * time.Second, Max: 100}
 	s.checks = board.Background[checkKey, checked]{Context: s.closing, Every: 30 * time.Second, Max: 20}
@@ -81,7 +79,6 @@ func (s *Site) Close() {
 	s.close()
 	s.shell.Close()
 	s.boards.Wait()
-	s.recent.Wait()
 	s.verdicts.Wait()
 	s.accounts.Wait()
 	s.checks.Wait()

@@ -48,6 +48,7 @@ func newArchive(t *testing.T) *archive {
 	site := pages.New(shell.Config{
 		Client: c, Patience: natstest.Patience,
 		Subscribe: func(context.Context) (<-chan client.Event, func(), error) { return events, func() {}, nil },
+		Recent:    func(context.Context) ([]client.Event, time.Time, error) { return nil, time.Now(), nil },
 	})
 	mux := http.NewServeMux()
 	mux.Handle("/ops/", http.StripPrefix("/ops", secure.Wrap(site)))

@@ -47,6 +47,10 @@ type Config struct {
 	// Subscribe returns a channel of the process's events. It is closed if its reader is too slow.
 	Subscribe func(context.Context) (events <-chan client.Event, leave func(), err error)
 
+	// Recent returns the newest events that the broker does not keep, oldest first, and since when
+	// the process receives them.
+	Recent func(context.Context) (unkept []client.Event, since time.Time, err error)
+
 	// Version is that of the program.
 	Version string
 
