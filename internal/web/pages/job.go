@@ -2,12 +2,12 @@ package pages
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/schedule/words"
 	"github.com/cronce-io/cronce/internal/web/pages/board"
@@ -106,7 +106,7 @@ func newestOrders(r *shell.Request, name string, now time.Time) (list []job.Even
 		list = list[:0]
 		for e, err := range r.Client.Orders(r.Context(), name, since) {
 			switch {
-			case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+			case exchange.IsUnreadable(err):
 				continue // one event cannot be read
 			case err != nil:
 				return nil, err

@@ -32,6 +32,7 @@ type value[T any] struct {
 	asked   time.Time
 	tried   time.Time     // when the last computation that has ended began; zero: none has ended
 	running chan struct{} // closed when the running computation ends; nil: none runs
+	began   time.Time     // when it began to wait for its turn
 }
 
 // Result is a value as it was computed last.
@@ -41,9 +42,11 @@ type Result[T any] struct {
 	Ready bool
 	At    time.Time
 
-	// Err is why the last computation failed. Running reports whether another one runs.
+	// Err is why the last computation failed. Running reports whether another one runs, and Began when
+	// it began.
 	Err     error
 	Running bool
+	Began   time.Time
 }
 
 // computeTime bounds a computation.
@@ -65,11 +68,13 @@ func (b *Background[K, T]) Get(ctx context.Context, key K, notBefore time.Time, 
 	v.asked = time.Now()
 	due := time.Since(v.tried) > max(b.Every, 20*v.took) || v.tried.Before(notBefore)
 	if due && v.running == nil && b.Context.Err() == nil {
-		v.running = make(chan struct{})
+		v.running, v.began = make(chan struct{}), time.Now()
 		b.ended.Go(func() { b.run(v, compute) })
 	}
 	running, r := v.running, v.result
-	r.Running = running != nil
+	if r.Running = running != nil; r.Running {
+		r.Began = v.began
+	}
 	b.mu.Unlock()
 	if running == nil || r.Ready && !r.At.Before(notBefore) || patience <= 0 {
 		return r

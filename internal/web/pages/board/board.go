@@ -7,15 +7,14 @@ package board
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/job"
 )
@@ -205,7 +204,7 @@ func (r reader) update(ctx context.Context, b *Board) error {
 	for s, err := range r.client.WrittenSince(ctx, r.before.written.Add(-overlap)) {
 		at, known := b.byName[s.Job]
 		switch {
-		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+		case exchange.IsUnreadable(err):
 			if b.Unreadable = append(b.Unreadable, err); len(b.Unreadable) > maxUnreadable {
 				return err
 			}
@@ -266,32 +265,29 @@ func (j *Job) merge(before []Run, rows []client.SlotRow) {
 
 // Source reads boards when pages ask for them, one at a time. It is safe for concurrent use.
 type Source struct {
-	client *client.Client
-	ctx    context.Context
-	ended  sync.WaitGroup
-
-	mu      sync.Mutex
-	last    *Board
-	reading *reading
-}
-
-// reading is the reading of a board that has not ended.
-type reading struct {
-	began time.Time
-	done  chan struct{} // closed at the end
-	err   error
+	boards Background[struct{}, *Board]
+	read   func(context.Context) (*Board, error)
 }
 
 // NewSource returns a source that reads until ctx ends.
-func NewSource(ctx context.Context, c *client.Client) *Source { return &Source{client: c, ctx: ctx} }
+func NewSource(ctx context.Context, c *client.Client) *Source {
+	var last *Board // one reading runs at a time
+	return &Source{
+		boards: Background[struct{}, *Board]{Context: ctx, Every: 24 * time.Hour, Max: 1}, // Get says how old a board may be
+		read: func(ctx context.Context) (*Board, error) {
+			b, err := reader{c, last}.read(ctx)
+			if err == nil {
+				last = b
+			}
+			return b, err
+		},
+	}
+}
 
 // Wait waits for the end of the last reading. The context of NewSource must have ended.
-func (s *Source) Wait() { s.ended.Wait() }
+func (s *Source) Wait() { s.boards.Wait() }
 
 const (
-	// readTime bounds a reading.
-	readTime = time.Minute
-
 	// patience is how long a page that accepts the board before waits for a new one. maxAge is the
 	// age up to which the board before is accepted. If a reading has lasted for slow, the broker
 	// may be away: then pages wait, since they must not show old data as if they were new.
@@ -303,55 +299,18 @@ const (
 // Get returns a board whose reading began at notBefore or later. If acceptOld, and the reading
 // takes long, Get returns the board before, if that is some seconds old at most.
 func (s *Source) Get(ctx context.Context, notBefore time.Time, acceptOld bool) (*Board, error) {
-	for {
-		before, r := s.begin(notBefore)
-		if r == nil {
-			return before, nil
-		}
-		var late <-chan time.Time
-		if acceptOld && before != nil && time.Since(before.Began) < maxAge && time.Since(r.began) < slow {
-			t := time.NewTimer(patience)
-			defer t.Stop()
-			late = t.C
-		}
-		select {
-		case <-late:
-			return before, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-r.done:
-		}
-		if r.err != nil {
-			return nil, r.err
+	if acceptOld {
+		r := s.boards.Get(ctx, struct{}{}, notBefore, 0, s.read)
+		if r.Ready && time.Since(r.At) < maxAge && time.Since(r.Began) < slow {
+			r = s.boards.Get(ctx, struct{}{}, notBefore, patience, s.read)
+			if r.Running || !r.At.Before(notBefore) {
+				return r.Value, nil
+			}
 		}
 	}
-}
-
-// begin returns the last board if it is new enough; otherwise also the reading to wait for, which
-// it starts if there is none.
-func (s *Source) begin(notBefore time.Time) (*Board, *reading) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last != nil && !s.last.Began.Before(notBefore) {
-		return s.last, nil
+	r := s.boards.Get(ctx, struct{}{}, notBefore, computeTime, s.read)
+	if r.Ready && !r.At.Before(notBefore) {
+		return r.Value, nil
 	}
-	if s.reading == nil {
-		r, before := &reading{began: time.Now(), done: make(chan struct{})}, s.last
-		s.reading = r
-		s.ended.Go(func() { s.read(r, before) })
-	}
-	return s.last, s.reading
-}
-
-func (s *Source) read(r *reading, before *Board) {
-	ctx, cancel := context.WithTimeout(s.ctx, readTime)
-	defer cancel()
-	b, err := reader{s.client, before}.read(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil {
-		s.last = b
-	}
-	r.err, s.reading = err, nil
-	close(r.done)
+	return nil, cmp.Or(ctx.Err(), r.Err, context.Canceled) // canceled: the process shuts down
 }

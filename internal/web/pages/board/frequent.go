@@ -2,10 +2,9 @@ package board
 
 import (
 	"context"
-	"errors"
 
 	"github.com/cronce-io/cronce/client"
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
 // fillFrequent makes one pass over the newest records of all jobs. A request for each single job
@@ -35,7 +34,7 @@ func (r reader) fillFrequent(ctx context.Context, empty []*Job) (rest []*Job, er
 	n := 0
 	for s, err := range r.client.LastWritten(ctx) {
 		switch rows, wanted := found[s.Job]; {
-		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+		case exchange.IsUnreadable(err):
 			continue // one record cannot be read
 		case err != nil:
 			return nil, err
