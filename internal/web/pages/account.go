@@ -2,7 +2,6 @@ package pages
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
 	"github.com/cronce-io/cronce/job"
@@ -162,7 +162,7 @@ func (a *account) verify(ctx context.Context, c *client.Client, k accountKey, no
 		if len(a.Problems) < maxProblems {
 			a.Problems = append(a.Problems, p)
 		}
-		if p.BeyondRepair == "" && isHole(p) {
+		if isRepairable(p) {
 			a.Repairable++
 		}
 		return nil
@@ -176,6 +176,9 @@ func isHole(p client.SlotProblem) bool {
 	return p.Problem == client.ProblemMissing || p.Problem == client.ProblemNoOutcome
 }
 
+// isRepairable reports whether a repair would offer the slot again.
+func isRepairable(p client.SlotProblem) bool { return p.BeyondRepair == "" && isHole(p) }
+
 // read returns the states of the job's slots in the range, by their IDs.
 func (a *account) read(ctx context.Context, c *client.Client, k accountKey) (map[string]job.State, error) {
 	states := map[string]job.State{}
@@ -184,10 +187,10 @@ func (a *account) read(ctx context.Context, c *client.Client, k accountKey) (map
 			break
 		}
 		switch {
-		case err != nil && ctx.Err() != nil:
-			return nil, err
+		case exchange.IsUnreadable(err):
+			continue // verify says so
 		case err != nil:
-			continue // one record cannot be read: verify says so
+			return nil, err
 		case !s.When().Before(k.To):
 			continue
 		}
@@ -300,18 +303,4 @@ var cellWords = map[string]string{
 	cellHole: "not accounted for", cellOdd: "ended, with a problem", cellComing: "not due yet", cellPaused: "paused", cellUnknown: "not judged",
 	"succeeded": "succeeded", "failed": "failed", "running": "running", "retrying": "waits for its next attempt", "pending": "waits for a worker",
 	"skipped": "skipped", "missed": "missed", "expired": "expired", "cancelled": "cancelled",
-}
-
-// slotStates returns the states of a job's slots in a range, by their IDs.
-func slotStates(ctx context.Context, c *client.Client, name string, from, to time.Time) (map[string]job.State, error) {
-	states := map[string]job.State{}
-	for s, err := range c.Slots(ctx, client.SlotFilter{Job: name, Since: from}) {
-		if err != nil && (ctx.Err() != nil || !errors.Is(err, job.ErrInvalid) && !errors.Is(err, job.ErrVersion)) {
-			return nil, err
-		}
-		if err == nil && s.Slot.Before(to) {
-			states[s.ID] = s.State
-		}
-	}
-	return states, nil
 }

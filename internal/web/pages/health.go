@@ -62,11 +62,9 @@ func (k checkKey) query() string {
 type checked struct {
 	Sum        client.Verification
 	Found      []client.SlotProblem // the first maxFound
+	Repairable int                  // how many slots a repair would offer again
 	Unreadable []string
 }
-
-// Repairable is how many slots a repair would offer again.
-func (c checked) Repairable() int { return c.Sum.Missing + c.Sum.NoOutcome - c.Sum.BeyondRepair }
 
 // healthView is what the page shows.
 type healthView struct {
@@ -110,7 +108,7 @@ func (s *Site) health() shell.Page {
 			if v.Asked = v.Asked && r.Form.OK(); !v.Asked {
 				return v, nil
 			}
-			v.Check, v.Query = s.check(r, key), key.query()
+			v.Check, v.Query = s.check(r, key, checkWait), key.query()
 			s.work.mu.Lock()
 			defer s.work.mu.Unlock()
 			v.Read = s.work.read[key]
@@ -128,12 +126,19 @@ func (s *Site) health() shell.Page {
 	}
 }
 
-// readCheck reads the range.
+// readCheck reads the range and the job.
 func readCheck(r *shell.Request) checkKey {
-	k := checkKey{From: r.Form.Time("from", r.Prefs.Location), To: r.Form.Time("to", r.Prefs.Location), Job: r.Form.Get("job")}
+	k := readRange(r)
+	k.Job = r.Form.Get("job")
 	if err := codec.ValidateJobFilter(k.Job); err != nil {
 		r.Form.Wrong("job", "%v", err)
 	}
+	return k
+}
+
+// readRange reads the range.
+func readRange(r *shell.Request) checkKey {
+	k := checkKey{From: r.Form.Time("from", r.Prefs.Location), To: r.Form.Time("to", r.Prefs.Location)}
 	switch {
 	case !k.To.IsZero() && !k.From.IsZero() && !k.To.After(k.From):
 		r.Form.Wrong("to", "it is not after the beginning of the range")
@@ -143,10 +148,10 @@ func readCheck(r *shell.Request) checkKey {
 	return k
 }
 
-// check verifies a range in the background, and waits a moment for the result.
-func (s *Site) check(r *shell.Request, key checkKey) board.Result[checked] {
+// check verifies a range in the background, and waits at most for patience for the result.
+func (s *Site) check(r *shell.Request, key checkKey, patience time.Duration) board.Result[checked] {
 	c := r.Client
-	return s.checks.Get(r.Context(), key, time.Time{}, checkWait, func(ctx context.Context) (out checked, err error) {
+	return s.checks.Get(r.Context(), key, time.Time{}, patience, func(ctx context.Context) (out checked, err error) {
 		o := key.options()
 		o.Progress = func(n int) { s.work.progress(key, n) }
 		o.Unreadable = func(err error) {
@@ -158,6 +163,9 @@ func (s *Site) check(r *shell.Request, key checkKey) board.Result[checked] {
 		out.Sum, err = c.Verify(ctx, o, func(p client.SlotProblem) error {
 			if len(out.Found) < maxFound {
 				out.Found = append(out.Found, p)
+			}
+			if isRepairable(p) {
+				out.Repairable++
 			}
 			return nil
 		})
@@ -191,49 +199,75 @@ func (s *Site) repairPage() shell.Page {
 				}
 			}
 			r.Form.Get("verify")
-			if !r.Form.OK() {
-				return o, nil
-			}
-			check := s.check(r, key)
-			n := check.Value.Repairable()
-			switch {
-			case check.Err != nil:
-				return nil, check.Err
-			case !check.Ready:
-				o.Says = append(o.Says, "The range is still being verified. Go back to see the result.")
-			case n == 0:
-				o.Says = append(o.Says, "There is nothing to repair in this range.")
-			default:
-				o.Ready = true
-				o.Says = append(o.Says,
-					fmt.Sprintf("Slots that are offered again to the workers: %d. Workers treat them like every slot, by their record: a slot that has lost its record runs again.", n),
-					"Slots that are too old for the job's catch-up policy are recorded as missed. If another program repairs at the same time, no slot runs twice because of that.")
-				if left := check.Value.Sum.BeyondRepair; left > 0 {
-					o.Says = append(o.Says, fmt.Sprintf("%d more cannot be repaired; the list says why.", left))
-				}
-			}
+			err := s.sayRepair(r, key, &o)
 			o.permit(r, starts)
-			return o, nil
+			return o, err
 		},
 		Do: func(r *shell.Request) (string, error) {
 			key := readCheck(r)
 			if !r.Form.OK() {
 				return "", shell.ErrField
 			}
-			s.repairNow(r, key)
+			_ = s.repairNow(r, key) // the page of health shows the error
 			return "health?" + key.query(), nil
 		},
 	}
 }
 
-// repairNow starts a repair that does not end with the request, and waits a moment for it.
-func (s *Site) repairNow(r *shell.Request, key checkKey) {
+// sayRepair says which slots a repair offers again.
+func (s *Site) sayRepair(r *shell.Request, key checkKey, o *order) error {
+	if !r.Form.OK() {
+		return nil
+	}
+	check := s.check(r, key, repairWait)
+	n := check.Value.Repairable
+	switch {
+	case check.Err != nil:
+		return check.Err
+	case !check.Ready:
+		o.Waiting = true
+		o.Says = append(o.Says, "The range is still being verified. Reload this page to see the result.")
+		return nil
+	case n == 0:
+		o.Says = append(o.Says, "There is nothing to repair in this range.")
+	default:
+		o.Ready = true
+		o.Says = append(o.Says,
+			fmt.Sprintf("Slots that are offered again to the workers: %d. Workers treat them like every slot, by their record: a slot that has lost its record runs again.", n),
+			"Slots that are too old for the job's catch-up policy are recorded as missed. If another program repairs at the same time, no slot runs twice because of that.")
+	}
+	o.list(check.Value.Found)
+	if left := check.Value.Sum.BeyondRepair; left > 0 {
+		o.Says = append(o.Says, fmt.Sprintf("%d cannot be repaired.", left))
+	}
+	return nil
+}
+
+// list names the first problems, and why some of them cannot be repaired.
+func (o *order) list(found []client.SlotProblem) {
+	const most = 20
+	for _, p := range found[:min(len(found), most)] {
+		switch {
+		case p.BeyondRepair != "":
+			o.Says = append(o.Says, p.ID+" cannot be repaired: "+p.BeyondRepair)
+		case isRepairable(p):
+			o.Says = append(o.Says, p.ID+": "+p.Detail)
+		}
+	}
+	if len(found) > most {
+		o.Says = append(o.Says, "and more")
+	}
+}
+
+// repairNow starts a repair that does not end with the request, and waits a moment for it. If the repair
+// has failed by then, it returns why.
+func (s *Site) repairNow(r *shell.Request, key checkKey) error {
 	const maxRepairs = 20 // that are remembered
 	w := &s.work
 	w.mu.Lock()
 	if one := w.repairs[key]; one != nil && one.Running {
 		w.mu.Unlock()
-		return
+		return nil
 	}
 	if w.repairs == nil {
 		w.repairs = map[checkKey]*repair{}
@@ -244,21 +278,20 @@ func (s *Site) repairNow(r *shell.Request, key checkKey) {
 	one := &repair{Running: true}
 	w.repairs[key] = one
 	w.mu.Unlock()
-	done, c := make(chan struct{}), r.Client
-	s.repairing.Go(func() {
-		defer close(done)
-		s.runRepair(c, key, one)
-	})
+	ended, c := make(chan error, 1), r.Client
+	s.repairing.Go(func() { ended <- s.runRepair(c, key, one) })
 	wait := time.NewTimer(repairWait)
 	defer wait.Stop()
 	select {
-	case <-done:
+	case err := <-ended:
+		return err
 	case <-wait.C:
 	case <-r.Context().Done():
 	}
+	return nil
 }
 
-func (s *Site) runRepair(c *client.Client, key checkKey, one *repair) {
+func (s *Site) runRepair(c *client.Client, key checkKey, one *repair) error {
 	ctx, cancel := context.WithTimeout(s.closing, repairTime)
 	defer cancel()
 	o := key.options()
@@ -285,4 +318,5 @@ func (s *Site) runRepair(c *client.Client, key checkKey, one *repair) {
 	case err != nil:
 		one.Err = err.Error()
 	}
+	return err
 }

@@ -20,6 +20,9 @@ type order struct {
 	Says  []string
 	Ready bool
 
+	// Waiting reports that Says is still being computed: the page refreshes itself.
+	Waiting bool
+
 	Danger  bool
 	Fields  []field
 	Preview bool   // Says depends on the fields, so the page has a button that shows it anew
@@ -36,7 +39,7 @@ func (s *Site) orders() []shell.Page {
 	return []shell.Page{
 		orderPage("trigger", starts, showTrigger, doTrigger), orderPage("pause", edits, showPause, doPause), orderPage("resume", edits, showResume, doResume),
 		orderPage("backfill", starts, showBackfill, doBackfill), orderPage("release", edits, showRelease, doRelease), orderPage("remove", edits, showRemove, doRemove),
-		orderPage("repair", starts, s.showRepair, doRepair),
+		orderPage("repair", starts, s.showRepair, s.doRepair),
 	}
 }
 
@@ -283,7 +286,7 @@ func showBackfill(r *shell.Request, o *order) error {
 
 // countBackfill says how many slots of the range will be published.
 func (o *order) countBackfill(r *shell.Request, u client.Upcoming, from, to time.Time) error {
-	states, err := slotStates(r.Context(), r.Client, o.Job, from, to)
+	states, err := new(account).read(r.Context(), r.Client, accountKey{Job: o.Job, From: from, To: to})
 	if err != nil {
 		return err
 	}
@@ -323,56 +326,20 @@ func doBackfill(r *shell.Request, name string) (string, error) {
 	return "", err
 }
 
-// showRepair says which slots of a range a repair offers again.
+// showRepair and doRepair are the page of a repair of one job. repairPage is that of the fleet.
 func (s *Site) showRepair(r *shell.Request, o *order) error {
-	from, to := repairRange(r)
+	key := readRange(r)
+	key.Job = o.Job
 	o.hidden(r, "from", r.Form.Get("from"))
 	o.hidden(r, "to", r.Form.Get("to"))
-	if !r.Form.OK() {
-		return nil
-	}
-	offered, n := []string{}, 0
-	_, err := r.Client.Verify(r.Context(), client.VerifyOptions{From: from, To: to, Jobs: []string{o.Job}}, func(p client.SlotProblem) error {
-		switch {
-		case p.BeyondRepair != "":
-			o.Says = append(o.Says, p.ID+" cannot be repaired: "+p.BeyondRepair)
-		case isHole(p):
-			if n++; len(offered) < 20 {
-				offered = append(offered, p.ID)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	o.Says = append([]string{fmt.Sprintf("%s offered again to the workers, which treat them like every slot: by their record.", are(n))}, o.Says...)
-	if n > 0 {
-		o.Says = append(o.Says, strings.Join(offered, ", "))
-	}
-	if len(o.Says) > 40 {
-		o.Says = append(o.Says[:40], "and more")
-	}
-	o.Ready = n > 0
-	return nil
+	return s.sayRepair(r, key, o)
 }
 
-func repairRange(r *shell.Request) (from, to time.Time) {
-	from, to = r.Form.Time("from", time.UTC), r.Form.Time("to", time.UTC)
-	if from.IsZero() && r.Form.OK() {
-		r.Form.Wrong("from", "it is missing: the range needs a beginning")
-	}
-	if err := (client.VerifyOptions{From: from, To: to}).Validate(); err != nil {
-		r.Form.Wrong("to", "%v", err)
-	}
-	return from, to
-}
-
-func doRepair(r *shell.Request, name string) (string, error) {
-	from, to := repairRange(r)
+func (s *Site) doRepair(r *shell.Request, name string) (string, error) {
+	key := readRange(r)
+	key.Job = name
 	if !r.Form.Complete() {
 		return "", shell.ErrField
 	}
-	_, err := r.Client.Verify(r.Context(), client.VerifyOptions{From: from, To: to, Jobs: []string{name}, Repair: true}, nil)
-	return "", err
+	return "", s.repairNow(r, key)
 }

@@ -382,6 +382,12 @@ func TestHealthVerifiesARangeAndRepairsIt(t *testing.T) {
 	if _, err := a.store.Watermark().Write(t.Context(), exchange.Watermark{Time: time.Now(), Revision: 100, Nonce: "n"}, 0); err != nil {
 		t.Fatal(err)
 	}
+	// A slot that ended twice cannot be repaired, and the hole can.
+	at := a.base.Add(time.Minute)
+	a.record(t, job.Record{
+		Slot: job.Slot{Job: "report", Token: "twice"}, State: job.Succeeded, Published: at, Node: "web1-1", Attempt: 2, Finished: at.Add(4 * time.Second),
+		Attempts: []job.Attempt{{Number: 1, Node: "web1-1", Fence: 1, Started: at, Finished: at.Add(time.Second)}, {Number: 2, Node: "web1-1", Fence: 2, Started: at.Add(2 * time.Second), Finished: at.Add(4 * time.Second)}},
+	})
 	hole := job.NewSlot("report", a.base.Add(time.Hour)).ID()
 	query := "verify=1&job=report&from=" + url.QueryEscape(a.base.Format(time.RFC3339)) + "&to=" + url.QueryEscape(a.base.Add(90*time.Minute).Format(time.RFC3339))
 	var text string
@@ -389,7 +395,7 @@ func TestHealthVerifiesARangeAndRepairsIt(t *testing.T) {
 		_, _, text = a.get(t, "health?"+query)
 		return !strings.Contains(text, "Verifying:")
 	})
-	for _, want := range []string{hole + " missing", "Repair 1 of them", "1 problem", "2 slots that should exist"} {
+	for _, want := range []string{hole + " missing", "Repair 1 of them", "2 problems", "2 slots that should exist"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q: %s", want, text)
 		}
@@ -402,12 +408,12 @@ func TestHealthVerifiesARangeAndRepairsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	form.Del("verify")
-	status, at, text := a.post(t, "health/repair", form)
-	if status != 200 || !strings.HasPrefix(at, "health?") {
-		t.Errorf("%d at %s: %s", status, at, text)
+	status, page, text := a.post(t, "health/repair", form)
+	if status != 200 || !strings.HasPrefix(page, "health?") {
+		t.Errorf("%d at %s: %s", status, page, text)
 	}
 	natstest.Eventually(t, natstest.Patience, "the repair to end", func() bool {
-		_, _, text = a.get(t, at)
+		_, _, text = a.get(t, page)
 		return strings.Contains(text, "Repaired")
 	})
 	if !strings.Contains(text, "Offered again: 1") {
