@@ -181,6 +181,8 @@ var nodeMutants = []nodeMutant{
     await Promise.all(ranges.map((m) => this.publish(m, signal)));`, `await Promise.all([...messages, ...ranges].map((m) => this.publish(m, signal)));`, "", "away P-2"},
 	{"moves the watermark to a registry that it has not seen", "producer", `{ known } = this.registry,`, "known = { ...this.registry.known, revision: (await this.store.nc.request(`$JS.API.STREAM.INFO.KV_${this.store.namespace}_jobs`)).json().state.last_seq },", "", "registry-unseen P-4"},
 	{"moves the watermark past a plan that it does not know", "definition", `if (unknown) throw`, `if (false) throw`, "", "definition-2 O-3"},
+	{"claims a slot that was missed", "claim", `const final = new Set(["succeeded", "failed", "skipped", "missed",`, `const final = new Set(["succeeded", "failed", "skipped",`, "", "has-outcome"},
+	{"answers a request without a version", "worker", `let answer = { v: 1, ending: false };`, `let answer = { ending: false };`, "", "cancel O-2"},
 	{"serves no timers", "worker", "const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];", "const streams = [`${this.store.namespace}_slots`];", "", "timer"},
 
 	// What the minimal worker leaves to others.

@@ -21,6 +21,7 @@ var workerScenarios = []Scenario{
 	{"late-completion", []string{"C-6", "K-2", "C-11"}, "another node has the slot by the time that the handler returns", lateCompletion},
 	{"version-2", []string{"V-1", "V-2", "V-4"}, "a newer program has written the slot's record; another record has a payload that is too large", versionTwo},
 	{"old-run", []string{"C-2"}, "a run is offered again, whose first message was a day ago", oldRun},
+	{"has-outcome", []string{"K-1", "C-2", "C-9"}, "messages of slots that have their outcomes, one of each kind", hasOutcome},
 	{"contradiction", []string{"M-1"}, "a message names one slot, and its message ID another", contradiction},
 	{"registry-lags", []string{"C-4"}, "a message is of a definition that is not there yet", registryLags},
 	{"twice", []string{"C-1", "C-9"}, "a second message of a slot comes while the handler runs", twice},
@@ -261,6 +262,27 @@ func oldRun(s *stage) {
 	}
 }
 
+func hasOutcome(s *stage) {
+	s.define("work", nil, nil)
+	before := map[string]uint64{}
+	for _, state := range final {
+		id := "work:@" + state
+		before[id] = s.set("ledger", key(id), ended(running(id, "peer-9-9-z", 1), state))
+	}
+	s.launch("work")
+	for _, state := range final {
+		s.offer("work", state, 10)
+	}
+	s.await("C-9", "the messages of slots that have their outcomes to be acked", func() bool {
+		for id, revision := range before {
+			if s.slot(id).revision != revision || len(s.did("start", id)) > 0 {
+				s.fails("K-1", "the record of %s, which had its outcome, was written over: %v", id, s.slot(id).value)
+			}
+		}
+		return s.inStream() == 0
+	})
+}
+
 func contradiction(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
@@ -370,7 +392,11 @@ func (s *stage) request(must, node string, v value) (answer value) {
 	if err != nil {
 		s.fails(must, "no answer to %s on %s: %v", m.Data, m.Subject, err)
 	}
-	return frame{data: got.Data}.body()
+	answer = frame{data: got.Data}.body()
+	if answer["v"] != 1.0 {
+		s.breaks(must, "the answer to %s on %s is %s: want v 1", m.Data, m.Subject, got.Data)
+	}
+	return answer
 }
 
 func ask(s *stage) {
