@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -16,6 +17,7 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
@@ -69,9 +71,10 @@ type Run struct {
 	Slot job.Slot
 
 	// New reports that this order created the run. Otherwise the run existed, and keeps the
-	// time and payload of its first order. An order that is repeated after the duplicate
-	// window (2 minutes by default), while the run still waits for its first start, is also
-	// reported as new; it runs once all the same.
+	// time and payload of its first order. A run that waits for its first start may be reported
+	// as new again if more than 10,000 runs of the job have waited for longer, or if the login
+	// may not list what waits, as that of a caller: after the duplicate window (2 minutes by
+	// default), or if its time has come. It runs once all the same.
 	New bool
 
 	// State is job.Pending while the run waits, and then the state of its record.
@@ -110,7 +113,7 @@ func (c *Client) Trigger(ctx context.Context, name string, o TriggerOptions) (Ru
 		return Run{}, fmt.Errorf("trigger job %s: %w", name, err)
 	}
 	for {
-		stored, err := c.readRun(ctx, slot, o.Key != "", !o.At.IsZero())
+		stored, err := c.readRun(ctx, slot, o)
 		if err != nil {
 			return Run{}, err
 		}
@@ -127,17 +130,18 @@ func (c *Client) Trigger(ctx context.Context, name string, o TriggerOptions) (Ru
 	}
 }
 
-// storedRun holds what is stored about a triggered run: its job, and its record or timer.
+// storedRun holds what is stored about a triggered run: its job, and its record, timer or message.
 type storedRun struct {
-	entry  plans.Entry
-	record *job.Record
-	timer  *stream.Timer // of the first shard
-	now    time.Time
+	entry   plans.Entry
+	record  *job.Record
+	timer   *stream.Timer       // of the first shard
+	waiting *stream.WaitingSlot // its time has come, and no worker has started it
+	now     time.Time           // the broker's; zero if nothing depends on it
 }
 
-// readRun reads what is stored about a run. A run without a key is not stored yet. If clock is
-// true, readRun also reads the broker's time.
-func (c *Client) readRun(ctx context.Context, slot job.Slot, keyed, clock bool) (s storedRun, err error) {
+// readRun reads what is stored about a run. A run without a key is not stored yet.
+func (c *Client) readRun(ctx context.Context, slot job.Slot, o TriggerOptions) (s storedRun, err error) {
+	keyed := o.Key != ""
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		s.entry, _, err = c.cfg.Jobs.Read(reading, slot.Job)
@@ -147,16 +151,12 @@ func (c *Client) readRun(ctx context.Context, slot job.Slot, keyed, clock bool) 
 		return err
 	})
 	if keyed {
-		group.Go(func() error {
-			r, _, err := c.cfg.Ledger.Read(reading, slot)
-			if errors.Is(err, job.ErrNotFound) {
-				return nil
-			}
-			s.record = &r
+		group.Go(func() (err error) {
+			s.record, _, err = c.record(reading, slot)
 			return err
 		})
 	}
-	if clock {
+	if keyed || !o.At.IsZero() {
 		group.Go(func() (err error) {
 			s.now, err = c.cfg.Now(reading)
 			return err
@@ -164,11 +164,68 @@ func (c *Client) readRun(ctx context.Context, slot job.Slot, keyed, clock bool) 
 	}
 	err = group.Wait()
 	c.cfg.Alive()
-	if keyed && err == nil && s.record == nil {
-		s.timer, _, err = c.timer(ctx, parts(slot, s.entry.Job.WithDefaults().Shards)[0])
+	if !keyed || err != nil || s.record != nil {
+		return s, err
+	}
+	if s.timer, _, err = c.timer(ctx, parts(slot, s.entry.Job.WithDefaults().Shards)[0]); s.timer != nil || err != nil {
+		return s, err
+	}
+	later := o.At.After(s.now)
+	queue := s.entry.Job.WithDefaults().Queue
+	err = c.waitingRuns(ctx, slot.Job, s.now, later, func(w *stream.WaitingSlot) bool {
+		if w.Slot.Whole() == slot {
+			s.waiting = w
+		}
+		return s.waiting == nil || s.waiting.Queue != queue // it may have been moved there
+	})
+	if later && s.waiting == nil && err == nil {
+		// The run may have started since its record was read. A timer would start it again when
+		// its record has been forgotten.
+		s.record, _, err = c.record(ctx, slot)
 	}
 	return s, err
 }
+
+// mostWaiting bounds how many waiting messages an order looks at, in each stream.
+const mostWaiting = 10_000
+
+// waitingRuns calls found with the messages of a job's runs that wait for a worker, oldest first,
+// until it returns false. Unless all is true, it leaves out those that fold with a second
+// publication of their run, so that none is left mostly. It finds none if the login may not list
+// them.
+func (c *Client) waitingRuns(ctx context.Context, name string, now time.Time, all bool, found func(*stream.WaitingSlot) bool) error {
+	if c.cfg.NoList {
+		return nil
+	}
+	published := stream.WaitingFilter{Job: name}
+	if !all {
+		published.Before = now.Add(-c.cfg.Settings.WithDefaults().Duplicates + foldMargin)
+	}
+	for _, waiting := range []iter.Seq2[stream.WaitingSlot, error]{
+		c.cfg.Slots.Waiting(ctx, published),
+		c.cfg.Timers.Waiting(ctx, stream.WaitingFilter{Job: name, Fired: true}), // the server gives them no message ID
+	} {
+		n := 0
+		for w, err := range waiting {
+			c.cfg.Alive()
+			if n++; n > mostWaiting {
+				break
+			}
+			switch {
+			case exchange.IsUnreadable(err):
+			case err != nil:
+				return err
+			case !found(&w):
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// foldMargin is how long before the end of the duplicate window an order begins to look for the
+// message of its run: the message may leave the window before the order is stored.
+const foldMargin = 15 * time.Second
 
 // timer returns the timer of one shard of the run, or nil.
 func (c *Client) timer(ctx context.Context, part job.Slot) (*stream.Timer, uint64, error) {
@@ -192,6 +249,14 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 	all := parts(slot, j.Shards)
 	slices.Reverse(all)
 	var err error
+	if w := s.waiting; w != nil {
+		t := Run{Slot: slot, State: job.Pending, Queue: w.Queue, Due: w.Due}
+		if w.Queue != j.Queue && !o.At.After(s.now) {
+			t.Queue, t.MovedFrom = j.Queue, w.Queue
+			err = c.repeat(ctx, all, j.Queue, *w)
+		}
+		return t, err
+	}
 	if timer := s.timer; timer != nil {
 		t := Run{Slot: slot, State: job.Pending, Queue: j.Queue, Due: timer.Due}
 		if timer.Queue != j.Queue {
@@ -238,6 +303,18 @@ func (c *Client) move(ctx context.Context, parts []job.Slot, queue string) error
 		timer.Queue = queue
 		_, err = c.cfg.Timers.Set(ctx, *timer, revision)
 		if err != nil && (!errors.Is(err, job.ErrConflict) || i == len(parts)-1) {
+			return err
+		}
+	}
+	return nil
+}
+
+// repeat publishes the waiting message of a run once more, for another queue. Its worker ends the
+// message that is left behind.
+func (c *Client) repeat(ctx context.Context, parts []job.Slot, queue string, w stream.WaitingSlot) error {
+	for _, part := range parts {
+		w.Slot = part
+		if _, err := c.publish(ctx, queue, w.Message, w.Payload); err != nil {
 			return err
 		}
 	}
@@ -347,6 +424,7 @@ type storedRuns struct {
 	storedRun
 	records map[job.Slot]kv.LedgerEntry
 	timers  map[job.Slot]stream.Timer // of the first shards
+	waiting map[job.Slot]*stream.WaitingSlot
 }
 
 func (c *Client) readRuns(ctx context.Context, name string, orders []TriggerOptions, named []job.Slot) (s storedRuns, err error) {
@@ -357,7 +435,7 @@ func (c *Client) readRuns(ctx context.Context, name string, orders []TriggerOpti
 		return s, fmt.Errorf("job %s: %w", name, err)
 	}
 	c.cfg.Alive()
-	if slices.ContainsFunc(orders, func(o TriggerOptions) bool { return !o.At.IsZero() }) {
+	if len(named) > 0 || slices.ContainsFunc(orders, func(o TriggerOptions) bool { return !o.At.IsZero() }) {
 		if s.now, err = c.cfg.Now(ctx); err != nil {
 			return s, err
 		}
@@ -365,15 +443,28 @@ func (c *Client) readRuns(ctx context.Context, name string, orders []TriggerOpti
 	if len(named) == 0 {
 		return s, nil
 	}
-	if s.records, err = c.cfg.Ledger.Records(ctx, named); err != nil {
-		return s, err
-	}
-	c.cfg.Alive()
+	// In the order in which a run goes through them, so that one that goes on meanwhile is found.
 	first := make([]job.Slot, len(named))
 	for i, slot := range named {
 		first[i] = parts(slot, s.entry.Job.WithDefaults().Shards)[0]
 	}
-	s.timers, err = c.cfg.Timers.Latest(ctx, first)
+	if s.timers, err = c.cfg.Timers.Latest(ctx, first); err != nil {
+		return s, err
+	}
+	c.cfg.Alive()
+	s.waiting = map[job.Slot]*stream.WaitingSlot{}
+	queue := s.entry.Job.WithDefaults().Queue
+	later := slices.ContainsFunc(orders, func(o TriggerOptions) bool { return o.At.After(s.now) })
+	err = c.waitingRuns(ctx, name, s.now, later, func(w *stream.WaitingSlot) bool {
+		if s.waiting[w.Slot.Whole()] == nil || w.Queue == queue {
+			s.waiting[w.Slot.Whole()] = w
+		}
+		return true
+	})
+	if err != nil {
+		return s, err
+	}
+	s.records, err = c.cfg.Ledger.Records(ctx, named)
 	c.cfg.Alive()
 	return s, err
 }
@@ -386,6 +477,7 @@ func (c *Client) triggerOne(ctx context.Context, slot job.Slot, o TriggerOptions
 	if t, ok := many.timers[parts(slot, stored.entry.Job.WithDefaults().Shards)[0]]; ok {
 		stored.timer = &t
 	}
+	stored.waiting = many.waiting[slot]
 	run, err := c.trigger(ctx, slot, o, stored)
 	c.cfg.Alive()
 	if errors.Is(err, job.ErrConflict) { // the run has changed since it was read

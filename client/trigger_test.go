@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"pgregory.net/rapid"
 
@@ -216,6 +217,81 @@ func TestTriggerMovesARunFromADeadQueue(t *testing.T) {
 	all := s.waiting(t)
 	if len(all) != 2 || all[0].Queue != "dead" || all[1].Queue != "alive" || all[0].Slot != all[1].Slot {
 		t.Errorf("waiting: %+v", all)
+	}
+}
+
+// A run that waits for a worker has no record, and a timer that has fired no message ID. The same
+// key is the same run all the same, now and later.
+func TestTriggerFindsARunThatWaits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	fired := order{Job: "report", Key: "fired", At: time.Now().Add(300 * time.Millisecond), Payload: json.RawMessage(`{"n":1}`)}
+	s.trigger(t, fired)
+	s.trigger(t, order{Job: "report", Key: "now", Payload: json.RawMessage(`{"n":1}`)})
+	natstest.Eventually(t, natstest.Patience, "the timer to fire", func() bool {
+		all := s.waiting(t)
+		return len(all) == 2 && !all[0].Timer && !all[1].Timer
+	})
+	later := time.Now().Add(time.Hour)
+	for _, again := range []order{
+		{Job: "report", Key: "fired"}, {Job: "report", Key: "fired", At: later},
+		{Job: "report", Key: "now"}, {Job: "report", Key: "now", At: later},
+	} {
+		again.Payload = json.RawMessage(`{"n":2}`)
+		if got := s.trigger(t, again); got.New || got.State != job.Pending {
+			t.Errorf("%s again, at %v: %+v, want the run that waits", again.Key, again.At, got)
+		}
+		many, err := s.TriggerMany(t.Context(), "report", []client.TriggerOptions{again.options()})
+		if err != nil || many[0].New {
+			t.Errorf("%s again with others: %+v, %v", again.Key, many, err)
+		}
+	}
+	if all := s.waiting(t); len(all) != 2 {
+		t.Errorf("%d messages and timers wait, want 2: %+v", len(all), all)
+	}
+}
+
+// The stream has forgotten the message ID of a run that waits for long.
+func TestTriggerFindsARunThatWaitsForLongerThanTheDuplicateWindow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	js := s.server.JetStream()
+	s.trigger(t, order{Job: "report", Key: "young"})
+	st, err := js.Stream(t.Context(), s.store.SlotStream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	young, err := st.GetMsg(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &nats.Msg{Subject: young.Subject, Header: nats.Header{}, Data: young.Data}
+	for name, values := range young.Header {
+		if name != nats.MsgIdHdr {
+			old.Header.Set(name, strings.ReplaceAll(values[0], "@young", "@old"))
+		}
+	}
+	if _, err := js.PublishMsg(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	later := client.Attach(attach.Parts{
+		Jobs: s.store.Jobs(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(), Fleet: s.store, News: s.store,
+		Settings: s.store.Settings(), Operator: "alice@laptop",
+		Now: func(ctx context.Context) (time.Time, error) {
+			now, err := s.store.Time(ctx)
+			return now.Add(job.DefaultDuplicates), err
+		},
+	})
+	if got, err := later.Trigger(t.Context(), "report", client.TriggerOptions{Key: "old"}); err != nil || got.New {
+		t.Errorf("the same key: %+v, %v, want the run that waits", got, err)
+	}
+	if got, err := later.TriggerMany(t.Context(), "report", []client.TriggerOptions{{Key: "old"}}); err != nil || got[0].New {
+		t.Errorf("the same key, among others: %+v, %v", got, err)
+	}
+	if all := s.waiting(t); len(all) != 2 {
+		t.Errorf("%d messages wait, want 2: %+v", len(all), all)
 	}
 }
 

@@ -3,6 +3,22 @@ package main
 // programMutants break the command line, and the packages that only the program needs.
 var programMutants = []mutant{
 	{
+		name:   "trigger-overlooks-what-waits",
+		breaks: "one key becomes two runs while the first waits for a worker",
+		file:   "client/trigger.go",
+		old:    "	if c.cfg.NoList {\n		return nil\n	}\n	published",
+		new:    "	if true {\n		return nil\n	}\n	published",
+		test:   "TestTriggerFindsARunThatWaits",
+	},
+	{
+		name:   "trigger-overlooks-what-waits-for-long",
+		breaks: "an order is new again when the duplicate window has passed, though its run waits",
+		file:   "client/trigger.go",
+		old:    "published.Before = now.Add(",
+		new:    "published.Before = now.Add(-24*time.Hour",
+		test:   "TestTriggerFindsARunThatWaitsForLongerThanTheDuplicateWindow",
+	},
+	{
 		name:   "foreign-text-unclipped-in-logs",
 		breaks: "an error that quotes 600 kB fills the log",
 		file:   "internal/text/printable/log.go",

@@ -39,7 +39,8 @@ chose.
 
 The NATS server keeps a run until it is due, which needs version 2.12 or newer. The
 run goes to the queue that the job has now: if you change the queue later, repeat the
-command to move the run.
+command to move the run. A run whose time has come moves only after the duplicate
+window, two minutes by default.
 
 With --wait the command waits for the outcome, as "cronce slot wait" does, and prints it
 after the line of the run. The status is 0 if the run succeeded, and 1 if it ended

@@ -121,6 +121,10 @@ type WaitingFilter struct {
 	// none, the filter costs next to nothing.
 	Stranded bool
 
+	// Before leaves out messages that were published at this time or later. If there are no
+	// older ones, the filter costs next to nothing. Zero: it leaves out none.
+	Before time.Time
+
 	// Complete makes the pass fail if it may miss a message: any replica answers it, and a
 	// replica may lag. The stream's leader first counts the messages. If the pass finds
 	// fewer, it ends with an error that wraps job.ErrUnknown.
@@ -179,6 +183,15 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 			}
 		}
 		for _, subject := range subjects {
+			if !f.Before.IsZero() {
+				switch oldest, err := s.First(ctx, stream, subject); {
+				case errors.Is(err, wire.ErrNothing), err == nil && !oldest.Time.Before(f.Before):
+					continue
+				case err != nil:
+					yield(WaitingSlot{}, err)
+					return
+				}
+			}
 			missing, err := s.countComplete(ctx, f, stream, subject)
 			if err != nil {
 				yield(WaitingSlot{}, err)
@@ -190,6 +203,9 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 					return
 				}
 				missing--
+				if !f.Before.IsZero() && !e.Time.Before(f.Before) {
+					break // those that follow are younger
+				}
 				w, err := read(e)
 				if f.Queue != "" && w.Queue != f.Queue {
 					continue

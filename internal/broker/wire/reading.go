@@ -60,6 +60,16 @@ func (w Wire) LastUntilAnswered(ctx context.Context, title, stream, subject stri
 	return e, err
 }
 
+// First asks the stream's leader for the oldest message on a subject until it is answered or ctx
+// ends. If there is none, the error wraps ErrNothing.
+func (w Wire) First(ctx context.Context, stream, subject string) (e Entry, err error) {
+	err = w.untilAnswered(ctx, "stream "+stream, func() (err error) {
+		e, err = w.next(ctx, stream, subject, 1)
+		return err
+	})
+	return e, err
+}
+
 // next requests from the stream's leader the first message that matches filter, at or
 // after the sequence from.
 func (w Wire) next(ctx context.Context, stream, filter string, from uint64) (Entry, error) {
