@@ -43,6 +43,29 @@ func begin(t *testing.T, cmd *exec.Cmd) io.ReadCloser {
 	return out
 }
 
+// A unit of systemd reloads all its nodes with HUP, also those that do nothing.
+func TestDisabledNodeSurvivesHangup(t *testing.T) {
+	t.Parallel()
+	cmd := command(t, "run")
+	cmd.Env = append(cmd.Env, "CRONCE_DISABLED=1")
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin(t, cmd)
+	if line, err := bufio.NewReader(log).ReadString('\n'); err != nil || !strings.Contains(line, "disabled by CRONCE_DISABLED") {
+		t.Fatalf("run says %q, %v", line, err)
+	}
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGTERM} {
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after HUP and TERM: %v", err)
+	}
+}
+
 func TestServerUntilTermOrInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {

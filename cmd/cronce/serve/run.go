@@ -157,6 +157,9 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 	defer stopServing()
 	systemd, stopReporting := supervise(ctx, a, &h)
 	defer stopReporting()
+	hangups := make(chan os.Signal, 1) // registered early: SIGHUP must not end the process
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	if isDisabled(a.Getenv) {
 		h.set(func() ([]replica.Check, error) { return []replica.Check{{Name: "disabled"}}, nil })
 		a.Log.Info("disabled by CRONCE_DISABLED; waiting for a signal")
@@ -172,9 +175,6 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 		a.Log.Info("exporting traces", "to", base.Collector(a.Getenv))
 	}
 	tracer := tracing.New(provider, a.Namespace, base.Version())
-	hangups := make(chan os.Signal, 1) // registered early: SIGHUP must not end the process
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
 	nc, leave, err := a.Connect(ctx, "run", true)
 	if err != nil {
 		return err
