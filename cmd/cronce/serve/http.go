@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -92,6 +93,17 @@ func (f httpFlags) config(a *base.App) (cfg auth.Config, err error) {
 	return cfg, nil
 }
 
+// refuseEmpty returns an error if one of the flags is set to nothing, as by a variable of the shell
+// that is not set. Without the flag the command would do something else.
+func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if f := flags.Lookup(name); f.Changed && strings.Trim(f.Value.String(), "[]") == "" {
+			return fmt.Errorf("invalid --%s: must not be empty; leave it out for the default", name)
+		}
+	}
+	return nil
+}
+
 // isSet reports whether a flag is set that has no effect without an address.
 func (f httpFlags) isSet() bool {
 	return f.cert+f.key+f.url+f.tokens+f.passwords+f.userHeader+f.issuer+f.id+f.idSecret != "" || len(f.proxies) > 0 || f.insecure
@@ -126,7 +138,11 @@ func (f httpFlags) serveHTTP(a *base.App, h *health, metrics http.Handler) (*htt
 	if s.guard, err = auth.New(cfg); err != nil {
 		return nil, base.Usage(err)
 	}
-	if s.server, err = listener.New(listener.Config{Addr: f.addr, Cert: f.cert, Key: f.key, Logger: a.Log}); err != nil {
+	s.server, err = listener.New(listener.Config{Addr: f.addr, Cert: f.cert, Key: f.key, Logger: a.Log})
+	switch {
+	case errors.Is(err, listener.ErrCertificate):
+		return nil, base.Usage(err)
+	case err != nil:
 		return nil, fmt.Errorf("--%s: %w", f.name, err)
 	}
 	if f.insecure {

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/web/link"
 	"github.com/cronce-io/cronce/internal/web/problem"
@@ -91,6 +93,9 @@ func New(cfg Config) (*Guard, error) {
 	g := &Guard{cfg: cfg, log: cfg.Logger, hosts: newHosts(cfg.Listen, cfg.URL)}
 	if (cfg.UserHeader == "") != (len(cfg.TrustedProxies) == 0) {
 		return nil, errors.New("--http-user-header and --http-trusted-proxy need each other: the header counts only in requests of the proxy")
+	}
+	if cfg.UserHeader != "" && !httpguts.ValidHeaderFieldName(cfg.UserHeader) {
+		return nil, fmt.Errorf("invalid --http-user-header %q: want the name of a header, like X-Forwarded-User", cfg.UserHeader)
 	}
 	if cfg.TokenFile != "" {
 		var err error

@@ -84,6 +84,7 @@ func TestAServerThatOthersReachNeedsALogin(t *testing.T) {
 		{"weak hash", auth.Config{Listen: ":8080", BasicFile: file(t, "bob:$apr1$x$y")}, ":1: want USER:HASH with a bcrypt hash"},
 		{"plain password", auth.Config{Listen: ":8080", BasicFile: file(t, "bob:geheim")}, "htpasswd -B"},
 		{"proxy", auth.Config{Listen: ":8080", UserHeader: "X-User", TrustedProxies: proxies}, ""},
+		{"header that is no name", auth.Config{Listen: ":8080", UserHeader: "X User", TrustedProxies: proxies}, `invalid --http-user-header "X User"`},
 		{"header without a proxy", auth.Config{Listen: ":8080", UserHeader: "X-User"}, "need each other"},
 		{"proxy without a header", auth.Config{Listen: "127.0.0.1:1", TrustedProxies: proxies}, "need each other"},
 	} {

@@ -35,6 +35,9 @@ const (
 // DefaultGrace is how long Serve waits for requests at the end.
 const DefaultGrace = 10 * time.Second
 
+// ErrCertificate is the error of New if it cannot use the certificate or its key.
+var ErrCertificate = errors.New("invalid --http-cert or --http-key")
+
 // Config of a Server.
 type Config struct {
 	// Addr is the address to listen on, HOST:PORT.
@@ -64,7 +67,7 @@ func New(cfg Config) (*Server, error) {
 	cfg.Grace = cmp.Or(cfg.Grace, DefaultGrace)
 	s := &Server{cfg: cfg}
 	if (cfg.Cert == "") != (cfg.Key == "") {
-		return nil, errors.New("--http-cert and --http-key need each other")
+		return nil, fmt.Errorf("%w: they need each other", ErrCertificate)
 	}
 	if cfg.Cert != "" {
 		pair, err := reload.New(cfg.Logger, func() (*tls.Certificate, error) {
@@ -72,7 +75,7 @@ func New(cfg Config) (*Server, error) {
 			return &c, err
 		}, cfg.Cert, cfg.Key)
 		if err != nil {
-			return nil, fmt.Errorf("read --http-cert %s and --http-key %s: %w", cfg.Cert, cfg.Key, err)
+			return nil, fmt.Errorf("%w: %w", ErrCertificate, err)
 		}
 		s.tls = &tls.Config{
 			MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},

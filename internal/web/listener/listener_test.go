@@ -187,7 +187,7 @@ func TestListenReportsWhatIsWrong(t *testing.T) {
 	}{
 		{listener.Config{Addr: used.Addr().String()}, "address already in use: choose another"},
 		{listener.Config{Addr: "127.0.0.1:0", Cert: "c"}, "need each other"},
-		{listener.Config{Addr: "127.0.0.1:0", Cert: "/nowhere", Key: "/nowhere"}, "read --http-cert /nowhere"},
+		{listener.Config{Addr: "127.0.0.1:0", Cert: "/nowhere", Key: "/nowhere"}, "invalid --http-cert or --http-key: open /nowhere"},
 	} {
 		if s, err := listener.New(tc.cfg); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%+v: %v, %v", tc.cfg, s, err)
