@@ -19,7 +19,7 @@ import (
 	"github.com/cronce-io/cronce/internal/web/listener"
 )
 
-const metricsAddrHelp = "serve Prometheus metrics at /metrics, and /healthz and /readyz, on this `address`, as in 127.0.0.1:9464 (default: nowhere)"
+const metricsAddrHelp = "serve Prometheus metrics at /metrics, and /healthz and /readyz, without a login, on this `address`, as in 127.0.0.1:9464 (default: nowhere)"
 
 // checkMetricsAddr validates --metrics-addr, which may be empty.
 func checkMetricsAddr(addr string) error {
