@@ -371,3 +371,30 @@ func TestBadRequestsNameWhatIsWrong(t *testing.T) {
 		t.Errorf("bad requests changed the jobs: %+v, %v", after, err)
 	}
 }
+
+// deadline is a writer of an answer that notes until when it may be written.
+type deadline struct {
+	*httptest.ResponseRecorder
+	time.Time
+}
+
+func (d *deadline) SetWriteDeadline(t time.Time) error { d.Time = t; return nil }
+
+// After the timeout of a wait the API reads the slot once more. A broker that does not answer must not
+// end the connection before the answer, 503.
+func TestWaitMayReadAsLongAsOtherOperationsAfterItsTimeout(t *testing.T) {
+	t.Parallel()
+	s := natstest.Run(t)
+	fleet(t, s.Conn())
+	c, err := client.New(t.Context(), s.Conn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := api.New(api.Config{Client: c, Patience: time.Hour})
+	defer a.Close()
+	w, began := &deadline{ResponseRecorder: httptest.NewRecorder()}, time.Now()
+	a.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/slots/quick:@none/wait?timeout=1m", nil))
+	if least := began.Add(time.Hour + time.Minute); w.Before(least) {
+		t.Errorf("the answer may be written until %v, want %v or later: %s", w.Time, least, w.Body)
+	}
+}

@@ -64,7 +64,7 @@ func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, err
 	if in.Timeout > most {
 		return client.SlotDetails{}, wrong("timeout", "invalid timeout %v: want at most %v", in.Timeout, most)
 	}
-	c.extend(in.Timeout)
+	c.extend(in.Timeout + c.api.cfg.Patience) // what is read at the end may take as long as any request
 	ctx, cancel := context.WithTimeout(c.request, in.Timeout)
 	defer cancel()
 	defer context.AfterFunc(c.api.closing, cancel)()
