@@ -117,10 +117,11 @@ func (r *Replica) noteRegistry(e plans.RegistryEvent) {
 	}
 }
 
-// logReplaced logs that a definition has replaced the one of this replica, if it has.
+// logReplaced logs that a definition of another writer has replaced the one of this replica, if it has.
+// The watch may report a write of this replica before its answer has arrived.
 func (r *Replica) logReplaced(e plans.Entry) {
 	switch {
-	case !r.applied.noteReplaced(e):
+	case e.Node == r.identity, !r.applied.noteReplaced(e):
 	case e.Owner == plans.OwnerOperator:
 		r.log.Info("job changed by an operator: the edit takes precedence over files and code", "job", e.Job.Name, "by", e.Node,
 			"release", "cronce job release "+e.Job.Name)

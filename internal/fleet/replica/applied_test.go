@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/cronce-io/cronce/internal/core/plans"
@@ -45,5 +47,23 @@ func TestAnotherContentIsReportedOnce(t *testing.T) {
 	}
 	if applied.isRemoved(plans.RegistryEvent{Name: "report", Deleted: true, Revision: 19}) || !applied.isRemoved(plans.RegistryEvent{Name: "report", Deleted: true, Revision: 23}) {
 		t.Error("the wrong removal is reported")
+	}
+}
+
+// The watch may report a write before its answer has arrived: after a reload the content then differs
+// from what was applied before.
+func TestOwnWriteIsNoDefinitionOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	before, mine := job.Job{Name: "report", Schedule: "0 7 * * *"}, job.Job{Name: "report", Schedule: "0 8 * * *"}
+	var log strings.Builder
+	r := &Replica{identity: "a-1", log: slog.New(slog.NewTextHandler(&log, nil))}
+	r.applied.put(before, before, 10)
+	r.logReplaced(plans.Entry{Definition: plans.Definition{Job: mine, Node: "a-1"}, Revision: 11})
+	r.applied.put(mine, mine, 11)
+	if log.String() != "" {
+		t.Errorf("log:\n%s", &log)
+	}
+	if r.logReplaced(plans.Entry{Definition: plans.Definition{Job: before, Node: "b-1"}, Revision: 12}); !strings.Contains(log.String(), "two nodes define this job differently") {
+		t.Errorf("the definition of another node is not reported:\n%s", &log)
 	}
 }
