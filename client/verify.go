@@ -94,6 +94,7 @@ func (c *Client) Verify(ctx context.Context, o VerifyOptions, found func(SlotPro
 	if err != nil {
 		return Verification{}, err
 	}
+	cfg.Unreadable = v.unreadable
 	v.check, v.from = verify.New(cfg, entries), cfg.From
 	// Read the stream before the ledger: if a slot runs in between, its record shows it.
 	for _, pass := range []func(context.Context) error{v.readRewind, v.events, v.waiting, v.recorded, v.recheck} {
@@ -114,13 +115,15 @@ type verifier struct {
 
 	rewound exchange.Rewound // since from
 	read    int              // values so far
+
+	unreadable bool // a definition cannot be read
 }
 
 // entries reads the jobs to judge.
 func (v *verifier) entries(ctx context.Context) (entries []plans.Entry, err error) {
 	if len(v.options.Jobs) == 0 {
 		if entries, err = v.cfg.Jobs.List(ctx); v.skip(err) {
-			err = nil
+			v.unreadable, err = true, nil
 		}
 		v.cfg.Alive()
 		return entries, err

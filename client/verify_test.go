@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,22 @@ func TestVerifyFindsMissingSlotsAndOffersThemOnce(t *testing.T) {
 	}
 	if found, sum = verify(); len(found) > 0 || !sum.OK || sum.InProgress != 2 || sum.Offered != 0 {
 		t.Errorf("while they wait: %q, %+v", found, sum)
+	}
+}
+
+func TestVerifySaysThatAJobWasRemoved(t *testing.T) {
+	t.Parallel()
+	c, store := newArchive(t)
+	r := job.Record{Slot: job.NewSlot("report", now.Add(-time.Hour)), State: job.Succeeded, Attempt: 1, Node: "n", Nonce: "n", Finished: now}
+	if _, err := store.Ledger().Write(t.Context(), r, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Remove(t.Context(), "report", client.RemoveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := c.Verify(t.Context(), client.VerifyOptions{From: now.Add(-2 * time.Hour), To: now}, nil)
+	if err != nil || len(sum.NotJudged) != 1 || !strings.Contains(sum.NotJudged[0].Reason, "it was removed") {
+		t.Errorf("%+v, %v", sum, err)
 	}
 }
 

@@ -44,6 +44,9 @@ type Config struct {
 	// Jobs are the jobs to check. Empty: all.
 	Jobs []string
 
+	// Unreadable reports whether the registry has a definition that cannot be read.
+	Unreadable bool
+
 	// Progress, if set, is called for each job that is walked to its end.
 	Progress func()
 }
@@ -144,7 +147,11 @@ func (c *Check) timeline(name string) *timeline {
 	if l == nil && c.wanted(name) {
 		l = newTimeline(name, nil)
 		c.timelines[name] = l
-		c.leaveOut(name, "no definition of it can be read", 0)
+		reason := "it was removed: the registry has no definition of it"
+		if c.cfg.Unreadable {
+			reason = "no definition of it can be read"
+		}
+		c.leaveOut(name, reason, 0)
 	}
 	return l
 }

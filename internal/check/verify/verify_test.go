@@ -211,6 +211,10 @@ func TestNotJudged(t *testing.T) {
 		"deleted": {func(f *facts) {
 			f.entries = nil
 			f.records = []job.Record{done(slot(9))}
+		}, "it was removed", 0, 0},
+		"unreadable": {func(f *facts) {
+			f.entries, f.cfg.Unreadable = nil, true
+			f.records = []job.Record{done(slot(9))}
 		}, "no definition of it can be read", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
