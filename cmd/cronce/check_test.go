@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"strings"
 	"testing"
@@ -119,3 +120,11 @@ func TestCheckReportsAReaderThatFails(t *testing.T) {
 type failingReader struct{}
 
 func (failingReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestSchemaIsOneLineOfJSON(t *testing.T) {
+	t.Parallel()
+	var schema struct{ Title string }
+	if r := (cli{}).run(t, "check", "--schema", "-o", "json"); strings.Count(r.stdout, "\n") != 1 || json.Unmarshal([]byte(r.stdout), &schema) != nil || schema.Title == "" {
+		t.Errorf("%+v", r)
+	}
+}

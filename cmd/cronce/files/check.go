@@ -5,6 +5,7 @@ package files
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -54,6 +55,9 @@ complete names and to mark mistakes.`,
 			return cobra.ExactArgs(1)(cmd, args)
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if schema && a.Output == base.OutputJSON {
+				return a.PrintJSON(json.RawMessage(reference.Schema()))
+			}
 			if schema {
 				_, err := a.Stdout.Write(reference.Schema())
 				return err
