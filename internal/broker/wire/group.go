@@ -79,7 +79,8 @@ type Group struct {
 	times    [3]time.Duration // time of one more message in the last measured rounds
 	measured int              // number of measured rounds
 	probed   time.Time        // when the last measured round ended, or the last probe began
-	interval time.Duration    // between two probes, while the storage is slow
+	distant  bool             // in the last measured round, only the distance to the broker took long
+	interval time.Duration    // between two probes, while the storage is slow or the broker distant
 	strain   time.Duration    // running average of the time of one more message, while the storage counts as fast
 	paused   time.Time        // no batch before this time
 }
@@ -113,6 +114,9 @@ func (g *Group) Send(m Member) {
 		return
 	}
 	if g.round == nil {
+		if g.distant && time.Since(g.probed) >= g.interval {
+			g.measured = 0 // on a busy machine, the broker may have seemed more distant than it is
+		}
 		g.begin()
 	}
 	g.round.add(q)
@@ -200,10 +204,12 @@ func (g *Group) measure(r *round) {
 		return
 	}
 	g.probed = time.Now()
-	took := g.probed.Sub(r.began) - g.Transport.distance.least()
-	g.times[g.measured%len(g.times)] = max(took/time.Duration(r.sent-1), 1)
+	took := g.probed.Sub(r.began)
+	pace := (took - g.Transport.distance.least()) / time.Duration(r.sent-1)
+	g.times[g.measured%len(g.times)] = max(pace, 1)
 	g.measured++
-	if g.interval = min(2*g.interval, maxProbe); g.interval == 0 || !g.slow() {
+	g.distant = pace < g.least && g.least <= took/time.Duration(r.sent)
+	if g.interval = min(2*g.interval, maxProbe); g.interval == 0 || !g.slow() && !g.distant {
 		g.interval = probeEvery
 	}
 }

@@ -224,6 +224,33 @@ func TestADistantBrokerOnFastStorageIsMeasuredOnce(t *testing.T) {
 	})
 }
 
+// A process that was busy when it began takes the broker for a distant one, and slow storage for fast.
+func TestAMisjudgedDistanceIsNotedSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: 3 * SlowWrite / 2, wire: 50 * time.Millisecond}
+		b := newFakeBroker(d)
+		b.late = d.late
+		of, g := grouped(b)
+		alone := of
+		alone.Group = nil
+		send(t, alone, 100_000, 1)()
+		d.wire = 0
+		send(t, of, 0, 300)()
+		synctest.Wait()
+		if g.slow() || !g.distant {
+			t.Fatalf("pace %v: the distance of 50 ms does not count", g.pace())
+		}
+		time.Sleep(2 * probeEvery) // two rounds were measured
+		send(t, alone, 100_001, 1)()
+		send(t, of, 1000, 300)()
+		synctest.Wait()
+		if !g.slow() {
+			t.Errorf("pace %v after %v, want the %v of the storage", g.pace(), 2*probeEvery, d.takes)
+		}
+	})
+}
+
 func TestDistanceFollowsTheRoute(t *testing.T) {
 	t.Parallel()
 	var d distance
