@@ -213,6 +213,8 @@ func (c *Client) waitingRuns(ctx context.Context, name string, now time.Time, al
 			}
 			switch {
 			case exchange.IsUnreadable(err):
+			case errors.Is(err, job.ErrDenied):
+				return nil
 			case err != nil:
 				return err
 			case !found(&w):

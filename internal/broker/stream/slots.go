@@ -185,11 +185,11 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 		for _, subject := range subjects {
 			if !f.Before.IsZero() {
 				switch oldest, err := s.First(ctx, stream, subject); {
-				case errors.Is(err, wire.ErrNothing), err == nil && !oldest.Time.Before(f.Before):
-					continue
 				case err != nil:
 					yield(WaitingSlot{}, err)
 					return
+				case len(oldest) == 0 || !oldest[0].Time.Before(f.Before):
+					continue
 				}
 			}
 			missing, err := s.countComplete(ctx, f, stream, subject)

@@ -60,14 +60,14 @@ func (w Wire) LastUntilAnswered(ctx context.Context, title, stream, subject stri
 	return e, err
 }
 
-// First asks the stream's leader for the oldest message on a subject until it is answered or ctx
-// ends. If there is none, the error wraps ErrNothing.
-func (w Wire) First(ctx context.Context, stream, subject string) (e Entry, err error) {
+// First asks any replica for the oldest message on a subject until it is answered or ctx ends. It
+// returns none if there is none.
+func (w Wire) First(ctx context.Context, stream, subject string) (found []Entry, err error) {
 	err = w.untilAnswered(ctx, "stream "+stream, func() (err error) {
-		e, err = w.next(ctx, stream, subject, 1)
+		found, _, err = w.Get(ctx, stream, map[string]any{"seq": 1, "batch": 1, "next_by_subj": subject})
 		return err
 	})
-	return e, err
+	return found, err
 }
 
 // next requests from the stream's leader the first message that matches filter, at or
