@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
@@ -23,7 +24,8 @@ type Event struct {
 	job.Event
 
 	// Sequence is the event's position among the events that are kept. It is zero for kinds that
-	// are not kept.
+	// are not kept. It grows, unless the broker has lost events that it had kept: it was created
+	// anew, or restored from an older copy.
 	Sequence uint64 `json:"-"`
 }
 
@@ -36,7 +38,8 @@ type EventFilter struct {
 	Kinds []job.EventKind
 
 	// After begins with the events that are kept and have a larger sequence: 0 for all that
-	// are kept. Nil: with those that happen from now on.
+	// are kept. A sequence that the broker has not reached is of a broker that was created anew
+	// or restored, and means 0. Nil: with those that happen from now on.
 	After *uint64
 }
 
@@ -56,6 +59,9 @@ const (
 // keeps the events of most kinds as long as the ledger keeps records (see job.EventKind). None of them
 // is missing, even after a reconnect, and a later call can continue After the last Sequence. Events of
 // the other kinds can be lost. An event of a kept kind may come after a later one of another kind.
+//
+// If the broker was created anew, or restored from an older copy, Events goes on with the events that
+// have been kept since. In a copy, it cannot detect this once there are as many events as before.
 //
 // An event that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion,
 // and the iteration goes on. Any other error ends it. The end of ctx is no error.
@@ -82,8 +88,8 @@ type eventStream struct {
 	filter EventFilter
 	live   chan job.Event
 	yield  func(Event, error) bool
-	last   uint64 // the sequence of the last kept event that was read
-	ended  bool   // the caller has ended its loop
+	at     wire.Cursor // after the last kept event that was read
+	ended  bool        // the caller has ended its loop
 }
 
 func (s *eventStream) run(ctx context.Context) error {
@@ -92,17 +98,22 @@ func (s *eventStream) run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	if s.filter.After != nil {
-		s.last = *s.filter.After
-	} else if s.last, err = s.cfg.News.LastEvent(ctx); err != nil {
-		return err
-	}
-	for pause := firstReplay; ; {
-		reconnected, before := s.cfg.News.Reconnected(), s.last
-		if err := s.replay(ctx); err != nil || s.ended {
+	after := s.filter.After
+	if after == nil {
+		last, err := s.cfg.News.LastEvent(ctx)
+		if err != nil {
 			return err
 		}
-		if pause = min(2*pause, maxReplay); s.last > before {
+		after = &last
+	}
+	s.at = wire.CursorAfter(*after)
+	for pause := firstReplay; ; {
+		reconnected := s.cfg.News.Reconnected()
+		found, err := s.replay(ctx)
+		if err != nil || s.ended {
+			return err
+		}
+		if pause = min(2*pause, maxReplay); found {
 			pause = maxReplay
 		}
 		if s.follow(ctx, reconnected, pause) {
@@ -114,16 +125,17 @@ func (s *eventStream) run(ctx context.Context) error {
 	}
 }
 
-// replay yields the kept events that are new.
-func (s *eventStream) replay(ctx context.Context) error {
-	return s.cfg.News.EventsAfter(ctx, s.filter.Job, s.last, func(e job.Event, sequence uint64, err error) bool {
+// replay yields the kept events that are new. It reports whether there are any.
+func (s *eventStream) replay(ctx context.Context) (found bool, err error) {
+	err = s.cfg.News.EventsAfter(ctx, s.filter.Job, &s.at, func(e job.Event, sequence uint64, err error) bool {
 		s.cfg.Alive()
-		s.last = sequence
+		found = true
 		if err != nil || s.selects(e) {
 			s.ended = !s.yield(Event{e, sequence}, err)
 		}
 		return !s.ended
 	})
+	return found, err
 }
 
 func (s *eventStream) selects(e job.Event) bool {

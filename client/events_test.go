@@ -1,17 +1,25 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // happens returns an event of the n-th run of a job.
@@ -67,6 +75,90 @@ func TestEventsLosesNoKeptEventOverRestartsAndContinuesAfterASequence(t *testing
 			t.Errorf("afterwards: %+v, %v", e, err)
 		}
 		break
+	}
+}
+
+// afterwards calls then once, beside the reader, when the reader has read the kept events.
+type afterwards struct {
+	attach.News
+	then func()
+}
+
+func (a *afterwards) EventsAfter(ctx context.Context, name string, at *wire.Cursor, f func(job.Event, uint64, error) bool) error {
+	err := a.News.EventsAfter(ctx, name, at, f)
+	if then := a.then; then != nil {
+		a.then = nil
+		go then()
+	}
+	return err
+}
+
+// The broker stores the events 1 to 4, loses its files, and stores 5 and 6. The copy of its files has
+// 1 and 2.
+func TestEventsGoesOnWithABrokerThatWasCreatedAnewOrRestored(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		restored bool
+		after    uint64
+		want     string
+	}{
+		"created anew":                   {false, 0, "[1 2 3 4 5 6]"},
+		"created anew, nothing was read": {false, 4, "[5 6]"},
+		"restored":                       {true, 0, "[1 2 3 4 5 6]"},
+		"restored, nothing was read":     {true, 4, "[5 6]"},
+		"created anew before":            {false, 99, "[1 2 3 4 5 6]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var files string
+			broker := natstest.Run(t, func(o *server.Options) { files = o.StoreDir })
+			s := siteAt(t, broker, broker.ClientURL())
+			tell := func(numbers ...int) {
+				for _, n := range numbers {
+					if err := s.store.StoreEvent(t.Context(), happens("report", job.EventFailed, n)); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			tell(1, 2)
+			broker.Stop()
+			copied := filepath.Join(t.TempDir(), "copy")
+			if err := os.CopyFS(copied, os.DirFS(files)); err != nil {
+				t.Fatal(err)
+			}
+			broker.Start()
+			tell(3, 4)
+			news := &afterwards{s.store, func() {
+				broker.Stop()
+				err := os.RemoveAll(files)
+				if c.restored {
+					err = errors.Join(err, os.CopyFS(files, os.DirFS(copied)))
+				}
+				broker.Start()
+				if _, openErr := kv.Open(t.Context(), s.store.JS, kv.Options{}); err != nil || openErr != nil { // it creates the namespace
+					t.Error(err, openErr)
+				}
+				tell(5)
+			}}
+			var got []int
+			ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+			defer cancel()
+			for e, err := range client.Attach(attach.Parts{News: news}).Events(ctx, client.EventFilter{Job: "report", After: &c.after}) {
+				var n int
+				if _, scanErr := fmt.Sscanf(e.ID, "report:@%d", &n); err != nil || scanErr != nil {
+					t.Fatalf("%+v, %v", e, err)
+				}
+				if got = append(got, n); n == 5 {
+					tell(6)
+				}
+				if n == 6 {
+					break
+				}
+			}
+			if fmt.Sprint(got) != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
 	}
 }
 

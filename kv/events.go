@@ -59,23 +59,21 @@ func decodeEvent(e wire.Entry) (job.Event, error) {
 	return event, nil
 }
 
-// EventsAfter calls f with each stored event after a sequence of the events stream, and with the
-// sequence of that event, until f returns false. If name is not empty, only events of that job
+// EventsAfter calls f with each stored event after the cursor, and with the sequence of that event,
+// until f returns false, and advances the cursor. If name is not empty, only events of that job
 // count. If an event cannot be decoded, f gets the error.
-func (s *Store) EventsAfter(ctx context.Context, name string, sequence uint64, f func(job.Event, uint64, error) bool) error {
+func (s *Store) EventsAfter(ctx context.Context, name string, at *wire.Cursor, f func(job.Event, uint64, error) bool) error {
 	filter := ""
 	if name != "" {
 		filter = s.EventSubject("*", name)
 	}
-	for found, err := range s.BatchesFrom(ctx, s.EventStream(), filter, sequence+1, time.Time{}) {
+	for e, err := range s.After(ctx, s.EventStream(), filter, at) {
 		if err != nil {
 			return err
 		}
-		for _, e := range found {
-			event, err := decodeEvent(e)
-			if !f(event, e.Revision, err) {
-				return nil
-			}
+		event, err := decodeEvent(e)
+		if !f(event, e.Revision, err) {
+			return nil
 		}
 	}
 	return nil

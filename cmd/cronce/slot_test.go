@@ -209,6 +209,7 @@ func TestWatchShowsEventsAsTheyHappen(t *testing.T) {
 	lines, ended := make(chan string, 100), make(chan int, 1)
 	read, write := io.Pipe()
 	go func() {
+		defer close(lines)
 		for dec := json.NewDecoder(read); ; {
 			var e job.Event
 			if dec.Decode(&e) != nil {
@@ -260,6 +261,10 @@ func TestWatchShowsEventsAsTheyHappen(t *testing.T) {
 	nc = srv.Conn()
 	heard("report:@2")
 	stop()
+	go func() {
+		for range lines { // more copies than the channel holds; watch must not wait for this test
+		}
+	}()
 	if code := <-ended; code != base.ExitDone {
 		t.Errorf("exit status %d after an interrupt", code)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
@@ -82,7 +83,7 @@ type Fleet interface {
 type News interface {
 	Follow(job string, f func(job.Event)) (stop func(), err error)
 	Reconnected() <-chan struct{}
-	EventsAfter(ctx context.Context, job string, sequence uint64, f func(job.Event, uint64, error) bool) error
+	EventsAfter(ctx context.Context, job string, at *wire.Cursor, f func(job.Event, uint64, error) bool) error
 	LastEvent(ctx context.Context) (uint64, error)
 }
 

@@ -3,10 +3,12 @@ package wire
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/broker/link"
@@ -23,14 +25,84 @@ const (
 	changesIdle   = 30 * time.Second
 )
 
-// Cursor is a reader's position in the writes of a bucket. The zero value is the
-// beginning. If the bucket was created again, or restored from an older copy, a revision
-// stands for another write than before, and the reader starts over. The reader detects a
-// restored bucket by a last revision below the cursor. So it misses a restored bucket that
-// has kept its creation time and has already grown past the cursor.
+// Cursor is a reader's position in the messages of a stream, such as the writes of a bucket.
+// The zero value is the beginning. If the stream was created again, or restored from an older
+// copy, a sequence stands for another message than before, and the reader starts over. The
+// reader detects a restored stream by a last sequence below the cursor. So it misses a restored
+// stream that has kept its creation time and has already grown past the cursor.
 type Cursor struct {
 	next    uint64
-	created time.Time // when the bucket was created
+	created time.Time // when the stream was created; zero before the first read
+
+	// stored is the newest time at which a message is known to have been stored. A restored
+	// stream has the older messages from before its loss. Since is the time from which After
+	// reads it; Changes reads all of it.
+	stored, since time.Time
+}
+
+// CursorAfter returns the position behind the message with that sequence, in the stream as it is
+// now.
+func CursorAfter(sequence uint64) Cursor { return Cursor{next: sequence + 1} }
+
+// resume sets the cursor to the beginning if it was made for another stream; see Cursor.
+func (at *Cursor) resume(info *jetstream.StreamInfo, stored time.Time) {
+	switch {
+	case at.next == 0 || !at.created.IsZero() && !info.Created.Equal(at.created):
+		*at = Cursor{next: 1}
+	case info.State.LastSeq < at.next-1:
+		*at = Cursor{next: 1, stored: at.stored}
+		if !at.stored.IsZero() {
+			at.since = at.stored.Add(1)
+		}
+	}
+	at.created = info.Created
+	at.passed(stored)
+}
+
+// passed records that a message was stored at that time.
+func (at *Cursor) passed(stored time.Time) {
+	if stored.After(at.stored) {
+		at.stored = stored
+	}
+}
+
+// After iterates over the stream's messages after the cursor that match filter (empty: all), and
+// advances the cursor. It is like All otherwise. If the stream does not exist any more, it waits until
+// it is created anew. If it did not exist at the first read, it yields the error.
+func (w Wire) After(ctx context.Context, stream, filter string, at *Cursor) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for pause := NewPause(); ; {
+			info, err := w.StreamInfo(ctx, "look at stream "+stream, stream)
+			if err == nil {
+				at.resume(info, w.Stamped(info.State.LastTime))
+				break
+			}
+			if at.created.IsZero() || !isAbsent(err) || !Wait(ctx, pause.NextBackOff()) {
+				yield(Entry{}, err)
+				return
+			}
+		}
+		for found, err := range w.BatchesFrom(ctx, stream, filter, at.next, at.since) {
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			for _, e := range found {
+				at.next, at.since = e.Revision+1, time.Time{}
+				at.passed(e.Time)
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// isAbsent reports whether the broker has no such stream, or no JetStream. A broker that starts
+// has none for a moment, and one that lost its files has none until the namespace is set up again.
+func isAbsent(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) ||
+		HasCode(err, jetstream.JSErrCodeStreamNotFound, jetstream.JSErrCodeJetStreamNotEnabled, jetstream.JSErrCodeJetStreamNotEnabledForAccount)
 }
 
 // Changes iterates over the last writes of the bucket's keys after the cursor, and
@@ -69,7 +141,7 @@ func (b Bucket) Changes(ctx context.Context, at *Cursor, headersOnly bool) iter.
 	}
 }
 
-// resume sets the cursor to the beginning if it was made for another bucket; see Cursor.
+// resume resumes the cursor in the bucket as it is now.
 func (b Bucket) resume(ctx context.Context, at *Cursor) error {
 	var info *jetstream.StreamInfo
 	err := repeat(ctx, func(ctx context.Context) error {
@@ -79,8 +151,8 @@ func (b Bucket) resume(ctx context.Context, at *Cursor) error {
 		}
 		return err
 	})
-	if err == nil && (at.next == 0 || !info.Created.Equal(at.created) || info.State.LastSeq < at.next-1) {
-		*at = Cursor{next: 1, created: info.Created}
+	if err == nil {
+		at.resume(info, b.Stamped(info.State.LastTime))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"slices"
@@ -66,7 +67,7 @@ func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	s := &sse{to: stream.New(w, "text/event-stream"), filter: filter, sent: at}
+	s := &sse{to: stream.New(w, "text/event-stream"), filter: filter, sent: at, fed: at}
 	if filter.After != nil {
 		s.sent = *filter.After
 	}
@@ -74,12 +75,12 @@ func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
 	if _, err := fmt.Fprintf(s.to, "retry: 2000\nid: %d\n\n", s.sent); err != nil {
 		return nil // the client is gone
 	}
-	if filter.After != nil && *filter.After < at {
+	if s.sent != at {
 		if s.catchUp(ctx, a.cfg.Client, at) != nil {
 			return nil // the client connects again, and goes on from what it has
 		}
 	}
-	stream.Follow(ctx, s.to, events, ": ping\n\n", s.send) // the channel is closed if the client is too slow
+	stream.Follow(ctx, s.to, events, ": ping\n\n", s.forward) // the channel is closed if the client is too slow
 	return nil
 }
 
@@ -113,6 +114,19 @@ type sse struct {
 	to     *stream.Writer
 	filter client.EventFilter
 	sent   uint64 // the sequence of the last kept event that was sent, or after which the stream begins
+	fed    uint64 // the same of the last kept event from the feed
+}
+
+// forward sends an event from the feed. Sequences begin again if the broker was created anew, or
+// restored from an older copy.
+func (s *sse) forward(e client.Event) error {
+	if e.Sequence > 0 {
+		if e.Sequence <= s.fed {
+			s.sent = 0
+		}
+		s.fed = e.Sequence
+	}
+	return s.send(e)
 }
 
 // send writes an event that the filter selects, unless it was sent before.
@@ -150,12 +164,28 @@ func (s *sse) takes(e client.Event) bool {
 }
 
 // catchUp writes the kept events up to sequence at. The later ones come from the feed. If the
-// broker no longer stores event at, the timeout ends the reading.
+// client received its last event from a broker that was since created anew, or restored from an older
+// copy, catchUp begins with the first event. If the broker no longer stores event at, the timeout ends
+// the reading.
 func (s *sse) catchUp(ctx context.Context, c *client.Client, at uint64) error {
 	const most = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	for e, err := range c.Events(ctx, client.EventFilter{After: s.filter.After}) {
+	last, err := c.LastSequence(ctx)
+	if err != nil {
+		return err
+	}
+	after := s.sent
+	if after > last {
+		after, s.sent = 0, 0
+		if _, err := io.WriteString(s.to, "id: 0\n\n"); err != nil {
+			return err
+		}
+	}
+	if at = min(at, last); after >= at {
+		return nil
+	}
+	for e, err := range c.Events(ctx, client.EventFilter{After: &after}) {
 		switch {
 		case exchange.IsUnreadable(err) || err == nil && e.Sequence == 0:
 			continue

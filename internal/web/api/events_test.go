@@ -6,15 +6,20 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/web/api"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // stream is an open event stream.
@@ -147,6 +152,62 @@ func TestEventsGoOnAtAnotherReplica(t *testing.T) {
 	all, _ := listen(t, replica, "?job=broken&kind=failed", "0")
 	if kinds, _ := all.upTo(`"id":"broken:@k"`); !slices.Equal(kinds, []string{"failed"}) {
 		t.Errorf("from the beginning: %q", kinds)
+	}
+}
+
+// A stream goes on when the broker was created anew, whose events have the ids 1, 2, ... again, and a
+// client whose last id is greater than these begins again.
+func TestEventsGoOnWithABrokerThatWasCreatedAnew(t *testing.T) {
+	t.Parallel()
+	var files string
+	broker := natstest.Run(t, func(o *server.Options) { files = o.StoreDir })
+	store, err := kv.Open(t.Context(), broker.JetStream(), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell := func(id string) {
+		if err := store.StoreEvent(t.Context(), job.Event{V: codec.Version, Kind: job.EventFailed, Time: time.Now().UTC(), Node: "web1", ID: id, Job: "report"}); err != nil {
+			t.Error(err)
+		}
+	}
+	tell("report:@1")
+	tell("report:@2")
+	c, err := client.New(t.Context(), broker.Conn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := api.New(api.Config{Client: c})
+	served := httptest.NewServer(a)
+	defer served.Close()
+	defer a.Close() // first: it ends the streams
+	during, _ := listen(t, served, "", "0")
+	if _, id := during.upTo(`"id":"report:@2"`); id != "2" {
+		t.Errorf("id %q of the second event", id)
+	}
+	broker.Stop()
+	if err := os.RemoveAll(files); err != nil {
+		t.Fatal(err)
+	}
+	broker.Start()
+	if _, err := kv.Open(t.Context(), store.JS, kv.Options{}); err != nil { // it creates the namespace
+		t.Fatal(err)
+	}
+	tell("report:@3")
+	if kinds, id := during.upTo(`"id":"report:@3"`); len(kinds) != 1 || id != "1" {
+		t.Errorf("the open stream goes on with %q, id %q", kinds, id)
+	}
+	after, _ := listen(t, served, "", "99")
+	if first, again := after.next(), after.next(); first["id"] != "99" || again["id"] != "0" {
+		t.Errorf("a stream after an id of the lost broker begins with %v, %v", first, again)
+	}
+	if kinds, id := after.upTo(`"id":"report:@3"`); len(kinds) != 1 || id != "1" {
+		t.Errorf("a stream after an id of the lost broker has %q, id %q", kinds, id)
+	}
+	tell("report:@4")
+	for _, s := range []*stream{during, after} {
+		if kinds, id := s.upTo(`"id":"report:@4"`); len(kinds) != 1 || id != "2" {
+			t.Errorf("then %q, id %q", kinds, id)
+		}
 	}
 }
 

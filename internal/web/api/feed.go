@@ -25,7 +25,7 @@ type feed struct {
 	mu      sync.Mutex
 	streams map[chan client.Event]bool
 	since   time.Time      // when the subscription began; zero: it has not
-	at      uint64         // the sequence of the newest kept event that the feed has sent
+	at      uint64         // the sequence of the last kept event that the feed has sent
 	unkept  []client.Event // the newest events that the broker does not keep, at most maxUnkept
 }
 
@@ -123,7 +123,9 @@ func (f *feed) run() {
 func (f *feed) send(e client.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at = max(f.at, e.Sequence)
+	if e.Sequence > 0 {
+		f.at = e.Sequence
+	}
 	if e.Sequence == 0 && e.Kind != job.EventOutput && e.Kind != job.EventProgress {
 		f.unkept = codec.Last(append(f.unkept, e), maxUnkept)
 	}
