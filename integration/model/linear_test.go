@@ -45,8 +45,8 @@ func recruit(t *testing.T, beside func() jetstream.JetStream, proxy *natstest.Pr
 	return f
 }
 
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+func patiently(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -79,7 +79,7 @@ func TestLedgerIsLinearizableOnOneServer(t *testing.T) {
 	server := natstest.Run(t)
 	proxy := natstest.NewProxy(t, server.ClientURL())
 	f := recruit(t, func() jetstream.JetStream { return server.JetStream() }, proxy, real)
-	ctx := within(t, 40*time.Second)
+	ctx := patiently(t)
 	deaf := fault{proxy.Deafen, clientsBehind, proxy.Heal}
 	f.round(ctx, nil)
 	f.interrupted(ctx, f.clients[:clientsBehind], &deaf)
@@ -106,7 +106,7 @@ func TestLedgerIsLinearizableOnThreeServers(t *testing.T) {
 	}
 	proxy := natstest.NewProxy(t, entry.ClientURL())
 	f := recruit(t, func() jetstream.JetStream { return cluster.JetStream() }, proxy, real)
-	ctx := within(t, 60*time.Second)
+	ctx := patiently(t)
 	deaf := fault{proxy.Deafen, clientsBehind, proxy.Heal}
 	f.round(ctx, nil)
 	f.interrupted(ctx, f.clients[:clientsBehind], &deaf)
@@ -131,7 +131,7 @@ func TestCheckerCatchesBrokenLedgers(t *testing.T) {
 			server := natstest.Run(t)
 			proxy := natstest.NewProxy(t, server.ClientURL())
 			f := recruit(t, func() jetstream.JetStream { return server.JetStream() }, proxy, broken)
-			ctx := within(t, 40*time.Second)
+			ctx := patiently(t)
 			for range 8 { // one round may happen not to show it
 				f.round(ctx, nil)
 				f.interrupted(ctx, f.clients[:clientsBehind], &fault{proxy.Deafen, clientsBehind, proxy.Heal})

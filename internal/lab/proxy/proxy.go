@@ -39,6 +39,10 @@ type Fault struct {
 	// Late holds back every byte from the servers.
 	Late time.Duration
 
+	// EachLate holds back each message from the servers this long, one after another, like
+	// storage that syncs each write.
+	EachLate time.Duration
+
 	// Clogged: connections stay open, and nothing is read from either side. Stalled: nothing is
 	// read from the client.
 	Clogged, Stalled bool
@@ -224,7 +228,7 @@ func (p *Proxy) untilClear(effect func(Fault) (time.Duration, bool)) time.Durati
 	}
 }
 
-// answered passes on what a server sends, unless the fault holds it or loses it.
+// answered passes on what a server sends, unless the fault holds it, slows it or loses it.
 func (p *Proxy) answered(data []byte) ([]byte, bool) {
 	fault, changed := p.now()
 	for fault.Hold {
@@ -234,6 +238,7 @@ func (p *Proxy) answered(data []byte) ([]byte, bool) {
 	if fault.Deaf {
 		return nil, true
 	}
+	time.Sleep(time.Duration(bytes.Count(data, []byte("MSG "))) * fault.EachLate)
 	return data, true
 }
 

@@ -160,6 +160,23 @@ func TestAProxyIsSlowToAnswerOnly(t *testing.T) {
 	}
 }
 
+func TestAProxyDelaysEachMessageOfTheServer(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	const late, messages = 20 * time.Millisecond, 10
+	c.proxy.Set(Fault{EachLate: late})
+	began := time.Now()
+	for range messages {
+		c.say("MSG a")
+	}
+	for range messages {
+		c.wantAnswer("MSG a")
+	}
+	if took := time.Since(began); took < messages*late {
+		t.Errorf("%d messages took %v, want %v at least", messages, took, messages*late)
+	}
+}
+
 func TestAProxyThatIsCloggedBlocksItsWriterAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := newThrough(t)
