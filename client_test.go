@@ -36,7 +36,7 @@ func (r *triggered) handle(t *testing.T, s *cronce.Scheduler) {
 
 func (r *triggered) wait(t *testing.T, n int) []job.Run {
 	t.Helper()
-	natstest.Eventually(t, natstest.Patience, "runs", func() bool {
+	natstest.Eventually(t, "runs", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return len(r.runs) >= n
@@ -104,7 +104,7 @@ func TestTriggerBelowTheServerThatKnowsSchedules(t *testing.T) {
 	var ran triggered
 	ran.handle(t, s)
 	running(t, s)
-	natstest.Eventually(t, natstest.Patience, "the job in the registry", func() bool {
+	natstest.Eventually(t, "the job in the registry", func() bool {
 		_, err := s.Trigger(t.Context(), "invoice", cronce.TriggerOptions{Key: "now"})
 		return err == nil
 	})

@@ -38,7 +38,7 @@ func someday(name string) job.Job { return job.Job{Name: name, Schedule: "@at 21
 func trigger(t *testing.T, s *cronce.Scheduler, name, payload string) job.Slot {
 	t.Helper()
 	var ordered client.Run
-	natstest.Eventually(t, natstest.Patience, "the job "+name+" in the registry", func() (ok bool) {
+	natstest.Eventually(t, "the job "+name+" in the registry", func() (ok bool) {
 		var err error
 		ordered, err = s.Trigger(t.Context(), name, cronce.TriggerOptions{Payload: []byte(payload)})
 		if err != nil && !errors.Is(err, job.ErrNotFound) {
@@ -53,7 +53,7 @@ func trigger(t *testing.T, s *cronce.Scheduler, name, payload string) job.Slot {
 func outcome(t *testing.T, store *kv.Store, s job.Slot) job.Record {
 	t.Helper()
 	var r job.Record
-	natstest.Eventually(t, natstest.Patience, s.ID()+" to end", func() bool {
+	natstest.Eventually(t, s.ID()+" to end", func() bool {
 		var err error
 		r, _, err = store.Ledger().Read(t.Context(), s)
 		if err != nil && !errors.Is(err, job.ErrNotFound) {
@@ -313,7 +313,7 @@ func TestWithPriorityIsThePriorityOfTheWorker(t *testing.T) {
 	}
 	defer running(t, s)()
 	store := stored(t, srv)
-	natstest.Eventually(t, natstest.Patience, "a node of priority 5", func() bool { return liveNode(t, store).Priority == 5 })
+	natstest.Eventually(t, "a node of priority 5", func() bool { return liveNode(t, store).Priority == 5 })
 
 	// With that priority it asks for slots, too: it is the only one, so it gets them.
 	slot := trigger(t, s, "report", "")
@@ -345,7 +345,7 @@ func TestHandleAfterRunBeginsTheJobAndItsQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := running(t, s)
-	natstest.Eventually(t, natstest.Patience, "the replica to be ready", func() bool { return s.Ready() == nil })
+	natstest.Eventually(t, "the replica to be ready", func() bool { return s.Ready() == nil })
 	ran := make(chan job.Run, 100)
 	late := everySecond("late")
 	late.Queue = "reports"
@@ -363,7 +363,7 @@ func TestHandleAfterRunBeginsTheJobAndItsQueue(t *testing.T) {
 	if err != nil || e.Owner != plans.OwnerCode {
 		t.Errorf("the registry has %+v, %v", e, err)
 	}
-	natstest.Eventually(t, natstest.Patience, "the record to follow", func() bool {
+	natstest.Eventually(t, "the record to follow", func() bool {
 		n := liveNode(t, store)
 		return slices.Equal(n.Handlers, []string{"first", "late"}) && slices.Equal(n.Queues, []string{"default", "reports"})
 	})
@@ -378,7 +378,7 @@ func TestHandleMakesAWorkerOfAReplicaThatBeganWithoutJobs(t *testing.T) {
 	srv := natstest.Run(t)
 	s, _ := scheduler(t, srv)
 	running(t, s)
-	natstest.Eventually(t, natstest.Patience, "the replica to be ready", func() bool { return s.Ready() == nil })
+	natstest.Eventually(t, "the replica to be ready", func() bool { return s.Ready() == nil })
 	began := make(chan struct{}, 1)
 	err := s.Handle(someday("report"), func(ctx context.Context, _ job.Run) error {
 		began <- struct{}{}
@@ -396,7 +396,7 @@ func TestHandleMakesAWorkerOfAReplicaThatBeganWithoutJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "the worker to answer", func() bool {
+	natstest.Eventually(t, "the worker to answer", func() bool {
 		answer, err := store.AskHolds(t.Context(), r.Node, slot, revision)
 		return err == nil && answer.Holds
 	})
@@ -431,7 +431,7 @@ func TestRemoveLetsARunningSlotEndAndKeepsTheRegistrysEntry(t *testing.T) {
 	if err := s.Remove("report"); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("a second Remove: %v", err)
 	}
-	natstest.Eventually(t, natstest.Patience, "the record to follow", func() bool {
+	natstest.Eventually(t, "the record to follow", func() bool {
 		n := liveNode(t, store)
 		return slices.Equal(n.Handlers, []string{"other"}) && slices.Equal(n.Queues, []string{"default"})
 	})
@@ -481,7 +481,7 @@ func TestHandleAndRemoveMayBeCalledConcurrently(t *testing.T) {
 		})
 	}
 	done.Wait()
-	natstest.Eventually(t, natstest.Patience, "all jobs to run", func() bool {
+	natstest.Eventually(t, "all jobs to run", func() bool {
 		n := 0
 		ran.Range(func(any, any) bool { n++; return true })
 		return n == 8
@@ -496,7 +496,7 @@ func TestHandleDoesNotWaitForTheBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	running(t, s)
-	natstest.Eventually(t, natstest.Patience, "the replica to be ready", func() bool { return s.Ready() == nil })
+	natstest.Eventually(t, "the replica to be ready", func() bool { return s.Ready() == nil })
 	srv.Stop()
 	ran := make(chan job.Run, 100)
 	handled := make(chan error)
@@ -562,7 +562,7 @@ func TestTriggerWaitsForAJobThatHandleHasJustAdded(t *testing.T) {
 	srv := natstest.Run(t)
 	s, _ := scheduler(t, srv)
 	running(t, s)
-	natstest.Eventually(t, natstest.Patience, "the replica to be ready", func() bool { return s.Ready() == nil })
+	natstest.Eventually(t, "the replica to be ready", func() bool { return s.Ready() == nil })
 	for i := range 20 {
 		name := fmt.Sprint("job", i)
 		if err := s.Handle(someday(name), nothing); err != nil {

@@ -41,7 +41,7 @@ func TestStatsAreThoseOfTheReplicaThatRuns(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	natstest.Eventually(t, natstest.Patience, "the watermark and the backlog of the queue", func() bool {
+	natstest.Eventually(t, "the watermark and the backlog of the queue", func() bool {
 		got := s.Stats()
 		_, known := got.Queues[job.DefaultQueue]
 		return known && !got.Watermark.IsZero()
@@ -70,7 +70,7 @@ func TestReadyNamesWhatTheLoginMayNotDo(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- r.Run(ctx) }()
-			natstest.Eventually(t, natstest.Patience, "an error that names the subject", func() bool {
+			natstest.Eventually(t, "an error that names the subject", func() bool {
 				err := r.Ready()
 				return errors.Is(err, job.ErrDenied) && strings.Contains(err.Error(), subject)
 			})

@@ -50,13 +50,13 @@ func TestTailFollowsASlotToItsOutcome(t *testing.T) {
 		t.Fatal(err)
 	}
 	var run client.Run
-	natstest.Eventually(t, natstest.Patience, "the job in the registry", func() bool {
+	natstest.Eventually(t, "the job in the registry", func() bool {
 		run, err = c.Trigger(ctx, "report", client.TriggerOptions{Key: "7"})
 		return err == nil
 	})
 	id := run.Slot.ID()
 	var live client.RunningAttempt
-	natstest.Eventually(t, natstest.Patience, "the attempt's progress", func() bool {
+	natstest.Eventually(t, "the attempt's progress", func() bool {
 		live, err = c.Running(ctx, id)
 		return err == nil && live.Progress != nil
 	})

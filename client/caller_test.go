@@ -61,7 +61,7 @@ func fleet(t *testing.T, nc *nats.Conn) *client.Client {
 			t.Error(err)
 		}
 	})
-	natstest.Eventually(t, natstest.Patience, "the fleet to be ready", func() bool { return s.Ready() == nil })
+	natstest.Eventually(t, "the fleet to be ready", func() bool { return s.Ready() == nil })
 	return s.Client()
 }
 

@@ -80,7 +80,7 @@ func TestExplainSaysThatTheJobWasRemovedAndByWhichOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	const removed = "Job report was removed from the registry by alice@a at "
-	natstest.Eventually(t, natstest.Patience, "the order to remove it", func() bool {
+	natstest.Eventually(t, "the order to remove it", func() bool {
 		story, err := s.as("bob@b").Explain(t.Context(), "report:@none")
 		return err == nil && strings.HasPrefix(story.Why, removed)
 	})

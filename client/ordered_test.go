@@ -69,7 +69,7 @@ func TestOrdersLeaveAnEventWithTheirAuthor(t *testing.T) {
 			}
 			continue
 		}
-		natstest.Eventually(t, natstest.Patience, "the order is kept", func() bool { return len(s.orders()) > len(began) })
+		natstest.Eventually(t, "the order is kept", func() bool { return len(s.orders()) > len(began) })
 		if got := s.orders()[len(began):]; !slices.Equal(got, []string{step.by + " " + step.says}) {
 			t.Errorf("step %d left %q, want %q", i, got, step.says)
 		}

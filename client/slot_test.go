@@ -147,7 +147,7 @@ func TestCancelEndsAWaitingSlot(t *testing.T) {
 			t.Fatalf("got %+v, %v", r, err)
 		}
 	}
-	natstest.Eventually(t, natstest.Patience, "one outcome to be told", func() bool { return fmt.Sprint(s.told()) == "[cancelled]" })
+	natstest.Eventually(t, "one outcome to be told", func() bool { return fmt.Sprint(s.told()) == "[cancelled]" })
 	// The record has the payload, so the run can still be retried.
 	if _, err := s.as("alice@a").Retry(t.Context(), slot.ID()); err != nil {
 		t.Fatal(err)

@@ -208,7 +208,7 @@ func TestTriggerMovesARunFromADeadQueue(t *testing.T) {
 	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "dead"}})
 	o := order{Job: "report", Key: "k", At: time.Now().Add(300 * time.Millisecond)}
 	s.trigger(t, o)
-	natstest.Eventually(t, 10*time.Second, "the timer to fire", func() bool {
+	natstest.Eventually(t, "the timer to fire", func() bool {
 		all := s.waiting(t)
 		return len(all) == 1 && !all[0].Timer && all[0].Queue == "dead"
 	})
@@ -229,7 +229,7 @@ func TestTriggerFindsARunThatWaits(t *testing.T) {
 	fired := order{Job: "report", Key: "fired", At: time.Now().Add(300 * time.Millisecond), Payload: json.RawMessage(`{"n":1}`)}
 	s.trigger(t, fired)
 	s.trigger(t, order{Job: "report", Key: "now", Payload: json.RawMessage(`{"n":1}`)})
-	natstest.Eventually(t, natstest.Patience, "the timer to fire", func() bool {
+	natstest.Eventually(t, "the timer to fire", func() bool {
 		all := s.waiting(t)
 		return len(all) == 2 && !all[0].Timer && !all[1].Timer
 	})

@@ -37,10 +37,10 @@ func TestMessagesStartJobsWhateverTheClockShows(t *testing.T) {
 				}
 			}
 			publish()
-			natstest.Eventually(t, time.Minute, "the first run", func() bool { return len(f.Runs("ship")) == 1 })
+			natstest.Eventually(t, "the first run", func() bool { return len(f.Runs("ship")) == 1 })
 			f.Advance(24 * time.Hour)
 			publish()
-			natstest.Eventually(t, time.Minute, "the second run", func() bool { return len(f.Runs("ship")) == 2 })
+			natstest.Eventually(t, "the second run", func() bool { return len(f.Runs("ship")) == 2 })
 		})
 	}
 }

@@ -248,7 +248,7 @@ func newStage(t *testing.T, bin, page string) *stage {
 		"HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)}
 	out := s.start(t, "cronce run -f jobs.yaml")
 	failed := regexp.MustCompile(`slot failed slot=(report:\S+)`)
-	natstest.Eventually(t, 60*time.Second, "a slot to fail", func() bool {
+	natstest.Eventually(t, "a slot to fail", func() bool {
 		m := failed.FindStringSubmatch(out.text())
 		if m != nil {
 			s.failed = m[1]
@@ -293,7 +293,7 @@ func (s *stage) run(t *testing.T, f fence, command string, h how) {
 	if h.endless {
 		out := s.start(t, typed)
 		shows := regexp.MustCompile(h.shows)
-		natstest.Eventually(t, 60*time.Second, command+" to show "+h.shows, func() bool { return shows.MatchString(out.text()) })
+		natstest.Eventually(t, command+" to show "+h.shows, func() bool { return shows.MatchString(out.text()) })
 		out.end(t)
 		return
 	}
@@ -365,7 +365,7 @@ func (o *output) end(t *testing.T) {
 		if !o.cmd.ProcessState.Success() {
 			t.Errorf("%v ends with %v", o.cmd.Args, o.cmd.ProcessState)
 		}
-	case <-time.After(60 * time.Second):
+	case <-time.After(natstest.Patience):
 		t.Errorf("%v does not end", o.cmd.Args)
 	}
 }

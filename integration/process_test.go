@@ -126,7 +126,7 @@ func (p *process) says(text string) {
 // eventually waits until done reports true.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	natstest.Eventually(t, natstest.Patience, what, done)
+	natstest.Eventually(t, what, done)
 }
 
 // alive reports whether the process is there and no zombie: where the machine's

@@ -64,7 +64,7 @@ func newProxied(t *testing.T, url string) *proxied {
 	for range 2 {
 		p := start(t, "cronce-ui", append(os.Environ(), "CRONCE_SERVER="+url), nil, program(t, cronce), "ui", "--listen", "127.0.0.1:0", "-o", "json")
 		var address string
-		natstest.Eventually(t, natstest.Patience, "the address of cronce ui", func() bool {
+		natstest.Eventually(t, "the address of cronce ui", func() bool {
 			m := regexp.MustCompile(`"url":"http://([^"]+)"`).FindStringSubmatch(p.read("stdout"))
 			if m != nil {
 				address = m[1]
@@ -81,7 +81,7 @@ func newProxied(t *testing.T, url string) *proxied {
 	s.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "nginx.sock"))
 	}}
-	natstest.Eventually(t, natstest.Patience, "nginx to serve the first page", func() bool {
+	natstest.Eventually(t, "nginx to serve the first page", func() bool {
 		w, err := s.http.Get("http://localhost/ops/cronce/")
 		if err != nil {
 			return false

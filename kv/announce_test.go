@@ -25,7 +25,7 @@ func TestProducersHearEachOther(t *testing.T) {
 		Node: "n1", Started: at, Kind: exchange.AnnounceHere, Time: at.Add(time.Hour), Except: []string{"report"},
 		Members: 1<<63 + 1, Registry: 1,
 	}
-	natstest.Eventually(t, 20*time.Second, "an announcement", func() bool {
+	natstest.Eventually(t, "an announcement", func() bool {
 		// The subscription takes effect only when the server has processed it.
 		if err := other.Announcements().Announce(exchange.Announcement{Node: "stranger"}); err != nil {
 			t.Fatal(err)

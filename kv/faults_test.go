@@ -35,7 +35,7 @@ func stored(t *testing.T, l *kv.Ledger, slot job.Slot) (job.Record, uint64) {
 	t.Helper()
 	var r job.Record
 	var rev uint64
-	natstest.Eventually(t, 10*time.Second, "the record to be stored", func() bool {
+	natstest.Eventually(t, "the record to be stored", func() bool {
 		var err error
 		r, rev, err = l.Read(t.Context(), slot)
 		return err == nil
@@ -152,7 +152,7 @@ func watchNodes(t *testing.T, s *kv.Store) <-chan exchange.NodeEvent {
 
 func await(t *testing.T, events <-chan exchange.NodeEvent, what string, match func(exchange.NodeEvent) bool) exchange.NodeEvent {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(natstest.Patience)
 	for {
 		select {
 		case e := <-events:

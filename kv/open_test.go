@@ -318,7 +318,7 @@ func TestOverALeafNode(t *testing.T) {
 		o.ServerName, o.JetStreamDomain = "leaf", "leaf"
 		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: hub.LeafAddr()}}}}
 	})
-	natstest.Eventually(t, 10*time.Second, "the leaf to reach the hub", func() bool { return leaf.NumLeafNodes() == 1 })
+	natstest.Eventually(t, "the leaf to reach the hub", func() bool { return leaf.NumLeafNodes() == 1 })
 	js, err := jetstream.NewWithDomain(leaf.Conn(), "hub")
 	if err != nil {
 		t.Fatal(err)

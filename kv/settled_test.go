@@ -106,7 +106,7 @@ func TestAWatchKnowsTheRevisionOfARegistryThatWasCompacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, time.Minute, "the removal", func() bool { return running.last() == last })
+	natstest.Eventually(t, "the removal", func() bool { return running.last() == last })
 	bucket, err := js.KeyValue(t.Context(), "cronce_jobs")
 	if err != nil {
 		t.Fatal(err)
@@ -115,12 +115,12 @@ func TestAWatchKnowsTheRevisionOfARegistryThatWasCompacted(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := watchJobs(t, store)
-	natstest.Eventually(t, time.Minute, "the watch to settle", func() bool { return w.last() != 0 })
+	natstest.Eventually(t, "the watch to settle", func() bool { return w.last() != 0 })
 	if w.ready != last || w.last() != last {
 		t.Errorf("ready at revision %d, settled at %d, want both at %d, the registry's last", w.ready, w.last(), last)
 	}
 	next := writeJob(t, store, "more", 0)
-	natstest.Eventually(t, time.Minute, "the next write", func() bool { return w.last() == next && running.last() == next })
+	natstest.Eventually(t, "the next write", func() bool { return w.last() == next && running.last() == next })
 }
 
 // A watch also settles while the registry is edited without a pause.
@@ -132,7 +132,7 @@ func TestAWatchSettlesWhileTheRegistryIsEditedWithoutAPause(t *testing.T) {
 	}
 	w := watchJobs(t, store)
 	var revision uint64
-	natstest.Eventually(t, time.Minute, "the watch to settle again and again", func() bool {
+	natstest.Eventually(t, "the watch to settle again and again", func() bool {
 		for range 100 {
 			revision = writeJob(t, store, "report", revision)
 		}

@@ -119,7 +119,7 @@ func TestPublishWithoutAServerIsUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Stop()
-	natstest.Eventually(t, 10*time.Second, "the connection to be lost", func() bool { return !s.Slots().Connected() })
+	natstest.Eventually(t, "the connection to be lost", func() bool { return !s.Slots().Connected() })
 	wait, err = s.Slots().Publish("default", core.Message{Slot: job.NewSlot("report", at.Add(time.Minute))}, nil)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -271,7 +271,7 @@ func TestExceptionalEventsAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, 10*time.Second, "the failure to be stored", func() bool {
+	natstest.Eventually(t, "the failure to be stored", func() bool {
 		info, err := stream.Info(t.Context())
 		return err == nil && info.State.Msgs == 1
 	})

@@ -76,7 +76,7 @@ func (l *listener) awaits(msgs, ends int) {
 			l.t.Logf("%d messages came, %q, and %d ends, %v", len(m), m, len(e), e)
 		}
 	}()
-	natstest.Eventually(l.t, 10*time.Second, fmt.Sprintf("%d messages and %d ends", msgs, ends), func() bool {
+	natstest.Eventually(l.t, fmt.Sprintf("%d messages and %d ends", msgs, ends), func() bool {
 		m, e := l.got()
 		return len(m) >= msgs && len(e) >= ends
 	})
@@ -197,7 +197,7 @@ func TestWhoHasTheLowerPriorityIsServedFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		natstest.Eventually(t, 10*time.Second, "the requests to stand", func() bool {
+		natstest.Eventually(t, "the requests to stand", func() bool {
 			info, err := queue.Info(t.Context())
 			return err == nil && info.NumWaiting == n
 		})
@@ -263,7 +263,7 @@ func TestASourceOutlivesTheLeaderOfItsQueue(t *testing.T) {
 	l.ask(0, 100, time.Minute)
 	offer(t, s, 3)
 	ended := 0 // the first requests may end before all servers have the queue
-	natstest.Eventually(t, 10*time.Second, "3 messages", func() bool {
+	natstest.Eventually(t, "3 messages", func() bool {
 		m, ends := l.got()
 		if len(ends) > ended {
 			ended = len(ends)

@@ -45,7 +45,7 @@ func TestAStalledWatchIsFoundByItsAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	// An audit may replace a consumer during the pause, so repeat until both are paused.
-	natstest.Eventually(t, 30*time.Second, "both watches to stall", func() bool {
+	natstest.Eventually(t, "both watches to stall", func() bool {
 		stalled := 0
 		for c := range stream.ListConsumers(t.Context()).Info() {
 			if _, err := stream.PauseConsumer(t.Context(), c.Name, time.Now().Add(time.Hour)); err == nil {
@@ -63,7 +63,7 @@ func TestAStalledWatchIsFoundByItsAudit(t *testing.T) {
 		if e.Name != "report" {
 			t.Errorf("told %+v", e)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(natstest.Patience):
 		t.Fatalf("nothing was told in %v", time.Since(began))
 	}
 	t.Logf("told after %v", time.Since(began))

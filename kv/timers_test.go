@@ -378,7 +378,7 @@ func TestTimersOutliveTheirStreamsLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]int{}
-	natstest.Eventually(t, time.Minute, "all to fire", func() bool {
+	natstest.Eventually(t, "all to fire", func() bool {
 		m, err := queue.Next(jetstream.FetchMaxWait(time.Second), jetstream.FetchPriorityGroup(layout.WorkerGroup))
 		if err != nil {
 			return false

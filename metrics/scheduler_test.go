@@ -56,7 +56,7 @@ func TestSchedulerIsMeasuredAndSaysWhenItIsReady(t *testing.T) {
 	if err := s.Ready(); err != nil {
 		t.Errorf("it runs slots: %v", err)
 	}
-	natstest.Eventually(t, natstest.Patience, "the watermark to be asked for", func() bool { return gather(t, m)["cronce_watermark_lag_seconds"] != nil })
+	natstest.Eventually(t, "the watermark to be asked for", func() bool { return gather(t, m)["cronce_watermark_lag_seconds"] != nil })
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -48,9 +48,9 @@ func BenchmarkDashboard(b *testing.B) {
 	f := newBenchFleet(b)
 	u := f.startUI(b)
 	began := time.Now()
-	natstest.Eventually(b, natstest.Patience, "the first page", func() bool { return u.get(b, "/jobs", "").status == http.StatusOK })
+	natstest.Eventually(b, "the first page", func() bool { return u.get(b, "/jobs", "").status == http.StatusOK })
 	b.Logf("the first page of a new process came after %v and %v of processor time", time.Since(began).Round(time.Millisecond), u.cpu(b))
-	natstest.Eventually(b, 2*natstest.Patience, "the end of the check of the last day, which is computed in the background", func() bool {
+	natstest.Eventually(b, "the end of the check of the last day, which is computed in the background", func() bool {
 		text := unzip(b, u.get(b, "/", "").body)
 		time.Sleep(time.Second)
 		return strings.Contains(text, "were checked") || strings.Contains(text, "The check failed")
@@ -219,7 +219,7 @@ func (u *ui) get(t testing.TB, path, live string) (g gotten) {
 }
 
 func (u *ui) benchmarkPage(b *testing.B, path string) {
-	natstest.Eventually(b, natstest.Patience, "the page", func() bool { return u.get(b, path, "").status == http.StatusOK })
+	natstest.Eventually(b, "the page", func() bool { return u.get(b, path, "").status == http.StatusOK })
 	var first []time.Duration
 	var sent int
 	before := u.cpu(b)

@@ -101,7 +101,7 @@ func generatedFleet(t *testing.T) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "the handler", func() bool {
+	natstest.Eventually(t, "the handler", func() bool {
 		d, err := c.Job(t.Context(), "greet")
 		return err == nil && len(d.Handlers) == 1
 	})

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -94,7 +93,7 @@ func TestAnInterruptedBenchLeavesNothing(t *testing.T) {
 		w.Close()
 	}()
 	go func() { _, _ = io.Copy(io.Discard, stderr) }()
-	natstest.Eventually(t, 30*time.Second, "slots of its own", func() bool {
+	natstest.Eventually(t, "slots of its own", func() bool {
 		return slices.ContainsFunc(streams(t, js), func(name string) bool { return strings.Contains(name, "_drain") })
 	})
 	interrupt()

@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -43,7 +42,7 @@ func TestUnreadableWatermarkStopsNothingAndIsResetByForce(t *testing.T) {
 	runsOn := func(when string) {
 		t.Helper()
 		before := succeeded()
-		natstest.Eventually(t, time.Minute, "slots to run "+when, func() bool { return succeeded() >= before+3 })
+		natstest.Eventually(t, "slots to run "+when, func() bool { return succeeded() >= before+3 })
 	}
 	put(`{"v":99}`)
 	f.replica(t)
@@ -63,7 +62,7 @@ func TestUnreadableWatermarkStopsNothingAndIsResetByForce(t *testing.T) {
 	}
 	runsOn("after the reset")
 	put("what is this")
-	natstest.Eventually(t, time.Minute, "the watermark to be written anew", readable)
+	natstest.Eventually(t, "the watermark to be written anew", readable)
 	runsOn("with a watermark that was garbled")
 	f.finds(t)
 }

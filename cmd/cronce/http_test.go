@@ -108,14 +108,14 @@ func TestRunServesTheAPIAndMetricsOnOneAddress(t *testing.T) {
 			Handlers int
 		}
 	}
-	natstest.Eventually(t, natstest.Patience, "the API lists the job with its handler", func() bool {
+	natstest.Eventually(t, "the API lists the job with its handler", func() bool {
 		status, body := get(t, "GET", url+"/api/v1/jobs")
 		return status == 200 && json.Unmarshal([]byte(body), &jobs) == nil && len(jobs.Rows) == 1 && jobs.Rows[0].Handlers == 1
 	})
 	if status, body := get(t, "GET", url+"/metrics"); status != 200 || !strings.Contains(body, "cronce_") {
 		t.Errorf("metrics: %d %.200s", status, body)
 	}
-	natstest.Eventually(t, natstest.Patience, "the node to be ready", func() bool {
+	natstest.Eventually(t, "the node to be ready", func() bool {
 		status, _ := get(t, "GET", url+"/readyz")
 		return status == 200
 	})
@@ -200,7 +200,7 @@ func TestUIWaitsUntilTheNamespaceExists(t *testing.T) {
 	var log strings.Builder
 	cmd.Stderr = &log
 	out := bufio.NewReader(begin(t, cmd))
-	natstest.Eventually(t, natstest.Patience, "ui to say what it waits for", func() bool {
+	natstest.Eventually(t, "ui to say what it waits for", func() bool {
 		resp, err := http.Get("http://" + listen + "/readyz")
 		if err != nil {
 			return false
@@ -256,7 +256,7 @@ func TestUIWaitsForItsServerAndSaysSo(t *testing.T) {
 		}
 		return w, string(body)
 	}
-	natstest.Eventually(t, natstest.Patience, "a page that says what is missing", func() bool {
+	natstest.Eventually(t, "a page that says what is missing", func() bool {
 		w, body := page()
 		return w.StatusCode == 503 && w.Header.Get("Refresh") == "2" && strings.Contains(body, "waiting for the NATS server "+broker)
 	})
@@ -267,7 +267,7 @@ func TestUIWaitsForItsServerAndSaysSo(t *testing.T) {
 	if r := (cli{}).run(t, "setup", "--server", broker); r.code != 0 {
 		t.Fatal(r)
 	}
-	natstest.Eventually(t, natstest.Patience, "the dashboard", func() bool {
+	natstest.Eventually(t, "the dashboard", func() bool {
 		w, body := page()
 		return w.StatusCode == 200 && w.Header.Get("Refresh") == "" && strings.Contains(body, "<title>Jobs")
 	})

@@ -206,7 +206,7 @@ func TestBackfillSurvivesAKill(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, 20*time.Second, "some slots", func() bool { return len(f.waiting(t)) > 20 })
+	natstest.Eventually(t, "some slots", func() bool { return len(f.waiting(t)) > 20 })
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	before := len(f.waiting(t))

@@ -243,7 +243,7 @@ func TestNodeLsAllTellsWhichNodesWereDeclaredDeadAndByWhom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	natstest.Eventually(t, 10*time.Second, "the events to be kept", func() bool {
+	natstest.Eventually(t, "the events to be kept", func() bool {
 		n := 0
 		for range f.store.Events(t.Context(), kv.EventFilter{}) {
 			n++

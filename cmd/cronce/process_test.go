@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
@@ -129,7 +128,7 @@ func TestFirstSignalAsksTheSecondEnds(t *testing.T) {
 	default:
 	}
 	code := 0
-	natstest.Eventually(t, 5*time.Second, "a later signal ends the process", func() bool {
+	natstest.Eventually(t, "a later signal ends the process", func() bool {
 		send(syscall.SIGINT) // the first ones may be taken for echoes
 		select {
 		case code = <-exits:

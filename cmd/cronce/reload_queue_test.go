@@ -26,7 +26,7 @@ func TestReloadWorksOnTheQueuesOfTheNewFile(t *testing.T) {
 	}
 	ran := func(queue string) {
 		t.Helper()
-		natstest.Eventually(t, natstest.Patience, "a slot of the queue "+queue, func() bool {
+		natstest.Eventually(t, "a slot of the queue "+queue, func() bool {
 			text, _ := os.ReadFile(marks) // it is not there before the first slot
 			return strings.Contains(string(text), queue+"\n")
 		})

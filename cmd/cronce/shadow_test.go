@@ -42,12 +42,12 @@ func TestAShadowJobIsRecordedAndItsCommandDoesNotRun(t *testing.T) {
 	c := cli{env: map[string]string{"CRONCE_SERVER": url}}
 	said := func(text string) {
 		t.Helper()
-		natstest.Eventually(t, natstest.Patience, "the log has "+text, func() bool { return strings.Contains(log.String(), text) })
+		natstest.Eventually(t, "the log has "+text, func() bool { return strings.Contains(log.String(), text) })
 	}
 	said("shadow jobs: their slots are recorded, and their actions do not run")
 	run := func(token string) {
 		t.Helper()
-		natstest.Eventually(t, natstest.Patience, "the run "+token+" succeeds", func() bool {
+		natstest.Eventually(t, "the run "+token+" succeeds", func() bool {
 			return c.run(t, "job", "trigger", "tick", "--key", token, "--wait").code == 0 // at first the job may not be in the registry
 		})
 	}
@@ -120,13 +120,13 @@ func TestAWeekInShadowIsComparedWithTheLogOfTheOldScheduler(t *testing.T) {
 	c := cli{env: map[string]string{"CRONCE_SERVER": url, "CRONCE_NAMESPACE": "new"}}
 	start("new", "true")
 	ours := func() string { return c.run(t, "slot", "ls", "-o", "json", "--state", "succeeded").stdout }
-	natstest.Eventually(t, natstest.Patience, "a slot in shadow", func() bool { return strings.Contains(ours(), `"shadow":true`) })
+	natstest.Eventually(t, "a slot in shadow", func() bool { return strings.Contains(ours(), `"shadow":true`) })
 	for says, list := range map[string][]string{"succeeded, shadow": {"job", "ls"}, `"last_state":"succeeded","last_shadow":true`: {"job", "ls", "-o", "json"}} {
-		natstest.Eventually(t, natstest.Patience, "the list of jobs with "+says, func() bool { return strings.Contains(c.run(t, list...).stdout, says) })
+		natstest.Eventually(t, "the list of jobs with "+says, func() bool { return strings.Contains(c.run(t, list...).stdout, says) })
 	}
 	start("old", "false")
 	var lines []string
-	natstest.Eventually(t, natstest.Patience, "five runs of the old scheduler, which the shadow has too", func() bool {
+	natstest.Eventually(t, "five runs of the old scheduler, which the shadow has too", func() bool {
 		text, _ := os.ReadFile(log) // it is not there before the first run
 		lines = strings.SplitAfter(string(text), "\n")
 		lines = lines[:len(lines)-1] // what follows the last line's end

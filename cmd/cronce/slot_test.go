@@ -236,7 +236,7 @@ func TestWatchShowsEventsAsTheyHappen(t *testing.T) {
 	}
 	// Told until it is heard: events are not promised.
 	heard := func(id string) {
-		natstest.Eventually(t, 20*time.Second, "the event of "+id, func() bool {
+		natstest.Eventually(t, "the event of "+id, func() bool {
 			tell("cronce.event.failed.other", job.Event{Kind: job.EventFailed, ID: "other:@x"})
 			tell("cronce.event.retrying.report", job.Event{Kind: job.EventRetrying, ID: "report:@x"})
 			tell("cronce.event.failed.report", job.Event{Kind: job.EventFailed, ID: id})

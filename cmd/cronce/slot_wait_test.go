@@ -76,11 +76,11 @@ func TestCtrlCEndsTheWaitingForAnOutcomeWithStatus130(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		ended := make(chan int, 1)
 		go func() { ended <- execute(ctx, f.app(io.Discard, io.Discard), args) }()
-		natstest.Eventually(t, natstest.Patience, "the command to wait for the outcome's event", func() bool { return listeners() > streams })
+		natstest.Eventually(t, "the command to wait for the outcome's event", func() bool { return listeners() > streams })
 		interrupt()
 		if code := <-ended; code != base.ExitInterrupted {
 			t.Errorf("%q: exit status %d", args, code)
 		}
-		natstest.Eventually(t, natstest.Patience, "the end of its subscription", func() bool { return listeners() == streams })
+		natstest.Eventually(t, "the end of its subscription", func() bool { return listeners() == streams })
 	}
 }

@@ -149,7 +149,7 @@ func TestNodeReportsToSystemd(t *testing.T) {
 		t.Errorf("reported of a wrong file: %q", failed)
 	}
 
-	natstest.Eventually(t, natstest.Patience, "a command has run", func() bool {
+	natstest.Eventually(t, "a command has run", func() bool {
 		env, err := os.ReadFile(marks)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)

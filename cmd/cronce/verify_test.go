@@ -154,8 +154,7 @@ func TestVerifyRepairsWhatWasRemovedByHand(t *testing.T) {
 	js := natstest.JetStream(t, natstest.Connect(t, f.url))
 	f.replica(t, cronce.WithoutWorking())
 	stop := f.replica(t, cronce.WithoutProducing())
-	const limit = 30 * time.Second
-	record := firstOf(t, limit, "a slot that succeeded", func() (job.Slot, bool) {
+	record := firstOf(t, "a slot that succeeded", func() (job.Slot, bool) {
 		for e, err := range f.store.Ledger().List(t.Context(), kv.ListFilter{}) {
 			if err == nil && e.State == job.Succeeded {
 				return e.Slot, true
@@ -164,7 +163,7 @@ func TestVerifyRepairsWhatWasRemovedByHand(t *testing.T) {
 		return job.Slot{}, false
 	})
 	stop()
-	message := firstOf(t, limit, "a slot that waits", func() (w stream.WaitingSlot, ok bool) {
+	message := firstOf(t, "a slot that waits", func() (w stream.WaitingSlot, ok bool) {
 		for _, w := range f.waitingOf(t) {
 			if _, _, err := f.store.Ledger().Read(t.Context(), w[0].Slot); err != nil {
 				return w[0], true
@@ -189,7 +188,7 @@ func TestVerifyRepairsWhatWasRemovedByHand(t *testing.T) {
 	}
 
 	want := []string{"missing " + record.ID(), "missing " + message.Slot.ID()}
-	natstest.Eventually(t, limit, "both to be found", func() bool {
+	natstest.Eventually(t, "both to be found", func() bool {
 		code, found := f.verify(t)
 		if len(found) > 2 || code != base.ExitFound && len(found) > 0 {
 			t.Fatalf("exit status %d, found %q, want %q", code, found, want)
@@ -213,7 +212,7 @@ func TestVerifyRepairsWhatWasRemovedByHand(t *testing.T) {
 	}
 
 	f.replica(t, cronce.WithoutProducing())
-	natstest.Eventually(t, limit, "both to succeed", func() bool {
+	natstest.Eventually(t, "both to succeed", func() bool {
 		for _, s := range []job.Slot{record, message.Slot} {
 			if r, _, err := f.store.Ledger().Read(t.Context(), s); err != nil || r.State != job.Succeeded {
 				return false
@@ -261,9 +260,9 @@ func TestVerifyRepairsWhatCannotMove(t *testing.T) {
 	}
 }
 
-func firstOf[T any](t *testing.T, limit time.Duration, what string, find func() (T, bool)) (found T) {
+func firstOf[T any](t *testing.T, what string, find func() (T, bool)) (found T) {
 	t.Helper()
-	natstest.Eventually(t, limit, what, func() bool {
+	natstest.Eventually(t, what, func() bool {
 		var ok bool
 		found, ok = find()
 		return ok

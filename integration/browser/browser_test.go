@@ -149,7 +149,7 @@ func ask[T any](t *testing.T, b *tab, expression string) T {
 // until waits for a JavaScript expression to be true.
 func (b *tab) until(t *testing.T, what, expression string) {
 	t.Helper()
-	natstest.Eventually(t, natstest.Patience, what, func() bool {
+	natstest.Eventually(t, what, func() bool {
 		yes, err := chromedp.Run(b, chromedp.Evaluate[bool]("Boolean("+expression+")"))
 		return err == nil && yes
 	})

@@ -153,7 +153,7 @@ func (f *fleet) write(t *testing.T, p past) {
 func (f *fleet) lose(t *testing.T) {
 	t.Helper()
 	var hole job.Slot
-	natstest.Eventually(t, natstest.Patience, "a missed slot", func() bool {
+	natstest.Eventually(t, "a missed slot", func() bool {
 		for e, err := range f.store.Ledger().List(t.Context(), kv.ListFilter{Job: "invoice-export"}) {
 			if err == nil && e.State == job.Missed {
 				hole = e.Slot
@@ -232,7 +232,7 @@ func (f *fleet) orders(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
-	natstest.Eventually(t, natstest.Patience, "a node", func() bool {
+	natstest.Eventually(t, "a node", func() bool {
 		d, err := f.client.Job(ctx, "hostile")
 		return err == nil && len(d.Handlers) == 1
 	})
@@ -247,7 +247,7 @@ func (f *fleet) orders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, natstest.Patience, "a running slot", func() bool {
+	natstest.Eventually(t, "a running slot", func() bool {
 		d, err := f.client.Slot(ctx, goesOn.ID())
 		return err == nil && d.State == job.Running
 	})

@@ -78,7 +78,7 @@ func TestOutputComesWhileTheSlotRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.lines <- "the first line"
-	natstest.Eventually(t, natstest.Patience, "the slot to run", func() bool {
+	natstest.Eventually(t, "the slot to run", func() bool {
 		d, err := f.client.Slot(t.Context(), run.ID())
 		return err == nil && d.State == job.Running
 	})

@@ -179,7 +179,7 @@ func (c *composition) healthy(name string) {
 		}
 	}
 	url := c.box(name).mapped(test[4])
-	natstest.Eventually(c.t, natstest.Patience, name+" to be healthy", func() bool {
+	natstest.Eventually(c.t, name+" to be healthy", func() bool {
 		status, _ := get(c.t, url)
 		return status == 200
 	})

@@ -193,7 +193,7 @@ func answers[T any](t *testing.T, url string, ok func(T) bool) {
 			t.Logf("%s answered %s", url, last)
 		}
 	}()
-	natstest.Eventually(t, natstest.Patience, url, func() bool {
+	natstest.Eventually(t, url, func() bool {
 		status, body := get(t, url)
 		last = fmt.Sprint(status, " ", body)
 		var value T

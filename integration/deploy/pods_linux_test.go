@@ -115,7 +115,7 @@ func (r podRunner) deployment(l *loopback, d *apps.Deployment) {
 		if c.Ports[i].ContainerPort != 9464 {
 			r.t.Errorf("%s: a probe asks port %d", d.Name, c.Ports[i].ContainerPort)
 		}
-		natstest.Eventually(r.t, natstest.Patience, url+" to be 200", func() bool {
+		natstest.Eventually(r.t, url+" to be 200", func() bool {
 			status, _ := get(r.t, url)
 			return status == 200
 		})

@@ -63,12 +63,12 @@ func (f *dying) batchesUntilKilled(round int, after time.Duration) {
 	kill := startMember(f.t, member{Name: "single", Store: f.dir, Port: f.port})
 	var nc *nats.Conn
 	var err error
-	natstest.Eventually(f.t, limit, "a server that listens", func() bool {
+	natstest.Eventually(f.t, "a server that listens", func() bool {
 		nc, err = nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", f.port), nats.NoReconnect())
 		return err == nil
 	})
 	defer nc.Close()
-	natstest.Eventually(f.t, limit, "the stream", func() bool {
+	natstest.Eventually(f.t, "the stream", func() bool {
 		_, err := natstest.JetStream(f.t, nc).CreateOrUpdateStream(f.t.Context(), jetstream.StreamConfig{Name: fact21, Subjects: []string{fact21 + ".>"}, AllowAtomicPublish: true})
 		return err == nil
 	})

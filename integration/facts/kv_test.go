@@ -49,7 +49,7 @@ func TestUpdateTakesTheTimeToLiveAway(t *testing.T) {
 	if _, err := put(t, js, "$KV.fact4.renewed", "", "1s", jetstream.WithExpectLastSequencePerSubject(revisions["renewed"])); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, limit, "the renewed key to expire", func() bool { return gone(t, kv, "renewed") })
+	natstest.Eventually(t, "the renewed key to expire", func() bool { return gone(t, kv, "renewed") })
 	if gone(t, kv, "updated") {
 		t.Error("the updated key, which was older, has expired too")
 	}
@@ -68,7 +68,7 @@ func TestReplicaAnswersWithTheValueBefore(t *testing.T) {
 	js := onThree(t, "KV_fact5")
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "fact5", Replicas: 3})
 	// Followers answer from some two seconds after the creation on.
-	natstest.Eventually(t, limit, "a Get to answer with the value before", func() bool {
+	natstest.Eventually(t, "a Get to answer with the value before", func() bool {
 		before := three().Leader("KV_fact5")
 		revision, err := kv.Put(within(t, limit), "k", nil)
 		if err != nil {
@@ -121,7 +121,7 @@ func TestOlderValueComesBackWhenTheNewestExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	var e jetstream.KeyValueEntry
-	natstest.Eventually(t, limit, "the newest value to expire", func() bool {
+	natstest.Eventually(t, "the newest value to expire", func() bool {
 		e, err = kv.Get(within(t, limit), "k")
 		return err != nil || e.Revision() != newest.Sequence
 	})
@@ -149,7 +149,7 @@ func TestTimeToLiveIsAWholeNumberOfSeconds(t *testing.T) {
 		// What was stored is compared with the marker that it left, in the server's
 		// own time: a server that is late may need another try.
 		tries := 0
-		natstest.Eventually(t, limit, "1.9 s to end after 1 s", func() bool {
+		natstest.Eventually(t, "1.9 s to end after 1 s", func() bool {
 			tries++
 			subject := "$KV.cut." + strconv.Itoa(tries)
 			if _, err := put(t, js, subject, "", "1.9s"); err != nil {
@@ -163,7 +163,7 @@ func TestTimeToLiveIsAWholeNumberOfSeconds(t *testing.T) {
 				return m
 			}
 			stored, marker := last(), (*jetstream.RawStreamMsg)(nil)
-			natstest.Eventually(t, limit, "a marker", func() bool {
+			natstest.Eventually(t, "a marker", func() bool {
 				marker = last()
 				return marker.Header.Get(jetstream.MarkerReasonHeader) != ""
 			})

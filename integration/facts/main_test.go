@@ -174,7 +174,7 @@ func publishAll(t *testing.T, js jetstream.JetStream, subjects []string, opts ..
 func next(t *testing.T, c jetstream.Consumer) jetstream.Msg {
 	t.Helper()
 	var m jetstream.Msg
-	natstest.Eventually(t, limit, "a message", func() (done bool) {
+	natstest.Eventually(t, "a message", func() (done bool) {
 		var err error
 		m, err = c.Next(jetstream.FetchMaxWait(250 * time.Millisecond))
 		return err == nil
@@ -245,7 +245,7 @@ func lead(t *testing.T, nc *nats.Conn, stream, server string) {
 	t.Helper()
 	js := natstest.JetStream(t, nc)
 	var asked time.Time
-	natstest.Eventually(t, limit, server+" to lead stream "+stream, func() bool {
+	natstest.Eventually(t, server+" to lead stream "+stream, func() bool {
 		s, err := js.Stream(within(t, time.Second), stream)
 		if err == nil && s.CachedInfo().Cluster.Leader == server {
 			return true

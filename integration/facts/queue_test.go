@@ -27,7 +27,7 @@ func TestWorkQueueForgetsTheIDsOfAckedMessagesAtARestart(t *testing.T) {
 		c := worker(t, s, jetstream.ConsumerConfig{})
 		first := publish(t, js, name+".a", jetstream.WithMsgID("acked"))
 		doubleAck(t, next(t, c))
-		natstest.Eventually(t, limit, "the acked message to go", func() bool { return messages(t, s) == 0 })
+		natstest.Eventually(t, "the acked message to go", func() bool { return messages(t, s) == 0 })
 		publish(t, js, name+".a", jetstream.WithMsgID("stored"))
 		if ack := publish(t, js, name+".a", jetstream.WithMsgID("acked")); !ack.Duplicate || ack.Sequence != first.Sequence {
 			t.Fatalf("before the restart, again the acked one: %+v, want a duplicate of %d", ack, first.Sequence)
@@ -59,7 +59,7 @@ func TestWorkQueueForgetsTheIDsOfAckedMessagesAtARestart(t *testing.T) {
 				follower = c.Servers[1]
 			}
 			follower.Restart()
-			natstest.Eventually(t, limit, "the restarted server to catch up", func() bool {
+			natstest.Eventually(t, "the restarted server to catch up", func() bool {
 				return follower.JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, "fact1")
 			})
 			lead(t, js.Conn(), "fact1", follower.Name())
@@ -70,7 +70,7 @@ func TestWorkQueueForgetsTheIDsOfAckedMessagesAtARestart(t *testing.T) {
 // reconnected waits until the client has found the restarted server.
 func reconnected(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	natstest.Eventually(t, limit, "the server to answer again", func() bool {
+	natstest.Eventually(t, "the server to answer again", func() bool {
 		_, err := js.AccountInfo(within(t, time.Second))
 		return err == nil
 	})
@@ -98,7 +98,7 @@ func TestMessageInFlightIsRedeliveredAtOnceAfterALeaderChangeUnlessMarked(t *tes
 		publish(t, js, "fact2.unmarked")
 		publish(t, js, "fact2.acked")
 		stored := time.Now()
-		natstest.Eventually(t, limit, "messages older than AckWait", func() bool { return time.Since(stored) > ackWait })
+		natstest.Eventually(t, "messages older than AckWait", func() bool { return time.Since(stored) > ackWait })
 
 		marked, unmarked, acked := next(t, c), next(t, c), next(t, c)
 		if marked.Subject() != "fact2.marked" || unmarked.Subject() != "fact2.unmarked" {
@@ -316,7 +316,7 @@ func TestPurgeOfOneSubjectForgetsOtherMessagesInFlight(t *testing.T) {
 				came[m.Subject()] = true
 				doubleAck(t, m)
 			}
-			natstest.Eventually(t, limit, "nothing in hand", func() bool {
+			natstest.Eventually(t, "nothing in hand", func() bool {
 				info, err := w.Info(within(t, limit))
 				return err == nil && info.NumAckPending == 0 && info.NumPending == 0 && info.AckFloor.Stream >= held.Sequence
 			})

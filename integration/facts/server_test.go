@@ -71,7 +71,7 @@ func TestKilledLeaderStopsWritesForSeconds(t *testing.T) {
 	}
 	js := survivor.JetStream()
 	var err error
-	natstest.Eventually(t, limit, "a cluster that takes a stream", func() bool {
+	natstest.Eventually(t, "a cluster that takes a stream", func() bool {
 		_, err = js.CreateOrUpdateStream(within(t, 5*time.Second), jetstream.StreamConfig{Name: "fact10", Subjects: []string{"fact10"}, Replicas: 3})
 		return err == nil
 	})
@@ -80,7 +80,7 @@ func TestKilledLeaderStopsWritesForSeconds(t *testing.T) {
 
 	kill()
 	killed := time.Now()
-	natstest.Eventually(t, limit, "a write after the leader was killed", func() bool {
+	natstest.Eventually(t, "a write after the leader was killed", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
 		defer cancel()
 		_, err := js.Publish(ctx, "fact10", nil)
@@ -126,7 +126,7 @@ func TestClientOfADomainHasToPrefixRawKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	here := natstest.JetStream(t, nc)
-	natstest.Eventually(t, limit, "the hub to answer at the leaf", func() bool {
+	natstest.Eventually(t, "the hub to answer at the leaf", func() bool {
 		_, err := there.AccountInfo(within(t, time.Second))
 		return err == nil
 	})
@@ -145,7 +145,7 @@ func TestClientOfADomainHasToPrefixRawKeys(t *testing.T) {
 	both := jetstream.StreamConfig{Name: "both", Subjects: []string{"both"}}
 	s, other := stream(t, here, both), stream(t, there, both)
 	publish(t, here, "both") // answered by the first of both
-	natstest.Eventually(t, limit, "both sides to store one message", func() bool { return messages(t, s) == 1 && messages(t, other) == 1 })
+	natstest.Eventually(t, "both sides to store one message", func() bool { return messages(t, s) == 1 && messages(t, other) == 1 })
 }
 
 // accounts is an application that uses the JetStream of another account, which
@@ -297,7 +297,7 @@ func TestAnswersAreSentWhereverTheRequestSays(t *testing.T) {
 	if err := reader.PublishRequest("$JS.API.DIRECT.GET.KV_a", "$KV.b.k", []byte(`{"last_by_subj":"$KV.a.k"}`)); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, limit, "the answer to be stored", func() bool {
+	natstest.Eventually(t, "the answer to be stored", func() bool {
 		e, err := b.Get(t.Context(), "k")
 		return err == nil && string(e.Value()) == "copied" && e.Revision() == 1
 	})

@@ -40,7 +40,7 @@ func TestOneServerChecksTheRevisionFirstAndThreeTheMessageID(t *testing.T) {
 	}
 	meets := func(what string, want jetstream.ErrorCode, opts func(n string) []jetstream.PublishOpt) {
 		tries := 0
-		natstest.Eventually(t, limit, fmt.Sprintf("%s to meet %d", what, want), func() bool {
+		natstest.Eventually(t, fmt.Sprintf("%s to meet %d", what, want), func() bool {
 			tries++
 			subject := "fact6." + strconv.Itoa(int(want)) + "." + strconv.Itoa(tries)
 			errs := publishAll(t, js, []string{subject, subject, subject, subject}, opts(subject)...)
@@ -107,12 +107,12 @@ func TestClientCutsScheduledTimesToSeconds(t *testing.T) {
 	js := natstest.Run(t).JetStream()
 	s := stream(t, js, jetstream.StreamConfig{Name: "fact8", Subjects: []string{"fact8.>"}, AllowMsgSchedules: true})
 	tries := 0
-	natstest.Eventually(t, limit, "the client's schedule to fire early", func() bool {
+	natstest.Eventually(t, "the client's schedule to fire early", func() bool {
 		tries++
 		at := time.Now().Truncate(time.Second).Add(1999 * time.Millisecond)
 		fired := func(sender string) time.Time {
 			var m *jetstream.RawStreamMsg
-			natstest.Eventually(t, limit, "the schedule to fire", func() (done bool) {
+			natstest.Eventually(t, "the schedule to fire", func() (done bool) {
 				var err error
 				m, err = s.GetLastMsgForSubject(within(t, limit), fmt.Sprintf("fact8.due.%s.%d", sender, tries))
 				return err == nil
@@ -172,7 +172,7 @@ func TestAtomicBatchIsSlowOnOneServer(t *testing.T) {
 		}
 	}
 	var slow, fast time.Duration
-	natstest.Eventually(t, limit, "batches to take three times as long as messages", func() bool {
+	natstest.Eventually(t, "batches to take three times as long as messages", func() bool {
 		began := time.Now()
 		for range 20 {
 			batch()

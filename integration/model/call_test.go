@@ -14,7 +14,7 @@ import (
 
 func (f *fleet) reach(what string, done func() bool) {
 	f.t.Helper()
-	natstest.Eventually(f.t, natstest.Patience, what, done)
+	natstest.Eventually(f.t, what, done)
 }
 
 func (c *client) writeSlot(ctx context.Context, what string, r job.Record, at uint64) (uint64, outcome) {

@@ -63,7 +63,7 @@ func need(t *testing.T, queue, rawURL string) ready.Need {
 func (s *service) askedAgain(t *testing.T) {
 	t.Helper()
 	n := s.asked.Load()
-	natstest.Eventually(t, 5*time.Second, "more questions", func() bool { return s.asked.Load() > n+2 })
+	natstest.Eventually(t, "more questions", func() bool { return s.asked.Load() > n+2 })
 }
 
 // text is what was logged.
@@ -127,7 +127,7 @@ func isOpen(s *ready.Services, queue string) bool {
 
 func becomes(t *testing.T, s *ready.Services, queue string, open bool) {
 	t.Helper()
-	natstest.Eventually(t, 5*time.Second, "the queue to open or close", func() bool { return isOpen(s, queue) == open })
+	natstest.Eventually(t, "the queue to open or close", func() bool { return isOpen(s, queue) == open })
 }
 
 func TestAQueueIsOpenWhileAllItsServicesAreReady(t *testing.T) {
@@ -183,7 +183,7 @@ func TestAfterANoOneYesIsNotEnough(t *testing.T) {
 	t.Cleanup(turns.Close)
 	s, _ := run(t, need(t, "q", turns.URL))
 	opened := s.Ready("q")
-	natstest.Eventually(t, 5*time.Second, "twenty questions", func() bool { return asked.Load() > 20 })
+	natstest.Eventually(t, "twenty questions", func() bool { return asked.Load() > 20 })
 	select {
 	case <-opened:
 		t.Error("it has opened")
@@ -198,7 +198,7 @@ func TestAServiceThatDoesNotAnswerIsNotReadyAndHoldsUpNoOther(t *testing.T) {
 	good := newService(t, 200)
 	s, log := run(t, need(t, "mute", mute.URL), good.need(t, "good"))
 	becomes(t, s, "good", true)
-	natstest.Eventually(t, 10*time.Second, "patience to end", func() bool { return strings.Contains(log.said(), "no answer within 2s") })
+	natstest.Eventually(t, "patience to end", func() bool { return strings.Contains(log.said(), "no answer within 2s") })
 	if isOpen(s, "mute") {
 		t.Error("it has opened")
 	}
@@ -243,7 +243,7 @@ func TestWhatAServiceRepeatsOfItsURLIsNotLogged(t *testing.T) {
 	})
 	t.Cleanup(func() { l.Close(); repeating.Wait() })
 	_, log := run(t, need(t, "q", "http://"+l.Addr().String()+"/ready?key=4711"))
-	natstest.Eventually(t, 5*time.Second, "a warning", func() bool { return strings.Contains(log.said(), "not ready") })
+	natstest.Eventually(t, "a warning", func() bool { return strings.Contains(log.said(), "not ready") })
 	if strings.Contains(log.said(), "4711") {
 		t.Errorf("logged: %s", log.said())
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -249,7 +248,7 @@ func TestABatchWhoseAnswerIsLostIsRecognised(t *testing.T) {
 	p.Deafen()
 	var healing sync.WaitGroup
 	healing.Go(func() {
-		natstest.Eventually(t, time.Minute, "the batch to be stored", func() bool {
+		natstest.Eventually(t, "the batch to be stored", func() bool {
 			entries, err := beside.Jobs().List(t.Context())
 			if n := len(entries); err == nil && n != 0 && n != len(all) {
 				t.Errorf("%d definitions are stored, want none or all", n)

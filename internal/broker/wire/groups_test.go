@@ -121,7 +121,7 @@ func TestWritesOfAGroupAreSettledWhenTheirAnswersAreLost(t *testing.T) {
 	p.Deafen()
 	var healing sync.WaitGroup
 	healing.Go(func() {
-		natstest.Eventually(t, natstest.Patience, "all writes to be stored", func() bool {
+		natstest.Eventually(t, "all writes to be stored", func() bool {
 			n := 0
 			for range beside.Ledger().List(t.Context(), kv.ListFilter{}) {
 				n++

@@ -65,7 +65,7 @@ func publishTo(t *testing.T, s *kv.Store, slots []int, queue func(i int) string)
 // producer does.
 func publishUntilStored(t *testing.T, s *kv.Store, slots []int) {
 	t.Helper()
-	natstest.Eventually(t, natstest.Patience, "all slots to be acknowledged", func() bool {
+	natstest.Eventually(t, "all slots to be acknowledged", func() bool {
 		var unknown []int
 		for i, r := range publishAll(t, s, slots) {
 			if r.err != nil && !errors.Is(r.err, job.ErrUnknown) {

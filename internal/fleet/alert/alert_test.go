@@ -31,8 +31,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const limit = 30 * time.Second
-
 // fixture is a namespace with jobs, and one deliverer.
 type fixture struct {
 	*testing.T
@@ -112,7 +110,7 @@ func (f *fixture) fail(name string, n int) string {
 
 func (f *fixture) eventually(what string, ok func() bool) {
 	f.Helper()
-	natstest.Eventually(f, limit, what, ok)
+	natstest.Eventually(f, what, ok)
 }
 
 // alertTo makes a job ask for alerts about failures; to may be nil.
@@ -186,7 +184,7 @@ func TestAnAlertToASubjectIsRetriedUntilThereIsASubscriber(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := sub.NextMsg(limit)
+	m, err := sub.NextMsg(natstest.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/text/alertbody"
 	"github.com/cronce-io/cronce/job"
 )
@@ -320,7 +321,7 @@ func TestAMessageThatIsTooLongForTheServerIsCut(t *testing.T) {
 	r.Error = strings.Repeat("e", 3<<10)
 	f.publish(r, 7, job.Failed)
 	f.run()
-	m, err := sub.NextMsg(limit)
+	m, err := sub.NextMsg(natstest.Patience)
 	if err != nil {
 		t.Fatalf("%v: %s", err, f.logged())
 	}

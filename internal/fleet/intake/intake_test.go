@@ -27,8 +27,6 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-const limit = 30 * time.Second
-
 // fixture is a namespace with a registry, and a stream ORDERS.
 type fixture struct {
 	*testing.T
@@ -138,7 +136,7 @@ func (f *fixture) says(text string) {
 
 func (f *fixture) eventually(what string, ok func() bool) {
 	f.Helper()
-	natstest.Eventually(f, limit, what, ok)
+	natstest.Eventually(f, what, ok)
 }
 
 // run starts the intake of a producer. It ends with the test, or at stop.

@@ -103,7 +103,7 @@ func TestApplySendsWritesWithoutWaitingForEachAnswerAndEndsWithItsContext(t *tes
 	var err error
 	applying.Go(func() { err = r.Apply(ctx, jobs, false) })
 	_, other := s.applier(s.srv.Conn(), nil)
-	natstest.Eventually(t, limit, "all jobs to be stored although no answer comes", func() bool {
+	natstest.Eventually(t, "all jobs to be stored although no answer comes", func() bool {
 		entries, err := other.Jobs().List(t.Context())
 		return err == nil && len(entries) == len(jobs)
 	})

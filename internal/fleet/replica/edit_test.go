@@ -58,7 +58,7 @@ func (s *site) staleProducer(store *kv.Store, name string) {
 		}
 	})
 	s.Cleanup(func() { stop(); ending.Wait() })
-	natstest.Eventually(s.T, limit, name+" to publish", func() bool { return p.Stats().Published > 0 })
+	natstest.Eventually(s.T, name+" to publish", func() bool { return p.Stats().Published > 0 })
 	close(still)
 }
 
@@ -151,7 +151,7 @@ func TestSlotsOfOldPlansDoNotRun(t *testing.T) {
 	some := func() {
 		t.Helper()
 		slot := job.NewSlot("report", time.Now().Add(2*time.Second).Truncate(time.Second))
-		natstest.Eventually(t, limit, "the end of "+slot.ID(), func() bool {
+		natstest.Eventually(t, "the end of "+slot.ID(), func() bool {
 			_, _, err := store.Ledger().Read(t.Context(), slot)
 			return err == nil
 		})
@@ -181,7 +181,7 @@ func TestSlotsOfOldPlansDoNotRun(t *testing.T) {
 	for at := range again {
 		planned[at] = true
 	}
-	natstest.Eventually(t, limit, "an outcome for each slot", func() bool {
+	natstest.Eventually(t, "an outcome for each slot", func() bool {
 		for at := range planned {
 			r, _, err := store.Ledger().Read(t.Context(), job.NewSlot("report", at))
 			if err != nil || !r.State.Final() {

@@ -26,9 +26,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// limit is when a test gives up waiting for something that should take seconds.
-const limit = 30 * time.Second
-
 // site is one namespace on one server.
 type site struct {
 	*testing.T
@@ -77,8 +74,8 @@ func waitFor[T any](s *site, what string, from <-chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(limit):
-		s.Fatalf("%s: not in %v", what, limit)
+	case <-time.After(natstest.Patience):
+		s.Fatalf("%s: not in %v", what, natstest.Patience)
 		panic("unreachable")
 	}
 }
@@ -283,7 +280,7 @@ func TestARunningSlotEndsWhenItsNodeIsAskedToCancel(t *testing.T) {
 	if took := time.Since(asked); took > time.Second || !errors.Is(cause, job.ErrCancelled) {
 		t.Errorf("the context ended after %v with %v", took, cause)
 	}
-	natstest.Eventually(t, limit, "the slot's outcome", func() bool {
+	natstest.Eventually(t, "the slot's outcome", func() bool {
 		rec, _, err := store.Ledger().Read(t.Context(), run.Slot)
 		return err == nil && rec.State == job.Cancelled && rec.Error == "cancelled by alice: context canceled"
 	})

@@ -69,12 +69,12 @@ func TestANodeSetsUpAMissingNamespaceAgain(t *testing.T) {
 			if name == "no producer" {
 				_, _, ended = s.replica(handler, func(c *replica.Config) { edit(c); c.Produce = false })
 			}
-			natstest.Eventually(t, limit, "slots to run", func() bool { return ran.Load() > 1 })
+			natstest.Eventually(t, "slots to run", func() bool { return ran.Load() > 1 })
 			js := natstest.JetStream(t, nc)
 			removeAll(t, js, gone...)
-			natstest.Eventually(t, 2*time.Minute, "the namespace to be set up again", func() bool { return log.has("it is set up again") })
+			natstest.Eventually(t, "the namespace to be set up again", func() bool { return log.has("it is set up again") })
 			before := ran.Load()
-			natstest.Eventually(t, 2*time.Minute, "slots to run again", func() bool { return ran.Load() > before+1 })
+			natstest.Eventually(t, "slots to run again", func() bool { return ran.Load() > before+1 })
 			store, err := kv.Open(t.Context(), js, kv.Options{ReadOnly: true})
 			if err != nil {
 				t.Fatal(err)
@@ -131,9 +131,9 @@ func TestANodeThatMayNotSetUpWaitsUntilTheNamespaceIsComplete(t *testing.T) {
 	})
 	defer running.Wait()
 	defer stop()
-	natstest.Eventually(t, limit, "slots to run", func() bool { return ran.Load() > 1 })
+	natstest.Eventually(t, "slots to run", func() bool { return ran.Load() > 1 })
 	removeAll(t, all, layout.Streams("cronce")...)
-	natstest.Eventually(t, 2*time.Minute, "a log of what is missing", func() bool {
+	natstest.Eventually(t, "a log of what is missing", func() bool {
 		return log.has("waiting for the namespace to be set up again") && log.has("cronce_ledger")
 	})
 	// The new namespace has other settings than before. The node keeps its own.
@@ -141,7 +141,7 @@ func TestANodeThatMayNotSetUpWaitsUntilTheNamespaceIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := ran.Load()
-	natstest.Eventually(t, 2*time.Minute, "slots to run again", func() bool { return ran.Load() > before+1 })
+	natstest.Eventually(t, "slots to run again", func() bool { return ran.Load() > before+1 })
 }
 
 func TestAStoreReportsThatTheStoredSettingsDiffer(t *testing.T) {

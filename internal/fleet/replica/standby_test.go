@@ -100,7 +100,7 @@ func TestEightProducersPublishOneCopyAndCoverForOneThatIsCutOff(t *testing.T) {
 	for i := range 8 {
 		all = append(all, newMember(t, s.srv, fmt.Sprint("n", i), standbyDelay))
 	}
-	natstest.Eventually(t, limit, "eight producers to agree", func() bool {
+	natstest.Eventually(t, "eight producers to agree", func() bool {
 		return slices.IndexFunc(all, (*member).First) == 0 && all[1].Stats().StoodBy > 0 && all[4].Stats().StoodBy > 0
 	})
 	settled := time.Now().Truncate(time.Second).Add(2 * time.Second)

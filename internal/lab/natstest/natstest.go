@@ -144,7 +144,7 @@ func RunCluster(t testing.TB) *Cluster {
 // WaitReady waits until the cluster has a leader that knows all servers.
 func (c *Cluster) WaitReady() {
 	c.t.Helper()
-	Eventually(c.t, 30*time.Second, "a meta leader with three peers", func() bool {
+	Eventually(c.t, "a meta leader with three peers", func() bool {
 		for _, s := range c.Servers {
 			if s.Running() && s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == len(c.Servers) {
 				return true
@@ -158,7 +158,7 @@ func (c *Cluster) WaitReady() {
 func (c *Cluster) Leader(stream string) *Server {
 	c.t.Helper()
 	var leader *Server
-	Eventually(c.t, 30*time.Second, "a leader of stream "+stream, func() bool {
+	Eventually(c.t, "a leader of stream "+stream, func() bool {
 		for _, s := range c.Servers {
 			if s.Running() && s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
 				leader = s
@@ -191,7 +191,7 @@ func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	ports, held := make([]int, n), make([]net.Listener, n)
 	for i := range ports {
-		Eventually(t, 10*time.Second, "a free port", func() bool {
+		Eventually(t, "a free port", func() bool {
 			ports[i] = 10_000 + rand.IntN(20_000)
 			var err error
 			held[i], err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", ports[i]))
@@ -214,18 +214,18 @@ func FreeAddress(t testing.TB) string {
 // slow the machine is.
 const Patience = 4 * time.Minute
 
-// Eventually polls until done reports true. If that takes longer than limit, it fails the test with
+// Eventually polls until done reports true. If that takes longer than Patience, it fails the test with
 // a message that names what it waited for.
-func Eventually(t testing.TB, limit time.Duration, what string, done func() bool) {
+func Eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	deadline := time.After(limit)
+	deadline := time.After(Patience)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !done() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited %v for %s", limit, what)
+			t.Fatalf("waited %v for %s", Patience, what)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestServerKeepsItsFilesOverARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Restart()
-	natstest.Eventually(t, 5*time.Second, "the client to find the server again", func() bool {
+	natstest.Eventually(t, "the client to find the server again", func() bool {
 		return js.Conn().Stats().Reconnects == 1 && js.Conn().IsConnected()
 	})
 	if e, err := bucket.Get(ctx, "k"); err != nil || string(e.Value()) != "v" {

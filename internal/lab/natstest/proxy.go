@@ -32,6 +32,9 @@ func (p *Proxy) Deafen() { p.p.Set(proxy.Fault{Deaf: true}) }
 // Cut cuts all connections, and refuses new ones until Heal.
 func (p *Proxy) Cut() { p.p.Set(proxy.Fault{Cut: true}) }
 
+// Delay delays everything that the server sends, and keeps its order.
+func (p *Proxy) Delay(late time.Duration) { p.p.Set(proxy.Fault{Late: late}) }
+
 // Slow delays each message that the server sends, one after another, like storage that syncs each
 // write.
 func (p *Proxy) Slow(each time.Duration) { p.p.Set(proxy.Fault{EachLate: each}) }

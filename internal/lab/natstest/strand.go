@@ -36,7 +36,7 @@ func Strand(t testing.TB, js jetstream.JetStream, namespace string) jetstream.Co
 	for _, m := range Take(t, queue, 1) {
 		must(m.DoubleAck(ctx))
 	}
-	Eventually(t, 5*time.Second, "the server to forget what was in flight", func() bool {
+	Eventually(t, "the server to forget what was in flight", func() bool {
 		info, err := queue.Info(ctx)
 		return err == nil && info.NumAckPending == 0
 	})

@@ -186,12 +186,12 @@ func TestNothingIsBufferedWhileTheServerIsAway(t *testing.T) {
 	}
 	defer nc.Close()
 	s.Stop()
-	natstest.Eventually(t, 5*time.Second, "the connection is lost", nc.IsReconnecting)
+	natstest.Eventually(t, "the connection is lost", nc.IsReconnecting)
 	if err := nc.Publish("late", nil); !errors.Is(err, nats.ErrReconnectBufExceeded) {
 		t.Errorf("publish while the server is away: %v", err)
 	}
 	s.Start()
-	natstest.Eventually(t, 10*time.Second, "the connection is back", nc.IsConnected)
+	natstest.Eventually(t, "the connection is back", nc.IsConnected)
 }
 
 // Credentials are rotated, and servers start before their accounts exist.
@@ -226,13 +226,13 @@ func TestRefusedLoginsDoNotEndAnEstablishedConnection(t *testing.T) {
 	for range 3 { // nats.go alone closes the connection after the second
 		select {
 		case <-refusals:
-		case <-time.After(20 * time.Second):
+		case <-time.After(natstest.Patience):
 			t.Fatal("the login is not tried again")
 		}
 	}
 	s.Stop()
 	start("right")
-	natstest.Eventually(t, 20*time.Second, "the connection is back", nc.IsConnected)
+	natstest.Eventually(t, "the connection is back", nc.IsConnected)
 	const refused = "the NATS server refuses the credentials"
 	if n := strings.Count(log.String(), refused); n != 1 {
 		t.Errorf("the log says %d times that %s, want once:\n%s", n, refused, &log)

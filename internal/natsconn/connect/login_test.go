@@ -239,7 +239,7 @@ func TestJetStreamOfAnotherDomain(t *testing.T) {
 		o.ServerName, o.JetStream = "leaf", false
 		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: hub.LeafAddr()}}}}
 	})
-	natstest.Eventually(t, 10*time.Second, "the leaf to reach the hub", func() bool { return leaf.NumLeafNodes() == 1 })
+	natstest.Eventually(t, "the leaf to reach the hub", func() bool { return leaf.NumLeafNodes() == 1 })
 	for name, cfg := range map[string]Config{
 		"flag":                  {Server: leaf.ClientURL(), Domain: "hub"},
 		"context":               {Context: contextFile(t, fmt.Sprintf(`{"url":%q,"jetstream_domain":"hub"}`, leaf.ClientURL()))},

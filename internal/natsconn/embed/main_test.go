@@ -104,7 +104,7 @@ func (p *process) first(t *testing.T) string {
 	select {
 	case said := <-p.says:
 		return said
-	case <-time.After(20 * time.Second):
+	case <-time.After(natstest.Patience):
 		t.Fatalf("process %d prints nothing", p.Process.Pid)
 		return ""
 	}
@@ -121,10 +121,10 @@ func (p *process) kill(t *testing.T) {
 func (p *process) stop() { p.stdin.Close() }
 
 // successor waits until one of the processes serves, and returns it and the others.
-func successor(t *testing.T, within time.Duration, processes ...*process) (*process, []*process) {
+func successor(t *testing.T, processes ...*process) (*process, []*process) {
 	t.Helper()
 	next := -1
-	natstest.Eventually(t, within, "another process to take over", func() bool {
+	natstest.Eventually(t, "another process to take over", func() bool {
 		for i, p := range processes {
 			select {
 			case said := <-p.says:

@@ -229,7 +229,7 @@ func TestHoleIsLoudAndItsButtonRepairsIt(t *testing.T) {
 	}
 	day := a.base.Add(time.Hour).Format(time.DateOnly)
 	var markup string
-	natstest.Eventually(t, natstest.Patience, "the hole", func() bool {
+	natstest.Eventually(t, "the hole", func() bool {
 		_, markup, _ = a.get(t, "jobs/report?range=day&at="+day)
 		return strings.Contains(markup, "not accounted for.")
 	})

@@ -93,7 +93,7 @@ func fetch(t testing.TB, url string) (status int, body string, sent int) {
 func TestPagesOfManyJobsStaySmall(t *testing.T) {
 	t.Parallel()
 	url, _, _ := newCrowd(t, 250, 3)
-	natstest.Eventually(t, natstest.Patience, "the jobs", func() bool { status, _, _ := fetch(t, url+"jobs"); return status == 200 })
+	natstest.Eventually(t, "the jobs", func() bool { status, _, _ := fetch(t, url+"jobs"); return status == 200 })
 	seen := 0
 	for path := "jobs"; path != ""; {
 		status, body, sent := fetch(t, url+path)
@@ -123,7 +123,7 @@ func TestPageShowsWhatItKnewWhileTheBrokerIsAway(t *testing.T) {
 	}
 	s.Stop()
 	var body string
-	natstest.Eventually(t, natstest.Patience, "a page that says so", func() bool {
+	natstest.Eventually(t, "a page that says so", func() bool {
 		var status int
 		status, body, _ = fetch(t, url+"jobs")
 		return status == http.StatusServiceUnavailable
@@ -138,7 +138,7 @@ func TestPageShowsWhatItKnewWhileTheBrokerIsAway(t *testing.T) {
 		t.Errorf("a page that was never shown: %d: %s", status, body)
 	}
 	s.Start()
-	natstest.Eventually(t, natstest.Patience, "the page", func() bool { status, _, _ := fetch(t, url+"jobs"); return status == 200 })
+	natstest.Eventually(t, "the page", func() bool { status, _, _ := fetch(t, url+"jobs"); return status == 200 })
 }
 
 // BenchmarkPageOfAThousandJobs measures a page that is requested again and again.
@@ -146,7 +146,7 @@ func BenchmarkPageOfAThousandJobs(b *testing.B) {
 	url, _, _ := newCrowd(b, 1000, 60)
 	for _, path := range []string{"", "jobs", "jobs/a-job-with-a-name-as-long-as-a-name-of-a-job-may-be-7"} {
 		b.Run("/"+path[:min(len(path), 5)], func(b *testing.B) {
-			natstest.Eventually(b, natstest.Patience, "the page", func() bool { status, _, _ := fetch(b, url+path); return status == 200 })
+			natstest.Eventually(b, "the page", func() bool { status, _, _ := fetch(b, url+path); return status == 200 })
 			sent := 0
 			for b.Loop() {
 				_, _, sent = fetch(b, url+path)

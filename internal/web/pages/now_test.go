@@ -18,7 +18,7 @@ func TestNowSaysWhatIsWrongAndWhatIsNext(t *testing.T) {
 		Attempts: []job.Attempt{{Number: 1, Node: "web2-1", Fence: 30, Started: slot.At, Finished: slot.At.Add(time.Second), Error: hostile}},
 	})
 	var markup, text string
-	natstest.Eventually(t, natstest.Patience, "the first check", func() bool {
+	natstest.Eventually(t, "the first check", func() bool {
 		var status int
 		status, markup, text = a.get(t, "")
 		return status == 200 && strings.Contains(text, "were checked")

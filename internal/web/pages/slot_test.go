@@ -129,7 +129,7 @@ func (a *archive) get(t *testing.T, path string) (status int, markup, text strin
 // whole is get, and waits for what the page computes in the background.
 func (a *archive) whole(t *testing.T, path string) (status int, markup, text string) {
 	t.Helper()
-	natstest.Eventually(t, natstest.Patience, "the whole page", func() bool {
+	natstest.Eventually(t, "the whole page", func() bool {
 		status, markup, text = a.get(t, path)
 		return !strings.Contains(text, "are being counted")
 	})
@@ -391,7 +391,7 @@ func TestHealthVerifiesARangeAndRepairsIt(t *testing.T) {
 	hole := job.NewSlot("report", a.base.Add(time.Hour)).ID()
 	query := "verify=1&job=report&from=" + url.QueryEscape(a.base.Format(time.RFC3339)) + "&to=" + url.QueryEscape(a.base.Add(90*time.Minute).Format(time.RFC3339))
 	var text string
-	natstest.Eventually(t, natstest.Patience, "the check to end", func() bool {
+	natstest.Eventually(t, "the check to end", func() bool {
 		_, _, text = a.get(t, "health?"+query)
 		return !strings.Contains(text, "Verifying:")
 	})
@@ -412,7 +412,7 @@ func TestHealthVerifiesARangeAndRepairsIt(t *testing.T) {
 	if status != 200 || !strings.HasPrefix(page, "health?") {
 		t.Errorf("%d at %s: %s", status, page, text)
 	}
-	natstest.Eventually(t, natstest.Patience, "the repair to end", func() bool {
+	natstest.Eventually(t, "the repair to end", func() bool {
 		_, _, text = a.get(t, page)
 		return strings.Contains(text, "Repaired")
 	})
@@ -439,7 +439,7 @@ func TestHealthShowsWhatMendsEachFinding(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	var text string
-	natstest.Eventually(t, natstest.Patience, "the doctor's findings", func() bool {
+	natstest.Eventually(t, "the doctor's findings", func() bool {
 		_, _, text = a.get(t, "health")
 		return strings.Contains(text, "How to fix it:")
 	})
