@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 )
 
@@ -52,7 +53,7 @@ func (t *torture) startBrokers() error {
 	}
 	listens, routes := addresses[:n], addresses[n:]
 	for i := range n {
-		b := &broker{spec: ServerSpec{Name: fmt.Sprintf("s%d", i+1), Listen: listens[i], Store: filepath.Join(t.dir, fmt.Sprintf("s%d", i+1)), MaxPayload: t.shape.MaxPayload()}}
+		b := &broker{spec: ServerSpec{Name: fmt.Sprintf("s%d", i+1), Listen: listens[i], Store: filepath.Join(t.cfg.Dir, fmt.Sprintf("s%d", i+1)), MaxPayload: t.shape.MaxPayload()}}
 		if n > 1 {
 			b.spec.Route, b.spec.Routes = routes[i], routes
 		}
@@ -85,7 +86,7 @@ func (t *torture) killBroker(ctx context.Context, f plan.Fault) {
 	b := t.brokers[f.Target]
 	t.count(string(plan.Broker))
 	b.now.kill()
-	sleep(ctx, f.For)
+	wire.Wait(ctx, f.For)
 	if err := t.startBroker(b); err != nil {
 		t.fail(err)
 		return
@@ -103,7 +104,7 @@ func (t *torture) killBroker(ctx context.Context, f plan.Fault) {
 			t.fail(fmt.Errorf("the servers have not caught up %v after %s was started again: %w", patience, b.spec.Name, err))
 			return
 		}
-		sleep(ctx, 200*time.Millisecond)
+		wire.Wait(ctx, 200*time.Millisecond)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
@@ -17,7 +18,7 @@ import (
 // runLane carries out the faults of one lane, one after the other.
 func (t *torture) runLane(ctx context.Context, lane []plan.Fault) {
 	for _, f := range lane {
-		if !sleep(ctx, time.Until(t.began.Add(f.At))) {
+		if !wire.Wait(ctx, time.Until(t.began.Add(f.At))) {
 			return
 		}
 		since := boot.Now()
@@ -39,16 +40,17 @@ func (t *torture) runLane(ctx context.Context, lane []plan.Fault) {
 	}
 }
 
-// runFault carries out one fault of one process, and returns when the fault is over.
+// runFault carries out one fault of one process, and returns when the fault is over. Then the proxy
+// has no fault.
 func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 	t.count(string(f.Kind))
 	through := func(fault proxy.Fault, d time.Duration) {
 		m.proxy.Set(fault)
-		sleep(ctx, d)
+		wire.Wait(ctx, d)
 	}
 	await := func(happened func() bool, patience time.Duration) {
 		for began := time.Now(); !happened() && time.Since(began) < patience && ctx.Err() == nil; {
-			sleep(ctx, 2*time.Millisecond)
+			wire.Wait(ctx, 2*time.Millisecond)
 		}
 	}
 	// when waits for a write of a kind, and cuts the connection there, or lets then take effect.
@@ -56,27 +58,28 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 		m.proxy.Set(proxy.Fault{Sever: []byte(t.subjectOf(write)), Then: then})
 		await(m.proxy.Severed, patience)
 	}
+	defer m.proxy.Set(proxy.Fault{})
 	switch f.Kind {
 	case plan.Kill, plan.Silence:
 		m.kill()
-		sleep(ctx, f.For)
+		wire.Wait(ctx, f.For)
 		m.restart()
 	case plan.Term:
 		m.term()
-		sleep(ctx, f.For)
+		wire.Wait(ctx, f.For)
 		m.restart()
 	case plan.Leave:
 		until := time.Now().Add(f.For)
 		m.proxy.Set(proxy.Fault{Lose: []byte(t.subjectOf(plan.WriteSlots))})
 		await(m.proxy.HasLost, 5*time.Second)
-		sleep(ctx, f.Delay) // for the other producers to hold their copies
+		wire.Wait(ctx, f.Delay) // for the other producers to hold their copies
 		m.term()
 		m.proxy.Set(proxy.Fault{})
-		sleep(ctx, time.Until(until))
+		wire.Wait(ctx, time.Until(until))
 		m.restart()
 	case plan.Freeze:
 		goOn := m.freeze(f)
-		sleep(ctx, f.For)
+		wire.Wait(ctx, f.For)
 		goOn()
 	case plan.Sleep:
 		m.untilBusy(ctx)
@@ -86,24 +89,19 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 		}
 		goOn := m.freeze(f)
 		m.proxy.Set(proxy.Fault{})
-		sleep(ctx, f.For)
+		wire.Wait(ctx, f.For)
 		goOn()
 	case plan.Cut:
 		through(proxy.Fault{Cut: true}, f.For)
-		m.proxy.Set(proxy.Fault{})
 	case plan.Slow:
 		through(proxy.Fault{Delay: f.Delay}, f.For)
-		m.proxy.Set(proxy.Fault{})
 	case plan.Deaf:
 		through(proxy.Fault{Deaf: true}, f.For)
-		m.proxy.Set(proxy.Fault{})
 	case plan.Lag:
 		through(proxy.Fault{Late: f.Delay}, f.For)
-		m.proxy.Set(proxy.Fault{})
 	case plan.Clog:
 		if !f.Ends {
 			through(proxy.Fault{Clogged: true}, f.For)
-			m.proxy.Set(proxy.Fault{})
 			break
 		}
 		through(proxy.Fault{Clogged: true}, f.For/2)
@@ -116,7 +114,7 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 		m.untilBusy(ctx)
 		t.lose(ctx, m)
 		m.kill()
-		sleep(ctx, f.For)
+		wire.Wait(ctx, f.For)
 		m.restart()
 	case plan.Hold:
 		until := time.Now().Add(f.For)
@@ -125,9 +123,8 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 		through(proxy.Fault{Deaf: true}, f.Delay)
 		// On a new connection the heartbeat is repeated and answered. Then comes the cut.
 		when(plan.WriteNodes, &proxy.Fault{}, t.cfg.Lease/4)
-		sleep(ctx, plan.AnswerWithin(t.cfg.Lease))
+		wire.Wait(ctx, plan.AnswerWithin(t.cfg.Lease))
 		through(proxy.Fault{Cut: true}, time.Until(until))
-		m.proxy.Set(proxy.Fault{})
 	case plan.Sever:
 		var then *proxy.Fault
 		if f.Landed {
@@ -135,9 +132,8 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 		}
 		when(f.Write, then, f.For)
 		if f.Landed {
-			sleep(ctx, 100*time.Millisecond) // for the write to be stored
+			wire.Wait(ctx, 100*time.Millisecond) // for the write to be stored
 		}
-		m.proxy.Set(proxy.Fault{})
 	}
 }
 
@@ -159,7 +155,7 @@ func (t *torture) hangUp(ctx context.Context, m *member, f plan.Fault) {
 	all := plan.CaseNames(t.cases)
 	for until := time.Now().Add(f.For); time.Now().Before(until); {
 		write(slices.DeleteFunc(slices.Clone(all), func(string) bool { return r.IntN(2) == 0 }))
-		if !sleep(ctx, plan.Between(r, 20*time.Millisecond, 500*time.Millisecond)) {
+		if !wire.Wait(ctx, plan.Between(r, 20*time.Millisecond, 500*time.Millisecond)) {
 			break
 		}
 	}
@@ -188,17 +184,13 @@ func (t *torture) fill(ctx context.Context, f plan.Fault) {
 		name = t.cfg.Namespace + "_" + f.Write
 	}
 	t.limitBytes(ctx, name, 1)
-	sleep(ctx, f.For)
+	wire.Wait(ctx, f.For)
 	t.limitBytes(t.fleetCtx, name, -1) // with a context that outlives this phase: the fleet needs the stream
 }
 
 // limitBytes changes how many bytes a stream may have. It retries until that succeeds or ctx ends.
 func (t *torture) limitBytes(ctx context.Context, name string, most int64) {
-	for {
-		err := t.limitBytesOnce(ctx, name, most)
-		if err == nil || !sleep(ctx, 200*time.Millisecond) {
-			return
-		}
+	for t.limitBytesOnce(ctx, name, most) != nil && wire.Wait(ctx, 200*time.Millisecond) {
 	}
 }
 

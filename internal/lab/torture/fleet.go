@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
@@ -46,10 +47,10 @@ func (t *torture) newMember(i int) (*member, error) {
 	return &member{t: t, index: i, name: name, proxy: p}, nil
 }
 
-func (m *member) record() string { return filepath.Join(m.t.dir, m.name+".jsonl") }
+func (m *member) record() string { return filepath.Join(m.t.cfg.Dir, m.name+".jsonl") }
 
 // jobFile is the path of the file that names the jobs of the member.
-func (m *member) jobFile() string { return filepath.Join(m.t.dir, m.name+".jobs") }
+func (m *member) jobFile() string { return filepath.Join(m.t.cfg.Dir, m.name+".jobs") }
 
 // current is the name of the current life. Empty: there is none.
 func (m *member) current() string {
@@ -97,7 +98,7 @@ func (m *member) begin() error {
 // a handler that ended its process, and begins the next life.
 func (m *member) watch(p *process) {
 	<-p.ended
-	m.t.deaths.note(p)
+	m.t.noteDeath(p)
 	m.mu.Lock()
 	byFault := m.now != p
 	if !byFault {
@@ -112,7 +113,7 @@ func (m *member) watch(p *process) {
 	} else {
 		m.t.count("died in a handler")
 	}
-	if sleep(m.t.fleetCtx, time.Second) && !m.isFaulted() {
+	if wire.Wait(m.t.fleetCtx, time.Second) && !m.isFaulted() {
 		m.restart()
 	}
 }
@@ -242,7 +243,7 @@ func (m *member) untilBusy(ctx context.Context) {
 		if m.busy() {
 			return
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !wire.Wait(ctx, 20*time.Millisecond) {
 			return
 		}
 	}

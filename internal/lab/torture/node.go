@@ -20,6 +20,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/proxy"
@@ -134,10 +135,8 @@ func connected(ctx context.Context, connect func(context.Context, nats.CustomDia
 			return nc, nil
 		}
 		log.Info("not connected yet", "error", err)
-		select {
-		case <-ctx.Done():
+		if !wire.Wait(ctx, 200*time.Millisecond) {
 			return nil, context.Cause(ctx)
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
@@ -301,7 +300,7 @@ func (h *handlers) order(ctx context.Context, spec NodeSpec, store *kv.Store, lo
 		}
 		passed := boot.Now() - spec.Boot
 		for n := int(max(passed, 0)/k.Every) + 1; time.Duration(n)*k.Every < spec.Duration; n++ {
-			if !sleep(ctx, spec.Boot+time.Duration(n)*k.Every-boot.Now()) {
+			if !wire.Wait(ctx, spec.Boot+time.Duration(n)*k.Every-boot.Now()) {
 				return
 			}
 			s, at := k.Order(spec.From, n)

@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/fleet/boot"
@@ -35,7 +33,7 @@ func (t *torture) start(name, role, spec string) (*process, error) {
 
 // startCommand starts a child, and writes its spec to the pipe, unless that is empty.
 func (t *torture) startCommand(name string, cmd *exec.Cmd, spec string) (*process, error) {
-	p := &process{name: name, cmd: cmd, log: filepath.Join(t.dir, name+".log"), ended: make(chan struct{})}
+	p := &process{name: name, cmd: cmd, log: filepath.Join(t.cfg.Dir, name+".log"), ended: make(chan struct{})}
 	ownGroup(p.cmd)
 	log, err := os.Create(p.log)
 	if err != nil {
@@ -87,28 +85,4 @@ func (p *process) logTail() string {
 	const most = 2000
 	data, _ := os.ReadFile(p.log)
 	return strings.TrimSpace(string(data[max(0, len(data)-most):]))
-}
-
-// sleep waits for d, and reports false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(max(d, 0))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// deaths records when each life of a process ended.
-type deaths struct {
-	mu sync.Mutex
-	at map[string]time.Duration
-}
-
-func (d *deaths) note(p *process) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.at[p.name] = p.died
 }

@@ -11,7 +11,6 @@ type Status struct {
 	Phase       string
 	Passed      time.Duration
 	Outcomes    int
-	Slots       int // that must get an outcome
 	Redelivered int
 	Faults      int
 	Violations  int
@@ -29,14 +28,17 @@ func (t *torture) count(fault string) {
 	t.faults[fault]++
 }
 
+func (t *torture) noteDeath(p *process) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.deaths[p.name] = p.died
+}
+
 func (t *torture) addViolation(v promise.Violation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.violations = append(t.violations, v)
 }
-
-// fail ends the run with an error.
-func (t *torture) fail(err error) { t.failed(err) }
 
 // reportProgress calls Config.Progress every second, until ended is closed.
 func (t *torture) reportProgress(ended <-chan struct{}) {

@@ -12,7 +12,6 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
-	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -21,7 +20,6 @@ import (
 // Report is the result of a run.
 type Report struct {
 	Seed       uint64
-	Plan       []plan.Fault
 	Faults     map[string]int // how many of each kind happened
 	Tally      promise.Tally
 	Violations []promise.Violation
@@ -38,7 +36,7 @@ func (t *torture) report(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if err := h.WriteTrace(filepath.Join(t.dir, "writes.txt")); err != nil {
+	if err := h.WriteTrace(filepath.Join(t.cfg.Dir, "writes.txt")); err != nil {
 		return Report{}, err
 	}
 	violations, tally := promise.Check(h)
@@ -51,7 +49,7 @@ func (t *torture) report(ctx context.Context) (Report, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := Report{
-		Seed: t.cfg.Seed, Plan: plan.NewPlan(t.shape).All(), Faults: maps.Clone(t.faults), Tally: tally,
+		Seed: t.cfg.Seed, Faults: maps.Clone(t.faults), Tally: tally,
 		Violations: slices.Concat(t.violations, violations, verified),
 	}
 	for _, text := range t.witness.unreadable {
@@ -78,18 +76,18 @@ func (t *torture) skew() time.Duration {
 func (t *torture) history(ctx context.Context) (promise.History, error) {
 	h := promise.History{
 		Lease: t.cfg.Lease, Cases: t.cases, From: t.from, Until: t.until, Broker: t.clock, Skew: t.skew(),
-		Deaths: map[string]time.Duration{}, Records: map[job.Slot]promise.LedgerWrite{}, Publishers: map[string]bool{},
+		Records: map[job.Slot]promise.LedgerWrite{}, Publishers: map[string]bool{},
 	}
 	for i, m := range t.members {
 		h.Publishers[m.name] = i > 0 && t.shape.Publishes(i)
 	}
 	var err error
-	if h.Lines, err = readRecord(t.dir); err != nil {
+	if h.Lines, err = readRecord(t.cfg.Dir); err != nil {
 		return h, err
 	}
-	t.deaths.mu.Lock()
-	maps.Copy(h.Deaths, t.deaths.at)
-	t.deaths.mu.Unlock()
+	t.mu.Lock()
+	h.Deaths = maps.Clone(t.deaths)
+	t.mu.Unlock()
 	t.witness.into(&h)
 	if err := t.records(ctx, &h); err != nil {
 		return h, err
@@ -135,7 +133,7 @@ func (t *torture) unfinished(ctx context.Context) (int, error) {
 	if err := t.records(ctx, &h); err != nil {
 		return 0, err
 	}
-	lines, err := readRecord(t.dir)
+	lines, err := readRecord(t.cfg.Dir)
 	if err != nil {
 		return 0, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
@@ -62,7 +63,7 @@ func (t *torture) connect(ctx context.Context, server string) (*nats.Conn, error
 		if err == nil || time.Since(began) > time.Minute {
 			return nc, err
 		}
-		if !sleep(ctx, 100*time.Millisecond) {
+		if !wire.Wait(ctx, 100*time.Millisecond) {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -86,7 +87,7 @@ func (t *torture) refuseExisting(ctx context.Context) error {
 			if ctx.Err() != nil || t.shape.Servers == 0 {
 				return fmt.Errorf("look for stream %s: %w", stream, err)
 			}
-			sleep(ctx, 100*time.Millisecond) // the cluster has no leader yet
+			wire.Wait(ctx, 100*time.Millisecond) // the cluster has no leader yet
 		}
 	}
 	return nil
@@ -97,17 +98,17 @@ func (t *torture) setUp(ctx context.Context) error {
 	defer cancel()
 	want := job.Settings{Lease: t.cfg.Lease, Replicas: t.shape.Servers}
 	for {
-		_, err := space.Setup(ctx, t.js, kv.Options{Namespace: t.cfg.Namespace, Want: want, Logger: t.log})
+		_, err := space.Setup(ctx, t.js, kv.Options{Namespace: t.cfg.Namespace, Want: want, Logger: t.cfg.Logger})
 		if err == nil {
 			break
 		}
 		// A young cluster does not know all its servers yet.
-		if t.shape.Servers < 2 || !sleep(ctx, 300*time.Millisecond) {
+		if t.shape.Servers < 2 || !wire.Wait(ctx, 300*time.Millisecond) {
 			return err
 		}
 	}
 	var err error
-	if t.store, err = kv.Open(ctx, t.js, kv.Options{Namespace: t.cfg.Namespace, Logger: t.log}); err != nil {
+	if t.store, err = kv.Open(ctx, t.js, kv.Options{Namespace: t.cfg.Namespace, Logger: t.cfg.Logger}); err != nil {
 		return err
 	}
 	if err := republish(ctx, t.js, t.cfg.Namespace); err != nil {
@@ -161,8 +162,8 @@ func (t *torture) remove() {
 			if err == nil || errors.Is(err, jetstream.ErrStreamNotFound) {
 				break
 			}
-			if !sleep(ctx, 200*time.Millisecond) {
-				t.log.Error("could not remove a stream of the torture; remove it by hand", "stream", stream, "error", err, "command", "nats stream rm "+stream)
+			if !wire.Wait(ctx, 200*time.Millisecond) {
+				t.cfg.Logger.Error("could not remove a stream of the torture; remove it by hand", "stream", stream, "error", err, "command", "nats stream rm "+stream)
 				break
 			}
 		}

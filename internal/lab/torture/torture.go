@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
@@ -68,8 +69,6 @@ type Config struct {
 type torture struct {
 	cfg   Config
 	shape plan.Shape
-	dir   string
-	log   *slog.Logger
 
 	nc      *nats.Conn
 	conns   []*nats.Conn
@@ -79,7 +78,6 @@ type torture struct {
 	witness *witness
 	members []*member
 	brokers []*broker
-	deaths  deaths
 	notes   *recorder // the faults, and when this process did not run
 
 	cases       []plan.Case
@@ -90,12 +88,13 @@ type torture struct {
 	// fleetCtx ends when no process may be started any more.
 	fleetCtx  context.Context
 	fleetDown context.CancelFunc
-	failed    context.CancelCauseFunc
+	fail      context.CancelCauseFunc // ends the run with an error
 
 	mu         sync.Mutex
 	phase      string
 	clock      promise.Clock
 	faults     map[string]int
+	deaths     map[string]time.Duration // when each life of a process ended, by boot.Now
 	violations []promise.Violation
 }
 
@@ -106,12 +105,12 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	ctx, failed := context.WithCancelCause(ctx)
 	defer failed(nil)
 	t := &torture{
-		cfg: cfg, dir: cfg.Dir, log: cfg.Logger, failed: failed, witness: newWitness(cfg.Namespace),
+		cfg: cfg, fail: failed, witness: newWitness(cfg.Namespace),
 		shape: plan.Shape{
 			Seed: cfg.Seed, Duration: cfg.Duration, Lease: cfg.Lease,
 			Workers: cfg.Workers, Makers: cfg.Producers, Servers: cfg.Servers,
 		},
-		deaths: deaths{at: map[string]time.Duration{}}, faults: map[string]int{}, phase: "starting",
+		deaths: map[string]time.Duration{}, faults: map[string]int{}, phase: "starting",
 	}
 	t.fleetCtx, t.fleetDown = context.WithCancel(ctx)
 	defer t.fleetDown()
@@ -171,7 +170,7 @@ func (t *torture) runPlan(parent context.Context) error {
 
 // watchClock samples the broker's clock every second.
 func (t *torture) watchClock(ctx context.Context) {
-	for sleep(ctx, time.Second) {
+	for wire.Wait(ctx, time.Second) {
 		var c promise.Clock
 		sent := boot.Now()
 		attempt, cancel := context.WithTimeout(ctx, time.Second)
@@ -213,10 +212,10 @@ func (t *torture) settle(ctx context.Context) error {
 		case err == nil && open != left:
 			moved, left = time.Now(), open
 		case time.Since(moved) > t.patience(), time.Since(began) > 2*t.patience():
-			t.log.Warn("not all slots have an outcome, and no more outcomes come", "slots", left, "after", time.Since(began).Round(time.Second))
+			t.cfg.Logger.Warn("not all slots have an outcome, and no more outcomes come", "slots", left, "after", time.Since(began).Round(time.Second))
 			return nil
 		}
-		sleep(ctx, time.Second)
+		wire.Wait(ctx, time.Second)
 	}
 }
 

@@ -120,13 +120,6 @@ func NewPlan(s Shape) Plan {
 // silenceFrom is how long a run must be to have a Silence.
 const silenceFrom = 4 * time.Minute
 
-// All returns every fault, in order of time.
-func (p Plan) All() []Fault {
-	return slices.SortedStableFunc(slices.Values(slices.Concat(p.Lanes...)), func(a, b Fault) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Target, b.Target))
-	})
-}
-
 func (s Shape) rand(lane string) *rand.Rand {
 	var h uint64 = 14695981039346656037
 	for _, c := range []byte(lane) {

@@ -92,7 +92,6 @@ type SlotWrite struct {
 	Time    time.Time
 	Message core.Message
 	ID      string // its Nats-Msg-Id
-	Queue   string
 }
 
 // Ack is the first answer that settled a message.
