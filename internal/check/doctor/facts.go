@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
@@ -117,13 +119,13 @@ func (f Facts) idle(q space.Queue) bool {
 }
 
 // unattended reports whether the consumer has messages, and no request for them.
-func unattended(info *consumerInfo) bool {
+func unattended(info *jetstream.ConsumerInfo) bool {
 	return info != nil && info.NumPending > 0 && info.NumWaiting == 0
 }
 
 // delivered counts what the consumers of the queue have delivered.
 func delivered(q space.Queue) (n uint64) {
-	for _, info := range []*consumerInfo{q.Slots, q.Timers} {
+	for _, info := range []*jetstream.ConsumerInfo{q.Slots, q.Timers} {
 		if info != nil {
 			n += info.Delivered.Consumer
 		}

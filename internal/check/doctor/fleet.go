@@ -1,11 +1,12 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/core/exchange"
@@ -22,8 +23,6 @@ const (
 	copyWithin = time.Minute
 )
 
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
-
 // settings checks the stored settings.
 func (c *check) settings() {
 	set := c.Survey.Settings
@@ -31,7 +30,7 @@ func (c *check) settings() {
 		c.add(Error, "retention", "", fmt.Sprintf("outcomes are kept for %v, and slots run until they are %v old", set.Retention, set.Horizon),
 			"a slot whose record is gone runs again", c.cronce("setup --retention "+(set.Horizon+24*time.Hour).String()))
 	}
-	replicated := slices.ContainsFunc(slices.Collect(maps.Values(c.Survey.Streams)), func(i *streamInfo) bool { return i.Config.Replicas > 1 })
+	replicated := slices.ContainsFunc(slices.Collect(maps.Values(c.Survey.Streams)), func(i *jetstream.StreamInfo) bool { return i.Config.Replicas > 1 })
 	if replicated && set.Lease < leastLease {
 		c.add(Warning, "lease", "", fmt.Sprintf("the lease of %v is shorter than a failover of the cluster: an election takes up to 9s", set.Lease),
 			"every server that dies costs each running slot an attempt", c.cronce("setup --lease 20s"))
@@ -63,7 +62,7 @@ func (c *check) nodes() {
 	}
 	if len(zones) > 1 {
 		what := ""
-		for _, release := range sortedKeys(zones) {
+		for _, release := range slices.Sorted(maps.Keys(zones)) {
 			what += fmt.Sprintf("; %s on %s", release, few(zones[release]))
 		}
 		c.add(Warning, "tzdata", "", "nodes have different time zone data: "+what[2:],
@@ -94,7 +93,7 @@ func (c *check) queues() {
 		c.queue(q, wanted[q.Name])
 		c.pressure(q)
 	}
-	for _, name := range sortedKeys(wanted) {
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if !known[name] {
 			c.queue(space.Queue{Name: name}, wanted[name])
 		}
@@ -132,7 +131,7 @@ func (c *check) queue(q space.Queue, jobs []string) {
 
 // pressure checks how many messages are unsettled.
 func (c *check) pressure(q space.Queue) {
-	for _, info := range []*consumerInfo{q.Slots, q.Timers} {
+	for _, info := range []*jetstream.ConsumerInfo{q.Slots, q.Timers} {
 		if info != nil && info.Config.MaxAckPending > 0 && info.NumAckPending*10 >= info.Config.MaxAckPending*8 {
 			c.add(Warning, "ack_pending", "queue "+q.Name, fmt.Sprintf("%d of at most %d messages are unsettled: in flight, or released with a delay", info.NumAckPending, info.Config.MaxAckPending),
 				"beyond that limit nothing is delivered", "look at what is retried, or has no handler: "+c.cronce("slot ls --state retrying"))

@@ -3,21 +3,15 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
-)
-
-type (
-	streamInfo   = jetstream.StreamInfo
-	consumerInfo = jetstream.ConsumerInfo
 )
 
 const (
@@ -90,7 +84,7 @@ func (c *check) slots() {
 			stuck[what] = append(stuck[what], o.Slot.ID())
 		}
 	}
-	for _, what := range sortedKeys(stuck) {
+	for _, what := range slices.Sorted(maps.Keys(stuck)) {
 		c.add(Warning, "stuck", "slot "+few(stuck[what]), what, "they have no outcome, and may keep other slots of their jobs waiting",
 			c.cronce("slot explain '"+stuck[what][0]+"'")+"; "+c.cronce("verify --repair"))
 	}

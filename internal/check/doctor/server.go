@@ -1,10 +1,12 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,7 +29,7 @@ type Monitor struct {
 	JetStream bool
 
 	// SyncAlways says that it syncs each write, SyncInterval how often it syncs otherwise.
-	// Zero: the default of the server, 2 min.
+	// Zero: defaultSync.
 	SyncAlways   bool
 	SyncInterval time.Duration
 }
@@ -40,7 +42,7 @@ func (c *check) servers() {
 		versions[m.Name] = m.Version
 		synced = append(synced, m.Name)
 		if m.JetStream && !m.SyncAlways {
-			c.add(Warning, "sync", "server "+m.Name, fmt.Sprintf("it syncs its writes to the disk only every %v", interval(m.SyncInterval)),
+			c.add(Warning, "sync", "server "+m.Name, fmt.Sprintf("it syncs its writes to the disk only every %v", cmp.Or(m.SyncInterval, defaultSync)),
 				"a power failure, or a crash of its operating system, loses acknowledged writes: claims and outcomes too, so slots run again",
 				"jetstream { sync_interval: always } in its configuration, and restart it")
 		}
@@ -59,7 +61,7 @@ func (c *check) servers() {
 		c.add(Note, "sync", "server "+few(unknown), "whether it syncs its writes cannot be known with these permissions",
 			"by default it does not, and a power failure loses acknowledged writes", "ask its monitoring port: "+c.cronce("doctor --monitor http://HOST:8222"))
 	}
-	for _, name := range sortedKeys(versions) {
+	for _, name := range slices.Sorted(maps.Keys(versions)) {
 		if known := badVersion(versions[name]); known != "" {
 			c.add(Warning, "version", "server "+name, "nats-server "+versions[name]+": "+known,
 				"every promise depends on acknowledged writes", "upgrade it to the newest release of nats-server")
@@ -67,12 +69,8 @@ func (c *check) servers() {
 	}
 }
 
-func interval(d time.Duration) time.Duration {
-	if d == 0 {
-		return 2 * time.Minute
-	}
-	return d
-}
+// defaultSync is how often a server syncs by default.
+const defaultSync = 2 * time.Minute
 
 // badVersion returns the known problem of a version of nats-server. Versions before 2.11 are
 // refused elsewhere.

@@ -3,6 +3,8 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cronce-io/cronce/internal/core/exchange"
@@ -23,7 +25,7 @@ func (c *check) unreadable() {
 			records[e.Job()] = append(records[e.Job()], e)
 		}
 	}
-	for _, name := range sortedKeys(records) {
+	for _, name := range slices.Sorted(maps.Keys(records)) {
 		of, about := records[name], "job "+name
 		if name == "" {
 			about = "bucket " + of[0].Bucket

@@ -4,7 +4,7 @@
 //
 // # What should exist
 //
-// Every slot of every plan while the plan was in force ([job.Entry.Plans]): after its
+// Every slot of every plan while the plan was in force ([plans.Entry.Plans]): after its
 // beginning, up to and including its end. For a paused job only the slots due before the
 // pause count; the others count when the pause ends.
 //

@@ -11,7 +11,7 @@ import (
 
 // Report is the summary of a check.
 type Report struct {
-	From, To, Now time.Time
+	From, To time.Time
 
 	// Jobs is how many jobs in the registry were checked.
 	Jobs int
@@ -94,7 +94,7 @@ func (n *leftOut) count(name string, slots int) {
 // Report returns the summary.
 func (c *Check) Report() Report {
 	r := Report{
-		From: c.cfg.From, To: c.cfg.To, Now: c.cfg.Now,
+		From: c.cfg.From, To: c.cfg.To,
 		Outcomes: c.outcomes, Beside: c.beside, Lateness: c.lateness.lateness(),
 	}
 	for p := range c.Problems() {

@@ -34,7 +34,7 @@ type timeline struct {
 	// missed are the recorded ranges of missed slots, and coming those whose messages still wait.
 	missed, coming []span
 
-	// reported are the slots, and parts the parts of split slots, for which an event reported an
+	// reported are the slots, and parts the shards of split slots, for which an event reported an
 	// outcome.
 	reported instants
 	parts    map[job.Slot]bool
@@ -69,7 +69,6 @@ type unsettled struct {
 	started, retryAt time.Time
 	due              time.Time
 	queue            string
-	revision         uint64
 	shards           int // of a slot that is split
 }
 
@@ -149,8 +148,7 @@ func (l *timeline) waits(s job.Slot) bool {
 	return l.waiting.has(s.At.Unix())
 }
 
-// ended reports whether an event reported an outcome of the planned slot, or of this part of
-// it.
+// ended reports whether an event reported an outcome of the planned slot, or of this shard.
 func (l *timeline) ended(s job.Slot) bool {
 	if s.Shards > 0 {
 		return l.parts[s]

@@ -263,7 +263,7 @@ func (c *Check) Record(r job.Record, written time.Time) {
 	case r.State.Final():
 		c.outcomes[r.State]++
 	default:
-		l.unsettled[s] = unsettled{r.State, r.Node, started, r.RetryAt, r.Due, r.Queue, r.JobRevision, r.Shards}
+		l.unsettled[s] = unsettled{r.State, r.Node, started, r.RetryAt, r.Due, r.Queue, r.Shards}
 	}
 }
 
