@@ -118,8 +118,10 @@ func Run(ctx context.Context, cfg Config) error {
 		do       func(context.Context) error
 	}{
 		{[]string{Publish}, r.publish},
-		{[]string{Drain}, r.drain},
-		{[]string{DrainSkip}, r.drainSkip},
+		{[]string{Drain}, func(ctx context.Context) error { return r.drain(ctx, Drain, job.OverlapAllow, min(r.Slots, fewJobs)) }},
+		{[]string{DrainSkip}, func(ctx context.Context) error {
+			return r.drain(ctx, DrainSkip, job.OverlapSkip, max(1, r.Slots/slotsEach))
+		}},
 		{[]string{Due}, r.burst},
 		{[]string{Late, Cost}, r.steady},
 	} {
@@ -143,8 +145,8 @@ type run struct {
 
 func (r *run) wants(measure string) bool { return len(r.Only) == 0 || slices.Contains(r.Only, measure) }
 
-// begin checks that the namespace does not exist, and finds out how a namespace is set up on
-// this server.
+// begin checks that no stream has the prefix of the namespace. It learns from a namespace of its own
+// how many replicas the server gives a stream, and whether it knows atomic batches.
 func (r *run) begin(ctx context.Context) (err error) {
 	r.Progress("looking at the server")
 	js, err := r.Connect(ctx)
@@ -169,7 +171,7 @@ func (r *run) begin(ctx context.Context) (err error) {
 	}
 	r.Replicas, r.atomicBatches = store.Settings().Replicas, store.Schedules()
 	if r.Slots == 0 {
-		rate, err := PublishCeiling(ctx, js, r.name("hand"), r.Replicas, slowest, Shape{})
+		rate, err := PublishCeiling(ctx, r.Connect, r.name("hand"), r.Replicas, slowest, Shape{})
 		if err != nil {
 			return err
 		}
@@ -191,7 +193,7 @@ func (r *run) result(res Result) error {
 }
 
 // turns is how often the fleet and the ceiling are measured for publish. The best of each
-// counts, since disturbances only make them slower.
+// counts, because a disturbance only makes a measurement slower.
 const turns = 2
 
 func (r *run) publish(ctx context.Context) error {
@@ -203,9 +205,7 @@ func (r *run) publish(ctx context.Context) error {
 			if together && !r.atomicBatches {
 				continue
 			}
-			rate, err := r.alone(ctx, func(js jetstream.JetStream) (Rate, error) {
-				return PublishCeiling(ctx, js, r.name("hand"), r.Replicas, r.Slots, Shape{Together: together})
-			})
+			rate, err := PublishCeiling(ctx, r.Connect, r.name("hand"), r.Replicas, r.Slots, Shape{Together: together})
 			if err != nil {
 				return err
 			}
@@ -232,30 +232,18 @@ func best(a, b Rate) Rate {
 	return a
 }
 
-func (r *run) drain(ctx context.Context) error {
-	return r.drainWith(ctx, Drain, job.OverlapAllow, min(r.Slots, fewJobs))
-}
-
-func (r *run) drainSkip(ctx context.Context) error {
-	return r.drainWith(ctx, DrainSkip, job.OverlapSkip, max(1, r.Slots/slotsEach))
-}
-
-// The slots of a drain are of a few jobs, or of many jobs with some slots each, so far apart
-// that none waits for its predecessor. With some hundred to two thousand jobs the server is
-// measured: for each message it looks through all of them, by hand too (docs/scale.md).
+// A drain has fewJobs jobs, or so many jobs that each has slotsEach slots. Then the slots of a job
+// are so far apart that none waits for its predecessor. With a few hundred to two thousand jobs a
+// drain would measure the server, which looks through all jobs for each message (docs/scale.md).
 const (
 	fewJobs   = 10
 	slotsEach = 4
 )
 
-func (r *run) drainWith(ctx context.Context, measure string, overlap job.Overlap, jobs int) error {
+func (r *run) drain(ctx context.Context, measure string, overlap job.Overlap, jobs int) error {
 	var ours Rate
 	err := r.besideDrains(ctx, fmt.Sprintf("%s: %d slots of %d jobs, one worker", measure, r.Slots, jobs), func(Shape) error {
-		rate, err := r.alone(ctx, func(aside jetstream.JetStream) (Rate, error) {
-			return r.alone(ctx, func(work jetstream.JetStream) (Rate, error) {
-				return DrainOurs(ctx, work, aside, r.name("drain"), r.Replicas, r.Slots, jobs, overlap)
-			})
-		})
+		rate, err := DrainOurs(ctx, r.Connect, r.name("drain"), r.Replicas, r.Slots, jobs, overlap)
 		if err == nil {
 			ours = best(ours, rate)
 		}
@@ -275,9 +263,7 @@ func (r *run) besideDrains(ctx context.Context, what string, ours func(Shape) er
 	for turn, shape := range shapes {
 		if !known {
 			r.Progress(fmt.Sprintf("drain: %d slots by hand, %v", r.Slots, shape))
-			rate, err := r.alone(ctx, func(js jetstream.JetStream) (Rate, error) {
-				return DrainCeiling(ctx, js, r.name("hand"), r.Replicas, r.Slots, shape)
-			})
+			rate, err := DrainCeiling(ctx, r.Connect, r.name("hand"), r.Replicas, r.Slots, shape)
 			if err != nil {
 				return err
 			}
@@ -328,16 +314,6 @@ func (r *run) steady(ctx context.Context) error {
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// alone calls f with a new connection.
-func (r *run) alone(ctx context.Context, f func(jetstream.JetStream) (Rate, error)) (Rate, error) {
-	js, err := r.Connect(ctx)
-	if err != nil {
-		return Rate{}, err
-	}
-	defer js.Conn().Close()
-	return f(js)
-}
 
 // removeTimeout bounds how long a server that does not answer is asked to remove streams.
 const removeTimeout = 15 * time.Second

@@ -30,22 +30,22 @@ func BenchmarkDrain(b *testing.B) {
 			const slots = 20_000
 			var ours, ceiling time.Duration
 			turn := 0
-			connect := func() jetstream.JetStream { return natstest.JetStream(b, natstest.Connect(b, servers)) }
+			connect := connectTo(servers)
 			for b.Loop() {
 				turn++
 				byHand, own := time.Hour, time.Hour
 				for i, shape := range bench.Shapes(true) {
-					r, err := bench.DrainCeiling(b.Context(), connect(), fmt.Sprintf("hand%d", turn), replicas, slots, shape)
+					r, err := bench.DrainCeiling(b.Context(), connect, fmt.Sprintf("hand%d", turn), replicas, slots, shape)
 					if err != nil {
 						b.Fatal(err)
 					}
-					b.Logf("%+v: %v", shape, r)
+					b.Logf("%+v: %.0f slots/s", shape, r.PerSecond())
 					byHand = min(byHand, r.Took)
-					r, err = bench.DrainOurs(b.Context(), connect(), connect(), fmt.Sprintf("ours%d_%d", turn, i), replicas, slots, 10, job.OverlapAllow)
+					r, err = bench.DrainOurs(b.Context(), connect, fmt.Sprintf("ours%d_%d", turn, i), replicas, slots, 10, job.OverlapAllow)
 					if err != nil {
 						b.Fatal(err)
 					}
-					b.Logf("ours: %v", r)
+					b.Logf("ours: %.0f slots/s", r.PerSecond())
 					own = min(own, r.Took)
 				}
 				ours, ceiling = ours+own, ceiling+byHand
@@ -59,9 +59,9 @@ func BenchmarkDrain(b *testing.B) {
 }
 
 // connectTo returns a function that opens a new connection.
-func connectTo(srv *natstest.Server) bench.Connect {
+func connectTo(url string) bench.Connect {
 	return func(context.Context) (jetstream.JetStream, error) {
-		nc, err := nats.Connect(srv.ClientURL())
+		nc, err := nats.Connect(url)
 		if err != nil {
 			return nil, err
 		}
@@ -75,7 +75,7 @@ func BenchmarkLateness(b *testing.B) {
 	for _, producers := range []int{1, 10} {
 		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
 			srv := natstest.Run(b)
-			connect := connectTo(srv)
+			connect := connectTo(srv.ClientURL())
 			var late bench.Lateness
 			for b.Loop() {
 				steady, err := bench.MeasureSteady(b.Context(), connect, nil, "late", 1, 100, producers, 10)
@@ -83,7 +83,7 @@ func BenchmarkLateness(b *testing.B) {
 					b.Fatal(err)
 				}
 				late = steady.Late
-				b.Logf("%v; %.2f messages for each, %.1f a second without", late, steady.Sent, steady.Idle)
+				b.Logf("%d slots, at most %v late; %.2f messages for each, %.1f a second without", len(late), late.At(1), steady.Sent, steady.Idle)
 			}
 			b.ReportMetric(float64(late.At(0.5).Microseconds())/1000, "p50-ms")
 			b.ReportMetric(float64(late.At(0.99).Microseconds())/1000, "p99-ms")
@@ -99,7 +99,7 @@ func TestAShortSlotCostsTheServerLittleMoreThanFiveMessages(t *testing.T) {
 	srv := natstest.Run(t)
 	const slots = 2000
 	before := inMsgs(t, srv)
-	if _, err := bench.DrainOurs(t.Context(), srv.JetStream(), srv.JetStream(), "cost", 1, slots, 10, job.OverlapAllow); err != nil {
+	if _, err := bench.DrainOurs(t.Context(), connectTo(srv.ClientURL()), "cost", 1, slots, 10, job.OverlapAllow); err != nil {
 		t.Fatal(err)
 	}
 	if per := float64(inMsgs(t, srv)-before) / slots; per < 5 || per > 7 {
@@ -113,8 +113,7 @@ func TestAServerThatTakesFewAtATimeHasAllSlots(t *testing.T) {
 	t.Parallel()
 	const slots, few = 4000, 100
 	srv := natstest.Run(t, func(o *server.Options) { o.StreamMaxBufferedMsgs = few })
-	connect := func(context.Context) (jetstream.JetStream, error) { return srv.JetStream(), nil }
-	p, err := bench.PublishDue(t.Context(), connect, "few", 1, slots, 1)
+	p, err := bench.PublishDue(t.Context(), connectTo(srv.ClientURL()), "few", 1, slots, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

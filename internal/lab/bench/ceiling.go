@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Rate is how many slots were run in a time.
+// Rate is how many slots were run, and how long that took.
 type Rate struct {
 	Slots int
 	Took  time.Duration
@@ -22,8 +22,6 @@ type Rate struct {
 
 // PerSecond returns the rate in slots a second.
 func (r Rate) PerSecond() float64 { return float64(r.Slots) / r.Took.Seconds() }
-
-func (r Rate) String() string { return fmt.Sprintf("%.0f slots/s", r.PerSecond()) }
 
 // claimSize and endSize are the sizes of the two records of a short slot.
 const (
@@ -45,7 +43,8 @@ func (s Shape) String() string {
 	return fmt.Sprintf("%d loops with batches of %d", s.Loops, s.Batch)
 }
 
-// Shapes are the shapes to try. Which is best depends on the machine and the storage.
+// Shapes returns the shapes to try. Which of them is the fastest depends on the machine and the
+// storage.
 func Shapes(atomicBatches bool) []Shape {
 	shapes := []Shape{{Loops: 2, Batch: 128}, {Loops: 4, Batch: 256}, {Loops: 8, Batch: 128}, {Loops: 4, Batch: 1024}}
 	if atomicBatches {
@@ -54,11 +53,10 @@ func Shapes(atomicBatches bool) []Shape {
 	return shapes
 }
 
-// DrainCeiling drains messages by hand. It creates streams of the given name and number of
-// replicas, and deletes them. The time is from the first pull to the last ack that the broker
-// counts.
-func DrainCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape) (Rate, error) {
-	return drainByHand(ctx, js, name, replicas, slots, shape, func(h *hand, drain func(context.Context) error) (time.Time, error) {
+// DrainCeiling drains messages by hand. The time is from the first pull to the last ack that the
+// broker counts.
+func DrainCeiling(ctx context.Context, connect Connect, name string, replicas, slots int, shape Shape) (Rate, error) {
+	return drainByHand(ctx, connect, name, replicas, slots, shape, func(h *hand, drain func(context.Context) error) (time.Time, error) {
 		if err := h.fill(ctx, slots, min(slots, fewJobs)); err != nil {
 			return time.Time{}, err
 		}
@@ -66,11 +64,11 @@ func DrainCeiling(ctx context.Context, js jetstream.JetStream, name string, repl
 	})
 }
 
-// BurstCeiling is DrainCeiling with messages that are published meanwhile. The time counts from
-// the first one that is sent.
-func BurstCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape) (Rate, error) {
-	return drainByHand(ctx, js, name, replicas, slots, shape, func(h *hand, drain func(context.Context) error) (time.Time, error) {
-		source, err := newHand(js, name, shape) // its publications do not hold up claims
+// BurstCeiling publishes messages by hand and drains them at the same time. The time is from the
+// first publication to the last ack that the broker counts.
+func BurstCeiling(ctx context.Context, connect Connect, name string, replicas, slots int, shape Shape) (Rate, error) {
+	return drainByHand(ctx, connect, name, replicas, slots, shape, func(h *hand, drain func(context.Context) error) (time.Time, error) {
+		source, err := newHand(h.js, name, shape) // a client of its own, so that claims do not wait for publications
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -82,33 +80,45 @@ func BurstCeiling(ctx context.Context, js jetstream.JetStream, name string, repl
 	})
 }
 
-// drainByHand calls work, which stores the messages and drains them. The time counts from the
-// time that work returns.
-func drainByHand(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape, work func(h *hand, drain func(context.Context) error) (time.Time, error)) (_ Rate, err error) {
+// drainByHand calls work, which stores the messages and drains them, and returns the time from which
+// the measurement counts.
+func drainByHand(ctx context.Context, connect Connect, name string, replicas, slots int, shape Shape, work func(h *hand, drain func(context.Context) error) (time.Time, error)) (rate Rate, err error) {
+	err = byHand(ctx, connect, name, replicas, shape, func(h *hand, queue jetstream.Consumer) error {
+		h.left.Store(int64(slots))
+		began, err := work(h, func(ctx context.Context) error {
+			group, working := errgroup.WithContext(ctx)
+			for range shape.Loops {
+				group.Go(func() error { return h.loop(working, queue) })
+			}
+			return group.Wait()
+		})
+		if err == nil {
+			err = Empty(ctx, h.slots)
+		}
+		rate = Rate{slots, time.Since(began)}
+		return err
+	})
+	return rate, err
+}
+
+// byHand calls work with a hand that has its own connection, and with the consumer of its messages.
+// It creates streams of the given name and number of replicas for them, and deletes them.
+func byHand(ctx context.Context, connect Connect, name string, replicas int, shape Shape, work func(h *hand, queue jetstream.Consumer) error) (err error) {
+	js, err := connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer js.Conn().Close()
 	h, err := newHand(js, name, shape)
 	if err != nil {
-		return Rate{}, err
+		return err
 	}
 	defer func() { err = errors.Join(err, h.remove(ctx)) }()
 	queue, err := h.create(ctx, replicas)
 	if err != nil {
-		return Rate{}, err
+		return err
 	}
-	h.left.Store(int64(slots))
-	began, err := work(h, func(ctx context.Context) error {
-		group, working := errgroup.WithContext(ctx)
-		for range shape.Loops {
-			group.Go(func() error { return h.loop(working, queue) })
-		}
-		return group.Wait()
-	})
-	if err != nil {
-		return Rate{}, err
-	}
-	if err := Empty(ctx, h.slots); err != nil {
-		return Rate{}, err
-	}
-	return Rate{slots, time.Since(began)}, nil
+	return work(h, queue)
 }
 
 // hand runs slots without a scheduler.
@@ -174,8 +184,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// fill publishes slots of so many jobs, each with its own subject: a new subject costs the
-// server more than a known one.
+// fill publishes slots of the given number of jobs. Each job has its own subject, because a new
+// subject costs the server more than a known one.
 func (h *hand) fill(ctx context.Context, slots, jobs int) error {
 	messages := make([]*nats.Msg, slots)
 	for i := range messages {
@@ -208,8 +218,8 @@ func (h *hand) publication(job, slot string) *nats.Msg {
 	}}
 }
 
-// loop takes batches until no slots are left. An empty batch does not say so: messages reach a
-// consumer some time after they were stored.
+// loop takes batches until no slots are left. An empty batch does not end it, because messages reach
+// a consumer some time after they were stored.
 func (h *hand) loop(ctx context.Context, queue jetstream.Consumer) error {
 	claim, end := make([]byte, claimSize), make([]byte, endSize)
 	for h.left.Load() > 0 {
@@ -275,7 +285,7 @@ func (h *hand) write(ctx context.Context, slots []jetstream.Msg, value []byte, e
 	return revisions, nil
 }
 
-// Empty waits until a stream has no message left: every ack has arrived.
+// Empty waits until a stream has no message left, because every ack has arrived.
 func Empty(ctx context.Context, s jetstream.Stream) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

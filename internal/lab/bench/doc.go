@@ -4,19 +4,18 @@
 //
 // The ceiling of a drain pulls messages in batches, writes a record for each with an expected
 // revision of 0, writes a second record over it, and acks, with all of that in flight at
-// once. Where the server knows atomic batches, both records of all pulled messages go in two of
-// them as well: the faster way is the ceiling. It has no handlers, no lease, no events, and no table of slots in flight. Its values
-// are as large as those of the fleet, and its streams are configured alike. What it leaves
-// out is what a scheduler adds.
+// once. If the server knows atomic batches, the ceiling also tries to write the records in batches.
+// The faster way counts. It has no handlers, no lease, no events, and no table of slots in flight.
+// Its values are as large as those of the fleet, and its streams are configured alike. What it
+// leaves out is what a scheduler adds.
 //
-// A burst is compared with a drain of as many slots: it must not take much longer. The result
-// also says how long it takes by hand to publish and drain the slots at once, which is the
-// same work.
+// A burst is compared with a drain of as many slots, and must not take much longer. The result
+// also has the time to publish and drain the slots at once by hand, which is the same work.
 //
 // Publishing is timed by the broker's timestamps of the first and the last message. All slots
-// are due in one second, and no producer joins or leaves. Lateness and cost are those of a
+// are due at one instant, and no producer joins or leaves. Lateness and cost are those of a
 // fleet under a small steady load. What the fleet sends when nothing is due is subtracted,
-// since it does not grow with the slots.
+// because it does not grow with the slots.
 //
 // No machine is quiet, so no figures of different runs are compared: the two parts of a ratio
 // are measured in turn.

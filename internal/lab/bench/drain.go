@@ -14,11 +14,20 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// DrainOurs measures one worker, with default settings and a handler that does nothing, that
-// drains slots of so many jobs. It creates a namespace and deletes it. work is on the worker's
-// connection, aside on another one. The time is from the start of the first handler to the
-// last ack that the broker counts.
-func DrainOurs(ctx context.Context, work, aside jetstream.JetStream, namespace string, replicas, slots, jobs int, overlap job.Overlap) (_ Rate, err error) {
+// DrainOurs measures one worker that drains slots of the given number of jobs, with default settings
+// and a handler that does nothing. It creates a namespace and deletes it. The time is from the start
+// of the first handler to the last ack that the broker counts.
+func DrainOurs(ctx context.Context, connect Connect, namespace string, replicas, slots, jobs int, overlap job.Overlap) (_ Rate, err error) {
+	aside, err := connect(ctx) // not the worker's connection
+	if err != nil {
+		return Rate{}, err
+	}
+	defer aside.Conn().Close()
+	work, err := connect(ctx)
+	if err != nil {
+		return Rate{}, err
+	}
+	defer work.Conn().Close()
 	defer func() { err = errors.Join(err, remove(ctx, aside, namespace)) }()
 	store, err := open(ctx, work, namespace, replicas)
 	if err != nil {
@@ -58,8 +67,8 @@ func DrainOurs(ctx context.Context, work, aside jetstream.JetStream, namespace s
 	return Rate{slots, time.Since(time.Unix(0, first.Load()))}, nil
 }
 
-// awaitAll waits until all slots have run or were skipped: a slot is skipped if its
-// predecessor still runs.
+// awaitAll waits until all slots have run or were skipped. A slot is skipped if its predecessor
+// still runs.
 func awaitAll(ctx context.Context, ran <-chan struct{}, ended chan error, stream jetstream.Stream) error {
 	const seldom = 250 * time.Millisecond // polling disturbs the broker
 	for {

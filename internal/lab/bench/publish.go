@@ -15,21 +15,16 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// PublishCeiling publishes messages by hand, to streams of the given name that it creates and
-// deletes. The time is between the broker's timestamps of the first and the last message.
-func PublishCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape) (_ Rate, err error) {
-	h, err := newHand(js, name, shape)
-	if err != nil {
-		return Rate{}, err
-	}
-	defer func() { err = errors.Join(err, h.remove(ctx)) }()
-	if _, err := h.create(ctx, replicas); err != nil {
-		return Rate{}, err
-	}
-	if err := h.fill(ctx, slots, slots); err != nil {
-		return Rate{}, err
-	}
-	return stored(ctx, h.slots, slots)
+// PublishCeiling publishes messages by hand. The time is between the broker's timestamps of the first
+// and the last message.
+func PublishCeiling(ctx context.Context, connect Connect, name string, replicas, slots int, shape Shape) (rate Rate, err error) {
+	err = byHand(ctx, connect, name, replicas, shape, func(h *hand, _ jetstream.Consumer) (err error) {
+		if err = h.fill(ctx, slots, slots); err == nil {
+			rate, err = stored(ctx, h.slots, slots)
+		}
+		return err
+	})
+	return rate, err
 }
 
 // Published is how fast producers published, and how many messages they sent for each slot.
@@ -38,34 +33,35 @@ type Published struct {
 	Sent float64
 }
 
-// The lead is the time from now to the second in which all slots are due. It is long enough to
-// write the definitions, which are not measured.
+// The lead is the time from now to the instant at which all slots are due. Meanwhile the definitions
+// are written, which is not measured.
 const (
 	leadEach  = 150 * time.Microsecond // for each definition
 	leadLeast = 2 * time.Second
 	leadTries = 4 // each doubles the lead
 )
 
-// errLate says that the definitions were not written in time.
+// errLate means that the definitions were not written within the lead.
 var errLate = errors.New("the registry was not written in time")
 
-// PublishDue measures producers, each on its own connection, that publish slots which are all
-// due in one second. It creates a namespace and deletes it. The members do not change in that
-// second. The time is between the broker's timestamps of the first and the last message.
+// PublishDue measures producers, each on its own connection, that publish slots which are all due
+// at one instant. No producer joins or leaves meanwhile. It creates a namespace for each try, whose
+// name begins with the given one, and deletes it. The time is between the broker's timestamps of the
+// first and the last message.
 func PublishDue(ctx context.Context, connect Connect, namespace string, replicas, slots, producers int) (p Published, err error) {
-	err = inTime(slots, func(lead time.Duration) error {
-		p, err = publishDue(ctx, connect, namespace, replicas, slots, producers, lead)
+	err = inTime(slots, func(try int, lead time.Duration) error {
+		p, err = publishDue(ctx, connect, fmt.Sprintf("%s_%d", namespace, try), replicas, slots, producers, lead)
 		return err
 	})
 	return p, err
 }
 
-// inTime calls a function that must write so many definitions within the lead. If the lead was
-// too short it tries again with a longer one.
-func inTime(definitions int, do func(lead time.Duration) error) (err error) {
+// inTime calls do, which must write the given number of definitions within the lead. If the lead was
+// too short, inTime tries again with a longer one.
+func inTime(definitions int, do func(try int, lead time.Duration) error) (err error) {
 	lead := leadLeast + time.Duration(definitions)*leadEach
-	for range leadTries {
-		if err = do(lead); !errors.Is(err, errLate) {
+	for try := range leadTries {
+		if err = do(try, lead); !errors.Is(err, errLate) {
 			return err
 		}
 		lead *= 2
@@ -103,15 +99,15 @@ func publishDue(ctx context.Context, connect Connect, namespace string, replicas
 	return Published{rate, float64(f.sent()-before) / float64(slots)}, err
 }
 
-// plan writes the definitions of jobs that have one slot each, all at the returned instant. It
-// returns just before that instant.
+// plan writes the definitions of jobs that have one slot each, all at one instant. It returns that
+// instant, just before it.
 func (f *fleet) plan(ctx context.Context, slots int, like job.Job, lead time.Duration) (at time.Time, err error) {
 	at = time.Now().Add(lead).Truncate(time.Second)
 	like.Schedule = "@at " + at.UTC().Format(time.RFC3339)
 	if _, err := enter(ctx, f.store, makeJobs(slots, like)); err != nil {
 		return at, err
 	}
-	const settled = time.Second // all producers know all jobs, and that the others know them
+	const settled = time.Second // until all producers know all jobs, and know that the others do
 	if time.Until(at) < settled {
 		return at, fmt.Errorf("%w: %d definitions in %v", errLate, slots, lead)
 	}

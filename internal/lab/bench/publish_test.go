@@ -14,7 +14,7 @@ func BenchmarkPublish8(b *testing.B) {
 	for _, slots := range []int{20_000, 60_000} {
 		b.Run(fmt.Sprintf("slots=%d", slots), func(b *testing.B) {
 			srv := natstest.Run(b)
-			connect := connectTo(srv)
+			connect := connectTo(srv.ClientURL())
 			best := map[int]bench.Published{}
 			turn := 0
 			for b.Loop() {

@@ -15,7 +15,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Lateness is the times from the instants of slots to the starts of their handlers, sorted.
+// Lateness has for each slot the time from its instant to the start of its handler, sorted.
 type Lateness []time.Duration
 
 // At returns the quantile q, from 0 to 1. It is zero if there are no times.
@@ -26,18 +26,14 @@ func (l Lateness) At(q float64) time.Duration {
 	return l[min(int(q*float64(len(l))), len(l)-1)]
 }
 
-func (l Lateness) String() string {
-	return fmt.Sprintf("%d slots, p50 %v, p99 %v, at most %v", len(l), l.At(0.5), l.At(0.99), l.At(1))
-}
-
-// Steady is the result for a fleet with a steady load: how late its slots were, how many
-// messages it sent for each slot, how many messages the server counted for each slot (zero: it
-// was not asked), and how many messages a second it sends when nothing is due, which are
-// subtracted from both.
+// Steady is the result for a fleet with a steady load.
 type Steady struct {
-	Late         Lateness
-	Sent, Server float64
-	Idle         float64
+	Late Lateness
+
+	// Sent is how many messages the fleet sent for each slot, and Server how many the server counted
+	// for each slot (zero: it was not asked). Idle is how many messages a second the fleet sends when
+	// nothing is due. They do not count in Sent and Server.
+	Sent, Server, Idle float64
 }
 
 const (
@@ -48,9 +44,8 @@ const (
 	idleFor = 3 * time.Second
 )
 
-// MeasureSteady runs jobs that are due every second, for so many seconds, with one worker and
-// the given number of producers, each on its own connection. It creates a namespace and deletes
-// it.
+// MeasureSteady runs jobs that are due every second, with one worker and the given number of
+// producers, each on its own connection. It creates a namespace and deletes it.
 func MeasureSteady(ctx context.Context, connect Connect, server func(context.Context) (int64, error), namespace string, replicas, jobs, producers, seconds int) (s Steady, err error) {
 	w := newWatch(jobs, seconds)
 	f, err := startFleet(ctx, connect, namespace, replicas, producers, w.handle)
@@ -185,26 +180,20 @@ func (w *watch) result() (all Lateness) {
 	return all
 }
 
-// SteadyCeiling is MeasureSteady by hand: one loop publishes at each full second, another one
-// claims, completes and acks. The answer to a claim counts as the start of its handler. There
-// is no idle fleet.
+// SteadyCeiling does by hand what MeasureSteady measures: one loop publishes at each full second,
+// another one claims, completes and acks. The answer to a claim counts as the start of its handler.
+// Without load it sends nothing.
 func SteadyCeiling(ctx context.Context, connect Connect, name string, replicas, jobs, seconds int) (s Steady, err error) {
-	js, err := connect(ctx)
-	if err != nil {
-		return s, err
-	}
-	defer js.Conn().Close()
-	h, err := newHand(js, name, Shape{})
-	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, h.remove(ctx)) }()
-	queue, err := h.create(ctx, replicas)
-	if err != nil {
-		return s, err
-	}
+	err = byHand(ctx, connect, name, replicas, Shape{}, func(h *hand, queue jetstream.Consumer) (err error) {
+		s, err = h.steady(ctx, queue, jobs, seconds)
+		return err
+	})
+	return s, err
+}
+
+func (h *hand) steady(ctx context.Context, queue jetstream.Consumer, jobs, seconds int) (s Steady, err error) {
 	w := newWatch(jobs, seconds)
-	w.begin(0, func() counts { return counts{at: time.Now(), sent: js.Conn().Stats().OutMsgs} })
+	w.begin(0, func() counts { return counts{at: time.Now(), sent: h.js.Conn().Stats().OutMsgs} })
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	group, working := errgroup.WithContext(working)

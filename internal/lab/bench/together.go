@@ -57,9 +57,8 @@ func (h *hand) storeTogether(ctx context.Context, messages []*nats.Msg) ([]uint6
 		return nil, err
 	}
 	var ack struct {
-		Sequence uint64          `json:"seq"`
-		Count    int             `json:"count"`
-		Error    json.RawMessage `json:"error"`
+		Sequence uint64 `json:"seq"`
+		Count    int    `json:"count"`
 	}
 	if err := json.Unmarshal(answer.Data, &ack); err != nil || ack.Count != len(messages) {
 		return nil, fmt.Errorf("the server answered an atomic batch of %d messages with %s", len(messages), answer.Data)
