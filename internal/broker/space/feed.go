@@ -49,16 +49,12 @@ func (f *Feed) delivered(m jetstream.Msg) jetstream.Msg {
 // arrive. It returns when all have arrived, after wire.FeedWait, or when ctx ends. After an
 // error, the consumer has to be opened again.
 func (f *Feed) Each(ctx context.Context, n int, handle func(jetstream.Msg)) error {
-	ctx, cancel := context.WithTimeout(ctx, wire.FeedWait)
-	defer cancel()
-	batch, err := wire.Fetch(ctx, f.consumer, n)
-	if err != nil {
-		return err
-	}
-	for m := range batch.Messages() {
-		handle(f.delivered(m))
-	}
-	return failure(ctx, batch)
+	return f.Groups(ctx, n, wire.FeedWait, func(group []jetstream.Msg) error {
+		for _, m := range group {
+			handle(m)
+		}
+		return nil
+	})
 }
 
 // Groups requests up to n messages and waits for them for at most wait. It calls handle
@@ -93,17 +89,10 @@ func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle fun
 			return err
 		}
 	}
-	return failure(ctx, batch)
-}
-
-// failure returns the error that ended the batch, or nil if ctx ended or the server stopped
-// answering.
-func failure(ctx context.Context, batch jetstream.MessageBatch) error {
-	err := batch.Error()
-	if ctx.Err() != nil || errors.Is(err, jetstream.ErrNoHeartbeat) {
-		return nil
+	if err := batch.Error(); ctx.Err() == nil && !errors.Is(err, jetstream.ErrNoHeartbeat) {
+		return err
 	}
-	return err
+	return nil // ctx ended, or the server stopped answering
 }
 
 const (

@@ -172,7 +172,7 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 				return
 			}
 		}
-		strand := s.findStranded(stream)
+		strand := strandedFinder{s: s, stream: stream}
 		if f.Stranded {
 			switch any, err := strand.any(ctx); {
 			case err != nil:
@@ -215,8 +215,8 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 					return
 				}
 				if f.Stranded && !w.Stranded {
-					if strand.beyond(w) {
-						break
+					if w.Sequence > strand.most {
+						break // no later message on this subject is stranded
 					}
 					continue
 				}

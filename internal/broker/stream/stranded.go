@@ -28,10 +28,6 @@ type strandedFinder struct {
 	most   uint64            // the highest floor
 }
 
-func (s *Store) findStranded(stream string) *strandedFinder {
-	return &strandedFinder{s: s, stream: stream}
-}
-
 // readFloors reads the floors once. If the login may not list consumers, mark reports no message as
 // stranded.
 func (d *strandedFinder) readFloors(ctx context.Context) error {
@@ -65,9 +61,6 @@ func (d *strandedFinder) any(ctx context.Context) (bool, error) {
 	}
 	return info.State.FirstSeq <= d.most, nil
 }
-
-// beyond reports whether no later message on the same subject is stranded.
-func (d *strandedFinder) beyond(w WaitingSlot) bool { return w.Sequence > d.most }
 
 // mark sets w.Stranded.
 func (d *strandedFinder) mark(ctx context.Context, w *WaitingSlot) error {

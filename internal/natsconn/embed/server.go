@@ -124,11 +124,7 @@ func canListen(addr string) (string, error) {
 
 // serve starts a server, and returns when it accepts connections.
 func serve(cfg Config, name string) (*server.Server, error) {
-	host, portText, err := net.SplitHostPort(cfg.Listen)
-	if err != nil {
-		return nil, err
-	}
-	port, err := strconv.Atoi(portText)
+	host, port, err := splitAddress(cfg.Listen)
 	if err != nil {
 		return nil, err
 	}
@@ -167,16 +163,20 @@ func serve(cfg Config, name string) (*server.Server, error) {
 	return ns, nil
 }
 
+func splitAddress(addr string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(addr)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	return host, port, err
+}
+
 // join makes the server one of a cluster.
 func (p *Peer) join(o *server.Options) error {
 	if p == nil {
 		return nil
 	}
-	host, portText, err := net.SplitHostPort(p.Listen)
-	if err != nil {
-		return err
-	}
-	port, err := strconv.Atoi(portText)
+	host, port, err := splitAddress(p.Listen)
 	if err != nil {
 		return err
 	}
