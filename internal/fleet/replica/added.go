@@ -10,6 +10,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -131,7 +132,7 @@ func (r *Replica) applyAdded(ctx context.Context) {
 			r.setUpAgain(ctx)
 		default:
 			r.log.Error("cannot apply the added jobs to the registry, will retry", "error", err)
-			sleep(ctx, retry.NextBackOff())
+			wire.Wait(ctx, retry.NextBackOff())
 		}
 	}
 }

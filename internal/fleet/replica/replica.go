@@ -20,6 +20,7 @@ import (
 
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
@@ -285,7 +286,7 @@ func (r *Replica) work(ctx, life context.Context) error {
 	for ctx.Err() == nil {
 		if err == nil {
 			for !r.cfg.Store.Connected() {
-				if sleep(ctx, 100*time.Millisecond); ctx.Err() != nil {
+				if !wire.Wait(ctx, 100*time.Millisecond) {
 					return nil
 				}
 			}

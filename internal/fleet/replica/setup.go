@@ -55,16 +55,9 @@ func (r *Replica) setUpAgain(ctx context.Context) bool {
 			logged = text
 			r.log.Error("waiting for the namespace to be set up again: cronce setup", "error", err)
 		}
-		sleep(ctx, setupInterval)
+		wire.Wait(ctx, setupInterval)
 	}
 	return false
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // applyOwn applies the jobs of this process to the registry, at the start or to a new registry.
@@ -110,10 +103,7 @@ func (r *Replica) watchRegistry(ctx context.Context) error {
 // leases work together, but a process must not change its lease while a slot runs.
 func (r *Replica) watchSettings(ctx context.Context) {
 	logged := ""
-	for {
-		if sleep(ctx, settingsInterval); ctx.Err() != nil {
-			return
-		}
+	for wire.Wait(ctx, settingsInterval) {
 		stored, ours, err := r.cfg.Store.CompareSettings(ctx)
 		text := strings.Join(stored, ", ")
 		switch {

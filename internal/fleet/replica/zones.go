@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
@@ -66,7 +67,7 @@ func (z *zones) readAll(ctx context.Context, list func(context.Context) ([]excha
 			return
 		}
 		z.log.Info("cannot list the nodes yet: until then the watermark does not move if a job has a time zone", "error", err)
-		sleep(ctx, time.Second)
+		wire.Wait(ctx, time.Second)
 	}
 }
 
