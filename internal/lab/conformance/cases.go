@@ -13,29 +13,29 @@ import (
 	"github.com/cronce-io/cronce/docs/protocol"
 )
 
-// Case is one case of the vectors.
+// Case is one case of the vectors: a question to the client, and the expected answer.
 type Case struct {
 	// ID is the file and the number of the case in it: "claims/12".
 	ID   string
 	File string
 	Name string
 
-	// Ask is the question, and want the answer: the members of the case, divided. A question
-	// keeps the spelling of the vector: the order of the members of a payload counts.
+	// Ask has the members of the case that are the question, and want those that are the answer. A
+	// question keeps the spelling of the vector, because the order of a payload's members counts.
 	Ask  map[string]any
 	want map[string]any
 
 	Musts []string
 }
 
-// form says which members of a file's cases are answers. All others are questions.
+// form lists the members of a file's cases that are answers. All others are questions.
 type form struct {
 	answers []string
 
 	// steps are the answers in each of "steps"; nil: a case has no steps.
 	steps []string
 
-	// may are the answers that a client may leave out, if it says so with "without".
+	// may are the answers that a client may leave out if it lists them in "without".
 	may []string
 
 	// unordered is the list of messages whose order does not matter.
@@ -70,7 +70,7 @@ var forms = []struct {
 	{"shares", form{answers: []string{"hash", "e", "r", "of"}}},
 }
 
-// Files are the names of the files of vectors.
+// Files returns the names of the files of vectors.
 func Files() (names []string) {
 	for _, f := range forms {
 		names = append(names, f.file)
@@ -87,7 +87,7 @@ func formOf(file string) form {
 	return form{}
 }
 
-// Cases returns all cases of the files, in order. No files: of all.
+// Cases returns the cases of the files, in order, or of all files if none is named.
 func Cases(files ...string) ([]Case, error) {
 	musts, err := Musts()
 	if err != nil {
@@ -108,7 +108,7 @@ func Cases(files ...string) ([]Case, error) {
 				return nil, fmt.Errorf("read vectors %s: %w", c.ID, err)
 			}
 			if name, ok := members["name"]; ok {
-				_ = json.Unmarshal(name, &c.Name) // a text, or the tests of the vectors fail
+				_ = json.Unmarshal(name, &c.Name) // the tests of the vectors check that it is a string
 			}
 			c.Musts = mustsOf(musts, c)
 			all = append(all, c)
@@ -117,7 +117,7 @@ func Cases(files ...string) ([]Case, error) {
 	return all, nil
 }
 
-// members are those of a JSON object, as they are spelt.
+// members are the members of a JSON object, in the spelling of the file.
 type members map[string]json.RawMessage
 
 // read reads the cases of a file.
@@ -146,7 +146,7 @@ func readShares(data []byte) (cases []members, err error) {
 	for _, name := range slices.Sorted(maps.Keys(lists)) {
 		for _, c := range lists[name] {
 			c["about"], _ = json.Marshal(name)
-			if of, ok := c["of"]; ok { // the jobs are the question, their nodes the answer
+			if of, ok := c["of"]; ok { // it maps jobs to nodes: the jobs are the question, the nodes the answer
 				var nodes map[string]string
 				if err := json.Unmarshal(of, &nodes); err != nil {
 					return nil, err
@@ -159,7 +159,7 @@ func readShares(data []byte) (cases []members, err error) {
 	return cases, nil
 }
 
-// decode reads one JSON value, whose numbers keep their spelling.
+// decode reads one JSON value. Its numbers keep their spelling.
 func decode(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -172,13 +172,13 @@ func decode(data []byte, into any) error {
 	return nil
 }
 
-// divide divides a case into its question and its answer.
+// divide splits a case into its question and its answer.
 func (f form) divide(of members) (ask, want map[string]any, err error) {
 	if ask, want, err = split(of, f.answers); err != nil {
 		return nil, nil, err
 	}
 	if slices.Contains(f.answers, "trace_id") { // names
-		// A name is asked about by its key if it has no ID.
+		// A question that has no ID names the slot by its key.
 		if key, ok := of["key"]; ok && of["id"] == nil {
 			ask["key"] = key
 		}
@@ -219,8 +219,7 @@ func split(of members, answers []string) (ask, want map[string]any, err error) {
 	return ask, want, nil
 }
 
-// AnswersOf takes the answers out of a case of a file that has both, for a client that holds
-// whole cases.
+// AnswersOf returns the answer of a whole case of the file, for tests that have whole cases.
 func AnswersOf(file string, data []byte) (map[string]any, error) {
 	var of members
 	if err := json.Unmarshal(data, &of); err != nil {

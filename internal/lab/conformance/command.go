@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Command is how the client under test is started: a line for the shell. Env is its whole
-// environment; nil: that of this process.
+// Command starts the client under test. Line is a line for the shell. Env is the whole environment of
+// the client; nil: that of this process.
 type Command struct {
 	Line string
 	Env  []string
 }
 
-// prepare returns the process of the command, in a group of its own, so that what it
-// starts ends with it.
+// prepare returns the process of the command. It has a process group of its own, so that the processes
+// that it starts end with it.
 func (c Command) prepare(ctx context.Context) *exec.Cmd {
 	cmd := Shell(ctx, c.Line)
 	cmd.Env = c.Env
@@ -31,10 +31,10 @@ func (c Command) prepare(ctx context.Context) *exec.Cmd {
 	return cmd
 }
 
-// mostAnswer bounds a line that the command answers.
+// mostAnswer bounds a line of the command.
 const mostAnswer = 4 << 20
 
-// question and answer are the lines.
+// question is a line to the command, and answer a line from it.
 type question struct {
 	Case  string         `json:"case"`
 	About string         `json:"about"`
@@ -46,12 +46,12 @@ type answer struct {
 	Case    string         `json:"case"`
 	Answer  map[string]any `json:"answer"`
 	Without []string       `json:"without"` // members that the client does not compute
-	Leave   string         `json:"leave"`   // why the client leaves this to others
+	Leave   string         `json:"leave"`   // why the client leaves the case to other programs
 }
 
-// Ask runs the command, writes all cases to its standard input, and calls answered for each
-// answer. idle bounds the wait for the next answer. The error says what was wrong with the
-// command; what was answered before has been judged.
+// Ask runs the command, writes all cases to its standard input, and calls answered with the verdict on
+// each answer. idle bounds the wait for the next answer. An error concerns the command as a whole, and
+// may come after verdicts.
 func Ask(ctx context.Context, command Command, cases []Case, idle time.Duration, answered func(Verdict)) error {
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
@@ -70,27 +70,30 @@ func Ask(ctx context.Context, command Command, cases []Case, idle time.Duration,
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start --cmd %q: %w", command.Line, err)
 	}
-	go write(in, cases) // it ends when the command ends or reads no more
+	go write(in, cases) // it ends when the command ends or closes its input
 	lines := make(chan line)
 	go readLines(ctx, out, lines)
 	wrong := collect(ctx, lines, cases, idle, answered)
 	if wrong != nil && !errors.Is(wrong, errEnded) {
 		cancel()
 	}
-	// Its output has ended. It may take a moment to end itself, and to say why.
+	// The output of the command has ended. The command may take a moment to end.
 	defer time.AfterFunc(idle, cancel).Stop()
 	err = cmd.Wait()
 	switch {
 	case outer.Err() != nil:
 		return context.Cause(outer)
 	case wrong != nil && !errors.Is(wrong, errEnded):
-		return fmt.Errorf("%w%s", wrong, last)
+		err = wrong
 	case err != nil:
-		return fmt.Errorf("run --cmd %q: %w%s", command.Line, err, last)
+		err = fmt.Errorf("run --cmd %q: %w", command.Line, err)
 	case wrong != nil:
-		return fmt.Errorf("run --cmd %q: %w%s", command.Line, wrong, last)
+		err = fmt.Errorf("run --cmd %q: %w", command.Line, wrong)
 	}
-	return nil
+	if said := last.String(); err != nil && said != "" {
+		err = fmt.Errorf("%w; its standard error ends: %s", err, said)
+	}
+	return err
 }
 
 func write(in io.WriteCloser, cases []Case) {
@@ -100,12 +103,12 @@ func write(in io.WriteCloser, cases []Case) {
 	enc.SetEscapeHTML(false)
 	for _, c := range cases {
 		if enc.Encode(question{c.ID, c.File, c.Name, c.Ask}) != nil || w.Flush() != nil {
-			return // the command's end says why
+			return // the error of the command's end has the reason
 		}
 	}
 }
 
-// line is a line of the command, or why there are no more.
+// line is a line from the command, or the reason why there is none.
 type line struct {
 	text []byte
 	err  error
@@ -133,10 +136,10 @@ func readLines(ctx context.Context, out io.Reader, lines chan<- line) {
 	}
 }
 
-// errEnded is the end of a command that has not answered everything.
+// errEnded means that the command has ended and has not answered all cases.
 var errEnded = errors.New("ended")
 
-// collect judges answers until all cases have one.
+// collect judges the answers until the output of the command ends.
 func collect(ctx context.Context, lines <-chan line, cases []Case, idle time.Duration, answered func(Verdict)) error {
 	open := map[string]Case{}
 	for _, c := range cases {
@@ -235,13 +238,9 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is the tail as the end of an error.
+// String returns the tail on one line.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := strings.TrimSpace(strings.ToValidUTF8(string(t.text), ""))
-	if text == "" {
-		return ""
-	}
-	return "; its standard error ends: " + strings.ReplaceAll(text, "\n", " | ")
+	return strings.ReplaceAll(strings.TrimSpace(strings.ToValidUTF8(string(t.text), "")), "\n", " | ")
 }

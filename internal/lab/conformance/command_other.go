@@ -5,7 +5,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"os"
 	"os/exec"
 )
 
@@ -15,7 +14,6 @@ func Shell(ctx context.Context, line string) *exec.Cmd {
 
 func ownGroup(*exec.Cmd) {}
 
-func terminate(p *os.Process) error { return p.Kill() }
-
-func freeze(*os.Process) error { return errors.ErrUnsupported }
-func thaw(*os.Process) error   { return errors.ErrUnsupported }
+func (p *Process) Terminate() error { return p.cmd.Process.Kill() }
+func (p *Process) Freeze() error    { return errors.ErrUnsupported }
+func (p *Process) Thaw() error      { return errors.ErrUnsupported }

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Shell runs the line. A line that is one command takes the shell's place, so that it gets the
-// signals, and its exit status is known.
+// Shell returns the process that runs the line. A line that is one command replaces the shell, so that
+// the command receives signals, and that its exit status is known.
 func Shell(ctx context.Context, line string) *exec.Cmd {
 	if !strings.ContainsAny(line, ";|&<>()`$\n") && !strings.HasPrefix(line, "exit") {
 		line = "exec " + line
@@ -20,7 +20,7 @@ func Shell(ctx context.Context, line string) *exec.Cmd {
 	return exec.CommandContext(ctx, "/bin/sh", "-c", line)
 }
 
-// ownGroup has the end of the command end all that it has started.
+// ownGroup puts the command into a process group of its own. The end of its context kills the group.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {
@@ -31,8 +31,12 @@ func ownGroup(cmd *exec.Cmd) {
 	}
 }
 
-// terminate sends a TERM to the command and to all that it has started.
-func terminate(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGTERM) }
+// Terminate asks the process and those that it has started to stop, as a service manager does.
+func (p *Process) Terminate() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM) }
 
-func freeze(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGSTOP) }
-func thaw(p *os.Process) error   { return syscall.Kill(-p.Pid, syscall.SIGCONT) }
+// Freeze stops the process and those that it has started until Thaw. If the system does not support
+// that, the error is errors.ErrUnsupported.
+func (p *Process) Freeze() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGSTOP) }
+
+// Thaw continues a frozen process.
+func (p *Process) Thaw() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGCONT) }

@@ -1,11 +1,11 @@
-// Package conformance holds a client of the protocol, written in any language, against
-// docs/protocol.md.
+// Package conformance checks that a client of the protocol, written in any language, does what
+// docs/protocol.md says.
 //
-//	musts    the numbered MUSTs of the page, and what tests each of them
+//	musts    the numbered MUSTs of the page, and the tests of each
 //	cases    the vectors, divided into questions and answers
 //	judge    compares an answer with that of a vector
-//	command  runs the client's command: a question a line, an answer a line
-//	report   what was proved, what failed and what was left out, by MUST
+//	command  runs the client's command: one question or answer on each line
+//	report   counts the cases of each MUST that passed, failed or were left out
 //
-// Package peer, below, plays a fleet of one against a running client.
+// Package peer, below, acts as the rest of a fleet for a running client.
 package conformance

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// judge compares an answer with what the vector says, and returns the first difference:
-// "" if there is none. The members in without are not judged.
+// judge compares an answer with the expected one, and returns the first difference, or "". It does not
+// compare the members in without.
 func (c Case) judge(answer map[string]any, without []string) string {
 	want, got := maps.Clone(c.want), maps.Clone(answer)
 	for _, name := range without {
@@ -29,8 +29,8 @@ func (c Case) judge(answer map[string]any, without []string) string {
 	return d.members("", want, got)
 }
 
-// unknown reports a member that no answer of this file has: most likely a misspelt one,
-// which would count as "none".
+// unknown returns an error text for a member that no answer of this file has. It is most likely
+// misspelt, and would otherwise count as absent.
 func (c Case) unknown(got map[string]any) string {
 	f := formOf(c.File)
 	allowed := f.answers
@@ -140,8 +140,8 @@ func (d differ) lists(path string, want, got []any) string {
 	return ""
 }
 
-// isFree reports whether the member is each program's own: a nonce, and the text of an
-// error. That there is an error is not free, and a cancel's text is specified.
+// isFree reports whether a client chooses the value of the member: a nonce, or the text of an error.
+// The text of a cancellation is specified, and a client does not choose whether there is an error.
 func (d differ) isFree(name string, want, got any) bool {
 	w, _ := want.(string)
 	g, _ := got.(string)
@@ -157,13 +157,13 @@ func (d differ) isFree(name string, want, got any) bool {
 	return false
 }
 
-// leaves reports whether a step gives a slot back that a vector keeps while it waits for its
-// place in a lock: section 15 allows both.
+// leaves reports whether the client releases a slot (later) that the vector keeps while it is queued for
+// its job's lock (wait). Section 15 of the protocol allows both.
 func (d differ) leaves(want, got map[string]any) bool {
 	return d.file == "claims" && want["action"] == "wait" && got["action"] == "later"
 }
 
-// isNone reports whether a value means none: an absent answer does too.
+// isNone reports whether a value means the same as an absent one.
 func isNone(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -182,8 +182,8 @@ func isNone(v any) bool {
 	return false
 }
 
-// exact are the members whose spelling counts, although they look like an instant or a
-// duration, or stand in a header.
+// exact are parts of the paths of members whose spelling counts, although the value may look like an
+// instant or a duration.
 var exact = []string{".headers.", "canonical", "hash"}
 
 // sameText reports whether two texts are equal, or are the same instant or duration in two
@@ -224,7 +224,7 @@ func differs(path string, want, got any) string {
 	return fmt.Sprintf("%s is %s: want %s", path, short(got), short(want))
 }
 
-// short is a value as JSON, cut for a line.
+// short returns a value as JSON, shortened for an error.
 func short(v any) string {
 	const most = 200
 	var b bytes.Buffer

@@ -49,7 +49,7 @@ func mustsOf(all []Must, c Case) (ids []string) {
 	return ids
 }
 
-// has reports whether the case tests the MUST, if the members in without are not judged.
+// has reports whether the case tests the MUST with other members than those in without.
 func (m Must) has(c Case, without []string) bool {
 	for _, v := range m.Vectors {
 		file, name, one := strings.Cut(v, ": ")

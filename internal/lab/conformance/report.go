@@ -2,17 +2,17 @@ package conformance
 
 import "slices"
 
-// Verdict is what became of one case.
+// Verdict is the result of one case.
 type Verdict struct {
 	Case  Case
 	Wrong string // the first difference; empty: none
-	Left  string // why the client leaves it to others; empty: it has answered
+	Left  string // why the client leaves it to other programs; empty: it has answered
 
 	// Without are the members of the answer that the client does not compute.
 	Without []string
 }
 
-// String is how a case is named for people.
+// String returns the ID of the case, with its name if it has one.
 func (c Case) String() string {
 	if c.Name == "" {
 		return c.ID
@@ -20,7 +20,7 @@ func (c Case) String() string {
 	return c.ID + " (" + c.Name + ")"
 }
 
-// Sum is what the cases of one MUST say of a client.
+// Sum counts the verdicts on the cases of one MUST.
 type Sum struct {
 	Must   Must
 	Passed int
@@ -28,7 +28,7 @@ type Sum struct {
 	Left   int
 }
 
-// Summary counts verdicts by MUST, in the order of the page. A MUST without a case is left out.
+// Summary counts verdicts by MUST, in the order of the page. It leaves out a MUST without a case.
 func Summary(verdicts []Verdict) ([]Sum, error) {
 	musts, err := Musts()
 	if err != nil {
