@@ -135,11 +135,7 @@ func (t *explainer) setNeighbours(p job.Plan, since time.Time) {
 	if last := s.Last(since, at.Add(-time.Second), 1); len(last) > 0 {
 		t.story.Before = last[0]
 	}
-	after := at
-	if since.After(at) {
-		after = since
-	}
-	t.story.After = s.Next(after)
+	t.story.After = s.Next(plans.Later(since, at))
 }
 
 // explainNotPublished says why a slot that is planned and due was not published.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -39,11 +40,7 @@ func (t *explainer) explainRecord() {
 		}
 	case r.State == job.Retrying:
 		t.why("It waits for attempt %d of %d%s.", r.Attempt+1, r.MaxAttempts, core.Because(r.Error))
-		at := r.RetryAt
-		if t.now.After(at) {
-			at = t.now
-		}
-		t.step(at, StepNext, "", "attempt %d of %d is due%s", r.Attempt+1, r.MaxAttempts, t.obstacle(r.Queue))
+		t.step(plans.Later(r.RetryAt, t.now), StepNext, "", "attempt %d of %d is due%s", r.Attempt+1, r.MaxAttempts, t.obstacle(r.Queue))
 		if t.removal != "" {
 			t.why("%s: only workers that still have a handler for it make further attempts.", t.removal)
 		}

@@ -34,10 +34,9 @@ type timeline struct {
 	// missed are the recorded ranges of missed slots, and coming those whose messages still wait.
 	missed, coming []span
 
-	// reported are the slots, and parts the shards of split slots, for which an event reported an
-	// outcome.
-	reported instants
-	parts    map[job.Slot]bool
+	// reported are the slots, and reportedShards the shards, for which an event reported an outcome.
+	reported       instants
+	reportedShards map[job.Slot]bool
 
 	// reopened are the slots that were reopened: earlier events do not count.
 	reopened map[job.Slot]bool
@@ -78,7 +77,7 @@ func newTimeline(name string, entry *plans.Entry) *timeline {
 	return &timeline{
 		name: name, entry: entry, next: never,
 		unrecorded: instants{}, waiting: instants{}, recent: instants{}, overdue: instants{}, reported: instants{},
-		parts: map[job.Slot]bool{}, tokens: map[string]bool{}, unsettled: map[job.Slot]unsettled{}, doubled: map[job.Slot]string{}, early: map[job.Slot]string{}, reopened: map[job.Slot]bool{},
+		reportedShards: map[job.Slot]bool{}, tokens: map[string]bool{}, unsettled: map[job.Slot]unsettled{}, doubled: map[job.Slot]string{}, early: map[job.Slot]string{}, reopened: map[job.Slot]bool{},
 	}
 }
 
@@ -151,7 +150,7 @@ func (l *timeline) waits(s job.Slot) bool {
 // ended reports whether an event reported an outcome of the planned slot, or of this shard.
 func (l *timeline) ended(s job.Slot) bool {
 	if s.Shards > 0 {
-		return l.parts[s]
+		return l.reportedShards[s]
 	}
 	return l.reported.has(s.At.Unix())
 }

@@ -176,13 +176,13 @@ func (c *Check) Event(e job.Event) {
 	switch {
 	case e.Reopened:
 		l.reported.take(s.At.Unix())
-		delete(l.parts, s)
+		delete(l.reportedShards, s)
 		l.reopened[s] = true
 	case s.Token != "" || s.Range || !job.State(e.Kind).Final():
 	case l.ended(s):
 		l.doubled[s] = "events reported two outcomes, the later one: " + string(e.Kind)
 	case s.Shards > 0:
-		l.parts[s] = true
+		l.reportedShards[s] = true
 	default:
 		l.reported.add(s.At.Unix())
 	}

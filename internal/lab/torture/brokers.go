@@ -42,8 +42,6 @@ type broker struct {
 	now  *process
 }
 
-func (b *broker) url() string { return "nats://" + b.spec.Listen }
-
 // startBrokers starts the servers.
 func (t *torture) startBrokers() error {
 	n := t.shape.Servers
@@ -64,7 +62,7 @@ func (t *torture) startBrokers() error {
 	}
 	var urls []string
 	for _, b := range t.brokers {
-		urls = append(urls, b.url())
+		urls = append(urls, "nats://"+b.spec.Listen)
 	}
 	t.cfg.Server = strings.Join(urls, ",")
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
 	"github.com/cronce-io/cronce/job"
@@ -148,10 +149,7 @@ func newAccount(ctx context.Context, c *client.Client, k accountKey, calendar bo
 // verify finds what is wrong with the slots of the range, up to now.
 func (a *account) verify(ctx context.Context, c *client.Client, k accountKey, now time.Time) (map[string]client.SlotProblem, error) {
 	found := map[string]client.SlotProblem{}
-	to := k.To
-	if to.After(now) {
-		to = now
-	}
+	to := plans.Earlier(k.To, now)
 	if !to.After(k.From) {
 		return found, nil
 	}

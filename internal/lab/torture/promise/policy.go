@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -76,14 +77,6 @@ func (c *checker) wasFrozen(process string, at time.Duration) bool {
 // soonest is how old a slot must be before the sweep may take its message for lost.
 const soonest = 20 * time.Second
 
-// latest returns the later of two times.
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // checkMessages checks that every message of a slot has the ID of the slot, so that the
 // stream drops copies, and that no message is published too early or for no slot.
 func (c *checker) checkMessages() {
@@ -92,7 +85,7 @@ func (c *checker) checkMessages() {
 		if w.ID != id && !strings.HasPrefix(w.ID, id+"/r") {
 			c.bad("message ID", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q", w.Seq, Stamp(w.Time), w.ID)}, "its message has another ID, so the stream drops no copies")
 		}
-		if age := w.Time.Sub(latest(w.Message.Slot.At, c.first[w.Message.Slot])); w.ID != id && age < soonest && w.Message.Slot.Token == "" {
+		if age := w.Time.Sub(plans.Later(w.Message.Slot.At, c.first[w.Message.Slot])); w.ID != id && age < soonest && w.Message.Slot.Token == "" {
 			c.bad("offered too soon", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q, by %s", w.Seq, Stamp(w.Time), w.ID, w.Message.Node)}, "it was offered again %v after it had fallen due or been published", age)
 		}
 		if k := c.cases[w.Message.Slot.Job].Job; k.CatchUp.Policy == job.CatchUpNone && w.Message.CaughtUp {
