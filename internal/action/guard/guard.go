@@ -100,6 +100,4 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Cause }
 
-var (
-	errClosed = errors.New("guard is closed")
-)
+var errClosed = errors.New("guard is closed")

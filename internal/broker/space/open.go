@@ -44,7 +44,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Space, error
 			return nil, err
 		}
 		switch {
-		case inv.complete():
+		case len(inv.missing()) == 0:
 			s.settings, s.registry = inv.settings.WithDefaults(), inv.registry
 			for name, cfg := range inv.streams {
 				s.atomic[name] = cfg.AllowAtomicPublish
@@ -122,9 +122,6 @@ type inventory struct {
 	revision uint64
 	registry time.Time // creation time of the registry's bucket
 }
-
-// complete reports whether nothing is missing.
-func (i inventory) complete() bool { return len(i.missing()) == 0 }
 
 // missing returns the titles of what is required and does not exist.
 func (i inventory) missing() (titles []string) {

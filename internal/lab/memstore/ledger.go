@@ -14,25 +14,21 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Ledger is a kv.Ledger in memory.
+// Ledger is a kv.Ledger in memory, with the same methods.
 type Ledger struct{ *Bucket }
 
-// Read is kv.Ledger.Read.
 func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
 	return get(ctx, l.Bucket, slot.Key(), exchange.DecodeRecord)
 }
 
-// Write is kv.Ledger.Write.
 func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
 	return l.encode(ctx, r.Slot.Key(), r.Nonce, r, revision)
 }
 
-// Send is kv.Ledger.Send.
 func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
 	go func() { answered(l.Write(ctx, r, revision)) }()
 }
 
-// Beside is kv.Ledger.Beside.
 func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
 	if _, stored, err := l.Read(ctx, own); err != nil || stored < revision {
 		return nil, fmt.Errorf("read the records beside %s: %w: it is at revision %d, want at least %d: %w", own, job.ErrUnknown, stored, revision, err)
@@ -49,7 +45,6 @@ func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, othe
 	return records, nil
 }
 
-// List is kv.Ledger.List.
 func (l *Ledger) List(_ context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEntry, error] {
 	return func(yield func(kv.LedgerEntry, error) bool) {
 		all, _, _ := l.snapshot()
@@ -65,7 +60,6 @@ func (l *Ledger) List(_ context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEnt
 	}
 }
 
-// Newest is kv.Ledger.Newest.
 func (l *Ledger) Newest(ctx context.Context, name string) iter.Seq2[kv.LedgerEntry, error] {
 	return func(yield func(kv.LedgerEntry, error) bool) {
 		type listed struct {
@@ -85,7 +79,6 @@ func (l *Ledger) Newest(ctx context.Context, name string) iter.Seq2[kv.LedgerEnt
 	}
 }
 
-// Records is kv.Ledger.Records.
 func (l *Ledger) Records(ctx context.Context, slots []job.Slot) (map[job.Slot]kv.LedgerEntry, error) {
 	found := map[job.Slot]kv.LedgerEntry{}
 	for _, s := range slots {

@@ -8,10 +8,9 @@ import (
 	"github.com/cronce-io/cronce/internal/core/plans"
 )
 
-// Nodes is a kv.Nodes in memory.
+// Nodes is a kv.Nodes in memory, with the same methods.
 type Nodes struct{ *Bucket }
 
-// Read is kv.Nodes.Read.
 func (n *Nodes) Read(ctx context.Context, name string) (exchange.NodeEvent, error) {
 	e, err := n.read(ctx, name)
 	if err != nil {
@@ -21,12 +20,10 @@ func (n *Nodes) Read(ctx context.Context, name string) (exchange.NodeEvent, erro
 	return ev, ev.Err
 }
 
-// Write is kv.Nodes.Write.
 func (n *Nodes) Write(ctx context.Context, node exchange.Node, revision uint64) (uint64, error) {
 	return n.encode(ctx, node.Name, node.Nonce, node, revision)
 }
 
-// List is kv.Nodes.List.
 func (n *Nodes) List(context.Context) ([]exchange.NodeEvent, error) {
 	all, _, _ := n.snapshot()
 	var nodes []exchange.NodeEvent
@@ -38,7 +35,6 @@ func (n *Nodes) List(context.Context) ([]exchange.NodeEvent, error) {
 	return nodes, nil
 }
 
-// Watch is kv.Nodes.Watch.
 func (n *Nodes) Watch(ctx context.Context, f func(exchange.NodeEvent)) error {
 	return n.watch(ctx, func(e entry) { f(nodeEvent(e)) },
 		func(e entry) { f(exchange.NodeEvent{Name: e.key, Revision: e.revision, Time: e.at, Gone: true}) },
@@ -51,10 +47,9 @@ func nodeEvent(e entry) exchange.NodeEvent {
 	return ev
 }
 
-// Jobs is a kv.Jobs in memory.
+// Jobs is a kv.Jobs in memory, with the same methods.
 type Jobs struct{ *Bucket }
 
-// Read is kv.Jobs.Read.
 func (j *Jobs) Read(ctx context.Context, name string) (plans.Entry, uint64, error) {
 	e, err := j.read(ctx, name)
 	if err != nil {
@@ -72,18 +67,15 @@ func decodeEntry(e entry) (plans.Entry, error) {
 	return d, nil
 }
 
-// Write is kv.Jobs.Write.
 func (j *Jobs) Write(ctx context.Context, d plans.Definition, revision uint64) (uint64, error) {
 	return j.encode(ctx, d.Job.Name, d.Nonce, d, revision)
 }
 
-// Delete is kv.Jobs.Delete.
 func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
 	_, err := j.write(ctx, write{name, nil, revision})
 	return err
 }
 
-// List is kv.Jobs.List.
 func (j *Jobs) List(context.Context) ([]plans.Entry, error) {
 	all, _, _ := j.snapshot()
 	var entries []plans.Entry
@@ -102,7 +94,6 @@ func (j *Jobs) List(context.Context) ([]plans.Entry, error) {
 	return entries, errors.Join(bad...)
 }
 
-// Watch is kv.Jobs.Watch.
 func (j *Jobs) Watch(ctx context.Context, f func(plans.RegistryEvent)) error {
 	return j.watch(ctx,
 		func(e entry) {

@@ -7,46 +7,39 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
-// Watermark is a kv.Watermark in memory.
+// Watermark is a kv.Watermark in memory, with the same methods.
 type Watermark struct{ *Bucket }
 
-// Read is kv.Watermark.Read.
 func (w *Watermark) Read(ctx context.Context) (exchange.Watermark, uint64, error) {
 	return get(ctx, w.Bucket, watermarkKey, exchange.DecodeWatermark)
 }
 
-// Write is kv.Watermark.Write.
 func (w *Watermark) Write(ctx context.Context, mark exchange.Watermark, revision uint64) (uint64, error) {
 	return w.encode(ctx, watermarkKey, mark.Nonce, mark, revision)
 }
 
-// AlertStates is a kv.AlertStates in memory.
+// AlertStates is a kv.AlertStates in memory, with the same methods.
 type AlertStates struct{ *Bucket }
 
-// Read is kv.AlertStates.Read.
 func (a *AlertStates) Read(ctx context.Context, name string) (exchange.AlertState, uint64, error) {
 	return get(ctx, a.Bucket, "alert."+name, exchange.DecodeAlertState)
 }
 
-// Write is kv.AlertStates.Write.
 func (a *AlertStates) Write(ctx context.Context, state exchange.AlertState, revision uint64) (uint64, error) {
 	return a.encode(ctx, "alert."+state.Job, state.Nonce, state, revision)
 }
 
-// Locks is a kv.Locks in memory.
+// Locks is a kv.Locks in memory, with the same methods.
 type Locks struct{ *Bucket }
 
-// Read is kv.Locks.Read.
 func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error) {
 	return get(ctx, l.Bucket, "lock."+name, core.DecodeLock)
 }
 
-// Write is kv.Locks.Write.
 func (l *Locks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
 	return l.encode(ctx, "lock."+lock.Job, lock.Nonce, lock, revision)
 }
 
-// Send is kv.Locks.Send.
 func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
 	go func() { answered(l.Write(ctx, lock, revision)) }()
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -47,7 +46,6 @@ const (
 // events only while there are streams. It also sends whether the broker answers.
 type live struct {
 	cfg     Config
-	log     *slog.Logger
 	ctx     context.Context
 	ended   sync.WaitGroup
 	mu      sync.Mutex
@@ -62,8 +60,8 @@ type live struct {
 	sent time.Time
 }
 
-func newLive(ctx context.Context, log *slog.Logger, cfg Config) *live {
-	return &live{cfg: cfg, log: log, ctx: ctx, id: rand.Text(), streams: map[chan []byte]bool{}}
+func newLive(ctx context.Context, cfg Config) *live {
+	return &live{cfg: cfg, ctx: ctx, id: rand.Text(), streams: map[chan []byte]bool{}}
 }
 
 // touched sums up events: which jobs, and which kinds of events.

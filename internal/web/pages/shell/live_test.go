@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -72,7 +71,7 @@ func TestStreamOfASlowReaderIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		events := make(chan client.Event)
-		l := newLive(ctx, slog.New(slog.DiscardHandler), Config{
+		l := newLive(ctx, Config{
 			Client:    client.Attach(attach.Parts{News: quiet{}}),
 			Subscribe: func(context.Context) (<-chan client.Event, func(), error) { return events, func() {}, nil },
 		})
@@ -126,7 +125,7 @@ func TestEventsAreSentWithinABeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		events := make(chan client.Event)
-		l := newLive(ctx, slog.New(slog.DiscardHandler), Config{
+		l := newLive(ctx, Config{
 			Client:    client.Attach(attach.Parts{News: quiet{}}),
 			Subscribe: func(context.Context) (<-chan client.Event, func(), error) { return events, func() {}, nil },
 		})

@@ -88,7 +88,7 @@ func New(cfg Config, pages []Page) *Site {
 	s.log = cmp.Or(s.log, slog.New(slog.DiscardHandler))
 	s.cfg.Patience = cmp.Or(cfg.Patience, DefaultPatience)
 	s.closing, s.close = context.WithCancel(context.Background())
-	s.live = newLive(s.closing, s.log, cfg)
+	s.live = newLive(s.closing, cfg)
 	s.may.ask = cfg.Client.Rights
 	base := layout()
 	s.wrong = template.Must(template.Must(base.Clone()).ParseFS(files, "html/problem.html"))
