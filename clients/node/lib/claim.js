@@ -33,6 +33,7 @@ function first(d, v) {
   if (m.refused) return end(d, v, "failed", m.refused);
   if (tooOld(d, v)) return aged(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
   if (!v.entry) return end(d, v, "cancelled", "job deleted");
+  if (splitOtherwise(m, v.entry)) return { do: "ack" }; // the parts of its plan have messages of their own
   if (!belongs(m, v.entry)) return end(d, v, "cancelled", "definition changed");
   if (splits(m, v.entry)) return unhandled(d); // a part for a worker that knows of parts
   if (ofPause(m, v.entry)) return end(d, v, "missed", "fell due while its job was paused");
@@ -117,13 +118,22 @@ function early({ message: m, published }, v) {
   return due !== undefined && published < due ? toMs(due - certain(v)) : 0;
 }
 
+const isPlanned = (m) => m.slot.token === undefined && !m.chained;
+
+// splitOtherwise reports whether the slot's plan splits it into other parts than its message says,
+// whose producer lags behind an edit of the plan.
+function splitOtherwise(m, entry) {
+  if (!isPlanned(m) || m.revision >= entry.revision || !belongs(m, entry)) return false;
+  return (planAt(entry, fromSeconds(m.slot.at))?.plan.shards ?? 0) !== (m.slot.shards ?? 0);
+}
+
 // splits reports whether the job has parts of the slot run, where the message is for
 // the whole of it.
 function splits(m, entry) {
-  const planned = m.slot.token === undefined && !m.chained;
-  if (m.slot.shards || (!planned && m.revision > 0 && m.revision < entry.revision)) return false;
-  const plan = planned ? planAt(entry, fromSeconds(m.slot.at)) : undefined;
-  return Boolean((plan ?? entry.plans.at(-1)).plan.shards);
+  if (m.slot.shards) return false;
+  if (m.event) return Boolean((planAt(entry, m.due) ?? entry.plans[0]).plan.shards);
+  if (isPlanned(m)) return Boolean((planAt(entry, fromSeconds(m.slot.at)) ?? entry.plans.at(-1)).plan.shards);
+  return (m.revision === 0 || m.revision >= entry.revision) && Boolean(entry.plans.at(-1).plan.shards);
 }
 
 function belongs(m, entry) {
