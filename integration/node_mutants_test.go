@@ -119,6 +119,8 @@ var nodeMutants = []nodeMutant{
 	{"writes the outcome of a slot whose owner does not answer", "worker", `if (answer || !(await this.node.dead(record.node)).dead) return;`, `if (answer) return;`, "", "lock-replaces K-2"},
 	{"replaces a slot that has ended", "locks", `if (value && !isFinal(value)) await`, `if (value) await`, "", "lock-replaces-late K-1"},
 	{"has a backfill replace an older slot", "lock", `m.caughtUp || m.backfill ||`, `m.caughtUp ||`, "", "lock-not-on-time X-2"},
+	{"has a triggered run replace an older slot", "lock", `m.offer || m.slot.token !== undefined || begun`, `m.offer || begun`, "", "lock-not-on-time X-2"},
+	{"has a slot that is retried replace an older one", "lock", `m.slot.token !== undefined || begun);`, `m.slot.token !== undefined);`, "", "lock-not-on-time X-2"},
 	{"keeps the old stay of a slot with a new start", "locks", `e.reoffered &&= since === undefined`, `e.reoffered &&= since !== undefined`, "", "lock-renewed X-2"},
 	{"keeps a result that is too large", "bounds", `if (size > 65_536)`, `if (false)`, "", "unknown-members V-4"},
 	{"refuses a record whose queue is empty", "bounds", `if (r.queue) checkName`, `checkName`, "values", ""},
@@ -164,6 +166,16 @@ var nodeMutants = []nodeMutant{
 	{"takes the definition of another job", "registry", `if (entry.job.name !== key) throw`, `if (false) throw`, "", "foreign-record M-2"},
 	{"reads a marker of the server as a value", "store", `(DEL|PURGE)|Nats-Marker-Reason:)`, `(DEL|PURGE))`, "", "foreign-record M-2"},
 	{"takes a job for deleted that it has not seen", "registry", `const found = await this.store.read("jobs", job);`, `const found = watched ? await this.store.read("jobs", job) : {};`, "", "edited-unseen C-2"},
+	{"takes the age of a node's record for its silence", "node", `notice({ key, text, revision }) {
+    this.seen.set(key, { text, revision, since: stopwatch() });`, `notice({ key, text, revision, time }) {
+    this.seen.set(key, { text, revision, since: typeof time === "bigint" ? stopwatch() - Number(fromMs(Date.now()) - time) / 1e6 : stopwatch() });`, "", "owner-silent L-5"},
+	{"takes a node without a record for dead", "node", `if (still < limit) return`, `if (value && still < limit) return`, "", "owner-silent L-5"},
+	{"runs a slot that an older incarnation still runs", "worker", `if (hand) return m.nak(1000);`, ``, "", "older-incarnation C-1"},
+	{"leaves the lock when an attempt is to be repeated", "worker", `    if (!isFinal(record)) return { nak: toMs(parseInstant(record.retry_at) - this.node.now()) };
+    await this.locks.leave(record.id, since, entry, this.node.signal);`, `    await this.locks.leave(record.id, since, entry, this.node.signal);
+    if (!isFinal(record)) return { nak: toMs(parseInstant(record.retry_at) - this.node.now()) };`, "", "lock-places X-1"},
+	{"gives a job more places than it has", "lock", `const free = places - lock.holders.length;`, `const free = places + 1 - lock.holders.length;`, "", "lock-places X-1"},
+	{"gives a job one place", "lock", `places: Math.max(1, job.concurrency ?? 1)`, `places: 1`, "", "lock-places X-2"},
 	{"starts by a claim that was not answered before its trust ended", "worker", `if (wrote.unknown) return undefined;`, ``, "", "lapsed W-5"},
 	{"counts its trust from the answer to a heartbeat", "node", `this.trustedUntil = sent + 0.75 * this.lease;`, `this.trustedUntil = boot() + 0.75 * this.lease;`, "", "lapsed L-3"},
 	{"says that it has stopped while an outcome is not answered", "fleet", `await node.stop(worker.running > 0);`, `await node.stop(false);`, "", "stop L-7"},
@@ -183,6 +195,11 @@ var nodeMutants = []nodeMutant{
 	{"publishes the range of missed slots with the others", "producer", `await Promise.all(messages.map((m) => this.publish(m, signal)));
     await Promise.all(ranges.map((m) => this.publish(m, signal)));`, `await Promise.all([...messages, ...ranges].map((m) => this.publish(m, signal)));`, "", "away P-2"},
 	{"moves the watermark to a registry that it has not seen", "producer", `{ known } = this.registry,`, "known = { ...this.registry.known, revision: (await this.store.nc.request(`$JS.API.STREAM.INFO.KV_${this.store.namespace}_jobs`)).json().state.last_seq },", "", "registry-unseen P-4"},
+	{"moves the watermark before it has seen the registry", "watch", `let told = state.messages === 0;
+  if (told) ready`, `let told = true;
+  if (told) ready`, "", "registry-unseen P-4"},
+	{"moves the watermark to a registry of which more is pending", "watch", `if (!told && pending === 0)`, `if (!told)`, "", "registry-unseen P-4"},
+	{"moves the watermark past a definition that was lost with its connection", "watch", `await jetstream(nc).consumers.get(stream, { filter_subjects: [` + "`${prefix}>`" + `], deliver_policy: DeliverPolicy.LastPerSubject });`, `await jetstreamManager(nc).then((m) => m.consumers.add(stream, { filter_subjects: [` + "`${prefix}>`" + `], deliver_policy: DeliverPolicy.LastPerSubject, ack_policy: "none" })).then((c) => jetstream(nc).consumers.get(stream, c.name));`, "", "registry-unseen P-4"},
 	{"moves the watermark past a plan that it does not know", "definition", `if (unknown) throw`, `if (false) throw`, "", "definition-2 O-3"},
 	{"claims a slot that was missed", "claim", `const final = new Set(["succeeded", "failed", "skipped", "missed",`, `const final = new Set(["succeeded", "failed", "skipped",`, "", "has-outcome"},
 	{"answers a request without a version", "worker", `let answer = { v: 1, ending: false };`, `let answer = { ending: false };`, "", "cancel O-2"},
@@ -193,6 +210,7 @@ var nodeMutants = []nodeMutant{
 	{"runs a slot of a job with places", "minimal", `known.includes(k))`, `known.concat("concurrency").includes(k))`, "", "not-supported X-1"},
 	{"runs a slot that others come after", "minimal", `return !followed && `, `return `, "", "not-supported F-1"},
 	{"runs a slot with a target for alerts", "minimal", `known.includes(k))`, `known.concat("on_failure").includes(k))`, "", "not-supported F-1"},
+	{"runs a slot that its older incarnation still runs", "minimal", `if (owed) return owed.node === this.name ? undefined : m.nak(1000);`, `if (owed?.node === this.name) return;`, "", "older-incarnation C-1"},
 	{"runs the whole of a slot that its job splits", "minimal", `!definition.plan?.shards && `, ``, "", "no-handler C-12"},
 }
 

@@ -20,8 +20,9 @@ export async function run(nc, { namespace = "cronce", name = "minimal", queues =
   const store = new Store(nc, namespace);
   const { value: settings } = await store.read("state", "settings");
   if (!settings) throw new Error(`namespace ${namespace} has no settings: run "cronce setup"`); // a node need not create anything
+  const owed = new Map(); // key to slot in hand, of all incarnations
   while (!signal.aborted) {
-    const node = new Node(store, { name, queues, handlers, clockOffset, lease: ms(settings.lease), horizon: ms(settings.horizon), log });
+    const node = new Node(store, { owed, name, queues, handlers, clockOffset, lease: ms(settings.lease), horizon: ms(settings.horizon), log });
     await node.live(signal);
     await pause(100);
   }
@@ -93,7 +94,7 @@ function bounded(bucket, v) {
 // Node is one incarnation: it has a name that is never used again.
 class Node {
   constructor(store, options) {
-    Object.assign(this, options, { store, started: Date.now() + options.clockOffset, revision: 0, trustedUntil: -Infinity, owed: new Map(), seen: new Map(), after: new Map() });
+    Object.assign(this, options, { store, started: Date.now() + options.clockOffset, revision: 0, trustedUntil: -Infinity, seen: new Map(), after: new Map() });
     this.name = `${options.name}-${process.pid}-${Date.now().toString(36)}-${randomBytes(4).toString("hex")}`;
     this.ended = new AbortController();
   }
@@ -181,7 +182,7 @@ class Node {
   async follow(stop) {
     const { nc, namespace: ns } = this.store, { state } = (await nc.request(`$JS.API.STREAM.INFO.KV_${ns}_jobs`, "", { timeout: 2000 })).json();
     const consumer = await jetstream(nc).consumers.get(`KV_${ns}_jobs`, { filter_subjects: [`$KV.${ns}_jobs.>`], deliver_policy: "last_per_subject" });
-    const messages = await consumer.consume();
+    const messages = await consumer.consume({ expires: 5000 });
     stop.addEventListener("abort", () => messages.stop(), { once: true });
     this.known = state.messages === 0;
     for await (const m of messages) {
@@ -233,8 +234,9 @@ class Node {
       const old = !this.implausible && this.sure() - Number(m.timestampNanos / 1000000n) > this.horizon;
       return old ? m.term("it cannot be read") : m.nak(60_000);
     }
-    if (this.owed.has(slot.key)) return;
-    const hand = { controller: new AbortController() };
+    const owed = this.owed.get(slot.key);
+    if (owed) return owed.node === this.name ? undefined : m.nak(1000); // an older incarnation still runs it
+    const hand = { node: this.name, controller: new AbortController() };
     this.owed.set(slot.key, hand);
     const progress = setInterval(() => { if (this.trusted()) m.working(); }, this.lease / 3);
     let answer;

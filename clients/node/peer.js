@@ -22,15 +22,17 @@ const boot = () => Number(process.hrtime.bigint()) + suspended;
 const append = (line) => appendFileSync(env("RECORD"), JSON.stringify({ ...line, process: env("PROCESS"), boot: boot() }) + "\n");
 const record = (what, slot, more) => append({ what, slot: slot.id, attempt: slot.attempt, fence: slot.fence, node: slot.node, ...more });
 
-// work does what the payload says: {"ms": how long it works, "result": "ok", "error" or "permanent"}.
+// work does what the payload says: {"ms": how long it works, "deaf": whether it works on when its
+// context ends, "result": "ok", "error" or "permanent"}.
 async function work(slot) {
-  const { ms = 0, result = "ok" } = slot.payload ? JSON.parse(slot.payload) : {};
+  const { ms = 0, deaf, result = "ok" } = slot.payload ? JSON.parse(slot.payload) : {};
   const cancelled = () => record("cancel", slot, { cause: slot.signal.reason?.code === "LEASE_LOST" ? "lease lost" : String(slot.signal.reason?.message) });
   record("start", slot);
   slot.signal.addEventListener("abort", cancelled, { once: true });
   let end = "error";
   try {
-    await sleep(ms, undefined, { signal: slot.signal });
+    await sleep(ms, undefined, deaf ? {} : { signal: slot.signal });
+    slot.signal.throwIfAborted();
     end = result;
   } finally {
     slot.signal.removeEventListener("abort", cancelled);

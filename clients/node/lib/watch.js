@@ -10,7 +10,8 @@ export async function watch(nc, bucket, signal, { changed, ready }) {
   const stream = `KV_${bucket}`, prefix = `$KV.${bucket}.`;
   const { state } = await (await jetstreamManager(nc)).streams.info(stream);
   const consumer = await jetstream(nc).consumers.get(stream, { filter_subjects: [`${prefix}>`], deliver_policy: DeliverPolicy.LastPerSubject });
-  const messages = await consumer.consume({ max_messages: 1000 });
+  // A request that was lost with its connection is noticed after this long.
+  const messages = await consumer.consume({ max_messages: 1000, expires: 5000 });
   signal.addEventListener("abort", () => messages.stop(), { once: true });
   let told = state.messages === 0;
   if (told) ready?.(state.last_seq);

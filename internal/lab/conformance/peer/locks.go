@@ -2,6 +2,7 @@ package peer
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,16 +16,16 @@ import (
 
 func locking(f frame) bool { return f.isPublish() && f.subject == state+"lock.work" }
 
-// holdsPlace looks for a claim of a slot of a job with one place that does not hold it.
-func (s *stage) holdsPlace(name string) {
+// holdsPlace looks for a claim of a slot that does not hold one of its job's places.
+func (s *stage) holdsPlace(name string, places int) {
 	s.tap.rule(func(f frame) verdict {
 		id, _ := f.body()["id"].(string)
 		if !isClaim(f) || !strings.HasPrefix(id, name+":") {
 			return pass
 		}
 		lock, err := s.lookup("state", "lock."+name)
-		if holders, _ := lock.value["holders"].([]any); err == nil && (len(holders) != 1 || !strings.Contains(string(jsonOf(holders)), `"`+id+`"`)) {
-			s.breaks("X-1", "%s, whose job has one place, is claimed while its lock has the holders %v", id, holders)
+		if holders, _ := lock.value["holders"].([]any); err == nil && (len(holders) > places || !strings.Contains(string(jsonOf(holders)), `"`+id+`"`)) {
+			s.breaks("X-1", "%s, whose job has %d places, is claimed while its lock has the holders %v", id, places, holders)
 		}
 		return pass
 	})
@@ -36,7 +37,7 @@ func guarded(s *stage) {
 	s.set("state", "lock.work", value{"v": 1, "job": "work", "x_shade": "blue", "holders": []value{{"id": "work:@gone", "at": gone, "since": gone}}})
 	s.launch("work")
 	heal := s.tap.unanswered(locking, false)
-	s.holdsPlace("work")
+	s.holdsPlace("work", 1)
 	id := s.offer("work", "one", 1500)
 	s.await("X-3", "a write of the lock", func() bool { return len(s.tap.frames(locking)) > 0 })
 	s.never("X-3", silence/2, func() string {
@@ -117,6 +118,30 @@ func lockUnclaimed(s *stage) {
 	})
 	s.set("ledger", key(held), ended(running(held, "peer-1-1-a", 1), "succeeded"))
 	s.succeeds("X-2", id)
+}
+
+// lockPlaces has a slot of another node hold one place of two, and the client's first slot the other one,
+// also between its attempts.
+func lockPlaces(s *stage) {
+	s.define("work", value{"concurrency": 2, "attempts": 2, "timeout": "500ms", "backoff": "2s", "max_backoff": "2s"}, nil)
+	const owner = "peer-1-1-a"
+	s.peer(owner, nil)
+	held, now := "work:@zero", time.Now().UTC()
+	s.set("ledger", key(held), running(held, owner, 1))
+	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": held, "at": now, "since": now}}})
+	s.holdsPlace("work", 2)
+	s.launch("work")
+	id := s.offer("work", "one", 30_000)
+	s.starts("X-2", id)
+	next := s.offer("work", "two", 10)
+	s.await("C-2", "the second attempt of "+id+" to start", func() bool {
+		if why := s.notStarted(next, "two slots that have not ended hold the two places")(); why != "" {
+			s.fails("X-1", "%s", why)
+		}
+		return len(s.did("start", id)) > 1
+	})
+	s.set("ledger", key(held), ended(s.slot(held).value, "succeeded"))
+	s.succeeds("X-2", next)
 }
 
 // lockMoves has others run the slot, and give it a new start, just before the client claims it: it has
@@ -257,7 +282,7 @@ func lockNotOnTime(s *stage) {
 	older, r, fence, newer, _ := s.replacing("peer-1-1-a")
 	at, err := time.Parse(time.RFC3339, strings.TrimPrefix(newer, "work:"))
 	s.must(err)
-	s.holdsPlace("work")
+	s.holdsPlace("work", 1)
 	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
 	var late []string
 	for i, header := range [][2]string{{"Cronce-Backfill", "1"}, {"Cronce-Caught-Up", "1"}, {"Nats-Msg-Id", "/r2"}} {
@@ -268,19 +293,21 @@ func lockNotOnTime(s *stage) {
 		}
 		s.publish("work", id, 10, header[0], header[1])
 	}
+	begun := job.NewSlot("work", at.Add(3*time.Second)).ID()
+	retrying := ended(running(begun, "peer-9-9-z", 1), "retrying")
+	delete(retrying, "finished")
+	retrying["retry_at"] = time.Now().UTC()
+	s.set("ledger", key(begun), retrying)
+	s.publish("work", begun, 10)
+	earliest := time.Now()
+	late = append(late, begun, s.offer("work", "mine", 10))
 	for _, id := range late {
 		s.await("X-2", id+" to wait in the lock", func() bool {
-			lock := s.get("state", "lock.work")
-			list, _ := lock.value["waiting"].([]any)
-			for _, stay := range list {
-				if v, _ := stay.(map[string]any); v["id"] == id {
-					if v["on_time"] == true {
-						s.fails("X-2", "%s is on_time in the lock: its message says that it is not", id)
-					}
-					return true
-				}
+			if lock := s.get("state", "lock.work"); lock.waits(id) != nil {
+				s.isNotOnTime(id, lock.waits(id), earliest)
+				return true
 			}
-			return s.get("ledger", key(id)).value != nil
+			return slices.Contains(final, s.slot(id).text("state"))
 		})
 	}
 	if s.slot(older).revision != fence || len(s.tap.frames(func(f frame) bool { return f.isPublish() && f.body()["replaced"] == true })) > 0 {
@@ -289,6 +316,31 @@ func lockNotOnTime(s *stage) {
 	s.set("ledger", key(older), ended(r, "succeeded"))
 	for _, id := range late {
 		s.succeeds("X-2", id)
+	}
+}
+
+// waits returns the stay of a slot that waits in a lock.
+func (v stored) waits(id string) value {
+	list, _ := v.value["waiting"].([]any)
+	for _, one := range list {
+		if stay, _ := one.(map[string]any); stay["id"] == id {
+			return stay
+		}
+	}
+	return nil
+}
+
+// isNotOnTime looks at the stay of a slot that is not on time. That of a triggered run begins with its
+// message, which was published after earliest.
+func (s *stage) isNotOnTime(id string, stay value, earliest time.Time) {
+	if stay["on_time"] == true {
+		s.fails("X-2", "%s is on_time in the lock: its message or its record says that it is not", id)
+	}
+	slot, err := job.ParseSlotID(id)
+	s.must(err)
+	at, err := time.Parse(time.RFC3339Nano, stored{value: stay}.text("at"))
+	if isPlanned := slot.Token == ""; err != nil || isPlanned && !at.Equal(slot.At) || !isPlanned && (at.Before(earliest) || at.After(time.Now())) {
+		s.breaks("X-2", "%s has at %v in the lock: want its instant, or when its message was published", id, stay["at"])
 	}
 }
 

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -70,6 +71,8 @@ func (s *stage) watch() {
 			d.mu.Unlock()
 		case f.isPublish() && strings.HasPrefix(f.subject, "$KV.") && f.header("Nats-Expected-Last-Subject-Sequence") == "":
 			s.breaks("W-1", "the client writes %s without a revision", f.subject)
+		case f.isPublish() && strings.HasPrefix(f.subject, state+"lock."):
+			s.keepsHolders(f)
 		case f.isPublish() && strings.HasPrefix(f.subject, "$JS.API.STREAM.UPDATE."), f.isPublish() && strings.HasPrefix(f.subject, "$JS.API.STREAM.DELETE."):
 			s.breaks("B-3", "the client asks for %s", f.subject)
 		case f.settles() != "" && f.settles() != "progress":
@@ -77,6 +80,28 @@ func (s *stage) watch() {
 		}
 		return pass
 	})
+}
+
+// keepsHolders looks for a write of a lock that takes out a slot which has not ended.
+func (s *stage) keepsHolders(f frame) {
+	before, err := s.lookup("state", strings.TrimPrefix(f.subject, state))
+	if err != nil || f.header("Nats-Expected-Last-Subject-Sequence") != fmt.Sprint(before.revision) {
+		return // it will be refused
+	}
+	kept := string(jsonOf(f.body()["holders"]))
+	holders, _ := before.value["holders"].([]any)
+	for _, h := range holders {
+		stay, _ := h.(map[string]any)
+		id, _ := stay["id"].(string)
+		if strings.Contains(kept, string(jsonOf(id))) {
+			continue
+		}
+		at, _ := time.Parse(time.RFC3339Nano, stored{value: stay}.text("at"))
+		r, err := s.lookup("ledger", key(id))
+		if isOld := r.value == nil && time.Since(at) > 24*time.Hour; err == nil && !isOld && !slices.Contains(final, r.text("state")) {
+			s.breaks("X-1", "%s is taken out of its job's lock, and has not ended: its record is %q", id, r.text("state"))
+		}
+	}
 }
 
 // settled judges an answer before it reaches the server.

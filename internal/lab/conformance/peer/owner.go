@@ -17,10 +17,12 @@ import (
 // Scenarios about nodes: their trust, and their death.
 var ownerScenarios = []Scenario{
 	{"owner-dead", []string{"L-5", "L-6", "C-2"}, "the owner of a slot falls silent", ownerDead},
+	{"owner-silent", []string{"L-5"}, "owners of slots have been silent since before the client started, one of them without a record", ownerSilent},
 	{"owner-slow", []string{"K-2", "C-14", "L-1", "L-5"}, "the owner of a slot lives, does not answer, and the client's watch does not deliver its heartbeats; then it disowns the slot", ownerSlow},
 	{"owner-holds", []string{"K-2"}, "the owner of a slot that is older than the horizon lives, and says that it holds the slot; then, that its handler outlived its context", ownerHolds},
 	{"owner-moves", []string{"K-2"}, "another node takes the slot over just before the client, from its dead owner, and claims it again while it is asked", ownerMoves},
 	{"fenced", []string{"L-2", "C-11"}, "the client is declared dead while its handler runs", fenced},
+	{"older-incarnation", []string{"L-3", "C-1"}, "the client is declared dead while its handler runs, which does not end with its context", olderIncarnation},
 	{"lapsed", []string{"L-3", "L-4", "C-5", "W-5"}, "a heartbeat is answered late, and the next ones are lost for longer than a lease, as are the answers to a claim; then all arrive again", lapsed},
 	{"frozen", []string{"L-3", "L-4", "C-11"}, "the client is frozen for longer than a lease while its handler runs", frozen},
 	{"ask-lapsed", []string{"C-8", "C-11"}, "another worker asks for the owner of a slot, whose trust has lapsed and whose outcome was not answered", askLapsed},
@@ -112,6 +114,41 @@ func ownerDead(s *stage) {
 	})
 }
 
+// ownerSilent has owners whose last heartbeat is older than a lease when the client first looks at them.
+// What the client has not seen itself proves nothing.
+func ownerSilent(s *stage) {
+	s.define("work", nil, nil)
+	leases := map[string]time.Duration{"peer-1-1-a": lease, "peer-2-2-b": lease * 3 / 2, "peer-3-3-c": lease}
+	for owner, length := range leases {
+		if owner != "peer-3-3-c" { // which has no record
+			s.peer(owner, value{"lease": length.String()})()
+		}
+		s.set("ledger", key("work:@"+owner), running("work:@"+owner, owner, 1))
+	}
+	s.sleep(lease + silence/4)
+	began := time.Now()
+	s.tap.rule(func(f frame) verdict {
+		for owner, length := range leases {
+			if after := f.at.Sub(began); f.writes(nodes+owner, "fenced") && after < length {
+				s.breaks("L-5", "%s is declared dead %v after the client has started, by a client that cannot have seen it silent for longer: want at least %v", owner, after.Round(time.Millisecond), length)
+			}
+		}
+		return pass
+	})
+	s.launch("work")
+	for owner := range leases {
+		s.offer("work", owner, 10)
+	}
+	for owner := range leases {
+		if r := s.succeeds("C-2", "work:@"+owner); r.number("attempt") != 2 {
+			s.breaks("C-2", "the record after the takeover is %v: want attempt 2", r.value)
+		}
+	}
+	if n := s.get("nodes", "peer-3-3-c"); n.text("state") != "fenced" || n.text("started") != "0001-01-01T00:00:00Z" {
+		s.breaks("L-5", "the record of the node that had none is %v: want fenced, and started 0001-01-01T00:00:00Z", n.value)
+	}
+}
+
 func ownerSlow(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
@@ -136,7 +173,7 @@ func ownerSlow(s *stage) {
 	s.must(err)
 	defer answers.Unsubscribe() //nolint:errcheck // the connection ends with the scenario
 	s.must(s.nc.Flush())
-	s.behind("nodes")
+	s.behind("nodes", "")
 	s.offer("work", "one", 10)
 	began := time.Now()
 	unmoved := func(why string) func() string {
@@ -239,18 +276,23 @@ func ownerMoves(s *stage) {
 	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
 }
 
+// fence declares a node of the client dead.
+func (s *stage) fence(node string) {
+	for v := s.get("nodes", node); ; v = s.get("nodes", node) {
+		v.value["state"], v.value["fenced_by"], v.value["fenced_at"] = "fenced", "peer-1-1-a", time.Now().UTC()
+		if _, err := s.put("nodes", node, v.value, v.revision); err == nil {
+			return
+		}
+	}
+}
+
 func fenced(s *stage) {
 	s.define("work", nil, nil)
 	node := s.launch("work")
 	id := s.offer("work", "one", 2000)
 	s.starts("C-5", id)
 	was := s.slot(id)
-	for v := s.get("nodes", node); ; v = s.get("nodes", node) {
-		v.value["state"], v.value["fenced_by"], v.value["fenced_at"] = "fenced", "peer-1-1-a", time.Now().UTC()
-		if _, err := s.put("nodes", node, v.value, v.revision); err == nil {
-			break
-		}
-	}
+	s.fence(node)
 	next := s.node(node)
 	s.await("L-2", "the handler of the fenced node to be cancelled", func() bool { return len(s.did("cancel", id)) > 0 })
 	late := s.tap.frames(func(f frame) bool { return f.writes(ledger, final...) && f.body()["node"] == node })
@@ -263,6 +305,39 @@ func fenced(s *stage) {
 	}
 	if s.get("nodes", node).text("state") != "fenced" {
 		s.breaks("L-6", "the record of the fenced node was written over")
+	}
+}
+
+// olderIncarnation has a second message of the slot come to the new incarnation, while the older one
+// still runs it.
+func olderIncarnation(s *stage) {
+	s.define("work", nil, nil)
+	node := s.launch("work")
+	id := s.offerDeaf("work", "one", 6000)
+	s.starts("C-5", id)
+	s.fence(node)
+	s.await("L-2", "the handler of the fenced node to be cancelled", func() bool { return len(s.did("cancel", id)) > 0 })
+	s.node(node)
+	if len(s.did("end", id)) > 0 {
+		panic(leave{"its handlers end with their contexts"})
+	}
+	s.offer("work", "one", 10, "Nats-Msg-Id", id+"/r2")
+	s.await("C-1", "the handler of the older incarnation to return", func() bool {
+		if slices.ContainsFunc(s.did("end", id), func(l line) bool { return l.Attempt == 1 }) {
+			return true
+		}
+		if len(s.did("start", id)) > 1 {
+			s.fails("C-1", "the new incarnation starts %s while the older one of the same process still runs it", id)
+		}
+		for _, word := range s.answersOf(id) {
+			if word == "ack" || word == "term" {
+				s.breaks("C-1", "a message of %s was answered with %s while an older incarnation runs it: want it given back", id, word)
+			}
+		}
+		return false
+	})
+	if r := s.succeeds("C-2", id); r.number("attempt") != 2 || r.text("node") == node {
+		s.breaks("L-3", "%s has succeeded as attempt %d of %s: want attempt 2, of the new incarnation", id, r.number("attempt"), r.text("node"))
 	}
 }
 

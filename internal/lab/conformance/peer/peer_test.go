@@ -130,7 +130,10 @@ func triggers(ctx context.Context, c *client.Client, id string, o client.Trigger
 
 // work does what the payload says, and records it.
 func work(ctx context.Context, run job.Run) error {
-	var ask struct{ MS int }
+	var ask struct {
+		MS   int
+		Deaf bool
+	}
 	if len(run.Payload) > 0 {
 		if err := json.Unmarshal(run.Payload, &ask); err != nil {
 			return err
@@ -140,10 +143,14 @@ func work(ctx context.Context, run job.Run) error {
 		return err
 	}
 	var err error
+	over := time.After(time.Duration(ask.MS) * time.Millisecond)
 	select {
-	case <-time.After(time.Duration(ask.MS) * time.Millisecond):
+	case <-over:
 	case <-ctx.Done():
 		err = errors.Join(context.Cause(ctx), record(run, "cancel", ""))
+		if ask.Deaf {
+			<-over
+		}
 	}
 	return errors.Join(err, record(run, "end", ""))
 }

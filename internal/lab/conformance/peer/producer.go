@@ -17,7 +17,7 @@ var producerScenarios = []Scenario{
 	{"away", []string{"P-2", "P-3", "V-3"}, "no producer lived for longer than the horizon, and then a publication is lost for a while", away},
 	{"newer-zone", []string{"O-4"}, "another producer has newer time zone data", newerZone},
 	{"definition-2", []string{"P-6", "O-3"}, "a newer program has written a definition, or a plan with a member that no other program knows", definitionTwo},
-	{"registry-unseen", []string{"P-4"}, "a job is defined, and the client's watch of the registry does not deliver that", registryUnseen},
+	{"registry-unseen", []string{"P-4"}, "a job is defined, and the client's watch of the registry does not deliver that; then the client connects again", registryUnseen},
 	{"watermark-ahead", []string{"P-5"}, "the watermark is ahead of the client's", watermarkAhead},
 	{"watermark-2", []string{"P-8"}, "a newer program has written the watermark", watermarkTwo},
 	{"future-t", []string{"P-9"}, "another producer announces that all is published, up to tomorrow", futureT},
@@ -140,19 +140,54 @@ func definitionTwo(s *stage) {
 	s.moves("P-6")
 }
 
-// registryUnseen has the registry go on while the client hears nothing of it.
+// registryUnseen has the registry go on while the client hears nothing of it: when it starts, and later
+// until it connects again. It hears of another definition before it can see that it has missed one.
 func registryUnseen(s *stage) {
+	heal := s.behind("jobs", "edited")
+	passed := s.definesUnseen("edited")
 	s.define("tick", nil, value{"schedule": everySecond})
-	s.launch("")
+	s.define("edited", nil, value{"schedule": everySecond}) // so that only a delivery after tick's has it
+	s.start("")
+	s.never("P-4", silence+silence/2, passed)
+	s.connectsAgain(heal)
+	s.publishesUnseen("edited", passed)
 	s.moves("P-4")
-	s.behind("jobs")
-	unseen := int(s.define("other", nil, value{"schedule": everySecond}))
+
+	heal = s.behind("jobs", "other")
+	passed = s.definesUnseen("other")
 	s.moves("P-4")
-	s.never("P-4", silence, func() string {
-		if r := s.watermark().number("registry_revision"); r >= unseen && len(s.published("other")) == 0 {
-			return fmt.Sprintf("the watermark has registry revision %d, and the client has not seen the definition at revision %d", r, unseen)
+	s.never("P-4", silence, passed)
+	s.connectsAgain(heal)
+	s.publishesUnseen("other", passed)
+}
+
+// definesUnseen defines a job with a slot every second. passed says whether the watermark knows of
+// it, and is past slots that the client has not published.
+func (s *stage) definesUnseen(name string) (passed func() string) {
+	revision, defined := int(s.define(name, nil, value{"schedule": everySecond})), time.Now()
+	return func() string {
+		mark := s.watermark()
+		t, _ := time.Parse(time.RFC3339Nano, mark.text("time"))
+		if r := mark.number("registry_revision"); r >= revision && t.After(defined.Add(2*time.Second)) && len(s.published(name)) == 0 {
+			return fmt.Sprintf("the watermark has registry revision %d, and the client has not seen the definition of %s at revision %d", r, name, revision)
 		}
 		return ""
+	}
+}
+
+// connectsAgain ends the client's connection, calls heal, and defines a job that the client hears of.
+func (s *stage) connectsAgain(heal func()) {
+	s.tap.cut()
+	heal()
+	s.define("heard", nil, nil)
+}
+
+func (s *stage) publishesUnseen(name string, passed func() string) {
+	s.await("P-4", "a slot of "+name+" to be published", func() bool {
+		if why := passed(); why != "" {
+			s.fails("P-4", "%s", why)
+		}
+		return len(s.published(name)) > 0
 	})
 }
 

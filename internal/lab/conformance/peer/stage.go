@@ -277,7 +277,16 @@ func (s *stage) offer(name, token string, ms int, headers ...string) string {
 	return s.publish(name, name+":@"+token, ms, headers...)
 }
 
+// offerDeaf is offer of a run whose handler does not end with its context.
+func (s *stage) offerDeaf(name, token string, ms int) string {
+	return s.send(name, name+":@"+token, value{"ms": ms, "deaf": true})
+}
+
 func (s *stage) publish(name, id string, ms int, headers ...string) string {
+	return s.send(name, id, value{"ms": ms}, headers...)
+}
+
+func (s *stage) send(name, id string, payload value, headers ...string) string {
 	if s.about == "" {
 		s.about = id
 	}
@@ -288,7 +297,7 @@ func (s *stage) publish(name, id string, ms int, headers ...string) string {
 	for i := 0; i+1 < len(headers); i += 2 {
 		m.Header.Set(headers[i], headers[i+1])
 	}
-	m.Data = fmt.Appendf(nil, `{"ms":%d}`, ms)
+	m.Data = jsonOf(payload)
 	_, err := s.js.PublishMsg(s.ctx, m)
 	s.must(err)
 	return id

@@ -89,12 +89,17 @@ func (t *tap) url() string { return "nats://" + t.listener.Addr().String() }
 
 func (t *tap) close() {
 	_ = t.listener.Close()
+	t.cut()
+	t.all.Wait()
+}
+
+// cut ends all connections. The client may connect again.
+func (t *tap) cut() {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	for c := range t.conns {
 		_ = c.Close()
 	}
-	t.mu.Unlock()
-	t.all.Wait()
 }
 
 // rule adds a rule, which sees each frame before it passes. The returned function removes it.

@@ -193,11 +193,11 @@ func anotherSpelling(s *stage) {
 	})
 }
 
-// behind keeps what is written to a bucket from the client's watch. What the client reads itself
-// passes.
-func (s *stage) behind(bucket string) {
-	s.tap.rule(func(f frame) verdict {
-		if !f.toServer && strings.HasPrefix(f.subject, "$KV."+namespace+"_"+bucket+".") {
+// behind keeps what is written to the keys of a bucket that begin so from the client's watch. What the
+// client reads itself passes.
+func (s *stage) behind(bucket, keys string) (stop func()) {
+	return s.tap.rule(func(f frame) verdict {
+		if !f.toServer && strings.HasPrefix(f.subject, "$KV."+namespace+"_"+bucket+"."+keys) {
 			return drop
 		}
 		return pass
@@ -208,7 +208,7 @@ func editedUnseen(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work,late")
 	s.startedBy("C-2", s.offer("work", "before", 10), 0) // the client has seen the definition
-	s.behind("jobs")
+	s.behind("jobs", "")
 	revision := s.define("work", value{"attempts": 7}, nil)
 	id := s.offer("work", "one", 10, "Cronce-Job-Revision", fmt.Sprint(revision))
 	decided := func(id string) func() bool {

@@ -30,12 +30,13 @@ var workerScenarios = []Scenario{
 	{"guarded", []string{"V-3", "X-1", "X-2", "X-3", "X-4"}, "a slot of a guarded job: the lock has a slot that is gone, its answers are lost, and then it is renewed", guarded},
 	{"lock-lost", []string{"X-2", "X-3"}, "the holder of a lock has ended, and is reopened just before the client's write", lockLost},
 	{"lock-unclaimed", []string{"X-2"}, "the holder of a lock has no record yet", lockUnclaimed},
+	{"lock-places", []string{"X-1", "X-2"}, "a job has two places: one slot waits for its next attempt, and another one for a place", lockPlaces},
 	{"lock-moves", []string{"X-1"}, "a claim is lost, and the slot has lost its place in the lock", lockMoves},
 	{"lock-replaces", []string{"K-2", "X-2"}, "a slot under replace, while an older one holds the place", lockReplaces},
 	{"lock-replaces-dead", []string{"X-2"}, "the same, and the node of the older slot dies", lockReplacesDead},
 	{"lock-replaces-retrying", []string{"X-2"}, "the same, and the older slot waits for its next attempt", lockReplacesRetrying},
 	{"lock-replaces-late", []string{"K-1", "X-2"}, "the older slot succeeds just before it is replaced", lockReplacesLate},
-	{"lock-not-on-time", []string{"X-2"}, "slots under replace that are backfilled, caught up or offered again, while an older one holds the place", lockNotOnTime},
+	{"lock-not-on-time", []string{"X-2"}, "slots under replace that are backfilled, caught up, offered again, retried or triggered, while an older one holds the place", lockNotOnTime},
 	{"lock-renewed", []string{"X-2"}, "a slot that was given a new start still stands in the lock", lockRenewed},
 	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one", foreignLock},
 	{"no-handler", []string{"O-1", "C-12", "C-13"}, "a slot without a handler here, and slots of jobs that split theirs", noHandler},
@@ -474,8 +475,8 @@ func notSupported(s *stage) {
 	s.define("work", nil, nil)
 	s.define("next", nil, value{"schedule": "", "after": []string{"work"}})
 	s.define("loud", value{"attempts": 1, "timeout": "300ms", "on_failure": value{"nats": value{"subject": "alarms"}}}, nil)
-	s.holdsPlace("guarded")
-	s.holdsPlace("counted")
+	s.holdsPlace("guarded", 1)
+	s.holdsPlace("counted", 1)
 	follows := map[string]string{"work:@one": slots + "default.next", "loud:@one": namespace + ".event.alert.loud"}
 	s.tap.rule(func(f frame) verdict {
 		if f.settles() != "ack" {
