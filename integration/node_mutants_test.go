@@ -176,6 +176,24 @@ var nodeMutants = []nodeMutant{
     if (!isFinal(record)) return { nak: toMs(parseInstant(record.retry_at) - this.node.now()) };`, "", "lock-places X-1"},
 	{"gives a job more places than it has", "lock", `const free = places - lock.holders.length;`, `const free = places + 1 - lock.holders.length;`, "", "lock-places X-1"},
 	{"gives a job one place", "lock", `places: Math.max(1, job.concurrency ?? 1)`, `places: 1`, "", "lock-places X-2"},
+	{"sends another heartbeat after one that was not answered", "node", `tzdata: process.versions.tz, version: "node-client",
+    };`, `tzdata: process.versions.tz, version: "node-client",
+    };
+    if (this.revision > 0) signal = AbortSignal.any([signal, AbortSignal.timeout(900)]);`, "", "heartbeat-unanswered L-1"},
+	{"takes part before its heartbeat is answered", "fleet", `await node.start();`, `void node.start();
+    node.trusted = () => !node.signal.aborted;
+    node.clock.observe(Date.now(), Date.now(), Date.now());`, "", "unborn L-3"},
+	{"takes its own clock for the broker's", "node", `while (!this.signal.aborted && !this.clock.best) await pause(20, this.signal);`, `this.clock.observe(this.own(), this.own(), this.own());`, "", "unborn L-8"},
+	{"declares a node dead that has stopped", "node", `if (value && value.state !== "alive") return { dead: true };`, `if (value?.state === "fenced") return { dead: true };`, "", "owner-silent L-6"},
+	{"loses unknown members of a dead node", "node", `value: { ...(value ?? missing), state`, `value: { ...missing, ...(value && { started: value.started, lease: value.lease }), state`, "", "owner-silent V-3"},
+	{"reads what any replica has", "store", "const answer = await this.nc.request(`$JS.API.STREAM.MSG.GET.${stream}`, JSON.stringify({ last_by_subj: subject }), { timeout: 2 * attempt });\n    const { error, message }", "const m = await this.nc.request(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify({ last_by_subj: subject }), { timeout: 2 * attempt }), head_ = (name) => m.headers.get(name);\n    const answer = { json: () => (m.headers.code === 404 ? { error: { err_code: 10037 } } : { message: { seq: Number(head_(\"Nats-Sequence\")), time: head_(\"Nats-Time-Stamp\"), data: Buffer.from(m.data).toString(\"base64\") } }) };\n    const { error, message }", "", "claim-lost W-4"},
+	{"believes a clock that is slow", "node", `Math.abs(this.offset) > 3_600_000`, `-this.offset > 3_600_000`, "", "wrong-clock-slow P-7"},
+	{"looks once for newer zone data", "producer", `if (this.outdated()) return;`, `if (!this.current && this.outdated()) return;
+    this.current = true;`, "", "newer-zone O-4"},
+	{"marks a second message", "worker", `return; // in hand already: silence`, `return void setTimeout(() => m.working(), 500);`, "", "twice C-1"},
+	{"denies its claim by another revision", "worker", `holds: hand !== undefined,`, `holds: hand !== undefined && (!hand.fence || String(hand.fence) === claim),`, "", "ask O-2"},
+	{"takes over by an answer of another version", "worker", `decode(m.string())).catch(`, `m.json()).catch(`, "", "owner-slow V-2"},
+	{"cancels by a request of another version", "worker", `replaced } = decode(text)`, `replaced } = JSON.parse(text)`, "", "cancel V-2"},
 	{"starts by a claim that was not answered before its trust ended", "worker", `if (wrote.unknown) return undefined;`, ``, "", "lapsed W-5"},
 	{"counts its trust from the answer to a heartbeat", "node", `this.trustedUntil = sent + 0.75 * this.lease;`, `this.trustedUntil = boot() + 0.75 * this.lease;`, "", "lapsed L-3"},
 	{"says that it has stopped while an outcome is not answered", "fleet", `await node.stop(worker.running > 0);`, `await node.stop(false);`, "", "stop L-7"},

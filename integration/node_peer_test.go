@@ -43,7 +43,7 @@ func TestTheMinimalWorkerPassesThePeer(t *testing.T) {
 	node := needNode(t)
 	left := []string{
 		"guarded", "lock-lost", "lock-unclaimed", "lock-places", "lock-moves", "lock-replaces", "lock-replaces-dead", "lock-replaces-retrying", "lock-replaces-late", "lock-not-on-time", "lock-renewed", "foreign-lock", "lock-2", "follows", "follows-again", "follows-two", "alert", "timer", "publication-unanswered", "away", "newer-zone", "definition-2", "registry-unseen", "watermark-ahead", "watermark-2",
-		"future-t", "silent-t", "ghost-t", "wrong-clock", "events-unanswered",
+		"future-t", "silent-t", "ghost-t", "wrong-clock", "wrong-clock-slow", "events-unanswered",
 	}
 	play := slices.DeleteFunc(peer.Scenarios(), func(s peer.Scenario) bool { return slices.Contains(left, s.Name) })
 	err := peer.Run(t.Context(), peer.Config{

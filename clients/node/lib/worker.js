@@ -281,7 +281,7 @@ export class Worker {
   // unless the slot is old.
   async disowns(record, revision, old) {
     const request = JSON.stringify({ v: 1, id: record.id, claim: revision });
-    const answer = await this.store.nc.request(`${this.store.namespace}.node.${record.node}.cancel`, request, { timeout: 1000 }).then((m) => m.json()).catch(() => undefined);
+    const answer = await this.store.nc.request(`${this.store.namespace}.node.${record.node}.cancel`, request, { timeout: 1000 }).then((m) => decode(m.string())).catch(() => undefined);
     if (!answer || answer.error || typeof answer.holds !== "boolean") return old;
     return !answer.holds || (old && Boolean(answer.ended));
   }

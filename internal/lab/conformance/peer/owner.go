@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,9 +17,11 @@ import (
 
 // Scenarios about nodes: their trust, and their death.
 var ownerScenarios = []Scenario{
+	{"heartbeat-unanswered", []string{"L-1"}, "a heartbeat is stored, and its answer is lost", heartbeatUnanswered},
+	{"unborn", []string{"L-3", "L-8"}, "the client's first heartbeats are lost, and then it cannot learn the broker's clock", unborn},
 	{"owner-dead", []string{"L-5", "L-6", "C-2"}, "the owner of a slot falls silent", ownerDead},
-	{"owner-silent", []string{"L-5"}, "owners of slots have been silent since before the client started, one of them without a record", ownerSilent},
-	{"owner-slow", []string{"K-2", "C-14", "L-1", "L-5"}, "the owner of a slot lives, does not answer, and the client's watch does not deliver its heartbeats; then it disowns the slot", ownerSlow},
+	{"owner-silent", []string{"V-3", "L-5", "L-6"}, "owners of slots have been silent since before the client started: one has no record, and one has stopped", ownerSilent},
+	{"owner-slow", []string{"V-2", "K-2", "C-14", "L-1", "L-5"}, "the owners of slots live, and answer nothing, an error or in the words of another version, and the client's watch does not deliver their heartbeats; then they disown the slots", ownerSlow},
 	{"owner-holds", []string{"K-2"}, "the owner of a slot that is older than the horizon lives, and says that it holds the slot; then, that its handler outlived its context", ownerHolds},
 	{"owner-moves", []string{"K-2"}, "another node takes the slot over just before the client, from its dead owner, and claims it again while it is asked", ownerMoves},
 	{"fenced", []string{"L-2", "C-11"}, "the client is declared dead while its handler runs", fenced},
@@ -81,6 +84,69 @@ func jsonOf(v any) []byte {
 	return data
 }
 
+func heartbeatUnanswered(s *stage) {
+	s.define("work", nil, nil)
+	node := s.launch("work")
+	var mu sync.Mutex
+	var lost frame
+	differs := false
+	s.answers(func(f frame) bool { return f.writes(nodes+node, "alive") }, func(n int) reply { return reply{taken: n == 0} })
+	s.tap.rule(func(f frame) verdict {
+		mu.Lock()
+		defer mu.Unlock()
+		const at = "Nats-Expected-Last-Subject-Sequence"
+		switch {
+		case !f.writes(nodes+node, "alive"):
+		case lost.raw == nil:
+			lost = f
+		case f.header(at) == lost.header(at) && string(f.data) != string(lost.data):
+			differs = true
+			s.breaks("L-1", "a heartbeat that was not answered is followed by another one at its revision, and not by the same one: %s", f)
+		}
+		return pass
+	})
+	s.await("L-1", "another heartbeat, after one that was not answered", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		said := s.tap.frames(func(f frame) bool {
+			return f.writes(nodes+node, "alive") && string(f.data) != string(lost.data) && f.at.After(lost.at)
+		})
+		return differs || lost.raw != nil && len(said) > 1
+	})
+}
+
+// unborn has the client learn nothing that a node must know before it acts.
+func unborn(s *stage) {
+	s.define("work", nil, nil)
+	s.define("tick", nil, value{"schedule": everySecond})
+	heal := s.tap.unanswered(func(f frame) bool { return f.writes(nodes) }, true)
+	untold := s.behind("nodes", "")
+	read := func(f frame) bool {
+		return f.isPublish() && strings.Contains(f.subject, ".GET.KV_"+namespace+"_nodes")
+	}
+	unread := s.tap.unanswered(read, true)
+	s.start("work")
+	id := s.offer("work", "one", 10)
+	acts := func(why string) func() string {
+		return func() string {
+			for _, f := range s.tap.frames(func(f frame) bool {
+				return f.writes(ledger) || f.isPublish() && strings.HasPrefix(f.subject, slots) || f.writes(state)
+			}) {
+				return "the client acts, and " + why + ": " + f.String()
+			}
+			return s.notStarted(id, why)()
+		}
+	}
+	s.await("L-1", "a heartbeat", func() bool { return len(s.tap.frames(func(f frame) bool { return f.writes(nodes) })) > 0 })
+	s.never("L-3", silence, acts("no heartbeat of its node was acknowledged"))
+	heal()
+	s.node("")
+	s.never("L-8", silence/2, acts("it has no estimate of the broker's clock"))
+	untold()
+	unread()
+	s.succeeds("C-2", id)
+}
+
 func ownerDead(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
@@ -118,13 +184,19 @@ func ownerDead(s *stage) {
 // What the client has not seen itself proves nothing.
 func ownerSilent(s *stage) {
 	s.define("work", nil, nil)
-	leases := map[string]time.Duration{"peer-1-1-a": lease, "peer-2-2-b": lease * 3 / 2, "peer-3-3-c": lease}
+	const absent, stopped = "peer-3-3-c", "peer-4-4-d"
+	leases := map[string]time.Duration{"peer-1-1-a": lease, "peer-2-2-b": lease * 3 / 2, absent: lease, stopped: 0}
 	for owner, length := range leases {
-		if owner != "peer-3-3-c" { // which has no record
-			s.peer(owner, value{"lease": length.String()})()
+		switch owner {
+		case absent:
+		case stopped:
+			s.peer(owner, value{"state": "stopped"})()
+		default:
+			s.peer(owner, value{"lease": length.String(), "x_shade": "blue"})()
 		}
 		s.set("ledger", key("work:@"+owner), running("work:@"+owner, owner, 1))
 	}
+	before := s.get("nodes", stopped).revision
 	s.sleep(lease + silence/4)
 	began := time.Now()
 	s.tap.rule(func(f frame) verdict {
@@ -144,7 +216,13 @@ func ownerSilent(s *stage) {
 			s.breaks("C-2", "the record after the takeover is %v: want attempt 2", r.value)
 		}
 	}
-	if n := s.get("nodes", "peer-3-3-c"); n.text("state") != "fenced" || n.text("started") != "0001-01-01T00:00:00Z" {
+	if s.get("nodes", stopped).revision != before {
+		s.breaks("L-6", "the record of %s, which had stopped, was written over", stopped)
+	}
+	if n := s.get("nodes", "peer-1-1-a"); n.text("x_shade") != "blue" {
+		s.breaks("V-3", "the record of the dead node lost its member x_shade: %v", n.value)
+	}
+	if n := s.get("nodes", absent); n.text("state") != "fenced" || n.text("started") != "0001-01-01T00:00:00Z" {
 		s.breaks("L-5", "the record of the node that had none is %v: want fenced, and started 0001-01-01T00:00:00Z", n.value)
 	}
 }
@@ -152,51 +230,58 @@ func ownerSilent(s *stage) {
 func ownerSlow(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	const owner = "peer-1-1-a"
-	s.peer(owner, nil)
-	id := "work:@one"
-	claimed := s.set("ledger", key(id), running(id, owner, 1))
-	var mode atomic.Int32 // 0: silent, 1: an error, 2: it does not hold the claim
-	asked := make(chan struct{}, 1)
-	answers, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
-		select {
-		case asked <- struct{}{}:
-		default:
-		}
-		switch mode.Load() {
-		case 1:
-			_ = m.Respond([]byte(`{"v":1,"error":"busy"}`))
-		case 2:
-			_ = m.Respond([]byte(`{"v":1,"holds":false}`))
-		}
-	})
-	s.must(err)
-	defer answers.Unsubscribe() //nolint:errcheck // the connection ends with the scenario
+	const other = "peer-3-3-c"
+	owners := map[string]string{"peer-1-1-a": "", "peer-2-2-b": `{"v":1,"error":"busy"}`, other: `{"v":2,"holds":false}`} // and what they answer
+	claimed := map[string]uint64{}
+	var asked atomic.Int32
+	var denies atomic.Bool
+	for owner, answer := range owners {
+		s.peer(owner, nil)
+		claimed[owner] = s.set("ledger", key("work:@"+owner), running("work:@"+owner, owner, 1))
+		answers, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
+			asked.Add(1)
+			if denies.Load() {
+				_ = m.Respond([]byte(`{"v":1,"holds":false}`))
+			} else if answer != "" {
+				_ = m.Respond([]byte(answer))
+			}
+		})
+		s.must(err)
+		defer answers.Unsubscribe() //nolint:errcheck // the connection ends with the scenario
+	}
 	s.must(s.nc.Flush())
 	s.behind("nodes", "")
-	s.offer("work", "one", 10)
-	began := time.Now()
-	unmoved := func(why string) func() string {
-		return func() string {
-			if s.slot(id).revision != claimed {
-				return "the slot was taken from a node that lives, " + why
-			}
-			return s.notStarted(id, "its owner lives, "+why)()
-		}
+	for owner := range owners {
+		s.offer("work", owner, 10)
 	}
-	s.never("C-14", lease+silence/2, unmoved("which does not answer"))
-	if len(s.tap.frames(func(f frame) bool { return f.isPublish() && f.subject == namespace+".node."+owner+".cancel" })) == 0 {
+	began := time.Now()
+	s.never("C-14", lease+silence, func() string {
+		for owner, answer := range owners {
+			id := "work:@" + owner
+			why := s.notStarted(id, "its owner lives")()
+			if s.slot(id).revision != claimed[owner] {
+				why = fmt.Sprintf("the slot was taken from %s, which lives, and answers %q", owner, answer)
+			}
+			if why != "" && owner == other {
+				s.breaks("V-2", "%s", why)
+			} else if why != "" {
+				return why
+			}
+		}
+		return ""
+	})
+	if asked.Load() == 0 {
 		return // it need not ask
 	}
-	mode.Store(1)
-	s.never("C-14", silence, unmoved("which answers with an error"))
-	mode.Store(2)
+	denies.Store(true)
 	beats := s.tap.frames(func(f frame) bool { return f.writes(nodes, "alive") && f.at.After(began) })
 	if most := time.Since(began) / (lease / 10); len(beats) < int(most)/3 {
 		s.breaks("L-1", "%d heartbeats in %v: want one every %v", len(beats), time.Since(began).Round(time.Second), lease/10)
 	}
-	if r := s.succeeds("C-2", id); r.number("attempt") != 2 {
-		s.breaks("C-2", "the record after the owner disowned its claim is %v: want attempt 2", r.value)
+	for owner := range owners {
+		if r := s.succeeds("C-2", "work:@"+owner); r.number("attempt") != 2 {
+			s.breaks("C-2", "the record after the owner disowned its claim is %v: want attempt 2", r.value)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 var producerScenarios = []Scenario{
 	{"publication-unanswered", []string{"M-4", "P-3"}, "slots cannot be published for a while", publicationUnanswered},
 	{"away", []string{"P-2", "P-3", "V-3"}, "no producer lived for longer than the horizon, and then a publication is lost for a while", away},
-	{"newer-zone", []string{"O-4"}, "another producer has newer time zone data", newerZone},
+	{"newer-zone", []string{"O-4"}, "another producer has newer time zone data; it dies, and then there is a new one", newerZone},
 	{"definition-2", []string{"P-6", "O-3"}, "a newer program has written a definition, or a plan with a member that no other program knows", definitionTwo},
 	{"registry-unseen", []string{"P-4"}, "a job is defined, and the client's watch of the registry does not deliver that; then the client connects again", registryUnseen},
 	{"watermark-ahead", []string{"P-5"}, "the watermark is ahead of the client's", watermarkAhead},
@@ -23,7 +23,8 @@ var producerScenarios = []Scenario{
 	{"future-t", []string{"P-9"}, "another producer announces that all is published, up to tomorrow", futureT},
 	{"silent-t", []string{"P-10"}, "another producer lives, and never announces what it has published", silentT},
 	{"ghost-t", []string{"P-13"}, "a producer announces all that is due, whose node was declared dead", ghostT},
-	{"wrong-clock", []string{"P-7", "C-3"}, "the client's clock is two hours fast", wrongClock},
+	{"wrong-clock", []string{"P-7", "C-3"}, "the client's clock is two hours fast", func(s *stage) { wrongClock(s, 2*time.Hour) }},
+	{"wrong-clock-slow", []string{"P-7", "C-3"}, "the client's clock is two hours slow", func(s *stage) { wrongClock(s, -2*time.Hour) }},
 	{"events-unanswered", []string{"P-12"}, "a message that starts a job, whose slot cannot be stored", eventsUnanswered},
 }
 
@@ -107,16 +108,24 @@ func sameHeaders(a, b frame) bool {
 
 func newerZone(s *stage) {
 	s.define("tick", nil, value{"schedule": everySecond, "timezone": "Europe/Berlin"})
-	die := s.peer("peer-1-1-a", value{"producer": true, "tzdata": "9999z"})
+	newer := value{"producer": true, "tzdata": "9999z"}
+	die := s.peer("peer-1-1-a", newer)
 	s.launch("")
-	s.never("O-4", lease, func() string {
-		if v := s.watermark(); v.value != nil {
-			return fmt.Sprintf("the watermark was moved by %s, whose time zone data are older than those of a producer that lives", v.text("node"))
-		}
-		return ""
-	})
+	stays := func(d time.Duration) {
+		before := s.watermark().revision
+		s.never("O-4", d, func() string {
+			if v := s.watermark(); v.revision != before {
+				return fmt.Sprintf("the watermark was moved by %s, whose time zone data are older than those of a producer that lives", v.text("node"))
+			}
+			return ""
+		})
+	}
+	stays(lease)
 	die()
 	s.moves("O-4") // no newer producer lives any more
+	s.peer("peer-2-2-b", newer)
+	s.sleep(silence / 2) // by then the client knows of it
+	stays(silence)
 }
 
 func definitionTwo(s *stage) {
@@ -335,10 +344,10 @@ func ghostT(s *stage) {
 	s.publishesAll("P-13", "it believes a producer whose node was declared dead", func() value { return value{"time": time.Now().UTC()} })
 }
 
-func wrongClock(s *stage) {
+func wrongClock(s *stage, off time.Duration) {
 	s.define("tick", nil, value{"schedule": everySecond})
 	s.define("work", nil, nil)
-	s.launch("tick,work", "CRONCE_UNDER_TEST_CLOCK_OFFSET_MS=7200000")
+	s.launch("tick,work", fmt.Sprintf("CRONCE_UNDER_TEST_CLOCK_OFFSET_MS=%d", off.Milliseconds()))
 	at := time.Now().UTC().Add(-25 * time.Hour).Truncate(time.Second)
 	id := "tick:" + at.Format(time.RFC3339)
 	m := nats.NewMsg(slots + "default.tick")

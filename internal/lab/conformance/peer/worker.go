@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,7 @@ var workerScenarios = []Scenario{
 	{"contradiction", []string{"M-1"}, "a message names one slot, and its message ID another", contradiction},
 	{"registry-lags", []string{"C-4"}, "a message is of a definition that is not there yet", registryLags},
 	{"twice", []string{"C-1", "C-9"}, "a second message of a slot comes while the handler runs", twice},
-	{"cancel", []string{"C-7", "O-2"}, "an operator cancels a slot, first an earlier attempt of it", cancelRun},
+	{"cancel", []string{"V-2", "C-7", "O-2"}, "an operator cancels a slot, first in the words of another version, and an earlier attempt of it", cancelRun},
 	{"ask", []string{"C-8", "O-2"}, "another worker asks for the owner of the slot", ask},
 	{"guarded", []string{"V-3", "X-1", "X-2", "X-3", "X-4"}, "a slot of a guarded job: the lock has a slot that is gone, its answers are lost, and then it is renewed", guarded},
 	{"lock-lost", []string{"X-2", "X-3"}, "the holder of a lock has ended, and is reopened just before the client's write", lockLost},
@@ -149,6 +150,12 @@ func claimLost(s *stage) {
 	})
 	id := s.offer("work", "one", 10)
 	s.await("C-2", "a claim of "+id, func() bool { return rival.Load() > 0 })
+	claimed := s.tap.frames(isClaim)[0].at
+	s.await("W-4", "a read of the record at its stream's leader, after a conflict", func() bool {
+		return len(s.tap.frames(func(f frame) bool {
+			return f.toServer && f.subject == getLedger && f.at.After(claimed) && strings.Contains(string(f.data), key(id))
+		})) > 0
+	})
 	s.never("C-5", silence, s.notStarted(id, "another node had claimed the slot before"))
 	if now := s.slot(id); now.revision != rival.Load() {
 		s.breaks("K-2", "the record of %s was written over while its owner lives: %v", id, now.value)
@@ -325,20 +332,24 @@ func registryLags(s *stage) {
 func twice(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	id := s.offer("work", "one", 1500)
+	id := s.offer("work", "one", 2500)
 	s.starts("C-5", id)
 	m := nats.NewMsg(namespace + ".slot.default.work")
 	m.Header.Set("Nats-Msg-Id", id+"/r2")
 	m.Header.Set("Cronce-Slot", id)
-	_, err := s.js.PublishMsg(s.ctx, m)
+	sent, err := s.js.PublishMsg(s.ctx, m)
 	s.must(err)
-	s.never("C-1", silence/2, func() string {
-		for _, word := range s.answersOf(id) {
-			if word != "progress" {
-				return fmt.Sprintf("a message of %s was answered with %s while its handler runs", id, word)
+	second := fmt.Sprintf(".%d.", sent.Sequence) // in the reply subject, after how often it was delivered
+	s.await("C-1", "the handler to return", func() bool {
+		if len(s.did("end", id)) > 0 {
+			return true
+		}
+		for _, f := range s.tap.frames(func(f frame) bool { return f.settles() != "" }) {
+			if word := f.settles(); word != "progress" || strings.HasPrefix(f.subject, "$JS.ACK."+namespace+"_slots.default.1"+second) {
+				s.breaks("C-1", "a message of %s was answered with %s while its handler runs: %s", id, word, f)
 			}
 		}
-		return ""
+		return false
 	})
 	s.succeeds("C-1", id)
 	if n := len(s.did("start", id)); n != 1 {
@@ -353,6 +364,13 @@ func cancelRun(s *stage) {
 	id := s.offer("work", "one", 20_000)
 	s.starts("C-5", id)
 	fence := s.slot(id).revision
+	s.must(s.nc.Publish(namespace+".node."+node+".cancel", jsonOf(value{"v": 2, "id": id, "fence": fence, "by": "alice"})))
+	s.never("V-2", silence/8, func() string {
+		if len(s.did("cancel", id)) > 0 {
+			return "a request of version 2 ended the handler"
+		}
+		return ""
+	})
 	if answer := s.request("O-2", node, value{"v": 1, "id": id, "fence": fence - 1, "by": "alice"}); answer["ending"] == true {
 		s.breaks("C-7", "a request with another fence is answered with %v", answer)
 	}
@@ -421,6 +439,9 @@ func ask(s *stage) {
 	s.starts("C-5", id)
 	if got := holds(id, s.slot(id).revision); got != true {
 		s.breaks("C-8", "the node answers holds %v, while its handler runs", got)
+	}
+	if got := holds(id, s.slot(id).revision+1000); got != true {
+		s.breaks("O-2", "the node answers holds %v about another revision, while its handler runs: want true, whatever the revision", got)
 	}
 	if got := holds("work:@other", 1); got != false {
 		s.breaks("C-8", "the node answers holds %v for a slot that it has never seen", got)
