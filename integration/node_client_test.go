@@ -98,6 +98,11 @@ tell("retried", (await wait(nc, await trigger(nc, "pay", { key: "flaky", payload
 const at = new Date(Date.now() + 1500), later = await trigger(nc, "pay", { key: "later", at });
 tell("set twice", await trigger(nc, "pay", { key: "later", at }));
 tell("later", (await wait(nc, later)).result.at >= at.getTime());
+await trigger(nc, "idle", { key: "one" });
+await trigger(nc, "idle", { key: "one", at: new Date(Date.now() + 3_600_000) });
+await trigger(nc, "idle", { key: "two", at: new Date(Date.now() + 3_600_000) });
+const timers = await nc.request("$JS.API.STREAM.INFO.cronce_timers", JSON.stringify({ subjects_filter: "cronce.timer.set.idle.>" }));
+tell("waits", Object.keys(timers.json().state.subjects));
 tell("random", (await trigger(nc, "pay")) !== (await trigger(nc, "pay")));
 
 await refused("no job", trigger(nc, "unknown"));
@@ -121,6 +126,7 @@ func TestJavaScriptTriggersAndWaits(t *testing.T) {
 	s.command(0, "setup", "--lease", lease.String())
 	s.command(0, "job", "apply", "-f", s.jobs("false",
 		`name: pay, schedule: "@at 2099-01-01T00:00:00Z", overlap: allow, payload: {n: 7}`,
+		`name: idle, schedule: "@at 2099-01-01T00:00:00Z"`,
 		`name: split, schedule: "@at 2099-01-01T00:00:00Z", overlap: allow, shards: 2`))
 	p := start(t, "client", s.env(), nil, node, s.program("client", clientProgram), s.url)
 	if code := p.exit(); code != 0 {
@@ -147,6 +153,7 @@ func TestJavaScriptTriggersAndWaits(t *testing.T) {
 		"retried":   `2`,
 		"set twice": `"pay:@later"`,
 		"later":     `true`,
+		"waits":     `["cronce.timer.set.idle.two"]`,
 		"random":    `true`,
 		"no job":    `"Error: trigger unknown: there is no such job in namespace cronce"`,
 		"large":     `"RangeError: `,

@@ -1,6 +1,7 @@
 // A triggered run, and its outcome (docs/protocol.md, sections 7 and 10).
 import { randomUUID } from "node:crypto";
 import { headers as newHeaders } from "@nats-io/transport-node";
+import { jetstreamManager } from "@nats-io/jetstream";
 import { isFinal } from "./claim.js";
 import { formatMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
@@ -11,8 +12,8 @@ const mostPayload = 262_144;
 
 // trigger has a job run once for its key, and returns the ID of the run. The same key is the
 // same run, however often and by whomever it is triggered.
-export async function trigger(nc, job, { key = randomUUID(), payload, at, namespace = "cronce", node = "node-client", timeout = 10_000 } = {}) {
-  const store = new Store(nc, namespace), slot = parseSlot(`${job}:@${key}`), id = slotID(slot);
+export async function trigger(nc, job, { key, payload, at, namespace = "cronce", node = "node-client", timeout = 10_000 } = {}) {
+  const store = new Store(nc, namespace), slot = parseSlot(`${job}:@${key ?? randomUUID()}`), id = slotID(slot);
   const body = payload === undefined ? undefined : JSON.stringify(payload);
   if (payload !== undefined && body === undefined) throw new TypeError(`trigger ${id}: the payload is not JSON`);
   if (Buffer.byteLength(body ?? "") > mostPayload) throw new RangeError(`trigger ${id}: the payload has more than ${mostPayload} bytes`);
@@ -21,7 +22,7 @@ export async function trigger(nc, job, { key = randomUUID(), payload, at, namesp
   const shards = entry.value.job.plan?.shards;
   if (shards) throw new Error(`trigger ${id}: the job splits its slots, which this client does not support: use "cronce job trigger"`);
   const token = slotKey(slot).slice(`${job}.t.`.length), timer = `${namespace}.timer.set.${job}.${token}`;
-  if ((await store.read("ledger", slotKey(slot))).value || await store.has(`${namespace}_timers`, timer)) return id; // it was triggered before
+  if (key !== undefined && await triggered(store, slot, timer, at !== undefined)) return id;
   const queue = entry.value.job.queue ?? "default";
   const due = at && BigInt(at.getTime()) * 1_000_000n;
   const { "Nats-Msg-Id": msgID, ...head } = formatMessage({ slot, revision: entry.revision, node, due });
@@ -29,6 +30,29 @@ export async function trigger(nc, job, { key = randomUUID(), payload, at, namesp
   if (at) await setTimer(store, timer, { id, queue, job, at }, head, data, signal);
   else await publish(store, `${namespace}.slot.${queue}.${job}`, { ...head, "Nats-Msg-Id": msgID, "Nats-Expected-Stream": `${namespace}_slots` }, data, signal);
   return id;
+}
+
+// triggered reports whether the run exists: as a timer, as a message that waits for a worker, or as a
+// record, in the order in which one becomes the next.
+async function triggered(store, slot, timer, later) {
+  const { namespace } = store, { job } = slot;
+  return (await store.has(`${namespace}_timers`, timer)) || (await waits(store, "timers", `${namespace}.timer.due.*.${job}`, slotID(slot), true)) ||
+    (await waits(store, "slots", `${namespace}.slot.*.${job}`, slotID(slot), later)) || Boolean((await store.read("ledger", slotKey(slot))).value);
+}
+
+// waits reports whether one of the oldest messages on a subject is the run's. Unless all is true, a second
+// message would fold with one that is younger than the duplicate window, which is two minutes at least. A
+// login that may not read the stream finds none.
+async function waits(store, name, subject, id, all) {
+  const stream = `${store.namespace}_${name}`;
+  const oldest = await store.nc.request(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify({ seq: 1, next_by_subj: subject }), { timeout: 2000 }).catch(() => undefined);
+  const stored = Date.parse(oldest?.headers?.get("Nats-Time-Stamp"));
+  if (Number.isNaN(stored) || (!all && Date.now() - stored < 105_000)) return false;
+  const manager = await jetstreamManager(store.nc);
+  for await (const m of await manager.direct.getBatch(stream, { seq: 1, batch: 10_000, next_by_subj: subject })) {
+    if (m.header.get("Cronce-Slot") === id) return true;
+  }
+  return false;
 }
 
 async function definition(store, job) {
