@@ -195,6 +195,8 @@ var nodeMutants = []nodeMutant{
 	{"takes over by an answer of another version", "worker", `decode(m.string())).catch(`, `m.json()).catch(`, "", "owner-slow V-2"},
 	{"cancels by a request of another version", "worker", `replaced } = decode(text)`, `replaced } = JSON.parse(text)`, "", "cancel V-2"},
 	{"starts by a claim that was not answered before its trust ended", "worker", `if (wrote.unknown) return undefined;`, ``, "", "lapsed W-5"},
+	{"trusts itself for all of its lease", "node", `this.trustedUntil = sent + 0.75 * this.lease;`, `this.trustedUntil = sent + 0.97 * this.lease;`, "", "lapsed L-3"},
+	{"gives a slot back at once that waits for its next attempt", "worker", `return m.nak(Math.max(1, Math.ceil(answer.nak)));`, `return m.nak();`, "", "fails C-9"},
 	{"counts its trust from the answer to a heartbeat", "node", `this.trustedUntil = sent + 0.75 * this.lease;`, `this.trustedUntil = boot() + 0.75 * this.lease;`, "", "lapsed L-3"},
 	{"says that it has stopped while an outcome is not answered", "fleet", `await node.stop(worker.running > 0);`, `await node.stop(false);`, "", "stop L-7"},
 	{"takes a read that is not answered for a loss", "store", `if (!found) return undefined;`, `if (!found) return { lost: true };`, "", "completion-conflicts W-4"},

@@ -85,7 +85,7 @@ func runPeer(ctx context.Context, a *base.App, u underTest, left []string) error
 	var summary peerSummary
 	var printErr error
 	err := peer.Run(ctx, peer.Config{
-		Command: conformance.Command{Line: u.command}, Scenarios: play, AtOnce: 4, Longest: u.timeout,
+		Command: conformance.Command{Line: u.command}, Scenarios: play, AtOnce: 8, Longest: u.timeout,
 		Result: func(r peer.Result) {
 			summary.count(r)
 			printErr = cmp.Or(printErr, printResult(a, r))

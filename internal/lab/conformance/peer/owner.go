@@ -376,13 +376,14 @@ func fenced(s *stage) {
 	node := s.launch("work")
 	id := s.offer("work", "one", 2000)
 	s.starts("C-5", id)
-	was := s.slot(id)
+	was, delivered := s.slot(id), time.Now()
 	s.fence(node)
 	next := s.node(node)
 	s.await("L-2", "the handler of the fenced node to be cancelled", func() bool { return len(s.did("cancel", id)) > 0 })
 	late := s.tap.frames(func(f frame) bool { return f.writes(ledger, final...) && f.body()["node"] == node })
-	if len(late) > 0 || slices.Contains(s.answersOf(id), "ack") {
-		s.breaks("C-11", "the fenced node %s completed the slot, or answered its message: %v", node, s.answersOf(id))
+	words := s.answersTo(id, delivered, delivered)
+	if len(late) > 0 || slices.ContainsFunc(words, func(w string) bool { return w != "progress" }) {
+		s.breaks("C-11", "the fenced node %s completed the slot, or answered its message: %v", node, words)
 	}
 	r := s.succeeds("C-2", id)
 	if r.text("node") != next || r.number("attempt") != was.number("attempt")+1 {
@@ -453,6 +454,11 @@ func lapsed(s *stage) {
 		s.breaks("L-3", "the handler's context ended %v after the last heartbeat: want within a lease, %v", after.Round(time.Millisecond), lease)
 	}
 	s.sleep(max(0, lease+silence/4-time.Since(silent)))
+	for _, f := range s.tap.frames(func(f frame) bool { return isClaim(f) && f.body()["id"] == held }) {
+		if after := f.at.Sub(silent); after > lease*3/4+lease/10 {
+			s.breaks("L-3", "a claim is sent %v after the last heartbeat that was acknowledged: want no later than three quarters of a lease, %v", after.Round(time.Millisecond), lease*3/4)
+		}
+	}
 	later := s.offer("work", "two", 10)
 	s.sleep(silence / 4)
 	for _, start := range s.did("start", held) {
