@@ -111,7 +111,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/web/reload":          {},
 		"internal/web/problem":         {"client", "internal/api/fault", "internal/text/printable"},
 		"internal/web/stream":          {},
-		"internal/web/secure":          {"internal/api/fault", "internal/web/problem"},
+		"internal/web/secure":          {"internal/api/fault", "internal/web/link", "internal/web/problem"},
 		"internal/web/link":            {},
 		"internal/web/pages/shell":     {"client", "internal/api/fault", "internal/text/printable", "internal/web/link", "internal/web/problem", "internal/web/stream", "job"},
 		"internal/web/pages/board":     {"client", "internal/text/printable", "job"},

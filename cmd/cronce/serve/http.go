@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,12 +195,13 @@ func (s *httpServer) routes(metrics http.Handler) http.Handler {
 	if metrics == nil {
 		return guarded
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/", guarded)
-	for _, path := range metricsPaths {
-		mux.Handle(path, metrics)
-	}
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slices.Contains(metricsPaths, r.URL.Path) {
+			metrics.ServeHTTP(w, r)
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
 }
 
 // answerNotReady answers requests until the namespace is open.

@@ -9,10 +9,20 @@ import (
 )
 
 // Root is the relative URL of the first page, as seen from the page of the request. It begins
-// with "./" and ends with "/".
+// with "./" and ends with "/". The browser resolves the dots in its own path before it goes up.
 func Root(r *http.Request) string {
-	up := strings.Count(r.URL.EscapedPath(), "/") - 1
-	return "./" + strings.Repeat("../", max(up, 0))
+	path := r.URL.EscapedPath()
+	up := 0
+	for _, folder := range strings.Split(path[:max(strings.LastIndexByte(path, '/'), 0)], "/")[1:] {
+		switch folder {
+		case ".":
+		case "..":
+			up = max(up-1, 0)
+		default:
+			up++
+		}
+	}
+	return "./" + strings.Repeat("../", up)
 }
 
 // Redirect sends the browser to a path of this server, without a slash at the beginning. Behind

@@ -5,8 +5,10 @@ package secure
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/web/link"
 	"github.com/cronce-io/cronce/internal/web/problem"
 )
 
@@ -19,7 +21,7 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Wrap returns a handler that sets the headers, refuses requests that a page of another site
-// sends, and passes all others on to next.
+// sends, and passes all others on to next. It makes the redirects of next hold below any path.
 func Wrap(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,7 +33,7 @@ func Wrap(next http.Handler) http.Handler {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(redirecting{w, r}, r)
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -44,4 +46,21 @@ func Wrap(next http.Handler) http.Handler {
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
 		checked.ServeHTTP(w, r)
 	})
+}
+
+// redirecting makes locations on this server relative. Those of http.ServeMux, which cleans paths
+// and adds slashes, lead outside the path below which a proxy serves the pages.
+type redirecting struct {
+	http.ResponseWriter
+	request *http.Request
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w redirecting) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w redirecting) WriteHeader(code int) {
+	if to := w.Header().Get("Location"); strings.HasPrefix(to, "/") {
+		w.Header().Set("Location", link.Root(w.request)+strings.TrimLeft(to, "/"))
+	}
+	w.ResponseWriter.WriteHeader(code)
 }

@@ -104,3 +104,33 @@ func TestBrowserGetsAPageThatSaysWhyItWasRefused(t *testing.T) {
 		}
 	}
 }
+
+// A proxy strips the path below which it serves the pages. http.ServeMux does not know that path.
+func TestRedirectsStayBelowThePathOfAProxy(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/api/v1/", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/login", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://id.example/auth", http.StatusSeeOther)
+	})
+	h := http.StripPrefix("/ops/cronce", secure.Wrap(secure.Wrap(mux)))
+	for path, want := range map[string]string{
+		"/api/v1":          "/ops/cronce/api/v1/",
+		"/api/v1?a=b":      "/ops/cronce/api/v1/?a=b",
+		"//jobs":           "/ops/cronce/jobs",
+		"///example.com/a": "/ops/cronce/example.com/a",
+		"/jobs/../nodes":   "/ops/cronce/nodes",
+		"/jobs/./a/../../": "/ops/cronce/",
+		"/jobs/..//nodes":  "/ops/cronce/nodes",
+		"/login":           "https://id.example/auth",
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/ops/cronce"+path, nil)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		to, err := r.URL.Parse(w.Header().Get("Location"))
+		if err != nil || w.Code < 300 || w.Code > 399 || to.String() != want {
+			t.Errorf("GET %s: %d to %s (%q), %v; want %s", path, w.Code, to, w.Header().Get("Location"), err, want)
+		}
+	}
+}
