@@ -8,27 +8,35 @@ import (
 )
 
 // ReadJobFile reads the file at path, or standard input for "-". An error in it is wrong
-// usage. If ctx ends, ReadJobFile returns at once, although parsing a large file takes
-// seconds and standard input may never end; the reading goroutine ends with the process.
+// usage.
 func (a *App) ReadJobFile(ctx context.Context, path string, options ...spec.Option) (*spec.File, error) {
-	type answer struct {
-		file *spec.File
-		err  error
-	}
-	read := make(chan answer, 1)
-	go func() {
-		var r answer
+	file, err := ReadUntil(ctx, func() (*spec.File, error) {
 		if path == "-" {
-			r.file, r.err = jobfile.Read("<stdin>", a.Stdin, options...)
-		} else {
-			r.file, r.err = jobfile.Load(path, options...)
+			return jobfile.Read("<stdin>", a.Stdin, options...)
 		}
-		read <- r
+		return jobfile.Load(path, options...)
+	})
+	return file, Usage(err)
+}
+
+// ReadUntil calls read, which reads standard input or a file. If ctx ends, ReadUntil returns at
+// once, although parsing a large file takes seconds and standard input may never end; the reading
+// goroutine ends with the process.
+func ReadUntil[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		value, err := read()
+		answers <- answer{value, err}
 	}()
 	select {
-	case r := <-read:
-		return r.file, Usage(r.err)
+	case r := <-answers:
+		return r.value, r.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		var none T
+		return none, ctx.Err()
 	}
 }

@@ -2,6 +2,7 @@ package files
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -52,7 +53,7 @@ are not.
 		Example: "  crontab -l | cronce import crontab - --tz Europe/Berlin >jobs.yaml\n  cronce import crontab /etc/crontab >jobs.yaml",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := readText(a, args[0])
+			text, err := readText(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}
@@ -87,17 +88,19 @@ var shadowHead = []string{
 }
 
 // readText reads a file, or standard input for "-".
-func readText(a *base.App, path string) ([]byte, error) {
-	in := a.Stdin
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, base.Usage(err)
+func readText(ctx context.Context, a *base.App, path string) ([]byte, error) {
+	text, err := base.ReadUntil(ctx, func() ([]byte, error) {
+		in := a.Stdin
+		if path != "-" {
+			f, err := os.Open(path)
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			in = f
 		}
-		defer f.Close()
-		in = f
-	}
-	text, err := io.ReadAll(io.LimitReader(in, migrate.MaxSize+1))
+		return io.ReadAll(io.LimitReader(in, migrate.MaxSize+1))
+	})
 	if err == nil && len(text) > migrate.MaxSize {
 		err = fmt.Errorf("%s: larger than %d MiB", path, migrate.MaxSize>>20)
 	}

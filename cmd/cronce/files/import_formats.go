@@ -109,7 +109,7 @@ func (f importFormat) command(a *base.App) *cobra.Command {
 		Example: f.example,
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := readText(a, args[0])
+			text, err := readText(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}

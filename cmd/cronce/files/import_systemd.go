@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -33,7 +34,7 @@ dependencies and everything else are not.
 		Example: "  systemctl cat backup.timer backup.service | cronce import systemd - >jobs.yaml\n  cronce import systemd /etc/systemd/system/*.timer >jobs.yaml",
 		Args:    base.Arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			units, err := readUnits(a, args)
+			units, err := readUnits(cmd.Context(), a, args)
 			if err != nil {
 				return err
 			}
@@ -49,7 +50,7 @@ dependencies and everything else are not.
 }
 
 // readUnits reads the files, and the service beside each timer.
-func readUnits(a *base.App, paths []string) (units []unitfile.File, err error) {
+func readUnits(ctx context.Context, a *base.App, paths []string) (units []unitfile.File, err error) {
 	for _, path := range paths {
 		stem, isTimer := strings.CutSuffix(path, ".timer")
 		if !isTimer {
@@ -67,7 +68,7 @@ func readUnits(a *base.App, paths []string) (units []unitfile.File, err error) {
 		}
 	}
 	for _, path := range paths {
-		text, err := readText(a, path)
+		text, err := readText(ctx, a, path)
 		if err != nil {
 			return nil, err
 		}

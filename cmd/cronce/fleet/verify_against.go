@@ -124,7 +124,8 @@ func verifyAgainst(ctx context.Context, a *base.App, f verifyFlags) error {
 		c.file = file.Jobs
 	}
 	var err error
-	if c.log, err = readLog(a, f.against, c.importedJob); err != nil {
+	c.log, err = base.ReadUntil(ctx, func() (against.Log, error) { return readLog(a, f.against, c.importedJob) })
+	if err != nil {
 		return base.Usage(err)
 	}
 	if c.log.Unknown > 0 {

@@ -61,7 +61,9 @@ command created it; moved_from is the queue that it waited in before:
   cronce job trigger report --wait || echo "the report failed"`,
 		Args: base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			order, err := newOrder(a, args[0], key, when, payload, cmd.Flags().Changed)
+			order, err := base.ReadUntil(cmd.Context(), func() (client.TriggerOptions, error) {
+				return newOrder(a, args[0], key, when, payload, cmd.Flags().Changed)
+			})
 			if err != nil {
 				return base.Usage(err)
 			}

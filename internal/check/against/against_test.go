@@ -1,6 +1,7 @@
 package against_test
 
 import (
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -83,6 +84,20 @@ func TestAnEndlessLineIsNotUnderstoodAndTheNextIs(t *testing.T) {
 		t.Errorf("%+v", log)
 	}
 }
+
+func TestALineThatNeverEndsIsAnError(t *testing.T) {
+	t.Parallel()
+	zeros := io.MultiReader(strings.NewReader("2026-11-22T07:00:01Z report\n"), zero{})
+	_, err := against.Read(zeros, at("2026-11-22T12:00:00Z"), time.UTC, unnamed)
+	if err == nil || err.Error() != "line 2: longer than 64 MiB: want a log with a line for each run" {
+		t.Error(err)
+	}
+}
+
+// zero is /dev/zero.
+type zero struct{}
+
+func (zero) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 var day = against.Window{From: at("2026-11-22T00:00:00Z"), To: at("2026-11-23T00:00:00Z")}
 

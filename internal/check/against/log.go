@@ -15,6 +15,7 @@ package against
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -52,8 +53,12 @@ type Log struct {
 	Unknown, FirstUnknown int
 }
 
-// longestLine bounds a line, in bytes. A longer one is not understood.
-const longestLine = 1 << 20
+// These bound a line, in bytes. A line that is longer than longestLine is not understood. With one
+// that is longer than endlessLine the file is no log, and may never end, like /dev/zero.
+const (
+	longestLine = 1 << 20
+	endlessLine = 64 << 20
+)
 
 var (
 	rfc3339   = regexp.MustCompile(`^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)([.,]\d+)?(Z|[+-]\d\d:?\d\d)?\s+`)
@@ -74,7 +79,7 @@ func Read(r io.Reader, now time.Time, zone *time.Location, named func(text strin
 	for {
 		line, long, err := nextLine(in)
 		if err != nil && err != io.EOF {
-			return l.Log, err
+			return l.Log, fmt.Errorf("line %d: %w", l.line+1, err)
 		}
 		if err == nil || line != "" || long {
 			l.line++
@@ -90,8 +95,11 @@ func Read(r io.Reader, now time.Time, zone *time.Location, named func(text strin
 // is incomplete.
 func nextLine(in *bufio.Reader) (line string, long bool, err error) {
 	var b []byte
-	for {
+	for length := 0; ; {
 		part, prefix, err := in.ReadLine()
+		if length += len(part); length > endlessLine {
+			err = fmt.Errorf("longer than %d MiB: want a log with a line for each run", endlessLine>>20)
+		}
 		if err != nil {
 			return string(b), long, err
 		}
