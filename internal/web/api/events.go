@@ -87,9 +87,6 @@ func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
 // filter checks the parameters before the stream begins.
 func (in eventsIn) filter() (client.EventFilter, error) {
 	f := client.EventFilter{Job: in.Job, Kinds: in.Kind}
-	if err := codec.ValidateJobFilter(in.Job); err != nil {
-		return f, err
-	}
 	for _, kind := range in.Kind {
 		if !known(kind) {
 			return f, wrong("kind", "invalid kind %q: want one of %v", codec.Clip(string(kind)), kinds)

@@ -35,7 +35,7 @@ func fleetOperations() []operation {
 		newOperation("listNodes", http.MethodGet, "/nodes", "List the nodes in the order of their start",
 			func(ctx context.Context, c *call, in nodesIn) (row.Page[client.NodeRow], error) {
 				list, err := c.Nodes(ctx, client.NodeFilter{After: in.cursor(), Former: in.Former})
-				return newPage(c, in.paging, list.Nodes, "", list.Unreadable), err
+				return newPage(c, in.paging, list.Nodes, "", list.Unreadable), blame("after", err)
 			}),
 		newOperation("getDoctor", http.MethodGet, "/doctor", "Inspect the broker, the stored data and the fleet", examine).
 			says("It reads all records, so ask every few minutes at most. It changes nothing."),

@@ -92,7 +92,7 @@ func jobOperations() []operation {
 
 func listJobs(ctx context.Context, c *call, in paging) (row.Page[client.JobRow], error) {
 	list, err := c.Jobs(ctx, client.JobFilter{After: in.cursor()})
-	return newPage(c, in, list.Jobs, "", list.Unreadable), err
+	return newPage(c, in, list.Jobs, "", list.Unreadable), blame("after", err)
 }
 
 func getJob(ctx context.Context, c *call, in ofJob) (client.JobDetails, error) {
@@ -170,9 +170,6 @@ func (in putIn) check(would client.Applied) error {
 	if in.Match != "" && in.None != "" {
 		return wrong("If-Match", "If-Match and If-None-Match exclude each other")
 	}
-	if in.None != "" && in.None != "*" {
-		return wrong("If-None-Match", "invalid If-None-Match %q: want *", codec.Clip(in.None))
-	}
 	seen, err := revisionOf(in.Match)
 	exists := would.Action != client.Create
 	switch {
@@ -202,9 +199,6 @@ func revisionOf(match string) (uint64, error) {
 
 // readJob reads a job as it would be in a job file. Its name is that of the path.
 func readJob(name string, body []byte) (job.Job, error) {
-	if err := codec.ValidateName("job", name); err != nil {
-		return job.Job{}, err
-	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
 		return job.Job{}, wrong("body", "the body is not a JSON object: want one job, as in a job file")

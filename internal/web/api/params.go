@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/web/problem"
+	"github.com/cronce-io/cronce/job"
 )
 
 // param is one field of an operation's input.
@@ -41,6 +43,17 @@ func paramsOf(t reflect.Type) (list []param) {
 // wrong returns the problem of a parameter, a header or a member.
 func wrong(field, format string, args ...any) error {
 	d := problem.New(fault.Invalid, fmt.Sprintf(format, args...))
+	d.Field = field
+	return d
+}
+
+// blame names the parameter, the header or the member of which err says that it is invalid. It
+// returns other errors unchanged.
+func blame(field string, err error) error {
+	if !errors.Is(err, job.ErrInvalid) {
+		return err
+	}
+	d := problem.Of(err, false)
 	d.Field = field
 	return d
 }
@@ -138,40 +151,57 @@ func decodeBody(r *http.Request, p param, field reflect.Value) error {
 		*raw = data
 		return nil
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(field.Addr().Interface()); err != nil {
-		return bodyError(err)
+	return decodeMembers(data, field)
+}
+
+// decodeMembers reads an object into a struct: each member once, under its exact name.
+// encoding/json alone would take a name in another case, the last of two members, and null as if
+// it were left out.
+func decodeMembers(data []byte, into reflect.Value) error {
+	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
+		return wrong("body", "read the body: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return wrong("body", "the body has more than one JSON value")
+	d := json.NewDecoder(bytes.NewReader(data))
+	if first, _ := d.Token(); first != json.Delim('{') {
+		return wrong("body", "the body is no object: %s", codec.Clip(string(data)))
+	}
+	members := map[string]reflect.Value{}
+	for _, f := range reflect.VisibleFields(into.Type()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		members[name] = into.FieldByIndex(f.Index)
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		token, _ := d.Token()
+		name, _ := token.(string)
+		member, known := members[name]
+		var value json.RawMessage
+		_ = d.Decode(&value) // it is valid, as Unmarshal has found
+		switch {
+		case !known:
+			return wrong(name, "unknown member %q: want %s", name, strings.Join(sorted(members), ", "))
+		case seen[name]:
+			return wrong(name, "member %q is given twice", name)
+		}
+		seen[name] = true
+		isAny := member.Type() == reflect.TypeFor[json.RawMessage]()
+		if err := json.Unmarshal(value, member.Addr().Interface()); err != nil || string(value) == "null" && !isAny {
+			return wrong(name, "member %q is %s: want %s", name, codec.Clip(string(value)), typeName(member.Type()))
+		}
 	}
 	return nil
 }
 
-// bodyError names the member that is wrong.
-func bodyError(err error) error {
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) {
-		return wrong(kind.Field, "member %q is a %s: want %s", kind.Field, kind.Value, typeName(kind.Type))
-	}
-	text := strings.TrimPrefix(err.Error(), "json: ")
-	if name, ok := strings.CutPrefix(text, "unknown field "); ok {
-		return wrong(strings.Trim(name, `"`), "unknown member %s", name)
-	}
-	return wrong("body", "read the body: %s", text)
-}
-
 func typeName(t reflect.Type) string {
 	switch t.Kind() {
+	case reflect.Struct:
+		return "a time like 2026-11-21T07:00:00Z"
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Int, reflect.Int64, reflect.Uint64, reflect.Float64:
 		return "a number"
 	case reflect.Slice:
 		return "an array"
-	case reflect.Struct, reflect.Map:
-		return "an object"
 	}
 	return "a string"
 }
@@ -200,6 +230,9 @@ func (p param) set(field reflect.Value, values []string) error {
 		return wrong(p.name, "%q is given %d times: want it once", p.name, len(values))
 	}
 	value := values[0]
+	if err := p.check(value); err != nil {
+		return err
+	}
 	switch into := field.Addr().Interface().(type) {
 	case *time.Time:
 		t, err := time.Parse(time.RFC3339, value)
@@ -230,6 +263,21 @@ func (p param) set(field reflect.Value, values []string) error {
 		*into = n
 	default:
 		field.SetString(value)
+	}
+	return nil
+}
+
+// check checks the value of a parameter that has a list of values, or names a job or a slot.
+func (p param) check(value string) error {
+	enum := p.Tag.Get("enum")
+	switch {
+	case enum != "" && !slices.Contains(strings.Split(enum, ","), value):
+		return wrong(p.name, "invalid %s %q: want %s", p.name, codec.Clip(value), strings.ReplaceAll(enum, ",", ", "))
+	case p.name == "job" && (value != "" || p.in == "path"):
+		return blame(p.name, codec.ValidateName("job", value))
+	case p.name == "id":
+		_, err := job.ParseSlotID(value)
+		return blame(p.name, err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -61,7 +62,16 @@ func runOperations() []operation {
 }
 
 func trigger(ctx context.Context, c *call, in triggerIn) (row.Trigger, error) {
-	run, err := c.Trigger(ctx, in.Job, client.TriggerOptions{Key: in.Key, At: in.Body.At, Payload: in.Body.Payload})
+	o := client.TriggerOptions{Key: in.Key, At: in.Body.At, Payload: in.Body.Payload}
+	err := cmp.Or(
+		blame("Idempotency-Key", client.TriggerOptions{Key: o.Key}.Validate()),
+		blame("at", client.TriggerOptions{At: o.At}.Validate()),
+		blame("payload", o.Validate()),
+	)
+	if err != nil {
+		return row.Trigger{}, err
+	}
+	run, err := c.Trigger(ctx, in.Job, o)
 	if err != nil {
 		return row.Trigger{}, err
 	}
@@ -96,7 +106,18 @@ func backfill(ctx context.Context, c *call, in backfillIn) (Filled, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.api.cfg.Patience/2)
 	defer cancel()
 	b := client.BackfillOptions{From: in.Body.From, To: in.Body.To, Rate: in.Body.Rate, Clip: in.Body.Clip}
+	if err := cmp.Or(blame("to", client.BackfillOptions{From: b.From, To: b.To}.Validate()), blame("rate", b.Validate())); err != nil {
+		return Filled{}, err
+	}
 	done, err := c.Backfill(ctx, in.Job, b, nil)
+	switch {
+	case !done.From.IsZero():
+		err = blame("job", err) // the range was right
+	case b.To.IsZero():
+		err = blame("from", err)
+	default:
+		err = blame("to", err)
+	}
 	out := Filled{row.Backfilled(in.Job, done), err == nil}
 	if ctx.Err() != nil && done.Slots > 0 {
 		c.status, err = http.StatusAccepted, nil

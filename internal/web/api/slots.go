@@ -86,7 +86,7 @@ func listSlots(ctx context.Context, c *call, in slotsIn) (row.Page[client.SlotRo
 	list, err := c.ListSlots(ctx, client.SlotFilter{
 		Job: in.Job, States: in.State, Since: in.Since, EndedSince: in.Ended, After: in.cursor(), Limit: in.limit(), Newest: in.New,
 	})
-	return newPage(c, in.paging, list.Slots, list.Next, list.Unreadable), err
+	return newPage(c, in.paging, list.Slots, list.Next, list.Unreadable), blame("after", err)
 }
 
 func cancelSlot(ctx context.Context, c *call, in ofSlot) (row.Cancel, error) {

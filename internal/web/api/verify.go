@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,7 +37,7 @@ type Verification struct {
 }
 
 func verifySlots(_ context.Context, c *call, in verifyIn) (Verification, error) {
-	return c.verify(client.VerifyOptions{From: in.From, To: in.To, Jobs: in.Job}, cmp.Or(in.Limit, row.MaxRows))
+	return c.verify(client.VerifyOptions{From: in.From, To: in.To, Jobs: in.Job}, "job", cmp.Or(in.Limit, row.MaxRows))
 }
 
 // RepairRange is the body of a repair.
@@ -51,13 +52,13 @@ type repairIn struct {
 }
 
 func repairSlots(_ context.Context, c *call, in repairIn) (Verification, error) {
-	return c.verify(client.VerifyOptions{From: in.Body.From, To: in.Body.To, Jobs: in.Body.Jobs, Repair: true}, row.MaxRows)
+	return c.verify(client.VerifyOptions{From: in.Body.From, To: in.Body.To, Jobs: in.Body.Jobs, Repair: true}, "jobs", row.MaxRows)
 }
 
 // verify runs a verification with a timeout of its own. It ends if the client closes the
-// connection, or the server shuts down.
-func (c *call) verify(o client.VerifyOptions, most int) (v Verification, err error) {
-	if err := o.Validate(); err != nil {
+// connection, or the server shuts down. jobs is what the request calls o.Jobs.
+func (c *call) verify(o client.VerifyOptions, jobs string, most int) (v Verification, err error) {
+	if err := cmp.Or(blame(jobs, client.VerifyOptions{Jobs: o.Jobs}.Validate()), blame("to", o.Validate())); err != nil {
 		return v, err
 	}
 	select {
@@ -86,5 +87,8 @@ func (c *call) verify(o client.VerifyOptions, most int) (v Verification, err err
 		return nil
 	})
 	v.Unreadable = row.Reasons(unreadable)
+	if future := (*client.FutureError)(nil); errors.As(err, &future) {
+		err = blame("from", err)
+	}
 	return v, err
 }
