@@ -295,7 +295,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	c.limiter.close(c)
 	stopPull()
 	<-pulled
-	if left := c.cfg.Table.keys(c.cfg.Node.Name()); len(left) > 0 && ctx.Err() != nil {
+	if left := c.cfg.Table.ids(c.cfg.Node.Name()); len(left) > 0 && ctx.Err() != nil {
 		c.cfg.Logger.Info("stopping; running slots may use their grace", "grace", c.cfg.Grace, "slots", left)
 	}
 	c.drain(runCtx, node)
@@ -332,6 +332,6 @@ func (c *Consumer) drain(ctx, node context.Context) {
 	defer cancel()
 	if !c.cfg.Table.waitFor(lingerCtx, func(o entry) bool { return o.node != c.cfg.Node.Name() || lost && o.outlives() }) {
 		c.cfg.Logger.Error("handlers have not returned after their contexts ended; stopping without them",
-			"node", c.cfg.Node.Name(), "slots", c.cfg.Table.keys(c.cfg.Node.Name()))
+			"node", c.cfg.Node.Name(), "slots", c.cfg.Table.ids(c.cfg.Node.Name()))
 	}
 }

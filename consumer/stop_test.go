@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +68,23 @@ func TestAfterItsGraceAHandlerIsCancelledAndItsSlotFreeForOthers(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestStoppingNamesTheSlotsThatRunByTheirIDs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var log strings.Builder
+		b.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { time.Sleep(10 * time.Second); return nil })
+		stop := b.run()
+		slot := b.publish("report")
+		time.Sleep(time.Second)
+		_ = stop()
+		if want := "slots=[" + slot.ID() + "]"; !strings.Contains(log.String(), want) {
+			t.Errorf("no %s in %s", want, log.String())
+		}
+	})
 }
 
 // stopWhileClaiming publishes a slot and stops the worker while the claim is on its way. The answer

@@ -288,22 +288,23 @@ func (t *Table) nonce(node string) string {
 	return node + "#" + strconv.FormatUint(t.writes.Add(1), 10)
 }
 
-// keys returns the keys of the slots that node works on.
-func (t *Table) keys(node string) []string {
+// ids returns the IDs of the slots that node works on.
+func (t *Table) ids(node string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var keys []string
+	var ids []string
 	for key, o := range t.entries {
 		if o.node == node {
-			keys = append(keys, key)
+			slot, _ := job.ParseSlotKey(key) // the key was made from a slot
+			ids = append(ids, slot.ID())
 		}
 	}
-	slices.Sort(keys)
-	return keys
+	slices.Sort(ids)
+	return ids
 }
 
 // Len returns how many slots node works on.
-func (t *Table) Len(node string) int { return len(t.keys(node)) }
+func (t *Table) Len(node string) int { return len(t.ids(node)) }
 
 // Running returns how many handlers the process runs, in all incarnations.
 func (t *Table) Running() int {

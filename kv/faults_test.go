@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,14 +124,15 @@ func TestAnUnansweredWriteThatLostIsAConflict(t *testing.T) {
 	}
 }
 
-func TestAnUnansweredReadIsUnknown(t *testing.T) {
+func TestAnUnansweredReadIsUnknownAndNamesTheSlot(t *testing.T) {
 	t.Parallel()
 	through, _, p, _ := behindProxy(t)
 	p.Deafen()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, _, err := through.Ledger().Read(ctx, kvtest.Record(0, "").Slot)
-	if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrNotFound) {
+	slot := kvtest.Record(0, "").Slot
+	_, _, err := through.Ledger().Read(ctx, slot)
+	if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrNotFound) || !strings.Contains(err.Error(), "read record of "+slot.ID()+": ") {
 		t.Fatalf("got %v, want unknown", err)
 	}
 }

@@ -45,6 +45,15 @@ func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, e
 	return read(ctx, l.b, slot.Key(), l.decode)
 }
 
+// recordTitle names a record by its slot's ID, which is the only name that users know.
+func recordTitle(key string) string {
+	slot, err := job.ParseSlotKey(key)
+	if err != nil {
+		return "record " + key
+	}
+	return "record of " + slot.ID()
+}
+
 // Beside returns the existing records of others. It reads them together with the record of own,
 // in one answer of one replica, and accepts only an answer in which own's record has this
 // revision or a later one. So if two writers each look for the other's record after their own

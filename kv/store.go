@@ -55,7 +55,11 @@ func (s *Store) ForOperator() *Store { return newStore(s.WithFailDenied()) }
 func (s *Store) bucketFailingDenied(what string) wire.Bucket { return s.WithFailDenied().Bucket(what) }
 
 // Ledger returns the store of slot records.
-func (s *Store) Ledger() *Ledger { return &Ledger{s.Bucket("ledger").Grouped(s.ledger)} }
+func (s *Store) Ledger() *Ledger {
+	b := s.Bucket("ledger").Grouped(s.ledger)
+	b.Title = recordTitle
+	return &Ledger{b}
+}
 
 // Jobs returns the registry.
 func (s *Store) Jobs() *Jobs { return &Jobs{s.Space, s.bucketFailingDenied("jobs")} }

@@ -22,6 +22,9 @@ type Bucket struct {
 	Stream string
 	Root   string // prefix of its subjects, with the final dot
 
+	// Title names a value in errors of reading it. Nil: the bucket's name and the key name it.
+	Title func(key string) string
+
 	// FailDenied ends a write with job.ErrDenied if the server does not permit it. If it
 	// is false, the write is repeated like any unanswered write.
 	FailDenied bool
@@ -69,6 +72,13 @@ func isKey(key string) bool {
 	return last != '.'
 }
 
+func (b Bucket) title(key string) string {
+	if b.Title != nil {
+		return b.Title(key)
+	}
+	return b.Name + "/" + key
+}
+
 // Read asks the stream's leader for the key's value until it is answered or ctx ends. If
 // the key has no value, the error wraps job.ErrNotFound and the entry has the revision of
 // the delete marker, or 0.
@@ -76,9 +86,9 @@ func (b Bucket) Read(ctx context.Context, key string) (Entry, error) {
 	if err := b.check(key); err != nil {
 		return Entry{}, err
 	}
-	e, err := b.LastUntilAnswered(ctx, b.Name+"/"+key, b.Stream, b.Subject(key))
+	e, err := b.LastUntilAnswered(ctx, b.title(key), b.Stream, b.Subject(key))
 	if err == nil && e.Gone() || errors.Is(err, ErrNothing) {
-		return Entry{Revision: e.Revision}, fmt.Errorf("%s/%s: %w", b.Name, key, job.ErrNotFound)
+		return Entry{Revision: e.Revision}, fmt.Errorf("%s: %w", b.title(key), job.ErrNotFound)
 	}
 	return e, err
 }

@@ -283,7 +283,7 @@ func (b Bucket) latestDirect(ctx context.Context, keys []string) (found []Entry,
 	group.SetLimit(atOnce)
 	for i, key := range keys {
 		group.Go(func() error {
-			err := b.untilAnswered(ctx, b.Name+"/"+key, func() (err error) {
+			err := b.untilAnswered(ctx, b.title(key), func() (err error) {
 				all[i], err = b.lastDirect(ctx, b.Stream, b.Subject(key))
 				return err
 			})
