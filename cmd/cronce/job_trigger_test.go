@@ -75,6 +75,9 @@ func TestJobTrigger(t *testing.T) {
 	if out := f.ok(t, "slot", "ls", "--state", "pending"); !strings.Contains(out, "waits for "+later) {
 		t.Errorf("slot ls:\n%s", out)
 	}
+	if out := f.ok(t, "slot", "show", "report:@l"); strings.Contains(out, "published") || !strings.Contains(out, "\n  ordered by  ") {
+		t.Errorf("slot show of a run that is not published yet:\n%s", out)
+	}
 }
 
 func TestJobTriggerTakesAnyPayload(t *testing.T) {

@@ -88,11 +88,14 @@ func (d slotDetail) print(r base.Session) error {
 		line("definition", "revision "+strconv.FormatUint(d.JobRevision, 10))
 	}
 	line("due", d.lateness(d.Due))
-	published := d.lateness(d.Published)
-	if d.Publisher != "" {
-		published += " by " + d.Publisher
+	switch published := d.lateness(d.Published); {
+	case d.Publisher == "":
+		line("published", published)
+	case published == "":
+		line("ordered by", d.Publisher) // the NATS server publishes it when it is due
+	default:
+		line("published", published+" by "+d.Publisher)
 	}
-	line("published", published)
 	if d.Shadow {
 		line("shadow", "the job's action did not run")
 	}
