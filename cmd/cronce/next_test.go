@@ -29,6 +29,16 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// A time.Duration holds 292 years.
+func TestNextSaysHowFarASlotOfAnyCenturyIs(t *testing.T) {
+	t.Parallel()
+	for from, want := range map[string]string{"0001-01-01T00:00:01Z": "739337d ago", "2799-01-01T00:00:00Z": "in 282610d"} {
+		if r := (cli{}).run(t, "next", "@yearly", "--tz", "UTC", "--count", "1", "--from", from); r.code != base.ExitDone || !strings.Contains(r.stdout, want) {
+			t.Errorf("from %s: %+v, want %q", from, r, want)
+		}
+	}
+}
+
 func TestNextOfAFile(t *testing.T) {
 	t.Parallel()
 	c := cli{stdin: `version: 1

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,9 +84,15 @@ func PrintRows[T any](a *App, rows []T, none, header string, cells func(T) []str
 // NewTable returns a writer that aligns columns separated by tabs.
 func NewTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 0, 2, ' ', 0) }
 
-// Relative formats a distance from now: "in 3h20m", "5s ago".
-func Relative(d time.Duration) string {
-	if d < 0 {
+// Relative formats how far t is from now: "in 3h20m", "5s ago". A Duration holds 292 years.
+func Relative(t, now time.Time) string {
+	d, days := t.Sub(now), (t.Unix()-now.Unix())/(24*60*60)
+	switch {
+	case d == math.MinInt64:
+		return fmt.Sprintf("%dd ago", -days)
+	case d == math.MaxInt64:
+		return fmt.Sprintf("in %dd", days)
+	case d < 0:
 		return Span(-d) + " ago"
 	}
 	return "in " + Span(d)

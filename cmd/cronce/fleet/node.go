@@ -101,11 +101,11 @@ func nodeCells(n client.NodeRow, now time.Time) []string {
 		roles = append(roles, "worker")
 	}
 	if n.Started.IsZero() {
-		how := fmt.Sprintf("%s %s by %s", n.State, base.Relative(n.FencedAt.Sub(now)), n.FencedBy)
+		how := fmt.Sprintf("%s %s by %s", n.State, base.Relative(n.FencedAt, now), n.FencedBy)
 		return []string{n.Node, how, "-", "-", "-", "-", "-", "-", "-"}
 	}
 	return []string{
-		n.Node, string(n.State), base.Relative(n.Started.Add(time.Duration(n.ClockOffset * float64(time.Millisecond))).Sub(now)), base.Relative(n.Heartbeat.Sub(now)),
+		n.Node, string(n.State), base.Relative(n.Started.Add(time.Duration(n.ClockOffset*float64(time.Millisecond))), now), base.Relative(n.Heartbeat, now),
 		cmp.Or(strings.Join(roles, "+"), "-"), strconv.Itoa(n.Running), signed(n.ClockOffset), cmp.Or(n.Tzdata, "-"), cmp.Or(strings.Join(n.Queues, ","), "-"),
 	}
 }

@@ -75,10 +75,10 @@ func jobCells(j client.JobRow, now time.Time) []string {
 	case j.Paused:
 		next = "paused"
 	case !j.Next.IsZero():
-		next = base.Relative(j.Next.Sub(now))
+		next = base.Relative(j.Next, now)
 	}
 	if !j.Last.IsZero() {
-		last = base.Relative(j.Last.Sub(now))
+		last = base.Relative(j.Last, now)
 	}
 	return []string{
 		j.Job, base.Brief(j.Start, 24), zone, j.Queue,

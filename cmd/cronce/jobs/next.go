@@ -202,7 +202,7 @@ func printNext(a *base.App, slots iter.Seq[row.Next], f nextFlags, now time.Time
 		if f.file != "" {
 			fmt.Fprintf(w, "%s\t", s.Job)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s%s\n", s.Local.Format("Mon 2006-01-02 15:04:05 MST"), s.Slot.Format(time.RFC3339), base.Relative(s.Slot.Sub(now)), clockChange(s.Local))
+		fmt.Fprintf(w, "%s\t%s\t%s%s\n", s.Local.Format("Mon 2006-01-02 15:04:05 MST"), s.Slot.Format(time.RFC3339), base.Relative(s.Slot, now), clockChange(s.Local))
 	}
 	if none {
 		fmt.Fprintln(w, "no slots")

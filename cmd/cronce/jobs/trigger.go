@@ -144,7 +144,7 @@ func trigger(ctx context.Context, r base.Session, name string, o client.TriggerO
 // triggered describes the result of a trigger.
 func triggered(r base.Session, t client.Run) string {
 	later := t.Due.After(r.Now())
-	due := fmt.Sprintf("%s (%s)", t.Due.UTC().Format(time.RFC3339Nano), base.Relative(t.Due.Sub(r.Now())))
+	due := fmt.Sprintf("%s (%s)", t.Due.UTC().Format(time.RFC3339Nano), base.Relative(t.Due, r.Now()))
 	switch {
 	case t.MovedFrom != "":
 		return fmt.Sprintf("was already scheduled for %s: moved from queue %s to %s", due, t.MovedFrom, t.Queue)

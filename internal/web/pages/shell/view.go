@@ -3,6 +3,7 @@ package shell
 import (
 	"fmt"
 	"html/template"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -160,7 +161,7 @@ func (v *View) Ago(t time.Time) template.HTML {
 	if t.IsZero() {
 		return ""
 	}
-	return element(t, Relative(t.Sub(v.now)), " data-ago")
+	return element(t, Relative(t, v.now), " data-ago")
 }
 
 // element writes a time element. The zone's abbreviation is the only text that is not of this
@@ -171,10 +172,16 @@ func element(t time.Time, text, attributes string) template.HTML {
 		template.HTMLEscapeString(text) + `</time>`)
 }
 
-// Relative says how far a time is from now: "in 3 min", "2 h ago". static/app.js does the same.
-func Relative(d time.Duration) string {
+// Relative says how far t is from now: "in 3 min", "2 h ago". static/app.js does the same. A
+// Duration holds 292 years.
+func Relative(t, now time.Time) string {
+	d := t.Sub(now)
 	text := Span(d.Abs())
 	switch {
+	case d == math.MinInt64:
+		return fmt.Sprintf("%d d ago", (now.Unix()-t.Unix())/(24*60*60))
+	case d == math.MaxInt64:
+		return fmt.Sprintf("in %d d", (t.Unix()-now.Unix())/(24*60*60))
 	case d > -time.Second && d < time.Second:
 		return "now"
 	case d < 0:
