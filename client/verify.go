@@ -52,12 +52,12 @@ func (o VerifyOptions) Validate() error {
 	return nil
 }
 
-// FutureError reports that VerifyOptions have a From that is in the future, and no To. Now is the
-// broker's time. It matches job.ErrInvalid.
+// FutureError reports that the whole range of VerifyOptions is in the future, of which nothing is
+// known. From is its beginning, and Now is the broker's time. It matches job.ErrInvalid.
 type FutureError struct{ From, Now time.Time }
 
 func (e *FutureError) Error() string {
-	return fmt.Sprintf("invalid range: its beginning %s is in the future: it must be before %s if there is no end", e.From.Format(time.RFC3339), e.Now.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("invalid range: its beginning %s is in the future: it must be before %s", e.From.Format(time.RFC3339), e.Now.UTC().Format(time.RFC3339))
 }
 
 // Is matches job.ErrInvalid.
@@ -156,8 +156,8 @@ func (v *verifier) config(ctx context.Context) (verify.Config, error) {
 	if cfg.From.IsZero() {
 		cfg.From = cfg.To.Add(-24 * time.Hour)
 	}
-	if !cfg.To.After(cfg.From) {
-		return cfg, &FutureError{From: o.From, Now: cfg.Now}
+	if !cfg.Now.After(cfg.From) {
+		return cfg, &FutureError{From: cfg.From, Now: cfg.Now}
 	}
 	if cfg.Watermark, _, err = v.cfg.Watermark.Read(ctx); err != nil && !errors.Is(err, job.ErrNotFound) {
 		return cfg, err

@@ -116,8 +116,11 @@ func TestVerifyRefusesWhatItCannotJudge(t *testing.T) {
 		}
 	}
 	var future *client.FutureError
-	if _, err := c.Verify(t.Context(), client.VerifyOptions{From: time.Now().AddDate(1, 0, 0)}, nil); !errors.As(err, &future) {
-		t.Errorf("from the future: %v", err)
+	next := time.Now().AddDate(1, 0, 0)
+	for _, o := range []client.VerifyOptions{{From: next}, {From: next, To: next.AddDate(1, 0, 0)}, {To: next}} {
+		if _, err := c.Verify(t.Context(), o, nil); !errors.As(err, &future) {
+			t.Errorf("in the future: %+v: %v", o, err)
+		}
 	}
 }
 

@@ -86,7 +86,9 @@ func TestVerifyUsage(t *testing.T) {
 	f := newFixture(t)
 	f.run(t, "verify", "--from", "yesterday").oneError(t, base.ExitUsage, `invalid --from "yesterday"`, "RFC 3339")
 	f.run(t, "verify", "--from", "2026-03-28T06:00:00Z", "--to", "2026-03-28T06:00:00Z").oneError(t, base.ExitUsage, "must be after --from")
-	f.run(t, "verify", "--from", "2999-01-01T00:00:00Z").oneError(t, base.ExitUsage, "in the future")
+	for _, future := range []string{"--from 2999-01-01T00:00:00Z", "--from 2999-01-01T00:00:00Z --to 2999-01-02T00:00:00Z", "--to 2999-01-02T00:00:00Z"} {
+		f.run(t, append([]string{"verify"}, strings.Fields(future)...)...).oneError(t, base.ExitUsage, "2999-01-01T00:00:00Z is in the future")
+	}
 	f.run(t, "verify", "--job", "a b").oneError(t, base.ExitUsage, `"a b"`)
 	f.run(t, "verify", "--job", "missing").oneError(t, base.ExitFailed, `job "missing": not found in the registry`, "job ls")
 	if got := f.ok(t, "verify"); !strings.Contains(got, "0 of 0 jobs") {

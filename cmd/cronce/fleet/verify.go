@@ -44,7 +44,8 @@ more than 2m0s ago.
 Late starts are only counted. Verify does not judge what it cannot know, and lists it:
 slots that fell due less than 5s ago, slots that the ledger may have forgotten, slots
 due while their job is paused, jobs that are not in the registry, and the time before
-the first known schedule of a job. It also reports if nodes found that the ledger went
+the first known schedule of a job. The end of the range may be in the future: then it
+judges up to now, and says so. It also reports if nodes found that the ledger went
 back, because it was purged or restored from an older copy. The slots that ran before
 that are then not known.
 
@@ -137,7 +138,7 @@ func (v *verifier) run(ctx context.Context) error {
 	judged := !sum.To.IsZero()
 	switch {
 	case errors.As(err, &future):
-		return base.Usage(fmt.Errorf("invalid --from %s: must not be in the future without --to", &v.flags.from))
+		return base.Usage(err)
 	case !judged && len(v.flags.jobs) > 0 && errors.Is(err, job.ErrNotFound):
 		return base.Try(err, "cronce job ls")
 	case !judged:

@@ -142,8 +142,8 @@ func readRange(r *shell.Request) checkKey {
 	switch {
 	case !k.To.IsZero() && !k.From.IsZero() && !k.To.After(k.From):
 		r.Form.Wrong("to", "it is not after the beginning of the range")
-	case k.To.IsZero() && k.From.After(time.Now()):
-		r.Form.Wrong("from", "it is in the future, so the range needs an end")
+	case k.From.After(time.Now()):
+		r.Form.Wrong("from", "it is in the future")
 	}
 	return k
 }
