@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,24 @@ func TestAHandlersContextEndsWithItsLease(t *testing.T) {
 		}
 		if k := b.kinds(); !slices.Equal(k, []job.EventKind{job.EventRefused}) {
 			t.Errorf("events %v, want the refused completion", k)
+		}
+	})
+}
+
+func TestARefusedCompletionNamesTheLeaseIfThatHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var log strings.Builder
+		b.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		b.handle(job.Job{Name: "report"}, func(ctx context.Context, _ job.Run) error { <-ctx.Done(); return nil })
+		stop := b.run()
+		b.publish("report")
+		time.Sleep(time.Second)
+		b.node.lose(job.ErrLeaseLost)
+		_ = stop()
+		if text := log.String(); !strings.Contains(text, "completion refused") || !strings.Contains(text, "lease lost") || strings.Contains(text, "another") {
+			t.Error(text)
 		}
 	})
 }

@@ -73,12 +73,12 @@ func (t *task) afterResult(mayBlock bool) flow {
 	return onward
 }
 
-// claimLost ends the delivery without an answer to the broker: another worker owns the slot, or
-// t.ctx has ended before the result was stored.
+// claimLost ends the delivery without an answer to the broker. Its cause is job.ErrConflict if
+// another worker owns the slot, or that of t.ctx, which has ended before the result was stored.
 func (t *task) claimLost(cause error) flow {
 	t.endTrace(cause)
 	end := t.rec
-	t.cfg.Logger.Warn("completion refused: claim lost to another worker", "slot", end.Slot.ID(), "attempt", end.Attempt, "state", end.State, "error", cause)
+	t.cfg.Logger.Warn("completion refused: claim lost", "slot", end.Slot.ID(), "attempt", end.Attempt, "state", end.State, "error", cause)
 	end.Error = cause.Error()
 	t.emitKind(job.EventRefused, end, t.fence, "")
 	return t.answerWith(silence)
