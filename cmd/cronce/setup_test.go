@@ -14,6 +14,17 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
+func TestSetupOfMoreReplicasThanServersSaysWhatTheyNeed(t *testing.T) {
+	t.Parallel()
+	c := cli{env: map[string]string{"CRONCE_SERVER": natstest.Run(t).ClientURL()}}
+	says := []string{"3 replicas need as many servers in one cluster", `"cronce setup --replicas 1"`}
+	c.run(t, "setup", "--replicas", "3").oneError(t, base.ExitFailed, says...)
+	if r := c.run(t, "setup"); r.code != base.ExitDone {
+		t.Fatalf("%+v", r)
+	}
+	c.run(t, "setup", "--replicas", "3").oneError(t, base.ExitFailed, says...)
+}
+
 func TestSetupOfALoginThatMayNotIsToldSoForEverySetting(t *testing.T) {
 	t.Parallel()
 	grants, err := layout.Access{Roles: []layout.Role{layout.RoleViewer}}.Grants()

@@ -276,7 +276,7 @@ func (s *Space) createStream(ctx context.Context, cfg *jetstream.StreamConfig) e
 		})
 		switch {
 		case err == nil || !choose || !wire.HasCode(err, wire.CodeNoReplicas, wire.CodeNoPeers):
-			return err
+			return s.needsServers(err, cfg.Replicas)
 		case wire.HasCode(err, wire.CodeNoPeers) && time.Since(began) < wire.PeerWait:
 			if !wire.Wait(ctx, pause.NextBackOff()) {
 				return err
@@ -288,4 +288,12 @@ func (s *Space) createStream(ctx context.Context, cfg *jetstream.StreamConfig) e
 			choose, cfg.Replicas = false, 1
 		}
 	}
+}
+
+// needsServers explains the refusal of more replicas than there are servers.
+func (s *Space) needsServers(err error, replicas int) error {
+	if !wire.HasCode(err, wire.CodeNoReplicas, wire.CodeNoPeers) {
+		return err
+	}
+	return fmt.Errorf("%d replicas need as many servers in one cluster, all with JetStream: add servers, or use %q: %w", replicas, s.SetupCommand("--replicas 1"), err)
 }

@@ -97,7 +97,7 @@ func (s *Space) update(ctx context.Context, inv *inventory, target job.Settings)
 			return err
 		})
 		if err != nil {
-			return changes[:len(changes)-len(wrong)], err
+			return changes[:len(changes)-len(wrong)], s.needsServers(err, cfg.Replicas)
 		}
 	}
 	return changes, nil
