@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,26 @@ func execute(ctx context.Context, a *base.App, args []string) int {
 		fmt.Fprintln(a.Stderr, "cronce:", shownError(err))
 	}
 	return base.ExitCode(err)
+}
+
+// wanted returns what the flag takes, where pflag returns an error of package strconv or time.
+func wanted(invalid *pflag.InvalidValueError) error {
+	cause := invalid.Unwrap()
+	switch kind := invalid.GetFlag().Value.Type(); {
+	case strings.HasPrefix(cause.Error(), "want "): // the flag's own error
+		return cause
+	case errors.Is(cause, strconv.ErrRange):
+		return errors.New("want a number nearer to 0")
+	case kind == "int":
+		return errors.New("want a whole number, such as 10")
+	case kind == "uint64":
+		return errors.New("want a whole number of at least 0, such as 10")
+	case kind == "bool":
+		return errors.New("want true or false")
+	case kind == "duration":
+		return errors.New("want a duration like 90s or 36h")
+	}
+	return cause
 }
 
 // shownError returns the text of an error with control characters escaped and long lines cut. An
@@ -84,7 +105,7 @@ func newRootCommand(a *base.App) *cobra.Command {
 	root.SetVersionTemplate(fmt.Sprintf("cronce {{.Version}} (%s, %s/%s)\n", runtime.Version(), runtime.GOOS, runtime.GOARCH))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
-			err = fmt.Errorf("invalid --%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), invalid.Unwrap())
+			err = fmt.Errorf("invalid --%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), wanted(invalid))
 		}
 		return base.Try(base.Usage(err), cmd.CommandPath()+" --help")
 	})
