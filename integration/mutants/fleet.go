@@ -312,7 +312,7 @@ var fleetMutants = []mutant{
 		breaks: "a node that begins to sweep tells once more of the slots that are late",
 		file:   "internal/fleet/sweep/late.go",
 		old:    "return t.alerted[slot.ID()], nil",
-		new:    "return false, nil",
+		new:    "return time.Time{}, nil",
 		test:   "TestANewSweeperAlertsOnlyAboutLateSlotsWithoutAnAlert",
 	},
 	{

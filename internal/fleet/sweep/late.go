@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -140,8 +141,8 @@ type lateAlerts struct {
 	*Sweeper
 	entry plans.Entry
 
-	reading sync.Mutex      // not Sweeper.mu, for which the producer waits in Published
-	alerted map[string]bool // IDs of slots whose alert is stored; nil: not read yet
+	reading sync.Mutex           // not Sweeper.mu, for which the producer waits in Published
+	alerted map[string]time.Time // when the stored alerts were sent, by the IDs of slots; nil: not read yet
 }
 
 // judge publishes the alert about a slot if its record does not say that it started in time.
@@ -157,8 +158,9 @@ func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited, now ti
 	}
 	whole := slot.Whole()
 	if now.Sub(a.due)-t.entry.Job.LateAfter > folded {
-		if alerted, err := t.wasAlerted(ctx, whole, a.due); alerted || err != nil {
-			return err
+		// The node that sent the alert may have died before it noted the trouble.
+		if sent, err := t.alertOf(ctx, whole, a.due); !sent.IsZero() || err != nil {
+			return cmp.Or(err, t.noteTrouble(ctx, whole, sent))
 		}
 	}
 	e := job.Event{
@@ -184,23 +186,23 @@ func isLate(rec job.Record, due time.Time, after time.Duration) bool {
 	return !rec.State.Final()
 }
 
-// wasAlerted reports whether the events have the alert about the slot. A login of an older version
-// may not read the events: then the alert may be published twice.
-func (t *lateAlerts) wasAlerted(ctx context.Context, slot job.Slot, since time.Time) (bool, error) {
+// alertOf returns when the alert about the slot was sent, by the stored events, and zero if there is
+// none. A login of an older version may not read the events: then the alert may be published twice.
+func (t *lateAlerts) alertOf(ctx context.Context, slot job.Slot, since time.Time) (time.Time, error) {
 	t.reading.Lock()
 	defer t.reading.Unlock()
 	if t.alerted == nil {
-		alerted := map[string]bool{}
+		alerted := map[string]time.Time{}
 		for e, err := range t.cfg.Alerts.Events(ctx, kv.EventFilter{Job: slot.Job, Since: since.Add(-t.cfg.Horizon)}) {
 			switch {
 			case errors.Is(err, job.ErrDenied):
-				t.alerted = map[string]bool{}
-				return false, nil
+				t.alerted = map[string]time.Time{}
+				return time.Time{}, nil
 			case exchange.IsUnreadable(err):
 			case err != nil:
-				return false, fmt.Errorf("list the alerts about late slots of job %s: %w", slot.Job, err)
+				return time.Time{}, fmt.Errorf("list the alerts about late slots of job %s: %w", slot.Job, err)
 			case e.Alert == job.AlertLate:
-				alerted[e.ID] = true
+				alerted[e.ID] = e.Time
 			}
 		}
 		t.alerted = alerted
@@ -208,21 +210,21 @@ func (t *lateAlerts) wasAlerted(ctx context.Context, slot job.Slot, since time.T
 	return t.alerted[slot.ID()], nil
 }
 
-// noteTrouble stores that the job is in trouble, if it asks for an alert when it recovers. The next
-// success ends the trouble. noteTrouble does not change Revision in the state, because a slot that has
-// not started has no record.
-func (t *lateAlerts) noteTrouble(ctx context.Context, slot job.Slot, now time.Time) error {
+// noteTrouble stores that the job is in trouble since an alert was sent, if it asks for an alert when
+// it recovers. The next success ends the trouble, and noteTrouble leaves a later state as it is. It does
+// not change Revision in the state, because a slot that has not started has no record.
+func (t *lateAlerts) noteTrouble(ctx context.Context, slot job.Slot, sent time.Time) error {
 	if t.entry.Job.OnRecovered == nil {
 		return nil
 	}
 	state, revision, err := t.cfg.AlertStates.Read(ctx, slot.Job)
 	switch {
-	case exchange.IsUnreadable(err), err == nil && state.Failed:
+	case exchange.IsUnreadable(err), err == nil && (state.Failed || state.Time.After(sent)):
 		return nil
 	case err != nil && !errors.Is(err, job.ErrNotFound):
 		return err
 	}
-	state.Job, state.Failed, state.ID, state.Time, state.Nonce = slot.Job, true, slot.ID(), now.UTC(), t.cfg.Node+"#"+rand.Text()
+	state.Job, state.Failed, state.ID, state.Time, state.Nonce = slot.Job, true, slot.ID(), sent.UTC(), t.cfg.Node+"#"+rand.Text()
 	_, err = t.cfg.AlertStates.Write(ctx, state, revision)
 	if errors.Is(err, job.ErrConflict) || errors.Is(err, job.ErrDenied) {
 		return nil // a worker has just written an outcome, which takes precedence

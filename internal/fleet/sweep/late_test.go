@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -109,6 +110,34 @@ func TestANewSweeperAlertsOnlyAboutLateSlotsWithoutAnAlert(t *testing.T) {
 	want := []string{alerted.Slot.ID(), unalerted.Slot.ID()}
 	if got := s.lates(); !slices.Equal(got, want) || s.alerts.Load() != 2 {
 		t.Errorf("alerts about %q, sent %d times; want %q, each once", got, s.alerts.Load(), want)
+	}
+}
+
+// The node that has sent an alert may die before it notes that the job is in trouble. Without the
+// note the job would recover without an alert.
+func TestANewSweeperNotesTheTroubleOfAnAlertUnlessItHasEnded(t *testing.T) {
+	for name, ended := range map[string]bool{"it has not ended": false, "it has ended": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.lateAfter(time.Minute)
+			late := s.due(10 * time.Minute)
+			s.publish(late)
+			sent := late.Due.Add(time.Minute)
+			e := job.Event{V: 1, Kind: job.EventAlert, Alert: job.AlertLate, Time: sent, Node: "n5", ID: late.Slot.ID(), Job: "report", Error: "not started within 1m0s"}
+			if err := s.Alert(t.Context(), e, late.Slot.ID()+"/alert/late"); err != nil {
+				t.Fatal(err)
+			}
+			if ended {
+				state := exchange.AlertState{Job: "report", ID: late.Slot.ID(), Revision: 7, Time: sent.Add(time.Minute), Nonce: "n"}
+				if _, err := s.AlertStates().Write(t.Context(), state, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.pass()
+			if state, _, err := s.AlertStates().Read(t.Context(), "report"); err != nil || state.Failed == ended || s.alerts.Load() != 0 {
+				t.Errorf("the state is %+v, %v, and %d alerts were sent", state, err, s.alerts.Load())
+			}
+		})
 	}
 }
 
