@@ -139,13 +139,13 @@ func (s *Sweeper) checkRewound(ctx context.Context, last *kv.SweepEnd) error {
 	case found >= mark.Revision:
 		return nil
 	}
-	s.cfg.Seen.forget()
 	next := last.SweepEnd
 	next.Newest, next.Rewound = exchange.LedgerMark{}, exchange.Rewound{Time: s.cfg.Now().UTC(), Lost: mark, Found: found}
 	stored, err := s.store(ctx, next, last.Revision)
 	if err != nil || !stored && !s.denied {
-		return err // another node reports it
+		return err // another node reports it, or this one at its next turn
 	}
+	s.cfg.Seen.forget()
 	why := fmt.Sprintf("the ledger went back: the record of %s was at revision %d and is now at %d (0: it does not exist): was the ledger purged, or restored from an older copy?", mark.Slot, mark.Revision, found)
 	s.cfg.Logger.Error("the ledger has lost writes: attempts and fences of slots may go back, and slots that had run may run again", "slot", mark.Slot, "revision", mark.Revision, "found", found)
 	s.cfg.Rewound(job.Event{Kind: job.EventAlert, Node: s.cfg.Node, Fence: mark.Revision, Error: why})

@@ -1,6 +1,7 @@
 package sweep_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,39 @@ func TestARewoundLedgerIsReportedOnce(t *testing.T) {
 				t.Errorf("the stored end has %+v, want it rewound: %v", got, c.want)
 			}
 		})
+	}
+}
+
+// failingEnds does not get an answer to some writes.
+type failingEnds struct {
+	sweep.Ends
+	failures *int
+}
+
+func (e failingEnds) Write(ctx context.Context, end exchange.SweepEnd, revision uint64) (uint64, error) {
+	if *e.failures > 0 {
+		*e.failures--
+		return 0, job.ErrUnknown
+	}
+	return e.Ends.Write(ctx, end, revision)
+}
+
+func TestARewoundLedgerIsReportedAfterAWriteThatFailed(t *testing.T) {
+	s := newSite(t)
+	s.record(job.Record{Slot: slot(1), State: job.Succeeded})
+	s.endFailures = 2
+	if err := s.sweeper.Turn(t.Context()); err == nil {
+		t.Fatal("the end was stored")
+	}
+	s.remake(0)
+	if err := s.sweeper.Turn(t.Context()); err == nil || len(s.rewound) > 0 {
+		t.Fatalf("%v, %d reports", err, len(s.rewound))
+	}
+	for range 2 {
+		s.turn(s.sweeper)
+	}
+	if len(s.rewound) != 1 || s.end().Rewound.IsZero() {
+		t.Errorf("%d reports, and the stored end has %+v", len(s.rewound), s.end().Rewound)
 	}
 }
 

@@ -42,6 +42,7 @@ type site struct {
 	alerts      atomic.Int64  // calls of Alert
 	listing     func()        // called when the events are listed; it may be nil
 	reads       atomic.Int64  // of records
+	endFailures int           // how many of the next writes of an end fail
 }
 
 // countedLedger counts the reads of records.
@@ -82,7 +83,7 @@ func (s *site) node(n exchange.Node) {
 
 func (s *site) at(node string) *sweep.Sweeper {
 	return sweep.New(sweep.Config{
-		Node: node, Ledger: countedLedger{s.Ledger(), &s.reads}, Locks: s.Locks(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(), Ends: s.SweepEnds(),
+		Node: node, Ledger: countedLedger{s.Ledger(), &s.reads}, Locks: s.Locks(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(), Ends: failingEnds{s.SweepEnds(), &s.endFailures},
 		After: func(name string) []plans.Entry {
 			if name == "report" || name == "check" {
 				return s.after
