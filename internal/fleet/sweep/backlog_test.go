@@ -6,6 +6,7 @@ import (
 	"iter"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,6 +14,7 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -76,6 +78,47 @@ func TestAPassListsTheBacklogOnceAndReadsOnlySlotsThatAreNotInIt(t *testing.T) {
 	if b.lists != 1 || b.reads.Load() != lost || b.sent.Load() != lost {
 		t.Errorf("%d listings, %d reads, %d offers, want 1, %d and %d", b.lists, b.reads.Load(), b.sent.Load(), lost, lost)
 	}
+}
+
+// slowList takes three minutes to list the messages.
+type slowList struct{ *pair }
+
+func (slowList) Waiting(ctx context.Context, _ stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error] {
+	return func(yield func(stream.WaitingSlot, error) bool) {
+		select {
+		case <-time.After(3 * time.Minute):
+		case <-ctx.Done():
+			yield(stream.WaitingSlot{}, ctx.Err())
+		}
+	}
+}
+
+// countedEnds counts the passes that were completed.
+type countedEnds struct {
+	noEnds
+	completed func()
+}
+
+func (e countedEnds) Write(ctx context.Context, end exchange.SweepEnd, revision uint64) (uint64, error) {
+	e.completed()
+	return e.noEnds.Write(ctx, end, revision)
+}
+
+func TestAPassThatTakesMinutesIsCompletedInTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &pair{killed: time.Now().Add(time.Hour)}
+		ctx, end := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer end()
+		completed := false
+		sweep.New(sweep.Config{
+			Node: "older", Ledger: ledger{p}, Locks: locks{}, Slots: slowList{p}, Timers: timers{}, Nodes: p, Registry: registry{},
+			Ends: countedEnds{completed: func() { completed = true; end() }}, Now: time.Now, Lease: lease, Horizon: 24 * time.Hour,
+		}).Run(ctx)
+		if !completed {
+			t.Error("no pass was completed in half an hour")
+		}
+	})
 }
 
 func TestTheRequestsOfAPassDoNotGrowWithTheJobsThatHaveABacklog(t *testing.T) {

@@ -3,6 +3,7 @@ package sweep
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"slices"
@@ -112,9 +113,12 @@ const (
 	every      = 30 * time.Second
 	stallAfter = 30 * time.Second
 
-	// limit bounds the time of a pass, atOnce how many slots it offers at the same time.
-	limit  = time.Minute
-	atOnce = 32
+	// limit bounds the time of a pass. After a pass that it has ended, the bound is twice as long, up
+	// to maxLimit: listing millions of messages of a distant broker takes longer than a minute.
+	// atOnce is how many slots a pass offers at the same time.
+	limit    = time.Minute
+	maxLimit = 16 * limit
+	atOnce   = 32
 
 	// If no pass was completed for overdue, any producer makes one. The oldest producer may be
 	// stuck, or may not exist: a login that may write the nodes bucket can invent one.
@@ -168,6 +172,7 @@ type Sweeper struct {
 
 	end    exchange.SweepEnd // what this pass stores about itself
 	began  time.Time         // when the first turn was made
+	limit  time.Duration     // of the next pass
 	denied bool              // this login may not write Ends
 }
 
@@ -200,7 +205,7 @@ func New(cfg Config) *Sweeper {
 	if cfg.Late == nil {
 		cfg.Late = func() []plans.Entry { return nil }
 	}
-	s := &Sweeper{cfg: cfg, published: map[job.Slot]publishedSlot{}}
+	s := &Sweeper{cfg: cfg, published: map[job.Slot]publishedSlot{}, limit: limit}
 	s.reset()
 	return s
 }
@@ -255,13 +260,20 @@ func (s *Sweeper) Run(ctx context.Context) {
 	}
 }
 
+var errTooLong = errors.New("the pass has taken too long")
+
 // turn makes a pass if this node is the one that sweeps.
 func (s *Sweeper) turn(ctx context.Context) error {
 	if err := s.cfg.Plausible(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, errTooLong)
 	defer cancel()
+	defer func() {
+		if context.Cause(ctx) == errTooLong {
+			s.limit = min(2*s.limit, maxLimit)
+		}
+	}()
 	if s.began.IsZero() {
 		s.began = s.cfg.Now()
 	}
