@@ -43,11 +43,17 @@ type Survey struct {
 	Account *jetstream.AccountInfo
 }
 
-// Difference is a setting that differs from the layout's. If Setup cannot correct it (it is Immutable),
-// Remove is the command that removes the stream, bucket or consumer with all its data.
+// Difference is a field whose value differs from the layout's.
 type Difference struct {
-	layout.Difference
-	Remove string
+	// Where, Field, Found and Want describe the difference. For example: "bucket cronce_jobs",
+	// "storage", "Memory", "File".
+	Where, Field, Found, Want string
+
+	// Tolerated is true if nodes work despite the difference. Setup is true if the function Setup
+	// corrects it. Otherwise Remove is the command that removes the stream, bucket or consumer with
+	// all its data.
+	Tolerated, Setup bool
+	Remove           string
 }
 
 // Queue describes a queue on the broker.
@@ -124,11 +130,21 @@ func (s *Space) surveySettings(ctx context.Context, v *Survey) error {
 	for _, want := range layout.Configs(s.Namespace, v.Settings, s.Schedules()) {
 		if found, ok := v.Streams[want.Name]; ok {
 			for _, d := range layout.Differences(found.Config, want) {
-				v.Differences = append(v.Differences, Difference{d, removal(d.Where)})
+				v.Differences = append(v.Differences, describe(d, removal(d.Where)))
 			}
 		}
 	}
 	return nil
+}
+
+// describe returns a difference for users. remove is the command that removes the stream, bucket
+// or consumer that differs.
+func describe(d layout.Difference, remove string) Difference {
+	described := Difference{Where: d.Where, Field: d.Field, Found: d.Found, Want: d.Want, Setup: !d.Immutable, Tolerated: d.Tolerated}
+	if d.Immutable {
+		described.Remove = remove
+	}
+	return described
 }
 
 func (s *Space) surveyQueues(ctx context.Context, v *Survey) error {
@@ -150,7 +166,7 @@ func (s *Space) surveyQueues(ctx context.Context, v *Survey) error {
 		for _, info := range existing {
 			if v.SettingsErr == nil {
 				for _, d := range s.queueDifferences(stream, info.Config, s.queueConfig(stream, info.Name, v.Settings.Lease)) {
-					v.Differences = append(v.Differences, Difference{d.Difference, "nats consumer rm " + stream + " " + info.Name})
+					v.Differences = append(v.Differences, describe(d.Difference, "nats consumer rm "+stream+" "+info.Name))
 				}
 			}
 			if stream == s.SlotStream() {
