@@ -13,9 +13,9 @@ import (
 type chain struct {
 	since time.Time // earlier successes do not count
 
-	// succeeded has the instants at which each of the jobs before it succeeded. counted are
-	// the instants of which at least one success is later than since, recent those of which one
-	// was a moment ago. tokens has the same of triggered runs, with one bit for each job.
+	// succeeded has for each job before it the instants of its successful slots. counted are the
+	// instants at which one of these slots succeeded after since, and recent those at which one
+	// succeeded less than Patience ago. tokens has the same for triggered runs.
 	succeeded       []instants
 	counted, recent instants
 	tokens          map[string]*chained
@@ -29,12 +29,12 @@ type chain struct {
 
 // chained is a triggered run of the chain.
 type chained struct {
-	succeeded        uint32
+	succeeded        uint32 // a bit for each job before it
 	counted, recent  bool
 	recorded, judged bool
 }
 
-// followed says that a job comes after another one, which is its i-th.
+// followed is a job that comes after another one, with the index of that one in its Job.After.
 type followed struct {
 	by *timeline
 	i  int

@@ -169,7 +169,7 @@ func startFleet(ctx context.Context, connect Connect, namespace string, replicas
 	return f, f.up()
 }
 
-// up waits until all nodes are up and have had time to hear each other.
+// up waits until all nodes are up, and then a second in which they discover each other.
 func (f *fleet) up() error {
 	for {
 		nodes, err := f.store.Nodes().List(f.ctx)

@@ -89,7 +89,7 @@ func (d differ) values(path string, want, got any) string {
 			return ""
 		}
 	case json.Number:
-		// A text stands for a number that the client's language cannot hold.
+		// A client whose language cannot hold the number writes it as a string.
 		if g, ok := got.(string); ok {
 			got = json.Number(g)
 		}

@@ -78,19 +78,19 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 		wire.Wait(ctx, time.Until(until))
 		m.restart()
 	case plan.Freeze:
-		goOn := m.freeze(f)
+		thaw := m.freeze(f)
 		wire.Wait(ctx, f.For)
-		goOn()
+		thaw()
 	case plan.Sleep:
 		m.untilBusy(ctx)
 		if f.Write != "" {
 			// The write is stored, and its answer arrives while the process is stopped.
 			when(f.Write, &proxy.Fault{Hold: true}, 3*time.Second)
 		}
-		goOn := m.freeze(f)
+		thaw := m.freeze(f)
 		m.proxy.Set(proxy.Fault{})
 		wire.Wait(ctx, f.For)
-		goOn()
+		thaw()
 	case plan.Cut:
 		through(proxy.Fault{Cut: true}, f.For)
 	case plan.Slow:

@@ -108,7 +108,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		cfg: cfg, fail: failed, witness: newWitness(cfg.Namespace),
 		shape: plan.Shape{
 			Seed: cfg.Seed, Duration: cfg.Duration, Lease: cfg.Lease,
-			Workers: cfg.Workers, Makers: cfg.Producers, Servers: cfg.Servers,
+			Workers: cfg.Workers, Producers: cfg.Producers, Servers: cfg.Servers,
 		},
 		deaths: map[string]time.Duration{}, faults: map[string]int{}, phase: "starting",
 	}
@@ -145,7 +145,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 // runPlan starts the fleet, and carries out the plan.
 func (t *torture) runPlan(parent context.Context) error {
 	t.setPhase("torturing")
-	for i := range t.shape.Workers + t.shape.Makers {
+	for i := range t.shape.Workers + t.shape.Producers {
 		m, err := t.newMember(i)
 		if err != nil {
 			return err

@@ -96,8 +96,8 @@ func (t *tokens) user(r *http.Request) (string, error) {
 	return name, nil
 }
 
-// owner returns the user of a token, or "". It compares hashes, and all of them, so that its
-// time tells nothing about the tokens.
+// owner returns the user of a token, or "". It compares the hash of the token with those of all users,
+// so that the time it takes reveals nothing about the tokens.
 func (t *tokens) owner(token string) (name string) {
 	got := sha256.Sum256([]byte(token))
 	for user, want := range t.file.Get() {

@@ -21,7 +21,8 @@ func newHosts(listen string, at *url.URL) hosts {
 	return h
 }
 
-// serve reports whether a request with this Host is for this server. Every address is.
+// serve reports whether this server answers requests with this Host. It answers those with any IP
+// address.
 func (h hosts) serve(host string) bool {
 	name := host
 	if n, _, err := net.SplitHostPort(host); err == nil {

@@ -25,14 +25,14 @@ const (
 	cellUnknown = "unknown" // the slot has no record, and verify cannot judge it
 )
 
-// accountKey names an account: that of the slots of one job in a range.
+// accountKey names an account: the job, and the range.
 type accountKey struct {
 	Job      string
 	From, To time.Time
 	Zone     string
 }
 
-// account is what became of each slot that should exist in a range.
+// account has the state of each slot that should exist in a range.
 type account struct {
 	// Groups are the rows of the strip: days, or the hours of a day.
 	Groups []group

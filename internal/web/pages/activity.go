@@ -32,8 +32,8 @@ type activityView struct {
 	// Before is the sequence before which there are earlier events. 0: there are none.
 	Before uint64
 
-	// Live is the time from which on the page also shows the events that the broker does not keep.
-	// Zero: the page shows earlier events, of which only the kept ones are left.
+	// Live is the time since which the page also shows the events that the broker does not keep. Zero:
+	// the page shows earlier events, and has only those that the broker keeps.
 	Live time.Time
 }
 

@@ -30,7 +30,8 @@ const (
 	repairWait = 5 * time.Second
 )
 
-// checkKey is what is verified. A zero time means what it means for client.Verify.
+// checkKey names a verification: the range, and the job or "" for all jobs. A zero time selects the
+// default of client.Verify.
 type checkKey struct {
 	From, To time.Time
 	Job      string

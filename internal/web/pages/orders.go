@@ -11,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// order is the page of an order: what it will do, and the button that does it.
+// order is the content of the page of an order.
 type order struct {
 	Job, Title, Verb string
 

@@ -46,8 +46,8 @@ type Fault struct {
 	// For is how long the fault lasts.
 	For time.Duration `json:"for"`
 
-	// Delay is how late bytes arrive (Slow, Lag), how late the answer arrives (Hold), and when
-	// the TERM is sent (Leave). Write is the kind of write that Sever and Sleep wait for, and
+	// Delay is how late bytes arrive (Slow, Lag), how late the answer arrives (Hold), or how long the
+	// slots are lost before the TERM is sent (Leave). Write is the kind of write that Sever and Sleep wait for, and
 	// that Full refuses. If Landed is true, Sever cuts after the write was sent. If Ends is
 	// true, the process gets a TERM in the middle of a Clog.
 	Delay  time.Duration `json:"delay,omitempty"`
@@ -74,15 +74,14 @@ type Shape struct {
 	Seed            uint64
 	Duration, Lease time.Duration
 
-	// Workers is how many processes run slots, Makers how many only publish them.
-	Workers, Makers int
+	// Workers is how many processes run slots, Producers how many only publish them.
+	Workers, Producers int
 
 	// Servers is how many servers may be killed.
 	Servers int
 }
 
-// Publishes reports whether process i publishes slots: every maker and every second worker
-// does.
+// Publishes reports whether process i publishes slots: every producer and every second worker does.
 func (s Shape) Publishes(i int) bool { return i >= s.Workers || i%2 == 0 }
 
 // Plan is the faults of a run. It is the same for the same shape. Each process has a lane, and
@@ -101,7 +100,7 @@ func Settled(lease time.Duration) time.Duration { return lease + 5*time.Second }
 // NewPlan draws a plan from the seed.
 func NewPlan(s Shape) Plan {
 	var p Plan
-	for i := range s.Workers + s.Makers {
+	for i := range s.Workers + s.Producers {
 		p.Lanes = append(p.Lanes, s.lane(i))
 	}
 	if s.Servers > 0 {
@@ -253,7 +252,7 @@ func (s Shape) MaxPayload() int {
 // streams, for a stretch of time. In it no slot may be published late, whatever the other
 // processes do. It returns when the stretch begins, and false if the run is too short.
 func (s Shape) calm(p *Plan) (from time.Duration, ok bool) {
-	i := s.lastPublisher(s.Workers + s.Makers)
+	i := s.lastPublisher(s.Workers + s.Producers)
 	until := s.Duration
 	if s.Duration >= silenceFrom {
 		until = s.Duration * 4 / 10 // the silence may begin there
@@ -265,7 +264,7 @@ func (s Shape) calm(p *Plan) (from time.Duration, ok bool) {
 	}
 	from = Between(s.rand("calm"), soonest, until-length)
 	for lane := range p.Lanes {
-		if lane == i || lane >= s.Workers+s.Makers {
+		if lane == i || lane >= s.Workers+s.Producers {
 			p.clear(lane, from-recovered, from+length)
 		}
 	}
@@ -295,7 +294,7 @@ func (s Shape) lastPublisher(i int) int {
 // are lost, and must publish them at once. They have no faults meanwhile: a producer that
 // starts goes on from the watermark, and would publish the slots in any case.
 func (s Shape) leave(p *Plan, calm time.Duration) {
-	i := s.lastPublisher(s.lastPublisher(s.Workers + s.Makers))
+	i := s.lastPublisher(s.lastPublisher(s.Workers + s.Producers))
 	if i == 0 {
 		return
 	}
@@ -307,7 +306,7 @@ func (s Shape) leave(p *Plan, calm time.Duration) {
 	f.Delay = Between(s.rand("leave"), time.Second, 1600*time.Millisecond)
 	proof, rest := p.Lanes[0][0], p.Lanes[0][1:]
 	p.Lanes[0] = rest
-	for lane := range s.Workers + s.Makers {
+	for lane := range s.Workers + s.Producers {
 		if s.Publishes(lane) {
 			p.clear(lane, f.At-startUp, f.At+f.For)
 		}
@@ -322,7 +321,7 @@ func (s Shape) silence(p *Plan) {
 	r := s.rand("silence")
 	from := Between(r, s.Duration*4/10, s.Duration/2)
 	until := from + Between(r, 72*time.Second, 82*time.Second)
-	for i := range s.Workers + s.Makers {
+	for i := range s.Workers + s.Producers {
 		if s.Publishes(i) {
 			p.clear(i, from, until)
 			p.add(Fault{At: from, Kind: Silence, Target: i, For: until - from})

@@ -17,7 +17,7 @@ func drawShape(t *rapid.T) Shape {
 	return Shape{
 		Seed: rapid.Uint64().Draw(t, "seed"), Duration: time.Duration(rapid.IntRange(2*lease+10, 900).Draw(t, "seconds")) * time.Second,
 		Lease:   time.Duration(lease) * time.Second,
-		Workers: rapid.IntRange(2, 8).Draw(t, "workers"), Makers: rapid.IntRange(0, 3).Draw(t, "producers"),
+		Workers: rapid.IntRange(2, 8).Draw(t, "workers"), Producers: rapid.IntRange(0, 3).Draw(t, "producers"),
 		Servers: rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "servers"),
 	}
 }
@@ -43,7 +43,7 @@ func TestTheSameSeedPlansTheSameFaults(t *testing.T) {
 
 func TestOtherSeedsPlanOtherFaults(t *testing.T) {
 	t.Parallel()
-	s := Shape{Seed: 1, Duration: time.Minute, Lease: 3 * time.Second, Workers: 4, Makers: 2, Servers: 1}
+	s := Shape{Seed: 1, Duration: time.Minute, Lease: 3 * time.Second, Workers: 4, Producers: 2, Servers: 1}
 	other := s
 	other.Seed = 2
 	if reflect.DeepEqual(NewPlan(s), NewPlan(other)) {
@@ -70,7 +70,7 @@ func TestAPlanCanBeCarriedOut(t *testing.T) {
 					t.Fatalf("lane %d: %+v ends after %v", i, f, s.Duration)
 				}
 				switch {
-				case f.Kind == Broker && (f.Target >= s.Servers || i != s.Workers+s.Makers):
+				case f.Kind == Broker && (f.Target >= s.Servers || i != s.Workers+s.Producers):
 					t.Fatalf("lane %d: %+v: there are %d servers", i, f, s.Servers)
 				case f.Kind == Full:
 					if i != len(NewPlan(s).Lanes)-1 {
@@ -96,10 +96,10 @@ func TestAPlanLeavesAProducerCalmForLongEnough(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawShape(t)
 		s.Duration = max(s.Duration, 5*Settled(s.Lease), silenceFrom)
-		s.Makers = max(s.Makers, 1)
+		s.Producers = max(s.Producers, 1)
 		lanes := NewPlan(s).Lanes
 		var hit []Fault // the last process, the servers, the streams
-		for _, lane := range lanes[s.Workers+s.Makers-1:] {
+		for _, lane := range lanes[s.Workers+s.Producers-1:] {
 			hit = append(hit, lane...)
 		}
 		slices.SortFunc(hit, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
@@ -119,7 +119,7 @@ func TestAPlanHasAProducerLeaveWhileTheOthersAreLeftAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawShape(t)
 		s.Duration = max(s.Duration, 5*Settled(s.Lease), silenceFrom)
-		s.Makers = max(s.Makers, 2)
+		s.Producers = max(s.Producers, 2)
 		p := NewPlan(s)
 		all := slices.Concat(p.Lanes...)
 		i := slices.IndexFunc(all, func(f Fault) bool { return f.Kind == Leave })
@@ -127,7 +127,7 @@ func TestAPlanHasAProducerLeaveWhileTheOthersAreLeftAlone(t *testing.T) {
 			t.Fatal("no producer leaves")
 		}
 		leave := all[i]
-		for lane, faults := range p.Lanes[:s.Workers+s.Makers] {
+		for lane, faults := range p.Lanes[:s.Workers+s.Producers] {
 			for _, f := range faults {
 				if s.Publishes(lane) && f != leave && f != p.Lanes[0][0] && f.At < leave.At+leave.For && f.At+f.For > leave.At {
 					t.Fatalf("lane %d: %+v is beside %+v", lane, f, leave)
@@ -141,7 +141,7 @@ func TestNotEveryPublisherRefusesItsClock(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawShape(t)
-		i, life := rapid.IntRange(1, s.Workers+s.Makers-1).Draw(t, "process"), rapid.IntRange(1, 100).Draw(t, "life")
+		i, life := rapid.IntRange(1, s.Workers+s.Producers-1).Draw(t, "process"), rapid.IntRange(1, 100).Draw(t, "life")
 		if by := s.Offset(i, life); by.Abs() >= time.Hour {
 			t.Fatalf("the clock of process %d is off by %v", i, by)
 		}

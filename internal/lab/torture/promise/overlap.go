@@ -121,7 +121,7 @@ func (c *checker) checkPlaces() {
 // run may end just before, or its owner may die. But if no context ever ends because of a
 // newer slot, the newer slots only wait.
 func (c *checker) checkReplaced() {
-	const goOn, enough = 2 * time.Second, 3
+	const allowed, enough = 2 * time.Second, 3
 	outlived := map[string][]*run{} // by job
 	for _, r := range c.all {
 		k := c.cases[r.slot.Job]
@@ -130,7 +130,7 @@ func (c *checker) checkReplaced() {
 		}
 		newer := job.NewSlot(r.slot.Job, r.slot.At.Add(k.Every))
 		stored, ok := c.first[newer]
-		if at, _ := c.h.Broker.Boot(stored); ok && r.stop > max(at, r.start)+goOn {
+		if at, _ := c.h.Broker.Boot(stored); ok && r.stop > max(at, r.start)+allowed {
 			outlived[r.slot.Job] = append(outlived[r.slot.Job], r)
 		}
 	}
@@ -141,7 +141,7 @@ func (c *checker) checkReplaced() {
 	}
 	for name, runs := range outlived {
 		if len(runs) >= enough {
-			c.bad("never replaced", runs[0].slot, evidence(runs...), "job %s replaces slots by newer ones; %d went on for more than %v beside a newer one, and none ever ended for it", name, len(runs), goOn)
+			c.bad("never replaced", runs[0].slot, evidence(runs...), "job %s replaces slots by newer ones; %d went on for more than %v beside a newer one, and none ever ended for it", name, len(runs), allowed)
 		}
 	}
 }
