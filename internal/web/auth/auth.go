@@ -78,14 +78,19 @@ type Guard struct {
 }
 
 // method is a way to identify the user of a request.
-type method interface {
+type method struct {
 	// user returns the user. It returns "" if the request has no credentials of this
 	// method, and an error if it has wrong ones.
-	user(r *http.Request) (string, error)
+	user func(r *http.Request) (string, error)
 
 	// challenge is the value of WWW-Authenticate. "": none.
-	challenge() string
+	challenge string
 }
+
+const (
+	bearerChallenge = `Bearer realm="cronce"`
+	basicChallenge  = `Basic realm="cronce", charset="UTF-8"`
+)
 
 // New checks the configuration and reads its files.
 func New(cfg Config) (*Guard, error) {
@@ -102,23 +107,23 @@ func New(cfg Config) (*Guard, error) {
 		if g.tokens, err = newTokens(cfg); err != nil {
 			return nil, err
 		}
-		g.methods = append(g.methods, g.tokens)
+		g.methods = append(g.methods, method{g.tokens.user, bearerChallenge})
 	}
 	if cfg.OIDC != nil {
-		g.methods = append(g.methods, bearers{cfg.OIDC})
+		g.methods = append(g.methods, method{bearers{cfg.OIDC}.user, bearerChallenge})
 	}
 	if g.hasLogin() {
-		g.methods = append(g.methods, sessions{g.tokens, cfg.OIDC})
+		g.methods = append(g.methods, method{user: sessions{g.tokens, cfg.OIDC}.user})
 	}
 	if cfg.BasicFile != "" {
-		m, err := newPasswords(cfg)
+		p, err := newPasswords(cfg)
 		if err != nil {
 			return nil, err
 		}
-		g.methods = append(g.methods, m)
+		g.methods = append(g.methods, method{p.user, basicChallenge})
 	}
 	if cfg.UserHeader != "" {
-		g.methods = append(g.methods, proxy{cfg.UserHeader, cfg.TrustedProxies})
+		g.methods = append(g.methods, method{user: proxy{cfg.UserHeader, cfg.TrustedProxies}.user})
 	}
 	switch {
 	case cfg.Insecure && len(g.methods) > 0:
@@ -219,8 +224,8 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, refused error) {
 		return
 	}
 	for _, m := range g.methods {
-		if c := m.challenge(); c != "" {
-			w.Header().Add("WWW-Authenticate", c)
+		if m.challenge != "" {
+			w.Header().Add("WWW-Authenticate", m.challenge)
 		}
 	}
 	detail := "the request names no user: send credentials, or log in with a browser"

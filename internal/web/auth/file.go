@@ -109,8 +109,6 @@ func (t *tokens) owner(token string) (name string) {
 	return name
 }
 
-func (t *tokens) challenge() string { return `Bearer realm="cronce"` }
-
 func bearer(r *http.Request) (token string, ok bool) {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
@@ -208,5 +206,3 @@ func (p *passwords) key(name, password string, hash []byte) [32]byte {
 	}
 	return [32]byte(h.Sum(nil))
 }
-
-func (p *passwords) challenge() string { return `Basic realm="cronce", charset="UTF-8"` }

@@ -35,5 +35,3 @@ func (p proxy) trusts(remote string) bool {
 	}
 	return slices.ContainsFunc(p.from, func(from netip.Prefix) bool { return from.Contains(at.Addr().Unmap()) })
 }
-
-func (p proxy) challenge() string { return "" }

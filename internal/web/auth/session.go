@@ -101,8 +101,6 @@ func (m sessions) key(s session) string {
 	return ""
 }
 
-func (m sessions) challenge() string { return "" }
-
 // bearers identifies programs by an ID token of the provider.
 type bearers struct{ oidc Provider }
 
@@ -122,5 +120,3 @@ func (m bearers) user(r *http.Request) (string, error) {
 	defer cancel()
 	return m.oidc.Bearer(ctx, token)
 }
-
-func (m bearers) challenge() string { return `Bearer realm="cronce"` }
