@@ -270,7 +270,7 @@ func (s *Sweeper) turn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, errTooLong)
 	defer cancel()
 	defer func() {
-		if context.Cause(ctx) == errTooLong {
+		if errors.Is(context.Cause(ctx), errTooLong) {
 			s.limit = min(2*s.limit, maxLimit)
 		}
 	}()
