@@ -449,13 +449,16 @@ func lapsed(s *stage) {
 		s.fails("L-1", "waited %v for a heartbeat", patience)
 	}
 	s.offer("work", "held", 10)
+	const untrusted = lease*3/4 + lease/10
+	s.sleep(max(0, untrusted-time.Since(silent)))
+	s.offer("work", "quarter", 10)
 	s.await("L-3", "the handler to be cancelled, whose node has no trust left", func() bool { return len(s.did("cancel", id)) > 0 })
 	if after := time.Since(silent); after > lease+lease/10 {
 		s.breaks("L-3", "the handler's context ended %v after the last heartbeat: want within a lease, %v", after.Round(time.Millisecond), lease)
 	}
 	s.sleep(max(0, lease+silence/4-time.Since(silent)))
-	for _, f := range s.tap.frames(func(f frame) bool { return isClaim(f) && f.body()["id"] == held }) {
-		if after := f.at.Sub(silent); after > lease*3/4+lease/10 {
+	for _, f := range s.tap.frames(func(f frame) bool { return isClaim(f) && f.body()["node"] == node }) {
+		if after := f.at.Sub(silent); after > untrusted {
 			s.breaks("L-3", "a claim is sent %v after the last heartbeat that was acknowledged: want no later than three quarters of a lease, %v", after.Round(time.Millisecond), lease*3/4)
 		}
 	}
