@@ -197,6 +197,7 @@ var nodeMutants = []nodeMutant{
 	{"starts by a claim that was not answered before its trust ended", "worker", `if (wrote.unknown) return undefined;`, ``, "", "lapsed W-5"},
 	{"trusts itself for all of its lease", "node", `this.trustedUntil = sent + 0.75 * this.lease;`, `this.trustedUntil = sent + 0.97 * this.lease;`, "", "lapsed L-3"},
 	{"gives a slot back at once that waits for its next attempt", "worker", `return m.nak(Math.max(1, Math.ceil(answer.nak)));`, `return m.nak();`, "", "fails C-9"},
+	{"runs a part as if it were a slot", "claim", `if (d.message.slot.shards) return unhandled(d); // this program leaves split slots to others`, ``, "", "no-handler C-13"},
 	{"counts its trust from the answer to a heartbeat", "node", `this.trustedUntil = sent + 0.75 * this.lease;`, `this.trustedUntil = boot() + 0.75 * this.lease;`, "", "lapsed L-3"},
 	{"says that it has stopped while an outcome is not answered", "fleet", `await node.stop(worker.running > 0);`, `await node.stop(false);`, "", "stop L-7"},
 	{"takes a read that is not answered for a loss", "store", `if (!found) return undefined;`, `if (!found) return { lost: true };`, "", "completion-conflicts W-4"},
@@ -230,6 +231,11 @@ var nodeMutants = []nodeMutant{
 	{"runs a slot of a job with places", "minimal", `known.includes(k))`, `known.concat("concurrency").includes(k))`, "", "not-supported X-1"},
 	{"runs a slot that others come after", "minimal", `return !followed && `, `return `, "", "not-supported F-1"},
 	{"runs a slot with a target for alerts", "minimal", `known.includes(k))`, `known.concat("on_failure").includes(k))`, "", "not-supported F-1"},
+	{"counts its trust from the answer to a heartbeat, for minimal", "minimal", `this.trustedUntil = sent + 0.75 * this.lease;`, `this.trustedUntil = boot() + 0.75 * this.lease;`, "", "lapsed L-3"},
+	{"claims again after a completion that was refused, for minimal", "minimal", `.then((won) => ({ won }), (err) => this.log(err.message));`, `.then((won) => ({ won }));`, "", "completion-refused C-15"},
+	{"goes on with a claim without trust", "minimal", `const fence = await this.store.write("ledger", slot.key, claim, revision, () => !this.trusted());`, `const fence = await this.store.write("ledger", slot.key, claim, revision, () => false);`, "", "lapsed L-3"},
+	{"takes a node for dead whose heartbeat came first", "minimal", `return (await this.store.write("nodes", name, fenced, revision, () => !this.trusted())) !== undefined;`, `await this.store.write("nodes", name, fenced, revision, () => !this.trusted());
+    return true;`, "", "owner-silent K-2"},
 	{"runs a slot that its older incarnation still runs", "minimal", `if (owed) return owed.node === this.name ? undefined : m.nak(1000);`, `if (owed?.node === this.name) return;`, "", "older-incarnation C-1"},
 	{"runs the whole of a slot that its job splits", "minimal", `!definition.plan?.shards && `, ``, "", "no-handler C-12"},
 }

@@ -162,7 +162,7 @@ func claimRefused(s *stage) {
 func (s *stage) refusesLater(match func(frame) bool) {
 	s.answers(match, func(n int) reply {
 		if n == 1 {
-			return refusal(10077, "maximum bytes exceeded", false)
+			return refusal(10054, "message size exceeds maximum allowed", false)
 		}
 		return reply{taken: n == 0}
 	})
@@ -291,7 +291,7 @@ func completionRefused(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
 	outcome := func(f frame) bool { return f.writes(ledger, append([]string{"retrying"}, final...)...) }
-	heal := s.answers(outcome, func(int) reply { return refusal(10077, "maximum bytes exceeded", false) })
+	heal := s.answers(outcome, func(int) reply { return refusal(10054, "message size exceeds maximum allowed", false) })
 	id := s.offer("work", "one", 10)
 	s.await("C-2", "the write of the outcome", func() bool { return len(s.tap.frames(outcome)) > 0 })
 	s.never("C-15", silence, func() string {

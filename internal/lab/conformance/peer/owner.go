@@ -20,7 +20,7 @@ var ownerScenarios = []Scenario{
 	{"heartbeat-unanswered", []string{"L-1"}, "a heartbeat is stored, and its answer is lost", heartbeatUnanswered},
 	{"unborn", []string{"L-3", "L-8"}, "the client's first heartbeats are lost, and then it cannot learn the broker's clock", unborn},
 	{"owner-dead", []string{"L-5", "L-6", "C-2"}, "the owner of a slot falls silent", ownerDead},
-	{"owner-silent", []string{"V-3", "L-5", "L-6"}, "owners of slots have been silent since before the client started: one has no record, and one has stopped", ownerSilent},
+	{"owner-silent", []string{"V-3", "L-5", "L-6", "K-2"}, "owners of slots have been silent since before the client started: one has no record, one has stopped, and one writes a heartbeat just before it is declared dead", ownerSilent},
 	{"owner-slow", []string{"V-2", "K-2", "C-14", "L-1", "L-5"}, "the owners of slots live, and answer nothing, an error or in the words of another version, and the client's watch does not deliver their heartbeats; then they disown the slots", ownerSlow},
 	{"owner-holds", []string{"K-2"}, "the owner of a slot that is older than the horizon lives, and says that it holds the slot; then, that its handler outlived its context", ownerHolds},
 	{"owner-moves", []string{"K-2"}, "another node takes the slot over just before the client, from its dead owner, and claims it again while it is asked", ownerMoves},
@@ -199,10 +199,29 @@ func ownerSilent(s *stage) {
 	before := s.get("nodes", stopped).revision
 	s.sleep(lease + silence/4)
 	began := time.Now()
+	const alive = "peer-1-1-a" // its next heartbeat comes just before it is declared dead
+	var beat atomic.Pointer[time.Time]
 	s.tap.rule(func(f frame) verdict {
 		for owner, length := range leases {
-			if after := f.at.Sub(began); f.writes(nodes+owner, "fenced") && after < length {
-				s.breaks("L-5", "%s is declared dead %v after the client has started, by a client that cannot have seen it silent for longer: want at least %v", owner, after.Round(time.Millisecond), length)
+			if !f.writes(nodes+owner, "fenced") {
+				continue
+			}
+			seen := began
+			if again := beat.Load(); owner == alive && again != nil {
+				seen = *again
+			}
+			if after := f.at.Sub(seen); after < length {
+				s.breaks("L-5", "%s is declared dead by a client that has seen it silent for %v at most: want at least %v", owner, after.Round(time.Millisecond), length)
+			}
+			if owner == alive && beat.Load() == nil {
+				now := time.Now()
+				beat.Store(&now)
+				s.set("nodes", owner, s.get("nodes", owner).value)
+			}
+		}
+		if isClaim(f) && f.body()["id"] == "work:@"+alive {
+			if n, err := s.lookup("nodes", alive); err == nil && n.text("state") == "alive" {
+				s.breaks("K-2", "a slot of %s is claimed, which lives: its heartbeat came before it was declared dead", alive)
 			}
 		}
 		return pass
@@ -438,7 +457,7 @@ func lapsed(s *stage) {
 	heal := s.answers(func(f frame) bool { return f.writes(nodes) }, func(n int) reply {
 		if n == 0 {
 			beats <- time.Now()
-			return reply{late: lease / 2}
+			return reply{late: lease / 5}
 		}
 		return reply{lost: true, taken: true}
 	})
@@ -471,7 +490,7 @@ func lapsed(s *stage) {
 	heal()
 	healClaim()
 	next := ""
-	s.await("L-4", "a new incarnation, and what the old one still does", func() bool {
+	goesOn := func() {
 		for _, f := range s.tap.frames(func(f frame) bool { return f.at.After(end) && f.isPublish() && f.body()["node"] == node }) {
 			if f.writes(nodes, "alive") {
 				s.fails("L-4", "node %s, whose trust has lapsed, writes another heartbeat: %s", node, f)
@@ -480,6 +499,9 @@ func lapsed(s *stage) {
 				s.fails("L-3", "node %s, whose trust has lapsed, writes a record: %s", node, f)
 			}
 		}
+	}
+	s.await("L-4", "a new incarnation, and what the old one still does", func() bool {
+		goesOn()
 		for _, n := range s.nodes() {
 			if n.text("state") == "alive" && n.text("node") != node {
 				next = n.text("node")
@@ -490,6 +512,7 @@ func lapsed(s *stage) {
 	if r := s.succeeds("C-2", later); r.text("node") == node {
 		s.breaks("C-5", "the slot ran on node %s, whose trust had lapsed", node)
 	}
+	goesOn()
 }
 
 // frozen stops the client's process. When it wakes, its timers are late, and it has yet to find out

@@ -454,16 +454,17 @@ func noHandler(s *stage) {
 	s.define("other", nil, nil)
 	s.define("split", nil, value{"shards": 2})
 	// Of the slot that has begun no part has an outcome, so nobody may touch the record of the whole.
-	begun := "split:@begun"
+	begun := "work:@begun" // its job split its slots then
 	before := s.set("ledger", key(begun), value{
 		"v": 1, "id": begun, "queue": "default", "state": "running", "attempt": 0, "node": "", "shards": 2, "published": time.Now().UTC(),
 	})
 	s.launch("work,split")
 	id := s.offer("other", "one", 10)
 	part := s.offer("split", "one#1of2", 10)
+	earlier := s.offer("work", "earlier#1of2", 10)
 	refused := s.offer("split", "refused#1of2", 10, "Cronce-Refused", "it cannot run")
 	whole := s.offer("split", "whole", 10)
-	s.offer("split", "begun", 10, "Nats-Msg-Id", begun+"/r2")
+	s.offer("work", "begun", 10, "Nats-Msg-Id", begun+"/r2")
 	s.await("O-1", "the message of "+id+" to be given back", func() bool { return slices.Contains(s.answersOf(id), "nak") })
 	s.never("O-1", silence/2, func() string {
 		if s.slot(id).value != nil || slices.Contains(s.answersOf(id), "ack") || slices.Contains(s.answersOf(id), "term") {
@@ -474,6 +475,11 @@ func noHandler(s *stage) {
 		}
 		if r := s.slot(whole); r.value != nil || slices.Contains(s.answersOf(whole), "ack") || len(s.did("start", whole)) > 0 {
 			s.breaks("C-12", "%s, whose job splits its slots, is %q, and its message was answered with %v: want it given back, since no part was published", whole, r.text("state"), s.answersOf(whole))
+		}
+		for _, part := range []string{part, earlier} {
+			if whole, _, _ := strings.Cut(part, "#"); s.slot(part).value != nil && s.slot(whole).value == nil {
+				s.breaks("C-13", "the part %s is %s, and the whole has no record", part, s.slot(part).text("state"))
+			}
 		}
 		if r := s.slot(refused); r.value != nil {
 			s.breaks("C-13", "the part %s is %s: what ends a part before the whole has begun ends the whole", refused, r.text("state"))
