@@ -82,6 +82,12 @@ func (s *stage) watch() {
 	})
 }
 
+// willBeWon reports whether a write names the last revision of its key.
+func (s *stage) willBeWon(f frame, bucket, key string) bool {
+	v, err := s.lookup(bucket, key)
+	return err == nil && f.header("Nats-Expected-Last-Subject-Sequence") == fmt.Sprint(v.revision)
+}
+
 // keepsHolders looks for a write of a lock that takes out a slot which has not ended.
 func (s *stage) keepsHolders(f frame) {
 	before, err := s.lookup("state", strings.TrimPrefix(f.subject, state))

@@ -203,7 +203,7 @@ func ownerSilent(s *stage) {
 	var beat atomic.Pointer[time.Time]
 	s.tap.rule(func(f frame) verdict {
 		for owner, length := range leases {
-			if !f.writes(nodes+owner, "fenced") {
+			if !f.writes(nodes+owner, "fenced") || !s.willBeWon(f, "nodes", owner) {
 				continue
 			}
 			seen := began
@@ -219,7 +219,7 @@ func ownerSilent(s *stage) {
 				s.set("nodes", owner, s.get("nodes", owner).value)
 			}
 		}
-		if isClaim(f) && f.body()["id"] == "work:@"+alive {
+		if isClaim(f) && f.body()["id"] == "work:@"+alive && s.willBeWon(f, "ledger", key("work:@"+alive)) {
 			if n, err := s.lookup("nodes", alive); err == nil && n.text("state") == "alive" {
 				s.breaks("K-2", "a slot of %s is claimed, which lives: its heartbeat came before it was declared dead", alive)
 			}
