@@ -35,7 +35,7 @@ const quickstart = "go run ./cmd/cronce run -f examples/quickstart.yaml"
 var commands = map[string]how{
 	quickstart:                                  {endless: true, shows: "slot succeeded"}, // .ci/quickstart does it as a newcomer
 	quickstart + " --http 127.0.0.1:8080":       {by: `cmd/cronce/http_test.go "run", "-f", file, "--server", s.ClientURL(), "--http"`},
-	"go test ./...":                             {by: ".ci/run go test ./..."},
+	"go test -timeout 60m ./...":                {by: ".ci/run go test -timeout 60m ./..."},
 	"go run ./cmd/cronce slot ls --since 1m":    {shows: "tick:.*succeeded"},
 	"go run ./cmd/cronce torture --duration 5m": {by: "integration/torture_test.go TestTorture"},
 
