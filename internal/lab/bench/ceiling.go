@@ -57,7 +57,7 @@ func Shapes(atomicBatches bool) []Shape {
 // broker counts.
 func DrainCeiling(ctx context.Context, connect Connect, name string, replicas, slots int, shape Shape) (Rate, error) {
 	return drainByHand(ctx, connect, name, replicas, slots, shape, func(h *hand, drain func(context.Context) error) (time.Time, error) {
-		if err := h.fill(ctx, slots, min(slots, fewJobs)); err != nil {
+		if err := h.publish(ctx, h.publications(slots, min(slots, fewJobs))); err != nil {
 			return time.Time{}, err
 		}
 		return time.Now(), drain(ctx)
@@ -72,9 +72,10 @@ func BurstCeiling(ctx context.Context, connect Connect, name string, replicas, s
 		if err != nil {
 			return time.Time{}, err
 		}
+		messages := source.publications(slots, slots)
 		began := time.Now()
 		both, ctx := errgroup.WithContext(ctx)
-		both.Go(func() error { return source.fill(ctx, slots, slots) })
+		both.Go(func() error { return source.publish(ctx, messages) })
 		both.Go(func() error { return drain(ctx) })
 		return began, both.Wait()
 	})
@@ -184,13 +185,17 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// fill publishes slots of the given number of jobs. Each job has its own subject, because a new
-// subject costs the server more than a known one.
-func (h *hand) fill(ctx context.Context, slots, jobs int) error {
+// publications returns the messages of slots of the given number of jobs. Each job has its own
+// subject, because a new subject costs the server more than a known one.
+func (h *hand) publications(slots, jobs int) []*nats.Msg {
 	messages := make([]*nats.Msg, slots)
 	for i := range messages {
 		messages[i] = h.publication("report-"+strconv.Itoa(i%jobs), strconv.Itoa(i))
 	}
+	return messages
+}
+
+func (h *hand) publish(ctx context.Context, messages []*nats.Msg) error {
 	if h.shape.Together {
 		return h.publishTogether(ctx, messages)
 	}

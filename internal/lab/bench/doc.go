@@ -12,8 +12,8 @@
 // A burst is compared with a drain of as many slots, and must not take much longer. The result
 // also has the time to publish and drain the slots at once by hand, which is the same work.
 //
-// Publishing is timed by the broker's timestamps of the first and the last message. All slots
-// are due at one instant, and no producer joins or leaves. Lateness and cost are those of a
+// Publishing is timed from the instant at which all slots are due, and by hand from the first
+// message that is sent. No producer joins or leaves meanwhile. Lateness and cost are those of a
 // fleet under a small steady load. What the fleet sends when nothing is due is subtracted,
 // because it does not grow with the slots.
 //

@@ -15,13 +15,14 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// PublishCeiling publishes messages by hand. The time is between the broker's timestamps of the first
-// and the last message.
+// PublishCeiling publishes messages by hand. The time is from the first message that is sent to the
+// last acknowledgement.
 func PublishCeiling(ctx context.Context, connect Connect, name string, replicas, slots int, shape Shape) (rate Rate, err error) {
-	err = byHand(ctx, connect, name, replicas, shape, func(h *hand, _ jetstream.Consumer) (err error) {
-		if err = h.fill(ctx, slots, slots); err == nil {
-			rate, err = stored(ctx, h.slots, slots)
-		}
+	err = byHand(ctx, connect, name, replicas, shape, func(h *hand, _ jetstream.Consumer) error {
+		messages := h.publications(slots, slots)
+		began := time.Now()
+		err := h.publish(ctx, messages)
+		rate = Rate{slots, time.Since(began)}
 		return err
 	})
 	return rate, err
@@ -46,8 +47,8 @@ var errLate = errors.New("the registry was not written in time")
 
 // PublishDue measures producers, each on its own connection, that publish slots which are all due
 // at one instant. No producer joins or leaves meanwhile. It creates a namespace for each try, whose
-// name begins with the given one, and deletes it. The time is between the broker's timestamps of the
-// first and the last message.
+// name begins with the given one, and deletes it. The time is from that instant to the
+// timestamp of the last message, both by the broker's clock.
 func PublishDue(ctx context.Context, connect Connect, namespace string, replicas, slots, producers int) (p Published, err error) {
 	err = inTime(slots, func(try int, lead time.Duration) error {
 		p, err = publishDue(ctx, connect, fmt.Sprintf("%s_%d", namespace, try), replicas, slots, producers, lead)
@@ -75,7 +76,8 @@ func publishDue(ctx context.Context, connect Connect, namespace string, replicas
 	if err != nil {
 		return Published{}, err
 	}
-	if _, err := f.plan(ctx, slots, job.Job{}, lead); err != nil {
+	due, err := f.plan(ctx, slots, job.Job{}, lead)
+	if err != nil {
 		return Published{}, err
 	}
 	stream, err := f.js.Stream(ctx, namespace+"_slots")
@@ -89,14 +91,12 @@ func publishDue(ctx context.Context, connect Connect, namespace string, replicas
 			return Published{}, err
 		}
 		if info.State.Msgs >= uint64(slots) {
-			break
+			return Published{Rate{slots, info.State.LastTime.Sub(due)}, float64(f.sent()-before) / float64(slots)}, nil
 		}
 		if err := f.sleep(20 * time.Millisecond); err != nil {
 			return Published{}, fmt.Errorf("%d of %d slots were published: %w", info.State.Msgs, slots, err)
 		}
 	}
-	rate, err := stored(ctx, stream, slots)
-	return Published{rate, float64(f.sent()-before) / float64(slots)}, err
 }
 
 // plan writes the definitions of jobs that have one slot each, all at one instant. It returns that
@@ -112,15 +112,6 @@ func (f *fleet) plan(ctx context.Context, slots int, like job.Job, lead time.Dur
 		return at, fmt.Errorf("%w: %d definitions in %v", errLate, slots, lead)
 	}
 	return at, f.sleep(time.Until(at) - settled/4)
-}
-
-// stored returns the rate at which the messages of a stream were stored.
-func stored(ctx context.Context, stream jetstream.Stream, slots int) (Rate, error) {
-	info, err := stream.Info(ctx)
-	if err != nil {
-		return Rate{}, err
-	}
-	return Rate{slots, info.State.LastTime.Sub(info.State.FirstTime)}, nil
 }
 
 // Connect opens a connection and creates its JetStream client.
