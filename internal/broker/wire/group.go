@@ -16,8 +16,8 @@ const (
 	SlowPublication = 100 * time.Microsecond
 
 	// window is how many single messages may be open at once before the storage has been
-	// measured. They cost slow storage about as much as two batches.
-	window = 2 * minBatch
+	// measured. They cost slow storage about as much as one batch.
+	window = minBatch
 
 	// slowWindow is how many messages are sent at once, without waiting, on slow storage. It
 	// stores them one after another, so more would not be stored any sooner, but would not go
