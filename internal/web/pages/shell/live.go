@@ -67,8 +67,8 @@ func newLive(ctx context.Context, cfg Config) *live {
 // touched sums up events: which jobs, and which kinds of events.
 type touched struct {
 	Jobs  []string        `json:"jobs,omitempty"`
-	Kinds []job.EventKind `json:"kinds"`
-	All   bool            `json:"all,omitempty"` // too many jobs to name
+	Kinds []job.EventKind `json:"kinds,omitempty"`
+	All   bool            `json:"all,omitempty"` // too many jobs to name, or events were lost
 }
 
 func (t *touched) add(e client.Event) {
@@ -165,6 +165,7 @@ func (l *live) listen() {
 	var events <-chan client.Event
 	leave := func() {}
 	defer func() { leave() }()
+	lost := false // events, since the last subscription
 	var t touched
 	var due <-chan time.Time // nil: there is nothing to send
 	var sent time.Time
@@ -174,22 +175,25 @@ func (l *live) listen() {
 		if events == nil {
 			if joined, left, err := l.cfg.Subscribe(ctx); err == nil {
 				events, leave = joined, left
+				t.All, lost = t.All || lost, false
+			} else {
+				lost = true
 			}
+		}
+		if due == nil && (t.All || len(t.Kinds) > 0) {
+			due = time.After(max(gather, beat-time.Since(sent)))
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case e, ok := <-events:
-			if !ok {
-				events, t.All = nil, true // events were lost
-				leave()
-				leave = func() {}
-			} else {
+			if ok {
 				t.add(e)
+				break
 			}
-			if due == nil {
-				due = time.After(max(gather, beat-time.Since(sent)))
-			}
+			events, lost = nil, true
+			leave()
+			leave = func() {}
 		case <-due:
 			l.send(message("touched", t))
 			t, due, sent = touched{}, nil, time.Now()

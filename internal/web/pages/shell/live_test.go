@@ -168,6 +168,46 @@ func TestEventsAreSentWithinABeat(t *testing.T) {
 	})
 }
 
+// The pages refresh themselves when events may have been lost, after live has subscribed again: what
+// happened before then reaches none of them.
+func TestLiveTellsOfLostEventsOnceItHasSubscribedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		feeds := make(chan chan client.Event, 1) // none: the broker is away
+		first := make(chan client.Event)
+		feeds <- first
+		l := newLive(ctx, Config{
+			Client: client.Attach(attach.Parts{News: quiet{}}),
+			Subscribe: func(context.Context) (<-chan client.Event, func(), error) {
+				select {
+				case feed := <-feeds:
+					return feed, func() {}, nil
+				default:
+					return nil, nil, errors.New("away")
+				}
+			},
+		})
+		messages, _, _ := l.join()
+		synctest.Wait()
+		close(first)
+		time.Sleep(time.Minute)
+		if len(messages) > 0 {
+			t.Errorf("%s was sent before the subscription", <-messages)
+		}
+		feeds <- make(chan client.Event)
+		if m := string(<-messages); !strings.Contains(m, `{"all":true}`) {
+			t.Errorf("sent %s, want that everything may have changed", m)
+		}
+		time.Sleep(time.Minute)
+		if len(messages) > 0 {
+			t.Errorf("then %s was sent", <-messages)
+		}
+		cancel()
+		l.ended.Wait()
+	})
+}
+
 // untilDone iterates over messages until ctx ends.
 func untilDone(ctx context.Context, messages <-chan []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
