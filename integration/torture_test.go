@@ -101,11 +101,11 @@ func TestTortureThatIsInterruptedCleansUp(t *testing.T) {
 		} {
 			t.Run(name+", "+when, func(t *testing.T) {
 				t.Parallel()
-				s, args := newSite(t), []string{"--servers", "1"}
+				s, args := newSite(t), []string{"--duration", "1h", "--servers", "1"}
 				var before []string
 				if given {
 					s = newServedSite(t)
-					args, before = []string{"--server", s.url}, s.streams()
+					args, before = []string{"--duration", "1h", "--server", s.url}, s.streams()
 				}
 				p := s.torture(args...)
 				wait(s, p)

@@ -154,18 +154,7 @@ func (t *torture) define(ctx context.Context) error {
 func (t *torture) remove() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	for _, stream := range layout.Streams(t.cfg.Namespace) {
-		for {
-			attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
-			err := t.js.DeleteStream(attempt, stream)
-			cancel()
-			if err == nil || errors.Is(err, jetstream.ErrStreamNotFound) {
-				break
-			}
-			if !wire.Wait(ctx, 200*time.Millisecond) {
-				t.cfg.Logger.Error("could not remove a stream of the torture; remove it by hand", "stream", stream, "error", err, "command", "nats stream rm "+stream)
-				break
-			}
-		}
+	if err := space.Remove(ctx, t.js, t.cfg.Namespace); err != nil {
+		t.cfg.Logger.Error("could not remove the namespace of the torture; remove its streams by hand (nats stream rm)", "namespace", t.cfg.Namespace, "error", err)
 	}
 }
