@@ -3,6 +3,7 @@
 package natstest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -92,10 +93,16 @@ func (s *Server) JetStream(opts ...nats.Option) jetstream.JetStream {
 func Connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	all := append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0)}, opts...)
-	nc, err := nats.Connect(url, all...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var nc *nats.Conn
+	Eventually(t, "a connection to "+url, func() (done bool) {
+		var err error
+		nc, err = nats.Connect(url, all...)
+		slow, ok := errors.AsType[net.Error](err) // a busy server takes seconds to greet
+		if err != nil && !errors.Is(err, nats.ErrTimeout) && !(ok && slow.Timeout()) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	t.Cleanup(nc.Close)
 	return nc
 }
