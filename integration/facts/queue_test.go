@@ -2,6 +2,7 @@ package facts_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -15,14 +16,14 @@ import (
 // TestWorkQueueForgetsTheIDsOfAckedMessagesAtARestart is fact 1: the IDs of the
 // duplicate window are only in memory, and a server that starts learns again
 // those of messages that are still stored. In a cluster one restarted server is
-// enough, once it leads.
+// enough, once it leads, unless it has replayed what it had not yet put in a snapshot.
 //
 // On it stands: the message ID only spares the workers copies (producer). What
 // makes a slot one is its record in the ledger, which is kept for the retention.
 // When this fails, nothing of ours breaks; the window might then bear more.
 func TestWorkQueueForgetsTheIDsOfAckedMessagesAtARestart(t *testing.T) {
 	t.Parallel()
-	ask := func(t *testing.T, js jetstream.JetStream, name string, replicas int, restart func()) {
+	forgets := func(t *testing.T, js jetstream.JetStream, name string, replicas int, restart func()) bool {
 		s := queue(t, js, name, replicas)
 		c := worker(t, s, jetstream.ConsumerConfig{})
 		first := publish(t, js, name+".a", jetstream.WithMsgID("acked"))
@@ -36,34 +37,40 @@ func TestWorkQueueForgetsTheIDsOfAckedMessagesAtARestart(t *testing.T) {
 		if ack := publish(t, js, name+".a", jetstream.WithMsgID("stored")); !ack.Duplicate {
 			t.Errorf("after the restart, again the stored one: %+v, want a duplicate", ack)
 		}
-		if ack := publish(t, js, name+".a", jetstream.WithMsgID("acked")); ack.Duplicate {
-			t.Errorf("after the restart, again the acked one: %+v, want a new message", ack)
-		}
+		return !publish(t, js, name+".a", jetstream.WithMsgID("acked")).Duplicate
 	}
 	t.Run("on one server", func(t *testing.T) {
 		t.Parallel()
 		one := natstest.Run(t)
 		js := one.JetStream()
-		ask(t, js, "fact1", 1, func() {
+		if !forgets(t, js, "fact1", 1, func() {
 			one.Restart()
 			reconnected(t, js)
-		})
+		}) {
+			t.Error("after the restart, again the acked one: a duplicate, want a new message")
+		}
 	})
 	t.Run("on one of three servers", func(t *testing.T) {
 		t.Parallel()
 		c := natstest.RunCluster(t) // of its own, for the restart
 		js := c.JetStream()
-		ask(t, js, "fact1", 3, func() {
-			follower := c.Servers[0]
-			if follower == c.Leader("fact1") {
-				follower = c.Servers[1]
+		for try := range 5 {
+			name := fmt.Sprint("fact1-", try)
+			if forgets(t, js, name, 3, func() {
+				follower := c.Servers[0]
+				if follower == c.Leader(name) {
+					follower = c.Servers[1]
+				}
+				follower.Restart()
+				natstest.Eventually(t, "the restarted server to catch up", func() bool {
+					return follower.JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, name)
+				})
+				lead(t, js.Conn(), name, follower.Name())
+			}) {
+				return
 			}
-			follower.Restart()
-			natstest.Eventually(t, "the restarted server to catch up", func() bool {
-				return follower.JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, "fact1")
-			})
-			lead(t, js.Conn(), "fact1", follower.Name())
-		})
+		}
+		t.Error("after five restarts, again the acked one: a duplicate each time, want a new message")
 	})
 }
 
