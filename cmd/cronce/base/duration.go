@@ -55,6 +55,9 @@ func (t *Time) Set(text string) (err error) {
 	if t.Time, err = time.Parse(time.RFC3339, text); err != nil {
 		return errors.New("want an RFC 3339 time like 2026-03-29T00:00:00Z")
 	}
+	if t.IsZero() {
+		return errors.New("want a later time: the zero time means that there is none")
+	}
 	return nil
 }
 
