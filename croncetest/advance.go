@@ -108,7 +108,7 @@ func (f *Fleet) pending(ctx context.Context, now time.Time) (string, error) {
 			}
 		}
 	}
-	slots, err := f.js.Stream(ctx, f.store.Namespace+"_slots")
+	slots, err := f.js.Stream(ctx, f.store.SlotStream())
 	if err != nil {
 		return "", err
 	}

@@ -33,7 +33,7 @@ const (
 // stream, and no stream allows batches.
 func Configs(namespace string, set job.Settings, recent bool) []jetstream.StreamConfig {
 	bucket := func(what string, ttl time.Duration) jetstream.StreamConfig {
-		name := namespace + "_" + what
+		name := Bucket(namespace, what)
 		return jetstream.StreamConfig{
 			Name: "KV_" + name, Subjects: []string{"$KV." + name + ".>"},
 			MaxMsgsPerSubject: 1, // with more, an older value would reappear when the newest expires
@@ -75,7 +75,7 @@ func Configs(namespace string, set job.Settings, recent bool) []jetstream.Stream
 	}
 	return append(all, []jetstream.StreamConfig{
 		{
-			Name: namespace + "_slots", Subjects: []string{namespace + ".slot.>"},
+			Name: SlotStream(namespace), Subjects: []string{namespace + ".slot.>"},
 			Description: "slots to run, until they have an outcome",
 			Retention:   jetstream.WorkQueuePolicy,
 			Discard:     jetstream.DiscardNew, // a full stream refuses new slots; it never drops one
@@ -84,7 +84,7 @@ func Configs(namespace string, set job.Settings, recent bool) []jetstream.Stream
 			Replicas: set.Replicas,
 		},
 		{
-			Name: namespace + "_events", Subjects: events,
+			Name: EventStream(namespace), Subjects: events,
 			Description: "events that report an exception",
 			MaxAge:      set.Retention,
 			Duplicates:  job.DefaultDuplicates,
@@ -104,8 +104,15 @@ func Streams(namespace string) []string {
 	return names
 }
 
-// TimerStream returns the name of the stream of timers.
+// SlotStream, TimerStream and EventStream return the names of a namespace's streams.
+func SlotStream(namespace string) string { return namespace + "_slots" }
+
 func TimerStream(namespace string) string { return namespace + "_timers" }
+
+func EventStream(namespace string) string { return namespace + "_events" }
+
+// Bucket returns the name of a namespace's bucket: "ledger", "jobs", "nodes" or "state".
+func Bucket(namespace, what string) string { return namespace + "_" + what }
 
 // Difference is a setting on the broker that differs from the wanted one.
 type Difference struct {

@@ -35,7 +35,7 @@ func (a Access) reading() []right {
 		may("read the records of slots", slices.Concat(nodes, readers), a.ask("STREAM.MSG.GET", ledger)),
 		may("read waiting slots and timers", []Role{RoleProducer, RoleViewer, RoleOperator},
 			a.ask("STREAM.MSG.GET", a.timers()), a.ask("DIRECT.GET", a.slots(), a.timers())),
-		may("list slots and events", readers, a.ask("DIRECT.GET", ledger, a.Namespace+"_events")),
+		may("list slots and events", readers, a.ask("DIRECT.GET", ledger, EventStream(a.Namespace))),
 		may("find problems", readers, a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("DIRECT.GET", a.bucket("state")), a.ask("CONSUMER.INFO", append(a.onConsumers(), a.alerts())...)),
 		{readers, Grant{What: "watch events", Subscribe: []string{a.Namespace + ".event.*.*"}}},
 		may("ask nodes for the output and the progress of running slots", readers, []string{a.Namespace + ".node.*.output"}),
@@ -57,7 +57,7 @@ func (a Access) producing() []right {
 		may("publish slots", orders, []string{a.Namespace + ".slot.*.*"}),
 		may("set timers", orders, []string{a.Namespace + ".timer.set.*.*"}),
 		may("publish events", orders, []string{a.Namespace + ".event.*.*"}),
-		may("know which late slots had an alert", producer, a.ask("DIRECT.GET", a.Namespace+"_events"), a.value("state", "alert.*")),
+		may("know which late slots had an alert", producer, a.ask("DIRECT.GET", EventStream(a.Namespace)), a.value("state", "alert.*")),
 		may("move the watermark", producer, a.value("state", WatermarkKey)),
 		may("sweep for lost slots", producer, a.follow("ledger"), a.follow("state"), a.value("state", SweepKey), a.ask("CONSUMER.LIST", a.slots(), a.timers())),
 		a.consumingOn(producer),
@@ -205,10 +205,10 @@ func (a Access) api() string {
 	return jetstream.DefaultAPIPrefix
 }
 
-func (a Access) slots() string             { return a.Namespace + "_slots" }
-func (a Access) alerts() string            { return a.Namespace + "_events." + AlertConsumer }
+func (a Access) slots() string             { return SlotStream(a.Namespace) }
+func (a Access) alerts() string            { return EventStream(a.Namespace) + "." + AlertConsumer }
 func (a Access) timers() string            { return TimerStream(a.Namespace) }
-func (a Access) bucket(what string) string { return "KV_" + a.Namespace + "_" + what }
+func (a Access) bucket(what string) string { return "KV_" + Bucket(a.Namespace, what) }
 
 // Ordering returns the subjects to which each group of orders publishes: orders that change jobs,
 // that start runs, and that end and reopen slots.
@@ -225,7 +225,7 @@ func (a Access) ask(operation string, about ...string) []string {
 
 // value returns the subjects that store the given keys of a bucket.
 func (a Access) value(bucket string, keys ...string) []string {
-	prefix := "$KV." + a.Namespace + "_" + bucket + "."
+	prefix := "$KV." + Bucket(a.Namespace, bucket) + "."
 	if a.Domain != "" {
 		prefix = a.api() + prefix
 	}

@@ -148,16 +148,16 @@ func (s *Space) MayList() bool { return s.login.MayPublish(s.API("DIRECT.GET." +
 
 // Bucket returns the namespace's bucket of that name.
 func (s *Space) Bucket(what string) wire.Bucket {
-	name := s.Namespace + "_" + what
+	name := layout.Bucket(s.Namespace, what)
 	return wire.Bucket{Wire: s.Wire, Name: name, Stream: "KV_" + name, Root: "$KV." + name + ".", FailDenied: s.FailDenied, Atomic: s.Atomic("KV_" + name)}
 }
 
 // SlotStream, TimerStream and EventStream return the names of the namespace's streams.
-func (s *Space) SlotStream() string { return s.Namespace + "_slots" }
+func (s *Space) SlotStream() string { return layout.SlotStream(s.Namespace) }
 
 func (s *Space) TimerStream() string { return layout.TimerStream(s.Namespace) }
 
-func (s *Space) EventStream() string { return s.Namespace + "_events" }
+func (s *Space) EventStream() string { return layout.EventStream(s.Namespace) }
 
 // EventSubject returns the subject of events of one kind about one job (or node). Kinds
 // and names are single tokens.

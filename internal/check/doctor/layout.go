@@ -26,11 +26,11 @@ func (c *check) layout() {
 	case errors.Is(err, job.ErrVersion):
 		c.add(Error, "settings", "", err.Error(), "this program cannot read them, and nodes of this version do not start", "install a newer version of cronce")
 	case err != nil:
-		c.add(Error, "settings", "", err.Error(), "nodes refuse to start", "nats kv del "+c.Namespace+"_state settings, then "+c.cronce("setup"))
+		c.add(Error, "settings", "", err.Error(), "nodes refuse to start", "nats kv del "+layout.Bucket(c.Namespace, "state")+" settings, then "+c.cronce("setup"))
 	}
 	if v.NoTimers {
 		if v.Schedules {
-			c.add(Warning, "timers", "stream "+c.Namespace+"_timers", "it is missing, although this server supports it",
+			c.add(Warning, "timers", layout.Title(layout.TimerStream(c.Namespace)), "it is missing, although this server supports it",
 				"jobs cannot be triggered for a later time", c.cronce("setup"))
 		} else {
 			c.add(Note, "timers", "", "nats-server "+v.Version+" has no message schedules: jobs cannot be triggered for a later time", "",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
@@ -79,7 +80,7 @@ func (c *check) sweep() {
 		c.add(Warning, "sweep", "sweep", what, "if one of these slots is lost, no node offers it again", "a newer version of cronce may read them; otherwise remove what no program wrote")
 	}
 	if r := c.Sweep.Rewound; !r.IsZero() && c.Now.Sub(r.Time) < recently {
-		c.add(Warning, "rewound", "bucket "+c.Namespace+"_ledger", fmt.Sprintf("it was rewound: at %s the record of %s, written at %s at revision %d, was at revision %d (0: it did not exist)",
+		c.add(Warning, "rewound", "bucket "+layout.Bucket(c.Namespace, "ledger"), fmt.Sprintf("it was rewound: at %s the record of %s, written at %s at revision %d, was at revision %d (0: it did not exist)",
 			stamp(r.Time), r.Lost.Slot, stamp(r.Lost.Time), r.Lost.Revision, r.Found),
 			"it was purged, or restored from an older copy: attempts and fences since that copy went back, and slots that had run may have run again",
 			"compare the effects of the slots since then with "+c.cronce("slot ls --since "+stamp(r.Lost.Time))+"; the warning ends after a day")
@@ -89,10 +90,10 @@ func (c *check) sweep() {
 // unread reports messages in the stream of slots that cannot be read.
 func (c *check) unread() {
 	for _, why := range c.Unread.Why {
-		c.add(Warning, "unread", "stream "+c.Namespace+"_slots", why, "workers leave it to a newer version until it is older than the horizon, and log it twice",
+		c.add(Warning, "unread", layout.Title(layout.SlotStream(c.Namespace)), why, "workers leave it to a newer version until it is older than the horizon, and log it twice",
 			"run one version of cronce everywhere; if no version wrote it: nats stream rmm")
 	}
 	if more := c.Unread.Count - len(c.Unread.Why); more > 0 {
-		c.add(Warning, "unread", "stream "+c.Namespace+"_slots", fmt.Sprintf("%d more messages cannot be read", more), "", "")
+		c.add(Warning, "unread", layout.Title(layout.SlotStream(c.Namespace)), fmt.Sprintf("%d more messages cannot be read", more), "", "")
 	}
 }
