@@ -39,7 +39,7 @@ type Slots interface {
 	Put(ctx context.Context, queue string, m core.Message, payload []byte) error
 }
 
-// Config of an Intake. All fields are required but Settle and Logger.
+// Config of an Intake. All fields are required but Logger.
 type Config struct {
 	// Node is the publishing node.
 	Node string
@@ -63,10 +63,6 @@ type Config struct {
 	Now     func() time.Time
 	Horizon time.Duration
 
-	// Settle is how long after the end of a plan the stream may still store messages with a
-	// timestamp before that end. This happens when the stream changes its leader. Default 10 s.
-	Settle time.Duration
-
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -87,6 +83,10 @@ const (
 	// redelivered whose slot could not be published.
 	retryDelay = 5 * time.Second
 
+	// settleTime is how long after the end of a plan the stream may still store messages with a
+	// timestamp before that end. This happens when the stream changes its leader.
+	settleTime = 10 * time.Second
+
 	// removeTime bounds the removal of consumers.
 	removeTime = 10 * time.Second
 )
@@ -94,9 +94,6 @@ const (
 // New returns an Intake.
 func New(cfg Config) *Intake {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	if cfg.Settle <= 0 {
-		cfg.Settle = 10 * time.Second
-	}
 	return &Intake{cfg}
 }
 

@@ -145,7 +145,8 @@ func (f *fixture) run() (stop func()) {
 		Node: "p1", Jobs: f.view.Messaged, Slots: f.store.Slots(), Broker: f.store, Logger: slog.New(slog.NewTextHandler(f, nil)),
 		Open:  func(ctx context.Context, c core.OnConsumer) (intake.Feed, error) { return f.store.OpenOn(ctx, c) },
 		Names: func(name string) []string { return layout.OnConsumers(f.store.Namespace, name) },
-		Read:  f.read, Now: time.Now, Horizon: 24 * time.Hour, Settle: time.Millisecond,
+		Read:  f.read, Horizon: 24 * time.Hour,
+		Now: func() time.Time { return time.Now().Add(time.Minute) }, // what is stored when a plan ends is settled at once
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup

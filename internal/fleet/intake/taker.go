@@ -125,7 +125,7 @@ func (t *taker) state(ctx context.Context, feed Feed) (core.OnState, error) {
 
 // isDrained reports whether all messages of a plan that is over are acked.
 func (t *taker) isDrained(ctx context.Context, feed Feed) (bool, error) {
-	if t.cfg.Now().Before(t.plan.To.Add(t.cfg.Settle)) {
+	if t.cfg.Now().Before(t.plan.To.Add(settleTime)) {
 		return false, nil
 	}
 	state, err := t.state(ctx, feed)

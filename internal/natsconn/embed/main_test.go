@@ -36,11 +36,11 @@ func runMember(cfg Config) int {
 		fmt.Println("error", err)
 		return 1
 	}
-	if !m.Embedded() {
+	if !m.serves() {
 		fmt.Println("joined")
 	}
 	go func() {
-		for tick := time.Tick(5 * time.Millisecond); !m.Embedded(); {
+		for tick := time.Tick(5 * time.Millisecond); !m.serves(); {
 			<-tick
 		}
 		fmt.Println("embedded")
@@ -51,6 +51,13 @@ func runMember(cfg Config) int {
 		return 1
 	}
 	return 0
+}
+
+// serves reports whether this process runs the server now.
+func (m *Member) serves() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.server != nil
 }
 
 // process is a running member.

@@ -213,13 +213,6 @@ func isTakeover(err error) bool {
 // URL is the address for clients. It does not depend on which process serves.
 func (m *Member) URL() string { return "nats://" + m.cfg.Listen }
 
-// Embedded reports whether this process serves now.
-func (m *Member) Embedded() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.server != nil
-}
-
 // Close ends the membership. If this process serves, Close shuts down the server and
 // another member takes over. Call it once.
 func (m *Member) Close() error {

@@ -133,7 +133,7 @@ func TestForeignServersAreNeverReplaced(t *testing.T) {
 			}
 			end()
 			<-m.done // no process stands by
-			if _, err := probe(t.Context(), addr); m.Embedded() || !errors.Is(err, errAbsent) {
+			if _, err := probe(t.Context(), addr); m.serves() || !errors.Is(err, errAbsent) {
 				t.Errorf("a server still listens on %s: %v", addr, err)
 			}
 		})
@@ -179,8 +179,8 @@ func TestMemberInOneProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !first.Embedded() || second.Embedded() || first.URL() != second.URL() {
-		t.Fatalf("first embeds %v, second %v", first.Embedded(), second.Embedded())
+	if !first.serves() || second.serves() || first.URL() != second.URL() {
+		t.Fatalf("first embeds %v, second %v", first.serves(), second.serves())
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestMemberInOneProcess(t *testing.T) {
 	case <-second.done:
 	case <-time.After(natstest.Patience):
 	}
-	if !second.Embedded() {
+	if !second.serves() {
 		t.Error("the second did not take over")
 	}
 	if err := second.Close(); err != nil {
@@ -225,7 +225,7 @@ func TestJoinWaitsForTheHolderOfTheStoreToListen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !m.Embedded() {
+	if !m.serves() {
 		t.Error("the free store is not served")
 	}
 	if err := m.Close(); err != nil {
