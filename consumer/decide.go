@@ -129,7 +129,7 @@ func (t *task) decide(mayBlock bool) flow {
 	t.decision = core.Decide(t.d, t.view)
 	starts := t.decision.Action == core.Enter || t.decision.Action == core.Start
 	switch {
-	case starts && (isClosed(t.stopping) || !isClosed(t.cfg.Ready())):
+	case starts && (core.IsClosed(t.stopping) || !core.IsClosed(t.cfg.Ready())):
 		return t.answerWith(later(0)) // without a delay: newer messages would overtake a delayed one
 	case !starts && !mayBlock:
 		return wouldBlock

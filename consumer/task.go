@@ -138,7 +138,7 @@ func (c *Consumer) receive(msg jetstream.Msg, asked bool) {
 	defer t.recovered()
 	t.unread = t.read()
 	c.inflight.Add(&t.message, msg, c.cfg.Now().Sub(t.d.Published))
-	if isClosed(c.stopping) || c.limiter.admit(t) {
+	if core.IsClosed(c.stopping) || c.limiter.admit(t) {
 		t.advance(false)
 	}
 }
@@ -355,7 +355,7 @@ func (t *task) read() error {
 
 // arrive enters the slot in the table.
 func (t *task) arrive(mayBlock bool) flow {
-	if !t.permit && !t.pending || isClosed(t.stopping) {
+	if !t.permit && !t.pending || core.IsClosed(t.stopping) {
 		return t.answerWith(later(noPermitDelay)) // with a delay, or this worker's own open request gets the message back
 	}
 	if t.unread != nil {
@@ -387,13 +387,4 @@ func (t *task) refuseUnreadable() flow {
 		t.cfg.Logger.Warn("message cannot be read; left for a newer node", "subject", t.msg.Subject(), "error", t.unread, "list_all", "cronce doctor")
 	}
 	return t.answerWith(later(min(time.Second<<min(t.d.Count, 10), time.Minute)))
-}
-
-func isClosed(event <-chan struct{}) bool {
-	select {
-	case <-event:
-		return true
-	default:
-		return false
-	}
 }

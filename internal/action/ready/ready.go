@@ -209,23 +209,19 @@ func (s *Services) judge(name string, q *queue) {
 			s.log.Warn("service not ready: this node takes no slots of the queue", "queue", name, "ready", svc.shown, "error", svc.why)
 		}
 	}
-	switch open := isClosed(q.open); {
-	case ready && !open:
+	select {
+	case <-q.open:
+		if !ready {
+			q.open = make(chan struct{})
+		}
+	default:
+		if !ready {
+			return
+		}
 		close(q.open)
 		if q.logged {
 			s.log.Info("services ready: this node takes slots again", "queue", name)
 		}
 		q.logged = false
-	case !ready && open:
-		q.open = make(chan struct{})
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

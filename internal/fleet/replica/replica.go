@@ -22,6 +22,7 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
 	"github.com/cronce-io/cronce/internal/fleet/node"
@@ -216,7 +217,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	if cause := context.Cause(ctx); err == nil && errors.Is(cause, job.ErrStuck) {
 		return cause
 	}
-	if err != nil && isClosed(r.cfg.Store.Closed()) {
+	if err != nil && core.IsClosed(r.cfg.Store.Closed()) {
 		return errClosed // other goroutines may have failed first, because of it
 	}
 	return err

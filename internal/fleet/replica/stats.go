@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/producer"
@@ -77,23 +78,14 @@ func (r *Replica) Stats() Stats {
 	}
 	s.Version, s.Tzdata = r.cfg.Version, tzdata.Version
 	s.Connected, s.Reconnects = r.cfg.Store.Connected(), r.cfg.Store.Reconnects()
-	s.Registry, s.Clock = isClosed(r.view.Ready()), isClosed(r.clock.Known())
+	s.Registry, s.Clock = core.IsClosed(r.view.Ready()), core.IsClosed(r.clock.Known())
 	s.Now, s.ClockOffset, s.ClockError = r.clock.Now(), r.clock.Offset(), r.clock.Error()
 	s.Owed, s.Stuck = r.table.Size(), r.table.CountStuck()
 	s.Withheld = map[string]bool{}
 	for _, queue := range r.queues.get() {
-		s.Withheld[queue] = r.cfg.Ready != nil && !isClosed(r.cfg.Ready(queue))
+		s.Withheld[queue] = r.cfg.Ready != nil && !core.IsClosed(r.cfg.Ready(queue))
 	}
 	return s
-}
-
-func isClosed(event <-chan struct{}) bool {
-	select {
-	case <-event:
-		return true
-	default:
-		return false
-	}
 }
 
 const (
