@@ -105,7 +105,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"croncetest":                   {module, "internal/fleet/clock", "internal/fleet/inject", "client", "internal/attach", "job", "kv"},
 		"":                             {"internal/fleet/clock", "internal/fleet/inject", "internal/api", "client", "internal/attach", "internal/fleet/replica", "internal/text/version", "internal/tracing", "job", "kv", "producer"},
 		"internal/api/fault":           {"client", "job"},
-		"internal/api/schema":          {},
+		"internal/api/schema":          {"internal/codec"},
 		"internal/api/row":             {"client", "internal/text/printable", "job"},
 		"internal/web/api":             {"client", "internal/api/fault", "internal/jobfile/spec", "internal/api/row", "internal/api/schema", "internal/web/problem", "internal/web/stream", "job"},
 		"internal/web/reload":          {},

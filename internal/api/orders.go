@@ -5,9 +5,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"reflect"
 	"slices"
 	"time"
 
@@ -39,8 +38,10 @@ type named interface{ author() string }
 func newOrder[In named, Out any](name, what string, f func(context.Context, *client.Client, In) (Out, error)) order {
 	return order{name, what, schema.Text[In](), schema.Text[Out](), func(ctx context.Context, s *server, request []byte) (any, error) {
 		var in In
-		if err := decode(request, &in); err != nil {
-			return nil, err
+		if len(bytes.TrimSpace(request)) > 0 { // no data means no members
+			if _, err := schema.Decode(request, reflect.ValueOf(&in).Elem()); err != nil {
+				return nil, fmt.Errorf("%w request: %w", job.ErrInvalid, err)
+			}
 		}
 		author := cmp.Or(in.author(), "api")
 		if err := job.ValidateToken(author); err != nil {
@@ -49,25 +50,6 @@ func newOrder[In named, Out any](name, what string, f func(context.Context, *cli
 		c := client.Attach(attach.Of(s.conn, s.store, attach.Options{Operator: author, Now: s.now, Logger: s.log}))
 		return f(ctx, c, in)
 	}}
-}
-
-// decode reads a request strictly: an unknown member is an error. No data means no members.
-func decode(request []byte, into any) error {
-	if len(bytes.TrimSpace(request)) == 0 {
-		request = []byte("{}")
-	}
-	d := json.NewDecoder(bytes.NewReader(request))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil {
-		if _, more := d.Token(); more != io.EOF {
-			err = errors.New("there is something after the object")
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("%w request: %w", job.ErrInvalid, err)
-	}
-	return nil
 }
 
 // JobRequest is a request about one job.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/api/schema"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/web/problem"
 	"github.com/cronce-io/cronce/job"
@@ -151,59 +153,10 @@ func decodeBody(r *http.Request, p param, field reflect.Value) error {
 		*raw = data
 		return nil
 	}
-	return decodeMembers(data, field)
-}
-
-// decodeMembers reads an object into a struct: each member once, under its exact name.
-// encoding/json alone would take a name in another case, the last of two members, and null as if
-// it were left out.
-func decodeMembers(data []byte, into reflect.Value) error {
-	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
-		return wrong("body", "read the body: %s", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	if first, _ := d.Token(); first != json.Delim('{') {
-		return wrong("body", "the body is no object: %s", codec.Clip(string(data)))
-	}
-	members := map[string]reflect.Value{}
-	for _, f := range reflect.VisibleFields(into.Type()) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		members[name] = into.FieldByIndex(f.Index)
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		token, _ := d.Token()
-		name, _ := token.(string)
-		member, known := members[name]
-		var value json.RawMessage
-		_ = d.Decode(&value) // it is valid, as Unmarshal has found
-		switch {
-		case !known:
-			return wrong(name, "unknown member %q: want %s", name, strings.Join(sorted(members), ", "))
-		case seen[name]:
-			return wrong(name, "member %q is given twice", name)
-		}
-		seen[name] = true
-		isAny := member.Type() == reflect.TypeFor[json.RawMessage]()
-		if err := json.Unmarshal(value, member.Addr().Interface()); err != nil || string(value) == "null" && !isAny {
-			return wrong(name, "member %q is %s: want %s", name, codec.Clip(string(value)), typeName(member.Type()))
-		}
+	if member, err := schema.Decode(data, field); err != nil {
+		return wrong(cmp.Or(member, "body"), "%v", err)
 	}
 	return nil
-}
-
-func typeName(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Struct:
-		return "a time like 2026-11-21T07:00:00Z"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int, reflect.Int64, reflect.Uint64, reflect.Float64:
-		return "a number"
-	case reflect.Slice:
-		return "an array"
-	}
-	return "a string"
 }
 
 // set writes the values of a parameter to its field.
