@@ -1,6 +1,6 @@
 // A job's definition and its hash (docs/protocol.md, section 5).
 import { createHash } from "node:crypto";
-import { checkName } from "./names.js";
+import { Invalid, checkName } from "./names.js";
 import { decodeAs } from "./bounds.js";
 import { UnknownVersion, formatDuration, formatInstant, optional, parseDuration, parseInstant, rawMember } from "./values.js";
 import { parseSchedule } from "./schedule.js";
@@ -18,6 +18,9 @@ export function withDefaults(job) {
   };
 }
 
+// UnknownSchedule: other programs may compute the slots.
+class UnknownSchedule extends Invalid {}
+
 // parseEntry reads an entry of the registry: time is the broker's timestamp of its
 // message. payload keeps its spelling.
 export function parseEntry(text, revision, time) {
@@ -34,7 +37,11 @@ export function parseEntry(text, revision, time) {
     const unknown = Object.keys(p.plan).find((name) => !Object.hasOwn(planMembers, name));
     if (unknown) throw new UnknownVersion(`plan: unknown member ${unknown}: a newer program may compute other slots`);
     p.to = entry.plans[i + 1]?.from; // of the last: none
-    p.schedule = parseSchedule(job.name, p.plan);
+    try {
+      p.schedule = parseSchedule(job.name, p.plan);
+    } catch (err) {
+      throw new UnknownSchedule(err.message);
+    }
   });
   entry.pauses = pausesOf(value, time);
   return entry;

@@ -7,7 +7,7 @@ const name = /^[A-Za-z0-9_-]{1,64}$/;
 export class Invalid extends Error {}
 
 export function checkName(what, text) {
-  if (!name.test(text)) throw new Invalid(`${what} ${JSON.stringify(text)}: want 1 to 64 of A-Z a-z 0-9 _ -`);
+  if (typeof text !== "string" || !name.test(text)) throw new Invalid(`${what} ${JSON.stringify(text)}: want 1 to 64 of A-Z a-z 0-9 _ -`);
   return text;
 }
 

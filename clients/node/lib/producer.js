@@ -38,7 +38,7 @@ export class Producer {
     if (this.node.implausible) throw new Error("this clock is more than an hour off the broker's: nothing is published");
     const idle = performance.now() - (this.last ?? -Infinity);
     if (!(idle < asleep)) await this.resume();
-    const now = this.node.certain(), { known } = this.registry, blind = this.registry.unreadable.size > 0;
+    const now = this.node.certain(), { known } = this.registry, blind = this.registry.blind();
     const { messages, ranges } = due(this.position, this.registry.entries.values(), now, this.horizon, this.node.name);
     await Promise.all(messages.map((m) => this.publish(m, signal)));
     await Promise.all(ranges.map((m) => this.publish(m, signal)));

@@ -8,7 +8,7 @@ import { watch } from "./watch.js";
 export class Registry {
   // known is up to where all has been seen: {revision, time}.
   constructor(store, log) {
-    Object.assign(this, { store, log, entries: new Map(), unreadable: new Set(), revision: 0, listeners: new Set() });
+    Object.assign(this, { store, log, entries: new Map(), unreadable: new Map(), revision: 0, listeners: new Set() });
   }
 
   // run tells what is there before it returns, and goes on until the signal. A watch that
@@ -40,15 +40,19 @@ export class Registry {
         if (entry.job.name !== key) throw new Invalid(`it names job ${entry.job.name}`);
         this.entries.set(key, entry);
       } catch (err) {
-        // Whether it is broken, of a later format, or merely beyond this program: other
-        // nodes may know slots of it.
-        this.unreadable.add(key);
+        this.unreadable.set(key, err);
         this.log(`job ${key}: ${err.message}`);
       }
     }
     if (revision > this.revision) Object.assign(this, { revision, time });
     if (pending === 0) this.known = { revision: this.revision, time: this.time };
     for (const listener of this.listeners) listener();
+  }
+
+  // blind reports whether others may know slots of a definition that this program cannot read. One
+  // that is Invalid and no more is broken for every program.
+  blind() {
+    return [...this.unreadable.values()].some((err) => err.constructor !== Invalid);
   }
 
   // entry is a job's definition that is at least as new as revision, asked of the

@@ -2,6 +2,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { parseEntry } from "../lib/definition.js";
+import { Registry } from "../lib/registry.js";
 import { formatInstant, parseInstant } from "../lib/values.js";
 
 const told = (at) => at && formatInstant(at);
@@ -19,3 +20,17 @@ for (const c of vectors) {
     }
   });
 }
+
+test("registry: only a definition of which others may know slots holds the watermark up", () => {
+  const seen = { time: 0n, pending: 0 }, job = (plan) => JSON.stringify({ v: 1, job: { name: "j", plan } });
+  for (const [text, blind] of [
+    ["{", false], ["[]", false], ['{"v":1}', false], ['{"v":1,"job":{"name":"x","plan":{"schedule":"@hourly"}}}', false], [job({ schedule: "@hourly", shards: -1 }), false],
+    ['{"v":2}', true], [job({ schedule: "@hourly", shade: "blue" }), true], [job({ schedule: "@full-moon" }), true], [job({ schedule: "@hourly", timezone: "Mars/Olympus" }), true],
+  ]) {
+    const registry = new Registry({}, () => {});
+    registry.change({ ...seen, key: "j", text, revision: 1 });
+    assert.equal(registry.blind(), blind, text);
+    registry.change({ ...seen, key: "j", text: job({ schedule: "@hourly" }), revision: 2 });
+    assert.equal(registry.blind(), false, "after it was mended");
+  }
+});
