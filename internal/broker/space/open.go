@@ -292,7 +292,7 @@ func (s *Space) createStream(ctx context.Context, cfg *jetstream.StreamConfig) e
 
 // needsServers explains the refusal of more replicas than there are servers.
 func (s *Space) needsServers(err error, replicas int) error {
-	if !wire.HasCode(err, wire.CodeNoReplicas, wire.CodeNoPeers) {
+	if replicas < 2 || !wire.HasCode(err, wire.CodeNoReplicas, wire.CodeNoPeers) {
 		return err
 	}
 	return fmt.Errorf("%d replicas need as many servers in one cluster, all with JetStream: add servers, or use %q: %w", replicas, s.SetupCommand("--replicas 1"), err)
