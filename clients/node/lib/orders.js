@@ -1,6 +1,6 @@
 // A triggered run, and its outcome (docs/protocol.md, sections 7 and 10).
 import { randomUUID } from "node:crypto";
-import { headers as newHeaders } from "@nats-io/transport-node";
+import { PermissionViolationError, headers as newHeaders } from "@nats-io/transport-node";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { isFinal } from "./claim.js";
 import { formatMessage } from "./message.js";
@@ -42,17 +42,32 @@ async function triggered(store, slot, timer, later) {
 
 // waits reports whether one of the oldest messages on a subject is the run's. Unless all is true, a second
 // message would fold with one that is younger than the duplicate window, which is two minutes at least. A
-// login that may not read the stream finds none.
+// login that may not read the stream finds none, and a server without timers has none. Without an answer
+// it is not known whether the run waits, which is an error.
 async function waits(store, name, subject, id, all) {
-  const stream = `${store.namespace}_${name}`;
-  const oldest = await store.nc.request(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify({ seq: 1, next_by_subj: subject }), { timeout: 2000 }).catch(() => undefined);
+  const stream = `${store.namespace}_${name}`, ask = { seq: 1, next_by_subj: subject };
+  const oldest = await store.nc.request(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify(ask), { timeout: 2000 }).catch((err) => {
+    if (err.cause instanceof PermissionViolationError || (name === "timers" && err.isNoResponders?.())) return undefined;
+    throw err;
+  });
   const stored = Date.parse(oldest?.headers?.get("Nats-Time-Stamp"));
   if (Number.isNaN(stored) || (!all && Date.now() - stored < 105_000)) return false;
-  const manager = await jetstreamManager(store.nc);
-  for await (const m of await manager.direct.getBatch(stream, { seq: 1, batch: 10_000, next_by_subj: subject })) {
-    if (m.header.get("Cronce-Slot") === id) return true;
-  }
-  return false;
+  const { direct } = await jetstreamManager(store.nc, { checkAPI: false });
+  let found = false;
+  const batch = await direct.getBatch(stream, {
+    ...ask, batch: 10_000,
+    callback: (_, m) => { // iterating would keep the subscription for ever
+      if (m.header?.get("Cronce-Slot") === id) {
+        found = true;
+        batch.stop();
+      }
+    },
+  });
+  const late = setTimeout(() => batch.stop(new Error(`stream ${stream}: not answered`)), 10_000);
+  const err = await batch.iterClosed;
+  clearTimeout(late);
+  if (err) throw err;
+  return found;
 }
 
 async function definition(store, job) {
