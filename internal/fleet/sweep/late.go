@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -159,8 +158,11 @@ func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited, now ti
 	whole := slot.Whole()
 	if now.Sub(a.due)-t.entry.Job.LateAfter > folded {
 		// The node that sent the alert may have died before it noted the trouble.
-		if sent, err := t.alertOf(ctx, whole, a.due); !sent.IsZero() || err != nil {
-			return cmp.Or(err, t.noteTrouble(ctx, whole, sent))
+		switch sent, err := t.alertOf(ctx, whole, a.due); {
+		case err != nil:
+			return err
+		case !sent.IsZero():
+			return t.noteTrouble(ctx, whole, sent)
 		}
 	}
 	e := job.Event{

@@ -2,6 +2,7 @@ package sweep_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -28,10 +29,15 @@ func (c countedAlerts) Alert(ctx context.Context, e job.Event, id string) error 
 }
 
 func (c countedAlerts) Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error] {
-	if c.site.listing != nil {
-		c.site.listing()
+	return func(yield func(job.Event, error) bool) {
+		if c.site.listing != nil {
+			if err := c.site.listing(); err != nil {
+				yield(job.Event{}, err)
+				return
+			}
+		}
+		c.Store.Events(ctx, f)(yield)
 	}
-	return c.Store.Events(ctx, f)
 }
 
 // lateAfter makes the job report ask for alerts about late slots.
@@ -141,6 +147,23 @@ func TestANewSweeperNotesTheTroubleOfAnAlertUnlessItHasEnded(t *testing.T) {
 	}
 }
 
+// A job that was in no trouble would send an alert that it has recovered.
+func TestALateSlotIsNoTroubleWhileTheAlertsCannotBeRead(t *testing.T) {
+	s := newSite(t)
+	s.lateAfter(time.Minute)
+	late := s.due(10 * time.Minute)
+	s.publish(late)
+	s.sweeper.Published("default", late)
+	unread := errors.New("not answered")
+	s.listing = func() error { return unread }
+	if err := s.sweeper.Pass(t.Context(), map[string]bool{"alive": true}); !errors.Is(err, unread) {
+		t.Errorf("the pass: %v", err)
+	}
+	if state, _, err := s.AlertStates().Read(t.Context(), "report"); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("the state is %+v, %v, and no alert was sent", state, err)
+	}
+}
+
 func TestOnlySlotsThatStartedLateAreLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		record func(due time.Time) job.Record
@@ -209,7 +232,7 @@ func TestPublishedDoesNotWaitWhileTheEventsAreRead(t *testing.T) {
 	s.publish(late)
 	s.sweeper.Published("default", late)
 	read := false
-	s.listing = func() {
+	s.listing = func() error {
 		read = true
 		noted := make(chan struct{})
 		go func() {
@@ -221,6 +244,7 @@ func TestPublishedDoesNotWaitWhileTheEventsAreRead(t *testing.T) {
 		case <-time.After(4 * time.Minute):
 			t.Error("Published waits for the events")
 		}
+		return nil
 	}
 	s.pass()
 	if !read {

@@ -40,7 +40,7 @@ type site struct {
 	after       []plans.Entry // the jobs that run after report and check
 	late        []plans.Entry // the jobs with on_late
 	alerts      atomic.Int64  // calls of Alert
-	listing     func()        // called when the events are listed; it may be nil
+	listing     func() error  // called before the events are listed; it may be nil
 	reads       atomic.Int64  // of records
 	endFailures int           // how many of the next writes of an end fail
 }
