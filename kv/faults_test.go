@@ -14,12 +14,13 @@ import (
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
 // behindProxy opens one namespace twice: through a proxy, and directly.
-func behindProxy(t *testing.T, prepare ...func(jetstream.JetStream)) (through, beside *kv.Store, p *natstest.Proxy, js jetstream.JetStream) {
+func behindProxy(t *testing.T, prepare ...func(jetstream.JetStream)) (through, beside *kv.Store, p *proxy.Proxy, js jetstream.JetStream) {
 	t.Helper()
 	s := natstest.Run(t)
 	p = natstest.NewProxy(t, s.ClientURL())

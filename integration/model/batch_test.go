@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -65,11 +66,11 @@ func (l accompanied) Write(ctx context.Context, r job.Record, at uint64) (uint64
 
 // slow delays the server's answers, so that a store counts the storage as slow, however fast that
 // is: one more message takes more than twice wire.SlowWrite.
-func slow(p *natstest.Proxy) { p.Slow(600 * time.Microsecond) }
+func slow(p *proxy.Proxy) { p.Slow(600 * time.Microsecond) }
 
 // recruitTogether is recruit for clients whose writes go in atomic batches: three share a store
 // behind each proxy, which is slow.
-func recruitTogether(t *testing.T, proxies ...*natstest.Proxy) (f *fleet, stop func()) {
+func recruitTogether(t *testing.T, proxies ...*proxy.Proxy) (f *fleet, stop func()) {
 	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -117,7 +118,7 @@ func countBatched(t *testing.T, nc *nats.Conn) *batched {
 }
 
 // together runs a fleet whose writes go in batches through the faults, and checks its history.
-func together(ctx context.Context, t *testing.T, js jetstream.JetStream, behind, beside *natstest.Proxy, hint bool, faults ...*fault) {
+func together(ctx context.Context, t *testing.T, js jetstream.JetStream, behind, beside *proxy.Proxy, hint bool, faults ...*fault) {
 	t.Helper()
 	sent := countBatched(t, js.Conn())
 	f, stop := recruitTogether(t, behind, beside)

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -24,7 +25,7 @@ const (
 
 // recruit makes a fleet on a broker, some of it behind a proxy. wrap stands
 // between the clients and the slots' ledger.
-func recruit(t *testing.T, beside func() jetstream.JetStream, proxy *natstest.Proxy, wrap func(slotLedger) slotLedger) *fleet {
+func recruit(t *testing.T, beside func() jetstream.JetStream, proxy *proxy.Proxy, wrap func(slotLedger) slotLedger) *fleet {
 	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

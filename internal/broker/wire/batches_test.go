@@ -15,6 +15,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -234,7 +235,7 @@ func TestDefinitionsAreWrittenSinglyWhereTheStreamDeniesBatches(t *testing.T) {
 }
 
 // behind opens one namespace twice: through a proxy, and directly.
-func behind(t *testing.T, opts ...nats.Option) (through, beside *kv.Store, p *natstest.Proxy) {
+func behind(t *testing.T, opts ...nats.Option) (through, beside *kv.Store, p *proxy.Proxy) {
 	t.Helper()
 	server := natstest.Run(t)
 	p = natstest.NewProxy(t, server.ClientURL())

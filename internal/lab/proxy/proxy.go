@@ -3,29 +3,24 @@
 package proxy
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
 
-// Proxy stands between clients and servers. It is safe for concurrent use.
+// Proxy is a relay with faults. It is safe for concurrent use.
 type Proxy struct {
-	listener net.Listener
-	target   string // the server; empty: the first line of each connection names it
+	*Relay
 
 	mu    sync.Mutex
 	fault Fault
-	conns map[net.Conn]bool
 	woken chan struct{} // closed and replaced when fault changes
 	lost  bool          // the fault Lose has dropped a message
-	all   sync.WaitGroup
 }
 
 // Fault is what is wrong with the connections. The zero Fault is none.
@@ -69,23 +64,18 @@ func New() (*Proxy, error) { return To("") }
 
 // To starts a proxy in front of the server at this address.
 func To(target string) (*Proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("proxy: %w", err)
+	p := &Proxy{woken: make(chan struct{})}
+	var err error
+	if p.Relay, err = NewRelay(target, p.pass); err != nil {
+		return nil, err
 	}
-	p := &Proxy{listener: l, target: target, conns: map[net.Conn]bool{}, woken: make(chan struct{})}
-	p.all.Go(p.accept)
 	return p, nil
 }
 
-// Address is where clients connect.
-func (p *Proxy) Address() string { return p.listener.Addr().String() }
-
 // Close cuts all connections, and returns when they are closed.
 func (p *Proxy) Close() {
-	_ = p.listener.Close()
-	p.Set(Fault{Cut: true})
-	p.all.Wait()
+	p.Set(Fault{Cut: true}) // ends a fault that blocks
+	p.Relay.Close()
 }
 
 // Set changes the fault. It cuts the connections if the new fault allows none, or if the
@@ -93,21 +83,25 @@ func (p *Proxy) Close() {
 func (p *Proxy) Set(fault Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	cut := fault.Cut || p.fault.Deaf
+	lost := p.fault.Deaf
 	p.fault, p.lost = fault, false
 	close(p.woken)
 	p.woken = make(chan struct{})
-	if cut {
-		p.cut()
-	}
+	p.set(fault.Cut, fault.Cut || lost)
 }
 
-// cut closes all connections. p.mu is held.
-func (p *Proxy) cut() {
-	for c := range p.conns {
-		_ = c.Close()
-	}
-}
+// Heal ends the fault. The methods below set one fault each.
+func (p *Proxy) Heal() { p.Set(Fault{}) }
+
+func (p *Proxy) Cut() { p.Set(Fault{Cut: true}) }
+
+func (p *Proxy) Deafen() { p.Set(Fault{Deaf: true}) }
+
+func (p *Proxy) Delay(late time.Duration) { p.Set(Fault{Late: late}) }
+
+func (p *Proxy) Slow(each time.Duration) { p.Set(Fault{EachLate: each}) }
+
+func (p *Proxy) Stall() { p.Set(Fault{Stalled: true}) }
 
 // now returns the fault, and a channel that is closed when the fault changes.
 func (p *Proxy) now() (Fault, <-chan struct{}) {
@@ -116,61 +110,15 @@ func (p *Proxy) now() (Fault, <-chan struct{}) {
 	return p.fault, p.woken
 }
 
-func (p *Proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		p.all.Go(func() { p.serve(client) })
-	}
-}
-
-func (p *Proxy) serve(client net.Conn) {
-	defer client.Close()
-	if tcp, ok := client.(*net.TCPConn); ok {
-		_ = tcp.SetReadBuffer(socketBuffer)
-	}
-	from, target := bufio.NewReader(client), p.target
-	if target == "" {
-		_ = client.SetReadDeadline(time.Now().Add(5 * time.Second))
-		line, err := from.ReadString('\n')
-		if err != nil {
-			return
-		}
-		_ = client.SetReadDeadline(time.Time{})
-		target = line
-	}
-	server, err := net.DialTimeout("tcp", strings.TrimSpace(target), 2*time.Second)
-	if err != nil {
+func (p *Proxy) pass(to io.Writer, from io.Reader, toServer bool) {
+	if toServer {
+		p.pipe(to, from, func(f Fault) (time.Duration, bool) { return f.Delay, f.Clogged || f.Stalled }, p.asked)
 		return
 	}
-	defer server.Close()
-	p.mu.Lock()
-	if p.fault.Cut {
-		p.mu.Unlock()
-		return
+	if client, ok := to.(*net.TCPConn); ok {
+		_ = client.SetReadBuffer(socketBuffer)
 	}
-	p.conns[client], p.conns[server] = true, true
-	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.conns, client)
-		delete(p.conns, server)
-	}()
-	var both sync.WaitGroup
-	both.Go(func() {
-		p.pipe(server, from, func(f Fault) (time.Duration, bool) { return f.Delay, f.Clogged || f.Stalled }, p.asked)
-		server.Close()
-		client.Close()
-	})
-	both.Go(func() {
-		p.pipe(client, server, func(f Fault) (time.Duration, bool) { return f.Delay + f.Late, f.Clogged }, p.answered)
-		server.Close()
-		client.Close()
-	})
-	both.Wait()
+	p.pipe(to, from, func(f Fault) (time.Duration, bool) { return f.Delay + f.Late, f.Clogged }, p.answered)
 }
 
 // pipe copies from one side to the other until one of them is closed. effect returns how long a

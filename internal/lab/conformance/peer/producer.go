@@ -187,7 +187,7 @@ func (s *stage) definesUnseen(name string) (passed func() string) {
 
 // connectsAgain ends the client's connection, calls heal, and defines a job that the client hears of.
 func (s *stage) connectsAgain(heal func()) {
-	s.tap.cut()
+	s.tap.Disconnect()
 	heal()
 	s.define("heard", nil, nil)
 }

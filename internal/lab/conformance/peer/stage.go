@@ -98,7 +98,7 @@ func (s *stage) close() {
 		s.client.Kill()
 	}
 	if s.tap != nil {
-		s.tap.close()
+		s.tap.Close()
 	}
 	if s.nc != nil {
 		s.nc.Close()
@@ -142,7 +142,7 @@ func (s *stage) launch(jobs string, env ...string) (node string) {
 func (s *stage) start(jobs string, env ...string) {
 	command := s.ctx.Value(commandKey{}).(conformance.Command)
 	command.Env = append(append(slices.Concat(os.Environ(), command.Env),
-		"CRONCE_UNDER_TEST_SERVER="+s.tap.url(), "CRONCE_UNDER_TEST_NAMESPACE="+namespace, "CRONCE_UNDER_TEST_NAME=client",
+		"CRONCE_UNDER_TEST_SERVER="+s.tap.URL(), "CRONCE_UNDER_TEST_NAMESPACE="+namespace, "CRONCE_UNDER_TEST_NAME=client",
 		"CRONCE_UNDER_TEST_JOBS="+jobs, "CRONCE_UNDER_TEST_QUEUES=default", "CRONCE_UNDER_TEST_PRODUCE=1", "CRONCE_UNDER_TEST_CLOCK_OFFSET_MS=0",
 		"CRONCE_UNDER_TEST_RECORD="+s.recordFile()), env...)
 	process, err := conformance.Start(s.ctx, command)

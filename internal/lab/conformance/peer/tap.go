@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 )
 
 // frame is one protocol message between the client and the server.
@@ -62,44 +63,23 @@ const (
 	drop
 )
 
-// tap stands between the client and the server. Frames of one direction pass in order.
+// tap is a relay between the client and the server. Frames of one direction pass in order.
 type tap struct {
-	listener net.Listener
-	server   string
+	*proxy.Relay
 
 	mu    sync.Mutex
 	rules map[int]func(frame) verdict
 	next  int
 	log   []frame
-	conns map[net.Conn]bool
-	all   sync.WaitGroup
 }
 
 func newTap(server string) (*tap, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listen for the client: %w", err)
+	t := &tap{rules: map[int]func(frame) verdict{}}
+	var err error
+	if t.Relay, err = proxy.NewRelay(server, t.pass); err != nil {
+		return nil, err
 	}
-	t := &tap{listener: l, server: server, rules: map[int]func(frame) verdict{}, conns: map[net.Conn]bool{}}
-	t.all.Go(t.accept)
 	return t, nil
-}
-
-func (t *tap) url() string { return "nats://" + t.listener.Addr().String() }
-
-func (t *tap) close() {
-	_ = t.listener.Close()
-	t.cut()
-	t.all.Wait()
-}
-
-// cut ends all connections. The client may connect again.
-func (t *tap) cut() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for c := range t.conns {
-		_ = c.Close()
-	}
 }
 
 // rule adds a rule, which sees each frame before it passes. The returned function removes it.
@@ -150,40 +130,7 @@ func (t *tap) frames(choose func(frame) bool) (all []frame) {
 	return all
 }
 
-func (t *tap) accept() {
-	for {
-		client, err := t.listener.Accept()
-		if err != nil {
-			return
-		}
-		t.all.Go(func() { t.serve(client) })
-	}
-}
-
-func (t *tap) serve(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", t.server)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	t.mu.Lock()
-	t.conns[client], t.conns[server] = true, true
-	t.mu.Unlock()
-	var both sync.WaitGroup
-	both.Go(func() { t.pipe(server, client, true) })
-	both.Go(func() { t.pipe(client, server, false) })
-	both.Wait()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.conns, client)
-	delete(t.conns, server)
-}
-
-// pipe passes frames until one side is closed, and then closes both.
-func (t *tap) pipe(to, from net.Conn, toServer bool) {
-	defer to.Close()
-	defer from.Close()
+func (t *tap) pass(to io.Writer, from io.Reader, toServer bool) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil, stop: // a rule met the end of its scenario
