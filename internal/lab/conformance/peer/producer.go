@@ -461,8 +461,13 @@ func away(s *stage) {
 		s.breaks("V-3", "the watermark lost its member x_shade: %v", mark.value)
 	}
 	late := map[string]string{} // what is said of each late slot
+	seen := map[string]bool{}
 	for _, f := range s.tap.frames(ticks) {
 		id := f.header("Nats-Msg-Id")
+		if seen[id] {
+			continue // a client that was suspended judges its slots anew, and publishes copies
+		}
+		seen[id] = true
 		at, err := time.Parse(time.RFC3339, strings.TrimPrefix(id, "tick:"))
 		if said := f.header("Cronce-Missed") + " " + f.header("Cronce-Caught-Up"); err == nil && said != " " {
 			late[id] = said
