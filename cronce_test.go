@@ -20,7 +20,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	natstest.WaitMore(8)
+	goleak.VerifyTestMain(m)
+}
 
 func everySecond(name string) job.Job { return job.Job{Name: name, Schedule: "* * * * * *"} }
 

@@ -376,7 +376,7 @@ func TestHandleAfterRunBeginsTheJobAndItsQueue(t *testing.T) {
 func TestHandleMakesAWorkerOfAReplicaThatBeganWithoutJobs(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
-	s, _ := scheduler(t, srv)
+	s, _ := scheduler(t, srv, cronce.WithGrace(time.Millisecond))
 	running(t, s)
 	natstest.Eventually(t, "the replica to be ready", func() bool { return s.Ready() == nil })
 	began := make(chan struct{}, 1)
@@ -560,7 +560,7 @@ func TestQueueConcurrencyBoundsOneQueue(t *testing.T) {
 func TestTriggerWaitsForAJobThatHandleHasJustAdded(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
-	s, _ := scheduler(t, srv)
+	s, _ := scheduler(t, srv, cronce.WithGrace(time.Millisecond))
 	running(t, s)
 	natstest.Eventually(t, "the replica to be ready", func() bool { return s.Ready() == nil })
 	for i := range 20 {

@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/core/plans"
@@ -17,7 +19,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	natstest.WaitMore(8)
+	goleak.VerifyTestMain(m)
+}
 
 var now = time.Date(2026, 3, 28, 12, 0, 30, 0, time.UTC)
 

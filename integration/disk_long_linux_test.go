@@ -9,7 +9,7 @@ import (
 
 // The disk of the server that leads is full, those of the other two are not: the
 // fleet goes on, before and after there is room again and it is restarted.
-func TestLongFullDiskOfTheLeader(t *testing.T) {
+func TestFullDiskOfTheLeader(t *testing.T) {
 	t.Parallel()
 	c := newClusterSite(t)
 	file, jobs := c.burst(tick, 5)

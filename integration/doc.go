@@ -20,6 +20,6 @@
 //     TestStandbyWorkerTakesOverAndHandsBack,
 //     TestWorkIsSpreadOverAllMachinesAndGrowsWithOneMore.
 //
-// What takes minutes is built with the tag "long", is named TestLong..., and runs
-// with "go tool task integration-long".
+// Tests that take long, most of them, are built with the tag "long", and run with
+// "go tool task long". So are those of other packages.
 package integration

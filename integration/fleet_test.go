@@ -1,4 +1,4 @@
-//go:build unix
+//go:build long && unix
 
 package integration
 
@@ -7,7 +7,6 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -62,14 +61,6 @@ func (f *fleet) untilSlots(n int) {
 	eventually(f.t, fmt.Sprintf("%d more slots", n), func() bool {
 		return len(f.touched()) >= until
 	})
-}
-
-func term(p *process) {
-	p.t.Helper()
-	p.signal(syscall.SIGTERM)
-	if code := p.exit(); code != 0 {
-		p.t.Errorf("%s ends with %d after TERM", p.name, code)
-	}
 }
 
 // It uses the default address, so nothing runs beside it.

@@ -33,7 +33,7 @@ func countsAt(t *testing.T, url string) (c traffic) {
 
 // What heartbeats, announcements and requests for work cost grows with the nodes, and
 // not with their square.
-func TestLongIdleFleetCostsTheBrokerLittle(t *testing.T) {
+func TestIdleFleetCostsTheBrokerLittle(t *testing.T) {
 	for _, test := range []struct {
 		nodes   int
 		in, out int64 // at most, a second
@@ -67,7 +67,7 @@ func TestLongIdleFleetCostsTheBrokerLittle(t *testing.T) {
 	}
 }
 
-func TestLongEmbeddedServerIsSmall(t *testing.T) {
+func TestEmbeddedServerIsSmall(t *testing.T) {
 	s := newServedSite(t)
 	<-time.After(time.Minute)
 	resident := s.server.usage().resident >> 20

@@ -1,4 +1,4 @@
-//go:build unix && long
+//go:build long && unix
 
 package integration
 
@@ -16,7 +16,7 @@ import (
 // One producer after the other is killed, at any moment, while a hundred slots are due
 // each second. By the broker's timestamps, the first slots after a death may be half a
 // second late; all others are on time, and each is stored once.
-func TestLongKilledProducerDelaysItsNextSlotsOnly(t *testing.T) {
+func TestKilledProducerDelaysItsNextSlotsOnly(t *testing.T) {
 	for _, producers := range []int{3, 10} {
 		t.Run(fmt.Sprint(producers), func(t *testing.T) {
 			s := newForeignSite(t)

@@ -1,4 +1,4 @@
-//go:build unix && long
+//go:build long && unix
 
 package integration
 
@@ -29,7 +29,7 @@ func (s *site) burst(script string, n int) (file string, jobs []string) {
 // The server that leads what matters is killed in the very moment: some of what was
 // sent is stored and answered, some stored and not answered, some lost. The default
 // lease outlasts an election, so that not even a second start is allowed.
-func TestLongLeaderKilledInTheMiddle(t *testing.T) {
+func TestLeaderKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	c := newClusterSite(t)
 	file, jobs := c.burst(tick, 20)
@@ -86,7 +86,7 @@ func (s *site) onNext(subject, holds string) {
 }
 
 // An upgrade of the servers: each ends on its own terms, and comes back.
-func TestLongServerProcessesRestartOneByOne(t *testing.T) {
+func TestServerProcessesRestartOneByOne(t *testing.T) {
 	t.Parallel()
 	c := newClusterSite(t)
 	file, jobs := c.burst(tick, 5)
@@ -105,7 +105,7 @@ func TestLongServerProcessesRestartOneByOne(t *testing.T) {
 
 // Clients lose the server that leads, which goes on leading: the wire to it is
 // silent, then cut, then slow. They go by the other two.
-func TestLongClientsLoseTheWireToTheLeader(t *testing.T) {
+func TestClientsLoseTheWireToTheLeader(t *testing.T) {
 	t.Parallel()
 	c := newClusterSite(t)
 	file, jobs := c.burst(tick, 5)

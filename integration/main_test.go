@@ -3,13 +3,10 @@
 package integration
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -40,26 +37,17 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(workshop)
-	waitMore()
+	if raceDetector { // it uses more CPU
+		natstest.WaitMore(5)
+	} else {
+		natstest.WaitMore(12)
+	}
 	code := m.Run()
 	if left := leftovers(); len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "processes outlived their tests:\n%s\n", strings.Join(left, "\n"))
 		code = max(code, 1)
 	}
 	return code
-}
-
-// waitMore runs more tests in parallel than there are processors, because most of the
-// time they wait for leases and clocks. Under the race detector they use more CPU.
-func waitMore() {
-	many := "12"
-	if raceDetector {
-		many = "5"
-	}
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = f.Value.Set(many)
-	}
 }
 
 var (

@@ -139,3 +139,11 @@ func alive(pid int) bool {
 	_, state, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(state, "Z")
 }
+
+func term(p *process) {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != 0 {
+		p.t.Errorf("%s ends with %d after TERM", p.name, code)
+	}
+}

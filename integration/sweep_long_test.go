@@ -1,4 +1,4 @@
-//go:build unix && long
+//go:build long && unix
 
 package integration
 
@@ -12,7 +12,7 @@ import (
 // under a worker that dies, one waits for its next attempt, one was triggered and
 // waits in its job's lock under a worker that dies, and one has not come to a worker
 // yet. Each ends within two minutes of when it should have moved.
-func TestLongPurgedSlotsAreFoundAndEnded(t *testing.T) {
+func TestPurgedSlotsAreFoundAndEnded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.startServer("127.0.0.1:0")

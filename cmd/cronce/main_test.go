@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 )
 
@@ -21,6 +23,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("CRONCE_TEST_MAIN") != "" {
 		main()
 	}
+	natstest.WaitMore(8)
 	goleak.VerifyTestMain(m,
 		// Signals are waited for as long as the process lives.
 		goleak.IgnoreTopFunction("github.com/cronce-io/cronce/cmd/cronce.untilSignal.func1"),

@@ -231,7 +231,7 @@ func (m mutant) judge(output string) error {
 }
 
 func goTest(ctx context.Context, root, pkg, pattern string, env []string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-v", "-count=1", "-vet=off", "-timeout=3m", "-run="+pattern, "./"+pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-tags=long", "-v", "-count=1", "-vet=off", "-timeout=3m", "-run="+pattern, "./"+pkg)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), env...)
 	output, err := cmd.CombinedOutput()
 	return string(output), err

@@ -60,7 +60,7 @@ func TestEveryDecoderBoundsEveryMember(t *testing.T) {
 		`9223372036854775807`, `-9223372036854775808`, `1e300`, `-1`, `257`, `"` + long + `"`, `"\u0000"`, `"2562047h47m16s"`, `"-2562047h47m16s"`,
 		`"0000-01-01T00:00:00+23:59"`, `"9999-12-31T23:59:59-23:59"`, `"10000-01-01T00:00:00Z"`, `"nosuch"`, `""`, `{}`, `[[]]`,
 		list(`"x"`, 2000), list(`{"attempt":1,"node":"x","started":"2026-11-21T07:00:00Z"}`, 2000), list(`{"id":"report:@k","at":"2026-11-21T08:00:00Z","since":"2026-11-21T08:00:00Z"}`, 2000),
-		list(`{"from":"2026-11-20T07:00:00Z","plan":{"schedule":"@hourly"}}`, 2000), `"` + long + `@x"`, `[{"from":"2026-11-20T07:00:00Z","plan":{"schedule":"@hourly","shards":9223372036854775807}}]`,
+		list(`{"from":"2026-11-20T07:00:00Z","plan":{"schedule":"@hourly"}}`, 2000), `"` + strings.Repeat("x", 5000) + `@x"`, `[{"from":"2026-11-20T07:00:00Z","plan":{"schedule":"@hourly","shards":9223372036854775807}}]`,
 	}
 	for kind, value := range sound {
 		if _, err := decoders[kind]([]byte(value)); err != nil {

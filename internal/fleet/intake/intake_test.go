@@ -288,7 +288,7 @@ func TestEachMessageIsOneSlotAmongManyProducers(t *testing.T) {
 	f.run()
 	f.run()
 	stop := f.run()
-	const n = 500
+	const n = 100
 	want := map[string]bool{}
 	for i := range n {
 		if i == n/2 {

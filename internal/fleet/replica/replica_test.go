@@ -24,7 +24,10 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	natstest.WaitMore(8)
+	goleak.VerifyTestMain(m)
+}
 
 // site is one namespace on one server.
 type site struct {

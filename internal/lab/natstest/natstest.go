@@ -4,10 +4,12 @@ package natstest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -215,6 +217,15 @@ func FreePorts(t testing.TB, n int) []int {
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", FreePorts(t, 1)[0])
+}
+
+// WaitMore runs up to n tests in parallel where more than there are processors do no harm, because most
+// of the time they wait for leases and clocks. TestMain calls it. A flag -parallel of the command wins.
+func WaitMore(n int) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = f.Value.Set(strconv.Itoa(n))
+	}
 }
 
 // Patience bounds every wait of a test for an event. Only a test that hangs takes as long, however

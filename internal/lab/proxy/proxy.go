@@ -110,7 +110,7 @@ func (p *Proxy) now() (Fault, <-chan struct{}) {
 	return p.fault, p.woken
 }
 
-func (p *Proxy) pass(to io.Writer, from io.Reader, toServer bool) {
+func (p *Proxy) pass(to io.WriteCloser, from io.Reader, toServer bool) {
 	if toServer {
 		p.pipe(to, from, func(f Fault) (time.Duration, bool) { return f.Delay, f.Clogged || f.Stalled }, p.asked)
 		return
@@ -123,8 +123,8 @@ func (p *Proxy) pass(to io.Writer, from io.Reader, toServer bool) {
 
 // pipe copies from one side to the other until one of them is closed. effect returns how long a
 // fault delays this direction, and whether it blocks it. pass returns what to write of what was
-// read, and false to end.
-func (p *Proxy) pipe(to io.Writer, from io.Reader, effect func(Fault) (delay time.Duration, blocked bool), pass func([]byte) ([]byte, bool)) {
+// read, and false to end. pipe closes to when it writes no more, since from may have nothing to read.
+func (p *Proxy) pipe(to io.WriteCloser, from io.Reader, effect func(Fault) (delay time.Duration, blocked bool), pass func([]byte) ([]byte, bool)) {
 	type chunk struct {
 		data []byte
 		at   time.Time
@@ -134,6 +134,7 @@ func (p *Proxy) pipe(to io.Writer, from io.Reader, effect func(Fault) (delay tim
 	broken := make(chan struct{})
 	sender.Go(func() {
 		defer close(broken)
+		defer to.Close()
 		for c := range chunks {
 			if wait := time.Until(c.at); wait > 0 {
 				time.Sleep(wait)

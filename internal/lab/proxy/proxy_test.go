@@ -70,6 +70,9 @@ func newThrough(t *testing.T) *through {
 	return c
 }
 
+// patience bounds each wait. Only a test that hangs takes as long.
+const patience = 4 * time.Minute
+
 func (c *through) say(line string) {
 	c.Helper()
 	if _, err := c.conn.Write([]byte(line + "\r\n")); err != nil {
@@ -84,14 +87,14 @@ func (c *through) wantHeard(line string) {
 		if got != line {
 			c.Fatalf("the server received %q, want %q", got, line)
 		}
-	case <-time.After(4 * time.Minute):
+	case <-time.After(patience):
 		c.Fatalf("the server has not received %q", line)
 	}
 }
 
 func (c *through) wantAnswer(line string) {
 	c.Helper()
-	_ = c.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.conn.SetReadDeadline(time.Now().Add(patience))
 	if got, err := c.from.ReadString('\n'); got != line+"\r\n" {
 		c.Fatalf("answer %q, %v; want %q", got, err, line)
 	}
@@ -100,7 +103,7 @@ func (c *through) wantAnswer(line string) {
 // wantEnd wants the connection to end without another answer.
 func (c *through) wantEnd() {
 	c.Helper()
-	_ = c.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.conn.SetReadDeadline(time.Now().Add(patience))
 	got, err := c.from.ReadString('\n')
 	if timeout, ok := err.(net.Error); got != "" || err == nil || ok && timeout.Timeout() {
 		c.Fatalf("read %q, %v; want the end of the connection", got, err)
@@ -217,9 +220,12 @@ func TestAProxySeversBeforeAWrite(t *testing.T) {
 	c.wantAnswer("PUB other 1")
 	c.say("PUB ack 1\r\nPUB $KV.x_ledger.a 1\r\nPUB later 1")
 	c.wantHeard("PUB ack 1")
+	_ = c.conn.SetReadDeadline(time.Now().Add(patience))
 	for {
 		line, err := c.from.ReadString('\n')
-		if err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("the connection is still open")
+		} else if err != nil {
 			break
 		}
 		if line != "PUB ack 1\r\n" {

@@ -24,7 +24,7 @@ type Relay struct {
 
 // Pass passes on what one side of a connection sends. It returns when it cannot read or write any
 // more. Then the relay closes both sides.
-type Pass func(to io.Writer, from io.Reader, toServer bool)
+type Pass func(to io.WriteCloser, from io.Reader, toServer bool)
 
 // NewRelay starts a relay in front of the server at this address.
 func NewRelay(target string, pass Pass) (*Relay, error) {

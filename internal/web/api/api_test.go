@@ -22,7 +22,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) }
+func TestMain(m *testing.M) {
+	natstest.WaitMore(8)
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+}
 
 // fleet runs a scheduler with the jobs "quick", which succeeds, "broken", which fails, and
 // "slow", which runs until its slot is cancelled, and "deaf", which runs to the end of the test.

@@ -130,7 +130,7 @@ func (t *tap) frames(choose func(frame) bool) (all []frame) {
 	return all
 }
 
-func (t *tap) pass(to io.Writer, from io.Reader, toServer bool) {
+func (t *tap) pass(to io.WriteCloser, from io.Reader, toServer bool) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil, stop: // a rule met the end of its scenario
