@@ -1,4 +1,4 @@
-//go:build unix
+//go:build long && unix
 
 package integration
 

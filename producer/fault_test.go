@@ -320,21 +320,3 @@ func TestRunEndsWhenTheRegistryCannotBeWatched(t *testing.T) {
 		}
 	})
 }
-
-// goleak checks after all tests that no goroutine is left, synctest after each.
-func TestCancelAtAnyMomentLeavesNothingBehind(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBroker(t)
-		b.setAnswer(faulty(3))
-		for i := range 50 {
-			b.apply(every(fmt.Sprint("job", i), "* * * * * *", ""))
-		}
-		for i := range 100 {
-			p := b.start()
-			advance(time.Duration(i*i) * time.Millisecond)
-			b.setAway(i%7 == 0)
-			p.stop()
-		}
-	})
-}
