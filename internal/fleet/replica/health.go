@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -91,14 +92,7 @@ const (
 // claimed until this node has been silent for a lease.
 func (r *Replica) watchStuck(ctx context.Context, end context.CancelCauseFunc) {
 	grace := max(r.grace(), minStuck)
-	tick := time.NewTicker(stuckInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for wire.Wait(ctx, stuckInterval) {
 		for _, s := range r.table.Stuck(grace) {
 			what := fmt.Sprintf("its handler has not returned %v after its context ended: %v", s.For.Round(time.Second), s.Cause)
 			r.log.Error("handler does not return: only the end of the process stops it", "slot", s.Slot.ID(), "after", s.For.Round(time.Second), "error", s.Cause)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -186,14 +187,10 @@ func (f *fleet) sent() (n uint64) {
 
 // sleep waits, and ends early if the fleet ends.
 func (f *fleet) sleep(d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+	if wire.Wait(f.ctx, d) {
 		return nil
-	case <-f.ctx.Done():
-		return context.Cause(f.ctx)
 	}
+	return context.Cause(f.ctx)
 }
 
 // stop ends the fleet and removes its namespace.

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -220,11 +221,7 @@ func (h *hand) steady(ctx context.Context, queue jetstream.Consumer, jobs, secon
 func (h *hand) tick(ctx context.Context, jobs int) error {
 	for {
 		at := time.Now().Truncate(time.Second).Add(time.Second)
-		timer := time.NewTimer(time.Until(at))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !wire.Wait(ctx, time.Until(at)) {
 			return nil
 		}
 		for i := range jobs {
