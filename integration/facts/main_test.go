@@ -4,11 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"runtime"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -25,19 +22,10 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(memberEnv); config != "" {
 		os.Exit(runMember(config))
 	}
-	waitMore()
+	natstest.WaitMore(8)
 	code := m.Run()
 	everybody.end()
 	os.Exit(code)
-}
-
-// waitMore lets more tests run beside each other than there are processors: most
-// of the time they wait.
-func waitMore() {
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = f.Value.Set("6")
-	}
 }
 
 // three is the cluster of all tests that leave it as they found it. Each has a

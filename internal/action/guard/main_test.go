@@ -17,6 +17,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/action/guard"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // TestMain makes the test binary its own guard process, and a worker that can be
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	// Under the race detector a process sleeps for a second when it exits.
 	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
+	natstest.WaitMore(8)
 	goleak.VerifyTestMain(m)
 }
 
