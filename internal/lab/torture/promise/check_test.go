@@ -120,6 +120,10 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.beat("w1-42-7", 0)
 			s.node("w1-42-7", exchange.NodeFenced, 8)
 		},
+		"a lease that was lost when the answers had just begun to come late": func(s *story) {
+			s.fault(plan.Lag, "x.1", 1, 6, time.Second)
+			s.late(2.5)
+		},
 		"a context ends late in a process that was starved": func(s *story) {
 			s.late(3.9)
 			s.pause("x.1", 2, 3.85)

@@ -91,10 +91,12 @@ func (c *checker) checkSlowness() {
 }
 
 // leasesLost returns the signs of a lost lease during a fault of a process: a handler whose
-// context ended because of it, or a node that was fenced.
+// context ended because of it, or a node that was fenced. A process trusts its lease for more than
+// half of it after its last heartbeat, so what it loses earlier, it does not lose by the fault.
 func (c *checker) leasesLost(l Line) (signs []sign) {
+	during := func(at time.Duration) bool { return l.From+c.h.Lease/2 < at && at < l.Boot }
 	for _, r := range c.all {
-		if r.process == l.Of && r.cause == job.ErrLeaseLost.Error() && l.From < r.stop && r.stop < l.Boot {
+		if r.process == l.Of && r.cause == job.ErrLeaseLost.Error() && during(r.stop) {
 			signs = append(signs, sign{r.stop, r.lines[len(r.lines)-1].String()})
 		}
 	}
@@ -105,7 +107,7 @@ func (c *checker) leasesLost(l Line) (signs []sign) {
 		}
 		// It lost its lease before others could fence it.
 		at, _ := c.h.Broker.Boot(last.Time.Add(c.h.Lease * 3 / 4))
-		if l.From < at && at < l.Boot {
+		if during(at) {
 			signs = append(signs, sign{at, fmt.Sprintf("node %s was fenced; its last heartbeat was stored at %s", name, Stamp(last.Time))})
 		}
 	}
