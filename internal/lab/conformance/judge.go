@@ -226,19 +226,39 @@ func differs(path string, want, got any) string {
 	if isNone(want) {
 		return fmt.Sprintf("%s is %s: want none", path, short(got))
 	}
-	return fmt.Sprintf("%s is %s: want %s", path, short(got), short(want))
+	w, g := text(want), text(got)
+	same := 0
+	for same < min(len(w), len(g)) && w[same] == g[same] {
+		same++
+	}
+	from := max(0, same-mostText/4) // long texts are shown from just before their first difference
+	return fmt.Sprintf("%s is %s: want %s", path, shortFrom(g, from), shortFrom(w, from))
 }
 
+// mostText is how many bytes of a value an error shows.
+const mostText = 200
+
 // short returns a value as JSON, shortened for an error.
-func short(v any) string {
-	const most = 200
+func short(v any) string { return shortFrom(text(v), 0) }
+
+func text(v any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(v) // what was decoded can be encoded
-	text := strings.TrimSpace(b.String())
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "..."
+	return strings.TrimSpace(b.String())
+}
+
+func shortFrom(text string, from int) string {
+	if len(text) <= mostText {
+		return text
 	}
-	return text
+	before, after := "", ""
+	if text = text[from:]; from > 0 {
+		before = "..."
+	}
+	if len(text) > mostText {
+		text, after = text[:mostText], "..."
+	}
+	return before + strings.ToValidUTF8(text, "") + after
 }

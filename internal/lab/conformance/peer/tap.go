@@ -52,6 +52,9 @@ func (f frame) String() string {
 	if r := f.header("Nats-Expected-Last-Subject-Sequence"); r != "" {
 		head = " at " + r
 	}
+	if id := f.header("Nats-Msg-Id"); id != "" {
+		head += " " + id
+	}
 	return fmt.Sprintf("%s  %s: %s%s %q", f.at.UTC().Format("15:04:05.000"), sender, f.subject, head, text)
 }
 
