@@ -12,8 +12,8 @@ import (
 // Scenarios about answers of the broker: errors, refusals, and answers that come late or twice.
 var answerScenarios = []Scenario{
 	{"claim-busy", []string{"W-3"}, "a claim is stored, and errors that do not say so come back", claimBusy},
-	{"claim-refused", []string{"C-5", "C-10", "W-5"}, "the server refuses each copy of a claim for a while", claimRefused},
-	{"claim-refused-later", []string{"W-3", "W-5"}, "the first copy of a claim is stored and not answered, and the second one is refused", claimRefusedLater},
+	{"claim-refused", []string{"C-5", "C-9", "C-10", "W-5"}, "the server refuses each copy of a claim for a while", claimRefused},
+	{"claim-refused-later", []string{"W-3", "W-4", "W-5", "C-2"}, "the first copy of a claim is stored and not answered, and the second one is refused; another slot has a claim of the client's node that the client does not know", claimRefusedLater},
 	{"claim-conflicts", []string{"W-4"}, "conflicts that no other value explains", claimConflicts},
 	{"claim-purged", []string{"W-4", "W-1"}, "the record is deleted just before it is claimed again; of another slot, nothing is left", claimPurged},
 	{"record-purged", []string{"C-6", "C-10", "C-11"}, "the record of a run is deleted while its handler runs", recordPurged},
@@ -95,13 +95,8 @@ const notFound = `{"error":{"code":404,"err_code":10037,"description":"no messag
 
 func isClaim(f frame) bool { return f.writes(ledger, "running") }
 
-// sameCopies checks that all claims so far are copies of the first one; why says what
+// sameWrites checks that all writes so far that match selects are copies of the first one; why says what
 // answered the n-th.
-func (s *stage) sameCopies(must string, why func(n int) string) {
-	s.sameWrites(must, "a claim", isClaim, why)
-}
-
-// sameWrites is sameCopies of the writes that match selects.
 func (s *stage) sameWrites(must, what string, match func(frame) bool, why func(n int) string) {
 	copies := s.tap.frames(match)
 	for i, f := range copies {
@@ -120,26 +115,29 @@ func (s *stage) startedBy(must, id string, revision uint64) {
 	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
 }
 
+// claimBusy has a slot for each of the errors.
 func claimBusy(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	codes := []int{10004, 10008, 10009, 10075, 10077, 10118, 10158, 10163, 10194}
-	why := func(n int) string { return fmt.Sprintf("was answered with the error %d", codes[min(n, len(codes)-1)]) }
-	s.answers(isClaim, func(n int) reply {
-		if n < len(codes) {
-			return refusal(codes[n], "try again", n == 0)
-		}
-		return reply{}
-	})
-	id := s.offer("work", "one", 10)
-	s.await("W-3", fmt.Sprintf("%d copies of a claim, whose answers do not say what became of it", len(codes)+1), func() bool {
-		s.sameCopies("W-3", why)
-		if n := len(s.tap.frames(isClaim)); len(s.did("start", id)) > 0 && n <= len(codes) {
-			s.fails("W-5", "the handler of %s started, although the claim %s", id, why(n-1))
-		}
-		return len(s.tap.frames(isClaim)) > len(codes)
-	})
-	s.startedBy("W-3", id, 0)
+	for _, code := range []int{10004, 10008, 10009, 10075, 10077, 10118, 10158, 10163, 10194} {
+		id := fmt.Sprintf("work:@%d", code)
+		claims := func(f frame) bool { return isClaim(f) && f.body()["id"] == id }
+		s.answers(claims, func(n int) reply {
+			if n == 0 {
+				return refusal(code, "try again", true)
+			}
+			return reply{}
+		})
+		s.publish("work", id, 10)
+		s.await("W-3", fmt.Sprintf("a second copy of a claim that was answered with the error %d, which does not say what became of it", code), func() bool {
+			s.sameWrites("W-3", "a claim", claims, func(int) string { return fmt.Sprintf("was answered with the error %d", code) })
+			if len(s.did("start", id)) > 0 && len(s.tap.frames(claims)) < 2 {
+				s.fails("W-5", "the handler of %s started, although its claim was answered with the error %d", id, code)
+			}
+			return len(s.tap.frames(claims)) > 1
+		})
+		s.startedBy("W-3", id, 0)
+	}
 }
 
 func claimRefused(s *stage) {
@@ -156,6 +154,9 @@ func claimRefused(s *stage) {
 	})
 	heal()
 	s.startedBy("C-2", id, 0)
+	if s.forgotten(id) {
+		s.breaks("C-9", "the message of %s, whose claim was refused, came again because it was not answered: want it given back", id)
+	}
 }
 
 // refusesLater stores the first write that match selects and does not answer it, and refuses the second.
@@ -170,7 +171,7 @@ func (s *stage) refusesLater(match func(frame) bool) {
 
 func claimRefusedLater(s *stage) {
 	s.define("work", nil, nil)
-	s.launch("work")
+	node := s.launch("work")
 	s.refusesLater(isClaim)
 	id := s.offer("work", "one", 10)
 	// The client may repeat the claim, or give up: then it finds its own claim, and claims anew by a
@@ -179,29 +180,73 @@ func claimRefusedLater(s *stage) {
 		return len(s.tap.frames(isClaim)) > 2
 	})
 	s.startedBy("W-3", id, 0)
+
+	// Another slot has a claim of the client's node already, by a write that the client does not know.
+	const adopted = "work:@adopted"
+	var unknown atomic.Uint64
+	s.tap.rule(func(f frame) verdict {
+		if isClaim(f) && f.body()["id"] == adopted && unknown.Load() == 0 {
+			unknown.Store(s.set("ledger", key(adopted), running(adopted, node, 2)))
+		}
+		return pass
+	})
+	s.offer("work", "adopted", 10)
+	r := s.succeeds("C-2", adopted)
+	starts := s.did("start", adopted)
+	if len(starts) != 1 || starts[0].Fence == unknown.Load() {
+		s.breaks("W-4", "the starts of %s are %v: want one, and not by the claim at revision %d, whose nonce is not the client's", adopted, starts, unknown.Load())
+	}
+	if attempts, _ := r.value["attempts"].([]any); r.number("attempt") != 2 || len(attempts) != 1 {
+		s.breaks("C-2", "%s was claimed by the client's own node for attempt 2 and not started, and its record is %v: want it claimed again for the same attempt", adopted, r.value)
+	}
 }
 
+// claimConflicts has two slots, of which one has a record. Of that, the reads after the conflicts find
+// nothing, and then the record at which the claim was made.
 func claimConflicts(s *stage) {
 	s.define("work", nil, nil)
+	const tried = "work:@two"
+	v := ended(running(tried, "peer-9-9-z", 1), "retrying")
+	v["retry_at"] = time.Now().UTC()
+	delete(v, "finished")
+	revisions := map[string]uint64{"work:@one": 0, tried: s.set("ledger", key(tried), v)}
 	s.launch("work")
-	why := func(n int) string {
-		return fmt.Sprintf("was answered with the error %d, while nothing is stored", []int{10164, 10071, 0}[min(n, 2)])
-	}
-	s.answers(isClaim, func(n int) reply {
-		switch n {
-		case 0:
-			return refusal(10164, "last sequence by subject: in process", false)
-		case 1:
-			return refusal(10071, "wrong last sequence: 7", false)
+	for id, revision := range revisions {
+		claims := func(f frame) bool { // a claim at 0 without a read is lost to the record
+			return isClaim(f) && f.body()["id"] == id && f.header("Nats-Expected-Last-Subject-Sequence") == fmt.Sprint(revision)
 		}
-		return reply{}
-	})
-	id := s.offer("work", "one", 10)
-	s.await("W-4", "a third copy of a claim: nothing explains the conflict", func() bool {
-		s.sameCopies("W-4", why)
-		return len(s.tap.frames(isClaim)) > 2
-	})
-	s.startedBy("W-4", id, 0)
+		var conflict atomic.Bool
+		s.answers(claims, func(n int) reply {
+			switch n {
+			case 0:
+				conflict.Store(true)
+				return refusal(10164, "last sequence by subject: in process", false)
+			case 1:
+				return refusal(10071, "wrong last sequence: 7", false)
+			}
+			return reply{}
+		})
+		reads := func(f frame) bool {
+			return id == tried && conflict.Load() && f.subject == getLedger && strings.Contains(string(f.data), key(id))
+		}
+		s.answers(reads, func(n int) reply {
+			if n == 0 {
+				return reply{text: notFound, lost: true, taken: true}
+			}
+			return reply{}
+		})
+		s.publish("work", id, 10)
+		s.await("W-4", "a third copy of a claim: nothing explains the conflict", func() bool {
+			s.sameWrites("W-4", "a claim", claims, func(n int) string {
+				return fmt.Sprintf("was answered with the error %d, while the key is as it was,", []int{10164, 10071, 0}[min(n, 2)])
+			})
+			return len(s.tap.frames(claims)) > 2
+		})
+		s.succeeds("W-4", id)
+		if starts := s.did("start", id); len(starts) != 1 {
+			s.breaks("W-4", "the starts of %s are %v: want one", id, starts)
+		}
+	}
 }
 
 func claimPurged(s *stage) {

@@ -110,12 +110,17 @@ func lockUnclaimed(s *stage) {
 	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": held, "at": now, "since": now}}})
 	s.launch("work")
 	id := s.offer("work", "one", 10)
-	s.never("X-2", silence, func() string {
-		if lock := s.get("state", "lock.work"); !strings.Contains(string(jsonOf(lock.value["holders"])), held) {
-			return held + " was taken out of the lock, although it has not ended: no worker has claimed it yet"
-		}
-		return s.notStarted(id, "another slot holds the only place")()
-	})
+	stays := func(must, why string) {
+		s.never(must, silence, func() string {
+			if lock := s.get("state", "lock.work"); !strings.Contains(string(jsonOf(lock.value["holders"])), held) {
+				return held + " was taken out of the lock, although " + why
+			}
+			return s.notStarted(id, "another slot holds the only place")()
+		})
+	}
+	stays("X-2", "it has not ended: no worker has claimed it yet")
+	s.set("ledger", key(held), value{"v": 2, "id": held, "state": "succeeded"})
+	stays("V-2", "its record has version 2")
 	s.set("ledger", key(held), ended(running(held, "peer-1-1-a", 1), "succeeded"))
 	s.succeeds("X-2", id)
 }
@@ -149,7 +154,7 @@ func lockPlaces(s *stage) {
 func lockMoves(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
 	held := "work:@zero"
-	s.launch("work")
+	node := s.launch("work")
 	var once atomic.Bool
 	s.tap.rule(func(f frame) verdict {
 		if isClaim(f) && once.CompareAndSwap(false, true) {
@@ -173,6 +178,12 @@ func lockMoves(s *stage) {
 	})
 	s.set("ledger", key(held), ended(running(held, "peer-1-1-a", 1), "succeeded"))
 	s.succeeds("X-1", id)
+
+	const adopted = "work:@adopted" // by a claim of its own node that it does not know
+	s.set("ledger", key(adopted), running(adopted, node, 1))
+	s.holdsPlace("work", 1)
+	s.offer("work", "adopted", 10)
+	s.succeeds("X-1", adopted)
 }
 
 // replacing prepares a job under replace, with a slot that runs on a node of ours, and returns that
@@ -384,21 +395,38 @@ func lockRenewed(s *stage) {
 	s.succeeds("X-2", id)
 	s.offer("work", "two", 10)
 	s.succeeds("X-2", two)
+	// The third one has no record: only its message says that its stay may be an old one.
+	const three = "work:@three"
+	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": three, "at": since, "since": since}}})
+	s.offer("work", "three", 10, "Nats-Msg-Id", three+"/r2")
+	s.succeeds("X-2", three)
 }
 
 func foreignLock(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
 	now := time.Now().UTC()
-	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": "other:@x", "at": now, "since": now}}})
-	s.launch("work")
-	id := s.offer("work", "one", 10)
-	before := s.get("state", "lock.work").revision
+	s.define("other", value{"overlap": "queue"}, nil)
+	before := map[string]uint64{
+		"work":  s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": "other:@x", "at": now, "since": now}}}),
+		"other": s.set("state", "lock.other", value{"v": 1, "job": "work", "holders": []value{}}),
+	}
+	s.launch("work,other")
+	for job := range before {
+		s.offer(job, "one", 10)
+	}
 	s.never("M-2", silence, func() string {
-		if s.get("state", "lock.work").revision != before {
-			return "a lock that names a slot of another job was written over"
+		for job, revision := range before {
+			if s.get("state", "lock."+job).revision != revision {
+				return "the lock of " + job + ", which names another job or a slot of it, was written over"
+			}
+			if why := s.notStarted(job+":@one", "the lock of its job cannot be read")(); why != "" {
+				return why
+			}
 		}
-		return s.notStarted(id, "the lock of its job cannot be read")()
+		return ""
 	})
-	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{}})
-	s.succeeds("X-2", id)
+	for job := range before {
+		s.set("state", "lock."+job, value{"v": 1, "job": job, "holders": []value{}})
+		s.succeeds("X-2", job+":@one")
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 var final = []string{"succeeded", "failed", "skipped", "missed", "expired", "cancelled"}
@@ -53,6 +55,12 @@ func (f frame) settles() string {
 	}
 }
 
+// createsQueue reports whether the client asks for a consumer of a queue.
+func (f frame) createsQueue() bool {
+	return strings.HasPrefix(f.subject, "$JS.API.CONSUMER.") &&
+		(strings.Contains(f.subject, "CREATE."+namespace+"_slots.") || strings.Contains(f.subject, "CREATE."+namespace+"_timers."))
+}
+
 // delivered is which slot's message has which reply subject.
 type delivered struct {
 	mu     sync.Mutex
@@ -75,6 +83,8 @@ func (s *stage) watch() {
 			s.keepsHolders(f)
 		case f.isPublish() && strings.HasPrefix(f.subject, "$JS.API.STREAM.UPDATE."), f.isPublish() && strings.HasPrefix(f.subject, "$JS.API.STREAM.DELETE."):
 			s.breaks("B-3", "the client asks for %s", f.subject)
+		case f.isPublish() && f.createsQueue() && f.body()["action"] != "create":
+			s.breaks("B-4", "the client asks for %s with the action %q: want create, which does not update a consumer that another worker has just created", f.subject, f.body()["action"])
 		case f.settles() != "" && f.settles() != "progress":
 			s.settled(d, f)
 		}
@@ -122,6 +132,10 @@ func (s *stage) settled(d *delivered, f frame) {
 	if f.settles() != "ack" || id == "" || !strings.Contains(id, ":@") {
 		return
 	}
+	if _, err := job.ParseSlotID(id); err != nil {
+		s.breaks("C-10", "the client acks a message whose slot cannot be read: %q", id)
+		return
+	}
 	v, err := s.lookup("ledger", key(id))
 	if err == nil && v.value == nil && strings.Contains(id, "#") { // what ends a part may end the whole
 		v, err = s.lookup("ledger", key(id[:strings.LastIndex(id, "#")]))
@@ -129,6 +143,15 @@ func (s *stage) settled(d *delivered, f frame) {
 	if err == nil && !slices.Contains(final, v.text("state")) && (v.value["shards"] == nil || strings.Contains(id, "#")) { // a message for the whole only asks
 		s.breaks("C-10", "the client acks the message of %s while its record is %q at revision %d", id, v.text("state"), v.revision)
 	}
+}
+
+// forgotten reports whether a message of a slot came again because the client had answered nothing before
+// its ack wait ended.
+func (s *stage) forgotten(id string) bool {
+	again := s.tap.frames(func(f frame) bool {
+		return !f.toServer && f.header("Cronce-Slot") == id && strings.HasPrefix(f.reply, "$JS.ACK."+namespace+"_slots.default.2.")
+	})
+	return len(again) > 0 && !slices.Contains(s.answersOf(id), "nak")
 }
 
 // answersOf returns how the client has answered the messages of a slot.

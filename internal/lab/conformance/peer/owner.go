@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -18,17 +19,17 @@ var ownerScenarios = []Scenario{
 	{"heartbeat-unanswered", []string{"L-1"}, "a heartbeat is stored, and its answer is lost", heartbeatUnanswered},
 	{"unborn", []string{"L-3", "L-8"}, "the client's first heartbeats are lost, and then it cannot learn the broker's clock", unborn},
 	{"owner-dead", []string{"L-5", "L-6", "C-2"}, "the owner of a slot falls silent", ownerDead},
-	{"owner-silent", []string{"V-3", "L-5", "L-6", "K-2"}, "owners of slots have been silent since before the client started: one has no record, one has stopped, and one writes a heartbeat just before it is declared dead", ownerSilent},
-	{"owner-slow", []string{"V-2", "K-2", "C-14", "L-1", "L-5"}, "the owners of slots live, and answer nothing, an error or in the words of another version, and the client's watch does not deliver their heartbeats; then they disown the slots", ownerSlow},
+	{"owner-silent", []string{"V-3", "L-5", "L-6", "K-2", "C-2"}, "owners of slots have been silent since before the client started: one has no record, one has stopped, one was declared dead in the last attempt of its slot, and one writes a heartbeat just before it is declared dead", ownerSilent},
+	{"owner-slow", []string{"V-2", "K-2", "C-14", "L-1", "L-5"}, "the owners of slots live, and answer nothing, an error, in the words of another version or that the handler outlived its context, and the client's watch does not deliver their heartbeats; then they disown the slots", ownerSlow},
 	{"owner-holds", []string{"K-2"}, "the owner of a slot that is older than the horizon lives, and says that it holds the slot; then, that its handler outlived its context", ownerHolds},
 	{"owner-moves", []string{"K-2"}, "another node takes the slot over just before the client, from its dead owner, and claims it again while it is asked", ownerMoves},
 	{"fenced", []string{"L-2", "C-11"}, "the client is declared dead while its handler runs", fenced},
 	{"older-incarnation", []string{"L-3", "C-1"}, "the client is declared dead while its handler runs, which does not end with its context", olderIncarnation},
-	{"lapsed", []string{"L-3", "L-4", "C-5", "W-5"}, "a heartbeat is answered late, and the next ones are lost for longer than a lease, as are the answers to a claim; then all arrive again", lapsed},
+	{"lapsed", []string{"L-3", "L-4", "C-5", "W-5"}, "a heartbeat is answered at its second copy, and the next ones are lost for longer than a lease, as are the answers to two claims; then all arrive again", lapsed},
 	{"frozen", []string{"L-3", "L-4", "C-11"}, "the client is frozen for longer than a lease while its handler runs", frozen},
 	{"ask-lapsed", []string{"C-8", "C-11"}, "another worker asks for the owner of a slot, whose trust has lapsed and whose outcome was not answered", askLapsed},
 	{"stop", []string{"L-7"}, "the client is asked to stop while a handler runs, and the outcome of another one is not answered", stopping},
-	{"other-layout", []string{"B-3"}, "a stream has other settings than the client would give it", otherLayout},
+	{"other-layout", []string{"B-3", "B-4"}, "a stream and a queue's consumer have other settings than the client would give them", otherLayout},
 }
 
 // peer plays a node that lives until the returned function is called. It sends no answers.
@@ -131,7 +132,10 @@ func ownerSilent(s *stage) {
 		}
 		s.set("ledger", key("work:@"+owner), running("work:@"+owner, owner, 1))
 	}
-	before := s.get("nodes", stopped).revision
+	const spent, gone = "work:@spent", "peer-5-5-e" // a slot in its last attempt, and its owner
+	s.peer(gone, value{"state": "fenced", "fenced_by": "peer-6-6-f", "fenced_at": time.Now().UTC()})()
+	s.set("ledger", key(spent), running(spent, gone, 3))
+	before := map[string]uint64{stopped: s.get("nodes", stopped).revision, gone: s.get("nodes", gone).revision}
 	s.sleep(lease + silence/4)
 	began := time.Now()
 	const alive = "peer-1-1-a" // its next heartbeat comes just before it is declared dead
@@ -170,8 +174,15 @@ func ownerSilent(s *stage) {
 			s.breaks("C-2", "the record after the takeover is %v: want attempt 2", r.value)
 		}
 	}
-	if s.get("nodes", stopped).revision != before {
-		s.breaks("L-6", "the record of %s, which had stopped, was written over", stopped)
+	s.offer("work", "spent", 10)
+	s.await("C-2", spent+", whose attempts are spent, to end", func() bool { return s.slot(spent).text("state") != "running" || len(s.did("start", spent)) > 0 })
+	if r := s.slot(spent); r.text("state") != "failed" || r.number("attempt") != 3 {
+		s.breaks("C-2", "%s, whose owner died in the last of its 3 attempts, is %s with attempt %d: want failed with attempt 3", spent, r.text("state"), r.number("attempt"))
+	}
+	for owner, revision := range before {
+		if s.get("nodes", owner).revision != revision {
+			s.breaks("L-6", "the record of %s, which had stopped or was declared dead, was written over", owner)
+		}
 	}
 	if n := s.get("nodes", "peer-1-1-a"); n.text("x_shade") != "blue" {
 		s.breaks("V-3", "the record of the dead node lost its member x_shade: %v", n.value)
@@ -185,7 +196,9 @@ func ownerSlow(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
 	const other = "peer-3-3-c"
-	owners := map[string]string{"peer-1-1-a": "", "peer-2-2-b": `{"v":1,"error":"busy"}`, other: `{"v":2,"holds":false}`} // and what they answer
+	owners := map[string]string{ // and what they answer
+		"peer-1-1-a": "", "peer-2-2-b": `{"v":1,"error":"busy"}`, other: `{"v":2,"holds":false}`, "peer-4-4-d": `{"v":1,"holds":true,"ended":true}`,
+	}
 	claimed := map[string]uint64{}
 	var asked atomic.Int32
 	var denies atomic.Bool
@@ -323,12 +336,23 @@ func otherLayout(s *stage) {
 	cfg.Duplicates, cfg.Description = 3*time.Minute, "as the operator wants it"
 	_, err = s.js.UpdateStream(s.ctx, cfg)
 	s.must(err)
+	const pending = 500_000
+	_, err = s.js.CreateConsumer(s.ctx, namespace+"_slots", jetstream.ConsumerConfig{
+		Durable: "default", FilterSubject: slots + "default.>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: lease, MaxDeliver: -1, MaxAckPending: pending,
+		PriorityPolicy: jetstream.PriorityPolicyPrioritized, PriorityGroups: []string{"workers"},
+	})
+	s.must(err)
 	s.start("work")
 	s.never("B-3", silence, func() string {
 		stream, err := s.js.Stream(s.ctx, namespace+"_slots")
 		s.must(err)
 		if now := stream.CachedInfo().Config; now.Duplicates != cfg.Duplicates || !strings.HasPrefix(now.Description, "as the operator") {
 			return fmt.Sprintf("the client changed the stream of slots: duplicate window %v, description %q", now.Duplicates, now.Description)
+		}
+		consumer, err := s.js.Consumer(s.ctx, namespace+"_slots", "default")
+		s.must(err)
+		if now := consumer.CachedInfo().Config.MaxAckPending; now != pending {
+			s.breaks("B-4", "the client changed the consumer of its queue, which another worker had made: max ack pending %d, and it was %d", now, pending)
 		}
 		return ""
 	})

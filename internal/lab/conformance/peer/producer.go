@@ -108,7 +108,12 @@ func sameHeaders(a, b frame) bool {
 }
 
 func newerZone(s *stage) {
-	s.define("tick", nil, value{"schedule": everySecond, "timezone": "Europe/Berlin"})
+	s.define("tick", nil, value{"schedule": everySecond})
+	edited, now := s.get("jobs", "tick").value, time.Now().UTC()
+	edited["since"], edited["past"] = now, []value{{ // the zone of any plan counts
+		"from": now.Add(-time.Hour), "plan": value{"schedule": "@yearly", "timezone": "Europe/Berlin", "dst_gap": "after", "dst_overlap": "first"},
+	}}
+	s.set("jobs", "tick", edited)
 	newer := value{"producer": true, "tzdata": "9999z"}
 	die := s.peer("peer-1-1-a", newer)
 	s.launch("")
@@ -208,7 +213,7 @@ func watermarkAhead(s *stage) {
 	ahead := time.Now().UTC().Add(time.Minute)
 	mine := s.watermark()
 	mark := mine.value
-	mark["time"], mark["node"] = ahead, "peer-1-1-a"
+	mark["time"], mark["registry_revision"], mark["node"] = ahead, 0, "peer-1-1-a" // of a producer that has seen less of the registry
 	s.set("state", "watermark", mark)
 	s.never("P-5", lease+silence, func() string {
 		if t, _ := time.Parse(time.RFC3339Nano, s.watermark().text("time")); t.Before(ahead) {
@@ -305,7 +310,7 @@ func (s *stage) publishesAll(must, why string, say func() value) {
 		name := fmt.Sprintf("tick%d", i)
 		for limit := time.Now().Add(patience); s.publishedSince(name, met) < enough; s.sleep(50 * time.Millisecond) {
 			if time.Now().After(limit) {
-				s.fails(must, "the client has published %d slots of %s in time, which falls due every second, and no other producer has: %s", s.publishedSince(name, met), name, why)
+				s.fails(must, "the client has published %d slots of %s in time, which falls due every second, and no other producer has: want %d. Either it takes longer than some seconds for them, or %s", s.publishedSince(name, met), name, enough, why)
 			}
 		}
 	}

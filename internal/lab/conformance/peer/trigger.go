@@ -50,7 +50,7 @@ func trigger(s *stage) {
 	sent := s.tap.frames(match)
 	s.likeTheFirst("M-4", sent)
 	f := sent[0]
-	if f.header("Nats-Msg-Id") != s.about || f.header("Cronce-Slot") != s.about || f.header("Cronce-Job-Revision") != fmt.Sprint(revision) {
+	if f.header("Nats-Msg-Id") != s.about || f.header("Cronce-Slot") != s.about || f.header("Cronce-Job-Revision") != fmt.Sprint(revision) || f.header("Cronce-Due") != "" {
 		s.fails("M-4", "the message of %s, of a definition at revision %d, has the headers %q", s.about, revision, f.head)
 	}
 	heal()

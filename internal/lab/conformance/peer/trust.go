@@ -68,7 +68,7 @@ func unborn(s *stage) {
 	s.never("L-3", silence, acts("no heartbeat of its node was acknowledged"))
 	heal()
 	s.node("")
-	s.never("L-8", silence/2, acts("it has no estimate of the broker's clock"))
+	s.never("L-8", silence+silence/2, acts("it has no estimate of the broker's clock"))
 	untold()
 	unread()
 	s.succeeds("C-2", id)
@@ -149,15 +149,18 @@ func lapsed(s *stage) {
 	healClaim := s.tap.unanswered(func(f frame) bool { return isClaim(f) && slices.Contains(held, fmt.Sprint(f.body()["id"])) }, false)
 	beats := make(chan time.Time, 1)
 	heal := s.answers(func(f frame) bool { return f.writes(nodes) }, func(n int) reply {
-		if n == 0 {
+		switch n {
+		case 0:
 			beats <- time.Now()
-			return reply{late: lease / 5}
+			return reply{taken: true}
+		case 1:
+			return reply{}
 		}
 		return reply{lost: true, taken: true}
 	})
 	var silent time.Time
 	select {
-	case silent = <-beats: // trust counts from before it was sent, and not from its answer
+	case silent = <-beats: // trust counts from before it was first sent, and not from its second copy or its answer
 	case <-time.After(patience):
 		s.fails("L-1", "waited %v for a heartbeat", patience)
 	}

@@ -165,17 +165,21 @@ func anotherSpelling(s *stage) {
 		{"Cronce-Slot", "work:@ two"}, {"Cronce-Slot", "work:2026-11-21T07:00:00.0Z"}, {"Cronce-Slot", "work:@x#01of2"},
 		{"Cronce-Job-Revision", "0x1"}, {"Cronce-Due", "yesterday"}, {"Cronce-Missed", "1e0"},
 	}
+	ids := map[string]bool{}
 	for i, headers := range unreadable {
 		m := nats.NewMsg(slots + "default.work")
-		id := fmt.Sprintf("work:@%d", i)
-		m.Header.Set("Cronce-Slot", id)
+		m.Header.Set("Cronce-Slot", fmt.Sprintf("work:@%d", i))
 		m.Header.Set(headers[0], headers[1])
+		ids[m.Header.Get("Cronce-Slot")] = true
 		m.Header.Set("Nats-Msg-Id", m.Header.Get("Cronce-Slot"))
 		_, err := s.js.PublishMsg(s.ctx, m)
 		s.must(err)
 	}
 	good := s.offer("work", "good", 10)
 	s.succeeds("C-2", good)
+	for id := range ids {
+		s.await("C-9", "the message of "+id+", which cannot be read, to be given back", func() bool { return len(s.answersOf(id)) > 0 })
+	}
 	stream, err := s.js.Stream(s.ctx, "KV_"+namespace+"_ledger")
 	s.must(err)
 	s.never("M-3", silence/2, func() string {

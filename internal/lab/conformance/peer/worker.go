@@ -16,12 +16,12 @@ import (
 var workerScenarios = []Scenario{
 	{"healthy", []string{"B-4", "L-1", "C-9", "C-10", "W-1", "C-2"}, "a run succeeds, and its message is acked once", healthy},
 	{"ack-after-record", []string{"C-10"}, "the write of the outcome is lost for a while", ackAfterRecord},
-	{"claim-unanswered", []string{"W-2", "W-3", "W-5", "C-5"}, "a claim is stored, and its answers are lost", claimUnanswered},
+	{"claim-unanswered", []string{"W-2", "W-3", "W-5", "C-5"}, "a claim is stored at its second copy, and no copy is answered", claimUnanswered},
 	{"claim-lost", []string{"W-4", "C-5", "K-2"}, "another node is faster with its claim", claimLost},
 	{"completion-unanswered", []string{"W-3", "W-4"}, "the outcome is stored, and its answers are lost", completionUnanswered},
 	{"late-completion", []string{"C-6", "K-2", "C-11"}, "another node has the slot by the time that the handler returns", lateCompletion},
 	{"version-2", []string{"V-1", "V-2", "V-4"}, "a newer program has written the slot's record; another record has a payload that is too large", versionTwo},
-	{"old-run", []string{"C-2"}, "a run is offered again, whose first message was a day ago", oldRun},
+	{"old-run", []string{"C-2", "V-3"}, "a run is offered again, whose first message was a day ago", oldRun},
 	{"has-outcome", []string{"K-1", "C-2", "C-9"}, "messages of slots that have their outcomes, one of each kind", hasOutcome},
 	{"contradiction", []string{"M-1"}, "a message names one slot, and its message ID another", contradiction},
 	{"registry-lags", []string{"C-4"}, "a message is of a definition that is not there yet", registryLags},
@@ -30,16 +30,16 @@ var workerScenarios = []Scenario{
 	{"ask", []string{"C-8", "O-2"}, "another worker asks for the owner of the slot", ask},
 	{"guarded", []string{"V-3", "X-1", "X-2", "X-3", "X-4"}, "a slot of a guarded job: the lock has a slot that is gone, its answers are lost, and then it is renewed", guarded},
 	{"lock-lost", []string{"X-2", "X-3"}, "the holder of a lock has ended, and is reopened just before the client's write", lockLost},
-	{"lock-unclaimed", []string{"X-2"}, "the holder of a lock has no record yet", lockUnclaimed},
+	{"lock-unclaimed", []string{"V-2", "X-2"}, "the holder of a lock has no record yet, and then one of a newer program", lockUnclaimed},
 	{"lock-places", []string{"X-1", "X-2"}, "a job has two places: one slot waits for its next attempt, and another one for a place", lockPlaces},
-	{"lock-moves", []string{"X-1"}, "a claim is lost, and the slot has lost its place in the lock", lockMoves},
+	{"lock-moves", []string{"X-1"}, "a claim is lost, and the slot has lost its place in the lock; another slot, of a claim that the client does not know, has none", lockMoves},
 	{"lock-replaces", []string{"K-2", "X-2"}, "a slot under replace, while an older one holds the place", lockReplaces},
 	{"lock-replaces-dead", []string{"X-2"}, "the same, and the node of the older slot dies", lockReplacesDead},
 	{"lock-replaces-retrying", []string{"X-2"}, "the same, and the older slot waits for its next attempt", lockReplacesRetrying},
 	{"lock-replaces-late", []string{"K-1", "X-2"}, "the older slot succeeds just before it is replaced", lockReplacesLate},
 	{"lock-not-on-time", []string{"X-2"}, "slots under replace that are backfilled, caught up, offered again, retried or triggered, while an older one holds the place", lockNotOnTime},
 	{"lock-renewed", []string{"X-2"}, "a slot that was given a new start still stands in the lock", lockRenewed},
-	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one", foreignLock},
+	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one, or another job", foreignLock},
 	{"no-handler", []string{"O-1", "C-12", "C-13"}, "a slot without a handler here, and slots of jobs that split theirs", noHandler},
 	{"not-supported", []string{"O-1", "X-1", "F-1"}, "slots that need a lock, that others come after, or that have a target for alerts", notSupported},
 	{"timer", []string{"B-2"}, "a run that was set for later", timer},
@@ -111,7 +111,7 @@ func claimUnanswered(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
 	claim := func(f frame) bool { return f.writes(ledger, "running") }
-	heal := s.tap.unanswered(claim, false)
+	heal := s.answers(claim, func(n int) reply { return reply{lost: n == 0, taken: true} }) // a read after the first copy finds nothing
 	id := s.offer("work", "one", 10)
 	s.await("W-2", "a second copy of the claim, which is not answered", func() bool {
 		if len(s.did("start", id)) > 0 {
@@ -259,7 +259,7 @@ func oldRun(s *stage) {
 	s.define("work", nil, nil)
 	id := "work:@one"
 	v := ended(running(id, "peer-9-9-z", 1), "retrying")
-	v["retry_at"], v["published"], v["error"] = time.Now().UTC(), time.Now().UTC().Add(-25*time.Hour), "as it was"
+	v["retry_at"], v["published"], v["error"], v["x_shade"] = time.Now().UTC(), time.Now().UTC().Add(-25*time.Hour), "as it was", "blue"
 	delete(v, "finished")
 	s.set("ledger", key(id), v)
 	s.launch("work")
@@ -267,6 +267,8 @@ func oldRun(s *stage) {
 	s.await("C-2", "an outcome of "+id+", which is older than the horizon", func() bool { return slices.Contains(final, s.slot(id).text("state")) })
 	if r := s.slot(id); r.text("state") != "failed" || len(s.did("start", id)) > 0 {
 		s.breaks("C-2", "%s, which is older than the horizon by its record, has started %d times and is %s: want failed", id, len(s.did("start", id)), r.text("state"))
+	} else if r.text("x_shade") != "blue" {
+		s.breaks("V-3", "the record lost its member x_shade: %v", r.value)
 	}
 }
 
