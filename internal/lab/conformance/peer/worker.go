@@ -125,7 +125,7 @@ func claimUnanswered(s *stage) {
 			s.breaks("W-3", "the claim that was not answered is followed by another write: %s", f)
 		}
 	}
-	s.never("W-5", silence/4, s.notStarted(id, "no copy of the claim was answered"))
+	s.never("W-5", silence*3/4, s.notStarted(id, "no copy of the claim was answered"))
 	claimed := s.slot(id).revision
 	heal()
 	s.succeeds("W-3", id)
