@@ -141,6 +141,8 @@ var nodeMutants = []nodeMutant{
 	{"sets a timer whatever stands there", "orders", `"Nats-Expected-Last-Subject-Sequence": "0", `, ``, "", "trigger-later W-1"},
 	{"sets each copy of a timer anew", "orders", `const answer = await store.publish(subject, body, all);`, `all.set("Cronce-Nonce", randomUUID()); const answer = await store.publish(subject, body, all);`, "", "trigger-later W-3"},
 	{"triggers a run with any payload", "orders", `if (Buffer.byteLength(body ?? "") > mostPayload) throw`, `if (false) throw`, "", "trigger-large M-5"},
+	{"refuses the largest payload", "orders", `> mostPayload) throw`, `>= mostPayload) throw`, "", "trigger-large M-5"},
+	{"triggers a run that is there", "orders", `if (key !== undefined && await triggered(`, `if (false && await triggered(`, "", "trigger-later M-7"},
 	{"takes any record for an outcome", "orders", `if (value && isFinal(value))`, `if (value)`, "", "trigger W-1"},
 	{"trusts a late T", "producer", `    const { messages, ranges } = due(`, `    this.hears ??= this.store.nc.subscribe(` + "`${this.store.namespace}.producers`" + `, { callback: (_, m) => {
       const { time } = m.json(), at = time && parseInstant(time);
@@ -159,6 +161,8 @@ var nodeMutants = []nodeMutant{
 	{"decides by a definition that is older than the message", "registry", `if (watched && watched.revision >= revision) return watched;`, `if (watched) return watched;`, "", "edited-unseen"},
 	{"compares with its own clock", "node", `get offset() { return this.clock.offset; }`, `get offset() { return 0; }`, "", "fast-clock"},
 	{"retries at once", "worker", `backoff = Math.min(`, `backoff = 0 * Math.min(`, "", "fails"},
+	{"does not double the backoff", "worker", ` * 2 ** (record.attempt - 1), parseDuration(job.max_backoff)`, `, parseDuration(job.max_backoff)`, "", "fails C-16"},
+	{"bounds no backoff", "worker", `parseDuration(job.max_backoff)) * (0.75`, `Infinity) * (0.75`, "", "fails C-16"},
 	{"takes a node for dead that was not fenced", "node", `if (found.value && found.value.state !== "alive") return { dead: true };`, `return { dead: true };`, "", "owner-slow C-14"},
 	{"sends heartbeats too seldom", "node", `await pause(this.lease / 10, this.signal);`, `await pause(this.lease / 2, this.signal);`, "", "owner-slow L-1"},
 	{"takes the record of another node", "store", `  node: (v) => v.node,
@@ -200,6 +204,7 @@ var nodeMutants = []nodeMutant{
 	{"runs a part as if it were a slot", "claim", `if (d.message.slot.shards) return unhandled(d); // this program leaves split slots to others`, ``, "", "no-handler C-13"},
 	{"counts its trust from the answer to a heartbeat", "node", `this.trustedUntil = sent + 0.75 * this.lease;`, `this.trustedUntil = boot() + 0.75 * this.lease;`, "", "lapsed L-3"},
 	{"says that it has stopped while an outcome is not answered", "fleet", `await node.stop(worker.running > 0);`, `await node.stop(false);`, "", "stop L-7"},
+	{"does not say that it has stopped", "fleet", `await node.stop(worker.running > 0);`, `await node.stop(true);`, "", "stop L-9"},
 	{"takes a read that is not answered for a loss", "store", `if (!found) return undefined;`, `if (!found) return { lost: true };`, "", "completion-conflicts W-4"},
 	{"sends a claim again whose record is gone", "store", `if (found.revision === 0 && revision > 0 && code === 10071) return { lost: true };`, ``, "", "claim-purged W-4"},
 	{"reads a payload that is too large", "bounds", `> 262_144) throw`, `> 350_000) throw`, "", "version-2 V-4"},

@@ -28,7 +28,7 @@ var ownerScenarios = []Scenario{
 	{"lapsed", []string{"L-3", "L-4", "C-5", "W-5"}, "a heartbeat is answered at its second copy, and the next ones are lost for longer than a lease, as are the answers to two claims; then all arrive again", lapsed},
 	{"frozen", []string{"L-3", "L-4", "C-11"}, "the client is frozen for longer than a lease while its handler runs", frozen},
 	{"ask-lapsed", []string{"C-8", "C-11"}, "another worker asks for the owner of a slot, whose trust has lapsed and whose outcome was not answered", askLapsed},
-	{"stop", []string{"L-7"}, "the client is asked to stop while a handler runs, and the outcome of another one is not answered", stopping},
+	{"stop", []string{"L-7", "L-9"}, "the client is asked to stop when nothing runs, and then while a handler runs, and the outcome of another one is not answered", stopping},
 	{"other-layout", []string{"B-3", "B-4"}, "a stream and a queue's consumer have other settings than the client would give them", otherLayout},
 }
 

@@ -8,15 +8,16 @@ import (
 
 // Scenarios about runs that the client triggers itself.
 var triggerScenarios = []Scenario{
-	{"trigger", []string{"W-1", "M-4"}, "the client triggers a run, whose message cannot be stored for a while, and waits for the outcome", trigger},
-	{"trigger-later", []string{"W-1", "W-3", "M-6"}, "the client triggers a run for later, whose timer is stored by a copy that is not answered", triggerLater},
-	{"trigger-large", []string{"M-5"}, "the client is to trigger a run whose payload is too large", triggerLarge},
+	{"trigger", []string{"W-1", "M-4", "M-7"}, "the client triggers a run, whose message cannot be stored for a while, and waits for the outcome; then it is to trigger that run again", trigger},
+	{"trigger-later", []string{"W-1", "W-3", "M-6", "M-7"}, "the client triggers a run for later, whose timer is stored by a copy that is not answered; before it is due, the client is to trigger it again", triggerLater},
+	{"trigger-large", []string{"M-5"}, "the client is to trigger a run with the largest payload that there may be, and then one whose payload is too large", triggerLarge},
 }
 
 // order starts the client with a variable that has it trigger the run of the story.
 func (s *stage) order(variable, text string) {
+	before := len(s.did("trigger", s.about))
 	s.launch("work", "CRONCE_UNDER_TEST_"+variable+"="+text)
-	for limit := time.Now().Add(lease); len(s.did("trigger", s.about)) == 0; s.sleep(50 * time.Millisecond) {
+	for limit := time.Now().Add(lease); len(s.did("trigger", s.about)) == before; s.sleep(50 * time.Millisecond) {
 		if time.Now().After(limit) {
 			panic(leave{"it triggers no such runs"})
 		}
@@ -28,6 +29,17 @@ func (s *stage) saysOutcome() {
 	s.await("W-1", "the client to say that "+s.about+" has ended", func() bool { return len(s.did("outcome", s.about)) > 0 })
 	if said, state := s.did("outcome", s.about)[0].Result, s.slot(s.about).text("state"); said != state || state != "succeeded" {
 		s.breaks("W-1", "the client says that the outcome of %s is %q, and its record is %s", s.about, said, state)
+	}
+}
+
+// ordersAgain has the next process of the client trigger the run of the story, which is there.
+func (s *stage) ordersAgain(variable, text string) {
+	s.terminates("L-7")
+	before, said := time.Now(), len(s.did("outcome", s.about))
+	s.order(variable, text)
+	s.await("M-7", "the client to say that "+s.about+" has ended, which it triggers again", func() bool { return len(s.did("outcome", s.about)) > said })
+	for _, f := range s.tap.frames(func(f frame) bool { return f.isPublish() && f.header("Cronce-Slot") == s.about && f.at.After(before) }) {
+		s.breaks("M-7", "the run %s is there, and the client orders it again: %s", s.about, f)
 	}
 }
 
@@ -56,6 +68,7 @@ func trigger(s *stage) {
 	heal()
 	s.saysOutcome()
 	s.startedBy("M-4", s.about, 0)
+	s.ordersAgain("TRIGGER", s.about)
 }
 
 // triggerLater answers the first copy of the timer with a write in progress, loses the second, and
@@ -79,7 +92,8 @@ func triggerLater(s *stage) {
 		return reply{}
 	})
 	due := time.Now().UTC().Add(2 * lease).Truncate(time.Millisecond)
-	s.order("TRIGGER_LATER", s.about+" "+due.Format(time.RFC3339Nano))
+	order := s.about + " " + due.Format(time.RFC3339Nano)
+	s.order("TRIGGER_LATER", order)
 	s.await("W-3", "a fourth copy of the timer, since none was answered", func() bool {
 		if len(s.did("start", s.about)) > 0 && time.Now().Before(due) || len(s.tap.frames(func(f frame) bool { return f.isPublish() && strings.HasPrefix(f.subject, slots) })) > 0 {
 			s.fails("M-6", "%s was triggered for %s, and the client has it run at once", s.about, due)
@@ -100,6 +114,7 @@ func triggerLater(s *stage) {
 		f.header("Nats-Msg-Id") != "", f.header("Cronce-Nonce") == "", f.header("Cronce-Slot") != s.about, f.header("Cronce-Job-Revision") != fmt.Sprint(revision):
 		s.breaks("M-6", "the timer of %s for %s, of a definition at revision %d, has the headers %q", s.about, due, revision, f.head)
 	}
+	s.ordersAgain("TRIGGER_LATER", order) // while its timer stands
 	s.saysOutcome()
 	s.startedBy("M-6", s.about, 0)
 }
@@ -111,7 +126,15 @@ func sameTime(text string, want time.Time) bool {
 
 func triggerLarge(s *stage) {
 	const most = 262_144
-	s.define("work", nil, nil)
+	s.define("work", value{"attempts": 1}, nil)
+	s.about = "work:@most"
+	s.order("TRIGGER_LARGE", fmt.Sprint(s.about, " ", most))
+	s.await("M-5", "the client to say what became of "+s.about, func() bool { return len(s.did("outcome", s.about)) > 0 })
+	if said, state := s.did("outcome", s.about)[0].Result, s.slot(s.about).text("state"); said != state || len(s.did("start", s.about)) == 0 {
+		s.breaks("M-5", "the client says that the outcome of %s, whose payload has %d bytes, is %q, and its record is %q: want it run", s.about, most, said, state)
+	}
+	s.terminates("L-7")
+
 	s.about = "work:@large"
 	s.order("TRIGGER_LARGE", fmt.Sprint(s.about, " ", most+1))
 	s.await("M-5", "the client to say what became of "+s.about, func() bool { return len(s.did("outcome", s.about)) > 0 })

@@ -278,8 +278,16 @@ func askLapsed(s *stage) {
 	heal()
 }
 
+// stopping has the client stop twice: when it owes nothing, and when it does.
 func stopping(s *stage) {
 	s.define("work", nil, nil)
+	idle := s.launch("work")
+	s.startedBy("C-2", s.offer("work", "zero", 10), 0)
+	s.terminates("L-9")
+	if n := s.get("nodes", idle); n.text("state") != "stopped" {
+		s.breaks("L-9", "the client has ended and owed nothing, and its node is %s: want stopped", n.text("state"))
+	}
+
 	node := s.launch("work")
 	const lost = "work:@lost"
 	s.tap.unanswered(func(f frame) bool { return f.writes(ledger, final...) && f.body()["id"] == lost }, true)
@@ -299,21 +307,26 @@ func stopping(s *stage) {
 		return pass
 	})
 	defer early()
+	s.terminates("L-7")
+	if state := s.slot(id).text("state"); state == "running" && s.get("nodes", node).text("state") == "stopped" {
+		s.breaks("L-7", "the client has stopped, and %s is still running", id)
+	}
+}
+
+// terminates asks the client to end, and waits until it has.
+func (s *stage) terminates(must string) {
 	s.must(s.client.Terminate())
 	limit := time.Now().Add(patience)
 	for how, gone := s.client.Ended(); ; how, gone = s.client.Ended() {
 		if gone && how != "exit status 0" && how != "signal: terminated" { // the shell may get it too
-			s.fails("L-7", "the client ended with %s after a TERM", how)
+			s.fails(must, "the client ended with %s after a TERM", how)
 		}
 		if gone {
 			break
 		}
 		if time.Now().After(limit) {
-			s.fails("L-7", "the client did not end within %v of a TERM", patience)
+			s.fails(must, "the client did not end within %v of a TERM", patience)
 		}
 		s.sleep(20 * time.Millisecond)
-	}
-	if state := s.slot(id).text("state"); state == "running" && s.get("nodes", node).text("state") == "stopped" {
-		s.breaks("L-7", "the client has stopped, and %s is still running", id)
 	}
 }

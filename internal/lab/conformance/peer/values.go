@@ -22,7 +22,7 @@ var valueScenarios = []Scenario{
 	{"another-spelling", []string{"M-3", "N-1", "C-9"}, "messages whose slot or headers have another spelling", anotherSpelling},
 	{"edited-unseen", []string{"C-4"}, "a job is edited, and the client's watch of the registry does not deliver that", editedUnseen},
 	{"fast-clock", []string{"L-8", "P-1"}, "the client's clock is 40 s fast, and its heartbeats arrive late", fastClock},
-	{"fails", []string{"C-2", "C-9", "C-10"}, "two attempts end by their timeout", fails},
+	{"fails", []string{"C-2", "C-16", "C-9", "C-10"}, "five attempts end by their timeout", fails},
 }
 
 // mostResult is the size of the largest result of a record, as JSON.
@@ -284,27 +284,42 @@ func (s *stage) arrivesLate(match func(frame) bool, d time.Duration) {
 	})
 }
 
+// fails has five attempts, so that their backoff doubles twice and meets its bound twice.
 func fails(s *stage) {
-	s.define("work", value{"attempts": 2, "backoff": "1s", "max_backoff": "1s", "timeout": "300ms"}, nil)
+	const first, most = 250 * time.Millisecond, time.Second
+	s.define("work", value{"attempts": 5, "backoff": first.String(), "max_backoff": most.String(), "timeout": "200ms"}, nil)
 	s.launch("work")
 	id := s.offer("work", "one", 30_000)
 	s.await("C-2", "the first attempt of "+id+" to end by its timeout, and to be retried", func() bool {
 		return s.slot(id).text("state") == "retrying" || s.slot(id).number("attempt") > 1
 	})
-	s.await("C-2", id+" to fail, after two attempts that ended by their timeout", func() bool { return s.slot(id).text("state") == "failed" })
+	s.await("C-2", id+" to fail, after five attempts that ended by their timeout", func() bool { return s.slot(id).text("state") == "failed" })
 	r := s.slot(id)
 	attempts, _ := r.value["attempts"].([]any)
-	if len(attempts) != 2 || len(s.did("start", id)) != 2 || r.text("error") == "" {
-		s.fails("C-2", "the record of %s is %v, after %d starts: want two attempts and an error", id, r.value, len(s.did("start", id)))
+	if len(attempts) != 5 || len(s.did("start", id)) != 5 || r.text("error") == "" {
+		s.fails("C-2", "the record of %s is %v, after %d starts: want five attempts and an error", id, r.value, len(s.did("start", id)))
 	}
-	first, _ := attempts[0].(map[string]any)
-	second, _ := attempts[1].(map[string]any)
-	finished, _ := time.Parse(time.RFC3339Nano, stored{value: first}.text("finished"))
-	started, _ := time.Parse(time.RFC3339Nano, stored{value: second}.text("started"))
-	if pause := started.Sub(finished); pause < 400*time.Millisecond { // the backoff, with some jitter
-		s.breaks("C-2", "the second attempt began %v after the first one: want the backoff of 1s, with some jitter", pause)
+	instant := func(attempt int, name string) time.Time {
+		members, _ := attempts[attempt-1].(map[string]any)
+		t, _ := time.Parse(time.RFC3339Nano, stored{value: members}.text(name))
+		return t
 	}
-	if words := s.answersOf(id); !slices.Contains(words, "nak") || len(words) > 20 {
+	want := func(attempt int) time.Duration { return min(first<<(attempt-1), most) }
+	for attempt := 1; attempt < len(attempts); attempt++ {
+		if pause := instant(attempt+1, "started").Sub(instant(attempt, "finished")); pause < want(attempt)*2/5 {
+			s.breaks("C-2", "attempt %d began %v after the one before: want the backoff of %v, with some jitter", attempt+1, pause, want(attempt))
+		}
+	}
+	for _, f := range s.tap.frames(func(f frame) bool { return f.writes(ledger, "retrying") }) {
+		r := stored{value: f.body()}
+		again, _ := time.Parse(time.RFC3339Nano, r.text("retry_at"))
+		const slack = 200 * time.Millisecond // a client may read its clock twice
+		attempt := r.number("attempt")
+		if backoff := again.Sub(instant(attempt, "finished")); backoff < want(attempt)*3/4-slack || backoff > want(attempt)*5/4+slack {
+			s.breaks("C-16", "attempt %d is to be followed %v later: want %v, doubled from %v and at most %v, times 0.75 to 1.25", attempt, backoff, want(attempt), first, most)
+		}
+	}
+	if words := s.answersOf(id); !slices.Contains(words, "nak") || len(words) > 50 {
 		s.breaks("C-9", "the message of %s was answered with %v: want a nak after the attempt that is retried, with the delay until the next one", id, words)
 	}
 	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
