@@ -175,6 +175,7 @@ var nodeMutants = []nodeMutant{
     this.seen.set(key, { text, revision, since: typeof time === "bigint" ? stopwatch() - Number(fromMs(Date.now()) - time) / 1e6 : stopwatch() });`, "", "owner-silent L-5"},
 	{"takes a node without a record for dead", "node", `if (still < limit) return`, `if (value && still < limit) return`, "", "owner-silent L-5"},
 	{"runs a slot that an older incarnation still runs", "worker", `if (hand) return m.nak(1000);`, ``, "", "older-incarnation C-1"},
+	{"wakes no slot", "locks", `if (wrote.won) for (const one of woken)`, `for (const one of [])`, "", "guarded X-5"},
 	{"leaves the lock when an attempt is to be repeated", "worker", `    if (!isFinal(record)) return { nak: toMs(parseInstant(record.retry_at) - this.node.now()) };
     await this.locks.leave(record.id, since, entry, this.node.signal);`, `    await this.locks.leave(record.id, since, entry, this.node.signal);
     if (!isFinal(record)) return { nak: toMs(parseInstant(record.retry_at) - this.node.now()) };`, "", "lock-places X-1"},

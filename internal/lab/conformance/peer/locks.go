@@ -67,6 +67,26 @@ func guarded(s *stage) {
 		}
 		return ""
 	})
+
+	s.wakes()
+}
+
+// wakes has a slot of another worker wait while the client's holds the place, and get it.
+func (s *stage) wakes() {
+	const waiting = "work:@waiting"
+	id := s.offer("work", "two", 500)
+	s.starts("X-1", id)
+	lock, now := s.get("state", "lock.work"), time.Now().UTC()
+	lock.value["waiting"] = []value{{"id": waiting, "at": now, "since": now}}
+	s.set("state", "lock.work", lock.value)
+	s.await("X-5", waiting+", which waits in the lock, to get the place of "+id, func() bool {
+		return strings.Contains(string(jsonOf(s.get("state", "lock.work").value["holders"])), waiting)
+	})
+	s.await("X-5", "a message for the worker of "+waiting+", which has a place now", func() bool {
+		return len(s.tap.frames(func(f frame) bool {
+			return f.isPublish() && f.subject == namespace+".lock.work" && string(f.data) == waiting
+		})) > 0
+	})
 }
 
 func lockLost(s *stage) {

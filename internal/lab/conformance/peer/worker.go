@@ -28,7 +28,7 @@ var workerScenarios = []Scenario{
 	{"twice", []string{"C-1", "C-9"}, "a second message of a slot comes while the handler runs", twice},
 	{"cancel", []string{"V-2", "C-7", "O-2"}, "an operator cancels a slot, first in the words of another version, and an earlier attempt of it", cancelRun},
 	{"ask", []string{"C-8", "O-2"}, "another worker asks for the owner of the slot", ask},
-	{"guarded", []string{"V-3", "X-1", "X-2", "X-3", "X-4"}, "a slot of a guarded job: the lock has a slot that is gone, its answers are lost, and then it is renewed", guarded},
+	{"guarded", []string{"V-3", "X-1", "X-2", "X-3", "X-4", "X-5"}, "a slot of a guarded job: the lock has a slot that is gone, its answers are lost, and then it is renewed; another slot waits", guarded},
 	{"lock-lost", []string{"X-2", "X-3"}, "the holder of a lock has ended, and is reopened just before the client's write", lockLost},
 	{"lock-unclaimed", []string{"V-2", "X-2"}, "the holder of a lock has no record yet, and then one of a newer program", lockUnclaimed},
 	{"lock-places", []string{"X-1", "X-2"}, "a job has two places: one slot waits for its next attempt, and another one for a place", lockPlaces},
