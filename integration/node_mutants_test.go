@@ -248,24 +248,40 @@ var nodeMutants = []nodeMutant{
 
 // Each mutant of the client for Node.js fails the kit: a rule that can be broken unseen is no
 // rule.
-func TestMutantsOfTheJavaScriptClientFailTheKit(t *testing.T) {
+func TestMutantsOfTheJavaScriptClientFailTheVectors(t *testing.T) {
+	testNodeMutants(t, func(m nodeMutant) bool { return m.vectors != "" }, func(m nodeMutant, t *testing.T, node, dir string) {
+		m.failsVectors(t, node+dir+"/vectors.js")
+	})
+}
+
+func TestMutantsOfTheJavaScriptClientFailThePeer(t *testing.T) {
+	testNodeMutants(t, func(m nodeMutant) bool { return m.vectors == "" && m.file != "minimal" }, func(m nodeMutant, t *testing.T, node, dir string) {
+		m.failsPeer(t, node+dir+"/peer.js")
+	})
+}
+
+func TestMutantsOfTheMinimalWorkerFailThePeer(t *testing.T) {
+	testNodeMutants(t, func(m nodeMutant) bool { return m.file == "minimal" }, func(m nodeMutant, t *testing.T, node, dir string) {
+		m.failsPeer(t, node+dir+"/peer.js minimal")
+	})
+}
+
+// testNodeMutants has the kit judge the chosen mutants. fails gets the command of Node.js and the
+// folder of the broken client.
+func testNodeMutants(t *testing.T, chosen func(nodeMutant) bool, fails func(m nodeMutant, t *testing.T, node, dir string)) {
+	t.Helper()
 	t.Parallel()
-	node := needNode(t)
+	node := "'" + needNode(t) + "' "
 	places := make(chan struct{}, 4)
 	for _, m := range nodeMutants {
+		if !chosen(m) {
+			continue
+		}
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			places <- struct{}{}
 			defer func() { <-places }()
-			dir := m.make(t)
-			switch {
-			case m.vectors != "":
-				m.failsVectors(t, "'"+node+"' "+dir+"/vectors.js")
-			case m.file == "minimal":
-				m.failsPeer(t, "'"+node+"' "+dir+"/peer.js minimal")
-			default:
-				m.failsPeer(t, "'"+node+"' "+dir+"/peer.js")
-			}
+			fails(m, t, node, m.make(t))
 		})
 	}
 }
