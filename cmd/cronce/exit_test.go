@@ -63,7 +63,7 @@ func TestWrongUsage(t *testing.T) {
 		"next @hourly -f x":                   "SPEC and -f exclude each other",
 		"next @hourly --count 0":              "invalid --count 0: must be at least 1",
 		"next @hourly --from now":             `invalid --from "now": want an RFC 3339 time`,
-		"next x --from 0001-01-01T00:00:00Z":  `invalid --from "0001-01-01T00:00:00Z": want a later time`,
+		"next x --from 0001-01-01T00:00:00Z":  `invalid --from "0001-01-01T00:00:00Z": want a time after the first second of the year 1`,
 		"next @hourly --until then":           `invalid --until "then"`,
 		"next @hourly --tz Europe/Berln":      "did you mean Europe/Berlin?",
 		"next @hourly --dst-gap x --tz y":     "; ",

@@ -56,7 +56,7 @@ func (t *Time) Set(text string) (err error) {
 		return errors.New("want an RFC 3339 time like 2026-03-29T00:00:00Z")
 	}
 	if t.IsZero() {
-		return errors.New("want a later time: the zero time means that there is none")
+		return errors.New("want a time after the first second of the year 1, which stands for no time")
 	}
 	return nil
 }

@@ -201,6 +201,23 @@ func claimRefusedLater(s *stage) {
 	}
 }
 
+// conflicts answers the first write of these with 10164, and the second with 10071. It returns whether
+// the first has come.
+func (s *stage) conflicts(writes func(frame) bool) *atomic.Bool {
+	var begun atomic.Bool
+	s.answers(writes, func(n int) reply {
+		switch n {
+		case 0:
+			begun.Store(true)
+			return refusal(10164, "last sequence by subject: in process", false)
+		case 1:
+			return refusal(10071, "wrong last sequence: 7", false)
+		}
+		return reply{}
+	})
+	return &begun
+}
+
 // claimConflicts has two slots, of which one has a record. Of that, the reads after the conflicts find
 // nothing, and then the record at which the claim was made.
 func claimConflicts(s *stage) {
@@ -215,17 +232,7 @@ func claimConflicts(s *stage) {
 		claims := func(f frame) bool { // a claim at 0 without a read is lost to the record
 			return isClaim(f) && f.body()["id"] == id && f.header("Nats-Expected-Last-Subject-Sequence") == fmt.Sprint(revision)
 		}
-		var conflict atomic.Bool
-		s.answers(claims, func(n int) reply {
-			switch n {
-			case 0:
-				conflict.Store(true)
-				return refusal(10164, "last sequence by subject: in process", false)
-			case 1:
-				return refusal(10071, "wrong last sequence: 7", false)
-			}
-			return reply{}
-		})
+		conflict := s.conflicts(claims)
 		reads := func(f frame) bool {
 			return id == tried && conflict.Load() && f.subject == getLedger && strings.Contains(string(f.data), key(id))
 		}
@@ -367,18 +374,8 @@ func completionRefusedLater(s *stage) {
 func completionConflicts(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	var conflict atomic.Bool
 	outcome := func(f frame) bool { return f.writes(ledger, append([]string{"retrying"}, final...)...) }
-	s.answers(outcome, func(n int) reply {
-		switch n {
-		case 0:
-			conflict.Store(true)
-			return refusal(10164, "last sequence by subject: in process", false)
-		case 1:
-			return refusal(10071, "wrong last sequence: 7", false)
-		}
-		return reply{}
-	})
+	conflict := s.conflicts(outcome)
 	reads := func(f frame) bool {
 		return conflict.Load() && f.subject == getLedger
 	}
