@@ -35,3 +35,8 @@ func TestLockOfAQueueLetsNoTwoSlotsRunAtOnceHoweverLongItGoesOn(t *testing.T) {
 	t.Parallel()
 	exploreLock(t, job.OverlapQueue, 1, forever)
 }
+
+func TestLockUnderSkipLetsNoTwoSlotsRunAtOnceInLongerInterleavings(t *testing.T) {
+	t.Parallel()
+	exploreLock(t, job.OverlapSkip, 1, 24)
+}
