@@ -31,6 +31,7 @@ export function due(position, entries, now, horizon, node) {
   return { messages, ranges };
 }
 
+// slotsOf yields the slots of an entry that are due. One that has ended has those that were due by then.
 function* slotsOf(position, entry, now) {
   const seen = (instant) => position !== undefined && (entry.revision <= position.revision || (position.registryTime !== undefined && instant <= position.registryTime));
   for (const plan of entry.plans) {
@@ -46,7 +47,7 @@ function* slotsOf(position, entry, now) {
     }
     for (let at = plan.schedule.next(floorSeconds(begin)); at !== undefined; at = plan.schedule.next(at)) {
       const instant = fromSeconds(at), dueAt = fromSeconds(at + delay);
-      if (dueAt > now || (plan.to !== undefined && instant > plan.to)) break;
+      if (dueAt > now || (entry.ended !== undefined && dueAt > entry.ended) || (plan.to !== undefined && instant > plan.to)) break;
       if (instant <= plan.from || covered(dueAt)) continue;
       const pause = pauseAt(entry, dueAt);
       if (pause && pause.to === undefined) continue;

@@ -11,13 +11,18 @@ const asleep = 5000; // ms without a round: others may have gone ahead
 
 export class Producer {
   constructor({ store, node, registry, horizon, log }) {
-    Object.assign(this, { store, node, registry, horizon, log });
+    Object.assign(this, { store, node, registry, horizon, log, ended: [] });
   }
 
   async run(signal) {
     let wake = new AbortController();
-    const listener = () => wake.abort();
+    const listener = (ended) => {
+      if (ended) this.ended.push(ended);
+      wake.abort();
+    };
     this.registry.listeners.add(listener);
+    this.connected = new AbortController();
+    void this.notice(signal);
     while (!signal.aborted) {
       wake = new AbortController();
       try {
@@ -33,17 +38,32 @@ export class Producer {
     this.registry.listeners.delete(listener);
   }
 
-  async round(signal) {
+  // notice ends the round that is in progress when the connection is lost: what is not acknowledged
+  // is judged anew, by the watermark as it then stands.
+  async notice(signal) {
+    const events = this.store.nc.status();
+    signal.addEventListener("abort", () => events.stop(), { once: true });
+    for await (const { type } of events) {
+      if (type !== "disconnect") continue;
+      this.connected.abort();
+      this.connected = new AbortController();
+      this.last = undefined;
+    }
+  }
+
+  async round(ended) {
     if (!this.node.trusted()) return;
+    const signal = AbortSignal.any([ended, this.connected.signal]);
     if (this.node.implausible) throw new Error("this clock is more than an hour off the broker's: nothing is published");
     const idle = performance.now() - (this.last ?? -Infinity);
     if (!(idle < asleep)) await this.resume();
-    const now = this.node.certain(), { known } = this.registry, blind = this.registry.blind();
-    const { messages, ranges } = due(this.position, this.registry.entries.values(), now, this.horizon, this.node.name);
+    const now = this.node.certain(), { known } = this.registry, blind = this.registry.blind(), removed = [...this.ended];
+    const { messages, ranges } = due(this.position, [...this.registry.entries.values(), ...removed], now, this.horizon, this.node.name);
     await Promise.all(messages.map((m) => this.publish(m, signal)));
     await Promise.all(ranges.map((m) => this.publish(m, signal)));
     if (signal.aborted) return;
     this.last = performance.now();
+    this.ended = this.ended.filter((entry) => !removed.includes(entry));
     if (!this.position || now > this.position.time) this.position = { time: now, revision: known.revision, registryTime: known.time };
     if (!blind) await this.advance(signal);
   }
@@ -66,6 +86,7 @@ export class Producer {
     const head = newHeaders();
     for (const [name, text] of Object.entries({ ...headers, "Nats-Expected-Stream": `${this.store.namespace}_slots` })) head.set(name, text);
     await repeat(async (n) => {
+      if (!this.node.trusted()) return undefined; // a process that slept publishes nothing that it decided before
       if (n === 4) this.log(`publish ${headers["Cronce-Slot"]}: not acknowledged yet`);
       return (await this.store.publish(`${this.store.namespace}.slot.${queue}.${job}`, body, head)).seq;
     }, backOff, signal);

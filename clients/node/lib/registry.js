@@ -6,7 +6,8 @@ import { parseInstant } from "./values.js";
 import { watch } from "./watch.js";
 
 export class Registry {
-  // known is up to where all has been seen: {revision, time}.
+  // known is up to where all has been seen: {revision, time}. A listener gets the entry that was removed,
+  // or that cannot be read any more, with ended, the time of that.
   constructor(store, log) {
     Object.assign(this, { store, log, entries: new Map(), unreadable: new Map(), revision: 0, listeners: new Set() });
   }
@@ -32,6 +33,7 @@ export class Registry {
   }
 
   change({ key, text, revision, time, pending }) {
+    const before = this.entries.get(key);
     this.unreadable.delete(key);
     this.entries.delete(key);
     if (text !== undefined) {
@@ -46,7 +48,8 @@ export class Registry {
     }
     if (revision > this.revision) Object.assign(this, { revision, time });
     if (pending === 0) this.known = { revision: this.revision, time: this.time };
-    for (const listener of this.listeners) listener();
+    const ended = before && !this.entries.has(key) ? { ...before, ended: time } : undefined;
+    for (const listener of this.listeners) listener(ended);
   }
 
   // blind reports whether others may know slots of a definition that this program cannot read. One

@@ -47,7 +47,7 @@ test("a write is not refused while a copy of it is open", async () => {
 test("a publication is acknowledged by the late answer to its first copy", async () => {
   const { Producer } = await import("../lib/producer.js");
   const nc = slowBroker((n) => (n === 0 ? { seq: 7 } : refused)), end = signal();
-  await new Producer({ store: new Store(nc, "ns"), log: () => {} }).publish({ queue: "q", job: "a", headers: {}, body: "" }, end);
+  await new Producer({ store: new Store(nc, "ns"), node: { trusted: () => true }, log: () => {} }).publish({ queue: "q", job: "a", headers: {}, body: "" }, end);
   assert.equal(end.aborted, false);
   assert.equal(nc.sent.length, 2);
 });

@@ -15,6 +15,8 @@ import (
 // Scenarios about publishing and the watermark.
 var producerScenarios = []Scenario{
 	{"publication-unanswered", []string{"M-4", "P-3"}, "slots cannot be published for a while", publicationUnanswered},
+	{"removed", []string{"P-14"}, "slots cannot be published for a while, and meanwhile a job is removed, one is paused, and the definition of one is broken", removed},
+	{"cut-off", []string{"P-15"}, "a slot cannot be published for a while, the connection is lost, and when it is back, the slot is late", cutOff},
 	{"away", []string{"P-2", "P-3", "V-3"}, "no producer lived for longer than the horizon, and then a publication is lost for a while", away},
 	{"newer-zone", []string{"O-4"}, "another producer has newer time zone data; it dies, and then there is a new one", newerZone},
 	{"definition-2", []string{"P-6", "O-3"}, "a newer program has written a definition, or a plan with a member that no other program knows", definitionTwo},
@@ -100,6 +102,77 @@ func publicationUnanswered(s *stage) {
 		t, _ := time.Parse(time.RFC3339Nano, s.watermark().text("time"))
 		return t.After(due)
 	})
+}
+
+// removed has slots of three jobs fall due while none can be published. Then the jobs end, each in its
+// way, and what fell due before is wanted all the same.
+func removed(s *stage) {
+	jobs := []string{"gone", "held", "broken"}
+	since := map[string]time.Time{}
+	for _, name := range jobs {
+		s.define(name, nil, value{"schedule": everySecond})
+		since[name] = s.stamp("jobs", name)
+	}
+	s.launch("")
+	for _, name := range jobs {
+		s.publishes("P-1", name, 1)
+	}
+	heal := s.unstored(func(f frame) bool { return f.isPublish() && strings.HasPrefix(f.subject, slots) })
+	lost := time.Now()
+	s.sleep(silence)
+	s.remove("jobs", "gone")
+	held := s.get("jobs", "held").value
+	held["paused"], held["since"] = true, since["held"]
+	s.set("jobs", "held", held)
+	broken := s.get("jobs", "broken").value
+	broken["job"].(value)["plan"] = value{"schedule": "61 * * * *"}
+	s.set("jobs", "broken", broken)
+	s.sleep(silence / 2) // by then the client knows of it
+	healed := time.Now().Add(-silence / 100)
+	heal()
+	for _, name := range jobs {
+		ended := s.stamp("jobs", name)
+		for at := lost.Truncate(time.Second).Add(time.Second); !at.After(ended); at = at.Add(time.Second) {
+			id := name + ":" + at.UTC().Format(time.RFC3339)
+			s.await("P-14", fmt.Sprintf("%s to be published, which was due before the job ended at %s", id, ended.UTC().Format(time.RFC3339Nano)), func() bool {
+				return slices.ContainsFunc(s.published(name), func(f frame) bool { return f.at.After(healed) && f.header("Nats-Msg-Id") == id })
+			})
+		}
+	}
+}
+
+// cutOff has a slot that is not late at first. Nothing answers its publication until it is.
+func cutOff(s *stage) {
+	s.launch("")
+	due := time.Now().UTC().Add(-45 * time.Second).Truncate(time.Second)
+	heal := s.unstored(func(f frame) bool { return f.isPublish() && f.subject == slots+"default.once" })
+	once := value{"name": "once", "overlap": "allow", "plan": value{"schedule": "@at " + due.Format(time.RFC3339)}}
+	s.set("jobs", "once", value{"v": 1, "job": once, "since": due.Add(-time.Second), "owner": "operator", "node": "peer"})
+	s.publishes("P-1", "once", 1)
+	if first := s.published("once")[0]; first.header("Cronce-Caught-Up") != "" || first.header("Cronce-Missed") != "" {
+		panic(leave{"it published the slot so late that there was nothing to judge anew"})
+	}
+	s.sleep(time.Until(due.Add(time.Minute + silence)))
+	s.awayFor(silence)
+	back := time.Now()
+	heal()
+	s.await("P-15", "the slot to be published again, with the connection", func() bool {
+		return slices.ContainsFunc(s.published("once"), func(f frame) bool { return f.at.After(back) })
+	})
+	for _, f := range s.published("once") {
+		if f.at.After(back) && f.header("Cronce-Caught-Up") != "1" {
+			s.breaks("P-15", "the slot is more than a minute late, and is published by what was decided before the connection was lost: %q", f.head)
+		}
+	}
+}
+
+// awayFor takes the client's connection away for a while.
+func (s *stage) awayFor(d time.Duration) {
+	connect := s.tap.rule(func(frame) verdict { return drop })
+	s.tap.Disconnect()
+	s.sleep(d)
+	connect()
+	s.tap.Disconnect() // what has begun would wait for the server's first word
 }
 
 // sameHeaders compares headers in any order.

@@ -214,6 +214,15 @@ func (s *stage) lookup(bucket, key string) (stored, error) {
 	return v, nil
 }
 
+// stamp returns the broker's timestamp of the last write of a key.
+func (s *stage) stamp(bucket, key string) time.Time {
+	stream, err := s.js.Stream(s.ctx, "KV_"+namespace+"_"+bucket)
+	s.must(err)
+	m, err := stream.GetLastMsgForSubject(s.ctx, "$KV."+namespace+"_"+bucket+"."+key)
+	s.must(err)
+	return m.Time
+}
+
 // put writes a value at a revision.
 func (s *stage) put(bucket, key string, v value, revision uint64) (uint64, error) {
 	s.mu.Lock()
