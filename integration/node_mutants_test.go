@@ -36,7 +36,7 @@ var nodeMutants = []nodeMutant{
 	{"runs a slot of a pause", "claim", `if (ofPause(m, v.entry)) return end`, `if (false) return end`, "claims", ""},
 	{"runs past the deadline", "claim", `if (pastDeadline(d, v)) return aged`, `if (false) return aged`, "claims", ""},
 	{"takes over from a node that lives", "claim", `return v.ownerDead || v.disowned ? takeOver(d, v) : { do: "prove" };`, `return takeOver(d, v);`, "claims", ""},
-	{"tries once too often", "claim", `if (record.attempt >= (record.max_attempts ?? 3)) return end`, `if (record.attempt > (record.max_attempts ?? 3)) return end`, "claims", ""},
+	{"tries once too often", "claim", `if (record.attempt >= (record.max_attempts ?? 0)) return end`, `if (record.attempt > (record.max_attempts ?? 0)) return end`, "claims", ""},
 	{"ends a slot by a wrong clock", "claim", `return v.implausible ? { do: "later", delay: 30_000 } : end(d, v, state, error);`, `return end(d, v, state, error);`, "claims", ""},
 	{"starts a triggered run's chained run in a pause", "claim", `(m.slot.token !== undefined && !m.chained)`, `m.slot.token !== undefined`, "claims", ""},
 	{"forgets the error of the clock", "claim", `const certain = (v) => v.now - fromMs(v.error ?? 0);`, `const certain = (v) => v.now;`, "claims", ""},
@@ -50,6 +50,13 @@ var nodeMutants = []nodeMutant{
 	// What it reads.
 	{"reads another version", "values", `if (value.v !== 1) throw`, `if (false) throw`, "values", ""},
 	{"bounds no list", "bounds", `if (!Array.isArray(found) || found.length > most) throw`, `if (!Array.isArray(found)) throw`, "values", ""},
+	{"takes settings without a lease for none", "bounds", `standard("lease", 20_000);`, ``, "values", ""},
+	{"refuses a watermark without a time", "bounds", `time: never, registry_revision`, `registry_revision`, "values", ""},
+	{"knows a plan of the past with any member", "definition", `foreign(p.plan, planMembers) ??`, `(i + 1 < entry.plans.length ? undefined : foreign(p.plan, planMembers)) ??`, "values", ""},
+	{"knows a plan whose stream has any member", "definition", ` ?? foreign(p.plan.on ?? {}, planMembers.on)`, ``, "values", ""},
+	{"refuses a job with a member that it does not know", "definition", `checkName("job", job.name);`, `checkName("job", job.name);
+  if (job.x_shade) throw new Invalid("x_shade");`, "values", ""},
+	{"wants the last slot of a range", "claim", `if (m.slot.range && m.missedLast !== undefined)`, `if (m.slot.range)`, "claims", ""},
 	{"takes any message ID", "message", `if (id && id !== slotID(slot)) throw`, `if (false) throw`, "messages", ""},
 	{"takes any subject", "message", `if (of !== slot.job) throw`, `if (false) throw`, "messages", ""},
 	{"takes any number for a part", "names", `&& Number(part[3]) >= 2 && Number(part[3]) <= 256 && Number(part[2]) <= Number(part[3])`, ``, "names", ""},
@@ -236,6 +243,11 @@ var nodeMutants = []nodeMutant{
 	{"answers a request without a version", "worker", `let answer = { v: 1, ending: false };`, `let answer = { ending: false };`, "", "cancel O-2"},
 	{"serves no timers", "worker", "const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];", "const streams = [`${this.store.namespace}_slots`];", "", "timer"},
 
+	{"takes a node without a lease for unreadable", "bounds", `started: never, lease: zero,`, `started: never,`, "", "absent-members V-5"},
+	{"retries a run of which it does not know how old it is", "claim", `if (!record.published) return fromSeconds(-62_135_596_800);`, `if (!record.published) return fromSeconds(4_000_000_000);`, "", "absent-members V-5"},
+	{"waits for an attempt that has no time", "claim", `if (!record.retry_at) return 0;`, ``, "", "absent-members V-5"},
+	{"takes max_attempts for three that are absent", "claim", `(record.max_attempts ?? 0)`, `(record.max_attempts ?? 3)`, "", "absent-members V-5"},
+
 	// What the minimal worker leaves to others.
 	{"runs a slot of a guarded job", "minimal", `definition.overlap === "allow" && `, ``, "", "not-supported X-1"},
 	{"runs a slot of a job with places", "minimal", `known.includes(k))`, `known.concat("concurrency").includes(k))`, "", "not-supported X-1"},
@@ -247,7 +259,8 @@ var nodeMutants = []nodeMutant{
 	{"takes a node for dead whose heartbeat came first", "minimal", `return (await this.store.write("nodes", name, fenced, revision, () => !this.trusted())) !== undefined;`, `await this.store.write("nodes", name, fenced, revision, () => !this.trusted());
     return true;`, "", "owner-silent K-2"},
 	{"runs a slot that its older incarnation still runs", "minimal", `if (owed) return owed.node === this.name ? undefined : m.nak(1000);`, `if (owed?.node === this.name) return;`, "", "older-incarnation C-1"},
-	{"runs the whole of a slot that its job splits", "minimal", `!definition.plan?.shards && `, ``, "", "no-handler C-12"},
+	{"runs a slot of a plan that it does not know", "minimal", `=== "allow" && !foreign &&`, `=== "allow" &&`, "", "job-2 V-6"},
+	{"runs the whole of a slot that its job splits", "minimal", `"timezone", "spread",`, `"timezone", "shards", "spread",`, "", "no-handler C-12"},
 }
 
 // Each mutant of the client for Node.js fails the kit: a rule that can be broken unseen is no

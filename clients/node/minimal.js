@@ -261,7 +261,7 @@ class Node {
       if (record && final.has(record.state)) return { ack: true }; // [K-1], [C-10]
       if (record?.shards || slot.part || !this.handlers[job]) return give; // [O-1], [C-12], [C-13]
       const entry = await this.store.read("jobs", job);
-      if (!entry.value || !this.supports(entry.value.job, slot, entry.revision)) return give; // [M-2], [C-4], [X-1], [F-1]
+      if (!entry.value || !this.supports(entry.value, slot, entry.revision)) return give; // [M-2], [V-6], [C-4], [X-1], [F-1]
       const { job: definition } = entry.value;
       const published = Math.min(Number(m.timestampNanos / 1000000n), record?.published ? Date.parse(record.published) : Infinity);
       const age = this.sure() - (slot.at ?? published), old = age > this.horizon && !this.implausible;
@@ -271,7 +271,7 @@ class Node {
         v: 1, id: slot.id, queue, attempt: 0, job_revision: slot.revision || undefined, due: slot.due && iso(slot.due), published: nanos(m.timestampNanos), publisher: slot.node || undefined,
         payload: slot.at === undefined && m.data.length ? Buffer.from(m.data).toString("base64") : undefined,
       };
-      let attempt = next.attempt + 1;
+      let attempt = (next.attempt ?? 0) + 1;
       if (record?.state === "retrying") {
         const wait = Date.parse(record.retry_at) - this.now();
         if (wait > 0 && !old) return { nak: Math.min(wait, 3.6e6) };
@@ -283,7 +283,7 @@ class Node {
           continue;
         }
         next = closed(next, revision, this.now(), `worker ${record.node} ${disowned ? "does not hold its claim" : "died"}`);
-        if (record.attempt >= (record.max_attempts ?? 3)) return this.finish(slot, { ...next, state: "failed" }, revision, next.attempts.at(-1)?.error ?? "its worker died");
+        if (record.attempt >= (record.max_attempts ?? 0)) return this.finish(slot, { ...next, state: "failed" }, revision, next.attempts.at(-1)?.error ?? "its worker died");
       } else if (record) { // claimed by this node, and never started
         attempt = record.attempt;
         next.attempts = record.attempts.slice(0, -1);
@@ -292,7 +292,7 @@ class Node {
       const { retry_at, error, output, result, ...kept } = next; // unknown members stay [V-3]
       if (output && kept.attempts?.length) kept.attempts = kept.attempts.with(-1, { ...kept.attempts.at(-1), output });
       const claim = {
-        ...kept, state: "running", attempt, node: this.name, max_attempts: kept.max_attempts ?? definition.attempts ?? 3,
+        ...kept, state: "running", attempt, node: this.name, max_attempts: kept.max_attempts || definition.attempts || 3,
         attempts: [...(kept.attempts ?? []), { attempt, node: this.name, started: iso(this.now()) }].slice(-200),
       };
       const fence = await this.store.write("ledger", slot.key, claim, revision, () => !this.trusted());
@@ -302,10 +302,12 @@ class Node {
   }
 
   // supports says whether this worker may run the slot. What it does not know it leaves to others.
-  supports(definition, slot, revision) {
+  supports({ job: definition, past = [] }, slot, revision) {
     const known = ["name", "queue", "payload", "timeout", "attempts", "backoff", "max_backoff", "overlap", "on_lease_lost", "catch_up", "catch_up_within", "catch_up_max", "output", "plan"];
+    const plan = ["schedule", "timezone", "spread", "from", "until", "exclude", "dst_gap", "dst_overlap"];
+    const foreign = [definition.plan, ...past.map((p) => p.plan)].some((p) => !p || Object.keys(p).some((k) => !plan.includes(k)));
     const followed = !this.known || [...this.after.values()].some((jobs) => jobs.includes(slot.job));
-    return !followed && definition.name === slot.job && definition.overlap === "allow" && !definition.plan?.shards && !definition.plan?.after && Object.keys(definition).every((k) => known.includes(k)) &&
+    return !followed && definition.name === slot.job && definition.overlap === "allow" && !foreign && Object.keys(definition).every((k) => known.includes(k)) &&
       !slot.special && revision >= slot.revision && (slot.at === undefined || revision === slot.revision);
   }
 
@@ -324,7 +326,7 @@ class Node {
     if (end === "succeeded") return this.finish(slot, { ...record, state: "succeeded" }, fence);
     if (hand.ending) return this.finish(slot, { ...record, state: "cancelled" }, fence, hand.ending); // [C-7]
     const backoff = Math.min(ms(definition.backoff ?? "1s") * 2 ** (claim.attempt - 1), ms(definition.max_backoff ?? "1m")), retry = this.now() + backoff;
-    const spent = result.permanent || claim.attempt >= claim.max_attempts || (!this.implausible && retry - (slot.at ?? Date.parse(claim.published)) > this.horizon);
+    const spent = result.permanent || claim.attempt >= claim.max_attempts || (!this.implausible && retry - (slot.at ?? Date.parse(claim.published ?? "0001-01-01")) > this.horizon);
     if (spent) return this.finish(slot, { ...record, state: "failed" }, fence, result.error);
     const won = await this.complete(slot, { ...record, state: "retrying", error: result.error.slice(0, 2000), retry_at: iso(retry) }, fence);
     return won ? { nak: backoff } : undefined;

@@ -2,16 +2,39 @@
 // have written it. What is out of bounds cannot be read, and nothing is decided from
 // it. Texts for people are cut, instants are read in UTC by parseInstant.
 import { Invalid, checkName, parseSlot } from "./names.js";
-import { UnknownVersion, decode, optional, parseDuration, parseInstant } from "./values.js";
+import { UnknownVersion, decode, formatDuration, optional, parseDuration, parseInstant } from "./values.js";
 
 const hour = 3_600_000, century = 100 * 366 * 24 * hour;
 const claims = 1_000_000, counts = 2 ** 31 - 1, text = 4096, output = 131_072;
 
+// The members of each kind: what is read in place of one that is absent, or null. Undefined: it is optional.
+const never = "0001-01-01T00:00:00Z", zero = "0s";
+const optionals = (names) => Object.fromEntries(names.split(" ").map((name) => [name, undefined]));
+const members = {
+  record: {
+    queue: "", attempt: 0, node: "", nonce: "",
+    ...optionals("attempts max_attempts start_by job_revision due published publisher event payload retry_at finished error shards output result result_dropped shadow count last"),
+  },
+  lock: { nonce: "", ...optionals("waiting newest") },
+  node: {
+    started: never, lease: zero, producer: false, worker: false, running: 0, clock_offset: zero, clock_error: zero, tzdata: "", version: "", nonce: "",
+    ...optionals("queues handlers priority fenced_by fenced_at"),
+  },
+  settings: { lease: zero, horizon: zero, retention: zero, duplicates: zero, replicas: 0 },
+  watermark: { time: never, registry_revision: 0, node: "", nonce: "", ...optionals("registry_time") },
+  definition: { owner: "", node: "", nonce: "", ...optionals("since past superseded paused pauses applied") },
+};
+
 // decodeAs reads a value of a kind: record, lock, node, settings, watermark, definition.
 export function decodeAs(kind, json) {
   const value = decode(json);
+  fill(value, members[kind]);
   checks[kind](value);
   return value;
+}
+
+function fill(value, absent) {
+  for (const [name, text] of Object.entries(absent)) value[name] ??= text;
 }
 
 function number(value, name, least, most) {
@@ -67,7 +90,6 @@ const checks = {
     cut(r, "output", output);
     number(r, "result_dropped", 0, counts);
     number(r, "shadow", 0, claims);
-    if (r.result === null) delete r.result;
     const size = Buffer.byteLength(JSON.stringify(r.result) ?? "");
     if (size > 65_536) [r.result, r.result_dropped] = [undefined, size];
     if (r.attempts) r.attempts = list(r, "attempts", Infinity).slice(-200);
@@ -81,7 +103,9 @@ const checks = {
   },
   lock(l) {
     checkName("job", l.job);
+    l.holders ??= [];
     for (const s of [...list(l, "holders", 1000), ...list(l, "waiting", 100)]) {
+      fill(s, { at: never, since: never });
       if (parseSlot(String(s.id)).job !== l.job) throw new Invalid(`lock of ${l.job}: it names ${s.id}`);
       instants(s, "at", "since");
     }
@@ -102,6 +126,11 @@ const checks = {
     words(n, "tzdata", "version", "fenced_by", "nonce");
   },
   settings(s) {
+    const standard = (name, length) => { if (parseDuration(s[name]) === 0) s[name] = formatDuration(length); };
+    standard("lease", 20_000);
+    standard("horizon", 24 * hour);
+    standard("retention", Math.max(168 * hour, parseDuration(s.horizon) + 24 * hour));
+    standard("duplicates", 120_000);
     span(s, "lease", 1000, 24 * hour);
     span(s, "horizon", 60_000, century);
     span(s, "retention", parseDuration(s.horizon) + hour, century);
@@ -114,13 +143,17 @@ const checks = {
     words(w, "node", "nonce");
   },
   definition(d) {
-    for (const p of [...list(d, "past", 20), { plan: d.job?.plan ?? {} }]) {
+    for (const p of [...list(d, "past", 20), { plan: d.job?.plan }]) {
+      fill(p, { from: never, plan: {} });
       instants(p, "from");
       instants(p.plan, "from", "until");
       number(p.plan, "shards", 0, 256);
     }
     for (const hash of list(d, "superseded", 50)) words({ hash }, "hash");
-    for (const p of list(d, "pauses", 50)) instants(p, "from", "to");
+    for (const p of list(d, "pauses", 50)) {
+      fill(p, { from: never, ...optionals("to") });
+      instants(p, "from", "to");
+    }
     instants(d, "since");
     words(d, "owner", "node", "nonce");
   },

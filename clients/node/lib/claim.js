@@ -62,6 +62,7 @@ function retry(d, v) {
 // was decided when the last one ended, nor than an hour. A clock that is more than a minute
 // before that end was set back, and says nothing.
 function untilRetry({ record, now }) {
+  if (!record.retry_at) return 0;
   const at = parseInstant(record.retry_at), last = record.attempts?.at(-1)?.finished;
   const ended = last && parseInstant(last);
   if (ended && toMs(ended - now) > 60_000) return 0;
@@ -71,7 +72,7 @@ function untilRetry({ record, now }) {
 function takeOver(d, v) {
   const record = died(v);
   v = { ...v, record };
-  if (record.attempt >= (record.max_attempts ?? 3)) return end(d, v, "failed", record.error + spent(record));
+  if (record.attempt >= (record.max_attempts ?? 0)) return end(d, v, "failed", record.error + spent(record));
   if (tooOld(d, v)) return aged(d, v, "failed", `${record.error}; retries end at the horizon`);
   return v.handles ? claim(d, v, record.attempt + 1) : unhandled(d);
 }
@@ -90,10 +91,11 @@ function begun({ slot, event, due, published }) {
   return event && due < published ? due : published;
 }
 
-// begunBy is begun as a record says it.
+// begunBy is begun as a record says it. A triggered run whose record does not say it began long ago.
 function begunBy(record) {
   const at = /:(\d{4}-[^#]*)/.exec(record.id);
   if (at) return parseInstant(at[1]);
+  if (!record.published) return fromSeconds(-62_135_596_800);
   const published = parseInstant(record.published), due = record.due && parseInstant(record.due);
   return record.event && due < published ? due : published;
 }
@@ -169,7 +171,7 @@ function claim(d, v, attempt) {
   if (guarded(v.entry.job) && v.place?.kind !== "held") return unplaced(d, v);
   const { retry_at, error, output, ...record } = recordOf(d, v);
   if (output && record.attempts?.length) record.attempts = record.attempts.with(-1, { ...record.attempts.at(-1), output });
-  record.max_attempts ??= v.entry.job.attempts;
+  record.max_attempts ||= v.entry.job.attempts;
   const by = v.record ? undefined : startBy(d, v.entry);
   if (by !== undefined) record.start_by = formatInstant(by);
   let attempts = record.attempts ?? [];
@@ -215,7 +217,8 @@ function recordOf(d, v) {
   if (m.node) record.publisher = m.node;
   if (m.event) record.event = true;
   if (m.slot.token !== undefined && d.payload?.length) record.payload = Buffer.from(d.payload).toString("base64");
-  if (m.slot.range) Object.assign(record, { count: m.missed, last: formatInstant(m.missedLast) });
+  if (m.slot.range && m.missed) record.count = m.missed;
+  if (m.slot.range && m.missedLast !== undefined) record.last = formatInstant(m.missedLast);
   return record;
 }
 

@@ -7,14 +7,18 @@ import { parseSchedule } from "./schedule.js";
 
 const planDefaults = { schedule: "", timezone: "UTC", dst_gap: "after", dst_overlap: "first" };
 
-export function withDefaults(job) {
+// given are the members that are not null.
+const given = (object) => Object.fromEntries(Object.entries(object ?? {}).filter(([, v]) => v !== null));
+
+export function withDefaults(raw) {
+  const job = { ...given(raw), ...(Object.hasOwn(raw, "payload") && { payload: raw.payload }) };
   const backoff = job.backoff ?? "1s";
   return {
     queue: "default", attempts: 3, overlap: job.plan?.on ? "allow" : "skip", catch_up: "latest", catch_up_max: 100,
     ...job,
     backoff,
     max_backoff: job.max_backoff ?? (parseDuration(backoff) > 60_000 ? backoff : "1m0s"),
-    plan: { ...planDefaults, ...job.plan },
+    plan: { ...planDefaults, ...given(job.plan) },
   };
 }
 
@@ -31,10 +35,10 @@ export function parseEntry(text, revision, time) {
   const payload = rawMember(rawMember(text, "job") ?? "{}", "payload") ?? "";
   const entry = { job, payload, revision, time, paused: value.paused === true };
   const since = optional(value.since) ?? time;
-  const past = (value.past ?? []).map((p) => ({ from: parseInstant(p.from), plan: { ...planDefaults, ...p.plan } }));
+  const past = (value.past ?? []).map((p) => ({ from: parseInstant(p.from), plan: { ...planDefaults, ...given(p.plan) } }));
   entry.plans = [...past, { from: since, plan: job.plan }];
   entry.plans.forEach((p, i) => {
-    const unknown = Object.keys(p.plan).find((name) => !Object.hasOwn(planMembers, name));
+    const unknown = foreign(p.plan, planMembers) ?? foreign(p.plan.on ?? {}, planMembers.on);
     if (unknown) throw new UnknownVersion(`plan: unknown member ${unknown}: a newer program may compute other slots`);
     p.to = entry.plans[i + 1]?.from; // of the last: none
     try {
@@ -46,6 +50,8 @@ export function parseEntry(text, revision, time) {
   entry.pauses = pausesOf(value, time);
   return entry;
 }
+
+const foreign = (plan, known) => Object.keys(plan).find((name) => !Object.hasOwn(known, name));
 
 // pausesOf: the writer of a pause, and of its end, cannot know its own timestamp.
 function pausesOf(value, time) {

@@ -39,7 +39,7 @@ export const fromMs = (ms) => BigInt(Math.round(ms * 1000)) * 1000n;
 export const toMs = (ns) => Number(ns) / 1e6;
 
 // optional reads an instant that may be absent.
-export const optional = (text) => (text === undefined ? undefined : parseInstant(text));
+export const optional = (text) => (text === undefined || text === null ? undefined : parseInstant(text));
 
 const units = { h: 3_600_000, m: 60_000, s: 1000, ms: 1, us: 1e-3, "µs": 1e-3, "μs": 1e-3, ns: 1e-6 };
 

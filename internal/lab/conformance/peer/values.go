@@ -15,7 +15,8 @@ import (
 var valueScenarios = []Scenario{
 	{"unknown-members", []string{"V-3", "V-4"}, "a newer program has written a member that no other program knows, and a result that is too large", unknownMembers},
 	{"lock-2", []string{"V-2"}, "a newer program has written the lock of a job", lockTwo},
-	{"job-2", []string{"V-2"}, "a newer program has written the definition of a slot's job", jobTwo},
+	{"absent-members", []string{"V-5"}, "records of slots, and of an owner that has fallen silent, have few members", absentMembers},
+	{"job-2", []string{"V-2", "V-6"}, "a newer program has written the definition of a slot's job, or a plan of it, with a member that no other program knows", jobTwo},
 	{"node-2", []string{"V-2", "M-2"}, "the record of a node that owns a slot is of a newer program, or names another node", nodeTwo},
 	{"settings-2", []string{"V-2"}, "a newer program has written the settings", settingsTwo},
 	{"foreign-record", []string{"M-2"}, "the record of a slot names another slot, and a definition another job", foreignRecord},
@@ -73,12 +74,54 @@ func (s *stage) undecided(id, why string) string {
 	return s.notStarted(id, why)()
 }
 
+func absentMembers(s *stage) {
+	s.define("work", nil, nil)
+	s.define("short", value{"timeout": "300ms"}, nil)
+	const bare, young, owned, owner = "work:@bare", "short:@young", "work:@owned", "peer-1-1-a"
+	s.set("ledger", key(bare), value{"v": 1, "id": bare, "state": "retrying"})
+	s.set("ledger", key(young), value{"v": 1, "id": young, "state": "retrying", "attempt": 1, "max_attempts": 3})
+	s.set("ledger", key(owned), value{"v": 1, "id": owned, "state": "running", "attempt": 1, "node": owner})
+	s.set("nodes", owner, value{"v": 1, "node": owner, "state": "alive"})
+	s.launch("work,short")
+	s.offer("work", "bare", 10)
+	s.offer("short", "young", 30_000)
+	s.offer("work", "owned", 10)
+	if r := s.succeeds("V-5", bare); r.number("attempt") != 1 {
+		s.breaks("V-5", "%s, whose record had no attempt, has succeeded with attempt %d: want 1", bare, r.number("attempt"))
+	}
+	for id, why := range map[string]string{
+		young: "an attempt failed, and the record does not say when the run was published: its horizon is over",
+		owned: "its owner is dead, and the record has no max_attempts: its attempts are spent",
+	} {
+		s.await("V-5", "an outcome of "+id, func() bool { return slices.Contains(final, s.slot(id).text("state")) })
+		if r := s.slot(id); r.text("state") != "failed" {
+			s.breaks("V-5", "%s is %s: want failed, because %s", id, r.text("state"), why)
+		}
+	}
+	if starts := s.did("start", young); len(starts) != 1 || starts[0].Attempt != 2 {
+		s.breaks("V-5", "the starts of %s are %v: want one, attempt 2", young, starts)
+	}
+}
+
 func jobTwo(s *stage) {
 	before := s.define("work", nil, nil)
 	s.set("jobs", "work", value{"v": 2, "job": value{"name": "work"}})
-	s.launch("work")
+	s.define("plan", nil, value{"x_shade": "blue"})
+	s.define("past", nil, nil)
+	entry := s.get("jobs", "past").value
+	entry["past"] = []value{{"from": time.Now().UTC().Add(-time.Hour), "plan": value{"schedule": "none", "timezone": "UTC", "dst_gap": "after", "dst_overlap": "first", "x_shade": "blue"}}}
+	s.set("jobs", "past", entry)
+	s.launch("work,plan,past")
 	id := s.offer("work", "one", 10, "Cronce-Job-Revision", fmt.Sprint(before))
-	s.never("V-2", silence, func() string { return s.undecided(id, "the definition of its job has version 2") })
+	plans := []string{s.offer("plan", "one", 10), s.offer("past", "one", 10)}
+	s.never("V-2", silence, func() string {
+		for _, id := range plans {
+			if why := s.undecided(id, "a plan of its job has a member that the client cannot know"); why != "" {
+				s.breaks("V-6", "%s", why)
+			}
+		}
+		return s.undecided(id, "the definition of its job has version 2")
+	})
 	s.define("work", nil, nil)
 	s.succeeds("V-1", id)
 }
