@@ -22,11 +22,11 @@ import (
 func (t *task) run() flow {
 	// The process may have been suspended since its claim was stored (invariant 4).
 	if !t.cfg.Node.Trusted() {
-		return t.answerWith(silence)
+		return t.respondWith(silence)
 	}
 	handler := t.cfg.Handler(t.rec.Slot.Job)
 	// The process may have removed the handler since the claim.
-	if handler == nil || t.ended.Err() != nil {
+	if handler == nil || t.handlersCtx.Err() != nil {
 		t.releaseClaim()
 		return onward
 	}
@@ -71,7 +71,7 @@ type attempt struct {
 	finish  bool // the handler may outlive its incarnation
 	began   time.Time
 	reports reports
-	handled bool // the method returned was called
+	handled bool // attempt.returned was called
 }
 
 // returned releases the permit, and prepares the record of the attempt's result from what the
@@ -130,9 +130,9 @@ func (a *attempt) endReports() (output string, result json.RawMessage) {
 
 var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
-// call runs the handler, and turns a panic into an error with the stack. The handler runs on
-// the task's goroutine. With a goroutine of its own, a short handler would wait twice for the
-// scheduler while it holds a permit: before it starts, and after it returns.
+// call runs the handler, and turns a panic into an error with the stack. The handler runs on the
+// goroutine that takes the task's steps. On a goroutine of its own, a short handler would wait
+// twice for Go's scheduler while it holds a permit: before it starts, and after it returns.
 func call(ctx context.Context, h job.Handler, run job.Run) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -143,7 +143,7 @@ func call(ctx context.Context, h job.Handler, run job.Run) (err error) {
 }
 
 // panicError is the error for a panic. It does not wrap the panic's value. So if a handler
-// panics with a Permanent error, the attempt is retried like after any other panic.
+// panics with a Permanent error, the attempt is retried as after any other panic.
 type panicError struct {
 	value any
 	stack []byte
@@ -164,7 +164,7 @@ func panicked(p any) error {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
 
-// callFrame is the beginning of the line for the function call in a stack trace.
+// callFrame is how the line of the function named call begins in a stack trace.
 const callFrame = "github.com/cronce-io/cronce/consumer.call("
 
 // delay returns the backoff after the n-th attempt. It doubles with each attempt, has jitter,
@@ -188,7 +188,7 @@ func delay(r job.Retry, n int) time.Duration {
 // the node is still trusted. So a handler that calls Err gets the right answer even if the
 // process was starved and no timer has fired yet.
 //
-// Deadline has only the job's timeout: see
+// Deadline returns the deadline of the job's timeout, and not that of the lease: see
 // docs/decisions/0002-deadline-of-a-handlers-context.md.
 type leaseContext struct {
 	context.Context
@@ -210,9 +210,9 @@ func (c leaseContext) Err() error {
 // after the job's timeout, or when it is cancelled. Its cause says which came first. If finish
 // is true, the handler may outlive the node, and the context does not end with the node.
 func (c *Consumer) handlerContext(timeout time.Duration, finish bool) (context.Context, context.CancelCauseFunc) {
-	parent := c.ended
+	parent := c.handlersCtx
 	if finish {
-		parent = c.finishing
+		parent = c.finishCtx
 	}
 	ctx, cancel := context.WithCancelCause(parent)
 	end := cancel

@@ -32,14 +32,14 @@ type Ledger interface {
 	// goroutine, even the caller's. answered must not block.
 	Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error))
 
-	// Beside returns the records of the slots in others. It reads them from a server that has
-	// already stored the record of the slot own at revision. It leaves out slots without a
-	// record.
+	// Beside returns the records of the slots in others, and leaves out slots without a record.
+	// All of them come from one server, which already has own's record at revision or a later
+	// one.
 	Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error)
 }
 
-// AlertStates stores which jobs have failed and not succeeded since. kv.AlertStates satisfies
-// it.
+// AlertStates stores which jobs failed, or were late, and have not succeeded since.
+// kv.AlertStates satisfies it.
 type AlertStates interface {
 	// Read returns the state and its revision from the leader. If there is none, it returns
 	// job.ErrNotFound with the revision at which Write can create one.
@@ -81,7 +81,8 @@ type Node interface {
 	Dead(ctx context.Context, name string) (dead bool, wait time.Duration, err error)
 }
 
-// Config of a Consumer. All fields without a default are required.
+// Config configures a Consumer. A field is required unless its comment gives a default or says
+// what nil means.
 type Config struct {
 	Namespace, Queue string
 	Node             Node
@@ -96,21 +97,21 @@ type Config struct {
 	// Handler returns the handler of a job; nil if there is none here.
 	Handler func(name string) job.Handler
 
-	// Ready returns a channel that is closed when the queue's slots can run. It is called anew
-	// each time. Until the channel is closed the worker asks for no slots, and starts none that
-	// have arrived. Default: slots can always run.
+	// Ready returns a channel that is closed while the queue's slots can run. The consumer calls
+	// Ready before each request for messages and before each start. Until the channel is closed,
+	// it asks for no slots, and starts none that have arrived. Default: slots can always run.
 	Ready func() <-chan struct{}
 
-	// Publish publishes the message of a slot that follows from another, and returns when
-	// the broker has it. It may publish it twice.
+	// Publish publishes the message of a slot that follows from the outcome of another slot, and
+	// returns when the broker has stored it. The broker may store it twice.
 	Publish func(ctx context.Context, queue string, m core.Message, payload []byte) error
 
-	// Alert stores an alert to be delivered, under a message ID, and returns when the
-	// broker has it. It may store it twice.
+	// Alert stores an alert that is to be delivered, under a message ID, and returns when the
+	// broker has stored it. The broker may store it twice.
 	Alert func(ctx context.Context, e job.Event, id string) error
 
-	// AlertStates stores which jobs have failed. From it the worker knows when to publish that
-	// a job has recovered. Default: no alert is published when a job recovers.
+	// AlertStates stores which jobs have failed. The worker reads it to decide whether to
+	// publish that a job has recovered. Default: no alert is published when a job recovers.
 	AlertStates AlertStates
 
 	// Table holds the slots that this process works on. All its consumers share one table.
@@ -129,12 +130,13 @@ type Config struct {
 	// Nil: nothing is called.
 	Failed func(job.Failure)
 
-	// Observer measures. Nil: nothing is measured.
+	// Observer measures the worker. Nil: nothing is measured.
 	Observer Observer
 
-	// Wake publishes that a job's lock has admitted a slot that waited. Listen calls woken with
-	// such slots of one job, until stop is called. Both are hints: a waiting slot also asks the
-	// lock from time to time. Neither may block. Default: they do nothing.
+	// Wake publishes that a job's lock admits a waiting slot: the slot holds a place in the
+	// lock, or gets one when it asks. Listen calls woken with such slots of one job, until stop
+	// is called. Both are hints: a waiting slot also asks the lock from time to time. Neither
+	// may block. Default: they do nothing.
 	Wake   func(job.Slot)
 	Listen func(name string, woken func(job.Slot)) (stop func())
 
@@ -169,7 +171,7 @@ type Config struct {
 	// until the write is answered or Life ends. Default: it never ends.
 	Life context.Context
 
-	// Logger: default, nothing is logged.
+	// Logger receives the log. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -196,14 +198,14 @@ type Consumer struct {
 	retired  chan struct{}
 	retire   func()
 	stopping chan struct{}
-	// ended is the parent of handler contexts. It ends with the node, or when the grace
-	// is over.
-	ended context.Context
-	end   context.CancelCauseFunc
-	// finishing is the parent of the handler contexts that do not end with the node. It ends
+	// handlersCtx is the parent of handler contexts. It ends with the node, or when the grace is
+	// over.
+	handlersCtx context.Context
+	endHandlers context.CancelCauseFunc
+	// finishCtx is the parent of the handler contexts that do not end with the node. It ends
 	// when the grace is over. If the node is lost before, Table.Finish ends these contexts.
-	finishing context.Context
-	finish    context.CancelCauseFunc
+	finishCtx context.Context
+	endFinish context.CancelCauseFunc
 
 	pool  *pool.Pool
 	slots sync.WaitGroup
@@ -249,28 +251,28 @@ func New(cfg Config) *Consumer {
 	}
 	c.retire = sync.OnceFunc(func() { close(c.retired) })
 	c.limiter = cfg.Table.limiter(cfg.Queue, cfg.Concurrency)
-	c.ended, c.end = context.WithCancelCause(cfg.Node.Context())
-	c.finishing, c.finish = context.WithCancelCause(context.Background())
+	c.handlersCtx, c.endHandlers = context.WithCancelCause(cfg.Node.Context())
+	c.finishCtx, c.endFinish = context.WithCancelCause(context.Background())
 	return c
 }
 
-// Retire makes Run ask for no more messages, give back those that still arrive, and return when
-// its last slot has ended. The grace does not limit that time unless Run's context ends. Retire
-// does not wait. It may be called more than once, and before Run.
+// Retire makes Run ask for no more messages, return those that still arrive to the queue, and
+// end when its last slot has ended. The grace does not limit that time unless Run's context
+// ends. Retire does not wait. It may be called more than once, and before Run.
 func (c *Consumer) Retire() { c.retire() }
 
-// Run takes slots until ctx ends. Then it asks for no more messages, gives back those that
-// still arrive, and waits for the handlers. When the grace is over, it ends their contexts.
-// It waits up to 5 s until the handlers have returned and their results are recorded. Then
-// it returns nil.
+// Run takes slots until ctx ends. Then it asks for no more messages, returns those that still
+// arrive to the queue, and waits for the handlers. When the grace is over, it ends their
+// contexts. It waits up to 5 s until the handlers have returned and their results are recorded.
+// Then it returns nil.
 //
 // If the node's context ends, Run returns the cause without the grace: it waits only up to 5 s
 // for the handlers that end with the node. If the settings of the queue on the broker
 // differ from this node's, it returns job.ErrMismatch. It leaves no goroutines but those of
 // handlers that ignore their context or may outlive the node.
 func (c *Consumer) Run(ctx context.Context) error {
-	defer c.end(job.ErrStopping)
-	context.AfterFunc(c.ended, func() { c.limiter.close(c) })
+	defer c.endHandlers(job.ErrStopping)
+	context.AfterFunc(c.handlersCtx, func() { c.limiter.close(c) })
 	defer c.pool.Close()
 	node := c.cfg.Node.Context()
 	var loops sync.WaitGroup
@@ -305,8 +307,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return failed
 }
 
-// drain waits until no slot is in flight or the grace is over, which begins when ctx ends. Then
-// it ends the contexts of the handlers, and waits up to linger until they have returned.
+// drain waits until no slot is in flight. The grace begins when ctx ends; when it is over, drain
+// ends the contexts of the handlers. If node ends first, their contexts end with it. In both
+// cases drain then waits up to linger until the handlers have returned.
 func (c *Consumer) drain(ctx, node context.Context) {
 	done := make(chan struct{})
 	go func() { c.slots.Wait(); close(done) }()
@@ -324,8 +327,8 @@ func (c *Consumer) drain(ctx, node context.Context) {
 			ended, lost = true, true // handlers with job.LeaseLostFinish go on: see Table.Finish
 		case <-grace:
 			ended = true
-			c.end(job.ErrStopping)
-			c.finish(job.ErrStopping)
+			c.endHandlers(job.ErrStopping)
+			c.endFinish(job.ErrStopping)
 		}
 	}
 	lingerCtx, cancel := context.WithTimeout(context.Background(), linger)

@@ -36,11 +36,11 @@ func (t *task) nextRound() flow {
 // definition and its handler.
 func (t *task) load(mayBlock bool) flow {
 	if t.rounds >= maxRounds {
-		return t.answerWith(later(time.Second))
+		return t.respondWith(later(time.Second))
 	}
 	entry := t.cfg.Registry.Known(t.d.Slot.Job, t.d.JobRevision)
-	// The first delivery of a slot most likely finds no record: the slot is claimed without
-	// a read, and the write decides. A slot that is offered again has a record.
+	// The first delivery of a slot most likely finds no record: the slot is claimed without a
+	// read, and the write decides. A slot whose message was published again may have a record.
 	first := t.rounds == 0 && !t.lock.waited && t.d.Count <= 1 && t.d.Offer == 0
 	if !mayBlock && (entry == nil || !first || len(entry.Job.After) > 0) {
 		return wouldBlock
@@ -57,7 +57,7 @@ func (t *task) load(mayBlock bool) flow {
 		t.view.Record, t.view.Revision, t.view.OwnerDead, t.view.Disowned = rec, revision, false, false
 		t.view.Admission = core.Admission{}
 	}
-	t.view.Entry, t.undefined, t.view.Handles = entry, nil, t.cfg.Handler(t.d.Slot.Job) != nil
+	t.view.Entry, t.lookupErr, t.view.Handles = entry, nil, t.cfg.Handler(t.d.Slot.Job) != nil
 	if entry == nil {
 		t.lookUp(ctx)
 	}
@@ -70,9 +70,8 @@ func (t *task) load(mayBlock bool) flow {
 	return onward
 }
 
-// readResults reads the results of the slots that this slot was chained to, one of each job in
-// after. They have their outcomes. A slot that was triggered directly has no such slots: their
-// records do not exist.
+// readResults reads the results of the slots that this slot follows, one of each job in after.
+// Those slots have ended. A slot that was triggered follows none: their records do not exist.
 func (t *task) readResults(ctx context.Context, after []string) error {
 	t.results = map[string]json.RawMessage{}
 	for _, name := range after {
@@ -110,7 +109,7 @@ func (t *task) lookUp(ctx context.Context) {
 	switch {
 	case errors.Is(err, job.ErrNotFound):
 	case err != nil:
-		t.undefined = fmt.Errorf("look up job %s: %w", t.d.Slot.Job, err)
+		t.lookupErr = fmt.Errorf("look up job %s: %w", t.d.Slot.Job, err)
 	default:
 		t.view.Entry = &entry
 	}
@@ -123,14 +122,14 @@ func (t *task) decide(mayBlock bool) flow {
 		return t.nextRound()
 	}
 	t.view.Now, t.view.Error, t.view.Implausible = t.cfg.Now(), t.cfg.ClockError(), t.cfg.Plausible() != nil
-	if t.undefined != nil && core.NeedsDefinition(t.d, t.view) {
-		return t.postpone(t.undefined)
+	if t.lookupErr != nil && core.NeedsDefinition(t.d, t.view) {
+		return t.postpone(t.lookupErr)
 	}
 	t.decision = core.Decide(t.d, t.view)
 	starts := t.decision.Action == core.Enter || t.decision.Action == core.Start
 	switch {
 	case starts && (core.IsClosed(t.stopping) || !core.IsClosed(t.cfg.Ready())):
-		return t.answerWith(later(0)) // without a delay: newer messages would overtake a delayed one
+		return t.respondWith(later(0)) // without a delay: newer messages would overtake a delayed one
 	case !starts && !mayBlock:
 		return wouldBlock
 	}
@@ -153,15 +152,16 @@ func (t *task) decide(mayBlock bool) flow {
 		if t.decision.Reason != "" && t.d.Count <= maxReasons {
 			t.cfg.Logger.Warn("slot left to other workers", "slot", t.d.Slot.ID(), "publisher", t.d.Node, "reason", t.decision.Reason)
 		}
-		return t.answerWith(later(t.decision.Delay))
+		return t.respondWith(later(t.decision.Delay))
 	case core.Ack:
 		return t.acknowledge()
 	}
 	return onward
 }
 
-// acknowledge goes on with a slot whose outcome another worker has written. That worker may
-// have crashed before it published what follows, so this one publishes it too.
+// acknowledge goes on with a slot that already has its outcome. The worker that wrote it may not
+// have published what follows, so this task publishes it too. A whole slot without a record is
+// split by now: its shards have their own messages.
 func (t *task) acknowledge() flow {
 	switch {
 	case t.d.Slot.Shards > 0:
@@ -169,14 +169,13 @@ func (t *task) acknowledge() flow {
 	case t.view.Record != nil:
 		t.rec, t.answer.revision, t.state = *t.view.Record, t.view.Revision, following
 	default:
-		return t.answerWith(ack)
+		return t.respondWith(ack)
 	}
 	return onward
 }
 
-// prove finds out whether the owner of the slot's record has left the slot: either the owner is
-// dead, or it is alive and does not hold the claim. The task releases its permit first, so that
-// another slot can use it meanwhile.
+// prove finds out whether the owner of the slot's record is dead, or is alive and does not hold
+// the claim. The task releases its permit first, so that another slot can use it meanwhile.
 func (t *task) prove() flow {
 	t.releasePermit()
 	ctx, owner := t.cfg.Node.Context(), t.view.Record.Node
@@ -190,7 +189,7 @@ func (t *task) prove() flow {
 	}
 	answer, err := t.cfg.Holds(ctx, owner, t.d.Slot, t.view.Revision)
 	if t.view.Disowned = core.Disowned(t.d, t.view, answer, err); !t.view.Disowned {
-		return t.answerWith(later(wait + wait/100)) // a delivery just before the proof is possible would wait again
+		return t.respondWith(later(wait + wait/100)) // a little longer, since a message that returns too early has to wait once more
 	}
 	t.cfg.Logger.Warn("live node does not hold its claim", "slot", t.d.Slot.ID(), "owner", owner, "revision", t.view.Revision, "error", err)
 	return onward
@@ -216,47 +215,48 @@ func (t *task) policies() job.Job {
 	return t.view.Entry.Job.WithDefaults()
 }
 
-// postpone ends a delivery after an error of the broker. The message is given back with a
+// postpone ends a delivery after an error of the broker. The message returns to the queue with a
 // delay, and its next delivery goes on from what is stored.
 func (t *task) postpone(err error) flow {
 	if t.cfg.Node.Context().Err() != nil {
-		return t.answerWith(silence)
+		return t.respondWith(silence)
 	}
 	t.cfg.Logger.Warn("slot postponed", "slot", t.d.Slot.ID(), "error", err)
-	return t.answerWith(later(min(time.Second<<min(t.d.Count, 5), 30*time.Second)))
+	return t.respondWith(later(min(time.Second<<min(t.d.Count, 5), 30*time.Second)))
 }
 
-// verdict is the answer to the broker about a message.
-type verdict struct {
-	kind   verdictKind
+// response is the answer to the broker about a message.
+type response struct {
+	kind   responseKind
 	delay  time.Duration
 	reason string
 }
 
-type verdictKind uint8
+type responseKind uint8
 
 const (
-	verdictSilence verdictKind = iota
-	verdictAck
-	verdictLater
-	verdictDrop
+	responseSilence responseKind = iota
+	responseAck
+	responseLater
+	responseDrop
 )
 
 var (
 	// ack: the slot has its outcome, in a durable record.
-	ack = verdict{kind: verdictAck}
+	ack = response{kind: responseAck}
 
 	// silence: the task sends no answer, because another worker may own the slot. The broker
 	// would accept an ack from this worker too, and would not deliver the message again if the
 	// owner died.
-	silence = verdict{kind: verdictSilence}
+	silence = response{kind: responseSilence}
 )
 
-// later: the broker shall deliver the message again, no sooner than d from now.
-func later(d time.Duration) verdict { return verdict{kind: verdictLater, delay: d} }
+// later asks the broker to deliver the message again, no sooner than d from now.
+func later(d time.Duration) response { return response{kind: responseLater, delay: d} }
 
-// drop: the broker shall never deliver the message again, although there is no outcome.
-func drop(reason string) verdict { return verdict{kind: verdictDrop, reason: reason} }
+// drop asks the broker never to deliver the message again, although the task knows of no
+// outcome.
+func drop(reason string) response { return response{kind: responseDrop, reason: reason} }
 
 // respond is the only step that answers the broker about a message (invariant 6). It does not
 // wait until the server has the answer. If the answer is lost, the message is delivered again,
@@ -264,16 +264,16 @@ func drop(reason string) verdict { return verdict{kind: verdictDrop, reason: rea
 func (t *task) respond() flow {
 	t.state = leaving
 	var err error
-	switch v := t.verdict; {
-	case v.kind == verdictAck:
+	switch r := t.response; {
+	case r.kind == responseAck:
 		err = t.msg.Ack()
-	case v.kind == verdictLater && v.delay > 0:
-		err = t.msg.NakWithDelay(v.delay)
-	case v.kind == verdictLater:
+	case r.kind == responseLater && r.delay > 0:
+		err = t.msg.NakWithDelay(r.delay)
+	case r.kind == responseLater:
 		err = t.msg.Nak()
-	case v.kind == verdictDrop:
-		err = t.msg.TermWithReason(v.reason)
-		t.cfg.Logger.Error("message dropped: it is no slot", "subject", t.msg.Subject(), "reason", v.reason)
+	case r.kind == responseDrop:
+		err = t.msg.TermWithReason(r.reason)
+		t.cfg.Logger.Error("slot message dropped", "subject", t.msg.Subject(), "reason", r.reason)
 	}
 	if err != nil {
 		t.cfg.Logger.Debug("answer not sent; the broker will deliver the message again", "subject", t.msg.Subject(), "error", err)
@@ -284,5 +284,5 @@ func (t *task) respond() flow {
 	return t.close()
 }
 
-// noPermitDelay is the delay of a message that is given back because no permit was free.
+// noPermitDelay is the delay of a message that returns to the queue because no permit was free.
 const noPermitDelay = 100 * time.Millisecond

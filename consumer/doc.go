@@ -14,7 +14,7 @@
 // these states:
 //
 //	arrived            the message is parsed, and the slot is entered in the table
-//	loading            the record and the definition are read
+//	loading            the definition is looked up; from the second delivery on, the record is read
 //	deciding           core.Decide names the next step
 //	entering           the job's lock admits the slot
 //	deciding
@@ -24,23 +24,25 @@
 //	running            the handler runs
 //	writing            the record of its result is sent
 //	resultAnswered     the ledger has accepted it
-//	following          chained slots and alerts are published
+//	following          alerts, and the slots of the jobs that run after this one, are published
 //	responding         the message is acked
 //	leaving            the slot leaves the lock
 //
 // Other slots also go through proving, waiting, readingWhole, writingWhole or concludingWhole.
 //
-// core.Decide holds the claim rules and does no I/O. It names the next step whenever the task
-// is deciding. A step that writes sends the record and returns. The callback that gets the
-// broker's answer takes the next step, so no goroutine waits for the answer. A slot that
-// succeeds at once needs a goroutine only for its handler.
+// core.Decide holds the claim rules and does no I/O. It names the next step whenever the task is
+// deciding. The steps entering and writing send their write and return. The callback that gets
+// the broker's answer takes the next step, so no goroutine waits for the answer. The steps
+// writingWhole and concludingWhole wait on a goroutine, and so does leaving if it has to write
+// the lock. A slot that succeeds at once needs a goroutine for its handler. Afterwards it needs
+// one only to log its success, to publish what follows, or to write its lock.
 //
 //	pull.go           asks the sources for as many messages as the limiter allows
 //	task.go           the machine: states, steps, and panics
 //	decide.go         reads what a decision needs, asks core.Decide, and answers the broker
-//	lock.go           enters and leaves a job's lock; locks.go keeps the locks that were last seen
+//	lock.go           enters and leaves a job's lock; locks.go caches the locks that this consumer wrote
 //	attempt.go        runs the handler, under a context that ends with the lease
-//	record.go         writes claims, the ends of attempts, and the whole slot of a shard
+//	record.go         writes claims, the results of attempts, and the record of a slot with shards
 //	follow.go         publishes what follows from an outcome
 //	waitlist.go       keeps the slots that wait for their lock
 //	limiter.go        bounds the handlers of a queue that run at once in the process
@@ -70,9 +72,10 @@
 //   - (10) If the owner of a claim is alive, the worker asks the owner whether it still holds
 //     the claim. If the owner says no, the worker takes the slot over. Past the horizon, the
 //     worker takes the slot over even without an answer, and ends it.
-//   - A job's lock admits a guarded slot before the slot's first claim. The slot leaves the
-//     lock after its outcome is written. The outcome alone frees the lock, even if the worker
-//     dies before it leaves, so an operator never has to reset a lock.
+//   - A job's lock admits a guarded slot before the slot's first claim. The slot leaves the lock
+//     after its outcome is written. If its worker dies in between, the next slot that asks the
+//     lock finds the outcome and takes the ended slot out. So an operator never has to reset a
+//     lock.
 //   - The worker publishes what follows from an outcome before it acks the message.
 //   - Go cannot end a handler that does not return. Such a handler keeps its permit and its
 //     entry in the table as long as the process lives.

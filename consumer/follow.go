@@ -24,14 +24,14 @@ func (t *task) publishFollowUps(mayBlock bool) flow {
 	alerts, tracked := t.alerts(t.rec)
 	switch {
 	case len(next) == 0 && len(alerts) == 0 && !tracked:
-		return t.answerWith(ack)
+		return t.respondWith(ack)
 	case !mayBlock:
 		return wouldBlock
 	}
 	if err := t.publish(next, alerts, tracked); err != nil {
 		return t.postpone(fmt.Errorf("publish what follows from slot %s: %w", t.rec.Slot, err))
 	}
-	return t.answerWith(ack)
+	return t.respondWith(ack)
 }
 
 // publish publishes the alerts and the slots of the next jobs. It does so even if the node's
@@ -78,7 +78,7 @@ func (t *task) alerts(rec job.Record) (kinds []job.State, tracked bool) {
 	case t.view.Entry != nil:
 		j := t.view.Entry.Job
 		return exchange.AlertsOn(j, rec.State), j.OnRecovered != nil && t.cfg.AlertStates != nil
-	case t.undefined == nil:
+	case t.lookupErr == nil:
 		return nil, false
 	case rec.State == job.Succeeded:
 		kinds = append(kinds, job.AlertHeartbeat)

@@ -36,9 +36,9 @@ type reports struct {
 	attempt int
 	fence   uint64
 
-	log   slog.Logger // the handler's
+	log   slog.Logger // Run.Logger
 	once  sync.Once
-	lines slog.Handler // the handler of log; set in once
+	lines slog.Handler // where log writes; set in once
 
 	mu     sync.Mutex
 	closed bool // the handler has returned: what comes later is dropped
@@ -73,7 +73,7 @@ func (r *reports) SetResult(result json.RawMessage) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return fmt.Errorf("%w now: %w", job.ErrInvalid, errOver)
+		return fmt.Errorf("%w call: %w", job.ErrInvalid, errOver)
 	}
 	r.result = result
 	return nil
@@ -175,7 +175,7 @@ type logLines struct{ r *reports }
 func (l logLines) handler() slog.Handler {
 	l.r.once.Do(func() {
 		l.r.lines = slog.NewMultiHandler(
-			slog.NewTextHandler(l.r, nil), // from slog.LevelInfo on
+			slog.NewTextHandler(l.r, nil), // slog.LevelInfo and above
 			l.r.cfg.Logger.With("slot", l.r.slot.ID(), "attempt", l.r.attempt).Handler(),
 		)
 	})

@@ -11,15 +11,16 @@ const (
 	// For each permit of a limiter, at most maxAhead messages may be here without a permit.
 	maxAhead = 64
 
-	// maxBurst is that bound when only an earlier burst shows how short the handlers are.
+	// maxBurst replaces maxAhead if few handlers have returned just now, and only an earlier
+	// burst shows that they are short (see paceMemory).
 	maxBurst = 4
 
-	// For each permit, at most maxUnrecorded slots may have a handler that has returned and an
-	// outcome that is not stored yet.
+	// For each permit, at most maxUnrecorded tasks may have a handler that has returned and not
+	// be closed yet.
 	maxUnrecorded = 64
 
-	// maxWait is how long a slot waits for a permit before the worker gives it back:
-	// another worker may have one.
+	// maxWait is how long a slot waits for a permit before its message returns to the queue:
+	// another worker may have a free permit.
 	maxWait = 500 * time.Millisecond
 )
 
@@ -37,8 +38,8 @@ type limiter struct {
 	size   int
 	resume func(*task) // goes on with a task whose wait is over, and does not block
 
-	// unrecorded holds one token for each slot whose handler has returned and whose
-	// outcome is not stored yet.
+	// unrecorded holds one token for each task whose handler has returned and that is not closed
+	// yet.
 	unrecorded chan struct{}
 
 	mu      sync.Mutex
@@ -93,9 +94,10 @@ func (l *limiter) denied() error {
 }
 
 // reserve returns how many messages a source may ask for, no more than most, and counts them as
-// asked for. own is how many messages the source may still get, or is just getting. If own is not
-// 0, reserve returns 0 until the source may ask for half of the window. So if slots arrive one
-// by one, there is one request for several slots.
+// asked for. own is how many messages of its earlier requests may still arrive, or are arriving.
+// window is how many messages may be asked for or on their way in all. If own is not 0, reserve
+// returns 0 until the source may ask for half of the window. So if slots arrive one by one, one
+// request serves several of them.
 func (l *limiter) reserve(own, most int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,11 +113,11 @@ func (l *limiter) reserve(own, most int) int {
 	return n
 }
 
-// maxPending returns how many messages may be here without a permit: the number of short
-// handlers that returned in a recent interval (see pace), at most maxAhead for each permit; or in
-// the busiest interval of the last seconds, at most maxBurst for each permit. If that is fewer
-// than size, it returns 0, so that no slot waits here while another worker has a free permit.
-// l.mu is held.
+// maxPending returns how many messages may be here without a permit. It is the larger of two
+// numbers: the short handlers that returned in a recent interval (see pace), at most maxAhead
+// for each permit, and those that returned in the busiest interval of the last seconds, at most
+// maxBurst for each permit. If that is less than size, maxPending returns 0, so that no slot
+// waits here while another worker has a free permit. l.mu is held.
 func (l *limiter) maxPending() int {
 	now := time.Now()
 	n := max(min(l.pace.count(now), maxAhead*l.size), min(l.pace.burst(now), maxBurst*l.size))
@@ -125,8 +127,8 @@ func (l *limiter) maxPending() int {
 	return n
 }
 
-// forget subtracts n from the messages that were asked for: they will never arrive, or a stopping
-// worker gives them back.
+// forget subtracts n from the messages that were asked for. They will never arrive, or their
+// request is about to end and is replaced, or a stopping worker returns them to the queue.
 func (l *limiter) forget(n int) {
 	l.mu.Lock()
 	l.asked -= n
@@ -134,8 +136,9 @@ func (l *limiter) forget(n int) {
 }
 
 // admit lets the task of a new message begin, with a permit or, within the bound of maxPending,
-// without one. If it returns false, the task waits until the limiter resumes it. The message stops
-// to count as asked for under the same lock, so that reserve never misses it.
+// without one. If it returns false, the task waits until the limiter resumes it. In the same
+// critical section, the message stops counting as asked for, so that reserve always counts it
+// once.
 func (l *limiter) admit(t *task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +183,7 @@ func (l *limiter) tryAcquire(t *task) bool {
 		return false
 	}
 	l.taken++
-	l.notPending(t, true)
+	l.endPending(t, true)
 	return true
 }
 
@@ -192,18 +195,18 @@ func (l *limiter) enqueue(w waiter) {
 	}
 }
 
-// notPending notes that the task is not pending any more, because it got a permit or needs none.
+// endPending notes that the task is not pending any more, because it got a permit or needs none.
 // The caller removes it from the waiters. l.mu is held.
-func (l *limiter) notPending(t *task, permit bool) {
+func (l *limiter) endPending(t *task, permit bool) {
 	l.pending--
 	t.pending, t.permit = false, permit
 }
 
-// withdraw notes that a pending task, which is no waiter, needs no permit any more.
+// withdraw notes that a pending task, which is not among the waiters, no longer needs a permit.
 func (l *limiter) withdraw(t *task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.notPending(t, false)
+	l.endPending(t, false)
 	for p := range l.pullers {
 		p.kick()
 	}
@@ -230,7 +233,7 @@ func (l *limiter) release() (next *task) {
 	if len(l.waiters) > 0 {
 		next = l.waiters[0].t
 		l.cut(1)
-		l.notPending(next, true)
+		l.endPending(next, true)
 	} else {
 		l.taken--
 	}
@@ -291,7 +294,7 @@ func (l *limiter) close(c *Consumer) {
 // refuse resumes the waiters without a permit. It is called with l.mu held, and unlocks it.
 func (l *limiter) refuse(waiters []waiter) {
 	for _, w := range waiters {
-		l.notPending(w.t, false)
+		l.endPending(w.t, false)
 	}
 	l.mu.Unlock()
 	for _, w := range waiters {
@@ -301,8 +304,8 @@ func (l *limiter) refuse(waiters []waiter) {
 
 // pace counts how many short handlers return in an interval.
 type pace struct {
-	since     time.Time
-	now, last int // in the interval that began at since, and in the one before
+	since             time.Time
+	current, previous int // in the interval that began at since, and in the one before
 
 	// busiest is the largest number in an interval since the last handler that was not short.
 	// That interval ended at busiestAt.
@@ -313,20 +316,21 @@ type pace struct {
 const (
 	paceInterval = 50 * time.Millisecond
 
-	// paceMemory is how long a busy interval counts. Jobs that are due each second find it.
+	// paceMemory is how long a busy interval counts. It is more than a second, so that a burst
+	// of jobs that are due every second profits from the burst before.
 	paceMemory = 2 * time.Second
 )
 
 func (p *pace) add(now time.Time) {
 	p.rollOver(now)
-	p.now++
+	p.current++
 }
 
 // count returns how many handlers returned in the last interval, or in this one if that is
 // more.
 func (p *pace) count(now time.Time) int {
 	p.rollOver(now)
-	return max(p.last, p.now)
+	return max(p.previous, p.current)
 }
 
 // burst returns how many handlers returned in the busiest interval of the last seconds.
@@ -344,11 +348,11 @@ func (p *pace) rollOver(now time.Time) {
 	if over < paceInterval {
 		return
 	}
-	if p.last = 0; over < 2*paceInterval {
-		p.last = p.now
+	if p.previous = 0; over < 2*paceInterval {
+		p.previous = p.current
 	}
-	if p.now > 0 && (p.now >= p.busiest || now.Sub(p.busiestAt) > paceMemory) {
-		p.busiest, p.busiestAt = p.now, now
+	if p.current > 0 && (p.current >= p.busiest || now.Sub(p.busiestAt) > paceMemory) {
+		p.busiest, p.busiestAt = p.current, now
 	}
-	p.since, p.now = now, 0
+	p.since, p.current = now, 0
 }

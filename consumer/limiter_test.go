@@ -120,7 +120,7 @@ func TestTheLimiterRefusesTasksThatWaitForLong(t *testing.T) {
 		c := &Consumer{}
 		l, _ := taken(c)
 		refused := resumed(l)
-		l.pace = pace{since: time.Now(), now: 10}
+		l.pace = pace{since: time.Now(), current: 10}
 		first := queued(c, l)
 		time.Sleep(maxWait / 2)
 		second := queued(c, l)

@@ -13,8 +13,9 @@ import (
 
 // lockPart is what a task knows of its job's lock.
 type lockPart struct {
-	// entered: the slot is in the lock, as far as this task knows. since is when it entered.
-	// revision is that of the slot's record as the task knew it then.
+	// entered: the slot is in the lock, as far as this task knows. since is when it entered. The
+	// time until it leaves is a stay: a slot that is reopened may enter again, and since tells
+	// the two stays apart. revision is that of the slot's record as the task knew it then.
 	entered  bool
 	since    time.Time
 	revision uint64
@@ -22,8 +23,9 @@ type lockPart struct {
 	// skips: the job runs one slot at a time, and skips slots that fall due meanwhile.
 	skips bool
 
-	// waited: the slot has waited for the lock. contended: in its last round, the task gave up
-	// entering, because other workers changed the lock again and again.
+	// waited: the slot has waited for the lock, or is to displace its holder, and asks again.
+	// contended: in its last round, the task gave up entering, because other workers changed the
+	// lock again and again.
 	waited, contended bool
 
 	// turns are the turns (see type turns) that the task holds now. asks counts its questions
@@ -43,10 +45,10 @@ func (l *lockPart) releaseTurns() {
 }
 
 // enter asks the job's lock for admission, and puts the answer into the view. If the answer
-// changes the lock, it takes effect only when the changed lock is stored. enter sends that
-// write and returns. The callback that gets the broker's answer goes on with the task. The step
-// blocks only if it has to read the lock or a record, or if another slot has the turn. Most
-// slots need neither.
+// changes the lock, it takes effect only when the changed lock is stored. enter sends that write
+// and returns. The callback that gets the broker's answer goes on with the task. The step blocks
+// only if it has to read the lock or a record, if another slot has the turn, or after a refused
+// write. For most slots, none of these is true.
 func (t *task) enter(mayBlock bool) flow {
 	l, ctx, slot := &t.lock, t.cfg.Node.Context(), t.d.Slot.Whole()
 	switch {
@@ -70,11 +72,11 @@ func (t *task) enter(mayBlock bool) flow {
 	seen, ended, fresh, err := t.recall(ctx, mayBlock)
 	for ; err == nil && l.asks < maxAsks && l.conflicts < maxRounds; l.asks++ {
 		next, admission, ask := seen.Enter(entrant, ended)
-		// A reopened slot may still be in the lock from before it ended. Unless the record is
-		// known to be unchanged since this task entered the slot, the slot begins a new stay:
-		// that write changes the lock's revision. So another slot that saw the old outcome
-		// fails to replace this one, the worker that wrote the old outcome does not remove the
-		// new stay, and a lock that is remembered from before is refused.
+		// A reopened slot may still be in the lock from its earlier stay. Unless the record is
+		// known to be unchanged since this task entered the slot, the slot begins a new stay.
+		// That write changes the lock's revision. So another slot that saw the old outcome
+		// cannot replace this one, the worker that wrote the old outcome does not end the new
+		// stay, and a write that is based on an older copy of the lock is refused.
 		known := l.entered && l.revision == t.view.Revision
 		renewed := !known && (t.d.Backfill || t.d.Offer > 0 || t.view.Record != nil) && next.Has(slot)
 		if renewed {
@@ -95,7 +97,7 @@ func (t *task) enter(mayBlock bool) flow {
 				defer t.recovered()
 				switch {
 				case err == nil:
-					t.wakeAll(next.Next(entrant.Places)) // it took slots that had ended out of the lock
+					t.wakeAll(next.Next(entrant.Places)) // the write removed slots that had ended
 					t.applyAdmission(admission, entrant, next)
 				case errors.Is(err, job.ErrConflict): // ask again
 					l.releaseTurns()
@@ -120,12 +122,12 @@ func (t *task) enter(mayBlock bool) flow {
 	return t.applyAdmission(core.Admission{Kind: core.AdmissionCrowded}, entrant, core.Lock{})
 }
 
-// maxAsks bounds how often a slot asks its job's lock before it counts as contended.
+// maxAsks bounds how often a task asks its job's lock. After that, the lock counts as contended.
 const maxAsks = 4 * maxRounds
 
 // takeTurns takes the turns to change the lock. If it may not block, it takes them only if they
-// are free. A slot that has waited needs only the second turn, so it goes before slots that have
-// just come.
+// are free. A slot that has waited takes only the second, so it goes before slots that have just
+// arrived.
 func (t *task) takeTurns(ctx context.Context, mayBlock bool) bool {
 	l, of := &t.lock, t.locks.turns(t.d.Slot.Job)
 	turns := []chan struct{}{of.enter, of.change}
@@ -175,8 +177,8 @@ func (t *task) recall(ctx context.Context, mayBlock bool) (seen seenLock, ended 
 }
 
 // backOff waits before the next write of a lock. conflicts is how many writes in a row were
-// refused. It does not wait after the first, and longer after each further one. It returns
-// false if ctx ends.
+// refused. It does not wait after the first refusal, and waits longer after each further one. It
+// returns false if ctx ends.
 func backOff(ctx context.Context, conflicts int) bool {
 	if conflicts < 2 {
 		return ctx.Err() == nil
@@ -208,8 +210,8 @@ func (t *task) findEnded(ctx context.Context, slots []core.LockSlot, ended map[j
 }
 
 // isOver reports whether a slot in the lock, which has no record, will never have one. There are
-// two such cases. The slot is older than the horizon and a lease: the lease covers a worker that
-// was suspended after it had checked the slot's age and before its claim. Or the job was
+// two such cases. The slot is older than the horizon plus a lease: the lease covers a worker
+// that was suspended after it had checked the slot's age and before its claim. Or the job was
 // deleted, and the slot entered the lock more than a lease ago. isOver is false while the clock
 // is not plausible.
 func (t *task) isOver(s core.LockSlot) bool {
@@ -244,15 +246,15 @@ func (t *task) leave(mayBlock bool) flow {
 		}
 		places = e.Job.Places()
 	}
-	if err := t.leaveTo(ctx, places); err != nil {
-		t.cfg.Logger.Warn("lock not left; the next slot that asks the lock removes this one", "slot", t.d.Slot.ID(), "error", err)
+	if err := t.removeFromLock(ctx, places); err != nil {
+		t.cfg.Logger.Warn("slot not removed from its job's lock; the next slot that asks the lock removes it", "slot", t.d.Slot.ID(), "error", err)
 	}
 	return t.close()
 }
 
-// leaveTo takes the slot out of the lock, and retries until ctx ends. places is how many slots
+// removeFromLock takes the slot out of the lock, and retries until ctx ends. places is how many slots
 // of the job may run at once.
-func (t *task) leaveTo(ctx context.Context, places int) error {
+func (t *task) removeFromLock(ctx context.Context, places int) error {
 	turns := t.locks.turns(t.d.Slot.Job)
 	if !take(ctx, turns.change, true) {
 		return context.Cause(ctx)

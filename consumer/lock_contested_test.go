@@ -82,7 +82,7 @@ func TestALockThatOthersChangeIsLeftAllTheSame(t *testing.T) {
 				if err != nil || (len(l.Holders) == 0) != c.freed {
 					t.Errorf("the lock is %+v, %v", l, err)
 				}
-				if warned := strings.Contains(told.String(), "lock not left"); warned == c.freed {
+				if warned := strings.Contains(told.String(), "slot not removed from its job's lock"); warned == c.freed {
 					t.Errorf("told %q", told.String())
 				}
 			})

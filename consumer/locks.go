@@ -19,8 +19,8 @@ type Locks interface {
 	Send(ctx context.Context, l core.Lock, revision uint64, answered func(uint64, error))
 }
 
-// locks remembers the locks as this consumer last saw them. So a slot enters a free lock with
-// one write and no read: if the remembered revision is not the last one, the write is refused.
+// locks remembers the locks that this consumer wrote. So a slot enters a free lock with one
+// write and no read: if the remembered revision is not the last one, the write is refused.
 // Before a remembered lock refuses a slot, the task reads the lock.
 type locks struct {
 	Locks
@@ -128,8 +128,8 @@ func (l *locks) remember(next core.Lock, seen seenLock, revision uint64, err err
 	l.seen[next.Job] = &seenLock{Lock: next, revision: revision, at: time.Now()}
 }
 
-// noteEnded notes in memory that a slot has ended in the stay that began at since. It returns
-// false if the lock may have other slots, or another stay of this one.
+// noteEnded notes in memory that a slot which entered its lock at since has ended. It returns
+// false if the lock may hold other slots, or if the slot has entered it again.
 func (l *locks) noteEnded(s job.Slot, since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +142,7 @@ func (l *locks) noteEnded(s job.Slot, since time.Time) bool {
 }
 
 // turns serialise the changes that this consumer makes to a job's lock. Without them, many slots
-// that come at once would cause each other's writes to be refused. A slot that enters takes
+// that arrive at once would cause each other's writes to be refused. A slot that enters takes
 // enter and then change. A slot that leaves takes only change, so it waits for at most one slot
 // that enters.
 type turns struct{ enter, change chan struct{} }
@@ -166,7 +166,7 @@ func (l *locks) turns(name string) turns {
 func take(ctx context.Context, turn chan struct{}, mayBlock bool) bool {
 	select {
 	case turn <- struct{}{}:
-		return true // mostly the turn is free
+		return true // usually the turn is free
 	default:
 	}
 	if !mayBlock {

@@ -20,16 +20,16 @@ const (
 	// delivers messages to a frozen worker for no longer than that.
 	minRequest = time.Second
 
-	// renewBefore is how long before the end of a request the next one is made, so that the broker
-	// always has an open request of each worker. overdue is how long after its deadline a
-	// request is given up if the broker has not ended it.
+	// renewBefore is how long before the end of a request the next one is made, so that the
+	// broker always has an open request of each worker. If the broker has not ended a request by
+	// overdue after its deadline, the worker counts it as ended.
 	renewBefore = 50 * time.Millisecond
 	overdue     = time.Second
 
 	// absentRetry is how long to wait before a source that does not exist is opened again.
 	absentRetry = time.Minute
 
-	// When idle, a request stays open for at most one idleShare-th of a lease.
+	// While no slots arrive, a request stays open for at most lease/idleShare.
 	idleShare = 5
 
 	// lanes is how many requests a source may have at once: one that is open, its successor,
@@ -66,8 +66,8 @@ type puller struct {
 	openSource Open
 	kicked     chan struct{} // there may be something to do
 
-	// arriving counts the messages that have left their request, and that the limiter may not
-	// have admitted yet.
+	// arriving counts the delivered messages that their request no longer counts, and that the
+	// limiter may not count yet.
 	arriving atomic.Int32
 
 	mu          sync.Mutex
@@ -80,8 +80,8 @@ type puller struct {
 	complained bool
 }
 
-// request is the state of one lane. It is zero while the lane has no open request. open: the
-// request is open. left is how many messages it may still bring.
+// request is the state of one lane. It is zero while the lane has no open request. left is how
+// many messages the request may still bring.
 type request struct {
 	open     bool
 	left     int
@@ -169,7 +169,7 @@ func (p *puller) session(ctx context.Context) error {
 		}
 		return nil
 	}
-	if err := source.Listen(lanes, p.message, p.ended); err != nil {
+	if err := source.Listen(lanes, p.message, p.requestEnded); err != nil {
 		return err
 	}
 	defer p.leave(source)
@@ -195,8 +195,8 @@ func (p *puller) session(ctx context.Context) error {
 	}
 }
 
-// ask makes the requests that the limiter allows. It returns when to look again, or why
-// the source failed.
+// ask makes the requests that the limiter allows. It returns how long to wait before the next
+// call, or why the source failed.
 func (p *puller) ask(source Source) (next time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -298,8 +298,8 @@ func (p *puller) message(lane int, msg jetstream.Msg) {
 	}
 }
 
-// ended notes that a request is over.
-func (p *puller) ended(lane int, err error) {
+// requestEnded notes that a request is over.
+func (p *puller) requestEnded(lane int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closeRequest(&p.requests[lane])
@@ -352,8 +352,8 @@ func (p *puller) leave(source Source) {
 	}
 }
 
-// complain logs the error as a warning. Further errors are logged at debug level until a
-// request has worked again, so that a broker that is away does not fill the log.
+// complain logs the error as a warning. Until a request succeeds, it logs further errors at
+// debug level, so that an unreachable broker does not fill the log.
 func (p *puller) complain(ctx context.Context, err error) {
 	level := slog.LevelWarn
 	if p.complained {

@@ -39,9 +39,9 @@ func (t *task) afterResult(mayBlock bool) flow {
 		t.emit(t.rec, t.answer.revision)
 		t.reportFailure()
 		if t.rec.State == job.Retrying {
-			return t.answerWith(later(core.RetryWait(t.rec, t.cfg.Now())))
+			return t.respondWith(later(core.RetryWait(t.rec, t.cfg.Now())))
 		}
-		return t.hasOutcome()
+		return t.afterOutcome()
 	}
 	if t.retry == nil {
 		t.retry = newBackoff()
@@ -73,15 +73,16 @@ func (t *task) afterResult(mayBlock bool) flow {
 	return onward
 }
 
-// claimLost ends the delivery without an answer to the broker. Its cause is job.ErrConflict if
-// another worker owns the slot, or that of t.ctx, which has ended before the result was stored.
+// claimLost ends the delivery without an answer to the broker. cause is job.ErrConflict if
+// another worker owns the slot. If t.ctx ended before the result was stored, it is the cause of
+// t.ctx.
 func (t *task) claimLost(cause error) flow {
 	t.endTrace(cause)
 	end := t.rec
 	t.cfg.Logger.Warn("completion refused: claim lost", "slot", end.Slot.ID(), "attempt", end.Attempt, "state", end.State, "error", cause)
 	end.Error = cause.Error()
 	t.emitKind(job.EventRefused, end, t.fence, "")
-	return t.answerWith(silence)
+	return t.respondWith(silence)
 }
 
 // mayClaimAhead reports whether the slot may be claimed before the task has a permit. Three
@@ -162,19 +163,19 @@ func (t *task) afterDecision(mayBlock bool) flow {
 		return onward
 	case err == nil:
 		t.emit(t.rec, t.answer.revision)
-		return t.hasOutcome()
+		return t.afterOutcome()
 	case errors.Is(err, job.ErrUnknown) && t.ctx.Err() != nil:
 		// The incarnation has ended. The record may still be stored. Then it is a claim of a
 		// node that will be proved dead.
-		return t.answerWith(silence)
+		return t.respondWith(silence)
 	case errors.Is(err, job.ErrConflict), errors.Is(err, job.ErrUnknown): // the ledger says what became of it
 		return t.nextRound()
 	}
 	return t.postpone(err)
 }
 
-// hasOutcome sets the next state after this task has written an outcome.
-func (t *task) hasOutcome() flow {
+// afterOutcome sets the next state after this task has written an outcome.
+func (t *task) afterOutcome() flow {
 	if t.d.Slot.Shards > 0 {
 		t.state = concludingWhole
 	} else {
@@ -243,14 +244,15 @@ func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, r
 }
 
 // concludeWhole writes the outcome of the whole slot if this shard was the last to get its
-// outcome. If the write fails, the next delivery of the message repeats it, or the sweep does.
+// outcome. If the write fails, the next delivery of the message repeats it, or the fleet's sweep
+// does (internal/fleet/sweep).
 func (t *task) concludeWhole() flow {
 	end, revision, err := t.conclude(t.cfg.Node.Context(), t.d.Slot.Whole())
 	if err != nil {
 		return t.postpone(err)
 	}
 	if t.final = end != nil; !t.final {
-		return t.answerWith(ack)
+		return t.respondWith(ack)
 	}
 	t.rec, t.answer.revision, t.state = *end, revision, following
 	return onward

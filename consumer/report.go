@@ -118,7 +118,10 @@ func shorten(line string) string {
 	return line
 }
 
-// Observer measures the worker: see cronce.Observer.
+// Observer measures the worker. Started is called before a handler starts: late is how long ago
+// the slot was due, and planned is false if it could not start on time. Returned is called when
+// a handler has returned after took. Parked is called with 1 when a slot begins to wait for its
+// job's lock, and with -1 when the wait ends.
 type Observer interface {
 	Started(queue string, late time.Duration, planned bool)
 	Returned(queue string, took time.Duration)

@@ -21,8 +21,8 @@ import (
 //   - A slot is in the table at most once. So two deliveries of one slot to one process never
 //     compete for its claim.
 //   - A slot stays in the table until its handler has returned, even after its incarnation has
-//     ended. So a new incarnation takes no slot over from an older one of the same process
-//     whose handler still runs.
+//     ended. So a new incarnation does not take over a slot whose handler an older incarnation
+//     of the same process still runs.
 //
 // It is safe for concurrent use.
 type Table struct {
@@ -45,16 +45,16 @@ type entry struct {
 	// worker writes its result even after the lease.
 	recordsAfterLease bool
 
-	// ended is when Table.Stuck first saw that the handler's context had ended. stuck:
+	// endSeen is when Table.Stuck first saw that the handler's context had ended. stuck:
 	// Table.Stuck has returned the handler.
-	ended time.Time
-	stuck bool
+	endSeen time.Time
+	stuck   bool
 }
 
 // runs reports whether the handler has started and not returned.
 func (o entry) runs() bool { return o.attempt != nil && !o.returned }
 
-// outlives reports whether the handler may outlive its incarnation.
+// outlives reports whether the handler, or the write of its result, may outlive its incarnation.
 func (o entry) outlives() bool { return o.attempt != nil && (o.attempt.finish || o.recordsAfterLease) }
 
 // attemptRef is what the table knows of an attempt.
@@ -184,10 +184,10 @@ type Stuck struct {
 	Cause error
 }
 
-// Stuck returns the handlers that have not returned within after since their contexts ended. It
-// returns each handler once. It notices the end of a context only when it is called, so call it
-// often.
-func (t *Table) Stuck(after time.Duration) (found []Stuck) {
+// Stuck returns the handlers that have not returned although their contexts ended more than
+// grace ago. It returns each handler once. It notices the end of a context only when it is
+// called, so call it often.
+func (t *Table) Stuck(grace time.Duration) (found []Stuck) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,12 +195,12 @@ func (t *Table) Stuck(after time.Duration) (found []Stuck) {
 		switch {
 		case !o.runs() || o.stuck || o.attempt.ctx.Err() == nil:
 			continue
-		case o.ended.IsZero():
-			o.ended = now
-		case now.Sub(o.ended) > after:
+		case o.endSeen.IsZero():
+			o.endSeen = now
+		case now.Sub(o.endSeen) > grace:
 			o.stuck = true
 			slot, _ := job.ParseSlotKey(key) // the key was made from a slot
-			found = append(found, Stuck{slot, now.Sub(o.ended), context.Cause(o.attempt.ctx)})
+			found = append(found, Stuck{slot, now.Sub(o.endSeen), context.Cause(o.attempt.ctx)})
 		}
 		t.entries[key] = o
 	}

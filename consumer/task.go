@@ -20,16 +20,17 @@ import (
 // with a lock goes through if the lock admits it at once and the handler succeeds. After
 // entering, such a slot is deciding again. After running, it is writing again.
 //
-// The order counts. Before preparing, a pending task must acquire a permit before it takes a step
-// that blocks. From responding on, a task only answers the broker and leaves its lock.
+// The order of the states matters. In a state before preparing, a pending task must acquire a
+// permit for a step that blocks. From responding on, a task only answers the broker and leaves
+// its lock.
 type state uint8
 
 const (
 	arrived          state = iota // * check the message, and enter the slot in the table
 	loading                       // * read the record if there may be one, and the definition
 	deciding                      // * ask core.Decide, which names the next step
-	proving                       //   ask whether the record's owner has left the slot
-	readingWhole                  //   read the record of the whole slot of a shard
+	proving                       //   find out whether the record's owner is dead, or does not hold the claim
+	readingWhole                  //   read the record of the whole slot that the shard is a part of
 	writingWhole                  //   write it
 	entering                      // * ask the job's lock for admission
 	waiting                       //   wait until the lock may admit the slot
@@ -51,7 +52,7 @@ type flow uint8
 const (
 	onward     flow = iota // take the next step
 	wouldBlock             // nothing was done: take the step again where it may block
-	handed                 // the task is closed, or another goroutine takes the next step, perhaps already
+	handed                 // the task is closed, or another goroutine takes the next step, or has taken it already
 )
 
 // task handles one delivered message, from its receipt until the message is answered and the
@@ -66,7 +67,7 @@ type task struct {
 
 	d       core.Delivery
 	msg     jetstream.Msg
-	unread  error // why the message cannot be read
+	readErr error // why the message cannot be read
 	message inflight.Message
 
 	// inTable: the slot is in the table, under key.
@@ -75,19 +76,19 @@ type task struct {
 
 	// asked: the limiter still counts the message as asked for. permit: the task holds a permit
 	// of the limiter. pending: it has none and will need one; the limiter counts it as pending.
-	// unrecorded: its handler has returned and its outcome is not stored. Only the limiter sets
-	// permit and pending to true.
+	// unrecorded: its handler has returned, and the limiter counts it as unrecorded until the
+	// task is closed. Only the limiter sets permit and pending to true.
 	asked, permit, pending, unrecorded bool
 
 	// view is what the task knows of the slot. decision is the last answer of core.Decide.
-	// undefined is the error of the lookup if the definition is not known. rounds counts the
+	// lookupErr is the error of the lookup if the definition is not known. rounds counts the
 	// earlier rounds of this delivery, decided the decisions in this round: see maxRounds.
 	view            core.View
 	rounds, decided int
 	decision        core.Step
-	undefined       error
+	lookupErr       error
 
-	// results are the results of the slots that this slot was chained to, by job.
+	// results are the results of the slots that this slot follows, by job: see Job.After.
 	results map[string]json.RawMessage
 
 	// lock is what the task knows of the job's lock.
@@ -114,8 +115,8 @@ type task struct {
 
 	// final: this task has written the slot's outcome. For the task of a shard: the whole slot
 	// has its outcome. Then the task takes the slot out of its lock.
-	final   bool
-	verdict verdict
+	final    bool
+	response response
 
 	// next is the task that got this task's permit when the handler returned. The goroutine
 	// that runs this task takes the steps of next afterwards.
@@ -136,7 +137,7 @@ func (c *Consumer) receive(msg jetstream.Msg, asked bool) {
 	c.slots.Add(1)
 	t := &task{Consumer: c, msg: msg, asked: asked}
 	defer t.recovered()
-	t.unread = t.read()
+	t.readErr = t.read()
 	c.inflight.Add(&t.message, msg, c.cfg.Now().Sub(t.d.Published))
 	if core.IsClosed(c.stopping) || c.limiter.admit(t) {
 		t.advance(false)
@@ -170,7 +171,7 @@ func (t *task) advance(mayBlock bool) (next *task) {
 // step takes one step.
 func (t *task) step(mayBlock bool) flow {
 	switch t.state {
-	case proving, readingWhole, writingWhole, waiting, running, concludingWhole: // these always may block
+	case proving, readingWhole, writingWhole, waiting, running, concludingWhole: // each of these may block
 		if !mayBlock {
 			return wouldBlock
 		}
@@ -214,8 +215,8 @@ func (t *task) step(mayBlock bool) flow {
 	return handed
 }
 
-// resume goes on with a task that has waited for a permit. If the task got none, it releases
-// its claim or gives the message back, since another worker may have a permit.
+// resume goes on with a task that has waited for a permit. If the task got none, it releases its
+// claim, or returns the message to the queue: another worker may have a free permit.
 func (t *task) resume() {
 	defer t.recovered()
 	switch {
@@ -223,7 +224,7 @@ func (t *task) resume() {
 	case t.fence != 0:
 		t.releaseClaim()
 	default:
-		t.answerWith(later(noPermitDelay))
+		t.respondWith(later(noPermitDelay))
 	}
 	t.advance(false)
 }
@@ -244,9 +245,9 @@ func (t *task) passOn() {
 	}
 }
 
-// answerWith sets the verdict on the message. The next step sends it.
-func (t *task) answerWith(v verdict) flow {
-	t.verdict, t.state = v, responding
+// respondWith sets the answer to the broker. The next step sends it.
+func (t *task) respondWith(r response) flow {
+	t.response, t.state = r, responding
 	return onward
 }
 
@@ -287,8 +288,8 @@ func (t *task) releasePermit() {
 	}
 }
 
-// recovered is deferred in every function that takes steps of a task. A panic in the worker's
-// own code fails that slot only, on whichever goroutine it happens.
+// recovered is deferred in every function that takes steps of a task. If the worker's own code
+// panics, on any goroutine, only this task is affected: see fail.
 func (t *task) recovered() {
 	if p := recover(); p != nil {
 		t.fail(p)
@@ -299,9 +300,9 @@ func (t *task) recovered() {
 const maxOwnPanics = 3
 
 // fail handles a panic in the worker's own code. If the task has a claim without a result, it
-// records a failed attempt. Else it postpones the slot, or drops the message past the horizon.
-// After more than maxOwnPanics panics it closes the task without an answer to the broker. Then a
-// claimed slot stays in the table, since its handler may still run.
+// records a failed attempt. Otherwise it postpones the slot, or drops the message if the slot is
+// past the horizon. After more than maxOwnPanics panics it closes the task without an answer to
+// the broker. Then a claimed slot stays in the table, since its handler may still run.
 func (t *task) fail(p any) {
 	err := panicked(p)
 	t.cfg.Logger.Error("handling a slot panicked", "slot", t.d.Slot.ID(), "subject", t.msg.Subject(), "error", err)
@@ -320,7 +321,7 @@ func (t *task) fail(p any) {
 	defer t.recovered()
 	switch {
 	case t.fence == 0 && core.PastHorizon(t.d, t.cfg.Now(), t.horizon()):
-		t.answerWith(drop(err.Error()))
+		t.respondWith(drop(err.Error()))
 	case t.fence == 0 || t.ending: // no handler runs; the next delivery goes on from the record
 		t.postpone(err)
 	default:
@@ -344,7 +345,7 @@ func (c *Consumer) horizon() time.Duration {
 func (t *task) read() error {
 	meta, err := t.msg.Metadata()
 	if err != nil {
-		return err // no message of a queue at all
+		return err // not a JetStream message
 	}
 	t.d = core.Delivery{Queue: t.cfg.Queue, Payload: t.msg.Data(), Published: meta.Timestamp, Count: int(min(meta.NumDelivered, math.MaxInt32))}
 	if t.d.Message, err = core.ParseMessage(t.msg.Headers()); err != nil {
@@ -356,9 +357,9 @@ func (t *task) read() error {
 // arrive enters the slot in the table.
 func (t *task) arrive(mayBlock bool) flow {
 	if !t.permit && !t.pending || core.IsClosed(t.stopping) {
-		return t.answerWith(later(noPermitDelay)) // with a delay, or this worker's own open request gets the message back
+		return t.respondWith(later(noPermitDelay)) // the delay keeps the message from coming back to this worker's own open request
 	}
-	if t.unread != nil {
+	if t.readErr != nil {
 		if !mayBlock {
 			return wouldBlock
 		}
@@ -371,20 +372,20 @@ func (t *task) arrive(mayBlock bool) flow {
 		return onward
 	}
 	if owner == t.cfg.Node.Name() {
-		return t.answerWith(silence) // this node has another delivery of it in flight
+		return t.respondWith(silence) // this node has another delivery of it in flight
 	}
-	return t.answerWith(later(t.cfg.Lease / 4)) // a handler of an older incarnation has not returned
+	return t.respondWith(later(t.cfg.Lease / 4)) // a handler of an older incarnation has not returned
 }
 
 // refuseUnreadable ends a delivery whose message this program cannot read. A newer program may
-// be able to, so the message is given back until it is past the horizon. A message that
-// contradicts itself is no slot for any program, and is dropped at once.
+// be able to read it, so the message returns to the queue until it is past the horizon. A
+// message that contradicts itself is invalid for every program, and is dropped at once.
 func (t *task) refuseUnreadable() flow {
-	if errors.Is(t.unread, exchange.ErrContradicts) || t.cfg.Now().Sub(t.d.Published) > t.horizon() {
-		return t.answerWith(drop(t.unread.Error()))
+	if errors.Is(t.readErr, exchange.ErrContradicts) || t.cfg.Now().Sub(t.d.Published) > t.horizon() {
+		return t.respondWith(drop(t.readErr.Error()))
 	}
 	if t.d.Count <= 2 { // the message may be delivered again and again until it is past the horizon
-		t.cfg.Logger.Warn("message cannot be read; left for a newer node", "subject", t.msg.Subject(), "error", t.unread, "list_all", "cronce doctor")
+		t.cfg.Logger.Warn("message cannot be read; left for a newer node", "subject", t.msg.Subject(), "error", t.readErr, "list_all", "cronce doctor")
 	}
-	return t.answerWith(later(min(time.Second<<min(t.d.Count, 10), time.Minute)))
+	return t.respondWith(later(min(time.Second<<min(t.d.Count, 10), time.Minute)))
 }

@@ -13,9 +13,9 @@ import (
 
 const (
 	// A listed slot is one of the waiting slots in its job's lock. maxUnlisted bounds the
-	// unlisted slots that one consumer keeps; further ones are given back with a delay.
-	// maxListed bounds the listed ones. It is much larger: if a listed slot was given back and
-	// is then admitted, it blocks the lock until its message is delivered again.
+	// unlisted slots that one consumer keeps; further ones return to the queue with a delay.
+	// maxListed bounds the listed ones. It is much larger: if a listed slot has returned to the
+	// queue and is then admitted, it blocks the lock until its message is delivered again.
 	maxUnlisted = 1000
 	maxListed   = 10_000
 
@@ -24,10 +24,10 @@ const (
 	minRecheck = time.Second
 	maxRecheck = 30 * time.Second
 
-	// If the waitlist is full, a message is given back with a delay of about giveBackBy times
-	// its delivery count. The count is taken as at most maxGiveBack.
-	giveBackBy  = 2 * time.Second
-	maxGiveBack = 15
+	// If the waitlist is full, a message returns to the queue with a delay of about returnDelay
+	// times its delivery count, or times maxReturnDelays if that is less.
+	returnDelay     = 2 * time.Second
+	maxReturnDelays = 15
 )
 
 // waitlist holds the slots that this consumer keeps until their job's lock may admit them. They
@@ -138,7 +138,7 @@ func (w *waitlist) remove(s job.Slot, listed bool) {
 }
 
 // enterWaitlist keeps the message until the lock may admit its slot, and then asks the lock
-// again. If the waitlist is full, or the worker stops, it gives the message back.
+// again. If the waitlist is full, or the worker stops, the message returns to the queue.
 func (t *task) enterWaitlist() flow {
 	ctx, admission := t.cfg.Node.Context(), t.view.Admission
 	if admission.Displaces != (job.Slot{}) {
@@ -150,8 +150,8 @@ func (t *task) enterWaitlist() flow {
 	listed := admission.Kind == core.AdmissionQueued
 	woken, ok := t.waitlist.add(t.d.Slot, listed)
 	if !ok {
-		d := giveBackBy * time.Duration(min(max(t.d.Count, 1), maxGiveBack))
-		return t.giveBack(d/2 + rand.N(d))
+		d := returnDelay * time.Duration(min(max(t.d.Count, 1), maxReturnDelays))
+		return t.returnToQueue(d/2 + rand.N(d))
 	}
 	defer t.waitlist.remove(t.d.Slot, listed)
 	// A place may have become free, and the wake-up may have come, before add.
@@ -172,19 +172,19 @@ func (t *task) enterWaitlist() flow {
 	case <-woken:
 	case <-timer.C:
 	case <-t.stopping:
-		return t.giveBack(0)
+		return t.returnToQueue(0)
 	case <-ctx.Done():
-		return t.giveBack(0)
+		return t.returnToQueue(0)
 	}
 	return t.reenter()
 }
 
-// giveBack ends the delivery of a slot that the waitlist does not keep.
-func (t *task) giveBack(d time.Duration) flow {
+// returnToQueue ends the delivery of a slot that the waitlist does not keep.
+func (t *task) returnToQueue(d time.Duration) flow {
 	if t.cfg.Node.Context().Err() != nil {
-		return t.answerWith(silence)
+		return t.respondWith(silence)
 	}
-	return t.answerWith(later(d))
+	return t.respondWith(later(d))
 }
 
 // reenter begins a new round, which asks the job's lock again.
@@ -193,8 +193,9 @@ func (t *task) reenter() flow {
 	return onward
 }
 
-// recheckDelay returns after how long a waiting slot asks the lock again if nothing wakes it. A slot
-// that displaces another asks soon. A slot with a start deadline asks right after the deadline.
+// recheckDelay returns how long a waiting slot waits before it asks the lock again, if nothing
+// wakes it. A slot that displaces another asks soon. A slot with a start deadline asks right
+// after the deadline at the latest.
 func (t *task) recheckDelay(admission core.Admission) time.Duration {
 	d := min(minRecheck*time.Duration(admission.Ahead+1), maxRecheck)
 	switch {
@@ -202,7 +203,7 @@ func (t *task) recheckDelay(admission core.Admission) time.Duration {
 		d = minRecheck/2 + rand.N(minRecheck)
 	case admission.Kind == core.AdmissionCrowded:
 		d = maxRecheck/2 + rand.N(maxRecheck/2)
-	case t.lock.skips && admission.Ahead == 0: // the holder may end without waking this slot (decision 0030): wait as long again as so far
+	case t.lock.skips && admission.Ahead == 0: // the holder may end without waking this slot (decision 0030): double the time that the slot has waited
 		d = min(d, max(t.cfg.Now().Sub(t.lock.since), minRecheck/32))
 	}
 	if admission.Displaces != (job.Slot{}) {
@@ -243,9 +244,9 @@ func (t *task) displace(ctx context.Context, holder job.Slot) {
 	_, _, _ = t.conclude(ctx, holder) // the worker with the holder's messages publishes what follows
 }
 
-// displaceOne ends one slot or shard. If the handler runs, displaceOne asks the owner to end
-// it, and asks again each time. If the slot waits for its next attempt, it has no owner, and
-// displaceOne writes its outcome.
+// displaceOne ends one slot or shard. If the handler runs, displaceOne asks its owner to end it.
+// The request may be lost, so each call repeats it. If the slot waits for its next attempt, it
+// has no owner, and displaceOne writes its outcome.
 func (t *task) displaceOne(ctx context.Context, rec job.Record, revision uint64) {
 	newer := t.d.Slot.Whole()
 	switch rec.State {

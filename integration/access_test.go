@@ -466,7 +466,7 @@ func TestLoginForOneJobReachesNoOther(t *testing.T) {
 	send(next, "{}", "Nats-Msg-Id", "next:@own", "Cronce-Slot", "next:@own")
 	eventually(t, "the login's own slot to run", func() bool { return slices.Contains(g.touched(), "next:@own") })
 	eventually(t, "five slots and two alerts to be dropped, and said to be", func() bool {
-		return strings.Count(worker.stderr(), "message dropped: it is no slot") == 5 && strings.Count(worker.stderr(), "message dropped: it is not an event") == 2
+		return strings.Count(worker.stderr(), "slot message dropped") == 5 && strings.Count(worker.stderr(), "message dropped: it is not an event") == 2
 	})
 	if got := g.touched(); len(got) != 1 {
 		t.Errorf("ran %q", got)
