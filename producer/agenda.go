@@ -45,8 +45,9 @@ type agenda struct {
 	traits map[traits]*traits
 
 	// known is the newest revision and timestamp of the registry that the agenda has seen.
-	// settled is known as of the last moment without pending registry events. To store an older
-	// revision in the watermark is safe: it makes a starting producer publish more slots again.
+	// settled is the value that known had when no registry event was pending. An older revision
+	// in the watermark is safe: a producer that starts from it only publishes more slots a
+	// second time.
 	known, settled position
 	ready          bool
 
@@ -165,8 +166,8 @@ func (a *agenda) apply(ev plans.RegistryEvent, now time.Time) {
 	a.known.registryTime = plans.Later(a.known.registryTime, plans.Later(ev.Time, ev.Entry.Time))
 }
 
-// remove removes a job that was deleted from the registry at the given time. Slots that fell
-// due before are still published, again if necessary: every slot that fell due gets an outcome.
+// remove removes a job that was deleted from the registry at the given time. Slots that fell due
+// before are still published, and retried: every slot that fell due gets an outcome.
 func (a *agenda) remove(name string, at time.Time) {
 	if j := a.jobs[name]; j != nil {
 		a.endLines(j.lines(), at)
@@ -177,8 +178,9 @@ func (a *agenda) remove(name string, at time.Time) {
 	delete(a.newer, name)
 }
 
-// disable removes the slots of a job whose definition cannot be read. The job keeps its
-// timestamp for a later definition that can be read.
+// disable ends the lines of a job whose definition cannot be read. Slots that fell due before
+// are still published. The job keeps its field seen, so that the agenda does not return them
+// again when a later definition can be read.
 func (a *agenda) disable(ev plans.RegistryEvent) {
 	j := a.jobNamed(ev.Name)
 	if j.def != nil && j.def.revision == ev.Revision {
@@ -237,8 +239,9 @@ func (a *agenda) shareTraits(m traits) *traits {
 	return shared
 }
 
-// addDigest adds the job to the digest: the revision and timestamp of its entry, since a
-// restored bucket counts its revisions anew, and whether all of the entry could be used.
+// addDigest adds the job to the agenda's digest. It hashes the revision and the timestamp of the
+// job's entry, and whether all of the entry could be used. A restored bucket may count the same
+// revisions again, so the timestamp is needed too.
 func (a *agenda) addDigest(j *plannedJob, at time.Time, broken bool) {
 	text := strconv.AppendUint(make([]byte, 0, 64), j.def.revision, 10)
 	text = strconv.AppendInt(append(text, ' '), at.UnixNano(), 10)
@@ -257,7 +260,7 @@ func (a *agenda) makeLines(j *plannedJob, old []*line, e plans.Entry) (lines []*
 			broken = true
 			continue
 		}
-		s.uses++ // keeps the schedule while the loop runs, since its first lines may end at once
+		s.uses++ // keeps the schedule while the loop runs: a line without slots releases it
 		for _, part := range e.Stretches(p, s.Schedule) {
 			if i := slices.IndexFunc(old, func(l *line) bool { return !l.ended && l.matches(s, part) && !slices.Contains(lines, l) }); i >= 0 {
 				a.shorten(old[i], bound(part.Until))
@@ -366,7 +369,7 @@ func (a *agenda) setZoned(j *plannedJob, zoned bool) {
 	}
 }
 
-// canAdvance reports whether this producer may move the watermark. It may not while another
-// producer may know slots that this one does not: of a definition that only a newer program
-// can read, or by newer time zone data.
+// canAdvance reports whether this producer may move the watermark. It may not if another
+// producer may know slots that this one does not know: those of a definition that only a newer
+// program can read, or those that newer time zone data adds.
 func (a *agenda) canAdvance() bool { return len(a.newer) == 0 && (a.zoned == 0 || !a.zonesBehind) }

@@ -56,9 +56,9 @@ func (s *session) updateFleet(now time.Time) bool {
 	return s.fleet.resting
 }
 
-// announceShare announces up to which time this producer's share is acknowledged. It does so soon
-// if the whole share was just acknowledged or a peer waits for an announcement, and otherwise at
-// intervals. It returns when to call it again.
+// announceShare announces the time up to which this producer's share is acknowledged. It does so
+// soon if the whole share was just acknowledged or a peer waits for an announcement, and
+// otherwise at intervals. It returns when to call it again.
 func (s *session) announceShare(now time.Time) (next time.Time) {
 	if s.cfg.Peers == nil || !s.agenda.canAdvance() {
 		return time.Time{}

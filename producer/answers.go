@@ -49,7 +49,7 @@ func (o *outbox) takeAnswers() {
 			o.concludeAudit(a)
 		}
 		switch {
-		case a.item.state == done: // it is back on the agenda
+		case a.item.state == done: // it is back on the agenda, or is an audit of a resting producer
 		case a.err != nil:
 			o.retryLater(a.item, a.err)
 		default:

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// auditEvery is the longest time between two audits while slots fall due: of the fleet
-	// by a resting producer, of one peer by an active one.
+	// auditEvery is the shortest time between two audits by a resting producer. An active
+	// producer audits each peer: after half to all of auditEvery, at random, it audits a slot
+	// that the peer announces (see auditOneIn).
 	auditEvery = 30 * time.Second
 
 	// While an audit of a peer is due, each slot that the peer announces is audited with the
@@ -18,16 +19,16 @@ const (
 	auditOneIn = 4
 
 	// auditAfter is the least age of a slot that a resting producer publishes as an audit. The
-	// active producers have published slots of that age.
+	// active producers should have published slots of that age.
 	auditAfter = 15 * time.Second
 
 	// auditLag is how long the answer to an audit may take and still prove something. If the
 	// broker is slower, the other producers may just be behind.
 	auditLag = time.Second
 
-	// liarDistrust is how long a peer does not count after an audit has found that it did not
+	// falseDistrust is how long a peer does not count after an audit has found that it did not
 	// publish a slot that it had announced.
-	liarDistrust = 10 * time.Minute
+	falseDistrust = 10 * time.Minute
 )
 
 // audit lets a resting producer check that the active ones publish. It publishes one slot
@@ -55,7 +56,7 @@ func (a *agenda) sample(from, until time.Time) (slot dueSlot, ok bool) {
 		delay := g.schedule.Delay()
 		after := plans.Later(g.next.Add(-time.Second), from.Add(-delay))
 		for at := range g.schedule.Between(after, until.Add(-delay)) {
-			if l.covers(at) {
+			if !l.endsBefore(at) {
 				slot, ok = dueSlot{line: l, def: l.job.def}, true
 				slot.At, slot.Due = at, at.Add(delay)
 			}
@@ -90,10 +91,10 @@ func (o *outbox) concludeAudit(a answer) {
 	}
 	var names []string
 	for _, p := range a.audited {
-		p.distrustedUntil = time.Now().Add(liarDistrust)
+		p.distrustedUntil = time.Now().Add(falseDistrust)
 		names = append(names, p.name)
 	}
 	o.peersSilent = o.peersSilent || o.fleet.resting
 	o.p.cfg.Logger.Warn("announcement false: a slot was not published; producing without these nodes",
-		"slot", a.message("").Slot.ID(), "nodes", names, "duration", liarDistrust)
+		"slot", a.message("").Slot.ID(), "nodes", names, "duration", falseDistrust)
 }

@@ -1,9 +1,9 @@
 // Package producer computes the slots of every job and publishes them when they fall due. Any
-// number of producers run side by side without a leader. The message ID of a slot depends on
-// the job and the instant only, so if several producers publish a slot, the stream keeps one
-// message and drops the duplicates. If the stream has forgotten the message ID, the slot's
-// record in the ledger prevents a second run. Producers that receive each other's announcements
-// divide the jobs among them, so that mostly only one of them publishes a slot.
+// number of producers run side by side without a leader. The message ID of a slot depends on the
+// job and the instant only, so if several producers publish a slot, the stream keeps one message
+// and drops the duplicates. If the stream has forgotten the message ID, the slot's record in the
+// ledger prevents a second run. Producers that receive each other's announcements divide the
+// jobs among themselves, so that usually only one of them publishes a slot.
 //
 // Programs use package cronce or "cronce run". [New] is for programs with a broker of their
 // own: [Config] lists what it needs, [Stats] counts what it did.
@@ -16,8 +16,9 @@
 //		                     due     acked    offered
 //
 //	  - The agenda knows every job and returns the slots that are due. A line is a stretch of a
-//	    job's timeline, which an edit of the job's plan or a pause begins and ends. A group is
-//	    all lines of one schedule with the same next slot. The agenda's heap holds the groups.
+//	    job's timeline. Where an edit changes the job's plan, or a pause begins or ends, one
+//	    line ends and the next begins. A group is all lines of one schedule with the same next
+//	    slot. The agenda's heap holds the groups.
 //	  - The outbox publishes the slots and repeats what fails until the stream acknowledges
 //	    it. A mark between its items says to which position the watermark may advance when all
 //	    items before the mark are done.
@@ -25,9 +26,9 @@
 //	    T, by the registry at revision R, is published. K is the newest timestamp in that
 //	    registry.
 //	  - The fleet is what this producer knows of the others. Five producers, the oldest, are
-//	    active. Each job has one owner among them. The owner publishes the job's slots; the
-//	    others keep copies on standby until the owner announces that they are stored. All
-//	    other producers rest.
+//	    active. Each job has one owner among them, which publishes the job's slots. The other
+//	    active producers keep copies on standby until the owner announces that the slots are
+//	    stored. Producers that are not active rest.
 //
 // The loop's goroutine owns the agenda, the outbox and the fleet. They have no locks.
 // Answers, registry events and announcements reach the loop over channels.
@@ -48,8 +49,9 @@
 // # Invariants
 //
 //   - The watermark moves to T after every slot due up to T is acknowledged, and never back
-//     (invariant 2). A mark is made only when nothing due at T is left on the agenda. Items
-//     that return to the agenda delete all marks.
+//     (invariant 2). A mark is made only when nothing due at T is left on the agenda. If slots
+//     of suspended jobs are left, the mark is partial: it is announced for the other jobs, and
+//     never stored. When items return to the agenda, all marks are deleted.
 //   - R is a revision at which no registry event was pending.
 //   - The agenda returns a slot once, unless the slot comes back unacknowledged.
 //   - A copy is dropped only if its owner announced T at or after the slot's due time, for

@@ -11,7 +11,7 @@ import (
 )
 
 // dueSlot is a slot that the agenda has returned. This producer publishes it, or keeps a copy
-// until the slot's owner has.
+// until the slot's owner has published it.
 type dueSlot struct {
 	plans.DueSlot
 	line *line
@@ -97,11 +97,11 @@ func (a *agenda) judge(slots []dueSlot, j *plannedJob, now time.Time) []dueSlot 
 
 // lineOf returns the line of a slot: the first one that does not end before it.
 func lineOf(lines []*line, at time.Time) *line {
-	return lines[max(0, slices.IndexFunc(lines, func(l *line) bool { return l.covers(at) }))]
+	return lines[max(0, slices.IndexFunc(lines, func(l *line) bool { return !l.endsBefore(at) }))]
 }
 
-// onTime returns the due slots of a group without late ones, and moves the group's lines to
-// their next slot: all at once, or as many as limit allows.
+// onTime returns the due slots of a group, none of which is late. It moves the group's lines to
+// their next slot: all of them, or as many as limit allows.
 func (a *agenda) onTime(slots []dueSlot, g *group, now time.Time, limit int) []dueSlot {
 	instants := slices.Collect(g.schedule.Between(g.next.Add(-time.Second), now.Add(-g.schedule.Delay())))
 	n := min(len(g.lines), (limit-len(slots))/len(instants)+1)
@@ -109,7 +109,7 @@ func (a *agenda) onTime(slots []dueSlot, g *group, now time.Time, limit int) []d
 	slots = slices.Grow(slots, n*len(instants))
 	for _, l := range moving {
 		for _, at := range instants {
-			if l.covers(at) {
+			if !l.endsBefore(at) {
 				slots = append(slots, dueSlot{DueSlot: plans.DueSlot{At: at, Due: at.Add(g.schedule.Delay())}, line: l, def: l.job.def})
 			}
 		}
@@ -136,7 +136,7 @@ func (a *agenda) advance(g *group, next time.Time) bool {
 	a.groups[g.key()] = g
 	heap.Fix(&a.heap, g.index)
 	for i := len(g.lines) - 1; i >= 0; i-- {
-		if l := g.lines[i]; !l.covers(next) {
+		if l := g.lines[i]; l.endsBefore(next) {
 			a.detach(l)
 		}
 	}

@@ -15,16 +15,16 @@ const (
 	// maxActive is how many producers are active: the oldest ones. The others rest.
 	maxActive = 5
 
-	// announceEvery is how often an active producer announces itself if it has nothing new
-	// to announce. A peer that was not heard for peerTimeout does not count.
+	// announceEvery is how often an active producer announces itself if it has nothing new to
+	// announce. A peer from which no announcement has come for peerTimeout does not count.
 	announceEvery = time.Second
 	peerTimeout   = 3 * announceEvery
 
 	// peerExpiry is how long a peer is remembered after its last announcement.
 	peerExpiry = time.Minute
 
-	// distrustFor is how long a peer does not count after it announced itself, but did not
-	// publish its slots in time.
+	// distrustFor is how long a peer does not count after it did not publish its slots in time,
+	// or announced slots that were not due yet.
 	distrustFor = 10 * time.Second
 )
 
@@ -37,7 +37,7 @@ type fleet struct {
 	peers   map[string]*peer
 
 	// active are the producers that publish slots, the oldest first. It contains self unless
-	// self rests. members is their digest.
+	// self rests. members is the digest of rules and of their names.
 	active  []*peer
 	members uint64
 	resting bool
@@ -172,9 +172,9 @@ func (f *fleet) receive(a exchange.Announcement, now time.Time) *peer {
 }
 
 // update computes which producers are active, and takes in the registry's digest. It reports
-// whether shares may have changed. canClaim is that of the agenda: while it is false, this
+// whether shares may have changed. canAdvance is that of the agenda: while it is false, this
 // producer rests if there are others.
-func (f *fleet) update(now time.Time, canClaim bool, registry uint64) (changed bool) {
+func (f *fleet) update(now time.Time, canAdvance bool, registry uint64) (changed bool) {
 	live := make([]*peer, 0, len(f.peers)+1)
 	for name, p := range f.peers {
 		switch {
@@ -184,7 +184,7 @@ func (f *fleet) update(now time.Time, canClaim bool, registry uint64) (changed b
 			live = append(live, p)
 		}
 	}
-	if canClaim || len(live) == 0 {
+	if canAdvance || len(live) == 0 {
 		live = append(live, f.self)
 	}
 	slices.SortFunc(live, func(a, b *peer) int {

@@ -25,16 +25,16 @@ const (
 	rivalPause = 5 * time.Second
 )
 
-// errUnreadable wraps the error of a stored watermark that this program cannot read.
+// errUnreadable says that this program cannot read the stored watermark.
 var errUnreadable = errors.New("the stored watermark cannot be read")
 
-// errReset says that the stored watermark went back: an operator reset it, or the bucket
-// was restored. The producer discards its agenda and starts over from the stored one.
+// errReset says that the stored watermark went back: an operator reset it, or the bucket was
+// restored. The producer discards its agenda and starts over from the stored watermark.
 var errReset = errors.New("the stored watermark went back")
 
-// keeper moves the stored watermark, and nothing else writes it. The session offers positions
-// to the keeper in increasing order. All slots up to an offered position are acknowledged
-// (invariant 2).
+// keeper moves the stored watermark. Nothing else in this producer writes it. The session offers
+// positions to the keeper in increasing order. All slots up to an offered position are
+// acknowledged (invariant 2).
 type keeper struct {
 	Watermark
 	node string
@@ -166,9 +166,10 @@ func (k *keeper) refresh(ctx context.Context) error {
 }
 
 // markUnreadable records that the stored watermark, at the given revision, cannot be read. A
-// running producer will overwrite it with its own position. A starting producer goes on from
-// the horizon, and the ledger prevents that slots run again. Neither overwrites a newer format.
-// It returns false while a starting producer has no plausible clock.
+// running producer will overwrite it with its own position. A starting producer publishes the
+// slots that are younger than the horizon, and the ledger keeps those with a record from running
+// again. Neither overwrites a newer format. It returns false while a starting producer has no
+// plausible clock.
 func (k *keeper) markUnreadable(revision uint64, cause error) bool {
 	p, consequence := k.stored, "it is overwritten"
 	if p == (position{}) {
@@ -176,7 +177,7 @@ func (k *keeper) markUnreadable(revision uint64, cause error) bool {
 		if p, ok = k.fallback(); !ok {
 			return false
 		}
-		consequence = "slots since the horizon are published again; slots with a record do not run again"
+		consequence = "slots that are younger than the horizon are published again; those with a record do not run again"
 	}
 	newerFormat := errors.Is(cause, job.ErrVersion)
 	if newerFormat {
@@ -189,8 +190,8 @@ func (k *keeper) markUnreadable(revision uint64, cause error) bool {
 	return true
 }
 
-// readTimeout bounds one read of the watermark. It is longer than the answer of a slow
-// broker takes: otherwise every retry would time out too.
+// readTimeout bounds one read of the watermark. It is longer than a slow broker takes to answer:
+// otherwise every retry would time out too.
 const readTimeout = 20 * time.Second
 
 // readWatermark makes one attempt. A missing watermark is the zero value. One that cannot

@@ -10,7 +10,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// schedule is shared by all lines with the same expression, zone and exclusions.
+// schedule is shared by all lines whose schedules have the same job.Schedule.Key.
 type schedule struct {
 	*job.Schedule
 	key  string // in the agenda's map
@@ -56,8 +56,10 @@ func bound(t time.Time) int64 {
 	return t.Unix()
 }
 
-func (l *line) after() time.Time         { return time.Unix(l.from, 0).UTC() }
-func (l *line) covers(at time.Time) bool { return at.Unix() <= l.until }
+func (l *line) after() time.Time { return time.Unix(l.from, 0).UTC() }
+
+// endsBefore reports whether the line ends before the slot at the given instant.
+func (l *line) endsBefore(at time.Time) bool { return at.Unix() > l.until }
 
 // stretch returns the part of the job's timeline that the line still has to go through.
 func (l *line) stretch() plans.Stretch {
@@ -129,7 +131,7 @@ func (a *agenda) attachAfter(l *line, after time.Time) bool {
 // attach puts a line, which has no group, into the group of the given slot. It does nothing, and
 // returns false, if the line does not have that slot.
 func (a *agenda) attach(l *line, next time.Time) bool {
-	if next.IsZero() || !l.covers(next) {
+	if next.IsZero() || l.endsBefore(next) {
 		return false
 	}
 	key := groupKey{l.schedule, next.Unix(), l.paused}
@@ -147,7 +149,8 @@ func (a *agenda) attach(l *line, next time.Time) bool {
 	return true
 }
 
-// detach removes a line from its group, and the group from the heap with its last line.
+// detach removes a line from its group. If the group is then empty, detach removes it from the
+// heap.
 func (a *agenda) detach(l *line) {
 	g := l.group
 	if g == nil {
@@ -192,7 +195,7 @@ func (a *agenda) rewind(l *line, at time.Time) {
 // shorten ends the line where a newer plan or a pause begins.
 func (a *agenda) shorten(l *line, until int64) {
 	l.until = until
-	if l.group != nil && !l.covers(l.group.next) {
+	if l.group != nil && l.endsBefore(l.group.next) {
 		a.detach(l)
 	}
 }

@@ -38,24 +38,24 @@ const (
 	done                       // acknowledged, or back on the agenda
 )
 
-// item is one slot on its way to the stream, or a batch of standby copies. judged is when the
-// agenda returned the slot, by the broker's clock.
+// item is one slot on its way to the stream, or a batch of standby copies. returnedAt is when
+// the agenda returned the slot, by the broker's clock.
 type item struct {
 	dueSlot
-	state  itemState
-	judged time.Time
-	batch  *batch // for an item on standby, which has no slot of its own
+	state      itemState
+	returnedAt time.Time
+	batch      *batch // for an item on standby, which has no slot of its own
 
 	// audited are the peers that should already have published the slot, if this item is an
 	// audit.
 	audited []*peer
 }
 
-// isOutdated reports whether the slot has to be judged again. Either the slot was judged as on
-// time, and is late by now. Or it was late already, and the newest missed slot of the job may
-// be another one by now.
+// isOutdated reports whether the catch-up policy has to decide about the slot again. Either the
+// slot was on time when the agenda returned it, and is late by now. Or it was late already, and
+// the newest late slot of the job may be another one by now.
 func (it *item) isOutdated(now time.Time) bool {
-	since := it.judged
+	since := it.returnedAt
 	if !it.isLate() {
 		since = it.Due
 	}
@@ -67,10 +67,10 @@ func (it *item) isDone() bool {
 	return it.state == done || it.state == onStandby && it.batch.isEmpty()
 }
 
-// mark holds a position to which the watermark may advance when all items before number are done.
-// It may be announced when those of them in this producer's share are done, as long as the
-// fleet's epoch is that of the mark. A partial mark was made while jobs were suspended: it is
-// announced for all other jobs, and never offered to the keeper.
+// mark holds a position to which the watermark may advance when all items before number are
+// done. The position is announced earlier: when the items of this producer's share among them
+// are done, if the fleet's epoch is still that of the mark. A partial mark was made while jobs
+// were suspended: it is announced for all other jobs, and never offered to the keeper.
 type mark struct {
 	number uint64
 	epoch  uint64
@@ -96,10 +96,10 @@ type outbox struct {
 	// not partial.
 	offered, passed mark
 
-	// backlogs has an entry for each job with undone items. failing has those of them with
+	// backlogs has an entry for each job with undone items. parked has those of them with
 	// waiting items.
-	backlogs, failing map[*plannedJob]*backlog
-	freeBacklogs      []*backlog // for reuse
+	backlogs, parked map[*plannedJob]*backlog
+	freeBacklogs     []*backlog // for reuse
 
 	// unacked counts the slots that this producer has to publish and that are not
 	// acknowledged. inFlight counts the unanswered publications, and window bounds them.
@@ -140,7 +140,7 @@ type backlog struct {
 
 func newOutbox(p *Producer, f *fleet, a *agenda) *outbox {
 	return &outbox{
-		p: p, fleet: f, agenda: a, backlogs: map[*plannedJob]*backlog{}, failing: map[*plannedJob]*backlog{},
+		p: p, fleet: f, agenda: a, backlogs: map[*plannedJob]*backlog{}, parked: map[*plannedJob]*backlog{},
 		window: firstInFlight, answers: answers{ready: make(chan struct{}, 1)},
 	}
 }
@@ -155,7 +155,7 @@ func (o *outbox) room() int { return o.window - o.inFlight }
 func (o *outbox) add(slots []dueSlot, now time.Time) {
 	for _, s := range slots {
 		if p := o.owner(s); p == o.fleet.self {
-			o.addItem(&item{dueSlot: s, judged: now})
+			o.addItem(&item{dueSlot: s, returnedAt: now})
 		} else {
 			o.keepCopy(p, s, now)
 		}
@@ -268,7 +268,7 @@ func (o *outbox) retryLater(it *item, err error) {
 // park queues an item with the waiting ones of its job.
 func (o *outbox) park(it *item) *backlog {
 	backlog := o.backlogs[it.line.job]
-	o.failing[it.line.job] = backlog
+	o.parked[it.line.job] = backlog
 	at := len(backlog.waiting)
 	if at > 0 && it.At.Before(backlog.waiting[0].At) {
 		at = 0
@@ -279,13 +279,13 @@ func (o *outbox) park(it *item) *backlog {
 }
 
 // retryDue publishes waiting items whose retry is due. It returns when to call it again; zero:
-// not before an answer arrives. If a slot of a job has to be judged again, all slots of the
-// job return to the agenda, and the outbox takes only the oldest again.
+// not before an answer arrives. If the catch-up policy has to decide about a slot again, all
+// slots of the job return to the agenda, and the outbox takes only the oldest again.
 func (o *outbox) retryDue(now time.Time) time.Time {
 	var next time.Time
 	local := time.Now()
 	outdated := func(it *item) bool { return it.isOutdated(now) }
-	for j, backlog := range o.failing {
+	for j, backlog := range o.parked {
 		switch {
 		case backlog.probe != nil: // the answer or its timeout will come
 		case backlog.items == 0: // its slots returned to the agenda, and the job was removed
@@ -322,7 +322,7 @@ func (o *outbox) removeBacklog(j *plannedJob) {
 		o.freeBacklogs = append(o.freeBacklogs, free)
 	}
 	delete(o.backlogs, j)
-	delete(o.failing, j)
+	delete(o.parked, j)
 	o.unsuspend(j)
 }
 
@@ -336,7 +336,7 @@ func (o *outbox) resume(j *plannedJob, backlog *backlog) {
 	ready := slices.Clone(backlog.waiting[:n])
 	backlog.waiting = slices.Delete(backlog.waiting, 0, n)
 	if len(backlog.waiting) == 0 {
-		delete(o.failing, j)
+		delete(o.parked, j)
 	}
 	if backlog.retry != nil && n > 0 {
 		backlog.probe = ready[0]

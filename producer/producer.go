@@ -88,30 +88,32 @@ type Config struct {
 	Peers Peers
 
 	// Vouched reports whether a live record says that the node produces, and when the node
-	// started, as far as this node knows. Announcements of other nodes are ignored. It must
-	// not block. Nil: every announcement counts, with the start that it states.
+	// started, as far as this node knows. If ok is false, the node's announcements are ignored.
+	// It must not block. Nil: every announcement counts, with the start that it states.
 	Vouched func(node string) (started time.Time, ok bool)
 
-	// ZonesBehind reports whether a live producer has newer time zone data than this
-	// program. While one has, and a job has a time zone other than UTC, this producer does
-	// not move the watermark, and is active only if it is alone. It must not block. Nil:
-	// no producer has.
+	// ZonesBehind reports whether a live producer has newer time zone data than this program.
+	// While it returns true, and a job has a time zone other than UTC, this producer does not
+	// move the watermark, and is active only if it is alone. It must not block. Nil: no producer
+	// has newer data.
 	ZonesBehind func() bool
 
 	// Started is when the incarnation started, by the broker's clock. The oldest producers
 	// of a fleet are active, the others rest.
 	Started time.Time
 
-	// StandbyDelay is how long a producer keeps its copy of a slot for the slot's owner.
-	// Zero: 250 ms.
+	// StandbyDelay is how long the owner of a slot may be silent before this producer publishes
+	// its copy. If the owner still announces itself, the copy is kept for up to 2 s. Zero: 250
+	// ms.
 	StandbyDelay time.Duration
 
-	// Horizon is how old a missed slot may be and still run. Zero: job.DefaultHorizon. It
-	// belongs to the namespace: all producers must have the same.
+	// Horizon is how old a late slot may be and still run. Zero: job.DefaultHorizon. It belongs
+	// to the namespace: all producers must have the same.
 	Horizon time.Duration
 
-	// Stored is called for each slot that the stream has stored: this producer's publication was
-	// acknowledged, or another producer has announced its own. It must not block.
+	// Stored is called for each slot that the stream has stored: the stream acknowledged this
+	// producer's publication, or another producer announced that it has published the slot. It
+	// must not block.
 	Stored func(queue string, m core.Message)
 
 	// SetActive is called when this producer becomes active or inactive. It starts

@@ -14,9 +14,8 @@ const (
 	// was suspended, or that the clock was stepped.
 	maxSleep = time.Second
 
-	// jump is how much longer than a sleep the clock must have moved before the producer
-	// concludes that its process was suspended. A time more than jump after now counts as ahead
-	// of the clock.
+	// If more than maxSleep+jump has passed since the last turn, the producer concludes that its
+	// process was suspended. A time more than jump after now counts as ahead of the clock.
 	jump = 5 * time.Second
 
 	// reconnectPoll is how often a producer without a connection checks for one.
@@ -25,8 +24,8 @@ const (
 	// maxChunk bounds the slots that are taken off the agenda at a time.
 	maxChunk = 1024
 
-	// timerSlack is how late a timer may fire. Closer to the next slot the producer naps
-	// instead.
+	// timerSlack is how late a timer may fire. If the next slot is due sooner than that, the
+	// producer naps instead.
 	timerSlack = 1500 * time.Microsecond
 )
 
@@ -164,7 +163,7 @@ func (s *session) canPublish(now time.Time) bool {
 	err := s.cfg.Clock.Plausible()
 	if err != nil && time.Since(s.warned) > warnEvery {
 		s.warned = time.Now()
-		s.cfg.Logger.Error("not producing: this node's clock and the broker's differ; correct the wrong one, or raise --max-clock-offset",
+		s.cfg.Logger.Error("not producing: this node's clock and the broker's differ too much; correct the wrong one, or raise the limit (cronce run --max-clock-offset)",
 			"error", err, "broker", now)
 	}
 	return err == nil
@@ -189,9 +188,9 @@ func (s *session) wake(now time.Time, able bool) {
 	}
 }
 
-// isDoubtful reports whether the known watermark is ahead of the clock, or of the
-// registry's revision. A wrong clock or an exchanged registry caused that, and an operator may
-// reset the watermark.
+// isDoubtful reports whether the known watermark is ahead of the clock, or of the registry's
+// revision. The cause is a wrong clock, or a registry that was deleted or restored. An operator
+// may then reset the watermark.
 func (s *session) isDoubtful(now time.Time) bool {
 	return s.isAhead(now) || s.agenda.base.revision > s.agenda.known.revision
 }

@@ -26,9 +26,9 @@ const (
 type batch struct {
 	copies []standbyCopy
 
-	// judged is when the copies were taken off the agenda, by the broker's clock. since is
-	// the same by this machine's clock, and zero while the batch may grow.
-	judged, since time.Time
+	// returnedAt is when the agenda returned the copies, by the broker's clock. since is the
+	// same by this machine's clock, and zero while the batch may grow.
+	returnedAt, since time.Time
 
 	// due is when the first slot of the batch fell due. registry is the digest of the
 	// definitions from which the slots were computed.
@@ -79,12 +79,12 @@ func (o *outbox) keepCopy(p *peer, s dueSlot, now time.Time) {
 			o.dropCopy(p, s)
 			return
 		}
-		o.addItem(&item{dueSlot: s, judged: now, audited: []*peer{p}})
+		o.addItem(&item{dueSlot: s, returnedAt: now, audited: []*peer{p}})
 		return
 	}
 	n := len(p.standby)
 	if n == 0 || !p.standby[n-1].since.IsZero() {
-		b := &batch{judged: now, due: s.Due, registry: o.fleet.registry}
+		b := &batch{returnedAt: now, due: s.Due, registry: o.fleet.registry}
 		p.standby = append(p.standby, b)
 		o.items = append(o.items, &item{state: onStandby, batch: b})
 		n++
@@ -115,7 +115,7 @@ func (o *outbox) dropCopy(p *peer, s dueSlot) {
 
 // filterBatch calls decide for each copy of a batch, and keeps, drops or publishes the copy
 // accordingly.
-func (o *outbox) filterBatch(p *peer, b *batch, decide func(*standbyCopy) verdict) {
+func (o *outbox) filterBatch(p *peer, b *batch, decide func(*standbyCopy) copyAction) {
 	var ours []standbyCopy
 	n := 0
 	for i := range b.copies {
@@ -132,11 +132,11 @@ func (o *outbox) filterBatch(p *peer, b *batch, decide func(*standbyCopy) verdic
 	o.takeOver(p, b, ours)
 }
 
-// verdict is what to do with a copy.
-type verdict int
+// copyAction is what to do with a copy.
+type copyAction int
 
 const (
-	keep verdict = iota
+	keep copyAction = iota
 	drop
 	publishCopy
 )
@@ -155,7 +155,7 @@ func (o *outbox) dropAnnounced(p *peer) {
 			return false // a burst causes many announcements before the one that covers it
 		}
 		current := b.registry == o.agenda.digest
-		o.filterBatch(p, b, func(c *standbyCopy) verdict {
+		o.filterBatch(p, b, func(c *standbyCopy) copyAction {
 			s := c.slot()
 			switch j := jobs[s.def.name]; {
 			case s.Due.After(p.last.Time) || !current && (j == nil || j.def != s.def):
@@ -177,10 +177,11 @@ func (o *outbox) dropAnnounced(p *peer) {
 	})
 }
 
-// takeOverdue publishes the copies that were kept for long enough: until the peer counts as
-// silent, and at most standbyLimit for a peer that agrees on the shares, or the standby delay for
-// one that does not. It returns when to call it again; zero: not before something else happens.
-// A peer that was silent, or did not publish in time, does not count any more.
+// takeOverdue publishes copies that their owners have not announced in time. If a peer was
+// silent for the standby delay, or has left a copy for standbyLimit although it agrees on the
+// shares, takeOverdue publishes all its copies, and the peer does not count any more. If a peer
+// does not agree, takeOverdue publishes the copies that are older than the standby delay. It
+// returns when to call it again; zero: not before something else happens.
 func (o *outbox) takeOverdue(now time.Time) (next time.Time) {
 	delay := o.p.cfg.StandbyDelay + o.lag(now)
 	for _, p := range o.fleet.active {
@@ -227,7 +228,7 @@ func (o *outbox) lag(now time.Time) time.Duration {
 func (o *outbox) takeOverUntil(p *peer, until time.Time) {
 	n := 0
 	for n < len(p.standby) && !p.standby[n].since.After(until) {
-		o.filterBatch(p, p.standby[n], func(*standbyCopy) verdict { return publishCopy })
+		o.filterBatch(p, p.standby[n], func(*standbyCopy) copyAction { return publishCopy })
 		n++
 	}
 	p.standby = slices.Delete(p.standby, 0, n)
@@ -241,7 +242,7 @@ func (o *outbox) takeOver(p *peer, b *batch, copies []standbyCopy) {
 	}
 	items := make([]*item, len(copies))
 	for i := range copies {
-		items[i] = &item{dueSlot: copies[i].slot(), judged: b.judged}
+		items[i] = &item{dueSlot: copies[i].slot(), returnedAt: b.returnedAt}
 		if copies[i].audit {
 			items[i].audited = []*peer{p}
 		}
@@ -262,9 +263,9 @@ func (o *outbox) takeOver(p *peer, b *batch, copies []standbyCopy) {
 	}
 }
 
-// returnBatch returns the copies of a batch to the agenda, of one job or of all (nil).
+// returnBatch returns copies of a batch to the agenda: those of job j, or all if j is nil.
 func (o *outbox) returnBatch(b *batch, j *plannedJob) {
-	o.filterBatch(nil, b, func(c *standbyCopy) verdict {
+	o.filterBatch(nil, b, func(c *standbyCopy) copyAction {
 		if j != nil && c.line.job != j {
 			return keep
 		}
@@ -280,7 +281,7 @@ func (b *batch) isEmpty() bool { return len(b.copies) == 0 }
 func (o *outbox) reshare() {
 	for _, p := range o.fleet.peers {
 		p.standby = slices.DeleteFunc(p.standby, func(b *batch) bool {
-			o.filterBatch(p, b, func(c *standbyCopy) verdict {
+			o.filterBatch(p, b, func(c *standbyCopy) copyAction {
 				if o.fleet.owner(c.def.name) == p {
 					return keep
 				}

@@ -14,7 +14,8 @@ type Stats struct {
 	// Retried counts publications that failed and were repeated.
 	Retried uint64
 
-	// StoodBy counts copies that were dropped because the slot's owner had it stored.
+	// StoodBy counts copies that were dropped because the slot's owner announced that the slot
+	// is stored.
 	StoodBy uint64
 
 	// Missed counts slots that a catch-up policy left out, CaughtUp late slots that it let
@@ -25,8 +26,8 @@ type Stats struct {
 	Standby uint64
 
 	// Turned is when the producer's loop last ran, by this machine's clock; zero before the
-	// first time. While Run runs, the loop runs every few seconds, with or without a
-	// broker.
+	// first time. While Run runs, the loop runs at least once a second, with or without a
+	// broker. Only a read of the watermark may delay it, by up to 20 s.
 	Turned time.Time
 }
 

@@ -6,9 +6,9 @@ import (
 )
 
 // suspend begins or ends the suspension of a job. A suspended job's due slots stay on the
-// agenda: due does not return them. A job is suspended while the broker refuses its
-// messages. The outbox then has only the slots that it took before the refusal, and
-// later one slot at a time (see probe). So the job takes no room from other jobs.
+// agenda: due does not return them. A job is suspended while its publications fail. The outbox
+// then has only the slots that it took before the failure, and later one slot at a time (see
+// probe). So the job takes no room from other jobs.
 func (a *agenda) suspend(j *plannedJob, suspended bool) {
 	if j.suspended == suspended {
 		return
@@ -58,10 +58,10 @@ func (o *outbox) unsuspend(j *plannedJob) {
 	}
 }
 
-// returnToAgenda returns undone slots to the agenda, of one job or of all (nil). They are
-// judged again when they are due. All marks are deleted, since their positions cover slots that
-// are on the agenda again. If the slots of one job return, the job keeps its backoff: it goes
-// on with one attempt at a time.
+// returnToAgenda returns undone slots to the agenda: those of job j, or of all jobs if j is nil.
+// The agenda decides about them again when they are due. All marks are deleted, since their
+// positions cover slots that are on the agenda again. If the slots of one job return, the job
+// keeps its backoff: it goes on with one attempt at a time.
 func (o *outbox) returnToAgenda(j *plannedJob) {
 	for _, it := range o.items {
 		switch {
@@ -82,7 +82,7 @@ func (o *outbox) returnToAgenda(j *plannedJob) {
 			o.unsuspend(other)
 		}
 		clear(o.backlogs)
-		clear(o.failing)
+		clear(o.parked)
 	} else if backlog := o.backlogs[j]; backlog != nil {
 		backlog.items, backlog.ranges, backlog.waiting, backlog.probe = 0, nil, nil, nil
 	}
