@@ -1,6 +1,6 @@
-// Package kvtest is the tests that every store must pass. The same suite tests the store on
-// JetStream and the one in memory, which other packages use in their tests, so the two cannot
-// differ.
+// Package kvtest has the tests that every store must pass. They test the store on JetStream
+// (package kv) and the one in memory (package memstore), so other packages can use memstore in
+// their tests in place of kv.
 package kvtest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Ledger is what the suite needs of a ledger.
+// Ledger has the methods of a ledger that the suite calls.
 type Ledger interface {
 	Read(context.Context, job.Slot) (job.Record, uint64, error)
 	Write(context.Context, job.Record, uint64) (uint64, error)
@@ -26,8 +26,8 @@ type Ledger interface {
 	Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error)
 }
 
-// Fill writes n new records, many at once, roughly in the order of i. Every tenth overwrites
-// its claim, so that the stream has gaps, as a real one. It is for benchmarks with large ledgers.
+// Fill writes n new records concurrently, roughly in the order of i. Every tenth record overwrites
+// its claim, so that the stream has gaps, as a real one has. Benchmarks use Fill for large ledgers.
 func Fill(tb testing.TB, l Ledger, n int, record func(i int) job.Record) {
 	tb.Helper()
 	const writers = 256
@@ -56,7 +56,7 @@ func Fill(tb testing.TB, l Ledger, n int, record func(i int) job.Record) {
 	group.Wait()
 }
 
-// Nodes is what the suite needs of the nodes.
+// Nodes has the methods of the bucket of nodes that the suite calls.
 type Nodes interface {
 	Read(ctx context.Context, name string) (exchange.NodeEvent, error)
 	Write(context.Context, exchange.Node, uint64) (uint64, error)
@@ -64,7 +64,7 @@ type Nodes interface {
 	Watch(context.Context, func(exchange.NodeEvent)) error
 }
 
-// Jobs is what the suite needs of the registry.
+// Jobs has the methods of the registry that the suite calls.
 type Jobs interface {
 	Read(ctx context.Context, name string) (plans.Entry, uint64, error)
 	Write(context.Context, plans.Definition, uint64) (uint64, error)
@@ -73,20 +73,20 @@ type Jobs interface {
 	Watch(context.Context, func(plans.RegistryEvent)) error
 }
 
-// Watermark is what the suite needs of the watermark.
+// Watermark has the methods of the watermark that the suite calls.
 type Watermark interface {
 	Read(context.Context) (exchange.Watermark, uint64, error)
 	Write(context.Context, exchange.Watermark, uint64) (uint64, error)
 }
 
-// Locks is what the suite needs of the locks.
+// Locks has the methods of the locks that the suite calls.
 type Locks interface {
 	Read(ctx context.Context, name string) (core.Lock, uint64, error)
 	Write(context.Context, core.Lock, uint64) (uint64, error)
 	Send(ctx context.Context, l core.Lock, revision uint64, answered func(uint64, error))
 }
 
-// Memory is an empty namespace.
+// Memory is a store with one namespace, which is empty when a test begins.
 type Memory struct {
 	Ledger    Ledger
 	Nodes     Nodes
@@ -95,7 +95,7 @@ type Memory struct {
 	Locks     Locks
 }
 
-// Conform runs the suite. open returns another empty namespace each time.
+// Conform runs the suite. open must return a new Memory at each call.
 func Conform(t *testing.T, open func(*testing.T) Memory) {
 	for name, test := range map[string]func(*testing.T, Memory){
 		"WhatIsSentIsCreatedThenUpdated":        sent(createThenUpdate),
@@ -115,14 +115,14 @@ func Conform(t *testing.T, open func(*testing.T) Memory) {
 		"WriteWithoutANonceIsRefused":           withoutNonce,
 		"UnknownFieldsAreKept":                  unknownFields,
 		"WriteAtARevisionOfNothingIsAConflict":  revisionOfNothing,
-		"OfTwoWritersOneFindsTheOther":          beside,
+		"OfTwoWritersAtLeastOneFindsTheOther":   beside,
 		"NodesAreListedAndWatched":              nodesWatched,
 		"JobsAreListedDeletedAndCreatedAgain":   jobsDeleted,
 		"JobsAreWatchedInTheOrderOfTheirWrites": jobsWatched,
 		"ABrokenJobIsNamedAndHidesNoOther":      jobBroken,
 		"WatermarkIsOneKey":                     watermark,
 		"EachJobHasALockOfItsOwn":               locks,
-		"EachLockIsSentOfItsOwn":                func(t *testing.T, m Memory) { m.Locks = sentLocks{m.Locks}; locks(t, m) },
+		"EachJobHasALockOfItsOwnThatIsSent":     func(t *testing.T, m Memory) { m.Locks = sentLocks{m.Locks}; locks(t, m) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,7 +131,7 @@ func Conform(t *testing.T, open func(*testing.T) Memory) {
 	}
 }
 
-// sent is test with a ledger that writes by Send.
+// sent returns test with a ledger whose Write calls Send.
 func sent(test func(*testing.T, Memory)) func(*testing.T, Memory) {
 	return func(t *testing.T, m Memory) {
 		m.Ledger = Sent{m.Ledger}
@@ -143,21 +143,21 @@ func sent(test func(*testing.T, Memory)) func(*testing.T, Memory) {
 type sentLocks struct{ Locks }
 
 func (s sentLocks) Write(ctx context.Context, l core.Lock, revision uint64) (uint64, error) {
-	return answer(func(told func(uint64, error)) { s.Send(ctx, l, revision, told) })
+	return answer(func(answered func(uint64, error)) { s.Send(ctx, l, revision, answered) })
 }
 
-// answer returns the answer of send.
-func answer(send func(told func(uint64, error))) (won uint64, err error) {
-	answered := make(chan struct{})
+// answer calls send, waits until send calls answered, and returns what answered was called with.
+func answer(send func(answered func(uint64, error))) (won uint64, err error) {
+	done := make(chan struct{})
 	send(func(revision uint64, failed error) {
 		won, err = revision, failed
-		close(answered) // it panics if the callback is called twice
+		close(done) // panics if answered is called twice
 	})
-	<-answered
+	<-done
 	return won, err
 }
 
-// Limit bounds one test of the suite.
+// Limit bounds the duration of one test of the suite.
 const Limit = 30 * time.Second
 
 func limited(t *testing.T) context.Context {

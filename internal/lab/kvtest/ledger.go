@@ -17,9 +17,9 @@ import (
 // Sent is a ledger whose Write calls Send and waits for the answer.
 type Sent struct{ Ledger }
 
-// Write sends the record, and returns the answer.
+// Write calls Send, and returns its answer.
 func (s Sent) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
-	return answer(func(told func(uint64, error)) { s.Send(ctx, r, revision, told) })
+	return answer(func(answered func(uint64, error)) { s.Send(ctx, r, revision, answered) })
 }
 
 // Record returns the record of a running slot of the job report.
@@ -34,11 +34,12 @@ func readOfNothing(t *testing.T, m Memory) {
 	_, rev, err := m.Ledger.Read(limited(t), Record(0, "a").Slot)
 	wantError(t, err, job.ErrNotFound)
 	if rev != 0 {
-		t.Errorf("revision %d of nothing", rev)
+		t.Errorf("a slot without a record has revision %d, want 0", rev)
 	}
 }
 
-// Two writers each look for the other's record after their own write.
+// beside checks that at least one of two writers finds the other's record, if each looks for it
+// after its own write.
 func beside(t *testing.T, m Memory) {
 	ctx := limited(t)
 	const rounds = 20

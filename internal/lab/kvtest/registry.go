@@ -62,7 +62,7 @@ func jobsDeleted(t *testing.T, m Memory) {
 	ctx := limited(t)
 	must[uint64](t)(m.Jobs.Write(ctx, Definition("a", "1"), 0))
 	rev := must[uint64](t)(m.Jobs.Write(ctx, Definition("b", "2"), 0))
-	for { // a list is a hint: any replica may answer
+	for { // a list is a hint: the replica that answers may lag
 		all := must[[]plans.Entry](t)(m.Jobs.List(ctx))
 		if len(all) == 2 && all[0].Job.Name == "a" && all[1].Revision == rev && !all[1].Time.IsZero() {
 			break
@@ -80,12 +80,12 @@ func jobsDeleted(t *testing.T, m Memory) {
 	_, marker, err := m.Jobs.Read(ctx, "b")
 	wantError(t, err, job.ErrNotFound)
 	if marker <= rev {
-		t.Fatalf("revision %d after the removal of %d: what stands there has a later one", marker, rev)
+		t.Fatalf("after the delete at revision %d the key has revision %d, want a later one", rev, marker)
 	}
 	_, err = m.Jobs.Write(ctx, Definition("b", "3"), rev)
 	wantError(t, err, job.ErrConflict)
 	if again := must[uint64](t)(m.Jobs.Write(ctx, Definition("b", "4"), marker)); again <= marker {
-		t.Fatalf("created again at %d, over the marker %d", again, marker)
+		t.Fatalf("created again at %d, want a later revision than that of the delete marker, %d", again, marker)
 	}
 	got, _, err := m.Jobs.Read(ctx, "b")
 	if err != nil || got.Nonce != "4" || got.Job.Schedule != "0 7 * * *" {
@@ -149,7 +149,7 @@ func jobBroken(t *testing.T, m Memory) {
 		t.Fatalf("read at revision %d, want %d: it has to be replaced there", at, rev)
 	}
 	entries, err := m.Jobs.List(ctx)
-	for len(entries) != 1 && ctx.Err() == nil { // a list is a hint: a replica may lag
+	for len(entries) != 1 && ctx.Err() == nil { // a list is a hint: the replica that answers may lag
 		entries, err = m.Jobs.List(ctx)
 	}
 	check("list", err)
@@ -160,7 +160,7 @@ func jobBroken(t *testing.T, m Memory) {
 	go func() { ended <- m.Jobs.Watch(ctx, func(e plans.RegistryEvent) { events <- e }) }()
 	check("watch", next(t, ctx, events).Err)
 	if e := next(t, ctx, events); e.Name != "good" || e.Err != nil {
-		t.Fatalf("after it the watch tells %+v", e)
+		t.Fatalf("second event %+v, want the good job", e)
 	}
 	cancel()
 	if err := <-ended; err != nil {

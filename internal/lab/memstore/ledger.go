@@ -22,7 +22,7 @@ func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, e
 }
 
 func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
-	return l.encode(ctx, r.Slot.Key(), r.Nonce, r, revision)
+	return l.put(ctx, r.Slot.Key(), r.Nonce, r, revision)
 }
 
 func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {

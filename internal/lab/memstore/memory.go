@@ -1,7 +1,8 @@
-// Package memstore is a store for tests. It keeps in maps what package kv keeps on JetStream,
-// returns the same errors, and has faults on demand. The suite in package kvtest tests both.
+// Package memstore is a store for tests. It keeps in maps what package kv keeps on JetStream, and
+// returns the same errors. Tests can make its reads and writes fail. The suite in package kvtest
+// tests both stores.
 //
-// The broker's timestamps come from time.Now, so they are fake inside testing/synctest.
+// Timestamps come from time.Now, so they are fake inside testing/synctest.
 package memstore
 
 import (
@@ -40,26 +41,20 @@ func New() *Store {
 	return &Store{newBucket("ledger"), newBucket("jobs"), newBucket("nodes"), newBucket("state")}
 }
 
-// Ledger returns the ledger.
 func (s *Store) Ledger() *Ledger { return &Ledger{s.ledger} }
 
-// Jobs returns the registry.
 func (s *Store) Jobs() *Jobs { return &Jobs{s.jobs} }
 
-// Nodes returns the nodes.
 func (s *Store) Nodes() *Nodes { return &Nodes{s.nodes} }
 
-// Watermark returns the watermark.
 func (s *Store) Watermark() *Watermark { return &Watermark{s.state} }
 
-// AlertStates returns the states of alerts.
 func (s *Store) AlertStates() *AlertStates { return &AlertStates{s.state} }
 
-// Locks returns the locks. The locks, the states of alerts and the watermark share a bucket and its
-// faults.
+// Locks shares a bucket with AlertStates and Watermark, so the faults of one apply to all three.
 func (s *Store) Locks() *Locks { return &Locks{s.state} }
 
-// Bucket is a map with revisions.
+// Bucket is a KV bucket in memory: a map with revisions.
 type Bucket struct {
 	name string
 
@@ -68,20 +63,20 @@ type Bucket struct {
 	entries map[string]entry
 	late    []write
 	fault   func(key string) Fault
-	unread  func(key string) error // the error of a read; nil: none
+	failure func(key string) error // the error of a read; nil: no read fails
 	changed chan struct{}          // closed and replaced at every change
 }
 
 type entry struct {
 	key      string
-	data     []byte // nil: a marker
+	data     []byte // nil: a delete marker
 	revision uint64
 	at       time.Time
 }
 
 type write struct {
 	key      string
-	data     []byte // nil: a marker
+	data     []byte // nil: a delete marker
 	revision uint64 // the last revision of the key that the writer expects
 }
 
@@ -89,7 +84,7 @@ func newBucket(name string) *Bucket {
 	return &Bucket{name: name, entries: map[string]entry{}, changed: make(chan struct{})}
 }
 
-// Fail makes every write from now on fail as f says. Nil: no write fails.
+// Fail makes f choose the fault of every later write. If f is nil, no write fails.
 func (b *Bucket) Fail(f func(key string) Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,15 +103,16 @@ func (b *Bucket) FailNext(faults ...Fault) {
 	})
 }
 
-// FailReads makes every read from now on return the error of f. Nil: no read fails.
+// FailReads makes every later read of a key return the error of f, unless that error is nil. If f is
+// nil, no read fails.
 func (b *Bucket) FailReads(f func(key string) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.unread = f
+	b.failure = f
 }
 
-// Land stores the late writes whose revisions are still the last, in order, and returns how
-// many it stored.
+// Land stores the late writes, in order, except those whose expected revision is not the last one
+// any more. It returns how many it stored.
 func (b *Bucket) Land() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,7 +126,7 @@ func (b *Bucket) Land() int {
 	return landed
 }
 
-// Forget removes the key without a marker, as its expiry does.
+// Forget removes the key and leaves no delete marker, as when a key expires.
 func (b *Bucket) Forget(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,8 +140,8 @@ func (b *Bucket) read(ctx context.Context, key string) (entry, error) {
 	if err := ctx.Err(); err != nil {
 		return entry{}, fmt.Errorf("read %s/%s: %w: %w", b.name, key, job.ErrUnknown, err)
 	}
-	if b.unread != nil {
-		if err := b.unread(key); err != nil {
+	if b.failure != nil {
+		if err := b.failure(key); err != nil {
 			return entry{}, fmt.Errorf("read %s/%s: %w", b.name, key, err)
 		}
 	}
@@ -156,7 +152,6 @@ func (b *Bucket) read(ctx context.Context, key string) (entry, error) {
 	return e, nil
 }
 
-// get reads a key, and decodes its value.
 func get[T any](ctx context.Context, b *Bucket, key string, decode func(data []byte) (T, error)) (v T, revision uint64, err error) {
 	e, err := b.read(ctx, key)
 	if err == nil {
@@ -165,7 +160,8 @@ func get[T any](ctx context.Context, b *Bucket, key string, decode func(data []b
 	return v, e.revision, err
 }
 
-func (b *Bucket) encode(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
+// put encodes and writes a value.
+func (b *Bucket) put(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
 	if nonce == "" {
 		return 0, fmt.Errorf("%w value for %s/%s: it has no nonce", job.ErrInvalid, b.name, key)
 	}
@@ -205,7 +201,8 @@ func (b *Bucket) write(ctx context.Context, w write) (uint64, error) {
 	return won, err
 }
 
-// store stores a write as the broker does, and recognizes a repeated write.
+// store stores a write if the revision that it expects is the last one. If the key already has the
+// value of the write, the write is a repetition, and store returns the revision of that value.
 func (b *Bucket) store(w write) (uint64, error) {
 	now := b.entries[w.key]
 	if now.revision != w.revision {
@@ -225,7 +222,7 @@ func (b *Bucket) signal() {
 	b.changed = make(chan struct{})
 }
 
-// snapshot returns what is stored, with markers, oldest write first. It also returns the last
+// snapshot returns all entries, with delete markers, oldest write first. It also returns the last
 // revision, and a channel that is closed at the next change.
 func (b *Bucket) snapshot() (all []entry, last uint64, changed <-chan struct{}) {
 	b.mu.Lock()
@@ -237,7 +234,7 @@ func (b *Bucket) snapshot() (all []entry, last uint64, changed <-chan struct{}) 
 	return all, b.last, b.changed
 }
 
-// watch calls stored with each stored entry, then ready once, and then stored or gone with every
+// watch calls stored with each existing entry, then ready once, and then stored or gone with every
 // change.
 func (b *Bucket) watch(ctx context.Context, stored, gone func(entry), ready func(last uint64)) error {
 	seen := map[string]entry{}

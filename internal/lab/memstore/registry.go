@@ -21,7 +21,7 @@ func (n *Nodes) Read(ctx context.Context, name string) (exchange.NodeEvent, erro
 }
 
 func (n *Nodes) Write(ctx context.Context, node exchange.Node, revision uint64) (uint64, error) {
-	return n.encode(ctx, node.Name, node.Nonce, node, revision)
+	return n.put(ctx, node.Name, node.Nonce, node, revision)
 }
 
 func (n *Nodes) List(context.Context) ([]exchange.NodeEvent, error) {
@@ -68,7 +68,7 @@ func decodeEntry(e entry) (plans.Entry, error) {
 }
 
 func (j *Jobs) Write(ctx context.Context, d plans.Definition, revision uint64) (uint64, error) {
-	return j.encode(ctx, d.Job.Name, d.Nonce, d, revision)
+	return j.put(ctx, d.Job.Name, d.Nonce, d, revision)
 }
 
 func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {

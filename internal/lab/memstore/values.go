@@ -15,7 +15,7 @@ func (w *Watermark) Read(ctx context.Context) (exchange.Watermark, uint64, error
 }
 
 func (w *Watermark) Write(ctx context.Context, mark exchange.Watermark, revision uint64) (uint64, error) {
-	return w.encode(ctx, watermarkKey, mark.Nonce, mark, revision)
+	return w.put(ctx, watermarkKey, mark.Nonce, mark, revision)
 }
 
 // AlertStates is a kv.AlertStates in memory, with the same methods.
@@ -26,7 +26,7 @@ func (a *AlertStates) Read(ctx context.Context, name string) (exchange.AlertStat
 }
 
 func (a *AlertStates) Write(ctx context.Context, state exchange.AlertState, revision uint64) (uint64, error) {
-	return a.encode(ctx, "alert."+state.Job, state.Nonce, state, revision)
+	return a.put(ctx, "alert."+state.Job, state.Nonce, state, revision)
 }
 
 // Locks is a kv.Locks in memory, with the same methods.
@@ -37,7 +37,7 @@ func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error
 }
 
 func (l *Locks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
-	return l.encode(ctx, "lock."+lock.Job, lock.Nonce, lock, revision)
+	return l.put(ctx, "lock."+lock.Job, lock.Nonce, lock, revision)
 }
 
 func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {

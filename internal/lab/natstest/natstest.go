@@ -1,5 +1,5 @@
 // Package natstest runs real JetStream servers inside a test: one server, or a cluster of
-// three, on free ports of loopback. Only tests import it.
+// three, on free loopback ports. Only tests import it.
 package natstest
 
 import (
@@ -34,7 +34,7 @@ func Run(t testing.TB, edit ...func(*server.Options)) *Server {
 		f(&o)
 	}
 	s := start(t, o)
-	// After a restart clients find it at the same port.
+	// Clients find the server at the same port after a restart.
 	s.opts.Port = s.port()
 	return s
 }
@@ -63,7 +63,7 @@ func (s *Server) Start() {
 	s.Server = running
 }
 
-// Stop ends the server and waits for it.
+// Stop shuts the server down, and returns when it has ended.
 func (s *Server) Stop() {
 	s.Shutdown()
 	s.WaitForShutdown()
@@ -78,7 +78,7 @@ func (s *Server) Restart() {
 
 func (s *Server) port() int { return s.Addr().(*net.TCPAddr).Port }
 
-// Conn is Connect for this server.
+// Conn opens a connection to the server; see Connect.
 func (s *Server) Conn(opts ...nats.Option) *nats.Conn {
 	s.t.Helper()
 	return Connect(s.t, s.ClientURL(), opts...)
@@ -90,8 +90,8 @@ func (s *Server) JetStream(opts ...nats.Option) jetstream.JetStream {
 	return JetStream(s.t, s.Conn(opts...))
 }
 
-// Connect opens a connection that reconnects quickly and for ever. It is closed at the end of the
-// test.
+// Connect opens a connection that reconnects quickly and without a limit. The end of the test closes
+// it.
 func Connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	all := append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0)}, opts...)
@@ -99,7 +99,7 @@ func Connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	Eventually(t, "a connection to "+url, func() (done bool) {
 		var err error
 		nc, err = nats.Connect(url, all...)
-		slow, ok := errors.AsType[net.Error](err) // a busy server takes seconds to greet
+		slow, ok := errors.AsType[net.Error](err) // a server on a busy machine may accept, and send its first line seconds later
 		if err != nil && !errors.Is(err, nats.ErrTimeout) && !(ok && slow.Timeout()) {
 			t.Fatal(err)
 		}
@@ -219,8 +219,8 @@ func FreeAddress(t testing.TB) string {
 	return fmt.Sprintf("127.0.0.1:%d", FreePorts(t, 1)[0])
 }
 
-// WaitMore runs up to n tests in parallel where more than there are processors do no harm, because most
-// of the time they wait for leases and clocks. TestMain calls it. A flag -parallel of the command wins.
+// WaitMore lets up to n tests of a package run in parallel, even if there are fewer processors: its
+// tests mostly wait for leases and clocks. TestMain calls it. The flag -parallel takes precedence.
 func WaitMore(n int) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
@@ -228,8 +228,8 @@ func WaitMore(n int) {
 	}
 }
 
-// Patience bounds every wait of a test for an event. Only a test that hangs takes as long, however
-// slow the machine is.
+// Patience bounds every wait of a test for an event. It is so long that only a test that hangs
+// reaches it, even on a slow machine.
 const Patience = 4 * time.Minute
 
 // Eventually polls until done reports true. If that takes longer than Patience, it fails the test with
@@ -248,7 +248,8 @@ func Eventually(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// LeafAddr is the address for leaf nodes, if the server is configured to listen for them.
+// LeafAddr returns the address on which the server listens for leaf nodes. It fails the test if the
+// server is not configured to listen for them.
 func (s *Server) LeafAddr() string {
 	s.t.Helper()
 	v, err := s.Varz(nil)

@@ -7,11 +7,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Strand makes the server strand messages: it never redelivers them. A client takes all messages of
-// the queue "default". Then the messages of an unused job are purged. After that the server
-// redelivers none of the messages that were in flight. Strand returns the queue. It publishes two
-// messages of its own, and removes them before it returns. If Strand fails, the server does not
-// strand messages any more, and the code that handles them is no longer needed.
+// Strand makes the server strand all messages of the queue "default": the server keeps them, and
+// never redelivers them. For that, Strand pulls the messages, and then purges those of an unused
+// job, which it published itself. After the next ack, the server redelivers none of the messages
+// that were in flight. Strand returns the consumer of the queue. If Strand fails, the server does
+// not strand messages any more, and the code that handles them is no longer needed.
 func Strand(t testing.TB, js jetstream.JetStream, namespace string) jetstream.Consumer {
 	t.Helper()
 	must := func(err error) {

@@ -10,16 +10,16 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Version makes the client believe that the server has another version. The text must not be longer
-// than the real one. The server stays the same: the test sees that the client does not request what
-// the older version does not support.
+// Version makes a client believe that the server has another version. The text must not be longer
+// than the real version. The server itself is unchanged, so a test with Version shows only what the
+// client requests from an older server.
 func Version(version string) nats.Option {
 	actual := fmt.Sprintf("%q:%q", "version", server.VERSION)
 	fake := fmt.Sprintf("%q:%q", "version", version)
 	return nats.SetCustomDialer(versionDialer{[]byte(actual), []byte(fake + strings.Repeat(" ", max(0, len(actual)-len(fake))))})
 }
 
-// versionDialer replaces actual by fake in what the server sends. Both have the same length.
+// versionDialer replaces actual with fake in what the server sends. Both have the same length.
 type versionDialer struct{ actual, fake []byte }
 
 func (d versionDialer) Dial(network, address string) (net.Conn, error) {

@@ -25,7 +25,7 @@ type Proxy struct {
 
 // Fault is what is wrong with the connections. The zero Fault is none.
 type Fault struct {
-	// Cut: there is no connection, and none can be made.
+	// Cut: there are no connections, and none can be made.
 	Cut bool
 
 	// Delay holds back every byte, in both directions.
@@ -34,8 +34,8 @@ type Fault struct {
 	// Late holds back every byte from the servers.
 	Late time.Duration
 
-	// EachLate holds back each message from the servers this long, one after another, like
-	// storage that syncs each write.
+	// EachLate holds back each message from the servers for this long. The delays of several messages
+	// add up, as with storage that syncs each write.
 	EachLate time.Duration
 
 	// Clogged: connections stay open, and nothing is read from either side. Stalled: nothing is
@@ -53,13 +53,13 @@ type Fault struct {
 	Sever []byte
 	Then  *Fault
 
-	// Lose drops each message that the client publishes to a subject that begins so.
+	// Lose drops each message that the client publishes to a subject that begins with these bytes.
 	Lose []byte
 }
 
-// New starts a proxy for clients with a Dialer, which names the server of each connection. So
-// contexts, credentials, TLS and servers that the client discovers later work through the proxy,
-// and no connection avoids it.
+// New starts a proxy for clients that connect with a Dialer. The Dialer names the server of each
+// connection. So contexts, credentials, TLS and servers that the client discovers later work through
+// the proxy, and no connection avoids it.
 func New() (*Proxy, error) { return To("") }
 
 // To starts a proxy in front of the server at this address.
@@ -78,8 +78,8 @@ func (p *Proxy) Close() {
 	p.Relay.Close()
 }
 
-// Set changes the fault. It cuts the connections if the new fault allows none, or if the
-// old one has lost bytes.
+// Set changes the fault. It closes the connections if the new fault is Cut, or if the old one was
+// Deaf and so has lost bytes.
 func (p *Proxy) Set(fault Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,18 +112,19 @@ func (p *Proxy) now() (Fault, <-chan struct{}) {
 
 func (p *Proxy) pass(to io.WriteCloser, from io.Reader, toServer bool) {
 	if toServer {
-		p.pipe(to, from, func(f Fault) (time.Duration, bool) { return f.Delay, f.Clogged || f.Stalled }, p.asked)
+		p.pipe(to, from, func(f Fault) (time.Duration, bool) { return f.Delay, f.Clogged || f.Stalled }, p.fromClient)
 		return
 	}
 	if client, ok := to.(*net.TCPConn); ok {
 		_ = client.SetReadBuffer(socketBuffer)
 	}
-	p.pipe(to, from, func(f Fault) (time.Duration, bool) { return f.Delay + f.Late, f.Clogged }, p.answered)
+	p.pipe(to, from, func(f Fault) (time.Duration, bool) { return f.Delay + f.Late, f.Clogged }, p.fromServer)
 }
 
 // pipe copies from one side to the other until one of them is closed. effect returns how long a
-// fault delays this direction, and whether it blocks it. pass returns what to write of what was
-// read, and false to end. pipe closes to when it writes no more, since from may have nothing to read.
+// fault delays this direction, and whether the fault blocks it. pass returns which of the read bytes
+// to write, and false to end. Then pipe closes to, because it may be blocked in from.Read: the pipe
+// of the other direction reads from to, so it ends too, and the relay closes both connections.
 func (p *Proxy) pipe(to io.WriteCloser, from io.Reader, effect func(Fault) (delay time.Duration, blocked bool), pass func([]byte) ([]byte, bool)) {
 	type chunk struct {
 		data []byte
@@ -165,7 +166,7 @@ func (p *Proxy) pipe(to io.WriteCloser, from io.Reader, effect func(Fault) (dela
 	}
 }
 
-// untilClear waits while the fault blocks the direction, and returns its delay.
+// untilClear waits while the fault blocks the direction, and returns the delay of the direction.
 func (p *Proxy) untilClear(effect func(Fault) (time.Duration, bool)) time.Duration {
 	for {
 		fault, changed := p.now()
@@ -177,8 +178,9 @@ func (p *Proxy) untilClear(effect func(Fault) (time.Duration, bool)) time.Durati
 	}
 }
 
-// answered passes on what a server sends, unless the fault holds it, slows it or loses it.
-func (p *Proxy) answered(data []byte) ([]byte, bool) {
+// fromServer returns what to pass on of the data from a server. It waits while the fault holds the
+// data, or as long as the fault slows it down, and returns nothing if the fault loses it.
+func (p *Proxy) fromServer(data []byte) ([]byte, bool) {
 	fault, changed := p.now()
 	for fault.Hold {
 		<-changed
@@ -191,10 +193,10 @@ func (p *Proxy) answered(data []byte) ([]byte, bool) {
 	return data, true
 }
 
-// asked passes on what a client sends, without the messages that the fault loses. If the data
-// contains the bytes of Sever, asked cuts the data before the protocol line that contains them, or
-// lets the fault Then take effect.
-func (p *Proxy) asked(data []byte) ([]byte, bool) {
+// fromClient returns what to pass on of the data from a client, without the messages that the fault
+// loses. If the data contains the bytes of Sever, fromClient sets the fault Then. If Then is nil, it
+// cuts the data before the protocol line with those bytes, and ends the connection.
+func (p *Proxy) fromClient(data []byte) ([]byte, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.fault.Lose != nil {
@@ -217,8 +219,8 @@ func (p *Proxy) asked(data []byte) ([]byte, bool) {
 	return data[:max(bytes.LastIndex(data[:i], []byte("\r\n"))+2, 0)], false
 }
 
-// without returns data without the messages to subjects with this prefix. It keeps a message that
-// is only partly in data.
+// without returns data without the messages to subjects with this prefix. It keeps a message of
+// which data has only a part.
 func without(data, prefix []byte) []byte {
 	verb := append([]byte("PUB "), prefix...)
 	var rest []byte
@@ -245,15 +247,15 @@ func (p *Proxy) HasLost() bool {
 	return p.lost
 }
 
-// Severed reports whether the client has sent the bytes of Sever, or there is no such fault.
+// Severed reports whether the client has sent the bytes of Sever, or no fault waits for any.
 func (p *Proxy) Severed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fault.Sever == nil
 }
 
-// socketBuffer is the size of the buffers for what a process writes. It is so small that a
-// clogged socket blocks the writer within a second or two.
+// socketBuffer is the size of the socket buffers between a client and the proxy. It is so small that
+// a clogged connection blocks its writer within a second or two.
 const socketBuffer = 16 << 10
 
 // Dialer connects through the proxy at this address.

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// Relay connects each client with a server. It is safe for concurrent use.
+// Relay accepts clients and connects each of them to a server. It is safe for concurrent use.
 type Relay struct {
 	listener net.Listener
 	target   string // the server; empty: the first line of each connection names it
 	pass     Pass
 
 	mu     sync.Mutex
-	refuse bool // no connection can be made
+	refuse bool // new connections are closed at once
 	conns  map[net.Conn]bool
 	all    sync.WaitGroup
 }
 
-// Pass passes on what one side of a connection sends. It returns when it cannot read or write any
-// more. Then the relay closes both sides.
+// Pass copies what one side of a connection sends to the other side. It returns when it cannot read
+// or write any more. Then the relay closes both sides.
 type Pass func(to io.WriteCloser, from io.Reader, toServer bool)
 
 // NewRelay starts a relay in front of the server at this address.
@@ -37,10 +37,10 @@ func NewRelay(target string, pass Pass) (*Relay, error) {
 	return r, nil
 }
 
-// Address is where clients connect.
+// Address returns the address to which clients connect.
 func (r *Relay) Address() string { return r.listener.Addr().String() }
 
-// URL is the URL of the server through the relay.
+// URL returns the URL with which clients connect to the server through the relay.
 func (r *Relay) URL() string { return "nats://" + r.Address() }
 
 // Disconnect closes all connections. Clients may connect again.
