@@ -73,7 +73,7 @@ func TestBenchRefusesWhatItCannotMeasure(t *testing.T) {
 		"--server nats://127.0.0.1:1 --slots": {base.ExitUsage, "flag needs an argument"},
 	} {
 		r := cli{}.run(t, append([]string{"bench", "--server", s.ClientURL()}, strings.Fields(args)...)...)
-		r.stderr = strings.TrimPrefix(r.stderr, "bench: looking at the server\n")
+		r.stderr = strings.TrimPrefix(r.stderr, "bench: checking the server\n")
 		r.oneError(t, want.code, want.says)
 	}
 	if left := streams(t, js); !slices.Equal(left, []string{"KV_mine_hand"}) {

@@ -15,21 +15,21 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Config of a Run. Connect, Namespace, Seconds, Jobs, Producers, Progress and
-// Result are required.
+// Config configures Run. Connect, Namespace, Seconds, Jobs, Producers, Progress and Result are
+// required.
 type Config struct {
 	// Connect opens a connection. Run closes it.
 	Connect Connect
 
-	// Namespace is the prefix of the names of everything that Run creates, and removes again.
-	// Nothing with that prefix may exist.
+	// Namespace is the prefix of the names of everything that Run creates and removes again. Nothing
+	// else may have that prefix.
 	Namespace string
 
-	// Replicas of every stream. Zero: the default, three on a cluster.
+	// Replicas is the number of replicas of every stream. Zero: the default, three on a cluster.
 	Replicas int
 
-	// Slots is how many slots are published, and drained. Zero: what the server stores in about
-	// a second, DefaultSlots at most.
+	// Slots is how many slots are published, and drained. Zero: as many as the server stores in about
+	// a second, but at least minSlots and at most DefaultSlots.
 	Slots int
 
 	// Seconds is how long lateness and cost are measured. Jobs is how many jobs are due every
@@ -51,14 +51,14 @@ type Config struct {
 	Result   func(Result) error
 }
 
-// DefaultSlots is enough slots for a fast server. slowest is the least number that can be
+// DefaultSlots is enough slots for a fast server. minSlots is the smallest number that can be
 // measured.
 const (
 	DefaultSlots = 20_000
-	slowest      = 1000
+	minSlots     = 1000
 )
 
-// Names of measures.
+// Measures that Run can take.
 const (
 	Publish   = "publish"
 	Drain     = "drain"
@@ -68,7 +68,7 @@ const (
 	Cost      = "cost"
 )
 
-// Measures are the names of all measures, in the order in which they are taken.
+// Measures returns the names of all measures, in the order in which Run takes them.
 func Measures() []string { return []string{Publish, Drain, DrainSkip, Due, Late, Cost} }
 
 // Result compares a figure of the fleet with the same operations by hand. Ratio is 1 if they
@@ -87,27 +87,29 @@ type Result struct {
 	// 1 is the least.
 	Sent float64 `json:"sent_per_slot,omitempty"`
 
-	// For burst: how long after the instant the last slot was stored, and how long it takes by
-	// hand to publish and drain as many at once. The ceiling is a drain alone.
+	// For burst: how long after the slots' instant the last slot was stored, and how long it takes by
+	// hand to publish and drain as many slots concurrently. The ceiling is a drain alone.
 	Published float64 `json:"published_ms,omitempty"`
 	AtOnce    float64 `json:"at_once_ms,omitempty"`
 
-	// For cost: what the server counted, if it could be asked, and what the fleet sends in a
-	// second in which nothing is due.
+	// For cost: how many messages the server received for each slot, if it could be asked, and how
+	// many the fleet sends in a second in which nothing is due.
 	Server float64 `json:"server_per_slot,omitempty"`
 	Idle   float64 `json:"idle_per_second,omitempty"`
 }
 
+// faster compares two rates. The larger one is better.
 func faster(measure string, ours, ceiling Rate) Result {
 	return Result{Measure: measure, Ratio: ours.PerSecond() / ceiling.PerSecond(), Ours: ours.PerSecond(), Ceiling: ceiling.PerSecond(), Unit: "slots/s", Slots: ours.Slots}
 }
 
+// less compares two values of which the smaller one is better.
 func less(measure, unit string, ours, ceiling float64, slots int) Result {
 	return Result{Measure: measure, Ratio: ceiling / ours, Ours: ours, Ceiling: ceiling, Unit: unit, Slots: slots}
 }
 
-// Run takes one measure after the other, the fleet and the ceiling in turn. It removes what it
-// created, also if it fails, and reports what it could not remove.
+// Run takes one measure after the other. For each measure it measures the fleet and the ceiling in
+// turn. It removes what it created, even if it fails, and reports what it could not remove.
 func Run(ctx context.Context, cfg Config) error {
 	r := run{Config: cfg}
 	if err := r.begin(ctx); err != nil {
@@ -137,18 +139,19 @@ func Run(ctx context.Context, cfg Config) error {
 
 type run struct {
 	Config
-	ceiling Rate // of a drain, once it is known
-	named   int  // namespaces so far
+	ceiling Rate // of a drain; zero: not measured yet
+	named   int  // how many names the method name has returned
 
-	atomicBatches bool // the server knows them
+	atomicBatches bool // the server supports them
 }
 
 func (r *run) wants(measure string) bool { return len(r.Only) == 0 || slices.Contains(r.Only, measure) }
 
-// begin checks that no stream has the prefix of the namespace. It learns from a namespace of its own
-// how many replicas the server gives a stream, and whether it knows atomic batches.
+// begin checks that no stream has the prefix of the namespace. It creates a namespace to find out
+// how many replicas the server gives a stream and whether it supports atomic batches, and removes
+// it. If Slots is zero, begin also measures how many slots to use.
 func (r *run) begin(ctx context.Context) (err error) {
-	r.Progress("looking at the server")
+	r.Progress("checking the server")
 	js, err := r.Connect(ctx)
 	if err != nil {
 		return err
@@ -171,17 +174,18 @@ func (r *run) begin(ctx context.Context) (err error) {
 	}
 	r.Replicas, r.atomicBatches = store.Settings().Replicas, store.Schedules()
 	if r.Slots == 0 {
-		rate, err := PublishCeiling(ctx, r.Connect, r.name("hand"), r.Replicas, slowest, Shape{})
+		rate, err := PublishCeiling(ctx, r.Connect, r.name("hand"), r.Replicas, minSlots, Shape{})
 		if err != nil {
 			return err
 		}
-		r.Slots = min(DefaultSlots, max(slowest, int(rate.PerSecond())))
+		r.Slots = min(DefaultSlots, max(minSlots, int(rate.PerSecond())))
 	}
 	return nil
 }
 
-// name returns another namespace for each measurement. A stream that is created while the
-// server removes an older one of the same name may fail, or have the older one's messages.
+// name returns a new name at each call, for the namespace of one measurement. If a name were used
+// again while the server still removes its streams, the new streams could not be created, or would
+// have old messages.
 func (r *run) name(of string) string {
 	r.named++
 	return fmt.Sprintf("%s_%s%d", r.Namespace, of, r.named)
@@ -232,9 +236,9 @@ func best(a, b Rate) Rate {
 	return a
 }
 
-// A drain has fewJobs jobs, or so many jobs that each has slotsEach slots. Then the slots of a job
-// are so far apart that none waits for its predecessor. With a few hundred to two thousand jobs a
-// drain would measure the server, which looks through all jobs for each message (docs/scale.md).
+// Drain has fewJobs jobs. DrainSkip has so many jobs that each has slotsEach slots: the slots of a
+// job are so far apart that each finds its predecessor done. With a few hundred to two thousand jobs
+// a drain would measure the server, which searches all jobs for each message (docs/scale.md).
 const (
 	fewJobs   = 10
 	slotsEach = 4
@@ -255,8 +259,8 @@ func (r *run) drain(ctx context.Context, measure string, overlap job.Overlap, jo
 	return r.result(faster(measure, ours, r.ceiling))
 }
 
-// besideDrains measures the fleet in turn with all shapes of a drain by hand. The best shape is
-// the ceiling. Each shape is measured once, and the fleet as often as there are shapes.
+// besideDrains calls ours, which measures the fleet, once for each shape. Before each call it drains
+// by hand in that shape, unless the ceiling is known. The best of these drains is the ceiling.
 func (r *run) besideDrains(ctx context.Context, what string, ours func(Shape) error) error {
 	ceiling, known := r.ceiling, r.ceiling.Took > 0
 	shapes := Shapes(r.atomicBatches)
@@ -315,10 +319,10 @@ func (r *run) steady(ctx context.Context) error {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// removeTimeout bounds how long a server that does not answer is asked to remove streams.
+// removeTimeout bounds the removal of streams if the server does not answer.
 const removeTimeout = 15 * time.Second
 
-// remove removes a namespace, also when ctx has ended.
+// remove removes a namespace, even when ctx has ended.
 func remove(ctx context.Context, js jetstream.JetStream, namespace string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()

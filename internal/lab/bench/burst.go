@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// burst is the result for slots that are all due at one instant: how long after it the last slot
-// was stored, and how long after it the last one was acked.
+// burst is the result for slots that are all due at one instant: how long after that instant the
+// last slot was stored, and how long after it the last slot was acked.
 type burst struct{ published, acked time.Duration }
 
 // measureBurst measures a fleet that publishes and runs slots that are all due at one instant, in a
@@ -43,7 +43,7 @@ func measureBurst(ctx context.Context, connect Connect, namespace string, replic
 		return b, err
 	}
 	select {
-	case <-ran: // until then do not disturb the broker
+	case <-ran: // polling before that would disturb the broker
 	case <-f.ctx.Done():
 		return b, context.Cause(f.ctx)
 	}
@@ -61,7 +61,7 @@ func measureBurst(ctx context.Context, connect Connect, namespace string, replic
 func (r *run) burst(ctx context.Context) error {
 	var ours burst
 	var atOnce Rate
-	what := fmt.Sprintf("burst: %d slots due in one second, producers: %d, one works", r.Slots, r.Producers)
+	what := fmt.Sprintf("burst: %d slots due in one second, producers: %d, workers: 1", r.Slots, r.Producers)
 	err := r.besideDrains(ctx, what, func(shape Shape) error {
 		rate, err := BurstCeiling(ctx, r.Connect, r.name("hand"), r.Replicas, r.Slots, shape)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Rate is how many slots were run, and how long that took.
+// Rate is a number of slots, and how long it took to publish or to run them.
 type Rate struct {
 	Slots int
 	Took  time.Duration
@@ -31,8 +31,8 @@ const (
 
 // Shape is how the work by hand uses the broker.
 type Shape struct {
-	Loops    int  // of a drain
-	Batch    int  // how many slots a loop takes at once
+	Loops    int  // how many goroutines drain
+	Batch    int  // how many slots each of them pulls at a time
 	Together bool // messages to one stream go in atomic batches
 }
 
@@ -53,8 +53,8 @@ func Shapes(atomicBatches bool) []Shape {
 	return shapes
 }
 
-// DrainCeiling drains messages by hand. The time is from the first pull to the last ack that the
-// broker counts.
+// DrainCeiling drains messages by hand. The measured time is from the first pull until the broker
+// has every ack.
 func DrainCeiling(ctx context.Context, connect Connect, name string, replicas, slots int, shape Shape) (Rate, error) {
 	return drainByHand(ctx, connect, name, replicas, slots, shape, func(h *hand, drain func(context.Context) error) (time.Time, error) {
 		if err := h.publish(ctx, h.publications(slots, min(slots, fewJobs))); err != nil {
@@ -64,11 +64,11 @@ func DrainCeiling(ctx context.Context, connect Connect, name string, replicas, s
 	})
 }
 
-// BurstCeiling publishes messages by hand and drains them at the same time. The time is from the
-// first publication to the last ack that the broker counts.
+// BurstCeiling publishes messages by hand and drains them at the same time. The measured time is from
+// the first publication until the broker has every ack.
 func BurstCeiling(ctx context.Context, connect Connect, name string, replicas, slots int, shape Shape) (Rate, error) {
 	return drainByHand(ctx, connect, name, replicas, slots, shape, func(h *hand, drain func(context.Context) error) (time.Time, error) {
-		source, err := newHand(h.js, name, shape) // a client of its own, so that claims do not wait for publications
+		source, err := newHand(h.js, name, shape) // a separate client, so that claims do not wait for publications
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -81,8 +81,8 @@ func BurstCeiling(ctx context.Context, connect Connect, name string, replicas, s
 	})
 }
 
-// drainByHand calls work, which stores the messages and drains them, and returns the time from which
-// the measurement counts.
+// drainByHand measures work from the time that work returns until the broker has every ack. work
+// publishes the messages, and calls drain to drain them.
 func drainByHand(ctx context.Context, connect Connect, name string, replicas, slots int, shape Shape, work func(h *hand, drain func(context.Context) error) (time.Time, error)) (rate Rate, err error) {
 	err = byHand(ctx, connect, name, replicas, shape, func(h *hand, queue jetstream.Consumer) error {
 		h.left.Store(int64(slots))
@@ -102,8 +102,8 @@ func drainByHand(ctx context.Context, connect Connect, name string, replicas, sl
 	return rate, err
 }
 
-// byHand calls work with a hand that has its own connection, and with the consumer of its messages.
-// It creates streams of the given name and number of replicas for them, and deletes them.
+// byHand opens a connection, creates the streams and the consumer of a hand, calls work with the hand
+// and its consumer, and deletes the streams.
 func byHand(ctx context.Context, connect Connect, name string, replicas int, shape Shape, work func(h *hand, queue jetstream.Consumer) error) (err error) {
 	js, err := connect(ctx)
 	if err != nil {
@@ -122,17 +122,17 @@ func byHand(ctx context.Context, connect Connect, name string, replicas int, sha
 	return work(h, queue)
 }
 
-// hand runs slots without a scheduler.
+// hand publishes and runs slots by hand, with the client library alone.
 type hand struct {
 	js     jetstream.JetStream
 	name   string
-	prefix string // of the subjects of buckets, in another domain or account
+	prefix string // of the subjects of buckets, if they are in another domain or account
 	shape  Shape
 	slots  jetstream.Stream
-	left   atomic.Int64 // slots that a drain has not taken
+	left   atomic.Int64 // slots that the drain has not pulled yet
 }
 
-// newHand creates a JetStream client with as much in flight as kv has.
+// newHand creates a hand. Its JetStream client allows as many publications in flight as package kv.
 func newHand(js jetstream.JetStream, name string, shape Shape) (h *hand, err error) {
 	h = &hand{name: name, shape: shape}
 	many := jetstream.WithPublishAsyncMaxPending(1 << 14)
@@ -171,7 +171,7 @@ func (h *hand) create(ctx context.Context, replicas int) (_ jetstream.Consumer, 
 	})
 }
 
-// remove removes the streams, also when ctx has ended.
+// remove removes the streams, even when ctx has ended.
 func (h *hand) remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
@@ -186,7 +186,7 @@ func ignoreMissing(err error) error {
 }
 
 // publications returns the messages of slots of the given number of jobs. Each job has its own
-// subject, because a new subject costs the server more than a known one.
+// subject, as in a fleet: a new subject costs the server more than a known one.
 func (h *hand) publications(slots, jobs int) []*nats.Msg {
 	messages := make([]*nats.Msg, slots)
 	for i := range messages {
@@ -223,8 +223,8 @@ func (h *hand) publication(job, slot string) *nats.Msg {
 	}}
 }
 
-// loop takes batches until no slots are left. An empty batch does not end it, because messages reach
-// a consumer some time after they were stored.
+// loop pulls and runs batches until no slots are left. An empty batch does not end the loop, because
+// a message reaches a consumer some time after it was stored.
 func (h *hand) loop(ctx context.Context, queue jetstream.Consumer) error {
 	claim, end := make([]byte, claimSize), make([]byte, endSize)
 	for h.left.Load() > 0 {
@@ -290,7 +290,7 @@ func (h *hand) write(ctx context.Context, slots []jetstream.Msg, value []byte, e
 	return revisions, nil
 }
 
-// Empty waits until a stream has no message left, because every ack has arrived.
+// Empty waits until a work queue has no message left. Then the broker has every ack.
 func Empty(ctx context.Context, s jetstream.Stream) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

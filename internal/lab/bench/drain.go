@@ -18,7 +18,7 @@ import (
 // and a handler that does nothing. It creates a namespace and deletes it. The time is from the start
 // of the first handler to the last ack that the broker counts.
 func DrainOurs(ctx context.Context, connect Connect, namespace string, replicas, slots, jobs int, overlap job.Overlap) (_ Rate, err error) {
-	aside, err := connect(ctx) // not the worker's connection
+	aside, err := connect(ctx) // the worker does not use this connection
 	if err != nil {
 		return Rate{}, err
 	}
@@ -40,7 +40,7 @@ func DrainOurs(ctx context.Context, connect Connect, namespace string, replicas,
 			first.CompareAndSwap(0, time.Now().UnixNano())
 		}
 		if runs.Add(1) == int64(slots) {
-			close(ran) // only then poll for the rest: polling disturbs the worker
+			close(ran) // from now on the stream is polled often; earlier that would disturb the worker
 		}
 		return nil
 	}
@@ -49,7 +49,7 @@ func DrainOurs(ctx context.Context, connect Connect, namespace string, replicas,
 		Handler:  func(string) job.Handler { return handler },
 		Handlers: func() []string { return nil },
 	})
-	// Create the queue first: the slots are stored before the worker starts.
+	// Store the slots before the worker starts.
 	if err := fill(ctx, store, makeJobs(jobs, job.Job{Schedule: "@every 1s", Overlap: overlap}), slots); err != nil {
 		return Rate{}, err
 	}
@@ -67,10 +67,10 @@ func DrainOurs(ctx context.Context, connect Connect, namespace string, replicas,
 	return Rate{slots, time.Since(time.Unix(0, first.Load()))}, nil
 }
 
-// awaitAll waits until all slots have run or were skipped. A slot is skipped if its predecessor
-// still runs.
+// awaitAll waits until all slots have run or were skipped, and their messages are acked. A slot is
+// skipped if its predecessor still runs.
 func awaitAll(ctx context.Context, ran <-chan struct{}, ended chan error, stream jetstream.Stream) error {
-	const seldom = 250 * time.Millisecond // polling disturbs the broker
+	const seldom = 250 * time.Millisecond // frequent polling would disturb the broker
 	for {
 		select {
 		case <-ran:
@@ -90,7 +90,8 @@ func awaitAll(ctx context.Context, ran <-chan struct{}, ended chan error, stream
 	}
 }
 
-// fill writes the definitions of jobs, and publishes their newest slots before now.
+// fill writes the definitions of jobs. Then it publishes slots of the last seconds, one of each job
+// for each second.
 func fill(ctx context.Context, store *kv.Store, jobs []job.Job, slots int) error {
 	revisions, err := enter(ctx, store, jobs)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // writers is how many goroutines write definitions.
 const writers = 64
 
-// makeJobs returns n jobs that differ only in their names.
+// makeJobs returns n copies of a job, each with a name of its own, with defaults.
 func makeJobs(n int, like job.Job) []job.Job {
 	jobs := make([]job.Job, n)
 	for i := range jobs {

@@ -16,8 +16,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// PublishCeiling publishes messages by hand. The time is from the first message that is sent to the
-// last acknowledgement.
+// PublishCeiling publishes messages by hand. The measured time is from the first message to the last
+// acknowledgement.
 func PublishCeiling(ctx context.Context, connect Connect, name string, replicas, slots int, shape Shape) (rate Rate, err error) {
 	err = byHand(ctx, connect, name, replicas, shape, func(h *hand, _ jetstream.Consumer) error {
 		messages := h.publications(slots, slots)
@@ -29,14 +29,14 @@ func PublishCeiling(ctx context.Context, connect Connect, name string, replicas,
 	return rate, err
 }
 
-// Published is how fast producers published, and how many messages they sent for each slot.
+// Published is how fast producers published slots, and how many messages they sent for each slot.
 type Published struct {
 	Rate
 	Sent float64
 }
 
-// The lead is the time from now to the instant at which all slots are due. Meanwhile the definitions
-// are written, which is not measured.
+// The lead is the time between now and the instant at which all slots are due. The definitions are
+// written within the lead. That is not measured.
 const (
 	leadEach  = 150 * time.Microsecond // for each definition
 	leadLeast = 2 * time.Second
@@ -47,9 +47,9 @@ const (
 var errLate = errors.New("the registry was not written in time")
 
 // PublishDue measures producers, each on its own connection, that publish slots which are all due
-// at one instant. No producer joins or leaves meanwhile. It creates a namespace for each try, whose
-// name begins with the given one, and deletes it. The time is from that instant to the
-// timestamp of the last message, both by the broker's clock.
+// at one instant. The measured time is from that instant to the timestamp of the last message, both
+// by the broker's clock. No producer joins or leaves meanwhile. For each try PublishDue creates a
+// namespace, whose name begins with the given one, and deletes it.
 func PublishDue(ctx context.Context, connect Connect, namespace string, replicas, slots, producers int) (p Published, err error) {
 	err = inTime(slots, func(try int, lead time.Duration) error {
 		p, err = publishDue(ctx, connect, fmt.Sprintf("%s_%d", namespace, try), replicas, slots, producers, lead)
@@ -100,15 +100,15 @@ func publishDue(ctx context.Context, connect Connect, namespace string, replicas
 	}
 }
 
-// plan writes the definitions of jobs that have one slot each, all at one instant. It returns that
-// instant, just before it.
+// plan writes the definitions of jobs that have one slot each, all at one instant. It waits until
+// shortly before that instant, and returns it.
 func (f *fleet) plan(ctx context.Context, slots int, like job.Job, lead time.Duration) (at time.Time, err error) {
 	at = time.Now().Add(lead).Truncate(time.Second)
 	like.Schedule = "@at " + at.UTC().Format(time.RFC3339)
 	if _, err := enter(ctx, f.store, makeJobs(slots, like)); err != nil {
 		return at, err
 	}
-	const settled = time.Second // until all producers know all jobs, and know that the others do
+	const settled = time.Second // within this time each producer learns all jobs, and that the others know them
 	if time.Until(at) < settled {
 		return at, fmt.Errorf("%w: %d definitions in %v", errLate, slots, lead)
 	}
@@ -118,7 +118,7 @@ func (f *fleet) plan(ctx context.Context, slots int, like job.Job, lead time.Dur
 // Connect opens a connection and creates its JetStream client.
 type Connect = func(ctx context.Context) (jetstream.JetStream, error)
 
-// fleet is replicas of one namespace, each on its own connection.
+// fleet is the replicas of one namespace, each on its own connection.
 type fleet struct {
 	js     jetstream.JetStream // on a connection that no replica uses
 	store  *kv.Store           // on the same connection
@@ -130,7 +130,7 @@ type fleet struct {
 }
 
 // startFleet starts producers and returns when all are up. The first is also the worker, unless
-// handle is nil. The caller must stop the fleet, also after an error.
+// handle is nil. The caller must stop the fleet, even after an error.
 func startFleet(ctx context.Context, connect Connect, namespace string, replicas, producers int, handle job.Handler) (f *fleet, err error) {
 	f = &fleet{name: namespace}
 	running, cancel := context.WithCancel(ctx)
@@ -161,7 +161,7 @@ func startFleet(ctx context.Context, connect Connect, namespace string, replicas
 	return f, f.up()
 }
 
-// up waits until all nodes are up, and then a second in which they discover each other.
+// up waits until all nodes are up, and then for a second, in which they discover each other.
 func (f *fleet) up() error {
 	for {
 		nodes, err := f.store.Nodes().List(f.ctx)
@@ -185,7 +185,7 @@ func (f *fleet) sent() (n uint64) {
 	return n
 }
 
-// sleep waits, and ends early if the fleet ends.
+// sleep waits. If the fleet ends, it returns at once, with the reason.
 func (f *fleet) sleep(d time.Duration) error {
 	if wire.Wait(f.ctx, d) {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Lateness has for each slot the time from its instant to the start of its handler, sorted.
+// Lateness holds the times from the instant of each slot to the start of its handler, sorted.
 type Lateness []time.Duration
 
 // At returns the quantile q, from 0 to 1. It is zero if there are no times.
@@ -31,14 +31,14 @@ func (l Lateness) At(q float64) time.Duration {
 type Steady struct {
 	Late Lateness
 
-	// Sent is how many messages the fleet sent for each slot, and Server how many the server counted
+	// Sent is how many messages the fleet sent for each slot, and Server how many the server received
 	// for each slot (zero: it was not asked). Idle is how many messages a second the fleet sends when
-	// nothing is due. They do not count in Sent and Server.
+	// nothing is due. Sent and Server do not include these.
 	Sent, Server, Idle float64
 }
 
 const (
-	// warmUp is how many seconds at the start do not count.
+	// warmUp is how many seconds at the start are not measured.
 	warmUp = 2
 
 	// idleFor is how long a fleet without jobs is measured.
@@ -105,12 +105,12 @@ func (f *fleet) offset() (time.Duration, error) {
 	return 0, nil
 }
 
-// counts are numbers of messages.
+// counts are the numbers of messages up to an instant (at), or in a period (took).
 type counts struct {
 	at     time.Time
 	took   time.Duration
-	sent   uint64
-	server int64
+	sent   uint64 // by the fleet
+	server int64  // received by the server
 	err    error
 }
 
@@ -135,7 +135,7 @@ func newWatch(jobs, seconds int) *watch {
 	return &watch{late: map[time.Time]Lateness{}, seconds: seconds, jobs: jobs, done: make(chan struct{})}
 }
 
-// begin is called before the first slot.
+// begin must be called before the first slot.
 func (w *watch) begin(clock time.Duration, count func() counts) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,7 +163,7 @@ func (w *watch) note(slot, started time.Time) {
 	}
 }
 
-// result returns the result for the full instants after the warm-up.
+// result returns the lateness at the instants after the warm-up at which all jobs were started.
 func (w *watch) result() (all Lateness) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,8 +182,8 @@ func (w *watch) result() (all Lateness) {
 }
 
 // SteadyCeiling does by hand what MeasureSteady measures: one loop publishes at each full second,
-// another one claims, completes and acks. The answer to a claim counts as the start of its handler.
-// Without load it sends nothing.
+// another one claims, completes and acks. The time at which a claim is answered counts as the start
+// of a handler. Steady.Idle is zero, because nothing is sent when nothing is due.
 func SteadyCeiling(ctx context.Context, connect Connect, name string, replicas, jobs, seconds int) (s Steady, err error) {
 	err = byHand(ctx, connect, name, replicas, Shape{}, func(h *hand, queue jetstream.Consumer) (err error) {
 		s, err = h.steady(ctx, queue, jobs, seconds)
@@ -233,7 +233,7 @@ func (h *hand) tick(ctx context.Context, jobs int) error {
 	}
 }
 
-// serve handles each message as it arrives, all at once.
+// serve claims, completes and acks each message as it arrives, in a goroutine for each.
 func (h *hand) serve(ctx context.Context, messages jetstream.MessagesContext, group *errgroup.Group, w *watch) error {
 	claim, end := make([]byte, claimSize), make([]byte, endSize)
 	for {

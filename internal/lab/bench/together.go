@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxBatch is the most messages that go in one atomic batch, as in internal/broker/wire.
+// maxBatch is the largest number of messages in an atomic batch, as in internal/broker/wire.
 const maxBatch = 1000
 
-// publishTogether publishes messages in atomic batches, of which some are open at once.
+// publishTogether publishes messages in atomic batches, several of them at the same time.
 func (h *hand) publishTogether(ctx context.Context, messages []*nats.Msg) error {
 	const open = 4
 	group, ctx := errgroup.WithContext(ctx)

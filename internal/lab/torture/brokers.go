@@ -28,21 +28,20 @@ type ServerSpec struct {
 	// MaxPayload is the size of the largest message that the server accepts.
 	MaxPayload int `json:"max_payload"`
 
-	// Route is the address for the routes of the cluster, Routes those of all its servers.
-	// Empty: there is no cluster.
+	// Route is the address on which the server listens for the other servers of its cluster, Routes
+	// has these addresses of all servers. Empty: there is no cluster.
 	Route  string   `json:"route,omitempty"`
 	Routes []string `json:"routes,omitempty"`
 }
 
-// broker is a server that torture starts, over all its lives. After the start, only the lane of the
-// servers uses it.
+// broker is a server that torture starts, over all its lives. During the torture only the lane of
+// the servers uses it.
 type broker struct {
 	spec ServerSpec
 	life int
 	now  *process
 }
 
-// startBrokers starts the servers.
 func (t *torture) startBrokers() error {
 	n := t.shape.Servers
 	addresses, err := freeAddresses(2 * n)
@@ -78,8 +77,8 @@ func (t *torture) startBroker(b *broker) error {
 	return err
 }
 
-// killBroker kills a server and starts it again. It returns when the server has caught up
-// with the others, so that every acknowledged write is on two of three servers.
+// killBroker kills a server and starts it again. It returns when the server has caught up with
+// the others: then every acknowledged write is on two of three servers again.
 func (t *torture) killBroker(ctx context.Context, f plan.Fault) {
 	b := t.brokers[f.Target]
 	t.count(string(plan.Broker))
@@ -106,7 +105,7 @@ func (t *torture) killBroker(ctx context.Context, f plan.Fault) {
 	}
 }
 
-// caughtUp returns an error if a stream has no leader, or has a replica that is offline or behind.
+// caughtUp returns nil if every stream has a leader, and no replica is offline or behind.
 func (t *torture) caughtUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -134,8 +133,8 @@ func (t *torture) caughtUp(ctx context.Context) error {
 	return nil
 }
 
-// freeAddresses finds addresses on loopback. They are outside the range of ephemeral
-// ports, so that a server that was killed finds its port free.
+// freeAddresses finds addresses on loopback. Their ports are outside the ephemeral range, so that
+// no connection takes the port of a server that was killed.
 func freeAddresses(n int) ([]string, error) {
 	var addresses []string
 	var held []net.Listener

@@ -6,18 +6,18 @@
 //	proxy    between each process and the servers: cuts, slows, loses, holds back
 //	faults   carries out the plan
 //	record   what each handler writes to a file: its start, its end
-//	witness  collects every write that the broker stores
+//	witness  collects each write that the broker stores
 //	report   combines all of that into a history
 //	promise  checks the history; pure
 //
 // # Evidence
 //
-// The check uses nothing that the code under test says of itself if there is another
-// witness:
+// The check does not rely on what the code under test says about itself if there is another
+// source:
 //
 //   - Which slots exist is arithmetic on the periods of the jobs.
-//   - When a handler ran, and at which fence, is in the record. A line is one write, so
-//     a KILL loses none.
+//   - When a handler ran, and at which fence, is in the record. Each line is one write, so
+//     a KILL loses no line.
 //   - All processes run on one machine and read one clock (package boot). So their times
 //     can be compared, even if the code under test gets a wrong clock.
 //   - Which writes were stored, and what they replaced, comes from the broker: its streams
@@ -25,15 +25,16 @@
 //   - Torture asks the broker for its time itself.
 //
 // A run of a handler ends when the handler returns or when its context ends. A frozen
-// process notices the end of a context only when it wakes, and may act until then. So each
-// process records when it did not run. A run that ends just after its process woke counts
-// as ended when the process froze. The same holds if a busy machine starved the process.
+// process notices only when it wakes that a context has ended, and may act until then. So
+// each process records when it did not run. A run that ends just after its process woke
+// counts as ended when the process froze. The same holds if a busy machine starved the
+// process.
 //
 // A process that is killed as soon as it wakes records nothing. So torture also records
-// when it froze a process, and when it did not run itself. For a killed process both
+// when it froze a process, and when torture itself did not run. For a killed process both
 // count as pauses of that process. Rules about undisturbed processes use all of these
 // lines, and how fast the servers answered torture. So on a busy machine these rules check
-// less, and report nothing false.
+// less, but report nothing false.
 //
 // # Proof
 //
@@ -45,11 +46,11 @@
 //
 // Torture does not notice:
 //
-//   - a broker that loses acknowledged writes, if their witnesses are lost with them;
+//   - a broker that loses acknowledged writes, if it does not republish them either;
 //   - mistakes that only cost another delivery, such as a nonce that is ignored;
 //   - mistakes that need a freeze between two given lines of code, or an edit of a
 //     definition;
-//   - a node that counts its lease from the answer to a heartbeat, and not from its start,
+//   - a node that counts its lease from the answer to a heartbeat, and not from its sending,
 //     unless the lease is about 10 s: with a lease of 3 s, one attempt of a heartbeat lasts
 //     longer than the margin;
 //   - a rule that is broken by less than the error of the clocks, which is up to 600 ms.

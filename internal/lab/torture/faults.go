@@ -29,19 +29,19 @@ func (t *torture) runLane(ctx context.Context, lane []plan.Fault) {
 		case plan.Full:
 			t.fill(ctx, f)
 			t.noteFault(f, "", since)
-		case plan.Freeze, plan.Sleep: // freeze records the instants of STOP and CONT
+		case plan.Freeze, plan.Sleep: // member.freeze notes this fault, from STOP to CONT
 			t.runFault(ctx, t.members[f.Target], f)
 		default:
 			m := t.members[f.Target]
-			of := m.current()
+			life := m.current()
 			t.runFault(ctx, m, f)
-			t.noteFault(f, of, since)
+			t.noteFault(f, life, since)
 		}
 	}
 }
 
-// runFault carries out one fault of one process, and returns when the fault is over. Then the proxy
-// has no fault.
+// runFault carries out one fault of one process, and returns when the fault is over. At the end it
+// heals the proxy.
 func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 	t.count(string(f.Kind))
 	through := func(fault proxy.Fault, d time.Duration) {
@@ -53,7 +53,8 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 			wire.Wait(ctx, 2*time.Millisecond)
 		}
 	}
-	// when waits for a write of a kind, and cuts the connection there, or lets then take effect.
+	// when waits for a write of a kind. Then it cuts the connection before that write, or if then is
+	// not nil, lets the fault then take effect.
 	when := func(write string, then *proxy.Fault, patience time.Duration) {
 		m.proxy.Set(proxy.Fault{Sever: []byte(t.subjectOf(write)), Then: then})
 		await(m.proxy.Severed, patience)
@@ -72,7 +73,7 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 		until := time.Now().Add(f.For)
 		m.proxy.Set(proxy.Fault{Lose: []byte(t.subjectOf(plan.WriteSlots))})
 		await(m.proxy.HasLost, 5*time.Second)
-		wire.Wait(ctx, f.Delay) // for the other producers to hold their copies
+		wire.Wait(ctx, f.Delay) // until the other producers hold copies of the lost slots
 		m.term()
 		m.proxy.Set(proxy.Fault{})
 		wire.Wait(ctx, time.Until(until))
@@ -118,7 +119,7 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 		m.restart()
 	case plan.Hold:
 		until := time.Now().Add(f.For)
-		// A heartbeat is stored. Its answer is lost, and so is what follows.
+		// A heartbeat is stored. Its answer and all later ones are lost.
 		when(plan.WriteNodes, &proxy.Fault{Deaf: true}, t.cfg.Lease/5)
 		through(proxy.Fault{Deaf: true}, f.Delay)
 		// On a new connection the heartbeat is repeated and answered. Then comes the cut.
@@ -132,7 +133,7 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 		}
 		when(f.Write, then, f.For)
 		if f.Landed {
-			wire.Wait(ctx, 100*time.Millisecond) // for the write to be stored
+			wire.Wait(ctx, 100*time.Millisecond) // until the write is stored
 		}
 	}
 }
@@ -162,8 +163,8 @@ func (t *torture) hangUp(ctx context.Context, m *member, f plan.Fault) {
 	write(all)
 }
 
-// lose deletes the messages of the slots that a process runs. Then the stream delivers
-// them to no other worker: only a search for open records finds these slots.
+// lose deletes the messages of the slots that a process runs. So the stream cannot deliver them to
+// another worker, and only a search for records without an outcome finds these slots.
 func (t *torture) lose(ctx context.Context, m *member) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -188,7 +189,7 @@ func (t *torture) fill(ctx context.Context, f plan.Fault) {
 	t.limitBytes(t.fleetCtx, name, -1) // with a context that outlives this phase: the fleet needs the stream
 }
 
-// limitBytes changes how many bytes a stream may have. It retries until that succeeds or ctx ends.
+// limitBytes sets the largest size of a stream. It retries until that succeeds or ctx ends.
 func (t *torture) limitBytes(ctx context.Context, name string, most int64) {
 	for t.limitBytesOnce(ctx, name, most) != nil && wire.Wait(ctx, 200*time.Millisecond) {
 	}
@@ -207,7 +208,7 @@ func (t *torture) limitBytesOnce(ctx context.Context, name string, most int64) e
 	return err
 }
 
-// subjectOf returns the prefix of the subjects of a kind of write.
+// subjectOf returns the prefix of the subjects to which a kind of write is published.
 func (t *torture) subjectOf(write string) string {
 	switch write {
 	case plan.WriteSlots:
@@ -218,15 +219,15 @@ func (t *torture) subjectOf(write string) string {
 	return "$KV." + t.cfg.Namespace + "_" + write + "."
 }
 
-// noteFault records that a fault hit a process, a stream or the servers, from since until
-// now. Some rules of the check are about what a fault does, others about processes that no
-// fault touched.
-func (t *torture) noteFault(f plan.Fault, of string, since time.Duration) {
-	t.note(promise.Line{What: promise.LineFault, Kind: f.Kind, Of: of, From: since, Delay: f.Delay})
+// noteFault records that a fault lasted from since until now. life is the life of a process that it
+// hit; it is empty for faults of streams and servers. Some rules of the check are about what a fault
+// does, others about processes that no fault hit.
+func (t *torture) noteFault(f plan.Fault, life string, since time.Duration) {
+	t.note(promise.Line{What: promise.LineFault, Kind: f.Kind, Of: life, From: since, Delay: f.Delay})
 }
 
-// noteAnswer records that the servers took long to answer this process. Its connection has
-// no proxy.
+// noteAnswer records a pause of the servers if they took long to answer this process. Its connection
+// has no proxy, so no planned fault explains that.
 func (t *torture) noteAnswer(sent time.Duration, err error) {
 	if err != nil || boot.Now()-sent > promise.SlowAnswer {
 		t.note(promise.Line{What: promise.LinePause, Process: promise.ServerProcess, From: sent})

@@ -15,7 +15,8 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 )
 
-// member is one process of the fleet, over all its lives.
+// member is a process of the fleet, such as worker 1, over all its lives. A life begins when the
+// process is started, and ends with it. At most one life runs at a time.
 type member struct {
 	t     *torture
 	index int
@@ -28,8 +29,8 @@ type member struct {
 	// faulted is true if a fault ended the current life. The fault itself starts the next one.
 	faulted bool
 
-	// read is the offset up to which its file of the record was read. up and running are what
-	// the current life wrote there: whether it is up, and how many of its handlers run.
+	// read is the offset up to which the member's record was read. up and running are what the
+	// current life recorded there: whether it is up, and how many of its handlers run.
 	read    int64
 	up      bool
 	running int
@@ -47,12 +48,13 @@ func (t *torture) newMember(i int) (*member, error) {
 	return &member{t: t, index: i, name: name, proxy: p}, nil
 }
 
-func (m *member) record() string { return filepath.Join(m.t.cfg.Dir, m.name+".jsonl") }
+// recordPath is the path of the member's file of the record.
+func (m *member) recordPath() string { return filepath.Join(m.t.cfg.Dir, m.name+".jsonl") }
 
 // jobFile is the path of the file that names the jobs of the member.
 func (m *member) jobFile() string { return filepath.Join(m.t.cfg.Dir, m.name+".jobs") }
 
-// current is the name of the current life. Empty: there is none.
+// current returns the name of the current life. Empty: no life runs.
 func (m *member) current() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +75,7 @@ func (m *member) begin() error {
 		Namespace: t.cfg.Namespace, Lease: t.shape.Lease, Seed: t.shape.Seed,
 		From: t.from, Boot: t.fromBoot, Duration: t.cfg.Duration,
 		Produce: t.shape.Publishes(m.index), Work: m.index < t.shape.Workers,
-		Record: m.record(), Jobs: m.jobFile(), Proxy: m.proxy.Address(), ClockOffset: t.shape.Offset(m.index, m.life),
+		Record: m.recordPath(), Jobs: m.jobFile(), Proxy: m.proxy.Address(), ClockOffset: t.shape.Offset(m.index, m.life),
 		Server: t.cfg.Server, Context: t.cfg.Context, Creds: t.cfg.Creds,
 	}
 	data, err := json.Marshal(spec)
@@ -94,8 +96,8 @@ func (m *member) begin() error {
 	return nil
 }
 
-// watch waits for the end of a life. If no fault ended it, watch reports a crash, or counts
-// a handler that ended its process, and begins the next life.
+// watch waits for the end of a life. If no fault ended the life, watch begins the next one. It
+// reports the end as a crash, unless a handler ended the process as planned.
 func (m *member) watch(p *process) {
 	<-p.ended
 	m.t.noteDeath(p)
@@ -118,7 +120,7 @@ func (m *member) watch(p *process) {
 	}
 }
 
-// restart begins the next life, unless there is one.
+// restart begins the next life, unless a life runs.
 func (m *member) restart() {
 	m.mu.Lock()
 	exists := m.now != nil
@@ -131,7 +133,8 @@ func (m *member) restart() {
 	}
 }
 
-// detach returns the current life for a fault to end: watch does not report that end.
+// detach returns the current life to a caller that will end it. It notes that a fault ended the
+// life, so that watch does not report that end.
 func (m *member) detach() *process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,15 +176,15 @@ func (m *member) term() {
 		p.kill()
 		return
 	}
-	// A process that the signal itself ended had just started, and has logged nothing.
+	// If the signal itself ended the process, the process had just started and has logged nothing.
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != diedByItself && (code > 0 || p.logTail() != "") {
 		m.t.addViolation(promise.Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended with %s after a TERM", p.name, p.cmd.ProcessState), Evidence: []string{p.logTail()}})
 	}
 }
 
-// freeze stops the current life for a fault. The returned function continues it, and records
-// for how long it was stopped. The process cannot record that: it may be killed as soon as
-// it wakes.
+// freeze stops the current life for a fault. The returned function continues the life, and
+// records how long it was stopped. The process cannot be trusted to record that: it may be killed
+// as soon as it wakes.
 func (m *member) freeze(f plan.Fault) func() {
 	m.mu.Lock()
 	p := m.now
@@ -197,12 +200,12 @@ func (m *member) freeze(f plan.Fault) func() {
 	}
 }
 
-// hangUp sends a HUP if the process is up. A HUP that comes earlier would end it.
+// hangUp sends a HUP if the process is up. An earlier HUP would end it.
 func (m *member) hangUp() {
 	m.readRecord()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.now != nil && m.up && !m.t.isForeign(m.index) { // a client in another language has no file of jobs
+	if m.now != nil && m.up && !m.t.isForeign(m.index) { // a client in another language reads no file of jobs
 		m.now.signal(hangupSignal)
 	}
 }
@@ -215,13 +218,13 @@ func (m *member) busy() bool {
 	return m.running > 0
 }
 
-// readRecord reads what the current life has recorded since the last call.
+// readRecord reads what the member has recorded since the last call.
 func (m *member) readRecord() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	lines, read, err := readLines(m.record(), m.read)
+	lines, read, err := readLines(m.recordPath(), m.read)
 	if err != nil {
-		return // the check reports it
+		return // the report reads the record too, and fails
 	}
 	m.read = read
 	for _, l := range lines {
@@ -237,7 +240,7 @@ func (m *member) readRecord() {
 	}
 }
 
-// untilBusy waits until a handler runs, for some seconds at most.
+// untilBusy waits until a handler runs, for five seconds at most.
 func (m *member) untilBusy(ctx context.Context) {
 	for began := time.Now(); time.Since(began) < 5*time.Second; {
 		if m.busy() {

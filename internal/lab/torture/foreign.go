@@ -12,8 +12,8 @@ import (
 )
 
 // isForeign reports whether a member is a client in another language: every second worker, and
-// every second of the processes that only produce. The other processes do what such a client may
-// leave to them.
+// every second process that only produces. The other processes run this program, and do what the
+// client may leave to others.
 func (t *torture) isForeign(index int) bool {
 	if t.cfg.NodeCommand == nil {
 		return false
@@ -24,9 +24,9 @@ func (t *torture) isForeign(index int) bool {
 	return index%2 == 1
 }
 
-// proxyOf returns the proxy of a member. A client in another language connects to it as to a
-// server. Torture then starts one server only: from a cluster, the client would learn the addresses
-// of the other servers, and connect to them without the proxy.
+// proxyOf starts the proxy of a member. A client in another language connects to the proxy as to a
+// server. That is why there may be only one server: from a cluster, the client would learn the
+// addresses of the other servers, and connect to them without the proxy.
 func (t *torture) proxyOf(index int) (*proxy.Proxy, error) {
 	if !t.isForeign(index) {
 		return proxy.New()
@@ -34,8 +34,8 @@ func (t *torture) proxyOf(index int) (*proxy.Proxy, error) {
 	return proxy.To(strings.TrimPrefix(t.nc.ConnectedUrl(), "nats://"))
 }
 
-// startForeign starts a life of a client in another language. The environment configures it, as
-// docs/conformance.md describes.
+// startForeign starts a life of a client in another language. It configures the client by the
+// environment variables that docs/conformance.md describes.
 func (t *torture) startForeign(spec NodeSpec) (*process, error) {
 	cmd := t.cfg.NodeCommand()
 	var jobs, queues []string

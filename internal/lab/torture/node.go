@@ -49,17 +49,17 @@ type NodeSpec struct {
 	Produce bool `json:"produce"`
 	Work    bool `json:"work"`
 
-	// Record is the path of its file of the record. Jobs is the path of the file with the names
-	// of the jobs that it has handlers for. If the file does not exist, it has handlers for all
-	// jobs. It reads the file again at each HUP. Proxy is the address through which it reaches
-	// the servers.
+	// Record is the path of the file to which the process appends its record. Jobs is the path of a
+	// file with the names of the jobs that the process has handlers for. If the file does not exist,
+	// the process has handlers for all jobs. It reads the file again at each HUP. Proxy is the address
+	// through which it reaches the servers.
 	Record string `json:"record"`
 	Jobs   string `json:"jobs"`
 	Proxy  string `json:"proxy"`
 
 	ClockOffset time.Duration `json:"clock_offset"`
 
-	// Server, Context and Creds are the global flags.
+	// Server, Context and Creds are the values of the global flags.
 	Server  string `json:"server,omitempty"`
 	Context string `json:"context,omitempty"`
 	Creds   string `json:"creds,omitempty"`
@@ -69,12 +69,12 @@ const (
 	// grace is how long running handlers may go on after a TERM.
 	grace = 2 * time.Second
 
-	// diedByItself is the exit status of a process if a handler ended it.
+	// diedByItself is the exit status of a process that a handler ended as planned.
 	diedByItself = 86
 )
 
-// RunNode runs one process of the fleet until ctx ends: a producer, a worker or both, as
-// "cronce run" does, but with handlers that record what they do.
+// RunNode runs one process of the fleet until ctx ends: a producer, a worker or both, like
+// "cronce run", but with handlers that record what they do.
 func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, nats.CustomDialer) (*nats.Conn, error), log *slog.Logger) error {
 	rec, err := newRecorder(spec.Record, spec.Process)
 	if err != nil {
@@ -89,7 +89,7 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 	if err := rec.add(promise.Line{What: promise.LineUp}); err != nil {
 		return err
 	}
-	nc, err := connected(ctx, connect, proxy.Dialer(spec.Proxy), log)
+	nc, err := connectWithRetry(ctx, connect, proxy.Dialer(spec.Proxy), log)
 	if err != nil {
 		return err
 	}
@@ -118,17 +118,17 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 		cfg.Queues = plan.Queues(maps.Values(h.cases))
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var ordering sync.WaitGroup
-	ordering.Go(func() { h.order(ctx, spec, store, log) })
+	var besides sync.WaitGroup
+	besides.Go(func() { h.trigger(ctx, spec, store, log) })
 	r := replica.New(cfg)
-	ordering.Go(func() { h.reload(ctx, hangups, r, log) })
-	defer ordering.Wait()
+	besides.Go(func() { h.reload(ctx, hangups, r, log) })
+	defer besides.Wait()
 	defer cancel()
 	return r.Run(ctx)
 }
 
-// connected tries to connect until that succeeds.
-func connected(ctx context.Context, connect func(context.Context, nats.CustomDialer) (*nats.Conn, error), d nats.CustomDialer, log *slog.Logger) (*nats.Conn, error) {
+// connectWithRetry tries to connect until that succeeds or ctx ends.
+func connectWithRetry(ctx context.Context, connect func(context.Context, nats.CustomDialer) (*nats.Conn, error), d nats.CustomDialer, log *slog.Logger) (*nats.Conn, error) {
 	for {
 		nc, err := connect(ctx, d)
 		if err == nil {
@@ -141,12 +141,12 @@ func connected(ctx context.Context, connect func(context.Context, nats.CustomDia
 	}
 }
 
-// handlers are the handlers of the cases.
+// handlers are the handlers of one process, for those cases whose jobs its file names.
 type handlers struct {
 	rec   *recorder
 	seed  uint64
 	cases map[string]plan.Case
-	works bool
+	works bool // the process is a worker
 	file  string
 
 	mu    sync.Mutex
@@ -161,7 +161,7 @@ func newHandlers(spec NodeSpec, rec *recorder) *handlers {
 	return h
 }
 
-// read reads the file of jobs.
+// read reads the file of jobs. If there is none, all cases have handlers.
 func (h *handlers) read() error {
 	names := slices.Collect(maps.Keys(h.cases))
 	data, err := os.ReadFile(h.file)
@@ -230,8 +230,8 @@ func (h *handlers) handler(name string) job.Handler {
 }
 
 // run is the handler of every case. It records its start, works until it is done or its
-// context ends, and records its end. It also records when its context ended: a process that
-// was frozen notices that late, and its handler returns later still.
+// context ends, and records its end. It also records when its context ended, because the handler
+// may return much later.
 func (h *handlers) run(ctx context.Context, c plan.Case, run job.Run) error {
 	line := promise.Line{Slot: run.Slot.ID(), Attempt: run.Attempt, Fence: run.Fence, Node: run.Node}
 	record := func(what, result, cause string) {
@@ -259,7 +259,7 @@ func (h *handlers) run(ctx context.Context, c plan.Case, run job.Run) error {
 		result = plan.ResultError
 	}
 	if !stop() {
-		<-noted // the end comes after this line
+		<-noted // the line about the context comes before that about the end
 	}
 	record(promise.LineEnd, result, "")
 	// JSON that escapes HTML needs the most bytes for "<".
@@ -268,7 +268,8 @@ func (h *handlers) run(ctx context.Context, c plan.Case, run job.Run) error {
 	return finish(result, words)
 }
 
-// finish returns what the handler returns, or panics, or ends the process.
+// finish returns what the handler must return. If the result says so, it panics or ends the process
+// instead.
 func finish(result, words string) error {
 	failed := errors.New("failed as planned" + words)
 	switch result {
@@ -281,15 +282,15 @@ func finish(result, words string) error {
 	case plan.ResultPanic:
 		panic(failed.Error())
 	case plan.ResultDie:
-		time.Sleep(100 * time.Millisecond) // so that watch can record that the process was frozen just before
+		time.Sleep(100 * time.Millisecond) // so that recorder.watch can record a freeze that has just ended
 		os.Exit(diedByItself)
 	}
 	return failed
 }
 
-// order triggers the runs of jobs that have no plan. All processes trigger the same runs at
+// trigger triggers the runs of jobs that have no plan. All processes trigger the same runs at
 // about the same time. A run must exist if one of its triggers was acknowledged.
-func (h *handlers) order(ctx context.Context, spec NodeSpec, store *kv.Store, log *slog.Logger) {
+func (h *handlers) trigger(ctx context.Context, spec NodeSpec, store *kv.Store, log *slog.Logger) {
 	c := client.Attach(attach.Parts{
 		Jobs: store.Jobs(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(), Settings: store.Settings(), Operator: spec.Process,
 		Now: func(context.Context) (time.Time, error) { return spec.From.Add(boot.Now() - spec.Boot), nil },
@@ -317,7 +318,7 @@ func (h *handlers) order(ctx context.Context, spec NodeSpec, store *kv.Store, lo
 	}
 }
 
-// cause returns the reason why a context ended.
+// cause returns the reason why a context ended: the text of a known error, or else that of the cause.
 func cause(ctx context.Context) string {
 	err := context.Cause(ctx)
 	for _, known := range []error{job.ErrLeaseLost, job.ErrStopping, job.ErrTimeout, job.ErrCancelled, job.ErrReplaced} {

@@ -13,9 +13,9 @@ import (
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 )
 
-// process is one life of a child. The child ends when this process ends, even by a KILL, because
-// it reads its stdin, a pipe that only this process holds open. The first line of its stdin is its
-// spec: other users can see arguments.
+// process is one life of a child of this process. The child ends when this process ends, even by a
+// KILL, because it reads its stdin, a pipe that only this process holds open. The child gets its
+// spec as the first line of stdin, because other users of the machine can see arguments.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
@@ -26,12 +26,12 @@ type process struct {
 	died  time.Duration // when it ended, by boot.Now; set before ended is closed
 }
 
-// start starts this program as a child, in a role.
+// start starts this program in a role, as a child.
 func (t *torture) start(name, role, spec string) (*process, error) {
 	return t.startCommand(name, t.cfg.Command(role), spec)
 }
 
-// startCommand starts a child, and writes its spec to the pipe, unless that is empty.
+// startCommand starts a child, and writes its spec to its stdin, unless the spec is empty.
 func (t *torture) startCommand(name string, cmd *exec.Cmd, spec string) (*process, error) {
 	p := &process{name: name, cmd: cmd, log: filepath.Join(t.cfg.Dir, name+".log"), ended: make(chan struct{})}
 	ownGroup(p.cmd)
@@ -47,7 +47,7 @@ func (t *torture) startCommand(name string, cmd *exec.Cmd, spec string) (*proces
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	// If this fails the child has ended, and its exit status says why.
+	// If the write fails, the child has ended, and its exit status says why.
 	if spec != "" {
 		_, _ = io.WriteString(p.stdin, spec+"\n")
 	}
@@ -61,11 +61,11 @@ func (t *torture) startCommand(name string, cmd *exec.Cmd, spec string) (*proces
 
 func (p *process) signal(s os.Signal) {
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		panic(fmt.Sprintf("torture: signal %v to a child of its own: %v", s, err))
+		panic(fmt.Sprintf("torture: send signal %v to the child %s: %v", s, p.name, err))
 	}
 }
 
-// kill ends the process, stopped or not, and waits until it has ended.
+// kill ends the process, even if it is stopped, and waits until it has ended.
 func (p *process) kill() {
 	p.signal(os.Kill)
 	<-p.ended
@@ -80,7 +80,7 @@ func (p *process) running() bool {
 	}
 }
 
-// logTail returns the end of its log.
+// logTail returns the end of the process's log.
 func (p *process) logTail() string {
 	const most = 2000
 	data, _ := os.ReadFile(p.log)

@@ -31,8 +31,8 @@ func newRecorder(path, process string) (*recorder, error) {
 	return &recorder{f, process}, nil
 }
 
-// add appends a line with the time of now. A worker that cannot record what it does must
-// not do it.
+// add appends a line with the current time. If a handler's start cannot be recorded, the handler
+// must not go on.
 func (r *recorder) add(l promise.Line) error {
 	l.Process = cmp.Or(l.Process, r.process)
 	l.Boot = boot.Now()
@@ -46,8 +46,8 @@ func (r *recorder) add(l promise.Line) error {
 
 func (r *recorder) close() { _ = r.file.Close() }
 
-// watch records each time in which the process did not run for longer than most, until stop
-// is closed. The process was stopped, or a busy machine starved it.
+// watch records each period of more than 150 ms in which the process did not run, until stop is
+// closed. In such a period the process was stopped, or a busy machine starved it.
 func (r *recorder) watch(stop <-chan struct{}) {
 	const look, most = 20 * time.Millisecond, 150 * time.Millisecond
 	tick := time.NewTicker(look)

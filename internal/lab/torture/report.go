@@ -24,8 +24,8 @@ type Report struct {
 	Tally      promise.Tally
 	Violations []promise.Violation
 
-	// Inconclusive names what a run must have seen to prove anything, and did not see. Empty:
-	// the run is conclusive.
+	// Inconclusive names the events without which a run proves nothing, and that this run has not
+	// seen. Empty: the run is conclusive.
 	Inconclusive []string
 }
 
@@ -64,8 +64,8 @@ func (t *torture) report(ctx context.Context) (Report, error) {
 	return r, nil
 }
 
-// skew bounds how far the clocks of two servers may be apart. Servers that torture starts
-// are on one machine.
+// skew bounds the difference between the clocks of two servers. Servers that torture starts are on
+// one machine.
 func (t *torture) skew() time.Duration {
 	if t.shape.Servers > 0 {
 		return 2 * time.Millisecond
@@ -110,7 +110,7 @@ func (t *torture) history(ctx context.Context) (promise.History, error) {
 	return h, nil
 }
 
-// records reads the ledger.
+// records reads the ledger into the history.
 func (t *torture) records(ctx context.Context, h *promise.History) error {
 	for e, err := range t.store.Ledger().List(ctx, kv.ListFilter{}) {
 		switch {
@@ -146,7 +146,7 @@ func (t *torture) unfinished(ctx context.Context) (int, error) {
 	return open, nil
 }
 
-// verify runs the check of "cronce verify", as a second opinion.
+// verify runs the check of "cronce verify", and returns its problems as violations.
 func (t *torture) verify(ctx context.Context) ([]promise.Violation, error) {
 	now, _ := t.clock.At(boot.Now())
 	cfg := verify.Config{From: t.from, To: t.until, Now: now, Settings: t.store.Settings()}

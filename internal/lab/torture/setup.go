@@ -52,13 +52,13 @@ func (t *torture) open(ctx context.Context) error {
 	return t.setUp(ctx)
 }
 
-// connect connects to a server. It waits until a server that torture started is up.
+// connect connects to a server. If torture started the server, connect waits until it is up.
 func (t *torture) connect(ctx context.Context, server string) (*nats.Conn, error) {
 	if t.shape.Servers == 0 {
 		return t.cfg.Connect(ctx)
 	}
 	for began := time.Now(); ; {
-		// Reconnect at once: writes that the server republishes meanwhile are missed.
+		// Reconnect at once: the witness misses what the server republishes before that.
 		nc, err := nats.Connect(server, nats.Name("cronce torture"), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
 		if err == nil || time.Since(began) > time.Minute {
 			return nc, err
@@ -102,7 +102,7 @@ func (t *torture) setUp(ctx context.Context) error {
 		if err == nil {
 			break
 		}
-		// A young cluster does not know all its servers yet.
+		// A cluster that has just started does not know all its servers yet.
 		if t.shape.Servers < 2 || !wire.Wait(ctx, 300*time.Millisecond) {
 			return err
 		}
@@ -122,7 +122,7 @@ func (t *torture) setUp(ctx context.Context) error {
 	return nil
 }
 
-// define writes the jobs to the registry. They start and end with the torture, so that
+// define writes the jobs to the registry. The bounds of their slots are those of the torture, so
 // it is known exactly which slots must exist.
 func (t *torture) define(ctx context.Context) error {
 	for range 5 {
@@ -131,7 +131,7 @@ func (t *torture) define(ctx context.Context) error {
 		}
 	}
 	now, _ := t.clock.At(boot.Now())
-	const early = 4 * time.Second // to write the definitions, and to start the fleet
+	const early = 4 * time.Second // enough to write the definitions and start the fleet
 	t.from = now.Add(early).Truncate(time.Second)
 	t.fromBoot, _ = t.clock.Boot(t.from)
 	t.until = t.from.Add(t.cfg.Duration).Truncate(time.Second)
@@ -155,6 +155,6 @@ func (t *torture) remove() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if err := space.Remove(ctx, t.js, t.cfg.Namespace); err != nil {
-		t.cfg.Logger.Error("could not remove the namespace of the torture; remove its streams by hand (nats stream rm)", "namespace", t.cfg.Namespace, "error", err)
+		t.cfg.Logger.Error("namespace not removed; remove its streams by hand (nats stream rm)", "namespace", t.cfg.Namespace, "error", err)
 	}
 }

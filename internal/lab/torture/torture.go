@@ -29,15 +29,15 @@ type Config struct {
 	Seed     uint64
 	Duration time.Duration
 
-	// Lease of the namespace.
+	// Lease is the lease of the namespace.
 	Lease time.Duration
 
 	// Workers run slots, and every second worker publishes slots too. Producers only
 	// publish.
 	Workers, Producers int
 
-	// Servers is how many servers to start, kill and end. 0: the servers are the user's,
-	// and are left alone.
+	// Servers is how many servers to start, kill and end. Zero: torture uses the user's servers, and
+	// does not stop them.
 	Servers int
 
 	// Namespace must not exist. It is removed at the end.
@@ -51,11 +51,11 @@ type Config struct {
 	Command func(role string) *exec.Cmd
 
 	// NodeCommand returns the command of a client in another language. It replaces every second
-	// process of the fleet, and Servers must be 1. Nil: there is none.
+	// process of the fleet, and Servers must be 1. Nil: the whole fleet runs this program.
 	NodeCommand func() *exec.Cmd
 
 	// Connect connects to the user's servers. Server, Context and Creds name the same
-	// servers for the fleet. They are not used if torture starts servers.
+	// servers for the fleet. None of these is used if torture starts servers.
 	Connect                func(ctx context.Context) (*nats.Conn, error)
 	Server, Context, Creds string
 
@@ -74,11 +74,11 @@ type torture struct {
 	conns   []*nats.Conn
 	js      jetstream.JetStream
 	store   *kv.Store
-	removes bool // the namespace at the end: it did not exist, and the servers are not ours
+	removes bool // remove the namespace at the end: it is on the user's servers, and torture created it
 	witness *witness
 	members []*member
 	brokers []*broker
-	notes   *recorder // the faults, and when this process did not run
+	notes   *recorder // records the faults, and when this process did not run
 
 	cases       []plan.Case
 	from, until time.Time     // bounds of the slots, by the broker's clock
@@ -88,7 +88,7 @@ type torture struct {
 	// fleetCtx ends when no process may be started any more.
 	fleetCtx  context.Context
 	fleetDown context.CancelFunc
-	fail      context.CancelCauseFunc // ends the run with an error
+	fail      context.CancelCauseFunc // ends the run, and Run returns the error
 
 	mu         sync.Mutex
 	phase      string
@@ -120,9 +120,9 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	}
 	t.notes = notes
 	defer notes.close()
-	starved := make(chan struct{})
-	defer close(starved)
-	go notes.watch(starved)
+	ran := make(chan struct{})
+	defer close(ran)
+	go notes.watch(ran)
 	defer t.end()
 	if cfg.Progress != nil {
 		ended := make(chan struct{})
@@ -186,8 +186,8 @@ func (t *torture) watchClock(ctx context.Context) {
 }
 
 // patience is how long settle waits for the next outcome. The fleet finds a lost slot within two
-// minutes. A client under test may leave slots to others: it naks each with a delay of up to a
-// minute, perhaps several times before a node receives it that can run it.
+// minutes. A client in another language may leave slots to others: it naks each of them with a
+// delay of up to a minute, perhaps several times until a node that can run the slot receives it.
 func (t *torture) patience() time.Duration {
 	if t.cfg.NodeCommand != nil {
 		return 10 * time.Minute
@@ -195,7 +195,7 @@ func (t *torture) patience() time.Duration {
 	return max(150*time.Second, 5*t.cfg.Lease)
 }
 
-// settle waits until every slot has an outcome, or no more outcomes come.
+// settle waits until every slot has an outcome, or no slot has got one for long.
 func (t *torture) settle(ctx context.Context) error {
 	t.setPhase("settling")
 	for _, m := range t.members {
@@ -212,7 +212,7 @@ func (t *torture) settle(ctx context.Context) error {
 		case err == nil && open != left:
 			moved, left = time.Now(), open
 		case time.Since(moved) > t.patience(), time.Since(began) > 2*t.patience():
-			t.cfg.Logger.Warn("not all slots have an outcome, and no more outcomes come", "slots", left, "after", time.Since(began).Round(time.Second))
+			t.cfg.Logger.Warn("gave up waiting for slots without an outcome", "slots", left, "after", time.Since(began).Round(time.Second))
 			return nil
 		}
 		wire.Wait(ctx, time.Second)

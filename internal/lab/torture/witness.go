@@ -21,25 +21,25 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// witness collects every write of the namespace as the broker stores it. A bucket keeps
-// only the last value of a key. But a stream can republish what it stores, with its
-// sequence, its time and the sequence that it replaced, so the check can see each write that
-// was wrong. Core NATS carries these messages: a server that is killed does not republish
-// its last writes, and the check accepts that some are missing.
+// witness collects the writes of the namespace in the form in which the broker stores them. A
+// bucket keeps only the last value of a key. But a stream can republish each message that it
+// stores, with its sequence, its time and the sequence that it replaced. So the check also sees
+// wrong writes that were overwritten. Core NATS carries the republished messages: a server that is
+// killed does not republish its last writes, and the check accepts that some are missing.
 //
 // The witness listens on every server that torture starts, since one of them may be down.
 type witness struct {
 	namespace string
 
 	mu          sync.Mutex
-	seen        map[string]map[uint64]bool // by stream: each connection delivers each write
+	seen        map[string]map[uint64]bool // sequences by stream: each connection delivers each write
 	ledger      []promise.LedgerWrite
 	nodes       []promise.NodeWrite
 	marks       []promise.MarkWrite
 	slots       []promise.SlotWrite
 	locks       []promise.LockWrite
 	acks        map[uint64]promise.Ack // by sequence of the message
-	delivered   map[uint64]int         // how often, by sequence of the message
+	delivered   map[uint64]int         // the number of deliveries, by sequence of the message
 	slotOf      map[uint64]job.Slot    // by sequence of the message
 	state       map[job.Slot]job.State
 	redelivered int
@@ -95,7 +95,7 @@ func (w *witness) listen(nc *nats.Conn) error {
 	return nc.Flush()
 }
 
-// recordWrite records a write.
+// recordWrite records a republished write, unless another connection has delivered it before.
 func (w *witness) recordWrite(m *nats.Msg) {
 	stream := m.Header.Get("Nats-Stream")
 	seq, err1 := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
@@ -172,8 +172,8 @@ func (w *witness) wroteLedger(l promise.LedgerWrite, subject string, data []byte
 	return nil
 }
 
-// recordAck records a worker's ack or nak of a message. It also notes how often the message was
-// delivered, which the subject names.
+// recordAck records a worker's answer to a message: the first ack or termination, which settles the
+// message, and the number of deliveries so far, which the subject of every answer has.
 func (w *witness) recordAck(m *nats.Msg) {
 	now := boot.Now()
 	tokens := strings.Split(m.Subject, ".")
@@ -207,8 +207,8 @@ func (w *witness) recordAck(m *nats.Msg) {
 	}
 }
 
-// messagesOf returns the unsettled messages of the slots that run on nodes with this
-// prefix.
+// messagesOf returns the sequences of the unsettled messages of slots that run on nodes whose names
+// have this prefix.
 func (w *witness) messagesOf(prefix string) []uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,7 +228,7 @@ func (w *witness) messagesOf(prefix string) []uint64 {
 	return all
 }
 
-// outcomes counts the slots that have an outcome, and the redeliveries.
+// outcomes counts the slots that have an outcome, the redeliveries, and the late ones among these.
 func (w *witness) outcomes() (outcomes, redelivered, late int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -247,7 +247,7 @@ func (w *witness) inBatches() int {
 	return w.batched
 }
 
-// into copies what was collected into a history.
+// into adds what was collected to a history.
 func (w *witness) into(h *promise.History) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,7 +271,7 @@ func askTime(ctx context.Context, nc *nats.Conn, stream string, c *promise.Clock
 		Time time.Time `json:"ts"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil || answer.Time.IsZero() {
-		return fmt.Errorf("answer of the broker has no time: %q", m.Data)
+		return fmt.Errorf("the broker's answer has no time: %q", m.Data)
 	}
 	c.Add(sent, got, answer.Time)
 	return nil

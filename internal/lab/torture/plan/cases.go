@@ -17,22 +17,22 @@ import (
 type Case struct {
 	Job job.Job
 
-	// Every is the job's period. Slots are at the multiples of it since 1970, in whole
-	// seconds. This is computed here, and not by the code under test.
+	// Every is the job's period, in whole seconds. The slots are at its multiples since 1970. Method
+	// Slots computes them, without the code under test.
 	Every time.Duration
 
-	// Act is what an attempt does.
+	// Act draws what an attempt does.
 	Act func(r *rand.Rand, attempt int) Act
 
-	// Outcomes are the outcomes that a slot may have.
+	// Outcomes are the outcomes that the slots may have.
 	Outcomes []job.State
 
-	// Triggered says that the job has no plan. Every process of the fleet triggers it once
-	// in Every, all with the same keys.
+	// Triggered says that the job has no schedule. Every process of the fleet triggers it once in
+	// each period, all with the same keys.
 	Triggered bool
 }
 
-// AtMost is how many slots of the job may run at once. Zero: there is no limit.
+// AtMost returns how many slots of the job may run at once. Zero: there is no limit.
 func (c Case) AtMost() int {
 	if !c.Job.Guarded() {
 		return 0
@@ -40,13 +40,13 @@ func (c Case) AtMost() int {
 	return c.Job.Places()
 }
 
-// Act is what one attempt of a handler does: it works for a time, or until its context
+// Act is what one attempt of a handler does: it works for the time Work, or until its context
 // ends, and returns a result.
 type Act struct {
 	Work   time.Duration
 	Result string
 
-	// Words is how many bytes it writes to its output, and adds to its error.
+	// Words is how many bytes the attempt writes to its output, and how many it adds to its error.
 	Words int
 }
 
@@ -57,21 +57,22 @@ const (
 	ResultPermanent = "permanent"
 	ResultLater     = "later" // job.RetryAfter
 	ResultPanic     = "panic"
-	ResultDie       = "die" // it ends its own process
+	ResultDie       = "die" // the handler ends its own process
 )
 
 // JobOwner is the owner of the jobs in the registry and in the files of the processes.
 const JobOwner = "code"
 
 const (
-	// ample is more attempts than faults can spend.
+	// ample is a number of attempts that no faults can use up.
 	ample = 1000
 
-	soon = 200 * time.Millisecond // a backoff
+	soon = 200 * time.Millisecond // the backoff of most jobs
 )
 
-// Bounded returns the table of jobs for a run with slots from from (inclusive) to until
-// (exclusive). So it is known exactly which slots must exist.
+// Bounded returns the table of jobs with their slots bounded: from from (inclusive) to until
+// (exclusive). So it is known exactly which slots must exist. Jobs without a slot in that time are
+// left out.
 func Bounded(lease time.Duration, from, until time.Time) []Case {
 	cases := slices.DeleteFunc(Cases(lease), func(c Case) bool { return !c.Triggered && len(c.Slots(from, until)) == 0 })
 	for i := range cases {
@@ -91,7 +92,7 @@ func CaseNames(cases []Case) []string {
 	return names
 }
 
-// Queues returns the queues of the jobs.
+// Queues returns the queues of the jobs, each once.
 func Queues(cases iter.Seq[Case]) []string {
 	var queues []string
 	for c := range cases {
@@ -108,10 +109,10 @@ func Cases(lease time.Duration) []Case {
 		return func(r *rand.Rand, _ int) Act { return Act{Work: Between(r, least, most), Result: ResultOK} }
 	}
 	short := works(0, 300*time.Millisecond)
-	long := works(lease/4, max(2*lease, min(4*lease, 15*time.Second))) // is taken over, often twice
+	long := works(lease/4, max(2*lease, min(4*lease, 15*time.Second))) // so long that it is taken over, often twice
 	patient := job.Retry{Attempts: ample, Backoff: soon, MaxBackoff: 2 * time.Second}
 	all := job.CatchUp{Policy: job.CatchUpAll}
-	const slow = "slow" // a queue for long runs, so that they do not keep short ones waiting
+	const slow = "slow" // a queue for long runs, so that short ones do not wait for them
 
 	cases := []Case{
 		{
@@ -202,7 +203,7 @@ func Cases(lease time.Duration) []Case {
 			Job:   job.Job{Name: "split", Shards: 3, Retry: patient, CatchUp: all},
 			Every: 5 * time.Second, Act: works(0, time.Second), Outcomes: succeeds,
 		}, {
-			// So many at once travel in batches to a server that syncs each write.
+			// So many parts at once are published in batches if the server syncs each write.
 			Job:   job.Job{Name: "crowd", Shards: 150, Retry: patient, CatchUp: all},
 			Every: 10 * time.Second, Act: works(0, 0), Outcomes: succeeds,
 		}, {
@@ -229,8 +230,8 @@ var (
 	fails    = []job.State{job.Failed}
 )
 
-// Slots returns the slots of the case's plan from from (inclusive) to until (exclusive),
-// with their parts.
+// Slots returns the planned slots of the case from from (inclusive) to until (exclusive), with their
+// parts.
 func (c Case) Slots(from, until time.Time) []job.Slot {
 	if c.Triggered {
 		return nil
@@ -247,8 +248,8 @@ func (c Case) Slots(from, until time.Time) []job.Slot {
 	return slots
 }
 
-// Attempt returns what an attempt of the slot does. It depends on the seed, the slot and the
-// number of the attempt only.
+// Attempt returns what an attempt of the slot does. The result depends only on the seed, the slot
+// and the number of the attempt.
 func (c Case) Attempt(seed uint64, s job.Slot, attempt int) Act {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %d", s.ID(), attempt)
@@ -265,8 +266,9 @@ func Between(r *rand.Rand, least, most time.Duration) time.Duration {
 
 func wholeSeconds(d time.Duration) time.Duration { return max(d.Truncate(time.Second), 2*time.Second) }
 
-// Order returns the nth trigger of a torture that began at from. Every second trigger is for a
-// later time. For the others the time is zero: they are due at once.
+// Order returns the slot of the nth trigger of a torture that began at from, and the time for which
+// it is triggered. Every second trigger is for a later time. The time of the others is zero: they
+// are due at once.
 func (c Case) Order(from time.Time, n int) (s job.Slot, at time.Time) {
 	s = job.Slot{Job: c.Job.Name, Token: fmt.Sprintf("key-%d", n)}
 	if n%2 == 1 {
@@ -275,5 +277,5 @@ func (c Case) Order(from time.Time, n int) (s job.Slot, at time.Time) {
 	return s, at
 }
 
-// ahead is how far in the future triggers are for.
+// ahead is how long after it is sent a trigger for a later time is due.
 const ahead = 4 * time.Second

@@ -8,8 +8,8 @@ import (
 )
 
 // foreign returns the jobs that a client in another language has handlers for, and what their
-// attempts do there. A client cannot draw from the seed as Case.Attempt does, so the payload of the
-// job tells it what to do. Jobs with parts are left out: a client may leave parts to others.
+// attempts do there. Such a client cannot draw from the seed as Case.Attempt does, so the payload of
+// the job says what to do. Jobs with parts are left out: a client may leave parts to others.
 func foreign(lease time.Duration) map[string]Act {
 	return map[string]Act{
 		"steady": {Work: 150 * time.Millisecond}, "long": {Work: 3 * lease / 2}, "once": {Work: lease / 2}, "permanent": {Result: ResultPermanent},
@@ -27,7 +27,7 @@ func ForeignNames(cases []Case) []string {
 	return slices.DeleteFunc(CaseNames(cases), func(name string) bool { _, ok := acts[name]; return !ok })
 }
 
-// payload returns the payload that tells a client in another language what to do.
+// payload returns the payload that says to a client in another language what an attempt does.
 func (a Act) payload() json.RawMessage {
 	a.Result = cmp.Or(a.Result, ResultOK)
 	data, err := json.Marshal(map[string]any{"ms": a.Work.Milliseconds(), "result": a.Result})

@@ -1,5 +1,5 @@
-// Package plan draws from a seed what goes wrong in a run of the torture. It also has the
-// table of jobs that the fleet runs meanwhile.
+// Package plan draws from a seed the faults of a run of torture. It also has the table of jobs
+// that the fleet runs meanwhile.
 package plan
 
 import (
@@ -27,7 +27,7 @@ const (
 	Silence Kind = "silence" // KILL of every process that publishes, for so long that catch-up policies apply
 	Lag     Kind = "lag"     // everything from the servers comes later by Delay
 	Clog    Kind = "clog"    // connections stay open, and nothing is read from them, in either direction
-	Hangup  Kind = "hangup"  // HUP many times, with jobs added to the file of the process and removed
+	Hangup  Kind = "hangup"  // many HUPs; before each, jobs are added to the process's file or removed from it
 	Lose    Kind = "lose"    // the messages of a worker's running slots are deleted, and the worker is killed
 	Full    Kind = "full"    // a stream accepts no more bytes
 	Leave   Kind = "leave"   // the slots that a producer publishes are lost for Delay, and then it gets a TERM
@@ -35,32 +35,32 @@ const (
 
 // Fault is one planned fault.
 type Fault struct {
-	// At counts from the beginning of the torture.
+	// At is when the fault begins, counted from the beginning of the torture.
 	At time.Duration `json:"at"`
 
 	Kind Kind `json:"kind"`
 
-	// Target is the index of a server for Broker, and of a process otherwise.
+	// Target is the index of a server for Broker, and of a process otherwise. Full does not use it.
 	Target int `json:"target"`
 
 	// For is how long the fault lasts.
 	For time.Duration `json:"for"`
 
 	// Delay is how late bytes arrive (Slow, Lag), how late the answer arrives (Hold), or how long the
-	// slots are lost before the TERM is sent (Leave). Write is the kind of write that Sever and Sleep wait for, and
-	// that Full refuses. If Landed is true, Sever cuts after the write was sent. If Ends is
-	// true, the process gets a TERM in the middle of a Clog.
+	// slots are lost before the TERM is sent (Leave). Write is the kind of write that Sever and Sleep
+	// wait for, or whose stream is full (Full). If Landed is true, Sever cuts after the write was sent.
+	// If Ends is true, the process gets a TERM in the middle of a Clog.
 	Delay  time.Duration `json:"delay,omitempty"`
 	Write  string        `json:"write,omitempty"`
 	Landed bool          `json:"landed,omitempty"`
 	Ends   bool          `json:"ends,omitempty"`
 }
 
-// AnswerWithin is how long an answer may take to arrive before the cut of a Hold. It is less than
-// the time between two heartbeats.
+// AnswerWithin is how long a Hold waits for the answer to the repeated heartbeat before it cuts the
+// connection. It is less than the time between two heartbeats.
 func AnswerWithin(lease time.Duration) time.Duration { return min(lease/40, 300*time.Millisecond) }
 
-// Kinds of writes.
+// Kinds of writes, for Fault.Write.
 const (
 	WriteLedger = "ledger"
 	WriteNodes  = "nodes"
@@ -84,13 +84,14 @@ type Shape struct {
 // Publishes reports whether process i publishes slots: every producer and every second worker does.
 func (s Shape) Publishes(i int) bool { return i >= s.Workers || i%2 == 0 }
 
-// Plan is the faults of a run. It is the same for the same shape. Each process has a lane, and
-// so have the servers and the streams. The faults of a lane follow each other.
+// Plan is the faults of a run. The same shape always has the same plan. Each process has a lane of
+// faults. The servers together have one, and so have the streams. The faults of one lane never
+// overlap.
 type Plan struct {
 	Lanes [][]Fault
 }
 
-// Promptly is how late a slot may be published while an undisturbed producer is up.
+// Promptly is the largest delay of a slot's publication while an undisturbed producer is up.
 const Promptly = 5 * time.Second
 
 // Settled is how long after its last fault a process still counts as disturbed: its lease may have
@@ -116,9 +117,10 @@ func NewPlan(s Shape) Plan {
 	return p
 }
 
-// silenceFrom is how long a run must be to have a Silence.
+// silenceFrom is the duration from which on a run has a Silence.
 const silenceFrom = 4 * time.Minute
 
+// rand returns the source of random numbers of a lane.
 func (s Shape) rand(lane string) *rand.Rand {
 	var h uint64 = 14695981039346656037
 	for _, c := range []byte(lane) {
@@ -134,8 +136,8 @@ func (s Shape) lane(i int) []Fault {
 	at := Between(r, time.Second, 8*time.Second)
 	var lane []Fault
 	if i == 0 {
-		// A short run must be conclusive too: one worker is stopped for longer than its
-		// lease in the middle of a slot.
+		// Short runs must be conclusive too, so this worker is stopped for longer than its lease in
+		// the middle of a handler.
 		at = 2 * time.Second
 		lane = append(lane, Fault{At: at, Kind: Sleep, Target: i, For: s.Lease*5/4 + 2*time.Second})
 		at += lane[0].For + Between(r, time.Second, 4*time.Second)
@@ -177,7 +179,8 @@ func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
 	case Slow:
 		f.For, f.Delay = Between(r, time.Second, L), Between(r, 5*time.Millisecond, 200*time.Millisecond)
 	case Lag:
-		// It lasts longer than a lease, so that the lease is not lost by an earlier fault.
+		// A Lag lasts longer than a lease. So a lease that is lost near its end was not lost because of
+		// an earlier fault.
 		f.For, f.Delay = Between(r, L*3/2, L*2+2*time.Second), Between(r, slowest/10, max(slowest/10, min(slowest, L/4)))
 		if r.IntN(4) == 0 {
 			f.Delay = Between(r, slowest/10, slowest)
@@ -221,14 +224,14 @@ func (s Shape) brokers() []Fault {
 	}
 }
 
-// slowest is the largest delay of a Lag; a tenth of it is the smallest.
+// slowest is the largest delay of a Lag. The smallest is a tenth of it.
 const slowest = 5 * time.Second
 
-// loseFrom is how long a run must be to have a Lose. The fleet finds a lost slot within two
-// minutes, and a short run should not wait for that.
+// loseFrom is the duration from which on a run may have a Lose. The fleet finds a lost slot only
+// within two minutes, and a short run should not wait for that.
 const loseFrom = 45 * time.Second
 
-// limits draws the faults of the streams: one stream is full for a while.
+// limits draws the faults of the streams. Each makes one stream full for a while.
 func (s Shape) limits() []Fault {
 	r := s.rand("limits")
 	var lane []Fault
@@ -242,20 +245,21 @@ func (s Shape) limits() []Fault {
 	}
 }
 
-// MaxPayload is the limit of the servers that torture starts. It is so small that some
-// records must be cut.
+// MaxPayload is the size of the largest message that the servers accept which torture starts. It is
+// so small that some records must be cut.
 func (s Shape) MaxPayload() int {
 	return []int{16 << 10, 32 << 10, 64 << 10}[s.rand("payload").IntN(3)]
 }
 
 // calm removes the faults of one process that publishes, and those of the servers and the
-// streams, for a stretch of time. In it no slot may be published late, whatever the other
-// processes do. It returns when the stretch begins, and false if the run is too short.
+// streams, for a stretch of time. In that stretch no slot may be published late, whatever happens to
+// the other processes. calm returns when the stretch begins. It returns false if the run is too
+// short, or if only process 0 publishes.
 func (s Shape) calm(p *Plan) (from time.Duration, ok bool) {
 	i := s.lastPublisher(s.Workers + s.Producers)
 	until := s.Duration
 	if s.Duration >= silenceFrom {
-		until = s.Duration * 4 / 10 // the silence may begin there
+		until = s.Duration * 4 / 10 // the Silence may begin there
 	}
 	length := Settled(s.Lease) + Promptly + 10*time.Second
 	const soonest, recovered = 5 * time.Second, 10 * time.Second
@@ -291,17 +295,17 @@ func (s Shape) lastPublisher(i int) int {
 }
 
 // leave adds a Leave to the calm stretch. The other producers hold copies of the slots that
-// are lost, and must publish them at once. They have no faults meanwhile: a producer that
-// starts goes on from the watermark, and would publish the slots in any case.
+// are lost, and must publish them at once when the producer leaves. They have no faults meanwhile: a
+// producer that starts continues at the watermark, and would publish the slots in any case.
 func (s Shape) leave(p *Plan, calm time.Duration) {
 	i := s.lastPublisher(s.lastPublisher(s.Workers + s.Producers))
 	if i == 0 {
 		return
 	}
 	const startUp = 5 * time.Second
-	const lost = 2 * time.Second // until a slot is due and the producer has ended
-	// After a second the others hold the copies, even if their clocks are inexact. After two
-	// seconds they would publish them.
+	const lost = 2 * time.Second // enough for a slot to fall due, and for the producer to end
+	// Within a second of the loss the other producers hold copies, even if their clocks are inexact.
+	// After two seconds they would publish the copies even if the producer did not leave.
 	f := Fault{Kind: Leave, Target: i, At: calm + Settled(s.Lease), For: lost + Promptly + 3*time.Second}
 	f.Delay = Between(s.rand("leave"), time.Second, 1600*time.Millisecond)
 	proof, rest := p.Lanes[0][0], p.Lanes[0][1:]
@@ -311,12 +315,12 @@ func (s Shape) leave(p *Plan, calm time.Duration) {
 			p.clear(lane, f.At-startUp, f.At+f.For)
 		}
 	}
-	p.add(proof) // without this fault, a run may be inconclusive
+	p.add(proof) // the first fault of the first worker stays: without it, a run may be inconclusive
 	p.add(f)
 }
 
-// silence adds a stretch in which no process publishes. It is so long that catch-up policies
-// apply to its first slots.
+// silence adds a Silence of all processes that publish. It is so long that catch-up policies apply
+// to its first slots.
 func (s Shape) silence(p *Plan) {
 	r := s.rand("silence")
 	from := Between(r, s.Duration*4/10, s.Duration/2)

@@ -9,8 +9,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// checkRuns checks that no more attempts start than the job allows, that none starts after
-// the last, and that no other worker runs a slot while its owner lives.
+// checkRuns checks that no more attempts start than the job allows, that no other worker runs a slot
+// while its owner lives, and that no run starts too early or ends too late.
 func (c *checker) checkRuns() {
 	for s, runs := range c.runs {
 		k := c.cases[s.Job]
@@ -36,8 +36,8 @@ func (c *checker) checkRuns() {
 	}
 }
 
-// checkAlone checks that r overlaps no earlier run of the slot, and follows none that ended
-// with a permanent error.
+// checkAlone checks that r overlaps no earlier run of its slot, and that no earlier run ended with a
+// permanent error.
 func (c *checker) checkAlone(earlier []*run, r *run) {
 	for _, other := range earlier {
 		if over := other.stop - r.start; over > 0 && r.stop > r.start && !c.finishes(r) {
@@ -50,20 +50,20 @@ func (c *checker) checkAlone(earlier []*run, r *run) {
 	}
 }
 
-// finishes reports whether handlers of the job may go on when the lease is lost.
+// finishes reports whether the handler may go on when the lease is lost.
 func (c *checker) finishes(r *run) bool {
 	return c.cases[r.slot.Job].Job.OnLeaseLost == job.LeaseLostFinish
 }
 
-// recorded reports whether the end of a run was stored over its claim.
+// recorded reports whether the end of a run was stored in place of its claim.
 func (c *checker) recorded(r *run) bool {
 	return slices.ContainsFunc(c.writes[r.slot], func(w LedgerWrite) bool {
 		return w.Last == r.fence && w.Record.Node == r.node && w.Record.State != job.Running
 	})
 }
 
-// checkPunctual checks that no run starts before its slot is due, before its retry is due, or
-// after its node was declared dead.
+// checkPunctual checks that no run starts before its slot or its retry is due, or after its node was
+// proved dead, and that no run goes on after that.
 func (c *checker) checkPunctual(r *run) {
 	at, err := c.h.Broker.At(r.start)
 	if due := c.due(r.slot); !due.IsZero() && due.Sub(at) > c.slack(r.node)+err {
@@ -91,9 +91,9 @@ func (c *checker) checkPunctual(r *run) {
 	}
 }
 
-// checkMargin checks that a context ends well before the lease does, so that its handler has
-// time to return. Nodes leave a quarter of the lease for that. The check allows half of that
-// quarter, because a node may check its clock late.
+// checkMargin checks that a context ends well before the lease, so that its handler has time to
+// return. Nodes leave a quarter of the lease for that. The check demands only half of that quarter,
+// because a node may check its clock late.
 func (c *checker) checkMargin(r *run) {
 	if r.cause != job.ErrLeaseLost.Error() || c.finishes(r) {
 		return
@@ -108,9 +108,9 @@ func (c *checker) checkMargin(r *run) {
 	}
 }
 
-// lastHeartbeat returns the last heartbeat of a node that ended. It reports false unless the
-// write of the node's end replaced that heartbeat: a server does not republish what it stores
-// just before it is killed.
+// lastHeartbeat returns the last heartbeat of a node that was fenced or stopped. It reports false
+// unless the write of that end replaced the heartbeat. If it did not, a later heartbeat is missing: a
+// server does not republish what it stores just before it is killed.
 func (c *checker) lastHeartbeat(node string) (NodeWrite, bool) {
 	for i, w := range c.nodes[node] {
 		if i > 0 && w.Node.State != exchange.NodeAlive {
@@ -121,9 +121,9 @@ func (c *checker) lastHeartbeat(node string) (NodeWrite, bool) {
 	return NodeWrite{}, false
 }
 
-// excused reports whether a freeze explains a start after death. The freeze must begin between the
-// last check of the clock and the start. That is rare, so one such start is excused in a history. A
-// worker that does not check the clock has many of them.
+// excused reports whether a freeze explains a start after the node's death: the freeze began between
+// the last check of the clock and the start. That is rare, so one such start is excused in a
+// history. A worker that does not check the clock has many.
 func (c *checker) excused(r *run) bool {
 	if !c.claimedBeforeFreeze(r) {
 		return false
@@ -132,8 +132,8 @@ func (c *checker) excused(r *run) bool {
 	return c.excuses <= 1
 }
 
-// claimedBeforeFreeze reports whether a process was frozen between the claim and the start
-// of a run, and ended the run at once.
+// claimedBeforeFreeze reports whether a process was frozen between the claim and the start of a run,
+// and the run ended as soon as the process woke.
 func (c *checker) claimedBeforeFreeze(r *run) bool {
 	froze, ok := c.frozenSince(r.process, r.start)
 	claim, seen := c.bySeq[r.fence]
@@ -141,11 +141,11 @@ func (c *checker) claimedBeforeFreeze(r *run) bool {
 		return false
 	}
 	at, err := c.h.Broker.At(froze)
-	return !claim.Time.After(at.Add(err + c.h.Skew + 50*time.Millisecond)) // a recorder looks every 20 ms
+	return !claim.Time.After(at.Add(err + c.h.Skew + 50*time.Millisecond)) // recorder.watch looks only every 20 ms
 }
 
 // checkNodes checks that a node is fenced only after a whole lease without a heartbeat, and
-// that no heartbeat follows.
+// that no heartbeat follows the end of a node.
 func (c *checker) checkNodes() {
 	for name, writes := range c.nodes {
 		for i, w := range writes {

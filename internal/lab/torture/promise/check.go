@@ -1,5 +1,5 @@
-// Package promise checks the history of a run against what Cronce promises. It is pure: it
-// takes a history and returns violations.
+// Package promise checks the history of a run of torture against what Cronce promises. It is pure:
+// it takes a history and returns violations.
 package promise
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Check checks a history. It uses nothing that the code under test says of itself if there is
-// another witness.
+// Check checks a history. It does not rely on what the code under test says about itself if there is
+// another source.
 func Check(h History) ([]Violation, Tally) {
 	c := &checker{
 		h: h, cases: map[string]plan.Case{}, runs: map[job.Slot][]*run{}, pauses: map[string][]Line{},
@@ -40,7 +40,7 @@ type checker struct {
 	all      []*run
 	pauses   map[string][]Line // by process
 	faults   []Line
-	ups      []Line // a line for each life
+	ups      []Line // lines of the kind LineUp
 
 	writes map[job.Slot][]LedgerWrite
 	bySeq  map[uint64]LedgerWrite
@@ -49,13 +49,13 @@ type checker struct {
 	// first is when the first message of each slot was stored.
 	first map[job.Slot]time.Time
 
-	excuses    int
+	excuses    int // starts after a death that a freeze explains
 	violations []Violation
 	tally      Tally
 }
 
-// slack bounds the error of a node's estimate of the broker's time. It is the bound that the node
-// stores, but at most the time that a heartbeat may take, plus a little.
+// slack bounds the error of a node's estimate of the broker's time. The node stores a bound. slack
+// caps it at the time that a heartbeat may take, and adds a little.
 func (c *checker) slack(node string) time.Duration {
 	const most, little = 600 * time.Millisecond, 150 * time.Millisecond
 	stated := time.Duration(0)
@@ -77,7 +77,7 @@ func (c *checker) bad(rule string, s job.Slot, evidence []string, format string,
 	c.violations = append(c.violations, v)
 }
 
-// index builds the maps of the checker.
+// index builds the maps of the checker that need no runs.
 func (c *checker) index() {
 	for _, k := range c.h.Cases {
 		c.cases[k.Job.Name] = k
@@ -117,8 +117,8 @@ func (c *checker) index() {
 	}
 }
 
-// Expected returns the slots that must exist: those of the plans, and those of triggers that
-// were acknowledged.
+// Expected returns the slots that must exist: those that the schedules have, and those of triggers
+// that were acknowledged.
 func Expected(cases []plan.Case, from, until time.Time, lines []Line) map[job.Slot]bool {
 	all := map[job.Slot]bool{}
 	for _, k := range cases {
@@ -134,14 +134,14 @@ func Expected(cases []plan.Case, from, until time.Time, lines []Line) map[job.Sl
 	return all
 }
 
-// published notes that a message of the slot was stored at a time.
+// published notes that a message of the slot was stored at the given time.
 func (c *checker) published(s job.Slot, at time.Time) {
 	if known, ok := c.first[s]; !ok || at.Before(known) {
 		c.first[s] = at
 	}
 }
 
-// slots returns the expected slots in order.
+// slots returns the expected slots, oldest first.
 func (c *checker) slots() []job.Slot {
 	return slices.SortedFunc(maps.Keys(c.expected), compareSlots)
 }
@@ -202,8 +202,8 @@ func (c *checker) checkSuccess(s job.Slot, r job.Record) {
 	}
 }
 
-// checkWhole checks that a slot that is split has run in its parts, and has succeeded only if
-// all of them have.
+// checkWhole checks that a split slot ran only as its parts, got its outcome after all of them, and
+// succeeded only if all of them did.
 func (c *checker) checkWhole(s job.Slot, r job.Record) {
 	n := c.cases[s.Job].Job.Shards
 	if len(c.runs[s]) > 0 || r.Shards != n {
@@ -221,7 +221,7 @@ func (c *checker) checkWhole(s job.Slot, r job.Record) {
 	}
 }
 
-// due returns the earliest start of a slot. Zero: it was triggered, and was due at once.
+// due returns the time before which a slot must not start. Zero: it was triggered and due at once.
 func (c *checker) due(s job.Slot) time.Time {
 	var n int
 	if _, err := fmt.Sscanf(s.Token, "key-%d", &n); err != nil {
@@ -231,7 +231,7 @@ func (c *checker) due(s job.Slot) time.Time {
 	return at
 }
 
-// trace returns everything that is known about a slot.
+// trace returns, as evidence, everything that is known about a slot.
 func (c *checker) trace(s job.Slot) []string {
 	lines := evidence(c.runs[s]...)
 	for _, w := range c.writes[s] {

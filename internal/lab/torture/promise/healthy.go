@@ -12,7 +12,7 @@ import (
 )
 
 // SlowAnswer is how long an undisturbed server may take to answer a small request. If an answer
-// takes longer, what the fleet does late may be the fault of the machine or its disk.
+// takes longer, the machine or its disk may be the reason why the fleet is late.
 const SlowAnswer = 250 * time.Millisecond
 
 // hostOf returns the process of a life.
@@ -21,9 +21,9 @@ func hostOf(life string) string {
 	return host
 }
 
-// disturbed reports whether anything but the fault at hand disturbed a life of a process
-// between two boot times: another fault of the process or of the servers, the end of the
-// life, or a machine that starved the process, the torture or the servers.
+// disturbed reports whether anything except the fault but disturbed a life of a process between two
+// boot times: another fault of the process, a fault of the servers or streams, the end of the life,
+// or a machine that starved the process, torture itself or the servers.
 func (c *checker) disturbed(life string, from, to time.Duration, but *Line) bool {
 	overlaps := func(l Line) bool { return l.From < to && from < l.Boot }
 	for i := range c.faults {
@@ -43,9 +43,9 @@ func (c *checker) disturbed(life string, from, to time.Duration, but *Line) bool
 	return ok && died < to
 }
 
-// findStalls counts a time in which the servers stored nothing as a pause of the servers: a
-// fleet writes several heartbeats in that time. Writes wait for the disk. The answers that
-// torture asks for do not, so they do not show such a pause.
+// findStalls notes a pause of the servers for each period in which they stored nothing although the
+// fleet writes several heartbeats in such a period. Writes wait for the disk. The answers that
+// torture asks for do not, so they do not show these pauses.
 func (c *checker) findStalls() {
 	var stored []time.Time
 	for _, w := range c.h.Nodes {
@@ -90,9 +90,10 @@ func (c *checker) checkSlowness() {
 	}
 }
 
-// leasesLost returns the signs of a lost lease during a fault of a process: a handler whose
-// context ended because of it, or a node that was fenced. A process trusts its lease for more than
-// half of it after its last heartbeat, so what it loses earlier, it does not lose by the fault.
+// leasesLost returns the signs that a process lost its lease because of a fault: a handler whose
+// context ended for that reason, or a node that was fenced. After its last heartbeat a process trusts
+// its lease for more than half of its length. So a lease that is lost earlier than that after the
+// beginning of the fault was not lost because of the fault.
 func (c *checker) leasesLost(l Line) (signs []sign) {
 	during := func(at time.Duration) bool { return l.From+c.h.Lease/2 < at && at < l.Boot }
 	for _, r := range c.all {
@@ -105,7 +106,7 @@ func (c *checker) leasesLost(l Line) (signs []sign) {
 		if !known || !strings.HasPrefix(name, hostOf(l.Of)+"-") || !c.fenced(name) {
 			continue
 		}
-		// It lost its lease before others could fence it.
+		// The node's trust in its lease ended before others could fence the node.
 		at, _ := c.h.Broker.Boot(last.Time.Add(c.h.Lease * 3 / 4))
 		if during(at) {
 			signs = append(signs, sign{at, fmt.Sprintf("node %s was fenced; its last heartbeat was stored at %s", name, Stamp(last.Time))})

@@ -21,23 +21,23 @@ type History struct {
 	// From and Until bound the slots: From inclusive, Until exclusive.
 	From, Until time.Time
 
-	// Lines is the record of the handlers and of the torture. Deaths is when each life of a
-	// process ended, by boot.Now.
+	// Lines is what the processes and torture itself recorded. Deaths has the time, by boot.Now, at
+	// which each life of a process ended.
 	Lines  []Line
 	Deaths map[string]time.Duration
 
-	// Publishers are the processes that publish slots, without those whose clock may be so
-	// wrong that they refuse to.
+	// Publishers are the processes that publish slots, except the one whose clock may be so wrong
+	// that it refuses to.
 	Publishers map[string]bool
 
 	// Broker converts between boot times and the broker's time.
 	Broker Clock
 
-	// Skew bounds how far the clocks of two servers may be apart.
+	// Skew bounds the difference between the clocks of two servers.
 	Skew time.Duration
 
-	// These are the writes that the broker stored, in its order. Some may be missing, since a
-	// server that is killed does not republish its last writes.
+	// These are the writes that the broker stored. Some may be missing, because a server that is
+	// killed does not republish its last writes. Marks and Locks are in the broker's order.
 	Ledger []LedgerWrite
 	Nodes  []NodeWrite
 	Marks  []MarkWrite
@@ -57,7 +57,7 @@ type History struct {
 type LedgerWrite struct {
 	Seq    uint64 // the revision
 	Last   uint64 // the revision that it replaced; 0: none, or see Alone
-	Alone  bool   // it was read at the end, so the revision that it replaced is not known
+	Alone  bool   // it was read at the end and never republished, so Last is not known
 	Time   time.Time
 	Record job.Record
 	Gone   bool // the record was deleted
@@ -108,7 +108,7 @@ type clockSample struct {
 	at, offset, err time.Duration
 }
 
-// drift bounds the drift of a clock between two samples: 1/drift, which is 500 ppm.
+// The clocks drift apart by at most 1/drift (500 ppm) of the time since a sample.
 const drift = 2000
 
 // Add adds a sample: the broker's clock showed stamp between two boot times.
@@ -156,14 +156,14 @@ type Violation struct {
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// Tally counts what was seen.
+// Tally counts what a run has shown.
 type Tally struct {
 	Slots       int               `json:"slots"`
 	Outcomes    map[job.State]int `json:"outcomes"`
-	Attempts    int               `json:"attempts"`
+	Attempts    int               `json:"attempts"` // runs of handlers
 	Takeovers   int               `json:"takeovers"`
-	Refused     int               `json:"refused"`
-	Fenced      int               `json:"fenced"`
+	Refused     int               `json:"refused"` // completions
+	Fenced      int               `json:"fenced"`  // nodes
 	Redelivered int               `json:"redelivered"`
 	Late        int               `json:"late"`    // redeliveries of a slot that was claimed or had its outcome
 	Batched     int               `json:"batched"` // messages that were stored in atomic batches
@@ -171,8 +171,8 @@ type Tally struct {
 	WorstSlot   string            `json:"-"`
 }
 
-// WriteTrace writes the writes of the ledger, the nodes and the watermark to a file, for
-// people that examine a run.
+// WriteTrace lists the writes of the ledger, the nodes and the watermark in a file, for people who
+// examine a run.
 func (h History) WriteTrace(path string) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// checkLedger checks the writes of each record. Only the owner writes a running slot, or
-// another node after the owner was declared dead. No node writes a slot that has its outcome.
+// checkLedger checks the writes of each record. A running slot is written only by its owner, or by
+// another node after the owner was proved dead. A slot that has its outcome is not written any more.
 func (c *checker) checkLedger() {
 	for s, writes := range c.writes {
 		for _, w := range writes {
@@ -81,7 +81,7 @@ func (c *checker) takenOver(claim, w LedgerWrite) string {
 	case !ok:
 		return fmt.Sprintf("%s wrote it as %s over a claim of %s, which was neither fenced nor stopped", w.Record.Node, w.Record.State, was.Node)
 	case late:
-		return fmt.Sprintf("%s wrote it as %s over a claim of %s, %v before that node was declared dead", w.Record.Node, w.Record.State, was.Node, dead.Sub(w.Time))
+		return fmt.Sprintf("%s wrote it as %s over a claim of %s, %v before that node was proved dead", w.Record.Node, w.Record.State, was.Node, dead.Sub(w.Time))
 	case w.Record.State == job.Running && w.Record.Attempt != was.Attempt+1:
 		return fmt.Sprintf("it was taken over as attempt %d after attempt %d", w.Record.Attempt, was.Attempt)
 	case w.Record.State == job.Succeeded, w.Record.State == job.Retrying:
@@ -90,10 +90,10 @@ func (c *checker) takenOver(claim, w LedgerWrite) string {
 	return ""
 }
 
-// disowned reports whether w takes a slot over from a live node that has answered that it
-// does not hold its claim. The record of the handlers must confirm that answer: no handler
-// was started at this claim, or it had returned and the owner could not record that any more,
-// because the lease had ended its context or was about to.
+// disowned reports whether w takes a slot over from a live node that has answered that it does not
+// hold its claim. What the handlers recorded must confirm that answer. Either no handler was started
+// at this claim, or the handler had returned and its owner could not complete the slot any more,
+// because its trust in its lease had ended or was about to end.
 func (c *checker) disowned(claim, w LedgerWrite) bool {
 	says := func(a job.Attempt) bool {
 		return a.Fence == claim.Seq && strings.Contains(a.Error, "does not hold its claim")
@@ -110,9 +110,9 @@ func (c *checker) disowned(claim, w LedgerWrite) bool {
 	return true
 }
 
-// returnedLate reports whether a handler returned when its node did not trust itself any more:
+// returnedLate reports whether a handler returned after its node's trust in its lease had ended:
 // three quarters of the lease after the last heartbeat before the given time. A process that wakes
-// may notice the handler's end before that of its trust.
+// may notice the end of a handler before it notices the end of its trust.
 func (c *checker) returnedLate(r *run, before time.Time) bool {
 	var beat time.Time
 	for _, w := range c.nodes[r.node] {
@@ -124,7 +124,7 @@ func (c *checker) returnedLate(r *run, before time.Time) bool {
 	return slices.ContainsFunc(r.lines, func(l Line) bool { return l.What == LineEnd && l.Boot >= lapse-err-c.h.Skew })
 }
 
-// deadSince returns when a node was fenced, or recorded that it stopped.
+// deadSince returns when a node was proved dead: when it was fenced, or recorded that it stopped.
 func (c *checker) deadSince(node string) (time.Time, bool) {
 	for _, w := range c.nodes[node] {
 		if w.Node.State != exchange.NodeAlive {
@@ -163,7 +163,6 @@ func (c *checker) checkClaims() {
 		claim, seen := c.bySeq[r.fence]
 		switch {
 		case seen && claim.Slot == r.slot && claim.Record.State == job.Running && claim.Record.Node == r.node && claim.Record.Attempt == r.attempt:
-			// A claim is won before its handler starts.
 			at, err := c.h.Broker.At(r.start)
 			if claim.Time.After(at.Add(err + c.h.Skew)) {
 				c.bad("start before the claim", r.slot, append(evidence(r), "ledger: "+claim.String()), "%s started %v before its claim was stored", r, claim.Time.Sub(at))
@@ -183,7 +182,8 @@ func (c *checker) checkClaims() {
 	}
 }
 
-// confirmed reports whether later writes name a claim that the broker did not republish.
+// confirmed reports whether later writes prove that the claim of a run, which the broker did not
+// republish, was stored.
 func (c *checker) confirmed(r *run) bool {
 	for _, w := range c.writes[r.slot] {
 		for _, a := range w.Record.Attempts {

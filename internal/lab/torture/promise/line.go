@@ -8,10 +8,10 @@ import (
 
 // Kinds of lines.
 const (
-	LineUp     = "up"     // the process can handle a HUP
+	LineUp     = "up"     // from now on the process can handle a HUP
 	LineStart  = "start"  // a handler was called
-	LineCancel = "cancel" // its context ended, because of Cause
-	LineEnd    = "end"    // it returns Result
+	LineCancel = "cancel" // the handler's context ended, because of Cause
+	LineEnd    = "end"    // the handler returns Result
 	LinePause  = "pause"  // the process did not run from From to Boot
 	LineOrder  = "order"  // a trigger of the slot was acknowledged
 	LineFault  = "fault"  // the fault Kind hit Of from From to Boot

@@ -36,8 +36,9 @@ func (c *checker) checkOverlaps() {
 	}
 }
 
-// checkLocks checks that no lock is deleted, and that no slot of a job that runs its slots in
-// order is admitted before an older one that waits.
+// checkLocks checks that no lock is deleted. For jobs that run their slots in order, it checks that no
+// slot is admitted while an older one waits. For jobs whose policy keeps only the newest slot, it
+// calls checkNewest.
 func (c *checker) checkLocks() {
 	before := map[string]LockWrite{}
 	for _, w := range c.h.Locks {
@@ -62,7 +63,7 @@ func (c *checker) checkLocks() {
 			older := slices.DeleteFunc(slices.Clone(w.Lock.Waiting), func(o core.LockSlot) bool {
 				return !o.At.Before(h.At) || !slices.ContainsFunc(last.Lock.Waiting, func(l core.LockSlot) bool { return l.Slot == o.Slot })
 			})
-			// If there is room for each of them, they are admitted when they ask.
+			// If there is a place for each of the older slots, they are admitted when they ask.
 			if free := k.Places() - len(w.Lock.Holders); len(older) > max(free, 0) && !c.begun(h.Slot, w) {
 				c.bad("out of order", h.Slot, c.trace(h.Slot), "it was admitted while the older %s waited", older[0].Slot)
 			}
@@ -70,8 +71,7 @@ func (c *checker) checkLocks() {
 	}
 }
 
-// checkNewest checks that at most one slot waits, of those that were published in time. It
-// is for jobs whose policy keeps only the newest slot.
+// checkNewest checks that at most one of the slots that were published in time waits in a lock.
 func (c *checker) checkNewest(w LockWrite) {
 	var waits *core.LockSlot
 	for i := range w.Lock.Waiting {
@@ -85,8 +85,8 @@ func (c *checker) checkNewest(w LockWrite) {
 	}
 }
 
-// checkPlaces checks that no more slots of a job than its lock admits are between their first
-// claim and their outcome: a slot stays admitted during its retries.
+// checkPlaces checks that the lock of a job admits no more slots at once than there are places. A
+// slot has its place from its first claim to its outcome, also while it waits for a retry.
 func (c *checker) checkPlaces() {
 	begun := map[string][]LedgerWrite{} // by job, the first claims of its slots
 	for s, writes := range c.writes {
@@ -117,9 +117,9 @@ func (c *checker) checkPlaces() {
 	}
 }
 
-// checkReplaced checks that newer slots cancel older ones that run, under replace. A single
-// run may end just before, or its owner may die. But if no context ever ends because of a
-// newer slot, the newer slots only wait.
+// checkReplaced checks that under the policy replace, newer slots cancel older ones that run. A run
+// may go on beside a newer slot, for example if its owner has died. But if several runs do, and none
+// is ever cancelled for a newer slot, the newer slots only wait.
 func (c *checker) checkReplaced() {
 	const allowed, enough = 2 * time.Second, 3
 	outlived := map[string][]*run{} // by job
@@ -146,15 +146,15 @@ func (c *checker) checkReplaced() {
 	}
 }
 
-// begun reports whether a slot had been claimed before w. If its lock was lost, such a slot
-// is admitted before those that wait.
+// begun reports whether a slot had been claimed before w was written. If a job's lock was lost, such
+// a slot is admitted before those that wait.
 func (c *checker) begun(s job.Slot, w LockWrite) bool {
 	writes := c.writes[s]
 	return len(writes) > 0 && writes[0].Record.State == job.Running && writes[0].Time.Before(w.Time)
 }
 
-// checkExplanation checks that a slot that was left out because of another slot names it, and
-// that the other slot was there.
+// checkExplanation checks that a slot that was skipped or cancelled because of another slot names
+// that slot, and that the policy allows this reason.
 func (c *checker) checkExplanation(s job.Slot, w LedgerWrite) {
 	text, _, ok := strings.Cut(strings.TrimPrefix(w.Record.Error, "slot "), " was in its way")
 	if w.Record.State == job.Cancelled {
@@ -163,7 +163,7 @@ func (c *checker) checkExplanation(s job.Slot, w LedgerWrite) {
 	}
 	other, err := job.ParseSlotID(text)
 	if !ok || err != nil {
-		c.bad("explanation", s, c.trace(s), "it is %s, and does not say because of which slot", w.Record.State)
+		c.bad("explanation", s, c.trace(s), "it is %s, and its error does not name the slot in its way", w.Record.State)
 		return
 	}
 	end, ended := c.finalOf(other)
@@ -179,7 +179,7 @@ func (c *checker) checkExplanation(s job.Slot, w LedgerWrite) {
 	}
 }
 
-// finalOf returns the first known write of a slot's outcome.
+// finalOf returns the first write of a slot's outcome that is known.
 func (c *checker) finalOf(s job.Slot) (LedgerWrite, bool) {
 	for _, w := range c.writes[s] {
 		if w.Record.State.Final() {

@@ -13,8 +13,8 @@ import (
 // simplyLate is how late a slot may be published before its catch-up policy applies.
 const simplyLate = time.Minute
 
-// checkPolicies checks that slots without a run were left out for a valid reason, and that
-// the others were allowed to run.
+// checkPolicies checks that slots which were skipped, cancelled, missed or expired had a reason, and
+// that the runs of the others kept to their deadlines and timeouts.
 func (c *checker) checkPolicies() {
 	for _, s := range c.slots() {
 		w, ok := c.h.Records[s]
@@ -26,7 +26,7 @@ func (c *checker) checkPolicies() {
 		if published, ok := c.first[s]; ok && s.Token == "" {
 			late = published.Sub(s.At)
 			if k.Deadline > 0 && c.caughtUp(s, w.Record.Published) {
-				from = w.Record.Published // its deadline counts from its publication
+				from = w.Record.Published // the deadline of a slot that was caught up counts from its publication
 			}
 		}
 		switch w.Record.State {
@@ -45,19 +45,21 @@ func (c *checker) checkPolicies() {
 	}
 }
 
-// caughtUp reports whether the message of the slot that was stored at that time was marked as
-// caught up or as a backfill. The record names that time, so its worker had this message.
+// caughtUp reports whether the slot's message that was stored at the given time was marked as caught
+// up or as a backfill. The record has that time, so the worker that wrote it had received this
+// message.
 func (c *checker) caughtUp(s job.Slot, stored time.Time) bool {
 	return slices.ContainsFunc(c.h.Slots, func(w SlotWrite) bool {
 		return w.Message.Slot == s && w.Time.Equal(stored) && (w.Message.CaughtUp || w.Message.Backfill)
 	})
 }
 
-// checkTimes checks the runs of a slot against its deadline and its timeout.
+// checkTimes checks the runs of a slot against its job's deadline, which counts from from, and its
+// timeout.
 func (c *checker) checkTimes(s job.Slot, k job.Job, from time.Time) {
 	for _, r := range c.runs[s] {
-		// The deadline applies to the first decision to start. The write of the claim may take
-		// longer, and a claim that was released is made again later.
+		// The deadline applies to the decision to start the first attempt. Its claim may be stored
+		// later, and a claim that was released is made again even later.
 		if claim, ok := c.bySeq[r.fence]; ok && k.Deadline > 0 && claim.Last == 0 && !claim.Alone && len(claim.Record.Attempts) == 1 {
 			if waited := claim.Record.Attempts[0].Started.Sub(from); waited > k.Deadline+c.slack(r.node) {
 				c.bad("past its deadline", s, append(evidence(r), "ledger: "+claim.String()), "%s was claimed %v after it was due; its deadline is %v", r, waited, k.Deadline)
@@ -69,16 +71,17 @@ func (c *checker) checkTimes(s job.Slot, k job.Job, from time.Time) {
 	}
 }
 
-// wasFrozen reports whether a process did not run shortly before a boot time.
+// wasFrozen reports whether a process was frozen at a boot time, or in the ten seconds before it.
 func (c *checker) wasFrozen(process string, at time.Duration) bool {
 	return slices.ContainsFunc(c.pauses[process], func(p Line) bool { return p.From <= at && at <= p.Boot+10*time.Second })
 }
 
-// soonest is how old a slot must be before the sweep may take its message for lost.
+// soonest is the age from which on the sweep may take the message of a slot for lost.
 const soonest = 20 * time.Second
 
-// checkMessages checks that every message of a slot has the ID of the slot, so that the
-// stream drops copies, and that no message is published too early or for no slot.
+// checkMessages checks that every message of a slot has the slot's ID, so that the stream drops
+// copies, and that no message is offered again too soon, against its catch-up policy, or for a slot
+// that does not exist.
 func (c *checker) checkMessages() {
 	for _, w := range c.h.Slots {
 		id := w.Message.Slot.ID()
@@ -97,8 +100,8 @@ func (c *checker) checkMessages() {
 	}
 }
 
-// checkWatermark checks that the watermark never goes back, and passes no slot before it is
-// stored.
+// checkWatermark checks that the watermark never goes back, and that it does not pass a slot before
+// a message of the slot is stored.
 func (c *checker) checkWatermark() {
 	for i, w := range c.h.Marks {
 		if i > 0 {

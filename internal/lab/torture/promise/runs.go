@@ -23,9 +23,9 @@ type run struct {
 	// that happened just after the process woke, stop is when the process froze.
 	stop time.Duration
 
-	ended  bool // it returned; result says how
+	ended  bool // the handler returned; result says what
 	result string
-	cause  string // why its context ended; empty: it did not end
+	cause  string // why the context ended; empty: it did not end
 
 	lines []Line
 }
@@ -34,7 +34,7 @@ func (r *run) String() string {
 	return fmt.Sprintf("attempt %d at fence %d by %s (%s)", r.attempt, r.fence, r.node, r.process)
 }
 
-// evidence returns the lines of runs.
+// evidence returns the lines of runs, formatted.
 func evidence(runs ...*run) []string {
 	var all []string
 	for _, r := range runs {
@@ -76,7 +76,8 @@ type runKey struct {
 	node    string
 }
 
-// readRuns builds the runs from the lines. Lines that belong to no start are violations.
+// readRuns builds the runs from the lines of handlers, and sorts the other lines into pauses, faults
+// and ups. A line of a handler that was not started is a violation.
 func (c *checker) readRuns() {
 	open := map[runKey]*run{}
 	lines := slices.Clone(c.h.Lines)
@@ -136,7 +137,7 @@ func (c *checker) readRuns() {
 			r.stop = last
 			if died, ok := c.h.Deaths[r.process]; ok {
 				r.stop = died
-				pauses = c.witnesses(r.process)
+				pauses = c.pausesOfKilled(r.process)
 			}
 		}
 		for _, p := range slices.Backward(pauses) {
@@ -145,17 +146,17 @@ func (c *checker) readRuns() {
 	}
 }
 
-// witnesses returns the pauses of a process that was killed. It could not record its last
-// one, so the pauses of the torture count too: if the machine starved the torture, it may
+// pausesOfKilled returns the pauses of a process that was killed. The process could not record its
+// last pause, so the pauses of torture itself count too: if the machine starved torture, it may
 // have starved that process.
-func (c *checker) witnesses(process string) []Line {
+func (c *checker) pausesOfKilled(process string) []Line {
 	all := slices.Concat(c.pauses[process], c.pauses[TortureProcess])
 	slices.SortFunc(all, func(a, b Line) int { return cmp.Compare(a.Boot, b.Boot) })
 	return all
 }
 
-// forgive shortens a run that ended just after its process woke: it could not act from the
-// freeze on.
+// forgive shortens a run that ended just after its process woke from the pause p: since the pause
+// began, the handler could not act.
 func (r *run) forgive(p Line) {
 	switch {
 	case p.From >= r.stop || p.Boot+moment < r.stop:
@@ -168,8 +169,8 @@ func (r *run) forgive(p Line) {
 	}
 }
 
-// frozenSince reports whether a process had just woken at a boot time, and returns when it
-// was frozen.
+// frozenSince reports whether a process was frozen at a boot time, or had just woken. It returns
+// when the freeze began.
 func (c *checker) frozenSince(process string, at time.Duration) (time.Duration, bool) {
 	for _, p := range c.pauses[process] {
 		if p.From <= at && at <= p.Boot+moment {
