@@ -5,6 +5,8 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -122,11 +124,9 @@ const silenceFrom = 4 * time.Minute
 
 // rand returns the source of random numbers of a lane.
 func (s Shape) rand(lane string) *rand.Rand {
-	var h uint64 = 14695981039346656037
-	for _, c := range []byte(lane) {
-		h = (h ^ uint64(c)) * 1099511628211
-	}
-	return rand.New(rand.NewPCG(s.Seed, h))
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, lane)
+	return rand.New(rand.NewPCG(s.Seed, h.Sum64()))
 }
 
 // lane draws the faults of one process.

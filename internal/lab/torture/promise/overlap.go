@@ -49,8 +49,7 @@ func (c *checker) checkLocks() {
 		last, seen := before[w.Lock.Job]
 		before[w.Lock.Job] = w
 		k := c.cases[w.Lock.Job].Job
-		newest := k.Overlap == job.OverlapLatest || k.Overlap == job.OverlapReplace
-		if newest {
+		if k.Overlap == job.OverlapLatest || k.Overlap == job.OverlapReplace {
 			c.checkNewest(w)
 		}
 		if !seen || w.Last != last.Seq || k.Overlap != job.OverlapQueue && k.Concurrency == 0 {
