@@ -1,25 +1,24 @@
-// Package integration holds what can only be seen from outside: the built binary,
-// real servers and clusters, real processes, and what the engine really does.
+// Package integration tests what can only be seen from outside: the built binary with real
+// processes, servers and clusters, and what nats-server really does.
 //
-// The problems that Cronce was made for are one test each:
+// Each of the problems for which Cronce was made has a test:
 //
-//   - Several servers submit the same timer task to schedulers that share a store
-//     which fails at unlock time, and one joins late:
+//   - Several servers submit the same timer task to schedulers that share a store. The store fails
+//     when the finished task is to be unlocked, and another scheduler joins late:
 //     TestTimersThatSeveralServersSubmitRunOnce.
 //   - Four copies of a web process each start the scheduler:
 //     TestWebProcessInFourCopiesRunsEachSlotOnce.
 //   - A single scheduler is a single point of failure: TestFleetHasNoSinglePointOfFailure.
-//   - A worker loses the registry, and comes back:
+//   - A worker loses its connection to the registry, and reconnects:
 //     TestWorkerLosesTheRegistryForLessThanTheLease, ...ForMoreThanTheLease.
-//   - Clocks of the fleet differ: TestClocksOfTheFleetDifferByTwoHours.
-//   - A run is longer than its interval, or crashes with the lock:
+//   - The clocks of the fleet differ: TestClocksOfTheFleetDifferByTwoHours.
+//   - A run takes longer than its interval, or crashes while it holds the lock:
 //     TestRunLongerThanItsIntervalNeverOverlaps, TestLockOfACrashedRunFreesItself.
 //   - Two applications have jobs of the same name:
 //     TestNamespacesKeepSameNamedJobsOfTwoApplicationsApart.
-//   - Main and standby, and work for all machines:
-//     TestStandbyWorkerTakesOverAndHandsBack,
-//     TestWorkIsSpreadOverAllMachinesAndGrowsWithOneMore.
+//   - A standby takes over from a main worker: TestStandbyWorkerTakesOverAndHandsBack.
+//   - All machines share the work: TestWorkIsSpreadOverAllMachinesAndGrowsWithOneMore.
 //
-// Tests that take long, most of them, are built with the tag "long", and run with
-// "go tool task long". So are those of other packages.
+// Most of the tests take long. These have the build tag "long", and "go tool task long" runs them,
+// with the long tests of other packages.
 package integration

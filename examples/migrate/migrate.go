@@ -1,4 +1,4 @@
-// Package migrate holds the Go code of docs/migration.md, so that it compiles.
+// Package migrate holds the Go code of docs/migration.md, so that the compiler checks it.
 package migrate
 
 import (
@@ -51,7 +51,7 @@ func RobfigAfter(ctx context.Context, nc *nats.Conn) error {
 	return s.Run(ctx)
 }
 
-// AsynqAfter is what an asynq scheduler, a server and a client become.
+// AsynqAfter replaces a scheduler, a server and a client of asynq.
 func AsynqAfter(ctx context.Context, nc *nats.Conn) error {
 	s, err := cronce.New(ctx, nc, cronce.WithConcurrency(10))
 	if err != nil {
@@ -72,7 +72,7 @@ func AsynqAfter(ctx context.Context, nc *nats.Conn) error {
 	return s.Run(ctx)
 }
 
-// Enqueue is asynq's client.Enqueue with a TaskID and ProcessIn.
+// Enqueue replaces asynq's client.Enqueue with a TaskID and ProcessIn.
 func Enqueue(ctx context.Context, s *cronce.Scheduler) error {
 	_, err := s.Trigger(ctx, "report", cronce.TriggerOptions{
 		Key: "invoice-7", At: time.Now().Add(time.Hour), Payload: json.RawMessage(`{"format":"html"}`),

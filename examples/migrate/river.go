@@ -16,7 +16,7 @@ type ReportArgs struct {
 	Format string `json:"format"`
 }
 
-// RiverAfter is what a worker and a periodic job of River become.
+// RiverAfter replaces a worker and a periodic job of River.
 func RiverAfter(ctx context.Context, nc *nats.Conn) error {
 	s, err := cronce.New(ctx, nc, cronce.WithQueueConcurrency("reports", 10))
 	if err != nil {
@@ -37,7 +37,7 @@ func RiverAfter(ctx context.Context, nc *nats.Conn) error {
 	return s.Run(ctx)
 }
 
-// RiverInsert is what an insert of River becomes.
+// RiverInsert replaces an insert of River.
 func RiverInsert(ctx context.Context, s *cronce.Scheduler) error {
 	run, err := s.Trigger(ctx, "report", cronce.TriggerOptions{
 		Key: "order-7", At: time.Now().Add(time.Hour), Payload: json.RawMessage(`{"format":"html"}`),

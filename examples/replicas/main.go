@@ -1,7 +1,7 @@
-// Replicas is a web service with a job. Each of its replicas starts the scheduler, and
-// none is configured as the one that schedules; up.sh starts three of them.
+// Replicas is a service with a job. Each of its replicas runs the scheduler, and all of them are
+// configured alike: none is the one that schedules. up.sh starts three replicas.
 //
-// It gets its name as argument, and finds NATS with NATS_URL.
+// The argument is the name of the replica. NATS_URL names the NATS server.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 }
 
 func run(ctx context.Context, name string) error {
-	// RetryOnFailedConnect: the servers may start after us.
+	// RetryOnFailedConnect: the servers may start later than this process.
 	nc, err := nats.Connect(os.Getenv("NATS_URL"), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true))
 	if err != nil {
 		return err

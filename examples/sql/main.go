@@ -1,9 +1,9 @@
-// Sql is a service whose job pays into an account in PostgreSQL, exactly once a slot,
-// although a handler may start twice: the statements beside this file remember each
-// slot's ID and the largest fence that has come.
+// Sql is a service whose job pays into an account in PostgreSQL exactly once for each slot, although
+// a handler may start twice. The SQL statements beside this file store each slot's ID and the
+// largest fence that the database has seen for it.
 //
-// It finds the database as psql does (PGHOST, PGUSER, ...), which stands here for a
-// driver, and NATS by NATS_URL.
+// The service runs its statements with psql, in place of a driver, so PGHOST, PGUSER and the other
+// variables of psql name the database. NATS_URL names the NATS server.
 package main
 
 import (
@@ -33,7 +33,7 @@ var statements embed.FS
 func main() {
 	var s service
 	at := flag.String("at", time.Now().Add(2*time.Second).UTC().Format(time.RFC3339), "when to pay")
-	flag.StringVar(&s.hold, "hold", "", "before paying, wait for a file of the attempt's number in this folder")
+	flag.StringVar(&s.hold, "hold", "", "before paying, wait until this `folder` has a file named after the number of the attempt")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -95,15 +95,16 @@ func (s service) pay(_ context.Context, run job.Run) error {
 	return nil
 }
 
-// work is what takes so long that the lease may be over when it returns. It does not
-// look at its context, as much code does not.
+// work stands for work that may take longer than the lease. It ignores its context, as much code
+// does.
 func (s service) work(attempt int) {
 	for s.hold != "" && !exists(s.hold, strconv.Itoa(attempt)) {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// lost is for trying out what happens when an attempt ends in doubt.
+// lost simulates that the answer of the database was lost, so that the attempt does not know whether
+// it has paid.
 func (s service) lost(attempt int) bool {
 	return s.hold != "" && exists(s.hold, "lost-"+strconv.Itoa(attempt))
 }
@@ -113,7 +114,7 @@ func exists(dir, name string) bool {
 	return err == nil
 }
 
-// sql runs a file's statements for an attempt, and reports whether they gave a row.
+// sql runs the statements of a file for an attempt, and reports whether they returned a row.
 func sql(file string, run job.Run) (bool, error) {
 	text, err := statements.ReadFile(file)
 	if err != nil {

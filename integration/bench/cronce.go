@@ -16,8 +16,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// croncePeer is this module: runs that are triggered, with a payload each, as the
-// others have them. A slot of a schedule takes the same way.
+// croncePeer is Cronce. Its runs are triggered, because the work of the other peers has no schedule
+// either. A worker treats them like slots of a schedule.
 type croncePeer struct {
 	url, title, keeps string
 
@@ -64,8 +64,8 @@ func (p *croncePeer) scheduler(ctx context.Context, handle func([]byte)) (*cronc
 	})
 }
 
-// register has a scheduler of its own define the job and end: what is entered then waits for
-// the worker that is measured.
+// register runs another scheduler until it has written the job's definition. So runs can be entered
+// before the scheduler that is measured starts.
 func (p *croncePeer) register(ctx context.Context, handle func([]byte)) error {
 	s, err := p.scheduler(ctx, handle)
 	if err != nil {

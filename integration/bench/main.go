@@ -1,11 +1,10 @@
-// Command bench has Cronce and others do the same work, one after the other on one
-// machine, and writes a table and a plot of it. run.sh installs and starts the
-// servers, and says which.
+// Command bench gives Cronce and other schedulers the same work, one after the other on one
+// machine, and writes a table and a plot of the results. run.sh installs and starts the servers that
+// it needs.
 //
-// The work: runs with a payload of 100 bytes and a handler that does nothing. First
-// they are entered while no worker runs, and then drained by one worker process, which
-// is this one. Then some are entered for each of the coming seconds, and the handlers
-// note how late they start.
+// The work is runs with a payload of 100 bytes and a handler that does nothing. First they are
+// entered while no worker runs, and then drained by one worker process, which is this one. Then
+// some runs are entered for each of the next seconds, and the handlers note how late they start.
 package main
 
 import (
@@ -36,15 +35,15 @@ func run(ctx context.Context) error {
 	server := flag.String("nats", "", "`URL` of a nats-server with its default sync_interval")
 	synced := flag.String("nats-sync", "", "`URL` of a nats-server with sync_interval always")
 	n := flag.Int("n", 40_000, "how many runs are drained")
-	each := flag.Int("each", 100, "how many are due each second")
-	seconds := flag.Int("seconds", 10, "for how many seconds")
-	turns := flag.Int("turns", 2, "how often each has its turn; the best of each number counts")
-	limit := flag.Duration("limit", 5*time.Minute, "for one measurement")
-	about := flag.String("about", "", "`file` that says which machine, versions and commands")
+	each := flag.Int("each", 100, "how many runs are due each second when lateness is measured")
+	seconds := flag.Int("seconds", 10, "for how many seconds runs are due")
+	turns := flag.Int("turns", 2, "how often each peer is measured; the best value of each number counts")
+	limit := flag.Duration("limit", 5*time.Minute, "timeout of one measurement")
+	about := flag.String("about", "", "`file` with the machine, the versions and the commands, for benchmarks.md")
 	docs := flag.String("docs", "", "write benchmarks.md and benchmarks.svg into this `dir`")
 	flag.Parse()
 	peers := []peer{
-		// What syncs each write comes first: those rows keep the same promise.
+		// The peers that sync each write come first, because they keep the same promise.
 		&croncePeer{url: *synced, title: "Cronce, synced", keeps: "sync_interval always"},
 		&riverPeer{url: *postgres},
 		&asynqPeer{addr: *redisSynced, title: "asynq, synced", keeps: "appendfsync always"},
@@ -80,7 +79,7 @@ func run(ctx context.Context) error {
 	return write(*docs, rows, string(text), *n, *each)
 }
 
-// measure takes one turn with a peer.
+// measure takes all measurements of a peer once.
 func measure(ctx context.Context, p peer, n, each, seconds int, limit time.Duration) (row, error) {
 	r := row{Name: p.name(), Settings: p.settings()}
 	for _, m := range []struct {
@@ -101,7 +100,7 @@ func measure(ctx context.Context, p peer, n, each, seconds int, limit time.Durat
 	return r, nil
 }
 
-// best is the better of each number: what disturbs a measurement makes it worse.
+// best returns the better value of each number, because a disturbance only makes a measurement worse.
 func best(a, b row) row {
 	if a.Name == "" {
 		return b
@@ -157,7 +156,7 @@ and how late their handlers start. Each has its turn more than once; the best of
 	return os.WriteFile(dir+"/benchmarks.svg", plot(rows), 0o644)
 }
 
-// plot is a bar for each peer, as long as it is fast.
+// plot draws a bar for each peer, whose length shows the runs that its worker ran in a second.
 func plot(rows []row) []byte {
 	const left, width, bar, gap = 170, 420, 22, 10
 	most := 1.0

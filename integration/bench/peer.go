@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// peer is something that runs work later.
+// peer is a scheduler or queue that is measured.
 type peer interface {
 	name() string
-	settings() string // how it is set up, and how its server keeps data
+	settings() string // how the peer and its server are configured
 
-	// open sets it up, with a handler, empty; the returned function removes all.
+	// open sets the peer up without any work. handle is the handler of its worker. The returned
+	// function removes everything that open and the worker created.
 	open(ctx context.Context, handle func(payload []byte)) (closed func() error, err error)
 
-	// enter hands over work that may begin at the given time; zero: at once.
+	// enter stores a run for each payload. The runs may start at the given time; zero: at once.
 	enter(ctx context.Context, at time.Time, payloads [][]byte) error
 
-	// work begins to run what is there, until ctx ends.
+	// work runs what was entered, until ctx ends.
 	work(ctx context.Context) error
 }
 
-// row is what came of one peer.
+// row is the result of one peer.
 type row struct {
 	Name     string  `json:"name"`
 	Settings string  `json:"settings"`
@@ -33,7 +34,7 @@ type row struct {
 	P99      float64 `json:"late_p99_ms"`
 }
 
-// payload is of a hundred bytes and says when it was to begin.
+// payload is a hundred bytes of JSON. At is when its run is due; zero: at once.
 type payload struct {
 	At  time.Time `json:"at"`
 	Pad string    `json:"pad"`
@@ -43,19 +44,19 @@ func payloads(n int, at time.Time) [][]byte {
 	const pad = "0123456789012345678901234567890123456789012345678"
 	all := make([][]byte, n)
 	for i := range all {
-		all[i], _ = json.Marshal(payload{at, pad}) // it never fails
+		all[i], _ = json.Marshal(payload{at, pad}) // never fails
 	}
 	return all
 }
 
-// runs takes in what handlers were called with.
+// runs records the calls of handlers.
 type runs struct {
 	mu          sync.Mutex
 	first, last time.Time
 	n           int
 	late        []time.Duration
-	want        int
-	done        chan struct{}
+	want        int           // the number of calls to wait for
+	done        chan struct{} // closed at that number
 }
 
 func newRuns(want int) *runs { return &runs{want: want, done: make(chan struct{})} }
@@ -87,7 +88,7 @@ func (r *runs) wait(ctx context.Context) error {
 	}
 }
 
-// at is a quantile of the lateness, in milliseconds.
+// at returns the quantile q of the lateness, in milliseconds.
 func (r *runs) at(q float64) float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,8 +99,8 @@ func (r *runs) at(q float64) float64 {
 	return float64(r.late[min(int(q*float64(len(r.late))), len(r.late)-1)].Microseconds()) / 1000
 }
 
-// drain measures how fast work is entered, and how fast one worker process then
-// runs it: from the first handler's start to the last's.
+// drain measures how fast runs are entered, and then how fast one worker process runs them, from the
+// start of the first handler to that of the last.
 func drain(ctx context.Context, p peer, n int, into *row) (err error) {
 	r := newRuns(n)
 	closed, err := p.open(ctx, r.handle)
@@ -121,7 +122,7 @@ func drain(ctx context.Context, p peer, n int, into *row) (err error) {
 	})
 }
 
-// lateness measures how late work begins that was entered for each of some seconds.
+// lateness enters runs for each of the next seconds, and measures how late they start.
 func lateness(ctx context.Context, p peer, each, seconds int, into *row) (err error) {
 	r := newRuns(each * seconds)
 	closed, err := p.open(ctx, r.handle)
@@ -145,7 +146,7 @@ func lateness(ctx context.Context, p peer, each, seconds int, into *row) (err er
 	})
 }
 
-// working does f while the peer works.
+// working calls f while the peer's worker runs. If the worker ends, the context of f ends.
 func working(ctx context.Context, p peer, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan error, 1)

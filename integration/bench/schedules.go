@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// schedulesPeer is nats-server's own message schedules, with a consumer that acks:
-// no record of what became of anything.
+// schedulesPeer is the message schedules of nats-server, with a consumer that acks each message. It
+// records no outcomes.
 type schedulesPeer struct {
 	url    string
 	nc     *nats.Conn
@@ -73,7 +73,7 @@ func (p *schedulesPeer) work(ctx context.Context) error {
 	}
 	consuming, err := queue.Consume(func(m jetstream.Msg) {
 		p.handle(m.Data())
-		_ = m.Ack() // one that is lost comes again, and is counted again
+		_ = m.Ack() // if the ack is lost, the message is redelivered and counted again
 	})
 	if err != nil {
 		return err

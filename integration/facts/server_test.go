@@ -212,7 +212,7 @@ func silent(t *testing.T, kv jetstream.KeyValue, app jetstream.JetStream) {
 	}
 }
 
-// TestAnswersAreSentWhereverTheRequestSays: the server checks what a client may
+// TestAnswersAreSentWhereverTheRequestSays is fact 22: the server checks what a client may
 // publish to, and not the reply subject of what it publishes. So a login that may only
 // read a bucket can have the server copy what it reads into another.
 //

@@ -4,7 +4,7 @@ package main
 var consumerMutants = []mutant{
 	{
 		name:   "burst-behind-slow-handlers",
-		breaks: "a worker claims ahead of handlers that are not short any more, because the last burst was",
+		breaks: "a worker claims slots ahead of handlers that are no longer short, because those of the last burst were",
 		file:   "consumer/limiter.go",
 		old:    "		l.pace.busiest = 0\n",
 		new:    "",
@@ -12,7 +12,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "burst-for-ever",
-		breaks: "a worker claims ahead of handlers by a burst of long ago",
+		breaks: "a worker claims slots ahead of handlers because of a burst of long ago",
 		file:   "consumer/limiter.go",
 		old:    "	if now.Sub(p.busiestAt) > paceMemory {\n		return 0\n	}\n",
 		new:    "",
@@ -82,7 +82,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "places-of-an-incarnation",
-		breaks: "each incarnation of a process has its own limiter, whatever the previous one still runs",
+		breaks: "each incarnation of a process has its own limiter, which ignores what the previous one still runs",
 		file:   "consumer/consumer.go",
 		old:    "cfg.Table.limiter(cfg.Queue, cfg.Concurrency)",
 		new:    "newLimiter(cfg.Concurrency)",
@@ -90,7 +90,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "retire-begins-the-grace",
-		breaks: "a slot that runs when its queue is left has only the grace to end",
+		breaks: "a slot that still runs when its worker leaves the queue is cancelled after the grace",
 		file:   "consumer/consumer.go",
 		old:    "	begins, lost := ctx.Done(), false\n",
 		new:    "	over, end := context.WithCancel(ctx)\n	end()\n	begins, lost := over.Done(), false\n",
@@ -138,7 +138,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "outcome-ends-with-the-lease",
-		breaks: "the success of a handler that returned in time is thrown away when the broker is away for a lease",
+		breaks: "the success of a handler that returned in time is discarded if the broker is unreachable for a lease",
 		file:   "consumer/attempt.go",
 		old:    "	if recordsAfterLease {\n",
 		new:    "	if a.finish {\n",
@@ -154,7 +154,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "panic-is-not-the-slots",
-		breaks: "a panic in the handling of one slot ends the process",
+		breaks: "a panic in the worker's own code for one slot ends the process",
 		file:   "consumer/task.go",
 		old:    "		t.fail(p)\n",
 		new:    "		panic(p)\n",
@@ -174,7 +174,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "freed-place-wakes-no-slot",
-		breaks: "a slot that takes an ended one out of the lock wakes none of those that wait",
+		breaks: "a slot that removes an ended one from the lock wakes none of the waiting slots",
 		file:   "consumer/lock.go",
 		old:    "					t.wakeAll(next.Next(entrant.Places)) // the write removed slots that had ended\n",
 		new:    "",
@@ -182,7 +182,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "wake-up-before-the-wait-lost",
-		breaks: "a slot waits although its place became free before it was in the waitlist",
+		breaks: "a slot waits although a place became free for it before it was in the waitlist",
 		file:   "consumer/waitlist.go",
 		old:    "l.Admits(t.d.Slot.Whole(), places)",
 		new:    "l.Holds(t.d.Slot.Whole()) && places >= 0",
@@ -198,7 +198,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "stay-of-before-the-new-start",
-		breaks: "a reopened slot whose old message comes again keeps the stay that another slot has seen end",
+		breaks: "a reopened slot whose old message is redelivered keeps the stay in its lock that another slot has seen end",
 		file:   "consumer/lock.go",
 		old:    "t.d.Offer > 0 || t.view.Record != nil)",
 		new:    "t.d.Offer > 0)",
@@ -206,7 +206,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "stay-of-before-the-lost-claim",
-		breaks: "a slot whose claim was refused keeps the stay that another slot has seen end",
+		breaks: "a slot whose claim was refused keeps the stay in its lock that another slot has seen end",
 		file:   "consumer/lock.go",
 		old:    "known := l.entered && l.revision == t.view.Revision",
 		new:    "known := l.entered",
@@ -222,7 +222,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "ack-before-what-follows",
-		breaks: "a slot is acked although what follows from it is not on the broker",
+		breaks: "a slot is acked before the slots and alerts that follow from its outcome are stored",
 		file:   "consumer/follow.go",
 		old:    "return t.postpone(fmt.Errorf(\"publish what follows",
 		new:    "_ = t.postpone(fmt.Errorf(\"publish what follows",
@@ -230,7 +230,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "nothing-follows-again",
-		breaks: "what follows from an outcome never happens if a crash came first",
+		breaks: "the slots and alerts that follow from an outcome are never sent if the worker crashed before it sent them",
 		file:   "consumer/decide.go",
 		old:    "		t.rec, t.answer.revision, t.state = *t.view.Record, t.view.Revision, following\n",
 		new:    "		return t.respondWith(ack)\n",
@@ -238,7 +238,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "look-before-the-write",
-		breaks: "of two slots that succeed at once neither finds the other's record",
+		breaks: "of two slots that succeed at the same time, neither finds the other's record",
 		file:   "consumer/follow.go",
 		old:    "before = append(before, found...)",
 		new:    "_ = found",

@@ -1,10 +1,10 @@
 package main
 
-// fleetMutants break the packages below internal/fleet.
+// fleetMutants break packages below internal/fleet, and what belongs to their rules elsewhere.
 var fleetMutants = []mutant{
 	{
 		name:   "small-max-payload-unsaid",
-		breaks: "a node says nothing of a server whose max_payload is below what slots need",
+		breaks: "a node does not log that the server's max_payload is smaller than slots need",
 		file:   "internal/fleet/replica/replica.go",
 		old:    "most > 0 && most < space.EnoughPayload {",
 		new:    "most < 0 {",
@@ -12,7 +12,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "small-max-payload-unfound",
-		breaks: "doctor says nothing of a server whose max_payload is below what slots need",
+		breaks: "doctor does not report that the server's max_payload is smaller than slots need",
 		file:   "internal/check/doctor/server.go",
 		old:    "most > 0 && most < space.EnoughPayload {",
 		new:    "most < 0 {",
@@ -28,7 +28,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "apply-waits-for-each-answer",
-		breaks: "a start writes one job after the other",
+		breaks: "a node that starts writes each job only after the write of the previous one is answered",
 		file:   "internal/fleet/replica/upsert.go",
 		old:    "most = maxUnanswered",
 		new:    "most = 1",
@@ -68,7 +68,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "untrusted-with-a-live-context",
-		breaks: "a node that finds its trust lapsed leaves its context to a goroutine that has yet to run: a completion is sent without trust (invariant 4)",
+		breaks: "a node whose trust has lapsed ends its context in a goroutine, so a completion may be sent before that goroutine runs (invariant 4)",
 		file:   "internal/fleet/node/node.go",
 		old:    "	if lapsed && n.ctx.Err() == nil {\n		n.Lose(",
 		new:    "	if lapsed && n.ctx.Err() == nil {\n		go n.Lose(",
@@ -84,7 +84,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "takeover-without-fence",
-		breaks: "a node is taken for dead because it was silent, without the won write that ends it",
+		breaks: "a node is taken for dead because it was silent, without the won write that fences it",
 		file:   "internal/fleet/node/peers.go",
 		old:    "		o, err = p.fence(ctx, name, by, o)\n",
 		new:    "		o.node.State = exchange.NodeFenced\n",
@@ -100,7 +100,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "takeover-before-the-lease-is-over",
-		breaks: "half a lease of silence is enough",
+		breaks: "a node is fenced after half a lease of silence",
 		file:   "internal/fleet/node/peers.go",
 		old:    "	return o.since + max(p.cfg.Lease, o.node.Lease) - p.cfg.Boot()\n",
 		new:    "	return o.since + max(p.cfg.Lease, o.node.Lease)/2 - p.cfg.Boot()\n",
@@ -108,7 +108,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "definition-of-a-watch-in-between",
-		breaks: "while the watch catches up, an old definition is given for a slot of a newer one",
+		breaks: "while the watch catches up, a slot of a newer definition gets an old one",
 		file:   "internal/fleet/registry/view.go",
 		old:    "if e.Ready || e.Settled {",
 		new:    "if e.Revision > 0 {",
@@ -116,7 +116,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "sweep-leaves-live-owners",
-		breaks: "a running slot that its living owner forgot is offered by nothing when its message is lost (invariant 10)",
+		breaks: "a running slot that its living owner forgot is never offered again when its message is lost (invariant 10)",
 		file:   "internal/fleet/sweep/suspect.go",
 		old:    "if ownedAreDue && owned < maxOwned",
 		new:    "if ownedAreDue && owned < 0",
@@ -148,7 +148,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "sweep-of-an-invented-node",
-		breaks: "while the oldest producer is an invented one, no node sweeps",
+		breaks: "if the oldest producer is a forged record, no node sweeps",
 		file:   "internal/fleet/sweep/sweep.go",
 		old:    "if !first && !s.standsIn(last) {",
 		new:    "if !first {",
@@ -180,7 +180,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "event-of-a-stream-made-anew",
-		breaks: "messages of a new consumer get the IDs of an older stream",
+		breaks: "the slots of a new consumer's messages get the IDs that those of an older stream had",
 		file:   "internal/fleet/intake/taker.go",
 		old:    "if !state.Created.Equal(t.consumer.Created) {\n\t\treturn state, fmt",
 		new:    "if state.Created.IsZero() {\n\t\treturn state, fmt",
@@ -188,7 +188,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "event-after-an-unknown-edit",
-		breaks: "a producer that has not heard of an edit takes later messages by the old plan",
+		breaks: "a producer that does not know of an edit takes later messages by the old plan",
 		file:   "internal/fleet/intake/taker.go",
 		old:    "if e.Revision != t.entry.Revision {",
 		new:    "if e.Revision == 0 {",
@@ -212,7 +212,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "event-of-no-plan-acked",
-		breaks: "a message of no plan is taken out of a work queue",
+		breaks: "a message that belongs to no plan is removed from a work queue",
 		file:   "internal/fleet/intake/taker.go",
 		old:    "_ = m.NakWithDelay(afterEndDelay/2 + rand.N(afterEndDelay))",
 		new:    "_, _ = m.Ack(), rand.N(afterEndDelay)",
@@ -236,7 +236,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "plan-begun-again",
-		breaks: "each producer that starts drains a drained plan once more",
+		breaks: "each producer that starts drains an already drained plan again",
 		file:   "internal/fleet/intake/arrange.go",
 		old:    "i := a.newest + 1; i < len(plans)",
 		new:    "i := 0; i < len(plans)",
@@ -244,7 +244,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "consumer-of-an-unreadable-definition",
-		breaks: "a definition that cannot be read removes the job's consumer, and its position",
+		breaks: "if a definition cannot be read, the job's consumer is removed with its position",
 		file:   "internal/fleet/intake/intake.go",
 		old:    "if err != nil && !deleted || !deleted && takesFrom(e, o.stream) {",
 		new:    "if !deleted && takesFrom(e, o.stream) {",
@@ -293,7 +293,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "alerts-to-a-failing-target",
-		breaks: "a target that fails is tried by all its alerts again and again",
+		breaks: "every alert retries a failing target on its own",
 		file:   "internal/fleet/alert/targets.go",
 		old:    "case left > 0:",
 		new:    "case false:",
@@ -309,7 +309,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "late-told-by-each-node",
-		breaks: "a node that begins to sweep tells once more of the slots that are late",
+		breaks: "a node that begins to sweep alerts again about slots that are late",
 		file:   "internal/fleet/sweep/late.go",
 		old:    "return t.alerted[slot.ID()], nil",
 		new:    "return time.Time{}, nil",

@@ -1,10 +1,10 @@
 package main
 
-// jobMutants break package job.
+// jobMutants break package job, internal/core and other packages without a broker.
 var jobMutants = []mutant{
 	{
 		name:   "start-by-an-uncertain-clock",
-		breaks: "a worker starts a slot that was stored early when its clock may have reached the instant",
+		breaks: "a worker starts a slot that was stored early as soon as its clock may have reached the instant",
 		file:   "internal/core/age.go",
 		old:    "return due.Sub(v.certain())",
 		new:    "return due.Sub(v.Now)",
@@ -56,7 +56,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "plan-of-a-newer-program",
-		breaks: "a plan is read without a member that this program does not know, by which its slots may be others",
+		breaks: "a plan is read although it has a member that this program does not know, and that may change its slots",
 		file:   "job/plan.go",
 		old:    "	d.DisallowUnknownFields()\n",
 		new:    "",
@@ -65,7 +65,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "years-unbounded",
-		breaks: "an instant outside the years 0 to 9999 is read, and its record cannot be written again",
+		breaks: "an instant outside the years 0 to 9999 is read, and its record cannot be rewritten",
 		file:   "internal/codec/bounds.go",
 		old:    "year < 0 || year > 9999",
 		new:    "false",
@@ -83,7 +83,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "attempts-beyond-their-bound",
-		breaks: "a slot is claimed once more than a record can say",
+		breaks: "a slot is claimed more often than a record can count",
 		file:   "internal/core/claim.go",
 		old:    "case v.Record.Attempt >= codec.MaxClaims:",
 		new:    "case false:",
@@ -208,7 +208,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "shadow-for-ever",
-		breaks: "an attempt that did the work after a shadow counts as one",
+		breaks: "an attempt that did the work counts as a shadow because an earlier attempt was one",
 		file:   "job/record.go",
 		old:    "return r.Shadow > 0 && r.Shadow == r.Attempt }",
 		new:    "return r.Shadow > 0 }",

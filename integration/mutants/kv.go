@@ -22,7 +22,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "old-buckets-stop-nodes",
-		breaks: "nodes refuse to start on a bucket that an older version made",
+		breaks: "nodes refuse to start on a bucket that an older version created",
 		file:   "internal/broker/layout/layout.go",
 		old:    "all[len(all)-1].Tolerated = true",
 		new:    "",
@@ -40,7 +40,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "unreadable-removed-whatever-it-is-now",
-		breaks: "a value is removed that has changed since it was shown",
+		breaks: "a value is removed although it has changed since it was shown",
 		file:   "kv/unreadable.go",
 		old:    "	return b.Remove(ctx, e.Key, e.Revision)",
 		new:    "	now, _ := b.Read(ctx, e.Key)\n	return b.Remove(ctx, e.Key, now.Revision)",
@@ -48,7 +48,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "nonce-ignored",
-		breaks: "a write that was stored although its answer was lost counts as another node's (invariant 8)",
+		breaks: "a stored write whose answer was lost counts as the write of another node (invariant 8)",
 		file:   "internal/broker/wire/writing.go",
 		old:    "case stored.same(w.header, w.Data):",
 		new:    "case false:",
@@ -75,7 +75,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "single-answer-settles-a-batch",
-		breaks: "the answer to a batch's last message alone is taken for that to the whole batch",
+		breaks: "the answer to the last message of a batch is taken for the answer to the whole batch",
 		file:   "internal/broker/wire/batch.go",
 		old:    "	case a.batch != b.id || a.count != len(b.all):\n		return 0, errNoBatch\n",
 		new:    "",
@@ -115,7 +115,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "group-pauses-after-batches",
-		breaks: "slow storage has nothing to do between two rounds of batches",
+		breaks: "slow storage is idle between two rounds of batches",
 		file:   "internal/broker/wire/group.go",
 		old:    "	case g.round == r:\n		more = g.more()\n",
 		new:    "",
@@ -123,7 +123,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "group-completes-no-batch",
-		breaks: "slow storage has nothing to do although a whole batch waits",
+		breaks: "slow storage is idle although a whole batch waits",
 		file:   "internal/broker/wire/group.go",
 		old:    "			more = g.more()\n",
 		new:    "",
@@ -139,7 +139,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "group-rations-fast-storage",
-		breaks: "what waited while fast storage was measured goes in small rounds, one after another",
+		breaks: "writes that waited while fast storage was measured are sent in small rounds, one after another",
 		file:   "internal/broker/wire/group.go",
 		old:    "max(g.window(), window)",
 		new:    "window",
@@ -171,7 +171,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "group-measures-a-distant-broker-again-and-again",
-		breaks: "fast storage seems to become slow because the broker is far away",
+		breaks: "fast storage is measured again and again because the broker is far away",
 		file:   "internal/broker/wire/group.go",
 		old:    "	took = max(took-g.Transport.distance.least(), 0)\n",
 		new:    "",
@@ -246,7 +246,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "open-waits-for-the-lock",
-		breaks: "Open waits for a socket that does not drain, past its deadline",
+		breaks: "Open waits past its deadline for a socket that does not drain",
 		file:   "internal/broker/space/space.go",
 		old:    "go func() { made <- wire.NewWire(js) }()",
 		new:    "made <- wire.NewWire(js)",
@@ -280,7 +280,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "write-without-revision",
-		breaks: "no write names the revision that it expects: the last one wins",
+		breaks: "no write names the revision that it expects, so the last write wins",
 		file:   "internal/broker/wire/writing.go",
 		old:    "	w.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(w.revision, 10))\n",
 		new:    "	_ = strconv.Itoa\n",
@@ -306,7 +306,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "compacted-registry",
-		breaks: "of a registry whose last markers were compacted, the watch never knows the last revision",
+		breaks: "a watch never learns the last revision of a registry whose last delete markers were compacted",
 		file:   "internal/broker/wire/watch.go",
 		old:    "w.last = state.LastSeq",
 		new:    "_ = state.LastSeq",
@@ -315,7 +315,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "start-without-settings",
-		breaks: "a node that may not store settings ends, although another login is about to",
+		breaks: "a node that may not store settings ends, although another login is about to store them",
 		file:   "internal/broker/space/open.go",
 		old:    "len(inv.missing()) == 1 && !inv.stored",
 		new:    "false",

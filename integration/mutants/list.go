@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// mutant is one way to break the code.
+// mutant is one way to break the code, and the test that must notice it.
 type mutant struct {
 	name string
 
@@ -12,7 +12,7 @@ type mutant struct {
 	file     string // relative to the root of the module
 	old, new string // old occurs once
 
-	// test must fail. It is in the package of the file, or in the folder in.
+	// test must fail. It is in the folder in, or if that is empty, in the folder of the file.
 	test string
 	in   string
 }

@@ -72,9 +72,9 @@ func run(ctx context.Context, names []string) error {
 	return nil
 }
 
-// killAll runs the mutants, as many at a time as there are processors, and returns the names of
-// those that survived. A mutant that is not killed is run once more by itself: its test may
-// have reached a deadline while others were compiled.
+// killAll runs the tests of the mutants, as many at a time as there are processors, and returns the
+// names of the mutants that were not killed. If a mutant is not killed, its test runs once more, alone:
+// it may have reached a deadline while others were compiled.
 func killAll(ctx context.Context, root, work string, chosen []mutant) (failed []string, err error) {
 	var mu sync.Mutex
 	var again []mutant
@@ -109,7 +109,7 @@ func killAll(ctx context.Context, root, work string, chosen []mutant) (failed []
 	return failed, nil
 }
 
-// choose returns the mutants of these names, or a part of all if there are no names.
+// choose returns the mutants with these names. If there are no names, it returns a part of all mutants.
 func choose(names []string, part string) ([]mutant, error) {
 	if len(names) == 0 {
 		return partOf(mutants, part)
@@ -137,7 +137,7 @@ func partOf(all []mutant, part string) (chosen []mutant, err error) {
 	return chosen, nil
 }
 
-// pkg is the folder of the test that must fail.
+// pkg returns the folder of the test that must fail.
 func (m mutant) pkg() string {
 	if m.in != "" {
 		return m.in
@@ -152,13 +152,13 @@ func (m mutant) mutate(root string) (string, error) {
 		return "", err
 	}
 	if n := strings.Count(string(source), m.old); n != 1 {
-		return "", fmt.Errorf("%s: %s has %d times, want once:\n%s", m.name, m.file, n, m.old)
+		return "", fmt.Errorf("%s: %s contains this text %d times, want once:\n%s", m.name, m.file, n, m.old)
 	}
 	return strings.Replace(string(source), m.old, m.new, 1), nil
 }
 
-// checkUnmutated runs the named tests on the unchanged code. They must pass, or a failure
-// proves nothing about a mutant.
+// checkUnmutated runs the mutants' tests on the unchanged code. They must pass. Otherwise a failure
+// would prove nothing about a mutant.
 func checkUnmutated(ctx context.Context, root string, chosen []mutant) error {
 	tests := map[string][]string{}
 	for _, m := range chosen {
@@ -169,8 +169,8 @@ func checkUnmutated(ctx context.Context, root string, chosen []mutant) error {
 	for pkg, names := range tests {
 		pattern := "^(" + strings.Join(names, "|") + ")$"
 		output, err := goTest(ctx, root, pkg, pattern, nil)
-		if err != nil { // once more: the machine may be busy
-			fmt.Printf("again unmutated: the tests of %s: %v\n%s\n", pkg, err, output)
+		if err != nil { // perhaps the machine was busy
+			fmt.Printf("again unmutated: tests of %s failed: %v\n%s\n", pkg, err, output)
 			output, err = goTest(ctx, root, pkg, pattern, nil)
 		}
 		if err != nil {
@@ -178,7 +178,7 @@ func checkUnmutated(ctx context.Context, root string, chosen []mutant) error {
 		}
 		for _, name := range names {
 			if !strings.Contains(output, "--- PASS: "+name+" (") {
-				return fmt.Errorf("%s is not run in %s", name, pkg)
+				return fmt.Errorf("%s was not run in %s", name, pkg)
 			}
 		}
 		fmt.Printf("ok    unmutated: %d tests of %s\n", len(names), pkg)
@@ -192,13 +192,13 @@ func (m mutant) kill(ctx context.Context, root, work string) error {
 	if err != nil {
 		return err
 	}
-	// The overlay is in the environment, so that programs which the test builds are mutated too.
+	// The overlay is set in the environment, so that programs which the test builds have the mutant too.
 	output, _ := goTest(ctx, root, m.pkg(), "^"+m.test+"$", []string{"GOFLAGS=" + os.Getenv("GOFLAGS") + " -overlay=" + overlay})
 	return m.judge(output)
 }
 
-// overlay writes the mutated source, and the file that makes go build it in place of the real
-// one.
+// overlay writes the mutated source, and a file for the flag -overlay of go, which replaces the real
+// source with it. It returns the path of that file.
 func (m mutant) overlay(root, work string) (path string, err error) {
 	source, err := m.mutate(root)
 	if err != nil {
@@ -215,7 +215,7 @@ func (m mutant) overlay(root, work string) (path string, err error) {
 	return path, os.WriteFile(path, replace, 0o644)
 }
 
-// judge returns an error unless the output of the test shows that it failed.
+// judge returns an error unless the output of go test shows that the mutant's test failed.
 func (m mutant) judge(output string) error {
 	switch {
 	case strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]"):

@@ -12,7 +12,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "watermark-over-its-reset",
-		breaks: "a producer writes its own position over a watermark that an operator has put back",
+		breaks: "a producer writes its own position over a watermark that an operator has reset",
 		file:   "producer/keeper.go",
 		old:    "case err == nil && p.behind(k.stored):",
 		new:    "case err == nil && p.behind(k.stored) && false:",
@@ -20,7 +20,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "part-of-the-clocks-error",
-		breaks: "a producer subtracts a tenth of a second of what its clock may be fast, whatever its error",
+		breaks: "a producer allows only for a tenth of a second by which its clock may be fast, although its error is larger",
 		file:   "producer/session.go",
 		old:    "s.cfg.Clock.Now().Add(-s.cfg.Clock.Error())",
 		new:    "s.cfg.Clock.Now().Add(-min(s.cfg.Clock.Error(), 100*time.Millisecond))",
@@ -28,7 +28,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "asked-at-each-turn",
-		breaks: "a producer that does not believe the clock asks the others at each of its turns",
+		breaks: "a producer that finds the clock implausible asks the others again at each turn",
 		file:   "producer/session.go",
 		old:    "back := s.away && able",
 		new:    "able = true\n\tback := s.away",
@@ -36,7 +36,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "nothing-without-a-watermark",
-		breaks: "a producer waits for a stored watermark that it can read",
+		breaks: "a producer does not start until it can read the stored watermark",
 		file:   "producer/keeper.go",
 		old:    "case errors.Is(err, errUnreadable) && k.markUnreadable(revision, err):",
 		new:    "case false:",
@@ -52,7 +52,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "rest-without-forgetting",
-		breaks: "a producer that rests keeps every slot of a removed job that had fallen due",
+		breaks: "a resting producer keeps the due slots of removed jobs",
 		file:   "producer/session.go",
 		old:    "return s.refresh(ctx, now, now.Add(-plans.LateAfter))",
 		new:    "s.watermarkRead = time.Now()\n\treturn nil",
@@ -76,7 +76,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "found-out-and-the-forged-watermark",
-		breaks: "a producer that noticed false announcements goes on from a forged watermark",
+		breaks: "a producer that has detected false announcements continues from a forged watermark",
 		file:   "producer/session.go",
 		old:    "s.outbox.peersSilent, s.watermarkStale = false, false",
 		new:    "s.outbox.peersSilent = false",
@@ -100,7 +100,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "watermark-by-older-zones",
-		breaks: "a producer moves the watermark over slots that newer time zone data may compute otherwise",
+		breaks: "a producer moves the watermark over slots that may be different with newer time zone data",
 		file:   "producer/agenda.go",
 		old:    "(a.zoned == 0 || !a.zonesBehind)",
 		new:    "(a.zoned >= 0 || !a.zonesBehind)",
@@ -108,7 +108,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "refused-slots-off-the-agenda",
-		breaks: "slots of a refused job leave the agenda all the same, and wait in the outbox",
+		breaks: "slots of a refused job leave the agenda, and wait in the outbox",
 		file:   "producer/outbox.go",
 		old:    "		o.agenda.suspend(it.line.job, true)\n",
 		new:    "",
@@ -124,7 +124,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "announcement-for-other-members",
-		breaks: "an announcement is believed although it was made for other members, and so for another share",
+		breaks: "an announcement is believed although it was made for other members, and so for another share of the jobs",
 		file:   "producer/fleet.go",
 		old:    "return p.last.Members == f.members && p.last.Registry == f.registry",
 		new:    "return p.last.Registry == f.registry",
@@ -132,7 +132,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "announcement-of-no-producer",
-		breaks: "announcements are believed of nodes that no live record vouches for",
+		breaks: "announcements of nodes without a live record are believed",
 		file:   "producer/fleet.go",
 		old:    "	if !ok {\n		return nil",
 		new:    "	if !ok && started.IsZero() != started.IsZero() {\n		return nil",
@@ -140,7 +140,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "announcement-beyond-now",
-		breaks: "an announcement is believed that claims slots which are not due yet",
+		breaks: "an announcement is believed although it covers slots that are not due yet",
 		file:   "producer/announce.go",
 		old:    "ahead > 0 {",
 		new:    "ahead > 1000*time.Hour {",
@@ -148,7 +148,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "announcement-of-an-older-registry",
-		breaks: "an announcement is believed although it was made without knowing of an edit",
+		breaks: "an announcement is believed although its producer did not know of an edit",
 		file:   "producer/fleet.go",
 		old:    "return p.last.Members == f.members && p.last.Registry == f.registry",
 		new:    "return p.last.Members == f.members",
@@ -156,7 +156,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "announce-before-the-ack",
-		breaks: "a producer announces its share when it has sent it, not when it is acknowledged",
+		breaks: "a producer announces its share when it has sent the slots, not when they are acknowledged",
 		file:   "producer/standby.go",
 		old:    "it.state == deferred || it.state == inFlight || it.state == waiting",
 		new:    "it.state == deferred",
@@ -164,7 +164,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "copies-kept-over-a-change",
-		breaks: "copies stay with a producer although they are no longer of its share",
+		breaks: "after a change of the members, a producer does not assign its copies to the new shares",
 		file:   "producer/announce.go",
 		old:    "		s.outbox.reshare()\n",
 		new:    "",
@@ -172,7 +172,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "copy-dropped-for-another-plan",
-		breaks: "a copy is dropped by an announcement about a newer definition",
+		breaks: "a copy is dropped because of an announcement about a newer definition",
 		file:   "producer/standby.go",
 		old:    "current := b.registry == o.agenda.digest",
 		new:    "current := true",
@@ -188,7 +188,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "registry-not-settled",
-		breaks: "the watermark has a registry revision while earlier writes may still be missing",
+		breaks: "the watermark names a registry revision although earlier writes may still be missing",
 		file:   "producer/agenda.go",
 		old:    "p := a.settled",
 		new:    "p := a.known",

@@ -4,7 +4,7 @@ package main
 var programMutants = []mutant{
 	{
 		name:   "trigger-overlooks-what-waits",
-		breaks: "one key becomes two runs while the first waits for a worker",
+		breaks: "a repeated trigger starts a second run while the first waits for a worker",
 		file:   "client/trigger.go",
 		old:    "	if c.cfg.NoList {\n		return nil\n	}\n	published",
 		new:    "	if true {\n		return nil\n	}\n	published",
@@ -12,7 +12,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "trigger-overlooks-what-waits-for-long",
-		breaks: "an order is new again when the duplicate window has passed, though its run waits",
+		breaks: "a repeated trigger starts a new run after the duplicate window, although the first run still waits",
 		file:   "client/trigger.go",
 		old:    "published.Before = now.Add(",
 		new:    "published.Before = now.Add(-24*time.Hour",
@@ -28,7 +28,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "payload-member-given-twice",
-		breaks: "the last of two members of a name counts, silently",
+		breaks: "of two members with the same name the last one counts, and no error says so",
 		file:   "internal/codec/payload/payload.go",
 		old:    "			case seen[name]:\n				return errors.New(\"given twice\")\n",
 		new:    "",
@@ -53,7 +53,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "full-storage-taken-for-dead-nodes",
-		breaks: "doctor advises to start nodes when storage is full",
+		breaks: "doctor advises you to start nodes although storage is full",
 		file:   "internal/check/doctor/fleet.go",
 		old:    "if !c.produces() && c.Full == \"\" && slices",
 		new:    "if !c.produces() && slices",
@@ -61,7 +61,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "idle-workers-without-a-place",
-		breaks: "a slot that idle workers do not take, since a service is not ready, is said to wait for the limiter",
+		breaks: "explain says that a slot waits for the limiter, although idle workers do not take it because a service is not ready",
 		file:   "internal/check/story/waiting.go",
 		old:    "if n.Running > 0 {",
 		new:    "if n.Running >= 0 {",
@@ -79,7 +79,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "answers-anywhere",
-		breaks: "a login may publish to the reply subject of any request that it hears, its own included",
+		breaks: "a login may publish to the reply subject of any request that it receives, even of its own",
 		file:   "cmd/cronce/fleet/auth.go",
 		old: `	b.WriteString("  }\n")
 	return b.String()`,
@@ -90,7 +90,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "unreadable-in-silence",
-		breaks: "the doctor says that all is well while a lock cannot be read",
+		breaks: "doctor reports no problem although a lock cannot be read",
 		file:   "internal/check/doctor/finding.go",
 		old:    "		c.unreadable()\n",
 		new:    "",
@@ -123,7 +123,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "guard-waits-for-its-worker",
-		breaks: "the guard ends nothing while its worker does not read",
+		breaks: "the guard ends no command while its worker does not read",
 		file:   "internal/action/guard/starter_unix.go",
 		old:    "\tq.values = append(q.values, v)",
 		new:    "\tfor len(q.values) > 150 {\n\t\tq.filled.Wait()\n\t}\n\tq.values = append(q.values, v)",
@@ -131,7 +131,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "guard-forgets-an-end",
-		breaks: "a command whose end was asked for while it started runs on",
+		breaks: "a command that had to end while it was starting runs on",
 		file:   "internal/action/guard/keeper_unix.go",
 		old:    "if start.killAt > 0 {",
 		new:    "if start == nil {",
@@ -139,7 +139,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "guard-starts-too-late",
-		breaks: "a command that waited for another one's start is started after the lease",
+		breaks: "a command that waited while another one was starting is started after the end of the lease",
 		file:   "internal/action/guard/starter_unix.go",
 		old:    "refused: boot.Now() >= time.Duration(s.until.Load())}",
 		new:    "refused: boot.Now() < 0 || time.Duration(s.until.Load()) < 0}",
@@ -147,7 +147,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "output-tail-lost",
-		breaks: "what a command wrote last is lost when its worker gets no CPU time",
+		breaks: "the last output of a command is lost if its worker gets no CPU time",
 		file:   "internal/action/guard/stdio_unix.go",
 		old:    "\ts.drain()\n",
 		new:    "",
@@ -189,7 +189,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "users-checked-at-the-run",
-		breaks: "a worker that cannot be the user of its jobs takes their slots",
+		breaks: "a worker that cannot switch to the user of its jobs takes their slots",
 		file:   "cmd/cronce/serve/handlers.go",
 		old:    "if e.Action.Exec != nil {\n\t\t\tif err := execaction.Check",
 		new:    "if e.Action.Exec != nil && e.Action.HTTP != nil {\n\t\t\tif err := execaction.Check",

@@ -19,7 +19,7 @@ import (
 type sabotage struct {
 	mutant
 
-	// rules are the rules of which a run may find a violation. duration is that of the run; zero:
+	// A run must find a violation of one of rules. duration is the duration of the run. Zero:
 	// sabotageTime.
 	rules    []string
 	duration time.Duration
@@ -34,7 +34,7 @@ const (
 var sabotages = []sabotage{
 	{
 		mutant: mutant{
-			name: "no-margin", breaks: "a node trusts itself to the very end of its lease",
+			name: "no-margin", breaks: "a node trusts itself almost to the end of its lease",
 			file: "internal/fleet/node/node.go",
 			old:  "func Margin(lease time.Duration) time.Duration { return lease / 4 }",
 			new:  "func Margin(lease time.Duration) time.Duration { return lease / 100 }",
@@ -70,7 +70,7 @@ var sabotages = []sabotage{
 	},
 	{
 		mutant: mutant{
-			name: "latest-drops-nothing", breaks: "under latest all slots wait in line",
+			name: "latest-drops-nothing", breaks: "under latest all slots wait, not only the newest",
 			file: "internal/core/lock.go",
 			old:  "	at := d.Slot.At\n	if at.IsZero() {\n		at = d.Published\n	}\n	late := d.CaughtUp",
 			new:  "	if policy == job.OverlapLatest {\n		policy = job.OverlapQueue\n	}\n	at := d.Slot.At\n	if at.IsZero() {\n		at = d.Published\n	}\n	late := d.CaughtUp",
@@ -84,7 +84,7 @@ var sabotages = []sabotage{
 			old:  "	case c.Policy == job.CatchUpNone:\n		return 0\n",
 			new:  "	case c.Policy == job.CatchUpNone:\n		return 1\n",
 		},
-		duration: 4 * time.Minute, rules: []string{"caught up"}, // with a silence in it
+		duration: 4 * time.Minute, rules: []string{"caught up"}, // long enough for a silence of all producers
 	},
 	{
 		mutant: mutant{
@@ -97,7 +97,7 @@ var sabotages = []sabotage{
 	},
 	{
 		mutant: mutant{
-			name: "copies-of-a-producer-that-left", breaks: "copies that were held for a producer are published by none after it has left",
+			name: "copies-of-a-producer-that-left", breaks: "when a producer leaves, no other producer publishes the copies of its slots",
 			file: "producer/standby.go",
 			old:  "if o.fleet.owner(c.def.name) == p {",
 			new:  "if p != nil {",
@@ -106,7 +106,7 @@ var sabotages = []sabotage{
 	},
 }
 
-// sabotageAll tortures the named sabotages, or all if there are no names.
+// sabotageAll tortures the named sabotages. If there are no names, it tortures all.
 func sabotageAll(ctx context.Context, root, work string, names []string) error {
 	var missed []string
 	known := 0
@@ -129,14 +129,14 @@ func sabotageAll(ctx context.Context, root, work string, names []string) error {
 	}
 	switch {
 	case known < len(names):
-		return fmt.Errorf("not all of these are sabotages: %s", strings.Join(names, ", "))
+		return fmt.Errorf("unknown sabotage among %s", strings.Join(names, ", "))
 	case len(missed) > 0:
 		return fmt.Errorf("torture did not find %d of %d: %s", len(missed), known, strings.Join(missed, ", "))
 	}
 	return nil
 }
 
-// torture builds the sabotaged program, tortures it, and returns the rule that found it.
+// torture builds the sabotaged program, tortures it, and returns the rule whose violation was found.
 func (s sabotage) torture(ctx context.Context, root, work string) (rule string, err error) {
 	overlay, err := s.overlay(root, work)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s sabotage) torture(ctx context.Context, root, work string) (rule string, 
 	defer os.Remove(program)
 	run := exec.CommandContext(ctx, program, "torture", "--servers", "1", "--lease", "3s", "-o", "json",
 		"--seed", fmt.Sprint(sabotageSeed), "--duration", cmp.Or(s.duration, sabotageTime).String())
-	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // it ends the processes that it started
+	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // then torture ends the processes that it started
 	var output, log bytes.Buffer
 	run.Stdout, run.Stderr = &output, &log
 	err = run.Run()
@@ -161,7 +161,7 @@ func (s sabotage) torture(ctx context.Context, root, work string) (rule string, 
 	return s.verdict(run.ProcessState.ExitCode(), output.String(), log.String())
 }
 
-// verdict returns the rule that found the sabotage.
+// verdict returns the rule whose violation was found, or an error if the sabotage was not found.
 func (s sabotage) verdict(code int, output, log string) (rule string, err error) {
 	const found = 3
 	if code != found {

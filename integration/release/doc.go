@@ -1,3 +1,3 @@
-// Package release reads the configuration of releases as goreleaser does. It is a module of
-// its own, because of what goreleaser requires.
+// Package release tests the configuration of releases with goreleaser's own reader. It is a separate
+// module, so that goreleaser does not choose the versions of Cronce's other dependencies.
 package release

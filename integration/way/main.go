@@ -1,7 +1,7 @@
-// Command way prints the functions of package consumer that one short slot of the default
-// policy passes, from the delivery of its message to its ack. It compares the coverage of a
-// test that runs one slot with that of a test that runs none, so that functions which an
-// idle worker calls too do not count. It fails if there are more than a reader can follow.
+// Command way prints the functions of package consumer that one short slot of the default overlap
+// policy passes, from the delivery of its message to its ack. It compares the coverage of a test
+// that runs one slot with that of a test that runs none. So functions that an idle worker calls too
+// do not count. It fails if there are more functions or files than a reader can follow.
 package main
 
 import (
@@ -52,7 +52,7 @@ func run() error {
 	}
 	fmt.Printf("%d functions in %d files\n", functions, files)
 	if functions > maxFunctions || files > maxFiles {
-		return fmt.Errorf("a slot passes %d functions in %d files: at most %d in %d", functions, files, maxFunctions, maxFiles)
+		return fmt.Errorf("a slot passes %d functions in %d files: want at most %d in %d", functions, files, maxFunctions, maxFiles)
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func reached(test string) (map[string][]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	lines := map[string][]int{} // of the blocks that ran, by file
+	lines := map[string][]int{} // the first lines of the blocks that ran, by file
 	scan := bufio.NewScanner(f)
 	for scan.Scan() {
 		file, block, found := strings.Cut(filepath.Base(scan.Text()), ":")

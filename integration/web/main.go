@@ -1,6 +1,5 @@
-// Web is a service as many are: a web server that also has something to do each
-// second, and therefore starts a scheduler in each of its processes. The test of the
-// parent folder starts four of them.
+// Web is a typical service: a web server that also has a job to run each second. So each of its
+// processes starts a scheduler. A test of the parent folder starts four processes.
 package main
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// main gets the NATS server and a file as arguments, to which each run adds a line. It prints
-// the address that it serves on.
+// main takes as arguments the URL of the NATS server and a file to which each run adds two lines. It
+// prints the URL of the web server.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -1,10 +1,10 @@
 //go:build js && wasm
 
 // Playground computes in a browser what the page "Try a schedule" of the dashboard computes on
-// the server: what an expression means, its coming slots, and what it does when clocks change.
+// the server: what an expression means, its next slots, and what it does when clocks change.
 // The documentation site loads it. It sets the global function cronceSchedule, which takes an
-// object with the text members spec, timezone, dst_gap, dst_overlap and name, and from in
-// milliseconds since 1970. It returns JSON: a preview, or {"error": text}.
+// object with the text members spec, timezone, dst_gap, dst_overlap and name, and the number from,
+// in milliseconds since 1970. The function returns JSON: a preview, or {"error": text}.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 
 func main() {
 	js.Global().Set("cronceSchedule", js.FuncOf(func(_ js.Value, args []js.Value) any { return schedule(args[0]) }))
-	select {} // the functions of a program that has ended cannot be called
+	select {} // JavaScript cannot call a function of a program that has ended
 }
 
 func schedule(question js.Value) string {
@@ -42,7 +42,7 @@ func schedule(question js.Value) string {
 	return string(out)
 }
 
-// answer is what the page shows. Times are texts.
+// answer is what the page shows. Times are formatted.
 type answer struct {
 	Error   string   `json:"error,omitempty"`
 	Words   string   `json:"words"`
@@ -61,7 +61,7 @@ type change struct {
 	Says    string   `json:"says"`
 	Planned []string `json:"planned"` // wall times that are skipped, or occur twice
 	Setting string   `json:"setting"`
-	Same    bool     `json:"same"` // all choices do the same
+	Same    bool     `json:"same"` // all choices have the same slots
 	Choices []choice `json:"choices"`
 }
 

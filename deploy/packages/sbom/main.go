@@ -49,7 +49,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 2 {
-		return errors.New("want BINARY OUTPUT")
+		return errors.New("usage: sbom BINARY OUTPUT")
 	}
 	info, err := buildinfo.ReadFile(args[0])
 	if err != nil {

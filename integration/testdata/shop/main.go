@@ -1,6 +1,6 @@
-// Command shop is an HTTP service of another module, written from "go doc" and the guide: it charges
-// orders in the background, shows how far each is, syncs its stock every second, pauses that during a
-// migration, and lists failures and retries them.
+// Command shop is an HTTP service in a module of its own, which uses only what "go doc" and the guide
+// describe. It charges orders in the background, shows the progress of each charge, syncs its stock
+// every second, pauses the syncs during a migration, and lists and retries failed charges.
 package main
 
 import (
@@ -41,7 +41,7 @@ type shop struct {
 	client *client.Client
 
 	bankDown  atomic.Bool // charges fail
-	bankSlow  chan bool   // a charge waits here, half done, while a value can be sent
+	bankSlow  chan bool   // while "hold" receives from it, the next charge stops half way, until "release" receives
 	migrating atomic.Bool
 	disturbed atomic.Int64 // syncs that ran during a migration
 	syncs     atomic.Int64
@@ -75,7 +75,7 @@ func (s *shop) sync(context.Context, job.Run) error {
 	return nil
 }
 
-// migrate pauses the syncs, waits for those that were published before, and runs work.
+// migrate pauses the syncs, waits for those that have already been published, and calls work.
 func (s *shop) migrate(ctx context.Context, work func()) error {
 	if _, err := s.client.Pause(ctx, "sync"); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (s *shop) routes() http.Handler {
 	mux.HandleFunc("POST /migrations", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := patience(r)
 		defer cancel()
-		err := s.migrate(ctx, func() { time.Sleep(2500 * time.Millisecond) }) // two syncs would be due
+		err := s.migrate(ctx, func() { time.Sleep(2500 * time.Millisecond) }) // two syncs would be due meanwhile
 		answer(w, http.StatusOK, map[string]int64{"disturbed": s.disturbed.Load(), "syncs": s.syncs.Load()}, err)
 	})
 	mux.HandleFunc("GET /syncs", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.syncs.Load(), nil) })
@@ -198,7 +198,7 @@ func (s *shop) routes() http.Handler {
 			s.bankDown.Store(true)
 		case "up":
 			s.bankDown.Store(false)
-		case "hold", "release": // the next charge stops half way; it goes on
+		case "hold", "release": // "hold" stops the next charge half way, "release" lets it go on
 			select {
 			case <-s.bankSlow:
 			case <-r.Context().Done():
@@ -209,7 +209,7 @@ func (s *shop) routes() http.Handler {
 	return mux
 }
 
-// patience is how long a request waits for the broker: across a restart of it.
+// patience bounds how long a request waits for the broker. It is longer than a restart of the broker.
 func patience(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), 5*time.Minute)
 }
