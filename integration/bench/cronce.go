@@ -28,7 +28,7 @@ type croncePeer struct {
 
 func (p *croncePeer) name() string { return p.title }
 func (p *croncePeer) settings() string {
-	return "one server, file storage, " + p.keeps + "; default settings, overlap allow; TriggerMany with 5000 orders a call"
+	return "one server, file storage, " + p.keeps + "; default settings, overlap allow; TriggerMany with 5000 runs a call"
 }
 
 const namespace = "bench_peers"

@@ -112,39 +112,40 @@ func best(a, b row) row {
 
 func write(dir string, rows []row, about string, n, each int) error {
 	var md strings.Builder
-	fmt.Fprintf(&md, `# Beside others
+	fmt.Fprintf(&md, `# Benchmarks against other schedulers
 
-The same work for each, by turns on one machine in one run: %d runs with a payload
-of 100 bytes and a handler that does nothing, entered and then drained by one worker process; then %d due each second,
-and how late their handlers start. Each has its turn more than once; the best of each number counts. Written by [integration/bench](../integration/bench/run.sh), which is a module of its own.
+All of these did the same work, in turn on one machine: %d runs with a payload of 100 bytes and a handler that does
+nothing were entered, and then drained by one worker process. Then %d runs were due each second, and their lateness was
+measured. Each was measured several times, and the best value of each number counts. [integration/bench](../integration/bench/run.sh)
+wrote this page. It is a module of its own.
 
-| | entered a second | worked a second | late, half of them | late, 99 of 100 |
+| | runs entered a second | runs drained a second | lateness, median | lateness, 99th percentile |
 |---|---|---|---|---|
 `, n, each)
 	for _, r := range rows {
 		fmt.Fprintf(&md, "| %s | %.0f | %.0f | %.1f ms | %.1f ms |\n", r.Name, r.Entered, r.Worked, r.P50, r.P99)
 	}
-	md.WriteString("\n![worked a second](benchmarks.svg)\n\n## How each is set up\n\n")
+	md.WriteString("\n![runs drained a second](benchmarks.svg)\n\n## How each one is set up\n\n")
 	for _, r := range rows {
 		fmt.Fprintf(&md, "- **%s**: %s.\n", r.Name, r.Settings)
 	}
 	fmt.Fprintf(&md, `
 ## What to make of it
 
-- Compare the first three rows with each other: there, whatever was answered survives a power cut. In the others, what is newer
+- Compare the first three rows with each other: in these, whatever was acknowledged survives a power cut. In the others, what is newer
   than the sync interval (two minutes, one second) may be lost if the machine fails. A cluster of three NATS servers keeps it,
-  unless all of them fail at once.
+  unless all of them fail at the same time.
 - PostgreSQL syncs once for all transactions that commit at the same time. Cronce groups its writes in the server's atomic
   batches, which nats-server syncs at most a few times each, but it acknowledges each run by itself, and the server syncs each
   of these acknowledgements.
-- In our favour: the servers and the worker are on one machine, with no network between them.
-- Cronce and River enter 5,000 runs a call, as their documentation advises. Each order of Cronce has a key and a result of its
-  own, and repeating a call orders nothing twice; River's fast insertion knows no keys.
-- Not in our favour: Cronce and River record each outcome; asynq keeps none of what succeeded, and nats-server's schedules know of none.
-  Cronce runs with its default of 16 handlers at once, River with 2,000 and asynq with 100.
-- Lateness is of single runs, triggered for a time. Those of a schedule are published by a producer, and not by the server's
-  timers: "cronce bench" measures them.
-- The load of the machine stands below. With a high one, only what is far apart is apart.
+- In favour of Cronce: the servers and the worker are on one machine, with no network between them.
+- Cronce and River enter 5,000 runs with each call, as their documentation advises. Each trigger of Cronce has its own key and
+  result, and a repeated call triggers nothing twice. River's fast insertion has no keys.
+- Not in favour of Cronce: Cronce and River record each outcome. asynq keeps no record of runs that succeeded, and nats-server's
+  schedules record nothing. Cronce runs with its default of 16 handlers at once, River with 2,000 and asynq with 100.
+- Lateness is measured on runs that were triggered for a later time, which the server's timers publish. A producer publishes the
+  slots of a schedule: "cronce bench" measures their lateness.
+- The load of the machine is given below. If it was high, only large differences mean something.
 
 ## Machine, versions and commands
 
