@@ -50,9 +50,9 @@ type Handler struct {
 	http  http.Handler
 }
 
-// New returns a handler of the paths below "/", for a client that is not nil. Remove the prefix under
-// which you mount it with http.StripPrefix. Keep the client's connection open until Close has
-// returned.
+// New returns a handler of the paths below "/". The client must not be nil. If you mount the handler
+// below a prefix, remove the prefix with http.StripPrefix. Keep the client's connection open until
+// Close has returned.
 func New(c *client.Client, options ...Option) *Handler {
 	var cfg config
 	for _, o := range options {

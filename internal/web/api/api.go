@@ -27,8 +27,8 @@ type Config struct {
 	// Client carries out the operations.
 	Client *client.Client
 
-	// User returns the author of a request, or "" if it is not known: the order is then given in
-	// the client's own name. Nil: it is never known.
+	// User returns the user of a request. If it is nil or returns "", the order carries the
+	// client's own name.
 	User func(*http.Request) string
 
 	// Logger logs requests that fail with a status of 500 or more, and failures of the event
@@ -38,8 +38,8 @@ type Config struct {
 	// Version is that of the program.
 	Version string
 
-	// Patience bounds a request to a broker that does not answer, apart from those that wait
-	// or stream. 0: DefaultPatience.
+	// Patience bounds the time of a request, apart from those that wait or stream. 0:
+	// DefaultPatience.
 	Patience time.Duration
 }
 

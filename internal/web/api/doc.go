@@ -8,11 +8,11 @@
 //
 // # Decisions
 //
-//   - A question that is not answered in time is 503, and an order is 504: the order may
-//     have been carried out, and the same order again settles it.
+//   - If the broker does not answer in time, a question gets 503 and an order 504: the order may
+//     have been carried out, and sending it again settles it.
 //   - A PUT needs If-Match or If-None-Match, since two operators that edit one job would
 //     otherwise overwrite each other unseen.
 //   - Parameters and members that are not known are errors. A misspelt filter must not
 //     select everything.
-//   - Links are relative, so that they hold below any path.
+//   - Links are relative, so that they work below any path.
 package api

@@ -27,7 +27,7 @@ const maxStreams = 100
 type eventsIn struct {
 	Job  string          `query:"job" doc:"only of this job"`
 	Kind []job.EventKind `query:"kind" doc:"only of these kinds, like failed or ordered: separated by commas, or repeated"`
-	Last string          `header:"Last-Event-ID" doc:"the id of the last event that was received: the stream goes on behind it, for the kinds that are kept. 0: from the oldest kept event on"`
+	Last string          `header:"Last-Event-ID" doc:"the id of the last event that you received: the stream continues after it, with the kinds that are kept. 0: it begins with the oldest kept event"`
 }
 
 func eventOperations() []operation {
@@ -111,11 +111,11 @@ type sse struct {
 	to     *stream.Writer
 	filter client.EventFilter
 	sent   uint64 // the sequence of the last kept event that was sent, or after which the stream begins
-	fed    uint64 // the same of the last kept event from the feed
+	fed    uint64 // the sequence of the last kept event that came from the feed
 }
 
-// forward sends an event from the feed. Sequences begin again if the broker was created anew, or
-// restored from an older copy.
+// forward sends an event from the feed. If the broker's stream is created anew, or restored from an
+// older copy, sequences begin again; forward then counts no event as sent.
 func (s *sse) forward(e client.Event) error {
 	if e.Sequence > 0 {
 		if e.Sequence <= s.fed {
@@ -161,9 +161,9 @@ func (s *sse) takes(e client.Event) bool {
 }
 
 // catchUp writes the kept events up to sequence at. The later ones come from the feed. If the
-// client received its last event from a broker that was since created anew, or restored from an older
-// copy, catchUp begins with the first event. If the broker no longer stores event at, the timeout ends
-// the reading.
+// broker's stream was created anew, or restored from an older copy, since the client received its last
+// event, catchUp begins with the first event. If the broker no longer stores event at, the timeout
+// ends the reading.
 func (s *sse) catchUp(ctx context.Context, c *client.Client, at uint64) error {
 	const most = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, most)

@@ -42,9 +42,9 @@ func fleetOperations() []operation {
 		newOperation("verifySlots", http.MethodGet, "/verify", "Check that every slot of a range has exactly one outcome", verifySlots).
 			says("It computes which slots should exist and compares them with the ledger. It reads all records of the range, takes up to " + verifyPatience.String() + ", and changes nothing.").
 			asks("from=2026-11-21T00:00:00Z&to=2026-11-21T08:00:00Z").fails(fault.NotFound),
-		newOperation("repairSlots", http.MethodPost, "/verify:repair", "Offer missing and stuck slots of a range again", repairSlots).
-			says("It verifies the range, and publishes the slots that are missing, or have neither an outcome nor a message. Workers treat them like every slot, by their record. " +
-				"The answer is what the verification found before: verify again to see the results. Repeating it is safe.").
+		newOperation("repairSlots", http.MethodPost, "/verify:repair", "Publish the missing and stuck slots of a range again", repairSlots).
+			says("It verifies the range, and publishes the slots that are missing, or have neither an outcome nor a message. Workers treat them like any other slot, by their record. " +
+				"The answer is what the verification found before the repair: verify again to see the result. You can safely repeat the request.").
 			fails(fault.NotFound).
 			curl(`-X POST -H 'Content-Type: application/json' -d '{"from": "2026-11-21T00:00:00Z", "to": "2026-11-21T08:00:00Z"}'`),
 	}

@@ -29,9 +29,9 @@ type ofJob struct {
 
 type comingIn struct {
 	ofJob
-	After time.Time `query:"after" doc:"strictly after this time, as the slot of the row before; left out: now"`
-	Until time.Time `query:"until" doc:"before this time"`
-	Limit int       `query:"limit" min:"1" max:"5000" default:"10" doc:"at most so many slots"`
+	After time.Time `query:"after" doc:"only slots after this time, which may be the slot of the last row that you have; left out: now"`
+	Until time.Time `query:"until" doc:"only slots before this time"`
+	Limit int       `query:"limit" min:"1" max:"5000" default:"10" doc:"at most this many slots"`
 }
 
 // Coming are the coming slots of a job.
@@ -63,7 +63,7 @@ type resumeIn struct {
 func jobOperations() []operation {
 	return []operation{
 		newOperation("listJobs", http.MethodGet, "/jobs", "List the jobs in the order of their last write", listJobs).asks("limit=100"),
-		newOperation("getJob", http.MethodGet, "/jobs/{job}", "All that is known of a job", getJob).
+		newOperation("getJob", http.MethodGet, "/jobs/{job}", "Everything that is known about a job", getJob).
 			returns(answer{status: http.StatusOK, what: "The job", headers: []string{"ETag"}}),
 		newOperation("listComingSlots", http.MethodGet, "/jobs/{job}/next", "List the coming slots of a job", coming).asks("limit=3"),
 		newOperation("putJob", http.MethodPut, "/jobs/{job}", "Create or change a job", putJob).

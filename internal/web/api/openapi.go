@@ -88,8 +88,8 @@ func describe(b *schema.Builder, o operation) schema.Object {
 	return out
 }
 
-// codes are those that the operation fails with, in the order of their status. Of two codes
-// with one status only the first is described.
+// codes returns the codes with which the operation can fail, in the order of their status. Of two
+// codes with the same status, it returns the first.
 func (o operation) codes() []fault.Code {
 	all := append([]fault.Code{fault.Invalid, fault.Unauthenticated, fault.Denied, fault.Internal, fault.Unavailable}, o.faults...)
 	if strings.Contains(o.path, "{") {
@@ -163,7 +163,7 @@ func tag(path string) string {
 	return noun
 }
 
-// schemaName names the description of a struct after its type.
+// schemaName returns the name of a struct's schema. Other types have none.
 func schemaName(t reflect.Type) string {
 	name := t.Name()
 	if base, of, ok := strings.Cut(name, "["); ok { // Page[path.JobRow]

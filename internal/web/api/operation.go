@@ -51,12 +51,12 @@ type call struct {
 	to      *http.ResponseController
 }
 
-// extend lets an operation take longer than others: the answer may be written until then.
+// extend lets an operation take d, longer than others: it moves the deadline for writing the answer.
 func (c *call) extend(d time.Duration) {
-	_ = c.to.SetWriteDeadline(time.Now().Add(d + stream.WriteTime)) // not all servers have deadlines
+	_ = c.to.SetWriteDeadline(time.Now().Add(d + stream.WriteTime)) // not all servers support deadlines
 }
 
-// newOperation returns an operation that do carries out.
+// newOperation returns an operation that calls do for each request.
 func newOperation[In, Out any](id, method, path, summary string, do func(ctx context.Context, c *call, in In) (Out, error)) operation {
 	return operation{
 		id: id, method: method, path: path, summary: summary, in: reflect.TypeFor[In](),
@@ -94,8 +94,8 @@ func newOperation[In, Out any](id, method, path, summary string, do func(ctx con
 // says sets the text of the documentation below the summary.
 func (o operation) says(text string) operation { o.text = text; return o }
 
-// returns replaces the answers of an operation. An answer without a type keeps the type of the
-// first one before.
+// returns replaces the answers of an operation. An answer without a type gets the type of the
+// answer that was first before.
 func (o operation) returns(answers ...answer) operation {
 	out := o.answers[0].out
 	for i := range answers {
@@ -113,7 +113,7 @@ func (o operation) fails(codes ...fault.Code) operation {
 	return o
 }
 
-// curl sets the options of the documentation's curl line. Those of a GET are empty.
+// curl sets the options of the documentation's curl line.
 func (o operation) curl(options string) operation { o.options = options; return o }
 
 // asks sets the query of the documentation's curl line.

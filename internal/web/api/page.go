@@ -9,8 +9,8 @@ import (
 
 // paging has the parameters that select a page of a listing.
 type paging struct {
-	Limit int    `query:"limit" min:"1" max:"5000" default:"5000" doc:"at most so many rows; a page may have fewer although others follow"`
-	After string `query:"after" doc:"the next of the page before: the listing goes on there"`
+	Limit int    `query:"limit" min:"1" max:"5000" default:"5000" doc:"at most this many rows; a page may have fewer although others follow"`
+	After string `query:"after" doc:"the member next of the previous page: the listing continues there"`
 }
 
 func (p paging) limit() int { return cmp.Or(p.Limit, row.MaxRows) }
@@ -26,7 +26,7 @@ func newPage[T row.Listed](c *call, p paging, rows []T, next client.Cursor, unre
 	return page
 }
 
-// linkNext sets the header Link to the next page: the query of the request, after the cursor next.
+// linkNext sets the header Link to the next page: the query of the request, with next as its cursor.
 func (c *call) linkNext(next string) {
 	c.query.Set("after", next)
 	c.header.Set("Link", "<?"+c.query.Encode()+`>; rel="next"`)

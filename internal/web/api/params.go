@@ -49,8 +49,8 @@ func wrong(field, format string, args ...any) error {
 	return d
 }
 
-// blame names the parameter, the header or the member of which err says that it is invalid. It
-// returns other errors unchanged.
+// blame returns err as the problem of a parameter, a header or a member, if err says that a value is
+// invalid. It returns other errors unchanged.
 func blame(field string, err error) error {
 	if !errors.Is(err, job.ErrInvalid) {
 		return err

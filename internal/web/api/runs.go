@@ -43,7 +43,7 @@ type backfillIn struct {
 // Filled is the progress of a backfill.
 type Filled struct {
 	row.Backfill
-	Complete bool `json:"complete" doc:"false: the time of the request was over. Send it again for the rest"`
+	Complete bool `json:"complete" doc:"false: the request ran out of time. Send it again for the rest"`
 }
 
 func runOperations() []operation {
@@ -55,7 +55,7 @@ func runOperations() []operation {
 			curl(`-X POST -H 'Idempotency-Key: invoice-7' -H 'Content-Type: application/json' -d '{"payload": {"invoice": 7}}'`),
 		newOperation("backfillJob", http.MethodPost, "/jobs/{job}:backfill", "Run the slots of a range of the past that have no outcome", backfill).
 			returns(answer{status: http.StatusOK, what: "All slots of the range are published, or had a record"},
-				answer{status: http.StatusAccepted, what: "Some are: the same request does the rest"}).
+				answer{status: http.StatusAccepted, what: "Some are not published yet: send the same request again for the rest"}).
 			fails(fault.Conflict).
 			curl(`-X POST -H 'Content-Type: application/json' -d '{"from": "2026-11-21T00:00:00Z", "to": "2026-11-21T08:00:00Z", "clip": true}'`),
 	}

@@ -30,13 +30,13 @@ type slotsIn struct {
 func slotOperations() []operation {
 	return []operation{
 		newOperation("listSlots", http.MethodGet, "/slots", "List the slots, oldest first", listSlots).
-			says("Each page is a pass over the ledger, with since and ended_since over its newer part: ask for large pages. With newest the cost depends on limit alone.").asks("job=report&state=pending,failed&limit=100"),
-		newOperation("getSlot", http.MethodGet, "/slots/{id}", "All that is stored of a slot",
+			says("Each page reads the whole ledger, or only its newer part with since or ended_since: ask for large pages. With newest, the cost depends on limit alone.").asks("job=report&state=pending,failed&limit=100"),
+		newOperation("getSlot", http.MethodGet, "/slots/{id}", "Everything that is stored about a slot",
 			func(ctx context.Context, c *call, in ofSlot) (client.SlotDetails, error) { return c.Slot(ctx, in.ID) }),
 		newOperation("explainSlot", http.MethodGet, "/slots/{id}/explain", "What happened to a slot, or why it does not exist",
 			func(ctx context.Context, c *call, in ofSlot) (client.Story, error) { return c.Explain(ctx, in.ID) }),
 		newOperation("waitForSlot", http.MethodGet, "/slots/{id}/wait", "Wait for the outcome of a slot", waitForSlot).
-			says("Also of a slot that is planned and not due yet.").
+			says("The slot may be planned and not due yet.").
 			returns(answer{status: http.StatusOK, what: "The slot with its outcome"}, answer{status: http.StatusAccepted, what: "The slot has no outcome yet: ask again"}).
 			asks("timeout=1s"),
 		newOperation("retrySlot", http.MethodPost, "/slots/{id}:retry", "Give a slot that ended without success a new start",
@@ -47,7 +47,7 @@ func slotOperations() []operation {
 		newOperation("cancelSlot", http.MethodPost, "/slots/{id}:cancel", "End a slot that waits or runs, for good", cancelSlot).
 			says("The node of a running slot ends its handler and writes the outcome. A slot that ended first keeps its outcome: look at state.").
 			returns(answer{status: http.StatusOK, what: "The slot has ended"},
-				answer{status: http.StatusAccepted, what: "The slot was asked to end, and still runs: the same request waits on"}).
+				answer{status: http.StatusAccepted, what: "The slot was asked to end, and still runs: send the same request again to wait for its end"}).
 			fails(fault.Conflict).curl("-X POST"),
 	}
 }
@@ -64,7 +64,7 @@ func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, err
 	if in.Timeout > most {
 		return client.SlotDetails{}, wrong("timeout", "invalid timeout %v: want at most %v", in.Timeout, most)
 	}
-	c.extend(in.Timeout + c.api.cfg.Patience) // what is read at the end may take as long as any request
+	c.extend(in.Timeout + c.api.cfg.Patience) // the read after the wait may take as long as any request
 	ctx, cancel := context.WithTimeout(c.request, in.Timeout)
 	defer cancel()
 	defer context.AfterFunc(c.api.closing, cancel)()
@@ -76,7 +76,7 @@ func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, err
 	now, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.api.cfg.Patience)
 	defer cancel()
 	c.status = http.StatusAccepted
-	if s, err = c.Slot(now, in.ID); errors.Is(err, job.ErrNotFound) { // it is planned
+	if s, err = c.Slot(now, in.ID); errors.Is(err, job.ErrNotFound) { // the slot is planned and not due yet
 		return client.SlotDetails{SlotRow: client.SlotRow{ID: in.ID, State: job.Pending}}, nil
 	}
 	return s, err

@@ -25,7 +25,7 @@ type verifyIn struct {
 	From  time.Time `query:"from" doc:"judge slots from this time on; left out: 24h before to"`
 	To    time.Time `query:"to" doc:"and before this time; left out: now"`
 	Job   []string  `query:"job" doc:"only of these jobs: separated by commas, or repeated"`
-	Limit int       `query:"limit" min:"1" max:"5000" default:"5000" doc:"at most so many rows; the sums count all"`
+	Limit int       `query:"limit" min:"1" max:"5000" default:"5000" doc:"at most this many rows; the sums count all slots"`
 }
 
 // Verification is what a verification found.
@@ -56,7 +56,7 @@ func repairSlots(_ context.Context, c *call, in repairIn) (Verification, error) 
 }
 
 // verify runs a verification with a timeout of its own. It ends if the client closes the
-// connection, or the server shuts down. jobs is what the request calls o.Jobs.
+// connection, or the server shuts down. jobs is the name of o.Jobs in the request.
 func (c *call) verify(o client.VerifyOptions, jobs string, most int) (v Verification, err error) {
 	if err := cmp.Or(blame(jobs, client.VerifyOptions{Jobs: o.Jobs}.Validate()), blame("to", o.Validate())); err != nil {
 		return v, err

@@ -26,11 +26,12 @@ type Config struct {
 	// Listen is the address, HOST:PORT, that the server listens on.
 	Listen string
 
-	// URL is the address that browsers use, if it is another one, as behind a proxy. It may
-	// have a path. Nil: the address of Listen.
+	// URL is the address that browsers use if it differs from Listen, for example behind a proxy. It
+	// may have a path. Nil: the address of Listen.
 	URL *url.URL
 
-	// TokenFile has bearer tokens, BasicFile users with bcrypt hashes (htpasswd). Empty: none.
+	// TokenFile is a file of bearer tokens, BasicFile one of users with bcrypt hashes (htpasswd).
+	// Empty: none.
 	TokenFile, BasicFile string
 
 	// UserHeader is the header in which a proxy names the user. It counts only in requests
@@ -52,7 +53,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Provider logs people in with OpenID Connect; *oidc.Provider is one.
+// Provider logs people in with OpenID Connect; *oidc.Provider implements it.
 type Provider interface {
 	// Begin returns the URL at which a person logs in, and a secret of this login, which the
 	// browser must bring back.
@@ -68,7 +69,8 @@ type Provider interface {
 	Key() string
 }
 
-// Guard lets only users through. It is safe for concurrent use.
+// Guard admits only requests whose user it can identify, unless the server needs no login. It is
+// safe for concurrent use.
 type Guard struct {
 	cfg     Config
 	methods []method
@@ -159,7 +161,7 @@ func withUser(r *http.Request, name string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), userKey{}, name))
 }
 
-// Wrap returns a handler that passes the requests of users on to next.
+// Wrap returns a handler that serves the login pages and passes the requests of users on to next.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { g.admit(w, r, next) })
@@ -175,7 +177,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// admit calls next if the request has a user.
+// admit calls next if a method identifies the user of the request, and refuses it otherwise.
 func (g *Guard) admit(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if g.Open() {
 		next.ServeHTTP(w, withUser(r, g.anonymous(r)))
@@ -239,12 +241,12 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, refused error) {
 	problem.Refuse(w, r, fault.Unauthenticated, detail)
 }
 
-// isNavigation reports whether a person opens a page.
+// isNavigation reports whether a browser asks for a page.
 func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// checkUser refuses names that records and events cannot keep.
+// checkUser refuses names that records and events cannot store.
 func checkUser(name string) error {
 	if err := job.ValidateToken(name); err != nil {
 		return fmt.Errorf("user: %w", err)

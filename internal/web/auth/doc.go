@@ -12,12 +12,13 @@
 //
 //   - On a loopback address no login is needed, as with the embedded NATS server. On any other
 //     address a process does not start without a way to log in, or Insecure.
-//   - A session is a signed cookie, and nothing is remembered: any replica with the same
-//     files accepts it, and it ends when its token or the client's secret is replaced.
-//   - The cookie is SameSite=Strict. A browser does not send it when a person follows a link
-//     from another site, so the first page is then one that reloads itself.
+//   - A session is a signed cookie, and the server stores nothing: any replica with the same
+//     files accepts it. It also ends when the user's token, or the secret of the OpenID client, is
+//     replaced.
+//   - The cookie is SameSite=Strict. When a person follows a link from another site, the browser
+//     does not send it. The server then answers with a page that reloads itself.
 //   - Locations are relative, so that the pages work below any path of a proxy.
-//   - Host names are checked, since otherwise the page of an attacker could give this server's
-//     address to its own name (DNS rebinding), and read what the server answers without a login.
+//   - Host names are checked. Otherwise an attacker's page could point its own host name at this
+//     server's address (DNS rebinding), and read what the server answers without a login.
 //     Requests to an IP address need no check, because DNS rebinding needs a name.
 package auth

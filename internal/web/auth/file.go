@@ -21,7 +21,7 @@ import (
 var errWrong = errors.New("wrong credentials")
 
 // lines calls f for each line of a file that is neither empty nor a comment. The errors name
-// the file and the line, and never quote it, since it holds a secret.
+// the file and the number of the line, and never quote the line, since it holds a secret.
 func lines(path string, f func(line string) error) error {
 	const most = 1 << 20
 	data, err := os.ReadFile(path)
@@ -49,7 +49,7 @@ type tokens struct {
 	file *reload.Value[map[string]string]
 }
 
-// tokenForm is what a header can carry (RFC 6750), and long enough not to be guessed.
+// tokenForm matches tokens that a header can carry (RFC 6750) and that are too long to guess.
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~+/-]{16,512}=*$`)
 
 // newTokens reads the file of tokens.
@@ -119,7 +119,7 @@ type passwords struct {
 	file  *reload.Value[map[string][]byte]
 	limit chan struct{} // holds an element for each hash that is being computed
 	salt  [32]byte
-	dummy []byte // the hash of no user
+	dummy []byte // stands in for the hash of an unknown user
 
 	mu    sync.Mutex
 	known map[string][32]byte // by user: the key of the last login that succeeded
@@ -168,7 +168,7 @@ func (p *passwords) user(r *http.Request) (string, error) {
 	}
 	hash, exists := p.file.Get()[name]
 	if !exists {
-		hash = p.dummy // so that the time does not tell which users exist
+		hash = p.dummy // so that the time does not reveal which users exist
 	}
 	key := p.key(name, password, hash)
 	p.mu.Lock()

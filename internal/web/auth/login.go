@@ -50,7 +50,7 @@ func (g *Guard) addLogin(mux *http.ServeMux) {
 func (g *Guard) showLogin(w http.ResponseWriter, r *http.Request, status int, next, wrong string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_ = loginPage.Execute(w, struct { // the client is gone
+	_ = loginPage.Execute(w, struct { // fails only if the client is gone
 		Token, OIDC       bool
 		Root, Next, Wrong string
 	}{g.tokens != nil, g.cfg.OIDC != nil, link.Root(r), next, wrong})

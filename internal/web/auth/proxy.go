@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// proxy trusts a header of requests that come from a proxy.
+// proxy identifies users by a header that a trusted proxy sets.
 type proxy struct {
 	header string
 	from   []netip.Prefix

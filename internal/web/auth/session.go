@@ -50,7 +50,7 @@ func sign(key, body string) []byte {
 }
 
 // unseal returns the session if its signature is valid and it has not expired. key returns the
-// key with which a session must be signed; it gets a session that is not verified yet.
+// key with which a session must be signed; its argument is not verified yet.
 func unseal(sealed string, key func(session) string, now time.Time) (session, error) {
 	var s session
 	body, mark, _ := strings.Cut(sealed, ".")
@@ -104,7 +104,7 @@ func (m sessions) key(s session) string {
 // bearers identifies programs by an ID token of the provider.
 type bearers struct{ oidc Provider }
 
-// errProvider means that the OpenID provider cannot be asked.
+// errProvider means that the OpenID provider did not answer.
 var errProvider = errors.New("the OpenID provider does not answer")
 
 // Unreachable marks an error of a Provider: the provider could not be reached, so the credentials

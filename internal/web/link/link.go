@@ -1,5 +1,5 @@
-// Package link makes links and redirects that hold below any path. A proxy, or http.StripPrefix,
-// may have removed a prefix from the request's path, so all locations are relative to it.
+// Package link makes links and redirects that work below any path. A proxy, or http.StripPrefix,
+// may have removed a prefix from the request's path, so all locations are relative.
 package link
 
 import (
@@ -9,7 +9,7 @@ import (
 )
 
 // Root is the relative URL of the first page, as seen from the page of the request. It begins
-// with "./" and ends with "/". The browser resolves the dots in its own path before it goes up.
+// with "./" and ends with "/". The folders "." and ".." of the path count as a browser resolves them.
 func Root(r *http.Request) string {
 	path := r.URL.EscapedPath()
 	up := 0
@@ -25,16 +25,16 @@ func Root(r *http.Request) string {
 	return "./" + strings.Repeat("../", up)
 }
 
-// Redirect sends the browser to a path of this server, without a slash at the beginning. Behind
-// "./" no part of the path can be read as the name of another host.
+// Redirect sends the browser to path, a path of this server without a slash at the beginning. The
+// location begins with "./", so a browser cannot read it as the name of another host.
 func Redirect(w http.ResponseWriter, r *http.Request, path string) {
 	w.Header().Set("Location", Root(r)+path)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// Local returns next without slashes at its beginning, or "", the first page, if next is not a
-// path of this server.
+// Local returns next without slashes at its beginning. If next is not a path of this server, it
+// returns "", the first page.
 func Local(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || strings.ContainsAny(next, "\\\r\n") {

@@ -1,7 +1,7 @@
 // Package listener serves HTTP on an address. It has the limits that a server needs if other
 // machines can reach it: the size of headers, the time to read and to write, and the number of
-// connections. It logs each request and reads a certificate again when its files change. At the
-// end it accepts no more requests, closes the event streams and finishes the other requests.
+// connections. It logs each request and reads a certificate again when its files change. On
+// shutdown it accepts no more requests, ends the event streams and finishes the other requests.
 package listener
 
 import (
@@ -26,13 +26,13 @@ const (
 	readHeader     = 5 * time.Second
 	read           = 30 * time.Second
 
-	// write bounds the time of a whole answer. A handler that streams, or waits, extends it
-	// with http.ResponseController.
+	// write bounds the time until an answer is written. A handler that streams or waits extends
+	// it with http.ResponseController.
 	write = time.Minute
 	idle  = 2 * time.Minute
 )
 
-// DefaultGrace is how long Serve waits for requests at the end.
+// DefaultGrace is the default of Config.Grace.
 const DefaultGrace = 10 * time.Second
 
 // ErrCertificate is the error of New if it cannot use the certificate or its key.
@@ -47,7 +47,7 @@ type Config struct {
 	// none means HTTP without TLS.
 	Cert, Key string
 
-	// Grace is how long Serve waits for requests at the end. 0: DefaultGrace.
+	// Grace is how long Serve waits for running requests on shutdown. 0: DefaultGrace.
 	Grace time.Duration
 
 	// Logger gets a line for each request, on level Info. Nil: no logs.
@@ -131,7 +131,7 @@ func (s *Server) Serve(ctx context.Context, h http.Handler, closing func()) erro
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Grace)
 	defer cancel()
 	if err := server.Shutdown(last); err != nil {
-		s.cfg.Logger.Warn("requests cut off at the end", "error", err)
+		s.cfg.Logger.Warn("requests cut off by the shutdown", "error", err)
 		_ = server.Close() // the grace period is over
 	}
 	<-served

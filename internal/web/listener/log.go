@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Log writes a line for each request when it has ended. Queries are left out, since the
-// answer of an OpenID provider has a code in them.
+// Log returns a handler that logs each request of next when it has ended. It leaves out the
+// query, in which an OpenID provider sends the code of a login.
 func Log(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -26,7 +26,7 @@ func Log(log *slog.Logger, next http.Handler) http.Handler {
 
 type entryKey struct{}
 
-// entry has what the handlers add to the line of a request.
+// entry holds what handlers add to the log line of a request.
 type entry struct{ user string }
 
 // SetUser names the user of a request for its line in the log.

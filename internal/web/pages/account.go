@@ -18,7 +18,7 @@ import (
 
 // The states of a cell, besides those of its slot.
 const (
-	cellHole    = "hole"    // the slot should exist, or have an outcome, and does not
+	cellHole    = "hole"    // the slot is missing, or should have an outcome and has none
 	cellOdd     = "odd"     // the slot has an outcome, and something else is wrong
 	cellComing  = "coming"  // the slot is not due yet
 	cellPaused  = "paused"  // the slot falls into a pause
@@ -70,9 +70,9 @@ const (
 // group is a row of cells.
 type group struct {
 	Label string
-	Day   time.Time // its beginning
+	Day   time.Time // when the day or the hour begins
 	Cells []cell
-	Apart int // of the first day in a calendar: how many days of its week are before it; else 0
+	Apart int // for the first day of a calendar: how many days of its week come before it; else 0
 }
 
 // cell is a slot that should exist, or several of them.
@@ -169,7 +169,7 @@ func (a *account) verify(ctx context.Context, c *client.Client, k accountKey, no
 	return found, err
 }
 
-// isHole reports whether the slot should exist, or have an outcome, and does not.
+// isHole reports whether the slot is missing, or should have an outcome and has none.
 func isHole(p client.SlotProblem) bool {
 	return p.Problem == client.ProblemMissing || p.Problem == client.ProblemNoOutcome
 }
@@ -186,7 +186,7 @@ func (a *account) read(ctx context.Context, c *client.Client, k accountKey) (map
 		}
 		switch {
 		case exchange.IsUnreadable(err):
-			continue // verify says so
+			continue // verify reports it
 		case err != nil:
 			return nil, err
 		case !s.When().Before(k.To):

@@ -18,8 +18,8 @@ const (
 	window       = 1000
 	activityRows = 200
 
-	// windowTime bounds the reading, which otherwise ends with the newest kept event. The broker
-	// may have removed that one.
+	// windowTime bounds the reading, which ends at the newest kept event, unless the broker has removed
+	// that event meanwhile.
 	windowTime = time.Second
 )
 
@@ -45,7 +45,7 @@ const (
 
 var troubles = []job.EventKind{job.EventFailed, job.EventMissed, job.EventExpired, job.EventFenced, job.EventTakeover, job.EventRefused, job.EventAlert}
 
-// activity is the page of what happens, and of the orders that people gave.
+// activity is the page of the events, among them the orders that people gave.
 func (s *Site) activity() shell.Page {
 	return shell.Page{Path: "/activity", Nav: "activity", File: "activity.html", Show: func(r *shell.Request) (any, error) {
 		d := activityView{Kinds: append([]job.EventKind{job.EventSucceeded, job.EventRetrying}, exchange.Exceptional()...)}
@@ -126,7 +126,7 @@ func keptEvents(ctx context.Context, c *client.Client, before uint64) (list []cl
 		case exchange.IsUnreadable(err):
 			continue // one event cannot be read
 		case err != nil && ctx.Err() == nil && reading.Err() != nil:
-			return list, first, nil // the broker has removed the last one
+			return list, first, nil // the broker has removed the last event
 		case err != nil:
 			return nil, 0, err
 		case e.Sequence == 0:

@@ -234,7 +234,7 @@ func (s *Site) sayRepair(r *shell.Request, key checkKey, o *order) error {
 	default:
 		o.Ready = true
 		o.Says = append(o.Says,
-			fmt.Sprintf("Slots that are offered again to the workers: %d. Workers treat them like every slot, by their record: a slot that has lost its record runs again.", n),
+			fmt.Sprintf("Slots that are offered again to the workers: %d. Workers treat them like any other slot, by their record: a slot that has lost its record runs again.", n),
 			"Slots that are too old for the job's catch-up policy are recorded as missed. If another program repairs at the same time, no slot runs twice because of that.")
 	}
 	o.list(check.Value.Found)
@@ -263,7 +263,7 @@ func (o *order) list(found []client.SlotProblem) {
 // repairNow starts a repair that does not end with the request, and waits a moment for it. If the repair
 // has failed by then, it returns why.
 func (s *Site) repairNow(r *shell.Request, key checkKey) error {
-	const maxRepairs = 20 // that are remembered
+	const maxRepairs = 20 // with as many, those that have ended are forgotten
 	w := &s.work
 	w.mu.Lock()
 	if one := w.repairs[key]; one != nil && one.Running {

@@ -49,7 +49,7 @@ type span struct {
 
 var spans = []choice{{"day", "Day"}, {"week", "Week"}, {"month", "Month"}}
 
-// job shows all about one job.
+// job is the page of one job.
 func (s *Site) job() shell.Page {
 	return shell.Page{Path: "/jobs/{job}", Nav: "jobs", File: "job.html", Show: func(r *shell.Request) (any, error) {
 		name := r.PathValue("job")
@@ -132,8 +132,8 @@ func (p jobPage) Weekdays() []string {
 	return []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}
 }
 
-// accountPatience is how long a page waits for an account. If that is not ready, the page is sent
-// without it, and the browser refreshes that part.
+// accountPatience is how long a page waits for an account. If the account is not ready by then, the
+// page is sent without it, and the browser refreshes that part.
 const accountPatience = 700 * time.Millisecond
 
 func (s *Site) account(r *shell.Request, name string, sp span) board.Result[account] {
@@ -144,7 +144,7 @@ func (s *Site) account(r *shell.Request, name string, sp span) board.Result[acco
 }
 
 // newSpan returns the chosen range: the one around a day, or without a day the one that ends now.
-// Without a choice, it is the shortest range that has several slots.
+// Without a choice, it is a day or a week if the job has eight slots in the next one, else a month.
 func newSpan(name, day string, u client.Upcoming, loc *time.Location) (span, error) {
 	now := u.Now.In(loc)
 	at := now
@@ -197,8 +197,8 @@ func newSpan(name, day string, u client.Upcoming, loc *time.Location) (span, err
 	return s, nil
 }
 
-// untilNow sets a range that ends now. So shortly after midnight, it still has the slots of the
-// evening.
+// untilNow sets a range that ends with the current hour, day or week. So shortly after midnight, the
+// range still has the slots of the evening.
 func (s *span) untilNow(now time.Time) {
 	date := func(d, hour int) time.Time {
 		return time.Date(now.Year(), now.Month(), now.Day()+d, hour, 0, 0, 0, now.Location())

@@ -56,7 +56,7 @@ const (
 	maxLanes  = 10
 )
 
-// now is the first page: is all well?
+// now is the first page. It says whether all is well.
 func (s *Site) now() shell.Page {
 	return shell.Page{Path: "/{$}", File: "now.html", Show: func(r *shell.Request) (any, error) {
 		b, err := s.board(r)

@@ -74,8 +74,8 @@ func (o *order) hidden(r *shell.Request, name, value string) {
 	o.Fields = append(o.Fields, field{shell.Field{Name: name, Value: value}, "hidden"})
 }
 
-// seen adds the revision of the job that the page shows: the order fails if the job has changed
-// since.
+// seen adds a hidden field with the revision of the job that the page shows. The order fails if the
+// job has changed since.
 func (o *order) seen(r *shell.Request, d client.Definition) {
 	o.hidden(r, "seen", fmt.Sprint(d.Revision))
 }
@@ -241,7 +241,7 @@ func showRemove(r *shell.Request, o *order) error {
 	o.Ready, o.Danger = true, true
 	o.Says = append(o.Says, "The job is removed from the registry: no more slots of it are published. The records of its slots stay as long as the ledger keeps records.")
 	if d.Owner == "file" || d.Owner == "code" {
-		o.Says = append(o.Says, "A "+d.Owner+" has the job: a node that starts with it creates it again. To stop it, pause it, or remove it there first.")
+		o.Says = append(o.Says, "A node whose "+d.Owner+" has the job creates it again when it starts. To stop the job, pause it, or remove it from the "+d.Owner+" first.")
 	}
 	o.seen(r, d.Definition)
 	return nil
@@ -269,7 +269,7 @@ func showBackfill(r *shell.Request, o *order) error {
 	switch {
 	case !r.Form.OK():
 	case from.IsZero():
-		o.Says = append(o.Says, "Publishes the slots of a range of the past that were never published. Slots that wait or have a record are left out: retry those one by one.")
+		o.Says = append(o.Says, "A backfill publishes the slots of a past range that were never published. Slots that wait or have a record are left out: retry those one by one.")
 	case to.After(u.Now):
 		r.Form.Wrong("to", "it is in the future: slots that are not due yet need no backfill")
 	case !from.Before(to):

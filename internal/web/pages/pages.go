@@ -89,7 +89,8 @@ func (s *Site) Close() {
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 // board returns the board for a page. If the page is opened, the board is at most half a second
-// old, provided that the broker answers quickly. If the page is refreshed, the board has the news.
+// old, provided that the broker answers quickly. If the page is refreshed, the board includes the
+// changes that caused the refresh.
 func (s *Site) board(r *shell.Request) (*board.Board, error) {
 	if !r.News.IsZero() {
 		return s.boards.Get(r.Context(), r.News, false)

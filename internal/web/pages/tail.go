@@ -17,7 +17,7 @@ const (
 	// maxTails bounds the outputs that a process follows at once.
 	maxTails = 100
 
-	// invisible is sent if the slot writes nothing.
+	// invisible is sent while the slot writes nothing.
 	invisible = "\u200b"
 )
 
@@ -67,7 +67,7 @@ func tailText(p client.TailPiece, err error) string {
 	case p.Outcome != nil:
 		return fmt.Sprintf("\n(%s)\n", p.Outcome.State)
 	case p.Problem != nil:
-		return fmt.Sprintf("\n(the output cannot be followed; the outcome will have its beginning and its end: %s)\n", printable.Line(p.Problem.Error()))
+		return fmt.Sprintf("\n(the output cannot be followed; the outcome will show its beginning and its end: %s)\n", printable.Line(p.Problem.Error()))
 	case p.Error != "":
 		return fmt.Sprintf("\n(attempt %d failed: %s)\n", p.Attempt, printable.Text(p.Error))
 	case p.Skipped > 0:

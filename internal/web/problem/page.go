@@ -15,8 +15,8 @@ import (
 //go:embed page.css
 var style string
 
-// page needs no other file: package secure sends it too, which does not know the path below which
-// the assets are.
+// page contains its style, because package secure, which sends it too, does not know the path of
+// the other assets.
 var page = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en">
 <head>

@@ -51,9 +51,9 @@ func New(c fault.Code, detail string) *Document {
 	return &Document{Type: typePrefix + c.Name, Title: c.Title, Status: c.Status, Detail: printable.Clip(detail, maxDetail), Retry: c.Retry}
 }
 
-// Of returns the document of an error: the error itself if it is one, else that of its code. A
-// question changes nothing. So if it is not answered in time, the problem is "unavailable", and not
-// "unknown" as for an order.
+// Of returns the document of an error: the error itself if it is a Document, else one of the error's
+// code. question reports that the request changes nothing. If such a request times out, the problem
+// is "unavailable", and not "unknown" as for an order.
 func Of(err error, question bool) *Document {
 	var ready *Document
 	if errors.As(err, &ready) {
@@ -78,14 +78,14 @@ func Of(err error, question bool) *Document {
 // Write sends the document as JSON.
 func (d *Document) Write(w http.ResponseWriter) {
 	data, err := json.Marshal(d)
-	if err != nil { // it holds only strings and numbers
+	if err != nil { // cannot happen: the document holds only strings and numbers
 		http.Error(w, d.Title, d.Status)
 		return
 	}
 	d.send(w, MediaType, append(data, '\n'))
 }
 
-// send sends an answer that shows the document.
+// send sends body, which shows the document.
 func (d *Document) send(w http.ResponseWriter, media string, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", media)

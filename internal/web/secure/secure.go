@@ -21,7 +21,7 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Wrap returns a handler that sets the headers, refuses requests that a page of another site
-// sends, and passes all others on to next. It makes the redirects of next hold below any path.
+// sends, and passes all others on to next. It makes the redirects of next work below any path.
 func Wrap(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,8 +48,8 @@ func Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// redirecting makes locations on this server relative. Those of http.ServeMux, which cleans paths
-// and adds slashes, lead outside the path below which a proxy serves the pages.
+// redirecting makes locations on this server relative. http.ServeMux redirects to absolute paths when
+// it cleans a path or adds a slash. Behind a proxy that removes a prefix, they would lead elsewhere.
 type redirecting struct {
 	http.ResponseWriter
 	request *http.Request

@@ -1,5 +1,5 @@
-// Package stream writes answers that last: events, and the output of a running slot. It has the
-// headers and the timeouts of such answers.
+// Package stream writes HTTP answers that last: events, and the output of a running slot. It sets
+// their headers and timeouts.
 package stream
 
 import (
@@ -35,7 +35,7 @@ func New(w http.ResponseWriter, media string) *Writer {
 
 // Write implements io.Writer.
 func (s *Writer) Write(p []byte) (int, error) {
-	_ = s.to.SetWriteDeadline(time.Now().Add(WriteTime)) // not all servers have deadlines
+	_ = s.to.SetWriteDeadline(time.Now().Add(WriteTime)) // not all servers support deadlines
 	n, err := s.w.Write(p)
 	if err != nil {
 		return n, err

@@ -53,7 +53,7 @@ func New(issuer, client, secretFile string) (*Provider, error) {
 		return nil, fmt.Errorf("--oidc-client-secret-file: %w", err)
 	}
 	secret := strings.TrimSpace(string(data))
-	const least = 16 // sessions are signed with it
+	const least = 16 // sessions are signed with the secret
 	if len(secret) < least {
 		return nil, fmt.Errorf("--oidc-client-secret-file: the secret in %s has %d bytes: want at least %d", secretFile, len(secret), least)
 	}
@@ -63,7 +63,8 @@ func New(issuer, client, secretFile string) (*Provider, error) {
 // Key implements auth.Provider.
 func (p *Provider) Key() string { return p.secret }
 
-// provider returns the provider's configuration, which it reads until that has succeeded once.
+// provider returns the provider's configuration. It reads the configuration at the first call, and
+// again at the next one if that failed.
 func (p *Provider) provider(ctx context.Context) (*oidc.Provider, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +96,7 @@ func (l login) String() string { return l.state + "." + l.nonce + "." + l.verifi
 func parseLogin(s string) (login, error) {
 	parts := strings.Split(s, ".")
 	if len(parts) != 3 {
-		return login{}, errors.New("the cookie of the login is not one of this server")
+		return login{}, errors.New("the login cookie was not set by this server")
 	}
 	return login{parts[0], parts[1], parts[2]}, nil
 }
@@ -159,8 +160,8 @@ func (p *Provider) Bearer(ctx context.Context, token string) (user string, err e
 	return name(id)
 }
 
-// verify checks signature, issuer, audience and expiry. If the provider has rotated its
-// keys, it reads them anew.
+// verify checks signature, issuer, audience and expiry. It reads the provider's keys again if they
+// were rotated.
 func (p *Provider) verify(ctx context.Context, real *oidc.Provider, raw string) (*oidc.IDToken, error) {
 	id, err := real.Verifier(&oidc.Config{ClientID: p.client}).Verify(ctx, raw)
 	if err != nil {
@@ -169,8 +170,8 @@ func (p *Provider) verify(ctx context.Context, real *oidc.Provider, raw string) 
 	return id, nil
 }
 
-// name is how records and events call the person: the verified address, else the user name,
-// else the subject.
+// name returns the name of the person in records and events: the verified email address, else the
+// user name, else the subject.
 func name(id *oidc.IDToken) (string, error) {
 	var claims struct {
 		Email    string `json:"email"`

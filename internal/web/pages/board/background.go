@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Background computes values that take long, in the background, one at a time. It keeps those that
-// were asked for last. It is safe for concurrent use; set its fields before.
+// Background computes slow values in the background, one at a time, and keeps those that were asked
+// for last. Set its fields before the first use; then it is safe for concurrent use.
 type Background[K comparable, T any] struct {
 	// Context ends the computations.
 	Context context.Context
 
-	// Every is the age from which on a value is computed again when it is asked for. A value that
-	// took long is computed less often: after twenty times the time that it took.
+	// Every is how old a value may get. Get has an older one computed again, but not before twenty
+	// times the duration of its computation has passed.
 	Every time.Duration
 
 	// Max bounds the values that are kept, at least 1.
@@ -32,7 +32,7 @@ type value[T any] struct {
 	asked   time.Time
 	tried   time.Time     // when the last computation that has ended began; zero: none has ended
 	running chan struct{} // closed when the running computation ends; nil: none runs
-	began   time.Time     // when it began to wait for its turn
+	began   time.Time     // when the running computation began to wait for its turn
 }
 
 // Result is a value as it was computed last.
@@ -52,7 +52,7 @@ type Result[T any] struct {
 // computeTime bounds a computation.
 const computeTime = 2 * time.Minute
 
-// Get returns the value of a key. It waits at most for patience for the first value, or for one
+// Get returns the value of a key. It waits for at most patience for the first value, or for one
 // whose computation began at notBefore or later.
 func (b *Background[K, T]) Get(ctx context.Context, key K, notBefore time.Time, patience time.Duration, compute func(context.Context) (T, error)) Result[T] {
 	b.mu.Lock()

@@ -1,7 +1,7 @@
 // Package board holds in memory what several pages show: the jobs with their newest slots, and the
 // nodes. So a page never reads the whole ledger. For the first board, a Source reads a bounded
 // number of records for each job. For each further board, it reads only the records that were
-// written since the one before.
+// written since the previous one.
 package board
 
 import (
@@ -26,11 +26,11 @@ const (
 	// atOnce bounds the requests of a refresh.
 	atOnce = 16
 
-	// overlap is how far a refresh reads back into the time of the board before, which may lack the
+	// overlap is how far a refresh reads back into the time of the previous board, which may lack the
 	// newest writes of that time.
 	overlap = 5 * time.Second
 
-	// maxGap is the age of the board before from which on all is read anew.
+	// maxGap is how old the previous board may be. If it is older, everything is read anew.
 	maxGap = 10 * time.Minute
 
 	// maxError bounds the bytes of an error that a board keeps.
@@ -49,7 +49,7 @@ type Board struct {
 	// Unreadable are the errors of values that were left out.
 	Unreadable []error
 
-	written time.Time // all records that were written before are in the board
+	written time.Time // all records that were written before this time are in the board
 	byName  map[string]int
 }
 
@@ -60,7 +60,7 @@ type Job struct {
 	// Recent are the newest slots that have a record, oldest first, at most Recent.
 	Recent []Run
 
-	// P50 and P95 are how long the successful ones took. Zero: there are none.
+	// P50 and P95 are percentiles of how long the successful ones took. Zero: there are none.
 	P50, P95 time.Duration
 }
 
@@ -127,7 +127,7 @@ func newRun(s client.SlotRow) Run {
 // reader reads a board.
 type reader struct {
 	client *client.Client
-	before *Board // nil: read everything
+	before *Board // the previous board; nil: read everything
 }
 
 var recorded = slices.DeleteFunc(client.SlotStates(), func(s job.State) bool { return s == job.Pending })
@@ -159,7 +159,7 @@ func (r reader) read(ctx context.Context) (*Board, error) {
 	return b, err
 }
 
-// fill reads the newest slots of each job that the board before does not have.
+// fill reads the newest slots of each job that is not in the previous board.
 func (r reader) fill(ctx context.Context, b *Board) error {
 	var empty []*Job
 	for i := range b.Jobs {
@@ -189,7 +189,7 @@ func (r reader) fill(ctx context.Context, b *Board) error {
 	return group.Wait()
 }
 
-// update copies the slots of the board before, and adds what was written since.
+// update copies the slots of the previous board, and adds what was written since.
 func (r reader) update(ctx context.Context, b *Board) error {
 	if err := r.fill(ctx, b); err != nil {
 		return err
@@ -232,7 +232,7 @@ func (r reader) update(ctx context.Context, b *Board) error {
 // maxUnreadable bounds the errors of a board.
 const maxUnreadable = 100
 
-// merge sets Recent to the newest of both. In a refresh, most rows are already known.
+// merge sets Recent to the newest slots of before and rows. In a refresh, most rows are in before.
 func (j *Job) merge(before []Run, rows []client.SlotRow) {
 	rows = slices.DeleteFunc(rows, func(s client.SlotRow) bool { return slices.Contains(before, newRun(s)) })
 	if len(rows) == 0 {
@@ -271,7 +271,7 @@ type Source struct {
 
 // NewSource returns a source that reads until ctx ends.
 func NewSource(ctx context.Context, c *client.Client) *Source {
-	var last *Board // one reading runs at a time
+	var last *Board // needs no lock: one reading runs at a time
 	return &Source{
 		boards: Background[struct{}, *Board]{Context: ctx, Every: 24 * time.Hour, Max: 1}, // Get says how old a board may be
 		read: func(ctx context.Context) (*Board, error) {
@@ -288,16 +288,16 @@ func NewSource(ctx context.Context, c *client.Client) *Source {
 func (s *Source) Wait() { s.boards.Wait() }
 
 const (
-	// patience is how long a page that accepts the board before waits for a new one. maxAge is the
-	// age up to which the board before is accepted. If a reading has lasted for slow, the broker
+	// patience is how long a page that accepts the previous board waits for a new one. maxAge is the
+	// age up to which the previous board is accepted. If a reading has lasted for slow, the broker
 	// may be away: then pages wait, since they must not show old data as if they were new.
 	patience = 40 * time.Millisecond
 	maxAge   = 10 * time.Second
 	slow     = time.Second
 )
 
-// Get returns a board whose reading began at notBefore or later. If acceptOld, and the reading
-// takes long, Get returns the board before, if that is some seconds old at most.
+// Get returns a board whose reading began at notBefore or later. If acceptOld is true and the reading
+// takes long, Get returns the previous board, provided that it is younger than maxAge.
 func (s *Source) Get(ctx context.Context, notBefore time.Time, acceptOld bool) (*Board, error) {
 	if acceptOld {
 		r := s.boards.Get(ctx, struct{}{}, notBefore, 0, s.read)

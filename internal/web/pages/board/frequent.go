@@ -7,22 +7,21 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
-// fillFrequent makes one pass over the newest records of all jobs. A request for each single job
-// costs the broker a pass for each of them: with 1,000 jobs that run each minute, and a million
-// records, more than a minute.
 const (
-	// minJobs is the number of jobs from which on fillFrequent saves time.
+	// minJobs is the number of jobs from which fillFrequent saves time.
 	minJobs = 32
 
 	// maxRecords bounds the records of the pass, for each job.
 	maxRecords = 2 * Recent
 
-	// enough is how many slots of a job the pass must find. Otherwise the job runs rarely, and is
-	// read by itself.
+	// enough is how many slots of a job the pass must find. A job with fewer runs rarely, and is read
+	// by itself.
 	enough = Recent / 3
 )
 
-// fillFrequent fills the jobs that run often, and returns the others.
+// fillFrequent fills the jobs that run often with one pass over the newest records of all jobs, and
+// returns the others. To read each job by itself costs the broker a pass for each job: more than a
+// minute for 1,000 jobs that run each minute and a million records.
 func (r reader) fillFrequent(ctx context.Context, empty []*Job) (rest []*Job, err error) {
 	if len(empty) < minJobs {
 		return empty, nil

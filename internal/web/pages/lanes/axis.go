@@ -15,7 +15,7 @@ type axis struct {
 	xs    []int   // of the times
 }
 
-// minGap is the least distance of two times, if there is room for it.
+// minGap is the least distance between two times, if there is room for it.
 const minGap = 26
 
 func newAxis(s client.Story, now time.Time) (a axis) {
@@ -65,8 +65,8 @@ func (a axis) at(t time.Time) int {
 	return a.xs[i-1] + int(part*float64(a.xs[i]-a.xs[i-1]))
 }
 
-// ticks returns a tick for each time. Where there is room, its label is the distance from zero;
-// that of zero is name.
+// ticks returns a tick for each time. Where there is room, its label is the distance from zero; the
+// label of zero itself is name.
 func (a axis) ticks(zero time.Time, name string, span func(time.Duration) string) (list []Tick) {
 	const letter, gap = 7, 12
 	free := 0 // from here on there is room for a label

@@ -89,8 +89,8 @@ func Bound(t time.Time) time.Time {
 	return time.Date(year, month, day+1, 0, 0, 0, 0, time.UTC).In(t.Location())
 }
 
-// newChange describes the change at an instant. changed is false if the clocks only get another
-// name.
+// newChange describes the change at an instant. changed is false if only the abbreviation of the zone
+// changes.
 func newChange(name string, p job.Plan, zone *time.Location, at time.Time) (c Change, changed bool, err error) {
 	beforeName, before := at.Add(-time.Second).In(zone).Zone()
 	afterName, after := at.In(zone).Zone()
@@ -98,7 +98,7 @@ func newChange(name string, p job.Plan, zone *time.Location, at time.Time) (c Ch
 	if by == 0 {
 		return c, false, nil
 	}
-	// The wall times as instants of UTC.
+	// low and high are wall times, held as times in UTC.
 	low, high := at.Add(time.Duration(before)*time.Second).UTC(), at.Add(time.Duration(after)*time.Second).UTC()
 	c = Change{At: at.In(zone), Forward: by > 0, By: by.Abs(), Before: beforeName, After: afterName, Setting: "dst_gap"}
 	values := []string{string(job.GapAfter), string(job.GapSkip)}
@@ -137,7 +137,7 @@ func newChange(name string, p job.Plan, zone *time.Location, at time.Time) (c Ch
 }
 
 // planned returns the wall times of the schedule from low to before high. They are the slots that
-// it would have in UTC.
+// the schedule would have in UTC.
 func planned(name string, p job.Plan, low, high time.Time) (times []string, more int, err error) {
 	p.Timezone = "UTC"
 	s, err := job.ParseSchedule(name, p)

@@ -117,8 +117,8 @@ func newDay(s *job.Schedule, noon, from time.Time) Day {
 	return d
 }
 
-// midnight returns the first instant of a day. Where the clocks skip midnight, it is the instant
-// after.
+// midnight returns the first instant of a day. If the clocks skip midnight, that is the instant of
+// the change.
 func midnight(noon time.Time) time.Time {
 	y, m, d := noon.Date()
 	t := time.Date(y, m, d, 0, 0, 0, 0, noon.Location())

@@ -40,7 +40,7 @@ func readAssets() (plain, hashed map[string]*asset) {
 	plain, hashed = map[string]*asset{}, map[string]*asset{}
 	entries, err := files.ReadDir("static")
 	if err != nil {
-		panic(err) // they are embedded
+		panic(err) // cannot happen: the files are embedded
 	}
 	for _, e := range entries {
 		data, err := files.ReadFile("static/" + e.Name())
@@ -81,7 +81,7 @@ func zip(data []byte, z *gzip.Writer) []byte {
 		err = z.Close()
 	}
 	if err != nil {
-		panic(err) // memory does not fail
+		panic(err) // cannot happen: a buffer takes everything
 	}
 	return b.Bytes()
 }

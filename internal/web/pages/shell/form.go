@@ -51,7 +51,7 @@ func (f *Form) All(name string) []string {
 	return f.values[name]
 }
 
-// Wrong remembers what is wrong with a field. The first one counts.
+// Wrong remembers what is wrong with a field, unless the field has an error already.
 func (f *Form) Wrong(name, format string, args ...any) {
 	if f.errs[name] == "" {
 		f.errs[name] = printable.Clip(fmt.Sprintf(format, args...), 500)
@@ -95,7 +95,7 @@ func (f *Form) One(name string, values ...string) string {
 // timeLayouts are the layouts that Time accepts, apart from RFC 3339.
 var timeLayouts = []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"}
 
-// Time returns a time. Without an offset it is one in the zone loc. Zero: the field is empty.
+// Time returns a time. A text without an offset is a time in the zone loc. Zero: the field is empty.
 func (f *Form) Time(name string, loc *time.Location) time.Time {
 	s := f.Get(name)
 	if s == "" {

@@ -19,8 +19,8 @@ import (
 
 const (
 	// beat is the shortest time between two messages that say what has changed. Events in between
-	// are summed up. All browsers ask after the same message, so they share what is read for them:
-	// the process reads each page once a beat, however many slots run.
+	// are summed up. All browsers get the same message and refresh their pages, so they share what is
+	// read for them: the process reads each page once a beat, however many slots run.
 	beat = 2 * time.Second
 
 	// gather is how long the first event after a quiet time waits for those that follow it.
@@ -135,7 +135,7 @@ func (l *live) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.running = len(l.streams) > 0; !l.running {
-		l.away = false // probe ends
+		l.away = false // probe ends too, and will not reset it
 	}
 	return !l.running
 }
@@ -165,7 +165,7 @@ func (l *live) listen() {
 	var events <-chan client.Event
 	leave := func() {}
 	defer func() { leave() }()
-	lost := false // events, since the last subscription
+	lost := false // events were lost since the last subscription
 	var t touched
 	var due <-chan time.Time // nil: there is nothing to send
 	var sent time.Time
@@ -205,7 +205,7 @@ func (l *live) listen() {
 	}
 }
 
-// probe checks again and again whether the broker answers.
+// probe checks regularly whether the broker answers, and sends the browsers each change.
 func (l *live) probe(ctx context.Context) {
 	tick := time.NewTicker(probing)
 	defer tick.Stop()

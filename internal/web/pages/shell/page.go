@@ -17,7 +17,7 @@ import (
 
 // Page is a page of the dashboard.
 type Page struct {
-	// Path is the pattern of its path, as of http.ServeMux, without a method: "/jobs/{job}".
+	// Path is the pattern of its path for http.ServeMux, without a method: "/jobs/{job}".
 	Path string
 
 	// Nav is the path of the navigation entry to which the page belongs: "jobs".
@@ -59,7 +59,7 @@ type Request struct {
 
 	user   string
 	nav    string // that of the page
-	inside bool   // a page exists
+	inside bool   // the request is for a page that exists
 
 	// invalidUser is why Client does not give orders in the name of the user. Nil: it does.
 	invalidUser error
@@ -101,7 +101,7 @@ func (s *Site) show(p Page, t *template.Template, w http.ResponseWriter, r *http
 	q.nav, q.inside = p.Nav, true
 	if live := r.Header.Get(liveHeader); live != s.live.id {
 		if live != "" {
-			q.News = time.Now() // at the latest
+			q.News = time.Now() // the other process sent its message before now
 		}
 		s.answer(p, t, q).send(w)
 		return

@@ -15,7 +15,7 @@ import (
 // Special values of Prefs.Zone.
 const (
 	ZoneUTC = "UTC"
-	ZoneJob = "job" // the zone of each job; UTC for times of no job
+	ZoneJob = "job" // the zone of each job; UTC for times that belong to no job
 )
 
 // Prefs are what a user has chosen, kept in cookies. The parameter "zone" of the query overrides
@@ -100,7 +100,7 @@ func (s *Site) setPreferences(w http.ResponseWriter, r *http.Request) {
 		s.fail(q, problem.New(fault.Invalid, fmt.Sprintf("no theme has the name %q: want light, dark or auto", clip(theme)))).send(w)
 		return
 	}
-	// A cookie without a path is for the folder of this request, below which the pages are mounted.
+	// A cookie without a path is valid below the folder of this request, where the pages are mounted.
 	for name, value := range map[string]string{zoneCookie: url.QueryEscape(zone), themeCookie: theme} {
 		if value != "" {
 			http.SetCookie(w, &http.Cookie{

@@ -73,7 +73,7 @@ type shared struct {
 // get returns an answer that was composed after the last news, or composes one.
 func (s *shared) get(k shareKey, last func() time.Time, compose func(news time.Time) *answer) *answer {
 	s.mu.Lock()
-	news := last() // with the lock held, so that it never goes back
+	news := last() // with the lock held, so that s.news never goes back
 	if news != s.news || time.Since(s.began) > sharedTime || len(s.answers) >= maxShared {
 		s.news, s.began, s.answers = news, time.Now(), map[shareKey]func() *answer{}
 	}

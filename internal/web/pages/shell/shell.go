@@ -38,7 +38,8 @@ type Config struct {
 	// Client answers the questions of the pages and carries out the orders.
 	Client *client.Client
 
-	// User returns the author of a request, or "" if it is not known. Nil: it is never known.
+	// User returns the user of a request. If it is nil or returns "", orders carry the client's own
+	// name.
 	User func(*http.Request) string
 
 	// Logger logs pages that fail with a status of 500 or more. Nil: no logs.

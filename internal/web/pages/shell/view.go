@@ -77,7 +77,7 @@ func (v *View) With(name, value string) string {
 	return "?" + query.Encode()
 }
 
-// Here is the path and query of this page, for a form that comes back to it.
+// Here is the path and query of this page, for a form that leads back to the page.
 func (v *View) Here() string { return strings.TrimLeft(v.url.RequestURI(), "/") }
 
 // Asset returns the URL of a file of the folder "static".
@@ -130,7 +130,8 @@ func (v *View) Line(s any, most int) string { return printable.Clip(fmt.Sprint(s
 // Now is the time of the page.
 func (v *View) Now() time.Time { return v.now }
 
-// Time shows a time in the zone that the user has chosen, or in UTC if that is each job's.
+// Time shows a time that belongs to no job, in the zone that the user has chosen. With ZoneJob, that
+// is UTC.
 func (v *View) Time(t time.Time) template.HTML { return v.TimeIn(t, "") }
 
 // TimeIn shows a time of a job whose schedule has this zone.
@@ -164,16 +165,16 @@ func (v *View) Ago(t time.Time) template.HTML {
 	return element(t, Relative(t, v.now), " data-ago")
 }
 
-// element writes a time element. The zone's abbreviation is the only text that is not of this
-// program: it is escaped.
+// element writes a time element. It escapes the texts, since the zone's abbreviation does not come
+// from this program.
 func element(t time.Time, text, attributes string) template.HTML {
 	return template.HTML(`<time datetime="` + t.UTC().Format(time.RFC3339) + `" title="` + //nolint:gosec // escaped
 		template.HTMLEscapeString(t.Format("Mon 2006-01-02 15:04:05 MST")+" · "+t.UTC().Format("15:04:05 UTC")) + `"` + attributes + `>` +
 		template.HTMLEscapeString(text) + `</time>`)
 }
 
-// Relative says how far t is from now: "in 3 min", "2 h ago". static/app.js does the same. A
-// Duration holds 292 years.
+// Relative says how far t is from now: "in 3 min", "2 h ago". static/app.js does the same. Longer
+// times than a Duration can hold, 292 years, are counted in days.
 func Relative(t, now time.Time) string {
 	d := t.Sub(now)
 	text := Span(d.Abs())
