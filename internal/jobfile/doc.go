@@ -26,6 +26,6 @@
 // they are written out as a payload, whose size is limited.
 //
 // Numbers of a payload reach the handler as they were written, digit by digit. Spellings that
-// YAML versions read differently (0123, 1_000) are rejected. The members of its objects are sorted,
-// so that the job does not change if they are reordered.
+// YAML versions read differently (0123, 1_000) are rejected. The members of a payload's objects are
+// sorted, so that the job does not change if they are reordered.
 package jobfile

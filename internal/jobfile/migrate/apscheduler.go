@@ -17,7 +17,7 @@ import (
 // APScheduler, and what is different.
 var APSchedulerHead = []string{
 	"Imported from APScheduler. Each job calls its function with call.py, which the page on",
-	"migration shows: put it beside this file, and your modules into PYTHONPATH. As there, runs are",
+	"migration shows: put it beside this file, and your modules into PYTHONPATH. As before, runs are",
 	"not retried. A time that occurs twice when clocks go back runs twice, as in 3.11.2 and 4, and",
 	"once in some earlier versions. A time that clocks skip runs right after the gap, where version 3",
 	"runs it up to an hour later; version 4 leaves it out, and so does its job here. See those days",
@@ -27,8 +27,8 @@ var APSchedulerHead = []string{
 type apscheduler struct {
 	Result
 
-	// zone is that of the scheduler, and hasZone is true if the program sets it. machine is that of
-	// the machine, and machineKnown is true if the user said it.
+	// zone is the time zone of the scheduler, and hasZone is true if the program sets it. machine is
+	// the time zone of the machine, and machineKnown is true if the user named it.
 	zone, machine         string
 	hasZone, machineKnown bool
 
@@ -38,8 +38,8 @@ type apscheduler struct {
 // APScheduler reads the jobs of a Python program: calls of add_job and scheduled_job (version 3)
 // and add_schedule (version 4), lists of dicts that are assigned to JOBS, and the time zone and
 // job_defaults of schedulers and configuration dicts. It runs nothing. zone is the time zone of the
-// machine, in which APScheduler reads schedules that name none. Empty: it is not known, UTC is
-// taken for it, and each job that depends on it gets a note.
+// machine, in which APScheduler reads schedules that name none. If it is empty, UTC is assumed, and
+// each job that depends on it gets a note.
 func APScheduler(text, zone string) Result {
 	a := apscheduler{zone: cmp.Or(zone, "UTC"), machine: cmp.Or(zone, "UTC"), machineKnown: zone != "", defaults: apDefaults3}
 	schedulers := []string{"BlockingScheduler", "BackgroundScheduler", "AsyncIOScheduler", "GeventScheduler", "TornadoScheduler", "TwistedScheduler", "QtScheduler", "APScheduler", "AsyncScheduler", "Scheduler", "configure"}
@@ -212,14 +212,14 @@ func (a *apscheduler) call(f python.Found) {
 	a.convert(j)
 }
 
-// apJob is a job in the form of its call or its dict.
+// apJob is a job as its call or its dict describes it.
 type apJob struct {
 	line    int
 	args    map[string]python.Value
 	order   []string // the names of args
 	dropped []string
 
-	version4 bool // it is one of add_schedule
+	version4 bool // add_schedule adds the job
 }
 
 func (j *apJob) set(name string, v python.Value) {
@@ -229,7 +229,8 @@ func (j *apJob) set(name string, v python.Value) {
 	j.args[name] = v
 }
 
-// pop removes an argument and returns it. It returns false if there is none, or it is None.
+// pop removes an argument and returns it. It returns false if there is no such argument, or if its
+// value is None.
 func (j *apJob) pop(name string) (python.Value, bool) {
 	v, ok := j.args[name]
 	delete(j.args, name)

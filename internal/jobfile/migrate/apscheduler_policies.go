@@ -11,7 +11,7 @@ import (
 type apDefaults struct {
 	coalesce     bool
 	grace        time.Duration // negative: unlimited
-	given        bool          // grace was set, to limit how late a run may start
+	given        bool          // the program sets grace
 	maxInstances int
 }
 

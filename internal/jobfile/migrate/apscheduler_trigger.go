@@ -103,7 +103,8 @@ func (a *apscheduler) trigger(j *job.Job, p *apJob) (why string) {
 }
 
 // triggerZone sets the time zone of a trigger. A trigger that is an object does not have the
-// scheduler's time zone, but that of its first aware date, or else of the machine.
+// scheduler's time zone, but that of its end_date or start_date if one of them names a zone, or else
+// that of the machine.
 func (a *apscheduler) triggerZone(j *job.Job, given, p *apJob, isObject bool) (why string) {
 	if zone, ok := given.pop("timezone"); ok {
 		name, known := zoneOf(zone)
@@ -275,7 +276,7 @@ func (f calendarField) ascending(text string) ([]int, error) {
 	return f.part(text)
 }
 
-// weekdayPosition is a day like "2nd fri". The fifth is not in every month, and the last has no
+// weekdayPosition matches a day like "2nd fri". The fifth is not in every month, and the last has no
 // fixed date.
 var weekdayPosition = regexp.MustCompile(`^([1-4])(?:st|nd|rd|th) +(mon|tue|wed|thu|fri|sat|sun)$`)
 

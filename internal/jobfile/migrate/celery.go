@@ -17,10 +17,10 @@ import (
 // beat, and what is different.
 var CeleryHead = []string{
 	"Imported from Celery beat. Each job puts its task into Celery's queue with enqueue.py, which",
-	"the page on migration shows: put it beside this file, with the broker of your app. As with",
-	"beat that kept its celerybeat-schedule, of the runs that were missed the newest one is caught",
-	"up, here if it is no older than the horizon, 24 h. Check the days on which clocks change with",
-	`"cronce next -f": beat has rules of its own for them.`,
+	"the page on migration shows: put it beside this file, with the broker of your app. The newest",
+	"missed run is caught up, as by a beat that kept its celerybeat-schedule, but only if it is no",
+	"older than the horizon, 24 h. Check the days on which clocks change with \"cronce next -f\": beat",
+	"has rules of its own for them.",
 }
 
 // beatNames are the variables of a beat schedule, and timezoneNames those of its time zone.
@@ -38,7 +38,7 @@ type celery struct {
 
 // Celery reads the beat schedules of a Python program: dicts that are assigned to beat_schedule,
 // and calls of add_periodic_task. It runs nothing. zone is the time zone of the schedules if the
-// program does not set one. Empty: it is UTC, unless another file sets it, which a note says.
+// program does not set one. If it is empty, UTC is assumed, and a note names what may set another one.
 func Celery(text, zone string) Result {
 	c := celery{zone: cmp.Or(zone, "UTC")}
 	c.settings(text)

@@ -163,7 +163,7 @@ func (f calendarField) part(text string) ([]int, error) {
 		if step, err = strconv.Atoi(by); err != nil || step < 1 {
 			return nil, fmt.Errorf("want a step of at least 1 after the slash")
 		}
-		step = min(step, f.high-f.low+1) // a longer one leaves the field too, and may overflow below
+		step = min(step, f.high-f.low+1) // a longer step gives the same values, and could overflow below
 	}
 	from, to := f.low, f.high
 	if base != "*" {

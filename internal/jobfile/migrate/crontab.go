@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// crontab is the state of reading one: what the lines so far have set.
+// crontab is the state of reading a crontab: what the lines so far have set.
 type crontab struct {
 	Result
 	system bool
@@ -113,7 +113,7 @@ func (c *crontab) entry(line int, text string) {
 		}
 		fields, rest = append(fields, strings.TrimSpace(word)), rest[len(word):]
 	}
-	fields[0] = strings.TrimPrefix(fields[0], "-") // "do not log it", of some crons
+	fields[0] = strings.TrimPrefix(fields[0], "-") // in some crons: do not log the command
 	schedule := strings.Join(fields, " ")
 	user := ""
 	if c.system {
@@ -259,8 +259,8 @@ func LoggedCommand(args []string) string {
 	return command
 }
 
-// UnitName returns the name of the job that is imported from a job with another name, such as a
-// service of systemd without ".service": with the characters that a name may have.
+// UnitName turns the name of a job elsewhere, such as a service of systemd without ".service", into a
+// valid name of a job.
 func UnitName(unit string) string {
 	name := strings.Trim(unnamed.ReplaceAllString(unit, "-"), "-")
 	if len(name) > maxName {

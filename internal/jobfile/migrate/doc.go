@@ -7,11 +7,11 @@
 // # Decisions
 //
 // An imported job keeps the behaviour of its old scheduler, even where Cronce has a better
-// default: a crontab's job has no retries and does not catch up. A user that moves a
-// hundred jobs changes where they run first, and their behaviour later.
+// default: a crontab's job has no retries and does not catch up. A user who moves a
+// hundred jobs first changes where they run, and later how they behave.
 //
 // Vixie cron and Kubernetes differ in what two day fields mean, and in what they do
-// when clocks change; the tests hold both against the real rules.
+// when clocks change; the tests compare the jobs with the real rules of both.
 //
 //   - cron: if both day fields restrict, a date has to match only one of them. If a day field
 //     begins with *, both have to match: "0 0 */2 * MON" are Mondays on odd dates. The job then

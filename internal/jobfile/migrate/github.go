@@ -20,8 +20,8 @@ import (
 var GitHubHead = []string{
 	"Imported from the schedule of a workflow. Its steps are not carried over: each action is a",
 	"placeholder that fails (with exit status 65, which is not retried) until you replace it with what",
-	"the workflow did. The times are UTC, as there. When GitHub is busy, it starts a run late or not",
-	"at all; here a run starts when it is due.",
+	"the workflow did. The times are UTC, as on GitHub. When GitHub is busy, it starts a run late or",
+	"not at all; here a run starts when it is due.",
 }
 
 // GitHub reads the schedules of a workflow: on.schedule, a list of {cron: ...}. file is its path,

@@ -161,7 +161,7 @@ func (r *Result) cronJob(line int, m manifest, zone string) {
 	r.cronJobNotes(line, added, name, s, dropped)
 }
 
-// cronJobNotes notes what of a CronJob was not carried over.
+// cronJobNotes notes what was not carried over from a CronJob, and what is different.
 func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, dropped []string) {
 	spec := s.JobTemplate.Spec
 	if name != was {
@@ -191,7 +191,7 @@ func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, dropped
 	}
 }
 
-// command returns what the pod's container starts, and what of the pod is not carried over.
+// command returns what the pod's container starts, and what is not carried over from the pod.
 func command(pod map[string]any) (e spec.Exec, dropped []string) {
 	containers, _ := pod["containers"].([]any)
 	if len(containers) != 1 {

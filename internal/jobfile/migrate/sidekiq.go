@@ -152,7 +152,7 @@ func (r *Result) sidekiq(line int, name string, n ast.Node, zone string) {
 	}
 }
 
-// sidekiqAdvice says what you can do instead of a key.
+// sidekiqAdvice says what replaces a key that is not carried over.
 var sidekiqAdvice = map[string]string{
 	"active_job":        "let enqueue.rb call perform_later of its class",
 	"date_as_argument":  "let enqueue.rb append the time in CRONCE_SLOT to the arguments",

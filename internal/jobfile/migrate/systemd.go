@@ -77,7 +77,7 @@ func place(u *unitfile.Unit) unitfile.Setting {
 	return u.Settings[0]
 }
 
-// at adds a note about a line. of is the line of the job, if it is another.
+// at adds a note about a line. of is the line of the job if it differs, else 0.
 func (s *systemd) at(where unitfile.Setting, name string, of int, format string, args ...any) {
 	s.Notes = append(s.Notes, Note{Line: where.Line, File: where.File, Job: name, Of: of, Text: fmt.Sprintf(format, args...)})
 }
@@ -103,7 +103,7 @@ func (s *systemd) timer(t *unitfile.Unit) (service string) {
 		s.at(c.at, t.Stem(), 0, "not carried over: %s", c.why)
 		return service
 	}
-	// The journal names the service, not the timer.
+	// The job has the name of the service, because the journal names the service and not the timer.
 	j := job.Job{Name: UnitName(strings.TrimSuffix(service, ".service")), Overlap: job.OverlapSkip, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone}, Timeout: c.timeout}
 	dropped := s.timing(t, &j)
 	var jobs []timed

@@ -139,7 +139,7 @@ func planFields(d job.Job) []Field {
 // runFields returns the fields that decide how a slot runs.
 func runFields(d job.Job) []Field {
 	return []Field{
-		{Name: "queue", Kind: Text, Default: d.Queue, Limit: "as of a name", Example: "reports", About: "Only workers of this queue run the job."},
+		{Name: "queue", Kind: Text, Default: d.Queue, Limit: "as for `name`", Example: "reports", About: "Only workers of this queue run the job."},
 		{Name: "payload", Kind: Any, Limit: fmt.Sprintf("%d KiB as JSON", job.MaxPayload>>10), Example: "{format: pdf}", About: "Passed to the action as JSON."},
 		{Name: "timeout", Kind: Duration, Example: "30s", About: "Bounds one attempt. Without it an attempt has no limit."},
 		{Name: "deadline", Kind: Duration, Example: "10m", About: "If a slot has not started this long after its due time, it ends as `expired`. For a slot that was caught up, the time counts from its publication."},
@@ -164,7 +164,7 @@ func runFields(d job.Job) []Field {
 		{Name: "on_lease_lost", Kind: Word, Default: string(d.OnLeaseLost), Words: codec.Strings(job.LeaseLostCancel, job.LeaseLostFinish), Example: "finish",
 			About: "If a node cannot reach the broker for longer than the lease, its handlers are cancelled before another node may start their slots (`cancel`), or they may finish (`finish`). Then two handlers may run one slot at the same time."},
 		{Name: "output", Kind: Size, Default: fmt.Sprintf("%dKiB", job.DefaultOutput>>10), Limit: fmt.Sprintf("at most %dKiB", job.MaxOutput>>10), Example: "16KiB",
-			About: "How much of an attempt's output, or of the answer to it, the slot's record keeps: half from the beginning, and half from the end."},
+			About: "How much of an attempt's output, or of the answer to its request, the slot's record keeps: half from the beginning, and half from the end."},
 	}
 }
 
@@ -234,7 +234,7 @@ func actionField() Field {
 				About: "With `exec`: the working directory. `~` is the home directory of `user`, or of the worker's user. A relative path of the program (`./report`) begins there."},
 			{Name: "user", Kind: Text, Default: "the worker's", Limit: "a name, or a number in quotes", Example: "www-data",
 				About: "With `exec`: the user that the program runs as, with that user's groups and with `HOME`, `USER` and `LOGNAME` set. Only a worker that runs as root can change the user, and not on Windows. Any other worker refuses to start if it works on the job's queue."},
-			{Name: "group", Kind: Text, Default: "that of `user`", Limit: "as `user`", Example: "www-data",
+			{Name: "group", Kind: Text, Default: "that of `user`", Limit: "as for `user`", Example: "www-data",
 				About: "With `exec`: the group that the program runs as. Without `user`, the worker's user stays."},
 			{Name: "http", Kind: Mapping, Example: `{url: "http://127.0.0.1:8080/jobs/report"}`, About: "A request to a service, with the payload. 2xx is success, 400, 410 and 422 fail for good, anything else is retried.", Fields: []Field{
 				{Name: "url", Kind: Text, Required: true, Limit: "http or https", Example: `"http://127.0.0.1:8080/jobs/report"`, About: "Absolute."},

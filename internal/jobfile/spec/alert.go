@@ -13,9 +13,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// alert reads a target of alerts of these kinds, like on_failure: a webhook or a NATS subject, and
-// how the body is written. The target is stored in the registry, so it names secrets and does not
-// contain them.
+// alert returns a decoder of a field like on_failure: where alerts of these kinds go (a webhook or a
+// NATS subject), and how the body is written. All of that is stored in the registry, so it names
+// secrets and does not contain them.
 func (j *jobDecoder) alert(set func(*job.Job, *job.Alert), kinds ...job.State) func(value) {
 	return func(v value) {
 		var a job.Alert
@@ -158,7 +158,8 @@ func (j *jobDecoder) alertURL(v value, h *job.AlertHTTP, example string) {
 	h.URL, _ = j.text(v, example)
 }
 
-// alertSecret reads the name of the environment variable that contains a value.
+// alertSecret reads the name of the environment variable that contains a value. If prefixed is true,
+// the file may also set a prefix of the value.
 func (j *jobDecoder) alertSecret(v value, prefixed bool) (prefix, env string) {
 	const example = `{env: ` + job.AlertEnv + `TOKEN}: every login that may read the registry can read a value in the file`
 	fields := []field{{"env", func(v value) { env, _ = j.text(v, job.AlertEnv+"TOKEN") }}}

@@ -31,7 +31,7 @@ func (d *decoder) fail(at Position, format string, args ...any) {
 	d.Source.Fail(at, "%s%s", d.prefix, fmt.Sprintf(format, args...))
 }
 
-// want reports v if it is not of kind k. example shows a valid value.
+// want reports an error if v is not of kind k. example shows a valid value.
 func (d *decoder) want(v value, k kind, example string) bool {
 	if v.Kind != k && v.Kind != Broken {
 		label := v.label
@@ -54,8 +54,8 @@ func (n *Node) describe() string {
 }
 
 // object decodes each member of v by its field, in the order of fields, and reports members that
-// are no fields. It returns true if there was no such member. Otherwise a field that is missing may
-// be one with a misspelled name.
+// are no fields. It returns true if there was no such member. If it returns false, a field that is
+// missing may be a misspelled one, so callers do not report it.
 func (d *decoder) object(v value, fields []field) bool {
 	if !d.want(v, Mapping, "a mapping of fields") {
 		return false

@@ -202,7 +202,7 @@ func (j *jobDecoder) passEnv(v value) (names []string) {
 
 // path reads the path of a file or folder of the worker's machine.
 func (d *decoder) path(v value, example string) string {
-	const most = 4096 // as of Linux
+	const most = 4096 // the limit of Linux
 	s, ok := d.text(v, example)
 	switch {
 	case !ok:

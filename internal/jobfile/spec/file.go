@@ -9,7 +9,7 @@ import (
 
 // File is the content of a job file.
 type File struct {
-	// Path is the name that the file was read by.
+	// Path is the name given to Parse.
 	Path string
 
 	// Jobs has at least one element, in the order of the file.
@@ -62,7 +62,7 @@ func (d *decoder) file(root *Node) []Entry {
 		d.fail(root.At, "want \"version: 1\" and \"jobs:\" at the top, got %s", root.describe())
 		return nil
 	}
-	// If the format is another one, no other error would help.
+	// If the file has another version, errors about its fields would mislead.
 	if !d.version(root) {
 		return nil
 	}

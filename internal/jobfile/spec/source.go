@@ -29,7 +29,7 @@ type Source struct {
 	errs  Errors
 	more  bool // there were more than MaxErrors errors
 
-	// hidden has, by line, the first column that no error shows.
+	// hidden has, by line, the first column that excerpts mask.
 	hidden map[int]int
 }
 
@@ -84,8 +84,8 @@ func (s *Source) Fail(at Position, format string, args ...any) {
 	s.errs = append(s.errs, &Error{File: s.name, Line: at.Line, Column: at.Column, Message: printable(fmt.Sprintf(format, args...))})
 }
 
-// hide keeps errors from showing the rest of a line from a position on, where a value begins that
-// may be secret.
+// hide masks the rest of a line in excerpts, from a position at which a value begins that may be
+// secret.
 func (s *Source) hide(at Position) {
 	if s.hidden == nil {
 		s.hidden = map[int]int{}

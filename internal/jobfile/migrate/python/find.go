@@ -113,7 +113,8 @@ func (p *parser) dotted(at int) string {
 	return whole
 }
 
-// decorated returns the name of the function that a call decorates, which has just been read.
+// decorated returns the name of the function that a call decorates, or "". The call has just been
+// read; its name is the token at.
 func (p *parser) decorated(at int) string {
 	for at >= 1 && (p.tokens[at-1].kind == name || p.tokens[at-1].value == ".") {
 		at--

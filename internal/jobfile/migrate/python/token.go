@@ -115,7 +115,7 @@ func (s *scanner) word(kind tokenKind) {
 	s.add(token{kind: kind, value: s.source[from:], at: from, to: s.at})
 }
 
-// operators of more than one character that must not be taken for an assignment.
+// operators are those of more than one character: the = of "==" is not an assignment.
 var operators = []string{"**=", "//=", ">>=", "<<=", "==", "!=", "<=", ">=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", ":=", "->", "**", "//", "<<", ">>"}
 
 func (s *scanner) symbol() {
