@@ -38,7 +38,7 @@ func execute(ctx context.Context, a *base.App, args []string) int {
 	return base.ExitCode(err)
 }
 
-// wanted returns what the flag takes, where pflag returns an error of package strconv or time.
+// wanted says what the flag takes, in place of pflag's error, which is one of package strconv or time.
 func wanted(invalid *pflag.InvalidValueError) error {
 	cause := invalid.Unwrap()
 	switch kind := invalid.GetFlag().Value.Type(); {
@@ -85,7 +85,7 @@ With no --server, no NATS_URL and no selected NATS context it joins the server o
 
 Exit status: 0 done, 1 failed (the server or the environment), 2 wrong usage or
 configuration, 3 a check found something, 130 after a second TERM or
-Ctrl-C, or after the first if an outcome was waited for.`
+Ctrl-C, or after the first if the command waited for an outcome.`
 
 func newRootCommand(a *base.App) *cobra.Command {
 	root := &cobra.Command{

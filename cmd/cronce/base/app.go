@@ -60,7 +60,7 @@ var (
 func (a *App) AddGlobalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&a.Server, "server", "", "NATS server `URL` [CRONCE_SERVER]")
-	f.StringVar(&a.Context, "context", "", "`name` of a NATS context, as the nats CLI keeps them [CRONCE_CONTEXT]")
+	f.StringVar(&a.Context, "context", "", "`name` of a context of the nats CLI [CRONCE_CONTEXT]")
 	f.StringVar(&a.Login.Creds, "creds", "", "NATS credentials `file` [CRONCE_CREDS]")
 	f.StringVar(&a.Login.NKey, "nkey", "", "`file` with the seed of an nkey [CRONCE_NKEY]")
 	f.StringVar(&a.Login.User, "user", "", "user `name`; the password is in CRONCE_PASSWORD; CRONCE_TOKEN replaces both [CRONCE_USER]")

@@ -14,9 +14,9 @@ import (
 // Connect connects to the server that the global flags and the environment select. as is
 // the second part of the connection's name on the server, after "cronce".
 //
-// With mayEmbed: if no server was chosen, this process first joins or becomes the embedded
-// server; if one was chosen, Connect waits for it. The returned function closes the
-// connection and then the server. Call it once, after everything that uses the connection.
+// If mayEmbed is true and no server was chosen, this process first joins or becomes the embedded
+// server; if one was chosen, Connect waits for it. The returned function closes the connection
+// and then the server. Call it once, when nothing uses the connection any more.
 func (a *App) Connect(ctx context.Context, as string, mayEmbed bool) (*connect.Conn, func(), error) {
 	target, err := a.Target(as)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
-// Print prints v as PrintJSON does with -o json, else the text.
+// Print prints v like PrintJSON if -o is json, else the text.
 func (a *App) Print(v any, text string, args ...any) error {
 	if a.Output == OutputJSON {
 		return a.PrintJSON(v)
@@ -84,7 +84,8 @@ func PrintRows[T any](a *App, rows []T, none, header string, cells func(T) []str
 // NewTable returns a writer that aligns columns separated by tabs.
 func NewTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 0, 2, ' ', 0) }
 
-// Relative formats how far t is from now: "in 3h20m", "5s ago". A Duration holds 292 years.
+// Relative formats how far t is from now: "in 3h20m", "5s ago". Longer times than a Duration can
+// hold, 292 years, are counted in days.
 func Relative(t, now time.Time) string {
 	d, days := t.Sub(now), (t.Unix()-now.Unix())/(24*60*60)
 	switch {

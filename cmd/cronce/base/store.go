@@ -15,9 +15,9 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// How long a command waits for a broker that does not answer. The packages below have no
-// limit of their own; a user at a terminal needs one. Setup waits longer because a cluster
-// may first have to elect leaders for new streams.
+// How long a command waits for a broker that does not answer. The packages that commands call
+// have no limit of their own; a user at a terminal needs one. Setup waits longer because a
+// cluster may first have to elect leaders for new streams.
 const (
 	ReadPatience  = 15 * time.Second
 	SetupPatience = time.Minute

@@ -34,7 +34,7 @@ for each job and for each setting that was not carried over:
 
   {"line":7,"job":"backup","schedule":"0 3 * * *","timezone":"Europe/Berlin","exec":["/bin/sh","-c","backup"],
    "env":{"PATH":"/bin"},"dir":"~","user":"backup"}
-  {"line":9,"not_carried_over":"@reboot is no time; ..."}`
+  {"line":9,"not_carried_over":"not carried over: @reboot is not a time: ..."}`
 
 func newImportCrontabCommand(a *base.App) *cobra.Command {
 	var zone string
@@ -167,8 +167,8 @@ func printImported(a *base.App, path string, head []string, r migrate.Result, sh
 }
 
 // printImportedFile prints the job file on stdout and the notes on stderr. The notes of a
-// job also stand above it, as comments. Without jobs it prints no file, because a job file
-// must have one.
+// job also stand above it, as comments. Without jobs it prints no file, because a file
+// without jobs is not valid.
 func printImportedFile(a *base.App, path string, head []string, r migrate.Result) error {
 	type position struct {
 		job  string

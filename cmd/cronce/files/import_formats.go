@@ -36,7 +36,7 @@ backoffLimit, activeDeadlineSeconds and the container's command, arguments and l
 variables are carried over; suspend and the rest of the pod are not. A container without
 a command is not carried over, because import does not read its image.`,
 		example: "  kubectl get cronjobs -o yaml | cronce import k8s - >jobs.yaml\n  cronce import k8s cronjob.yaml >jobs.yaml",
-		zone:    "UTC", zoneOf: "schedules without timeZone, as set for the controller manager",
+		zone:    "UTC", zoneOf: "schedules without timeZone: that of the controller manager",
 		head: migrate.KubernetesHead, read: migrate.Kubernetes,
 	},
 	{
@@ -75,18 +75,19 @@ call.py of docs/migration.md.`,
 		name: "sidekiq", short: "Convert a Sidekiq schedule to a job file",
 		long: `Sidekiq reads the YAML of sidekiq-cron (a mapping or a list of jobs) or of
 sidekiq-scheduler (below schedule), and not a template with ERB (- is standard input).
-cron with a time zone behind it, every, class, args and queue are carried over. Natural
+cron with a time zone after it, every, class, args and queue are carried over. Natural
 language ("every day at noon") is not. The job's action puts the job into Sidekiq's
 queue with the program enqueue.rb of docs/migration.md.`,
 		example: "  cronce import sidekiq config/schedule.yml >jobs.yaml",
-		zone:    "UTC", zoneOf: "schedules that name none, as the application has it",
+		zone:    "UTC", zoneOf: "schedules that name none: that of the application",
 		head: migrate.SidekiqHead, read: migrate.Sidekiq,
 	},
 	{
 		name: "github", short: "Convert the schedule of a GitHub workflow to a job file",
-		long: `Github reads on.schedule of a workflow, or of one in the same form (- is standard input).
-Its times are UTC. The steps of the workflow are not carried over: the action of each job
-is a placeholder that fails until you write into it what the workflow did.`,
+		long: `Github reads on.schedule of a workflow of GitHub, or of another service that uses the same
+format (- is standard input). Its times are UTC. The steps of the workflow are not carried
+over: the action of each job is a placeholder that fails until you write into it what the
+workflow did.`,
 		example: "  cronce import github .github/workflows/nightly.yml >jobs.yaml",
 		head:    migrate.GitHubHead,
 		readFile: func(text []byte, path string) (migrate.Result, error) {

@@ -48,7 +48,7 @@ A worker with another --priority than 0 is shown as standby(PRIORITY).
 
 With -o json, one line for each node; absent values are omitted. started is by the node's
 own clock; the offset is in milliseconds. A fenced node also has "fenced_by" and
-"fenced_at", and nothing else if only --all shows it:
+"fenced_at"; if only --all shows it, it has nothing else but node and state:
 
   {"node":"web1-711-0kq1-x2","state":"alive","started":"2026-11-21T07:00:00Z","heartbeat":"2026-11-21T09:30:02Z",
    "lease":"20s","producer":true,"worker":true,"queues":["default"],"running":1,"clock_offset_ms":0.21,

@@ -57,7 +57,7 @@ With -o json it prints one line for each change:
 	f.Var(&horizon, "horizon", "how old a slot may be and still run (initially 24h)")
 	f.Var(&retention, "retention", "how long records are kept; at least an hour more than the horizon (initially 7d)")
 	f.Var(&duplicates, "duplicates", "the slot stream's duplicate window, at least 2m (initially 2m)")
-	f.StringSliceVar(&queues, "queue", nil, "also create this `queue`, for workers without the permission (see cronce auth); repeatable")
+	f.StringSliceVar(&queues, "queue", nil, "also create this `queue`, for workers that may not create it (see cronce auth); repeatable")
 	f.IntVar(&replicas, "replicas", 0, "replicas of every stream and bucket, 1 to 5 (initially 3 on a cluster of three or more, else 1)")
 	return cmd
 }

@@ -50,7 +50,7 @@ back, because it was purged or restored from an older copy. The slots that ran b
 that are then not known.
 
 --repair offers missing slots again, and slots that have neither an outcome nor a
-message. Workers treat them like every slot, by their record: a slot that lost its
+message. Workers treat them like any other slot, by their record: a slot that lost its
 record runs again. If the job's catch_up policy is none, or its within has passed, the
 slot is recorded as missed. Slots that are older than the horizon, or not published yet,
 are left alone. The status is still 3: verify again to see the results. Several

@@ -33,25 +33,25 @@ input), and does nothing else. A line of the log is one run:
   2026-11-21T07:00:01+0100 web1 systemd[1]: Starting report.service - Report...
                                                                        journalctl -o short-iso
 
-Other lines of syslog and of the journal count for the time that the log covers. A command of
-cron is that of the job in -f FILE with the same command and user, else it has the name that
-"cronce import crontab" gives it. A name that import changed, such as "tidy up", is that of
-the job in -f FILE that it became. A service of systemd is the job of its name, with the jobs
-of the same command in -f FILE, and is ignored if there is none. A run belongs to the nearest
-slot of its job, within --tolerance. It is a difference if only one side has it, and then the
-status is 3. Jobs of which the log has no line are compared if they are named by --job or -f,
-or have a shadow in that time.
+Other lines of syslog and of the journal only show which time the log covers. A command of
+cron belongs to the job in -f FILE with the same command and user, or else to the job that
+has the name that "cronce import crontab" gives the command. A name that import changed, such
+as "tidy up", belongs to the job in -f FILE that it became. A service of systemd belongs to
+the job of its name, and to the jobs in -f FILE with the same command; without such a job it
+is ignored. A run belongs to the nearest slot of its job, within --tolerance. It is a
+difference if only one side has it, and then the status is 3. A job without a line in the
+log is compared if --job or -f names it, or if it has a shadow in that time.
 
-Without --from and --to, the time that the log covers is compared; at its end, slots without
-a line are left out for as long as --tolerance. Not judged are runs from before a job was in
-the registry, and from so long ago that the ledger may have removed the slot. Runs without a
+Without --from and --to, the time that the log covers is compared; slots that were due in the
+last --tolerance of that time may have no line. Runs from before a job was in the registry, or
+from so long ago that the ledger may have removed the slot, are not judged. Runs without a
 planned time, such as triggered ones, are left out.
 
 With -o json, one line for each difference, one for each job, and the summary, the only line
 with ok. offset_ms is from the slot's due time to the log's time; twice counts the runs that
 both sides have although the slot was no shadow, so that the work was done twice; unknown
-jobs are not in the registry; also are jobs with the same command, if the log names only that
-command or its service, and so does not tell them apart:
+jobs are not in the registry; also lists the jobs that the log does not tell apart from this
+one, because it names only the command or the service that they share:
 
   {"difference":"only_theirs","job":"report","id":"report:2026-11-21T07:00:00Z","state":"skipped",
    "time":"2026-11-21T07:00:01Z","line":17,"text":"the slot did not run"}
@@ -335,7 +335,7 @@ func newNaming(file []spec.Entry, entries map[string]plans.Entry, runs []against
 }
 
 // jobsOf returns the jobs that a run may belong to. There are several if the log names only a command
-// or a service that they share, and none if the run is of no job.
+// or a service that they share, and none if the run belongs to no job.
 func (n naming) jobsOf(r against.Run) []string {
 	switch {
 	case r.Job != "":
@@ -356,7 +356,7 @@ func (n naming) jobsOf(r against.Run) []string {
 	if _, known := n.entries[name]; known {
 		return n.groupOf(name)
 	}
-	return nil // systemd starts services that no timer starts
+	return nil // systemd also starts services that belong to no timer
 }
 
 // jobsOfUnit returns the job of the file that a service became, and the jobs of the file with the same

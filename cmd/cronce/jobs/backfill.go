@@ -29,8 +29,9 @@ func newJobBackfillCommand(a *base.App) *cobra.Command {
 		Use:   "backfill NAME --from TIME [--to TIME]",
 		Short: "Run the slots of a past range that have no record",
 		Long: `Backfill publishes the slots of a job in a past range that have no record, oldest
-first. For example: slots in a range of missed ones, or slots lost with a broker's
-disk. It uses the schedules that the job had at the time. A deadline counts from now.
+first: for example slots that one record counts as missed, or slots that were lost with
+a broker's disk. It uses the schedules that the job had at the time. A deadline counts
+from now.
 
 Slots keep their IDs, so none runs twice. A slot that has a record stays as it is, and
 a pending slot is not published again. After a Ctrl-C, a crash or a failure, repeat the

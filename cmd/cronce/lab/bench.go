@@ -45,7 +45,8 @@ else. It loads the server, so do not run it while others need the server.
               the messages of an idle fleet, which are shown separately
 
 Rates are the best of two runs; by hand, the best of several ways, two of them with
-atomic batches. The fleet's connections count the messages; with --monitor the server also counts those of all its clients.
+atomic batches. The fleet's connections count the messages; with --monitor the server
+also counts those of all its clients.
 
 With -o json, one line for each number:
 
@@ -88,7 +89,7 @@ func NewBenchCommand(a *base.App) *cobra.Command {
 	return cmd
 }
 
-// check finds what is wrong without a server.
+// check validates the flags as far as that needs no server.
 func (f benchFlags) check() error {
 	if err := base.OneOf("--only", bench.Measures(), f.only...); err != nil {
 		return err

@@ -44,7 +44,7 @@ func (u *underTest) add(cmd *cobra.Command, what string, all []string, timeout s
 	base.Complete(cmd, "only", all...)
 }
 
-// check finds what is wrong before anything is started.
+// check validates the flags before anything is started.
 func (u *underTest) check(all []string) error {
 	if strings.TrimSpace(u.command) == "" {
 		return errors.New(`no --cmd: want the command that starts your client, such as --cmd "python3 client.py"`)

@@ -33,7 +33,7 @@ Your command takes part in the fleet until it gets a TERM. Its environment says 
   CRONCE_UNDER_TEST_RECORD           file to which its handlers append lines
   CRONCE_UNDER_TEST_TRIGGER          run to trigger, if your client can: docs/conformance.md
   CRONCE_UNDER_TEST_TRIGGER_LATER    the same, for an instant
-  CRONCE_UNDER_TEST_TRIGGER_LARGE    the same, with a payload of so many bytes
+  CRONCE_UNDER_TEST_TRIGGER_LARGE    the same, with a payload of this many bytes
 
 A handler does what the payload says, {"ms": how long it works}, or nothing if that is
 empty. It appends a line when it starts, when its context ends before it returns

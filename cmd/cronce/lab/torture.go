@@ -54,7 +54,7 @@ server explicitly.
 
 With --node-cmd every second process of the fleet is a client that you wrote, in any
 language. docs/conformance.md describes its environment, and the record of starts and
-ends that it writes. The faults and the checks are the same, but for the HUP.
+ends that it writes. The faults and the checks are the same, except for the HUP.
 
 The same seed plans the same faults. Their effect also depends on the machine.
 

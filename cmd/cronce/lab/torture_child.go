@@ -16,7 +16,7 @@ import (
 	"github.com/cronce-io/cronce/internal/natsconn/embed"
 )
 
-// newTortureNodeCommand is one process of the torture fleet.
+// newTortureNodeCommand returns the command of one process of the torture fleet.
 func newTortureNodeCommand(a *base.App) *cobra.Command {
 	return newChildCommand(a, torture.NodeCommand, func(ctx context.Context, spec torture.NodeSpec) error {
 		a.Server, a.Context, a.Login.Creds = spec.Server, spec.Context, spec.Creds
@@ -26,7 +26,7 @@ func newTortureNodeCommand(a *base.App) *cobra.Command {
 	})
 }
 
-// newTortureServerCommand is one server that torture starts.
+// newTortureServerCommand returns the command of one server that torture starts.
 func newTortureServerCommand(a *base.App) *cobra.Command {
 	return newChildCommand(a, torture.ServerCommand, func(ctx context.Context, spec torture.ServerSpec) error {
 		cfg := embed.Config{Listen: spec.Listen, Store: spec.Store, MaxPayload: spec.MaxPayload, Logger: a.Log}
@@ -42,8 +42,8 @@ func newTortureServerCommand(a *base.App) *cobra.Command {
 	})
 }
 
-// newChildCommand is a process that cronce torture starts. The first line of stdin is its
-// specification. The process exits when stdin ends, because its parent is then gone.
+// newChildCommand returns the command of a process that cronce torture starts. The first line of
+// stdin is its specification. The process exits when stdin ends, because its parent is then gone.
 func newChildCommand[Spec any](a *base.App, role string, run func(context.Context, Spec) error) *cobra.Command {
 	return &cobra.Command{
 		Use: role, Hidden: true, Args: base.Arguments(cobra.NoArgs),

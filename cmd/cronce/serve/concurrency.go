@@ -16,7 +16,7 @@ type concurrency struct {
 	byQueue map[string]int
 }
 
-// Set takes in one use of the flag.
+// Set adds the value of one use of the flag.
 func (c *concurrency) Set(text string) error {
 	queue, number, named := strings.Cut(text, "=")
 	if !named {

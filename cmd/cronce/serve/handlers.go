@@ -51,8 +51,7 @@ func (s shared) handler(e spec.Entry) (job.Handler, error) {
 // for example that its user exists, because the action does not run.
 func shadow(context.Context, job.Run) error { return job.ErrShadow }
 
-// errNoHandler means that a kind of action has no handler. A test checks that every kind of package
-// jobfile has one.
+// errNoHandler means that a kind of action has no handler. A test checks that every kind has one.
 var errNoHandler = errors.New("no handler for this kind of action")
 
 // handlers holds the jobs of the last file read and their handlers. It is safe for

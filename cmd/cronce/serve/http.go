@@ -38,10 +38,10 @@ type httpFlags struct {
 }
 
 const httpAuthHelp = `The dashboard and the HTTP API (docs/dashboard.md, docs/api.md) do what the NATS login
-of this process may do. On a loopback address they need no login. On any other one they start only with
-a way to log in: a file of tokens or passwords, a proxy that names the user, an OpenID
-provider, or --http-insecure. The files of tokens, passwords and certificates are read
-again when they change.`
+of this process may do. On a loopback address they need no login. On any other one they
+start only with a way to log in: a file of tokens or passwords, a proxy that names the
+user, an OpenID provider, or --http-insecure. The files of tokens, passwords and
+certificates are read again when they change.`
 
 func (f *httpFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.url, "http-url", "", "`URL` that browsers use, if a proxy is in between: https://ops.example.com/cronce")
@@ -54,7 +54,7 @@ func (f *httpFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.issuer, "oidc-issuer", "", "`URL` of an OpenID provider at which users log in")
 	flags.StringVar(&f.id, "oidc-client-id", "", "client `ID` at the provider; its redirect URL is that of --http-url with /login/callback")
 	flags.StringVar(&f.idSecret, "oidc-client-secret-file", "", "`file` with the client's secret")
-	flags.BoolVar(&f.insecure, "http-insecure", false, "let everyone that reaches the address do everything")
+	flags.BoolVar(&f.insecure, "http-insecure", false, "let everyone who reaches the address do everything")
 }
 
 // config checks the flags. It reads the files that they name.
@@ -94,8 +94,8 @@ func (f httpFlags) config(a *base.App) (cfg auth.Config, err error) {
 	return cfg, nil
 }
 
-// refuseEmpty returns an error if one of the flags is set to nothing, as by a variable of the shell
-// that is not set. Without the flag the command would do something else.
+// refuseEmpty returns an error if one of the flags is set to an empty text. That is usually an unset
+// variable of a script, and must not select the default.
 func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
 	for _, name := range names {
 		if f := flags.Lookup(name); f.Changed && strings.Trim(f.Value.String(), "[]") == "" {
@@ -147,7 +147,7 @@ func (f httpFlags) serveHTTP(a *base.App, h *health, metrics http.Handler) (*htt
 		return nil, fmt.Errorf("--%s: %w", f.name, err)
 	}
 	if f.insecure {
-		a.Log.Warn("the HTTP API needs no login: everyone that reaches the address can do what this process may do", "url", s.server.URL())
+		a.Log.Warn("the HTTP API needs no login: everyone who reaches the address can do what this process may do", "url", s.server.URL())
 	}
 	s.stopped = background(context.Background(), func(ctx context.Context) {
 		if err := s.server.Serve(ctx, s.routes(metrics), s.closing); err != nil {

@@ -5,9 +5,9 @@ import (
 	"runtime/debug"
 )
 
-// The GC percentages, which are lower than the default of 100: while the registry is loaded, so that
-// less garbage lies between the values that stay, and afterwards if the heap is large, because the
-// garbage may take as much memory as the heap times the percentage.
+// GC percentages below the default of 100. gcLoading holds while the registry is loaded, so that less
+// garbage lies between the values that stay. gcLargeHeap holds afterwards if the heap is larger than
+// largeHeap, because the garbage may grow to this percentage of the heap.
 const (
 	gcLoading   = 50
 	gcLargeHeap = 25

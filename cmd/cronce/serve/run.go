@@ -115,7 +115,7 @@ func NewRunCommand(a *base.App) *cobra.Command {
 	return cmd
 }
 
-// check finds what is wrong without a file or a server.
+// check validates the flags as far as that needs no file and no server.
 func (f runFlags) check() error {
 	if err := codec.ValidateName("queue", f.queues...); err != nil {
 		return err
@@ -248,8 +248,8 @@ func (f runFlags) replica(a *base.App, nc *nats.Conn, store *kv.Store, jobs *han
 }
 
 // isDisabled reports whether CRONCE_DISABLED in the environment tells this process to do nothing,
-// as for a migration that starts the same program. Every value but "0", "false", "no" and "off"
-// disables it, so that a misspelled value is on the safe side.
+// for example while a migration runs. Every value but "0", "false", "no" and "off" disables it, so
+// that a misspelled value is on the safe side.
 func isDisabled(getenv func(string) string) bool {
 	switch strings.ToLower(strings.TrimSpace(getenv("CRONCE_DISABLED"))) {
 	case "", "0", "false", "no", "off":

@@ -62,7 +62,7 @@ func newSupervisor(a *base.App) *supervisor {
 		s.watchdog = time.Duration(micros) * time.Microsecond
 	}
 	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"} {
-		_ = os.Unsetenv(name) // it fails only for names that are not possible
+		_ = os.Unsetenv(name) // it fails only for invalid names
 	}
 	return s
 }

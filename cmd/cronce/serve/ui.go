@@ -35,8 +35,8 @@ created the namespace; its pages say so.
 
 With the login of a viewer (see cronce auth) the server is read-only.
 
-/metrics, /healthz and /readyz at --metrics-addr need no login, also if it is the address
-of --listen, so that Prometheus and Kubernetes can ask them.
+/metrics, /healthz and /readyz at --metrics-addr need no login, even if that is the address
+of --listen too, so that Prometheus and Kubernetes can ask them.
 
 With -o json it prints one line: {"url":"http://127.0.0.1:8080"}`,
 		Example: `  cronce ui

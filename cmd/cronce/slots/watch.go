@@ -52,7 +52,7 @@ the slot's ID, and the recorded output of slots that ended within a second. It f
 slots that run now or later, up to 64 at once. See "cronce slot tail".
 
 --orders prints the orders of operators: first the orders that the broker keeps, for
-as long as it keeps records, then those that are given.
+as long as it keeps records, then each new order.
 
 With -o json, one line for each event, as it was published; absent values are omitted;
 peer is the node that was declared dead, or whose slot was taken over:
