@@ -26,7 +26,8 @@ const (
 type Admission struct {
 	Kind AdmissionKind
 
-	// InWay is the other slot of AdmissionSkipped and AdmissionReplaced.
+	// InWay is the slot because of which this one is skipped or replaced. It is set only for
+	// AdmissionSkipped and AdmissionReplaced.
 	InWay job.Slot
 
 	// Ahead is the number of waiting slots whose turn comes before this slot's.

@@ -24,16 +24,16 @@ func PastHorizon(d Delivery, now time.Time, horizon time.Duration) bool {
 	return now.Sub(d.began()) > horizon
 }
 
-// began returns when the slot's age begins, by its message.
+// began returns the time from which the slot's age counts, by its message.
 func (d Delivery) began() time.Time { return began(d.Slot, d.Event, d.Due, d.Published) }
 
-// Began returns when the age of a record's slot begins. Publishing the slot again, after a loss or by
-// an operator, does not change it.
+// Began returns the time from which the age of a record's slot counts. Publishing the slot again,
+// after a loss or by an operator, does not change it.
 func Began(r job.Record) time.Time { return began(r.Slot, r.Event, r.Due, r.Published) }
 
-// began returns the slot's instant, or the publication of a triggered run. A run that a stream's
-// message started is as old as that message, since a consumer that was created again delivers old
-// messages again.
+// began returns the slot's instant, or the time at which a triggered run was published. A run that a
+// stream's message started is as old as that message, since a consumer that was created again
+// delivers old messages again.
 func began(s job.Slot, event bool, due, published time.Time) time.Time {
 	switch {
 	case !s.At.IsZero():
@@ -46,7 +46,7 @@ func began(s job.Slot, event bool, due, published time.Time) time.Time {
 
 // longestWait is the longest delay of a nak for a slot whose time has not come. It is bounded
 // because the clock may be changed meanwhile. implausibleWait is the delay for a slot that would
-// end by its age while the clock is implausible.
+// end because of its age while the clock is implausible.
 const (
 	longestWait     = time.Hour
 	implausibleWait = 30 * time.Second

@@ -67,8 +67,8 @@ func DecodeCancelAnswer(data []byte) (CancelAnswer, error) {
 	return a, nil
 }
 
-// Cause returns the cause with which the handler's context ends, and which the slot's record
-// holds. It wraps ErrCancelled or ErrReplaced, and names By.
+// Cause returns the cause that ends the handler's context. The slot's record stores it. It wraps
+// ErrCancelled or ErrReplaced, and names By.
 func (r CancelRequest) Cause() error {
 	if r.Replaced {
 		return fmt.Errorf("%w by %s", job.ErrReplaced, oneName(r.By))
@@ -76,7 +76,7 @@ func (r CancelRequest) Cause() error {
 	return fmt.Errorf("%w by %s", job.ErrCancelled, oneName(r.By))
 }
 
-// IsCancellation reports whether the cause is that of a CancelRequest.
+// IsCancellation reports whether the cause comes from a CancelRequest.
 func IsCancellation(cause error) bool {
 	return errors.Is(cause, job.ErrCancelled) || errors.Is(cause, job.ErrReplaced)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Delivery is a slot message as the broker handed it to a worker.
+// Delivery is a slot message that the broker delivered to a worker.
 type Delivery struct {
 	Message
 	Queue string
@@ -40,7 +40,7 @@ type View struct {
 
 	Horizon time.Duration
 
-	// Record is the slot's record, or nil. Revision is that of its key.
+	// Record is the slot's record, or nil. Revision is the last revision of its key.
 	Record   *job.Record
 	Revision uint64
 
@@ -58,7 +58,7 @@ type View struct {
 	// Handles is true if this worker has a handler for the job.
 	Handles bool
 
-	// Whole is the whole slot of a part.
+	// Whole is the whole slot. It is used only if the delivered slot is a part.
 	Whole Whole
 
 	// Admission is the verdict of the job's lock. It stays AdmissionUnasked for jobs that are not
@@ -77,7 +77,8 @@ const (
 	Ack Action = iota
 	// Later: nak the message with Step.Delay.
 	Later
-	// Prove: find out whether the record's node is dead, then decide again.
+	// Prove: find out whether the record's node is dead or does not hold the claim, then decide
+	// again.
 	Prove
 	// ReadWhole: read the record of the whole slot, then decide again.
 	ReadWhole
@@ -86,7 +87,7 @@ const (
 	WriteWhole
 	// ConcludeWhole: conclude the whole slot if all its parts have ended; then Ack.
 	ConcludeWhole
-	// Enter: acquire the job's lock, then decide again.
+	// Enter: request a place in the job's lock (see Lock.Enter), then decide again.
 	Enter
 	// Wait: keep the message until the job's lock admits the slot, then decide again.
 	Wait
@@ -129,8 +130,8 @@ func Decide(d Delivery, v View) Step {
 }
 
 // NeedsDefinition reports whether the result of Decide depends on the job's definition. It does
-// not for a slot that has ended, or that will end whatever the definition says. So such a slot ends even if the
-// definition cannot be read.
+// not for a slot that has ended, or that will end whatever the definition says. So such a slot
+// ends even if the definition cannot be read.
 func NeedsDefinition(d Delivery, v View) bool {
 	if v.Record != nil && v.Record.State.Final() {
 		return false
@@ -153,7 +154,7 @@ func first(d Delivery, v View) Step {
 		return end(d, v, job.Failed, d.Refused)
 	case tooOld(d, v):
 		return endByAge(d, v, job.Expired, fmt.Sprintf("older than the horizon of %v", v.Horizon))
-	case len(d.Payload) > job.MaxPayload: // Cronce does not publish it, and a record cannot hold it
+	case len(d.Payload) > job.MaxPayload: // Cronce publishes no such payload, and a record cannot hold it
 		return end(d, v, job.Cancelled, fmt.Sprintf("payload of %d bytes: at most %d", len(d.Payload), job.MaxPayload))
 	case v.Entry == nil:
 		return end(d, v, job.Cancelled, "job deleted")
@@ -258,8 +259,8 @@ func takeOver(d Delivery, v View) Step {
 
 // Disowned reports whether the live owner of the view's record does not hold its claim. answer is the
 // owner's answer to a HoldsRequest; err is the error if there was no answer. An error proves
-// nothing, because a handler may run for any time. But past the horizon Disowned returns true,
-// unless the owner answers that a handler with a live context runs the slot, or the clock is
+// nothing, because a handler may run for any length of time. But past the horizon Disowned returns
+// true, unless the owner answers that a handler with a live context runs the slot, or the clock is
 // implausible.
 func Disowned(d Delivery, v View, answer exchange.HoldsAnswer, err error) bool {
 	switch {
@@ -271,7 +272,8 @@ func Disowned(d Delivery, v View, answer exchange.HoldsAnswer, err error) bool {
 	return tooOld(d, v) && !v.Implausible
 }
 
-// died returns the record of a slot that its node does not run any more, with the attempt closed.
+// died returns the view's record with its attempt closed, because its node is dead or does not hold
+// the claim.
 func died(v View) job.Record {
 	r := *v.Record
 	r.Attempts = slices.Clone(r.Attempts)
@@ -330,8 +332,8 @@ func claim(d Delivery, v View, attempt int) Step {
 	return Step{Action: Start, Record: r}
 }
 
-// started returns the start of an attempt that is claimed now. It is not before the broker's
-// timestamp on the delivered message, within the error of the clock.
+// started returns the start time of an attempt that is claimed now. If the broker's timestamp of
+// the message is later than v.Now by no more than the clock's error, the start is that timestamp.
 func started(d Delivery, v View) time.Time {
 	if by := d.Published.Sub(v.Now); 0 < by && by <= v.Error {
 		return d.Published

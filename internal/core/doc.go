@@ -4,7 +4,7 @@
 // nodes with the same input compute the same result. That is why every replica may
 // schedule, and why no leader is needed.
 //
-// The way of a slot through the rules:
+// The path of a slot through the rules:
 //
 //	plans.Entry               the job, its past plans and its pauses
 //	   |  Stretches: the plans' schedules, cut at edits and pauses
@@ -20,11 +20,11 @@
 //	   v
 //	job.Record                Complete, Release, Conclude (outcome.go, shard.go): what is written
 //
-// Two other sources of messages join in the middle: Chain (follow.go) returns the slots
-// that follow a slot which succeeded, and EventRun (on.go) the run that a message of a
-// stream starts. Package exchange holds the other values that nodes exchange: records,
-// events, node records, announcements, the watermark. Package output decides what is kept of
-// a handler's output.
+// Messages have two other sources. Chain (follow.go) returns the messages of a slot that runs
+// after other slots have succeeded. EventRun (on.go) returns those of a run that a message of a
+// user's stream starts. Package exchange holds the other values that nodes exchange: records,
+// events, node records, announcements, the watermark. Package output decides how much of a
+// handler's output is kept.
 //
 // # The rules propose, the broker decides
 //
@@ -35,14 +35,14 @@
 //
 // Decide looks at the slot's record first. If there is no record, it checks the slot's
 // instant, its age, and the plan in force at its instant. If the slot waits for a retry, it
-// checks the delay. If another node runs the slot, it checks whether that node is proved
-// dead. Only then does it look at the whole slot of a shard, and at the job's lock. If it
-// needs a fact that the worker has not read, it returns the action that obtains the fact:
-// Prove, ReadWhole, Enter.
+// checks the delay. If another node has claimed the slot, it checks whether that node is proved
+// dead, or does not hold the claim. Only then does it look at the whole slot of a shard, and at
+// the job's lock. If it needs a fact that the worker has not read, it returns the action that
+// obtains the fact: Prove, ReadWhole, Enter.
 //
-// A slot keeps what it started with. Its record holds the number of attempts, since an edit
-// must not start an at-most-once slot twice. After the first claim its plan is not
-// consulted any more.
+// An edit of the job does not change the attempts of a slot that was claimed: the record holds
+// their maximum. Otherwise an edit could start an at-most-once slot twice. After the first claim,
+// the job's plan is not consulted any more.
 //
 // # Invariants
 //

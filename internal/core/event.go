@@ -1,6 +1,6 @@
 package core
 
-// IsClosed reports whether the channel of an event is closed: the event has happened.
+// IsClosed reports whether the channel is closed, which means that its event has happened.
 func IsClosed(event <-chan struct{}) bool {
 	select {
 	case <-event:

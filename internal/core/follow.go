@@ -72,8 +72,8 @@ func CheckCycle(jobs []job.Job) error {
 }
 
 // Chain returns the messages of the slot of e's job that follows the slot of d, which has
-// succeeded. before are the records of the same instant, or token, of all jobs that e's job
-// comes after, as far as they exist. Chain returns nothing until all of them have succeeded.
+// succeeded. before holds the existing records, of the same instant or token, of all jobs that
+// e's job comes after. Chain returns nothing until the slots of all these jobs have succeeded.
 //
 // The slot is due when the last of them succeeded, so every node computes the same due time.
 // Chain returns nothing if the plan in force at that time has no After. The new slot is on time

@@ -101,8 +101,8 @@ func NewEntrant(d Delivery, v View) Entrant {
 }
 
 // Enter decides about an entrant. The verdict takes effect when the caller has stored next. ended
-// says of slots in the lock whether they have an outcome. If Enter has to know this of further
-// slots, it returns only ask: the caller looks them up and calls Enter again.
+// holds, for slots of the lock, whether they have an outcome. If Enter needs this for further
+// slots, it returns only ask: the caller looks up these slots and calls Enter again.
 func (l Lock) Enter(e Entrant, ended map[job.Slot]bool) (next Lock, verdict Admission, ask []LockSlot) {
 	l = l.without(func(s LockSlot) bool { return ended[s.Slot] })
 	if stay, in := l.Stay(e.Slot); in {

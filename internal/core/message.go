@@ -70,11 +70,11 @@ type Message struct {
 	Missed     int
 	MissedLast time.Time
 
-	// Traceparent is the W3C header of that name: the slot's trace, and the span in which it
-	// was published. Empty: the slot is not traced.
+	// Traceparent is the W3C header of that name. It names the slot's trace, and the span of the
+	// publication. Empty: the slot is not traced.
 	Traceparent string
 
-	// Offer is 0 in the messages of producers, whose message ID is the slot ID, so that the
+	// Offer is 0 in the messages of producers. Their message ID is the slot ID, so that the
 	// stream drops all copies but one. If the message was lost, the slot is offered again with
 	// the message ID <slot ID>/r<Offer>.
 	Offer int
@@ -133,7 +133,7 @@ func (m Message) due(id string) string {
 	if s := m.Slot; s.Token == "" && !s.Range && s.Shards == 0 && m.Due.Equal(s.At) && s.At.Nanosecond() == 0 {
 		return id[len(s.Job)+1:]
 	}
-	return m.Due.UTC().Format(time.RFC3339Nano) // that of a triggered run may have a fraction
+	return m.Due.UTC().Format(time.RFC3339Nano) // the due time of a triggered run may have a fraction of a second
 }
 
 // offerOf returns the number in the message ID of a slot that was offered again, and 0 for any

@@ -12,7 +12,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// StreamEvent is one message of a stream that starts a job.
+// StreamEvent is a message of a user's stream. Each such message starts a run of a job.
 type StreamEvent struct {
 	// Stream and Created are the stream's name and its creation time. A stream that was
 	// deleted and created again counts from 1 again, so the name alone is not unique.
@@ -29,8 +29,8 @@ type StreamEvent struct {
 	// Size is the length of the message's data, in bytes.
 	Size int
 
-	// SequenceOnly is true for a message whose run an older program may have published already.
-	// Such a program named the run of a message without an ID by its sequence alone.
+	// SequenceOnly is true if an older program may have published the message's run already. Such
+	// a program used the sequence alone as the token of a message without an ID.
 	SequenceOnly bool
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// ReplacedBy returns the cause of the end of a slot that the newer slot s replaces. It wraps
+// ReplacedBy returns the cause with which a slot ends when the newer slot s replaces it. It wraps
 // ErrReplaced.
 func ReplacedBy(s job.Slot) error { return fmt.Errorf("%w by %s", job.ErrReplaced, s) }
 
@@ -104,8 +104,8 @@ type Result struct {
 	// Err is the handler's error, or nil if it succeeded.
 	Err error
 
-	// Stopped is true if the worker ended the attempt because it shuts down. Then the next
-	// attempt is not delayed.
+	// Stopped is true if the worker ended the attempt because the worker was shutting down. Then
+	// the next attempt is not delayed.
 	Stopped bool
 
 	// Cancelled is true if the slot was cancelled or replaced during the attempt. Err is the

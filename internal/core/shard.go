@@ -57,8 +57,8 @@ func endedWhole(d Delivery, v View, outcome job.State, reason string) job.Record
 	return withOutcome(newWhole(d), v, outcome, reason)
 }
 
-// MarkWhole returns the record of a whole slot, r, that makes its parts end with the cause. The
-// workers of waiting parts read it. The nodes of running parts need a CancelRequest.
+// MarkWhole returns r, the record of a whole slot, with the cause with which all its parts must
+// end. The workers of waiting parts read it. The nodes of running parts need a CancelRequest.
 func MarkWhole(r job.Record, cause error) job.Record {
 	r.Error = clipError(cause.Error())
 	return r
@@ -70,15 +70,16 @@ func CancelWhole(d Delivery, v View, cause error) job.Record {
 	return endedWhole(d, v, job.Cancelled, cause.Error())
 }
 
-// ReopenWhole returns the record of a whole slot with an outcome, r, whose parts run again.
+// ReopenWhole returns r, the record of a whole slot, without its outcome, so that its parts can run
+// again.
 func ReopenWhole(r job.Record) job.Record {
 	r.State, r.Node, r.Error, r.Finished = job.Running, "", "", time.Time{}
 	return r
 }
 
-// Conclude returns the record of a whole slot, r, whose parts have all ended. It has succeeded if
-// all parts have. Otherwise its outcome is the first of failed, cancelled, expired, missed and
-// skipped that a part has.
+// Conclude returns r, the record of a whole slot, with its outcome. All parts have ended. If all
+// have succeeded, the outcome is succeeded. Otherwise it is the first of failed, cancelled, expired,
+// missed and skipped that is the outcome of a part.
 func Conclude(r job.Record, parts []job.Record, by string, now time.Time) job.Record {
 	why := r.Error
 	r.State, r.Node, r.Finished, r.Error = job.Succeeded, by, now.UTC(), ""

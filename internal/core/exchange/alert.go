@@ -36,8 +36,8 @@ func AlertID(r job.Record, revision uint64, kind job.State) string {
 	return r.Slot.ID() + "/alert/" + string(kind) + "/" + strconv.FormatUint(revision, 10)
 }
 
-// AlertAbout returns where j wants alerts of this kind: the outcome of a slot,
-// job.AlertRecovered or job.AlertLate. Nil: nowhere.
+// AlertAbout returns where j sends alerts of this kind. kind is the outcome of a slot,
+// job.AlertRecovered or job.AlertLate. Nil: j asks for no such alert.
 func AlertAbout(j job.Job, kind job.State) *job.Alert {
 	switch kind {
 	case job.Failed, job.Expired:

@@ -8,15 +8,15 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// AlertState says whether a job has failed and not succeeded since. Workers keep it for jobs
-// that ask for an alert when they recover. It is ordered by the ledger's revisions, so workers
-// that write it at the same time, or late, agree.
+// AlertState says whether a job has failed and not succeeded since. Workers store it for jobs
+// that ask for an alert when they recover. Outcomes are ordered by their revisions in the ledger,
+// so workers that write the state at the same time, or late, agree.
 type AlertState struct {
 	Job string
 
 	// Failed is true from a slot that failed, expired or was missed until a later success.
-	// ID is that slot, or the one that succeeded. Revision is that of its record, and Time
-	// when it ended.
+	// ID is the slot whose outcome changed the state last. Revision is that of its record, and
+	// Time is when it ended.
 	Failed   bool
 	ID       string
 	Revision uint64

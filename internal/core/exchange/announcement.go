@@ -8,12 +8,12 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// SlotAlgorithm is the version of the rules that compute slots from a definition. It is
-// increased by every change after which a definition has other slots.
+// SlotAlgorithm is the version of the rules that compute slots from a definition. Increase it with
+// every change of these rules that gives a definition other slots.
 const SlotAlgorithm = 1
 
-// Announcement is a message from one producer to the others. It is delivered at most once; a
-// lost one costs duplicates of slot messages at most, which the stream drops.
+// Announcement is a message from one producer to the others. It is delivered at most once. If it is
+// lost, other producers may publish the same slots, and the stream drops these duplicates.
 type Announcement struct {
 	Node string
 

@@ -45,7 +45,8 @@ func cutOldErrors(r *job.Record, _ int) {
 	r.Attempts = attempts
 }
 
-// cutOldOutputs cuts the outputs of the attempts, the oldest first. That of the last one is in r.
+// cutOldOutputs cuts the outputs of the earlier attempts, the oldest first. The output of the last
+// attempt is in r.Output.
 func cutOldOutputs(r *job.Record, over int) {
 	for i := range r.Attempts {
 		if over <= 0 {
@@ -69,7 +70,7 @@ func dropResult(r *job.Record, _ int) {
 // DropsResult reports whether AppendRecord leaves the record's result out. It is cheap if there is
 // plenty of room.
 func DropsResult(r job.Record, most int) bool {
-	const rest = 64 << 10 // more than a record without texts has
+	const rest = 64 << 10 // more than the rest of a record takes after all its texts were cut
 	if most <= 0 || len(r.Result) == 0 || len(r.Result)+2*len(r.Payload)+rest <= most {
 		return false
 	}

@@ -21,7 +21,7 @@ type HoldsRequest struct {
 
 // HoldsAnswer is the answer to a HoldsRequest.
 //
-// An answer that the claim is not held stays true: no handler will start by this claim. If the
+// An answer that the claim is not held stays true: no handler will start under this claim. If the
 // node claims the slot again, its write and the sender's takeover name the same revision, and the
 // broker accepts only one of them.
 type HoldsAnswer struct {

@@ -154,9 +154,10 @@ func (e NodeEvent) Alive(now time.Time) bool {
 	return e.Node.State == NodeAlive && now.Sub(e.Time) <= e.Node.Lease
 }
 
-// Dead reports whether the node counts as dead in a diagnosis: its record says so, or it was silent
-// for two leases, where lease is the namespace's. The zero event, of a node without a record, is
-// dead. Only a fence proves a node dead.
+// Dead reports whether the node counts as dead in a diagnosis: its record says that it is not alive,
+// or it has been silent for two leases. lease is the namespace's; if the node's own lease is longer,
+// that one counts. The zero event, of a node without a record, is dead. Dead is no proof: only a
+// fence proves a node dead.
 func (e NodeEvent) Dead(now time.Time, lease time.Duration) bool {
 	silent := now.Sub(e.Time) > 2*max(lease, e.Node.Lease)
 	return silent || e.Err == nil && e.Node.State != NodeAlive

@@ -27,12 +27,13 @@ type OutputRequest struct {
 type OutputAnswer struct {
 	V int `json:"v"`
 
-	// Runs is true if the node runs a handler of the slot. Else the other members are not set.
+	// Runs is true if the node runs a handler of the slot. Otherwise the members below, except
+	// Error, are not set.
 	Runs    bool   `json:"runs"`
 	Attempt int    `json:"attempt,omitempty"`
 	Fence   uint64 `json:"fence,omitempty"`
 
-	// Progress is the newest one. Nil: none was reported.
+	// Progress is the newest progress that the handler has reported. Nil: none was reported.
 	Progress *job.Progress `json:"progress,omitempty"`
 
 	// Output is what would be recorded if the attempt ended now. To is how many bytes the

@@ -7,7 +7,7 @@ import (
 )
 
 // Watermark records how far slots are published. Every slot that was due up to Time is published,
-// and its producer knew the registry up to Revision. Time and Revision never go back (invariant 2).
+// by producers that knew the registry up to Revision. Time and Revision never go back (invariant 2).
 type Watermark struct {
 	Time     time.Time
 	Revision uint64

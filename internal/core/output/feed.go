@@ -3,7 +3,7 @@ package output
 import "time"
 
 const (
-	// Rate bounds the output that is sent of an attempt, in bytes a second.
+	// Rate bounds how much of an attempt's output is sent, in bytes per second.
 	Rate = 64 << 10
 
 	// maxPiece bounds the output of one event, in bytes. As JSON it has at most six times as many.
@@ -34,7 +34,7 @@ func (f *Feed) Add(p []byte, at int64, now time.Time) {
 		f.second, f.taken = now, 0
 	}
 	if f.end = at + int64(len(p)); f.full {
-		return // what is pending must have no gap
+		return // pending must have no gap
 	}
 	if len(f.pending) == 0 {
 		f.from = at
@@ -43,8 +43,8 @@ func (f *Feed) Add(p []byte, at int64, now time.Time) {
 	f.pending, f.taken, f.full = append(f.pending, p[:n]...), f.taken+n, n < len(p)
 }
 
-// Take returns what is pending, in pieces. It keeps a character that is not complete, unless last
-// is true.
+// Take returns what is pending, in pieces. It keeps an incomplete character at the end for the next
+// call, unless last is true or output after it was left out.
 func (f *Feed) Take(last bool) (pieces []Piece) {
 	p, from := string(f.pending), f.from
 	for len(p) > 0 {

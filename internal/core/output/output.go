@@ -127,9 +127,9 @@ func parts(s string) (head, tail string, cut int64, marked bool) {
 	return s[:at[0]], s[at[1]:], cut, true
 }
 
-// Rest returns what a recorded output has after its first known bytes: at most two pieces, one
-// from each side of the mark. If bytes were written that are not UTF-8, the record has others in
-// their place, and then some bytes may be missing from the rest or be known already.
+// Rest returns the part of a recorded output that begins at the byte known: at most two pieces, one
+// from each side of the mark. A record has replacements for bytes that are not UTF-8. They may have
+// another length, and then the pieces may lack some bytes, or repeat some from before known.
 func Rest(recorded string, known int64) (pieces []Piece) {
 	head, tail, cut, _ := parts(recorded)
 	from := int64(0)
@@ -153,7 +153,7 @@ func WidthOf(s string, width func(r rune, size int) int) (n int) {
 	return n
 }
 
-// First returns the first characters of s that room has place for, and the room that is left.
+// First returns the first characters of s that fit into room, and the room that is left.
 func First(s string, room int, width func(r rune, size int) int) (first string, left int) {
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -165,7 +165,7 @@ func First(s string, room int, width func(r rune, size int) int) (first string, 
 	return s, room
 }
 
-// last returns the last characters of s that room has place for.
+// last returns the last characters of s that fit into room.
 func last(s string, room int, width func(r rune, size int) int) string {
 	for i := len(s); i > 0; {
 		r, size := utf8.DecodeLastRuneInString(s[:i])

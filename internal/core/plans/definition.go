@@ -38,8 +38,8 @@ type Definition struct {
 	Paused bool
 
 	// Pauses holds when the job was paused, oldest first, up to maxPauses. In an Entry, the
-	// last one is open if and only if Paused is true. A stored value lacks the bound that is its
-	// own timestamp, which its writer could not know.
+	// last one is open if and only if Paused is true. If a pause begins or ends at the broker's
+	// timestamp of the stored value, the value lacks that bound: its writer could not know it.
 	Pauses []Window
 
 	// Applied is true if an operator created the entry, so that an apply of another file may
@@ -152,7 +152,7 @@ func Upsert(old *Entry, j job.Job, owner, node string, force bool) (Definition, 
 	return next, Changed, nil
 }
 
-// samePlan compares the plans as they are written.
+// samePlan reports whether the plans have the same JSON.
 func samePlan(a, b job.Plan) bool {
 	wa, errA := json.Marshal(a)
 	wb, errB := json.Marshal(b)

@@ -54,8 +54,9 @@ const LateAfter = time.Minute
 // them. A range of missed slots is last: it must be published after all others (see the package
 // comment of producer). horizon is how old a slot may be and still run.
 //
-// The timeline holds all stretches of one job, oldest first, since the newest missed slot is
-// that of the job and not that of a plan. Cutting a stretch in two does not change the result.
+// The timeline holds all stretches of one job, oldest first, since the catch-up policy applies to
+// the late slots of the job and not of each plan. Cutting a stretch in two does not change the
+// result.
 func Due(timeline []Stretch, c job.CatchUp, now time.Time, horizon time.Duration) []DueSlot {
 	var late, young []DueSlot
 	for _, s := range timeline {

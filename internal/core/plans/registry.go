@@ -21,7 +21,7 @@ type RegistryEvent struct {
 	Deleted bool
 	Time    time.Time
 
-	// Err is why the stored definition cannot be read. It disables this job only.
+	// Err is why the stored definition cannot be read. Only this job is disabled then.
 	Err error
 
 	// Ready marks the event that follows all values that were stored when the watch began.
@@ -33,8 +33,8 @@ type RegistryEvent struct {
 	Settled bool
 }
 
-// EntryError is the error of a stored definition that cannot be read. It disables that job
-// only.
+// EntryError is the error of a stored definition that cannot be read. Only the job of that
+// definition is disabled then.
 type EntryError struct {
 	// Name is the entry's key. The name in the value cannot be trusted.
 	Name     string
