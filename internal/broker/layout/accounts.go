@@ -61,7 +61,7 @@ type Import struct {
 }
 
 // DefaultDomain is the JetStream domain under which the logins of Accounts reach the
-// streams of the other account. It must differ from the server's own domain.
+// streams, which are in another account. It must differ from the server's own domain.
 const DefaultDomain = "fleet"
 
 // Accounts returns the accounts of a namespace: first the account of the streams, then
@@ -166,8 +166,8 @@ func (all *accounts) connectToEvents(a *Account) {
 	}
 }
 
-// events returns the subjects of the events that the login publishes. It leaves out those that another
-// one covers, because the server refuses a second import of one subject.
+// events returns the subjects of the events that the login publishes. It leaves out each subject that
+// another one covers, because the server refuses a second import of one subject.
 func (a *Account) events() []string {
 	published := subjects(a.Login.Grants, func(g Grant) []string { return g.Publish })
 	return slices.DeleteFunc(slices.Clone(published), func(s string) bool {
@@ -191,9 +191,10 @@ func (a *Account) receives(published []string) (received []string) {
 	return received
 }
 
-// withoutCycle returns the subjects that an account may import. back are the subjects that it exports
-// to the same account: the server refuses two accounts that import one subject from each other. In
-// place of such a subject the account imports the outcomes that are not among back.
+// withoutCycle returns the subjects that an account may import from another one, of those that it
+// wants. back holds the subjects that the other account may import from it: the server refuses two
+// accounts that import one subject from each other. If a wanted subject for all kinds of events
+// overlaps with back, withoutCycle returns instead the subjects of the outcomes that do not.
 func withoutCycle(wanted, back []string) (imports []string) {
 	overlaps := func(s string) bool {
 		return slices.ContainsFunc(back, func(b string) bool { return covers(b, s) || covers(s, b) })
@@ -251,7 +252,7 @@ func (all *accounts) checkCycles() error {
 				if x.Account == b.Name && slices.ContainsFunc(b.Imports, func(y Import) bool {
 					return y.Account == a.Name && (covers(x.Subject, y.Subject) || covers(y.Subject, x.Subject))
 				}) {
-					return fmt.Errorf("%w logins %q and %q: both answer requests of the other on %s, which NATS does not allow between two accounts: use one login for both",
+					return fmt.Errorf("%w logins %q and %q: each answers requests of the other on %s, which NATS does not allow between two accounts: use one login for both",
 						job.ErrInvalid, b.Login.Name, a.Login.Name, x.Subject)
 				}
 			}
@@ -272,7 +273,7 @@ func (all *accounts) plain(subject string) string {
 	return jetstream.DefaultAPIPrefix + rest
 }
 
-// belongsToStreams reports whether a subject belongs to the server or to a stream.
+// belongsToStreams reports whether a subject is one of the JetStream API or of a stream.
 func belongsToStreams(namespace, subject string) bool {
 	return slices.ContainsFunc([]string{"$JS.", "$KV.", namespace + ".slot.", namespace + ".timer.", namespace + ".event."},
 		func(prefix string) bool { return strings.HasPrefix(subject, prefix) })

@@ -27,8 +27,8 @@ const (
 	SweepKey     = "sweep"
 )
 
-// Configs returns all streams of a namespace. The state bucket comes first, because it
-// holds the settings that determine the others. A server before 2.12 (recent is false)
+// Configs returns the configurations of all streams of a namespace. The state bucket comes first,
+// because it holds the settings that determine the others. A server before 2.12 (recent is false)
 // supports neither message schedules nor atomic batches: Configs then leaves out the timer
 // stream, and no stream allows batches.
 func Configs(namespace string, set job.Settings, recent bool) []jetstream.StreamConfig {
@@ -59,8 +59,9 @@ func Configs(namespace string, set job.Settings, recent bool) []jetstream.Stream
 		bucket("ledger", set.Retention),
 	}
 	if recent {
-		// The timer stream comes before the required ones. If the creator dies half-way,
-		// the namespace is then not left without timers.
+		// The timer stream is optional, so it comes before the required streams below. Otherwise
+		// a creator that dies half-way could leave a namespace that counts as complete and has no
+		// timers.
 		all = append(all, jetstream.StreamConfig{
 			Name: TimerStream(namespace), Subjects: []string{namespace + ".timer.>"},
 			Description: "triggered runs that are not due yet, or that are due and wait for a worker",
@@ -131,7 +132,7 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s has %s %s, not %s", d.Where, d.Field, d.Found, d.Want)
 }
 
-// Differences that nodes tolerate.
+// Values of Difference.Field for the differences that nodes tolerate.
 const (
 	FieldRollup  = "roll-up and purge"
 	FieldBatches = "atomic batches"
@@ -219,8 +220,8 @@ const WorkerGroup = "workers"
 // AlertConsumer is the durable consumer of alerts on the stream of events.
 const AlertConsumer = "alerts"
 
-// OnConsumers returns the names of the durable consumers whose messages start the job
-// of a namespace. One of them is in use. After an edit, the other one serves the new
+// OnConsumers returns the names of the durable consumers whose messages start a job of a
+// namespace. One of them is in use. After an edit, the other one serves the new
 // plan while the first drains. There are exactly two because permissions list them by
 // name: a login for the messages of one job has no permission on other consumers of the
 // stream. Neither namespaces nor job names may contain the separators.

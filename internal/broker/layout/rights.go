@@ -16,8 +16,8 @@ type right struct {
 	Grant
 }
 
-// rights is the permission table. It holds every subject that this package uses, and the
-// roles that use it. If you use a new subject, add it here: tests run a fleet with
+// rights is the permission table. It holds every subject that Cronce uses, and the roles
+// that use it. If you use a new subject, add it here: tests run a fleet with
 // exactly these permissions.
 func (a Access) rights() []right {
 	return slices.Concat(a.reading(), a.heartbeating(), a.producing(), a.working(), a.operating(), a.calling(), a.serving(), a.settingUp())
@@ -103,7 +103,7 @@ func acking(consumers []string) []string {
 	return slices.Concat(around("$JS.ACK.", consumers, ".>"), around("$JS.ACK.*.*.", consumers, ".>"))
 }
 
-// consumingOn grants a producer the consumers of the messages that start jobs.
+// consumingOn returns the right of a producer to use the consumers of the messages that start jobs.
 func (a Access) consumingOn(producer []Role) right {
 	var subjects []string
 	for _, on := range a.On {

@@ -205,8 +205,8 @@ func (l *Link) isAboutInbox(complaint error) bool {
 	return strings.Contains(complaint.Error(), `Subscription to "`+prefix+".")
 }
 
-// ComplaintSince returns the last complaints since began: about, one that names the subject, or the
-// inbox of the connection, without which no answer arrives; and any, one about any subject.
+// ComplaintSince returns the last complaints since began. about is the last one that names the subject
+// or the connection's inbox, without which no answer arrives. any is the last one of all.
 func (l *Link) ComplaintSince(began time.Time, subject string) (about, any error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,7 +232,7 @@ func Names(complaint error, subject string) bool {
 }
 
 // Aside runs f, which may block on the connection's lock, in a goroutine, and waits for at most a
-// second. After that, f goes on by itself.
+// second. After that, f continues in the background.
 func Aside(f func()) {
 	done := make(chan struct{})
 	go func() {

@@ -41,7 +41,7 @@ func (s *Space) createConsumer(ctx context.Context, stream string, want jetstrea
 	return c, nil
 }
 
-// NodeConsumer is a durable consumer that nodes use, and that is not of a queue.
+// NodeConsumer is a durable consumer that nodes use and that belongs to no queue.
 type NodeConsumer struct {
 	// Job is the job that the messages start. If it is empty, the messages are alerts.
 	Job string

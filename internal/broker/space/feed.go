@@ -32,7 +32,7 @@ type clientMsg struct {
 	feed *Feed
 }
 
-// Metadata has the time of storage as Space.Stamp converts it.
+// Metadata returns the message's metadata, with the timestamp converted; see Options.Stamp.
 func (m clientMsg) Metadata() (*jetstream.MsgMetadata, error) {
 	meta, err := m.Msg.Metadata()
 	if err == nil {

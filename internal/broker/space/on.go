@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// onWait is the ack wait of the consumer: the server redelivers an unacked message after it.
-	onWait = 30 * time.Second
-
+	// onWait is the time after which the server redelivers an unacked message. maxOnPending is the
+	// number of messages that may be delivered and not acked.
+	onWait       = 30 * time.Second
 	maxOnPending = 10_000
 
 	// A run has a bare name if its token is only the sequence of the message, as in older
@@ -115,7 +115,7 @@ func (s *Space) BeginOn(ctx context.Context, name, consumer string, plan plans.P
 	// The server accepts a filter that can never match, so check it here.
 	subjects := info.Config.Subjects
 	if len(subjects) > 0 && !slices.ContainsFunc(subjects, func(s string) bool { return collide(s, on.Subject) }) {
-		return fmt.Errorf("%w subject %s: stream %s has none of it, but %s", job.ErrInvalid, on.Subject, on.Stream, strings.Join(subjects, ", "))
+		return fmt.Errorf("%w subject %s: stream %s has no such subject: it has %s", job.ErrInvalid, on.Subject, on.Stream, strings.Join(subjects, ", "))
 	}
 	want := jetstream.ConsumerConfig{
 		Durable: consumer, Description: fmt.Sprintf("starts cronce job %s of namespace %s", name, s.Namespace),

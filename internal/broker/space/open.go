@@ -17,8 +17,8 @@ import (
 )
 
 // Open finds the namespace on the broker, or creates it. It first inspects everything
-// that exists. If it finds a difference that matters, it creates nothing and returns
-// job.ErrMismatch, which names both values and the command that mends it. Open never
+// that exists. If it finds a difference that matters, it creates nothing. The error then wraps
+// job.ErrMismatch, and names both values and the command that mends it. Open never
 // updates what exists.
 //
 // Open retries until the broker answers or ctx ends: a new cluster needs seconds to
@@ -101,7 +101,7 @@ func (s *Space) learnLogin(ctx context.Context) {
 	}
 }
 
-// notSetUp returns the error for a namespace of which nothing exists.
+// notSetUp returns the error for a namespace that is not set up completely.
 func (s *Space) notSetUp() error {
 	return fmt.Errorf("namespace %q is not set up on %s: %w: start a node (cronce run), or %s",
 		s.Namespace, s.Link().ConnectedServer().Address, job.ErrNotFound, s.SetupCommand())

@@ -15,9 +15,9 @@ import (
 )
 
 // Setup creates the namespace, or changes it to o.Want, and returns what it changed.
-// Zero fields keep what is stored. Setup does not update what already matches, because
-// updates without a change have dropped delayed messages. If the server cannot change a
-// field, Setup changes nothing and returns job.ErrMismatch.
+// Zero fields keep what is stored. Setup does not update what already matches, because an
+// update that changes nothing can make the server drop delayed messages. If the server
+// cannot change a field, Setup changes nothing and returns job.ErrMismatch.
 //
 // Running nodes keep the settings that they started with, and log that they differ.
 // Restart them afterwards. To shorten a retention or a lease, stop them first.
@@ -44,7 +44,7 @@ func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []st
 		}
 	}
 	// Records must outlive the horizon at every moment (invariant 7). So a longer retention
-	// is set on the ledger before the settings promise it, and a shorter one after.
+	// is set on the ledger before it is stored in the settings, and a shorter one after.
 	shorter := inv.stored && target.Retention < inv.settings.Retention
 	steps := []func(context.Context, *inventory, job.Settings) ([]string, error){
 		s.create, s.update, s.updateQueues, s.changeSettings,

@@ -52,8 +52,8 @@ type Options struct {
 	Stamp func(time.Time) time.Time
 
 	// Trace starts the trace of every publication. It may set the message's Traceparent.
-	// It returns a function that is called with the result, or nil. If Trace is nil,
-	// nothing is traced.
+	// If it returns a function, that is called with the result of the publication. If Trace
+	// is nil, nothing is traced.
 	Trace func(queue string, m *core.Message) (ended func(duplicate bool, err error))
 
 	// Logger logs events that no caller receives as an error. If it is nil, nothing is
@@ -69,7 +69,7 @@ type Space struct {
 	settings   job.Settings
 	registry   time.Time           // creation time of the registry's bucket
 	Audit      time.Duration       // interval between the audits of a watch
-	Plans      *plans.EntryDecoder // of stored definitions
+	Plans      *plans.EntryDecoder // decodes stored definitions
 	FailDenied bool                // each write that the server does not permit fails with job.ErrDenied
 	atomic     map[string]bool     // streams that allow atomic batches
 	login      layout.Permissions  // zero: everything is permitted, or the permissions are not known

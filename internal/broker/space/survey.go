@@ -73,7 +73,7 @@ func (v Survey) Complete() bool { return len(v.Missing) == 0 && v.SettingsErr ==
 
 // Examine inspects a namespace and changes nothing. Where Open returns an error, Examine
 // reports the problem in the survey. Only if nothing of the namespace exists, the error
-// is job.ErrNotFound. If the survey is Complete, the store can be used for reading.
+// is job.ErrNotFound. If the survey is Complete, the Space can be used for reading.
 func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Space, Survey, error) {
 	o.ReadOnly = true
 	s, err := newSpace(ctx, js, o)

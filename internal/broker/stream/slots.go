@@ -81,7 +81,7 @@ func (s *Store) traced(queue string, m core.Message) (_ core.Message, ended func
 
 // Put publishes a slot's message as Publish does, and repeats it until the broker
 // answers. Then the broker has the message, from this call or an earlier one. If ctx
-// ends first, the error wraps job.ErrUnknown.
+// ends first, the error wraps job.ErrUnknown, and also job.ErrFull if an attempt found no room.
 func (l *Slots) Put(ctx context.Context, queue string, m core.Message, payload []byte) error {
 	pause := wire.NewPause()
 	var full error

@@ -51,8 +51,8 @@ func PubAck(m *nats.Msg) (Ack, error) {
 	return Ack{answer.Seq, answer.Domain, answer.Duplicate, answer.Batch, answer.Count}, nil
 }
 
-// explainFull wraps job.ErrFull around a refusal because of a full storage, and names the limit. It
-// returns any other refusal unchanged.
+// explainFull adds job.ErrFull, and the limit that was reached, to the refusal of a message for which
+// there was no room. It returns any other refusal unchanged.
 func explainFull(refusal *jetstream.APIError) error {
 	limit := strings.Contains(refusal.Description, "maximum")
 	switch {
@@ -93,7 +93,7 @@ func plainAck(data []byte) (seq uint64) {
 }
 
 // Acks sends the acks of one delivered message through the transport. It implements the methods of
-// jetstream.Msg that send acks, because the client's own ones may wait for the connection's lock.
+// jetstream.Msg that send acks, because the client's own methods may wait for the connection's lock.
 type Acks struct {
 	Wire  *Wire
 	reply string

@@ -106,8 +106,8 @@ func repeat(ctx context.Context, ask func(context.Context) error) error {
 	}
 }
 
-// Fetch requests up to n messages from the consumer. If ctx ends, it returns at once,
-// even if the connection's lock is not free.
+// Fetch requests up to n messages from the consumer. If ctx ends, it returns soon, even if
+// the connection's lock is not free.
 func Fetch(ctx context.Context, c jetstream.Consumer, n int) (jetstream.MessageBatch, error) {
 	made := make(chan jetstream.MessageBatch, 1)
 	err := within(ctx, FeedWait, func(context.Context) error {

@@ -49,7 +49,7 @@ type Member interface {
 	// Size returns the length of its body.
 	Size() int
 
-	// Stored settles it: the server stored its batch, and this message at the sequence.
+	// Stored settles the question: the server stored the batch, and this message at the sequence.
 	Stored(sequence uint64)
 
 	// Unstored is called after a batch that settled nothing. If the batch was sent and got no

@@ -35,8 +35,8 @@ type Cursor struct {
 	created time.Time // when the stream was created; zero before the first read
 
 	// stored is the newest time at which a message is known to have been stored. A restored
-	// stream has the older messages from before its loss. Since is the time from which After
-	// reads it; Changes reads all of it.
+	// stream has the messages that are older than its loss. So After reads such a stream only
+	// from the time since on. Changes reads all of it.
 	stored, since time.Time
 }
 
@@ -98,8 +98,9 @@ func (w Wire) After(ctx context.Context, stream, filter string, at *Cursor) iter
 	}
 }
 
-// isAbsent reports whether the broker has no such stream, or no JetStream. A broker that starts
-// has none for a moment, and one that lost its files has none until the namespace is set up again.
+// isAbsent reports whether the broker has no such stream, or no JetStream. A starting broker has no
+// JetStream for a moment. A broker that lost its files has no stream until the namespace is set up
+// again.
 func isAbsent(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) ||
 		HasCode(err, jetstream.JSErrCodeStreamNotFound, jetstream.JSErrCodeJetStreamNotEnabled, jetstream.JSErrCodeJetStreamNotEnabledForAccount)

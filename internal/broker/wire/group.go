@@ -10,8 +10,9 @@ import (
 const (
 	// Storage counts as slow if one more message takes this long or longer. Storage that syncs
 	// each message needs 150 µs or more. Other storage needs 20 to 100 µs, and so does a
-	// cluster, which syncs its log for many messages at once. On such storage batches make no
-	// difference to publications, but halve the rate of the writes that slots wait for.
+	// cluster, which syncs its log for many messages at once. On storage that is not slow,
+	// batches make no difference to publications, but halve the rate of the writes that slots
+	// wait for.
 	SlowWrite       = 200 * time.Microsecond
 	SlowPublication = 100 * time.Microsecond
 
@@ -124,8 +125,8 @@ func (g *Group) Send(m Member) {
 	g.Transport.Ask(q)
 }
 
-// wait queues a message until the round ends. The caller of wait, of next, and of the methods
-// between them holds the group's lock.
+// wait queues a message until the round ends. The caller of wait, and of each method between it and
+// Leave, holds the group's lock.
 func (g *Group) wait(m Member) {
 	if len(g.waiting) == 0 {
 		g.await(g.round)
@@ -384,7 +385,8 @@ func (g *Group) endWaiting(ctx context.Context) {
 	}
 }
 
-// strained records the time that a message took while ahead other messages of its round were open.
+// strained records the time that a message took. ahead is the number of messages of its round that
+// were open when it was sent.
 // If storage that was fast has become slow, it discards the measurements, so that the group
 // measures again.
 func (g *Group) strained(ahead int, took time.Duration) {
@@ -400,8 +402,7 @@ func (g *Group) strained(ahead int, took time.Duration) {
 	}
 }
 
-// failed stops batches for batchPause. It is called after a batch that the server did not store
-// for another reason than a conflict.
+// failed stops batches for a while; see batchPause.
 func (g *Group) failed() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

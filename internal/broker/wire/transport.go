@@ -15,7 +15,7 @@ import (
 
 const (
 	// AttemptTimeout is the least time after which an unanswered question is sent again. It is
-	// short, so that the next leader soon gets a question that was lost with a leader.
+	// short: if a leader is lost with a question, the next leader soon gets a copy.
 	AttemptTimeout = time.Second
 
 	// patrolEvery is the interval of patrol, and so the precision with which questions end. All
@@ -26,7 +26,7 @@ const (
 	// mostGap bounds the time between two copies of a question.
 	mostGap = 30 * time.Second
 
-	// mostSlow bounds the remembered time of slow answers.
+	// mostSlow bounds transport.slow.
 	mostSlow = 15 * time.Second
 )
 
@@ -72,9 +72,9 @@ type transport struct {
 	timer *time.Timer
 	on    bool
 
-	slow     time.Duration // time of recent answers
-	distance distance      // time of the fastest of them
-	losses   uint64        // how often the connection was lost, when patrol last ran
+	slow     time.Duration // time of recent answers; see measure
+	distance distance
+	losses   uint64 // how often the connection was lost, when patrol last ran
 
 	subscribed bool     // only the writer uses these two
 	msg        nats.Msg // reused for each copy
@@ -230,8 +230,8 @@ func (t *transport) reopen(q *Question, pause time.Duration) {
 	t.open(q)
 }
 
-// hold reopens a question and sends no further copy. An answer to an earlier copy ends it, or a
-// call of end.
+// hold reopens a question and sends no further copy. The question ends with an answer to an earlier
+// copy, or with a call of end.
 func (t *transport) hold(q *Question) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -321,9 +321,9 @@ func (t *transport) measure(took time.Duration) {
 	t.slow -= (t.slow - took) / 8
 }
 
-// distance is how long the broker takes at least to answer: the round trip and one request. It is
+// distance is the shortest time in which the broker answers: the round trip and one request. It is
 // the time of the fastest answer in this minute and the one before, so that it follows a change of
-// the route. Its least method may be called without the transport's lock.
+// the route. Only the method least may be called without the transport's lock.
 type distance struct {
 	began     time.Duration // of this minute, by the transport's time
 	now, last time.Duration // the fastest answer in this minute and in the one before; 0: there was none

@@ -21,10 +21,10 @@ import (
 type changeKind int
 
 const (
-	written changeKind = iota
-	Removed            // a marker was stored, or the broker dropped the value by age or by a purge
-	Ready              // everything stored at the start has been reported
-	Settled            // everything written up to the revision has been reported
+	written changeKind = iota // a value was stored
+	Removed                   // a marker was stored, or the broker dropped the value by age or by a purge
+	Ready                     // everything stored at the start has been reported
+	Settled                   // everything written up to the revision has been reported
 )
 
 // Change is one event of a watch. Its entry's revision is the last revision of the bucket
@@ -55,8 +55,8 @@ const (
 // SetUpAgain of package space.
 var ErrGone = errors.New("removed, or created again")
 
-// Watch calls f for every change of the bucket until ctx ends (nil) or the bucket is gone
-// (ErrGone). If whole is true, a bucket whose revisions went back counts as gone, because it was
+// Watch calls f for every change of the bucket. It returns nil when ctx ends, ErrGone when the
+// bucket is gone, and an error when the connection is closed for good. If whole is true, a bucket whose revisions went back counts as gone, because it was
 // created again or restored; otherwise the watch continues with the new revisions.
 //
 // A session lists the bucket and then follows its stream. If the session may have missed something,

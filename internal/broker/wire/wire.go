@@ -102,7 +102,7 @@ const HeaderRoom = 1 << 10
 // Room returns the largest size of a value that the server accepts, or 0 while it is unknown.
 func (w Wire) Room() int { return max(w.Link().MaxPayload()-HeaderRoom, 0) }
 
-// Entry is a stored message: the last one of its key, or one of a pass.
+// Entry is a stored message.
 type Entry struct {
 	Subject  string
 	Revision uint64

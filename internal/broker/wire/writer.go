@@ -95,8 +95,8 @@ func (t *transport) sendPart(q *Question, id uint64, m *nats.Msg) error {
 	return t.conn.PublishMsg(m)
 }
 
-// begin counts a copy that is about to be sent, if the question is still open and wanted. If
-// the question ends instead, lost is the reason.
+// begin counts a copy of the question, which the caller then sends. If open is false, the caller must
+// not send it. If the question ends instead, lost is the reason.
 func (t *transport) begin(q *Question, id uint64, connected, closed bool) (open bool, lost error) {
 	now := time.Now()
 	t.mu.Lock()

@@ -35,7 +35,7 @@ type Writing struct {
 	lastErr error                       // error of the last answer
 	doubt   bool                        // an answer left open whether its copy is stored, or may yet be
 	pause   *backoff.ExponentialBackOff // before a copy that follows an answer
-	Absent  func(done func(error))      // checks whether the stream exists; nil: it does
+	Absent  func(done func(error))      // checks whether the stream exists; nil: it is taken to exist
 }
 
 // Writing returns a write of key at revision, without a value yet. The write calls done once, with

@@ -449,7 +449,7 @@ func TestAnErrorOfTheStreamIsLogged(t *testing.T) {
 	f.job(own, nil)
 	f.run()
 	f.says("filtered consumer not unique")
-	f.says("subject nothing.of.it: stream ORDERS has none of it, but orders.>")
+	f.says("subject nothing.of.it: stream ORDERS has no such subject: it has orders.>")
 	f.says("stream cronce_slots: it is this namespace's own")
 	if err := work.DeleteConsumer(t.Context(), "mine"); err != nil {
 		t.Fatal(err)
