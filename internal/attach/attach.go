@@ -22,7 +22,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Jobs is the registry; *kv.Jobs is one.
+// Jobs is the registry. *kv.Jobs implements it.
 type Jobs interface {
 	Read(ctx context.Context, name string) (plans.Entry, uint64, error)
 	Write(ctx context.Context, d plans.Definition, revision uint64) (uint64, error)
@@ -30,12 +30,12 @@ type Jobs interface {
 	List(ctx context.Context) ([]plans.Entry, error)
 }
 
-// Nodes are the stored nodes; *kv.Nodes is one.
+// Nodes is the bucket of node records. *kv.Nodes implements it.
 type Nodes interface {
 	List(ctx context.Context) ([]exchange.NodeEvent, error)
 }
 
-// Ledger has a record for each slot; *kv.Ledger is one.
+// Ledger is the bucket of slot records. *kv.Ledger implements it.
 type Ledger interface {
 	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
 	Write(ctx context.Context, r job.Record, revision uint64) (uint64, error)
@@ -44,13 +44,13 @@ type Ledger interface {
 	Records(ctx context.Context, slots []job.Slot) (map[job.Slot]kv.LedgerEntry, error)
 }
 
-// Slots is the stream of slots; *stream.Slots is one.
+// Slots is the stream of slots. *stream.Slots implements it.
 type Slots interface {
 	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]
 	Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
 }
 
-// Timers are the triggered runs that wait for their time; *stream.Timers is one.
+// Timers is the stream of triggered runs that are not due yet. *stream.Timers implements it.
 type Timers interface {
 	Read(ctx context.Context, s job.Slot) (stream.Timer, uint64, error)
 	Set(ctx context.Context, t stream.Timer, revision uint64) (uint64, error)
@@ -59,17 +59,18 @@ type Timers interface {
 	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]
 }
 
-// Watermark is the time up to which every slot was published; *kv.Watermark is one.
+// Watermark reads how far slots are published. *kv.Watermark implements it.
 type Watermark interface {
 	Read(ctx context.Context) (exchange.Watermark, uint64, error)
 }
 
-// Locks are the jobs' locks against overlap; *kv.Locks is one.
+// Locks reads the locks of jobs. *kv.Locks implements it.
 type Locks interface {
 	Read(ctx context.Context, name string) (core.Lock, uint64, error)
 }
 
-// Fleet has the waiting slots, the stored events, and requests to nodes; *kv.Store is one.
+// Fleet reads the waiting slots and the stored events, and sends events and requests to nodes.
+// *kv.Store implements it.
 type Fleet interface {
 	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]
 	Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error]
@@ -79,7 +80,8 @@ type Fleet interface {
 	AskOutput(ctx context.Context, node string, s job.Slot, follow bool) (exchange.OutputAnswer, error)
 }
 
-// News has the events as they happen, and the state of the connection; *kv.Store is one.
+// News delivers events as they happen, and reports when the connection was restored.
+// *kv.Store implements it.
 type News interface {
 	Follow(job string, f func(job.Event)) (stop func(), err error)
 	Reconnected() <-chan struct{}
@@ -87,7 +89,7 @@ type News interface {
 	LastEvent(ctx context.Context) (uint64, error)
 }
 
-// Peers proves nodes dead; *node.Peers is one.
+// Peers proves nodes dead. *node.Peers implements it.
 type Peers interface {
 	Dead(ctx context.Context, name, by string) (dead bool, wait time.Duration, err error)
 }
@@ -132,8 +134,9 @@ type Parts struct {
 	Store *kv.Store
 }
 
-// Options of Of. Only Operator is required.
+// Options are the options of Of. Only Operator is required.
 type Options struct {
+	// Operator, Alive and Joined become the fields of Parts with these names.
 	Operator string
 	Alive    func()
 	Joined   func(ctx context.Context, name string) error

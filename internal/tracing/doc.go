@@ -1,4 +1,4 @@
-// Package tracing makes OpenTelemetry spans of slots. The publication of a slot, and the
+// Package tracing makes OpenTelemetry spans for slots. The publication of a slot, and the
 // claim, the run and the completion of each attempt, are spans of one trace.
 //
 // The ID of the trace is computed from the slot (job.Slot.TraceID). So all copies of a message
@@ -14,7 +14,7 @@
 // If a message has a traceparent, the spans continue that trace. In this way, a program that
 // triggers a run, or sends a message that starts one, can continue its own trace.
 //
-// stream.Slots traces publications, because all of them pass there: those of producers,
+// Package stream traces publications, because all of them pass through it: those of producers,
 // workers, the sweep and operators.
 //
 // Slots that are only recorded as missed have no trace. After an outage there are thousands

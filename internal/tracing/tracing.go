@@ -32,8 +32,8 @@ func New(provider trace.TracerProvider, namespace, version string) *Tracer {
 }
 
 // Publish begins the span of a publication, in the trace that the message names or else in
-// the trace of its slot. It sets the traceparent of m to that span. Call ended, unless it is
-// nil, with the result of the publication.
+// the trace of its slot. It sets the traceparent of m to that span. If ended is not nil, call
+// it with the result of the publication.
 func (t *Tracer) Publish(queue string, m *core.Message) (ended func(duplicate bool, err error)) {
 	if t == nil || m.Missed > 0 {
 		return nil
@@ -66,8 +66,8 @@ func (t *Tracer) Step(ctx context.Context, step string, d core.Delivery, rec job
 	return ctx, func(err error) { end(span, err) }
 }
 
-// parent returns ctx in the trace that the message names, or else in the trace of its slot,
-// where a span has no parent.
+// parent returns ctx in the trace that the message names, or else in the trace of its slot. In
+// the latter, a span that is started from ctx has no parent.
 func (t *Tracer) parent(ctx context.Context, m core.Message) context.Context {
 	if ctx, ok := within(ctx, m.Traceparent); ok {
 		return ctx

@@ -22,7 +22,7 @@ import (
 const infoTimeout = 3 * time.Second
 
 // Connect connects to the target, which must have JetStream. The connection reconnects
-// until it is closed. Errors name the target and the cause. An error that is known without
+// until it is closed. Errors name the target and the cause. An error that can be found without
 // a server wraps job.ErrInvalid. If ctx ends, Connect returns its cause at once.
 func (t Target) Connect(ctx context.Context) (*Conn, error) {
 	conn, err := t.dialUntil(ctx)

@@ -13,16 +13,16 @@
 //   - The client pings every 5 s and tolerates two missing answers. So it detects a frozen
 //     server, whose sockets stay open, within 15 s.
 //   - A server has three seconds for the handshake, and more time after a handshake took longer.
-//     With a short limit the client soon reaches a server of a cluster that answers. With a limit
-//     that grows it reaches a slow server too.
+//     With a short limit, the client soon tries the next server of a cluster. Since the limit
+//     grows, it reaches a slow server too.
 //   - A refused login does not end an established connection. Credentials are rotated, and
 //     servers start before their accounts exist. nats.go alone would close the connection
 //     for good at the second refusal.
 //   - All parts of a login come from one source: flags, CRONCE_ variables, a context, or
-//     (with NATS_URL) NATS_ variables. A user from one source with a password from another
-//     would be a mistake. Passwords and tokens have no flag, because every user of the
-//     machine can read flags.
-//   - A JetStream domain or API prefix, from a flag or a context, belongs to the
-//     connection (Conn.JetStream), so no caller can forget it.
+//     (with NATS_URL) NATS_ variables. A user from one source does not belong to a password
+//     from another. Passwords and tokens have no flag, because every user of the machine can
+//     read flags.
+//   - The connection has the JetStream domain or API prefix of the flag or the context
+//     (Conn.JetStream), so no caller can forget it.
 //   - Passwords and tokens in URLs are never printed.
 package connect

@@ -68,8 +68,8 @@ func (l Login) methods() (names []string) {
 	return names
 }
 
-// check validates l without a server. Its errors wrap job.ErrInvalid. They name files and
-// never quote their content.
+// check validates l. It sends nothing to a server. Its errors wrap job.ErrInvalid. They name files
+// and never quote their content.
 func (l Login) check() error {
 	switch {
 	case len(l.methods()) > 1:
@@ -94,7 +94,7 @@ func (l Login) check() error {
 	return nil
 }
 
-// apply overrides in o what l sets.
+// apply overrides the options in o for which l has a value.
 func (l Login) apply(o *nats.Options) error {
 	if len(l.methods()) > 0 {
 		o.User, o.Password, o.Token, o.Nkey = "", "", "", ""

@@ -21,10 +21,10 @@ const (
 )
 
 // patience is a dialer that gives handshakes more time while servers are slow. A handshake that
-// times out doubles the limit. So a server whose answers take ten seconds is reached, and a frozen
-// server among several costs three seconds as long as another one answers. A handshake that
-// succeeds sets the limit to four times its duration, so the next one does not start again with
-// the least limit.
+// times out doubles the limit. So the client reaches a server whose answers take ten seconds, and
+// loses only three seconds with a frozen server if another one answers. A handshake that succeeds
+// sets the limit to four times its duration, so the next one does not start again with the least
+// limit.
 //
 // nats.go has one limit for all handshakes, and sets it as the deadline of the connection.
 // patience replaces that deadline.
@@ -91,7 +91,7 @@ func (c *handshake) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(c.began.Add(c.limit))
 }
 
-// SetReadDeadline is how nats.go limits the handshake of a WebSocket, which precedes the other.
+// SetReadDeadline limits the handshake of a WebSocket, which precedes that of NATS. nats.go calls it.
 func (c *handshake) SetReadDeadline(t time.Time) error {
 	if most := time.Now().Add(c.patience.now()); t.After(most) {
 		t = most

@@ -38,7 +38,7 @@ type Config struct {
 	// Name is part of the connection's name on the server: "cronce <Name>".
 	Name string
 
-	// Dialer opens the connections. If it is nil, they are opened within three seconds.
+	// Dialer opens the connections. If it is nil, a dialer with a timeout of three seconds does.
 	Dialer nats.CustomDialer
 
 	// Getenv reads the environment. If it is nil, it is os.Getenv.
@@ -48,7 +48,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Target is a resolved server.
+// Target is the NATS context, or the servers, that Resolve has chosen.
 type Target struct {
 	cfg     Config
 	servers []string // empty if context is set
@@ -73,7 +73,7 @@ func (t Target) String() string {
 	return redact(t.servers)
 }
 
-// Resolve finds the target without a server. Its errors wrap job.ErrInvalid.
+// Resolve chooses the target. It sends nothing to a server. Its errors wrap job.ErrInvalid.
 func Resolve(cfg Config) (Target, error) {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
@@ -109,7 +109,8 @@ func Resolve(cfg Config) (Target, error) {
 	return t, t.cfg.Login.check()
 }
 
-// checkURL completes a server's URL. It rejects text that nats.go would take for a host name.
+// checkURL completes a server's URL with the scheme if it has none. It rejects text that nats.go
+// would take for a host name.
 func checkURL(s string) (string, error) {
 	if !strings.Contains(s, "://") {
 		s = "nats://" + s

@@ -19,19 +19,19 @@ const DefaultListen = "127.0.0.1:4222"
 
 // Config configures the embedded server.
 type Config struct {
-	// Listen is host:port. Empty: DefaultListen. Port 0 selects a free one. Only
-	// Start accepts it, because no other process could find it to join.
+	// Listen is host:port. Empty: DefaultListen. Port 0 selects a free one. Use port 0 only
+	// with Start, because no other process could find the port to join.
 	Listen string
 
 	// Store is the directory of the server's files, created with mode 0700 when
 	// absent. Empty: DefaultStore.
 	Store string
 
-	// MaxPayload is the largest message that the server accepts, in bytes. Only Start
-	// supports it. Zero: the server's default of 1 MiB.
+	// MaxPayload is the largest message that the server accepts, in bytes. Use it only with
+	// Start. Zero: the server's default of 1 MiB.
 	MaxPayload int
 
-	// Peer makes the server a member of a cluster. Only Start supports it. Nil: no cluster.
+	// Peer makes the server a member of a cluster. Use it only with Start. Nil: no cluster.
 	Peer *Peer
 
 	// Logger logs the server's warnings, and which process serves. Nil: nothing is logged.

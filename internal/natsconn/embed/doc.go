@@ -28,7 +28,7 @@
 //     first. A process that is stopped (SIGSTOP) keeps lock and port: no process
 //     can take over from it, as with a frozen external server.
 //   - A member holds one idle connection to the server, so the kernel reports the
-//     server's end. Rejected: polling, which costs something all day.
+//     server's end. Rejected: polling, which takes CPU time all day.
 //   - Every write is synced (SyncAlways), because every promise of Cronce depends on
 //     acknowledged writes. JetStream's default syncs every two minutes.
 //   - Loopback by default, because the embedded server has no authentication.

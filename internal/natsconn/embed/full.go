@@ -31,8 +31,9 @@ const (
 	maxPause = time.Minute
 )
 
-// While the storage of an embedded server is full, its process answers requests on StorageSubject
-// with the reason, because the reason cannot be stored. At other times no process answers there.
+// StorageSubject is the subject on which the process of an embedded server answers requests while
+// the server's storage is full. The answer is the reason, which cannot be stored then. At other times
+// no process answers there.
 const StorageSubject = "_CRONCE.SERVER.STORAGE"
 
 // answerWhy answers on StorageSubject until stop is called.

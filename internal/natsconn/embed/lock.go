@@ -66,7 +66,7 @@ func lockStore(store string) (*storeLock, error) {
 			return nil, storeError(store, fmt.Errorf("lock %s: %w", path, err))
 		}
 		// Another process may have removed the file, in discard, between our open and
-		// our lock. Then the lock is worth nothing.
+		// our lock. Then the lock protects nothing.
 		if sameFile(f, path) {
 			return &storeLock{f, fresh}, nil
 		}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// pollEvery, with jitter, is how often a waiting process tries again. It must take over
-	// within 3 s.
+	// pollEvery, with jitter, is how often a waiting process tries again. The process must take
+	// over within 3 s.
 	pollEvery = 50 * time.Millisecond
 
 	// unclearFor is how long a process on the address may stay silent before we
@@ -140,7 +140,7 @@ func (m *Member) mayTakeOver(in info) bool {
 	return false
 }
 
-// standBy waits until a server on our store ends. Then it takes over, or joins the process
+// standBy waits until the server on our store ends. Then it takes over, or joins the process
 // that was faster. It returns when this process serves or may no longer take over.
 func (m *Member) standBy(ctx context.Context) {
 	for ctx.Err() == nil {

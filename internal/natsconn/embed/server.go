@@ -61,8 +61,8 @@ func taken(addr string, err error) error {
 	return fmt.Errorf("%s is in use by something that does not answer like a NATS server: %w", addr, err)
 }
 
-// start takes the lock and serves. The error is a *lockedError if another process
-// has the store, and inUse reports true for it if the address is in use. If it fails
+// start takes the lock and serves. If another process has the store, the error is a
+// *lockedError. If the address is in use, inUse reports true for the error. If start fails
 // before the server opens its files, it leaves no files behind.
 func start(cfg Config) (*Server, error) {
 	lock, err := lockStore(cfg.Store)
@@ -187,11 +187,11 @@ func (p *Peer) join(o *server.Options) error {
 	return nil
 }
 
-// stop disconnects every client before the server shuts down. A server that shuts down
-// first tells workers that their pull requests have ended, and then still delivers
-// slots for a moment. A slot that it delivers to an ended request is redelivered only
-// after a whole lease. A client that is disconnected receives what was sent to it,
-// requests again, and publishes again.
+// stop disconnects every client before the server shuts down. During its shutdown, a server
+// ends the pull requests of workers, and then still delivers slots for a moment. A slot that
+// is delivered to an ended request is redelivered only after a whole lease. A client that
+// was disconnected before has received all that was sent to it. It reconnects, and repeats
+// its requests and publications.
 func stop(ns *server.Server) {
 	const all = 1 << 20
 	if conns, err := ns.Connz(&server.ConnzOptions{Limit: all}); err == nil {

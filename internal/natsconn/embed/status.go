@@ -51,8 +51,8 @@ func (s *Server) Ready() error {
 }
 
 // Live returns an error if the server does not send its INFO to a client within a second. If that
-// lasts, only a restart of the process helps. For a full disk it returns none: watchStorage
-// restarts the server itself.
+// lasts, only a restart of the process helps. While the server is down because of a full disk, Live
+// returns nil: watchStorage restarts the server itself.
 func (s *Server) Live() error {
 	if s.running() == nil {
 		return nil
