@@ -13,7 +13,7 @@ import (
 // Version is the format version of every value this program writes.
 const Version = 1
 
-// Package job exports and documents these errors.
+// ErrInvalid and ErrVersion are exported and documented by package job.
 var (
 	ErrInvalid = errors.New("invalid")
 	ErrVersion = errors.New("unknown format version")

@@ -9,7 +9,7 @@ import (
 
 // ValidateName checks the names of jobs, queues, nodes or namespaces: 1 to 64 characters of
 // A-Z a-z 0-9 _ and -. Names are parts of subjects, keys and consumer names, where a dot, a
-// star or a space has a meaning. The error begins with what ("job", "queue").
+// star or a space has a meaning. what names the kind of name in the error ("job", "queue").
 func ValidateName(what string, names ...string) error {
 	notPlain := func(r rune) bool { return r >= utf8.RuneSelf || !Plain(byte(r)) }
 	for _, name := range names {

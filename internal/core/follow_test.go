@@ -27,7 +27,7 @@ func TestJobHasOneKindOfStart(t *testing.T) {
 		"with shards":           {job.Job{After: []string{"a"}, Shards: 3}, ""},
 		"on demand":             {job.Job{Schedule: job.OnDemand}, ""},
 		"on demand with shards": {job.Job{Schedule: job.OnDemand, Shards: 3}, ""},
-		"nothing":               {job.Job{}, `@daily or "@every 90s"; after or on, which start the job in its place; or "none"`},
+		"nothing":               {job.Job{}, `@daily or "@every 90s"; after or on, which start the job instead; or "none"`},
 		"on demand and after":   {job.Job{Schedule: job.OnDemand, After: []string{"a"}}, "after: the job has a schedule too"},
 		"on demand and on":      {job.Job{Schedule: job.OnDemand, On: on}, "on: the job has a schedule too"},
 		"on demand in a zone":   {job.Job{Schedule: job.OnDemand, Timezone: "Europe/Berlin"}, "timezone: it applies to schedules only, and this job has none (when triggered)"},

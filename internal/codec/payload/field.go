@@ -13,8 +13,8 @@ type field struct {
 }
 
 // fieldsOf returns the fields that encoding/json knows in a struct, by the names of their members.
-// Fields of embedded structs are among them. Of several fields with one name, the least deep one
-// counts; of those, the one whose tag has the name.
+// Fields of embedded structs are among them. If several fields have one name, the one that is
+// embedded least deeply counts. If several are embedded as deeply, see dominant.
 func fieldsOf(t reflect.Type) map[string]field {
 	all := map[string]field{}
 	hidden := map[reflect.Type]bool{}
@@ -80,7 +80,8 @@ func isScalar(k reflect.Kind) bool {
 	return k == reflect.Bool || k == reflect.String || k >= reflect.Int && k <= reflect.Float64
 }
 
-// dominant returns the field that counts among several of one name and depth, if one does.
+// dominant returns the field that counts among those of one name and depth: the only one, or the
+// only one whose name comes from its tag. It returns false if none counts.
 func dominant(fields []field) (field, bool) {
 	if len(fields) == 1 {
 		return fields[0], true

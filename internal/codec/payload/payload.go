@@ -86,8 +86,8 @@ func decodesItself(t reflect.Type) bool {
 	return p.Implements(jsonDecodes) || p.Implements(textDecodes)
 }
 
-// value reads the next value, which is decoded into a t. If t is nil, any value is right. If
-// quoted, the value is inside a string.
+// value reads the next value, which encoding/json decodes into a t. If t is nil, any value is
+// right. If quoted is true, the value is inside a string.
 func (r *reader) value(t reflect.Type, quoted bool) error {
 	for t != nil && t.Kind() == reflect.Pointer && !decodesItself(t) {
 		t = t.Elem()

@@ -122,7 +122,7 @@ func complaints(err error) []string {
 	return lines
 }
 
-const noSchedule = `no schedule: want one like "0 7 * * MON-FRI" or "@every 90s"; after or on, which start the job in its place; or "schedule: none", which starts it only when triggered`
+const noSchedule = `no schedule: want one like "0 7 * * MON-FRI" or "@every 90s"; after or on, which start the job instead; or "schedule: none", which starts it only when triggered`
 
 func (j *jobDecoder) schedule(v value) {
 	if v.Kind == Null {

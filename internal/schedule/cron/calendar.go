@@ -1,7 +1,7 @@
 // Package cron computes the instants of schedules: cron expressions (expression.go, field.go),
 // the wall times that they match (calendar.go, exclude.go), and the instants at which clocks
 // show them (source.go, zone.go). It has no clock, and the same input yields the same instants
-// everywhere. Package job makes a job.Schedule of it.
+// everywhere. job.Schedule is built on it.
 package cron
 
 import "time"
@@ -25,7 +25,7 @@ type calendar struct {
 	// wall time in the calendar. It ignores excluded dates. The search skips all other days
 	// without looking at their minutes.
 	days   [13][32]uint8
-	months uint64
+	months uint64 // the months that have such a day
 }
 
 func newCalendar(f Fields, x Exclusions) *calendar {

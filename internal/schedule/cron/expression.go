@@ -31,8 +31,8 @@ type Fields struct {
 	Second, Minute, Hour uint64
 	Day, Month, Weekday  uint64
 
-	// Either is true if both day fields restrict. A date then has to match one of them, as
-	// in every cron.
+	// Either is true if both day fields restrict the dates. A date then has to match only one
+	// of them, as in every cron.
 	Either bool
 }
 
@@ -67,8 +67,9 @@ type Expression struct {
 	At     *int64 // of @at: seconds since 1970
 	Fields *Fields
 
-	// elapsed is true if the hour field begins with a star. Then every instant at which the
-	// clock matches is a slot, whatever the policies for clock changes are.
+	// elapsed is true if the hour field begins with a star. Then the job follows elapsed time:
+	// every instant at which the clock matches is a slot, whatever the policies for clock
+	// changes are.
 	elapsed bool
 }
 
@@ -81,7 +82,7 @@ func Parse(job, text string) (e Expression, err error) {
 	word, rest, _ := strings.Cut(text, " ")
 	switch rest = strings.TrimSpace(rest); {
 	case text == "":
-		return e, errors.New("it is empty: want a schedule like \"0 7 * * MON-FRI\", @daily or \"@every 90s\"; after or on, which start the job in its place; or \"none\", which starts it only when triggered")
+		return e, errors.New("it is empty: want a schedule like \"0 7 * * MON-FRI\", @daily or \"@every 90s\"; after or on, which start the job instead; or \"none\", which starts it only when triggered")
 	case word == "@every":
 		e.Every, err = parseEvery(rest)
 		return e, err

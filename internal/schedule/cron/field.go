@@ -17,7 +17,8 @@ type cronField struct {
 	names    []string // of min, min+1 and so on
 }
 
-// H without a range is a day that every month has.
+// cronFields are the fields in the order of an expression with seconds. The hashMax of the day is 28,
+// so that H without a range is a day that every month has.
 var cronFields = [6]cronField{
 	{name: "second", title: "second", max: 59, hashMax: 59},
 	{name: "minute", title: "minute", max: 59, hashMax: 59},

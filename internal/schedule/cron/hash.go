@@ -8,7 +8,7 @@ import (
 // StableHash returns a number below n for a field of a job: FNV-1a 64 of the job's name, a
 // zero byte and the field's name, modulo n. The field is "second", "minute", "hour", "dom",
 // "month", "dow" or "spread". Clients in other languages compute it too, and
-// testdata/hash.json has vectors, so it must never change.
+// job/testdata/hash.json has vectors, so it must never change.
 func StableHash(job, field string, n int) int {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, job+"\x00"+field) // a hash never fails

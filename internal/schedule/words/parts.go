@@ -78,8 +78,8 @@ func ofHours(h set) string {
 	return " of the hours " + h.list(digits)
 }
 
-// dates says on which dates something happens, and nothing if on all. As in every cron, a date
-// has to match only one of the two day fields if both restrict it.
+// dates says on which dates something happens. It returns "" if that is every date. As in every
+// cron, a date has to match only one of the two day fields if both restrict it.
 func dates(s cron.Fields) string {
 	every := cron.Everything
 	months, days := numbers(s.Month), numbers(s.Day)

@@ -22,7 +22,7 @@ func (s set) first() int { return s[0] }
 func (s set) last() int  { return s[len(s)-1] }
 func (s set) one() bool  { return len(s) == 1 }
 
-// step returns the distance of neighbours, and 0 if it is not the same for all.
+// step returns the distance between neighbours, or 0 if it is not the same for all.
 func (s set) step() int {
 	if len(s) < 2 {
 		return 0
@@ -36,8 +36,8 @@ func (s set) step() int {
 	return n
 }
 
-// cycle returns the step of a set that goes on around a whole of so many numbers without a seam,
-// like 0, 15, 30, 45 around 60. Otherwise 0.
+// cycle returns the step of a set whose numbers are evenly spread over 0 to whole-1, also from the
+// last one around to the first: 15 for 0, 15, 30, 45 of 60. Otherwise it returns 0.
 func (s set) cycle(whole int) int {
 	n := s.step()
 	if n == 0 || whole%n != 0 || len(s) != whole/n {
@@ -46,7 +46,7 @@ func (s set) cycle(whole int) int {
 	return n
 }
 
-// all reports whether the set has all numbers of a whole.
+// all reports whether the set has all numbers of a field that has whole of them.
 func (s set) all(whole int) bool { return len(s) == whole }
 
 // list names the members: "1, 2 and 5", or with ranges of three and more "1 to 3 and 5".

@@ -1,6 +1,6 @@
 // Package words says in English when a job starts: "Monday to Friday at 07:00" for the
 // expression "0 7 * * MON-FRI". It reads the sets of numbers that the scheduler itself uses, so
-// the words agree with the slots as long as they mention every field of these sets.
+// the words agree with the slots as long as they describe every set.
 package words
 
 import (

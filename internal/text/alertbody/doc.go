@@ -1,5 +1,5 @@
-// Package alertbody writes the bodies of alerts: those of known services (Format), and those
-// of users' templates (Template).
+// Package alertbody writes the bodies of alerts: those of known services (Service), and
+// those of users' templates (Template).
 //
 // # Foreign text
 //

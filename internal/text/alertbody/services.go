@@ -60,7 +60,7 @@ const (
 // slack returns the body of an incoming webhook. "<!channel>" and "<@U1>" are mentions, and
 // the three characters that begin markup are escaped as
 // https://docs.slack.dev/messaging/formatting-message-text says. Names without brackets are
-// no mentions, unless the sender asks for link_names.
+// not mentions, unless the sender asks for link_names.
 func slack(d Data) any {
 	plain := func(s string, limit int) object {
 		return object{"type": "plain_text", "text": slackEscape.Replace(head(s, limit, slackWidth)), "emoji": false}
@@ -249,7 +249,7 @@ func pagerDuty(d Data) any {
 }
 
 // NtfyTopic splits the URL of a topic into that of its server and the topic's name. Its errors
-// do not quote the URL: a topic can be read by everyone that knows its name.
+// do not quote the URL: everyone who knows the name of a topic can read it.
 func NtfyTopic(url string) (server, topic string, err error) {
 	url, _, _ = strings.Cut(url, "?")
 	url = strings.TrimSuffix(url, "/")

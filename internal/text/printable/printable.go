@@ -65,8 +65,8 @@ func Clip(s string, most int) string {
 var lines = strings.NewReplacer("\n", `\n`, "\t", " ")
 
 // JSON is a writer of encoded JSON. It replaces the hidden characters in strings with JSON
-// escapes, since the encoder writes those above ASCII as they are. A program reads the same
-// value.
+// escapes, since the encoder writes those above ASCII as they are. A program that decodes the
+// JSON gets the same value.
 type JSON struct{ io.Writer }
 
 func (w JSON) Write(p []byte) (int, error) {
