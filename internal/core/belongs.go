@@ -6,8 +6,9 @@ import (
 )
 
 // belongs reports whether the slot is in the plan that was in force at its instant. If the message
-// was computed from this definition or a newer one, it belongs. A chained slot has the instant of
-// another job, so it belongs as long as this job comes after any job.
+// was computed from this definition or a newer one, it belongs. If the job comes after other jobs
+// now, every slot belongs, since a chained slot has the instant of another job. If the job does not,
+// no chained slot belongs. A triggered run belongs.
 func belongs(d Delivery, e *plans.Entry) bool {
 	switch {
 	case d.JobRevision >= e.Revision:

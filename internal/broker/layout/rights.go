@@ -87,7 +87,7 @@ func (a Access) working() []right {
 		may("know which jobs have failed, to report when they recover", worker, a.value("state", around("alert.", jobs, "")...)),
 		{worker, Grant{What: "notify workers that a lock has admitted a slot", Publish: locks, Subscribe: locks}},
 		may("publish events of jobs", worker, events),
-		{worker, Grant{What: "answer requests to cancel a slot, and for its output", Publish: replies(ns), Subscribe: []string{ns + ".node.*.cancel", ns + ".node.*.output"}}},
+		{worker, Grant{What: "answer requests to cancel a slot, and to send its output", Publish: replies(ns), Subscribe: []string{ns + ".node.*.cancel", ns + ".node.*.output"}}},
 		{[]Role{RoleWorker, RoleOperator}, Grant{What: "ask workers to cancel a running slot", Publish: []string{ns + ".node.*.cancel"}, Subscribe: replies(ns)}},
 	}
 	if len(a.Jobs) == 0 { // alerts concern all jobs
