@@ -49,7 +49,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 	may := map[string][]string{
 		"internal/schedule/cron":            {"internal/codec", "internal/text/suggest"},
 		"job":                               {"internal/schedule/cron", "internal/text/alertbody", "internal/codec", "internal/codec/payload", "internal/text/suggest", "internal/schedule/tzdata"},
-		"internal/text/alertbody":           {},
+		"internal/text/alertbody":           {"internal/codec"},
 		"internal/codec":                    {},
 		"internal/core/output":              {"job"},
 		"internal/core/plans":               {"internal/codec", "internal/text/suggest", "job"},

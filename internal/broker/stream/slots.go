@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,7 +158,7 @@ type WaitingSlot struct {
 // read, the error wraps job.ErrInvalid and the iteration goes on. Any other error ends
 // it.
 func (l *Slots) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
-	return l.s.waiting(ctx, f, l.s.SlotStream(), []string{l.subject(anyIfEmpty(f.Queue), anyIfEmpty(f.Job))}, func(e wire.Entry) (WaitingSlot, error) {
+	return l.s.waiting(ctx, f, l.s.SlotStream(), []string{l.subject(cmp.Or(f.Queue, "*"), cmp.Or(f.Job, "*"))}, func(e wire.Entry) (WaitingSlot, error) {
 		tokens := strings.Split(e.Subject, ".") // namespace, "slot", queue, job
 		return readWaiting(e, tokens[2], tokens[3])
 	})
@@ -257,11 +258,4 @@ func readWaiting(e wire.Entry, queue, name string) (WaitingSlot, error) {
 		err = fmt.Errorf("message %d on %s: %w", e.Revision, e.Subject, err)
 	}
 	return w, err
-}
-
-func anyIfEmpty(token string) string {
-	if token == "" {
-		return "*"
-	}
-	return token
 }

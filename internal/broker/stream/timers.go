@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -142,9 +143,9 @@ func (t *Timers) Cancel(ctx context.Context, slot job.Slot) error {
 // Slots.Waiting. Without a stream of timers it returns nothing.
 func (t *Timers) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
 	prefix := t.s.Namespace + ".timer."
-	subjects := []string{prefix + "due." + anyIfEmpty(f.Queue) + "." + anyIfEmpty(f.Job)}
+	subjects := []string{prefix + "due." + cmp.Or(f.Queue, "*") + "." + cmp.Or(f.Job, "*")}
 	if !f.Fired {
-		subjects = append([]string{prefix + "set." + anyIfEmpty(f.Job) + ".>"}, subjects...)
+		subjects = append([]string{prefix + "set." + cmp.Or(f.Job, "*") + ".>"}, subjects...)
 	}
 	return func(yield func(WaitingSlot, error) bool) {
 		switch exists, err := t.exist(ctx); {

@@ -2,13 +2,14 @@ package alertbody
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // Services returns the names of the known services.
@@ -35,16 +36,7 @@ func Service(name string, d Data, topic string) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("unknown format %q: want %s", name, strings.Join(Services(), ", "))
 	}
-	return encode(body)
-}
-
-// encode returns v as JSON. It does not escape HTML, which would count against limits.
-func encode(v any) ([]byte, error) {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return []byte(strings.TrimSuffix(b.String(), "\n")), err
+	return codec.Marshal(body)
 }
 
 type object = map[string]any

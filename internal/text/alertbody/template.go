@@ -11,6 +11,8 @@ import (
 	"text/template/parse"
 	"time"
 	"unicode/utf8"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 const (
@@ -224,12 +226,12 @@ const fieldNames = ".Alert, .Namespace, .Job, .Slot, .Title, .Time, .Instant, .A
 // functions are those of text/template, with bounded results, and a few of our own.
 var functions = template.FuncMap{
 	"json": func(v any) (string, error) {
-		data, err := encode(v)
+		data, err := codec.Marshal(v)
 		return bounded(string(data), err)
 	},
 	// js of text/template escapes quotes in a way that JSON does not know.
 	"js": func(args ...any) (string, error) {
-		data, err := encode(fmt.Sprint(args...))
+		data, err := codec.Marshal(fmt.Sprint(args...))
 		if err != nil {
 			return "", err
 		}
