@@ -54,13 +54,13 @@ func HandleFunc[T any](s *Scheduler, j job.Job, f func(ctx context.Context, run 
 }
 
 // Remove removes a job and its handler from this replica. It may be called after Run has begun,
-// also from a handler, and does not block. Slots of the job that run here finish. No further slot
-// of the job starts here, unless Handle adds the job again. If no other job here is in its queue,
-// this replica takes no more slots of that queue.
+// also from a handler, and does not block. Slots of the job that run here finish. No further
+// slot of the job starts here, unless Handle adds the job again. If no other job here is in its
+// queue, and WithQueues does not name the queue, this replica takes no more of its slots.
 //
-// The registry keeps the job and its owner, since other replicas may run it: its slots are published
-// and wait for them, up to the horizon. To end a job for the whole fleet, remove it on all replicas
-// and then from the registry: see client.Client.Remove, or cronce job rm.
+// The registry keeps the job, since other replicas may run it: its slots are published and wait
+// for these replicas, up to the horizon. To end a job for the whole fleet, remove it on all
+// replicas and then from the registry: see client.Client.Remove, or cronce job rm.
 //
 // The error wraps job.ErrNotFound if the job has no handler here.
 func (s *Scheduler) Remove(name string) error {

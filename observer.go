@@ -117,8 +117,9 @@ type Stats struct {
 	// such services.
 	Withheld map[string]bool
 
-	// Owed counts the slots that are claimed here and have no outcome. Stuck counts the handlers
-	// that have not returned although their context has ended.
+	// Owed counts the slots that this process works on, from the delivery of their message until
+	// it is answered and the handler has returned. Stuck counts the handlers that still run
+	// although their context ended longer ago than the grace.
 	Owed, Stuck int
 }
 

@@ -34,7 +34,7 @@ type Alert struct {
 // The values of Event.Alert that are not states of a slot.
 const (
 	AlertLate      State = alertbody.Late      // the slot has not started in time
-	AlertRecovered State = alertbody.Recovered // the first success after a failure
+	AlertRecovered State = alertbody.Recovered // the first success after a failure, or after an alert of OnLate
 	AlertHeartbeat State = "heartbeat"         // Job.Heartbeat is to be called
 )
 
@@ -84,7 +84,7 @@ func (j Job) validateAlerts() error {
 	}
 	if j.Heartbeat != nil {
 		f.errs = append(f.errs, j.Heartbeat.validate("heartbeat"))
-		bad(len(j.Heartbeat.Headers) > 0, "heartbeat: it has no headers")
+		bad(len(j.Heartbeat.Headers) > 0, "heartbeat: headers are not allowed")
 	}
 	return errors.Join(f.errs...)
 }
@@ -130,7 +130,7 @@ func (a *Alert) validateTarget(field string) error {
 	case a.HTTP != nil:
 		return a.HTTP.validate(field + ".http")
 	case strings.HasPrefix(a.NATS.Subject, "$"):
-		return fmt.Errorf("%w %s.nats.subject %q: what begins with $ belongs to the server", ErrInvalid, field, codec.Clip(a.NATS.Subject))
+		return fmt.Errorf("%w %s.nats.subject %q: subjects that begin with $ are reserved for the server", ErrInvalid, field, codec.Clip(a.NATS.Subject))
 	}
 	return validateSubject(field+".nats.subject", a.NATS.Subject, false)
 }
@@ -150,7 +150,7 @@ func (h *AlertHTTP) validate(field string) error {
 		why := codec.RefusedHeader(header.Name)
 		bad(why != "", ".headers: header %q %s", codec.Clip(header.Name), why)
 		bad(slices.ContainsFunc(h.Headers[:i], func(o AlertHeader) bool { return strings.EqualFold(o.Name, header.Name) }),
-			".headers: %q is here twice: upper and lower case make no difference", codec.Clip(header.Name))
+			".headers: %q is listed twice: header names are not case-sensitive", codec.Clip(header.Name))
 		bad(!isAlertEnv(header.Env), ".headers.%s.env %q: %s", codec.Clip(header.Name), codec.Clip(header.Env), wantAlertEnv)
 		bad(len(header.Prefix) > 256 || hasControl(header.Prefix), ".headers.%s.prefix: want at most 256 bytes, without control characters", codec.Clip(header.Name))
 	}

@@ -45,7 +45,7 @@ func TestAnAlertNamesOneTargetAndNoSecret(t *testing.T) {
 			h.Headers = []AlertHeader{{Name: "X-A", Prefix: "a\r\nB: ", Env: "CRONCE_ALERT_A"}}
 		}), "control characters"},
 		"a wildcard":           {&Alert{NATS: &AlertNATS{"alerts.*"}}, "without wildcards"},
-		"the server's subject": {&Alert{NATS: &AlertNATS{"$JS.API.STREAM.DELETE.ORDERS"}}, "belongs to the server"},
+		"the server's subject": {&Alert{NATS: &AlertNATS{"$JS.API.STREAM.DELETE.ORDERS"}}, "reserved for the server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +82,7 @@ func TestAlertsThatCannotBeSentAreRefused(t *testing.T) {
 		"on_late.after -1m0s: want more than zero":          {OnLate: plain, LateAfter: -time.Minute},
 		"on_late.after 25h0m0s: want more than zero":        {OnLate: plain, LateAfter: 25 * time.Hour},
 		"on_late: it applies to schedules only":             {Schedule: OnDemand, OnLate: plain, LateAfter: time.Minute},
-		"heartbeat: it has no headers":                      {Heartbeat: &AlertHTTP{URL: "https://example.com", Headers: []AlertHeader{{Name: "X-A", Env: "CRONCE_ALERT_A"}}}},
+		"heartbeat: headers are not allowed":                {Heartbeat: &AlertHTTP{URL: "https://example.com", Headers: []AlertHeader{{Name: "X-A", Env: "CRONCE_ALERT_A"}}}},
 		"heartbeat.url: want a URL":                         {Heartbeat: &AlertHTTP{}},
 		`on_success.format "slak": want slack`:              {OnSuccess: web(func(a *Alert) { a.Format = "slak" })},
 		"on_success: want either format or template":        {OnSuccess: web(func(a *Alert) { a.Format, a.Template = "slack", "x" })},

@@ -33,9 +33,10 @@
 // "@every 90s" counts from 1970-01-01T00:00:00Z, and "@at 2027-01-01T00:00:00Z" is a
 // single slot. The time zone changes neither; it applies to their exclusions.
 //
-// H is a number that depends on the job's name, so that a thousand hourly jobs do not all
-// start at once. H takes the whole range of its field (days of the month: 1-28), H(a-b)
-// the range a-b, and H/n or H(a-b)/n every n-th number from a hashed one on.
+// H is a number that depends on the job's name, so that a thousand hourly jobs do not all start
+// at once. H is one number from the range of its field (days of the month: 1-28), H(a-b) one
+// from a to b. H/n and H(a-b)/n match every n-th number of that range; the first one depends on
+// the name.
 //
 // # When clocks change
 //

@@ -43,7 +43,7 @@ var (
 	// ErrConflict: a write was refused because another client wrote first.
 	ErrConflict = errors.New("another client wrote first")
 
-	// ErrDenied: the server does not permit the request to the user of this connection. The
+	// ErrDenied: the server does not permit the user of this connection to make the request. The
 	// server does not say which request it refused, so a denied write is ErrUnknown too.
 	ErrDenied = errors.New("not permitted")
 
@@ -53,7 +53,8 @@ var (
 	// ErrMismatch: what is stored on the broker differs from the options or settings given.
 	ErrMismatch = errors.New("stored settings differ")
 
-	// ErrVersion: a stored value has a format that this program does not know. Upgrade it.
+	// ErrVersion: a stored value has a format that this program does not know. Upgrade this
+	// program.
 	ErrVersion = codec.ErrVersion
 
 	// ErrStuck: a handler has not returned after its context ended, and the replica was
@@ -76,9 +77,10 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
-// ErrShadow is what a handler returns instead of doing the work: the slot is a shadow. It ends as
-// Succeeded, and Record.IsShadow reports true. Jobs that come after it follow, but no alert or
-// heartbeat of a success is sent. It is for jobs that another scheduler still runs.
+// ErrShadow is what a handler returns instead of doing the work: the attempt is a shadow. The
+// slot ends as Succeeded, and Record.IsShadow reports true. Jobs that come after it run as
+// usual, but no alert and no heartbeat is sent. It is for jobs that another scheduler still
+// runs.
 var ErrShadow = errors.New("shadow: the work was not done")
 
 // RetryAfter marks err as an error to retry after d, in place of the job's backoff. The

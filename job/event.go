@@ -22,9 +22,9 @@ const (
 	EventExpired   EventKind = "expired"
 	EventCancelled EventKind = "cancelled"
 	EventFenced    EventKind = "fenced"   // a node was declared dead
-	EventTakeover  EventKind = "takeover" // a slot of a dead node was claimed
+	EventTakeover  EventKind = "takeover" // a slot was claimed whose owner was dead, or did not hold its claim
 	EventRefused   EventKind = "refused"  // a completion was refused: the claim was lost
-	EventAlert     EventKind = "alert"    // an alert is to be sent (Alert), a slot was reopened (Reopened), or a person should look (only Error)
+	EventAlert     EventKind = "alert"    // an alert is to be sent (Alert is set), a slot was reopened (Reopened is set), or an operator should read Error
 	EventProgress  EventKind = "progress" // what Run.Progress was given, at most once a second
 	EventOutput    EventKind = "output"   // a part of a running attempt's output; sent only while it is asked for
 	EventOrdered   EventKind = "ordered"  // an operator gave an order, and it was carried out
@@ -51,8 +51,9 @@ type Event struct {
 	// Peer is the node that was fenced, or whose slot was taken over.
 	Peer string `json:"peer,omitempty"`
 
-	// Alert is the outcome to send an alert about. It is empty in all events but alerts. In
-	// an alert, JobRevision, Count and Last are those of the slot's record.
+	// Alert is what the alert is about: an outcome, AlertLate, AlertRecovered or AlertHeartbeat.
+	// It is empty in events that are not to be sent as alerts. In an alert, JobRevision, Count
+	// and Last are those of the slot's record.
 	Alert       State     `json:"alert,omitempty"`
 	JobRevision uint64    `json:"job_revision,omitempty"`
 	Count       int       `json:"count,omitempty"`
@@ -63,7 +64,7 @@ type Event struct {
 	Output string `json:"output,omitempty"`
 
 	// Revision is that of the slot's record in the ledger, and Since the ID of the slot that
-	// failed before the job recovered. They are set in alerts.
+	// failed, or was late, before the job recovered. They are set in alerts.
 	Revision uint64 `json:"revision,omitempty"`
 	Since    string `json:"since,omitempty"`
 
@@ -114,7 +115,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 		return codec.Unreadable("event", err)
 	}
 	if m.V != codec.Version {
-		return fmt.Errorf("%w: an event has v=%d, this program knows v=%d: upgrade it", ErrVersion, m.V, codec.Version)
+		return fmt.Errorf("%w: an event has v=%d, this program knows v=%d: upgrade this program", ErrVersion, m.V, codec.Version)
 	}
 	*e = Event(m)
 	return e.bound()

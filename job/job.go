@@ -13,11 +13,11 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// Job is what a schedule runs: a name, what starts it, a payload and policies. Name is
-// required, and one of Schedule, After and On; a job that runs only when it is triggered has
-// the Schedule OnDemand. The zero value of every other field is its default. A Job is plain
-// data, which the registry on the broker stores. The handler is not part of it: each process
-// has its own handlers.
+// Job is the definition of a job: its name, what starts it, its payload and its policies. Name
+// is required, and so is exactly one of Schedule, After and On. A job that runs only when it is
+// triggered has the Schedule OnDemand. The zero value of every other field is its default. A Job
+// is plain data, which the registry on the broker stores. The handler is not part of it: each
+// process has its own handlers.
 type Job struct {
 	// Name identifies the job: 1 to 64 characters of A-Z a-z 0-9 _ -.
 	Name string
@@ -73,9 +73,9 @@ type Job struct {
 	// publication. A slot that has not started by then ends as Expired. Zero: no limit.
 	Deadline time.Duration
 
-	// Output is how many bytes of an attempt's output the slot's record keeps, half of them
-	// from its beginning and half from its end, up to MaxOutput. Zero: DefaultOutput; no value
-	// keeps nothing.
+	// Output is how many bytes of an attempt's output the slot's record keeps, half of them from
+	// its beginning and half from its end, up to MaxOutput. Zero: DefaultOutput. Some output is
+	// always kept.
 	Output int
 
 	Retry   Retry
@@ -96,9 +96,9 @@ type Job struct {
 	Overlap Overlap
 
 	// OnFailure receives an alert for each slot that ends as Failed or Expired, OnMissed for
-	// each that ends as Missed, OnSuccess for each that ends as Succeeded. OnRecovered
-	// receives one for the first slot that succeeds after one that failed, expired or was
-	// missed. Nil: none.
+	// each that ends as Missed, OnSuccess for each that ends as Succeeded. OnRecovered receives
+	// one for the first slot that succeeds after one that failed, expired, was missed, or caused
+	// an alert of OnLate. Nil: none.
 	OnFailure, OnMissed, OnSuccess, OnRecovered *Alert
 
 	// OnLate receives an alert for each slot that has not started within LateAfter of its due
@@ -108,7 +108,7 @@ type Job struct {
 	LateAfter time.Duration
 
 	// Heartbeat is called with GET after each slot that succeeds, so that a service outside,
-	// such as healthchecks.io, notices if no more slots succeed. It has no Headers. A call
+	// such as healthchecks.io, notices if no more slots succeed. Headers are not allowed. A call
 	// that fails is repeated for up to MaxHeartbeatAge. Nil: none.
 	Heartbeat *AlertHTTP
 
@@ -169,9 +169,9 @@ const (
 // Overlap decides about a slot that is due while an earlier one of the job has no outcome:
 // that one runs, waits for its next attempt, or was claimed by a worker that died.
 //
-// The policies apply to slots that were published on time. A slot that was caught up,
-// backfilled, triggered or offered again is never skipped, and replaces no other: it waits
-// in order. Otherwise a catch-up of ten slots would run one.
+// The policies apply to slots that were published on time. A slot that was caught up, backfilled
+// or triggered, or whose message was published again, is never skipped, and replaces no other
+// slot: it waits for its turn. Otherwise a catch-up of ten slots would run one.
 type Overlap string
 
 const (
@@ -187,7 +187,7 @@ func Overlaps() []Overlap {
 	return []Overlap{OverlapSkip, OverlapQueue, OverlapLatest, OverlapReplace, OverlapAllow}
 }
 
-// CatchUpPolicy decides which missed slots still run.
+// CatchUpPolicy decides which late slots still run.
 type CatchUpPolicy string
 
 const (
@@ -196,14 +196,14 @@ const (
 	CatchUpNone   CatchUpPolicy = "none"   // none
 )
 
-// CatchUp decides about slots that were not published in time, because no producer ran or
-// the job was paused.
+// CatchUp decides about late slots: those that were not published in time, because no producer
+// ran or the job was paused.
 type CatchUp struct {
 	// Policy decides which of them run. The others end as Missed. Empty: CatchUpLatest.
 	Policy CatchUpPolicy
 
-	// Within is how old a missed slot may be and still run. Zero, or more than the
-	// namespace's horizon: the horizon.
+	// Within is how old a late slot may be and still run. Zero, or more than the namespace's
+	// horizon: the horizon.
 	Within time.Duration
 
 	// Max limits CatchUpAll, up to MaxCatchUp. Zero: DefaultCatchUpMax.
@@ -251,8 +251,8 @@ func (j Job) Guarded() bool { return j.WithDefaults().Overlap != OverlapAllow ||
 // Places returns how many slots of a guarded job may run at once: Concurrency, or 1.
 func (j Job) Places() int { return max(1, j.Concurrency) }
 
-// Hash returns a digest of the job. Equal jobs have equal digests, also if one of them
-// sets a field to its default and the other leaves it empty.
+// Hash returns a digest of the job. An empty field and its default give the same digest, except
+// in Output and Concurrency, whose zero values stay (see WithDefaults).
 func (j Job) Hash() (string, error) {
 	data, err := json.Marshal(j)
 	if err != nil {
@@ -293,8 +293,8 @@ func (j Job) ValidateWith(parse func(string, Plan) (*Schedule, error)) error {
 }
 
 // jobWire is the JSON of a Job in the registry. Durations are written as Go does ("1m30s"),
-// instants as RFC 3339. Defaults are written too, so that a client in another language needs
-// no table of them.
+// instants as RFC 3339. Defaults are written too, so that a client in another language does not
+// have to know them. Only members with omitempty are absent at their defaults.
 type jobWire struct {
 	Name       string          `json:"name"`
 	Queue      string          `json:"queue"`
@@ -379,8 +379,8 @@ func nilIfEmpty(list []string) []string {
 	return list
 }
 
-// compact removes insignificant space, so that another indentation of the payload is no edit of the
-// job.
+// compact removes insignificant space, so that a change of the payload's indentation does not
+// count as an edit of the job.
 func compact(payload json.RawMessage) (json.RawMessage, error) {
 	if len(payload) == 0 {
 		return nil, nil

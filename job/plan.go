@@ -92,7 +92,7 @@ func parseSpread(name string, spread time.Duration) (time.Duration, error) {
 }
 
 type planWire struct {
-	Schedule   string         `json:"schedule"` // OnDemand, or empty if After or On starts the job
+	Schedule   string         `json:"schedule"` // an expression, OnDemand, or empty if After or On starts the job
 	After      []string       `json:"after,omitempty"`
 	On         On             `json:"on,omitzero"`
 	Timezone   string         `json:"timezone"`
@@ -105,8 +105,8 @@ type planWire struct {
 	Shards     int            `json:"shards,omitempty"`
 }
 
-// UnmarshalJSON refuses a member that this program does not know: by it, a newer program may
-// compute other slots.
+// UnmarshalJSON refuses a member that this program does not know, because a newer program may
+// compute other slots from it.
 func (w *planWire) UnmarshalJSON(data []byte) error {
 	type known planWire
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -141,7 +141,7 @@ func (w *planWire) bound() error {
 	return b.Err
 }
 
-// wire returns the same value for equal plans, so that plans are compared by their JSON.
+// wire returns equal values for equal plans, so that two plans can be compared by their JSON.
 func (p Plan) wire() planWire {
 	return planWire{p.Schedule, nilIfEmpty(p.After), p.On, p.Timezone, codec.Duration(p.Spread), p.From.UTC(), p.Until.UTC(), nilIfEmpty(p.Exclude), p.DSTGap, p.DSTOverlap, p.Shards}
 }

@@ -38,7 +38,8 @@ func (s State) Final() bool {
 // Record is the entry of one slot in the ledger, under Slot.Key: the slot's state, its attempts
 // and its outcome. The first claim creates the record. If the slot ends without a claim, the
 // outcome creates it. While it is Running, only its Node changes it, until that node is declared
-// dead, or is found not to hold the claim.
+// dead, or is found not to hold the claim. Any worker may change the record of a whole slot that
+// is split.
 type Record struct {
 	Slot  Slot
 	Queue string
@@ -67,8 +68,8 @@ type Record struct {
 	// JobRevision is the registry revision of the job from which the slot was computed.
 	JobRevision uint64
 
-	// Due is the slot's instant plus the job's spread. Published is when the broker stored
-	// the slot's message, and Publisher the node that sent it.
+	// Due is when the slot was due: see Run.Due. Published is when the broker stored the slot's
+	// message, and Publisher the node that sent it.
 	Due, Published time.Time
 	Publisher      string
 
@@ -76,8 +77,8 @@ type Record struct {
 	// from Due, the time at which the stream stored that message.
 	Event bool
 
-	// Payload is that of a triggered run, kept in case its message is lost. It is nil for
-	// the slots of a schedule, which have the job's payload.
+	// Payload is that of a slot with a Token, kept in case its message is lost. It is nil for
+	// planned slots, which have the job's payload.
 	Payload []byte
 
 	// RetryAt is when the next attempt is due. It is set while the record is Retrying.

@@ -18,7 +18,7 @@ type Reporter interface {
 	Progress(p Progress)
 }
 
-// Progress is how far an attempt is.
+// Progress is how much of its work an attempt has done.
 type Progress struct {
 	Done int `json:"done"`
 
@@ -59,8 +59,8 @@ func (r Run) SetResult(v any) error {
 
 // Progress reports that done of total units are done, and what is being done. A total of zero
 // means that it is unknown. "cronce slot show" shows the newest report while the attempt runs,
-// and "cronce watch" one report a second. Nothing of it is stored. Progress never waits for the
-// broker, and can be called as often as you like. Of the text, the first 200 bytes are kept.
+// and "cronce watch" one report a second. Reports are not stored. Progress never waits for the
+// broker, and may be called as often as you like. It keeps the first 200 bytes of the text.
 func (r Run) Progress(done, total int, text string) {
 	if r.Reporter != nil {
 		r.Reporter.Progress(Progress{Done: max(done, 0), Total: max(total, 0), Text: codec.ClipTo(strings.ToValidUTF8(text, "\uFFFD"), codec.MaxOldBytes)})

@@ -39,11 +39,15 @@ type Run struct {
 	// has seen for a slot can refuse a late write of an older attempt.
 	Fence uint64
 
-	// Due is the slot's instant plus the delay of Job.Spread.
+	// Due is when the slot was due. For a planned slot it is the slot's instant plus the delay
+	// of Job.Spread. For a triggered run it is the requested time, or zero if none was given.
+	// For a slot of a job with After it is the time at which the last of those jobs succeeded,
+	// and for a job with On the time at which the stream stored the message.
 	Due time.Time
 
-	// Node is the name of the process that runs the attempt. Queue is the job's queue, and
-	// Namespace the fleet's namespace.
+	// Node is the name of the node that runs the attempt. A process has a new one after each
+	// start, and after it has lost its lease. Queue is the job's queue, and Namespace the
+	// fleet's namespace.
 	Node, Queue, Namespace string
 
 	// OnLeaseLost is that of the job. With LeaseLostFinish the context does not end when
@@ -58,16 +62,17 @@ type Run struct {
 	// end, at most Job.Output bytes in total. Writes never fail and never wait for the broker.
 	Output io.Writer
 
-	// Logger writes its lines to Output, from slog.LevelInfo on, and to the log of the process,
-	// with the slot's ID and the attempt.
+	// Logger writes lines of slog.LevelInfo and above to Output. It also writes to the log of
+	// the process, with the slot's ID and the attempt.
 	Logger *slog.Logger
 
 	// Results are those of the jobs in Job.After, by their names; see SetResult. Jobs that set
 	// none, and jobs that are split, are missing. Do not change the map.
 	Results map[string]json.RawMessage
 
-	// Reporter takes what SetResult and Progress report. A worker sets it. If it is nil, both
-	// check their arguments and do nothing else, so a test can call a handler with its own Run.
+	// Reporter takes what SetResult and Progress report. A worker sets it. If it is nil,
+	// SetResult only checks its argument, and Progress does nothing, so a test can call a
+	// handler with its own Run.
 	Reporter Reporter
 }
 

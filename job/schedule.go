@@ -13,9 +13,10 @@ import (
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 )
 
-// Schedule computes the slots of one job. It depends on nothing but its plan: no clock, no
-// data of the system. The instants that it returns are in UTC and whole seconds, in the years
-// 1 to 9999. A Schedule is immutable, and safe for concurrent use.
+// Schedule computes the slots of one job. It depends only on the plan, the job's name and the
+// time zone data in the program: it reads neither a clock nor the time zone files of the system.
+// The instants that it returns are in UTC and whole seconds, in the years 1 to 9999. A Schedule
+// is immutable, and safe for concurrent use.
 type Schedule struct {
 	source      cron.Source
 	zone        *time.Location
@@ -24,8 +25,9 @@ type Schedule struct {
 	key         string
 }
 
-// ParseSchedule compiles a plan. Empty fields of the plan have their defaults. The name of the
-// job determines H and Spread; without a name, H is invalid.
+// ParseSchedule compiles a plan. Empty fields of the plan have their defaults. The job's name
+// determines the number that H stands for, and the delay within Spread. Without a name, H is
+// invalid.
 //
 // A plan that can never have a slot is invalid; a plan whose slots have all passed is valid.
 // The Schedule of a job that has After, On or OnDemand has no slots. The error names each invalid

@@ -31,8 +31,8 @@ type Slot struct {
 	// Range is true for the first of a range of missed slots, which share one record.
 	Range bool
 
-	// Shard is the number of one part of a slot that is split, from 1 to Shards. Each part, also
-	// called a shard, has its own record, retries and outcome. Both are zero for the whole slot.
+	// Shard is the number of one part (a shard) of a slot that is split, from 1 to Shards. Each
+	// part has its own record, retries and outcome. Both are zero for the whole slot.
 	Shard, Shards int
 }
 
@@ -101,7 +101,7 @@ func cutShard(text string, mark byte) (whole string, i, n int, err error) {
 	return m[1], i, n, nil
 }
 
-// Key returns the slot's key in the ledger, in the order of the forms of ID:
+// Key returns the slot's key in the ledger. These are the keys of the four slots listed at ID:
 //
 //	report.20261121T070000Z
 //	report.t.TOKEN            bytes outside [A-Za-z0-9_-] are written as =XX
@@ -181,7 +181,7 @@ func ParseSlotKey(key string) (Slot, error) {
 func parseWholeKey(key string) (Slot, error) {
 	name, rest, ok := strings.Cut(key, ".")
 	if !ok || codec.ValidateName("job", name) != nil {
-		return Slot{}, fmt.Errorf("%w ledger key %q", ErrInvalid, codec.Clip(key))
+		return Slot{}, fmt.Errorf("%w ledger key %q: want JOB.INSTANT like report.20261121T070000Z, or JOB.t.TOKEN", ErrInvalid, codec.Clip(key))
 	}
 	if escaped, triggered := strings.CutPrefix(rest, "t."); triggered {
 		token, err := unescape(escaped)
@@ -260,7 +260,7 @@ func unescape(s string) (string, error) {
 		}
 		hi, lo := strings.IndexByte(hexDigits, s[i+1]), strings.IndexByte(hexDigits, s[i+2])
 		if hi < 0 || lo < 0 || codec.Plain(byte(hi<<4|lo)) {
-			return "", fmt.Errorf("escape %q is not one that is ever written", s[i:i+3])
+			return "", fmt.Errorf("escape %q: want = and two upper-case hex digits of a byte outside [A-Za-z0-9_-]", s[i:i+3])
 		}
 		b.WriteByte(byte(hi<<4 | lo))
 		i += 2

@@ -36,7 +36,7 @@ func validateSubject(field, s string, wild bool) error {
 		case !wild && (token == "*" || token == ">"):
 			return bad("want one without wildcards")
 		case token == ">" && i < len(tokens)-1:
-			return bad("> matches the rest: want it at the end")
+			return fmt.Errorf("%w %s %q: want > at the end only, like orders.>", ErrInvalid, field, codec.Clip(s))
 		}
 	}
 	return nil

@@ -7,16 +7,17 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
-// AlertStates stores in the state bucket whether a job has failed and not succeeded since. It
-// does so for jobs that ask for an alert when they recover. Its methods are safe for concurrent
-// use. States are never deleted.
+// AlertStates stores, in the state bucket, which jobs failed, or were late, and have not
+// succeeded since. It does so for jobs that ask for an alert when they recover. Its methods are
+// safe for concurrent use. States are never deleted.
 type AlertStates struct{ b wire.Bucket }
 
 // alertKey returns the key of a job's state. Job names have no dots, so no other kind of key
 // has this form.
 func alertKey(job string) string { return "alert." + job }
 
-// AlertStates returns the states of jobs. A login that an older version made may not write them.
+// AlertStates returns the store of these states. If the permissions of a login come from an
+// older "cronce auth", writes fail with job.ErrDenied.
 func (s *Store) AlertStates() *AlertStates { return &AlertStates{s.bucketFailingDenied("state")} }
 
 // Read returns the job's state and its revision, as the stream's leader has them. Errors are
@@ -24,7 +25,7 @@ func (s *Store) AlertStates() *AlertStates { return &AlertStates{s.bucketFailing
 func (a *AlertStates) Read(ctx context.Context, name string) (exchange.AlertState, uint64, error) {
 	return read(ctx, a.b, alertKey(name), func(e wire.Entry) (exchange.AlertState, error) {
 		state, err := exchange.DecodeAlertState(e.Data)
-		return named(a.b, e, state, err, alertKey(state.Job), "alert state: it names job", state.Job)
+		return checkKey(a.b, e, state, err, alertKey(state.Job), "alert state: it names job", state.Job)
 	})
 }
 

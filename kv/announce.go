@@ -10,9 +10,9 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
-// Announcements is the channel on which the producers of the namespace exchange
-// announcements. It uses core NATS: delivery is at most once, and nothing is stored. Its
-// methods are safe for concurrent use.
+// Announcements is the subject on which the producers of the namespace exchange announcements.
+// It uses core NATS: delivery is at most once, and nothing is stored. Its methods are safe for
+// concurrent use.
 type Announcements struct{ s *space.Space }
 
 func (p *Announcements) subject() string { return p.s.Namespace + ".producers" }

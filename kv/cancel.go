@@ -31,8 +31,9 @@ func (s *Store) AskCancel(ctx context.Context, node string, req core.CancelReque
 	return answer, err
 }
 
-// ask sends a request to a node, once, and decodes the answer. If none comes within a second, the
-// error wraps job.ErrUnknown. what follows "ask node NAME" in errors.
+// ask sends a request to a node, once, and decodes the answer. If none comes within a second,
+// the error wraps job.ErrUnknown. Its errors begin with "ask node NAME " and the text of the
+// parameter what.
 func ask[T any](ctx context.Context, s *Store, node, subject, what string, request any, decode func([]byte) (T, error)) (answer T, err error) {
 	if err := codec.ValidateName("node", node); err != nil {
 		return answer, err
@@ -94,7 +95,8 @@ func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim 
 // methods must not block.
 type Claims interface {
 	// Cancel cancels the context of the attempt with this fence, with the given cause. It
-	// reports whether the context has ended for a cause of this kind.
+	// reports whether a cancellation, this or an earlier one, has ended the context (see
+	// core.IsCancellation).
 	Cancel(key string, fence uint64, cause error) bool
 
 	// Holds reports whether the process still has work to do for the slot (holds), and

@@ -11,8 +11,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Headers of a record. They let a reader decide without the body whether the slot is
-// overdue for a change.
+// Headers of a record. With them, the sweep finds slots that have not changed for too long
+// without reading the bodies of their records.
 const (
 	HeaderState   = "Cronce-State"
 	HeaderOwner   = "Cronce-Owner"

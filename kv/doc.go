@@ -1,8 +1,10 @@
-// Package kv stores everything that a fleet remembers on the broker: the outcome of each
-// slot (Ledger), the definitions (Jobs), the live nodes (Nodes), the locks (Locks), the
-// time up to which all slots are published (Watermark), and the slots that wait (Slots and
-// Timers, of internal/broker/stream). All of it is streams and KV buckets of one namespace; docs/protocol.md defines
-// the bytes. Callers see the sentinel errors of package job, never error codes.
+// Package kv stores everything that a fleet remembers on the broker: the outcome of each slot
+// (Ledger), the definitions (Jobs), the nodes (Nodes), the locks (Locks), the time up to which
+// all slots are published (Watermark), which jobs failed last (AlertStates), the end of the last
+// sweep (SweepEnds), the events (Store.Events), and the messages of slots (Slots and Timers, of
+// internal/broker/stream). All of it is streams and KV buckets of one namespace;
+// docs/protocol.md defines the bytes. Callers see the sentinel errors of package job, never
+// error codes.
 //
 // cronce.New opens a namespace itself. A program that only reads opens it like this:
 //
@@ -13,8 +15,8 @@
 //		fmt.Println(e.Slot.ID(), e.State, e.Attempt, e.Error)
 //	}
 //
-// Everything is safe for concurrent use. Only nodes should write to the ledger, the locks
-// and the watermark.
+// Everything is safe for concurrent use. Your program should not write to the ledger, the locks
+// or the watermark: nodes do, and package client does for an operator.
 //
 // # Packages
 //

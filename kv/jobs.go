@@ -47,9 +47,9 @@ type JobWrite struct {
 // answered once for each, from any goroutine, with the index of the definition and the
 // results of Write. answered must not block. The definitions must be of different jobs.
 //
-// If the stream allows atomic batches, some hundred definitions travel in one, and a
-// server that syncs each write syncs once for all of them. Each definition still has its
-// own result: if a batch fails, its definitions are sent singly.
+// If the stream allows atomic batches, up to 1,000 definitions travel in one, and a server that
+// syncs each write syncs once for all of them. Each definition still has its own result: if a
+// batch fails, its definitions are sent singly.
 func (j *Jobs) SendAll(ctx context.Context, all []JobWrite, answered func(i int, revision uint64, err error)) {
 	writes := make([]*wire.Writing, 0, len(all))
 	for i, d := range all {
@@ -95,11 +95,11 @@ func (j *Jobs) Revision(ctx context.Context) (uint64, error) {
 	return j.s.LastSequence(ctx, "look at bucket "+j.b.Name, j.b.Stream)
 }
 
-// Watch calls f for every stored job, then once with Ready, then for every change. It
-// makes one call at a time, in the broker's order, until ctx ends (nil) or the bucket is
-// removed or created anew (ErrGone). If several writes follow each other quickly, or
-// while the connection is down, it may report only the last. Whenever no change is
-// outstanding, it calls f with Settled.
+// Watch calls f for every stored job, then once with Ready, then for every change. It makes one
+// call at a time, in the broker's order, until ctx ends (nil) or the bucket is removed or
+// created anew (wire.ErrGone). If several writes follow each other quickly, or while the
+// connection is down, it may report only the last. Whenever no change is outstanding, it calls f
+// with Settled.
 func (j *Jobs) Watch(ctx context.Context, f func(plans.RegistryEvent)) error {
 	type read struct {
 		plans.Entry
@@ -139,9 +139,9 @@ func (j *Jobs) decode(e wire.Entry) (plans.Entry, error) {
 	return d, nil
 }
 
-// Latest returns the entries of the named jobs, with requests that name many jobs each.
-// Any replica answers, so an entry may be stale. A caller that writes on its basis then
-// gets a conflict. Latest leaves out jobs that do not exist or cannot be read.
+// Latest returns the entries of the named jobs, with requests that name many jobs each. Any
+// replica answers, so an entry may be stale. If the caller writes at the revision of a stale
+// entry, it gets a conflict. Latest leaves out jobs that do not exist or cannot be read.
 func (j *Jobs) Latest(ctx context.Context, names []string) (map[string]plans.Entry, error) {
 	known := make(map[string]plans.Entry, len(names))
 	err := j.b.EachLatest(ctx, len(names), func(i int) string { return names[i] }, func(found []wire.Entry) {

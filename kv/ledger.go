@@ -57,9 +57,9 @@ func recordTitle(key string) string {
 // Beside returns the existing records of others. It reads them together with the record of own,
 // in one answer of one replica, and accepts only an answer in which own's record has this
 // revision or a later one. So if two writers each look for the other's record after their own
-// write, the later writer finds it. One case remains: a deposed leader that has not noticed its
-// deposition could hide the record from both. Beside asks until it gets such an answer or ctx
-// ends. If ctx ends first, the error wraps job.ErrUnknown.
+// write, the later writer finds it. There is one exception: if a deposed leader that has not
+// noticed its deposition answers both writers, neither may find the other's record. Beside asks
+// until it gets such an answer or ctx ends. If ctx ends first, the error wraps job.ErrUnknown.
 func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
 	subjects := []string{l.b.Subject(own.Key())}
 	for _, s := range others {
@@ -112,9 +112,9 @@ func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answer
 	w.SendValue(data, r.Nonce, err)
 }
 
-// List iterates over the records, oldest write first. Like every read it is a hint: the
-// newest writes may be missing. A record that cannot be read yields an error that wraps
-// job.ErrVersion or job.ErrInvalid, and the iteration continues. Any other error ends it.
+// List iterates over the records, oldest write first. Any replica answers, so the newest writes
+// may be missing. A record that cannot be read yields an error that wraps job.ErrVersion or
+// job.ErrInvalid, and the iteration continues. Any other error ends it.
 func (l *Ledger) List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, error] {
 	return func(yield func(LedgerEntry, error) bool) {
 		if err := codec.ValidateJobFilter(f.Job); err != nil {
@@ -174,13 +174,13 @@ func (l *Ledger) decodeAll(found []wire.Entry) []decoded {
 
 func (l *Ledger) decode(e wire.Entry) (job.Record, error) {
 	r, err := exchange.DecodeRecord(e.Data)
-	return named(l.b, e, r, err, r.Slot.Key(), "record: it names slot", r.Slot)
+	return checkKey(l.b, e, r, err, r.Slot.Key(), "record: it names slot", r.Slot)
 }
 
-// Newest iterates over the records of one job, newest write first. An empty name selects
-// all jobs. The number of requests depends on how many records the caller takes, and not on
-// how many the ledger has. Like every read it is a hint: the newest writes may be missing.
-// Its errors are those of List.
+// Newest iterates over the records of one job, newest write first. An empty name selects all
+// jobs. The number of requests depends on how many records the caller takes, and not on how many
+// the ledger has. Any replica answers, so the newest writes may be missing. Its errors are those
+// of List.
 func (l *Ledger) Newest(ctx context.Context, name string) iter.Seq2[LedgerEntry, error] {
 	return func(yield func(LedgerEntry, error) bool) {
 		if err := codec.ValidateJobFilter(name); err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Locks keeps one lock per job whose runs must not overlap, in the state bucket. Its methods
-// are safe for concurrent use. Workers release a lock with a write at its revision. Only
-// RemoveUnreadable deletes a lock.
+// Locks keeps, in the state bucket, one lock for each job that limits how many of its slots run
+// at once (see job.Job.Guarded). Its methods are safe for concurrent use. Workers release a lock
+// with a write at its revision. Only RemoveUnreadable deletes a lock.
 type Locks struct {
 	s *space.Space
 	b wire.Bucket
@@ -35,7 +35,7 @@ func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error
 // decode decodes a lock and checks that it names the job of its key.
 func (l *Locks) decode(e wire.Entry) (core.Lock, error) {
 	lock, err := core.DecodeLock(e.Data)
-	return named(l.b, e, lock, err, lockKey(lock.Job), "lock: it names job", lock.Job)
+	return checkKey(l.b, e, lock, err, lockKey(lock.Job), "lock: it names job", lock.Job)
 }
 
 // Write stores the lock if revision is its last one; 0 creates it. Errors are those of
@@ -66,8 +66,9 @@ func (l *Locks) List(ctx context.Context) iter.Seq2[core.Lock, error] {
 
 func (l *Locks) subject(name string) string { return l.s.Namespace + ".lock." + name }
 
-// Wake tells listening workers that a queued slot is now admitted by its job's lock. It
-// uses core NATS, so the message may be lost, and no correctness may depend on it.
+// Wake publishes that the lock of the slot's job admits the slot: the slot holds a place in the
+// lock, or gets one when it asks. The message uses core NATS and may be lost, so correctness
+// must not depend on it.
 func (l *Locks) Wake(s job.Slot) {
 	l.s.Transport.Publish(l.subject(s.Job), "", []byte(s.ID()), time.Time{})
 }

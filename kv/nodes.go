@@ -9,8 +9,8 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
-// Nodes keeps one record for each run of a process: a process that restarts gets a new record.
-// Its methods are safe for concurrent use.
+// Nodes keeps one record for each node. A process is a new node after each start, and after it
+// has lost its lease. Its methods are safe for concurrent use.
 type Nodes struct {
 	s *space.Space
 	b wire.Bucket
@@ -27,9 +27,10 @@ func (n *Nodes) Read(ctx context.Context, name string) (exchange.NodeEvent, erro
 	return ev, ev.Err
 }
 
-// Write stores the node's record if revision is the last one of its key. It serves
-// heartbeats and fences. Its errors are those of Ledger.Write, and job.ErrDenied: a node logs
-// that its login may not write, and tries the next heartbeat anyway.
+// Write stores the node's record if revision is the last one of its key. A node writes its own
+// record as a heartbeat, and that of another node to declare it dead. Its errors are those of
+// Ledger.Write, and job.ErrDenied: a node logs that its login may not write, and tries the next
+// heartbeat anyway.
 func (n *Nodes) Write(ctx context.Context, node exchange.Node, revision uint64) (uint64, error) {
 	// A node with a hundred thousand handlers does not list them all. The list only
 	// serves display, and the heartbeat must fit the server's limit.
@@ -56,11 +57,11 @@ func (n *Nodes) List(ctx context.Context) ([]exchange.NodeEvent, error) {
 	return nodes, nil
 }
 
-// Watch calls f for every stored node, then once with Ready, then for every change.
-// Calls are sequential, in the broker's order, until ctx ends (nil) or the bucket is
-// gone (ErrGone). If several writes follow quickly, or happen while the broker is
-// away, Watch may report the last one only. It reports a record that was removed, or that
-// the broker dropped because of its age, as Gone.
+// Watch calls f for every stored node, then once with Ready, then for every change. Calls are
+// sequential, in the broker's order, until ctx ends (nil) or the bucket is removed or created
+// anew (wire.ErrGone). If several writes follow each other quickly, or while the connection is
+// down, Watch may report only the last. It reports a record that was removed, or that the broker
+// dropped because of its age, as Gone.
 func (n *Nodes) Watch(ctx context.Context, f func(exchange.NodeEvent)) error {
 	decode := func(e wire.Entry) any { return n.event(e) }
 	return n.s.Watch(ctx, n.b, false, decode, func(c wire.Change) {
@@ -79,6 +80,6 @@ func (n *Nodes) Watch(ctx context.Context, f func(exchange.NodeEvent)) error {
 func (n *Nodes) event(e wire.Entry) exchange.NodeEvent {
 	ev := exchange.NodeEvent{Name: n.b.Key(e.Subject), Revision: e.Revision, Time: e.Time}
 	node, err := exchange.DecodeNode(e.Data)
-	ev.Node, ev.Err = named(n.b, e, node, err, node.Name, "node record: it names", node.Name)
+	ev.Node, ev.Err = checkKey(n.b, e, node, err, node.Name, "node record: it names", node.Name)
 	return ev
 }

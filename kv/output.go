@@ -14,15 +14,15 @@ import (
 func (s *Store) outputSubject(node string) string { return s.Namespace + ".node." + node + ".output" }
 
 // AskOutput asks a node, once, what the attempt of a slot that it runs has reported so far; see
-// exchange.OutputRequest. If no answer comes within a second, the error wraps job.ErrUnknown: the
-// node is silent, or older than this request.
+// exchange.OutputRequest. If no answer comes within a second, the error wraps job.ErrUnknown:
+// the node does not answer, or runs a version that does not know this request.
 func (s *Store) AskOutput(ctx context.Context, node string, slot job.Slot, follow bool) (exchange.OutputAnswer, error) {
 	request := exchange.OutputRequest{V: codec.Version, ID: slot.ID(), Follow: follow}
 	return ask(ctx, s, node, s.outputSubject(node), "for the output of "+slot.ID(), request, exchange.DecodeOutputAnswer)
 }
 
-// Outputs returns what the handlers of a process have reported. consumer.Table implements it. The
-// method must not block.
+// Outputs gives access to what the handlers of a process have reported. consumer.Table
+// implements it. The method must not block.
 type Outputs interface {
 	Output(key string, follow bool) exchange.OutputAnswer
 }

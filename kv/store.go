@@ -14,8 +14,8 @@ import (
 // Options select the namespace to open and how to open it.
 type Options = space.Options
 
-// Store is one namespace on the broker. A Store and its parts are safe for concurrent
-// use. It owns no goroutine and needs no closing.
+// Store is one namespace on the broker. A Store and its parts are safe for concurrent use. It
+// needs no closing: its goroutines end with the connection.
 type Store struct {
 	*stream.Store
 	ledger, locks *wire.Group // group the writes of these two buckets
@@ -100,6 +100,6 @@ func decodeEach[T any](entries iter.Seq2[wire.Entry, error], decode func(wire.En
 	}
 }
 
-// Announcements returns the channel on which producers announce to each other how far they have
+// Announcements returns the subject on which producers announce to each other how far they have
 // published.
 func (s *Store) Announcements() *Announcements { return &Announcements{s.Space} }

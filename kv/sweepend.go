@@ -9,8 +9,9 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
-// SweepEnds stores the result of the last completed sweep under one key. Its methods are
-// safe for concurrent use.
+// SweepEnds stores the end of the last completed sweep, under one key. In a sweep, a node looks
+// for slots whose messages were lost, and publishes them again (see internal/fleet/sweep). The
+// methods of SweepEnds are safe for concurrent use.
 type SweepEnds struct{ b wire.Bucket }
 
 // SweepEnd is the stored value. Revision is its revision, Time the broker's timestamp.
@@ -20,8 +21,8 @@ type SweepEnd struct {
 	Time     time.Time
 }
 
-// SweepEnds returns the store of the last completed sweep's result. A login that an older version made may
-// not write it.
+// SweepEnds returns the store of the last completed sweep's end. If the permissions of a login
+// come from an older "cronce auth", writes fail with job.ErrDenied.
 func (s *Store) SweepEnds() *SweepEnds { return &SweepEnds{s.bucketFailingDenied("state")} }
 
 // Read returns the stored value from the stream's leader. Its errors are those of

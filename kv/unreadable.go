@@ -11,8 +11,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// UnreadableError reports a stored record, lock or node that cannot be decoded. It wraps
-// job.ErrInvalid, or job.ErrVersion if a newer program may be able to decode the value.
+// UnreadableError reports a stored record, lock, alert state or node that cannot be decoded. It
+// wraps job.ErrInvalid, or job.ErrVersion if a newer program may be able to decode the value.
 type UnreadableError struct {
 	Bucket, Key string
 	Revision    uint64
@@ -41,10 +41,10 @@ func (e *UnreadableError) Job() string {
 	return name
 }
 
-// named returns a decoded value if it names the key that it is stored under, and an
-// *UnreadableError otherwise, or if err says that it could not be decoded. The error about a wrong
-// key has the text of what and name.
-func named[T any, N string | job.Slot](b wire.Bucket, e wire.Entry, value T, err error, key, what string, name N) (T, error) {
+// checkKey returns a decoded value if key, which the value itself names, is the key that it is
+// stored under. Otherwise, or if err is not nil, it returns an *UnreadableError. The text about
+// a wrong key is what, followed by name.
+func checkKey[T any, N string | job.Slot](b wire.Bucket, e wire.Entry, value T, err error, key, what string, name N) (T, error) {
 	if err == nil && key != b.Key(e.Subject) {
 		err = fmt.Errorf("%w %s %q", job.ErrInvalid, what, name)
 	}
@@ -55,10 +55,10 @@ func named[T any, N string | job.Slot](b wire.Bucket, e wire.Entry, value T, err
 	return value, nil
 }
 
-// RemoveUnreadable replaces a value that cannot be decoded with a marker. If the value has
-// changed since, the error is job.ErrConflict. Later reads of the key find no value, at the
-// marker's revision. So a writer that was suspended cannot overwrite the marker. Other
-// errors are those of Ledger.Write, and job.ErrDenied.
+// RemoveUnreadable overwrites a value that cannot be decoded with a delete marker. If the value
+// has changed since, the error is job.ErrConflict. Later reads of the key find no value, at the
+// marker's revision. So a writer that was suspended cannot overwrite the marker. Other errors
+// are those of Ledger.Write, and job.ErrDenied.
 func (s *Store) RemoveUnreadable(ctx context.Context, e *UnreadableError) error {
 	b := s.bucketFailingDenied(strings.TrimPrefix(e.Bucket, s.Namespace+"_"))
 	return b.Remove(ctx, e.Key, e.Revision)

@@ -83,7 +83,7 @@ func TestABrokenDefinitionIsShownAndDisablesNoOther(t *testing.T) {
 	if mended.code != base.ExitDone || !strings.Contains(mended.stdout, "updated: wrong, in place of a broken definition") {
 		t.Errorf("apply over what is broken: %+v", mended)
 	}
-	if r := f.apply(t, []string{`name: newer, schedule: "@daily"`}); r.code != base.ExitFailed || !strings.Contains(r.stderr, "upgrade it") {
+	if r := f.apply(t, []string{`name: newer, schedule: "@daily"`}); r.code != base.ExitFailed || !strings.Contains(r.stderr, "upgrade this program") {
 		t.Errorf("apply over what a newer program wrote: %+v", r)
 	}
 	for _, name := range []string{"garbage", "newer", "other"} {

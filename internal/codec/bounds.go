@@ -112,7 +112,7 @@ func Word[W ~string](b *Bounds, member string, w W, known ...W) {
 	case w == "":
 		b.Refuse("%s: it is missing", member)
 	default:
-		b.Err = fmt.Errorf("%w: %s has %s %q, this program knows %s: upgrade it", ErrVersion, b.What, member, Clip(string(w)), strings.Join(Strings(known...), ", "))
+		b.Err = fmt.Errorf("%w: %s has %s %q, this program knows %s: upgrade this program", ErrVersion, b.What, member, Clip(string(w)), strings.Join(Strings(known...), ", "))
 	}
 }
 

@@ -66,7 +66,7 @@ func DecodeLoosely(what string, data []byte, dst any) (Extra, error) {
 		return nil, Unreadable(what, err)
 	}
 	if head.V != Version {
-		return nil, fmt.Errorf("%w: %s has v=%d, this program knows v=%d: upgrade it", ErrVersion, what, head.V, Version)
+		return nil, fmt.Errorf("%w: %s has v=%d, this program knows v=%d: upgrade this program", ErrVersion, what, head.V, Version)
 	}
 	if err := json.Unmarshal(data, dst); err != nil {
 		return nil, Unreadable(what, err)

@@ -41,7 +41,7 @@ func (d *decoder) headers(v value) []Header {
 			continue
 		}
 		if slices.ContainsFunc(headers, func(h Header) bool { return h.Name == name }) {
-			d.fail(m.At, "%s: %q is here twice: upper and lower case make no difference", v.label, name)
+			d.fail(m.At, "%s: %q is listed twice: header names are not case-sensitive", v.label, name)
 			continue
 		}
 		if h, ok := d.header(value{m.Value, v.label + "." + m.Name}); ok {
