@@ -36,8 +36,9 @@ type CancelRequest struct {
 type CancelAnswer struct {
 	V int `json:"v"`
 
-	// Ending is true if the request has ended the context of this attempt. It is false if
-	// the attempt has ended before, or has not started.
+	// Ending is true if this request, or an earlier one, has ended the context of this attempt.
+	// It is false if the node does not run the attempt now, or if the context had ended for
+	// another reason.
 	Ending bool `json:"ending"`
 
 	// Error is why the request is invalid.

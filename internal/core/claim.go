@@ -109,7 +109,7 @@ type Step struct {
 }
 
 // Decide returns the next step of a worker with a delivered slot. It holds all rules of claims.
-// The caller must not call it for a slot that is in flight in its own process.
+// The caller ensures that its process has no other delivery of the slot in flight.
 func Decide(d Delivery, v View) Step {
 	switch {
 	case v.Record == nil:

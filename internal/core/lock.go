@@ -33,7 +33,8 @@ type Lock struct {
 	Waiting []LockSlot
 
 	// Newest is the instant of the newest slot that was published on time and entered under
-	// OverlapLatest or OverlapReplace. Older slots are refused.
+	// OverlapLatest or OverlapReplace. Under these policies, older slots that were published on
+	// time are skipped.
 	Newest time.Time
 
 	Nonce string
@@ -52,8 +53,9 @@ type LockSlot struct {
 	// a newer slot may replace it.
 	OnTime bool
 
-	// Since is when the slot entered the lock, by the corrected clock of the writer. A slot
-	// that is reopened may enter again: then Since differs.
+	// Since is when the slot entered the lock, by the writer's estimate of the broker's clock.
+	// The time from then until the slot leaves the lock is a stay. A slot that is reopened may
+	// enter again, and Since tells its stays apart.
 	Since time.Time
 }
 

@@ -59,7 +59,7 @@ func (e StreamEvent) Token() string {
 func EventRun(e plans.Entry, ev StreamEvent) []Message {
 	m := Message{Slot: job.Slot{Job: e.Job.Name, Token: ev.Token()}, JobRevision: e.Revision, Due: ev.Stored, Event: true}
 	if ev.Size > job.MaxPayload {
-		m.Refused = fmt.Sprintf("message %d of stream %s has %d bytes: at most %d are handed on", ev.Sequence, ev.Stream, ev.Size, job.MaxPayload)
+		m.Refused = fmt.Sprintf("message %d of stream %s has %d bytes: a payload may have at most %d", ev.Sequence, ev.Stream, ev.Size, job.MaxPayload)
 		return []Message{m}
 	}
 	return m.parts(e.PlanOf(ev.Stored).Shards)

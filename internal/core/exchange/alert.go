@@ -31,7 +31,8 @@ func endOf(s string, most int) string {
 }
 
 // AlertID returns the message ID of the alert about a record. All nodes that publish the alert
-// compute the same ID. When a reopened slot ends again, its revision and its ID differ.
+// compute the same ID. When a reopened slot ends again, its record has another revision, so the
+// alert has another ID.
 func AlertID(r job.Record, revision uint64, kind job.State) string {
 	return r.Slot.ID() + "/alert/" + string(kind) + "/" + strconv.FormatUint(revision, 10)
 }

@@ -106,7 +106,7 @@ func shrink(s string, most int, width func(r rune, size int) int) string {
 	}
 	head, tail, cut, marked := parts(s)
 	if marked {
-		cut -= int64(len(s) - len(head) - len(tail)) // the old mark is no part of the text
+		cut -= int64(len(s) - len(head) - len(tail)) // the old mark is not part of the text
 	} else {
 		head, tail = s, s
 	}

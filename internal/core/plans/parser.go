@@ -55,7 +55,7 @@ func (c *Parser) Schedule(name string, p job.Plan) (*job.Schedule, error) {
 	return s, err
 }
 
-// remember adds a schedule, and forgets any other one if there are too many.
+// remember adds a schedule. If there are too many, it first forgets some.
 func (c *Parser) remember(key planKey, s *job.Schedule) {
 	// The texts may be slices of a large value, which they would keep in memory.
 	key.schedule, key.timezone = strings.Clone(key.schedule), strings.Clone(key.timezone)

@@ -27,8 +27,8 @@ func Pause(e Entry, node string) (Definition, bool) {
 	return d, !e.Paused
 }
 
-// Resume reverts Pause. Every slot that fell due during the pause is missed, and the job's
-// catch-up policy decides which of them run (see Entry.IfResumed).
+// Resume reverts Pause. Every slot that fell due during the pause is late: the job's catch-up
+// policy decides which of them run, and the others end as Missed (see Entry.IfResumed).
 func Resume(e Entry, node string) (Definition, bool) {
 	d := e.revised(node)
 	d.Paused = false
@@ -106,10 +106,10 @@ func (e Entry) Stretches(p PastPlan, s *job.Schedule) []Stretch {
 	return append(cut, at)
 }
 
-// IfResumed returns how many slots a paused job has missed, and how many of them would run if it
-// was resumed now, by the broker's clock. A horizon of zero means DefaultHorizon. If the job is not
-// paused, both results are zero.
-func (e Entry) IfResumed(now time.Time, horizon time.Duration) (missed, runs int, err error) {
+// IfResumed returns how many slots of a paused job fell due during the pause, and how many of
+// them would run if the job were resumed now, by the broker's clock. A horizon of zero means
+// DefaultHorizon. If the job is not paused, both results are zero.
+func (e Entry) IfResumed(now time.Time, horizon time.Duration) (due, runs int, err error) {
 	if !e.Paused {
 		return 0, 0, nil
 	}
@@ -134,7 +134,7 @@ func (e Entry) IfResumed(now time.Time, horizon time.Duration) (missed, runs int
 		if slot.CaughtUp {
 			runs++
 		}
-		missed += max(slot.Missed, 1)
+		due += max(slot.Missed, 1)
 	}
-	return missed, runs, nil
+	return due, runs, nil
 }
