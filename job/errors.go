@@ -79,8 +79,8 @@ func IsPermanent(err error) bool {
 
 // ErrShadow is what a handler returns instead of doing the work: the attempt is a shadow. The
 // slot ends as Succeeded, and Record.IsShadow reports true. Jobs that come after it run as
-// usual, but no alert and no heartbeat is sent. It is for jobs that another scheduler still
-// runs.
+// usual, but no alert and no heartbeat of the success is sent. It is for jobs that another
+// scheduler still runs.
 var ErrShadow = errors.New("shadow: the work was not done")
 
 // RetryAfter marks err as an error to retry after d, in place of the job's backoff. The
