@@ -1,10 +1,10 @@
 // Package kv stores everything that a fleet remembers on the broker: the outcome of each slot
 // (Ledger), the definitions (Jobs), the nodes (Nodes), the locks (Locks), the time up to which
-// all slots are published (Watermark), which jobs are in trouble (AlertStates), the end of the
-// last sweep (SweepEnds), the events (Store.Events), and the messages of slots (Slots and
-// Timers, of internal/broker/stream). All of it is streams and KV buckets of one namespace;
-// docs/protocol.md defines the bytes. Callers see the sentinel errors of package job, never
-// error codes.
+// all slots are published (Watermark), which jobs failed or were late, and have not succeeded
+// since (AlertStates), the end of the last sweep (SweepEnds), the events (Store.Events), and the
+// messages of slots (Slots and Timers, of internal/broker/stream). All of it is streams and KV
+// buckets of one namespace; docs/protocol.md defines the bytes. Callers see the sentinel errors
+// of package job, never error codes.
 //
 // cronce.New opens a namespace itself. A program that only reads opens it like this:
 //

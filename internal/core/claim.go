@@ -257,11 +257,11 @@ func takeOver(d Delivery, v View) Step {
 	}
 }
 
-// Disowned reports whether the live owner of the view's record does not hold its claim. answer is the
-// owner's answer to a HoldsRequest; err is the error if there was no answer. An error proves
-// nothing, because a handler may run for any length of time. But past the horizon Disowned returns
-// true, unless the owner answers that a handler with a live context runs the slot, or the clock is
-// implausible.
+// Disowned reports whether the live owner of the view's record does not hold its claim. answer
+// is the owner's answer to a HoldsRequest; err is the error if there was no answer. An error
+// proves nothing, because a handler may run for any length of time. But past the horizon
+// Disowned returns true, unless the owner answers that it holds the claim and that no handler
+// has outlived its context, or the clock is implausible.
 func Disowned(d Delivery, v View, answer exchange.HoldsAnswer, err error) bool {
 	switch {
 	case err == nil && !answer.Holds:

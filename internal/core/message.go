@@ -75,8 +75,8 @@ type Message struct {
 	Traceparent string
 
 	// Offer is 0 in the messages of producers. Their message ID is the slot ID, so that the
-	// stream drops all copies but one. If the message was lost, the slot is offered again with
-	// the message ID <slot ID>/r<Offer>.
+	// stream drops all copies but one. A slot is offered again if its message was lost, or if an
+	// operator reopened it: its message is published with the message ID <slot ID>/r<Offer>.
 	Offer int
 }
 

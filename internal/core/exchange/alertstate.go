@@ -8,15 +8,16 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// AlertState says whether a job has failed and not succeeded since. Workers store it for jobs
-// that ask for an alert when they recover. Outcomes are ordered by their revisions in the ledger,
-// so workers that write the state at the same time, or late, agree.
+// AlertState says whether a job is in trouble: whether a slot failed, or was late, and none has
+// succeeded since. Workers store it for jobs that ask for an alert when they recover. Outcomes
+// are ordered by their revisions in the ledger, so workers that write the state at the same
+// time, or late, agree.
 type AlertState struct {
 	Job string
 
-	// Failed is true from a slot that failed, expired or was missed until a later success.
-	// ID is the slot whose outcome changed the state last. Revision is that of its record, and
-	// Time is when it ended.
+	// Failed is true from a slot that failed, expired, was missed or caused an alert of OnLate
+	// until a later success. ID is the slot whose outcome changed the state last. Revision is
+	// that of its record, and Time is when it ended.
 	Failed   bool
 	ID       string
 	Revision uint64
