@@ -248,6 +248,16 @@ var nodeMutants = []nodeMutant{
 	{"waits for an attempt that has no time", "claim", `if (!record.retry_at) return 0;`, ``, "", "absent-members V-5"},
 	{"takes max_attempts for three that are absent", "claim", `(record.max_attempts ?? 0)`, `(record.max_attempts ?? 3)`, "", "absent-members V-5"},
 
+	{"claims at a revision that it reads again", "worker", `const wrote = await this.put(key, step.record, revision);`, `const again = step.do === "start" ? (await this.store.read("ledger", key)).revision : revision;
+      const wrote = await this.put(key, step.record, again);`, "", "read-again K-2"},
+	{"completes at a revision that it reads again", "worker", `return await this.put(key, outcome, fence);`, `if ((await this.store.read("ledger", key)).value?.node !== this.node.name) return { lost: true };
+        return await this.put(key, outcome, (await this.store.read("ledger", key)).revision);`, "", "read-again C-6"},
+	{"declares a node dead at a revision that it reads again", "node", `const wrote = await this.store.write("nodes", name, step.value, revision,`, `if ((await this.store.read("nodes", name)).revision !== revision) return { wait: this.lease };
+    const wrote = await this.store.write("nodes", name, step.value, (await this.store.read("nodes", name)).revision,`, "", "read-again L-5"},
+	{"writes a lock at a revision that it reads again", "locks", `const wrote = await this.store.write("state", key, next, revision, { node: this.node.name, signal: this.node.signal });`, `const again = await this.store.read("state", key);
+        const wrote = await this.store.write("state", key, next, again.revision, { node: this.node.name, signal: this.node.signal });`, "", "read-again X-1"},
+	{"moves the watermark at a revision that it reads again", "producer", `value, found.revision, {`, `value, (await this.store.readAny("state", "watermark")).revision, {`, "", "read-again P-5"},
+
 	// What the minimal worker leaves to others.
 	{"runs a slot of a guarded job", "minimal", `definition.overlap === "allow" && `, ``, "", "not-supported X-1"},
 	{"runs a slot of a job with places", "minimal", `known.includes(k))`, `known.concat("concurrency").includes(k))`, "", "not-supported X-1"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,7 @@ var ownerScenarios = []Scenario{
 	{"frozen", []string{"L-3", "L-4", "C-11"}, "the client is frozen for longer than a lease while its handler runs", frozen},
 	{"ask-lapsed", []string{"C-8", "C-11"}, "another worker asks for the owner of a slot, whose trust has lapsed and whose outcome was not answered", askLapsed},
 	{"stop", []string{"L-7", "L-9"}, "the client is asked to stop when nothing runs, and then while a handler runs, and the outcome of another one is not answered", stopping},
+	{"read-again", []string{"P-5", "L-5", "K-2", "C-6", "X-1"}, "whatever the client reads twice before it writes is changed between the two reads: a record before a claim, and before an outcome, that of a silent node, a lock and the watermark", readAgain},
 	{"other-layout", []string{"B-3", "B-4"}, "a stream and a queue's consumer have other settings than the client would give them", otherLayout},
 }
 
@@ -111,6 +113,98 @@ func ownerDead(s *stage) {
 	s.never("L-6", silence/4, func() string {
 		if s.get("nodes", owner).revision != fence {
 			return "the record of the dead node was written over"
+		}
+		return ""
+	})
+}
+
+// betweenReads calls change, once, before the server gets the second of two reads of a key in a short
+// time: a client may decide by the first, and take only the revision from the second.
+func (s *stage) betweenReads(bucket, key string, ready func() bool, change func()) (changed *atomic.Bool) {
+	const soon = lease / 10
+	changed = &atomic.Bool{}
+	var mu sync.Mutex
+	var last time.Time
+	subject := "$KV." + namespace + "_" + bucket + "." + key
+	s.tap.rule(func(f frame) verdict {
+		if !f.isPublish() || !strings.Contains(f.subject, ".GET.KV_"+namespace+"_"+bucket) || !strings.Contains(f.subject+string(f.data), subject) || !ready() {
+			return pass
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if f.at.Sub(last) < soon && !changed.Load() {
+			change()
+			changed.Store(true)
+		}
+		last = f.at
+		return pass
+	})
+	return changed
+}
+
+func readAgain(s *stage) {
+	const other, silent = "peer-1-1-a", "peer-2-2-b"
+	s.define("work", nil, nil)
+	s.define("guarded", value{"overlap": "queue"}, nil)
+	s.define("tick", value{"queue": "elsewhere"}, value{"schedule": everySecond})
+	s.peer(other, nil)
+	s.peer(silent, nil)()
+	began := time.Now()
+	always := func() bool { return true }
+
+	ahead := time.Now().UTC().Add(time.Minute)
+	mark := s.betweenReads("state", "watermark", func() bool { return s.watermark().value != nil }, func() {
+		s.set("state", "watermark", value{"v": 1, "time": ahead, "registry_revision": 1_000_000, "node": other})
+	})
+	s.betweenReads("state", "lock.guarded", always, func() {
+		now := time.Now().UTC()
+		s.set("state", "lock.guarded", value{"v": 1, "job": "guarded", "holders": []value{{"id": "guarded:@other", "at": now, "since": now}}})
+	})
+	var beat atomic.Pointer[time.Time]
+	s.betweenReads("nodes", silent, func() bool { return time.Since(began) > lease }, func() {
+		now := time.Now()
+		s.set("nodes", silent, s.get("nodes", silent).value)
+		beat.Store(&now)
+	})
+	s.tap.rule(func(f frame) verdict {
+		if b := beat.Load(); b != nil && f.at.Sub(*b) < lease && f.writes(nodes+silent, "fenced") && s.willBeWon(f, "nodes", silent) {
+			s.breaks("L-5", "%s is declared dead %v after a heartbeat, at the revision of that", silent, f.at.Sub(*b).Round(time.Millisecond))
+		}
+		return pass
+	})
+	taken := map[string]func() string{}
+	takes := func(id string, ready func() bool) {
+		var revision atomic.Uint64
+		s.betweenReads("ledger", key(id), ready, func() { revision.Store(s.set("ledger", key(id), running(id, other, 2))) })
+		taken[id] = func() string {
+			if r := s.slot(id); revision.Load() > 0 && r.revision != revision.Load() {
+				return fmt.Sprintf("%s is %s by %s: the record at revision %d, of %s, was written over by a client that had read an earlier one", id, r.text("state"), r.text("node"), revision.Load(), other)
+			}
+			return ""
+		}
+		s.offer("work", strings.TrimPrefix(id, "work:@"), 300)
+		s.await("C-2", id+" to succeed, or to be another node's", func() bool { return s.slot(id).text("state") == "succeeded" || revision.Load() > 0 })
+	}
+	s.launch("work,guarded")
+	const claim, outcome, owned = "work:@claim", "work:@outcome", "work:@owned"
+	v := ended(running(claim, "peer-9-9-z", 1), "retrying")
+	v["retry_at"] = time.Now().UTC()
+	delete(v, "finished")
+	s.set("ledger", key(claim), v)
+	takes(claim, func() bool { return s.slot(claim).text("state") == "retrying" })
+	takes(outcome, func() bool { return len(s.did("end", outcome)) > 0 && s.slot(outcome).text("state") == "running" })
+	s.offer("guarded", "mine", 10)
+	s.set("ledger", key(owned), running(owned, silent, 1))
+	s.offer("work", "owned", 10)
+	s.succeeds("C-2", owned)
+	s.never("P-5", silence/4, func() string {
+		for id, must := range map[string]string{claim: "K-2", outcome: "C-6"} {
+			if why := taken[id](); why != "" {
+				s.breaks(must, "%s", why)
+			}
+		}
+		if t, _ := time.Parse(time.RFC3339Nano, s.watermark().text("time")); mark.Load() && t.Before(ahead) {
+			return fmt.Sprintf("the watermark went back from %v to %v", ahead, t)
 		}
 		return ""
 	})
