@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 )
 
 // program writes a program that imports the client as its users do, from the package.
@@ -168,5 +170,37 @@ func TestJavaScriptTriggersAndWaits(t *testing.T) {
 		if !strings.HasPrefix(got[name], want) {
 			t.Errorf("%s: %s, want %s", name, got[name], want)
 		}
+	}
+}
+
+// Without an answer it is not known whether the run waits, and a second message could run it again.
+func TestJavaScriptTriggersNoRunOfWhichItIsNotKnownWhetherItWaits(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	s := newServedSite(t)
+	s.command(0, "setup", "--lease", lease.String())
+	s.command(0, "job", "apply", "-f", s.jobs("false", `name: idle, schedule: "@at 2099-01-01T00:00:00Z"`))
+	silent, err := proxy.To(strings.TrimPrefix(s.url, "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(silent.Close)
+	silent.Set(proxy.Fault{Lose: []byte("$JS.API.DIRECT.GET.cronce_slots")})
+	p := start(t, "client", s.env(), nil, node, s.program("client", `
+import { connect, trigger } from "@cronce-io/client";
+const nc = await connect({ servers: process.argv[2] });
+const said = trigger(nc, "idle", { key: "one" }).then((id) => "ordered " + id, (err) => err.name);
+console.log(await said);
+await nc.close();
+`), silent.URL())
+	if code := p.exit(); code != 0 {
+		t.Fatalf("exit status %d: %s", code, p.stderr())
+	}
+	stream, err := s.js.Stream(t.Context(), "cronce_slots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, n := strings.TrimSpace(p.stdout()), stream.CachedInfo().State.LastSeq; said != "TimeoutError" || n > 0 || !silent.HasLost() {
+		t.Errorf("it says %q and published %d messages, with lost requests %v: want a TimeoutError, none, and lost requests", said, n, silent.HasLost())
 	}
 }

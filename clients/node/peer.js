@@ -1,7 +1,7 @@
 // This client as "cronce conformance peer" and "cronce torture --node-cmd" start it. What it
 // does comes from its environment, and what its handlers do goes to the record: docs/conformance.md
 // describes both.
-import { appendFileSync } from "node:fs";
+import { appendFileSync, existsSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { uptime } from "node:os";
 import { Permanent, connect, run as full, trigger, wait } from "./index.js";
@@ -23,15 +23,16 @@ const append = (line) => appendFileSync(env("RECORD"), JSON.stringify({ ...line,
 const record = (what, slot, more) => append({ what, slot: slot.id, attempt: slot.attempt, fence: slot.fence, node: slot.node, ...more });
 
 // work does what the payload says: {"ms": how long it works, "deaf": whether it works on when its
-// context ends, "result": "ok", "error" or "permanent"}.
+// context ends, "until": or until this file is there, "result": "ok", "error" or "permanent"}.
 async function work(slot) {
-  const { ms = 0, deaf, result = "ok" } = slot.payload ? JSON.parse(slot.payload) : {};
+  const { ms = 0, deaf, until, result = "ok" } = slot.payload ? JSON.parse(slot.payload) : {};
   const cancelled = () => record("cancel", slot, { cause: slot.signal.reason?.code === "LEASE_LOST" ? "lease lost" : String(slot.signal.reason?.message) });
   record("start", slot);
   slot.signal.addEventListener("abort", cancelled, { once: true });
   let end = "error";
   try {
-    await sleep(ms, undefined, deaf ? {} : { signal: slot.signal });
+    if (deaf) for (const began = performance.now(); performance.now() - began < ms && !(until && existsSync(until)); await sleep(20));
+    else await sleep(ms, undefined, { signal: slot.signal });
     slot.signal.throwIfAborted();
     end = result;
   } finally {

@@ -51,7 +51,7 @@ async function waits(store, name, subject, id, all) {
     throw err;
   });
   const stored = Date.parse(oldest?.headers?.get("Nats-Time-Stamp"));
-  if (Number.isNaN(stored) || (!all && Date.now() - stored < 105_000)) return false;
+  if (Number.isNaN(stored) || (!all && (await timeOf(store, stream)) - stored < 105_000)) return false;
   const { direct } = await jetstreamManager(store.nc, { checkAPI: false });
   let found = false;
   const batch = await direct.getBatch(stream, {
@@ -68,6 +68,15 @@ async function waits(store, name, subject, id, all) {
   clearTimeout(late);
   if (err) throw err;
   return found;
+}
+
+// timeOf is what the server's clock says, in ms; NaN for a login that may not ask.
+async function timeOf(store, stream) {
+  const answer = await store.nc.request(`$JS.API.STREAM.INFO.${stream}`, "", { timeout: 2000 }).catch((err) => {
+    if (err.cause instanceof PermissionViolationError) return undefined;
+    throw err;
+  });
+  return Date.parse(answer?.json().ts);
 }
 
 async function definition(store, job) {

@@ -128,8 +128,9 @@ func triggers(ctx context.Context, c *client.Client, id string, o client.Trigger
 // work does what the payload says, and records it.
 func work(ctx context.Context, run job.Run) error {
 	var ask struct {
-		MS   int
-		Deaf bool
+		MS    int
+		Deaf  bool
+		Until string
 	}
 	if len(run.Payload) > 0 {
 		if err := json.Unmarshal(run.Payload, &ask); err != nil {
@@ -140,7 +141,7 @@ func work(ctx context.Context, run job.Run) error {
 		return err
 	}
 	var err error
-	over := time.After(time.Duration(ask.MS) * time.Millisecond)
+	over := after(time.Duration(ask.MS)*time.Millisecond, ask.Until)
 	select {
 	case <-over:
 	case <-ctx.Done():
@@ -150,6 +151,20 @@ func work(ctx context.Context, run job.Run) error {
 		}
 	}
 	return errors.Join(err, record(run, "end", ""))
+}
+
+// after returns a channel that is closed when the time is over, or the file is there.
+func after(d time.Duration, file string) <-chan struct{} {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(min(time.Until(end), 20*time.Millisecond)) {
+			if _, err := os.Stat(file); file != "" && err == nil {
+				return
+			}
+		}
+	}()
+	return over
 }
 
 func record(run job.Run, what, result string) error {

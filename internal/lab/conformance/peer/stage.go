@@ -286,11 +286,6 @@ func (s *stage) offer(name, token string, ms int, headers ...string) string {
 	return s.publish(name, name+":@"+token, ms, headers...)
 }
 
-// offerDeaf is offer of a run whose handler does not end with its context.
-func (s *stage) offerDeaf(name, token string, ms int) string {
-	return s.send(name, name+":@"+token, value{"ms": ms, "deaf": true})
-}
-
 func (s *stage) publish(name, id string, ms int, headers ...string) string {
 	return s.send(name, id, value{"ms": ms}, headers...)
 }

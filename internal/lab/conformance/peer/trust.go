@@ -3,6 +3,8 @@ package peer
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -112,7 +114,8 @@ func fenced(s *stage) {
 func olderIncarnation(s *stage) {
 	s.define("work", nil, nil)
 	node := s.launch("work")
-	id := s.offerDeaf("work", "one", 6000)
+	returns := filepath.Join(s.dir, "returns")
+	id := s.send("work", "work:@one", value{"ms": 15_000, "deaf": true, "until": returns})
 	s.starts("C-5", id)
 	s.fence(node)
 	s.await("L-2", "the handler of the fenced node to be cancelled", func() bool { return len(s.did("cancel", id)) > 0 })
@@ -121,7 +124,11 @@ func olderIncarnation(s *stage) {
 		panic(leave{"its handlers end with their contexts"})
 	}
 	s.offer("work", "one", 10, "Nats-Msg-Id", id+"/r2")
+	until := time.Now().Add(silence)
 	s.await("C-1", "the handler of the older incarnation to return", func() bool {
+		if time.Now().After(until) {
+			s.must(os.WriteFile(returns, nil, 0o600))
+		}
 		if slices.ContainsFunc(s.did("end", id), func(l line) bool { return l.Attempt == 1 }) {
 			return true
 		}
