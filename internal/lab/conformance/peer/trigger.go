@@ -17,7 +17,7 @@ var triggerScenarios = []Scenario{
 func (s *stage) order(variable, text string) {
 	before := len(s.did("trigger", s.about))
 	s.launch("work", "CRONCE_UNDER_TEST_"+variable+"="+text)
-	for limit := time.Now().Add(lease); len(s.did("trigger", s.about)) == before; s.sleep(50 * time.Millisecond) {
+	for limit := time.Now().Add(3 * lease); len(s.did("trigger", s.about)) == before; s.sleep(50 * time.Millisecond) {
 		if time.Now().After(limit) {
 			panic(leave{"it triggers no such runs"})
 		}
