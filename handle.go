@@ -86,7 +86,8 @@ func (s *Scheduler) wrap(name string, h job.Handler) (job.Handler, error) {
 	return h, nil
 }
 
-// queues returns the queues to work on: those of WithQueues, else those of the jobs.
+// queues returns the queues to work on: those of WithQueues, or those of the jobs if there are
+// none.
 func (s *Scheduler) queues() []string {
 	switch {
 	case !s.cfg.work:

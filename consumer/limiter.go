@@ -172,8 +172,8 @@ func (l *limiter) acquire(t *task) bool {
 	return false
 }
 
-// tryAcquire gives the task a permit if one is free, and else counts it as pending. l.mu is
-// held.
+// tryAcquire gives the task a permit if one is free. Otherwise it counts the task as pending.
+// l.mu is held.
 func (l *limiter) tryAcquire(t *task) bool {
 	if !t.pending {
 		l.pending++

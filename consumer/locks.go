@@ -82,7 +82,7 @@ func (l *locks) get(ctx context.Context, name string) (s seenLock, read bool, er
 
 // guess returns the job's lock from memory, without a read. If it is not there, and the last
 // cache miss found no lock on the broker, it returns an empty lock: the write over a wrong guess
-// is refused. Else it returns errWouldBlock, since the lock has to be read.
+// is refused. Otherwise it returns errWouldBlock, since the lock has to be read.
 func (l *locks) guess(name string) (seenLock, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

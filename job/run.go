@@ -116,8 +116,8 @@ type Failure struct {
 	// Node, Queue and Namespace are those of the Run.
 	Node, Queue, Namespace string
 
-	// Final is true if the slot has failed for good. Else its next attempt is due at RetryAt,
-	// which is zero if Final is true.
+	// Final is true if the slot has failed for good. Otherwise its next attempt is due at
+	// RetryAt. RetryAt is zero if Final is true.
 	Final   bool
 	RetryAt time.Time
 

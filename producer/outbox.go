@@ -327,7 +327,7 @@ func (o *outbox) removeBacklog(j *plannedJob) {
 }
 
 // resume publishes waiting items of one job, as far as the window has room: one item while the
-// job backs off, and else all of them.
+// job backs off, otherwise all of them.
 func (o *outbox) resume(j *plannedJob, backlog *backlog) {
 	n := min(len(backlog.waiting), max(o.window-o.inFlight, 0))
 	if backlog.retry != nil {
