@@ -204,6 +204,7 @@ var nodeMutants = []nodeMutant{
 	{"loses unknown members of a dead node", "node", `value: { ...(value ?? missing), state`, `value: { ...missing, ...(value && { started: value.started, lease: value.lease }), state`, "", "owner-silent V-3"},
 	{"reads what any replica has", "store", "const answer = await this.nc.request(`$JS.API.STREAM.MSG.GET.${stream}`, JSON.stringify({ last_by_subj: subject }), { timeout: 2 * attempt });\n    const { error, message }", "const m = await this.nc.request(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify({ last_by_subj: subject }), { timeout: 2 * attempt }), head_ = (name) => m.headers.get(name);\n    const answer = { json: () => (m.headers.code === 404 ? { error: { err_code: 10037 } } : { message: { seq: Number(head_(\"Nats-Sequence\")), time: head_(\"Nats-Time-Stamp\"), data: Buffer.from(m.data).toString(\"base64\") } }) };\n    const { error, message }", "", "claim-lost W-4"},
 	{"believes a clock that is slow", "node", `Math.abs(this.offset) > 3_600_000`, `-this.offset > 3_600_000`, "", "wrong-clock-slow P-7"},
+	{"leaves the watermark to a worker", "node", `if (value?.producer && value.state`, `if (value && value.state`, "", "newer-zone O-4"},
 	{"looks once for newer zone data", "producer", `if (this.outdated()) return;`, `if (!this.current && this.outdated()) return;
     this.current = true;`, "", "newer-zone O-4"},
 	{"marks a second message", "worker", `return; // in hand already: silence`, `return void setTimeout(() => m.working(), 500);`, "", "twice C-1"},

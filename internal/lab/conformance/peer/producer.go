@@ -18,7 +18,7 @@ var producerScenarios = []Scenario{
 	{"removed", []string{"P-14"}, "slots cannot be published for a while, and meanwhile a job is removed, one is paused, and the definition of one is broken", removed},
 	{"cut-off", []string{"P-15"}, "a slot cannot be published for a while, the connection is lost, and when it is back, the slot is late", cutOff},
 	{"away", []string{"P-2", "P-3", "V-3"}, "no producer lived for longer than the horizon, and then a publication is lost for a while", away},
-	{"newer-zone", []string{"O-4"}, "another producer has newer time zone data; it dies, and then there is a new one", newerZone},
+	{"newer-zone", []string{"O-4"}, "another producer and a worker have newer time zone data; the producer dies, and then there is a new one", newerZone},
 	{"definition-2", []string{"P-6", "O-3"}, "a newer program has written a definition, or a plan with a member that no other program knows", definitionTwo},
 	{"registry-unseen", []string{"P-4"}, "a job is defined, and the client's watch of the registry does not deliver that; then the client connects again", registryUnseen},
 	{"watermark-ahead", []string{"P-5"}, "the watermark is ahead of the client's", watermarkAhead},
@@ -188,6 +188,7 @@ func newerZone(s *stage) {
 	}}
 	s.set("jobs", "tick", edited)
 	newer := value{"producer": true, "tzdata": "9999z"}
+	s.peer("peer-3-3-c", value{"tzdata": "9999z"}) // a worker moves no watermark, whatever its data
 	die := s.peer("peer-1-1-a", newer)
 	s.launch("")
 	stays := func(d time.Duration) {
