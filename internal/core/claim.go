@@ -104,7 +104,7 @@ type Step struct {
 	Delay  time.Duration
 	Record job.Record
 
-	// Reason is why a Later needs attention. Empty: it does not.
+	// Reason says why a Later needs an operator's attention. Empty: it needs none.
 	Reason string
 }
 

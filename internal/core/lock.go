@@ -49,8 +49,8 @@ type LockSlot struct {
 	// the message with which the run entered the lock was published.
 	At time.Time
 
-	// OnTime is true if the slot was published on time. Then, depending on its job's policy,
-	// a newer slot may replace it.
+	// OnTime is true if the slot was published on time and had not begun when it entered the
+	// lock. Then, depending on its job's policy, a newer slot may replace it.
 	OnTime bool
 
 	// Since is when the slot entered the lock, by the writer's estimate of the broker's clock.

@@ -90,8 +90,8 @@ func ServiceName(namespace string) string {
 // APISubject returns the subject of an endpoint of that service.
 func APISubject(namespace, endpoint string) string { return namespace + ".api." + endpoint }
 
-// Grant is one thing that a login may do, with the subjects that it needs. A login may
-// use no other subjects.
+// Grant is one thing that a login may do, with the subjects that it needs for that. A login
+// may use only the subjects of its grants.
 type Grant struct {
 	What               string
 	Publish, Subscribe []string

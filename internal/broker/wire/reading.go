@@ -174,7 +174,8 @@ type batchReading struct {
 	done    chan struct{}
 }
 
-// Get sends one request that has many answers, and collects them.
+// Get asks any replica for many messages with one request, and collects the answers. more reports
+// whether there are further ones.
 func (w Wire) Get(ctx context.Context, stream string, question map[string]any) (_ []Entry, more bool, err error) {
 	if question["batch"] == nil {
 		question["batch"] = batchSize

@@ -84,7 +84,7 @@ func (w *watcher) reconnected(nc *nats.Conn) {
 	w.log.Info("connected to NATS again", "server", redactText(nc.ConnectedUrl()))
 }
 
-// remindEvery is how often the watcher logs that the server is still unreachable.
+// remindEvery is how often the log repeats that the server is still unreachable.
 const remindEvery = time.Minute
 
 func (w *watcher) stillAway(_ *nats.Conn, err error) {
