@@ -12,6 +12,8 @@ import (
 	"testing"
 )
 
+var metric = regexp.MustCompile(`\b(cronce_[a-z_]+|cronce:[a-z_:0-9]+)`)
+
 // The cases notice a metric that a rule names wrongly. That a fleet has the metrics is tested in
 // integration/deploy_linux_test.go.
 func TestPromtoolFailsIfAMetricOfARuleIsRenamed(t *testing.T) {

@@ -73,8 +73,6 @@ func TestRulesPassTheirTestsInPromtool(t *testing.T) {
 	}
 }
 
-var metric = regexp.MustCompile(`\b(cronce_[a-z_]+|cronce:[a-z_:0-9]+)`)
-
 // Each alert has a case in which it fires and, before or after that, one in which it does not.
 func TestEachAlertHasACaseInWhichItFires(t *testing.T) {
 	t.Parallel()
