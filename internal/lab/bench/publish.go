@@ -185,7 +185,7 @@ func (f *fleet) sent() (n uint64) {
 	return n
 }
 
-// sleep waits. If the fleet ends, it returns at once, with the reason.
+// sleep waits. If the fleet ends, it returns immediately, with the reason.
 func (f *fleet) sleep(d time.Duration) error {
 	if wire.Wait(f.ctx, d) {
 		return nil

@@ -58,7 +58,7 @@ func (t *torture) connect(ctx context.Context, server string) (*nats.Conn, error
 		return t.cfg.Connect(ctx)
 	}
 	for began := time.Now(); ; {
-		// Reconnect at once: the witness misses what the server republishes before that.
+		// Reconnect immediately: the witness misses what the server republishes before that.
 		nc, err := nats.Connect(server, nats.Name("cronce torture"), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
 		if err == nil || time.Since(began) > time.Minute {
 			return nc, err
@@ -82,7 +82,7 @@ func (t *torture) refuseExisting(ctx context.Context) error {
 				break
 			}
 			if err == nil {
-				return fmt.Errorf("namespace %q exists (stream %s is there): torture creates its namespace and removes it: choose another name, or none", t.cfg.Namespace, stream)
+				return fmt.Errorf("namespace %q exists (it has the stream %s), but torture must create its namespace itself: choose another name, or none", t.cfg.Namespace, stream)
 			}
 			if ctx.Err() != nil || t.shape.Servers == 0 {
 				return fmt.Errorf("look for stream %s: %w", stream, err)

@@ -203,7 +203,7 @@ func Cases(lease time.Duration) []Case {
 			Job:   job.Job{Name: "split", Shards: 3, Retry: patient, CatchUp: all},
 			Every: 5 * time.Second, Act: works(0, time.Second), Outcomes: succeeds,
 		}, {
-			// So many parts at once are published in batches if the server syncs each write.
+			// So many parts of one instant are published in batches if the server syncs each write.
 			Job:   job.Job{Name: "crowd", Shards: 150, Retry: patient, CatchUp: all},
 			Every: 10 * time.Second, Act: works(0, 0), Outcomes: succeeds,
 		}, {
@@ -268,7 +268,7 @@ func wholeSeconds(d time.Duration) time.Duration { return max(d.Truncate(time.Se
 
 // Order returns the slot of the nth trigger of a torture that began at from, and the time for which
 // it is triggered. Every second trigger is for a later time. The time of the others is zero: they
-// are due at once.
+// are due immediately.
 func (c Case) Order(from time.Time, n int) (s job.Slot, at time.Time) {
 	s = job.Slot{Job: c.Job.Name, Token: fmt.Sprintf("key-%d", n)}
 	if n%2 == 1 {

@@ -295,7 +295,7 @@ func (s Shape) lastPublisher(i int) int {
 }
 
 // leave adds a Leave to the calm stretch. The other producers hold copies of the slots that
-// are lost, and must publish them at once when the producer leaves. They have no faults meanwhile: a
+// are lost, and must publish them immediately when the producer leaves. They have no faults meanwhile: a
 // producer that starts continues at the watermark, and would publish the slots in any case.
 func (s Shape) leave(p *Plan, calm time.Duration) {
 	i := s.lastPublisher(s.lastPublisher(s.Workers + s.Producers))

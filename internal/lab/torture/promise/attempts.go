@@ -16,7 +16,7 @@ func (c *checker) checkRuns() {
 		k := c.cases[s.Job]
 		attempts := k.Job.WithDefaults().Retry.Attempts
 		if !c.expected[s] && !k.Triggered {
-			c.bad("unexpected", s, evidence(runs...), "a handler was started for a slot that no plan has")
+			c.bad("unexpected", s, evidence(runs...), "a handler was started for a slot that no plan of its job has")
 		}
 		for _, r := range runs {
 			if r.attempt > attempts {

@@ -171,7 +171,7 @@ func (c *checker) checkOutcomes() {
 	}
 	for _, s := range slices.SortedFunc(maps.Keys(c.h.Records), compareSlots) {
 		if !c.expected[s] && !c.cases[s.Job].Triggered {
-			c.bad("unexpected", s, c.trace(s), "no plan has this slot")
+			c.bad("unexpected", s, c.trace(s), "it has a record, but no plan of its job has this slot")
 		}
 	}
 }
@@ -221,7 +221,7 @@ func (c *checker) checkWhole(s job.Slot, r job.Record) {
 	}
 }
 
-// due returns the time before which a slot must not start. Zero: it was triggered and due at once.
+// due returns the time before which a slot must not start. Zero: it was triggered and due immediately.
 func (c *checker) due(s job.Slot) time.Time {
 	var n int
 	if _, err := fmt.Sscanf(s.Token, "key-%d", &n); err != nil {

@@ -168,15 +168,15 @@ func (c *checker) checkClaims() {
 				c.bad("start before the claim", r.slot, append(evidence(r), "ledger: "+claim.String()), "%s started %v before its claim was stored", r, claim.Time.Sub(at))
 			}
 		case seen:
-			c.bad("start without a claim", r.slot, append(evidence(r), "ledger: "+claim.String()), "%s started, and what is stored at revision %d is not its claim", r, r.fence)
+			c.bad("start without a claim", r.slot, append(evidence(r), "ledger: "+claim.String()), "%s started, but the write at revision %d is not its claim", r, r.fence)
 		case r.fence == 0 || !c.confirmed(r):
-			c.bad("start without a claim", r.slot, c.trace(r.slot), "%s started, and no claim of it was stored", r)
+			c.bad("start without a claim", r.slot, c.trace(r.slot), "%s started, but its claim was never stored", r)
 		}
 	}
 	for s, runs := range c.runs {
 		for i := 1; i < len(runs); i++ {
 			if a, b := runs[i-1], runs[i]; (b.fence <= a.fence || b.attempt < a.attempt) && !c.claimedBeforeFreeze(b) {
-				c.bad("fence", s, evidence(a, b), "%s started after %s: fences have to grow, and attempts must not go back", b, a)
+				c.bad("fence", s, evidence(a, b), "%s started after %s: fences must grow, and attempts must not go back", b, a)
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func (c *checker) checkLocks() {
 	before := map[string]LockWrite{}
 	for _, w := range c.h.Locks {
 		if w.Gone {
-			c.bad("lock", job.Slot{}, []string{fmt.Sprintf("lock revision %d over %d at %s", w.Seq, w.Last, Stamp(w.Time))}, "a lock was deleted: a writer that was frozen may remove a slot that was admitted since")
+			c.bad("lock", job.Slot{}, []string{fmt.Sprintf("lock revision %d over %d at %s", w.Seq, w.Last, Stamp(w.Time))}, "a lock was deleted: if its writer had been frozen, that would remove slots that were admitted meanwhile")
 			continue
 		}
 		last, seen := before[w.Lock.Job]
@@ -79,7 +79,7 @@ func (c *checker) checkNewest(w LockWrite) {
 		case waits == nil:
 			waits = s
 		default:
-			c.bad("not only the newest", s.Slot, append(c.trace(s.Slot), c.trace(waits.Slot)...), "it waits for its job's lock beside %s; by its policy only the newest may", waits.Slot)
+			c.bad("not only the newest", s.Slot, append(c.trace(s.Slot), c.trace(waits.Slot)...), "it waits for its job's lock beside %s; by its policy only the newest slot may wait", waits.Slot)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (c *checker) checkReplaced() {
 	}
 	for name, runs := range outlived {
 		if len(runs) >= enough {
-			c.bad("never replaced", runs[0].slot, evidence(runs...), "job %s replaces slots by newer ones; %d went on for more than %v beside a newer one, and none ever ended for it", name, len(runs), allowed)
+			c.bad("never replaced", runs[0].slot, evidence(runs...), "under replace, %d slots of job %s ran for more than %v beside a newer slot, and no slot was ever cancelled for a newer one", len(runs), name, allowed)
 		}
 	}
 }
@@ -168,13 +168,13 @@ func (c *checker) checkExplanation(s job.Slot, w LedgerWrite) {
 	end, ended := c.finalOf(other)
 	switch first, published := c.first[other]; {
 	case !c.expected[other]:
-		c.bad("explanation", s, c.trace(s), "it is %s for %s, which does not exist", w.Record.State, other)
+		c.bad("explanation", s, c.trace(s), "it is %s because of %s, which does not exist", w.Record.State, other)
 	case !published || first.After(w.Time.Add(c.h.Skew)):
-		c.bad("explanation", s, append(c.trace(s), c.trace(other)...), "it is %s for %s, which was published later", w.Record.State, other)
+		c.bad("explanation", s, append(c.trace(s), c.trace(other)...), "it is %s because of %s, which was published later", w.Record.State, other)
 	case c.cases[s.Job].Job.Overlap == job.OverlapSkip && ended && end.Time.Before(c.first[s]):
-		c.bad("explanation", s, append(c.trace(s), c.trace(other)...), "it is skipped for %s, which had its outcome before this one was published", other)
+		c.bad("explanation", s, append(c.trace(s), c.trace(other)...), "it is skipped because of %s, which had its outcome before this slot was published", other)
 	case c.cases[s.Job].Job.Overlap != job.OverlapSkip && !other.At.After(s.At):
-		c.bad("explanation", s, append(c.trace(s), c.trace(other)...), "it is %s for %s, which is not newer", w.Record.State, other)
+		c.bad("explanation", s, append(c.trace(s), c.trace(other)...), "it is %s because of %s, which is not newer", w.Record.State, other)
 	}
 }
 

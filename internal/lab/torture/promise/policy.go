@@ -34,11 +34,11 @@ func (c *checker) checkPolicies() {
 			c.checkExplanation(s, w)
 		case job.Missed:
 			if late < simplyLate-time.Second {
-				c.bad("missed", s, c.trace(s), "it was recorded as missed, and was published %v after its instant: up to %v catch-up policies do not apply", late, simplyLate)
+				c.bad("missed", s, c.trace(s), "it was recorded as missed, but published %v after its instant; catch-up policies apply only after %v", late, simplyLate)
 			}
 		case job.Expired:
 			if waited := w.Time.Sub(from); k.Deadline > 0 && waited < k.Deadline-c.slack(w.Record.Node) {
-				c.bad("expired", s, c.trace(s), "it was expired %v after it was due; its deadline is %v", waited, k.Deadline)
+				c.bad("expired", s, c.trace(s), "it was recorded as expired %v after it was due; its deadline is %v", waited, k.Deadline)
 			}
 		}
 		c.checkTimes(s, k, from)
@@ -92,10 +92,10 @@ func (c *checker) checkMessages() {
 			c.bad("offered too soon", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q, by %s", w.Seq, Stamp(w.Time), w.ID, w.Message.Node)}, "it was offered again %v after it had fallen due or been published", age)
 		}
 		if k := c.cases[w.Message.Slot.Job].Job; k.CatchUp.Policy == job.CatchUpNone && w.Message.CaughtUp {
-			c.bad("caught up", w.Message.Slot, c.trace(w.Message.Slot), "message %d makes it run although it was late; its policy leaves late slots out", w.Seq)
+			c.bad("caught up", w.Message.Slot, c.trace(w.Message.Slot), "message %d makes it run although it was late; its policy never runs late slots", w.Seq)
 		}
 		if s := w.Message.Slot; !c.expected[s] && !s.Range && !c.cases[s.Job].Triggered {
-			c.bad("unexpected", w.Message.Slot, []string{fmt.Sprintf("message %d at %s, by %s", w.Seq, Stamp(w.Time), w.Message.Node)}, "a message was published for a slot that no plan has")
+			c.bad("unexpected", w.Message.Slot, []string{fmt.Sprintf("message %d at %s, by %s", w.Seq, Stamp(w.Time), w.Message.Node)}, "a message was published for a slot that no plan of its job has")
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (c *checker) checkWatermark() {
 	for i, w := range c.h.Marks {
 		if i > 0 {
 			if before := c.h.Marks[i-1].Mark; w.Mark.Time.Before(before.Time) || w.Mark.Revision < before.Revision {
-				c.bad("watermark", job.Slot{}, nil, "it went back from %s (registry %d) to %s (registry %d), by %s",
+				c.bad("watermark", job.Slot{}, nil, "the watermark went back from %s (registry %d) to %s (registry %d), by %s",
 					before.Time.Format(time.RFC3339Nano), before.Revision, w.Mark.Time.Format(time.RFC3339Nano), w.Mark.Revision, w.Mark.Node)
 			}
 		}
