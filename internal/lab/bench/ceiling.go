@@ -81,8 +81,8 @@ func BurstCeiling(ctx context.Context, connect Connect, name string, replicas, s
 	})
 }
 
-// drainByHand measures work from the time that work returns until the broker has every ack. work
-// publishes the messages, and calls drain to drain them.
+// drainByHand measures work, which publishes messages and calls drain to drain them. The measured
+// time begins at the result of work, and ends when the broker has every ack.
 func drainByHand(ctx context.Context, connect Connect, name string, replicas, slots int, shape Shape, work func(h *hand, drain func(context.Context) error) (time.Time, error)) (rate Rate, err error) {
 	err = byHand(ctx, connect, name, replicas, shape, func(h *hand, queue jetstream.Consumer) error {
 		h.left.Store(int64(slots))

@@ -15,8 +15,8 @@ import (
 )
 
 // DrainOurs measures one worker that drains slots of the given number of jobs, with default settings
-// and a handler that does nothing. It creates a namespace and deletes it. The time is from the start
-// of the first handler to the last ack that the broker counts.
+// and a handler that does nothing. It creates a namespace and deletes it. The measured time is from
+// the start of the first handler until the broker has every ack.
 func DrainOurs(ctx context.Context, connect Connect, namespace string, replicas, slots, jobs int, overlap job.Overlap) (_ Rate, err error) {
 	aside, err := connect(ctx) // the worker does not use this connection
 	if err != nil {

@@ -21,11 +21,11 @@ import (
 type Fault int
 
 const (
-	None        Fault = iota // it is stored, and the caller gets the answer
-	LostAnswer               // it is stored, and the caller gets job.ErrUnknown
-	LostRequest              // it is not stored, and the caller gets job.ErrUnknown
-	Late                     // the caller gets job.ErrUnknown, and Bucket.Land stores it later
-	Refused                  // it is not stored, and the caller gets ErrRefused
+	None        Fault = iota // the write is stored, and the caller gets the answer
+	LostAnswer               // the write is stored, but the caller gets job.ErrUnknown
+	LostRequest              // the write is not stored, and the caller gets job.ErrUnknown
+	Late                     // the caller gets job.ErrUnknown, and Bucket.Land stores the write later
+	Refused                  // the write is not stored, and the caller gets ErrRefused
 )
 
 // ErrRefused is a definite refusal that is not a conflict, like a full disk.

@@ -25,7 +25,7 @@ type ServerSpec struct {
 	Listen string `json:"listen"`
 	Store  string `json:"store"`
 
-	// MaxPayload is the size of the largest message that the server accepts.
+	// MaxPayload is the server's max_payload.
 	MaxPayload int `json:"max_payload"`
 
 	// Route is the address on which the server listens for the other servers of its cluster, Routes

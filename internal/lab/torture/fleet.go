@@ -25,8 +25,8 @@ type member struct {
 
 	mu   sync.Mutex
 	life int
-	now  *process // nil: it does not run
-	// faulted is true if a fault ended the current life. The fault itself starts the next one.
+	now  *process // the current life; nil: no life runs
+	// faulted is true if a fault ended the last life. The fault itself starts the next one.
 	faulted bool
 
 	// read is the offset up to which the member's record was read. up and running are what the

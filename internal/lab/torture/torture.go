@@ -195,7 +195,7 @@ func (t *torture) patience() time.Duration {
 	return max(150*time.Second, 5*t.cfg.Lease)
 }
 
-// settle waits until every slot has an outcome, or no slot has got one for long.
+// settle waits until every slot has an outcome, or until no slot has got one for as long as patience.
 func (t *torture) settle(ctx context.Context) error {
 	t.setPhase("settling")
 	for _, m := range t.members {
@@ -231,8 +231,8 @@ func (t *torture) stop(context.Context) error {
 	return nil
 }
 
-// end ends every process, removes every stream and closes every connection. It is called
-// once, however the run ends.
+// end ends every process, removes the namespace from the user's servers, and closes every
+// connection. It is called once, however the run ends.
 func (t *torture) end() {
 	t.setPhase("cleaning up")
 	t.fleetDown()

@@ -70,9 +70,8 @@ const (
 	soon = 200 * time.Millisecond // the backoff of most jobs
 )
 
-// Bounded returns the table of jobs with their slots bounded: from from (inclusive) to until
-// (exclusive). So it is known exactly which slots must exist. Jobs without a slot in that time are
-// left out.
+// Bounded returns the table of jobs with all slots between from (inclusive) and until (exclusive).
+// So it is known exactly which slots must exist. Jobs without a slot in that time are left out.
 func Bounded(lease time.Duration, from, until time.Time) []Case {
 	cases := slices.DeleteFunc(Cases(lease), func(c Case) bool { return !c.Triggered && len(c.Slots(from, until)) == 0 })
 	for i := range cases {
@@ -230,8 +229,8 @@ var (
 	fails    = []job.State{job.Failed}
 )
 
-// Slots returns the planned slots of the case from from (inclusive) to until (exclusive), with their
-// parts.
+// Slots returns the planned slots of the case between from (inclusive) and until (exclusive), with
+// their parts.
 func (c Case) Slots(from, until time.Time) []job.Slot {
 	if c.Triggered {
 		return nil
@@ -277,5 +276,5 @@ func (c Case) Order(from time.Time, n int) (s job.Slot, at time.Time) {
 	return s, at
 }
 
-// ahead is how long after it is sent a trigger for a later time is due.
+// ahead is the time from the sending of a trigger for a later time until it is due.
 const ahead = 4 * time.Second

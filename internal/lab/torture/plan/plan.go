@@ -119,7 +119,7 @@ func NewPlan(s Shape) Plan {
 	return p
 }
 
-// silenceFrom is the duration from which on a run has a Silence.
+// Runs that last at least silenceFrom have a Silence.
 const silenceFrom = 4 * time.Minute
 
 // rand returns the source of random numbers of a lane.
@@ -227,8 +227,8 @@ func (s Shape) brokers() []Fault {
 // slowest is the largest delay of a Lag. The smallest is a tenth of it.
 const slowest = 5 * time.Second
 
-// loseFrom is the duration from which on a run may have a Lose. The fleet finds a lost slot only
-// within two minutes, and a short run should not wait for that.
+// Only runs that last at least loseFrom have a Lose. The fleet may need two minutes to find a lost
+// slot, and a short run should not wait for that.
 const loseFrom = 45 * time.Second
 
 // limits draws the faults of the streams. Each makes one stream full for a while.
@@ -245,8 +245,8 @@ func (s Shape) limits() []Fault {
 	}
 }
 
-// MaxPayload is the size of the largest message that the servers accept which torture starts. It is
-// so small that some records must be cut.
+// MaxPayload is the max_payload of the servers that torture starts. It is so small that some records
+// must be cut.
 func (s Shape) MaxPayload() int {
 	return []int{16 << 10, 32 << 10, 64 << 10}[s.rand("payload").IntN(3)]
 }

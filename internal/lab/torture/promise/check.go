@@ -77,7 +77,7 @@ func (c *checker) bad(rule string, s job.Slot, evidence []string, format string,
 	c.violations = append(c.violations, v)
 }
 
-// index builds the maps of the checker that need no runs.
+// index builds the checker's maps of jobs and writes.
 func (c *checker) index() {
 	for _, k := range c.h.Cases {
 		c.cases[k.Job.Name] = k

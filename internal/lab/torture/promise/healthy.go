@@ -21,14 +21,14 @@ func hostOf(life string) string {
 	return host
 }
 
-// disturbed reports whether anything except the fault but disturbed a life of a process between two
-// boot times: another fault of the process, a fault of the servers or streams, the end of the life,
-// or a machine that starved the process, torture itself or the servers.
-func (c *checker) disturbed(life string, from, to time.Duration, but *Line) bool {
+// disturbed reports whether a life of a process was disturbed between two boot times: by a fault of
+// the process, the servers or the streams, by its end, or by a machine that starved the process,
+// torture itself or the servers. It ignores the fault except.
+func (c *checker) disturbed(life string, from, to time.Duration, except *Line) bool {
 	overlaps := func(l Line) bool { return l.From < to && from < l.Boot }
 	for i := range c.faults {
 		l := &c.faults[i]
-		if l != but && (l.Of == "" || hostOf(l.Of) == hostOf(life)) && overlaps(*l) {
+		if l != except && (l.Of == "" || hostOf(l.Of) == hostOf(life)) && overlaps(*l) {
 			return true
 		}
 	}

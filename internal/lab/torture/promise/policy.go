@@ -76,7 +76,7 @@ func (c *checker) wasFrozen(process string, at time.Duration) bool {
 	return slices.ContainsFunc(c.pauses[process], func(p Line) bool { return p.From <= at && at <= p.Boot+10*time.Second })
 }
 
-// soonest is the age from which on the sweep may take the message of a slot for lost.
+// soonest is how old a slot must be before the sweep may treat its message as lost.
 const soonest = 20 * time.Second
 
 // checkMessages checks that every message of a slot has the slot's ID, so that the stream drops
