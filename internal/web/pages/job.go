@@ -40,11 +40,11 @@ type coming struct {
 
 // span is the chosen range.
 type span struct {
-	Name             string // day, week or month
-	From, To         time.Time
-	Label            string
-	Previous, Next   string // the dates for the parameter "at"; Next is empty at the end
-	Calendar, Chosen bool
+	Name           string // day, week or month
+	From, To       time.Time
+	Label          string
+	Previous, Next string // the dates for the parameter "at"; Next is empty at the end
+	Calendar       bool
 }
 
 var spans = []choice{{"day", "Day"}, {"week", "Week"}, {"month", "Month"}}
@@ -154,7 +154,7 @@ func newSpan(name, day string, u client.Upcoming, loc *time.Location) (span, err
 			return span{}, fmt.Errorf("%.40q is not a day: want one like %s", day, now.Format(time.DateOnly))
 		}
 	}
-	s := span{Name: name, Chosen: name != ""}
+	s := span{Name: name}
 	if name == "" {
 		s.Name = "month"
 		for _, try := range []struct {
@@ -224,7 +224,6 @@ const (
 
 // clockChange is the next clock change in the job's zone, and the slots around it.
 type clockChange struct {
-	At      time.Time
 	Text    string
 	Slots   []time.Time
 	Gap     string // what the job's dst_gap does, if the clock goes forward
@@ -251,7 +250,7 @@ func comingSlots(u client.Upcoming) (slots []coming, change *clockChange) {
 		return slots, nil
 	}
 	j := u.Job.WithDefaults()
-	change = &clockChange{At: at, Text: text, Forward: forward, Gap: string(j.DSTGap), Overlap: string(j.DSTOverlap)}
+	change = &clockChange{Text: text, Forward: forward, Gap: string(j.DSTGap), Overlap: string(j.DSTOverlap)}
 	for slot := range u.Slots(at.Add(-12*time.Hour), at.Add(12*time.Hour), 6) {
 		change.Slots = append(change.Slots, slot)
 	}

@@ -30,12 +30,12 @@ type nowPage struct {
 	Level    string // good, warning, bad; "": not known yet
 	Headline string
 
-	Jobs, Alive, Queues int
-	Running             []jobRun
-	Failing             []jobRun
-	Coming              []board.Job
-	More                struct{ Running, Failing int } // how many are not shown
-	Paused, Unhandled   int
+	Jobs, Alive       int
+	Running           []jobRun
+	Failing           []jobRun
+	Coming            []board.Job
+	More              struct{ Running, Failing int } // how many are not shown
+	Paused, Unhandled int
 
 	Axis axis
 }

@@ -18,15 +18,15 @@ type trySchedule struct {
 	Examples           []example
 }
 
-type example struct{ Spec, Zone, Says string }
+type example struct{ Spec, Zone, Name, Says string }
 
 var examples = []example{
-	{"0 7 * * MON-FRI", "Europe/Berlin", "every working day at seven"},
-	{"*/15 9-17 * * *", "America/New_York", "each quarter of an hour, in office hours"},
-	{"30 2 * * *", "Europe/Berlin", "at a time that the clocks skip in spring, and repeat in autumn"},
-	{"0 4 1 * *", "UTC", "on the first of the month"},
-	{"H H(0-5) * * *", "Europe/London", "once a night, when the job's name decides"},
-	{"@every 90s", "UTC", "without a calendar"},
+	{"0 7 * * MON-FRI", "Europe/Berlin", "", "every working day at seven"},
+	{"*/15 9-17 * * *", "America/New_York", "", "every quarter of an hour, in office hours"},
+	{"30 2 * * *", "Europe/Berlin", "", "at a time that the clocks skip in spring, and repeat in autumn"},
+	{"0 4 1 * *", "UTC", "", "on the first of the month"},
+	{"H H(0-5) * * *", "Europe/London", "report", "once a night, at a time that the job's name decides"},
+	{"@every 90s", "UTC", "", "without a calendar"},
 }
 
 // schedule is the page on which a schedule is tried. It needs no job.

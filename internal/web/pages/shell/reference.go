@@ -15,7 +15,6 @@ type Operation struct {
 	Parameters []struct{ Name, In, Description string }
 	Samples    []struct{ Source string } `json:"x-codeSamples"`
 	Responses  map[string]struct{ Description string }
-	Tags       []string
 
 	Method, Path string
 }
