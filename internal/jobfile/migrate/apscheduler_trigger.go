@@ -127,7 +127,7 @@ func (a *apscheduler) triggerZone(j *job.Job, given, p *apJob, isObject bool) (w
 		}
 	}
 	if !a.machineKnown && (isObject || !a.hasZone) && given.dependsOnZone() {
-		p.dropped = append(p.dropped, "the time zone of the machine, which APScheduler uses for it: it is read in UTC: import with --tz")
+		p.dropped = append(p.dropped, "the time zone of the machine, which APScheduler uses for this schedule: here the schedule is in UTC, unless you import with --tz")
 	}
 	return ""
 }

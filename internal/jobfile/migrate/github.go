@@ -80,7 +80,7 @@ func (r *Result) workflow(body ast.Node, file string) {
 		r.scheduled(e, name, steps)
 	}
 	if len(others) > 0 {
-		r.note(line, "", "of the workflow %s not carried over: %s", clip(name), strings.Join(others, ", "))
+		r.note(line, "", "not carried over from the workflow %s: %s", clip(name), strings.Join(others, ", "))
 	}
 }
 
