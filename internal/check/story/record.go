@@ -127,7 +127,7 @@ func (t *explainer) addEvents() {
 			s := t.step(e.Time, StepKind(e.Kind), e.Node, "attempt %d on %s ended too late: its completion was refused%s", e.Attempt, e.Node, core.Because(e.Error))
 			s.Attempt, s.Fence = e.Attempt, e.Fence
 		case e.Alert != "":
-			t.step(e.Time, StepKind(e.Kind), e.Node, "alert delivered: %s", e.Alert)
+			t.step(e.Time, StepKind(e.Kind), e.Node, "alert published: %s", e.Alert)
 		case e.Kind == job.EventAlert:
 			t.step(e.Time, StepKind(e.Kind), e.Node, "alert%s", core.Because(e.Error))
 		case t.undone(e):
