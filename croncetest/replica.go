@@ -48,7 +48,7 @@ func (f *Fleet) Start(n int) {
 			f.t.Fatalf("croncetest: %v", err)
 		}
 	}
-	f.wait("the replicas to run", func(ctx context.Context) (string, error) { return f.missing(ctx) })
+	f.wait("the replicas to run", f.missing)
 }
 
 func (f *Fleet) start(ctx context.Context) (err error) {

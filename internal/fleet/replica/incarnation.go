@@ -102,12 +102,10 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 	defer stop()
 	defer context.AfterFunc(n.Context(), stop)()
 	group, ctx := errgroup.WithContext(ctx)
-	if r.cfg.Produce {
-		r.view.Restart() // it got no events since the watch of the last producer ended
-	}
 	// Users of the view wait until it is ready. Before, it does not know which jobs follow
 	// a job, and would read the definition of each slot from the leader.
 	if r.cfg.Produce {
+		r.view.Restart() // it got no events since the watch of the last producer ended
 		s := r.sweeper(n.Name())
 		r.goWhenReady(ctx, group, func(ctx context.Context) error { s.Run(ctx); return nil })
 		r.goWhenReady(ctx, group, func(ctx context.Context) error { r.intake(n.Name()).Run(ctx); return nil })
