@@ -250,7 +250,7 @@ func (f *filler) fill(ctx context.Context, rate int) error {
 	rate = cmp.Or(rate, DefaultRate)
 	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
-	// After a failure no further message is published, but those in flight are waited for.
+	// After a failure, fill publishes no further message, but waits for those in flight.
 	going, stop := context.WithCancel(ctx)
 	defer stop()
 	var group errgroup.Group

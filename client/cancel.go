@@ -37,9 +37,9 @@ type CancelWait struct {
 // it, and the owner writes the outcome. Cancel writes it only if the slot has no owner, or if
 // the owner is proved dead.
 //
-// Cancel returns the slot with its outcome. If the slot ended first, its state is not
-// job.Cancelled. If the slot had another outcome before, the error is a *SlotError that wraps
-// job.ErrConflict.
+// Cancel returns the slot with its outcome. If the slot ends in another way while Cancel waits,
+// its state is not job.Cancelled. If the slot had another outcome before the call, the error is a
+// *SlotError that wraps job.ErrConflict.
 //
 // Cancel calls waiting repeatedly with what it waits for; waiting may be nil. If ctx ends
 // first, the slot may still be cancelled. Cancel can be repeated.

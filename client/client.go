@@ -147,13 +147,13 @@ func (c *Client) As(operator string) (*Client, error) {
 
 // Rights are the groups of orders that the connection's login may give.
 type Rights struct {
-	// Edit is to apply, pause, resume, release and remove jobs.
+	// Edit is for applying, pausing, resuming, releasing and removing jobs.
 	Edit bool
 
-	// Start is to trigger jobs, to publish the slots of the past, and to repair.
+	// Start is for triggering jobs, publishing the slots of the past, and repairing.
 	Start bool
 
-	// Reopen is to retry and to cancel slots.
+	// Reopen is for retrying and cancelling slots.
 	Reopen bool
 }
 
@@ -284,7 +284,7 @@ func timeCursor(t time.Time, name string) Cursor {
 	return Cursor(t.UTC().Format(cursorTime) + " " + name)
 }
 
-// checkTime returns an error that wraps job.ErrInvalid if p is no cursor of slots or nodes.
+// checkTime returns an error that wraps job.ErrInvalid if p is not a cursor of slots or nodes.
 func (p Cursor) checkTime() error {
 	text, _, ok := strings.Cut(string(p), " ")
 	if _, err := time.Parse(cursorTime, text); p != "" && (err != nil || !ok || len(text) != len(cursorTime)) {

@@ -17,9 +17,9 @@ import (
 
 // ApplyOptions change what Apply does.
 type ApplyOptions struct {
-	// Prune also removes each job that an operator applied and still holds, unless it is one of
-	// the jobs of this call. It never removes a job that a file or code applied, or a job that
-	// was released.
+	// Prune also removes each job that an operator applied and that still has the owner
+	// "operator", unless it is one of the jobs of this call. It never removes a job that a file or
+	// code applied, or a job that was released.
 	Prune bool
 
 	// DryRun writes nothing.
@@ -81,9 +81,9 @@ type Applied struct {
 	Err error
 }
 
-// Apply stores the jobs in the registry, held by the operator. It returns a result for each
-// job in the given order, then one for each job that it removed. It may bring back an older
-// definition, to roll back.
+// Apply stores the jobs in the registry, with the owner "operator" (see Definition.Owner). It
+// returns a result for each job in the given order, then one for each job that it removed. It may
+// bring back an older definition, to roll back.
 //
 // Nothing is written if one of the jobs is invalid, or was written after Seen. If another
 // writer changes a job at the same time, Apply leaves that job and goes on with the others.
@@ -123,8 +123,8 @@ func (p *applyPlan) carryOut(ctx context.Context) {
 	}
 }
 
-// pass carries out the edits of these actions and reports whether all succeeded. After a
-// failure that is no conflict it begins no further edit, but waits for those that run.
+// pass carries out the edits of these actions and reports whether all succeeded. After a failure
+// other than a conflict it starts no further edit, but waits for the running ones.
 func (p *applyPlan) pass(ctx context.Context, kinds ...Action) bool {
 	var conflicts, failed atomic.Bool
 	_ = each(ctx, len(p.edits), func(ctx context.Context, i int) error {
@@ -147,8 +147,8 @@ func (p *applyPlan) pass(ctx context.Context, kinds ...Action) bool {
 	return !conflicts.Load() && !failed.Load() && ctx.Err() == nil
 }
 
-// carryOutEdit writes one job. If another writer has stored the same definition meanwhile, it
-// succeeds: that is no conflict.
+// carryOutEdit writes one job. If another writer has stored the same definition meanwhile,
+// carryOutEdit succeeds.
 func (p *applyPlan) carryOutEdit(ctx context.Context, e *edit) error {
 	if e.Action == Delete {
 		err := p.conflict(ctx, e.Job, p.cfg.Jobs.Delete(ctx, e.Job, e.revision))
@@ -270,8 +270,8 @@ func (c *Client) resumption(ctx context.Context, e plans.Entry) (Resumption, err
 }
 
 // Release lets files and code change the job again after an operator's edit. The job stays
-// as it is until a node with another definition of it starts or reloads its file. If no
-// operator holds the job, Release changes nothing.
+// as it is until a node with another definition of it starts or reloads its file. If the job's
+// owner is not "operator", Release changes nothing.
 func (c *Client) Release(ctx context.Context, name string) (Edited, error) {
 	e, err := c.read(ctx, name)
 	if err != nil {

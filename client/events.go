@@ -49,8 +49,8 @@ const eventBuffer = 4096
 
 const (
 	// If the live copy of an event of a kept kind arrives before the event is stored, Events reads
-	// the stored events again after firstReplay. The pause doubles up to maxReplay. That is also how
-	// often Events reads them to find events whose live copy was lost.
+	// the stored events again after firstReplay. The pause doubles up to maxReplay. maxReplay is also
+	// how often Events reads them to find events whose live copy was lost.
 	firstReplay = 20 * time.Millisecond
 	maxReplay   = 10 * time.Second
 )
@@ -61,10 +61,10 @@ const (
 // the other kinds can be lost. An event of a kept kind may come after a later one of another kind.
 //
 // If the broker was created anew, or restored from an older copy, Events goes on with the events that
-// have been kept since. In a copy, it cannot detect this once there are as many events as before.
+// have been kept since. It cannot detect a restore once the broker has as many events as before.
 //
 // An event that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion,
-// and the iteration goes on. Any other error ends it. The end of ctx is no error.
+// and the iteration goes on. Any other error ends it. If ctx ends, it ends without an error.
 func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if err := codec.ValidateJobFilter(f.Job); err != nil {
@@ -204,7 +204,7 @@ func (r Run) Wait(ctx context.Context) (SlotDetails, error) {
 // Wait waits until a slot has its outcome, and returns the slot. It also waits for a slot
 // that is planned and not due yet. It continues while the broker cannot be reached, until ctx ends; the
 // error then wraps the cause of ctx, and the slot is as it was last seen. Its state is empty if
-// nothing of it is stored so far, or if this login may not read what waits.
+// nothing is stored about it so far, or if this login may not read what waits.
 //
 // Wait follows the events of the slot's job, so that it returns as soon as the outcome is
 // recorded. Events can be lost. So it also reads the record after it has subscribed, after each
@@ -382,11 +382,11 @@ func (w *waiters) notify(of *jobWaiters, id string) {
 	}
 }
 
-// Payload returns the payload that the run has, which is that of its first order. If a caller
-// repeats an order with the same key, it can compare this payload with its own to find out whether
-// both orders mean the same run. The payload is nil if the run has none, or if the run is split into
-// shards and has begun. If a run is due and has not begun, a login of the role caller may not read
-// its payload: the error then wraps job.ErrDenied.
+// Payload returns the run's payload, as its first order set it. If a caller repeats an order with
+// the same key, it can compare this payload with its own to find out whether both orders mean the
+// same run. The payload is nil if the run has none, or if the run is split into shards and has
+// begun. If a run is due and has not begun, a login of the role caller may not read its payload:
+// the error then wraps job.ErrDenied.
 func (r Run) Payload(ctx context.Context) (json.RawMessage, error) {
 	if r.client == nil {
 		return nil, errNotOrdered

@@ -180,7 +180,7 @@ type FindingLevel string
 
 const (
 	FindingError   = FindingLevel(doctor.Error)   // something does not work, or data is lost, now
-	FindingWarning = FindingLevel(doctor.Warning) // something will fail at the next incident
+	FindingWarning = FindingLevel(doctor.Warning) // a risk: it does harm when something else fails, or if it is left
 	FindingNote    = FindingLevel(doctor.Note)    // useful to know
 )
 

@@ -192,7 +192,7 @@ func (c *Client) addLast(ctx context.Context, list *JobList, entries []plans.Ent
 	})
 }
 
-// addLast sets the last slot to that of the record, if it is a later one.
+// addLast sets the last slot to the slot of the record, if that slot is later.
 func (j *JobRow) addLast(e kv.LedgerEntry) {
 	at := recordedSlot(e).When()
 	if e.Last.After(at) {
@@ -228,8 +228,8 @@ func (c *Client) Next(ctx context.Context, name string) (Upcoming, error) {
 	return u, err
 }
 
-// Slots returns at most count slots, strictly after a time and before until. A zero until is
-// no bound.
+// Slots returns at most count slots, strictly after a time and before until. If until is zero,
+// there is no bound.
 func (u Upcoming) Slots(after, until time.Time, count int) iter.Seq[time.Time] {
 	return nextSlots(u.schedule, after, until, count)
 }
@@ -246,8 +246,9 @@ func nextSlots(s *job.Schedule, after, until time.Time, count int) iter.Seq[time
 	}
 }
 
-// Planned iterates over the slots of all known plans of the job from from on, and before until,
-// oldest first. paused reports that the slot fell due in a pause, or will if the pause lasts.
+// Planned iterates over the slots of all known plans of the job, at from or later and before until,
+// oldest first. The second value reports that the slot fell due in a pause, or will if the pause
+// lasts.
 func (d Definition) Planned(from, until time.Time) iter.Seq2[time.Time, bool] {
 	return func(yield func(at time.Time, paused bool) bool) {
 		for _, p := range d.entry.Plans() {
@@ -272,7 +273,7 @@ func (d Definition) Planned(from, until time.Time) iter.Seq2[time.Time, bool] {
 // Location returns the job's time zone.
 func (u Upcoming) Location() *time.Location { return u.schedule.Location() }
 
-// JobDetails is all that is known of one job. Its JSON is that of "cronce job show".
+// JobDetails is all that is known about one job. Its JSON is that of "cronce job show".
 type JobDetails struct {
 	// Definition is the job. If it is Broken, only the name, the revision and the time of its
 	// last write are known.
@@ -297,7 +298,7 @@ const (
 	showLast = 10
 )
 
-// Job returns all that is known of one job. If there is no such job, the error wraps
+// Job returns all that is known about one job. If there is no such job, the error wraps
 // job.ErrNotFound.
 func (c *Client) Job(ctx context.Context, name string) (JobDetails, error) {
 	var d JobDetails

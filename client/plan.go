@@ -82,7 +82,7 @@ func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) 
 	return p, p.checkSeen(o.Seen)
 }
 
-// validate returns all that is wrong with the jobs.
+// validate returns an error that names all that is wrong with the jobs.
 func validate(jobs []job.Job) error {
 	var errs []error
 	seen := map[string]bool{}
@@ -327,8 +327,8 @@ const (
 	newSlots = 3
 )
 
-// compareNext compares the next slots of two plans. appear are those of after that before does not
-// have, and disappear those of before that after does not have. A nil plan has no slots.
+// compareNext compares the next slots of two plans. appear are the slots that only the plan after
+// has, and disappear the slots that only the plan before has. A nil plan has no slots.
 func compareNext(name string, before, after *job.Plan, now time.Time) (appear, disappear []time.Time, err error) {
 	var was, is *job.Schedule
 	if before != nil {
@@ -344,7 +344,7 @@ func compareNext(name string, before, after *job.Plan, now time.Time) (appear, d
 	return without(is, was, now), without(was, is, now), nil
 }
 
-// without returns those of the next slots of s that other does not have.
+// without returns the next slots of s that other does not have.
 func without(s, other *job.Schedule, now time.Time) []time.Time {
 	if s == nil {
 		return nil

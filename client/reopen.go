@@ -23,7 +23,7 @@ type Retried struct {
 // Retry gives a slot that ended without success a new start, at once, with as many further
 // attempts as its job has. The slot's history stays. A slot that waits for its next attempt
 // and has lost its message gets a message. If the slot is split into shards, Retry reopens
-// those that did not succeed; id can also be that of one shard.
+// those that did not succeed. id can also name one shard.
 //
 // If the slot has succeeded, runs or waits, the error is a *SlotError that wraps job.ErrConflict.
 // If two operators retry a slot at the same time, one gets a *SlotConflictError or a
@@ -98,7 +98,7 @@ func (c *Client) open(ctx context.Context, s job.Slot, r *job.Record, revision u
 	e, _, err := c.cfg.Jobs.Read(ctx, s.Job)
 	c.cfg.Alive()
 	if err != nil {
-		return opened{}, fmt.Errorf("the slot's job: %w", err)
+		return opened{}, fmt.Errorf("read the job of the slot: %w", err)
 	}
 	if r.State != job.Retrying {
 		if revision, err = c.reopen(ctx, r, revision, e.Job.WithDefaults(), now); err != nil {
@@ -165,8 +165,8 @@ func (c *Client) reopen(ctx context.Context, r *job.Record, revision uint64, j j
 }
 
 // The offer number is part of the message ID. Messages of producers have none, those of "cronce
-// verify" have 1, and those of package sweep have the record's revision plus 2. Retries add the
-// revision to firstOffer.
+// verify" have 1, and those of package sweep have the record's revision plus 2. Retries have
+// firstOffer plus the revision modulo offers.
 const (
 	firstOffer = 1000
 	offers     = 1 << 30
@@ -211,7 +211,7 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 	}
 	e, _, err := c.cfg.Jobs.Read(ctx, r.Slot.Job)
 	if err != nil {
-		return done, fmt.Errorf("the slot's job: %w", err)
+		return done, fmt.Errorf("read the job of the slot: %w", err)
 	}
 	done.SlotDetails = recordedDetails(core.ReopenWhole(r), revision)
 	var parts []opened

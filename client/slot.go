@@ -35,8 +35,9 @@ type SlotRow struct {
 	Node    string `json:"node,omitempty"`
 	Queue   string `json:"queue,omitempty"`
 
-	// Due is Slot plus the delay of Job.Spread, or the time for which a run was triggered.
-	// Published is when the broker stored the slot's message: zero while the run waits for Due.
+	// Due is Slot plus the delay of Job.Spread, the time for which a run was triggered, or, for a
+	// job that comes after others, when the last of these succeeded. Published is when the broker
+	// stored the slot's message: zero while the run waits for Due.
 	Due       time.Time `json:"due,omitzero"`
 	Published time.Time `json:"published,omitzero"`
 
@@ -211,7 +212,7 @@ func (c *Client) firstMessage(s job.Slot, all iter.Seq2[stream.WaitingSlot, erro
 	return stranded, nil
 }
 
-// SlotDetails is what is stored of one slot. Its JSON is that of "cronce slot show".
+// SlotDetails is what is stored about one slot. Its JSON is that of "cronce slot show".
 type SlotDetails struct {
 	SlotRow
 
@@ -246,7 +247,7 @@ func recordedDetails(r job.Record, revision uint64) SlotDetails {
 	}
 }
 
-// Slot returns what is stored of a slot. If there is no such slot, the error is a *SlotError
+// Slot returns what is stored about a slot. If there is no such slot, the error is a *SlotError
 // that wraps job.ErrNotFound. A login of the role caller may not read a run that is due and has not
 // begun: the error then wraps job.ErrDenied.
 func (c *Client) Slot(ctx context.Context, id string) (SlotDetails, error) {

@@ -349,8 +349,8 @@ func (c *Client) newest(ctx context.Context, name string, now time.Time, n int) 
 	return rows[max(0, len(rows)-n):], nil
 }
 
-// newestRecords returns the records of a job that were written last, among which its newest n slots
-// are.
+// newestRecords returns the records of a job that were written last, enough of them to contain its
+// newest n slots (see recordsFor).
 func (c *Client) newestRecords(ctx context.Context, name string, n int) (map[job.Slot]kv.LedgerEntry, error) {
 	found := map[job.Slot]kv.LedgerEntry{}
 	for e, err := range c.cfg.Ledger.Newest(ctx, name) {

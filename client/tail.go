@@ -59,7 +59,7 @@ const (
 //
 // If there is no such slot, the error is a *SlotError that wraps job.ErrNotFound. If the slot is
 // split, it has no output of its own, and the error is a *SlotError that wraps job.ErrConflict: tail
-// one of its parts.
+// one of its shards.
 func (c *Client) Tail(ctx context.Context, id string) iter.Seq2[TailPiece, error] {
 	return func(yield func(TailPiece, error) bool) {
 		t := &tail{Client: c, yield: yield, events: make(chan job.Event, tailBuffer)}
@@ -114,7 +114,7 @@ func (t *tail) run(ctx context.Context, id string) (d SlotDetails, err error) {
 				return d, err
 			}
 		case r != nil && r.Shards > 0:
-			return d, &SlotError{t.slot, r.State, fmt.Sprintf("it is split: tail one of its parts, like %s", t.slot.Part(1, r.Shards))}
+			return d, &SlotError{t.slot, r.State, fmt.Sprintf("it is split: tail one of its shards, like %s", t.slot.Part(1, r.Shards))}
 		case r != nil:
 			if err := t.handleRecord(ctx, *r, revision); err != nil {
 				return d, err
@@ -254,8 +254,7 @@ func (t *tail) yieldPiece(p TailPiece) error {
 	return nil
 }
 
-// RunningAttempt is what the attempt of a slot that runs now has reported so far. Nothing of it is
-// stored.
+// RunningAttempt is what a running attempt has reported so far. None of this is stored yet.
 type RunningAttempt struct {
 	// Attempt and Fence are those of the attempt. They are zero if the slot does not run.
 	Attempt int    `json:"attempt,omitempty"`

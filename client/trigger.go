@@ -72,9 +72,10 @@ type Run struct {
 
 	// New reports that this order created the run. Otherwise the run existed, and keeps the
 	// time and payload of its first order. A run that waits for its first start may be reported
-	// as new again if more than 10,000 runs of the job have waited for longer, or if the login
-	// may not list what waits, as that of a caller: after the duplicate window (2 minutes by
-	// default), or if its time has come. It runs once all the same.
+	// as new again in two cases. Either more than 10,000 runs of the job have waited for longer.
+	// Or the login may not list what waits (the role caller), and the run was ordered longer ago
+	// than the duplicate window (2 minutes by default), or was ordered for a time that has come.
+	// It runs once all the same.
 	New bool
 
 	// State is job.Pending while the run waits, and then the state of its record.
@@ -190,9 +191,9 @@ func (c *Client) readRun(ctx context.Context, slot job.Slot, o TriggerOptions) (
 const mostWaiting = 10_000
 
 // waitingRuns calls found with the messages of a job's runs that wait for a worker, oldest first,
-// until it returns false. Unless all is true, it leaves out those that fold with a second
-// publication of their run, so that none is left mostly. It finds none if the login may not list
-// them.
+// until it returns false. Unless all is true, it leaves out messages that are so young that the
+// stream would fold a second publication of their run, which are nearly all. It finds none if the
+// login may not list them.
 func (c *Client) waitingRuns(ctx context.Context, name string, now time.Time, all bool, found func(*stream.WaitingSlot) bool) error {
 	if c.cfg.NoList {
 		return nil
@@ -311,8 +312,8 @@ func (c *Client) move(ctx context.Context, parts []job.Slot, queue string) error
 	return nil
 }
 
-// repeat publishes the waiting message of a run once more, for another queue. Its worker ends the
-// message that is left behind.
+// repeat publishes the waiting message of a run once more, for another queue. The message that is
+// left in the old queue does no harm: a worker that receives it finds the run's record.
 func (c *Client) repeat(ctx context.Context, parts []job.Slot, queue string, w stream.WaitingSlot) error {
 	for _, part := range parts {
 		w.Slot = part
@@ -445,7 +446,8 @@ func (c *Client) readRuns(ctx context.Context, name string, orders []TriggerOpti
 	if len(named) == 0 {
 		return s, nil
 	}
-	// In the order in which a run goes through them, so that one that goes on meanwhile is found.
+	// Timers, messages and records are read in the order in which a run moves through them. So a
+	// run that moves on between two reads is found.
 	first := make([]job.Slot, len(named))
 	for i, slot := range named {
 		first[i] = parts(slot, s.entry.Job.WithDefaults().Shards)[0]

@@ -22,8 +22,8 @@ import (
 // VerifyOptions select what Verify judges. The zero value judges all slots of the last 24 h, and
 // changes nothing.
 type VerifyOptions struct {
-	// From and To bound the slots: from From on, and before To. Default of To: the broker's
-	// time. Default of From: 24 h before To.
+	// From and To bound the slots' instants: From inclusive, To exclusive. Default of To: the
+	// broker's time. Default of From: 24 h before To.
 	From, To time.Time
 
 	// Jobs are the jobs to judge. Empty: all.
@@ -52,8 +52,8 @@ func (o VerifyOptions) Validate() error {
 	return nil
 }
 
-// FutureError reports that the whole range of VerifyOptions is in the future, of which nothing is
-// known. From is its beginning, and Now is the broker's time. It matches job.ErrInvalid.
+// FutureError reports that the whole range of VerifyOptions is in the future, so that there is
+// nothing to judge. From is its beginning, and Now is the broker's time. It matches job.ErrInvalid.
 type FutureError struct{ From, Now time.Time }
 
 func (e *FutureError) Error() string {

@@ -46,7 +46,7 @@ func Lease(d time.Duration) Option {
 }
 
 // Patience sets how long, in real time, an operation waits before it fails the test. Default: 2
-// min, which only a hang takes.
+// min, which only a test that hangs reaches.
 func Patience(d time.Duration) Option {
 	return func(c *config) error {
 		if d <= 0 {

@@ -65,7 +65,7 @@ func TestFilesThatDisagreeAreReportedByBothNodes(t *testing.T) {
 	w1 := s.worker("w1", s.jobFile("one.yaml", `name: report, schedule: "0 7 * * *"`, `name: same, schedule: "@daily"`))
 	w1.says("node is up")
 	w2 := s.worker("w2", s.jobFile("two.yaml", `name: report, schedule: "0 8 * * *"`, `name: same, schedule: "@daily"`))
-	w2.says("job definition replaced: this node's holds now")
+	w2.says("job definition replaced: this node's definition counts now")
 	w1.says("two nodes define this job differently")
 	for _, w := range []*process{w1, w2} {
 		for line := range strings.Lines(w.stderr()) {
@@ -159,7 +159,7 @@ func TestOperatorsEditOutlivesARollingRestartOfOlderFiles(t *testing.T) {
 	s.command(0, "job", "release", "report")
 	s.holds("report", "0 9 * * *", "released")
 	term(workers[0])
-	s.worker("w0", file).says("job definition replaced: this node's holds now")
+	s.worker("w0", file).says("job definition replaced: this node's definition counts now")
 	s.holds("report", "0 7 * * *", "file")
 	s.command(0, "job", "rm", "report")
 	workers[1].says("job removed from the registry")

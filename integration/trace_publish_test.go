@@ -42,7 +42,7 @@ func TestTraceOfASlotIsOneFromAnyPublisher(t *testing.T) {
 	w := s.worker("w1", file)
 	w.says("node is up")
 	s.command(0, "job", "pause", "paused")
-	w.says("each message starts the job")
+	w.says("taking messages: each one starts the job")
 
 	// want is, by slot, the trace and the parent of its publication.
 	type origin struct{ trace, parent string }

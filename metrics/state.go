@@ -31,7 +31,7 @@ var state = []reading{
 	gauge("cronce_clock_offset_seconds", `The broker's clock minus this machine's.`, clockKnown(func(s cronce.Stats) float64 { return s.ClockOffset.Seconds() })),
 	gauge("cronce_clock_error_seconds", `How far this node's estimate of the broker's clock may be wrong.`,
 		clockKnown(func(s cronce.Stats) float64 { return s.ClockError.Seconds() })),
-	gauge("cronce_watermark_lag_seconds", `How long ago the watermark is, the time up to which all slots are published. It is read every 5 s.`,
+	gauge("cronce_watermark_lag_seconds", `How far the watermark, the time up to which all slots are published, is behind the broker's clock. It is read every 5 s.`,
 		func(s cronce.Stats, set func(float64, ...string)) {
 			if s.Clock && !s.Watermark.IsZero() {
 				set(max(s.Now.Sub(s.Watermark), 0).Seconds())

@@ -100,7 +100,7 @@ func TestWhyThereIsNoSuchSlot(t *testing.T) {
 	one := at("2050-05-05T13:00:00Z")
 	for slot, want := range map[string][]string{
 		"report:@order 7":                                   {"Job report was not triggered with this token"},
-		"reprot:@x":                                         {"no job reprot", "Is report meant?"},
+		"reprot:@x":                                         {"no job reprot", "Did you mean report?"},
 		id("report", hour.AddDate(-1, 0, 0)):                {"came into force at", "The slot after:"},
 		id("young", hour):                                   {"came into force at"},
 		id("report", tooOld):                                {"older than the ledger's retention"},
@@ -109,7 +109,7 @@ func TestWhyThereIsNoSuchSlot(t *testing.T) {
 		id("report", at("2100-01-01T00:00:00Z")):            {"end before 2100-01-01T00:00:00Z (until)"},
 		id("report", at("2050-05-05T15:00:00Z")):            {"not due before 2050-05-05T15:00:00Z"},
 		id("paused", at("2050-05-05T15:00:00Z")):            {"not due before", "paused"},
-		id("paused", hour.Add(-2*time.Hour)):                {"while the job is paused", "policy (latest) decides"},
+		id("paused", hour.Add(-2*time.Hour)):                {"during the job's pause", "policy (latest) decides"},
 		id("report", inside):                                {"one of 12 slots", missed.ID()},
 		job.Slot{Job: "report", At: hour, Range: true}.ID(): {"No range"},
 	} {

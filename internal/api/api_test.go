@@ -137,7 +137,7 @@ func TestOrdersOverNATS(t *testing.T) {
 		{"job.show", `{} {}`, "400", "after top-level value"},
 		{"job.show", `{"Job":"report"}`, "400", "unknown member"},
 		{"job.show", `{"job":"nosuch","job":"report"}`, "400", "twice"},
-		{"job.show", `null`, "400", "no object"},
+		{"job.show", `null`, "400", "not an object"},
 		{"job.apply", `{"file":{},"revision":null}`, "400", "want a number"},
 		{"job.show", "\x00\r\nX: y", "400", "request"},
 		{"job.pause", `{"job":"report","by":"a\r\nb"}`, "400", "by"},

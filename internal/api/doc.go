@@ -4,9 +4,9 @@
 // same functions.
 //
 // layout.ServiceName is the name of the service. Every node describes itself on
-// NAMESPACE.api.node.NODE. Any one node that offers the orders answers those on
-// NAMESPACE.api.job.*, NAMESPACE.api.slot.* and NAMESPACE.api.node.ls. (No node has the name
-// "ls", since the name of a node has four parts.)
+// NAMESPACE.api.node.NODE. A request on NAMESPACE.api.job.*, NAMESPACE.api.slot.* or
+// NAMESPACE.api.node.ls is answered by any one of the nodes that offer the orders. (No node has
+// the name "ls", since the name of a node has four parts.)
 //
 // # Decisions
 //

@@ -14,8 +14,8 @@ import (
 
 // PageRequest asks for a page of a listing.
 type PageRequest struct {
-	After string `json:"after,omitempty" doc:"the next of the answer before: the listing goes on there"`
-	Limit int    `json:"limit,omitempty" doc:"at most so many rows, at most 5000; a page may have fewer although others follow"`
+	After string `json:"after,omitempty" doc:"the member next of the previous answer: the listing continues there"`
+	Limit int    `json:"limit,omitempty" doc:"how many rows at most, up to 5000; a page may have fewer although others follow"`
 	by
 }
 
@@ -23,7 +23,7 @@ func (p PageRequest) cursor() client.Cursor { return client.Cursor(p.After) }
 
 func (p PageRequest) limit() (int, error) {
 	if p.Limit < 0 {
-		return 0, fmt.Errorf("%w limit %d: at least 0", job.ErrInvalid, p.Limit)
+		return 0, fmt.Errorf("%w limit %d: must be at least 0", job.ErrInvalid, p.Limit)
 	}
 	return min(cmp.Or(p.Limit, row.MaxRows), row.MaxRows), nil
 }
@@ -68,9 +68,9 @@ type SlotsRequest struct {
 // NextRequest asks for the coming slots of a job.
 type NextRequest struct {
 	Job   string    `json:"job"`
-	From  time.Time `json:"from,omitzero" doc:"strictly after this time, as the last slot of the answer before; left out: now"`
-	Until time.Time `json:"until,omitzero" doc:"before this time"`
-	Count int       `json:"count,omitempty" doc:"at most so many, at most 5000; left out: 10"`
+	From  time.Time `json:"from,omitzero" doc:"only slots after this time, for example the last slot of the previous answer; left out: now"`
+	Until time.Time `json:"until,omitzero" doc:"only slots before this time"`
+	Count int       `json:"count,omitempty" doc:"how many slots at most, up to 5000; left out: 10"`
 	by
 }
 
@@ -120,7 +120,7 @@ func listOrders() []order {
 func coming(ctx context.Context, c *client.Client, in NextRequest) (ComingSlots, error) {
 	const few = 10
 	if in.Count < 0 {
-		return ComingSlots{}, fmt.Errorf("%w count %d: at least 0", job.ErrInvalid, in.Count)
+		return ComingSlots{}, fmt.Errorf("%w count %d: must be at least 0", job.ErrInvalid, in.Count)
 	}
 	in.Count = cmp.Or(in.Count, few)
 	of, err := c.Next(ctx, in.Job)

@@ -31,11 +31,11 @@ type by struct {
 
 func (b by) author() string { return b.By }
 
-// named is a request with an author.
-type named interface{ author() string }
+// authored is a request with an author.
+type authored interface{ author() string }
 
 // newOrder returns an order that f carries out.
-func newOrder[In named, Out any](name, what string, f func(context.Context, *client.Client, In) (Out, error)) order {
+func newOrder[In authored, Out any](name, what string, f func(context.Context, *client.Client, In) (Out, error)) order {
 	return order{name, what, schema.Text[In](), schema.Text[Out](), func(ctx context.Context, s *server, request []byte) (any, error) {
 		var in In
 		if len(bytes.TrimSpace(request)) > 0 { // no data means no members
@@ -108,7 +108,7 @@ type AppliedJob struct {
 	Error    string        `json:"error,omitempty"`
 }
 
-// JobDetails is what is known of a job.
+// JobDetails is what is known about a job.
 type JobDetails struct {
 	Definition json.RawMessage `json:"definition,omitempty" doc:"the stored value, as docs/protocol.md describes it"`
 	Revision   uint64          `json:"revision"`
@@ -120,8 +120,8 @@ type JobDetails struct {
 // BackfillRequest orders the slots of a range.
 type BackfillRequest struct {
 	Job  string    `json:"job"`
-	From time.Time `json:"from" doc:"the range begins here"`
-	To   time.Time `json:"to,omitzero" doc:"and ends before this; left out: now"`
+	From time.Time `json:"from" doc:"the beginning of the range"`
+	To   time.Time `json:"to,omitzero" doc:"the end of the range, exclusive; left out: now"`
 	Rate int       `json:"rate,omitempty" doc:"messages per second, 1 to 10,000; left out: 100"`
 	Clip bool      `json:"clip,omitempty" doc:"leave out the slots that are older than the horizon; otherwise they are an error, and nothing is published"`
 	by
@@ -142,7 +142,7 @@ func orders() []order {
 		return Edited{Job: e.Job.Name, Changed: e.Changed, Revision: e.Revision}, err
 	}
 	return slices.Concat([]order{
-		newOrder("job.show", "Return all that is known of a job.", show),
+		newOrder("job.show", "Return all that is known about a job.", show),
 		newOrder("job.apply", "Create and update jobs from a file.", apply),
 		newOrder("job.rm", "Remove a job.", func(ctx context.Context, c *client.Client, in JobRequest) (Edited, error) {
 			return Edited{Job: in.Job, Changed: true}, c.Remove(ctx, in.Job, client.RemoveOptions{})

@@ -16,7 +16,7 @@ type SlotRequest struct {
 	by
 }
 
-// SlotDetails is what is stored of a slot.
+// SlotDetails is what is stored about a slot.
 type SlotDetails struct {
 	ID       string          `json:"id"`
 	State    job.State       `json:"state"`
@@ -60,7 +60,7 @@ type Cancelled struct {
 
 func slotOrders() []order {
 	return []order{
-		newOrder("slot.show", "Return all that is stored of a slot.", slotOrder(showSlot)),
+		newOrder("slot.show", "Return all that is stored about a slot.", slotOrder(showSlot)),
 		newOrder("slot.explain", "Say what happened to a slot, or why it does not exist.", slotOrder(explain)),
 		newOrder("slot.retry", "Give a slot that ended without success a new start.", slotOrder(func(ctx context.Context, c *client.Client, id string) (Retried, error) {
 			r, err := c.Retry(ctx, id)

@@ -68,7 +68,7 @@ func lookUpUser(name string, hasGroup bool) (a account, as guard.Credential, err
 		var unknownID user.UnknownUserIdError
 		if errors.As(err, &unknownID) {
 			if !hasGroup {
-				return a, as, fmt.Errorf("user %s is not known to this machine, so it has no group: want group too", name)
+				return a, as, fmt.Errorf("user %s is not known to this machine, so it has no group: set group too", name)
 			}
 			return account{name: name, home: "/"}, guard.Credential{UID: id}, nil
 		}

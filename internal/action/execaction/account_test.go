@@ -78,7 +78,7 @@ func TestUserThatIsNotThereIsNamed(t *testing.T) {
 	}
 	for e, want := range map[*spec.Exec]string{
 		{User: "no-such-user"}:           `no user "no-such-user" on this machine`,
-		{User: "4242"}:                   "user 4242 is not known to this machine, so it has no group: want group too",
+		{User: "4242"}:                   "user 4242 is not known to this machine, so it has no group: set group too",
 		{Group: "no-such-group"}:         `no group "no-such-group" on this machine`,
 		{User: "nobody", Dir: closed}:    "as user nobody in " + closed + ": exec /bin/true: permission denied",
 		{User: "4294967295", Group: "1"}: "no user",

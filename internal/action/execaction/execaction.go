@@ -116,7 +116,7 @@ func Missing(e spec.Exec) error {
 }
 
 // find returns the path of a program. A name without a slash is searched in the folders of
-// search, or in those of the worker's PATH if that is empty; a relative path begins in dir.
+// search, or in those of the worker's PATH if search is empty. A relative path begins in dir.
 func find(program, dir, search string) (string, error) {
 	switch {
 	case filepath.IsAbs(program):

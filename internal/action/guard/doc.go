@@ -30,7 +30,7 @@
 // reads the clock ten times a second while a command runs.
 //
 // The guard adopts orphans (Linux: PR_SET_CHILD_SUBREAPER). In a container whose first
-// process does not reap they would stay zombies, and their group would never be empty.
+// process does not reap orphans, they would stay zombies, and their group would never be empty.
 //
 // If the guard dies, the kernel kills the commands (Linux: PR_SET_PDEATHSIG). The worker
 // kills what is left of their groups, their Run fails, and the next Run starts another
@@ -45,10 +45,10 @@
 // another user (sudo).
 //
 // If worker and guard are killed at the same time, the commands die with the guard on Linux,
-// but the processes that they started do not. On other systems neither do the commands. If
-// both are stopped, everything goes on until the guard is continued, which then ends it at
+// but the processes that they started do not. On other systems the commands do not die either.
+// If both are stopped, the commands go on until the guard is continued. It then ends them at
 // once. The guard has a process name of its own, so a signal by the program's name reaches
-// the worker only. A signal to a cgroup, a container or a machine reaches the commands too.
+// only the worker. A signal to a cgroup, a container or a machine reaches the commands too.
 //
 // A start that a file system blocks also blocks the starts behind it.
 //

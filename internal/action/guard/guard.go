@@ -49,7 +49,7 @@ type Command struct {
 	// change it.
 	As *Credential
 
-	// Mark are entries of Env that no other command has. By them the guard finds the
+	// Mark are entries of Env that no other command has. The guard uses them to find the
 	// processes of the command that have left its group and lost their parents (Linux).
 	Mark []string
 
@@ -69,12 +69,12 @@ type Command struct {
 type Credential struct {
 	UID, GID uint32
 
-	// Groups are the supplementary groups. KeepGroups leaves those of the worker.
+	// Groups are the supplementary groups. With KeepGroups the command has the worker's instead.
 	Groups     []uint32
 	KeepGroups bool
 }
 
-// ExitError describes how a command ended that did not succeed.
+// ExitError describes the end of a command that did not succeed.
 type ExitError struct {
 	// Code is the exit status; -1 if a signal ended the command.
 	Code int

@@ -95,7 +95,7 @@ func receive(conn *net.UnixConn, to chan<- incoming) error {
 			in.files, err = r.take(2)
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
-			return nil // the worker is gone; reset, if it had not read all
+			return nil // the worker is gone; ECONNRESET if it had not read all reports
 		}
 		if err != nil {
 			return err
@@ -152,8 +152,8 @@ type group struct {
 }
 
 func (k *keeper) handle(in incoming) {
-	// Commands that ran past the end of the lease must end, even if this request renews
-	// the lease. Commands that have exited before were not ended by it.
+	// Commands that ran past the deadline must end, even if this request renews it. reap comes
+	// first, because a command that has exited by now did not run past it.
 	k.reap()
 	k.enforce(boot.Now())
 	k.until = max(k.until, in.Until)

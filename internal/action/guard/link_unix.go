@@ -77,7 +77,7 @@ func newLink(config Config, until func() time.Duration) (*link, error) {
 		dead: make(chan struct{}), reports: map[uint64]chan report{},
 	}
 	l.process = exec.Command(executable, guardArgs(config)...)
-	l.process.Args[0] = guardName // a signal by the program's name reaches the worker only
+	l.process.Args[0] = guardName // a signal by the program's name reaches only the worker
 	l.process.Env = append(os.Environ(), inGuard+"=1")
 	l.process.ExtraFiles = []*os.File{theirs}
 	stderr := &head{max: 2 << 10}
@@ -191,7 +191,7 @@ func (l *link) send(ctx context.Context, r request, files ...*os.File) error {
 	}
 }
 
-// renew never blocks.
+// renew makes write send the newest deadline. It never blocks.
 func (l *link) renew() {
 	select {
 	case l.wake <- struct{}{}:

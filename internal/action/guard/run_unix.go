@@ -141,8 +141,8 @@ func (l *link) follow(ctx context.Context, id uint64, c Command, reports <-chan 
 }
 
 // abandon kills the processes of a command whose guard has died. The pid is 0 if the guard
-// did not report the start. The command may run nevertheless, and its mark tells its groups
-// (Linux).
+// did not report the start. The command may run nevertheless, so abandon looks for processes
+// with its mark (Linux).
 func abandon(pid int, mark []string) {
 	if pid != 0 {
 		killGroup(pid)

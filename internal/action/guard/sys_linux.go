@@ -26,8 +26,8 @@ func adoptOrphans() {
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 }
 
-// renameProcess sets the process name of the guard, which is that of the executable otherwise.
-// pkill and killall look at this name, not at the arguments.
+// renameProcess sets the process name of the guard, which otherwise is the executable's name. pkill
+// and killall look at the process name, not at the arguments.
 func renameProcess() { _ = os.WriteFile("/proc/self/comm", []byte(guardName), 0) }
 
 // onlyZombies reports whether all processes of the group have exited and wait for their parents

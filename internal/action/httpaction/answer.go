@@ -25,8 +25,8 @@ const (
 )
 
 // readAnswer writes the body to output while it arrives, without the secrets, up to maxDrained
-// bytes. If the body is cut off, here or on its way, the last bytes are dropped, fewer than the
-// longest secret has: a secret that begins there could not be recognized.
+// bytes. If the body is incomplete or longer, readAnswer drops the last bytes, one less than the
+// longest secret has: they may be the beginning of a secret.
 func readAnswer(resp *http.Response, secrets []string, output io.Writer) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil // another protocol follows, and the body may never end

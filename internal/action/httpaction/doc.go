@@ -9,9 +9,9 @@
 // in one attempt. See once.
 //
 // Connections are shared by all jobs of the process, and kept idle for less than five
-// seconds. Common servers close theirs after that time, and a request that crosses the close
-// fails. It is retried after a second or so. A job with a single attempt uses a new
-// connection.
+// seconds. Common servers close idle connections after that time, and a request that is sent
+// while the server closes the connection fails. It is retried after a second or so. A job with a
+// single attempt uses a new connection.
 //
 // HTTP/1.1 only: HTTP/2 saves nothing with one request at a time per service, and its
 // transport repeats requests by rules of its own.

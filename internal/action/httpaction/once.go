@@ -13,9 +13,9 @@ var errBroken = errors.New("the connection broke before there was an answer")
 
 // once makes the transport send a request at most once. The transport asks for a connection
 // before each try. If it asks again after it began to write, it is about to repeat a request
-// that the service may have seen. once then ends ctx, and a connection that is ready before
-// that is closed unused. A connection that broke before anything was written may be
-// replaced.
+// that the service may have seen. once then ends ctx, and closes a connection that the transport
+// gets all the same. If a connection broke before anything was written, the transport may use
+// another one.
 //
 // It needs connections that carry one request at a time: HTTP/1.1.
 func once(ctx context.Context) context.Context {

@@ -64,7 +64,7 @@ type queue struct {
 // New returns Services without any needs; see Set and Run.
 func New(log *slog.Logger) *Services {
 	return &Services{
-		// A transport of its own, so that a check does not wait for a connection.
+		// Checks do not share connections with the requests of jobs.
 		transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: 4 * time.Second},
 		log:       log, interval: interval, services: map[string]*service{}, queues: map[string]*queue{}, changed: make(chan struct{}, 1),
 	}
@@ -82,7 +82,7 @@ func (s *Services) Set(needs []Need) {
 			s.services[key] = known[key]
 		}
 		if s.services[key] == nil {
-			s.services[key] = &service{url: n.URL, shown: n.Shown, good: goodInARow - 1}
+			s.services[key] = &service{url: n.URL, shown: n.Shown, good: goodInARow - 1} // one good check is enough at first
 		}
 		q := s.queues[n.Queue]
 		if q == nil {

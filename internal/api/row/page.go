@@ -9,8 +9,8 @@ const (
 	// MaxRows bounds the rows of a page, and so the memory that it takes.
 	MaxRows = 5000
 
-	// MaxReasons bounds the reasons in an answer why values were left out, maxReason each of them,
-	// in bytes.
+	// MaxReasons bounds how many reasons for values that were left out are in an answer. maxReason
+	// bounds each of them, in bytes.
 	MaxReasons = 5
 	maxReason  = 1000
 )

@@ -21,7 +21,7 @@ func Decode(data []byte, into reflect.Value) (member string, err error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	if first, _ := d.Token(); first != json.Delim('{') {
-		return "", fmt.Errorf("the body is no object: %s", codec.Clip(string(data)))
+		return "", fmt.Errorf("the body is not an object: %s", codec.Clip(string(data)))
 	}
 	members := map[string]reflect.Value{}
 	for _, f := range reflect.VisibleFields(into.Type()) {

@@ -14,7 +14,7 @@ type Slot struct {
 	Due   time.Time
 	State job.State
 
-	// Ran is true if an attempt was started. Shadow is true if that did not run the action.
+	// Ran is true if an attempt was started. Shadow is true if that attempt did not run the action.
 	Ran, Shadow bool
 }
 
@@ -43,7 +43,7 @@ type Difference struct {
 	// Line is the line of the log. Zero: there is none.
 	Line int `json:"line,omitempty"`
 
-	// Text says more.
+	// Text says in words why only one side has the run. It may be empty.
 	Text string `json:"text,omitempty"`
 }
 
@@ -52,7 +52,7 @@ type Sum struct {
 	Job string `json:"job"`
 
 	// Also are other jobs that have the same command, so that the log does not distinguish them
-	// from this one. The counts are those of all of them.
+	// from this one. The counts are for all of these jobs together.
 	Also []string `json:"also,omitempty"`
 
 	Both       int `json:"both"`
@@ -77,7 +77,7 @@ type Offset struct {
 	Max float64 `json:"max"`
 }
 
-// Window is the time to judge: from From on, and before To.
+// Window is the time to judge, from From, inclusive, to To, exclusive.
 type Window struct{ From, To time.Time }
 
 func (w Window) has(t time.Time) bool { return !t.Before(w.From) && t.Before(w.To) }

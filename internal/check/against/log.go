@@ -53,8 +53,8 @@ type Log struct {
 	Unknown, FirstUnknown int
 }
 
-// These bound a line, in bytes. A line that is longer than longestLine is not understood. With one
-// that is longer than endlessLine the file is no log, and may never end, like /dev/zero.
+// These bound a line, in bytes. A line that is longer than longestLine is not understood. A file with
+// a line that is longer than endlessLine is not a log, and may never end, like /dev/zero.
 const (
 	longestLine = 1 << 20
 	endlessLine = 64 << 20
@@ -69,10 +69,11 @@ var (
 	crons     = map[string]bool{"cron": true, "crond": true}
 )
 
-// Read reads a log. Times without a zone are in zone. Those without a year, as in a syslog, are not
-// later than a day after now. A line is a time and the name of a job; or a line of syslog, or of
-// "journalctl -o short-iso", in which cron starts a command or systemd a service. named maps a name
-// in the log to the job's name if they differ, and returns "" otherwise.
+// Read reads a log. Each line is a time and the name of a job, or a line of syslog or of
+// "journalctl -o short-iso" in which cron starts a command or systemd a service. A time without a zone
+// is in zone. A time without a year, as in a syslog, gets the latest year in which it is less than a
+// day after now. named maps a name in the log to the job's name if they differ, and returns ""
+// otherwise.
 func Read(r io.Reader, now time.Time, zone *time.Location, named func(text string) string) (Log, error) {
 	l := reader{starting: map[string]bool{}, now: now, zone: zone, named: named}
 	in := bufio.NewReaderSize(r, 64<<10)
@@ -208,9 +209,9 @@ func (l *reader) run(text string) (run Run, known bool) {
 	return run, true
 }
 
-// starts reports whether the line is the start of a run. A service of the type oneshot is first
-// "Starting" and, when it has ended, "Finished" (of old versions "Started"). Other types are only
-// "Started".
+// starts reports whether the line is the start of a run. A service of the type oneshot has a line
+// "Starting" and, when it has ended, a line "Finished", or "Started" with old versions of systemd.
+// Services of other types have only a line "Started".
 func (l *reader) starts(what, unit string) bool {
 	was := l.starting[unit]
 	l.starting[unit] = what == "Starting"

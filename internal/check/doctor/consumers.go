@@ -12,12 +12,11 @@ import (
 )
 
 // isUnasked reports whether the consumer has messages, none of them in flight, and no request for
-// them. Its clients ask for half a minute at a time, and do not ask while they handle
+// them. A request of a client lasts half a minute, and a client sends none while it handles
 // messages.
 func isUnasked(t space.NodeConsumer) bool { return unattended(t.Info) && t.Info.NumAckPending == 0 }
 
-// nodeConsumers checks the consumers that are not those of queues: of alerts, and of messages that
-// start jobs.
+// nodeConsumers checks the consumers of alerts, and those of messages that start jobs.
 func (c *check) nodeConsumers() {
 	for i, t := range c.NodeConsumers {
 		if t.Job == "" {

@@ -4,24 +4,25 @@
 //
 // # Levels
 //
-// An error is something that does not work, or is lost, now. A warning is something that
-// will cost slots, or more than it should, when the next thing fails. Both count. A note is
-// worth knowing and does not count: a single server, or what the broker does not reveal to
-// this login.
+// An error is something that does not work, or is lost, now. A warning is a risk: it will do harm
+// when something else fails, or if it is left as it is. Both count: "cronce doctor" then exits with
+// 3. A note is worth knowing and does not count: a single server, or what the broker does not
+// reveal to this login.
 //
 // # Limits
 //
 // A server reveals only on its monitoring port, and to its system account, whether it syncs
 // its writes. So the doctor asks the monitoring port if it has the URL. Servers that cronce
 // embeds are known by their names and always sync. For any other server the doctor says that
-// it does not know. A connection reveals the version of one server of a cluster only.
+// it does not know. A connection reveals the version of only one server of a cluster.
 //
-// A worker that is stopped or cut off for longer than its lease, and then replaced, shows by
-// a refused completion. A fenced node alone proves nothing: a killed process is fenced too.
+// If a worker was stopped or cut off for longer than its lease, another worker took over its slot
+// and its completion was refused. That event is what the doctor counts. A fenced node alone proves
+// nothing: a killed process is fenced too.
 //
 // # Reset of the watermark
 //
-// A watermark says "every slot due up to T was published, of the registry up to revision R".
+// A watermark says "every slot due up to T was published, under registry revision R".
 // It can be wrong in two ways that no producer can mend, since no producer moves it back. A
 // clock in the future moved T ahead, and nothing is due until then. Or the registry was
 // created again or restored, so that its revisions began again, and no producer can write a
@@ -37,9 +38,9 @@
 //   - R zero, and T as the time up to which the registry was known. A plan that came into
 //     force by then is followed from T on, a younger plan from its beginning.
 //
-// It refuses a watermark that is right unless it is forced: to offer a day of slots again
-// costs a day of messages. It also refuses a watermark of a newer format unless it is forced,
-// since a newer program may run. Running producers notice the reset and start over (package
+// Unless it is forced, it refuses to reset a watermark that is right, because offering a day of
+// slots again costs a day of messages. It also refuses to reset a watermark of a newer format,
+// because a newer program may run. Running producers notice the reset and start over (package
 // producer). If a producer moves the watermark at the same time, the reset is a conflict.
 //
 // # Decisions

@@ -66,8 +66,9 @@ type Facts struct {
 	// Unread are messages in the stream of slots that cannot be read.
 	Unread Unread
 
-	// NodeConsumers are the consumers that are not those of queues. UnaskedConsumers has the
-	// indexes of those that had messages, and no request for them, at two checks.
+	// NodeConsumers are the consumers of alerts, and those of messages that start jobs.
+	// UnaskedConsumers has the indexes of those that had messages, and no request for them, at two
+	// checks.
 	NodeConsumers    []space.NodeConsumer
 	UnaskedConsumers []int
 

@@ -14,7 +14,7 @@ type Level string
 
 const (
 	Error   Level = "error"   // something does not work, or is lost, now
-	Warning Level = "warning" // it will, when the next thing fails
+	Warning Level = "warning" // a risk: it does harm when something else fails, or if it is left
 	Note    Level = "note"    // worth knowing; it does not count
 )
 

@@ -18,8 +18,8 @@ const (
 	// between heartbeats, 9 s of election and 1 s for the answer.
 	leastLease = 16 * time.Second
 
-	// copyWithin is how long after a slot's due time its last copy may come. A later copy
-	// depends on the stored watermark.
+	// copyWithin is how long after a slot's due time a producer may publish a copy of it although
+	// the watermark says that the slot was published.
 	copyWithin = time.Minute
 )
 

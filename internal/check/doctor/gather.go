@@ -40,8 +40,8 @@ const (
 	recheckAfter = 3 * time.Second
 )
 
-// Gather asks the broker for everything that Check needs. If nothing of the namespace exists
-// the error is job.ErrNotFound. What exists and is wrong is a fact.
+// Gather asks the broker for everything that Check needs. If nothing of the namespace exists,
+// the error is job.ErrNotFound. What exists but is wrong becomes a fact.
 func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
 	f := Facts{Namespace: cmp.Or(from.Namespace, job.DefaultNamespace)}
 	for _, url := range from.Monitors {

@@ -21,8 +21,8 @@ const (
 	maxBehind = time.Minute
 )
 
-// wrongWatermark says what is wrong with the watermark that only a reset mends. Empty:
-// nothing.
+// wrongWatermark says what is wrong with a watermark that ResetWatermark mends. Empty: the watermark
+// needs no reset.
 func (f Facts) wrongWatermark() (what, why string) {
 	switch by := f.Watermark.Time.Sub(f.Now); {
 	case errors.Is(f.WatermarkErr, job.ErrInvalid):
@@ -72,7 +72,7 @@ func (c *check) slots() {
 	for _, e := range c.Jobs {
 		timeouts[e.Job.Name] = e.Job.Timeout
 	}
-	shards := map[job.Slot]bool{} // slots with parts that have no outcome
+	shards := map[job.Slot]bool{} // split slots of which a part has no outcome
 	for _, o := range c.Open {
 		if o.Slot.Shards > 0 {
 			shards[o.Slot.Whole()] = true
@@ -110,8 +110,8 @@ func (c *check) stuck(o kv.LedgerEntry, nodes map[string]exchange.NodeEvent, tim
 	return ""
 }
 
-// locks checks for locks that are held by slots which have ended, or were lost before they
-// started.
+// locks checks for locks that are held by slots which have ended or were lost before they
+// started, and for locks whose newest slot is in the future.
 func (c *check) locks() {
 	for _, l := range c.Locks {
 		if by := l.Newest.Sub(c.Now); by > time.Minute {

@@ -19,8 +19,8 @@ var ErrRight = errors.New("the watermark is neither ahead of the broker's clock 
 // ErrNewer says that the watermark is of a newer format.
 var ErrNewer = errors.New("the watermark was written by a newer version of cronce: it is not reset")
 
-// ResetWatermark moves back a watermark that Check finds wrong. The package comment says what
-// it writes, and why. The error is ErrRight if the watermark is right, and ErrNewer if it is
+// ResetWatermark resets a watermark that Check finds wrong. The package comment says what it
+// writes, and why. The error is ErrRight if the watermark is right, and ErrNewer if it is
 // of a newer format; with force either is moved back by the horizon. The error is
 // job.ErrConflict if the watermark was moved since the facts were gathered, and
 // job.ErrUnknown if the broker did not answer.

@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// explainAbsent says why the slot has neither a record nor a message. The reasons exclude
-// each other from the job's definition to the watermark: the first that holds is it.
+// explainAbsent says why the slot has neither a record nor a message. It tries the possible
+// reasons in order, from the job's definition to the watermark, and gives the first that holds.
 func (t *explainer) explainAbsent(ctx context.Context) error {
 	s := t.story.Slot
 	t.addEvents()
@@ -34,7 +34,7 @@ func (t *explainer) explainAbsent(ctx context.Context) error {
 		t.why("No message of stream %s with this ID or sequence has started the job, and no operator has triggered the run; or it is older than the ledger's retention of %v. "+
 			"To see which messages are still to be read: nats consumer report %s", stream, t.Settings.Retention, stream)
 	case s.Token != "" && len(t.entry.Job.After) == 0:
-		t.why("Job %s was not triggered with this token, or longer ago than the ledger's retention of %v.", s.Job, t.Settings.Retention)
+		t.why("Job %s was not triggered with this token, or the run is older than the ledger's retention of %v.", s.Job, t.Settings.Retention)
 	case s.Range:
 		t.why("No range of missed slots begins at this instant.")
 	case len(t.entry.Job.After) > 0:
@@ -59,7 +59,7 @@ func (t *explainer) explainNoJob(ctx context.Context) error {
 		names = append(names, e.Job.Name)
 	}
 	if near := suggest.Nearest(t.story.Slot.Job, names); near != "" {
-		t.why("Is %s meant?", near)
+		t.why("Did you mean %s?", near)
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (t *explainer) explainNotPublished(ctx context.Context, due time.Time) erro
 	case err != nil && !errors.Is(err, job.ErrNotFound) && !exchange.IsUnreadable(err):
 		return err
 	case t.pausedAt(due):
-		t.why("It became due while the job is paused, since %s. When the job is resumed, its catch-up policy (%s) decides.",
+		t.why("It became due during the job's pause, which began at %s and has not ended. When the job is resumed, its catch-up policy (%s) decides.",
 			stamp(t.entry.Pauses[len(t.entry.Pauses)-1].From), t.entry.Job.WithDefaults().CatchUp.Policy)
 	case err != nil || mark.Time.Before(due):
 		t.why("It is due, and not published yet: %s.", t.producers(mark))

@@ -54,7 +54,7 @@ func (t *explainer) explainRecord() {
 	}
 }
 
-// addDue adds when the slot was due. A triggered run without a time is not due at any.
+// addDue adds when the slot was due. A triggered run without a time has no due time.
 func (t *explainer) addDue(due time.Time) {
 	at := t.story.Slot.At
 	switch {
@@ -113,7 +113,7 @@ func (t *explainer) addAttempt(a job.Attempt, last bool) {
 	s.Attempt, s.Fence = a.Number, a.Fence
 }
 
-// addEvents adds what only the events record.
+// addEvents adds the steps that only events record.
 func (t *explainer) addEvents() {
 	for _, e := range t.events {
 		switch {
@@ -136,7 +136,7 @@ func (t *explainer) addEvents() {
 	}
 }
 
-// undone reports whether the event is an outcome before the slot was reopened. The record
+// undone reports whether the event is an outcome that a reopening of the slot removed. The record
 // has only the last outcome.
 func (t *explainer) undone(e job.Event) bool {
 	return job.State(e.Kind).Final() && slices.ContainsFunc(t.events, func(later job.Event) bool {

@@ -78,7 +78,7 @@ const (
 	StepNext      StepKind = "next" // in the future
 )
 
-// Reader reads what is stored of single slots.
+// Reader reads what is stored about single slots.
 type Reader struct {
 	// Record returns the slot's record and its revision. The record is nil if there is none.
 	Record func(context.Context, job.Slot) (*job.Record, uint64, error)

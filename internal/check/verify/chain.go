@@ -13,9 +13,9 @@ import (
 type chain struct {
 	since time.Time // earlier successes do not count
 
-	// succeeded has for each job before it the instants of its successful slots. counted are the
-	// instants at which one of these slots succeeded after since, and recent those at which one
-	// succeeded less than Patience ago. tokens has the same for triggered runs.
+	// succeeded has, for each job in Job.After, the instants of its successful slots. counted are
+	// the instants at which one of these slots succeeded after since, and recent those at which
+	// one succeeded less than Patience ago. tokens has the same for triggered runs.
 	succeeded       []instants
 	counted, recent instants
 	tokens          map[string]*chained
@@ -29,7 +29,7 @@ type chain struct {
 
 // chained is a triggered run of the chain.
 type chained struct {
-	succeeded        uint32 // a bit for each job before it
+	succeeded        uint32 // a bit for each job in Job.After
 	counted, recent  bool
 	recorded, judged bool
 }

@@ -8,9 +8,10 @@
 // beginning, up to and including its end. For a paused job only the slots due before the
 // pause count; the others count when the pause ends.
 //
-// For a job that comes after others, a slot for each instant, and each token of a triggered
-// run, at which all of these succeeded since the job came after them. This follows from their
-// records. The sweep of the fleet has [Patience] to mend what is lost between two slots.
+// A job that comes after others should have a slot for each instant, and for each token of a
+// triggered run, at which all of these succeeded since the job came after them. This follows from
+// their records. Such a slot is missing only after [Patience], within which the sweep of the fleet
+// publishes a slot that was lost.
 //
 // What cannot be known is not judged, and the report says so and why: slots whose records the
 // ledger may have removed, the time before the oldest known plan, slots that were due a
@@ -24,14 +25,13 @@
 //     moved more than [Patience] ago. A slot that a live worker runs is in progress, however
 //     long it takes, unless its job has a timeout.
 //   - Doubled: the slot ended more than once. The ledger keeps one value for a slot, so it
-//     never has two outcomes. What shows is an attempt that began before the previous one
-//     ended, or after one that succeeded, or an outcome in the event stream beside another
-//     one in the ledger. Events may be lost: an event proves a second end, but the absence of
-//     events proves nothing.
+//     never has two outcomes. The evidence is an attempt that began before the previous one
+//     ended, or after one that succeeded, or an event that reports another outcome. Events may
+//     be lost: an event proves a second end, but the absence of events proves nothing.
 //   - Early: the handler started before the slot was due. The start in the record may come
 //     from a wrong clock, so the broker's timestamps count too: the record was stored before
 //     the slot was due, or so soon after that the run must have begun earlier. A slot whose
-//     message was stored when it was due was not early.
+//     message was stored when the slot was due, or later, was not early.
 //
 // These are not problems: a waiting message of a slot that has its outcome (the ack was lost,
 // and the message will be acked without a run); a record for a slot inside a range of missed

@@ -10,12 +10,12 @@ import (
 // stamp messages and records.
 const serversApart = 10 * time.Millisecond
 
-// earlyBy returns how long before it was due the slot of a record was started. The broker
-// stored the record at written. Zero: it was not early, or that is not known.
+// earlyBy returns by how much the slot of a record was started before it was due. The broker
+// stored the record at written. Zero: the slot was not early, or that is not known.
 func (l *timeline) earlyBy(r job.Record, written time.Time) time.Duration {
 	due := r.Due
 	if l.entry == nil || l.chain != nil || due.IsZero() {
-		due = r.Slot.At // the due time of a slot that follows is that of an outcome
+		due = r.Slot.At // the due time of a slot that follows others is when the last of them succeeded
 	}
 	switch {
 	case r.Slot.Token != "" || len(r.Attempts) == 0 || r.Attempts[0].Number != 1:
@@ -29,8 +29,8 @@ func (l *timeline) earlyBy(r job.Record, written time.Time) time.Duration {
 	return 0
 }
 
-// startedBy returns an instant at which the first attempt had been started: the start that its
-// worker recorded, or an earlier one that follows from the broker's timestamp.
+// startedBy returns an instant by which the first attempt had been started: the start that its
+// worker recorded, or an earlier instant that follows from the broker's timestamp.
 func startedBy(r job.Record, written time.Time) time.Time {
 	first := r.Attempts[0]
 	if written.IsZero() {

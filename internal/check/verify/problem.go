@@ -44,8 +44,8 @@ type Problem struct {
 	Beyond string
 }
 
-// Problems walks to the end and yields the problems, job by job, missing slots first. What is
-// passed to the check meanwhile counts from the next call on.
+// Problems ends the walk and yields the problems, job by job, missing slots first. What is passed
+// to the check meanwhile counts from the next call on.
 func (c *Check) Problems() iter.Seq[Problem] {
 	timelines := c.finish()
 	return func(yield func(Problem) bool) {
@@ -110,8 +110,8 @@ func (c *Check) describeMissing(l *timeline, unix int64) Problem {
 	return p
 }
 
-// published reports whether the watermark says that a slot was published, which is due at due
-// and of a plan that came into force at from.
+// published reports whether the watermark says that a slot was published. The slot is due at due,
+// and its plan came into force at from.
 func (c *Check) published(revision uint64, from, due time.Time) bool {
 	w := c.cfg.Watermark
 	return !due.After(w.Time) && (revision <= w.Revision || !from.After(w.RegistryTime))
@@ -246,10 +246,10 @@ func (c *Check) beyond(l *timeline, s job.Slot, r unsettled) string {
 }
 
 // Offer returns the messages that offer a slot again, one for each of its shards, and their
-// payload. The record of a triggered run has its payload. If several repairs run at once they
-// offer the same messages, and the stream drops the copies. A slot without a record, which
-// the catch-up policy of its job would not run so late, is offered as missed. There are no
-// messages for a job that is not in the registry.
+// payload. For a triggered run the caller must take the payload from its record instead. If several
+// repairs run at once, they offer the same messages, and the stream drops the copies. If a slot has
+// no record and the catch-up policy of its job would not run it so late, it is offered as missed.
+// There are no messages for a job that is not in the registry.
 func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Message, payload []byte) {
 	l := c.timelines[p.Slot.Job]
 	if l == nil || l.entry == nil {

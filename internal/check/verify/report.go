@@ -58,7 +58,7 @@ type NotJudged struct {
 // maxNames bounds how many jobs are named with a reason.
 const maxNames = 20
 
-// leftOut is a NotJudged that is still counted. last is the job that was counted last.
+// leftOut is a NotJudged whose counts still grow. last is the job that was counted last.
 type leftOut struct {
 	NotJudged
 	last string

@@ -29,7 +29,7 @@ type timeline struct {
 	// waiting are the slots with a message, and recent those with a young message. overdue are the
 	// slots without a record whose message a worker should have received long ago.
 	waiting, recent, overdue instants
-	tokens                   map[string]bool // triggered runs that wait, overdue or not
+	tokens                   map[string]bool // triggered runs that wait; true: overdue
 
 	// missed are the recorded ranges of missed slots, and coming those whose messages still wait.
 	missed, coming []span
@@ -48,7 +48,7 @@ type timeline struct {
 	early     map[job.Slot]string
 }
 
-// stretch is the slots of one schedule, both bounds inclusive.
+// stretch is the slots of one schedule from first to last, both inclusive.
 type stretch struct {
 	schedule    *job.Schedule
 	first, last int64

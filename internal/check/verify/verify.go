@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// Settle is how old a slot must be, since its due time, to be judged.
+	// Settle is how long ago a slot must have been due to be judged.
 	Settle = 5 * time.Second
 
 	// Patience is how long a slot may stay as it is although it should have moved: the sweep
@@ -88,7 +88,7 @@ func (c *Check) wanted(name string) bool {
 	return len(c.cfg.Jobs) == 0 || slices.Contains(c.cfg.Jobs, name)
 }
 
-// plan sets up the slots of one job that should exist.
+// plan returns the timeline of a job, with the slots that should exist.
 func (c *Check) plan(e *plans.Entry, schedules map[string]*job.Schedule) *timeline {
 	l := newTimeline(e.Job.Name, e)
 	if e.Paused {

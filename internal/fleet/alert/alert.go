@@ -33,7 +33,7 @@ type Registry interface {
 	Alerting() bool
 }
 
-// Config of a Deliverer. All fields are required but Logger.
+// Config of a Deliverer. All fields except Logger are required.
 type Config struct {
 	Namespace string
 
@@ -54,7 +54,7 @@ type Config struct {
 	// Now is the broker's clock.
 	Now func() time.Time
 
-	// Getenv returns the environment variables that alerts name.
+	// Getenv returns the value of an environment variable that an alert names.
 	Getenv func(string) string
 
 	// Logger defaults to none.
@@ -129,7 +129,7 @@ func (d *Deliverer) deliver(ctx context.Context) error {
 	return err
 }
 
-// handle handles one message of the feed.
+// handle delivers the alert of one message, and acks the message or returns it to the broker.
 func (d *Deliverer) handle(ctx context.Context, m jetstream.Msg) {
 	e, err := exchange.DecodeEvent(m.Data())
 	if err == nil {
@@ -185,8 +185,8 @@ type postponed time.Duration
 func (p postponed) Error() string { return "target is busy or failing" }
 
 // postponedDelay returns the delay of an alert that was not tried. If its target has failed for
-// long, the alert waits at least as long as after a failed try. So many alerts for one failing target
-// cost few deliveries.
+// long, the alert waits at least as long as after a failed try. Otherwise many alerts for one failing
+// target would be redelivered every minute.
 func postponedDelay(m jetstream.Msg, p postponed) time.Duration {
 	wait := time.Duration(p)
 	if wait <= busyDelay {
@@ -252,8 +252,8 @@ func (d *Deliverer) callHeartbeat(ctx context.Context, j job.Job, slot job.Slot,
 }
 
 // isOver reports whether the job has recovered from the failure that the alert is about. An
-// alert that is retried may be delivered after that of the recovery. PagerDuty would then open
-// an incident that nothing resolves.
+// alert that is retried may be delivered after the alert of the recovery. PagerDuty would then
+// open an incident that nothing resolves.
 func (d *Deliverer) isOver(ctx context.Context, e job.Event) bool {
 	if e.Revision == 0 || e.Alert == job.AlertRecovered || e.Alert == job.Succeeded {
 		return false

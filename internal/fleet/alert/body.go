@@ -19,7 +19,7 @@ type message struct {
 	body []byte
 	key  string
 
-	// url is where it goes, if the format asks for another URL than that of the target.
+	// url replaces the URL of the target if the format needs another one.
 	url string
 }
 
@@ -93,8 +93,8 @@ func (d *Deliverer) fittingMessage(a job.Alert, slot job.Slot, e job.Event) (mes
 	return m, err
 }
 
-// fromTemplate writes the body by a template. Errors of Execute may contain the key; fromTemplate
-// replaces it.
+// fromTemplate writes the body with a template. An error of Execute may contain the key, which
+// fromTemplate replaces with asterisks.
 func fromTemplate(text string, data alertbody.Data) ([]byte, error) {
 	t, err := alertbody.ParseTemplate(text)
 	if err != nil {
@@ -122,7 +122,7 @@ func (d *Deliverer) ntfy(h job.AlertHTTP) (server, topic string, err error) {
 	return server, topic, err
 }
 
-// urlOf returns the URL of a webhook. Its errors do not contain it.
+// urlOf returns the URL of a webhook. Its errors do not contain the URL.
 func (d *Deliverer) urlOf(h job.AlertHTTP) (string, error) {
 	if h.URLEnv == "" {
 		return h.URL, nil

@@ -1,6 +1,7 @@
 // Package alert delivers alerts: it sends a webhook or a NATS message about a slot that failed,
-// expired, was missed, was late or succeeded, or whose success ended the trouble of its job. It
-// also calls the heartbeats of jobs.
+// expired, was missed, was late or succeeded, or whose success ended the trouble of its job. A slot
+// that fails, expires, is missed or is late brings its job into trouble, until the next success. The
+// package also calls the URL that a job names as its heartbeat, after each success of the job.
 //
 // A worker that writes such an outcome publishes an alert to the event stream before it acks
 // the message of the slot (package consumer), if the job asks for alerts. One consumer hands
@@ -9,7 +10,7 @@
 // is redelivered, later each time, for as long as events are kept.
 //
 // A producer publishes the alert about a late slot (package sweep). A heartbeat that is ten
-// minutes old is dropped: it says that the job succeeds now.
+// minutes old is dropped, because it would say that the job succeeds now.
 //
 // An alert is delivered at least once. If a worker dies between delivery and ack, another worker
 // delivers the alert again. The slot ID is the idempotency key, as with actions. One slot can
@@ -21,9 +22,9 @@
 //
 // # Order
 //
-// Alerts of one job have no order: one that is retried is delivered after a later one. Only
-// for PagerDuty this would do harm, because a failure that is delivered after the recovery
-// opens an incident that nothing resolves. Such an alert is dropped (isOver).
+// Alerts of one job have no order: one that is retried is delivered after a later one. This does
+// harm only with PagerDuty, where a failure that is delivered after the recovery opens an incident
+// that nothing resolves. Such an alert is dropped (isOver).
 //
 // # Permissions
 //
@@ -51,14 +52,15 @@
 // # NATS subjects
 //
 // Core NATS has no receipt. If the subject has no subscriber, the delivery is retried. With
-// a subscriber the delivery has succeeded, unless a stream answers within two seconds that
+// a subscriber the delivery counts as a success, unless a stream answers within two seconds that
 // it did not store the message.
 //
-// Events of kind alert that are not alerts (a slot was reopened) are acked.
+// Some events of kind alert ask for no delivery, for example that a slot was reopened. They are
+// only acked.
 //
 // # Known limit
 //
-// If an operator purges the alerts of one job by hand, the server can lose those of other
+// If an operator purges the alerts of one job by hand, the server can lose alerts of other
 // jobs that wait for a retry (integration/facts, 20). docs/decisions/0041 says why this is
 // accepted.
 package alert

@@ -51,9 +51,9 @@ const (
 	// jitter is the tolerance for two samples beyond drift.
 	jitter = time.Millisecond
 
-	// narrow is the error up to which the first estimate may be used at once: that of a round
-	// trip of 100 ms. A wider one may be used after maxFirst samples, or firstFor after the first
-	// one.
+	// If the error of the first estimate is at most narrow, as with a round trip of 100 ms, the
+	// estimate may be used at once. A wider one may be used after maxFirst samples, or firstFor
+	// after the first sample.
 	narrow   = 50 * time.Millisecond
 	maxFirst = 4
 	firstFor = 10 * time.Second
@@ -88,7 +88,7 @@ type Clock struct {
 	mu      sync.Mutex
 	samples []sample
 	local   time.Duration // wall minus boot, at the last sample
-	first   int           // samples until known was closed; the first was taken at began
+	first   int           // number of samples until known was closed; the first was taken at began
 	began   time.Duration // on the boot clock
 	known   chan struct{}
 }
@@ -176,7 +176,7 @@ func (c *Clock) Plausible() error {
 	if offset < 0 {
 		where = "ahead of"
 	}
-	return fmt.Errorf("this node's clock is %v %s the broker's; at most %v is believed",
+	return fmt.Errorf("this node's clock is %v %s the broker's; at most %v is allowed",
 		offset.Abs().Round(100*time.Millisecond), where, c.maxOffset)
 }
 

@@ -27,10 +27,10 @@
 // If a job is deleted while no producer runs, its consumer stays, because no definition
 // names it any more (nats consumer rm STREAM NAME).
 //
-// If one subject of a stream is purged while messages of other subjects are pending, the
-// server may never redeliver those (integration/facts, 20). This needs a producer that died
-// with them, or slots that could not be published. Nothing in the stream distinguishes them
-// from messages that became slots. If you remove the consumer, it is created again and delivers
-// all messages of its plan once more. A message that already started a run names the same run,
-// and a message older than the horizon is recorded as expired.
+// If one subject of a stream is purged while messages of other subjects wait for a redelivery,
+// because their producer died or their slots could not be published, the server may never redeliver
+// these messages (integration/facts, 20). Nothing in the stream distinguishes them from messages
+// that became slots. If you remove the consumer, it is created again and delivers all messages of
+// its plan once more. A message that already started a run names the same run, and a message older
+// than the horizon is recorded as expired.
 package intake

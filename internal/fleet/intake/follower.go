@@ -15,22 +15,22 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// follower takes the messages of one definition: those of its current plan, and what is
-// left of the plans before.
+// follower takes the messages that start one job, by one definition: the messages of the current
+// plan, and what is left of the earlier ones.
 type follower struct {
 	cfg   Config
 	entry plans.Entry
 	log   *slog.Logger
 
 	plans   []plans.PastPlan
-	done    map[time.Time]bool // the plans that are drained, by their beginnings
+	done    map[time.Time]bool // the plans that are drained, by their From
 	takers  map[string]bool    // the keys of the consumers that have a taker
 	results chan result
 	running sync.WaitGroup
 	warned  map[string]bool // the errors that were logged
 }
 
-// result is how a taker has ended.
+// result is how a taker ended.
 type result struct {
 	planConsumer
 	drained bool
@@ -87,8 +87,8 @@ func (f *follower) wait(ctx context.Context, settled bool) {
 	}
 }
 
-// logOnce logs each error once. A removed consumer or an edited definition is no error: the
-// next reconcile finds the new state.
+// logOnce logs each error once. It ignores a removed consumer and an edited definition: the next
+// reconcile finds the new state.
 func (f *follower) logOnce(err error, about ...any) {
 	for _, expected := range []error{errEdited, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound} {
 		if errors.Is(err, expected) {
@@ -101,7 +101,7 @@ func (f *follower) logOnce(err error, about ...any) {
 	}
 }
 
-// key distinguishes a consumer from others of the same name, which was created before or after it.
+// key distinguishes a consumer from consumers of the same name that existed before or after it.
 func key(c core.OnConsumer) string { return c.Stream + "/" + c.Name + "/" + c.Created.String() }
 
 // reconcileAll repeats reconcile until nothing changes. It reports whether nothing is left to do.
@@ -189,8 +189,8 @@ func (f *follower) begin(ctx context.Context, p plans.PastPlan, found []core.OnC
 	return nil
 }
 
-// remove removes a consumer if the leader of the registry has a definition that does not
-// need it, or none. If the definition cannot be decoded, it stays.
+// remove removes a consumer if the leader of the registry has no definition, or one that does not
+// need the consumer. If the definition cannot be decoded, the consumer stays.
 func (f *follower) remove(ctx context.Context, c core.OnConsumer) error {
 	e, err := f.cfg.Read(ctx, f.entry.Job.Name)
 	if err != nil && !errors.Is(err, job.ErrNotFound) {

@@ -39,7 +39,7 @@ type Slots interface {
 	Put(ctx context.Context, queue string, m core.Message, payload []byte) error
 }
 
-// Config of an Intake. All fields are required but Logger.
+// Config of an Intake. All fields except Logger are required.
 type Config struct {
 	// Node is the publishing node.
 	Node string
@@ -59,7 +59,7 @@ type Config struct {
 	// job is deleted.
 	Read func(ctx context.Context, name string) (plans.Entry, error)
 
-	// Now is the broker's clock, Horizon how old a slot may be and still run.
+	// Now is the broker's clock. Horizon is how old a slot may be and still run.
 	Now     func() time.Time
 	Horizon time.Duration
 

@@ -54,7 +54,7 @@ func (t *taker) run(ctx context.Context) (drained bool, err error) {
 		return false, err
 	}
 	if !t.isOver() {
-		t.log.Info("each message starts the job")
+		t.log.Info("taking messages: each one starts the job")
 	}
 	var publications sync.WaitGroup
 	defer publications.Wait()

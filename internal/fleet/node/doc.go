@@ -4,19 +4,18 @@
 // every tenth of the lease (Node). Some processes watch the keys of the others (Peers). Two
 // rules make the owner of a claim unique without comparing two clocks:
 //
-//   - Trust ends early. A node trusts itself until the time before it sent its last
-//     acknowledged heartbeat, plus the lease, minus a margin. It measures this on a clock
-//     that counts suspend. A slow success never lengthens trust. What the node runs ends
-//     within the margin.
+//   - Trust ends early. A node trusts itself for the lease minus a margin, counted from before it
+//     sent its last acknowledged heartbeat, so a slow acknowledgement does not extend the trust.
+//     It measures this on a clock that counts suspend. What the node runs ends within the margin.
 //   - Death is a won write. A challenger that has seen a key unchanged for a whole lease, on
 //     its own clock, writes "fenced" at the revision that it saw. If the node was alive, its
 //     heartbeat has moved the key and the write conflicts. If the write is won, the next
 //     heartbeat of the node conflicts, however late it is. The node then cancels everything
 //     and starts again under a new name.
 //
-// No node starts a handler beside a living owner. The heartbeat that the challenger saw was
-// stored after it was sent, and the challenger waits a whole lease from when it saw it. The
-// owner gave up a margin before a lease from when it sent it.
+// So no node starts a handler beside a living owner. The owner counts from when it sent its last
+// heartbeat, and stops a margin before the lease is over. The challenger counts from when it saw
+// that heartbeat, which is later, and waits for the whole lease.
 //
 // A node whose trust has lapsed never goes on under its name, even if its heartbeat would
 // still be accepted. Its handlers were cancelled, so its slots must be taken over and not

@@ -88,8 +88,8 @@ type Node struct {
 	until  time.Duration // trust, in boot time; zero before the first heartbeat
 	failed error         // why the last heartbeat failed; nil after one that was acknowledged
 
-	// Only Run uses the rest, and Stop after Run has returned. revision is that of the last
-	// acknowledged heartbeat, records the number of records that were made.
+	// Only Run uses the rest, and Stop after Run has returned. revision is the revision of the last
+	// acknowledged heartbeat. records counts the records that were made, for their nonces.
 	revision uint64
 	records  int
 
@@ -123,8 +123,8 @@ func (n *Node) Ready() <-chan struct{} { return n.ready }
 // alive, and with job.ErrStopping after Stop.
 func (n *Node) Context() context.Context { return n.ctx }
 
-// Trusted reports whether the node may act now. Call it before each start: the context ends
-// only after a goroutine has read the clock. If the trust has lapsed, Trusted ends the context. So
+// Trusted reports whether the node may act now. Call it before each start of a handler: the context
+// ends only after a goroutine has read the clock. If the trust has lapsed, Trusted ends the context. So
 // after the process was frozen, the caller sends nothing in this context, even if no other
 // goroutine has run yet.
 func (n *Node) Trusted() bool {
@@ -150,8 +150,8 @@ func (n *Node) Left() time.Duration {
 }
 
 // Run writes heartbeats until the lease is lost or ctx ends, and returns the cause. Call it once.
-// After it has returned, the context still ends when the trust lapses. Call Stop when no handler
-// runs any more, or Lose.
+// If ctx ends, the context of the node stays open until the trust lapses or the caller calls Lose or
+// Stop. Call Stop when no handler runs any more.
 func (n *Node) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -51,8 +51,8 @@ type Peers struct {
 	seen     map[string]observation
 }
 
-// observation is the last known record of a node. On the boot clock of this process, the record has
-// not changed since the time since, and was last seen or read at readAt.
+// observation is the last known record of a node. since and readAt are readings of this process's
+// boot clock: when the record was first observed at this revision, and when it was last observed.
 type observation struct {
 	node          exchange.Node
 	revision      uint64
@@ -216,8 +216,8 @@ func (p *Peers) read(ctx context.Context, name string) (observation, error) {
 	return p.note(name, e), nil
 }
 
-// fence writes the death of a node at the revision that has not changed. It returns what is known of
-// the node after that.
+// fence writes that a node is fenced, at the revision that was observed. It returns the observation
+// after that.
 func (p *Peers) fence(ctx context.Context, name, by string, o observation) (observation, error) {
 	n := o.node
 	n.Name, n.State, n.FencedBy, n.FencedAt = name, exchange.NodeFenced, by, p.cfg.Now()

@@ -58,7 +58,7 @@ type View struct {
 	watch    int  // serial number of the current watch, from 1
 }
 
-// kept is the state of a name whose events are applied.
+// kept is what the View knows of one job whose events it applies.
 type kept struct {
 	entry *plans.Entry // shared, never modified
 	err   error        // the stored definition cannot be decoded
@@ -235,8 +235,8 @@ func (v *View) entries(names iter.Seq[string]) (entries []plans.Entry) {
 	return entries
 }
 
-// Ready is closed when all that was stored has been applied, since the start or since
-// Restart.
+// Ready returns a channel that is closed when the watch has delivered all that was stored. Restart
+// replaces a channel that is closed.
 func (v *View) Ready() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -16,11 +16,10 @@ type appliedJobs struct {
 	added  chan struct{} // closed when a job is applied; nil: no goroutine waits
 }
 
-// appliedJob has the hash of this replica's definition, the hash of the registry's when last
-// reported, and the revision of that.
 type appliedJob struct {
-	ours, stored string
-	revision     uint64
+	ours     string // hash of this replica's definition
+	stored   string // hash of the registry's newest known definition
+	revision uint64 // of that definition
 }
 
 // put records that the replica has applied ours, and that the registry has the definition stored
@@ -117,8 +116,9 @@ func (r *Replica) noteRegistry(e plans.RegistryEvent) {
 	}
 }
 
-// logReplaced logs that a definition of another writer has replaced the one of this replica, if it has.
-// The watch may report a write of this replica before its answer has arrived.
+// logReplaced logs if another writer's definition has replaced the one of this replica. It compares
+// the writers first, because the watch may report a write of this replica before the write is
+// answered.
 func (r *Replica) logReplaced(e plans.Entry) {
 	switch {
 	case e.Node == r.identity, !r.applied.noteReplaced(e):

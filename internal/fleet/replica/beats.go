@@ -11,9 +11,9 @@ import (
 	"github.com/cronce-io/cronce/internal/fleet/node"
 )
 
-// beats makes a clock sample of each heartbeat of this replica. The node knows when the heartbeat
-// was sent and acknowledged. The broker's timestamp of it comes from the watch of the nodes, or is
-// read while this replica does not watch (readStamps). Either half of a sample may come first.
+// beats makes a clock sample from each heartbeat of this replica. The node knows when the heartbeat
+// was sent and acknowledged. The broker's timestamp comes from the watch of the nodes. While this
+// replica does not watch, readStamps reads it. Either half of a sample may come first.
 type beats struct {
 	clock    *clock.Clock
 	watching func() bool
@@ -99,7 +99,7 @@ func pauseBeforeBeat(now time.Time, lease time.Duration, name string) time.Durat
 	_, _ = h.Write([]byte(name))
 	before := 50*time.Millisecond + time.Duration(h.Sum32()%200)*time.Millisecond
 	wait := every - now.Add(before).Sub(now.Add(before).Truncate(every))
-	if wait < 20*time.Millisecond { // the last heartbeat corrected the clock, and was that of this period
+	if wait < 20*time.Millisecond { // this period's heartbeat was just sent, and corrected the clock
 		wait += every
 	}
 	return min(wait, interval)

@@ -7,7 +7,7 @@
 // None of them imports another.
 //
 //   - An incarnation is a node with everything that runs under its name. When the lease is
-//     lost all of it ends. The producer needs no lease, but ends too and starts again from
+//     lost, all of it ends. The producer needs no lease, but ends too and starts again from
 //     the watermark, as it must after the broker was away.
 //   - Nothing is produced before the broker's clock is known. A local clock that is an hour
 //     fast would publish an hour of slots.

@@ -17,9 +17,9 @@ import (
 // within a minute.
 const stuckAfter = 3 * time.Minute
 
-// Live returns an error if this process is stuck and only a restart helps. A missing broker
-// or a lost lease is no such error: a restart would end handlers that may finish, and would
-// bring no broker back. If a lock is never released, Live does not return.
+// Live returns an error if this process is stuck and only a restart helps. A missing broker or a
+// lost lease does not count: a restart would end handlers that may finish, and would not bring the
+// broker back. If a mutex of this process is never released, Live does not return.
 func (r *Replica) Live() error {
 	return checkLoop(r.Stats(), time.Now())
 }
@@ -28,7 +28,7 @@ func (r *Replica) Live() error {
 func checkLoop(s Stats, now time.Time) error {
 	still := now.Sub(s.Producer.Turned)
 	if s.Produces && !s.Producer.Turned.IsZero() && still > stuckAfter {
-		return fmt.Errorf("producer loop has not turned for %v", still.Round(time.Second))
+		return fmt.Errorf("the loop of the producer has not run for %v", still.Round(time.Second))
 	}
 	return nil
 }

@@ -32,8 +32,8 @@ import (
 const stopTime = 2 * time.Second
 
 // incarnation runs a node until ctx ends (nil), the lease is lost (job.ErrLeaseLost) or a
-// permanent error occurs. life outlives ctx by the time that handlers take to end. If life
-// ends first, the incarnation is lost too, because its heartbeats end.
+// permanent error occurs. life outlives ctx by the time that handlers take to end. If life ends
+// while the incarnation still runs, its lease is lost, because its heartbeats end.
 func (r *Replica) incarnation(ctx, life context.Context) error {
 	started, lease := r.clock.Now(), r.cfg.Store.Settings().Lease
 	name := nodeName(r.cfg.Host, started)

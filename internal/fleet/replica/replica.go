@@ -56,7 +56,7 @@ type Config struct {
 	Serve func(ctx context.Context, node string, status func() exchange.Node) (stop func(), err error)
 
 	// Queues are the queues that this replica works on at the start: see SetQueues. Without
-	// queues it is no worker.
+	// queues it is not a worker.
 	Queues []string
 
 	// Produce makes the replica publish due slots.
@@ -137,8 +137,8 @@ type Replica struct {
 	// watchesNodes is true while this replica should watch the heartbeats of the fleet.
 	watchesNodes *variable[bool]
 
-	// settingUp has an element while a goroutine sets the namespace up again. registryCreated is
-	// when the registry bucket was created to which the jobs of this process were applied.
+	// settingUp has an element while a goroutine sets the namespace up again. registryCreated is the
+	// creation time of the registry bucket to which this process has applied its jobs.
 	settingUp       chan struct{}
 	registryCreated time.Time
 

@@ -36,7 +36,7 @@ type backlog = struct {
 	Oldest         time.Time
 }
 
-// current is what runs now, for Stats.
+// current is what Stats reports: what runs now, and what sample has read last.
 type current struct {
 	mu       sync.Mutex
 	node     *node.Node

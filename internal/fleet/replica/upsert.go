@@ -72,7 +72,7 @@ func (r *Replica) apply(ctx context.Context, jobs []job.Job, force bool) error {
 	return err
 }
 
-// applying is one Apply.
+// applying is one call of Apply.
 type applying struct {
 	*Replica
 	force bool
@@ -88,7 +88,7 @@ type applying struct {
 type attempt struct {
 	ours       job.Job
 	old        *plans.Entry // nil if there is none
-	revision   uint64       // the last one of the job
+	revision   uint64       // the last revision of the job's key
 	unreadable bool         // the registry has an entry that cannot be decoded
 }
 
@@ -297,7 +297,7 @@ func (a *applying) note(ours, stored job.Job, revision uint64) {
 // logReplacing logs that this node's definition has replaced that of another node.
 func (a *applying) logReplacing(old *plans.Entry, name string) {
 	if old != nil && old.Node != a.identity {
-		a.log.Info("job definition replaced: this node's holds now", "job", name, "node", a.identity, "stored_by", old.Node, "owner", old.Owner)
+		a.log.Info("job definition replaced: this node's definition counts now", "job", name, "node", a.identity, "stored_by", old.Node, "owner", old.Owner)
 	}
 }
 
@@ -313,7 +313,7 @@ func (a *applying) logUnwritten(change plans.Change, old *plans.Entry, name stri
 		a.log.Warn("this job is not in the registry, and this node may not write it there: it has no slots until another login applies it",
 			"job", name, "fix", "cronce job apply")
 	case change == plans.Changed:
-		a.log.Warn("the registry's definition of this job differs from this node's, and this node may not write it: the registry's holds",
+		a.log.Warn("the registry's definition of this job differs from this node's, and this node may not write it: the registry's definition counts",
 			"job", name, "node", a.identity, "stored_by", old.Node, "owner", old.Owner)
 	}
 }

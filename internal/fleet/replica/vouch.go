@@ -35,7 +35,8 @@ type vouches struct {
 	known map[string]vouch
 }
 
-// vouch is the result of the last read of a node's record, at readAt. Zero means none yet.
+// vouch is the result of the last read of a node's record, at readAt. readAt is zero before the
+// first read.
 type vouch struct {
 	started  time.Time
 	produces bool

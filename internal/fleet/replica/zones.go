@@ -17,7 +17,7 @@ const zonesFor = 3 * vouchFor
 
 // zones compares the time zone data of the other nodes with that of this program: with two
 // releases of the data, two nodes may compute different slots. It logs each other release once,
-// with the first node that has it. It is safe for concurrent use.
+// with the first node that is known to have it. It is safe for concurrent use.
 type zones struct {
 	own string
 	log *slog.Logger

@@ -1,7 +1,7 @@
 // Package sweep finds slots that no worker moves any more because their messages are lost,
 // and publishes a message for each.
 //
-// A slot goes on because its message is delivered, again and again, until the slot has its
+// A slot makes progress because its message is delivered, again and again, until the slot has its
 // outcome. A message can be purged, or lost with a broker's disk. The server can also stop
 // delivering one that is still stored (stream.WaitingSlot.Stranded).
 //
@@ -13,7 +13,7 @@
 //     only. From that it keeps the unfinished slots, the locks with slots, and the slots that
 //     should follow from others.
 //  2. It collects the suspects: slots that should have moved half a minute ago.
-//  3. If there are suspects, it lists the messages, once. A slot with a message is no suspect.
+//  3. If there are suspects, it lists the messages, once. A slot with a message is not a suspect.
 //  4. It reads the record of each other suspect at the ledger's leader, and publishes a
 //     message for it under a new message ID: the stream would fold the old one.
 //
@@ -31,9 +31,10 @@
 //   - without a record, if its only message is stranded.
 //
 // A pass also publishes an alert for each slot of a job with on_late that has not started in
-// time. It remembers the slots that this node's producer published, and at its first pass
-// adds those that have a message. What it published is looked up in the events before it is
-// published once more, so each slot has one alert, whichever node sweeps.
+// time. The sweep remembers the slots that this node's producer published, and at its first pass
+// adds those that have a message. Where the stream might no longer fold a second alert about a
+// slot, the sweep first looks for the alert in the stored events. So each slot has one alert,
+// whichever node sweeps.
 //
 // # Invariants
 //
@@ -45,7 +46,7 @@
 //     which "cronce doctor" shows. One bad record does not end the pass.
 //   - If no pass has been completed for a minute and a half, any producer makes one: the oldest
 //     producer may be stuck, or may be a forged record without a process.
-//   - Before each turn a producer checks that the newest write of the ledger that it knows is
+//   - Twice a minute each producer checks that the newest write of the ledger that it knows is
 //     still there (Seen). If not, one of the producers reports that the ledger was rewound.
 //
 // # Limits

@@ -24,7 +24,7 @@ type Seen struct {
 	mark exchange.LedgerMark // without its slot
 }
 
-// Note notes that the slot's record was at the revision at the time.
+// Note notes that the slot's record was written at this revision and time.
 func (s *Seen) Note(slot job.Slot, revision uint64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *Seen) forget() {
 	s.mark = exchange.LedgerMark{}
 }
 
-// lastEnd returns what the last complete sweep has stored. It is zero if nothing is stored, or
-// nothing that can be read.
+// lastEnd returns what the last complete pass has stored. It is zero if nothing is stored, or if
+// the stored value cannot be read.
 func (s *Sweeper) lastEnd(ctx context.Context) (kv.SweepEnd, error) {
 	end, err := s.cfg.Ends.Read(ctx)
 	if errors.Is(err, job.ErrNotFound) || exchange.IsUnreadable(err) {
@@ -91,7 +91,7 @@ func (s *Sweeper) standsIn(last kv.SweepEnd) bool {
 	return !s.denied && s.cfg.Now().Sub(since).Abs() > overdue
 }
 
-// storeEnd stores the end of a pass over the end of the last one.
+// storeEnd replaces the stored end of the last pass with the end of this one.
 func (s *Sweeper) storeEnd(ctx context.Context, last kv.SweepEnd) error {
 	end := s.end
 	end.Node, end.Rewound, end.Extra = s.cfg.Node, last.Rewound, last.Extra

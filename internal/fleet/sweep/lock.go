@@ -14,10 +14,10 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// certain is how long a triggered run may be admitted by its job's lock, without a record, before
-// the sweep ends it. This cannot be undone, so certain is longer than any worker needs to claim a
-// run that it has received.
-const certain = time.Minute
+// runLostAfter is how long a triggered run may be admitted by its job's lock, without a record,
+// before the sweep ends it. This cannot be undone, so the time is longer than any worker needs to
+// claim a run that it has received.
+const runLostAfter = time.Minute
 
 // admittedSlot is a slot that its job's lock admits, and that had no record when the sweep first
 // saw it there, at since.
@@ -44,8 +44,7 @@ func (s *Sweeper) noteEnded(slot job.Slot) {
 }
 
 // startable returns the slots of a lock that could start: the holders that are not known to run
-// and, if all holders have ended, the first slot that waits. The other slots wait for that one,
-// perhaps in a worker.
+// and, if all holders have ended, the first slot that waits. The others wait for that one.
 func (s *Sweeper) startable(l core.Lock) (startable []core.LockSlot) {
 	ended := true
 	for _, h := range l.Holders {
@@ -82,7 +81,7 @@ func (s *Sweeper) stoppedLocks() []stoppedLock {
 			}
 			after := stallAfter
 			if in.Slot.Token != "" {
-				after = certain
+				after = runLostAfter
 			}
 			if !seen.recorded && now.Sub(seen.since) > after {
 				stopped.stuck = append(stopped.stuck, in.Slot)

@@ -9,7 +9,8 @@ import (
 )
 
 // strandedKey names a stranded message: one that the server does not deliver any more. sequence
-// is its sequence number in the stream of timers, or in that of slots.
+// is its sequence number, in the stream of timers if timers is true, and else in the stream of
+// slots.
 type strandedKey struct {
 	timers   bool
 	sequence uint64

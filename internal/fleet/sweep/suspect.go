@@ -22,7 +22,7 @@ type suspect struct {
 	published publishedSlot // of a slot without a record
 }
 
-// setBack is the age of a record that was stored before the broker's clock was set back.
+// setBack is what age returns for a record that was stored before the broker's clock was set back.
 const setBack = time.Duration(math.MaxInt64)
 
 // age returns how long ago the broker stored a message or record that it stamped with at. If at is

@@ -19,16 +19,18 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Ledger is what the sweep reads of the ledger. kv.Ledger satisfies it.
+// Ledger is the ledger, for reading only. kv.Ledger satisfies it.
 type Ledger interface {
-	// Changes yields what was written since the cursor: of each slot the last write.
+	// Changes yields the last write of each slot that was written since the cursor, and moves the
+	// cursor.
 	Changes(ctx context.Context, at *wire.Cursor) iter.Seq2[kv.Change, error]
 	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
 }
 
-// Locks is what the sweep reads of the jobs' locks. kv.Locks satisfies it.
+// Locks are the locks of the jobs, for reading only. kv.Locks satisfies it.
 type Locks interface {
-	// Changes yields what was written since the cursor: of each job the last write.
+	// Changes yields the last write of each lock that was written since the cursor, and moves the
+	// cursor.
 	Changes(ctx context.Context, at *wire.Cursor) iter.Seq2[kv.LockChange, error]
 }
 
@@ -76,13 +78,13 @@ type Config struct {
 	// incarnation. Default: an empty one.
 	Seen *Seen
 
-	// After returns the jobs that come after one, as far as is known here, without a
-	// request. Default: none.
+	// After returns the jobs that run after the named one, as far as this process knows them. It
+	// sends no request. Default: none.
 	After func(name string) []plans.Entry
 
-	// Late returns the jobs that ask for an alert about slots that have not started in time,
-	// as far as is known here, without a request. Alerts and AlertStates are used for these.
-	// Default: none.
+	// Late returns the jobs that ask for an alert about slots that have not started in time, as
+	// far as this process knows them. It sends no request. Alerts and AlertStates are used for
+	// these jobs. Default: none.
 	Late        func() []plans.Entry
 	Alerts      Alerts
 	AlertStates AlertStates
@@ -107,15 +109,15 @@ type Config struct {
 }
 
 const (
-	// every is the time between two passes. stallAfter is how long after it should have moved a
-	// slot counts as lost. A lost slot is found within two minutes, even if the sweeping node is
-	// killed just before its pass: another node takes its place when the lease has expired.
+	// every is the time between two passes. A slot counts as lost when it should have moved
+	// stallAfter ago. A lost slot is found within two minutes, even if the sweeping node is killed
+	// just before its pass: another node takes its place when the lease has expired.
 	every      = 30 * time.Second
 	stallAfter = 30 * time.Second
 
-	// limit bounds the time of a pass. After a pass that it has ended, the bound is twice as long, up
-	// to maxLimit: listing millions of messages of a distant broker takes longer than a minute.
-	// atOnce is how many slots a pass offers at the same time.
+	// limit bounds the time of a pass. If a pass exceeds its bound, the bound of the next one is
+	// twice as long, up to maxLimit: listing millions of messages of a distant broker takes longer
+	// than a minute. atOnce is how many slots a pass offers at the same time.
 	limit    = time.Minute
 	maxLimit = 16 * limit
 	atOnce   = 32
@@ -163,7 +165,7 @@ type Sweeper struct {
 	followers map[job.Slot]follower
 
 	// awaited are the slots of jobs with on_late that are not known to have started in time.
-	// seeded is true if those that other nodes published before are among them.
+	// seeded is true once they include the slots that other nodes published earlier.
 	awaited map[job.Slot]awaited
 	seeded  bool
 

@@ -171,7 +171,7 @@ func TestPageOfASlotThatDoesNotExistSaysWhyNot(t *testing.T) {
 		t.Errorf("%d: %s", status, text)
 	}
 	for path, want := range map[string]string{
-		"slots/reprot:2026-11-21T07:00:00Z":           "Is report meant?",
+		"slots/reprot:2026-11-21T07:00:00Z":           "Did you mean report?",
 		"slots/report:@never":                         "was not triggered with this token",
 		"slots/nonsense":                              "nonsense",
 		"slots/" + url.PathEscape("a<script>:@k"):     "a<script>:@k",
