@@ -28,6 +28,7 @@ var nodeMutants = []nodeMutant{
 	{"does not wait for the due time", "claim", `if (wait > 0 && (m.slot.range || !tooOld(d, v)))`, `if (false)`, "claims", ""},
 	{"runs a slot that was missed", "claim", `if (m.missed > 0) return end`, `if (false) return end`, "claims", ""},
 	{"runs a slot that cannot be made", "claim", `if (m.refused) return end`, `if (false) return end`, "claims", ""},
+	{"runs planned slots of a job that comes after others", "claim", `if (m.revision >= entry.revision) return true;`, `if (m.revision >= entry.revision || entry.job.plan.after?.length) return true;`, "claims", ""},
 	{"runs a slot of no plan", "claim", `if (!belongs(m, v.entry)) return end`, `if (false) return end`, "claims", ""},
 	{"runs the whole of a split slot", "claim", `if (splits(m, v.entry)) return unhandled(d);`, `if (false) return unhandled(d);`, "claims", ""},
 	{"runs the whole of a slot that its producer does not know to be split", "claim", `if (splitOtherwise(m, v.entry)) return { do: "ack" };`, `if (splitOtherwise(m, v.entry)) return claim(d, v, 1);`, "claims", ""},

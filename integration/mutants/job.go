@@ -125,6 +125,15 @@ var jobMutants = []mutant{
 		in:     "consumer",
 	},
 	{
+		name:   "planned-slot-of-a-chained-job",
+		breaks: "a job that comes after others now runs a slot of the schedule that it had before",
+		file:   "internal/core/belongs.go",
+		old:    "	case d.Chained:\n		return len(e.Job.After) > 0\n",
+		new:    "	case len(e.Job.After) > 0:\n		return true\n	case d.Chained:\n		return false\n",
+		test:   "TestClaims",
+		in:     "docs",
+	},
+	{
 		name:   "skipped-for-a-newer",
 		breaks: "a slot is skipped for one that came after it",
 		file:   "internal/core/lock.go",

@@ -6,17 +6,14 @@ import (
 )
 
 // belongs reports whether the slot is in the plan that was in force at its instant. If the message
-// was computed from this definition or a newer one, it belongs. If the job comes after other jobs
-// now, every slot belongs, since a chained slot has the instant of another job. If the job does not,
-// no chained slot belongs. A triggered run belongs.
+// was computed from this definition or a newer one, it belongs. A triggered run belongs. A chained
+// slot has the instant of another job, so it belongs if its job still comes after others.
 func belongs(d Delivery, e *plans.Entry) bool {
 	switch {
 	case d.JobRevision >= e.Revision:
 		return true
-	case len(e.Job.After) > 0:
-		return true
 	case d.Chained:
-		return false
+		return len(e.Job.After) > 0
 	case d.Slot.Token != "":
 		return true
 	}

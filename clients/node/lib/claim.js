@@ -139,8 +139,8 @@ function splits(m, entry) {
 }
 
 function belongs(m, entry) {
-  if (m.revision >= entry.revision || entry.job.plan.after?.length) return true;
-  if (m.chained) return false;
+  if (m.revision >= entry.revision) return true;
+  if (m.chained) return Boolean(entry.job.plan.after?.length);
   if (m.slot.token !== undefined) return true;
   const plan = planAt(entry, fromSeconds(m.slot.at));
   return plan !== undefined && plan.schedule.includes(m.slot.at);
