@@ -241,7 +241,7 @@ func pagerDuty(d Data) any {
 }
 
 // NtfyTopic splits the URL of a topic into that of its server and the topic's name. Its errors
-// do not quote the URL: everyone who knows the name of a topic can read it.
+// do not quote the URL: the name of a topic is enough to read it.
 func NtfyTopic(url string) (server, topic string, err error) {
 	url, _, _ = strings.Cut(url, "?")
 	url = strings.TrimSuffix(url, "/")

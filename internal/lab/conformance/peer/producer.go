@@ -492,7 +492,7 @@ func eventsUnanswered(s *stage) {
 func away(s *stage) {
 	now := time.Now().UTC()
 	began := now.Add(-25 * time.Hour).Truncate(time.Minute)
-	const queue = "elsewhere" // nobody works on it: the client only publishes
+	const queue = "elsewhere" // it has no worker: the client only publishes
 	s.define("tick", value{"queue": queue}, value{"schedule": "* * * * *"})
 	ticks := func(f frame) bool { return f.isPublish() && f.subject == slots+queue+".tick" }
 	entry := s.get("jobs", "tick").value

@@ -455,7 +455,7 @@ func noHandler(s *stage) {
 	s.define("work", nil, nil)
 	s.define("other", nil, nil)
 	s.define("split", nil, value{"shards": 2})
-	// Of the slot that has begun no part has an outcome, so nobody may touch the record of the whole.
+	// No part of the slot that has begun has an outcome, so no node may touch the record of the whole.
 	begun := "work:@begun" // its job split its slots then
 	before := s.set("ledger", key(begun), value{
 		"v": 1, "id": begun, "queue": "default", "state": "running", "attempt": 0, "node": "", "shards": 2, "published": time.Now().UTC(),
