@@ -66,7 +66,8 @@ type Registry interface {
 	After(name string) []plans.Entry
 }
 
-// Node is the incarnation that the consumer works for.
+// Node is the incarnation that the consumer works for. A process gets a new incarnation at each
+// start, and after it has lost its lease.
 type Node interface {
 	Name() string
 
@@ -203,7 +204,7 @@ type Consumer struct {
 	handlersCtx context.Context
 	endHandlers context.CancelCauseFunc
 	// finishCtx is the parent of the handler contexts that do not end with the node. It ends
-	// when the grace is over. If the node is lost before, Table.Finish ends these contexts.
+	// when the grace is over. If the node loses its lease earlier, Table.Finish ends these contexts.
 	finishCtx context.Context
 	endFinish context.CancelCauseFunc
 
@@ -263,7 +264,7 @@ func (c *Consumer) Retire() { c.retire() }
 
 // Run takes slots until ctx ends. Then it asks for no more messages, returns those that still
 // arrive to the queue, and waits for the handlers. When the grace is over, it ends their
-// contexts. It waits up to 5 s until the handlers have returned and their results are recorded.
+// contexts. It waits up to 5 s for the handlers to return and for their results to be recorded.
 // Then it returns nil.
 //
 // If the node's context ends, Run returns the cause without the grace: it waits only up to 5 s
@@ -309,7 +310,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 // drain waits until no slot is in flight. The grace begins when ctx ends; when it is over, drain
 // ends the contexts of the handlers. If node ends first, their contexts end with it. In both
-// cases drain then waits up to linger until the handlers have returned.
+// cases drain then waits up to linger for the handlers to return and for their results to be
+// recorded.
 func (c *Consumer) drain(ctx, node context.Context) {
 	done := make(chan struct{})
 	go func() { c.slots.Wait(); close(done) }()

@@ -39,8 +39,9 @@ func (t *task) load(mayBlock bool) flow {
 		return t.respondWith(later(time.Second))
 	}
 	entry := t.cfg.Registry.Known(t.d.Slot.Job, t.d.JobRevision)
-	// The first delivery of a slot most likely finds no record: the slot is claimed without a
-	// read, and the write decides. A slot whose message was published again may have a record.
+	// At its first delivery, a slot most likely has no record. So the slot is claimed without a
+	// read: if there is a record, the write is refused. A slot whose message was published again
+	// may have a record.
 	first := t.rounds == 0 && !t.lock.waited && t.d.Count <= 1 && t.d.Offer == 0
 	if !mayBlock && (entry == nil || !first || len(entry.Job.After) > 0) {
 		return wouldBlock
@@ -71,7 +72,8 @@ func (t *task) load(mayBlock bool) flow {
 }
 
 // readResults reads the results of the slots that this slot follows, one of each job in after.
-// Those slots have ended. A slot that was triggered follows none: their records do not exist.
+// Those slots have ended. If this slot was triggered directly, it follows none, and no records
+// are found.
 func (t *task) readResults(ctx context.Context, after []string) error {
 	t.results = map[string]json.RawMessage{}
 	for _, name := range after {

@@ -33,8 +33,8 @@
 // core.Decide holds the claim rules and does no I/O. It names the next step whenever the task is
 // deciding. The steps entering and writing send their write and return. The callback that gets
 // the broker's answer takes the next step, so no goroutine waits for the answer. The steps
-// writingWhole and concludingWhole wait on a goroutine, and so does leaving if it has to write
-// the lock. A slot that succeeds at once needs a goroutine for its handler. Afterwards it needs
+// writingWhole and concludingWhole, and leaving if it has to write the lock, occupy a goroutine
+// until the broker answers. A slot that succeeds at once needs a goroutine for its handler. Afterwards it needs
 // one only to log its success, to publish what follows, or to write its lock.
 //
 //	pull.go           asks the sources for as many messages as the limiter allows
@@ -72,8 +72,8 @@
 //   - (10) If the owner of a claim is alive, the worker asks the owner whether it still holds
 //     the claim. If the owner says no, the worker takes the slot over. Past the horizon, the
 //     worker takes the slot over even without an answer, and ends it.
-//   - A job's lock admits a guarded slot before the slot's first claim. The slot leaves the lock
-//     after its outcome is written. If its worker dies in between, the next slot that asks the
+//   - If a job limits how many of its slots run at once, the job has a lock, which admits each
+//     slot before the slot's first claim. The slot leaves the lock after its outcome is written. If its worker dies in between, the next slot that asks the
 //     lock finds the outcome and takes the ended slot out. So an operator never has to reset a
 //     lock.
 //   - The worker publishes what follows from an outcome before it acks the message.

@@ -62,7 +62,7 @@ func (t *task) publish(next []plans.Entry, alerts []job.State, tracked bool) err
 }
 
 // alerts returns the alerts that follow from the outcome, and whether track has to update the
-// job's alert state, which serves the alert when the job recovers. If the definition could
+// job's alert state, which says whether a later success is a recovery. If the definition could
 // not be looked up, alerts returns all alerts that the job may want: the sender of alerts looks
 // the definition up again.
 func (t *task) alerts(rec job.Record) (kinds []job.State, tracked bool) {

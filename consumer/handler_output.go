@@ -141,7 +141,8 @@ func (r *reports) pass(p []byte) {
 	}
 }
 
-// send sends the output in the feed. r.mu is held.
+// send sends the output in the feed as events. Unless last is true, an incomplete character at
+// the end stays in the feed. r.mu is held.
 func (r *reports) send(last bool) {
 	for _, p := range r.feed.Take(last) {
 		e := r.event(job.EventOutput, r.slot, r.attempt, r.fence)
@@ -150,8 +151,8 @@ func (r *reports) send(last bool) {
 	}
 }
 
-// answer returns what was reported so far. With follow, it sends the output from here on for
-// exchange.FollowFor.
+// answer returns what was reported so far. With follow, later output is sent as events for the
+// next exchange.FollowFor.
 func (r *reports) answer(follow bool) exchange.OutputAnswer {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// For each permit of a limiter, at most maxAhead messages may be here without a permit.
+	// For each permit of a limiter, this process may have received at most maxAhead messages that
+	// hold no permit yet.
 	maxAhead = 64
 
-	// maxBurst replaces maxAhead if few handlers have returned just now, and only an earlier
-	// burst shows that they are short (see paceMemory).
+	// maxBurst replaces maxAhead while few handlers return: then only an earlier burst shows that
+	// the handlers are short (see paceMemory).
 	maxBurst = 4
 
-	// For each permit, at most maxUnrecorded tasks may have a handler that has returned and not
-	// be closed yet.
+	// For each permit, at most maxUnrecorded tasks whose handlers have returned may be open.
 	maxUnrecorded = 64
 
 	// maxWait is how long a slot waits for a permit before its message returns to the queue:
@@ -29,8 +29,8 @@ const (
 //
 // Invariants:
 //   - At most size permits are taken, and no slot waits while one is free.
-//   - The messages that were asked for, or are here without a permit, are no more than the
-//     free permits plus those that will soon be free (see maxPending). There is one exception:
+//   - The messages that were asked for, or were received and hold no permit, are no more than
+//     the free permits plus those that will soon be free (see maxPending). There is one exception:
 //     while a permit is free, a source without an open request may ask for one message.
 //
 // It is safe for concurrent use.
@@ -44,8 +44,8 @@ type limiter struct {
 
 	mu      sync.Mutex
 	taken   int
-	asked   int      // messages, by all sources
-	pending int      // messages here without a permit: they wait for one, or are claimed ahead
+	asked   int      // messages that all sources have asked for and not received
+	pending int      // received messages without a permit: they wait for one, or are claimed ahead
 	waiters []waiter // the pending tasks that can do nothing more without a permit
 	expiry  *time.Timer
 	pace    pace
@@ -95,9 +95,9 @@ func (l *limiter) denied() error {
 
 // reserve returns how many messages a source may ask for, no more than most, and counts them as
 // asked for. own is how many messages of its earlier requests may still arrive, or are arriving.
-// window is how many messages may be asked for or on their way in all. If own is not 0, reserve
-// returns 0 until the source may ask for half of the window. So if slots arrive one by one, one
-// request serves several of them.
+// The window is how many messages all sources together may have asked for. If own is not 0,
+// reserve returns 0 until the source may ask for half of the window. So if slots arrive one by
+// one, one request serves several of them.
 func (l *limiter) reserve(own, most int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +113,7 @@ func (l *limiter) reserve(own, most int) int {
 	return n
 }
 
-// maxPending returns how many messages may be here without a permit. It is the larger of two
+// maxPending returns how many received messages may be without a permit. It is the larger of two
 // numbers: the short handlers that returned in a recent interval (see pace), at most maxAhead
 // for each permit, and those that returned in the busiest interval of the last seconds, at most
 // maxBurst for each permit. If that is less than size, maxPending returns 0, so that no slot
@@ -195,8 +195,9 @@ func (l *limiter) enqueue(w waiter) {
 	}
 }
 
-// endPending notes that the task is not pending any more, because it got a permit or needs none.
-// The caller removes it from the waiters. l.mu is held.
+// endPending notes that the task is not pending any more, and whether it got a permit. If it got
+// none, its wait has ended in vain, or it needs none. The caller removes it from the waiters.
+// l.mu is held.
 func (l *limiter) endPending(t *task, permit bool) {
 	l.pending--
 	t.pending, t.permit = false, permit

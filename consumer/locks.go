@@ -103,7 +103,7 @@ func (l *locks) put(ctx context.Context, next core.Lock, seen seenLock, nonce st
 	return err
 }
 
-// send is put without waiting: answered is called with what put returns. It must not block.
+// send is put without waiting: answered is called with what put returns. answered must not block.
 func (l *locks) send(ctx context.Context, next core.Lock, seen seenLock, nonce string, answered func(error)) {
 	next.Job, next.Nonce = seen.Job, nonce
 	l.Send(ctx, next, seen.revision, func(revision uint64, err error) {

@@ -21,8 +21,8 @@ const (
 	minRequest = time.Second
 
 	// renewBefore is how long before the end of a request the next one is made, so that the
-	// broker always has an open request of each worker. If the broker has not ended a request by
-	// overdue after its deadline, the worker counts it as ended.
+	// broker always has an open request from each worker. If the broker has not ended a request
+	// within overdue after the deadline, the worker counts the request as ended.
 	renewBefore = 50 * time.Millisecond
 	overdue     = time.Second
 
@@ -64,10 +64,10 @@ func (c *Consumer) pull(ctx context.Context) error {
 type puller struct {
 	*Consumer
 	openSource Open
-	kicked     chan struct{} // there may be something to do
+	kicked     chan struct{} // signals that there may be something to do
 
-	// arriving counts the delivered messages that their request no longer counts, and that the
-	// limiter may not count yet.
+	// arriving counts the messages that are just being received: their request does not count
+	// them any more, and the limiter may not count them yet.
 	arriving atomic.Int32
 
 	mu          sync.Mutex

@@ -144,17 +144,17 @@ func (t *task) write(mayBlock bool) flow {
 // afterDecision handles the answer to the write of a claim, or of an outcome without a run. If
 // another worker has changed the record, the task begins another round.
 func (t *task) afterDecision(mayBlock bool) flow {
-	err, claim, left := t.answer.err, t.decision.Action == core.Start, t.view.OwnerDead || t.view.Disowned
+	err, claim, takesOver := t.answer.err, t.decision.Action == core.Start, t.view.OwnerDead || t.view.Disowned
 	if err == nil && claim {
 		t.fence = t.answer.revision
 	}
-	if !mayBlock && (err != nil || !claim || left) {
+	if !mayBlock && (err != nil || !claim || takesOver) {
 		return wouldBlock // what follows is logged, and logging may block
 	}
 	t.endTrace(err)
 	switch {
 	case err == nil && claim:
-		if left {
+		if takesOver {
 			t.emitKind(job.EventTakeover, t.rec, t.fence, t.view.Record.Node)
 		}
 		if t.state = running; !t.permit && !t.limiter.acquire(t) {
@@ -165,8 +165,8 @@ func (t *task) afterDecision(mayBlock bool) flow {
 		t.emit(t.rec, t.answer.revision)
 		return t.afterOutcome()
 	case errors.Is(err, job.ErrUnknown) && t.ctx.Err() != nil:
-		// The incarnation has ended. The record may still be stored. Then it is a claim of a
-		// node that will be proved dead.
+		// The incarnation has ended. The record may still be stored. If it is a claim, another
+		// worker takes the slot over when this node is proved dead.
 		return t.respondWith(silence)
 	case errors.Is(err, job.ErrConflict), errors.Is(err, job.ErrUnknown): // the ledger says what became of it
 		return t.nextRound()

@@ -32,7 +32,7 @@ func (c *Consumer) emit(rec job.Record, revision uint64) {
 		a := rec.Attempts[len(rec.Attempts)-1]
 		withOutput(log, firstLine(rec.Output)).Info("slot succeeded", "took", a.Finished.Sub(a.Started))
 	case job.Missed:
-		log.Debug("slot missed", "reason", rec.Error) // thousands, after an outage
+		log.Debug("slot missed", "reason", rec.Error) // an outage may cause thousands of these lines
 	case job.Retrying:
 		withOutput(log, lastLine(rec.Output)).Warn("attempt failed", "retry_at", rec.RetryAt, "error", rec.Error)
 	default:
@@ -119,9 +119,10 @@ func shorten(line string) string {
 }
 
 // Observer measures the worker. Started is called before a handler starts: late is how long ago
-// the slot was due, and planned is false if it could not start on time. Returned is called when
-// a handler has returned after took. Parked is called with 1 when a slot begins to wait for its
-// job's lock, and with -1 when the wait ends.
+// the slot was due, and planned is false for runs that cannot start on time: further attempts,
+// triggered runs, late slots and backfills. Returned is called when a handler has returned
+// after took. Parked is called with 1 when a slot begins to wait for its job's lock, and with -1
+// when the wait ends.
 type Observer interface {
 	Started(queue string, late time.Duration, planned bool)
 	Returned(queue string, took time.Duration)

@@ -151,8 +151,8 @@ func (t *Table) waitFor(ctx context.Context, cond func(entry) bool) bool {
 }
 
 // Finish waits for the handlers that have outlived their incarnations. When ctx ends, Finish
-// ends their contexts with job.ErrStopping, and waits up to 5 s until they have returned and
-// their results are recorded. It does not wait for handlers whose contexts a Consumer has ended
+// ends their contexts with job.ErrStopping, and waits up to 5 s for them to return and for their
+// results to be recorded. It does not wait for handlers whose contexts a Consumer has ended
 // with job.ErrStopping. It is called when no Consumer runs any more.
 func (t *Table) Finish(ctx context.Context) {
 	gone := func(o entry) bool {
@@ -273,7 +273,7 @@ func (t *Table) Holds(key string) (holds, ended bool) {
 }
 
 // Output returns what the slot's handler has reported so far, if this process runs it. With
-// follow, the output from here on is sent as events for exchange.FollowFor.
+// follow, later output is sent as events for the next exchange.FollowFor.
 func (t *Table) Output(key string, follow bool) exchange.OutputAnswer {
 	attempt := t.running(key)
 	if attempt == nil {

@@ -168,7 +168,7 @@ func (t *task) advance(mayBlock bool) (next *task) {
 	}
 }
 
-// step takes one step.
+// step does the work of the current state, which sets the next state.
 func (t *task) step(mayBlock bool) flow {
 	switch t.state {
 	case proving, readingWhole, writingWhole, waiting, running, concludingWhole: // each of these may block

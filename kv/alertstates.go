@@ -16,7 +16,7 @@ type AlertStates struct{ b wire.Bucket }
 // has this form.
 func alertKey(job string) string { return "alert." + job }
 
-// AlertStates returns the store of these states. If the permissions of a login come from an
+// AlertStates returns the store of the jobs' alert states. If the permissions of a login come from an
 // older "cronce auth", writes fail with job.ErrDenied.
 func (s *Store) AlertStates() *AlertStates { return &AlertStates{s.bucketFailingDenied("state")} }
 

@@ -125,7 +125,8 @@ func (s *Store) ServeClaims(node string, claims Claims) (stop func(), err error)
 	})
 }
 
-// respond answers a request. If the answer is lost, the client asks again.
+// respond answers a request. If the answer is lost, AskCancel or AskHolds fails with
+// job.ErrUnknown.
 func (s *Store) respond(m *nats.Msg, answer any) {
 	if data, err := json.Marshal(answer); err == nil && m.Reply != "" {
 		s.Transport.Publish(m.Reply, "", data, time.Time{})

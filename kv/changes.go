@@ -11,8 +11,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Headers of a record. With them, the sweep finds slots that have not changed for too long
-// without reading the bodies of their records.
+// Headers of a record. The sweep reads only these, and not the bodies of the records, to find
+// slots that have not changed for too long.
 const (
 	HeaderState   = "Cronce-State"
 	HeaderOwner   = "Cronce-Owner"
@@ -60,7 +60,8 @@ func (l *Ledger) Changes(ctx context.Context, at *wire.Cursor) iter.Seq2[Change,
 	})
 }
 
-// LockChange is the last write of one job's lock.
+// LockChange is the last write of one job's lock. If the lock was removed, Lock has only its
+// Job set.
 type LockChange struct {
 	core.Lock
 

@@ -59,9 +59,9 @@ func decodeEvent(e wire.Entry) (job.Event, error) {
 	return event, nil
 }
 
-// EventsAfter calls f with each stored event after the cursor, and with the sequence of that event,
-// until f returns false, and advances the cursor. If name is not empty, only events of that job
-// count. If an event cannot be decoded, f gets the error.
+// EventsAfter calls f with each stored event after the cursor and the event's sequence, and
+// advances the cursor, until f returns false. If name is not empty, it leaves out the events of
+// other jobs. If an event cannot be decoded, f gets the error.
 func (s *Store) EventsAfter(ctx context.Context, name string, at *wire.Cursor, f func(job.Event, uint64, error) bool) error {
 	filter := ""
 	if name != "" {
@@ -120,8 +120,8 @@ func (s *Store) Emit(e job.Event) error {
 	return nil
 }
 
-// EmitAndFlush is Emit for a caller that may then close the connection: it returns when the
-// connection has the event, or after a second.
+// EmitAndFlush is Emit for a caller that may then close the connection. It waits up to a second
+// until the event has been passed to the connection.
 func (s *Store) EmitAndFlush(e job.Event) error {
 	if err := s.Emit(e); err != nil {
 		return err

@@ -57,10 +57,10 @@ func (n *Nodes) List(ctx context.Context) ([]exchange.NodeEvent, error) {
 	return nodes, nil
 }
 
-// Watch calls f for every stored node, then once with Ready, then for every change. Calls are
-// sequential, in the broker's order, until ctx ends (nil) or the bucket is removed or created
-// anew (wire.ErrGone). If several writes follow each other quickly, or while the connection is
-// down, Watch may report only the last. It reports a record that was removed, or that the broker
+// Watch calls f for every stored node, then once with Ready, then for every change. It makes one
+// call at a time, in the broker's order. It returns nil when ctx ends, and wire.ErrGone when the
+// bucket is removed or created anew. Of several writes that follow each other quickly, or while
+// the connection is down, it may report only the last. It reports a record that was removed, or that the broker
 // dropped because of its age, as Gone.
 func (n *Nodes) Watch(ctx context.Context, f func(exchange.NodeEvent)) error {
 	decode := func(e wire.Entry) any { return n.event(e) }

@@ -18,7 +18,7 @@ type Options = space.Options
 // needs no closing: its goroutines end with the connection.
 type Store struct {
 	*stream.Store
-	ledger, locks *wire.Group // group the writes of these two buckets
+	ledger, locks *wire.Group // group the writes of records, and those of locks
 }
 
 func newStore(s *space.Space) *Store {

@@ -59,8 +59,8 @@ type agenda struct {
 	// may publish their slots; this one cannot know when they are published.
 	newer map[string]struct{}
 
-	// zoned counts the jobs with a plan in a time zone other than UTC. zonesBehind is
-	// that of the Config, as of this turn.
+	// zoned counts the jobs with a plan in a time zone other than UTC. zonesBehind is what
+	// Config.ZonesBehind returned in this turn.
 	zoned       int
 	zonesBehind bool
 }
@@ -87,8 +87,8 @@ type plannedJob struct {
 }
 
 // lines returns the stretches of the job's timeline that have slots to come, or had some,
-// oldest first. Nearly all jobs have one line; a slice here would cost each of them
-// 24 bytes.
+// oldest first. They are stored as a linked list: nearly all jobs have one line, and a slice
+// would cost each of them 24 bytes.
 func (j *plannedJob) lines() []*line {
 	var lines []*line
 	for l := j.first; l != nil; l = l.later {
@@ -209,7 +209,7 @@ func (a *agenda) jobNamed(name string) *plannedJob {
 	return j
 }
 
-// update takes in a definition. Lines of plans that the job still has continue.
+// update takes in a definition. A line continues if the job still has the line's plan.
 func (a *agenda) update(e plans.Entry) {
 	j := a.jobNamed(e.Job.Name)
 	if j.def != nil && j.def.revision == e.Revision && j.seen == stampOf(e.Time) {

@@ -17,8 +17,8 @@ type dueSlot struct {
 	line *line
 	def  *definition
 
-	// shard is the number of the slot's part, of shards parts. Both are zero for a slot
-	// that is not split.
+	// shards is how many parts the slot is split into. This dueSlot is the part with the number
+	// shard, from 1. Both are zero for a slot that is not split.
 	shard, shards int
 }
 
@@ -56,8 +56,8 @@ func divided(slots []dueSlot) []dueSlot {
 	return all
 }
 
-// due appends the slots that are due at now to slots, which is empty. It stops at about
-// limit of them. done reports that no due slot is left; only then may the caller make a
+// due appends the slots that are due at now to slots, which is empty. It stops after about
+// limit slots. done reports that no due slot is left; only then may the caller make a
 // mark for now.
 func (a *agenda) due(slots []dueSlot, now time.Time, limit int) (_ []dueSlot, done bool) {
 	for len(a.heap) > 0 && !a.heap[0].due().After(now) {

@@ -37,7 +37,7 @@ type fleet struct {
 	peers   map[string]*peer
 
 	// active are the producers that publish slots, the oldest first. It contains self unless
-	// self rests. members is the digest of rules and of their names.
+	// self rests. members is the digest of rules and of the names of the active producers.
 	active  []*peer
 	members uint64
 	resting bool
@@ -172,8 +172,8 @@ func (f *fleet) receive(a exchange.Announcement, now time.Time) *peer {
 }
 
 // update computes which producers are active, and takes in the registry's digest. It reports
-// whether shares may have changed. canAdvance is that of the agenda: while it is false, this
-// producer rests if there are others.
+// whether shares may have changed. canAdvance is the result of agenda.canAdvance: while it is
+// false, this producer rests if there are others.
 func (f *fleet) update(now time.Time, canAdvance bool, registry uint64) (changed bool) {
 	live := make([]*peer, 0, len(f.peers)+1)
 	for name, p := range f.peers {

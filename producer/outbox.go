@@ -115,9 +115,10 @@ type outbox struct {
 	// the share was last announced as acknowledged.
 	unannounced bool
 
-	// wokeAt is when this producer last connected or woke up, by the broker's clock. A
-	// broker that was restarted may have forgotten earlier message IDs. peersSilent is true
-	// after an audit has found that the active peers do not publish.
+	// wokeAt is when this producer last connected or woke up, by the broker's clock. Slots that
+	// fell due earlier are not audited: a broker that was restarted may have forgotten their
+	// message IDs. peersSilent is true after an audit has found that the active peers do not
+	// publish.
 	wokeAt      time.Time
 	peersSilent bool
 

@@ -26,8 +26,8 @@ const (
 type batch struct {
 	copies []standbyCopy
 
-	// returnedAt is when the agenda returned the copies, by the broker's clock. since is the
-	// same by this machine's clock, and zero while the batch may grow.
+	// returnedAt is when the agenda returned the copies, by the broker's clock. since is when
+	// the standby delay began, by this machine's clock; zero while the batch may grow.
 	returnedAt, since time.Time
 
 	// due is when the first slot of the batch fell due. registry is the digest of the
@@ -178,8 +178,8 @@ func (o *outbox) dropAnnounced(p *peer) {
 }
 
 // takeOverdue publishes copies that their owners have not announced in time. If a peer was
-// silent for the standby delay, or has left a copy for standbyLimit although it agrees on the
-// shares, takeOverdue publishes all its copies, and the peer does not count any more. If a peer
+// silent for the standby delay, or agrees on the shares and has not announced a copy within
+// standbyLimit, takeOverdue publishes all its copies, and the peer does not count any more. If a peer
 // does not agree, takeOverdue publishes the copies that are older than the standby delay. It
 // returns when to call it again; zero: not before something else happens.
 func (o *outbox) takeOverdue(now time.Time) (next time.Time) {
@@ -223,8 +223,8 @@ func (o *outbox) lag(now time.Time) time.Duration {
 	return min(lag, standbyLimit)
 }
 
-// takeOverUntil publishes those copies of the peer's slots that were taken off the agenda by
-// the given time.
+// takeOverUntil publishes those copies of the peer's slots whose standby delay began by the
+// given time.
 func (o *outbox) takeOverUntil(p *peer, until time.Time) {
 	n := 0
 	for n < len(p.standby) && !p.standby[n].since.After(until) {

@@ -19,7 +19,7 @@ type Stats struct {
 	StoodBy uint64
 
 	// Missed counts slots that a catch-up policy left out, CaughtUp late slots that it let
-	// run.
+	// run. Neither counts slots that the stream already had.
 	Missed, CaughtUp uint64
 
 	// Standby is the number of copies that this producer now keeps for their owners.
