@@ -110,7 +110,7 @@ type handled struct {
 type handledJob struct {
 	job     job.Job
 	handler job.Handler
-	number  int // in the order of Handle
+	number  int // how many jobs Handle had added before
 }
 
 // add adds a job. It returns false if there is one of that name.

@@ -17,7 +17,7 @@ type Observer interface {
 	// Started is called before each handler starts. late is how long ago its slot was due. It may
 	// be a little less than zero, since each node has its own estimate of the broker's clock.
 	// planned is false if the slot could not start on time: for a further attempt, a slot that
-	// was caught up or backfilled, and a triggered run.
+	// was caught up or backfilled, a triggered run, and a run that a message of a stream started.
 	Started(queue string, late time.Duration, planned bool)
 
 	// Returned is called when a handler has returned. took is how long it ran.

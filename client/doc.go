@@ -42,8 +42,9 @@
 // [job.ErrUnknown]: the context ended before the broker answered, so the order may have been
 // carried out. Repeat it to settle that: every order can be repeated.
 //
-// While the broker cannot be reached, every method waits for it until its context ends. Only
-// [Client.Running], which asks a node, gives up after a second.
+// While the broker cannot be reached, every method waits for it until its context ends, with two
+// exceptions: [Client.Running], which asks a node, gives up after a second, and [Client.Rights]
+// fails at once.
 //
 // # Jobs
 //

@@ -37,9 +37,9 @@ type EventFilter struct {
 	// Kinds selects the events of these kinds. Empty: all.
 	Kinds []job.EventKind
 
-	// After begins with the events that are kept and have a larger sequence: 0 for all that
-	// are kept. A sequence that the broker has not reached is of a broker that was created anew
-	// or restored, and means 0. Nil: with those that happen from now on.
+	// After selects the kept events with a larger sequence, and all that happen from now on. With
+	// 0 these are all kept events. If the broker has not reached the sequence, it was created anew
+	// or restored, and After counts as 0. Nil: only the events that happen from now on.
 	After *uint64
 }
 
@@ -48,9 +48,10 @@ type EventFilter struct {
 const eventBuffer = 4096
 
 const (
-	// If the live copy of an event of a kept kind arrives before the event is stored, Events reads
-	// the stored events again after firstReplay. The pause doubles up to maxReplay. maxReplay is also
-	// how often Events reads them to find events whose live copy was lost.
+	// When the live copy of an event of a kept kind arrives, Events reads the stored events. If the
+	// event is not stored yet, Events reads them again after twice firstReplay, and then after pauses
+	// that double up to maxReplay. maxReplay is also how often Events reads them to find events whose
+	// live copy was lost.
 	firstReplay = 20 * time.Millisecond
 	maxReplay   = 10 * time.Second
 )
@@ -219,7 +220,7 @@ func (c *Client) Wait(ctx context.Context, id string) (SlotDetails, error) {
 	return c.wait(ctx, nameOnly(s), s, c.expected)
 }
 
-// nameOnly is a slot of which only the name is known.
+// nameOnly returns the details of a slot of which only the name is known.
 func nameOnly(s job.Slot) SlotDetails {
 	return SlotDetails{SlotRow: SlotRow{ID: s.ID(), Job: s.Job, Slot: s.At}}
 }

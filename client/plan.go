@@ -302,7 +302,7 @@ func flatten(flat map[string]json.RawMessage, name string, value json.RawMessage
 	}
 }
 
-// inFile returns the name of a stored setting in the job file.
+// inFile returns the name that a stored setting has in the job file.
 func inFile(stored string) string {
 	if name, ok := otherNames[stored]; ok {
 		return name

@@ -35,9 +35,8 @@ type SlotRow struct {
 	Node    string `json:"node,omitempty"`
 	Queue   string `json:"queue,omitempty"`
 
-	// Due is Slot plus the delay of Job.Spread, the time for which a run was triggered, or, for a
-	// job that comes after others, when the last of these succeeded. Published is when the broker
-	// stored the slot's message: zero while the run waits for Due.
+	// Due is when the slot was due: see job.Run.Due. Published is when the broker stored the slot's
+	// message: zero while a triggered run waits for Due.
 	Due       time.Time `json:"due,omitzero"`
 	Published time.Time `json:"published,omitzero"`
 

@@ -143,8 +143,8 @@ func (c *Client) ListSlots(ctx context.Context, f SlotFilter) (SlotList, error) 
 // slotPage is how many rows Slots asks for at a time.
 const slotPage = 10_000
 
-// Slots iterates over the slots that the filter selects, oldest first, in pages: it holds at
-// most some ten thousand rows. A value that cannot be read yields an error that wraps
+// Slots iterates over the slots that the filter selects, oldest first, in pages: it holds a few
+// tens of thousands of rows at most, unless Newest is set with a larger Limit. A value that cannot be read yields an error that wraps
 // job.ErrInvalid or job.ErrVersion, and the iteration goes on. Any other error ends it.
 func (c *Client) Slots(ctx context.Context, f SlotFilter) iter.Seq2[SlotRow, error] {
 	return func(yield func(SlotRow, error) bool) {

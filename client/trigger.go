@@ -177,7 +177,7 @@ func (c *Client) readRun(ctx context.Context, slot job.Slot, o TriggerOptions) (
 		if w.Slot.Whole() == slot {
 			s.waiting = w
 		}
-		return s.waiting == nil || s.waiting.Queue != queue // it may have been moved there
+		return s.waiting == nil || s.waiting.Queue != queue // a later order may have moved the run to the job's queue
 	})
 	if later && s.waiting == nil && err == nil {
 		// The run may have started since its record was read. A timer would start it again when
@@ -362,8 +362,9 @@ const manyInFlight = 512
 // results. If ctx ends, the results say which runs exist. Repeat the call with the same keys
 // to order the rest: set each Key for that.
 //
-// To find out which runs exist, Trigger reads at the leaders, but TriggerMany reads at any
-// replica of the broker. So New may be true for a run that another program ordered a moment ago.
+// To find out which runs exist, Trigger reads records and timers at the leaders, but TriggerMany
+// reads them at any replica of the broker. So New may be true for a run that another program ordered
+// a moment ago.
 func (c *Client) TriggerMany(ctx context.Context, name string, orders []TriggerOptions) ([]TriggerResult, error) {
 	if err := codec.ValidateName("job", name); err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ var dashboard = []row{
 		{title: "Heartbeats and leases", about: "Heartbeats that failed, leases that were lost, and nodes that were declared dead.", expressions: []string{
 			`sum(increase(cronce_node_heartbeat_failures_total[5m]))`, "heartbeats failed", `sum(increase(cronce_node_leases_lost_total[5m]))`, "leases lost", `sum(increase(cronce_node_fences_total[5m]))`, "nodes declared dead"}},
 		{title: "Clocks", about: "The broker's clock minus that of the machine, and how far that may be wrong.", unit: "s", expressions: []string{`cronce_clock_offset_seconds`, "{{instance}}", `cronce_clock_error_seconds`, "{{instance}} error"}},
-		{title: "Slots of a node", about: "Claimed and not recorded; and handlers that do not return.", expressions: []string{`cronce_node_owed_slots`, "{{instance}}", `cronce_node_stuck_handlers`, "{{instance}} stuck"}},
+		{title: "Slots of a node", about: "Slots that the node works on, from their delivery until they are recorded; and handlers that do not return.", expressions: []string{`cronce_node_owed_slots`, "{{instance}}", `cronce_node_stuck_handlers`, "{{instance}} stuck"}},
 		{title: "Connections", about: "Nodes that are connected to NATS, and reconnections.", expressions: []string{`sum(cronce_broker_connected)`, "connected", `sum(increase(cronce_broker_reconnects_total[5m]))`, "reconnected"}},
 		{title: "Processes", about: "CPU cores in use.", expressions: []string{`rate(process_cpu_seconds_total[$__rate_interval]) and on (instance) (cronce_node_trust_seconds or cronce_server_connections)`, "{{instance}}"}},
 		{title: "Memory", about: "Resident.", unit: "bytes", expressions: []string{`process_resident_memory_bytes and on (instance) (cronce_node_trust_seconds or cronce_server_connections)`, "{{instance}}"}},

@@ -34,7 +34,7 @@ type Alert struct {
 // The values of Event.Alert that are not states of a slot.
 const (
 	AlertLate      State = alertbody.Late      // the slot has not started in time
-	AlertRecovered State = alertbody.Recovered // the first success after a failure, or after an alert of OnLate
+	AlertRecovered State = alertbody.Recovered // the first success after a slot failed, expired, was missed or caused an alert of OnLate
 	AlertHeartbeat State = "heartbeat"         // Job.Heartbeat is to be called
 )
 

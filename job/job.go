@@ -112,10 +112,9 @@ type Job struct {
 	// that fails is repeated for up to MaxHeartbeatAge. Nil: none.
 	Heartbeat *AlertHTTP
 
-	// Concurrency is how many started slots of the job may be without an outcome at once,
-	// in the whole fleet, before Overlap applies to the next one. Up to MaxConcurrency.
-	// Zero: one, or no limit with OverlapAllow. With OverlapAllow and a limit, further
-	// slots wait in the order of their instants.
+	// Concurrency is how many slots of the job, in the whole fleet, may have started and have no
+	// outcome. Overlap applies to further slots; with OverlapAllow they wait in the order of
+	// their instants. Up to MaxConcurrency. Zero: one, or no limit with OverlapAllow.
 	Concurrency int
 }
 
@@ -148,8 +147,9 @@ type Retry struct {
 	Attempts int
 
 	// Backoff is the delay after the first failed attempt. It doubles after each further one,
-	// and is up to 20 % shorter or longer at random, but never more than MaxBackoff. Zero:
-	// DefaultBackoff, and DefaultMaxBackoff or Backoff, whichever is more.
+	// and is up to 20 % shorter or longer at random, but never more than MaxBackoff. If Backoff
+	// is zero, it is DefaultBackoff. If MaxBackoff is zero, it is the larger one of
+	// DefaultMaxBackoff and Backoff.
 	Backoff, MaxBackoff time.Duration
 }
 
@@ -170,8 +170,9 @@ const (
 // that one runs, waits for its next attempt, or was claimed by a worker that died.
 //
 // The policies apply to slots that were published on time. A slot that was caught up, backfilled
-// or triggered, or whose message was published again, is never skipped, and replaces no other
-// slot: it waits for its turn. Otherwise a catch-up of ten slots would run one.
+// or triggered, that a message of a stream started, or whose message was published again, is never
+// skipped, and replaces no other slot: it waits for its turn. Otherwise a catch-up of ten slots
+// would run one.
 type Overlap string
 
 const (

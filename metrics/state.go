@@ -24,7 +24,7 @@ var state = []reading{
 	total("cronce_broker_reconnects_total", `Times that the connection to NATS was lost and restored.`, func(s cronce.Stats) float64 { return float64(s.Reconnects) }),
 	gauge("cronce_node_trust_seconds", `How long this node still owns its claims if no further heartbeat is acknowledged; 0 or less: it runs nothing.`,
 		one(func(s cronce.Stats) float64 { return s.Trust.Seconds() })),
-	gauge("cronce_node_owed_slots", `Slots that this process has claimed and not recorded, or is about to claim.`,
+	gauge("cronce_node_owed_slots", `Slots that this process works on, from the delivery of their message until it is answered and the handler has returned.`,
 		one(func(s cronce.Stats) float64 { return float64(s.Owed) })),
 	gauge("cronce_node_stuck_handlers", `Handlers that have not returned although their context has ended and the grace has passed.`,
 		one(func(s cronce.Stats) float64 { return float64(s.Stuck) })),

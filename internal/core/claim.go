@@ -299,7 +299,7 @@ func unhandled(d Delivery) Step {
 // the place until its outcome. The worker still asks the lock before every claim, because a lock
 // can be lost and a policy can be edited.
 //
-// A shard is claimed only after the record of its whole slot exists.
+// A part is claimed only after the record of its whole slot exists.
 func claim(d Delivery, v View, attempt int) Step {
 	if s, decided := stepByWhole(d, v); decided {
 		return s

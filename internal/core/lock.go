@@ -45,8 +45,8 @@ type Lock struct {
 type LockSlot struct {
 	Slot job.Slot
 
-	// At determines the slot's turn. It is the slot's instant. For a triggered run, it is when
-	// the message with which the run entered the lock was published.
+	// At determines the slot's turn. It is the slot's instant. For a slot with a Token, it is
+	// when the message with which the slot entered the lock was published.
 	At time.Time
 
 	// OnTime is true if the slot was published on time and had not begun when it entered the
@@ -82,7 +82,7 @@ func (e Entrant) supersedes() bool {
 	return e.OnTime && (e.Policy == job.OverlapLatest || e.Policy == job.OverlapReplace)
 }
 
-// NewEntrant returns the entrant of a delivered slot. All shards of a slot share one place, so the
+// NewEntrant returns the entrant of a delivered slot. All parts of a slot share one place, so the
 // entrant is the whole slot. If the job was deleted (v.Entry is nil), the slot has a record:
 // otherwise Decide has cancelled it before it asks the lock.
 func NewEntrant(d Delivery, v View) Entrant {
@@ -175,8 +175,8 @@ func (l Lock) queueOrSkip(e Entrant, ahead []LockSlot, free int, ended map[job.S
 }
 
 // oldestBefore returns the holder that the entrant replaces, or the zero slot. It is the oldest
-// holder that was published on time. Triggered, caught-up and backfilled runs are not replaced: if
-// a job is due every few seconds, they could never complete.
+// holder that is OnTime and older than the entrant. Other holders, such as triggered runs, are not
+// replaced: if a job is due every few seconds, they could never complete.
 func (l Lock) oldestBefore(e Entrant) (oldest job.Slot) {
 	var first LockSlot
 	for _, h := range l.Holders {

@@ -39,12 +39,13 @@ type Message struct {
 	// Node is the producer.
 	Node string
 
-	// Due is the slot's instant plus the job's spread, or the time for which a run was
-	// triggered. Zero: the run is due when it is published. If Due is before the slot's
-	// instant, ParseMessage sets it to the instant, except for a chained slot.
+	// Due is when the slot is due. For a planned slot it is the instant plus the delay of
+	// Job.Spread, for a triggered run the requested time; see also Chained and Event. Zero: the
+	// run is due when it is published. If Due is before the slot's instant, ParseMessage sets it
+	// to the instant, except for a chained slot.
 	Due time.Time
 
-	// CaughtUp is true for a slot that runs late because of its catch-up policy. Its start
+	// CaughtUp is true for a slot that runs late because of its job's catch-up policy. Its start
 	// deadline counts from the publication.
 	CaughtUp bool
 

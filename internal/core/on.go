@@ -75,8 +75,9 @@ type OnConsumer struct {
 	On   job.On
 	From time.Time
 
-	// SequenceOnlyUntil is set for a consumer of an older program. The runs of messages stored
-	// up to then are named by the sequence alone, and some may have been stored before From.
+	// SequenceOnlyUntil is set for a consumer of an older program. The run of a message that was
+	// stored up to then is named by the sequence alone. Some of these messages may have been
+	// stored before From.
 	SequenceOnlyUntil time.Time
 
 	// Created and StreamCreated are the creation times of the consumer and of its stream. They

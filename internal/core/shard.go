@@ -7,7 +7,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// A slot with shards has a record for each part, and one for the whole slot. The record of the
+// A split slot has a record for each part (a shard), and one for the whole slot. The record of the
 // whole slot is created once, before the first part is claimed, and fixes the number of parts. No
 // node owns it, and no handler runs it. The worker that writes the last outcome of a part computes
 // the outcome of the whole slot. If the slot ends before any part has started (it is skipped, or

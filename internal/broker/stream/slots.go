@@ -132,7 +132,8 @@ type WaitingFilter struct {
 	Complete bool
 }
 
-// WaitingSlot is a message in the stream. Its slot has no outcome yet.
+// WaitingSlot is a message in the stream. Its slot usually has no outcome, but a worker may have
+// recorded one and not acked the message yet.
 type WaitingSlot struct {
 	core.Message
 	Queue string

@@ -60,8 +60,8 @@ func (w Wire) LastUntilAnswered(ctx context.Context, title, stream, subject stri
 	return e, err
 }
 
-// First asks any replica for the oldest message on a subject until it is answered or ctx ends. It
-// returns none if there is none.
+// First asks any replica for the oldest message on a subject until it is answered or ctx ends. found
+// has that one message, or is empty if there is none.
 func (w Wire) First(ctx context.Context, stream, subject string) (found []Entry, err error) {
 	err = w.untilAnswered(ctx, "stream "+stream, func() (err error) {
 		found, _, err = w.Get(ctx, stream, map[string]any{"seq": 1, "batch": 1, "next_by_subj": subject})

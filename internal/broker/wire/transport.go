@@ -118,8 +118,8 @@ type Question struct {
 	before func(send func(*nats.Msg) error) error
 
 	id          uint64
-	asked       time.Duration // time since the transport began
-	wall        int64         // the same time in Unix nanoseconds, or when it began to wait in a group; this clock also runs while the machine is suspended
+	asked       time.Duration // when it was asked or, if it has many answers, last answered; counted from the beginning of the transport
+	wall        int64         // when it was asked, or began to wait in a group, in Unix nanoseconds; this clock also runs while the machine is suspended
 	first, sent time.Duration // times of the first copy on this connection, and of the last copy
 	next        time.Duration // when the next copy is due
 	soon        bool          // send the next copy at next, even if answers are slow

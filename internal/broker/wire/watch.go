@@ -56,12 +56,13 @@ const (
 var ErrGone = errors.New("removed, or created again")
 
 // Watch calls f for every change of the bucket. It returns nil when ctx ends, ErrGone when the
-// bucket is gone, and an error when the connection is closed for good. If whole is true, a bucket whose revisions went back counts as gone, because it was
-// created again or restored; otherwise the watch continues with the new revisions.
+// bucket is gone, and an error when the connection is closed for good. If whole is true, a bucket
+// whose revisions went back counts as gone, because it was created again or restored; otherwise the
+// watch continues with the new revisions.
 //
 // A session lists the bucket and then follows its stream. If the session may have missed something,
-// it ends, and the next one reports the differences. decode turns an entry
-// into the change's value. During a listing, Watch calls decode on all cores at once.
+// it ends, and the next one reports the differences. decode turns an entry into the change's value.
+// During a listing, Watch calls decode on all cores at once.
 func (b Bucket) Watch(ctx context.Context, log *slog.Logger, audit time.Duration, whole bool, decode func(Entry) any, f func(Change)) error {
 	w := watcher{Bucket: b, log: log, auditEvery: audit, decode: decode, report: f, whole: whole, seen: map[string]sighting{}}
 	pause := NewPause()

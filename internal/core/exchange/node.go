@@ -142,7 +142,10 @@ type NodeEvent struct {
 	Time time.Time
 
 	// Node is the record. It is not set if Gone, Ready or Err is.
-	Node  Node
+	Node Node
+
+	// Gone is true if the record was removed. Err is why the record cannot be read. Ready marks
+	// the event that follows all records that were stored when the watch began.
 	Gone  bool
 	Err   error
 	Ready bool

@@ -28,7 +28,8 @@ type Piece struct {
 	Text     string
 }
 
-// Add takes the output that begins at the byte at.
+// Add takes p, the next output of the attempt. at is how many bytes the attempt has written before
+// it.
 func (f *Feed) Add(p []byte, at int64, now time.Time) {
 	if now.Sub(f.second) >= time.Second || now.Before(f.second) {
 		f.second, f.taken = now, 0

@@ -90,7 +90,8 @@ func Shrink(s string, most int) string {
 	return shrink(s, most, func(_ rune, size int) int { return size })
 }
 
-// ShrinkBy is Shrink to a text whose JSON is shorter by over bytes, or to the mark alone.
+// ShrinkBy shrinks s as Shrink does, until its JSON is shorter by over bytes or only the mark is
+// left.
 func ShrinkBy(s string, over int) string {
 	if s == "" || over <= 0 {
 		return s
@@ -127,8 +128,8 @@ func parts(s string) (head, tail string, cut int64, marked bool) {
 	return s[:at[0]], s[at[1]:], cut, true
 }
 
-// Rest returns the part of a recorded output that begins at the byte known: at most two pieces, one
-// from each side of the mark. A record has replacements for bytes that are not UTF-8. They may have
+// Rest returns a recorded output without its first known bytes: at most two pieces, one from each
+// side of the mark. A record has replacements for bytes that are not UTF-8. They may have
 // another length, and then the pieces may lack some bytes, or repeat some from before known.
 func Rest(recorded string, known int64) (pieces []Piece) {
 	head, tail, cut, _ := parts(recorded)

@@ -30,7 +30,7 @@ type Stretch struct {
 type DueSlot struct {
 	At, Due time.Time
 
-	// CaughtUp is true for a slot that is late and runs because of its catch-up policy.
+	// CaughtUp is true for a slot that is late and runs because of its job's catch-up policy.
 	CaughtUp bool
 
 	// Missed is 0 for a slot that runs, and 1 for one that the catch-up policy leaves out.

@@ -31,7 +31,7 @@ type comingIn struct {
 	ofJob
 	After time.Time `query:"after" doc:"only slots after this time, which may be the slot of the last row that you have; left out: now"`
 	Until time.Time `query:"until" doc:"only slots before this time"`
-	Limit int       `query:"limit" min:"1" max:"5000" default:"10" doc:"at most this many slots"`
+	Limit int       `query:"limit" min:"1" max:"5000" default:"10" doc:"how many slots at most"`
 }
 
 // Coming are the coming slots of a job.

@@ -9,7 +9,7 @@ import (
 
 // paging has the parameters that select a page of a listing.
 type paging struct {
-	Limit int    `query:"limit" min:"1" max:"5000" default:"5000" doc:"at most this many rows; a page may have fewer although others follow"`
+	Limit int    `query:"limit" min:"1" max:"5000" default:"5000" doc:"how many rows at most; a page may have fewer although others follow"`
 	After string `query:"after" doc:"the member next of the previous page: the listing continues there"`
 }
 

@@ -29,8 +29,8 @@ type triggerIn struct {
 
 // Range is the body of a backfill.
 type Range struct {
-	From time.Time `json:"from" doc:"the range begins here"`
-	To   time.Time `json:"to,omitzero" doc:"and ends before this; left out: now"`
+	From time.Time `json:"from" doc:"the beginning of the range"`
+	To   time.Time `json:"to,omitzero" doc:"the end of the range, exclusive; left out: now"`
 	Rate int       `json:"rate,omitempty" doc:"messages per second, 1 to 10,000; left out: 100"`
 	Clip bool      `json:"clip,omitempty" doc:"leave out the slots that are older than the horizon; otherwise they are an error, and nothing is published"`
 }

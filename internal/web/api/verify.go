@@ -23,9 +23,9 @@ const (
 
 type verifyIn struct {
 	From  time.Time `query:"from" doc:"judge slots from this time on; left out: 24h before to"`
-	To    time.Time `query:"to" doc:"and before this time; left out: now"`
+	To    time.Time `query:"to" doc:"judge slots before this time; left out: now"`
 	Job   []string  `query:"job" doc:"only of these jobs: separated by commas, or repeated"`
-	Limit int       `query:"limit" min:"1" max:"5000" default:"5000" doc:"at most this many rows; the sums count all slots"`
+	Limit int       `query:"limit" min:"1" max:"5000" default:"5000" doc:"how many rows at most; the sums count all slots"`
 }
 
 // Verification is what a verification found.
@@ -43,7 +43,7 @@ func verifySlots(_ context.Context, c *call, in verifyIn) (Verification, error) 
 // RepairRange is the body of a repair.
 type RepairRange struct {
 	From time.Time `json:"from,omitzero" doc:"repair slots from this time on; left out: 24h before to"`
-	To   time.Time `json:"to,omitzero" doc:"and before this time; left out: now"`
+	To   time.Time `json:"to,omitzero" doc:"repair slots before this time; left out: now"`
 	Jobs []string  `json:"jobs,omitempty" doc:"only of these jobs; left out: all"`
 }
 
