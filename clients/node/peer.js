@@ -1,7 +1,8 @@
 // This client as "cronce conformance peer" and "cronce torture --node-cmd" start it. What it
 // does comes from its environment, and what its handlers do goes to the record: docs/conformance.md
 // describes both.
-import { appendFileSync, existsSync } from "node:fs";
+import { appendFileSync } from "node:fs";
+import { createConnection } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { uptime } from "node:os";
 import { Permanent, connect, run as full, trigger, wait } from "./index.js";
@@ -23,7 +24,8 @@ const append = (line) => appendFileSync(env("RECORD"), JSON.stringify({ ...line,
 const record = (what, slot, more) => append({ what, slot: slot.id, attempt: slot.attempt, fence: slot.fence, node: slot.node, ...more });
 
 // work does what the payload says: {"ms": how long it works, "deaf": whether it works on when its
-// context ends, "until": or until this file is there, "result": "ok", "error" or "permanent"}.
+// context ends, "until": or until a connection to this address is closed, "result": "ok", "error" or
+// "permanent"}.
 async function work(slot) {
   const { ms = 0, deaf, until, result = "ok" } = slot.payload ? JSON.parse(slot.payload) : {};
   const cancelled = () => record("cancel", slot, { cause: slot.signal.reason?.code === "LEASE_LOST" ? "lease lost" : String(slot.signal.reason?.message) });
@@ -31,7 +33,7 @@ async function work(slot) {
   slot.signal.addEventListener("abort", cancelled, { once: true });
   let end = "error";
   try {
-    if (deaf) for (const began = performance.now(); performance.now() - began < ms && !(until && existsSync(until)); await sleep(20));
+    if (deaf) await (until ? disconnected(until, ms) : sleep(ms));
     else await sleep(ms, undefined, { signal: slot.signal });
     slot.signal.throwIfAborted();
     end = result;
@@ -43,6 +45,12 @@ async function work(slot) {
   if (result === "error") throw new Error("as the payload says");
   return "done";
 }
+
+// disconnected waits until the connection to the address is closed or refused, or the time is over.
+const disconnected = (address, ms) => new Promise((done) => {
+  const [host, port] = address.split(":"), socket = createConnection({ host, port });
+  socket.setTimeout(ms, () => socket.destroy()).on("error", () => {}).on("close", done).resume();
+});
 
 // order triggers the run of this ID, and waits for its outcome.
 async function order(id, options) {

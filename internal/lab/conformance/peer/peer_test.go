@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"slices"
@@ -153,15 +154,23 @@ func work(ctx context.Context, run job.Run) error {
 	return errors.Join(err, record(run, "end", ""))
 }
 
-// after returns a channel that is closed when the time is over, or the file is there.
-func after(d time.Duration, file string) <-chan struct{} {
+// after returns a channel that is closed when the time is over, or when the peer closes the
+// connection to the address, unless that is empty.
+func after(d time.Duration, address string) <-chan struct{} {
 	over := make(chan struct{})
+	if address == "" {
+		time.AfterFunc(d, func() { close(over) })
+		return over
+	}
 	go func() {
 		defer close(over)
-		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(min(time.Until(end), 20*time.Millisecond)) {
-			if _, err := os.Stat(file); file != "" && err == nil {
-				return
-			}
+		conn, err := net.DialTimeout("tcp", address, d)
+		if err != nil {
+			return // the peer no longer listens
+		}
+		defer conn.Close()
+		if conn.SetReadDeadline(time.Now().Add(d)) == nil {
+			_, _ = conn.Read(make([]byte, 1)) // the peer sends nothing
 		}
 	}()
 	return over

@@ -3,8 +3,7 @@ package peer
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -114,8 +113,10 @@ func fenced(s *stage) {
 func olderIncarnation(s *stage) {
 	s.define("work", nil, nil)
 	node := s.launch("work")
-	returns := filepath.Join(s.dir, "returns")
-	id := s.send("work", "work:@one", value{"ms": 15_000, "deaf": true, "until": returns})
+	returns, err := net.Listen("tcp", "127.0.0.1:0") // the handler returns when it is closed
+	s.must(err)
+	defer returns.Close()
+	id := s.send("work", "work:@one", value{"ms": 15_000, "deaf": true, "until": returns.Addr().String()})
 	s.starts("C-5", id)
 	s.fence(node)
 	s.await("L-2", "the handler of the fenced node to be cancelled", func() bool { return len(s.did("cancel", id)) > 0 })
@@ -127,7 +128,7 @@ func olderIncarnation(s *stage) {
 	until := time.Now().Add(silence)
 	s.await("C-1", "the handler of the older incarnation to return", func() bool {
 		if time.Now().After(until) {
-			s.must(os.WriteFile(returns, nil, 0o600))
+			returns.Close()
 		}
 		if slices.ContainsFunc(s.did("end", id), func(l line) bool { return l.Attempt == 1 }) {
 			return true
