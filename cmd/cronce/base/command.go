@@ -40,7 +40,7 @@ func NewPlural(name string, newGroup func(*App) *cobra.Command, a *App) *cobra.C
 }
 
 // NoSuchCommand rejects an argument where the name of a command is expected, and suggests
-// similar commands.
+// the commands of this name one level below, or similar ones.
 func NoSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -49,10 +49,24 @@ func NoSuchCommand(cmd *cobra.Command, args []string) error {
 	if cmd.SuggestionsMinimumDistance <= 0 {
 		cmd.SuggestionsMinimumDistance = 2
 	}
-	if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
+	if below := commandsBelow(cmd, args[0]); len(below) > 0 {
+		hint = strings.Join(below, " or ")
+	} else if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
 		hint = cmd.CommandPath() + " " + strings.Join(close, " or ")
 	}
 	return Try(Usage(fmt.Errorf("unknown command %q", cmd.CommandPath()+" "+args[0])), hint)
+}
+
+// commandsBelow returns the paths of the commands of this name in the groups below cmd.
+func commandsBelow(cmd *cobra.Command, name string) (paths []string) {
+	for _, group := range cmd.Commands() {
+		for _, c := range group.Commands() {
+			if c.Name() == name && group.IsAvailableCommand() {
+				paths = append(paths, c.CommandPath())
+			}
+		}
+	}
+	return paths
 }
 
 // Arguments marks the errors of a cobra argument check as wrong usage.
