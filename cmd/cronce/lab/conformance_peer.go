@@ -19,7 +19,7 @@ import (
 const peerLong = `Peer plays the other node of a fleet, and lets your client meet what is rare in a real one:
 lost answers, slow or dead owners, values of newer programs, wrong clocks. Each scenario
 has an embedded server of its own, a namespace, and a process of your client, which
-reaches the server through this program. It takes about a minute.
+reaches the server through this program. It takes one to two minutes.
 
 Your command takes part in the fleet until it gets a TERM. Its environment says how:
 

@@ -80,21 +80,6 @@ func publishUntilStored(t *testing.T, s *kv.Store, slots []int) {
 	})
 }
 
-// publishUntilInBatches publishes 600 slots at a time, from number n on, until most of them go in
-// batches. On a busy machine the broker can seem more distant than it is, and its storage fast, until
-// the group measures again. It returns how many slots the stream holds.
-func publishUntilInBatches(t *testing.T, js jetstream.JetStream, s *kv.Store, n int) int {
-	t.Helper()
-	const once = 600
-	natstest.Eventually(t, "slots to be published in batches", func() bool {
-		before := wantWhole(t, js, n)
-		publishUntilStored(t, s, upTo(n + once)[n:])
-		n += once
-		return wantWhole(t, js, n)-before >= once/2
-	})
-	return n
-}
-
 func upTo(n int) []int {
 	all := make([]int, n)
 	for i := range all {
@@ -141,7 +126,17 @@ func TestPublicationsThatWaitOnSlowStorageGoInBatches(t *testing.T) {
 	js := natstest.Run(t).JetStream()
 	s := openStore(t, js)
 	s.Intercept(func(p wire.Port) wire.Port { return slowPort{p} })
-	n := publishUntilInBatches(t, js, s, 0)
+	// On a busy machine the broker can seem more distant than it is, and its storage fast, until the
+	// group measures again.
+	const once = 600
+	n, inBatches := 0, 0
+	natstest.Eventually(t, "slots to be published in batches", func() bool {
+		publishUntilStored(t, s, upTo(n + once)[n:])
+		n += once
+		before := inBatches
+		inBatches = wantWhole(t, js, n)
+		return inBatches-before >= once/2
+	})
 	found := 0
 	for w, err := range s.Slots().Waiting(t.Context(), stream.WaitingFilter{}) {
 		if err != nil || string(w.Payload) != `{"n":1}` {

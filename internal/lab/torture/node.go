@@ -118,11 +118,11 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 		cfg.Queues = plan.Queues(maps.Values(h.cases))
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var besides sync.WaitGroup
-	besides.Go(func() { h.trigger(ctx, spec, store, log) })
+	var others sync.WaitGroup
+	others.Go(func() { h.trigger(ctx, spec, store, log) })
 	r := replica.New(cfg)
-	besides.Go(func() { h.reload(ctx, hangups, r, log) })
-	defer besides.Wait()
+	others.Go(func() { h.reload(ctx, hangups, r, log) })
+	defer others.Wait()
 	defer cancel()
 	return r.Run(ctx)
 }
