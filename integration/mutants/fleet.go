@@ -252,11 +252,11 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "consumer-removed-for-a-copy",
-		breaks: "a producer that lags removes the consumer of a plan that it does not know yet",
+		breaks: "a producer that lags asks to remove the consumer of a plan that it does not know yet",
 		file:   "internal/fleet/intake/arrange.go",
 		old:    "a.newest = len(plans) // of",
 		new:    "a.remove = append(a.remove, c) // of",
-		test:   "TestAConsumerIsNotRemovedByAProducerThatLags",
+		test:   "TestArrangeKeepsTheConsumerOfAPlanThatIsNotKnownYet",
 	},
 	{
 		name:   "consumer-left-after-a-timeout",
