@@ -161,7 +161,7 @@ func TestTortureRefusesANamespaceThatExists(t *testing.T) {
 	}
 	before := s.streams()
 	p := s.torture("--server", s.url, "--namespace", "mine")
-	if code := p.exit(); code != 1 || !strings.Contains(p.stderr(), "mine_slots is there") {
+	if code := p.exit(); code != 1 || !strings.Contains(p.stderr(), "it has the stream mine_slots") {
 		t.Errorf("exit status %d, want 1 and the stream's name:\n%s", code, p.stderr())
 	}
 	s.leftNothing(before)
