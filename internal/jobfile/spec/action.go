@@ -62,13 +62,10 @@ func (j *jobDecoder) decodeAction(v value) {
 
 func (j *jobDecoder) nats(v value) *NATS {
 	var n NATS
-	known := j.object(v, []field{
+	j.object(v, []field{
 		{"subject", func(v value) { n.Subject = j.subject(v) }},
 		{"timeout", func(v value) { n.Timeout, _ = j.duration(v) }},
-	})
-	if known {
-		j.needs(v, "subject")
-	}
+	}, "subject")
 	return &n
 }
 

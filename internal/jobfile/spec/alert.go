@@ -19,9 +19,7 @@ import (
 func (j *jobDecoder) alert(set func(*job.Job, *job.Alert), kinds ...job.State) func(value) {
 	return func(v value) {
 		var a job.Alert
-		before := len(j.errs)
-		j.alertOf(v, &a, kinds)
-		if len(j.errs) == before {
+		if j.sound(func() { j.alertOf(v, &a, kinds, nil) }) {
 			j.set(v, func(t *job.Job) { set(t, &a) })
 		}
 	}
@@ -33,12 +31,8 @@ func (j *jobDecoder) late(v value) {
 		a     job.Alert
 		after time.Duration
 	)
-	before := len(j.errs)
-	known := j.alertOf(v, &a, []job.State{job.AlertLate}, field{"after", func(v value) { after, _ = j.duration(v) }})
-	if known {
-		j.needs(v, "after")
-	}
-	if len(j.errs) == before {
+	bound := []field{{"after", func(v value) { after, _ = j.duration(v) }}}
+	if j.sound(func() { j.alertOf(v, &a, []job.State{job.AlertLate}, bound, "after") }) {
 		j.set(v, func(t *job.Job) { t.OnLate, t.LateAfter = &a, after })
 	}
 }
@@ -46,31 +40,26 @@ func (j *jobDecoder) late(v value) {
 // heartbeat reads a URL, or the name of the environment variable that contains it.
 func (j *jobDecoder) heartbeat(v value) {
 	var h job.AlertHTTP
-	before := len(j.errs)
-	j.alertURL(v, &h, "https://hc-ping.com/UUID")
-	if len(j.errs) == before {
+	if j.sound(func() { j.alertURL(v, &h, "https://hc-ping.com/UUID") }) {
 		j.set(v, func(t *job.Job) { t.Heartbeat = &h })
 	}
 }
 
-// alertOf reads an alert into a. It reports whether all fields were known.
-func (j *jobDecoder) alertOf(v value, a *job.Alert, kinds []job.State, more ...field) (known bool) {
-	known = j.object(v, append([]field{
+// alertOf reads an alert into a. more are fields that only this one has.
+func (j *jobDecoder) alertOf(v value, a *job.Alert, kinds []job.State, more []field, needed ...string) {
+	known := j.object(v, append([]field{
 		{"http", func(v value) { a.HTTP = j.alertHTTP(v) }},
 		{"nats", func(v value) {
 			a.NATS = &job.AlertNATS{}
-			if j.object(v, []field{{"subject", func(v value) { a.NATS.Subject, _ = j.text(v, "alerts.jobs") }}}) {
-				j.needs(v, "subject")
-			}
+			j.object(v, []field{{"subject", func(v value) { a.NATS.Subject, _ = j.text(v, "alerts.jobs") }}}, "subject")
 		}},
 		{"format", func(v value) { a.Format, _ = j.oneOf(v, job.AlertFormats()...) }},
 		{"template", func(v value) { a.Template = j.template(v, kinds) }},
 		{"key", func(v value) { _, a.KeyEnv = j.alertSecret(v, false) }},
-	}, more...))
+	}, more...), needed...)
 	if known && (v.member("http") == nil) == (v.member("nats") == nil) {
 		j.fail(v.At, "%s: want either http or nats", v.label)
 	}
-	return known
 }
 
 // template reads a template of the body, and tries it on samples.
@@ -131,7 +120,7 @@ var blockMark = regexp.MustCompile(`:\s+(&\S+\s+)?\|[-+]?\s*(#.*)?$`)
 
 func (j *jobDecoder) alertHTTP(v value) *job.AlertHTTP {
 	var h job.AlertHTTP
-	known := j.object(v, []field{
+	j.object(v, []field{
 		{"url", func(v value) { j.alertURL(v, &h, "https://example.com/alerts") }},
 		{"headers", func(v value) {
 			if !j.want(v, Mapping, "a mapping of names to {env: NAME}") {
@@ -143,10 +132,7 @@ func (j *jobDecoder) alertHTTP(v value) *job.AlertHTTP {
 				h.Headers = append(h.Headers, header)
 			}
 		}},
-	})
-	if known {
-		j.needs(v, "url")
-	}
+	}, "url")
 	return &h
 }
 
@@ -166,19 +152,8 @@ func (j *jobDecoder) alertSecret(v value, prefixed bool) (prefix, env string) {
 	if prefixed {
 		fields = append(fields, field{"prefix", func(v value) { prefix, _ = j.text(v, "Bearer ") }})
 	}
-	if !j.want(v, Mapping, example) {
-		return "", ""
-	}
-	if j.object(v, fields) {
-		j.needs(v, "env")
+	if j.want(v, Mapping, example) {
+		j.object(v, fields, "env")
 	}
 	return prefix, env
-}
-
-func (j *jobDecoder) needs(v value, names ...string) {
-	for _, name := range names {
-		if v.member(name) == nil {
-			j.fail(v.At, "%s: no %s", v.label, name)
-		}
-	}
 }

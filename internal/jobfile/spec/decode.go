@@ -53,31 +53,45 @@ func (n *Node) describe() string {
 	return n.Kind.String()
 }
 
-// object decodes each member of v by its field, in the order of fields, and reports members that
-// are no fields. It returns true if there was no such member. If it returns false, a field that is
-// missing may be a misspelled one, so callers do not report it.
-func (d *decoder) object(v value, fields []field) bool {
+// object decodes each member of v by its field, in the order of fields. It reports members that are
+// no fields, and needed fields that are missing. It returns true if all members are fields. If it
+// returns false, a field that is missing may be a misspelled one, so neither object nor its callers
+// report it.
+func (d *decoder) object(v value, fields []field, needed ...string) bool {
 	if !d.want(v, Mapping, "a mapping of fields") {
 		return false
 	}
-	if v.label != "" {
-		v.label += "."
+	path := v.label
+	if path != "" {
+		path += "."
 	}
 	names := make([]string, len(fields))
 	for i, f := range fields {
 		names[i] = f.name
 		if m := v.member(f.name); m != nil {
-			f.decode(value{m.Value, v.label + f.name})
+			f.decode(value{m.Value, path + f.name})
 		}
 	}
 	known := true
 	for _, m := range v.Members {
 		if !slices.Contains(names, m.Name) {
 			known = false
-			d.fail(m.At, "unknown field %q: %s", Clip(v.label+m.Name), suggestField(m.Name, names))
+			d.fail(m.At, "unknown field %q: %s", Clip(path+m.Name), suggestField(m.Name, names))
+		}
+	}
+	for _, name := range needed {
+		if known && v.member(name) == nil {
+			d.fail(v.At, "%s: no %s", v.label, name)
 		}
 	}
 	return known
+}
+
+// sound runs a decoder, and reports whether it found no mistake.
+func (d *decoder) sound(decode func()) bool {
+	before := len(d.errs)
+	decode()
+	return len(d.errs) == before
 }
 
 // member returns the member of that name, or nil.

@@ -166,14 +166,15 @@ func (j *jobDecoder) variable(v value) (one Variable, ok bool) {
 // secret reads a value that comes from the worker's environment or a file. more are other members
 // that it may have.
 func (d *decoder) secret(v value, example string, more ...field) (env, file string, ok bool) {
-	before := len(d.errs)
-	known := d.object(v, append(more,
-		field{"env", func(v value) { env = d.nameOfVariable(v) }},
-		field{"file", func(v value) { file = d.path(v, "/run/secrets/token") }}))
-	if known && (v.member("env") == nil) == (v.member("file") == nil) {
-		d.fail(v.At, "%s: want %s", v.label, example)
-	}
-	return env, file, len(d.errs) == before
+	ok = d.sound(func() {
+		known := d.object(v, append(more,
+			field{"env", func(v value) { env = d.nameOfVariable(v) }},
+			field{"file", func(v value) { file = d.path(v, "/run/secrets/token") }}))
+		if known && (v.member("env") == nil) == (v.member("file") == nil) {
+			d.fail(v.At, "%s: want %s", v.label, example)
+		}
+	})
+	return env, file, ok
 }
 
 func (d *decoder) nameOfVariable(v value) string {

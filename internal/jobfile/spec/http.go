@@ -37,7 +37,7 @@ const urlExample = "http://127.0.0.1:8080/jobs/report"
 
 func (j *jobDecoder) http(v value) *HTTP {
 	h := HTTP{Method: http.MethodPost}
-	known := j.object(v, []field{
+	j.object(v, []field{
 		{"url", func(v value) { h.URL = j.url(v, urlExample) }},
 		{"method", func(v value) {
 			if s, ok := j.oneOf(v, Methods()...); ok {
@@ -47,10 +47,7 @@ func (j *jobDecoder) http(v value) *HTTP {
 		{"headers", func(v value) { h.Headers = j.headers(v) }},
 		{"timeout", func(v value) { h.Timeout, _ = j.duration(v) }},
 		{"ready", func(v value) { h.Ready = j.url(v, "http://127.0.0.1:8080/ready") }},
-	})
-	if known {
-		j.needs(v, "url")
-	}
+	}, "url")
 	return &h
 }
 

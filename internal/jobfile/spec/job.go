@@ -209,15 +209,11 @@ func (j *jobDecoder) exclude(v value) {
 // on reads which messages start the job.
 func (j *jobDecoder) on(v value) {
 	var on job.On
-	before := len(j.errs)
-	known := j.object(v, []field{
+	fields := []field{
 		{"stream", func(v value) { on.Stream, _ = j.text(v, "ORDERS") }},
 		{"subject", func(v value) { on.Subject, _ = j.text(v, "orders.paid") }},
-	})
-	if known {
-		j.needs(v, "stream", "subject")
 	}
-	if len(j.errs) == before {
+	if j.sound(func() { j.object(v, fields, "stream", "subject") }) {
 		j.set(v, func(t *job.Job) { t.On = on })
 	}
 }
