@@ -115,11 +115,7 @@ func (a *Alert) validateBody(field string, kinds []State) error {
 		bad(err != nil, ".http.url: %v", err)
 	}
 	if a.Template != "" {
-		names := make([]string, len(kinds))
-		for i, kind := range kinds {
-			names[i] = string(kind)
-		}
-		err := alertbody.CheckTemplate(a.Template, names...)
+		err := alertbody.CheckTemplate(a.Template, codec.Strings(kinds...)...)
 		bad(err != nil, ".template: %v", err)
 	}
 	return errors.Join(f.errs...)

@@ -89,7 +89,7 @@ func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &retryAfterError{max(d, 0), err}
+	return &retryAfterError{err, max(d, 0)}
 }
 
 // RetryDelay returns the delay that RetryAfter gave to err, or to an error it wraps.
@@ -101,20 +101,16 @@ func RetryDelay(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-type permanentError struct{ err error }
+type permanentError struct{ error }
 
-func (e *permanentError) Error() string { return e.err.Error() }
-
-func (e *permanentError) Unwrap() error { return e.err }
+func (e *permanentError) Unwrap() error { return e.error }
 
 type retryAfterError struct {
+	error
 	delay time.Duration
-	err   error
 }
 
-func (e *retryAfterError) Error() string { return e.err.Error() }
-
-func (e *retryAfterError) Unwrap() error { return e.err }
+func (e *retryAfterError) Unwrap() error { return e.error }
 
 // faults collects what is wrong with a value.
 type faults struct {

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -214,31 +215,24 @@ type CatchUp struct {
 // WithDefaults returns a copy of the job with its empty fields filled, except Output and
 // Concurrency, whose zero values stay. Shards is zero if the job does not split its slots.
 func (j Job) WithDefaults() Job {
-	setDefault(&j.Timezone, "UTC")
-	setDefault(&j.DSTGap, GapAfter)
-	setDefault(&j.DSTOverlap, RepeatFirst)
-	setDefault(&j.Queue, DefaultQueue)
-	setDefault(&j.Retry.Attempts, DefaultAttempts)
-	setDefault(&j.Retry.Backoff, DefaultBackoff)
-	setDefault(&j.Retry.MaxBackoff, max(DefaultMaxBackoff, j.Retry.Backoff))
+	j.Timezone = cmp.Or(j.Timezone, "UTC")
+	j.DSTGap = cmp.Or(j.DSTGap, GapAfter)
+	j.DSTOverlap = cmp.Or(j.DSTOverlap, RepeatFirst)
+	j.Queue = cmp.Or(j.Queue, DefaultQueue)
+	j.Retry.Attempts = cmp.Or(j.Retry.Attempts, DefaultAttempts)
+	j.Retry.Backoff = cmp.Or(j.Retry.Backoff, DefaultBackoff)
+	j.Retry.MaxBackoff = cmp.Or(j.Retry.MaxBackoff, max(DefaultMaxBackoff, j.Retry.Backoff))
 	if !j.On.IsZero() {
-		setDefault(&j.Overlap, OverlapAllow)
+		j.Overlap = cmp.Or(j.Overlap, OverlapAllow)
 	}
-	setDefault(&j.Overlap, OverlapSkip)
-	setDefault(&j.OnLeaseLost, LeaseLostCancel)
+	j.Overlap = cmp.Or(j.Overlap, OverlapSkip)
+	j.OnLeaseLost = cmp.Or(j.OnLeaseLost, LeaseLostCancel)
 	if j.Shards == 1 {
 		j.Shards = 0
 	}
-	setDefault(&j.CatchUp.Policy, CatchUpLatest)
-	setDefault(&j.CatchUp.Max, DefaultCatchUpMax)
+	j.CatchUp.Policy = cmp.Or(j.CatchUp.Policy, CatchUpLatest)
+	j.CatchUp.Max = cmp.Or(j.CatchUp.Max, DefaultCatchUpMax)
 	return j
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Validate checks every field. Its error names each invalid one and what would be valid,
@@ -370,14 +364,6 @@ func (w *jobWire) job() Job {
 		Schedule: p.Schedule, Timezone: p.Timezone, Spread: p.Spread, From: p.From, Until: p.Until,
 		Exclude: p.Exclude, DSTGap: p.DSTGap, DSTOverlap: p.DSTOverlap, After: p.After, On: p.On, Shards: p.Shards,
 	}
-}
-
-// nilIfEmpty returns nil for an empty list.
-func nilIfEmpty(list []string) []string {
-	if len(list) == 0 {
-		return nil
-	}
-	return list
 }
 
 // compact removes insignificant space, so that a change of the payload's indentation does not

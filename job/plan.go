@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -33,9 +34,9 @@ func (j Job) Plan() Plan {
 
 // WithDefaults returns the plan with its empty fields filled.
 func (p Plan) WithDefaults() Plan {
-	setDefault(&p.Timezone, "UTC")
-	setDefault(&p.DSTGap, GapAfter)
-	setDefault(&p.DSTOverlap, RepeatFirst)
+	p.Timezone = cmp.Or(p.Timezone, "UTC")
+	p.DSTGap = cmp.Or(p.DSTGap, GapAfter)
+	p.DSTOverlap = cmp.Or(p.DSTOverlap, RepeatFirst)
 	return p
 }
 
@@ -143,7 +144,7 @@ func (w *planWire) bound() error {
 
 // wire returns equal values for equal plans, so that two plans can be compared by their JSON.
 func (p Plan) wire() planWire {
-	return planWire{p.Schedule, nilIfEmpty(p.After), p.On, p.Timezone, codec.Duration(p.Spread), p.From.UTC(), p.Until.UTC(), nilIfEmpty(p.Exclude), p.DSTGap, p.DSTOverlap, p.Shards}
+	return planWire{p.Schedule, p.After, p.On, p.Timezone, codec.Duration(p.Spread), p.From.UTC(), p.Until.UTC(), p.Exclude, p.DSTGap, p.DSTOverlap, p.Shards}
 }
 
 func (w planWire) plan() Plan {

@@ -41,83 +41,84 @@ func (s State) Final() bool {
 // dead, or is found not to hold the claim. Any worker may change the record of a whole slot that
 // is split.
 type Record struct {
-	Slot  Slot
-	Queue string
-	State State
+	Slot  Slot   `json:"-"` // its ID in the JSON
+	Queue string `json:"queue"`
+	State State  `json:"state"`
 
 	// Attempt is the number of claims so far. Attempts are the newest ones; while the
 	// record is Running, the last is the current one. A claim counts even if its worker
 	// dies.
-	Attempt  int
-	Attempts []Attempt
+	Attempt  int       `json:"attempt"`
+	Attempts []Attempt `json:"attempts,omitempty"`
 
 	// MaxAttempts is Retry.Attempts of the job at the first claim. Later edits of the job do
 	// not change it, so that an at-most-once slot cannot start twice.
-	MaxAttempts int
+	MaxAttempts int `json:"max_attempts,omitempty"`
 
 	// StartBy is the last instant at which the slot may start for the first time, computed
 	// from Job.Deadline at the first claim. Zero: no deadline.
-	StartBy time.Time
+	StartBy time.Time `json:"start_by,omitzero"`
 
 	// Node is the node that runs the slot, or that wrote the outcome.
-	Node string
+	Node string `json:"node"`
 
 	// Nonce differs with every write of the record.
-	Nonce string
+	Nonce string `json:"nonce"`
 
 	// JobRevision is the registry revision of the job from which the slot was computed.
-	JobRevision uint64
+	JobRevision uint64 `json:"job_revision,omitempty"`
 
 	// Due is when the slot was due: see Run.Due. Published is when the broker stored the slot's
 	// message, and Publisher the node that sent it.
-	Due, Published time.Time
-	Publisher      string
+	Due       time.Time `json:"due,omitzero"`
+	Published time.Time `json:"published,omitzero"`
+	Publisher string    `json:"publisher,omitempty"`
 
 	// Event is true if a message of a stream started the run. The age of the run then counts
 	// from Due, the time at which the stream stored that message.
-	Event bool
+	Event bool `json:"event,omitempty"`
 
 	// Payload is that of a slot with a Token, kept in case its message is lost. It is nil for
-	// planned slots, which have the job's payload.
-	Payload []byte
+	// planned slots, which have the job's payload. The JSON has it in base64.
+	Payload []byte `json:"payload,omitempty"`
 
 	// RetryAt is when the next attempt is due. It is set while the record is Retrying.
-	RetryAt time.Time
+	RetryAt time.Time `json:"retry_at,omitzero"`
 
 	// Finished is when the slot got its outcome, by the broker's clock as Node estimated it.
-	Finished time.Time
+	Finished time.Time `json:"finished,omitzero"`
 
 	// Error is the error of the last attempt, or the reason of the outcome.
-	Error string
+	Error string `json:"error,omitempty"`
 
 	// Output is the beginning and the end of what the last attempt wrote: at most Job.Output
 	// bytes in total, and a mark that states how many bytes were cut.
-	Output string
-
-	// Result is what Run.SetResult was given by the attempt that succeeded. Nil: none.
-	// ResultDropped is its size in bytes if it could not be stored, because the record would
-	// have been larger than the server's max_payload.
-	Result        json.RawMessage
-	ResultDropped int
-
-	// Shadow is the number of the last attempt whose handler returned ErrShadow. Zero: none. It is
-	// a number and not a flag because a program that does not know the member keeps it, and may
-	// add an attempt that did the work. See IsShadow.
-	Shadow int
+	Output string `json:"output,omitempty"`
 
 	// Shards is set in the record of the whole slot if the slot is split: it is the number of
 	// parts. No node runs the whole slot. It ends when all parts have ended. If Error is set
 	// earlier, the parts are being cancelled, and Error is the reason.
-	Shards int
+	Shards int `json:"shards,omitempty"`
 
 	// Count and Last are set in the record of a range of missed slots: their number, and the
 	// instant of the last one. Slot is the first.
-	Count int
-	Last  time.Time
+	Count int       `json:"count,omitempty"`
+	Last  time.Time `json:"last,omitzero"`
+
+	// Result is what Run.SetResult was given by the attempt that succeeded. Nil: none.
+	// ResultDropped is its size in bytes if it could not be stored, because the record would
+	// have been larger than the server's max_payload.
+	Result        json.RawMessage `json:"result,omitempty"`
+	ResultDropped int             `json:"result_dropped,omitempty"`
+
+	// Shadow is the number of the last attempt whose handler returned ErrShadow. Zero: none. It is
+	// a number and not a flag because a program that does not know the member keeps it, and may
+	// add an attempt that did the work. See IsShadow.
+	Shadow int `json:"shadow,omitempty"`
 
 	// Extra holds the members that a newer program stored, for which this one has no
 	// field. They are kept when the record is written again.
-	Extra map[string]json.RawMessage
+	Extra map[string]json.RawMessage `json:"-"`
 }
 
 // Attempt is one claim of a slot and its result.
@@ -134,35 +135,15 @@ type Attempt struct {
 	Output string `json:"output,omitempty"`
 }
 
+// recordWire is the JSON of a Record.
 type recordWire struct {
-	V           int       `json:"v"`
-	ID          string    `json:"id"`
-	Queue       string    `json:"queue"`
-	State       State     `json:"state"`
-	Attempt     int       `json:"attempt"`
-	Attempts    []Attempt `json:"attempts,omitempty"`
-	MaxAttempts int       `json:"max_attempts,omitempty"`
-	StartBy     time.Time `json:"start_by,omitzero"`
-	Node        string    `json:"node"`
-	Nonce       string    `json:"nonce"`
-	JobRevision uint64    `json:"job_revision,omitempty"`
-	Due         time.Time `json:"due,omitzero"`
-	Published   time.Time `json:"published,omitzero"`
-	Publisher   string    `json:"publisher,omitempty"`
-	Event       bool      `json:"event,omitempty"`
-	Payload     []byte    `json:"payload,omitempty"` // base64
-	RetryAt     time.Time `json:"retry_at,omitzero"`
-	Finished    time.Time `json:"finished,omitzero"`
-	Error       string    `json:"error,omitempty"`
-	Output      string    `json:"output,omitempty"`
-	Shards      int       `json:"shards,omitempty"`
-	Count       int       `json:"count,omitempty"`
-	Last        time.Time `json:"last,omitzero"`
-
-	Result        json.RawMessage `json:"result,omitempty"`
-	ResultDropped int             `json:"result_dropped,omitempty"`
-	Shadow        int             `json:"shadow,omitempty"`
+	V  int    `json:"v"`
+	ID string `json:"id"`
+	recordMembers
 }
+
+// recordMembers is a Record without methods.
+type recordMembers Record
 
 // IsShadow reports whether the last attempt was a shadow: its handler did not do the work. The
 // whole of a split slot is a shadow if all its parts are.
@@ -235,13 +216,8 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	if err := w.bound(slot); err != nil {
 		return err
 	}
-	*r = Record{
-		Slot: slot, Queue: w.Queue, State: w.State, Attempt: w.Attempt, Attempts: w.Attempts,
-		MaxAttempts: w.MaxAttempts, StartBy: w.StartBy, Node: w.Node, Nonce: w.Nonce, JobRevision: w.JobRevision,
-		Due: w.Due, Published: w.Published, Publisher: w.Publisher, Event: w.Event, Payload: w.Payload, RetryAt: w.RetryAt,
-		Finished: w.Finished, Error: w.Error, Output: w.Output, Shards: w.Shards, Count: w.Count, Last: w.Last, Extra: extra,
-		Result: w.Result, ResultDropped: w.ResultDropped, Shadow: w.Shadow,
-	}
+	*r = Record(w.recordMembers)
+	r.Slot, r.Extra = slot, extra
 	return nil
 }
 

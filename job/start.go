@@ -87,7 +87,7 @@ func parseWithoutSlots(name string, p Plan) (*Schedule, error) {
 	if err := errors.Join(f.errs...); err != nil {
 		return nil, err
 	}
-	return &Schedule{source: noSource{}, zone: time.UTC, first: cron.FirstInstant, last: cron.LastInstant, key: "none"}, nil
+	return &Schedule{zone: time.UTC, first: cron.LastInstant + 1, last: cron.LastInstant, key: "none"}, nil // its bounds leave no instant
 }
 
 func validateAfter(name string, after []string) error {
@@ -106,10 +106,3 @@ func validateAfter(name string, after []string) error {
 	}
 	return nil
 }
-
-// noSource is a source without slots.
-type noSource struct{}
-
-func (noSource) Next(int64, int64) (int64, bool) { return 0, false }
-
-func (noSource) Key() string { return "none" }

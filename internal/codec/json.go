@@ -131,8 +131,8 @@ func WithExtra(data []byte, extra Extra) ([]byte, error) {
 // members returns the names of the members that a struct has fields for.
 func members(t reflect.Type) []string {
 	var names []string
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	for _, field := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		names = append(names, name)
 	}
 	return names
