@@ -21,7 +21,7 @@ func (s *Scheduler) Client() *client.Client { return s.client }
 func newClient(s *Scheduler) *client.Client {
 	host := s.cfg.host
 	if host == "" {
-		host, _ = os.Hostname() // only shown
+		host, _ = os.Hostname() // it is only a name for readers, and may be empty
 	}
 	return client.Attach(attach.Of(s.conn, s.store, attach.Options{Operator: host, Logger: s.cfg.logger, Joined: s.joined}))
 }

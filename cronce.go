@@ -122,7 +122,7 @@ func (s *Scheduler) begin() (*replica.Replica, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.replica != nil {
-		return nil, errors.New("cronce: Run was called before")
+		return nil, errors.New("cronce: Run was already called")
 	}
 	s.replica = replica.New(s.config())
 	close(s.begun)

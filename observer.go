@@ -30,8 +30,9 @@ type Observer interface {
 	// Event is called for every event that the Scheduler publishes: see job.EventKind.
 	Event(job.Event)
 
-	// Ledger is called for each request to the ledger, "read" or "write", with the time to
-	// its answer and its failure. A conflict and a missing record are answers, not failures.
+	// Ledger is called after each request to the ledger, "read" or "write". took is the time
+	// until the answer, and failed is the error of a request that failed. A conflict and a
+	// missing record are answers, not failures.
 	Ledger(request string, took time.Duration, failed error)
 
 	// HeartbeatFailed is called for each heartbeat that was refused or not answered.

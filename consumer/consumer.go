@@ -115,7 +115,7 @@ type Config struct {
 	// publish that a job has recovered. Default: no alert is published when a job recovers.
 	AlertStates AlertStates
 
-	// Table holds the slots that this process works on. All its consumers share one table.
+	// Table holds the slots that this process works on. All consumers of the process share it.
 	Table *Table
 
 	// Emit publishes an event. It must not block. Default: it does nothing.

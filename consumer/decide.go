@@ -162,8 +162,9 @@ func (t *task) decide(mayBlock bool) flow {
 }
 
 // acknowledge goes on with a slot that already has its outcome. The worker that wrote it may not
-// have published what follows, so this task publishes it too. A whole slot without a record is
-// split by now: its shards have their own messages.
+// have published what follows, so this task publishes it too. A message for a whole slot without
+// a record is acked because the job's plan splits the slot by now: its shards have their own
+// messages.
 func (t *task) acknowledge() flow {
 	switch {
 	case t.d.Slot.Shards > 0:

@@ -34,8 +34,8 @@
 // deciding. The steps entering and writing send their write and return. The callback that gets
 // the broker's answer takes the next step, so no goroutine waits for the answer. The steps
 // writingWhole and concludingWhole, and leaving if it has to write the lock, occupy a goroutine
-// until the broker answers. A slot that succeeds at once needs a goroutine for its handler. Afterwards it needs
-// one only to log its success, to publish what follows, or to write its lock.
+// until the broker answers. A slot that succeeds at once needs a goroutine for its handler.
+// Afterwards it needs one only to log its success, to publish what follows, or to write its lock.
 //
 //	pull.go           asks the sources for as many messages as the limiter allows
 //	task.go           the machine: states, steps, and panics
@@ -73,9 +73,9 @@
 //     the claim. If the owner says no, the worker takes the slot over. Past the horizon, the
 //     worker takes the slot over even without an answer, and ends it.
 //   - If a job limits how many of its slots run at once, the job has a lock, which admits each
-//     slot before the slot's first claim. The slot leaves the lock after its outcome is written. If its worker dies in between, the next slot that asks the
-//     lock finds the outcome and takes the ended slot out. So an operator never has to reset a
-//     lock.
+//     slot before the slot's first claim. The slot leaves the lock after its outcome is written.
+//     If its worker dies in between, the next slot that asks the lock finds the outcome and takes
+//     the ended slot out. So an operator never has to reset a lock.
 //   - The worker publishes what follows from an outcome before it acks the message.
 //   - Go cannot end a handler that does not return. Such a handler keeps its permit and its
 //     entry in the table as long as the process lives.

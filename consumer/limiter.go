@@ -226,9 +226,9 @@ func (l *limiter) returned(took time.Duration) (next *task) {
 	return l.release()
 }
 
-// release passes a permit on to the first waiter, or frees it. If that task has its
-// claim, release returns it, and the caller runs its handler on a goroutine. If the task has no
-// claim, release resumes it, and returns nil.
+// release passes a permit on to the task of the first waiter, or frees it. If that task has its
+// claim, release returns the task, and the caller runs its handler on a goroutine. If the task has
+// no claim, release resumes it, and returns nil.
 func (l *limiter) release() (next *task) {
 	l.mu.Lock()
 	if len(l.waiters) > 0 {

@@ -87,7 +87,7 @@ func (t *task) claimLost(cause error) flow {
 
 // mayClaimAhead reports whether the slot may be claimed before the task has a permit. Three
 // kinds of slots may not:
-//   - A slot of one attempt. If the worker died before the handler starts, the attempt would
+//   - A slot of one attempt. If the worker died before the handler started, the attempt would
 //     be spent.
 //   - A slot with a start deadline. It could start too late.
 //   - A slot that waited for its lock. The slots behind it would wait longer too.
@@ -102,7 +102,7 @@ func (t *task) prepareDecision() flow {
 	if t.decision.Action == core.Start {
 		step = StepClaim
 		if !t.permit && !t.mayClaimAhead(t.decision.Record) {
-			t.state = deciding // the decision may be stale by the time that the task gets a permit
+			t.state = deciding // the decision may be stale by the time the task gets a permit
 			if !t.limiter.acquire(t) {
 				return handed
 			}

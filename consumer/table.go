@@ -14,8 +14,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Table holds every slot that this process works on, from before its claim until its message is
-// answered. One table serves all queues and all incarnations of a process.
+// Table holds every slot that this process works on, from before its claim until its task is
+// closed. One table serves all queues and all incarnations of a process.
 //
 // Invariants:
 //   - A slot is in the table at most once. So two deliveries of one slot to one process never

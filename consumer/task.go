@@ -108,7 +108,7 @@ type task struct {
 	ctx      context.Context
 	answer   answer
 	endTrace func(error)
-	retry    *backoff.ExponentialBackOff // between writes of the end of the attempt
+	retry    *backoff.ExponentialBackOff // between two writes of the attempt's result
 
 	// handlerErr is the error of the handler that has returned.
 	handlerErr error
@@ -299,10 +299,11 @@ func (t *task) recovered() {
 // maxOwnPanics bounds the panics of the worker's own code in one delivery.
 const maxOwnPanics = 3
 
-// fail handles a panic in the worker's own code. If the task has a claim without a result, it
-// records a failed attempt. Otherwise it postpones the slot, or drops the message if the slot is
-// past the horizon. After more than maxOwnPanics panics it closes the task without an answer to
-// the broker. Then a claimed slot stays in the table, since its handler may still run.
+// fail handles a panic in the worker's own code. If the task was already answering the broker, or
+// leaving its lock, fail only closes it. If the task has a claim without a result, fail records a
+// failed attempt. Otherwise it postpones the slot, or drops the message if the slot is past the
+// horizon. After more than maxOwnPanics panics it closes the task without an answer to the broker.
+// Then a claimed slot stays in the table, since its handler may still run.
 func (t *task) fail(p any) {
 	err := panicked(p)
 	t.cfg.Logger.Error("handling a slot panicked", "slot", t.d.Slot.ID(), "subject", t.msg.Subject(), "error", err)

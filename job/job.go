@@ -70,8 +70,9 @@ type Job struct {
 	Timeout time.Duration
 
 	// Deadline limits how long after its due time a slot may start for the first time. For a
-	// slot that was caught up, backfilled or started by other jobs, it counts from the
-	// publication. A slot that has not started by then ends as Expired. Zero: no limit.
+	// slot that was caught up, backfilled, started by other jobs or triggered to run at once, it
+	// counts from the publication. A slot that has not started by then ends as Expired. Zero: no
+	// limit.
 	Deadline time.Duration
 
 	// Output is how many bytes of an attempt's output the slot's record keeps, half of them from

@@ -19,11 +19,11 @@ const (
 	Retrying State = "retrying" // an attempt has failed; the next one is due at Record.RetryAt
 
 	Succeeded State = "succeeded" // the handler returned nil
-	Failed    State = "failed"    // all attempts failed, or one with a Permanent error
-	Skipped   State = "skipped"   // another slot of the job was running
+	Failed    State = "failed"    // its attempts are spent, one had a Permanent error, or the horizon leaves no time for another
+	Skipped   State = "skipped"   // another slot of the job kept it from starting
 	Missed    State = "missed"    // not published in time, and left out by the catch-up policy
 	Expired   State = "expired"   // not started within the horizon or the job's deadline
-	Cancelled State = "cancelled" // by an operator, by a newer slot, or because the job's plan changed
+	Cancelled State = "cancelled" // by an operator, by a newer slot, or because the job was deleted or its plan changed
 )
 
 // Final reports whether the state is an outcome.

@@ -100,7 +100,7 @@ type Claims interface {
 	Cancel(key string, fence uint64, cause error) bool
 
 	// Holds reports whether the process still has work to do for the slot (holds), and
-	// whether the slot's context has ended while its handler has not returned (ended).
+	// whether its handler still runs although the handler's context has ended (ended).
 	Holds(key string) (holds, ended bool)
 }
 

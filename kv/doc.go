@@ -23,7 +23,7 @@
 // Package kv holds what is stored under keys, and what nodes say to each other. Four
 // packages below it, in internal/broker, do the rest. Each imports only those before it:
 //
-//   - wire speaks with the broker. The rules for writes without an answer are there.
+//   - wire talks to the broker. The rules for writes without an answer are there.
 //   - layout says what a namespace consists of, and which role needs which subjects.
 //   - space opens, creates, changes and surveys a namespace, and opens its consumers.
 //   - stream publishes, lists and receives slots and timers.

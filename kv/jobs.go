@@ -97,9 +97,9 @@ func (j *Jobs) Revision(ctx context.Context) (uint64, error) {
 
 // Watch calls f for every stored job, then once with Ready, then for every change. It makes one
 // call at a time, in the broker's order. It returns nil when ctx ends, and wire.ErrGone when the
-// bucket is removed or created anew. Of several writes that follow each other quickly, or while
-// the connection is down, it may report only the last. Whenever no change is outstanding, it calls f
-// with Settled.
+// bucket is removed or created again. Of several writes that follow each other quickly, or while
+// the connection is down, it may report only the last. Whenever no change is outstanding, it calls
+// f with Settled.
 func (j *Jobs) Watch(ctx context.Context, f func(plans.RegistryEvent)) error {
 	type read struct {
 		plans.Entry

@@ -46,8 +46,8 @@ func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Store, sp
 }
 
 // ForOperator returns the same store for an operator: a write that the server does not
-// permit fails at once with job.ErrDenied. A node's store repeats such a write, because the
-// permissions of a running node may be corrected.
+// permit fails at once with job.ErrDenied. A node's store repeats such a write of a record, a
+// lock, a timer or the watermark, because the permissions of a running node may be corrected.
 func (s *Store) ForOperator() *Store { return newStore(s.WithFailDenied()) }
 
 // bucketFailingDenied returns a bucket of the namespace. Each write to it that the server does

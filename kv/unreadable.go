@@ -41,9 +41,9 @@ func (e *UnreadableError) Job() string {
 	return name
 }
 
-// checkKey returns a decoded value if key, which the value itself names, is the key that it is
-// stored under. Otherwise, or if err is not nil, it returns an *UnreadableError. The text about
-// a wrong key is what, followed by name.
+// checkKey returns a decoded value. key is the key that belongs to the value by what it says of
+// itself. If the value is stored under another key, or err is not nil, checkKey returns an
+// *UnreadableError. The error about a wrong key has the text of the parameter what, and then name.
 func checkKey[T any, N string | job.Slot](b wire.Bucket, e wire.Entry, value T, err error, key, what string, name N) (T, error) {
 	if err == nil && key != b.Key(e.Subject) {
 		err = fmt.Errorf("%w %s %q", job.ErrInvalid, what, name)

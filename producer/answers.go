@@ -67,7 +67,7 @@ func (o *outbox) takeAnswers() {
 
 // adapt fits the window to the last of the answers that just arrived. The window grows while
 // the broker answers fast. It shrinks if the broker is slow or refuses a publication: a server
-// limits how many messages of a stream it has yet to store.
+// limits how many messages may wait to be stored in a stream.
 func (o *outbox) adapt(answered int, err error) {
 	switch {
 	case err != nil || o.took > slowAnswer:

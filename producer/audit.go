@@ -10,8 +10,8 @@ import (
 
 const (
 	// auditEvery is the shortest time between two audits by a resting producer. An active
-	// producer audits each peer: after half to all of auditEvery, at random, it audits a slot
-	// that the peer announces (see auditOneIn).
+	// producer audits each peer after a random time between half of auditEvery and all of it:
+	// it then audits a slot that the peer announces (see auditOneIn).
 	auditEvery = 30 * time.Second
 
 	// While an audit of a peer is due, each slot that the peer announces is audited with the

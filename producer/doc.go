@@ -12,23 +12,25 @@
 //
 // One loop drives four parts:
 //
-//		registry events -> agenda -> outbox -> keeper -> stored watermark
-//		                     due     acked    offered
+//	registry events -> agenda -> outbox -> keeper -> stored watermark
+//	                     due     acked    offered
 //
-//	  - The agenda knows every job and returns the slots that are due. A line is a stretch of a
-//	    job's timeline. Where an edit changes the job's plan, or a pause begins or ends, one
-//	    line ends and the next begins. A group is all lines of one schedule with the same next
-//	    slot. The agenda's heap holds the groups.
-//	  - The outbox publishes the slots and repeats what fails until the stream acknowledges
-//	    it. A mark between its items says to which position the watermark may advance when all
-//	    items before the mark are done.
-//	  - The keeper writes the watermark (T, R, K). It says that every slot that fell due up to
-//	    T, by the registry at revision R, is published. K is the newest timestamp in that
-//	    registry.
-//	  - The fleet is what this producer knows of the others. Five producers, the oldest, are
-//	    active. Each job has one owner among them, which publishes the job's slots. The other
-//	    active producers keep copies on standby until the owner announces that the slots are
-//	    stored. Producers that are not active rest.
+// What each of them does:
+//
+//   - The agenda knows every job and returns the slots that are due. A line is a stretch of a
+//     job's timeline. Where an edit changes the job's plan, or a pause begins or ends, one
+//     line ends and the next begins. A group is all lines of one schedule with the same next
+//     slot. The agenda's heap holds the groups.
+//   - The outbox publishes the slots and repeats what fails until the stream acknowledges
+//     it. A mark between its items says to which position the watermark may advance when all
+//     items before the mark are done.
+//   - The keeper writes the watermark (T, R, K). It says that every slot that fell due up to
+//     T, by the registry at revision R, is published. K is the newest timestamp in that
+//     registry.
+//   - The fleet is what this producer knows of the others. Five producers, the oldest, are
+//     active. Each job has one owner among them, which publishes the job's slots. The other
+//     active producers keep copies on standby until the owner announces that the slots are
+//     stored. Producers that are not active rest.
 //
 // The loop's goroutine owns the agenda, the outbox and the fleet. They have no locks.
 // Answers, registry events and announcements reach the loop over channels.
@@ -65,8 +67,8 @@
 //     have the slot, the peers that should have published it do not count for 10 minutes, and
 //     a warning names them. If a resting producer becomes active because of that, it publishes
 //     what fell due in the last minute, whatever the watermark says.
-//   - A slot that is returned more than plans.LateAfter (1 min) after its due time is late. The job's
-//     catch-up policy decides about all its late slots together. The range of missed slots
+//   - A slot that is returned more than plans.LateAfter (1 min) after its due time is late. The
+//     job's catch-up policy decides about all its late slots together. The range of missed slots
 //     is published last.
 //   - A watermark that cannot be read stops no producer, and one that an operator moved back
 //     restarts every producer from there.

@@ -68,7 +68,7 @@ type peer struct {
 	silent          bool
 	distrustedUntil time.Time
 
-	// auditAt is when this producer next publishes a slot that the peer has announced.
+	// auditAt is when the next audit of the peer is due: see startsAudit.
 	auditAt time.Time
 
 	// standby are the copies of the peer's slots, in the order in which the agenda returned

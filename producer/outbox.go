@@ -151,8 +151,8 @@ func newOutbox(p *Producer, f *fleet, a *agenda) *outbox {
 func (o *outbox) room() int { return o.window - o.inFlight }
 
 // add takes in slots that the agenda has returned. It publishes those of this producer's share
-// and keeps copies of the others. A range of missed slots waits until the job's other slots in the outbox
-// are done.
+// and keeps copies of the others. A range of missed slots waits until the job's other slots in the
+// outbox are done.
 func (o *outbox) add(slots []dueSlot, now time.Time) {
 	for _, s := range slots {
 		if p := o.owner(s); p == o.fleet.self {

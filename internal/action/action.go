@@ -94,8 +94,8 @@ func WithTimeout(ctx context.Context, timeout time.Duration) (context.Context, c
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w of %v", job.ErrTimeout, timeout))
 }
 
-// Reason returns why a call failed. If ctx has ended, that is its cause, because err only says that
-// ctx has ended.
+// Reason returns why a call failed: the cause of ctx if ctx has ended, since err then says only that
+// ctx has ended, and otherwise err.
 func Reason(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

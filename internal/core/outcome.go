@@ -108,8 +108,8 @@ type Result struct {
 	// the next attempt is not delayed.
 	Stopped bool
 
-	// Cancelled is true if the slot was cancelled or replaced during the attempt. Err is the
-	// cause: see IsCancellation. If the handler returned nil all the same, the slot succeeded.
+	// Cancelled is true if the slot was cancelled or replaced during the attempt. Err then wraps
+	// the cause: see IsCancellation. If the handler returned nil all the same, the slot succeeded.
 	Cancelled bool
 
 	// Output is the handler's output, from output.Buffer.String.

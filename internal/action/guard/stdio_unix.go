@@ -45,7 +45,7 @@ func newStdio(input []byte, sink io.Writer) (*stdio, error) {
 	})
 	s.copying.Go(func() {
 		if _, err := io.Copy(s.sink, s.output); err != nil {
-			// If the sink fails, the command must be able to write on.
+			// If the sink fails, the command must still be able to write.
 			_, _ = io.Copy(io.Discard, s.output)
 		}
 	})

@@ -59,7 +59,7 @@ func processes() map[int]process {
 		if err != nil {
 			continue // the process has ended meanwhile
 		}
-		// The line is "PID (NAME) STATE PPID PGRP ...". NAME may contain anything, also brackets.
+		// The line is "PID (NAME) STATE PPID PGRP ...". NAME may contain anything, even parentheses.
 		// The start time is the 22nd field of the line.
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if len(fields) < 20 {

@@ -9,6 +9,6 @@
 //     two seconds means not ready. A service is not ready before its first answer.
 //   - One failed check stops the queue, and two good checks in a row resume it. A wrong stop
 //     costs a second in which other nodes take the slots. A wrong resume costs attempts.
-//   - Services are checked every second, ready ones too. For that long slots may still be
-//     taken for a service that has failed. Running slots are left alone.
+//   - Services are checked every second, ready ones too. Until the next check, slots may still
+//     be taken for a service that has failed. Running slots are left alone.
 package ready

@@ -205,8 +205,9 @@ func (l *Link) isAboutInbox(complaint error) bool {
 	return strings.Contains(complaint.Error(), `Subscription to "`+prefix+".")
 }
 
-// ComplaintSince returns the last complaints since began. about is the last one that names the subject
-// or the connection's inbox, without which no answer arrives. any is the last one of all.
+// ComplaintSince returns two of the complaints since began, or nil. about is the last one that names
+// the subject or the connection's inbox, without which no answer arrives. any is the last one,
+// whatever it names.
 func (l *Link) ComplaintSince(began time.Time, subject string) (about, any error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -40,7 +40,8 @@ type Options struct {
 
 	// ReadOnly makes Open create nothing. If the namespace is not set up, the error is
 	// job.ErrNotFound. Writes are possible. With ReadOnly, each write that the server does
-	// not permit fails with job.ErrDenied; without it, only registry writes do.
+	// not permit fails with job.ErrDenied. Without it, such a write of a record, a lock, a
+	// timer or the watermark is repeated instead.
 	ReadOnly bool
 
 	// Queues are the queues whose missing consumers Setup creates.

@@ -72,8 +72,8 @@ type Queue struct {
 func (v Survey) Complete() bool { return len(v.Missing) == 0 && v.SettingsErr == nil }
 
 // Examine inspects a namespace and changes nothing. Where Open returns an error, Examine
-// reports the problem in the survey. Only if nothing of the namespace exists, the error
-// is job.ErrNotFound. If the survey is Complete, the Space can be used for reading.
+// reports the problem in the survey. If nothing of the namespace exists, the error wraps
+// job.ErrNotFound. If the survey is Complete, the Space can be used for reading.
 func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Space, Survey, error) {
 	o.ReadOnly = true
 	s, err := newSpace(ctx, js, o)

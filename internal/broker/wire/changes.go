@@ -40,7 +40,7 @@ type Cursor struct {
 	stored, since time.Time
 }
 
-// CursorAfter returns the position behind the message with that sequence, in the stream as it is
+// CursorAfter returns the position after the message with that sequence, in the stream as it is
 // now.
 func CursorAfter(sequence uint64) Cursor { return Cursor{next: sequence + 1} }
 
@@ -67,8 +67,8 @@ func (at *Cursor) passed(stored time.Time) {
 }
 
 // After iterates over the stream's messages after the cursor that match filter (empty: all), and
-// advances the cursor. It is like All otherwise. If the stream does not exist any more, it waits until
-// it is created anew. If it did not exist at the first read, it yields the error.
+// advances the cursor. It is like All otherwise. If the stream does not exist any more, After waits
+// until it is created again. If it did not exist at the first read, After yields the error.
 func (w Wire) After(ctx context.Context, stream, filter string, at *Cursor) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for pause := NewPause(); ; {

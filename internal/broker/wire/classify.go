@@ -107,7 +107,7 @@ func HasCode(err error, codes ...jetstream.ErrorCode) bool {
 // The server does not answer a request that it does not permit. It reports a permission
 // violation to the connection's error handler, and the link keeps these reports.
 
-// deniedError is a request that the server will not answer. It is also job.ErrUnknown,
+// deniedError reports a request that the server will not answer. It also wraps job.ErrUnknown,
 // because the report does not say which copy of the request the server denied.
 type deniedError struct{ complaint, err error }
 

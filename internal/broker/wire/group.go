@@ -386,9 +386,8 @@ func (g *Group) endWaiting(ctx context.Context) {
 }
 
 // strained records the time that a message took. ahead is the number of messages of its round that
-// were open when it was sent.
-// If storage that was fast has become slow, it discards the measurements, so that the group
-// measures again.
+// were open when it was sent. If storage that was fast has become slow, strained discards the
+// measurements, so that the group measures again.
 func (g *Group) strained(ahead int, took time.Duration) {
 	if ahead < window {
 		return

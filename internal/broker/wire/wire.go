@@ -1,4 +1,4 @@
-// Package wire speaks with the broker: requests, writes, reads and watches of a stream,
+// Package wire talks to the broker: requests, writes, reads and watches of a stream,
 // whatever the stream holds.
 //
 //   - Writing (writing.go). A write stores a value only if a given revision is the last
@@ -17,9 +17,9 @@
 //   - Connection (package link). nats.go may hold its lock for a minute while it writes to a
 //     socket. The link keeps what the connection reports, so callers never ask it.
 //   - Permissions (classify.go). The server does not answer a request that it does not
-//     permit; it reports a violation to the connection's error handler. Reads,
-//     publications, API requests and writes of the registry then end with job.ErrDenied.
-//     Other writes of a node are repeated, because an operator may correct the login.
+//     permit; it reports a violation to the connection's error handler. Most requests
+//     then end with job.ErrDenied. A node repeats a write of a record, a lock, a timer or the
+//     watermark, because an operator may correct the login.
 //   - Reading (reading.go, bucket.go, backward.go, changes.go). A read of one key asks the
 //     stream's leader. A pass over many keys asks any replica, in large batches, because
 //     no decision depends on it.
@@ -158,8 +158,8 @@ func (w Wire) Misplaced(subject func() string, domain string) error {
 }
 
 // batch requests from any replica the next messages that match filter, from the sequence
-// from on, or from the time since on if it is set. An empty filter matches all, and spares
-// the broker counting matches for each batch. more reports whether there are further ones.
+// from on, or from the time since on if it is set. An empty filter matches all: then the broker
+// need not count the matches for each batch. more reports whether there are further ones.
 func (w Wire) batch(ctx context.Context, stream, filter string, from uint64, since time.Time) (_ []Entry, more bool, err error) {
 	question := map[string]any{}
 	if filter != "" {

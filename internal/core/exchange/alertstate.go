@@ -16,8 +16,9 @@ type AlertState struct {
 	Job string
 
 	// Failed is true from a slot that failed, expired, was missed or caused an alert of OnLate
-	// until a later success. ID is the slot whose outcome changed the state last. Revision is
-	// that of its record, and Time is when it ended.
+	// until a later success. ID is the slot that changed the state last. Time is when that slot
+	// ended, or when the alert that it is late was sent. Revision is that of the newest outcome
+	// that changed the state.
 	Failed   bool
 	ID       string
 	Revision uint64

@@ -27,7 +27,8 @@ type Node struct {
 	Name  string
 	State NodeState
 
-	// Started is when the node started, by its own clock. See Began.
+	// Started is when the node started, by its estimate of the broker's clock. At the start of a
+	// process there is no estimate yet, so its first incarnation uses its own clock. See Began.
 	Started time.Time
 
 	// Lease is how long the record must stay unchanged before the node may be fenced.
@@ -79,7 +80,7 @@ type nodeWire struct {
 	Nonce       string         `json:"nonce"`
 }
 
-// Began returns when the node started, by the broker's clock.
+// Began returns when the node started, by the broker's clock, if Started is by the node's own.
 func (n Node) Began() time.Time { return n.Started.Add(n.ClockOffset) }
 
 // MarshalJSON writes a value of the nodes bucket.

@@ -63,7 +63,8 @@ func (e *Entry) settlePauses() {
 	e.Pauses = codec.Last(e.Pauses, maxPauses)
 }
 
-// PausedAt returns the pause in which a slot with this due time is due.
+// PausedAt returns the pause in which a slot with this due time fell due, and false if there was
+// none.
 func (e Entry) PausedAt(due time.Time) (Window, bool) {
 	for _, w := range e.Pauses {
 		if due.After(w.From) && (w.To.IsZero() || !due.After(w.To)) {

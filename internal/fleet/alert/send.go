@@ -66,8 +66,8 @@ func (d *Deliverer) call(ctx context.Context, method string, h job.AlertHTTP, m 
 	return err
 }
 
-// redact returns the error with instead in place of the secret URL, of its path, and of the URL
-// derived from it. It keeps the delay that the service asks for.
+// redact replaces the secret URL, its path, and the URL derived from it in the text of the error.
+// It puts the parameter instead in their place, and keeps the delay that the service asks for.
 func redact(err error, secret, derived *url.URL, instead string) error {
 	text := err.Error()
 	for _, shown := range []string{httpaction.Show(derived), httpaction.Show(secret)} {

@@ -34,7 +34,7 @@ type Config struct {
 	// heartbeat. The Node sets Name, State, Started, Lease and Nonce.
 	Record func() exchange.Node
 
-	// Name is the name of the incarnation, and Started its start by the broker's clock.
+	// Name is the name of the incarnation, and Started its start: see exchange.Node.
 	Name    string
 	Started time.Time
 
@@ -113,7 +113,7 @@ func New(cfg Config) *Node {
 // Name returns the name of the incarnation.
 func (n *Node) Name() string { return n.cfg.Name }
 
-// Started returns when the incarnation began, by the broker's clock.
+// Started returns when the incarnation began: see exchange.Node.
 func (n *Node) Started() time.Time { return n.cfg.Started }
 
 // Ready is closed when the first heartbeat is acknowledged.

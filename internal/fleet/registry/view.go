@@ -47,7 +47,7 @@ type View struct {
 
 	mu       sync.Mutex
 	kept     map[string]*kept
-	lookedUp []string            // names that were kept when they were looked up, oldest first
+	lookedUp []string            // names that lookups have added to kept, oldest first
 	after    map[string][]string // by job, the jobs that run after it
 	alerts   int                 // number of jobs that ask for alerts
 	late     map[string]bool     // jobs that ask for alerts about late slots

@@ -91,8 +91,8 @@ type Config struct {
 	// Renewed is called with the boot time until which the node trusts itself.
 	Renewed func(until time.Duration)
 
-	// Loaded, if set, is called when the registry has been read for the first time and the
-	// memory for that is free again.
+	// Loaded, if set, is called when the registry has been read for the first time. The memory
+	// that the reading took can then be freed.
 	Loaded func()
 
 	// Observer receives measurements. It may be nil.
@@ -300,7 +300,7 @@ func (r *Replica) work(ctx, life context.Context) error {
 			r.setUpAgain(ctx) // the lease is also lost if the bucket of the heartbeats no longer exists
 			err = nil
 		case isGone(err):
-			r.log.Error("starting again: the namespace is gone or was created anew", "error", err)
+			r.log.Error("starting again: the namespace is gone or was created again", "error", err)
 			if r.setUpAgain(ctx) {
 				err = r.applyOwn(ctx)
 			}

@@ -117,7 +117,7 @@ func (s *Sweeper) store(ctx context.Context, end exchange.SweepEnd, revision uin
 	case errors.Is(err, job.ErrDenied):
 		if !s.denied {
 			s.denied = true
-			s.cfg.Logger.Warn("the end of a sweep cannot be stored: the login is of an older version", "error", err, "fix", "cronce auth producer")
+			s.cfg.Logger.Warn("the end of a sweep cannot be stored: the login has the permissions of an older version", "error", err, "fix", "cronce auth producer")
 		}
 		return false, nil
 	}

@@ -129,7 +129,7 @@ func (s *Sweeper) alertLate(ctx context.Context, jobs map[string]plans.Entry) er
 	}
 	err := group.Wait()
 	if errors.Is(err, job.ErrDenied) {
-		s.cfg.Logger.Warn("cannot publish alerts about late slots: the login is of an older version", "error", err, "fix", "cronce auth producer")
+		s.cfg.Logger.Warn("cannot publish alerts about late slots: the login has the permissions of an older version", "error", err, "fix", "cronce auth producer")
 		return nil
 	}
 	return err
@@ -189,7 +189,8 @@ func isLate(rec job.Record, due time.Time, after time.Duration) bool {
 }
 
 // alertOf returns when the alert about the slot was sent, by the stored events, and zero if there is
-// none. A login of an older version may not read the events: then the alert may be published twice.
+// none. A login with the permissions of an older version may not read the events: then the alert may
+// be published twice.
 func (t *lateAlerts) alertOf(ctx context.Context, slot job.Slot, since time.Time) (time.Time, error) {
 	t.reading.Lock()
 	defer t.reading.Unlock()
