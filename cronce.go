@@ -100,7 +100,8 @@ func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, err
 // period, and returns nil. It may be called once.
 //
 // Run returns an error if the connection is closed (it wraps nats.ErrConnectionClosed), if the
-// registry cannot be read or written, or if a handler does not return and WithEndOnStuck is set.
+// registry cannot be read or written, if a queue on the broker has other settings than this replica
+// (it wraps job.ErrMismatch), or if a handler does not return and WithEndOnStuck is set.
 // While the broker cannot be reached, Run waits for it.
 func (s *Scheduler) Run(ctx context.Context) error {
 	r, err := s.begin()

@@ -142,7 +142,7 @@ func (w *planWire) bound() error {
 	return b.Err
 }
 
-// wire returns equal values for equal plans, so that two plans can be compared by their JSON.
+// wire returns values with the same JSON for equal plans, so that two plans can be compared by it.
 func (p Plan) wire() planWire {
 	return planWire{p.Schedule, p.After, p.On, p.Timezone, codec.Duration(p.Spread), p.From.UTC(), p.Until.UTC(), p.Exclude, p.DSTGap, p.DSTOverlap, p.Shards}
 }

@@ -54,8 +54,8 @@ const (
 // fewer than maxBatches are open, it joins the round, so that the storage has work all the time.
 //
 // Nothing is configured. A group measures how long one more message takes. It measures only rounds
-// in which the storage had work all the time: their messages were sent singly, and either all at
-// once, or other messages waited when the round ended. The distance to the broker does not count.
+// of minBatch messages or more in which the storage had work all the time: their messages were sent
+// singly, and either all at once, or other messages waited when the round ended. The distance to the broker does not count.
 //
 // Invariants:
 //   - A message waits only while a round is open, so a lone message never waits. If the context of

@@ -173,9 +173,10 @@ func New(cfg Config) *Replica {
 	return r
 }
 
-// Run works until ctx ends, and then stops in order (see consumer.Run). It returns an error
-// if the connection is closed for good or a handler is stuck (see Config.EndOnStuck). If the
-// broker is away or the lease is lost, it goes on when the broker is back.
+// Run works until ctx ends, and then stops in order (see consumer.Run). It returns an error if the
+// connection is closed for good, a handler is stuck (see Config.EndOnStuck), or an error is
+// permanent, such as job.ErrMismatch of a queue. If the broker is away or the lease is lost, it goes
+// on when the broker is back.
 func (r *Replica) Run(ctx context.Context) error {
 	defer close(r.stopped)
 	// Watches and heartbeats go on while handlers use their grace.

@@ -54,10 +54,11 @@
 // A late slot is found half a minute late at most. It is not found if it was published and
 // started late before the oldest living producer began.
 //
-// A slot without a record is found only if it fell due while this node produced, and only
-// the newest maxPublished; "cronce verify" finds all. A triggered run that was lost before it
-// entered its lock is known only to the client that triggered it. A slot in the lock of a
-// deleted job is left there, because its queue is not known; "cronce slot cancel" ends it.
+// A slot without a record is found only if it fell due while this node produced, and while it
+// remembered fewer than maxPublished of them; "cronce verify" finds all. A triggered run that was
+// lost before it entered its lock is known only to the client that triggered it. A slot in the
+// lock of a deleted job is left there, because its queue is not known; "cronce slot cancel" ends
+// it.
 //
 // docs/decisions/0035-one-listing-a-pass.md has what was rejected.
 package sweep
