@@ -13,7 +13,7 @@ import (
 // Handle adds a job and the handler of its slots. Run writes the job to the registry, unless the
 // registry has an equal one. All replicas should add the same jobs.
 //
-// Handle may be called after Run has begun, also from a handler. It does not wait for the broker: Run
+// Handle may be called after Run has begun, even from a handler. It does not wait for the broker: Run
 // writes the job within moments, or as soon as the broker answers, and begins to work on the job's
 // queue unless WithQueues leaves it out. A job that is new to the registry has slots from then on.
 //
@@ -54,7 +54,7 @@ func HandleFunc[T any](s *Scheduler, j job.Job, f func(ctx context.Context, run 
 }
 
 // Remove removes a job and its handler from this replica. It may be called after Run has begun,
-// also from a handler, and does not block. Slots of the job that run here finish. No further
+// even from a handler, and does not block. Slots of the job that run here finish. No further
 // slot of the job starts here, unless Handle adds the job again. If no other job here is in its
 // queue, and WithQueues does not name the queue, this replica takes no more of its slots.
 //

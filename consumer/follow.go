@@ -127,7 +127,8 @@ func (t *task) track(ctx context.Context, rec job.Record, revision uint64) error
 // chain publishes the slot of e's job that follows from rec, if the slots of all jobs in e's
 // After have succeeded. If two of them succeed at the same moment on two workers, each worker
 // writes its own record and then reads the other's. At least one finds the other's record. If
-// both do, the stream drops the duplicate.
+// both do, the stream drops the duplicate. In the one case in which neither does (see
+// kv.Ledger.Beside), the fleet's sweep finds that the slot is missing.
 func (t *task) chain(ctx context.Context, e plans.Entry, rec job.Record, revision uint64) error {
 	var others []job.Slot
 	for _, name := range e.Job.After {

@@ -24,7 +24,7 @@ const (
 	fastAnswer = 500 * time.Millisecond
 	slowAnswer = 2 * time.Second
 
-	// warnEvery is the least time between two warnings of a kind.
+	// warnEvery is the least time between two warnings of the same kind.
 	warnEvery = 10 * time.Second
 )
 

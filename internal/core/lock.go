@@ -19,7 +19,7 @@ const MaxLockWaiting = 100
 //
 // Invariants:
 //   - A slot holds its place from before its first claim until its outcome is in the ledger,
-//     also during retries and takeovers and the time between them. Only the slot's record,
+//     including retries, takeovers and the time between them. Only the slot's record,
 //     read at the leader, shows that the slot has ended. The death of its owner does not.
 //   - Every write of a lock names the revision that it replaces, and no worker deletes a lock.
 //     So a writer that was suspended cannot overwrite what other writers have stored meanwhile.

@@ -243,8 +243,8 @@ func (all *accounts) connectToNodes(a *Account) {
 	}
 }
 
-// checkCycles returns an error if two logins send requests of one kind to each other, as two workers
-// do. The server refuses such imports.
+// checkCycles returns an error if two logins send requests of the same kind to each other, as two
+// workers do. The server refuses such imports.
 func (all *accounts) checkCycles() error {
 	for i, a := range all.logins {
 		for _, b := range all.logins[:i] {

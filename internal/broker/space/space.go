@@ -160,8 +160,8 @@ func (s *Space) TimerStream() string { return layout.TimerStream(s.Namespace) }
 
 func (s *Space) EventStream() string { return layout.EventStream(s.Namespace) }
 
-// EventSubject returns the subject of events of one kind about one job (or node). Kinds
-// and names are single tokens.
+// EventSubject returns the subject of events of one kind about one job, or about none if job is
+// exchange.NoJob. "*" stands for every kind or job.
 func (s *Space) EventSubject(kind, job string) string {
 	return s.Namespace + ".event." + kind + "." + job
 }

@@ -149,7 +149,7 @@ func (t *taker) handle(ctx context.Context, m jetstream.Msg) {
 	case t.isOver() && stored.After(t.plan.To):
 		t.noteAfterEnd(meta)
 		// The message is not acked, because a work queue would lose it. The delay is random,
-		// so that each producer gets each of them in the end.
+		// so that each producer eventually gets each of them.
 		_ = m.NakWithDelay(afterEndDelay/2 + rand.N(afterEndDelay))
 		return
 	case !stored.After(t.plan.From) && !t.consumer.WorkQueue && t.consumer.SequenceOnlyUntil.IsZero():
