@@ -41,9 +41,10 @@ func (e *UnreadableError) Job() string {
 	return name
 }
 
-// checkKey returns a decoded value. key is the key that belongs to the value by what it says of
-// itself. If the value is stored under another key, or err is not nil, checkKey returns an
-// *UnreadableError. The error about a wrong key has the text of the parameter what, and then name.
+// checkKey returns a decoded value, after it has checked that the value is stored under key: the key
+// of the job, slot or node that the value itself names. If it is stored under another one, or err is
+// not nil, checkKey returns an *UnreadableError. For a wrong key, its text is the parameter what,
+// followed by name.
 func checkKey[T any, N string | job.Slot](b wire.Bucket, e wire.Entry, value T, err error, key, what string, name N) (T, error) {
 	if err == nil && key != b.Key(e.Subject) {
 		err = fmt.Errorf("%w %s %q", job.ErrInvalid, what, name)

@@ -98,8 +98,8 @@ type Config struct {
 	// has newer data.
 	ZonesBehind func() bool
 
-	// Started is when the incarnation started, by the broker's clock. The oldest producers
-	// of a fleet are active, the others rest.
+	// Started is when the incarnation started, as its node record says. The oldest producers of a
+	// fleet are active, the others rest.
 	Started time.Time
 
 	// StandbyDelay is how long the owner of a slot may be silent before this producer publishes

@@ -17,8 +17,8 @@ const SlotAlgorithm = 1
 type Announcement struct {
 	Node string
 
-	// Started is when the node started, by the broker's clock. The oldest producers are
-	// active: they take part in publishing. The others rest.
+	// Started is when the node started, as its record says. The oldest producers are active: they
+	// take part in publishing. The others rest.
 	Started time.Time
 
 	Kind AnnouncementKind
