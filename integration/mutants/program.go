@@ -52,6 +52,14 @@ var programMutants = []mutant{
 		in:     "integration",
 	},
 	{
+		name:   "restarts-ever-slower",
+		breaks: "an embedded server that was full a few times waits a minute before each later restart, although it has worked for months",
+		file:   "internal/natsconn/embed/full.go",
+		old:    "r.pause = 0",
+		new:    "_ = r",
+		test:   "TestPauseBetweenRestartsGrowsUntilTheServerHasRecovered",
+	},
+	{
 		name:   "full-storage-taken-for-dead-nodes",
 		breaks: "doctor advises you to start nodes although storage is full",
 		file:   "internal/check/doctor/fleet.go",

@@ -26,10 +26,32 @@ const (
 	// spaceWanted is how many bytes must be free and writable before a restart.
 	spaceWanted = 1 << 20
 
-	// maxPause bounds the pause between two restarts, which doubles each time: a disk that is
-	// broken and not full must not restart the server all the time.
+	// maxPause bounds the pause between two restarts.
 	maxPause = time.Minute
 )
+
+// restarts spaces the restarts of a server. The pause doubles each time: a disk that is broken and not
+// full must not restart the server all the time.
+type restarts struct {
+	last  time.Time
+	pause time.Duration // after last
+}
+
+// due reports whether the pause after the last restart is over.
+func (r *restarts) due(now time.Time) bool { return now.Sub(r.last) >= r.pause }
+
+// begin notes a restart.
+func (r *restarts) begin(now time.Time) {
+	r.last, r.pause = now, min(max(2*r.pause, 2*checkEvery), maxPause)
+}
+
+// healthy notes that the server can write. If it can maxPause after its restart, the disk was full and
+// not broken, so the next pause is the first one again.
+func (r *restarts) healthy(now time.Time) {
+	if now.Sub(r.last) >= maxPause {
+		r.pause = 0
+	}
+}
 
 // StorageSubject is the subject on which the process of an embedded server answers requests while
 // the server's storage is full. The answer is the reason, which cannot be stored then. At other times
@@ -60,10 +82,9 @@ func (s *Server) answerWhy(why string) (stop func()) {
 func (s *Server) watchStorage(ctx context.Context) {
 	every := time.NewTicker(checkEvery)
 	defer every.Stop()
-	logged, wait := "", checkEvery
-	stopAnswering := func() {}
+	logged, stopAnswering := "", func() {}
 	defer func() { stopAnswering() }()
-	var next time.Time
+	var restarts restarts
 	for {
 		select {
 		case <-ctx.Done():
@@ -74,6 +95,7 @@ func (s *Server) watchStorage(ctx context.Context) {
 		if why == "" {
 			stopAnswering()
 			logged, stopAnswering = "", func() {}
+			restarts.healthy(time.Now())
 			continue
 		}
 		if logged != why {
@@ -83,11 +105,10 @@ func (s *Server) watchStorage(ctx context.Context) {
 			s.cfg.Logger.Error("storage is full: the embedded server stores nothing, so no slot is published or recorded; free space on this disk and it continues by itself",
 				"store", s.cfg.Store, "reason", why)
 		}
-		if time.Now().Before(next) || !s.hasSpace() {
+		if !restarts.due(time.Now()) || !s.hasSpace() {
 			continue
 		}
-		wait = min(2*wait, maxPause)
-		next = time.Now().Add(wait)
+		restarts.begin(time.Now())
 		s.cfg.Logger.Warn("storage has free space again: restarting the embedded server", "store", s.cfg.Store)
 		if err := s.restart(ctx); err != nil {
 			s.cfg.Logger.Error("embedded server cannot restart yet", "store", s.cfg.Store, "error", err)
