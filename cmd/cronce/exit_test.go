@@ -34,6 +34,9 @@ func TestWrongUsage(t *testing.T) {
 	for args, says := range map[string]string{
 		"servr":                               `unknown command "cronce servr"; try: cronce server`,
 		"trigger a":                           `unknown command "cronce trigger"; try: cronce job trigger`,
+		"trigger a --payload 1":               `unknown command "cronce trigger"; try: cronce job trigger`,
+		"slot sl --jobs a":                    `unknown command "cronce slot sl"; try: cronce slot ls`,
+		"slot --jobs":                         "unknown flag: --jobs; try: cronce slot --help",
 		"slot":                                `"cronce slot" needs a command; try: cronce slot --help`,
 		"slot sl":                             `unknown command "cronce slot sl"; try: cronce slot ls`,
 		"server now":                          `unknown command "now"`,

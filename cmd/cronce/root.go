@@ -104,6 +104,12 @@ func newRootCommand(a *base.App) *cobra.Command {
 	}
 	root.SetVersionTemplate(fmt.Sprintf("cronce {{.Version}} (%s, %s/%s)\n", runtime.Version(), runtime.GOOS, runtime.GOARCH))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		// The flags of a command that does not exist are unknown too. pflag keeps the arguments before them.
+		if cmd.HasSubCommands() {
+			if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+				return err
+			}
+		}
 		if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
 			err = fmt.Errorf("invalid --%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), wanted(invalid))
 		}
