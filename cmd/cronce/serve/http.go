@@ -174,6 +174,9 @@ func (f httpFlags) serve(a *base.App, metricsAddr string, h *health, measures ..
 	if pages, err = f.serveHTTP(a, h, metrics); err != nil {
 		return nil, nil, err
 	}
+	if metrics != nil {
+		warnOfMetrics(a, f.addr)
+	}
 	stopMetrics, err := serveMetrics(a, metricsAddr, h, measures...)
 	if err != nil {
 		pages.stop()

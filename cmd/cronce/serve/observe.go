@@ -16,6 +16,7 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/web/auth"
 	"github.com/cronce-io/cronce/internal/web/listener"
 )
 
@@ -80,6 +81,13 @@ func newMetricsHandler(h *health, measures ...prometheus.Collector) (http.Handle
 	return mux, nil
 }
 
+// warnOfMetrics warns if other machines reach the address of metrics and health.
+func warnOfMetrics(a *base.App, addr string) {
+	if !auth.Loopback(addr) {
+		a.Log.Warn("metrics and health have no authentication: every client that reaches this address can read them", "listen", addr)
+	}
+}
+
 // serveMetrics serves metrics and health until stop is called. It listens before it returns, so
 // that a command can report a wrong address before it starts anything else.
 func serveMetrics(a *base.App, addr string, h *health, measures ...prometheus.Collector) (stop func(), err error) {
@@ -94,6 +102,7 @@ func serveMetrics(a *base.App, addr string, h *health, measures ...prometheus.Co
 	if err != nil {
 		return nil, fmt.Errorf("--metrics-addr: %w", err)
 	}
+	warnOfMetrics(a, addr)
 	a.Log.Info("serving metrics and health", "metrics", s.URL()+"/metrics")
 	return background(context.Background(), func(ctx context.Context) {
 		if err := s.Serve(ctx, handler, func() {}); err != nil {
