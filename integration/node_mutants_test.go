@@ -26,7 +26,8 @@ var nodeMutants = []nodeMutant{
 	// What a worker decides.
 	{"acks a record that is retrying", "claim", `if (isFinal(record)) return { do: "ack" };`, `if (isFinal(record) || record.state === "retrying") return { do: "ack" };`, "claims", ""},
 	{"does not wait for the due time", "claim", `if (wait > 0 && (m.slot.range || !tooOld(d, v)))`, `if (false)`, "claims", ""},
-	{"runs a slot that was missed", "claim", `if (m.missed > 0) return end`, `if (false) return end`, "claims", ""},
+	{"runs a slot that was missed", "claim", `if (leftOut) return end`, `if (false) return end`, "claims", ""},
+	{"runs a range that does not say how many slots it has", "claim", `m.missed > 0 || m.slot.range;`, `m.missed > 0;`, "claims", ""},
 	{"runs a slot that cannot be made", "claim", `if (m.refused) return end`, `if (false) return end`, "claims", ""},
 	{"runs planned slots of a job that comes after others", "claim", `if (m.revision >= entry.revision) return true;`, `if (m.revision >= entry.revision || entry.job.plan.after?.length) return true;`, "claims", ""},
 	{"runs a slot of no plan", "claim", `if (!belongs(m, v.entry)) return end`, `if (false) return end`, "claims", ""},

@@ -82,6 +82,14 @@ var jobMutants = []mutant{
 		in:     "internal/core",
 	},
 	{
+		name:   "range-runs",
+		breaks: "a handler runs for a range of missed slots whose message does not say how many they are",
+		file:   "internal/core/message.go",
+		old:    "m.Missed > 0 || m.Slot.Range",
+		new:    "m.Missed > 0",
+		test:   "TestClaimRules",
+	},
+	{
 		name:   "attempts-beyond-their-bound",
 		breaks: "a slot is claimed more often than a record can count",
 		file:   "internal/core/claim.go",

@@ -136,7 +136,7 @@ func NeedsDefinition(d Delivery, v View) bool {
 	if v.Record != nil && v.Record.State.Final() {
 		return false
 	}
-	return !tooOld(d, v) && (v.Record != nil || d.Missed == 0 && d.Refused == "")
+	return !tooOld(d, v) && (v.Record != nil || !d.LeftOut() && d.Refused == "")
 }
 
 // first decides about a slot without a record. Before the slot's instant it returns Later: an early
@@ -146,9 +146,9 @@ func first(d Delivery, v View) Step {
 	switch {
 	case early(d, v) > 0 && (d.Slot.Range || !tooOld(d, v)):
 		return Step{Action: Later, Delay: min(early(d, v), longestWait)}
-	case d.Missed > 0 && d.Chained:
+	case d.LeftOut() && d.Chained:
 		return end(d, v, job.Missed, "its turn came while its job was paused")
-	case d.Missed > 0:
+	case d.LeftOut():
 		return end(d, v, job.Missed, "not published in time, and left out by the catch-up policy")
 	case d.Refused != "":
 		return end(d, v, job.Failed, d.Refused)

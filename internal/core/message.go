@@ -81,6 +81,10 @@ type Message struct {
 	Offer int
 }
 
+// LeftOut reports whether the catch-up policy left the slot out, so that a worker only records it. A
+// range never runs, even if its message does not say how many slots it has.
+func (m Message) LeftOut() bool { return m.Missed > 0 || m.Slot.Range }
+
 // Header returns the headers of the message, for a nats.Header.
 func (m Message) Header() map[string][]string {
 	h := make(map[string][]string, 8)

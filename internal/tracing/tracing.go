@@ -35,7 +35,7 @@ func New(provider trace.TracerProvider, namespace, version string) *Tracer {
 // the trace of its slot. It sets the traceparent of m to that span. If ended is not nil, call
 // it with the result of the publication.
 func (t *Tracer) Publish(queue string, m *core.Message) (ended func(duplicate bool, err error)) {
-	if t == nil || m.Missed > 0 {
+	if t == nil || m.LeftOut() {
 		return nil
 	}
 	ctx, span := t.tracer.Start(t.parent(context.Background(), *m), "publish "+m.Slot.Job, trace.WithSpanKind(trace.SpanKindProducer),
@@ -51,7 +51,7 @@ func (t *Tracer) Publish(queue string, m *core.Message) (ended func(duplicate bo
 // the record of the slot, as stored or as about to be written. Call ended with the result of
 // the step.
 func (t *Tracer) Step(ctx context.Context, step string, d core.Delivery, rec job.Record) (_ context.Context, ended func(error)) {
-	if t == nil || d.Missed > 0 {
+	if t == nil || d.LeftOut() {
 		return ctx, func(error) {}
 	}
 	kind := trace.SpanKindInternal

@@ -28,8 +28,9 @@ function first(d, v) {
   const { message: m } = d;
   const wait = early(d, v);
   if (wait > 0 && (m.slot.range || !tooOld(d, v))) return { do: "later", delay: Math.min(wait, 3_600_000) };
-  if (m.missed > 0 && m.chained) return end(d, v, "missed", "its turn came while its job was paused");
-  if (m.missed > 0) return end(d, v, "missed", "not published in time, and left out by the catch-up policy");
+  const leftOut = m.missed > 0 || m.slot.range; // a range never runs, even if its message does not say how many slots it has
+  if (leftOut && m.chained) return end(d, v, "missed", "its turn came while its job was paused");
+  if (leftOut) return end(d, v, "missed", "not published in time, and left out by the catch-up policy");
   if (m.refused) return end(d, v, "failed", m.refused);
   if (tooOld(d, v)) return aged(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
   if (!v.entry) return end(d, v, "cancelled", "job deleted");
