@@ -26,6 +26,8 @@ var nodeMutants = []nodeMutant{
 	// What a worker decides.
 	{"acks a record that is retrying", "claim", `if (isFinal(record)) return { do: "ack" };`, `if (isFinal(record) || record.state === "retrying") return { do: "ack" };`, "claims", ""},
 	{"does not wait for the due time", "claim", `if (wait > 0 && (m.slot.range || !tooOld(d, v)))`, `if (false)`, "claims", ""},
+	{"disables a job for a past plan whose schedule it cannot compute", "definition", `if (p.to === undefined || !(err instanceof Invalid)) throw`, `throw`, "claims", ""},
+	{"ends a slot of a past plan whose schedule it cannot compute", "claim", `if (uncomputed(m, v.entry)) return unhandled(d);`, `if (uncomputed(m, v.entry)) return end(d, v, "cancelled", "definition changed");`, "claims", ""},
 	{"runs a slot that was missed", "claim", `if (leftOut) return end`, `if (false) return end`, "claims", ""},
 	{"runs a range that does not say how many slots it has", "claim", `m.missed > 0 || m.slot.range;`, `m.missed > 0;`, "claims", ""},
 	{"runs a slot that cannot be made", "claim", `if (m.refused) return end`, `if (false) return end`, "claims", ""},

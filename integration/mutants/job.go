@@ -82,6 +82,15 @@ var jobMutants = []mutant{
 		in:     "internal/core",
 	},
 	{
+		name:   "slot-of-a-plan-of-another-program",
+		breaks: "a slot of a past plan that only a newer program can compute ends cancelled",
+		file:   "internal/core/belongs.go",
+		old:    "	return err != nil\n}\n\n// belongs reports",
+		new:    "	return false && err != nil\n}\n\n// belongs reports",
+		test:   "TestClaims",
+		in:     "docs",
+	},
+	{
 		name:   "range-runs",
 		breaks: "a handler runs for a range of missed slots whose message does not say how many they are",
 		file:   "internal/core/message.go",

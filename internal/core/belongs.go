@@ -5,6 +5,20 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
+// uncomputed reports whether it is unknown if the slot is one of the job's: the plan that was in force at
+// its instant has a schedule that this program cannot compute. Another program may have computed it.
+func uncomputed(d Delivery, e *plans.Entry) bool {
+	if d.JobRevision >= e.Revision || d.Chained || d.Slot.Token != "" {
+		return false
+	}
+	p, ok := e.PlanAt(d.Slot.At)
+	if !ok {
+		return false
+	}
+	_, err := job.ParseSchedule(e.Job.Name, p.Plan)
+	return err != nil
+}
+
 // belongs reports whether the slot is in the plan that was in force at its instant. If the message
 // was computed from this definition or a newer one, it belongs. A triggered run belongs. A chained
 // slot has the instant of another job, so it belongs if its job still comes after others.

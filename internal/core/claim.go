@@ -158,6 +158,10 @@ func first(d Delivery, v View) Step {
 		return end(d, v, job.Cancelled, fmt.Sprintf("payload of %d bytes: at most %d", len(d.Payload), job.MaxPayload))
 	case v.Entry == nil:
 		return end(d, v, job.Cancelled, "job deleted")
+	case uncomputed(d, v.Entry):
+		s := unhandled(d)
+		s.Reason = "the schedule of the past plan that was in force at the slot cannot be computed"
+		return s
 	case splitOtherwise(d, v.Entry):
 		return Step{Action: Ack} // the parts in the current plan have their own messages
 	case !belongs(d, v.Entry):

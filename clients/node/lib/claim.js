@@ -34,6 +34,7 @@ function first(d, v) {
   if (m.refused) return end(d, v, "failed", m.refused);
   if (tooOld(d, v)) return aged(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
   if (!v.entry) return end(d, v, "cancelled", "job deleted");
+  if (uncomputed(m, v.entry)) return unhandled(d); // of a past plan that another program may know
   if (splitOtherwise(m, v.entry)) return { do: "ack" }; // the parts of its plan have messages of their own
   if (!belongs(m, v.entry)) return end(d, v, "cancelled", "definition changed");
   if (splits(m, v.entry)) return unhandled(d); // a part for a worker that knows of parts
@@ -137,6 +138,13 @@ function splits(m, entry) {
   if (m.event) return Boolean((planAt(entry, m.due) ?? entry.plans[0]).plan.shards);
   if (isPlanned(m)) return Boolean((planAt(entry, fromSeconds(m.slot.at)) ?? entry.plans.at(-1)).plan.shards);
   return (m.revision === 0 || m.revision >= entry.revision) && Boolean(entry.plans.at(-1).plan.shards);
+}
+
+// uncomputed reports whether the slot's plan has a schedule that cannot be computed.
+function uncomputed(m, entry) {
+  if (!isPlanned(m) || m.revision >= entry.revision) return false;
+  const plan = planAt(entry, fromSeconds(m.slot.at));
+  return plan !== undefined && plan.schedule === undefined;
 }
 
 function belongs(m, entry) {

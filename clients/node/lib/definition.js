@@ -41,10 +41,11 @@ export function parseEntry(text, revision, time) {
     const unknown = foreign(p.plan, planMembers) ?? foreign(p.plan.on ?? {}, planMembers.on);
     if (unknown) throw new UnknownVersion(`plan: unknown member ${unknown}: a newer program may compute other slots`);
     p.to = entry.plans[i + 1]?.from; // of the last: none
+    if (p.plan.spread) parseDuration(p.plan.spread);
     try {
       p.schedule = parseSchedule(job.name, p.plan);
     } catch (err) {
-      throw new UnknownSchedule(err.message);
+      if (p.to === undefined || !(err instanceof Invalid)) throw new UnknownSchedule(err.message); // a past plan is left out
     }
   });
   entry.pauses = pausesOf(value, time);

@@ -35,6 +35,7 @@ export function due(position, entries, now, horizon, node) {
 function* slotsOf(position, entry, now) {
   const seen = (instant) => position !== undefined && (entry.revision <= position.revision || (position.registryTime !== undefined && instant <= position.registryTime));
   for (const plan of entry.plans) {
+    if (!plan.schedule) continue;
     const delay = plan.schedule.delay;
     const ended = entry.pauses.filter((p) => p.to !== undefined && p.to - BigInt(delay) * second > plan.from);
     // What fell due in a pause, and after it, is known to whoever knew the end of the pause.

@@ -52,10 +52,10 @@ export class Registry {
     for (const listener of this.listeners) listener(ended);
   }
 
-  // blind reports whether others may know slots of a definition that this program cannot read. One
-  // that is Invalid and no more is broken for every program.
+  // blind reports whether others may know slots of a definition that this program cannot read, or of a
+  // past plan. A definition that is Invalid and no more is broken for every program.
   blind() {
-    return [...this.unreadable.values()].some((err) => err.constructor !== Invalid);
+    return [...this.unreadable.values()].some((err) => err.constructor !== Invalid) || [...this.entries.values()].some((e) => e.plans.some((p) => !p.schedule));
   }
 
   // entry is a job's definition that is at least as new as revision, asked of the

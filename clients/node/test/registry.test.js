@@ -26,6 +26,7 @@ test("registry: only a definition of which others may know slots holds the water
   for (const [text, blind] of [
     ["{", false], ["[]", false], ['{"v":1}', false], ['{"v":1,"job":{"name":"x","plan":{"schedule":"@hourly"}}}', false], [job({ schedule: "@hourly", shards: -1 }), false],
     ['{"v":2}', true], [job({ schedule: "@hourly", shade: "blue" }), true], [job({ schedule: "@full-moon" }), true], [job({ schedule: "@hourly", timezone: "Mars/Olympus" }), true],
+    [JSON.stringify({ v: 1, job: { name: "j", plan: { schedule: "@hourly" } }, past: [{ from: "2026-11-01T12:00:00Z", plan: { schedule: "@full-moon" } }] }), true],
   ]) {
     const registry = new Registry({}, () => {});
     registry.change({ ...seen, key: "j", text, revision: 1 });
