@@ -12,7 +12,6 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
-	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -196,25 +195,23 @@ func (f *filler) plan(ctx context.Context, name string, b BackfillOptions) (err 
 func (f *filler) known(ctx context.Context) error {
 	f.skip = map[time.Time]bool{}
 	waits := map[time.Time]int{}
-	for w, err := range f.cfg.Slots.Waiting(ctx, stream.WaitingFilter{Job: f.entry.Job.Name}) {
-		f.cfg.Alive()
+	for w, err := range readable(f.Client, f.cfg.Slots.Waiting(ctx, stream.WaitingFilter{Job: f.entry.Job.Name}), nil) {
 		switch {
-		case err != nil && !exchange.IsUnreadable(err):
+		case err != nil:
 			return err
-		case err == nil && w.Slot.Shards == 0:
+		case w.Slot.Shards == 0:
 			waits[w.Slot.At] += job.MaxShards // the whole slot
-		case err == nil:
+		default:
 			waits[w.Slot.At]++
 		}
 	}
 	// A record is written after its slot's instant, but clocks may differ.
 	since := f.sum.From.Add(-time.Minute)
-	for e, err := range f.cfg.Ledger.List(ctx, kv.ListFilter{Job: f.entry.Job.Name, Since: since}) {
-		f.cfg.Alive()
-		switch {
-		case err != nil && !exchange.IsUnreadable(err):
+	for e, err := range readable(f.Client, f.cfg.Ledger.List(ctx, kv.ListFilter{Job: f.entry.Job.Name, Since: since}), nil) {
+		if err != nil {
 			return err
-		case err == nil && e.Slot.Shards == 0 && f.wants(e.Slot, 0):
+		}
+		if e.Slot.Shards == 0 && f.wants(e.Slot, 0) {
 			f.sum.Recorded[e.State]++
 			f.skip[e.Slot.At] = true
 		}

@@ -211,9 +211,8 @@ func (c *Client) cancelWhole(ctx context.Context, r job.Record, revision uint64,
 				defer mu.Unlock()
 				waiting(a)
 			})
-			var refused *SlotError // the shard has its outcome, or is not published yet
-			if errors.As(err, &refused) {
-				return nil
+			if _, refused := errors.AsType[*SlotError](err); refused {
+				return nil // the shard has its outcome, or is not published yet
 			}
 			return err
 		})

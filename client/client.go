@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -131,6 +132,24 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 		group.Go(func() error { return f(ctx, i) })
 	}
 	return group.Wait()
+}
+
+// readable iterates over the values that can be read. It appends the errors of the others to
+// unreadable, unless that is nil. An error that concerns more than one value ends it.
+func readable[T any](c *Client, values iter.Seq2[T, error], unreadable *[]error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for value, err := range values {
+			c.cfg.Alive()
+			switch {
+			case !exchange.IsUnreadable(err):
+				if !yield(value, err) {
+					return
+				}
+			case unreadable != nil:
+				*unreadable = append(*unreadable, err)
+			}
+		}
+	}
 }
 
 // As returns a client that gives orders in the name of another operator, like the user of a web

@@ -370,8 +370,8 @@ func newDefinition(e plans.Entry) Definition {
 // brokenDefinition returns what is known of a definition that cannot be read. It reports
 // false if err is another error.
 func brokenDefinition(name string, err error) (d Definition, ok bool) {
-	var broken *plans.EntryError
-	if !errors.As(err, &broken) {
+	broken, ok := errors.AsType[*plans.EntryError](err)
+	if !ok {
 		return d, false
 	}
 	d.Job.Name, d.Revision, d.Written, d.Broken = name, broken.Revision, broken.Time.UTC(), broken.Err

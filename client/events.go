@@ -14,6 +14,7 @@ import (
 	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -94,7 +95,7 @@ type eventStream struct {
 }
 
 func (s *eventStream) run(ctx context.Context) error {
-	stop, err := s.cfg.News.Follow(s.filter.Job, func(e job.Event) { trySend(s.live, e) })
+	stop, err := s.cfg.News.Follow(s.filter.Job, func(e job.Event) { core.TrySend(s.live, e) })
 	if err != nil {
 		return err
 	}
@@ -165,14 +166,6 @@ func (s *eventStream) follow(ctx context.Context, reconnected <-chan struct{}, m
 		case <-ctx.Done():
 			return false
 		}
-	}
-}
-
-// trySend sends a value if the channel has room, and drops it otherwise.
-func trySend[T any](to chan<- T, v T) {
-	select {
-	case to <- v:
-	default:
 	}
 }
 
@@ -379,7 +372,7 @@ func (w *waiters) notify(of *jobWaiters, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for ended := range of.byID[id] {
-		trySend(ended, struct{}{}) // the channel is full if the waiter has not read the record since the previous event
+		core.TrySend(ended, struct{}{}) // the channel is full if the waiter has not read the record since the previous event
 	}
 }
 

@@ -149,12 +149,11 @@ func (c *Client) formerNodes(ctx context.Context, listed NodeList) ([]NodeRow, e
 		known[n.Node] = true
 	}
 	var former []NodeRow
-	for e, err := range c.cfg.Fleet.Events(ctx, kv.EventFilter{Job: exchange.NoJob}) {
-		c.cfg.Alive()
-		if err != nil && !exchange.IsUnreadable(err) {
+	for e, err := range readable(c, c.cfg.Fleet.Events(ctx, kv.EventFilter{Job: exchange.NoJob}), nil) {
+		if err != nil {
 			return nil, err
 		}
-		if err == nil && e.Kind == job.EventFenced && e.Peer != "" && !known[e.Peer] {
+		if e.Kind == job.EventFenced && e.Peer != "" && !known[e.Peer] {
 			known[e.Peer] = true
 			former = append(former, NodeRow{Node: e.Peer, State: NodeFenced, FencedBy: e.Node, FencedAt: e.Time.UTC(), former: true})
 		}

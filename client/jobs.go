@@ -8,9 +8,9 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -123,7 +123,7 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) (JobList, error) {
 		list.Jobs = append(list.Jobs, row)
 	}
 	for _, b := range broken {
-		list.Jobs = append(list.Jobs, JobRow{Job: b.Name, Revision: b.Revision, Broken: oneLine(b.Err)})
+		list.Jobs = append(list.Jobs, JobRow{Job: b.Name, Revision: b.Revision, Broken: codec.OneLine(b.Err)})
 	}
 	list.Jobs = after(list.Jobs, f.After)
 	slices.SortFunc(list.Jobs, func(x, y JobRow) int { return cmp.Compare(x.Revision, y.Revision) })
@@ -372,7 +372,7 @@ func (d JobDetails) MarshalJSON() ([]byte, error) {
 		row.Last = append(row.Last, slot)
 	}
 	if d.Broken != nil {
-		row.Broken = oneLine(d.Broken)
+		row.Broken = codec.OneLine(d.Broken)
 		return json.Marshal(row)
 	}
 	row.Owner, row.Node, row.Definition = d.Owner, d.By, &d.Job
@@ -387,6 +387,3 @@ func (d JobDetails) MarshalJSON() ([]byte, error) {
 	}
 	return json.Marshal(row)
 }
-
-// oneLine joins the lines of an error.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

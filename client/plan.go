@@ -36,7 +36,7 @@ func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) 
 		return nil, err
 	}
 	p := &applyPlan{Client: c}
-	all, err := c.checkCycle(ctx, jobs)
+	all, extra, err := c.withRegistry(ctx, jobs, o.Prune)
 	if err != nil {
 		return nil, err
 	}
@@ -50,13 +50,7 @@ func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) 
 	for i, j := range jobs {
 		wanted[i] = j.Name
 	}
-	if o.Prune {
-		extra, err := c.prunable(ctx, jobs)
-		if err != nil {
-			return nil, err
-		}
-		wanted = append(wanted, extra...)
-	}
+	wanted = append(wanted, extra...)
 	p.edits = make([]edit, len(wanted))
 	err = each(ctx, len(wanted), func(ctx context.Context, i int) error {
 		var as *job.Job
@@ -96,48 +90,38 @@ func validate(jobs []job.Job) error {
 	return errors.Join(errs...)
 }
 
-// checkCycle returns the jobs together with those of the registry, and an error if some of
-// them would wait for each other in a cycle. It reads the registry only if one of the jobs
-// comes after another.
-func (c *Client) checkCycle(ctx context.Context, jobs []job.Job) (all []job.Job, err error) {
-	if !slices.ContainsFunc(jobs, func(j job.Job) bool { return len(j.After) > 0 }) {
-		return jobs, nil
+// withRegistry returns the jobs together with those of the registry, and with prune the names of
+// those that a prune may remove. The list may be stale, so planEdit reads each job again. The error
+// says if some jobs would wait for each other in a cycle. withRegistry reads the registry only with
+// prune, or if one of the jobs comes after another.
+func (c *Client) withRegistry(ctx context.Context, jobs []job.Job, prune bool) (all []job.Job, extra []string, err error) {
+	follows := slices.ContainsFunc(jobs, func(j job.Job) bool { return len(j.After) > 0 })
+	if !follows && !prune {
+		return jobs, nil, nil
 	}
 	entries, err := c.cfg.Jobs.List(ctx)
 	c.cfg.Alive()
 	if err != nil && !exchange.IsUnreadable(err) {
-		return nil, err
+		return nil, nil, err
 	}
-	all = slices.Clone(jobs)
-	ours := names(jobs)
+	all, given := slices.Clone(jobs), names(jobs)
 	for _, e := range entries {
-		if !ours[e.Job.Name] {
-			all = append(all, e.Job)
+		if given[e.Job.Name] {
+			continue
+		}
+		all = append(all, e.Job)
+		if prune && isPrunable(e) {
+			extra = append(extra, e.Job.Name)
 		}
 	}
-	return all, core.CheckCycle(all)
+	if !follows {
+		return all, extra, nil
+	}
+	return all, extra, core.CheckCycle(all)
 }
 
 // isPrunable reports whether a prune may remove the job.
 func isPrunable(e plans.Entry) bool { return e.Owner == plans.OwnerOperator && e.Applied }
-
-// prunable returns the names of the jobs that a prune may remove and that are not in keep. The
-// list may be stale, so planEdit reads each job again.
-func (c *Client) prunable(ctx context.Context, keep []job.Job) ([]string, error) {
-	entries, err := c.cfg.Jobs.List(ctx)
-	c.cfg.Alive()
-	if err != nil && !exchange.IsUnreadable(err) {
-		return nil, err
-	}
-	kept := names(keep)
-	var extra []string
-	for _, e := range entries {
-		if isPrunable(e) && !kept[e.Job.Name] {
-			extra = append(extra, e.Job.Name)
-		}
-	}
-	return extra, nil
-}
 
 // names returns the set of the jobs' names.
 func names(jobs []job.Job) map[string]bool {

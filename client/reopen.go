@@ -128,11 +128,11 @@ func (c *Client) whyNotReopen(s job.Slot, r *job.Record, waits bool, now time.Ti
 	case s.Range:
 		return "it stands for a range of missed slots, which cronce job backfill can run"
 	}
-	return c.tooOld(s, *r, now)
+	return c.tooOld(*r, now)
 }
 
 // tooOld returns why no worker would run a slot of this age, or "".
-func (c *Client) tooOld(s job.Slot, r job.Record, now time.Time) string {
+func (c *Client) tooOld(r job.Record, now time.Time) string {
 	if now.Sub(core.Began(r)) > c.cfg.Settings.Horizon {
 		return fmt.Sprintf("it is older than the horizon of %v, and would not be run", c.cfg.Settings.Horizon)
 	}
@@ -203,7 +203,7 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 	if r.State == job.Succeeded {
 		return done, &SlotError{r.Slot, r.State, c.whyNotReopen(r.Slot, &r, false, now)}
 	}
-	if why := c.tooOld(r.Slot, r, now); why != "" {
+	if why := c.tooOld(r, now); why != "" {
 		return done, &SlotError{r.Slot, r.State, why}
 	}
 	if err := c.openWhole(ctx, r.Slot); err != nil {

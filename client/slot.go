@@ -14,7 +14,6 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/check/story"
-	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -196,12 +195,11 @@ func (c *Client) message(ctx context.Context, s job.Slot) (*stream.WaitingSlot, 
 // firstMessage returns the first message of the slot that a worker will receive, else a stranded
 // one.
 func (c *Client) firstMessage(s job.Slot, all iter.Seq2[stream.WaitingSlot, error]) (stranded *stream.WaitingSlot, err error) {
-	for w, err := range all {
-		c.cfg.Alive()
+	for w, err := range readable(c, all, nil) {
 		switch {
-		case err != nil && !exchange.IsUnreadable(err):
+		case err != nil:
 			return nil, err
-		case err != nil || w.Slot != s && w.Slot.Whole() != s:
+		case w.Slot != s && w.Slot.Whole() != s:
 		case !w.Stranded:
 			return &w, nil
 		case stranded == nil:

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -117,14 +116,9 @@ func (c *Client) ListSlots(ctx context.Context, f SlotFilter) (SlotList, error) 
 		return list, err
 	}
 	cut := false
-	for e, err := range c.cfg.Ledger.List(ctx, kv.ListFilter{Job: f.Job, Since: f.earliestWrite()}) {
-		c.cfg.Alive()
-		switch {
-		case err != nil && !exchange.IsUnreadable(err):
+	for e, err := range readable(c, c.cfg.Ledger.List(ctx, kv.ListFilter{Job: f.Job, Since: f.earliestWrite()}), &list.Unreadable) {
+		if err != nil {
 			return list, err
-		case err != nil:
-			list.Unreadable = append(list.Unreadable, err)
-			continue
 		}
 		row := recordedSlot(e)
 		if delete(waiting, row.ID); !f.selects(row) {
@@ -207,14 +201,9 @@ func (c *Client) waiting(ctx context.Context, f SlotFilter, list *SlotList) (byI
 	if !f.selectsState(job.Pending) || !f.EndedSince.IsZero() {
 		return byID, "", nil
 	}
-	for w, err := range c.cfg.Fleet.Waiting(ctx, stream.WaitingFilter{Job: f.Job}) {
-		c.cfg.Alive()
-		switch {
-		case err != nil && !exchange.IsUnreadable(err):
+	for w, err := range readable(c, c.cfg.Fleet.Waiting(ctx, stream.WaitingFilter{Job: f.Job}), &list.Unreadable) {
+		if err != nil {
 			return nil, "", err
-		case err != nil:
-			list.Unreadable = append(list.Unreadable, err)
-			continue
 		}
 		row := pendingSlot(w)
 		if !f.selects(row) || end != "" && row.Cursor() > end {
@@ -295,14 +284,9 @@ func (c *Client) newestSlots(ctx context.Context, f SlotFilter) (list SlotList, 
 		return list, err
 	}
 	records := 0
-	for e, err := range c.cfg.Ledger.Newest(ctx, f.Job) {
-		c.cfg.Alive()
-		switch {
-		case err != nil && !exchange.IsUnreadable(err):
+	for e, err := range readable(c, c.cfg.Ledger.Newest(ctx, f.Job), &list.Unreadable) {
+		if err != nil {
 			return list, err
-		case err != nil:
-			list.Unreadable = append(list.Unreadable, err)
-			continue
 		}
 		row := recordedSlot(e)
 		if delete(rows, row.ID); f.selects(row) {
@@ -353,12 +337,11 @@ func (c *Client) newest(ctx context.Context, name string, now time.Time, n int) 
 // newest n slots (see recordsFor).
 func (c *Client) newestRecords(ctx context.Context, name string, n int) (map[job.Slot]kv.LedgerEntry, error) {
 	found := map[job.Slot]kv.LedgerEntry{}
-	for e, err := range c.cfg.Ledger.Newest(ctx, name) {
-		c.cfg.Alive()
-		if err != nil && !exchange.IsUnreadable(err) {
+	for e, err := range readable(c, c.cfg.Ledger.Newest(ctx, name), nil) {
+		if err != nil {
 			return nil, err
 		}
-		if err == nil && e.Slot.Shards == 0 {
+		if e.Slot.Shards == 0 {
 			found[e.Slot] = e
 		}
 		if len(found) >= recordsFor(n) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/output"
 	"github.com/cronce-io/cronce/job"
 )
@@ -97,7 +98,7 @@ func (t *tail) run(ctx context.Context, id string) (d SlotDetails, err error) {
 	}
 	stop, err := t.cfg.News.Follow(t.slot.Job, func(e job.Event) {
 		if e.ID == t.slot.ID() {
-			trySend(t.events, e) // if it is dropped, the record still has the end of the output
+			core.TrySend(t.events, e) // if it is dropped, the record still has the end of the output
 		}
 	})
 	if err != nil {

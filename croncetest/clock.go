@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // manual is a clock that is set forward. In between, it runs at the pace of the real clock. It
@@ -50,10 +52,7 @@ func (m *manual) set(t time.Time) {
 		m.steps = append(m.steps, step{now, offset})
 	}
 	for _, c := range m.listeners {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
+		core.TrySend(c, struct{}{})
 	}
 }
 

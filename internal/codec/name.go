@@ -45,6 +45,9 @@ func ClipTo(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
+// OneLine returns the text of an error with its lines joined.
+func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
 // Plain reports whether c may be part of a name.
 func Plain(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'

@@ -9,3 +9,11 @@ func IsClosed(event <-chan struct{}) bool {
 		return false
 	}
 }
+
+// TrySend sends a value if the channel has room, and drops it otherwise.
+func TrySend[T any](to chan<- T, v T) {
+	select {
+	case to <- v:
+	default:
+	}
+}

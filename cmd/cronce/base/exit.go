@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // The exit statuses that scripts rely on.
@@ -89,5 +91,5 @@ func OneLine(err error) error {
 
 type lineError struct{ err error }
 
-func (e *lineError) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }
+func (e *lineError) Error() string { return codec.OneLine(e.err) }
 func (e *lineError) Unwrap() error { return e.err }

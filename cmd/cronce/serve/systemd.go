@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
@@ -171,10 +172,7 @@ func (s *supervisor) reload(f func() error) error {
 	s.notReloaded.Store(&err)
 	if report {
 		_ = s.send("READY=1")
-		select {
-		case s.changed <- struct{}{}:
-		default:
-		}
+		core.TrySend(s.changed, struct{}{})
 	}
 	return err
 }

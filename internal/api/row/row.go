@@ -5,10 +5,10 @@ package row
 import (
 	"errors"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -181,18 +181,16 @@ func Applied(d client.Applied, dryRun bool) Apply {
 		a.Was = &Written{d.Owner, d.Node, d.At.UTC()}
 	}
 	if d.Broken != nil {
-		a.Broken = oneLine(d.Broken)
+		a.Broken = codec.OneLine(d.Broken)
 	}
 	switch {
 	case errors.Is(d.Err, client.ErrNotTried):
 		a.Change = NotTried
 	case d.Err != nil:
-		a.Change, a.Error = Failed, oneLine(d.Err)
+		a.Change, a.Error = Failed, codec.OneLine(d.Err)
 	}
 	if d.Action != client.Delete {
 		a.Handlers = &d.Handlers
 	}
 	return a
 }
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

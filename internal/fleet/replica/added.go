@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -43,10 +44,7 @@ func (l *addedJobs) add(j job.Job) {
 	l.serial++
 	l.byName[j.Name] = addedJob{j, l.serial}
 	l.mu.Unlock()
-	select {
-	case l.notify <- struct{}{}:
-	default:
-	}
+	core.TrySend(l.notify, struct{}{})
 }
 
 func (l *addedJobs) drop(name string) {

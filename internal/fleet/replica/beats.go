@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
 	"github.com/cronce-io/cronce/internal/fleet/node"
@@ -49,10 +50,7 @@ func (b *beats) acknowledged(revision uint64, sent, acked time.Duration) {
 	}
 	b.mu.Unlock()
 	if !b.watching() {
-		select {
-		case b.unread <- struct{}{}:
-		default:
-		}
+		core.TrySend(b.unread, struct{}{})
 	}
 }
 
