@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/api"
+	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
@@ -68,7 +68,7 @@ func TestTraceOfASlotIsOneFromAnyPublisher(t *testing.T) {
 	parent, trace, span = callers(2)
 	request := &nats.Msg{Subject: "cronce.api.job.trigger", Data: []byte(`{"job":"extract","key":"api"}`), Header: nats.Header{"Traceparent": {parent}}}
 	answer, err := s.nc.RequestMsg(request, natstest.Patience)
-	var triggered api.Triggered
+	var triggered row.Trigger
 	if err != nil || json.Unmarshal(answer.Data, &triggered) != nil || !triggered.New {
 		t.Fatalf("%v: %+v", err, answer)
 	}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/api"
+	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/core/exchange"
@@ -97,7 +98,7 @@ func TestOrdersOverNATS(t *testing.T) {
 			t.Errorf("%s: %+v, want changed: %v", step.endpoint, r, step.changed)
 		}
 	}
-	var run api.Triggered
+	var run row.Trigger
 	for _, fresh := range []bool{true, false} {
 		if do("job.trigger", `{"job":"report","key":"k","payload":{"x":1}}`, &run); run.New != fresh || run.ID != "report:@k" || run.Queue != "default" {
 			t.Errorf("trigger: %+v, want new: %v", run, fresh)
@@ -115,7 +116,7 @@ func TestOrdersOverNATS(t *testing.T) {
 	if do("slot.show", `{"id":"report:@k"}`, &slot); slot.State != job.Pending {
 		t.Errorf("slot show: %+v", slot)
 	}
-	var ended api.Cancelled
+	var ended row.Cancel
 	if do("slot.cancel", `{"id":"report:@k","by":"bob"}`, &ended); ended.State != job.Cancelled || !strings.Contains(ended.Error, "bob") {
 		t.Errorf("slot cancel: %+v", ended)
 	}
@@ -123,7 +124,7 @@ func TestOrdersOverNATS(t *testing.T) {
 	if do("slot.explain", `{"id":"report:@k"}`, &story); story.State != job.Cancelled || len(story.Steps) == 0 || story.Why == "" {
 		t.Errorf("slot explain: %+v", story)
 	}
-	var again api.Retried
+	var again row.Retry
 	if do("slot.retry", `{"id":"report:@k"}`, &again); again.State != job.Retrying || again.Left == 0 {
 		t.Errorf("slot retry: %+v", again)
 	}

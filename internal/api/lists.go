@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
@@ -76,15 +77,9 @@ type NextRequest struct {
 
 // ComingSlots are the coming slots of a job.
 type ComingSlots struct {
-	Slots  []ComingSlot `json:"slots"`
-	Paused bool         `json:"paused" doc:"the slots fall due only if the job is resumed"`
-	Start  string       `json:"start" doc:"what starts the job, in words"`
-}
-
-// ComingSlot is one slot of ComingSlots.
-type ComingSlot struct {
-	Slot  time.Time `json:"slot"`
-	Local time.Time `json:"local" doc:"in the job's time zone"`
+	Slots  []row.Next `json:"slots"`
+	Paused bool       `json:"paused" doc:"the slots fall due only if the job is resumed"`
+	Start  string     `json:"start" doc:"what starts the job, in words"`
 }
 
 func listOrders() []order {
@@ -127,12 +122,10 @@ func coming(ctx context.Context, c *client.Client, in NextRequest) (ComingSlots,
 	if err != nil {
 		return ComingSlots{}, err
 	}
-	out := ComingSlots{Slots: []ComingSlot{}, Paused: of.Paused, Start: of.Job.Plan().Start()}
+	out := ComingSlots{Slots: []row.Next{}, Paused: of.Paused, Start: of.Job.Plan().Start()}
 	if in.From.IsZero() {
 		in.From = of.Now
 	}
-	for next := range row.Coming(of, in.From, in.Until, min(in.Count, row.MaxRows)) {
-		out.Slots = append(out.Slots, ComingSlot{next.Slot, next.Local})
-	}
+	out.Slots = slices.AppendSeq(out.Slots, row.Coming(of, in.From, in.Until, min(in.Count, row.MaxRows)))
 	return out, nil
 }

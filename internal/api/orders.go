@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/api/schema"
 	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
@@ -74,15 +75,6 @@ type TriggerRequest struct {
 	At      time.Time       `json:"at,omitzero" doc:"when to run; left out: at once"`
 	Payload json.RawMessage `json:"payload,omitempty" doc:"any JSON for the handler; left out: the job's own"`
 	by
-}
-
-// Triggered is a run that was ordered.
-type Triggered struct {
-	ID    string    `json:"id"`
-	State job.State `json:"state"`
-	New   bool      `json:"new"`
-	Queue string    `json:"queue"`
-	Due   time.Time `json:"due,omitzero"`
 }
 
 // ApplyRequest creates and changes jobs.
@@ -154,9 +146,9 @@ func orders() []order {
 		newOrder("job.release", "Let files and code change a job again.", func(ctx context.Context, c *client.Client, in JobRequest) (Edited, error) {
 			return edited(c.Release(ctx, in.Job))
 		}),
-		newOrder("job.trigger", "Run a job once, outside its schedule: now or later.", func(ctx context.Context, c *client.Client, in TriggerRequest) (Triggered, error) {
+		newOrder("job.trigger", "Run a job once, outside its schedule: now or later.", func(ctx context.Context, c *client.Client, in TriggerRequest) (row.Trigger, error) {
 			t, err := c.Trigger(ctx, in.Job, client.TriggerOptions{Key: in.Key, At: in.At, Payload: in.Payload})
-			return Triggered{t.Slot.ID(), t.State, t.New, t.Queue, t.Due}, err
+			return row.Triggered(t), err
 		}),
 		newOrder("job.backfill", "Run the slots of a range of the past that have no outcome.", backfill),
 	}, slotOrders(), listOrders())
@@ -194,11 +186,11 @@ func apply(ctx context.Context, c *client.Client, in ApplyRequest) (Applied, err
 	var out Applied
 	failed := false
 	for _, a := range report {
-		row := AppliedJob{Job: a.Job, Action: a.Action, Revision: a.Revision, Handlers: a.Handlers}
+		applied := AppliedJob{Job: a.Job, Action: a.Action, Revision: a.Revision, Handlers: a.Handlers}
 		if a.Err != nil {
-			row.Error, failed = a.Err.Error(), true
+			applied.Error, failed = a.Err.Error(), true
 		}
-		out.Jobs = append(out.Jobs, row)
+		out.Jobs = append(out.Jobs, applied)
 	}
 	if failed {
 		err = nil // each job has its own

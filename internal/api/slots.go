@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -28,43 +29,17 @@ type SlotDetails struct {
 
 // Story is what happened to a slot, or why it does not exist.
 type Story struct {
-	ID    string    `json:"id"`
-	State job.State `json:"state,omitempty"`
-	Why   string    `json:"why" doc:"why the slot is in this state, or why it does not exist"`
-	Steps []Step    `json:"steps"`
-}
-
-// Step is one thing that happened, or will happen.
-type Step struct {
-	Time    time.Time       `json:"time"`
-	What    client.StepKind `json:"what"`
-	Node    string          `json:"node,omitempty"`
-	Attempt int             `json:"attempt,omitempty"`
-	Fence   uint64          `json:"fence,omitempty"`
-	Text    string          `json:"text"`
-}
-
-// Retried is a slot with a new start.
-type Retried struct {
-	ID    string    `json:"id"`
-	State job.State `json:"state"`
-	Left  int       `json:"attempts_left"`
-}
-
-// Cancelled is a slot that was cancelled, or that had ended before.
-type Cancelled struct {
-	ID    string    `json:"id"`
-	State job.State `json:"state"`
-	Error string    `json:"error,omitempty"`
+	client.Story
+	Steps []client.Step `json:"steps"` // never left out
 }
 
 func slotOrders() []order {
 	return []order{
 		newOrder("slot.show", "Return all that is stored about a slot.", slotOrder(showSlot)),
 		newOrder("slot.explain", "Say what happened to a slot, or why it does not exist.", slotOrder(explain)),
-		newOrder("slot.retry", "Give a slot that ended without success a new start.", slotOrder(func(ctx context.Context, c *client.Client, id string) (Retried, error) {
+		newOrder("slot.retry", "Give a slot that ended without success a new start.", slotOrder(func(ctx context.Context, c *client.Client, id string) (row.Retry, error) {
 			r, err := c.Retry(ctx, id)
-			return Retried{id, r.State, r.Left}, err
+			return row.Retried(r), err
 		})),
 		newOrder("slot.cancel", "End a slot that waits or runs, for good.", slotOrder(cancelSlot)),
 	}
@@ -96,21 +71,17 @@ func showSlot(ctx context.Context, c *client.Client, id string) (SlotDetails, er
 
 func explain(ctx context.Context, c *client.Client, id string) (Story, error) {
 	s, err := c.Explain(ctx, id)
-	out := Story{ID: id, State: s.State, Why: s.Why, Steps: []Step{}}
-	for _, step := range s.Steps {
-		out.Steps = append(out.Steps, Step{step.Time, step.What, step.Node, step.Attempt, step.Fence, step.Text})
-	}
-	return out, err
+	return Story{s, append([]client.Step{}, s.Steps...)}, err
 }
 
 var errStillRuns = errors.New("the slot was asked to end and still runs: repeat the request to keep waiting")
 
-func cancelSlot(ctx context.Context, c *client.Client, id string) (Cancelled, error) {
+func cancelSlot(ctx context.Context, c *client.Client, id string) (row.Cancel, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience/2, errStillRuns)
 	defer cancel()
 	r, err := c.Cancel(ctx, id, nil)
 	if err != nil && errors.Is(context.Cause(ctx), errStillRuns) {
 		err = errors.Join(context.Cause(ctx), job.ErrUnknown)
 	}
-	return Cancelled{id, r.State, r.Error}, err
+	return row.Cancelled(r), err
 }
