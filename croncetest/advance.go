@@ -78,9 +78,7 @@ func (f *Fleet) entries() []plans.Entry {
 	alive := f.alive()
 	f.join(ctx, alive)
 	all, err := f.store.Jobs().List(ctx)
-	if err != nil {
-		f.t.Fatalf("croncetest: %v", err)
-	}
+	f.must(err)
 	return slices.DeleteFunc(all, func(e plans.Entry) bool {
 		return !slices.ContainsFunc(alive, func(r *replicaProcess) bool {
 			return r.handles(e.Job.Name)

@@ -64,31 +64,32 @@ func New(t T, options ...Option) *Fleet {
 	f.serve()
 	f.conn = f.connect()
 	var err error
-	if f.js, err = jetstream.New(f.conn); err != nil {
-		t.Fatalf("croncetest: %v", err)
-	}
+	f.js, err = jetstream.New(f.conn)
+	f.must(err)
 	ctx, cancel := f.patient()
 	defer cancel()
 	f.store, err = f.open(ctx, f.js)
-	if err != nil {
-		t.Fatalf("croncetest: %v", err)
-	}
+	f.must(err)
 	return f
+}
+
+// must fails the test if err is not nil.
+func (f *Fleet) must(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatalf("croncetest: %v", err)
+	}
 }
 
 // serve starts the server, in this process and without a port.
 func (f *Fleet) serve() {
 	dir, err := os.MkdirTemp("", "croncetest")
-	if err != nil {
-		f.t.Fatalf("croncetest: %v", err)
-	}
+	f.must(err)
 	f.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	f.server, err = server.NewServer(&server.Options{
 		ServerName: "croncetest", DontListen: true, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true,
 	})
-	if err != nil {
-		f.t.Fatalf("croncetest: %v", err)
-	}
+	f.must(err)
 	f.server.Start()
 	f.t.Cleanup(func() {
 		f.end()
@@ -115,9 +116,7 @@ func (f *Fleet) end() {
 
 func (f *Fleet) connect() *nats.Conn {
 	nc, err := nats.Connect("", nats.InProcessServer(f.server), nats.MaxReconnects(-1))
-	if err != nil {
-		f.t.Fatalf("croncetest: %v", err)
-	}
+	f.must(err)
 	return nc
 }
 
@@ -142,9 +141,7 @@ func (f *Fleet) Conn() *nats.Conn { return f.conn }
 // of the same name, so that a test can start a new release beside an old one.
 func (f *Fleet) Handle(j job.Job, h job.Handler) {
 	f.t.Helper()
-	if err := j.Validate(); err != nil {
-		f.t.Fatalf("croncetest: %v", err)
-	}
+	f.must(j.Validate())
 	if h == nil {
 		f.t.Fatalf("croncetest: the handler of job %s is nil", j.Name)
 	}

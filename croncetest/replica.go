@@ -44,9 +44,7 @@ func (f *Fleet) Start(n int) {
 	ctx, cancel := f.patient()
 	defer cancel()
 	for range n {
-		if err := f.start(ctx); err != nil {
-			f.t.Fatalf("croncetest: %v", err)
-		}
+		f.must(f.start(ctx))
 	}
 	f.wait("the replicas to run", f.missing)
 }

@@ -128,27 +128,13 @@ func runAuth(a *base.App, f authFlags, args []string) error {
 	}
 	switch {
 	case a.Output == base.OutputJSON:
-		return printGrants(a, grants)
+		return base.PrintLines(a, slices.Values(grants))
 	case f.format == formatNsc:
 		_, err = fmt.Fprint(a.Stdout, nscCommand(f.user, grants))
 	default:
 		_, err = fmt.Fprintf(a.Stdout, "{\n%s}\n", serverUser(f.user, grants))
 	}
 	return err
-}
-
-func printGrants(a *base.App, grants []layout.Grant) error {
-	for _, g := range grants {
-		line := struct {
-			What      string   `json:"what"`
-			Publish   []string `json:"publish,omitempty"`
-			Subscribe []string `json:"subscribe,omitempty"`
-		}{g.What, g.Publish, g.Subscribe}
-		if err := a.PrintJSON(line); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // serverUser returns the members of an entry of "users" in the configuration of a server.

@@ -76,29 +76,15 @@ func removeUnreadable(ctx context.Context, a *base.App, f doctorFlags, store *kv
 // confirm asks a question on stderr. The end of the input without an answer is an error.
 func confirm(ctx context.Context, a *base.App, answers *bufio.Reader, alive func(), question string) (bool, error) {
 	fmt.Fprint(a.Stderr, question)
-	type line struct {
-		text string
-		err  error
+	stop := base.Session{App: a, Alive: alive}.KeepWaiting("") // the user may take longer than the timeout of the broker
+	defer stop()
+	text, err := base.ReadUntil(ctx, func() (string, error) { return answers.ReadString('\n') })
+	answer := strings.ToLower(strings.TrimSpace(text))
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case answer == "" && errors.Is(err, io.EOF):
+		return false, base.Usage(errNoTerminal)
 	}
-	lines := make(chan line, 1)
-	go func() {
-		text, err := answers.ReadString('\n')
-		lines <- line{text, err}
-	}()
-	thinking := time.NewTicker(time.Second) // the user may take longer than the timeout of the broker
-	defer thinking.Stop()
-	for {
-		select {
-		case l := <-lines:
-			answer := strings.ToLower(strings.TrimSpace(l.text))
-			if answer == "" && errors.Is(l.err, io.EOF) {
-				return false, base.Usage(errNoTerminal)
-			}
-			return answer == "y" || answer == "yes", nil
-		case <-thinking.C:
-			alive()
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		}
-	}
+	return answer == "y" || answer == "yes", nil
 }

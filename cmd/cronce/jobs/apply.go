@@ -108,8 +108,7 @@ func apply(ctx context.Context, r base.Session, file *spec.File, f applyFlags) e
 
 // applyError adds a next step to the error of the first job that failed.
 func applyError(ctx context.Context, r base.Session, err error) error {
-	var conflict *client.ConflictError
-	if errors.As(err, &conflict) {
+	if conflict, ok := errors.AsType[*client.ConflictError](err); ok {
 		return r.JobError(ctx, conflict.Job, err)
 	}
 	if errors.Is(err, job.ErrDenied) {

@@ -179,10 +179,8 @@ func (h *handlers) queues(f runFlags) []string {
 func (h *handlers) allQueues() []string {
 	var queues []string
 	for _, j := range h.jobs() {
-		if !slices.Contains(queues, j.Queue) {
-			queues = append(queues, j.Queue)
-		}
+		queues = append(queues, j.Queue)
 	}
 	slices.Sort(queues)
-	return queues
+	return slices.Compact(queues)
 }

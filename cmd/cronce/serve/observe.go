@@ -22,17 +22,12 @@ import (
 
 const metricsAddrHelp = "serve Prometheus metrics at /metrics, and /healthz and /readyz, without a login, on this `address`, as in 127.0.0.1:9464 (default: nowhere)"
 
-// checkMetricsAddr validates --metrics-addr, which may be empty.
-func checkMetricsAddr(addr string) error {
+// checkAddr validates the value of a flag that is an address to listen on, or empty. examplePort is a
+// port for the text of the error.
+func checkAddr(flag, addr, examplePort string) error {
 	if addr == "" {
 		return nil
 	}
-	return checkAddr("metrics-addr", addr, "9464")
-}
-
-// checkAddr validates the value of a flag that is an address to listen on. examplePort is a port
-// for the text of the error.
-func checkAddr(flag, addr, examplePort string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)

@@ -137,7 +137,7 @@ func (f runFlags) check() error {
 			return err
 		}
 	}
-	if err := checkMetricsAddr(f.metricsAddr); err != nil {
+	if err := checkAddr("metrics-addr", f.metricsAddr, "9464"); err != nil {
 		return err
 	}
 	return job.Settings{Lease: f.lease}.Validate()

@@ -28,7 +28,7 @@ store takes over port and store.`,
 			if err := cfg.Validate(); err != nil {
 				return base.Usage(err)
 			}
-			if err := checkMetricsAddr(metricsAddr); err != nil {
+			if err := checkAddr("metrics-addr", metricsAddr, "9464"); err != nil {
 				return base.Usage(err)
 			}
 			if !auth.Loopback(listen) {

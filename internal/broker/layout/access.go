@@ -91,10 +91,11 @@ func ServiceName(namespace string) string {
 func APISubject(namespace, endpoint string) string { return namespace + ".api." + endpoint }
 
 // Grant is one thing that a login may do, with the subjects that it needs for that. A login
-// may use only the subjects of its grants.
+// may use only the subjects of its grants. Its JSON is the line of "cronce auth".
 type Grant struct {
-	What               string
-	Publish, Subscribe []string
+	What      string   `json:"what"`
+	Publish   []string `json:"publish,omitempty"`
+	Subscribe []string `json:"subscribe,omitempty"`
 }
 
 // Grants returns the least permissions that the login needs. Errors wrap job.ErrInvalid.

@@ -29,8 +29,7 @@ func Decode(payload json.RawMessage, dst any) error {
 		return nil
 	}
 	err := json.Unmarshal(payload, dst)
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("%w payload: not one JSON value: %w, at byte %d", codec.ErrInvalid, err, syntax.Offset)
 	}
 	r := reader{Decoder: json.NewDecoder(bytes.NewReader(payload)), refused: err != nil}
@@ -124,8 +123,7 @@ func (r *reader) whole(t reflect.Type, quoted bool) error {
 // refusal returns an error of encoding/json about one value, without the names of Go structs and
 // fields: they mean nothing to the author of the payload.
 func refusal(err error, t reflect.Type) error {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("got %s, want %s", wrong.Value, t)
 	}
 	return err

@@ -128,10 +128,9 @@ func meansJSON(text string) bool {
 
 // notJSON says where the data stops being JSON.
 func notJSON(data []byte) string {
-	var any json.RawMessage
-	err := json.Unmarshal(data, &any)
-	var syntax *json.SyntaxError
-	if !errors.As(err, &syntax) {
+	err := json.Unmarshal(data, new(json.RawMessage))
+	syntax, ok := errors.AsType[*json.SyntaxError](err)
+	if !ok {
 		return fmt.Sprint(err)
 	}
 	end := min(int(syntax.Offset), len(data))

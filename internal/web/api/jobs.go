@@ -226,8 +226,8 @@ func readJob(name string, body []byte) (job.Job, error) {
 // fileProblem lists the mistakes of a job without their line and column, since readJob has changed
 // the text that the client sent.
 func fileProblem(err error) error {
-	var all spec.Errors
-	if !errors.As(err, &all) || len(all) == 0 {
+	all, ok := errors.AsType[spec.Errors](err)
+	if !ok || len(all) == 0 {
 		return fmt.Errorf("%w: %w", job.ErrInvalid, err)
 	}
 	texts := make([]string, len(all))
@@ -239,8 +239,8 @@ func fileProblem(err error) error {
 
 // changed turns a conflict of an order that had a precondition into 412.
 func changed(err error) error {
-	var lost *client.ConflictError
-	if !errors.As(err, &lost) {
+	lost, ok := errors.AsType[*client.ConflictError](err)
+	if !ok {
 		return err
 	}
 	d := problem.New(fault.Changed, lost.Error())

@@ -29,6 +29,7 @@ func document(all []operation, version string) []byte {
 		}
 		paths[o.path][strings.ToLower(o.method)] = describe(b, o)
 	}
+	b.Named["Node"]["required"] = []string{"node", "state"}
 	data, err := json.MarshalIndent(schema.Object{
 		"openapi": "3.1.0",
 		"info": schema.Object{

@@ -68,21 +68,6 @@ type periodShape struct {
 	To   time.Time `json:"to,omitzero"`
 }
 
-// nodeShape describes a stored node. A former node has only node, state, fenced_by and fenced_at.
-type nodeShape struct {
-	Node        string    `json:"node"`
-	State       string    `json:"state"`
-	Started     time.Time `json:"started,omitzero"`
-	Heartbeat   time.Time `json:"heartbeat,omitzero"`
-	Lease       string    `json:"lease,omitempty"`
-	Producer    bool      `json:"producer,omitempty"`
-	Worker      bool      `json:"worker,omitempty"`
-	Queues      []string  `json:"queues,omitempty"`
-	Priority    int       `json:"priority,omitempty"`
-	Running     int       `json:"running,omitempty"`
-	ClockOffset float64   `json:"clock_offset_ms,omitempty"`
-	Tzdata      string    `json:"tzdata,omitempty"`
-	Version     string    `json:"version,omitempty"`
-	FencedBy    string    `json:"fenced_by,omitempty"`
-	FencedAt    time.Time `json:"fenced_at,omitzero"`
-}
+// nodeShape describes a stored node. A former node has only node, state, fenced_by and fenced_at, so
+// document requires only the first two.
+type nodeShape client.NodeRow

@@ -55,8 +55,7 @@ func New(c fault.Code, detail string) *Document {
 // code. question reports that the request changes nothing. If such a request times out, the problem
 // is "unavailable", and not "unknown" as for an order.
 func Of(err error, question bool) *Document {
-	var ready *Document
-	if errors.As(err, &ready) {
+	if ready, ok := errors.AsType[*Document](err); ok {
 		return ready
 	}
 	code := fault.Of(err)
@@ -64,13 +63,11 @@ func Of(err error, question bool) *Document {
 		return New(fault.Unavailable, "the NATS server has not answered in time")
 	}
 	d := New(code, strings.ReplaceAll(err.Error(), "\n", "; "))
-	var lost *client.ConflictError
-	var lostSlot *client.SlotConflictError
-	switch {
-	case errors.As(err, &lost):
+	if lost, ok := errors.AsType[*client.ConflictError](err); ok {
 		d.By, d.Revision = lost.By, lost.Revision
-	case errors.As(err, &lostSlot):
-		d.By = lostSlot.By
+	}
+	if lost, ok := errors.AsType[*client.SlotConflictError](err); ok {
+		d.By = lost.By
 	}
 	return d
 }

@@ -157,9 +157,8 @@ func (s *Site) do(p Page, t *template.Template, w http.ResponseWriter, r *http.R
 		return
 	}
 	if err := r.ParseForm(); err != nil {
-		var large *http.MaxBytesError
 		c := fault.Invalid
-		if errors.As(err, &large) {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
 			c = fault.TooLarge
 		}
 		s.fail(q, problem.New(c, "read the form: "+err.Error())).send(w)
