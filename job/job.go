@@ -248,7 +248,8 @@ func (j Job) Guarded() bool { return j.WithDefaults().Overlap != OverlapAllow ||
 func (j Job) Places() int { return max(1, j.Concurrency) }
 
 // Hash returns a digest of the job. An empty field and its default give the same digest, except
-// in Output and Concurrency, whose zero values stay (see WithDefaults).
+// in Output and Concurrency, whose zero values stay (see WithDefaults): the registry keeps the hashes of
+// superseded jobs, and those of jobs that write out these defaults must stay valid.
 func (j Job) Hash() (string, error) {
 	data, err := json.Marshal(j)
 	if err != nil {

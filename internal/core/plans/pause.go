@@ -122,6 +122,9 @@ func (e Entry) IfResumed(now time.Time, horizon time.Duration) (due, runs int, e
 	var pause []Stretch
 	for _, p := range e.Plans() {
 		s, err := job.ParseSchedule(e.Job.Name, p.Plan)
+		if err != nil && !p.To.IsZero() {
+			continue // no producer can compute the past plan either
+		}
 		if err != nil {
 			return 0, 0, err
 		}

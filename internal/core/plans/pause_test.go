@@ -129,6 +129,20 @@ func TestStretchesAreTheSlotsOfAPlanByWhenTheyFallDue(t *testing.T) {
 	})
 }
 
+func TestIfResumedLeavesOutAPastPlanThatCannotBeComputed(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	r.apply(report("* * * * *"), "file", "A", false)
+	r.now = r.now.Add(time.Second)
+	r.apply(report("*/2 * * * *"), "file", "A", false)
+	r.entry.Past[0].Plan.Schedule = "@full-moon"
+	r.now = r.now.Add(time.Second)
+	r.edit(plans.Pause)
+	if missed, runs, err := r.entry.IfResumed(r.now.Add(412*time.Minute), 0); missed != 206 || runs != 1 || err != nil {
+		t.Errorf("%d missed, %d would run, want 206 and 1: %v", missed, runs, err)
+	}
+}
+
 func TestIfResumedCountsWhatAResumeWouldRun(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
