@@ -64,7 +64,7 @@ func parseYAML(s *spec.Source) (file *ast.File) {
 		}
 	}()
 	tokens := lexer.Tokenize(s.Text)
-	if tk := tooDeep(tokens); tk != nil {
+	if tk := TooDeep(tokens); tk != nil {
 		s.Fail(spec.Position{Line: tk.Position.Line, Column: tk.Position.Column}, "nested too deeply: at most %d levels", spec.MaxDepth)
 		return nil
 	}
@@ -91,10 +91,10 @@ func parseYAML(s *spec.Source) (file *ast.File) {
 // unquotedStar matches a schedule without quotes, a frequent mistake: in YAML * begins an alias.
 var unquotedStar = regexp.MustCompile(`^[^#"']*:\s+\*\S*(\s|$)`)
 
-// tooDeep returns the first token that is nested too deeply by brackets, or by marks like "- - -"
+// TooDeep returns the first token that is nested too deeply by brackets, or by marks like "- - -"
 // in a row, which need only a byte or two for each level. node counts nesting by indentation, which
 // needs far more text.
-func tooDeep(tokens token.Tokens) *token.Token {
+func TooDeep(tokens token.Tokens) *token.Token {
 	depth, row := 0, 0
 	for _, tk := range tokens {
 		switch tk.Type {

@@ -294,7 +294,7 @@ func (a *apscheduler) convert(p apJob) {
 	if logged != was {
 		comments = append(comments, "APScheduler logs it as "+clip(logged))
 	}
-	added := a.add(p.line, jobfile.Imported{Job: j, Exec: spec.Exec{Args: []string{"python3", "call.py", called}}, Line: p.line, Comments: comments})
+	added := a.add(jobfile.Imported{Job: j, Exec: spec.Exec{Args: []string{"python3", "call.py", called}}, Line: p.line, Comments: comments})
 	if added == "" {
 		return
 	}
@@ -318,20 +318,8 @@ func (a *apscheduler) convert(p apJob) {
 func (a *apscheduler) arguments(p *apJob) ([]byte, bool) {
 	args, _ := p.pop("args")
 	kwargs, _ := p.pop("kwargs")
-	var named []python.Arg
-	switch {
-	case kwargs.Kind == python.Dict:
-		for i, key := range kwargs.Keys {
-			if key.Kind != python.Text {
-				return nil, false
-			}
-			named = append(named, python.Arg{Name: key.Text, Value: kwargs.Items[i]})
-		}
-	case kwargs.Source != "":
+	if args.Source != "" && args.Kind != python.List || kwargs.Source != "" && kwargs.Kind != python.Dict {
 		return nil, false
 	}
-	if args.Source != "" && args.Kind != python.List {
-		return nil, false
-	}
-	return pythonCall(args.Items, named, nil)
+	return pythonCall(args.Items, kwargs, nil)
 }

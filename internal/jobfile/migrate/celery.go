@@ -130,8 +130,7 @@ func (c *celery) periodic(v python.Value) {
 		c.note(v.Line, "", "not carried over: %s is not a signature like task.s(16)", signature.Source)
 		return
 	}
-	t := beatTask{line: v.Line, name: task, task: task, schedule: v.Items[0], args: signature.Items}
-	t.kwargs = append(t.kwargs, signature.Args...)
+	t := beatTask{line: v.Line, name: task, task: task, schedule: v.Items[0], args: signature.Items, kwargs: python.DictOf(signature.Args...)}
 	for _, a := range v.Args {
 		switch {
 		case a.Name == "name" && a.Value.Kind == python.Text:
@@ -152,7 +151,7 @@ type beatTask struct {
 	name, task string
 	schedule   python.Value
 	args       []python.Value
-	kwargs     []python.Arg
+	kwargs     python.Value // a dict
 	expires    *python.Value
 	queue      *python.Value
 	disabled   bool
@@ -178,11 +177,9 @@ func (c *celery) entry(line int, name string, v python.Value) {
 		case key.Text == "args" && value.Kind == python.List:
 			t.args = value.Items
 		case key.Text == "kwargs" && value.Kind == python.Dict:
-			for i, k := range value.Keys {
-				t.kwargs = append(t.kwargs, python.Arg{Name: k.Text, Value: value.Items[i]})
-			}
+			t.kwargs = value
 		case key.Text == "kwargs" && value.Kind == python.Call && value.Text == "dict" && len(value.Items) == 0:
-			t.kwargs = value.Args
+			t.kwargs = python.DictOf(value.Args...)
 		case key.Text == "options" && value.Kind == python.Dict:
 			t.options(value)
 		case (key.Text == "args" || key.Text == "kwargs" || key.Text == "options") && value.Kind == python.None:
@@ -242,7 +239,7 @@ func (c *celery) convert(t beatTask) {
 			t.dropped = append(t.dropped, "expires: "+t.expires.Source)
 		}
 	}
-	added := c.add(t.line, jobfile.Imported{
+	added := c.add(jobfile.Imported{
 		Job: j, Exec: spec.Exec{Args: []string{"python3", "enqueue.py", t.task}}, Line: t.line,
 		Comments: []string{fmt.Sprintf("line %d: %s", t.line, clip(t.name))},
 	})
@@ -265,31 +262,21 @@ func (c *celery) convert(t beatTask) {
 
 // pythonCall returns the arguments of a call as the payload for enqueue.py or call.py. Nil: it has
 // none.
-func pythonCall(args []python.Value, kwargs []python.Arg, queue *python.Value) (json.RawMessage, bool) {
-	call := python.Value{Kind: python.Dict}
-	add := func(d *python.Value, name string, v python.Value) {
-		d.Keys, d.Items = append(d.Keys, python.Value{Kind: python.Text, Text: name}), append(d.Items, v)
-	}
+func pythonCall(args []python.Value, kwargs python.Value, queue *python.Value) (json.RawMessage, bool) {
+	var call []python.Arg
 	if len(args) > 0 {
-		add(&call, "args", python.Value{Kind: python.List, Items: args})
+		call = append(call, python.Arg{Name: "args", Value: python.Value{Kind: python.List, Items: args}})
 	}
-	named := python.Value{Kind: python.Dict}
-	for _, a := range kwargs {
-		if a.Name == "" {
-			return nil, false
-		}
-		add(&named, a.Name, a.Value)
-	}
-	if len(kwargs) > 0 {
-		add(&call, "kwargs", named)
+	if len(kwargs.Items) > 0 {
+		call = append(call, python.Arg{Name: "kwargs", Value: kwargs})
 	}
 	if queue != nil {
-		add(&call, "queue", *queue)
+		call = append(call, python.Arg{Name: "queue", Value: *queue})
 	}
-	if len(call.Keys) == 0 {
+	if len(call) == 0 {
 		return nil, true
 	}
-	return call.JSON()
+	return python.DictOf(call...).JSON()
 }
 
 // pythonDuration reads seconds, or a timedelta.

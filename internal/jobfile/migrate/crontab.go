@@ -141,7 +141,7 @@ func (c *crontab) entry(line int, text string) {
 		Job: j, Exec: spec.Exec{Args: args, Env: c.env, Dir: c.home, User: user},
 		Line: line, Comments: []string{fmt.Sprintf("line %d: %s", line, clip(strings.Join(strings.Fields(text), " ")))},
 	}
-	c.add(line, entry)
+	c.add(entry)
 }
 
 // cronTimes sets a schedule that has the same slots as the fields have in cron.
@@ -258,21 +258,6 @@ func LoggedCommand(args []string) string {
 	}
 	return command
 }
-
-// UnitName turns the name of a job elsewhere, such as a service of systemd without ".service", into a
-// valid name of a job.
-func UnitName(unit string) string {
-	name := strings.Trim(unnamed.ReplaceAllString(unit, "-"), "-")
-	if len(name) > maxName {
-		name = strings.TrimRight(name[:maxName], "-")
-	}
-	if name == "" {
-		return "job"
-	}
-	return name
-}
-
-const maxName = 64
 
 func clip(text string) string {
 	const most = 100

@@ -113,7 +113,7 @@ func (r *Result) scheduled(e ast.Node, name string, steps []string) {
 		what += ", jobs " + clip(strings.Join(steps, ", "))
 	}
 	script := "echo " + shellWord("write here what it did: "+printableText(what)) + " >&2; exit 65"
-	added := r.add(line, jobfile.Imported{
+	added := r.add(jobfile.Imported{
 		Job: j, Exec: spec.Exec{Args: []string{"/bin/sh", "-c", script}}, Line: line, Comments: []string{fmt.Sprintf("line %d: %s, cron: %s", line, clip(name), clip(cron))},
 	})
 	if added == "" {

@@ -105,8 +105,10 @@ func (r *Result) document(body ast.Node, zone string) {
 	}
 	switch {
 	case strings.HasSuffix(head.Kind, "List"):
-		for _, item := range items(body) {
-			r.document(item, zone)
+		if items, ok := member(body, "items").(*ast.SequenceNode); ok {
+			for _, item := range items.Values {
+				r.document(item, zone)
+			}
 		}
 	case head.Kind == "CronJob":
 		var m manifest
@@ -154,7 +156,7 @@ func (r *Result) cronJob(line int, m manifest, zone string) {
 		r.note(line, name, "not carried over: %s", strings.Join(dropped, ", "))
 		return
 	}
-	added := r.add(line, jobfile.Imported{Job: j, Exec: exec, Line: line, Comments: []string{fmt.Sprintf("line %d: CronJob %s", line, clip(name))}})
+	added := r.add(jobfile.Imported{Job: j, Exec: exec, Line: line, Comments: []string{fmt.Sprintf("line %d: CronJob %s", line, clip(name))}})
 	if added == "" {
 		return
 	}

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -54,7 +55,7 @@ func (r *Result) note(line int, name, format string, args ...any) {
 
 // add adds a job if it is valid, under a name that no other job has. It returns that name, or "" if
 // the job was not carried over.
-func (r *Result) add(line int, j jobfile.Imported) (name string) {
+func (r *Result) add(j jobfile.Imported) (name string) {
 	j.Job.Name = r.free(j.Job.Name)
 	if neverFires(j.Job) {
 		r.note(j.Line, j.Job.Name, "schedule %s never fires: imported as a job that runs only when it is triggered", j.Job.Schedule)
@@ -64,11 +65,11 @@ func (r *Result) add(line int, j jobfile.Imported) (name string) {
 		j.Job.DSTGap, j.Job.DSTOverlap = "", ""
 	}
 	if err := j.Job.Validate(); err != nil {
-		r.note(line, "", "not carried over: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		r.note(j.Line, "", "not carried over: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return ""
 	}
 	if !isText(j.Exec) {
-		r.note(line, j.Job.Name, "not carried over: its command or a variable is not UTF-8 text, which a job file cannot contain")
+		r.note(j.Line, j.Job.Name, "not carried over: its command or a variable is not UTF-8 text, which a job file cannot contain")
 		return ""
 	}
 	r.Jobs = append(r.Jobs, j)
@@ -102,7 +103,12 @@ func (r *Result) free(name string) string {
 	return name
 }
 
-const maxCommandName = 40
+// The longest names, in bytes. Any name may have maxName; maxCommandName is for one that is made of a
+// command.
+const (
+	maxName        = 64
+	maxCommandName = 40
+)
 
 var (
 	unnamed    = regexp.MustCompile(`[^A-Za-z0-9_]+`)
@@ -133,14 +139,21 @@ func CommandName(command string) string {
 			break
 		}
 	}
-	name := strings.Join(words, "-")
-	if len(name) > maxCommandName {
-		name = strings.TrimRight(name[:maxCommandName], "-")
+	return atMost(maxCommandName, strings.Join(words, "-"))
+}
+
+// UnitName turns the name of a job elsewhere, such as a service of systemd without ".service", into a
+// valid name of a job.
+func UnitName(unit string) string {
+	return atMost(maxName, strings.Trim(unnamed.ReplaceAllString(unit, "-"), "-"))
+}
+
+// atMost cuts a name, and returns "job" for an empty one.
+func atMost(length int, name string) string {
+	if len(name) > length {
+		name = strings.TrimRight(name[:length], "-")
 	}
-	if name == "" {
-		return "job"
-	}
-	return name
+	return cmp.Or(name, "job")
 }
 
 // settable reports whether a job file can contain the variable.

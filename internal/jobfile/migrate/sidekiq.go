@@ -61,7 +61,7 @@ func (r *Result) schedule(body ast.Node) ast.Node {
 	for _, p := range pairs(body) {
 		if keyOf(p) == "enabled" && len(pairs(p.Value)) == 0 {
 			enabled = p
-		} else if (keyOf(p) == "schedule" || keyOf(p) == "scheduler" && hasKey(p.Value, "schedule")) && len(pairs(p.Value)) > 0 && found == nil {
+		} else if (keyOf(p) == "schedule" || keyOf(p) == "scheduler" && member(p.Value, "schedule") != nil) && len(pairs(p.Value)) > 0 && found == nil {
 			found = p
 		} else {
 			others = append(others, keyOf(p))
@@ -137,7 +137,7 @@ func (r *Result) sidekiq(line int, name string, n ast.Node, zone string) {
 	if text, ok := m["description"].(string); ok {
 		comments = append(comments, clip(strings.Join(strings.Fields(text), " ")))
 	}
-	added := r.add(line, jobfile.Imported{Job: j, Exec: spec.Exec{Args: []string{"bundle", "exec", "ruby", "enqueue.rb", class}}, Line: line, Comments: comments})
+	added := r.add(jobfile.Imported{Job: j, Exec: spec.Exec{Args: []string{"bundle", "exec", "ruby", "enqueue.rb", class}}, Line: line, Comments: comments})
 	if added == "" {
 		return
 	}

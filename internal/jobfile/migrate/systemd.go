@@ -3,7 +3,9 @@ package migrate
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -238,7 +240,7 @@ func (s *systemd) convert(t *unitfile.Unit, c serviceCommand, jobs []timed, drop
 			}
 		}
 		entry := jobfile.Imported{Job: one.job, Exec: c.exec, Line: one.at.Line, Comments: slices.Compact(about)}
-		added := s.add(one.at.Line, entry)
+		added := s.add(entry)
 		if added == "" {
 			continue
 		}
@@ -256,37 +258,24 @@ func (s *systemd) convert(t *unitfile.Unit, c serviceCommand, jobs []timed, drop
 	}
 }
 
+// spanPart matches a number and its unit.
+var spanPart = regexp.MustCompile(`^([0-9.]+)[ \t]*([^0-9 \t]*)[ \t]*`)
+
 // timeSpan reads a time span: "5min 20s", "1.5h", "90".
 func timeSpan(text string) (total time.Duration, ok bool) {
-	if text == "infinity" {
-		return 0, false
-	}
-	rest := strings.TrimSpace(text)
-	for rest != "" {
-		n := strings.IndexFunc(rest, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
-		if n < 0 {
-			n = len(rest)
-		}
-		var value float64
-		if _, err := fmt.Sscanf(rest[:n]+" ", "%g", &value); n == 0 || n > 18 || err != nil {
+	for rest := strings.TrimSpace(text); rest != ""; {
+		m := spanPart.FindStringSubmatch(rest)
+		if m == nil {
 			return 0, false
 		}
-		rest = strings.TrimLeft(rest[n:], " \t")
-		n = strings.IndexFunc(rest, func(r rune) bool { return r >= '0' && r <= '9' || r == ' ' || r == '\t' })
-		if n < 0 {
-			n = len(rest)
-		}
-		each, known := spanUnits[rest[:n]]
-		if !known {
+		number, err := strconv.ParseFloat(m[1], 64)
+		each, known := spanUnits[m[2]]
+		value := number * float64(each)
+		if err != nil || !known || value > float64(longest-total) {
 			return 0, false
 		}
-		if value *= float64(each); value > float64(longest) {
-			return 0, false
-		}
-		if total += time.Duration(value); total > longest {
-			return 0, false
-		}
-		rest = strings.TrimLeft(rest[n:], " \t")
+		total += time.Duration(value)
+		rest = rest[len(m[0]):]
 	}
 	return total, text != ""
 }

@@ -16,10 +16,12 @@ var calendarWords = map[string]string{
 	"quarterly": "*-01,04,07,10-01 00:00:00", "semiannually": "*-01,07-01 00:00:00", "semi-annually": "*-01,07-01 00:00:00", "biannually": "*-01,07-01 00:00:00", "bi-annually": "*-01,07-01 00:00:00",
 }
 
-var systemdFields = map[string]calendarField{
-	"year": {"year", 1970, 2199, nil}, "month": {"month", 1, 12, nil}, "day": {"day", 1, 31, nil},
-	"hour": {"hour", 0, 23, nil}, "minute": {"minute", 0, 59, nil}, "second": {"second", 0, 59, nil},
+// systemdFields are the fields in the order of a cron expression, without the day of the week.
+var systemdFields = []calendarField{
+	{"second", 0, 59, nil}, {"minute", 0, 59, nil}, {"hour", 0, 23, nil}, {"day", 1, 31, nil}, {"month", 1, 12, nil},
 }
+
+var systemdYear = calendarField{"year", 1970, 2199, nil}
 
 // onCalendar sets the schedule of a calendar expression, in zone unless it names one. All parts of
 // it must match. A wall time in a gap has no run, and one that occurs twice runs at the first
@@ -56,18 +58,30 @@ func onCalendar(j *job.Job, text, zone string) error {
 	if len(parts) == 0 && weekday == "*" {
 		return fmt.Errorf("%q is not understood", clip(text))
 	}
-	days, err := calendarDate(j, date)
+	month, day, err := calendarDate(j, date)
 	if err != nil {
 		return err
 	}
-	times, err := calendarClock(clock)
-	if err != nil {
-		return err
+	times := strings.Split(clock, ":")
+	if len(times) == 2 {
+		times = append(times, "0")
 	}
-	if times[2] == "*" && j.Timezone != "UTC" {
-		times[2] = "0-23" // with a field that begins with *, the job would run twice in an hour that occurs twice
+	if len(times) != 3 {
+		return fmt.Errorf("%q is not a time", clip(clock))
 	}
-	fields := append(times, days[1], days[0], weekday)
+	var fields []string
+	for i, text := range []string{times[2], times[1], times[0], day, month} {
+		f := systemdFields[i]
+		set, err := f.systemd(text)
+		if err != nil {
+			return err
+		}
+		fields = append(fields, f.field(set))
+	}
+	fields = append(fields, weekday)
+	if fields[2] == "*" && j.Timezone != "UTC" {
+		fields[2] = "0-23" // with a field that begins with *, the job would run twice in an hour that occurs twice
+	}
 	if fields[0] == "0" {
 		fields = fields[1:]
 	}
@@ -113,61 +127,33 @@ func weekdayOf(text string) (int, bool) {
 	return 0, false
 }
 
-// calendarDate reads "2027-01-01", "*-*-01..07" or "10-15", and returns the month and the day. A
+// calendarDate splits "2027-01-01", "*-*-01..07" or "10-15", and returns the month and the day. A
 // year bounds the job.
-func calendarDate(j *job.Job, text string) (fields [2]string, err error) {
+func calendarDate(j *job.Job, text string) (month, day string, err error) {
 	if strings.Contains(text, "~") {
-		return fields, fmt.Errorf("%s: %s", clip(text), fromTheEnd)
+		return "", "", fmt.Errorf("%s: %s", clip(text), fromTheEnd)
 	}
 	parts := strings.Split(text, "-")
 	if len(parts) == 2 {
 		parts = append([]string{"*"}, parts...)
 	}
 	if len(parts) != 3 {
-		return fields, fmt.Errorf("%q is not a date", clip(text))
+		return "", "", fmt.Errorf("%q is not a date", clip(text))
 	}
 	if parts[0] != "*" {
-		years, err := systemdFields["year"].systemd(parts[0])
+		years, err := systemdYear.systemd(parts[0])
 		if err != nil {
-			return fields, err
+			return "", "", err
 		}
 		slices.Sort(years)
 		first, last := years[0], years[len(years)-1]
 		zone, err := time.LoadLocation(j.Timezone)
 		if err != nil || last-first+1 != len(slices.Compact(years)) {
-			return fields, fmt.Errorf("years %s: want one, or a range", clip(parts[0]))
+			return "", "", fmt.Errorf("years %s: want one, or a range", clip(parts[0]))
 		}
 		j.From, j.Until = time.Date(first, 1, 1, 0, 0, 0, 0, zone).UTC(), time.Date(last+1, 1, 1, 0, 0, 0, 0, zone).UTC()
 	}
-	for i, name := range []string{"month", "day"} {
-		f := systemdFields[name]
-		set, err := f.systemd(parts[i+1])
-		if err != nil {
-			return fields, err
-		}
-		fields[i] = f.field(set)
-	}
-	return fields, nil
-}
-
-// calendarClock reads "12..14:10,20:30", and returns second, minute and hour.
-func calendarClock(text string) (fields []string, err error) {
-	parts := strings.Split(text, ":")
-	if len(parts) == 2 {
-		parts = append(parts, "0")
-	}
-	if len(parts) != 3 {
-		return nil, fmt.Errorf("%q is not a time", clip(text))
-	}
-	for i, name := range []string{"second", "minute", "hour"} {
-		f := systemdFields[name]
-		set, err := f.systemd(parts[2-i])
-		if err != nil {
-			return nil, err
-		}
-		fields = append(fields, f.field(set))
-	}
-	return fields, nil
+	return parts[1], parts[2], nil
 }
 
 // systemd reads "*", "*/5", "5", "0/15", "1..5", "1..5/2" and lists of these.

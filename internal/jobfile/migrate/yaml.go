@@ -3,20 +3,23 @@ package migrate
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/cronce-io/cronce/internal/jobfile"
 )
 
 // parseYAML parses a text, unless it is nested too deeply. what names it in errors.
 func parseYAML(text []byte, what string) (*ast.File, error) {
-	if deep(text) {
+	tokens := lexer.Tokenize(string(text))
+	if jobfile.TooDeep(tokens) != nil {
 		return nil, fmt.Errorf("it is nested too deeply to be %s", what)
 	}
-	file, err := parser.ParseBytes(text, 0)
+	file, err := parser.Parse(tokens, 0)
 	if err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, true))
 	}
@@ -43,30 +46,6 @@ func keyOf(v *ast.MappingValueNode) string {
 	return strings.TrimPrefix(t.Value, ":")
 }
 
-// deep reports whether a text is nested so deeply that the parser, which recurses, could overflow
-// the stack.
-func deep(text []byte) bool {
-	const most = 200
-	depth := 0
-	for line := range strings.Lines(string(text)) {
-		if len(line)-len(strings.TrimLeft(line, " -")) > 10*most {
-			return true
-		}
-	}
-	for _, c := range text {
-		switch c {
-		case '[', '{':
-			depth++
-		case ']', '}':
-			depth = max(0, depth-1)
-		}
-		if depth > most {
-			return true
-		}
-	}
-	return false
-}
-
 // lineOf returns the line on which a node begins, from 1.
 func lineOf(n ast.Node) int {
 	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 {
@@ -78,18 +57,14 @@ func lineOf(n ast.Node) int {
 	return 1
 }
 
-// items returns the elements of the list "items" of a mapping.
-func items(body ast.Node) []ast.Node {
-	for _, p := range pairs(body) {
-		if s, ok := p.Value.(*ast.SequenceNode); ok && keyOf(p) == "items" {
-			return s.Values
+// member returns the value of a member of a mapping, or nil.
+func member(n ast.Node, key string) ast.Node {
+	for _, p := range pairs(n) {
+		if keyOf(p) == key {
+			return p.Value
 		}
 	}
 	return nil
-}
-
-func hasKey(n ast.Node, key string) bool {
-	return slices.ContainsFunc(pairs(n), func(p *ast.MappingValueNode) bool { return keyOf(p) == key })
 }
 
 // oneLine returns the first line of an error.

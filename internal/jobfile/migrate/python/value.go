@@ -51,6 +51,15 @@ type Arg struct {
 	Value Value
 }
 
+// DictOf returns a dict with the arguments.
+func DictOf(args ...Arg) Value {
+	d := Value{Kind: Dict}
+	for _, a := range args {
+		d.Keys, d.Items = append(d.Keys, Value{Kind: Text, Text: a.Name}), append(d.Items, a.Value)
+	}
+	return d
+}
+
 // Arg returns a named argument.
 func (v Value) Arg(name string) (Value, bool) {
 	for _, a := range v.Args {
@@ -82,58 +91,47 @@ func (v Value) Number() (float64, bool) {
 	return n, err == nil
 }
 
-// JSON returns the value as Python's json module writes it. It returns false if a part of it is not
-// a literal, or if a dict has a key that is not a string.
+// JSON returns the value as JSON. It returns false if a part of it is not a literal, or if a dict has
+// a key that is not a string.
 func (v Value) JSON() (json.RawMessage, bool) {
-	var b strings.Builder
-	if !v.json(&b) || !json.Valid([]byte(b.String())) {
+	plain, ok := v.plain()
+	if !ok {
 		return nil, false
 	}
-	return json.RawMessage(b.String()), true
+	data, err := json.Marshal(plain)
+	return data, err == nil
 }
 
-func (v Value) json(b *strings.Builder) bool {
+// plain returns the value in the types of encoding/json.
+func (v Value) plain() (plain any, ok bool) {
 	switch v.Kind {
 	case None:
-		b.WriteString("null")
+		return nil, true
 	case Bool:
-		b.WriteString(strconv.FormatBool(v.Bool))
+		return v.Bool, true
 	case Int, Float:
-		b.WriteString(v.Text)
+		return json.Number(v.Text), true
 	case Text:
-		quoted, err := json.Marshal(v.Text)
-		b.Write(quoted)
-		return err == nil
+		return v.Text, true
 	case List:
+		list := make([]any, len(v.Items))
 		for i, item := range v.Items {
-			b.WriteString([]string{"[", ","}[min(i, 1)])
-			if !item.json(b) {
-				return false
+			if list[i], ok = item.plain(); !ok {
+				return nil, false
 			}
 		}
-		if len(v.Items) == 0 {
-			b.WriteByte('[')
-		}
-		b.WriteByte(']')
+		return list, true
 	case Dict:
+		dict := make(map[string]any, len(v.Items))
 		for i, item := range v.Items {
-			b.WriteString([]string{"{", ","}[min(i, 1)])
-			if v.Keys[i].Kind != Text || !v.Keys[i].json(b) {
-				return false
-			}
-			b.WriteByte(':')
-			if !item.json(b) {
-				return false
+			key := v.Keys[i]
+			if dict[key.Text], ok = item.plain(); !ok || key.Kind != Text {
+				return nil, false
 			}
 		}
-		if len(v.Items) == 0 {
-			b.WriteByte('{')
-		}
-		b.WriteByte('}')
-	default:
-		return false
+		return dict, true
 	}
-	return true
+	return nil, false
 }
 
 // formatFloat returns a number as JSON.
