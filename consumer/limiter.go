@@ -14,7 +14,7 @@ const (
 
 	// maxBurst replaces maxAhead while few handlers return: then only an earlier burst shows that
 	// the handlers are short (see paceMemory).
-	maxBurst = 4
+	maxBurst = 8
 
 	// For each permit, at most maxUnrecorded tasks whose handlers have returned may be open.
 	maxUnrecorded = 64
