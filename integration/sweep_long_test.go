@@ -42,6 +42,14 @@ esac`,
 	if err != nil {
 		t.Fatal(err)
 	}
+	jobs, err := s.js.KeyValue(t.Context(), "cronce_jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the job", func() bool {
+		_, err := jobs.Get(t.Context(), "locked")
+		return err == nil
+	})
 	for _, key := range []string{"first", "second"} {
 		s.command(0, "job", "trigger", "locked", "--key", key)
 		eventually(t, "the "+key+" run in its job's lock", func() bool {
