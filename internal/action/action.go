@@ -12,13 +12,16 @@
 // deployed.
 //
 // Answers of services are recorded and logged, and services repeat what they received. So
-// the secrets of a request are removed from them, see [Hide].
+// the secrets of a request are removed from them, see [Hider].
 package action
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -60,6 +63,22 @@ func Headers(ctx context.Context, run job.Run) []Header {
 		headers = append(headers, Header{name, value})
 	}
 	return headers
+}
+
+// NewRequest returns a request to a URL, whose user and password it sends. Its errors do not show the
+// URL.
+func NewRequest(ctx context.Context, method string, u *url.URL, body io.Reader) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "/", body)
+	if err != nil {
+		return nil, err
+	}
+	req.URL = u
+	req.Header.Set("User-Agent", "cronce")
+	if u.User != nil {
+		password, _ := u.User.Password()
+		req.SetBasicAuth(u.User.Username(), password)
+	}
+	return req, nil
 }
 
 // Key returns the idempotency key, which is the same for all attempts of a slot and differs

@@ -5,6 +5,9 @@ import (
 	"io"
 )
 
+// placeholder replaces secrets.
+const placeholder = "[hidden]"
+
 // Hider writes text to a writer without the secrets in it, while the text arrives. It holds back
 // what may be the beginning of a secret.
 type Hider struct {

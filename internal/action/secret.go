@@ -1,8 +1,6 @@
 package action
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -64,16 +62,6 @@ func ReadFile(path string, limit int) (string, error) {
 	return string(data), err
 }
 
-const placeholder = "[hidden]"
-
-// Hide removes the secrets from text, the longest first, because one may be part of another.
-func Hide(text []byte, secrets []string) []byte {
-	for _, s := range slices.SortedFunc(slices.Values(secrets), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
-		text = bytes.ReplaceAll(text, []byte(s), []byte(placeholder))
-	}
-	return text
-}
-
 // hiddenError is an error whose text has no secrets.
 type hiddenError struct {
 	text string
@@ -86,9 +74,12 @@ func (e *hiddenError) Unwrap() error { return e.err }
 // Hidden returns err without secrets in its text. A service that answers with garbage may
 // have sent back the request.
 func Hidden(err error, secrets []string) error {
-	text := err.Error()
-	if shown := string(Hide([]byte(text), secrets)); shown != text {
-		return &hiddenError{shown, err}
+	var shown strings.Builder
+	hider := NewHider(&shown, secrets)
+	_, _ = hider.Write([]byte(err.Error())) // a Builder never fails
+	_ = hider.End()
+	if shown.String() == err.Error() {
+		return err
 	}
-	return err
+	return &hiddenError{shown.String(), err}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -55,11 +56,7 @@ func FormatImported(head []string, jobs []Imported) ([]byte, error) {
 			f.out.WriteByte('\n')
 		}
 		f.comment("  ", j.Comments)
-		all := set(members(j.Job))
-		if j.Shadow {
-			all = append(all, setting{"shadow", true})
-		}
-		f.job(append(all, setting{"action", action(j.Exec)}), j.Job.Name)
+		f.job(append(members(j.Job), setting{"shadow", j.Shadow}, setting{"action", action(j.Exec)}), j.Job.Name)
 	}
 	return f.out.Bytes(), f.err
 }
@@ -73,25 +70,19 @@ func (f *formatter) comment(indent string, lines []string) {
 func action(e spec.Exec) settings {
 	var env settings
 	for _, v := range e.Env {
-		env = append(env, setting{v.Name, v.Value})
+		env = append(env, setting{v.Name, &v.Value}) // an empty value is a value
 	}
-	return settings{{"exec", e.Args}, {"env", some(env)}, {"dir", given(e.Dir)}, {"user", given(e.User)}, {"group", given(e.Group)}}
+	return settings{{"exec", e.Args}, {"env", env}, {"dir", e.Dir}, {"user", e.User}, {"group", e.Group}}
 }
 
-// set returns the members that are not zero.
-func set(all settings) (some settings) {
-	for _, m := range all {
-		if inner, ok := m.value.(settings); ok {
-			if inner = set(inner); len(inner) > 0 {
-				some = append(some, setting{m.name, inner})
-			}
-			continue
-		}
-		if m.value != nil && !reflect.ValueOf(m.value).IsZero() {
-			some = append(some, m)
-		}
+// isSet reports whether a value is written: it is not zero, and not a list or an object without
+// such values.
+func isSet(value any) bool {
+	if all, ok := value.(settings); ok {
+		return slices.ContainsFunc(all, func(m setting) bool { return isSet(m.value) })
 	}
-	return some
+	v := reflect.ValueOf(value)
+	return value != nil && !v.IsZero() && (v.Kind() != reflect.Slice || v.Len() > 0)
 }
 
 type formatter struct {
@@ -102,7 +93,7 @@ type formatter struct {
 func (f *formatter) job(all settings, name string) {
 	lead := "  - "
 	for _, m := range all {
-		if m.value == nil {
+		if !isSet(m.value) {
 			continue
 		}
 		text, err := codec.Marshal(m.value)
@@ -131,7 +122,7 @@ func escaped(text string) string {
 	return b.String()
 }
 
-// setting is a member of an object in a file. If its value is nil, it is left out.
+// setting is a member of an object in a file. If its value is not set, it is left out.
 type setting struct {
 	name  string
 	value any
@@ -143,9 +134,9 @@ type settings []setting
 // members returns the members of a job, in the order in which people write them.
 func members(j job.Job) settings {
 	return settings{
-		{"name", j.Name}, {"after", some(j.After)}, {"on", on(j.On)}, {"schedule", given(j.Schedule)}, {"timezone", planned(j, j.Timezone)},
+		{"name", j.Name}, {"after", j.After}, {"on", settings{{"stream", j.On.Stream}, {"subject", j.On.Subject}}}, {"schedule", j.Schedule}, {"timezone", planned(j, j.Timezone)},
 		{"dst_gap", planned(j, j.DSTGap)}, {"dst_overlap", planned(j, j.DSTOverlap)}, {"spread", length(j.Spread)},
-		{"from", instant(j.From)}, {"until", instant(j.Until)}, {"exclude", some(j.Exclude)},
+		{"from", instant(j.From)}, {"until", instant(j.Until)}, {"exclude", j.Exclude},
 		{"queue", j.Queue}, {"payload", payload(j.Payload)}, {"timeout", length(j.Timeout)}, {"deadline", length(j.Deadline)},
 		{"retry", settings{
 			{"attempts", j.Retry.Attempts}, {"backoff", length(j.Retry.Backoff)}, {"max_backoff", length(j.Retry.MaxBackoff)},
@@ -153,7 +144,7 @@ func members(j job.Job) settings {
 		{"catch_up", planned(j, settings{
 			{"policy", j.CatchUp.Policy}, {"within", length(j.CatchUp.Within)}, {"max", j.CatchUp.Max},
 		})},
-		{"output", kib(j.Output)}, {"overlap", j.Overlap}, {"concurrency", given(j.Concurrency)}, {"shards", given(j.Shards)}, {"on_lease_lost", j.OnLeaseLost},
+		{"output", kib(j.Output)}, {"overlap", j.Overlap}, {"concurrency", j.Concurrency}, {"shards", j.Shards}, {"on_lease_lost", j.OnLeaseLost},
 		{"on_failure", alert(j.OnFailure)}, {"on_missed", alert(j.OnMissed)}, {"on_success", alert(j.OnSuccess)}, {"on_recovered", alert(j.OnRecovered)},
 		{"on_late", late(j)}, {"heartbeat", heartbeat(j.Heartbeat)},
 	}
@@ -163,7 +154,7 @@ func members(j job.Job) settings {
 func (s settings) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	for _, m := range s {
-		if m.value == nil {
+		if !isSet(m.value) {
 			continue
 		}
 		value, err := codec.Marshal(m.value)
@@ -178,28 +169,12 @@ func (s settings) MarshalJSON() ([]byte, error) {
 	return []byte("{" + b.String() + "}"), nil
 }
 
-// given returns a value unless it is zero.
-func given[T comparable](value T) any {
-	var zero T
-	if value == zero {
-		return nil
-	}
-	return value
-}
-
 // planned returns the value of a setting that only jobs with a schedule have.
 func planned(j job.Job, value any) any {
 	if !j.Plan().Scheduled() {
 		return nil
 	}
 	return value
-}
-
-func on(o job.On) any {
-	if o.IsZero() {
-		return nil
-	}
-	return settings{{"stream", o.Stream}, {"subject", o.Subject}}
 }
 
 func alert(a *job.Alert) any {
@@ -231,7 +206,7 @@ func alertURL(h *job.AlertHTTP) any {
 }
 
 func target(a *job.Alert) settings {
-	body := settings{{"format", given(a.Format)}, {"template", given(a.Template)}}
+	body := settings{{"format", a.Format}, {"template", a.Template}}
 	if a.KeyEnv != "" {
 		body = append(body, setting{"key", settings{{"env", a.KeyEnv}}})
 	}
@@ -240,9 +215,9 @@ func target(a *job.Alert) settings {
 	}
 	var headers settings
 	for _, h := range a.HTTP.Headers {
-		headers = append(headers, setting{h.Name, settings{{"prefix", given(h.Prefix)}, {"env", h.Env}}})
+		headers = append(headers, setting{h.Name, settings{{"prefix", h.Prefix}, {"env", h.Env}}})
 	}
-	return append(settings{{"http", settings{{"url", alertURL(a.HTTP)}, {"headers", some(headers)}}}}, body...)
+	return append(settings{{"http", settings{{"url", alertURL(a.HTTP)}, {"headers", headers}}}}, body...)
 }
 
 func length(d time.Duration) any {
@@ -278,15 +253,5 @@ func payload(data json.RawMessage) any {
 	if dec.Decode(&value) != nil {
 		return data // the encoder returns the error
 	}
-	if value == nil {
-		return data // null is a payload, and a nil value would be left out
-	}
-	return value
-}
-
-func some[S ~[]E, E any](s S) any {
-	if len(s) == 0 {
-		return nil
-	}
-	return s
+	return &value // null and zero are payloads
 }

@@ -96,8 +96,7 @@ func lookUpUser(name string, hasGroup bool) (a account, as guard.Credential, err
 
 func lookUpGroup(name string) (uint32, error) {
 	found, err := user.LookupGroup(name)
-	var unknown user.UnknownGroupError
-	if errors.As(err, &unknown) {
+	if _, unknown := errors.AsType[user.UnknownGroupError](err); unknown {
 		if id, numeric := parseID(name); numeric {
 			return id, nil
 		}

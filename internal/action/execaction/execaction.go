@@ -40,13 +40,11 @@ func New(e spec.Exec, g *guard.Guard, getenv func(string) string) (job.Handler, 
 		if err == nil {
 			return nil
 		}
-		var notStarted *fs.PathError
-		if c.As != nil && errors.As(err, &notStarted) {
+		if _, notStarted := errors.AsType[*fs.PathError](err); notStarted && c.As != nil {
 			err = fmt.Errorf("as %s in %s: %w", described(e), cmp.Or(c.Dir, "the worker's directory"), err)
 		}
 		err = fmt.Errorf("command %q: %w", e.Args[0], err)
-		var exit *guard.ExitError
-		if errors.As(err, &exit) && exit.Cause == nil && exit.Code == exDataErr {
+		if exit, ok := errors.AsType[*guard.ExitError](err); ok && exit.Cause == nil && exit.Code == exDataErr {
 			return job.Permanent(err)
 		}
 		return err

@@ -116,19 +116,12 @@ func (c *call) request(ctx context.Context, run job.Run, headers http.Header) (*
 	if len(run.Payload) > 0 && c.Method != http.MethodGet && c.Method != http.MethodHead {
 		body = bytes.NewReader(run.Payload)
 	}
-	// The URL is set afterwards, because an error of NewRequest would show it.
-	req, err := http.NewRequestWithContext(ctx, c.Method, "/", body)
+	req, err := action.NewRequest(ctx, c.Method, c.URL, body)
 	if err != nil {
 		return nil, err
 	}
-	req.URL = c.URL
-	req.Header.Set("User-Agent", "cronce")
 	for _, h := range action.Headers(ctx, run) {
 		req.Header.Set(h.Name, h.Value)
-	}
-	if c.URL.User != nil {
-		password, _ := c.URL.User.Password()
-		req.SetBasicAuth(c.URL.User.Username(), password)
 	}
 	maps.Copy(req.Header, headers)
 	return req, nil

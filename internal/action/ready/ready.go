@@ -159,15 +159,9 @@ func (s *Services) round(ctx context.Context) {
 func (s *Services) check(ctx context.Context, u *url.URL) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+	req, err := action.NewRequest(ctx, http.MethodGet, u, nil)
 	if err != nil {
 		return err
-	}
-	req.URL = u
-	req.Header.Set("User-Agent", "cronce")
-	if u.User != nil {
-		password, _ := u.User.Password()
-		req.SetBasicAuth(u.User.Username(), password)
 	}
 	resp, err := s.transport.RoundTrip(req)
 	if err != nil {

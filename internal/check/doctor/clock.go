@@ -40,16 +40,17 @@ func (c *check) clocks() {
 // clock checks the clock of one node.
 func (c *check) clock(n exchange.Node) {
 	offset, about := n.ClockOffset.Abs().Round(time.Millisecond), "node "+n.Name
+	what := fmt.Sprintf("its clock and the broker's are %v apart", offset)
 	mend := "correct the wrong clock: check the node's and the broker's"
 	switch {
 	case offset > wrong && n.Producer:
-		c.add(Error, "clock", about, fmt.Sprintf("its clock and the broker's are %v apart", offset),
+		c.add(Error, "clock", about, what,
 			"beyond an hour (or --max-clock-offset) it does not produce, and slots that are too old wait there, without an outcome", mend)
 	case offset > wrong:
-		c.add(Warning, "clock", about, fmt.Sprintf("its clock and the broker's are %v apart", offset),
+		c.add(Warning, "clock", about, what,
 			"beyond an hour (or --max-clock-offset) slots that are too old wait there, without an outcome", mend)
 	case offset > odd:
-		c.add(Warning, "clock", about, fmt.Sprintf("its clock and the broker's are %v apart", offset),
+		c.add(Warning, "clock", about, what,
 			"the node follows the broker's clock, but its logs and its handlers do not", "synchronize the clocks: chronyd, systemd-timesyncd")
 	}
 }

@@ -90,8 +90,7 @@ func (g gatherer) watermark(ctx context.Context) error {
 
 // unreadable reports whether err says that a value cannot be read, and records the value.
 func (g gatherer) unreadable(err error) bool {
-	var e *kv.UnreadableError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*kv.UnreadableError](err); ok {
 		g.f.Unreadable = append(g.f.Unreadable, e)
 	}
 	return exchange.IsUnreadable(err)

@@ -56,8 +56,7 @@ func (c *check) removal(all ...*kv.UnreadableError) string {
 
 // nodeRemoval returns the command that removes the record of a node.
 func (c *check) nodeRemoval(n exchange.NodeEvent) string {
-	var e *kv.UnreadableError
-	if errors.As(n.Err, &e) {
+	if e, ok := errors.AsType[*kv.UnreadableError](n.Err); ok {
 		return c.removal(e)
 	}
 	return c.cronce("doctor --remove-unreadable")

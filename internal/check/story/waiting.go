@@ -57,22 +57,28 @@ func (t *explainer) explainWaiting() {
 // obstacle says what keeps the queue's workers from starting the slot. It is empty if
 // only earlier work does.
 func (t *explainer) obstacle(queue string) string {
-	workers, handlers := 0, 0
-	for _, ev := range t.nodes {
-		if n := ev.Node; ev.Alive(t.now) && slices.Contains(n.Queues, queue) {
-			workers++
-			if slices.Contains(n.Handlers, t.story.Slot.Job) {
-				handlers++
-			}
-		}
-	}
+	workers, able := t.workers(queue)
 	switch {
 	case workers == 0:
 		return fmt.Sprintf(", and no live node works on queue %s", queue)
-	case handlers == 0:
+	case len(able) == 0:
 		return fmt.Sprintf(", and none of the %d live nodes that work on queue %s has a handler for job %s", workers, queue, t.story.Slot.Job)
 	}
 	return t.blockedByLock()
+}
+
+// workers returns how many live nodes work on the queue, and those of them that have a handler for
+// the job.
+func (t *explainer) workers(queue string) (all int, able []exchange.NodeEvent) {
+	for _, ev := range t.nodes {
+		if ev.Alive(t.now) && slices.Contains(ev.Node.Queues, queue) {
+			all++
+			if slices.Contains(ev.Node.Handlers, t.story.Slot.Job) {
+				able = append(able, ev)
+			}
+		}
+	}
+	return all, able
 }
 
 // notPulledAfter is how long a slot must have waited for idle workers before the story
@@ -86,14 +92,13 @@ func (t *explainer) notPulled(m *stream.WaitingSlot) string {
 	if t.now.Sub(m.Published) < notPulledAfter {
 		return ""
 	}
+	_, able := t.workers(m.Queue)
 	var idle []string
-	for _, ev := range t.nodes {
-		if n := ev.Node; ev.Alive(t.now) && slices.Contains(n.Queues, m.Queue) && slices.Contains(n.Handlers, t.story.Slot.Job) {
-			if n.Running > 0 {
-				return ""
-			}
-			idle = append(idle, ev.Name)
+	for _, ev := range able {
+		if ev.Node.Running > 0 {
+			return ""
 		}
+		idle = append(idle, ev.Name)
 	}
 	return fmt.Sprintf(", and its workers are idle but do not take it: a service that they call is not ready (ready: in their job file); "+
 		"their logs and /readyz say which: %s", strings.Join(idle[:min(len(idle), 3)], ", "))

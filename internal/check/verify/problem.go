@@ -55,12 +55,7 @@ func (c *Check) Problems() iter.Seq[Problem] {
 					return
 				}
 			}
-			for _, p := range c.lostRuns(l) {
-				if !yield(p) {
-					return
-				}
-			}
-			for _, p := range c.unfinished(l) {
+			for _, p := range append(c.lostRuns(l), c.unfinished(l)...) {
 				if !yield(p) {
 					return
 				}

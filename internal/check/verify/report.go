@@ -70,16 +70,6 @@ func (c *Check) leaveOut(name, reason string, slots int) {
 		n = &leftOut{NotJudged: NotJudged{Reason: reason}}
 		c.notJudged[reason] = n
 	}
-	n.count(name, slots)
-}
-
-// nothingDue is leaveOut for a job without slots to judge.
-func (c *Check) nothingDue(name, reason string) {
-	c.leaveOut(name, reason, 0)
-	c.notJudged[reason].Expected = true
-}
-
-func (n *leftOut) count(name string, slots int) {
 	n.Slots += slots
 	if n.last == name {
 		return
@@ -89,6 +79,12 @@ func (n *leftOut) count(name string, slots int) {
 	if len(n.Names) < maxNames {
 		n.Names = append(n.Names, name)
 	}
+}
+
+// nothingDue is leaveOut for a job without slots to judge.
+func (c *Check) nothingDue(name, reason string) {
+	c.leaveOut(name, reason, 0)
+	c.notJudged[reason].Expected = true
 }
 
 // Report returns the summary.

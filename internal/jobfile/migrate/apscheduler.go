@@ -49,9 +49,9 @@ func APScheduler(text, zone string) Result {
 		}
 	}
 	// An assignment that is an argument of a call is not a setting of its own.
-	calls := spans(text, append(schedulers, "add_job", "scheduled_job", "add_schedule", "CronTrigger", "IntervalTrigger", "DateTrigger", "from_crontab", "JOBS"))
+	calls := python.Find(text, append(schedulers, "add_job", "scheduled_job", "add_schedule", "CronTrigger", "IntervalTrigger", "DateTrigger", "from_crontab", "JOBS")...)
 	for _, f := range python.Find(text, "SCHEDULER_TIMEZONE", "SCHEDULER_JOB_DEFAULTS", "job_defaults", "timezone") {
-		inside := slices.ContainsFunc(calls, func(s span) bool { return s.from <= f.Line && f.Line <= s.to })
+		inside := slices.ContainsFunc(calls, func(c python.Found) bool { return !c.Mention && c.Line <= f.Line && f.Line <= c.Value.End })
 		if f.Name != "" && f.Index == nil && !f.Mention && !inside {
 			a.setting(strings.ToLower(strings.TrimPrefix(f.Name, "SCHEDULER_")), f.Value, false)
 		}
@@ -65,19 +65,6 @@ func APScheduler(text, zone string) Result {
 		a.found(f)
 	}
 	return a.Result
-}
-
-// span is the first and the last line of a call.
-type span struct{ from, to int }
-
-// spans returns the lines of the calls of these names.
-func spans(text string, names []string) (all []span) {
-	for _, f := range python.Find(text, names...) {
-		if !f.Mention {
-			all = append(all, span{f.Line, f.Value.End})
-		}
-	}
-	return all
 }
 
 // configured reads the arguments of a scheduler. The text is the program.

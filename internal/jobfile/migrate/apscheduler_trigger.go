@@ -14,14 +14,10 @@ import (
 )
 
 // apFields are the fields of a cron trigger, the longest unit first. Monday is 0.
-var (
-	apFields = []calendarField{
-		{"year", 1970, 9999, nil}, {"month", 1, 12, monthNames}, {"day", 1, 31, nil}, {"week", 1, 53, nil},
-		{"day_of_week", 0, 6, []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}}, {"hour", 0, 23, nil}, {"minute", 0, 59, nil}, {"second", 0, 59, nil},
-	}
-	// apSmallest has the values of the fields after the last one that is given.
-	apSmallest = map[string]string{"year": "*", "month": "1", "day": "1", "week": "*", "day_of_week": "*", "hour": "0", "minute": "0", "second": "0"}
-)
+var apFields = []calendarField{
+	{"year", 1970, 9999, nil}, {"month", 1, 12, monthNames}, {"day", 1, 31, nil}, {"week", 1, 53, nil},
+	{"day_of_week", 0, 6, []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}}, {"hour", 0, 23, nil}, {"minute", 0, 59, nil}, {"second", 0, 59, nil},
+}
 
 // trigger sets the schedule of a job, and removes the arguments that it understands. If the
 // schedule has no counterpart, it returns why.
@@ -206,14 +202,12 @@ func apCron(j *job.Job, p *apJob) (why string) {
 		v, ok := p.pop(f.name)
 		text := "*"
 		switch {
-		case ok && v.Kind == python.Text:
-			text = v.Text
-		case ok && v.Kind == python.Int:
+		case ok && (v.Kind == python.Text || v.Kind == python.Int):
 			text = v.Text
 		case ok:
 			return fmt.Sprintf("%s=%s is not a literal", f.name, v.Source)
-		case i > last:
-			text = apSmallest[f.name]
+		case i > last && f.name != "week" && f.name != "day_of_week":
+			text = strconv.Itoa(f.low) // the fields after the last one that is given have their smallest value
 		}
 		texts[f.name] = strings.ToLower(strings.TrimSpace(text))
 	}

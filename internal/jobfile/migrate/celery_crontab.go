@@ -30,19 +30,18 @@ var (
 // celeryCrontab sets the schedule of crontab(...). All its fields must match, both day fields
 // too. The positional arguments are in the order of Celery 5.
 func celeryCrontab(j *job.Job, v python.Value) (why string) {
-	order := []string{"minute", "hour", "day_of_month", "month_of_year", "day_of_week"}
 	given := map[string]python.Value{}
 	for i, item := range v.Items {
 		if i > 1 {
 			return fmt.Sprintf("%s: only minute and hour have the same position in every version of Celery; name the others", v.Source)
 		}
-		given[order[i]] = item
+		given[celeryFields[i].name] = item
 	}
 	for _, a := range v.Args {
 		if a.Name == "nowfun" {
 			return fmt.Sprintf("nowfun=%s is a clock of its own: leave it out, and import with --tz if it was for a time zone", a.Value.Source)
 		}
-		if !slices.Contains(order, a.Name) {
+		if !slices.ContainsFunc(celeryFields, func(f calendarField) bool { return f.name == a.Name }) {
 			return fmt.Sprintf("crontab(%s=%s) is not understood", a.Name, a.Value.Source)
 		}
 		given[a.Name] = a.Value

@@ -102,11 +102,9 @@ func (c *Conn) Close() {
 		defer close(closed)
 		c.Conn.Close()
 	}()
-	late := time.NewTimer(closeWait)
-	defer late.Stop()
 	select {
 	case <-closed:
-	case <-late.C:
+	case <-time.After(closeWait):
 	}
 }
 
@@ -225,14 +223,8 @@ func (e *noServerError) Unwrap() error { return e.err }
 
 // refusesLogin reports whether the server refused the credentials.
 func refusesLogin(err error) bool {
-	for _, refusal := range []error{
-		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
-	} {
-		if errors.Is(err, refusal) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
+		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
 // requireJetStream returns an error if the server or the account has no JetStream. If the

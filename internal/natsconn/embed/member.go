@@ -96,10 +96,8 @@ func explain(cfg Config, err error) error {
 
 // pause waits before the next try. It returns the cause if ctx ends.
 func pause(ctx context.Context) error {
-	t := time.NewTimer(pollEvery + rand.N(pollEvery))
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(pollEvery + rand.N(pollEvery)):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -79,7 +79,7 @@ func (s *scanner) next() bool {
 		s.line++
 	case c >= '0' && c <= '9' || c == '.' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
 		s.word(number)
-	case isQuote(rest):
+	case prefixed(rest) >= 0:
 		s.text()
 	default:
 		r, size := utf8.DecodeRuneInString(rest)
@@ -149,8 +149,6 @@ func prefixed(rest string) int {
 	}
 	return -1
 }
-
-func isQuote(rest string) bool { return prefixed(rest) >= 0 }
 
 // text reads a string.
 func (s *scanner) text() {
