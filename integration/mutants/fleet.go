@@ -316,6 +316,14 @@ var fleetMutants = []mutant{
 		test:   "TestANewSweeperAlertsOnlyAboutLateSlotsWithoutAnAlert",
 	},
 	{
+		name:   "late-by-alerts-of-old",
+		breaks: "a slow sweep sends alerts about late slots that another node has sent since it began",
+		file:   "internal/fleet/sweep/late.go",
+		old:    "t.alerted == nil || t.cfg.Now().Sub(t.readAt) > folded",
+		new:    "t.alerted == nil",
+		test:   "TestASlowPassSendsNoAlertThatAnotherNodeHasSent",
+	},
+	{
 		name:   "incident-of-the-past",
 		breaks: "an alert that is delivered after the recovery opens an incident",
 		file:   "internal/fleet/alert/alert.go",

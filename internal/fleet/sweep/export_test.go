@@ -4,3 +4,6 @@ import "context"
 
 // Turn is what Run does twice a minute.
 func (s *Sweeper) Turn(ctx context.Context) error { return s.turn(ctx) }
+
+// AtOnce is how many slots a pass handles at a time.
+const AtOnce = atOnce

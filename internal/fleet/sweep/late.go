@@ -118,7 +118,7 @@ func (s *Sweeper) alertLate(ctx context.Context, jobs map[string]plans.Entry) er
 			alerts[slot.Job] = t
 		}
 		group.Go(func() error {
-			if err := t.judge(ctx, slot, a, now); err != nil {
+			if err := t.judge(ctx, slot, a); err != nil {
 				return err
 			}
 			s.mu.Lock()
@@ -140,12 +140,17 @@ type lateAlerts struct {
 	*Sweeper
 	entry plans.Entry
 
-	reading sync.Mutex           // not Sweeper.mu, for which the producer waits in Published
-	alerted map[string]time.Time // when the stored alerts were sent, by the IDs of slots; nil: not read yet
+	// alerted is when the stored alerts were sent, by the IDs of slots, as read at readAt; nil: not read
+	// yet.
+	reading sync.Mutex // not Sweeper.mu, for which the producer waits in Published
+	alerted map[string]time.Time
+	readAt  time.Time
 }
 
-// judge publishes the alert about a slot if its record does not say that it started in time.
-func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited, now time.Time) error {
+// judge publishes the alert about a slot if its record does not say that it started in time. A pass
+// may take so long that another node makes one too. So judge looks for an alert of that node unless
+// the stream would fold a second one now.
+func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited) error {
 	rec, _, err := t.cfg.Ledger.Read(ctx, slot)
 	switch {
 	case exchange.IsUnreadable(err):
@@ -155,7 +160,7 @@ func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited, now ti
 	case err == nil && !isLate(rec, a.due, t.entry.Job.LateAfter):
 		return nil
 	}
-	whole := slot.Whole()
+	whole, now := slot.Whole(), t.cfg.Now()
 	if now.Sub(a.due)-t.entry.Job.LateAfter > folded {
 		// The node that sent the alert may have died before it noted the trouble.
 		switch sent, err := t.alertOf(ctx, whole, a.due); {
@@ -194,12 +199,12 @@ func isLate(rec job.Record, due time.Time, after time.Duration) bool {
 func (t *lateAlerts) alertOf(ctx context.Context, slot job.Slot, since time.Time) (time.Time, error) {
 	t.reading.Lock()
 	defer t.reading.Unlock()
-	if t.alerted == nil {
+	if t.alerted == nil || t.cfg.Now().Sub(t.readAt) > folded {
 		alerted := map[string]time.Time{}
 		for e, err := range t.cfg.Alerts.Events(ctx, kv.EventFilter{Job: slot.Job, Since: since.Add(-t.cfg.Horizon)}) {
 			switch {
 			case errors.Is(err, job.ErrDenied):
-				t.alerted = map[string]time.Time{}
+				t.alerted, t.readAt = map[string]time.Time{}, t.cfg.Now()
 				return time.Time{}, nil
 			case exchange.IsUnreadable(err):
 			case err != nil:
@@ -208,7 +213,7 @@ func (t *lateAlerts) alertOf(ctx context.Context, slot job.Slot, since time.Time
 				alerted[e.ID] = e.Time
 			}
 		}
-		t.alerted = alerted
+		t.alerted, t.readAt = alerted, t.cfg.Now()
 	}
 	return t.alerted[slot.ID()], nil
 }

@@ -7,12 +7,14 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -25,6 +27,9 @@ type countedAlerts struct {
 
 func (c countedAlerts) Alert(ctx context.Context, e job.Event, id string) error {
 	c.site.alerts.Add(1)
+	if c.site.alerting != nil {
+		c.site.alerting(e)
+	}
 	return c.Store.Alert(ctx, e, id)
 }
 
@@ -116,6 +121,44 @@ func TestANewSweeperAlertsOnlyAboutLateSlotsWithoutAnAlert(t *testing.T) {
 	want := []string{alerted.Slot.ID(), unalerted.Slot.ID()}
 	if got := s.lates(); !slices.Equal(got, want) || s.alerts.Load() != 2 {
 		t.Errorf("alerts about %q, sent %d times; want %q, each once", got, s.alerts.Load(), want)
+	}
+}
+
+// A pass takes minutes, so another node begins one, which alerts about all slots. The stream would not
+// fold those alerts any more that the slow pass has yet to send.
+func TestASlowPassSendsNoAlertThatAnotherNodeHasSent(t *testing.T) {
+	s := newSite(t)
+	s.lateAfter(time.Minute)
+	for i := range sweep.AtOnce + 8 {
+		m := s.due(10*time.Minute + time.Duration(i)*time.Second)
+		s.publish(m)
+		s.sweeper.Published("default", m)
+	}
+	var mu sync.Mutex
+	sending, passed := 0, make(chan struct{})
+	s.alerting = func(e job.Event) {
+		if e.Node != "n5" {
+			return
+		}
+		mu.Lock()
+		sending++
+		n := sending
+		mu.Unlock()
+		switch {
+		case n > sweep.AtOnce:
+			t.Errorf("sent again: the alert about %s", e.ID)
+		case n == sweep.AtOnce:
+			s.shift += 3 * time.Minute
+			if err := s.at("n6").Pass(t.Context(), map[string]bool{"alive": true}); err != nil {
+				t.Error(err)
+			}
+			close(passed)
+		}
+		<-passed
+	}
+	s.pass()
+	if got := s.lates(); len(got) != sweep.AtOnce+8 {
+		t.Errorf("%d alerts are stored, want %d", len(got), sweep.AtOnce+8)
 	}
 }
 
