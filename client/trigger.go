@@ -168,8 +168,10 @@ func (c *Client) readRun(ctx context.Context, slot job.Slot, o TriggerOptions) (
 	if !keyed || err != nil || s.record != nil {
 		return s, err
 	}
-	if s.timer, _, err = c.timer(ctx, parts(slot, s.entry.Job.WithDefaults().Shards)[0]); s.timer != nil || err != nil {
-		return s, err
+	for _, first := range firstShards(slot, s.entry) {
+		if s.timer, _, err = c.timer(ctx, first); s.timer != nil || err != nil {
+			return s, err
+		}
 	}
 	later := o.At.After(s.now)
 	queue := s.entry.Job.WithDefaults().Queue
@@ -230,6 +232,17 @@ func (c *Client) waitingRuns(ctx context.Context, name string, now time.Time, al
 // message of its run: the message may leave the window before the order is stored.
 const foldMargin = 15 * time.Second
 
+// firstShards returns the first shard of a run for each number of shards that the job has or had. A run
+// keeps the number with which it was ordered, and its timers have it in their names.
+func firstShards(run job.Slot, e plans.Entry) (first []job.Slot) {
+	for _, p := range slices.Backward(e.Plans()) {
+		if part := parts(run, p.Plan.Shards)[0]; !slices.Contains(first, part) {
+			first = append(first, part)
+		}
+	}
+	return first
+}
+
 // timer returns the timer of one shard of the run, or nil.
 func (c *Client) timer(ctx context.Context, part job.Slot) (*stream.Timer, uint64, error) {
 	t, revision, err := c.cfg.Timers.Read(ctx, part)
@@ -249,14 +262,12 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 	if s.record != nil {
 		return Run{Slot: slot, State: s.record.State, Queue: s.record.Queue, Due: s.record.Due}, nil
 	}
-	all := parts(slot, j.Shards)
-	slices.Reverse(all)
 	var err error
 	if w := s.waiting; w != nil {
 		t := Run{Slot: slot, State: job.Pending, Queue: w.Queue, Due: w.Due}
 		if w.Queue != j.Queue && !o.At.After(s.now) {
 			t.Queue, t.MovedFrom = j.Queue, w.Queue
-			err = c.repeat(ctx, all, j.Queue, *w)
+			err = c.repeat(ctx, lastFirst(slot, w.Slot.Shards), j.Queue, *w)
 		}
 		return t, err
 	}
@@ -264,7 +275,7 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 		t := Run{Slot: slot, State: job.Pending, Queue: j.Queue, Due: timer.Due}
 		if timer.Queue != j.Queue {
 			t.MovedFrom = timer.Queue
-			err = c.move(ctx, all, j.Queue)
+			err = c.move(ctx, lastFirst(slot, timer.Slot.Shards), j.Queue)
 		}
 		return t, err
 	}
@@ -273,6 +284,7 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 		payload = j.Payload
 	}
 	t := Run{Slot: slot, State: job.Pending, New: true, Queue: j.Queue, Due: o.At}
+	all := lastFirst(slot, j.Shards)
 	for _, part := range all {
 		m := core.Message{Slot: part, JobRevision: s.entry.Revision, Node: c.cfg.Operator, Due: o.At, Traceparent: tracing.Traceparent(ctx)}
 		if o.At.After(s.now) {
@@ -290,6 +302,13 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 		}
 	}
 	return t, nil
+}
+
+// lastFirst returns the shards of a run, the first one last.
+func lastFirst(run job.Slot, shards int) []job.Slot {
+	all := parts(run, shards)
+	slices.Reverse(all)
+	return all
 }
 
 // move moves the run's timers to another queue. It returns job.ErrConflict if the last of
@@ -449,9 +468,9 @@ func (c *Client) readRuns(ctx context.Context, name string, orders []TriggerOpti
 	}
 	// Timers, messages and records are read in the order in which a run moves through them. So a
 	// run that moves on between two reads is found.
-	first := make([]job.Slot, len(named))
-	for i, slot := range named {
-		first[i] = parts(slot, s.entry.Job.WithDefaults().Shards)[0]
+	var first []job.Slot
+	for _, slot := range named {
+		first = append(first, firstShards(slot, s.entry)...)
 	}
 	if s.timers, err = c.cfg.Timers.Latest(ctx, first); err != nil {
 		return s, err
@@ -479,8 +498,10 @@ func (c *Client) triggerOne(ctx context.Context, slot job.Slot, o TriggerOptions
 	if e, ok := many.records[slot]; ok {
 		stored.record = &e.Record
 	}
-	if t, ok := many.timers[parts(slot, stored.entry.Job.WithDefaults().Shards)[0]]; ok {
-		stored.timer = &t
+	for _, first := range firstShards(slot, stored.entry) {
+		if t, ok := many.timers[first]; ok && stored.timer == nil {
+			stored.timer = &t
+		}
 	}
 	stored.waiting = many.waiting[slot]
 	run, err := c.trigger(ctx, slot, o, stored)

@@ -201,7 +201,7 @@ func TestTriggerLaterIsOneTimerForOneKey(t *testing.T) {
 }
 
 // The run's message waits in a queue without workers. The same order publishes one in the new
-// queue. The ledger ends the first message.
+// queue. The ledger ends the first message. The run stays whole although the job is split now.
 func TestTriggerMovesARunFromADeadQueue(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -212,7 +212,7 @@ func TestTriggerMovesARunFromADeadQueue(t *testing.T) {
 		all := s.waiting(t)
 		return len(all) == 1 && !all[0].Timer && all[0].Queue == "dead"
 	})
-	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "alive"}})
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "alive", Shards: 2}})
 	s.trigger(t, o)
 	all := s.waiting(t)
 	if len(all) != 2 || all[0].Queue != "dead" || all[1].Queue != "alive" || all[0].Slot != all[1].Slot {
@@ -460,6 +460,52 @@ func TestTriggerPublishesAllShards(t *testing.T) {
 	}
 	if all := s.waiting(t); len(all) != 3 || all[0].Slot.Token != "now" {
 		t.Errorf("after a cancel: %+v", all)
+	}
+}
+
+// A run keeps the number of shards with which it was ordered, and its timers are named by it.
+func TestTriggerFindsATimerFromBeforeAnEditOfTheShards(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	apply := func(queue string, shards int) {
+		t.Helper()
+		j := job.Job{Name: "report", Schedule: "@hourly", Queue: queue, Shards: shards}
+		if _, err := s.Apply(t.Context(), []job.Job{j}, client.ApplyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	due := time.Now().Add(time.Hour)
+	want := 0
+	for _, shards := range []int{0, 3, 2} { // before the last edit
+		apply("default", shards)
+		s.trigger(t, order{Job: "report", Key: fmt.Sprint("of", shards), At: due})
+		want += max(shards, 1)
+	}
+	apply("default", 4)
+	for _, shards := range []int{0, 3, 2} {
+		for _, again := range []order{{Job: "report", Key: fmt.Sprint("of", shards)}, {Job: "report", Key: fmt.Sprint("of", shards), At: due.Add(time.Hour)}} {
+			if got := s.trigger(t, again); got.New || !got.Due.Equal(due) {
+				t.Errorf("%s again, at %v: %+v, want the run at %v", again.Key, again.At, got, due)
+			}
+			if many, err := s.TriggerMany(t.Context(), "report", []client.TriggerOptions{again.options()}); err != nil || many[0].New {
+				t.Errorf("%s again with others: %+v, %v", again.Key, many, err)
+			}
+		}
+	}
+	apply("other", 4)
+	for _, shards := range []int{0, 3, 2} {
+		if got := s.trigger(t, order{Job: "report", Key: fmt.Sprint("of", shards)}); got.MovedFrom != "default" {
+			t.Errorf("of %d shards: %+v, want it moved", shards, got)
+		}
+	}
+	all := s.waiting(t)
+	for _, w := range all {
+		if !w.Timer || w.Queue != "other" {
+			t.Errorf("%s waits in queue %s, as a timer: %v", w.Slot, w.Queue, w.Timer)
+		}
+	}
+	if len(all) != want {
+		t.Errorf("%d timers and messages wait, want %d", len(all), want)
 	}
 }
 

@@ -17,7 +17,15 @@ var programMutants = []mutant{
 		old:    "published.Before = now.Add(",
 		new:    "published.Before = now.Add(-24*time.Hour",
 		test:   "TestTriggerFindsARunThatWaitsForLongerThanTheDuplicateWindow",
+	}, {
+		name:   "timer-of-the-current-shards",
+		breaks: "a trigger does not find the timer of a run that was ordered before the job's shards were edited",
+		file:   "client/trigger.go",
+		old:    "range slices.Backward(e.Plans())",
+		new:    "range slices.Backward(e.Plans()[len(e.Past):])",
+		test:   "TestTriggerFindsATimerFromBeforeAnEditOfTheShards",
 	},
+
 	{
 		name:   "foreign-text-unclipped-in-logs",
 		breaks: "an error that quotes 600 kB fills the log",
