@@ -14,6 +14,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -85,13 +86,23 @@ func TestApplyReadsManyJobsInOneRequestAndWritesNoneThatIsEqual(t *testing.T) {
 
 func TestApplySendsWritesWithoutWaitingForEachAnswerAndEndsWithItsContext(t *testing.T) {
 	s := newSite(t)
-	proxy := natstest.NewProxy(t, s.srv.ClientURL())
-	var log strings.Builder
-	r, _ := s.applier(natstest.Connect(t, proxy.URL()), slog.New(slog.NewTextHandler(&log, nil)))
+	relay := natstest.NewProxy(t, s.srv.ClientURL())
+	r, _ := s.applier(natstest.Connect(t, relay.URL()), nil)
 	jobs := many(200)
-	// From the second write on, the replica gets no answer.
+	// From the write of job-0100 on, the replica gets no answer.
+	const unanswered = "$KV.cronce_jobs.job-01"
+	relay.Set(proxy.Fault{Sever: []byte("PUB " + unanswered), Then: &proxy.Fault{Deaf: true}})
+	// Apply may send a write twice before another one: in a batch that times out, and then singly.
+	copies, thrice := map[string]int{}, make(chan string, 1)
 	tap := s.srv.Conn()
-	if _, err := tap.Subscribe("$KV.cronce_jobs."+jobs[1].Name, func(*nats.Msg) { proxy.Deafen() }); err != nil {
+	if _, err := tap.Subscribe("$KV.cronce_jobs.>", func(m *nats.Msg) {
+		if copies[m.Subject]++; copies[m.Subject] == 3 && strings.HasPrefix(m.Subject, unanswered) && len(copies) < len(jobs) {
+			select {
+			case thrice <- m.Subject:
+			default:
+			}
+		}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := tap.Flush(); err != nil {
@@ -104,6 +115,11 @@ func TestApplySendsWritesWithoutWaitingForEachAnswerAndEndsWithItsContext(t *tes
 	applying.Go(func() { err = r.Apply(ctx, jobs, false) })
 	_, other := s.applier(s.srv.Conn(), nil)
 	natstest.Eventually(t, "all jobs to be stored although no answer comes", func() bool {
+		select {
+		case subject := <-thrice:
+			t.Fatalf("%s was sent three times before another write was sent once", subject)
+		default:
+		}
 		entries, err := other.Jobs().List(t.Context())
 		return err == nil && len(entries) == len(jobs)
 	})
