@@ -3,6 +3,7 @@ package replica_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -64,17 +65,30 @@ func TestANodeSetsUpAMissingNamespaceAgain(t *testing.T) {
 			var ran atomic.Int64
 			var log text
 			handler := func(context.Context, job.Run) error { ran.Add(1); return nil }
-			edit := func(c *replica.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
-			nc, _, ended := s.replica(handler, edit)
-			if name == "no producer" {
-				_, _, ended = s.replica(handler, func(c *replica.Config) { edit(c); c.Produce = false })
+			edit := func(c *replica.Config) {
+				c.Logger = slog.New(slog.NewTextHandler(io.MultiWriter(&log, t.Output()), nil))
 			}
-			natstest.Eventually(t, "slots to run", func() bool { return ran.Load() > 1 })
+			nc, _, ended := s.replica(handler, edit)
+			var workerEnded <-chan error
+			if name == "no producer" {
+				_, _, workerEnded = s.replica(handler, func(c *replica.Config) { edit(c); c.Produce = false })
+			}
+			checkRuns := func() {
+				t.Helper()
+				select {
+				case err := <-ended:
+					t.Fatalf("Run has ended: %v", err)
+				case err := <-workerEnded:
+					t.Fatalf("Run of the worker has ended: %v", err)
+				default:
+				}
+			}
+			natstest.Eventually(t, "slots to run", func() bool { checkRuns(); return ran.Load() > 1 })
 			js := natstest.JetStream(t, nc)
 			removeAll(t, js, gone...)
-			natstest.Eventually(t, "the namespace to be set up again", func() bool { return log.has("it is set up again") })
+			natstest.Eventually(t, "the namespace to be set up again", func() bool { checkRuns(); return log.has("it is set up again") })
 			before := ran.Load()
-			natstest.Eventually(t, "slots to run again", func() bool { return ran.Load() > before+1 })
+			natstest.Eventually(t, "slots to run again", func() bool { checkRuns(); return ran.Load() > before+1 })
 			store, err := kv.Open(t.Context(), js, kv.Options{ReadOnly: true})
 			if err != nil {
 				t.Fatal(err)
@@ -85,11 +99,7 @@ func TestANodeSetsUpAMissingNamespaceAgain(t *testing.T) {
 			if _, _, err := store.Jobs().Read(t.Context(), "report"); err != nil {
 				t.Errorf("the job: %v", err)
 			}
-			select {
-			case err := <-ended:
-				t.Errorf("Run has ended: %v", err)
-			default:
-			}
+			checkRuns()
 		})
 	}
 }
