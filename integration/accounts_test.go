@@ -54,6 +54,9 @@ func TestAccountsOfAFleetRunIt(t *testing.T) {
 	g.does("setup", "setup", "--queue", "default")
 	file := g.jobs("echo $CRONCE_SLOT_ID >> touched", `name: tick, schedule: "* * * * * *", overlap: queue`)
 	g.does("operator", "job", "apply", "-f", file)
+	if out := g.does("viewer", "job", "ls"); !strings.Contains(out, "tick") {
+		t.Errorf("a viewer sees the jobs %q", out)
+	}
 	node := g.as("producer-worker").worker("w", file)
 	eventually(t, "slots to run", func() bool { return len(g.touched()) >= 3 })
 	if out := g.does("viewer", "slot", "ls", "--state", "succeeded"); !strings.Contains(out, "tick:") {
