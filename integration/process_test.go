@@ -36,7 +36,7 @@ func start(t *testing.T, name string, env []string, as *syscall.SysProcAttr, pat
 	defer stdout.Close()
 	defer stderr.Close()
 	p.cmd.Stdout, p.cmd.Stderr = stdout, stderr
-	if err := p.cmd.Start(); err != nil {
+	if err := begin(p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -46,6 +46,9 @@ func start(t *testing.T, name string, env []string, as *syscall.SysProcAttr, pat
 	t.Cleanup(p.cleanUp)
 	return p
 }
+
+// begin starts a command. On Linux, the command also ends if the test binary panics at its timeout.
+var begin = (*exec.Cmd).Start
 
 func (p *process) create(stream string) *os.File {
 	p.t.Helper()
