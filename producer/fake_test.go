@@ -26,6 +26,7 @@ type broker struct {
 
 	mu       sync.Mutex
 	away     bool
+	restarts uint64
 	answer   func(m core.Message) fault // nil: everything is stored
 	log      []plans.RegistryEvent
 	changed  chan struct{}
@@ -140,6 +141,22 @@ func (b *broker) setAway(away bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.away = away
+}
+
+// restart is so quick that no producer notices it by asking for its connection. The message IDs of
+// slots that workers have acked are forgotten.
+func (b *broker) restart() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.restarts++
+	clear(b.stored)
+}
+
+// Reconnects returns how often the broker was restarted.
+func (v *view) Reconnects() uint64 {
+	v.broker.mu.Lock()
+	defer v.broker.mu.Unlock()
+	return v.restarts
 }
 
 func (b *broker) setAnswer(f func(core.Message) fault) {
@@ -491,7 +508,7 @@ type running struct {
 
 func (b *broker) start(edit ...func(*Config, *view)) *running {
 	v := &view{broker: b}
-	cfg := Config{Node: "n", Registry: v, Watermark: v, Slots: v, Clock: v}
+	cfg := Config{Node: "n", Registry: v, Watermark: v, Slots: v, Clock: v, Reconnects: v.Reconnects}
 	for _, f := range edit {
 		f(&cfg, v)
 	}

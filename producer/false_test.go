@@ -183,6 +183,32 @@ func TestFalseProducersWithLiveRecordsLoseNoSlot(t *testing.T) {
 	}
 }
 
+// A restarted server may have forgotten the message ID of a slot that an active producer published.
+// A resting one that audits the slot has it stored once more, which proves nothing.
+func TestAuditAfterAQuickReconnectAccusesNoProducer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		for i := range 20 {
+			b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
+		}
+		var log syncBuffer
+		var all []*running
+		for range maxActive + 1 {
+			all = append(all, b.member(func(c *Config, _ *view) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
+		}
+		advance(70*time.Second + 500*time.Millisecond)
+		for range 30 {
+			b.restart()
+			advance(10 * time.Second)
+		}
+		stopAll(all)
+		if strings.Contains(log.String(), "announcement false") {
+			t.Errorf("all publish what they announce: %s", log.String())
+		}
+	})
+}
+
 // One login with a live node record shares the work with three producers and publishes
 // nothing. The others detect that and publish its share.
 func TestFalseProducerAmongOthersIsDetected(t *testing.T) {

@@ -120,6 +120,11 @@ type Config struct {
 	// inactive. The function must not block.
 	SetActive func(bool)
 
+	// Reconnects counts how often the connection was restored. So the producer notices a connection
+	// that was lost and restored between two turns. It must not block. Nil: only a loss during which
+	// Slots.Connected is asked is noticed.
+	Reconnects func() uint64
+
 	// Stepped signals that the clock was set, so that slots that are due now need not wait
 	// for the next turn. Nil: the clock is read once a second.
 	Stepped <-chan struct{}
@@ -144,6 +149,9 @@ func (c Config) withDefaults() Config {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.ZonesBehind == nil {
 		c.ZonesBehind = func() bool { return false }
+	}
+	if c.Reconnects == nil {
+		c.Reconnects = func() uint64 { return 0 }
 	}
 	if c.SetActive == nil {
 		c.SetActive = func(bool) {}

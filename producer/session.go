@@ -50,10 +50,12 @@ type session struct {
 
 	// lastTurn is the broker's clock at the last turn. watermarkStale is true while the stored
 	// watermark must be read before a slot is published, since others may have published
-	// meanwhile. away is true after a turn in which canPublish was false.
+	// meanwhile. away is true after a turn in which canPublish was false. reconnects is what
+	// Config.Reconnects returned at the last turn.
 	lastTurn       time.Time
 	watermarkStale bool
 	away           bool
+	reconnects     uint64
 
 	// warned is when a warning about the clock or the watermark was last logged.
 	// watermarkRead is when the stored watermark was last read.
@@ -69,7 +71,7 @@ func newSession(p *Producer, k *keeper) *session {
 	o.wokeAt = p.cfg.Clock.Now()
 	return &session{
 		Producer: p, keeper: k, fleet: f, outbox: o, watermarkStale: true, announcements: make(chan exchange.Announcement, 256),
-		agenda: a, lastTurn: p.cfg.Clock.Now(),
+		agenda: a, lastTurn: p.cfg.Clock.Now(), reconnects: p.cfg.Reconnects(),
 	}
 }
 
@@ -169,13 +171,14 @@ func (s *session) canPublish(now time.Time) bool {
 	return err == nil
 }
 
-// wake detects that the process was suspended, or that it can publish again. Unacknowledged
-// slots then return to the agenda, and the other producers are asked once to announce
-// themselves.
+// wake detects that the process was suspended, that it can publish again, or that the connection
+// was lost and restored since the last turn. Unacknowledged slots then return to the agenda, and
+// the other producers are asked once to announce themselves.
 func (s *session) wake(now time.Time, able bool) {
-	back := s.away && able
+	reconnects := s.cfg.Reconnects()
+	back := s.away && able || reconnects != s.reconnects
 	slept := now.Sub(s.lastTurn) > maxSleep+jump
-	s.lastTurn = now
+	s.lastTurn, s.reconnects = now, reconnects
 	if !back && !slept {
 		return
 	}

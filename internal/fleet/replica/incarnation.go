@@ -162,7 +162,7 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, published func(stri
 	defer func() { stop(); ended.Wait() }()
 	cfg := producer.Config{
 		Node: n.Name(), Started: n.Started(), Registry: watchedRegistry{r}, Watermark: r.cfg.Store.Watermark(),
-		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Announcements(), Vouched: vouches.get, ZonesBehind: r.zones.behind, Clock: r.clock, Stepped: r.clock.Stepped(),
+		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Announcements(), Vouched: vouches.get, ZonesBehind: r.zones.behind, Clock: r.clock, Stepped: r.clock.Stepped(), Reconnects: r.cfg.Store.Reconnects,
 		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Stored: published, SetActive: r.watchesNodes.set, Nap: boot.Nap,
 	}
 	p, err := producer.New(cfg)

@@ -9,7 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -85,4 +87,31 @@ func (s *site) define(n int) {
 			s.Fatal(err)
 		}
 	}
+}
+
+// The connection is back long before the producer asks for it. It may be to a server that was
+// restarted, or that others have published to.
+func TestAProducerNoticesAConnectionThatIsRestoredAtOnce(t *testing.T) {
+	s := newSite(t)
+	said := map[exchange.AnnouncementKind]chan string{exchange.AnnounceAsk: make(chan string, 1<<16), exchange.AnnounceHere: make(chan string, 1<<16)}
+	store, err := kv.Open(t.Context(), s.srv.JetStream(), kv.Options{Want: job.Settings{Lease: s.lease}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, err := store.Announcements().Listen(func(a exchange.Announcement) {
+		if heard := said[a.Kind]; heard != nil {
+			heard <- a.Node
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	nc, _, _ := s.replica(func(context.Context, job.Run) error { return nil }, func(c *replica.Config) { c.Queues = nil })
+	waitFor(s, "the producer to ask the others at its start", said[exchange.AnnounceAsk])
+	waitFor(s, "the producer to take part", said[exchange.AnnounceHere])
+	if err := nc.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(s, "the producer to ask the others after its reconnect", said[exchange.AnnounceAsk])
 }
