@@ -177,14 +177,11 @@ func planned(e plans.Entry, after, until time.Time) (all []time.Time) {
 			continue
 		}
 		for _, part := range e.Stretches(p, s) {
-			from, to := after.Add(-s.Delay()), until.Add(-s.Delay())
-			if part.After.After(from) {
-				from = part.After
+			to := until.Add(-s.Delay())
+			if !part.Until.IsZero() {
+				to = plans.Earlier(to, part.Until)
 			}
-			if !part.Until.IsZero() && part.Until.Before(to) {
-				to = part.Until
-			}
-			all = slices.AppendSeq(all, s.Between(from, to))
+			all = slices.AppendSeq(all, s.Between(plans.Later(after.Add(-s.Delay()), part.After), to))
 		}
 	}
 	slices.SortFunc(all, time.Time.Compare)

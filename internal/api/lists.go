@@ -123,9 +123,6 @@ func coming(ctx context.Context, c *client.Client, in NextRequest) (ComingSlots,
 		return ComingSlots{}, err
 	}
 	out := ComingSlots{Slots: []row.Next{}, Paused: of.Paused, Start: of.Job.Plan().Start()}
-	if in.From.IsZero() {
-		in.From = of.Now
-	}
 	out.Slots = slices.AppendSeq(out.Slots, row.Coming(of, in.From, in.Until, min(in.Count, row.MaxRows)))
 	return out, nil
 }

@@ -47,5 +47,5 @@ func nextOf(ctx context.Context, r base.Session, name string, f nextFlags) error
 	if coming.Paused {
 		r.Log.Warn("job is paused: these slots are published only if it is resumed", "job", name, "since", coming.PausedSince(), "resume", "cronce job resume "+name)
 	}
-	return printNext(r.App, row.Coming(coming, f.after(coming.Now), f.until.Time, f.count), f, coming.Now)
+	return printNext(r.App, row.Coming(coming, f.from.Time, f.until.Time, f.count), f, coming.Now)
 }

@@ -171,17 +171,14 @@ func printVerdicts(a *base.App, asked int, verdicts []conformance.Verdict, broke
 	summary.OK = !broken && summary.Failed == 0 && summary.Passed > 0
 	failed := slices.DeleteFunc(slices.Clone(verdicts), func(v conformance.Verdict) bool { return v.Wrong == "" })
 	if a.Output == base.OutputJSON {
+		var lines []any
 		for _, v := range failed {
-			if err := a.PrintJSON(caseLine{v.Case.ID, v.Case.Name, v.Case.Musts, v.Wrong}); err != nil {
-				return err
-			}
+			lines = append(lines, caseLine{v.Case.ID, v.Case.Name, v.Case.Musts, v.Wrong})
 		}
 		for _, m := range musts {
-			if err := a.PrintJSON(mustLine{m.Must.ID, m.Must.Say, m.Passed, m.Failed, m.Left}); err != nil {
-				return err
-			}
+			lines = append(lines, mustLine{m.Must.ID, m.Must.Say, m.Passed, m.Failed, m.Left})
 		}
-		return a.PrintJSON(summary)
+		return base.PrintLines(a, slices.Values(append(lines, summary)))
 	}
 	for _, v := range failed {
 		fmt.Fprintf(a.Stdout, "FAILED  %s  [%s]\n  %s\n", v.Case, strings.Join(v.Case.Musts, " "), v.Wrong)

@@ -19,9 +19,12 @@ type Next struct {
 	Local time.Time `json:"local" doc:"in the job's time zone"`
 }
 
-// Coming are the rows of the coming slots of a job, strictly after a time and before until. If until
-// is zero, there is no bound.
+// Coming are the rows of the coming slots of a job, strictly after a time and before until. If after
+// is zero, it is now. If until is zero, there is no bound.
 func Coming(of client.Upcoming, after, until time.Time, count int) iter.Seq[Next] {
+	if after.IsZero() {
+		after = of.Now
+	}
 	return func(yield func(Next) bool) {
 		for at := range of.Slots(after, until, count) {
 			if !yield(Next{Slot: at.UTC(), Local: at.In(of.Location())}) {

@@ -113,9 +113,6 @@ func coming(ctx context.Context, c *call, in comingIn) (Coming, error) {
 		return Coming{}, err
 	}
 	out := Coming{Rows: []row.Next{}, Paused: of.Paused, Start: of.Job.Plan().Start()}
-	if in.After.IsZero() {
-		in.After = of.Now
-	}
 	out.Rows = slices.AppendSeq(out.Rows, row.Coming(of, in.After, in.Until, in.Limit))
 	if n := len(out.Rows); n == in.Limit {
 		out.Next = out.Rows[n-1].Slot.Format(time.RFC3339)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
@@ -10,11 +11,7 @@ import (
 
 // operations lists all operations.
 func operations() []operation {
-	var all []operation
-	for _, some := range [][]operation{jobOperations(), runOperations(), slotOperations(), fleetOperations(), eventOperations(), documentOperations()} {
-		all = append(all, some...)
-	}
-	return all
+	return slices.Concat(jobOperations(), runOperations(), slotOperations(), fleetOperations(), eventOperations(), documentOperations())
 }
 
 // shapes describe the types that write their own JSON. A test compares them with answers.
@@ -52,9 +49,8 @@ type jobShape struct {
 }
 
 type planShape struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to,omitzero"`
-	Plan object    `json:"plan"`
+	periodShape
+	Plan object `json:"plan"`
 }
 
 type currentPauseShape struct {

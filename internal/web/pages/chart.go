@@ -154,11 +154,12 @@ func niceStep(most time.Duration) time.Duration {
 	return steps[min(i, len(steps)-1)]
 }
 
-func slotsWord(n int) string {
+// plural formats a count: "1 slot", "2 slots".
+func plural(n int, what string) string {
 	if n == 1 {
-		return "1 slot"
+		return "1 " + what
 	}
-	return fmt.Sprintf("%d slots", n)
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // are begins a sentence about a number of slots: "3 are".

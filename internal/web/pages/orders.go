@@ -301,7 +301,7 @@ func (o *order) countBackfill(r *shell.Request, u client.Upcoming, from, to time
 			counts[state]++
 		}
 	}
-	o.Says = append(o.Says, fmt.Sprintf("The range has %s. %s to be published.", slotsWord(slots), are(slots-known)))
+	o.Says = append(o.Says, fmt.Sprintf("The range has %s. %s to be published.", plural(slots, "slot"), are(slots-known)))
 	if known > 0 {
 		o.Says = append(o.Says, "Left out, since they wait or have a record: "+countWords(counts)+".")
 	}

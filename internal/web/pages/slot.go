@@ -141,19 +141,12 @@ func sayRetry(r *shell.Request, s client.SlotDetails, o *order) {
 		o.Says = append(o.Says, "The slot waits for its next attempt. If its message was lost, it gets a new one; otherwise nothing changes.")
 	default:
 		attempts := max(1, d.Job.WithDefaults().Retry.Attempts)
-		o.Says = append(o.Says, fmt.Sprintf("The slot ended %s after %s. It gets a new start at once, with up to %s more, in the queue %s.", s.State, times(s.Attempt), times(attempts), cmp.Or(s.Queue, d.Job.WithDefaults().Queue)))
+		o.Says = append(o.Says, fmt.Sprintf("The slot ended %s after %s. It gets a new start at once, with up to %s more, in the queue %s.", s.State, plural(s.Attempt, "attempt"), plural(attempts, "attempt"), cmp.Or(s.Queue, d.Job.WithDefaults().Queue)))
 	}
 	if err == nil && len(d.Handlers) == 0 {
 		o.Says = append(o.Says, "No live node has a handler for the job: the slot waits until one starts.")
 	}
 	o.Says = append(o.Says, "Its story keeps what happened before. Its ID stays the same, so a service that knows the ID does nothing twice.")
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "1 attempt"
-	}
-	return fmt.Sprintf("%d attempts", n)
 }
 
 func doRetry(r *shell.Request, id string) error {
