@@ -62,8 +62,8 @@ var fleetMutants = []mutant{
 		name:   "pause-after-a-slow-heartbeat",
 		breaks: "a node pauses although its last heartbeat took long: its trust ends before the next one is answered (invariant 9)",
 		file:   "internal/fleet/node/node.go",
-		old:    "	case took >= most:\n",
-		new:    "	case false:\n",
+		old:    "	if took >= most {\n",
+		new:    "	if false {\n",
 		test:   "TestSlownessIsNotDeath",
 	},
 	{

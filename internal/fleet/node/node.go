@@ -26,7 +26,7 @@ type Store interface {
 	Write(ctx context.Context, n exchange.Node, revision uint64) (uint64, error)
 }
 
-// Config of a Node. Store, Record and Lease are required.
+// Config of a Node. All fields are required, except Renewed, Boot and Logger.
 type Config struct {
 	Store Store
 
@@ -46,15 +46,13 @@ type Config struct {
 	Renewed func(until time.Duration)
 
 	// Acknowledged is called with the revision of each acknowledged heartbeat and the boot
-	// times between which the broker stamped it. It must not block. It may be nil.
+	// times between which the broker stamped it. It must not block.
 	Acknowledged func(revision uint64, sent, acked time.Duration)
 
-	// Failed is called after each heartbeat that was not acknowledged. It must not block. It
-	// may be nil.
+	// Failed is called after each heartbeat that was not acknowledged. It must not block.
 	Failed func()
 
-	// Pause returns how long to wait before the next heartbeat, at most a tenth of the
-	// lease. If it is nil, the pause is always that.
+	// Pause returns how long to wait before the next heartbeat. A tenth of the lease is the most.
 	Pause func() time.Duration
 
 	// Boot reads a clock that counts suspend. It defaults to boot.Now.
@@ -175,11 +173,8 @@ func (n *Node) Run(ctx context.Context) error {
 // of the lease, an additional pause would let the trust lapse between two of them.
 func (n *Node) pause(took time.Duration) time.Duration {
 	most := Interval(n.cfg.Lease)
-	switch {
-	case took >= most:
+	if took >= most {
 		return 0
-	case n.cfg.Pause == nil:
-		return most
 	}
 	return min(n.cfg.Pause(), most)
 }
@@ -208,9 +203,7 @@ func (n *Node) beat(ctx context.Context) error {
 		n.mu.Lock()
 		n.failed = err
 		n.mu.Unlock()
-		if n.cfg.Failed != nil {
-			n.cfg.Failed()
-		}
+		n.cfg.Failed()
 		n.cfg.Logger.Warn("heartbeat failed", "node", n.cfg.Name, "error", err)
 	}
 	return nil
@@ -252,9 +245,7 @@ func (n *Node) renew(revision uint64, sent time.Duration) error {
 	if n.cfg.Renewed != nil {
 		n.cfg.Renewed(until)
 	}
-	if n.cfg.Acknowledged != nil {
-		n.cfg.Acknowledged(revision, sent, acked)
-	}
+	n.cfg.Acknowledged(revision, sent, acked)
 	if first {
 		close(n.ready)
 	}

@@ -94,7 +94,10 @@ func bootClock() func() time.Duration {
 // start runs a node until ctx ends.
 func start(t *testing.T, ctx context.Context, b *bucket, name string, boot func() time.Duration) (n *node.Node, ended <-chan error) {
 	t.Helper()
-	n = node.New(node.Config{Store: b, Record: func() exchange.Node { return exchange.Node{} }, Name: name, Started: time.Now(), Lease: lease, Boot: boot})
+	n = node.New(node.Config{
+		Store: b, Record: func() exchange.Node { return exchange.Node{} }, Name: name, Started: time.Now(), Lease: lease, Boot: boot,
+		Acknowledged: func(uint64, time.Duration, time.Duration) {}, Failed: func() {}, Pause: func() time.Duration { return beatin },
+	})
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
 	t.Cleanup(func() { n.Lose(errors.New("the test is over")) })

@@ -60,10 +60,7 @@ func TestAPassListsTheBacklogOnceAndReadsOnlySlotsThatAreNotInIt(t *testing.T) {
 	t.Parallel()
 	const jobs, lost = 20_000, 3
 	b := &backlog{pair: &pair{}}
-	s := sweep.New(sweep.Config{
-		Node: "n", Ledger: b, Locks: locks{}, Slots: b, Timers: timers{}, Nodes: b, Registry: registry{}, Ends: noEnds{},
-		Now: time.Now, Lease: lease, Horizon: 24 * time.Hour,
-	})
+	s := newSweeper(sweep.Config{Node: "n", Ledger: b, Slots: b, Nodes: b, Ends: noEnds{}}, func() {})
 	due := time.Now().Add(-time.Hour)
 	for i := range jobs {
 		slot := job.NewSlot(fmt.Sprint("job", i), due)
@@ -111,10 +108,8 @@ func TestAPassThatTakesMinutesIsCompletedInTheEnd(t *testing.T) {
 		ctx, end := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer end()
 		completed := false
-		sweep.New(sweep.Config{
-			Node: "older", Ledger: ledger{p}, Locks: locks{}, Slots: slowList{p}, Timers: timers{}, Nodes: p, Registry: registry{},
-			Ends: countedEnds{completed: func() { completed = true; end() }}, Now: time.Now, Lease: lease, Horizon: 24 * time.Hour,
-		}).Run(ctx)
+		ends := countedEnds{completed: func() { completed = true; end() }}
+		newSweeper(sweep.Config{Node: "older", Ledger: ledger{p}, Slots: slowList{p}, Nodes: p, Ends: ends}, func() {}).Run(ctx)
 		if !completed {
 			t.Error("no pass was completed in half an hour")
 		}

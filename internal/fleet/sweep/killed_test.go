@@ -113,6 +113,16 @@ func (registry) Read(context.Context, string) (plans.Entry, uint64, error) {
 
 var lost = job.Slot{Job: "report", Token: "lost"}
 
+// newSweeper returns a sweeper of a fleet without locks, timers and definitions. It calls offered when it
+// has offered a slot.
+func newSweeper(cfg sweep.Config, offered func()) *sweep.Sweeper {
+	cfg.Locks, cfg.Timers, cfg.Registry, cfg.Seen = locks{}, timers{}, registry{}, &sweep.Seen{}
+	cfg.Now, cfg.Plausible, cfg.Lease, cfg.Horizon = time.Now, func() error { return nil }, lease, 24*time.Hour
+	cfg.After, cfg.Late = func(string) []plans.Entry { return nil }, func() []plans.Entry { return nil }
+	cfg.Offered, cfg.Rewound = func(job.Slot) { offered() }, func(job.Event) {}
+	return sweep.New(cfg)
+}
+
 // run runs both sweepers until one of them has offered the slot.
 func (p *pair) run(published *core.Message, younger time.Duration) {
 	ctx, end := context.WithTimeout(context.Background(), time.Hour)
@@ -120,10 +130,7 @@ func (p *pair) run(published *core.Message, younger time.Duration) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	node := func(ctx context.Context, name string) {
-		s := sweep.New(sweep.Config{
-			Node: name, Ledger: ledger{p}, Locks: locks{}, Slots: p, Timers: timers{}, Nodes: p, Registry: registry{}, Ends: noEnds{},
-			Now: time.Now, Lease: lease, Horizon: 24 * time.Hour, Offered: func(job.Slot) { end() },
-		})
+		s := newSweeper(sweep.Config{Node: name, Ledger: ledger{p}, Slots: p, Nodes: p, Ends: noEnds{}}, end)
 		if published != nil {
 			s.Published("default", *published)
 		}

@@ -61,7 +61,7 @@ type Ends interface {
 	Write(ctx context.Context, end exchange.SweepEnd, revision uint64) (uint64, error)
 }
 
-// Config of a Sweeper. All fields without a default are required.
+// Config of a Sweeper. All fields except Logger are required.
 type Config struct {
 	// Node is the incarnation that sweeps.
 	Node string
@@ -75,33 +75,32 @@ type Config struct {
 	Ends     Ends
 
 	// Seen is the newest write of the ledger that this process knows. It outlives the
-	// incarnation. Default: an empty one.
+	// incarnation.
 	Seen *Seen
 
 	// After returns the jobs that run after the named one, as far as this process knows them. It
-	// sends no request. Default: none.
+	// sends no request.
 	After func(name string) []plans.Entry
 
 	// Late returns the jobs that ask for an alert about slots that have not started in time, as
 	// far as this process knows them. It sends no request. Alerts and AlertStates are used for
-	// these jobs. Default: none.
+	// these jobs.
 	Late        func() []plans.Entry
 	Alerts      Alerts
 	AlertStates AlertStates
 
 	// Now is the broker's clock. Plausible returns an error while it is implausible: then
-	// no pass is made, because a pass judges by age. Default: it is always plausible.
+	// no pass is made, because a pass judges by age.
 	Now       func() time.Time
 	Plausible func() error
 
 	Lease, Horizon time.Duration
 
 	// Offered is called with each slot that was offered again, one call at a time. It must
-	// not block. Default: it does nothing.
+	// not block.
 	Offered func(job.Slot)
 
 	// Rewound is called with an event if the ledger has lost writes. It must not block.
-	// Default: it does nothing.
 	Rewound func(job.Event)
 
 	// Logger defaults to none.
@@ -191,22 +190,6 @@ type publishedSlot struct {
 // New returns a sweeper; see Run.
 func New(cfg Config) *Sweeper {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	if cfg.Offered == nil {
-		cfg.Offered = func(job.Slot) {}
-	}
-	if cfg.Plausible == nil {
-		cfg.Plausible = func() error { return nil }
-	}
-	if cfg.Rewound == nil {
-		cfg.Rewound = func(job.Event) {}
-	}
-	cfg.Seen = cmp.Or(cfg.Seen, &Seen{})
-	if cfg.After == nil {
-		cfg.After = func(string) []plans.Entry { return nil }
-	}
-	if cfg.Late == nil {
-		cfg.Late = func() []plans.Entry { return nil }
-	}
 	s := &Sweeper{cfg: cfg, published: map[job.Slot]publishedSlot{}, limit: limit}
 	s.reset()
 	return s

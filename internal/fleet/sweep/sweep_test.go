@@ -100,8 +100,8 @@ func (s *site) at(node string) *sweep.Sweeper {
 		},
 		Now: func() time.Time { return time.Now().Add(s.shift) }, Lease: 20 * time.Second, Horizon: 24 * time.Hour,
 		Offered: func(offered job.Slot) { s.offered = append(s.offered, offered) },
-		Rewound: func(e job.Event) { s.rewound = append(s.rewound, e) },
-		Logger:  slog.New(slog.NewTextHandler(&s.log, nil)),
+		Rewound: func(e job.Event) { s.rewound = append(s.rewound, e) }, Seen: &sweep.Seen{},
+		Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
 	})
 }
 
