@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -28,7 +29,7 @@ func (p *asynqPeer) open(_ context.Context, handle func([]byte)) (func() error, 
 	return func() error {
 		inspect := asynq.NewInspector(p.redis())
 		err := inspect.DeleteQueue("default", true)
-		return firstError(err, inspect.Close(), p.client.Close())
+		return errors.Join(err, inspect.Close(), p.client.Close())
 	}, nil
 }
 

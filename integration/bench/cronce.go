@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -86,16 +87,15 @@ func (p *croncePeer) register(ctx context.Context, handle func([]byte)) error {
 
 func (p *croncePeer) enter(ctx context.Context, at time.Time, payloads [][]byte) error {
 	const batch = 5000 // as many as River's batches
-	for len(payloads) > 0 {
-		n := min(batch, len(payloads))
-		orders := make([]client.TriggerOptions, n)
-		for i := range orders {
-			orders[i] = client.TriggerOptions{Key: strconv.Itoa(p.next + i), At: at, Payload: payloads[i]}
+	for part := range slices.Chunk(payloads, batch) {
+		orders := make([]client.TriggerOptions, len(part))
+		for i, data := range part {
+			orders[i] = client.TriggerOptions{Key: strconv.Itoa(p.next + i), At: at, Payload: data}
 		}
 		if _, err := p.s.Client().TriggerMany(ctx, "report", orders); err != nil {
 			return fmt.Errorf("enter the runs from %d on: %w", p.next, err)
 		}
-		p.next, payloads = p.next+n, payloads[n:]
+		p.next += len(part)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -107,7 +108,7 @@ func drain(ctx context.Context, p peer, n int, into *row) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = firstError(err, closed()) }()
+	defer func() { err = errors.Join(err, closed()) }()
 	began := time.Now()
 	if err := p.enter(ctx, time.Time{}, payloads(n, time.Time{})); err != nil {
 		return err
@@ -129,7 +130,7 @@ func lateness(ctx context.Context, p peer, each, seconds int, into *row) (err er
 	if err != nil {
 		return err
 	}
-	defer func() { err = firstError(err, closed()) }()
+	defer func() { err = errors.Join(err, closed()) }()
 	return working(ctx, p, func(ctx context.Context) error {
 		first := time.Now().Truncate(time.Second).Add(4 * time.Second)
 		for i := range seconds {
@@ -157,14 +158,5 @@ func working(ctx context.Context, p peer, f func(context.Context) error) error {
 	}()
 	err := f(ctx)
 	cancel(nil)
-	return firstError(err, <-ended)
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(err, <-ended)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -68,16 +69,14 @@ func (p *riverPeer) open(ctx context.Context, handle func([]byte)) (_ func() err
 
 func (p *riverPeer) enter(ctx context.Context, at time.Time, payloads [][]byte) error {
 	const batch = 5000
-	for len(payloads) > 0 {
-		n := min(batch, len(payloads))
-		params := make([]river.InsertManyParams, n)
-		for i, data := range payloads[:n] {
+	for part := range slices.Chunk(payloads, batch) {
+		params := make([]river.InsertManyParams, len(part))
+		for i, data := range part {
 			params[i] = river.InsertManyParams{Args: reportArgs{data}, InsertOpts: &river.InsertOpts{ScheduledAt: at}}
 		}
 		if _, err := p.client.InsertManyFast(ctx, params); err != nil {
 			return err
 		}
-		payloads = payloads[n:]
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func answer(w http.ResponseWriter, status int, v any, err error) {
 func (s *shop) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := patience(r)
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		payload, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -138,58 +138,40 @@ func (s *shop) routes() http.Handler {
 		}
 		answer(w, status, map[string]any{"id": run.ID(), "state": run.State}, err)
 	})
-	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := patience(r)
-		defer cancel()
-		slot, err := s.client.Slot(ctx, "charge:@"+r.PathValue("id"))
-		answer(w, http.StatusOK, slot, err)
-	})
-	mux.HandleFunc("GET /orders/{id}/outcome", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := patience(r)
-		defer cancel()
-		slot, err := s.client.Wait(ctx, "charge:@"+r.PathValue("id"))
-		answer(w, http.StatusOK, slot, err)
-	})
-	mux.HandleFunc("GET /orders/{id}/progress", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := patience(r)
-		defer cancel()
-		now, err := s.client.Running(ctx, "charge:@"+r.PathValue("id"))
-		answer(w, http.StatusOK, now, err)
-	})
-	mux.HandleFunc("GET /orders/last", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := patience(r)
-		defer cancel()
-		slot, err := s.client.Last(ctx, "charge")
-		answer(w, http.StatusOK, slot, err)
-	})
+	// handle answers with what ask returns; id is that of the order in the path, as a slot.
+	handle := func(pattern string, ask func(ctx context.Context, id string) (any, error)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), patience)
+			defer cancel()
+			v, err := ask(ctx, "charge:@"+r.PathValue("id"))
+			answer(w, http.StatusOK, v, err)
+		})
+	}
+	handle("GET /orders/{id}", func(ctx context.Context, id string) (any, error) { return s.client.Slot(ctx, id) })
+	handle("GET /orders/{id}/outcome", func(ctx context.Context, id string) (any, error) { return s.client.Wait(ctx, id) })
+	handle("GET /orders/{id}/progress", func(ctx context.Context, id string) (any, error) { return s.client.Running(ctx, id) })
+	handle("GET /orders/last", func(ctx context.Context, _ string) (any, error) { return s.client.Last(ctx, "charge") })
 	failed := client.SlotFilter{Job: "charge", States: []job.State{job.Failed}, Limit: 100, Newest: true}
-	mux.HandleFunc("GET /failures", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := patience(r)
-		defer cancel()
+	handle("GET /failures", func(ctx context.Context, _ string) (any, error) {
 		list, err := s.client.ListSlots(ctx, failed)
-		answer(w, http.StatusOK, list.Slots, err)
+		return list.Slots, err
 	})
-	mux.HandleFunc("POST /failures/retry", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := patience(r)
-		defer cancel()
+	handle("POST /failures/retry", func(ctx context.Context, _ string) (any, error) {
 		retried := []string{}
 		for slot, err := range s.client.Slots(ctx, failed) {
 			if err == nil {
 				_, err = s.client.Retry(ctx, slot.ID)
 			}
 			if err != nil {
-				answer(w, 0, nil, err)
-				return
+				return nil, err
 			}
 			retried = append(retried, slot.ID)
 		}
-		answer(w, http.StatusOK, retried, nil)
+		return retried, nil
 	})
-	mux.HandleFunc("POST /migrations", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := patience(r)
-		defer cancel()
+	handle("POST /migrations", func(ctx context.Context, _ string) (any, error) {
 		err := s.migrate(ctx, func() { time.Sleep(2500 * time.Millisecond) }) // two syncs would be due meanwhile
-		answer(w, http.StatusOK, map[string]int64{"disturbed": s.disturbed.Load(), "syncs": s.syncs.Load()}, err)
+		return map[string]int64{"disturbed": s.disturbed.Load(), "syncs": s.syncs.Load()}, err
 	})
 	mux.HandleFunc("GET /syncs", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.syncs.Load(), nil) })
 	mux.HandleFunc("POST /bank/{state}", func(w http.ResponseWriter, r *http.Request) {
@@ -210,9 +192,7 @@ func (s *shop) routes() http.Handler {
 }
 
 // patience bounds how long a request waits for the broker. It is longer than a restart of the broker.
-func patience(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), 5*time.Minute)
-}
+const patience = 5 * time.Minute
 
 func run(ctx context.Context, url, listen string) error {
 	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true))

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,10 +21,7 @@ func (h *hand) publishTogether(ctx context.Context, messages []*nats.Msg) error 
 	const open = 4
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(open)
-	for len(messages) > 0 {
-		n := min(maxBatch, len(messages))
-		part := messages[:n]
-		messages = messages[n:]
+	for part := range slices.Chunk(messages, maxBatch) {
 		group.Go(func() error {
 			_, err := h.storeTogether(ctx, part)
 			return err
