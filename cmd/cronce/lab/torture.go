@@ -23,13 +23,9 @@ import (
 
 // tortureFlags are the flags of "cronce torture" besides the global ones.
 type tortureFlags struct {
-	duration           time.Duration
-	seed               uint64
-	workers, producers int
-	servers            int
-	lease              time.Duration
-	keep               string
-	node               string
+	torture.Shape
+	keep string
+	node string
 }
 
 const tortureLong = `Torture checks whether the promise holds while everything breaks. It starts a fleet of
@@ -85,7 +81,7 @@ func NewTortureCommand(a *base.App) *cobra.Command {
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("seed") {
-				f.seed = randomSeed()
+				f.Seed = randomSeed()
 			}
 			if !cmd.Flags().Changed("namespace") {
 				a.Namespace = "torture_" + strings.ToLower(rand.Text()[:8])
@@ -105,12 +101,12 @@ func NewTortureCommand(a *base.App) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&f.duration, "duration", time.Minute, "how long faults happen")
-	flags.Uint64Var(&f.seed, "seed", 0, "plan the faults of this `number` (default: a random one, which is printed)")
-	flags.IntVar(&f.workers, "workers", 4, "processes that run slots; every other one publishes them too")
-	flags.IntVar(&f.producers, "producers", 2, "processes that only publish slots")
-	flags.IntVar(&f.servers, "servers", 3, "start 1 or 3 servers and torture them too; not with --server or --context")
-	flags.DurationVar(&f.lease, "lease", 0, "the namespace's lease (default 20s, longer than a failover; 3s with --servers 1)")
+	flags.DurationVar(&f.Duration, "duration", time.Minute, "how long faults happen")
+	flags.Uint64Var(&f.Seed, "seed", 0, "plan the faults of this `number` (default: a random one, which is printed)")
+	flags.IntVar(&f.Workers, "workers", 4, "processes that run slots; every other one publishes them too")
+	flags.IntVar(&f.Producers, "producers", 2, "processes that only publish slots")
+	flags.IntVar(&f.Servers, "servers", 3, "start 1 or 3 servers and torture them too; not with --server or --context")
+	flags.DurationVar(&f.Lease, "lease", 0, "the namespace's lease (default 20s, longer than a failover; 3s with --servers 1)")
 	flags.StringVar(&f.node, "node-cmd", "", "`command` line of a client that you wrote: every second process of the fleet is one")
 	flags.StringVar(&f.keep, "keep", "", "keep the record and the logs of all processes in this new `dir`")
 	cmd.AddCommand(newTortureNodeCommand(a), newTortureServerCommand(a))
@@ -124,33 +120,33 @@ func completeTorture(a *base.App, f *tortureFlags, serversGiven bool) error {
 	}
 	external := a.Server != "" || a.Context != ""
 	if f.node != "" && !serversGiven && !external {
-		f.servers = 1
+		f.Servers = 1
 	}
 	switch {
-	case f.node != "" && (external || serversGiven && f.servers != 1):
+	case f.node != "" && (external || serversGiven && f.Servers != 1):
 		return errors.New("--node-cmd needs --servers 1: from a cluster your client learns addresses that go around the faults")
 	case external && serversGiven:
 		return errors.New("--servers starts new servers: it excludes --server and --context")
 	case external:
-		f.servers = 0
-	case f.servers != 1 && f.servers != 3:
-		return fmt.Errorf("invalid --servers %d: must be 1 or 3", f.servers)
+		f.Servers = 0
+	case f.Servers != 1 && f.Servers != 3:
+		return fmt.Errorf("invalid --servers %d: must be 1 or 3", f.Servers)
 	}
-	if f.lease == 0 {
-		f.lease = job.DefaultLease
-		if f.servers == 1 {
-			f.lease = 3 * time.Second
+	if f.Lease == 0 {
+		f.Lease = job.DefaultLease
+		if f.Servers == 1 {
+			f.Lease = 3 * time.Second
 		}
 	}
-	switch least := 2*f.lease + 10*time.Second; {
-	case f.duration < least:
-		return fmt.Errorf("invalid --duration %v: with a lease of %v it must be at least %v", f.duration, f.lease, least)
-	case f.workers < 2:
-		return fmt.Errorf("invalid --workers %d: must be at least 2, so that one can take over from another", f.workers)
-	case f.producers < 0:
-		return fmt.Errorf("invalid --producers %d: must not be negative", f.producers)
-	case f.lease < 2*time.Second:
-		return fmt.Errorf("invalid --lease %v: must be at least 2s, so that a busy machine is not declared dead", f.lease)
+	switch least := 2*f.Lease + 10*time.Second; {
+	case f.Duration < least:
+		return fmt.Errorf("invalid --duration %v: with a lease of %v it must be at least %v", f.Duration, f.Lease, least)
+	case f.Workers < 2:
+		return fmt.Errorf("invalid --workers %d: must be at least 2, so that one can take over from another", f.Workers)
+	case f.Producers < 0:
+		return fmt.Errorf("invalid --producers %d: must not be negative", f.Producers)
+	case f.Lease < 2*time.Second:
+		return fmt.Errorf("invalid --lease %v: must be at least 2s, so that a busy machine is not declared dead", f.Lease)
 	}
 	return nil
 }
@@ -185,7 +181,7 @@ func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
 	show := &progress{a: a, f: f}
 	show.begin()
 	report, err := torture.Run(ctx, torture.Config{
-		Seed: f.seed, Duration: f.duration, Lease: f.lease, Workers: f.workers, Producers: f.producers, Servers: f.servers,
+		Shape:     f.Shape,
 		Namespace: a.Namespace, Dir: dir,
 		Command: func(role string) *exec.Cmd {
 			args := []string{"torture", role, "--log-format", "json", "--log-level", "debug", "--inbox-prefix", a.Inbox}
@@ -199,9 +195,9 @@ func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
 			}
 			return exec.Command(exe, args...)
 		},
-		NodeCommand: f.nodeCommand(),
-		Connect:     func(ctx context.Context) (*nats.Conn, error) { return connectThrough(ctx, a, "torture", nil) },
-		Server:      a.Server, Context: a.Context, Creds: a.Login.Creds,
+		ForeignCommand: f.nodeCommand(),
+		Connect:        func(ctx context.Context) (*nats.Conn, error) { return connectThrough(ctx, a, "torture", nil) },
+		Server:         a.Server, Context: a.Context, Creds: a.Login.Creds,
 		Progress: show.report, Logger: a.Log,
 	})
 	a.StatusLine("")

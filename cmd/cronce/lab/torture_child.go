@@ -18,7 +18,7 @@ import (
 
 // newTortureNodeCommand returns the command of one process of the torture fleet.
 func newTortureNodeCommand(a *base.App) *cobra.Command {
-	return newChildCommand(a, torture.NodeCommand, func(ctx context.Context, spec torture.NodeSpec) error {
+	return newChildCommand(a, torture.NodeRole, func(ctx context.Context, spec torture.NodeSpec) error {
 		a.Server, a.Context, a.Login.Creds = spec.Server, spec.Context, spec.Creds
 		return torture.RunNode(ctx, spec, func(ctx context.Context, d nats.CustomDialer) (*nats.Conn, error) {
 			return connectThrough(ctx, a, spec.Process, d)
@@ -28,7 +28,7 @@ func newTortureNodeCommand(a *base.App) *cobra.Command {
 
 // newTortureServerCommand returns the command of one server that torture starts.
 func newTortureServerCommand(a *base.App) *cobra.Command {
-	return newChildCommand(a, torture.ServerCommand, func(ctx context.Context, spec torture.ServerSpec) error {
+	return newChildCommand(a, torture.ServerRole, func(ctx context.Context, spec torture.ServerSpec) error {
 		cfg := embed.Config{Listen: spec.Listen, Store: spec.Store, MaxPayload: spec.MaxPayload, Logger: a.Log}
 		if spec.Route != "" {
 			cfg.Peer = &embed.Peer{Name: spec.Name, Listen: spec.Route, Routes: spec.Routes}

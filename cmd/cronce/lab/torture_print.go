@@ -22,21 +22,21 @@ type progress struct {
 }
 
 func (p *progress) begin() {
-	where := fmt.Sprintf("%d servers of its own", p.f.servers)
-	switch p.f.servers {
+	where := fmt.Sprintf("%d servers of its own", p.f.Servers)
+	switch p.f.Servers {
 	case 0:
 		where = "the servers given"
 	case 1:
 		where = "a server of its own"
 	}
 	fmt.Fprintf(p.a.Stderr, "torture: seed %d, %v, %d workers and %d producers on %s, lease %v, namespace %s\n",
-		p.f.seed, p.f.duration, p.f.workers, p.f.producers, where, p.f.lease, p.a.Namespace)
+		p.f.Seed, p.f.Duration, p.f.Workers, p.f.Producers, where, p.f.Lease, p.a.Namespace)
 }
 
 func (p *progress) report(s torture.Status) {
 	const every = 10 * time.Second
 	line := fmt.Sprintf("torture: %s, %v of %v: %d outcomes, %d redeliveries, %d faults",
-		s.Phase, s.Passed.Truncate(time.Second), p.f.duration, s.Outcomes, s.Redelivered, s.Faults)
+		s.Phase, s.Passed.Truncate(time.Second), p.f.Duration, s.Outcomes, s.Redelivered, s.Faults)
 	if s.Violations > 0 {
 		line += fmt.Sprintf(", %d violations", s.Violations)
 	}
@@ -70,8 +70,8 @@ type tortureSummary struct {
 func printTorture(a *base.App, f tortureFlags, r torture.Report) error {
 	summary := tortureSummary{
 		OK: len(r.Violations) == 0 && len(r.Inconclusive) == 0, Conclusive: len(r.Inconclusive) == 0, Never: r.Inconclusive,
-		Seed: r.Seed, Duration: f.duration.String(), Namespace: a.Namespace, Servers: f.servers, Workers: f.workers, Producers: f.producers,
-		Lease: f.lease.String(), Faults: r.Faults, Tally: r.Tally,
+		Seed: r.Seed, Duration: f.Duration.String(), Namespace: a.Namespace, Servers: f.Servers, Workers: f.Workers, Producers: f.Producers,
+		Lease: f.Lease.String(), Faults: r.Faults, Tally: r.Tally,
 		WorstLate: float64(r.Tally.Worst.Microseconds()) / 1000, WorstSlot: r.Tally.WorstSlot, Violations: len(r.Violations),
 	}
 	var err error

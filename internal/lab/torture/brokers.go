@@ -43,14 +43,14 @@ type broker struct {
 }
 
 func (t *torture) startBrokers() error {
-	n := t.shape.Servers
+	n := t.cfg.Servers
 	addresses, err := freeAddresses(2 * n)
 	if err != nil {
 		return err
 	}
 	listens, routes := addresses[:n], addresses[n:]
 	for i := range n {
-		b := &broker{spec: ServerSpec{Name: fmt.Sprintf("s%d", i+1), Listen: listens[i], Store: filepath.Join(t.cfg.Dir, fmt.Sprintf("s%d", i+1)), MaxPayload: t.shape.MaxPayload()}}
+		b := &broker{spec: ServerSpec{Name: fmt.Sprintf("s%d", i+1), Listen: listens[i], Store: filepath.Join(t.cfg.Dir, fmt.Sprintf("s%d", i+1)), MaxPayload: t.cfg.MaxPayload()}}
 		if n > 1 {
 			b.spec.Route, b.spec.Routes = routes[i], routes
 		}
@@ -73,7 +73,7 @@ func (t *torture) startBroker(b *broker) error {
 	if err != nil {
 		return err
 	}
-	b.now, err = t.start(fmt.Sprintf("%s.%d", b.spec.Name, b.life), ServerCommand, string(spec))
+	b.now, err = t.start(fmt.Sprintf("%s.%d", b.spec.Name, b.life), ServerRole, string(spec))
 	return err
 }
 
@@ -118,10 +118,10 @@ func (t *torture) caughtUp(ctx context.Context) error {
 			return fmt.Errorf("look at stream %s: %w", stream, err)
 		}
 		c := s.CachedInfo().Cluster
-		if c == nil || t.shape.Servers < 2 {
+		if c == nil || t.cfg.Servers < 2 {
 			continue
 		}
-		if c.Leader == "" || len(c.Replicas) < t.shape.Servers-1 {
+		if c.Leader == "" || len(c.Replicas) < t.cfg.Servers-1 {
 			return fmt.Errorf("stream %s has no leader, or too few replicas", stream)
 		}
 		for _, r := range c.Replicas {

@@ -38,8 +38,8 @@ type member struct {
 
 func (t *torture) newMember(i int) (*member, error) {
 	name := fmt.Sprintf("w%d", i+1)
-	if i >= t.shape.Workers {
-		name = fmt.Sprintf("p%d", i-t.shape.Workers+1)
+	if i >= t.cfg.Workers {
+		name = fmt.Sprintf("p%d", i-t.cfg.Workers+1)
 	}
 	p, err := t.proxyOf(i)
 	if err != nil {
@@ -72,10 +72,10 @@ func (m *member) begin() error {
 	t := m.t
 	spec := NodeSpec{
 		Process: fmt.Sprintf("%s.%d", m.name, m.life), Host: m.name,
-		Namespace: t.cfg.Namespace, Lease: t.shape.Lease, Seed: t.shape.Seed,
+		Namespace: t.cfg.Namespace, Lease: t.cfg.Lease, Seed: t.cfg.Seed,
 		From: t.from, Boot: t.fromBoot, Duration: t.cfg.Duration,
-		Produce: t.shape.Publishes(m.index), Work: m.index < t.shape.Workers,
-		Record: m.recordPath(), Jobs: m.jobFile(), Proxy: m.proxy.Address(), ClockOffset: t.shape.Offset(m.index, m.life),
+		Produce: t.cfg.Publishes(m.index), Work: m.index < t.cfg.Workers,
+		Record: m.recordPath(), Jobs: m.jobFile(), Proxy: m.proxy.Address(), ClockOffset: t.cfg.Offset(m.index, m.life),
 		Server: t.cfg.Server, Context: t.cfg.Context, Creds: t.cfg.Creds,
 	}
 	data, err := json.Marshal(spec)
@@ -86,7 +86,7 @@ func (m *member) begin() error {
 	if t.isForeign(m.index) {
 		p, err = t.startForeign(spec)
 	} else {
-		p, err = t.start(spec.Process, NodeCommand, string(data))
+		p, err = t.start(spec.Process, NodeRole, string(data))
 	}
 	if err != nil {
 		return err

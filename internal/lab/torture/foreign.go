@@ -15,11 +15,11 @@ import (
 // every second process that only produces. The other processes run this program, and do what the
 // client may leave to others.
 func (t *torture) isForeign(index int) bool {
-	if t.cfg.NodeCommand == nil {
+	if t.cfg.ForeignCommand == nil {
 		return false
 	}
-	if index >= t.shape.Workers {
-		index -= t.shape.Workers
+	if index >= t.cfg.Workers {
+		index -= t.cfg.Workers
 	}
 	return index%2 == 1
 }
@@ -37,7 +37,7 @@ func (t *torture) proxyOf(index int) (*proxy.Proxy, error) {
 // startForeign starts a life of a client in another language. It configures the client by the
 // environment variables that docs/conformance.md describes.
 func (t *torture) startForeign(spec NodeSpec) (*process, error) {
-	cmd := t.cfg.NodeCommand()
+	cmd := t.cfg.ForeignCommand()
 	var jobs, queues []string
 	if spec.Work {
 		jobs, queues = plan.ForeignNames(t.cases), plan.Queues(slices.Values(t.cases))

@@ -56,10 +56,10 @@ func (t *torture) reportProgress(ended <-chan struct{}) {
 }
 
 func (t *torture) status(passed time.Duration) Status {
-	outcomes, redelivered, _ := t.witness.outcomes()
+	outcomes, seen := t.witness.counts()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Status{Phase: t.phase, Passed: passed, Outcomes: outcomes, Redelivered: redelivered, Violations: len(t.violations)}
+	s := Status{Phase: t.phase, Passed: passed, Outcomes: outcomes, Redelivered: seen.Redelivered, Violations: len(t.violations)}
 	for _, n := range t.faults {
 		s.Faults += n
 	}

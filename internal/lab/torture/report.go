@@ -40,9 +40,9 @@ func (t *torture) report(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	violations, tally := promise.Check(h)
-	_, tally.Redelivered, tally.Late = t.witness.outcomes()
-	tally.Batched = t.witness.inBatches()
-	verified, err := t.verify(ctx)
+	_, seen := t.witness.counts()
+	tally.Redelivered, tally.Late, tally.Batched = seen.Redelivered, seen.Late, seen.Batched
+	verified, err := t.verify(ctx, h)
 	if err != nil {
 		return Report{}, err
 	}
@@ -67,7 +67,7 @@ func (t *torture) report(ctx context.Context) (Report, error) {
 // skew bounds the difference between the clocks of two servers. Servers that torture starts are on
 // one machine.
 func (t *torture) skew() time.Duration {
-	if t.shape.Servers > 0 {
+	if t.cfg.Servers > 0 {
 		return 2 * time.Millisecond
 	}
 	return 500 * time.Millisecond
@@ -79,7 +79,7 @@ func (t *torture) history(ctx context.Context) (promise.History, error) {
 		Records: map[job.Slot]promise.LedgerWrite{}, Publishers: map[string]bool{},
 	}
 	for i, m := range t.members {
-		h.Publishers[m.name] = i > 0 && t.shape.Publishes(i)
+		h.Publishers[m.name] = i > 0 && t.cfg.Publishes(i)
 	}
 	var err error
 	if h.Lines, err = readRecord(t.cfg.Dir); err != nil {
@@ -146,8 +146,8 @@ func (t *torture) unfinished(ctx context.Context) (int, error) {
 	return open, nil
 }
 
-// verify runs the check of "cronce verify", and returns its problems as violations.
-func (t *torture) verify(ctx context.Context) ([]promise.Violation, error) {
+// verify runs the check of "cronce verify" on the final state, and returns its problems as violations.
+func (t *torture) verify(ctx context.Context, h promise.History) ([]promise.Violation, error) {
 	now, _ := t.clock.At(boot.Now())
 	cfg := verify.Config{From: t.from, To: t.until, Now: now, Settings: t.store.Settings()}
 	var err error
@@ -162,10 +162,7 @@ func (t *torture) verify(ctx context.Context) ([]promise.Violation, error) {
 		return nil, err
 	}
 	check := verify.New(cfg, entries)
-	for e, err := range t.store.Events(ctx, kv.EventFilter{}) {
-		if err != nil {
-			return nil, err
-		}
+	for _, e := range h.Events {
 		check.Event(e)
 	}
 	for w, err := range t.store.Slots().Waiting(ctx, stream.WaitingFilter{}) {
@@ -174,10 +171,8 @@ func (t *torture) verify(ctx context.Context) ([]promise.Violation, error) {
 		}
 		check.Waiting(w.Message, w.Published)
 	}
-	for e, err := range t.store.Ledger().List(ctx, kv.ListFilter{}) {
-		if err == nil {
-			check.Record(e.Record, e.Time)
-		}
+	for _, w := range h.Records {
+		check.Record(w.Record, w.Time)
 	}
 	var found []promise.Violation
 	for p := range check.Problems() {

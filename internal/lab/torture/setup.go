@@ -22,13 +22,13 @@ import (
 
 // open starts the servers, connects, and creates the namespace.
 func (t *torture) open(ctx context.Context) error {
-	if t.shape.Servers > 0 {
+	if t.cfg.Servers > 0 {
 		if err := t.startBrokers(); err != nil {
 			return err
 		}
 	}
 	servers := []string{""}
-	if t.shape.Servers > 0 {
+	if t.cfg.Servers > 0 {
 		servers = strings.Split(t.cfg.Server, ",")
 	}
 	for _, server := range servers {
@@ -48,13 +48,13 @@ func (t *torture) open(ctx context.Context) error {
 	if err := t.refuseExisting(ctx); err != nil {
 		return err
 	}
-	t.removes = t.shape.Servers == 0
+	t.removes = t.cfg.Servers == 0
 	return t.setUp(ctx)
 }
 
 // connect connects to a server. If torture started the server, connect waits until it is up.
 func (t *torture) connect(ctx context.Context, server string) (*nats.Conn, error) {
-	if t.shape.Servers == 0 {
+	if t.cfg.Servers == 0 {
 		return t.cfg.Connect(ctx)
 	}
 	for began := time.Now(); ; {
@@ -84,7 +84,7 @@ func (t *torture) refuseExisting(ctx context.Context) error {
 			if err == nil {
 				return fmt.Errorf("namespace %q exists (it has the stream %s), but torture must create its namespace itself: choose another name, or none", t.cfg.Namespace, stream)
 			}
-			if ctx.Err() != nil || t.shape.Servers == 0 {
+			if ctx.Err() != nil || t.cfg.Servers == 0 {
 				return fmt.Errorf("look for stream %s: %w", stream, err)
 			}
 			wire.Wait(ctx, 100*time.Millisecond) // the cluster has no leader yet
@@ -96,14 +96,14 @@ func (t *torture) refuseExisting(ctx context.Context) error {
 func (t *torture) setUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	want := job.Settings{Lease: t.cfg.Lease, Replicas: t.shape.Servers}
+	want := job.Settings{Lease: t.cfg.Lease, Replicas: t.cfg.Servers}
 	for {
 		_, err := space.Setup(ctx, t.js, kv.Options{Namespace: t.cfg.Namespace, Want: want, Logger: t.cfg.Logger})
 		if err == nil {
 			break
 		}
 		// A cluster that has just started does not know all its servers yet.
-		if t.shape.Servers < 2 || !wire.Wait(ctx, 300*time.Millisecond) {
+		if t.cfg.Servers < 2 || !wire.Wait(ctx, 300*time.Millisecond) {
 			return err
 		}
 	}

@@ -20,25 +20,16 @@ import (
 
 // The roles of a child process, which Config.Command takes.
 const (
-	NodeCommand   = "node"   // with a NodeSpec
-	ServerCommand = "server" // with a ServerSpec
+	NodeRole   = "node"   // with a NodeSpec
+	ServerRole = "server" // with a ServerSpec
 )
+
+// Shape is the size and the length of a run, and its seed.
+type Shape = plan.Shape
 
 // Config says what to torture, and how.
 type Config struct {
-	Seed     uint64
-	Duration time.Duration
-
-	// Lease is the lease of the namespace.
-	Lease time.Duration
-
-	// Workers run slots, and every second worker publishes slots too. Producers only
-	// publish.
-	Workers, Producers int
-
-	// Servers is how many servers to start, kill and end. Zero: torture uses the user's servers, and
-	// does not stop them.
-	Servers int
+	Shape
 
 	// Namespace must not exist. It is removed at the end.
 	Namespace string
@@ -50,9 +41,9 @@ type Config struct {
 	// spec, as JSON, from the first line of its stdin, and ends when its stdin is closed.
 	Command func(role string) *exec.Cmd
 
-	// NodeCommand returns the command of a client in another language. It replaces every second
+	// ForeignCommand returns the command of a client in another language. It replaces every second
 	// process of the fleet, and Servers must be 1. Nil: the whole fleet runs this program.
-	NodeCommand func() *exec.Cmd
+	ForeignCommand func() *exec.Cmd
 
 	// Connect connects to the user's servers. Server, Context and Creds name the same
 	// servers for the fleet. None of these is used if torture starts servers.
@@ -67,8 +58,7 @@ type Config struct {
 
 // torture is one run.
 type torture struct {
-	cfg   Config
-	shape plan.Shape
+	cfg Config
 
 	nc      *nats.Conn
 	conns   []*nats.Conn
@@ -106,10 +96,6 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	defer failed(nil)
 	t := &torture{
 		cfg: cfg, fail: failed, witness: newWitness(cfg.Namespace),
-		shape: plan.Shape{
-			Seed: cfg.Seed, Duration: cfg.Duration, Lease: cfg.Lease,
-			Workers: cfg.Workers, Producers: cfg.Producers, Servers: cfg.Servers,
-		},
 		deaths: map[string]time.Duration{}, faults: map[string]int{}, phase: "starting",
 	}
 	t.fleetCtx, t.fleetDown = context.WithCancel(ctx)
@@ -145,7 +131,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 // runPlan starts the fleet, and carries out the plan.
 func (t *torture) runPlan(parent context.Context) error {
 	t.setPhase("torturing")
-	for i := range t.shape.Workers + t.shape.Producers {
+	for i := range t.cfg.Workers + t.cfg.Producers {
 		m, err := t.newMember(i)
 		if err != nil {
 			return err
@@ -159,7 +145,7 @@ func (t *torture) runPlan(parent context.Context) error {
 	ctx, cancel := context.WithDeadline(parent, t.began.Add(t.cfg.Duration))
 	defer cancel()
 	var lanes sync.WaitGroup
-	for _, lane := range plan.NewPlan(t.shape).Lanes {
+	for _, lane := range plan.NewPlan(t.cfg.Shape).Lanes {
 		lanes.Go(func() { t.runLane(ctx, lane) })
 	}
 	lanes.Go(func() { t.watchClock(ctx) })
@@ -189,7 +175,7 @@ func (t *torture) watchClock(ctx context.Context) {
 // minutes. A client in another language may leave slots to others: it naks each of them with a
 // delay of up to a minute, perhaps several times until a node that can run the slot receives it.
 func (t *torture) patience() time.Duration {
-	if t.cfg.NodeCommand != nil {
+	if t.cfg.ForeignCommand != nil {
 		return 10 * time.Minute
 	}
 	return max(150*time.Second, 5*t.cfg.Lease)

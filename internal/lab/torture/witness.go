@@ -228,8 +228,9 @@ func (w *witness) messagesOf(prefix string) []uint64 {
 	return all
 }
 
-// outcomes counts the slots that have an outcome, the redeliveries, and the late ones among these.
-func (w *witness) outcomes() (outcomes, redelivered, late int) {
+// counts counts the slots that have an outcome. The tally has the messages that were redelivered, or stored
+// in batches.
+func (w *witness) counts() (outcomes int, tally promise.Tally) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, state := range w.state {
@@ -237,14 +238,7 @@ func (w *witness) outcomes() (outcomes, redelivered, late int) {
 			outcomes++
 		}
 	}
-	return outcomes, w.redelivered, w.late
-}
-
-// inBatches counts the messages that were stored in atomic batches.
-func (w *witness) inBatches() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.batched
+	return outcomes, promise.Tally{Redelivered: w.redelivered, Late: w.late, Batched: w.batched}
 }
 
 // into adds what was collected to a history.

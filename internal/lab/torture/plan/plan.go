@@ -73,13 +73,17 @@ const (
 
 // Shape is the input of a plan.
 type Shape struct {
-	Seed            uint64
-	Duration, Lease time.Duration
+	Seed     uint64
+	Duration time.Duration
 
-	// Workers is how many processes run slots, Producers how many only publish them.
+	// Lease is the lease of the namespace.
+	Lease time.Duration
+
+	// Workers run slots, and every second worker publishes slots too. Producers only publish.
 	Workers, Producers int
 
-	// Servers is how many servers may be killed.
+	// Servers is how many servers to start, kill and end. Zero: torture uses the user's servers, and
+	// does not stop them.
 	Servers int
 }
 
