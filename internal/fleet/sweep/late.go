@@ -140,7 +140,7 @@ type lateAlerts struct {
 	*Sweeper
 	entry plans.Entry
 
-	// alerted is when the stored alerts were sent, by the IDs of slots, as read at readAt; nil: not read
+	// alerted is when the stored alerts were sent, by the IDs of slots, as read from readAt on; nil: not read
 	// yet.
 	reading sync.Mutex // not Sweeper.mu, for which the producer waits in Published
 	alerted map[string]time.Time
@@ -200,11 +200,11 @@ func (t *lateAlerts) alertOf(ctx context.Context, slot job.Slot, since time.Time
 	t.reading.Lock()
 	defer t.reading.Unlock()
 	if t.alerted == nil || t.cfg.Now().Sub(t.readAt) > folded {
-		alerted := map[string]time.Time{}
+		alerted, began := map[string]time.Time{}, t.cfg.Now()
 		for e, err := range t.cfg.Alerts.Events(ctx, kv.EventFilter{Job: slot.Job, Since: since.Add(-t.cfg.Horizon)}) {
 			switch {
 			case errors.Is(err, job.ErrDenied):
-				t.alerted, t.readAt = map[string]time.Time{}, t.cfg.Now()
+				t.alerted, t.readAt = map[string]time.Time{}, began
 				return time.Time{}, nil
 			case exchange.IsUnreadable(err):
 			case err != nil:
@@ -213,7 +213,7 @@ func (t *lateAlerts) alertOf(ctx context.Context, slot job.Slot, since time.Time
 				alerted[e.ID] = e.Time
 			}
 		}
-		t.alerted, t.readAt = alerted, t.cfg.Now()
+		t.alerted, t.readAt = alerted, began
 	}
 	return t.alerted[slot.ID()], nil
 }
