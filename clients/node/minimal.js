@@ -134,13 +134,15 @@ class Node {
     const idle = this.trusted() && this.owed.size === 0;
     this.end("stopped");
     await beats;
-    if (idle) await this.put("stopped", boot() + 2000).catch(() => {}); // [L-7]
+    const limit = boot() + 2000;
+    if (idle) await this.put("stopped", () => boot() >= limit).catch(() => {}); // [L-7]
   }
 
   // beat writes the heartbeat at its own last revision [L-1], and measures the clock with it.
   async beat() {
     const sent = boot(), before = this.own();
-    const won = await this.put("alive", sent + this.lease).catch(() => undefined);
+    const over = () => this.ended.signal.aborted || boot() >= sent + 0.75 * this.lease; // no copy follows once trust has lapsed [L-4]
+    const won = await this.put("alive", over).catch(() => undefined);
     const after = this.own() + 1;
     if (this.ended.signal.aborted) return;
     if (won === undefined) return this.end("it was fenced, or is not answered"); // [L-2]
@@ -154,13 +156,13 @@ class Node {
     });
   }
 
-  put(state, until) {
+  put(state, over) {
     const value = {
       v: 1, node: this.name, state, started: iso(this.started), lease: `${this.lease}ms`, producer: false, worker: true, queues: this.queues,
       handlers: Object.keys(this.handlers), running: this.owed.size, clock_offset: `${Math.round(this.offset ?? 0)}ms`, clock_error: `${Math.ceil(this.error ?? 0)}ms`,
       tzdata: process.versions.tz, version: "minimal",
     };
-    return this.store.write("nodes", this.name, value, this.revision, () => boot() >= until);
+    return this.store.write("nodes", this.name, value, this.revision, over);
   }
 
   // dead reports whether another node is dead: silent for a lease, as this one has seen it, and
