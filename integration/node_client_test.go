@@ -4,11 +4,13 @@ package integration
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cronce-io/cronce/internal/lab/proxy"
 )
@@ -170,6 +172,36 @@ func TestJavaScriptTriggersAndWaits(t *testing.T) {
 		if !strings.HasPrefix(got[name], want) {
 			t.Errorf("%s: %s, want %s", name, got[name], want)
 		}
+	}
+}
+
+// A run keeps the number of shards with which it was ordered.
+func TestJavaScriptFindsATimerFromBeforeAnEditOfTheShards(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	s := newServedSite(t)
+	s.command(0, "setup", "--lease", lease.String())
+	const report = `name: report, schedule: "@at 2099-01-01T00:00:00Z", overlap: allow`
+	for _, shards := range []int{3, 2} {
+		s.command(0, "job", "apply", "-f", s.jobs("false", fmt.Sprintf("%s, shards: %d", report, shards)))
+		s.command(0, "job", "trigger", "report", "--key", fmt.Sprint("of", shards), "--at", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	}
+	s.command(0, "job", "apply", "-f", s.jobs("false", report))
+	p := start(t, "client", s.env(), nil, node, s.program("client", `
+import { connect, trigger } from "@cronce-io/client";
+const nc = await connect({ servers: process.argv[2] });
+for (const key of ["of3", "of2"]) console.log(await trigger(nc, "report", { key }));
+await nc.close();
+`), s.url)
+	if code := p.exit(); code != 0 || p.stdout() != "report:@of3\nreport:@of2\n" {
+		t.Fatalf("exit status %d: %s%s", code, p.stdout(), p.stderr())
+	}
+	stream, err := s.js.Stream(t.Context(), "cronce_slots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().State.LastSeq; n > 0 {
+		t.Errorf("the client published %d messages of runs that wait as timers", n)
 	}
 }
 

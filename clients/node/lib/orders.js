@@ -21,8 +21,8 @@ export async function trigger(nc, job, { key, payload, at, namespace = "cronce",
   const entry = await definition(store, job);
   const shards = entry.value.job.plan?.shards;
   if (shards) throw new Error(`trigger ${id}: the job splits its slots, which this client does not support: use "cronce job trigger"`);
-  const token = slotKey(slot).slice(`${job}.t.`.length), timer = `${namespace}.timer.set.${job}.${token}`;
-  if (key !== undefined && await triggered(store, slot, timer, at !== undefined)) return id;
+  const timer = timerOf(namespace, slot);
+  if (key !== undefined && await triggered(store, slot, entry, at !== undefined)) return id;
   const queue = entry.value.job.queue ?? "default";
   const due = at && BigInt(at.getTime()) * 1_000_000n;
   const { "Nats-Msg-Id": msgID, ...head } = formatMessage({ slot, revision: entry.revision, node, due });
@@ -32,15 +32,21 @@ export async function trigger(nc, job, { key, payload, at, namespace = "cronce",
   return id;
 }
 
+const timerOf = (namespace, slot) => `${namespace}.timer.set.${slot.job}.${slotKey(slot).slice(`${slot.job}.t.`.length)}`;
+
 // triggered reports whether the run exists: as a timer, as a message that waits for a worker, or as a
-// record, in the order in which one becomes the next.
-async function triggered(store, slot, timer, later) {
+// record, in the order in which one becomes the next. A run keeps the number of parts that it was ordered
+// with, and its timers have it in their names.
+async function triggered(store, slot, entry, later) {
   const { namespace } = store, { job } = slot;
-  return (await store.has(`${namespace}_timers`, timer)) || (await waits(store, "timers", `${namespace}.timer.due.*.${job}`, slotID(slot), true)) ||
+  for (const shards of new Set([undefined, ...(entry.value.past ?? []).map((p) => p.plan?.shards || undefined)])) {
+    if (await store.has(`${namespace}_timers`, timerOf(namespace, shards ? { ...slot, shard: 1, shards } : slot))) return true;
+  }
+  return (await waits(store, "timers", `${namespace}.timer.due.*.${job}`, slotID(slot), true)) ||
     (await waits(store, "slots", `${namespace}.slot.*.${job}`, slotID(slot), later)) || Boolean((await store.read("ledger", slotKey(slot))).value);
 }
 
-// waits reports whether one of the oldest messages on a subject is the run's. Unless all is true, a second
+// waits reports whether one of the oldest messages on a subject is the run's, or a part's. Unless all is true, a second
 // message would fold with one that is younger than the duplicate window, which is two minutes at least. A
 // login that may not read the stream finds none, and a server without timers has none. Without an answer
 // it is not known whether the run waits, which is an error.
@@ -57,7 +63,7 @@ async function waits(store, name, subject, id, all) {
   const batch = await direct.getBatch(stream, {
     ...ask, batch: 10_000,
     callback: (_, m) => { // iterating would keep the subscription for ever
-      if (m.header?.get("Cronce-Slot") === id) {
+      if (m.header?.get("Cronce-Slot").replace(/#[0-9]+of[0-9]+$/, "") === id) {
         found = true;
         batch.stop();
       }
