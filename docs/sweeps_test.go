@@ -59,7 +59,8 @@ func answerSweep(t *testing.T, c sweepCase) sweepCase {
 	w := &swept{t: t, sweepCase: &c}
 	s := sweep.New(sweep.Config{
 		Node: "a-1-1-x", Ledger: w, Locks: sweptLocks{w}, Slots: w, Timers: nothing{}, Nodes: nothing{}, Registry: sweptRegistry{w}, After: w.after,
-		Now: func() time.Time { return c.Now }, Lease: time.Duration(c.Lease), Horizon: time.Duration(c.Horizon),
+		Now: func() time.Time { return c.Now }, Plausible: func() error { return nil }, Lease: time.Duration(c.Lease), Horizon: time.Duration(c.Horizon),
+		Seen: &sweep.Seen{}, Late: func() []plans.Entry { return nil }, Offered: func(job.Slot) {}, Rewound: func(job.Event) {},
 	})
 	for _, h := range c.HandedOut {
 		m, err := core.ParseMessage(h.Headers.lists())

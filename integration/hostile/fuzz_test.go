@@ -216,6 +216,7 @@ func FuzzReaders(f *testing.F) {
 		s := sweep.New(sweep.Config{
 			Node: "me", Ledger: ledger{b}, Locks: locks{b}, Slots: slots{b}, Timers: none{}, Nodes: nodes{b}, Registry: jobs{b},
 			After: func(string) []plans.Entry { return nil }, Now: func() time.Time { return now }, Lease: 20 * time.Second, Horizon: 24 * time.Hour,
+			Plausible: func() error { return nil }, Seen: &sweep.Seen{}, Late: func() []plans.Entry { return nil }, Offered: func(job.Slot) {}, Rewound: func(job.Event) {},
 		})
 		_ = s.Pass(ctx, map[string]bool{"a": true})
 		const most = job.MaxShards * (core.MaxLockWaiting + 2) // a pass looks at each slot in a lock, and its parts
