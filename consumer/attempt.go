@@ -25,7 +25,7 @@ func (t *task) run() flow {
 		return t.respondWith(silence)
 	}
 	handler := t.cfg.Handler(t.rec.Slot.Job)
-	// The process may have removed the handler since the claim.
+	// Since the claim, the process may have removed the handler, or the grace may have ended.
 	if handler == nil || t.handlersCtx.Err() != nil {
 		t.releaseClaim()
 		return onward
@@ -82,9 +82,9 @@ func (a *attempt) returned(err error) flow {
 	if t.cfg.Observer != nil {
 		t.cfg.Observer.Returned(t.cfg.Queue, took)
 	}
-	// If the handler returned before the lease ended, the worker writes its result even if the
-	// broker is away until after the lease: the claim is valid until another worker has proved
-	// this node dead and taken the slot over, and then the broker refuses the write.
+	// If the handler returned before the lease ended, the worker writes its result even after the
+	// lease, when the broker is reachable again. The claim stays valid until another worker proves
+	// this node dead and takes the slot over. From then on the broker refuses the write.
 	recordsAfterLease := a.finish || t.cfg.Node.Trusted()
 	t.cfg.Table.returned(t.key, recordsAfterLease) // from here on it is too late to cancel
 	t.unrecorded, t.permit = true, false

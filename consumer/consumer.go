@@ -24,8 +24,8 @@ type Ledger interface {
 
 	// Write stores the record if revision is the last one of its key, and returns the new
 	// revision. Revision 0 means that the key must not exist. Write repeats the request until
-	// it is answered or ctx ends. job.ErrConflict means that the record was not stored,
-	// job.ErrUnknown that it may have been.
+	// it is answered or ctx ends. job.ErrConflict means that another write came first, or has
+	// replaced the record since. job.ErrUnknown means that the record may have been stored.
 	Write(ctx context.Context, r job.Record, revision uint64) (uint64, error)
 
 	// Send is Write without waiting. It calls answered once, with the results of Write, on any
@@ -45,8 +45,8 @@ type AlertStates interface {
 	// job.ErrNotFound with the revision at which Write can create one.
 	Read(ctx context.Context, name string) (exchange.AlertState, uint64, error)
 
-	// Write stores the state if revision is the last one of its key. job.ErrConflict means that
-	// it was not stored, job.ErrUnknown that it may have been.
+	// Write stores the state if revision is the last one of its key. Its errors are those of
+	// Ledger.Write.
 	Write(ctx context.Context, s exchange.AlertState, revision uint64) (uint64, error)
 }
 
@@ -257,15 +257,14 @@ func New(cfg Config) *Consumer {
 	return c
 }
 
-// Retire makes Run ask for no more messages, return those that still arrive to the queue, and
-// end when its last slot has ended. The grace does not limit that time unless Run's context
-// ends. Retire does not wait. It may be called more than once, and before Run.
+// Retire makes Run ask for no more messages, nak those that still arrive, and end when its last
+// slot has ended. The grace does not limit that time unless Run's context ends. Retire does not
+// wait. It may be called more than once, and before Run.
 func (c *Consumer) Retire() { c.retire() }
 
-// Run takes slots until ctx ends. Then it asks for no more messages, returns those that still
-// arrive to the queue, and waits for the handlers. When the grace is over, it ends their
-// contexts. It waits up to 5 s for the handlers to return and for their results to be recorded.
-// Then it returns nil.
+// Run takes slots until ctx ends. Then it asks for no more messages, naks those that still
+// arrive, and waits for the handlers. When the grace is over, it ends their contexts. It waits up
+// to 5 s for the handlers to return and for their results to be recorded. Then it returns nil.
 //
 // If the node's context ends, Run returns the cause without the grace: it waits only up to 5 s
 // for the handlers that end with the node. If the settings of the queue on the broker
@@ -309,9 +308,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 }
 
 // drain waits until no slot is in flight. The grace begins when ctx ends; when it is over, drain
-// ends the contexts of the handlers. If node ends first, their contexts end with it. In both
-// cases drain then waits up to linger for the handlers to return and for their results to be
-// recorded.
+// ends the contexts of the handlers. If node ends first, the contexts of the handlers that may not
+// outlive it end with it. In both cases drain then waits up to linger for these handlers to return
+// and for their results to be recorded.
 func (c *Consumer) drain(ctx, node context.Context) {
 	done := make(chan struct{})
 	go func() { c.slots.Wait(); close(done) }()

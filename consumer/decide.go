@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// In one round, a task reads what it needs to know of the slot, and then decides, maybe
+	// In one round, a task reads what it needs to know about the slot, and then decides, possibly
 	// several times. If another worker changes the record meanwhile, the task begins another
 	// round. maxRounds bounds the rounds of one delivery, maxDecisions the decisions in one
 	// round.
@@ -25,15 +25,15 @@ const (
 	maxReasons = 3
 )
 
-// nextRound begins a further round.
+// nextRound begins another round.
 func (t *task) nextRound() flow {
 	t.rounds++
 	t.state = loading
 	return onward
 }
 
-// load finds out what a decision needs: the record at the ledger's leader, the job's
-// definition and its handler.
+// load reads what a decision needs: the record from the ledger's leader, the job's definition,
+// and whether this process has a handler for the job.
 func (t *task) load(mayBlock bool) flow {
 	if t.rounds >= maxRounds {
 		return t.respondWith(later(time.Second))
@@ -92,7 +92,7 @@ func (t *task) readResults(ctx context.Context, after []string) error {
 	return nil
 }
 
-// readSlot returns a slot's record and its revision, at the ledger's leader. The record is nil if
+// readSlot reads a slot's record and its revision from the ledger's leader. The record is nil if
 // there is none.
 func (t *task) readSlot(ctx context.Context, s job.Slot) (*job.Record, uint64, error) {
 	rec, revision, err := t.cfg.Ledger.Read(ctx, s)

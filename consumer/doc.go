@@ -7,14 +7,14 @@
 //
 // # Design
 //
-// Each delivered message becomes a task, which is a machine of named states (task.go). The
-// method step does the work of the current state and sets the next one. Its parameter says
-// whether it may block. If a step would have to block and may not, the task moves to a
-// goroutine of the pool and takes the step there. A slot that succeeds at once goes through
-// these states:
+// Each delivered message becomes a task, which is a state machine (task.go). The method step
+// does the work of the current state and sets the next one. Its parameter says whether it may
+// block. If a step would have to block and may not, the task moves to a goroutine of the pool
+// and takes the step there. If a job's lock admits a slot at once and the handler succeeds, the
+// task goes through these states:
 //
 //	arrived            the message is parsed, and the slot is entered in the table
-//	loading            the definition is looked up; from the second delivery on, the record is read
+//	loading            the definition is looked up, and the record is read if there may be one
 //	deciding           core.Decide names the next step
 //	entering           the job's lock admits the slot
 //	deciding
@@ -34,11 +34,12 @@
 // deciding. The steps entering and writing send their write and return. The callback that gets
 // the broker's answer takes the next step, so no goroutine waits for the answer. The steps
 // writingWhole and concludingWhole, and leaving if it has to write the lock, occupy a goroutine
-// until the broker answers. A slot that succeeds at once needs a goroutine for its handler.
-// Afterwards it needs one only to log its success, to publish what follows, or to write its lock.
+// until the broker answers. A slot that goes through the states above needs a goroutine for its
+// handler. Afterwards it needs one only to log its success, to publish what follows, or to write
+// its lock.
 //
 //	pull.go           asks the sources for as many messages as the limiter allows
-//	task.go           the machine: states, steps, and panics
+//	task.go           the state machine: states, steps, and panics
 //	decide.go         reads what a decision needs, asks core.Decide, and answers the broker
 //	lock.go           enters and leaves a job's lock; locks.go caches the locks that this consumer wrote
 //	attempt.go        runs the handler, under a context that ends with the lease
@@ -59,8 +60,8 @@
 // The numbers are those of package internal/core.
 //
 //   - (3) No handler starts before the ledger has accepted the worker's claim. A read alone
-//     permits nothing: it returns the revision that the write expects. The worker repeats a
-//     write without an answer until it has one, or until the incarnation ends.
+//     permits nothing: it returns the revision that the write expects. The worker repeats an
+//     unanswered claim until it is answered or the node's context ends.
 //   - (4) No handler's context outlives its node's lease, unless the job has
 //     job.LeaseLostFinish. The worker checks the lease once more after its claim is stored and
 //     before the handler starts: the process may have been suspended in between.

@@ -88,8 +88,8 @@ func (t *task) alerts(rec job.Record) (kinds []job.State, tracked bool) {
 
 // track stores that the job has failed, or that it has recovered. If it has recovered, track
 // first publishes the alert: a crash before the state is stored repeats the alert, and does not
-// lose it. If two slots succeed at the same time, both publish the alert under the same message
-// ID, and the stream drops the duplicate.
+// lose it. If two slots succeed at the same time, their workers publish the alert under the same
+// message ID, and the stream drops the duplicate.
 func (t *task) track(ctx context.Context, rec job.Record, revision uint64) error {
 	for {
 		state, at, err := t.cfg.AlertStates.Read(ctx, rec.Slot.Job)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// progressEvery is the shortest time between two events of an attempt's progress.
+	// progressEvery is the shortest interval between two progress events of an attempt.
 	progressEvery = time.Second
 
 	// feedEvery is how long output is collected before it is sent.
@@ -169,8 +169,8 @@ func (r *reports) answer(follow bool) exchange.OutputAnswer {
 	}
 }
 
-// logLines is the handler of job.Run.Logger. Most handlers log nothing, so logLines builds its
-// slog.Handler at the first use.
+// logLines is the slog.Handler of job.Run.Logger. Most attempts log nothing, so logLines builds
+// the handlers behind it at the first use.
 type logLines struct{ r *reports }
 
 func (l logLines) handler() slog.Handler {

@@ -49,7 +49,7 @@ type limiter struct {
 	waiters []waiter // the pending tasks that can do nothing more without a permit
 	expiry  *time.Timer
 	pace    pace
-	pullers map[*puller]struct{} // those that may ask for more when a permit is free
+	pullers map[*puller]struct{} // kicked when a permit is released: see register
 }
 
 // waiter is a task that waits for a permit. It holds no goroutine. The limiter resumes it, with
@@ -309,7 +309,7 @@ type pace struct {
 	current, previous int // in the interval that began at since, and in the one before
 
 	// busiest is the largest number in an interval since the last handler that was not short.
-	// That interval ended at busiestAt.
+	// busiestAt is when rollOver saw that this interval was over.
 	busiest   int
 	busiestAt time.Time
 }

@@ -177,8 +177,8 @@ func (t *task) recall(ctx context.Context, mayBlock bool) (seen seenLock, ended 
 }
 
 // backOff waits before the next write of a lock. conflicts is how many writes in a row were
-// refused. It does not wait after the first refusal, and waits longer after each further one. It
-// returns false if ctx ends.
+// refused. It does not wait after the first refusal, and waits longer after each further one, up
+// to half a second. It returns false if ctx ends.
 func backOff(ctx context.Context, conflicts int) bool {
 	if conflicts < 2 {
 		return ctx.Err() == nil
@@ -195,9 +195,9 @@ func backOff(ctx context.Context, conflicts int) bool {
 }
 
 // findEnded reads which of the slots in the lock have an outcome, and stores that in ended. It
-// always asks the ledger's leader, even about a slot that this node works on: its message may
-// be a second copy, and the slot may have ended. A slot without a record has not ended, unless
-// it will never begin: see isOver.
+// always asks the ledger's leader, even about a slot that this node works on: the slot may have
+// ended, and the node may be handling a second copy of its message. A slot without a record has
+// not ended, unless it will never begin: see isOver.
 func (t *task) findEnded(ctx context.Context, slots []core.LockSlot, ended map[job.Slot]bool) error {
 	for _, s := range slots {
 		rec, _, err := t.readSlot(ctx, s.Slot)
@@ -252,8 +252,8 @@ func (t *task) leave(mayBlock bool) flow {
 	return t.close()
 }
 
-// removeFromLock takes the slot out of the lock, and retries until ctx ends. places is how many slots
-// of the job may run at once.
+// removeFromLock takes the slot out of the lock. After a conflict it retries until ctx ends. places
+// is how many slots of the job may run at once.
 func (t *task) removeFromLock(ctx context.Context, places int) error {
 	turns := t.locks.turns(t.d.Slot.Job)
 	if !take(ctx, turns.change, true) {

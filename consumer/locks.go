@@ -21,7 +21,7 @@ type Locks interface {
 
 // locks remembers the locks that this consumer wrote. So a slot enters a free lock with one
 // write and no read: if the remembered revision is not the last one, the write is refused.
-// Before a remembered lock refuses a slot, the task reads the lock.
+// Before a remembered lock refuses a slot because of other slots in it, the task reads the lock.
 type locks struct {
 	Locks
 	mu         sync.Mutex
@@ -143,8 +143,8 @@ func (l *locks) noteEnded(s job.Slot, since time.Time) bool {
 
 // turns serialise the changes that this consumer makes to a job's lock. Without them, many slots
 // that arrive at once would cause each other's writes to be refused. A slot that enters takes
-// enter and then change. A slot that leaves takes only change, so it waits for at most one slot
-// that enters.
+// enter and then change. A slot that leaves, or that has waited for the lock, takes only change,
+// so it waits behind at most one slot that has just arrived.
 type turns struct{ enter, change chan struct{} }
 
 func (l *locks) turns(name string) turns {

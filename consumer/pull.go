@@ -73,7 +73,7 @@ type puller struct {
 	mu          sync.Mutex
 	requests    [lanes]request
 	failed      error     // the error with which a request ended; it ends the session too
-	lastMessage time.Time // when the last message arrived; a new session sets it to minRequest before now
+	lastMessage time.Time // when the last message arrived; a new session counts as idle for minRequest
 	served      bool      // the broker has served or ended a request of this session without an error
 	lastError   error     // why the last session ended
 

@@ -237,7 +237,7 @@ func (t *task) work() {
 	}
 }
 
-// passOn starts the task that got the permit of this one on another goroutine.
+// passOn moves the task that got this task's permit to another goroutine.
 func (t *task) passOn() {
 	if next := t.next; next != nil {
 		t.next = nil
@@ -301,9 +301,9 @@ const maxOwnPanics = 3
 
 // fail handles a panic in the worker's own code. If the task was already answering the broker, or
 // leaving its lock, fail only closes it. If the task has a claim without a result, fail records a
-// failed attempt. Otherwise it postpones the slot, or drops the message if the slot is past the
-// horizon. After more than maxOwnPanics panics it closes the task without an answer to the broker.
-// Then a claimed slot stays in the table, since its handler may still run.
+// failed attempt. If it has no claim and the slot is past the horizon, fail drops the message.
+// Otherwise it postpones the slot. After more than maxOwnPanics panics it closes the task without
+// an answer to the broker. Then a claimed slot stays in the table, since its handler may still run.
 func (t *task) fail(p any) {
 	err := panicked(p)
 	t.cfg.Logger.Error("handling a slot panicked", "slot", t.d.Slot.ID(), "subject", t.msg.Subject(), "error", err)

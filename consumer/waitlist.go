@@ -203,7 +203,7 @@ func (t *task) recheckDelay(admission core.Admission) time.Duration {
 		d = minRecheck/2 + rand.N(minRecheck)
 	case admission.Kind == core.AdmissionCrowded:
 		d = maxRecheck/2 + rand.N(maxRecheck/2)
-	case t.lock.skips && admission.Ahead == 0: // the holder may end without waking this slot (decision 0030): wait for as long again as until now
+	case t.lock.skips && admission.Ahead == 0: // the holder may end without waking this slot (decision 0030): wait no longer than the slot has waited so far
 		d = min(d, max(t.cfg.Now().Sub(t.lock.since), minRecheck/32))
 	}
 	if admission.Displaces != (job.Slot{}) {

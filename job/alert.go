@@ -19,8 +19,8 @@ type Alert struct {
 	NATS *AlertNATS `json:"nats,omitempty"`
 
 	// Format is the service whose body format is used: one of AlertFormats. It requires HTTP.
-	// For ntfy, the URL is that of a topic. Template is a text/template without loops that
-	// writes the body instead, of up to MaxAlertTemplate bytes; docs/configuration.md lists
+	// For ntfy, the URL is that of a topic. Template writes the body instead: it is a
+	// text/template without loops, of up to MaxAlertTemplate bytes. docs/configuration.md lists
 	// its fields and functions. If both are empty, the body is the Event as JSON.
 	Format   string `json:"format,omitempty"`
 	Template string `json:"template,omitempty"`
@@ -41,7 +41,8 @@ const (
 // AlertFormats returns the services that Alert.Format knows.
 func AlertFormats() []string { return alertbody.Services() }
 
-// AlertHTTP is a webhook. It receives an alert as a POST request; Job.Heartbeat calls it with GET.
+// AlertHTTP is a webhook. It receives an alert as a POST request, and the heartbeat of
+// Job.Heartbeat as a GET request.
 type AlertHTTP struct {
 	// URL is absolute, and has no user and password. If the URL itself is a secret, leave
 	// it empty and set URLEnv to the name of an environment variable that holds it. The

@@ -2,16 +2,16 @@
 // schedules, the slots they produce, the handlers that run them, and their outcomes.
 //
 // A program fills in a Job, of which only Name and one of Schedule, After and On are
-// required, and writes a Handler. The handler receives a Run, and reports its result by the error that it
-// returns:
+// required, and writes a Handler. The handler receives a Run, and reports its result by the
+// error that it returns:
 //
 //   - nil: the slot has succeeded.
 //   - an error: the attempt has failed, and is retried as Job.Retry says.
 //   - Permanent(err): the slot has failed; no attempt follows.
 //   - RetryAfter(d, err): the attempt has failed; the next one starts after d.
 //
-// The context of a handler ends when it must stop. context.Cause then returns
-// ErrTimeout, ErrCancelled, ErrReplaced, ErrStopping or ErrLeaseLost.
+// The context of a handler ends when the handler must stop. The error that context.Cause
+// then returns wraps ErrTimeout, ErrCancelled, ErrReplaced, ErrStopping or ErrLeaseLost.
 //
 // A slot is one planned run of a job: its name and an instant in UTC, in whole seconds.
 // Slot.ID is the same on every node, so it serves as the idempotency key of the slot's

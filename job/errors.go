@@ -8,7 +8,8 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// Causes with which a handler's context ends, as context.Cause returns them.
+// Causes with which a handler's context ends. The error that context.Cause returns wraps one of
+// them.
 var (
 	// ErrTimeout: the attempt has taken longer than Job.Timeout.
 	ErrTimeout = errors.New("timeout")

@@ -52,8 +52,8 @@ type Job struct {
 	// that match a cron expression.
 	Exclude []string
 
-	// DSTGap decides about a wall-clock time that a clock change skips, DSTOverlap about one
-	// that occurs twice. Empty: GapAfter and RepeatFirst.
+	// DSTGap determines the slot of a wall-clock time that a clock change skips, DSTOverlap the
+	// slots of one that occurs twice. Empty: GapAfter and RepeatFirst.
 	DSTGap     GapPolicy
 	DSTOverlap RepeatPolicy
 
@@ -88,12 +88,12 @@ type Job struct {
 	// is not split.
 	Shards int
 
-	// OnLeaseLost decides about a handler whose node has lost contact with the broker.
-	// Empty: LeaseLostCancel.
+	// OnLeaseLost determines what happens to a handler whose node has lost contact with the
+	// broker. Empty: LeaseLostCancel.
 	OnLeaseLost LeaseLost
 
-	// Overlap decides about a slot that is due while an earlier one of the job has no
-	// outcome. A triggered run waits for the earlier slot under all policies except
+	// Overlap determines what happens to a slot that is due while an earlier one of the job
+	// has no outcome. A triggered run waits for the earlier slot under all policies except
 	// OverlapAllow. Empty: OverlapSkip, or OverlapAllow if the job has On.
 	Overlap Overlap
 
@@ -114,9 +114,10 @@ type Job struct {
 	// that fails is repeated for up to MaxHeartbeatAge. Nil: none.
 	Heartbeat *AlertHTTP
 
-	// Concurrency is how many slots of the job, in the whole fleet, may have started and have no
-	// outcome. Overlap applies to further slots; with OverlapAllow they wait in the order of
-	// their instants. Up to MaxConcurrency. Zero: one, or no limit with OverlapAllow.
+	// Concurrency limits how many slots of the job are unfinished at once in the whole fleet:
+	// claimed, and without an outcome. Overlap applies to further slots; with OverlapAllow they
+	// wait in the order of their instants. Up to MaxConcurrency. Zero: one, or no limit with
+	// OverlapAllow.
 	Concurrency int
 }
 
@@ -125,7 +126,7 @@ type Job struct {
 // Until, Exclude and CatchUp.
 const OnDemand = "none"
 
-// GapPolicy decides about a wall-clock time that a clock change skips.
+// GapPolicy determines the slot of a wall-clock time that a clock change skips.
 type GapPolicy string
 
 const (
@@ -133,7 +134,7 @@ const (
 	GapSkip  GapPolicy = "skip"  // there is no slot
 )
 
-// RepeatPolicy decides about a wall-clock time that occurs twice.
+// RepeatPolicy determines the slots of a wall-clock time that occurs twice.
 type RepeatPolicy string
 
 const (
@@ -155,8 +156,8 @@ type Retry struct {
 	Backoff, MaxBackoff time.Duration
 }
 
-// LeaseLost decides about a handler whose node has lost contact with the broker for so
-// long that another node may take over its slots.
+// LeaseLost determines what happens to a handler whose node has lost contact with the broker
+// for so long that another node may take over its slots.
 type LeaseLost string
 
 const (
@@ -168,8 +169,8 @@ const (
 	LeaseLostFinish LeaseLost = "finish"
 )
 
-// Overlap decides about a slot that is due while an earlier one of the job has no outcome:
-// that one runs, waits for its next attempt, or was claimed by a worker that died.
+// Overlap determines what happens to a slot that is due while an earlier one of the job has no
+// outcome: the earlier one runs, waits for its next attempt, or was claimed by a worker that died.
 //
 // The policies apply to slots that were published on time. A slot that was caught up, backfilled
 // or triggered, that a message of a stream started, or whose message was published again, is never
@@ -199,8 +200,8 @@ const (
 	CatchUpNone   CatchUpPolicy = "none"   // none
 )
 
-// CatchUp decides about late slots: those that were not published in time, because no producer
-// ran or the job was paused.
+// CatchUp determines what happens to late slots: those that were not published in time, because
+// no producer ran or the job was paused.
 type CatchUp struct {
 	// Policy decides which of them run. The others end as Missed. Empty: CatchUpLatest.
 	Policy CatchUpPolicy

@@ -21,7 +21,7 @@ const (
 	Succeeded State = "succeeded" // the handler returned nil
 	Failed    State = "failed"    // its attempts are spent, one had a Permanent error, or the horizon leaves no time for another
 	Skipped   State = "skipped"   // another slot of the job kept it from starting
-	Missed    State = "missed"    // not published in time, and left out by the catch-up policy
+	Missed    State = "missed"    // left out by the catch-up policy, or due while the job was paused
 	Expired   State = "expired"   // not started within the horizon or the job's deadline
 	Cancelled State = "cancelled" // by an operator, by a newer slot, or because the job was deleted or its plan changed
 )
@@ -59,7 +59,7 @@ type Record struct {
 	// from Job.Deadline at the first claim. Zero: no deadline.
 	StartBy time.Time `json:"start_by,omitzero"`
 
-	// Node is the node that runs the slot, or that wrote the outcome.
+	// Node is the node that runs the slot, or the node or operator that wrote the outcome.
 	Node string `json:"node"`
 
 	// Nonce differs with every write of the record.

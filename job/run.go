@@ -10,11 +10,11 @@ import (
 	"github.com/cronce-io/cronce/internal/codec/payload"
 )
 
-// Handler does the work of one slot. It returns nil when its effect is complete. Any other
-// error, or a panic, is a failed attempt; see Permanent and RetryAfter.
+// Handler does the work of one slot. It returns nil when its effect is complete. Any error
+// except ErrShadow, or a panic, is a failed attempt; see Permanent and RetryAfter.
 //
 // When ctx ends, the handler must stop: another worker may start the slot. context.Cause(ctx)
-// is ErrTimeout, ErrCancelled, ErrReplaced, ErrStopping or ErrLeaseLost. A handler that
+// wraps ErrTimeout, ErrCancelled, ErrReplaced, ErrStopping or ErrLeaseLost. A handler that
 // ignores ctx is not killed, and may overlap with the slot's next attempt. To guard against
 // that, pass Run.Fence and the slot ID to the system that the handler changes.
 //

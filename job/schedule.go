@@ -144,7 +144,7 @@ func (s *Schedule) previous(begin, end, step int64) (int64, bool) {
 		}
 		end -= step + 1
 	}
-	// There is a slot at low, and none after end. Usually the one at low is the newest.
+	// There is a slot at low, and the newest one is not after end. Usually it is the one at low.
 	if u, ok := s.next(low + 1); !ok || u > end {
 		return low, true
 	}

@@ -56,7 +56,7 @@ func (p Plan) startedOtherwise() bool {
 // that other jobs, messages or only triggers start.
 func (p Plan) Scheduled() bool { return p.Schedule != "" && p.Schedule != OnDemand }
 
-// Start returns a short text of what starts the job: its schedule, "after extract",
+// Start returns a short text that says what starts the job: its schedule, "after extract",
 // "on ORDERS orders.paid" or "when triggered".
 func (p Plan) Start() string {
 	switch {

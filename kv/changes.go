@@ -50,9 +50,9 @@ type Change struct {
 	RetryAt time.Time
 }
 
-// Changes iterates over the last writes of all slots after the cursor, in stream order,
-// as of the time when the pass began, and advances the cursor. It reads only headers.
-// Like List, it may miss the newest writes. It stops at the first error.
+// Changes iterates over the last writes of all slots after the cursor, in stream order, and
+// advances the cursor. It reads only headers. Like List, it may miss the newest writes. It
+// stops at the first error.
 func (l *Ledger) Changes(ctx context.Context, at *wire.Cursor) iter.Seq2[Change, error] {
 	return decodeEach(l.b.Changes(ctx, at, true), func(e wire.Entry) (Change, bool, error) {
 		change, ok := l.change(e)

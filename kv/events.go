@@ -59,8 +59,8 @@ func decodeEvent(e wire.Entry) (job.Event, error) {
 	return event, nil
 }
 
-// EventsAfter calls f with each stored event after the cursor and the event's sequence, and
-// advances the cursor, until f returns false. If name is not empty, it leaves out the events of
+// EventsAfter calls f with each stored event after the cursor, and with the event's sequence,
+// until f returns false. It advances the cursor. If name is not empty, it leaves out the events of
 // other jobs. If an event cannot be decoded, f gets the error.
 func (s *Store) EventsAfter(ctx context.Context, name string, at *wire.Cursor, f func(job.Event, uint64, error) bool) error {
 	filter := ""

@@ -40,7 +40,8 @@ type ListFilter struct {
 // asks until it is answered or ctx ends. If ctx ends first, the error wraps
 // job.ErrUnknown. If there is no record, the error wraps job.ErrNotFound, and the
 // revision is that of the delete marker, or 0. Write expects this revision for a first
-// record.
+// record. If the record cannot be decoded, the error is an *UnreadableError. If the server
+// does not permit the read, Read fails at once with job.ErrDenied.
 func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
 	return read(ctx, l.b, slot.Key(), l.decode)
 }
@@ -94,10 +95,10 @@ func (l *Ledger) decodeOthers(found []wire.Entry, own string) ([]job.Record, err
 }
 
 // Write stores the record if revision is the slot's last one; 0 creates it. It returns
-// the new revision. If another write came first, the error is job.ErrConflict. If no
-// answer comes before ctx ends, the error is job.ErrUnknown: only writing the same record
-// (with the same Nonce) at the same revision again settles it. Each new record needs a
-// Nonce of its own.
+// the new revision. If another write came first, or has replaced the record since, the error
+// is job.ErrConflict. If no answer comes before ctx ends, the error is job.ErrUnknown: only
+// writing the same record (with the same Nonce) at the same revision again settles it. Each
+// new record needs a Nonce of its own.
 func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
 	return wire.Await(func(answered func(uint64, error)) { l.Send(ctx, r, revision, answered) })
 }

@@ -58,10 +58,11 @@ func (n *Nodes) List(ctx context.Context) ([]exchange.NodeEvent, error) {
 }
 
 // Watch calls f for every stored node, then once with Ready, then for every change. It makes one
-// call at a time, in the broker's order. It returns nil when ctx ends, and wire.ErrGone when the
-// bucket is removed or created again. Of several writes that follow each other quickly, or while
-// the connection is down, it may report only the last. It reports a record that was removed, or
-// that the broker dropped because of its age, as Gone.
+// call at a time, in the broker's order. It returns nil when ctx ends, and wire.ErrGone when it
+// finds the bucket removed. If the bucket was created again or restored meanwhile, Watch continues
+// with the new revisions. Of several writes that follow each other quickly, or while the
+// connection is down, it may report only the last. It reports a record that was removed, or that
+// the broker dropped because of its age, as Gone.
 func (n *Nodes) Watch(ctx context.Context, f func(exchange.NodeEvent)) error {
 	decode := func(e wire.Entry) any { return n.event(e) }
 	return n.s.Watch(ctx, n.b, false, decode, func(c wire.Change) {
