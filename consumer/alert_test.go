@@ -14,7 +14,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-var told = &job.Alert{NATS: &job.AlertNATS{Subject: "alerts"}}
+var target = &job.Alert{NATS: &job.AlertNATS{Subject: "alerts"}}
 
 func (b *bench) alerted() []string { return slices.Sorted(maps.Keys(b.alerts)) }
 
@@ -27,18 +27,18 @@ func TestAnAlertIsStoredForEachOutcomeThatWantsOne(t *testing.T) {
 		edit    func(*core.Message)
 		want    job.State // empty: no alert
 	}{
-		"failed":                     {job.Job{OnFailure: told}, fails, nil, job.Failed},
-		"failed, only missed wanted": {job.Job{OnMissed: told}, fails, nil, ""},
-		"succeeded":                  {job.Job{OnFailure: told, OnMissed: told}, succeed, nil, ""},
-		"too old":                    {job.Job{OnFailure: told}, succeed, func(m *core.Message) { m.Slot.At = m.Slot.At.Add(-2 * horizon) }, job.Expired},
-		"past its deadline":          {job.Job{OnFailure: told, Deadline: time.Minute}, nil, func(m *core.Message) { m.Slot.At, m.Due = m.Slot.At.Add(-time.Hour), m.Due.Add(-time.Hour) }, job.Expired},
-		"missed":                     {job.Job{OnMissed: told}, nil, func(m *core.Message) { m.Missed = 1 }, job.Missed},
-		"missed, only failed wanted": {job.Job{OnFailure: told}, nil, func(m *core.Message) { m.Missed = 1 }, ""},
-		"a range of missed ones": {job.Job{OnMissed: told}, nil, func(m *core.Message) {
+		"failed":                     {job.Job{OnFailure: target}, fails, nil, job.Failed},
+		"failed, only missed wanted": {job.Job{OnMissed: target}, fails, nil, ""},
+		"succeeded":                  {job.Job{OnFailure: target, OnMissed: target}, succeed, nil, ""},
+		"too old":                    {job.Job{OnFailure: target}, succeed, func(m *core.Message) { m.Slot.At = m.Slot.At.Add(-2 * horizon) }, job.Expired},
+		"past its deadline":          {job.Job{OnFailure: target, Deadline: time.Minute}, nil, func(m *core.Message) { m.Slot.At, m.Due = m.Slot.At.Add(-time.Hour), m.Due.Add(-time.Hour) }, job.Expired},
+		"missed":                     {job.Job{OnMissed: target}, nil, func(m *core.Message) { m.Missed = 1 }, job.Missed},
+		"missed, only failed wanted": {job.Job{OnFailure: target}, nil, func(m *core.Message) { m.Missed = 1 }, ""},
+		"a range of missed ones": {job.Job{OnMissed: target}, nil, func(m *core.Message) {
 			m.Slot.Range, m.Slot.At = true, m.Slot.At.Add(-2*time.Hour)
 			m.Missed, m.MissedLast = 12, m.Slot.At.Add(time.Hour)
 		}, job.Missed},
-		"cancelled: deleted": {job.Job{OnFailure: told, OnMissed: told}, nil, func(m *core.Message) { m.Slot.Job = "gone" }, ""},
+		"cancelled: deleted": {job.Job{OnFailure: target, OnMissed: target}, nil, func(m *core.Message) { m.Slot.Job = "gone" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +57,7 @@ func TestAnAlertIsStoredForEachOutcomeThatWantsOne(t *testing.T) {
 				_ = stop()
 				if c.want == "" {
 					if got := b.alerted(); len(got) > 0 {
-						t.Errorf("told of %v", got)
+						t.Errorf("published %v", got)
 					}
 					return
 				}
@@ -69,7 +69,7 @@ func TestAnAlertIsStoredForEachOutcomeThatWantsOne(t *testing.T) {
 				e := b.alerts[id]
 				if len(b.alerts) != 1 || b.copies != 1 || e.Kind != job.EventAlert || e.Alert != c.want || r.State != c.want ||
 					e.ID != m.Slot.ID() || e.Job != "report" || e.Node != "A" || e.Error != r.Error || e.Count != m.Missed && m.Slot.Range {
-					t.Errorf("told %+v under %v and %d copies, want one of %s", e, b.alerted(), b.copies, id)
+					t.Errorf("published %+v under %v and %d copies, want one of %s", e, b.alerted(), b.copies, id)
 				}
 			})
 		})
@@ -80,7 +80,7 @@ func TestNoAckBeforeTheAlertIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.handle(job.Job{Name: "report", OnFailure: told}, func(context.Context, job.Run) error { return job.Permanent(errors.New("no")) })
+		b.handle(job.Job{Name: "report", OnFailure: target}, func(context.Context, job.Run) error { return job.Permanent(errors.New("no")) })
 		b.refuse = errors.New("the stream is full")
 		stop := b.run()
 		slot := b.publish("report")
@@ -103,7 +103,7 @@ func TestAnAlertIsStoredIfTheDefinitionCannotBeRead(t *testing.T) {
 		b.settled(1)
 		_ = stop()
 		if got := b.alerted(); len(got) != 1 {
-			t.Errorf("told of %v, want one", got)
+			t.Errorf("published %v, want one", got)
 		}
 	})
 }
@@ -113,7 +113,7 @@ func TestASplitSlotHasOneAlert(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.handle(job.Job{Name: "report", Shards: 3, OnFailure: told}, func(_ context.Context, run job.Run) error {
+		b.handle(job.Job{Name: "report", Shards: 3, OnFailure: target}, func(_ context.Context, run job.Run) error {
 			return job.Permanent(errors.New("no"))
 		})
 		stop := b.run()
@@ -121,7 +121,7 @@ func TestASplitSlotHasOneAlert(t *testing.T) {
 		b.settled(3)
 		_ = stop()
 		if len(b.alerts) != 1 || b.alerts[b.alerted()[0]].ID != slot.ID() {
-			t.Errorf("told of %v, want %s once", b.alerted(), slot)
+			t.Errorf("published %v, want %s once", b.alerted(), slot)
 		}
 	})
 }

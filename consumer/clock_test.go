@@ -13,7 +13,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// wrongClock gives the worker a broker's clock that is off, and not believed while it is.
+// wrongClock makes the worker's estimate of the broker's clock wrong, and implausible while it is
+// wrong.
 func (b *bench) wrongClock(by time.Duration) (set func(time.Duration)) {
 	var off atomic.Int64
 	off.Store(int64(by))

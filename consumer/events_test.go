@@ -66,7 +66,7 @@ func TestEachStateHasOneEvent(t *testing.T) {
 						t.Errorf("an event of %q: %v", e.ID, err)
 					}
 					if r := b.record(slot); job.EventKind(r.State) != e.Kind || e.Job != "report" || e.Node != "A" || e.V != codec.Version || e.Error != r.Error {
-						t.Errorf("told %+v while the record is %s (%s)", e, r.State, r.Error)
+						t.Errorf("published %+v while the record is %s (%s)", e, r.State, r.Error)
 					}
 					emit(e)
 				}
@@ -75,7 +75,7 @@ func TestEachStateHasOneEvent(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				_ = stop()
 				if got := fmt.Sprint(b.kinds()); got != c.want {
-					t.Errorf("told %s, want %s", got, c.want)
+					t.Errorf("published %s, want %s", got, c.want)
 				}
 			})
 		})

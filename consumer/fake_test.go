@@ -24,21 +24,21 @@ const (
 	horizon = 24 * time.Hour
 )
 
-// fakeQueue is a work queue that behaves as the server's: a message without an answer within
-// AckWait comes again, an in-progress mark begins AckWait anew, and an ack is taken from any
-// consumer that ever had the message.
+// fakeQueue is a work queue that behaves like the server's. If a message is not answered within
+// AckWait, the queue delivers it again. An in-progress mark restarts AckWait. The queue accepts an
+// ack from every consumer to which it has delivered the message.
 type fakeQueue struct {
 	mu      sync.Mutex
 	ready   []*stored
 	wake    chan struct{}
 	answers []string
 	asked   int // messages asked for and not delivered
-	mostOut int // most messages asked for or in hand at once
-	out     int
-	early   int // of those in hand whose handler has said returned
+	mostOut int // the largest sum of asked and out
+	out     int // messages delivered and not answered, without those counted in early
+	early   int // messages not answered whose handler has called returned
 	failing error
 
-	requests []time.Duration // how long each was to stand
+	requests []time.Duration // how long each was to stay open
 }
 
 type stored struct {
@@ -113,7 +113,7 @@ func (s *source) Leave(context.Context) error {
 	return nil
 }
 
-// serve delivers messages until the request is served, over or taken back.
+// serve delivers messages until the request is served, has expired or is cancelled.
 func (s *source) serve(lane, n int, d time.Duration) {
 	expires := time.After(d)
 	for n > 0 {
@@ -433,7 +433,7 @@ func (b *bench) kinds() []job.EventKind {
 	return kinds
 }
 
-// asks returns how long each request was to stand.
+// asks returns how long each request was to stay open.
 func (q *fakeQueue) asks() []time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()

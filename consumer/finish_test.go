@@ -86,8 +86,8 @@ func TestAHandlerThatIsToFinishEndsWithItsProcess(t *testing.T) {
 	})
 }
 
-// A node writes that it has stopped when nothing runs under its name any more: it waits for
-// a handler that may outlive a lost lease as for any other.
+// A node writes that it has stopped only when none of its handlers runs. So it also waits for a
+// handler that may outlive a lost lease.
 func TestAWorkerThatStopsWaitsForAHandlerThatIsToFinish(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAWorkerThatStopsWaitsForAHandlerThatIsToFinish(t *testing.T) {
 	})
 }
 
-// It had its grace, and some seconds more, like any other.
+// After the grace and linger, neither Run nor Table.Finish waits for the handler any longer.
 func TestAHandlerThatIgnoresTheEndIsGivenUpOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -217,7 +217,7 @@ func TestProgressIsToldAtMostOnceASecond(t *testing.T) {
 			}
 		}
 		if len(done) != 6 || done[0] != 0 || done[4] != 349 || done[5] != 350 {
-			t.Errorf("told at %v, want six times: at once, each second, and the newest", done)
+			t.Errorf("published at %v, want six times: at once, each second, and the newest", done)
 		}
 		if _, revision, err := b.ledger.Read(t.Context(), r.Slot); err != nil || revision != r.Attempts[0].Fence+1 {
 			t.Errorf("the ledger is at %d, %v; want nothing written between the claim at %d and the outcome", revision, err, r.Attempts[0].Fence)

@@ -60,7 +60,8 @@ func TestAReleasedPermitPassesToTheFirstInLine(t *testing.T) {
 	})
 }
 
-// A message is admitted without a permit only if each permit was released once of late.
+// A message is admitted without a permit only if at least as many short handlers have recently
+// returned as there are permits.
 func TestMessagesAreAdmittedAheadOnlyBehindShortHandlers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// contested changes a lock before each write, so many times.
+// contested refuses the first writes of locks, as many as lose says, as if another worker had
+// written first.
 type contested struct {
 	consumer.Locks
 	lose atomic.Int64
@@ -66,8 +67,8 @@ func TestALockThatOthersChangeIsLeftAllTheSame(t *testing.T) {
 				f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapQueue}, time.Second)
 				b := f.benches[0]
 				locks := &contested{Locks: b.cfg.Locks}
-				var told bytes.Buffer
-				b.cfg.Locks, b.cfg.Logger = locks, slog.New(slog.NewTextHandler(&told, nil))
+				var logged bytes.Buffer
+				b.cfg.Locks, b.cfg.Logger = locks, slog.New(slog.NewTextHandler(&logged, nil))
 				stop := b.run()
 				s := f.publish()
 				for len(f.runs.said()) == 0 {
@@ -82,8 +83,8 @@ func TestALockThatOthersChangeIsLeftAllTheSame(t *testing.T) {
 				if err != nil || (len(l.Holders) == 0) != c.freed {
 					t.Errorf("the lock is %+v, %v", l, err)
 				}
-				if warned := strings.Contains(told.String(), "slot not removed from its job's lock"); warned == c.freed {
-					t.Errorf("told %q", told.String())
+				if warned := strings.Contains(logged.String(), "slot not removed from its job's lock"); warned == c.freed {
+					t.Errorf("logged %q", logged.String())
 				}
 			})
 		})

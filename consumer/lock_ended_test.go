@@ -42,8 +42,8 @@ func TestASlotWithAnOutcomeHoldsNothing(t *testing.T) {
 	})
 }
 
-// The stream was purged while the lock had admitted them and they had no record: no worker
-// will ever run them, and no record will ever say so.
+// The lock has admitted the slot, but the slot has no record, and its message was purged from the
+// stream. So no worker will run it or write its record.
 func TestASlotThatIsTooOldToRunHoldsNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

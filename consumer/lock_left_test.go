@@ -195,7 +195,7 @@ func TestASlotThatIsToBeRetriedKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// A lock that is not remembered is taken for none if the last cache miss found none.
+// If the last cache miss found no lock on the broker, the next one assumes that there is none.
 func TestTheFirstSlotOfAJobCostsItsLockOneWriteAndNoRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -200,7 +200,7 @@ func TestConcurrencyIsCountedOverTheFleet(t *testing.T) {
 	})
 }
 
-// A slot leaves the lock as it is by then, not as its node remembers it: a slot that was
+// The lock has changed since the node wrote it. The slot leaves the changed lock, so a slot that was
 // admitted meanwhile stays in it.
 func TestLeavingALockLeavesOtherSlotsInIt(t *testing.T) {
 	t.Parallel()

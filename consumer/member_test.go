@@ -22,8 +22,8 @@ type member struct {
 	cfg  consumer.Config
 	stop func() error
 	die  context.CancelFunc // ends the process's life
-	cut  chan struct{}      // closed when its connection is mended; nil: it has one
-	gone bool               // killed: nothing of it happens any more
+	cut  chan struct{}      // closed when its connection is restored; nil: it is connected
+	gone bool               // the process was killed: it does nothing any more
 }
 
 func (s *scene) start() {
@@ -116,7 +116,7 @@ func (m *member) returned(run job.Run) {
 	delete(m.running, run.Slot)
 }
 
-// reach waits for a connection, and then for a round trip.
+// reach waits until the process is connected, and then for a round trip.
 func (m *member) reach(ctx context.Context) error {
 	m.mu.Lock()
 	cut, gone := m.cut, m.gone
@@ -202,7 +202,8 @@ func (s wiredSource) Listen(lanes int, message func(int, jetstream.Msg), ended f
 	}, ended)
 }
 
-// wiredMsg loses the answers of a process without a connection, and now and then others.
+// wiredMsg loses the answers of a process without a connection. While unacked is set, it loses half of
+// all answers.
 type wiredMsg struct {
 	jetstream.Msg
 	m *member

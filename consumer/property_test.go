@@ -258,8 +258,8 @@ func (s *scene) play(st step) {
 	}
 }
 
-// again publishes a slot's message a second time: as the sweep offers it when it seems to be
-// lost, or as a copy that the stream did not fold.
+// again publishes a slot's message a second time: as the sweep does for a message that seems to be
+// lost, or as a copy that the stream did not drop.
 func (s *scene) again(arg int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// An idle fleet sends next to nothing, and a worker that freezes on a busy queue swallows next
-// to nothing.
+// So an idle fleet sends few requests, and a worker that freezes on a busy queue withholds few
+// messages.
 func TestRequestsAreLongOnAnIdleQueueAndShortOnABusyOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -48,7 +48,7 @@ func TestTheFirstSuccessAfterAFailureIsARecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.cfg.AlertStates = memstore.New().AlertStates()
-		b.handle(job.Job{Name: "report", OnRecovered: told}, inTurn(2, 3, 6))
+		b.handle(job.Job{Name: "report", OnRecovered: target}, inTurn(2, 3, 6))
 		stop := b.run()
 		var slots []job.Slot
 		for i := range 8 {
@@ -89,7 +89,7 @@ func TestARecoveryIsNeitherLostNorSentTwiceInACrash(t *testing.T) {
 				states := store.AlertStates()
 				states.FailNext(faults...)
 				b.cfg.AlertStates = states
-				b.handle(job.Job{Name: "report", OnRecovered: told}, inTurn(1))
+				b.handle(job.Job{Name: "report", OnRecovered: target}, inTurn(1))
 				stop := b.run()
 				failed := job.NewSlot("report", time.Now())
 				for range 2 {
@@ -119,7 +119,7 @@ func TestARecoveryIsNotForgottenWhenItCannotBeTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.cfg.AlertStates = memstore.New().AlertStates()
-		b.handle(job.Job{Name: "report", OnRecovered: told}, inTurn(1))
+		b.handle(job.Job{Name: "report", OnRecovered: target}, inTurn(1))
 		stop := b.run()
 		b.publish("report")
 		b.settled(1)
@@ -153,11 +153,11 @@ func TestASuccessHasTheAlertsThatItsJobAsksFor(t *testing.T) {
 		job  job.Job
 		want string
 	}{
-		"success":               {job.Job{OnSuccess: told}, "succeeded"},
+		"success":               {job.Job{OnSuccess: target}, "succeeded"},
 		"heartbeat":             {job.Job{Heartbeat: hook}, "heartbeat"},
-		"both":                  {job.Job{OnSuccess: told, Heartbeat: hook}, "heartbeat succeeded"},
-		"recovery, no failure":  {job.Job{OnRecovered: told}, ""},
-		"only those of failure": {job.Job{OnFailure: told, OnMissed: told, OnLate: told}, ""},
+		"both":                  {job.Job{OnSuccess: target, Heartbeat: hook}, "heartbeat succeeded"},
+		"recovery, no failure":  {job.Job{OnRecovered: target}, ""},
+		"only those of failure": {job.Job{OnFailure: target, OnMissed: target, OnLate: target}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -195,7 +195,7 @@ func TestAWorkerWithoutTheRightToNoteFailuresGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.cfg.AlertStates = deniedStates{}
-		b.handle(job.Job{Name: "report", OnRecovered: told, OnFailure: told}, inTurn(1))
+		b.handle(job.Job{Name: "report", OnRecovered: target, OnFailure: target}, inTurn(1))
 		stop := b.run()
 		slot := b.publish("report")
 		v := b.settled(1)

@@ -19,7 +19,7 @@ func TestAShadowSucceedsWithAMarkAndWithoutAnAlert(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.cfg.AlertStates = memstore.New().AlertStates()
-		b.handle(job.Job{Name: "report", OnSuccess: told, OnRecovered: told, Heartbeat: &job.AlertHTTP{URL: "http://127.0.0.1/"}}, shadow)
+		b.handle(job.Job{Name: "report", OnSuccess: target, OnRecovered: target, Heartbeat: &job.AlertHTTP{URL: "http://127.0.0.1/"}}, shadow)
 		b.handle(job.Job{Name: "send", After: []string{"report"}}, succeed)
 		stop := b.run()
 		slot := b.publish("report")

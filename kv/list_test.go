@@ -81,11 +81,11 @@ func TestAJobsRecordsAreListedAlikeHoweverMany(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	told := false
+	refused := false
 	for _, err := range s.Ledger().List(ended, kv.ListFilter{Job: "many"}) {
-		told = err != nil
+		refused = err != nil
 	}
-	if !told {
+	if !refused {
 		t.Error("a pass that was cut short reads as a whole one")
 	}
 }

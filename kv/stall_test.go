@@ -61,15 +61,15 @@ func TestAStalledWatchIsFoundByItsAudit(t *testing.T) {
 	select {
 	case e := <-audited:
 		if e.Name != "report" {
-			t.Errorf("told %+v", e)
+			t.Errorf("reported %+v", e)
 		}
 	case <-time.After(natstest.Patience):
-		t.Fatalf("nothing was told in %v", time.Since(began))
+		t.Fatalf("nothing was reported in %v", time.Since(began))
 	}
-	t.Logf("told after %v", time.Since(began))
+	t.Logf("reported after %v", time.Since(began))
 	select {
 	case e := <-unaudited:
-		t.Errorf("the watch was not stalled: it told %+v", e)
+		t.Errorf("the watch was not stalled: it reported %+v", e)
 	default:
 	}
 }

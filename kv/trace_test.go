@@ -19,7 +19,7 @@ import (
 // message carries the Traceparent that its own trace has set.
 func TestEveryPublicationIsTraced(t *testing.T) {
 	t.Parallel()
-	var told []string
+	var traced []string
 	s := open(t, natstest.Run(t).JetStream(), kv.Options{Trace: func(queue string, m *core.Message) func(bool, error) {
 		if m.Missed > 0 {
 			return nil
@@ -27,7 +27,7 @@ func TestEveryPublicationIsTraced(t *testing.T) {
 		was := m.Traceparent
 		m.Traceparent = "span of " + m.Slot.ID()
 		return func(duplicate bool, err error) {
-			told = append(told, strings.TrimSpace(fmt.Sprint(m.Slot.ID(), " ", queue, " ", duplicate, " ", err != nil, " ", was)))
+			traced = append(traced, strings.TrimSpace(fmt.Sprint(m.Slot.ID(), " ", queue, " ", duplicate, " ", err != nil, " ", was)))
 		}
 	}})
 	planned := core.Message{Slot: job.NewSlot("report", at)}
@@ -45,8 +45,8 @@ func TestEveryPublicationIsTraced(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, load := planned.Slot.ID(), job.NewSlot("load", at).ID()
-	if want := []string{id + " default false false", id + " default true false", load + " bulk false false caller's", "report:@k default false false", "report:@k default false true"}; !slices.Equal(told, want) {
-		t.Errorf("traced\n%q, want\n%q", told, want)
+	if want := []string{id + " default false false", id + " default true false", load + " bulk false false caller's", "report:@k default false false", "report:@k default false true"}; !slices.Equal(traced, want) {
+		t.Errorf("traced\n%q, want\n%q", traced, want)
 	}
 	carried := map[string]string{}
 	for w, err := range s.Waiting(t.Context(), stream.WaitingFilter{}) {
