@@ -112,7 +112,7 @@ func lookUpGroup(name string) (uint32, error) {
 	return id, nil
 }
 
-// homeOfWorker returns the home directory of the worker's user. A service may be without HOME.
+// homeOfWorker returns the home directory of the worker's user. HOME may be unset in a service.
 func homeOfWorker() (string, error) {
 	if home, err := os.UserHomeDir(); err == nil {
 		return home, nil

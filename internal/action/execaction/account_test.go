@@ -93,7 +93,7 @@ func TestUserThatIsNotThereIsNamed(t *testing.T) {
 	}
 }
 
-// The worker reads the secret, so the command's user need not.
+// The worker reads the secret file, so the command's user needs no access to it.
 func TestSecretFileIsReadByTheWorker(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

@@ -8,8 +8,8 @@
 // expires.
 //
 // The command gets the environment of the worker without the variables that may hold the
-// worker's login, unless its job asks for them. Variables of the action come on top. Their
-// values are in no error and in no log.
+// worker's login, unless its job asks for them. Variables of the action are added, and replace
+// those of the same names. Their values never appear in errors or logs.
 //
 // A worker that runs as root can run a command as another user, with that user's groups and
 // home directory. The guard changes the user between fork and exec.

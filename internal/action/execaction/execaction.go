@@ -21,7 +21,7 @@ import (
 const exDataErr = 65
 
 // New returns a handler that runs the command of e under g. A command without a slash in its
-// name is searched in PATH at every run, so a command that is installed later is found.
+// name is looked up in PATH at every run, so a command that is installed later is found.
 // getenv returns variables of the worker's environment. If a variable that e.Env names is not set,
 // New returns an error.
 func New(e spec.Exec, g *guard.Guard, getenv func(string) string) (job.Handler, error) {
@@ -113,8 +113,8 @@ func Missing(e spec.Exec) error {
 	return err
 }
 
-// find returns the path of a program. A name without a slash is searched in the folders of
-// search, or in those of the worker's PATH if search is empty. A relative path begins in dir.
+// find returns the path of a program. A name without a slash is looked up in the folders of
+// search, or in those of the worker's PATH if search is empty. A relative path is relative to dir.
 func find(program, dir, search string) (string, error) {
 	switch {
 	case filepath.IsAbs(program):

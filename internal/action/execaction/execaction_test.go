@@ -86,8 +86,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// The exit status of a command that the guard ends says nothing about
-// its input.
+// The exit status of a command that the guard ended says nothing about its input.
 func TestExit65AfterTheContextHasEndedIsNotPermanent(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -148,7 +147,7 @@ func TestThePayloadIsTheStandardInput(t *testing.T) {
 }
 
 // Not parallel: it changes the environment.
-func TestTheEnvironmentTellsOfTheSlotAndOfNoOther(t *testing.T) {
+func TestTheEnvironmentDescribesTheSlotAndNoOther(t *testing.T) {
 	t.Setenv("CRONCE_SLOT", "of a slot whose command this worker is")
 	t.Setenv("CRONCE_SERVER", "nats://127.0.0.1:4222")
 	about := func(run job.Run) []string {

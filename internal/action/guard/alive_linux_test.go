@@ -18,8 +18,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// isAlive reports whether the process is there and no zombie. For orphans of a
-// guard that was killed, which the machine's first process may not reap.
+// isAlive reports whether the process exists and is not a zombie. The machine's first process may
+// never reap the orphans of a guard that was killed.
 func isAlive(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -43,8 +43,8 @@ func TestACommandInheritsNoFileButItsThree(t *testing.T) {
 	}
 }
 
-// The zombie of a group whose parent has left the group and never reaps.
-func TestAZombieThatNobodyReapsDoesNotHoldRun(t *testing.T) {
+// The parent of the zombie has left the group, and never reaps it.
+func TestAnUnreapedZombieDoesNotDelayRun(t *testing.T) {
 	t.Parallel()
 	setsid := needSetsid(t)
 	var out buffer
@@ -117,7 +117,7 @@ func children(t *testing.T, pid int) string {
 	return strings.TrimSpace(all)
 }
 
-// A process that leaves the group cannot be ended, but must not hold Run up.
+// If a command exits by itself, a process that left its group goes on, but must not delay Run.
 func TestAnEscapedProcessThatHoldsTheOutputDoesNotHoldRun(t *testing.T) {
 	t.Parallel()
 	setsid := needSetsid(t)
@@ -133,8 +133,8 @@ func TestAnEscapedProcessThatHoldsTheOutputDoesNotHoldRun(t *testing.T) {
 	}
 }
 
-// needSetsid skips by name where the program is missing, except where no test may
-// be skipped.
+// needSetsid returns the path of setsid. If there is none, it skips the test, or fails it where no
+// test may be skipped.
 func needSetsid(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("setsid")
@@ -148,16 +148,15 @@ func needSetsid(t *testing.T) string {
 	return path
 }
 
-// Processes that leave the group, with a parent or without one, end when the command is
-// told to end.
+// Processes that left the group, with a parent or without one, end when the guard ends the command.
 func TestProcessesThatLeftTheGroupEndWithATimeout(t *testing.T) {
 	t.Parallel()
 	setsid := needSetsid(t)
 	g := newGuard(t, guard.Config{Grace: 300 * time.Millisecond})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var out buffer
-	// A child in a session of its own; one that does not hear TERM, with a child; and one
-	// whose parents have exited.
+	// The script starts a child in a session of its own, one that ignores TERM and has a child, and
+	// one whose parents have exited.
 	c := sh(fmt.Sprintf(`%[1]s sh -c 'echo $$; exec sleep 300' &
 %[1]s sh -c 'trap "" TERM; echo $$; sleep 300 & echo $!; wait; sleep 300' &
 (%[1]s sh -c 'sh -c "echo \$\$; exec sleep 300" &' &)
@@ -179,7 +178,7 @@ wait; sleep 300`, setsid))
 	}
 }
 
-// What ends all processes of the program's name ends the worker, and not what ends its
+// A signal to all processes of the program's name must not end the guard, which has to end the
 // commands.
 func TestGuardHasANameOfItsOwn(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@
 //     Config.KillAfter or sooner, if the deadline requires it. Then the guard exits.
 //
 // If the guard ends a command that has not exited, it also ends, on Linux, the processes of
-// the command that have left the group, as setsid does. It finds them as descendants of the
+// the command that have left the group, for example by setsid. It finds them as descendants of the
 // command, or as adopted children with the mark of the command (Command.Mark) in their
 // environment. If a command exits by itself, processes that left its group go on: a command
 // may start a service this way.
@@ -29,7 +29,7 @@
 // Deadlines are readings of boot.Now, which counts suspend. Timers do not, so the guard
 // reads the clock ten times a second while a command runs.
 //
-// The guard adopts orphans (Linux: PR_SET_CHILD_SUBREAPER). In a container whose first
+// The guard adopts orphans (Linux: PR_SET_CHILD_SUBREAPER). Otherwise, in a container whose first
 // process does not reap orphans, they would stay zombies, and their group would never be empty.
 //
 // If the guard dies, the kernel kills the commands (Linux: PR_SET_PDEATHSIG). The worker

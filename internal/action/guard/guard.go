@@ -49,7 +49,7 @@ type Command struct {
 	// change it.
 	As *Credential
 
-	// Mark are entries of Env that no other command has. The guard uses them to find the
+	// Mark are entries of Env. No other command has all of them. The guard uses them to find the
 	// processes of the command that have left its group and lost their parents (Linux).
 	Mark []string
 

@@ -22,8 +22,8 @@ const (
 	// checkEvery is how often the clock is read. It bounds how late the end of a suspend is noticed.
 	checkEvery = 100 * time.Millisecond
 
-	// endEvery is how often ending groups are checked. Systems where another process adopts
-	// orphans do not report when those have ended.
+	// endEvery is how often ending groups are checked. On systems where another process
+	// adopts orphans, the guard is not notified when they end.
 	endEvery = 10 * time.Millisecond
 
 	// reapIn is how long the parents of killed processes have to reap them.
@@ -36,7 +36,7 @@ func serve(conn *net.UnixConn, config Config) error {
 	adoptOrphans()
 	// Supervisors often signal the whole cgroup of a worker, or all processes of its name.
 	// The guard must stay until its commands have ended. The signals are caught and not
-	// ignored, because commands would inherit that.
+	// ignored, because commands would inherit that they are ignored.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)

@@ -15,15 +15,15 @@ import (
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 )
 
-// A worker that is stopped reads no reports. Its commands end with its lease all the
-// same, however many there are.
+// A worker that is stopped reads no reports. Its commands end with its lease nevertheless, however
+// many there are.
 func TestCommandsEndWithTheLeaseWhenTheWorkerReadsNothing(t *testing.T) {
 	t.Parallel()
 	worker, theirs, err := socketpair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.SetsockoptInt(int(theirs.Fd()), unix.SOL_SOCKET, unix.SO_SNDBUF, 1); err != nil { // the least there is
+	if err := unix.SetsockoptInt(int(theirs.Fd()), unix.SOL_SOCKET, unix.SO_SNDBUF, 1); err != nil { // the kernel raises it to its minimum
 		t.Fatal(err)
 	}
 	guard := exec.Command(os.Args[0], guardArgs(Config{KillAfter: 100 * time.Millisecond}.withDefaults())...)
@@ -62,7 +62,8 @@ func TestCommandsEndWithTheLeaseWhenTheWorkerReadsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The socket is full of reports now. Only a guard that does not wait hears more.
+	// The socket is full of reports now. Only a guard that does not wait for the worker to read them
+	// receives further requests.
 	write.Close()
 	for i := range n {
 		if err := requests.encode(request{ID: uint64(i + 1), End: true}); err != nil {
@@ -89,12 +90,12 @@ func TestCommandsEndWithTheLeaseWhenTheWorkerReadsNothing(t *testing.T) {
 	}
 }
 
-// fakeCommand is a process that stands for one that the starter has started.
-// It ignores TERM from before the function returns, so that only KILL ends it.
+// fakeCommand starts a process in place of one that the starter would start. The process already
+// ignores TERM when fakeCommand returns, so only KILL ends it.
 func fakeCommand(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "trap '' TERM; echo; while :; do sleep 1; done")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a command's, but that it outlives the thread
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // like a command's, but without Pdeathsig
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -109,8 +110,8 @@ func fakeCommand(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// A file system that does not answer holds a start. What runs ends in time all the same,
-// and so does what starts when it is too late.
+// A file system that hangs blocks a start. Running commands still end in time, and so does a command
+// that starts too late.
 func TestStartThatHangsHoldsNoEndUp(t *testing.T) {
 	t.Parallel()
 	slow, fast := fakeCommand(t), fakeCommand(t)
@@ -127,7 +128,7 @@ func TestStartThatHangsHoldsNoEndUp(t *testing.T) {
 	until := boot.Now() + time.Hour
 	k.handle(incoming{request: request{Until: until, ID: 1, Start: &start{}}})
 	k.started(<-k.starter.results)
-	k.handle(incoming{request: request{ID: 2, Start: &start{}}}) // does not return, if it waits
+	k.handle(incoming{request: request{ID: 2, Start: &start{}}}) // would not return if it waited for the start
 	k.handle(incoming{request: request{ID: 3, Start: &start{}}})
 	k.handle(incoming{request: request{ID: 2, End: true}})
 	k.enforce(until + time.Second)

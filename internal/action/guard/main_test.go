@@ -20,8 +20,8 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// TestMain makes the test binary its own guard process, and a worker that can be
-// killed (see startWorker).
+// TestMain makes the test binary its own guard process, and a worker that a test can kill (see
+// startWorker).
 func TestMain(m *testing.M) {
 	if handled, code := guard.Dispatch(os.Args[1:]); handled {
 		os.Exit(code)
@@ -49,11 +49,11 @@ func sh(script string) guard.Command {
 	return guard.Command{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: os.Environ()}
 }
 
-// family is a script that prints its own process ID, a child's and a
-// grandchild's, and stays.
+// family is a script that prints its own process ID, a child's and a grandchild's, and does not
+// exit.
 const family = `echo $$; sleep 300 & echo $!; sh -c 'sleep 300 & echo $!; wait' & wait; wait`
 
-// stubborn is a family that does not hear TERM.
+// stubborn is a family that ignores TERM.
 const stubborn = `trap '' TERM; ` + family
 
 // buffer collects output that a test looks at while it grows.
@@ -74,8 +74,7 @@ func (b *buffer) String() string {
 	return b.buf.String()
 }
 
-// pids waits until n process IDs are printed, and kills them when the test ends
-// in case it has failed.
+// pids waits until n process IDs are printed. If the test fails, it kills these processes at the end.
 func (b *buffer) pids(t *testing.T, n int) []int {
 	t.Helper()
 	var pids []int
@@ -100,7 +99,7 @@ func (b *buffer) pids(t *testing.T, n int) []int {
 	return pids
 }
 
-// anyExists reports whether one of the processes is there, be it as a zombie.
+// anyExists reports whether one of the processes exists, even as a zombie.
 func anyExists(pids ...int) bool {
 	for _, pid := range pids {
 		if unix.Kill(pid, 0) != unix.ESRCH {

@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// starved is the sink of a copying goroutine that stands still from its first read until
-// the copying is to end.
+// starved is a sink that blocks the copying goroutine from its first read until close ends the
+// copying.
 type starved struct {
-	read   bytes.Buffer
-	output *os.File
-	stands chan struct{} // closed at the first read
-	stood  bool
+	read       bytes.Buffer
+	output     *os.File
+	blocked    chan struct{} // closed at the first read
+	hasBlocked bool
 }
 
 func (s *starved) Write(p []byte) (int, error) {
-	if !s.stood {
-		s.stood = true
-		close(s.stands)
+	if !s.hasBlocked {
+		s.hasBlocked = true
+		close(s.blocked)
 		raw, err := s.output.SyscallConn()
 		if err != nil {
 			return 0, err
@@ -36,11 +36,11 @@ func (s *starved) Write(p []byte) (int, error) {
 	return s.read.Write(p)
 }
 
-// A worker without CPU time reads the first part of the output and nothing more before the
-// command has ended. A grandchild holds the pipe open.
+// A worker that gets no CPU time has read only the first part of the output when the command ends. A
+// grandchild holds the pipe open.
 func TestOutputIsReadWholeHoweverLateTheWorkerReadsIt(t *testing.T) {
 	t.Parallel()
-	sink := &starved{stands: make(chan struct{})}
+	sink := &starved{blocked: make(chan struct{})}
 	s, err := newStdio(nil, sink)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestOutputIsReadWholeHoweverLateTheWorkerReadsIt(t *testing.T) {
 	if _, err := s.stdout.Write(written); err != nil {
 		t.Fatal(err)
 	}
-	<-sink.stands
+	<-sink.blocked
 	s.handOver()
 	s.close()
 	if !bytes.Equal(sink.read.Bytes(), written) {
@@ -80,7 +80,7 @@ func TestOutputOfAGrandchildThatGoesOnDoesNotHoldTheSlotUp(t *testing.T) {
 	<-ended // the pipe has no reader any more
 }
 
-// dup returns another file of the same open pipe.
+// dup returns another file that refers to the same pipe.
 func dup(t *testing.T, f *os.File) *os.File {
 	t.Helper()
 	fd, err := unix.Dup(int(f.Fd()))

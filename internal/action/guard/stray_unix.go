@@ -26,10 +26,9 @@ type process struct {
 	zombie        bool
 }
 
-// findStrays finds the processes of ended commands that have left their groups, as setsid does,
-// and sends them TERM. It finds descendants of a command, and adopted children of the guard
-// with the mark of a command in their environment. On systems without a process table there
-// are none.
+// findStrays finds the processes of ended commands that have left their groups, for example by
+// setsid, and sends them TERM. It finds descendants of a command, and adopted children of the guard
+// with the mark of a command in their environment. Where processes returns nil, it finds none.
 func (k *keeper) findStrays(now time.Duration) {
 	fresh := now >= k.readAt+strayEvery
 	if fresh {
@@ -52,8 +51,8 @@ func (k *keeper) findStrays(now time.Duration) {
 	}
 }
 
-// owners maps the known processes of commands, and their strays, to their groups. If the
-// table is fresh, it first removes strays that have ended.
+// owners maps the leader of each group, and the group's strays, to the group. If the table is
+// fresh, it first removes strays that have ended.
 func (k *keeper) owners(fresh bool) map[int]*group {
 	owners := make(map[int]*group, len(k.groups))
 	for _, g := range k.groups {

@@ -18,11 +18,10 @@ import (
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 )
 
-// killAfter is long beside what a busy machine needs to start some processes.
+// killAfter is much longer than a busy machine needs to start some processes.
 const killAfter = 2 * time.Second
 
-// beWorker runs script under a guard and a lease that it never renews, and
-// prints what came of it.
+// beWorker runs script under a guard and a lease that it never renews, and prints the result.
 func beWorker(script string) int {
 	nanos, err := strconv.ParseInt(os.Getenv("GUARD_TEST_UNTIL"), 10, 64)
 	if err != nil {
@@ -85,7 +84,7 @@ func TestAStoppedWorkersCommandIsGoneBeforeItsLeaseIsOver(t *testing.T) {
 	for name, script := range map[string]string{"willing": family, "stubborn": stubborn} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			until := boot.Now() + 8*time.Second // by then the processes are there, on a busy machine too
+			until := boot.Now() + 8*time.Second // even a busy machine has started the processes by then
 			leaseEnd := until + 2*killAfter
 			worker, out, pids := startWorker(t, script, until)
 			if err := worker.Process.Signal(unix.SIGSTOP); err != nil {

@@ -63,7 +63,7 @@ func judge(resp *http.Response, broken error) error {
 }
 
 // retryAfter returns how long to wait, given as seconds or as a date. A date is relative to
-// the Date header if there is one. Zero means that the service does not ask for a delay.
+// the Date header if there is one. Zero or less means that the service does not ask for a delay.
 func retryAfter(h http.Header) time.Duration {
 	s := h.Get("Retry-After")
 	n, err := strconv.ParseUint(s, 10, 64)

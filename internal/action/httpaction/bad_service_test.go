@@ -19,8 +19,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// raw is a service that says anything at all: talk is called for each connection,
-// which is closed when it returns. requests counts what came as a whole request.
+// raw is a service that may send anything. It calls talk for each connection, and closes the
+// connection when talk returns. talk calls its second argument to read a request. requests counts
+// the requests that arrived whole.
 func raw(t *testing.T, talk func(c net.Conn, requests func())) (url string, requests *atomic.Int32) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -118,7 +119,7 @@ func TestAnAnswerOfManyMegabytesCostsLittle(t *testing.T) {
 			n, err := w.Write(chunk)
 			sent.Add(int64(n))
 			if err != nil {
-				return // the caller has hung up
+				return // the caller has closed the connection
 			}
 		}
 	})
@@ -164,9 +165,8 @@ func TestAnAnswerWithoutEndEndsWithTheTimeout(t *testing.T) {
 	}
 }
 
-// net/http repeats a request with an Idempotency-Key by itself when a kept
-// connection breaks: a service that dies over it would be called twice in one
-// attempt.
+// net/http repeats a request with an Idempotency-Key by itself when a kept connection breaks. A
+// service that crashes on the request would be called twice in one attempt.
 func TestOneAttemptIsOneRequest(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"POST", "GET", "PUT"} {
@@ -174,7 +174,7 @@ func TestOneAttemptIsOneRequest(t *testing.T) {
 			url, requests := raw(t, func(c net.Conn, request func()) {
 				request()
 				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-				request() // and dies over it
+				request() // and crashes
 			})
 			a := action(t, url)
 			a.Method = method
@@ -192,8 +192,7 @@ func TestOneAttemptIsOneRequest(t *testing.T) {
 	}
 }
 
-// A service that was restarted has closed the kept connections: the next attempt
-// is not wasted on one of them.
+// A service that was restarted has closed the kept connections. The next attempt uses a new one.
 func TestAKeptConnectionThatIsClosedIsReplaced(t *testing.T) {
 	t.Parallel()
 	url, requests := raw(t, func(c net.Conn, request func()) {
@@ -204,7 +203,7 @@ func TestAKeptConnectionThatIsClosedIsReplaced(t *testing.T) {
 	failed := 0
 	for range 50 {
 		if h(t.Context(), newRun(io.Discard)) != nil {
-			failed++ // it crossed the close
+			failed++ // it was sent while the service closed the connection
 		}
 	}
 	if int(requests.Load())+failed != 50 || failed > 10 {
@@ -212,7 +211,7 @@ func TestAKeptConnectionThatIsClosedIsReplaced(t *testing.T) {
 	}
 }
 
-// Nor is the one attempt of a job that has no other.
+// A job with a single attempt must not lose it to a closed connection.
 func TestAFreshConnectionIsNeverOneThatIsClosed(t *testing.T) {
 	t.Parallel()
 	url, requests := raw(t, func(c net.Conn, request func()) {

@@ -1,8 +1,8 @@
 // Package httpaction sends an HTTP request as the handler of a job.
 //
 // One attempt is one request with the payload as its body. 2xx means succeeded; 400, 410 and
-// 422 failed for good. Everything else is retried, including connections that fail or break,
-// and not before the time that Retry-After asks for.
+// 422 failed for good. Everything else is retried, including connections that fail or break. If
+// the service sends Retry-After, the retry waits that long, an hour at most.
 //
 // A request is sent once. net/http repeats a request if a kept connection breaks and the
 // request has an Idempotency-Key, as all of these have. The service would see two requests
@@ -18,7 +18,7 @@
 //
 // Redirects are not followed. Most of them turn a POST into a GET without its payload, and
 // would send the headers, with secrets, to a host that the job does not name. The error
-// names the target. It is retried, because services redirect while they are being moved.
+// names the target. The attempt is retried, because services redirect while they are being moved.
 //
 // The answer must be complete. A service may send its status first and do the work while it
 // writes. If it breaks off after a 200, the result is unknown, and the idempotency key makes

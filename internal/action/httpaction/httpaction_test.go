@@ -59,7 +59,7 @@ func newHandler(t *testing.T, c spec.HTTP) job.Handler {
 	return h
 }
 
-// serve answers requests, and is gone when the test ends.
+// serve answers requests until the test ends.
 func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -67,7 +67,7 @@ func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// outcome is what package job makes of a handler's error.
+// outcome returns what package job derives from a handler's error.
 func outcome(err error) string {
 	delay, asked := job.RetryDelay(err)
 	switch {
@@ -193,7 +193,7 @@ func TestThePayloadsTypeCanBeSet(t *testing.T) {
 	}
 }
 
-// A redirect is neither followed nor are the headers of the job sent on.
+// The headers of the job are not sent to the target of the redirect either.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") })
@@ -209,7 +209,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestTimeoutsEndTheRequestAndSayWhichOne(t *testing.T) {
 	t.Parallel()
 	service := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // until then the end of the request is not noticed
+		_, _ = io.Copy(io.Discard, r.Body) // the server notices the end of a request only after its body
 		<-r.Context().Done()
 	})
 	parents := map[string]func() (context.Context, context.CancelFunc){
@@ -237,10 +237,10 @@ func TestTimeoutsEndTheRequestAndSayWhichOne(t *testing.T) {
 			}
 		}
 	}
-	service.Close() // waits until the service has been told, each time
+	service.Close() // waits until the service has noticed the end of each request
 }
 
-// causedBy is a context that ends a little later, for this reason.
+// causedBy returns a function that makes a context, which soon ends with this cause.
 func causedBy(t *testing.T, cause error) func() (context.Context, context.CancelFunc) {
 	return func() (context.Context, context.CancelFunc) {
 		ctx, cancel := context.WithCancelCause(t.Context())

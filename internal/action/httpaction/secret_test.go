@@ -34,7 +34,7 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// echo answers with the request as it came.
+// echo is the URL of a service that answers with the request as it received it.
 func echo(t *testing.T, status int) string {
 	return serve(t, func(w http.ResponseWriter, r *http.Request) {
 		dump, err := httputil.DumpRequest(r, false)
@@ -126,7 +126,7 @@ func TestNoPartOfASecretIsLeftWhereTheAnswerIsCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			_ = h(t.Context(), newRun(&out)) // the answer is never whole
+			_ = h(t.Context(), newRun(&out)) // the answer is always incomplete
 			if strings.ContainsAny(out.String(), "ST") || !strings.Contains(out.String(), "x") {
 				t.Errorf("a part is left: ...%s", out.Bytes()[max(0, out.Len()-200):])
 			}
@@ -134,7 +134,7 @@ func TestNoPartOfASecretIsLeftWhereTheAnswerIsCut(t *testing.T) {
 	}
 }
 
-// What is no HTTP at all is quoted by the error.
+// The error of net/http quotes an answer that is not HTTP.
 func TestSecretsAreNotInErrors(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"token-4711\r\n", "HTTP/1.1 200 OK\r\ntoken-4711\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: http://token-4711/\r\nContent-Length: 0\r\n\r\n"} {
@@ -210,7 +210,7 @@ func TestAMissingVariableIsAnErrorAtTheStart(t *testing.T) {
 	}
 }
 
-// Services repeat a request in words of their own.
+// Services repeat values in other forms, such as JSON.
 func TestSecretsAreNotKeptInTheFormsThatServicesGiveThem(t *testing.T) {
 	t.Parallel()
 	const secret = `to/k"en+47 11&`
@@ -234,7 +234,7 @@ func TestSecretsAreNotKeptInTheFormsThatServicesGiveThem(t *testing.T) {
 	}
 }
 
-// One that answers with the request itself has its first line in the error.
+// If a service answers with the request itself, the error of net/http quotes its first line.
 func TestAQueryIsNotInTheErrorOfAServiceThatRepeatsIt(t *testing.T) {
 	t.Parallel()
 	rawURL, _ := raw(t, answer("POST /jobs?key=query-4711 HTTP/1.1\r\n\r\n"))

@@ -38,8 +38,8 @@ func connect(t *testing.T) *nats.Conn {
 	return natstest.Connect(t, natstest.Run(t).ClientURL())
 }
 
-// serve answers requests to svc.report with micro, the framework whose errors are
-// understood.
+// serve answers requests to svc.report with micro, the framework whose errors the action
+// recognizes.
 func serve(t *testing.T, nc *nats.Conn, handle func(micro.Request)) {
 	t.Helper()
 	s, err := micro.AddService(nc, micro.Config{Name: "svc", Version: "1.0.0"})
@@ -55,7 +55,7 @@ func serve(t *testing.T, nc *nats.Conn, handle func(micro.Request)) {
 	}
 }
 
-func TestTheServiceHearsOfTheSlotAndItsAnswerIsKept(t *testing.T) {
+func TestTheServiceReceivesTheSlotAndItsAnswerIsKept(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)
 	heard := make(chan micro.Headers, 1)
@@ -91,7 +91,7 @@ func TestTheServicesErrorDecides(t *testing.T) {
 			nc := connect(t)
 			serve(t, nc, func(r micro.Request) {
 				if code == "" {
-					_ = r.Respond(nil) // an empty answer is one
+					_ = r.Respond(nil) // an empty answer counts as one
 					return
 				}
 				_ = r.Error(code, "no such customer", []byte("body"))
@@ -111,8 +111,8 @@ func TestTheServicesErrorDecides(t *testing.T) {
 	}
 }
 
-// A stream answers a request on its subject, whether it has taken it or not. A service
-// whose own answers have errors of their own is not taken for one.
+// A stream answers a request on its subject, whether it has stored it or not. If the JSON answer of a
+// service has an error of another form, it is not taken for the answer of a stream.
 func TestAStreamThatDidNotStoreTheRequestIsRetried(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)
@@ -168,8 +168,8 @@ func TestAServiceThatDoesNotAnswerEndsWithTheCause(t *testing.T) {
 	}
 }
 
-// A payload that this server does not take is no reason to end the slot: others
-// may be connected elsewhere.
+// If this server refuses the payload as too large, the slot does not end: another node may be
+// connected to a server that accepts it.
 func TestARequestThatIsTooLargeIsRetried(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Connect(t, natstest.Run(t, func(o *server.Options) { o.MaxPayload = 1024 }).ClientURL())
@@ -181,7 +181,7 @@ func TestARequestThatIsTooLargeIsRetried(t *testing.T) {
 	}
 }
 
-// What waits in the client for a connection would be sent whenever there is one.
+// The client would buffer the request, and send it whenever it is connected again.
 func TestNothingIsSentWhileThereIsNoConnection(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)

@@ -2,5 +2,5 @@ package ready
 
 import "time"
 
-// Every changes how often services are asked.
+// Every changes the interval of the checks.
 func (s *Services) Every(d time.Duration) { s.interval = d }

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// service says yes or no, and counts how often it was asked.
+// service answers each check with status, and counts the checks.
 type service struct {
 	*httptest.Server
 	status atomic.Int32
@@ -59,7 +59,7 @@ func need(t *testing.T, queue, rawURL string) ready.Need {
 	return ready.Need{Queue: queue, URL: u, Shown: u.Host}
 }
 
-// askedAgain waits for answers to two more questions.
+// askedAgain waits until two more checks were answered.
 func (s *service) askedAgain(t *testing.T) {
 	t.Helper()
 	n := s.asked.Load()
@@ -84,7 +84,7 @@ func (w *text) said() string {
 	return w.String()
 }
 
-// run asks until the test ends.
+// run checks the services until the test ends.
 func run(t *testing.T, needs ...ready.Need) (*ready.Services, *text) {
 	t.Helper()
 	log := &text{}
@@ -98,7 +98,7 @@ func run(t *testing.T, needs ...ready.Need) (*ready.Services, *text) {
 	return s, log
 }
 
-// As it comes, not as the other tests hurry it.
+// This test uses the default interval. The others use a shorter one.
 func TestServicesAreAskedOnceASecond(t *testing.T) {
 	t.Parallel()
 	asked := make(chan time.Time, 100)
@@ -171,8 +171,8 @@ func TestAQueueIsOpenWhileAllItsServicesAreReady(t *testing.T) {
 	}
 }
 
-// A service that says yes and no by turns is not ready.
-func TestAfterANoOneYesIsNotEnough(t *testing.T) {
+// A service whose checks succeed and fail in turn is not ready.
+func TestAServiceThatFailedIsReadyOnlyAfterTwoGoodChecks(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	turns := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -223,7 +223,7 @@ func TestAnotherFileChangesWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// A service that repeats what it was asked has its question's first line in the error.
+// If a service answers with the request itself, the error of net/http quotes its first line.
 func TestWhatAServiceRepeatsOfItsURLIsNotLogged(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
