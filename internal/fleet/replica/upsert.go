@@ -22,7 +22,7 @@ const (
 	// logged and the request is repeated.
 	answerTimeout = 10 * time.Second
 
-	// progressEvery is how often Apply logs how far it is.
+	// progressEvery is how often Apply logs its progress.
 	progressEvery = 3 * time.Second
 
 	// readsAtOnce is how many definitions are read at once at the registry's leader.
@@ -57,7 +57,7 @@ func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
 func (r *Replica) apply(ctx context.Context, jobs []job.Job, force bool) error {
 	a := &applying{Replica: r, force: force, mayWrite: true, all: len(jobs)}
 	defer a.reportProgress()()
-	left := make([]attempt, len(jobs))
+	left := make([]pendingJob, len(jobs))
 	for i, j := range jobs {
 		r.view.Keep(j.Name)
 		left[i].ours = j
@@ -84,8 +84,8 @@ type applying struct {
 	done atomic.Int64
 }
 
-// attempt is a job to be applied, and its entry in the registry as it was last read.
-type attempt struct {
+// pendingJob is a job to be applied, and its entry in the registry as it was last read.
+type pendingJob struct {
 	ours       job.Job
 	old        *plans.Entry // nil if there is none
 	revision   uint64       // the last revision of the job's key
@@ -128,7 +128,7 @@ func (r *Replica) untilAnswered(ctx context.Context, what string, ask func(conte
 // readMany reads the entries of the jobs from any replica of the registry's bucket. They may be
 // stale: a write at an old revision meets a conflict. readMany asks by name, because the registry
 // may have a million jobs of other processes.
-func (a *applying) readMany(ctx context.Context, jobs []attempt) error {
+func (a *applying) readMany(ctx context.Context, jobs []pendingJob) error {
 	names := make([]string, len(jobs))
 	for i := range jobs {
 		names[i] = jobs[i].ours.Name
@@ -146,7 +146,7 @@ func (a *applying) readMany(ctx context.Context, jobs []attempt) error {
 
 // readLeader reads the entries of the jobs at the registry's leader. It leaves out the jobs whose
 // stored definition cannot be decoded.
-func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []attempt, _ error) {
+func (a *applying) readLeader(ctx context.Context, jobs []pendingJob) (readable []pendingJob, _ error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	for i := range jobs {
@@ -171,29 +171,30 @@ func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []a
 		})
 	}
 	err := group.Wait()
-	return slices.DeleteFunc(jobs, func(t attempt) bool { return t.unreadable }), err
+	return slices.DeleteFunc(jobs, func(t pendingJob) bool { return t.unreadable }), err
 }
 
-// write is a definition that is to be stored for an attempt.
+// write is a definition that is to be stored for a pending job.
 type write struct {
-	attempt
+	pendingJob
 	next plans.Definition
 }
 
-// send sends the writes. The answer of each goes to outcomes.
-func (a *applying) send(ctx context.Context, writes []write, outcomes chan<- outcome) {
+// send sends the writes. The answer to each goes to answers.
+func (a *applying) send(ctx context.Context, writes []write, answers chan<- answer) {
 	all := make([]kv.JobWrite, len(writes))
 	for i, w := range writes {
 		all[i] = kv.JobWrite{Definition: w.next, Revision: w.revision}
 	}
 	a.cfg.Store.Jobs().SendAll(ctx, all, func(i int, won uint64, err error) {
-		outcomes <- outcome{writes[i].attempt, won, err}
+		answers <- answer{writes[i].pendingJob, won, err}
 	})
 }
 
-// outcome is the answer to the write of one attempt.
-type outcome struct {
-	attempt
+// answer is the broker's answer to the write for one job. won is the revision of the entry if it was
+// stored.
+type answer struct {
+	pendingJob
 	won uint64
 	err error
 }
@@ -201,21 +202,21 @@ type outcome struct {
 // round writes the jobs whose definitions differ from the entries that were read, and returns those
 // whose write met a conflict. Until one write has succeeded, it waits for each answer before it sends
 // the next write: if the login may not write, the server's error names only one of many writes.
-func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attempt, failed error) {
+func (a *applying) round(ctx context.Context, jobs []pendingJob) (conflicts []pendingJob, failed error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	outcomes, open, most := make(chan outcome, maxUnanswered), 0, 1
+	answers, open, most := make(chan answer, maxUnanswered), 0, 1
 	var ready []write
 	send := func() {
 		open += len(ready)
-		a.send(ctx, ready, outcomes)
+		a.send(ctx, ready, answers)
 		ready = nil
 	}
 	settle := func() {
-		o := <-outcomes
+		o := <-answers
 		open--
 		if err := a.handleAnswer(o); errors.Is(err, job.ErrConflict) {
-			conflicts = append(conflicts, o.attempt)
+			conflicts = append(conflicts, o.pendingJob)
 		} else if err != nil && failed == nil {
 			failed = fmt.Errorf("job %s: %w", o.ours.Name, err)
 			stop()
@@ -224,7 +225,7 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 		}
 	}
 	for _, t := range jobs {
-		for len(outcomes) > 0 || open+len(ready) >= most {
+		for len(answers) > 0 || open+len(ready) >= most {
 			settle()
 		}
 		if failed != nil || ctx.Err() != nil {
@@ -258,7 +259,7 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 }
 
 // handleAnswer handles the answer to a write.
-func (a *applying) handleAnswer(o outcome) error {
+func (a *applying) handleAnswer(o answer) error {
 	switch {
 	case o.err == nil:
 		a.logReplacing(o.old, o.ours.Name)
@@ -269,14 +270,14 @@ func (a *applying) handleAnswer(o outcome) error {
 			a.mayWrite = false
 			a.log.Warn("this node may not write the job registry: it only compares its jobs with those stored", "error", o.err)
 		}
-		a.leave(o.attempt, plans.Changed)
+		a.leave(o.pendingJob, plans.Changed)
 		return nil
 	}
 	return o.err
 }
 
 // leave logs why a job is not written, and notes the definition that the registry has.
-func (a *applying) leave(t attempt, change plans.Change) {
+func (a *applying) leave(t pendingJob, change plans.Change) {
 	a.logUnwritten(change, t.old, t.ours.Name)
 	stored := t.ours
 	if t.old != nil {
@@ -285,7 +286,8 @@ func (a *applying) leave(t attempt, change plans.Change) {
 	a.note(t.ours, stored, t.revision)
 }
 
-// note notes that ours was applied, and that the registry has the definition stored after that.
+// note records that ours was applied. stored is the definition that the registry has since then, and
+// revision its revision.
 func (a *applying) note(ours, stored job.Job, revision uint64) {
 	a.done.Add(1)
 	a.applied.put(ours, stored, revision)
