@@ -44,7 +44,7 @@ type Config struct {
 	// Request sends a message and waits for its first answer; (*kv.Store).Request is one.
 	Request func(context.Context, *nats.Msg) (*nats.Msg, error)
 
-	// State returns whether the job is in trouble; (*kv.AlertStates).Read is one.
+	// State returns the stored alert state of a job, which says whether the job is in trouble.
 	State func(ctx context.Context, name string) (exchange.AlertState, error)
 
 	// MaxPayload returns the size of the largest message that the server takes, in bytes, or 0 if
@@ -184,9 +184,9 @@ type postponed time.Duration
 
 func (p postponed) Error() string { return "target is busy or failing" }
 
-// postponedDelay returns the delay of an alert that was not tried. If its target has failed for
-// long, the alert waits at least as long as after a failed try. Otherwise many alerts for one failing
-// target would be redelivered every minute.
+// postponedDelay returns the delay of an alert that was not tried. If its target is not only busy
+// but failing, the alert waits at least as long as after a failed try. Otherwise many alerts for one
+// failing target would be redelivered every minute.
 func postponedDelay(m jetstream.Msg, p postponed) time.Duration {
 	wait := time.Duration(p)
 	if wait <= busyDelay {
@@ -208,7 +208,7 @@ func retryDelay(m jetstream.Msg) time.Duration {
 func (d *Deliverer) send(ctx context.Context, e job.Event) error {
 	slot, err := job.ParseSlotID(e.ID)
 	if err != nil || slot.Job != e.Job {
-		return errUnwanted // no worker writes such an event
+		return errUnwanted // no node publishes such an event
 	}
 	entry, err := d.cfg.Registry.Lookup(ctx, e.Job, e.JobRevision)
 	if errors.Is(err, job.ErrNotFound) {

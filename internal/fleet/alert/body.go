@@ -10,12 +10,12 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// message is what is sent about one alert.
+// message is what is sent to the target of one alert.
 type message struct {
 	slot  job.Slot
 	event job.Event
 
-	// body is the request's body. key is its idempotency key.
+	// body is the body of the request or NATS message. key is the idempotency key.
 	body []byte
 	key  string
 

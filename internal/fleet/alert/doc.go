@@ -7,7 +7,7 @@
 // the message of the slot (package consumer), if the job asks for alerts. One consumer hands
 // the alerts to all workers of the namespace, whatever their jobs and queues are. So an
 // alert is delivered even if no worker of its job is running. If a delivery fails, the alert
-// is redelivered, later each time, for as long as events are kept.
+// is redelivered, with a growing delay, for as long as events are kept.
 //
 // A producer publishes the alert about a late slot (package sweep). A heartbeat that is ten
 // minutes old is dropped, because it would say that the job succeeds now.
@@ -51,12 +51,12 @@
 //
 // # NATS subjects
 //
-// Core NATS has no receipt. If the subject has no subscriber, the delivery is retried. With
-// a subscriber the delivery counts as a success, unless a stream answers within two seconds that
-// it did not store the message.
+// Core NATS does not acknowledge messages. If the subject has no subscriber, the delivery is retried.
+// With a subscriber the delivery counts as a success, unless a stream answers within two seconds
+// that it did not store the message.
 //
-// Some events of kind alert ask for no delivery, for example that a slot was reopened. They are
-// only acked.
+// Some events of kind alert ask for no delivery, for example the event that a slot was reopened.
+// They are only acked.
 //
 // # Known limit
 //

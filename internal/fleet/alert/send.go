@@ -66,15 +66,15 @@ func (d *Deliverer) call(ctx context.Context, method string, h job.AlertHTTP, m 
 	return err
 }
 
-// redact replaces the secret URL, its path, and the URL derived from it in the text of the error.
-// It puts the parameter instead in their place, and keeps the delay that the service asks for.
-func redact(err error, secret, derived *url.URL, instead string) error {
+// redact replaces the secret URL, its path, and the URL derived from it with placeholder in the text
+// of the error. It keeps the delay that the service asks for.
+func redact(err error, secret, derived *url.URL, placeholder string) error {
 	text := err.Error()
 	for _, shown := range []string{httpaction.Show(derived), httpaction.Show(secret)} {
-		text = strings.ReplaceAll(text, shown, instead)
+		text = strings.ReplaceAll(text, shown, placeholder)
 	}
 	if len(secret.Path) > 1 {
-		text = strings.ReplaceAll(text, secret.Path, instead)
+		text = strings.ReplaceAll(text, secret.Path, placeholder)
 	}
 	if delay, asked := job.RetryDelay(err); asked {
 		return job.RetryAfter(delay, errors.New(text))

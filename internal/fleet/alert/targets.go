@@ -88,7 +88,8 @@ func backoff(failures int) time.Duration {
 	return min(time.Second<<min(failures, 20), maxBackoff)
 }
 
-// forget drops targets that are idle and not failing. s.mu is held.
+// forget drops the targets that are idle and not in backoff, if there are too many targets. s.mu is
+// held.
 func (s *targets) forget() {
 	if len(s.all) < maxTargets {
 		return

@@ -44,8 +44,8 @@ const (
 	// heartbeats.
 	keep = 16
 
-	// drift bounds how fast a clock may run wrong: NTP slews by at most 500 ppm, a 2000th of
-	// the time passed.
+	// drift is a divisor: a clock drifts by at most a 2000th of the time that passes, because NTP
+	// slews by at most 500 ppm.
 	drift = 2000
 
 	// jitter is the tolerance for two samples beyond drift.
@@ -105,7 +105,7 @@ func (s sample) errAt(boot time.Duration) time.Duration {
 }
 
 // New returns a clock that reads the local clock until the first sample. shift is added to
-// every reading of the local wall clock, for tests: the estimate has to find it. maxOffset is the
+// every reading of the local wall clock, so that tests can make it wrong. maxOffset is the
 // largest difference of the two clocks that is plausible (see Plausible). stepped is called for
 // each step of a clock.
 func New(shift, maxOffset time.Duration, stepped func(Step)) *Clock {

@@ -8,7 +8,7 @@ import (
 // quick reads the boot clock without a system call. It uses Go's monotonic clock, which
 // stands still during a suspend, and the wall clock, which shows that there was one. If the
 // wall clock is set back during a suspend by the length of the suspend, quick misses the
-// suspend until the wall clock moves again. Its reading is then late, never early. It is
+// suspend until the wall clock is set again. Its reading is then late, never early. It is
 // safe for concurrent use.
 type quick struct {
 	boot func() time.Duration

@@ -18,7 +18,7 @@ type Parts struct {
 	Clock *clock.Clock
 	Stamp func(time.Time) time.Time
 
-	// Made is called when the Scheduler was created.
+	// Made is called once the Scheduler is created.
 	Made func(Inside)
 }
 

@@ -25,10 +25,11 @@ type planConsumer struct {
 }
 
 // arrange decides what to do with the consumers that were found for a job. plans are the plans by
-// which messages start the job. Each plan has a consumer of its own. The consumers are created in
-// the order of the plans, and a consumer is removed only when it is drained and the next one
-// exists. So the newest consumer shows the progress of the job: an older plan without a consumer is
-// drained. arrange creates no consumer for a plan that ended before the time after.
+// which messages start the job. done has the plans that are known to be drained, by From. Each plan
+// has a consumer of its own. The consumers are created in the order of the plans, and a consumer is
+// removed only when it is drained and the next one exists. So the newest consumer shows the progress
+// of the job: an older plan without a consumer is drained. arrange creates no consumer for a plan
+// that ended before the time after.
 func arrange(plans []plans.PastPlan, found []core.OnConsumer, done map[time.Time]bool, after time.Time) arrangement {
 	a := arrangement{newest: -1}
 	for _, c := range found {
@@ -75,8 +76,8 @@ func (a arrangement) drained(all []plans.PastPlan) (drained []plans.PastPlan) {
 }
 
 // hasRoom reports whether the job can have another consumer on the stream. There are only two
-// names for its consumers. A work queue allows one consumer at a time, because the subjects of
-// two must not overlap.
+// names for its consumers. A work queue allows one consumer at a time, because it
+// refuses two consumers whose subjects overlap.
 func hasRoom(found []core.OnConsumer, stream string) bool {
 	n := 0
 	for _, c := range found {

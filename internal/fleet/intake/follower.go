@@ -166,8 +166,8 @@ func (f *follower) find(ctx context.Context) (found []core.OnConsumer, err error
 	return found, err
 }
 
-// begin creates the consumer of a plan. For a past plan it begins no earlier than the
-// horizon, because older messages would not run.
+// begin creates the consumer of a plan. The consumer of a past plan begins no earlier than the
+// horizon, because the slots of older messages would expire.
 func (f *follower) begin(ctx context.Context, p plans.PastPlan, found []core.OnConsumer) error {
 	since := p.From
 	if oldest := f.cfg.Now().Add(-f.cfg.Horizon); !p.To.IsZero() && since.Before(oldest) {

@@ -29,9 +29,9 @@
 // key once a second while it needs the answer, and finds the node fenced. If no process watches,
 // the reading node measures the lease itself, from its first read, and then fences the node.
 //
-// When a node stops, it writes so into its key, and its slots can be taken over at once. If a key
-// is missing, the challenger also waits a whole lease, because an operator may have deleted the
-// key of a living node. It then fences the node by creating the key.
+// When a node stops, it writes "stopped" into its key, and its slots can be taken over at once. If
+// a key is missing, the challenger also waits a whole lease, because an operator may have deleted
+// the key of a living node. It then fences the node by creating the key.
 //
 // docs/decisions/0042 has the rejected alternatives.
 package node

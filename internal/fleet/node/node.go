@@ -52,7 +52,7 @@ type Config struct {
 	// Failed is called after each heartbeat that was not acknowledged. It must not block.
 	Failed func()
 
-	// Pause returns how long to wait before the next heartbeat. A tenth of the lease is the most.
+	// Pause returns how long to wait before the next heartbeat. The Node waits for at most Interval.
 	Pause func() time.Duration
 
 	// Boot reads a clock that counts suspend. It defaults to boot.Now.
@@ -62,7 +62,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Interval is the time between two heartbeats: a tenth of the lease.
+// Interval is the longest pause between two heartbeats: a tenth of the lease.
 func Interval(lease time.Duration) time.Duration { return lease / 10 }
 
 // Margin is the last part of a lease, a quarter, in which a node that no longer trusts
@@ -122,9 +122,9 @@ func (n *Node) Ready() <-chan struct{} { return n.ready }
 func (n *Node) Context() context.Context { return n.ctx }
 
 // Trusted reports whether the node may act now. Call it before each start of a handler: the context
-// ends only after a goroutine has read the clock. If the trust has lapsed, Trusted ends the context. So
-// after the process was frozen, the caller sends nothing in this context, even if no other
-// goroutine has run yet.
+// alone is not enough, because it ends only when a goroutine reads the clock. If the trust has
+// lapsed, Trusted ends the context. So a caller in a process that was frozen sends nothing in this
+// context, even if no other goroutine has run since.
 func (n *Node) Trusted() bool {
 	n.mu.Lock()
 	begun := n.until != 0
@@ -137,7 +137,8 @@ func (n *Node) Trusted() bool {
 }
 
 // Left returns for how long the node trusts itself if no further heartbeat is acknowledged.
-// It is negative when the lease is lost, and zero before the first heartbeat.
+// It is negative once the trust has lapsed, and zero before the first heartbeat. It does not show
+// that the node was fenced.
 func (n *Node) Left() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -19,7 +19,7 @@ type Watcher interface {
 	Watch(ctx context.Context, fn func(exchange.NodeEvent)) error
 }
 
-// PeersConfig configures Peers. Store and Lease are required.
+// PeersConfig configures Peers. Store, Lease and Now are required.
 type PeersConfig struct {
 	Store Store
 
@@ -40,7 +40,7 @@ type PeersConfig struct {
 	Logger *slog.Logger
 }
 
-// Peers records since when the key of each node has not changed, on the clock of this
+// Peers measures how long the key of each node has been unchanged, on the clock of this
 // process, and proves nodes dead. One Peers serves all incarnations of a process. It is safe
 // for concurrent use.
 type Peers struct {
@@ -173,8 +173,9 @@ func (p *Peers) forget(name string) {
 	delete(p.seen, name)
 }
 
-// Dead proves that the node is dead, or returns how long to wait before the next call. by is
-// the calling incarnation. A true answer is final: no write of the node can succeed any more.
+// Dead proves that the node is dead, or returns how long to wait before the next call, also after
+// an error. by is the calling incarnation. A true answer is final: no write of the node can succeed
+// any more.
 func (p *Peers) Dead(ctx context.Context, name, by string) (dead bool, wait time.Duration, err error) {
 	o, err := p.observe(ctx, name)
 	left := p.leaseLeft(o)

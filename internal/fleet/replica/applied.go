@@ -22,8 +22,8 @@ type appliedJob struct {
 	revision uint64 // of that definition
 }
 
-// put records that the replica has applied ours, and that the registry has the definition stored
-// after that.
+// put records that the replica has applied ours. stored is the definition that the registry has
+// since then, and revision its revision.
 func (l *appliedJobs) put(ours, stored job.Job, revision uint64) {
 	a := appliedJob{revision: revision}
 	var err1, err2 error
@@ -68,7 +68,8 @@ func (l *appliedJobs) drop(name string) {
 }
 
 // noteReplaced notes that the registry has the definition e. It returns true if e is a later
-// definition of one of these jobs with another content. Each content is reported once.
+// definition of one of these jobs with another content. If several entries in a row have the same
+// content, only the first is reported.
 func (l *appliedJobs) noteReplaced(e plans.Entry) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

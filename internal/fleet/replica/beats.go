@@ -32,7 +32,7 @@ func newBeats(c *clock.Clock, watching func() bool, read func(context.Context, s
 	return &beats{clock: c, watching: watching, read: read, unread: make(chan struct{}, 1)}
 }
 
-// follow begins with the heartbeats of another incarnation.
+// follow switches to the heartbeats of a new incarnation.
 func (b *beats) follow(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,8 +12,8 @@
 //   - Nothing is produced before the broker's clock is known. A local clock that is an hour
 //     fast would publish an hour of slots.
 //   - If two nodes have different definitions of a job, the node whose definition was
-//     replaced logs that: most often its file is an old one that was forgotten. Only the content
-//     is compared, so a pause, or the same content by a third writer, is not logged again.
+//     replaced logs that: usually an old job file was left on it. Only the content is compared, so
+//     neither a pause nor the same content from a third writer is logged again.
 //   - The registry is watched once. The watch of the producer also feeds the workers' View
 //     (internal/fleet/registry). The registry may hold a million jobs of other processes, so
 //     at the start a replica reads its own jobs by name.

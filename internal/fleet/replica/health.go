@@ -12,7 +12,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// stuckAfter is how long the loop of the producer may make no turn before it counts as stuck. A
+// stuckAfter is how long the loop of the producer may go without a turn before it counts as stuck. A
 // turn waits for the broker for some seconds at most, and the client drops a dead connection
 // within a minute.
 const stuckAfter = 3 * time.Minute

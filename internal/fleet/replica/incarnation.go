@@ -28,7 +28,8 @@ import (
 	"github.com/cronce-io/cronce/producer"
 )
 
-// stopTime bounds the write by which a node records that it has stopped.
+// stopTime bounds the write by which a node records that it has stopped, and the flush at the end of
+// Run.
 const stopTime = 2 * time.Second
 
 // incarnation runs a node until ctx ends (nil), the lease is lost (job.ErrLeaseLost) or a

@@ -111,7 +111,7 @@ type Config struct {
 // DefaultMaxClockOffset is the default of Config.MaxClockOffset.
 const DefaultMaxClockOffset = time.Hour
 
-// Replica is one process of the fleet. It runs one incarnation after the other. Each has a
+// Replica is one process of the fleet. It runs one incarnation after another. Each has a
 // node of its own, and ends when its lease is lost.
 type Replica struct {
 	cfg      Config
@@ -271,7 +271,7 @@ func (r *Replica) grace() time.Duration { return cmp.Or(r.cfg.Grace, consumer.De
 
 var errClosed = fmt.Errorf("%w for good", nats.ErrConnectionClosed)
 
-// work applies the jobs and then runs one incarnation after the other.
+// work applies the jobs and then runs one incarnation after another.
 func (r *Replica) work(ctx, life context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

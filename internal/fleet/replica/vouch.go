@@ -64,7 +64,7 @@ func newVouches(read func(context.Context, string) (exchange.NodeEvent, error), 
 	return &vouches{read: read, live: live, log: log, queue: make(chan string, 64), known: map[string]vouch{}}
 }
 
-// get reports whether the node is known to produce, and when it began. It does not block: run reads
+// get reports whether the node is known to produce, and when it started. It does not block: run reads
 // the record if it was not read lately.
 func (v *vouches) get(name string) (started time.Time, produces bool) {
 	v.mu.Lock()
@@ -118,7 +118,7 @@ func (v *vouches) note(name string, e exchange.NodeEvent, err error) {
 	if err == nil || errors.Is(err, job.ErrNotFound) || exchange.IsUnreadable(err) {
 		k.readAt, k.produces, k.started = time.Now(), err == nil && e.Name == name && v.live(e), e.Node.Started
 		if !k.produces && changed {
-			v.log.Warn("announcements ignored: this node has no live record of a producer", "node", name)
+			v.log.Warn("announcements ignored: the announcing node has no live record as a producer", "node", name)
 		}
 	}
 	v.put(name, k)

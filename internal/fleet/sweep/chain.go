@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// follower is a slot of a job that runs after other jobs. The slot before, one of those that it
-// comes after, succeeded at since. No record of the follower is known yet.
+// follower is a slot of a job that runs after other jobs. before is one of the slots that it comes
+// after, and succeeded at since. No record of the follower is known yet.
 type follower struct {
 	entry  plans.Entry
 	before job.Slot

@@ -40,8 +40,9 @@
 //
 //   - The sweep writes nothing to the ledger and decides nothing: the claim rules do.
 //   - Two sweeps that find the same slot use the same message ID, and the stream folds them.
-//   - A triggered run that is lost in its lock is ended. This cannot be undone, so the sweep
-//     first lists all messages of the job, and the streams' leaders say how many there are.
+//   - A triggered run that is lost in its lock is ended. This cannot be undone, so the sweep first
+//     lists all messages of the job, and checks that the listing has as many messages as the
+//     streams' leaders count.
 //   - If a record or slot cannot be read, the pass skips it and names it in the key "sweep",
 //     which "cronce doctor" shows. One bad record does not end the pass.
 //   - If no pass has been completed for a minute and a half, any producer makes one: the oldest
@@ -51,8 +52,8 @@
 //
 // # Limits
 //
-// A late slot is found half a minute late at most. It is not found if it was published and
-// started late before the oldest living producer began.
+// The alert about a late slot comes up to half a minute after the slot is late. It does not come if
+// the slot was published and started late before the oldest living producer began.
 //
 // A slot without a record is found only if it fell due while this node produced, and while it
 // remembered fewer than maxPublished of them; "cronce verify" finds all. A triggered run that was

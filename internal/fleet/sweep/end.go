@@ -64,8 +64,8 @@ func (s *Seen) forget() {
 	s.mark = exchange.LedgerMark{}
 }
 
-// lastEnd returns what the last complete pass has stored. It is zero if nothing is stored, or if
-// the stored value cannot be read.
+// lastEnd returns what the last complete pass has stored. If nothing is stored, or the stored value
+// cannot be read, only Revision and Time are set.
 func (s *Sweeper) lastEnd(ctx context.Context) (kv.SweepEnd, error) {
 	end, err := s.cfg.Ends.Read(ctx)
 	if errors.Is(err, job.ErrNotFound) || exchange.IsUnreadable(err) {

@@ -98,20 +98,20 @@ func (s *Sweeper) noteStart(c kv.Change, jobs map[string]plans.Entry) {
 // alertLate publishes an alert for each slot that should have started by now and has not.
 func (s *Sweeper) alertLate(ctx context.Context, jobs map[string]plans.Entry) error {
 	now := s.cfg.Now()
-	overdue := map[job.Slot]awaited{}
+	lateSlots := map[job.Slot]awaited{}
 	for slot, a := range s.awaited {
 		entry, asks := jobs[slot.Job]
 		switch {
 		case !asks || now.Sub(a.due) > s.cfg.Horizon:
 			delete(s.awaited, slot)
 		case now.Sub(a.due) > entry.Job.LateAfter:
-			overdue[slot] = a
+			lateSlots[slot] = a
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	alerts := map[string]*lateAlerts{}
-	for slot, a := range overdue {
+	for slot, a := range lateSlots {
 		t := alerts[slot.Job]
 		if t == nil {
 			t = &lateAlerts{Sweeper: s, entry: jobs[slot.Job]}
@@ -140,8 +140,8 @@ type lateAlerts struct {
 	*Sweeper
 	entry plans.Entry
 
-	// alerted is when the stored alerts were sent, by the IDs of slots, as read from readAt on; nil: not read
-	// yet.
+	// alerted has the time at which each stored alert was sent, by slot ID. It is nil before the
+	// first read. readAt is when the last read began.
 	reading sync.Mutex // not Sweeper.mu, for which the producer waits in Published
 	alerted map[string]time.Time
 	readAt  time.Time
@@ -235,7 +235,7 @@ func (t *lateAlerts) noteTrouble(ctx context.Context, slot job.Slot, sent time.T
 	state.Job, state.Failed, state.ID, state.Time, state.Nonce = slot.Job, true, slot.ID(), sent.UTC(), t.cfg.Node+"#"+rand.Text()
 	_, err = t.cfg.AlertStates.Write(ctx, state, revision)
 	if errors.Is(err, job.ErrConflict) || errors.Is(err, job.ErrDenied) {
-		return nil // a worker has just written an outcome, which takes precedence
+		return nil // a worker has just written a state, which takes precedence, or the login may not write
 	}
 	return err
 }

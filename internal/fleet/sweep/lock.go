@@ -19,8 +19,8 @@ import (
 // claim a run that it has received.
 const runLostAfter = time.Minute
 
-// admittedSlot is a slot that its job's lock admits, and that had no record when the sweep first
-// saw it there, at since.
+// admittedSlot is a slot that could start (see startable) and had no known record when the sweep
+// first saw it in its job's lock. since is when that state of the lock was written.
 type admittedSlot struct {
 	since    time.Time
 	recorded bool // it has a record by now

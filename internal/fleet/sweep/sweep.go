@@ -141,7 +141,7 @@ const (
 	minChunk, maxChunk = 16, 1024
 )
 
-// Sweeper makes the passes of one incarnation. Its methods are safe for concurrent use.
+// Sweeper makes the passes of one incarnation. Published may be called while Run runs.
 type Sweeper struct {
 	cfg Config
 
@@ -151,7 +151,8 @@ type Sweeper struct {
 	recent [][]publishedSlot
 	count  int
 
-	// Only the goroutine of Run uses these.
+	// The goroutine of Run uses the rest. While the goroutines of a pass offer suspects or send
+	// alerts, they hold mu for their changes.
 	published         map[job.Slot]publishedSlot
 	ledgerAt, locksAt wire.Cursor
 	unfinished        map[job.Slot]kv.Change
