@@ -3,6 +3,7 @@ package wire
 import (
 	"crypto/rand"
 	"errors"
+	"maps"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -73,8 +74,9 @@ type batch struct {
 	Question
 
 	Wire
-	id  string
-	all []Member
+	id     string
+	all    []Member
+	header nats.Header // of the last message that was built; see part
 }
 
 // SendAll sends prepared writes of the bucket. It uses atomic batches if the stream
@@ -108,7 +110,7 @@ func batchable(all []Member) (n int) {
 
 // newBatch returns a batch of messages to one stream with one context.
 func newBatch(w Wire, all []Member) *batch {
-	b := &batch{Wire: w, id: rand.Text(), all: all}
+	b := &batch{Wire: w, id: rand.Text(), all: all, header: nats.Header{}}
 	first := all[0].question()
 	b.Asker, b.ctx, b.Once, b.FailDenied, b.before = b, first.ctx, true, first.FailDenied, b.sendParts
 	return b
@@ -119,8 +121,9 @@ func (b *batch) last() Member { return b.all[len(b.all)-1] }
 // sendParts sends all messages of the batch except the last. The question itself is the
 // last.
 func (b *batch) sendParts(send func(*nats.Msg) error) error {
+	var m nats.Msg
 	for i := range b.all[:len(b.all)-1] {
-		m := b.part(i)
+		m = b.part(i)
 		if err := send(&m); err != nil {
 			return err
 		}
@@ -129,15 +132,14 @@ func (b *batch) sendParts(send func(*nats.Msg) error) error {
 }
 
 // part returns message i of the batch. It copies the header, because a single copy may still
-// be sent with the original header.
+// be sent with the original header. The copy is valid until the next call: the client serializes
+// it before that, so one map is enough.
 func (b *batch) part(i int) (m nats.Msg) {
 	b.all[i].Compose(&m)
-	header := make(nats.Header, len(m.Header)+3)
-	for name, values := range m.Header {
-		header[name] = values
-	}
-	header[headerBatchID], header[headerBatchSeq] = []string{b.id}, []string{strconv.Itoa(i + 1)}
-	m.Header = header
+	clear(b.header)
+	maps.Copy(b.header, m.Header)
+	b.header[headerBatchID], b.header[headerBatchSeq] = []string{b.id}, []string{strconv.Itoa(i + 1)}
+	m.Header = b.header
 	return m
 }
 
