@@ -154,7 +154,7 @@ func (c *check) jobs() {
 			continue
 		}
 		if ahead := e.Since().Sub(c.Now); ahead > time.Minute {
-			c.add(Warning, "future", "job "+name, fmt.Sprintf("its plan comes into force at %s, ahead of the broker's clock: it was stored while that was wrong", stamp(e.Since())),
+			c.add(Warning, "future", "job "+name, fmt.Sprintf("its plan comes into force at %s, ahead of the broker's clock: it was stored while that clock was wrong", stamp(e.Since())),
 				"none of its slots is published until then", c.cronce("job rm "+name)+", and apply it again")
 		}
 		workers := c.workers(e.Job.WithDefaults().Queue)
@@ -179,7 +179,7 @@ func names(nodes []exchange.Node) (all []string) {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// leases checks that nodes use the stored settings.
+// leases checks that nodes use the stored settings, by the lease in their records.
 func (c *check) leases() {
 	var other []string
 	for _, n := range c.live() {

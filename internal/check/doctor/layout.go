@@ -75,7 +75,7 @@ func (c *check) storage() {
 	}
 	for _, server := range slices.Sorted(maps.Keys(behind)) {
 		c.add(Warning, "replica", "server "+server, "its copy is not up to date: "+few(behind[server]),
-			"one more server that fails stops all writes", "bring it back, or wait until it has caught up: nats server report jetstream")
+			"one more server that fails may stop all writes", "bring it back, or wait until it has caught up: nats server report jetstream")
 	}
 	if even > 0 {
 		c.add(Warning, "replicas", "", fmt.Sprintf("what is stored has %d replicas", even),
@@ -118,8 +118,9 @@ func (c *check) limits() {
 	}
 }
 
-// holders returns the servers that are known to store the streams.
-func (c *check) holders() []string {
+// streamServers returns the servers that are known to store the streams. If none is known, it is the
+// connected server.
+func (c *check) streamServers() []string {
 	names := map[string]bool{}
 	for _, info := range c.Survey.Streams {
 		for _, server := range serversOf(info) {

@@ -51,7 +51,7 @@ func (c *check) watermark() {
 	}
 	oldest := c.producingSince()
 	if oldest.IsZero() || !slices.ContainsFunc(c.Jobs, c.active) || c.Now.Sub(oldest) < maxBehind {
-		return // no producer moves it, or one has just started
+		return // no producer has to move it, or the oldest one has just started
 	}
 	why := "slots that are due are not published, or no producer can confirm that they are"
 	mend := "look at the producers' logs: the cause may be a definition that only a newer version can read, a full stream, or a wrong clock"
@@ -135,7 +135,7 @@ func (c *check) locks() {
 		}
 		if len(finished) > 0 && len(l.Waiting) > 0 {
 			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a lock that is held by slots which have ended: %s", len(l.Waiting), few(finished)),
-				"a worker that takes a waiting slot removes them; no worker does", c.cronce("slot explain '"+l.Waiting[0].Slot.ID()+"'"))
+				"the worker of a waiting slot removes them, but no worker takes one", c.cronce("slot explain '"+l.Waiting[0].Slot.ID()+"'"))
 		}
 	}
 }

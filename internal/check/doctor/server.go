@@ -22,14 +22,14 @@ const embedded = "cronce-"
 type Monitor struct {
 	Name, Version string
 
-	// InMessages is how many messages clients have sent.
+	// InMessages is how many messages the server has received.
 	InMessages int64
 
-	// JetStream says that the server has JetStream enabled.
+	// JetStream reports whether the server has JetStream enabled.
 	JetStream bool
 
-	// SyncAlways says that it syncs each write, SyncInterval how often it syncs otherwise.
-	// Zero: defaultSync.
+	// SyncAlways reports whether the server syncs each write. SyncInterval is how often it syncs
+	// otherwise. Zero: defaultSync.
 	SyncAlways   bool
 	SyncInterval time.Duration
 }
@@ -52,7 +52,7 @@ func (c *check) servers() {
 			"larger payloads are refused, and outputs and errors are cut to fit", "raise max_payload in its configuration, and reload it")
 	}
 	var unknown []string
-	for _, name := range c.holders() {
+	for _, name := range c.streamServers() {
 		if !slices.Contains(synced, name) && !strings.HasPrefix(name, embedded) {
 			unknown = append(unknown, name)
 		}
@@ -90,8 +90,8 @@ const (
 	maxVarz        = 1 << 20
 )
 
-// AskMonitor asks the monitoring port of a nats-server, such as "http://host:8222", how the
-// server stores.
+// AskMonitor asks the monitoring port of a nats-server, such as "http://host:8222", for the server's
+// name and version, and how it syncs its writes.
 func AskMonitor(ctx context.Context, url string) (Monitor, error) {
 	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()

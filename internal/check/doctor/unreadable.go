@@ -12,15 +12,15 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// unreadable reports records and locks that cannot be read. The check of nodes reports the
-// records of nodes.
+// unreadable reports slot records and locks that cannot be read. Method nodes reports the records of
+// nodes.
 func (c *check) unreadable() {
 	records := map[string][]*kv.UnreadableError{} // by job, "" for none
 	for _, e := range c.Unreadable {
 		switch {
 		case strings.HasSuffix(e.Bucket, "_state"):
 			c.add(Error, "unreadable", "job "+e.Job(), "its lock cannot be read: "+describe(e),
-				"no slot of the job starts until it is older than the horizon", c.removal(e))
+				"no slot of the job starts: each waits until it is older than the horizon, and expires", c.removal(e))
 		case strings.HasSuffix(e.Bucket, "_ledger"):
 			records[e.Job()] = append(records[e.Job()], e)
 		}
