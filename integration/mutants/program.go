@@ -30,7 +30,7 @@ var programMutants = []mutant{
 		name:   "foreign-text-unclipped-in-logs",
 		breaks: "an error that quotes 600 kB fills the log",
 		file:   "internal/text/printable/log.go",
-		old:    "a.Value = slog.StringValue(Clip(x.Error(), logged))",
+		old:    "a.Value = slog.StringValue(Clip(x.Error(), maxAttribute))",
 		new:    "a.Value = slog.StringValue(x.Error())",
 		test:   "TestLogsHoldNoMoreThanAGlimpseOfOtherPeoplesWords",
 	},

@@ -69,7 +69,7 @@ type Locks interface {
 	Read(ctx context.Context, name string) (core.Lock, uint64, error)
 }
 
-// Fleet reads the waiting slots and the stored events, and sends events and requests to nodes.
+// Fleet reads the waiting slots and the stored events, publishes events, and sends requests to nodes.
 // *kv.Store implements it.
 type Fleet interface {
 	Waiting(ctx context.Context, f stream.WaitingFilter) iter.Seq2[stream.WaitingSlot, error]

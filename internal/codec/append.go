@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Object is a JSON object under construction. It has the same bytes that encoding/json writes, but
-// is built without reflection, which is faster: each slot needs several records and events. A
-// method whose name ends in If omits a zero value.
+// Object is a JSON object under construction. It has the same bytes that Marshal writes, but is built
+// without reflection, which is faster: each slot needs several records and events. A method whose
+// name ends in If omits a zero value.
 type Object []byte
 
 // Open begins an object, which may be nested in another.

@@ -33,8 +33,8 @@ const (
 	// MaxHistory bounds the attempts that a record keeps: the newest ones.
 	MaxHistory = 200
 
-	// MaxOldBytes bounds the error of an attempt that is not the last, and an error that
-	// quotes foreign text, in bytes.
+	// MaxOldBytes bounds the error of an old attempt, the text of a progress report, and an error
+	// that quotes foreign text, in bytes.
 	MaxOldBytes = 200
 
 	// MaxQueues and MaxHandlers bound the lists of a node record, MaxExcept that of an

@@ -53,5 +53,5 @@ func Plain(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
 }
 
-// Reoffer matches what follows the slot ID in the Msg-Id of a message that was offered again.
+// Reoffer matches what follows the slot ID in the Msg-Id of a slot that is offered again.
 var Reoffer = regexp.MustCompile(`/r[0-9]+$`)

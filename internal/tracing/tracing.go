@@ -66,8 +66,8 @@ func (t *Tracer) Step(ctx context.Context, step string, d core.Delivery, rec job
 	return ctx, func(err error) { end(span, err) }
 }
 
-// parent returns ctx in the trace that the message names, or else in the trace of its slot. In
-// the latter, a span that is started from ctx has no parent.
+// parent returns ctx in the trace that the message names, or else in the trace of its slot. In the
+// second case, a span that is started from the result has no parent.
 func (t *Tracer) parent(ctx context.Context, m core.Message) context.Context {
 	if ctx, ok := within(ctx, m.Traceparent); ok {
 		return ctx

@@ -1,5 +1,5 @@
 // Package row holds the JSON of the results of orders, which the command line prints with -o json
-// and the HTTP API answers. The rows of listings are in package client; page.go has their pages.
+// and the HTTP API returns. The rows of listings are in package client; page.go has their pages.
 package row
 
 import (
@@ -19,8 +19,8 @@ type Next struct {
 	Local time.Time `json:"local" doc:"in the job's time zone"`
 }
 
-// Coming are the rows of the coming slots of a job, strictly after a time and before until. If after
-// is zero, it is now. If until is zero, there is no bound.
+// Coming yields the rows of at most count coming slots of a job, strictly after a time and before
+// until. If after is zero, it is now. If until is zero, there is no bound.
 func Coming(of client.Upcoming, after, until time.Time, count int) iter.Seq[Next] {
 	if after.IsZero() {
 		after = of.Now
@@ -62,7 +62,7 @@ func WouldResume(r client.Resumption) Pause {
 	return p
 }
 
-// Resumed is the row of a job whose pause was ended, after what WouldResume said.
+// Resumed returns the row of a job whose pause was ended. p is the row of WouldResume from before.
 func (p Pause) Resumed(done client.Resumption) Pause {
 	p.Paused, p.Revision, p.Changed, p.DryRun = false, done.Revision, done.Changed, false
 	return p

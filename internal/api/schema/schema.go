@@ -1,5 +1,5 @@
-// Package schema describes Go types as JSON schemas and reads them, for the requests and answers of
-// the NATS service and of the HTTP API.
+// Package schema describes Go types as JSON schemas, and decodes requests into them, for the NATS
+// service and the HTTP API.
 package schema
 
 import (

@@ -176,5 +176,5 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// unnamed is what a caller passes that has no file of jobs.
+// unnamed is the function named of a caller that has no job file.
 func unnamed(string) string { return "" }

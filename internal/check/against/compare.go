@@ -31,8 +31,8 @@ type Difference struct {
 	Kind Kind   `json:"difference"`
 	Job  string `json:"job"`
 
-	// ID and State are those of the slot. For a run of the log, that is the nearest slot, which did
-	// not run or belongs to another line. Empty: no slot is near.
+	// ID and State are those of the slot. For a run of the log, that is the nearest slot. It did not
+	// run, or it belongs to another line; then State is empty. Both are empty if no slot is near.
 	ID     string    `json:"id,omitempty"`
 	State  job.State `json:"state,omitempty"`
 	Shadow bool      `json:"shadow,omitempty"`
@@ -65,8 +65,8 @@ type Sum struct {
 	// Offset is by how much the log's time is later than the slot's due time. Nil: Both is 0.
 	Offset *Offset `json:"offset_ms,omitempty"`
 
-	// NotJudged is how many runs of the log were before the window: the job was not yet in the
-	// registry, or the ledger may have removed its slots.
+	// NotJudged is how many runs of the log have no slot and were before the window: the job was not
+	// yet in the registry, or the ledger may have removed its slots.
 	NotJudged int `json:"not_judged,omitempty"`
 }
 
@@ -87,8 +87,8 @@ type Job struct {
 	Names []string
 
 	// Window is the time that is judged. A run outside it may belong to a slot inside, and a slot
-	// outside to a run inside. Ours is the window of slots without a line, because the log may end
-	// before their line.
+	// outside to a run inside. A slot without a line is a difference only in Ours, which may end
+	// earlier: the log may end before the slot's line.
 	Window, Ours Window
 
 	Slots []Slot // in any order

@@ -82,13 +82,13 @@ func (f *Facts) job(name string, edit func(*plans.Entry)) {
 
 var pending = &jetstream.ConsumerInfo{NumPending: 7}
 
-// consumer adds the consumer of alerts, or of what starts the job.
+// consumer adds the consumer of messages that start the job, or the consumer of alerts if name is empty.
 func (f *Facts) consumer(name string, info *jetstream.ConsumerInfo) {
 	f.NodeConsumers = append(f.NodeConsumers, space.NodeConsumer{Job: name, Stream: "ORDERS", Info: info})
 	f.Jobs[0].Job.OnFailure = &job.Alert{}
 }
 
-// lease is what all go by.
+// lease sets the stored lease, and that of every node.
 func (f *Facts) lease(d time.Duration) {
 	f.Survey.Settings.Lease = d
 	f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Node.Lease = d })
@@ -116,7 +116,7 @@ func TestOfAHealthyFleetNothingIsSaid(t *testing.T) {
 	}
 }
 
-// Heartbeats are not stored either: to start a node would be the wrong advice.
+// Heartbeats are not stored either, so starting a node would not help.
 func TestFullStorageIsFoundInPlaceOfDeadNodes(t *testing.T) {
 	t.Parallel()
 	f := healthy()
@@ -128,8 +128,8 @@ func TestFullStorageIsFoundInPlaceOfDeadNodes(t *testing.T) {
 	}
 }
 
-// Each case breaks one thing, or comes close to it: want is "check level about", the
-// only finding, or empty for none.
+// Each case breaks one thing, or nearly does. want is the only finding, as "check level about", or empty
+// for none.
 func TestEachFinding(t *testing.T) {
 	t.Parallel()
 	lock := func(f *Facts, waiting int) {
@@ -455,8 +455,8 @@ func TestFewNamesTheFirst(t *testing.T) {
 	}
 }
 
-// The broker's clock is two days ahead of those of all nodes: what waits for it to be
-// set right is named, and where to look.
+// The broker's clock is two days ahead of the clocks of all nodes. The finding says what waits until one
+// of them is corrected.
 func TestBrokerClockThatNoNodeBelievesIsAnError(t *testing.T) {
 	t.Parallel()
 	f := healthy()

@@ -12,11 +12,10 @@ import (
 )
 
 // isUnasked reports whether the consumer has messages, none of them in flight, and no request for
-// them. A request of a client lasts half a minute, and a client sends none while it handles
-// messages.
+// them. A node's request lasts half a minute. While a node handles messages, it has no request.
 func isUnasked(t space.NodeConsumer) bool { return unattended(t.Info) && t.Info.NumAckPending == 0 }
 
-// nodeConsumers checks the consumers of alerts, and those of messages that start jobs.
+// nodeConsumers checks the consumer of alerts, and those of messages that start jobs.
 func (c *check) nodeConsumers() {
 	for i, t := range c.NodeConsumers {
 		if t.Job == "" {

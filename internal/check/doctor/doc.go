@@ -30,11 +30,12 @@
 //
 // ResetWatermark writes, at the revision that it checked:
 //
-//   - T as it is. If T is ahead of the clock or cannot be read, it writes the broker's time
-//     less the horizon, since it is not known what was published. Slots older than the
-//     horizon must not run. Younger slots are offered again: those with a record are settled
-//     by it, since the ledger remembers longer than the horizon (invariant 7). The others run,
-//     or are recorded as missed, by the catch-up policies of their jobs.
+//   - T as it is. If T is ahead of the clock or cannot be read, or if the reset of a right
+//     watermark is forced, it writes the broker's time less the horizon, since it is not
+//     known what was published. Slots older than the horizon must not run. Younger slots are
+//     offered again: those with a record are settled by it, since the ledger remembers longer
+//     than the horizon (invariant 7). The others run, or are recorded as missed, by the
+//     catch-up policies of their jobs.
 //   - R zero, and T as the time up to which the registry was known. A plan that came into
 //     force by then is followed from T on, a younger plan from its beginning.
 //

@@ -55,7 +55,8 @@ type Facts struct {
 	// Locks are those in which slots wait, or whose newest slot is in the future.
 	Locks []core.Lock
 
-	// Ended is when slots in locks got their outcome. Zero: they have no record.
+	// Ended is when holders of Locks got their outcome; zero: the holder has no record. It has no
+	// entry for a holder whose record has no outcome or cannot be read.
 	Ended map[job.Slot]time.Time
 
 	// Sweep is the end of the last sweep for lost slots. SweepErr says why it is not known: it
@@ -66,7 +67,7 @@ type Facts struct {
 	// Unread are messages in the stream of slots that cannot be read.
 	Unread Unread
 
-	// NodeConsumers are the consumers of alerts, and those of messages that start jobs.
+	// NodeConsumers are the consumer of alerts, and those of messages that start jobs.
 	// UnaskedConsumers has the indexes of those that had messages, and no request for them, at two
 	// checks.
 	NodeConsumers    []space.NodeConsumer
@@ -140,7 +141,7 @@ func (f Facts) active(e plans.Entry) bool {
 		return false
 	}
 	if !e.Job.Plan().Scheduled() {
-		return true // its slots cannot be computed
+		return true // other jobs, messages or triggers start it, at any time
 	}
 	s, err := job.ParseSchedule(e.Job.Name, e.Job.Plan())
 	return err == nil && !s.Next(f.Now).IsZero()

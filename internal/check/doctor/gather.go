@@ -28,7 +28,7 @@ type Sources struct {
 	// does not say. Nil: the server is not asked.
 	Full func(context.Context) string
 
-	// Alive is called whenever the broker has answered.
+	// Alive is called whenever the broker has answered. Required.
 	Alive func()
 }
 

@@ -21,9 +21,9 @@ var ErrNewer = errors.New("the watermark was written by a newer version of cronc
 
 // ResetWatermark resets a watermark that Check finds wrong. The package comment says what it
 // writes, and why. The error is ErrRight if the watermark is right, and ErrNewer if it is
-// of a newer format; with force either is moved back by the horizon. The error is
-// job.ErrConflict if the watermark was moved since the facts were gathered, and
-// job.ErrUnknown if the broker did not answer.
+// of a newer format. With force, ResetWatermark resets these too, to the broker's time less the
+// horizon. The error is job.ErrConflict if the watermark was moved since the facts were gathered,
+// and job.ErrUnknown if the broker did not answer.
 func ResetWatermark(ctx context.Context, store *kv.Store, f Facts, by, nonce string, force bool) (Reset, error) {
 	what, _ := f.wrongWatermark()
 	switch {

@@ -184,7 +184,7 @@ func (t *explainer) readEvents(ctx context.Context) error {
 }
 
 // readRemoval sets removal. The registry records only that the job was removed. The event of the
-// order has the name of its user.
+// order names the operator.
 func (t *explainer) readRemoval(ctx context.Context) error {
 	by := ""
 	for e, err := range t.Fleet.Events(ctx, kv.EventFilter{Job: t.story.Slot.Job, Kind: job.EventOrdered}) {

@@ -56,7 +56,7 @@ func (c *Check) chain(l *timeline) {
 	}
 }
 
-// Alone reports whether the named job can be judged by its own records.
+// Alone reports whether the named job can be judged by its own records alone.
 func (c *Check) Alone(name string) bool {
 	return c.timelines[name] == nil || c.timelines[name].chain == nil
 }

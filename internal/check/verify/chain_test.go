@@ -12,8 +12,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// chained is the hourly jobs extract and check, all slots of which have succeeded, and
-// load, which comes after both and has its first five.
+// chained returns the hourly jobs extract and check, whose slots have all succeeded, and the job load,
+// which comes after both and has a record for the first five.
 func chained() facts {
 	load := entry("load", "")
 	load.Job.After = []string{"extract", "check"}
@@ -100,7 +100,7 @@ func TestSlotsThatFollowAreCountedAmongThoseThatShouldExist(t *testing.T) {
 	t.Parallel()
 	check := chained().check()
 	for range check.Problems() {
-		continue // counted once, however often one looks
+		continue // each pass over the problems counts the slots only once
 	}
 	r := check.Report()
 	if r.Slots != 18 || r.Beside != 0 || r.Missing != 1 || r.Outcomes[job.Succeeded] != 17 || r.InProgress != 0 {

@@ -9,8 +9,8 @@
 // pause count; the others count when the pause ends.
 //
 // A job that comes after others should have a slot for each instant, and for each token of a
-// triggered run, at which all of these succeeded since the job came after them. This follows from
-// their records. Such a slot is missing only after [Patience], within which the sweep of the fleet
+// triggered run, for which all of these jobs succeeded since it came after them. Their records show
+// that. Such a slot is missing only after [Patience], within which the sweep of the fleet
 // publishes a slot that was lost.
 //
 // What cannot be known is not judged, and the report says so and why: slots whose records the

@@ -8,8 +8,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// A slot was started two seconds before it was due. Whatever its worker's clock said,
-// the broker's timestamps show it.
+// A slot was started two seconds before it was due. The broker's timestamps show that, even if its
+// worker's clock was wrong.
 func TestSlotThatStartedBeforeItsInstantIsFound(t *testing.T) {
 	t.Parallel()
 	at := slot(9).At

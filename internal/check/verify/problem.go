@@ -19,7 +19,7 @@ const (
 	Missing   Kind = "missing"    // it should exist, and has neither a record nor a message
 	NoOutcome Kind = "no_outcome" // nothing will move it, or it should have moved long ago
 	Doubled   Kind = "doubled"    // it ended more than once
-	Early     Kind = "early"      // it was started before its instant
+	Early     Kind = "early"      // it was started before it was due
 )
 
 // Problem is a slot that has a problem.

@@ -13,7 +13,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// drawEntry is a job with up to two plans before its own.
+// drawEntry draws a job with up to two past plans.
 func drawEntry(t *rapid.T, name string, cfg verify.Config) plans.Entry {
 	schedules := rapid.SampledFrom([]string{"* * * * * *", "@every 7s", "*/5 * * * *", "30 */2 * * * *", "H * * * *"})
 	plan := func(label string) job.Job {
@@ -35,8 +35,7 @@ func drawEntry(t *rapid.T, name string, cfg verify.Config) plans.Entry {
 	return e
 }
 
-// planned finds the slots of an entry by asking for every second whether it is
-// one.
+// planned finds the slots of an entry: it asks for every second whether it is a slot.
 func planned(t *rapid.T, e plans.Entry, cfg verify.Config) (slots []job.Slot) {
 	for _, p := range e.Plans() {
 		s, err := job.ParseSchedule(e.Job.Name, p.Plan)
@@ -54,8 +53,8 @@ func planned(t *rapid.T, e plans.Entry, cfg verify.Config) (slots []job.Slot) {
 	return slots
 }
 
-// Whatever is taken out of a perfect history is reported, and nothing else, in
-// whatever order the records come.
+// If values are removed from a perfect history, exactly these slots are reported, in any order of the
+// records.
 func TestExactlyWhatIsTakenOutIsReported(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -51,9 +51,10 @@ type Config struct {
 	Progress func()
 }
 
-// Check is one verification. Call its methods in this order: Event, Waiting, Record; then
-// Problems, and again Waiting, Record and Unreadable for these problems; then Report. It is
-// not safe for concurrent use.
+// Check is one verification. First call Event, Waiting and Record, in this order. To look at the
+// problems a second time, call Waiting again with all messages, and then Record or Unreadable for
+// each of Problems. Problems and Report may be called after each pass. A Check is not safe for
+// concurrent use.
 type Check struct {
 	cfg       Config
 	timelines map[string]*timeline

@@ -26,7 +26,7 @@ func entry(name, schedule string) plans.Entry {
 	return plans.Entry{Definition: plans.Definition{Job: job.Job{Name: name, Schedule: schedule, Overlap: job.OverlapAllow}}, Revision: 5, Time: ago(24 * time.Hour)}
 }
 
-// hours is what most tests judge: six slots of an hourly job, 07:00 to 12:00.
+// hours returns the range of most tests: six slots of an hourly job, 07:00 to 12:00.
 func hours() verify.Config {
 	return verify.Config{
 		From: ago(5*time.Hour + 30*time.Minute), To: noon.Add(time.Second), Now: noon.Add(time.Minute),
@@ -71,7 +71,7 @@ func unsettled(s job.Slot, state job.State, node string) job.Record {
 	return r
 }
 
-// facts is what one verification is fed.
+// facts are the inputs of one verification.
 type facts struct {
 	cfg     verify.Config
 	entries []plans.Entry
@@ -100,8 +100,8 @@ func (f facts) check() *verify.Check {
 	return c
 }
 
-// found renders problems: "offer missing report:... detail", or "leave ..." and
-// why at the end.
+// found formats the problems: "offer missing report:... detail", or "leave ..." with the reason at the
+// end if the slot cannot be offered again.
 func found(c *verify.Check) []string {
 	var lines []string
 	for p := range c.Problems() {
@@ -145,7 +145,7 @@ func (f *facts) wait(s job.Slot, published time.Time) {
 	f.late[s] = published
 }
 
-// A queue that waits in order has a reason to wait. Other queues have none.
+// A slot may have to wait while another slot of its job runs, but not under overlap allow.
 func TestWaitingBehindASlotThatRuns(t *testing.T) {
 	t.Parallel()
 	f := perfect()
@@ -239,7 +239,7 @@ func pause(e *plans.Entry, from, to time.Time) {
 	e.Pauses = append(e.Pauses, plans.Window{From: from, To: to})
 }
 
-// What fell due in a pause that has ended should have been published then.
+// When a pause ends, producers publish the slots that fell due during it.
 func TestSlotsOfAPauseShouldExist(t *testing.T) {
 	t.Parallel()
 	f := perfect()
@@ -250,8 +250,7 @@ func TestSlotsOfAPauseShouldExist(t *testing.T) {
 	}
 }
 
-// Each plan counts while it was in force: up to its end included, after its
-// beginning.
+// A plan has slots while it is in force: after its beginning, up to and including its end.
 func TestPlansAsTheyWere(t *testing.T) {
 	t.Parallel()
 	f := perfect()
@@ -269,7 +268,7 @@ func TestPlansAsTheyWere(t *testing.T) {
 	}
 }
 
-// A spread delays the due time: what is not due yet is not missing.
+// A spread delays the due time. A slot that is not due yet is not missing.
 func TestSpreadDelaysTheJudgement(t *testing.T) {
 	t.Parallel()
 	f := perfect()
@@ -293,7 +292,7 @@ func TestSpreadDelaysTheJudgement(t *testing.T) {
 	}
 }
 
-// What is found at a second look counts.
+// Messages and records of a second pass settle the problems of the first.
 func TestSecondLook(t *testing.T) {
 	t.Parallel()
 	f := perfect()
@@ -359,8 +358,7 @@ func TestOffer(t *testing.T) {
 	}
 }
 
-// A week of a job of every second, of which everything is missing, costs a bit
-// and little more for each slot.
+// If a job that runs every second has no record for a week, each slot takes little more than a bit.
 func TestAWeekOfSeconds(t *testing.T) {
 	t.Parallel()
 	const week = 7 * 24 * time.Hour
@@ -395,8 +393,8 @@ func ExampleCheck() {
 	// Output: missing report:2026-11-21T12:00:00Z neither a record nor a message
 }
 
-// A slot of shards is missing when the whole has no record; its shards are judged
-// each for itself, and it is offered in all its shards.
+// A split slot is missing if the whole has no record. Each shard is judged by itself. A repair offers all
+// shards.
 func TestSlotsOfShards(t *testing.T) {
 	t.Parallel()
 	shards := func(edit func(f *facts)) *facts {
@@ -446,9 +444,8 @@ func TestSlotsOfShards(t *testing.T) {
 	}
 }
 
-// Each part of a slot has an outcome of its own: that one failed, and the whole with
-// it, says nothing of those that succeeded. A part that had an outcome and then
-// another is doubled all the same.
+// Each part of a slot has an outcome of its own. If one part failed, and so the whole, the parts that
+// succeeded are not doubled. A part that got a second outcome is doubled.
 func TestAPartIsDoubledByItsOwnOutcomesOnly(t *testing.T) {
 	t.Parallel()
 	told := func(kind job.EventKind, s job.Slot) job.Event {

@@ -14,18 +14,18 @@ type field struct {
 
 // fieldsOf returns the fields that encoding/json knows in a struct, by the names of their members.
 // Fields of embedded structs are among them. If several fields have one name, the one that is
-// embedded least deeply counts. If several are embedded as deeply, see dominant.
+// embedded least deeply counts. If several are embedded equally deeply, see dominant.
 func fieldsOf(t reflect.Type) map[string]field {
 	all := map[string]field{}
-	hidden := map[reflect.Type]bool{}
+	visited := map[reflect.Type]bool{}
 	for level := []reflect.Type{t}; len(level) > 0; {
 		var deeper []reflect.Type
 		found := map[string][]field{}
 		for _, t := range level {
-			if hidden[t] {
+			if visited[t] {
 				continue
 			}
-			hidden[t] = true
+			visited[t] = true
 			for f := range t.Fields() {
 				name, known, embedded := fieldOf(f)
 				switch {

@@ -19,7 +19,7 @@ import (
 )
 
 // Decode decodes a payload into the value that dst points to. Its errors wrap codec.ErrInvalid, and
-// begin with the path of the member that is wrong. If there is no payload, Decode does nothing.
+// name the path of the member that is wrong. If there is no payload, Decode does nothing.
 //
 // Package encoding/json decodes the payload. A second pass compares the payload with the type. It
 // finds what encoding/json accepts and this package does not, and where encoding/json has refused a

@@ -23,7 +23,8 @@ const infoTimeout = 3 * time.Second
 
 // Connect connects to the target, which must have JetStream. The connection reconnects
 // until it is closed. Errors name the target and the cause. An error that can be found without
-// a server wraps job.ErrInvalid. If ctx ends, Connect returns its cause at once.
+// a server wraps job.ErrInvalid. If ctx ends before the connection is established, Connect returns
+// its cause at once.
 func (t Target) Connect(ctx context.Context) (*Conn, error) {
 	conn, err := t.dialUntil(ctx)
 	if err != nil {
@@ -164,8 +165,8 @@ func (t Target) dial() (*Conn, error) {
 }
 
 func (t Target) dialContext(options []nats.Option, limit time.Duration) (*Conn, error) {
-	// Our option is applied last. If an error came before it, the NATS context is wrong. Otherwise
-	// the error comes from the server.
+	// Our option is applied last. If it was not applied, the NATS context or the login is wrong.
+	// Otherwise the error comes from the server.
 	var servers []string
 	nc, settings, err := natscontext.Connect(t.context, append(options, func(o *nats.Options) error {
 		if len(o.Servers) == 0 || o.Servers[0] == "" {

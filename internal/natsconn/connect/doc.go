@@ -12,16 +12,16 @@
 //     failed one, because its caller has repeated it or given up by then.
 //   - The client pings every 5 s and tolerates two missing answers. So it detects a frozen
 //     server, whose sockets stay open, within 15 s.
-//   - A server has three seconds for the handshake, and more time after a handshake took longer.
+//   - A server has three seconds for the handshake, and more time after a handshake timed out.
 //     With a short limit, the client soon tries the next server of a cluster. Since the limit
 //     grows, it reaches a slow server too.
 //   - A refused login does not end an established connection. Credentials are rotated, and
 //     servers start before their accounts exist. nats.go alone would close the connection
 //     for good at the second refusal.
-//   - All parts of a login come from one source: flags, CRONCE_ variables, a context, or
-//     (with NATS_URL) NATS_ variables. A user from one source does not belong to a password
-//     from another. Passwords and tokens have no flag, because every user of the machine can
-//     read flags.
+//   - Credentials come from one source: the flags, else the CRONCE_ variables, else a context
+//     or (with NATS_URL) the NATS_ variables. Only the password of a user may come from a later
+//     variable: passwords and tokens have no flag, because every user of the machine can read
+//     flags.
 //   - The connection has the JetStream domain or API prefix of the flag or the context
 //     (Conn.JetStream), so no caller can forget it.
 //   - Passwords and tokens in URLs are never printed.

@@ -26,7 +26,8 @@ type Login struct {
 }
 
 // or returns l with its empty fields filled in from the environment variables with these names,
-// after the prefix. It takes credentials from there only if l has none at all.
+// after the prefix. It takes credentials from there only if l has none at all. If l has a user
+// without a password, it takes the password from there.
 func (l Login) or(getenv func(string) string, prefix string, names Login) Login {
 	env := func(name string) string {
 		if name == "" {

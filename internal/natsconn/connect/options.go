@@ -63,7 +63,7 @@ type watcher struct {
 	where string
 
 	mu             sync.Mutex
-	last           string // the last error that once logged
+	last           string // the last error that method once has logged
 	lost, reminded time.Time
 }
 

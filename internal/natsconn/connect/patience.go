@@ -22,9 +22,9 @@ const (
 
 // patience is a dialer that gives handshakes more time while servers are slow. A handshake that
 // times out doubles the limit. So the client reaches a server whose answers take ten seconds, and
-// loses only three seconds with a frozen server if another one answers. A handshake that succeeds
-// sets the limit to four times its duration, so the next one does not start again with the least
-// limit.
+// loses only three seconds with a frozen server if another one answers. A handshake that ends
+// otherwise sets the limit to four times its duration, so the next one does not start again with the
+// least limit.
 //
 // nats.go has one limit for all handshakes, and sets it as the deadline of the connection.
 // patience replaces that deadline.
@@ -74,7 +74,8 @@ type handshake struct {
 	limit time.Duration
 }
 
-// SetDeadline begins the handshake, and with the zero time ends it.
+// SetDeadline begins the handshake, and with the zero time ends it. nats.go calls it with the zero time
+// after a failed handshake too.
 func (c *handshake) SetDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -109,8 +109,8 @@ func Resolve(cfg Config) (Target, error) {
 	return t, t.cfg.Login.check()
 }
 
-// checkURL completes a server's URL with the scheme if it has none. It rejects text that nats.go
-// would take for a host name.
+// checkURL completes a server's URL with the scheme if it has none. It rejects a URL that cannot be
+// parsed, has no host, or has a scheme that NATS does not have.
 func checkURL(s string) (string, error) {
 	if !strings.Contains(s, "://") {
 		s = "nats://" + s

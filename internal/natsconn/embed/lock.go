@@ -124,7 +124,8 @@ func (l *storeLock) describe(h holder) error {
 // release releases the lock.
 func (l *storeLock) release() error { return l.file.Close() }
 
-// discard releases the lock and removes a store that was just created, if it is empty.
+// discard releases the lock. If lockStore has created the store, discard removes it, unless it has
+// other files by now.
 func (l *storeLock) discard() {
 	if l.fresh {
 		os.Remove(l.file.Name())

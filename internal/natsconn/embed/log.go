@@ -9,7 +9,7 @@ import (
 )
 
 // bridge is the server's logger. Notices are logged at debug level. The server continues
-// after a fatal message; the first one is the reason of a failed start.
+// after a fatal message; the first one is the reason why a start failed.
 type bridge struct {
 	log *slog.Logger
 

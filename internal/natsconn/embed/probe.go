@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// namePrefix begins the name of every embedded server.
+// namePrefix begins the name of every embedded server that has no Peer.
 const namePrefix = "cronce-"
 
 // probeTimeout limits the wait for a server's INFO.

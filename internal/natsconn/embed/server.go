@@ -36,8 +36,8 @@ type Server struct {
 	watched chan struct{} // closed when watchStorage has ended
 }
 
-// Start runs a server on cfg.Listen with the files in cfg.Store. It never joins
-// another server: if the address or the store is in use, the error names the process.
+// Start runs a server on cfg.Listen with the files in cfg.Store. It never joins another server: it
+// returns an error if the address or the store is in use.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -62,8 +62,9 @@ func taken(addr string, err error) error {
 }
 
 // start takes the lock and serves. If another process has the store, the error is a
-// *lockedError. If the address is in use, inUse reports true for the error. If start fails
-// before the server opens its files, it leaves no files behind.
+// *lockedError. If the address is in use, inUse reports true for the error, or the error is
+// errUnclear if another process has just taken the address. If start fails before the server
+// opens its files, it leaves no new store behind.
 func start(cfg Config) (*Server, error) {
 	lock, err := lockStore(cfg.Store)
 	if err != nil {
@@ -90,7 +91,7 @@ func start(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// listen serves on addr. It writes the address into the lock first.
+// listen serves on addr. It writes the address into the lock file first.
 func (s *Server) listen(addr string) (err error) {
 	if s.cfg.Listen, err = canListen(addr); err != nil {
 		return fmt.Errorf("cannot listen on %s: %w", addr, err)

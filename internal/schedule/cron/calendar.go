@@ -9,7 +9,7 @@ import "time"
 const (
 	daySeconds = 86400
 
-	// The years of slots have four digits, as RFC 3339 does.
+	// Slots lie between these instants, because RFC 3339 has years of four digits.
 	FirstInstant = -62135596800 // 0001-01-01T00:00:00Z
 	LastInstant  = 253402300799 // 9999-12-31T23:59:59Z
 )

@@ -67,7 +67,7 @@ type Expression struct {
 	At     *int64 // of @at: seconds since 1970
 	Fields *Fields
 
-	// elapsed is true if the hour field begins with a star. Then the job follows elapsed time:
+	// elapsed is true if the hour field begins with * or ?. Then the job follows elapsed time:
 	// every instant at which the clock matches is a slot, whatever the policies for clock
 	// changes are.
 	elapsed bool
@@ -105,8 +105,8 @@ func unknownDescriptor(text string) error {
 	return errors.New("unknown word: want @yearly, @monthly, @weekly, @daily, @hourly, @every 90s or @at 2027-01-01T00:00:00Z")
 }
 
-// checkText refuses a text that is too long, or has bytes that no expression may have. It runs
-// before any other code reads the text.
+// checkText refuses a text that is too long, has bytes that no expression may have, or begins with a
+// time zone. It runs before any other code reads the text.
 func checkText(text string) error {
 	if len(text) > maxExpression {
 		return fmt.Errorf("%d bytes, at most %d", len(text), maxExpression)
@@ -126,7 +126,7 @@ func checkText(text string) error {
 }
 
 // parseFields reads five or six cron fields. If there are five, seconds stands for the
-// first of six. elapsed reports whether the hour field begins with a star.
+// first of six. elapsed reports whether the hour field begins with * or ?.
 func parseFields(job, text, seconds string) (set Fields, elapsed bool, err error) {
 	fields := strings.Fields(text)
 	switch len(fields) {

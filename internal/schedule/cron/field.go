@@ -29,8 +29,8 @@ var cronFields = [6]cronField{
 	{name: "dow", title: "day of week", max: 6, hashMax: 6, names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}},
 }
 
-// parse reads one field, which is a list of items. restricts reports whether the field
-// restricts the dates: a plain star among its items does not.
+// parse reads one field, which is a list of items. restricts reports whether a day field restricts
+// the dates: it does not if one of its items is a star.
 func (f cronField) parse(job, text string) (set uint64, restricts bool, err error) {
 	restricts = true
 	for item := range strings.SplitSeq(text, ",") {
@@ -45,7 +45,7 @@ func (f cronField) parse(job, text string) (set uint64, restricts bool, err erro
 }
 
 // parseItem reads one item: a star, a number, a range or an H, and its step. star reports
-// whether the item is a plain star.
+// whether the item is * or ?, without a step or with the step 1.
 func (f cronField) parseItem(job, item string) (set uint64, star bool, err error) {
 	base, stepText, stepped := strings.Cut(item, "/")
 	if base == "" {

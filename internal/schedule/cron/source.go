@@ -119,9 +119,9 @@ type everySource struct {
 	open   *calendar      // the wall times that are not excluded; nil: all
 }
 
-// maxExcludedPeriods bounds the search for a period that is not excluded, to some tenths of a
-// second. The search skips excluded days, so the bound is met only by exclusions that match
-// so many periods in a row without excluding a day.
+// maxExcludedPeriods bounds the search for a period that is not excluded, so that it takes some
+// tenths of a second at most. The search skips excluded days, so it reaches the bound only if so many
+// periods in a row are excluded on days that are not excluded as a whole.
 const maxExcludedPeriods = 1 << 20
 
 func newEverySource(period int64, zone *time.Location, exclude Exclusions) everySource {

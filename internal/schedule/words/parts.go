@@ -8,11 +8,11 @@ import (
 	"github.com/cronce-io/cronce/internal/schedule/cron"
 )
 
-// most bounds the times of day that are listed one by one.
-const most = 6
+// maxTimes bounds the times of day that are listed one by one.
+const maxTimes = 6
 
-// timeOfDay says at which times of a day something happens. fixed reports that it begins with
-// "at", so that it reads well after a date.
+// timeOfDay says at which times of a day something happens. fixed reports whether the text lists
+// times of the clock ("at 07:00 and 12:00"), so that it reads well after a date.
 func timeOfDay(s, m, h set) (text string, fixed bool) {
 	if !s.one() {
 		return seconds(s, m, h), false
@@ -29,7 +29,7 @@ func timeOfDay(s, m, h set) (text string, fixed bool) {
 	}
 	span := fmt.Sprintf(" from %s to %s", clock(h.first(), m.first()), clock(h.last(), m.last()))
 	switch step := m.cycle(60); {
-	case len(m)*len(h) <= most && !h.all(24):
+	case len(m)*len(h) <= maxTimes && !h.all(24):
 		var times []string
 		for _, hour := range h {
 			for _, minute := range m {

@@ -46,7 +46,7 @@ func (s set) cycle(whole int) int {
 	return n
 }
 
-// all reports whether the set has all numbers of a field that has whole of them.
+// all reports whether the set has all numbers of a field, of which there are whole.
 func (s set) all(whole int) bool { return len(s) == whole }
 
 // list names the members: "1, 2 and 5", or with ranges of three and more "1 to 3 and 5".

@@ -52,7 +52,8 @@ func sentence(s cron.Fields) string {
 	return times + ", " + dates
 }
 
-// length writes a duration in its largest whole unit.
+// length writes a duration as a number of its largest whole unit: "90 minutes", "90 seconds". If that
+// unit is the second, it writes more than two minutes as "2m30s".
 func length(d time.Duration) string {
 	for _, unit := range []struct {
 		of   time.Duration

@@ -13,8 +13,8 @@
 //
 // A template comes from the registry, which many logins may write, and runs on every node.
 // So it is bounded before it runs: it has no loops and no nested templates, hence its time
-// grows with its size, which is limited too. Each function bounds its result, and the result
-// of the whole template is limited.
+// grows with its size, which is limited too. A function that could make a text much longer bounds
+// its result, and the result of the whole template is limited.
 //
 // The package is pure: it has no clock, no broker and no goroutines.
 package alertbody

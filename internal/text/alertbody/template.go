@@ -19,7 +19,8 @@ const (
 	// MaxTemplate bounds the text of a template, in bytes.
 	MaxTemplate = 8 << 10
 
-	// MaxBody bounds the result of a template, and of each of its functions, in bytes.
+	// MaxBody bounds the result of a template, and of each function that could make a text much
+	// longer, in bytes.
 	MaxBody = 64 << 10
 )
 

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// logged is the maximum length of the text of one attribute, in bytes.
-const logged = 1000
+// maxAttribute bounds the text of one attribute, in bytes.
+const maxAttribute = 1000
 
 // Logs returns a handler that clips the text of every attribute and passes the record to h.
 // The message is the program's own text and is not clipped.
@@ -37,7 +37,7 @@ func clip(a slog.Attr) slog.Attr {
 	a.Value = a.Value.Resolve()
 	switch v := a.Value; v.Kind() {
 	case slog.KindString:
-		a.Value = slog.StringValue(Clip(v.String(), logged))
+		a.Value = slog.StringValue(Clip(v.String(), maxAttribute))
 	case slog.KindGroup:
 		var group []slog.Attr
 		for _, inner := range v.Group() {
@@ -47,13 +47,13 @@ func clip(a slog.Attr) slog.Attr {
 	case slog.KindAny:
 		switch x := v.Any().(type) {
 		case error:
-			a.Value = slog.StringValue(Clip(x.Error(), logged))
+			a.Value = slog.StringValue(Clip(x.Error(), maxAttribute))
 		case fmt.Stringer:
-			a.Value = slog.StringValue(Clip(x.String(), logged))
+			a.Value = slog.StringValue(Clip(x.String(), maxAttribute))
 		case []string:
 			list := make([]string, len(x))
 			for i, s := range x {
-				list[i] = Clip(s, logged)
+				list[i] = Clip(s, maxAttribute)
 			}
 			a.Value = slog.AnyValue(list)
 		}

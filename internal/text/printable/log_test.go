@@ -13,7 +13,7 @@ func TestLogsHoldNoMoreThanAGlimpseOfOtherPeoplesWords(t *testing.T) {
 	log := slog.New(Logs(slog.NewJSONHandler(&out, nil)))
 	foreign := "\x1b[31m\u202e" + strings.Repeat("x", 600_000)
 	log.With("node", foreign).WithGroup("g").Warn("slot failed", "error", errors.New(foreign), "names", []string{foreign}, "count", 7, slog.Group("in", "side", foreign))
-	if n := out.Len(); n > 6*2*logged {
+	if n := out.Len(); n > 6*2*maxAttribute {
 		t.Errorf("a line of %d bytes", n)
 	}
 	if line := strings.TrimSuffix(out.String(), "\n"); strings.ContainsFunc(line, Hidden) {
