@@ -32,5 +32,5 @@ func (a *AlertStates) Read(ctx context.Context, name string) (exchange.AlertStat
 // Write stores the state if revision is the last one of its key; 0 creates it. Its errors are
 // those of Ledger.Write, and job.ErrDenied.
 func (a *AlertStates) Write(ctx context.Context, state exchange.AlertState, revision uint64) (uint64, error) {
-	return a.b.Encode(ctx, alertKey(state.Job), state.Nonce, state, revision)
+	return a.b.WriteValue(ctx, alertKey(state.Job), state.Nonce, state, revision)
 }

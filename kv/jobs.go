@@ -33,7 +33,7 @@ func (j *Jobs) Read(ctx context.Context, name string) (plans.Entry, uint64, erro
 // Write stores the definition if revision is the job's last one; 0 creates it. Errors are
 // those of Ledger.Write, and job.ErrDenied.
 func (j *Jobs) Write(ctx context.Context, d plans.Definition, revision uint64) (uint64, error) {
-	return j.b.Encode(ctx, d.Job.Name, d.Nonce, d, revision)
+	return j.b.WriteValue(ctx, d.Job.Name, d.Nonce, d, revision)
 }
 
 // JobWrite is a definition to store if Revision is the job's last one.

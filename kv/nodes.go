@@ -39,7 +39,7 @@ func (n *Nodes) Write(ctx context.Context, node exchange.Node, revision uint64) 
 			break
 		}
 	}
-	return n.b.Encode(ctx, node.Name, node.Nonce, node, revision)
+	return n.b.WriteValue(ctx, node.Name, node.Nonce, node, revision)
 }
 
 // List returns every node whose record is still stored, longest silent first. If a

@@ -39,5 +39,5 @@ func (s *SweepEnds) Read(ctx context.Context) (SweepEnd, error) {
 // Write stores the end of a sweep if revision is the last one of the key; 0 creates it.
 // Its errors are those of Ledger.Write, and job.ErrDenied.
 func (s *SweepEnds) Write(ctx context.Context, end exchange.SweepEnd, revision uint64) (uint64, error) {
-	return s.b.Encode(ctx, layout.SweepKey, end.Nonce, end, revision)
+	return s.b.WriteValue(ctx, layout.SweepKey, end.Nonce, end, revision)
 }

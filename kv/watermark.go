@@ -22,5 +22,5 @@ func (w *Watermark) Read(ctx context.Context) (exchange.Watermark, uint64, error
 // caller ensures that the watermark only moves forward. The errors are those of
 // Ledger.Write.
 func (w *Watermark) Write(ctx context.Context, mark exchange.Watermark, revision uint64) (uint64, error) {
-	return w.b.Encode(ctx, layout.WatermarkKey, mark.Nonce, mark, revision)
+	return w.b.WriteValue(ctx, layout.WatermarkKey, mark.Nonce, mark, revision)
 }

@@ -109,8 +109,8 @@ func (s *Space) Schedules() bool { return s.Link().ConnectedServer().AtLeast(2, 
 // Settings returns the namespace's settings as they were stored when Open read them.
 func (s *Space) Settings() job.Settings { return s.settings }
 
-// Registry returns the creation time of the registry's bucket, as Open found it.
-func (s *Space) Registry() time.Time { return s.registry }
+// RegistryCreated returns the creation time of the registry's bucket, as Open found it.
+func (s *Space) RegistryCreated() time.Time { return s.registry }
 
 // Domain returns the JetStream domain of the caller's client, or "".
 func (s *Space) Domain() string { return s.JS.Options().Domain }
@@ -176,7 +176,7 @@ func (s *Space) MaxPayload() int { return s.Link().MaxPayload() }
 // CheckPayload rejects the payload of a triggered run if the server would not accept it, in a
 // slot's message or, as base64, in its record. The error wraps job.ErrInvalid.
 func (s *Space) CheckPayload(payload []byte) error {
-	const rest = 8 << 10 // of the record, without the payload
+	const rest = 8 << 10 // room for the other members of the record
 	limit := s.MaxPayload()
 	most := (limit - wire.HeaderRoom - rest) * 3 / 4
 	if limit == 0 || len(payload) == 0 || len(payload) <= most {
@@ -186,8 +186,8 @@ func (s *Space) CheckPayload(payload []byte) error {
 		job.ErrInvalid, len(payload), max(most, 0), limit)
 }
 
-// Flush waits until the connection has everything that was sent, or until ctx ends. Call
-// it before you close the connection.
+// Flush waits until everything that was sent before has been written to the connection, or until
+// ctx ends. Call it before you close the connection.
 func (s *Space) Flush(ctx context.Context) error { return s.Transport.Flush(ctx) }
 
 // Connected reports whether there is a connection, as the connection last reported. It

@@ -10,7 +10,7 @@ import (
 
 // The broker reads a stream only forward. Backward therefore reads windows of sequence numbers,
 // each before the previous one. Measured with a million keys, in a stream with gaps because a tenth
-// of the messages was overwritten: one message by its sequence takes 30 us. A batch takes 2 ms if
+// of the messages was overwritten: one message by its sequence takes 30 µs. A batch takes 2 ms if
 // 10,000 keys match its filter, and more than a second if all do, because the broker visits each
 // such key to count what is pending. So Backward chooses:
 //   - At first, and while many of the newest messages have the prefix, it reads each message of a
@@ -111,7 +111,7 @@ func (r *backward) readMatching(ctx context.Context, filter string) (all []Entry
 		var found []Entry
 		var more bool
 		err := r.b.untilAnswered(ctx, "bucket "+r.b.Name, func() (err error) {
-			found, more, err = r.b.Get(ctx, r.b.Stream, map[string]any{"seq": from, "batch": min(end-from, batchSize), "next_by_subj": filter})
+			found, more, err = r.b.Get(ctx, r.b.Stream, map[string]any{"seq": from, "batch": min(end-from, getSize), "next_by_subj": filter})
 			return err
 		})
 		if err != nil {

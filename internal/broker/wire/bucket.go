@@ -113,8 +113,8 @@ func (b Bucket) Remove(ctx context.Context, key string, revision uint64) error {
 	return err
 }
 
-// Encode writes a value that contains its own nonce.
-func (b Bucket) Encode(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
+// WriteValue is Write for a value that contains its own nonce.
+func (b Bucket) WriteValue(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
 	return Await(func(done func(uint64, error)) {
 		data, err := value.MarshalJSON()
 		b.Writing(ctx, key, revision, done).SendValue(data, nonce, err)

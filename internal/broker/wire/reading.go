@@ -36,8 +36,8 @@ func (w Wire) readLast(ctx context.Context, stream, subject string, done func(En
 	w.message(ctx, stream, map[string]any{"last_by_subj": subject}, done)
 }
 
-// Last returns the last message on subject, which it requests from the stream's leader. If there
-// is none, the error is ErrNothing.
+// Last returns the last message on subject, which it requests from the stream's leader, or from any
+// replica if the login may use only direct gets. If there is none, the error is ErrNothing.
 func (w Wire) Last(ctx context.Context, stream, subject string) (Entry, error) {
 	var e Entry
 	err := w.orDirect(stream, func() (err error) {
@@ -135,23 +135,24 @@ func (r *reading) read(reply *nats.Msg) (Entry, error) {
 }
 
 const (
-	// batchSize and batchBytes bound one batch. They are large because the broker counts
-	// the remaining matches for each batch. That takes 0.2 s if 600,000 keys match a filter.
-	batchSize  = 10_000
-	batchBytes = 8 << 20
+	// getSize and getBytes bound the answers to one Get. They are large because the broker counts
+	// the remaining matches for each request. That takes 0.2 s if 600,000 keys match a filter.
+	getSize  = 10_000
+	getBytes = 8 << 20
 
-	// batchIdle is how long the broker may pause within a batch. If a batch times out, the
-	// next one may pause twice as long, up to mostIdle.
-	batchIdle = 3 * time.Second
-	mostIdle  = 30 * time.Second
+	// getIdle is how long the broker may pause between the answers to a Get. If a Get times out,
+	// the broker may pause twice as long in the next one, up to mostIdle.
+	getIdle  = 3 * time.Second
+	mostIdle = 30 * time.Second
 )
 
-// idleLimit is the current limit of a pause within a batch. It is safe for concurrent use.
+// idleLimit is the current limit of a pause between the answers to a Get. It is safe for concurrent
+// use.
 type idleLimit struct{ n atomic.Int64 }
 
-func (p *idleLimit) now() time.Duration { return max(batchIdle, time.Duration(p.n.Load())) }
+func (p *idleLimit) now() time.Duration { return max(getIdle, time.Duration(p.n.Load())) }
 
-// learn adjusts the limit to the result of a batch.
+// learn adjusts the limit to the result of a Get.
 func (p *idleLimit) learn(err error) {
 	switch {
 	case err == nil:
@@ -178,9 +179,9 @@ type batchReading struct {
 // whether there are further ones.
 func (w Wire) Get(ctx context.Context, stream string, question map[string]any) (_ []Entry, more bool, err error) {
 	if question["batch"] == nil {
-		question["batch"] = batchSize
+		question["batch"] = getSize
 	}
-	question["max_bytes"] = batchBytes
+	question["max_bytes"] = getBytes
 	b := &batchReading{Wire: w, api: w.API("DIRECT.GET." + stream), done: make(chan struct{})}
 	if b.request, err = json.Marshal(question); err != nil {
 		return nil, false, err
@@ -303,8 +304,8 @@ func (b Bucket) latestDirect(ctx context.Context, keys []string) (found []Entry,
 	return found, err
 }
 
-// untilAnswered repeats a read until it is answered, perhaps with ErrNothing, or ctx ends. title
-// names what is read, for errors.
+// untilAnswered repeats a read until it is answered (perhaps with ErrNothing), the server denies it,
+// or ctx ends. title names what is read, for errors.
 func (w Wire) untilAnswered(ctx context.Context, title string, read func() error) error {
 	for began, pause := time.Now(), NewPause(); ; {
 		err := read()

@@ -34,8 +34,9 @@ const (
 // questions, which stay open until they are answered, and messages that need no answer.
 //
 // Invariants:
-//   - Each question has one reply subject, which all its copies use. It stays open until it
-//     is settled or its context ends. So an answer counts however late it arrives.
+//   - Each question has one reply subject, which all its copies use. A question that is
+//     repeated stays open until it is settled or its context ends. So any answer to it counts,
+//     however late it arrives.
 //   - Only the writer, one goroutine, uses the connection. nats.go holds its lock while it
 //     writes to the socket, up to a minute if the peer does not read. Neither the askers nor
 //     the timer that ends questions wait for that lock.
@@ -55,7 +56,7 @@ type transport struct {
 	began time.Time
 
 	writings, Publications sync.Pool // settled ones, for reuse
-	idle                   idleLimit // limit of a pause within a batch
+	idle                   idleLimit // limit of a pause between the answers to a Get
 
 	directOnly sync.Map // streams that this login may read only with direct gets
 
@@ -74,7 +75,7 @@ type transport struct {
 
 	slow     time.Duration // time of recent answers; see measure
 	distance distance
-	losses   uint64 // how often the connection was lost, when patrol last ran
+	losses   uint64 // link.Losses when patrol last ran
 
 	subscribed bool     // only the writer uses these two
 	msg        nats.Msg // reused for each copy
@@ -102,8 +103,9 @@ type Asker interface {
 	Answer(m *nats.Msg, err error)
 }
 
-// Question is one write, publication or read in flight. Its asker may set the fields of
-// the first group. The rest belongs to the transport and is guarded by its lock.
+// Question is one write, publication, read or other request in flight. Its asker sets the fields up
+// to before. The fields from id to paused belong to the transport, which guards them with its lock.
+// The fields round, openBefore and waited belong to the group that sends the question.
 type Question struct {
 	Asker
 	ctx context.Context //nolint:containedctx // patrol checks it until the question ends; nil: no context ends it
@@ -164,7 +166,7 @@ func newTransport(conn Port, l *link.Link, inbox string) *transport {
 func (t *transport) now() time.Duration { return time.Since(t.began) }
 
 // Ask opens a question and sends it. The transport calls the asker's Answer once (more often if
-// the question has many answers), on any goroutine, possibly this one.
+// the question has many answers, or is reopened), on any goroutine, possibly this one.
 func (t *transport) Ask(q *Question) {
 	if q.ctx != nil && q.ctx.Err() != nil {
 		q.Answer(nil, q.ctx.Err())
@@ -192,7 +194,8 @@ func (t *transport) Publish(subject, reply string, data []byte, until time.Time)
 	t.send(outgoing{subject: subject, reply: reply, data: data, until: until})
 }
 
-// Flush waits until the connection has everything that was sent before.
+// Flush waits until everything that was sent before has been written to the connection, or until
+// ctx ends.
 func (t *transport) Flush(ctx context.Context) error {
 	written := make(chan struct{})
 	t.Do(func(Port) { close(written) })
@@ -276,7 +279,7 @@ func (t *transport) subscribe() error {
 		return err
 	}
 	if sub != nil {
-		_ = sub.SetPendingLimits(-1, -1) // a dropped answer is requested again
+		_ = sub.SetPendingLimits(-1, -1) // no limits; if this fails, a dropped answer is requested again
 	}
 	t.subscribed = true
 	return nil

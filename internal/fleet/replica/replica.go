@@ -154,7 +154,7 @@ func New(cfg Config) *Replica {
 		cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), observer: cfg.Observer, clock: cfg.Clock,
 		table: consumer.NewTable(), zones: newZones(tzdata.Version, cfg.Logger), jobs: slices.Clone(cfg.Jobs), added: newAddedJobs(),
 		queues: newVariable(cfg.Queues, slices.Equal), watchesNodes: newVariable(false, func(a, b bool) bool { return a == b }),
-		stopped: make(chan struct{}), settingUp: make(chan struct{}, 1), registryCreated: cfg.Store.Registry(),
+		stopped: make(chan struct{}), settingUp: make(chan struct{}, 1), registryCreated: cfg.Store.RegistryCreated(),
 	}
 	if r.observer == nil {
 		r.observer = noObserver{}
