@@ -126,7 +126,7 @@ func WithPriority(n int) Option {
 	return func(c *config) error {
 		c.priority = n
 		if n < 0 || n > exchange.MaxPriority {
-			return fmt.Errorf("%w priority %d: 0 (first) to %d", job.ErrInvalid, n, exchange.MaxPriority)
+			return fmt.Errorf("%w priority %d: must be 0 (first) to %d", job.ErrInvalid, n, exchange.MaxPriority)
 		}
 		return nil
 	}

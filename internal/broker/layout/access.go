@@ -34,8 +34,9 @@ func Roles() []Role {
 	return []Role{RoleProducer, RoleWorker, RoleOperator, RoleViewer, RoleCaller, RoleSetup}
 }
 
-// Access describes a login to create: its roles and its limits. The zero values mean the
-// default namespace, no limits, and the JetStream of the login's own account.
+// Access describes a login to create: its roles and its limits. It needs at least one role. The
+// other zero values mean the default namespace, no limits, no messages that start jobs, and the
+// JetStream of the login's own account.
 type Access struct {
 	Namespace string
 	Roles     []Role
@@ -87,11 +88,11 @@ func ServiceName(namespace string) string {
 	return job.DefaultNamespace + "-" + namespace
 }
 
-// APISubject returns the subject of an endpoint of that service.
+// APISubject returns the subject of an endpoint of the namespace's NATS micro service.
 func APISubject(namespace, endpoint string) string { return namespace + ".api." + endpoint }
 
 // Grant is one thing that a login may do, with the subjects that it needs for that. A login
-// may use only the subjects of its grants. Its JSON is the line of "cronce auth".
+// may use only the subjects of its grants. Its JSON is a line of "cronce auth -o json".
 type Grant struct {
 	What      string   `json:"what"`
 	Publish   []string `json:"publish,omitempty"`
@@ -137,7 +138,7 @@ func (a Access) validate() error {
 		}
 		caller := names.what == "job" && slices.Contains(a.Roles, RoleCaller)
 		if len(names.all) > 0 && !slices.Contains(a.Roles, RoleWorker) && !caller {
-			return fmt.Errorf("%w access: only a worker can be limited to a %s", job.ErrInvalid, names.what)
+			return fmt.Errorf("%w access: this login cannot be limited to a %s: only a worker can, and a caller to a job", job.ErrInvalid, names.what)
 		}
 	}
 	if len(a.Jobs) == 0 && slices.Contains(a.Roles, RoleCaller) {
@@ -163,8 +164,8 @@ func (a Access) validate() error {
 	return CheckInbox(a.Inbox)
 }
 
-// CheckInbox returns an error that wraps job.ErrInvalid if prefix is not a subject
-// without wildcards.
+// CheckInbox returns an error that wraps job.ErrInvalid unless prefix consists of names of
+// A-Z a-z 0-9 _ - with dots between them.
 func CheckInbox(prefix string) error {
 	return codec.ValidateName("part of the inbox prefix", strings.Split(prefix, ".")...)
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // Account is one NATS account of a namespace that isolates its logins. One account holds
-// the streams. Each login has its own account, which imports only what the login may do.
-// A login can name any subject of its own account as a reply subject, so the server would
+// the streams. Each login has its own account, which imports only the subjects that the login
+// may use. A login can name any subject of its own account as a reply subject, so the server would
 // publish there on its behalf. Because the streams are in another account, such a reply
 // cannot reach them.
 type Account struct {
@@ -80,7 +80,7 @@ func Accounts(namespace, domain string, logins []Login) ([]Account, error) {
 			return nil, err
 		}
 		if slices.Contains(subjects(grants, func(g Grant) []string { return g.Publish }), replies(namespace)[0]) {
-			// For a request from another account, the server replaces the reply subject by
+			// For a request from another account, the server replaces the reply subject with
 			// one of its own.
 			grants = append(grants, Grant{What: "answer the requests of other accounts", Publish: []string{"_R_.>"}})
 		}
@@ -191,10 +191,11 @@ func (a *Account) receives(published []string) (received []string) {
 	return received
 }
 
-// withoutCycle returns the subjects that an account may import from another one, of those that it
-// wants. back holds the subjects that the other account may import from it: the server refuses two
-// accounts that import one subject from each other. If a wanted subject for all kinds of events
-// overlaps with back, withoutCycle returns instead the subjects of the outcomes that do not.
+// withoutCycle returns the event subjects that an account imports from another one, given those that
+// it wants. back holds the subjects that the other account wants in return. The server refuses two
+// accounts that import one subject from each other. So for a wanted subject of all kinds of events
+// that overlaps with back, withoutCycle returns the subjects of those outcomes that do not overlap.
+// It keeps a wanted subject of one kind, which checkCycles rejects if it overlaps.
 func withoutCycle(wanted, back []string) (imports []string) {
 	overlaps := func(s string) bool {
 		return slices.ContainsFunc(back, func(b string) bool { return covers(b, s) || covers(s, b) })
@@ -243,8 +244,8 @@ func (all *accounts) connectToNodes(a *Account) {
 	}
 }
 
-// checkCycles returns an error if two logins send requests of the same kind to each other, as two
-// workers do. The server refuses such imports.
+// checkCycles returns an error if two logins import overlapping subjects from each other. Two
+// workers would, because each asks the other to cancel slots. The server refuses such imports.
 func (all *accounts) checkCycles() error {
 	for i, a := range all.logins {
 		for _, b := range all.logins[:i] {

@@ -67,8 +67,8 @@ func Configs(namespace string, set job.Settings, recent bool) []jetstream.Stream
 			Description: "triggered runs that are not due yet, or that are due and wait for a worker",
 			Retention:   jetstream.WorkQueuePolicy,
 			Discard:     jetstream.DiscardOld, // message schedules require it, so the stream must have no limit that discards
-			// The server requires roll-up on a stream with schedules: when a timer fires,
-			// the server replaces the schedule by the fired message with a roll-up.
+			// The server requires roll-up on a stream with schedules: when a timer fires, it
+			// uses a roll-up to replace the schedule with the fired message.
 			Duplicates:  job.DefaultDuplicates,
 			AllowDirect: true, AllowRollup: true, AllowMsgSchedules: true,
 			Replicas: set.Replicas,
@@ -141,7 +141,8 @@ const (
 
 // Differences returns how the configuration of an existing stream differs from the wanted one. It
 // compares only the settings that Cronce depends on. Size limits, placement and descriptions are
-// the operator's choice, except a size limit on the timer stream: the server would drop timers.
+// the operator's choice, as long as a size limit does not make the server drop slots, timers or
+// values of buckets.
 func Differences(found, want jetstream.StreamConfig) []Difference {
 	var all []Difference
 	check := func(field string, found, wanted any, mend func(*jetstream.StreamConfig)) { // nil mend: immutable
@@ -224,7 +225,7 @@ const AlertConsumer = "alerts"
 // namespace. One of them is in use. After an edit, the other one serves the new
 // plan while the first drains. There are exactly two because permissions list them by
 // name: a login for the messages of one job has no permission on other consumers of the
-// stream. Neither namespaces nor job names may contain the separators.
+// stream. Neither a namespace nor a job name contains "=", so no other job has the same names.
 func OnConsumers(namespace, name string) []string {
 	first := "cronce_" + namespace + "=" + name
 	return []string{first, first + "=2"}

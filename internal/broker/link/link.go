@@ -28,7 +28,7 @@ import (
 type Link struct {
 	conn       *nats.Conn
 	Connected  atomic.Bool
-	Losses     atomic.Uint64          // number of disconnects
+	Losses     atomic.Uint64          // grows with each disconnect, failed reconnect and close
 	Reconnects atomic.Uint64          // number of reconnects
 	server     atomic.Pointer[Server] // the last server's description; nil: none yet
 	Closed     chan struct{}
@@ -205,9 +205,9 @@ func (l *Link) isAboutInbox(complaint error) bool {
 	return strings.Contains(complaint.Error(), `Subscription to "`+prefix+".")
 }
 
-// ComplaintSince returns two of the complaints since began, or nil. about is the last one that names
-// the subject or the connection's inbox, without which no answer arrives. any is the last one,
-// whatever it names.
+// ComplaintSince returns two of the complaints since began. Each may be nil. about is the last one
+// that names the subject, or the connection's inbox: a login that may not subscribe to its inbox
+// receives no answers. any is the last complaint, whatever it names.
 func (l *Link) ComplaintSince(began time.Time, subject string) (about, any error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

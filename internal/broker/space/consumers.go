@@ -48,8 +48,8 @@ type NodeConsumer struct {
 
 	Stream, Consumer string
 
-	// Info is nil if the consumer does not exist, or if it could not be read; Err is the
-	// reason. If the stream does not exist, Err wraps job.ErrNotFound.
+	// Info is nil if the consumer does not exist or could not be read. Err is the error of the read:
+	// job.ErrNotFound if the stream does not exist, nil if the stream has no such consumer.
 	Info *jetstream.ConsumerInfo
 	Err  error
 }
@@ -80,7 +80,8 @@ func (s *Space) readOnConsumer(ctx context.Context, e plans.Entry) NodeConsumer 
 	return best
 }
 
-// readNodeConsumer sets Info or Err.
+// readNodeConsumer reads the consumer, and sets Info or Err. If the stream has no such consumer, both
+// stay nil.
 func (s *Space) readNodeConsumer(ctx context.Context, t NodeConsumer) NodeConsumer {
 	c, err := s.consumer(ctx, t.Stream, t.Consumer)
 	switch {

@@ -47,7 +47,7 @@ func (f *Feed) delivered(m jetstream.Msg) jetstream.Msg {
 
 // Each requests up to n messages, and calls handle with each, one at a time, as they
 // arrive. It returns when all have arrived, after wire.FeedWait, or when ctx ends. After an
-// error, the consumer has to be opened again.
+// error, the caller must open the feed again.
 func (f *Feed) Each(ctx context.Context, n int, handle func(jetstream.Msg)) error {
 	return f.Groups(ctx, n, wire.FeedWait, func(group []jetstream.Msg) error {
 		for _, m := range group {
@@ -59,8 +59,8 @@ func (f *Feed) Each(ctx context.Context, n int, handle func(jetstream.Msg)) erro
 
 // Groups requests up to n messages and waits for them for at most wait. It calls handle
 // with the messages that have arrived together, one group at a time. If handle returns an
-// error, Groups naks the remaining messages and returns the error. After an error, the
-// consumer has to be opened again.
+// error, Groups naks the messages that it has not passed to handle, and returns the error. After
+// an error, the caller must open the feed again.
 func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle func([]jetstream.Msg) error) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -104,8 +104,8 @@ const (
 	maxAlertsPending = 100_000
 )
 
-// Alerts opens the feed of alerts to deliver. The feed also delivers the other events of this
-// kind, which report a reopened slot.
+// Alerts opens the feed of events of the kind job.EventAlert. Most are alerts to send. The others
+// report a reopened slot, or an error that an operator should read.
 func (s *Space) Alerts(ctx context.Context) (*Feed, error) {
 	return s.feed(ctx, s.EventStream(), s.alertConfig())
 }
@@ -117,7 +117,8 @@ func (s *Space) alertConfig() jetstream.ConsumerConfig {
 	}
 }
 
-// createAlerts creates the consumer of alerts, for workers whose login may not create it.
+// createAlerts creates the consumer of alerts if it does not exist. Workers whose login may not
+// create it need that.
 func (s *Space) createAlerts(ctx context.Context) (changes []string, err error) {
 	_, err = s.consumer(ctx, s.EventStream(), layout.AlertConsumer)
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {

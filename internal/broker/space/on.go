@@ -23,9 +23,9 @@ const (
 	maxOnPending = 10_000
 
 	// A run has a bare name if its token is only the sequence of the message, as in older
-	// versions. AdoptOn ends bare names after bareMargin, rounded down to bareStep. All
-	// producers read the consumer within half a minute, so they know that time before it
-	// passes.
+	// versions. The messages of an adopted consumer have bare names if they are stored up to
+	// bareMargin after AdoptOn, rounded down to bareStep. All producers read the consumer within
+	// half a minute, so they know that time before it passes.
 	bareMargin, bareStep = 2 * time.Minute, time.Minute
 )
 

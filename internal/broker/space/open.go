@@ -148,7 +148,7 @@ func (i inventory) target(want job.Settings) job.Settings {
 	return set.WithDefaults()
 }
 
-// differences returns how the existing streams differ from those of the settings.
+// differences returns how the existing streams differ from those that the settings require.
 func (s *Space) differences(i inventory, set job.Settings) []layout.Difference {
 	var all []layout.Difference
 	for _, want := range layout.Configs(s.Namespace, set, s.Schedules()) {
@@ -222,7 +222,7 @@ func (s *Space) refuse(all []layout.Difference) error {
 	return fmt.Errorf("namespace %q: %w: %s: %s", s.Namespace, job.ErrMismatch, strings.Join(text, "; "), next)
 }
 
-// removal returns the command that removes a stream or bucket, which where names like layout.Title.
+// removal returns the command that removes a stream or bucket. where is its layout.Title.
 func removal(where string) string {
 	kind, name, _ := strings.Cut(where, " ")
 	if kind == "bucket" {

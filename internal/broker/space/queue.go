@@ -16,8 +16,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// maxAckPending bounds the unsettled messages of one queue. It includes messages in
-// flight and messages that were nacked with a delay, which count as pending too.
+// maxAckPending bounds the messages of one queue that were delivered and not acked. Messages that
+// were nak'd with a delay count too.
 const maxAckPending = 1_000_000
 
 // Prioritizes reports whether the server supports priorities; see link.Server.AtLeast.
@@ -28,7 +28,7 @@ func (s *Space) Prioritizes() bool { return s.Link().ConnectedServer().AtLeast(2
 func (s *Space) CheckPriority(priority int) error {
 	switch {
 	case priority < 0 || priority > exchange.MaxPriority:
-		return fmt.Errorf("%w priority %d: 0 (first) to %d", job.ErrInvalid, priority, exchange.MaxPriority)
+		return fmt.Errorf("%w priority %d: must be 0 (first) to %d", job.ErrInvalid, priority, exchange.MaxPriority)
 	case priority != 0 && !s.Prioritizes():
 		return fmt.Errorf("%w priority %d: nats-server %s on %s does not support priorities: 2.12 or newer is needed, or leave it at 0",
 			job.ErrInvalid, priority, s.Link().ConnectedServer().Version, s.Link().ConnectedServer().URL)

@@ -12,8 +12,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Remove deletes the streams and buckets of the namespace. It does not delete the consumers that
-// start jobs on other streams. It is for namespaces that were created for a trial or a
+// Remove deletes the streams and buckets of the namespace. It does not delete the consumers on other
+// streams whose messages start jobs. It is for namespaces that were created for a trial or a
 // measurement. A missing stream is not an error.
 func Remove(ctx context.Context, js jetstream.JetStream, namespace string) error {
 	s, err := newSpace(ctx, js, Options{Namespace: namespace})

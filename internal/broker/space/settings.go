@@ -60,8 +60,8 @@ func field[T comparable](name string, base *T, want T) settingField {
 	return f
 }
 
-// readSettings returns the stored settings and their revision. If nothing is stored, or
-// the bucket does not exist, the error is job.ErrNotFound.
+// readSettings returns the stored settings and their revision. If no settings are stored, the error
+// wraps job.ErrNotFound. If the bucket does not exist, it wraps jetstream.ErrStreamNotFound.
 func (s *Space) readSettings(ctx context.Context) (job.Settings, uint64, error) {
 	e, err := s.Bucket("state").Read(ctx, layout.SettingsKey)
 	if err != nil {
@@ -93,8 +93,8 @@ func (s *Space) writeSettings(ctx context.Context, set job.Settings, revision ui
 }
 
 // CompareSettings compares the stored settings with those that this Space was opened
-// with. It returns the stored values that differ, and ours. If no settings are stored,
-// the error wraps wire.ErrGone.
+// with. It returns the stored values that differ, and those of this Space. If no settings are
+// stored, the error wraps wire.ErrGone.
 func (s *Space) CompareSettings(ctx context.Context) (stored, ours []string, err error) {
 	now, _, err := s.readSettings(ctx)
 	if errors.Is(err, job.ErrNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {

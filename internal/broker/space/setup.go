@@ -17,7 +17,8 @@ import (
 // Setup creates the namespace, or changes it to o.Want, and returns what it changed.
 // Zero fields keep what is stored. Setup does not update what already matches, because an
 // update that changes nothing can make the server drop delayed messages. If the server
-// cannot change a field, Setup changes nothing and returns job.ErrMismatch.
+// cannot change a field of a stream, Setup changes nothing and returns job.ErrMismatch. The
+// error is the same for a field of a queue, but the streams are changed by then.
 //
 // Running nodes keep the settings that they started with, and log that they differ.
 // Restart them afterwards. To shorten a retention or a lease, stop them first.

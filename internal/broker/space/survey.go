@@ -68,7 +68,7 @@ type Queue struct {
 	Waiting, Fired uint64
 }
 
-// Complete reports whether everything that a namespace requires exists.
+// Complete reports whether everything that a namespace requires exists, and its settings can be used.
 func (v Survey) Complete() bool { return len(v.Missing) == 0 && v.SettingsErr == nil }
 
 // Examine inspects a namespace and changes nothing. Where Open returns an error, Examine
@@ -194,7 +194,8 @@ func (s *Space) surveyQueues(ctx context.Context, v *Survey) error {
 	return nil
 }
 
-// waitingByQueue counts the messages that workers can receive now, by queue.
+// waitingByQueue counts the messages for workers by queue, including those in flight: the slots to
+// run, or the fired timers.
 func (s *Space) waitingByQueue(ctx context.Context, stream string) (map[string]uint64, error) {
 	prefix := s.Namespace + ".slot."
 	if stream == s.TimerStream() {

@@ -21,13 +21,13 @@ type Slots struct{ s *Store }
 
 // Send publishes a slot's message and returns without waiting. The message ID is the
 // slot's ID. A slot that is offered again has an ID of its own; see core.Message.Offer.
-// Unless Send returns an error, it calls answered once, from another goroutine and within
-// some seconds. answered must not block. duplicate reports that the stream already had
+// Unless Send returns an error, it calls answered once, from another goroutine, even if the broker
+// does not answer. answered must not block. duplicate reports that the stream already had
 // the message. If the error wraps job.ErrUnknown, send the same message again; this is also
 // the error while another producer has a message with the same ID in flight. Do not
 // modify the payload before answered is called.
 //
-// The caller bounds how many messages are in flight.
+// The caller must bound how many messages are in flight.
 func (l *Slots) Send(queue string, m core.Message, payload []byte, answered func(duplicate bool, err error)) error {
 	if err := codec.ValidateName("queue", queue); err != nil {
 		return err
@@ -80,9 +80,10 @@ func (s *Store) traced(queue string, m core.Message) (_ core.Message, ended func
 	return m, ended
 }
 
-// Put publishes a slot's message as Publish does, and repeats it until the broker
-// answers. Then the broker has the message, from this call or an earlier one. If ctx
-// ends first, the error wraps job.ErrUnknown, and also job.ErrFull if an attempt found no room.
+// Put publishes a slot's message as Publish does, and repeats it until the broker stores or
+// refuses it. If Put returns nil, the broker has the message, from this call or an earlier one. If
+// ctx ends first, the error wraps job.ErrUnknown, and also job.ErrFull if an attempt found no room.
+// If the server does not permit the message, Put does not repeat it.
 func (l *Slots) Put(ctx context.Context, queue string, m core.Message, payload []byte) error {
 	pause := wire.NewPause()
 	var full error

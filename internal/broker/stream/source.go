@@ -72,7 +72,7 @@ func (t *Timers) Queue(ctx context.Context, queue string) (jetstream.Consumer, e
 
 // Source opens the queue, as Queue does, for a worker with the given priority, 0 to 9.
 // The server serves requests with a lower number first. Zero is the default. If the
-// server does not support priorities, any other value is job.ErrInvalid.
+// server does not support priorities, the error for any other value wraps job.ErrInvalid.
 func (l *Slots) Source(ctx context.Context, queue string, priority int) (*Source, error) {
 	return l.s.source(l.s.SlotStream(), queue, priority, func() error {
 		_, err := l.Queue(ctx, queue)
@@ -227,7 +227,7 @@ func status(m *nats.Msg) (over bool, err error) {
 	case "409":
 		switch strings.ToLower(description) {
 		case "batch completed", "leadership change", "server shutdown":
-			return true, nil // the next leader must be asked
+			return true, nil // ask again, perhaps another leader
 		case "consumer deleted":
 			return true, errQueueDeleted
 		}

@@ -46,8 +46,8 @@ func (d *strandedFinder) readFloors(ctx context.Context) error {
 	return nil
 }
 
-// any reports whether a message may be stranded. Usually the stream has no messages below the
-// floors, so there is nothing to list.
+// any reports whether a message may be stranded. Usually the stream has no messages at or below
+// the floors, so there is nothing to list.
 func (d *strandedFinder) any(ctx context.Context) (bool, error) {
 	if err := d.readFloors(ctx); err != nil || d.most == 0 {
 		return false, err
@@ -55,7 +55,7 @@ func (d *strandedFinder) any(ctx context.Context) (bool, error) {
 	info, err := d.s.StreamInfo(ctx, "look at "+layout.Title(d.stream), d.stream)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return true, nil // a listing of a stream that does not exist is empty
+		return true, nil // the listing waits for the stream until ctx ends
 	case err != nil:
 		return false, err
 	}

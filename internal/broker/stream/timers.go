@@ -210,7 +210,7 @@ func (t *Timers) writing(ctx context.Context, timer Timer, revision uint64, done
 		}
 	})
 	w.Set(wire.HeaderNonce, rand.Text())
-	// The client's WithScheduleAt truncates fractions of a second, which fires early.
+	// The client's WithScheduleAt truncates fractions of a second, so the timer would fire early.
 	w.Set(headerSchedule, "@at "+timer.Due.UTC().Format(time.RFC3339Nano))
 	w.Set(headerTarget, t.s.Namespace+".timer.due."+timer.Queue+"."+timer.Slot.Job)
 	// If the server answers that nothing listens on the subject, the stream has no leader now,

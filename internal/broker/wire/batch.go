@@ -53,8 +53,8 @@ type Member interface {
 	// Stored settles the question: the server stored the batch, and this message at the sequence.
 	Stored(sequence uint64)
 
-	// Unstored is called after a batch that settled nothing. If the batch was sent and got no
-	// answer, unanswered is true.
+	// Unstored is called after a batch that settled nothing. unanswered is true if the batch got no
+	// answer, so that the server may have stored it, or may do so later.
 	Unstored(err error, unanswered bool)
 }
 

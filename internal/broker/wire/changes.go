@@ -34,9 +34,9 @@ type Cursor struct {
 	next    uint64
 	created time.Time // when the stream was created; zero before the first read
 
-	// stored is the newest time at which a message is known to have been stored. A restored
-	// stream has the messages that are older than its loss. So After reads such a stream only
-	// from the time since on. Changes reads all of it.
+	// stored is the newest time at which a message is known to have been stored. A restored stream
+	// still has old messages, which the reader has read. So After reads such a stream only from the
+	// time since on, which is right after stored. Changes reads all of it.
 	stored, since time.Time
 }
 

@@ -48,7 +48,7 @@ func Classify(err error) kind {
 	for _, local := range []error{nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrMaxPayload,
 		nats.ErrBadSubject, nats.ErrHeadersNotSupported, jetstream.ErrInvalidOption} {
 		if errors.Is(err, local) {
-			return refused // the request never left this process
+			return refused // the request did not leave this process, or its connection is closed for good
 		}
 	}
 	var api *jetstream.APIError

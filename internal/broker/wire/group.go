@@ -21,12 +21,12 @@ const (
 	window = minBatch
 
 	// slowWindow is how many messages are sent at once, without waiting, on slow storage. It
-	// stores them one after another, so more would not be stored any sooner, but would not go
-	// in a batch either.
+	// stores one after another. If more were sent at once, they would not be stored any sooner,
+	// and could not go in a batch.
 	slowWindow = 4
 
-	// maxBatches is how many batches a round has at most. The server accepts 50 open batches of a
-	// stream, from all processes.
+	// maxBatches is how many batches of maxBatch messages a round may have open at once. The server
+	// accepts 50 open batches of a stream, from all processes.
 	maxBatches = 4
 
 	// On slow storage, a group probes after probeEvery: it sends the messages of one round singly,
@@ -55,20 +55,21 @@ const (
 //
 // Nothing is configured. A group measures how long one more message takes. It measures only rounds
 // of minBatch messages or more in which the storage had work all the time: their messages were sent
-// singly, and either all at once, or other messages waited when the round ended. The distance to the broker does not count.
+// singly, and either all at once, or other messages waited when the round ended. The distance to
+// the broker does not count.
 //
 // Invariants:
 //   - A message waits only while a round is open, so a lone message never waits. If the context of
 //     a waiting message ends, the message ends.
 //   - A round that gets no answer delays the waiting messages by maxRound at most. The round's
-//     own messages stay open: each ends by its own answer, however late.
+//     own messages stay open after that, as they would without a group.
 //   - Each write names its revision, and each publication its message ID, in a batch and singly.
 //     A group changes when a message is sent and with which others, never what settles it; see
 //     batch.
 //   - A publication that waits in a group while this process is suspended is not sent.
 type Group struct {
 	Wire
-	least time.Duration // time of one more message from which on the storage counts as slow
+	least time.Duration // the storage counts as slow if one more message takes this long or longer
 
 	mu      sync.Mutex
 	round   *round                          // the newest; nil: none is open
@@ -86,8 +87,8 @@ type Group struct {
 	paused   time.Time        // no batch before this time
 }
 
-// NewGroup returns a group for the messages to one stream, whose storage counts as slow if one more
-// message takes this long or longer.
+// NewGroup returns a group for the messages to one stream. Its storage counts as slow if one more
+// message takes the time slow or longer.
 func NewGroup(w Wire, slow time.Duration) *Group { return &Group{Wire: w, least: slow} }
 
 // round is a set of messages that were sent together.
@@ -107,7 +108,7 @@ func (g *Group) Send(m Member) {
 	if g.round != nil && (len(g.waiting) > 0 || g.round.unanswered >= g.window()) {
 		g.wait(m)
 		var more []*batch
-		if len(g.waiting)%minBatch == 0 { // rarely, since it looks at all that wait
+		if len(g.waiting)%minBatch == 0 { // rarely, since it may look at all that wait
 			more = g.more()
 		}
 		g.mu.Unlock()
@@ -169,8 +170,8 @@ func (g *Group) await(r *round) {
 
 // pace returns the time of one more message on this storage, or 0 if it is not known. It is the
 // shortest of the last rounds, because a busy machine only makes a round longer. One round is
-// enough if the storage was fast, or took at least twice the time from which on it counts as slow.
-// In between the round may have been long by accident, and then the group would send batches to
+// enough if the storage was fast, or took at least twice the time that counts as slow.
+// In between, the round may have been long by accident, and then the group would send batches to
 // fast storage until the next probe.
 func (g *Group) pace() time.Duration {
 	rounds := min(g.measured, len(g.times))
@@ -265,8 +266,9 @@ func (g *Group) batches(r *round) []*batch {
 	return all
 }
 
-// take removes up to most batches of at least the given size from the waiting messages, and adds
-// them to the round. It looks at no more messages than it needs, since many may wait.
+// take removes up to most batches from the waiting messages, and adds them to the round. It makes
+// batches of messages with one context, while no fewer than least of them are left. It looks at no
+// more messages than it needs, since many may wait.
 func (g *Group) take(r *round, least, most int) (all []*batch) {
 	of := map[context.Context][]Member{}
 	looked := 0

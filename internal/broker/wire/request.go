@@ -24,7 +24,7 @@ type request struct {
 }
 
 // errUnsent means that the connection did not take a request before its deadline, so that no
-// responder has it.
+// responder has received it by then.
 var errUnsent = fmt.Errorf("%w: the connection did not take the request in time", job.ErrUnknown)
 
 // Request sends the message and waits for its first answer, until ctx ends. Unlike the

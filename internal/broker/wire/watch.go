@@ -168,7 +168,7 @@ func (w *watcher) list(ctx context.Context) error {
 	}
 	if state.LastSeq < w.last {
 		// The bucket was restored or created again, so its revisions start over.
-		w.log.Warn("revisions went back: was the bucket restored?", "bucket", w.Name, "from", w.last, "to", state.LastSeq)
+		w.log.Warn("revisions went back: the bucket was restored, or created again", "bucket", w.Name, "from", w.last, "to", state.LastSeq)
 		if w.whole {
 			return ErrGone
 		}

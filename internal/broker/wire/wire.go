@@ -12,8 +12,8 @@
 //   - Groups (group.go). On storage that syncs each write, writes of the ledger and of the
 //     locks, and publications of slots, wait while others are open. Then they travel as a batch.
 //   - Transport (transport.go, writer.go). It has one inbox, one map of open questions, one
-//     goroutine that writes to the connection, and one timer. Callbacks run on the goroutine
-//     that receives.
+//     goroutine that writes to the connection, and one timer. Most callbacks run on the
+//     goroutine that receives answers, so they must not block.
 //   - Connection (package link). nats.go may hold its lock for a minute while it writes to a
 //     socket. The link keeps what the connection reports, so callers never ask it.
 //   - Permissions (classify.go). The server does not answer a request that it does not

@@ -113,7 +113,7 @@ func (w *Writing) prepare() bool {
 	return true
 }
 
-// address sets the subject unless it is set.
+// address sets the subject, unless the caller of Writing has set it.
 func (w *Writing) address() error {
 	if w.To != "" {
 		return nil
