@@ -33,12 +33,12 @@ func open(t *testing.T, js jetstream.JetStream, o kv.Options) *kv.Store {
 // conform runs the conformance suite, each test in its own namespace.
 func conform(t *testing.T, js jetstream.JetStream, replicas int) {
 	var n atomic.Int64
-	kvtest.Conform(t, func(t *testing.T) kvtest.Memory {
+	kvtest.Conform(t, func(t *testing.T) kvtest.Store {
 		s := open(t, js, kv.Options{Namespace: fmt.Sprintf("ns%d", n.Add(1))})
 		if got := s.Settings().Replicas; got != replicas {
 			t.Fatalf("%d replicas were chosen, want %d", got, replicas)
 		}
-		return kvtest.Memory{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks()}
+		return kvtest.Store{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks()}
 	})
 }
 

@@ -25,7 +25,7 @@ import (
 func TestSlownessIsNotDeathOnARealServer(t *testing.T) {
 	t.Parallel()
 	through, _, p, _ := behindProxy(t)
-	p.Delay(1200 * time.Millisecond)
+	p.Lag(1200 * time.Millisecond)
 	ctx := within(t, 2*time.Minute)
 	var all sync.WaitGroup
 	for i := range 50 {

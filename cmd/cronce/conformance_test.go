@@ -44,7 +44,7 @@ func TestConformanceSaysWhatIsWrongWithACommand(t *testing.T) {
 		{"answers nothing", "cat >/dev/null", fmt.Sprintf("ended with %d of %d cases not answered, the first of them definitions/0", n, n)},
 		{"answers in part", "head -2 | " + answering(`"answer":{}`), fmt.Sprintf("ended with %d of %d cases not answered, the first of them definitions/2", n-2, n)},
 		{"hangs", "cat >/dev/null; sleep 1000", fmt.Sprintf("none for 1s, and %d of %d cases are not answered", n, n)},
-		{"runs on", answering(`"answer":{}`) + "; sleep 1000", "answered everything and runs on"},
+		{"runs on", answering(`"answer":{}`) + "; sleep 1000", "it has answered all cases, and still runs"},
 		{"answers twice", answering(`"answer":{}`) + " | sed p", `case "definitions/0" is answered twice`},
 		{"answers what was not asked", `sed -E 's/.*/{"case":"names\/0","answer":{}}/'`, `case "names/0" was not asked`},
 		{"leaves out what it may not", answering(`"answer":{},"without":["hash"]`), `without "hash"`},

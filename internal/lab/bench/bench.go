@@ -51,8 +51,8 @@ type Config struct {
 	Result   func(Result) error
 }
 
-// DefaultSlots is enough slots for a fast server. minSlots is the smallest number that can be
-// measured.
+// If Config.Slots is zero, Run uses at least minSlots slots, and at most DefaultSlots, which is enough
+// for a fast server.
 const (
 	DefaultSlots = 20_000
 	minSlots     = 1000

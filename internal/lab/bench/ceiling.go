@@ -81,8 +81,8 @@ func BurstCeiling(ctx context.Context, connect Connect, name string, replicas, s
 	})
 }
 
-// drainByHand measures work, which publishes messages and calls drain to drain them. The measured
-// time begins at the result of work, and ends when the broker has every ack.
+// drainByHand measures work, which publishes messages and calls drain to drain them. work returns the
+// instant at which the measured time begins. That time ends when the broker has every ack.
 func drainByHand(ctx context.Context, connect Connect, name string, replicas, slots int, shape Shape, work func(h *hand, drain func(context.Context) error) (time.Time, error)) (rate Rate, err error) {
 	err = byHand(ctx, connect, name, replicas, shape, func(h *hand, queue jetstream.Consumer) error {
 		h.left.Store(int64(slots))
@@ -132,7 +132,8 @@ type hand struct {
 	left   atomic.Int64 // slots that the drain has not pulled yet
 }
 
-// newHand creates a hand. Its JetStream client allows as many publications in flight as package kv.
+// newHand creates a hand. Its JetStream client allows more publications in flight than the default of
+// the library, 4000, so that this limit does not slow the work down.
 func newHand(js jetstream.JetStream, name string, shape Shape) (h *hand, err error) {
 	h = &hand{name: name, shape: shape}
 	many := jetstream.WithPublishAsyncMaxPending(1 << 14)

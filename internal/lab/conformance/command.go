@@ -155,7 +155,7 @@ func collect(ctx context.Context, lines <-chan line, cases []Case, idle time.Dur
 		case l, more = <-lines:
 		case <-patience.C:
 			if len(open) == 0 {
-				return fmt.Errorf("end of --cmd: it has answered everything and runs on for %v: it must end when its standard input does", idle)
+				return fmt.Errorf("wait for the end of --cmd: it has answered all cases, and still runs after %v: it must end when its standard input ends", idle)
 			}
 			return fmt.Errorf("read answers: none for %v, and %d of %d cases are not answered, the first of them %s", idle, len(open), len(cases), first(cases, open))
 		case <-ctx.Done():

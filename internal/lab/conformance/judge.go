@@ -39,7 +39,7 @@ func (c Case) unknown(got map[string]any) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		if !slices.Contains(allowed, name) {
-			return fmt.Sprintf("%q is no member of this answer: want of %s", name, strings.Join(allowed, ", "))
+			return fmt.Sprintf("%q is no member of this answer: want one of %s", name, strings.Join(allowed, ", "))
 		}
 	}
 	return ""
@@ -192,7 +192,8 @@ func isNone(v any) bool {
 var exact = []string{".headers.", "canonical", "hash"}
 
 // sameText reports whether two texts are equal, or are the same instant or duration in two
-// spellings: a program may write 1m30s as 90s.
+// spellings: a program may write 1m30s as 90s. Durations may differ by a microsecond, because a client
+// may round them.
 func sameText(path, want, got string) bool {
 	if want == got {
 		return true

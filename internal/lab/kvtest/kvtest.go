@@ -86,8 +86,8 @@ type Locks interface {
 	Send(ctx context.Context, l core.Lock, revision uint64, answered func(uint64, error))
 }
 
-// Memory is a store with one namespace, which is empty when a test begins.
-type Memory struct {
+// Store is a store with one namespace, which is empty when a test begins.
+type Store struct {
 	Ledger    Ledger
 	Nodes     Nodes
 	Jobs      Jobs
@@ -95,15 +95,15 @@ type Memory struct {
 	Locks     Locks
 }
 
-// Conform runs the suite. open must return a new Memory at each call.
-func Conform(t *testing.T, open func(*testing.T) Memory) {
-	run := func(name string, test func(*testing.T, Memory)) {
+// Conform runs the suite. open must return a new Store at each call.
+func Conform(t *testing.T, open func(*testing.T) Store) {
+	run := func(name string, test func(*testing.T, Store)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, open(t))
 		})
 	}
-	for name, test := range map[string]func(*testing.T, Memory){
+	for name, test := range map[string]func(*testing.T, Store){
 		"ReadOfNothingIsNotFound":               readOfNothing,
 		"OfTwoWritersAtLeastOneFindsTheOther":   beside,
 		"NodesAreListedAndWatched":              nodesWatched,
@@ -114,7 +114,7 @@ func Conform(t *testing.T, open func(*testing.T) Memory) {
 	} {
 		run(name, test)
 	}
-	for name, test := range map[string]func(*testing.T, Memory){
+	for name, test := range map[string]func(*testing.T, Store){
 		"CreateThenUpdateAtTheRevision":        createThenUpdate,
 		"OfRacingWritersExactlyOneWins":        racing,
 		"TheSameWriteAgainIsTheSameSuccess":    sameWriteAgain,
@@ -126,7 +126,7 @@ func Conform(t *testing.T, open func(*testing.T) Memory) {
 		"EachJobHasALockOfItsOwn":              locks,
 	} {
 		run(name, test)
-		run(name+"/Sent", func(t *testing.T, m Memory) {
+		run(name+"/Sent", func(t *testing.T, m Store) {
 			m.Ledger, m.Locks = Sent{m.Ledger}, sentLocks{m.Locks}
 			test(t, m)
 		})
@@ -190,7 +190,7 @@ func next[T any](t *testing.T, ctx context.Context, events <-chan T) T {
 	}
 }
 
-func watermark(t *testing.T, m Memory) {
+func watermark(t *testing.T, m Store) {
 	ctx := limited(t)
 	_, rev, err := m.Watermark.Read(ctx)
 	wantError(t, err, job.ErrNotFound)
@@ -204,7 +204,7 @@ func watermark(t *testing.T, m Memory) {
 	}
 }
 
-func locks(t *testing.T, m Memory) {
+func locks(t *testing.T, m Store) {
 	ctx := limited(t)
 	_, rev, err := m.Locks.Read(ctx, "report")
 	wantError(t, err, job.ErrNotFound)

@@ -30,7 +30,7 @@ func Record(minute int, nonce string) job.Record {
 	}
 }
 
-func readOfNothing(t *testing.T, m Memory) {
+func readOfNothing(t *testing.T, m Store) {
 	_, rev, err := m.Ledger.Read(limited(t), Record(0, "a").Slot)
 	wantError(t, err, job.ErrNotFound)
 	if rev != 0 {
@@ -40,7 +40,7 @@ func readOfNothing(t *testing.T, m Memory) {
 
 // beside checks that at least one of two writers finds the other's record, if each looks for it
 // after its own write.
-func beside(t *testing.T, m Memory) {
+func beside(t *testing.T, m Store) {
 	ctx := limited(t)
 	const rounds = 20
 	for round := range rounds {
@@ -73,7 +73,7 @@ func beside(t *testing.T, m Memory) {
 	}
 }
 
-func createThenUpdate(t *testing.T, m Memory) {
+func createThenUpdate(t *testing.T, m Store) {
 	ctx := limited(t)
 	first := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "a"), 0))
 	done := Record(0, "b")
@@ -92,7 +92,7 @@ func createThenUpdate(t *testing.T, m Memory) {
 	wantError(t, err, job.ErrConflict)
 }
 
-func racing(t *testing.T, m Memory) {
+func racing(t *testing.T, m Store) {
 	ctx := limited(t)
 	const keys, writers = 10, 5
 	var mu sync.Mutex
@@ -131,7 +131,7 @@ func racing(t *testing.T, m Memory) {
 	race("update", func(key int) uint64 { return before[key] })
 }
 
-func sameWriteAgain(t *testing.T, m Memory) {
+func sameWriteAgain(t *testing.T, m Store) {
 	ctx := limited(t)
 	first := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "a"), 0))
 	if again := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "a"), 0)); again != first {
@@ -143,7 +143,7 @@ func sameWriteAgain(t *testing.T, m Memory) {
 	}
 }
 
-func overwritten(t *testing.T, m Memory) {
+func overwritten(t *testing.T, m Store) {
 	ctx := limited(t)
 	first := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "a"), 0))
 	must[uint64](t)(m.Ledger.Write(ctx, Record(0, "taken over"), first))
@@ -152,7 +152,7 @@ func overwritten(t *testing.T, m Memory) {
 }
 
 // outcomeAtItsFence checks that a worker that lost its claim cannot record any outcome.
-func outcomeAtItsFence(t *testing.T, m Memory) {
+func outcomeAtItsFence(t *testing.T, m Store) {
 	ctx := limited(t)
 	for i, state := range []job.State{job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
 		fence := must[uint64](t)(m.Ledger.Write(ctx, Record(i, "claim"), 0))
@@ -167,12 +167,12 @@ func outcomeAtItsFence(t *testing.T, m Memory) {
 	}
 }
 
-func withoutNonce(t *testing.T, m Memory) {
+func withoutNonce(t *testing.T, m Store) {
 	_, err := m.Ledger.Write(limited(t), Record(0, ""), 0)
 	wantError(t, err, job.ErrInvalid)
 }
 
-func unknownFields(t *testing.T, m Memory) {
+func unknownFields(t *testing.T, m Store) {
 	ctx := limited(t)
 	r := Record(0, "a")
 	r.Extra = codec.Extra{"from_the_future": json.RawMessage(`{"x":1}`)}
@@ -188,7 +188,7 @@ func unknownFields(t *testing.T, m Memory) {
 	}
 }
 
-func revisionOfNothing(t *testing.T, m Memory) {
+func revisionOfNothing(t *testing.T, m Store) {
 	_, err := m.Ledger.Write(limited(t), Record(0, "a"), 7)
 	wantError(t, err, job.ErrConflict)
 }

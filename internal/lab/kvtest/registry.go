@@ -17,7 +17,7 @@ func Node(name, nonce string) exchange.Node {
 	return exchange.Node{Name: name, State: exchange.NodeAlive, Started: at, Lease: 20 * time.Second, Worker: true, Nonce: nonce}
 }
 
-func nodesWatched(t *testing.T, m Memory) {
+func nodesWatched(t *testing.T, m Store) {
 	ctx, cancel := context.WithCancel(limited(t))
 	must[uint64](t)(m.Nodes.Write(ctx, Node("old", "a"), 0))
 	events, ended := make(chan exchange.NodeEvent, 100), make(chan error, 1)
@@ -58,7 +58,7 @@ func Definition(name, nonce string) plans.Definition {
 	return plans.Definition{Job: job.Job{Name: name, Schedule: "0 7 * * *"}.WithDefaults(), Owner: "file", Node: "n1", Nonce: nonce}
 }
 
-func jobsDeleted(t *testing.T, m Memory) {
+func jobsDeleted(t *testing.T, m Store) {
 	ctx := limited(t)
 	must[uint64](t)(m.Jobs.Write(ctx, Definition("a", "1"), 0))
 	rev := must[uint64](t)(m.Jobs.Write(ctx, Definition("b", "2"), 0))
@@ -93,7 +93,7 @@ func jobsDeleted(t *testing.T, m Memory) {
 	}
 }
 
-func jobsWatched(t *testing.T, m Memory) {
+func jobsWatched(t *testing.T, m Store) {
 	ctx, cancel := context.WithCancel(limited(t))
 	events, ended := make(chan plans.RegistryEvent, 1000), make(chan error, 1)
 	go func() {
@@ -130,7 +130,7 @@ func jobsWatched(t *testing.T, m Memory) {
 	}
 }
 
-func jobBroken(t *testing.T, m Memory) {
+func jobBroken(t *testing.T, m Store) {
 	ctx, cancel := context.WithCancel(limited(t))
 	broken := Definition("broken", "1")
 	broken.Job.Schedule = "61 * * * *"

@@ -14,7 +14,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Ledger is a kv.Ledger in memory, with the same methods.
+// Ledger is a kv.Ledger in memory, with the methods that tests need.
 type Ledger struct{ *Bucket }
 
 func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {

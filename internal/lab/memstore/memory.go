@@ -112,7 +112,7 @@ func (b *Bucket) FailReads(f func(key string) error) {
 }
 
 // Land stores the late writes, in order, except those whose expected revision is not the last one
-// any more. It returns how many it stored.
+// any more. It returns how many of them are stored then, including those whose value already was.
 func (b *Bucket) Land() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -234,8 +234,8 @@ func (b *Bucket) snapshot() (all []entry, last uint64, changed <-chan struct{}) 
 	return all, b.last, b.changed
 }
 
-// watch calls stored with each existing entry, then ready once, and then stored or gone with every
-// change.
+// watch calls stored with each existing entry, then ready once, and then stored or gone with each key
+// that has changed. Of several quick changes of a key it may report only the last.
 func (b *Bucket) watch(ctx context.Context, stored, gone func(entry), ready func(last uint64)) error {
 	seen := map[string]entry{}
 	for first := true; ; first = false {

@@ -11,9 +11,9 @@ import (
 
 func TestConform(t *testing.T) {
 	t.Parallel()
-	kvtest.Conform(t, func(*testing.T) kvtest.Memory {
+	kvtest.Conform(t, func(*testing.T) kvtest.Store {
 		s := memstore.New()
-		return kvtest.Memory{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks()}
+		return kvtest.Store{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks()}
 	})
 }
 

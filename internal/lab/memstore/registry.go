@@ -47,7 +47,7 @@ func nodeEvent(e entry) exchange.NodeEvent {
 	return ev
 }
 
-// Jobs is a kv.Jobs in memory, with the same methods.
+// Jobs is a kv.Jobs in memory, with the methods that tests need.
 type Jobs struct{ *Bucket }
 
 func (j *Jobs) Read(ctx context.Context, name string) (plans.Entry, uint64, error) {

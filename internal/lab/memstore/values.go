@@ -29,7 +29,7 @@ func (a *AlertStates) Write(ctx context.Context, state exchange.AlertState, revi
 	return a.put(ctx, "alert."+state.Job, state.Nonce, state, revision)
 }
 
-// Locks is a kv.Locks in memory, with the same methods.
+// Locks is a kv.Locks in memory, with the methods that tests need.
 type Locks struct{ *Bucket }
 
 func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error) {

@@ -195,7 +195,8 @@ func (c *Cluster) JetStream(opts ...nats.Option) jetstream.JetStream {
 }
 
 // FreePorts finds ports for servers whose ports must be known before they start. The ports are
-// outside the ephemeral range, so that no other test gets one of them before the server listens.
+// outside the ephemeral range, so the system gives none of them to another socket before the server
+// listens.
 func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	ports, held := make([]int, n), make([]net.Listener, n)

@@ -1,5 +1,5 @@
-// Package proxy stands between a client and NATS servers. It cuts, delays, holds back and loses
-// what they send. Only tests and the torture test use it.
+// Package proxy implements a TCP proxy between a client and NATS servers, which cuts connections, and
+// delays, holds back and loses what the two sides send. Tests, torture and the conformance kit use it.
 package proxy
 
 import (
@@ -97,7 +97,7 @@ func (p *Proxy) Cut() { p.Set(Fault{Cut: true}) }
 
 func (p *Proxy) Deafen() { p.Set(Fault{Deaf: true}) }
 
-func (p *Proxy) Delay(late time.Duration) { p.Set(Fault{Late: late}) }
+func (p *Proxy) Lag(late time.Duration) { p.Set(Fault{Late: late}) }
 
 func (p *Proxy) Slow(each time.Duration) { p.Set(Fault{EachLate: each}) }
 
@@ -123,8 +123,9 @@ func (p *Proxy) pass(to io.WriteCloser, from io.Reader, toServer bool) {
 
 // pipe copies from one side to the other until one of them is closed. effect returns how long a
 // fault delays this direction, and whether the fault blocks it. pass returns which of the read bytes
-// to write, and false to end. Then pipe closes to, because it may be blocked in from.Read: the pipe
-// of the other direction reads from to, so it ends too, and the relay closes both connections.
+// to write, and false to end. At its end the sender closes to, because the reader may be blocked in
+// from.Read. The pipe of the other direction reads from to, so it ends too, and then the relay closes
+// both connections.
 func (p *Proxy) pipe(to io.WriteCloser, from io.Reader, effect func(Fault) (delay time.Duration, blocked bool), pass func([]byte) ([]byte, bool)) {
 	type chunk struct {
 		data []byte
@@ -152,7 +153,7 @@ func (p *Proxy) pipe(to io.WriteCloser, from io.Reader, effect func(Fault) (dela
 		p.untilClear(effect)
 		buffer := make([]byte, 32<<10)
 		n, err := from.Read(buffer)
-		delay := p.untilClear(effect) // the fault may have begun while this waited in Read
+		delay := p.untilClear(effect) // the fault may have begun during Read
 		if n > 0 {
 			select {
 			case chunks <- chunk{buffer[:n], time.Now().Add(delay)}:

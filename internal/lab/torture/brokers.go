@@ -28,8 +28,8 @@ type ServerSpec struct {
 	// MaxPayload is the server's max_payload.
 	MaxPayload int `json:"max_payload"`
 
-	// Route is the address on which the server listens for the other servers of its cluster, Routes
-	// has these addresses of all servers. Empty: there is no cluster.
+	// Route is the address on which the server listens for the other servers of its cluster. Routes
+	// are these addresses of all servers. If both are empty, there is no cluster.
 	Route  string   `json:"route,omitempty"`
 	Routes []string `json:"routes,omitempty"`
 }

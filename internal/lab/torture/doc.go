@@ -38,8 +38,8 @@
 //
 // # Proof
 //
-// A run is conclusive only if it has seen a takeover, a refused completion, and a
-// redelivery of a slot that was claimed. The first fault stops a worker for longer than
+// A run of torture is conclusive only if it has seen a takeover, a refused completion, and
+// a redelivery of a slot that was claimed. The first fault stops a worker for longer than
 // its lease in the middle of a handler, so that short runs are conclusive too.
 //
 // # Limits
@@ -53,7 +53,8 @@
 //   - a node that counts its lease from the answer to a heartbeat, and not from its sending,
 //     unless the lease is about 10 s: with a lease of 3 s, one attempt of a heartbeat lasts
 //     longer than the margin;
-//   - a rule that is broken by less than the error of the clocks, which is up to 600 ms.
+//   - a rule that is broken by less than what the check allows for the error of each clock
+//     that is involved, which is up to 750 ms.
 //
 // Why it is built this way: docs/decisions/0050-torture-runs-the-program-itself.md.
 package torture

@@ -53,10 +53,10 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 			wire.Wait(ctx, 2*time.Millisecond)
 		}
 	}
-	// when waits for a write of a kind. Then it cuts the connection before that write, or if then is
-	// not nil, lets the fault then take effect.
-	when := func(write string, then *proxy.Fault, patience time.Duration) {
-		m.proxy.Set(proxy.Fault{Sever: []byte(t.subjectOf(write)), Then: then})
+	// when waits for a write of a kind, as long as patience. Without a next fault, the connection is
+	// cut before that write is sent. Otherwise the write is sent, and the next fault begins.
+	when := func(write string, next *proxy.Fault, patience time.Duration) {
+		m.proxy.Set(proxy.Fault{Sever: []byte(t.subjectOf(write)), Then: next})
 		await(m.proxy.Severed, patience)
 	}
 	defer m.proxy.Set(proxy.Fault{})
@@ -127,11 +127,11 @@ func (t *torture) runFault(ctx context.Context, m *member, f plan.Fault) {
 		wire.Wait(ctx, plan.AnswerWithin(t.cfg.Lease))
 		through(proxy.Fault{Cut: true}, time.Until(until))
 	case plan.Sever:
-		var then *proxy.Fault
+		var next *proxy.Fault
 		if f.Landed {
-			then = &proxy.Fault{Deaf: true}
+			next = &proxy.Fault{Deaf: true}
 		}
-		when(f.Write, then, f.For)
+		when(f.Write, next, f.For)
 		if f.Landed {
 			wire.Wait(ctx, 100*time.Millisecond) // until the write is stored
 		}
@@ -227,7 +227,7 @@ func (t *torture) noteFault(f plan.Fault, life string, since time.Duration) {
 }
 
 // noteAnswer records a pause of the servers if they took long to answer this process. Its connection
-// has no proxy, so no planned fault explains that.
+// has no proxy, so no fault of another process explains that.
 func (t *torture) noteAnswer(sent time.Duration, err error) {
 	if err != nil || boot.Now()-sent > promise.SlowAnswer {
 		t.note(promise.Line{What: promise.LinePause, Process: promise.ServerProcess, From: sent})

@@ -58,7 +58,7 @@ func (t *torture) connect(ctx context.Context, server string) (*nats.Conn, error
 		return t.cfg.Connect(ctx)
 	}
 	for began := time.Now(); ; {
-		// Reconnect immediately: the witness misses what the server republishes before that.
+		// Reconnect quickly: the witness misses what the server republishes while it is disconnected.
 		nc, err := nats.Connect(server, nats.Name("cronce torture"), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
 		if err == nil || time.Since(began) > time.Minute {
 			return nc, err

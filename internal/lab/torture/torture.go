@@ -31,10 +31,10 @@ type Shape = plan.Shape
 type Config struct {
 	Shape
 
-	// Namespace must not exist. It is removed at the end.
+	// Namespace must not exist. Run creates it, and removes it from the user's servers at the end.
 	Namespace string
 
-	// Dir holds the record and the logs. It must exist.
+	// Dir holds the record, the logs, and the files of the servers that torture starts. It must exist.
 	Dir string
 
 	// Command returns the command that runs this program in a role. The child reads its
@@ -181,7 +181,8 @@ func (t *torture) patience() time.Duration {
 	return max(150*time.Second, 5*t.cfg.Lease)
 }
 
-// settle waits until every slot has an outcome, or until no slot has got one for as long as patience.
+// settle waits until every slot has an outcome. It gives up if no slot has got one for as long as
+// patience, or after twice that time.
 func (t *torture) settle(ctx context.Context) error {
 	t.setPhase("settling")
 	for _, m := range t.members {

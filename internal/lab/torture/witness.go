@@ -76,7 +76,8 @@ func republish(ctx context.Context, js jetstream.JetStream, namespace string) er
 	return nil
 }
 
-// listen collects what is republished on a connection, until the connection is closed.
+// listen collects the republished writes, and the workers' answers to messages, that one server sends
+// to this connection. It goes on until the connection is closed.
 func (w *witness) listen(nc *nats.Conn) error {
 	subjects := map[string]nats.MsgHandler{
 		w.namespace + ".republished.>":            w.recordWrite,

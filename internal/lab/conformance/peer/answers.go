@@ -28,20 +28,21 @@ var answerScenarios = []Scenario{
 // reply is what becomes of a publication of the client. The zero value: it passes, and the
 // server answers.
 type reply struct {
-	text  string // the answer in place of the server's; empty with silent: none
+	text  string // an answer that the kit sends; empty: none
 	lost  bool   // the server does not get the publication
 	taken bool   // the server's own answer is dropped
 
 	late time.Duration // how late the server's own answer comes
 }
 
-// refusal is an error of JetStream as an answer.
+// refusal answers with an error of JetStream. If stored is true, the server stores the publication all
+// the same.
 func refusal(code int, text string, stored bool) reply {
 	return reply{text: fmt.Sprintf(`{"error":{"code":503,"err_code":%d,"description":%q},"stream":"KV_%s_ledger","seq":0}`, code, text, namespace), lost: !stored, taken: true}
 }
 
-// answers has how decide what becomes of each publication that match selects; n counts them
-// from 0.
+// answers has how decide what becomes of each publication of the client that match selects. n counts
+// these publications from 0.
 func (s *stage) answers(match func(frame) bool, how func(n int) reply) (stop func()) {
 	var mu sync.Mutex
 	n, said, late := 0, map[string]string{}, map[string]time.Duration{}
@@ -79,8 +80,8 @@ func (s *stage) answers(match func(frame) bool, how func(n int) reply) (stop fun
 	})
 }
 
-// unstored loses what match selects. Every second copy is answered with an error, beginning with the
-// first: a publication is done when it is acknowledged, and by no other answer.
+// unstored loses the publications that match selects. Every second copy is answered with an error,
+// beginning with the first: only an acknowledgement ends a publication.
 func (s *stage) unstored(match func(frame) bool) (stop func()) {
 	return s.answers(match, func(n int) reply {
 		if n%2 == 1 {
@@ -90,13 +91,13 @@ func (s *stage) unstored(match func(frame) bool) (stop func()) {
 	})
 }
 
-// notFound answers a read of a key that has never been written.
+// notFound is the server's answer to a read of a key that has never been written.
 const notFound = `{"error":{"code":404,"err_code":10037,"description":"no message found"}}`
 
 func isClaim(f frame) bool { return f.writes(ledger, "running") }
 
-// sameWrites checks that all writes so far that match selects are copies of the first one; why says what
-// answered the n-th.
+// sameWrites checks that all writes so far that match selects are copies of the first one. why says what
+// became of the write number n, counted from 0.
 func (s *stage) sameWrites(must, what string, match func(frame) bool, why func(n int) string) {
 	copies := s.tap.frames(match)
 	for i, f := range copies {
@@ -106,7 +107,8 @@ func (s *stage) sameWrites(must, what string, match func(frame) bool, why func(n
 	}
 }
 
-// startedBy checks that the slot has succeeded in one attempt, by the claim at this revision.
+// startedBy waits until the slot has succeeded and its message is acked. It checks that there was one
+// attempt, by the claim at this revision; 0: by any claim.
 func (s *stage) startedBy(must, id string, revision uint64) {
 	s.succeeds(must, id)
 	if starts := s.did("start", id); len(starts) != 1 || starts[0].Attempt != 1 || revision > 0 && starts[0].Fence != revision {
@@ -115,7 +117,7 @@ func (s *stage) startedBy(must, id string, revision uint64) {
 	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
 }
 
-// claimBusy has a slot for each of the errors.
+// claimBusy has a slot for each error that does not say whether the write was stored.
 func claimBusy(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
@@ -201,8 +203,8 @@ func claimRefusedLater(s *stage) {
 	}
 }
 
-// conflicts answers the first write of these with 10164, and the second with 10071. It returns whether
-// the first has come.
+// conflicts answers the first of these writes with 10164, and the second with 10071. Its result is true
+// once the first has come.
 func (s *stage) conflicts(writes func(frame) bool) *atomic.Bool {
 	var begun atomic.Bool
 	s.answers(writes, func(n int) reply {
@@ -218,8 +220,8 @@ func (s *stage) conflicts(writes func(frame) bool) *atomic.Bool {
 	return &begun
 }
 
-// claimConflicts has two slots, of which one has a record. Of that, the reads after the conflicts find
-// nothing, and then the record at which the claim was made.
+// claimConflicts has two slots, one without and one with a record. The first read of that record after
+// the conflicts finds nothing. Later reads find the record, at the revision that the claim names.
 func claimConflicts(s *stage) {
 	s.define("work", nil, nil)
 	const tried = "work:@two"

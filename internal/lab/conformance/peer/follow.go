@@ -15,8 +15,8 @@ var followScenarios = []Scenario{
 	{"alert", []string{"F-1", "F-3"}, "the alert for a slot that failed cannot be stored for a while", alert},
 }
 
-// beforeAck offers work:@one, which works for ms, and loses what the client publishes after the
-// outcome, which match selects. Until heal is called, the message must stay unacked.
+// beforeAck offers work:@one, whose handler works for ms milliseconds. It loses the publications that
+// follow from the outcome, which match selects. Until heal is called, the client must not ack.
 func (s *stage) beforeAck(must, what string, ms int, match func(frame) bool) (id string, heal func()) {
 	heal = s.unstored(match)
 	id = s.offer("work", "one", ms)
@@ -48,8 +48,8 @@ func follows(s *stage) {
 	s.succeeds("F-2", "next:@one")
 }
 
-// followsAgain has the outcome written before the client starts: it finds it for a message that was
-// not acked.
+// followsAgain writes the outcome before the client starts. The client finds the outcome when it
+// receives the slot's message, which was not acked.
 func followsAgain(s *stage) {
 	s.define("work", nil, nil)
 	s.define("next", nil, value{"schedule": "", "after": []string{"work"}})

@@ -16,7 +16,7 @@ import (
 
 func locking(f frame) bool { return f.isPublish() && f.subject == state+"lock.work" }
 
-// holdsPlace looks for a claim of a slot that does not hold one of its job's places.
+// holdsPlace checks that each slot of the job that the client claims holds one of the job's places.
 func (s *stage) holdsPlace(name string, places int) {
 	s.tap.rule(func(f frame) verdict {
 		id, _ := f.body()["id"].(string)
@@ -63,7 +63,7 @@ func guarded(s *stage) {
 	s.await("C-9", "the message to be acked", func() bool { return s.inStream() == 0 })
 	s.never("X-4", silence/4, func() string {
 		if now := s.get("state", "lock.work"); !strings.Contains(string(jsonOf(now.value)), id) {
-			return "the slot was taken out of the lock, although its stay there is a newer one"
+			return "the slot was taken out of the lock, although it has a newer since there"
 		}
 		return ""
 	})
@@ -71,7 +71,8 @@ func guarded(s *stage) {
 	s.wakes()
 }
 
-// wakes has a slot of another worker wait while the client's holds the place, and get it.
+// wakes has a slot of another worker wait in the lock while the client's slot holds the place. Then the
+// waiting slot must get the place.
 func (s *stage) wakes() {
 	const waiting = "work:@waiting"
 	id := s.offer("work", "two", 500)
@@ -199,15 +200,16 @@ func lockMoves(s *stage) {
 	s.set("ledger", key(held), ended(running(held, "peer-1-1-a", 1), "succeeded"))
 	s.succeeds("X-1", id)
 
-	const adopted = "work:@adopted" // by a claim of its own node that it does not know
+	const adopted = "work:@adopted" // it is claimed by the client's node, and the client does not know that
 	s.set("ledger", key(adopted), running(adopted, node, 1))
 	s.holdsPlace("work", 1)
 	s.offer("work", "adopted", 10)
 	s.succeeds("X-1", adopted)
 }
 
-// replacing prepares a job under replace, with a slot that runs on a node of ours, and returns that
-// slot, its record and the revision of that, the slot that is to replace it, and what ends the node.
+// replacing prepares a job under replace, with a slot that runs on another node. It returns that slot,
+// its record and the record's revision, the slot that is to replace it, and a function that ends the
+// node.
 func (s *stage) replacing(owner string) (older string, r value, fence uint64, newer string, die func()) {
 	s.define("work", value{"overlap": "replace"}, value{"schedule": everySecond})
 	die = s.peer(owner, nil)
@@ -350,33 +352,34 @@ func lockNotOnTime(s *stage) {
 	}
 }
 
-// waits returns the stay of a slot that waits in a lock.
+// waits returns the lock's entry of a slot that waits in it, or nil.
 func (v stored) waits(id string) value {
 	list, _ := v.value["waiting"].([]any)
 	for _, one := range list {
-		if stay, _ := one.(map[string]any); stay["id"] == id {
-			return stay
+		if entry, _ := one.(map[string]any); entry["id"] == id {
+			return entry
 		}
 	}
 	return nil
 }
 
-// isNotOnTime looks at the stay of a slot that is not on time. That of a triggered run begins with its
-// message, which was published after earliest.
-func (s *stage) isNotOnTime(id string, stay value, earliest time.Time) {
-	if stay["on_time"] == true {
+// isNotOnTime checks the lock's entry of a slot that is not on time. For a triggered run, "at" is when
+// its message was published, which was after earliest.
+func (s *stage) isNotOnTime(id string, entry value, earliest time.Time) {
+	if entry["on_time"] == true {
 		s.fails("X-2", "%s is on_time in the lock: its message or its record says that it is not", id)
 	}
 	slot, err := job.ParseSlotID(id)
 	s.must(err)
-	at, err := time.Parse(time.RFC3339Nano, stored{value: stay}.text("at"))
+	at, err := time.Parse(time.RFC3339Nano, stored{value: entry}.text("at"))
 	if isPlanned := slot.Token == ""; err != nil || isPlanned && !at.Equal(slot.At) || !isPlanned && (at.Before(earliest) || at.After(time.Now())) {
-		s.breaks("X-2", "%s has at %v in the lock: want its instant, or when its message was published", id, stay["at"])
+		s.breaks("X-2", "%s has at %v in the lock: want its instant, or when its message was published", id, entry["at"])
 	}
 }
 
-// lockRenewed has a slot in the lock that had ended, as a writer may have seen that wants to take it
-// out. The slot may be claimed only once its stay is a new one.
+// lockRenewed has a slot in the lock that had ended and was given a new start. Another worker may have
+// seen the end, and be about to take the slot out. So the slot may be claimed only after a write that
+// gives it a new since.
 func lockRenewed(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
 	id, since := "work:@one", time.Now().UTC().Add(-time.Minute).Format(time.RFC3339)
@@ -388,25 +391,25 @@ func lockRenewed(s *stage) {
 	s.tap.rule(func(f frame) verdict {
 		if isClaim(f) {
 			if lock, err := s.lookup("state", "lock.work"); err == nil && strings.Contains(string(jsonOf(lock.value)), `"since":"`+since) {
-				s.breaks("X-2", "%s is claimed again after its new start, with its old stay in the lock: %v", id, lock.value)
+				s.breaks("X-2", "%s is claimed again after its new start, with its old since in the lock: %v", id, lock.value)
 			}
 		}
 		return pass
 	})
 	// Another slot runs elsewhere and is reopened just before the client claims it.
 	const two = "work:@two"
-	var stay atomic.Value
+	var holders atomic.Value
 	s.tap.rule(func(f frame) verdict {
 		if !isClaim(f) || f.body()["id"] != two {
 			return pass
 		}
 		lock, _ := s.lookup("state", "lock.work")
 		now := string(jsonOf(lock.value["holders"]))
-		if stay.CompareAndSwap(nil, now) {
+		if holders.CompareAndSwap(nil, now) {
 			reopened["id"] = two
 			s.set("ledger", key(two), reopened)
-		} else if stay.Load() == now {
-			s.breaks("X-2", "%s is claimed again after its record has changed, with its old stay in the lock: %s", two, now)
+		} else if holders.Load() == now {
+			s.breaks("X-2", "%s is claimed again after its record has changed, with its old since in the lock: %s", two, now)
 		}
 		return pass
 	})
@@ -415,7 +418,7 @@ func lockRenewed(s *stage) {
 	s.succeeds("X-2", id)
 	s.offer("work", "two", 10)
 	s.succeeds("X-2", two)
-	// The third one has no record: only its message says that its stay may be an old one.
+	// The third one has no record: only its message says that its since may be from before a new start.
 	const three = "work:@three"
 	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": three, "at": since, "since": since}}})
 	s.offer("work", "three", 10, "Nats-Msg-Id", three+"/r2")

@@ -22,13 +22,14 @@ const (
 	getLedger = "$JS.API.STREAM.MSG.GET.KV_" + namespace + "_ledger"
 )
 
-// body is the JSON object of a frame, nil if it is none.
+// body returns the data of a frame as a JSON object, or nil if it is not one.
 func (f frame) body() (v value) {
 	_ = json.Unmarshal(f.data, &v)
 	return v
 }
 
-// writes reports whether the client writes a value in a state below a subject.
+// writes reports whether the frame is a publication of the client to a subject with this prefix, of a
+// value in one of these states. Without states, the value does not matter.
 func (f frame) writes(subject string, states ...string) bool {
 	if !f.isPublish() || !strings.HasPrefix(f.subject, subject) {
 		return false
@@ -55,20 +56,21 @@ func (f frame) settles() string {
 	}
 }
 
-// createsQueue reports whether the client asks for a consumer of a queue.
+// createsQueue reports whether the client asks the server to create a consumer of a queue.
 func (f frame) createsQueue() bool {
 	return strings.HasPrefix(f.subject, "$JS.API.CONSUMER.") &&
 		(strings.Contains(f.subject, "CREATE."+namespace+"_slots.") || strings.Contains(f.subject, "CREATE."+namespace+"_timers."))
 }
 
-// delivered is which slot's message has which reply subject.
+// delivered has the slot of each message that was delivered to the client, and the client's answer to
+// it, both by the message's reply subject.
 type delivered struct {
 	mu     sync.Mutex
 	slots  map[string]string
 	answer map[string]string
 }
 
-// watch holds what is true in every scenario.
+// watch adds a rule to the tap that checks what must hold in every scenario.
 func (s *stage) watch() {
 	d := &delivered{slots: map[string]string{}, answer: map[string]string{}}
 	s.tap.rule(func(f frame) verdict {
@@ -92,13 +94,14 @@ func (s *stage) watch() {
 	})
 }
 
-// willBeWon reports whether a write names the last revision of its key.
+// willBeWon reports whether a write names the last revision of its key, so that the server will store
+// it.
 func (s *stage) willBeWon(f frame, bucket, key string) bool {
 	v, err := s.lookup(bucket, key)
 	return err == nil && f.header("Nats-Expected-Last-Subject-Sequence") == fmt.Sprint(v.revision)
 }
 
-// keepsHolders looks for a write of a lock that takes out a slot which has not ended.
+// keepsHolders checks that a write of a lock takes out no slot that has not ended.
 func (s *stage) keepsHolders(f frame) {
 	before, err := s.lookup("state", strings.TrimPrefix(f.subject, state))
 	if err != nil || f.header("Nats-Expected-Last-Subject-Sequence") != fmt.Sprint(before.revision) {
@@ -107,12 +110,12 @@ func (s *stage) keepsHolders(f frame) {
 	kept := string(jsonOf(f.body()["holders"]))
 	holders, _ := before.value["holders"].([]any)
 	for _, h := range holders {
-		stay, _ := h.(map[string]any)
-		id, _ := stay["id"].(string)
+		holder, _ := h.(map[string]any)
+		id, _ := holder["id"].(string)
 		if strings.Contains(kept, string(jsonOf(id))) {
 			continue
 		}
-		at, _ := time.Parse(time.RFC3339Nano, stored{value: stay}.text("at"))
+		at, _ := time.Parse(time.RFC3339Nano, stored{value: holder}.text("at"))
 		r, err := s.lookup("ledger", key(id))
 		if isOld := r.value == nil && time.Since(at) > 24*time.Hour; err == nil && !isOld && !slices.Contains(final, r.text("state")) {
 			s.breaks("X-1", "%s is taken out of its job's lock, and has not ended: its record is %q", id, r.text("state"))
@@ -120,7 +123,8 @@ func (s *stage) keepsHolders(f frame) {
 	}
 }
 
-// settled judges an answer before it reaches the server.
+// settled judges an answer before it reaches the server: there must be no other one to the same message,
+// and an ack of a triggered run must come after its outcome.
 func (s *stage) settled(d *delivered, f frame) {
 	d.mu.Lock()
 	id, before := d.slots[f.subject], d.answer[f.subject]
@@ -145,8 +149,8 @@ func (s *stage) settled(d *delivered, f frame) {
 	}
 }
 
-// forgotten reports whether a message of a slot came again because the client had answered nothing before
-// its ack wait ended.
+// forgotten reports whether a message of a slot was redelivered because its ack wait ended before the
+// client answered.
 func (s *stage) forgotten(id string) bool {
 	again := s.tap.frames(func(f frame) bool {
 		return !f.toServer && f.header("Cronce-Slot") == id && strings.HasPrefix(f.reply, "$JS.ACK."+namespace+"_slots.default.2.")
@@ -159,8 +163,8 @@ func (s *stage) answersOf(id string) (words []string) {
 	return s.answersTo(id, time.Now(), time.Time{})
 }
 
-// answersTo returns how the client has answered, since a moment, the messages of a slot that
-// were delivered before another.
+// answersTo returns how the client has answered the messages of a slot that were delivered before the
+// time before. It leaves out the answers from before the time since.
 func (s *stage) answersTo(id string, before, since time.Time) (words []string) {
 	replies := map[string]bool{}
 	for _, f := range s.tap.frames(func(frame) bool { return true }) {

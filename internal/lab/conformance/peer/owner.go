@@ -34,7 +34,7 @@ var ownerScenarios = []Scenario{
 	{"other-layout", []string{"B-3", "B-4"}, "a stream and a queue's consumer have other settings than the client would give them", otherLayout},
 }
 
-// peer plays a node that lives until the returned function is called. It sends no answers.
+// peer acts as a node that lives until the returned function is called. It answers no requests.
 func (s *stage) peer(name string, members value) (die func()) {
 	v := value{
 		"v": 1, "node": name, "state": "alive", "started": time.Now().UTC(), "lease": lease.String(), "producer": false, "worker": true, "running": 1,
@@ -346,7 +346,7 @@ func ownerSlow(s *stage) {
 	}
 }
 
-// ownerHolds has a slot so old that its owner's silence would do.
+// ownerHolds has a slot so old that the client could take it over if its owner did not answer.
 func ownerHolds(s *stage) {
 	s.define("work", nil, value{"schedule": everySecond})
 	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
@@ -377,8 +377,8 @@ func ownerHolds(s *stage) {
 	s.await("C-2", id+", whose owner's handler outlived its context, to end", func() bool { return slices.Contains(final, s.slot(id).text("state")) })
 }
 
-// ownerMoves has what the client finds out about an owner, or about a claim, come too late: the record
-// is then another owner's, or of a later claim.
+// ownerMoves changes the record while the client finds out whether its owner is dead, or whether the
+// owner holds the claim. By then the record is another owner's, or of a later claim.
 func ownerMoves(s *stage) {
 	s.define("work", nil, nil)
 	const dead, owner = "peer-1-1-a", "peer-2-2-b"

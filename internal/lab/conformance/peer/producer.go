@@ -52,7 +52,7 @@ func (s *stage) publishes(must, name string, n int) {
 
 func (s *stage) watermark() stored { return s.get("state", "watermark") }
 
-// moves waits until the client has moved the watermark, or leaves the scenario to others.
+// moves waits until the client has moved the watermark.
 func (s *stage) moves(must string) {
 	before := s.watermark().revision
 	s.await(must, "the watermark to move", func() bool { return s.watermark().revision > before })
@@ -172,7 +172,7 @@ func (s *stage) awayFor(d time.Duration) {
 	s.tap.Disconnect()
 	s.sleep(d)
 	connect()
-	s.tap.Disconnect() // what has begun would wait for the server's first word
+	s.tap.Disconnect() // a connection that began meanwhile would wait for the server's INFO, which was lost
 }
 
 // sameHeaders compares headers in any order.
@@ -229,13 +229,14 @@ func definitionTwo(s *stage) {
 	s.moves("P-6")
 }
 
-// registryUnseen has the registry go on while the client hears nothing of it: when it starts, and later
-// until it connects again. It hears of another definition before it can see that it has missed one.
+// registryUnseen writes definitions that the client's watch does not deliver: first while the client
+// starts, and later until it reconnects. Each time the watch delivers another definition before the one
+// that was missed.
 func registryUnseen(s *stage) {
 	heal := s.behind("jobs", "edited")
 	passed := s.definesUnseen("edited")
 	s.define("tick", nil, value{"schedule": everySecond})
-	s.define("edited", nil, value{"schedule": everySecond}) // so that only a delivery after tick's has it
+	s.define("edited", nil, value{"schedule": everySecond}) // again, so that its last write comes after that of tick
 	s.start("")
 	asks := func(f frame) bool {
 		return f.isPublish() && strings.Contains(f.subject, "KV_"+namespace+"_jobs")
@@ -256,8 +257,8 @@ func registryUnseen(s *stage) {
 	s.publishesUnseen("other", passed)
 }
 
-// definesUnseen defines a job with a slot every second. passed says whether the watermark knows of
-// it, and is past slots that the client has not published.
+// definesUnseen defines a job with a slot every second. passed returns a text if the client has published
+// none of the slots, and has moved the watermark to the definition's revision and past two slots.
 func (s *stage) definesUnseen(name string) (passed func() string) {
 	revision, defined := int(s.define(name, nil, value{"schedule": everySecond})), time.Now()
 	return func() string {
@@ -270,7 +271,8 @@ func (s *stage) definesUnseen(name string) (passed func() string) {
 	}
 }
 
-// connectsAgain ends the client's connection, calls heal, and defines a job that the client hears of.
+// connectsAgain ends the client's connection, calls heal, and defines a job that the client's watch
+// delivers.
 func (s *stage) connectsAgain(heal func()) {
 	s.tap.Disconnect()
 	heal()
@@ -324,8 +326,8 @@ func watermarkTwo(s *stage) {
 	})
 }
 
-// shares plays a producer that shares the work, and announces what say adds, with the members and
-// the registry of the client's own announcements.
+// shares acts as a producer that shares the work with the client. It announces what say returns, with
+// the members and the registry of the client's own announcements.
 func (s *stage) shares(say func() value) {
 	own := value{"v": 1, "node": sharing, "started": sharingSince, "kind": "here", "members": "0123456789abcdef", "registry": "0123456789abcdef"}
 	var mu sync.Mutex
@@ -358,7 +360,7 @@ func (s *stage) shares(say func() value) {
 	s.must(err)
 	done := make(chan struct{})
 	s.cleanups = append(s.cleanups, func() { close(done); _ = words.Unsubscribe() })
-	go func() { // it also speaks unasked
+	go func() { // it also announces unasked
 		for {
 			select {
 			case <-done:
@@ -370,14 +372,14 @@ func (s *stage) shares(say func() value) {
 	}()
 }
 
-// sharing is the producer that shares plays.
+// sharing is the name of the producer as which shares acts.
 const sharing = "peer-1-1-a"
 
 var sharingSince = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // publishesAll has eight jobs with a slot every second, of which some are the other producer's
-// share, and waits until the client has published slots of each. why is what keeps a client
-// from that.
+// share, and waits until the client has published slots of each. why says what would keep a client from
+// that.
 func (s *stage) publishesAll(must, why string, say func() value) {
 	const jobs, enough = 8, 3
 	for i := range jobs {
@@ -396,8 +398,9 @@ func (s *stage) publishesAll(must, why string, say func() value) {
 	}
 }
 
-// publishedSince counts the slots of a job in some seconds after an instant that the client has
-// published in time: a producer that audits the others finds out later that it was wrong.
+// publishedSince counts the slots of a job that were due within some seconds after an instant, and that
+// the client has published in time. A client that publishes them late may have found out only by an audit
+// that the announcement was false.
 func (s *stage) publishedSince(name string, after time.Time) int {
 	const some, inTime = 6 * time.Second, 12 * time.Second
 	ids := map[string]bool{}
@@ -421,7 +424,7 @@ func silentT(s *stage) {
 	s.publishesAll("P-10", "it waits for another producer, which takes part and does not announce a T", func() value { return nil })
 }
 
-// ghostT announces what would be believed of a node that lives.
+// ghostT announces what the client would believe if the announcing node were alive.
 func ghostT(s *stage) {
 	s.set("nodes", sharing, value{
 		"v": 1, "node": sharing, "state": "fenced", "started": sharingSince, "lease": lease.String(), "producer": true, "worker": false, "running": 0,
@@ -545,7 +548,7 @@ func away(s *stage) {
 	if mark := s.watermark(); mark.text("x_shade") != "blue" {
 		s.breaks("V-3", "the watermark lost its member x_shade: %v", mark.value)
 	}
-	late := map[string]string{} // what is said of each late slot
+	late := map[string]string{} // the headers Cronce-Missed and Cronce-Caught-Up of each late slot
 	seen := map[string]bool{}
 	for _, f := range s.tap.frames(ticks) {
 		id := f.header("Nats-Msg-Id")

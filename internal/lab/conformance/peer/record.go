@@ -23,7 +23,7 @@ type line struct {
 	Result  string `json:"result"`
 }
 
-// did returns the lines of the record about a slot.
+// did returns those lines of the record that have this "what" and are about this slot.
 func (s *stage) did(what, id string) (all []line) {
 	data, err := os.ReadFile(s.recordFile())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -49,7 +49,8 @@ func (s *stage) starts(must, id string) {
 	s.await(must, "the handler of "+id+" to start", func() bool { return len(s.did("start", id)) > 0 })
 }
 
-// notStarted is for never.
+// notStarted returns a function for never. It says that the handler of the slot has started, although
+// why.
 func (s *stage) notStarted(id, why string) func() string {
 	return func() string {
 		if len(s.did("start", id)) > 0 {
@@ -59,8 +60,8 @@ func (s *stage) notStarted(id, why string) func() string {
 	}
 }
 
-// story tells what happened to the slot of the scenario, as "cronce slot explain" does, and what
-// was last sent.
+// story describes what happened to the slot of the scenario, as "cronce slot explain" does, and lists
+// what the client published last.
 func (s *stage) story() (lines []string) {
 	const most = 25
 	if s.about != "" {
@@ -83,7 +84,7 @@ func (s *stage) story() (lines []string) {
 	}
 	if s.client != nil {
 		if words := s.client.Said(); words != "" {
-			lines = append(lines, "the client's standard error ends: "+words)
+			lines = append(lines, "the client's output ends: "+words)
 		}
 	}
 	return lines

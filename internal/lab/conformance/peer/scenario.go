@@ -13,11 +13,11 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/conformance"
 )
 
-// Scenario is one thing that happens rarely.
+// Scenario brings about a situation, often a rare one, and checks what the client does.
 type Scenario struct {
 	Name string
 
-	// Musts are what the client must keep for the scenario to pass.
+	// Musts are the IDs of the MUSTs that the scenario checks. Says describes the situation in a line.
 	Musts []string
 	Says  string
 
@@ -46,23 +46,24 @@ func Names() (names []string) {
 	return names
 }
 
-// Config says which client plays what.
+// Config configures Run.
 type Config struct {
 	Command   conformance.Command
 	Scenarios []Scenario
 
-	// AtOnce is how many scenarios are played at once.
+	// AtOnce is how many scenarios run at the same time.
 	AtOnce int
 
-	// Longest bounds one scenario.
+	// Longest bounds the duration of one scenario.
 	Longest time.Duration
 
 	// Result is called for each scenario, in no particular order, by one goroutine at a time.
 	Result func(Result)
 }
 
-// Run plays the scenarios, each with its own server, namespace and process of the client. The
-// error is the kit's, not the client's.
+// Run plays the scenarios, each with its own server, namespace and process of the client. It returns
+// an error if a scenario could not be played, or took longer than Longest. What the client breaks is
+// no error.
 func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

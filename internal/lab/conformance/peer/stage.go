@@ -25,11 +25,12 @@ import (
 const (
 	namespace = "cronce"
 
-	// lease is the namespace's. A client that pauses for longer on a busy machine loses its
-	// trust, so it is not the least that there is.
+	// lease is the lease of the namespace. It is longer than the shortest that is allowed, because a
+	// client that pauses for a lease on a busy machine loses its trust.
 	lease = 4 * time.Second
 
-	// patience bounds the wait for what must happen, and silence is for how long nothing may.
+	// patience bounds the wait for an event that must happen. silence is how long a scenario looks for
+	// one that must not.
 	patience = 30 * time.Second
 	silence  = 2 * time.Second
 )
@@ -37,7 +38,7 @@ const (
 // value is a JSON object, as it is stored.
 type value = map[string]any
 
-// stage is where one scenario plays.
+// stage is the environment of one scenario.
 type stage struct {
 	ctx    context.Context
 	dir    string
@@ -47,7 +48,7 @@ type stage struct {
 	store  *kv.Store
 	tap    *tap
 	client *conformance.Process
-	about  string // the slot of the story
+	about  string // the slot that the story is about; empty: none yet
 
 	mu       sync.Mutex
 	broken   []Break
@@ -61,10 +62,10 @@ type Break struct {
 	Detail string `json:"detail"`
 }
 
-// stop ends a scenario whose next step makes no sense.
+// stop is the panic that ends a scenario which cannot go on, because the kit failed or ctx has ended.
 type stop struct{ err error }
 
-// leave ends a scenario that the client leaves to others.
+// leave is the panic that ends a scenario about something that the client does not do.
 type leave struct{ why string }
 
 func newStage(ctx context.Context, dir string) (s *stage, err error) {
@@ -120,20 +121,20 @@ func (s *stage) breaks(must, format string, args ...any) {
 	s.broken = append(s.broken, Break{must, fmt.Sprintf(format, args...)})
 }
 
-// fails notes it, and ends the scenario.
+// fails notes that the client broke a MUST, and ends the scenario.
 func (s *stage) fails(must, format string, args ...any) {
 	s.breaks(must, format, args...)
 	runtime.Goexit()
 }
 
-// must ends the scenario for an error of the kit's own.
+// must ends the scenario if the kit itself failed.
 func (s *stage) must(err error) {
 	if err != nil {
 		panic(stop{err})
 	}
 }
 
-// launch starts the client, with handlers for these jobs, and waits until its node lives.
+// launch starts the client, with handlers for these jobs, and waits until its node is alive.
 func (s *stage) launch(jobs string, env ...string) (node string) {
 	s.start(jobs, env...)
 	return s.node("")
@@ -152,11 +153,11 @@ func (s *stage) start(jobs string, env ...string) {
 
 type commandKey struct{}
 
-// node waits for a live node of the client that is not named not.
-func (s *stage) node(not string) (name string) {
+// node waits until the client has a live node other than the given one, and returns its name.
+func (s *stage) node(other string) (name string) {
 	s.await("L-1", "a record of the client's node that is alive", func() bool {
 		for _, n := range s.nodes() {
-			if n.text("state") == "alive" && n.text("node") != not && !strings.HasPrefix(n.text("node"), "peer") {
+			if n.text("state") == "alive" && n.text("node") != other && !strings.HasPrefix(n.text("node"), "peer") {
 				name = n.text("node")
 				return true
 			}
@@ -209,7 +210,7 @@ func (s *stage) lookup(bucket, key string) (stored, error) {
 	}
 	v := stored{revision: m.Sequence}
 	if m.Header.Get("KV-Operation") == "" {
-		_ = json.Unmarshal(m.Data, &v.value) // what is no object has no members
+		_ = json.Unmarshal(m.Data, &v.value) // a value that is not an object has no members
 	}
 	return v, nil
 }
@@ -240,7 +241,7 @@ func (s *stage) put(bucket, key string, v value, revision uint64) (uint64, error
 	return ack.Sequence, nil
 }
 
-// set writes a value at whatever revision stands there.
+// set writes a value over whatever the key has. After a conflict it writes again.
 func (s *stage) set(bucket, key string, v value) uint64 {
 	for {
 		revision, err := s.put(bucket, key, v, s.get(bucket, key).revision)
@@ -254,7 +255,7 @@ func (s *stage) set(bucket, key string, v value) uint64 {
 	}
 }
 
-// remove writes a marker over a key: one that a client writes, or one with this header.
+// remove writes a marker over a key: one with the given header, or else one as a client writes it.
 func (s *stage) remove(bucket, key string, header ...string) {
 	m := nats.NewMsg("$KV." + namespace + "_" + bucket + "." + key)
 	m.Header.Set("KV-Operation", "DEL")
@@ -265,7 +266,8 @@ func (s *stage) remove(bucket, key string, header ...string) {
 	s.must(err)
 }
 
-// define puts a job into the registry and returns its revision. plan is merged into the job's.
+// define puts a job into the registry and returns its revision. members and plan replace or add to the
+// members of a default job and of its plan.
 func (s *stage) define(name string, members, plan value) uint64 {
 	p := value{"schedule": "none", "timezone": "UTC", "dst_gap": "after", "dst_overlap": "first"}
 	for k, v := range plan {
@@ -281,7 +283,8 @@ func (s *stage) define(name string, members, plan value) uint64 {
 	return s.set("jobs", name, value{"v": 1, "job": j, "owner": "operator", "applied": true, "node": "peer"})
 }
 
-// offer publishes a triggered run of a job, which works for ms. It returns the slot's ID.
+// offer publishes a triggered run of a job, whose handler works for ms milliseconds. It returns the
+// slot's ID.
 func (s *stage) offer(name, token string, ms int, headers ...string) string {
 	return s.publish(name, name+":@"+token, ms, headers...)
 }
@@ -327,7 +330,7 @@ func running(id, node string, attempt int) value {
 	}
 }
 
-// ended is the record with an outcome.
+// ended returns a copy of the record v in another state, with finished.
 func ended(v value, state string) value {
 	now := time.Now().UTC()
 	next := value{}
@@ -338,7 +341,8 @@ func ended(v value, state string) value {
 	return next
 }
 
-// await waits until done. If that takes too long, the client breaks the MUST.
+// await waits until done returns true. If that takes longer than patience, or if the client's process
+// ends before, the client breaks the MUST.
 func (s *stage) await(must, what string, done func() bool) {
 	limit := time.Now().Add(patience)
 	for !done() {
@@ -354,7 +358,8 @@ func (s *stage) await(must, what string, done func() bool) {
 	}
 }
 
-// never looks for d, and the client breaks the MUST if bad says something.
+// never calls bad again and again for the time d. If bad returns a text, which says what is wrong, the
+// client breaks the MUST.
 func (s *stage) never(must string, d time.Duration, bad func() string) {
 	for limit := time.Now().Add(d); ; s.sleep(20 * time.Millisecond) {
 		if why := bad(); why != "" {
@@ -375,13 +380,13 @@ func (s *stage) sleep(d time.Duration) {
 	}
 }
 
-// succeeds waits until a slot has succeeded and its message is acked.
+// succeeds waits until a slot has succeeded, and returns its record.
 func (s *stage) succeeds(must, id string) stored {
 	s.await(must, id+" to succeed", func() bool { return s.slot(id).text("state") == "succeeded" })
 	return s.slot(id)
 }
 
-// inStream reports whether the slot stream has a message.
+// inStream returns how many messages the slot stream has.
 func (s *stage) inStream() int {
 	stream, err := s.js.Stream(s.ctx, namespace+"_slots")
 	s.must(err)

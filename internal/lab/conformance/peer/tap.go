@@ -38,7 +38,7 @@ func (f frame) header(name string) string {
 
 func (f frame) isPublish() bool { return f.toServer && (f.op == "PUB" || f.op == "HPUB") }
 
-// String is the frame as a line of a story.
+// String formats the frame as a line of a story.
 func (f frame) String() string {
 	sender := "server"
 	if f.toServer {
@@ -100,8 +100,8 @@ func (t *tap) rule(f func(frame) verdict) (remove func()) {
 	}
 }
 
-// unanswered drops the answers to what the client publishes and match selects, until the
-// returned function is called. lose drops the requests too.
+// unanswered drops the answers to those publications of the client that match selects, until the
+// returned function is called. If lose is true, it drops the publications too.
 func (t *tap) unanswered(match func(frame) bool, lose bool) (stop func()) {
 	var mu sync.Mutex
 	replies := map[string]bool{}
@@ -121,7 +121,7 @@ func (t *tap) unanswered(match func(frame) bool, lose bool) (stop func()) {
 	})
 }
 
-// frames returns what has passed, or was dropped, so far, as select chooses.
+// frames returns those frames so far that choose selects, dropped ones included.
 func (t *tap) frames(choose func(frame) bool) (all []frame) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

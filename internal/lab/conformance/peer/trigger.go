@@ -13,7 +13,7 @@ var triggerScenarios = []Scenario{
 	{"trigger-large", []string{"M-5"}, "the client is to trigger a run with the largest payload that there may be, and then one whose payload is too large", triggerLarge},
 }
 
-// order starts the client with a variable that has it trigger the run of the story.
+// order starts the client with an environment variable that asks it to trigger the run s.about.
 func (s *stage) order(variable, text string) {
 	before := len(s.did("trigger", s.about))
 	s.launch("work", "CRONCE_UNDER_TEST_"+variable+"="+text)
@@ -32,7 +32,7 @@ func (s *stage) saysOutcome() {
 	}
 }
 
-// ordersAgain has the next process of the client trigger the run of the story, which is there.
+// ordersAgain has the next process of the client trigger the run s.about, which exists already.
 func (s *stage) ordersAgain(variable, text string) {
 	s.terminates("L-7")
 	before, said := time.Now(), len(s.did("outcome", s.about))
@@ -43,7 +43,7 @@ func (s *stage) ordersAgain(variable, text string) {
 	}
 }
 
-// likeTheFirst checks that later copies of a message are the first one.
+// likeTheFirst checks that later copies of a message equal the first one.
 func (s *stage) likeTheFirst(must string, sent []frame) {
 	for _, f := range sent[1:] {
 		if !sameHeaders(f, sent[0]) || string(f.data) != string(sent[0].data) {
@@ -71,8 +71,9 @@ func trigger(s *stage) {
 	s.ordersAgain("TRIGGER", s.about)
 }
 
-// triggerLater answers the first copy of the timer with a write in progress, loses the second, and
-// stores the third without an answer. The fourth is refused, because the run has its timer.
+// triggerLater answers the first copy of the timer with the error of a write in progress, loses the
+// second, and stores the third without an answer. The server refuses the fourth, because the run has its
+// timer.
 func triggerLater(s *stage) {
 	if _, err := s.js.Stream(s.ctx, namespace+"_timers"); err != nil {
 		panic(leave{"the server has no timers"})

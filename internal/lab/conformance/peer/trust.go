@@ -43,7 +43,8 @@ func heartbeatUnanswered(s *stage) {
 	})
 }
 
-// unborn has the client learn nothing that a node must know before it acts.
+// unborn keeps from the client what a node must know before it acts: at first whether its heartbeats are
+// stored, and then the broker's clock.
 func unborn(s *stage) {
 	s.define("work", nil, nil)
 	s.define("tick", nil, value{"schedule": everySecond})
@@ -153,7 +154,9 @@ func lapsed(s *stage) {
 	node := s.launch("work")
 	id := s.offer("work", "one", 60_000)
 	s.starts("C-5", id)
-	held := []string{"work:@held-1", "work:@held-2"} // a client that repeats their claims each second does so at any time
+	// The two claims come half a second apart. So a client that repeats a claim each second sends a copy
+	// of one of them soon after its trust has ended.
+	held := []string{"work:@held-1", "work:@held-2"}
 	healClaim := s.tap.unanswered(func(f frame) bool { return isClaim(f) && slices.Contains(held, fmt.Sprint(f.body()["id"])) }, false)
 	beats := make(chan time.Time, 1)
 	heal := s.answers(func(f frame) bool { return f.writes(nodes) }, func(n int) reply {
@@ -264,7 +267,7 @@ func askLapsed(s *stage) {
 	id := s.offer("work", "one", 10)
 	s.await("W-3", "the write of the outcome", func() bool { return len(s.tap.frames(func(f frame) bool { return f.writes(ledger, final...) })) > 0 })
 	claimed := s.slot(id).revision
-	// A second slot, whose record cannot be read, keeps the client from ending the node at once.
+	// The record of a second slot cannot be read. That keeps the client from ending the node at once.
 	s.tap.unanswered(func(f frame) bool { return f.subject == getLedger }, true)
 	heal := s.tap.unanswered(func(f frame) bool { return f.writes(nodes) }, true)
 	silent := time.Now()
@@ -280,13 +283,14 @@ func askLapsed(s *stage) {
 		return ""
 	}
 	s.never("C-8", lease*6/10, denies)
-	// It comes so late that it would be marked first when the client has no trust left.
+	// It comes so late that its message is due to be marked for the first time when the client has no
+	// trust left.
 	s.offer("work", "two", 10)
 	s.never("C-8", lease*4/10+silence/2, denies)
 	heal()
 }
 
-// stopping has the client stop twice: when it owes nothing, and when it does.
+// stopping has the client stop twice: when it owes no slot anything, and while it owes something.
 func stopping(s *stage) {
 	s.define("work", nil, nil)
 	idle := s.launch("work")

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Scenarios about values that a newer program or a stranger has written, and about a view of the
-// registry and a clock that are behind.
+// Scenarios about values that a newer program or a stranger has written, about an edit that the client's
+// watch does not deliver, about a wrong clock, and about the backoff of attempts that fail.
 var valueScenarios = []Scenario{
 	{"unknown-members", []string{"V-3", "V-4"}, "a newer program has written a member that no other program knows, and a result that is too large", unknownMembers},
 	{"lock-2", []string{"V-2"}, "a newer program has written the lock of a job", lockTwo},
@@ -63,7 +63,7 @@ func lockTwo(s *stage) {
 	s.succeeds("V-1", id)
 }
 
-// undecided says what the client has decided about a slot that it cannot decide about.
+// undecided returns a text if the client has decided anything about a slot, although why.
 func (s *stage) undecided(id, why string) string {
 	if v := s.slot(id); v.value != nil {
 		return fmt.Sprintf("%s is %s, although %s", id, v.text("state"), why)
@@ -240,8 +240,8 @@ func anotherSpelling(s *stage) {
 	})
 }
 
-// behind keeps what is written to the keys of a bucket that begin so from the client's watch. What the
-// client reads itself passes.
+// behind drops what the client's watch of a bucket delivers about keys that begin with this text. What
+// the client reads itself passes.
 func (s *stage) behind(bucket, keys string) (stop func()) {
 	return s.tap.rule(func(f frame) verdict {
 		if !f.toServer && strings.HasPrefix(f.subject, "$KV."+namespace+"_"+bucket+"."+keys) {
@@ -311,7 +311,7 @@ func fastClock(s *stage) {
 	}
 }
 
-// arrivesLate has what the client publishes and match selects come late to the server.
+// arrivesLate delays those publications of the client that match selects.
 func (s *stage) arrivesLate(match func(frame) bool, d time.Duration) {
 	s.tap.rule(func(f frame) verdict {
 		if !f.isPublish() || !match(f) {

@@ -28,7 +28,7 @@ var workerScenarios = []Scenario{
 	{"twice", []string{"C-1", "C-9"}, "a second message of a slot comes while the handler runs", twice},
 	{"cancel", []string{"V-2", "C-7", "O-2"}, "an operator cancels a slot, first in the words of another version, and an earlier attempt of it", cancelRun},
 	{"ask", []string{"C-8", "O-2"}, "another worker asks for the owner of the slot", ask},
-	{"guarded", []string{"V-3", "X-1", "X-2", "X-3", "X-4", "X-5"}, "a slot of a guarded job: the lock has a slot that is gone, its answers are lost, and then it is renewed; another slot waits", guarded},
+	{"guarded", []string{"V-3", "X-1", "X-2", "X-3", "X-4", "X-5"}, "a slot of a guarded job, whose lock has a slot that has ended: the writes of the lock are not answered, then the slot enters the lock anew, and another slot waits", guarded},
 	{"lock-lost", []string{"X-2", "X-3"}, "the holder of a lock has ended, and is reopened just before the client's write", lockLost},
 	{"lock-unclaimed", []string{"V-2", "X-2"}, "the holder of a lock has no record yet, and then one of a newer program", lockUnclaimed},
 	{"lock-places", []string{"X-1", "X-2"}, "a job has two places: one slot waits for its next attempt, and another one for a place", lockPlaces},
@@ -38,7 +38,7 @@ var workerScenarios = []Scenario{
 	{"lock-replaces-retrying", []string{"X-2"}, "the same, and the older slot waits for its next attempt", lockReplacesRetrying},
 	{"lock-replaces-late", []string{"K-1", "X-2"}, "the older slot succeeds just before it is replaced", lockReplacesLate},
 	{"lock-not-on-time", []string{"X-2"}, "slots under replace that are backfilled, caught up, offered again, retried or triggered, while an older one holds the place", lockNotOnTime},
-	{"lock-renewed", []string{"X-2"}, "a slot that was given a new start still stands in the lock", lockRenewed},
+	{"lock-renewed", []string{"X-2"}, "a slot that was given a new start is still in the lock", lockRenewed},
 	{"foreign-lock", []string{"M-2"}, "the lock of a job names a slot of another one, or another job", foreignLock},
 	{"no-handler", []string{"O-1", "C-12", "C-13"}, "a slot without a handler here, and slots of jobs that split theirs", noHandler},
 	{"not-supported", []string{"O-1", "X-1", "F-1"}, "slots that need a lock, that others come after, or that have a target for alerts", notSupported},
@@ -66,7 +66,7 @@ func healthy(s *stage) {
 	})
 }
 
-// queueOf looks at the consumer that the client has made on a stream, if there is one.
+// queueOf checks the consumer that the client has created on a stream, if there is one.
 func (s *stage) queueOf(stream string) {
 	consumer, err := s.js.Consumer(s.ctx, stream, "default")
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -400,7 +400,7 @@ func cancelRun(s *stage) {
 	s.succeeds("C-7", id)
 }
 
-// request asks the client's node, and returns its answer.
+// request sends a request to the client's node, and returns the answer.
 func (s *stage) request(must, node string, v value) (answer value) {
 	m := nats.NewMsg(namespace + ".node." + node + ".cancel")
 	m.Data = jsonOf(v)

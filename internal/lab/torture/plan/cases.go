@@ -27,8 +27,8 @@ type Case struct {
 	// Outcomes are the outcomes that the slots may have.
 	Outcomes []job.State
 
-	// Triggered says that the job has no schedule. Every process of the fleet triggers it once in
-	// each period, all with the same keys.
+	// Triggered says that the job has no schedule. Every process that runs this program triggers it
+	// once in each period, all with the same keys.
 	Triggered bool
 }
 

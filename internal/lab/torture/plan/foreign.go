@@ -32,7 +32,7 @@ func (a Act) payload() json.RawMessage {
 	a.Result = cmp.Or(a.Result, ResultOK)
 	data, err := json.Marshal(map[string]any{"ms": a.Work.Milliseconds(), "result": a.Result})
 	if err != nil {
-		panic(err) // a number and a word
+		panic(err) // cannot happen: the value is a number and a string
 	}
 	return data
 }

@@ -97,7 +97,8 @@ type Plan struct {
 	Lanes [][]Fault
 }
 
-// Promptly is the largest delay of a slot's publication while an undisturbed producer is up.
+// Promptly is the largest delay that the check allows for a slot's publication while an undisturbed
+// producer is up.
 const Promptly = 5 * time.Second
 
 // Settled is how long after its last fault a process still counts as disturbed: its lease may have
@@ -337,8 +338,8 @@ func (s Shape) silence(p *Plan) {
 	}
 }
 
-// Offset is the error of the clock in a life of process i. Only the clock of the first
-// worker may be so wrong that it refuses to publish.
+// Offset is the error of the clock in a life of process i. Only the first worker may get a clock so
+// wrong that the worker refuses to publish.
 func (s Shape) Offset(i, life int) time.Duration {
 	r := s.rand(fmt.Sprintf("clock %d %d", i, life))
 	offsets := []time.Duration{0, -90 * time.Second, 90 * time.Second, 300 * time.Millisecond, -5 * time.Second, 45 * time.Minute}

@@ -108,9 +108,9 @@ func (c *checker) checkMargin(r *run) {
 	}
 }
 
-// lastHeartbeat returns the last heartbeat of a node that was fenced or stopped. It reports false
-// unless the write of that end replaced the heartbeat. If it did not, a later heartbeat is missing: a
-// server does not republish what it stores just before it is killed.
+// lastHeartbeat returns the last heartbeat of a node that was fenced or has stopped. It reports false
+// if the write that fenced or stopped the node did not replace that heartbeat. Then a later heartbeat
+// is missing: a server does not republish what it stores just before it is killed.
 func (c *checker) lastHeartbeat(node string) (NodeWrite, bool) {
 	for i, w := range c.nodes[node] {
 		if i > 0 && w.Node.State != exchange.NodeAlive {

@@ -1,4 +1,4 @@
-// Package promise checks the history of a run of torture against what Cronce promises. It is pure:
+// Package promise checks the history of a run of torture against what Cronce promises. Check is pure:
 // it takes a history and returns violations.
 package promise
 
@@ -54,8 +54,8 @@ type checker struct {
 	tally      Tally
 }
 
-// slack bounds the error of a node's estimate of the broker's time. The node stores a bound. slack
-// caps it at the time that a heartbeat may take, and adds a little.
+// slack bounds the error of a node's estimate of the broker's time. The node stores such a bound in
+// its record. slack caps that bound, because it comes from the code under test, and adds a little.
 func (c *checker) slack(node string) time.Duration {
 	const most, little = 600 * time.Millisecond, 150 * time.Millisecond
 	stated := time.Duration(0)
@@ -176,8 +176,9 @@ func (c *checker) checkOutcomes() {
 	}
 }
 
-// checkSuccess checks that a slot that is recorded as succeeded has one successful run, by
-// the attempt that the record names, and no later run.
+// checkSuccess checks that a slot that is recorded as succeeded has a successful run, by the attempt
+// that the record names. It also checks that no later run started, and that no earlier attempt is
+// recorded as succeeded.
 func (c *checker) checkSuccess(s job.Slot, r job.Record) {
 	last := job.Attempt{}
 	if n := len(r.Attempts); n > 0 {

@@ -23,12 +23,12 @@ func hostOf(life string) string {
 
 // disturbed reports whether a life of a process was disturbed between two boot times: by a fault of
 // the process, the servers or the streams, by its end, or by a machine that starved the process,
-// torture itself or the servers. It ignores the fault except.
-func (c *checker) disturbed(life string, from, to time.Duration, except *Line) bool {
+// torture itself or the servers. The fault ignored, if it is not nil, does not count.
+func (c *checker) disturbed(life string, from, to time.Duration, ignored *Line) bool {
 	overlaps := func(l Line) bool { return l.From < to && from < l.Boot }
 	for i := range c.faults {
 		l := &c.faults[i]
-		if l != except && (l.Of == "" || hostOf(l.Of) == hostOf(life)) && overlaps(*l) {
+		if l != ignored && (l.Of == "" || hostOf(l.Of) == hostOf(life)) && overlaps(*l) {
 			return true
 		}
 	}

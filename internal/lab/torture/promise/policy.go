@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// simplyLate is how late a slot may be published before its catch-up policy applies.
-const simplyLate = time.Minute
+// lateness is how late a slot may be published before its catch-up policy applies.
+const lateness = time.Minute
 
 // checkPolicies checks that slots which were skipped, cancelled, missed or expired had a reason, and
 // that the runs of the others kept to their deadlines and timeouts.
@@ -33,8 +33,8 @@ func (c *checker) checkPolicies() {
 		case job.Skipped, job.Cancelled:
 			c.checkExplanation(s, w)
 		case job.Missed:
-			if late < simplyLate-time.Second {
-				c.bad("missed", s, c.trace(s), "it was recorded as missed, but published %v after its instant; catch-up policies apply only after %v", late, simplyLate)
+			if late < lateness-time.Second {
+				c.bad("missed", s, c.trace(s), "it was recorded as missed, but published %v after its instant; catch-up policies apply only after %v", late, lateness)
 			}
 		case job.Expired:
 			if waited := w.Time.Sub(from); k.Deadline > 0 && waited < k.Deadline-c.slack(w.Record.Node) {
@@ -54,14 +54,14 @@ func (c *checker) caughtUp(s job.Slot, stored time.Time) bool {
 	})
 }
 
-// checkTimes checks the runs of a slot against its job's deadline, which counts from from, and its
-// timeout.
-func (c *checker) checkTimes(s job.Slot, k job.Job, from time.Time) {
+// checkTimes checks the runs of a slot against its job's timeout, and against the job's deadline, which
+// counts from due.
+func (c *checker) checkTimes(s job.Slot, k job.Job, due time.Time) {
 	for _, r := range c.runs[s] {
 		// The deadline applies to the decision to start the first attempt. Its claim may be stored
 		// later, and a claim that was released is made again even later.
 		if claim, ok := c.bySeq[r.fence]; ok && k.Deadline > 0 && claim.Last == 0 && !claim.Alone && len(claim.Record.Attempts) == 1 {
-			if waited := claim.Record.Attempts[0].Started.Sub(from); waited > k.Deadline+c.slack(r.node) {
+			if waited := claim.Record.Attempts[0].Started.Sub(due); waited > k.Deadline+c.slack(r.node) {
 				c.bad("past its deadline", s, append(evidence(r), "ledger: "+claim.String()), "%s was claimed %v after it was due; its deadline is %v", r, waited, k.Deadline)
 			}
 		}
