@@ -19,16 +19,16 @@ import (
 )
 
 // TestServerThatDiesInABatchKeepsAllThatItAcknowledged is fact 21: one server that syncs each write
-// is killed in the middle of batches, again and again. If it dies while it commits a batch, the end
-// of its last block is cut off too, at any byte after what it had acknowledged, as after a power
-// cut. When it starts again, each batch that it acknowledged is whole. A batch that it did not
-// acknowledge is whole or gone most of the time, since the server writes the rest from the copy
-// that it keeps of an open batch, but now and then only its beginning is stored: 308 of 400
-// messages once, on nats-server 2.15.2.
+// is killed in the middle of batches, again and again. If it dies while it commits a batch, the test
+// also cuts off the end of the last block, at any byte after what the server had acknowledged, as a
+// power cut may. When the server starts again, each batch that it acknowledged is whole. A batch that
+// it did not acknowledge is usually whole or gone, because the server restores it from its copy of the
+// open batch. But now and then only the beginning of the batch is stored: once 308 of 400 messages, on
+// nats-server 2.15.2.
 //
-// On it stands: batches must not be used if acknowledged ones are lost. Half a batch does no harm.
-// The writes of a batch that got no answer are sent again singly, each at its own revision, and
-// publications under their message IDs (docs/decisions/0022).
+// Decision: batches must not be used if acknowledged ones can be lost. Half a batch does no harm: if a
+// batch gets no answer, its writes are sent again singly, each at its own revision, and its publications
+// under their message IDs (docs/decisions/0022).
 func TestServerThatDiesInABatchKeepsAllThatItAcknowledged(t *testing.T) {
 	t.Parallel()
 	f := &dying{t: t, dir: t.TempDir(), port: natstest.FreePorts(t, 1)[0], acked: map[string]bool{}, halves: map[string]bool{}}

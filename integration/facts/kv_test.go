@@ -14,7 +14,7 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// gone reports whether the key holds nothing.
+// gone reports whether the key has no value.
 func gone(t *testing.T, kv jetstream.KeyValue, key string) bool {
 	t.Helper()
 	_, err := kv.Get(within(t, limit), key)
@@ -24,13 +24,13 @@ func gone(t *testing.T, kv jetstream.KeyValue, key string) bool {
 	return err != nil
 }
 
-// TestUpdateTakesTheTimeToLiveAway is fact 4: the time to live is a header of
-// one message, and the client library's Update has none. A key that is to live on
-// for a while is renewed by a message with the header and the expected revision.
+// TestUpdateTakesTheTimeToLiveAway is fact 4: the time to live is a header of one message, and the
+// client library's Update sends none. To renew a key that expires, publish a message with the header and
+// the expected revision.
 //
-// On it stands: no key of ours has a time to live of its own; leases are judged
-// by the nodes that watch them (internal/fleet/node), and age is a limit of the bucket (kv). When
-// this fails, keys that expire are still judged by the broker's clock.
+// Decision: no key of ours has a time to live. The nodes that watch a lease judge whether it has expired
+// (internal/fleet/node), and buckets have a maximum age. If the test fails, nothing changes: the
+// broker's clock would still judge keys that expire.
 func TestUpdateTakesTheTimeToLiveAway(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -55,14 +55,12 @@ func TestUpdateTakesTheTimeToLiveAway(t *testing.T) {
 	}
 }
 
-// TestReplicaAnswersWithTheValueBefore is fact 5: a Get is answered by any
-// replica, and a replica may not have heard yet of a write that was acknowledged.
-// The stream's leader has. (A leader that was deposed and does not know it might
-// not; that is not shown here.)
+// TestReplicaAnswersWithTheValueBefore is fact 5: any replica answers a Get, and it may not know yet of a
+// write that was acknowledged. The stream's leader knows. (A leader that was deposed without noticing may
+// not know either. The test does not show that.)
 //
-// On it stands: single keys are read at the leader, reads are hints, and only won
-// writes decide (kv). When this fails, reads may be cheaper; they decide nothing
-// all the same.
+// Decision: single keys are read at the leader, reads are hints, and only won writes decide
+// (internal/broker/wire). If the test fails, reads may become cheaper, but still decide nothing.
 func TestReplicaAnswersWithTheValueBefore(t *testing.T) {
 	t.Parallel()
 	js := onThree(t, "KV_fact5")
@@ -86,8 +84,8 @@ func TestReplicaAnswersWithTheValueBefore(t *testing.T) {
 	})
 }
 
-// atLeader is the last revision on a subject, as the stream's leader has it. The
-// client library would ask any replica.
+// atLeader returns the last revision of a subject at the stream's leader. The client library would ask
+// any replica.
 func atLeader(t *testing.T, js jetstream.JetStream, stream, subject string) uint64 {
 	t.Helper()
 	m, err := js.Conn().Request("$JS.API.STREAM.MSG.GET."+stream, fmt.Appendf(nil, `{"last_by_subj":%q}`, subject), limit)
@@ -101,13 +99,12 @@ func atLeader(t *testing.T, js jetstream.JetStream, stream, subject string) uint
 	return answer.Message.Sequence
 }
 
-// TestOlderValueComesBackWhenTheNewestExpires is fact 13: with a history, the
-// end of the newest value makes the one before it the last, with its own, older
-// revision.
+// TestOlderValueComesBackWhenTheNewestExpires is fact 13: in a bucket with a history, when the newest
+// value expires, the value before it is the last one again, with its own, older revision.
 //
-// On it stands: history is 1 everywhere, and kv refuses a bucket with more:
-// revisions that go back would let a write pass whose time is over. When this
-// fails, a history might be kept for people to read.
+// Decision: history is 1 everywhere, and a bucket with more is refused (internal/broker/layout), because
+// revisions that go back would admit a write that is out of date. If the test fails, a history might be
+// kept for people to read.
 func TestOlderValueComesBackWhenTheNewestExpires(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -130,13 +127,13 @@ func TestOlderValueComesBackWhenTheNewestExpires(t *testing.T) {
 	}
 }
 
-// TestTimeToLiveIsAWholeNumberOfSeconds is fact 14: fractions are cut off, less
-// than a second is refused, and with a history less than the life of the markers
-// is raised to it, without a word.
+// TestTimeToLiveIsAWholeNumberOfSeconds is fact 14: the server cuts fractions off, and refuses less than
+// a second. In a bucket with a history, it silently raises a time to live that is shorter than that of the
+// markers.
 //
-// On it stands: keys with a time to live were rejected as leases (kv,
-// internal/fleet/node), and the ages that we set are limits of whole buckets. When this
-// fails, keys that expire are still judged by the broker's clock.
+// Decision: leases are not keys with a time to live (internal/fleet/node), and the ages that we set are
+// limits of whole buckets. If the test fails, nothing changes: the broker's clock would still judge keys
+// that expire.
 func TestTimeToLiveIsAWholeNumberOfSeconds(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()

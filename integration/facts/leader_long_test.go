@@ -13,14 +13,14 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// TestKilledLeaderStopsWritesForSeconds is fact 10: the followers wait four to
-// nine seconds for a word of their leader before they elect another, and until
-// then no server stores a write or refuses it.
+// TestKilledLeaderStopsWritesForSeconds is fact 10: the followers wait four to nine seconds for a message
+// of their leader before they elect another. Until then no server stores a write or refuses it.
 //
-// On it stands: attempts of a second, repeated until they are answered (kv); a
-// lease that outlasts an election, 20 s by default (internal/fleet/node): trust is
-// renewed every tenth of it, and ends a quarter before. When this fails, because
-// elections are faster, a cluster may have shorter leases.
+// Decision: an attempt of a write lasts a second or more, and is repeated until one is answered
+// (internal/broker/wire). A lease, 20 s by default, lasts longer than an election: a node renews its
+// trust every tenth of the lease, and the trust ends a quarter of the lease before the lease does
+// (internal/fleet/node). If the test fails because elections are faster, a cluster may have shorter
+// leases.
 func TestKilledLeaderStopsWritesForSeconds(t *testing.T) {
 	t.Parallel()
 	ports := natstest.FreePorts(t, 3)

@@ -24,15 +24,15 @@ func TestMain(m *testing.M) {
 	}
 	natstest.WaitMore(8)
 	code := m.Run()
-	everybody.end()
+	shared.end()
 	os.Exit(code)
 }
 
-// three is the cluster of all tests that leave it as they found it. Each has a
-// stream of its own there, named after its fact.
-var three = sync.OnceValue(func() *natstest.Cluster { return natstest.RunCluster(&everybody) })
+// three returns the cluster that tests share if they leave it as they found it. Each test has its own
+// stream there, named after its fact.
+var three = sync.OnceValue(func() *natstest.Cluster { return natstest.RunCluster(&shared) })
 
-// onThree is a client of that cluster, for a test that leaves a stream behind.
+// onThree returns a client of that cluster. The end of the test deletes the stream.
 func onThree(t *testing.T, stream string) jetstream.JetStream {
 	t.Helper()
 	js := natstest.JetStream(t, natstest.Connect(t, three().URL()))
@@ -46,11 +46,10 @@ func onThree(t *testing.T, stream string) jetstream.JetStream {
 	return js
 }
 
-// everybody owns what outlives the test that happens to start it.
-var everybody suite
+// shared owns what several tests use, and what outlives the test that starts it.
+var shared suite
 
-// suite is as much of a testing.TB as natstest needs: the interface itself is
-// nil.
+// suite has the methods of testing.TB that natstest calls. The embedded interface is nil.
 type suite struct {
 	testing.TB
 	ends []func()
@@ -70,14 +69,14 @@ func (s *suite) TempDir() string {
 	return dir
 }
 
-// end undoes what was done, the last thing first.
+// end calls the cleanups, the last one first.
 func (s *suite) end() {
 	for i := len(s.ends) - 1; i >= 0; i-- {
 		s.ends[i]()
 	}
 }
 
-// limit bounds every wait: only a hang takes as long.
+// limit bounds every wait. Only a test that hangs takes as long.
 const limit = natstest.Patience
 
 func within(t *testing.T, d time.Duration) context.Context {
@@ -96,7 +95,7 @@ func stream(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig) je
 	return s
 }
 
-// queue is a work queue on the subjects that begin with its name.
+// queue creates a work queue on the subjects that begin with its name.
 func queue(t *testing.T, js jetstream.JetStream, name string, replicas int) jetstream.Stream {
 	t.Helper()
 	return stream(t, js, jetstream.StreamConfig{
@@ -104,7 +103,7 @@ func queue(t *testing.T, js jetstream.JetStream, name string, replicas int) jets
 	})
 }
 
-// worker is the consumer of a work queue.
+// worker creates the consumer of a work queue.
 func worker(t *testing.T, s jetstream.Stream, cfg jetstream.ConsumerConfig) jetstream.Consumer {
 	t.Helper()
 	cfg.Durable, cfg.AckPolicy = "worker", jetstream.AckExplicitPolicy
@@ -157,8 +156,8 @@ func publishAll(t *testing.T, js jetstream.JetStream, subjects []string, opts ..
 	return errs
 }
 
-// next waits for a message, over restarts and changes of leadership. Requests
-// are short: one that a leader took into its grave has to be over soon.
+// next waits for a message, through restarts and changes of leadership. Its requests are short, because
+// one that was lost with a leader must end soon.
 func next(t *testing.T, c jetstream.Consumer) jetstream.Msg {
 	t.Helper()
 	var m jetstream.Msg
@@ -177,7 +176,7 @@ func doubleAck(t *testing.T, m jetstream.Msg) {
 	}
 }
 
-// messages is how many the stream holds.
+// messages returns how many messages the stream has.
 func messages(t *testing.T, s jetstream.Stream) uint64 {
 	t.Helper()
 	info, err := s.Info(within(t, limit))
@@ -187,8 +186,7 @@ func messages(t *testing.T, s jetstream.Stream) uint64 {
 	return info.State.Msgs
 }
 
-// code is what the server called the error; 0 for no error and for those of the
-// client.
+// code returns the server's code of an error, or 0 for no error and for an error of the client.
 func code(err error) jetstream.ErrorCode {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
@@ -227,8 +225,8 @@ func stepDown(nc *nats.Conn, kind, name, preferred string) bool {
 	return err == nil && json.Unmarshal(m.Data, &answer) == nil && answer.Error == nil
 }
 
-// lead makes the server the leader of a stream. What it is asked for takes a
-// moment, so it is not asked for again at once.
+// lead makes the server the leader of a stream. The change takes a moment, so lead does not repeat the
+// request at once.
 func lead(t *testing.T, nc *nats.Conn, stream, server string) {
 	t.Helper()
 	js := natstest.JetStream(t, nc)

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// member is a server of a cluster; Routes are the ports of all of them. Without Routes it is a
-// single server that syncs each write, and Port is that of its clients.
+// member is a server of a cluster. Port is its port for routes, and Routes are those of all members.
+// Without Routes it is a single server that syncs each write, and Port is its port for clients.
 type member struct {
 	Name, Store string
 	Port        int
@@ -31,8 +31,8 @@ func (m member) configure(o *server.Options) {
 	}
 }
 
-// memberEnv has this test binary be a server instead, so that there is a process
-// to kill: a server that is shut down hands over first.
+// memberEnv is the environment variable that makes this test binary a server. So there is a process to
+// kill: a server that shuts down in order hands its leadership over first.
 const memberEnv = "CRONCE_FACTS_MEMBER"
 
 // runMember runs until it is killed, or its parent, which holds its stdin, ends.
@@ -54,7 +54,7 @@ func runMember(config string) (exit int) {
 	return 1
 }
 
-// startMember runs a server in a process of its own, and returns what kills it.
+// startMember runs a server in its own process, and returns a function that kills it.
 func startMember(t *testing.T, m member) (kill func()) {
 	t.Helper()
 	config, err := json.Marshal(m)

@@ -13,14 +13,14 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// TestWorkQueueForgetsTheIDsOfAckedMessagesAtARestart is fact 1: the IDs of the
-// duplicate window are only in memory, and a server that starts learns again
-// those of messages that are still stored. In a cluster one restarted server is
-// enough, once it leads, unless it has replayed what it had not yet put in a snapshot.
+// TestWorkQueueForgetsTheIDsOfAckedMessagesAtARestart is fact 1: the server keeps the IDs of the
+// duplicate window in memory only. When it starts, it reads those of the messages that are still stored.
+// In a cluster it is enough that one server restarts and then leads, unless that server has replayed
+// what was not in its snapshot yet.
 //
-// On it stands: the message ID only spares the workers copies (producer). What
-// makes a slot one is its record in the ledger, which is kept for the retention.
-// When this fails, nothing of ours breaks; the window might then bear more.
+// Decision: the message ID only saves workers from copies (producer). The slot's record in the ledger,
+// which is kept for the retention, makes a slot run once. If the test fails, nothing breaks, and the
+// window might be used for more.
 func TestWorkQueueForgetsTheIDsOfAckedMessagesAtARestart(t *testing.T) {
 	t.Parallel()
 	forgets := func(t *testing.T, js jetstream.JetStream, name string, replicas int, restart func()) bool {
@@ -83,15 +83,14 @@ func reconnected(t *testing.T, js jetstream.JetStream) {
 	})
 }
 
-// TestMessageInFlightIsRedeliveredAtOnceAfterALeaderChangeUnlessMarked is fact 2:
-// what replicas and files know of a delivery is when the message was *stored*. So
-// a server that takes over, or restarts, sees a message that was older than AckWait at
-// its delivery as overdue, and delivers it to the next. A mark (in progress)
-// writes down the true time.
+// TestMessageInFlightIsRedeliveredAtOnceAfterALeaderChangeUnlessMarked is fact 2: what replicas and files
+// know of a delivery is when the message was *stored*. So if a message was older than AckWait at its
+// delivery, a server that takes over or restarts regards it as overdue, and redelivers it at once. A mark
+// (in progress) makes the true time known.
 //
-// On it stands: package consumer marks every message as soon as it has it, and
-// then every third of a lease; a mark that was lost with a leader costs a delivery,
-// not a run, since claims decide. When this fails, the first mark may go.
+// Decision: package consumer marks each message soon after it arrives, and then every third of a lease.
+// If a mark is lost with a leader, the message is redelivered, but the slot does not run again, because
+// claims decide. If the test fails, the first mark may go.
 func TestMessageInFlightIsRedeliveredAtOnceAfterALeaderChangeUnlessMarked(t *testing.T) {
 	t.Parallel()
 	const (
@@ -144,13 +143,13 @@ func TestMessageInFlightIsRedeliveredAtOnceAfterALeaderChangeUnlessMarked(t *tes
 	})
 }
 
-// TestAckCountsFromAnySender is fact 3: an ack is matched by the message alone,
-// not by the delivery. A client that held a message long ago removes it for the client that holds
-// it now, and neither of them can tell: all their acks succeed.
+// TestAckCountsFromAnySender is fact 3: the server matches an ack by the message, and not by the
+// delivery. A client that held a message long ago removes it for the client that holds it now, and
+// neither of them can tell: the acks of both succeed.
 //
-// On it stands: invariant 6 (package consumer). Only a worker that wrote the record, or
-// read it as final, acks; a worker that lost its claim says nothing. When this
-// fails, acks may fence; the record decides all the same.
+// Decision: invariant 6 (package consumer). A worker acks only if it wrote the record, or read it as
+// final. A worker that lost its claim sends nothing. If the test fails, acks may fence, but the record
+// still decides.
 func TestAckCountsFromAnySender(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -173,12 +172,12 @@ func TestAckCountsFromAnySender(t *testing.T) {
 	doubleAck(t, now)
 }
 
-// TestDelayedNakWaitsForItsBackOffToo is fact 11: on a consumer with a BackOff
-// the delay of a nak is added to the next step of it (less the first).
+// TestDelayedNakWaitsForItsBackOffToo is fact 11: on a consumer with a BackOff, the server adds the delay
+// of a nak to the BackOff's next step, less its first one.
 //
-// On it stands: our queues have no BackOff, and kv refuses one that has; the
-// worker gives slots back with a delay that it computed itself. When this fails,
-// read again what a delay means before anything else uses it.
+// Decision: our queues have no BackOff, and a queue that has one is refused (internal/broker/space). The
+// worker computes the delay of each slot that it gives back. If the test fails, find out what a delay
+// means before anything else uses it.
 func TestDelayedNakWaitsForItsBackOffToo(t *testing.T) {
 	t.Parallel()
 	const first, second, delay = 200 * time.Millisecond, 2 * time.Second, 500 * time.Millisecond
@@ -197,13 +196,13 @@ func TestDelayedNakWaitsForItsBackOffToo(t *testing.T) {
 	}
 }
 
-// TestSpentDeliveriesAreAnnouncedOnlyWhenAClientPulls is fact 12: that a message has
-// reached MaxDeliver is found out when a client pulls. It then stays
-// in the stream, and is not delivered any more. (With a MaxDeliver of 1 it is found
-// out without: the count of deliveries lags by one.)
+// TestSpentDeliveriesAreAnnouncedOnlyWhenAClientPulls is fact 12: the server notices only when a client
+// pulls that a message has reached MaxDeliver. The message then stays in the stream, and is not delivered
+// any more. (With a MaxDeliver of 1 the server notices it without a pull, because its count of deliveries
+// lags by one.)
 //
-// On it stands: MaxDeliver is unlimited on our queues, and attempts are counted
-// by claims (kv, package consumer). When this fails, MaxDeliver might bear more.
+// Decision: MaxDeliver is unlimited on our queues, and claims count the attempts (package consumer). If
+// the test fails, MaxDeliver might be used.
 func TestSpentDeliveriesAreAnnouncedOnlyWhenAClientPulls(t *testing.T) {
 	t.Parallel()
 	const ackWait = 200 * time.Millisecond
@@ -244,13 +243,12 @@ func TestSpentDeliveriesAreAnnouncedOnlyWhenAClientPulls(t *testing.T) {
 	}
 }
 
-// TestAckedMessageStaysAWhileOnThreeReplicas is fact 16: on one server the
-// answer to an ack comes after the message is gone; replicas agree on the ack,
-// answer, and then agree on the removal. A queue that holds one message of a
-// subject refuses the next one in between.
+// TestAckedMessageStaysAWhileOnThreeReplicas is fact 16: one server answers an ack after it has removed
+// the message. Replicas agree on the ack, answer it, and then agree on the removal. In between, a queue
+// that holds one message of each subject refuses the next one.
 //
-// On it stands: the slot stream has no limit by subject; overlap is decided by
-// the ledger (kv). When this fails, such a limit might do for overlap.
+// Decision: the slot stream has no limit by subject, and the locks decide which slots may overlap. If the
+// test fails, such a limit might do for overlap.
 func TestAckedMessageStaysAWhileOnThreeReplicas(t *testing.T) {
 	t.Parallel()
 	refused := func(js jetstream.JetStream, replicas, tries int) (found bool) {
@@ -280,16 +278,15 @@ func TestAckedMessageStaysAWhileOnThreeReplicas(t *testing.T) {
 	}
 }
 
-// TestPurgeOfOneSubjectForgetsOtherMessagesInFlight is fact 20: when a client
-// purges one of the subjects that a consumer takes, of which it has given a message
-// out, and it has acked nothing yet that the stream still holds, then the next ack
-// carries its floor over all that it had given out before. The server gives that to
-// no client any more, though it stays in the stream. A message before the floor that is
-// still stored prevents it, which a work queue never has.
+// TestPurgeOfOneSubjectForgetsOtherMessagesInFlight is fact 20: a consumer has messages of several
+// subjects in flight, and the stream holds none that the consumer has acked. If a client then purges one
+// of these subjects, the next ack moves the consumer's ack floor over all messages that were in flight.
+// The server delivers these to no client any more, although they stay in the stream. A message before the
+// floor that is still stored prevents that, but a work queue never has one.
 //
-// On it stands: internal/broker/stream/stranded.go and internal/fleet/sweep, which count such a message of a slot
-// as none; and what is said of users' streams and of alerts, for which nothing of the
-// kind can be done (internal/fleet/intake, internal/fleet/alert). When this fails, all of that may go.
+// Decision: such a message of a slot counts as no message (internal/broker/stream/stranded.go,
+// internal/fleet/sweep). For users' streams and for alerts nothing of the kind can be done
+// (internal/fleet/intake, internal/fleet/alert). If the test fails, all of that may go.
 func TestPurgeOfOneSubjectForgetsOtherMessagesInFlight(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()

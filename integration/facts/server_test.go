@@ -13,14 +13,13 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// TestServerThatDoesNotListenForClientsNeverListensForRoutes is fact 9: the
-// routes wait for the listener of the clients, so that a server for in-process
-// clients only, which has none, is never part of a cluster. It does not fail: it
-// is just never ready.
+// TestServerThatDoesNotListenForClientsNeverListensForRoutes is fact 9: the routes wait for the listener
+// of the clients. So a server that has only in-process clients, and no listener, is never part of a
+// cluster. It reports no error, and never becomes ready.
 //
-// On it stands: whatever of ours runs a cluster inside a process listens on
-// loopback (internal/lab/natstest); the embedded server always does (internal/natsconn/embed).
-// When this fails, a cluster in one process needs no client ports.
+// Decision: each server that we run in a process as part of a cluster listens on loopback
+// (internal/lab/natstest), and the embedded server always listens (internal/natsconn/embed). If the test
+// fails, a cluster in one process needs no client ports.
 func TestServerThatDoesNotListenForClientsNeverListensForRoutes(t *testing.T) {
 	t.Parallel()
 	start := func(o server.Options) *server.Server {
@@ -47,16 +46,14 @@ func TestServerThatDoesNotListenForClientsNeverListensForRoutes(t *testing.T) {
 	}
 }
 
-// TestClientOfADomainHasToPrefixRawKeys is fact 17: the client library sends its
-// own requests, and its KV, into the domain that it was made for; a message that
-// is published on a key's subject by hand goes to the subscribers here. On the
-// way back the same: a subject that streams on both sides of a leaf node listen to
-// is stored by both, and either of them answers.
+// TestClientOfADomainHasToPrefixRawKeys is fact 17: the client library sends its own requests, and those
+// of its KV, into the domain for which it was made. But a message that a client publishes to a key's
+// subject itself goes to the local subscribers. And if streams on both sides of a leaf node listen on a
+// subject, both store a message that is published to it, and either of them answers.
 //
-// On it stands: kv puts the prefix of the API before a key's subject, and
-// Slots.Publish refuses an answer from another domain; a context with a domain is
-// not supported yet (internal/natsconn/connect). When this fails, see whether the prefix
-// still works before it goes.
+// Decision: writes have the prefix of the API before the key's subject, and an answer from another domain
+// is an error (Wire.Misplaced in internal/broker/wire). If the test fails, check that the prefix still
+// works before it goes.
 func TestClientOfADomainHasToPrefixRawKeys(t *testing.T) {
 	t.Parallel()
 	hub := natstest.Run(t, func(o *server.Options) {
@@ -118,16 +115,14 @@ const accounts = `accounts {
 	}
 }`
 
-// TestImportedAPIDeliversOneMessageForEachPull is fact 18: a service import
-// takes one answer to a request, unless its export says response_type: stream;
-// a pull is one request with many answers. Even then an empty message counts as
-// the end. A watch, whose messages are no answers, stays silent in any case, and
-// says nothing of it.
+// TestImportedAPIDeliversOneMessageForEachPull is fact 18: a service import lets one answer to a request
+// through, unless its export says response_type: stream, and a pull is one request with many answers. Even
+// then an empty message counts as the end. A watch with a push consumer stays silent in any case, without
+// an error.
 //
-// On it stands: a context with an API prefix is refused (internal/natsconn/connect), since a
-// worker that pulls several slots would get one, and the others after AckWait; and a
-// slot may well have no payload. When this fails, imported accounts are worth
-// another look.
+// Decision: the exports that "cronce auth --accounts" prints for pulls and direct gets have this type
+// (Export.Many in internal/broker/layout), messages of slots always have headers, and Cronce uses no push
+// consumers (docs/decisions/0006). If the test fails, these exports may be plain.
 func TestImportedAPIDeliversOneMessageForEachPull(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -168,7 +163,7 @@ func TestImportedAPIDeliversOneMessageForEachPull(t *testing.T) {
 	}
 }
 
-// fetched is how many of n messages one pull gets in two seconds.
+// fetched returns how many of n messages one pull gets in two seconds.
 func fetched(t *testing.T, c jetstream.Consumer, n int) (got int) {
 	t.Helper()
 	batch, err := c.Fetch(n, jetstream.FetchMaxWait(2*time.Second))
@@ -181,8 +176,8 @@ func fetched(t *testing.T, c jetstream.Consumer, n int) (got int) {
 	return got
 }
 
-// silent watches a bucket through the import and as its owner, and wants only the
-// owner to see a put of the application.
+// silent watches a bucket through the import and as its owner. Only the owner may see a put of the
+// application.
 func silent(t *testing.T, kv jetstream.KeyValue, app jetstream.JetStream) {
 	t.Helper()
 	imported, err := app.KeyValue(within(t, limit), kv.Bucket())
@@ -212,12 +207,13 @@ func silent(t *testing.T, kv jetstream.KeyValue, app jetstream.JetStream) {
 	}
 }
 
-// TestAnswersAreSentWhereverTheRequestSays is fact 22: the server checks what a client may
-// publish to, and not the reply subject of what it publishes. So a login that may only
-// read a bucket can have the server copy what it reads into another.
+// TestAnswersAreSentWhereverTheRequestSays is fact 22: the server checks what a client may publish to, and
+// not the reply subject of what it publishes. So a login that may only read a bucket can have the server
+// copy what it reads into another.
 //
-// On it stands nothing; docs/threat-model.md warns of it. When this fails, roles within
-// one account hold against hostile logins too, and the page can say so.
+// Decision: logins that must not harm each other are in accounts of their own (docs/decisions/0006), and
+// docs/threat-model.md says so. If the test fails, roles within one account hold against hostile logins
+// too, and the page can say so.
 func TestAnswersAreSentWhereverTheRequestSays(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t, func(o *server.Options) {

@@ -15,14 +15,13 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// TestOneServerChecksTheRevisionFirstAndThreeTheMessageID is fact 6: the same
-// retry, of a write that had both, is a conflict on one server and a duplicate on
-// three. Three have two answers more, when another write is in flight: 10164 for
-// a key, 10158 for an ID.
+// TestOneServerChecksTheRevisionFirstAndThreeTheMessageID is fact 6: if a write that names a revision and a
+// message ID is repeated, it is a conflict on one server and a duplicate on three. If another write is in
+// flight, three servers have two more answers: 10164 for a key, 10158 for an ID.
 //
-// On it stands: writes at a revision have no message ID (kv: nonces tell whose
-// write it was), 10164 is a conflict that settles nothing by itself, and 10158
-// means to publish again. When this fails, look at how kv sorts the broker's errors.
+// Decision: writes at a revision have no message ID, since nonces tell whose write it was. 10164 is a
+// conflict that settles nothing by itself, and after 10158 the message is published again. If the test
+// fails, check how internal/broker/wire classifies the broker's errors.
 func TestOneServerChecksTheRevisionFirstAndThreeTheMessageID(t *testing.T) {
 	t.Parallel()
 	retry := func(js jetstream.JetStream, replicas int) (*jetstream.PubAck, error) {
@@ -55,15 +54,13 @@ func TestOneServerChecksTheRevisionFirstAndThreeTheMessageID(t *testing.T) {
 	})
 }
 
-// TestGuardCannotBeSharedByWritesInFlightOnThreeReplicas is fact 7: a write may be
-// tied to the revision of another key, its guard (a lease). One server takes any
-// number of such writes without a wait in between; replicas refuse all but one at
-// a time.
+// TestGuardCannotBeSharedByWritesInFlightOnThreeReplicas is fact 7: a write may depend on the revision of
+// another key, its guard (such as a lease). One server stores any number of such writes that are in flight
+// together. Three replicas refuse all but one at a time.
 //
-// On it stands: claims and completions are tied to their own record only, and a
-// dead owner's writes are stopped by taking over each record (kv,
-// internal/fleet/node). When this fails, one guard for all of a node's writes is worth
-// another look: it would end a zombie's writes at one stroke.
+// Decision: claims and completions depend on the revision of their own record only, and a dead owner's
+// writes are stopped by a takeover of each record (consumer, internal/fleet/node). If the test fails,
+// consider one guard for all writes of a node: it would stop all writes of a dead node at once.
 func TestGuardCannotBeSharedByWritesInFlightOnThreeReplicas(t *testing.T) {
 	t.Parallel()
 	refused := func(js jetstream.JetStream, replicas, rounds int) bool {
@@ -96,12 +93,11 @@ func TestGuardCannotBeSharedByWritesInFlightOnThreeReplicas(t *testing.T) {
 	}
 }
 
-// TestClientCutsScheduledTimesToSeconds is fact 8: WithScheduleAt writes whole
-// seconds, so that the server fires up to a second early. The server itself knows
-// fractions, and is never early.
+// TestClientCutsScheduledTimesToSeconds is fact 8: WithScheduleAt writes whole seconds, so the server
+// fires up to a second early. The server itself supports fractions, and is never early.
 //
-// On it stands: nothing yet. Triggers for a later time are to be such schedules;
-// they have to write the header themselves. When this fails, they need not.
+// Decision: timers write the header themselves (internal/broker/stream/timers.go). If the test fails,
+// they need not.
 func TestClientCutsScheduledTimesToSeconds(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -134,13 +130,13 @@ func TestClientCutsScheduledTimesToSeconds(t *testing.T) {
 	})
 }
 
-// TestAtomicBatchIsSlowOnOneServer is fact 15: one server lays each batch down
-// on disk before it takes it, which costs it a hundred times what its messages
-// would cost one by one. Here a factor of three has to be seen, once.
+// TestAtomicBatchIsSlowOnOneServer is fact 15: one server writes each batch to disk before it commits it.
+// That takes a hundred times as long as its messages would take one by one, on storage that does not sync
+// each write. Here a factor of three must be seen, once.
 //
-// On it stands: a slot's steps are single writes, each at a revision of its own
-// key, and the producer publishes single messages (kv, producer). When this fails,
-// batches that write a record and its lock together are worth another look.
+// Decision: writes go in batches only where storage is slow and many of them wait (docs/decisions/0022).
+// If the test fails, batches might be used everywhere, and one that writes a record and its lock together
+// is worth another look.
 func TestAtomicBatchIsSlowOnOneServer(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -189,13 +185,13 @@ func TestAtomicBatchIsSlowOnOneServer(t *testing.T) {
 	t.Logf("20 pairs: %v in batches, %v one by one", slow, fast)
 }
 
-// TestWildcardsArePublishedAsTheyStand is fact 19: the server stores a message on
-// "s.*" as on any other subject, and a subject that does not fit a line of the
-// protocol (4 KiB) costs the connection, not only the message.
+// TestWildcardsArePublishedAsTheyStand is fact 19: the server stores a message on "s.*" as on any other
+// subject. And if a subject does not fit into a line of the protocol (4 KiB), the server closes the
+// connection, and does not only refuse the message.
 //
-// On it stands: names of jobs, queues and namespaces are checked before they
-// become subjects, and tokens are bounded and escaped (package job). When this
-// fails, they are checked all the same: a subject with a wildcard finds others' messages.
+// Decision: names of jobs, queues and namespaces are checked before they become subjects, and tokens are
+// bounded and escaped (package job). If the test fails, they are still checked: a request for a subject
+// with a wildcard finds messages of others.
 func TestWildcardsArePublishedAsTheyStand(t *testing.T) {
 	t.Parallel()
 	one := natstest.Run(t)

@@ -22,8 +22,8 @@ import (
 // company is the name of the job whose records fill the batches.
 const company = "company"
 
-// keepCompany writes records of the job company until ctx ends, many at once, so that a
-// client's writes of the same ledger wait with them and go in their batches.
+// keepCompany writes records of the job company until ctx ends. It always has many writes open, so a
+// client's writes to the same ledger wait with them and go in their batches.
 func keepCompany(ctx context.Context, l *kv.Ledger, id int) {
 	const open = 60
 	room := make(chan struct{}, open)
@@ -42,8 +42,8 @@ func keepCompany(ctx context.Context, l *kv.Ledger, id int) {
 	}
 }
 
-// accompanied writes with the context of the company, since all messages of a batch have the
-// same one. A client that gives up leaves its write on the way.
+// accompanied writes with the context of keepCompany, since all messages of a batch must have the same
+// context. If a client gives up, its write goes on.
 type accompanied struct {
 	*kv.Ledger
 	company context.Context
@@ -129,7 +129,7 @@ func together(ctx context.Context, t *testing.T, js jetstream.JetStream, behind,
 	for _, fault := range faults {
 		f.round(ctx, fault)
 	}
-	for sent.clients.Load() < 30 { // fewer show nothing
+	for sent.clients.Load() < 30 { // fewer prove nothing
 		f.round(ctx, nil)
 	}
 	stop()

@@ -30,8 +30,8 @@ func (c *client) writeNode(ctx context.Context, what string, n exchange.Node, at
 	}, func(ctx context.Context) (uint64, error) { return c.nodes.Write(ctx, n, at) })
 }
 
-// write makes one call of a write, repeated as it is until it is answered, or
-// until the client has had enough.
+// write makes one call of a write: it repeats the same write until it is answered, or until the client
+// gives up.
 func (c *client) write(ctx context.Context, w call, do func(context.Context) (uint64, error)) (uint64, outcome) {
 	w.client, w.began = c.id, c.h.now()
 	for {
@@ -59,8 +59,8 @@ func (c *client) write(ctx context.Context, w call, do func(context.Context) (ui
 	}
 }
 
-// patience is how long a client waits for one answer of kv: now shorter, now
-// longer than what kv gives one attempt.
+// patience bounds how long a client waits for one answer of kv: sometimes less, and sometimes more than
+// one attempt of kv lasts.
 func (c *client) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	d := 200 * time.Millisecond
 	if c.chance(3) {

@@ -17,7 +17,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// slotLedger and nodeKeys are what a client works on; kv satisfies them.
+// slotLedger and nodeKeys are the stores that a client uses. kv.Ledger and kv.Nodes implement them.
 type slotLedger interface {
 	Read(context.Context, job.Slot) (job.Record, uint64, error)
 	Write(context.Context, job.Record, uint64) (uint64, error)
@@ -28,18 +28,18 @@ type nodeKeys interface {
 	Write(context.Context, exchange.Node, uint64) (uint64, error)
 }
 
-// fleet is the clients, and what they have in common.
+// fleet is the clients, and what they share.
 type fleet struct {
 	t       *testing.T
 	h       *history
 	clients []*client
 
-	// first is the oldest slot without an outcome: clients work on it and on the
-	// few after it.
+	// first is the number of the oldest slot without an outcome. Clients work on windowSlots slots from
+	// it on.
 	first atomic.Int64
 
-	// turns and unknown count what was done, and what was not answered, for the
-	// faults to wait for.
+	// turns counts the turns of the clients, and unknown the calls that were not answered. Faults wait
+	// for both.
 	turns, unknown atomic.Int64
 }
 
@@ -50,8 +50,8 @@ var epoch = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
 func slotAt(i int64) job.Slot { return job.NewSlot("report", epoch.Add(time.Duration(i)*time.Minute)) }
 
-// fault breaks something in the middle of a round, waits until as many calls as
-// felt went unanswered, or the round is over, and mends it.
+// fault breaks something in the middle of a round, and mends it when felt calls were not answered, or when
+// the round is over.
 type fault struct {
 	breaks func()
 	felt   int64
@@ -89,9 +89,9 @@ func (f *fleet) round(ctx context.Context, fault *fault) {
 	}
 }
 
-// interrupted has each of the clients own a slot, and breaks something before they
-// complete it. No other client writes meanwhile: what is not answered still stands
-// there when they stop waiting.
+// interrupted has each of the clients own a slot, and breaks something before they complete it. No other
+// client writes meanwhile, so a completion that is not answered has not been overwritten when its client
+// stops waiting.
 func (f *fleet) interrupted(ctx context.Context, clients []*client, fault *fault) {
 	f.t.Helper()
 	const enough = 200 // turns to own something
@@ -125,9 +125,8 @@ func (f *fleet) interrupted(ctx context.Context, clients []*client, fault *fault
 	<-done
 }
 
-// client is a worker without a clock: it claims, completes, fences and takes
-// over whenever its dice say so, by the real claim rules, and goes on writing at
-// its old revisions when it was fenced.
+// client is a worker without a clock. It claims, completes, fences and takes over at random times, by the
+// real claim rules. When it was fenced, it goes on writing at its old revisions.
 type client struct {
 	*fleet
 	id    int
@@ -167,8 +166,8 @@ func (c *client) turn(ctx context.Context) {
 	}
 }
 
-// begin starts a new incarnation. Its first heartbeat is for the next turn to
-// repeat, under yet another name, if it is not answered.
+// begin starts a new incarnation. If its first heartbeat is not answered, the next turn begins another
+// one under another name.
 func (c *client) begin(ctx context.Context) {
 	c.lives++
 	c.name, c.beatAt = fmt.Sprintf("w%d-%d", c.id, c.lives), 0
@@ -182,13 +181,13 @@ func (c *client) beat(ctx context.Context) {
 		c.beatAt = revision
 		return
 	}
-	c.name = "" // fenced, or its silence has been too long
+	c.name = "" // it was fenced, or its heartbeat was not answered
 }
 
-// serve does with a slot what a worker does with a delivery of it.
+// serve does what a worker does when the slot's message is delivered to it.
 func (c *client) serve(ctx context.Context, slot job.Slot) {
 	if slices.ContainsFunc(c.open, func(o claimed) bool { return o.record.Slot == slot }) {
-		return // owed already
+		return // the client owns it already
 	}
 	entry := &plans.Entry{Definition: plans.Definition{Job: job.Job{Name: slot.Job, Retry: job.Retry{Attempts: 50}, Overlap: job.OverlapAllow}}}
 	v := core.View{Now: slot.At.Add(time.Hour), Self: c.name, Horizon: job.DefaultHorizon, Entry: entry, Handles: true}
@@ -226,8 +225,8 @@ func (c *client) claim(ctx context.Context, what string, step core.Step, at uint
 	}
 }
 
-// complete ends an attempt, or the client's life: its slots are then for others
-// to take over. That it was fenced keeps it from nothing: a zombie tries.
+// complete ends an attempt. Now and then it ends the incarnation instead, whose slots others may then take
+// over. A client that was fenced completes too, as a zombie would.
 func (c *client) complete(ctx context.Context) {
 	i := c.dice.IntN(len(c.open))
 	o := c.open[i]
@@ -247,8 +246,8 @@ func (c *client) complete(ctx context.Context) {
 	}
 }
 
-// dead fences a node, now and then: the write must be sound at any time, it is
-// its meaning that needs the silence of a lease.
+// dead fences a node now and then, without waiting for a lease of silence: the write must be sound at any
+// time. It reports whether the node is fenced.
 func (c *client) dead(ctx context.Context, name string) bool {
 	n, revision, ok := c.lookNode(ctx, name)
 	switch {

@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	lease   = 3 // ticks; a shorter one ends before a heartbeat can prolong it
+	lease   = 3 // ticks; a shorter lease would end before a heartbeat can renew it
 	forever = 1000
 )
 
-// TestWorkerBreaksNoInvariantInAnyInterleaving explores two workers wholly that try once, and others as
-// deep as time allows. TestWorkerThatTriesAgainBreaksNoInvariantHoweverLongItGoesOn explores the second
-// world wholly.
+// TestWorkerBreaksNoInvariantInAnyInterleaving explores all states of two workers with one attempt, and
+// larger worlds as deep as time allows. Of these,
+// TestWorkerThatTriesAgainBreaksNoInvariantHoweverLongItGoesOn explores all states of the second one.
 func TestWorkerBreaksNoInvariantInAnyInterleaving(t *testing.T) {
 	t.Parallel()
 	for _, world := range []struct{ workers, attempts, depth int }{
@@ -30,7 +30,7 @@ func TestWorkerBreaksNoInvariantInAnyInterleaving(t *testing.T) {
 	}
 }
 
-// exploreWorkers fails the test if workers break an invariant.
+// exploreWorkers explores a world, and fails the test if the workers break an invariant.
 func exploreWorkers(t *testing.T, workers, attempts, depth int) found {
 	t.Helper()
 	f := explore[state](&machine{workers: workers, lease: lease, rules: newRules(attempts)}, depth)
@@ -44,7 +44,7 @@ func exploreWorkers(t *testing.T, workers, attempts, depth int) found {
 	return f
 }
 
-// TestWorkersMutantsAreEachFound: what the rules are for, one by one.
+// Each mutant breaks one rule of the worker, and shows what that rule is for.
 func TestWorkersMutantsAreEachFound(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

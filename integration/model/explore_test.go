@@ -5,35 +5,33 @@ import (
 	"strings"
 )
 
-// found is what an exploration has to say.
+// found is the result of an exploration.
 type found struct {
 	states, depth, steps int
 	whole                bool           // every reachable state was seen
 	labels               map[string]int // how often each kind of step was made
 	violated             string
-	trace                string // how the violation comes about
+	trace                string // the steps that lead to the violation
 }
 
-// world is what can be explored: states, the steps between them, and what must
-// hold of each.
+// world can be explored: it has states, steps between them, and invariants of the states.
 type world[S comparable] interface {
 	start() S
 	check(S)
 
-	// successors makes every step that can be next, by emit. live says that the
-	// step is one which goes on happening in a fleet where no node dies any more.
+	// successors calls emit with every possible next step. live is true if the step also happens in a
+	// fleet in which no node dies any more.
 	successors(s S, emit func(label string, next S, live bool))
 
-	// ended says that all has come to its end.
+	// ended reports whether every slot has its outcome, and no message is left.
 	ended(S) bool
 
 	violate(what string)
 	broken() string // the first violation; empty: none
 }
 
-// explore walks breadth-first through every state that can be reached in depth
-// steps, and checks each; it stops at the first violation, which so has a
-// shortest trace.
+// explore checks every state that can be reached in depth steps, breadth-first. It stops at the first
+// violation, so the trace of the violation is one of the shortest.
 func explore[S comparable](m world[S], depth int) found {
 	g := &graph[S]{index: map[S]int32{}}
 	g.visit(m.start(), 0, "start")
@@ -98,14 +96,14 @@ func (f found) String() string {
 	return fmt.Sprintf("%d states, %d steps between them, depth %d, %s", f.states, f.steps, f.depth, how)
 }
 
-// graph is the states seen so far, in the order in which they were.
+// graph has the states seen so far, in the order in which they were found.
 type graph[S comparable] struct {
 	index  map[S]int32
 	states []S
 	parent []int32
 	label  []string
 	live   []edge
-	next   int32 // the first one whose successors are not made yet
+	next   int32 // the first state that was not expanded yet
 }
 
 type edge struct{ from, to int32 }
@@ -120,7 +118,8 @@ func (g *graph[S]) visit(s S, from int32, label string) int32 {
 	return i
 }
 
-// stuck is a state from which the live steps lead to no end, or -1: walking back from the ends reaches all others.
+// stuck returns a state from which the live steps lead to no end, or -1. It walks back from the ends: a
+// state that it does not reach is stuck.
 func (g *graph[S]) stuck(ended func(S) bool) int32 {
 	into := make([][]int32, len(g.states))
 	for _, e := range g.live {

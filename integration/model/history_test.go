@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// outcome is what a client was told of its call.
+// outcome is the result of a call, as its client knows it.
 type outcome string
 
 const (
@@ -20,25 +20,25 @@ const (
 	saw        outcome = "saw"     // a read
 )
 
-// call is one operation of a client on one key, from its first request to the
-// answer that settled it: a write that was repeated is one call.
+// call is one operation of a client on one key, from its first request to the answer that settled it. A
+// write that was repeated is one call.
 type call struct {
 	client int
 	key    string
 	what   string // claim, takeover, complete, beat, fence, read
 	outcome
 
-	nonce string // of the value written, or seen; "" for nothing there
+	nonce string // of the value that was written or read; empty: a read found no value
 	at    uint64 // the revision that a write named
-	value string // what the value says, for people
-	final bool   // the value is an outcome, or a node's death
+	value string // a description of the value, for people
+	final bool   // the value is an outcome, or ends a node
 
-	revision uint64 // of the value, as far as the client was told
+	revision uint64 // of the value, if the client knows it
 	began    time.Duration
 	ended    time.Duration
 }
 
-// history is what all clients did.
+// history has the calls of all clients.
 type history struct {
 	start time.Time
 	mu    sync.Mutex
@@ -55,7 +55,7 @@ func (h *history) add(c call) {
 	h.calls = append(h.calls, c)
 }
 
-// cell is one key of the sequential ledger: the value that stands there.
+// cell is the value of one key of the sequential ledger.
 type cell struct {
 	revision uint64
 	nonce    string
@@ -63,7 +63,7 @@ type cell struct {
 	final    bool
 }
 
-// step is what a call comes to in the sequential ledger.
+// step is the effect of a call on the sequential ledger.
 type step struct {
 	kind stepKind
 	call
@@ -75,10 +75,10 @@ const (
 	stores  stepKind = iota // the value was stored, at a known revision
 	loses                   // the key has another client's value
 	sees                    // the value was read
-	perhaps                 // stored or not, no client has seen it since
+	perhaps                 // the value may have been stored, and no client has seen it
 )
 
-// ledger is the sequential model: a register per key, written at a revision.
+// ledger is the sequential model: a register for each key, written at a revision.
 func ledger() porcupine.Model {
 	return porcupine.Model{
 		Partition: byKey,
@@ -103,8 +103,8 @@ func apply(c cell, s step) (bool, cell) {
 	case sees:
 		return c.revision == s.revision && c.nonce == s.nonce, c
 	default:
-		// No client can name the revision of a value that none saw: a zero
-		// revision with a nonce is one at which nothing can be won any more.
+		// No client can name the revision of a value that none has seen. A revision of 0 with a nonce
+		// stands for it: no write at that revision can be won.
 		if c.revision == s.at && !(c.revision == 0 && c.nonce != "") {
 			c = cell{0, s.nonce, s.value, s.final}
 		}
@@ -140,9 +140,8 @@ func byKey(ops []porcupine.Operation) (parts [][]porcupine.Operation) {
 	return parts
 }
 
-// operations turns calls into steps of the sequential ledger. hints says that a
-// read may show a value that was already replaced when it was asked for, though
-// never one that is not stored yet.
+// operations turns calls into steps of the sequential ledger. If hints is true, a read may return a value
+// that had been replaced before the read began, but never one that is not stored yet.
 func operations(calls []call, hints bool) ([]porcupine.Operation, error) {
 	at, err := revisions(calls)
 	if err != nil {
@@ -171,8 +170,8 @@ func operations(calls []call, hints bool) ([]porcupine.Operation, error) {
 			}
 			add(sees, c)
 		case seen:
-			// Whatever its writer was told, it was stored. If that was "conflict",
-			// it was also replaced before its writer was told.
+			// It was stored, whatever answer its writer got. If that was a conflict, it was also replaced
+			// before the writer got the answer.
 			add(stores, c)
 			if c.outcome == refused {
 				add(loses, c)
@@ -186,7 +185,7 @@ func operations(calls []call, hints bool) ([]porcupine.Operation, error) {
 	return ops, nil
 }
 
-// revisions is where each value was stored, as far as anybody ever knew.
+// revisions returns the revision of each value, by its nonce, if any client learned it.
 func revisions(calls []call) (map[string]uint64, error) {
 	at := map[string]uint64{}
 	for _, c := range calls {
@@ -201,11 +200,11 @@ func revisions(calls []call) (map[string]uint64, error) {
 	return at, nil
 }
 
-// checkLimit bounds the search of the checker, which is exponential at worst.
+// checkLimit bounds the duration of the checker's search, which is exponential in the worst case.
 const checkLimit = 10 * time.Second
 
-// check says whether the history is one of the sequential ledger. It must not
-// change any more.
+// check searches for an order in which the sequential ledger gives the same answers. The history must be
+// complete.
 func (h *history) check(hints bool) (porcupine.CheckResult, porcupine.LinearizationInfo, error) {
 	ops, err := operations(h.calls, hints)
 	if err != nil {
@@ -215,8 +214,8 @@ func (h *history) check(hints bool) (porcupine.CheckResult, porcupine.Linearizat
 	return result, info, nil
 }
 
-// mustBeLinearizable fails the test otherwise, and leaves a picture of the
-// history behind.
+// mustBeLinearizable fails the test if the history is not linearizable. Then it also writes a picture of
+// the history to a file.
 func (h *history) mustBeLinearizable(t *testing.T, hints bool) {
 	t.Helper()
 	result, info, err := h.check(hints)

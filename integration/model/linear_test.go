@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	clientsBehind = 3 // a proxy that can lose answers
+	clientsBehind = 3 // behind a proxy that can lose answers
 	clientsBeside = 3
 )
 
-// recruit makes a fleet on a broker, some of it behind a proxy. wrap stands
-// between the clients and the slots' ledger.
+// recruit makes a fleet of clients of a broker, of which some are behind the proxy. wrap wraps the ledger
+// of each client.
 func recruit(t *testing.T, beside func() jetstream.JetStream, proxy *proxy.Proxy, wrap func(slotLedger) slotLedger) *fleet {
 	t.Helper()
 	seed := rand.Uint64()
@@ -54,8 +54,8 @@ func patiently(t *testing.T) context.Context {
 
 func real(l slotLedger) slotLedger { return l }
 
-// report says what the history has of each kind, and fails when it has none of
-// what it was made for.
+// report logs how many calls of each kind the history has. It fails the test if a kind is missing
+// without which the history proves nothing.
 func (f *fleet) report() {
 	f.t.Helper()
 	kinds := map[string]int{}
@@ -73,8 +73,7 @@ func (f *fleet) report() {
 	}
 }
 
-// TestLedgerIsLinearizableOnOneServer: through lost answers, cut connections
-// and a restart, reads included.
+// Answers are lost, connections are cut, and the server is restarted. Reads are linearizable too.
 func TestLedgerIsLinearizableOnOneServer(t *testing.T) {
 	t.Parallel()
 	server := natstest.Run(t)
@@ -91,9 +90,8 @@ func TestLedgerIsLinearizableOnOneServer(t *testing.T) {
 	f.h.mustBeLinearizable(t, false)
 }
 
-// TestLedgerIsLinearizableOnThreeServers: through lost answers and the stop of
-// the ledger's leader. Reads are hints there, as package kv says: a leader that
-// was just elected may answer with what was true a moment ago.
+// Answers are lost, and the ledger's leader is stopped. Reads are hints there, as package kv says: a
+// leader that was just elected may answer with what was true before.
 func TestLedgerIsLinearizableOnThreeServers(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.RunCluster(t)
@@ -118,8 +116,8 @@ func TestLedgerIsLinearizableOnThreeServers(t *testing.T) {
 	f.h.mustBeLinearizable(t, true)
 }
 
-// TestCheckerCatchesBrokenLedgers runs the same fleet on ledgers that are
-// wrong in one way each: their histories must be found impossible.
+// TestCheckerCatchesBrokenLedgers runs the same fleet on ledgers each of which is wrong in one way. The
+// check must find that their histories are not linearizable.
 func TestCheckerCatchesBrokenLedgers(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(slotLedger) slotLedger{
@@ -133,7 +131,7 @@ func TestCheckerCatchesBrokenLedgers(t *testing.T) {
 			proxy := natstest.NewProxy(t, server.ClientURL())
 			f := recruit(t, func() jetstream.JetStream { return server.JetStream() }, proxy, broken)
 			ctx := patiently(t)
-			for range 8 { // one round may happen not to show it
+			for range 8 { // a single round may not show it
 				f.round(ctx, nil)
 				f.interrupted(ctx, f.clients[:clientsBehind], &fault{proxy.Deafen, clientsBehind, proxy.Heal})
 				f.round(ctx, nil)
@@ -147,7 +145,7 @@ func TestCheckerCatchesBrokenLedgers(t *testing.T) {
 	}
 }
 
-// careless writes whatever stands there.
+// careless writes at whatever revision the key has, and not at the one that the caller names.
 type careless struct{ slotLedger }
 
 func (l careless) Write(ctx context.Context, r job.Record, _ uint64) (uint64, error) {
@@ -158,7 +156,7 @@ func (l careless) Write(ctx context.Context, r job.Record, _ uint64) (uint64, er
 	return l.slotLedger.Write(ctx, r, revision)
 }
 
-// hasty takes no answer for a no, and does not wait long for one.
+// hasty takes a missing answer for a conflict, and does not wait long for one.
 type hasty struct{ slotLedger }
 
 func (l hasty) Write(ctx context.Context, r job.Record, at uint64) (uint64, error) {
@@ -171,7 +169,7 @@ func (l hasty) Write(ctx context.Context, r job.Record, at uint64) (uint64, erro
 	return revision, err
 }
 
-// forgetful answers a read with what its last read saw.
+// forgetful answers each read of a slot with the result of its first read.
 type forgetful struct {
 	slotLedger
 	mu   sync.Mutex

@@ -17,14 +17,14 @@ const (
 
 // lockMutation breaks the rules of the lock in one way.
 type lockMutation struct {
-	deadFrees     bool // a dead owner's slot holds nothing
+	deadFrees     bool // a slot whose owner is dead loses its place
 	writeAnywhere bool // the lock is written without a revision
-	leaveAnywhere bool // it is left so
-	noAnswer      bool // a place is taken for won before the answer
-	neverLearns   bool // that a holder has ended
-	leaveEarly    bool // before the outcome is written
-	claimFirst    bool // before the place
-	goneFrees     bool // a slot without a record holds nothing
+	leaveAnywhere bool // a slot is taken out of the lock by a write without a revision
+	noAnswer      bool // a slot has its place before the write of the lock is answered
+	neverLearns   bool // no worker notices that a holder has ended
+	leaveEarly    bool // a slot leaves the lock before its outcome is written
+	claimFirst    bool // a slot is claimed before it has a place
+	goneFrees     bool // a slot without a record loses its place
 }
 
 // locking makes the steps of the world with a lock.
@@ -51,7 +51,7 @@ type entrant struct {
 	n     int
 	lock  lock
 	seen  slot
-	ended uint8 // by the ledger, should it be asked
+	ended uint8 // the slots that have ended, as the ledger says
 }
 
 type entry struct {
@@ -71,7 +71,7 @@ func (m *locking) start() (q queue) {
 	return q
 }
 
-// ended: every slot has its outcome, and no message is left.
+// ended reports whether every slot has its outcome, and no message is left.
 func (m *locking) ended(q queue) bool {
 	for n := range q.slot {
 		if q.msg[n] || !q.slot[n].final() {
@@ -138,7 +138,7 @@ func (m *locking) lates(q queue) {
 	}
 }
 
-// lockWrite lands the process's write of the lock, and brings its answer.
+// lockWrite stores the worker's write of the lock, and then answers it.
 func (m *locking) lockWrite(q queue, i int) {
 	t := q.w[i].turn
 	if !t.under {
@@ -165,7 +165,7 @@ func (m *locking) lockWrite(q queue, i int) {
 	})
 }
 
-// work is what process i does about slot n.
+// work makes the steps of worker i that concern slot n.
 func (m *locking) work(q queue, i, n int) {
 	d := q.w[i].duty[n]
 	switch d.step {
@@ -200,7 +200,7 @@ func (q *queue) look(i, n int) {
 	q.w[i].duty[n] = duty{step: looked, seen: q.slot[n], last: true}
 }
 
-// deliver hands the message out. On its first delivery no worker reads the record.
+// deliver delivers the message. At a first delivery the worker does not read the record.
 func (m *locking) deliver(q queue, i, n int) {
 	if !q.msg[n] {
 		return
@@ -236,7 +236,7 @@ func (m *locking) decide(q queue, i, n int) {
 		m.then("claims", q, true, func(q *queue) {
 			d := &q.w[i].duty[n]
 			if !d.last {
-				*d = duty{} // a conflict: it looks again
+				*d = duty{} // a conflict: a later delivery decides again
 				return
 			}
 			d.step, d.write, d.place, d.seen = claims, a.slot, unasked, slot{}
@@ -244,7 +244,7 @@ func (m *locking) decide(q queue, i, n int) {
 	}
 }
 
-// enter asks the lock, as it is remembered or as it is, for a place.
+// enter asks for a place in the lock, as the worker remembers it, or else as it is.
 func (m *locking) enter(q *queue, i, n int) {
 	w := &q.w[i]
 	d, view, current := &w.duty[n], q.lock, true
@@ -271,7 +271,7 @@ func (m *locking) enter(q *queue, i, n int) {
 	}
 }
 
-// over are the slots that have ended, as the ledger's leader says.
+// over returns the slots that have ended, as the ledger's leader says.
 func (m *locking) over(q *queue) (ended uint8) {
 	for n, s := range q.slot {
 		switch {
@@ -305,7 +305,7 @@ func (m *locking) leave(q *queue, i, n int) {
 	}
 }
 
-// answer lands a write of the ledger, and brings its answer.
+// answer stores a write of the ledger, and then answers it.
 func (m *locking) answer(q queue, i, n int) {
 	d := q.w[i].duty[n]
 	switch {
@@ -330,7 +330,7 @@ func (m *locking) answer(q queue, i, n int) {
 	}
 }
 
-// The rules of package job, in the words of this world. Its clock stands still.
+// The functions below apply the rules of package core to the states of this world. The clock stands still.
 
 func (m *locking) job() *plans.Entry {
 	return &plans.Entry{Definition: plans.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: m.attempts}, Overlap: m.policy}}}

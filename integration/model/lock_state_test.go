@@ -7,16 +7,16 @@ const (
 	gone     = 2 // the node of a claim whose incarnation has ended
 )
 
-// queue is the other small world: slots of one job that may not run beside each
-// other, its lock, and two workers. That a claim stands while its owner acts, and
-// falls only when it has ended, is what the first world shows; here an incarnation
-// that ends does so at once.
+// queue is one state of the other small world: slots of one job that must not run at the same time, the
+// job's lock, and two workers. The first world shows that a claim holds as long as its owner acts. So an
+// incarnation that ends does so at once here, with its handler.
 type queue struct {
-	slot [maxSlots]slot // what the ledger says; node: a worker, or gone
+	slot [maxSlots]slot // the records in the ledger; node: a worker, or gone
 	msg  [maxSlots]bool
 	lock lock
 
-	// late are writes that no worker waits for any more and that can still be stored.
+	// late and lateLock are writes that may still be stored although no worker waits for them any more.
+	// isLate: there is a lateLock.
 	late     [maxSlots]slot
 	lateLock lock
 	isLate   bool
@@ -24,46 +24,47 @@ type queue struct {
 	w [2]porter
 }
 
-// lock is what matters of a core.Lock: sets of slots, whose order is theirs, and
-// the newest one, plus one.
+// lock has the members of a core.Lock that matter here: the slots that hold a place and those that wait, as
+// sets, and the number of the newest slot, plus one.
 type lock struct{ holders, waiting, newest uint8 }
 
 func (l lock) holds(i int) bool { return l.holders&(1<<i) != 0 }
 
-// porter is one process, with as many slots in hand as come.
+// porter is one worker, which may hold the messages of all slots.
 type porter struct {
 	duty [maxSlots]duty
 
-	// memory is the lock as its last own write left it; current: it is so still.
+	// If remembers is true, memory is the lock as the worker's last write left it. current: it is still
+	// that one.
 	memory             lock
 	remembers, current bool
 
-	// turn is the one change of the lock that the process has under way.
+	// turn is the worker's write of the lock that is not answered yet. A worker has at most one.
 	turn turn
 }
 
-// duty is one slot in hand.
+// duty is what a worker does for one slot.
 type duty struct {
 	step   stage
-	seen   slot // its record, as it was looked at
+	seen   slot // the slot's record, as the worker has read it
 	place  placed
 	write  slot
 	landed bool
-	last   bool // the revision that it stands on is still the ledger's last
+	last   bool // the revision that the worker has read or written is still the ledger's last one
 }
 
 type stage uint8
 
 const (
 	away      stage = iota
-	looked          // the record is known, or taken to be none
-	parked          // it waits for its turn
-	asks            // for a place
-	claims          // or writes an outcome without a run
+	looked          // the record was read, or is assumed to be absent
+	parked          // the slot waits for a place
+	asks            // a write of the lock that asks for a place is not answered
+	claims          // a claim, or an outcome without a run, is being written
 	handles         // the handler runs
 	completes       // the attempt's end is being written
-	leaves          // the outcome is written, and the message acknowledged
-	isLeaving       // the lock is being written
+	leaves          // the outcome is written, and the message acked
+	isLeaving       // a write of the lock without the slot is not answered
 )
 
 type placed uint8
@@ -76,15 +77,15 @@ const (
 )
 
 type turn struct {
-	under  bool // way
+	under  bool // there is such a write
 	slot   uint8
 	next   lock
 	place  placed
 	landed bool
-	last   bool // the revision that it names, or made, is still the lock's last
+	last   bool // the revision that the write names, or has made, is still the lock's last one
 }
 
-// crash ends the incarnation with all memory. What it had under way may land.
+// crash ends the incarnation and all that it remembers. Its writes may still land.
 func (q *queue) crash(i int) {
 	w := &q.w[i]
 	for n := range w.duty {
@@ -111,8 +112,8 @@ func (q *queue) crash(i int) {
 	}
 }
 
-// put is a write of a slot's record that is stored: all others that name an older
-// revision have lost, and learn it at once.
+// put stores a write of a slot's record. All other writes name an older revision, so they are lost, and
+// their writers learn that at once.
 func (q *queue) put(n int, x slot) {
 	q.slot[n], q.late[n] = x, slot{}
 	for i := range q.w {
@@ -124,7 +125,7 @@ func (q *queue) put(n int, x slot) {
 	}
 }
 
-// putLock is the same for the lock. plain: other writes name no revision.
+// putLock does the same for the lock. If plain is true, other writes name no revision, so they are not lost.
 func (q *queue) putLock(l lock, plain bool) {
 	q.lock, q.lateLock, q.isLate = l, lock{}, false
 	for i := range q.w {
@@ -137,7 +138,7 @@ func (q *queue) putLock(l lock, plain bool) {
 	}
 }
 
-// again has a change of the lock that was refused begun anew, from a fresh read.
+// again begins a change of the lock anew that was refused. The worker reads the lock again before.
 func (w *porter) again() {
 	d := &w.duty[w.turn.slot]
 	switch d.step {
@@ -152,7 +153,7 @@ func (w *porter) again() {
 
 func (w *porter) forget() { w.memory, w.remembers, w.current = lock{}, false, false }
 
-// same has states be one that differ in which worker is which.
+// same orders the two workers, so that states that differ only in their order are one state.
 func (q *queue) same() {
 	a, b := q.w[0].rank(), q.w[1].rank()
 	if !less(b, a) {
@@ -185,7 +186,7 @@ func less(a, b rank) bool {
 	return false
 }
 
-// rank is what a worker has and does, without names.
+// rank encodes the state of a worker, without names.
 func (w porter) rank() (r rank) {
 	n := 0
 	bit := func(b bool) {

@@ -8,8 +8,8 @@ import (
 )
 
 // TestLockLetsNoTwoSlotsRunAtOnceInAnyInterleaving explores two slots of one job, its lock and two
-// workers. TestLockOfAQueueLetsNoTwoSlotsRunAtOnceHoweverLongItGoesOn explores the
-// first world wholly.
+// workers. TestLockOfAQueueLetsNoTwoSlotsRunAtOnceHoweverLongItGoesOn explores all states of the first
+// world.
 func TestLockLetsNoTwoSlotsRunAtOnceInAnyInterleaving(t *testing.T) {
 	t.Parallel()
 	for _, world := range []struct {
@@ -28,8 +28,8 @@ func TestLockLetsNoTwoSlotsRunAtOnceInAnyInterleaving(t *testing.T) {
 	}
 }
 
-// exploreLock explores the lock of a policy, and fails the test if an invariant breaks or what makes
-// the world hard never happened in it.
+// exploreLock explores the lock of a policy. It fails the test if an invariant breaks, or if one of the
+// difficult steps never happened.
 func exploreLock(t *testing.T, policy job.Overlap, attempts, depth int) {
 	t.Helper()
 	if raceDetector {
@@ -50,7 +50,7 @@ func exploreLock(t *testing.T, policy job.Overlap, attempts, depth int) {
 	}
 }
 
-// TestLocksMutantsAreEachFound: what its rules are for, one by one.
+// Each mutant breaks one rule of the lock, and shows what that rule is for.
 func TestLocksMutantsAreEachFound(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -1,6 +1,6 @@
 package model
 
-// The invariants, by the names under which a violation is reported.
+// The violations, each of one invariant.
 const (
 	twoSuccesses   = "two successful completions"
 	finalChanged   = "a final record changed"
@@ -13,27 +13,27 @@ const (
 	noWayOut       = "a state from which no outcome can be reached"
 )
 
-// mutation breaks the workers' rules in one way; the zero value breaks none.
+// mutation breaks the workers' rules in one way. The zero value breaks none.
 type mutation struct {
 	completeAnywhere bool // a completion names no revision
-	takeOverUnfenced bool // silence for a lease is proof enough
-	fenceUnseen      bool // a fence names the revision that is read now
+	takeOverUnfenced bool // a slot is taken over from an owner that was not fenced
+	fenceUnseen      bool // a node is fenced although its key has changed within a lease
 	neverFence       bool
-	ackFirst         bool // the message is acknowledged, then the outcome recorded
-	ackRefused       bool // a refused completion is acknowledged too
-	startOnRead      bool // the handler starts when the ledger reads free
-	startOnUnknown   bool // a claim that was not answered is taken for won
-	startUntrusted   bool // the lease is not looked at between claim and start
-	trustFromAnswer  bool // the lease counts from the heartbeat's answer
+	ackFirst         bool // the message is acked before the outcome is recorded
+	ackRefused       bool // the message is acked although the completion was refused
+	startOnRead      bool // the handler starts after a read, before its claim is won
+	startOnUnknown   bool // a claim that was not answered counts as won
+	startUntrusted   bool // the handler starts although the lease ended after the claim was sent
+	trustFromAnswer  bool // the lease counts from the answer to the heartbeat
 	noMargin         bool // a node trusts itself for the whole lease
-	keepName         bool // a node goes on under its name after its lease
-	releaseStarted   bool // a worker that stops gives a started attempt back uncounted
+	keepName         bool // a node goes on under the same name after its lease
+	releaseStarted   bool // a worker that stops releases an attempt that was started, so it does not count
 }
 
 // machine makes the steps of the small world.
 type machine struct {
 	workers int
-	lease   uint8 // in ticks; the margin is the last of them
+	lease   uint8 // in ticks; the last tick is the margin
 	*rules
 	mutation
 
@@ -41,7 +41,7 @@ type machine struct {
 	verdict
 }
 
-// verdict is the first invariant that a step, or a state, was found to break.
+// verdict is the first violation that was found. Empty: none.
 type verdict string
 
 func (v *verdict) violate(what string) {
@@ -61,7 +61,7 @@ func (m *machine) trust() uint8 {
 	return m.lease - margin
 }
 
-// start is the world with all workers up, and one message.
+// start returns the world with all workers up, and one message.
 func (m *machine) start() state {
 	s := state{msg: true}
 	for i := range m.workers {
@@ -76,7 +76,7 @@ func (m *machine) start() state {
 	return s
 }
 
-// check looks at one state.
+// check checks the invariants of a state.
 func (m *machine) check(s state) {
 	for i := range m.workers {
 		if w := s.w[i]; w.acting() && (s.slot.state != running || s.slot.node != w.name()) {
@@ -94,7 +94,7 @@ func (m *machine) check(s state) {
 	}
 }
 
-// then hands on what change makes of s.
+// then emits the state that change makes of s.
 func (m *machine) then(label string, s state, live bool, change func(*state)) {
 	change(&s)
 	if s.over() && !m.completeAnywhere {
@@ -106,7 +106,7 @@ func (m *machine) then(label string, s state, live bool, change func(*state)) {
 	m.emit(label, s, live)
 }
 
-// ended: there is an outcome, and no message left.
+// ended reports whether the slot has its outcome, and no message is left.
 func (m *machine) ended(s state) bool { return s.slot.final() && !s.msg }
 
 func (m *machine) successors(s state, emit func(label string, next state, live bool)) {
@@ -135,7 +135,8 @@ func (m *machine) successors(s state, emit func(label string, next state, live b
 	}
 }
 
-// mustMove says that time cannot pass: what happens within a margin is pending.
+// mustMove reports whether time cannot pass yet, because a worker must first notice that its trust has
+// ended.
 func (m *machine) mustMove(s state) bool {
 	for i := range m.workers {
 		w := s.w[i]
@@ -146,8 +147,8 @@ func (m *machine) mustMove(s state) bool {
 	return false
 }
 
-// ticks lets time pass. A worker may sleep through the end of its lease; before
-// it, one that is frozen is no other than one that is slow.
+// ticks lets time pass. Any worker may be frozen at the moment at which its trust ends. Before that
+// moment, a frozen worker is no different from a slow one.
 func (m *machine) ticks(s state) {
 	if m.mustMove(s) {
 		return
@@ -171,7 +172,7 @@ func (m *machine) ticks(s state) {
 	}
 }
 
-// tick is for everybody, frozen ones included: their clocks count it.
+// tick lets one tick pass for all workers. The clock of a frozen one goes on too.
 func (m *machine) tick(s *state) {
 	for n, k := range s.keys {
 		if k == alive {
@@ -200,8 +201,8 @@ func (m *machine) tick(s *state) {
 	}
 }
 
-// lose ends the incarnation: what it had under way may land all the same, and a
-// handler has the margin to end.
+// lose ends the incarnation. A write that it has sent may still land, and its handler has the margin to
+// return.
 func (s *state) lose(i uint8) {
 	w := &s.w[i]
 	if w.task == claiming || w.task == completing {
@@ -215,22 +216,22 @@ func (s *state) lose(i uint8) {
 	w.up, w.frozen, w.trust, w.age, w.open = false, false, 0, 0, false
 }
 
-// orphan leaves behind a write that its writer will not wait for. One late write
-// a name is kept; a second one counts as lost.
+// orphan makes a worker's write a late one, for which no worker waits. A name has at most one late write. A
+// second one counts as lost.
 func (s *state) orphan(w *worker) {
 	if !w.landed && w.last && s.late[w.name()].state == nothing {
 		s.late[w.name()] = w.write
 	}
 }
 
-// crash takes the handler and all memory with it.
+// crash ends the incarnation, its handler and all that it remembers.
 func (s *state) crash(i uint8) {
 	s.lose(i)
 	s.w[i].rest()
 }
 
-// thaw wakes a worker. A handler whose lease is over ends there: until it wakes
-// and looks at the clock it may act, and no lease can prevent it.
+// thaw wakes a worker. If its lease has ended, its handler ends at once here. A real handler may act until
+// it checks the clock, which no lease can prevent.
 func (m *machine) thaw(s *state, i uint8) {
 	w := &s.w[i]
 	if w.trust == 0 && w.task == handling {
@@ -240,8 +241,8 @@ func (m *machine) thaw(s *state, i uint8) {
 	w.frozen = false
 }
 
-// restart begins a new incarnation, under a name that nothing refers to. Its
-// first heartbeat is acknowledged at once: before, it does nothing.
+// restart begins a new incarnation, under a name that nothing refers to. Its first heartbeat is
+// acknowledged at once, because it does nothing before that.
 func (m *machine) restart(s state, i uint8) {
 	for gen := range uint8(2) {
 		name := 2*i + gen
@@ -257,17 +258,16 @@ func (m *machine) restart(s state, i uint8) {
 	}
 }
 
-// setKey is a write to a node's key.
+// setKey writes a node's key.
 func (s *state) setKey(name uint8, k key) { s.keys[name], s.quiet[name] = k, 0 }
 
-// put is a write to the ledger, by the name of node, that is stored: every other
-// one that names an older revision has lost, which its writer may learn at once.
-// A worker that learns it later can do less meanwhile.
+// put stores a write of a node to the ledger. Every other write names an older revision, so it is lost. Its
+// writer learns that at once here, because a worker that learns it later can do less meanwhile.
 func (m *machine) put(s *state, x slot, node uint8) {
 	if s.slot.final() {
 		m.violate(finalChanged)
 	}
-	// An attempt that was started counts: taken back, it could be started again.
+	// An attempt that was started must count. Otherwise it could be started again.
 	if s.begun && x.attempt < s.slot.attempt {
 		m.violate(startedTwice)
 	}
@@ -296,7 +296,7 @@ func (m *machine) put(s *state, x slot, node uint8) {
 	}
 }
 
-// refused is a completion that has lost: silence.
+// refused ends the task of a worker whose completion was refused. The worker does not answer the message.
 func (m *machine) refused(s *state, w *worker) {
 	if m.ackRefused {
 		s.msg = false
@@ -304,8 +304,7 @@ func (m *machine) refused(s *state, w *worker) {
 	w.rest()
 }
 
-// writes are those that reach the ledger, whether or not their writers run just
-// now, or live.
+// writes lets each write that was sent reach the ledger, even if its writer is frozen or has ended.
 func (m *machine) writes(s state) {
 	for n, x := range s.late {
 		if x.state != nothing {
@@ -326,8 +325,8 @@ func (m *machine) writes(s state) {
 	}
 }
 
-// fence declares the slot's owner dead, at the revision at which its key was seen
-// to stand still. Its sender may send it late, and die before it is stored.
+// fence declares the slot's owner dead, at the revision at which its key did not change for a lease. The
+// write may be sent late, and its sender may be dead when it is stored.
 func (m *machine) fence(s state) {
 	n := s.slot.node
 	if s.slot.state != running || s.keys[n] != alive || m.neverFence {
@@ -338,7 +337,7 @@ func (m *machine) fence(s state) {
 	}
 }
 
-// node is what an incarnation does for its own life.
+// node makes the steps of an incarnation that concern its own key.
 func (m *machine) node(s state, i uint8) {
 	w := s.w[i]
 	switch {

@@ -2,6 +2,6 @@
 
 package model
 
-// raceDetector says that the exploration, which has one goroutine and takes ten
-// times as long under it, may be a smaller one.
+// raceDetector makes the explorations smaller. They have one goroutine each, and take ten times as long
+// with the race detector.
 const raceDetector = true

@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// rules are the real ones, of package job, in the words of the small world. Its
-// clock for them stands still: retries are due at once, and no slot gets old.
+// rules apply the real rules, of package core, to the states of the small world. The clock stands still
+// for them: retries are due at once, and no slot gets old.
 type rules struct {
 	attempts int
 	memo     map[question]answer
@@ -42,7 +42,7 @@ var (
 
 func nodeName(n uint8) string { return string(rune('a' + n)) }
 
-// decide is core.Decide.
+// decide calls core.Decide.
 func (r *rules) decide(q question) answer {
 	if a, known := r.memo[q]; known {
 		return a
@@ -66,16 +66,15 @@ func (r *rules) decide(q question) answer {
 	return a
 }
 
-// complete is core.Complete, of an attempt that ended well, badly, or because its
-// worker stops.
+// complete calls core.Complete for an attempt that succeeded, failed, or ended because its worker stops.
 func (r *rules) complete(s slot, res core.Result) slot {
 	return abstract(core.Complete(r.record(s), 1, theTime, job.DefaultHorizon, res))
 }
 
-// release is job.Release.
+// release calls core.Release.
 func (r *rules) release(s slot) slot { return abstract(core.Release(r.record(s), theTime)) }
 
-// record is a record that says what s says.
+// record returns a record of the state s.
 func (r *rules) record(s slot) job.Record {
 	rec := job.Record{
 		Slot: theSlot, Queue: "default", State: stateOf[s.state], Attempt: int(s.attempt), MaxAttempts: r.attempts,
@@ -90,7 +89,7 @@ func (r *rules) record(s slot) job.Record {
 	return rec
 }
 
-// abstract is the other way.
+// abstract returns the state of a record.
 func abstract(rec job.Record) slot {
 	state, known := slotOf[rec.State]
 	if !known || len(rec.Attempts) != rec.Attempt {

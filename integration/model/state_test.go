@@ -4,41 +4,37 @@ import "fmt"
 
 const (
 	maxWorkers = 3
-	maxNames   = 2 * maxWorkers // each worker lives under one name and may have left another behind
+	maxNames   = 2 * maxWorkers // each worker has one name, and something may still refer to an earlier one
 )
 
-// state is everything of the small world that the exploration knows. Revisions
-// are not in it: a worker that holds one only needs to know whether it is still the
-// last, and that is one bit. So the world is finite, however long it lives.
+// state is one state of the small world. It has no revisions: of a revision, a worker needs to know only
+// whether it is still the last one, which is one bit. So the number of states is finite.
 type state struct {
-	slot slot // what the ledger says
+	slot slot // the slot's record in the ledger
 	msg  bool // the message is in the stream
 
 	keys [maxNames]key
 
-	// quiet is for how many ticks each key has stood still. No node can have seen it
-	// stand still for longer, and a node that saw less can only do less: so one number
-	// stands for all that watch.
+	// quiet is for how many ticks each key has not changed. No node can have observed that for longer,
+	// and a node that has observed it for less time can do less. So one number is enough for all nodes.
 	quiet [maxNames]uint8
 
-	// late are the ledger writes that no worker waits for any more and that can still
-	// land, by the name of their writer.
+	// late are the writes of the ledger that may still land although no worker waits for them any more,
+	// by the name of the writer.
 	late [maxNames]slot
 
-	// What the invariants are about: incarnations with a won claim for which they
-	// started no handler yet, whether the slot's present attempt was started, and
-	// completions that were stored as successes.
-	unused    names
-	begun     bool
-	successes uint8
+	// Only the invariants use these.
+	unused    names // incarnations that have won a claim and not started a handler for it
+	begun     bool  // a handler was started for the slot's current attempt
+	successes uint8 // completions that were stored as a success
 
 	w [maxWorkers]worker
 }
 
-// slot is what matters of a job.Record.
+// slot has the members of a job.Record that matter here.
 type slot struct {
 	state   slotState
-	node    uint8 // of a running one
+	node    uint8 // the owner, if the slot is running
 	attempt uint8
 }
 
@@ -74,25 +70,25 @@ func (n *names) drop(name uint8)    { *n &^= 1 << name }
 
 // worker is one process.
 type worker struct {
-	id, gen uint8 // its present name is 2*id+gen
+	id, gen uint8 // its current name is 2*id+gen
 	up      bool  // it has an incarnation
 	frozen  bool
 
-	// trust is how many ticks the incarnation still trusts itself; open, that a
-	// heartbeat was sent age ticks ago and is not answered yet.
+	// trust is for how many ticks the incarnation still trusts itself. If open is true, a heartbeat was
+	// sent age ticks ago, and is not answered yet.
 	trust, age uint8
 	open       bool
 
 	task   task
 	write  slot  // of a claim or a completion
-	landed bool  // the write was stored; its answer is under way
-	last   bool  // the revision that the task stands on is still the ledger's last
-	ending uint8 // ticks in which a cancelled handler ends
+	landed bool  // the write was stored, and not answered yet
+	last   bool  // the revision that the task names, or has written, is still the ledger's last one
+	ending uint8 // ticks within which a handler whose context has ended returns
 }
 
 func (w worker) name() uint8 { return 2*w.id + w.gen }
 
-// acting: its handler can have an effect.
+// acting reports whether the worker's handler can have an effect.
 func (w worker) acting() bool {
 	return !w.frozen && (w.task == handling || w.task == endingHandler)
 }
@@ -101,10 +97,10 @@ type task uint8
 
 const (
 	idle          task = iota
-	claiming           // a claim, or an outcome without a run
+	claiming           // a claim, or an outcome without a run, is being written
 	handling           // the handler runs
 	completing         // the attempt's end is being written
-	endingHandler      // the handler's context has ended, the handler not yet
+	endingHandler      // the handler's context has ended, and the handler has not returned
 )
 
 // rest leaves the worker without a task.
@@ -112,8 +108,8 @@ func (w *worker) rest() {
 	w.task, w.write, w.landed, w.last, w.ending = idle, slot{}, false, false, 0
 }
 
-// over reports whether nothing can happen any more but that the message goes:
-// the slot has its outcome, so that every write to it would be refused.
+// over reports whether only the removal of the message can still happen: the slot has its outcome, so
+// every write to it would be refused, and no handler acts.
 func (s *state) over() bool {
 	if !s.slot.final() {
 		return false
@@ -126,8 +122,8 @@ func (s *state) over() bool {
 	return true
 }
 
-// tidy forgets what can have no effect any more, so that states which differ in
-// it only are one: names that nothing refers to, and which worker is which.
+// tidy removes what can have no effect any more: names that nothing refers to, and the order of the
+// workers. So states that differ only in these are one state.
 func (s *state) tidy(workers int) {
 	var referred, up names
 	for i := range workers {
@@ -159,8 +155,7 @@ func (s *state) tidy(workers int) {
 	s.sort(workers)
 }
 
-// sort orders the workers, and each one's two names, in a way that does not
-// depend on what they are called.
+// sort orders the workers, and the two names of each, in a way that does not depend on the names.
 func (s *state) sort(workers int) {
 	for i := range workers {
 		w, first := &s.w[i], uint8(2*i)
@@ -185,10 +180,10 @@ func (s *state) sort(workers int) {
 	}
 }
 
-// refers reports whether the name is taken: something can still come of it.
+// refers reports whether a key or a late write still has the name.
 func (s *state) refers(n uint8) bool { return s.keys[n] != absent || s.late[n].state != nothing }
 
-// rank is a number of what a worker is and does, without names.
+// rank encodes the state of a worker in a number, without names.
 func (s *state) rank(i int) uint64 {
 	w := s.w[i]
 	bit := func(b bool) uint64 {
@@ -223,7 +218,7 @@ func (s *state) swap(a, b uint8) {
 	})
 }
 
-// rename calls every name by another one.
+// rename replaces every name.
 func (s *state) rename(to func(uint8) uint8) {
 	set := func(from names) (renamed names) {
 		for n := range uint8(maxNames) {

@@ -17,7 +17,7 @@ func TestWorkerThatTriesAgainBreaksNoInvariantHoweverLongItGoesOn(t *testing.T) 
 	exploreWorkers(t, 2, 2, forever).mustBeRich(t)
 }
 
-// mustBeRich fails when what makes the world hard never happened in it.
+// mustBeRich fails the test if one of the difficult steps never happened.
 func (f found) mustBeRich(t *testing.T) {
 	t.Helper()
 	for _, label := range []string{

@@ -8,7 +8,7 @@ import (
 
 var errStopped = errors.New("stopped")
 
-// work is what a worker does about the slot.
+// work makes the steps of a worker that concern the slot.
 func (m *machine) work(s state, i uint8) {
 	w := s.w[i]
 	switch w.task {
@@ -27,9 +27,8 @@ func (m *machine) work(s state, i uint8) {
 	}
 }
 
-// deliver hands the message to a worker that has none: the broker may do so at
-// any time, also while another has it in hand. The worker looks at the ledger,
-// and at the owner's key.
+// deliver delivers the message to a worker without a task. The broker may do so at any time, even while
+// another worker holds the message. The worker reads the ledger, and the owner's key.
 func (m *machine) deliver(s state, i uint8) {
 	q := question{slot: s.slot, self: s.w[i].name()}
 	if m.decide(q).action == core.Prove {
@@ -41,7 +40,7 @@ func (m *machine) deliver(s state, i uint8) {
 	m.then("delivered", s, true, func(s *state) { m.follow(s, i, q) })
 }
 
-// follow does what the claim rules say.
+// follow does what the claim rules decide.
 func (m *machine) follow(s *state, i uint8, q question) {
 	w, a := &s.w[i], m.decide(q)
 	switch a.action {
@@ -55,8 +54,7 @@ func (m *machine) follow(s *state, i uint8, q question) {
 	}
 }
 
-// answerClaim brings the answer to a claim, or to an outcome without a run, or
-// none at all.
+// answerClaim answers a claim, or an outcome without a run. Or the worker gives up, and there is no answer.
 func (m *machine) answerClaim(s state, i uint8) {
 	w := s.w[i]
 	m.then("a claim is not answered", s, false, func(s *state) {
@@ -107,9 +105,8 @@ func (m *machine) begin(s *state, i uint8) {
 	w.task, w.last = handling, last
 }
 
-// handlerEnds lets the handler return: well, badly, or because the worker stops.
-// That a worker which stops takes no further slots is left out: one that does can
-// do more.
+// handlerEnds lets the handler succeed, fail, or be stopped with its worker. A worker that stops goes on
+// taking slots here, so it can do more than a real one.
 func (m *machine) handlerEnds(s state, i uint8) {
 	m.then("the handler succeeds", s, true, func(s *state) { m.finish(s, i, m.complete(m.mine(s, i), core.Result{})) })
 	m.then("the handler fails", s, true, func(s *state) { m.finish(s, i, m.complete(m.mine(s, i), core.Result{Err: errAgain})) })
@@ -122,13 +119,13 @@ func (m *machine) handlerEnds(s state, i uint8) {
 	})
 }
 
-// mine is the record of the worker's claim. One that has lost it completes at its
-// old revision, so what it writes does not matter, but to mutants.
+// mine returns the record of the worker's claim. If the worker has lost the claim, its completion is
+// refused at the old revision, so this record matters only to mutants.
 func (m *machine) mine(s *state, i uint8) slot {
 	return slot{running, s.w[i].name(), max(s.slot.attempt, 1)}
 }
 
-// finish sends the end of an attempt, at the revision of its claim.
+// finish sends the write that ends an attempt, at the revision of its claim.
 func (m *machine) finish(s *state, i uint8, x slot) {
 	w := &s.w[i]
 	last := w.last
@@ -142,8 +139,7 @@ func (m *machine) finish(s *state, i uint8, x slot) {
 	}
 }
 
-// settle answers the broker about the message: an ack, or that it is wanted
-// again. An ack that is lost is a later delivery's.
+// settle acks the message, or gives it back. If an ack is lost, a later delivery acks the message.
 func (m *machine) settle(s state, i uint8, x slot) {
 	m.then("settled", s, true, func(s *state) {
 		s.msg = s.msg && !x.final()
