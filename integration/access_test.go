@@ -21,8 +21,8 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// guarded is a site whose server has a login for each role, with the permissions
-// that "cronce auth" prints, and one that may do everything, "admin".
+// guarded is a site whose server has a login for each role, with the permissions that "cronce auth"
+// prints. The login "admin" may do everything.
 type guarded struct{ *site }
 
 func newGuardedSite(t *testing.T) guarded {
@@ -75,14 +75,14 @@ func (g guarded) login(user string) string {
 	return strings.Replace(g.url, "://", "://"+user+":secret@", 1)
 }
 
-// as is the site as it looks with a login.
+// as returns the site for programs that use a login.
 func (g guarded) as(user string) *site {
 	s := *g.site
 	s.url = g.login(user)
 	return &s
 }
 
-// does runs a command to its end with a login, and returns what it prints.
+// does runs a command with a login until it ends, and returns what it prints.
 func (g guarded) does(user string, args ...string) string {
 	g.t.Helper()
 	p := g.as(user).start(user+": "+strings.Join(args, " "), args...)
@@ -93,7 +93,7 @@ func (g guarded) does(user string, args ...string) string {
 	return p.stdout()
 }
 
-// unhindered fails when the server did not permit something that was tried.
+// unhindered fails the test if the server denied something to a login.
 func (g guarded) unhindered(p *process) {
 	g.t.Helper()
 	if strings.Contains(strings.ToLower(p.stderr()), "permission") {
@@ -101,8 +101,8 @@ func (g guarded) unhindered(p *process) {
 	}
 }
 
-// A fleet whose nodes produce or work, each with its own login, and people with
-// theirs, goes through all that happens on a day.
+// The nodes of a fleet either produce or work. Each node and each person has its own login. All that
+// happens on a usual day works.
 func TestRolesMayDoTheirWork(t *testing.T) {
 	t.Parallel()
 	eachRoleWorks(t, newGuardedSite(t))
@@ -156,7 +156,7 @@ esac`
 	}
 	eventually(t, "ticks to succeed", func() bool { return len(g.touched()) >= 6 })
 
-	// Triggers: at once, retried, in the future; and what fails is opened again.
+	// Runs are triggered at once, again, and for later. A run that fails is given a new start.
 	g.does("operator", "job", "trigger", "flaky", "--key", "a")
 	g.does("producer", "job", "trigger", "broken", "--key", "b")
 	g.does("operator", "job", "trigger", "tick", "--key", "later", "--at", time.Now().Add(2*time.Second).UTC().Format(time.RFC3339))
@@ -175,7 +175,7 @@ esac`
 	g.does("operator", "slot", "cancel", "tick:@never")
 	g.does("operator", "slot", "retry", "broken:@b")
 
-	// Takeover from a killed worker, and the end of what runs.
+	// A slot of a killed worker is taken over, and a run is cancelled.
 	g.does("operator", "job", "trigger", "stuck", "--key", "s")
 	eventually(t, "stuck to run", func() bool { return len(g.lines("owner.1")) == 1 })
 	owner := g.lines("owner.1")[0][:2]
@@ -232,8 +232,8 @@ esac`
 // logins are the roles by their first letters, and N, the worker of one queue and one job.
 var logins = map[byte]string{'P': "producer", 'W': "worker", 'O': "operator", 'V': "viewer", 'S': "setup", 'N': "narrow"}
 
-// Each login against every kind of subject there is, in the namespace and beside
-// it: what is not its work is refused by the server.
+// Each login tries every kind of subject, in the namespace and outside it. The server refuses what the
+// login's role does not need.
 func TestRolesMayDoNothingElse(t *testing.T) {
 	t.Parallel()
 	g := newGuardedSite(t)
@@ -423,8 +423,8 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 	}
 }
 
-// A login that may publish the slots of one job, and write and tell of another, has no
-// third one run, ended or told of: the server looks at subjects, and so do workers.
+// A login may publish the slots of one job, and write records and events of another. It cannot run or end
+// slots of a third job, or publish its events: the server checks the subjects, and so do workers.
 func TestLoginForOneJobReachesNoOther(t *testing.T) {
 	t.Parallel()
 	g := newGuardedSite(t)
@@ -482,7 +482,7 @@ func TestLoginForOneJobReachesNoOther(t *testing.T) {
 	term(worker)
 }
 
-// A command that its login does not permit ends with the name of what is denied; it
+// If a login may not do what a command needs, the command ends with an error that names what is denied. It
 // does not repeat the request.
 func TestRolesAreToldWhatIsNotPermitted(t *testing.T) {
 	t.Parallel()
@@ -498,7 +498,7 @@ func TestRolesAreToldWhatIsNotPermitted(t *testing.T) {
 			t.Errorf("%s tells a password: %s", p.name, p.stderr())
 		}
 	}
-	// Before anything is there, only setup may create it.
+	// As long as there is no namespace, only setup may create it.
 	refused("worker", "STREAM.CREATE", "run", "-f", file, "--no-produce")
 	refused("producer", "STREAM.CREATE", "run", "--no-work")
 	g.does("setup", "setup", "--queue", "default")
@@ -517,12 +517,12 @@ func TestRolesAreToldWhatIsNotPermitted(t *testing.T) {
 	refused("producer", "$KV.cronce_ledger.report", "slot", "cancel", "report:@k")
 	refused("operator", "STREAM.UPDATE", "setup", "--retention", "9d")
 
-	// A worker compares its file, says what it may not change, and works on.
+	// A worker compares its file with the registry, reports what it may not change, and goes on.
 	w := g.as("worker").worker("w", g.jobs("true", `name: report, schedule: "0 0 1 1 *"`, `name: extra, schedule: "0 0 1 1 *"`), "--no-produce")
 	w.says("may not write the job registry")
 	w.says("node is up")
 	eventually(t, "the slot to be run", func() bool { return len(g.as("viewer").slots("--state", "succeeded")) == 1 })
-	// A queue that is not there is not a worker's to create.
+	// A worker may not create a queue that does not exist.
 	lost := g.as("worker").worker("lost", g.jobs("true", `name: report, queue: lost, schedule: "0 0 1 1 *"`), "--no-produce")
 	lost.says("cronce setup --queue lost")
 }

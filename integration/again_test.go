@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Duplicate windows end, and a server that restarts forgets the IDs of messages
-// that are gone: only the ledger remembers that a slot is done.
+// Duplicate windows end, and a server that restarts forgets the IDs of messages that were removed. Only
+// the ledger remembers that a slot has its outcome.
 func TestFinishedSlotPublishedAgainIsNotRun(t *testing.T) {
 	t.Parallel()
 	onEachServer(t, testFinishedSlotPublishedAgain)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// kill -9 in the middle of an apply of 2,000 jobs: each is old or new, and the same
-// again finishes it.
+// An apply of 2,000 jobs is killed in the middle. Each job then has its old or its new definition, and the
+// same command again applies the rest.
 func TestApplyThatIsKilledIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	const many = 2000

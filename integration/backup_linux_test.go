@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The commands of the page, typed while the fleet works: what had an outcome in the
-// copy has it again and does not run a second time, and the fleet goes on.
+// The commands of the page are run while the fleet works. Slots that had an outcome in the copy have it
+// again and do not run a second time, and the fleet goes on.
 func TestBackupOfTheOperationsPageIsRestored(t *testing.T) {
 	t.Parallel()
 	_, missing := lookPath("nats")

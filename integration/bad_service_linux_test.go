@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// Beside a service that does everything wrong the node says of each slot what was
-// wrong, goes on with the others, and needs no more memory for it.
+// A service answers wrongly in every way. The node records for each slot what was wrong, goes on with other
+// slots, and needs no more memory.
 func TestRecordSaysWhatABadServiceDid(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
@@ -99,7 +99,7 @@ func TestRecordSaysWhatABadServiceDid(t *testing.T) {
 	}
 	term(w)
 
-	// Whose authority is not the system's is trusted by the variable that all know.
+	// SSL_CERT_FILE makes the node trust an authority that the system does not know.
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
 	s.environment = []string{"SSL_CERT_FILE=" + s.write("authority.pem", string(authority))}
 	trusting := s.worker("w2", file)

@@ -18,15 +18,15 @@ import (
 
 const goodJob = `name: fine, schedule: "* * * * *"`
 
-// refusal is what a program says when it cannot do what it is asked for.
+// refusal is how a program refuses what it is asked to do.
 type refusal struct {
 	status int
 	says   []string
-	// lines are more than one where the offending line of a file is shown.
+	// lines is more than 1 if the error shows a line of a file.
 	lines bool
 }
 
-// check waits for the end of p and looks at its last words.
+// check waits for the end of p, and checks its error.
 func (r refusal) check(t *testing.T, p *process) {
 	t.Helper()
 	if code := p.exit(); code != r.status {

@@ -34,8 +34,8 @@ func TestBrokerRestartsUnderRunningSlots(t *testing.T) {
 	})
 }
 
-// A rolling restart, as an upgrade of the servers does it: the default lease outlasts
-// each election.
+// The servers are restarted one after the other, as in an upgrade. The default lease lasts longer than each
+// election.
 func TestClusterRestartsServerByServerUnderRunningSlots(t *testing.T) {
 	t.Parallel()
 	c := natstest.RunCluster(t)
@@ -54,8 +54,8 @@ func TestClusterRestartsServerByServerUnderRunningSlots(t *testing.T) {
 	s.checkNothingLost("slow", time.Second)
 }
 
-// A broker that is away for longer than the lease costs a running slot its attempt:
-// what it started is ended before anybody could run beside it, broker or not.
+// If the broker is away for longer than the lease, a running slot loses its attempt: the worker ends the
+// action before another worker could start the slot, although no broker tells it to.
 func TestBrokerAwayBeyondTheLeaseEndsWhatRuns(t *testing.T) {
 	t.Parallel()
 	b := newServedSite(t).beginSlot("")
@@ -114,8 +114,8 @@ func (s *site) finish(workers []*process, jobs ...string) {
 	}
 }
 
-// checkNothingLost checks a job that fires again and again: each slot, from the first
-// to the last one that started, started once, ended once and succeeded.
+// checkNothingLost checks that each slot of a job, from the first to the last one that started, started
+// once, ended once and succeeded.
 func (s *site) checkNothingLost(job string, every time.Duration) {
 	s.t.Helper()
 	s.checkSlots(job, every, func(id string, begun, ended int, r slotRow) bool {
@@ -144,8 +144,8 @@ func (s *site) checkSlots(job string, every time.Duration, good func(id string, 
 	n, again := 0, 0
 	for id := first; id <= last; id = slotID(job, instant) {
 		begun, ended, r := count(lines, "start "+id), count(lines, "end "+id), rows[id]
-		// While a server is just back, one worker may run a slot after the pause and another may
-		// already know of the pause.
+		// Just after a server has come back, one worker may still run a slot from after the pause, while
+		// another one knows of the pause and has recorded an earlier slot as missed.
 		inPause := !s.paused.IsZero() && instant.After(s.paused) && r.State == "missed" && begun == 0
 		if !inPause && !good(id, begun, ended, r) {
 			s.t.Errorf("%s started %d times, ended %d times, and is %q at attempt %d: %s", id, begun, ended, r.State, r.Attempt, r.Error)

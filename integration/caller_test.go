@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A caller needs no other login: not for the command that waits, and not to learn what it may not do.
+// The login of a caller is enough for the command that waits, and for an error that names what the login
+// may not do.
 func TestCallersCommandTriggersAndWaitsForNamedJobsOnly(t *testing.T) {
 	t.Parallel()
 	callerWorks(t, newGuardedSite(t), "worker")

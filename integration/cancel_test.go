@@ -20,8 +20,8 @@ if [ "$CRONCE_ATTEMPT" = 1 ]; then
 fi
 `
 
-// TestCancelEndsARunningCommandWithAllItsChildren: within a second, for good, and
-// show tells why; a retry is another attempt of the same slot.
+// A cancel ends the command and its children within a second. The slot gets no further attempt, and "slot
+// show" says why. A retry is another attempt of the same slot.
 func TestCancelEndsARunningCommandWithAllItsChildren(t *testing.T) {
 	t.Parallel()
 	b := newServedSite(t)
@@ -63,7 +63,7 @@ func TestCancelEndsARunningCommandWithAllItsChildren(t *testing.T) {
 	}
 }
 
-// TestCancelThatIsKilledIsFinishedByTheSameAgain, whatever it had got to.
+// A cancel is killed, however far it has come. The same command again finishes it.
 func TestCancelThatIsKilledIsFinishedByTheSameAgain(t *testing.T) {
 	t.Parallel()
 	b := newServedSite(t).beginSlot("")

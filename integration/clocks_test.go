@@ -13,9 +13,9 @@ import (
 // tick is an action that is over at once.
 const tick = `echo "start $CRONCE_SLOT_ID $CRONCE_NODE" >>touched; echo "end $CRONCE_SLOT_ID" >>touched`
 
-// Clocks of the fleet differ by up to two hours. Slots go by one clock, the
-// broker's: none is published before its time by it, and none is late because the
-// node that publishes it is slow. Nothing runs beside it: it measures.
+// The clocks of the fleet differ by up to two hours. All nodes use the broker's clock for slots: no slot is
+// published before its time by that clock, and none is late because the clock of its producer is slow. No
+// other test runs meanwhile, because this one measures.
 func TestClocksOfTheFleetDifferByTwoHours(t *testing.T) {
 	s := newServedSite(t)
 	var jobs []string
@@ -67,7 +67,7 @@ func (s *site) checkPunctual(since time.Time) {
 	soonest := map[string]time.Duration{} // of each node, from publication to start
 	for _, r := range s.slots() {
 		if r.Due.Before(since) || r.Started.IsZero() {
-			continue // or it came when all were told to end
+			continue // or it fell due when the fleet was about to stop
 		}
 		all++
 		after := r.Published.Sub(r.Due)
@@ -96,8 +96,8 @@ func (s *site) checkPunctual(since time.Time) {
 	}
 }
 
-// A node whose clock is farther off than is believed leaves the publishing to
-// others, says by how much it is off and what is allowed, and works on.
+// A node whose clock is more than an hour off leaves publishing to others. It logs by how much the clock is
+// off and how much is allowed, and goes on working.
 func TestNodeWhoseClockIsNotBelievedDoesNotProduce(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)

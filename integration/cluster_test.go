@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// cluster is three nats-server processes that sync every write, and a wire to each:
-// clients know no other address.
+// cluster is three nats-server processes that sync every write. Clients reach each of them through a wire,
+// and know no other address.
 type cluster struct {
 	*site
 	members []*member
@@ -64,8 +64,8 @@ func (c *cluster) startMember(m *member) {
 	m.process.says("Server is ready")
 }
 
-// restart ends a member, and starts it again on the same files and ports when the
-// others have gone on without it.
+// restart ends a member. When the others have gone on without it, restart starts it again on the same files
+// and ports.
 func (c *cluster) restart(m *member, end func(*process), meanwhile func()) {
 	c.t.Helper()
 	end(m.process)
@@ -74,7 +74,7 @@ func (c *cluster) restart(m *member, end func(*process), meanwhile func()) {
 	c.current()
 }
 
-// ready waits until the three store something together.
+// ready waits until the cluster can create a stream with three replicas.
 func (c *cluster) ready() {
 	c.t.Helper()
 	eventually(c.t, "a cluster of three", func() bool {
@@ -102,7 +102,7 @@ func (c *cluster) current() {
 	})
 }
 
-// leader is the member that leads a stream.
+// leader returns the member that leads a stream.
 func (c *cluster) leader(stream string) (leader *member) {
 	c.t.Helper()
 	eventually(c.t, "a leader of stream "+stream, func() bool {

@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A record that says that its slot has more parts than memory has room for, and a plan
-// of the past that says the same, end no process and make no command run for long: not
-// the worker that gets the slot, not the sweep, and nothing that reads the ledger.
+// A record, and a plan of the past, give a slot more parts than memory has room for. That ends no process,
+// and no command takes long: not the worker that receives the slot, not the sweep, and nothing that reads
+// the ledger.
 func TestRecordWithCountlessShardsHarmsNoNode(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)

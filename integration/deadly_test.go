@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Attempts are counted by claims: a slot whose handler kills its worker ends too,
-// with the history of all that it has killed.
+// Claims count the attempts. So a slot whose handler kills its worker ends too, and its record has an
+// attempt for each worker that it killed.
 func TestSlotThatKillsItsWorkerEveryTimeEndsFailed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

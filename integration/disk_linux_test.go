@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fillDisk has every write of the process that makes a file longer fail, as on a
-// full disk, until mend: the system refuses it with "file too large". No test needs
-// rights for it, and Go programs ignore the signal. The process cannot log any more, either.
+// fillDisk makes every write of the process fail that makes a file longer, as on a full disk, until mend is
+// called. The system refuses such a write with "file too large". That needs no privileges, and Go programs
+// ignore the signal. The process cannot log any more either.
 func (p *process) fillDisk() (mend func()) {
 	p.t.Helper()
 	var before unix.Rlimit
@@ -27,7 +27,7 @@ func (p *process) fillDisk() (mend func()) {
 	return func() { set(&before, nil) }
 }
 
-// The embedded server takes up again by itself, and what was refused is published.
+// The embedded server recovers by itself, and the slots whose publication was refused are published.
 func TestEmbeddedServerGoesOnByItselfOnceItsDiskHasRoomAgain(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
@@ -49,9 +49,9 @@ func TestEmbeddedServerGoesOnByItselfOnceItsDiskHasRoomAgain(t *testing.T) {
 	}
 }
 
-// The server's disk is full: nothing is written any more, heartbeats neither, so the
-// fleet gives up what it runs in time. With room again, and the server started anew
-// as such a server needs it, each slot has its one outcome.
+// The server's disk is full, and nothing is stored any more, not even heartbeats. So the fleet ends what it
+// runs before its leases expire. When the disk has room and the server was restarted, as an external
+// server must be, each slot has one outcome.
 func TestFullDiskLosesNoSlot(t *testing.T) {
 	t.Parallel()
 	s := newForeignSite(t)

@@ -18,9 +18,9 @@ import (
 
 const downtime = 10 * time.Minute
 
-// The downtime is made by setting back the watermark and the jobs' beginnings: to
-// wait for it would take minutes. The slots lie half a minute off the time of the
-// test, so that none is just about to become late.
+// The test simulates the downtime: it sets back the watermark and the times from which the jobs' plans are
+// in force, because to wait would take minutes. The slots are half a minute away from the time of the test,
+// so none of them is about to become late.
 func TestCatchUpPoliciesDoWhatTheySayAfterDowntime(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
@@ -61,7 +61,7 @@ func TestCatchUpPoliciesDoWhatTheySayAfterDowntime(t *testing.T) {
 	})
 	s.drained()
 
-	// The newest slot of each is half a minute late, so it is no policy's matter.
+	// The newest slot of each job is only half a minute late, so no catch-up policy applies to it.
 	for name, wantLate := range map[string]int{"newest": 1, "few": 3, "recent": 3, "gone": 0} {
 		checkCaughtUp(t, rows[name], wantLate+1)
 	}
@@ -116,7 +116,7 @@ func (s *site) setBack(bucket, key, field string, by time.Duration) {
 	}
 }
 
-// countOutcomes counts, from now on, how often each slot is said to have ended.
+// countOutcomes counts the events of outcomes of each slot, from now on.
 func (s *site) countOutcomes() func() map[string]int {
 	s.t.Helper()
 	var mu sync.Mutex

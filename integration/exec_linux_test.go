@@ -72,8 +72,8 @@ jobs:
 	}
 }
 
-// A worker that cannot be another user says so before it takes a slot. One that only
-// produces may read the same file.
+// A worker that cannot switch to the user of a job refuses to start. A node that only produces may read the
+// same file.
 func TestWorkerThatIsNotRootRefusesAnotherUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

@@ -16,8 +16,7 @@ import (
 // defaultAddress is where "cronce run" embeds its server without further flags.
 const defaultAddress = "127.0.0.1:4222"
 
-// fleet is processes that come and go on one site without a server of its own:
-// one of them embeds it.
+// fleet is processes that come and go on a site without a server. One of them embeds the server.
 type fleet struct {
 	*site
 	file    string
@@ -31,7 +30,7 @@ func (f *fleet) add() {
 	f.members = append(f.members, f.worker(fmt.Sprintf("w%d", f.born), f.file))
 }
 
-// remove ends one that embeds, or one that does not.
+// remove ends the process that embeds the server, or one that does not.
 func (f *fleet) remove(embeds bool, end func(*process)) {
 	f.t.Helper()
 	for i, p := range f.members {
@@ -63,7 +62,7 @@ func (f *fleet) untilSlots(n int) {
 	})
 }
 
-// It uses the default address, so nothing runs beside it.
+// The test uses the default address, so no other test runs meanwhile.
 func TestFleetRunsEachSlotOnceWhileProcessesComeAndGo(t *testing.T) {
 	need(t, "port 4222", taken(defaultAddress))
 	f := &fleet{site: newSite(t)}
@@ -94,7 +93,7 @@ func TestFleetRunsEachSlotOnceWhileProcessesComeAndGo(t *testing.T) {
 	f.checkEachOnce()
 }
 
-// On the default address too: nothing runs beside it.
+// The test uses the default address too, so no other test runs meanwhile.
 func TestRunThatCannotEmbedIsAFailure(t *testing.T) {
 	need(t, "port 4222", taken(defaultAddress))
 	s := newSite(t)
@@ -134,7 +133,7 @@ func (f *fleet) checkEachOnce() {
 	f.t.Logf("%d slots from %s to %s", len(times), first, last)
 }
 
-// taken says why the address cannot be had.
+// taken returns the reason why the address cannot be used.
 func taken(addr string) string {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

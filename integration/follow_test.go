@@ -52,7 +52,7 @@ func (h *hook) count() map[string]int {
 	return maps.Clone(h.told)
 }
 
-// states are the outcomes of a job's slots, by what stands behind the job's name.
+// states returns the states of a job's slots, by their IDs without the job's name.
 func (s *site) states(job string) map[string]string {
 	s.t.Helper()
 	states := map[string]string{}
@@ -62,8 +62,8 @@ func (s *site) states(job string) map[string]string {
 	return states
 }
 
-// The worker that records the outcomes cannot publish what follows from them, and is
-// killed over it: that is a crash just between the two.
+// The worker that records the outcomes cannot publish what follows from them, and is killed while it tries.
+// So it crashes just between the two.
 func TestCrashBetweenAnOutcomeAndWhatFollowsLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -117,8 +117,8 @@ func TestCrashBetweenAnOutcomeAndWhatFollowsLosesAndDoublesNothing(t *testing.T)
 	}
 }
 
-// Nodes die all the time while one job follows another, messages start a third, and
-// a fourth fails.
+// Nodes are killed all the time, while one job comes after another, messages start a third, and a fourth
+// fails.
 func TestChainsAlertsAndMessagesOutliveTheirNodes(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
@@ -219,7 +219,7 @@ esac`,
 	}
 }
 
-// text is what a file holds; nothing when there is none.
+// text returns what a file contains. Empty: there is no file.
 func (s *site) text(name string) string {
 	data, _ := os.ReadFile(s.path(name))
 	return string(data)

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// waits is an action that goes on until the test says so.
+// waits is an action that goes on until the test lets it end.
 const waits = `
 echo "start $CRONCE_SLOT_ID $CRONCE_ATTEMPT" >>touched
 until [ -e goon ]; do sleep 0.1; done
@@ -33,8 +33,8 @@ func (s *site) running(args ...string) (id string, workers []*process) {
 	return id, workers
 }
 
-// The ledger is full: the outcome of a run cannot be recorded. Its message is not
-// acked, it is not run again, and when there is room the outcome is recorded.
+// The ledger is full, so the outcome of a run cannot be recorded. The message is not acked, and the slot
+// does not run again. When the ledger has room, the outcome is recorded.
 func TestFullLedgerHoldsTheAckBack(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
@@ -65,13 +65,13 @@ func TestFullLedgerHoldsTheAckBack(t *testing.T) {
 	}
 }
 
-// limitLedger bounds the bytes of the ledger; -1 for no bound.
+// limitLedger bounds the size of the ledger. -1: no bound.
 func (s *site) limitLedger(bytes int64) {
 	s.t.Helper()
 	s.limit("KV_cronce_ledger", bytes)
 }
 
-// limit bounds the bytes of a stream, past which it refuses; -1 for no bound.
+// limit bounds the size of a stream, which refuses more. -1: no bound.
 func (s *site) limit(stream string, bytes int64) {
 	s.t.Helper()
 	of, err := s.js.Stream(s.t.Context(), stream)
@@ -85,7 +85,7 @@ func (s *site) limit(stream string, bytes int64) {
 	}
 }
 
-// waiting is how many messages of the queue are not acked yet.
+// waiting returns how many messages of the queue are not acked yet.
 func (s *site) waiting(queue string) uint64 {
 	s.t.Helper()
 	stream, err := s.js.Stream(s.t.Context(), "cronce_slots")

@@ -18,8 +18,8 @@ var hostile = []string{
 	"$(touch owned)", "; touch owned", strings.Repeat("x", 900_000),
 }
 
-// What others put into the streams and buckets by hand harms no node: it is said to
-// be wrong or left out, what is well goes on, and no terminal obeys it.
+// Others write into the streams and buckets by hand. That harms no node: what is wrong is reported or left
+// out, everything else goes on, and no terminal obeys it.
 func TestHostileValuesHarmNoNode(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
@@ -102,8 +102,8 @@ func TestHostileValuesHarmNoNode(t *testing.T) {
 	}
 }
 
-// tame fails when what a process has written would be obeyed by a terminal, or tells
-// a forged line.
+// tame fails the test if a terminal would obey something that a process has written, or if it has a forged
+// line.
 func tame(t *testing.T, p *process) {
 	t.Helper()
 	for stream, text := range map[string]string{"stdout": p.stdout(), "stderr": p.stderr()} {

@@ -42,8 +42,8 @@ func listPackages(t *testing.T) map[string]goPackage {
 
 func ours(path string) bool { return path == module || strings.HasPrefix(path, module+"/") }
 
-// TestArrowsPointOneWay holds the imports against the design: the parts do not
-// know each other, and only the facade and its engine join them.
+// TestArrowsPointOneWay compares the imports with the design: producer, consumer and kv do not import each
+// other, and only the facade and its engine join them.
 func TestArrowsPointOneWay(t *testing.T) {
 	t.Parallel()
 	may := map[string][]string{
@@ -134,7 +134,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		for _, imported := range p.Imports {
 			pure := imported == module+"/internal/core" || strings.HasPrefix(imported, module+"/internal/core/") && name != "internal/core/exchange" && name != "internal/core/plans" || imported == module+"/internal/codec" || imported == module+"/internal/schedule/tzdata"
 			if pure && slices.Contains(allowed, "job") {
-				continue // the rules and the formats are as pure as the words
+				continue // these packages are as pure as package job
 			}
 			if strings.HasPrefix(imported, module+"/internal/broker/") && slices.Contains(allowed, "kv") {
 				continue // the names of what kv returns

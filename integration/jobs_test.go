@@ -21,7 +21,7 @@ func (s *site) jobFile(name string, jobs ...string) string {
 	return s.write(name, "version: 1\njobs:\n  - {"+strings.Join(jobs, ", action: {exec: [/bin/true]}}\n  - {")+", action: {exec: [/bin/true]}}\n")
 }
 
-// definition is a job's as it stands in the registry.
+// definition is the definition of a job as the registry stores it.
 type definition struct {
 	Job         struct{ Plan struct{ Schedule string } }
 	Owner, Node string
@@ -39,7 +39,7 @@ func (s *site) definition(name string) (d definition) {
 	return d
 }
 
-// holds checks whose schedule of the job stands in the registry.
+// holds checks the schedule and the owner of the job in the registry.
 func (s *site) holds(name, schedule, owner string) {
 	s.t.Helper()
 	if d := s.definition(name); d.Job.Plan.Schedule != schedule || d.Owner != owner {
@@ -47,7 +47,7 @@ func (s *site) holds(name, schedule, owner string) {
 	}
 }
 
-// command runs cronce to its end, which must be with code.
+// command runs cronce until it ends, which must be with this exit status.
 func (s *site) command(code int, args ...string) *process {
 	s.t.Helper()
 	p := s.start(strings.Join(args, " "), args...)
@@ -57,8 +57,8 @@ func (s *site) command(code int, args ...string) *process {
 	return p
 }
 
-// Design section 7: two files that disagree are reported with both nodes' names,
-// and the one started last holds.
+// If two files disagree, the nodes report that with the names of both, and the file of the node that started
+// last wins.
 func TestFilesThatDisagreeAreReportedByBothNodes(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
@@ -86,8 +86,7 @@ func TestFilesThatDisagreeAreReportedByBothNodes(t *testing.T) {
 	s.holds("report", "0 8 * * *", "file")
 }
 
-// Design section 7: a node that may not write the registry compares and reports,
-// and works.
+// A node that may not write the registry compares its file with it, reports the differences, and works.
 func TestNodeThatMayNotWriteTheRegistryComparesReportsAndWorks(t *testing.T) {
 	t.Parallel()
 	broker := natstest.Run(t, func(o *server.Options) {
@@ -128,7 +127,7 @@ func TestNodeThatMayNotWriteTheRegistryComparesReportsAndWorks(t *testing.T) {
 	term(w)
 }
 
-// An operator's edit against a rolling restart of nodes with an older file.
+// An operator's edit survives a rolling restart of nodes with an older file.
 func TestOperatorsEditOutlivesARollingRestartOfOlderFiles(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)

@@ -2,7 +2,7 @@
 // machine, and writes a table and a plot of the results. run.sh installs and starts the servers that
 // it needs.
 //
-// The work is runs with a payload of 100 bytes and a handler that does nothing. First they are
+// The work is runs with a payload of about 90 bytes and a handler that does nothing. First they are
 // entered while no worker runs, and then drained by one worker process, which is this one. Then
 // some runs are entered for each of the next seconds, and the handlers note how late they start.
 package main
@@ -114,7 +114,7 @@ func write(dir string, rows []row, about string, n, each int) error {
 	var md strings.Builder
 	fmt.Fprintf(&md, `# Benchmarks against other schedulers
 
-All of these did the same work, in turn on one machine: %d runs with a payload of 100 bytes and a handler that does
+All of these did the same work, in turn on one machine: %d runs with a payload of about 90 bytes and a handler that does
 nothing were entered, and then drained by one worker process. Then %d runs were due each second, and their lateness was
 measured. Each was measured several times, and the best value of each number counts. [integration/bench](../integration/bench/run.sh)
 wrote this page. It is a module of its own.

@@ -35,7 +35,7 @@ type row struct {
 	P99      float64 `json:"late_p99_ms"`
 }
 
-// payload is a hundred bytes of JSON. At is when its run is due; zero: at once.
+// payload is about 90 bytes of JSON. At is when its run is due; zero: at once.
 type payload struct {
 	At  time.Time `json:"at"`
 	Pad string    `json:"pad"`

@@ -198,7 +198,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "stay-of-before-the-new-start",
-		breaks: "a reopened slot whose old message is redelivered keeps the stay in its lock that another slot has seen end",
+		breaks: "a reopened slot whose old message is redelivered keeps its since in the lock, although another slot has seen that it had ended",
 		file:   "consumer/lock.go",
 		old:    "t.d.Offer > 0 || t.view.Record != nil)",
 		new:    "t.d.Offer > 0)",
@@ -206,7 +206,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "stay-of-before-the-lost-claim",
-		breaks: "a slot whose claim was refused keeps the stay in its lock that another slot has seen end",
+		breaks: "a slot whose claim was refused keeps its since in the lock, although another slot has seen that it had ended",
 		file:   "consumer/lock.go",
 		old:    "known := l.entered && l.revision == t.view.Revision",
 		new:    "known := l.entered",

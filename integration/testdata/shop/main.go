@@ -41,7 +41,7 @@ type shop struct {
 	client *client.Client
 
 	bankDown  atomic.Bool // charges fail
-	bankSlow  chan bool   // while "hold" receives from it, the next charge stops half way, until "release" receives
+	bankSlow  chan bool   // a charge that finds "hold" receiving from it stops half way, until "release" receives
 	migrating atomic.Bool
 	disturbed atomic.Int64 // syncs that ran during a migration
 	syncs     atomic.Int64
@@ -138,7 +138,8 @@ func (s *shop) routes() http.Handler {
 		}
 		answer(w, status, map[string]any{"id": run.ID(), "state": run.State}, err)
 	})
-	// handle answers with what ask returns; id is that of the order in the path, as a slot.
+	// handle registers a handler that answers with what ask returns. id is the ID of the slot of the order
+	// that the path names.
 	handle := func(pattern string, ask func(ctx context.Context, id string) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), patience)
