@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
@@ -366,7 +367,10 @@ func (b *bench) handle(j job.Job, h job.Handler) {
 }
 
 // put stores a message as the stream of slots does.
-func (b *bench) put(_ context.Context, _ string, m core.Message, _ []byte) error {
+func (b *bench) put(_ context.Context, queue string, m core.Message, _ []byte) error {
+	if err := codec.ValidateName("queue", queue); err != nil {
+		return err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.refuse; err != nil {

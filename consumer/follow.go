@@ -148,7 +148,7 @@ func (t *task) chain(ctx context.Context, e plans.Entry, rec job.Record, revisio
 	}
 	for _, m := range core.Chain(e, before, t.d) {
 		m.Node = t.cfg.Node.Name()
-		if err := t.cfg.Publish(ctx, e.Job.Queue, m, e.Job.Payload); err != nil {
+		if err := t.cfg.Publish(ctx, e.Job.WithDefaults().Queue, m, e.Job.Payload); err != nil {
 			return err
 		}
 	}

@@ -47,6 +47,26 @@ func TestASlotThatSucceedsIsFollowedByTheSameSlotOfTheJobsAfterIt(t *testing.T) 
 	})
 }
 
+// Another client may leave out the queue of a definition (V-5).
+func TestASlotIsFollowedByAJobWhoseDefinitionNamesNoQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.handle(job.Job{Name: "extract"}, succeed)
+		b.handle(job.Job{Name: "load", After: []string{"extract"}}, succeed)
+		e := b.registry["load"]
+		e.Job.Queue = ""
+		b.registry["load"] = e
+		stop := b.run()
+		slot := b.publish("extract")
+		time.Sleep(time.Minute)
+		_ = stop()
+		if got, want := b.followers(), []string{job.Slot{Job: "load", At: slot.At}.ID()}; !slices.Equal(got, want) {
+			t.Errorf("published %v, want %v", got, want)
+		}
+	})
+}
+
 func TestNothingFollowsFromASlotThatDoesNotSucceed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

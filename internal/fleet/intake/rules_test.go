@@ -85,6 +85,17 @@ func TestAnUnreadableDefinitionKeepsTheConsumer(t *testing.T) {
 	})
 }
 
+// Another client may leave out the queue of a definition (V-5).
+func TestAMessageStartsAJobWhoseDefinitionNamesNoQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.define(on("A", "x"))
+		w.set(func() { w.entry.Job.Queue = "" })
+		defer w.run(t.Context(), 0)()
+		time.Sleep(time.Second)
+		w.wants("without a queue", w.publish("A", "x", ""))
+	})
+}
+
 func TestAConsumerIsRemovedWithItsJob(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))

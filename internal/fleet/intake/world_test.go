@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/intake"
@@ -204,7 +205,10 @@ func (w *world) read(context.Context, string) (plans.Entry, error) {
 	return *w.entry, nil
 }
 
-func (w *world) Put(_ context.Context, _ string, m core.Message, _ []byte) error {
+func (w *world) Put(_ context.Context, queue string, m core.Message, _ []byte) error {
+	if err := codec.ValidateName("queue", queue); err != nil {
+		return err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.put(m); err != nil {
