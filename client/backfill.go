@@ -26,8 +26,8 @@ type BackfillOptions struct {
 	// for each shard. Zero: DefaultRate.
 	Rate int
 
-	// Clip leaves out the slots that are older than the horizon. Without it such slots are a
-	// *TooOldError, and nothing is published.
+	// Clip leaves out the slots that are older than the horizon. Without it, Backfill returns a
+	// *TooOldError if there are such slots, and publishes nothing.
 	Clip bool
 }
 
@@ -102,9 +102,9 @@ func (e *TooOldError) Is(target error) bool { return target == job.ErrConflict }
 // first, under their own IDs. It leaves out slots that wait or have a record, in any state. To
 // run a skipped slot, use Retry.
 //
-// Backfill calls progress after each step, one call at a time. progress may be nil. If ctx
-// ends or the broker refuses a message, Backfill returns what it has done and the error. The
-// same call does the rest.
+// Backfill calls progress when it knows which slots need a message, and after each message, one call
+// at a time. progress may be nil. If ctx ends or the broker refuses a message, Backfill returns what
+// it has done and the error. The same call does the rest.
 func (c *Client) Backfill(ctx context.Context, name string, b BackfillOptions, progress func(Backfilled)) (Backfilled, error) {
 	if err := codec.ValidateName("job", name); err != nil {
 		return Backfilled{}, err
@@ -189,9 +189,10 @@ func (f *filler) plan(ctx context.Context, name string, b BackfillOptions) (err 
 	return nil
 }
 
-// known finds the slots to skip, which need no message. It reads the stream before the ledger: a slot that
-// is claimed between the two reads then has a record. Both reads are hints. If Backfill publishes
-// a message that is not needed, the stream folds it, or a worker drops it because of the record.
+// known finds the slots to skip, which need no message. It reads the stream before the ledger: a
+// slot that is claimed between the two reads then has a record. Both reads are hints. If Backfill
+// publishes a message that is not needed, the stream folds it, or a worker drops it because of the
+// record.
 func (f *filler) known(ctx context.Context) error {
 	f.skip = map[time.Time]bool{}
 	waits := map[time.Time]int{}

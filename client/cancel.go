@@ -33,9 +33,9 @@ type CancelWait struct {
 	Wait   time.Duration
 }
 
-// Cancel ends a slot for good, in any state. If the slot runs, Cancel asks its owner to end
-// it, and the owner writes the outcome. Cancel writes it only if the slot has no owner, or if
-// the owner is proved dead.
+// Cancel ends a slot that waits, runs or will be retried. If the slot runs, Cancel asks its owner to
+// end it, and the owner writes the outcome. Cancel writes it only if the slot has no owner, or if
+// the owner is proved dead. Retry can reopen a cancelled slot.
 //
 // Cancel returns the slot with its outcome. If the slot ends in another way while Cancel waits,
 // its state is not job.Cancelled. If the slot had another outcome before the call, the error is a
@@ -156,8 +156,8 @@ func (c *Client) end(ctx context.Context, s job.Slot, r *job.Record, revision ui
 	return ended, c.removeTimer(ctx, s)
 }
 
-// deliveryInLock returns a delivery for a slot in its job's lock whose message is lost. A worker
-// may still have the slot in flight.
+// deliveryInLock returns a delivery for a slot that has neither a record nor a message, from its
+// entry in its job's lock. If the slot is not in the lock either, the error is a *SlotError.
 func (c *Client) deliveryInLock(ctx context.Context, s job.Slot) (core.Delivery, error) {
 	l, _, err := c.cfg.Locks.Read(ctx, s.Job)
 	c.cfg.Alive()
@@ -188,8 +188,8 @@ func (c *Client) removeTimer(ctx context.Context, s job.Slot) error {
 	return c.cfg.Timers.Cancel(ctx, s)
 }
 
-// partsAtOnce bounds the shards of a slot that are cancelled concurrently. It is so large that all
-// shards end within about a second.
+// partsAtOnce bounds the shards of a slot that are cancelled concurrently. If their handlers return
+// at once, all shards (at most job.MaxShards) end within about a second.
 const partsAtOnce = 64
 
 // cancelWhole cancels each shard of a slot once. First it marks the record of the whole slot: a

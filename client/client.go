@@ -104,8 +104,8 @@ func New(ctx context.Context, nc *nats.Conn, opts ...Option) (*Client, error) {
 	return Attach(attach.Of(nc, store, attach.Options{Operator: o.operator})), nil
 }
 
-// maxOperator bounds the operator's name, in bytes. Attach cuts a longer one, since a
-// record with it must fit the server's limits.
+// maxOperator bounds the operator's name, in bytes. Attach cuts a longer one, because readers refuse
+// a value with a name of more than codec.MaxWord bytes.
 const maxOperator = 200
 
 // Attach returns a client of parts that a package of this module has opened already. Other programs
@@ -124,7 +124,8 @@ func Attach(p attach.Parts) *Client {
 // atOnce bounds the concurrent requests of one operation.
 const atOnce = 16
 
-// each calls f for 0 to n-1, atOnce of them concurrently, until one fails.
+// each calls f for 0 to n-1, atOnce of them concurrently. If one fails, the context of all others
+// ends, and each returns the first error.
 func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -135,7 +136,7 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 }
 
 // readable iterates over the values that can be read. It appends the errors of the others to
-// unreadable, unless that is nil. An error that concerns more than one value ends it.
+// unreadable, unless that is nil. It yields each error that concerns more than one value.
 func readable[T any](c *Client, values iter.Seq2[T, error], unreadable *[]error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for value, err := range values {
@@ -177,8 +178,8 @@ type Rights struct {
 }
 
 // Rights asks the server what the login may do. The answer helps a user interface to leave out
-// what cannot work; the server decides. The error wraps job.ErrDenied if the login may not ask
-// (logins of older versions of "cronce auth").
+// what cannot work; the server decides. The error wraps job.ErrDenied if the login may not ask, as
+// with the permissions that older versions of "cronce auth" print.
 func (c *Client) Rights(ctx context.Context) (Rights, error) {
 	if c.cfg.Store == nil {
 		return Rights{}, fmt.Errorf("ask for the rights of the login: %w: the client has no connection", job.ErrUnknown)
@@ -207,7 +208,7 @@ type ConflictError struct {
 	Removed bool
 
 	// By, Owner and At describe the write of the other writer. They are not set if it removed the
-	// job.
+	// job, and At is not set if the job's definition cannot be read.
 	By       string
 	Owner    string
 	At       time.Time
@@ -279,7 +280,7 @@ func (c *Client) ordered(ctx context.Context, order string, e job.Event) {
 		e.Time, _ = c.cfg.Now(ctx)
 	}
 	if e.Time.IsZero() {
-		e.Time = time.Now() // the broker does not answer any more
+		e.Time = time.Now() // the broker does not answer any more, or ctx has ended
 	}
 	e.Time = e.Time.UTC()
 	c.emit(e)
@@ -292,9 +293,10 @@ func (c *Client) emit(e job.Event) {
 	_ = c.cfg.Fleet.EmitAndFlush(e)
 }
 
-// Cursor is the position of a row in its listing. The rows of a listing are in the order of
-// their cursors as strings. A listing continues after a cursor even if that row no longer exists.
-// The empty cursor is before all rows. Do not rely on what a cursor contains.
+// Cursor is the position of a row in its listing. The rows of a listing are in the order of their
+// cursors as strings, apart from those of NodeFilter.Former. A listing continues after a cursor even
+// if that row no longer exists. The empty cursor is before all rows. Do not rely on what a cursor
+// contains.
 type Cursor string
 
 const cursorTime = "2006-01-02T15:04:05.000000000Z"

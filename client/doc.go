@@ -20,9 +20,9 @@
 //   - Jobs: [Client.Jobs], [Client.Job], [Client.Next]; [Client.Apply], [Client.Pause],
 //     [Client.Resume], [Client.Release], [Client.Remove]; the orders and their operators: [Client.Orders].
 //   - Runs: [Client.Trigger], [Client.TriggerMany], [Run.Wait], [Client.Backfill].
-//   - Slots: [Client.Slots] iterates, [Client.ListSlots] returns a page. [Client.Last],
-//     [Client.LastWritten], [Client.WrittenSince], [Client.Slot], [Client.Wait], [Client.Explain]; [Client.Retry],
-//     [Client.Cancel].
+//   - Slots: [Client.Slots] iterates, [Client.ListSlots] returns a page; [Client.Last],
+//     [Client.LastWritten], [Client.WrittenSince]; [Client.Slot], [Client.Wait], [Client.Explain];
+//     [Client.Retry], [Client.Cancel].
 //   - Slots that run: [Client.Running] returns the progress and the output so far,
 //     [Client.Tail] follows the output to the outcome. The result of a handler
 //     (job.Run.SetResult) is in [SlotDetails].
@@ -35,16 +35,17 @@
 // # Errors
 //
 // Errors wrap the sentinels of package job. [job.ErrInvalid]: the order itself is wrong, and
-// nothing was sent. [job.ErrNotFound]: there is no such job or slot. [job.ErrConflict]: nothing
-// was changed. Either another writer was first, and a [*ConflictError] or [*SlotConflictError]
-// names it, or the slot's state does not allow the order, and a [*SlotError] says why.
-// [job.ErrDenied]: the login may not do that.
-// [job.ErrUnknown]: the context ended before the broker answered, so the order may have been
-// carried out. Repeat it to settle that: every order can be repeated.
+// nothing was sent; or a stored value cannot be read. [job.ErrVersion]: a newer program has stored
+// a value that this one cannot read. [job.ErrNotFound]: there is no such job or slot.
+// [job.ErrConflict]: the job or slot was not changed. Either another writer was first, and a
+// [*ConflictError] or [*SlotConflictError] names it, or the slot's state does not allow the order,
+// and a [*SlotError] says why, or slots of a backfill are too old: see [*TooOldError].
+// [job.ErrDenied]: the login may not do that. [job.ErrUnknown]: the context ended before the broker
+// answered, so the order may have been carried out. Repeat it to settle that: every order can be
+// repeated.
 //
-// While the broker cannot be reached, every method waits for it until its context ends, with two
-// exceptions: [Client.Running], which asks a node, gives up after a second, and [Client.Rights]
-// fails at once.
+// While the broker cannot be reached, every method waits for it until its context ends. Only
+// [Client.Rights] fails at once.
 //
 // # Jobs
 //
@@ -59,10 +60,10 @@
 // # Slots
 //
 // A slot's record belongs to its owner while the owner may be alive. [Client.Cancel] therefore
-// asks the owner to end the slot. It writes the outcome itself only if the owner is proved dead.
-// [Client.Retry] first publishes an event that announces the new start. Then it writes the record
-// at the revision that it has read, and then it publishes the message. After a crash at any
-// point, the same call does the rest.
+// asks the owner to end the slot. It writes the outcome itself only if the slot has no owner, or if
+// the owner is proved dead. [Client.Retry] first publishes an event that announces the new start.
+// Then it writes the record at the revision that it has read, and then it publishes the message.
+// After a crash at any point, the same call does the rest.
 //
 // [Client.Trigger] and [Client.Backfill] only publish slots. Copies with one slot ID fold into
 // one run, so both can be repeated at any time. They read first only to save messages and to
@@ -74,6 +75,7 @@
 // -o json. To continue a listing, pass the [Cursor] of the last row. A cursor is computed from
 // the row alone, so the client keeps no state between two calls, and any program can continue.
 //
-// No method prints, prompts or logs. Times are the broker's: the clock of the program's
-// machine is not used.
+// No method prints, prompts or logs. Times are the broker's. The clock of the program's machine
+// stamps only two things: the declaration that a node is dead, and the event about an order if the
+// broker does not answer any more.
 package client

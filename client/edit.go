@@ -17,17 +17,17 @@ import (
 
 // ApplyOptions change what Apply does.
 type ApplyOptions struct {
-	// Prune also removes each job that an operator applied and that still has the owner
-	// "operator", unless it is one of the jobs of this call. It never removes a job that a file or
-	// code applied, or a job that was released.
+	// Prune also removes each job that an earlier Apply created and that still has the owner
+	// "operator", unless it is one of the jobs of this call. It never removes a job that a node's
+	// file or code created, or a job that was released.
 	Prune bool
 
 	// DryRun writes nothing.
 	DryRun bool
 
 	// Seen is the registry's revision that the caller has seen. If one of the jobs to be
-	// changed was written after it, nothing is changed. So a file of yesterday does not
-	// overwrite an edit of today. Nil: any revision.
+	// changed was written after it, nothing is changed. So yesterday's file does not
+	// overwrite today's edit. Nil: any revision.
 	Seen *uint64
 }
 
@@ -46,7 +46,8 @@ type Applied struct {
 	Job    string
 	Action Action
 
-	// Revision is the job's revision after the operation.
+	// Revision is the job's revision after the operation. If the operation did not write the job,
+	// or has deleted it, Revision is the one before.
 	Revision uint64
 
 	// Owner, Node and At describe the job's last write before the operation. At is zero if
@@ -82,11 +83,11 @@ type Applied struct {
 }
 
 // Apply stores the jobs in the registry, with the owner "operator" (see Definition.Owner). It
-// returns a result for each job in the given order, then one for each job that it removed. It may
-// bring back an older definition, to roll back.
+// returns a result for each job in the given order, then one for each job that it pruned. To roll
+// back, apply an older definition again.
 //
 // Nothing is written if one of the jobs is invalid, or was written after Seen. If another
-// writer changes a job at the same time, Apply leaves that job and goes on with the others.
+// writer changes a job at the same time, Apply leaves that job, writes the others, and prunes none.
 // Any other failure ends it. The returned error is the first one in the results.
 func (c *Client) Apply(ctx context.Context, jobs []job.Job, o ApplyOptions) ([]Applied, error) {
 	p, err := c.planApply(ctx, jobs, o)
@@ -106,7 +107,8 @@ func (c *Client) Apply(ctx context.Context, jobs []job.Job, o ApplyOptions) ([]A
 	return report, err
 }
 
-// ErrNotTried is the error of jobs that were not changed because another one failed.
+// ErrNotTried is the error of jobs that were not changed because another one failed, or because ctx
+// ended.
 var ErrNotTried = errors.New("not tried, since another job could not be written")
 
 // carryOut writes the creations and updates, and then the deletions. If a write fails, it deletes

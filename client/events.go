@@ -44,8 +44,8 @@ type EventFilter struct {
 	After *uint64
 }
 
-// eventBuffer bounds the events that wait for the caller of Events. While it is full, events
-// that are not kept are dropped.
+// eventBuffer bounds the live events that wait for the caller of Events. While it is full, further
+// ones are dropped. Events of kept kinds are then read from the broker.
 const eventBuffer = 4096
 
 const (
@@ -181,11 +181,11 @@ func (c *Client) Orders(ctx context.Context, name string, since time.Time) iter.
 	return c.cfg.Fleet.Events(ctx, kv.EventFilter{Job: name, Kind: job.EventOrdered, Since: since})
 }
 
-// errNotOrdered is the error of methods of a Run that does not come from Trigger.
+// errNotOrdered is the error of methods of a Run without a client: see Run.Wait.
 var errNotOrdered = fmt.Errorf("%w run: it was not ordered", job.ErrInvalid)
 
-// Wait waits until the run has its outcome, and returns it: see Client.Wait. A Run whose
-// order failed, like one of TriggerMany with an Err, gives job.ErrInvalid.
+// Wait waits until the run has its outcome, and returns it: see Client.Wait. If the Run is the zero
+// Run, or one of TriggerMany with an Err, the error wraps job.ErrInvalid.
 func (r Run) Wait(ctx context.Context) (SlotDetails, error) {
 	if r.client == nil {
 		return SlotDetails{}, errNotOrdered
@@ -195,16 +195,16 @@ func (r Run) Wait(ctx context.Context) (SlotDetails, error) {
 	return r.client.wait(ctx, ordered, r.Slot, nil)
 }
 
-// Wait waits until a slot has its outcome, and returns the slot. It also waits for a slot
-// that is planned and not due yet. It continues while the broker cannot be reached, until ctx ends; the
-// error then wraps the cause of ctx, and the slot is as it was last seen. Its state is empty if
-// nothing is stored about it so far, or if this login may not read what waits.
+// Wait waits until a slot has its outcome, and returns the slot. It also waits for a slot that is
+// planned and not due yet. It continues while the broker cannot be reached. If ctx ends first, the
+// error wraps its cause, and the slot is as it was last seen. The slot's state is empty if nothing is
+// stored about it so far, or if this login may not read what waits.
 //
 // Wait follows the events of the slot's job, so that it returns as soon as the outcome is
 // recorded. Events can be lost. So it also reads the record after it has subscribed, after each
 // reconnect, and every few seconds.
 //
-// If there is no such slot, the error is a *SlotError that wraps job.ErrNotFound.
+// If there is no such slot, the error wraps job.ErrNotFound.
 func (c *Client) Wait(ctx context.Context, id string) (SlotDetails, error) {
 	s, err := job.ParseSlotID(id)
 	if err != nil {
@@ -274,12 +274,12 @@ func waitError(ctx context.Context, s job.Slot) error {
 	return fmt.Errorf("wait for slot %q: %w", s.ID(), context.Cause(ctx))
 }
 
-// publishGrace is how long after its instant a slot without a record and a message may still
-// be published.
+// publishGrace is how long after it was due a slot without a record and a message may still be
+// published.
 const publishGrace = 2 * time.Minute
 
-// expected returns what is known of a slot without a record. If the slot will never have one, the error
-// is a *SlotError.
+// expected returns what is known of a slot without a record. If the slot will never have one, the
+// error wraps job.ErrNotFound.
 func (c *Client) expected(ctx context.Context, s job.Slot) (SlotDetails, error) {
 	if c.cfg.NoList {
 		return nameOnly(s), nil
@@ -372,15 +372,14 @@ func (w *waiters) notify(of *jobWaiters, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for ended := range of.byID[id] {
-		core.TrySend(ended, struct{}{}) // the channel is full if the waiter has not read the record since the previous event
+		core.TrySend(ended, struct{}{}) // if the channel is full, the waiter reads the record anyway
 	}
 }
 
 // Payload returns the run's payload, as its first order set it. If a caller repeats an order with
 // the same key, it can compare this payload with its own to find out whether both orders mean the
-// same run. The payload is nil if the run has none, or if the run is split into shards and has
-// begun. If a run is due and has not begun, a login of the role caller may not read its payload:
-// the error then wraps job.ErrDenied.
+// same run. The payload is nil if the run has none. If a run is due and has not begun, a login of the
+// role caller may not read its payload: the error then wraps job.ErrDenied.
 func (r Run) Payload(ctx context.Context) (json.RawMessage, error) {
 	if r.client == nil {
 		return nil, errNotOrdered

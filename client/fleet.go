@@ -179,7 +179,7 @@ type FindingLevel string
 
 const (
 	FindingError   = FindingLevel(doctor.Error)   // something does not work, or data is lost, now
-	FindingWarning = FindingLevel(doctor.Warning) // a risk: it does harm when something else fails, or if it is left
+	FindingWarning = FindingLevel(doctor.Warning) // a risk: it does harm later, or when something else fails
 	FindingNote    = FindingLevel(doctor.Note)    // useful to know
 )
 
@@ -272,8 +272,8 @@ type SlotProblem struct {
 	// Detail says what was seen.
 	Detail string `json:"detail"`
 
-	// Repair is empty without VerifyOptions.Repair, and if the slot cannot be repaired.
-	// BeyondRepair is then the reason.
+	// Repair is empty without VerifyOptions.Repair, and if the slot was not repaired. BeyondRepair
+	// is why the slot cannot be repaired. Empty: it can be.
 	Repair       Repair `json:"repair,omitempty"`
 	BeyondRepair string `json:"beyond_repair,omitempty"`
 }
@@ -290,8 +290,8 @@ type Verification struct {
 	Slots int `json:"slots"`
 
 	// Outcomes counts the slots that have an outcome, and InProgress those that wait, run or will
-	// be retried. Beside counts the slots among these that no schedule contains: they were
-	// triggered or backfilled, or their job was deleted.
+	// be retried, without a problem. Beside counts the slots among these that no schedule contains:
+	// they were triggered or backfilled, or their job was deleted.
 	Outcomes   map[job.State]int `json:"outcomes"`
 	InProgress int               `json:"in_progress"`
 	Beside     int               `json:"beside"`
@@ -302,7 +302,7 @@ type Verification struct {
 	Doubled   int `json:"doubled"`
 	Early     int `json:"early"`
 
-	// Offered counts the slots with a Repair, BeyondRepair those that cannot be repaired.
+	// Offered counts the problems with a SlotProblem.Repair, BeyondRepair those that cannot be repaired.
 	Offered      int `json:"offered"`
 	BeyondRepair int `json:"beyond_repair"`
 

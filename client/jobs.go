@@ -17,8 +17,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// JobRow is a row of the listing of jobs. If the definition is Broken, only the name and
-// the revision are set.
+// JobRow is a row of the listing of jobs. If the definition is Broken, only Job, Revision, Broken
+// and the fields of the last slot are set.
 type JobRow struct {
 	Job      string   `json:"job"`
 	Schedule string   `json:"schedule"`
@@ -27,17 +27,17 @@ type JobRow struct {
 	Timezone string   `json:"timezone"`
 	Queue    string   `json:"queue"`
 
-	// Revision and Owner are those of Definition.
+	// Revision and Owner are explained at Definition.
 	Revision uint64 `json:"revision"`
 	Owner    string `json:"owner,omitempty"`
 
-	// Next is the job's next slot. It is zero if there is none, and while the job is Paused.
+	// Next is the job's next slot. It is zero if there is none, or if the job is Paused.
 	Paused bool      `json:"paused"`
 	Next   time.Time `json:"next,omitzero"`
 
 	// Last is the time of the job's newest slot that has a record, and LastState is its state. Jobs
-	// looks among the last planned slots first, and then among the slots that were recorded last.
-	// The time of a triggered run is when it was ordered.
+	// looks among the last planned slots. If none of them has a record, it looks among the slots that
+	// were recorded last, such as triggered runs. For their times, see SlotRow.When.
 	Last      time.Time `json:"last,omitzero"`
 	LastState job.State `json:"last_state,omitempty"`
 
@@ -47,7 +47,7 @@ type JobRow struct {
 	// Handlers is the number of live nodes that would run the job.
 	Handlers int `json:"handlers"`
 
-	// Broken is why the definition cannot be read. Empty: it can.
+	// Broken is why the definition cannot be read. Empty: it can be read.
 	Broken string `json:"broken,omitempty"`
 
 	// Start says in words what starts the job.
@@ -79,7 +79,7 @@ type JobFilter struct {
 	// After selects the jobs after this cursor. Empty: from the beginning.
 	After Cursor
 
-	// Now is the time after which JobRow.Next is the first slot. Zero: the broker's time.
+	// Now is the time that JobRow.Next is computed from. Zero: the broker's time.
 	Now time.Time
 
 	// NoLast leaves Last and LastState empty. Jobs then does not read the ledger.

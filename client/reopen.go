@@ -140,7 +140,7 @@ func (c *Client) tooOld(r job.Record, now time.Time) string {
 }
 
 // announceReopened stores an event that announces the new start. Call it before the record is
-// reopened, so that the event is there before a second outcome is.
+// reopened, so that the event is stored before a second outcome.
 func (c *Client) announceReopened(ctx context.Context, r job.Record, now time.Time) error {
 	defer c.cfg.Alive()
 	return c.cfg.Fleet.StoreEvent(ctx, job.Event{
@@ -230,7 +230,8 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 			parts = append(parts, opened{p, revision, e})
 			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
 		case !errors.As(err, &refused):
-			// Another operator was first, and may rely on the records that are reopened so far.
+			// Another operator may retry the slot too, and stop at a shard that was reopened here. So
+			// publish the messages of these shards.
 			return done, errors.Join(err, c.offerAll(ctx, parts))
 		case refused.State == job.Pending: // its message still waits
 			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
@@ -263,7 +264,7 @@ func (c *Client) openPart(ctx context.Context, part job.Slot) (opened, error) {
 }
 
 // openWhole removes the outcome of a split slot before one of its shards is reopened: with that
-// outcome, the shard would end at once. It does nothing if the slot has no outcome.
+// outcome, the shard would end at once. It does nothing if the slot has no outcome or has succeeded.
 func (c *Client) openWhole(ctx context.Context, whole job.Slot) error {
 	r, revision, err := c.record(ctx, whole)
 	if err != nil || r == nil || !r.State.Final() || r.State == job.Succeeded {

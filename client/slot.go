@@ -175,7 +175,7 @@ func (c *Client) record(ctx context.Context, s job.Slot) (*job.Record, uint64, e
 // message returns the slot's message, in the stream or as a timer, or nil. For a slot that is
 // split into shards it returns the message of any shard.
 func (c *Client) message(ctx context.Context, s job.Slot) (*stream.WaitingSlot, error) {
-	if s.Token != "" { // first, the timer of this key: there may be very many timers
+	if s.Token != "" { // read the timer of this key before any listing: there may be very many timers
 		t, _, err := c.cfg.Timers.Read(ctx, s)
 		c.cfg.Alive()
 		if err == nil {
@@ -230,7 +230,7 @@ type SlotDetails struct {
 	ResultDropped int             `json:"result_dropped,omitempty"`
 
 	// Record is the slot's record, at Revision. It is nil while the slot waits to be run for
-	// the first time.
+	// the first time. In the result of Cancel, Revision is zero.
 	Record   *job.Record `json:"-"`
 	Revision uint64      `json:"-"`
 }

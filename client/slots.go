@@ -35,14 +35,14 @@ type SlotFilter struct {
 	// After selects the slots after this cursor. Empty: from the beginning.
 	After Cursor
 
-	// Limit bounds the rows, and the memory that the listing takes. 0: no limit.
+	// Limit bounds the rows and, without Newest, the memory that the listing takes. 0: no limit.
 	Limit int
 
 	// Newest selects the newest rows, up to Limit, instead of the oldest ones. It requires a
 	// Limit and excludes After. The rows are still listed oldest first. With Newest, records are read
 	// from the newest write back until there are enough rows. So the number of requests does not
 	// depend on how many records the ledger has, unless few of them are in one of the States: then
-	// bound it with Since or EndedSince.
+	// set Since or EndedSince too, which bound the read.
 	Newest bool
 }
 
@@ -68,9 +68,9 @@ func (f SlotFilter) selects(s SlotRow) bool {
 	return f.selectsState(s.State) && !s.When().Before(f.Since) && !s.Finished.Before(f.EndedSince) && (f.After == "" || s.Cursor() > f.After)
 }
 
-// earliestWrite returns a time such that no record that the filter selects was last written before
-// it. A record is written after its slot's instant, and not before its outcome. The minute allows
-// for a caller's clock that differs from the broker's.
+// earliestWrite returns a time before which no record that the filter selects was last written. A
+// record is written after its slot's instant, and not before its outcome. The minute allows for
+// clocks that differ. Zero: any record may be selected.
 func (f SlotFilter) earliestWrite() time.Time {
 	since := plans.Later(f.Since, f.EndedSince)
 	if since.IsZero() {
@@ -87,7 +87,7 @@ func (f SlotFilter) selectsState(s job.State) bool {
 type SlotList struct {
 	Slots []SlotRow
 
-	// Next is the cursor at which to continue. Empty: the listing is complete. If Next is set,
+	// Next is the cursor after which to continue. Empty: the listing is complete. If Next is set,
 	// there may still be fewer rows than the limit, even none.
 	Next Cursor
 
@@ -98,11 +98,6 @@ type SlotList struct {
 // ListSlots lists the slots with a record, and those that wait in the streams. It reads the
 // streams before the ledger. If a worker takes a slot between the two reads, the record shows
 // it, so no slot is missing.
-//
-// With a limit, ListSlots keeps only the earliest waiting slots, and the cursor of the last one
-// (end). Waiting slots after end are not known, so the listing stops there. It may then have
-// fewer rows than the limit, because a slot that seemed to wait may have a record that the filter
-// does not select.
 func (c *Client) ListSlots(ctx context.Context, f SlotFilter) (SlotList, error) {
 	var list SlotList
 	if err := f.check(); err != nil {
@@ -111,6 +106,9 @@ func (c *Client) ListSlots(ctx context.Context, f SlotFilter) (SlotList, error) 
 	if f.Newest {
 		return c.newestSlots(ctx, f)
 	}
+	// With a limit, waiting has only the earliest waiting slots, up to the cursor end, so the listing
+	// stops there. It may then have fewer rows than the limit: a slot in waiting may have a record by
+	// now that the filter does not select.
 	waiting, end, err := c.waiting(ctx, f, &list)
 	if err != nil {
 		return list, err
@@ -137,9 +135,10 @@ func (c *Client) ListSlots(ctx context.Context, f SlotFilter) (SlotList, error) 
 // slotPage is how many rows Slots asks for at a time.
 const slotPage = 10_000
 
-// Slots iterates over the slots that the filter selects, oldest first, in pages: it holds a few
-// tens of thousands of rows at most, unless Newest is set with a larger Limit. A value that cannot be read yields an error that wraps
-// job.ErrInvalid or job.ErrVersion, and the iteration goes on. Any other error ends it.
+// Slots iterates over the slots that the filter selects, oldest first. It lists them in pages, so it
+// holds a few tens of thousands of rows at most, unless Newest is set. A value that cannot be read
+// yields an error that wraps job.ErrInvalid or job.ErrVersion, and the iteration goes on; with After,
+// Slots leaves such a value out. Any other error ends the iteration.
 func (c *Client) Slots(ctx context.Context, f SlotFilter) iter.Seq2[SlotRow, error] {
 	return func(yield func(SlotRow, error) bool) {
 		left, limited := f.Limit, f.Limit > 0

@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// TailPiece is something new about a slot that is tailed. Output is empty if only the attempt,
-// Error, Problem or Outcome is new.
+// TailPiece is what Tail yields: new output of an attempt, or, with an empty Output, a new attempt,
+// Error, Problem or Outcome.
 type TailPiece struct {
 	// Attempt and Node are those of the attempt that wrote the output.
 	Attempt int    `json:"attempt"`
@@ -45,14 +45,16 @@ const (
 	// tailLast is how long Tail waits for the last output after it has read the outcome.
 	tailLast = 300 * time.Millisecond
 
-	// tailBuffer bounds the events that are queued while piece runs. Further events are lost.
+	// tailBuffer bounds the events that are queued while the caller handles a piece. Further events
+	// are lost.
 	tailBuffer = 1024
 )
 
 // Tail iterates over the output of a slot's attempts, as they write it, until the slot has its
-// outcome, which the last piece has. It begins with what the running attempt has written so far, or
-// with the recorded output of a slot that has ended. It goes on through retries and takeovers, and
-// waits for a slot that does not run yet. If ctx ends first, the error wraps its cause.
+// outcome. The last piece has the outcome. Tail begins with what the running attempt has written so
+// far, or with the recorded output of a slot that has ended. It goes on through retries and takeovers,
+// and waits for a slot that does not run yet. If ctx ends first, the error wraps its cause, or
+// job.ErrUnknown.
 //
 // A node sends output only while a client follows it, at most 64 KiB a second of an attempt. Events
 // can be lost: see TailPiece.Skipped. When an attempt has ended, Tail reads the rest of its output
@@ -179,8 +181,7 @@ func (t *tail) follow(a job.Attempt, fence uint64) {
 	t.attempt, t.fence, t.to, t.problemYielded, t.errorYielded, t.ended = a, fence, 0, false, false, false
 }
 
-// askOutput requests the output of a running slot from its owner, and asks the owner to keep sending
-// it.
+// askOutput asks the owner of a running slot for its output so far, and to go on sending it.
 func (t *tail) askOutput(ctx context.Context, r job.Record, fence uint64) error {
 	live, err := t.running(ctx, r, fence, true)
 	switch {
@@ -200,7 +201,7 @@ func (t *tail) askOutput(ctx context.Context, r job.Record, fence uint64) error 
 		return nil
 	case fence == t.fence && (!t.problemYielded || t.to > 0):
 		t.problemYielded = false
-		return nil // events bring the output since then, and show what was missed
+		return nil // events bring the output since then; their positions show what was missed
 	}
 	t.follow(r.Attempts[len(r.Attempts)-1], fence)
 	t.to = live.Written
@@ -255,7 +256,7 @@ func (t *tail) yieldPiece(p TailPiece) error {
 	return nil
 }
 
-// RunningAttempt is what a running attempt has reported so far. None of this is stored yet.
+// RunningAttempt is what a running attempt has reported so far. The ledger has none of it yet.
 type RunningAttempt struct {
 	// Attempt and Fence are those of the attempt. They are zero if the slot does not run.
 	Attempt int    `json:"attempt,omitempty"`

@@ -75,13 +75,14 @@ type Run struct {
 	// as new again in two cases. Either more than 10,000 runs of the job have waited for longer.
 	// Or the login may not list what waits (the role caller), and the run was ordered longer ago
 	// than the duplicate window (2 minutes by default), or was ordered for a time that has come.
-	// It runs once all the same.
+	// It runs once all the same. If the broker stored the run and its answer was lost, the run may
+	// be reported as not new.
 	New bool
 
 	// State is job.Pending while the run waits, and then the state of its record.
 	State job.State
 
-	// Queue is where it runs. Due is the time that it waits for, or zero.
+	// Queue is the queue whose workers run it. Due is the time for which it was ordered, or zero.
 	Queue string
 	Due   time.Time
 
@@ -136,7 +137,7 @@ type storedRun struct {
 	entry   plans.Entry
 	record  *job.Record
 	timer   *stream.Timer       // of the first shard
-	waiting *stream.WaitingSlot // its time has come, and no worker has started it
+	waiting *stream.WaitingSlot // a message that waits for a worker
 	now     time.Time           // the broker's; zero if nothing depends on it
 }
 
@@ -193,9 +194,9 @@ func (c *Client) readRun(ctx context.Context, slot job.Slot, o TriggerOptions) (
 const mostWaiting = 10_000
 
 // waitingRuns calls found with the messages of a job's runs that wait for a worker, oldest first,
-// until it returns false. Unless all is true, it leaves out messages that are so young that the
-// stream would fold a second publication of their run, which are nearly all. It finds none if the
-// login may not list them.
+// until it returns false. Unless all is true, it leaves out messages in the stream of slots that are
+// so young that the stream would fold a second publication of their run. Nearly all are. If the login
+// may not list the messages, waitingRuns finds none.
 func (c *Client) waitingRuns(ctx context.Context, name string, now time.Time, all bool, found func(*stream.WaitingSlot) bool) error {
 	if c.cfg.NoList {
 		return nil
@@ -206,7 +207,7 @@ func (c *Client) waitingRuns(ctx context.Context, name string, now time.Time, al
 	}
 	for _, waiting := range []iter.Seq2[stream.WaitingSlot, error]{
 		c.cfg.Slots.Waiting(ctx, published),
-		c.cfg.Timers.Waiting(ctx, stream.WaitingFilter{Job: name, Fired: true}), // the server gives them no message ID
+		c.cfg.Timers.Waiting(ctx, stream.WaitingFilter{Job: name, Fired: true}), // of any age: a fired timer has no message ID
 	} {
 		n := 0
 		for w, err := range waiting {
@@ -228,12 +229,12 @@ func (c *Client) waitingRuns(ctx context.Context, name string, now time.Time, al
 	return nil
 }
 
-// foldMargin is how long before the end of the duplicate window an order begins to look for the
-// message of its run: the message may leave the window before the order is stored.
+// foldMargin is how long before the end of the duplicate window an order begins to look for a
+// waiting message of its run: the message may leave the window before the order is stored.
 const foldMargin = 15 * time.Second
 
-// firstShards returns the first shard of a run for each number of shards that the job has or had. A run
-// keeps the number with which it was ordered, and its timers have it in their names.
+// firstShards returns the first shard of a run for each number of shards that the job has or had. A
+// run keeps the number with which it was ordered, and its timers have it in their names.
 func firstShards(run job.Slot, e plans.Entry) (first []job.Slot) {
 	for _, p := range slices.Backward(e.Plans()) {
 		if part := parts(run, p.Plan.Shards)[0]; !slices.Contains(first, part) {

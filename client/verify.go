@@ -69,12 +69,13 @@ func (e *FutureError) Is(target error) bool { return target == job.ErrInvalid }
 // knows too little: see Verification.NotJudged.
 //
 // It reads all records and messages of the range. Without Repair it changes nothing. With Repair
-// it can be repeated, and several programs may repair at once: the messages of all are the same,
-// and the stream drops the copies. If an error ends a repair, Verify has called found for the
-// slots that it offered before the error, and has counted them in the Verification. Verify again
-// to see the results.
+// it can be repeated, and several programs may repair at once: their messages have the same IDs, so
+// the stream drops the copies. If an error ends a repair, Verify has called found for the slots that
+// it offered before the error, and has counted them in the Verification. Verify again to see the
+// results.
 //
-// If one of the Jobs is not in the registry, the error wraps job.ErrNotFound.
+// If one of the Jobs is not in the registry, or its definition cannot be read, the error wraps
+// job.ErrNotFound.
 func (c *Client) Verify(ctx context.Context, o VerifyOptions, found func(SlotProblem) error) (Verification, error) {
 	if c.cfg.Store == nil {
 		return Verification{}, errors.New("verify: this client has no store")
@@ -240,8 +241,8 @@ func scan[T any](v *verifier, values iter.Seq2[T, error], use func(T)) error {
 	return nil
 }
 
-// only returns the one job to judge, so that the broker filters by it. It is empty if
-// there are several, or if the job depends on others.
+// only returns the one job to judge, so that the broker filters by it. It is empty if there are
+// several, or if slots of other jobs are needed too, because the job comes after them.
 func (v *verifier) only() string {
 	if jobs := v.options.Jobs; len(jobs) == 1 && v.check.Alone(jobs[0]) {
 		return jobs[0]

@@ -15,10 +15,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Format writes jobs as a file without actions. Parse reads the file as the same jobs with their
-// defaults. Each value is written as JSON, which is also YAML, so that no text of a payload is
-// read as another type. Code can define some jobs that a file cannot express exactly: Format
-// rounds an output size up to whole KiB and sorts the members of a payload.
+// Format writes jobs, with their defaults, as a file without actions. With spec.WithoutActions, Parse
+// reads it as the same jobs. Each value is written as JSON, which is also YAML, so that no text of a
+// payload is read as another type. Code can define some jobs that a file cannot express exactly:
+// Format rounds an output size up to whole KiB and sorts the members of a payload.
 func Format(jobs ...job.Job) ([]byte, error) {
 	f := formatter{}
 	f.out.WriteString("version: 1\njobs:\n")
@@ -75,8 +75,8 @@ func action(e spec.Exec) settings {
 	return settings{{"exec", e.Args}, {"env", env}, {"dir", e.Dir}, {"user", e.User}, {"group", e.Group}}
 }
 
-// isSet reports whether a value is written: it is not zero, and not a list or an object without
-// such values.
+// isSet reports whether a value is written. A value is left out if it is zero, an empty list, or an
+// object without members that are written.
 func isSet(value any) bool {
 	if all, ok := value.(settings); ok {
 		return slices.ContainsFunc(all, func(m setting) bool { return isSet(m.value) })
@@ -105,8 +105,8 @@ func (f *formatter) job(all settings, name string) {
 	}
 }
 
-// escaped writes characters that a file must not contain as escapes. In JSON such characters
-// occur only in quotes.
+// escaped replaces characters that are not printable by escapes. In JSON such characters occur only
+// in quotes.
 func escaped(text string) string {
 	var b strings.Builder
 	for _, r := range text {

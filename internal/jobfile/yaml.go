@@ -29,7 +29,8 @@ type tree struct {
 	merged  int
 }
 
-// parseTree returns the root of the file's only document, or nil if an error was reported.
+// parseTree returns the root of the file's only document. It returns nil, or a root of the kind
+// Broken, if it has reported an error.
 func parseTree(s *spec.Source) *spec.Node {
 	file := parseYAML(s)
 	if file == nil {
@@ -43,7 +44,7 @@ func parseTree(s *spec.Source) *spec.Node {
 		}
 		next := t.node(doc.Body, 0)
 		if root != nil {
-			s.Fail(next.At, "a second YAML document: want one document a file")
+			s.Fail(next.At, "a second YAML document: want one document per file")
 			return nil
 		}
 		root = next
@@ -54,8 +55,8 @@ func parseTree(s *spec.Source) *spec.Node {
 	return root
 }
 
-// parseYAML runs the parser, which is another project's. If an input makes it panic, the file
-// counts as broken: the process, which may be reloading its file, must go on.
+// parseYAML runs the third-party parser. If an input makes the parser panic, the file counts as
+// broken: the process, which may be reloading its file, must go on.
 func parseYAML(s *spec.Source) (file *ast.File) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -150,7 +151,7 @@ func (t *tree) node(n ast.Node, depth int) *spec.Node {
 	case *ast.TagNode:
 		return t.broken(n, "tag %s is not supported: leave it out", spec.Clip(n.Start.Value))
 	case *ast.InfinityNode, *ast.NanNode:
-		return t.broken(n, "%s is not a number that JSON knows", n.GetToken().Value)
+		return t.broken(n, "%s is not a JSON number", n.GetToken().Value)
 	case nil:
 		return t.broken(nil, "this is not YAML that can be read")
 	}
@@ -245,7 +246,7 @@ func (t *tree) text(n ast.Node, value string) *spec.Node {
 		return t.number(n)
 	}
 	if !utf8.ValidString(value) {
-		return t.broken(n, "an escape in this text does not give UTF-8")
+		return t.broken(n, "an escape in this text is not valid UTF-8")
 	}
 	return &spec.Node{Kind: spec.Text, At: at(n), Scalar: value}
 }

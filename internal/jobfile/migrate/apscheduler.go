@@ -90,7 +90,8 @@ func (a *apscheduler) configured(text string, v python.Value) {
 	}
 }
 
-// setting applies a setting of a scheduler. In a configuration dict numbers may be strings.
+// setting applies a setting of a scheduler. With asText, numbers and booleans may be strings, as in a
+// configuration dict.
 func (a *apscheduler) setting(name string, v python.Value, asText bool) {
 	if asText && v.Kind == python.Text && name != "timezone" {
 		v = python.Literal(v)

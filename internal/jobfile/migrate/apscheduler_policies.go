@@ -11,7 +11,7 @@ import (
 type apDefaults struct {
 	coalesce     bool
 	grace        time.Duration // negative: unlimited
-	given        bool          // the program sets grace
+	given        bool          // whether the program sets grace
 	maxInstances int
 }
 
@@ -21,7 +21,8 @@ var (
 	apDefaults4 = apDefaults{coalesce: true, grace: -1, maxInstances: 1}
 )
 
-// setGrace sets how late a run may start: a number of seconds, a timedelta, or None.
+// setGrace sets how late a run may start: v is a number of seconds, a timedelta, or None. It returns
+// false if v is something else, or less than a second.
 func (d *apDefaults) setGrace(v python.Value) bool {
 	if v.Kind == python.None {
 		d.grace, d.given = -1, true
@@ -35,7 +36,7 @@ func (d *apDefaults) setGrace(v python.Value) bool {
 	return true
 }
 
-// policies sets the overlap and the catch-up policy.
+// policies sets the overlap and catch-up policies, the deadline, and the spread of a max_jitter.
 func (a *apscheduler) policies(j *job.Job, p *apJob) {
 	d := a.defaults
 	if p.version4 {

@@ -128,8 +128,8 @@ func (a *apscheduler) triggerZone(j *job.Job, given, p *apJob, isObject bool) (w
 	return ""
 }
 
-// dependsOnZone reports whether a trigger has a date without a time zone, or a field of hours or
-// days.
+// dependsOnZone reports whether a trigger has a date without a time zone, or restricts hours or
+// longer units.
 func (j *apJob) dependsOnZone() bool {
 	elsewhere := time.FixedZone("", 3600)
 	for name, v := range j.args {
@@ -270,8 +270,8 @@ func (f calendarField) ascending(text string) ([]int, error) {
 	return f.part(text)
 }
 
-// weekdayPosition matches a day like "2nd fri". The fifth is not in every month, and the last has no
-// fixed date.
+// weekdayPosition matches a day like "2nd fri", which is the Friday of the dates 8 to 14. It leaves out
+// the fifth, which not every month has, and the last, whose dates differ by month.
 var weekdayPosition = regexp.MustCompile(`^([1-4])(?:st|nd|rd|th) +(mon|tue|wed|thu|fri|sat|sun)$`)
 
 // apCrontab sets the schedule of CronTrigger.from_crontab. Unlike in cron, its weekdays begin with

@@ -32,7 +32,7 @@ var (
 type celery struct {
 	Result
 	zone    string
-	hasZone bool          // the program sets it
+	hasZone bool          // the program sets zone
 	within  time.Duration // beat_cron_starting_deadline, or 0
 }
 
@@ -261,7 +261,7 @@ func (c *celery) convert(t beatTask) {
 }
 
 // pythonCall returns the arguments of a call as the payload for enqueue.py or call.py. Nil: it has
-// none.
+// none. It returns false if an argument is not a literal.
 func pythonCall(args []python.Value, kwargs python.Value, queue *python.Value) (json.RawMessage, bool) {
 	var call []python.Arg
 	if len(args) > 0 {
@@ -338,7 +338,7 @@ func beatSchedule(j *job.Job, v python.Value) (why string) {
 	case "crontab":
 		return celeryCrontab(j, v)
 	case "solar":
-		return "a solar schedule has no counterpart: write a time of the day, or let a program that knows the sun run cronce job trigger"
+		return "a solar schedule has no counterpart: write a time of the day, or let a program that computes sunrise and sunset run cronce job trigger"
 	}
 	return fmt.Sprintf("its schedule %s is not understood", v.Source)
 }

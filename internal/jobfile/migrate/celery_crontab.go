@@ -27,8 +27,9 @@ var (
 	dayNames   = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 )
 
-// celeryCrontab sets the schedule of crontab(...). All its fields must match, both day fields
-// too. The positional arguments are in the order of Celery 5.
+// celeryCrontab sets the schedule of crontab(...). All its fields must match, both day fields too.
+// Only minute and hour may be positional arguments: the order of the others depends on the version of
+// Celery.
 func celeryCrontab(j *job.Job, v python.Value) (why string) {
 	given := map[string]python.Value{}
 	for i, item := range v.Items {
@@ -79,7 +80,7 @@ func calendar(j *job.Job, fields []string) (why string) {
 	return ""
 }
 
-// celery reads a value: a number, a text like "*/5,8-17", or a list of numbers.
+// celery reads a value: a number, a text like "*/5,8-17", a list of these, or range(...).
 func (f calendarField) celery(v python.Value) ([]int, error) {
 	switch v.Kind {
 	case python.Text:

@@ -27,11 +27,11 @@ var SystemCrontabHead = append(slices.Clone(CrontabHead),
 
 var (
 	cronSetting = regexp.MustCompile(`^\s*("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$`)
-	// cronHalfStep matches n/m, which other parsers read as "from n on, each m-th".
+	// cronHalfStep matches n/m, which other parsers read as "from n on, every m-th".
 	cronHalfStep = regexp.MustCompile(`(^|,)[A-Za-z0-9]+/`)
 	cronWord     = regexp.MustCompile(`^\s*(\S+)`)
-	// silent has the settings that are not carried over, and what replaces them. They are not
-	// mentioned if they are empty.
+	// silent has settings that are not carried over, and what replaces them. An empty one gets no
+	// note.
 	silent = map[string]string{
 		"MAILTO":            "no mail is sent; the output is kept in the slot's record (cronce slot show), and on_failure reports failures",
 		"MAILFROM":          "no mail is sent",
@@ -149,7 +149,7 @@ func cronTimes(j *job.Job, fields []string) error {
 	if len(fields) == 1 {
 		switch fields[0] {
 		case "@every":
-			return fmt.Errorf("cron does not know @every: write */5 * * * * for each fifth minute, or schedule: \"@every 5m\" in the job file")
+			return fmt.Errorf("cron does not know @every: write */5 * * * * for every fifth minute, or schedule: \"@every 5m\" in the job file")
 		case "@reboot":
 			return fmt.Errorf("@reboot is not a time: start the command as a service, or with the service that starts cronce run")
 		}

@@ -1,8 +1,8 @@
 // Package migrate converts the configuration of other schedulers, such as a crontab, timers of
 // systemd or the schedule of Celery beat, to a job file with the same slots.
 //
-// A job is carried over only if it then runs at the same instants. Each other setting that a job
-// file cannot express becomes a [Note] with its line.
+// A job is carried over only if it then runs at the same instants. Differences, and other settings
+// that a job file cannot express, become a [Note] with their line.
 //
 // # Decisions
 //
@@ -10,11 +10,11 @@
 // default: a crontab's job has no retries and does not catch up. A user who moves a
 // hundred jobs first changes where they run, and later how they behave.
 //
-// Vixie cron and Kubernetes differ in what two day fields mean, and in what they do
-// when clocks change; the tests compare the jobs with the real rules of both.
+// The schedulers differ in what two day fields mean, and in what they do when clocks change. The
+// tests compare the slots of jobs with those rules.
 //
-//   - cron: if both day fields restrict, a date has to match only one of them. If a day field
-//     begins with *, both have to match: "0 0 */2 * MON" are Mondays on odd dates. The job then
+//   - Vixie cron: if no day field begins with *, a date has to match only one of them. If one
+//     does, a date has to match both: "0 0 */2 * MON" are Mondays on odd dates. The job then
 //     excludes the other weekdays. If the minute or the hour begins with *, a job follows elapsed
 //     time: dst_gap skip, dst_overlap both.
 //
@@ -34,7 +34,7 @@
 // A Python file is read and never run: package python finds the literals in it, and an expression
 // that is not made of literals becomes a note. Running the file would tell more, but a user who
 // imports a file does not expect that its code runs. A job that ran inside a process (a task, a
-// function) gets an action that calls a small program of the page on migration. The steps of a
+// function) gets an action that calls a small program, which docs/migration.md shows. The steps of a
 // workflow get an action that fails until it is filled in.
 //
 // Rejected: the Kubernetes API's Go types, which bring a hundred packages for one manifest;

@@ -22,8 +22,8 @@ var KubernetesHead = []string{
 	"a container of their image: run the worker from that image, or call the service (action: http).",
 }
 
-// manifest is a CronJob. Fields that decide when and how often it runs are decoded strictly. The
-// rest of the pod is a map.
+// manifest is a CronJob. The fields that decide when and how often it runs are decoded strictly: an
+// unknown one is an error. The pod is a map.
 type manifest struct {
 	APIVersion string         `yaml:"apiVersion"`
 	Kind       string         `yaml:"kind"`
@@ -193,7 +193,8 @@ func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, dropped
 	}
 }
 
-// command returns what the pod's container starts, and what is not carried over from the pod.
+// command returns what the pod's container starts, and what is not carried over from the pod. If it
+// is not known what the container starts, e has no Args, and dropped says why.
 func command(pod map[string]any) (e spec.Exec, dropped []string) {
 	containers, _ := pod["containers"].([]any)
 	if len(containers) != 1 {

@@ -32,8 +32,8 @@ type Note struct {
 	// File is the imported file, if there are several.
 	File string
 
-	// Job is the name of the job that the note is about. Empty: the job was not carried over, or
-	// the note is about no job.
+	// Job is the name of the job that the note is about, even if the job was not carried over. Empty:
+	// the note is about no job, or the job has no name.
 	Job string
 
 	// Of is the line of that job, if it differs from Line. Zero: it is Line.
@@ -85,8 +85,8 @@ func isText(e spec.Exec) bool {
 	return !slices.ContainsFunc(all, func(s string) bool { return !utf8.ValidString(s) || strings.ContainsRune(s, 0) })
 }
 
-// neverFires reports whether no year has the dates of the schedule, like 0 0 31 2 *. Such a
-// schedule is common for a job that is started by hand.
+// neverFires reports whether no year has the dates of the schedule, like 0 0 31 2 *. People write
+// such a schedule for a job that they start by hand.
 func neverFires(j job.Job) bool {
 	_, err := job.ParseSchedule(j.Name, job.Plan{Schedule: j.Schedule, Exclude: j.Exclude})
 	return err != nil && strings.Contains(err.Error(), "can never fire")
@@ -103,7 +103,7 @@ func (r *Result) free(name string) string {
 	return name
 }
 
-// The longest names, in bytes. Any name may have maxName; maxCommandName is for one that is made of a
+// The longest names, in bytes: maxName of any job, and maxCommandName of one that is named after its
 // command.
 const (
 	maxName        = 64
@@ -172,14 +172,14 @@ func followsElapsedTime(j job.Job) bool {
 	return len(fields) >= 5 && strings.HasPrefix(fields[len(fields)-4], "*")
 }
 
-// fromEpoch says what an interval counts from.
+// fromEpoch is the text of a note that an interval counts from 1970. was is what it counted from.
 func fromEpoch(schedule, was string) string {
 	return fmt.Sprintf("%s counts from 1970, not from %s: write a cron expression if the minute matters", schedule, was)
 }
 
 // fromTheEnd is why a day like the last one of a month is not carried over.
-const fromTheEnd = "days from the end of a month have no counterpart: let the job run on each date that may be one, such as 28-31, and its command look at the date"
+const fromTheEnd = "days from the end of a month have no counterpart: let the job run on each date that it may be, such as 28-31, and let its command check the date"
 
-// setElapsed sets the policies of a job that ran whenever the clock showed its time: not in a gap,
-// and twice if the time occurs twice.
+// setElapsed sets the policies of a job that ran whenever the clock showed its time: it did not run
+// if its time was in a gap, and it ran twice if its time occurred twice.
 func setElapsed(j *job.Job) { j.DSTGap, j.DSTOverlap = job.GapSkip, job.RepeatBoth }

@@ -16,7 +16,8 @@ var calendarWords = map[string]string{
 	"quarterly": "*-01,04,07,10-01 00:00:00", "semiannually": "*-01,07-01 00:00:00", "semi-annually": "*-01,07-01 00:00:00", "biannually": "*-01,07-01 00:00:00", "bi-annually": "*-01,07-01 00:00:00",
 }
 
-// systemdFields are the fields in the order of a cron expression, without the day of the week.
+// systemdFields are the fields in the order of a cron expression with seconds, without the day of the
+// week.
 var systemdFields = []calendarField{
 	{"second", 0, 59, nil}, {"minute", 0, 59, nil}, {"hour", 0, 23, nil}, {"day", 1, 31, nil}, {"month", 1, 12, nil},
 }
@@ -91,7 +92,7 @@ func onCalendar(j *job.Job, text, zone string) error {
 	return nil
 }
 
-// isZone reports whether the last word of a schedule is a time zone.
+// isZone reports whether a word, the last one of a schedule, is a time zone.
 func isZone(word string) bool {
 	_, err := time.LoadLocation(word)
 	_, isDay := weekdayOf(word)

@@ -155,7 +155,7 @@ func (c *serviceCommand) variables(u unitfile.Setting, word string) []string {
 	return []string{replaced}
 }
 
-// environment reads the variables, the account and the folder.
+// environment reads the variables, the user, the group and the working directory.
 func (c *serviceCommand) environment() {
 	for _, u := range c.unit.All("Service", "Environment") {
 		all, ok := unitfile.Words(u.Value)
@@ -195,7 +195,7 @@ func (c *serviceCommand) environment() {
 	}
 }
 
-// settings reads everything else.
+// settings reads all other settings.
 func (c *serviceCommand) settings() {
 	var others []string
 	var first unitfile.Setting

@@ -32,7 +32,7 @@ const (
 	Count    Kind = "whole number" // from 1 to Field.Max; 0: no limit
 	Size     Kind = "size"         // 16KiB
 	Instant  Kind = "instant"      // RFC 3339
-	Any      Kind = "any value"    // that JSON knows
+	Any      Kind = "any value"    // of JSON
 	Texts    Kind = "list of text" // at most Field.Max; 0: no limit
 	Mapping  Kind = "mapping"      // of Field.Fields
 	TextOr   Kind = "text or mapping"

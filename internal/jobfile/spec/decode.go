@@ -31,7 +31,8 @@ func (d *decoder) fail(at Position, format string, args ...any) {
 	d.Source.Fail(at, "%s%s", d.prefix, fmt.Sprintf(format, args...))
 }
 
-// want reports an error if v is not of kind k. example shows a valid value.
+// want reports whether v is of kind k. If it is not, want adds an error, unless v is Broken. example
+// shows a valid value.
 func (d *decoder) want(v value, k kind, example string) bool {
 	if v.Kind != k && v.Kind != Broken {
 		label := v.label
@@ -130,8 +131,7 @@ func (d *decoder) text(v value, example string) (string, bool) {
 	return v.Scalar, true
 }
 
-// duration reads Go's notation. Zero is rejected, because package job would
-// take it for the default.
+// duration reads Go's notation. Zero is rejected, because package job would take it for the default.
 func (d *decoder) duration(v value) (time.Duration, bool) {
 	const example = "a duration like 30s, 10m or 1h30m"
 	if !d.want(v, Text, example) {

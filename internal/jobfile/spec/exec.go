@@ -24,7 +24,7 @@ type Exec struct {
 	PassEnv []string
 
 	// Dir is the working directory; empty: the worker's. A relative one is below the
-	// worker's. "~" is the home directory of User.
+	// worker's. "~" is the home directory of User, or of the worker's user.
 	Dir string
 
 	// User and Group are names or numbers of the system's users and groups; empty: those of
@@ -46,7 +46,7 @@ func (e Exec) Path() string {
 type Variable struct {
 	Name string
 
-	// Value is the value in the job file. Although it is no secret there, it is not shown.
+	// Value is the value in the job file. It should be no secret, but it is not shown all the same.
 	Value string
 
 	// Env names a variable of the worker's environment, File a file with the value.

@@ -40,8 +40,8 @@ type Option func(*decoder)
 // run them. An action in the file must still be valid.
 func WithoutActions() Option { return func(d *decoder) { d.actionless = true } }
 
-// DecodeFile decodes the jobs of a file with the text s. root is its tree, or nil if an error was
-// reported.
+// DecodeFile decodes the jobs of a file with the text s. root is its tree. If root is nil or Broken,
+// an error was reported already.
 func DecodeFile(s *Source, root *Node, options ...Option) (*File, error) {
 	if root == nil || root.Kind == Broken {
 		return nil, s.Err()

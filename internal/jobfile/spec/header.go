@@ -69,7 +69,8 @@ func (d *decoder) header(v value) (h Header, ok bool) {
 	return h, ok && d.headerText(v, h.Value)
 }
 
-// headerText reports characters that could end the header and begin another one.
+// headerText reports an error if the text is too long for a header, or has a control character, which
+// could end the header and begin another one.
 func (d *decoder) headerText(v value, s string) bool {
 	switch {
 	case len(s) > MaxHeader:

@@ -143,7 +143,7 @@ func (j *jobDecoder) required(v value) {
 }
 
 // fields returns the fields in the order in which they are decoded. The bounds and exclusions of a
-// schedule come after it, so that an error that they leave no slot is attributed to them.
+// schedule come after it. So if they leave no slot, the error is attributed to them.
 func (j *jobDecoder) fields() []field {
 	return []field{
 		{"name", func(value) {}}, // see decodeName

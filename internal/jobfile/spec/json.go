@@ -43,7 +43,7 @@ func positionAfter(text string) Position {
 	return Position{line, utf8.RuneCountInString(text[strings.LastIndexByte(text, '\n')+1:]) + 1}
 }
 
-// next skips white space and separators, and returns the position of the next token.
+// next returns the position of the next token, after white space and separators.
 func (t *jsonTree) next() Position {
 	offset := int(t.decoder.InputOffset())
 	skipped := len(t.Text[offset:]) - len(strings.TrimLeft(t.Text[offset:], " \t\r\n,:"))

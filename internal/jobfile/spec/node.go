@@ -41,10 +41,10 @@ type Member struct {
 	Value *Node
 }
 
-// JSONNumber is the spelling of numbers that JSON and every YAML version share.
+// JSONNumber matches numbers as JSON spells them. YAML 1.2 reads them as the same numbers.
 var JSONNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
-// Clip shortens invalid input for an error message, and masks passwords in it.
+// Clip shortens invalid input for an error message, and masks the private parts of URLs in it.
 func Clip(s string) string {
 	const most = 60
 	s = mask(s)

@@ -36,11 +36,10 @@ type Source struct {
 // Position is a place in a file. Both count from 1; zero: the whole file.
 type Position struct{ Line, Column int }
 
-// NewSource returns the text of a file. Err returns an error if data is not text.
+// NewSource returns the text of a file. If data is too large, empty or not text, Err returns an error.
 func NewSource(name string, data []byte) *Source {
 	text := strings.TrimPrefix(string(data), "\ufeff")
-	// YAML reads both line ends alike, but its parser counts CRLF twice in
-	// quoted text.
+	// YAML reads both line ends alike, but its parser counts CRLF twice in quoted text.
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	s := &Source{name: name, Text: text, Lines: strings.Split(text, "\n")}
 	switch {

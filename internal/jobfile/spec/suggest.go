@@ -8,7 +8,7 @@ import (
 	nearest "github.com/cronce-io/cronce/internal/text/suggest"
 )
 
-// suggest returns the similar word, or else lists the words.
+// suggest asks whether the most similar word was meant. If none is similar, it lists the words.
 func suggest(word string, words []string) string {
 	if near := nearest.Nearest(word, words); near != "" {
 		return "did you mean " + strconv.Quote(near) + "?"
@@ -16,8 +16,8 @@ func suggest(word string, words []string) string {
 	return "want " + alternatives(words)
 }
 
-// suggestField returns where an unknown field belongs, or the similar field. An action belongs
-// below "action", which no spelling suggestion would find.
+// suggestField is suggest for an unknown field. For exec, http and nats, it says that they belong
+// below "action", which no similar word would show.
 func suggestField(name string, fields []string) string {
 	if slices.Contains([]string{"exec", "http", "nats"}, name) && slices.Contains(fields, "action") {
 		return "it goes below \"action\""

@@ -4,8 +4,8 @@ import "slices"
 
 // Found is an assignment, a call or another mention of a wanted name.
 type Found struct {
-	// Name is the name that a value is assigned to, or the part after its last dot: the target of
-	// an assignment, a named argument, or the key of a dict. It is empty for a call.
+	// Name is the name that a value is assigned to, or the part of it after the last dot. It is the
+	// target of an assignment, a named argument, or the key of a dict. It is empty for a call.
 	Name string
 
 	// Value is what is assigned, or the call. Its Line is where it begins.
@@ -25,8 +25,9 @@ type Found struct {
 	Line int
 }
 
-// Find reads a program, and returns the assignments to the names, and the calls of the names, in
-// the order of the file. It does not return a name that is part of a value that it returns.
+// Find reads a program, and returns the assignments to the names, the calls of the names and their
+// other mentions, in the order of the file. It does not return a name that is part of a value that it
+// returns.
 func Find(source string, names ...string) []Found {
 	p := parser{source: source, tokens: scan(source)}
 	wanted := map[string]bool{}

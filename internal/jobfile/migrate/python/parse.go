@@ -46,7 +46,8 @@ func (p *parser) expression() Value {
 	return p.placed(v, from)
 }
 
-// placed sets the lines and the source of an expression that begins at a token and ends here.
+// placed sets the lines and the source of an expression that begins at a token and ends before the
+// parser's next one.
 func (p *parser) placed(v Value, from int) Value {
 	v.Line, v.End = p.tokens[from].line, p.tokens[max(from, p.pos-1)].line
 	if p.pos > from {
@@ -84,7 +85,8 @@ func (p *parser) opaque(from int) Value {
 	return p.placed(Value{Kind: Opaque}, from)
 }
 
-// lambda reports whether there is a lambda between from and here, whose colon belongs to it.
+// lambda reports whether there is a lambda between from and the parser's next token. A colon there
+// belongs to the lambda.
 func (p *parser) lambda(from int) bool {
 	return slices.ContainsFunc(p.tokens[from:p.pos], func(t token) bool { return t.kind == name && t.value == "lambda" })
 }

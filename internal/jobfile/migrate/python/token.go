@@ -29,8 +29,8 @@ type token struct {
 	bytes bool
 }
 
-// scan splits a program into tokens. It never fails: an unfinished string reaches to the end of
-// its line, and unknown characters are tokens of the kind other.
+// scan splits a program into tokens. It never fails: an unfinished string ends with its line (with
+// three quotes, with the program), and unknown characters are tokens of the kind other.
 func scan(source string) []token {
 	s := scanner{source: source, line: 1}
 	for s.next() {

@@ -10,7 +10,7 @@ import (
 
 // File is the file of a unit, or a drop-in for one.
 type File struct {
-	// Path is the path of the file. Its base is the unit's name.
+	// Path is the path of the file. Method Unit derives the unit's name from it.
 	Path string
 
 	// File is the name of the file in notes. Empty: there is only one file. Line is the number of
@@ -59,8 +59,8 @@ type Setting struct {
 	Line                int
 }
 
-// Unit has the settings of a unit, in their order. An empty value removes the earlier settings of
-// the same key.
+// Unit has the settings of a unit, in their order. For All and Last, an empty value removes the
+// earlier settings of the same key.
 type Unit struct {
 	Name     string
 	Settings []Setting
