@@ -148,7 +148,7 @@ func TestApplyOfTheSameJobIsNoConflict(t *testing.T) {
 	}
 }
 
-// A file of yesterday does not overwrite an edit of today.
+// Yesterday's file does not overwrite today's edit.
 func TestApplyWithARevisionChangesOnlyWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "alice@a")

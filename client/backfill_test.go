@@ -230,7 +230,7 @@ func TestBackfillRefusesInvalidOrders(t *testing.T) {
 	}
 }
 
-// A backfill publishes all shards of a slot by the plan that was in force, also if some of
+// A backfill publishes all shards of a slot by the plan that was in force, even if some of
 // them were published before.
 func TestBackfillPublishesAllShards(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// exampleT is what a test is here, where there is none: in yours it is the *testing.T.
+// exampleT stands for the *testing.T of a test, which an example does not have.
 type exampleT struct{ cleanups []func() }
 
 func (t *exampleT) Helper()                           {}

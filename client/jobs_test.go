@@ -16,8 +16,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// A command waits some seconds for a silent broker. Computing the next slots of many jobs
-// takes as long, and is no silence.
+// A command waits some seconds for a silent broker. Computing the next slots of many jobs takes as
+// long, and does not count as silence.
 func TestListJobsIsNoSilenceOfTheBrokerWhileItComputes(t *testing.T) {
 	t.Parallel()
 	store, jobs, alive := memstore.New(), 50, 0

@@ -201,7 +201,8 @@ func TestTriggerLaterIsOneTimerForOneKey(t *testing.T) {
 }
 
 // The run's message waits in a queue without workers. The same order publishes one in the new
-// queue. The ledger ends the first message. The run stays whole although the job is split now.
+// queue. A worker that receives the first message finds the run's record. The run stays whole although
+// the job is split now.
 func TestTriggerMovesARunFromADeadQueue(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -220,8 +221,8 @@ func TestTriggerMovesARunFromADeadQueue(t *testing.T) {
 	}
 }
 
-// A run that waits for a worker has no record, and a timer that has fired no message ID. The same
-// key is the same run all the same, now and later.
+// A run that waits for a worker has no record, and a fired timer has no message ID. An order with the
+// same key finds the run all the same, now and later.
 func TestTriggerFindsARunThatWaits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -414,7 +415,7 @@ func TestTriggerPassesKeysAndPayloadsUnchanged(t *testing.T) {
 	})
 }
 
-// An order triggers all shards of a run, now or later, also if an earlier order triggered only
+// An order triggers all shards of a run, now or later, even if an earlier order triggered only
 // some of them.
 func TestTriggerPublishesAllShards(t *testing.T) {
 	t.Parallel()

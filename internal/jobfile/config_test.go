@@ -89,7 +89,7 @@ func TestQuickstartIsRight(t *testing.T) {
 	}
 }
 
-// testdata/bad holds a mistake a file, or many, and beside it what is said.
+// Each file in testdata/bad has one mistake or more. The .txt file beside it has the errors.
 func TestBadFilesSayWhatIsWrongAndWhere(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/bad/*.yaml")

@@ -60,7 +60,7 @@ func TestParseJSONSaysWhatIsWrongAndWhere(t *testing.T) {
 	}
 }
 
-// FuzzParseJSON: whatever a request holds, the process that answers it goes on.
+// FuzzParseJSON checks that no request ends the process that answers it.
 func FuzzParseJSON(f *testing.F) {
 	f.Add(`{"version":1,"jobs":[{"name":"a","schedule":"@hourly","action":{"exec":["/bin/true"]}}]}`)
 	f.Add(`{"version":1,"jobs":[{"name":"a","payload":{"deep":[[[{"x":null}]]]}}]}`)

@@ -20,7 +20,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// formats are those that one text holds.
+// formats are the importers, by name. Each reads one text.
 var formats = map[string]func(text string) (Result, error){
 	"celery":      func(text string) (Result, error) { return Celery(text, "UTC"), nil },
 	"apscheduler": func(text string) (Result, error) { return APScheduler(text, "UTC"), nil },
@@ -47,7 +47,7 @@ func needCommand(t *testing.T, name string) {
 	}
 }
 
-// matching is a judge: it returns each minute of UTC at which all fields match.
+// matching computes the expected slots: each minute of UTC at which all fields match.
 func matching(from, to time.Time, minutes, hours, days, weekdays map[int]bool) (runs []time.Time) {
 	has := func(set map[int]bool, n int) bool { return set == nil || set[n] }
 	for at := from.Add(time.Minute); at.Before(to); at = at.Add(time.Minute) {
@@ -58,7 +58,7 @@ func matching(from, to time.Time, minutes, hours, days, weekdays map[int]bool) (
 	return runs
 }
 
-// drawField draws a field as Python writes it, and its values; nil is every value.
+// drawField draws a field as Python writes it, and its values. A nil set stands for all values.
 func drawField(t *rapid.T, name string, low, high int) (text string, set map[int]bool) {
 	set = map[int]bool{}
 	switch a, b := rapid.IntRange(low, high).Draw(t, name), rapid.IntRange(low, high).Draw(t, name+" too"); rapid.IntRange(0, 4).Draw(t, name+" kind") {
@@ -153,7 +153,7 @@ func TestPythonIntervalsAndDatesAreReadAsTheyStand(t *testing.T) {
 	}
 }
 
-// The program of the page gets what the importer writes.
+// call.py of docs/migration.md reads the payload that the importer writes.
 func TestTheCallOfAnImportedFunctionHasItsArguments(t *testing.T) {
 	t.Parallel()
 	needCommand(t, "python3")
@@ -183,7 +183,8 @@ func TestTheCallOfAnImportedFunctionHasItsArguments(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, the job file that is made of it is right, and says what the jobs say.
+// FuzzImport checks that the job file that is made of any imported file is valid, and reads as the same
+// jobs.
 func FuzzImport(f *testing.F) {
 	files, err := os.ReadDir("../../../cmd/cronce/testdata/import")
 	if err != nil {

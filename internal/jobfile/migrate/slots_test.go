@@ -59,8 +59,8 @@ func slotsOf(t interface {
 	return slots
 }
 
-// cronRuns is when Vixie cron starts a line's command, by its own rules, minute by
-// minute: find_jobs of cron.c and its clock changes of up to three hours.
+// cronRuns returns when Vixie cron starts a line's command. It follows cron.c minute by minute:
+// find_jobs, and what cron does when clocks change by up to three hours.
 func cronRuns(line string, zone *time.Location, from, to time.Time) (runs []time.Time) {
 	f := strings.Fields(line)
 	set := func(field string, low, high int) map[int]bool {
@@ -101,7 +101,7 @@ func cronRuns(line string, zone *time.Location, from, to time.Time) (runs []time
 		wall := wallOf(at)
 		run := matches(wall)
 		if !star(0) && !star(1) {
-			run = false // at its own time once, and what a gap swallowed right after it
+			run = false // a wall time runs once, and those in a gap run right after the gap
 			for w := newest.Add(time.Minute); !w.After(wall); w = w.Add(time.Minute) {
 				run = run || matches(w)
 			}
@@ -116,7 +116,7 @@ func cronRuns(line string, zone *time.Location, from, to time.Time) (runs []time
 	return runs
 }
 
-// differ words the first difference.
+// differ describes the first difference.
 func differ(got, want []time.Time) string {
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || !got[i].Equal(want[i]) {
@@ -150,8 +150,8 @@ func TestACrontabsJobsHaveTheSlotsThatCronRunsThemAt(t *testing.T) {
 	}
 }
 
-// Where clocks change by half an hour, the search of Kubernetes' parser misses slots or
-// makes them up; there the job is right.
+// Where clocks change by half an hour, the search of Kubernetes' parser misses slots or invents
+// them. The job has the right ones, so this test leaves such a zone out.
 func TestACronJobsJobHasTheSlotsThatKubernetesRunsItAt(t *testing.T) {
 	t.Parallel()
 	for name, days := range changes {
@@ -193,7 +193,6 @@ spec:
   jobTemplate: {spec: {template: {spec: {containers: [{name: c, command: [work]}]}}}}
 `
 
-// Whatever a crontab holds, each line is a job, or named, and the file is right.
 func TestAScheduleThatNeverFiresIsImportedAsAJobOnDemand(t *testing.T) {
 	t.Parallel()
 	fromCron := Crontab("0 0 31 2 * work", "Europe/Berlin", false)
@@ -216,6 +215,7 @@ func TestAScheduleThatNeverFiresIsImportedAsAJobOnDemand(t *testing.T) {
 	}
 }
 
+// Each line of any crontab becomes a job or has a note, and the job file is valid.
 func TestNothingOfACrontabIsDroppedInSilence(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

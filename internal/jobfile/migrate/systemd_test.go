@@ -25,8 +25,8 @@ func systemdOf(timer, service string) Result {
 
 var elapses = regexp.MustCompile(`\w{3} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC`)
 
-// calendarRuns asks systemd itself. Of some expressions it finds no next time on a day when clocks
-// change; then known is false.
+// calendarRuns asks systemd itself. For some expressions, systemd finds no next time on a day when
+// clocks change: then known is false.
 func calendarRuns(t *testing.T, expression string, from, to time.Time) (runs []time.Time, known bool) {
 	t.Helper()
 	cmd := exec.Command("systemd-analyze", "calendar", fmt.Sprintf("--iterations=%d", mostRuns), "--base-time="+from.Format("2006-01-02 15:04:05 UTC"), expression)
@@ -52,7 +52,8 @@ func calendarRuns(t *testing.T, expression string, from, to time.Time) (runs []t
 
 const mostRuns = 60
 
-// drawCalendar draws a part of a calendar expression. systemd refuses a step that leaves the field.
+// drawCalendar draws a part of a calendar expression. A start and its step stay within the field,
+// because systemd refuses others.
 func drawCalendar(t *rapid.T, name string, low, high int) string {
 	a, b := rapid.IntRange(low, high).Draw(t, name), rapid.IntRange(low, high).Draw(t, name+" too")
 	switch rapid.IntRange(0, 5).Draw(t, name+" kind") {

@@ -24,21 +24,21 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// place is a field and a job file around a value for it.
+// place is a field, with a function that returns a job file in which the field has a value.
 type place struct {
 	reference.Field
 	path string
 	file func(value string) string
 }
 
-// places walks the reference: every field of a job, at any depth.
+// places returns every field of a job, at any depth.
 func places() []place {
 	var all []place
 	var walk func(f reference.Field, path string, around func(string) string)
 	walk = func(f reference.Field, path string, around func(string) string) {
 		for _, m := range f.Fields {
-			// The other members that must be there, so that a file is right
-			// but for the field that is looked at.
+			// The file has the other members that it needs, so that only the value of this field can
+			// make it invalid.
 			file := func(value string) string {
 				return around("{" + strings.Join(append(others(f, m), m.Name+": "+value), ", ") + "}")
 			}
@@ -57,7 +57,7 @@ func places() []place {
 	return all
 }
 
-// others are the members beside m without which the mapping f is wrong.
+// others returns the members beside m that the mapping f needs to be valid.
 func others(f, m reference.Field) []string {
 	var with []string
 	way := slices.Contains(f.OneOf, m.Name)
@@ -93,7 +93,7 @@ func TestSettingsInADiffHaveTheNamesOfTheFile(t *testing.T) {
 		}
 		for _, s := range settings {
 			named[s.Name] = true
-			// The members of a value, such as those of a payload, belong to its field.
+			// The members of a value, such as a payload, belong to the field of the value.
 			field := s.Name
 			for kinds[field] == "" && strings.Contains(field, ".") {
 				field = field[:strings.LastIndex(field, ".")]
@@ -108,8 +108,8 @@ func TestSettingsInADiffHaveTheNamesOfTheFile(t *testing.T) {
 	}
 }
 
-// What a decoder would take in place of a field that it does not know is what the
-// reference has there.
+// The error about an unknown field lists the fields that the decoder reads. The reference has the
+// same.
 func TestTheReferenceHasTheFieldsThatAreRead(t *testing.T) {
 	t.Parallel()
 	known := map[string][]string{"": {}} // by the path of their mapping
@@ -162,8 +162,8 @@ func TestExamplesOfTheReferenceAreRight(t *testing.T) {
 	}
 }
 
-// A default that is a value changes nothing when it is written out. A job's zero
-// output and concurrency stand for their defaults, so these two would.
+// A file that sets a field to its default defines the same job as one without the field. This does
+// not hold for output and concurrency: Job keeps their zero values, which stand for the defaults.
 func TestDefaultsOfTheReferenceAreTrue(t *testing.T) {
 	t.Parallel()
 	tried := 0
@@ -188,8 +188,8 @@ func TestDefaultsOfTheReferenceAreTrue(t *testing.T) {
 	}
 }
 
-// What is of the wrong kind, beyond a limit or no word of a list is refused by the
-// decoder and by the schema alike; the last value within a limit by neither.
+// The decoder and the schema both refuse a value of the wrong kind, beyond a limit or not in a list of
+// words. Both accept the last value within a limit.
 func TestTheReferenceAndItsSchemaKnowTheLimits(t *testing.T) {
 	t.Parallel()
 	schema := compile(t)
@@ -224,8 +224,7 @@ func TestTheReferenceAndItsSchemaKnowTheLimits(t *testing.T) {
 	}
 }
 
-// No file that is right has a red line in an editor, and none of those that are
-// wrong in their shape is without.
+// An editor that checks a valid file by the schema shows no error.
 func TestTheSchemaTakesEveryFileThatIsRight(t *testing.T) {
 	t.Parallel()
 	schema := compile(t)
@@ -271,7 +270,7 @@ func compile(t *testing.T) compiled {
 	return compiled{s}
 }
 
-// check reads a file as an editor would: as YAML, by what YAML says.
+// check validates a file as an editor does: it reads the file as YAML, and applies the schema.
 func (c compiled) check(text string) error {
 	var value any
 	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
@@ -288,7 +287,7 @@ func (c compiled) check(text string) error {
 	return errors.Join(c.Validate(plain))
 }
 
-// What the page of all fields says it is.
+// docs/jobs.yaml says that it has every field.
 func TestTheAnnotatedFileHasEveryField(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/jobs.yaml")

@@ -114,7 +114,7 @@ X["a b"] = {}
 	}
 }
 
-// The judge is Python's own ast.literal_eval.
+// Python's own ast.literal_eval gives the expected value.
 func TestLiteralsAreReadAsPythonReadsThem(t *testing.T) {
 	t.Parallel()
 	interpreter, err := exec.LookPath("python3")
