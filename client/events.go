@@ -154,7 +154,7 @@ func (s *eventStream) follow(ctx context.Context, reconnected <-chan struct{}, m
 		select {
 		case e := <-s.live:
 			switch {
-			case slices.Contains(exchange.Exceptional(), e.Kind):
+			case slices.Contains(exchange.KeptKinds(), e.Kind):
 				return true
 			case s.selects(e):
 				if s.ended = !s.yield(Event{e, 0}, nil); s.ended {

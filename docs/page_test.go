@@ -28,7 +28,7 @@ func TestPageNamesWhatIsOnTheWire(t *testing.T) {
 	for _, s := range []job.State{job.Running, job.Retrying, job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
 		words = append(words, string(s))
 	}
-	for _, kind := range exchange.Exceptional() {
+	for _, kind := range exchange.KeptKinds() {
 		words = append(words, string(kind))
 	}
 	var m core.Message

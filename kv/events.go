@@ -31,7 +31,7 @@ type EventFilter struct {
 }
 
 // Events iterates over the stored events, oldest first. The broker stores the kinds that
-// exchange.Exceptional lists, for as long as the ledger keeps records. An event that cannot be
+// exchange.KeptKinds lists, for as long as the ledger keeps records. An event that cannot be
 // decoded yields an error that wraps job.ErrInvalid or job.ErrVersion, and the iteration
 // continues. Any other error ends it.
 func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, error] {
@@ -90,7 +90,7 @@ func (s *Store) Alert(ctx context.Context, e job.Event, id string) error {
 	return s.storeEvent(ctx, e, jetstream.WithMsgID(id))
 }
 
-// StoreEvent publishes an event of a kind that the broker stores (see exchange.Exceptional) and,
+// StoreEvent publishes an event of a kind that the broker stores (see exchange.KeptKinds) and,
 // unlike Emit, waits until the broker has stored it. The broker may store it twice.
 func (s *Store) StoreEvent(ctx context.Context, e job.Event) error { return s.storeEvent(ctx, e) }
 
@@ -108,7 +108,7 @@ func (s *Store) storeEvent(ctx context.Context, e job.Event, options ...jetstrea
 }
 
 // Emit publishes an event as a core NATS message, and does not wait. Subscribers receive it, and
-// the stream <namespace>_events keeps the kinds that exchange.Exceptional lists. Emit does not
+// the stream <namespace>_events keeps the kinds that exchange.KeptKinds lists. Emit does not
 // learn whether either of them received the event, so nothing may depend on it. If the event is
 // too large for the server, Emit shortens the event's output, and then its error.
 func (s *Store) Emit(e job.Event) error {

@@ -49,7 +49,7 @@ func Configs(namespace string, set job.Settings, recent bool) []jetstream.Stream
 		}
 	}
 	var events []string
-	for _, kind := range exchange.Exceptional() {
+	for _, kind := range exchange.KeptKinds() {
 		events = append(events, namespace+".event."+string(kind)+".*")
 	}
 	all := []jetstream.StreamConfig{

@@ -21,9 +21,9 @@ func NewAlert(r job.Record, revision uint64, kind job.State) job.Event {
 	}
 }
 
-// endOf returns the last runes of s, in at most most bytes.
-func endOf(s string, most int) string {
-	s = s[max(0, len(s)-most):]
+// endOf returns the last runes of s, in at most limit bytes.
+func endOf(s string, limit int) string {
+	s = s[max(0, len(s)-limit):]
 	for s != "" && !utf8.RuneStart(s[0]) {
 		s = s[1:]
 	}

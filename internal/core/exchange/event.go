@@ -20,12 +20,12 @@ const NoJob = "_"
 
 // Kinds returns all kinds of events.
 func Kinds() []job.EventKind {
-	return append([]job.EventKind{job.EventSucceeded, job.EventRetrying, job.EventProgress, job.EventOutput}, Exceptional()...)
+	return append([]job.EventKind{job.EventSucceeded, job.EventRetrying, job.EventProgress, job.EventOutput}, KeptKinds()...)
 }
 
-// Exceptional returns the kinds of events that the events stream keeps for the ledger's
+// KeptKinds returns the kinds of events that the events stream keeps for the ledger's
 // retention.
-func Exceptional() []job.EventKind {
+func KeptKinds() []job.EventKind {
 	return []job.EventKind{
 		job.EventFenced, job.EventTakeover, job.EventRefused, job.EventFailed, job.EventMissed, job.EventSkipped, job.EventExpired, job.EventCancelled, job.EventAlert,
 		job.EventOrdered,

@@ -18,15 +18,15 @@ const (
 	leastText    = 100
 )
 
-// AppendRecord appends the record's JSON to b. If that has more than most bytes, it cuts
+// AppendRecord appends the record's JSON to b. If that has more than limit bytes, it cuts
 // the errors of old attempts, then their outputs, then the last output, then the result, the
 // oldest attempts, and the error, until it fits. It cuts nothing else, so the JSON may still be
-// too long. A most of 0 means no limit.
-func AppendRecord(b []byte, r job.Record, most int) ([]byte, error) {
+// too long. A limit of 0 means none.
+func AppendRecord(b []byte, r job.Record, limit int) ([]byte, error) {
 	data, err := r.AppendJSON(b)
 	for _, cut := range []func(r *job.Record, over int){cutOldErrors, cutOldOutputs, cutOutput, dropResult, cutHistory, cutError} {
-		over := len(data) - len(b) - most
-		if err != nil || most <= 0 || over <= 0 {
+		over := len(data) - len(b) - limit
+		if err != nil || limit <= 0 || over <= 0 {
 			break
 		}
 		cut(&r, over)
@@ -69,12 +69,12 @@ func dropResult(r *job.Record, _ int) {
 
 // DropsResult reports whether AppendRecord leaves the record's result out. It is cheap if there is
 // plenty of room.
-func DropsResult(r job.Record, most int) bool {
+func DropsResult(r job.Record, limit int) bool {
 	const rest = 64 << 10 // more than the rest of a record takes after all its texts were cut
-	if most <= 0 || len(r.Result) == 0 || len(r.Result)+2*len(r.Payload)+rest <= most {
+	if limit <= 0 || len(r.Result) == 0 || len(r.Result)+2*len(r.Payload)+rest <= limit {
 		return false
 	}
-	data, err := AppendRecord(nil, r, most)
+	data, err := AppendRecord(nil, r, limit)
 	if err != nil {
 		return false
 	}
@@ -93,15 +93,15 @@ func cutError(r *job.Record, over int) {
 	}
 }
 
-// MarshalEvent returns the event's JSON. If that has more than most bytes, it cuts the
-// output, and then the error. A most of 0 means no limit.
-func MarshalEvent(e job.Event, most int) ([]byte, error) {
+// MarshalEvent returns the event's JSON. If that has more than limit bytes, it cuts the
+// output, and then the error. A limit of 0 means none.
+func MarshalEvent(e job.Event, limit int) ([]byte, error) {
 	data, err := e.MarshalJSON()
-	if over := len(data) - most; err == nil && most > 0 && over > 0 && e.Output != "" {
+	if over := len(data) - limit; err == nil && limit > 0 && over > 0 && e.Output != "" {
 		e.Output = output.ShrinkBy(e.Output, over)
 		data, err = e.MarshalJSON()
 	}
-	if over := len(data) - most; err == nil && most > 0 && over > 0 {
+	if over := len(data) - limit; err == nil && limit > 0 && over > 0 {
 		e.Error = cutBy(e.Error, over)
 		return e.MarshalJSON()
 	}

@@ -55,11 +55,11 @@ func DecodeOutputRequest(data []byte) (job.Slot, OutputRequest, error) {
 	return slot, r, err
 }
 
-// MarshalOutputAnswer returns the JSON of the answer. If that has more than most bytes, it cuts the
-// output. A most of 0 means no limit.
-func MarshalOutputAnswer(a OutputAnswer, most int) ([]byte, error) {
+// MarshalOutputAnswer returns the JSON of the answer. If that has more than limit bytes, it cuts the
+// output. A limit of 0 means none.
+func MarshalOutputAnswer(a OutputAnswer, limit int) ([]byte, error) {
 	data, err := codec.Marshal(a)
-	if over := len(data) - most; err == nil && most > 0 && over > 0 {
+	if over := len(data) - limit; err == nil && limit > 0 && over > 0 {
 		a.Output = output.ShrinkBy(a.Output, over)
 		return codec.Marshal(a)
 	}

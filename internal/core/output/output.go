@@ -84,10 +84,10 @@ func withoutCutStart(s string) string {
 	return s[n:]
 }
 
-// Shrink returns the beginning and the end of s, in at most most bytes with the mark between
+// Shrink returns the beginning and the end of s, in at most limit bytes with the mark between
 // them, or only the mark. A text that was cut before keeps one mark, for all that was cut.
-func Shrink(s string, most int) string {
-	return shrink(s, most, func(_ rune, size int) int { return size })
+func Shrink(s string, limit int) string {
+	return shrink(s, limit, func(_ rune, size int) int { return size })
 }
 
 // ShrinkBy shrinks s as Shrink does, until its JSON is shorter by over bytes or only the mark is
@@ -100,9 +100,9 @@ func ShrinkBy(s string, over int) string {
 }
 
 // shrink is Shrink with another measure of length: width returns the length of one character, and
-// most bounds the sum.
-func shrink(s string, most int, width func(r rune, size int) int) string {
-	if WidthOf(s, width) <= most {
+// limit bounds the sum.
+func shrink(s string, limit int, width func(r rune, size int) int) string {
+	if WidthOf(s, width) <= limit {
 		return s
 	}
 	head, tail, cut, marked := parts(s)
@@ -111,7 +111,7 @@ func shrink(s string, most int, width func(r rune, size int) int) string {
 	} else {
 		head, tail = s, s
 	}
-	room := max(0, most-markSize)
+	room := max(0, limit-markSize)
 	h, left := First(head, room-min(WidthOf(tail, width), room/2), width)
 	t := last(tail, room/2+left, width)
 	return h + outputMark(cut+int64(len(s)-len(h)-len(t))) + t

@@ -48,7 +48,7 @@ var troubles = []job.EventKind{job.EventFailed, job.EventMissed, job.EventExpire
 // activity is the page of the events, among them the orders that people gave.
 func (s *Site) activity() shell.Page {
 	return shell.Page{Path: "/activity", Nav: "activity", File: "activity.html", Show: func(r *shell.Request) (any, error) {
-		d := activityView{Kinds: append([]job.EventKind{job.EventSucceeded, job.EventRetrying}, exchange.Exceptional()...)}
+		d := activityView{Kinds: append([]job.EventKind{job.EventSucceeded, job.EventRetrying}, exchange.KeptKinds()...)}
 		d.Kind = r.Form.One("kind", append([]string{"", kindOrders, kindTroubles}, codec.Strings(d.Kinds...)...)...)
 		name := r.Form.Get("job")
 		if err := codec.ValidateJobFilter(name); err != nil {
