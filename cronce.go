@@ -73,7 +73,7 @@ func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, err
 		return nil, err
 	}
 	if cfg.logger != nil && !nc.IsConnected() && !nc.IsClosed() {
-		cfg.logger.Warn("waiting for the NATS server: the connection has none now", "connection", nc.Status().String())
+		cfg.logger.Warn("waiting for the NATS server: not connected yet", "connection", nc.Status().String())
 	}
 	parts := inject.From(ctx)
 	cfg.clock = parts.Clock
@@ -96,8 +96,9 @@ func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, err
 	return s, nil
 }
 
-// Run publishes and runs slots until ctx ends. Then it waits for running handlers, up to the grace
-// period, and returns nil. It may be called once.
+// Run publishes and runs slots until ctx ends. Then it waits for running handlers up to the grace
+// period, ends the contexts of the others, waits some seconds for them, and returns nil. It may be
+// called once.
 //
 // Run returns an error if the connection is closed (it wraps nats.ErrConnectionClosed), if the
 // registry cannot be read or written, if a queue on the broker has other settings than this replica

@@ -69,7 +69,7 @@ func WithConcurrency(n int) Option {
 	return func(c *config) error {
 		c.concurrency = n
 		if n < 1 {
-			return fmt.Errorf("%w concurrency %d: at least 1", job.ErrInvalid, n)
+			return fmt.Errorf("%w concurrency %d: must be at least 1", job.ErrInvalid, n)
 		}
 		return nil
 	}
@@ -85,7 +85,7 @@ func WithQueueConcurrency(queue string, n int) Option {
 			return err
 		}
 		if n < 1 {
-			return fmt.Errorf("%w concurrency %d of queue %s: at least 1", job.ErrInvalid, n, queue)
+			return fmt.Errorf("%w concurrency %d of queue %s: must be at least 1", job.ErrInvalid, n, queue)
 		}
 		if c.queueConcurrency == nil {
 			c.queueConcurrency = map[string]int{}

@@ -48,7 +48,7 @@ var state = []reading{
 			}
 		}, "queue"),
 	produced("cronce_producer_published_total", `Slots that this node published and the broker acknowledged, duplicates included.`, func(s producer.Stats) uint64 { return s.Published }),
-	produced("cronce_producer_folded_total", `Published slots that the broker already had, from another node.`, func(s producer.Stats) uint64 { return s.Folded }),
+	produced("cronce_producer_folded_total", `Published slots that the broker already had.`, func(s producer.Stats) uint64 { return s.Folded }),
 	produced("cronce_producer_retries_total", `Publications that failed and were repeated.`, func(s producer.Stats) uint64 { return s.Retried }),
 	produced("cronce_producer_stood_by_total", `Slots that another node published while this one held a copy.`, func(s producer.Stats) uint64 { return s.StoodBy }),
 	produced("cronce_producer_missed_total", `Slots that were published as missed, by their job's catch-up policy.`, func(s producer.Stats) uint64 { return s.Missed }),
