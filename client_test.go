@@ -14,7 +14,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// triggered is a job that is not due for years, and what of it has run.
+// triggered is a job that is not due for years, and its runs so far.
 type triggered struct {
 	mu   sync.Mutex
 	runs []job.Run
@@ -49,8 +49,8 @@ func (r *triggered) wait(t *testing.T, n int) []job.Run {
 	return r.runs
 }
 
-// TestTriggerOfOneKeyIsOneRunFromAnyReplica: also when it is given again after the server
-// has forgotten that it ran, and for now and for later.
+// A key remains one run if it is triggered again after the server has forgotten its message ID,
+// whether the run was to start at once or later.
 func TestTriggerOfOneKeyIsOneRunFromAnyReplica(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
@@ -92,8 +92,8 @@ func TestTriggerOfOneKeyIsOneRunFromAnyReplica(t *testing.T) {
 	}
 }
 
-// TestTriggerBelowTheServerThatKnowsSchedules says what is needed, and what goes
-// without.
+// On a server without message schedules, a trigger for a later time fails, and a trigger for now
+// works.
 func TestTriggerBelowTheServerThatKnowsSchedules(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)

@@ -91,8 +91,8 @@ func TestReplicasRunEachSlotOnce(t *testing.T) {
 	}
 }
 
-// A worker requests as many messages as it has free places, and so leaves the rest to
-// the other workers.
+// A worker requests no more messages than it can start handlers for, and leaves the others to the
+// other workers.
 func TestWorkersShareTheWork(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
@@ -302,8 +302,8 @@ func TestNewRefusesWrongOptions(t *testing.T) {
 	}
 }
 
-// A replica may be started before its broker, if its connection is one that keeps
-// trying: New says what it waits for, and goes on when that is there.
+// A replica may be started before its broker if its connection keeps trying to connect. New logs
+// that it waits for the server, and goes on when the server is up.
 func TestNewWaitsForTheServerOfAConnectionThatKeepsTrying(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -337,7 +337,7 @@ func TestNewWaitsForTheServerOfAConnectionThatKeepsTrying(t *testing.T) {
 	}
 }
 
-// lines is a log that can be waited for.
+// lines receives the lines of a log.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }

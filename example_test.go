@@ -12,7 +12,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// exampleT is what a test is here, where there is none: in yours it is the *testing.T.
+// exampleT replaces *testing.T, which examples do not have.
 type exampleT struct{ cleanups []func() }
 
 func (t *exampleT) Helper()                           {}
@@ -45,7 +45,7 @@ func handleOrders(s *cronce.Scheduler) error {
 		})
 }
 
-// The payload is decoded into an Order. One that is misspelled fails the slot at once.
+// The payload is decoded into an Order. A payload with a misspelled member fails the slot at once.
 func ExampleHandleFunc() {
 	t := &exampleT{}
 	defer t.end()

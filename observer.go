@@ -27,12 +27,13 @@ type Observer interface {
 	// slot begins to wait, and -1 when its wait ends.
 	Parked(queue string, by int)
 
-	// Event is called for every event that the Scheduler publishes: see job.EventKind.
+	// Event is called for every event that the Scheduler publishes, except the alerts that jobs ask
+	// for, such as OnFailure, and the orders of its Client: see job.EventKind.
 	Event(job.Event)
 
-	// Ledger is called after each request to the ledger, "read" or "write". took is the time
-	// until the answer, and failed is the error of a request that failed. A conflict and a
-	// missing record are answers, not failures.
+	// Ledger is called after each read and each write of a slot's record by a worker: request is
+	// "read" or "write". took is the time until the answer, and failed is the error of a request
+	// that failed. A conflict and a missing record are answers, not failures.
 	Ledger(request string, took time.Duration, failed error)
 
 	// HeartbeatFailed is called for each heartbeat that was refused or not answered.
@@ -113,14 +114,14 @@ type Stats struct {
 	// could not be read is missing.
 	Queues map[string]Backlog
 
-	// Withheld has the queues of this Scheduler. A value is true while their slots are left to
-	// other nodes because a service that their jobs need is not ready. Only "cronce run" knows
+	// Withheld has the queues of this Scheduler. A value is true while the queue's slots are left
+	// to other nodes because a service that its jobs need is not ready. Only "cronce run" knows
 	// such services.
 	Withheld map[string]bool
 
 	// Owed counts the slots that this process works on, from the delivery of their message until
 	// it is answered and the handler has returned. Stuck counts the handlers that still run
-	// although their context ended longer ago than the grace.
+	// although their context ended longer ago than the grace period, or than 5 s if that is more.
 	Owed, Stuck int
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// follower is an Observer that keeps what it follows.
+// follower is an Observer that sends the function that Follow gets.
 type follower struct {
 	cronce.NopObserver
 	stats chan func() cronce.Stats

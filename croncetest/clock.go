@@ -8,8 +8,8 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 )
 
-// manual is a clock that is set forward. In between, it runs at the pace of the real clock. It
-// never goes back.
+// manual is a clock that Advance sets forward. Between two settings it runs at the pace of the real
+// clock. It never goes back.
 type manual struct {
 	mu        sync.Mutex
 	steps     []step // in order; at least one

@@ -39,7 +39,7 @@
 // # Alerts
 //
 // Give the job a subject (job.AlertNATS) and subscribe to it with Conn. An alert about a late
-// slot is sent half a minute of real time after the slot is late.
+// slot is sent within about half a minute of real time after the slot becomes late.
 //
 // # What handlers report
 //
@@ -51,7 +51,7 @@
 //
 // The server does not use this clock. So you cannot trigger a run for a later time,
 // because the server keeps that timer; and the server removes old messages by its own
-// clock. It runs handlers in Go, and not the actions of a job file: to try those, start
+// clock. A fleet runs handlers in Go, and not the actions of a job file: to try those, start
 // "cronce run -f" on a nats-server of your own.
 //
 // Use this package in tests only: it links nats-server.

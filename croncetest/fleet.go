@@ -23,8 +23,8 @@ import (
 )
 
 // Fleet is a set of replicas on one server. It ends with the test. Call Handle, Start, Stop,
-// Advance, AdvanceTo and Settle from the test's own goroutine. The other methods are safe for
-// concurrent use, also by handlers.
+// Advance, AdvanceTo, Settle, Planned and CheckSucceeded from the test's own goroutine. The other
+// methods are safe for concurrent use, also by handlers.
 type Fleet struct {
 	t      T
 	cfg    config

@@ -64,7 +64,7 @@ func Logger(l *slog.Logger) Option {
 
 // Options gives each replica options of cronce.New, such as WithMiddleware, WithErrorHook and
 // WithConcurrency. The fleet overrides WithNamespace, WithNodeName, WithLogger and WithSettings. Its
-// server has no domain, so Start fails the test after WithDomain. Default: none.
+// server has no domain, so Start fails the test if WithDomain is among them. Default: none.
 func Options(options ...cronce.Option) Option {
 	return func(c *config) error { c.options = append(c.options, options...); return nil }
 }

@@ -156,7 +156,8 @@ func (f *Fleet) replica(i int) *replicaProcess {
 	return f.replicas[i]
 }
 
-// Replica returns the number of the replica that runs an attempt, for Crash.
+// Replica returns the number of the replica that runs an attempt, for Crash. It is -1 if no replica
+// of the fleet does.
 func (f *Fleet) Replica(run job.Run) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

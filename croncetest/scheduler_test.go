@@ -67,7 +67,7 @@ func TestOptionsReachEachReplica(t *testing.T) {
 	}
 }
 
-// The options of the program bound its handlers, and its client sees how far they are.
+// The options of the program bound its handlers, and its client shows their progress.
 func TestClientShowsHowFarHandlersAreWhileTheyRun(t *testing.T) {
 	t.Parallel()
 	f := croncetest.New(t, croncetest.Options(cronce.WithQueueConcurrency("reports", 1)))

@@ -19,7 +19,7 @@ const (
 	OtherJobs = "(other)"
 )
 
-// Metrics measures one Scheduler. Register it at a prometheus.Registerer, and pass it to
+// Metrics measures one Scheduler. Register it with a prometheus.Registerer, and pass it to
 // cronce.WithObserver: they call its methods. It is safe for concurrent use.
 type Metrics struct {
 	lateness, run, ledger         *prometheus.HistogramVec

@@ -31,7 +31,7 @@ func event(kind job.EventKind, name string) job.Event {
 	return job.Event{Kind: kind, Job: name, Time: time.Unix(1_800_000_000, 0)}
 }
 
-// exercised has every series that there is.
+// exercised returns a Metrics in which every metric has a series.
 func exercised() *metrics.Metrics {
 	m := metrics.New()
 	m.Started("default", 3*time.Millisecond, true)

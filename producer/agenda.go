@@ -86,9 +86,9 @@ type plannedJob struct {
 	seen stamp
 }
 
-// lines returns the stretches of the job's timeline that have slots to come, or had some,
-// oldest first. They are stored as a linked list: nearly all jobs have one line, and a slice
-// would cost each of them 24 bytes.
+// lines returns the job's lines, oldest first. Those whose slots were all returned may be among
+// them. They are stored as a linked list: nearly all jobs have one line, and a slice would cost
+// each of them 24 bytes.
 func (j *plannedJob) lines() []*line {
 	var lines []*line
 	for l := j.first; l != nil; l = l.later {

@@ -43,8 +43,8 @@ func (s *session) audit(now time.Time) {
 	_ = s.outbox.send(&item{dueSlot: parts[rand.IntN(len(parts))], state: done, audited: slices.Clone(s.fleet.active)})
 }
 
-// sample returns a slot on the agenda that fell due after from and by until, and not in a
-// pause. While another producer has newer time zone data, it takes slots in UTC only. It
+// sample returns a slot on the agenda that fell due after from, up to and including until, and not
+// in a pause. While another producer has newer time zone data, it takes slots in UTC only. It
 // walks one random path through the heap.
 func (a *agenda) sample(from, until time.Time) (slot dueSlot, ok bool) {
 	for i := 0; i < len(a.heap) && !a.heap[i].due().After(until); i = 2*i + 1 + rand.IntN(2) {

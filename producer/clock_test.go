@@ -35,9 +35,9 @@ func TestNoSlotIsPublishedEarlyAfterASlowFirstHeartbeat(t *testing.T) {
 	}
 }
 
-// A producer with an implausible clock asks no peer for an announcement. It announces once
-// that it leaves.
-func TestProducersWhoseClockIsImplausibleAskOnce(t *testing.T) {
+// A producer whose clock becomes implausible announces once that it leaves, and then nothing.
+// It asks its peers to announce themselves when the clock is right again.
+func TestProducersWhoseClockIsImplausibleAnnounceNothing(t *testing.T) {
 	t.Parallel()
 	for _, doubting := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {

@@ -24,9 +24,9 @@
 //   - The outbox publishes the slots and repeats what fails until the stream acknowledges
 //     it. A mark between its items says to which position the watermark may advance when all
 //     items before the mark are done.
-//   - The keeper writes the watermark (T, R, K). It says that every slot that fell due up to
-//     T, by the registry at revision R, is published. K is the newest timestamp in that
-//     registry.
+//   - The keeper writes the watermark (T, R, K). The watermark says that every slot that fell
+//     due up to T, by the registry at revision R, is published. K is the newest timestamp in
+//     that registry.
 //   - The fleet is what this producer knows of the others. Five producers, the oldest, are
 //     active. Each job has one owner among them, which publishes the job's slots. The other
 //     active producers keep copies on standby until the owner announces that the slots are
@@ -55,11 +55,12 @@
 //     of suspended jobs are left, the mark is partial: it is announced for the other jobs, and
 //     never stored. When items return to the agenda, all marks are deleted.
 //   - R is a revision at which no registry event was pending.
-//   - The agenda returns a slot once, unless the slot comes back unacknowledged.
+//   - The agenda returns a slot once, unless the outbox puts the slot back unacknowledged.
 //   - A copy is dropped only if its owner announced T at or after the slot's due time, for
 //     the same members, the same digest of the registry and the same definition.
 //   - A wrong guess about which peers are alive changes how often a slot is published, and
-//     nothing else. A silent owner loses its share after 250 ms, a slow one after 2 s.
+//     nothing else. A silent owner loses its share after 250 ms and the time that the broker
+//     now takes to answer, a slow one after 2 s.
 //   - Announcements are not trusted. They count only for nodes with a live record, and not
 //     for slots that are not due yet. Audits check them: an active producer publishes one
 //     announced slot of each peer every 15 to 30 s. A resting producer publishes one slot,

@@ -88,7 +88,7 @@ func (b *broker) resume(name string) plans.Entry {
 	return b.edit(name, func(old *plans.Entry) (plans.Definition, bool) { return plans.Resume(*old, "test") })
 }
 
-// edit writes what f makes of the job's entry, which is nil if there is none.
+// edit writes the definition that f returns for the job's entry, which is nil if there is none.
 func (b *broker) edit(name string, f func(old *plans.Entry) (plans.Definition, bool)) plans.Entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()

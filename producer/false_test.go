@@ -60,8 +60,8 @@ func vouching(names ...string) func(*Config, *view) {
 	}
 }
 
-// Five logins announce a time in the future, with the members and the registry that the
-// producers announce. They use made-up names, older than any, or those of the producers.
+// Five logins announce the present time, or one in the future, with the members and the registry
+// that the producers announce. They use made-up names, older than any, or those of the producers.
 // Every slot is published in time, since no producer believes them.
 func TestFalseAnnouncementsDelayNoSlot(t *testing.T) {
 	t.Parallel()

@@ -31,10 +31,13 @@ const (
 // fleet is what a producer knows of the others by their announcements. It is a plain data
 // structure of the session's goroutine. Its times are by this machine's clock.
 type fleet struct {
-	self    *peer
-	rules   string // the rules for computing and judging slots
+	self  *peer
+	peers map[string]*peer
+
+	// rules names the versions of the rules and data that slots are computed and judged by.
+	// vouched is Config.Vouched.
+	rules   string
 	vouched func(node string) (started time.Time, ok bool)
-	peers   map[string]*peer
 
 	// active are the producers that publish slots, the oldest first. It contains self unless
 	// self rests. members is the digest of rules and of the names of the active producers.

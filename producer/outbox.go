@@ -106,8 +106,8 @@ type outbox struct {
 	// standby counts copies.
 	unacked, inFlight, window, standby int
 
-	// oldest is about when the oldest unanswered publication was sent. took is how long the last
-	// answer took.
+	// oldest is approximately when the oldest unanswered publication was sent. took is how long the
+	// last answer took.
 	oldest time.Time
 	took   time.Duration
 

@@ -103,8 +103,8 @@ type Config struct {
 	Started time.Time
 
 	// StandbyDelay is how long the owner of a slot may be silent before this producer publishes
-	// its copy. If the owner still announces itself, the copy is kept for up to 2 s. Zero: 250
-	// ms.
+	// its copy. The time that the broker now takes to answer is added. If the owner still
+	// announces itself, the copy is kept for up to 2 s. Zero: 250 ms.
 	StandbyDelay time.Duration
 
 	// Horizon is how old a late slot may be and still run. Zero: job.DefaultHorizon. It belongs
@@ -200,10 +200,10 @@ func New(cfg Config) (*Producer, error) {
 	return &Producer{cfg: cfg}, nil
 }
 
-// Run publishes until ctx ends, and then returns nil. It returns an error when the registry
-// cannot be watched any more. It waits for an absent or slow broker, and goes on without a
-// watermark that cannot be read. Run owns every goroutine that it starts. It must not be
-// called concurrently.
+// Run publishes until ctx ends, and then returns nil. It returns an error if it cannot watch the
+// registry any more, or cannot listen to the other producers. It waits for an absent or slow
+// broker, and goes on without a watermark that cannot be read. Run owns every goroutine that it
+// starts. It must not be called concurrently.
 func (p *Producer) Run(ctx context.Context) error {
 	for {
 		err := p.run(ctx)

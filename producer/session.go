@@ -101,7 +101,7 @@ func (s *session) run(ctx context.Context, events <-chan plans.RegistryEvent) er
 	}
 }
 
-// drain takes in everything that has arrived, so that one turn serves all of it.
+// drain takes in what has arrived, up to 4*maxChunk elements, so that one turn serves all of it.
 func (s *session) drain(events <-chan plans.RegistryEvent) {
 	for range 4 * maxChunk {
 		select {
@@ -200,10 +200,10 @@ func (s *session) isDoubtful(now time.Time) bool {
 
 func (s *session) isAhead(now time.Time) bool { return s.agenda.cursor.Sub(now) > jump }
 
-// restingTurn is the turn of a producer that rests. Every half minute, if a slot has fallen
-// due, it makes an audit and reads the watermark. It skips the covered slots that are late, so
-// that the slots of removed jobs do not stay on the agenda. It keeps the newer ones, since the
-// watermark may be forged.
+// restingTurn is the turn of a producer that rests. Every half minute, if a slot fell due
+// auditAfter ago or earlier, it makes an audit and reads the watermark. It skips the covered slots
+// that are late, so that the slots of removed jobs do not stay on the agenda. It keeps the newer
+// ones, since the watermark may be forged.
 func (s *session) restingTurn(ctx context.Context, now time.Time) error {
 	if s.outbox.peersSilent {
 		s.outbox.peersSilent, s.watermarkRead = false, time.Time{} // make the next audit now: other active peers may not publish either

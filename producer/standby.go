@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// standbyLimit is how long a copy is kept for an owner that is alive and agrees. Such an
-	// owner publishes as fast as the broker accepts it, and copies would only add load.
+	// standbyLimit is how long a copy is kept for an owner that is alive and agrees on the shares.
+	// Such an owner publishes as fast as the broker accepts slots, so copies would only add load.
 	standbyLimit = 2 * time.Second
 
 	// maxStandby bounds the copies. Beyond it, this producer publishes slots of other shares
@@ -179,9 +179,9 @@ func (o *outbox) dropAnnounced(p *peer) {
 
 // takeOverdue publishes copies that their owners have not announced in time. If a peer was
 // silent for the standby delay, or agrees on the shares and has not announced a copy within
-// standbyLimit, takeOverdue publishes all its copies, and the peer does not count any more. If a peer
-// does not agree, takeOverdue publishes the copies that are older than the standby delay. It
-// returns when to call it again; zero: not before something else happens.
+// standbyLimit, takeOverdue publishes all its copies, and the peer does not count for a while (see
+// peer). If a peer does not agree, takeOverdue publishes the copies that are older than the standby
+// delay. It returns when to call it again; zero: not before something else happens.
 func (o *outbox) takeOverdue(now time.Time) (next time.Time) {
 	delay := o.p.cfg.StandbyDelay + o.lag(now)
 	for _, p := range o.fleet.active {

@@ -26,8 +26,9 @@ type Stats struct {
 	Standby uint64
 
 	// Turned is when the producer's loop last ran, by this machine's clock; zero before the
-	// first time. While Run runs, the loop runs at least once a second, with or without a
-	// broker. Only a read of the watermark may delay it, by up to 20 s.
+	// first time. Run begins the loop when it has read the watermark, and again after a reset of
+	// the watermark. From then on the loop runs at least once a second, with or without a broker.
+	// Only a further read of the watermark may delay it, by up to 20 s.
 	Turned time.Time
 }
 

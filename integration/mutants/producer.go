@@ -32,7 +32,7 @@ var producerMutants = []mutant{
 		file:   "producer/session.go",
 		old:    "back := s.away && able ||",
 		new:    "able = true\n\tback := s.away ||",
-		test:   "TestProducersWhoseClockIsImplausibleAskOnce",
+		test:   "TestProducersWhoseClockIsImplausibleAnnounceNothing",
 	},
 	{
 		name:   "reconnect-between-turns",

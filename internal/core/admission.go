@@ -18,7 +18,7 @@ const (
 	AdmissionCrowded
 	// AdmissionSkipped: the job's policy skips the slot because of Admission.InWay.
 	AdmissionSkipped
-	// AdmissionReplaced: the job's policy replaces the slot by Admission.InWay, which is newer.
+	// AdmissionReplaced: by the job's policy, the newer slot Admission.InWay replaces the slot.
 	AdmissionReplaced
 )
 

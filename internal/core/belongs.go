@@ -5,8 +5,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// uncomputed reports whether it is unknown if the slot is one of the job's: the plan that was in force at
-// its instant has a schedule that this program cannot compute. Another program may have computed it.
+// uncomputed reports whether this program cannot tell if the slot is one of the job's, because it
+// cannot compute the schedule of the plan that was in force at the slot's instant. Another program
+// may have computed it.
 func uncomputed(d Delivery, e *plans.Entry) bool {
 	if d.JobRevision >= e.Revision || d.Chained || d.Slot.Token != "" {
 		return false

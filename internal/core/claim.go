@@ -30,7 +30,8 @@ type Delivery struct {
 // may be stale. A handler starts only after a won write (invariant 3).
 type View struct {
 	// Now is the worker's estimate of the broker's clock, and Error bounds the error of the
-	// estimate. If Now is implausible, no slot ends because of its age.
+	// estimate. Implausible is true if Now differs so much from the worker's own clock that one of
+	// the two must be badly wrong. Then no slot ends because of its age.
 	Now         time.Time
 	Error       time.Duration
 	Implausible bool
@@ -52,7 +53,8 @@ type View struct {
 	Disowned bool
 
 	// Entry is the job's definition, at least as new as that of the message. It is nil if the
-	// registry's leader has answered that the job was deleted.
+	// registry's leader has answered that the job was deleted, or if the definition cannot be read
+	// and is not needed (see NeedsDefinition).
 	Entry *plans.Entry
 
 	// Handles is true if this worker has a handler for the job.
@@ -139,7 +141,7 @@ func NeedsDefinition(d Delivery, v View) bool {
 	return !tooOld(d, v) && (v.Record != nil || !d.LeftOut() && d.Refused == "")
 }
 
-// first decides about a slot without a record. Before the slot's instant it returns Later: an early
+// first decides about a slot without a record. Before the slot's due time it returns Later: an early
 // message may be wrong, and an outcome based on it would end the real slot. It does not return Ack
 // either, because the stream may have dropped the real message as a duplicate of the early one.
 func first(d Delivery, v View) Step {
@@ -337,7 +339,8 @@ func claim(d Delivery, v View, attempt int) Step {
 }
 
 // started returns the start time of an attempt that is claimed now. If the broker's timestamp of
-// the message is later than v.Now by no more than the clock's error, the start is that timestamp.
+// the message is later than v.Now by no more than the clock's error, the start is that timestamp:
+// an attempt cannot start before its message was stored.
 func started(d Delivery, v View) time.Time {
 	if by := d.Published.Sub(v.Now); 0 < by && by <= v.Error {
 		return d.Published

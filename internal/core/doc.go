@@ -56,9 +56,10 @@
 //  6. A message is acked only after the slot's record is stored.
 //  7. The ledger's retention exceeds the horizon; a slot past the horizon never starts.
 //  8. A write without an answer is unknown: it is repeated at the same revision.
-//  9. No node loses its lease because the broker is slow, and an overloaded broker never
-//     makes a node send more.
-//  10. No slot stays without an outcome past its horizon while a worker and a broker live.
+//  9. No node loses its lease while the broker answers within a third of it, and an
+//     overloaded broker never makes a node send more.
+//  10. No slot stays without an outcome past its horizon while a broker lives, and a worker
+//     with a handler.
 //  11. A value that is too large is cut, not retried for ever.
 //
 // Every value from the broker may have been written by anyone with a login. So a decoder

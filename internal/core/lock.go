@@ -53,9 +53,9 @@ type LockSlot struct {
 	// lock. Then, depending on its job's policy, a newer slot may replace it.
 	OnTime bool
 
-	// Since is when the slot entered the lock, by the writer's estimate of the broker's clock.
-	// The time from then until the slot leaves the lock is a stay. A slot that is reopened may
-	// enter again, and Since tells its stays apart.
+	// Since is when the slot's stay in the lock began, by the writer's estimate of the broker's
+	// clock: when the slot entered, when its own write made it a holder, or when Renewed set it. A
+	// slot that is reopened may enter again, and Since tells its stays apart.
 	Since time.Time
 }
 

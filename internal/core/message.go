@@ -36,7 +36,7 @@ type Message struct {
 	// JobRevision is the registry revision of the definition from which the slot was computed.
 	JobRevision uint64
 
-	// Node is the producer.
+	// Node is the publisher: a node or, if an operator ordered the run, the operator's name.
 	Node string
 
 	// Due is when the slot is due. For a planned slot it is the instant plus the delay of
@@ -49,8 +49,8 @@ type Message struct {
 	// deadline counts from the publication.
 	CaughtUp bool
 
-	// Backfill is true for a slot that an operator requested after its time. Its start
-	// deadline counts from the publication.
+	// Backfill is true for a slot that an operator backfilled or reopened. Its start deadline
+	// counts from the publication.
 	Backfill bool
 
 	// Chained is true for a slot that follows others (see Chain). It is due when the last of

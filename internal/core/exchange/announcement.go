@@ -46,7 +46,8 @@ const (
 	AnnounceHere AnnouncementKind = "here"
 	// AnnounceAsk asks the active producers to announce themselves.
 	AnnounceAsk AnnouncementKind = "ask"
-	// AnnounceLeave is the last announcement of a producer that stops, or rests from now on.
+	// AnnounceLeave is the last announcement of a producer that stops, rests from now on, or cannot
+	// publish for now.
 	AnnounceLeave AnnouncementKind = "leave"
 )
 

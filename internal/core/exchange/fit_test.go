@@ -66,8 +66,8 @@ func TestWhatFitsIsNotCut(t *testing.T) {
 	}
 }
 
-// What is cut first is what is least missed: the output of the oldest attempt. The result goes
-// last, and whole, with its size in its place.
+// The outputs are cut before the result, that of the oldest attempt first. The result is dropped as
+// a whole, and its size takes its place.
 func TestOldOutputsAreCutBeforeTheResult(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("x", 1000)

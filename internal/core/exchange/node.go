@@ -19,8 +19,8 @@ const (
 // MaxPriority is the lowest priority of a worker; 0 is the highest.
 const MaxPriority = 9
 
-// Node is the record of one process, from its start to its end, under its name in the nodes
-// bucket. The node writes it every tenth of the lease, at the revision of its last write. Any
+// Node is the record of one node, which is one incarnation of a process, under its name in the
+// nodes bucket. The node writes it every tenth of the lease, at the revision of its last write. Any
 // node that has seen the same revision for a whole lease may write NodeFenced at that revision.
 // The broker accepts one of the two writes. A fenced node cannot write its record again.
 type Node struct {

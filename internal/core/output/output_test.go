@@ -19,7 +19,7 @@ func texts(limit int) *rapid.Generator[string] {
 	return rapid.Map(rapid.SliceOfN(word, 0, limit), func(words []string) string { return strings.Join(words, "") })
 }
 
-// apart takes a text with a mark apart.
+// apart splits a text at its mark.
 func apart(s string) (head, tail string, cut int64, ok bool) {
 	at := outputMarks.FindStringSubmatchIndex(s)
 	if at == nil {

@@ -27,7 +27,7 @@ type Definition struct {
 	Past []PastPlan
 
 	// Superseded holds the hashes of jobs that a later file or later code replaced, oldest
-	// first, up to maxSuperseded. A node that starts never applies one of them again, so that
+	// first, up to maxSuperseded. A node that starts does not apply one of them again, so that
 	// an old version in a crash loop cannot revert an edit. A job that an operator replaced is
 	// not among them: Owner protects the operator's edit, and after a release the job of the
 	// file applies again.

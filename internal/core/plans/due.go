@@ -52,8 +52,8 @@ const MaxMissed = 1000
 const LateAfter = time.Minute
 
 // Due returns the slots of a timeline that are due at now, oldest first, and how to publish
-// them. A range of missed slots is last: it must be published after all others (see the package
-// comment of producer). horizon is how old a slot may be and still run.
+// them. A range of missed slots is last: it must be published after all others (see
+// docs/decisions/0013). horizon is how old a slot may be and still run.
 //
 // The timeline holds all stretches of one job, oldest first, since the catch-up policy applies to
 // the late slots of the job and not of each plan. Cutting a stretch in two does not change the

@@ -10,8 +10,8 @@ import (
 )
 
 // Parser compiles plans as job.ParseSchedule does. It remembers the schedules that do not
-// depend on the job's name, so that a million jobs on a thousand plans are compiled a
-// thousand times. The zero value is ready for use. It is safe for concurrent use.
+// depend on the job's name, so that a million jobs with a thousand different plans need a
+// thousand compilations. The zero value is ready for use. It is safe for concurrent use.
 type Parser struct {
 	mu     sync.RWMutex
 	parsed map[planKey]*job.Schedule

@@ -19,8 +19,8 @@ type Window struct {
 const maxPauses = 50
 
 // Pause returns the definition that replaces e so that its job is paused. The pause begins at the
-// broker's timestamp of the new entry. It returns false if the job is paused. The caller sets a
-// nonce, and writes at e.Revision.
+// broker's timestamp of the new entry. It returns false if the job is paused already. The caller
+// sets a nonce, and writes at e.Revision.
 func Pause(e Entry, node string) (Definition, bool) {
 	d := e.revised(node)
 	d.Paused = true
@@ -28,7 +28,8 @@ func Pause(e Entry, node string) (Definition, bool) {
 }
 
 // Resume reverts Pause. Every slot that fell due during the pause is late: the job's catch-up
-// policy decides which of them run, and the others end as Missed (see Entry.IfResumed).
+// policy decides which of them run, and the others end as Missed (see Entry.IfResumed). It returns
+// false if the job is not paused.
 func Resume(e Entry, node string) (Definition, bool) {
 	d := e.revised(node)
 	d.Paused = false
