@@ -14,7 +14,7 @@ import (
 const sameSignal = 100 * time.Millisecond
 
 // untilSignal returns a context that ends with the first TERM or Ctrl-C: the command then
-// shuts down in order. A second signal exits at once. A signal within sameSignal of the
+// shuts down gracefully. A second signal exits at once. A signal within sameSignal of the
 // first is ignored, because timeout(1) and some supervisors signal the process and then its
 // group.
 //

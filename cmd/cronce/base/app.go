@@ -124,7 +124,7 @@ func (a *App) SetUp() error {
 	return a.setUpLog()
 }
 
-// OneOf returns an error of wrong usage if one of the values of a flag is not an allowed one.
+// OneOf returns a usage error if a value of a flag is not allowed.
 func OneOf(flag string, allowed []string, values ...string) error {
 	for _, value := range values {
 		if !slices.Contains(allowed, value) {

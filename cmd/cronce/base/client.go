@@ -23,7 +23,7 @@ func (r Session) Client() *client.Client {
 	return client.Attach(attach.Of(r.js.Conn(), r.Store, attach.Options{Operator: r.Operator(), Alive: r.Alive, Now: r.App.Now, Logger: r.Log}))
 }
 
-// LogProgress makes Alive log, every 3 s, that a long operation still runs.
+// LogProgress makes Alive log that a long operation still runs, at most every 3 s.
 func (r *Session) LogProgress(message string) {
 	const every = 3 * time.Second
 	var answers, logged atomic.Int64

@@ -31,7 +31,7 @@ func (a *App) Print(v any, text string, args ...any) error {
 func (a *App) PrintJSON(v any) error { return PrintLines(a, slices.Values([]any{v})) }
 
 // PrintLines prints each value on stdout as one line of JSON. It skips a value that JSON
-// cannot represent, prints the others, and returns an error that names it.
+// cannot represent, prints the others, and then returns an error that says why.
 func PrintLines[T any](a *App, values iter.Seq[T]) error {
 	out := bufio.NewWriter(a.Stdout)
 	enc := json.NewEncoder(printable.JSON{Writer: out})
@@ -55,8 +55,8 @@ const MostNamed = 10
 // WidestCell limits the bytes of one cell, because a table pads each line to the longest.
 const WidestCell = 300
 
-// PrintRows prints the rows as JSON Lines or as a table, as -o selects. Without rows, it
-// prints none in place of the table. cells returns the columns of a row.
+// PrintRows prints the rows as JSON Lines or as a table, as -o selects. If there are no rows,
+// the text none replaces the table. cells returns the columns of a row.
 func PrintRows[T any](a *App, rows []T, none, header string, cells func(T) []string) error {
 	if a.Output == OutputJSON {
 		return PrintLines(a, slices.Values(rows))

@@ -34,7 +34,7 @@ func exports(getenv func(string) string) (bool, error) {
 	case exporter == "none", exporter == "" && endpoint == "":
 		return false, nil
 	case exporter != "" && exporter != "otlp":
-		return false, fmt.Errorf("invalid OTEL_TRACES_EXPORTER %q: only otlp is built in, and none", exporter)
+		return false, fmt.Errorf("invalid OTEL_TRACES_EXPORTER %q: want otlp, the only exporter that is built in, or none", exporter)
 	}
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		switch protocol := getenv(name); protocol {

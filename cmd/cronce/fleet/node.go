@@ -44,7 +44,7 @@ The offset is what the node adds to its own clock to get the broker's time, whic
 slots use. Nodes with different time zone data (tzdata) may compute different slots, so
 the command warns about that.
 
-A worker with another --priority than 0 is shown as standby(PRIORITY).
+A worker with a --priority other than 0 is shown as standby(PRIORITY).
 
 With -o json, one line for each node; absent values are omitted. started is by the node's
 own clock; the offset is in milliseconds. A fenced node also has "fenced_by" and

@@ -24,7 +24,7 @@ import (
 type shared struct {
 	guard     *guard.Guard
 	transport *http.Transport
-	fresh     *http.Transport // for jobs that have one attempt only
+	fresh     *http.Transport // never reuses a connection: for jobs with one attempt, which cannot repeat a request
 	conn      *nats.Conn
 	getenv    func(string) string
 }

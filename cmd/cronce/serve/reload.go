@@ -42,7 +42,7 @@ func reload(ctx context.Context, a *base.App, f runFlags, jobs *handlers, r *rep
 	if err != nil {
 		return err
 	}
-	// Write the registry first: if that fails, nothing has changed.
+	// Write the registry first: if that fails, the handlers and the queues stay as they are.
 	if err := r.Apply(ctx, fresh.jobs(), true); err != nil {
 		return err
 	}

@@ -66,9 +66,9 @@ Without -f it only publishes: it is a producer for the jobs in the registry.
 To export traces, set OTEL_EXPORTER_OTLP_ENDPOINT to an OpenTelemetry collector, for
 example http://127.0.0.1:4318.
 
-SIGHUP makes it read the file again, and work on the queues of the file's jobs. Only the
-processes that read a file run its commands: the registry holds a job's schedule and
-payload, and never a command.
+SIGHUP makes it read the file again and, without --queue, work on the queues of its jobs.
+Only the processes that read a file run its commands: the registry holds a job's schedule
+and payload, and never a command.
 
 Each node is a NATS service, which "nats micro ls" and "nats micro info cronce" show. If
 the node's login has an operator's permissions (see cronce auth), other programs can

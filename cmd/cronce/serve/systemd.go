@@ -113,7 +113,8 @@ func (s *supervisor) run(ctx context.Context, a *base.App, h *health) {
 	}
 }
 
-// tick is a third of the watchdog's limit, so that two late messages restart nothing.
+// tick is the least time between two messages about an unchanged state. It is a third of the
+// watchdog's limit, so that a late message restarts nothing.
 func (s *supervisor) tick() time.Duration {
 	if s.watchdog > 0 {
 		return s.watchdog / 3

@@ -38,7 +38,7 @@ type Config struct {
 	// Version is that of the program.
 	Version string
 
-	// Patience bounds the time of a request, apart from those that wait or stream. 0:
+	// Patience bounds the time of a request, apart from those that wait, verify or stream. 0:
 	// DefaultPatience.
 	Patience time.Duration
 }
@@ -55,7 +55,7 @@ type API struct {
 	feed    *feed
 
 	// streams and verifying hold an element for each event stream and each verification that runs.
-	// A verification reads all records of its range.
+	// They bound both; a verification reads all records of its range.
 	streams, verifying chan struct{}
 }
 

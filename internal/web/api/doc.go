@@ -9,10 +9,10 @@
 // # Decisions
 //
 //   - If the broker does not answer in time, a question gets 503 and an order 504: the order may
-//     have been carried out, and sending it again settles it.
+//     have been carried out, and sending it again settles it. For a trigger, that takes an
+//     Idempotency-Key: without one, each request is another run.
 //   - A PUT needs If-Match or If-None-Match, since two operators that edit one job would
 //     otherwise overwrite each other unseen.
-//   - Parameters and members that are not known are errors. A misspelt filter must not
-//     select everything.
+//   - Unknown parameters and members are errors. A misspelt filter must not select everything.
 //   - Links are relative, so that they work below any path.
 package api

@@ -56,15 +56,15 @@ func (f *feed) join(ctx context.Context) (events <-chan client.Event, leave func
 	}, f.at, nil
 }
 
-// Subscribe returns a channel of all events of the process, and a function that ends it. The
-// channel is closed if its reader is too slow.
+// Subscribe returns a channel of all events that this process receives, and a function that ends the
+// subscription. The channel is closed if its reader is too slow.
 func (a *API) Subscribe(ctx context.Context) (events <-chan client.Event, leave func(), err error) {
 	events, leave, _, err = a.feed.join(ctx)
 	return events, leave, err
 }
 
-// Recent returns the newest events of the process that the broker does not keep, oldest first, and
-// since when the process receives them. It leaves out progress and output, which are too frequent.
+// Recent returns the newest events that the broker does not keep, oldest first, and since when this
+// process receives them. It leaves out progress and output, which are too frequent.
 func (a *API) Recent(ctx context.Context) (unkept []client.Event, since time.Time, err error) {
 	f := a.feed
 	if err := f.start(ctx); err != nil {
@@ -119,7 +119,7 @@ func (f *feed) run() {
 	}
 }
 
-// send gives all streams an event.
+// send passes an event to all streams.
 func (f *feed) send(e client.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

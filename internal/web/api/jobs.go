@@ -80,7 +80,7 @@ func jobOperations() []operation {
 				return row.Paused(e), err
 			}).fails(fault.Conflict).curl("-X POST"),
 		newOperation("resumeJob", http.MethodPost, "/jobs/{job}:resume", "End the pause of a job", resumeJob).
-			says("The slots that fell due during the pause are missed, and the job's catch-up policy decides which of them run. dry_run=true says which.").
+			says("The slots that fell due during the pause are missed, and the job's catch-up policy decides which of them run. dry_run=true says how many.").
 			fails(fault.Conflict).curl("-X POST"),
 		newOperation("releaseJob", http.MethodPost, "/jobs/{job}:release", "Let files and code change a job again",
 			func(ctx context.Context, c *call, in ofJob) (row.Release, error) {
@@ -173,7 +173,7 @@ func (in putIn) check(would client.Applied) error {
 	case err != nil || would.Action == client.Keep && in.Match+in.None != "":
 		return err
 	case in.Match == "" && in.None == "":
-		return problem.New(fault.PreconditionRequired, "say with If-Match: ETAG which job you change, or with If-None-Match: * that you create it")
+		return problem.New(fault.PreconditionRequired, "send If-Match: ETAG to change the job that you have seen, or If-None-Match: * to create it")
 	case !exists && in.Match != "":
 		return problem.New(fault.Changed, fmt.Sprintf("job %s does not exist: create it with If-None-Match: *", in.Job))
 	case exists && (in.None != "" || would.Revision != seen):

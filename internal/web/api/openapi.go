@@ -195,7 +195,7 @@ func documentOperations() []operation {
 			return err
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(a.document) // the client is gone
+		_, _ = w.Write(a.document) // fails only if the client is gone
 		return nil
 	}
 	return []operation{o}

@@ -84,7 +84,7 @@ func newOperation[In, Out any](id, method, path, summary string, do func(ctx con
 			c.header.Set("Cache-Control", "no-store")
 			w.WriteHeader(c.status)
 			if r.Method != http.MethodHead {
-				_, _ = w.Write(append(data, '\n')) // the client is gone
+				_, _ = w.Write(append(data, '\n')) // fails only if the client is gone
 			}
 			return nil
 		},
@@ -94,8 +94,8 @@ func newOperation[In, Out any](id, method, path, summary string, do func(ctx con
 // says sets the text of the documentation below the summary.
 func (o operation) says(text string) operation { o.text = text; return o }
 
-// returns replaces the answers of an operation. An answer without a type gets the type of the
-// answer that was first before.
+// returns replaces the answers of an operation. A JSON answer without a type gets the type of the
+// first answer that is replaced.
 func (o operation) returns(answers ...answer) operation {
 	out := o.answers[0].out
 	for i := range answers {

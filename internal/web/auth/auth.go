@@ -42,7 +42,7 @@ type Config struct {
 	// OIDC logs people in. Nil: no provider does.
 	OIDC Provider
 
-	// Insecure allows everything to everyone. It excludes all ways to log in.
+	// Insecure admits every request. It cannot be combined with a way to log in.
 	Insecure bool
 
 	// Local is the user of all requests if the server listens on a loopback address and needs no
@@ -131,7 +131,7 @@ func New(cfg Config) (*Guard, error) {
 	case cfg.Insecure && len(g.methods) > 0:
 		return nil, errors.New("--http-insecure excludes every way to log in: leave one of them out")
 	case len(g.methods) == 0 && !cfg.Insecure && !Loopback(cfg.Listen):
-		return nil, fmt.Errorf("cannot serve %s without a login, since other machines reach it: use --http-token-file, --http-basic-file, --http-user-header with --http-trusted-proxy, or --oidc-issuer; or listen on 127.0.0.1; or say --http-insecure", cfg.Listen)
+		return nil, fmt.Errorf("cannot serve %s without a login, since other machines reach it: use --http-token-file, --http-basic-file, --http-user-header with --http-trusted-proxy, or --oidc-issuer; or listen on 127.0.0.1; or set --http-insecure", cfg.Listen)
 	}
 	return g, nil
 }
@@ -139,7 +139,7 @@ func New(cfg Config) (*Guard, error) {
 // Open reports whether the server needs no login.
 func (g *Guard) Open() bool { return len(g.methods) == 0 }
 
-// Loopback reports whether only this machine reaches the address.
+// Loopback reports whether only this machine can reach the address.
 func Loopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {

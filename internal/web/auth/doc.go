@@ -13,8 +13,8 @@
 //   - On a loopback address no login is needed, as with the embedded NATS server. On any other
 //     address a process does not start without a way to log in, or Insecure.
 //   - A session is a signed cookie, and the server stores nothing: any replica with the same
-//     files accepts it. It also ends when the user's token, or the secret of the OpenID client, is
-//     replaced.
+//     files accepts it. It ends after twelve hours, or when the user's token, or the secret of the
+//     OpenID client, is replaced.
 //   - The cookie is SameSite=Strict. When a person follows a link from another site, the browser
 //     does not send it. The server then answers with a page that reloads itself.
 //   - Locations are relative, so that the pages work below any path of a proxy.

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// sessionCookie has a browser's session; loginCookie the secret of a login at the
-	// OpenID provider.
+	// sessionCookie holds a browser's session. loginCookie holds the secret of a login at the
+	// OpenID provider, and the page to go to afterwards.
 	sessionCookie = "cronce_session"
 	loginCookie   = "cronce_login"
 

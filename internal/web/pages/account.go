@@ -38,7 +38,7 @@ type account struct {
 	Groups []group
 
 	// Counts counts the slots of the schedule by the states of their cells. Beside counts the
-	// triggered runs, by their states.
+	// others, such as triggered runs, by their states.
 	Counts map[string]int
 	Beside map[job.State]int
 

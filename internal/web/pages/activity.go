@@ -18,8 +18,8 @@ const (
 	window       = 1000
 	activityRows = 200
 
-	// windowTime bounds the reading, which ends at the newest kept event, unless the broker has removed
-	// that event meanwhile.
+	// windowTime bounds the reading. Usually it ends earlier, at the newest kept event. If the broker has
+	// removed that event, only this limit ends it.
 	windowTime = time.Second
 )
 

@@ -141,7 +141,8 @@ func newDots(title string, samples []sample) dots {
 
 func round(f float64) float64 { return math.Round(f*10) / 10 }
 
-// niceStep returns the distance of the grid lines of a chart up to most: two to four lines.
+// niceStep returns the distance between the grid lines of a chart up to most, so that there are at
+// most four above zero.
 func niceStep(most time.Duration) time.Duration {
 	steps := []time.Duration{time.Microsecond}
 	for _, unit := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {

@@ -16,7 +16,8 @@
 //  3. A part of the page that changes by itself has an ID (letters, digits and hyphens) and an attribute data-live,
 //     which lists when to refresh it, separated by blanks: "job:NAME": at an event of the job; "kind:failed": at an
 //     event of this kind; "*": at any event; "every:10": every ten seconds. The script then requests the page again,
-//     and replaces these parts. So Show must be cheap: it is called whenever a slot ends, once for all browsers.
+//     and replaces these parts. So Show must be cheap: while slots end, it is called every two seconds, once for all
+//     browsers.
 //
 //  4. An order is a page too: Show says what the order will do; Do carries it out, and returns the path to go to. Read
 //     fields with r.Form, which shows errors beside the fields. Show and Do must both read all their fields, because
@@ -42,5 +43,5 @@
 //   - If the broker does not answer within two seconds, a page shows what it showed last, and since when. The script
 //     and the header Refresh bring it up to date when the broker answers.
 //   - Browsers get a stream of changes, not of events: all browsers of a process share one message every two seconds at
-//     most, however many slots run. The first event after a quiet time is sent at once.
+//     most, however many slots run. The first event after a quiet time waits only 200 ms.
 package pages

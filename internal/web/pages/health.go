@@ -263,7 +263,7 @@ func (o *order) list(found []client.SlotProblem) {
 // repairNow starts a repair that does not end with the request, and waits a moment for it. If the repair
 // has failed by then, it returns why.
 func (s *Site) repairNow(r *shell.Request, key checkKey) error {
-	const maxRepairs = 20 // with as many, those that have ended are forgotten
+	const maxRepairs = 20 // if there are as many, those that have ended are forgotten
 	w := &s.work
 	w.mu.Lock()
 	if one := w.repairs[key]; one != nil && one.Running {

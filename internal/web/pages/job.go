@@ -100,7 +100,8 @@ const (
 )
 
 // newestOrders returns the newest orders on a job. The broker lists them from the oldest on, and
-// there may be many, if a service triggers the job. So newestOrders tries the last hour first.
+// there may be many, if a service triggers the job. So newestOrders tries the last hour first. It
+// reads at most ordersRead orders, so it misses the newest ones if there are more.
 func newestOrders(r *shell.Request, name string, now time.Time) (list []job.Event, err error) {
 	for _, since := range []time.Time{now.Add(-time.Hour), {}} {
 		list = list[:0]
@@ -144,7 +145,8 @@ func (s *Site) account(r *shell.Request, name string, sp span) board.Result[acco
 }
 
 // newSpan returns the chosen range: the one around a day, or without a day the one that ends now.
-// Without a choice, it is a day or a week if the job has eight slots in the next one, else a month.
+// Without a choice, it is a day if the job has eight slots in the next day, else a week if it has
+// eight in the next week, else a month.
 func newSpan(name, day string, u client.Upcoming, loc *time.Location) (span, error) {
 	now := u.Now.In(loc)
 	at := now

@@ -135,7 +135,7 @@ func TestFieldsSayWhatIsWrongAndKeepWhatWasTyped(t *testing.T) {
 		{"jobs/report/backfill", url.Values{"from": {"2026-01-01"}, "to": {"yesterday"}}, []string{`"yesterday" is not a time`}},
 		{"jobs/daily/resume", url.Values{"seen": {"-1"}}, []string{"not a revision"}},
 		{"jobs/report/repair", url.Values{"from": {"x"}}, []string{`"x" is not a time`}},
-		{"jobs:bulk", url.Values{"order": {"delete"}}, []string{`"delete" is not possible`}},
+		{"jobs:bulk", url.Values{"order": {"delete"}}, []string{`"delete" is not allowed`}},
 	} {
 		status, _, text := a.order(t, tc.path, tc.form)
 		for _, want := range tc.want {
@@ -145,8 +145,8 @@ func TestFieldsSayWhatIsWrongAndKeepWhatWasTyped(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"jobs?state=happy": `"happy" is not possible`, "jobs?queue=none": "no job is in the queue", "jobs?limit=5": `no parameter "limit"`,
-		"jobs/report?range=year": `"year" is not possible`, "jobs/report?at=Monday": "is not a day", "jobs/report?zone=Mars": "no zone has the name",
+		"jobs?state=happy": `"happy" is not allowed`, "jobs?queue=none": "no job is in the queue", "jobs?limit=5": `no parameter "limit"`,
+		"jobs/report?range=year": `"year" is not allowed`, "jobs/report?at=Monday": "is not a day", "jobs/report?zone=Mars": "no zone has the name",
 		"jobs/report/backfill?from=x": `"x" is not a time`,
 	} {
 		if status, _, text := a.get(t, path); status != http.StatusBadRequest || !strings.Contains(text, want) {

@@ -140,7 +140,7 @@ func (s *Site) bulk() shell.Page {
 		case len(names) == 0:
 			r.Form.Wrong("job", "no job is selected: select some in the list of jobs")
 		case len(names) > maxBulk:
-			r.Form.Wrong("job", "%d jobs are selected: at most %d are possible", len(names), maxBulk)
+			r.Form.Wrong("job", "%d jobs are selected: at most %d are allowed", len(names), maxBulk)
 			names = nil
 		}
 		slices.Sort(names)

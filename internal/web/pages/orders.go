@@ -127,7 +127,7 @@ func doTrigger(r *shell.Request, name string) (string, error) {
 	}
 	o := client.TriggerOptions{Key: r.Form.Get("key"), Payload: r.Form.JSON("payload"), At: r.Form.Time("at", r.Prefs.In(u.Job.WithDefaults().Timezone))}
 	if n := len(o.Payload); n > job.MaxPayload {
-		r.Form.Wrong("payload", "it has %d bytes: at most %d are possible", n, job.MaxPayload)
+		r.Form.Wrong("payload", "it has %d bytes: at most %d are allowed", n, job.MaxPayload)
 	}
 	if o.Key != "" {
 		if err := job.ValidateToken(o.Key); err != nil {

@@ -103,7 +103,7 @@ func edits(r client.Rights) bool   { return r.Edit }
 func starts(r client.Rights) bool  { return r.Start }
 func reopens(r client.Rights) bool { return r.Reopen }
 
-// permit removes the button and the fields if the login may not give the order, and says so.
+// permit removes the button and the visible fields if the login may not give the order, and says so.
 func (o *order) permit(r *shell.Request, needs func(client.Rights) bool) {
 	if needs(r.May) {
 		return

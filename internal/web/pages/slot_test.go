@@ -198,7 +198,7 @@ func TestSlotsAreFilteredByTheAddress(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"slots?state=done": `"done" is not possible`, "slots?range=year": "want one of", "slots?job=a.b": "a.b", "slots?order=x": "want one of", "slots?since=soon": `"soon" is not a time`,
+		"slots?state=done": `"done" is not allowed`, "slots?range=year": "want one of", "slots?job=a.b": "a.b", "slots?order=x": "want one of", "slots?since=soon": `"soon" is not a time`,
 		"slots?order=oldest&after=x": "cursor", "slots?stat=failed": `no parameter "stat"`, "slots?job=%ff": "UTF-8",
 	} {
 		if status, _, text := a.get(t, path); status != 400 || !strings.Contains(text, want) {
@@ -243,7 +243,7 @@ func TestFleetShowsClocksTrustAndStandby(t *testing.T) {
 			t.Errorf("the page does not say %q: %s", want, text)
 		}
 	}
-	if status, _, text := a.get(t, "nodes?former=yes"); status != 400 || !strings.Contains(text, "not possible") {
+	if status, _, text := a.get(t, "nodes?former=yes"); status != 400 || !strings.Contains(text, "not allowed") {
 		t.Errorf("%d: %s", status, text)
 	}
 }
@@ -265,7 +265,7 @@ func TestActivityShowsWhatHappenedAndWhoOrderedIt(t *testing.T) {
 			t.Errorf("%s: %d: %s", path, status, text)
 		}
 	}
-	for path, want := range map[string]string{"activity?kind=dawn": "not possible", "activity?before=x": "not the number", "activity?job=a.b": "a.b", "activity?before=-1": "not the number"} {
+	for path, want := range map[string]string{"activity?kind=dawn": "not allowed", "activity?before=x": "not the number", "activity?job=a.b": "a.b", "activity?before=-1": "not the number"} {
 		if status, _, text := a.get(t, path); status != 400 || !strings.Contains(text, want) {
 			t.Errorf("%s: %d: %s", path, status, text)
 		}
@@ -424,7 +424,7 @@ func TestHealthVerifiesARangeAndRepairsIt(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"health?verify=1&from=soon": "is not a time", "health?verify=1&from=2026-01-02&to=2026-01-01": "not after the beginning", "health?verify=1&job=a.b": "a.b",
-		"health?verify=yes": "not possible", "health?verify=1&from=8000-01-01": "in the future", "health/repair?from=soon": "is not a time",
+		"health?verify=yes": "not allowed", "health?verify=1&from=8000-01-01": "in the future", "health/repair?from=soon": "is not a time",
 	} {
 		if status, _, text := a.get(t, path); status != 400 || !strings.Contains(text, want) || strings.Contains(text, "Verifying:") {
 			t.Errorf("%s: %d: %s, want %q", path, status, text, want)

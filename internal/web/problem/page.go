@@ -15,8 +15,8 @@ import (
 //go:embed page.css
 var style string
 
-// page contains its style, because package secure, which sends it too, does not know the path of
-// the other assets.
+// page contains its style, because the packages that send it, such as secure, do not know the path
+// of the assets.
 var page = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en">
 <head>
@@ -45,7 +45,7 @@ func policy() string {
 }
 
 // Refuse answers a request that was not carried out: with a page if a browser asks for HTML, else
-// with a problem document. If the request may succeed later, the browser loads the page again.
+// with a problem document. If it was a GET that may succeed later, the browser loads the page again.
 func Refuse(w http.ResponseWriter, r *http.Request, c fault.Code, detail string) {
 	d := New(c, detail)
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {

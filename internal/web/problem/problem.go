@@ -27,7 +27,7 @@ const typePrefix = "https://github.com/cronce-io/cronce/blob/main/docs/api.md#"
 // broker.
 const maxDetail = 2000
 
-// Document is a problem document. The zero Retry, Field and By are left out.
+// Document is a problem document. It leaves out optional members that are empty.
 type Document struct {
 	Type   string `json:"type" doc:"names the kind of problem; stable"`
 	Title  string `json:"title" doc:"the kind of problem in words"`
@@ -36,8 +36,8 @@ type Document struct {
 	Field  string `json:"field,omitempty" doc:"the parameter, header or member that is wrong"`
 	By     string `json:"by,omitempty" doc:"the operator that changed the job or slot meanwhile"`
 
-	// Revision is the revision that holds now, if another writer was faster.
-	Revision uint64 `json:"revision,omitempty" doc:"the revision that holds now"`
+	// Revision is the current revision of the job, if another writer was faster.
+	Revision uint64 `json:"revision,omitempty" doc:"the current revision of the job"`
 
 	// Retry becomes the header Retry-After, in whole seconds.
 	Retry time.Duration `json:"-"`
@@ -91,7 +91,7 @@ func (d *Document) send(w http.ResponseWriter, media string, body []byte) {
 		h.Set("Retry-After", d.retryAfter())
 	}
 	w.WriteHeader(d.Status)
-	_, _ = w.Write(body) // the client is gone
+	_, _ = w.Write(body) // fails only if the client is gone
 }
 
 func (d *Document) retryAfter() string { return strconv.Itoa(int(math.Ceil(d.Retry.Seconds()))) }

@@ -22,7 +22,7 @@ type Value[T any] struct {
 
 	mu      sync.Mutex
 	value   T
-	seen    []fs.FileInfo // of the files when they were last read, also if that failed
+	seen    []fs.FileInfo // the state of the files when they were last read, even if that failed
 	checked time.Time     // when the files were last compared with seen
 	every   time.Duration // interval, except in tests
 }

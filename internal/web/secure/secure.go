@@ -1,5 +1,5 @@
 // Package secure holds what every answer of the HTTP API and the pages has in common: the headers
-// that tell a browser what the pages may do, the refusal of requests that other sites send, and
+// that tell a browser what the pages may do, the refusal of orders that other sites send, and
 // the bound on bodies. Package web uses it too, inside the server of another program.
 package secure
 
@@ -20,8 +20,9 @@ const MaxBody = 1 << 20
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Wrap returns a handler that sets the headers, refuses requests that a page of another site
-// sends, and passes all others on to next. It makes the redirects of next work below any path.
+// Wrap returns a handler that sets the headers and passes requests on to next. It refuses bodies of
+// more than MaxBody, and requests of a page of another site unless they only read (GET, HEAD and
+// OPTIONS). It makes the redirects of next work below any path.
 func Wrap(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

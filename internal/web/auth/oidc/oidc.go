@@ -1,9 +1,9 @@
 // Package oidc logs people in at an OpenID Connect provider, with the authorization code
 // flow, PKCE, a state and a nonce. Only the binary links it.
 //
-// A Provider reads its configuration at the first login, and not when the process starts: a node
-// must start while the provider is away. The provider decides which users may log in at this
-// client.
+// A Provider reads its configuration when it is first used, and not when the process starts: a node
+// must be able to start while the provider is down. The provider decides which users may log in at
+// this client.
 package oidc
 
 import (

@@ -42,8 +42,8 @@ type Result[T any] struct {
 	Ready bool
 	At    time.Time
 
-	// Err is why the last computation failed. Running reports whether another one runs, and Began when
-	// it began.
+	// Err is why the last computation failed. Running reports whether another one runs or waits for its
+	// turn, and Began since when.
 	Err     error
 	Running bool
 	Began   time.Time
@@ -125,5 +125,5 @@ func (b *Background[K, T]) run(v *value[T], compute func(context.Context) (T, er
 	v.running = nil
 }
 
-// Wait waits for the end of the last computation. The context must have ended.
+// Wait waits until all computations have ended. The context must have ended before.
 func (b *Background[K, T]) Wait() { b.ended.Wait() }

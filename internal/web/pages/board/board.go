@@ -49,7 +49,7 @@ type Board struct {
 	// Unreadable are the errors of values that were left out.
 	Unreadable []error
 
-	written time.Time // all records that were written before this time are in the board
+	written time.Time // records written before this time are in the board, except perhaps the newest: see overlap
 	byName  map[string]int
 }
 

@@ -28,7 +28,7 @@ const (
 	maxComing = 12
 	months    = 3
 
-	// maxInDay bounds the slots of a day that are counted: those of each minute.
+	// maxInDay bounds the slots of a day that are counted: one in each minute.
 	maxInDay = 1440
 )
 

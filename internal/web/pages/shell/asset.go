@@ -102,5 +102,5 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 		data = a.zipped
 	}
 	h.Set("Content-Length", strconv.Itoa(len(data)))
-	_, _ = w.Write(data) // the browser is gone
+	_, _ = w.Write(data) // fails only if the browser is gone
 }

@@ -36,7 +36,7 @@ func (f *Form) Get(name string) string {
 	s := f.values.Get(name)
 	switch {
 	case len(s) > maxTyped:
-		f.Wrong(name, "it has %d bytes: at most %d are possible", len(s), maxTyped)
+		f.Wrong(name, "it has %d bytes: at most %d are allowed", len(s), maxTyped)
 		return ""
 	case !utf8.ValidString(s):
 		f.Wrong(name, "it is not valid UTF-8")
@@ -88,7 +88,7 @@ func (f *Form) One(name string, values ...string) string {
 	case slices.Contains(values, s):
 		return s
 	}
-	f.Wrong(name, "%q is not possible: want one of %s", clip(s), strings.Join(values, ", "))
+	f.Wrong(name, "%q is not allowed: want one of %s", clip(s), strings.Join(values, ", "))
 	return values[0]
 }
 

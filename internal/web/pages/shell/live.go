@@ -114,7 +114,7 @@ func (l *live) leave(messages chan []byte) {
 	delete(l.streams, messages)
 }
 
-// send gives all streams a message. It closes a stream that is too slow: its browser connects
+// send passes a message to all streams. It closes a stream that is too slow: its browser connects
 // again, and refreshes everything.
 func (l *live) send(m []byte) {
 	l.mu.Lock()
@@ -130,7 +130,7 @@ func (l *live) send(m []byte) {
 	}
 }
 
-// idle reports whether there is no stream. Then listen ends.
+// idle reports whether there is no stream. Then it marks live as not running, and listen must end.
 func (l *live) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

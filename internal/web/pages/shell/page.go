@@ -190,7 +190,7 @@ func (s *Site) do(p Page, t *template.Template, w http.ResponseWriter, r *http.R
 	s.compose(q, t, d.Status, page{content: content, problem: d}).send(w)
 }
 
-// render executes the page's own templates.
+// render calls Show, and executes the page's own templates.
 func (s *Site) render(p Page, t *template.Template, q *Request) (content, error) {
 	data, err := p.Show(q)
 	if err != nil {

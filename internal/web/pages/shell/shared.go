@@ -46,7 +46,7 @@ func (a *answer) send(w http.ResponseWriter) {
 	}
 	h.Set("Content-Length", strconv.Itoa(len(a.data)))
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.data) // the browser is gone
+	_, _ = w.Write(a.data) // fails only if the browser is gone
 }
 
 // shareKey has everything that an answer depends on, apart from the time.

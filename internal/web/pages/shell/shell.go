@@ -45,7 +45,8 @@ type Config struct {
 	// Logger logs pages that fail with a status of 500 or more. Nil: no logs.
 	Logger *slog.Logger
 
-	// Subscribe returns a channel of the process's events. It is closed if its reader is too slow.
+	// Subscribe returns a channel of the events that the process receives. The channel is closed if its
+	// reader is too slow.
 	Subscribe func(context.Context) (events <-chan client.Event, leave func(), err error)
 
 	// Recent returns the newest events that the broker does not keep, oldest first, and since when

@@ -110,7 +110,7 @@ func (v *View) Nav() []NavEntry {
 	return all
 }
 
-// ReadOnly reports that the login of the process may give no orders.
+// ReadOnly reports whether the login of the process may give no orders.
 func (v *View) ReadOnly() bool { return v.May == client.Rights{} }
 
 // Sub returns the view with other Data, for a template that is used by another one.
@@ -124,7 +124,7 @@ func (v *View) Sub(data any) *View {
 // direction of text become escapes.
 func (v *View) Text(s any) string { return printable.Text(fmt.Sprint(s)) }
 
-// Line is Text in one line of at most most bytes.
+// Line is Text on one line, cut to a number of bytes.
 func (v *View) Line(s any, most int) string { return printable.Clip(fmt.Sprint(s), most) }
 
 // Now is the time of the page.
@@ -173,8 +173,8 @@ func element(t time.Time, text, attributes string) template.HTML {
 		template.HTMLEscapeString(text) + `</time>`)
 }
 
-// Relative says how far t is from now: "in 3 min", "2 h ago". static/app.js does the same. Longer
-// times than a Duration can hold, 292 years, are counted in days.
+// Relative says how far t is from now: "in 3 min", "2 h ago". static/app.js does the same, in whole
+// seconds. Longer times than a Duration can hold, 292 years, are counted in days.
 func Relative(t, now time.Time) string {
 	d := t.Sub(now)
 	text := Span(d.Abs())
@@ -221,5 +221,5 @@ func Span(d time.Duration) string {
 // Millis shows a number of milliseconds as a duration.
 func (v *View) Millis(ms float64) string { return Span(time.Duration(ms * float64(time.Millisecond))) }
 
-// Span shows a duration in its two largest units.
+// Span is the function Span, for templates.
 func (v *View) Span(d time.Duration) string { return Span(d) }
