@@ -13,7 +13,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// A lease that no election fits into, what is stored once, and a server that is gone.
+// A lease that is shorter than an election, a stream with one replica, and a server that is down.
 func TestDoctorOfACluster(t *testing.T) {
 	t.Parallel()
 	c := natstest.RunCluster(t)

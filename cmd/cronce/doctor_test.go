@@ -52,7 +52,7 @@ func (f *fixture) doctor(t *testing.T, args ...string) (code int, found []string
 	return r.code, found
 }
 
-// eventually waits until the doctor finds just these.
+// finds waits until the doctor finds exactly these.
 func (f *fixture) finds(t *testing.T, want ...string) {
 	t.Helper()
 	var found []string
@@ -113,7 +113,7 @@ func TestDoctorOfASickFleet(t *testing.T) {
 	}
 }
 
-// What a broker has that Open refuses is what the doctor is for.
+// The doctor inspects also a broker whose streams Open refuses.
 func TestDoctorFindsWhatNodesRefuse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -201,7 +201,7 @@ func TestDoctorAsksTheMonitoringPort(t *testing.T) {
 	}
 }
 
-// A queue with slots, jobs without handlers, and a worker that asks for nothing.
+// A queue with slots and no worker, jobs without handlers, and a worker that does not pull.
 func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -223,8 +223,6 @@ func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 	f.finds(t, "producer ", "worker queue default", "unasked queue mail", "settings node idle (lease 1h0m0s)")
 }
 
-// The whole story of a watermark in the future: nothing runs, the doctor says so, a
-// running fleet follows its reset, and no slot runs twice.
 func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -239,7 +237,7 @@ func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
 	}
 	e, _, err := f.store.Jobs().Read(t.Context(), "charge")
 	if err == nil {
-		// A producer was there, and is gone.
+		// A producer created the consumer, and has ended.
 		err = f.store.BeginOn(t.Context(), "charge", layout.OnConsumers("cronce", "charge")[0], e.OnPlans()[0], e.Since())
 	}
 	if err == nil {
@@ -262,6 +260,8 @@ func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
 	}
 }
 
+// With a watermark in the future, nothing runs, and the doctor reports it. A running fleet follows the
+// reset, and no slot runs twice.
 func TestDoctorResetsAWatermarkThatIsAhead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -313,7 +313,7 @@ func TestDoctorResetsAWatermarkThatIsAhead(t *testing.T) {
 	}
 }
 
-// A jobs bucket that was made anew counts from one again.
+// In a jobs bucket that was created anew, revisions begin at one again.
 func TestDoctorResetsAWatermarkOfAnotherRegistry(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -334,7 +334,7 @@ func TestDoctorResetsAWatermarkOfAnotherRegistry(t *testing.T) {
 	})
 }
 
-// A viewer may ask all that it takes, and of what cannot be known it is said so.
+// A viewer may read all that the doctor needs. The doctor says what these permissions do not let it know.
 func TestDoctorWithAViewersPermissions(t *testing.T) {
 	t.Parallel()
 	access := layout.Access{Roles: []layout.Role{layout.RoleViewer}}

@@ -12,8 +12,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// A watermark of a newer version stops neither producers nor workers, and is put back
-// only by force. One that is garbled is written anew by a producer that runs.
+// A watermark of a newer version stops neither producers nor workers, and is moved back
+// only with --force. A running producer replaces a watermark that is garbled.
 func TestUnreadableWatermarkStopsNothingAndIsResetByForce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -143,7 +143,7 @@ func TestEnvironmentAndFlags(t *testing.T) {
 	}
 }
 
-// Whatever is printed for people or programs stays apart from what is logged.
+// The output of a command goes to stdout, and logs go to stderr.
 func TestLogsGoToStderr(t *testing.T) {
 	t.Parallel()
 	told, cancel := context.WithCancel(t.Context())
@@ -163,7 +163,7 @@ func TestLogsGoToStderr(t *testing.T) {
 	}
 }
 
-// A reader that has seen enough is no failure.
+// If the reader closes the pipe, the command has not failed.
 func TestBrokenPipeIsACleanEnd(t *testing.T) {
 	t.Parallel()
 	var stderr strings.Builder
@@ -177,7 +177,7 @@ type closedPipe struct{}
 
 func (closedPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-// listener is something that listens and is no NATS server.
+// listener listens on an address and is not a NATS server.
 func listener(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

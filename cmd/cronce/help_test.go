@@ -18,8 +18,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Every command explains itself; its help is held against a golden file and fits
-// a terminal.
+// Every command has a help text, which equals its golden file and fits a terminal.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	root := newRootCommand(&base.App{})

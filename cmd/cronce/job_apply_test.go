@@ -18,12 +18,12 @@ var (
 	byMe    = regexp.MustCompile(`alice@[A-Za-z0-9_.-]+`)
 )
 
-// settled replaces what no test can know: times of this century, and hosts.
+// settled replaces what differs from run to run: times of this century, and the name of the host.
 func settled(s string) string {
 	return byMe.ReplaceAllString(stamped.ReplaceAllString(s, "TIME"), "alice@HOST")
 }
 
-// newOffice is a fleet with a person in front of it.
+// newOffice is a fleet with a live worker, and alice as the operator.
 func newOffice(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(t)

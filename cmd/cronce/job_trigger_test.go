@@ -196,8 +196,7 @@ func TestJobBackfillRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// TestBackfillSurvivesAKill: killed in the middle and given again, it publishes
-// each slot once.
+// A backfill that is killed in the middle and then repeated publishes each slot once.
 func TestBackfillSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

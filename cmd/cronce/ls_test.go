@@ -123,7 +123,7 @@ func TestSlotLs(t *testing.T) {
 	}, job.Failed)
 	f.record(t, job.Record{Slot: job.Slot{Job: "report", Token: "by hand"}, Queue: "default", Published: eight, Node: "web2-1-a-b"}, job.Cancelled)
 
-	// One waits in the stream; of two copies with a record the record counts.
+	// One slot waits in the stream. Another has a message there and a record: the record counts.
 	eleven := at("2026-03-28T11:00:00Z")
 	f.publish(t, "default", core.Message{Slot: job.NewSlot("report", eleven), Due: eleven, Node: "web1-1-a-b"})
 	f.publish(t, "default", core.Message{Slot: job.NewSlot("report", ten), Due: ten, Node: "web1-1-a-b"})
@@ -237,7 +237,7 @@ func TestNodeLsAllTellsWhichNodesWereDeclaredDeadAndByWhom(t *testing.T) {
 	began := at("2026-03-28T07:00:00Z")
 	f.join(t, exchange.Node{Name: "a-1", State: exchange.NodeAlive, Started: began, Lease: time.Hour, Worker: true})
 	f.join(t, exchange.Node{Name: "b-2", State: exchange.NodeFenced, Started: began, Lease: time.Hour, FencedBy: "a-1", FencedAt: began})
-	for i, dead := range []string{"b-2", "old-1", "old-2", "old-1"} { // told twice, at times
+	for i, dead := range []string{"b-2", "old-1", "old-2", "old-1"} { // old-1 is reported twice
 		e := job.Event{V: codec.Version, Kind: job.EventFenced, Time: began.Add(time.Duration(i) * time.Minute), Node: "a-1", Peer: dead}
 		if err := f.store.EmitAndFlush(e); err != nil {
 			t.Fatal(err)
@@ -270,7 +270,7 @@ func TestNodeLsAllTellsWhichNodesWereDeclaredDeadAndByWhom(t *testing.T) {
 	}
 }
 
-// pflag reads the first line, and is silent about the others.
+// pflag reads the first line, and ignores the others silently.
 func TestAListOfMoreThanOneLineIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -375,6 +375,6 @@ func TestSetup(t *testing.T) {
 	}
 	c.run(t, "setup", "--lease", "10ms").oneError(t, base.ExitUsage, "lease 10ms: at least 1s")
 	c.run(t, "setup", "--horizon", "soon").oneError(t, base.ExitUsage, `"soon"`, "90s, 36h or 7d")
-	// What is only wrong beside what is stored comes from the server.
+	// A setting that is wrong only together with the stored ones is known only with the server: status 1.
 	c.run(t, "setup", "--horizon", "72h").oneError(t, base.ExitFailed, "retention")
 }

@@ -25,10 +25,10 @@ func TestMain(m *testing.M) {
 	}
 	natstest.WaitMore(8)
 	goleak.VerifyTestMain(m,
-		// Signals are waited for as long as the process lives.
+		// The goroutine that waits for signals lives as long as the process.
 		goleak.IgnoreTopFunction("github.com/cronce-io/cronce/cmd/cronce.untilSignal.func1"),
-		// An embedded server that is shut down while it creates a stream forgets its store:
-		// one run of thirty, and nothing to a process that ends.
+		// In one run of thirty, an embedded server that is shut down while it creates a stream does not
+		// end the goroutine of the stream's store. That does not matter to a process that ends.
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"),
 	)
@@ -65,8 +65,8 @@ func (c cli) runContext(ctx context.Context, args ...string) result {
 	return result{code, stdout.String(), stderr.String()}
 }
 
-// screen is a standard error that, as a real one, bears writes of several goroutines: a
-// connection may log its last words while the command says why it failed.
+// screen is a stderr that is safe for concurrent use, like a real one: a connection may still log
+// while the command prints its error.
 type screen struct {
 	mu   sync.Mutex
 	text strings.Builder

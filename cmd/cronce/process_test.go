@@ -29,7 +29,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// begin starts it and gives its stdout.
+// begin starts the process and returns its stdout.
 func begin(t *testing.T, cmd *exec.Cmd) io.ReadCloser {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
@@ -42,7 +42,7 @@ func begin(t *testing.T, cmd *exec.Cmd) io.ReadCloser {
 	return out
 }
 
-// A unit of systemd reloads all its nodes with HUP, also those that do nothing.
+// A systemd unit reloads all its nodes with HUP, including disabled ones.
 func TestDisabledNodeSurvivesHangup(t *testing.T) {
 	t.Parallel()
 	cmd := command(t, "run")

@@ -36,7 +36,7 @@ func TestSetupOfALoginThatMayNotIsToldSoForEverySetting(t *testing.T) {
 		may.Publish.Allow = append(may.Publish.Allow, g.Publish...)
 		may.Subscribe.Allow = append(may.Subscribe.Allow, g.Subscribe...)
 	}
-	// One that may ask everything, and write nothing of the namespace's state.
+	// A login that may read everything, and write nothing of the namespace's state.
 	reader := server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$KV.>", "$JS.API.STREAM.UPDATE.>", "$JS.API.STREAM.CREATE.>", "$JS.API.CONSUMER.CREATE.>"}}}
 	s := natstest.Run(t, func(o *server.Options) {
 		o.Users = []*server.User{

@@ -32,7 +32,7 @@ func TestAShadowJobIsRecordedAndItsCommandDoesNotRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("shadow: true,") // the user of its command is not on this machine, and needs not be
+	write("shadow: true,") // the user of its command is not on this machine, and need not be
 	node := command(t, "run", "-f", file, "--server", url)
 	log := &screen{}
 	node.Stderr = log

@@ -18,11 +18,11 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// obeyed is what a terminal must not get to see as it is.
+// obeyed are control sequences, which must not reach a terminal unescaped.
 const obeyed = "\x1b[2J\x1b]0;owned\a\r\u009b31m\u202e"
 
-// failedSlot is a slot with a story: a worker that died, one that failed, an
-// operator, and failed again.
+// failedSlot records a slot whose first worker died and whose second one failed. An operator
+// retried it, and it failed again.
 func (f *fixture) failedSlot(t *testing.T) job.Slot {
 	t.Helper()
 	nine := at("2026-03-28T09:00:00Z")
@@ -75,7 +75,7 @@ func TestAFailedSlotsStoryIsToldInOrder(t *testing.T) {
 	}
 }
 
-// TestWhyThereIsNoSuchSlot: each reason in words, with what is nearest.
+// Explain gives each reason why there is no such slot, and the nearest slots.
 func TestWhyThereIsNoSuchSlot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -128,7 +128,7 @@ func TestWhyThereIsNoSuchSlot(t *testing.T) {
 	f.run(t, "slot", "cancel", "report:@x", "--wait", "0s").oneError(t, base.ExitUsage, "--wait")
 }
 
-// due asks about a slot of an hour that is no excluded one, before and after the
+// due explains a slot of the first hour up to this one that is not excluded, before and after the
 // watermark has passed it.
 func (f *fixture) due(t *testing.T, hour time.Time) {
 	t.Helper()
@@ -195,8 +195,8 @@ func TestSlotRetryAndItsRefusals(t *testing.T) {
 	f.run(t, "slot", "retry", gone.ID()).oneError(t, base.ExitFailed, "no job named gone")
 }
 
-// TestWatchShowsEventsAsTheyHappen: filtered, readable, over a restart of the
-// server, until it is interrupted, which is no failure.
+// Watch prints the events that the filter selects, and goes on after a restart of the server. An
+// interrupt ends it with status 0.
 func TestWatchShowsEventsAsTheyHappen(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
@@ -234,7 +234,7 @@ func TestWatchShowsEventsAsTheyHappen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Told until it is heard: events are not promised.
+	// The events are repeated until watch prints one, because events can be lost.
 	heard := func(id string) {
 		natstest.Eventually(t, "the event of "+id, func() bool {
 			tell("cronce.event.failed.other", job.Event{Kind: job.EventFailed, ID: "other:@x"})

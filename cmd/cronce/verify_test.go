@@ -227,8 +227,8 @@ func TestVerifyRepairsWhatWasRemovedByHand(t *testing.T) {
 	}
 }
 
-// A slot that a dead worker left, and whose message is gone, is offered again;
-// what has an event of an earlier outcome is not doubled afterwards.
+// A slot of a dead worker, whose message is gone, is offered again. A repaired slot that has an
+// event of an earlier outcome does not count as doubled afterwards.
 func TestVerifyRepairsWhatCannotMove(t *testing.T) {
 	t.Parallel()
 	f := newArchive(t)

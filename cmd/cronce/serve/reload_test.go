@@ -18,7 +18,7 @@ func someJobs(n int) []job.Job {
 	return jobs
 }
 
-// To make the list of names anew for each job was a minute of CPU for a large file.
+// Building the list of names again for each job takes a minute of CPU for a large file.
 func TestReloadLooksAtEachJobOnce(t *testing.T) {
 	jobs := someJobs(4000)
 	a := &base.App{Log: slog.New(slog.DiscardHandler)}

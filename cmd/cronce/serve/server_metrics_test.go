@@ -11,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/internal/natsconn/embed"
 )
 
-// What the server has beside a node's metrics is described with those.
+// The metrics that only the server has are described on the page of a node's metrics.
 func TestThePageDescribesTheServersMetrics(t *testing.T) {
 	t.Parallel()
 	srv, err := embed.Start(t.Context(), embed.Config{Listen: "127.0.0.1:0", Store: t.TempDir()})

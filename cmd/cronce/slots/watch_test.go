@@ -9,7 +9,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// obeyed is what a terminal obeys.
+// obeyed are control sequences of a terminal.
 const obeyed = "\x1b[2J\x1b]0;owned\a\r\u009b31m\u202e"
 
 func TestAnEventIsOneLineForAPerson(t *testing.T) {

@@ -387,7 +387,7 @@ func TestBadRequestsNameWhatIsWrong(t *testing.T) {
 	}
 }
 
-// deadline is a writer of an answer that notes until when it may be written.
+// deadline is a ResponseWriter that remembers its write deadline.
 type deadline struct {
 	*httptest.ResponseRecorder
 	time.Time

@@ -155,8 +155,8 @@ func TestEventsGoOnAtAnotherReplica(t *testing.T) {
 	}
 }
 
-// A stream goes on when the broker was created anew, whose events have the ids 1, 2, ... again, and a
-// client whose last id is greater than these begins again.
+// If the broker is created anew, its events have the ids 1, 2, ... again. An open stream goes on with
+// them, and a client whose last id is larger begins with the first one.
 func TestEventsGoOnWithABrokerThatWasCreatedAnew(t *testing.T) {
 	t.Parallel()
 	var files string
@@ -249,7 +249,7 @@ func TestEventStreamsAreBoundedAndEndWithTheServer(t *testing.T) {
 	}
 	began := time.Now()
 	a.Close()
-	for open[1].next() != nil { // what was on its way
+	for open[1].next() != nil { // frames that were sent before
 	}
 	if took := time.Since(began); took > natstest.Patience {
 		t.Errorf("the end took %v", took)
