@@ -2,6 +2,8 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,6 +31,34 @@ func (p panicky) Returned(string, time.Duration) {
 }
 
 func (panicky) Parked(string, int) {}
+
+// panickyLedger is a ledger that panics when it encodes the records that match selects.
+type panickyLedger struct {
+	*hookedLedger
+	match func(job.Record) bool
+}
+
+func (l panickyLedger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
+	if l.match(r) {
+		panic("encoder")
+	}
+	l.hookedLedger.Send(ctx, r, revision, answered)
+}
+
+// panickyLog is a log that panics at one message.
+type panickyLog struct {
+	slog.Handler
+	message string
+}
+
+func (l panickyLog) Enabled(context.Context, slog.Level) bool { return true }
+func (l panickyLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l panickyLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == l.message {
+		panic("log")
+	}
+	return nil
+}
 
 // If the worker's own code panics around one slot, the other slots go on, its permit is
 // released, and the slot has an outcome, or comes again if it never started.
@@ -84,6 +114,27 @@ func TestAPanicInTheWorkersOwnCodeIsThatSlotsFailure(t *testing.T) {
 				emit(e)
 			}
 		}, job.Succeeded},
+		"in the trace of the result": {func(b *bench) {
+			b.cfg.Trace = func(ctx context.Context, step string, d core.Delivery, _ job.Record) (context.Context, func(error)) {
+				if d.Slot.Job == "bad" && step == "complete" {
+					panic("trace")
+				}
+				return ctx, func(error) {}
+			}
+		}, job.Succeeded},
+		"in the write of the result": {func(b *bench) {
+			b.cfg.Ledger = panickyLedger{b.ledger, func(r job.Record) bool { return r.Slot.Job == "bad" && r.State == job.Succeeded }}
+		}, job.Failed},
+		"when the result is refused": {func(b *bench) {
+			first := once(b, "bad")
+			b.ledger.before = func(r job.Record, _ uint64) error {
+				if r.Slot.Job == "bad" && r.State == job.Succeeded && first() {
+					return errors.New("bucket full")
+				}
+				return nil
+			}
+			b.cfg.Logger = slog.New(panickyLog{slog.DiscardHandler, "outcome cannot be recorded; trying again"})
+		}, job.Succeeded},
 		"in the answer to the claim": {func(b *bench) {
 			b.cfg.Observer = panicky{started: true}
 		}, job.Failed},
@@ -97,7 +148,8 @@ func TestAPanicInTheWorkersOwnCodeIsThatSlotsFailure(t *testing.T) {
 				b := newBench(t)
 				b.cfg.Concurrency = 2
 				retry := job.Retry{Attempts: 1}
-				b.handle(job.Job{Name: "bad", Retry: retry}, func(context.Context, job.Run) error { return nil })
+				starts := 0
+				b.handle(job.Job{Name: "bad", Retry: retry}, func(context.Context, job.Run) error { starts++; return nil })
 				b.handle(job.Job{Name: "good", Retry: retry}, func(context.Context, job.Run) error { return nil })
 				c.harm(b)
 				stop := b.run()
@@ -106,6 +158,9 @@ func TestAPanicInTheWorkersOwnCodeIsThatSlotsFailure(t *testing.T) {
 				r := b.record(bad)
 				if r.State != c.want || c.want == job.Failed && !strings.Contains(r.Error, "panic: ") {
 					t.Errorf("%s %q, want %s", r.State, r.Error, c.want)
+				}
+				if starts > 1 {
+					t.Errorf("the handler started %d times in one attempt", starts)
 				}
 				if b.cfg.Observer == nil {
 					for range 5 {
@@ -125,4 +180,55 @@ func TestAPanicInTheWorkersOwnCodeIsThatSlotsFailure(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A result that may have been stored is written again unchanged after a panic: only the same write
+// finds out whether it was.
+func TestAResultThatMayHaveBeenStoredIsWrittenAgainUnchangedAfterAPanic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.handle(job.Job{Name: "bad", Retry: job.Retry{Attempts: 1}}, func(context.Context, job.Run) error { return nil })
+		var written []job.Record
+		b.ledger.before = func(r job.Record, _ uint64) error {
+			if r.State == job.Running {
+				return nil
+			}
+			if written = append(written, r); len(written) == 1 {
+				return job.ErrUnknown
+			}
+			return nil
+		}
+		b.cfg.Logger = slog.New(panickyLog{slog.DiscardHandler, "outcome cannot be recorded; trying again"})
+		stop := b.run()
+		s := b.publish("bad")
+		time.Sleep(5 * time.Minute)
+		if r := b.record(s); r.State != job.Succeeded || len(written) != 2 || written[0].Nonce != written[1].Nonce {
+			t.Errorf("%s after the writes %+v, want the same one twice", r.State, written)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A handler whose result cannot be written is not started again: its slot stays in the table.
+func TestAHandlerIsNotStartedAgainIfNoResultOfItCanBeWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		starts := 0
+		b.handle(job.Job{Name: "bad"}, func(context.Context, job.Run) error { starts++; return nil })
+		b.cfg.Ledger = panickyLedger{b.ledger, func(r job.Record) bool { return r.State != job.Running }}
+		stop := b.run()
+		s := b.publish("bad")
+		time.Sleep(5 * time.Minute)
+		holds, _ := b.cfg.Table.Holds(s.Key())
+		if starts != 1 || !holds || len(b.queue.verdicts()) > 0 {
+			t.Errorf("started %d times; in the table: %v; answers: %v", starts, holds, b.queue.verdicts())
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -21,7 +21,7 @@ func (t *task) releaseClaim() { t.complete(t.cfg.Node.Context(), core.Release(t.
 // With ctx = Config.Life, the write goes on after the lease: the broker refuses it if another
 // worker has taken the slot over. See attempt.returned.
 func (t *task) complete(ctx context.Context, rec job.Record) flow {
-	t.ending = true
+	t.ending, t.answer = true, answer{}
 	t.prepare(ctx, rec, t.fence, StepComplete)
 	return onward
 }
@@ -77,6 +77,7 @@ func (t *task) afterResult(mayBlock bool) flow {
 // another worker owns the slot. If t.ctx ended before the result was stored, it is the cause of
 // t.ctx.
 func (t *task) claimLost(cause error) flow {
+	t.respondWith(silence) // even if one of the next lines panics
 	t.endTrace(cause)
 	end := t.rec
 	t.cfg.Logger.Warn("completion refused: claim lost", "slot", end.Slot.ID(), "attempt", end.Attempt, "state", end.State, "error", cause)
@@ -117,6 +118,7 @@ func (t *task) prepareDecision() flow {
 func (t *task) prepare(ctx context.Context, rec job.Record, at uint64, step string) {
 	t.rec, t.at, t.ctx, t.state = rec, at, ctx, writing
 	t.rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+	t.endTrace = func(error) {} // if the trace panics, the record is written without it: see fail
 	_, t.endTrace = t.trace(ctx, step, t.rec)
 }
 

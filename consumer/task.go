@@ -300,10 +300,12 @@ func (t *task) recovered() {
 const maxOwnPanics = 3
 
 // fail handles a panic in the worker's own code. If the task was already answering the broker, or
-// leaving its lock, fail only closes it. If the task has a claim without a result, fail records a
-// failed attempt. If it has no claim and the slot is past the horizon, fail drops the message.
+// leaving its lock, fail only closes it. If the task has no claim and the slot is past the horizon,
+// fail drops the message. If the result of the attempt may have been sent, fail writes the same
+// record again. If the task has a claim, and no result was sent, fail records a failed attempt.
 // Otherwise it postpones the slot. After more than maxOwnPanics panics it closes the task without
-// an answer to the broker. Then a claimed slot stays in the table, since its handler may still run.
+// an answer to the broker. Then a claimed slot stays in the table: its handler may have started, and
+// the next delivery would start it again under the same attempt.
 func (t *task) fail(p any) {
 	err := panicked(p)
 	t.cfg.Logger.Error("handling a slot panicked", "slot", t.d.Slot.ID(), "subject", t.msg.Subject(), "error", err)
@@ -323,12 +325,15 @@ func (t *task) fail(p any) {
 	switch {
 	case t.fence == 0 && core.PastHorizon(t.d, t.cfg.Now(), t.horizon()):
 		t.respondWith(drop(err.Error()))
-	case t.fence == 0 || t.ending: // no handler runs; the next delivery goes on from the record
-		t.postpone(err)
+	case t.fence == 0 || t.ending && (t.answer.revision != 0 || core.Released(t.rec)):
+		t.postpone(err) // the next delivery goes on from the record
+	case t.ending && (t.state == writing || t.answer.err != nil):
+		t.state = writing
 	default:
 		t.handlerErr = err
-		result := core.Result{Err: err, Backoff: delay(t.policies().Retry, t.rec.Attempt)}
-		t.complete(t.cfg.Life, core.Complete(t.rec, t.fence, t.cfg.Now(), t.horizon(), result))
+		claim := t.decision.Record
+		result := core.Result{Err: err, Backoff: delay(t.policies().Retry, claim.Attempt)}
+		t.complete(t.cfg.Life, core.Complete(claim, t.fence, t.cfg.Now(), t.horizon(), result))
 	}
 	t.advance(false)
 }
