@@ -102,3 +102,35 @@ func TestAnInboxThatIsNotPermittedIsDenied(t *testing.T) {
 		t.Errorf("with its own prefix: %v", err)
 	}
 }
+
+// A read of the records beside another that the login does not permit fails at once, before its
+// context ends.
+func TestAReadOfRecordsBesideAnotherThatIsNotPermittedEnds(t *testing.T) {
+	t.Parallel()
+	s := natstest.Run(t, func(o *server.Options) {
+		deny := &server.SubjectPermission{Deny: []string{"$JS.API.DIRECT.GET.KV_cronce_ledger"}}
+		o.Users = []*server.User{
+			{Username: "all", Password: "p"},
+			{Username: "some", Password: "p", Permissions: &server.Permissions{Publish: deny}},
+		}
+	})
+	if _, err := kv.Open(t.Context(), s.JetStream(nats.UserInfo("all", "p")), kv.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	store, err := kv.Open(t.Context(), s.JetStream(nats.UserInfo("some", "p")), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t, time.Minute)
+	own := kvtest.Record(1, "1")
+	revision, err := store.Ledger().Write(ctx, own, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Ledger().Beside(ctx, own.Slot, revision, []job.Slot{kvtest.Record(2, "").Slot}); !errors.Is(err, job.ErrDenied) {
+		t.Errorf("it gives %v, want that it is not permitted", err)
+	}
+	if ctx.Err() != nil {
+		t.Error("it took as long as it might")
+	}
+}

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -55,28 +56,43 @@ func recordTitle(key string) string {
 	return "record of " + slot.ID()
 }
 
-// Beside returns the existing records of others. It reads them together with the record of own,
-// in one answer of one replica, and accepts only an answer in which own's record has this
+// Beside returns the existing records of others. It reads each of them together with the record of
+// own, in one answer of one replica, and accepts only an answer in which own's record has this
 // revision or a later one. So if two writers each look for the other's record after their own
 // write, the later writer finds it. There is one exception: if a deposed leader that has not
-// noticed its deposition answers both writers, neither may find the other's record. Beside asks
-// until it gets such an answer or ctx ends. If ctx ends first, the error wraps job.ErrUnknown.
+// noticed its deposition answers both writers, neither may find the other's record. If the records
+// are too large for one answer, Beside asks for fewer of them at once, always with own's. It asks
+// until it gets such answers or ctx ends. If ctx ends first, the error wraps job.ErrUnknown. If the
+// server does not permit the read, Beside fails at once with job.ErrDenied.
 func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
-	subjects := []string{l.b.Subject(own.Key())}
-	for _, s := range others {
-		subjects = append(subjects, l.b.Subject(s.Key()))
-	}
-	began, pause := time.Now(), wire.NewPause()
-	for {
-		found, _, err := l.b.Get(ctx, l.b.Stream, map[string]any{"multi_last": subjects})
-		fresh := slices.ContainsFunc(found, func(e wire.Entry) bool { return e.Subject == subjects[0] && e.Revision >= revision })
-		if err == nil && fresh {
-			return l.decodeOthers(found, subjects[0])
+	var records []job.Record
+	ownSubject, began, pause := l.b.Subject(own.Key()), time.Now(), wire.NewPause()
+	for atOnce := len(others); len(others) > 0; {
+		subjects := []string{ownSubject}
+		for _, s := range others[:min(atOnce, len(others))] {
+			subjects = append(subjects, l.b.Subject(s.Key()))
+		}
+		found, cut, err := l.b.Get(ctx, l.b.Stream, map[string]any{"multi_last": subjects})
+		fresh := slices.ContainsFunc(found, func(e wire.Entry) bool { return e.Subject == ownSubject && e.Revision >= revision })
+		switch {
+		case errors.Is(err, job.ErrDenied):
+			return nil, fmt.Errorf("read the records beside %s: %w", own, err)
+		case cut && atOnce > 1:
+			atOnce /= 2
+			continue
+		case err == nil && fresh && !cut:
+			decoded, err := l.decodeOthers(found, ownSubject)
+			if err != nil {
+				return nil, err
+			}
+			records, others = append(records, decoded...), others[len(subjects)-1:]
+			continue
 		}
 		if !wire.Wait(ctx, pause.NextBackOff()) {
 			return nil, fmt.Errorf("read the records beside %s: %w (after %v)", own, job.ErrUnknown, time.Since(began).Round(time.Millisecond))
 		}
 	}
+	return records, nil
 }
 
 func (l *Ledger) decodeOthers(found []wire.Entry, own string) ([]job.Record, error) {

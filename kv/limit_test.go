@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,5 +73,38 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 	}
 	if err := s.Slots().Put(ctx, "default", m, large[:100]); err != nil {
 		t.Errorf("a payload that fits: %v", err)
+	}
+}
+
+// Records of 11 MB in all are more than one answer of the server holds. Beside finds all of them,
+// whether its own record was written before the others or after them.
+func TestRecordsBesideAnotherAreFoundEvenIfOneAnswerCannotHoldThem(t *testing.T) {
+	t.Parallel()
+	l := open(t, natstest.Run(t).JetStream(), kv.Options{}).Ledger()
+	ctx := within(t, time.Minute)
+	var slots []job.Slot
+	var revisions []uint64
+	for i := range job.MaxAfter {
+		r := kvtest.Record(i, "1")
+		r.Payload = []byte(`"` + strings.Repeat("p", job.MaxPayload-2) + `"`)
+		revision, err := l.Write(ctx, r, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slots, revisions = append(slots, r.Slot), append(revisions, revision)
+	}
+	for _, own := range []int{0, len(slots) - 1} {
+		others := slices.Delete(slices.Clone(slots), own, own+1)
+		found, err := l.Beside(ctx, slots[own], revisions[own], others)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[job.Slot]bool{}
+		for _, r := range found {
+			got[r.Slot] = true
+		}
+		if len(found) != len(others) || len(got) != len(others) || got[slots[own]] {
+			t.Errorf("beside record %d: %d records of %d slots, want all %d others", own, len(found), len(got), len(others))
+		}
 	}
 }
