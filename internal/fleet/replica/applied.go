@@ -99,7 +99,9 @@ func (l *appliedJobs) isRemoved(e plans.RegistryEvent) bool {
 // second watch of a million jobs would be as large as the first.
 type watchedRegistry struct{ r *Replica }
 
+// Watch is called again when the producer starts over.
 func (w watchedRegistry) Watch(ctx context.Context, fn func(plans.RegistryEvent)) error {
+	w.r.view.Restart()
 	return w.r.cfg.Store.Jobs().Watch(ctx, func(e plans.RegistryEvent) {
 		w.r.noteRegistry(e)
 		fn(e)

@@ -1,12 +1,15 @@
 package replica
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 func TestAnotherContentIsReportedOnce(t *testing.T) {
@@ -65,5 +68,48 @@ func TestOwnWriteIsNoDefinitionOfAnotherNode(t *testing.T) {
 	}
 	if r.logReplaced(plans.Entry{Definition: plans.Definition{Job: before, Node: "b-1"}, Revision: 12}); !strings.Contains(log.String(), "two nodes define this job differently") {
 		t.Errorf("the definition of another node is not reported:\n%s", &log)
+	}
+}
+
+// The new watch does not deliver the removal of a job that was removed between the two.
+func TestAJobThatIsRemovedWhileTheProducerStartsOverIsForgotten(t *testing.T) {
+	t.Parallel()
+	store, err := kv.Open(t.Context(), natstest.Run(t).JetStream(), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(Config{Store: store})
+	watch := func() {
+		t.Helper()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		_ = watchedRegistry{r}.Watch(ctx, func(e plans.RegistryEvent) {
+			if e.Ready {
+				stop()
+			}
+		})
+		if t.Context().Err() != nil {
+			t.Fatal("the watch did not get ready")
+		}
+	}
+	d, _, err := plans.Upsert(nil, job.Job{Name: "load", After: []string{"extract"}}, plans.OwnerOperator, "test", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Nonce = "test"
+	revision, err := store.Jobs().Write(t.Context(), d, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch()
+	if n := len(r.view.After("extract")); n != 1 {
+		t.Fatalf("%d jobs run after extract, want 1", n)
+	}
+	if err := store.Jobs().Delete(t.Context(), "load", revision); err != nil {
+		t.Fatal(err)
+	}
+	watch()
+	if after := r.view.After("extract"); len(after) != 0 {
+		t.Errorf("%v run after extract, want none: the job was removed", after)
 	}
 }
