@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -111,5 +112,27 @@ func TestAJobThatIsRemovedWhileTheProducerStartsOverIsForgotten(t *testing.T) {
 	watch()
 	if after := r.view.After("extract"); len(after) != 0 {
 		t.Errorf("%v run after extract, want none: the job was removed", after)
+	}
+}
+
+// eventObserver notes events.
+type eventObserver struct {
+	noObserver
+
+	events []job.Event
+}
+
+func (o *eventObserver) Event(e job.Event) { o.events = append(o.events, e) }
+
+func TestAnObserverGetsAnEventAsItIsPublished(t *testing.T) {
+	t.Parallel()
+	store, err := kv.Open(t.Context(), natstest.Run(t).JetStream(), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	observer := &eventObserver{}
+	New(Config{Store: store, Observer: observer}).emit(job.Event{Kind: job.EventFenced, Node: "a", Peer: "b"})
+	if len(observer.events) != 1 || observer.events[0].V != codec.Version || observer.events[0].Time.IsZero() {
+		t.Errorf("the observer got %+v, want one event with its version and time", observer.events)
 	}
 }

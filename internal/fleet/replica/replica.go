@@ -326,11 +326,11 @@ func (r *Replica) nonce() string {
 
 // emit publishes an event if the broker is connected. An event may be lost.
 func (r *Replica) emit(e job.Event) {
-	r.observer.Event(e)
 	e.V = codec.Version
 	if e.Time.IsZero() {
 		e.Time = r.clock.Now().UTC()
 	}
+	r.observer.Event(e)
 	if err := r.cfg.Store.Emit(e); err != nil {
 		r.log.Debug("event not published", "kind", e.Kind, "slot", e.ID, "error", err)
 	}
