@@ -72,7 +72,8 @@ const (
 	// limit bounds one delivery. It is far below the ack wait of the consumer.
 	limit = 20 * time.Second
 
-	// maxDelay is the longest time between two tries of one alert.
+	// maxDelay is the longest time between two tries of one alert, unless its target asks for a
+	// longer one.
 	maxDelay = 10 * time.Minute
 
 	// pollInterval is how often Run checks whether any job asks for alerts, and the pause
@@ -165,7 +166,7 @@ func (d *Deliverer) handle(ctx context.Context, m jetstream.Msg) {
 	default:
 		delay := retryDelay(m)
 		if asked, ok := job.RetryDelay(err); ok {
-			delay = min(max(delay, asked), maxDelay)
+			delay = max(delay, asked) // httpaction bounds asked to an hour
 		}
 		log.Warn("alert not delivered", "error", err, "delay", delay)
 		_ = m.NakWithDelay(delay)
