@@ -91,7 +91,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/action/natsaction":        {"internal/action", "internal/jobfile/spec", "job"},
 		"internal/jobfile/reference":        {"internal/action", "internal/jobfile/spec", "job"},
 		"internal/action/execaction":        {"internal/action", "internal/action/guard", "internal/jobfile/spec", "internal/tracing", "job"},
-		"internal/fleet/alert":              {"internal/action", "internal/text/alertbody", "internal/jobfile/spec", "internal/action/httpaction", "job"},
+		"internal/fleet/alert":              {"internal/action", "internal/text/alertbody", "internal/jobfile/spec", "internal/action/httpaction", "internal/action/natsaction", "job"},
 		"internal/fleet/intake":             {"internal/tracing", "job"},
 		"internal/fleet/replica": {
 			"consumer", "internal/fleet/alert", "internal/fleet/intake", "internal/fleet/boot", "internal/fleet/clock", "internal/fleet/node", "internal/fleet/registry", "internal/fleet/sweep", "internal/tracing", "job", "kv", "producer",

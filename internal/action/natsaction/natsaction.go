@@ -65,7 +65,7 @@ func request(ctx context.Context, nc *nats.Conn, subject string, run job.Run) er
 	if err := refusal(answer.Header); err != nil {
 		return err
 	}
-	return notStored(answer.Data)
+	return NotStored(answer.Data)
 }
 
 // ask sends the request. It returns when ctx ends, even if the socket of the connection is
@@ -107,10 +107,10 @@ func refusal(h nats.Header) error {
 	return err
 }
 
-// notStored returns the error of a stream that did not store the request, or nil if data is
+// NotStored returns the error of a stream that did not store the request, or nil if data is
 // something else. The JSON of a service may have an error too, but not with the error code
 // and the stream name that a stream sends.
-func notStored(data []byte) error {
+func NotStored(data []byte) error {
 	var ack struct {
 		Stream string `json:"stream"`
 		Error  struct {

@@ -119,3 +119,17 @@ func TestAnAlertWaitsForAsLongAsItsServiceAsks(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAlertIsRetriedOnlyIfAStreamAnswersThatItDidNotStoreIt(t *testing.T) {
+	t.Parallel()
+	for answer, retried := range map[string]bool{
+		`{"error":{"code":500,"description":"of the service"}}`:                                 false,
+		`{"stream":"A","error":{"code":503,"err_code":10077,"description":"maximum messages"}}`: true,
+	} {
+		a := newAlert(job.Alert{NATS: &job.AlertNATS{Subject: "alerts.jobs"}})
+		a.request = func(*nats.Msg) (*nats.Msg, error) { return &nats.Msg{Data: []byte(answer)}, nil }
+		if delay := a.deliver(t); delay > 0 != retried {
+			t.Errorf("%s: delay %v, want a retry: %v", answer, delay, retried)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/action"
 	"github.com/cronce-io/cronce/internal/action/httpaction"
+	"github.com/cronce-io/cronce/internal/action/natsaction"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
@@ -111,13 +112,8 @@ func (d *Deliverer) publish(ctx context.Context, subject string, m message) erro
 	case err != nil:
 		return err
 	}
-	var ack struct {
-		Error *struct {
-			Description string `json:"description"`
-		} `json:"error"`
-	}
-	if json.Unmarshal(answer.Data, &ack) == nil && ack.Error != nil {
-		return fmt.Errorf("subject %s: not stored: %s", subject, ack.Error.Description)
+	if err := natsaction.NotStored(answer.Data); err != nil {
+		return fmt.Errorf("subject %s: %w", subject, err)
 	}
 	return nil
 }
