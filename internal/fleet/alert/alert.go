@@ -69,8 +69,10 @@ type Deliverer struct {
 }
 
 const (
-	// limit bounds one delivery. It is far below the ack wait of the consumer.
-	limit = 20 * time.Second
+	// askLimit bounds the questions about the job before a delivery, and limit the delivery. Their
+	// sum is below the ack wait of the consumer. So an alert is not redelivered while it is handled.
+	askLimit = 10 * time.Second
+	limit    = 20 * time.Second
 
 	// maxDelay is the longest time between two tries of one alert, unless its target asks for a
 	// longer one.
@@ -211,7 +213,9 @@ func (d *Deliverer) send(ctx context.Context, e job.Event) error {
 	if err != nil || slot.Job != e.Job {
 		return errUnwanted // no node publishes such an event
 	}
-	entry, err := d.cfg.Registry.Lookup(ctx, e.Job, e.JobRevision)
+	asking, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	entry, err := d.cfg.Registry.Lookup(asking, e.Job, e.JobRevision)
 	if errors.Is(err, job.ErrNotFound) {
 		return errUnwanted
 	}
@@ -225,8 +229,13 @@ func (d *Deliverer) send(ctx context.Context, e job.Event) error {
 	if target == nil {
 		return errUnwanted
 	}
-	if target.Format == "pagerduty" && d.isOver(ctx, e) {
-		return errOver
+	if target.Format == "pagerduty" {
+		switch over := d.isOver(asking, e); {
+		case over:
+			return errOver
+		case asking.Err() != nil:
+			return fmt.Errorf("read the alert state of job %s: %w", e.Job, asking.Err())
+		}
 	}
 	m, err := d.fittingMessage(*target, slot, e)
 	switch {

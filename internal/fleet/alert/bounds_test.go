@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -131,5 +132,19 @@ func TestAnAlertIsRetriedOnlyIfAStreamAnswersThatItDidNotStoreIt(t *testing.T) {
 		if delay := a.deliver(t); delay > 0 != retried {
 			t.Errorf("%s: delay %v, want a retry: %v", answer, delay, retried)
 		}
+	}
+}
+
+// Otherwise each redelivery would add a goroutine, and each of them would send the alert.
+func TestAnAlertGoesBackToTheBrokerWithinItsAckWaitWhileTheJobCannotBeLookedUp(t *testing.T) {
+	t.Parallel()
+	for _, silent := range []string{"registry", "alert states"} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAlert(job.Alert{HTTP: &job.AlertHTTP{URL: "http://127.0.0.1:1"}, Format: "pagerduty", KeyEnv: "CRONCE_ALERT_KEY"})
+			a.silent = silent
+			if delay := a.deliver(t); delay != 2*time.Second {
+				t.Errorf("without the %s: the delay is %v, want 2s", silent, delay)
+			}
+		})
 	}
 }
