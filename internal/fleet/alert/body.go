@@ -83,7 +83,7 @@ func (d *Deliverer) fittingMessage(a job.Alert, slot job.Slot, e job.Event) (mes
 	if a.NATS == nil || most <= 0 {
 		return m, err
 	}
-	for _, cut := range []func(){func() { e.Output = "" }, func() { e.Error = codec.Clip(e.Error) }} {
+	for _, cut := range []func(){func() { e.Output = "" }, func() { e.Error = codec.ClipTo(e.Error, 80) }} {
 		if err != nil || len(m.body) <= most {
 			break
 		}

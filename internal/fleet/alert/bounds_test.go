@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,5 +147,20 @@ func TestAnAlertGoesBackToTheBrokerWithinItsAckWaitWhileTheJobCannotBeLookedUp(t
 				t.Errorf("without the %s: the delay is %v, want 2s", silent, delay)
 			}
 		})
+	}
+}
+
+func TestACutErrorEndsWithAWholeCharacter(t *testing.T) {
+	t.Parallel()
+	a := newAlert(job.Alert{NATS: &job.AlertNATS{Subject: "alerts.jobs"}, Template: strings.Repeat("{{.Error}}", 4)})
+	a.event.Error = "x" + strings.Repeat("é", 1<<10)
+	a.request = func(m *nats.Msg) (*nats.Msg, error) {
+		if body := string(m.Data); !strings.HasPrefix(body, "xéé") || strings.Contains(body, "\uFFFD") {
+			t.Errorf("body %q", body)
+		}
+		return &nats.Msg{}, nil
+	}
+	if delay := a.deliver(t); delay > 0 {
+		t.Errorf("not delivered: delay %v", delay)
 	}
 }
