@@ -93,9 +93,11 @@ type Node struct {
 
 	// unanswered is a heartbeat without an answer, or nil. It is sent again unchanged until it is
 	// answered: its stored copy would otherwise make the next heartbeat conflict, as a fence does
-	// (invariant 8).
+	// (invariant 8). maybeStored is true if a copy of it was not answered: the refusal of a later
+	// copy does not settle it.
 	unanswered      *exchange.Node
 	unansweredSince time.Duration
+	maybeStored     bool
 }
 
 // New returns an incarnation that has sent no heartbeat; see Run.
@@ -184,7 +186,7 @@ func (n *Node) pause(took time.Duration) time.Duration {
 func (n *Node) beat(ctx context.Context) error {
 	if n.unanswered == nil {
 		r := n.record(exchange.NodeAlive)
-		n.unanswered, n.unansweredSince = &r, n.cfg.Boot()
+		n.unanswered, n.unansweredSince, n.maybeStored = &r, n.cfg.Boot(), false
 	}
 	// An answer after the end of the trust is useless. Left is 0 before the first heartbeat.
 	writing, cancel := context.WithTimeout(ctx, cmp.Or(n.Left(), n.cfg.Lease-Margin(n.cfg.Lease)))
@@ -197,7 +199,9 @@ func (n *Node) beat(ctx context.Context) error {
 		return n.renew(revision, sent)
 	case errors.Is(err, job.ErrConflict):
 		return fmt.Errorf("%w: node %s was fenced, or its key was edited: %w", job.ErrLeaseLost, n.cfg.Name, err)
-	case !errors.Is(err, job.ErrUnknown):
+	case errors.Is(err, job.ErrUnknown):
+		n.maybeStored = true
+	case !n.maybeStored:
 		n.unanswered = nil // refused: it was not stored
 	}
 	if ctx.Err() == nil {

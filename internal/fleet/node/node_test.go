@@ -34,11 +34,20 @@ type bucket struct {
 	// delay returns how long a write takes to be stored, and how long its answer takes to come
 	// back. If lost is true, no answer comes.
 	delay func() (there, back time.Duration, lost bool)
+
+	mu     sync.Mutex
+	refuse bool // writes are refused
 }
 
 func newBucket() *bucket { return &bucket{Nodes: memstore.New().Nodes()} }
 
 func (b *bucket) Write(ctx context.Context, n exchange.Node, revision uint64) (uint64, error) {
+	b.mu.Lock()
+	refuse := b.refuse
+	b.mu.Unlock()
+	if refuse {
+		return 0, job.ErrDenied
+	}
 	if b.delay == nil {
 		return b.Nodes.Write(ctx, n, revision)
 	}
@@ -431,6 +440,34 @@ func TestAnUnansweredHeartbeatIsRepeatedUnchanged(t *testing.T) {
 		<-n.Ready()
 		time.Sleep(beatin)
 		b.FailNext(memstore.LostAnswer)
+		time.Sleep(5 * beatin)
+		select {
+		case err := <-ended:
+			t.Errorf("the node took its own heartbeat for a fence: %v", err)
+		default:
+		}
+		if !n.Trusted() {
+			t.Error("not trusted")
+		}
+	})
+}
+
+// The first copy of the heartbeat was stored, its answer was lost, and the next copy is refused.
+func TestAnUnansweredHeartbeatIsRepeatedAfterTheRefusalOfItsCopy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket()
+		n, ended := start(t, t.Context(), b, "A", bootClock())
+		<-n.Ready()
+		b.FailNext(memstore.LostAnswer)
+		time.Sleep(beatin + beatin/2)
+		b.mu.Lock()
+		b.refuse = true
+		b.mu.Unlock()
+		time.Sleep(beatin)
+		b.mu.Lock()
+		b.refuse = false
+		b.mu.Unlock()
 		time.Sleep(5 * beatin)
 		select {
 		case err := <-ended:
