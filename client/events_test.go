@@ -246,3 +246,23 @@ func TestDoctorFindsThatNoNodeRuns(t *testing.T) {
 		t.Errorf("%+v, %v; want findings", d, err)
 	}
 }
+
+func TestDoctorLeavesNothingOnTheConnection(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	nc := natstest.Connect(t, s.server.ClientURL())
+	c, err := client.New(t.Context(), nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var after [3]int
+	for i := range after {
+		if _, err := c.Doctor(t.Context(), client.DoctorOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		after[i] = nc.NumSubscriptions()
+	}
+	if after[2] != after[0] {
+		t.Errorf("%v subscriptions after three calls; want as many after the last as after the first", after)
+	}
+}

@@ -223,7 +223,7 @@ func (c *Client) Doctor(ctx context.Context, o DoctorOptions) (Diagnosis, error)
 		return Diagnosis{}, errors.New("doctor: this client has no store")
 	}
 	_, facts, err := doctor.Gather(ctx, doctor.Sources{
-		JetStream: c.cfg.Store.JS, Namespace: c.cfg.Store.Namespace, Monitors: o.Monitors, Alive: c.cfg.Alive,
+		Store: c.cfg.Store, Monitors: o.Monitors, Alive: c.cfg.Alive,
 	})
 	if err != nil {
 		return Diagnosis{}, err

@@ -38,7 +38,16 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 // Examine inspects a namespace and changes nothing; see space.Examine. If the survey is
 // Complete, the store can be used for reading.
 func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Store, space.Survey, error) {
-	s, survey, err := space.Examine(ctx, js, o)
+	return examined(space.Examine(ctx, js, o))
+}
+
+// Examine is the function Examine for the namespace of an open store. It adds nothing to the
+// connection that stays until the connection is closed.
+func (s *Store) Examine(ctx context.Context) (*Store, space.Survey, error) {
+	return examined(s.Space.Examine(ctx))
+}
+
+func examined(s *space.Space, survey space.Survey, err error) (*Store, space.Survey, error) {
 	if err != nil {
 		return nil, survey, err
 	}

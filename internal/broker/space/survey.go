@@ -80,6 +80,13 @@ func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Space, Su
 	if err != nil {
 		return nil, Survey{}, err
 	}
+	return s.Examine(ctx)
+}
+
+// Examine is the function Examine for the namespace of an open Space. It shares the wire of that
+// Space, because each wire keeps goroutines and subscriptions until the connection is closed.
+func (s *Space) Examine(ctx context.Context) (*Space, Survey, error) {
+	s = s.WithFailDenied() // a copy, whose settings the survey sets
 	v := Survey{Streams: map[string]*jetstream.StreamInfo{}}
 	for _, step := range []func(context.Context, *Survey) error{s.surveyStreams, s.surveySettings, s.surveyQueues, s.surveyAccount} {
 		if err := step(ctx, &v); err != nil {

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -18,6 +18,9 @@ import (
 
 // Sources is where the facts come from.
 type Sources struct {
+	// Store is an open store. If it is nil, Gather opens the namespace Namespace on JetStream. What
+	// Gather opens keeps a goroutine and a subscription until the connection is closed.
+	Store     *kv.Store
 	JetStream jetstream.JetStream
 	Namespace string
 
@@ -40,10 +43,18 @@ const (
 	recheckAfter = 3 * time.Second
 )
 
+// examine inspects the namespace.
+func (from Sources) examine(ctx context.Context) (*kv.Store, space.Survey, error) {
+	if from.Store != nil {
+		return from.Store.Examine(ctx)
+	}
+	return kv.Examine(ctx, from.JetStream, kv.Options{Namespace: from.Namespace})
+}
+
 // Gather asks the broker for everything that Check needs. If nothing of the namespace exists,
 // the error is job.ErrNotFound. What exists but is wrong becomes a fact.
 func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
-	f := Facts{Namespace: cmp.Or(from.Namespace, job.DefaultNamespace)}
+	var f Facts
 	for _, url := range from.Monitors {
 		m, err := AskMonitor(ctx, url)
 		if err != nil {
@@ -51,12 +62,12 @@ func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
 		}
 		f.Monitors = append(f.Monitors, m)
 	}
-	store, survey, err := kv.Examine(ctx, from.JetStream, kv.Options{Namespace: f.Namespace})
+	store, survey, err := from.examine(ctx)
 	if err != nil {
 		return nil, f, err
 	}
 	from.Alive()
-	f.Survey = survey
+	f.Namespace, f.Survey = store.Namespace, survey
 	if from.Full != nil && strings.HasPrefix(survey.Server, embedded) {
 		f.Full = from.Full(ctx)
 	}
@@ -197,7 +208,7 @@ func (g gatherer) unasked(ctx context.Context) error {
 		return context.Cause(ctx)
 	case <-time.After(recheckAfter):
 	}
-	_, survey, err := kv.Examine(ctx, g.from.JetStream, kv.Options{Namespace: g.f.Namespace})
+	_, survey, err := g.Examine(ctx)
 	if err != nil {
 		return err
 	}
