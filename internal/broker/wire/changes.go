@@ -125,9 +125,10 @@ func (b Bucket) Changes(ctx context.Context, at *Cursor, headersOnly bool) iter.
 			defer cancel()
 			link.Aside(func() { _ = b.JS.DeleteConsumer(forget, b.Stream, c.CachedInfo().Name) }) // if this fails, the broker removes the consumer after changesIdle
 		}()
+		var received uint64
 		for left := c.CachedInfo().NumPending; left > 0; {
 			goOn := true
-			left, err = b.pull(ctx, c, int(min(left, changesAtOnce)), func(e Entry) bool {
+			left, err = b.pull(ctx, c, &received, int(min(left, changesAtOnce)), func(e Entry) bool {
 				at.next = e.Revision + 1
 				goOn = yield(e, nil)
 				return goOn
@@ -160,7 +161,11 @@ func (b Bucket) resume(ctx context.Context, at *Cursor) error {
 
 // pull requests up to n changes, passes them to found while found returns true, and returns how
 // many are left. Fewer may arrive than the broker counted, because records expire meanwhile.
-func (b Bucket) pull(ctx context.Context, c jetstream.Consumer, n int, found func(Entry) bool) (left uint64, err error) {
+//
+// The broker sends no change again. So received counts those of this consumer, and pull returns an
+// error if one was sent and has not arrived, for example because the connection was lost. The next
+// iteration begins with it.
+func (b Bucket) pull(ctx context.Context, c jetstream.Consumer, received *uint64, n int, found func(Entry) bool) (left uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changesWait)
 	defer cancel()
 	batch, err := Fetch(ctx, c, n)
@@ -173,6 +178,10 @@ func (b Bucket) pull(ctx context.Context, c jetstream.Consumer, n int, found fun
 		if err != nil {
 			return 0, err
 		}
+		if meta.Sequence.Consumer != *received+1 {
+			return 0, fmt.Errorf("%w: delivery %d came after %d", job.ErrUnknown, meta.Sequence.Consumer, *received)
+		}
+		*received++
 		arrived, left = arrived+1, meta.NumPending
 		if !found(Entry{m.Subject(), meta.Sequence.Stream, b.Stamped(meta.Timestamp), m.Headers(), m.Data()}) {
 			return 0, nil
@@ -182,7 +191,7 @@ func (b Bucket) pull(ctx context.Context, c jetstream.Consumer, n int, found fun
 		return left, nil
 	}
 	info, err := c.Info(context.WithoutCancel(ctx))
-	if err == nil && info.NumPending > 0 {
+	if err == nil && (info.NumPending > 0 || info.Delivered.Consumer > *received) {
 		err = fmt.Errorf("%w: %w", job.ErrUnknown, cmp.Or(batch.Error(), context.DeadlineExceeded))
 	}
 	return 0, err
