@@ -68,6 +68,33 @@ func TestNoHandlerStartsWithoutAWonWrite(t *testing.T) {
 	}
 }
 
+// A node whose lease has ended claims no slot and ends none, even if its context has not ended yet.
+func TestANodeWithoutALeaseWritesNoRecord(t *testing.T) {
+	t.Parallel()
+	for name, age := range map[string]time.Duration{"a claim": 0, "an outcome without a run": 2 * horizon} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { return nil })
+				b.ledger.before = func(r job.Record, _ uint64) error {
+					t.Errorf("it wrote that the slot is %s", r.State)
+					return nil
+				}
+				b.node.untrusted = true
+				stop := b.run()
+				s := job.NewSlot("report", time.Now().Add(-age))
+				b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At})
+				time.Sleep(lease / 2)
+				_ = stop()
+				if said := b.queue.verdicts(); len(said) > 0 {
+					t.Errorf("it answered %q", said)
+				}
+			})
+		})
+	}
+}
+
 // Invariant 4.
 func TestAHandlersContextEndsWithItsLease(t *testing.T) {
 	t.Parallel()

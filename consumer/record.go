@@ -99,6 +99,10 @@ func (t *task) mayClaimAhead(claim job.Record) bool {
 
 // prepareDecision prepares the record of a decision: a claim, or an outcome without a run.
 func (t *task) prepareDecision() flow {
+	// The process may have been suspended since the message arrived.
+	if !t.cfg.Node.Trusted() {
+		return t.respondWith(silence)
+	}
 	step := StepComplete
 	if t.decision.Action == core.Start {
 		step = StepClaim
