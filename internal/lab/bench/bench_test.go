@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
@@ -103,6 +104,15 @@ func TestAShortSlotCostsTheServerLittleMoreThanFiveMessages(t *testing.T) {
 	}
 	if per := float64(inMsgs(t, srv)-before) / slots; per < 5 || per > 7 {
 		t.Errorf("%.2f messages into the server per slot, setting up and looking included; want 5 to 7", per)
+	}
+}
+
+func TestACeilingFailsIfTheServerRefusesMessages(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, func(o *server.Options) { o.JetStreamMaxStore = 64 << 10 })
+	rate, err := bench.PublishCeiling(t.Context(), connectTo(srv.ClientURL()), "full", 1, 2000, bench.Shapes(false)[0])
+	if err == nil {
+		t.Errorf("%d messages count as published, though the server has no room for them", rate.Slots)
 	}
 }
 

@@ -130,22 +130,30 @@ type hand struct {
 	shape  Shape
 	slots  jetstream.Stream
 	left   atomic.Int64 // slots that the drain has not pulled yet
+
+	failed chan error // the first publication that failed
 }
 
 // newHand creates a hand. Its JetStream client allows more publications in flight than the default of
 // the library, 4000, so that this limit does not slow the work down.
 func newHand(js jetstream.JetStream, name string, shape Shape) (h *hand, err error) {
-	h = &hand{name: name, shape: shape}
+	h = &hand{name: name, shape: shape, failed: make(chan error, 1)}
 	many := jetstream.WithPublishAsyncMaxPending(1 << 14)
+	failed := jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *nats.Msg, err error) {
+		select {
+		case h.failed <- err:
+		default:
+		}
+	})
 	switch o := js.Options(); {
 	case o.Domain != "":
 		h.prefix = "$JS." + o.Domain + ".API."
-		h.js, err = jetstream.NewWithDomain(js.Conn(), o.Domain, many)
+		h.js, err = jetstream.NewWithDomain(js.Conn(), o.Domain, many, failed)
 	case o.APIPrefix != "":
 		h.prefix = strings.TrimSuffix(o.APIPrefix, ".") + "."
-		h.js, err = jetstream.NewWithAPIPrefix(js.Conn(), o.APIPrefix, many)
+		h.js, err = jetstream.NewWithAPIPrefix(js.Conn(), o.APIPrefix, many, failed)
 	default:
-		h.js, err = jetstream.New(js.Conn(), many)
+		h.js, err = jetstream.New(js.Conn(), many, failed)
 	}
 	return h, err
 }
@@ -207,9 +215,14 @@ func (h *hand) publish(ctx context.Context, messages []*nats.Msg) error {
 	}
 	select {
 	case <-h.js.PublishAsyncComplete():
-		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	select {
+	case err := <-h.failed: // the client library reports each failure before it completes
+		return fmt.Errorf("publish by hand: %w", err)
+	default:
+		return nil
 	}
 }
 
