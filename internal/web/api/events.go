@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"reflect"
 	"slices"
@@ -160,15 +161,24 @@ func (s *sse) takes(e client.Event) bool {
 	return slices.Contains(s.filter.Kinds, e.Kind)
 }
 
+// eventSource is the part of client.Client that catchUp needs.
+type eventSource interface {
+	LastSequence(ctx context.Context) (uint64, error)
+	Events(ctx context.Context, f client.EventFilter) iter.Seq2[client.Event, error]
+}
+
 // catchUp writes the kept events up to sequence at. The later ones come from the feed. If the
 // broker's stream was created anew, or restored from an older copy, since the client received its last
-// event, catchUp begins with the first event. If the broker no longer stores event at, the timeout
-// ends the reading.
-func (s *sse) catchUp(ctx context.Context, c *client.Client, at uint64) error {
-	const most = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	last, err := c.LastSequence(ctx)
+// event, catchUp begins with the first event. If the broker no longer stores event at, catchUp ends
+// when no event has come for quiet. The time that the client takes to read does not count.
+func (s *sse) catchUp(ctx context.Context, c eventSource, at uint64) error {
+	const quiet = 5 * time.Second
+	within := func(ctx context.Context) (uint64, error) {
+		ctx, cancel := context.WithTimeout(ctx, quiet)
+		defer cancel()
+		return c.LastSequence(ctx)
+	}
+	last, err := within(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,12 +192,18 @@ func (s *sse) catchUp(ctx context.Context, c *client.Client, at uint64) error {
 	if at = min(at, last); after >= at {
 		return nil
 	}
-	for e, err := range c.Events(ctx, client.EventFilter{After: &after}) {
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.AfterFunc(quiet, cancel)
+	defer timer.Stop()
+	for e, err := range c.Events(reading, client.EventFilter{After: &after}) {
 		switch {
 		case exchange.IsUnreadable(err) || err == nil && e.Sequence == 0:
 			continue
 		case err != nil:
 			return err
+		case !timer.Stop():
+			return context.DeadlineExceeded // the events after this one would be missing
 		}
 		if err := s.send(e); err != nil {
 			return err
@@ -195,6 +211,8 @@ func (s *sse) catchUp(ctx context.Context, c *client.Client, at uint64) error {
 		if e.Sequence >= at {
 			return nil
 		}
+		timer.Reset(quiet)
 	}
-	return nil
+	_, err = within(ctx) // without a broker, events may have been missed
+	return err
 }
