@@ -64,7 +64,7 @@ func length(d time.Duration) string {
 		}
 	}
 	if d > 2*time.Minute {
-		return strings.TrimSuffix(d.String(), "0s")
+		return d.String()
 	}
 	return count(int(d/time.Second), "second")
 }

@@ -58,6 +58,8 @@ func TestWordsOfASchedule(t *testing.T) {
 		"@every 36h":                "every 36 hours",
 		"@every 48h":                "every 2 days",
 		"@every 2m5s":               "every 2m5s",
+		"@every 130s":               "every 2m10s",
+		"@every 62m":                "every 62 minutes",
 		"@at 2027-01-01T00:00:00Z":  "once, on 1 January 2027 at 00:00:00 UTC",
 		"none":                      "when triggered",
 		"H H * * *":                 "every day at " + hashed("report"),
