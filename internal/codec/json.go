@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 	"time"
@@ -54,7 +55,11 @@ func NewStrict() *Strict {
 // without unknown members. Then s must not be used again.
 func (s *Strict) Read(data []byte, dst any) bool {
 	s.from.Reset(data)
-	return s.Decode(dst) == nil && reflect.ValueOf(dst).Elem().FieldByName("V").Int() == Version && !s.More()
+	if s.Decode(dst) != nil || reflect.ValueOf(dst).Elem().FieldByName("V").Int() != Version {
+		return false
+	}
+	_, err := s.Token() // not More, which is false before a "}" or a "]" too
+	return errors.Is(err, io.EOF)
 }
 
 // DecodeLoosely does what Decode does, without the strict pass.

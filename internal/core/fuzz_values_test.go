@@ -89,6 +89,20 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
+func TestDecodersRefuseTextAfterTheObject(t *testing.T) {
+	t.Parallel()
+	for kind, decode := range decoders {
+		for _, rest := range []string{"}", "}x", "]", " ]}", ",", "{}", "x"} {
+			if _, err := decode([]byte(sound[kind] + rest)); !errors.Is(err, job.ErrInvalid) {
+				t.Errorf("%s with %q after it: %v", kind, rest, err)
+			}
+		}
+		if _, err := decode([]byte(sound[kind] + " \n\t\r")); err != nil {
+			t.Errorf("%s with white space after it: %v", kind, err)
+		}
+	}
+}
+
 func writable(t *testing.T, s core.Step) {
 	t.Helper()
 	if s.Action == core.Start || s.Action == core.End || s.Action == core.WriteWhole {
