@@ -32,7 +32,8 @@
 //
 //   - T as it is. If T is ahead of the clock or cannot be read, or if the reset of a right
 //     watermark is forced, it writes the broker's time less the horizon, since it is not
-//     known what was published. Slots older than the horizon must not run. Younger slots are
+//     known what was published. A right watermark that is older stays: the slots since then
+//     have no record yet. Slots older than the horizon must not run. Younger slots are
 //     offered again: those with a record are settled by it, since the ledger remembers longer
 //     than the horizon (invariant 7). The others run, or are recorded as missed, by the
 //     catch-up policies of their jobs.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -22,8 +23,8 @@ var ErrNewer = errors.New("the watermark was written by a newer version of cronc
 // ResetWatermark resets a watermark that Check finds wrong. The package comment says what it
 // writes, and why. The error is ErrRight if the watermark is right, and ErrNewer if it is
 // of a newer format. With force, ResetWatermark resets these too, to the broker's time less the
-// horizon. The error is job.ErrConflict if the watermark was moved since the facts were gathered,
-// and job.ErrUnknown if the broker did not answer.
+// horizon, but never forward. The error is job.ErrConflict if the watermark was moved since the
+// facts were gathered, and job.ErrUnknown if the broker did not answer.
 func ResetWatermark(ctx context.Context, store *kv.Store, f Facts, by, nonce string, force bool) (Reset, error) {
 	what, _ := f.wrongWatermark()
 	switch {
@@ -33,9 +34,12 @@ func ResetWatermark(ctx context.Context, store *kv.Store, f Facts, by, nonce str
 	default:
 		return Reset{}, ErrRight
 	}
-	to := f.Watermark.Time
-	if what == "" || f.WatermarkErr != nil || to.Sub(f.Now) > maxAhead {
-		to = f.Now.Add(-f.Survey.Settings.Horizon)
+	to, back := f.Watermark.Time, f.Now.Add(-f.Survey.Settings.Horizon)
+	switch {
+	case f.WatermarkErr != nil:
+		to = back
+	case what == "" || to.Sub(f.Now) > maxAhead:
+		to = plans.Earlier(to, back)
 	}
 	next := exchange.Watermark{Time: to.UTC(), RegistryTime: to.UTC(), Node: by, Nonce: nonce, Extra: f.Watermark.Extra}
 	if _, err := store.Watermark().Write(ctx, next, f.WatermarkRevision); err != nil {
