@@ -54,7 +54,7 @@ func Clip(s string, most int) string {
 		s = strings.ToValidUTF8(s[:most], "")
 	}
 	if s = Line(s); len(s) > 2*most { // escapes are longer than what they stand for
-		s, cut = s[:2*most], true
+		s, cut = strings.ToValidUTF8(s[:2*most], ""), true
 	}
 	if cut {
 		s += "..."

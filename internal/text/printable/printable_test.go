@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 )
@@ -37,12 +38,18 @@ func TestWhatATerminalWouldObeyIsShown(t *testing.T) {
 
 func TestClipCutsLongTextAndStaysPrintable(t *testing.T) {
 	t.Parallel()
+	if got := Clip("x\x01\x01é", 5); got != `x\x01\x01...` {
+		t.Errorf("a letter at the second cut: %q", got)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "s")
 		most := rapid.IntRange(1, 50).Draw(t, "most")
 		got := Clip(s, most)
 		if len(got) > 2*most+len("...") {
 			t.Fatalf("Clip(%q, %d) has %d bytes", s, most, len(got))
+		}
+		if !utf8.ValidString(got) {
+			t.Fatalf("Clip(%q, %d) = %q, which is not UTF-8", s, most, got)
 		}
 		if strings.ContainsFunc(got, func(r rune) bool { return Hidden(r) || r == '\n' || r == '\t' }) {
 			t.Fatalf("Clip(%q, %d) = %q, which a terminal would obey", s, most, got)
