@@ -195,7 +195,8 @@ func (a *Account) receives(published []string) (received []string) {
 // it wants. back holds the subjects that the other account wants in return. The server refuses two
 // accounts that import one subject from each other. So for a wanted subject of all kinds of events
 // that overlaps with back, withoutCycle returns the subjects of those outcomes that do not overlap.
-// It keeps a wanted subject of one kind, which checkCycles rejects if it overlaps.
+// It keeps a wanted subject of one kind, because the other account then imports only such outcomes. If
+// the other account wants one kind that overlaps too, as two callers of one job do, neither imports it.
 func withoutCycle(wanted, back []string) (imports []string) {
 	overlaps := func(s string) bool {
 		return slices.ContainsFunc(back, func(b string) bool { return covers(b, s) || covers(s, b) })
@@ -203,7 +204,12 @@ func withoutCycle(wanted, back []string) (imports []string) {
 	for _, s := range wanted {
 		before, after, anyKind := strings.Cut(s, ".event.*.")
 		if !anyKind || !overlaps(s) {
-			imports = append(imports, s)
+			mutual := slices.ContainsFunc(back, func(b string) bool {
+				return !strings.Contains(b, ".event.*.") && (covers(b, s) || covers(s, b))
+			})
+			if !mutual {
+				imports = append(imports, s)
+			}
 			continue
 		}
 		for _, outcome := range []job.State{job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
