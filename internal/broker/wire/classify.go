@@ -120,9 +120,10 @@ func (e *deniedError) Unwrap() []error {
 }
 
 // WithComplaints adds to err the complaints of the server since began, when the request started.
-// The result is job.ErrDenied if a complaint names the request's subject.
+// The result is job.ErrDenied if a complaint names the request's subject. A success stays one: the
+// complaints since began may be about other requests.
 func (w Wire) WithComplaints(subject string, began time.Time, err error) error {
-	if Classify(err) != Unanswered {
+	if err == nil || Classify(err) != Unanswered {
 		return err
 	}
 	switch about, any := w.Link().ComplaintSince(began, subject); {
