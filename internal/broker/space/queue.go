@@ -204,8 +204,9 @@ func (s *Space) createQueues(ctx context.Context, inv *inventory, target job.Set
 }
 
 // Queues returns the durable consumers of a stream.
-func (s *Space) Queues(ctx context.Context, name string) (existing []*jetstream.ConsumerInfo, err error) {
-	err = s.Ask(ctx, "list the queues of "+name, s.API("CONSUMER.LIST."+name), func(ctx context.Context) error {
+func (s *Space) Queues(ctx context.Context, name string) ([]*jetstream.ConsumerInfo, error) {
+	var existing []*jetstream.ConsumerInfo // after an error, a request that Ask abandoned may still write it
+	err := s.Ask(ctx, "list the queues of "+name, s.API("CONSUMER.LIST."+name), func(ctx context.Context) error {
 		existing = nil
 		stream, err := s.JS.Stream(ctx, name)
 		if err != nil {
@@ -219,7 +220,10 @@ func (s *Space) Queues(ctx context.Context, name string) (existing []*jetstream.
 		}
 		return list.Err()
 	})
-	return existing, err
+	if err != nil {
+		return nil, err
+	}
+	return existing, nil
 }
 
 // updateQueue corrects one existing consumer.
@@ -247,8 +251,9 @@ func (s *Space) updateQueue(ctx context.Context, stream string, cfg jetstream.Co
 
 // Counts returns how many messages the stream's leader has on each subject that matches
 // the filter.
-func (s *Space) Counts(ctx context.Context, stream, filter string) (counts map[string]uint64, err error) {
-	err = s.Ask(ctx, "count what waits in "+stream, s.API("STREAM.INFO."+stream), func(ctx context.Context) error {
+func (s *Space) Counts(ctx context.Context, stream, filter string) (map[string]uint64, error) {
+	var counts map[string]uint64 // after an error, a request that Ask abandoned may still write it
+	err := s.Ask(ctx, "count what waits in "+stream, s.API("STREAM.INFO."+stream), func(ctx context.Context) error {
 		handle, err := s.JS.Stream(ctx, stream)
 		if err != nil {
 			return err
@@ -259,5 +264,8 @@ func (s *Space) Counts(ctx context.Context, stream, filter string) (counts map[s
 		}
 		return err
 	})
-	return counts, err
+	if err != nil {
+		return nil, err
+	}
+	return counts, nil
 }
