@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -113,6 +114,21 @@ func TestACeilingFailsIfTheServerRefusesMessages(t *testing.T) {
 	rate, err := bench.PublishCeiling(t.Context(), connectTo(srv.ClientURL()), "full", 1, 2000, bench.Shapes(false)[0])
 	if err == nil {
 		t.Errorf("%d messages count as published, though the server has no room for them", rate.Slots)
+	}
+}
+
+func TestASteadyLoadFailsIfTheServerIsNotCountedAfterTheIdleTime(t *testing.T) {
+	t.Parallel()
+	lost, counts := errors.New("no answer"), 0
+	count := func(context.Context) (int64, error) {
+		if counts++; counts == 2 {
+			return 0, lost
+		}
+		return 1_000_000, nil
+	}
+	s, err := bench.MeasureSteady(t.Context(), connectTo(natstest.Run(t).ClientURL()), count, "idle", 1, 1, 1, 1)
+	if !errors.Is(err, lost) {
+		t.Errorf("got %.0f messages for each slot and %v, want the error of the second count", s.Server, err)
 	}
 }
 

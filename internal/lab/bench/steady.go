@@ -66,6 +66,9 @@ func MeasureSteady(ctx context.Context, connect Connect, server func(context.Con
 		return s, err
 	}
 	idle := count().since(before)
+	if idle.err != nil {
+		return s, idle.err
+	}
 	clock, err := f.offset()
 	if err != nil {
 		return s, err
@@ -86,7 +89,7 @@ func MeasureSteady(ctx context.Context, connect Connect, server func(context.Con
 	if server != nil {
 		s.Server = (float64(busy.server) - float64(idle.server)/idle.took.Seconds()*busy.took.Seconds()) / slots
 	}
-	return s, errors.Join(before.err, w.from.err, w.to.err)
+	return s, busy.err
 }
 
 // offset returns how far the broker's clock is ahead of this machine's, by the estimate of the
@@ -115,7 +118,7 @@ type counts struct {
 }
 
 func (c counts) since(before counts) counts {
-	return counts{took: c.at.Sub(before.at), sent: c.sent - before.sent, server: c.server - before.server}
+	return counts{took: c.at.Sub(before.at), sent: c.sent - before.sent, server: c.server - before.server, err: errors.Join(before.err, c.err)}
 }
 
 // watch records when handlers start.
