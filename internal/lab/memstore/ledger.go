@@ -31,7 +31,7 @@ func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answer
 
 func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
 	if _, stored, err := l.Read(ctx, own); err != nil || stored < revision {
-		return nil, fmt.Errorf("read the records beside %s: %w: it is at revision %d, want at least %d: %w", own, job.ErrUnknown, stored, revision, err)
+		return nil, fmt.Errorf("read the records beside %s, which is at revision %d, want at least %d: %w", own, stored, revision, errors.Join(job.ErrUnknown, err))
 	}
 	var records []job.Record
 	for _, s := range others {

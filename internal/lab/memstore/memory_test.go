@@ -2,6 +2,7 @@ package memstore_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
@@ -46,6 +47,19 @@ func TestFaults(t *testing.T) {
 				t.Fatalf("the same write again: %v", err)
 			}
 		})
+	}
+}
+
+func TestAReadBesideARecordOfAnOldRevisionSaysSo(t *testing.T) {
+	t.Parallel()
+	l := memstore.New().Ledger()
+	r := kvtest.Record(0, "a")
+	revision, err := l.Write(t.Context(), r, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Beside(t.Context(), r.Slot, revision+1, nil); !errors.Is(err, job.ErrUnknown) || strings.Contains(err.Error(), "%!") {
+		t.Errorf("got %v, want an unknown result, and no error of the format", err)
 	}
 }
 
