@@ -13,8 +13,11 @@ import (
 	"github.com/cronce-io/cronce"
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/broker/layout"
+	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // callersServer has the login "all", and a caller of job report.
@@ -167,5 +170,24 @@ func TestCallerMayTriggerAndWaitForNamedJobsAndNothingElse(t *testing.T) {
 	}
 	if got, err := all.Slot(t.Context(), many[3].ID()); err != nil || got.State != job.Pending {
 		t.Errorf("the run for later is %+v, %v", got, err)
+	}
+}
+
+func TestACallerLearnsThatItsTimerExists(t *testing.T) {
+	t.Parallel()
+	connect := callersServer(t)
+	fleet(t, connect("all"))
+	s, err := kv.Open(t.Context(), natstest.JetStream(t, connect("caller")), kv.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	timer := stream.Timer{Message: core.Message{Slot: job.Slot{Job: "report", Token: "x"}, Node: "n", Due: time.Now().Add(time.Hour)}, Queue: job.DefaultQueue}
+	if _, err := s.Timers().Set(t.Context(), timer, 0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := s.Timers().Set(ctx, timer, 0); !errors.Is(err, job.ErrConflict) {
+		t.Errorf("second write: %v, want job.ErrConflict", err)
 	}
 }

@@ -243,7 +243,7 @@ func (b *batchReading) add(m *nats.Msg) (over, more bool, err error) {
 // permission for that, orDirect calls direct, which reads with direct gets. From then on it calls
 // only direct for this stream.
 func (w Wire) orDirect(stream string, read, direct func() error) error {
-	if _, only := w.Transport.directOnly.Load(stream); only {
+	if w.readsDirectly(stream) {
 		return direct()
 	}
 	err := read()
@@ -259,6 +259,11 @@ func (w Wire) orDirect(stream string, read, direct func() error) error {
 
 // ReadDirectly records that this login may read the stream only with direct gets.
 func (w Wire) ReadDirectly(stream string) { w.Transport.directOnly.Store(stream, true) }
+
+func (w Wire) readsDirectly(stream string) bool {
+	_, only := w.Transport.directOnly.Load(stream)
+	return only
+}
 
 // lastDirect asks any replica for the last message on subject, in a request that names the
 // subject.

@@ -138,6 +138,28 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// A replica that does not show the value yet does not prove that it was removed.
+func TestAStaleDirectGetSettlesNoWrite(t *testing.T) {
+	t.Parallel()
+	b := newFakeBroker(silent{}).bucket()
+	b.ReadDirectly(b.Stream)
+	w := b.Writing(t.Context(), "k", 3, nil)
+	cause := &jetstream.APIError{Code: 400, ErrorCode: jetstream.JSErrCodeStreamWrongLastSequence}
+	for name, test := range map[string]struct {
+		stored  Entry
+		err     error
+		settled bool
+	}{
+		"no value":                      {Entry{}, ErrNothing, false},
+		"the value before":              {Entry{Revision: 3}, nil, false},
+		"another's value that is newer": {Entry{Revision: 4, Data: []byte("other")}, nil, true},
+	} {
+		if won, settled := w.verdict(test.stored, test.err, cause); won != 0 || settled != test.settled {
+			t.Errorf("%s: revision %d, settled %v; want 0, %v", name, won, settled, test.settled)
+		}
+	}
+}
+
 // The error names the operation that was not answered, and how long the write waited.
 func TestWriteNamesWhatItWaitedFor(t *testing.T) {
 	t.Parallel()

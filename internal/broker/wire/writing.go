@@ -258,7 +258,8 @@ func (w *Writing) resolveConflict(cause error) {
 		w.pause = NewPause()
 	}
 	w.Transport.hold(&w.Question)
-	w.readLast(w.ctx, w.Stream, w.At, func(stored Entry, err error) {
+	go func() { // Last waits for its answer
+		stored, err := w.Last(w.ctx, w.Stream, w.At)
 		won, settled := w.verdict(stored, err, cause)
 		switch {
 		case !w.Transport.end(&w.Question): // settled, or its context ended
@@ -269,10 +270,12 @@ func (w *Writing) resolveConflict(cause error) {
 		default:
 			w.sendAgain()
 		}
-	})
+	}()
 }
 
-// verdict decides from the entry that is stored now.
+// verdict decides from the entry that is stored now. A login that may use only direct gets has read
+// it from any replica, which may be stale. But a replica shows only what was stored, and revisions
+// only grow. So a larger revision there proves the same as at the leader.
 //   - settled, with a revision: an earlier copy of this write is stored there.
 //   - settled, without a revision: another writer's value is stored, or the value was removed.
 //   - not settled: the entry does not explain the conflict. The read was stale, or the conflicting
@@ -280,8 +283,9 @@ func (w *Writing) resolveConflict(cause error) {
 func (w *Writing) verdict(stored Entry, err, cause error) (won uint64, settled bool) {
 	switch {
 	case errors.Is(err, ErrNothing):
-		// The value was removed, unless the conflict was with a write still in flight.
-		return 0, w.revision > 0 && HasCode(cause, jetstream.JSErrCodeStreamWrongLastSequence)
+		// The value was removed, unless the conflict was with a write still in flight, or the replica
+		// of a direct get does not have the value yet.
+		return 0, w.revision > 0 && !w.readsDirectly(w.Stream) && HasCode(cause, jetstream.JSErrCodeStreamWrongLastSequence)
 	case err != nil, stored.Revision <= w.revision:
 		return 0, false
 	case stored.same(w.header, w.Data):
