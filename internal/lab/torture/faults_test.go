@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 	"github.com/cronce-io/cronce/job"
@@ -61,5 +62,14 @@ func TestOnlyUnansweredMessagesOfTheProcessesRunningSlotsAreLost(t *testing.T) {
 	w.acks[3] = promise.Ack{Seq: 3}
 	if got := w.messagesOf("w1-"); !slices.Equal(got, []uint64{1}) {
 		t.Errorf("messages %v would be deleted, want 1 only", got)
+	}
+}
+
+func TestALifeDoesNotBeginWhileAnotherRuns(t *testing.T) {
+	t.Parallel()
+	first := &process{name: "w1.1"}
+	m := &member{t: &torture{}, proxy: &proxy.Proxy{}, life: 1, now: first}
+	if err := m.begin(); err != nil || m.now != first || m.life != 1 {
+		t.Errorf("life %d runs, %v; want the first to go on", m.life, err)
 	}
 }

@@ -64,10 +64,13 @@ func (m *member) current() string {
 	return m.now.name
 }
 
-// begin starts the next life of the process.
+// begin starts the next life of the process, unless a life runs.
 func (m *member) begin() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.now != nil {
+		return nil
+	}
 	m.life++
 	t := m.t
 	spec := NodeSpec{
@@ -122,10 +125,7 @@ func (m *member) watch(p *process) {
 
 // restart begins the next life, unless a life runs.
 func (m *member) restart() {
-	m.mu.Lock()
-	exists := m.now != nil
-	m.mu.Unlock()
-	if exists || m.t.fleetCtx.Err() != nil {
+	if m.t.fleetCtx.Err() != nil {
 		return
 	}
 	if err := m.begin(); err != nil {
