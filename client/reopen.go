@@ -53,12 +53,14 @@ func (c *Client) retry(ctx context.Context, s job.Slot) (Retried, error) {
 	if r != nil && r.Shards > 0 {
 		return c.reopenWhole(ctx, *r, revision)
 	}
-	if s.Shards > 0 {
-		if err := c.openWhole(ctx, s.Whole()); err != nil {
-			return Retried{}, err
-		}
+	e, now, err := c.checkReopen(ctx, s, r)
+	if err == nil && s.Shards > 0 {
+		err = c.openWhole(ctx, s.Whole())
 	}
-	o, err := c.open(ctx, s, r, revision)
+	if err != nil {
+		return Retried{}, err
+	}
+	o, err := c.open(ctx, r, revision, e, now)
 	if err != nil {
 		return Retried{}, err
 	}
@@ -74,16 +76,16 @@ type opened struct {
 
 func (o opened) left() int { return o.record.MaxAttempts - o.record.Attempt }
 
-// open reopens the record of a slot that is not split, or of one shard. r is the record at
-// revision, or nil.
-func (c *Client) open(ctx context.Context, s job.Slot, r *job.Record, revision uint64) (opened, error) {
+// checkReopen returns an error if a slot that is not split, or one shard, cannot be reopened. It
+// returns the slot's job and the time for open, and changes nothing. r is the slot's record, or nil.
+func (c *Client) checkReopen(ctx context.Context, s job.Slot, r *job.Record) (plans.Entry, time.Time, error) {
 	w, err := c.message(ctx, s)
 	if err != nil {
-		return opened{}, err
+		return plans.Entry{}, time.Time{}, err
 	}
 	now, err := c.cfg.Now(ctx)
 	if err != nil {
-		return opened{}, err
+		return plans.Entry{}, time.Time{}, err
 	}
 	waits := w != nil && (r == nil || !w.Stranded)
 	if why := c.whyNotReopen(s, r, waits, now); why != "" {
@@ -93,13 +95,23 @@ func (c *Client) open(ctx context.Context, s job.Slot, r *job.Record, revision u
 		} else if waits {
 			refused.State = job.Pending
 		}
-		return opened{}, refused
+		return plans.Entry{}, time.Time{}, refused
 	}
+	e, err := c.jobOf(ctx, s)
+	return e, now, err
+}
+
+func (c *Client) jobOf(ctx context.Context, s job.Slot) (plans.Entry, error) {
 	e, _, err := c.cfg.Jobs.Read(ctx, s.Job)
 	c.cfg.Alive()
 	if err != nil {
-		return opened{}, fmt.Errorf("read the job of the slot: %w", err)
+		return e, fmt.Errorf("read the job of the slot: %w", err)
 	}
+	return e, nil
+}
+
+// open reopens the record of a slot after checkReopen. r is the record at revision.
+func (c *Client) open(ctx context.Context, r *job.Record, revision uint64, e plans.Entry, now time.Time) (o opened, err error) {
 	if r.State != job.Retrying {
 		if revision, err = c.reopen(ctx, r, revision, e.Job.WithDefaults(), now); err != nil {
 			return opened{}, err
@@ -206,12 +218,12 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 	if why := c.tooOld(r, now); why != "" {
 		return done, &SlotError{r.Slot, r.State, why}
 	}
-	if err := c.openWhole(ctx, r.Slot); err != nil {
+	e, err := c.jobOf(ctx, r.Slot)
+	if err != nil {
 		return done, err
 	}
-	e, _, err := c.cfg.Jobs.Read(ctx, r.Slot.Job)
-	if err != nil {
-		return done, fmt.Errorf("read the job of the slot: %w", err)
+	if err := c.openWhole(ctx, r.Slot); err != nil {
+		return done, err
 	}
 	done.SlotDetails = recordedDetails(core.ReopenWhole(r), revision)
 	var parts []opened
@@ -260,7 +272,11 @@ func (c *Client) openPart(ctx context.Context, part job.Slot) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	return c.open(ctx, part, r, revision)
+	e, now, err := c.checkReopen(ctx, part, r)
+	if err != nil {
+		return opened{}, err
+	}
+	return c.open(ctx, r, revision, e, now)
 }
 
 // openWhole removes the outcome of a split slot before one of its shards is reopened: with that

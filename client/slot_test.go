@@ -462,6 +462,34 @@ func TestCancelEndsASplitSlotBeforeItBegins(t *testing.T) {
 	}
 }
 
+func TestRetryThatIsRefusedLeavesTheOutcomeOfASplitSlot(t *testing.T) {
+	s := newShop(t)
+	whole := s.split(job.Failed, job.Failed)
+	refused := func(id, want string) {
+		t.Helper()
+		if _, err := s.as("alice@a").Retry(t.Context(), id); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", id, err, want)
+		}
+		if r, _, err := s.store.Ledger().Read(t.Context(), whole); err != nil || r.State != job.Failed {
+			t.Errorf("after the refusal of %s the slot is %s, %v", id, r.State, err)
+		}
+	}
+	refused(whole.Part(1, 3).ID(), "it has succeeded")
+	refused(whole.Part(4, 5).ID(), "no record")
+	_, revision, err := s.store.Jobs().Read(t.Context(), "report")
+	if err == nil {
+		err = s.store.Jobs().Delete(t.Context(), "report", revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(whole.Part(2, 3).ID(), "not found")
+	refused(whole.ID(), "not found")
+	if told := s.told(); len(told) > 0 {
+		t.Errorf("stored the events %v", told)
+	}
+}
+
 func TestRetryReopensTheShardsThatDidNotSucceed(t *testing.T) {
 	s := newShop(t)
 	whole := s.split(job.Failed, job.Failed)
