@@ -41,18 +41,18 @@ jobs:
 	a, b := s.worker("a", file), s.worker("b", file)
 	a.says("node is up")
 	b.says("node is up")
-	for range 2 {
+	for i := range 2 {
 		s.works(2)
 		service.kill()
 		s.refusing(a, b)
 		service = s.service(addr)
+		for _, p := range []*process{a, b} {
+			eventually(t, p.name+" to take slots again", func() bool {
+				return strings.Count(p.stderr(), "this node takes slots again") == i+1
+			})
+		}
 	}
 	s.works(3)
-	for _, p := range []*process{a, b} {
-		eventually(t, p.name+" to take slots again for the second time", func() bool {
-			return strings.Count(p.stderr(), "this node takes slots again") == 2
-		})
-	}
 	term(a)
 	term(b)
 
