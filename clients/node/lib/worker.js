@@ -215,6 +215,7 @@ export class Worker {
   // attempt runs the handler of a claim that was won, and completes at its revision.
   async attempt(d, key, hand, { record, fence, entry, since }) {
     Object.assign(hand, { fence, id: record.id });
+    if (!this.node.trusted()) return undefined; // the process may have slept since it sent the claim
     let outcome;
     if (this.stopping || hand.controller.signal.aborted) {
       outcome = release(record, this.node.now());
