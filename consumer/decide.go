@@ -55,7 +55,8 @@ func (t *task) load(mayBlock bool) flow {
 		}
 		// What was found out for an earlier revision of the record may be wrong now. The slot may
 		// have ended, left its lock, and been reopened.
-		t.view.Record, t.view.Revision, t.view.OwnerDead, t.view.Disowned = rec, revision, false, false
+		t.view.Record, t.view.Revision, t.view.OwnerDead = rec, revision, false
+		t.view.Disowned = t.retaken && rec != nil && rec.Node == t.view.Self
 		t.view.Admission = core.Admission{}
 	}
 	t.view.Entry, t.lookupErr, t.view.Handles = entry, nil, t.cfg.Handler(t.d.Slot.Job) != nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,20 +213,35 @@ func TestAResultThatMayHaveBeenStoredIsWrittenAgainUnchangedAfterAPanic(t *testi
 	})
 }
 
-// A handler whose result cannot be written is not started again: its slot stays in the table.
+// A handler whose result cannot be written is not started again: its slot stays in the table until
+// it is past the horizon. Then this worker ends it, or any other.
 func TestAHandlerIsNotStartedAgainIfNoResultOfItCanBeWritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		starts := 0
 		b.handle(job.Job{Name: "bad"}, func(context.Context, job.Run) error { starts++; return nil })
-		b.cfg.Ledger = panickyLedger{b.ledger, func(r job.Record) bool { return r.State != job.Running }}
+		b.cfg.Horizon = 10 * time.Minute
+		var mended atomic.Bool
+		b.cfg.Ledger = panickyLedger{b.ledger, func(r job.Record) bool { return r.State != job.Running && !mended.Load() }}
 		stop := b.run()
 		s := b.publish("bad")
 		time.Sleep(5 * time.Minute)
-		holds, _ := b.cfg.Table.Holds(s.Key())
-		if starts != 1 || !holds || len(b.queue.verdicts()) > 0 {
-			t.Errorf("started %d times; in the table: %v; answers: %v", starts, holds, b.queue.verdicts())
+		holds, ended := b.cfg.Table.Holds(s.Key())
+		if starts != 1 || !holds || !ended || len(b.queue.verdicts()) > 0 {
+			t.Errorf("started %d times; in the table: %v, ended: %v; answers: %v", starts, holds, ended, b.queue.verdicts())
+		}
+		mended.Store(true)
+		time.Sleep(4 * time.Minute)
+		if r := b.record(s); r.State != job.Running {
+			t.Errorf("before the horizon the slot is %s", r.State)
+		}
+		time.Sleep(2 * time.Minute)
+		if r := b.record(s); starts != 1 || r.State != job.Failed || r.Attempt != 1 || len(r.Attempts) != 1 {
+			t.Errorf("past the horizon, after %d starts, the record is %+v", starts, r)
+		}
+		if n := b.cfg.Table.Size(); n != 0 {
+			t.Errorf("%d slots are still owed", n)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)

@@ -49,6 +49,10 @@ type entry struct {
 	// Table.Stuck has returned the handler.
 	endSeen time.Time
 	stuck   bool
+
+	// abandoned: the task is closed, and no result of the attempt could be written. Until the slot
+	// is past the horizon, it stays in the table: see task.fail.
+	abandoned bool
 }
 
 // runs reports whether the handler has started and not returned.
@@ -109,6 +113,25 @@ func (t *Table) take(key, node string) (owner string, ok bool) {
 	}
 	t.entries[key] = entry{node: node}
 	return node, true
+}
+
+// abandon notes that the task of the slot is closed without a result. No handler of it runs.
+func (t *Table) abandon(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entries[key] = entry{node: t.entries[key].node, abandoned: true}
+	t.notify()
+}
+
+// retake enters an abandoned slot for node. It returns false if the slot is not abandoned.
+func (t *Table) retake(key, node string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.entries[key].abandoned {
+		return false
+	}
+	t.entries[key] = entry{node: node}
+	return true
 }
 
 func (t *Table) remove(key string) {
@@ -263,13 +286,14 @@ func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 }
 
 // Holds reports whether the process works on the slot, and whether the slot's handler still runs
-// although its context has ended. If holds is false, this process starts a handler of the slot
-// only after a new claim.
+// although its context has ended. ended is also true for an abandoned slot: past the horizon,
+// another worker may end it. If holds is false, this process starts a handler of the slot only
+// after a new claim.
 func (t *Table) Holds(key string) (holds, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o, holds := t.entries[key]
-	return holds, o.runs() && o.attempt.ctx.Err() != nil
+	return holds, o.abandoned || o.runs() && o.attempt.ctx.Err() != nil
 }
 
 // Output returns what the slot's handler has reported so far, if this process runs it. With

@@ -70,9 +70,9 @@ type task struct {
 	readErr error // why the message cannot be read
 	message inflight.Message
 
-	// inTable: the slot is in the table, under key.
-	inTable bool
-	key     string
+	// inTable: the slot is in the table, under key. retaken: an earlier task had abandoned it.
+	inTable, retaken bool
+	key              string
 
 	// asked: the limiter still counts the message as asked for. permit: the task holds a permit
 	// of the limiter. pending: it has none and will need one; the limiter counts it as pending.
@@ -304,8 +304,8 @@ const maxOwnPanics = 3
 // fail drops the message. If the result of the attempt may have been sent, fail writes the same
 // record again. If the task has a claim, and no result was sent, fail records a failed attempt.
 // Otherwise it postpones the slot. After more than maxOwnPanics panics it closes the task without
-// an answer to the broker. Then a claimed slot stays in the table: its handler may have started, and
-// the next delivery would start it again under the same attempt.
+// an answer to the broker. Then a claimed slot stays in the table until it is past the horizon: its handler
+// may have started, and the next delivery would start it again under the same attempt.
 func (t *task) fail(p any) {
 	err := panicked(p)
 	t.cfg.Logger.Error("handling a slot panicked", "slot", t.d.Slot.ID(), "subject", t.msg.Subject(), "error", err)
@@ -317,7 +317,10 @@ func (t *task) fail(p any) {
 		return
 	case t.ownPanics > maxOwnPanics:
 		t.cfg.Logger.Error("the failure of a slot cannot be recorded", "slot", t.d.Slot.ID(), "error", err)
-		t.inTable = t.inTable && t.fence == 0
+		if t.inTable && t.fence != 0 {
+			t.cfg.Table.abandon(t.key)
+			t.inTable = false
+		}
 		t.close()
 		return
 	}
@@ -373,7 +376,12 @@ func (t *task) arrive(mayBlock bool) flow {
 	}
 	t.key = t.d.Slot.Key()
 	var owner string
-	if owner, t.inTable = t.cfg.Table.take(t.key, t.cfg.Node.Name()); t.inTable {
+	owner, t.inTable = t.cfg.Table.take(t.key, t.cfg.Node.Name())
+	if !t.inTable && core.PastHorizon(t.d, t.cfg.Now().Add(-t.cfg.ClockError()), t.horizon()) {
+		t.retaken = t.cfg.Table.retake(t.key, t.cfg.Node.Name())
+		t.inTable = t.retaken
+	}
+	if t.inTable {
 		t.state = loading
 		return onward
 	}

@@ -100,7 +100,8 @@ type Claims interface {
 	Cancel(key string, fence uint64, cause error) bool
 
 	// Holds reports whether the process still has work to do for the slot (holds), and
-	// whether its handler still runs although the handler's context has ended (ended).
+	// whether its handler still runs although the handler's context has ended, or its result
+	// cannot be recorded (ended).
 	Holds(key string) (holds, ended bool)
 }
 

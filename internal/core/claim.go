@@ -49,7 +49,8 @@ type View struct {
 	OwnerDead bool
 
 	// Disowned is true if the record's node is alive but does not hold the claim: it has
-	// answered so, or it has not answered and the slot is past its horizon.
+	// answered so, or it has not answered and the slot is past its horizon. If the node is Self, it
+	// has abandoned an attempt that may have started, and the slot is past its horizon.
 	Disowned bool
 
 	// Entry is the job's definition, at least as new as that of the message. It is nil if the
@@ -122,7 +123,7 @@ func Decide(d Delivery, v View) Step {
 		return Step{Action: ConcludeWhole} // its parts do the work
 	case v.Record.State == job.Retrying:
 		return retry(d, v)
-	case v.Record.Node == v.Self:
+	case v.Record.Node == v.Self && !v.Disowned:
 		return adopt(d, v)
 	case !v.OwnerDead && !v.Disowned:
 		return Step{Action: Prove}
