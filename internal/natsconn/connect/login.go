@@ -27,7 +27,8 @@ type Login struct {
 
 // or returns l with its empty fields filled in from the environment variables with these names,
 // after the prefix. It takes credentials from there only if l has none at all. If l has a user
-// without a password, it takes the password from there.
+// without a password, it takes the password from there. CRONCE_PASSWORD is the password of --user
+// too, but NATS_PASSWORD is only that of NATS_USER.
 func (l Login) or(getenv func(string) string, prefix string, names Login) Login {
 	env := func(name string) string {
 		if name == "" {
@@ -38,7 +39,7 @@ func (l Login) or(getenv func(string) string, prefix string, names Login) Login 
 	if l.Creds == "" && l.NKey == "" && l.User == "" && l.Token == "" {
 		l.Creds, l.NKey, l.User, l.Token = env(names.Creds), env(names.NKey), env(names.User), env(names.Token)
 	}
-	if l.User != "" && l.Password == "" {
+	if l.User != "" && l.Password == "" && (prefix == "CRONCE_" || l.User == env(names.User)) {
 		l.Password = env(names.Password)
 	}
 	if l.Cert == "" && l.Key == "" {

@@ -203,6 +203,26 @@ func TestEachWayToLogIn(t *testing.T) {
 	}
 }
 
+func TestUserWithoutAPasswordTakesNoneOfTheNatsCLI(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		flags Login
+		env   []string
+		want  string
+	}{
+		"another user by flag":               {Login{User: "u"}, []string{"NATS_USER", "v", "NATS_PASSWORD", "secret"}, ""},
+		"another user in the environment":    {Login{}, []string{"CRONCE_USER", "u", "NATS_USER", "v", "NATS_PASSWORD", "secret"}, ""},
+		"a user of its own, with a password": {Login{}, []string{"CRONCE_USER", "u", "CRONCE_PASSWORD", "own", "NATS_USER", "u", "NATS_PASSWORD", "secret"}, "own"},
+		"the same user":                      {Login{User: "u"}, []string{"NATS_USER", "u", "NATS_PASSWORD", "secret"}, "secret"},
+		"a password without a user":          {Login{User: "u"}, []string{"NATS_PASSWORD", "secret"}, ""},
+	} {
+		got, err := Resolve(Config{Login: tc.flags, Getenv: environment(t, append(tc.env, "NATS_URL", unreachable)...)})
+		if l := got.cfg.Login; err != nil || l.User != "u" || l.Password != tc.want {
+			t.Errorf("%s: user %q, password %q, %v, want the password %q", name, l.User, l.Password, err, tc.want)
+		}
+	}
+}
+
 func TestLoginsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	seed, _ := seedFile(t)
