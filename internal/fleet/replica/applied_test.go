@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/plans"
@@ -135,4 +137,25 @@ func TestAnObserverGetsAnEventAsItIsPublished(t *testing.T) {
 	if len(observer.events) != 1 || observer.events[0].V != codec.Version || observer.events[0].Time.IsZero() {
 		t.Errorf("the observer got %+v, want one event with its version and time", observer.events)
 	}
+}
+
+func TestAReadThatTakesLongerThanItsFirstLimitIsFinished(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		r := &Replica{log: slog.New(slog.NewTextHandler(&log, nil))}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		err := r.untilAnswered(ctx, "read the jobs", func(ctx context.Context) error {
+			select {
+			case <-time.After(3 * answerTimeout):
+				return nil
+			case <-ctx.Done():
+				return job.ErrUnknown
+			}
+		})
+		if n := strings.Count(log.String(), "still waiting for an answer"); err != nil || n != 2 {
+			t.Errorf("%v after %d reports, want 2 of them and the answer", err, n)
+		}
+	})
 }

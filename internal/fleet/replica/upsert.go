@@ -19,7 +19,7 @@ import (
 
 const (
 	// answerTimeout is how long the registry may take to answer before "still waiting" is
-	// logged and the request is repeated.
+	// logged and the request is repeated. A repeated request may take twice as long.
 	answerTimeout = 10 * time.Second
 
 	// progressEvery is how often Apply logs its progress.
@@ -112,10 +112,11 @@ func (a *applying) reportProgress() (stop func()) {
 }
 
 // untilAnswered repeats ask until the broker answers. After each try without an answer it logs what
-// it waits for.
+// it waits for. Each try may take twice as long as the one before: over a slow link, one answer may
+// take longer than answerTimeout.
 func (r *Replica) untilAnswered(ctx context.Context, what string, ask func(context.Context) error) error {
-	for {
-		attempt, cancel := context.WithTimeout(ctx, answerTimeout)
+	for limit := answerTimeout; ; limit *= 2 {
+		attempt, cancel := context.WithTimeout(ctx, limit)
 		err := ask(attempt)
 		cancel()
 		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || ctx.Err() != nil {
