@@ -3,7 +3,9 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,4 +188,32 @@ func TestABurstOfRunsReleasesNoClaim(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAnOutcomeThatCannotBeRecordedIsLoggedOnceAndOnceMoreWhenItIs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var log strings.Builder
+		b.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { return nil })
+		failures := 0
+		b.ledger.before = func(r job.Record, _ uint64) error {
+			if r.State == job.Succeeded && failures < 20 {
+				failures++
+				return errors.New("bucket full")
+			}
+			return nil
+		}
+		stop := b.run()
+		s := b.publish("report")
+		time.Sleep(time.Minute)
+		first, last := strings.Count(log.String(), "outcome cannot be recorded; trying again"), strings.Count(log.String(), "failures=20")
+		if r := b.record(s); r.State != job.Succeeded || first != 1 || last != 1 {
+			t.Errorf("%s; the log:\n%s", r.State, &log)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -21,7 +21,7 @@ func (t *task) releaseClaim() { t.complete(t.cfg.Node.Context(), core.Release(t.
 // With ctx = Config.Life, the write goes on after the lease: the broker refuses it if another
 // worker has taken the slot over. See attempt.returned.
 func (t *task) complete(ctx context.Context, rec job.Record) flow {
-	t.ending, t.answer = true, answer{}
+	t.ending, t.answer, t.failures = true, answer{}, 0
 	t.prepare(ctx, rec, t.fence, StepComplete)
 	return onward
 }
@@ -36,6 +36,9 @@ func (t *task) afterResult(mayBlock bool) flow {
 	}
 	if err == nil {
 		t.endTrace(nil)
+		if t.failures > 0 {
+			t.cfg.Logger.Info("outcome recorded after failures", "slot", t.rec.Slot.ID(), "failures", t.failures)
+		}
 		t.emit(t.rec, t.answer.revision)
 		t.reportFailure()
 		if t.rec.State == job.Retrying {
@@ -64,7 +67,9 @@ func (t *task) afterResult(mayBlock bool) flow {
 	// The error may be temporary, such as that of a full bucket. So the write is repeated until
 	// t.ctx ends.
 	if t.ctx.Err() == nil {
-		t.cfg.Logger.Error("outcome cannot be recorded; trying again", "slot", t.rec.Slot.ID(), "error", err)
+		if t.failures++; t.failures == 1 {
+			t.cfg.Logger.Error("outcome cannot be recorded; trying again", "slot", t.rec.Slot.ID(), "error", err)
+		}
 	}
 	select {
 	case <-t.ctx.Done():

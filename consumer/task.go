@@ -109,6 +109,7 @@ type task struct {
 	answer   answer
 	endTrace func(error)
 	retry    *backoff.ExponentialBackOff // between two writes of the attempt's result
+	failures int                         // how many of these writes have failed
 
 	// handlerErr is the error of the handler that has returned.
 	handlerErr error

@@ -7,6 +7,8 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -121,8 +123,13 @@ func TestMetricsOfAFullLedger(t *testing.T) {
 	owner.measured(map[string]float64{`cronce_slot_outcomes_total{job="work",state="succeeded"}`: 0})
 	s.limitLedger(-1)
 	s.ends(id, "succeeded")
-	said := strings.Count(owner.stderr(), "outcome cannot be recorded")
-	owner.measured(map[string]float64{errors: float64(said), `cronce_slot_outcomes_total{job="work",state="succeeded"}`: 1})
+	owner.says("outcome recorded after failures")
+	said := regexp.MustCompile(`outcome recorded after failures.* failures=(\d+)`).FindStringSubmatch(owner.stderr())
+	if said == nil || strings.Count(owner.stderr(), "outcome cannot be recorded") != 1 {
+		t.Fatalf("the log does not have the first failure once and the number of all:\n%s", owner.stderr())
+	}
+	failures, _ := strconv.ParseFloat(said[1], 64)
+	owner.measured(map[string]float64{errors: failures, `cronce_slot_outcomes_total{job="work",state="succeeded"}`: 1})
 }
 
 // The broker stands still over some slots' due time: those start late, as the ledger
