@@ -125,11 +125,13 @@ func (f *follower) reconcile(ctx context.Context) (changed, left bool, err error
 			f.done[p.From] = true
 		}
 	}
+	asking, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
 	for _, c := range a.adopt {
-		err, left = errors.Join(err, f.cfg.Broker.AdoptOn(ctx, c.consumer, c.plan)), true
+		err, left = errors.Join(err, f.cfg.Broker.AdoptOn(asking, c.consumer, c.plan)), true
 	}
 	if a.begin != nil {
-		failed := f.begin(ctx, *a.begin, found)
+		failed := f.begin(asking, *a.begin, found)
 		err, changed = errors.Join(err, failed), failed == nil
 	}
 	remove := a.remove
@@ -144,7 +146,7 @@ func (f *follower) reconcile(ctx context.Context) (changed, left bool, err error
 		}
 	}
 	for _, c := range remove {
-		failed := f.remove(ctx, c)
+		failed := f.remove(asking, c)
 		err, changed = errors.Join(err, failed), changed || failed == nil
 	}
 	return changed, left, err
@@ -156,7 +158,9 @@ func (f *follower) find(ctx context.Context) (found []core.OnConsumer, err error
 	for _, p := range f.plans {
 		if stream := p.Plan.On.Stream; !slices.Contains(streams, stream) {
 			streams = append(streams, stream)
-			consumers, failed := f.cfg.Broker.OnConsumers(ctx, stream, f.entry.Job.Name)
+			asking, cancel := context.WithTimeout(ctx, askTime)
+			consumers, failed := f.cfg.Broker.OnConsumers(asking, stream, f.entry.Job.Name)
+			cancel()
 			found = append(found, consumers...)
 			if !errors.Is(failed, job.ErrNotFound) {
 				err = errors.Join(err, failed)

@@ -87,6 +87,10 @@ const (
 	// timestamp before that end. This happens when the stream changes its leader.
 	settleTime = 10 * time.Second
 
+	// askTime bounds the questions about the consumers on one stream. A stream may have no leader,
+	// and the other plans of the job must go on.
+	askTime = time.Minute
+
 	// removeTime bounds the removal of consumers.
 	removeTime = 10 * time.Second
 )

@@ -236,6 +236,23 @@ func TestAPlanWithoutAStreamDoesNotHoldUpTheNextPlan(t *testing.T) {
 	})
 }
 
+// Another producer starts while the stream of the earlier plan does not answer.
+func TestAPlanWhoseStreamHasNoLeaderDoesNotHoldUpTheNextPlan(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.define(on("A", "x"))
+		stop := w.run(t.Context(), 0)
+		time.Sleep(time.Second)
+		w.define(on("B", "x"))
+		w.wants("of A")
+		stop()
+		w.set(func() { w.leaderless = "A" })
+		defer w.run(t.Context(), 0)()
+		second := w.publish("B", "x", "")
+		time.Sleep(time.Minute)
+		w.wants("of B", second)
+	})
+}
+
 // Another producer starts after the plan was drained.
 func TestADrainedPlanIsNotBegunAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -37,7 +37,8 @@ type world struct {
 	slots     map[string]core.Message
 	removed   []string
 
-	unanswered int // calls of RemoveOn that fail
+	unanswered int    // calls of RemoveOn that fail
+	leaderless string // the stream about which OnConsumers gets no answer
 }
 
 type fakeStream struct {
@@ -218,7 +219,14 @@ func (w *world) Put(_ context.Context, queue string, m core.Message, _ []byte) e
 	return nil
 }
 
-func (w *world) OnConsumers(_ context.Context, stream, name string) ([]core.OnConsumer, error) {
+func (w *world) OnConsumers(ctx context.Context, stream, name string) ([]core.OnConsumer, error) {
+	w.mu.Lock()
+	leaderless := w.leaderless
+	w.mu.Unlock()
+	if stream == leaderless {
+		<-ctx.Done()
+		return nil, job.ErrUnknown
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.streams[stream]
