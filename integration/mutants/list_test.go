@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 const root = "../.."
@@ -24,6 +26,13 @@ func TestEveryMutantAppliesOnceAndHasItsTest(t *testing.T) {
 		if !hasTest(t, m) {
 			t.Errorf("%s: there is no %s in %s", m.name, m.test, m.pkg())
 		}
+	}
+}
+
+func TestTimeoutIsLongerThanATestWaits(t *testing.T) {
+	t.Parallel()
+	if timeout <= natstest.Patience {
+		t.Errorf("a run of go test ends after %v, and a test may wait %v for an event", timeout, natstest.Patience)
 	}
 }
 

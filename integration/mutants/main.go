@@ -230,8 +230,12 @@ func (m mutant) judge(output string) error {
 	return fmt.Errorf("%s was not run:\n%s", m.test, output)
 }
 
+// timeout bounds one run of go test. It is longer than natstest.Patience. So a test that waits for an
+// event in vain fails by itself, and judge does not take a slow test for one that failed.
+const timeout = 5 * time.Minute
+
 func goTest(ctx context.Context, root, pkg, pattern string, env []string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-tags=long", "-v", "-count=1", "-vet=off", "-timeout=3m", "-run="+pattern, "./"+pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-tags=long", "-v", "-count=1", "-vet=off", "-timeout="+timeout.String(), "-run="+pattern, "./"+pkg)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), env...)
 	output, err := cmd.CombinedOutput()
 	return string(output), err
