@@ -52,9 +52,6 @@ func (t *torture) report(ctx context.Context) (Report, error) {
 		Seed: t.cfg.Seed, Faults: maps.Clone(t.faults), Tally: tally,
 		Violations: slices.Concat(t.violations, violations, verified),
 	}
-	for _, text := range t.witness.unreadable {
-		r.Violations = append(r.Violations, promise.Violation{Rule: "unreadable", Detail: text})
-	}
 	for what, n := range map[string]int{"takeovers": tally.Takeovers, "refused completions": tally.Refused, "late redeliveries": tally.Late} {
 		if n == 0 {
 			r.Inconclusive = append(r.Inconclusive, what)
@@ -88,7 +85,9 @@ func (t *torture) history(ctx context.Context) (promise.History, error) {
 	t.mu.Lock()
 	h.Deaths = maps.Clone(t.deaths)
 	t.mu.Unlock()
-	t.witness.into(&h)
+	for _, text := range t.witness.into(&h) {
+		t.addViolation(promise.Violation{Rule: "unreadable", Detail: text})
+	}
 	if err := t.records(ctx, &h); err != nil {
 		return h, err
 	}

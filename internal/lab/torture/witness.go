@@ -242,8 +242,8 @@ func (w *witness) counts() (outcomes int, tally promise.Tally) {
 	return outcomes, promise.Tally{Redelivered: w.redelivered, Late: w.late, Batched: w.batched}
 }
 
-// into adds what was collected to a history.
-func (w *witness) into(h *promise.History) {
+// into adds what was collected to a history. It returns the errors of the values that could not be read.
+func (w *witness) into(h *promise.History) (unreadable []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h.Ledger, h.Nodes, h.Marks, h.Slots, h.Locks = w.ledger, w.nodes, w.marks, w.slots, w.locks
@@ -252,6 +252,7 @@ func (w *witness) into(h *promise.History) {
 	for _, a := range w.acks {
 		h.Acks = append(h.Acks, a)
 	}
+	return w.unreadable
 }
 
 // askTime adds a sample of the broker's clock to c.
