@@ -37,7 +37,10 @@ func (c *checker) checkRuns() {
 }
 
 // checkAlone checks that r overlaps no earlier run of its slot, and that no earlier run ended with a
-// permanent error.
+// permanent error. The second rule does not forgive a run that a freeze between its claim and its start
+// has shortened to nothing. The other rules forgive such a run, at least once in a history. So they miss
+// a worker that does not check its lease right before the start. If a freeze hits a correct worker in the
+// moment after that check, this rule can blame it wrongly, but that is much rarer.
 func (c *checker) checkAlone(earlier []*run, r *run) {
 	for _, other := range earlier {
 		if over := other.stop - r.start; over > 0 && r.stop > r.start && !c.finishes(r) {
