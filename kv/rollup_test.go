@@ -105,7 +105,7 @@ func TestSetupDeniesRollupInOldBuckets(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, d := range v.Differences {
-			if !d.Tolerated || !d.Setup {
+			if !d.Tolerated || d.Remove != "" {
 				t.Errorf("%+v", d)
 			}
 			if d.Field == layout.FieldRollup {

@@ -115,16 +115,19 @@ func EventStream(namespace string) string { return namespace + "_events" }
 // Bucket returns the name of a namespace's bucket: "ledger", "jobs", "nodes" or "state".
 func Bucket(namespace, what string) string { return namespace + "_" + what }
 
-// Difference is a setting on the broker that differs from the wanted one.
+// Difference is a setting on the broker that differs from the wanted one. For example: "bucket
+// cronce_jobs" has "storage" "Memory", not "File".
 type Difference struct {
 	Where, Field, Found, Want string
 
-	// Immutable is true if the server cannot change the setting.
-	Immutable bool
+	// Remove is the command that removes the stream, bucket or consumer with all its data, if the
+	// server cannot change the setting. Otherwise it is empty, and Setup mends the setting.
+	Remove string
 	// Tolerated is true if nodes can work with the found value. Namespaces that an older
 	// version created have such a difference until Setup runs.
 	Tolerated bool
-	// Mend sets the wanted value in a configuration. It is nil if the setting is immutable.
+	// Mend sets the wanted value in a configuration. It is nil if the server
+	// cannot change the setting, or if a consumer has it.
 	Mend func(*jetstream.StreamConfig)
 }
 
@@ -145,9 +148,13 @@ const (
 // values of buckets.
 func Differences(found, want jetstream.StreamConfig) []Difference {
 	var all []Difference
-	check := func(field string, found, wanted any, mend func(*jetstream.StreamConfig)) { // nil mend: immutable
+	check := func(field string, found, wanted any, mend func(*jetstream.StreamConfig)) { // nil mend: the server cannot change it
 		if f, w := fmt.Sprint(found), fmt.Sprint(wanted); f != w {
-			all = append(all, Difference{Where: Title(want.Name), Field: field, Found: f, Want: w, Immutable: mend == nil, Mend: mend})
+			d := Difference{Where: Title(want.Name), Field: field, Found: f, Want: w, Mend: mend}
+			if mend == nil {
+				d.Remove = removal(want.Name)
+			}
+			all = append(all, d)
 		}
 	}
 	// With DiscardOld, a size limit drops stored messages to make room.
@@ -212,6 +219,14 @@ func Title(stream string) string {
 		return "bucket " + bucket
 	}
 	return "stream " + stream
+}
+
+// removal returns the command that removes a stream or bucket.
+func removal(stream string) string {
+	if bucket, ok := strings.CutPrefix(stream, "KV_"); ok {
+		return "nats kv del " + bucket
+	}
+	return "nats stream rm " + stream
 }
 
 // WorkerGroup is the priority group of every queue. The server serves the requests with

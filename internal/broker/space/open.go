@@ -215,20 +215,11 @@ func (s *Space) refuse(all []layout.Difference) error {
 	text := make([]string, len(all))
 	for i, d := range all {
 		text[i] = d.String()
-		if d.Immutable {
-			next = fmt.Sprintf("that cannot be changed in place: use another --namespace, or save what is in %s and remove it (%s)", d.Where, removal(d.Where))
+		if d.Remove != "" {
+			next = fmt.Sprintf("that cannot be changed in place: use another --namespace, or save what is in %s and remove it (%s)", d.Where, d.Remove)
 		}
 	}
 	return fmt.Errorf("namespace %q: %w: %s: %s", s.Namespace, job.ErrMismatch, strings.Join(text, "; "), next)
-}
-
-// removal returns the command that removes a stream or bucket. where is its layout.Title.
-func removal(where string) string {
-	kind, name, _ := strings.Cut(where, " ")
-	if kind == "bucket" {
-		return "nats kv del " + name
-	}
-	return "nats stream rm " + name
 }
 
 // create creates the missing streams, and stores the settings if none are stored.

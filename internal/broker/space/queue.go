@@ -61,8 +61,8 @@ func (s *Space) Queue(ctx context.Context, stream, queue string) (jetstream.Cons
 	}
 	wrong := s.queueDifferences(stream, c.CachedInfo().Config, want)
 	for _, d := range wrong {
-		if d.Immutable {
-			return nil, d.refused(stream, queue)
+		if d.Remove != "" {
+			return nil, d.refused()
 		}
 	}
 	if len(wrong) > 0 && !s.matchesStored(ctx, stream, c.CachedInfo().Config) {
@@ -106,8 +106,8 @@ type queueDifference struct {
 }
 
 // refused returns the error for a difference that the server cannot change in place.
-func (d queueDifference) refused(stream, queue string) error {
-	return fmt.Errorf("%w: %s: that cannot be changed in place: nats consumer rm %s %s", job.ErrMismatch, d, stream, queue)
+func (d queueDifference) refused() error {
+	return fmt.Errorf("%w: %s: that cannot be changed in place: %s", job.ErrMismatch, d, d.Remove)
 }
 
 // queueDifferences returns how an existing consumer of a queue differs from the wanted one.
@@ -119,7 +119,10 @@ func (s *Space) queueDifferences(stream string, found, want jetstream.ConsumerCo
 	}
 	check := func(field string, f, w any, mend func(*jetstream.ConsumerConfig)) {
 		if fs, ws := fmt.Sprint(f), fmt.Sprint(w); fs != ws {
-			d := layout.Difference{Where: where, Field: field, Found: fs, Want: ws, Immutable: mend == nil}
+			d := layout.Difference{Where: where, Field: field, Found: fs, Want: ws}
+			if mend == nil {
+				d.Remove = "nats consumer rm " + stream + " " + want.Durable
+			}
 			all = append(all, queueDifference{d, mend})
 		}
 	}
@@ -230,11 +233,11 @@ func (s *Space) Queues(ctx context.Context, name string) ([]*jetstream.ConsumerI
 func (s *Space) updateQueue(ctx context.Context, stream string, cfg jetstream.ConsumerConfig, target job.Settings) (changes []string, err error) {
 	wrong := s.queueDifferences(stream, cfg, s.queueConfig(stream, cfg.Durable, target.Lease))
 	for _, d := range wrong {
-		if d.Immutable {
-			return nil, d.refused(stream, cfg.Durable)
+		if d.Remove != "" {
+			return nil, d.refused()
 		}
 		d.mend(&cfg)
-		changes = append(changes, fmt.Sprintf("changed %s: %s %s instead of %s", d.Where, d.Field, d.Difference.Want, d.Found))
+		changes = append(changes, fmt.Sprintf("changed %s: %s %s instead of %s", d.Where, d.Field, d.Want, d.Found))
 	}
 	if len(wrong) == 0 {
 		return nil, nil

@@ -40,7 +40,7 @@ func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []st
 	}
 	wrong := s.differences(inv, target)
 	for _, d := range wrong {
-		if d.Immutable {
+		if d.Remove != "" {
 			return nil, s.refuse(wrong)
 		}
 	}

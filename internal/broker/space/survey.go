@@ -36,24 +36,11 @@ type Survey struct {
 	Missing             []string
 	NoTimers, Schedules bool
 
-	Differences []Difference
+	Differences []layout.Difference
 	Queues      []Queue
 
 	// Account is the account's usage and limits. It is nil if the server did not answer.
 	Account *jetstream.AccountInfo
-}
-
-// Difference is a field whose value differs from the layout's.
-type Difference struct {
-	// Where, Field, Found and Want describe the difference. For example: "bucket cronce_jobs",
-	// "storage", "Memory", "File".
-	Where, Field, Found, Want string
-
-	// Tolerated is true if nodes work despite the difference. Setup is true if the function Setup
-	// corrects it. Otherwise Remove is the command that removes the stream, bucket or consumer with
-	// all its data.
-	Tolerated, Setup bool
-	Remove           string
 }
 
 // Queue describes a queue on the broker.
@@ -136,22 +123,10 @@ func (s *Space) surveySettings(ctx context.Context, v *Survey) error {
 	}
 	for _, want := range layout.Configs(s.Namespace, v.Settings, s.Schedules()) {
 		if found, ok := v.Streams[want.Name]; ok {
-			for _, d := range layout.Differences(found.Config, want) {
-				v.Differences = append(v.Differences, describe(d, removal(d.Where)))
-			}
+			v.Differences = append(v.Differences, layout.Differences(found.Config, want)...)
 		}
 	}
 	return nil
-}
-
-// describe returns a difference for users. remove is the command that removes the stream, bucket
-// or consumer that differs.
-func describe(d layout.Difference, remove string) Difference {
-	described := Difference{Where: d.Where, Field: d.Field, Found: d.Found, Want: d.Want, Setup: !d.Immutable, Tolerated: d.Tolerated}
-	if d.Immutable {
-		described.Remove = remove
-	}
-	return described
 }
 
 func (s *Space) surveyQueues(ctx context.Context, v *Survey) error {
@@ -173,7 +148,7 @@ func (s *Space) surveyQueues(ctx context.Context, v *Survey) error {
 		for _, info := range existing {
 			if v.SettingsErr == nil {
 				for _, d := range s.queueDifferences(stream, info.Config, s.queueConfig(stream, info.Name, v.Settings.Lease)) {
-					v.Differences = append(v.Differences, describe(d.Difference, "nats consumer rm "+stream+" "+info.Name))
+					v.Differences = append(v.Differences, d.Difference)
 				}
 			}
 			if stream == s.SlotStream() {

@@ -151,10 +151,10 @@ func TestEachFinding(t *testing.T) {
 		"no timers where there could be":  {func(f *Facts) { f.Survey.NoTimers = true }, "timers warning stream cronce_timers", "cronce setup"},
 		"no timers where there cannot be": {func(f *Facts) { f.Survey.NoTimers, f.Survey.Schedules = true, false }, "timers note ", "2.12"},
 		"a difference that setup mends": {func(f *Facts) {
-			f.Survey.Differences = []space.Difference{{Where: "bucket cronce_jobs", Field: "max age", Found: "1h", Want: "0s", Setup: true}}
+			f.Survey.Differences = []layout.Difference{{Where: "bucket cronce_jobs", Field: "max age", Found: "1h", Want: "0s"}}
 		}, "layout error bucket cronce_jobs", "max age 1h, not 0s"},
 		"a difference that it cannot": {func(f *Facts) {
-			f.Survey.Differences = []space.Difference{{Where: "queue q", Field: "ack policy", Found: "none", Want: "explicit", Remove: "nats consumer rm cronce_slots q"}}
+			f.Survey.Differences = []layout.Difference{{Where: "queue q", Field: "ack policy", Found: "none", Want: "explicit", Remove: "nats consumer rm cronce_slots q"}}
 		}, "layout error queue q", "nats consumer rm cronce_slots q"},
 		"a node with another lease": {func(f *Facts) { f.Nodes[1].Node.Lease = 6 * time.Second }, "settings warning node w2 (lease 6s)", "the stored lease is 20s"},
 		"a sweep that is late":      {func(f *Facts) { f.Sweep.Time = now.Add(-5 * time.Minute) }, "sweep warning sweep", "5m0s ago"},
@@ -173,19 +173,19 @@ func TestEachFinding(t *testing.T) {
 		"a ledger that went back long ago":   {func(f *Facts) { f.Sweep.Rewound = exchange.Rewound{Time: now.Add(-25 * time.Hour)} }, "", ""},
 		"a message that no program can read": {func(f *Facts) { f.Unread = Unread{1, []string{"message 7 on cronce.slot.q.j: invalid"}} }, "unread warning stream cronce_slots", "message 7"},
 		"a bucket that allows roll-up": {func(f *Facts) {
-			f.Survey.Differences = []space.Difference{{Where: "bucket cronce_jobs", Field: "roll-up and purge", Found: "allowed", Want: "denied", Setup: true, Tolerated: true}}
+			f.Survey.Differences = []layout.Difference{{Where: "bucket cronce_jobs", Field: "roll-up and purge", Found: "allowed", Want: "denied", Tolerated: true}}
 		}, "rollup warning ", "Nats-Rollup"},
 		"a registry that denies batches": {func(f *Facts) {
-			f.Survey.Differences = []space.Difference{{Where: "bucket cronce_jobs", Field: "atomic batches", Found: "denied", Want: "allowed", Setup: true, Tolerated: true}}
+			f.Survey.Differences = []layout.Difference{{Where: "bucket cronce_jobs", Field: "atomic batches", Found: "denied", Want: "allowed", Tolerated: true}}
 		}, "batches note ", "new jobs wait for one sync each"},
 		"events that do not keep orders": {func(f *Facts) {
-			f.Survey.Differences = []space.Difference{{Where: "stream cronce_events", Field: "kept orders", Found: "", Want: "cronce.event.ordered.*", Setup: true, Tolerated: true}}
+			f.Survey.Differences = []layout.Difference{{Where: "stream cronce_events", Field: "kept orders", Found: "", Want: "cronce.event.ordered.*", Tolerated: true}}
 		}, "orders note ", "which operator paused"},
 		"storage in memory": {func(f *Facts) {
-			f.Survey.Differences = []space.Difference{{Where: "bucket cronce_ledger", Field: "storage", Found: "Memory", Want: "File", Remove: "nats kv del cronce_ledger"}}
+			f.Survey.Differences = []layout.Difference{{Where: "bucket cronce_ledger", Field: "storage", Found: "Memory", Want: "File", Remove: "nats kv del cronce_ledger"}}
 		}, "storage error bucket cronce_ledger", "lost when it restarts"},
 		"writes that are persisted later": {func(f *Facts) {
-			f.Survey.Differences = []space.Difference{{Where: "bucket cronce_ledger", Field: "persist mode", Found: "async", Want: "default", Remove: "nats kv del cronce_ledger"}}
+			f.Survey.Differences = []layout.Difference{{Where: "bucket cronce_ledger", Field: "persist mode", Found: "async", Want: "default", Remove: "nats kv del cronce_ledger"}}
 		}, "storage error bucket cronce_ledger", "persist mode"},
 
 		"stored once in a cluster": {func(f *Facts) { f.stream("cronce_slots").Config.Replicas = 1 }, "replicas warning ", "cronce_slots"},

@@ -42,7 +42,7 @@ func (c *check) layout() {
 			continue // see outdated
 		}
 		mend := c.cronce("setup")
-		if !d.Setup {
+		if d.Remove != "" {
 			mend = "it cannot be changed in place: save its contents, and remove it: " + d.Remove + "; then " + c.cronce("setup")
 		}
 		name, why := "layout", "nodes refuse to start on it"
