@@ -39,6 +39,7 @@ func TestConformanceSaysWhatIsWrongWithACommand(t *testing.T) {
 		{"ends at once", "exit 7", "exit status 7"},
 		{"says why it ended", "echo 'cannot find its library' >&2; exit 1", "cannot find its library"},
 		{"garbage", "echo hello; cat >/dev/null", `not JSON`},
+		{"garbage after an assignment", "WORD=hello printenv WORD", `: "hello"`},
 		{"two values on a line", `head -1 | ` + answering(`"answer":{}`) + ` | sed 's/$/ {}/'`, "not JSON"},
 		{"no answer in it", "cat", `no "answer" and no "leave"`},
 		{"answers nothing", "cat >/dev/null", fmt.Sprintf("ended with %d of %d cases not answered, the first of them definitions/0", n, n)},

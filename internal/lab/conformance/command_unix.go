@@ -12,10 +12,11 @@ import (
 )
 
 // Shell returns the process that runs the line. A line that is one command replaces the shell, so that
-// the command receives signals, and that its exit status is known.
+// the command receives signals, and that its exit status is known. It may begin with assignments, which
+// env understands.
 func Shell(ctx context.Context, line string) *exec.Cmd {
 	if !strings.ContainsAny(line, ";|&<>()`$\n") && !strings.HasPrefix(line, "exit") {
-		line = "exec " + line
+		line = "exec env " + line
 	}
 	return exec.CommandContext(ctx, "/bin/sh", "-c", line)
 }
