@@ -117,6 +117,32 @@ func TestACeilingFailsIfTheServerRefusesMessages(t *testing.T) {
 	}
 }
 
+func TestASteadyLoadByHandFailsIfTheServerRefusesMessages(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	js := srv.JetStream()
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := bench.SteadyCeiling(ctx, connectTo(srv.ClientURL()), "full", 1, 1, 1000)
+		ended <- err
+	}()
+	natstest.Eventually(t, "a limit on the stream of slots", func() bool {
+		stream, err := js.Stream(ctx, "full_slots")
+		if err != nil {
+			return false
+		}
+		cfg := stream.CachedInfo().Config
+		cfg.MaxMsgSize = 1
+		_, err = js.UpdateStream(ctx, cfg)
+		return err == nil
+	})
+	if err := <-ended; err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the server's refusal", err)
+	}
+}
+
 func TestASteadyLoadFailsIfTheServerIsNotCountedAfterTheIdleTime(t *testing.T) {
 	t.Parallel()
 	lost, counts := errors.New("no answer"), 0

@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -224,7 +223,11 @@ func (h *hand) steady(ctx context.Context, queue jetstream.Consumer, jobs, secon
 func (h *hand) tick(ctx context.Context, jobs int) error {
 	for {
 		at := time.Now().Truncate(time.Second).Add(time.Second)
-		if !wire.Wait(ctx, time.Until(at)) {
+		select {
+		case <-time.After(time.Until(at)):
+		case err := <-h.failed:
+			return fmt.Errorf("publish by hand: %w", err)
+		case <-ctx.Done():
 			return nil
 		}
 		for i := range jobs {
