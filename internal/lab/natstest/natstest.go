@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -17,6 +16,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 )
 
 // Server is a nats-server with JetStream. It ends with its test.
@@ -194,22 +195,12 @@ func (c *Cluster) JetStream(opts ...nats.Option) jetstream.JetStream {
 	return JetStream(c.t, Connect(c.t, c.URL(), opts...))
 }
 
-// FreePorts finds ports for servers whose ports must be known before they start. The ports are
-// outside the ephemeral range, so the system gives none of them to another socket before the server
-// listens.
+// FreePorts finds ports for servers whose ports must be known before they start.
 func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
-	ports, held := make([]int, n), make([]net.Listener, n)
-	for i := range ports {
-		Eventually(t, "a free port", func() bool {
-			ports[i] = 10_000 + rand.IntN(20_000)
-			var err error
-			held[i], err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", ports[i]))
-			return err == nil
-		})
-	}
-	for _, l := range held {
-		_ = l.Close()
+	ports, err := proxy.FreePorts(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return ports
 }

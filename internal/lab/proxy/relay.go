@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -116,4 +118,20 @@ func (r *Relay) serve(client net.Conn) {
 		client.Close()
 	})
 	both.Wait()
+}
+
+// FreePorts finds ports on loopback on which nothing listens. They are outside the ephemeral range, so
+// the system gives none of them to another socket before a server listens there, or while it is down.
+func FreePorts(n int) (ports []int, err error) {
+	for range 1000 {
+		if len(ports) == n {
+			return ports, nil
+		}
+		port := 10_000 + rand.IntN(20_000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			defer l.Close() // only at the end, so that no port is found twice
+			ports = append(ports, port)
+		}
+	}
+	return nil, errors.New("no free ports between 10000 and 30000 on 127.0.0.1")
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 )
 
@@ -44,9 +43,13 @@ type broker struct {
 
 func (t *torture) startBrokers() error {
 	n := t.cfg.Servers
-	addresses, err := freeAddresses(2 * n)
+	ports, err := proxy.FreePorts(2 * n)
 	if err != nil {
 		return err
+	}
+	var addresses []string
+	for _, port := range ports {
+		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", port))
 	}
 	listens, routes := addresses[:n], addresses[n:]
 	for i := range n {
@@ -131,27 +134,4 @@ func (t *torture) caughtUp(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// freeAddresses finds addresses on loopback. Their ports are outside the ephemeral range, so that
-// no connection takes the port of a server that was killed.
-func freeAddresses(n int) ([]string, error) {
-	var addresses []string
-	var held []net.Listener
-	defer func() {
-		for _, l := range held {
-			_ = l.Close()
-		}
-	}()
-	for range 1000 {
-		if len(addresses) == n {
-			return addresses, nil
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
-		if err == nil {
-			held = append(held, l)
-			addresses = append(addresses, l.Addr().String())
-		}
-	}
-	return nil, errors.New("no free ports between 10000 and 30000 on 127.0.0.1")
 }
