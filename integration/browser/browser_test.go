@@ -29,7 +29,7 @@ import (
 //go:embed testdata/axe.min.js
 var axe string
 
-// pages are all pages of the dashboard, below the first one. A new page belongs here.
+// pages has the paths of all pages of the dashboard, by names for pictures and messages. Add each new page.
 var pages = map[string]string{
 	"now": "", "jobs": "jobs", "jobs-filtered": "jobs?state=failing&q=rates", "job": "jobs/invoice-export", "job-day": "jobs/heartbeat?range=day",
 	"job-month": "jobs/morning-report", "job-failing": "jobs/currency-rates", "job-paused": "jobs/nightly-backup?zone=job", "job-hostile": "jobs/hostile",
@@ -45,7 +45,7 @@ var pages = map[string]string{
 	"repair": "jobs/invoice-export/repair?from=2026-01-01T00:00:00Z",
 }
 
-// browser is a running Chromium.
+// browser starts a Chromium.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	program := ""
@@ -73,14 +73,14 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// tab is a page that is open, and what the browser said about it.
+// tab is an open tab.
 type tab struct {
 	context.Context
 	mu   sync.Mutex
-	said []string
+	said []string // errors in the console, and requests to other hosts
 }
 
-// open opens a tab of this size. It collects errors of the console, and requests to other hosts.
+// open opens a tab of this size.
 func open(t *testing.T, browser context.Context, site string, width, height int, theme string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
@@ -184,8 +184,8 @@ func (b *tab) picture(t *testing.T, name string) {
 	}
 }
 
-// ready is true when the page is complete, and so is what it computes in the background. On a busy
-// machine the broker may take too long to answer: the page then says so, and comes back by itself.
+// ready is true when the page is complete, with all that it computes in the background. If the broker of a busy machine
+// answers too late, the page says so, and loads itself again.
 const ready = `document.querySelector(".problem .code")?.textContent !== "503" && !document.body.hasAttribute("data-away") && document.readyState === "complete" && !document.body.textContent.includes("are being counted") && !document.body.textContent.includes("checks have not ended") && !document.body.textContent.includes("doctor is checking") && !document.querySelector("progress")`
 
 func TestEachPageIsAccessibleQuietAndFitsAPhone(t *testing.T) {
@@ -198,7 +198,7 @@ func TestEachPageIsAccessibleQuietAndFitsAPhone(t *testing.T) {
 		b := open(t, chromium, f.url, look.width, look.height, look.theme)
 		for name, path := range pages {
 			b.run(t, chromedp.Navigate(f.url+"/"+path))
-			b.until(t, name+" is complete", ready)
+			b.until(t, name+" to be complete", ready)
 			b.picture(t, name+"-"+look.name)
 			wide := ask[string](t, b, `document.documentElement.scrollWidth > innerWidth ? [...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth && !e.closest(".scroll, nav")).map(e => e.outerHTML.slice(0, 120)).slice(0, 5).join(" | ") || "too wide" : ""`)
 			if wide != "" {

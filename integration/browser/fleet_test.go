@@ -28,20 +28,20 @@ import (
 const hostile = "<script>alert(1)</script><img src=x onerror=alert(2)> \x1b[31m \u202egnp.exe\u202c " +
 	"averyveryveryveryveryveryveryveryveryveryveryveryveryveryveryveryveryveryverylongword"
 
-// fleet is a namespace with a day of history, a node, and a server of its dashboard.
+// fleet is a namespace with three days of history, a node, and a dashboard.
 type fleet struct {
 	url    string // of the first page
 	client *client.Client
 	store  *kv.Store
 	nats   *natstest.Server
-	lines  chan string // what the handler of the job "talkative" writes; it ends when it is closed
+	lines  chan string // the handler of the job "talkative" writes them, and returns when the channel is closed
 }
 
-// past is a job with a day of history.
+// past is a job with three days of history. Slot i of n has state(i, n), and took took(i).
 type past struct {
 	job   job.Job
 	took  func(i int) time.Duration
-	state func(i, n int) job.State // "": the slot has no record
+	state func(i, n int) job.State // "" if the slot has no record
 	err   string
 }
 
@@ -79,7 +79,7 @@ var history = []past{
 		}},
 }
 
-// newFleet starts a fleet. Below prefix is its dashboard.
+// newFleet starts a fleet, with its dashboard below the path prefix.
 func newFleet(t *testing.T, prefix string) *fleet {
 	t.Helper()
 	s := natstest.Run(t)
@@ -112,7 +112,7 @@ func newFleet(t *testing.T, prefix string) *fleet {
 	return f
 }
 
-// write stores a job whose plan has been in force for three days, and the records of its slots.
+// write stores a job that has existed for three days, and the records of its slots.
 func (f *fleet) write(t *testing.T, p past) {
 	t.Helper()
 	now := time.Now().UTC()
@@ -150,8 +150,8 @@ func (f *fleet) write(t *testing.T, p past) {
 	}
 }
 
-// lose removes the newest record of invoice-export that the node has written: the one that says that
-// a slot was missed. So a slot is not accounted for.
+// lose removes the record of the missed slot of invoice-export, which the node has written. So the slot is not accounted
+// for.
 func (f *fleet) lose(t *testing.T) {
 	t.Helper()
 	var hole job.Slot
@@ -205,7 +205,8 @@ func (f *fleet) run(t *testing.T, nc *nats.Conn) {
 	t.Cleanup(func() { stop(); <-ended })
 }
 
-// rebuild goes on if it was triggered. A slot of the schedule, which may fall due during a test, ends.
+// rebuild runs until its context ends if it was triggered. For a planned slot, which may fall due during a test, it
+// returns at once.
 func rebuild(ctx context.Context, run job.Run) error {
 	if run.Slot.Token != "" {
 		<-ctx.Done()
@@ -213,7 +214,7 @@ func rebuild(ctx context.Context, run job.Run) error {
 	return nil
 }
 
-// chat writes lines until there are no more.
+// chat writes the lines that the test sends, until the test closes the channel.
 func (f *fleet) chat(ctx context.Context, run job.Run) error {
 	for {
 		select {
@@ -228,8 +229,8 @@ func (f *fleet) chat(ctx context.Context, run job.Run) error {
 	}
 }
 
-// orders gives orders whose outcomes the pages show: a run that fails with hostile text, one that
-// goes on, and a pause.
+// orders triggers a run that fails with hostile text and a run that does not end, and pauses a job. The pages show all
+// three.
 func (f *fleet) orders(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)

@@ -22,12 +22,12 @@ func (b *tab) noScript(t *testing.T) {
 	}
 }
 
-// click presses what the selector names, and waits for what the page then shows.
+// click clicks on the element of the selector, and waits until the expression then is true.
 func (b *tab) click(t *testing.T, selector, then string) {
 	t.Helper()
 	b.until(t, selector, `document.querySelector('`+selector+`')`)
 	ask[bool](t, b, `document.querySelector('`+selector+`').click(), true`)
-	b.until(t, selector+" leads on", then)
+	b.until(t, "the effect of a click on "+selector, then)
 }
 
 func TestOrdersWorkWithoutJavaScript(t *testing.T) {
@@ -49,7 +49,7 @@ func TestOrdersWorkWithoutJavaScript(t *testing.T) {
 		t.Errorf("the job is not paused: %+v, %v", u.Definition, err)
 	}
 
-	// What is wrong is said beside the field, and what was typed is kept.
+	// The error is beside the field, which keeps what was typed.
 	b.run(t, chromedp.Navigate(f.url+"/jobs/invoice-export/trigger"))
 	ask[bool](t, b, `document.getElementById("f-payload").value = '{"month": ', true`)
 	b.click(t, "form[method=post].card button", `document.getElementById("e-payload")?.textContent.includes("it is not JSON")`)
@@ -58,7 +58,7 @@ func TestOrdersWorkWithoutJavaScript(t *testing.T) {
 	}
 	ask[bool](t, b, `document.getElementById("f-payload").value = '{"month": 11}', true`)
 	b.click(t, "form[method=post].card button", `location.pathname.includes("/slots/invoice-export:@") && document.querySelector("h1")`)
-	if list, err := f.client.ListSlots(t.Context(), client.SlotFilter{Job: "invoice-export", Newest: true, Limit: 1}); err != nil || len(list.Slots) != 1 || list.Slots[0].Slot.IsZero() == false {
+	if list, err := f.client.ListSlots(t.Context(), client.SlotFilter{Job: "invoice-export", Newest: true, Limit: 1}); err != nil || len(list.Slots) != 1 || !list.Slots[0].Slot.IsZero() {
 		t.Errorf("the run is not there: %+v, %v", list.Slots, err)
 	}
 
@@ -66,13 +66,13 @@ func TestOrdersWorkWithoutJavaScript(t *testing.T) {
 	ask[bool](t, b, `document.querySelector("form[data-prefs]").elements.theme.value = "dark", true`)
 	b.click(t, "form[data-prefs] button", `document.documentElement.dataset.theme === "dark" && location.pathname.includes("/slots/")`)
 	for _, v := range b.said {
-		if !strings.Contains(v, "422") { // the wrong payload
+		if !strings.Contains(v, "422") { // the status for the wrong payload
 			t.Error(v)
 		}
 	}
 }
 
-func TestOutputComesWhileTheSlotRuns(t *testing.T) {
+func TestSlotPageShowsOutputWhileTheSlotRuns(t *testing.T) {
 	chromium := browser(t)
 	f := newFleet(t, "/x")
 	run, err := f.client.Trigger(t.Context(), "talkative", client.TriggerOptions{Key: "k"})
@@ -86,7 +86,7 @@ func TestOutputComesWhileTheSlotRuns(t *testing.T) {
 	})
 	b := open(t, chromium, f.url, 1280, 900, "dark")
 	b.run(t, chromedp.Navigate(f.url+"/slots/"+run.ID()))
-	b.until(t, "what was written before", `document.getElementById("tail")?.textContent.includes("the first line")`)
+	b.until(t, "the line that was written before", `document.getElementById("tail")?.textContent.includes("the first line")`)
 	for _, line := range []string{"the second line", "<b>the third</b>"} {
 		f.lines <- line
 		b.until(t, line, `document.getElementById("tail")?.textContent.includes("`+line+`")`)

@@ -14,7 +14,7 @@ import (
 // newestSlot is a JavaScript expression for the link to the newest slot of a job in the list.
 const newestSlot = `document.querySelector('a[data-row][href$="/heartbeat"]').closest("tr").querySelector("td:nth-child(4) a")`
 
-func TestListGoesOnByItselfAndKeepsTheFocus(t *testing.T) {
+func TestListUpdatesItselfAndKeepsTheFocus(t *testing.T) {
 	chromium := browser(t)
 	f := newFleet(t, "/x")
 	b := open(t, chromium, f.url, 1280, 900, "light")
@@ -22,17 +22,17 @@ func TestListGoesOnByItselfAndKeepsTheFocus(t *testing.T) {
 	b.until(t, "the list", ready)
 	before := ask[string](t, b, "window.marked = true, "+newestSlot+".getAttribute('href')")
 	b.run(t, chromedp.KeyEvent("j"), chromedp.KeyEvent("j"))
-	b.until(t, "the second row has the focus", `document.activeElement.matches('a[data-row][href$="/heartbeat"]')`)
+	b.until(t, "the focus on the second row", `document.activeElement.matches('a[data-row][href$="/heartbeat"]')`)
 	if _, err := f.client.Trigger(t.Context(), "heartbeat", client.TriggerOptions{Key: "now"}); err != nil {
 		t.Fatal(err)
 	}
-	b.until(t, "the run is there", newestSlot+".getAttribute('href') !== '"+before+"'")
+	b.until(t, "the run", newestSlot+".getAttribute('href') !== '"+before+"'")
 	if !ask[bool](t, b, "window.marked === true") {
 		t.Error("the whole page was loaded again")
 	}
-	b.until(t, "the row keeps the focus", `document.activeElement.matches('a[data-row][href$="/heartbeat"]')`)
+	b.until(t, "the focus still on the second row", `document.activeElement.matches('a[data-row][href$="/heartbeat"]')`)
 	b.run(t, chromedp.KeyEvent("/"))
-	b.until(t, "the search has the focus", `document.activeElement.type === "search"`)
+	b.until(t, "the focus on the search", `document.activeElement.type === "search"`)
 }
 
 func TestHoleIsRepairedInThreeClicks(t *testing.T) {
@@ -41,15 +41,9 @@ func TestHoleIsRepairedInThreeClicks(t *testing.T) {
 	b := open(t, chromium, f.url, 390, 844, "dark")
 	b.run(t, chromedp.Navigate(f.url+"/"))
 	b.until(t, "the first page", ready)
-	click := func(what, selector, then string) {
-		t.Helper()
-		b.until(t, what, `document.querySelector('`+selector+`')`)
-		ask[bool](t, b, `document.querySelector('`+selector+`').click(), true`)
-		b.until(t, what+" leads on", then)
-	}
-	click("the lane of the job", `#axis a[href$="jobs/invoice-export"]`, `location.pathname.endsWith("/jobs/invoice-export")`)
-	click("the button of the hole", `#account .holes .button`, `location.pathname.endsWith("/repair")`)
-	click("the button of the repair", `form[method=post].card button`, `location.pathname.endsWith("/jobs/invoice-export")`)
+	b.click(t, `#axis a[href$="jobs/invoice-export"]`, `location.pathname.endsWith("/jobs/invoice-export")`)
+	b.click(t, `#account .holes .button`, `location.pathname.endsWith("/repair")`)
+	b.click(t, `form[method=post].card button`, `location.pathname.endsWith("/jobs/invoice-export")`)
 	b.until(t, "no hole", ready+` && !document.querySelector("#account .holes")`)
 }
 
@@ -62,9 +56,9 @@ func TestOpenPageSaysThatTheBrokerIsAwayAndComesBack(t *testing.T) {
 	f.nats.Stop()
 	began := time.Now()
 	b.until(t, "the banner", `document.querySelector("#notice .banner.warn") && document.querySelector("a[data-row]")`)
-	t.Logf("the page said so after %v", time.Since(began).Round(10*time.Millisecond))
+	t.Logf("the banner came after %v", time.Since(began).Round(10*time.Millisecond))
 	f.nats.Start()
-	b.until(t, "the page is back", `!document.querySelector("#notice .banner.warn") && document.querySelector("a[data-row]")`)
+	b.until(t, "the page without the banner", `!document.querySelector("#notice .banner.warn") && document.querySelector("a[data-row]")`)
 }
 
 func TestThemeAndZoneAreKept(t *testing.T) {

@@ -40,10 +40,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// atEnd is what remains to do after the last test.
+// atEnd is called after the last test.
 var atEnd []func()
 
-// sets are the values with which the chart is rendered.
+// sets are the names of the sets of values with which the chart is rendered.
 var sets = []string{"minimal", "production", "dashboard", "monitoring", "own-image", "producers", "plain"}
 
 func read(t *testing.T, path string) string {
@@ -115,7 +115,7 @@ func TestChartPassesHelmLint(t *testing.T) {
 	}
 }
 
-// made compares a file with what it is made from, or rewrites it.
+// made checks that a file has this text. With -update it writes the text.
 func made(t *testing.T, path, want string) {
 	t.Helper()
 	if *update {
@@ -129,7 +129,8 @@ func made(t *testing.T, path, want string) {
 	}
 }
 
-// The alarms and the dashboard would hide the rest. TestRulesOfTheChartAreTheRules holds them.
+// longFiles matches the alarms and the dashboard, which would hide the rest. TestChartHasTheRulesAndTheDashboard checks
+// them.
 var longFiles = regexp.MustCompile(`(?s)(\nspec:\n  groups:\n|\n  cronce\.json: \|-\n).*?(\n---\n|$)`)
 
 func TestChartRendersWhatIsStored(t *testing.T) {
@@ -147,7 +148,7 @@ func TestChartRendersWhatIsStored(t *testing.T) {
 // withoutHelm removes what only Helm reads.
 var withoutHelm = regexp.MustCompile(`(?m)^ *(helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n`)
 
-// Values that cannot work are refused with what would be right, before anything is installed.
+// The error for values that cannot work says what would be right.
 func TestChartRefusesWrongValues(t *testing.T) {
 	t.Parallel()
 	servers := map[string]any{"servers": "nats://nats:4222"}
@@ -170,19 +171,21 @@ func TestChartRefusesWrongValues(t *testing.T) {
 	}
 }
 
-// A changed job file must roll the pods, and nothing else may.
+// Kubernetes replaces the pods if the checksum in their template changes. More replicas must not change it.
 func TestChangedJobFileRollsThePods(t *testing.T) {
 	t.Parallel()
-	sum := func(file string) string {
+	sum := func(file string, replicas int) string {
 		v := values(t, "minimal")
-		v["worker"].(map[string]any)["jobs"].(map[string]any)["file"] = file
+		worker := v["worker"].(map[string]any)
+		worker["jobs"].(map[string]any)["file"], worker["replicas"] = file, replicas
 		text, err := render(t, v)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return regexp.MustCompile(`checksum/jobs: \w+`).FindString(text)
 	}
-	if a, b := sum("version: 1\n"), sum("version: 1\n# changed\n"); a == "" || a == b || a != sum("version: 1\n") {
-		t.Errorf("checksums %q and %q", a, b)
+	a, b, c := sum("version: 1\n", 2), sum("version: 1\n# changed\n", 2), sum("version: 1\n", 3)
+	if a == "" || a == b || a != c {
+		t.Errorf("checksums %q, %q of another file, and %q for other replicas", a, b, c)
 	}
 }

@@ -47,16 +47,16 @@ func TestComposeFileIsRestricted(t *testing.T) {
 	}
 }
 
-// composition is the services of a Compose file, started in their order on loopback.
+// composition runs the services of a Compose file on loopback.
 type composition struct {
 	*loopback
 	project *types.Project
 	running map[string]*program
 }
 
-// TestComposeFleetWorks starts the command of each service, with its arguments, environment and
-// files, as Compose would: what a service depends on comes first.
-func TestComposeFleetWorks(t *testing.T) {
+// The test starts the command of each service with its arguments, environment and files. As with Compose, a service
+// starts after those that it depends on.
+func TestComposeFleetRunsSlotsWithoutAReplicaAndAServer(t *testing.T) {
 	t.Parallel()
 	project := composed(t)
 	c := &composition{newLoopback(t, project.ServiceNames()...), project, map[string]*program{}}
@@ -84,7 +84,7 @@ func TestComposeFleetWorks(t *testing.T) {
 	}
 	t.Run("prometheus", func(t *testing.T) { c.prometheus(t) })
 
-	// The file says: stop a replica or a server, and each slot still runs once.
+	// The slots go on without a replica and a server.
 	for _, name := range []string{"cronce-2", "nats-1"} {
 		if err := c.running[name].cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestComposeFleetWorks(t *testing.T) {
 	}
 }
 
-// up starts a service after what it depends on, and waits until that is so.
+// up starts a service. Before that, it starts those that the service depends on, and waits for their conditions.
 func (c *composition) up(name string) {
 	c.t.Helper()
 	if c.running[name] != nil {
@@ -123,13 +123,12 @@ func (c *composition) up(name string) {
 	b := c.prepared(name)
 	path := map[string]string{"nats": "nats-server", "ghcr.io/cronce-io/cronce": "cronce"}[image(s)]
 	command := slices.Clone(s.Command)
-	if path == "nats-server" { // the image's entrypoint starts the program that is named first
+	if path == "nats-server" { // the entrypoint of the image starts the program that the command names first
 		if command[0] != path {
 			c.t.Fatalf("%s starts %v", name, command)
 		}
 		command = command[1:]
 	}
-	// All members of a cluster start before one of them is healthy.
 	c.running[name] = b.start(built(c.t, path), command...)
 }
 
@@ -138,7 +137,7 @@ func image(s types.ServiceConfig) string {
 	return name
 }
 
-// prepared is the container of a service, with its files and its environment.
+// prepared returns the container of a service, with its files and its environment.
 func (c *composition) prepared(name string) *box {
 	c.t.Helper()
 	s := c.project.Services[name]
@@ -152,7 +151,7 @@ func (c *composition) prepared(name string) *box {
 			continue
 		}
 		if _, known := c.project.Volumes[v.Source]; !known {
-			c.t.Errorf("%s mounts volume %s, which is not there", name, v.Source)
+			c.t.Errorf("%s mounts volume %s, which the file does not define", name, v.Source)
 		}
 		b.mount(v.Target, "")
 	}
@@ -165,14 +164,14 @@ func (c *composition) prepared(name string) *box {
 	return b
 }
 
-// healthy does what the health check of a service does.
+// healthy waits until the health check of a service succeeds.
 func (c *composition) healthy(name string) {
 	c.t.Helper()
 	test := c.project.Services[name].HealthCheck.Test
 	if !slices.Equal(test[:4], []string{"CMD", "wget", "-q", "--spider"}) {
 		c.t.Fatalf("%s: this test cannot do the health check %v", name, test)
 	}
-	// A server is healthy when it has found the others.
+	// A server is healthy only when it has found the others, so all must run.
 	for other, s := range c.project.Services {
 		if image(s) == image(c.project.Services[name]) {
 			c.up(other)
@@ -185,7 +184,7 @@ func (c *composition) healthy(name string) {
 	})
 }
 
-// published checks that the service listens on what the file publishes.
+// published checks that the file publishes a port of the service.
 func (c *composition) published(name string, target uint32) {
 	c.t.Helper()
 	if !slices.ContainsFunc(c.project.Services[name].Ports, func(p types.ServicePortConfig) bool { return p.Target == target }) {
@@ -193,13 +192,12 @@ func (c *composition) published(name string, target uint32) {
 	}
 }
 
-// prometheus starts the real one: it scrapes the three replicas, and no alarm but those of the
-// first minutes fires.
+// prometheus starts a real Prometheus. It scrapes the three replicas, and can evaluate all rules.
 func (c *composition) prometheus(t *testing.T) {
 	path := needCommand(t, "prometheus")
 	c.published("prometheus", 9090)
 	own := *c.loopback
-	own.t = t // it ends with the subtest
+	own.t = t // Prometheus ends with the subtest
 	b := (&composition{&own, c.project, c.running}).prepared("prometheus")
 	b.start(path, slices.Clone(c.project.Services["prometheus"].Command)...)
 	at := "http://" + c.address("prometheus") + ":9090/api/v1/"
@@ -227,7 +225,8 @@ func (c *composition) prometheus(t *testing.T) {
 	})
 }
 
-// Grafana is not started here: what it reads has the right form, and leads to the other services.
+// The test does not start Grafana. It checks that the files for Grafana have the right form, and name the other
+// services.
 func TestProvisioningOfGrafanaLeadsToPrometheusAndTheDashboard(t *testing.T) {
 	t.Parallel()
 	project := composed(t)

@@ -23,9 +23,9 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// loopback stands for a network of containers. Each host has a loopback address of its own
-// (127.0.0.0/8 is loopback on Linux), so ports stay as they are. Names of hosts and paths of
-// containers are replaced in arguments, environment and files.
+// loopback stands for a network of containers. Each host has its own address in 127.0.0.0/8, all of which is loopback
+// on Linux. So ports stay as they are. Names of hosts and paths of containers are replaced in arguments, environment and
+// files.
 type loopback struct {
 	t     *testing.T
 	dir   string
@@ -40,7 +40,7 @@ func newLoopback(t *testing.T, names ...string) *loopback {
 	return &loopback{t, t.TempDir(), names, int(hosts.Add(int64(n))) - n}
 }
 
-// address is that of a host. Processes whose IDs differ use other ones.
+// address returns the address of a host. It depends on the ID of this process, so that two runs of the tests do not meet.
 func (l *loopback) address(host string) string {
 	i := slices.Index(l.names, host)
 	if i < 0 {
@@ -49,11 +49,11 @@ func (l *loopback) address(host string) string {
 	return fmt.Sprintf("127.%d.%d.%d", 16+os.Getpid()>>8%200, os.Getpid()%256, 1+l.first+i)
 }
 
-// box is one container: its host, and where its files are here.
+// box is a container.
 type box struct {
 	*loopback
 	host  string
-	paths map[string]string // in the container: here
+	paths map[string]string // where the paths of the container are on this machine
 	env   []string
 }
 
@@ -61,8 +61,8 @@ func (l *loopback) box(host string) *box {
 	return &box{loopback: l, host: host, paths: map[string]string{}}
 }
 
-// mount puts a file or a folder of this machine, or an empty folder if source is empty, where the
-// container sees target. The texts of files are mapped: mount them last.
+// mount copies a file of this machine, or makes an empty folder if source is empty, for the path target of the container.
+// The text of the file is mapped, so all folders must be mounted before it.
 func (b *box) mount(target, source string) {
 	b.t.Helper()
 	here := filepath.Join(b.dir, b.host, target)
@@ -79,7 +79,7 @@ func (b *box) mount(target, source string) {
 	}
 }
 
-// anywhere matches addresses on which a container listens for all.
+// anywhere matches addresses without a host, or with 0.0.0.0.
 var anywhere = regexp.MustCompile(`(^|["=\s])(0\.0\.0\.0)?(:\d{4}\b)`)
 
 // mapped replaces names, addresses and paths of containers.
@@ -89,7 +89,7 @@ func (b *box) mapped(text string) string {
 	for _, name := range b.names {
 		text = regexp.MustCompile(`\b`+regexp.QuoteMeta(name)+`(:\d)`).ReplaceAllString(text, b.address(name)+"$1")
 	}
-	// The longest path first, and all in one pass: what was replaced stays.
+	// The longest path comes first. All are replaced in one pass, so that no replacement is replaced again.
 	targets := slices.SortedFunc(maps.Keys(b.paths), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	for i, target := range targets {
 		targets[i] = regexp.QuoteMeta(target)
@@ -160,10 +160,10 @@ func (p *program) term() int {
 	return p.exit()
 }
 
-// get returns the answer to a request; status 0: none.
+// get returns the answer to a request. The status is 0 if there is none.
 func get(t *testing.T, url string, header ...string) (status int, body string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -201,8 +201,8 @@ func answers[T any](t *testing.T, url string, ok func(T) bool) {
 	})
 }
 
-// needCommand skips the test, by name, if a program is missing. With CRONCE_TEST_NO_SKIP=1 a
-// missing program fails the test, unless CRONCE_TEST_WITHOUT names it.
+// needCommand skips the test if a program is missing. With CRONCE_TEST_NO_SKIP=1 it fails the test, unless
+// CRONCE_TEST_WITHOUT names the program.
 func needCommand(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// mixed evaluates an expression about the mixin, which is mixed with a configuration.
+// mixed evaluates a field of the mixin, with this configuration.
 func mixed[T any](t *testing.T, config, of string) (value T) {
 	t.Helper()
 	vm := jsonnet.MakeVM()
@@ -23,7 +23,7 @@ func mixed[T any](t *testing.T, config, of string) (value T) {
 	return value
 }
 
-// groups are those of a file of rules.
+// groups is a file of rules.
 type groups struct{ Groups []map[string]any }
 
 func TestMixinHasTheRulesAndTheDashboard(t *testing.T) {

@@ -26,7 +26,7 @@ type object interface {
 	GetLabels() map[string]string
 }
 
-// kinds are the types of all objects that the manifests may have.
+// kinds has the Go types of all kinds of objects that the manifests may have.
 var kinds = map[string]func() object{
 	"apps/v1 Deployment":                      func() object { return new(apps.Deployment) },
 	"batch/v1 Job":                            func() object { return new(batch.Job) },
@@ -99,7 +99,7 @@ func templates(all []object) (found []template) {
 	return found
 }
 
-// manifests are all that the project has: by name of a set of values, or of a file.
+// manifests returns all manifests of the project, by the name of the set of values, or of the file.
 func manifests(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"plain manifests": read(t, plainFile), "sidecar": read(t, sidecarFile)}
@@ -125,7 +125,7 @@ func TestManifestsAreStrictlyValid(t *testing.T) {
 	}
 }
 
-// Kubernetes reads a key without a value as one that is not there, and so must a person.
+// To Kubernetes, a key without a value is absent. A reader would take it for set.
 func TestManifestsHaveNoKeyWithoutAValue(t *testing.T) {
 	t.Parallel()
 	for name, text := range manifests(t) {
@@ -166,8 +166,8 @@ func withoutValue(v any) (paths []string) {
 	return paths
 }
 
-// Every pod passes the Pod Security Standard "restricted", has a read-only root, says what it
-// may use, and has no token of Kubernetes.
+// Every pod passes the Pod Security Standard "restricted", and has a read-only root, limits of its resources, and no
+// token of Kubernetes.
 func TestPodsOfManifestsMayDoLittle(t *testing.T) {
 	t.Parallel()
 	for name, text := range manifests(t) {
@@ -199,7 +199,7 @@ func TestPodsOfManifestsMayDoLittle(t *testing.T) {
 	}
 }
 
-// What an object selects, names or mounts is there.
+// Whatever an object selects, names or mounts exists.
 func TestObjectsOfManifestsFitTogether(t *testing.T) {
 	t.Parallel()
 	for name, text := range manifests(t) {
@@ -252,7 +252,7 @@ func TestObjectsOfManifestsFitTogether(t *testing.T) {
 	}
 }
 
-// checkPod looks at what a pod refers to.
+// checkPod checks that what a pod refers to exists.
 func checkPod(t *testing.T, name string, all []object, tpl template) {
 	t.Helper()
 	volumes := map[string]bool{}
@@ -292,7 +292,7 @@ func checkPod(t *testing.T, name string, all []object, tpl template) {
 	}
 }
 
-func TestRulesOfTheChartAreTheRules(t *testing.T) {
+func TestChartHasTheRulesAndTheDashboard(t *testing.T) {
 	t.Parallel()
 	all := objects(t, rendered(t, "monitoring"))
 	var want struct{ Groups any }
@@ -308,7 +308,7 @@ func TestRulesOfTheChartAreTheRules(t *testing.T) {
 	}
 }
 
-// asJSON is a value without the order and the empty members of its type.
+// asJSON returns a value as JSON with sorted keys.
 func asJSON(t *testing.T, v any) string {
 	t.Helper()
 	data, err := json.Marshal(v)

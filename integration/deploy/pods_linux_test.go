@@ -21,7 +21,7 @@ import (
 
 const token = "0123456789abcdef"
 
-// secrets is what the keys of secrets hold.
+// secrets returns the values of all secrets, by their keys.
 func secrets(t *testing.T) map[string]string {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(token), bcrypt.MinCost)
@@ -52,9 +52,8 @@ func secrets(t *testing.T) map[string]string {
 	return map[string]string{"creds": string(creds), "tokens": "alice:" + token + "\n", "htpasswd": "alice:" + string(hash) + "\n"}
 }
 
-// TestCommandsOfPodsStartAndAnswerTheirProbes starts what the manifests start, with its arguments,
-// environment and files, on loopback. The server is another one, without TLS and without logins,
-// which ignores those that it gets.
+// The test starts the commands of the manifests with their arguments, environment and files, on loopback. The NATS server
+// has neither TLS nor logins, and ignores the logins that it gets.
 func TestCommandsOfPodsStartAndAnswerTheirProbes(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t, func(o *server.Options) { o.JetStreamDomain = "fleet" })
@@ -70,7 +69,7 @@ func TestCommandsOfPodsStartAndAnswerTheirProbes(t *testing.T) {
 				b, c := p.box(newLoopback(t, name), name, j.Spec.Template.Spec)
 				args := slices.Clone(c.Args)
 				if i := slices.Index(args, "--replicas=3"); i >= 0 {
-					args[i] = "--replicas=1" // of one server
+					args[i] = "--replicas=1" // there is one server
 				}
 				if code := b.start(built(t, "cronce"), args...).exit(); code != 0 {
 					t.Errorf("%s ends with %d", j.Name, code)
@@ -80,7 +79,7 @@ func TestCommandsOfPodsStartAndAnswerTheirProbes(t *testing.T) {
 			for _, d := range only[*apps.Deployment](all) {
 				hosts = append(hosts, d.Name)
 			}
-			slices.Reverse(hosts) // workers first: they create what the dashboard opens
+			slices.Reverse(hosts) // workers first, since they create the namespace that the dashboard opens
 			l := newLoopback(t, hosts...)
 			for _, host := range hosts {
 				for _, d := range only[*apps.Deployment](all) {
@@ -93,7 +92,7 @@ func TestCommandsOfPodsStartAndAnswerTheirProbes(t *testing.T) {
 	}
 }
 
-// podRunner starts commands of the pods of a set of manifests.
+// podRunner starts the commands of the pods in a set of manifests.
 type podRunner struct {
 	t                 *testing.T
 	all               []object
@@ -101,7 +100,7 @@ type podRunner struct {
 	server, namespace string
 }
 
-// deployment starts one pod of a deployment, and asks what a kubelet asks.
+// deployment starts one pod of a deployment, and waits until its probes succeed.
 func (r podRunner) deployment(l *loopback, d *apps.Deployment) {
 	r.t.Helper()
 	b, c := r.box(l, d.Name, d.Spec.Template.Spec)
@@ -130,7 +129,7 @@ func (r podRunner) deployment(l *loopback, d *apps.Deployment) {
 				r.t.Errorf("with a token: %d %s", status, body)
 			}
 		}
-		// The service, its ingress and the drain rely on this port.
+		// The service and the ingress use this port.
 		if !slices.ContainsFunc(c.Ports, func(p core.ContainerPort) bool { return p.Name == "http" && p.ContainerPort == 8080 }) {
 			r.t.Errorf("%s has ports %v", d.Name, c.Ports)
 		}
@@ -153,7 +152,7 @@ func (r podRunner) deployment(l *loopback, d *apps.Deployment) {
 	})
 }
 
-// box is the container of cronce in a pod.
+// box returns the container of cronce in a pod.
 func (r podRunner) box(l *loopback, host string, spec core.PodSpec) (*box, core.Container) {
 	r.t.Helper()
 	i := slices.IndexFunc(spec.Containers, func(c core.Container) bool { return c.Name == "cronce" })

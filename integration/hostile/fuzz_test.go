@@ -25,8 +25,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// broker holds one value of each kind, or none where it cannot be read: then reading it
-// is an error.
+// broker holds one value of each kind. If a value cannot be decoded, reading it is an error.
 type broker struct {
 	record     job.Record
 	lock       core.Lock
@@ -34,10 +33,10 @@ type broker struct {
 	node       exchange.Node
 	event      job.Event
 	message    core.Message
-	at         time.Time // of all
-	sent       int
-	unreadable map[string]error
-	answer     []byte // of a node, about output
+	at         time.Time        // when all values were written
+	sent       int              // messages that were published
+	unreadable map[string]error // by kind
+	answer     []byte           // of a node that is asked for output
 }
 
 func newBroker(record, lock, definition, node, event, slot []byte, at time.Time) *broker {
@@ -185,8 +184,8 @@ func (fleet) AskCancel(context.Context, string, core.CancelRequest) (core.Cancel
 	return core.CancelAnswer{}, job.ErrUnknown
 }
 
-// What stands on the broker ends no reader of it, keeps none busy, is never published
-// more often than a slot has parts, and can be printed as JSON.
+// Whatever is on the broker, its readers neither panic nor run without end, what they find can be printed as JSON, and
+// the sweep and verify publish a bounded number of messages.
 func FuzzReaders(f *testing.F) {
 	const (
 		record     = `{"v":1,"id":"report:2026-11-21T07:00:00Z","queue":"default","state":"running","attempt":1,"attempts":[{"attempt":1,"node":"a","started":"2026-11-21T07:00:00Z"}],"max_attempts":3,"node":"a","nonce":"n","published":"2026-11-21T07:00:00Z"}`
@@ -219,9 +218,9 @@ func FuzzReaders(f *testing.F) {
 			Plausible: func() error { return nil }, Seen: &sweep.Seen{}, Late: func() []plans.Entry { return nil }, Offered: func(job.Slot) {}, Rewound: func(job.Event) {},
 		})
 		_ = s.Pass(ctx, map[string]bool{"a": true})
-		const most = job.MaxShards * (core.MaxLockWaiting + 2) // a pass looks at each slot in a lock, and its parts
+		const most = job.MaxShards * (core.MaxLockWaiting + 2) // for each part of each slot in a lock
 		if b.sent > most {
-			t.Errorf("the sweep publishes %d messages", b.sent)
+			t.Errorf("the sweep publishes %d messages, want at most %d", b.sent, most)
 		}
 
 		c := client.Attach(attach.Parts{
@@ -265,7 +264,7 @@ func FuzzReaders(f *testing.F) {
 		for p := range check.Problems() {
 			_, messages, _ := check.Offer(p, "me")
 			if len(messages) > job.MaxShards {
-				t.Errorf("verify offers %d messages", len(messages))
+				t.Errorf("verify offers %d messages, want at most %d", len(messages), job.MaxShards)
 			}
 		}
 		printable(t, check.Report(), nil)
@@ -284,8 +283,7 @@ func FuzzReaders(f *testing.F) {
 	})
 }
 
-// printable holds that what was found can be printed as JSON; an error says why there
-// is nothing to print.
+// printable checks that what was found can be printed as JSON. After an error there is nothing to print.
 func printable(t *testing.T, found any, err error) {
 	t.Helper()
 	if err != nil {

@@ -41,7 +41,7 @@ func TestReleaseConfigurationIsUnderstoodByGoreleaser(t *testing.T) {
 	}
 }
 
-// A wrong field is noticed, so the test above can fail.
+// This shows that the test above can fail.
 func TestReleaseConfigurationWithAWrongFieldIsRefused(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, ".goreleaser.yaml"))
@@ -57,7 +57,7 @@ func TestReleaseConfigurationWithAWrongFieldIsRefused(t *testing.T) {
 	}
 }
 
-// The workflow runs the version whose configuration is read here.
+// The workflow and the page run the version of goreleaser with which this module reads the configuration.
 func TestReleaseWorkflowRunsTheGoreleaserThatReadTheConfiguration(t *testing.T) {
 	t.Parallel()
 	module, err := os.ReadFile("go.mod")
@@ -69,10 +69,10 @@ func TestReleaseWorkflowRunsTheGoreleaserThatReadTheConfiguration(t *testing.T) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, after, found := strings.Cut(string(text), "github.com/goreleaser/goreleaser/v2@")
-		version := strings.FieldsFunc(after, func(r rune) bool { return r == ' ' || r == '\n' || r == '`' })
-		if !found || !strings.Contains(string(module), "github.com/goreleaser/goreleaser/v2 "+version[0]+"\n") {
-			t.Errorf("%s runs another goreleaser than %s", path, module)
+		_, after, _ := strings.Cut(string(text), "github.com/goreleaser/goreleaser/v2@")
+		version := after[:max(0, strings.IndexAny(after, " \n`"))]
+		if !strings.Contains(string(module), "github.com/goreleaser/goreleaser/v2 "+version+"\n") {
+			t.Errorf("%s runs goreleaser %q, which is not the version in go.mod", path, version)
 		}
 	}
 }
