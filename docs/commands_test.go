@@ -112,7 +112,7 @@ var commands = map[string]how{
 }
 
 var (
-	natsCLI = how{by: "integration/natscli_linux_test.go TestReadmesNatsCommandsShowWhatRuns"}
+	natsCLI = how{by: "integration/natscli_linux_test.go TestNatsCommandsOfTheReadmeShowSlots"}
 	backup  = how{by: "integration/backup_linux_test.go TestBackupOfTheOperationsPageIsRestored"}
 )
 

@@ -29,7 +29,7 @@ func newAccountsSite(t *testing.T, logins ...string) guarded {
 	}
 	conf := regexp.MustCompile(`password: \$\w+`).ReplaceAllString(p.stdout(), "password: secret")
 	conf = strings.Replace(conf, "jetstream: enabled", "jetstream: enabled\n  users: [ {user: admin, password: secret} ]", 1)
-	addr := freeAddress(t)
+	addr := natstest.FreeAddress(t)
 	host, port, _ := strings.Cut(addr, ":")
 	s.server = start(t, "nats-server", s.env(), nil, program(t, natsServer), "-c", s.write("nats.conf", conf), "-sd", s.path("store"), "-a", host, "-p", port)
 	s.server.says("Server is ready")

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // A service answers wrongly in every way. The node records for each slot what was wrong, goes on with other
@@ -19,7 +21,7 @@ import (
 func TestRecordSaysWhatABadServiceDid(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
-	addr, refused := freeAddress(t), freeAddress(t)
+	addr, refused := natstest.FreeAddress(t), natstest.FreeAddress(t)
 	s.service(addr)
 	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "trusted") }))
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it would log clients that do not trust it

@@ -13,9 +13,7 @@ import (
 // attempt for each worker that it killed.
 func TestSlotThatKillsItsWorkerEveryTimeEndsFailed(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.startServer("127.0.0.1:0")
-	s.connect()
+	s := newServedSite(t)
 	instant := soon().UTC()
 	// The worker's process ID is the second part of the node's name.
 	file := s.jobs(`echo "$CRONCE_ATTEMPT $CRONCE_NODE" >>touched

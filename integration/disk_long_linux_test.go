@@ -29,10 +29,8 @@ func TestFullDiskOfTheLeader(t *testing.T) {
 		c.restart(leader, (*process).kill, func() {})
 		c.rounds(jobs[4], 2)
 	}
-	for _, w := range workers {
-		term(w)
-	}
+	c.finish(workers, jobs...)
 	for _, job := range jobs {
-		c.checkEndedOnce(job, 3*time.Second)
+		c.checkSucceeded(job, 3*time.Second)
 	}
 }

@@ -10,7 +10,8 @@
 //     TestWebProcessInFourCopiesRunsEachSlotOnce.
 //   - A single scheduler is a single point of failure: TestFleetHasNoSinglePointOfFailure.
 //   - A worker loses its connection to the registry, and reconnects:
-//     TestWorkerLosesTheRegistryForLessThanTheLease, ...ForMoreThanTheLease.
+//     TestWorkerKeepsItsSlotOverASilenceShorterThanItsLease,
+//     TestWorkerIsFencedOverASilenceLongerThanItsLease.
 //   - The clocks of the fleet differ: TestClocksOfTheFleetDifferByTwoHours.
 //   - A run takes longer than its interval, or crashes while it holds the lock:
 //     TestRunLongerThanItsIntervalNeverOverlaps, TestLockOfACrashedRunFreesItself.

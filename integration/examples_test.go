@@ -25,7 +25,7 @@ func TestJavaScriptWebApplicationSchedulesInEachProcess(t *testing.T) {
 	s := newServedSite(t)
 	s.command(0, "setup", "--lease", lease.String())
 	s.command(0, "job", "apply", "-f", nodeExample+"/web.yaml")
-	_, port, _ := net.SplitHostPort(freeAddress(t))
+	_, port, _ := net.SplitHostPort(natstest.FreeAddress(t))
 	web := start(t, "web", s.env(), nil, node, nodeExample+"/web.js", "--server", s.url, "--port", port, "--file", s.path("touched"))
 	s.alive(4)
 	pids := map[string]bool{}
@@ -87,7 +87,7 @@ func TestSidecarBesideANodeServiceDoesEachSlotOnce(t *testing.T) {
 	node, missing := lookPath("node")
 	need(t, "Node.js in PATH", missing)
 	s := newServedSite(t)
-	addr := freeAddress(t)
+	addr := natstest.FreeAddress(t)
 	text, err := os.ReadFile(nodeExample + "/sidecar.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestSidecarBesideANodeServiceDoesEachSlotOnce(t *testing.T) {
 func TestReplicasOfAServiceRunEachSlotOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	addr := freeAddress(t)
+	addr := natstest.FreeAddress(t)
 	env := append(os.Environ(), "LISTEN="+addr, "TMPDIR="+s.dir)
 	up := start(t, "up.sh", env, nil, "/bin/sh", "../examples/replicas/up.sh")
 	s.url = "nats://" + addr

@@ -48,15 +48,6 @@ func (s *site) holds(name, schedule, owner string) {
 }
 
 // command runs cronce until it ends, which must be with this exit status.
-func (s *site) command(code int, args ...string) *process {
-	s.t.Helper()
-	p := s.start(strings.Join(args, " "), args...)
-	if got := p.exit(); got != code {
-		s.t.Fatalf("cronce %s: exit status %d, want %d: %s", p.name, got, code, p.stderr())
-	}
-	return p
-}
-
 // If two files disagree, the nodes report that with the names of both, and the file of the node that started
 // last wins.
 func TestFilesThatDisagreeAreReportedByBothNodes(t *testing.T) {

@@ -5,7 +5,6 @@ package integration
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// burst is many jobs that are due in the same moment, so that there is a middle of
-// publishing them.
+// burst writes a job file with n jobs that are due at the same instants. So a server can be killed while it
+// has only some of their slots.
 func (s *site) burst(script string, n int) (file string, jobs []string) {
 	s.t.Helper()
 	var lines []string
@@ -26,10 +25,10 @@ func (s *site) burst(script string, n int) (file string, jobs []string) {
 	return s.jobs(script, lines...), jobs
 }
 
-// The server that leads what matters is killed in the very moment: some of what was
-// sent is stored and answered, some stored and not answered, some lost. The default
-// lease outlasts an election, so that not even a second start is allowed.
-func TestLeaderKilledInTheMiddle(t *testing.T) {
+// The leader of a stream is killed while messages are on their way to it. It has stored and acknowledged
+// some, stored others without an acknowledgement, and lost the rest. The default lease lasts longer than an
+// election, so no slot may start twice.
+func TestSlotsRunOnceWhenALeaderIsKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	c := newClusterSite(t)
 	file, jobs := c.burst(tick, 20)
@@ -38,7 +37,7 @@ func TestLeaderKilledInTheMiddle(t *testing.T) {
 		workers = append(workers, c.worker(name, file))
 	}
 	c.rounds(jobs[19], 2)
-	for _, of := range []struct{ what, subject, holds, stream string }{
+	for _, of := range []struct{ what, subject, text, stream string }{
 		{"publishing", "cronce.slot.>", "", "cronce_slots"},
 		{"claiming", "$KV.cronce_ledger.>", `"state":"running"`, "KV_cronce_ledger"},
 		{"completing", "$KV.cronce_ledger.>", `"state":"succeeded"`, "KV_cronce_ledger"},
@@ -47,14 +46,14 @@ func TestLeaderKilledInTheMiddle(t *testing.T) {
 		leader := c.leader(of.stream)
 		began := time.Now()
 		c.restart(leader, func(p *process) {
-			c.onNext(of.subject, of.holds)
+			c.onNext(of.subject, of.text)
 			p.kill()
 		}, func() { c.rounds(jobs[19], 2) })
-		t.Logf("killed %s, the leader of %s, in the middle of %s: two rounds later after %v", leader.name, of.stream, of.what, time.Since(began))
+		t.Logf("killed %s, the leader of %s, in the middle of %s: two more rounds took %v", leader.name, of.stream, of.what, time.Since(began))
 	}
 	c.rounds(jobs[19], 1)
-	// An ack that was lost with a leader has its message come again, to a worker that
-	// finds the outcome: between two rounds nothing is left.
+	// If an ack was lost with a leader, the message is delivered again, and its worker finds the outcome and
+	// acks it. So the stream becomes empty between two rounds.
 	c.drained()
 	c.finish(workers, jobs...)
 	for _, job := range jobs {
@@ -62,12 +61,13 @@ func TestLeaderKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// onNext waits for the next message like it, as it is on its way to the stream.
-func (s *site) onNext(subject, holds string) {
+// onNext waits for the next message on a subject that contains text. The test receives it while it is on
+// its way to the stream.
+func (s *site) onNext(subject, text string) {
 	s.t.Helper()
 	seen := make(chan struct{}, 1)
 	sub, err := s.nc.Subscribe(subject, func(m *nats.Msg) {
-		if strings.Contains(string(m.Data), holds) {
+		if strings.Contains(string(m.Data), text) {
 			select {
 			case seen <- struct{}{}:
 			default:
@@ -81,12 +81,12 @@ func (s *site) onNext(subject, holds string) {
 	select {
 	case <-seen:
 	case <-time.After(natstest.Patience):
-		s.t.Fatalf("no message on %s with %q", subject, holds)
+		s.t.Fatalf("no message on %s with %q", subject, text)
 	}
 }
 
-// An upgrade of the servers: each ends on its own terms, and comes back.
-func TestServerProcessesRestartOneByOne(t *testing.T) {
+// As in an upgrade, TERM ends one server after the other, and each is started again.
+func TestSlotsRunOnceWhileServersRestartOneByOne(t *testing.T) {
 	t.Parallel()
 	c := newClusterSite(t)
 	file, jobs := c.burst(tick, 5)
@@ -94,7 +94,7 @@ func TestServerProcessesRestartOneByOne(t *testing.T) {
 	c.rounds(jobs[4], 1)
 	for _, m := range c.members {
 		c.current()
-		c.restart(m, stopMember, func() { c.rounds(jobs[4], 2) })
+		c.restart(m, stopServer, func() { c.rounds(jobs[4], 2) })
 	}
 	c.rounds(jobs[4], 2)
 	c.finish(workers, jobs...)
@@ -103,9 +103,9 @@ func TestServerProcessesRestartOneByOne(t *testing.T) {
 	}
 }
 
-// Clients lose the server that leads, which goes on leading: the wire to it is
-// silent, then cut, then slow. They go by the other two.
-func TestClientsLoseTheWireToTheLeader(t *testing.T) {
+// The wire between the clients and the leader is silent, cut or slow, while the servers reach each other and
+// the leader stays the leader. The clients go on over the wires to the other two.
+func TestSlotsSucceedWithoutAWireToTheLeader(t *testing.T) {
 	t.Parallel()
 	c := newClusterSite(t)
 	file, jobs := c.burst(tick, 5)
@@ -128,26 +128,19 @@ func TestClientsLoseTheWireToTheLeader(t *testing.T) {
 	}
 	c.finish(workers, jobs...)
 	for _, job := range jobs {
-		c.checkEndedOnce(job, 3*time.Second)
+		c.checkSucceeded(job, 3*time.Second)
 	}
 }
 
-// checkEndedOnce allows for attempts that lost their node's lease: they count, one
-// may have come to its end without being able to say so (the edge of the promise),
-// and each slot still succeeded once, by its last attempt.
-func (s *site) checkEndedOnce(job string, every time.Duration) {
+// checkSucceeded checks that the last attempt of each slot of a job succeeded. It allows earlier attempts
+// whose node lost its lease. Each of them counts, and its action may have ended although its outcome could
+// not be recorded (the edge of the promise).
+func (s *site) checkSucceeded(job string, every time.Duration) {
 	s.t.Helper()
 	s.checkSlots(job, every, func(id string, begun, ended int, r slotRow) bool {
 		return begun <= r.Attempt && 1 <= ended && ended <= begun && r.State == "succeeded" && (ended == 1 || r.Attempt > 1)
 	})
 }
 
-// stopMember ends a server as an upgrade does: nats-server says 1 after TERM.
-func stopMember(p *process) {
-	p.t.Helper()
-	p.signal(syscall.SIGTERM)
-	p.exit()
-}
-
-// cut ends all connections, and refuses new ones.
+// cut closes all connections, and refuses new ones.
 func (w *wire) cut() { w.proxy.Stop() }

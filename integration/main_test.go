@@ -15,8 +15,8 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// workshop is the folder of the built programs, which all tests share. Every user may
-// read it, because one test runs the program as a user with fewer rights.
+// workshop is the folder of the built programs, which all tests share. Every user may read it, because one
+// test runs cronce as a user with fewer rights.
 var workshop string
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(workshop)
-	if raceDetector { // it uses more CPU
+	if raceDetector { // programs with it need more CPU time
 		natstest.WaitMore(5)
 	} else {
 		natstest.WaitMore(12)
@@ -57,8 +57,8 @@ var (
 	natsServer = sync.OnceValues(func() (string, error) { return build("github.com/nats-io/nats-server/v2") })
 )
 
-// build compiles a main package of this module or of one that it requires, with
-// the race detector when the tests have it.
+// build compiles a main package of this module or of one that it requires. It has the race detector if the
+// tests have it.
 func build(pkg string) (string, error) {
 	path := filepath.Join(workshop, strings.TrimSuffix(filepath.Base(pkg), "v2")+".bin")
 	args := []string{"build", "-o", path}
@@ -72,7 +72,7 @@ func build(pkg string) (string, error) {
 	return path, nil
 }
 
-// program is the path of a built program.
+// program returns the path of a program that build compiles.
 func program(t *testing.T, build func() (string, error)) string {
 	t.Helper()
 	path, err := build()
@@ -82,23 +82,21 @@ func program(t *testing.T, build func() (string, error)) string {
 	return path
 }
 
-// need skips the test, by name, when something that not everybody has is missing;
-// why is empty when it is there. CRONCE_TEST_NO_SKIP=1 promises that
-// everything is.
+// need skips the test if something is missing that not every machine has. why is the reason; it is empty if
+// nothing is missing. With CRONCE_TEST_NO_SKIP=1, the test fails instead.
 func need(t *testing.T, what, why string) {
 	t.Helper()
 	switch {
 	case why == "":
 	case os.Getenv("CRONCE_TEST_NO_SKIP") == "1":
-		t.Fatalf("needs %s, which CRONCE_TEST_NO_SKIP=1 says is there: %s", what, why)
+		t.Fatalf("needs %s, and CRONCE_TEST_NO_SKIP=1 forbids to skip: %s", what, why)
 	default:
 		t.Skipf("needs %s: %s", what, why)
 	}
 }
 
-// leftovers waits until no process runs a program of the workshop any more, and returns
-// those that do not end: guards that did not notice the end of their workers. Without
-// /proc it finds none.
+// leftovers waits until no process runs a program of the workshop any more. It returns the processes that do
+// not end, such as guards that did not notice the end of their workers. Without /proc it finds none.
 func leftovers() (left []string) {
 	deadline := time.After(natstest.Patience)
 	tick := time.NewTicker(50 * time.Millisecond)

@@ -87,7 +87,7 @@ func TestMetricsOfHeartbeatsThatAreRefused(t *testing.T) {
 func TestMetricsOfAServiceThatIsNotReady(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
-	addr := freeAddress(t)
+	addr := natstest.FreeAddress(t)
 	file := s.write("jobs.yaml", fmt.Sprintf(`version: 1
 jobs:
   - {name: work, queue: http, schedule: "* * * * * *", overlap: allow, action: {http: {url: "http://%[1]s/work", ready: "http://%[1]s/ready"}}}

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// What the page on migration shows in Python compiles, and what of it needs nothing
-// but Python is run: by its plan, and by a trigger, which has no instant.
-func TestMigrationPagesPythonRuns(t *testing.T) {
+// All programs in Python on the page compile. The one that needs nothing but Python runs for a slot of its plan,
+// and for a trigger, which has no instant.
+func TestPythonOfTheMigrationPageRuns(t *testing.T) {
 	t.Parallel()
 	python, why := lookPath("python3")
 	need(t, "python3", why)
@@ -33,7 +33,7 @@ func TestMigrationPagesPythonRuns(t *testing.T) {
 		}
 	}
 	if len(fences) < 4 || report == "" {
-		t.Fatalf("%d fences of Python, and report.py is %q", len(fences), report)
+		t.Fatalf("the page has %d programs in Python, and the path of report.py is %q", len(fences), report)
 	}
 	instant := soon()
 	file := s.write("jobs.yaml", "version: 1\njobs:\n  - {name: report, "+at(instant)+", overlap: allow, retry: {attempts: 1}, payload: {format: pdf}, action: {exec: ["+python+", "+report+"]}}\n")

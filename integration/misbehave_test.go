@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// misbehave adds to the service what services should not do: each path is a way to
-// answer, byte by byte.
+// misbehave adds paths whose answers no service should give. Each writes its bytes to the connection by itself.
 func misbehave(mux *http.ServeMux) {
 	every := func(d time.Duration, c net.Conn, text string) {
 		for tick := time.Tick(d); ; <-tick {
@@ -77,7 +76,7 @@ func misbehave(mux *http.ServeMux) {
 	}
 }
 
-// hold keeps the connection open for a moment: it might be used again.
+// hold keeps the connection open for a second, in which a client could use it again.
 func hold(c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(time.Second))
 	_, _ = c.Read(make([]byte, 1))

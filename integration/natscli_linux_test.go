@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The commands are taken from the README and run by a shell at a terminal: one of
-// them refuses to work without.
-func TestReadmesNatsCommandsShowWhatRuns(t *testing.T) {
+// A shell runs the commands of the README. It has a terminal, because one of the commands needs one.
+func TestNatsCommandsOfTheReadmeShowSlots(t *testing.T) {
 	t.Parallel()
 	_, missing := lookPath("nats")
 	need(t, "the nats CLI in PATH", missing)
@@ -38,13 +37,13 @@ func TestReadmesNatsCommandsShowWhatRuns(t *testing.T) {
 // untilWork waits until a slot waits or runs.
 func (s *site) untilWork() {
 	s.t.Helper()
-	eventually(s.t, "a running slot", func() bool {
+	eventually(s.t, "a slot in the stream", func() bool {
 		stream, err := s.js.Stream(s.t.Context(), "cronce_slots")
 		return err == nil && stream.CachedInfo().State.Msgs > 0
 	})
 }
 
-// readmeCommands are the lines of the code block below a heading of the README.
+// readmeCommands returns the lines of the code block below a heading of the README.
 func readmeCommands(t *testing.T, heading string) []string {
 	t.Helper()
 	readme, err := os.ReadFile("../README.md")
@@ -56,13 +55,12 @@ func readmeCommands(t *testing.T, heading string) []string {
 	block, _, _ = strings.Cut(block, "\n```")
 	commands := strings.Split(block, "\n")
 	if len(commands) < 4 {
-		t.Fatalf("the README has the commands %q below %q; there should be four", commands, heading)
+		t.Fatalf("the README has the commands %q below %q, want four or more", commands, heading)
 	}
 	return commands
 }
 
-// atTerminal runs a shell command on a terminal of its own and returns what the
-// terminal shows so far.
+// atTerminal runs a shell command at a terminal of its own. shown returns what the terminal has shown so far.
 func atTerminal(t *testing.T, env []string, command string) (shown func() string) {
 	t.Helper()
 	screen, terminal, err := openTerminal()
@@ -88,7 +86,7 @@ func atTerminal(t *testing.T, env []string, command string) (shown func() string
 			seen.Write(buf[:n])
 			mu.Unlock()
 			if err != nil {
-				return // the terminal's last user is gone
+				return // the last process at the terminal has ended
 			}
 		}
 	}()

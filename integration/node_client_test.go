@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/lab/proxy"
 )
 
-// program writes a program that imports the client as its users do, from the package.
+// program writes a program that imports the client from its package, as users do.
 func (s *site) program(name, text string) string {
 	s.t.Helper()
 	modules := s.path("node_modules/@cronce-io")
@@ -58,7 +59,7 @@ func TestReadmeOfTheJavaScriptClientRuns(t *testing.T) {
 	worker := start(t, "worker of the README", s.env(), nil, node, s.program("worker", strings.Replace(blocks[0], shown, s.url, 1)))
 
 	text := "import { connect, trigger, wait } from '@cronce-io/client';\nconst nc = await connect({ servers: '" + s.url + "' });\n" +
-		strings.Replace(blocks[1], "60_000", "600_000", 1) + // this machine may be busy
+		strings.Replace(blocks[1], "60_000", "600_000", 1) + // on a busy machine, a minute may be too short
 		"console.log(JSON.stringify({ id, state, result }));\nawait nc.close();\n"
 	p := start(t, "trigger of the README", s.env(), nil, node, s.program("trigger", text))
 	if code := p.exit(); code != 0 {
@@ -70,7 +71,7 @@ func TestReadmeOfTheJavaScriptClientRuns(t *testing.T) {
 	term(worker)
 }
 
-// clientProgram exercises trigger and wait; each line that it prints is a name and a value.
+// clientProgram calls trigger and wait in many ways. Each line that it prints is a name and a value.
 const clientProgram = `
 import { Permanent, connect, run, trigger, wait } from "@cronce-io/client";
 const nc = await connect({ servers: process.argv[2] }), stop = new AbortController(), calls = [];
@@ -175,7 +176,7 @@ func TestJavaScriptTriggersAndWaits(t *testing.T) {
 	}
 }
 
-// A run keeps the number of shards with which it was ordered.
+// A run keeps the number of shards that its job had when it was ordered.
 func TestJavaScriptFindsATimerFromBeforeAnEditOfTheShards(t *testing.T) {
 	t.Parallel()
 	node := needNode(t)
@@ -201,22 +202,19 @@ await nc.close();
 		t.Fatal(err)
 	}
 	if n := stream.CachedInfo().State.LastSeq; n > 0 {
-		t.Errorf("the client published %d messages of runs that wait as timers", n)
+		t.Errorf("the client published %d messages for runs that have timers", n)
 	}
 }
 
-// Without an answer it is not known whether the run waits, and a second message could run it again.
-func TestJavaScriptTriggersNoRunOfWhichItIsNotKnownWhetherItWaits(t *testing.T) {
+// If the stream does not answer whether a message of the run waits, trigger fails: a second message could run it
+// again.
+func TestJavaScriptTriggersNoRunThatMayAlreadyWait(t *testing.T) {
 	t.Parallel()
 	node := needNode(t)
 	s := newServedSite(t)
 	s.command(0, "setup", "--lease", lease.String())
 	s.command(0, "job", "apply", "-f", s.jobs("false", `name: idle, schedule: "@at 2099-01-01T00:00:00Z"`))
-	silent, err := proxy.To(strings.TrimPrefix(s.url, "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(silent.Close)
+	silent := natstest.NewProxy(t, s.url)
 	silent.Set(proxy.Fault{Lose: []byte("$JS.API.DIRECT.GET.cronce_slots")})
 	p := start(t, "client", s.env(), nil, node, s.program("client", `
 import { connect, trigger } from "@cronce-io/client";
@@ -233,6 +231,6 @@ await nc.close();
 		t.Fatal(err)
 	}
 	if said, n := strings.TrimSpace(p.stdout()), stream.CachedInfo().State.LastSeq; said != "TimeoutError" || n > 0 || !silent.HasLost() {
-		t.Errorf("it says %q and published %d messages, with lost requests %v: want a TimeoutError, none, and lost requests", said, n, silent.HasLost())
+		t.Errorf("trigger ended with %q after %d messages; requests were lost: %v; want a TimeoutError after 0 messages, and lost requests", said, n, silent.HasLost())
 	}
 }

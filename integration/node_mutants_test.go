@@ -15,8 +15,9 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// nodeMutant breaks one rule of the client for Node.js, or of the minimal worker. The vectors of a
-// file, or a scenario of the peer, must notice. A scenario with a MUST after its name must find that one broken.
+// nodeMutant breaks one rule of the client for Node.js, or of the minimal worker, by replacing text in a file.
+// Either a file of vectors, or a scenario of the peer, must notice that. If a MUST follows the scenario's name,
+// the scenario must find this MUST broken.
 type nodeMutant struct {
 	name, file, was, is string
 	vectors, scenario   string
@@ -278,8 +279,7 @@ var nodeMutants = []nodeMutant{
 	{"runs the whole of a slot that its job splits", "minimal", `"timezone", "spread",`, `"timezone", "shards", "spread",`, "", "no-handler C-12"},
 }
 
-// Each mutant of the client for Node.js fails the kit: a rule that can be broken unseen is no
-// rule.
+// If a mutant passed the kit, another client could break the same rule unseen.
 func TestMutantsOfTheJavaScriptClientFailTheVectors(t *testing.T) {
 	testNodeMutants(t, func(m nodeMutant) bool { return m.vectors != "" }, func(m nodeMutant, t *testing.T, node, dir string) {
 		m.failsVectors(t, node+dir+"/vectors.js")
@@ -298,21 +298,21 @@ func TestMutantsOfTheMinimalWorkerFailThePeer(t *testing.T) {
 	})
 }
 
-// testNodeMutants has the kit judge the chosen mutants. fails gets the command of Node.js and the
-// folder of the broken client.
+// testNodeMutants calls fails for each chosen mutant, with the command of Node.js and the folder of the broken
+// client.
 func testNodeMutants(t *testing.T, chosen func(nodeMutant) bool, fails func(m nodeMutant, t *testing.T, node, dir string)) {
 	t.Helper()
 	t.Parallel()
 	node := "'" + needNode(t) + "' "
-	places := make(chan struct{}, 4)
+	limiter := make(chan struct{}, 4)
 	for _, m := range nodeMutants {
 		if !chosen(m) {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			places <- struct{}{}
-			defer func() { <-places }()
+			limiter <- struct{}{}
+			defer func() { <-limiter }()
 			fails(m, t, node, m.make(t))
 		})
 	}
@@ -343,7 +343,7 @@ func (m nodeMutant) make(t *testing.T) (dir string) {
 		}
 		if name == "lib/"+m.file+".js" || name == m.file+".js" {
 			if n := strings.Count(string(text), m.was); n != 1 {
-				t.Fatalf("%s has %d times %q: mend the mutant", name, n, m.was)
+				t.Fatalf("%s contains %d times %q, want once: mend the mutant", name, n, m.was)
 			}
 			text = []byte(strings.Replace(string(text), m.was, m.is, 1))
 		}
@@ -375,7 +375,7 @@ func (m nodeMutant) failsVectors(t *testing.T, command string) {
 		}
 	})
 	if err == nil && wrong == 0 {
-		t.Errorf("no case of %s has noticed", m.vectors)
+		t.Errorf("no case of %s noticed the mutant", m.vectors)
 	}
 }
 
@@ -395,6 +395,6 @@ func (m nodeMutant) failsPeer(t *testing.T, command string) {
 		t.Fatal(err)
 	}
 	if len(broken) == 0 || must != "" && !slices.Contains(broken, must) {
-		t.Errorf("scenario %s has found %v broken, want %s", scenario, broken, must)
+		t.Errorf("scenario %s found %v broken, want %s", scenario, broken, must)
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// planCase is a plan and the slots after an instant, as one of the two languages sees
-// them.
+// planCase is a plan and its slots after an instant, as Go or JavaScript computes them.
 type planCase struct {
 	Job struct {
 		Name string         `json:"name"`
@@ -43,8 +42,8 @@ console.log(JSON.stringify(JSON.parse(text).map((c) => {
 })));
 `
 
-// Any plan has the same slots in both languages, or is refused by both: clocks that
-// change, two day fields, H and exclusions together, of which vectors hold a few.
+// Random plans have the same slots in Go and JavaScript, or both refuse them. The plans combine changes of
+// clocks, two day fields, H and exclusions; the vectors have only a few such combinations.
 func TestJavaScriptComputesTheSlotsThatGoDoes(t *testing.T) {
 	t.Parallel()
 	node := needNode(t)

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// outside is a program of another module: it implements cronce.Observer, triggers a run,
-// and reads what came of it.
+// outside is a program of another module. It implements cronce.Observer, triggers a run, and reads its outcome.
 const outside = `package main
 
 import (
@@ -107,7 +106,7 @@ func TestOutsideModuleObservesTriggersAndReads(t *testing.T) {
 	dir := outsideModule(t, strings.Replace(outside, "URL", `"`+s.url+`"`, 1))
 	for _, dep := range strings.Fields(goIn(t, dir, "list", "-deps", ".")) {
 		if strings.HasPrefix(dep, "github.com/goccy/go-yaml") || strings.HasPrefix(dep, "github.com/spf13/") || strings.HasPrefix(dep, "github.com/nats-io/nats-server/") {
-			t.Errorf("a program outside links %s", dep)
+			t.Errorf("a program of another module links %s", dep)
 		}
 	}
 	out := goIn(t, dir, "run", ".")

@@ -8,32 +8,35 @@ import (
 	"testing"
 )
 
-// Each run of a slot says when it starts and ends; it lasts longer than the time
-// to the next slot.
+// longRun writes a line when it starts, and one when it ends or is stopped. It takes 1.5 s, which is longer than
+// the interval of the job.
 const longRun = `echo "start $CRONCE_SLOT_ID" >>touched
 trap 'echo "stop $CRONCE_SLOT_ID" >>touched; exit 1' TERM
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 0.1; done
 echo "end $CRONCE_SLOT_ID" >>touched`
 
-// checkNoOverlap fails where a run starts before the one before it has ended.
-func checkNoOverlap(t *testing.T, lines []string) {
-	t.Helper()
+// oneAtATime checks that no slot of the job started while another one ran. An attempt that was killed wrote no
+// end; the next line is then the start of the next attempt of its slot.
+func (s *site) oneAtATime(job string) {
+	s.t.Helper()
 	running := ""
-	for _, line := range lines {
-		what, id, _ := strings.Cut(line, " ")
-		switch {
-		case what == "start" && running != "" && running != id:
-			t.Errorf("%s started while %s ran:\n%s", id, running, strings.Join(lines, "\n"))
+	for _, line := range s.touched() {
+		f := strings.Fields(line)
+		if len(f) < 2 || !strings.HasPrefix(f[1], job+":") {
+			continue
+		}
+		if f[0] == "start" && running != "" && running != f[1] {
+			s.t.Errorf("%s started while %s ran:\n%s", f[1], running, strings.Join(s.touched(), "\n"))
 			return
-		case what == "start":
-			running = id
-		default:
-			running = ""
+		}
+		running = ""
+		if f[0] == "start" {
+			running = f[1]
 		}
 	}
 }
 
-// byState lists the slots of the job by what became of them.
+// byState returns the slots of the job by their states.
 func (s *site) byState(job string) map[string][]slotRow {
 	all := map[string][]slotRow{}
 	for _, row := range s.slots("--job", job) {
@@ -42,14 +45,14 @@ func (s *site) byState(job string) map[string][]slotRow {
 	return all
 }
 
-// Several workers, slots every second, each run 1.5 s: what each policy makes of it.
+// Three workers share a job that is due each second and takes 1.5 s. Each policy treats its slots in another way.
 func TestRunLongerThanItsIntervalNeverOverlaps(t *testing.T) {
 	t.Parallel()
 	for policy, check := range map[string]func(*testing.T, map[string][]slotRow){
 		"skip": func(t *testing.T, by map[string][]slotRow) {
 			for _, row := range by["skipped"] {
 				if !strings.Contains(row.Error, "slot tick:") || strings.Contains(row.Error, row.ID) {
-					t.Errorf("%s was skipped and does not say for which slot: %q", row.ID, row.Error)
+					t.Errorf("the error of %s, which was skipped, does not name the slot that ran: %q", row.ID, row.Error)
 				}
 			}
 			if len(by["skipped"]) < 2 || len(by["succeeded"]) < 2 {
@@ -60,7 +63,7 @@ func TestRunLongerThanItsIntervalNeverOverlaps(t *testing.T) {
 			byStart := slices.Clone(by["succeeded"])
 			slices.SortFunc(byStart, func(a, b slotRow) int { return a.Started.Compare(b.Started) })
 			if !slices.EqualFunc(byStart, by["succeeded"], func(a, b slotRow) bool { return a.ID == b.ID }) {
-				t.Errorf("they did not run in their order: %+v", byStart)
+				t.Errorf("the slots did not run in their order: %+v", byStart)
 			}
 			if len(by["skipped"]) > 0 || len(by["succeeded"]) < 4 {
 				t.Errorf("%d skipped, %d succeeded", len(by["skipped"]), len(by["succeeded"]))
@@ -84,9 +87,7 @@ func TestRunLongerThanItsIntervalNeverOverlaps(t *testing.T) {
 	} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t)
-			s.startServer("127.0.0.1:0")
-			s.connect()
+			s := newServedSite(t)
 			file := s.jobs(longRun, "name: tick, schedule: '* * * * * *', overlap: "+policy)
 			for _, name := range []string{"w1", "w2", "w3"} {
 				s.worker(name, file, "--lease", lease.String())
@@ -96,21 +97,18 @@ func TestRunLongerThanItsIntervalNeverOverlaps(t *testing.T) {
 				by := s.byState("tick")
 				return len(by["succeeded"])+len(by["skipped"])+len(by["cancelled"]) >= 9 && (policy == "replace" || len(by["succeeded"]) >= 4)
 			})
-			by := s.byState("tick")
-			check(t, by)
-			checkNoOverlap(t, s.touched())
+			check(t, s.byState("tick"))
+			s.oneAtATime("tick")
 		})
 	}
 }
 
-// The worker of a slot dies: the slot keeps its place, is resumed by another, and
-// then the next one has its turn. Nothing is reset by hand.
+// The worker of a slot dies. The slot keeps its place in the lock until another worker has run it again. Then the
+// next slot runs, without a reset of the lock by hand.
 func TestLockOfACrashedRunFreesItself(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.startServer("127.0.0.1:0")
-	s.connect()
-	// The mark is left before the line that has the worker killed.
+	s := newServedSite(t)
+	// mkdir comes before the line for which the test kills the worker, so that only one attempt hangs.
 	file := s.jobs(`if [ "$CRONCE_ATTEMPT" = 1 ] && mkdir died; then hang=60; fi
 echo "start $CRONCE_SLOT_ID" >>touched
 sleep ${hang:-0}
@@ -129,5 +127,5 @@ echo "end $CRONCE_SLOT_ID" >>touched`, "name: tick, schedule: '*/2 * * * * *', o
 			t.Errorf("%s was skipped for %q, want for %s", row.ID, row.Error, id)
 		}
 	}
-	checkNoOverlap(t, s.touched())
+	s.oneAtATime("tick")
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// lifeOfPackage is what an operator does, in order. It ends with a message at the first thing that
-// is not as docs/install.md says. What is different with and without a systemd is in functions.
+// lifeOfPackage does what an operator does, in order. It fails at the first thing that is not as docs/install.md
+// says. Its functions logs, start, use, upgrade, remove and purge differ with and without systemd.
 const lifeOfPackage = `
 fail() { echo "FAILED: $*"; logs; exit 1; }
 again() { for _ in $(seq 1200); do "$@" >/tmp/last 2>&1 && return; sleep 0.1; done; cat /tmp/last; fail "never: $*"; }
@@ -110,8 +110,8 @@ remove() { stop; dpkg -r cronce; }
 purge() { stop; dpkg -P cronce; }
 `
 
-// withSystemd leaves all of it to systemd and to the scripts of the package. The upgrade comes
-// while a slot runs, which goes on until the node is stopping.
+// withSystemd leaves the units to systemd and to the scripts of the package. A slot runs during the upgrade. It
+// ends only when systemd stops the node.
 const withSystemd = `set -eu
 units="cronce-server cronce cronce-ui"
 logs() { systemctl status --no-pager --lines=0 $units; journalctl --no-pager --output=cat -u 'cronce*'; }

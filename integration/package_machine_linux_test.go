@@ -82,7 +82,7 @@ func runMachine(t *testing.T, entry, script string, files map[string]string) str
 	if err := os.WriteFile(filepath.Join(in, "life"), []byte(script), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// Only a machine that does not start needs so long.
+	// Only a machine that hangs takes so long.
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", slices.Concat(unshared, []string{"/bin/sh", "-c", entry, dir})...)
@@ -95,8 +95,7 @@ func runMachine(t *testing.T, entry, script string, files map[string]string) str
 	return string(said)
 }
 
-// needMachine skips the test, by name, if no such machine can be made here, or no systemd can
-// run in it.
+// needMachine skips the test if no such machine can be made here, or if no systemd can run in it.
 func needMachine(t *testing.T, withSystemd bool) {
 	t.Helper()
 	for _, program := range []string{"dpkg", "ip", "setpriv", "systemctl"} {

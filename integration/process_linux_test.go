@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// With Pdeathsig, the kernel kills a process when the thread ends that started it. So one thread starts
-// all processes, and lives as long as the test binary.
+// With Pdeathsig, the kernel kills a process when the thread that started it ends. So one thread, which
+// lives as long as the test binary, starts all processes.
 func init() {
 	type request struct {
 		*exec.Cmd

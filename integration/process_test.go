@@ -15,7 +15,7 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// process is a program that runs beside the test. It never outlives it.
+// process is a program that runs beside the test. The end of the test kills it.
 type process struct {
 	t       *testing.T
 	name    string
@@ -25,13 +25,13 @@ type process struct {
 	ended   chan struct{}
 }
 
-// start runs a program in the given environment, with nothing else of ours.
+// start runs a program. Its environment is env, without the variables of the test.
 func start(t *testing.T, name string, env []string, as *syscall.SysProcAttr, path string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: name, out: t.TempDir(), started: time.Now(), ended: make(chan struct{})}
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Env, p.cmd.SysProcAttr = env, as
-	// Files, not pipes: a child that holds a pipe open would hold up Wait.
+	// With pipes, Wait would wait for each child that holds one open.
 	stdout, stderr := p.create("stdout"), p.create("stderr")
 	defer stdout.Close()
 	defer stderr.Close()
@@ -40,7 +40,7 @@ func start(t *testing.T, name string, env []string, as *syscall.SysProcAttr, pat
 		t.Fatal(err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // the status stands in ProcessState
+		_ = p.cmd.Wait() // the status is in ProcessState
 		close(p.ended)
 	}()
 	t.Cleanup(p.cleanUp)
@@ -60,7 +60,7 @@ func (p *process) create(stream string) *os.File {
 }
 
 func (p *process) cleanUp() {
-	_ = p.cmd.Process.Kill() // a stopped process too
+	_ = p.cmd.Process.Kill() // this ends a suspended process, too
 	<-p.ended
 	if p.t.Failed() && p.stderr() != "" {
 		p.t.Logf("%s (%s) said:\n%s", p.name, strings.Join(p.cmd.Args[1:], " "), p.stderr())
@@ -88,7 +88,7 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// kill ends the process as a power cut would, and waits until it is gone.
+// kill ends the process as a power cut would, and waits for its end.
 func (p *process) kill() {
 	p.t.Helper()
 	p.signal(syscall.SIGKILL)
@@ -132,8 +132,8 @@ func eventually(t *testing.T, what string, done func() bool) {
 	natstest.Eventually(t, what, done)
 }
 
-// alive reports whether the process is there and no zombie: where the machine's
-// first process does not reap, an orphan stays one for ever.
+// alive reports whether the process exists and is no zombie. If the machine's first process does not reap its
+// children, an orphan stays a zombie for ever.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -143,6 +143,7 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(state, "Z")
 }
 
+// term ends the process with TERM. Its exit status must be 0.
 func term(p *process) {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)

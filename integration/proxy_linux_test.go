@@ -67,7 +67,7 @@ func newProxied(t *testing.T, url string) *proxied {
 		p := start(t, "cronce-ui", append(os.Environ(), "CRONCE_SERVER="+url), nil, program(t, cronce), "ui", "--listen", "127.0.0.1:0", "-o", "json")
 		var address string
 		natstest.Eventually(t, "the address of cronce ui", func() bool {
-			m := regexp.MustCompile(`"url":"http://([^"]+)"`).FindStringSubmatch(p.read("stdout"))
+			m := regexp.MustCompile(`"url":"http://([^"]+)"`).FindStringSubmatch(p.stdout())
 			if m != nil {
 				address = m[1]
 			}
@@ -94,8 +94,7 @@ func newProxied(t *testing.T, url string) *proxied {
 	return s
 }
 
-// stream opens the stream of orders behind the event last. It returns the address of the process
-// that serves it.
+// stream opens the stream of orders after the event last. servedBy is the address of the process that serves it.
 func (s *proxied) stream(t *testing.T, last string) (lines *bufio.Scanner, servedBy string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/ops/cronce/api/v1/events?kind=ordered", nil)
@@ -117,7 +116,8 @@ func (s *proxied) stream(t *testing.T, last string) (lines *bufio.Scanner, serve
 	return bufio.NewScanner(w.Body), by[len(by)-1]
 }
 
-// order returns the next order of a stream, and its ID. "": the stream has ended.
+// nextOrder returns the verb of the next order in a stream, and the ID of its event. The verb is "" if the stream
+// has ended.
 func nextOrder(lines *bufio.Scanner) (order, id string) {
 	for lines.Scan() {
 		if rest, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
@@ -130,7 +130,8 @@ func nextOrder(lines *bufio.Scanner) (order, id string) {
 	return "", id
 }
 
-// A page goes on by itself at another process, and misses nothing that the broker keeps.
+// The process that serves a stream of events is killed. A client that opens the stream again is served by the other
+// process, and misses no event.
 func TestDashboardBehindNginxSurvivesTheProcessThatServesIt(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/usr/sbin/nginx"); err != nil {
@@ -188,14 +189,11 @@ func TestDashboardBehindNginxSurvivesTheProcessThatServesIt(t *testing.T) {
 		t.Fatalf("served by %q", servedBy)
 	}
 	began := time.Now()
-	if err := died.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-died.ended
+	died.kill()
 	if what, _ := nextOrder(first); what != "" {
 		t.Errorf("the stream of a dead process has %q", what)
 	}
-	order("resume") // while nothing listens
+	order("resume") // while no stream is open
 	second, other := site.stream(t, last)
 	if other == servedBy {
 		t.Errorf("the dead process %s serves", other)

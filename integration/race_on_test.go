@@ -2,5 +2,5 @@
 
 package integration
 
-// raceDetector says that the programs under test are built with it too.
+// raceDetector is true if the tests are built with the race detector. The programs under test are then, too.
 const raceDetector = true

@@ -8,13 +8,11 @@ import (
 	"time"
 )
 
-// leaseOverWires leaves room for a silence that is much shorter than a lease, and
-// still is one.
+// leaseOverWires is so long that a silence of more than a second is still much shorter.
 const leaseOverWires = 6 * time.Second
 
-// A worker loses the registry for less than the lease, and comes back: nothing has
-// happened.
-func TestWorkerLosesTheRegistryForLessThanTheLease(t *testing.T) {
+// A worker hears nothing from the broker for a quarter of its lease. It keeps its name, and its slot runs on.
+func TestWorkerKeepsItsSlotOverASilenceShorterThanItsLease(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	instant := soon()
@@ -32,20 +30,20 @@ func TestWorkerLosesTheRegistryForLessThanTheLease(t *testing.T) {
 	w.heal()
 	r := s.ends(id, "succeeded")
 	if r.Attempt != 1 || r.Node != owner || count(s.touched(), "start") != 1 {
-		t.Errorf("want one attempt, on %s; the record is %+v, and these ran: %q", owner, r, s.touched())
+		t.Errorf("want one attempt, on %s; the record is %+v, and the actions wrote %q", owner, r, s.touched())
 	}
 	if n := s.node("far"); n.Node != incarnation || n.State != "alive" {
-		t.Errorf("%s was given up: %s, %s", incarnation, n.Node, n.State)
+		t.Errorf("node %s is %s, want %s alive", n.Node, n.State, incarnation)
 	}
 	if strings.Contains(far.stderr(), "lease lost") {
-		t.Error("the worker has lost its lease")
+		t.Error("the worker lost its lease")
 	}
 }
 
-// A worker loses the registry for more than the lease, and comes back: what it ran
-// was ended before anybody else began, it was declared dead by a won write that
-// says by whom and when, its completion is refused, and it goes on under a new name.
-func TestWorkerLosesTheRegistryForMoreThanTheLease(t *testing.T) {
+// A worker hears nothing from the broker for longer than its lease. Its action is ended before another worker
+// starts the slot. The record of its node says which node fenced it, and when. When it hears from the broker again,
+// its completion is refused, and it goes on under a new name.
+func TestWorkerIsFencedOverASilenceLongerThanItsLease(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	instant := soon().Add(time.Second)
@@ -84,7 +82,7 @@ func TestWorkerLosesTheRegistryForMoreThanTheLease(t *testing.T) {
 			continue
 		}
 		if n.State != "fenced" || n.FencedBy != by || n.FencedAt.Before(gone) {
-			t.Errorf("want it fenced by %s after %v; node ls says %+v", by, gone.UTC(), n)
+			t.Errorf("want %s fenced by %s after %v; node ls says %+v", incarnation, by, gone.UTC(), n)
 		}
 	}
 	if now := s.record(id); now != outcome {
@@ -93,8 +91,8 @@ func TestWorkerLosesTheRegistryForMoreThanTheLease(t *testing.T) {
 	b.oneOutcome("succeeded", 2, second)
 }
 
-// farWorker is a worker that reaches the server over a wire of its own. It is the
-// first of the namespace.
+// farWorker starts the first node of the namespace, which stores the lease. The node reaches the server only over
+// the wire.
 func (s *site) farWorker(file string) (*process, *wire) {
 	s.t.Helper()
 	w := s.wire()

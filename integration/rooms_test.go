@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A folder with more siblings than this is not read as a list any more: group them.
+// maxSiblings is how many files or packages a reader can survey in one folder. More need groups.
 const maxSiblings = 15
 
 // TestRoomsAreSmall: no folder holds more than fifteen Go files, tests apart, or more than

@@ -10,16 +10,15 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 )
 
-// serviceAddress in the environment makes this test binary the service behind
-// http actions, a process of its own that can be killed.
+// With serviceAddress in its environment, the test binary is the service behind http actions: a process that a
+// test can kill.
 const serviceAddress = "CRONCE_TEST_SERVICE"
 
-// serve is that service. It does each piece of work once: the keys of what it did
-// stand in the file "done", in its working directory.
+// serve is that service. It does the work for each idempotency key once: the file "done" in its working directory
+// lists the keys.
 func serve(addr string) error {
 	var mu sync.Mutex
 	mux := http.NewServeMux()
@@ -41,7 +40,7 @@ func serve(addr string) error {
 		if err := appendLine("slow", "begun"); err != nil {
 			panic(err)
 		}
-		<-time.After(3 * time.Second) // work, in which the service can be stopped
+		<-time.After(3 * time.Second) // in the middle of this work, the service can be stopped
 	})
 	misbehave(mux)
 	return http.ListenAndServe(addr, mux)
@@ -55,7 +54,7 @@ func once(key string) error {
 	if strings.Contains("\n"+string(done), "\n"+key+"\n") {
 		return nil
 	}
-	<-time.After(50 * time.Millisecond) // work, in which it can be killed
+	<-time.After(50 * time.Millisecond) // in the middle of this work, the service can be killed
 	return appendLine("done", key)
 }
 
@@ -69,7 +68,7 @@ func appendLine(file, line string) error {
 	return err
 }
 
-// service starts it on addr, with the site's folder as working directory.
+// service starts the service on addr, with the site's folder as working directory.
 func (s *site) service(addr string) *process {
 	s.t.Helper()
 	self, err := os.Executable()
@@ -86,15 +85,4 @@ func (s *site) service(addr string) *process {
 		return err == nil
 	})
 	return p
-}
-
-// freeAddress is an address without a listener.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

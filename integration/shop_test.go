@@ -17,11 +17,11 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// shop is testdata/shop, built as another module with the race detector, and what it answers.
+// shop is the service of testdata/shop. It is built as another module, with the race detector.
 type shop struct {
 	*site
 	process *process
-	base    string
+	base    string // of its URLs
 }
 
 func openShop(t *testing.T) *shop {
@@ -42,7 +42,7 @@ func openShop(t *testing.T) *shop {
 	return s
 }
 
-// do makes a request and decodes the answer. It does not end the test, so that goroutines may call it.
+// do makes a request and decodes the answer. It never calls Fatal, so goroutines may call it.
 func do[T any](s *shop, method, path, body string, want int) (v T) {
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.base+path, strings.NewReader(body))
 	if err != nil {
@@ -76,9 +76,9 @@ func (s *shop) outcome(id string) client.SlotDetails {
 	return do[client.SlotDetails](s, "GET", "/orders/"+id+"/outcome", "", http.StatusOK)
 }
 
-// TestAServiceOfAnotherModuleOperatesJobsWhileItsBrokerIsKilled is a day of that service: each thing
-// that it does with package client, and its server is killed in the middle of most of them.
-func TestAServiceOfAnotherModuleOperatesJobsWhileItsBrokerIsKilled(t *testing.T) {
+// The test plays a day of the service: all that it does with package client. In the middle of most of that, the
+// NATS server is killed.
+func TestServiceOfAnotherModuleOperatesJobsWhileItsBrokerIsKilled(t *testing.T) {
 	t.Parallel()
 	s := openShop(t)
 	const anOrder = `{"customer": "ada", "cents": 500}`
@@ -98,7 +98,7 @@ func TestAServiceOfAnotherModuleOperatesJobsWhileItsBrokerIsKilled(t *testing.T)
 		t.Errorf("an order with a wrong member: %+v", got)
 	}
 
-	// It shows progress. The handler returns while there is no broker, and an order comes meanwhile.
+	// It shows progress. The handler returns while the broker is away, and meanwhile an order arrives.
 	held := doing[any](s, "POST", "/bank/hold", "", http.StatusOK)
 	do[any](s, "PUT", "/orders/5", anOrder, http.StatusCreated)
 	held()

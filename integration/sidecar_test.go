@@ -11,14 +11,16 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// Two workers beside a service that is killed in the middle of its work and comes
-// back: every slot succeeds, and the idempotency key makes its work once.
+// Two workers call a service that is killed in the middle of its work, and comes back. Every slot succeeds. By the
+// idempotency key, the service does the work of each slot once.
 func TestSidecarBesideAServiceThatIsKilledSucceedsOnceForEachSlot(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
-	addr := freeAddress(t)
+	addr := natstest.FreeAddress(t)
 	file := s.write("jobs.yaml", fmt.Sprintf(`version: 1
 jobs:
   - name: work
@@ -41,16 +43,12 @@ jobs:
 	a, b := s.worker("a", file), s.worker("b", file)
 	a.says("node is up")
 	b.says("node is up")
-	for i := range 2 {
+	for range 2 {
 		s.works(2)
 		service.kill()
-		s.refusing(a, b)
+		eventually(t, "both workers to refuse slots", func() bool { return refuses(a) && refuses(b) })
 		service = s.service(addr)
-		for _, p := range []*process{a, b} {
-			eventually(t, p.name+" to take slots again", func() bool {
-				return strings.Count(p.stderr(), "this node takes slots again") == i+1
-			})
-		}
+		eventually(t, "both workers to take slots again", func() bool { return !refuses(a) && !refuses(b) })
 	}
 	s.works(3)
 	term(a)
@@ -62,14 +60,14 @@ jobs:
 	}
 	for _, row := range s.slots() {
 		if row.State == "pending" || row.State == "retrying" {
-			continue // the last ones, of when the workers ended
+			continue // the workers ended before it could run
 		}
 		if row.State != "succeeded" {
 			t.Errorf("%s is %s: %s", row.ID, row.State, row.Error)
 		}
 		switch n := done[row.ID]; {
 		case row.Job == "work" && n != 1:
-			t.Errorf("%s: its work was done %d times", row.ID, n)
+			t.Errorf("%s: the service did its work %d times, want once", row.ID, n)
 		case row.Job == "work" && !strings.Contains(row.Output, `{"format":"pdf"}`):
 			t.Errorf("%s: output %q", row.ID, row.Output)
 		case row.Job == "ask" && (row.Attempt != 2 || row.Output != "yes" || asked(row.ID) != 2):
@@ -81,8 +79,8 @@ jobs:
 	}
 }
 
-// answerEverySecondTime serves a subject and says no to the first request of each
-// slot. asked is how often one was.
+// answerEverySecondTime serves a subject. It answers the first request of each slot with an error. asked returns the
+// number of requests of a slot.
 func (s *site) answerEverySecondTime(subject string) (asked func(id string) int) {
 	s.t.Helper()
 	var mu sync.Mutex
@@ -109,29 +107,24 @@ func (s *site) answerEverySecondTime(subject string) (asked func(id string) int)
 	}
 }
 
-// works waits until the service has done n more slots.
+// works waits until the service has done the work of n more slots.
 func (s *site) works(n int) {
 	s.t.Helper()
 	until := len(s.lines("done")) + n
 	eventually(s.t, "more slots", func() bool { return len(s.lines("done")) >= until })
 }
 
-// refusing waits until each worker takes no slots any more.
-func (s *site) refusing(workers ...*process) {
-	s.t.Helper()
-	for _, w := range workers {
-		eventually(s.t, w.name+" to see that the service is away", func() bool {
-			return strings.Count(w.stderr(), "service not ready") > strings.Count(w.stderr(), "this node takes slots again")
-		})
-	}
+// refuses reports whether the worker takes no slots now, because its service is not ready.
+func refuses(w *process) bool {
+	return strings.Count(w.stderr(), "service not ready") > strings.Count(w.stderr(), "this node takes slots again")
 }
 
-// The service answers with what it was sent: nothing of it that is secret is found
-// anywhere.
+// The service answers with the request that it got. No secret of the request is in a log, in the output of a
+// command, or on the broker.
 func TestSecretsOfActionsAreNotStoredOrLogged(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
-	addr := freeAddress(t)
+	addr := natstest.FreeAddress(t)
 	s.service(addr)
 	key := s.write("key", "key-4711\n")
 	file := s.write("jobs.yaml", fmt.Sprintf(`version: 1
@@ -165,7 +158,7 @@ jobs:
 	found["cronce check"] = check.stdout() + check.stderr()
 	for _, row := range s.slots() {
 		found["slot "+row.ID] = row.Output + row.Error
-		// The request itself is in the record, word for word but for these.
+		// The record has the request as it was sent, except for the secrets.
 		if row.Job == "work" && row.State == "succeeded" && !strings.Contains(row.Output, "X-Token: Bearer [hidden]") {
 			t.Errorf("%s: output %q", row.ID, row.Output)
 		}
@@ -174,7 +167,7 @@ jobs:
 		found[name] = s.everything(name)
 	}
 	if !strings.Contains(found["KV_cronce_ledger"], "hidden") || !strings.Contains(found["KV_cronce_jobs"], "lost") {
-		t.Error("looked in the wrong place")
+		t.Error("the buckets do not have what the test looks for: it reads the wrong streams")
 	}
 	for where, text := range found {
 		for _, secret := range []string{"token-4711", "key-4711", "word-4711", "YWRhOndvcmQtNDcxM"} {
@@ -188,7 +181,7 @@ jobs:
 	}
 }
 
-// everything is what a stream holds, in one text.
+// everything returns all messages of a stream as one text.
 func (s *site) everything(stream string) string {
 	s.t.Helper()
 	st, err := s.js.Stream(s.t.Context(), stream)

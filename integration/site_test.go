@@ -30,31 +30,31 @@ type site struct {
 	t   *testing.T
 	dir string
 
-	// url is the server that programs get as --server; if it is empty, they find or
-	// embed one on the default address.
+	// url is the server that programs get as --server. If it is empty, they join or embed one at the default
+	// address.
 	url    string
 	server *process
 
-	// workerArgs are given to every worker, environment to every program.
+	// Every worker gets workerArgs, and every program environment.
 	workerArgs, environment []string
 
 	// as sets the user that the programs run as.
 	as *syscall.SysProcAttr
 
-	// paused is when finish paused the jobs; zero: it has not.
+	// paused is the time at which finish paused the jobs, or zero.
 	paused time.Time
 
 	nc *nats.Conn
 	js jetstream.JetStream
 }
 
-// newSite is a site without a server.
+// newSite returns a site without a server.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	return &site{t: t, dir: t.TempDir()}
 }
 
-// newServedSite is a site with a "cronce server" on a port of its own.
+// newServedSite returns a site with a "cronce server" on a port of its own.
 func newServedSite(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
@@ -63,22 +63,16 @@ func newServedSite(t *testing.T) *site {
 	return s
 }
 
-// newForeignSite is a site with a real nats-server, as it comes.
+// newForeignSite returns a site with a nats-server with the defaults.
 func newForeignSite(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
-	s.startForeign(addr)
+	s.startForeign(natstest.FreeAddress(t))
 	s.connect()
 	return s
 }
 
-// onEachServer runs a test on the server that is built in and on the real one.
+// onEachServer runs a test on a "cronce server" and on a nats-server.
 func onEachServer(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Helper()
 	for name, open := range map[string]func(*testing.T) *site{"cronce server": newServedSite, "nats-server": newForeignSite} {
@@ -89,9 +83,10 @@ func onEachServer(t *testing.T, test func(t *testing.T, s *site)) {
 	}
 }
 
-func (s *site) startServer(listen string) {
+// startServer starts a "cronce server" with the files of the site.
+func (s *site) startServer(listen string, args ...string) {
 	s.t.Helper()
-	s.server = s.start("server", "server", "--listen", listen, "--store", s.path("store"), "-o", "json")
+	s.server = s.start("server", append([]string{"server", "--listen", listen, "--store", s.path("store"), "-o", "json"}, args...)...)
 	var said struct{ URL string }
 	eventually(s.t, "the server's address", func() bool {
 		if !s.server.running() {
@@ -102,6 +97,7 @@ func (s *site) startServer(listen string) {
 	s.url = said.URL
 }
 
+// startForeign starts a nats-server with the files of the site.
 func (s *site) startForeign(addr string) {
 	s.t.Helper()
 	host, port, _ := net.SplitHostPort(addr)
@@ -110,8 +106,7 @@ func (s *site) startForeign(addr string) {
 	s.url = "nats://" + addr
 }
 
-// restartServer ends the server, on its own terms or at once, and starts it again
-// on the same files and port.
+// restartServer calls end, which must end the server, and starts the server again on the same files and port.
 func (s *site) restartServer(end func(*process)) {
 	s.t.Helper()
 	end(s.server)
@@ -124,14 +119,14 @@ func (s *site) restartServer(end func(*process)) {
 	} else {
 		s.startServer(u.Host)
 	}
-	// What the test sends next must not go down the old connection, of whose end its
-	// client may not have heard yet.
-	eventually(s.t, "the test's client to be back", func() bool {
+	// The test's client may not know yet that its old connection is closed. What the test sends next would be
+	// lost on it.
+	eventually(s.t, "the test's client to reconnect", func() bool {
 		return s.nc.FlushTimeout(time.Second) == nil
 	})
 }
 
-// stopServer ends a server on its own terms; nats-server says 1 after TERM.
+// stopServer ends a server with TERM. The exit status of a nats-server is then 1.
 func stopServer(p *process) {
 	p.t.Helper()
 	if p.name == "server" {
@@ -142,14 +137,14 @@ func stopServer(p *process) {
 	p.exit()
 }
 
-// connect gives the test a client of its own.
+// connect opens the test's own connection to the server.
 func (s *site) connect() {
 	s.t.Helper()
 	s.nc = natstest.Connect(s.t, s.url)
 	s.js = natstest.JetStream(s.t, s.nc)
 }
 
-// env is all that a program of the site finds in its environment.
+// env returns the whole environment of a program of the site.
 func (s *site) env() []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "TMPDIR=" + os.TempDir(),
@@ -176,14 +171,24 @@ func (s *site) start(name string, args ...string) *process {
 	return start(s.t, name, s.env(), s.as, program(s.t, cronce), args...)
 }
 
+// command runs cronce to its end, and checks its exit status.
+func (s *site) command(code int, args ...string) *process {
+	s.t.Helper()
+	p := s.start(strings.Join(args, " "), args...)
+	if got := p.exit(); got != code {
+		s.t.Fatalf("cronce %s: exit status %d, want %d: %s", p.name, got, code, p.stderr())
+	}
+	return p
+}
+
 // worker starts a "cronce run" whose node's name begins with name.
 func (s *site) worker(name, file string, args ...string) *process {
 	s.t.Helper()
 	return s.start(name, slices.Concat([]string{"run", "-f", file, "--node", name}, s.workerArgs, args)...)
 }
 
-// jobs writes a job file: a line of YAML for each job, around an action that runs
-// the script with the site's folder as working directory.
+// jobs writes a job file with a line of YAML for each job. The action of each runs the script, with the site's
+// folder as working directory.
 func (s *site) jobs(script string, jobs ...string) string {
 	s.t.Helper()
 	action := s.write("action.sh", "cd "+s.dir+" || exit 1\n"+script)
@@ -194,10 +199,10 @@ func (s *site) jobs(script string, jobs ...string) string {
 	return s.write("jobs.yaml", file)
 }
 
-// touched are the lines that actions have appended to the file "touched".
+// touched returns the lines that actions have appended to the file "touched".
 func (s *site) touched() []string { return s.lines("touched") }
 
-// lines are the whole lines of a file that actions write; none when there is none.
+// lines returns the whole lines of a file that actions write. The file need not exist.
 func (s *site) lines(name string) []string {
 	s.t.Helper()
 	data, err := os.ReadFile(s.path(name))
@@ -207,7 +212,7 @@ func (s *site) lines(name string) []string {
 	return strings.Split(string(data), "\n")[:strings.Count(string(data), "\n")]
 }
 
-// count is how many of the lines begin with prefix.
+// count returns how many of the lines begin with prefix.
 func count(lines []string, prefix string) (n int) {
 	for _, line := range lines {
 		if strings.HasPrefix(line, prefix) {
@@ -217,7 +222,7 @@ func count(lines []string, prefix string) (n int) {
 	return n
 }
 
-// slotRow and nodeRow are what scripts get from "slot ls" and "node ls".
+// slotRow and nodeRow are rows of "slot ls -o json" and "node ls -o json".
 type slotRow struct {
 	ID, Job, State, Node, Error, Output string
 	Slot, Due, Published, Started       time.Time
@@ -246,10 +251,7 @@ func (s *site) nodes() []nodeRow {
 // list runs a command to its end and reads the JSON Lines that it prints.
 func list[T any](s *site, args ...string) (rows []T) {
 	s.t.Helper()
-	p := s.start(strings.Join(args, " "), append(args, "-o", "json")...)
-	if code := p.exit(); code != 0 {
-		s.t.Fatalf("cronce %s: exit status %d: %s", p.name, code, p.stderr())
-	}
+	p := s.command(0, append(args, "-o", "json")...)
 	for lines := bufio.NewScanner(strings.NewReader(p.stdout())); lines.Scan(); {
 		var row T
 		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
@@ -268,7 +270,7 @@ func readJSON[T any](t *testing.T, data []byte) (value T) {
 	return value
 }
 
-// node is the row of the newest node whose name begins with the worker's.
+// node returns the row of the newest node whose name begins with the worker's.
 func (s *site) node(worker string) (newest nodeRow) {
 	s.t.Helper()
 	for _, n := range s.nodes() {
@@ -279,7 +281,7 @@ func (s *site) node(worker string) (newest nodeRow) {
 	return newest
 }
 
-// bucket is a bucket of the namespace, for looking behind the scenes.
+// bucket opens a bucket of the namespace, to read or change what no command shows or changes.
 func (s *site) bucket(what string) jetstream.KeyValue {
 	s.t.Helper()
 	b, err := s.js.KeyValue(s.t.Context(), "cronce_"+what)
@@ -289,19 +291,19 @@ func (s *site) bucket(what string) jetstream.KeyValue {
 	return b
 }
 
-// record is a slot's record in the ledger as it is stored now.
+// record is what a test compares of a slot's record in the ledger.
 type record struct {
 	ID, State, Node string
 	Attempt         int
 	revision        uint64
 }
 
-// record reads the ledger; the zero record stands for none, or for a broker that
-// does not answer.
+// record reads a slot's record at the leader of the ledger. It is the zero value if there is none, or if the
+// broker does not answer.
 func (s *site) record(slotID string) (r record) {
 	s.t.Helper()
 	key := ledgerKey(slotID)
-	raw, err := s.js.Conn().Request("$JS.API.STREAM.MSG.GET.KV_cronce_ledger", []byte(`{"last_by_subj":"$KV.cronce_ledger.`+key+`"}`), time.Second)
+	raw, err := s.js.Conn().Request("$JS.API.STREAM.MSG.GET.KV_cronce_ledger", []byte(`{"last_by_subj":"$KV.cronce_ledger.`+key+`"}`), 5*time.Second)
 	if err != nil {
 		return record{}
 	}
@@ -330,7 +332,7 @@ func ledgerKey(slotID string) string {
 	return job + "." + strings.NewReplacer("-", "", ":", "").Replace(instant)
 }
 
-// slotID is the name of the job's slot at an instant.
+// slotID returns the ID of the job's slot at an instant.
 func slotID(job string, at time.Time) string { return job + ":" + at.UTC().Format(time.RFC3339) }
 
 // ends waits until the slot has its outcome.
@@ -344,7 +346,7 @@ func (s *site) ends(id, outcome string) record {
 	return r
 }
 
-// drained waits until no message waits or runs: nothing can be delivered again.
+// drained waits until the stream of slots is empty, so that no message can be delivered again.
 func (s *site) drained() {
 	s.t.Helper()
 	eventually(s.t, "the stream of slots to be empty", func() bool {
@@ -353,19 +355,19 @@ func (s *site) drained() {
 	})
 }
 
-// soon is an instant before which a job gets into the registry even on a busy machine. It
-// is chosen when the program is built, which takes longer.
+// soon returns an instant that is far enough away for a job to get into the registry before it, even on a busy
+// machine. soon first builds cronce, which may take longer than that.
 func soon() time.Time {
 	_, _ = cronce()
 	return time.Now().Add(15 * time.Second).Truncate(time.Second)
 }
 
-// at is the schedule of a job that fires once.
+// at returns the schedule of a job that fires once.
 func at(instant time.Time) string {
 	return fmt.Sprintf("schedule: %q", "@at "+instant.UTC().Format(time.RFC3339))
 }
 
-// lookPath is for need: why a program cannot be run.
+// lookPath returns the path of a program, or why it cannot be run, for need.
 func lookPath(name string) (path, why string) {
 	path, err := exec.LookPath(name)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A node behind a slow link knows the broker's time to half the round trip, says
-// so, and is right about it, however the delay is divided between there and back.
-// All clocks are this machine's, so that an estimate is as wrong as it is not zero.
+// A node behind a slow link estimates the offset of the broker's clock, and bounds the error of the estimate. The
+// bound is right, however the delay is divided between the two directions. All clocks are this machine's, so the true
+// offset is zero.
 func TestNodesBehindSlowLinksKnowTheBrokersTime(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
@@ -28,13 +28,13 @@ func TestNodesBehindSlowLinksKnowTheBrokersTime(t *testing.T) {
 	eventually(t, "slots that run", func() bool { return count(s.touched(), "end ") > 5 })
 	for _, name := range []string{"there", "back", "both"} {
 		var offset, bound time.Duration
-		eventually(t, "an estimate by "+name, func() bool {
+		eventually(t, "the estimate of "+name, func() bool {
 			offset, bound = s.clockOf(s.node(name).Node)
 			return bound > 0
 		})
 		t.Logf("%s: off by %v, bound %v", name, offset, bound)
 		if offset.Abs() > bound+time.Millisecond {
-			t.Errorf("%s is off by %v and says at most %v; the round trip is %v", name, offset, bound, trip)
+			t.Errorf("the estimate of %s is off by %v, and its bound is %v; the round trip is %v", name, offset, bound, trip)
 		}
 	}
 	for _, r := range s.slots() {
@@ -44,7 +44,7 @@ func TestNodesBehindSlowLinksKnowTheBrokersTime(t *testing.T) {
 	}
 }
 
-// clockOf is what the node's record says of its clock, and of the error of that.
+// clockOf returns the offset of the node's clock, and the bound on its error, as the node's record has them.
 func (s *site) clockOf(node string) (offset, bound time.Duration) {
 	s.t.Helper()
 	entry, err := s.bucket("nodes").Get(s.t.Context(), node)

@@ -14,11 +14,10 @@ import (
 	"time"
 )
 
-// unprivileged is a user that owns nothing, on every Unix.
+// unprivileged is the ID of a user that owns nothing, on every Unix.
 const unprivileged = 65534
 
-// postgres starts a database of the test's own, on a socket, and returns what psql has
-// to find in its environment.
+// postgres starts a database for the test, which listens on a socket only. It returns the environment for psql.
 func postgres(t *testing.T) (env []string) {
 	t.Helper()
 	_, missing := lookPath("psql")
@@ -34,7 +33,7 @@ func postgres(t *testing.T) (env []string) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	var as *syscall.SysProcAttr
-	if os.Getuid() == 0 { // which PostgreSQL refuses to be
+	if os.Getuid() == 0 { // PostgreSQL does not run as root
 		as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 		if err := os.Chown(dir, unprivileged, unprivileged); err != nil {
 			t.Fatal(err)
@@ -48,7 +47,7 @@ func postgres(t *testing.T) (env []string) {
 	}
 	p := start(t, "postgres", env, as, server, "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off")
 	p.says("ready to accept connections")
-	t.Cleanup(func() { // before it is killed: its children would outlive it
+	t.Cleanup(func() { // runs before the process is killed, which its children would outlive
 		p.signal(syscall.SIGQUIT)
 		p.exit()
 	})
@@ -66,10 +65,10 @@ func query(t *testing.T, env []string, sql string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// A handler is frozen past its lease and taken over. It wakes up and writes with its
-// old fence, first while the new attempt is at work, then after that has paid: it is
-// refused both times. An attempt that has paid and ends in doubt is tried again, and
-// pays nothing. (examples/sql)
+// A process is suspended for longer than its lease, and another one takes its slot over. The first handler wakes up
+// and writes with its old fence: in one case before the second attempt pays, in the other after that. It is refused
+// in both. The second attempt pays and then fails, and the third one finds the payment and pays nothing.
+// (examples/sql)
 func TestStatementWithSlotAndFencePaysOnceBesideAZombie(t *testing.T) {
 	t.Parallel()
 	env := postgres(t)
@@ -78,7 +77,7 @@ func TestStatementWithSlotAndFencePaysOnceBesideAZombie(t *testing.T) {
 			s := newServedSite(t)
 			s.command(0, "setup", "--lease", lease.String())
 			before := balance(t, env)
-			bin := program(t, sqlExample) // it takes time: before the instant is chosen
+			bin := program(t, sqlExample) // building takes time, so the instant is chosen afterwards
 			instant := soon()
 			pay := func(name string) *process {
 				args := []string{"-at", instant.UTC().Format(time.RFC3339), "-hold", s.dir}
@@ -103,13 +102,13 @@ func TestStatementWithSlotAndFencePaysOnceBesideAZombie(t *testing.T) {
 			} else {
 				zombie()
 				if got := balance(t, env); got != before {
-					t.Errorf("the zombie has paid: %d, was %d", got, before)
+					t.Errorf("the zombie paid: the balance went from %d to %d", before, got)
 				}
 				release(2)
 			}
 			r := s.ends(slotID("pay", instant), "succeeded")
 			if got := balance(t, env); got != before+10 || r.Attempt != 3 {
-				t.Errorf("attempt %d has succeeded and the balance went from %d to %d; want 3 attempts and 10 more", r.Attempt, before, got)
+				t.Errorf("attempt %d succeeded, and the balance went from %d to %d; want attempt 3, and 10 more", r.Attempt, before, got)
 			}
 			said := a.stdout() + b.stdout()
 			for what, n := range map[string]int{"begun": 2, "paid": 1, "refused": 1, "done already": 1} {

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// Main and standby: the one with the lower priority takes all slots while it lives,
-// the other takes over when it is gone, and hands back when it returns.
+// The main worker has priority 0 and the standby worker 5. The main worker takes all slots while it lives. The standby
+// takes over when the main worker has died, and hands back when it returns.
 func TestStandbyWorkerTakesOverAndHandsBack(t *testing.T) {
 	t.Parallel()
 	onEachServer(t, func(t *testing.T, s *site) {
 		file := s.jobs(`echo "$CRONCE_SLOT_ID $CRONCE_NODE" >>touched`, `name: tick, schedule: "* * * * * *"`)
 		main := s.worker("main", file)
 		standby := s.worker("standby", file, "--priority", "5")
-		// runs waits for n slots in a row on one of them.
+		// runs waits for n slots in a row on one of the workers.
 		runs := func(node string, n int) {
 			t.Helper()
 			last := func() int {

@@ -34,13 +34,13 @@ echo "end $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
 	})
 	term(stopped)
 	if begun, ended := on("start", stopped), on("end", stopped); begun != ended {
-		t.Errorf("%s has left %d of its slots unfinished", stopped.name, begun-ended)
+		t.Errorf("%s left %d of its slots unfinished", stopped.name, begun-ended)
 	}
 	if n := s.node(stopped.name); n.State != "stopped" {
 		t.Errorf("%s is %s, not stopped", stopped.name, n.State)
 	}
 	before := on("end", other)
-	eventually(t, "the other one to do the rest", func() bool { return on("end", other) >= before+3 })
+	eventually(t, "the other worker to run the next slots", func() bool { return on("end", other) >= before+3 })
 	s.finish([]*process{other}, "work")
 	begun, ended := map[string]int{}, map[string]int{}
 	for _, line := range s.touched() {
@@ -58,10 +58,10 @@ func TestTermAgainEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newServedSite(t).beginSlot("")
 	b.owner.signal(syscall.SIGTERM)
-	eventually(t, "the first signal to be heard", func() bool { return strings.Contains(b.owner.stderr(), "stopping; ") })
+	b.owner.says("stopping; ")
 	first := time.Now()
-	// A second signal within a tenth of a second is taken for the first one's echo.
-	eventually(t, "the echo's time to pass", func() bool { return time.Since(first) > 150*time.Millisecond })
+	// Within a tenth of a second, a second signal counts as an echo of the first.
+	eventually(t, "the time of an echo to pass", func() bool { return time.Since(first) > 150*time.Millisecond })
 	if !b.owner.running() {
 		t.Fatalf("%s did not wait for its slot: status %d", b.owner.name, b.owner.exit())
 	}

@@ -25,7 +25,7 @@ func systemdUnits(t *testing.T) []string {
 	return paths
 }
 
-// needCommand skips the test, by name, if a program is missing.
+// needCommand skips the test if a program is missing.
 func needCommand(t *testing.T, name string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -33,9 +33,8 @@ func needCommand(t *testing.T, name string) {
 	}
 }
 
-// lacking skips the test since a program cannot be used. With CRONCE_TEST_NO_SKIP=1 the test
-// fails, unless CRONCE_TEST_WITHOUT names the program: .ci/run names there, and in its last
-// lines, what it could not install.
+// lacking skips the test because a program cannot be used. With CRONCE_TEST_NO_SKIP=1 the test fails, unless
+// CRONCE_TEST_WITHOUT names the program. .ci/run names there, and in its last lines, what it could not install.
 func lacking(t *testing.T, name, why string) {
 	t.Helper()
 	if slices.Contains(strings.Fields(os.Getenv("CRONCE_TEST_WITHOUT")), name) {
@@ -71,7 +70,7 @@ func TestUnitsPassSystemdAnalyzeVerify(t *testing.T) {
 	}
 }
 
-// 0 is a unit that may do nothing, 10 one without a sandbox.
+// The exposure level is 0 for a unit that may do nothing, and 10 for one without a sandbox. The threshold is in tenths.
 func TestUnitsAreSandboxed(t *testing.T) {
 	t.Parallel()
 	needCommand(t, "systemd-analyze")
@@ -83,14 +82,14 @@ func TestUnitsAreSandboxed(t *testing.T) {
 	}
 }
 
-// A panic of Go ends with status 2, as a wrong configuration does, and so does a process that the
-// watchdog ends.
-func TestUnitsAreStartedAgainWhateverTheirStatus(t *testing.T) {
+// No status of a failure may be excluded: after a panic, or if the watchdog ends a process, its status is 2, as for a
+// wrong configuration.
+func TestUnitsAreStartedAgainAfterAnyFailure(t *testing.T) {
 	t.Parallel()
 	for _, path := range systemdUnits(t) {
 		text := readFile(t, path)
 		if !strings.Contains(text, "\nRestart=on-failure\n") || strings.Contains(text, "RestartPreventExitStatus=") || strings.Contains(text, "SuccessExitStatus=") {
-			t.Errorf("%s does not restart what has panicked", filepath.Base(path))
+			t.Errorf("%s does not restart a process that panicked", filepath.Base(path))
 		}
 	}
 }
@@ -101,20 +100,18 @@ func TestUnitsCommandsReportReady(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	s.write("jobs.yaml", "version: 1\njobs:\n  - {name: tick, schedule: '@hourly', action: {exec: [/bin/true]}}\n")
-	if code := s.start("setup", "setup").exit(); code != 0 { // the first node does it, too
-		t.Fatalf("setup ends with %d", code)
-	}
+	s.command(0, "setup") // the first node would do it, too
 	for _, path := range systemdUnits(t) {
 		name := strings.TrimSuffix(filepath.Base(path), ".service")
 		t.Run(name, func(t *testing.T) {
 			_, command, found := strings.Cut(readFile(t, path), "\nExecStart=/usr/bin/cronce ")
 			command, _, _ = strings.Cut(command, "\n")
 			if !found {
-				t.Fatal("it does not start /usr/bin/cronce")
+				t.Fatal("the unit does not start /usr/bin/cronce")
 			}
 			var args []string
 			for _, arg := range strings.Fields(command) {
-				if !strings.HasPrefix(arg, "$") { // flags of the administrator
+				if !strings.HasPrefix(arg, "$") { // a variable with flags of the administrator
 					args = append(args, inside(s, arg))
 				}
 			}
@@ -146,7 +143,7 @@ func TestUnitsCommandsReportReady(t *testing.T) {
 	}
 }
 
-// inside moves the paths of an installed package into the site, and takes any free port.
+// inside replaces a path of the installed package by one in the site, and a port by any free one.
 func inside(s *site, arg string) string {
 	for _, dir := range []string{"/etc/cronce/", "/var/lib/"} {
 		if name, ok := strings.CutPrefix(arg, dir); ok {
@@ -159,7 +156,7 @@ func inside(s *site, arg string) string {
 	return arg
 }
 
-// shortDir is a folder with a short path, as a socket needs.
+// shortDir returns a new folder with a short path, as sockets need.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "")

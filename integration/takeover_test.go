@@ -14,9 +14,8 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// staysOnce is an action whose first attempt goes on for ever, with a child and a
-// grandchild that does not mind TERM. Every later attempt looks first whether
-// anybody of the first one is still there, and then succeeds.
+// staysOnce is an action whose first attempt does not end. It has two children and a grandchild; one child and the
+// grandchild ignore TERM. A later attempt first writes which processes of the first one still live, and then succeeds.
 const staysOnce = `
 alive() { kill -0 "$1" 2>/dev/null && ! grep -q ') Z' "/proc/$1/stat" 2>/dev/null; }
 if [ -e family ]; then
@@ -36,29 +35,29 @@ fi
 const (
 	lease = 3 * time.Second
 
-	// familySize is how many processes an attempt of staysOnce has.
+	// familySize is the number of processes of the first attempt of staysOnce.
 	familySize = 4
 )
 
-// begun is a slot that is running on one of two workers.
+// begun is a slot that runs on one of two workers.
 type begun struct {
 	*site
 	id           string
 	owner, other *process
 	fence        int
 	family       []string
-	incarnation  string
+	incarnation  string // the node of owner when the slot began
 }
 
-// beginSlot starts two workers on one job that fires once, and returns when its
-// first attempt runs, with its whole family.
+// beginSlot starts two workers on a job that fires once, and waits until all processes of the first attempt run.
+// policies is appended to the line of the job.
 func (s *site) beginSlot(policies string) begun {
 	s.t.Helper()
 	instant := soon()
 	b := begun{site: s, id: slotID("stay", instant)}
 	file := s.jobs(staysOnce, "name: stay, "+at(instant)+policies)
 	w1 := s.worker("w1", file, "--lease", lease.String())
-	w1.says("node is up") // the first one stores the lease, the second adopts it
+	w1.says("node is up") // the first node stores the lease, and the second one adopts it
 	w2 := s.worker("w2", file)
 	eventually(s.t, "the first attempt and its family", func() bool {
 		return len(s.touched()) == 1 && len(s.lines("family")) == familySize
@@ -87,8 +86,8 @@ func parseStart(t *testing.T, line string) (attempt int, node string, fence int)
 	return attempt, f[4], fence
 }
 
-// takenOver waits for the second attempt and checks it: another node runs it, alone,
-// with a larger fence.
+// takenOver waits for the second attempt, and checks that the other node ran it with a larger fence, and that no
+// process of the first attempt was left.
 func (b begun) takenOver() {
 	b.t.Helper()
 	eventually(b.t, "a second attempt", func() bool { return len(b.touched()) > 1 })
@@ -104,8 +103,8 @@ func (b begun) takenOver() {
 	b.oneOutcome("succeeded", 2, fence)
 }
 
-// oneOutcome checks what "slot ls" says of the slot, and that nothing is left of it
-// that could start again.
+// oneOutcome checks the row of the slot in "slot ls", and waits until its message is acked, so that it cannot start
+// again.
 func (b begun) oneOutcome(state string, attempt, fence int) {
 	b.t.Helper()
 	rows := b.slots()
@@ -118,6 +117,7 @@ func (b begun) oneOutcome(state string, attempt, fence int) {
 	b.drained()
 }
 
+// familyIsGone waits until all processes of the first attempt have ended.
 func (b begun) familyIsGone() {
 	b.t.Helper()
 	for _, pid := range b.family {
@@ -151,7 +151,8 @@ func TestKilledWorkersOnlyAttemptIsNotStartedAgain(t *testing.T) {
 	b.familyIsGone()
 }
 
-func TestStoppedWorkersFamilyIsGoneBeforeTheNextAttempt(t *testing.T) {
+// A suspended worker cannot end its action when its lease expires. The guard does it.
+func TestFrozenWorkersActionIsEndedBeforeTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	b := newServedSite(t).beginSlot("")
 	refused := make(chan *nats.Msg, 1)

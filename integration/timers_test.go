@@ -19,8 +19,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// timers is how many triggers of the future are set at once. CRONCE_TIMERS makes
-// it more, as "task timers" does.
+// timers is the number of triggers that are set for one instant. CRONCE_TIMERS sets it, as "task timers" does.
 func timers(t *testing.T) int {
 	text := os.Getenv("CRONCE_TIMERS")
 	if text == "" {
@@ -33,11 +32,11 @@ func timers(t *testing.T) int {
 	return n
 }
 
-// reminders are triggers for one moment.
+// reminders is a job with many triggers for one instant, and counts of what its handler got.
 type reminders struct {
 	job        string
-	ran, wrong atomic.Int64
-	starts     []atomic.Int32
+	ran, wrong atomic.Int64   // with the right payload, and with a wrong one
+	starts     []atomic.Int32 // of each trigger
 }
 
 func newReminders(job string, n int) *reminders {
@@ -55,7 +54,7 @@ func (m *reminders) handle(_ context.Context, run job.Run) error {
 	return nil
 }
 
-// set sets all of them.
+// set triggers the job once for each key, all for the same instant.
 func (m *reminders) set(t *testing.T, s *library.Scheduler, due time.Time) {
 	t.Helper()
 	began := time.Now()
@@ -78,14 +77,14 @@ func (m *reminders) set(t *testing.T, s *library.Scheduler, due time.Time) {
 	t.Logf("set %d in %v", len(m.starts), time.Since(began).Round(time.Millisecond))
 }
 
-// Many triggers are set for one moment. The server is killed before it comes, is
-// away while it passes, and is killed again in the middle of the work: each runs
-// once, with its own payload.
+// Many triggers are set for one instant. The server is killed before that instant, started after it, and killed again
+// while the slots run. Each trigger runs once, with its own payload.
 func TestTriggersOfTheFutureOutliveTheirServer(t *testing.T) {
 	t.Parallel()
 	onEachServer(t, func(t *testing.T, s *site) {
 		n := timers(t)
-		// Each has more time to be set than the one before, until all are set in time.
+		// Each try has four times as long as the one before, until the triggers of one try are all set before their
+		// instant.
 		var tries []*reminders
 		for i := range 4 {
 			tries = append(tries, newReminders(fmt.Sprint("remind-", i), n))
@@ -132,17 +131,17 @@ func TestTriggersOfTheFutureOutliveTheirServer(t *testing.T) {
 			lead *= 4
 		}
 		if got := m.ran.Load(); got > 0 {
-			t.Fatalf("%d ran before their time, or were not set in time", got)
+			t.Fatalf("%d ran before their instant, or were not set in time", got)
 		}
 		run()
 		s.restartServer(func(p *process) {
 			p.kill()
-			<-time.After(time.Until(due)) // it is away while they fall due
+			<-time.After(time.Until(due)) // the server is away at the instant
 		})
 		back := time.Now()
-		eventually(t, "a third of the work", func() bool { return m.ran.Load() > int64(n)/3 })
+		eventually(t, "a third of the slots to run", func() bool { return m.ran.Load() > int64(n)/3 })
 		s.restartServer((*process).kill)
-		eventually(t, "all of the work", func() bool { return m.ran.Load() >= int64(n) })
+		eventually(t, "all slots to run", func() bool { return m.ran.Load() >= int64(n) })
 		t.Logf("ran %d in %v", n, time.Since(back).Round(time.Millisecond))
 
 		states := map[string]int{}
@@ -158,11 +157,11 @@ func TestTriggersOfTheFutureOutliveTheirServer(t *testing.T) {
 		}
 		for i := range m.starts {
 			if got := m.starts[i].Load(); got != 1 {
-				t.Fatalf("key %d was started %d times, as are perhaps others", i, got)
+				t.Fatalf("key %d was started %d times, and perhaps others, too; want once", i, got)
 			}
 		}
 	})
 }
 
-// quiet keeps what a lost connection says out of the test's output.
+// quiet keeps the errors of a lost connection out of the test's output.
 var quiet = nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})

@@ -26,7 +26,7 @@ type tortureSum struct {
 	Violations                                               int
 }
 
-// torture starts one that is short, and keeps its temporary files on the site.
+// torture starts a short torture, whose temporary files are in the folder of the site.
 func (s *site) torture(args ...string) *process {
 	s.t.Helper()
 	tmp := s.path("tmp")
@@ -38,8 +38,8 @@ func (s *site) torture(args ...string) *process {
 	return start(s.t, "torture", env, nil, program(s.t, cronce), args...)
 }
 
-// leftNothing checks that the torture has cleaned up, but for processes, which
-// TestMain looks for.
+// leftNothing checks that the torture left no files, and on given servers no other streams than these. TestMain checks
+// that it left no processes.
 func (s *site) leftNothing(streams []string) {
 	s.t.Helper()
 	if left, err := os.ReadDir(s.path("tmp")); err != nil || len(left) > 0 {
@@ -54,10 +54,10 @@ func (s *site) leftNothing(streams []string) {
 
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
-func TestTortureOfServersThatAreGiven(t *testing.T) {
+func TestTortureOfGivenServersFindsNoViolation(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
-	// Another application's: torture must not touch it.
+	// These streams are another application's. Torture must not touch them.
 	for _, name := range []string{"torture_other_slots", "KV_cronce_ledger"} {
 		if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{name}}); err != nil {
 			t.Fatal(err)
@@ -78,7 +78,7 @@ func TestTortureOfServersThatAreGiven(t *testing.T) {
 		t.Errorf("want no violations with seed 7, got %+v", sum)
 	}
 	if sum.Slots < 50 || sum.Attempts < 50 || sum.Takeovers == 0 || sum.Refused == 0 || sum.Redelivered == 0 || sum.Fenced == 0 || sum.Faults["sleep"] == 0 {
-		t.Errorf("so little proves nothing: %+v", sum)
+		t.Errorf("too little happened to prove anything: %+v", sum)
 	}
 	total := 0
 	for _, n := range sum.Outcomes {
@@ -88,7 +88,7 @@ func TestTortureOfServersThatAreGiven(t *testing.T) {
 		t.Errorf("%d outcomes of %d slots: %+v", total, sum.Slots, sum)
 	}
 	if !strings.Contains(p.stderr(), "torturing") {
-		t.Errorf("it does not say how it goes:\n%s", p.stderr())
+		t.Errorf("torture does not report its progress:\n%s", p.stderr())
 	}
 }
 
@@ -111,7 +111,7 @@ func TestTortureThatIsInterruptedCleansUp(t *testing.T) {
 				wait(s, p)
 				p.signal(syscall.SIGINT)
 				if code := p.exit(); code != 1 || !strings.Contains(p.stderr(), "interrupted") {
-					t.Errorf("exit status %d, want 1, and a word about it:\n%s", code, p.stderr())
+					t.Errorf("exit status %d, want 1, and the word interrupted:\n%s", code, p.stderr())
 				}
 				s.leftNothing(before)
 			})
@@ -119,8 +119,8 @@ func TestTortureThatIsInterruptedCleansUp(t *testing.T) {
 	}
 }
 
-// waitForStreams waits until the torture has begun to create streams, or, on servers of its own, to
-// start these.
+// waitForStreams waits until the torture creates streams. If it has its own servers, waitForStreams waits until it
+// starts them.
 func waitForStreams(s *site, p *process) {
 	p.says("torture: seed")
 	if s.js != nil {
@@ -128,10 +128,10 @@ func waitForStreams(s *site, p *process) {
 	}
 }
 
-// waitForHandlers waits until handlers of this torture run, and one of its processes is stopped.
+// waitForHandlers waits until handlers of this torture run, and one of its processes is suspended.
 func waitForHandlers(s *site, p *process) {
 	child := strconv.Itoa(p.cmd.Process.Pid)
-	eventually(s.t, "handlers to run, and a process to be stopped", func() bool {
+	eventually(s.t, "handlers to run, and a process to be suspended", func() bool {
 		started := false
 		records, _ := filepath.Glob(s.path("tmp/*/*.jsonl"))
 		for _, path := range records {

@@ -24,9 +24,8 @@ func callers(n int) (traceparent, trace, parent string) {
 	return "00-" + trace + "-" + parent + "-01", trace, parent
 }
 
-// Whatever publishes a slot, a plan, a command, a request, a message, an outcome
-// before it, its publication and what becomes of it are one trace: the caller's, if
-// it has one, or the slot's own.
+// A plan, a command, a request, a message, or the outcome of an earlier job publishes a slot. The publication and the
+// attempts of a slot are always one trace: the trace of the caller, or if it has none, the slot's own.
 func TestTraceOfASlotIsOneFromAnyPublisher(t *testing.T) {
 	t.Parallel()
 	c, url := newCollector(t)
@@ -53,7 +52,7 @@ func TestTraceOfASlotIsOneFromAnyPublisher(t *testing.T) {
 
 	s.command(0, "job", "trigger", "extract", "--key", "own")
 	own(run("extract", "own"))
-	own(run("load", "own")) // it follows
+	own(run("load", "own")) // load comes after extract
 	s.command(0, "job", "trigger", "extract", "--key", "timer", "--at", time.Now().Add(2*time.Second).UTC().Format(time.RFC3339))
 	own(run("extract", "timer"))
 	own(run("load", "timer"))
@@ -91,7 +90,7 @@ func TestTraceOfASlotIsOneFromAnyPublisher(t *testing.T) {
 	s.write("mended", "")
 	s.command(0, "slot", "retry", broken.ID())
 
-	eventually(t, "the paused slot's time", func() bool { return time.Now().After(paused.Add(time.Second)) })
+	eventually(t, "the instant of the paused slot to pass", func() bool { return time.Now().After(paused.Add(time.Second)) })
 	s.command(0, "job", "backfill", "paused", "--from", paused.UTC().Format(time.RFC3339), "--to", paused.Add(time.Second).UTC().Format(time.RFC3339))
 	own(job.NewSlot("paused", paused))
 
@@ -107,13 +106,13 @@ func TestTraceOfASlotIsOneFromAnyPublisher(t *testing.T) {
 		}
 		return done[broken.ID()]
 	})
-	term(w) // what is left is sent at the end
-	told := map[string]string{}
+	term(w)                    // at its end, the worker exports the remaining spans
+	got := map[string]string{} // the TRACEPARENT of each action
 	for _, line := range s.touched() {
 		id, parent, _ := strings.Cut(line, " ")
-		told[id] = parent
+		got[id] = parent
 	}
-	// One publication by the trigger, one by the retry.
+	// The trigger published the slot, and the retry published it again.
 	if p := c.of(broken.ID())["publish broken"]; len(p) != 2 || p[0].trace != of(broken) || p[1].trace != p[0].trace {
 		t.Errorf("published in %+v", p)
 	}
@@ -129,8 +128,8 @@ func TestTraceOfASlotIsOneFromAnyPublisher(t *testing.T) {
 			steps := found[step+" "+name]
 			if len(steps) != 1 || steps[0].trace != o.trace || steps[0].parent != published[0].id {
 				t.Errorf("%s: %s in %+v, which is no child of %+v", id, step, steps, published[0])
-			} else if handed := "00-" + o.trace + "-" + steps[0].id + "-01"; step == "run" && told[id] != handed {
-				t.Errorf("%s: the action was told %q, want %s", id, told[id], handed)
+			} else if handed := "00-" + o.trace + "-" + steps[0].id + "-01"; step == "run" && got[id] != handed {
+				t.Errorf("%s: the action got TRACEPARENT %q, want %s", id, got[id], handed)
 			}
 		}
 	}

@@ -21,14 +21,14 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// span is one that a collector was sent.
+// span is a span that a collector received.
 type span struct {
 	name, id, parent, trace, slot string
 	failed                        bool
 	node                          string
 }
 
-// spans is an OpenTelemetry collector that keeps what it is sent.
+// spans is an OpenTelemetry collector that keeps all spans.
 type spans struct {
 	mu  sync.Mutex
 	all []span
@@ -76,7 +76,7 @@ func (c *spans) take(sent *collector.ExportTraceServiceRequest) {
 	}
 }
 
-// of are the spans of one slot, by name.
+// of returns the spans of one slot, by name.
 func (c *spans) of(slot string) map[string][]span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,14 +89,14 @@ func (c *spans) of(slot string) map[string][]span {
 	return found
 }
 
-// One process publishes, another one works, and a service and a program continue
-// what they began: one trace, whose ID the slot's name says.
+// One process publishes the slots, another one runs them, and the actions pass the trace on to an HTTP service, a NATS
+// service and a program. All spans of a slot are in one trace, whose ID follows from the slot's ID.
 func TestTraceOfASlotIsOneAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	c, url := newCollector(t)
 	s := newServedSite(t)
 	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_BSP_SCHEDULE_DELAY=100", "TRACEPARENT=00-of-the-parent"}
-	handed := make(chan string, 100) // what each action was told, in order of "action traceparent"
+	handed := make(chan string, 100) // each value is an action and the traceparent that it got
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handed <- "http " + r.Header.Get("traceparent")
 		if r.Header.Get("Cronce-Attempt") == "1" {
@@ -124,15 +124,15 @@ jobs:
 	for _, name := range []string{"http", "nats", "exec"} {
 		s.ends(slotID(name, instant), "succeeded")
 	}
-	told := map[string][]string{}
+	got := map[string][]string{}
 	for range 3 {
 		action, parent, _ := strings.Cut(<-handed, " ")
-		told[action] = append(told[action], parent)
+		got[action] = append(got[action], parent)
 	}
-	told["exec"] = []string{strings.TrimPrefix(s.touched()[0], "exec ")}
-	term(worker) // what is left is sent at the end
+	got["exec"] = []string{strings.TrimPrefix(s.touched()[0], "exec ")}
+	term(worker) // at their ends, both export the remaining spans
 	term(producer)
-	for name, parents := range told {
+	for name, parents := range got {
 		attempts := 1
 		if name == "http" {
 			attempts = 2
@@ -141,7 +141,7 @@ jobs:
 	}
 }
 
-// checkTrace checks the spans of a slot, and what its attempts handed on.
+// checkTrace checks the spans of a slot, and the traceparents that its attempts passed on.
 func checkTrace(t *testing.T, c *spans, slot job.Slot, attempts int, parents []string) {
 	t.Helper()
 	want, found := slot.TraceID("cronce"), c.of(slot.ID())
@@ -168,7 +168,7 @@ func checkTrace(t *testing.T, c *spans, slot job.Slot, attempts int, parents []s
 	}
 	for i, run := range found["run "+slot.Job] {
 		if want := "00-" + run.trace + "-" + run.id + "-01"; i >= len(parents) || parents[i] != want {
-			t.Errorf("%s: attempt %d handed on %q, want %s", slot, i+1, parents, want)
+			t.Errorf("%s: the attempts passed on %q, want %s from attempt %d", slot, parents, want, i+1)
 		}
 	}
 }
@@ -191,16 +191,15 @@ func TestTraceIsNotMadeWithoutACollector(t *testing.T) {
 	}
 	s.ends(slotID("work", instant), "succeeded")
 	if lines := s.touched(); len(lines) != 1 || lines[0] != "exec " {
-		t.Errorf("the action was told %q", lines)
+		t.Errorf("the action wrote %q, want no TRACEPARENT", lines)
 	}
 }
 
-// A collector that is away holds nothing up, and an exporter that is not built in is
-// refused at once.
-func TestCollectorThatIsAwayOrWrong(t *testing.T) {
+// A node refuses to start with an exporter that it does not have.
+func TestCollectorThatIsAwayHoldsNoSlotUpAndAWrongOneIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
-	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + freeAddress(t), "OTEL_BSP_SCHEDULE_DELAY=100"}
+	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + natstest.FreeAddress(t), "OTEL_BSP_SCHEDULE_DELAY=100"}
 	w := s.worker("w1", s.jobs(tick, `name: tick, schedule: "* * * * * *"`))
 	eventually(t, "slots to run", func() bool { return count(s.touched(), "end ") >= 2 })
 	w.says("traces not exported; slots are not affected")
@@ -211,8 +210,8 @@ func TestCollectorThatIsAwayOrWrong(t *testing.T) {
 	refusal{status: 2, says: []string{"OTEL_EXPORTER_OTLP_PROTOCOL", `"grpc"`, "http/protobuf", "4318"}}.check(t, s.worker("w3", s.jobs("", goodJob)))
 }
 
-// A collector that refuses answers with what it was sent, and the exporter quotes what
-// it does not understand of its settings: neither shows a secret, nor writes past the log.
+// A collector refuses each request, and answers with the request. The exporter quotes settings that it does not
+// understand. The log has no secret of either, and the exporter writes nothing to stderr beside the log.
 func TestSecretsOfACollectorAreNotLogged(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)

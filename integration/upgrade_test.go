@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// version writes one version of the file of an application that is upgraded
-// member by member.
+// version writes a job file under another name than jobs.yaml, so that members of a fleet have different versions.
 func (s *site) version(name string, jobs ...string) string {
 	s.t.Helper()
 	s.jobs(`echo "$CRONCE_JOB $CRONCE_NODE" >>touched`, jobs...)
@@ -23,7 +22,7 @@ const (
 	newJob = `name: tock, schedule: "* * * * * *"`
 )
 
-// A worker whose file does not have a job leaves its slots to those that have it.
+// A worker whose file lacks a job leaves its slots to workers whose files have it.
 func TestWorkersOfAnOlderVersionLeaveNewJobsToTheNewer(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
@@ -33,16 +32,16 @@ func TestWorkersOfAnOlderVersionLeaveNewJobsToTheNewer(t *testing.T) {
 	}
 	eventually(t, "tick to run", func() bool { return count(s.touched(), "tick ") > 0 })
 	s.worker("new", newer)
-	eventually(t, "tock to run for a while", func() bool { return count(s.touched(), "tock ") >= 8 })
+	eventually(t, "tock to run eight times", func() bool { return count(s.touched(), "tock ") >= 8 })
 	if others := count(s.touched(), "tock old"); others > 0 {
-		t.Errorf("tock ran %d times on workers that do not have it", others)
+		t.Errorf("tock ran %d times on workers that do not have the job", others)
 	}
 	began := len(s.touched())
 	eventually(t, "tick to go on", func() bool { return count(s.touched()[began:], "tick ") >= 3 })
 }
 
-// Two versions of a file in one fleet: the newer one's edit stands, even when a
-// member with the older file starts again; and what it has edited is what runs.
+// Two members of a fleet have different versions of a file. The edit of the newer one stays, even if a member with the
+// older file starts again.
 func TestOlderVersionThatRestartsRevertsNothing(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)

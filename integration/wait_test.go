@@ -4,14 +4,12 @@ package integration
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
 )
 
-// The server is killed while a command waits for a run of a job on demand, and is back
-// before the run ends.
+// The server is killed while a command waits for a triggered run. It is back before the run ends.
 func TestTriggerThatWaitsEndsWithTheOutcomeOfItsRun(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
@@ -28,15 +26,10 @@ esac`, "name: import, schedule: none")
 	}
 
 	good := s.start("good", "job", "trigger", "import", "--key", "good", "--payload", `"good"`, "--wait", "-o", "json")
-	eventually(t, "the run to start", func() bool {
-		rows := s.slots("--job", "import", "--state", "running")
-		return len(rows) == 1
-	})
+	eventually(t, "the run to start", func() bool { return len(s.slots("--job", "import", "--state", "running")) == 1 })
 	s.restartServer((*process).kill)
 	later := s.start("later", "slot", "wait", "import:@good")
-	if err := os.WriteFile(s.path("go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.write("go", "")
 	if code := good.exit(); code != 0 {
 		t.Fatalf("exit status %d: %s", code, good.stderr())
 	}
@@ -48,14 +41,15 @@ esac`, "name: import, schedule: none")
 	if code := later.exit(); code != 0 || !strings.HasPrefix(later.stdout(), "import:@good succeeded") {
 		t.Errorf("exit status %d, %q, %q", code, later.stdout(), later.stderr())
 	}
-	// The key is known: the same command waits for nothing and starts nothing.
-	again := s.start("again", "job", "trigger", "import", "--key", "good", "--wait")
-	if code := again.exit(); code != 0 || !strings.Contains(again.stdout(), "was already triggered, state succeeded") {
-		t.Errorf("exit status %d, %q", code, again.stdout())
+	// A second command with the same key finds the outcome. It neither waits nor starts a run.
+	again := s.command(0, "job", "trigger", "import", "--key", "good", "--wait")
+	if !strings.Contains(again.stdout(), "was already triggered, state succeeded") {
+		t.Errorf("the second trigger printed %q", again.stdout())
 	}
 }
 
-// The output of a slot is seen while it runs, that of a short one after its end.
+// watch shows the output of a slot while it runs. A short slot may end before watch asks its worker; then
+// watch shows the output of its record.
 func TestWatchFollowsTheOutputOfAJobsSlots(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
@@ -71,16 +65,10 @@ printf second`, "name: import, schedule: none")
 		t.Helper()
 		eventually(t, "watch to show "+text, func() bool { return strings.Contains(w.stdout(), text) })
 	}
-	if p := s.start("long", "job", "trigger", "import", "--key", "long"); p.exit() != 0 {
-		t.Fatal(p.stderr())
-	}
+	s.command(0, "job", "trigger", "import", "--key", "long")
 	shows("import:@long | first of import:@long\n")
-	if p := s.start("short", "job", "trigger", "import", "--key", "short", "--payload", `"short"`); p.exit() != 0 {
-		t.Fatal(p.stderr())
-	}
-	if err := os.WriteFile(s.path("go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.command(0, "job", "trigger", "import", "--key", "short", "--payload", `"short"`)
+	s.write("go", "")
 	shows("import:@long | second\n")
 	shows("succeeded  import:@long")
 	shows("import:@short | first of import:@short\n")

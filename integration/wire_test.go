@@ -12,14 +12,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// wire is the network between a client and a server: it can be slow, silent or
-// cut.
+// wire is a network between clients and a server. It can be slow, silent or cut.
 type wire struct {
 	t     *testing.T
 	proxy *toxiproxy.Proxy
 }
 
-// newWire is a wire to the server at upstream that clients find at listen.
+// newWire returns a wire to the server at upstream. Clients connect to listen.
 func newWire(t *testing.T, listen, upstream string) *wire {
 	t.Helper()
 	log := zerolog.Nop()
@@ -31,28 +30,27 @@ func newWire(t *testing.T, listen, upstream string) *wire {
 	return w
 }
 
-// over is the site as programs see it that reach the server over the wire only.
+// over returns the site for programs that reach the server only over the wire.
 func (s *site) over(w *wire) *site {
 	far := *s
 	far.url = "nats://" + w.proxy.Listen
 	return &far
 }
 
-// wire is a new wire to the site's server.
+// wire returns a new wire to the site's server.
 func (s *site) wire() *wire {
 	s.t.Helper()
 	return newWire(s.t, "127.0.0.1:0", strings.TrimPrefix(s.url, "nats://"))
 }
 
-// slow delays what clients say and what the server says.
+// slow delays what clients send, and what the server sends.
 func (w *wire) slow(there, back time.Duration) {
 	w.t.Helper()
 	w.add("latency", "upstream", fmt.Sprintf(`"latency": %d`, there.Milliseconds()))
 	w.add("latency", "downstream", fmt.Sprintf(`"latency": %d`, back.Milliseconds()))
 }
 
-// silence loses all that is said, both ways, and cuts no connection: the worst
-// that a network does.
+// silence loses all data in both directions, but closes no connection. This is the worst that a network does.
 func (w *wire) silence() {
 	w.t.Helper()
 	w.add("timeout", "upstream", `"timeout": 0`)
@@ -68,8 +66,7 @@ func (w *wire) add(toxic, stream, attributes string) {
 	}
 }
 
-// heal makes the wire as good as new. Connections on which something was lost are
-// cut.
+// heal ends all faults. Connections on which data was lost are closed.
 func (w *wire) heal() {
 	w.t.Helper()
 	w.proxy.Toxics.ResetToxics(w.t.Context())
