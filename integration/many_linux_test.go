@@ -14,14 +14,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 
-// manyJobs is how many jobs the registry is filled with, over a thousand
-// expressions. CRONCE_JOBS makes it more, as "task million" does.
+// manyJobs is the number of jobs in the registry. CRONCE_JOBS sets it, as "task million" does.
 func manyJobs(t *testing.T) int {
 	text := os.Getenv("CRONCE_JOBS")
 	if text == "" {
@@ -34,8 +32,8 @@ func manyJobs(t *testing.T) int {
 	return n
 }
 
-// enterMany fills the registry, with names of 24 bytes and payloads of 100, none
-// due before the next January.
+// enterMany writes n jobs into the registry, with a thousand different expressions. The names have 24 bytes,
+// and the payloads 100. None is due before the first of January.
 func enterMany(t *testing.T, js jetstream.JetStream, n int) {
 	t.Helper()
 	payload := json.RawMessage(`"` + strings.Repeat("x", 98) + `"`)
@@ -54,11 +52,11 @@ func enterMany(t *testing.T, js jetstream.JetStream, n int) {
 	select {
 	case <-js.PublishAsyncComplete():
 	case <-time.After(natstest.Patience):
-		t.Fatal("the registry is not written")
+		t.Fatal("the registry was not written")
 	}
 }
 
-// usage is what a process has taken of the machine.
+// usage is the memory and the CPU time of a process.
 type usage struct {
 	resident, peak int64 // bytes
 	cpu            time.Duration
@@ -84,7 +82,7 @@ func (p *process) usage() (u usage) {
 	}
 	_, stat, _ := strings.Cut(read("stat"), ") ")
 	fields := strings.Fields(stat)
-	for _, ticks := range fields[11:13] { // user and system, in hundredths
+	for _, ticks := range fields[11:13] { // user and system, in hundredths of a second
 		n, err := strconv.ParseInt(ticks, 10, 64)
 		if err != nil {
 			p.t.Fatal(err)
@@ -94,8 +92,8 @@ func (p *process) usage() (u usage) {
 	return u
 }
 
-// The watermark tells from outside which revision of the registry a producer has
-// taken in.
+// The limit is on the memory of each job. From outside, the watermark shows up to which revision a producer
+// has read the registry.
 func TestRegistryOfManyJobsIsSmall(t *testing.T) {
 	n := manyJobs(t)
 	for _, role := range []string{"producer", "producer and worker"} {
@@ -108,8 +106,7 @@ func TestRegistryOfManyJobsIsSmall(t *testing.T) {
 		empty.says("node is up")
 		s.watermarkAt(0)
 		before := empty.usage()
-		empty.signal(15)
-		empty.exit()
+		term(empty)
 
 		js := natstest.JetStream(t, natstest.Connect(t, s.url))
 		began := time.Now()
@@ -136,23 +133,10 @@ func TestRegistryOfManyJobsIsSmall(t *testing.T) {
 		t.Logf("%s: %d jobs loaded in %v with %v of CPU, resident %d MB then (peak %d), %d MB settled, %d empty: %d bytes a job; idle %.2f %% of a core",
 			role, n, loaded.Round(time.Millisecond), at.cpu, at.resident>>20, at.peak>>20, settled.resident>>20, before.resident>>20, each,
 			100*idle.Seconds()/while.Seconds())
-		// With few jobs a process's own ups and downs count for much. The race
-		// detector's programs take several times as much: nothing to judge.
+		// With few jobs, the variation of the process itself is a large part, so the limit is higher. With the
+		// race detector a program takes several times as much memory, which says nothing.
 		if limit := int64(500 + 30_000_000/n); each > limit && !raceDetector {
 			t.Errorf("%s: %d bytes a job, want at most %d", role, each, limit)
 		}
 	}
-}
-
-// watermarkAt waits until the watermark was written under a registry revision.
-func (s *site) watermarkAt(revision uint64) {
-	s.t.Helper()
-	eventually(s.t, fmt.Sprint("a watermark at revision ", revision), func() bool {
-		e, err := s.bucket("state").Get(s.t.Context(), "watermark")
-		if err != nil {
-			return false
-		}
-		w, err := exchange.DecodeWatermark(e.Value())
-		return err == nil && w.Revision >= revision
-	})
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// heard keeps what is sent on some subjects, as a stranger on the network sees it.
+// heard collects the messages that anyone publishes on a subject.
 type heard struct {
 	mu  sync.Mutex
 	all []*nats.Msg
@@ -40,12 +41,12 @@ func (s *site) hear(subject string) *heard {
 	return h
 }
 
-// count is how many of them there are that are so.
-func (h *heard) count(so func(*nats.Msg) bool) (n int) {
+// count returns the number of messages for which match is true.
+func (h *heard) count(match func(*nats.Msg) bool) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, m := range h.all {
-		if so(m) {
+		if match(m) {
 			n++
 		}
 	}
@@ -54,7 +55,7 @@ func (h *heard) count(so func(*nats.Msg) bool) (n int) {
 
 func anyMessage(*nats.Msg) bool { return true }
 
-// stored is every message of the stream of slots, which no worker takes.
+// stored returns all messages of the stream of slots. It needs a site without workers, which remove messages.
 func (s *site) stored() (all []*jetstream.RawStreamMsg) {
 	s.t.Helper()
 	stream, err := s.js.Stream(s.t.Context(), "cronce_slots")
@@ -71,21 +72,18 @@ func (s *site) stored() (all []*jetstream.RawStreamMsg) {
 	return all
 }
 
-// The fleet was down for half an hour. What the one that comes back says of that is
-// what it has published: late slots, and missed ones, a range of them included.
-func TestMetricsOfAFleetThatWasDown(t *testing.T) {
+// The fleet was down for half an hour. The metrics of the node that comes back count the slots that it catches
+// up and the missed ones, most of them in one range, as its messages do.
+func TestMetricsCountSlotsOfTheTimeWithoutAFleet(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	const down = 30 * time.Minute
-	quarter := fmt.Sprintf(`schedule: "%d * * * * *"`, (time.Now().Second()+30)%60)
+	minutely := fmt.Sprintf(`schedule: "%d * * * * *"`, (time.Now().Second()+30)%60)
 	file := s.jobs("", `name: seconds, schedule: "* * * * * *", catch_up: {policy: none}`,
-		"name: few, "+quarter+", catch_up: {policy: all, max: 3}", "name: newest, "+quarter)
+		"name: few, "+minutely+", catch_up: {policy: all, max: 3}", "name: newest, "+minutely)
 	first := s.worker("w0", file, "--no-work", "--lease", lease.String())
 	first.says("node is up")
-	eventually(t, "a watermark", func() bool {
-		_, err := s.bucket("state").Get(t.Context(), "watermark")
-		return err == nil
-	})
+	s.watermarkAt(0)
 	term(first)
 	s.setBack("state", "watermark", "time", down)
 	for _, name := range []string{"seconds", "few", "newest"} {
@@ -114,31 +112,34 @@ func TestMetricsOfAFleetThatWasDown(t *testing.T) {
 	w.measured(map[string]float64{"cronce_producer_caught_up_total": float64(caughtUp), "cronce_producer_missed_total": float64(missed)})
 }
 
-// The stream takes nothing for a while: each publication that it refuses is made
-// again, and the watermark waits for it.
-func TestMetricsOfPublicationsThatAreRefused(t *testing.T) {
+// The stream refuses all messages for a while. The producer repeats each publication, and the watermark does
+// not move meanwhile.
+func TestMetricsCountRefusedPublicationsAndShowTheLagOfTheWatermark(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	sent := s.hear("cronce.slot.>")
-	until := time.Now().Add(15 * time.Second).UTC().Truncate(time.Second)
-	file := s.jobs("", `name: tick, schedule: "* * * * * *", until: `+until.Format(time.RFC3339))
-	w := s.worker("w1", file, "--no-work")
+	w := s.worker("w1", s.jobs("", `name: tick, schedule: "* * * * * *"`), "--no-work")
 	w.says("node is up")
 	eventually(t, "a slot", func() bool { return len(s.stored()) > 0 })
 	s.limit("cronce_slots", 1)
 	published := len(s.stored())
 	const lag = "cronce_watermark_lag_seconds"
-	eventually(t, "refusals, and the watermark to stand", func() bool {
+	eventually(t, "refusals, and a lag of the watermark", func() bool {
 		return sent.count(anyMessage) >= published+4 && w.metrics()[lag] > 8
 	})
 	got := w.metrics()[lag]
-	if behind := time.Since(s.watermark()).Seconds(); got > behind+1 {
-		t.Errorf("the watermark is %v s behind, and said to be %v", behind, got)
+	if behind := time.Since(s.watermark().Time).Seconds(); got > behind+1 {
+		t.Errorf("the watermark lags by %v s, and the metric says %v", behind, got)
 	}
 	s.limit("cronce_slots", -1)
-	eventually(t, "all to be published", func() bool {
-		all := s.stored()
-		return all[len(all)-1].Header.Get("Cronce-Slot") == slotID("tick", until.Add(-time.Second))
+	s.command(0, "job", "pause", "tick")
+	pause, err := s.bucket("jobs").Get(t.Context(), "tick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all slots before the pause to be published", func() bool {
+		mark := s.watermark()
+		return mark.Revision >= pause.Revision() && mark.Time.After(pause.Created())
 	})
 	published = len(s.stored())
 	w.measured(map[string]float64{
@@ -147,24 +148,36 @@ func TestMetricsOfPublicationsThatAreRefused(t *testing.T) {
 	})
 }
 
-// watermark is the instant that stands in the bucket.
-func (s *site) watermark() time.Time {
+// watermark returns the stored watermark. It is the zero value if there is none, or if the broker does not answer.
+func (s *site) watermark() (w exchange.Watermark) {
 	s.t.Helper()
 	e, err := s.bucket("state").Get(s.t.Context(), "watermark")
 	if err != nil {
+		return w
+	}
+	if w, err = exchange.DecodeWatermark(e.Value()); err != nil {
 		s.t.Fatal(err)
 	}
-	return readJSON[struct{ Time time.Time }](s.t, e.Value()).Time
+	return w
 }
 
-// Two producers share the work, until one of them is killed. What one held for the
-// other and dropped is what the other has published, but for the copies that were
-// folded.
-func TestMetricsOfProducersThatStandBy(t *testing.T) {
+// watermarkAt waits until a producer has written the watermark under this revision of the registry, or a later
+// one.
+func (s *site) watermarkAt(revision uint64) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprint("a watermark at revision ", revision), func() bool {
+		w := s.watermark()
+		return !w.Time.IsZero() && w.Revision >= revision
+	})
+}
+
+// Two producers share the slots until one of them is killed. The survivor has held a copy of each slot that the
+// other one published, and dropped it, except for the copies that the stream folded.
+func TestMetricsCountCopiesOfProducersThatStandBy(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	const jobs, seconds = 40, 12
-	from := time.Now().Add(8 * time.Second).UTC().Truncate(time.Second)
+	from := soon().UTC()
 	var plans []string
 	for i := range jobs {
 		plans = append(plans, fmt.Sprintf(`name: tick%d, schedule: "* * * * * *", from: %s, until: %s`, i,
@@ -178,8 +191,8 @@ func TestMetricsOfProducersThatStandBy(t *testing.T) {
 	half := from.Add(seconds / 2 * time.Second)
 	most := 0.0
 	look := func() { most = max(most, a.metrics()[standing]) }
-	eventually(t, "half of the time to be over", func() bool { look(); return time.Now().After(half) })
-	// For a frozen producer they are held a quarter of a second: long enough to be seen.
+	eventually(t, "half of the slots to be due", func() bool { look(); return time.Now().After(half) })
+	// The copies for a frozen producer are held for a quarter of a second: long enough for a scrape to see them.
 	b.signal(syscall.SIGSTOP)
 	eventually(t, "copies to be held", func() bool { look(); return most > 0 })
 	b.kill()
@@ -199,13 +212,12 @@ func TestMetricsOfProducersThatStandBy(t *testing.T) {
 		"cronce_producer_published_total": float64(by["a"]) + folded,
 	})
 	if most > 2*jobs {
-		t.Errorf("%v copies were held at a time, of %d jobs", most, jobs)
+		t.Errorf("%v copies were held at a time, want at most two for each of %d jobs", most, jobs)
 	}
 }
 
-// The stream is purged while slots wait for their retry, and the next sweep
-// finds that out.
-func TestMetricsOfLostMessages(t *testing.T) {
+// The stream is purged while slots wait for their retry. The next pass of a sweep publishes a message for each.
+func TestMetricsCountMessagesThatTheSweepOffers(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	instant := soon()
@@ -229,9 +241,9 @@ func TestMetricsOfLostMessages(t *testing.T) {
 	}
 	lost := time.Now()
 	sent := s.hear("cronce.slot.>")
-	// Only what has stood still for half a minute is looked for, and a node looks
-	// when it begins.
-	eventually(t, "what is lost to look lost", func() bool { return time.Since(lost) > 34*time.Second })
+	// A slot counts as lost when it should have moved half a minute ago. A node makes its first pass when it
+	// starts.
+	eventually(t, "the slots to count as lost", func() bool { return time.Since(lost) > 34*time.Second })
 	w := s.worker("w2", file)
 	for _, id := range ids {
 		if r := s.ends(id, "succeeded"); r.Attempt != 2 {
@@ -240,7 +252,7 @@ func TestMetricsOfLostMessages(t *testing.T) {
 	}
 	offers := sent.count(func(m *nats.Msg) bool { return strings.Contains(m.Header.Get("Nats-Msg-Id"), "/r") })
 	if offers != len(ids) {
-		t.Errorf("%d messages were offered again, want %d", offers, len(ids))
+		t.Errorf("%d messages were offered, want %d", offers, len(ids))
 	}
 	w.measured(map[string]float64{"cronce_sweep_offers_total": float64(offers)})
 }

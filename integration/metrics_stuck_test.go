@@ -17,9 +17,9 @@ import (
 	"github.com/cronce-io/cronce/metrics"
 )
 
-// A Go handler that ignores its context cannot be killed: only in a program of the
-// library can there be one, since whatever "cronce run" starts can be.
-func TestHandlerThatDoesNotReturnIsReportedAndEndsRunIfWanted(t *testing.T) {
+// A Go handler that ignores its context cannot be ended. Only a program with the library can have one: "cronce
+// run" can end each of its actions.
+func TestStuckHandlerIsReportedAndEndsRunIfWanted(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	m, free := metrics.New(), make(chan struct{})
@@ -50,7 +50,7 @@ func TestHandlerThatDoesNotReturnIsReportedAndEndsRunIfWanted(t *testing.T) {
 		}
 		return 0
 	}
-	eventually(t, "the metric to say so", func() bool { return stuck() == 1 })
+	eventually(t, "the metric to count the handler", func() bool { return stuck() == 1 })
 	select {
 	case err := <-ended:
 		if !errors.Is(err, job.ErrStuck) || !strings.Contains(err.Error(), "hangs:") || !strings.Contains(err.Error(), "timeout of 1s") {

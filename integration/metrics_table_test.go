@@ -19,52 +19,51 @@ import (
 	"github.com/cronce-io/cronce/metrics"
 )
 
-// shownBy says of each metric which test holds it against what was done from outside,
-// to a running binary.
+// shownBy names, for each metric, the test that compares it with what was done to a running binary.
 var shownBy = map[string]string{
-	"cronce_broker_connected":                   "TestHealthWhileTheBrokerIsAway",
-	"cronce_broker_reconnects_total":            "TestHealthWhileTheBrokerIsAway",
-	"cronce_build_info":                         "TestMetricsOfAttemptsThatFail",
-	"cronce_clock_error_seconds":                "TestMetricsOfAWrongClock",
-	"cronce_clock_offset_seconds":               "TestMetricsOfAWrongClock",
-	"cronce_job_last_success_timestamp_seconds": "TestMetricsOfAKilledWorker",
-	"cronce_ledger_errors_total":                "TestMetricsOfAFullLedger",
-	"cronce_ledger_request_seconds":             "TestMetricsOfAttemptsThatFail",
-	"cronce_node_fences_total":                  "TestMetricsOfAKilledWorker",
-	"cronce_node_heartbeat_failures_total":      "TestMetricsOfHeartbeatsThatAreRefused",
-	"cronce_node_leases_lost_total":             "TestMetricsOfAFrozenWorker",
-	"cronce_node_owed_slots":                    "TestMetricsOfAKilledWorker",
-	"cronce_node_stuck_handlers":                "TestHandlerThatDoesNotReturnIsReportedAndEndsRunIfWanted",
-	"cronce_node_trust_seconds":                 "TestMetricsOfHeartbeatsThatAreRefused",
-	"cronce_producer_caught_up_total":           "TestMetricsOfAFleetThatWasDown",
-	"cronce_producer_folded_total":              "TestMetricsOfFoldedCopies",
-	"cronce_producer_missed_total":              "TestMetricsOfAFleetThatWasDown",
-	"cronce_producer_published_total":           "TestMetricsOfPublicationsThatAreRefused",
-	"cronce_producer_retries_total":             "TestMetricsOfPublicationsThatAreRefused",
-	"cronce_producer_standing_slots":            "TestMetricsOfProducersThatStandBy",
-	"cronce_producer_stood_by_total":            "TestMetricsOfProducersThatStandBy",
-	"cronce_queue_age_seconds":                  "TestMetricsOfAQueueWithoutWorkers",
-	"cronce_queue_taken_slots":                  "TestMetricsOfAQueueWithoutWorkers",
-	"cronce_queue_waiting_slots":                "TestMetricsOfAQueueWithoutWorkers",
-	"cronce_queue_withheld":                     "TestMetricsOfAServiceThatIsNotReady",
-	"cronce_server_connections":                 "TestMetricsOfTheServer",
-	"cronce_server_messages":                    "TestMetricsOfTheServer",
-	"cronce_server_slow_consumers_total":        "TestMetricsOfTheServer",
-	"cronce_server_store_bytes":                 "TestMetricsOfTheServer",
-	"cronce_slot_attempts_total":                "TestMetricsOfAttemptsThatFail",
-	"cronce_slot_lateness_seconds":              "TestMetricsOfAPausedBroker",
-	"cronce_slot_outcomes_total":                "TestMetricsOfAKilledWorker",
-	"cronce_slot_refused_completions_total":     "TestMetricsOfAFrozenWorker",
-	"cronce_slot_retries_total":                 "TestMetricsOfAttemptsThatFail",
-	"cronce_slot_run_seconds":                   "TestMetricsOfAttemptsThatFail",
-	"cronce_slot_takeovers_total":               "TestMetricsOfAKilledWorker",
-	"cronce_slots_parked":                       "TestMetricsOfParkedSlots",
-	"cronce_slots_running":                      "TestMetricsOfAKilledWorker",
-	"cronce_sweep_offers_total":                 "TestMetricsOfLostMessages",
-	"cronce_watermark_lag_seconds":              "TestMetricsOfPublicationsThatAreRefused",
+	"cronce_broker_connected":                   "TestNodeWithoutABrokerIsLiveButNotReady",
+	"cronce_broker_reconnects_total":            "TestNodeWithoutABrokerIsLiveButNotReady",
+	"cronce_build_info":                         "TestMetricsCountAttemptsAndRetries",
+	"cronce_clock_error_seconds":                "TestMetricsShowAWrongClock",
+	"cronce_clock_offset_seconds":               "TestMetricsShowAWrongClock",
+	"cronce_job_last_success_timestamp_seconds": "TestMetricsCountTheTakeoverFromAKilledWorker",
+	"cronce_ledger_errors_total":                "TestMetricsCountWritesThatAFullLedgerRefuses",
+	"cronce_ledger_request_seconds":             "TestMetricsCountAttemptsAndRetries",
+	"cronce_node_fences_total":                  "TestMetricsCountTheTakeoverFromAKilledWorker",
+	"cronce_node_heartbeat_failures_total":      "TestMetricsCountRefusedHeartbeatsAndShowTheTrustThatIsLeft",
+	"cronce_node_leases_lost_total":             "TestMetricsCountWhatAFrozenWorkerLost",
+	"cronce_node_owed_slots":                    "TestMetricsCountTheTakeoverFromAKilledWorker",
+	"cronce_node_stuck_handlers":                "TestStuckHandlerIsReportedAndEndsRunIfWanted",
+	"cronce_node_trust_seconds":                 "TestMetricsCountRefusedHeartbeatsAndShowTheTrustThatIsLeft",
+	"cronce_producer_caught_up_total":           "TestMetricsCountSlotsOfTheTimeWithoutAFleet",
+	"cronce_producer_folded_total":              "TestMetricsCountFoldedCopies",
+	"cronce_producer_missed_total":              "TestMetricsCountSlotsOfTheTimeWithoutAFleet",
+	"cronce_producer_published_total":           "TestMetricsCountRefusedPublicationsAndShowTheLagOfTheWatermark",
+	"cronce_producer_retries_total":             "TestMetricsCountRefusedPublicationsAndShowTheLagOfTheWatermark",
+	"cronce_producer_standing_slots":            "TestMetricsCountCopiesOfProducersThatStandBy",
+	"cronce_producer_stood_by_total":            "TestMetricsCountCopiesOfProducersThatStandBy",
+	"cronce_queue_age_seconds":                  "TestMetricsShowWhatWaitsInAQueueAndForHowLong",
+	"cronce_queue_taken_slots":                  "TestMetricsShowWhatWaitsInAQueueAndForHowLong",
+	"cronce_queue_waiting_slots":                "TestMetricsShowWhatWaitsInAQueueAndForHowLong",
+	"cronce_queue_withheld":                     "TestMetricsShowThatAQueueIsWithheldWhileItsServiceIsNotReady",
+	"cronce_server_connections":                 "TestMetricsOfTheServerAgreeWithJetStream",
+	"cronce_server_messages":                    "TestMetricsOfTheServerAgreeWithJetStream",
+	"cronce_server_slow_consumers_total":        "TestMetricsOfTheServerAgreeWithJetStream",
+	"cronce_server_store_bytes":                 "TestMetricsOfTheServerAgreeWithJetStream",
+	"cronce_slot_attempts_total":                "TestMetricsCountAttemptsAndRetries",
+	"cronce_slot_lateness_seconds":              "TestMetricsShowLateSlotsAfterAPauseOfTheBroker",
+	"cronce_slot_outcomes_total":                "TestMetricsCountTheTakeoverFromAKilledWorker",
+	"cronce_slot_refused_completions_total":     "TestMetricsCountWhatAFrozenWorkerLost",
+	"cronce_slot_retries_total":                 "TestMetricsCountAttemptsAndRetries",
+	"cronce_slot_run_seconds":                   "TestMetricsCountAttemptsAndRetries",
+	"cronce_slot_takeovers_total":               "TestMetricsCountTheTakeoverFromAKilledWorker",
+	"cronce_slots_parked":                       "TestMetricsShowParkedSlots",
+	"cronce_slots_running":                      "TestMetricsCountTheTakeoverFromAKilledWorker",
+	"cronce_sweep_offers_total":                 "TestMetricsCountMessagesThatTheSweepOffers",
+	"cronce_watermark_lag_seconds":              "TestMetricsCountRefusedPublicationsAndShowTheLagOfTheWatermark",
 }
 
-// A metric that no test compares with anything is not trustworthy.
+// A metric that no test compares with anything may be wrong.
 func TestMetricsAreEachShownByATest(t *testing.T) {
 	t.Parallel()
 	there := map[string]bool{}
@@ -74,8 +73,8 @@ func TestMetricsAreEachShownByATest(t *testing.T) {
 		there[regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(d.String())[1]] = true
 	}
 	s := newSite(t)
-	server := s.start("server", "server", "--listen", "127.0.0.1:0", "--store", s.path("store"), "--metrics-addr", "127.0.0.1:0")
-	for name := range server.metrics() {
+	s.startServer("127.0.0.1:0", "--metrics-addr", "127.0.0.1:0")
+	for name := range s.server.metrics() {
 		if strings.HasPrefix(name, "cronce_") {
 			there[name] = true
 		}
@@ -96,7 +95,7 @@ func TestMetricsAreEachShownByATest(t *testing.T) {
 	}
 }
 
-// testBodies are the texts of this package's tests, by name.
+// testBodies returns the text of each test in the files metrics*_test.go, by name.
 func testBodies(t *testing.T) map[string]string {
 	t.Helper()
 	bodies := map[string]string{}

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-func TestMetricsOfAKilledWorker(t *testing.T) {
+func TestMetricsCountTheTakeoverFromAKilledWorker(t *testing.T) {
 	t.Parallel()
 	b := newMeasuredSite(t).beginSlot("")
 	b.owner.measured(map[string]float64{
@@ -42,7 +42,7 @@ func TestMetricsOfAKilledWorker(t *testing.T) {
 	}
 }
 
-func TestMetricsOfAFrozenWorker(t *testing.T) {
+func TestMetricsCountWhatAFrozenWorkerLost(t *testing.T) {
 	t.Parallel()
 	b := newMeasuredSite(t).beginSlot("")
 	b.owner.signal(syscall.SIGSTOP)
@@ -60,16 +60,16 @@ func TestMetricsOfAFrozenWorker(t *testing.T) {
 	b.other.measured(map[string]float64{`cronce_slot_takeovers_total`: 1, `cronce_node_fences_total`: 1})
 }
 
-// The test is a producer too, which announces nothing: each of its copies is there
-// when the node publishes its own.
-func TestMetricsOfFoldedCopies(t *testing.T) {
+// The test publishes copies of future slots and, unlike a producer, does not announce that. So each copy is in
+// the stream when the node publishes its own.
+func TestMetricsCountFoldedCopies(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	w := s.worker("w1", s.jobs(tick, `name: tick, schedule: "* * * * * *", overlap: allow`))
 	const copies = 3
 	eventually(t, "a slot", func() bool { return len(s.touched()) > 0 })
 	before := w.metrics()
-	first := time.Now().Add(2 * time.Second).Truncate(time.Second)
+	first := soon()
 	for i := range copies {
 		id := slotID("tick", first.Add(time.Duration(i)*time.Second))
 		m := &nats.Msg{Subject: "cronce.slot.default.tick", Header: nats.Header{"Nats-Msg-Id": {id}, "Cronce-Slot": {id}}}
@@ -90,25 +90,23 @@ func TestMetricsOfFoldedCopies(t *testing.T) {
 	}
 }
 
-func TestMetricsOfAWrongClock(t *testing.T) {
+func TestMetricsShowAWrongClock(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	w := s.worker("w1", s.jobs(tick, `name: tick, schedule: "* * * * * *"`), "--clock-offset", "90s")
 	eventually(t, "a slot", func() bool { return len(s.touched()) > 0 })
 	got := w.metrics()
-	if offset := got["cronce_clock_offset_seconds"]; math.Abs(offset+90) > .5 {
-		t.Errorf("the clock's offset is %v", offset)
+	offset, err := got["cronce_clock_offset_seconds"], got["cronce_clock_error_seconds"]
+	if math.Abs(offset+90) > err+.001 || err <= 0 || err > 20 {
+		t.Errorf("the clock's offset is %v s, with an error of at most %v s; it was set to -90 s", offset, err)
 	}
-	if err := got["cronce_clock_error_seconds"]; err <= 0 || err > 1 {
-		t.Errorf("the clock's error is %v", err)
-	}
-	// By the broker's clock its slots are on time.
-	if late := got[`cronce_slot_lateness_seconds_sum{queue="default"}`] / got[`cronce_slot_lateness_seconds_count{queue="default"}`]; late > 1 {
+	// By its own clock, each slot would start 90 s late.
+	if late := got[`cronce_slot_lateness_seconds_sum{queue="default"}`] / got[`cronce_slot_lateness_seconds_count{queue="default"}`]; !(late < 45) {
 		t.Errorf("slots were %v s late", late)
 	}
 }
 
-func TestMetricsOfAFullLedger(t *testing.T) {
+func TestMetricsCountWritesThatAFullLedgerRefuses(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	id, workers := s.running()
@@ -132,9 +130,9 @@ func TestMetricsOfAFullLedger(t *testing.T) {
 	owner.measured(map[string]float64{errors: failures, `cronce_slot_outcomes_total{job="work",state="succeeded"}`: 1})
 }
 
-// The broker stands still over some slots' due time: those start late, as the ledger
-// says too. Nothing runs beside it: it measures.
-func TestMetricsOfAPausedBroker(t *testing.T) {
+// The broker is suspended while some slots fall due. They start late, and the metric counts as many late slots
+// as the ledger has. No other test runs meanwhile, because this one compares times with one second.
+func TestMetricsShowLateSlotsAfterAPauseOfTheBroker(t *testing.T) {
 	s := newMeasuredSite(t)
 	w := s.worker("w1", s.jobs("", `name: tick, schedule: "* * * * * *", overlap: allow`))
 	w.says("slot succeeded")
@@ -157,42 +155,42 @@ func TestMetricsOfAPausedBroker(t *testing.T) {
 	counted := got[`cronce_slot_lateness_seconds_count{queue="default"}`]
 	above := counted - got[`cronce_slot_lateness_seconds_bucket{queue="default",le="1"}`]
 	if late < 2 || math.Abs(above-float64(late)) > 1 || math.Abs(counted-float64(all)) > 2 {
-		t.Errorf("%v of %v were late by more than a second; the ledger says %d of %d", above, counted, late, all)
+		t.Errorf("%v of %v slots were late by more than a second, and by the ledger %d of %d", above, counted, late, all)
 	}
 }
 
-func TestMetricsOfAQueueWithoutWorkers(t *testing.T) {
+func TestMetricsShowWhatWaitsInAQueueAndForHowLong(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	instant := soon()
 	w := s.worker("w1", s.jobs(waits, "name: work, "+at(instant), `name: tick, schedule: "* * * * * *", overlap: queue`), "--concurrency", "1")
 	eventually(t, "a slot that runs", func() bool { return len(s.touched()) == 1 })
 	var got map[string]float64
-	eventually(t, "the age of what waits", func() bool {
+	eventually(t, "a slot that waits for three seconds", func() bool {
 		got = w.metrics()
 		return got[`cronce_queue_age_seconds{queue="default"}`] > 3
 	})
 	waiting := s.waiting("default")
 	if n := got[`cronce_queue_waiting_slots{queue="default"}`]; n < 2 || n > float64(waiting) {
-		t.Errorf("%v wait, and the stream has %d", n, waiting)
+		t.Errorf("%v slots wait, and the stream has %d", n, waiting)
 	}
 	queue, err := s.js.Consumer(t.Context(), "cronce_slots", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := got[`cronce_queue_taken_slots{queue="default"}`]; n < 1 || n != float64(queue.CachedInfo().NumAckPending) {
-		t.Errorf("%v were given to a worker, and the broker says %d", n, queue.CachedInfo().NumAckPending)
+		t.Errorf("%v slots were delivered, and the broker says %d", n, queue.CachedInfo().NumAckPending)
 	}
 	if lag := got["cronce_watermark_lag_seconds"]; lag > 20 {
-		t.Errorf("all is published, and the watermark lags by %v s", lag)
+		t.Errorf("the watermark lags by %v s although all is published", lag)
 	}
 	s.write("goon", "")
-	eventually(t, "nothing to wait", func() bool {
+	eventually(t, "no slot that waits", func() bool {
 		return w.metrics()[`cronce_queue_age_seconds{queue="default"}`] < 2
 	})
 }
 
-func TestMetricsOfParkedSlots(t *testing.T) {
+func TestMetricsShowParkedSlots(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	w := s.worker("w1", s.jobs(waits, `name: tick, schedule: "* * * * * *", overlap: queue`))
@@ -201,12 +199,12 @@ func TestMetricsOfParkedSlots(t *testing.T) {
 		return got[`cronce_slots_running{queue="default"}`] == 1 && got[`cronce_slots_parked{queue="default"}`] >= 3
 	})
 	s.write("goon", "")
-	eventually(t, "none to wait", func() bool { return w.metrics()[`cronce_slots_parked{queue="default"}`] == 0 })
+	eventually(t, "no parked slot", func() bool { return w.metrics()[`cronce_slots_parked{queue="default"}`] == 0 })
 }
 
-// A broker that is away makes no process unhealthy, only not ready: restarts would
-// not bring it back.
-func TestHealthWhileTheBrokerIsAway(t *testing.T) {
+// While the broker is away, a node is not ready, but live: a restart of the node would not bring the broker
+// back.
+func TestNodeWithoutABrokerIsLiveButNotReady(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	w := s.worker("w1", s.jobs(tick, `name: tick, schedule: "* * * * * *"`), "--lease", lease.String())
@@ -227,7 +225,7 @@ func TestHealthWhileTheBrokerIsAway(t *testing.T) {
 	}
 }
 
-// is waits until the page has this status and says this.
+// is waits until the page has this status and contains this text.
 func (p *process) is(want int, page, says string) {
 	p.t.Helper()
 	eventually(p.t, fmt.Sprintf("%s to be %d and say %q", page, want, says), func() bool {
@@ -236,7 +234,7 @@ func (p *process) is(want int, page, says string) {
 	})
 }
 
-func TestReadyAndLiveOfADisabledProcess(t *testing.T) {
+func TestDisabledProcessIsReadyAndLive(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	file := s.jobs(tick, `name: tick, schedule: "* * * * * *"`)
@@ -245,19 +243,19 @@ func TestReadyAndLiveOfADisabledProcess(t *testing.T) {
 	p.is(http.StatusOK, "/healthz", "[+]live ok")
 }
 
-func TestHealthAndMetricsOfTheServer(t *testing.T) {
+func TestServerServesHealthAndMetrics(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	p := s.start("server", "server", "--listen", "127.0.0.1:0", "--store", s.path("store"), "--metrics-addr", "127.0.0.1:0")
-	p.is(http.StatusOK, "/readyz", "[+]JetStream ok")
-	p.is(http.StatusOK, "/healthz", "[+]live ok")
-	// Another test's client may look for its server on the port that this one has got.
-	if got, there := p.metrics()["cronce_server_messages"]; !there || got != 0 {
-		t.Errorf("%v messages", got)
+	s.startServer("127.0.0.1:0", "--metrics-addr", "127.0.0.1:0")
+	s.server.is(http.StatusOK, "/readyz", "[+]JetStream ok")
+	s.server.is(http.StatusOK, "/healthz", "[+]live ok")
+	// The number of connections is not checked: a client of another test may look for its server on this port.
+	if got, there := s.server.metrics()["cronce_server_messages"]; !there || got != 0 {
+		t.Errorf("%v messages, want 0", got)
 	}
 }
 
-func TestMetricsAddressThatIsTaken(t *testing.T) {
+func TestMetricsAddressThatCannotBeUsedIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

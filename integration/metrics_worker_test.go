@@ -4,9 +4,11 @@ package integration
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +18,9 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// A job that fails twice, in a node that does nothing else: what it says of attempts,
-// of how long they took and of the ledger is what the action, the clock and the
-// stream say.
-func TestMetricsOfAttemptsThatFail(t *testing.T) {
+// A node runs only one slot, which fails twice. Its metrics agree with the action's file on the number of
+// attempts, with the clock on their time, and with the stream on the writes of the ledger.
+func TestMetricsCountAttemptsAndRetries(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	instant := soon()
@@ -41,17 +42,16 @@ func TestMetricsOfAttemptsThatFail(t *testing.T) {
 	if got := w.metrics()[`cronce_slot_run_seconds_sum{queue="default"}`]; attempts != 3 || got < .9 || got > time.Since(began).Seconds() {
 		t.Errorf("%d attempts ran for %v s", attempts, got)
 	}
-	version := strings.Fields(s.command(0, "--version").stdout())
-	for name := range w.metrics() {
-		if strings.HasPrefix(name, "cronce_build_info") && !strings.Contains(name, fmt.Sprintf("version=%q", version[1])) {
-			t.Errorf("%s is of another version than %q", name, version)
-		}
+	version := fmt.Sprintf("version=%q", strings.Fields(s.command(0, "--version").stdout())[1])
+	builds := slices.DeleteFunc(slices.Collect(maps.Keys(w.metrics())), func(name string) bool { return !strings.HasPrefix(name, "cronce_build_info{") })
+	if len(builds) != 1 || !strings.Contains(builds[0], version) {
+		t.Errorf("the builds are %q, want one with %s", builds, version)
 	}
 }
 
-// The bucket of nodes takes nothing for a while: each heartbeat that is sent then is
-// a failure, and what trust is left is that of the last one that was stored.
-func TestMetricsOfHeartbeatsThatAreRefused(t *testing.T) {
+// The bucket of nodes refuses all writes for a while. Each heartbeat of that time is a failure, and the node
+// trusts itself only for as long as its last stored heartbeat allows.
+func TestMetricsCountRefusedHeartbeatsAndShowTheTrustThatIsLeft(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	s.jobs("", goodJob)
@@ -69,22 +69,22 @@ func TestMetricsOfHeartbeatsThatAreRefused(t *testing.T) {
 		return stream.CachedInfo().State
 	}
 	eventually(t, "three heartbeats to fail", func() bool { return w.metrics()[failures] >= 3 })
-	// A node trusts itself for 15 of the 20 s of its lease, from before it sent.
+	// A node trusts itself for 15 of the 20 s of its lease, counted from before it sent the heartbeat.
 	left := 15 - time.Since(nodes().LastTime).Seconds()
 	if got := w.metrics()[trust]; got > left+.05 {
-		t.Errorf("it trusts itself for %v s more; by its last heartbeat that was stored it is %v at most", got, left)
+		t.Errorf("the node trusts itself for %v s more, and its last stored heartbeat allows at most %v s", got, left)
 	}
 	s.limit("KV_cronce_nodes", -1)
-	eventually(t, "trust", func() bool { return w.metrics()[trust] > 14 })
-	eventually(t, "failures to be what was sent and not stored", func() bool {
+	eventually(t, "a heartbeat that renews the trust", func() bool { return w.metrics()[trust] > 14 })
+	eventually(t, "a failure for each heartbeat that was sent and not stored", func() bool {
 		return w.metrics()[failures] == float64(sent.count(anyMessage))-float64(nodes().LastSeq)
 	})
 	w.measured(map[string]float64{"cronce_node_leases_lost_total": 0})
 }
 
-// A service is away, comes, goes and comes: the queue of its job is withheld just
-// then, and the queue of another job never.
-func TestMetricsOfAServiceThatIsNotReady(t *testing.T) {
+// The service of a job is away, comes, and goes, twice. The queue of the job is withheld whenever the service is
+// away, and the queue of another job never.
+func TestMetricsShowThatAQueueIsWithheldWhileItsServiceIsNotReady(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	addr := natstest.FreeAddress(t)
@@ -107,15 +107,14 @@ jobs:
 	}
 }
 
-// A client reads nothing of what it asked for until the server cuts it off, and what
-// the streams hold is what JetStream itself counts.
-func TestMetricsOfTheServer(t *testing.T) {
+// The metrics count the messages of streams as JetStream does, and a client that the server cuts off because it
+// does not read.
+func TestMetricsOfTheServerAgreeWithJetStream(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	p := s.start("server", "server", "--listen", "127.0.0.1:0", "--store", s.path("store"), "--metrics-addr", "127.0.0.1:0", "-o", "json")
-	eventually(t, "the server's address", func() bool { return strings.Contains(p.stdout(), "}") })
-	s.url = readJSON[struct{ URL string }](t, []byte(p.stdout())).URL
+	s.startServer("127.0.0.1:0", "--metrics-addr", "127.0.0.1:0")
 	s.connect()
+	p := s.server
 	p.measured(map[string]float64{"cronce_server_connections": 1, "cronce_server_slow_consumers_total": 0, "cronce_server_messages": 0, "cronce_server_store_bytes": 0})
 	if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
 		t.Fatal(err)
@@ -155,7 +154,7 @@ func TestMetricsOfTheServer(t *testing.T) {
 		}
 		return p.metrics()["cronce_server_slow_consumers_total"] == 1
 	})
-	// What is being written to it is given up ten seconds later.
-	eventually(t, "the client to be gone", func() bool { return p.metrics()["cronce_server_connections"] == 1 })
+	// The server gives up its pending write to the client after ten seconds.
+	eventually(t, "the server to close the connection", func() bool { return p.metrics()["cronce_server_connections"] == 1 })
 	p.is(http.StatusOK, "/readyz", "[+]JetStream ok")
 }

@@ -25,7 +25,7 @@ func newMeasuredSite(t *testing.T) *site {
 
 var served = regexp.MustCompile(`metrics=(http://\S+)/metrics`)
 
-// ask gets a page of what a process serves beside its work.
+// ask gets a page of the server for metrics and health of a process.
 func (p *process) ask(page string) (status int, body string) {
 	p.t.Helper()
 	p.says("serving metrics and health")
@@ -41,7 +41,7 @@ func (p *process) ask(page string) (status int, body string) {
 	return resp.StatusCode, string(data)
 }
 
-// metrics scrapes a process: each series as it is written, and its value.
+// metrics scrapes a process. It returns the value of each series, by the text of the series.
 func (p *process) metrics() map[string]float64 {
 	p.t.Helper()
 	status, body := p.ask("/metrics")
@@ -64,8 +64,8 @@ func (p *process) metrics() map[string]float64 {
 	return values
 }
 
-// measured checks what a process says against what happened. It is asked again for a
-// while: a slot's outcome is in the ledger before its worker has counted it.
+// measured waits until the series of a process have these values. A series that is absent counts as 0. It
+// polls, because a worker counts an outcome only after it has recorded it.
 func (p *process) measured(want map[string]float64) {
 	p.t.Helper()
 	var wrong []string
