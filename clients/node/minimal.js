@@ -77,7 +77,7 @@ class Store {
 // bounded refuses what a worker would compute with.
 function bounded(bucket, v) {
   const refuse = (why) => { throw new Error(`a value of ${bucket}: ${why}`); };
-  const instant = (text) => text === undefined || !Number.isNaN(Date.parse(text)) || refuse(`instant ${text}`);
+  const instant = (text) => text === undefined || !Number.isNaN(instantOf(text)) || refuse(`instant ${text}`);
   const count = (n, most) => n === undefined || (Number.isInteger(n) && n >= 0 && n <= most) || refuse(`number ${n}`);
   if (bucket === "nodes") {
     if (!["alive", "stopped", "fenced"].includes(v.state)) refuse(`state ${v.state}`);
@@ -382,6 +382,9 @@ function closed(record, fence, now, error) {
 
 const nanos = (ns) => iso(Number(ns / 1000000n)).slice(0, -1) + String(ns % 1000000n).padStart(6, "0") + "Z";
 
+// instantOf is NaN for all that is not RFC 3339 [M-3]: Date.parse takes "2026-11-21" and February 30 too.
+const instantOf = (text) => (/^\d{4}-.{14}(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/.test(text) && new Date(`${text.slice(0, 19)}Z`).toJSON()?.startsWith(text.slice(0, 19)) ? Date.parse(text) : NaN);
+
 // slotKey reads an ID in its one spelling [N-1]: planned slots and triggered runs, and their parts.
 function slotKey(id) {
   const [, job, rest, part] = /^([A-Za-z0-9_-]{1,64}):(.*?)(#\d+of\d+)?$/s.exec(id) ?? [];
@@ -405,7 +408,7 @@ function slotOf(m) {
   if (!slot) return null;
   if ((sent && sent !== id) || m.subject.split(".").at(-1) !== slot.job) return undefined;
   if (!name64.test(slot.job) || !/^\d*$/.test(get("Cronce-Job-Revision"))) return null;
-  const due = get("Cronce-Due") ? Date.parse(get("Cronce-Due")) : slot.at;
+  const due = get("Cronce-Due") ? instantOf(get("Cronce-Due")) : slot.at;
   if (Number.isNaN(due)) return null;
   const special = ["Cronce-Missed", "Cronce-Refused", "Cronce-Chained", "Cronce-Event"].some((name) => get(name) !== "");
   return { ...slot, revision: Number(get("Cronce-Job-Revision") || 0), node: get("Cronce-Node"), due: due < slot.at ? slot.at : due, special };

@@ -73,6 +73,15 @@ var jobMutants = []mutant{
 		in:     "internal/core",
 	},
 	{
+		name:   "lenient-instants",
+		breaks: "an instant that is not RFC 3339 is read, and other clients refuse what has it",
+		file:   "internal/codec/json.go",
+		old:    "if lenient.Match(data) || s.Decode(dst) != nil",
+		new:    "if s.Decode(dst) != nil",
+		test:   "TestStoredValues",
+		in:     "docs",
+	},
+	{
 		name:   "unknown-states-read",
 		breaks: "a state of a newer program is taken for running, and its slot is claimed when its node is dead",
 		file:   "internal/codec/bounds.go",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -52,10 +53,10 @@ func NewStrict() *Strict {
 }
 
 // Read reads data into dst. It returns false if data is not a single object of this version
-// without unknown members. Then s must not be used again.
+// without unknown members, or may hold an instant that is not RFC 3339. Then s must not be used again.
 func (s *Strict) Read(data []byte, dst any) bool {
 	s.from.Reset(data)
-	if s.Decode(dst) != nil || reflect.ValueOf(dst).Elem().FieldByName("V").Int() != Version {
+	if lenient.Match(data) || s.Decode(dst) != nil || reflect.ValueOf(dst).Elem().FieldByName("V").Int() != Version {
 		return false
 	}
 	_, err := s.Token() // not More, which is false before a "}" or a "]" too
@@ -73,7 +74,7 @@ func DecodeLoosely(what string, data []byte, dst any) (Extra, error) {
 	if head.V != Version {
 		return nil, fmt.Errorf("%w: %s has v=%d, this program knows v=%d: upgrade this program", ErrVersion, what, head.V, Version)
 	}
-	if err := json.Unmarshal(data, dst); err != nil {
+	if err := Unmarshal(data, dst); err != nil {
 		return nil, Unreadable(what, err)
 	}
 	var extra Extra
@@ -87,6 +88,30 @@ func DecodeLoosely(what string, data []byte, dst any) (Extra, error) {
 		return nil, nil
 	}
 	return extra, nil
+}
+
+// lenient matches the part that makes an instant unreadable here, and not for package time: an hour of
+// one digit, a comma, more than nine digits of fraction, an offset of 24 hours or of 60 minutes
+// (https://go.dev/issue/54580).
+var lenient = regexp.MustCompile(`T(?:\d:|[\d:]{8}(?:,\d|\.\d{10}|[.\d]*[+-](?:24:|\d\d:60)))`)
+
+// ParseInstant reads an instant in RFC 3339, with up to nine digits of fraction and no other spelling.
+func ParseInstant(text string) (time.Time, error) {
+	if lenient.MatchString(text) {
+		return time.Time{}, fmt.Errorf("%q is not RFC 3339", Clip(text))
+	}
+	return time.Parse(time.RFC3339, text)
+}
+
+// Unmarshal does what json.Unmarshal does, but refuses an instant that ParseInstant refuses.
+func Unmarshal(data []byte, dst any) error {
+	if lenient.Match(data) {
+		// A text may match too. So each match is spoilt: then only an instant is refused.
+		if err := json.Unmarshal(lenient.ReplaceAll(data, []byte("t")), reflect.New(reflect.TypeOf(dst).Elem()).Interface()); err != nil {
+			return err
+		}
+	}
+	return json.Unmarshal(data, dst)
 }
 
 // Unreadable returns an error that wraps ErrInvalid, for a value that is not JSON, or ErrVersion, if a

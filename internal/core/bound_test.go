@@ -85,6 +85,23 @@ func TestEveryDecoderBoundsEveryMember(t *testing.T) {
 	}
 }
 
+func TestNoDecoderReadsAnInstantThatIsNotRFC3339(t *testing.T) {
+	t.Parallel()
+	for kind, value := range sound {
+		for path, bend := range members(t, value) {
+			for _, with := range []string{`"2031-01-02T3:04:05Z"`, `"2031-01-02T03:04:05,0Z"`, `"2031-01-02T03:04:05.0000000000Z"`, `"2031-01-03T03:04:05+24:00"`, `"2031-01-02T04:04:05+00:60"`} {
+				read, err := decoders[kind](bend(with))
+				if err != nil {
+					continue
+				}
+				if data, err := read.MarshalJSON(); err != nil || strings.Contains(string(data), "2031-01-02T03:04:05Z") {
+					t.Errorf("%s, %s: %s is read as an instant: %s, %v", kind, path, with, data, err)
+				}
+			}
+		}
+	}
+}
+
 // bounded fails the test if a decoded value cannot be encoded and decoded again, or if a count, list
 // or text in it is too large.
 func bounded(t *testing.T, name, kind string, read json.Marshaler) {

@@ -208,7 +208,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	}
 	instant := func(name string, dst *time.Time) {
 		if v := get(name); v != "" && err == nil {
-			if *dst, err = time.Parse(time.RFC3339, v); err != nil {
+			if *dst, err = codec.ParseInstant(v); err != nil {
 				err = fmt.Errorf("%w header %s %q: want an instant", job.ErrInvalid, name, codec.Clip(v))
 				return
 			}

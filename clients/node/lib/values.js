@@ -20,8 +20,9 @@ export function decode(text) {
 const earliest = Date.parse("0000-01-01T00:00:00Z"), latest = Date.parse("9999-12-31T23:59:59Z");
 
 export function parseInstant(text) {
-  const m = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)$/.exec(text);
-  const ms = m ? Date.parse(m[1] + m[3]) : NaN;
+  const m = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/.exec(text);
+  const exists = m && new Date(m[1] + "Z").toJSON()?.startsWith(m[1]); // Date.parse takes 24:00 and February 30 too
+  const ms = exists ? Date.parse(m[1] + m[3]) : NaN;
   if (!(ms >= earliest && ms <= latest)) throw new Invalid(`instant ${JSON.stringify(text)}: want RFC 3339, in UTC of the years 0 to 9999`);
   return BigInt(ms) * 1_000_000n + BigInt((m[2] ?? "").padEnd(9, "0"));
 }

@@ -165,7 +165,7 @@ func parseEvery(text string) (int64, error) {
 
 // parseAt reads the instant after @at, and returns it in seconds since 1970.
 func parseAt(text string) (int64, error) {
-	t, err := time.Parse(time.RFC3339, text)
+	t, err := codec.ParseInstant(text)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("%q is not an instant; want @at 2027-01-01T00:00:00Z", codec.Clip(text))

@@ -206,7 +206,7 @@ func anotherSpelling(s *stage) {
 	s.launch("work")
 	unreadable := [][2]string{
 		{"Cronce-Slot", "work:@ two"}, {"Cronce-Slot", "work:2026-11-21T07:00:00.0Z"}, {"Cronce-Slot", "work:@x#01of2"},
-		{"Cronce-Job-Revision", "0x1"}, {"Cronce-Due", "yesterday"}, {"Cronce-Missed", "1e0"},
+		{"Cronce-Job-Revision", "0x1"}, {"Cronce-Due", "yesterday"}, {"Cronce-Due", "2026-11-21"}, {"Cronce-Due", "2026-11-21T7:00:00Z"}, {"Cronce-Missed", "1e0"},
 	}
 	ids := map[string]bool{}
 	for i, headers := range unreadable {
