@@ -174,10 +174,12 @@ func apBounds(j *job.Job, given *apJob, zone *time.Location, p *apJob) (why stri
 		if !ok {
 			return fmt.Sprintf("%s=%s is not a literal", name, v.Source)
 		}
-		if strings.HasPrefix(name, "start") {
+		if end := at.Add(time.Second); strings.HasPrefix(name, "end") { // APScheduler may run at the end, and Until is exclusive
+			if j.Until.IsZero() || end.Before(j.Until) { // year sets both bounds
+				j.Until = end
+			}
+		} else if at.After(j.From) {
 			j.From = at
-		} else {
-			j.Until = at.Add(time.Second) // APScheduler may run at the end, and Until is exclusive
 		}
 	}
 	if v, ok := given.pop("jitter"); ok {

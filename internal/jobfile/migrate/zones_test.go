@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +62,28 @@ func TestACronTriggersJobRunsTwiceAtATimeThatOccursTwice(t *testing.T) {
 			if strings.Join(got, " ") != want[i] {
 				t.Errorf("%s from %v: %v, want %s", text, from, got, want[i])
 			}
+		}
+	}
+}
+
+func TestAYearAndTheDatesOfATriggerAllBoundItsJob(t *testing.T) {
+	t.Parallel()
+	for dates, want := range map[string]string{
+		"":                        "2027-01-01 00:00:00 2028-01-01 00:00:00",
+		", start_date=2026-06-01": "2027-01-01 00:00:00 2028-01-01 00:00:00",
+		", start_date=2027-06-01": "2027-06-01 00:00:00 2028-01-01 00:00:00",
+		", end_date=2027-07-01":   "2027-01-01 00:00:00 2027-07-01 00:00:01",
+		", end_date=2030-01-01":   "2027-01-01 00:00:00 2028-01-01 00:00:00",
+		", start_time=2027-06-01": "2027-06-01 00:00:00 2028-01-01 00:00:00",
+	} {
+		dates = regexp.MustCompile(`[0-9-]{10}`).ReplaceAllString(dates, "'$0'")
+		r := APScheduler("s = BlockingScheduler(timezone='UTC')\ns.add_job('m:f', CronTrigger(year=2027, hour=3, timezone='UTC'"+dates+"))", "UTC")
+		if len(r.Jobs) != 1 {
+			t.Errorf("%s: %+v", dates, r)
+			continue
+		}
+		if j := r.Jobs[0].Job; j.From.Format(time.DateTime)+" "+j.Until.Format(time.DateTime) != want {
+			t.Errorf("%s: from %v until %v, want %s", dates, j.From, j.Until, want)
 		}
 	}
 }
