@@ -92,7 +92,12 @@ func TestFalseAnnouncementsDelayNoSlot(t *testing.T) {
 						return nil
 					}
 					for i := range maxActive {
-						a.Node, a.Started, a.Time = tt.as(i), start.Add(-time.Hour), time.Now().Add(tt.ahead)
+						a.Node, a.Time = tt.as(i), time.Now().Add(tt.ahead)
+						if started, ok := all[0].cfg.Vouched(a.Node); ok {
+							a.Started = started
+						} else {
+							a.Started = start.Add(-time.Hour)
+						}
 						lies = append(lies, a)
 					}
 					return lies
@@ -103,6 +108,17 @@ func TestFalseAnnouncementsDelayNoSlot(t *testing.T) {
 				stopAll(all)
 			})
 		})
+	}
+}
+
+func TestAnnouncementWithAnotherStartThanItsRecordHasIsIgnored(t *testing.T) {
+	t.Parallel()
+	vouched := func(string) (time.Time, bool) { return epoch, true }
+	f := newFleet(Config{Node: "n1", Started: epoch, Vouched: vouched}.withDefaults())
+	for started, believed := range map[time.Time]bool{epoch.Add(-time.Second): false, epoch: true} {
+		if p := f.receive(exchange.Announcement{Kind: exchange.AnnounceHere, Node: "n2", Started: started}, epoch); (p != nil) != believed {
+			t.Errorf("an announcement with the start %v, by a record with %v, is believed: %v, want %v", started, epoch, p != nil, believed)
+		}
 	}
 }
 
@@ -130,8 +146,9 @@ func (b *broker) liars(forge bool, names []string, members []string, vouched fun
 		defer close(done)
 		for sleep(ctx, 100*time.Millisecond) == nil {
 			for _, name := range names {
+				started, _ := vouched(name)
 				_ = v.Announce(exchange.Announcement{
-					Kind: exchange.AnnounceHere, Node: name, Time: time.Now(), Members: f.members, Registry: f.registry,
+					Kind: exchange.AnnounceHere, Node: name, Started: started, Time: time.Now(), Members: f.members, Registry: f.registry,
 				})
 			}
 			if forge {

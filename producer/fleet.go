@@ -140,7 +140,7 @@ func (f *fleet) owner(name string) *peer {
 }
 
 // receive takes in an announcement. It returns the peer if the peer announced that it is
-// active, and a live record vouches for it.
+// active, and a live record with the same start vouches for it.
 func (f *fleet) receive(a exchange.Announcement, now time.Time) *peer {
 	p := f.peers[a.Node]
 	switch a.Kind {
@@ -153,15 +153,13 @@ func (f *fleet) receive(a exchange.Announcement, now time.Time) *peer {
 		}
 		return nil
 	}
-	started, ok := a.Started, true
 	if f.vouched != nil {
-		started, ok = f.vouched(a.Node)
-	}
-	if !ok {
-		return nil
+		if started, ok := f.vouched(a.Node); !ok || !started.Equal(a.Started) {
+			return nil
+		}
 	}
 	if p == nil {
-		p = newPeer(a.Node, started)
+		p = newPeer(a.Node, a.Started)
 		f.peers[a.Node] = p
 	}
 	if p.auditAt.IsZero() {

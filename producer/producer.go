@@ -89,7 +89,8 @@ type Config struct {
 
 	// Vouched reports whether a live record says that the node produces, and when the node
 	// started, as far as this node knows. If ok is false, the node's announcements are ignored.
-	// It must not block. Nil: every announcement counts, with the start that it states.
+	// An announcement with another start is ignored too. It must not
+	// block. Nil: every announcement counts.
 	Vouched func(node string) (started time.Time, ok bool)
 
 	// ZonesBehind reports whether a live producer has newer time zone data than this program.
