@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -33,6 +34,27 @@ func TestNoSlotIsPublishedEarlyAfterASlowFirstHeartbeat(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAProducerAsksTheOthersOnlyOnceItsClockIsPlausible(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		b.apply(every("a", "* * * * * *", job.CatchUpAll))
+		p := b.member(func(_ *Config, v *view) { v.offset = 48 * time.Hour })
+		advance(10 * time.Second)
+		if n := b.announcements(); n > 0 {
+			t.Errorf("%d announcements of a producer whose clock is implausible", n)
+		}
+		asked := false
+		stop, _ := (&view{broker: b}).Listen(func(a exchange.Announcement) { asked = asked || a.Kind == exchange.AnnounceAsk })
+		p.step(-48 * time.Hour)
+		advance(reconnectPoll + 10*time.Millisecond)
+		if p.stop(); !asked {
+			t.Error("it did not ask the others when its clock was right")
+		}
+		stop()
+	})
 }
 
 // A producer whose clock becomes implausible announces once that it leaves, and then nothing.

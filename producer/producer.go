@@ -230,7 +230,9 @@ func (p *Producer) run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	s.ask()
+	if !s.away {
+		s.ask()
+	}
 	group, inner := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.watch(inner, events) })
 	group.Go(func() error { return k.run(inner) })

@@ -50,7 +50,8 @@ type session struct {
 
 	// lastTurn is the broker's clock at the last turn. watermarkStale is true while the stored
 	// watermark must be read before a slot is published, since others may have published
-	// meanwhile. away is true after a turn in which canPublish was false. reconnects is what
+	// meanwhile. away is true after a turn in which canPublish was false, and at first if the clock
+	// is implausible. reconnects is what
 	// Config.Reconnects returned at the last turn.
 	lastTurn       time.Time
 	watermarkStale bool
@@ -70,7 +71,7 @@ func newSession(p *Producer, k *keeper) *session {
 	o := newOutbox(p, f, a)
 	o.wokeAt = p.cfg.Clock.Now()
 	return &session{
-		Producer: p, keeper: k, fleet: f, outbox: o, watermarkStale: true, announcements: make(chan exchange.Announcement, 256),
+		Producer: p, keeper: k, fleet: f, outbox: o, watermarkStale: true, away: p.cfg.Clock.Plausible() != nil, announcements: make(chan exchange.Announcement, 256),
 		agenda: a, lastTurn: p.cfg.Clock.Now(), reconnects: p.cfg.Reconnects(),
 	}
 }

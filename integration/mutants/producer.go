@@ -35,6 +35,14 @@ var producerMutants = []mutant{
 		test:   "TestProducersWhoseClockIsImplausibleAnnounceNothing",
 	},
 	{
+		name:   "asked-before-the-clock-is-right",
+		breaks: "a producer that begins with an implausible clock asks the others",
+		file:   "producer/producer.go",
+		old:    "if !s.away {",
+		new:    "if s.announcedAt.IsZero() {",
+		test:   "TestAProducerAsksTheOthersOnlyOnceItsClockIsPlausible",
+	},
+	{
 		name:   "reconnect-between-turns",
 		breaks: "a producer does not notice a connection that was lost and restored between two of its turns",
 		file:   "producer/session.go",
