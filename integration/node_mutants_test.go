@@ -29,7 +29,7 @@ var nodeMutants = []nodeMutant{
 	{"does not wait for the due time", "claim", `if (wait > 0 && (m.slot.range || !tooOld(d, v)))`, `if (false)`, "claims", ""},
 	{"disables a job for a past plan whose schedule it cannot compute", "definition", `if (p.to === undefined || !(err instanceof Invalid)) throw`, `throw`, "claims", ""},
 	{"ends a slot of a past plan whose schedule it cannot compute", "claim", `if (uncomputed(m, v.entry)) return unhandled(d);`, `if (uncomputed(m, v.entry)) return end(d, v, "cancelled", "definition changed");`, "claims", ""},
-	{"runs a slot that was missed", "claim", `if (leftOut) return end`, `if (false) return end`, "claims", ""},
+	{"runs a slot that was missed", "claim", `if (leftOut(m)) return end`, `if (false) return end`, "claims", ""},
 	{"runs a range that does not say how many slots it has", "claim", `m.missed > 0 || m.slot.range;`, `m.missed > 0;`, "claims", ""},
 	{"runs a slot that cannot be made", "claim", `if (m.refused) return end`, `if (false) return end`, "claims", ""},
 	{"runs planned slots of a job that comes after others", "claim", `if (m.revision >= entry.revision) return true;`, `if (m.revision >= entry.revision || entry.job.plan.after?.length) return true;`, "claims", ""},

@@ -24,13 +24,20 @@ export function decide(d, v) {
   return v.ownerDead || v.disowned ? takeOver(d, v) : { do: "prove" };
 }
 
+// needsDefinition reports whether the decision about a slot without an outcome depends on its job's
+// definition. A slot that ends whatever it says ends even if the definition cannot be read.
+export const needsDefinition = (d, v) => !tooOld(d, v) && Boolean(v.record || !(leftOut(d.message) || d.message.refused));
+
+// leftOut reports whether the slot is only recorded. A range never runs, even if its message does not
+// say how many slots it has.
+const leftOut = (m) => m.missed > 0 || m.slot.range;
+
 function first(d, v) {
   const { message: m } = d;
   const wait = early(d, v);
   if (wait > 0 && (m.slot.range || !tooOld(d, v))) return { do: "later", delay: Math.min(wait, 3_600_000) };
-  const leftOut = m.missed > 0 || m.slot.range; // a range never runs, even if its message does not say how many slots it has
-  if (leftOut && m.chained) return end(d, v, "missed", "its turn came while its job was paused");
-  if (leftOut) return end(d, v, "missed", "not published in time, and left out by the catch-up policy");
+  if (leftOut(m) && m.chained) return end(d, v, "missed", "its turn came while its job was paused");
+  if (leftOut(m)) return end(d, v, "missed", "not published in time, and left out by the catch-up policy");
   if (m.refused) return end(d, v, "failed", m.refused);
   if (tooOld(d, v)) return aged(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
   if (!v.entry) return end(d, v, "cancelled", "job deleted");

@@ -2,7 +2,7 @@
 // runs, completes, and settles each message once.
 import { randomUUID } from "node:crypto";
 import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { cancelled, complete, decide, isFinal, release, headAndTail } from "./claim.js";
+import { cancelled, complete, decide, isFinal, needsDefinition, release, headAndTail } from "./claim.js";
 import { emitter } from "./event.js";
 import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
@@ -158,7 +158,7 @@ export class Worker {
     while (this.node.trusted()) {
       const { value: record, revision } = await this.store.read("ledger", key);
       const v = { now: this.node.now(), error: this.node.clock.error(this.node.own()), implausible: this.node.implausible, self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead: record && ownerDead === record.node, disowned: record && disowned === revision, handles: Boolean(this.handlers[slot.job]) };
-      if (!record || !isFinal(record)) v.entry = await this.registry.entry(slot.job, d.message.revision);
+      if (!record || !isFinal(record)) v.entry = await this.registry.entry(slot.job, d.message.revision).catch((err) => { if (needsDefinition(d, v)) throw err; });
       const step = decide(d, v);
       switch (step.do) {
         case "ack":

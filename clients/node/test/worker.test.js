@@ -1,0 +1,33 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { parseMessage } from "../lib/message.js";
+import { parseInstant } from "../lib/values.js";
+import { Worker } from "../lib/worker.js";
+
+test("a slot that ends whatever the definition says ends although the definition cannot be read", async () => {
+  const now = parseInstant("2026-11-21T07:00:00Z"), old = "j:2026-11-19T07:00:00Z", young = "j:2026-11-21T07:00:00Z";
+  const node = { name: "n", now: () => now, own: () => 0, clock: { error: () => 0 }, implausible: false, trusted: () => true, signal: new AbortController().signal };
+  const registry = { entries: new Map(), async entry() { throw new Error("its definition cannot be read"); } };
+  for (const [headers, record, state] of [
+    [{ "Cronce-Slot": young, "Cronce-Missed": "1" }, undefined, "missed"],
+    [{ "Cronce-Slot": "j:m.2026-11-20T07:00:00Z" }, undefined, "missed"],
+    [{ "Cronce-Slot": "j:@k", "Cronce-Refused": "too large" }, undefined, "failed"],
+    [{ "Cronce-Slot": old }, undefined, "expired"],
+    [{ "Cronce-Slot": old }, { v: 1, id: old, state: "retrying", attempt: 1, retry_at: "2026-11-21T08:00:00Z" }, "failed"],
+    [{ "Cronce-Slot": young }, undefined, undefined],
+    [{ "Cronce-Slot": young }, { v: 1, id: young, state: "retrying", attempt: 1, retry_at: "2026-11-21T06:59:00Z" }, undefined],
+  ]) {
+    const written = [];
+    const store = {
+      namespace: "ns", nc: { publish() {} },
+      async read() { return { value: record, revision: record ? 3 : 0 }; },
+      async write(bucket, key, value) { written.push(value.state); return { won: 4 }; },
+      async publish() { return { seq: 5 }; },
+    };
+    const worker = new Worker({ store, node, registry, horizon: 24 * 3_600_000, queues: [], handlers: { j() {} }, log() {} });
+    const work = worker.work({ message: parseMessage((name) => headers[name] ?? ""), queue: "default", published: now, count: 1, payload: Buffer.alloc(0) }, "key", {});
+    if (state) assert.deepEqual(await work, { ack: true });
+    else await assert.rejects(work, /cannot be read/);
+    assert.deepEqual(written, state ? [state] : [], JSON.stringify(headers));
+  }
+});
