@@ -73,7 +73,7 @@ const (
 func (d Data) Clean() Data {
 	d.Error = head(clean(d.Error[:min(len(d.Error), maxRead)]), maxText, bytes)
 	d.Output = tail(clean(d.Output[max(0, len(d.Output)-maxRead):]), maxText, bytes)
-	d.Node = clean(d.Node)
+	d.Slot, d.Since, d.Node = clean(d.Slot), clean(d.Since), clean(d.Node)
 	d.Title = d.title()
 	return d
 }

@@ -185,7 +185,7 @@ func discord(d Data) any {
 	fields := []object{}
 	for _, f := range d.facts() {
 		if f.value != "" { // Discord refuses a field without a value
-			fields = append(fields, object{"name": f.name, "value": head(f.value, discordField, utf16)})
+			fields = append(fields, object{"name": f.name, "value": head(unfence(f.value), discordField, utf16)})
 		}
 	}
 	embed := object{"color": color, "fields": fields}

@@ -104,6 +104,7 @@ func TestHostileTextStaysText(t *testing.T) {
 				for _, kind := range kinds {
 					d := data(kind)
 					d.Error, d.Output, d.Node = text, text, "web1"
+					d.Slot, d.Since = "report:@"+text[:min(len(text), 128)], "report:@"+text[:min(len(text), 128)]
 					body := check(t, service, s, d)
 					if limit := map[string]int{"teams": 28_000, "pagerduty": 512 << 10}[service]; limit > 0 && len(body) > limit {
 						t.Errorf("%d bytes, and %s takes %d", len(body), service, limit)
