@@ -2,6 +2,7 @@ package payload
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -21,6 +22,10 @@ func fieldsOf(t reflect.Type) map[string]field {
 	for level := []reflect.Type{t}; len(level) > 0; {
 		var deeper []reflect.Type
 		found := map[string][]field{}
+		times := map[reflect.Type]int{} // how often a type is embedded here: twice hides its fields
+		for _, t := range level {
+			times[t]++
+		}
 		for _, t := range level {
 			if visited[t] {
 				continue
@@ -32,7 +37,7 @@ func fieldsOf(t reflect.Type) map[string]field {
 				case embedded != nil:
 					deeper = append(deeper, embedded)
 				case name != "":
-					found[name] = append(found[name], known)
+					found[name] = append(found[name], slices.Repeat([]field{known}, times[t])...)
 				}
 			}
 		}

@@ -115,6 +115,17 @@ func TestDecodeReadsWhatEncodingJSONReads(t *testing.T) {
 	}
 }
 
+// Its field Leaf is embedded twice, so encoding/json knows none.
+type (
+	leaf  struct{ Leaf int }
+	left  struct{ leaf }
+	right struct{ leaf }
+	twins struct {
+		left
+		right
+	}
+)
+
 func TestDecodeOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -132,6 +143,8 @@ func TestDecodeOfOtherTypes(t *testing.T) {
 		{new(*order), `{"customer":1}`, "customer: got number, want string"},
 		{new(chan int), `1`, "want chan int"},
 		{new(fmt.Stringer), `1`, "want fmt.Stringer"},
+		{new(twins), `{"Leaf":1}`, "Leaf: unknown member"},
+		{new(left), `{"Leaf":1}`, ""},
 	} {
 		err := payload.Decode(json.RawMessage(c.in), c.dst)
 		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
