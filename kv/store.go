@@ -22,7 +22,7 @@ type Store struct {
 }
 
 func newStore(s *space.Space) *Store {
-	return &Store{Store: stream.New(s), ledger: wire.NewGroup(s.Wire, wire.SlowWrite), locks: wire.NewGroup(s.Wire, wire.SlowWrite)}
+	return &Store{Store: stream.New(s), ledger: wire.NewGroup(s.Wire), locks: wire.NewGroup(s.Wire)}
 }
 
 // Open opens the namespace, and creates it if it does not exist. See space.Open for how

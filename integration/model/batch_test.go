@@ -65,7 +65,7 @@ func (l accompanied) Write(ctx context.Context, r job.Record, at uint64) (uint64
 }
 
 // slow delays the server's answers, so that a store counts the storage as slow, however fast that
-// is: one more message takes more than twice wire.SlowWrite.
+// is: one more message takes more than twice wire.SlowStorage.
 func slow(p *proxy.Proxy) { p.Slow(600 * time.Microsecond) }
 
 // recruitTogether is recruit for clients whose writes go in atomic batches: three share a store

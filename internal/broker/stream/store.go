@@ -24,7 +24,7 @@ type Store struct {
 func New(s *space.Space) *Store {
 	store := &Store{Space: s, headers: newHeaders(s.SlotStream())}
 	if s.Atomic(s.SlotStream()) {
-		store.group = wire.NewGroup(s.Wire, wire.SlowPublication)
+		store.group = wire.NewGroup(s.Wire)
 	}
 	return store
 }

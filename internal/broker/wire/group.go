@@ -8,32 +8,9 @@ import (
 )
 
 const (
-	// Storage counts as slow if one more message takes this long or longer. Storage that syncs
-	// each message needs 150 µs or more. Other storage needs 20 to 100 µs, and so does a
-	// cluster, which syncs its log for many messages at once. On storage that is not slow,
-	// batches make no difference to publications, but halve the rate of the writes that slots
-	// wait for.
-	SlowWrite       = 200 * time.Microsecond
-	SlowPublication = 100 * time.Microsecond
-
-	// window is how many single messages may be open at once before the storage has been
-	// measured. They cost slow storage about as much as one batch.
-	window = minBatch
-
-	// slowWindow is how many messages are sent at once, without waiting, on slow storage. It
-	// stores one after another. If more were sent at once, they would not be stored any sooner,
-	// and could not go in a batch.
-	slowWindow = 4
-
 	// maxBatches is how many batches of maxBatch messages a round may have open at once. The server
 	// accepts 50 open batches of a stream, from all processes.
 	maxBatches = 4
-
-	// On slow storage, a group probes after probeEvery: it sends the messages of one round singly,
-	// to measure the storage again. If the storage is still slow, the time until the next probe
-	// doubles, up to maxProbe.
-	probeEvery = time.Second
-	maxProbe   = time.Minute
 
 	// maxRound is how long messages wait for the end of a round that gets no answer.
 	maxRound = time.Second
@@ -53,10 +30,9 @@ const (
 // messages and batches. All messages of a batch have the same context. If a whole batch waits and
 // fewer than maxBatches are open, it joins the round, so that the storage has work all the time.
 //
-// Nothing is configured. A group measures how long one more message takes. It measures only rounds
-// of minBatch messages or more in which the storage had work all the time: their messages were sent
-// singly, and either all at once, or other messages waited when the round ended. The distance to
-// the broker does not count.
+// Nothing is configured; see storage. A group measures only rounds of minBatch messages or more in
+// which the storage had work all the time: their messages were sent singly, and either all at once,
+// or other messages waited when the round ended.
 //
 // Invariants:
 //   - A message waits only while a round is open, so a lone message never waits. If the context of
@@ -69,7 +45,6 @@ const (
 //   - A publication that waits in a group while this process is suspended is not sent.
 type Group struct {
 	Wire
-	least time.Duration // the storage counts as slow if one more message takes this long or longer
 
 	mu      sync.Mutex
 	round   *round                          // the newest; nil: none is open
@@ -77,19 +52,11 @@ type Group struct {
 	watched map[context.Context]func() bool // contexts of the waiting messages; each function stops watching one
 	timer   *time.Timer                     // ends the round after maxRound, so that the waiting messages are sent
 	spare   *round                          // for reuse
-
-	times    [3]time.Duration // time of one more message in the last measured rounds
-	measured int              // number of measured rounds
-	probed   time.Time        // when the last measured round ended, or the last probe began
-	distant  bool             // in the last measured round, only the distance to the broker took long
-	interval time.Duration    // between two probes, while the storage is slow or the broker distant
-	strain   time.Duration    // running average of the time of one more message, while the storage counts as fast
-	paused   time.Time        // no batch before this time
+	paused  time.Time                       // no batch before this time
 }
 
-// NewGroup returns a group for the messages to one stream. Its storage counts as slow if one more
-// message takes the time slow or longer.
-func NewGroup(w Wire, slow time.Duration) *Group { return &Group{Wire: w, least: slow} }
+// NewGroup returns a group for the messages to one stream.
+func NewGroup(w Wire) *Group { return &Group{Wire: w} }
 
 // round is a set of messages that were sent together.
 type round struct {
@@ -116,9 +83,7 @@ func (g *Group) Send(m Member) {
 		return
 	}
 	if g.round == nil {
-		if g.distant && time.Since(g.probed) >= g.interval {
-			g.measured = 0 // on a busy machine, the broker may have seemed more distant than it is
-		}
+		g.Transport.storage.doubtDistance()
 		g.begin()
 	}
 	g.round.add(q)
@@ -168,52 +133,21 @@ func (g *Group) await(r *round) {
 	g.timer = time.AfterFunc(maxRound, func() { g.endRound(r) })
 }
 
-// pace returns the time of one more message on this storage, or 0 if it is not known. It is the
-// shortest of the last rounds, because a busy machine only makes a round longer. One round is
-// enough if the storage was fast, or took at least twice the time that counts as slow.
-// In between, the round may have been long by accident, and then the group would send batches to
-// fast storage until the next probe.
-func (g *Group) pace() time.Duration {
-	rounds := min(g.measured, len(g.times))
-	if rounds == 0 {
-		return 0
-	}
-	pace := slices.Min(g.times[:rounds])
-	if rounds < len(g.times) && g.least <= pace && pace < 2*g.least {
-		return 0
-	}
-	return pace
-}
-
-func (g *Group) slow() bool { return g.pace() >= g.least }
-
 // window returns how many messages may be open before further ones wait.
 func (g *Group) window() int {
-	switch pace := g.pace(); {
-	case pace == 0:
-		return window
-	case pace < g.least:
-		return 1 << 20
-	case time.Now().Before(g.paused):
+	w := g.Transport.storage.window()
+	if w == slowWindow && time.Now().Before(g.paused) {
 		return window
 	}
-	return slowWindow
+	return w
 }
 
-// measure records the time of one more message, if the answered round qualifies; see Group.
+// measure measures the storage by the answered round, if that qualifies; see Group.
 func (g *Group) measure(r *round) {
 	if r.together || r.sent < minBatch || len(g.waiting) == 0 && r.atOnce < r.sent {
 		return
 	}
-	g.probed = time.Now()
-	took := g.probed.Sub(r.began)
-	pace := (took - g.Transport.distance.least()) / time.Duration(r.sent-1)
-	g.times[g.measured%len(g.times)] = max(pace, 1)
-	g.measured++
-	g.distant = pace < g.least && g.least <= took/time.Duration(r.sent)
-	if g.interval = min(2*g.interval, maxProbe); g.interval == 0 || !g.slow() && !g.distant {
-		g.interval = probeEvery
-	}
+	g.Transport.storage.measure(time.Since(r.began), r.sent)
 }
 
 // next ends the round. If messages wait, it begins a new round with them. It returns the messages
@@ -254,11 +188,8 @@ func (g *Group) next() (single []Member, batches []*batch) {
 // batches removes the messages that a new round sends in batches from the waiting ones, and returns
 // their batches.
 func (g *Group) batches(r *round) []*batch {
-	switch {
-	case !g.slow(), len(g.waiting) < minBatch, r.began.Before(g.paused):
-		return nil
-	case r.began.Sub(g.probed) >= g.interval:
-		g.probed = r.began // probe: send this round singly
+	storage := &g.Transport.storage
+	if !storage.slow() || len(g.waiting) < minBatch || r.began.Before(g.paused) || storage.probe(r.began) {
 		return nil
 	}
 	all := g.take(r, minBatch, maxBatches)
@@ -384,22 +315,6 @@ func (g *Group) endWaiting(ctx context.Context) {
 	g.mu.Unlock()
 	for _, q := range ended {
 		g.Transport.Ask(q) // answers with the error of the context
-	}
-}
-
-// strained records the time that a message took. ahead is the number of messages of its round that
-// were open when it was sent. If storage that was fast has become slow, strained discards the
-// measurements, so that the group measures again.
-func (g *Group) strained(ahead int, took time.Duration) {
-	if ahead < window {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	took = max(took-g.Transport.distance.least(), 0)
-	g.strain += (took/time.Duration(ahead+1) - g.strain) / 32
-	if g.strain >= 2*g.least && !g.slow() {
-		g.measured, g.strain = 0, 0
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,7 +46,7 @@ func (d *disk) late() time.Duration {
 // grouped returns a bucket of a fake broker with a group. Batches are denied.
 func grouped(b *fakeBroker) (Bucket, *Group) {
 	of := b.bucket()
-	g := NewGroup(of.Wire, SlowWrite)
+	g := NewGroup(of.Wire)
 	g.paused = time.Now().Add(24 * time.Hour)
 	of.Group = g
 	return of, g
@@ -78,10 +80,10 @@ func TestAGroupMeasuresTheStorage(t *testing.T) {
 		"synced":                          {time.Millisecond, 0, 300, true, true},
 		"not synced":                      {20 * time.Microsecond, 0, 300, false, true},
 		"few writes tell nothing":         {time.Millisecond, 0, window, false, false},
-		"just slow":                       {SlowWrite, 0, 300, true, true},
-		"slow on a good disk":             {3 * SlowWrite / 2, 0, 300, true, true},
-		"in doubt after one round":        {3 * SlowWrite / 2, 0, window + minBatch, false, false},
-		"beyond doubt after one round":    {2 * SlowWrite, 0, window + minBatch, true, true},
+		"just slow":                       {SlowStorage, 0, 300, true, true},
+		"slow on a good disk":             {3 * SlowStorage / 2, 0, 300, true, true},
+		"in doubt after one round":        {3 * SlowStorage / 2, 0, window + 1, false, false},
+		"beyond doubt after one round":    {beyondDoubt, 0, window + 1, true, true},
 		"a fast one behind a long wire":   {20 * time.Microsecond, 50 * time.Millisecond, 300, false, true},
 		"a synced one behind a long wire": {time.Millisecond, 50 * time.Millisecond, 300, true, true},
 	} {
@@ -95,8 +97,8 @@ func TestAGroupMeasuresTheStorage(t *testing.T) {
 			send(t, alone, 1000, 1)()
 			send(t, of, 0, tc.writes)()
 			synctest.Wait()
-			if g.slow() != tc.slow || (g.pace() > 0) != tc.known {
-				t.Errorf("%s: pace %v, slow %t", name, g.pace(), g.slow())
+			if m := &g.Transport.storage; m.slow() != tc.slow || (m.known() > 0) != tc.known {
+				t.Errorf("%s: pace %v, slow %t", name, m.known(), m.slow())
 			}
 		})
 	}
@@ -114,8 +116,8 @@ func TestARoundThatIsSentAtOnceIsMeasured(t *testing.T) {
 		time.Sleep(probeEvery)
 		send(t, of, window+1, slowWindow+window)() // nothing waits at the end of the second measured round
 		synctest.Wait()
-		if g.measured != 2 {
-			t.Errorf("%d rounds were measured, want 2", g.measured)
+		if got, want := g.Transport.storage.interval, 2*probeEvery; got != want {
+			t.Errorf("after two measured rounds, the next probe is due after %v, want %v", got, want)
 		}
 	})
 }
@@ -169,14 +171,82 @@ func TestOneLongRoundDoesNotMakeStorageSlowForLong(t *testing.T) {
 		of, g := grouped(b)
 		send(t, of, 0, window+1)()
 		synctest.Wait()
-		if !g.slow() {
-			t.Fatalf("pace %v: the first round was not long", g.pace())
+		if !g.Transport.storage.slow() {
+			t.Fatalf("pace %v: the first round was not long", g.Transport.storage.known())
 		}
 		time.Sleep(probeEvery)
 		send(t, of, window+1, slowWindow+window)()
 		synctest.Wait()
-		if g.slow() {
-			t.Errorf("pace %v", g.pace())
+		if g.Transport.storage.slow() {
+			t.Errorf("pace %v", g.Transport.storage.known())
+		}
+	})
+}
+
+func TestADoubtfulRoundIsFollowedByAWideOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: 20 * time.Microsecond}
+		b := newFakeBroker(d)
+		n := 0
+		instants := map[time.Time]int{}
+		b.late = func() time.Duration {
+			if n++; n == 10 {
+				d.free = time.Now().Add(5 * time.Millisecond) // the machine is busy
+			}
+			instants[time.Now()]++
+			return d.late()
+		}
+		of, g := grouped(b)
+		g.paused = time.Time{}
+		began := time.Now()
+		send(t, of, 0, 1000)()
+		delete(instants, began)
+		if sent := slices.Sorted(maps.Values(instants)); !slices.Equal(sent, []int{wideWindow, 1000 - window - wideWindow}) {
+			t.Errorf("after the first round, %v writes were sent at once, want %d, and then all others", sent, wideWindow)
+		}
+	})
+}
+
+func TestGroupsOfAConnectionShareWhatOneHasMeasured(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{values: values{map[string]Entry{}}, takes: 20 * time.Microsecond}
+		b := newFakeBroker(d)
+		instants := map[time.Time]bool{}
+		b.late = func() time.Duration {
+			instants[time.Now()] = true
+			return d.late()
+		}
+		of, _ := grouped(b)
+		send(t, of, 0, 1000)()
+		synctest.Wait()
+		of.Group = NewGroup(of.Wire)
+		clear(instants)
+		send(t, of, 1000, 1000)()
+		if len(instants) != 1 {
+			t.Errorf("the second group sent 1000 writes at %d instants, want 1", len(instants))
+		}
+	})
+}
+
+func TestAPauseOfABusyMachineDiscardsTheMeasurementsOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &storage{distance: &distance{}}
+		s.measure(time.Millisecond, maxBatch)
+		const pause = 100 * time.Millisecond
+		time.Sleep(pause)
+		discarded := 0
+		for range maxBatch { // sent before the pause, answered after it
+			s.strained(window, pause)
+			if s.known() == 0 {
+				discarded++
+				s.measure(time.Millisecond, maxBatch)
+			}
+		}
+		if discarded != 1 {
+			t.Errorf("the measurements were discarded %d times, want once", discarded)
 		}
 	})
 }
@@ -195,8 +265,8 @@ func TestAGroupNoticesThatFastStorageHasBecomeSlow(t *testing.T) {
 			send(t, of, 300*(i+1), 300)()
 		}
 		synctest.Wait()
-		if !g.slow() {
-			t.Errorf("pace %v", g.pace())
+		if !g.Transport.storage.slow() {
+			t.Errorf("pace %v", g.Transport.storage.known())
 		}
 	})
 }
@@ -215,11 +285,11 @@ func TestADistantBrokerOnFastStorageIsMeasuredOnce(t *testing.T) {
 			send(t, of, 300*i, 300)()
 		}
 		synctest.Wait()
-		if g.measured == 0 || g.window() <= window {
-			t.Errorf("measured %d times, window %d: the distance counted as slowness", g.measured, g.window())
+		if g.window() <= wideWindow {
+			t.Errorf("window %d: the distance counted as slowness", g.window())
 		}
-		if g.strain >= SlowWrite {
-			t.Errorf("one more write seems to take %v, of which the storage takes %v", g.strain, d.takes)
+		if strain := g.Transport.storage.strain; strain >= SlowStorage {
+			t.Errorf("one more write seems to take %v, of which the storage takes %v", strain, d.takes)
 		}
 	})
 }
@@ -228,7 +298,7 @@ func TestADistantBrokerOnFastStorageIsMeasuredOnce(t *testing.T) {
 func TestAMisjudgedDistanceIsNotedSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &disk{values: values{map[string]Entry{}}, takes: 3 * SlowWrite / 2, wire: 50 * time.Millisecond}
+		d := &disk{values: values{map[string]Entry{}}, takes: 3 * SlowStorage / 2, wire: 50 * time.Millisecond}
 		b := newFakeBroker(d)
 		b.late = d.late
 		of, g := grouped(b)
@@ -238,15 +308,15 @@ func TestAMisjudgedDistanceIsNotedSoon(t *testing.T) {
 		d.wire = 0
 		send(t, of, 0, 300)()
 		synctest.Wait()
-		if g.slow() || !g.distant {
-			t.Fatalf("pace %v: the distance of 50 ms does not count", g.pace())
+		if g.Transport.storage.slow() || !g.Transport.storage.distant {
+			t.Fatalf("pace %v: the distance of 50 ms does not count", g.Transport.storage.known())
 		}
 		time.Sleep(2 * probeEvery) // two rounds were measured
 		send(t, alone, 100_001, 1)()
 		send(t, of, 1000, 300)()
 		synctest.Wait()
-		if !g.slow() {
-			t.Errorf("pace %v after %v, want the %v of the storage", g.pace(), 2*probeEvery, d.takes)
+		if !g.Transport.storage.slow() {
+			t.Errorf("pace %v after %v, want the %v of the storage", g.Transport.storage.known(), 2*probeEvery, d.takes)
 		}
 	})
 }
@@ -357,8 +427,8 @@ func TestABatchThatWasStoredMakesRoomForTheNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, g := grouped(newFakeBroker(&values{map[string]Entry{}}))
-		g.paused, g.probed, g.interval = time.Time{}, time.Now(), time.Hour
-		g.times, g.measured = [3]time.Duration{SlowWrite, SlowWrite, SlowWrite}, 3
+		g.paused = time.Time{}
+		g.Transport.storage.measure(maxBatch*beyondDoubt, maxBatch)
 		round := g.begin()
 		round.unanswered = slowWindow
 		for range (maxBatches + 1) * maxBatch {

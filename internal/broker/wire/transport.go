@@ -75,6 +75,7 @@ type transport struct {
 
 	slow     time.Duration // time of recent answers; see measure
 	distance distance
+	storage  storage
 	losses   uint64 // link.Losses when patrol last ran
 
 	subscribed bool     // only the writer uses these two
@@ -157,6 +158,7 @@ type outgoing struct {
 
 func newTransport(conn Port, l *link.Link, inbox string) *transport {
 	t := &transport{conn: conn, link: l, inbox: inbox + ".", began: time.Now(), unanswered: map[uint64]*Question{}}
+	t.storage.distance = &t.distance
 	t.timer = time.AfterFunc(time.Hour, t.patrol)
 	t.timer.Stop()
 	l.Complained = t.complain
@@ -310,7 +312,7 @@ func (t *transport) received(m *nats.Msg) {
 		return
 	}
 	if r := q.round; r != nil {
-		r.group.strained(q.openBefore, now-q.asked)
+		t.storage.strained(q.openBefore, now-q.asked)
 	}
 	q.Answer(m, nil)
 }
