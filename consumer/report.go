@@ -102,21 +102,16 @@ func withOutput(log *slog.Logger, line string) *slog.Logger {
 
 func firstLine(output string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(output), "\n")
-	return shorten(line)
+	return codec.ClipTo(line, longestLine)
 }
 
 func lastLine(output string) string {
 	output = strings.TrimSpace(output)
-	return shorten(output[strings.LastIndexByte(output, '\n')+1:])
+	return codec.ClipTo(output[strings.LastIndexByte(output, '\n')+1:], longestLine)
 }
 
-func shorten(line string) string {
-	const most = 80
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + "..."
-	}
-	return line
-}
+// longestLine bounds a line of output in the log, in bytes.
+const longestLine = 80
 
 // Observer measures the worker. Started is called before a handler starts: late is how long ago
 // the slot was due, and planned is false for runs that cannot start on time: further attempts,

@@ -18,6 +18,7 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/lab"
 	"github.com/cronce-io/cronce/cmd/cronce/serve"
 	"github.com/cronce-io/cronce/cmd/cronce/slots"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
@@ -64,10 +65,7 @@ func shownError(err error) string {
 	const longestLine = 2000
 	lines := strings.Split(strings.TrimRight(err.Error(), "\n"), "\n")
 	for i, line := range lines {
-		if len(line) > longestLine {
-			line = line[:longestLine] + "..."
-		}
-		lines[i] = printable.Text(line)
+		lines[i] = printable.Text(codec.ClipTo(line, longestLine))
 	}
 	return strings.Join(lines, "\n")
 }
