@@ -9,7 +9,7 @@ import (
 )
 
 // Any login may have written a value on the broker. So every value is bounded where it is
-// decoded, by the method bound of its type. Then no count makes the code that uses the value
+// decoded. Then no count makes the code that uses the value
 // allocate or loop without end, and every time can be written as RFC 3339 again. If a member that
 // rules depend on is out of bounds, the whole value is invalid. A text for people is cut.
 const (
@@ -43,6 +43,17 @@ const (
 	MaxHandlers = 1_000_000
 	MaxExcept   = 100
 )
+
+// DecodeBounded does what Decode does, and then calls bound to check the members of dst.
+func DecodeBounded(what string, data []byte, dst any, bound func(*Bounds)) (Extra, error) {
+	extra, err := Decode(what, data, dst)
+	if err != nil {
+		return nil, err
+	}
+	b := Bounds{What: what}
+	bound(&b)
+	return extra, b.Err
+}
 
 // Bounds checks the members of one value. Err is the first error.
 type Bounds struct {

@@ -348,10 +348,18 @@ func appendSlots(o codec.Object, name string, slots []LockSlot) codec.Object {
 // invalid.
 func DecodeLock(data []byte) (Lock, error) {
 	var w lockWire
-	extra, err := codec.Decode("lock", data, &w)
-	if err == nil {
-		err = w.bound()
-	}
+	extra, err := codec.DecodeBounded("lock", data, &w, func(b *codec.Bounds) {
+		b.Names("job", w.Job)
+		b.Length("holders", len(w.Holders), job.MaxConcurrency)
+		b.Length("waiting", len(w.Waiting), MaxLockWaiting)
+		b.Times("newest", &w.Newest)
+		b.Words("nonce", w.Nonce)
+		for _, slots := range [][]lockSlotWire{w.Holders, w.Waiting} {
+			for i := range slots {
+				b.Times("slot", &slots[i].At, &slots[i].Since)
+			}
+		}
+	})
 	if err != nil {
 		return Lock{}, err
 	}
@@ -372,19 +380,4 @@ func DecodeLock(data []byte) (Lock, error) {
 		}
 	}
 	return l, nil
-}
-
-func (w *lockWire) bound() error {
-	b := codec.Bounds{What: "lock"}
-	b.Names("job", w.Job)
-	b.Length("holders", len(w.Holders), job.MaxConcurrency)
-	b.Length("waiting", len(w.Waiting), MaxLockWaiting)
-	b.Times("newest", &w.Newest)
-	b.Words("nonce", w.Nonce)
-	for _, slots := range [][]lockSlotWire{w.Holders, w.Waiting} {
-		for i := range slots {
-			b.Times("slot", &slots[i].At, &slots[i].Since)
-		}
-	}
-	return b.Err
 }

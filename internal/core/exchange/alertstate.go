@@ -13,19 +13,19 @@ import (
 // are ordered by their revisions in the ledger, so workers that write the state at the same
 // time, or late, agree.
 type AlertState struct {
-	Job string
+	Job string `json:"job"`
 
 	// Failed is true from a slot that failed, expired, was missed or caused an alert of OnLate
 	// until a later success. ID is the slot that changed the state last. Time is when that slot
 	// ended, or when the alert that it is late was sent. Revision is that of the newest outcome
 	// that changed the state.
-	Failed   bool
-	ID       string
-	Revision uint64
-	Time     time.Time
+	Failed   bool      `json:"failed"`
+	ID       string    `json:"id"`
+	Revision uint64    `json:"revision"`
+	Time     time.Time `json:"time"`
 
-	Nonce string
-	Extra codec.Extra
+	Nonce string      `json:"nonce"`
+	Extra codec.Extra `json:"-"`
 }
 
 // Next returns the state after the outcome of r, which the ledger has at revision. changed is
@@ -49,32 +49,30 @@ func (s AlertState) RecoveredID() string {
 	return s.Job + "/alert/" + string(job.AlertRecovered) + "/" + strconv.FormatUint(s.Revision, 10)
 }
 
+type alertStateMembers AlertState // without methods
+
 type alertStateWire struct {
-	V        int       `json:"v"`
-	Job      string    `json:"job"`
-	Failed   bool      `json:"failed"`
-	ID       string    `json:"id"`
-	Revision uint64    `json:"revision"`
-	Time     time.Time `json:"time"`
-	Nonce    string    `json:"nonce"`
+	V int `json:"v"`
+	alertStateMembers
 }
 
 // MarshalJSON writes the value of a key "alert.<job>".
 func (s AlertState) MarshalJSON() ([]byte, error) {
-	return codec.Encode(alertStateWire{codec.Version, s.Job, s.Failed, s.ID, s.Revision, s.Time, s.Nonce}, s.Extra)
+	return codec.Encode(alertStateWire{codec.Version, alertStateMembers(s)}, s.Extra)
 }
 
 // DecodeAlertState reads the value of a key "alert.<job>".
 func DecodeAlertState(data []byte) (AlertState, error) {
 	var w alertStateWire
-	extra, err := codec.Decode("alert state", data, &w)
+	extra, err := codec.DecodeBounded("alert state", data, &w, func(b *codec.Bounds) {
+		b.Names("job", w.Job)
+		b.Words("id", w.ID)
+		b.Words("nonce", w.Nonce)
+		b.Times("time", &w.Time)
+	})
 	if err != nil {
 		return AlertState{}, err
 	}
-	b := codec.Bounds{What: "alert state"}
-	b.Names("job", w.Job)
-	b.Words("id", w.ID)
-	b.Words("nonce", w.Nonce)
-	b.Times("time", &w.Time)
-	return AlertState{w.Job, w.Failed, w.ID, w.Revision, w.Time, w.Nonce, extra}, b.Err
+	w.Extra = extra
+	return AlertState(w.alertStateMembers), nil
 }

@@ -83,22 +83,16 @@ func (a Announcement) MarshalJSON() ([]byte, error) {
 // DecodeAnnouncement reads the body of a message. Its errors wrap ErrInvalid or ErrVersion.
 func DecodeAnnouncement(data []byte) (Announcement, error) {
 	var w announcementWire
-	if _, err := codec.Decode("announcement", data, &w); err != nil {
-		return Announcement{}, err
-	}
-	if err := w.bound(); err != nil {
+	_, err := codec.DecodeBounded("announcement", data, &w, func(b *codec.Bounds) {
+		b.Names("node", w.Node)
+		b.Words("kind", string(w.Kind))
+		b.Times("started", &w.Started)
+		b.Times("time", &w.Time)
+		b.Length("except", len(w.Except), codec.MaxExcept)
+		b.Names("job", w.Except...)
+	})
+	if err != nil {
 		return Announcement{}, err
 	}
 	return Announcement{w.Node, w.Started, w.Kind, w.Time, w.Except, uint64(w.Members), uint64(w.Registry)}, nil
-}
-
-func (w *announcementWire) bound() error {
-	b := codec.Bounds{What: "announcement"}
-	b.Names("node", w.Node)
-	b.Words("kind", string(w.Kind))
-	b.Times("started", &w.Started)
-	b.Times("time", &w.Time)
-	b.Length("except", len(w.Except), codec.MaxExcept)
-	b.Names("job", w.Except...)
-	return b.Err
 }

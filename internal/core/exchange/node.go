@@ -95,10 +95,27 @@ func (n Node) MarshalJSON() ([]byte, error) {
 // DecodeNode reads a value of the nodes bucket.
 func DecodeNode(data []byte) (Node, error) {
 	var w nodeWire
-	extra, err := codec.Decode("node record", data, &w)
-	if err == nil {
-		err = w.bound()
-	}
+	extra, err := codec.DecodeBounded("node record", data, &w, func(b *codec.Bounds) {
+		codec.Word(b, "state", w.State, NodeAlive, NodeStopped, NodeFenced)
+		b.Names("node", w.Name)
+		b.Times("started", &w.Started)
+		b.Span("lease", time.Duration(w.Lease), 0, job.MaxLease)
+		b.Length("queues", len(w.Queues), codec.MaxQueues)
+		b.Names("queue", w.Queues...)
+		b.Length("handlers", len(w.Handlers), codec.MaxHandlers)
+		b.Names("job", w.Handlers...)
+		b.Number("priority", w.Priority, 0, MaxPriority)
+		b.Number("running", w.Running, 0, codec.MaxSlots)
+		b.Span("clock_offset", time.Duration(w.ClockOffset), -codec.MaxSpan, codec.MaxSpan)
+		b.Span("clock_error", time.Duration(w.ClockError), 0, codec.MaxSpan)
+		began := w.Started.Add(time.Duration(w.ClockOffset))
+		b.Times("started", &began)
+		b.Words("tzdata", w.Tzdata)
+		b.Words("version", w.Version)
+		b.Words("fenced_by", w.FencedBy)
+		b.Times("fenced_at", &w.FencedAt)
+		b.Words("nonce", w.Nonce)
+	})
 	if err != nil {
 		return Node{}, err
 	}
@@ -108,30 +125,6 @@ func DecodeNode(data []byte) (Node, error) {
 		ClockOffset: time.Duration(w.ClockOffset), ClockError: time.Duration(w.ClockError),
 		Tzdata: w.Tzdata, Version: w.Version, FencedBy: w.FencedBy, FencedAt: w.FencedAt, Nonce: w.Nonce, Extra: extra,
 	}, nil
-}
-
-func (w *nodeWire) bound() error {
-	b := codec.Bounds{What: "node record"}
-	codec.Word(&b, "state", w.State, NodeAlive, NodeStopped, NodeFenced)
-	b.Names("node", w.Name)
-	b.Times("started", &w.Started)
-	b.Span("lease", time.Duration(w.Lease), 0, job.MaxLease)
-	b.Length("queues", len(w.Queues), codec.MaxQueues)
-	b.Names("queue", w.Queues...)
-	b.Length("handlers", len(w.Handlers), codec.MaxHandlers)
-	b.Names("job", w.Handlers...)
-	b.Number("priority", w.Priority, 0, MaxPriority)
-	b.Number("running", w.Running, 0, codec.MaxSlots)
-	b.Span("clock_offset", time.Duration(w.ClockOffset), -codec.MaxSpan, codec.MaxSpan)
-	b.Span("clock_error", time.Duration(w.ClockError), 0, codec.MaxSpan)
-	began := w.Started.Add(time.Duration(w.ClockOffset))
-	b.Times("started", &began)
-	b.Words("tzdata", w.Tzdata)
-	b.Words("version", w.Version)
-	b.Words("fenced_by", w.FencedBy)
-	b.Times("fenced_at", &w.FencedAt)
-	b.Words("nonce", w.Nonce)
-	return b.Err
 }
 
 // NodeEvent is one change of the nodes bucket, as a watch delivers it.

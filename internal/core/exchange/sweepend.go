@@ -9,21 +9,21 @@ import (
 // SweepEnd is the result of the last sweep for lost slots. The broker's timestamp of the value is
 // when the sweep ended.
 type SweepEnd struct {
-	Node string
+	Node string `json:"node"`
 
 	// Skipped are the first values that the sweep could not read, up to maxSkipped. More is
 	// the number of further ones.
-	Skipped []SkippedValue
-	More    int
+	Skipped []SkippedValue `json:"skipped,omitempty"`
+	More    int            `json:"more,omitempty"`
 
 	// Newest is the newest write of the ledger that the sweep has read.
-	Newest LedgerMark
+	Newest LedgerMark `json:"newest,omitzero"`
 
 	// Rewound is set if the ledger has lost writes that a node had read before.
-	Rewound Rewound
+	Rewound Rewound `json:"rewound,omitzero"`
 
-	Nonce string
-	Extra codec.Extra
+	Nonce string      `json:"nonce"`
+	Extra codec.Extra `json:"-"`
 }
 
 // maxSkipped bounds SweepEnd.Skipped, and maxSkippedText the texts of each value, in bytes.
@@ -65,44 +65,35 @@ type Rewound struct {
 // IsZero reports whether no write was lost.
 func (r Rewound) IsZero() bool { return r.Time.IsZero() }
 
+type sweepEndMembers SweepEnd // without methods
+
 type sweepEndWire struct {
-	V       int            `json:"v"`
-	Node    string         `json:"node"`
-	Skipped []SkippedValue `json:"skipped,omitempty"`
-	More    int            `json:"more,omitempty"`
-	Newest  LedgerMark     `json:"newest,omitzero"`
-	Rewound Rewound        `json:"rewound,omitzero"`
-	Nonce   string         `json:"nonce"`
+	V int `json:"v"`
+	sweepEndMembers
 }
 
 // MarshalJSON writes the value of the key "sweep".
 func (s SweepEnd) MarshalJSON() ([]byte, error) {
-	return codec.Encode(sweepEndWire{codec.Version, s.Node, s.Skipped, s.More, s.Newest, s.Rewound, s.Nonce}, s.Extra)
+	return codec.Encode(sweepEndWire{codec.Version, sweepEndMembers(s)}, s.Extra)
 }
 
 // DecodeSweepEnd reads the value of the key "sweep".
 func DecodeSweepEnd(data []byte) (SweepEnd, error) {
 	var w sweepEndWire
-	extra, err := codec.Decode("end of a sweep", data, &w)
-	if err == nil {
-		err = w.bound()
-	}
+	extra, err := codec.DecodeBounded("end of a sweep", data, &w, func(b *codec.Bounds) {
+		b.Words("node", w.Node)
+		b.Words("nonce", w.Nonce)
+		b.Words("slot", w.Newest.Slot, w.Rewound.Lost.Slot)
+		b.Times("time", &w.Newest.Time, &w.Rewound.Time, &w.Rewound.Lost.Time)
+		b.Number("more", w.More, 0, codec.MaxSlots)
+		b.Length("skipped", len(w.Skipped), maxSkipped)
+		for i := range w.Skipped {
+			codec.CutText(maxSkippedText, &w.Skipped[i].What, &w.Skipped[i].Why)
+		}
+	})
 	if err != nil {
 		return SweepEnd{}, err
 	}
-	return SweepEnd{w.Node, w.Skipped, w.More, w.Newest, w.Rewound, w.Nonce, extra}, nil
-}
-
-func (w *sweepEndWire) bound() error {
-	b := codec.Bounds{What: "end of a sweep"}
-	b.Words("node", w.Node)
-	b.Words("nonce", w.Nonce)
-	b.Words("slot", w.Newest.Slot, w.Rewound.Lost.Slot)
-	b.Times("time", &w.Newest.Time, &w.Rewound.Time, &w.Rewound.Lost.Time)
-	b.Number("more", w.More, 0, codec.MaxSlots)
-	b.Length("skipped", len(w.Skipped), maxSkipped)
-	for i := range w.Skipped {
-		codec.CutText(maxSkippedText, &w.Skipped[i].What, &w.Skipped[i].Why)
-	}
-	return b.Err
+	w.Extra = extra
+	return SweepEnd(w.sweepEndMembers), nil
 }

@@ -6,6 +6,7 @@ package plans
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,43 +17,44 @@ import (
 // Definition is the registry's value for one job: the job, and enough of its past to compute
 // the slots before an edit.
 type Definition struct {
-	Job job.Job
+	Job job.Job `json:"job"`
 
 	// Since is when the current plan came into force: the slots after it are computed from
 	// it. Zero: the broker's timestamp of this entry, which its writer cannot know (see
 	// Entry.Since).
-	Since time.Time
+	Since time.Time `json:"since,omitzero"`
 
 	// Past holds the earlier plans, oldest first, up to maxPast.
-	Past []PastPlan
+	Past []PastPlan `json:"past,omitempty"`
 
 	// Superseded holds the hashes of jobs that a later file or later code replaced, oldest
 	// first, up to maxSuperseded. A node that starts does not apply one of them again, so that
 	// an old version in a crash loop cannot revert an edit. A job that an operator replaced is
 	// not among them: Owner protects the operator's edit, and after a release the job of the
 	// file applies again.
-	Superseded []string
+	Superseded []string `json:"superseded,omitempty"`
 
 	// Paused is true while no slot of the job is published. Only Pause and Resume change it,
 	// Upsert does not.
-	Paused bool
+	Paused bool `json:"paused,omitempty"`
 
 	// Pauses holds when the job was paused, oldest first, up to maxPauses. In an Entry, the
 	// last one is open if and only if Paused is true. If a pause begins or ends at the broker's
 	// timestamp of the stored value, the value lacks that bound: its writer could not know it.
-	Pauses []Window
+	Pauses []Window `json:"pauses,omitempty"`
 
 	// Applied is true if an operator created the entry, so that an apply of another file may
 	// prune it. Entries that a file or code created are never pruned.
-	Applied bool
+	Applied bool `json:"applied,omitempty"`
 
 	// Owner is OwnerFile, OwnerCode, OwnerOperator or OwnerReleased. Node wrote the entry.
-	Owner, Node string
+	Owner string `json:"owner"`
+	Node  string `json:"node"`
 
 	// Nonce lets a writer recognise its own write.
-	Nonce string
+	Nonce string `json:"nonce"`
 
-	Extra codec.Extra
+	Extra codec.Extra `json:"-"`
 }
 
 // PastPlan is a plan and the slots it applies to: those after From, up to and including To. To is
@@ -159,27 +161,20 @@ func samePlan(a, b job.Plan) bool {
 	return errA == nil && errB == nil && bytes.Equal(wa, wb)
 }
 
+type definitionMembers Definition // without methods
+
 type definitionWire struct {
-	V          int        `json:"v"`
-	Job        job.Job    `json:"job"`
-	Since      time.Time  `json:"since,omitzero"`
-	Past       []PastPlan `json:"past,omitempty"`
-	Superseded []string   `json:"superseded,omitempty"`
-	Paused     bool       `json:"paused,omitempty"`
-	Pauses     []Window   `json:"pauses,omitempty"`
-	Applied    bool       `json:"applied,omitempty"`
-	Owner      string     `json:"owner"`
-	Node       string     `json:"node"`
-	Nonce      string     `json:"nonce"`
+	V int `json:"v"`
+	definitionMembers
 }
 
 // MarshalJSON writes the registry's value.
 func (d Definition) MarshalJSON() ([]byte, error) {
-	w := definitionWire{codec.Version, d.Job, d.Since, d.Past, d.Superseded, d.Paused, nil, d.Applied, d.Owner, d.Node, d.Nonce}
-	for _, p := range d.Pauses {
-		w.Pauses = append(w.Pauses, Window{p.From.UTC(), p.To.UTC()})
+	d.Pauses = slices.Clone(d.Pauses)
+	for i, p := range d.Pauses {
+		d.Pauses[i] = Window{p.From.UTC(), p.To.UTC()}
 	}
-	return codec.Encode(w, d.Extra)
+	return codec.Encode(definitionWire{codec.Version, definitionMembers(d)}, d.Extra)
 }
 
 // DecodeEntry reads a value of the registry. revision and at are the broker's revision and
@@ -207,10 +202,8 @@ func (c *EntryDecoder) Entry(data []byte, revision uint64, at time.Time) (Entry,
 	if err != nil {
 		return Entry{}, err
 	}
-	e := Entry{Revision: revision, Time: at.UTC(), Definition: Definition{
-		Job: w.Job, Since: w.Since, Past: w.Past, Superseded: w.Superseded, Paused: w.Paused, Pauses: w.Pauses, Applied: w.Applied,
-		Owner: w.Owner, Node: w.Node, Nonce: w.Nonce, Extra: extra,
-	}}
+	w.Extra = extra
+	e := Entry{Revision: revision, Time: at.UTC(), Definition: Definition(w.definitionMembers)}
 	for i := range e.Past {
 		if i+1 < len(e.Past) {
 			e.Past[i].To = e.Past[i+1].From
