@@ -35,51 +35,39 @@ type Story struct {
 
 func slotOrders() []order {
 	return []order{
-		newOrder("slot.show", "Return all that is stored about a slot.", slotOrder(showSlot)),
-		newOrder("slot.explain", "Say what happened to a slot, or why it does not exist.", slotOrder(explain)),
-		newOrder("slot.retry", "Give a slot that ended without success a new start.", slotOrder(func(ctx context.Context, c *client.Client, id string) (row.Retry, error) {
-			r, err := c.Retry(ctx, id)
+		newOrder("slot.show", "Return all that is stored about a slot.", showSlot),
+		newOrder("slot.explain", "Say what happened to a slot, or why it does not exist.", explain),
+		newOrder("slot.retry", "Give a slot that ended without success a new start.", func(ctx context.Context, c *client.Client, in SlotRequest) (row.Retry, error) {
+			r, err := c.Retry(ctx, in.ID)
 			return row.Retried(r), err
-		})),
-		newOrder("slot.cancel", "End a slot that waits or runs, for good.", slotOrder(cancelSlot)),
+		}),
+		newOrder("slot.cancel", "End a slot that waits or runs, for good.", cancelSlot),
 	}
 }
 
-// slotOrder checks the ID of a request before it calls f.
-func slotOrder[Out any](f func(context.Context, *client.Client, string) (Out, error)) func(context.Context, *client.Client, SlotRequest) (Out, error) {
-	return func(ctx context.Context, c *client.Client, in SlotRequest) (Out, error) {
-		s, err := job.ParseSlotID(in.ID)
-		if err != nil {
-			var none Out
-			return none, err
-		}
-		return f(ctx, c, s.ID())
-	}
-}
-
-func showSlot(ctx context.Context, c *client.Client, id string) (SlotDetails, error) {
-	d, err := c.Slot(ctx, id)
+func showSlot(ctx context.Context, c *client.Client, in SlotRequest) (SlotDetails, error) {
+	d, err := c.Slot(ctx, in.ID)
 	if err != nil {
 		return SlotDetails{}, err
 	}
-	out := SlotDetails{ID: id, State: d.State, Revision: d.Revision, Queue: d.Queue, Due: d.Due}
+	out := SlotDetails{ID: d.ID, State: d.State, Revision: d.Revision, Queue: d.Queue, Due: d.Due}
 	if d.Record != nil {
 		out.Record, err = json.Marshal(d.Record)
 	}
 	return out, err
 }
 
-func explain(ctx context.Context, c *client.Client, id string) (Story, error) {
-	s, err := c.Explain(ctx, id)
+func explain(ctx context.Context, c *client.Client, in SlotRequest) (Story, error) {
+	s, err := c.Explain(ctx, in.ID)
 	return Story{s, append([]client.Step{}, s.Steps...)}, err
 }
 
 var errStillRuns = errors.New("the slot was asked to end and still runs: repeat the request to keep waiting")
 
-func cancelSlot(ctx context.Context, c *client.Client, id string) (row.Cancel, error) {
+func cancelSlot(ctx context.Context, c *client.Client, in SlotRequest) (row.Cancel, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience/2, errStillRuns)
 	defer cancel()
-	r, err := c.Cancel(ctx, id, nil)
+	r, err := c.Cancel(ctx, in.ID, nil)
 	if err != nil && errors.Is(context.Cause(ctx), errStillRuns) {
 		err = errors.Join(context.Cause(ctx), job.ErrUnknown)
 	}
