@@ -88,36 +88,25 @@ func (p *Provider) flow(real *oidc.Provider, redirect string) *oauth2.Config {
 	}
 }
 
-// login is the secret of one login: the state, the nonce and the verifier.
-type login struct{ state, nonce, verifier string }
-
-func (l login) String() string { return l.state + "." + l.nonce + "." + l.verifier }
-
-func parseLogin(s string) (login, error) {
-	parts := strings.Split(s, ".")
-	if len(parts) != 3 {
-		return login{}, errors.New("the login cookie was not set by this server")
-	}
-	return login{parts[0], parts[1], parts[2]}, nil
-}
-
-// Begin implements auth.Provider.
+// Begin implements auth.Provider. The secret of a login is its state, its nonce and its verifier.
 func (p *Provider) Begin(ctx context.Context, redirect string) (location, secret string, err error) {
 	real, err := p.provider(ctx)
 	if err != nil {
 		return "", "", err
 	}
-	l := login{rand.Text(), rand.Text(), rand.Text() + rand.Text()} // a verifier has at least 43 characters
-	return p.flow(real, redirect).AuthCodeURL(l.state, oidc.Nonce(l.nonce), oauth2.S256ChallengeOption(l.verifier)), l.String(), nil
+	state, nonce, verifier := rand.Text(), rand.Text(), oauth2.GenerateVerifier()
+	location = p.flow(real, redirect).AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
+	return location, state + "." + nonce + "." + verifier, nil
 }
 
 // Finish implements auth.Provider.
 func (p *Provider) Finish(ctx context.Context, redirect, secret string, answer url.Values) (user string, err error) {
-	l, err := parseLogin(secret)
-	if err != nil {
-		return "", err
+	parts := strings.Split(secret, ".")
+	if len(parts) != 3 {
+		return "", errors.New("the login cookie was not set by this server")
 	}
-	if subtle.ConstantTimeCompare([]byte(l.state), []byte(answer.Get("state"))) != 1 {
+	state, nonce, verifier := parts[0], parts[1], parts[2]
+	if subtle.ConstantTimeCompare([]byte(state), []byte(answer.Get("state"))) != 1 {
 		return "", errors.New("the state of the answer is not that of the login: this browser did not begin it")
 	}
 	if code := answer.Get("error"); code != "" {
@@ -129,7 +118,7 @@ func (p *Provider) Finish(ctx context.Context, redirect, secret string, answer u
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tokens, err := p.flow(real, redirect).Exchange(p.with(ctx), answer.Get("code"), oauth2.VerifierOption(l.verifier))
+	tokens, err := p.flow(real, redirect).Exchange(p.with(ctx), answer.Get("code"), oauth2.VerifierOption(verifier))
 	if err != nil {
 		return "", fmt.Errorf("exchange the code: %w", err)
 	}
@@ -141,7 +130,7 @@ func (p *Provider) Finish(ctx context.Context, redirect, secret string, answer u
 	if err != nil {
 		return "", err
 	}
-	if subtle.ConstantTimeCompare([]byte(l.nonce), []byte(id.Nonce)) != 1 {
+	if subtle.ConstantTimeCompare([]byte(nonce), []byte(id.Nonce)) != 1 {
 		return "", errors.New("the nonce of the ID token is not that of the login")
 	}
 	return name(id)
