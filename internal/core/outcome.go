@@ -24,7 +24,7 @@ func end(d Delivery, v View, outcome job.State, reason string) Step {
 		return s
 	}
 	if d.Slot.Shards > 0 && v.Whole.Record == nil && v.Record == nil {
-		return Step{Action: WriteWhole, Record: endedWhole(d, v, outcome, reason)}
+		return Step{Action: WriteWhole, Record: withOutcome(newWhole(d), v, outcome, reason)}
 	}
 	return Step{Action: End, Record: withOutcome(record(d, v), v, outcome, reason)}
 }

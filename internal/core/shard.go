@@ -52,11 +52,6 @@ func newWhole(d Delivery) job.Record {
 	return r
 }
 
-// endedWhole returns the record of a whole slot that ends before any part has started.
-func endedWhole(d Delivery, v View, outcome job.State, reason string) job.Record {
-	return withOutcome(newWhole(d), v, outcome, reason)
-}
-
 // MarkWhole returns r, the record of a whole slot, with the cause with which all its parts must
 // end. The workers of waiting parts read it. The nodes of running parts need a CancelRequest.
 func MarkWhole(r job.Record, cause error) job.Record {
@@ -67,7 +62,7 @@ func MarkWhole(r job.Record, cause error) job.Record {
 // CancelWhole returns the record that ends a whole slot before any part has started. d is the
 // message of one part.
 func CancelWhole(d Delivery, v View, cause error) job.Record {
-	return endedWhole(d, v, job.Cancelled, cause.Error())
+	return withOutcome(newWhole(d), v, job.Cancelled, cause.Error())
 }
 
 // ReopenWhole returns r, the record of a whole slot, without its outcome, so that its parts can run
