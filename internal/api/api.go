@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/api/schema"
@@ -29,7 +30,7 @@ import (
 func For(nc *nats.Conn, store *kv.Store, now func() time.Time, log *slog.Logger) func(ctx context.Context, name string, status func() exchange.Node) (stop func(), err error) {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return func(ctx context.Context, name string, status func() exchange.Node) (func(), error) {
-		s := &server{conn: nc, store: store, now: now, log: log, name: name, status: status, limit: make(chan struct{}, maxRunning)}
+		s := &server{conn: nc, store: store, now: now, log: log, name: name, status: status, limit: semaphore.NewWeighted(maxRunning)}
 		s.ctx, s.cancel = context.WithCancel(ctx)
 		stop, err := s.start()
 		if err != nil {
@@ -59,7 +60,7 @@ type server struct {
 
 	ctx     context.Context
 	cancel  context.CancelFunc
-	limit   chan struct{} // has an element for each running request
+	limit   *semaphore.Weighted // bounds the running requests
 	running sync.WaitGroup
 }
 
@@ -124,13 +125,11 @@ func (s *server) self() Node {
 // handler carries out requests concurrently, at most maxRunning at once.
 func (s *server) handler(o order) micro.Handler {
 	return micro.HandlerFunc(func(r micro.Request) {
-		select {
-		case s.limit <- struct{}{}:
-		case <-s.ctx.Done():
+		if s.limit.Acquire(s.ctx, 1) != nil {
 			return
 		}
 		s.running.Go(func() {
-			defer func() { <-s.limit }()
+			defer s.limit.Release(1)
 			ctx, cancel := context.WithTimeout(s.ctx, patience)
 			defer cancel()
 			value, err := o.run(tracing.Continue(ctx, r.Headers()), s, r.Data())

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/web/problem"
@@ -54,16 +56,16 @@ type API struct {
 	close   context.CancelFunc
 	feed    *feed
 
-	// streams and verifying hold an element for each event stream and each verification that runs.
-	// They bound both; a verification reads all records of its range.
-	streams, verifying chan struct{}
+	// streams and verifying bound the event streams and the verifications that run. A verification
+	// reads all records of its range.
+	streams, verifying *semaphore.Weighted
 }
 
 // New returns a handler for the paths below Prefix. Close it at the end.
 func New(cfg Config) *API {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.Patience = cmp.Or(cfg.Patience, DefaultPatience)
-	a := &API{cfg: cfg, mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), verifying: make(chan struct{}, maxVerifying)}
+	a := &API{cfg: cfg, mux: http.NewServeMux(), streams: semaphore.NewWeighted(maxStreams), verifying: semaphore.NewWeighted(maxVerifying)}
 	a.closing, a.close = context.WithCancel(context.Background())
 	a.feed = newFeed(a.closing, cfg.Client, cfg.Logger)
 	a.document = document(operations(), cfg.Version)

@@ -54,12 +54,10 @@ func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case a.streams <- struct{}{}:
-		defer func() { <-a.streams }()
-	default:
+	if !a.streams.TryAcquire(1) {
 		return problem.New(fault.Unavailable, fmt.Sprintf("this process serves %d event streams already: close one, or ask another replica", maxStreams))
 	}
+	defer a.streams.Release(1)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(a.closing, cancel)()

@@ -61,12 +61,10 @@ func (c *call) verify(o client.VerifyOptions, jobs string, most int) (v Verifica
 	if err := cmp.Or(blame(jobs, client.VerifyOptions{Jobs: o.Jobs}.Validate()), blame("to", o.Validate())); err != nil {
 		return v, err
 	}
-	select {
-	case c.api.verifying <- struct{}{}:
-		defer func() { <-c.api.verifying }()
-	default:
+	if !c.api.verifying.TryAcquire(1) {
 		return v, problem.New(fault.Unavailable, fmt.Sprintf("this process runs %d verifications already: wait for their end, or ask another replica", maxVerifying))
 	}
+	defer c.api.verifying.Release(1)
 	c.extend(verifyPatience)
 	ctx, cancel := context.WithTimeout(c.request, verifyPatience)
 	defer cancel()

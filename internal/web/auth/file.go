@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/cronce-io/cronce/internal/web/reload"
 )
@@ -117,7 +118,7 @@ func bearer(r *http.Request) (token string, ok bool) {
 // passwords are the users of an htpasswd file.
 type passwords struct {
 	file  *reload.Value[map[string][]byte]
-	limit chan struct{} // holds an element for each hash that is being computed
+	limit *semaphore.Weighted // bounds the hashes that are being computed
 	salt  [32]byte
 	dummy []byte // stands in for the hash of an unknown user
 
@@ -134,7 +135,7 @@ func newPasswords(cfg Config) (*passwords, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--http-basic-file: %w", err)
 	}
-	p := &passwords{file: file, limit: make(chan struct{}, maxHashing), known: map[string][32]byte{}}
+	p := &passwords{file: file, limit: semaphore.NewWeighted(maxHashing), known: map[string][32]byte{}}
 	if _, err := rand.Read(p.salt[:]); err != nil {
 		return nil, err
 	}
@@ -187,12 +188,10 @@ func (p *passwords) user(r *http.Request) (string, error) {
 }
 
 func (p *passwords) compare(ctx context.Context, hash []byte, password string) error {
-	select {
-	case p.limit <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := p.limit.Acquire(ctx, 1); err != nil {
+		return err
 	}
-	defer func() { <-p.limit }()
+	defer p.limit.Release(1)
 	return bcrypt.CompareHashAndPassword(hash, []byte(password))
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/web/pages/board"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
@@ -23,7 +25,7 @@ type Site struct {
 	mux    *http.ServeMux
 	boards *board.Source
 	recent func(context.Context) (unkept []client.Event, since time.Time, err error)
-	tails  chan struct{} // has an element for each output that is followed
+	tails  *semaphore.Weighted // bounds the outputs that are followed
 
 	verdicts board.Background[struct{}, verdict]
 	accounts board.Background[accountKey, account]
@@ -40,7 +42,7 @@ type Site struct {
 // end.
 func New(cfg shell.Config) *Site {
 	cfg.Templates = templates
-	s := &Site{client: cfg.Client, mux: http.NewServeMux(), recent: cfg.Recent, tails: make(chan struct{}, maxTails)}
+	s := &Site{client: cfg.Client, mux: http.NewServeMux(), recent: cfg.Recent, tails: semaphore.NewWeighted(maxTails)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.boards = board.NewSource(s.closing, cfg.Client)
 	s.verdicts = board.Background[struct{}, verdict]{Context: s.closing, Every: time.Minute, Max: 1}

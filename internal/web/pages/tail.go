@@ -24,13 +24,11 @@ const (
 // tail sends what a slot writes as plain text, until the slot has its outcome. A browser shows it
 // as it arrives, even without a script.
 func (s *Site) tail(w http.ResponseWriter, r *http.Request) {
-	select {
-	case s.tails <- struct{}{}:
-		defer func() { <-s.tails }()
-	default:
+	if !s.tails.TryAcquire(1) {
 		problem.Write(w, fault.Unavailable, fmt.Sprintf("this process follows %d outputs already", maxTails))
 		return
 	}
+	defer s.tails.Release(1)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
