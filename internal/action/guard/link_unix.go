@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // answerIn bounds how long a guard process may leave its socket full, and how long it may
@@ -192,23 +194,9 @@ func (l *link) send(ctx context.Context, r request, files ...*os.File) error {
 }
 
 // renew makes write send the newest deadline. It never blocks.
-func (l *link) renew() {
-	select {
-	case l.wake <- struct{}{}:
-	default: // a pending renewal will send the newest deadline
-	}
-}
+func (l *link) renew() { core.TrySend(l.wake, struct{}{}) } // a pending renewal will send the newest deadline
 
 func (l *link) deadErr() error { return fmt.Errorf("the guard process has ended: %w", l.err) }
-
-func (l *link) isDead() bool {
-	select {
-	case <-l.dead:
-		return true
-	default:
-		return false
-	}
-}
 
 // close ends the guard process, and with it all commands.
 func (l *link) close() {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -61,7 +62,7 @@ func (g *Guard) connect() (*link, error) {
 	if g.closed {
 		return nil, errClosed
 	}
-	if link := g.link.Load(); link != nil && !link.isDead() {
+	if link := g.link.Load(); link != nil && !core.IsClosed(link.dead) {
 		return link, nil
 	}
 	link, err := newLink(g.config, g.deadline)
