@@ -230,7 +230,7 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 	for i := range r.Shards {
 		part := r.Slot.Part(i+1, r.Shards)
 		again, err := c.openPart(ctx, part)
-		var refused *SlotError // the shard has succeeded, or is not final
+		refused, isRefused := errors.AsType[*SlotError](err) // the shard has succeeded, or is not final
 		switch {
 		case err == nil:
 			parts = append(parts, again)
@@ -241,7 +241,7 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 			p.Slot, p.Shards = part, 0
 			parts = append(parts, opened{p, revision, e})
 			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
-		case !errors.As(err, &refused):
+		case !isRefused:
 			// Another operator may retry the slot too, and stop at a shard that was reopened here. So
 			// publish the messages of these shards.
 			return done, errors.Join(err, c.offerAll(ctx, parts))

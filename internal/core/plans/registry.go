@@ -61,8 +61,7 @@ func SplitEntryErrors(err error) (entries []*EntryError, rest error) {
 		parts = joined.Unwrap()
 	}
 	for _, part := range parts {
-		var broken *EntryError
-		if errors.As(part, &broken) {
+		if broken, ok := errors.AsType[*EntryError](part); ok {
 			entries = append(entries, broken)
 		} else {
 			rest = errors.Join(rest, part)

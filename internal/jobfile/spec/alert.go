@@ -69,16 +69,13 @@ func (j *jobDecoder) template(v value, kinds []job.State) string {
 		return ""
 	}
 	err := alertbody.CheckTemplate(text, codec.Strings(kinds...)...)
-	var mistake *alertbody.TemplateError
-	switch {
-	case errors.As(err, &mistake):
-		at, within := j.within(v.Node, mistake.Line, mistake.Column)
-		if within {
+	if mistake, ok := errors.AsType[*alertbody.TemplateError](err); ok {
+		if at, within := j.within(v.Node, mistake.Line, mistake.Column); within {
 			j.fail(at, "%s: %s", v.label, mistake.Message)
-		} else {
-			j.fail(v.At, "%s: %v", v.label, mistake)
+			return text
 		}
-	case err != nil:
+	}
+	if err != nil {
 		j.fail(v.At, "%s: %v", v.label, err)
 	}
 	return text

@@ -125,8 +125,8 @@ func emptyBody(r *http.Request) error {
 }
 
 func tooLarge(err error) bool {
-	var large *http.MaxBytesError
-	return errors.As(err, &large)
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	return large
 }
 
 // decodeBody reads a JSON body. An empty one leaves the field as it is, unless the body is

@@ -85,7 +85,7 @@ func (c *call) verify(o client.VerifyOptions, jobs string, most int) (v Verifica
 		return nil
 	})
 	v.Unreadable = row.Reasons(unreadable)
-	if future := (*client.FutureError)(nil); errors.As(err, &future) {
+	if _, future := errors.AsType[*client.FutureError](err); future {
 		err = blame("from", err)
 	}
 	return v, err

@@ -83,7 +83,7 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	l, err := net.Listen("tcp", cfg.Addr)
-	if op := (*net.OpError)(nil); errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err // the rest of the text repeats the address
 	}
 	if err != nil {

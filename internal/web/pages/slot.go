@@ -58,11 +58,10 @@ func (s *Site) slot() shell.Page {
 		}
 		d.Steps = stepViews(d.Story)
 		stored, err := r.Client.Slot(r.Context(), id)
-		var none *client.SlotError
-		switch {
-		case errors.As(err, &none) && none.State == "":
+		if none, ok := errors.AsType[*client.SlotError](err); ok && none.State == "" {
 			return d, nil
-		case err != nil:
+		}
+		if err != nil {
 			return nil, err
 		}
 		d.Slot = newSlotDetails(stored)
