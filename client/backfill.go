@@ -170,10 +170,8 @@ func (f *filler) plan(ctx context.Context, name string, b BackfillOptions) (err 
 		if err != nil {
 			return err
 		}
-		after, until := plans.Later(b.From.Add(-1), p.From), plans.Earlier(b.To.Add(-1), f.now.Add(-s.Delay()))
-		if !p.To.IsZero() {
-			until = plans.Earlier(until, p.To)
-		}
+		after := plans.Later(b.From.Add(-1), p.From)
+		until := plans.UpTo(plans.Earlier(b.To.Add(-1), f.now.Add(-s.Delay())), p.To)
 		edge := f.now.Add(-f.cfg.Settings.Horizon - 1) // the last instant that is too old
 		edge = plans.Later(after, plans.Earlier(until, edge))
 		f.sum.TooOld += s.Count(after, edge)

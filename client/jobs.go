@@ -256,11 +256,7 @@ func (d Definition) Planned(from, until time.Time) iter.Seq2[time.Time, bool] {
 			if err != nil {
 				continue // the stored plan is invalid
 			}
-			end := until.Add(-1)
-			if !p.To.IsZero() {
-				end = plans.Earlier(end, p.To)
-			}
-			for at := range s.Between(plans.Later(p.From, from.Add(-1)), end) {
+			for at := range s.Between(plans.Later(p.From, from.Add(-1)), plans.UpTo(until.Add(-1), p.To)) {
 				_, paused := d.entry.PausedAt(at.Add(s.Delay()))
 				if !yield(at, paused) {
 					return

@@ -359,10 +359,7 @@ func (c *Client) lastPlanned(e plans.Entry, now time.Time, n int) (planned []job
 		if err != nil {
 			continue
 		}
-		until := now
-		if !p.To.IsZero() {
-			until = plans.Earlier(until, p.To)
-		}
+		until := plans.UpTo(now, p.To)
 		after := plans.Later(p.From, now.Add(-c.cfg.Settings.Retention))
 		if !after.Before(until) {
 			continue

@@ -177,10 +177,7 @@ func planned(e plans.Entry, after, until time.Time) (all []time.Time) {
 			continue
 		}
 		for _, part := range e.Stretches(p, s) {
-			to := until.Add(-s.Delay())
-			if !part.Until.IsZero() {
-				to = plans.Earlier(to, part.Until)
-			}
+			to := plans.UpTo(until.Add(-s.Delay()), part.Until)
 			all = slices.AppendSeq(all, s.Between(plans.Later(after.Add(-s.Delay()), part.After), to))
 		}
 	}

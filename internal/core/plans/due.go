@@ -82,13 +82,7 @@ func Due(timeline []Stretch, c job.CatchUp, now time.Time, horizon time.Duration
 }
 
 // end returns the last instant of the stretch that may be due at now.
-func (s Stretch) end(now time.Time) time.Time {
-	end := now.Add(-s.Schedule.Delay())
-	if !s.Until.IsZero() && s.Until.Before(end) {
-		return s.Until
-	}
-	return end
-}
+func (s Stretch) end(now time.Time) time.Time { return UpTo(now.Add(-s.Schedule.Delay()), s.Until) }
 
 // lateEdge returns the last instant of the stretch that may be late at now: it was due more
 // than LateAfter ago, or in a pause.
@@ -154,6 +148,15 @@ func Later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// UpTo returns the earlier of a time and the end of a plan, a pause or a stretch. A zero end means
+// that there is none.
+func UpTo(t, end time.Time) time.Time {
+	if end.IsZero() {
+		return t
+	}
+	return Earlier(t, end)
 }
 
 // Earlier returns the earlier of two times.
