@@ -357,16 +357,11 @@ type PastPlan struct {
 }
 
 func newDefinition(e plans.Entry) Definition {
-	d := Definition{
+	return Definition{
 		Job: e.Job, Revision: e.Revision, Written: e.Time.UTC(), By: e.Node, Owner: e.Owner, Paused: e.Paused, entry: e,
+		Pauses: codec.Map(e.Pauses, func(w plans.Window) Period { return Period{w.From.UTC(), w.To.UTC()} }),
+		Plans:  codec.Map(e.Plans(), func(p plans.PastPlan) PastPlan { return PastPlan{Period{p.From.UTC(), p.To.UTC()}, p.Plan} }),
 	}
-	for _, p := range e.Pauses {
-		d.Pauses = append(d.Pauses, Period{p.From.UTC(), p.To.UTC()})
-	}
-	for _, p := range e.Plans() {
-		d.Plans = append(d.Plans, PastPlan{Period{p.From.UTC(), p.To.UTC()}, p.Plan})
-	}
-	return d
 }
 
 // brokenDefinition returns what is known of a definition that cannot be read. It reports

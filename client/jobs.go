@@ -372,12 +372,8 @@ func (d JobDetails) MarshalJSON() ([]byte, error) {
 		return json.Marshal(row)
 	}
 	row.Owner, row.Node, row.Definition = d.Owner, d.By, &d.Job
-	for _, p := range d.Plans {
-		row.Plans = append(row.Plans, plan{times(p.Period), p.Plan})
-	}
-	for _, p := range d.Pauses {
-		row.Pauses = append(row.Pauses, times(p))
-	}
+	row.Plans = codec.Map(d.Plans, func(p PastPlan) plan { return plan{times(p.Period), p.Plan} })
+	row.Pauses = codec.Map(d.Pauses, func(p Period) times { return times(p) })
 	if d.Paused {
 		row.Paused = &pause{d.PausedSince(), d.Missed, d.Runs}
 	}

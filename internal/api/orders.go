@@ -14,6 +14,7 @@ import (
 	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/api/schema"
 	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
@@ -178,10 +179,7 @@ func apply(ctx context.Context, c *client.Client, in ApplyRequest) (Applied, err
 	if err != nil {
 		return Applied{}, fmt.Errorf("%w: %w", job.ErrInvalid, err)
 	}
-	jobs := make([]job.Job, len(file.Jobs))
-	for i, e := range file.Jobs {
-		jobs[i] = e.Job
-	}
+	jobs := codec.Map(file.Jobs, func(e spec.Entry) job.Job { return e.Job })
 	report, err := c.Apply(ctx, jobs, client.ApplyOptions{Prune: in.Prune, DryRun: in.DryRun, Seen: in.Revision})
 	var out Applied
 	failed := false

@@ -129,11 +129,15 @@ func Word[W ~string](b *Bounds, member string, w W, known ...W) {
 
 // Strings converts words to text.
 func Strings[W ~string](words ...W) []string {
-	texts := make([]string, len(words))
-	for i, w := range words {
-		texts[i] = string(w)
+	return Map(words, func(w W) string { return string(w) })
+}
+
+// Map returns what f returns for each element of s.
+func Map[T, U any](s []T, f func(T) U) (mapped []U) {
+	for _, v := range s {
+		mapped = append(mapped, f(v))
 	}
-	return texts
+	return mapped
 }
 
 // CutText cuts texts for people to most bytes.

@@ -68,11 +68,8 @@ func (f *formatter) comment(indent string, lines []string) {
 }
 
 func action(e spec.Exec) settings {
-	var env settings
-	for _, v := range e.Env {
-		env = append(env, setting{v.Name, &v.Value}) // an empty value is a value
-	}
-	return settings{{"exec", e.Args}, {"env", env}, {"dir", e.Dir}, {"user", e.User}, {"group", e.Group}}
+	env := codec.Map(e.Env, func(v spec.Variable) setting { return setting{v.Name, &v.Value} }) // an empty value is a value
+	return settings{{"exec", e.Args}, {"env", settings(env)}, {"dir", e.Dir}, {"user", e.User}, {"group", e.Group}}
 }
 
 // isSet reports whether a value is written. A value is left out if it is zero, an empty list, or an
@@ -213,11 +210,10 @@ func target(a *job.Alert) settings {
 	if a.NATS != nil {
 		return append(settings{{"nats", settings{{"subject", a.NATS.Subject}}}}, body...)
 	}
-	var headers settings
-	for _, h := range a.HTTP.Headers {
-		headers = append(headers, setting{h.Name, settings{{"prefix", h.Prefix}, {"env", h.Env}}})
-	}
-	return append(settings{{"http", settings{{"url", alertURL(a.HTTP)}, {"headers", headers}}}}, body...)
+	headers := codec.Map(a.HTTP.Headers, func(h job.AlertHeader) setting {
+		return setting{h.Name, settings{{"prefix", h.Prefix}, {"env", h.Env}}}
+	})
+	return append(settings{{"http", settings{{"url", alertURL(a.HTTP)}, {"headers", settings(headers)}}}}, body...)
 }
 
 func length(d time.Duration) any {

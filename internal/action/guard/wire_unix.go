@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // request is a message of the worker to the guard. Every request renews the deadline.
@@ -128,10 +130,7 @@ func (e *encoder) encode(v any, files ...*os.File) error {
 	}
 	data := e.buf.Bytes()
 	if len(files) > 0 {
-		fds := make([]int, len(files))
-		for i, f := range files {
-			fds[i] = int(f.Fd())
-		}
+		fds := codec.Map(files, func(f *os.File) int { return int(f.Fd()) })
 		// One byte carries the files: unlike Write, WriteMsgUnix may write less
 		// than all.
 		if _, _, err := e.conn.WriteMsgUnix(data[:1], unix.UnixRights(fds...), nil); err != nil {

@@ -2,6 +2,7 @@ package row
 
 import (
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
@@ -45,9 +46,6 @@ func (p *Page[T]) Cut(n int) {
 }
 
 // Reasons returns the first errors as text.
-func Reasons(errs []error) (list []string) {
-	for _, err := range errs[:min(len(errs), MaxReasons)] {
-		list = append(list, printable.Clip(err.Error(), maxReason))
-	}
-	return list
+func Reasons(errs []error) []string {
+	return codec.Map(errs[:min(len(errs), MaxReasons)], func(err error) string { return printable.Clip(err.Error(), maxReason) })
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // object is a part of the schema. encoding/json writes its members in the order of their names.
@@ -108,11 +110,7 @@ func mapping(f Field) object {
 		s["required"] = required
 	}
 	if len(f.OneOf) > 0 {
-		ways := make([]object, len(f.OneOf))
-		for i, name := range f.OneOf {
-			ways[i] = object{"required": []string{name}}
-		}
-		s["oneOf"] = ways
+		s["oneOf"] = codec.Map(f.OneOf, func(name string) object { return object{"required": []string{name}} })
 	}
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -48,18 +49,10 @@ func (e *Error) Unwrap() error { return job.ErrInvalid }
 type Errors []*Error
 
 func (e Errors) Error() string {
-	lines := make([]string, len(e))
-	for i, err := range e {
-		lines[i] = err.Error()
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(codec.Map(e, (*Error).Error), "\n")
 }
 
 // Unwrap returns the mistakes, for errors.Is and errors.As.
 func (e Errors) Unwrap() []error {
-	errs := make([]error, len(e))
-	for i, err := range e {
-		errs[i] = err
-	}
-	return errs
+	return codec.Map(e, func(err *Error) error { return err })
 }

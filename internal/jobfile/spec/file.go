@@ -3,6 +3,7 @@ package spec
 import (
 	"strings"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
@@ -110,11 +111,7 @@ func (d *decoder) jobs(v value) []Entry {
 		}
 		entries = append(entries, e)
 	})
-	jobs := make([]job.Job, len(entries))
-	for i, e := range entries {
-		jobs[i] = e.Job
-	}
-	if cycle := core.Cycle(jobs); cycle != nil {
+	if cycle := core.Cycle(codec.Map(entries, func(e Entry) job.Job { return e.Job })); cycle != nil {
 		d.fail(positions[cycle[0]], "after: these jobs wait for each other in a cycle, so none can start: %s", strings.Join(cycle, " after "))
 	}
 	return entries

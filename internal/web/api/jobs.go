@@ -227,11 +227,7 @@ func fileProblem(err error) error {
 	if !ok || len(all) == 0 {
 		return fmt.Errorf("%w: %w", job.ErrInvalid, err)
 	}
-	texts := make([]string, len(all))
-	for i, e := range all {
-		texts[i] = e.Message
-	}
-	return wrong("body", "%s", strings.Join(texts, "; "))
+	return wrong("body", "%s", strings.Join(codec.Map(all, func(e *spec.Error) string { return e.Message }), "; "))
 }
 
 // changed turns a conflict of an order that had a precondition into 412.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/schedule/words"
 	"github.com/cronce-io/cronce/internal/web/pages/board"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
@@ -22,14 +23,6 @@ var jobFilters = []choice{
 
 // choice is a value of a field, and how it is shown.
 type choice struct{ Value, Label string }
-
-func values(all []choice) []string {
-	var v []string
-	for _, c := range all {
-		v = append(v, c.Value)
-	}
-	return v
-}
 
 // jobsPage is what the list of jobs shows.
 type jobsPage struct {
@@ -58,7 +51,7 @@ type jobRow struct {
 func (s *Site) jobs() shell.Page {
 	return shell.Page{Path: "/jobs", Nav: "jobs", File: "jobs.html", Show: func(r *shell.Request) (any, error) {
 		p := jobsPage{
-			States: jobFilters, State: r.Form.One("state", values(jobFilters)...), Queue: r.Form.Get("queue"), Q: r.Form.Get("q"), Counts: map[string]int{},
+			States: jobFilters, State: r.Form.One("state", codec.Map(jobFilters, func(c choice) string { return c.Value })...), Queue: r.Form.Get("queue"), Q: r.Form.Get("q"), Counts: map[string]int{},
 		}
 		after := r.Form.Get("after")
 		b, err := s.board(r)

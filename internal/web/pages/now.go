@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/web/pages/board"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
@@ -218,9 +219,7 @@ func newAxis(p nowPage, now time.Time) axis {
 			add(j)
 		}
 	}
-	for _, j := range jobs {
-		a.Lanes = append(a.Lanes, a.lane(j))
-	}
+	a.Lanes = codec.Map(jobs, a.lane)
 	return a
 }
 

@@ -89,9 +89,7 @@ func (s *Site) slots() shell.Page {
 			return d, err
 		}
 		d.Next, d.Unreadable = list.Next, list.Unreadable
-		for _, row := range list.Slots {
-			d.Rows = append(d.Rows, newSlotRow(row))
-		}
+		d.Rows = codec.Map(list.Slots, newSlotRow)
 		if f.Newest {
 			slices.Reverse(d.Rows)
 			d.More = len(d.Rows) == slotRows

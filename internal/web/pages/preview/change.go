@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -145,10 +146,7 @@ func planned(name string, p job.Plan, low, high time.Time) (times []string, more
 		return nil, 0, err
 	}
 	slots, more := around(s, low, high)
-	for _, at := range slots {
-		times = append(times, clock(at))
-	}
-	return times, more, nil
+	return codec.Map(slots, clock), more, nil
 }
 
 // around returns the slots from begin to before end.
@@ -177,11 +175,7 @@ func clock(t time.Time) string {
 
 // Text says at which times the schedule runs.
 func (c Choice) Text() string {
-	var times []string
-	for _, at := range c.Slots {
-		times = append(times, clock(at)+" "+at.Format("MST"))
-	}
-	return list(times, c.More)
+	return list(codec.Map(c.Slots, func(at time.Time) string { return clock(at) + " " + at.Format("MST") }), c.More)
 }
 
 // PlannedText lists the wall times.
