@@ -274,17 +274,12 @@ func (l Lock) newestSlot(e Entrant) job.Slot {
 // unknown returns the slots that are not in ended, but whose outcome must be known before an
 // entrant is refused. If no place is free, these are holders. Otherwise these are the waiting slots
 // ahead of the entrant.
-func unknown(holders, ahead []LockSlot, free int, ended map[job.Slot]bool) (ask []LockSlot) {
+func unknown(holders, ahead []LockSlot, free int, ended map[job.Slot]bool) []LockSlot {
 	inWay := holders
 	if free > 0 {
 		inWay = ahead
 	}
-	for _, s := range inWay {
-		if _, known := ended[s.Slot]; !known {
-			ask = append(ask, s)
-		}
-	}
-	return ask
+	return slices.DeleteFunc(slices.Clone(inWay), func(s LockSlot) bool { _, known := ended[s.Slot]; return known })
 }
 
 func find(slots []LockSlot, s job.Slot) int {

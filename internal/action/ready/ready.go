@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -138,10 +140,7 @@ func (s *Services) Run(ctx context.Context) {
 // round checks all services once, at the same time.
 func (s *Services) round(ctx context.Context) {
 	s.mu.Lock()
-	services := make([]*service, 0, len(s.services))
-	for _, svc := range s.services {
-		services = append(services, svc)
-	}
+	services := slices.Collect(maps.Values(s.services))
 	s.mu.Unlock()
 	var answers sync.WaitGroup
 	for _, svc := range services {

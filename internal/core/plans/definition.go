@@ -149,7 +149,7 @@ func Upsert(old *Entry, j job.Job, owner, node string, force bool) (Definition, 
 		// The new plan begins, and the old one ends, at the broker's timestamp of the
 		// new entry. DecodeEntry fills it in.
 		next.Since = time.Time{}
-		next.Past = codec.Last(append(append([]PastPlan(nil), old.Past...), PastPlan{Plan: old.Job.Plan(), From: old.Since()}), maxPast)
+		next.Past = codec.Last(old.Plans(), maxPast)
 	}
 	return next, Changed, nil
 }
@@ -273,13 +273,7 @@ func (e Entry) PlanOf(stored time.Time) job.Plan {
 // OnPlans returns the plans that have On, oldest first. To of the last one is zero if it is the
 // current plan.
 func (e Entry) OnPlans() []PastPlan {
-	var plans []PastPlan
-	for _, p := range e.Plans() {
-		if !p.Plan.On.IsZero() {
-			plans = append(plans, p)
-		}
-	}
-	return plans
+	return slices.DeleteFunc(e.Plans(), func(p PastPlan) bool { return p.Plan.On.IsZero() })
 }
 
 // Chained reports whether the plan in force at an instant has After.

@@ -94,11 +94,9 @@ func New(cfg Config, pages []Page) *Site {
 	s.may.ask = cfg.Client.Rights
 	base := layout()
 	s.wrong = template.Must(template.Must(base.Clone()).ParseFS(files, "html/problem.html"))
-	for _, e := range navigation {
-		if slices.ContainsFunc(pages, func(p Page) bool { return p.Path == "/"+e.Path || e.Path == "" && p.Path == "/{$}" }) {
-			s.entries = append(s.entries, e)
-		}
-	}
+	s.entries = slices.DeleteFunc(slices.Clone(navigation), func(e NavEntry) bool {
+		return !slices.ContainsFunc(pages, func(p Page) bool { return p.Path == "/"+e.Path || e.Path == "" && p.Path == "/{$}" })
+	})
 	for _, p := range pages {
 		t := template.Must(template.Must(base.Clone()).ParseFS(cfg.Templates, "html/parts/*.html", "html/"+p.File))
 		s.mux.HandleFunc("GET "+p.Path, func(w http.ResponseWriter, r *http.Request) { s.show(p, t, w, r) })
