@@ -132,18 +132,18 @@ type settings []setting
 func members(j job.Job) settings {
 	return settings{
 		{"name", j.Name}, {"after", j.After}, {"on", settings{{"stream", j.On.Stream}, {"subject", j.On.Subject}}}, {"schedule", j.Schedule}, {"timezone", planned(j, j.Timezone)},
-		{"dst_gap", planned(j, j.DSTGap)}, {"dst_overlap", planned(j, j.DSTOverlap)}, {"spread", length(j.Spread)},
-		{"from", instant(j.From)}, {"until", instant(j.Until)}, {"exclude", j.Exclude},
-		{"queue", j.Queue}, {"payload", payload(j.Payload)}, {"timeout", length(j.Timeout)}, {"deadline", length(j.Deadline)},
+		{"dst_gap", planned(j, j.DSTGap)}, {"dst_overlap", planned(j, j.DSTOverlap)}, {"spread", codec.Duration(j.Spread)},
+		{"from", j.From.UTC().Truncate(time.Second)}, {"until", j.Until.UTC().Truncate(time.Second)}, {"exclude", j.Exclude},
+		{"queue", j.Queue}, {"payload", payload(j.Payload)}, {"timeout", codec.Duration(j.Timeout)}, {"deadline", codec.Duration(j.Deadline)},
 		{"retry", settings{
-			{"attempts", j.Retry.Attempts}, {"backoff", length(j.Retry.Backoff)}, {"max_backoff", length(j.Retry.MaxBackoff)},
+			{"attempts", j.Retry.Attempts}, {"backoff", codec.Duration(j.Retry.Backoff)}, {"max_backoff", codec.Duration(j.Retry.MaxBackoff)},
 		}},
 		{"catch_up", planned(j, settings{
-			{"policy", j.CatchUp.Policy}, {"within", length(j.CatchUp.Within)}, {"max", j.CatchUp.Max},
+			{"policy", j.CatchUp.Policy}, {"within", codec.Duration(j.CatchUp.Within)}, {"max", j.CatchUp.Max},
 		})},
 		{"output", kib(j.Output)}, {"overlap", j.Overlap}, {"concurrency", j.Concurrency}, {"shards", j.Shards}, {"on_lease_lost", j.OnLeaseLost},
-		{"on_failure", alert(j.OnFailure)}, {"on_missed", alert(j.OnMissed)}, {"on_success", alert(j.OnSuccess)}, {"on_recovered", alert(j.OnRecovered)},
-		{"on_late", late(j)}, {"heartbeat", heartbeat(j.Heartbeat)},
+		{"on_failure", target(j.OnFailure)}, {"on_missed", target(j.OnMissed)}, {"on_success", target(j.OnSuccess)}, {"on_recovered", target(j.OnRecovered)},
+		{"on_late", append(settings{{"after", codec.Duration(j.LateAfter)}}, target(j.OnLate)...)}, {"heartbeat", alertURL(j.Heartbeat)},
 	}
 }
 
@@ -174,39 +174,21 @@ func planned(j job.Job, value any) any {
 	return value
 }
 
-func alert(a *job.Alert) any {
-	if a == nil {
-		return nil
-	}
-	return target(a)
-}
-
-func late(j job.Job) any {
-	if j.OnLate == nil {
-		return nil
-	}
-	return append(settings{{"after", length(j.LateAfter)}}, target(j.OnLate)...)
-}
-
-func heartbeat(h *job.AlertHTTP) any {
-	if h == nil {
-		return nil
-	}
-	return alertURL(h)
-}
-
 func alertURL(h *job.AlertHTTP) any {
-	if h.URLEnv != "" {
+	switch {
+	case h == nil:
+		return nil
+	case h.URLEnv != "":
 		return settings{{"env", h.URLEnv}}
 	}
 	return h.URL
 }
 
 func target(a *job.Alert) settings {
-	body := settings{{"format", a.Format}, {"template", a.Template}}
-	if a.KeyEnv != "" {
-		body = append(body, setting{"key", settings{{"env", a.KeyEnv}}})
+	if a == nil {
+		return nil
 	}
+	body := settings{{"format", a.Format}, {"template", a.Template}, {"key", settings{{"env", a.KeyEnv}}}}
 	if a.NATS != nil {
 		return append(settings{{"nats", settings{{"subject", a.NATS.Subject}}}}, body...)
 	}
@@ -214,20 +196,6 @@ func target(a *job.Alert) settings {
 		return setting{h.Name, settings{{"prefix", h.Prefix}, {"env", h.Env}}}
 	})
 	return append(settings{{"http", settings{{"url", alertURL(a.HTTP)}, {"headers", settings(headers)}}}}, body...)
-}
-
-func length(d time.Duration) any {
-	if d == 0 {
-		return nil
-	}
-	return d.String()
-}
-
-func instant(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UTC().Format(time.RFC3339)
 }
 
 func kib(n int) any {
