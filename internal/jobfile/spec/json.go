@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -64,10 +65,7 @@ func (t *jsonTree) node(depth int) *Node {
 	}
 	switch v := token.(type) {
 	case bool:
-		if v {
-			return &Node{Kind: Boolean, At: at, Scalar: "true"}
-		}
-		return &Node{Kind: Boolean, At: at, Scalar: "false"}
+		return &Node{Kind: Boolean, At: at, Scalar: strconv.FormatBool(v)}
 	case json.Number:
 		return &Node{Kind: Number, At: at, Scalar: v.String()}
 	case string:
