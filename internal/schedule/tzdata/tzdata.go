@@ -9,7 +9,7 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
-	"io"
+	"io/fs"
 	"maps"
 	"slices"
 	"sync"
@@ -63,20 +63,15 @@ var zones = sync.OnceValue(func() map[string]func() (*time.Location, error) {
 		if _, known := all[file.Name]; known || file.FileInfo().IsDir() {
 			continue
 		}
-		all[file.Name] = sync.OnceValues(func() (*time.Location, error) { return readZone(file) })
+		all[file.Name] = sync.OnceValues(func() (*time.Location, error) { return readZone(files, file.Name) })
 	}
 	return all
 })
 
-func readZone(file *zip.File) (*time.Location, error) {
-	r, err := file.Open()
+func readZone(files *zip.Reader, name string) (*time.Location, error) {
+	data, err := fs.ReadFile(files, name)
 	if err != nil {
-		return nil, fmt.Errorf("timezone %s: %w", file.Name, err)
+		return nil, fmt.Errorf("timezone %s: %w", name, err)
 	}
-	defer func() { _ = r.Close() }()
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("timezone %s: %w", file.Name, err)
-	}
-	return time.LoadLocationFromTZData(file.Name, data)
+	return time.LoadLocationFromTZData(name, data)
 }
