@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile/migrate/python"
 	"github.com/cronce-io/cronce/job"
 )
@@ -220,9 +221,5 @@ func (f calendarField) field(set []int) string {
 			return fmt.Sprintf("%d-%d/%d", set[0], set[n-1], step)
 		}
 	}
-	var parts []string
-	for _, v := range set {
-		parts = append(parts, strconv.Itoa(v))
-	}
-	return strings.Join(parts, ",")
+	return strings.Join(codec.Map(set, strconv.Itoa), ",")
 }

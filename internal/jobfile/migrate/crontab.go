@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
@@ -237,10 +238,7 @@ func cronCommand(text string) string {
 	if len(input) > 1 && input[len(input)-1] == "" {
 		input = input[:len(input)-1] // printf adds a line break after the last line
 	}
-	quoted := make([]string, len(input))
-	for i, line := range input {
-		quoted[i] = "'" + strings.ReplaceAll(line, "'", `'\''`) + "'"
-	}
+	quoted := codec.Map(input, shellQuoted)
 	return inputFrom + strings.Join(quoted, " ") + inputTo + command + inputEnd
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
@@ -65,9 +66,7 @@ func (r *Result) workflow(body ast.Node, file string) {
 				}
 			}
 		case "jobs":
-			for _, j := range pairs(p.Value) {
-				steps = append(steps, keyOf(j))
-			}
+			steps = codec.Map(pairs(p.Value), keyOf)
 		case "run-name":
 		default:
 			others = append(others, key)

@@ -3,6 +3,7 @@ package migrate
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -290,13 +291,7 @@ func environment(value any) (variables []spec.Variable, dropped []string) {
 	return variables, dropped
 }
 
+// sortedKeys returns the names of the members that have a value.
 func sortedKeys(m map[string]any) []string {
-	var names []string
-	for name, value := range m {
-		if value != nil {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(name string) bool { return m[name] == nil })
 }

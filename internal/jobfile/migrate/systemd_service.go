@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile/migrate/unitfile"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 )
@@ -51,11 +52,7 @@ func (c *serviceCommand) read() {
 		if i == 0 {
 			scripts = append(scripts, "set -e")
 		}
-		var quoted []string
-		for _, a := range args {
-			quoted = append(quoted, shellWord(a))
-		}
-		line := strings.Join(quoted, " ")
+		line := strings.Join(codec.Map(args, shellWord), " ")
 		if ignoreFailure {
 			line += " || :"
 		}
@@ -69,8 +66,10 @@ func shellWord(word string) string {
 	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@+%") == "" {
 		return word
 	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return shellQuoted(word)
 }
+
+func shellQuoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // program reads a command line.
 func (c *serviceCommand) program(u unitfile.Setting) (args []string, ignoreFailure bool) {
