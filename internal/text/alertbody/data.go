@@ -99,11 +99,22 @@ func (d Data) title() string {
 // failure.
 func (d Data) key() string { return d.Namespace + "/" + d.Job }
 
-// isGood reports whether the alert is good news.
-func (d Data) isGood() bool { return d.Alert == Recovered || d.Alert == Succeeded }
+// byNews returns good if the alert is good news, warning for a slot that is late or was missed, and
+// bad for a failure.
+func byNews[T any](d Data, good, warning, bad T) T {
+	switch d.Alert {
+	case Recovered, Succeeded:
+		return good
+	case Late, Missed:
+		return warning
+	}
+	return bad
+}
 
 // fact is one line of a message.
 type fact struct{ name, value string }
+
+func (f fact) String() string { return f.name + ": " + f.value }
 
 // facts returns what a message says about the slot besides its error and its output.
 func (d Data) facts() []fact {

@@ -61,13 +61,9 @@ func slack(d Data) any {
 		return object{"type": "section", "text": object{"type": "mrkdwn", "text": "*" + title + "*\n```" + slackEscape.Replace(text) + "```"}}
 	}
 	const around = len("*Output*\n``````")
-	var facts []string
-	for _, f := range d.facts() {
-		facts = append(facts, f.name+": "+f.value)
-	}
 	blocks := []object{
 		{"type": "header", "text": plain(mark(d)+d.Title, slackHeader)},
-		{"type": "section", "text": plain(strings.Join(facts, "\n"), slackSection)},
+		{"type": "section", "text": plain(strings.Join(codec.Map(d.facts(), fact.String), "\n"), slackSection)},
 	}
 	if d.Error != "" {
 		blocks = append(blocks, code("Error", head(unfence(d.Error), slackError, slackWidth)))
@@ -103,15 +99,7 @@ func oneLine(s string) string {
 }
 
 // mark is a symbol before a title, which shows at a glance what kind of news it is.
-func mark(d Data) string {
-	switch {
-	case d.isGood():
-		return "✅ "
-	case d.Alert == Late || d.Alert == Missed:
-		return "⚠️ "
-	}
-	return "🔴 "
-}
+func mark(d Data) string { return byNews(d, "✅ ", "⚠️ ", "🔴 ") }
 
 // Teams takes messages of at most 28 KB
 // (https://learn.microsoft.com/en-us/microsoftteams/platform/webhooks-and-connectors/how-to/connectors-using).
@@ -130,13 +118,10 @@ func teams(d Data) any {
 		return text(object{"type": "TextRun", "text": s, "fontType": "Monospace"})
 	}
 	bold := func(s string) object { return text(object{"type": "TextRun", "text": s, "weight": "Bolder"}) }
-	color := "Attention"
-	if d.isGood() {
-		color = "Good"
-	}
+	color := byNews(d, "Good", "Attention", "Attention")
 	body := []object{text(object{"type": "TextRun", "text": mark(d) + d.Title, "size": "Large", "weight": "Bolder", "color": color})}
 	for _, f := range d.facts() {
-		body = append(body, text(object{"type": "TextRun", "text": f.name + ": " + f.value}))
+		body = append(body, text(object{"type": "TextRun", "text": f.String()}))
 	}
 	if d.Error != "" {
 		body = append(body, bold("Error"), code(head(d.Error, teamsError, bytes)))
@@ -175,20 +160,13 @@ func discord(d Data) any {
 	if d.Output != "" {
 		description += fence("Output", tail(unfence(d.Output), discordOutput, utf16))
 	}
-	color := 0xd72b3f
-	switch {
-	case d.isGood():
-		color = 0x2da44e
-	case d.Alert == Late || d.Alert == Missed:
-		color = 0xd4a72c
-	}
 	fields := []object{}
 	for _, f := range d.facts() {
 		if f.value != "" { // Discord refuses a field without a value
 			fields = append(fields, object{"name": f.name, "value": head(unfence(f.value), discordField, utf16)})
 		}
 	}
-	embed := object{"color": color, "fields": fields}
+	embed := object{"color": byNews(d, 0x2da44e, 0xd4a72c, 0xd72b3f), "fields": fields}
 	if description != "" {
 		embed["description"] = head(description, discordDescription, utf16)
 	}
@@ -211,13 +189,6 @@ const (
 // recovery resolves the incident that a failure has triggered, and another failure before that
 // adds to the incident.
 func pagerDuty(d Data) any {
-	action, severity := "trigger", "error"
-	switch {
-	case d.isGood():
-		action, severity = "resolve", "info"
-	case d.Alert == Late || d.Alert == Missed:
-		severity = "warning"
-	}
 	details := object{}
 	for _, f := range d.facts() {
 		details[strings.ToLower(strings.ReplaceAll(f.name, " ", "_"))] = f.value
@@ -229,14 +200,14 @@ func pagerDuty(d Data) any {
 		details["output"] = d.Output
 	}
 	payload := object{
-		"summary": head(d.Title+oneLine(d.Error), pagerDutySummary, utf16), "source": cmp.Or(d.Node, "cronce"), "severity": severity,
+		"summary": head(d.Title+oneLine(d.Error), pagerDutySummary, utf16), "source": cmp.Or(d.Node, "cronce"), "severity": byNews(d, "info", "warning", "error"),
 		"component": d.Job, "group": d.Namespace, "class": d.Alert, "custom_details": details,
 	}
 	if !d.Time.IsZero() {
 		payload["timestamp"] = d.Time.UTC().Format(time.RFC3339)
 	}
 	return object{
-		"routing_key": d.Key, "event_action": action, "dedup_key": head(d.key(), pagerDutyDedup, utf16), "client": "Cronce", "payload": payload,
+		"routing_key": d.Key, "event_action": byNews(d, "resolve", "trigger", "trigger"), "dedup_key": head(d.key(), pagerDutyDedup, utf16), "client": "Cronce", "payload": payload,
 	}
 }
 
@@ -266,20 +237,12 @@ const (
 // ntfy returns a message as JSON, which goes to the root of the server
 // (https://docs.ntfy.sh/publish/#publish-as-json). It is plain text.
 func ntfy(d Data, topic string) any {
-	tag, priority := "rotating_light", 4
-	switch {
-	case d.isGood():
-		tag, priority = "white_check_mark", 3
-	case d.Alert == Late || d.Alert == Missed:
-		tag = "warning"
-	}
+	tag, priority := byNews(d, "white_check_mark", "warning", "rotating_light"), byNews(d, 3, 4, 4)
 	lines := []string{}
 	if d.Error != "" {
 		lines = append(lines, head(d.Error, ntfyError, bytes))
 	}
-	for _, f := range d.facts() {
-		lines = append(lines, f.name+": "+f.value)
-	}
+	lines = append(lines, codec.Map(d.facts(), fact.String)...)
 	message := head(strings.Join(lines, "\n"), ntfyMessage, bytes)
 	if room := ntfyMessage - len(message) - len("\n\n"); d.Output != "" && room > 100 {
 		message += "\n\n" + tail(d.Output, room, bytes)
