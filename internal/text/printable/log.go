@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // maxAttribute bounds the text of one attribute, in bytes.
@@ -22,11 +24,7 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	clipped := make([]slog.Attr, len(attrs))
-	for i, a := range attrs {
-		clipped[i] = clip(a)
-	}
-	return handler{h.Handler.WithAttrs(clipped)}
+	return handler{h.Handler.WithAttrs(codec.Map(attrs, clip))}
 }
 
 func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }
@@ -39,11 +37,7 @@ func clip(a slog.Attr) slog.Attr {
 	case slog.KindString:
 		a.Value = slog.StringValue(Clip(v.String(), maxAttribute))
 	case slog.KindGroup:
-		var group []slog.Attr
-		for _, inner := range v.Group() {
-			group = append(group, clip(inner))
-		}
-		a.Value = slog.GroupValue(group...)
+		a.Value = slog.GroupValue(codec.Map(v.Group(), clip)...)
 	case slog.KindAny:
 		switch x := v.Any().(type) {
 		case error:
