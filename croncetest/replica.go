@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
 	"github.com/cronce-io/cronce/internal/fleet/inject"
@@ -131,15 +132,12 @@ func (f *Fleet) alive() (alive []*replicaProcess) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.replicas {
-		select {
-		case <-r.ended:
-			if r.err != nil && !r.crashed {
-				f.t.Fatalf("croncetest: %s has ended: %v", r.host, r.err)
-			}
-		default:
-			if !r.crashed {
-				alive = append(alive, r)
-			}
+		switch {
+		case r.crashed:
+		case !core.IsClosed(r.ended):
+			alive = append(alive, r)
+		case r.err != nil:
+			f.t.Fatalf("croncetest: %s has ended: %v", r.host, r.err)
 		}
 	}
 	return alive
