@@ -347,13 +347,16 @@ type Definition struct {
 }
 
 // Period is the time from From to To. If To is zero, the period has not ended.
-type Period struct{ From, To time.Time }
+type Period struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to,omitzero"`
+}
 
 // PastPlan is a plan of a job, and the slots it applies to: those after From, up to and
 // including To.
 type PastPlan struct {
 	Period
-	Plan job.Plan
+	Plan job.Plan `json:"plan"`
 }
 
 func newDefinition(e plans.Entry) Definition {

@@ -335,14 +335,6 @@ func (c *Client) Job(ctx context.Context, name string) (JobDetails, error) {
 
 // MarshalJSON writes the line of "cronce job show".
 func (d JobDetails) MarshalJSON() ([]byte, error) {
-	type times struct {
-		From time.Time `json:"from"`
-		To   time.Time `json:"to,omitzero"`
-	}
-	type plan struct {
-		times
-		Plan job.Plan `json:"plan"`
-	}
 	type pause struct {
 		Since  time.Time `json:"since"`
 		Missed int       `json:"missed"`
@@ -356,9 +348,9 @@ func (d JobDetails) MarshalJSON() ([]byte, error) {
 		Owner      string      `json:"owner,omitempty"`
 		Node       string      `json:"node,omitempty"`
 		Definition *job.Job    `json:"definition,omitempty"`
-		Plans      []plan      `json:"plans,omitempty"`
+		Plans      []PastPlan  `json:"plans,omitempty"`
 		Paused     *pause      `json:"paused,omitempty"`
-		Pauses     []times     `json:"pauses,omitempty"`
+		Pauses     []Period    `json:"pauses,omitempty"`
 		Handlers   []string    `json:"handlers,omitempty"`
 		Next       []time.Time `json:"next,omitempty"`
 		Last       []SlotRow   `json:"last,omitempty"`
@@ -371,9 +363,7 @@ func (d JobDetails) MarshalJSON() ([]byte, error) {
 		row.Broken = codec.OneLine(d.Broken)
 		return json.Marshal(row)
 	}
-	row.Owner, row.Node, row.Definition = d.Owner, d.By, &d.Job
-	row.Plans = codec.Map(d.Plans, func(p PastPlan) plan { return plan{times(p.Period), p.Plan} })
-	row.Pauses = codec.Map(d.Pauses, func(p Period) times { return times(p) })
+	row.Owner, row.Node, row.Definition, row.Plans, row.Pauses = d.Owner, d.By, &d.Job, d.Plans, d.Pauses
 	if d.Paused {
 		row.Paused = &pause{d.PausedSince(), d.Missed, d.Runs}
 	}

@@ -42,14 +42,14 @@ type jobShape struct {
 	Definition object             `json:"definition,omitempty" doc:"the job, with the members of a job file"`
 	Plans      []planShape        `json:"plans,omitempty" doc:"the job's plans over time, oldest first"`
 	Paused     *currentPauseShape `json:"paused,omitempty"`
-	Pauses     []periodShape      `json:"pauses,omitempty"`
+	Pauses     []client.Period    `json:"pauses,omitempty"`
 	Handlers   []string           `json:"handlers,omitempty" doc:"the live nodes that would run the job"`
 	Next       []time.Time        `json:"next,omitempty" doc:"the next slots, at most five"`
 	Last       []client.SlotRow   `json:"last,omitempty" doc:"the newest slots that have a record, at most ten, oldest first"`
 }
 
 type planShape struct {
-	periodShape
+	client.Period
 	Plan object `json:"plan"`
 }
 
@@ -57,11 +57,6 @@ type currentPauseShape struct {
 	Since  time.Time `json:"since"`
 	Missed int       `json:"missed"`
 	Runs   int       `json:"runs"`
-}
-
-type periodShape struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to,omitzero"`
 }
 
 // nodeShape describes a stored node. A former node has only node, state, fenced_by and fenced_at, so
