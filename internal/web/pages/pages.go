@@ -60,20 +60,9 @@ func New(cfg shell.Config) *Site {
 
 // pages lists all pages.
 func (s *Site) pages() []shell.Page {
-	all := []shell.Page{
-		s.now(),
-		s.jobs(),
-		s.bulk(),
-		s.job(),
-		s.schedule(),
-		s.slots(),
-		s.slot(),
-		s.nodes(),
-		s.activity(),
-		s.health(),
-		s.repairPage(),
-	}
-	return slices.Concat(all, s.orders(), s.slotOrders())
+	return append(s.orders(),
+		s.now(), s.jobs(), s.bulk(), s.job(), s.schedule(), s.slots(), s.slot(), s.nodes(), s.activity(), s.health(), s.repairPage(),
+		slotOrder("retry", sayRetry, doRetry), slotOrder("cancel", sayCancel, doCancel))
 }
 
 // Close ends the streams and the computations in the background.

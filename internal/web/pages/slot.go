@@ -94,11 +94,7 @@ func newSlotDetails(s client.SlotDetails) *slotDetails {
 	return d
 }
 
-// slotOrders lists the pages of the orders on one slot.
-func (s *Site) slotOrders() []shell.Page {
-	return []shell.Page{slotOrder("retry", sayRetry, doRetry), slotOrder("cancel", sayCancel, doCancel)}
-}
-
+// slotOrder is the page of an order on one slot.
 func slotOrder(verb string, say func(*shell.Request, client.SlotDetails, *order), do func(*shell.Request, string) error) shell.Page {
 	return shell.Page{
 		Path: "/slots/{id}/" + verb, Nav: "slots", File: "order.html",
