@@ -56,7 +56,7 @@ func NewStrict() *Strict {
 // without unknown members, or may hold an instant that is not RFC 3339. Then s must not be used again.
 func (s *Strict) Read(data []byte, dst any) bool {
 	s.from.Reset(data)
-	if lenient.Match(data) || s.Decode(dst) != nil || reflect.ValueOf(dst).Elem().FieldByName("V").Int() != Version {
+	if isLenient(data) || s.Decode(dst) != nil || reflect.ValueOf(dst).Elem().FieldByName("V").Int() != Version {
 		return false
 	}
 	_, err := s.Token() // not More, which is false before a "}" or a "]" too
@@ -95,9 +95,29 @@ func DecodeLoosely(what string, data []byte, dst any) (Extra, error) {
 // (https://go.dev/issue/54580).
 var lenient = regexp.MustCompile(`T(?:\d:|[\d:]{8}(?:,\d|\.\d{10}|[.\d]*[+-](?:24:|\d\d:60)))`)
 
+// isLenient reports whether data matches lenient. Nearly all instants are written in UTC, with two
+// digits for the hour. The expression, which costs a tenth of reading a record, is for the others.
+func isLenient(data []byte) bool {
+	for i := 0; ; {
+		t := bytes.IndexByte(data[i:], 'T')
+		if t < 0 {
+			return false
+		}
+		i += t + 1
+		after := data[i:min(len(data), i+len("15:04:05.999999999Z"))]
+		if len(after) == 0 || after[0] < '0' || '9' < after[0] {
+			continue
+		}
+		utc := bytes.IndexByte(after, 'Z')
+		if plain := utc == 8 || utc > 8 && after[8] == '.'; !plain || after[2] != ':' {
+			return lenient.Match(data)
+		}
+	}
+}
+
 // ParseInstant reads an instant in RFC 3339, with up to nine digits of fraction and no other spelling.
 func ParseInstant(text string) (time.Time, error) {
-	if lenient.MatchString(text) {
+	if isLenient([]byte(text)) {
 		return time.Time{}, fmt.Errorf("%q is not RFC 3339", Clip(text))
 	}
 	return time.Parse(time.RFC3339, text)
@@ -105,7 +125,7 @@ func ParseInstant(text string) (time.Time, error) {
 
 // Unmarshal does what json.Unmarshal does, but refuses an instant that ParseInstant refuses.
 func Unmarshal(data []byte, dst any) error {
-	if lenient.Match(data) {
+	if isLenient(data) {
 		// A text may match too. So each match is spoilt: then only an instant is refused.
 		if err := json.Unmarshal(lenient.ReplaceAll(data, []byte("t")), reflect.New(reflect.TypeOf(dst).Elem()).Interface()); err != nil {
 			return err
