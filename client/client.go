@@ -294,9 +294,8 @@ func (c *Client) emit(e job.Event) {
 }
 
 // Cursor is the position of a row in its listing. The rows of a listing are in the order of their
-// cursors as strings, apart from those of NodeFilter.Former. A listing continues after a cursor even
-// if that row no longer exists. The empty cursor is before all rows. Do not rely on what a cursor
-// contains.
+// cursors as strings. A listing continues after a cursor even if that row no longer exists. The empty
+// cursor is before all rows. Do not rely on what a cursor contains.
 type Cursor string
 
 const cursorTime = "2006-01-02T15:04:05.000000000Z"

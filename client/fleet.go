@@ -63,8 +63,14 @@ type NodeRow struct {
 	former bool // see NodeFilter
 }
 
-// Cursor returns the row's position: nodes are ordered by their start.
-func (n NodeRow) Cursor() Cursor { return timeCursor(n.Started, n.Node) }
+// Cursor returns the row's position: nodes are ordered by their start. Former nodes, whose start is
+// not known, come first, ordered by when they were declared dead.
+func (n NodeRow) Cursor() Cursor {
+	if n.former {
+		return timeCursor(n.Started, string(timeCursor(n.FencedAt, n.Node)))
+	}
+	return timeCursor(n.Started, n.Node)
+}
 
 // MarshalJSON leaves out the fields that are not known of a former node.
 func (n NodeRow) MarshalJSON() ([]byte, error) {
@@ -127,7 +133,6 @@ func (c *Client) Nodes(ctx context.Context, f NodeFilter) (NodeList, error) {
 			return list, ev.Err
 		}
 	}
-	list.Nodes = after(list.Nodes, f.After)
 	slices.SortFunc(list.Nodes, func(x, y NodeRow) int {
 		return cmp.Or(x.Started.Compare(y.Started), strings.Compare(x.Node, y.Node))
 	})
@@ -138,6 +143,7 @@ func (c *Client) Nodes(ctx context.Context, f NodeFilter) (NodeList, error) {
 		}
 		list.Nodes = append(former, list.Nodes...)
 	}
+	list.Nodes = after(list.Nodes, f.After) // not earlier: formerNodes would take a stored node for a former one
 	return list, nil
 }
 
@@ -158,6 +164,9 @@ func (c *Client) formerNodes(ctx context.Context, listed NodeList) ([]NodeRow, e
 			former = append(former, NodeRow{Node: e.Peer, State: NodeFenced, FencedBy: e.Node, FencedAt: e.Time.UTC(), former: true})
 		}
 	}
+	slices.SortFunc(former, func(x, y NodeRow) int {
+		return cmp.Or(x.FencedAt.Compare(y.FencedAt), strings.Compare(x.Node, y.Node))
+	})
 	return former, nil
 }
 
