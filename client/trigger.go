@@ -114,13 +114,18 @@ func (c *Client) Trigger(ctx context.Context, name string, o TriggerOptions) (Ru
 	if err := c.cfg.Joined(ctx, name); err != nil {
 		return Run{}, fmt.Errorf("trigger job %s: %w", name, err)
 	}
-	for {
-		stored, err := c.readRun(ctx, slot, o)
+	for all := false; ; {
+		stored, err := c.readRun(ctx, slot, o, all)
 		if err != nil {
 			return Run{}, err
 		}
 		run, err := c.trigger(ctx, slot, o, stored)
 		c.cfg.Alive()
+		folded := err == nil && !run.New && stored.record == nil && stored.timer == nil && stored.waiting == nil
+		if folded && !all && c.editedLately(stored) {
+			all = true // the run may wait in a former queue of the job
+			continue
+		}
 		// A conflict means that the timer was set, moved or fired meanwhile: read again.
 		if !errors.Is(err, job.ErrConflict) {
 			if err == nil && run.New {
@@ -141,8 +146,15 @@ type storedRun struct {
 	now     time.Time           // the broker's; zero if nothing depends on it
 }
 
-// readRun reads what is stored about a run. A run without a key is not stored yet.
-func (c *Client) readRun(ctx context.Context, slot job.Slot, o TriggerOptions) (s storedRun, err error) {
+// editedLately reports whether the stream may have folded a run that was ordered before the job was
+// edited.
+func (c *Client) editedLately(s storedRun) bool {
+	return s.entry.Time.After(s.now.Add(-c.cfg.Settings.WithDefaults().Duplicates - foldMargin))
+}
+
+// readRun reads what is stored about a run. A run without a key is not stored yet. all is that of
+// waitingRuns.
+func (c *Client) readRun(ctx context.Context, slot job.Slot, o TriggerOptions, all bool) (s storedRun, err error) {
 	keyed := o.Key != ""
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -176,7 +188,7 @@ func (c *Client) readRun(ctx context.Context, slot job.Slot, o TriggerOptions) (
 	}
 	later := o.At.After(s.now)
 	queue := s.entry.Job.WithDefaults().Queue
-	err = c.waitingRuns(ctx, slot.Job, s.now, later, func(w *stream.WaitingSlot) bool {
+	err = c.waitingRuns(ctx, slot.Job, s.now, later || all, func(w *stream.WaitingSlot) bool {
 		if w.Slot.Whole() == slot {
 			s.waiting = w
 		}
@@ -267,10 +279,13 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 	if w := s.waiting; w != nil {
 		t := Run{Slot: slot, State: job.Pending, Queue: w.Queue, Due: w.Due}
 		if w.Queue != j.Queue && !o.At.After(s.now) {
-			t.Queue, t.MovedFrom = j.Queue, w.Queue
-			err = c.repeat(ctx, lastFirst(slot, w.Slot.Shards), j.Queue, *w)
+			folded, err := c.repeat(ctx, lastFirst(slot, w.Slot.Shards), j.Queue, *w)
+			if !folded || !c.editedLately(s) { // a while after the edit, the stream folds only a repeated move
+				t.Queue, t.MovedFrom = j.Queue, w.Queue
+			}
+			return t, err
 		}
-		return t, err
+		return t, nil
 	}
 	if timer := s.timer; timer != nil {
 		t := Run{Slot: slot, State: job.Pending, Queue: j.Queue, Due: timer.Due}
@@ -333,15 +348,16 @@ func (c *Client) move(ctx context.Context, parts []job.Slot, queue string) error
 }
 
 // repeat publishes the waiting message of a run once more, for another queue. The message that is
-// left in the old queue does no harm: a worker that receives it finds the run's record.
-func (c *Client) repeat(ctx context.Context, parts []job.Slot, queue string, w stream.WaitingSlot) error {
+// left in the old queue does no harm: a worker that receives it finds the run's record. folded
+// reports that the stream has not stored the last one: a message of it is too young.
+func (c *Client) repeat(ctx context.Context, parts []job.Slot, queue string, w stream.WaitingSlot) (folded bool, err error) {
 	for _, part := range parts {
 		w.Slot = part
-		if _, err := c.publish(ctx, queue, w.Message, w.Payload); err != nil {
-			return err
+		if folded, err = c.publish(ctx, queue, w.Message, w.Payload); err != nil {
+			return false, err
 		}
 	}
-	return nil
+	return folded, nil
 }
 
 // publish publishes a slot's message, and repeats it until it is answered or ctx ends. folded
@@ -479,8 +495,8 @@ func (c *Client) readRuns(ctx context.Context, name string, orders []TriggerOpti
 	c.cfg.Alive()
 	s.waiting = map[job.Slot]*stream.WaitingSlot{}
 	queue := s.entry.Job.WithDefaults().Queue
-	later := slices.ContainsFunc(orders, func(o TriggerOptions) bool { return o.At.After(s.now) })
-	err = c.waitingRuns(ctx, name, s.now, later, func(w *stream.WaitingSlot) bool {
+	all := c.editedLately(s.storedRun) || slices.ContainsFunc(orders, func(o TriggerOptions) bool { return o.At.After(s.now) })
+	err = c.waitingRuns(ctx, name, s.now, all, func(w *stream.WaitingSlot) bool {
 		if s.waiting[w.Slot.Whole()] == nil || w.Queue == queue {
 			s.waiting[w.Slot.Whole()] = w
 		}

@@ -223,6 +223,27 @@ func TestTriggerMovesARunFromADeadQueue(t *testing.T) {
 
 // A run that waits for a worker has no record, and a fired timer has no message ID. An order with the
 // same key finds the run all the same, now and later.
+// The stream folds the message that would move the run, until its duplicate window is over.
+func TestTriggerNamesTheQueueThatAYoungRunWaitsIn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "former"}})
+	o := order{Job: "report", Key: "k"}
+	s.trigger(t, o)
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "new"}})
+	want := client.Run{Slot: job.Slot{Job: "report", Token: "k"}, State: job.Pending, Queue: "former"}
+	if got := s.trigger(t, o); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	many, err := s.TriggerMany(t.Context(), "report", []client.TriggerOptions{o.options()})
+	if err != nil || many[0].Queue != "former" || many[0].MovedFrom != "" || many[0].New {
+		t.Errorf("among others: %+v, %v", many, err)
+	}
+	if all := s.waiting(t); len(all) != 1 || all[0].Queue != "former" {
+		t.Errorf("waiting: %+v", all)
+	}
+}
+
 func TestTriggerFindsARunThatWaits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
