@@ -387,3 +387,13 @@ func TestApplyNamesMissingJobs(t *testing.T) {
 		t.Errorf("missing %v and %v, want nowhere", got, report[0].Missing)
 	}
 }
+
+func TestApplyNamesThePrunedJobsAsMissing(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "alice@a")
+	p.apply(t, client.ApplyOptions{}, named("gone", "@daily"))
+	report := p.apply(t, client.ApplyOptions{Prune: true}, after("load", "gone"))
+	if got := report[0].Missing; !slices.Equal(got, []string{"gone"}) {
+		t.Errorf("%+v: missing %v, want gone", report, got)
+	}
+}

@@ -63,6 +63,11 @@ func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) 
 		return nil, err
 	}
 	existing := names(all)
+	for _, e := range p.edits {
+		if e.Action == Delete {
+			delete(existing, e.Job)
+		}
+	}
 	for i, j := range jobs {
 		for _, name := range j.After {
 			if !existing[name] {
