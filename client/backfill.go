@@ -166,12 +166,15 @@ func (f *filler) plan(ctx context.Context, name string, b BackfillOptions) (err 
 	f.cfg.Alive()
 	f.sum = Backfilled{From: b.From.UTC(), To: b.To.UTC(), Recorded: map[job.State]int{}}
 	for _, p := range f.entry.Plans() {
+		after, until := plans.Later(b.From.Add(-1), p.From), plans.UpTo(b.To.Add(-1), p.To)
 		s, err := job.ParseSchedule(name, p.Plan)
-		if err != nil {
-			return err
+		switch {
+		case err != nil && !after.Before(until):
+			continue // the plan was not in force in the range
+		case err != nil:
+			return fmt.Errorf("compute the slots of job %s after %s: %w", name, after.UTC().Format(time.RFC3339), err)
 		}
-		after := plans.Later(b.From.Add(-1), p.From)
-		until := plans.UpTo(plans.Earlier(b.To.Add(-1), f.now.Add(-s.Delay())), p.To)
+		until = plans.Earlier(until, f.now.Add(-s.Delay()))
 		edge := f.now.Add(-f.cfg.Settings.Horizon - 1) // the last instant that is too old
 		edge = plans.Later(after, plans.Earlier(until, edge))
 		f.sum.TooOld += s.Count(after, edge)

@@ -102,6 +102,24 @@ func TestBackfillPublishesWhatThePlansHadAndNothingKnows(t *testing.T) {
 	}
 }
 
+func TestBackfillNeedsOnlyThePlansThatWereInForceInItsRange(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	noon := time.Now().UTC().Truncate(time.Hour).Add(-4 * time.Hour)
+	s.define(t, plans.Definition{
+		Job: job.Job{Name: "report", Schedule: "*/30 * * * *"}, Since: noon,
+		Past: []plans.PastPlan{{Plan: job.Plan{Schedule: "0 0 32 * *"}, From: noon.Add(-100 * time.Hour)}},
+	})
+	f := filling{Job: "report", From: noon.Add(time.Second), To: noon.Add(61 * time.Minute), Rate: 1000}
+	if got, err := s.fill(t, f); err != nil || got.Published != 2 {
+		t.Errorf("%+v, %v, want 2 slots", got, err)
+	}
+	f.From = noon
+	if got, err := s.fill(t, f); !errors.Is(err, job.ErrInvalid) || got.Published != 0 {
+		t.Errorf("with an instant of the broken plan: %+v, %v", got, err)
+	}
+}
+
 func TestBackfillOfWhatIsTooOldIsRefusedOrClipped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
