@@ -160,7 +160,8 @@ func (v *verifier) config(ctx context.Context) (verify.Config, error) {
 	if !cfg.Now.After(cfg.From) {
 		return cfg, &FutureError{From: cfg.From, Now: cfg.Now}
 	}
-	if cfg.Watermark, _, err = v.cfg.Watermark.Read(ctx); err != nil && !errors.Is(err, job.ErrNotFound) {
+	// Without a watermark that can be read, no slot counts as published.
+	if cfg.Watermark, _, err = v.cfg.Watermark.Read(ctx); err != nil && !errors.Is(err, job.ErrNotFound) && !v.skip(err) {
 		return cfg, err
 	}
 	v.cfg.Alive()

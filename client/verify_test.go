@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
@@ -96,6 +97,24 @@ func TestVerifyEndsWithTheErrorOfItsCallback(t *testing.T) {
 	})
 	if !errors.Is(err, enough) || calls != 1 || sum.Missing != 2 {
 		t.Errorf("%d calls, %+v, %v", calls, sum, err)
+	}
+}
+
+func TestVerifyReportsAnUnreadableWatermarkAndGoesOn(t *testing.T) {
+	t.Parallel()
+	c, store := newArchive(t)
+	_, revision, err := store.Watermark().Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Bucket("state").Write(t.Context(), layout.WatermarkKey, []byte("{"), revision); err != nil {
+		t.Fatal(err)
+	}
+	var unreadable []error
+	o := client.VerifyOptions{From: now.Add(-2 * time.Hour), To: now, Unreadable: func(err error) { unreadable = append(unreadable, err) }}
+	sum, err := c.Verify(t.Context(), o, nil)
+	if err != nil || sum.Missing != 2 || sum.BeyondRepair != 2 || len(unreadable) != 1 {
+		t.Errorf("%+v, %v, unreadable %v", sum, err, unreadable)
 	}
 }
 
