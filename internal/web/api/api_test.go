@@ -17,6 +17,7 @@ import (
 
 	"github.com/cronce-io/cronce"
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/web/api"
 	"github.com/cronce-io/cronce/job"
@@ -394,6 +395,25 @@ type deadline struct {
 }
 
 func (d *deadline) SetWriteDeadline(t time.Time) error { d.Time = t; return nil }
+
+func TestUnansweredTriggerWithoutAKeyIsNotToBeSentAgain(t *testing.T) {
+	t.Parallel()
+	a := api.New(api.Config{Client: client.Attach(attach.Parts{
+		Joined: func(context.Context, string) error { return job.ErrUnknown },
+	})})
+	defer a.Close()
+	for key, again := range map[string]bool{"": false, "k": true} {
+		r := httptest.NewRequest(http.MethodPost, "/api/v1/jobs/quick:trigger", nil)
+		if key != "" {
+			r.Header.Set("Idempotency-Key", key)
+		}
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, r)
+		if w.Code != http.StatusGatewayTimeout || strings.Contains(w.Body.String(), "send the same request again") != again || !again && !strings.Contains(w.Body.String(), "another run") {
+			t.Errorf("key %q: %d %s", key, w.Code, w.Body)
+		}
+	}
+}
 
 // After the timeout of a wait the API reads the slot once more. A broker that does not answer must not
 // end the connection before the answer, 503.

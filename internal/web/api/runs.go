@@ -72,6 +72,12 @@ func trigger(ctx context.Context, c *call, in triggerIn) (row.Trigger, error) {
 		return row.Trigger{}, err
 	}
 	run, err := c.Trigger(ctx, in.Job, o)
+	if in.Key == "" && fault.Of(err) == fault.Unknown && c.request.Err() == nil {
+		d := problem.Of(err, false)
+		d.Title = "Not answered in time, so the result is unknown: the same request again would be another run"
+		d.Detail += ": the job may have been triggered: list its slots, or send an Idempotency-Key with each request"
+		return row.Trigger{}, d
+	}
 	if err != nil {
 		return row.Trigger{}, err
 	}
