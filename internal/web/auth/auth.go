@@ -233,7 +233,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, refused error) {
 	detail := "the request names no user: send credentials, or log in with a browser"
 	switch {
 	case errors.Is(refused, errProvider):
-		problem.Refuse(w, r, fault.Unavailable, refused.Error())
+		problem.Refuse(w, r, fault.Unavailable, errProvider.Error()+": the log of this server says why")
 		return
 	case refused != nil:
 		detail = "the credentials of the request are not valid here"

@@ -3,6 +3,7 @@ package auth
 import (
 	"cmp"
 	_ "embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -82,6 +83,8 @@ func (g *Guard) logIn(w http.ResponseWriter, r *http.Request, s session, key, ne
 	link.Redirect(w, r, next)
 }
 
+const providerAway = "The OpenID provider does not answer. Try again later."
+
 // readLogin returns what beginOIDC has stored in the login cookie.
 func readLogin(r *http.Request) (secret, next string, err error) {
 	c, err := r.Cookie(loginCookie)
@@ -96,7 +99,7 @@ func (g *Guard) beginOIDC(w http.ResponseWriter, r *http.Request) {
 	location, secret, err := g.cfg.OIDC.Begin(r.Context(), g.callback(r))
 	if err != nil {
 		g.log.Error("OpenID login failed", "error", err)
-		g.showLogin(w, r, http.StatusServiceUnavailable, r.FormValue("next"), "The OpenID provider does not answer. Try again later.")
+		g.showLogin(w, r, http.StatusServiceUnavailable, r.FormValue("next"), providerAway)
 		return
 	}
 	// The cookie must be Lax: the provider, which is another site, sends the browser back, and a
@@ -118,7 +121,11 @@ func (g *Guard) finishOIDC(w http.ResponseWriter, r *http.Request) {
 	g.setCookie(w, r, loginCookie, "", -time.Second, http.SameSiteLaxMode)
 	if err != nil {
 		g.log.Warn("OpenID login refused", "remote", r.RemoteAddr, "error", err)
-		g.showLogin(w, r, http.StatusUnauthorized, next, "The login failed. The log of the server says why.")
+		status, wrong := http.StatusUnauthorized, "The login failed. The log of the server says why."
+		if errors.Is(err, errProvider) {
+			status, wrong = http.StatusServiceUnavailable, providerAway
+		}
+		g.showLogin(w, r, status, next, wrong)
 		return
 	}
 	g.logIn(w, r, session{User: user, By: "oidc"}, g.cfg.OIDC.Key(), next)

@@ -153,10 +153,13 @@ func (p *Provider) Bearer(ctx context.Context, token string) (user string, err e
 // were rotated.
 func (p *Provider) verify(ctx context.Context, real *oidc.Provider, raw string) (*oidc.IDToken, error) {
 	id, err := real.Verifier(&oidc.Config{ClientID: p.client}).Verify(ctx, raw)
-	if err != nil {
-		return nil, fmt.Errorf("verify the ID token: %w", err)
+	switch {
+	case err == nil:
+		return id, nil
+	case strings.Contains(err.Error(), ": fetching keys "): // go-oidc has no type for it
+		return nil, auth.Unreachable(err)
 	}
-	return id, nil
+	return nil, fmt.Errorf("verify the ID token: %w", err)
 }
 
 // name returns the name of the person in records and events: the verified email address, else the

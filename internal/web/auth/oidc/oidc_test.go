@@ -199,6 +199,36 @@ func TestProviderThatIsAwayDoesNotStopTheServer(t *testing.T) {
 	}
 }
 
+func TestKeysThatCannotBeReadAreNoFaultOfTheCredentials(t *testing.T) {
+	t.Parallel()
+	m, p := provider(t)
+	s := site(t, p)
+	send := func(token string) (int, string) {
+		return get(t, http.DefaultClient, s.URL+"/api/v1/jobs", "Authorization", "Bearer "+token)
+	}
+	if code, body := send("a.b.c"); code != 401 { // reads the configuration
+		t.Fatalf("not a token: %d\n%s", code, body)
+	}
+	away := &mockoidc.ServerError{Code: http.StatusServiceUnavailable, Error: "away", Description: "secret"}
+	for _, answer := range []*mockoidc.ServerError{nil, nil, nil, away} { // the login page, the tokens in two ways, the keys
+		m.QueueError(answer)
+	}
+	if code, page := get(t, browser(t), s.URL+"/login/oidc"); code != 503 || !strings.Contains(page, "does not answer") {
+		t.Errorf("login: %d\n%s", code, page)
+	}
+	raw, err := m.Keypair.SignJWT(jwt.MapClaims{"iss": m.Issuer(), "sub": "robot", "aud": m.ClientID, "exp": time.Now().Add(time.Hour).Unix()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.QueueError(away)
+	if code, body := send(raw); code != 503 || !strings.Contains(body, "unavailable") || strings.Contains(body, "secret") {
+		t.Errorf("token: %d\n%s", code, body)
+	}
+	if code, body := send(raw); code != 200 {
+		t.Errorf("token, with keys: %d\n%s", code, body)
+	}
+}
+
 func TestWrongSettingsAreKnownAtTheStart(t *testing.T) {
 	t.Parallel()
 	good := secretFile(t, "0123456789abcdef")
