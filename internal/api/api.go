@@ -61,6 +61,7 @@ type server struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	limit   *semaphore.Weighted // bounds the running requests
+	mu      sync.Mutex          // so that no request starts after stop
 	running sync.WaitGroup
 }
 
@@ -79,7 +80,9 @@ func (s *server) start() (stop func(), err error) {
 		return nil, err
 	}
 	stop = func() {
+		s.mu.Lock()
 		s.cancel()
+		s.mu.Unlock()
 		_ = svc.Stop() // it fails only if the connection is closed, and then the service has ended
 		s.running.Wait()
 	}
@@ -126,6 +129,12 @@ func (s *server) self() Node {
 func (s *server) handler(o order) micro.Handler {
 	return micro.HandlerFunc(func(r micro.Request) {
 		if s.limit.Acquire(s.ctx, 1) != nil {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.ctx.Err() != nil {
+			s.limit.Release(1)
 			return
 		}
 		s.running.Go(func() {
