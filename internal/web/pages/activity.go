@@ -18,8 +18,8 @@ const (
 	window       = 1000
 	activityRows = 200
 
-	// windowTime bounds the reading. Usually it ends earlier, at the newest kept event. If the broker has
-	// removed that event, only this limit ends it.
+	// windowTime bounds the wait for the next kept event. Usually the reading ends earlier, at the newest
+	// kept event. If the broker has removed that event, only this limit ends it.
 	windowTime = time.Second
 )
 
@@ -119,24 +119,22 @@ func keptEvents(ctx context.Context, c *client.Client, before uint64) (list []cl
 	if last == 0 {
 		return nil, 0, nil
 	}
-	reading, cancel := context.WithTimeout(ctx, windowTime)
+	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
+	idle := time.AfterFunc(windowTime, cancel)
+	defer idle.Stop()
 	for e, err := range c.Events(reading, client.EventFilter{After: &after}) {
 		switch {
-		case exchange.IsUnreadable(err):
-			continue // one event cannot be read
-		case err != nil && ctx.Err() == nil && reading.Err() != nil:
-			return list, first, nil // the broker has removed the last event
-		case err != nil:
+		case err != nil && !exchange.IsUnreadable(err):
 			return nil, 0, err
 		case e.Sequence == 0:
-			continue
-		case e.Sequence <= last:
+			continue // the broker does not keep it
+		case err == nil && e.Sequence <= last:
 			list = append(list, e)
 		}
-		if e.Sequence >= last {
+		if idle.Reset(windowTime); e.Sequence >= last {
 			break
 		}
 	}
-	return list, first, nil
+	return list, first, ctx.Err()
 }
