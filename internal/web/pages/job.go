@@ -99,29 +99,43 @@ const (
 	ordersRead  = 2000
 )
 
-// newestOrders returns the newest orders on a job. The broker lists them from the oldest on, and
-// there may be many, if a service triggers the job. So newestOrders tries the last hour first. It
-// reads at most ordersRead orders, so it misses the newest ones if there are more.
-func newestOrders(r *shell.Request, name string, now time.Time) (list []job.Event, err error) {
-	for _, since := range []time.Time{now.Add(-time.Hour), {}} {
-		list = list[:0]
-		for e, err := range r.Client.Orders(r.Context(), name, since) {
-			switch {
-			case exchange.IsUnreadable(err):
-				continue // one event cannot be read
-			case err != nil:
-				return nil, err
-			}
-			if list = append(list, e); len(list) == ordersRead {
-				break
-			}
+// newestOrders returns the newest orders on a job. The broker lists them from the oldest on, and there
+// may be many, if a service triggers the job. So newestOrders tries shorter times first. If a longer
+// time has too many, it returns only those of the shorter one.
+func newestOrders(r *shell.Request, name string, now time.Time) (newest []job.Event, err error) {
+	for _, since := range []time.Time{now.Add(-time.Minute), now.Add(-time.Hour), now.AddDate(0, 0, -1), {}} {
+		list, err := ordersSince(r, name, since)
+		for n := 0; n < 4 && err == nil && len(newest) == 0 && len(list) == ordersRead; n++ {
+			list, err = ordersSince(r, name, list[ordersRead-1].Time)
 		}
-		if len(list) >= ordersShown {
+		if err != nil {
+			return nil, err
+		}
+		if len(list) == ordersRead && len(newest) > 0 {
+			break
+		}
+		if newest = list; len(list) >= ordersShown {
 			break
 		}
 	}
-	list = list[max(0, len(list)-ordersShown):]
-	slices.Reverse(list)
+	newest = newest[max(0, len(newest)-ordersShown):]
+	slices.Reverse(newest)
+	return newest, nil
+}
+
+// ordersSince returns the oldest ordersRead orders on a job that were carried out at since or later.
+func ordersSince(r *shell.Request, name string, since time.Time) (list []job.Event, err error) {
+	for e, err := range r.Client.Orders(r.Context(), name, since) {
+		switch {
+		case exchange.IsUnreadable(err):
+			continue // one event cannot be read
+		case err != nil:
+			return nil, err
+		}
+		if list = append(list, e); len(list) == ordersRead {
+			break
+		}
+	}
 	return list, nil
 }
 
