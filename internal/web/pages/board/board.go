@@ -205,8 +205,8 @@ func (r reader) update(ctx context.Context, b *Board) error {
 		at, known := b.byName[s.Job]
 		switch {
 		case exchange.IsUnreadable(err):
-			if b.Unreadable = append(b.Unreadable, err); len(b.Unreadable) > maxUnreadable {
-				return err
+			if len(b.Unreadable) < maxUnreadable {
+				b.Unreadable = append(b.Unreadable, err)
 			}
 			continue
 		case err != nil:
@@ -229,7 +229,7 @@ func (r reader) update(ctx context.Context, b *Board) error {
 	return nil
 }
 
-// maxUnreadable bounds the errors of a board.
+// maxUnreadable bounds the errors of a board. Others are left out.
 const maxUnreadable = 100
 
 // merge sets Recent to the newest slots of before and rows. In a refresh, most rows are in before.

@@ -2,9 +2,16 @@ package board
 
 import (
 	"context"
+	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/lab/memstore"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // While a new board is read, a page that is opened shows the one before, unless the reading lasts too
@@ -45,4 +52,30 @@ func TestBoardHasTheNewsUnlessAnOldOneIsAccepted(t *testing.T) {
 			t.Errorf("%+v after the end", b)
 		}
 	})
+}
+
+// manyUnreadable is a ledger with more records than a board keeps errors, which a newer version wrote.
+type manyUnreadable struct{ attach.Ledger }
+
+func (manyUnreadable) List(context.Context, kv.ListFilter) iter.Seq2[kv.LedgerEntry, error] {
+	return func(yield func(kv.LedgerEntry, error) bool) {
+		for range 2 * maxUnreadable {
+			if !yield(kv.LedgerEntry{}, job.ErrVersion) {
+				return
+			}
+		}
+	}
+}
+
+func TestBoardLeavesOutManyRecordsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	store, now := memstore.New(), time.Now()
+	c := client.Attach(attach.Parts{
+		Jobs: store.Jobs(), Nodes: store.Nodes(), Ledger: manyUnreadable{}, Settings: job.Settings{}.WithDefaults(),
+		Now: func(context.Context) (time.Time, error) { return now, nil },
+	})
+	b, err := reader{c, &Board{written: now}}.read(t.Context())
+	if err != nil || len(b.Unreadable) != maxUnreadable {
+		t.Errorf("%d errors, %v", len(b.Unreadable), err)
+	}
 }
