@@ -53,7 +53,8 @@ type Result[T any] struct {
 const computeTime = 2 * time.Minute
 
 // Get returns the value of a key. It waits for at most patience for the first value, or for one
-// whose computation began at notBefore or later.
+// whose computation began at notBefore or later. If Max other values are being computed, Get begins no
+// computation: the caller must ask again.
 func (b *Background[K, T]) Get(ctx context.Context, key K, notBefore time.Time, patience time.Duration, compute func(context.Context) (T, error)) Result[T] {
 	b.mu.Lock()
 	if b.values == nil {
@@ -61,7 +62,10 @@ func (b *Background[K, T]) Get(ctx context.Context, key K, notBefore time.Time, 
 	}
 	v := b.values[key]
 	if v == nil {
-		b.evict()
+		if !b.evict() {
+			b.mu.Unlock()
+			return Result[T]{Running: true, Began: time.Now()}
+		}
 		v = &value[T]{}
 		b.values[key] = v
 	}
@@ -91,8 +95,8 @@ func (b *Background[K, T]) Get(ctx context.Context, key K, notBefore time.Time, 
 	return b.Get(ctx, key, notBefore, patience-time.Since(asked), compute) // the computation may have begun before notBefore
 }
 
-// evict makes room for one more value.
-func (b *Background[K, T]) evict() {
+// evict makes room for one more value. It reports whether there is room.
+func (b *Background[K, T]) evict() bool {
 	for len(b.values) >= max(1, b.Max) {
 		var oldest K
 		var found *value[T]
@@ -102,10 +106,11 @@ func (b *Background[K, T]) evict() {
 			}
 		}
 		if found == nil {
-			return // all are being computed
+			return false // all are being computed
 		}
 		delete(b.values, oldest)
 	}
+	return true
 }
 
 func (b *Background[K, T]) run(v *value[T], compute func(context.Context) (T, error)) {

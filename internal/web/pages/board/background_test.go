@@ -70,3 +70,29 @@ func TestBackgroundComputesAgainWhatBeganBeforeTheNews(t *testing.T) {
 		l.Wait()
 	})
 }
+
+func TestBackgroundBoundsTheComputationsThatWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		l := Background[int, int]{Context: ctx, Every: time.Minute, Max: 2}
+		compute := func(context.Context) (int, error) {
+			time.Sleep(time.Second)
+			return 1, nil
+		}
+		for key := range 10 {
+			if r := l.Get(ctx, key, time.Time{}, 0, compute); r.Ready || !r.Running || r.Began.IsZero() {
+				t.Errorf("number %d: %+v", key, r)
+			}
+		}
+		if n := len(l.values); n != 2 {
+			t.Errorf("%d values are computed or wait, want 2", n)
+		}
+		time.Sleep(time.Minute)
+		if r := l.Get(ctx, 9, time.Time{}, time.Hour, compute); !r.Ready {
+			t.Errorf("asked again: %+v", r)
+		}
+		stop()
+		l.Wait()
+	})
+}
