@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/schedule/words"
@@ -147,12 +149,10 @@ func (s *Site) bulk() shell.Page {
 		}
 		for _, n := range names {
 			o.Fields = append(o.Fields, field{Kind: "hidden", Field: shell.Field{Name: "job", Value: n}})
-			line, changes, err := bulkLine(r, name, n)
-			if err != nil {
-				return nil, fmt.Errorf("job %s: %w", n, err)
-			}
-			o.Says = append(o.Says, line)
-			o.Ready = o.Ready || changes
+		}
+		var err error
+		if o.Says, o.Ready, err = bulkLines(r, name, names); err != nil {
+			return nil, err
 		}
 		o.permit(r, edits)
 		return o, nil
@@ -162,20 +162,43 @@ func (s *Site) bulk() shell.Page {
 		if !r.Form.Complete() {
 			return "", shell.ErrField
 		}
-		for _, n := range names {
-			var err error
+		err := eachJob(names, func(_ int, n string) (err error) {
 			if name == "pause" {
 				_, err = r.Client.Pause(r.Context(), n)
 			} else {
 				_, err = r.Client.Resume(r.Context(), n, client.ResumeOptions{})
 			}
-			if err != nil {
-				return "", fmt.Errorf("job %s: %w", n, err)
-			}
-		}
-		return shell.Path("jobs"), nil
+			return err
+		})
+		return shell.Path("jobs"), err
 	}
 	return shell.Page{Path: "/jobs:bulk", Nav: "jobs", File: "order.html", Show: show, Do: do}
+}
+
+// eachJob calls f for each job, for several at once: a page does not wait long enough for 1,000 jobs
+// one after the other.
+func eachJob(names []string, f func(i int, name string) error) error {
+	var group errgroup.Group
+	group.SetLimit(32)
+	for i, name := range names {
+		group.Go(func() error {
+			if err := f(i, name); err != nil {
+				return fmt.Errorf("job %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// bulkLines returns the bulkLine of each job, and whether the order changes any.
+func bulkLines(r *shell.Request, order string, names []string) (lines []string, changes bool, err error) {
+	lines, changed := make([]string, len(names)), make([]bool, len(names))
+	err = eachJob(names, func(i int, name string) (err error) {
+		lines[i], changed[i], err = bulkLine(r, order, name)
+		return err
+	})
+	return lines, slices.Contains(changed, true), err
 }
 
 // bulkLine says what the order does to a job, and whether it changes anything.
