@@ -156,10 +156,11 @@ func TestEachFinding(t *testing.T) {
 		"a difference that it cannot": {func(f *Facts) {
 			f.Survey.Differences = []layout.Difference{{Where: "queue q", Field: "ack policy", Found: "none", Want: "explicit", Remove: "nats consumer rm cronce_slots q"}}
 		}, "layout error queue q", "nats consumer rm cronce_slots q"},
-		"a node with another lease": {func(f *Facts) { f.Nodes[1].Node.Lease = 6 * time.Second }, "settings warning node w2 (lease 6s)", "the stored lease is 20s"},
-		"a sweep that is late":      {func(f *Facts) { f.Sweep.Time = now.Add(-5 * time.Minute) }, "sweep warning sweep", "5m0s ago"},
-		"a sweep just in time":      {func(f *Facts) { f.Sweep.Time = now.Add(-3 * time.Minute) }, "", ""},
-		"no sweep":                  {func(f *Facts) { f.Sweep, f.SweepErr = kv.SweepEnd{}, job.ErrNotFound }, "sweep warning sweep", "no sweep for lost slots"},
+		"a node with another lease":    {func(f *Facts) { f.Nodes[1].Node.Lease = 6 * time.Second }, "settings warning node w2 (lease 6s)", "the stored lease is 20s"},
+		"a sweep that is late":         {func(f *Facts) { f.Sweep.Time = now.Add(-5 * time.Minute) }, "sweep warning sweep", "5m0s ago"},
+		"a sweep before a long outage": {func(f *Facts) { f.Sweep.Time = now.Add(-3 * time.Hour) }, "sweep warning sweep", "3h0m0s ago"},
+		"a sweep just in time":         {func(f *Facts) { f.Sweep.Time = now.Add(-3 * time.Minute) }, "", ""},
+		"no sweep":                     {func(f *Facts) { f.Sweep, f.SweepErr = kv.SweepEnd{}, job.ErrNotFound }, "sweep warning sweep", "no sweep for lost slots"},
 		"no sweep yet": {func(f *Facts) {
 			f.Sweep, f.SweepErr = kv.SweepEnd{}, job.ErrNotFound
 			f.eachNode(func(_ int, n *exchange.NodeEvent) { n.Node.Started = now.Add(-time.Minute) })

@@ -59,14 +59,13 @@ func (g gatherer) unread(ctx context.Context) error {
 func (c *check) sweep() {
 	const why = "if the message of a slot is lost, no node offers the slot again"
 	mend := "look at the producers' logs; their logins need what " + c.cronce("auth producer") + " prints"
-	since := plans.Later(c.producingSince(), c.Sweep.Time)
-	late := c.Now.Sub(since) > sweepLate
+	late := c.Now.Sub(plans.Later(c.producingSince(), c.Sweep.Time)) > sweepLate
 	switch e := c.SweepErr; {
 	case !c.produces():
 	case late && errors.Is(e, job.ErrNotFound):
 		c.add(Warning, "sweep", "sweep", "no sweep for lost slots has ended", why, mend)
 	case late:
-		c.add(Warning, "sweep", "sweep", fmt.Sprintf("the last sweep for lost slots ended at %s, %v ago", stamp(since), c.Now.Sub(since).Round(time.Second)), why, mend)
+		c.add(Warning, "sweep", "sweep", fmt.Sprintf("the last sweep for lost slots ended at %s, %v ago", stamp(c.Sweep.Time), c.Now.Sub(c.Sweep.Time).Round(time.Second)), why, mend)
 	}
 	if n := len(c.Sweep.Skipped) + c.Sweep.More; n > 0 {
 		first := c.Sweep.Skipped
