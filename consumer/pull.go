@@ -12,6 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -92,12 +93,7 @@ type request struct {
 	lapsing bool
 }
 
-func (p *puller) kick() {
-	select {
-	case p.kicked <- struct{}{}:
-	default:
-	}
-}
+func (p *puller) kick() { core.TrySend(p.kicked, struct{}{}) }
 
 func (p *puller) run(ctx context.Context) error {
 	retry := newBackoff()

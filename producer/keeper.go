@@ -12,6 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
@@ -64,10 +65,7 @@ func (k *keeper) offer(p position) {
 	k.mu.Lock()
 	k.want = p
 	k.mu.Unlock()
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	core.TrySend(k.wake, struct{}{})
 }
 
 // wanted returns the newest offer.

@@ -270,12 +270,8 @@ func (p *Producer) listen(announcements chan<- exchange.Announcement) (stop func
 		return func() {}, nil
 	}
 	stop, err = p.cfg.Peers.Listen(func(a exchange.Announcement) {
-		if a.Node == p.cfg.Node {
-			return
-		}
-		select {
-		case announcements <- a:
-		default:
+		if a.Node != p.cfg.Node {
+			core.TrySend(announcements, a)
 		}
 	})
 	if err != nil {

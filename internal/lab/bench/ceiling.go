@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // Rate is a number of slots, and how long it took to publish or to run them.
@@ -140,10 +142,7 @@ func newHand(js jetstream.JetStream, name string, shape Shape) (h *hand, err err
 	h = &hand{name: name, shape: shape, failed: make(chan error, 1)}
 	many := jetstream.WithPublishAsyncMaxPending(1 << 14)
 	failed := jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *nats.Msg, err error) {
-		select {
-		case h.failed <- err:
-		default:
-		}
+		core.TrySend(h.failed, err)
 	})
 	switch o := js.Options(); {
 	case o.Domain != "":

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 )
 
@@ -71,14 +72,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-func (p *process) running() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
-	}
-}
+func (p *process) running() bool { return !core.IsClosed(p.ended) }
 
 // logTail returns the end of the process's log.
 func (p *process) logTail() string {
