@@ -45,11 +45,7 @@ func (v *verifier) printText(sum client.Verification, err error) error {
 }
 
 func problemCells(p client.SlotProblem) []string {
-	repair := string(p.Repair)
-	if p.BeyondRepair != "" {
-		repair = p.BeyondRepair
-	}
-	return []string{string(p.Problem), p.ID, cmp.Or(string(p.State), "-"), p.Detail, cmp.Or(repair, "-")}
+	return []string{string(p.Problem), p.ID, cmp.Or(string(p.State), "-"), p.Detail, cmp.Or(p.BeyondRepair, string(p.Repair), "-")}
 }
 
 // printReport prints the summary.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
@@ -68,15 +69,11 @@ func (c *check) sweep() {
 		c.add(Warning, "sweep", "sweep", fmt.Sprintf("the last sweep for lost slots ended at %s, %v ago", stamp(c.Sweep.Time), c.Now.Sub(c.Sweep.Time).Round(time.Second)), why, mend)
 	}
 	if n := len(c.Sweep.Skipped) + c.Sweep.More; n > 0 {
-		first := c.Sweep.Skipped
-		what := fmt.Sprintf("it skipped %d values that it could not read:", n)
-		for i, s := range first[:min(len(first), maxUnread)] {
-			if i > 0 {
-				what += ";"
-			}
-			what += fmt.Sprintf(" %s: %s", s.What, s.Why)
+		var first []string
+		for _, s := range c.Sweep.Skipped[:min(len(c.Sweep.Skipped), maxUnread)] {
+			first = append(first, s.What+": "+s.Why)
 		}
-		c.add(Warning, "sweep", "sweep", what, "if one of these slots is lost, no node offers it again", "a newer version of cronce may read them; otherwise remove what no program wrote")
+		c.add(Warning, "sweep", "sweep", fmt.Sprintf("it skipped %d values that it could not read: %s", n, strings.Join(first, "; ")), "if one of these slots is lost, no node offers it again", "a newer version of cronce may read them; otherwise remove what no program wrote")
 	}
 	if r := c.Sweep.Rewound; !r.IsZero() && c.Now.Sub(r.Time) < recently {
 		c.add(Warning, "rewound", "bucket "+layout.Bucket(c.Namespace, "ledger"), fmt.Sprintf("it was rewound: at %s the record of %s, written at %s at revision %d, was at revision %d (0: it did not exist)",
