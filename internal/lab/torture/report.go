@@ -85,10 +85,11 @@ func (t *torture) history(ctx context.Context) (promise.History, error) {
 	t.mu.Lock()
 	h.Deaths = maps.Clone(t.deaths)
 	t.mu.Unlock()
-	for _, text := range t.witness.into(&h) {
-		t.addViolation(promise.Violation{Rule: "unreadable", Detail: text})
+	unreadable := func(detail string) { t.addViolation(promise.Violation{Rule: "unreadable", Detail: detail}) }
+	for _, detail := range t.witness.into(&h) {
+		unreadable(detail)
 	}
-	if err := t.records(ctx, &h); err != nil {
+	if err := t.records(ctx, &h, unreadable); err != nil {
 		return h, err
 	}
 	nodes, err := t.store.Nodes().List(ctx)
@@ -109,12 +110,12 @@ func (t *torture) history(ctx context.Context) (promise.History, error) {
 	return h, nil
 }
 
-// records reads the ledger into the history.
-func (t *torture) records(ctx context.Context, h *promise.History) error {
+// records reads the ledger into the history, and calls unreadable for each record that cannot be read.
+func (t *torture) records(ctx context.Context, h *promise.History, unreadable func(detail string)) error {
 	for e, err := range t.store.Ledger().List(ctx, kv.ListFilter{}) {
 		switch {
 		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
-			t.addViolation(promise.Violation{Rule: "unreadable", Detail: err.Error()})
+			unreadable(err.Error())
 		case err != nil:
 			return err
 		default:
@@ -129,7 +130,7 @@ func (t *torture) unfinished(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	h := promise.History{Records: map[job.Slot]promise.LedgerWrite{}}
-	if err := t.records(ctx, &h); err != nil {
+	if err := t.records(ctx, &h, func(string) {}); err != nil { // the report has the unreadable ones
 		return 0, err
 	}
 	lines, err := readRecord(t.cfg.Dir)
