@@ -9,7 +9,7 @@
 //     value with its own nonce is its own earlier copy.
 //   - Batches (batch.go). Many writes of a bucket, or publications to a stream, travel as one
 //     atomic batch. A batch that fails settles nothing: its members are sent singly.
-//   - Groups (group.go). On storage that syncs each write, writes of the ledger and of the
+//   - Groups (group.go, storage.go). On storage that syncs each write, writes of the ledger and of the
 //     locks, and publications of slots, wait while others are open. Then they travel as a batch.
 //   - Transport (transport.go, writer.go). It has one inbox, one map of open questions, one
 //     goroutine that writes to the connection, and one timer. Most callbacks run on the
