@@ -133,7 +133,7 @@ func members(j job.Job) settings {
 	return settings{
 		{"name", j.Name}, {"after", j.After}, {"on", settings{{"stream", j.On.Stream}, {"subject", j.On.Subject}}}, {"schedule", j.Schedule}, {"timezone", planned(j, j.Timezone)},
 		{"dst_gap", planned(j, j.DSTGap)}, {"dst_overlap", planned(j, j.DSTOverlap)}, {"spread", codec.Duration(j.Spread)},
-		{"from", j.From.UTC().Truncate(time.Second)}, {"until", j.Until.UTC().Truncate(time.Second)}, {"exclude", j.Exclude},
+		{"from", wholeSecond(j.From)}, {"until", wholeSecond(j.Until)}, {"exclude", j.Exclude},
 		{"queue", j.Queue}, {"payload", payload(j.Payload)}, {"timeout", codec.Duration(j.Timeout)}, {"deadline", codec.Duration(j.Deadline)},
 		{"retry", settings{
 			{"attempts", j.Retry.Attempts}, {"backoff", codec.Duration(j.Retry.Backoff)}, {"max_backoff", codec.Duration(j.Retry.MaxBackoff)},
@@ -165,6 +165,10 @@ func (s settings) MarshalJSON() ([]byte, error) {
 	}
 	return []byte("{" + b.String() + "}"), nil
 }
+
+// wholeSecond returns the first whole second at or after t. A slot is at a whole second, so a job from
+// or until then has the same slots.
+func wholeSecond(t time.Time) time.Time { return t.UTC().Add(time.Second - 1).Truncate(time.Second) }
 
 // planned returns the value of a setting that only jobs with a schedule have.
 func planned(j job.Job, value any) any {

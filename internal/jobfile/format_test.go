@@ -81,6 +81,19 @@ func TestWhatIsFormattedIsReadAsTheSameJobs(t *testing.T) {
 	}
 }
 
+func TestBoundsWithinASecondAreFormattedAsThoseOfTheSameSlots(t *testing.T) {
+	t.Parallel()
+	second := time.Date(2026, 11, 26, 7, 0, 0, 0, time.UTC)
+	within := job.Job{Name: "report", Schedule: "* * * * *", From: second.Add(1), Until: second.Add(time.Hour + time.Second/2)}
+	text, err := Format(within)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := within
+	whole.From, whole.Until = second.Add(time.Second), second.Add(time.Hour+time.Second) // of the slots at 07:00 and 08:00, the last is one
+	same(t, text, whole)
+}
+
 func TestNoPayloadOrTextIsTakenForSomethingElse(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,6 +1,7 @@
 package python
 
 import (
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -144,10 +145,13 @@ func numberOf(source string) (Value, bool) {
 		return Value{Kind: Int, Text: n.String()}, true
 	}
 	f, _, err := big.ParseFloat(plain, 10, 53, big.ToNearestEven)
-	if err != nil || f.IsInf() {
+	if err != nil {
 		return Value{}, false
 	}
 	x, _ := f.Float64()
+	if math.IsInf(x, 0) {
+		return Value{}, false
+	}
 	return Value{Kind: Float, Text: formatFloat(x)}, true
 }
 

@@ -146,6 +146,19 @@ b"`, `[]`, `()`, `{}`, `(1)`, `((1,),)`,
 	}
 }
 
+func TestANumberThatIsTooLargeIsNoLiteral(t *testing.T) {
+	t.Parallel()
+	for _, v := range []string{"1e400", "-1e400", "[1, 1e400]"} {
+		found := python.Find("x = "+v, "x")
+		if len(found) != 1 {
+			t.Fatalf("%s: %+v", v, found)
+		}
+		if got, ok := found[0].Value.JSON(); ok {
+			t.Errorf("%s is read as %s", v, got)
+		}
+	}
+}
+
 func FuzzFind(f *testing.F) {
 	f.Add(`x = {"a": [1, (2,), {3}], "b": f(c=4, *d)} ; x["y"] = lambda: 0`)
 	f.Add("@x(1)\ndef y(): '''")
