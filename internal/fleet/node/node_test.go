@@ -429,6 +429,18 @@ func TestTrustEndsAfterRunHasReturned(t *testing.T) {
 	})
 }
 
+func wantNotFenced(t *testing.T, n *node.Node, ended <-chan error) {
+	t.Helper()
+	select {
+	case err := <-ended:
+		t.Errorf("the node took its own heartbeat for a fence: %v", err)
+	default:
+	}
+	if !n.Trusted() {
+		t.Error("not trusted")
+	}
+}
+
 // Invariant 8: an unknown write is repeated as it is. Another write at the same revision would
 // conflict with a copy that was stored.
 func TestAnUnansweredHeartbeatIsRepeatedUnchanged(t *testing.T) {
@@ -441,14 +453,7 @@ func TestAnUnansweredHeartbeatIsRepeatedUnchanged(t *testing.T) {
 		time.Sleep(beatin)
 		b.FailNext(memstore.LostAnswer)
 		time.Sleep(5 * beatin)
-		select {
-		case err := <-ended:
-			t.Errorf("the node took its own heartbeat for a fence: %v", err)
-		default:
-		}
-		if !n.Trusted() {
-			t.Error("not trusted")
-		}
+		wantNotFenced(t, n, ended)
 	})
 }
 
@@ -469,14 +474,7 @@ func TestAnUnansweredHeartbeatIsRepeatedAfterTheRefusalOfItsCopy(t *testing.T) {
 		b.refuse = false
 		b.mu.Unlock()
 		time.Sleep(5 * beatin)
-		select {
-		case err := <-ended:
-			t.Errorf("the node took its own heartbeat for a fence: %v", err)
-		default:
-		}
-		if !n.Trusted() {
-			t.Error("not trusted")
-		}
+		wantNotFenced(t, n, ended)
 	})
 }
 
