@@ -80,6 +80,12 @@ func (s *stage) answers(match func(frame) bool, how func(n int) reply) (stop fun
 	})
 }
 
+// unanswered drops the answers to the publications that match selects. If lose is true, it drops the
+// publications too.
+func (s *stage) unanswered(match func(frame) bool, lose bool) (stop func()) {
+	return s.answers(match, func(int) reply { return reply{lost: lose, taken: true} })
+}
+
 // unstored loses the publications that match selects. Every second copy is answered with an error,
 // beginning with the first: only an acknowledgement ends a publication.
 func (s *stage) unstored(match func(frame) bool) (stop func()) {
@@ -94,14 +100,18 @@ func (s *stage) unstored(match func(frame) bool) (stop func()) {
 // notFound is the server's answer to a read of a key that has never been written.
 const notFound = `{"error":{"code":404,"err_code":10037,"description":"no message found"}}`
 
-func isClaim(f frame) bool { return f.writes(ledger, "running") }
+func isClaim(f frame) bool   { return f.writes(ledger, "running") }
+func isOutcome(f frame) bool { return f.writes(ledger, final...) }
+
+// isCompletion reports whether the client writes how an attempt ended.
+func isCompletion(f frame) bool { return isOutcome(f) || f.writes(ledger, "retrying") }
 
 // sameWrites checks that all writes so far that match selects are copies of the first one. why says what
 // became of the write number n, counted from 0.
 func (s *stage) sameWrites(must, what string, match func(frame) bool, why func(n int) string) {
 	copies := s.tap.frames(match)
 	for i, f := range copies {
-		if string(f.data) != string(copies[0].data) || f.header("Nats-Expected-Last-Subject-Sequence") != copies[0].header("Nats-Expected-Last-Subject-Sequence") {
+		if string(f.data) != string(copies[0].data) || f.expected() != copies[0].expected() {
 			s.fails(must, "%s that %s is followed by another write, and not by the same one: %s", what, why(i-1), f)
 		}
 	}
@@ -114,7 +124,7 @@ func (s *stage) startedBy(must, id string, revision uint64) {
 	if starts := s.did("start", id); len(starts) != 1 || starts[0].Attempt != 1 || revision > 0 && starts[0].Fence != revision {
 		s.breaks(must, "the starts of %s are %v: want one, attempt 1 with the fence %d, the revision of the claim that was stored", id, starts, revision)
 	}
-	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
+	s.acked(id)
 }
 
 // claimBusy has a slot for each error that does not say whether the write was stored.
@@ -225,14 +235,12 @@ func (s *stage) conflicts(writes func(frame) bool) *atomic.Bool {
 func claimConflicts(s *stage) {
 	s.define("work", nil, nil)
 	const tried = "work:@two"
-	v := ended(running(tried, "peer-9-9-z", 1), "retrying")
-	v["retry_at"] = time.Now().UTC()
-	delete(v, "finished")
+	v := retrying(running(tried, "peer-9-9-z", 1), time.Now())
 	revisions := map[string]uint64{"work:@one": 0, tried: s.set("ledger", key(tried), v)}
 	s.launch("work")
 	for id, revision := range revisions {
-		claims := func(f frame) bool { // a claim at 0 without a read is lost to the record
-			return isClaim(f) && f.body()["id"] == id && f.header("Nats-Expected-Last-Subject-Sequence") == fmt.Sprint(revision)
+		claims := func(f frame) bool { // a client that has not read the record loses a claim at revision 0 first
+			return isClaim(f) && f.body()["id"] == id && f.expected() == fmt.Sprint(revision)
 		}
 		conflict := s.conflicts(claims)
 		reads := func(f frame) bool {
@@ -261,9 +269,7 @@ func claimConflicts(s *stage) {
 func claimPurged(s *stage) {
 	s.define("work", nil, nil)
 	id := "work:@one"
-	v := ended(running(id, "peer-9-9-z", 1), "retrying")
-	v["retry_at"] = time.Now().UTC()
-	delete(v, "finished")
+	v := retrying(running(id, "peer-9-9-z", 1), time.Now())
 	s.set("ledger", key(id), v)
 	s.launch("work")
 	var once atomic.Bool
@@ -277,8 +283,7 @@ func claimPurged(s *stage) {
 	s.await("W-4", "a claim over the marker", func() bool {
 		claims := s.tap.frames(isClaim)
 		for _, f := range claims {
-			const at = "Nats-Expected-Last-Subject-Sequence"
-			if n, _ := f.body()["attempt"].(float64); n != 1 && f.header(at) != claims[0].header(at) {
+			if n, _ := f.body()["attempt"].(float64); n != 1 && f.expected() != claims[0].expected() {
 				s.fails("W-4", "the record of %s was deleted, and a claim over the marker has attempt %v: want 1, since there is no record", id, n)
 			}
 		}
@@ -326,7 +331,7 @@ func recordPurged(s *stage) {
 	// The oracle looks for an ack before there is an outcome. The worker may write it again, or
 	// leave the slot to the next delivery.
 	s.succeeds("C-11", id)
-	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
+	s.acked(id)
 }
 
 func messagePurged(s *stage) {
@@ -344,10 +349,9 @@ func messagePurged(s *stage) {
 func completionRefused(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	outcome := func(f frame) bool { return f.writes(ledger, append([]string{"retrying"}, final...)...) }
-	heal := s.answers(outcome, func(int) reply { return refusal(10054, "message size exceeds maximum allowed", false) })
+	heal := s.answers(isCompletion, func(int) reply { return refusal(10054, "message size exceeds maximum allowed", false) })
 	id := s.offer("work", "one", 10)
-	s.await("C-2", "the write of the outcome", func() bool { return len(s.tap.frames(outcome)) > 0 })
+	s.await("C-2", "the write of the outcome", func() bool { return len(s.tap.frames(isCompletion)) > 0 })
 	s.never("C-15", silence, func() string {
 		if starts := s.did("start", id); len(starts) > 1 {
 			return fmt.Sprintf("the handler of %s started again while its outcome was refused, its claim is the worker's, and attempt 1 has run: %v", id, starts)
@@ -361,12 +365,11 @@ func completionRefused(s *stage) {
 func completionRefusedLater(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	outcome := func(f frame) bool { return f.writes(ledger, final...) }
-	s.refusesLater(outcome)
+	s.refusesLater(isOutcome)
 	id := s.offer("work", "one", 10)
-	s.await("W-3", "a second copy of an outcome whose first one was not answered", func() bool { return len(s.tap.frames(outcome)) > 1 })
-	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
-	s.sameWrites("W-3", "an outcome", outcome, func(n int) string {
+	s.await("W-3", "a second copy of an outcome whose first one was not answered", func() bool { return len(s.tap.frames(isOutcome)) > 1 })
+	s.acked(id)
+	s.sameWrites("W-3", "an outcome", isOutcome, func(n int) string {
 		return []string{"was not answered", "was refused, after one that was not answered,"}[min(n, 1)]
 	})
 }
@@ -376,11 +379,8 @@ func completionRefusedLater(s *stage) {
 func completionConflicts(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	outcome := func(f frame) bool { return f.writes(ledger, append([]string{"retrying"}, final...)...) }
-	conflict := s.conflicts(outcome)
-	reads := func(f frame) bool {
-		return conflict.Load() && f.subject == getLedger
-	}
+	conflict := s.conflicts(isCompletion)
+	reads := func(f frame) bool { return conflict.Load() && f.subject == getLedger }
 	s.answers(reads, func(n int) reply {
 		switch n {
 		case 0:
@@ -392,10 +392,10 @@ func completionConflicts(s *stage) {
 	})
 	id := s.offer("work", "one", 10)
 	s.await("W-4", "a third copy of an outcome: nothing explains the conflicts", func() bool {
-		s.sameWrites("W-4", "an outcome", outcome, func(n int) string {
+		s.sameWrites("W-4", "an outcome", isCompletion, func(n int) string {
 			return []string{"was answered with the error 10164, while its key has no value,", "was answered with the error 10071, while its key is at the revision that it names,"}[min(n, 1)]
 		})
-		return len(s.tap.frames(outcome)) > 2
+		return len(s.tap.frames(isCompletion)) > 2
 	})
 	s.startedBy("W-4", id, 0)
 }

@@ -16,6 +16,11 @@ import (
 
 func locking(f frame) bool { return f.isPublish() && f.subject == state+"lock.work" }
 
+// holds writes the lock of a job, with one slot that has held a place since the given time.
+func (s *stage) holds(name, id string, since time.Time) uint64 {
+	return s.set("state", "lock."+name, value{"v": 1, "job": name, "holders": []value{{"id": id, "at": since.UTC(), "since": since.UTC()}}})
+}
+
 // holdsPlace checks that each slot of the job that the client claims holds one of the job's places.
 func (s *stage) holdsPlace(name string, places int) {
 	s.tap.rule(func(f frame) verdict {
@@ -36,7 +41,7 @@ func guarded(s *stage) {
 	gone := time.Now().UTC().Add(-25 * time.Hour) // older than the horizon and a lease, and there is no record
 	s.set("state", "lock.work", value{"v": 1, "job": "work", "x_shade": "blue", "holders": []value{{"id": "work:@gone", "at": gone, "since": gone}}})
 	s.launch("work")
-	heal := s.tap.unanswered(locking, false)
+	heal := s.unanswered(locking, false)
 	s.holdsPlace("work", 1)
 	id := s.offer("work", "one", 1500)
 	s.await("X-3", "a write of the lock", func() bool { return len(s.tap.frames(locking)) > 0 })
@@ -60,7 +65,7 @@ func guarded(s *stage) {
 	holder["since"] = time.Now().UTC().Add(time.Second) // it was reopened meanwhile
 	s.set("state", "lock.work", lock.value)
 	s.succeeds("C-6", id)
-	s.await("C-9", "the message to be acked", func() bool { return s.inStream() == 0 })
+	s.acked(id)
 	s.never("X-4", silence/4, func() string {
 		if now := s.get("state", "lock.work"); !strings.Contains(string(jsonOf(now.value)), id) {
 			return "the slot was taken out of the lock, although it has a newer since there"
@@ -93,22 +98,15 @@ func (s *stage) wakes() {
 func lockLost(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
 	held := "work:@zero"
-	holds := func() { // from now on
-		now := time.Now().UTC()
-		s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": held, "at": now, "since": now}}})
-	}
 	r := running(held, "peer-1-1-a", 1)
 	s.set("ledger", key(held), ended(r, "failed"))
-	holds()
+	s.holds("work", held, time.Now())
 	s.launch("work")
 	var once atomic.Bool
 	s.tap.rule(func(f frame) verdict {
 		if locking(f) && once.CompareAndSwap(false, true) {
-			reopened := ended(r, "retrying")
-			delete(reopened, "finished")
-			reopened["retry_at"] = time.Now().UTC().Add(time.Hour)
-			s.set("ledger", key(held), reopened)
-			holds()
+			s.set("ledger", key(held), retrying(r, time.Now().Add(time.Hour)))
+			s.holds("work", held, time.Now())
 		}
 		return pass
 	})
@@ -127,8 +125,8 @@ func lockLost(s *stage) {
 // lockUnclaimed has another worker put a slot into the lock, and not claim it yet.
 func lockUnclaimed(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
-	held, now := "work:@zero", time.Now().UTC()
-	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": held, "at": now, "since": now}}})
+	held := "work:@zero"
+	s.holds("work", held, time.Now())
 	s.launch("work")
 	id := s.offer("work", "one", 10)
 	stays := func(must, why string) {
@@ -152,9 +150,9 @@ func lockPlaces(s *stage) {
 	s.define("work", value{"concurrency": 2, "attempts": 2, "timeout": "500ms", "backoff": "2s", "max_backoff": "2s"}, nil)
 	const owner = "peer-1-1-a"
 	s.peer(owner, nil)
-	held, now := "work:@zero", time.Now().UTC()
+	held := "work:@zero"
 	s.set("ledger", key(held), running(held, owner, 1))
-	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": held, "at": now, "since": now}}})
+	s.holds("work", held, time.Now())
 	s.holdsPlace("work", 2)
 	s.launch("work")
 	id := s.offer("work", "one", 30_000)
@@ -170,8 +168,8 @@ func lockPlaces(s *stage) {
 	s.succeeds("X-2", next)
 }
 
-// lockMoves has others run the slot, and give it a new start, just before the client claims it: it has
-// no place any more.
+// lockMoves has another node run and reopen the slot just before the client claims it. Since then another
+// slot holds the only place.
 func lockMoves(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
 	held := "work:@zero"
@@ -180,12 +178,8 @@ func lockMoves(s *stage) {
 	s.tap.rule(func(f frame) verdict {
 		if isClaim(f) && once.CompareAndSwap(false, true) {
 			id, _ := f.body()["id"].(string)
-			reopened := ended(running(id, "peer-1-1-a", 1), "retrying")
-			delete(reopened, "finished")
-			now := time.Now().UTC()
-			reopened["retry_at"] = now
-			s.set("ledger", key(id), reopened)
-			s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": held, "at": now, "since": now}}})
+			s.set("ledger", key(id), retrying(running(id, "peer-1-1-a", 1), time.Now()))
+			s.holds("work", held, time.Now())
 		}
 		return pass
 	})
@@ -227,7 +221,7 @@ func lockReplaces(s *stage) {
 	const owner = "peer-1-1-a"
 	older, r, fence, newer, _ := s.replacing(owner)
 	var asked atomic.Int32
-	requests, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
+	s.serve(owner, func(m *nats.Msg) {
 		var q struct {
 			ID       string `json:"id"`
 			Fence    uint64 `json:"fence"`
@@ -246,8 +240,6 @@ func lockReplaces(s *stage) {
 			_ = m.Respond([]byte(`{"v":1,"ending":true}`))
 		}
 	})
-	s.must(err)
-	s.cleanups = append(s.cleanups, func() { _ = requests.Unsubscribe() })
 	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
 	s.publish("work", newer, 10)
 	s.await("X-2", "a request to the owner of the older slot to end it", func() bool { return asked.Load() > 0 })
@@ -280,10 +272,7 @@ func lockReplacesDead(s *stage) {
 // lockReplacesRetrying has no node own the older slot: its next attempt is due in an hour.
 func lockReplacesRetrying(s *stage) {
 	older, r, fence, newer, _ := s.replacing("peer-1-1-a")
-	retrying := ended(r, "retrying")
-	delete(retrying, "finished")
-	retrying["retry_at"] = time.Now().UTC().Add(time.Hour)
-	_, err := s.put("ledger", key(older), retrying, fence)
+	_, err := s.put("ledger", key(older), retrying(r, time.Now().Add(time.Hour)), fence)
 	s.must(err)
 	s.launch("work", "CRONCE_UNDER_TEST_PRODUCE=0")
 	s.publish("work", newer, 10)
@@ -327,10 +316,7 @@ func lockNotOnTime(s *stage) {
 		s.publish("work", id, 10, header[0], header[1])
 	}
 	begun := job.NewSlot("work", at.Add(3*time.Second)).ID()
-	retrying := ended(running(begun, "peer-9-9-z", 1), "retrying")
-	delete(retrying, "finished")
-	retrying["retry_at"] = time.Now().UTC()
-	s.set("ledger", key(begun), retrying)
+	s.set("ledger", key(begun), retrying(running(begun, "peer-9-9-z", 1), time.Now()))
 	s.publish("work", begun, 10)
 	earliest := time.Now()
 	late = append(late, begun, s.offer("work", "mine", 10))
@@ -382,15 +368,13 @@ func (s *stage) isNotOnTime(id string, entry value, earliest time.Time) {
 // gives it a new since.
 func lockRenewed(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
-	id, since := "work:@one", time.Now().UTC().Add(-time.Minute).Format(time.RFC3339)
-	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": id, "at": since, "since": since}}})
-	reopened := ended(running(id, "peer-9-9-z", 1), "retrying")
-	delete(reopened, "finished")
-	reopened["retry_at"] = time.Now().UTC()
+	id, since := "work:@one", time.Now().UTC().Add(-time.Minute).Truncate(time.Second)
+	s.holds("work", id, since)
+	reopened := retrying(running(id, "peer-9-9-z", 1), time.Now())
 	s.set("ledger", key(id), reopened)
 	s.tap.rule(func(f frame) verdict {
 		if isClaim(f) {
-			if lock, err := s.lookup("state", "lock.work"); err == nil && strings.Contains(string(jsonOf(lock.value)), `"since":"`+since) {
+			if lock, err := s.lookup("state", "lock.work"); err == nil && strings.Contains(string(jsonOf(lock.value)), `"since":"`+since.Format(time.RFC3339)) {
 				s.breaks("X-2", "%s is claimed again after its new start, with its old since in the lock: %v", id, lock.value)
 			}
 		}
@@ -420,17 +404,16 @@ func lockRenewed(s *stage) {
 	s.succeeds("X-2", two)
 	// The third one has no record: only its message says that its since may be from before a new start.
 	const three = "work:@three"
-	s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": three, "at": since, "since": since}}})
+	s.holds("work", three, since)
 	s.offer("work", "three", 10, "Nats-Msg-Id", three+"/r2")
 	s.succeeds("X-2", three)
 }
 
 func foreignLock(s *stage) {
 	s.define("work", value{"overlap": "queue"}, nil)
-	now := time.Now().UTC()
 	s.define("other", value{"overlap": "queue"}, nil)
 	before := map[string]uint64{
-		"work":  s.set("state", "lock.work", value{"v": 1, "job": "work", "holders": []value{{"id": "other:@x", "at": now, "since": now}}}),
+		"work":  s.holds("work", "other:@x", time.Now()),
 		"other": s.set("state", "lock.other", value{"v": 1, "job": "work", "holders": []value{}}),
 	}
 	s.launch("work,other")

@@ -79,7 +79,7 @@ func (s *stage) watch() {
 			d.mu.Lock()
 			d.slots[f.reply] = f.header("Cronce-Slot")
 			d.mu.Unlock()
-		case f.isPublish() && strings.HasPrefix(f.subject, "$KV.") && f.header("Nats-Expected-Last-Subject-Sequence") == "":
+		case f.isPublish() && strings.HasPrefix(f.subject, "$KV.") && f.expected() == "":
 			s.breaks("W-1", "the client writes %s without a revision", f.subject)
 		case f.isPublish() && strings.HasPrefix(f.subject, state+"lock."):
 			s.keepsHolders(f)
@@ -98,13 +98,13 @@ func (s *stage) watch() {
 // it.
 func (s *stage) willBeWon(f frame, bucket, key string) bool {
 	v, err := s.lookup(bucket, key)
-	return err == nil && f.header("Nats-Expected-Last-Subject-Sequence") == fmt.Sprint(v.revision)
+	return err == nil && f.expected() == fmt.Sprint(v.revision)
 }
 
 // keepsHolders checks that a write of a lock takes out no slot that has not ended.
 func (s *stage) keepsHolders(f frame) {
 	before, err := s.lookup("state", strings.TrimPrefix(f.subject, state))
-	if err != nil || f.header("Nats-Expected-Last-Subject-Sequence") != fmt.Sprint(before.revision) {
+	if err != nil || f.expected() != fmt.Sprint(before.revision) {
 		return // it will be refused
 	}
 	kept := string(jsonOf(f.body()["holders"]))

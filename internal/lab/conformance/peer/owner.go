@@ -3,6 +3,7 @@ package peer
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -40,9 +41,7 @@ func (s *stage) peer(name string, members value) (die func()) {
 		"v": 1, "node": name, "state": "alive", "started": time.Now().UTC(), "lease": lease.String(), "producer": false, "worker": true, "running": 1,
 		"clock_offset": "0s", "clock_error": "1ms", "tzdata": "2020a", "version": "peer",
 	}
-	for k, m := range members {
-		v[k] = m
-	}
+	maps.Copy(v, members)
 	revision := s.set("nodes", name, v)
 	ended := make(chan struct{})
 	dead := make(chan struct{})
@@ -75,6 +74,13 @@ func (s *stage) peer(name string, members value) (die func()) {
 	}
 	s.cleanups = append(s.cleanups, die)
 	return die
+}
+
+// serve answers the requests to a node as which the scenario acts.
+func (s *stage) serve(node string, answer func(*nats.Msg)) {
+	_, err := s.nc.Subscribe(namespace+".node."+node+".cancel", answer)
+	s.must(err)
+	s.must(s.nc.Flush())
 }
 
 func jsonOf(v any) []byte {
@@ -156,10 +162,7 @@ func readAgain(s *stage) {
 	mark := s.betweenReads("state", "watermark", func() bool { return s.watermark().value != nil }, func() {
 		s.set("state", "watermark", value{"v": 1, "time": ahead, "registry_revision": 1_000_000, "node": other})
 	})
-	s.betweenReads("state", "lock.guarded", always, func() {
-		now := time.Now().UTC()
-		s.set("state", "lock.guarded", value{"v": 1, "job": "guarded", "holders": []value{{"id": "guarded:@other", "at": now, "since": now}}})
-	})
+	s.betweenReads("state", "lock.guarded", always, func() { s.holds("guarded", "guarded:@other", time.Now()) })
 	var beat atomic.Pointer[time.Time]
 	s.betweenReads("nodes", silent, func() bool { return time.Since(began) > lease }, func() {
 		now := time.Now()
@@ -187,10 +190,7 @@ func readAgain(s *stage) {
 	}
 	s.launch("work,guarded")
 	const claim, outcome, owned = "work:@claim", "work:@outcome", "work:@owned"
-	v := ended(running(claim, "peer-9-9-z", 1), "retrying")
-	v["retry_at"] = time.Now().UTC()
-	delete(v, "finished")
-	s.set("ledger", key(claim), v)
+	s.set("ledger", key(claim), retrying(running(claim, "peer-9-9-z", 1), time.Now()))
 	takes(claim, func() bool { return s.slot(claim).text("state") == "retrying" })
 	takes(outcome, func() bool { return len(s.did("end", outcome)) > 0 && s.slot(outcome).text("state") == "running" })
 	s.offer("guarded", "mine", 10)
@@ -299,7 +299,7 @@ func ownerSlow(s *stage) {
 	for owner, answer := range owners {
 		s.peer(owner, nil)
 		claimed[owner] = s.set("ledger", key("work:@"+owner), running("work:@"+owner, owner, 1))
-		answers, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
+		s.serve(owner, func(m *nats.Msg) {
 			asked.Add(1)
 			if denies.Load() {
 				_ = m.Respond([]byte(`{"v":1,"holds":false}`))
@@ -307,10 +307,7 @@ func ownerSlow(s *stage) {
 				_ = m.Respond([]byte(answer))
 			}
 		})
-		s.must(err)
-		defer answers.Unsubscribe() //nolint:errcheck // the connection ends with the scenario
 	}
-	s.must(s.nc.Flush())
 	s.behind("nodes", "")
 	for owner := range owners {
 		s.offer("work", owner, 10)
@@ -356,13 +353,10 @@ func ownerHolds(s *stage) {
 	claimed := s.set("ledger", key(id), running(id, owner, 1))
 	var outlived atomic.Bool
 	var asked atomic.Int32
-	answers, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
+	s.serve(owner, func(m *nats.Msg) {
 		asked.Add(1)
 		_ = m.Respond(jsonOf(value{"v": 1, "holds": true, "ended": outlived.Load()}))
 	})
-	s.must(err)
-	defer answers.Unsubscribe() //nolint:errcheck // the connection ends with the scenario
-	s.must(s.nc.Flush())
 	s.publish("work", id, 10)
 	s.never("K-2", lease+silence, func() string {
 		if s.slot(id).revision != claimed {
@@ -393,16 +387,13 @@ func ownerMoves(s *stage) {
 	}
 	first := s.set("ledger", key(id), running(id, dead, 1))
 	var again atomic.Bool
-	answers, err := s.nc.Subscribe(namespace+".node."+owner+".cancel", func(m *nats.Msg) {
+	s.serve(owner, func(m *nats.Msg) {
 		moves := again.CompareAndSwap(false, true)
 		if moves {
 			claim(3, claimed.Load())
 		}
 		_ = m.Respond(jsonOf(value{"v": 1, "holds": !moves}))
 	})
-	s.must(err)
-	defer answers.Unsubscribe() //nolint:errcheck // the connection ends with the scenario
-	s.must(s.nc.Flush())
 	s.tap.rule(func(f frame) verdict {
 		if f.writes(nodes+dead, "fenced") && claimed.Load() == 0 {
 			claim(2, first)
@@ -419,7 +410,7 @@ func ownerMoves(s *stage) {
 		return s.notStarted(id, "its owner lives")()
 	})
 	s.set("ledger", key(id), ended(s.slot(id).value, "succeeded"))
-	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
+	s.acked(id)
 }
 
 func otherLayout(s *stage) {

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -78,11 +79,7 @@ func publicationUnanswered(s *stage) {
 			}
 		}
 		for _, all := range copies {
-			for _, f := range all[1:] {
-				if !sameHeaders(f, all[0]) || string(f.data) != string(all[0].data) {
-					s.fails("M-4", "the second copy of a slot differs from the first: %q and %q", all[0].head, f.head)
-				}
-			}
+			s.likeTheFirst("M-4", all)
 			if len(all) > 1 {
 				return true
 			}
@@ -104,14 +101,14 @@ func publicationUnanswered(s *stage) {
 	})
 }
 
-// removed has slots of three jobs fall due while none can be published. Then the jobs end, each in its
-// way, and what fell due before is wanted all the same.
+// removed has slots of three jobs fall due while none can be published. Then each job ends in another
+// way. The client must still publish the slots that were due before.
 func removed(s *stage) {
 	jobs := []string{"gone", "held", "broken"}
 	since := map[string]time.Time{}
 	for _, name := range jobs {
 		s.define(name, nil, value{"schedule": everySecond})
-		since[name] = s.stamp("jobs", name)
+		since[name] = s.get("jobs", name).at
 	}
 	s.launch("")
 	for _, name := range jobs {
@@ -131,7 +128,7 @@ func removed(s *stage) {
 	healed := time.Now().Add(-silence / 100)
 	heal()
 	for _, name := range jobs {
-		ended := s.stamp("jobs", name)
+		ended := s.get("jobs", name).at
 		for at := lost.Truncate(time.Second).Add(time.Second); !at.After(ended); at = at.Add(time.Second) {
 			id := name + ":" + at.UTC().Format(time.RFC3339)
 			s.await("P-14", fmt.Sprintf("%s to be published, which was due before the job ended at %s", id, ended.UTC().Format(time.RFC3339Nano)), func() bool {
@@ -141,7 +138,8 @@ func removed(s *stage) {
 	}
 }
 
-// cutOff has a slot that is not late at first. Nothing answers its publication until it is.
+// cutOff has a slot that is not late when it is first published. No publication of it is answered until
+// it is late.
 func cutOff(s *stage) {
 	s.launch("")
 	due := time.Now().UTC().Add(-45 * time.Second).Truncate(time.Second)
@@ -337,9 +335,7 @@ func (s *stage) shares(say func() value) {
 		defer mu.Unlock()
 		v := value{}
 		for _, m := range []value{own, same, say()} {
-			for k, x := range m {
-				v[k] = x
-			}
+			maps.Copy(v, m)
 		}
 		_ = s.nc.Publish(namespace+".producers", jsonOf(v))
 	}
@@ -434,19 +430,11 @@ func ghostT(s *stage) {
 }
 
 func wrongClock(s *stage, off time.Duration) {
-	s.define("tick", nil, value{"schedule": everySecond})
+	revision := s.define("tick", nil, value{"schedule": everySecond})
 	s.define("work", nil, nil)
 	s.launch("tick,work", fmt.Sprintf("CRONCE_UNDER_TEST_CLOCK_OFFSET_MS=%d", off.Milliseconds()))
 	at := time.Now().UTC().Add(-25 * time.Hour).Truncate(time.Second)
-	id := "tick:" + at.Format(time.RFC3339)
-	m := nats.NewMsg(slots + "default.tick")
-	m.Header.Set("Nats-Msg-Id", id)
-	m.Header.Set("Cronce-Slot", id)
-	m.Header.Set("Cronce-Job-Revision", "1000") // no older than the definition: of its plan
-	m.Header.Set("Cronce-Job-Revision", fmt.Sprint(s.get("jobs", "tick").revision))
-	_, err := s.js.PublishMsg(s.ctx, m)
-	s.must(err)
-	key := "tick." + at.Format("20060102T150405Z")
+	id := s.publish("tick", "tick:"+at.Format(time.RFC3339), 10, "Cronce-Job-Revision", fmt.Sprint(revision))
 	s.never("P-7", lease, func() string {
 		if sent := s.published("tick"); len(sent) > 0 {
 			return fmt.Sprintf("a producer whose clock is two hours off publishes %s", sent[0].header("Nats-Msg-Id"))
@@ -454,7 +442,7 @@ func wrongClock(s *stage, off time.Duration) {
 		if v := s.watermark(); v.value != nil {
 			return "a producer whose clock is two hours off moved the watermark"
 		}
-		if r := s.get("ledger", key); r.value != nil {
+		if r := s.slot(id); r.value != nil {
 			s.breaks("C-3", "a worker whose clock is two hours off ended %s for its age: %s", id, r.text("state"))
 		}
 		return ""

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -171,6 +172,7 @@ func (s *stage) node(other string) (name string) {
 type stored struct {
 	value    value
 	revision uint64
+	at       time.Time // the broker's timestamp of the write
 }
 
 func (v stored) text(name string) string { t, _ := v.value[name].(string); return t }
@@ -208,20 +210,11 @@ func (s *stage) lookup(bucket, key string) (stored, error) {
 	} else if err != nil {
 		return stored{}, err
 	}
-	v := stored{revision: m.Sequence}
+	v := stored{revision: m.Sequence, at: m.Time}
 	if m.Header.Get("KV-Operation") == "" {
 		_ = json.Unmarshal(m.Data, &v.value) // a value that is not an object has no members
 	}
 	return v, nil
-}
-
-// stamp returns the broker's timestamp of the last write of a key.
-func (s *stage) stamp(bucket, key string) time.Time {
-	stream, err := s.js.Stream(s.ctx, "KV_"+namespace+"_"+bucket)
-	s.must(err)
-	m, err := stream.GetLastMsgForSubject(s.ctx, "$KV."+namespace+"_"+bucket+"."+key)
-	s.must(err)
-	return m.Time
 }
 
 // put writes a value at a revision.
@@ -270,16 +263,12 @@ func (s *stage) remove(bucket, key string, header ...string) {
 // members of a default job and of its plan.
 func (s *stage) define(name string, members, plan value) uint64 {
 	p := value{"schedule": "none", "timezone": "UTC", "dst_gap": "after", "dst_overlap": "first"}
-	for k, v := range plan {
-		p[k] = v
-	}
+	maps.Copy(p, plan)
 	j := value{
 		"name": name, "queue": "default", "attempts": 3, "backoff": "100ms", "max_backoff": "1s", "overlap": "allow",
 		"catch_up": "latest", "catch_up_max": 100, "plan": p,
 	}
-	for k, v := range members {
-		j[k] = v
-	}
+	maps.Copy(j, members)
 	return s.set("jobs", name, value{"v": 1, "job": j, "owner": "operator", "applied": true, "node": "peer"})
 }
 
@@ -332,12 +321,15 @@ func running(id, node string, attempt int) value {
 
 // ended returns a copy of the record v in another state, with finished.
 func ended(v value, state string) value {
-	now := time.Now().UTC()
-	next := value{}
-	for k, m := range v {
-		next[k] = m
-	}
-	next["state"], next["finished"] = state, now
+	next := maps.Clone(v)
+	next["state"], next["finished"] = state, time.Now().UTC()
+	return next
+}
+
+// retrying returns a copy of the record v whose next attempt is due at the given time.
+func retrying(v value, at time.Time) value {
+	next := maps.Clone(v)
+	next["state"], next["retry_at"] = "retrying", at.UTC()
 	return next
 }
 
@@ -384,6 +376,11 @@ func (s *stage) sleep(d time.Duration) {
 func (s *stage) succeeds(must, id string) stored {
 	s.await(must, id+" to succeed", func() bool { return s.slot(id).text("state") == "succeeded" })
 	return s.slot(id)
+}
+
+// acked waits until the message of a slot is acked. No other message is in the stream.
+func (s *stage) acked(id string) {
+	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
 }
 
 // inStream returns how many messages the slot stream has.

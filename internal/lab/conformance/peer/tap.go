@@ -36,6 +36,9 @@ func (f frame) header(name string) string {
 	return ""
 }
 
+// expected returns the revision of the key at which the client wants its write to be stored, or "".
+func (f frame) expected() string { return f.header("Nats-Expected-Last-Subject-Sequence") }
+
 func (f frame) isPublish() bool { return f.toServer && (f.op == "PUB" || f.op == "HPUB") }
 
 // String formats the frame as a line of a story.
@@ -49,7 +52,7 @@ func (f frame) String() string {
 		text = strings.ToValidUTF8(text[:160], "") + "..."
 	}
 	head := ""
-	if r := f.header("Nats-Expected-Last-Subject-Sequence"); r != "" {
+	if r := f.expected(); r != "" {
 		head = " at " + r
 	}
 	if id := f.header("Nats-Msg-Id"); id != "" {
@@ -98,27 +101,6 @@ func (t *tap) rule(f func(frame) verdict) (remove func()) {
 		defer t.mu.Unlock()
 		delete(t.rules, n)
 	}
-}
-
-// unanswered drops the answers to those publications of the client that match selects, until the
-// returned function is called. If lose is true, it drops the publications too.
-func (t *tap) unanswered(match func(frame) bool, lose bool) (stop func()) {
-	var mu sync.Mutex
-	replies := map[string]bool{}
-	return t.rule(func(f frame) verdict {
-		mu.Lock()
-		defer mu.Unlock()
-		if f.isPublish() && match(f) {
-			replies[f.reply] = true
-			if lose {
-				return drop
-			}
-		}
-		if !f.toServer && replies[f.subject] {
-			return drop
-		}
-		return pass
-	})
 }
 
 // frames returns those frames so far that choose selects, dropped ones included.

@@ -104,7 +104,7 @@ func triggerLater(s *stage) {
 	sent := s.tap.frames(timers)
 	s.likeTheFirst("W-3", sent)
 	f := sent[0]
-	if f.header("Nats-Expected-Last-Subject-Sequence") != "0" {
+	if f.expected() != "0" {
 		s.breaks("W-1", "the timer of %s is not written at revision 0: %q", s.about, f.head)
 	}
 	at, isAt := strings.CutPrefix(f.header("Nats-Schedule"), "@at ")

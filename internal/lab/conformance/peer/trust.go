@@ -22,12 +22,11 @@ func heartbeatUnanswered(s *stage) {
 	s.tap.rule(func(f frame) verdict {
 		mu.Lock()
 		defer mu.Unlock()
-		const at = "Nats-Expected-Last-Subject-Sequence"
 		switch {
 		case !f.writes(nodes+node, "alive"):
 		case lost.raw == nil:
 			lost = f
-		case f.header(at) == lost.header(at) && string(f.data) != string(lost.data):
+		case f.expected() == lost.expected() && string(f.data) != string(lost.data):
 			differs = true
 			s.breaks("L-1", "a heartbeat that was not answered is followed by another one at its revision, and not by the same one: %s", f)
 		}
@@ -48,12 +47,12 @@ func heartbeatUnanswered(s *stage) {
 func unborn(s *stage) {
 	s.define("work", nil, nil)
 	s.define("tick", nil, value{"schedule": everySecond})
-	heal := s.tap.unanswered(func(f frame) bool { return f.writes(nodes) }, true)
+	heal := s.unanswered(func(f frame) bool { return f.writes(nodes) }, true)
 	untold := s.behind("nodes", "")
 	read := func(f frame) bool {
 		return f.isPublish() && strings.Contains(f.subject, ".GET.KV_"+namespace+"_nodes")
 	}
-	unread := s.tap.unanswered(read, true)
+	unread := s.unanswered(read, true)
 	s.start("work")
 	id := s.offer("work", "one", 10)
 	acts := func(why string) func() string {
@@ -95,7 +94,7 @@ func fenced(s *stage) {
 	s.fence(node)
 	next := s.node(node)
 	s.await("L-2", "the handler of the fenced node to be cancelled", func() bool { return len(s.did("cancel", id)) > 0 })
-	late := s.tap.frames(func(f frame) bool { return f.writes(ledger, final...) && f.body()["node"] == node })
+	late := s.tap.frames(func(f frame) bool { return isOutcome(f) && f.body()["node"] == node })
 	words := s.answersTo(id, delivered, delivered)
 	if len(late) > 0 || slices.ContainsFunc(words, func(w string) bool { return w != "progress" }) {
 		s.breaks("C-11", "the fenced node %s completed the slot, or answered its message: %v", node, words)
@@ -157,7 +156,7 @@ func lapsed(s *stage) {
 	// The two claims come half a second apart. So a client that repeats a claim each second sends a copy
 	// of one of them soon after its trust has ended.
 	held := []string{"work:@held-1", "work:@held-2"}
-	healClaim := s.tap.unanswered(func(f frame) bool { return isClaim(f) && slices.Contains(held, fmt.Sprint(f.body()["id"])) }, false)
+	healClaim := s.unanswered(func(f frame) bool { return isClaim(f) && slices.Contains(held, fmt.Sprint(f.body()["id"])) }, false)
 	beats := make(chan time.Time, 1)
 	heal := s.answers(func(f frame) bool { return f.writes(nodes) }, func(n int) reply {
 		switch n {
@@ -263,13 +262,13 @@ func frozen(s *stage) {
 func askLapsed(s *stage) {
 	s.define("work", nil, nil)
 	node := s.launch("work")
-	s.tap.unanswered(func(f frame) bool { return f.writes(ledger, final...) }, true)
+	s.unanswered(isOutcome, true)
 	id := s.offer("work", "one", 10)
-	s.await("W-3", "the write of the outcome", func() bool { return len(s.tap.frames(func(f frame) bool { return f.writes(ledger, final...) })) > 0 })
+	s.await("W-3", "the write of the outcome", func() bool { return len(s.tap.frames(isOutcome)) > 0 })
 	claimed := s.slot(id).revision
 	// The record of a second slot cannot be read. That keeps the client from ending the node at once.
-	s.tap.unanswered(func(f frame) bool { return f.subject == getLedger }, true)
-	heal := s.tap.unanswered(func(f frame) bool { return f.writes(nodes) }, true)
+	s.unanswered(func(f frame) bool { return f.subject == getLedger }, true)
+	heal := s.unanswered(func(f frame) bool { return f.writes(nodes) }, true)
 	silent := time.Now()
 	denies := func() string {
 		if words := s.answersTo("work:@two", time.Now(), silent.Add(lease*8/10)); len(words) > 0 {
@@ -290,7 +289,8 @@ func askLapsed(s *stage) {
 	heal()
 }
 
-// stopping has the client stop twice: when it owes no slot anything, and while it owes something.
+// stopping has the client stop twice: when all of its slots have ended, and while one runs and the
+// outcome of another one is not stored.
 func stopping(s *stage) {
 	s.define("work", nil, nil)
 	idle := s.launch("work")
@@ -302,7 +302,7 @@ func stopping(s *stage) {
 
 	node := s.launch("work")
 	const lost = "work:@lost"
-	s.tap.unanswered(func(f frame) bool { return f.writes(ledger, final...) && f.body()["id"] == lost }, true)
+	s.unanswered(func(f frame) bool { return isOutcome(f) && f.body()["id"] == lost }, true)
 	id := s.offer("work", "one", 1000)
 	s.offer("work", "lost", 10)
 	s.starts("C-5", id)

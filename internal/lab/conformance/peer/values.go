@@ -32,9 +32,8 @@ const mostResult = 65_536
 func unknownMembers(s *stage) {
 	s.define("work", nil, nil)
 	id := "work:@one"
-	v := ended(running(id, "peer-9-9-z", 1), "retrying")
-	v["retry_at"], v["x_shade"], v["result"] = time.Now().UTC(), "blue", strings.Repeat("x", mostResult)
-	delete(v, "finished")
+	v := retrying(running(id, "peer-9-9-z", 1), time.Now())
+	v["x_shade"], v["result"] = "blue", strings.Repeat("x", mostResult)
 	delete(v, "attempts")
 	s.set("ledger", key(id), v)
 	s.launch("work")
@@ -208,19 +207,19 @@ func anotherSpelling(s *stage) {
 		{"Cronce-Slot", "work:@ two"}, {"Cronce-Slot", "work:2026-11-21T07:00:00.0Z"}, {"Cronce-Slot", "work:@x#01of2"},
 		{"Cronce-Job-Revision", "0x1"}, {"Cronce-Due", "yesterday"}, {"Cronce-Due", "2026-11-21"}, {"Cronce-Due", "2026-11-21T7:00:00Z"}, {"Cronce-Missed", "1e0"},
 	}
-	ids := map[string]bool{}
-	for i, headers := range unreadable {
-		m := nats.NewMsg(slots + "default.work")
-		m.Header.Set("Cronce-Slot", fmt.Sprintf("work:@%d", i))
-		m.Header.Set(headers[0], headers[1])
-		ids[m.Header.Get("Cronce-Slot")] = true
-		m.Header.Set("Nats-Msg-Id", m.Header.Get("Cronce-Slot"))
-		_, err := s.js.PublishMsg(s.ctx, m)
-		s.must(err)
+	const good = "work:@good"
+	s.about = good
+	var ids []string
+	for i, header := range unreadable {
+		id := fmt.Sprintf("work:@%d", i)
+		if header[0] == "Cronce-Slot" {
+			id = header[1]
+		}
+		ids = append(ids, s.publish("work", id, 10, header[0], header[1]))
 	}
-	good := s.offer("work", "good", 10)
+	s.offer("work", "good", 10)
 	s.succeeds("C-2", good)
-	for id := range ids {
+	for _, id := range ids {
 		s.await("C-9", "the message of "+id+", which cannot be read, to be given back", func() bool { return len(s.answersOf(id)) > 0 })
 	}
 	stream, err := s.js.Stream(s.ctx, "KV_"+namespace+"_ledger")
@@ -365,5 +364,5 @@ func fails(s *stage) {
 	if words := s.answersOf(id); !slices.Contains(words, "nak") || len(words) > 50 {
 		s.breaks("C-9", "the message of %s was answered with %v: want a nak after the attempt that is retried, with the delay until the next one", id, words)
 	}
-	s.await("C-9", "the message of "+id+" to be acked", func() bool { return s.inStream() == 0 })
+	s.acked(id)
 }

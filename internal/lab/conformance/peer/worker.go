@@ -56,7 +56,7 @@ func healthy(s *stage) {
 	if r.text("node") != node || r.number("attempt") != 1 {
 		s.breaks("C-2", "the record has node %q and attempt %d, want %q and 1", r.text("node"), r.number("attempt"), node)
 	}
-	s.await("C-9", "the message of "+id+" to leave the stream", func() bool { return s.inStream() == 0 })
+	s.acked(id)
 	for _, stream := range []string{namespace + "_slots", namespace + "_timers"} {
 		s.queueOf(stream)
 	}
@@ -97,34 +97,28 @@ func (s *stage) queueOf(stream string) {
 func ackAfterRecord(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	heal := s.tap.unanswered(func(f frame) bool { return f.writes(ledger, final...) }, true)
+	heal := s.unanswered(isOutcome, true)
 	id := s.offer("work", "one", 10)
 	s.starts("C-5", id)
-	s.await("C-10", "the write of the outcome", func() bool { return len(s.tap.frames(func(f frame) bool { return f.writes(ledger, final...) })) > 0 })
+	s.await("C-10", "the write of the outcome", func() bool { return len(s.tap.frames(isOutcome)) > 0 })
 	s.sleep(silence / 2) // the oracle looks for an ack
 	heal()
 	s.succeeds("W-3", id)
-	s.await("C-9", "the message of "+id+" to leave the stream", func() bool { return s.inStream() == 0 })
+	s.acked(id)
 }
 
 func claimUnanswered(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	claim := func(f frame) bool { return f.writes(ledger, "running") }
-	heal := s.answers(claim, func(n int) reply { return reply{lost: n == 0, taken: true} }) // a read after the first copy finds nothing
+	heal := s.answers(isClaim, func(n int) reply { return reply{lost: n == 0, taken: true} }) // a read after the first copy finds nothing
 	id := s.offer("work", "one", 10)
 	s.await("W-2", "a second copy of the claim, which is not answered", func() bool {
 		if len(s.did("start", id)) > 0 {
 			s.fails("W-5", "the handler of %s started, although no copy of the claim was answered", id)
 		}
-		return len(s.tap.frames(claim)) > 1
+		return len(s.tap.frames(isClaim)) > 1
 	})
-	copies := s.tap.frames(claim)
-	for _, f := range copies[1:] {
-		if string(f.data) != string(copies[0].data) || f.header("Nats-Expected-Last-Subject-Sequence") != copies[0].header("Nats-Expected-Last-Subject-Sequence") {
-			s.breaks("W-3", "the claim that was not answered is followed by another write: %s", f)
-		}
-	}
+	s.sameWrites("W-3", "a claim", isClaim, func(int) string { return "was not answered" })
 	s.never("W-5", silence*3/4, s.notStarted(id, "no copy of the claim was answered"))
 	claimed := s.slot(id).revision
 	heal()
@@ -140,7 +134,7 @@ func claimLost(s *stage) {
 	stop := s.peer("peer-1-1-a", nil)
 	var rival atomic.Uint64
 	taken := s.tap.rule(func(f frame) verdict {
-		if f.writes(ledger, "running") && rival.Load() == 0 {
+		if isClaim(f) && rival.Load() == 0 {
 			id, _ := f.body()["id"].(string)
 			if revision, err := s.put("ledger", key(id), running(id, "peer-1-1-a", 1), 0); err == nil {
 				rival.Store(revision)
@@ -171,16 +165,10 @@ func claimLost(s *stage) {
 func completionUnanswered(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	outcome := func(f frame) bool { return f.writes(ledger, final...) }
-	heal := s.tap.unanswered(outcome, false)
+	heal := s.unanswered(isOutcome, false)
 	id := s.offer("work", "one", 10)
-	s.await("W-3", "a second copy of the outcome, which is not answered", func() bool { return len(s.tap.frames(outcome)) > 1 })
-	copies := s.tap.frames(outcome)
-	for _, f := range copies[1:] {
-		if string(f.data) != string(copies[0].data) {
-			s.breaks("W-3", "the outcome that was not answered is followed by another write: %s", f)
-		}
-	}
+	s.await("W-3", "a second copy of the outcome, which is not answered", func() bool { return len(s.tap.frames(isOutcome)) > 1 })
+	s.sameWrites("W-3", "an outcome", isOutcome, func(int) string { return "was not answered" })
 	if slices.Contains(s.answersOf(id), "ack") {
 		s.breaks("C-10", "the message of %s was acked, although no copy of the outcome was answered", id)
 	}
@@ -218,8 +206,8 @@ func lateCompletion(s *stage) {
 		}
 		return ""
 	})
-	for _, f := range s.tap.frames(func(f frame) bool { return f.writes(ledger, final...) }) {
-		if got, want := f.header("Nats-Expected-Last-Subject-Sequence"), fmt.Sprint(mine.revision); got != want {
+	for _, f := range s.tap.frames(isOutcome) {
+		if got, want := f.expected(), fmt.Sprint(mine.revision); got != want {
 			s.breaks("C-6", "the completion of %s names revision %s: want the claim's, %s", id, got, want)
 		}
 	}
@@ -232,9 +220,8 @@ func versionTwo(s *stage) {
 	v["v"] = 2
 	revision := s.set("ledger", key(id), v)
 	large := "work:@large"
-	v = ended(running(large, "peer-9-9-z", 1), "retrying")
-	v["retry_at"], v["payload"] = time.Now().UTC(), make([]byte, 262_145)
-	delete(v, "finished")
+	v = retrying(running(large, "peer-9-9-z", 1), time.Now())
+	v["payload"] = make([]byte, 262_145)
 	refused := s.set("ledger", key(large), v)
 	s.launch("work")
 	s.offer("work", "one", 10)
@@ -258,9 +245,8 @@ func versionTwo(s *stage) {
 func oldRun(s *stage) {
 	s.define("work", nil, nil)
 	id := "work:@one"
-	v := ended(running(id, "peer-9-9-z", 1), "retrying")
-	v["retry_at"], v["published"], v["error"], v["x_shade"] = time.Now().UTC(), time.Now().UTC().Add(-25*time.Hour), "as it was", "blue"
-	delete(v, "finished")
+	v := retrying(running(id, "peer-9-9-z", 1), time.Now())
+	v["published"], v["error"], v["x_shade"] = time.Now().UTC().Add(-25*time.Hour), "as it was", "blue"
 	s.set("ledger", key(id), v)
 	s.launch("work")
 	s.offer("work", "one", 10)
@@ -296,23 +282,14 @@ func hasOutcome(s *stage) {
 func contradiction(s *stage) {
 	s.define("work", nil, nil)
 	s.launch("work")
-	m := nats.NewMsg(namespace + ".slot.default.work")
-	m.Header.Set("Nats-Msg-Id", "work:@two")
-	m.Header.Set("Cronce-Slot", "work:@one")
-	_, err := s.js.PublishMsg(s.ctx, m)
-	s.must(err)
-	other := nats.NewMsg(namespace + ".slot.default.other")
-	other.Header.Set("Nats-Msg-Id", "work:@three")
-	other.Header.Set("Cronce-Slot", "work:@three")
-	_, err = s.js.PublishMsg(s.ctx, other)
-	s.must(err)
+	s.publish("work", "work:@one", 10, "Nats-Msg-Id", "work:@two")
+	s.publish("other", "work:@three", 10)
 	s.await("M-1", "two messages that contradict themselves to be ended", func() bool { return s.inStream() == 0 })
 	for _, id := range []string{"work:@one", "work:@two", "work:@three"} {
 		if r := s.slot(id); r.value != nil || len(s.did("start", id)) > 0 {
 			s.breaks("M-1", "a message that contradicts itself made a record of %s: %v", id, r.value)
 		}
 	}
-	s.about = "work:@one"
 	if words := s.answersOf("work:@one"); !slices.Contains(words, "term") {
 		s.breaks("M-1", "the message was answered with %v: want term", words)
 	}
@@ -390,7 +367,7 @@ func cancelRun(s *stage) {
 		s.breaks("C-7", "the error is %q: want %q", text, "cancelled by alice")
 	}
 
-	heal := s.tap.unanswered(func(f frame) bool { return f.writes(ledger, final...) }, true)
+	heal := s.unanswered(isOutcome, true)
 	id = s.offer("work", "two", 10)
 	s.await("C-2", "the handler of "+id+" to return", func() bool { return len(s.did("end", id)) > 0 })
 	if answer := s.request("O-2", node, value{"v": 1, "id": id, "fence": s.slot(id).revision, "by": "alice"}); answer["ending"] == true {
@@ -430,8 +407,7 @@ func ask(s *stage) {
 		}
 		return answer["holds"]
 	}
-	claim := func(f frame) bool { return f.writes(ledger, "running") }
-	heal := s.tap.unanswered(claim, false)
+	heal := s.unanswered(isClaim, false)
 	id := s.offer("work", "one", 1000)
 	s.await("C-2", "a claim of "+id, func() bool { return s.slot(id).revision > 0 })
 	if got := holds(id, s.slot(id).revision); got != true {
