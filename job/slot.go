@@ -93,6 +93,9 @@ func cutShard(text string, mark byte) (whole string, i, n int, err error) {
 	if m == nil || text[len(m[1])] != mark {
 		return text, 0, 0, nil
 	}
+	if _, rest, _ := strings.Cut(m[1], "."); mark == '.' && rest == "t" {
+		return text, 0, 0, nil // report.t.3of8 is the key of the token 3of8
+	}
 	i, _ = strconv.Atoi(m[2])
 	n, _ = strconv.Atoi(m[3])
 	if n < 2 || n > MaxShards || i > n {

@@ -46,6 +46,18 @@ func TestSlotIDAndKeyNameOneSlotAndRoundTrip(t *testing.T) {
 	})
 }
 
+func TestSlotKeyOfATokenThatLooksLikeAShardRoundTrips(t *testing.T) {
+	t.Parallel()
+	for _, token := range []string{"1of8", "9of8", "3of300", "t", "t.1of8"} {
+		whole := job.Slot{Job: "t", Token: token}
+		for _, slot := range []job.Slot{whole, whole.Part(2, 3)} {
+			if got, err := job.ParseSlotKey(slot.Key()); err != nil || got != slot {
+				t.Errorf("%q reads %+v, %v", slot.Key(), got, err)
+			}
+		}
+	}
+}
+
 func TestSlotIDHasOneSpelling(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{
