@@ -96,7 +96,7 @@ func jobFields() []Field {
 		alertField("on_failure", "The target of alerts for slots that failed or expired."),
 		like("on_failure", alertField("on_missed", "The target of alerts for slots that were missed.")),
 		like("on_failure", alertField("on_success", "The target of alerts for slots that succeeded.")),
-		like("on_failure", alertField("on_recovered", "The target of an alert for the first slot that succeeds after one that failed or expired, or was missed. It is sent even if there is no `on_failure`.")),
+		like("on_failure", alertField("on_recovered", "The target of an alert for the first slot that succeeds after one that failed, expired, was missed, or caused an alert of `on_late`. It is sent even if there is no `on_failure`.")),
 		like("on_failure", lateField()),
 		Field{Name: "heartbeat", Kind: TextOr, Example: "{env: " + job.AlertEnv + "HEARTBEAT}",
 			About:  "A URL that is called with GET after each slot that succeeds, so that a service outside, such as healthchecks.io, notices when no slot succeeds any more. It is a URL without user and password, or `{env: NAME}` if it is a secret itself. A call that fails is repeated for up to " + short(job.MaxHeartbeatAge) + ".",
