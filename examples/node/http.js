@@ -1,11 +1,11 @@
-// A Node.js service that knows nothing of NATS: Cronce beside it calls it over HTTP.
+// A Node.js service without NATS: Cronce runs beside it and calls it over HTTP.
 //
 //   node http.js
 //   cronce run -f sidecar.yaml
 //
-// The Idempotency-Key is the same for every attempt of a slot. What is done stands in a
-// file, written before the answer: a service that was killed in between says 200 to the
-// next attempt, and does nothing.
+// The Idempotency-Key is the same for every attempt of a slot. The service notes each key in a
+// file when the work is done, before it answers. If it is killed before the answer, it answers
+// the next attempt with 200 and does nothing.
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 

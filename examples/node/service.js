@@ -16,8 +16,8 @@ const { values: flags } = parseArgs({
 const stop = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => stop.abort());
 
-// work is what a job does. It ends when its signal says so: its slot may be another's
-// by then. The slot's ID and the fence are what a database needs to do it once.
+// work is what a job does. It ends when its signal aborts, because another worker may have the
+// slot by then. With the slot's ID and the fence, a database can take the effect once.
 async function work(slot) {
   if (!slot.payload.startsWith("{") && slot.payload !== "") throw new Permanent("want an object as payload");
   appendFileSync(flags.file, `start ${slot.id} ${slot.attempt} ${slot.fence} ${flags.name}\n`);
