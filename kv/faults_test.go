@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
@@ -231,64 +232,100 @@ func TestWatchTellsWhatItMissed(t *testing.T) {
 	}
 }
 
-// The revisions of a recreated bucket start again at 1. The watch must not take its new
-// records for old ones.
-func TestWatchOfARecreatedBucketStartsOver(t *testing.T) {
-	t.Parallel()
-	through, beside, p, js := behindProxy(t)
-	for _, nonce := range []string{"old", "older", "oldest"} {
-		if _, err := beside.Nodes().Write(t.Context(), kvtest.Node(nonce, nonce), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	events := watchNodes(t, through)
-	await(t, events, "ready", isReady)
-	p.Cut()
-	stream, err := js.Stream(t.Context(), "KV_cronce_nodes")
+// recreate deletes a stream and creates it again.
+func recreate(t *testing.T, js jetstream.JetStream, name string) {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := js.DeleteStream(t.Context(), "KV_cronce_nodes"); err != nil {
+	if err := js.DeleteStream(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := js.CreateStream(t.Context(), stream.CachedInfo().Config); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := beside.Nodes().Write(t.Context(), kvtest.Node("old", "again"), 0); err != nil {
-		t.Fatal(err)
-	}
-	p.Heal()
-	gone := 0
-	e := await(t, events, "old again", func(e exchange.NodeEvent) bool { return e.Name == "old" })
-	for gone < 2 {
-		await(t, events, "the others gone", func(e exchange.NodeEvent) bool { return e.Gone && e.Name != "old" })
-		gone++
-	}
-	if e.Revision != 1 || e.Node.Nonce != "again" {
-		t.Fatalf("event %+v, want the new record at revision 1", e)
+}
+
+// The revisions of a recreated bucket start again at 1. The watch must not take its new
+// records for old ones, even if it has as many as before.
+func TestWatchOfARecreatedBucketStartsOver(t *testing.T) {
+	t.Parallel()
+	for name, writes := range map[string][]string{
+		"with fewer revisions": {"old"}, "with as many revisions": {"old", "new", "newer"}, "with more revisions": {"old", "new", "newer", "newest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			through, beside, p, js := behindProxy(t)
+			for _, nonce := range []string{"old", "older", "oldest"} {
+				if _, err := beside.Nodes().Write(t.Context(), kvtest.Node(nonce, nonce), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			events := watchNodes(t, through)
+			await(t, events, "ready", isReady)
+			p.Cut()
+			recreate(t, js, "KV_cronce_nodes")
+			for _, node := range writes {
+				if _, err := beside.Nodes().Write(t.Context(), kvtest.Node(node, "again"), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.Heal()
+			e := await(t, events, "old again", func(e exchange.NodeEvent) bool { return e.Name == "old" })
+			for range 2 {
+				await(t, events, "the others gone", func(e exchange.NodeEvent) bool { return e.Gone })
+			}
+			if e.Revision != 1 || e.Node.Nonce != "again" {
+				t.Fatalf("event %+v, want the new record at revision 1", e)
+			}
+		})
 	}
 }
 
 func TestWatchEndsWhenTheBucketIsGone(t *testing.T) {
 	t.Parallel()
-	through, _, p, js := behindProxy(t)
-	ended := make(chan error, 1)
-	ready := make(chan struct{}, 1)
-	go func() {
-		ended <- through.Jobs().Watch(t.Context(), func(e plans.RegistryEvent) {
-			if e.Ready {
-				ready <- struct{}{}
+	for name, replace := range map[string]func(*testing.T, jetstream.JetStream, *kv.Store){
+		"deleted": func(t *testing.T, js jetstream.JetStream, _ *kv.Store) {
+			if err := js.DeleteStream(t.Context(), "KV_cronce_jobs"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"created again, with as many revisions": func(t *testing.T, js jetstream.JetStream, beside *kv.Store) {
+			recreate(t, js, "KV_cronce_jobs")
+			if _, err := beside.Jobs().Write(t.Context(), kvtest.Definition("j", "2"), 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			through, beside, p, js := behindProxy(t)
+			if _, err := beside.Jobs().Write(t.Context(), kvtest.Definition("j", "1"), 0); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			ready := make(chan struct{}, 1)
+			go func() {
+				ended <- through.Jobs().Watch(t.Context(), func(e plans.RegistryEvent) {
+					if e.Ready {
+						ready <- struct{}{}
+					}
+				})
+			}()
+			<-ready
+			p.Cut() // otherwise only the next audit would notice the removal
+			replace(t, js, beside)
+			p.Heal()
+			select {
+			case err := <-ended:
+				if !errors.Is(err, wire.ErrGone) {
+					t.Errorf("got %v", err)
+				}
+			case <-within(t, 10*time.Second).Done():
+				t.Error("the watch goes on")
 			}
 		})
-	}()
-	<-ready
-	if err := js.DeleteStream(t.Context(), "KV_cronce_jobs"); err != nil {
-		t.Fatal(err)
-	}
-	p.Cut() // otherwise only the next audit would notice the removal
-	p.Heal()
-	if err := <-ended; !errors.Is(err, jetstream.ErrStreamNotFound) {
-		t.Fatalf("got %v", err)
 	}
 }
 

@@ -57,8 +57,8 @@ var ErrGone = errors.New("removed, or created again")
 
 // Watch calls f for every change of the bucket. It returns nil when ctx ends, ErrGone when the
 // bucket is gone, and an error when the connection is closed for good. If whole is true, a bucket
-// whose revisions went back counts as gone, because it was created again or restored; otherwise the
-// watch continues with the new revisions.
+// that was created again or restored counts as gone. Otherwise the watch continues with the new
+// revisions.
 //
 // A session lists the bucket and then follows its stream. If the session may have missed something,
 // it ends, and the next one reports the differences. decode turns an entry into the change's value.
@@ -91,10 +91,11 @@ type watcher struct {
 	auditEvery time.Duration // interval between audits, plus or minus a quarter
 	decode     func(Entry) any
 	report     func(Change)
-	whole      bool // a bucket whose revisions went back ends the watch
+	whole      bool // a bucket that was created again or restored ends the watch
 
-	seen  map[string]sighting
-	ready bool // the first listing was reported
+	created time.Time // when the bucket was created; zero before the first listing
+	seen    map[string]sighting
+	ready   bool // the first listing was reported
 
 	// last is the last revision that the watch has seen. If the leader has no later message,
 	// last is the leader's last sequence, which may be higher. settled is the revision of the
@@ -162,13 +163,13 @@ func (w *watcher) session(ctx context.Context, listed func()) error {
 // list reports what is stored and was not reported yet, in the stream's order. Then it
 // reports the keys that have disappeared.
 func (w *watcher) list(ctx context.Context) error {
-	state, err := w.state(ctx)
+	info, err := w.info(ctx)
 	if err != nil {
 		return err
 	}
-	if state.LastSeq < w.last {
-		// The bucket was restored or created again, so its revisions start over.
-		w.log.Warn("revisions went back: the bucket was restored, or created again", "bucket", w.Name, "from", w.last, "to", state.LastSeq)
+	if info.State.LastSeq < w.last || !w.created.IsZero() && !info.Created.Equal(w.created) {
+		// A revision stands for another write than before.
+		w.log.Warn("the bucket was restored, or created again", "bucket", w.Name, "last_revision", w.last, "now", info.State.LastSeq, "created", info.Created)
 		if w.whole {
 			return ErrGone
 		}
@@ -177,6 +178,7 @@ func (w *watcher) list(ctx context.Context) error {
 			w.seen[key] = sightingOf(0, s.deleted())
 		}
 	}
+	w.created = info.Created
 	there := make(map[string]bool, len(w.seen))
 	again := len(w.seen) > 0
 	for found, err := range Ahead(ctx, func(ctx context.Context) iter.Seq2[[]Entry, error] {
@@ -242,13 +244,13 @@ func (w *watcher) forgetMissing(ctx context.Context, there map[string]bool) erro
 // stream's last sequence. So complete asks the leader for the first message after the last
 // revision seen. If there is none, the watch knows every revision up to the leader's last.
 func (w *watcher) complete(ctx context.Context) (bool, error) {
-	state, err := w.state(ctx)
-	if err != nil || state.LastSeq <= w.last {
+	info, err := w.info(ctx)
+	if err != nil || info.State.LastSeq <= w.last {
 		return err == nil, err
 	}
 	_, err = w.next(ctx, w.Stream, w.Subject(">"), w.last+1)
 	if errors.Is(err, ErrNothing) {
-		w.last = state.LastSeq
+		w.last = info.State.LastSeq
 		return true, nil
 	}
 	return false, err
@@ -295,17 +297,16 @@ func (w *watcher) forget(key string) {
 
 // audit reports whether the watch has seen everything that the stream's leader has.
 func (w *watcher) audit(ctx context.Context) (complete bool, err error) {
-	state, err := w.state(ctx)
-	return state.LastSeq == w.last && state.Msgs == uint64(len(w.seen)), err
+	info, err := w.info(ctx)
+	if err != nil {
+		return false, err
+	}
+	return info.Created.Equal(w.created) && info.State.LastSeq == w.last && info.State.Msgs == uint64(len(w.seen)), nil
 }
 
-// state returns the state of the bucket's stream at its leader.
-func (w *watcher) state(ctx context.Context) (jetstream.StreamState, error) {
-	info, err := w.StreamInfo(ctx, "look at bucket "+w.Name, w.Stream)
-	if err != nil {
-		return jetstream.StreamState{}, err
-	}
-	return info.State, nil
+// info returns the description of the bucket's stream by its leader.
+func (w *watcher) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+	return w.StreamInfo(ctx, "look at bucket "+w.Name, w.Stream)
 }
 
 // tail delivers what is written after a listing.
