@@ -65,4 +65,9 @@ func TestTimestampsAreReadByAnotherClock(t *testing.T) {
 	for w, err := range s.Slots().Waiting(ctx, stream.WaitingFilter{}) {
 		check("a message that waits", w.Published, err)
 	}
+	if _, err := s.Slots().Queue(ctx, "q"); err != nil {
+		t.Fatal(err)
+	}
+	backlog, err := s.Slots().Backlog(ctx, "q", true)
+	check("the oldest message of a queue", backlog.Oldest, err)
 }

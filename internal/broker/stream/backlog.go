@@ -62,7 +62,7 @@ func (s *Store) backlog(ctx context.Context, stream, queue string, oldest bool) 
 	case err != nil:
 		return Backlog{}, err
 	default:
-		b.Oldest = first.Time
+		b.Oldest = s.Stamped(first.Time)
 	}
 	return b, nil
 }
