@@ -31,6 +31,25 @@ func (b *bench) settled(n int) []string {
 	return nil
 }
 
+func TestAHandlerThatOverwritesItsPayloadDoesNotChangeTheRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.handle(job.Job{Name: "report"}, func(_ context.Context, run job.Run) error {
+			clear(run.Payload)
+			return nil
+		})
+		stop := b.run()
+		slot := job.Slot{Job: "report", Token: "order-4711"}
+		b.queue.add(core.Message{Slot: slot, JobRevision: 1})
+		b.settled(1)
+		if r := b.record(slot); r.State != job.Succeeded || string(r.Payload) != `{"n":1}` {
+			t.Errorf("%s with the payload %q", r.State, r.Payload)
+		}
+		_ = stop()
+	})
+}
+
 func TestASlotIsClaimedRunRecordedAndThenAcked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -60,7 +61,7 @@ func record(d Delivery, v View) job.Record {
 		Due: d.Due.UTC(), Published: d.Published.UTC(), Publisher: d.Node, Event: d.Event,
 	}
 	if d.Slot.Token != "" && len(d.Payload) <= job.MaxPayload {
-		r.Payload = d.Payload
+		r.Payload = bytes.Clone(d.Payload) // the handler gets d.Payload, and may change it
 	}
 	if d.Slot.Range {
 		r.Count, r.Last = d.Missed, d.MissedLast
