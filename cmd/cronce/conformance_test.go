@@ -115,3 +115,11 @@ func TestConformanceRefusesWrongFlags(t *testing.T) {
 		}
 	}
 }
+
+func TestThePeersSummaryCountsEachSelectedScenarioOnce(t *testing.T) {
+	t.Parallel()
+	r := cli{}.run(t, "conformance", "peer", "--only", "guarded", "--leave", "guarded,guarded,follows", "--cmd", "false")
+	if want := "1 scenario: 0 passed, 0 failed, 1 left to others\n"; r.code != base.ExitFound || r.stdout != want {
+		t.Errorf("status %d, stdout %q, stderr %q: want status 3 and %q", r.code, r.stdout, r.stderr, want)
+	}
+}

@@ -39,7 +39,7 @@ compares them with the ledger. If it finds problems, the status is 3:
   early       it started before it was due, by its worker's clock or the broker's
 
 If a job comes after other jobs, it should have a slot wherever all of those succeeded
-more than 2m0s ago.
+more than 2m ago.
 
 Late starts are only counted. Verify does not judge what it cannot know, and lists it:
 slots that fell due less than 5s ago, slots that the ledger may have forgotten, slots

@@ -44,8 +44,8 @@ else. It loads the server, so do not run it while others need the server.
   cost        messages into the server for each slot, at 100 slots each second, without
               the messages of an idle fleet, which are shown separately
 
-Rates are the best of two runs; by hand, the best of several ways, two of them with
-atomic batches. The fleet's connections count the messages; with --monitor the server
+Rates and the burst are the best of several runs; by hand, of several ways, some of them
+with atomic batches. The fleet's connections count the messages; with --monitor the server
 also counts those of all its clients.
 
 With -o json, one line for each number:

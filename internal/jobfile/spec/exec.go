@@ -46,7 +46,7 @@ func (e Exec) Path() string {
 type Variable struct {
 	Name string
 
-	// Value is the value in the job file. It should be no secret, but it is not shown all the same.
+	// Value is the value in the job file. Secrets belong elsewhere, but in case it is one, it is never shown.
 	Value string
 
 	// Env names a variable of the worker's environment, File a file with the value.

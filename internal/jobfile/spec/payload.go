@@ -77,7 +77,7 @@ func (w *payloadWriter) comma(i int) {
 
 // text writes s as a JSON string, without the escapes that only HTML needs.
 func (w *payloadWriter) text(s string) {
-	quoted, _ := codec.Marshal(s) // a string of valid UTF-8 (see tree.text) cannot fail to encode
+	quoted, _ := codec.Marshal(s) // a string cannot fail to encode
 	w.buf.Write(quoted)
 }
 

@@ -217,7 +217,7 @@ func (p *Proxy) fromClient(data []byte) ([]byte, bool) {
 		return data, true
 	}
 	p.fault = Fault{}
-	return data[:max(bytes.LastIndex(data[:i], []byte("\r\n"))+2, 0)], false
+	return data[:bytes.LastIndexByte(data[:i], '\n')+1], false
 }
 
 // without returns data without the messages to subjects with this prefix. It keeps a message of

@@ -240,6 +240,17 @@ func TestAProxySeversBeforeAWrite(t *testing.T) {
 	}
 }
 
+func TestNothingOfASeveredWriteIsPassedOn(t *testing.T) {
+	t.Parallel()
+	const write = "PUB $KV.x_ledger.a 1\r\n1\r\n"
+	for data, want := range map[string]string{write: "", "PING\r\n" + write: "PING\r\n"} {
+		p := Proxy{fault: Fault{Sever: []byte("$KV.x_ledger.")}}
+		if got, goOn := p.fromClient([]byte(data)); string(got) != want || goOn {
+			t.Errorf("of %q it passes on %q, and goes on: %v; want %q, and the end", data, got, goOn, want)
+		}
+	}
+}
+
 func TestAProxySeversAfterAWrite(t *testing.T) {
 	t.Parallel()
 	c := newThrough(t)

@@ -200,7 +200,7 @@ func (m *member) freeze(f plan.Fault) func() {
 	}
 }
 
-// hangUp sends a HUP if the process is up. An earlier HUP would end it.
+// hangUp sends a HUP if the process is up. Before that, a HUP would end the process.
 func (m *member) hangUp() {
 	m.readRecord()
 	m.mu.Lock()

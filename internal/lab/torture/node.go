@@ -161,8 +161,12 @@ func newHandlers(spec NodeSpec, rec *recorder) *handlers {
 	return h
 }
 
-// read reads the file of jobs. If there is none, all cases have handlers.
+// read reads the file of jobs. If there is none, all cases have handlers. A process that is no worker
+// has none.
 func (h *handlers) read() error {
+	if !h.works {
+		return nil
+	}
 	names := slices.Collect(maps.Keys(h.cases))
 	data, err := os.ReadFile(h.file)
 	switch {
@@ -208,13 +212,7 @@ func (h *handlers) reload(ctx context.Context, hangups <-chan os.Signal, r *repl
 func (h *handlers) names() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var names []string
-	for name := range h.named {
-		if h.works {
-			names = append(names, name)
-		}
-	}
-	return names
+	return slices.Collect(maps.Keys(h.named))
 }
 
 // handler returns the handler of a job, or nil if the process has none.
@@ -223,7 +221,7 @@ func (h *handlers) handler(name string) job.Handler {
 	named := h.named[name]
 	h.mu.Unlock()
 	c, ok := h.cases[name]
-	if !ok || !named || !h.works {
+	if !ok || !named {
 		return nil
 	}
 	return func(ctx context.Context, run job.Run) error { return h.run(ctx, c, run) }

@@ -73,7 +73,7 @@ func (t *torture) skew() time.Duration {
 func (t *torture) history(ctx context.Context) (promise.History, error) {
 	h := promise.History{
 		Lease: t.cfg.Lease, Cases: t.cases, From: t.from, Until: t.until, Broker: t.clock, Skew: t.skew(),
-		Records: map[job.Slot]promise.LedgerWrite{}, Publishers: map[string]bool{},
+		Publishers: map[string]bool{},
 	}
 	for i, m := range t.members {
 		h.Publishers[m.name] = i > 0 && t.cfg.Publishes(i)
@@ -89,7 +89,7 @@ func (t *torture) history(ctx context.Context) (promise.History, error) {
 	for _, detail := range t.witness.into(&h) {
 		unreadable(detail)
 	}
-	if err := t.records(ctx, &h, unreadable); err != nil {
+	if h.Records, err = t.records(ctx, unreadable); err != nil {
 		return h, err
 	}
 	nodes, err := t.store.Nodes().List(ctx)
@@ -110,27 +110,28 @@ func (t *torture) history(ctx context.Context) (promise.History, error) {
 	return h, nil
 }
 
-// records reads the ledger into the history, and calls unreadable for each record that cannot be read.
-func (t *torture) records(ctx context.Context, h *promise.History, unreadable func(detail string)) error {
+// records reads the ledger, and calls unreadable for each record that cannot be read.
+func (t *torture) records(ctx context.Context, unreadable func(detail string)) (map[job.Slot]promise.LedgerWrite, error) {
+	records := map[job.Slot]promise.LedgerWrite{}
 	for e, err := range t.store.Ledger().List(ctx, kv.ListFilter{}) {
 		switch {
 		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
 			unreadable(err.Error())
 		case err != nil:
-			return err
+			return nil, err
 		default:
-			h.Records[e.Record.Slot] = promise.LedgerWrite{Seq: e.Revision, Time: e.Time, Record: e.Record, Slot: e.Record.Slot}
+			records[e.Record.Slot] = promise.LedgerWrite{Seq: e.Revision, Time: e.Time, Record: e.Record, Slot: e.Record.Slot}
 		}
 	}
-	return nil
+	return records, nil
 }
 
 // unfinished counts the slots that must get an outcome and have none.
 func (t *torture) unfinished(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	h := promise.History{Records: map[job.Slot]promise.LedgerWrite{}}
-	if err := t.records(ctx, &h, func(string) {}); err != nil { // the report has the unreadable ones
+	records, err := t.records(ctx, func(string) {}) // the report has the unreadable ones
+	if err != nil {
 		return 0, err
 	}
 	lines, err := readRecord(t.cfg.Dir)
@@ -139,7 +140,7 @@ func (t *torture) unfinished(ctx context.Context) (int, error) {
 	}
 	open := 0
 	for s := range promise.Expected(t.cases, t.from, t.until, lines) {
-		if w, ok := h.Records[s]; !ok || !w.Record.State.Final() {
+		if !records[s].Record.State.Final() {
 			open++
 		}
 	}

@@ -38,24 +38,24 @@ const (
 // Fault is one planned fault.
 type Fault struct {
 	// At is when the fault begins, counted from the beginning of the torture.
-	At time.Duration `json:"at"`
+	At time.Duration
 
-	Kind Kind `json:"kind"`
+	Kind Kind
 
 	// Target is the index of a server for Broker, and of a process otherwise. Full does not use it.
-	Target int `json:"target"`
+	Target int
 
 	// For is how long the fault lasts.
-	For time.Duration `json:"for"`
+	For time.Duration
 
 	// Delay is how late bytes arrive (Slow, Lag), how late the answer arrives (Hold), or how long the
 	// slots are lost before the TERM is sent (Leave). Write is the kind of write that Sever and Sleep
 	// wait for, or whose stream is full (Full). If Landed is true, Sever cuts after the write was sent.
 	// If Ends is true, the process gets a TERM in the middle of a Clog.
-	Delay  time.Duration `json:"delay,omitempty"`
-	Write  string        `json:"write,omitempty"`
-	Landed bool          `json:"landed,omitempty"`
-	Ends   bool          `json:"ends,omitempty"`
+	Delay  time.Duration
+	Write  string
+	Landed bool
+	Ends   bool
 }
 
 // AnswerWithin is how long a Hold waits for the answer to the repeated heartbeat before it cuts the
