@@ -1,0 +1,21 @@
+package deploy_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestKubernetesPageCreatesEverySecretOfTheManifests(t *testing.T) {
+	t.Parallel()
+	page := string(read(t, "../docs/kubernetes.md"))
+	secrets := regexp.MustCompile(`secretName: ([a-z-]+)`).FindAllSubmatch(read(t, "kubernetes/cronce.yaml"), -1)
+	if len(secrets) == 0 {
+		t.Fatal("the manifests name no secret")
+	}
+	for _, m := range secrets {
+		if name := string(m[1]); !strings.Contains(page, " create secret generic "+name+" ") && !strings.Contains(page, " create secret tls "+name+" ") {
+			t.Errorf("no command of the page creates the secret %s", name)
+		}
+	}
+}
