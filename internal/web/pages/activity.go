@@ -74,16 +74,23 @@ func (s *Site) activity() shell.Page {
 			slices.SortStableFunc(kept, func(x, y client.Event) int { return x.Time.Compare(y.Time) })
 		}
 		d.Before = first
-		for _, e := range slices.Backward(kept) {
-			if (name == "" || e.Job == name) && d.takes(e.Kind) {
-				if len(d.Rows) == activityRows {
-					break
-				}
-				d.Rows = append(d.Rows, e)
-			}
-		}
+		d.show(kept, name)
 		return d, nil
 	}}
+}
+
+// show adds the newest events that the filter selects. If it leaves out kept ones, it moves Before so
+// that the page of earlier events has them.
+func (d *activityView) show(list []client.Event, name string) {
+	for _, e := range slices.Backward(list) {
+		switch {
+		case name != "" && e.Job != name || !d.takes(e.Kind):
+		case len(d.Rows) < activityRows:
+			d.Rows = append(d.Rows, e)
+		case e.Sequence > 0:
+			d.Before = max(d.Before, e.Sequence+1)
+		}
+	}
 }
 
 func (d activityView) takes(kind job.EventKind) bool {

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +32,32 @@ func (n slowNews) EventsAfter(ctx context.Context, _ string, _ *wire.Cursor, f f
 		}
 	}
 	return ctx.Err()
+}
+
+func TestActivityHasEachKeptEventOnItsPagesOfEarlierEvents(t *testing.T) {
+	t.Parallel()
+	var list []client.Event
+	for n := range uint64(2*activityRows + 7) {
+		list = append(list, client.Event{Event: job.Event{Kind: job.EventFailed, Job: "report"}, Sequence: n + 1})
+	}
+	latest := append(slices.Clone(list), make([]client.Event, activityRows/2)...) // these are not kept
+	seen := map[uint64]int{}
+	for pages := 1; ; pages++ {
+		var d activityView
+		d.show(latest, "")
+		for _, e := range d.Rows {
+			seen[e.Sequence]++
+		}
+		if d.Before == 0 || pages > 9 {
+			break
+		}
+		latest = list[:d.Before-1]
+	}
+	for _, e := range list {
+		if seen[e.Sequence] != 1 {
+			t.Fatalf("event %d is on %d pages", e.Sequence, seen[e.Sequence])
+		}
+	}
 }
 
 func TestActivityHasAllKeptEventsOfASlowBroker(t *testing.T) {
