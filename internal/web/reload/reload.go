@@ -76,5 +76,5 @@ func same(x, y fs.FileInfo) bool {
 	if x == nil || y == nil {
 		return x == y
 	}
-	return os.SameFile(x, y) && x.Size() == y.Size() && x.ModTime().Equal(y.ModTime())
+	return os.SameFile(x, y) && x.Size() == y.Size() && x.Mode() == y.Mode() && x.ModTime().Equal(y.ModTime())
 }

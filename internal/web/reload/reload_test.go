@@ -61,6 +61,36 @@ func TestValueFollowsItsFile(t *testing.T) {
 	}
 }
 
+func TestValueIsReadAgainWhenItsFileGetsOtherPermissions(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one")
+	v, err := New(slog.New(slog.DiscardHandler), func() (string, error) {
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().Perm() == 0 {
+			return "", os.ErrPermission // the test may run as root, which can read it
+		}
+		data, err := os.ReadFile(path)
+		return string(data), err
+	}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.every = 0
+	write(t, path, "two")
+	for _, step := range []struct {
+		mode os.FileMode
+		want string
+	}{{0, "one"}, {0o600, "two"}} {
+		if err := os.Chmod(path, step.mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := v.Get(); got != step.want {
+			t.Errorf("with the permissions %v: %q, want %q", step.mode, got, step.want)
+		}
+	}
+}
+
 func TestNewReturnsTheErrorOfTheFirstRead(t *testing.T) {
 	t.Parallel()
 	if _, err := New(slog.New(slog.DiscardHandler), func() (int, error) { return 0, os.ErrNotExist }, "nowhere"); !errors.Is(err, os.ErrNotExist) {
