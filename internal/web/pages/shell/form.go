@@ -95,7 +95,8 @@ func (f *Form) One(name string, values ...string) string {
 // timeLayouts are the layouts that Time accepts, apart from RFC 3339.
 var timeLayouts = []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"}
 
-// Time returns a time. A text without an offset is a time in the zone loc. Zero: the field is empty.
+// Time returns a time, in UTC, so that equal times are equal keys of maps. A text without an offset is a
+// time in the zone loc. Zero: the field is empty.
 func (f *Form) Time(name string, loc *time.Location) time.Time {
 	s := f.Get(name)
 	if s == "" {
@@ -111,7 +112,7 @@ func (f *Form) Time(name string, loc *time.Location) time.Time {
 		f.Wrong(name, "%q is not a time: want one like 2026-11-21 07:00, in the zone %s, or 2026-11-21T07:00:00Z", clip(s), loc)
 		return time.Time{}
 	}
-	return at
+	return at.UTC()
 }
 
 // JSON returns a JSON value. Nil: the field is empty.
