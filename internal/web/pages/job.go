@@ -85,13 +85,23 @@ func (s *Site) job() shell.Page {
 		}
 		p.Account = s.account(r, name, p.Span)
 		p.Charts = []dots{newDots("How long each run took", p.Account.Value.Took), newDots("How late each slot started", p.Account.Value.Late)}
-		for _, row := range p.Last {
-			if row.State.Final() {
-				p.Failing = row.State == job.Failed || row.State == job.Expired
-			}
-		}
+		p.Failing = isFailing(p.Last)
 		return p, nil
 	}}
+}
+
+// isFailing reports whether one of the slots failed and none has succeeded after it, like
+// board.Job.Failing. The slots are ordered oldest first.
+func isFailing(slots []client.SlotRow) bool {
+	for _, s := range slices.Backward(slots) {
+		switch s.State {
+		case job.Succeeded:
+			return false
+		case job.Failed, job.Expired:
+			return true
+		}
+	}
+	return false
 }
 
 const (

@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/web/pages/board"
+	"github.com/cronce-io/cronce/job"
 )
 
 func TestHeadlineIsTheWorstThatIsKnown(t *testing.T) {
@@ -25,6 +27,25 @@ func TestHeadlineIsTheWorstThatIsKnown(t *testing.T) {
 		tc.page.judge()
 		if tc.page.Level != tc.level || tc.page.Headline != tc.headline {
 			t.Errorf("%s %q, want %s %q", tc.page.Level, tc.page.Headline, tc.level, tc.headline)
+		}
+	}
+}
+
+func TestAJobIsFailingUntilASlotSucceeds(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		states []job.State // oldest first
+		want   bool
+	}{
+		{nil, false},
+		{[]job.State{job.Succeeded, job.Failed}, true},
+		{[]job.State{job.Failed, job.Skipped, job.Cancelled, job.Running}, true},
+		{[]job.State{job.Expired, job.Missed}, true},
+		{[]job.State{job.Failed, job.Succeeded, job.Skipped}, false},
+	} {
+		rows := codec.Map(tc.states, func(s job.State) client.SlotRow { return client.SlotRow{State: s} })
+		if got := isFailing(rows); got != tc.want {
+			t.Errorf("%v: failing is %v", tc.states, got)
 		}
 	}
 }
