@@ -112,7 +112,7 @@ func (c *Client) Backfill(ctx context.Context, name string, b BackfillOptions, p
 	if err := b.Validate(); err != nil {
 		return Backfilled{}, err
 	}
-	f := filler{Client: c, began: time.Now(), progress: progress}
+	f := filler{Client: c, progress: progress}
 	if err := f.plan(ctx, name, b); err != nil {
 		return f.sum, err
 	}

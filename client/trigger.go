@@ -206,9 +206,9 @@ func (c *Client) readRun(ctx context.Context, slot job.Slot, o TriggerOptions, a
 const mostWaiting = 10_000
 
 // waitingRuns calls found with the messages of a job's runs that wait for a worker, oldest first,
-// until it returns false. Unless all is true, it leaves out messages in the stream of slots that are
-// so young that the stream would fold a second publication of their run. Nearly all are. If the login
-// may not list the messages, waitingRuns finds none.
+// until found returns false. Unless all is true, it leaves out the messages in the stream of slots that
+// are so young that the stream would fold a second publication of their run. Nearly all messages are
+// that young, so it usually reads few. If the login may not list the messages, waitingRuns finds none.
 func (c *Client) waitingRuns(ctx context.Context, name string, now time.Time, all bool, found func(*stream.WaitingSlot) bool) error {
 	if c.cfg.NoList {
 		return nil
@@ -347,9 +347,9 @@ func (c *Client) move(ctx context.Context, parts []job.Slot, queue string) error
 	return nil
 }
 
-// repeat publishes the waiting message of a run once more, for another queue. The message that is
-// left in the old queue does no harm: a worker that receives it finds the run's record. folded
-// reports that the stream has not stored the last one: a message of it is too young.
+// repeat publishes the waiting message of a run once more, for another queue. The message that stays
+// in the old queue does no harm: a worker that receives it finds the run's record. folded reports that
+// the stream dropped the message of the last part as a copy of a recent one.
 func (c *Client) repeat(ctx context.Context, parts []job.Slot, queue string, w stream.WaitingSlot) (folded bool, err error) {
 	for _, part := range parts {
 		w.Slot = part

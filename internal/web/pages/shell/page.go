@@ -52,9 +52,9 @@ type Request struct {
 	// May are the orders that the login of the process may give.
 	May client.Rights
 
-	// News is when the process last sent its browsers a message that something has changed. What a
-	// browser gets after the message must be read later than that. Zero: the page is not refreshed,
-	// but opened.
+	// News is when the process last sent its browsers a message that something has changed. A page
+	// that is refreshed must show what was read later than that. Zero: the page is opened, and not
+	// refreshed.
 	News time.Time
 
 	user   string

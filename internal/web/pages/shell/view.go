@@ -148,11 +148,8 @@ func (v *View) TimeIn(t time.Time, zone string) template.HTML {
 }
 
 // Clock shows only the time of day.
-func (v *View) Clock(t time.Time, zone string) template.HTML {
-	if t.IsZero() {
-		return ""
-	}
-	t = t.In(v.Prefs.In(zone))
+func (v *View) Clock(t time.Time) template.HTML {
+	t = t.In(v.Prefs.In(""))
 	return element(t, t.Format("15:04:05"), "")
 }
 
