@@ -317,7 +317,7 @@ class Node {
   async attempt(m, slot, hand, claim, fence, definition) {
     if (!this.trusted()) return undefined;
     Object.assign(hand, { id: slot.id, fence });
-    const limit = definition.timeout ? [AbortSignal.timeout(ms(definition.timeout))] : [];
+    const limit = definition.timeout ? [AbortSignal.timeout(Math.min(Math.ceil(ms(definition.timeout)), 2 ** 31 - 1))] : []; // a longer timer would fire at once
     const signal = AbortSignal.any([hand.controller.signal, this.ended.signal, ...limit]);
     const { end, ...result } = await Promise.resolve()
       .then(() => this.handlers[slot.job]({ id: slot.id, job: slot.job, attempt: claim.attempt, fence, node: this.name, payload: Buffer.from(m.data).toString(), signal, result() {} }))

@@ -14,6 +14,10 @@ export const pause = (ms, signal) => new Promise((done) => {
   }
 });
 
+// abortAfter is AbortSignal.timeout for any duration. A timer of Node.js takes whole milliseconds, and one of
+// more than 24.8 days would fire at once.
+export const abortAfter = (ms) => AbortSignal.timeout(Math.min(Math.ceil(ms), 2 ** 31 - 1));
+
 const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);
 const attempt = 1000; // ms without an answer until the next copy is sent
 const listening = 60_000; // ms that the answer to a copy is waited for

@@ -8,7 +8,7 @@ import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
 import { Contradiction, parseMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
-import { pause } from "./store.js";
+import { abortAfter, pause } from "./store.js";
 import { decode, fromSeconds, parseDuration, parseInstant, rawMember, toMs } from "./values.js";
 
 const asking = 1000; // ms that a request for messages stands
@@ -246,7 +246,7 @@ export class Worker {
 
   async handle(d, hand, record, fence, entry) {
     const { job } = entry;
-    const timeout = job.timeout ? AbortSignal.timeout(parseDuration(job.timeout)) : undefined;
+    const timeout = job.timeout ? abortAfter(parseDuration(job.timeout)) : undefined;
     const signal = AbortSignal.any([hand.controller.signal, this.node.signal, ...(timeout ? [timeout] : [])]);
     const backoff = Math.min(parseDuration(job.backoff) * 2 ** (record.attempt - 1), parseDuration(job.max_backoff)) * (0.75 + Math.random() / 2);
     try {

@@ -1,6 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { parseMessage } from "../lib/message.js";
+import { pause } from "../lib/store.js";
 import { parseInstant } from "../lib/values.js";
 import { Worker } from "../lib/worker.js";
 
@@ -29,5 +30,17 @@ test("a slot that ends whatever the definition says ends although the definition
     if (state) assert.deepEqual(await work, { ack: true });
     else await assert.rejects(work, /cannot be read/);
     assert.deepEqual(written, state ? [state] : [], JSON.stringify(headers));
+  }
+});
+
+test("an attempt may have any timeout", async () => {
+  const node = { name: "n", signal: new AbortController().signal };
+  // A timer of Node.js would end the first one at once, and refuse the others.
+  for (const [timeout, ends] of [["720h0m0s", false], ["1200h0m0s", false], ["1.5ms", true]]) {
+    const handlers = { j: (slot) => pause(100, slot.signal).then(() => String(slot.signal.aborted)) };
+    const worker = new Worker({ store: {}, node, registry: {}, horizon: 0, queues: [], handlers, log() {} });
+    const job = { name: "j", timeout, backoff: "1s", max_backoff: "1s" };
+    const { output } = await worker.handle({ payload: Buffer.alloc(0) }, { controller: new AbortController() }, { id: "j:@k", attempt: 1 }, 1, { job });
+    assert.equal(output, String(ends), timeout);
   }
 });
