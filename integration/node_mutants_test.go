@@ -111,16 +111,16 @@ var nodeMutants = []nodeMutant{
 	{"goes on when it was fenced", "node", `if (wrote.lost) return this.end("fenced");`, `if (wrote.lost) { this.revision = (await this.store.read("nodes", this.name)).revision; return; }`, "", "fenced"},
 	{"takes silence for a denial", "worker", `if (!answer || answer.error || typeof answer.holds !== "boolean") return old;`, `if (!answer || answer.error || typeof answer.holds !== "boolean") return true;`, "", "owner-slow"},
 	{"takes an old slot from an owner that holds it", "worker", `(old && Boolean(answer.ended))`, `old`, "", "owner-holds K-2"},
-	{"denies a claim that runs", "worker", `answer = { v: 1, holds: hand !== undefined,`, `answer = { v: 1, holds: false,`, "", "ask"},
+	{"denies a claim that runs", "worker", `answer = { v: 1, holds: flight !== undefined,`, `answer = { v: 1, holds: false,`, "", "ask"},
 	{"cancels any attempt", "worker", `h.id === id && String(h.fence) === fence && h.node`, `h.id === id && h.node`, "", "cancel"},
-	{"answers a second message", "worker", `if (hand?.node === this.node.name) return; // in hand already: silence`, `if (hand?.node === this.node.name) return m.ack();`, "", "twice"},
+	{"answers a second message", "worker", `if (flight?.node === this.node.name) return; // already in flight: no answer`, `if (flight?.node === this.node.name) return m.ack();`, "", "twice"},
 	{"acks before what follows is stored", "follow", `await stored(store, ` + "`${store.namespace}.slot.${m.queue}.${m.job}`", `void stored(store, ` + "`${store.namespace}.slot.${m.queue}.${m.job}`", "", "follows"},
 	{"acks an outcome that it finds before what follows is stored", "worker", `await follow(this, record, revision, d.message, v.entry);`, ``, "", "follows-again F-1"},
 	{"acks before the alert is stored", "follow", `if (alert) await stored(`, `if (alert) void stored(`, "", "alert F-1"},
 	{"takes the word of a server that lags", "follow", `if (seen) return found;`, `return found;`, "", "follows-two F-2"},
 	{"takes a write in progress for a removed record", "store", `found.revision === 0 && revision > 0 && code === 10071`, `found.revision === 0 && revision > 0`, "", "completion-conflicts W-4"},
-	{"says that it ends a handler that has returned", "worker", `if (hand && !hand.returned &&`, `if (hand &&`, "", "cancel O-2"},
-	{"says of a handler that runs that it outlived its context", "worker", `...(hand?.controller.signal.aborted && !hand.returned && { ended: true })`, `ended: true`, "", "ask O-2"},
+	{"says that it ends a handler that has returned", "worker", `if (flight && !flight.returned &&`, `if (flight &&`, "", "cancel O-2"},
+	{"says of a handler that runs that it outlived its context", "worker", `...(flight?.controller.signal.aborted && !flight.returned && { ended: true })`, `ended: true`, "", "ask O-2"},
 	{"leaves a newer stay", "locks", `if (!value || stayOf(value, id)?.since !== since) return;`, `if (!value) return;`, "", "guarded"},
 	{"acts on a lock whose write it lost", "locks", `if (wrote.lost) { ended.clear(); continue; }`, `if (wrote.lost) ended.clear();`, "", "lock-lost X-3"},
 	{"remembers what had ended before a conflict", "locks", `ended.clear(); continue;`, `continue;`, "", "lock-lost"},
@@ -152,7 +152,7 @@ var nodeMutants = []nodeMutant{
   let last`, `if (name !== "Nats-Msg-Id") head.set(name, text);
   let last`, "", "trigger M-4"},
 	{"triggers a run at once that is for later", "orders", `if (at) await setTimer`, `if (false) await setTimer`, "", "trigger-later M-6"},
-	{"sets a timer by the name of the token", "orders", `const token = slotKey(slot).slice(` + "`${job}.t.`.length)", `const token = key`, "", "trigger-later M-6"},
+	{"sets a timer by the name of the token", "orders", `slotKey(slot).slice(` + "`${slot.job}.t.`.length)", `slot.token`, "", "trigger-later M-6"},
 	{"leaves the message ID in a timer", "orders", `const { "Nats-Msg-Id": msgID, ...head } = formatMessage(`, `const { "Nats-Msg-Id": msgID } = formatMessage({ slot, node }), head = formatMessage(`, "", "trigger-later M-6"},
 	{"sets a timer whatever stands there", "orders", `"Nats-Expected-Last-Subject-Sequence": "0", `, ``, "", "trigger-later W-1"},
 	{"sets each copy of a timer anew", "orders", `const answer = await store.publish(subject, body, all);`, `all.set("Cronce-Nonce", randomUUID()); const answer = await store.publish(subject, body, all);`, "", "trigger-later W-3"},
@@ -190,7 +190,7 @@ var nodeMutants = []nodeMutant{
     this.seen.set(key, { text, revision, since: stopwatch() });`, `notice({ key, text, revision, time }) {
     this.seen.set(key, { text, revision, since: typeof time === "bigint" ? stopwatch() - Number(fromMs(Date.now()) - time) / 1e6 : stopwatch() });`, "", "owner-silent L-5"},
 	{"takes a node without a record for dead", "node", `if (still < limit) return`, `if (value && still < limit) return`, "", "owner-silent L-5"},
-	{"runs a slot that an older incarnation still runs", "worker", `if (hand) return m.nak(1000);`, ``, "", "older-incarnation C-1"},
+	{"runs a slot that an older incarnation still runs", "worker", `if (flight) return m.nak(1000);`, ``, "", "older-incarnation C-1"},
 	{"wakes no slot", "locks", `if (wrote.won) for (const one of woken)`, `for (const one of [])`, "", "guarded X-5"},
 	{"leaves the lock when an attempt is to be repeated", "worker", `    if (!isFinal(record)) return { nak: toMs(parseInstant(record.retry_at) - this.node.now()) };
     await this.locks.leave(record.id, since, entry, this.node.signal);`, `    await this.locks.leave(record.id, since, entry, this.node.signal);
@@ -212,8 +212,8 @@ var nodeMutants = []nodeMutant{
 	{"leaves the watermark to a worker", "node", `if (value?.producer && value.state`, `if (value && value.state`, "", "newer-zone O-4"},
 	{"looks once for newer zone data", "producer", `if (this.outdated()) return;`, `if (!this.current && this.outdated()) return;
     this.current = true;`, "", "newer-zone O-4"},
-	{"marks a second message", "worker", `return; // in hand already: silence`, `return void setTimeout(() => m.working(), 500);`, "", "twice C-1"},
-	{"denies its claim by another revision", "worker", `holds: hand !== undefined,`, `holds: hand !== undefined && (!hand.fence || String(hand.fence) === claim),`, "", "ask O-2"},
+	{"marks a second message", "worker", `return; // already in flight: no answer`, `return void setTimeout(() => m.working(), 500);`, "", "twice C-1"},
+	{"denies its claim by another revision", "worker", `holds: flight !== undefined,`, `holds: flight !== undefined && (!flight.fence || String(flight.fence) === claim),`, "", "ask O-2"},
 	{"takes over by an answer of another version", "worker", `decode(m.string())).catch(`, `m.json()).catch(`, "", "owner-slow V-2"},
 	{"cancels by a request of another version", "worker", `replaced } = decode(text)`, `replaced } = JSON.parse(text)`, "", "cancel V-2"},
 	{"starts by a claim that was not answered before its trust ended", "worker", `if (wrote.unknown) return undefined;`, ``, "", "lapsed W-5"},
@@ -239,10 +239,10 @@ var nodeMutants = []nodeMutant{
 	{"publishes the range of missed slots with the others", "producer", `await Promise.all(messages.map((m) => this.publish(m, signal)));
     await Promise.all(ranges.map((m) => this.publish(m, signal)));`, `await Promise.all([...messages, ...ranges].map((m) => this.publish(m, signal)));`, "", "away P-2"},
 	{"moves the watermark to a registry that it has not seen", "producer", `{ known } = this.registry,`, "known = { ...this.registry.known, revision: (await this.store.nc.request(`$JS.API.STREAM.INFO.KV_${this.store.namespace}_jobs`)).json().state.last_seq },", "", "registry-unseen P-4"},
-	{"moves the watermark before it has seen the registry", "watch", `let told = state.messages === 0;
-  if (told) ready`, `let told = true;
-  if (told) ready`, "", "registry-unseen P-4"},
-	{"moves the watermark to a registry of which more is pending", "watch", `if (!told && pending === 0)`, `if (!told)`, "", "registry-unseen P-4"},
+	{"moves the watermark before it has seen the registry", "watch", `let isReady = state.messages === 0;
+  if (isReady) ready`, `let isReady = true;
+  if (isReady) ready`, "", "registry-unseen P-4"},
+	{"moves the watermark to a registry of which more is pending", "watch", `if (!isReady && pending === 0)`, `if (!isReady)`, "", "registry-unseen P-4"},
 	{"moves the watermark past a definition that was lost with its connection", "watch", `await jetstream(nc).consumers.get(stream, { filter_subjects: [` + "`${prefix}>`" + `], deliver_policy: DeliverPolicy.LastPerSubject });`, `await jetstreamManager(nc).then((m) => m.consumers.add(stream, { filter_subjects: [` + "`${prefix}>`" + `], deliver_policy: DeliverPolicy.LastPerSubject, ack_policy: "none" })).then((c) => jetstream(nc).consumers.get(stream, c.name));`, "", "registry-unseen P-4"},
 	{"moves the watermark past a plan that it does not know", "definition", `if (unknown) throw`, `if (false) throw`, "", "definition-2 O-3"},
 	{"claims a slot that was missed", "claim", `const final = new Set(["succeeded", "failed", "skipped", "missed",`, `const final = new Set(["succeeded", "failed", "skipped",`, "", "has-outcome"},
@@ -274,7 +274,7 @@ var nodeMutants = []nodeMutant{
 	{"goes on with a claim without trust", "minimal", `const fence = await this.store.write("ledger", slot.key, claim, revision, () => !this.trusted());`, `const fence = await this.store.write("ledger", slot.key, claim, revision, () => false);`, "", "lapsed L-3"},
 	{"takes a node for dead whose heartbeat came first", "minimal", `return (await this.store.write("nodes", name, fenced, revision, () => !this.trusted())) !== undefined;`, `await this.store.write("nodes", name, fenced, revision, () => !this.trusted());
     return true;`, "", "owner-silent K-2"},
-	{"runs a slot that its older incarnation still runs", "minimal", `if (owed) return owed.node === this.name ? undefined : m.nak(1000);`, `if (owed?.node === this.name) return;`, "", "older-incarnation C-1"},
+	{"runs a slot that its older incarnation still runs", "minimal", `if (inflight) return inflight.node === this.name ? undefined : m.nak(1000);`, `if (inflight?.node === this.name) return;`, "", "older-incarnation C-1"},
 	{"runs a slot of a plan that it does not know", "minimal", `=== "allow" && !foreign &&`, `=== "allow" &&`, "", "job-2 V-6"},
 	{"runs the whole of a slot that its job splits", "minimal", `"timezone", "spread",`, `"timezone", "shards", "spread",`, "", "no-handler C-12"},
 }

@@ -3,7 +3,7 @@ import type { ConnectionOptions, NatsConnection } from "@nats-io/transport-node"
 /** Connects to NATS: `connect` of `@nats-io/transport-node`. */
 export function connect(options?: ConnectionOptions): Promise<NatsConnection>;
 
-/** One attempt at a slot, as its handler gets it. */
+/** One attempt at a slot, which its handler receives. */
 export interface Slot {
   /** The slot's only name, such as `report:2026-11-21T07:00:00Z`. A triggered run is `report:@KEY`. */
   readonly id: string;
@@ -25,10 +25,13 @@ export interface Slot {
   result(value: unknown): void;
 }
 
-/** Runs one attempt. What it returns is the attempt's output, cut to the job's `output` bytes. An error fails the attempt. */
+/** Runs one attempt. Its return value is the attempt's output, cut to the job's `output` bytes. An error fails the attempt. */
 export type Handler = (slot: Slot) => unknown | Promise<unknown>;
 
-/** An error that no retry mends: the slot ends `failed`. Any other error may have `retryAfter`, in milliseconds. */
+/**
+ * A permanent error: the slot ends `failed`, without a retry. Any other error may have the property `retryAfter`, the
+ * milliseconds until the next attempt.
+ */
 export class Permanent extends Error {}
 
 export interface RunOptions {
@@ -50,7 +53,7 @@ export interface RunOptions {
   grace?: number;
   /** Milliseconds that this process adds to its clock. For tests. Default: 0. */
   clockOffset?: number;
-  /** Gets lines of text for people. Default: they are dropped. */
+  /** Is called with each line of the log. Default: no log. */
   log?: (line: string) => void;
 }
 
@@ -74,7 +77,10 @@ export interface TriggerOptions {
   timeout?: number;
 }
 
-/** Has a job run, and returns the run's slot ID. If it rejects, trigger again with the same key: that never runs twice. */
+/**
+ * Triggers one run of a job, and returns the run's slot ID. If it rejects, call it again with the same key: all calls
+ * with one key are one run.
+ */
 export function trigger(nc: NatsConnection, job: string, options?: TriggerOptions): Promise<string>;
 
 export interface Outcome {

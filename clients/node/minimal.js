@@ -1,7 +1,6 @@
-// The smallest worker that keeps every MUST of docs/protocol.md, as an example to port. It runs
-// slots of jobs with the overlap "allow" that need nothing more, and leaves all others to other
-// workers: section 15 of the page has the table. It shares no code with lib. The numbers in
-// brackets are those of the page.
+// The smallest worker that keeps every MUST of docs/protocol.md, as an example to port. It runs only slots of
+// jobs with the overlap "allow" that need no more features. It leaves all others to other workers, as section 15
+// of that page allows. It shares no code with lib. The labels in brackets are those of the page.
 import { headers as newHeaders } from "@nats-io/transport-node";
 import { jetstream } from "@nats-io/jetstream";
 import { randomBytes } from "node:crypto";
@@ -15,14 +14,14 @@ const boot = () => uptime() * 1000; // a clock that counts suspend, in ms
 const ms = (duration) => [...duration.matchAll(/([\d.]+)(ms|us|µs|ns|h|m|s)/g)].reduce((sum, [, n, unit]) => sum + n * { h: 3.6e6, m: 6e4, s: 1000, ms: 1, us: 1e-3, "µs": 1e-3, ns: 1e-6 }[unit], 0);
 const iso = (at) => new Date(at).toISOString();
 
-// run takes part until the signal: one incarnation after the other [L-4].
+// run takes part in the fleet until the signal aborts: one incarnation after another [L-4].
 export async function run(nc, { namespace = "cronce", name = "minimal", queues = ["default"], handlers, signal, clockOffset = 0, log = () => {} }) {
   const store = new Store(nc, namespace);
   const { value: settings } = await store.read("state", "settings");
-  if (!settings) throw new Error(`namespace ${namespace} has no settings: run "cronce setup"`); // a node need not create anything
-  const owed = new Map(); // key to slot in hand, of all incarnations
+  if (!settings) throw new Error(`namespace ${namespace} has no settings: run "cronce setup"`); // a node need not create a namespace
+  const inflight = new Map(); // the slots in flight of all incarnations, by their keys
   while (!signal.aborted) {
-    const node = new Node(store, { owed, name, queues, handlers, clockOffset, lease: ms(settings.lease), horizon: ms(settings.horizon), log });
+    const node = new Node(store, { inflight, name, queues, handlers, clockOffset, lease: ms(settings.lease), horizon: ms(settings.horizon), log });
     await node.live(signal);
     await pause(100);
   }
@@ -33,8 +32,8 @@ class Store {
     Object.assign(this, { nc, namespace, writes: 0, prefix: randomBytes(6).toString("hex") });
   }
 
-  // read asks the stream's leader [W-4]: {revision, value, time}. Nothing, and a marker, have no
-  // value. It throws for a value that it cannot read [V-1], and so nothing is decided from one [V-2].
+  // read reads a key at the stream's leader [W-4]: {revision, value, time}. A key that does not exist or was deleted
+  // has no value. read throws if the value cannot be decoded [V-1], so that no decision depends on it [V-2].
   async read(bucket, key) {
     const { nc, namespace: ns } = this;
     const answer = (await nc.request(`$JS.API.STREAM.MSG.GET.KV_${ns}_${bucket}`, JSON.stringify({ last_by_subj: `$KV.${ns}_${bucket}.${key}` }), { timeout: 2000 })).json();
@@ -48,8 +47,9 @@ class Store {
     return { revision: seq, value, time };
   }
 
-  // write is a won write [W-1]: the new revision, or undefined if it was lost. It repeats the same
-  // bytes until a copy is answered [W-3], and throws when giveUp says so: then nothing is known [W-5].
+  // write stores a value if revision is the last one of its key [W-1]. It returns the new revision, or undefined if
+  // another write was first. It repeats the same bytes until a copy is answered [W-3]. If giveUp returns true first,
+  // it throws: then the result is not known [W-5].
   async write(bucket, key, value, revision, giveUp) {
     const nonce = `${this.prefix}/${++this.writes}`, bytes = JSON.stringify({ ...value, nonce });
     const head = newHeaders();
@@ -74,7 +74,7 @@ class Store {
   }
 }
 
-// bounded refuses what a worker would compute with.
+// bounded throws if a member with which a worker computes is out of bounds.
 function bounded(bucket, v) {
   const refuse = (why) => { throw new Error(`a value of ${bucket}: ${why}`); };
   const instant = (text) => text === undefined || !Number.isNaN(instantOf(text)) || refuse(`instant ${text}`);
@@ -91,7 +91,7 @@ function bounded(bucket, v) {
   if (v.attempts && !Array.isArray(v.attempts)) refuse("attempts");
 }
 
-// Node is one incarnation: it has a name that is never used again.
+// Node is one incarnation. Its name is never used again.
 class Node {
   constructor(store, options) {
     Object.assign(this, options, { store, started: Date.now() + options.clockOffset, revision: 0, trustedUntil: -Infinity, seen: new Map(), after: new Map() });
@@ -99,7 +99,8 @@ class Node {
     this.ended = new AbortController();
   }
 
-  // trusted is asked right before anything is claimed, started, completed or answered [L-3].
+  // trusted reports whether no other node can have declared this one dead. It is called right before the worker
+  // claims, starts, completes or answers anything [L-3].
   trusted() {
     if (boot() >= this.trustedUntil && this.revision > 0) this.end("its trust has lapsed");
     return this.revision > 0 && !this.ended.signal.aborted;
@@ -109,7 +110,8 @@ class Node {
     if (!this.ended.signal.aborted) this.ended.abort(Object.assign(new Error(`node ${this.name}: ${why}`), { code: "LEASE_LOST" }));
   }
 
-  // now is the broker's clock [L-8], and sure an instant that it has certainly reached, in ms.
+  // own is the time of this machine's clock, now the estimated time of the broker's [L-8], and sure a time that the
+  // broker's clock has certainly reached. All are in ms.
   own() { return Date.now() + this.clockOffset; }
   now() { return this.own() + this.offset; }
   sure() { return this.now() - this.error; }
@@ -126,26 +128,26 @@ class Node {
     if (this.trusted()) this.log(`node ${name} takes part`);
     this.follow(stop).catch((err) => this.end(err.message));
     await Promise.all(this.queues.map((queue) => this.serve(queue, stop)));
-    for (let n = 0; n < 100 && this.owed.size > 0 && !this.ended.signal.aborted; n++) await pause(20); // what runs may end
-    for (const hand of this.owed.values()) hand.controller.abort(new Error("the worker stops"));
-    for (let n = 0; n < 50 && this.owed.size > 0; n++) await pause(20);
+    for (let n = 0; n < 100 && this.inflight.size > 0 && !this.ended.signal.aborted; n++) await pause(20); // running handlers may finish
+    for (const flight of this.inflight.values()) flight.controller.abort(new Error("the worker stops"));
+    for (let n = 0; n < 50 && this.inflight.size > 0; n++) await pause(20);
     asked.unsubscribe();
     clearInterval(watch);
-    const idle = this.trusted() && this.owed.size === 0;
+    const idle = this.trusted() && this.inflight.size === 0;
     this.end("stopped");
     await beats;
     const limit = boot() + 2000;
     if (idle) await this.put("stopped", () => boot() >= limit).catch(() => {}); // [L-7]
   }
 
-  // beat writes the heartbeat at its own last revision [L-1], and measures the clock with it.
+  // beat writes the heartbeat at the node's last revision [L-1], and estimates the broker's clock from it.
   async beat() {
     const sent = boot(), before = this.own();
     const over = () => this.ended.signal.aborted || boot() >= sent + 0.75 * this.lease; // no copy follows once trust has lapsed [L-4]
     const won = await this.put("alive", over).catch(() => undefined);
     const after = this.own() + 1;
     if (this.ended.signal.aborted) return;
-    if (won === undefined) return this.end("it was fenced, or is not answered"); // [L-2]
+    if (won === undefined) return this.end("it was fenced, or its heartbeat was not answered"); // [L-2]
     this.revision = won;
     if (boot() >= sent + 0.75 * this.lease) return this.end("its heartbeat came too late");
     this.trustedUntil = sent + 0.75 * this.lease;
@@ -159,14 +161,14 @@ class Node {
   put(state, over) {
     const value = {
       v: 1, node: this.name, state, started: iso(this.started), lease: `${this.lease}ms`, producer: false, worker: true, queues: this.queues,
-      handlers: Object.keys(this.handlers), running: this.owed.size, clock_offset: `${Math.round(this.offset ?? 0)}ms`, clock_error: `${Math.ceil(this.error ?? 0)}ms`,
+      handlers: Object.keys(this.handlers), running: this.inflight.size, clock_offset: `${Math.round(this.offset ?? 0)}ms`, clock_error: `${Math.ceil(this.error ?? 0)}ms`,
       tzdata: process.versions.tz, version: "minimal",
     };
     return this.store.write("nodes", this.name, value, this.revision, over);
   }
 
-  // dead reports whether another node is dead: silent for a lease, as this one has seen it, and
-  // then fenced at the revision that was seen [L-5]. What has ended is not written over [L-6].
+  // dead reports whether another node is dead. If this node has seen no heartbeat of it for a lease, dead fences it
+  // with a write at the revision that was seen [L-5]. It does not change the record of a node that has ended [L-6].
   async dead(name) {
     const { value, revision } = await this.store.read("nodes", name);
     if (value && value.node !== name) throw new Error(`the record of node ${name} names ${value.node}`); // [M-2]
@@ -179,8 +181,8 @@ class Node {
     return (await this.store.write("nodes", name, fenced, revision, () => !this.trusted())) !== undefined;
   }
 
-  // follow keeps which jobs come after which. This worker publishes nothing that follows, so it gives
-  // back the slots that others come after [F-1], and all slots until it has seen the registry once.
+  // follow keeps track of which jobs come after which. This worker cannot publish the slots of jobs that come after
+  // others. So it gives back each slot whose job has such jobs [F-1], and every slot until it has read the registry.
   async follow(stop) {
     const { nc, namespace: ns } = this.store, { state } = (await nc.request(`$JS.API.STREAM.INFO.KV_${ns}_jobs`, "", { timeout: 2000 })).json();
     const consumer = await jetstream(nc).consumers.get(`KV_${ns}_jobs`, { filter_subjects: [`$KV.${ns}_jobs.>`], deliver_policy: "last_per_subject" });
@@ -195,8 +197,8 @@ class Node {
     }
   }
 
-  // create makes the consumers of a queue that has none, and changes none [B-3]. The one of timers
-  // it leaves to another worker of the queue [B-2].
+  // create creates the consumers of a queue that are missing, and changes none [B-3]. Another worker of the queue
+  // must read from the consumer of the timers [B-2].
   async create(queue) {
     const { nc, namespace: ns } = this.store;
     for (const [stream, subject] of [[`${ns}_slots`, `${ns}.slot.${queue}.>`], [`${ns}_timers`, `${ns}.timer.due.${queue}.>`]]) {
@@ -208,7 +210,7 @@ class Node {
     }
   }
 
-  // serve takes messages of a queue. Sixteen run at once.
+  // serve receives messages of a queue. At most sixteen slots are in flight.
   async serve(queue, stop) {
     while (!stop.aborted) {
       try {
@@ -216,7 +218,7 @@ class Node {
         const consumer = await jetstream(this.store.nc).consumers.get(`${this.store.namespace}_slots`, queue);
         const grouped = (await consumer.info()).config.priority_groups?.length ? { group: "workers", priority: 0 } : {};
         while (!stop.aborted) {
-          const free = 16 - this.owed.size;
+          const free = 16 - this.inflight.size;
           if (free < 1 || !this.trusted()) { await pause(20); continue; }
           for await (const m of await consumer.fetch({ max_messages: free, expires: 1000, ...grouped })) void this.take(m, queue);
         }
@@ -227,8 +229,8 @@ class Node {
     }
   }
 
-  // take is all that happens to one delivery: it is answered once [C-9], and not at all if the
-  // slot is in hand [C-1], or its claim or the node's trust was lost [C-11].
+  // take processes one delivery. It answers once [C-9], and not at all if the slot is in flight already [C-1], or if
+  // its claim or the node's trust was lost [C-11].
   async take(m, queue) {
     const slot = slotOf(m);
     if (slot === undefined) return m.term("it contradicts itself"); // [M-1]
@@ -236,25 +238,25 @@ class Node {
       const old = !this.implausible && this.sure() - Number(m.timestampNanos / 1000000n) > this.horizon;
       return old ? m.term("it cannot be read") : m.nak(60_000);
     }
-    const owed = this.owed.get(slot.key);
-    if (owed) return owed.node === this.name ? undefined : m.nak(1000); // an older incarnation still runs it
-    const hand = { node: this.name, controller: new AbortController() };
-    this.owed.set(slot.key, hand);
+    const inflight = this.inflight.get(slot.key);
+    if (inflight) return inflight.node === this.name ? undefined : m.nak(1000); // an older incarnation still runs it
+    const flight = { node: this.name, controller: new AbortController() };
+    this.inflight.set(slot.key, flight);
     const progress = setInterval(() => { if (this.trusted()) m.working(); }, this.lease / 3);
     let answer;
     try {
-      answer = await this.decide(m, queue, slot, hand);
-    } catch (err) { // not read, or not answered
+      answer = await this.decide(m, queue, slot, flight);
+    } catch (err) { // a value was not read, or the result of a write is not known
       this.log(`slot ${slot.id}: ${err.message}`);
       answer = { nak: 1000 };
     }
     clearInterval(progress);
-    this.owed.delete(slot.key);
+    this.inflight.delete(slot.key);
     if (answer && this.trusted()) answer.ack ? m.ack() : m.nak(Math.max(1, Math.ceil(answer.nak)));
   }
 
   // decide applies the table of section 11 [C-2].
-  async decide(m, queue, slot, hand) {
+  async decide(m, queue, slot, flight) {
     const { job } = slot, give = { nak: Math.min(100 * 2 ** Math.min(m.info.deliveryCount, 10), 60_000) };
     let ownerDead, disowned;
     while (this.trusted()) {
@@ -286,7 +288,7 @@ class Node {
         }
         next = closed(next, revision, this.now(), `worker ${record.node} ${disowned ? "does not hold its claim" : "died"}`);
         if (record.attempt >= (record.max_attempts ?? 0)) return this.finish(slot, { ...next, state: "failed" }, revision, next.attempts.at(-1)?.error ?? "its worker died");
-      } else if (record) { // claimed by this node, and never started
+      } else if (record) { // claimed by this node, which never started its handler
         attempt = record.attempt;
         next.attempts = record.attempts.slice(0, -1);
       }
@@ -298,12 +300,13 @@ class Node {
         attempts: [...(kept.attempts ?? []), { attempt, node: this.name, started: iso(this.now()) }].slice(-200),
       };
       const fence = await this.store.write("ledger", slot.key, claim, revision, () => !this.trusted());
-      if (fence !== undefined) return this.attempt(m, slot, hand, claim, fence, definition); // else lost: read again, and decide again
+      if (fence !== undefined) return this.attempt(m, slot, flight, claim, fence, definition); // else lost: read again, and decide again
     }
     return undefined;
   }
 
-  // supports says whether this worker may run the slot. What it does not know it leaves to others.
+  // supports reports whether this worker may run the slot. It must not if the job, or a plan, has members that this
+  // worker does not know.
   supports({ job: definition, past = [] }, slot, revision) {
     const known = ["name", "queue", "payload", "timeout", "attempts", "backoff", "max_backoff", "overlap", "on_lease_lost", "catch_up", "catch_up_within", "catch_up_max", "output", "plan"];
     const plan = ["schedule", "timezone", "spread", "from", "until", "exclude", "dst_gap", "dst_overlap"];
@@ -314,19 +317,19 @@ class Node {
   }
 
   // attempt runs the handler of a won claim [C-5], and completes at the claim's revision [C-6].
-  async attempt(m, slot, hand, claim, fence, definition) {
+  async attempt(m, slot, flight, claim, fence, definition) {
     if (!this.trusted()) return undefined;
-    Object.assign(hand, { id: slot.id, fence });
+    Object.assign(flight, { id: slot.id, fence });
     const limit = definition.timeout ? [AbortSignal.timeout(Math.min(Math.ceil(ms(definition.timeout)), 2 ** 31 - 1))] : []; // a longer timer would fire at once
-    const signal = AbortSignal.any([hand.controller.signal, this.ended.signal, ...limit]);
+    const signal = AbortSignal.any([flight.controller.signal, this.ended.signal, ...limit]);
     const { end, ...result } = await Promise.resolve()
       .then(() => this.handlers[slot.job]({ id: slot.id, job: slot.job, attempt: claim.attempt, fence, node: this.name, payload: Buffer.from(m.data).toString(), signal, result() {} }))
       .then((output) => ({ end: "succeeded", output: output && String(output).slice(0, 1000) }), (err) => ({ end: "failed", error: err.message || "failed", permanent: err.name === "Permanent" }));
-    hand.returned = true;
+    flight.returned = true;
     const record = closed(claim, fence, this.now(), result.error);
     if (result.output) record.output = result.output;
     if (end === "succeeded") return this.finish(slot, { ...record, state: "succeeded" }, fence);
-    if (hand.ending) return this.finish(slot, { ...record, state: "cancelled" }, fence, hand.ending); // [C-7]
+    if (flight.ending) return this.finish(slot, { ...record, state: "cancelled" }, fence, flight.ending); // [C-7]
     const backoff = Math.min(ms(definition.backoff ?? "1s") * 2 ** (claim.attempt - 1), ms(definition.max_backoff ?? "1m")), retry = this.now() + backoff;
     const spent = result.permanent || claim.attempt >= claim.max_attempts || (!this.implausible && retry - (slot.at ?? Date.parse(claim.published ?? "0001-01-01")) > this.horizon);
     if (spent) return this.finish(slot, { ...record, state: "failed" }, fence, result.error);
@@ -334,13 +337,13 @@ class Node {
     return won ? { nak: backoff } : undefined;
   }
 
-  // finish writes the outcome, and only then lets the message be acked [C-10].
+  // finish writes the outcome. The message may be acked only after that [C-10].
   async finish(slot, { retry_at, ...record }, revision, error) {
     const outcome = { ...record, node: this.name, finished: iso(this.now()), ...(error && { error: error.slice(0, 2000) }) };
     return (await this.complete(slot, outcome, revision)) ? { ack: true } : undefined;
   }
 
-  // complete repeats what the server refuses: the attempt has started, and starts only once [C-15].
+  // complete repeats a write that the server refuses: if it gave up, the attempt would start again [C-15].
   async complete({ key }, record, revision) {
     for (; this.trusted(); await pause(500)) {
       const wrote = await this.store.write("ledger", key, record, revision, () => !this.trusted()).then((won) => ({ won }), (err) => this.log(err.message));
@@ -348,24 +351,24 @@ class Node {
     }
   }
 
-  // ask returns what a node that lives says about its claim: true, false, or undefined.
+  // ask asks a node whether it holds a claim. Without an answer, it returns undefined.
   async ask({ id, node }, revision) {
     const request = JSON.stringify({ v: 1, id, claim: revision });
     const answer = await this.store.nc.request(`${this.store.namespace}.node.${node}.cancel`, request, { timeout: 1000 }).then((m) => m.json(), () => undefined);
     return answer?.v === 1 && !answer.error ? answer.holds : undefined;
   }
 
-  // answer says whether this node holds a claim [C-8], or ends the very attempt that is asked about [C-7].
+  // answer answers a request to this node: whether it holds a claim [C-8], or to end one attempt [C-7].
   answer(m) {
     try {
       const { v, id, claim, fence, by, replaced } = m.json();
       const slot = slotKey(id);
       if (v !== 1 || !slot || !(claim || fence)) return { v: 1, ending: false, error: "want v 1, the ID of a slot, and its fence" };
-      const hand = this.owed.get(slot.key);
-      if (claim) return this.trusted() ? { v: 1, holds: hand !== undefined } : { v: 1, error: "its trust has lapsed" };
-      if (!hand || hand.fence !== fence || hand.returned) return { v: 1, ending: false };
-      hand.ending = `${replaced ? "replaced" : "cancelled"} by ${Buffer.from(String(by ?? "").replace(/\p{C}/gu, "")).subarray(0, 256) || "nobody knows"}`;
-      hand.controller.abort(new Error(hand.ending));
+      const flight = this.inflight.get(slot.key);
+      if (claim) return this.trusted() ? { v: 1, holds: flight !== undefined } : { v: 1, error: "its trust has lapsed" };
+      if (!flight || flight.fence !== fence || flight.returned) return { v: 1, ending: false };
+      flight.ending = `${replaced ? "replaced" : "cancelled"} by ${Buffer.from(String(by ?? "").replace(/\p{C}/gu, "")).subarray(0, 256) || "nobody knows"}`;
+      flight.controller.abort(new Error(flight.ending));
       return { v: 1, ending: true };
     } catch (err) {
       return { v: 1, ending: false, error: err.message };
@@ -373,7 +376,7 @@ class Node {
   }
 }
 
-// closed is the record with its last attempt ended.
+// closed returns the record with its last attempt ended.
 function closed(record, fence, now, error) {
   const attempts = [...(record.attempts ?? [])], last = attempts.at(-1);
   if (last && !last.finished) attempts[attempts.length - 1] = { ...last, fence, finished: iso(now), ...(error && { error: error.slice(0, 2000) }) };
@@ -382,10 +385,10 @@ function closed(record, fence, now, error) {
 
 const nanos = (ns) => iso(Number(ns / 1000000n)).slice(0, -1) + String(ns % 1000000n).padStart(6, "0") + "Z";
 
-// instantOf is NaN for all that is not RFC 3339 [M-3]: Date.parse takes "2026-11-21" and February 30 too.
+// instantOf returns NaN for a text that is not RFC 3339 [M-3]. Date.parse alone accepts "2026-11-21" and February 30.
 const instantOf = (text) => (/^\d{4}-.{14}(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/.test(text) && new Date(`${text.slice(0, 19)}Z`).toJSON()?.startsWith(text.slice(0, 19)) ? Date.parse(text) : NaN);
 
-// slotKey reads an ID in its one spelling [N-1]: planned slots and triggered runs, and their parts.
+// slotKey reads the ID of a planned slot, a triggered run, or a part of one. It accepts only the canonical spelling [N-1].
 function slotKey(id) {
   const [, job, rest, part] = /^([A-Za-z0-9_-]{1,64}):(.*?)(#\d+of\d+)?$/s.exec(id) ?? [];
   if (!job) return undefined;
@@ -397,7 +400,7 @@ function slotKey(id) {
     return { id, job, part, key: `${job}.t.${escaped}${end}` };
   }
   const at = Date.parse(rest);
-  if (Number.isNaN(at) || iso(at).replace(".000Z", "Z") !== rest) return undefined; // a range too: it is left to others
+  if (Number.isNaN(at) || iso(at).replace(".000Z", "Z") !== rest) return undefined; // also for a range, which is left to others
   return { id, job, part, at, key: `${job}.${rest.replace(/[-:]/g, "")}${end}` };
 }
 

@@ -1,6 +1,5 @@
-// This client as "cronce conformance peer" and "cronce torture --node-cmd" start it. What it
-// does comes from its environment, and what its handlers do goes to the record: docs/conformance.md
-// describes both.
+// Runs this client for "cronce conformance peer" and "cronce torture --node-cmd". Its environment says what it does,
+// and it appends what its handlers do to the record: docs/conformance.md describes both.
 import { appendFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -14,18 +13,18 @@ const stop = new AbortController();
 let nc;
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => (nc ? stop.abort() : process.exit(0)));
 
-// boot reads the clock that all processes of this machine share, in nanoseconds: since its start,
-// with suspend. process.hrtime leaves out suspend, and uptime has hundredths of a second.
+// boot returns the nanoseconds since the machine started, on a clock that all of its processes share and that goes on
+// while it is suspended. process.hrtime stops during suspend, and uptime has only hundredths of a second.
 const suspended = Math.round(uptime() - Number(process.hrtime.bigint()) / 1e9) * 1e9;
 const boot = () => Number(process.hrtime.bigint()) + suspended;
 
-// append writes one line with one write, before what it tells of goes on.
+// append adds one line to the record with one synchronous write.
 const append = (line) => appendFileSync(env("RECORD"), JSON.stringify({ ...line, process: env("PROCESS"), boot: boot() }) + "\n");
 const record = (what, slot, more) => append({ what, slot: slot.id, attempt: slot.attempt, fence: slot.fence, node: slot.node, ...more });
 
-// work does what the payload says: {"ms": how long it works, "deaf": whether it works on when its
-// context ends, "until": or until a connection to this address is closed, "result": "ok", "error" or
-// "permanent"}.
+// work is the handler. Its payload is {"ms", "deaf", "until", "result"}: it works for ms milliseconds. With deaf, it
+// ignores that its context ends; with until too, it works until a connection to this address is closed, for at most
+// ms. result is "ok", "error" or "permanent".
 async function work(slot) {
   const { ms = 0, deaf, until, result = "ok" } = slot.payload ? JSON.parse(slot.payload) : {};
   const cancelled = () => record("cancel", slot, { cause: slot.signal.reason?.code === "LEASE_LOST" ? "lease lost" : String(slot.signal.reason?.message) });
@@ -52,7 +51,7 @@ const disconnected = (address, ms) => new Promise((done) => {
   socket.setTimeout(ms, () => socket.destroy()).on("error", () => {}).on("close", done).resume();
 });
 
-// order triggers the run of this ID, and waits for its outcome.
+// order triggers the run with this ID, and waits for its outcome.
 async function order(id, options) {
   const [job, key] = id.split(":@"), namespace = env("NAMESPACE");
   append({ what: "trigger", slot: id });
@@ -66,7 +65,7 @@ async function order(id, options) {
   append({ what: "outcome", slot: id, result: state });
 }
 
-// Torture wants to know when this process did not run, and ends it by ending its standard input.
+// Torture needs to know when this process did not run. It closes the standard input to end the process.
 if (env("PROCESS")) {
   append({ what: "up" });
   let last = boot();

@@ -32,12 +32,12 @@ await trigger(nc, "report");
 await trigger(nc, "report", { at: "tomorrow" });
 
 const outcome: Outcome = await wait(nc, id, { signal: AbortSignal.timeout(60_000), namespace: "cronce" });
-const told: [string, number, string, Date, number] = [outcome.id, outcome.attempt, outcome.node, outcome.finished, outcome.revision];
+const facts: [string, number, string, Date, number] = [outcome.id, outcome.attempt, outcome.node, outcome.finished, outcome.revision];
 const texts: (string | undefined)[] = [outcome.error, outcome.output];
 const state: "succeeded" | "failed" | "skipped" | "missed" | "expired" | "cancelled" = outcome.state;
 // @ts-expect-error: wait returns a slot that has its outcome
 const open: "running" = outcome.state;
-console.log(told, texts, state, open, outcome.result);
+console.log(facts, texts, state, open, outcome.result);
 stop.abort();
 await running;
 await nc.close();

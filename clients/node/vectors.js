@@ -1,5 +1,5 @@
-// This client as "cronce conformance vectors" asks it: a question a line on standard input,
-// an answer a line on standard output.
+// Answers the questions of "cronce conformance vectors" for this client: each line of standard input is a
+// question, and each line of standard output an answer.
 //
 //   cronce conformance vectors --cmd 'node clients/node/vectors.js'
 import { createHash } from "node:crypto";
@@ -20,10 +20,10 @@ import { cancelRequest } from "./lib/worker.js";
 
 const me = "a-1-1-x";
 
-// Left is why this client does not answer: it leaves that to others.
+// Left is the error of a question that this client does not answer, because it leaves the subject to others.
 class Left extends Error {}
 
-// refusable answers, or says that what it was asked about cannot be read.
+// refusable returns the answer, or says that the value in the question is invalid.
 function refusable(answer) {
   try {
     return answer();
@@ -33,12 +33,12 @@ function refusable(answer) {
   }
 }
 
-const told = (at) => (at === undefined ? undefined : formatInstant(at));
+const format = (at) => (at === undefined ? undefined : formatInstant(at));
 const entryOf = (raw) => parseEntry(rawMember(raw, "value"), Number(rawMember(raw, "revision")), parseInstant(JSON.parse(rawMember(raw, "time"))));
 const messageOf = (headers, subject) => parseMessage((name) => headers[name] ?? "", subject);
 const plain = ({ queue, headers, body }) => ({ queue, headers, ...(body && { body }) });
 
-// answers: what the vectors ask about to (ask, raw) => answer. raw is the question's text.
+// answers has a function (ask, raw) => answer for each subject of the vectors. raw is the question as text.
 const answers = {
   names({ id }) {
     if (!id) throw new Left("this client writes keys and reads none");
@@ -46,7 +46,7 @@ const answers = {
       const slot = parseSlot(id);
       const whole = slotID({ ...slot, shard: undefined, shards: undefined });
       return {
-        key: slotKey(slot), job: slot.job, at: slot.at === undefined ? undefined : told(fromSeconds(slot.at)), token: slot.token, range: slot.range,
+        key: slotKey(slot), job: slot.job, at: slot.at === undefined ? undefined : format(fromSeconds(slot.at)), token: slot.token, range: slot.range,
         shard: slot.shard, shards: slot.shards, trace_id: createHash("sha256").update(`cronce/${whole}`).digest("hex").slice(0, 32),
       };
     });
@@ -56,8 +56,8 @@ const answers = {
     return refusable(() => {
       const m = messageOf(headers, subject);
       return {
-        slot: slotID(m.slot), job_revision: m.revision, node: m.node, due: told(m.due), caught_up: m.caughtUp, chained: m.chained, event: m.event,
-        backfill: m.backfill, missed: m.missed, missed_last: told(m.missedLast), offer: m.offer, impossible: m.refused,
+        slot: slotID(m.slot), job_revision: m.revision, node: m.node, due: format(m.due), caught_up: m.caughtUp, chained: m.chained, event: m.event,
+        backfill: m.backfill, missed: m.missed, missed_last: format(m.missedLast), offer: m.offer, impossible: m.refused,
       };
     });
   },
@@ -89,8 +89,8 @@ const answers = {
     return refusable(() => {
       const schedule = parseSchedule(job.name, job.plan), slots = [];
       for (let at = schedule.next(Date.parse(after) / 1000); at !== undefined && slots.length < count; at = schedule.next(at)) {
-        if (!schedule.includes(at)) throw new Error(`${told(fromSeconds(at))} is next and not included`);
-        slots.push(told(fromSeconds(at)));
+        if (!schedule.includes(at)) throw new Error(`${format(fromSeconds(at))} is next and not included`);
+        slots.push(format(fromSeconds(at)));
       }
       return { slots, delay: formatDuration(schedule.delay * 1000) };
     });
@@ -168,10 +168,10 @@ const answers = {
   },
 };
 
-// without: members of answers that this client's code does not compute.
+// without has the members of answers that this client does not compute.
 const without = { messages: ["written", "traceparent"], values: ["unknown", "written"], producers: ["watermark_after"] };
 
-// life is one slot's way through the ledger.
+// life carries out the steps of one slot, and returns an answer for each.
 function life({ headers, queue, published, horizon, body, steps }, raw) {
   if (steps.some((s) => s.deleted)) throw new Left("this client gives back slots whose job was deleted after their first claim");
   const message = messageOf(headers);

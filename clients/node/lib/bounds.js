@@ -1,13 +1,13 @@
-// The bounds of what stands on the broker (docs/protocol.md, section 3): anybody may
-// have written it. What is out of bounds cannot be read, and nothing is decided from
-// it. Texts for people are cut, instants are read in UTC by parseInstant.
+// The bounds of stored values (docs/protocol.md, section 3). Any login that may write a key may write anything
+// there, so a value outside the bounds is invalid. Texts for people are cut instead.
 import { Invalid, checkName, parseSlot } from "./names.js";
 import { UnknownVersion, decode, formatDuration, optional, parseDuration, parseInstant } from "./values.js";
 
 const hour = 3_600_000, century = 100 * 366 * 24 * hour;
 const claims = 1_000_000, counts = 2 ** 31 - 1, text = 4096, output = 131_072;
 
-// The members of each kind: what is read in place of one that is absent, or null. Undefined: it is optional.
+// The members of each kind, each with the value that stands for an absent one, or for null. Undefined: the
+// member is optional.
 const never = "0001-01-01T00:00:00Z", zero = "0s";
 const optionals = (names) => Object.fromEntries(names.split(" ").map((name) => [name, undefined]));
 const members = {
@@ -64,9 +64,9 @@ function list(value, name, most) {
   return found;
 }
 
-// state refuses none, and leaves one that this program does not know to a newer one.
+// state checks that there is a state, and that this program knows it. An unknown one comes from a newer program.
 function state(value, ...known) {
-  if (!value.state || value.state === "pending") throw new Invalid("there is no state");
+  if (!value.state || value.state === "pending") throw new Invalid("it has no state");
   if (!known.includes(value.state)) throw new UnknownVersion(`state ${JSON.stringify(value.state)}: this program knows ${known}`);
 }
 

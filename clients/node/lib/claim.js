@@ -1,11 +1,10 @@
-// What a worker does with a delivered slot, and what the end of an attempt makes of
-// its record (docs/protocol.md, section 11). Pure: everything here only proposes a
-// record; the write at a revision decides.
+// What a worker does with a delivered slot, and the slot's record after an attempt (docs/protocol.md, section
+// 11). Pure: the functions only propose records, and the write at a revision decides.
 //
-// A delivery is {message, queue, published, count, payload}. A view is {now, error,
-// implausible, self, horizon, record, revision, ownerDead, entry, handles, place}: error
-// bounds how far now is off, in ms; implausible says that now cannot be believed; entry is
-// undefined when the job was deleted; place is the lock's answer (lock.js).
+// A delivery is {message, queue, published, count, payload}. A view is {now, error, implausible, self, horizon,
+// record, revision, ownerDead, disowned, entry, handles, place}. error bounds the error of now, in ms.
+// implausible means that now is certainly wrong. entry is undefined if the job was deleted. place is the lock's
+// answer (lock.js).
 import { slotID } from "./names.js";
 import { formatDuration, formatInstant, fromMs, fromSeconds, parseDuration, parseInstant, toMs } from "./values.js";
 import { guarded, pauseAt, planAt } from "./definition.js";
@@ -13,23 +12,23 @@ import { guarded, pauseAt, planAt } from "./definition.js";
 const final = new Set(["succeeded", "failed", "skipped", "missed", "expired", "cancelled"]);
 export const isFinal = (record) => final.has(record.state);
 
-// decide says {do: "ack" | "later" | "prove" | "enter" | "start" | "end", delay, record}.
+// decide returns {do: "ack" | "later" | "prove" | "enter" | "start" | "end", delay, record}.
 export function decide(d, v) {
   const record = v.record;
   if (!record) return first(d, v);
   if (isFinal(record)) return { do: "ack" };
-  if (record.shards) return unhandled(d); // the whole of a split slot: not our business
+  if (record.shards) return unhandled(d); // the whole of a split slot, which is left to others
   if (record.state === "retrying") return retry(d, v);
   if (record.node === v.self) return adopt(d, v);
   return v.ownerDead || v.disowned ? takeOver(d, v) : { do: "prove" };
 }
 
 // needsDefinition reports whether the decision about a slot without an outcome depends on its job's
-// definition. A slot that ends whatever it says ends even if the definition cannot be read.
+// definition. If not, the worker decides even if the definition cannot be read.
 export const needsDefinition = (d, v) => !tooOld(d, v) && Boolean(v.record || !(leftOut(d.message) || d.message.refused));
 
-// leftOut reports whether the slot is only recorded. A range never runs, even if its message does not
-// say how many slots it has.
+// leftOut reports whether the slot is only recorded and never runs. That holds for every range, even if its
+// message does not say how many slots it has.
 const leftOut = (m) => m.missed > 0 || m.slot.range;
 
 function first(d, v) {
@@ -41,16 +40,16 @@ function first(d, v) {
   if (m.refused) return end(d, v, "failed", m.refused);
   if (tooOld(d, v)) return aged(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
   if (!v.entry) return end(d, v, "cancelled", "job deleted");
-  if (uncomputed(m, v.entry)) return unhandled(d); // of a past plan that another program may know
-  if (splitOtherwise(m, v.entry)) return { do: "ack" }; // the parts of its plan have messages of their own
+  if (uncomputed(m, v.entry)) return unhandled(d); // another program may be able to compute the past plan
+  if (splitOtherwise(m, v.entry)) return { do: "ack" }; // the parts that the plan wants have messages of their own
   if (!belongs(m, v.entry)) return end(d, v, "cancelled", "definition changed");
-  if (splits(m, v.entry)) return unhandled(d); // a part for a worker that knows of parts
+  if (splits(m, v.entry)) return unhandled(d); // left to a worker that supports parts
   if (ofPause(m, v.entry)) return end(d, v, "missed", "fell due while its job was paused");
   if (pastDeadline(d, v)) return aged(d, v, "expired", `not started within its deadline of ${v.entry.job.deadline}`);
   return v.handles ? claim(d, v, 1) : unhandled(d);
 }
 
-// adopt decides about a claim of this node that is not in hand: it never started a handler.
+// adopt decides about a claim of this node that is not in flight: its handler was never started.
 function adopt(d, v) {
   const released = release(v.record, v.now);
   if (tooOld(d, v) || startsTooLate(released, v)) return retry(d, { ...v, record: released });
@@ -67,9 +66,9 @@ function retry(d, v) {
   return v.handles ? claim(d, v, v.record.attempt + 1) : unhandled(d);
 }
 
-// untilRetry is for how many milliseconds the slot waits for its next attempt: no longer than
-// was decided when the last one ended, nor than an hour. A clock that is more than a minute
-// before that end was set back, and says nothing.
+// untilRetry returns how many ms the slot still waits for its next attempt: at most an hour, and at most the
+// delay that was set when the last attempt ended. If the clock shows more than a minute before that end, it was
+// set back, and the slot does not wait.
 function untilRetry({ record, now }) {
   if (!record.retry_at) return 0;
   const at = parseInstant(record.retry_at), last = record.attempts?.at(-1)?.finished;
@@ -93,14 +92,14 @@ function died({ record, revision, now, disowned }) {
 
 const spent = (r) => (r.max_attempts === 1 ? " (its one attempt is spent)" : ` (all ${r.max_attempts} attempts are spent)`);
 
-// begun is from when a slot's age counts: a run that a stream's message started is as
-// old as that message.
+// begun returns the time from which a slot's age counts. A run that a message of a stream started is as old as
+// that message.
 function begun({ slot, event, due, published }) {
   if (slot.at !== undefined) return fromSeconds(slot.at);
   return event && due < published ? due : published;
 }
 
-// begunBy is begun as a record says it. A triggered run whose record does not say it began long ago.
+// begunBy is begun for a record. A triggered run without a time of publication counts as very old.
 function begunBy(record) {
   const at = /:(\d{4}-[^#]*)/.exec(record.id);
   if (at) return parseInstant(at[1]);
@@ -109,19 +108,18 @@ function begunBy(record) {
   return record.event && due < published ? due : published;
 }
 
-// certain is the latest instant that the broker's clock has certainly reached.
+// certain returns the latest time that the broker's clock has certainly reached.
 const certain = (v) => v.now - fromMs(v.error ?? 0);
 
-// tooOld compares with the earlier of what the message and the record say: a slot that is
-// published again does not become younger.
+// tooOld takes the earlier of the times in the message and in the record, so that a slot that is published
+// again does not become younger.
 function tooOld(d, v) {
   let from = begun({ ...d.message, published: d.published });
   if (v.record?.published && begunBy(v.record) < from) from = begunBy(v.record);
   return toMs(certain(v) - from) > v.horizon;
 }
 
-// early is for how many milliseconds a slot has to wait that the broker stored before
-// its time.
+// early returns how many ms a slot still waits if the broker stored its message before the slot was due.
 function early({ message: m, published }, v) {
   let due = m.due;
   if (m.chained) due = m.slot.at === undefined ? undefined : fromSeconds(m.slot.at);
@@ -131,15 +129,14 @@ function early({ message: m, published }, v) {
 
 const isPlanned = (m) => m.slot.token === undefined && !m.chained;
 
-// splitOtherwise reports whether the slot's plan splits it into other parts than its message says,
-// whose producer lags behind an edit of the plan.
+// splitOtherwise reports whether the slot's plan splits it into another number of parts than its message says.
+// Then the producer of the message did not know the last edit of the plan.
 function splitOtherwise(m, entry) {
   if (!isPlanned(m) || m.revision >= entry.revision || !belongs(m, entry)) return false;
   return (planAt(entry, fromSeconds(m.slot.at))?.plan.shards ?? 0) !== (m.slot.shards ?? 0);
 }
 
-// splits reports whether the job has parts of the slot run, where the message is for
-// the whole of it.
+// splits reports whether the message is for a whole slot, and the job's plan splits that slot into parts.
 function splits(m, entry) {
   if (m.slot.shards) return false;
   if (m.event) return Boolean((planAt(entry, m.due) ?? entry.plans[0]).plan.shards);
@@ -183,7 +180,7 @@ const unhandled = (d) => ({ do: "later", delay: Math.min(100 * 2 ** Math.min(d.c
 
 function claim(d, v, attempt) {
   if (d.message.slot.shards) return unhandled(d); // this program leaves split slots to others
-  if (!v.entry) return unhandled(d); // deleted since its first claim: its lock is unknown here
+  if (!v.entry) return unhandled(d); // the job was deleted after the first claim, so its lock is not known
   if (guarded(v.entry.job) && v.place?.kind !== "held") return unplaced(d, v);
   const { retry_at, error, output, ...record } = recordOf(d, v);
   if (output && record.attempts?.length) record.attempts = record.attempts.with(-1, { ...record.attempts.at(-1), output });
@@ -191,7 +188,7 @@ function claim(d, v, attempt) {
   const by = v.record ? undefined : startBy(d, v.entry);
   if (by !== undefined) record.start_by = formatInstant(by);
   let attempts = record.attempts ?? [];
-  if (attempt === record.attempt) attempts = attempts.slice(0, -1); // its answer was lost: the same one again
+  if (attempt === record.attempt) attempts = attempts.slice(0, -1); // the claim's answer was lost: claim the same attempt again
   record.attempts = [...attempts, { attempt, node: v.self, started: formatInstant(v.now) }].slice(-200);
   return { do: "start", record: { ...record, state: "running", node: v.self, attempt } };
 }
@@ -205,8 +202,8 @@ function unplaced(d, v) {
   }
 }
 
-// aged ends a slot for its age. While the clock is implausible the slot waits instead,
-// because an outcome is for good.
+// aged ends a slot because of its age. While the clock is implausible, the slot waits instead, because an
+// outcome is final.
 function aged(d, v, state, error) {
   return v.implausible ? { do: "later", delay: 30_000 } : end(d, v, state, error);
 }
@@ -219,10 +216,10 @@ function end(d, v, state, error) {
   return { do: "end", record: { ...rest, state, node: v.self, error: clip(error), finished: formatInstant(v.now) } };
 }
 
-// cancelled is the record of a slot that is ended from outside, and not running.
+// cancelled returns the record of a slot that does not run and is cancelled.
 export const cancelled = (d, v, reason) => end(d, v, "cancelled", reason).record;
 
-// recordOf is the slot's record, a new one when there is none.
+// recordOf returns the slot's record, or a new one if there is none.
 function recordOf(d, v) {
   if (v.record) return v.record;
   const { message: m } = d;
@@ -238,7 +235,7 @@ function recordOf(d, v) {
   return record;
 }
 
-// closed ends the last attempt; one that has ended stays as it is.
+// closed returns the record with its last attempt ended. If that has ended already, it stays as it is.
 function closed(record, fence, now, error) {
   const attempts = [...(record.attempts ?? [])];
   const last = attempts.at(-1);
@@ -246,9 +243,9 @@ function closed(record, fence, now, error) {
   return { ...record, attempts };
 }
 
-// complete is the record that ends the attempt which claimed it at fence. result is
-// {error, permanent, retryAfter, stopped, cancelled, output, value, backoff}. value is the result
-// that the handler has set.
+// complete returns the record after the attempt whose claim is claimed, at the revision fence. result is
+// {error, permanent, retryAfter, stopped, cancelled, output, value, backoff}. value is the result that the
+// handler has set.
 export function complete(claimed, fence, now, horizon, result) {
   const { error: _, output: __, ...record } = closed(claimed, fence, now, result.error);
   if (result.output) record.output = result.output;
@@ -262,7 +259,7 @@ export function complete(claimed, fence, now, horizon, result) {
   return { ...record, state: "retrying", error: clip(result.error), retry_at: formatInstant(next) };
 }
 
-// release takes back a claim whose attempt was never started.
+// release returns the record after a claim whose handler was not started, without that attempt.
 export function release(claimed, now) {
   const { attempts, ...record } = claimed;
   const rest = attempts.slice(0, -1);
@@ -271,7 +268,7 @@ export function release(claimed, now) {
 
 const clip = (error) => headAndTail(error, 2048);
 
-// headAndTail keeps most bytes of a text: half from its beginning and half from its end.
+// headAndTail cuts a text to its first and its last most/2 bytes.
 export function headAndTail(s, most) {
   const bytes = Buffer.from(s), half = most >> 1;
   if (bytes.length <= most) return s;
@@ -279,4 +276,3 @@ export function headAndTail(s, most) {
   const tail = bytes.subarray(bytes.length - half).toString().replace(/^\uFFFD+/, "");
   return `${head}\n... (${bytes.length - Buffer.byteLength(head) - Buffer.byteLength(tail)} bytes cut) ...\n${tail}`;
 }
-

@@ -1,12 +1,12 @@
-// What a node knows of the broker's clock (docs/protocol.md, section 9). All in ms.
+// A node's estimate of the broker's clock (docs/protocol.md, section 9). All times are in ms.
 
-const drift = 0.0005; // a bound grows by half a millisecond with each second
-const jitter = 1; // for what is not drift between two bounds
+const drift = 0.0005; // an error bound grows by half a millisecond with each second
+const jitter = 1; // tolerated when two estimates are compared
 
 export class BrokerClock {
-  // observe takes in a heartbeat: sent and acknowledged by one's own clock, stamp by
-  // the broker's, in between. The narrowest bound counts, as wide as it has become; if
-  // two do not meet a clock was set, and the newer one does.
+  // observe makes an estimate from a heartbeat: sent and acknowledged are times of the node's clock, and
+  // stamp, in between, is one of the broker's. The estimate with the smaller error bound is kept. If the two
+  // contradict each other, a clock was set, and the newer one is kept.
   observe(sent, acknowledged, stamp) {
     const next = { offset: stamp - (sent + acknowledged) / 2, error: (acknowledged - sent) / 2, at: acknowledged };
     const { best } = this;
@@ -14,8 +14,7 @@ export class BrokerClock {
     if (!best || next.error <= this.error(next.at) || Math.abs(next.offset - best.offset) > apart) this.best = next;
   }
 
-  // offset is the broker's clock minus one's own, and error how far from that it may be,
-  // at an instant of one's own.
+  // offset is the broker's clock minus the node's. error bounds the error of offset, at a time of the node's clock.
   get offset() { return this.best?.offset ?? 0; }
   error(at) { return this.best ? this.best.error + Math.max(at - this.best.at, 0) * drift : Infinity; }
 }

@@ -7,7 +7,7 @@ import { parseSchedule } from "./schedule.js";
 
 const planDefaults = { schedule: "", timezone: "UTC", dst_gap: "after", dst_overlap: "first" };
 
-// given are the members that are not null.
+// given returns the members that are not null.
 const given = (object) => Object.fromEntries(Object.entries(object ?? {}).filter(([, v]) => v !== null));
 
 export function withDefaults(raw) {
@@ -22,11 +22,11 @@ export function withDefaults(raw) {
   };
 }
 
-// UnknownSchedule: other programs may compute the slots.
+// UnknownSchedule is the error of a schedule that this program cannot compute. Other programs may be able to.
 class UnknownSchedule extends Invalid {}
 
-// parseEntry reads an entry of the registry: time is the broker's timestamp of its
-// message. payload keeps its spelling.
+// parseEntry reads an entry of the registry. time is the broker's timestamp of its message. The payload of
+// the result is the text as it was written.
 export function parseEntry(text, revision, time) {
   const value = decodeAs("definition", text);
   const job = withDefaults(value.job ?? {});
@@ -45,7 +45,7 @@ export function parseEntry(text, revision, time) {
     try {
       p.schedule = parseSchedule(job.name, p.plan);
     } catch (err) {
-      if (p.to === undefined || !(err instanceof Invalid)) throw new UnknownSchedule(err.message); // a past plan is left out
+      if (p.to === undefined || !(err instanceof Invalid)) throw new UnknownSchedule(err.message); // an invalid past plan has no schedule
     }
   });
   entry.pauses = pausesOf(value, time);
@@ -54,7 +54,8 @@ export function parseEntry(text, revision, time) {
 
 const foreign = (plan, known) => Object.keys(plan).find((name) => !Object.hasOwn(known, name));
 
-// pausesOf: the writer of a pause, and of its end, cannot know its own timestamp.
+// pausesOf returns the pauses of a job. When the last one begins or ends, its writer does not know the
+// timestamp of its own write, which is time.
 function pausesOf(value, time) {
   const pauses = (value.pauses ?? []).map((p) => ({ from: parseInstant(p.from), to: optional(p.to) }));
   const last = pauses.at(-1);
@@ -87,8 +88,8 @@ const job = {
   plan: planMembers,
 };
 
-// canonical is the text that is hashed. raw is the definition as it was written: its
-// payload keeps its spelling.
+// canonical returns the text of a definition that is hashed. raw is the definition as it was written, because
+// the payload is hashed as it was written.
 export function canonical(raw) {
   const payload = rawMember(raw, "payload");
   const text = (name, v, members) => {
@@ -97,7 +98,7 @@ export function canonical(raw) {
     if (instants.has(name)) return JSON.stringify(formatInstant(parseInstant(v)));
     if (members && Array.isArray(v)) return `[${v.map((item) => text("", item, members)).join(",")}]`;
     if (!members) return JSON.stringify(v);
-    const kept = Object.keys(members).filter((n) => v[n] !== undefined && !(n === "on_lease_lost" && v[n] === "cancel")); // "cancel" is older than the choice
+    const kept = Object.keys(members).filter((n) => v[n] !== undefined && !(n === "on_lease_lost" && v[n] === "cancel")); // older programs hash a definition without this default
     return `{${kept.map((n) => `${JSON.stringify(n)}:${text(n, v[n], members[n])}`).join(",")}}`;
   };
   return text("", withDefaults(JSON.parse(raw)), job).replace(/[<>&\u2028\u2029]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));

@@ -1,8 +1,7 @@
 // What a producer has to publish (docs/protocol.md, section 8). Pure.
 //
-// A position is {time, revision, registryTime}: every slot due up to time has been
-// published, by a producer that knew the registry up to revision. It is the watermark, and what
-// a producer holds of its own after each round.
+// A position is {time, revision, registryTime}: every slot due up to time has been published by a producer that knew
+// the registry up to revision. The watermark is a position, and each producer has its own after each round.
 import { fromSeconds, parseDuration, toMs } from "./values.js";
 import { formatMessage } from "./message.js";
 import { pauseAt } from "./definition.js";
@@ -12,8 +11,8 @@ const late = 60_000; // ms
 const single = 1000;
 const longAgo = -62_135_596_800; // the year 1
 
-// due is {messages, ranges}: messages of the entries' slots that are due by now and
-// not covered by the position; the ranges are for when all others are acknowledged.
+// due returns {messages, ranges}: the messages of the slots that are due by now and not covered by the position.
+// Publish the ranges when all other messages are acknowledged.
 export function due(position, entries, now, horizon, node) {
   const messages = [], ranges = [];
   for (const entry of entries) {
@@ -31,14 +30,15 @@ export function due(position, entries, now, horizon, node) {
   return { messages, ranges };
 }
 
-// slotsOf yields the slots of an entry that are due. One that has ended has those that were due by then.
+// slotsOf yields the slots of an entry that are due by now. If the entry was removed, it yields only those that were
+// due before that.
 function* slotsOf(position, entry, now) {
   const seen = (instant) => position !== undefined && (entry.revision <= position.revision || (position.registryTime !== undefined && instant <= position.registryTime));
   for (const plan of entry.plans) {
     if (!plan.schedule) continue;
     const delay = plan.schedule.delay;
     const ended = entry.pauses.filter((p) => p.to !== undefined && p.to - BigInt(delay) * second > plan.from);
-    // What fell due in a pause, and after it, is known to whoever knew the end of the pause.
+    // A slot that fell due in a pause, or after it, is covered only by a producer that knew the end of the pause.
     const covered = (dueAt) => seen(ended.findLast((p) => p.from < dueAt)?.to ?? plan.from) && dueAt <= position.time;
     let begin = plan.from;
     if (seen(plan.from)) {
@@ -59,7 +59,7 @@ function* slotsOf(position, entry, now) {
 
 const floorSeconds = (ns) => Math.max(longAgo, Number(ns >= 0n ? ns / second : -((-ns + second - 1n) / second)));
 
-// nextDue is when the next slot of all falls due; undefined: none will.
+// nextDue returns when the next slot of all entries falls due, or undefined if none will.
 export function nextDue(entries, now) {
   let soonest;
   for (const entry of entries) {
@@ -81,7 +81,7 @@ function caughtUp(entry, missed, now, horizon) {
   return new Set(count ? young.slice(-count) : []);
 }
 
-// parts are the messages of a slot that runs: several, if its plan splits it.
+// parts returns the messages of a slot that is to run: several if its plan splits it.
 function parts(entry, node, slot, rest) {
   if (!slot.shards) return [message(entry, node, slot, rest)];
   return Array.from({ length: slot.shards }, (_, i) => message(entry, node, slot, { ...rest, part: { shard: i + 1, shards: slot.shards } }));

@@ -1,4 +1,4 @@
-// Events (docs/protocol.md, section 13): told, not promised.
+// Events (docs/protocol.md, section 14). An event can be lost.
 import { formatInstant } from "./values.js";
 
 // emitter returns a function that publishes events of a kind.

@@ -1,5 +1,4 @@
-// A process in the fleet: one incarnation after the other, each a node with a producer
-// and a worker.
+// A process in the fleet: one incarnation after another, each a node with a producer and a worker.
 import { Node } from "./node.js";
 import { Producer } from "./producer.js";
 import { Registry } from "./registry.js";
@@ -10,8 +9,7 @@ import { parseDuration } from "./values.js";
 
 export { Permanent } from "./worker.js";
 
-// run takes part until the signal: nc is a connection, queues and handlers say for what
-// (handlers: a job's name to async (run) => output). log is called with lines of text.
+// run takes part in the fleet until the signal aborts. index.d.ts documents its options.
 export async function run(nc, { namespace = "cronce", name, queues = ["default"], handlers = {}, produce = true, places, grace = 25_000, clockOffset = 0, signal, log = () => {} }) {
   const store = new Store(nc, namespace);
   const settings = await adopt(store, signal, log);
@@ -25,7 +23,7 @@ export async function run(nc, { namespace = "cronce", name, queues = ["default"]
     }));
     const common = { store, node, registry, horizon: settings.horizon, log };
     worker = new Worker({ ...common, queues, handlers, places });
-    // A node that the broker has not answered yet has nothing to end.
+    // Before its first heartbeat is acknowledged, a node has nothing to finish, and can end at once.
     const abandon = () => { if (node.revision === 0) node.end("stopped"); };
     signal.addEventListener("abort", abandon, { once: true });
     if (signal.aborted) abandon();
@@ -41,8 +39,8 @@ export async function run(nc, { namespace = "cronce", name, queues = ["default"]
   }
 }
 
-// adopt reads what the namespace was made with, as soon as the broker answers. This program
-// creates none. undefined: the signal came first.
+// adopt reads the settings of the namespace, as soon as the broker answers. This program never creates a
+// namespace. It returns undefined if the signal aborts first.
 async function adopt(store, signal, log) {
   for (; !signal.aborted; await pause(500, signal)) {
     try {
@@ -51,7 +49,7 @@ async function adopt(store, signal, log) {
       return { lease: parseDuration(value.lease), horizon: parseDuration(value.horizon) };
     } catch (err) {
       const why = `namespace ${store.namespace}: ${err.message}`;
-      if (err.refused || err instanceof Invalid) throw new Error(`${why}; "cronce setup" makes what is not there`);
+      if (err.refused || err instanceof Invalid) throw new Error(`${why}; "cronce setup" creates a namespace`);
       log(why);
     }
   }

@@ -1,5 +1,5 @@
-// What follows from an outcome (docs/protocol.md, section 12): slots of the jobs that
-// come after, and alerts, on the broker before the message is acked.
+// What follows from an outcome (docs/protocol.md, section 12): the slots of the jobs that come after, and
+// alerts. The worker publishes them before it acks the slot's message.
 import { headers as newHeaders } from "@nats-io/transport-node";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { planAt } from "./definition.js";
@@ -8,10 +8,11 @@ import { parseSlot, slotID, slotKey } from "./names.js";
 import { parseInstant } from "./values.js";
 import { backOff, decodeOf, pause, repeat } from "./store.js";
 
-const giveUp = 20_000; // ms until a message that is not acknowledged is left to the next delivery
+const giveUp = 20_000; // ms without an acknowledgement until stored throws; the next delivery publishes again
 
-// follow sends what follows from the record that stands at revision; message is the
-// slot's, entry its job's definition, if that is known. It throws when the broker does not have all of it in time.
+// follow publishes what follows from the record that is stored at revision. message is that of the slot. entry
+// is its job's definition, or undefined if it is not known. follow throws if the broker does not acknowledge
+// all of it in time.
 export async function follow({ store, node, registry }, record, revision, message, entry) {
   const alert = alertOf(record, revision, entry, node.name, store.namespace);
   if (alert) await stored(store, alert.subject, alert.headers, alert.body);
@@ -30,9 +31,8 @@ export async function follow({ store, node, registry }, record, revision, messag
 
 const failed = new Set(["failed", "expired"]);
 
-// alertOf returns the alert event for an outcome, if the job has a target; it is the same
-// however often it is published. Other nodes deliver it.
-// Pure.
+// alertOf returns the alert event for an outcome, if the job has a target for it. The same outcome always gives
+// the same message ID. Other nodes deliver the alert. Pure.
 export function alertOf(record, revision, entry, node, namespace) {
   const state = record.state;
   const wanted = failed.has(state) ? "on_failure" : state === "missed" ? "on_missed" : undefined;
@@ -45,13 +45,13 @@ export function alertOf(record, revision, entry, node, namespace) {
   return { subject: `${namespace}.event.alert.${job}`, headers, body: JSON.stringify(body) };
 }
 
-// chain is what follows in one job from the records of all that it comes after, as far
-// as there are any. Pure.
+// chain returns the messages for one job, from the records of the slots of the jobs that it comes after: none
+// if some records are missing or have not succeeded. Pure.
 export function chain(entry, before, message, node) {
   const { after, shards } = entry.job.plan;
   if (before.length < after.length || before.some((r) => r.state !== "succeeded")) return [];
   const due = before.map((r) => parseInstant(r.finished)).reduce((a, b) => (a > b ? a : b));
-  if (!planAt(entry, due)?.plan.after?.length) return []; // it had a schedule then, or was not there
+  if (!planAt(entry, due)?.plan.after?.length) return []; // the job had a schedule then, or did not exist
   const { shard, shards: _, ...slot } = { ...message.slot, job: entry.job.name };
   const common = { revision: entry.revision, node, due, chained: true, caughtUp: message.caughtUp || message.offer > 0, backfill: message.backfill };
   const parts = entry.paused || !shards ? [slot] : Array.from({ length: shards }, (_, i) => ({ ...slot, shard: i + 1, shards }));
@@ -61,8 +61,8 @@ export function chain(entry, before, message, node) {
   }));
 }
 
-// beside reads the records of other slots from one server that has seen the write of
-// one's own outcome: of two that succeed at once, one finds the other.
+// beside reads the records of other slots from a replica that has the outcome of this slot. So, if two slots
+// succeed at the same time, at least one of their workers finds both outcomes.
 async function beside(store, own, revision, others) {
   const bucket = `${store.namespace}_ledger`, subject = (slot) => `$KV.${bucket}.${slotKey(slot)}`;
   const manager = await jetstreamManager(store.nc);
@@ -77,10 +77,10 @@ async function beside(store, own, revision, others) {
     }
     if (seen) return found;
   }
-  throw new Error(`what follows from ${slotID(own)}: no server has seen its outcome yet`);
+  throw new Error(`what follows from ${slotID(own)}: no server has its outcome yet`);
 }
 
-// stored returns when a stream has the message.
+// stored publishes a message, and returns when a stream has acknowledged it.
 async function stored(store, subject, headers, body) {
   const head = newHeaders();
   for (const [name, text] of Object.entries(headers)) head.set(name, text);

@@ -5,5 +5,5 @@ export function fnv1a64(text) {
   return h;
 }
 
-// hashOf is what H and spread make of a job's name in a range of the given size.
+// hashOf returns the number from 0 to size-1 that H, or spread, has for a job's name.
 export const hashOf = (job, field, size) => Number(fnv1a64(job + "\0" + field) % BigInt(size));

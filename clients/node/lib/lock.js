@@ -1,5 +1,5 @@
-// A job's lock: which of its slots may run, and which wait (docs/protocol.md, section
-// 12). Pure. A slot in a lock is {id, at, on_time, since}, as it is stored.
+// A job's lock: which of its slots may run, and which wait (docs/protocol.md, section 13). Pure. A slot in a lock
+// is {id, at, on_time, since}, as it is stored.
 import { slotID } from "./names.js";
 import { formatInstant, fromSeconds, parseInstant } from "./values.js";
 
@@ -7,8 +7,7 @@ const maxWaiting = 100;
 
 export const empty = (job) => ({ v: 1, job, holders: [] });
 
-// entrant is the delivered slot as it asks for a place; the view's record says
-// whether it has begun.
+// entrant returns what enter needs to know about a delivered slot and its job.
 export function entrant(d, v) {
   const { message: m } = d, { job } = v.entry;
   const begun = (v.record?.attempts ?? []).length > 0;
@@ -20,15 +19,15 @@ export function entrant(d, v) {
   };
 }
 
-// enter answers {place: {kind, inWay, displaces}, next}: next is the lock that has to
-// be stored for the answer to hold. Or {ask}: slots of which it must be known first
-// whether they have ended (ended: a Map of id to boolean).
+// enter returns {place: {kind, inWay, displaces}, next}. The place is valid once the lock next is stored. Or it
+// returns {ask}: the IDs of slots about which the caller must first find out whether they have ended. ended is a
+// Map with what is known: IDs to booleans.
 export function enter(lock, e, ended) {
   const gone = (s) => ended.get(s.id) === true;
   lock = { ...lock, holders: lock.holders.filter((s) => !gone(s)), waiting: (lock.waiting ?? []).filter((s) => !gone(s)) };
   const { overlap, places } = e;
   const stay = [...lock.holders, ...lock.waiting].find((s) => s.id === e.slot.id);
-  const slot = stay ? { ...e.slot, at: stay.at } : e.slot; // its messages may differ in when they were published
+  const slot = stay ? { ...e.slot, at: stay.at } : e.slot; // messages of one run may have different times of publication
   const newest = overlap === "latest" || overlap === "replace";
   const held = lock.holders.find((s) => s.id === slot.id);
   const answer = (place, next = lock) => ({ place, next: tidy(e.reoffered ? renewed(next, e.slot) : next) });
@@ -51,7 +50,7 @@ export function enter(lock, e, ended) {
   if (ahead.length < free) return answer({ kind: "held" }, { ...remembered, holders: [...lock.holders, slot] });
   const ask = (free > 0 ? ahead : lock.holders).map((s) => s.id).filter((id) => !ended.has(id));
   if (ask.length) return { ask };
-  // A slot is skipped only for one that came before it.
+  // Only an earlier slot can cause a slot to be skipped.
   const older = overlap === "skip" && slot.on_time && [...lock.holders, ...ahead].find((s) => order(s, slot) <= 0);
   if (older && !ended.has(older.id)) return { ask: [older.id] };
   if (older) return answer({ kind: "skipped", inWay: older.id });
@@ -66,14 +65,14 @@ export function enter(lock, e, ended) {
   return answer(place, { ...remembered, waiting });
 }
 
-// renewed has the slot, if it is there, begin a stay of its own: it may have been
-// reopened, and what was found out about the one before does not hold of it.
+// renewed returns the lock with a new stay of the slot, if the slot is in the lock. The slot may have been
+// reopened, so a worker that found the earlier stay ended must not remove this one.
 function renewed(lock, { id, since }) {
   const renew = (s) => (s.id === id ? { ...s, since } : s);
   return { ...lock, holders: lock.holders.map(renew), waiting: lock.waiting.map(renew) };
 }
 
-// leave takes a slot out, and gives the places that are free to those that wait.
+// leave removes a slot from the lock, and gives free places to waiting slots, whose IDs it returns as woken.
 export function leave(lock, id, places) {
   const stay = (s) => s.id !== id;
   const holders = lock.holders.filter(stay), waiting = (lock.waiting ?? []).filter(stay), woken = [];

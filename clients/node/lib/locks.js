@@ -1,5 +1,5 @@
-// The locks on the broker: lock.js says what, this writes it (docs/protocol.md, section
-// 12).
+// The locks on the broker (docs/protocol.md, section 13). lock.js computes their values; this file reads and
+// writes them.
 import { guarded } from "./definition.js";
 import { empty, enter, entrant, leave } from "./lock.js";
 import { isFinal } from "./claim.js";
@@ -7,17 +7,17 @@ import { parseSlot, slotKey } from "./names.js";
 import { parseInstant, toMs } from "./values.js";
 
 export class Locks {
-  // end(record, revision, by) has a slot that has not ended end for a newer one.
+  // end(record, revision, by) ends a slot without an outcome, because the newer slot by replaces it.
   constructor(store, node, end) {
     Object.assign(this, { store, node, end });
   }
 
-  // enter asks for a place until the answer is stored; undefined: trust has ended. since
-  // is when the stay began with which this delivery entered the slot, if the slot's record has not
-  // changed since; the place comes with that of the stay that it has now.
+  // enter asks for a place in the lock until the answer is stored. It returns the place, with since, the time at
+  // which the slot's current stay began, or undefined if the node loses its trust. The parameter since is that of
+  // an earlier enter of this delivery, if the slot's record has not changed after it.
   async enter(d, v, since) {
     const e = entrant(d, v), key = `lock.${v.entry.job.name}`;
-    e.reoffered &&= since === undefined; // it has had no outcome since it entered
+    e.reoffered &&= since === undefined; // a delivery that has entered the slot before keeps its stay
     const ended = new Map();
     while (this.node.trusted()) {
       const { value, revision } = await this.store.read("state", key);
@@ -44,16 +44,16 @@ export class Locks {
     return toMs(this.node.now() - parseInstant(stayOf(lock, id).at)) > horizon + this.node.lease;
   }
 
-  // replace has a holder ended. A holder that no worker has claimed yet is left for the next
-  // time that the newer slot asks for its place.
+  // replace ends a holder. If no worker has claimed the holder yet, replace does nothing: the newer slot will ask
+  // for its place again.
   async replace(id, by) {
     const { value, revision } = await this.store.read("ledger", slotKey(parseSlot(id)));
     if (value && !isFinal(value)) await this.end(value, revision, by);
   }
 
-  // leave takes a slot out whose outcome is written, if its stay is still the one that
-  // began then: it may have been reopened meanwhile. A worker that does not get to it leaves a
-  // holder that has ended.
+  // leave removes a slot that has its outcome, if its stay is still the one that began at since: the slot may have
+  // been reopened meanwhile. If the worker dies first, the holder stays in the lock until another slot finds that
+  // it has ended.
   async leave(id, since, entry, signal) {
     if (since === undefined || entry && !guarded(entry.job)) return;
     const key = `lock.${id.split(":")[0]}`;
@@ -71,6 +71,7 @@ export class Locks {
 
 const stayOf = (lock, id) => [...lock.holders, ...(lock.waiting ?? [])].find((s) => s.id === id);
 
-// A stay that was renewed is a difference too.
 const names = (list) => (list ?? []).map((s) => `${s.id} ${s.since}`).join("\n");
+
+// same reports whether two locks have the same slots. A slot whose stay was renewed counts as another one.
 const same = (a, b) => names(a.holders) === names(b.holders) && names(a.waiting) === names(b.waiting) && a.newest === b.newest;

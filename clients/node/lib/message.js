@@ -2,12 +2,12 @@
 import { Invalid, parseSlot, slotID } from "./names.js";
 import { formatInstant, fromSeconds, optional, parseInstant } from "./values.js";
 
-// Contradiction is a message that names another slot than its subject or its ID does:
-// no program makes anything of it.
+// Contradiction is the error of a message that names another slot than its subject or its message ID. No
+// version of any program can process such a message.
 export class Contradiction extends Invalid {}
 
-// parseMessage reads headers; get(name) is a header's value, "" for none. subject is
-// what it was published on; if that is not one of its slot's job, it is no slot.
+// parseMessage reads headers: get(name) returns the value of a header, or "". subject is the subject on
+// which the message was published; it must name the slot's job.
 export function parseMessage(get, subject) {
   const [, id, offer] = /^(.*?)(?:\/r([0-9]+))?$/s.exec(get("Nats-Msg-Id"));
   const slot = parseSlot(get("Cronce-Slot") || id);
@@ -26,17 +26,17 @@ export function parseMessage(get, subject) {
 
 function natural(get, name) {
   const text = get(name);
-  if (!/^\d{0,20}$/.test(text)) throw new Invalid(`${name}: ${JSON.stringify(text)} is no number`);
+  if (!/^\d{0,20}$/.test(text)) throw new Invalid(`${name}: ${JSON.stringify(text)} is not a number`);
   return Number(text);
 }
 
-// formatMessage is what a producer sends, or a client that triggers.
+// formatMessage returns the headers of a message, for a producer or a trigger.
 export function formatMessage(m) {
   const id = slotID(m.slot);
   const headers = {
     "Nats-Msg-Id": id, "Cronce-Slot": id, "Cronce-Job-Revision": String(m.revision), "Cronce-Node": m.node,
   };
-  if (m.due !== undefined) headers["Cronce-Due"] = formatInstant(m.due); // none of a run that is triggered at once
+  if (m.due !== undefined) headers["Cronce-Due"] = formatInstant(m.due); // a run that is triggered for now has none
   if (m.chained) headers["Cronce-Chained"] = "1";
   if (m.backfill) headers["Cronce-Backfill"] = "1";
   if (m.caughtUp) headers["Cronce-Caught-Up"] = "1";

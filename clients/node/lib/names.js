@@ -11,7 +11,7 @@ export function checkName(what, text) {
   return text;
 }
 
-// parseSlot reads an ID. Each ID has one spelling: it is written again and compared.
+// parseSlot reads an ID. A slot has only one ID, so parseSlot refuses a text that is not what slotID returns.
 export function parseSlot(id) {
   const colon = id.indexOf(":");
   if (colon < 0) throw new Invalid(`slot ${JSON.stringify(id)}: no colon`);

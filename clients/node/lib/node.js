@@ -1,5 +1,6 @@
-// One incarnation of this process in the fleet: its heartbeat and how long it trusts
-// itself, the broker's clock, and whether others are dead (docs/protocol.md, section 9).
+// One incarnation of this process in the fleet (docs/protocol.md, section 9): its heartbeat and its trust, the
+// broker's clock, and whether other nodes are dead. A node has trust while it can be sure that no other node has
+// declared it dead.
 import { randomBytes } from "node:crypto";
 import { hostname, uptime } from "node:os";
 import { BrokerClock } from "./clock.js";
@@ -8,18 +9,19 @@ import { formatDuration, formatInstant, fromMs, parseDuration, parseInstant } fr
 import { decodeOf, pause } from "./store.js";
 import { watch } from "./watch.js";
 
-// boot is a clock that counts suspend, in ms: os.uptime is CLOCK_BOOTTIME on Linux.
+// boot is a clock in ms that goes on while the machine is suspended: os.uptime is CLOCK_BOOTTIME on Linux.
 const boot = () => uptime() * 1000;
 const stopwatch = () => performance.now();
 
 export class Node {
-  // lease is in ms, and so is shift, which is added to this machine's clock. describe() says what the node does: the members of its record.
+  // lease is in ms, and so is shift, which is added to this machine's clock. describe() returns the members of
+  // the node's record that say what the node does.
   constructor(store, lease, prefix, shift, describe) {
     const random = randomBytes(4).toString("hex");
     const host = (prefix || hostname()).replace(/[^A-Za-z0-9_-]/g, "-").slice(0, 24);
     this.name = `${host}-${process.pid}-${Date.now().toString(36)}-${random}`;
     Object.assign(this, { store, lease, shift, describe, seen: new Map() });
-    this.ended = new AbortController(); // trust has ended, for good
+    this.ended = new AbortController(); // aborted when trust has ended, for good
     this.started = this.own();
     this.trustedUntil = -Infinity;
     this.revision = 0;
@@ -28,8 +30,8 @@ export class Node {
 
   get signal() { return this.ended.signal; }
 
-  // trusted must be asked right before anything is started or completed: a process that slept
-  // finds its timers late.
+  // trusted reports whether the node has trust. Call it right before a handler is started or a slot is
+  // completed, because the timer of a process that was suspended fires late.
   trusted() {
     if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");
     return !this.signal.aborted && this.revision > 0;
@@ -45,19 +47,20 @@ export class Node {
   // offset is the broker's clock minus this machine's, in ms.
   get offset() { return this.clock.offset; }
 
-  // now is the broker's clock, in nanoseconds; certain is no later than that.
+  // now is the estimated time of the broker's clock, in nanoseconds. own is the time of this machine's clock, in
+  // ms. certain is a time that the broker's clock has certainly reached, in nanoseconds.
   now() { return fromMs(this.own() + this.offset); }
   own() { return Date.now() + this.shift; }
   certain() { return fromMs(this.own() + this.offset - this.clock.error(this.own())); }
 
-  // implausible reports whether this machine's clock and the broker's are more than an hour
-  // apart: one of the two is badly wrong.
+  // implausible reports whether this machine's clock and the broker's differ by more than an hour: then one of
+  // them is wrong.
   get implausible() { return Math.abs(this.offset) > 3_600_000; }
 
-  // met is true once this node has seen the records of all others.
+  // met is true once this node has read the records of all other nodes.
   met = false;
 
-  // start returns when a heartbeat is acknowledged and the broker's clock is known.
+  // start returns when a heartbeat is acknowledged and the broker's clock is estimated.
   async start() {
     this.watching = watch(this.store.nc, `${this.store.namespace}_nodes`, this.signal, { changed: (e) => this.notice(e), ready: () => { this.met = true; } }).catch((err) => this.end(err.message));
     await this.beat();
@@ -99,8 +102,8 @@ export class Node {
     return this.store.write("nodes", this.name, value, this.revision, { node: this.name, signal });
   }
 
-  // stop says the last word, unless something claimed under the name still runs: then
-  // the name falls silent, and others wait for its lease.
+  // stop writes that the node has stopped. If a slot that it claimed still runs (busy), it writes nothing, and
+  // other nodes wait for the lease.
   async stop(busy) {
     const trusted = !busy && this.trusted();
     this.end("stopped");
@@ -108,8 +111,7 @@ export class Node {
     if (trusted) await this.write("stopped", AbortSignal.timeout(2000));
   }
 
-
-  // measure learns the broker's clock from a heartbeat. Date.now counts whole ms.
+  // measure estimates the broker's clock from a heartbeat. It adds 1 because Date.now counts whole ms.
   async measure(before, after, revision) {
     const found = await this.store.read("nodes", this.name).catch(() => undefined);
     if (found?.revision === revision) this.clock.observe(before, after + 1, Number(parseInstant(found.time) / 1000n) / 1000);
@@ -119,7 +121,7 @@ export class Node {
     this.seen.set(key, { text, revision, since: stopwatch() });
   }
 
-  // producers are the records of the other producers that live, as far as they can be read.
+  // producers returns the records of the other live producers, as far as they can be read.
   producers() {
     const live = [];
     for (const [key, { text, since }] of this.seen) {
@@ -133,8 +135,8 @@ export class Node {
     return live;
   }
 
-  // dead asks whether a node is dead: {dead}, or {wait} in ms. A node whose key has not
-  // moved for a lease is declared dead by a write at the revision that was seen.
+  // dead returns {dead: true}, or {wait: ms}. It declares a node dead if the node's key has not changed for a
+  // lease, with a write at the revision that was seen.
   async dead(name) {
     if (!this.seen.has(name)) {
       const found = await this.store.read("nodes", name);
@@ -152,8 +154,8 @@ export class Node {
   }
 }
 
-// challenge is what follows from having seen a node's key stand still for a while:
-// {dead}, {wait}, or {value} to be written at the revision that was seen. Pure.
+// challenge returns what follows if a node's key has not changed for still ms: {dead}, {wait}, or {value}, which
+// is to be written at the revision that was seen. Pure.
 export function challenge(name, by, text, lease, still, now) {
   const value = text === undefined ? undefined : decodeOf("nodes", name, text);
   if (value && value.state !== "alive") return { dead: true };

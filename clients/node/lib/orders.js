@@ -1,4 +1,4 @@
-// A triggered run, and its outcome (docs/protocol.md, sections 7 and 10).
+// Triggers, and waiting for outcomes (docs/protocol.md, sections 7 and 10).
 import { randomUUID } from "node:crypto";
 import { PermissionViolationError, headers as newHeaders } from "@nats-io/transport-node";
 import { jetstreamManager } from "@nats-io/jetstream";
@@ -10,8 +10,8 @@ import { rawMember } from "./values.js";
 
 const mostPayload = 262_144;
 
-// trigger has a job run once for its key, and returns the ID of the run. The same key is the
-// same run, however often and by whomever it is triggered.
+// trigger publishes one run of a job, and returns its slot ID. All triggers with the same job and key, from
+// any program, are one run.
 export async function trigger(nc, job, { key, payload, at, namespace = "cronce", node = "node-client", timeout = 10_000 } = {}) {
   const store = new Store(nc, namespace), slot = parseSlot(`${job}:@${key ?? randomUUID()}`), id = slotID(slot);
   const body = payload === undefined ? undefined : JSON.stringify(payload);
@@ -34,9 +34,9 @@ export async function trigger(nc, job, { key, payload, at, namespace = "cronce",
 
 const timerOf = (namespace, slot) => `${namespace}.timer.set.${slot.job}.${slotKey(slot).slice(`${slot.job}.t.`.length)}`;
 
-// triggered reports whether the run exists: as a timer, as a message that waits for a worker, or as a
-// record, in the order in which one becomes the next. A run keeps the number of parts that it was ordered
-// with, and its timers have it in their names.
+// triggered reports whether the run exists. It looks for a timer, then for a message that waits for a
+// worker, and then for a record: a run moves through them in this order. A run keeps the number of parts
+// with which it was ordered, and its timers have this number in their names.
 async function triggered(store, slot, entry, later) {
   const { namespace } = store, { job } = slot;
   for (const shards of new Set([undefined, ...(entry.value.past ?? []).map((p) => p.plan?.shards || undefined)])) {
@@ -46,10 +46,11 @@ async function triggered(store, slot, entry, later) {
     (await waits(store, "slots", `${namespace}.slot.*.${job}`, slotID(slot), later)) || Boolean((await store.read("ledger", slotKey(slot))).value);
 }
 
-// waits reports whether one of the oldest messages on a subject is the run's, or a part's. Unless all is true, a second
-// message would fold with one that is younger than the duplicate window, which is two minutes at least. A
-// login that may not read the stream finds none, and a server without timers has none. Without an answer
-// it is not known whether the run waits, which is an error.
+// waits reports whether one of the oldest messages on a subject is that of the run, or of a part of it.
+// Unless all is true, it reads them only if the oldest one is at least 105 s old: within the duplicate
+// window, which is at least two minutes long, the stream drops a second message of the run. A login that may
+// not read the stream finds no message, and a server without timers has none. If there is no answer, waits
+// throws.
 async function waits(store, name, subject, id, all) {
   const stream = `${store.namespace}_${name}`, ask = { seq: 1, next_by_subj: subject };
   const oldest = await store.nc.request(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify(ask), { timeout: 2000 }).catch((err) => {
@@ -62,7 +63,7 @@ async function waits(store, name, subject, id, all) {
   let found = false;
   const batch = await direct.getBatch(stream, {
     ...ask, batch: 10_000,
-    callback: (_, m) => { // iterating would keep the subscription for ever
+    callback: (_, m) => { // an iterator would never unsubscribe
       if (m.header?.get("Cronce-Slot").replace(/#[0-9]+of[0-9]+$/, "") === id) {
         found = true;
         batch.stop();
@@ -76,7 +77,7 @@ async function waits(store, name, subject, id, all) {
   return found;
 }
 
-// timeOf is what the server's clock says, in ms; NaN for a login that may not ask.
+// timeOf returns the time of the server's clock in ms, or NaN if the login may not ask for it.
 async function timeOf(store, stream) {
   const answer = await store.nc.request(`$JS.API.STREAM.INFO.${stream}`, "", { timeout: 2000 }).catch((err) => {
     if (err.cause instanceof PermissionViolationError) return undefined;
@@ -91,7 +92,7 @@ async function definition(store, job) {
   return { ...found, payload: rawMember(rawMember(found.text, "job") ?? "{}", "payload") ?? "" };
 }
 
-// publish repeats the same message until the stream has it.
+// publish repeats the same message until the stream has stored it.
 async function publish(store, subject, headers, body, signal) {
   const head = newHeaders();
   for (const [name, text] of Object.entries(headers)) head.set(name, text);
@@ -104,7 +105,8 @@ async function publish(store, subject, headers, body, signal) {
   if (!answer?.seq) throw new Error(`trigger ${headers["Cronce-Slot"]}: ${last}; whether it runs is not known: trigger it again with the same key`);
 }
 
-// setTimer has the server publish the run at its time. A conflict means that the timer is set.
+// setTimer stores a message that the server will publish at the time of the run. A conflict means that the
+// timer exists.
 async function setTimer(store, subject, { id, queue, job, at }, head, body, signal) {
   const { namespace } = store;
   const headers = {
@@ -122,8 +124,8 @@ async function setTimer(store, subject, { id, queue, job, at }, head, body, sign
   throw new Error(`trigger ${id}: the timer was not acknowledged; trigger it again with the same key`);
 }
 
-// wait returns the record of a slot once it has its outcome. It reads the record at its
-// stream's leader, at first often and then every second.
+// wait returns the outcome of a slot when there is one. It reads the record at its stream's leader, often at
+// first, and then every second.
 export async function wait(nc, id, { namespace = "cronce", signal } = {}) {
   const store = new Store(nc, namespace), key = slotKey(parseSlot(id));
   for (let n = 0; ; n++) {

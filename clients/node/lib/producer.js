@@ -1,13 +1,12 @@
-// A producer (docs/protocol.md, section 8). It works in rounds: what is due by now and
-// not covered by its position is published; when all of it is acknowledged, its
-// position moves to that "now". It announces nothing and publishes everything, as the
-// protocol allows.
+// A producer (docs/protocol.md, section 8). It works in rounds: it publishes all slots that are due by now and
+// not covered by its position. When all are acknowledged, it moves its position to that "now". It shares no work
+// with other producers and publishes every slot, as the protocol allows.
 import { headers as newHeaders } from "@nats-io/transport-node";
 import { due, nextDue } from "./due.js";
 import { UnknownVersion, formatInstant, fromMs, optional, parseInstant, toMs } from "./values.js";
 import { backOff, pause, repeat } from "./store.js";
 
-const asleep = 5000; // ms without a round: others may have gone ahead
+const asleep = 5000; // ms without a round after which the watermark is read again: others may be ahead
 
 export class Producer {
   constructor({ store, node, registry, horizon, log }) {
@@ -38,8 +37,8 @@ export class Producer {
     this.registry.listeners.delete(listener);
   }
 
-  // notice ends the round that is in progress when the connection is lost: what is not acknowledged
-  // is judged anew, by the watermark as it then stands.
+  // notice ends the current round when the connection is lost. The next round reads the watermark, and decides
+  // again about all that was not acknowledged.
   async notice(signal) {
     const events = this.store.nc.status();
     signal.addEventListener("abort", () => events.stop(), { once: true });
@@ -68,8 +67,8 @@ export class Producer {
     if (!blind) await this.advance(signal);
   }
 
-  // resume takes the watermark as its position, if that is further. With one that cannot be read,
-  // a producer that starts goes on from a horizon ago.
+  // resume sets the position to the watermark, if that is further. If the watermark cannot be read and the
+  // producer has no position yet, it begins a horizon ago.
   async resume() {
     const { value, unreadable } = await this.store.readAny("state", "watermark");
     if (unreadable && !this.position) {
@@ -81,33 +80,33 @@ export class Producer {
     if (!this.position || (stored.time >= this.position.time && stored.revision >= this.position.revision)) this.position = stored;
   }
 
-  // publish ends when the stream has the message: there is no last attempt.
+  // publish repeats a message until the stream has acknowledged it, or the signal aborts.
   async publish({ queue, job, headers, body }, signal) {
     const head = newHeaders();
     for (const [name, text] of Object.entries({ ...headers, "Nats-Expected-Stream": `${this.store.namespace}_slots` })) head.set(name, text);
     await repeat(async (n) => {
-      if (!this.node.trusted()) return undefined; // a process that slept publishes nothing that it decided before
+      if (!this.node.trusted()) return undefined; // the process may have slept since it decided to publish
       if (n === 4) this.log(`publish ${headers["Cronce-Slot"]}: not acknowledged yet`);
       return (await this.store.publish(`${this.store.namespace}.slot.${queue}.${job}`, body, head)).seq;
     }, backOff, signal);
   }
 
-  // outdated reports whether a producer that lives has newer time zone data, and a plan needs
-  // them: this one would move the watermark past slots that it computes differently.
+  // outdated reports whether a plan needs time zone data, and another live producer has newer data. Then this
+  // producer must not move the watermark, because it may compute other slots.
   outdated() {
     const zoned = [...this.registry.entries.values()].some((e) => e.plans.some((p) => (p.plan.timezone ?? "UTC") !== "UTC"));
     return zoned && (!this.node.met || this.node.producers().some(({ tzdata }) => tzdata > process.versions.tz));
   }
 
-  // advance moves the watermark: at most once a second, and after five when another producer
-  // else does it.
+  // advance moves the watermark at most once a second. If another producer has moved it, the next try follows
+  // after five seconds.
   async advance(signal) {
     if (performance.now() < (this.again ?? 0)) return;
     this.again = performance.now() + 1000;
     if (this.outdated()) return;
     const { time, revision, registryTime } = this.position;
     const found = await this.store.readAny("state", "watermark");
-    if (found.unreadable instanceof UnknownVersion) return; // a newer program's
+    if (found.unreadable instanceof UnknownVersion) return; // a newer program wrote it
     if (found.value) {
       const at = parseInstant(found.value.time);
       if (at > time || found.value.registry_revision > revision || (at === time && found.value.registry_revision === revision)) {

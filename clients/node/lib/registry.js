@@ -1,4 +1,4 @@
-// What stands in the registry, as it changes (docs/protocol.md, section 5).
+// A copy of the registry that follows its changes (docs/protocol.md, section 5).
 import { parseEntry } from "./definition.js";
 import { Invalid } from "./names.js";
 import { pause } from "./store.js";
@@ -6,22 +6,22 @@ import { parseInstant } from "./values.js";
 import { watch } from "./watch.js";
 
 export class Registry {
-  // known is up to where all has been seen: {revision, time}. A listener gets the entry that was removed,
-  // or that cannot be read any more, with ended, the time of that.
+  // known is {revision, time}: all writes up to there were read. Listeners are called after each change. If an
+  // entry was removed, or can no longer be read, they get its last version, with the time of the change as ended.
   constructor(store, log) {
     Object.assign(this, { store, log, entries: new Map(), unreadable: new Map(), revision: 0, listeners: new Set() });
   }
 
-  // run tells what is there before it returns, and goes on until the signal. A watch that
-  // ends is begun again, with all that is there.
+  // run returns when all entries were read, and follows changes until the signal aborts. If the watch ends, it
+  // begins another one, which reads all entries again.
   run(signal) {
     return new Promise((ready) => {
       signal.addEventListener("abort", ready, { once: true });
-      const told = (revision) => { this.known = { revision: Math.max(revision, this.revision), time: this.time }; ready(); };
+      const allRead = (revision) => { this.known = { revision: Math.max(revision, this.revision), time: this.time }; ready(); };
       const watching = async () => {
         for (; !signal.aborted; await pause(500, signal)) {
           try {
-            await watch(this.store.nc, `${this.store.namespace}_jobs`, signal, { changed: (e) => this.change(e), ready: told });
+            await watch(this.store.nc, `${this.store.namespace}_jobs`, signal, { changed: (e) => this.change(e), ready: allRead });
           } catch (err) {
             this.log(`registry: ${err.message}`);
           }
@@ -52,14 +52,14 @@ export class Registry {
     for (const listener of this.listeners) listener(ended);
   }
 
-  // blind reports whether others may know slots of a definition that this program cannot read, or of a
-  // past plan. A definition that is Invalid and no more is broken for every program.
+  // blind reports whether there may be slots that this program cannot compute and others can: of a definition or
+  // a past plan that it cannot read. If the error is a plain Invalid, no program can read the definition.
   blind() {
     return [...this.unreadable.values()].some((err) => err.constructor !== Invalid) || [...this.entries.values()].some((e) => e.plans.some((p) => !p.schedule));
   }
 
-  // entry is a job's definition that is at least as new as revision, asked of the
-  // leader where the watch lags; undefined: the leader says that there is none.
+  // entry returns a job's definition that is at least as new as revision. If the watch lags behind, it asks the
+  // leader. It returns undefined if the leader has none.
   async entry(job, revision) {
     if (this.unreadable.has(job)) throw new Error(`job ${job}: its definition cannot be read`);
     const watched = this.entries.get(job);

@@ -1,6 +1,5 @@
-// Schedules (docs/protocol.md, section 6): which instants are slots. Instants are
-// whole seconds since 1970. "Local" is what a clock on the wall shows, in seconds
-// since 1970 as if the zone were UTC.
+// Schedules (docs/protocol.md, section 6): which instants are slots. Instants are whole seconds since 1970.
+// A local time is a wall-clock time, also in seconds since 1970, as if the zone were UTC.
 import { Invalid } from "./names.js";
 import { parseDuration, parseInstant } from "./values.js";
 import { hashOf } from "./hash.js";
@@ -24,8 +23,8 @@ const macros = {
   "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 };
 
-// parseSchedule makes of a job's name and plan {next(after), includes(at), delay}:
-// next is undefined when there is no further slot, delay is in seconds.
+// parseSchedule returns the schedule of a job's plan: {next(after), includes(at), delay}. next returns
+// undefined if there is no later slot. delay is in seconds.
 export function parseSchedule(job, plan) {
   if (plan.schedule === "none" || (!plan.schedule && (plan.after?.length || plan.on))) return withoutSlots(plan);
   const zone = checkZone(plan.timezone ?? "UTC");
@@ -59,7 +58,7 @@ function withoutSlots(plan) {
 
 const ceilSeconds = (ns) => Math.ceil(Number(ns / 1_000_000n) / 1000);
 
-// parseSource is a generator of the instants after one, in order.
+// parseSource returns a generator: given an instant, it yields all later ones of the schedule, in order.
 function parseSource(job, plan, zone) {
   const text = plan.schedule ?? "";
   if (text.startsWith("@every ")) {
@@ -80,17 +79,17 @@ function parseSource(job, plan, zone) {
   return (after) => instants(clock, zone, after, gap, overlap);
 }
 
-// instants walks the spans of time in which the zone's offset is one. What a span
-// repeats of the one before it, and what a gap before it leaves out, is decided by
-// the two settings.
+// instants yields the instants that match, span by span: the zone's offset does not change within a span.
+// gap decides about the local times that the clock skips before a span, and overlap about those that occur
+// in two spans.
 function* instants(clock, zone, after, gap, overlap) {
   for (const span of spansFrom(zone, after)) {
     const begin = span.start + span.offset; // local
     let from = begin, to = Math.min(span.end, end) + span.offset;
-    const before = span.before; // the offset of the span before, if there is one
+    const before = span.before; // the offset of the previous span, if there is one
     if (before !== undefined && before < span.offset && gap === "after" && span.start > after) {
       const lost = clock.next(span.start + before);
-      // A time that the span's first instant shows as well is the same slot.
+      // If the schedule also has the local time of the span's first instant, both are one slot.
       if (lost !== undefined && lost < begin && clock.next(begin) !== begin) yield span.start;
     }
     if (before !== undefined && before > span.offset && overlap === "first") from = span.start + before;
@@ -100,8 +99,8 @@ function* instants(clock, zone, after, gap, overlap) {
   }
 }
 
-// parseExpression makes {next(local), matches(local), elapsed} for a job's name, or
-// undefined for an exclusion: next is the first matching wall time at or after local.
+// parseExpression returns {next(local), matches(local), elapsed}. next returns the first matching local time
+// at or after local. job is the job's name, or undefined for an exclusion.
 function parseExpression(job, text) {
   let parts = (macros[text] ?? text).trim().split(/\s+/);
   if (parts.length === 5) parts = ["0", ...parts];

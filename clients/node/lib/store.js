@@ -18,14 +18,15 @@ export const pause = (ms, signal) => new Promise((done) => {
 // more than 24.8 days would fire at once.
 export const abortAfter = (ms) => AbortSignal.timeout(Math.min(Math.ceil(ms), 2 ** 31 - 1));
 
+// The error codes that mean "not answered": the write may have happened, or may still happen.
 const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);
-const attempt = 1000; // ms without an answer until the next copy is sent
-const listening = 60_000; // ms that the answer to a copy is waited for
+const attempt = 1000; // ms until the next copy of an unanswered message is sent
+const listening = 60_000; // ms until repeat stops waiting for the answer to a copy
 
-// repeat sends copies of one message until the answer to one of them settles it. send(n) returns
-// what the answer to copy n settles, or undefined; pauses(n) is the pause before copy n, ms. A
-// late answer counts: on a slow broker each answer comes after the next copy was sent.
-// undefined: the signal ended it.
+// repeat sends copies of one message until the answer to one of them says what happened, and returns
+// that. It returns undefined if the signal aborts first. send(n) sends copy n, and returns undefined if
+// the answer says nothing. pauses(n) is the pause before copy n, in ms. A late answer counts too: on a
+// slow broker, each answer comes after the next copy was sent.
 export async function repeat(send, pauses, signal) {
   const over = new AbortController(), end = () => over.abort();
   if (signal?.aborted) return undefined;
@@ -50,7 +51,7 @@ export const backOff = (n) => Math.min(25 * 2 ** n, 1000);
 const kinds = { ledger: "record", jobs: "definition", nodes: "node" };
 const kindOf = (bucket, key) => kinds[bucket] ?? (key.startsWith("lock.") ? "lock" : key);
 
-// keyOf: which key a value of a kind names.
+// keyOf returns the key that a value of a kind names.
 const keyOf = {
   record: (v) => slotKey(parseSlot(v.id)),
   definition: (v) => v.job?.name,
@@ -58,7 +59,7 @@ const keyOf = {
   lock: (v) => `lock.${v.job}`,
 };
 
-// decodeOf reads the value of a key. A value that names something else than its key is invalid.
+// decodeOf reads the value of a key. A value that names another key is invalid.
 export function decodeOf(bucket, key, text) {
   const kind = kindOf(bucket, key), value = decodeAs(kind, text), named = keyOf[kind]?.(value) ?? key;
   if (named !== key) throw new Invalid(`the value of ${bucket}/${key} names ${named}`);
@@ -71,9 +72,9 @@ export class Store {
     this.writes = 0;
   }
 
-  // read asks the stream's leader: {text, value, revision, time}. Without a value, the
-  // revision is what to write over. It throws when it is not answered in time, and for
-  // a value that cannot be read.
+  // read reads a key at the stream's leader: {text, value, revision, time}. A key that does not exist, or
+  // that was deleted, has no value; the next write then names this revision. read throws if the leader does
+  // not answer in time, or if the value cannot be decoded.
   async read(bucket, key) {
     const stream = `KV_${this.namespace}_${bucket}`, subject = `$KV.${this.namespace}_${bucket}.${key}`;
     const answer = await this.nc.request(`$JS.API.STREAM.MSG.GET.${stream}`, JSON.stringify({ last_by_subj: subject }), { timeout: 2 * attempt });
@@ -93,7 +94,7 @@ export class Store {
     }
   }
 
-  // readAny is read for a value that may be unreadable: {revision, unreadable: the error}.
+  // readAny is read, but returns {revision, unreadable: error} if the value cannot be decoded.
   async readAny(bucket, key) {
     try {
       return await this.read(bucket, key);
@@ -111,10 +112,9 @@ export class Store {
     return !error;
   }
 
-  // write stores a value if revision is the key's last: {won: revision}, {lost: true},
-  // or {unknown: true} when the signal ended it before it was answered. What was not
-  // answered is settled by the same bytes at the same revision, and by nothing else: the first
-  // answer to any copy that says what became of it.
+  // write stores a value if revision is the last one of its key. It returns {won: revision}, {lost: true},
+  // or {unknown: true} if the signal aborts before the result is known. Until then it repeats the same
+  // bytes at the same revision: nothing else settles a write that was not answered.
   async write(bucket, key, value, revision, { node, signal, extra } = {}) {
     const nonce = `${node}/${++this.writes}`;
     const bytes = JSON.stringify({ ...value, nonce });
@@ -122,7 +122,7 @@ export class Store {
     head.set("Nats-Expected-Last-Subject-Sequence", String(revision));
     head.set("Nats-Expected-Stream", `KV_${this.namespace}_${bucket}`);
     for (const [name, text] of Object.entries(extra ?? {})) head.set(name, text);
-    const open = new Set(); // copies that may be stored, or be stored yet
+    const open = new Set(); // copies that may have been stored, or may still be
     const send = async (n) => {
       open.add(n);
       const answer = await this.publish(`$KV.${this.namespace}_${bucket}.${key}`, bytes, head);
@@ -137,7 +137,8 @@ export class Store {
     return settled ?? { unknown: true };
   }
 
-  // conflict reads what a write has met: {won}, {lost}, or undefined if that does not explain it.
+  // conflict reads the key after the server has reported a conflict: {won}, {lost}, or undefined if the
+  // stored value does not explain the conflict.
   async conflict(bucket, key, revision, nonce, code) {
     const found = await this.read(bucket, key).catch(() => undefined);
     if (!found) return undefined;

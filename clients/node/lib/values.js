@@ -1,6 +1,5 @@
-// Instants, durations and JSON values (docs/protocol.md, section 3). Instants are
-// nanoseconds since 1970, as BigInt: two writes of one millisecond must be told
-// apart. Durations are milliseconds.
+// Instants, durations and JSON values (docs/protocol.md, section 3). Instants are nanoseconds since 1970, as BigInt,
+// because two writes within one millisecond must differ. Durations are milliseconds.
 import { Invalid } from "./names.js";
 
 export class UnknownVersion extends Invalid {}
@@ -67,8 +66,8 @@ export function formatDuration(ms) {
   return (hours ? `${hours}h` : "") + (hours || minutes ? `${minutes}m` : "") + `${seconds}s`;
 }
 
-// rawMember is the text of a member of a JSON object, as it stands there: payloads
-// are sent as they were written, and JSON.parse would lose "1.50".
+// rawMember returns the text of a member of a JSON object as it was written, or undefined. Payloads are sent as
+// they were written, and JSON.parse would turn 1.50 into 1.5.
 export function rawMember(text, name) {
   let i = text.indexOf("{") + 1;
   const space = () => { while (/\s/.test(text[i])) i++; };

@@ -1,5 +1,5 @@
-// A worker (docs/protocol.md, sections 11 and 12): it takes slots from queues, claims,
-// runs, completes, and settles each message once.
+// A worker (docs/protocol.md, sections 10 and 11): it receives slots from queues, claims, runs and completes
+// them, and answers each message at most once.
 import { randomUUID } from "node:crypto";
 import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { cancelled, complete, decide, isFinal, needsDefinition, release, headAndTail } from "./claim.js";
@@ -11,33 +11,34 @@ import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
 import { abortAfter, pause } from "./store.js";
 import { decode, fromSeconds, parseDuration, parseInstant, rawMember, toMs } from "./values.js";
 
-const asking = 1000; // ms that a request for messages stands
+const asking = 1000; // ms until a request for messages expires
 
-// until resolves when the signal aborts.
+// until returns a promise that resolves when the signal aborts.
 const until = (signal) => new Promise((done) => {
   if (signal.aborted) done();
   else signal.addEventListener("abort", done, { once: true });
 });
 
-// Permanent is an error that no retry mends; an error's retryAfter is its own delay, ms.
+// Permanent is an error without a retry. Any other error may have retryAfter, the ms until the next attempt.
 export class Permanent extends Error {}
 
-// hands is what this process owes to slots, over all of its incarnations: key to
-// {node, controller, fence}.
-const hands = new Map();
+// inflight has the slots that this process has received and not settled, in any of its incarnations, by their
+// keys: {node, controller, fence}.
+const inflight = new Map();
 
 export class Worker {
-  // handlers: a job's name to async (run) => output. places is how many run at once.
+  // handlers are functions async (run) => output, by the names of their jobs. places bounds the handlers that
+  // run at once.
   constructor({ store, node, registry, horizon, queues, handlers, places = 16, log }) {
     Object.assign(this, { store, node, registry, horizon, queues, handlers, places, log });
     this.tasks = new Set();
-    this.tell = emitter(store, node);
+    this.emit = emitter(store, node);
     this.locks = new Locks(store, node, (record, revision, by) => this.end(record, revision, by));
   }
 
-  get running() { return [...hands.values()].filter((h) => h.node === this.node.name).length; }
+  get running() { return [...inflight.values()].filter((h) => h.node === this.node.name).length; }
 
-  // run takes slots until the signal, then waits for what runs, grace ms at most.
+  // run receives slots until the signal aborts. Then it waits for running handlers, for at most grace ms.
   async run(signal, grace) {
     const cancels = this.store.nc.subscribe(`${this.store.namespace}.node.${this.node.name}.cancel`, { callback: (_, m) => this.cancel(m) });
     const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];
@@ -46,13 +47,12 @@ export class Worker {
     await Promise.race([serving, until(stop).then(() => pause(2 * asking))]); // a broker that is away answers no request
     await Promise.race([Promise.all(this.tasks), pause(grace, this.node.signal)]);
     this.stopping = true;
-    for (const hand of hands.values()) if (hand.node === this.node.name) hand.controller.abort(new Error("worker is stopping"));
+    for (const flight of inflight.values()) if (flight.node === this.node.name) flight.controller.abort(new Error("worker is stopping"));
     await Promise.race([Promise.all(this.tasks), pause(this.node.lease / 4)]);
     cancels.unsubscribe();
   }
 
-  // serve asks for exactly as many slots as can be started: each consumer has its share
-  // of the places.
+  // serve requests only as many slots as it can start. Each consumer has its share of the places.
   async serve(stream, queue, signal) {
     const share = { free: Math.max(1, Math.floor(this.places / (2 * this.queues.length))) };
     while (!signal.aborted) {
@@ -99,17 +99,16 @@ export class Worker {
     return jetstream(this.store.nc).consumers.get(stream, queue);
   }
 
-  // task is all that happens to one delivery. What throws was not found out, or not
-  // written: the slot is wanted again.
+  // task processes one delivery. If a read or a write fails, it requests the message again.
   async task(m, queue) {
     const message = this.parse(m);
     if (!message) return;
     const key = slotKey(message.slot);
-    const hand = hands.get(key);
-    if (hand?.node === this.node.name) return; // in hand already: silence
-    if (hand) return m.nak(1000); // an older incarnation of this process still runs it
+    const flight = inflight.get(key);
+    if (flight?.node === this.node.name) return; // already in flight: no answer
+    if (flight) return m.nak(1000); // an older incarnation of this process still runs it
     const mine = { node: this.node.name, controller: new AbortController() };
-    hands.set(key, mine);
+    inflight.set(key, mine);
     const third = this.node.lease / 3;
     const marks = setInterval(() => { if (this.node.trusted()) m.working(); }, third);
     if (toMs(this.node.now() - m.timestampNanos) > third) m.working();
@@ -121,7 +120,7 @@ export class Worker {
       await this.settle(m, { nak: 1000 });
     } finally {
       clearInterval(marks);
-      hands.delete(key);
+      inflight.delete(key);
     }
   }
 
@@ -130,30 +129,30 @@ export class Worker {
       return parseMessage((name) => m.headers?.get(name) ?? "", m.subject);
     } catch (err) {
       if (!(err instanceof Invalid)) throw err;
-      this.log(`no slot: ${err.message}`);
+      this.log(`invalid message: ${err.message}`);
       if (err instanceof Contradiction || toMs(this.node.now() - m.timestampNanos) > this.trustedHorizon()) m.term(err.message);
       else m.nak(60_000);
       return undefined;
     }
   }
 
-  // trustedHorizon is the age past which slots end. There is none while the clock is
-  // implausible.
+  // trustedHorizon is the age from which a slot is not started any more. While the clock is implausible, there
+  // is none.
   trustedHorizon() { return this.node.implausible ? Infinity : this.horizon; }
 
-  // settle answers the broker, once. An ack does not fence: a worker that has lost its claim
-  // or its trust sends nothing.
+  // settle answers a message. The broker accepts the answer of any worker, so a worker that has lost its claim
+  // or its trust must not send one.
   async settle(m, answer) {
     if (answer === undefined || !this.node.trusted()) return;
     if (answer.nak !== undefined) return m.nak(Math.max(1, Math.ceil(answer.nak)));
     m.ack();
   }
 
-  // work decides and acts until the delivery can be settled: {ack}, {nak: ms}, or
-  // nothing.
-  async work(d, key, hand) {
+  // work decides and acts until the delivery can be settled. It returns {ack}, {nak: ms}, or undefined: then
+  // the worker must not answer.
+  async work(d, key, flight) {
     const { slot } = d.message;
-    // since is when the slot's stay in its lock began; entered is the revision of its record then.
+    // since is when the slot's current stay in its lock began, and entered the revision of its record then.
     let place, since, entered, ownerDead, disowned;
     while (this.node.trusted()) {
       const { value: record, revision } = await this.store.read("ledger", key);
@@ -172,11 +171,11 @@ export class Worker {
           if (!dead) {
             const old = toMs(v.now - (parseSlotStart(record) ?? d.published)) > this.trustedHorizon();
             if (!(await this.disowns(record, revision, old))) return { nak: wait };
-            disowned = revision; // what was said of it holds of this claim only
+            disowned = revision; // the answer is about this claim only
             continue;
           }
           ownerDead = record.node;
-          this.tell("fenced", { peer: record.node });
+          this.emit("fenced", { peer: record.node });
           continue;
         }
         case "enter":
@@ -189,9 +188,9 @@ export class Worker {
       const wrote = await this.put(key, step.record, revision);
       if (wrote.unknown) return undefined;
       if (wrote.lost) { [place, ownerDead, disowned] = []; continue; }
-      if (v.ownerDead) this.tell("takeover", { ...about(step.record), peer: record.node });
+      if (v.ownerDead) this.emit("takeover", { ...about(step.record), peer: record.node });
       if (step.do === "end") return this.ended(step.record, wrote.won, d.message, v.entry, since);
-      return this.attempt(d, key, hand, { record: step.record, fence: wrote.won, entry: v.entry, since });
+      return this.attempt(d, key, flight, { record: step.record, fence: wrote.won, entry: v.entry, since });
     }
     return undefined;
   }
@@ -203,35 +202,36 @@ export class Worker {
     return this.store.write("ledger", key, record, revision, { node: this.node.name, signal: this.node.signal, extra });
   }
 
-  // ended is how the message is settled once the record stands at revision.
+  // ended does what follows from a record that was stored at revision without a running attempt, and returns
+  // how to settle the message.
   async ended(record, revision, message, entry, since) {
-    this.tell(record.state, { ...about(record), error: record.error });
+    this.emit(record.state, { ...about(record), error: record.error });
     if (!isFinal(record)) return { nak: toMs(parseInstant(record.retry_at) - this.node.now()) };
     await this.locks.leave(record.id, since, entry, this.node.signal);
     await follow(this, record, revision, message, entry);
     return { ack: true };
   }
 
-  // attempt runs the handler of a claim that was won, and completes at its revision.
-  async attempt(d, key, hand, { record, fence, entry, since }) {
-    Object.assign(hand, { fence, id: record.id });
+  // attempt runs the handler after the claim was won, and completes the slot at the revision of the claim.
+  async attempt(d, key, flight, { record, fence, entry, since }) {
+    Object.assign(flight, { fence, id: record.id });
     if (!this.node.trusted()) return undefined; // the process may have slept since it sent the claim
     let outcome;
-    if (this.stopping || hand.controller.signal.aborted) {
+    if (this.stopping || flight.controller.signal.aborted) {
       outcome = release(record, this.node.now());
     } else {
-      const result = await this.handle(d, hand, record, fence, entry);
-      hand.returned = true;
+      const result = await this.handle(d, flight, record, fence, entry);
+      flight.returned = true;
       outcome = complete(record, fence, this.node.now(), this.trustedHorizon(), result);
     }
-    if (!this.node.trusted()) return undefined; // it is another's, or will be
+    if (!this.node.trusted()) return undefined; // another worker has taken over the slot, or will
     const wrote = await this.completion(key, outcome, fence);
-    if (wrote.lost) this.tell("refused", about(record));
+    if (wrote.lost) this.emit("refused", about(record));
     return wrote.won ? this.ended(outcome, wrote.won, d.message, entry, since) : undefined;
   }
 
-  // completion repeats what the server refuses: the handler of this attempt has started, so
-  // the slot stays in hand, and is not claimed again.
+  // completion repeats a write that the server refuses. The handler has started, so the slot must stay in
+  // flight and not be claimed again.
   async completion(key, outcome, fence) {
     while (this.node.trusted()) {
       try {
@@ -244,13 +244,13 @@ export class Worker {
     return { unknown: true };
   }
 
-  async handle(d, hand, record, fence, entry) {
+  async handle(d, flight, record, fence, entry) {
     const { job } = entry;
     const timeout = job.timeout ? abortAfter(parseDuration(job.timeout)) : undefined;
-    const signal = AbortSignal.any([hand.controller.signal, this.node.signal, ...(timeout ? [timeout] : [])]);
+    const signal = AbortSignal.any([flight.controller.signal, this.node.signal, ...(timeout ? [timeout] : [])]);
     const backoff = Math.min(parseDuration(job.backoff) * 2 ** (record.attempt - 1), parseDuration(job.max_backoff)) * (0.75 + Math.random() / 2);
     try {
-      let value; // the slot's result, as run.result(value) sets it
+      let value; // the slot's result, which run.result(value) sets
       const result = (v) => {
         if (Buffer.byteLength(JSON.stringify(v) ?? "") > 65_536) throw new RangeError("result: want at most 64 KiB of JSON");
         value = v ?? undefined;
@@ -259,14 +259,14 @@ export class Worker {
       return { output: output === undefined ? "" : headAndTail(String(output), job.output ?? 4096), value };
     } catch (err) {
       return {
-        error: hand.ending ?? (err.message || "failed, and did not say why"), permanent: err instanceof Permanent, retryAfter: err.retryAfter,
-        stopped: this.stopping && hand.controller.signal.aborted, cancelled: hand.ending !== undefined, backoff,
+        error: flight.ending ?? (err.message || "failed, and did not say why"), permanent: err instanceof Permanent, retryAfter: err.retryAfter,
+        stopped: this.stopping && flight.controller.signal.aborted, cancelled: flight.ending !== undefined, backoff,
       };
     }
   }
 
-  // end has a slot ended for a newer one: asks its owner, or writes its outcome if
-  // no node owns it.
+  // end ends a slot that a newer one replaces: it asks the owner to end it, or writes the outcome if the slot
+  // has no owner.
   async end(record, revision, by) {
     if (record.state === "running") {
       const request = JSON.stringify({ v: 1, id: record.id, fence: revision, replaced: true, by });
@@ -275,11 +275,11 @@ export class Worker {
     }
     const slot = parseSlot(record.id), v = { record, revision, now: this.node.now(), self: this.node.name };
     const outcome = cancelled({ message: { slot } }, v, `replaced by ${by}`);
-    if ((await this.put(slotKey(slot), outcome, revision)).won) this.tell("cancelled", { ...about(outcome), error: outcome.error });
+    if ((await this.put(slotKey(slot), outcome, revision)).won) this.emit("cancelled", { ...about(outcome), error: outcome.error });
   }
 
-  // disowns asks the owner of a record whether it holds the claim. No answer is no "no",
-  // unless the slot is old.
+  // disowns reports whether the owner of a record says that it does not hold the claim. Without an answer, it
+  // returns old: whether the slot is too old to be started.
   async disowns(record, revision, old) {
     const request = JSON.stringify({ v: 1, id: record.id, claim: revision });
     const answer = await this.store.nc.request(`${this.store.namespace}.node.${record.node}.cancel`, request, { timeout: 1000 }).then((m) => decode(m.string())).catch(() => undefined);
@@ -287,24 +287,24 @@ export class Worker {
     return !answer.holds || (old && Boolean(answer.ended));
   }
 
-  // cancel ends the very attempt that is asked about, and no later one; or it answers
-  // whether this process has the slot in hand.
+  // cancel answers a request to this node: to end one attempt, or to say whether this process has the slot in
+  // flight.
   cancel(m) {
     let answer = { v: 1, ending: false };
     try {
       const { slot, claim, fence, cause } = cancelRequest(m.string());
       if (claim) {
-        // What it wrote last may still be stored, and it cannot say that nothing starts by that.
+        // Without trust, this node cannot deny the claim: its last write may still be stored.
         if (!this.node.trusted()) return;
-        const hand = hands.get(slotKey(slot));
-        answer = { v: 1, holds: hand !== undefined, ...(hand?.controller.signal.aborted && !hand.returned && { ended: true }) };
+        const flight = inflight.get(slotKey(slot));
+        answer = { v: 1, holds: flight !== undefined, ...(flight?.controller.signal.aborted && !flight.returned && { ended: true }) };
         return m.respond(JSON.stringify(answer));
       }
       const id = slotID(slot);
-      const hand = [...hands.values()].find((h) => h.id === id && String(h.fence) === fence && h.node === this.node.name);
-      if (hand && !hand.returned && (hand.ending !== undefined || !hand.controller.signal.aborted)) {
-        hand.ending = cause;
-        hand.controller.abort(new Error(hand.ending));
+      const flight = [...inflight.values()].find((h) => h.id === id && String(h.fence) === fence && h.node === this.node.name);
+      if (flight && !flight.returned && (flight.ending !== undefined || !flight.controller.signal.aborted)) {
+        flight.ending = cause;
+        flight.controller.abort(new Error(flight.ending));
         answer.ending = true;
       }
     } catch (err) {
@@ -314,9 +314,8 @@ export class Worker {
   }
 }
 
-// cancelRequest reads a request to a node: {slot, fence, cause} to end an attempt, {slot,
-// claim} to say whether the slot is in hand. The revisions are texts, because a Number does not
-// hold all of them.
+// cancelRequest reads a request to a node: {slot, fence, cause} to end an attempt, or {slot, claim} to say
+// whether the slot is in flight. Revisions are strings, because a Number cannot hold all of them.
 export function cancelRequest(text) {
   const { id, by, replaced } = decode(text), slot = parseSlot(String(id));
   const revision = (name) => (/^[1-9][0-9]*$/.exec(rawMember(text, name) ?? "") ?? [])[0];
@@ -327,13 +326,13 @@ export function cancelRequest(text) {
   return { slot, fence, cause: replaced ? `replaced by ${name}` : `cancelled by ${name}` };
 }
 
-// parseSlotStart is the instant of a planned slot, undefined of a triggered run.
+// parseSlotStart returns the instant of a planned slot. It returns undefined for a triggered run.
 const parseSlotStart = (record) => {
   const { at } = parseSlot(record.id);
   return at === undefined ? undefined : fromSeconds(at);
 };
 
-// clean leaves out what cannot be printed, and what is too long.
+// clean removes characters that cannot be printed, and cuts the name to 256 bytes.
 const clean = (name) => Buffer.from(name.replace(/\p{C}/gu, "")).subarray(0, 256).toString().replace(/\uFFFD+$/, "");
 
 const about = (record) => ({ id: record.id, job: record.id.split(":")[0], attempt: record.attempt });

@@ -1,5 +1,5 @@
-// Time zones, from the rules that this Node.js was built with: their release is
-// process.versions.tz, and stands in the node's record.
+// Time zones, from the rules that this Node.js was built with. Their release is process.versions.tz, which
+// the node's record contains.
 import { Invalid } from "./names.js";
 
 const zones = new Map();
@@ -23,9 +23,9 @@ function load(name) {
   }
   const quarters = new Map();
   const zone = {
-    spans: [], // stretches without a change, as far as they are known
+    spans: [], // those that change has found
     offset(at) {
-      // Since 1973 clocks change at full quarters of an hour only.
+      // Since 1973, clocks change only at full quarters of an hour, so one offset holds for a quarter.
       if (at < year1973) return offset(at);
       const quarter = Math.floor(at / 900);
       if (quarters.size > 100_000) quarters.clear();
@@ -47,14 +47,14 @@ function load(name) {
 const probe = 86400;
 const forever = Date.UTC(10000, 0, 1) / 1000;
 
-// spansFrom yields the stretches of time in which the zone's offset is one, from the
-// one before that which holds after: {start, end, offset, before, after}.
+// spansFrom yields spans, periods in which the zone's offset does not change: {start, end, offset, before,
+// after}. before and after are the offsets of the previous and the next span. The first one begins ten days
+// before the instant after, so that a change shortly before that instant is seen.
 export function* spansFrom(zone, after) {
   if (zone.fixed) {
     yield { start: -forever, end: forever, offset: 0 };
     return;
   }
-  // Ten days back: far enough to see a change that the instant is just behind.
   let start = after - 10 * probe, before;
   let offset = zone.offset(start);
   while (start < forever) {
@@ -65,8 +65,8 @@ export function* spansFrom(zone, after) {
   }
 }
 
-// change is the first instant with another offset. Rules repeat within a year: a zone
-// without a change for ten years will have none.
+// change returns the first instant after start that has another offset. If it finds none within ten years, it
+// returns the end of these.
 function change(zone, start, offset) {
   const known = zone.spans.find((s) => s.start <= start && start < s.end);
   if (known) return known.end;
