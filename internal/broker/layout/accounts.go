@@ -191,12 +191,14 @@ func (a *Account) receives(published []string) (received []string) {
 	return received
 }
 
-// withoutCycle returns the event subjects that an account imports from another one, given those that
-// it wants. back holds the subjects that the other account wants in return. The server refuses two
-// accounts that import one subject from each other. So for a wanted subject of all kinds of events
-// that overlaps with back, withoutCycle returns the subjects of those outcomes that do not overlap.
-// It keeps a wanted subject of one kind, because the other account then imports only such outcomes. If
-// the other account wants one kind that overlaps too, as two callers of one job do, neither imports it.
+// withoutCycle returns the event subjects that one account imports from another. wanted are those that
+// it wants, and back are those that the other account wants from it. The server refuses two accounts
+// that import one subject from each other. So withoutCycle resolves each overlap with back:
+//   - A wanted subject of all kinds of events is replaced by one for each outcome. Those that overlap
+//     are left out.
+//   - A wanted subject of one kind is kept if the other account wants all kinds. The call for the
+//     other account then leaves this kind out.
+//   - If both accounts want the same kind, as two callers of one job do, neither imports it.
 func withoutCycle(wanted, back []string) (imports []string) {
 	overlaps := func(s string) bool {
 		return slices.ContainsFunc(back, func(b string) bool { return covers(b, s) || covers(s, b) })

@@ -30,9 +30,9 @@ const (
 // messages and batches. All messages of a batch have the same context. If a whole batch waits and
 // fewer than maxBatches are open, it joins the round, so that the storage has work all the time.
 //
-// Nothing is configured; see storage. A group measures only rounds of minBatch messages or more in
-// which the storage had work all the time: their messages were sent singly, and either all at once,
-// or other messages waited when the round ended.
+// Nothing is configured: rounds measure the storage; see storage. Only a round of minBatch messages or
+// more counts, if all of them were sent singly and the storage had work all the time: either all were
+// sent at once, or other messages waited when the round ended.
 //
 // Invariants:
 //   - A message waits only while a round is open, so a lone message never waits. If the context of

@@ -13,15 +13,17 @@ const (
 	// halve the rate of the writes that slots wait for.
 	SlowStorage = 150 * time.Microsecond
 
-	// beyondDoubt is the time of one more message from which on one measured round is enough.
+	// beyondDoubt is the time of one more message from which on one measured round proves that the
+	// storage is slow. Between SlowStorage and beyondDoubt, it takes two rounds.
 	beyondDoubt = 400 * time.Microsecond
 
 	// window is how many single messages may be open at once before the storage has been
 	// measured. They cost slow storage about as much as one batch.
 	window = minBatch
 
-	// wideWindow is the same while one round has left a doubt. Most of the time of a small round on
-	// a busy machine is not the storage's.
+	// wideWindow replaces window after a first round that proved nothing; see beyondDoubt. The second
+	// round is larger, because on a busy machine most of the time of a small round is not spent in
+	// the storage.
 	wideWindow = 4 * window
 
 	// slowWindow is how many messages are sent at once, without waiting, on slow storage. It
@@ -46,7 +48,7 @@ const (
 type storage struct {
 	distance *distance
 	pace     atomic.Int64 // time of one more message, in ns; 0: not known
-	doubtful atomic.Bool  // the last round has left a doubt
+	doubtful atomic.Bool  // one round was measured, and it proved nothing; see beyondDoubt
 
 	mu       sync.Mutex
 	last     time.Duration // time of one more message in the last measured round; 0: none was measured
@@ -96,7 +98,8 @@ func (s *storage) measure(took time.Duration, n int) {
 	}
 }
 
-// probe reports whether it is time to measure slow storage again. If so, it counts as done.
+// probe reports whether it is time to measure slow storage again. If it is, the caller measures it, and
+// the interval begins anew.
 func (s *storage) probe(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +123,7 @@ func (s *storage) doubtDistance() {
 // strained records the time that a message took. ahead is the number of messages of its round that
 // were open when it was sent. If storage that was fast has become slow, strained discards the
 // measurements, so that the next round is measured. Messages sent before the last round was measured
-// do not count, so one pause of a busy machine discards them once.
+// do not count, so one pause of a busy machine discards the measurements only once.
 func (s *storage) strained(ahead int, took time.Duration) {
 	if ahead < window {
 		return

@@ -131,7 +131,7 @@ type Question struct {
 	queued      bool // a copy is in the writer's queue
 	paused      bool // send no copy now
 
-	round      *round // the group's round that waits for an answer; nil: none does
+	round      *round // the round of a group that counts it as unanswered; nil: none
 	openBefore int    // how many questions of the round were open before it
 	waited     bool   // it has waited in a group since wall
 

@@ -27,9 +27,9 @@ type planConsumer struct {
 // arrange decides what to do with the consumers that were found for a job. plans are the plans by
 // which messages start the job. done has the plans that are known to be drained, by From. Each plan
 // has a consumer of its own. The consumers are created in the order of the plans, and a consumer is
-// removed only when it is drained and the next one exists. So the newest consumer shows the progress
-// of the job: an older plan without a consumer is drained. arrange creates no consumer for a plan
-// that ended before the time after.
+// removed only when it is drained and, unless isSpent says otherwise, the next one exists. So the
+// newest consumer shows the progress of the job: an older plan without a consumer is drained. arrange
+// creates no consumer for a plan that ended before the time after.
 func arrange(plans []plans.PastPlan, found []core.OnConsumer, done map[time.Time]bool, after time.Time) arrangement {
 	a := arrangement{newest: -1}
 	for _, c := range found {

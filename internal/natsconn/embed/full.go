@@ -45,7 +45,7 @@ func (r *restarts) begin(now time.Time) {
 	r.last, r.pause = now, min(max(2*r.pause, 2*checkEvery), maxPause)
 }
 
-// healthy notes that the server can write. If it still can a maxPause after its last restart, the disk
+// healthy notes that the server can write. If the last restart was maxPause ago or longer, the disk
 // was full and not broken, so the next pause is the shortest one again.
 func (r *restarts) healthy(now time.Time) {
 	if now.Sub(r.last) >= maxPause {
