@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -94,7 +93,7 @@ func (t *task) track(ctx context.Context, rec job.Record, revision uint64) error
 	for {
 		state, at, err := t.cfg.AlertStates.Read(ctx, rec.Slot.Job)
 		switch {
-		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+		case exchange.IsUnreadable(err):
 			t.cfg.Logger.Warn("cannot read the alert state of a job: no alert when the job recovers", "job", rec.Slot.Job, "error", err)
 			return nil
 		case err != nil && !errors.Is(err, job.ErrNotFound):
@@ -111,7 +110,7 @@ func (t *task) track(ctx context.Context, rec job.Record, revision uint64) error
 				return err
 			}
 		}
-		next.Nonce = t.cfg.Node.Name() + "#" + rand.Text()
+		next.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
 		_, err = t.cfg.AlertStates.Write(ctx, next, at)
 		switch {
 		case errors.Is(err, job.ErrConflict):

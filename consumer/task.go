@@ -305,8 +305,8 @@ const maxOwnPanics = 3
 // fail drops the message. If the result of the attempt may have been sent, fail writes the same
 // record again. If the task has a claim, and no result was sent, fail records a failed attempt.
 // Otherwise it postpones the slot. After more than maxOwnPanics panics it closes the task without
-// an answer to the broker. Then a claimed slot stays in the table until it is past the horizon: its handler
-// may have started, and the next delivery would start it again under the same attempt.
+// an answer to the broker. Then a claimed slot stays in the table until it is past the horizon: its
+// handler may have started, and the next delivery would start it again under the same attempt.
 func (t *task) fail(p any) {
 	err := panicked(p)
 	t.cfg.Logger.Error("handling a slot panicked", "slot", t.d.Slot.ID(), "subject", t.msg.Subject(), "error", err)
@@ -366,7 +366,7 @@ func (t *task) read() error {
 
 // arrive enters the slot in the table.
 func (t *task) arrive(mayBlock bool) flow {
-	if !t.permit && !t.pending || core.IsClosed(t.stopping) {
+	if core.IsClosed(t.stopping) {
 		return t.respondWith(later(noPermitDelay)) // the delay keeps the message from coming back to this worker's own open request
 	}
 	if t.readErr != nil {

@@ -130,8 +130,9 @@ type Attempt struct {
 	Finished time.Time `json:"finished,omitzero"`
 	Error    string    `json:"error,omitempty"`
 
-	// Output is what the attempt wrote. It is empty in the last attempt, whose output is that
-	// of the record. The older an attempt is, the less of its output is kept.
+	// Output is what the attempt wrote. In the last attempt it is empty, and Record.Output has it
+	// instead, unless a claim after that attempt was released. The older an attempt is, the less of
+	// its output is kept.
 	Output string `json:"output,omitempty"`
 }
 

@@ -61,12 +61,7 @@ func (s *Store) firstReply(ctx context.Context, subject string, data []byte) (*n
 	ctx, cancel := context.WithTimeout(ctx, wire.AttemptTimeout)
 	defer cancel()
 	reply, answers := layout.ReplyPrefix(s.Namespace)+"."+rand.Text(), make(chan *nats.Msg, 1)
-	stop, err := s.Listen(reply, func(m *nats.Msg) {
-		select {
-		case answers <- m:
-		default: // the first reply counts
-		}
-	})
+	stop, err := s.Listen(reply, func(m *nats.Msg) { core.TrySend(answers, m) })
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,8 @@ package producer
 import (
 	"sync"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // answers are the broker's answers that the session has not taken in yet: at most as many
@@ -26,10 +28,7 @@ func (as *answers) put(a answer) {
 	as.mu.Lock()
 	as.all = append(as.all, a)
 	as.mu.Unlock()
-	select {
-	case as.ready <- struct{}{}:
-	default:
-	}
+	core.TrySend(as.ready, struct{}{})
 }
 
 // take returns the answers since the last call. The slice is valid until the next call.

@@ -59,7 +59,7 @@
 //   - A copy is dropped only if its owner announced T at or after the slot's due time, for
 //     the same members, the same digest of the registry and the same definition.
 //   - A wrong guess about which peers are alive changes how often a slot is published, and
-//     nothing else. A silent owner loses its share after 250 ms and the time that the broker
+//     nothing else. A silent owner loses its share after 250 ms plus the time that the broker
 //     now takes to answer, a slow one after 2 s.
 //   - Announcements are not trusted. They count only for nodes with a live record, and not
 //     for slots that are not due yet. Audits check them: an active producer publishes one

@@ -203,7 +203,7 @@ func readWatermark(ctx context.Context, w Watermark) (exchange.Watermark, uint64
 		return wm, revision, nil
 	case errors.Is(err, job.ErrNotFound):
 		return exchange.Watermark{}, revision, nil
-	case errors.Is(err, job.ErrVersion), errors.Is(err, job.ErrInvalid):
+	case exchange.IsUnreadable(err):
 		return exchange.Watermark{}, revision, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	return exchange.Watermark{}, 0, fmt.Errorf("read the watermark: %w", err)

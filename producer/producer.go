@@ -89,8 +89,8 @@ type Config struct {
 
 	// Vouched reports whether a live record says that the node produces, and when the node
 	// started, as far as this node knows. If ok is false, the node's announcements are ignored.
-	// An announcement with another start is ignored too. It must not
-	// block. Nil: every announcement counts.
+	// An announcement with another start is ignored too. Vouched must not block. Nil: every
+	// announcement counts.
 	Vouched func(node string) (started time.Time, ok bool)
 
 	// ZonesBehind reports whether a live producer has newer time zone data than this program.
@@ -121,9 +121,9 @@ type Config struct {
 	// inactive. The function must not block.
 	SetActive func(bool)
 
-	// Reconnects counts how often the connection was restored. So the producer notices a connection
-	// that was lost and restored between two turns. It must not block. Nil: only a loss during which
-	// Slots.Connected is asked is noticed.
+	// Reconnects returns how often the connection was restored. So the producer notices a connection
+	// that was lost and restored between two turns. It must not block. Nil: the producer does not
+	// notice that.
 	Reconnects func() uint64
 
 	// Stepped signals that the clock was set, so that slots that are due now need not wait

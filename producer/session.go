@@ -51,8 +51,7 @@ type session struct {
 	// lastTurn is the broker's clock at the last turn. watermarkStale is true while the stored
 	// watermark must be read before a slot is published, since others may have published
 	// meanwhile. away is true after a turn in which canPublish was false, and at first if the clock
-	// is implausible. reconnects is what
-	// Config.Reconnects returned at the last turn.
+	// is implausible. reconnects is what Config.Reconnects returned at the last turn.
 	lastTurn       time.Time
 	watermarkStale bool
 	away           bool

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Any login may have written a value on the broker. So every value is bounded where it is
-// decoded. Then no count makes the code that uses the value
-// allocate or loop without end, and every time can be written as RFC 3339 again. If a member that
-// rules depend on is out of bounds, the whole value is invalid. A text for people is cut.
+// Any login may have written a value on the broker, so every decoder bounds its value. Then no
+// count makes the code that uses the value allocate or loop without end, and every time can be
+// written as RFC 3339 again. If a member that rules depend on is out of bounds, the whole value is
+// invalid. A text for people is cut.
 const (
 	// MaxSpan bounds durations in settings, and the clock offsets that nodes report.
 	MaxSpan = 100 * 366 * 24 * time.Hour

@@ -90,13 +90,13 @@ func DecodeLoosely(what string, data []byte, dst any) (Extra, error) {
 	return extra, nil
 }
 
-// lenient matches the part that makes an instant unreadable here, and not for package time: an hour of
-// one digit, a comma, more than nine digits of fraction, an offset of 24 hours or of 60 minutes
+// lenient matches what package time accepts in an instant and this package refuses: an hour of one
+// digit, a comma, more than nine digits of fraction, an offset of 24 hours or of 60 minutes
 // (https://go.dev/issue/54580).
 var lenient = regexp.MustCompile(`T(?:\d:|[\d:]{8}(?:,\d|\.\d{10}|[.\d]*[+-](?:24:|\d\d:60)))`)
 
-// isLenient reports whether data matches lenient. Nearly all instants are written in UTC, with two
-// digits for the hour. The expression, which costs a tenth of reading a record, is for the others.
+// isLenient reports whether data matches lenient. Matching costs a tenth of the time to read a record,
+// so it is skipped if all instants are in UTC and have two digits for the hour, as nearly all do.
 func isLenient(data []byte) bool {
 	for i := 0; ; {
 		t := bytes.IndexByte(data[i:], 'T')
@@ -126,7 +126,8 @@ func ParseInstant(text string) (time.Time, error) {
 // Unmarshal does what json.Unmarshal does, but refuses an instant that ParseInstant refuses.
 func Unmarshal(data []byte, dst any) error {
 	if isLenient(data) {
-		// A text may match too. So each match is spoilt: then only an instant is refused.
+		// The match may be part of an ordinary text. So read a copy in which every match is replaced:
+		// an instant is then invalid, and a text is not.
 		if err := json.Unmarshal(lenient.ReplaceAll(data, []byte("t")), reflect.New(reflect.TypeOf(dst).Elem()).Interface()); err != nil {
 			return err
 		}

@@ -58,8 +58,8 @@
 //  8. A write without an answer is unknown: it is repeated at the same revision.
 //  9. No node loses its lease while the broker answers within a third of it, and an
 //     overloaded broker never makes a node send more.
-//  10. No slot stays without an outcome past its horizon while a broker lives, and a worker
-//     with a handler.
+//  10. No slot stays without an outcome past its horizon while a broker and a worker with a
+//     handler live.
 //  11. A value that is too large is cut, not retried for ever.
 //
 // Every value from the broker may have been written by anyone with a login. So a decoder

@@ -30,7 +30,9 @@ type HoldsAnswer struct {
 	// Holds is true if the slot is in flight on the node.
 	Holds bool `json:"holds"`
 
-	// Ended is true if Holds is, and the handler has not returned after its context ended.
+	// Ended is true if Holds is, and either the handler has not returned although its context has
+	// ended, or the attempt's result cannot be recorded. Past the horizon, the sender may then end
+	// the slot.
 	Ended bool `json:"ended,omitempty"`
 
 	// Error is why the request is invalid.

@@ -46,9 +46,8 @@ type DueSlot struct {
 // older ones share one message.
 const MaxMissed = 1000
 
-// LateAfter is how long after its due time a slot that was not published is late. A job's
-// catch-up policy decides about its late slots. A younger slot runs, unless it fell due during a
-// pause.
+// LateAfter is how long after its due time an unpublished slot becomes late. A job's catch-up policy
+// decides about its late slots. A younger slot runs, unless it fell due during a pause.
 const LateAfter = time.Minute
 
 // Due returns the slots of a timeline that are due at now, oldest first, and how to publish

@@ -11,7 +11,7 @@ import (
 type Source interface {
 	// Next returns the first slot at or after u. It may give up after last.
 	Next(u, last int64) (int64, bool)
-	// Key differs for sources whose slots may differ. It ignores exclusions.
+	// Key returns the same text only for sources with the same slots, exclusions aside.
 	Key() string
 }
 
