@@ -1,3 +1,0 @@
-package kv_test
-
-import ()
