@@ -216,7 +216,7 @@ var nodeMutants = []nodeMutant{
 	{"denies its claim by another revision", "worker", `holds: flight !== undefined,`, `holds: flight !== undefined && (!flight.fence || String(flight.fence) === claim),`, "", "ask O-2"},
 	{"takes over by an answer of another version", "worker", `decode(m.string())).catch(`, `m.json()).catch(`, "", "owner-slow V-2"},
 	{"cancels by a request of another version", "worker", `replaced } = decode(text)`, `replaced } = JSON.parse(text)`, "", "cancel V-2"},
-	{"starts by a claim that was not answered before its trust ended", "worker", `if (wrote.unknown) return undefined;`, ``, "", "lapsed W-5"},
+	{"starts by a claim that was not answered before its trust ended", "worker", `if (wrote.unknown) return undefined;`, `if (wrote.unknown) return void (await this.handle(d, flight, step.record, 0, v.entry));`, "", "lapsed W-5"},
 	{"trusts itself for all of its lease", "node", `this.trustedUntil = sent + 0.75 * this.lease;`, `this.trustedUntil = sent + 0.97 * this.lease;`, "", "lapsed L-3"},
 	{"gives a slot back at once that waits for its next attempt", "worker", `return m.nak(Math.max(1, Math.ceil(answer.nak)));`, `return m.nak();`, "", "fails C-9"},
 	{"runs a part as if it were a slot", "claim", `if (d.message.slot.shards) return unhandled(d); // this program leaves split slots to others`, ``, "", "no-handler C-13"},
