@@ -119,7 +119,10 @@ func (p *Provider) Finish(ctx context.Context, redirect, secret string, answer u
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tokens, err := p.flow(real, redirect).Exchange(p.with(ctx), answer.Get("code"), oauth2.VerifierOption(verifier))
-	if err != nil {
+	switch {
+	case isAway(err):
+		return "", auth.Unreachable(err)
+	case err != nil:
 		return "", fmt.Errorf("exchange the code: %w", err)
 	}
 	raw, ok := tokens.Extra("id_token").(string)
@@ -134,6 +137,15 @@ func (p *Provider) Finish(ctx context.Context, redirect, secret string, answer u
 		return "", errors.New("the nonce of the ID token is not that of the login")
 	}
 	return name(id)
+}
+
+// isAway reports whether the provider did not answer, or answered that it cannot now.
+func isAway(err error) bool {
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		return true
+	}
+	answer, ok := errors.AsType[*oauth2.RetrieveError](err)
+	return ok && answer.Response.StatusCode >= http.StatusInternalServerError
 }
 
 // Bearer implements auth.Provider.

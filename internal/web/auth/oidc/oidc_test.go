@@ -229,6 +229,29 @@ func TestKeysThatCannotBeReadAreNoFaultOfTheCredentials(t *testing.T) {
 	}
 }
 
+func TestProviderThatGoesAwayDuringALoginIsNoFaultOfTheCredentials(t *testing.T) {
+	t.Parallel()
+	m, p := provider(t)
+	s := site(t, p)
+	away := &mockoidc.ServerError{Code: http.StatusServiceUnavailable, Error: "away"}
+	for _, answer := range []*mockoidc.ServerError{nil, nil, away, away} { // the configuration, the login page, the tokens in two ways
+		m.QueueError(answer)
+	}
+	if code, page := get(t, browser(t), s.URL+"/login/oidc"); code != 503 || !strings.Contains(page, "does not answer") {
+		t.Errorf("provider that cannot answer: %d\n%s", code, page)
+	}
+	b := browser(t)
+	b.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
+		if strings.HasSuffix(r.URL.Path, "/login/callback") {
+			return m.Shutdown()
+		}
+		return nil
+	}
+	if code, page := get(t, b, s.URL+"/login/oidc"); code != 503 || !strings.Contains(page, "does not answer") {
+		t.Errorf("provider that is down: %d\n%s", code, page)
+	}
+}
+
 func TestWrongSettingsAreKnownAtTheStart(t *testing.T) {
 	t.Parallel()
 	good := secretFile(t, "0123456789abcdef")
