@@ -73,7 +73,7 @@ export const guarded = (job) => job.overlap !== "allow" || Boolean(job.concurren
 const lengths = new Set(["timeout", "deadline", "backoff", "max_backoff", "catch_up_within", "late_after", "spread"]);
 const instants = new Set(["from", "until"]);
 
-// The members of the canonical text, in order. A member with members of its own has their names.
+// The members of the canonical text, in order. The value of an object is an object with the names of its members.
 const plain = (...names) => Object.fromEntries(names.map((name) => [name, undefined]));
 const webhook = { ...plain("url", "url_env"), headers: plain("name", "prefix", "env") };
 const alert = { http: webhook, nats: plain("subject"), ...plain("format", "template", "key_env") };
