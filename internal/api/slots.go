@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
@@ -62,14 +62,15 @@ func explain(ctx context.Context, c *client.Client, in SlotRequest) (Story, erro
 	return Story{s, append([]client.Step{}, s.Steps...)}, err
 }
 
-var errStillRuns = errors.New("the slot was asked to end and still runs: repeat the request to keep waiting")
+var errStillRuns = fmt.Errorf("the slot was asked to end and still runs: repeat the request to keep waiting: %w", job.ErrUnknown)
 
 func cancelSlot(ctx context.Context, c *client.Client, in SlotRequest) (row.Cancel, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience/2, errStillRuns)
+	ctx, cancel := context.WithTimeout(ctx, patience/2)
 	defer cancel()
-	r, err := c.Cancel(ctx, in.ID, nil)
-	if err != nil && errors.Is(context.Cause(ctx), errStillRuns) {
-		err = errors.Join(context.Cause(ctx), job.ErrUnknown)
+	asked := false
+	r, err := c.Cancel(ctx, in.ID, func(client.CancelWait) { asked = true })
+	if err != nil && asked && ctx.Err() != nil {
+		err = errStillRuns
 	}
 	return row.Cancelled(r), err
 }
