@@ -75,9 +75,11 @@ func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, err
 	// The timeout has passed, or the server shuts down.
 	now, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.api.cfg.Patience)
 	defer cancel()
-	c.status = http.StatusAccepted
 	if s, err = c.Slot(now, in.ID); errors.Is(err, job.ErrNotFound) { // the slot is planned and not due yet
-		return client.SlotDetails{SlotRow: client.SlotRow{ID: in.ID, State: job.Pending}}, nil
+		s, err = client.SlotDetails{SlotRow: client.SlotRow{ID: in.ID, State: job.Pending}}, nil
+	}
+	if !s.State.Final() {
+		c.status = http.StatusAccepted
 	}
 	return s, err
 }
