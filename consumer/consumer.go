@@ -334,7 +334,7 @@ func (c *Consumer) drain(ctx, node context.Context) {
 	}
 	lingerCtx, cancel := context.WithTimeout(context.Background(), linger)
 	defer cancel()
-	if !c.cfg.Table.waitFor(lingerCtx, func(o entry) bool { return o.node != c.cfg.Node.Name() || lost && o.outlives() }) {
+	if !c.cfg.Table.waitFor(lingerCtx, func(o entry) bool { return o.abandoned || o.node != c.cfg.Node.Name() || lost && o.outlives() }) {
 		c.cfg.Logger.Error("handlers have not returned after their contexts ended; stopping without them",
 			"node", c.cfg.Node.Name(), "slots", c.cfg.Table.ids(c.cfg.Node.Name()))
 	}

@@ -213,6 +213,28 @@ func TestAResultThatMayHaveBeenStoredIsWrittenAgainUnchangedAfterAPanic(t *testi
 	})
 }
 
+func TestAConsumerDoesNotWaitForAnAbandonedSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.handle(job.Job{Name: "bad"}, func(context.Context, job.Run) error { return nil })
+		b.handle(job.Job{Name: "long"}, func(ctx context.Context, _ job.Run) error { <-ctx.Done(); return ctx.Err() })
+		b.cfg.Ledger = panickyLedger{b.ledger, func(r job.Record) bool { return r.Slot.Job == "bad" && r.State != job.Running }}
+		stop := b.run()
+		bad := b.publish("bad")
+		b.publish("long")
+		time.Sleep(time.Minute)
+		lost := time.Now()
+		b.node.lose(job.ErrLeaseLost)
+		if err := stop(); !errors.Is(err, job.ErrLeaseLost) || time.Since(lost) > 2*time.Second {
+			t.Errorf("%v after %v", err, time.Since(lost))
+		}
+		if holds, _ := b.cfg.Table.Holds(bad.Key()); !holds {
+			t.Error("the slot is not in the table any more")
+		}
+	})
+}
+
 // A handler whose result cannot be written is not started again: its slot stays in the table until
 // it is past the horizon. Then this worker ends it, or any other.
 func TestAHandlerIsNotStartedAgainIfNoResultOfItCanBeWritten(t *testing.T) {
