@@ -13,7 +13,7 @@ type Background[K comparable, T any] struct {
 	Context context.Context
 
 	// Every is how old a value may get. Get has an older one computed again, but not before twenty
-	// times the duration of its computation has passed.
+	// times the duration of its computation has passed, or four times if that failed.
 	Every time.Duration
 
 	// Max bounds the values that are kept, at least 1.
@@ -70,7 +70,11 @@ func (b *Background[K, T]) Get(ctx context.Context, key K, notBefore time.Time, 
 		b.values[key] = v
 	}
 	v.asked = time.Now()
-	due := time.Since(v.tried) > max(b.Every, 20*v.took) || v.tried.Before(notBefore)
+	pause := 20 * v.took
+	if v.result.Err != nil {
+		pause = 4 * v.took
+	}
+	due := time.Since(v.tried) > max(b.Every, pause) || v.tried.Before(notBefore)
 	if due && v.running == nil && b.Context.Err() == nil {
 		v.running, v.began = make(chan struct{}), time.Now()
 		b.ended.Go(func() { b.run(v, compute) })

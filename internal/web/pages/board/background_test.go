@@ -49,6 +49,34 @@ func TestBackgroundComputesOneAtATimeAndKeepsTheLast(t *testing.T) {
 	})
 }
 
+// A check that failed after two minutes would otherwise be shown as failed for forty.
+func TestBackgroundRepeatsAFailureSoonerThanASuccess(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err   error
+		again time.Duration
+	}{{nil, 20 * time.Minute}, {errors.New("broken"), 4 * time.Minute}} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			l := Background[string, int]{Context: ctx, Every: time.Second, Max: 1}
+			compute := func(context.Context) (int, error) {
+				time.Sleep(time.Minute)
+				return 1, c.err
+			}
+			began := time.Now()
+			l.Get(ctx, "a", time.Time{}, time.Hour, compute)
+			for !l.Get(ctx, "a", time.Time{}, 0, compute).Running {
+				time.Sleep(time.Second)
+			}
+			if d := time.Since(began); d < c.again || d > c.again+2*time.Second {
+				t.Errorf("with the error %v it was computed again after %v, want %v", c.err, d, c.again)
+			}
+			stop()
+			l.Wait()
+		})
+	}
+}
+
 // A computation that began before the news does not have them.
 func TestBackgroundComputesAgainWhatBeganBeforeTheNews(t *testing.T) {
 	t.Parallel()
