@@ -3,6 +3,7 @@ package cronce_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -81,5 +82,21 @@ func TestReadyNamesWhatTheLoginMayNotDo(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestWithQueuesSetsTheQueuesAsTheyWereAtTheCall(t *testing.T) {
+	t.Parallel()
+	queues := []string{"reports"}
+	option := cronce.WithQueues(queues...)
+	queues[0] = "other"
+	s, _ := scheduler(t, natstest.Run(t), option)
+	if err := s.Handle(everySecond("tick"), nothing); err != nil { // its queue is the default one
+		t.Fatal(err)
+	}
+	running(t, s)
+	natstest.Eventually(t, "queues", func() bool { return len(s.Stats().Withheld) > 0 })
+	if got := s.Stats().Withheld; !maps.Equal(got, map[string]bool{"reports": false}) {
+		t.Errorf("works on %v, want the queue reports only", got)
 	}
 }

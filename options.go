@@ -3,6 +3,7 @@ package cronce
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -57,6 +58,7 @@ func WithDomain(name string) Option {
 // WithQueues sets the queues whose slots this replica runs. Default: those of the jobs that have a
 // handler.
 func WithQueues(queues ...string) Option {
+	queues = slices.Clone(queues)
 	return func(c *config) error {
 		c.queues = queues
 		return codec.ValidateName("queue", queues...)
