@@ -50,8 +50,9 @@ func TestParseJSONSaysWhatIsWrongAndWhere(t *testing.T) {
 		"{\"version\":1,\n\"jobs\":[{\"nmae\":1}]}": "f:2:10: ",
 		`{"version":1,"version":1,"jobs":[]}`:       `"version" is here twice`,
 		`[1]`:                                       `want "version: 1" and "jobs:" at the top`,
-		strings.Repeat("[", 200):                    "nested too deeply",
-		"{\"version\":1,\"jobs\":\x00}":             "control character",
+		`{"version":1,"jobs":[{"name":"a","schedule":"none","payload":1e999}]}`: "f:1:62: number 1e999 is out of range",
+		strings.Repeat("[", 200):        "nested too deeply",
+		"{\"version\":1,\"jobs\":\x00}": "control character",
 	} {
 		_, err := spec.ParseJSON("f", []byte(text), spec.WithoutActions())
 		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), want) {

@@ -1,7 +1,6 @@
 package jobfile
 
 import (
-	"encoding/json"
 	"errors"
 	"regexp"
 	"strconv"
@@ -17,10 +16,8 @@ import (
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 )
 
-const (
-	// maxMerged bounds the members that merge keys copy, in the whole file.
-	maxMerged = 100_000
-)
+// maxMerged bounds the members that merge keys copy, in the whole file.
+const maxMerged = 100_000
 
 // tree builds nodes from the parser's syntax tree.
 type tree struct {
@@ -232,11 +229,7 @@ func (t *tree) number(n ast.Node) *spec.Node {
 	if !spec.JSONNumber.MatchString(raw) {
 		return t.broken(n, "number %s: want plain decimal digits, or quotes if it is text", spec.Clip(raw))
 	}
-	var f float64
-	if err := json.Unmarshal([]byte(raw), &f); err != nil {
-		return t.broken(n, "number %s is out of range: put it in quotes", spec.Clip(raw))
-	}
-	return &spec.Node{Kind: spec.Number, At: at(n), Scalar: raw}
+	return t.Number(at(n), raw)
 }
 
 // text returns a text node. If the text is a number without quotes, which the parser reads as text

@@ -67,7 +67,7 @@ func (t *jsonTree) node(depth int) *Node {
 	case bool:
 		return &Node{Kind: Boolean, At: at, Scalar: strconv.FormatBool(v)}
 	case json.Number:
-		return &Node{Kind: Number, At: at, Scalar: v.String()}
+		return t.Number(at, v.String())
 	case string:
 		return &Node{Kind: Text, At: at, Scalar: v}
 	case json.Delim:

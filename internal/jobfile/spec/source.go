@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -81,6 +82,16 @@ func (s *Source) Fail(at Position, format string, args ...any) {
 	}
 	// A message has one line, although names and anchors may contain anything.
 	s.errs = append(s.errs, &Error{File: s.name, Line: at.Line, Column: at.Column, Message: printable(fmt.Sprintf(format, args...))})
+}
+
+// Number returns the node of a number that is spelled as JSON spells numbers. Many programs that read
+// JSON refuse a number that does not fit into a float64, so such a number is a mistake.
+func (s *Source) Number(at Position, raw string) *Node {
+	if _, err := strconv.ParseFloat(raw, 64); err != nil {
+		s.Fail(at, "number %s is out of range: put it in quotes", Clip(raw))
+		return &Node{Kind: Broken, At: at}
+	}
+	return &Node{Kind: Number, At: at, Scalar: raw}
 }
 
 // hide masks the rest of a line in excerpts, from a position at which a value begins that may be
