@@ -210,7 +210,7 @@ class Node {
     }
   }
 
-  // serve receives messages of a queue. At most sixteen slots are in flight.
+  // serve receives messages of a queue. It requests none while sixteen slots are in flight.
   async serve(queue, stop) {
     while (!stop.aborted) {
       try {

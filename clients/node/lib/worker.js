@@ -52,7 +52,8 @@ export class Worker {
     cancels.unsubscribe();
   }
 
-  // serve requests only as many slots as it can start. Each consumer has its share of the places.
+  // serve requests messages for its share of the places, which is at least one. So there may be more shares than
+  // places.
   async serve(stream, queue, signal) {
     const share = { free: Math.max(1, Math.floor(this.places / (2 * this.queues.length))) };
     while (!signal.aborted) {
@@ -107,6 +108,7 @@ export class Worker {
     const flight = inflight.get(key);
     if (flight?.node === this.node.name) return; // already in flight: no answer
     if (flight) return m.nak(1000); // an older incarnation of this process still runs it
+    if (this.running >= this.places) return this.settle(m, { nak: 1000 }); // another worker may have a place
     const mine = { node: this.node.name, controller: new AbortController() };
     inflight.set(key, mine);
     const third = this.node.lease / 3;

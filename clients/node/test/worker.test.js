@@ -33,6 +33,25 @@ test("a slot that ends whatever the definition says ends although the definition
   }
 });
 
+test("no more slots are in flight than there are places", async (t) => {
+  const now = parseInstant("2026-11-21T07:00:00Z"), answers = [];
+  const node = { name: "n", lease: 3000, now: () => now, trusted: () => true, signal: new AbortController().signal };
+  const worker = new Worker({ store: {}, node, registry: {}, horizon: 0, queues: ["q"], handlers: {}, places: 1, log() {} });
+  const message = (id) => ({
+    headers: new Map([["Cronce-Slot", id]]), subject: "ns.slot.q.j", timestampNanos: now, info: { deliveryCount: 1 }, data: Buffer.alloc(0),
+    working() {}, ack: () => answers.push(`ack ${id}`), nak: () => answers.push(`nak ${id}`),
+  });
+  let end;
+  const ended = new Promise((done) => { end = () => done({ ack: true }); });
+  t.after(end);
+  worker.work = () => ended;
+  const tasks = [worker.task(message("j:@1"), "q"), worker.task(message("j:@2"), "q")];
+  assert.deepEqual(answers, ["nak j:@2"]);
+  end();
+  await Promise.all(tasks);
+  assert.deepEqual(answers, ["nak j:@2", "ack j:@1"]);
+});
+
 test("an attempt may have any timeout", async () => {
   const node = { name: "n", signal: new AbortController().signal };
   // A timer of Node.js would end the first one at once, and refuse the others.
