@@ -206,10 +206,13 @@ func replacements(slot job.Slot, e plans.Entry) (all []core.Message) {
 		return []core.Message{{Slot: slot, Refused: "its message was lost while it waited in its job's lock, and with it its payload"}}
 	}
 	parts := e.Job.Shards
-	if plan, ok := e.PlanAt(slot.At); ok {
+	plan, ok := e.PlanAt(slot.At)
+	// A job without a schedule has this instant from the slots before it.
+	chained := len(e.Job.After) > 0 && !(ok && plan.Plan.Scheduled())
+	if ok && !chained {
 		parts = plan.Plan.Shards
 	}
-	m := core.Message{Slot: slot, CaughtUp: true} // its start deadline counts from now on
+	m := core.Message{Slot: slot, Chained: chained, CaughtUp: true} // its start deadline counts from now on
 	if parts < 2 {
 		return []core.Message{m}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -75,6 +76,33 @@ func TestATriggeredRunThatIsLostInItsLockIsRecordedAsFailed(t *testing.T) {
 	step := core.Decide(d, core.View{Now: time.Now(), Horizon: time.Hour, Handles: true})
 	if step.Action != core.End || step.Record.State != job.Failed || step.Record.Slot != run {
 		t.Errorf("a worker decides %+v, want the end of the run", step)
+	}
+}
+
+// A chained slot has an instant that no schedule of its job has. A worker would end it as a slot of
+// no plan if its new message did not say that it is chained.
+func TestAChainedSlotThatIsLostInItsLockStillStarts(t *testing.T) {
+	s := newSite(t)
+	load := job.Slot{Job: "load", At: slot(1).At}
+	d := plans.Definition{Job: job.Job{Name: "load", After: []string{"report"}, Payload: []byte(`{"n":2}`)}.WithDefaults(), Owner: "file", Node: "x", Nonce: "x"}
+	if _, err := s.Jobs().Write(t.Context(), d, 0); err != nil {
+		t.Fatal(err)
+	}
+	l := core.Lock{Job: "load", Nonce: "x", Holders: []core.LockSlot{{Slot: load, At: load.At}}}
+	if _, err := s.Locks().Write(t.Context(), l, 0); err != nil {
+		t.Fatal(err)
+	}
+	s.pass()
+	s.shift = time.Minute
+	s.pass()
+	s.want(load.ID() + `/r2 {"n":2}`)
+	entry, _, err := s.Jobs().Read(t.Context(), "load")
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := core.Decide(s.delivery(), core.View{Now: time.Now(), Horizon: 24 * time.Hour, Handles: true, Entry: &entry, Admission: core.Admission{Kind: core.AdmissionGranted}})
+	if step.Action != core.Start {
+		t.Errorf("a worker decides %+v, want a start", step)
 	}
 }
 
