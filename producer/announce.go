@@ -22,7 +22,7 @@ func (s *session) receive(a exchange.Announcement) {
 	if ahead := a.Time.Sub(s.cfg.Clock.Now().Add(s.cfg.Clock.Error())); ahead > 0 {
 		a.Time = time.Time{}
 		if p := s.fleet.receive(a, time.Now()); p != nil {
-			p.distrustedUntil = time.Now().Add(distrustFor)
+			p.distrust(distrustFor)
 		}
 		if time.Since(s.warnedFuture) > warnEvery {
 			s.warnedFuture = time.Now()

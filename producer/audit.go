@@ -91,7 +91,7 @@ func (o *outbox) concludeAudit(a answer) {
 	}
 	var names []string
 	for _, p := range a.audited {
-		p.distrustedUntil = time.Now().Add(falseDistrust)
+		p.distrust(falseDistrust)
 		names = append(names, p.name)
 	}
 	o.peersSilent = o.peersSilent || o.fleet.resting

@@ -400,3 +400,26 @@ func TestAnnouncementOfSlotsNotYetDueIsIgnored(t *testing.T) {
 		}
 	})
 }
+
+// Two producers run, and an audit has found that the second does not publish what it announces. It
+// announces slots that are not due yet, and goes on announcing itself. It must not count again ten
+// seconds later.
+func TestAnnouncementOfSlotsNotYetDueShortensNoEarlierDistrust(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(Config{Node: "n001", Started: time.Now(), auditEvery: auditEvery})
+		s := &session{Producer: &Producer{cfg: Config{Clock: &view{broker: newBroker(t)}, Logger: slog.New(slog.DiscardHandler)}}, fleet: f}
+		s.outbox = newOutbox(s.Producer, f, testAgenda(position{}))
+		said := exchange.Announcement{Node: "n002", Started: time.Now(), Kind: exchange.AnnounceHere}
+		s.receive(said)
+		s.outbox.concludeAudit(answer{item: &item{dueSlot: dueSlot{def: &definition{name: "j"}}, audited: []*peer{f.peers["n002"]}}, sent: time.Now()})
+		ahead := said
+		ahead.Time = time.Now().Add(time.Hour)
+		s.receive(ahead)
+		advance(distrustFor + time.Second)
+		s.receive(said)
+		if f.update(time.Now(), true, 0); len(f.active) != 1 {
+			t.Errorf("%d producers are active, want one", len(f.active))
+		}
+	})
+}

@@ -91,6 +91,11 @@ func newFleet(cfg Config) *fleet {
 	}
 }
 
+// distrust makes the peer not count for d. It never shortens the distrust that an earlier call began.
+func (p *peer) distrust(d time.Duration) {
+	p.distrustedUntil = plans.Later(p.distrustedUntil, time.Now().Add(d))
+}
+
 const (
 	fnvOffset = 14695981039346656037
 	fnvPrime  = 1099511628211

@@ -197,7 +197,7 @@ func (o *outbox) takeOverdue(now time.Time) (next time.Time) {
 			o.takeOverUntil(p, now)
 			continue
 		case agrees && !now.Before(limit):
-			p.distrustedUntil = now.Add(distrustFor)
+			p.distrust(distrustFor)
 			o.takeOverUntil(p, now)
 			continue
 		case agrees:
