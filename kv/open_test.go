@@ -241,6 +241,7 @@ func TestReadOnlyCreatesNothing(t *testing.T) {
 	open(t, js, kv.Options{Namespace: "other", ReadOnly: true})
 }
 
+// Invariant 7: the ledger's retention is longer than the horizon.
 func TestSettingsThatBreakTheRulesAreRefused(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()

@@ -63,6 +63,7 @@ func (b *broker) unstored(wm exchange.Watermark) string {
 	return ""
 }
 
+// Invariant 2: publish before the watermark moves.
 func TestWatermarkMovesOnlyAfterEverySlotUpToItIsStored(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -101,6 +102,7 @@ func TestWatermarkMovesOnlyAfterEverySlotUpToItIsStored(t *testing.T) {
 	}
 }
 
+// Invariant 2: the watermark never goes back.
 func TestWatermarkNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -125,7 +125,7 @@ func TestVerifyAgainstRefuses(t *testing.T) {
 	for says, args := range map[string][]string{
 		"--tolerance needs --against":           {"--tolerance", "2m"},
 		"--repair and --against at once":        {"--against", "-", "--repair"},
-		"invalid --tolerance 0s":                {"--against", "-", "--tolerance", "0s"},
+		`invalid --tolerance "0s"`:              {"--against", "-", "--tolerance", "0s"},
 		"only one of them can be standard":      {"--against", "-", "-f", "-"},
 		`invalid --tz "Mars/Olympus"`:           {"--against", "-", "--tz", "Mars/Olympus"},
 		"no such file":                          {"--against", "/nowhere/log"},

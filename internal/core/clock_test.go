@@ -60,7 +60,8 @@ func TestStartIsRecordedAfterThePublication(t *testing.T) {
 	}
 }
 
-// An outcome is final. So a slot does not end because of its age while the clock may be wrong.
+// Invariant 7: a slot older than the horizon is recorded expired, or failed if it had attempts, and
+// does not run. An outcome is final. So a slot does not end because of its age while the clock may be wrong.
 func TestNothingEndsByAgeWhileTheClockIsImplausible(t *testing.T) {
 	t.Parallel()
 	record := func(state job.State) func(*core.View) {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Duration is a flag's value that also accepts days: "7d", "36h", "1m30s".
+// Duration is a flag's value that also accepts days: "7d", "36h", "1m30s". It is zero if the flag is
+// not given.
 type Duration time.Duration
 
 func (d *Duration) String() string {
@@ -24,14 +25,14 @@ func (*Duration) Type() string { return "duration" }
 func (d *Duration) Set(text string) error {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		const most = 36500
-		if n, err := strconv.ParseUint(days, 10, 32); err == nil && n <= most {
+		if n, err := strconv.ParseUint(days, 10, 32); err == nil && 0 < n && n <= most {
 			*d = Duration(n) * Duration(24*time.Hour)
 			return nil
 		}
 	}
 	v, err := time.ParseDuration(text)
-	if err != nil || v < 0 {
-		return fmt.Errorf("want a duration like 90s, 36h or 7d")
+	if err != nil || v <= 0 {
+		return errors.New("want a duration like 90s, 36h or 7d, of more than 0")
 	}
 	*d = Duration(v)
 	return nil

@@ -86,8 +86,6 @@ func (f *againstFlags) check(cmd *cobra.Command, all verifyFlags) (err error) {
 	switch {
 	case all.repair:
 		return errors.New("--repair and --against at once: want one of them")
-	case f.tolerance <= 0:
-		return fmt.Errorf("invalid --tolerance %v: must be more than 0", time.Duration(f.tolerance))
 	case f.log == "-" && f.file == "-":
 		return errors.New("--against - and -f - at once: only one of them can be standard input")
 	}

@@ -41,7 +41,8 @@ type runFlags struct {
 	file              string
 	queues            []string
 	concurrency       concurrency
-	lease, grace      time.Duration
+	lease             base.Duration
+	grace             time.Duration
 	priority          int
 	node              string
 	noProduce, noWork bool
@@ -101,7 +102,7 @@ func NewRunCommand(a *base.App) *cobra.Command {
 	flags.StringSliceVar(&f.queues, "queue", nil, "work only on this `queue`; repeatable (default: every queue of the file)")
 	flags.Var(&f.concurrency, "concurrency", "how many slots run at once in this process: `N` for each queue, QUEUE=N for one; repeatable")
 	flags.IntVar(&f.priority, "priority", 0, "0 to 9: workers of a higher number stand by while workers of a lower number are alive and have capacity")
-	flags.DurationVar(&f.lease, "lease", 0, "how long a silent node keeps its claims; a setting of the namespace (default: the stored one, else 20s)")
+	flags.Var(&f.lease, "lease", "how long a silent node keeps its claims; a setting of the namespace (default: the stored one, else 20s)")
 	flags.DurationVar(&f.grace, "grace", consumer.DefaultGrace, "how long running slots may continue after TERM")
 	flags.StringVar(&f.node, "node", "", "`name` to use instead of the host name in the node's name")
 	flags.BoolVar(&f.noProduce, "no-produce", false, "do not publish due slots; another node must")
@@ -140,7 +141,7 @@ func (f runFlags) check() error {
 	if err := checkAddr("metrics-addr", f.metricsAddr, "9464"); err != nil {
 		return err
 	}
-	return job.Settings{Lease: f.lease}.Validate()
+	return job.Settings{Lease: time.Duration(f.lease)}.Validate()
 }
 
 func runNode(ctx context.Context, a *base.App, f runFlags) error {
@@ -185,7 +186,7 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	store, err := kv.Open(ctx, js, kv.Options{Namespace: a.Namespace, Want: job.Settings{Lease: f.lease}, Logger: a.Log, Trace: tracer.Publish})
+	store, err := kv.Open(ctx, js, kv.Options{Namespace: a.Namespace, Want: job.Settings{Lease: time.Duration(f.lease)}, Logger: a.Log, Trace: tracer.Publish})
 	if err != nil {
 		return err
 	}
