@@ -34,14 +34,20 @@ export function parseSchedule(job, plan) {
   const until = plan.until === undefined ? end : ceilSeconds(parseInstant(plan.until));
   function next(after) {
     if (from !== undefined && after < from) after = from - 1;
-    let passed = 0;
-    for (const at of source(after)) {
-      // The calendar repeats itself after 400 years.
-      if (at >= until || at > after + 400 * 366 * day) return undefined;
-      if (!excluded(at, zone)) return at;
-      if (++passed > 100_000) throw new Invalid(`schedule ${plan.schedule}: a hundred thousand slots in a row are excluded`);
+    const last = after + 400 * 366 * day; // the calendar repeats itself after 400 years
+    for (let begin = after, at, passed = 0; ; begin = at) {
+      let skip = 0; // seconds from the instant at, all of which are excluded
+      for (at of source(begin)) {
+        if (at >= until || at > last) return undefined;
+        skip = excluded(at, zone);
+        if (!skip) return at;
+        if (++passed > 100_000) throw new Invalid(`schedule ${plan.schedule}: a hundred thousand slots in a row are excluded`);
+        if (skip > 1 && zone.offset(at + skip - 1) === zone.offset(at)) break;
+        skip = 0;
+      }
+      if (!skip) return undefined;
+      at += skip - 1;
     }
-    return undefined;
   }
   const spread = plan.spread ? parseDuration(plan.spread) / 1000 : 0;
   const schedule = { next, includes: (at) => next(at - 1) === at, delay: spread ? hashOf(job, "spread", spread) : 0 };
@@ -131,7 +137,7 @@ function parseExpression(job, text) {
     return undefined;
   };
   return {
-    next, elapsed: /^[*?]/.test(parts[2]),
+    next, elapsed: /^[*?]/.test(parts[2]), wholeDays: hours.size === 24 && minutes.size === 60,
     matches: (local) => onDay(Math.floor(local / day) * day) && hours.has(of(local, 3600, 24)) && minutes.has(of(local, 60, 60)) && seconds.has(of(local, 1, 60)),
   };
 }
@@ -175,6 +181,8 @@ function parseField(job, field, text) {
   return set;
 }
 
+// parseExclusions returns a function (at, zone) => for how many seconds from the instant at, by the wall clock, all
+// instants are excluded: 0 if that instant is not.
 function parseExclusions(list) {
   const dates = new Set(), clocks = [];
   for (const text of list) {
@@ -182,13 +190,15 @@ function parseExclusions(list) {
       dates.add(text);
     } else {
       const minutes = (macros[text] ?? text).trim().split(/\s+/).length === 5;
-      clocks.push({ clock: parseExpression(undefined, text), minutes });
+      const clock = parseExpression(undefined, text);
+      clocks.push({ clock, minutes, unit: minutes ? (clock.wholeDays ? day : 60) : 1 });
     }
   }
-  if (list.length === 0) return () => false;
+  if (list.length === 0) return () => 0;
   return (at, zone) => {
     const local = at + zone.offset(at);
-    if (dates.has(new Date(local * 1000).toISOString().slice(0, 10))) return true;
-    return clocks.some(({ clock, minutes }) => clock.matches(minutes ? Math.floor(local / 60) * 60 : local));
+    const rest = (unit) => unit - of(local, 1, unit);
+    if (dates.has(new Date(local * 1000).toISOString().slice(0, 10))) return rest(day);
+    return Math.max(0, ...clocks.filter(({ clock, minutes }) => clock.matches(minutes ? Math.floor(local / 60) * 60 : local)).map(({ unit }) => rest(unit)));
   };
 }
