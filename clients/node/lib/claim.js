@@ -5,27 +5,28 @@
 // record, revision, ownerDead, disowned, entry, handles, place}. error bounds the error of now, in ms.
 // implausible means that now is certainly wrong. entry is undefined if the job was deleted. place is the lock's
 // answer (lock.js).
-import { slotID } from "./names.js";
+import { parseSlot, slotID } from "./names.js";
 import { formatDuration, formatInstant, fromMs, fromSeconds, parseDuration, parseInstant, toMs } from "./values.js";
 import { guarded, pauseAt, planAt } from "./definition.js";
 
 const final = new Set(["succeeded", "failed", "skipped", "missed", "expired", "cancelled"]);
+const mostPayload = 262_144, mostClaims = 1_000_000;
 export const isFinal = (record) => final.has(record.state);
 
 // decide returns {do: "ack" | "later" | "prove" | "enter" | "start" | "end", delay, record}.
 export function decide(d, v) {
   const record = v.record;
   if (!record) return first(d, v);
-  if (isFinal(record)) return { do: "ack" };
+  // The worker that acks a part must conclude the whole slot first, which this program leaves to others.
+  if (isFinal(record)) return d.message.slot.shards ? unhandled(d) : { do: "ack" };
   if (record.shards) return unhandled(d); // the whole of a split slot, which is left to others
   if (record.state === "retrying") return retry(d, v);
   if (record.node === v.self) return adopt(d, v);
   return v.ownerDead || v.disowned ? takeOver(d, v) : { do: "prove" };
 }
 
-// needsDefinition reports whether the decision about a slot without an outcome depends on its job's
-// definition. If not, the worker decides even if the definition cannot be read.
-export const needsDefinition = (d, v) => !tooOld(d, v) && Boolean(v.record || !(leftOut(d.message) || d.message.refused));
+// needsDefinition reports whether the decision about a slot depends on its job's definition. If not, the worker decides even if the definition cannot be read.
+export const needsDefinition = (d, v) => !(v.record && isFinal(v.record)) && !tooOld(d, v) && Boolean(v.record || !(leftOut(d.message) || d.message.refused));
 
 // leftOut reports whether the slot is only recorded and never runs. That holds for every range, even if its
 // message does not say how many slots it has.
@@ -39,6 +40,7 @@ function first(d, v) {
   if (leftOut(m)) return end(d, v, "missed", "not published in time, and left out by the catch-up policy");
   if (m.refused) return end(d, v, "failed", m.refused);
   if (tooOld(d, v)) return aged(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
+  if (d.payload?.length > mostPayload) return end(d, v, "cancelled", `payload of ${d.payload.length} bytes: at most ${mostPayload}`);
   if (!v.entry) return end(d, v, "cancelled", "job deleted");
   if (uncomputed(m, v.entry)) return unhandled(d); // another program may be able to compute the past plan
   if (splitOtherwise(m, v.entry)) return { do: "ack" }; // the parts that the plan wants have messages of their own
@@ -61,6 +63,7 @@ const startsTooLate = (r, v) => r.attempt === 0 && r.start_by !== undefined && c
 function retry(d, v) {
   const wait = untilRetry(v);
   if (tooOld(d, v)) return aged(d, v, "failed", `retries end at the horizon; last error: ${v.record.error}`);
+  if (v.record.attempt >= mostClaims) return end(d, v, "failed", v.record.error + spent(v.record));
   if (startsTooLate(v.record, v)) return aged(d, v, "expired", "not started within its deadline");
   if (wait > 0) return { do: "later", delay: wait };
   return v.handles ? claim(d, v, v.record.attempt + 1) : unhandled(d);
@@ -80,7 +83,7 @@ function untilRetry({ record, now }) {
 function takeOver(d, v) {
   const record = died(v);
   v = { ...v, record };
-  if (record.attempt >= (record.max_attempts ?? 0)) return end(d, v, "failed", record.error + spent(record));
+  if (record.attempt >= Math.min(record.max_attempts ?? 0, mostClaims)) return end(d, v, "failed", record.error + spent(record));
   if (tooOld(d, v)) return aged(d, v, "failed", `${record.error}; retries end at the horizon`);
   return v.handles ? claim(d, v, record.attempt + 1) : unhandled(d);
 }
@@ -101,8 +104,8 @@ function begun({ slot, event, due, published }) {
 
 // begunBy is begun for a record. A triggered run without a time of publication counts as very old.
 function begunBy(record) {
-  const at = /:(\d{4}-[^#]*)/.exec(record.id);
-  if (at) return parseInstant(at[1]);
+  const { at } = parseSlot(record.id);
+  if (at !== undefined) return fromSeconds(at);
   if (!record.published) return fromSeconds(-62_135_596_800);
   const published = parseInstant(record.published), due = record.due && parseInstant(record.due);
   return record.event && due < published ? due : published;
@@ -113,7 +116,7 @@ const certain = (v) => v.now - fromMs(v.error ?? 0);
 
 // tooOld takes the earlier of the times in the message and in the record, so that a slot that is published
 // again does not become younger.
-function tooOld(d, v) {
+export function tooOld(d, v) {
   let from = begun({ ...d.message, published: d.published });
   if (v.record?.published && begunBy(v.record) < from) from = begunBy(v.record);
   return toMs(certain(v) - from) > v.horizon;
@@ -229,7 +232,7 @@ function recordOf(d, v) {
   record.published = formatInstant(d.published);
   if (m.node) record.publisher = m.node;
   if (m.event) record.event = true;
-  if (m.slot.token !== undefined && d.payload?.length) record.payload = Buffer.from(d.payload).toString("base64");
+  if (m.slot.token !== undefined && d.payload?.length && d.payload.length <= mostPayload) record.payload = Buffer.from(d.payload).toString("base64");
   if (m.slot.range && m.missed) record.count = m.missed;
   if (m.slot.range && m.missedLast !== undefined) record.last = formatInstant(m.missedLast);
   return record;
@@ -262,8 +265,8 @@ export function complete(claimed, fence, now, horizon, result) {
 // release returns the record after a claim whose handler was not started, without that attempt.
 export function release(claimed, now) {
   const { attempts, ...record } = claimed;
-  const rest = attempts.slice(0, -1);
-  return { ...record, ...(rest.length && { attempts: rest }), state: "retrying", attempt: claimed.attempt - 1, retry_at: formatInstant(now), error: "given back before it was started" };
+  const rest = (attempts ?? []).slice(0, -1);
+  return { ...record, ...(rest.length && { attempts: rest }), state: "retrying", attempt: Math.max(claimed.attempt - 1, 0), retry_at: formatInstant(now), error: "given back before it was started" };
 }
 
 const clip = (error) => headAndTail(error, 2048);

@@ -18,8 +18,14 @@ export function withDefaults(raw) {
     ...job,
     backoff,
     max_backoff: job.max_backoff ?? (parseDuration(backoff) > 60_000 ? backoff : "1m0s"),
-    plan: { ...planDefaults, ...given(job.plan) },
+    plan: planOf(job.plan),
   };
+}
+
+// planOf returns a plan with its defaults. One that has a single part is not split.
+function planOf(raw) {
+  const { shards, ...plan } = { ...planDefaults, ...given(raw) };
+  return shards === undefined || shards < 2 ? plan : { ...plan, shards };
 }
 
 // UnknownSchedule is the error of a schedule that this program cannot compute. Other programs may be able to.
@@ -32,10 +38,11 @@ export function parseEntry(text, revision, time) {
   const job = withDefaults(value.job ?? {});
   checkName("job", job.name);
   checkName("queue", job.queue);
+  for (const name of lengths) if (job[name]) parseDuration(job[name]);
   const payload = rawMember(rawMember(text, "job") ?? "{}", "payload") ?? "";
   const entry = { job, payload, revision, time, paused: value.paused === true };
   const since = optional(value.since) ?? time;
-  const past = (value.past ?? []).map((p) => ({ from: parseInstant(p.from), plan: { ...planDefaults, ...given(p.plan) } }));
+  const past = (value.past ?? []).map((p) => ({ from: parseInstant(p.from), plan: planOf(p.plan) }));
   entry.plans = [...past, { from: since, plan: job.plan }];
   entry.plans.forEach((p, i) => {
     const unknown = foreign(p.plan, planMembers) ?? foreign(p.plan.on ?? {}, planMembers.on);

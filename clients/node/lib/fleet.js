@@ -16,13 +16,14 @@ export async function run(nc, { namespace = "cronce", name, queues = ["default"]
   if (!settings) return;
   const registry = new Registry(store, log);
   await registry.run(signal);
+  const inflight = new Map(); // of all incarnations
   while (!signal.aborted) {
     let worker;
     const node = new Node(store, settings.lease, name, clockOffset, () => ({
       producer: produce, worker: true, queues, handlers: Object.keys(handlers).sort(), running: worker?.running ?? 0,
     }));
     const common = { store, node, registry, horizon: settings.horizon, log };
-    worker = new Worker({ ...common, queues, handlers, places });
+    worker = new Worker({ ...common, queues, handlers, places, inflight });
     // Before its first heartbeat is acknowledged, a node has nothing to finish, and can end at once.
     const abandon = () => { if (node.revision === 0) node.end("stopped"); };
     signal.addEventListener("abort", abandon, { once: true });
@@ -34,7 +35,7 @@ export async function run(nc, { namespace = "cronce", name, queues = ["default"]
     const working = worker.run(stop, grace), producing = produce ? new Producer(common).run(stop) : undefined;
     await Promise.all([working, producing]);
     if (node.signal.aborted) log(node.signal.reason.message);
-    await node.stop(worker.running > 0);
+    await node.stop(worker.running > 0).catch((err) => log(err.message));
     if (!signal.aborted) await pause(100, signal);
   }
 }

@@ -11,10 +11,10 @@ import { backOff, decodeOf, pause, repeat } from "./store.js";
 const giveUp = 20_000; // ms without an acknowledgement until stored throws; the next delivery publishes again
 
 // follow publishes what follows from the record that is stored at revision. message is that of the slot. entry
-// is its job's definition, or undefined if it is not known. follow throws if the broker does not acknowledge
+// is its job's definition, or undefined if the job was deleted, or if it is not known. follow throws if the broker does not acknowledge
 // all of it in time.
-export async function follow({ store, node, registry }, record, revision, message, entry) {
-  const alert = alertOf(record, revision, entry, node.name, store.namespace);
+export async function follow({ store, node, registry }, record, revision, message, { entry, deleted }) {
+  const alert = deleted ? undefined : alertOf(record, revision, entry, node.name, store.namespace);
   if (alert) await stored(store, alert.subject, alert.headers, alert.body);
   if (record.state !== "succeeded") return;
   const slot = parseSlot(record.id);
@@ -41,6 +41,7 @@ export function alertOf(record, revision, entry, node, namespace) {
   const fence = record.attempts?.at(-1)?.fence || revision; // of the last attempt
   const body = { v: 1, kind: "alert", time: record.finished, node, id: record.id, job, fence, alert: state, revision };
   for (const name of ["attempt", "error", "job_revision", "count", "last"]) if (record[name]) body[name] = record[name];
+  if (record.output) body.output = Buffer.from(record.output).subarray(-3072).toString().replace(/^\uFFFD+/, "");
   const headers = { "Nats-Msg-Id": `${record.id}/alert/${state}/${revision}` };
   return { subject: `${namespace}.event.alert.${job}`, headers, body: JSON.stringify(body) };
 }

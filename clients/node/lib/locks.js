@@ -31,12 +31,17 @@ export class Locks {
         const wrote = await this.store.write("state", key, next, revision, { node: this.node.name, signal: this.node.signal });
         if (wrote.unknown) return undefined;
         if (wrote.lost) { ended.clear(); continue; }
+        // The write may have removed slots that had ended, whose workers then wake no other.
+        for (const { id } of (next.waiting ?? []).slice(0, Math.max(0, e.places - next.holders.length))) this.wake(key, id);
       }
       if (place.displaces) await this.replace(place.displaces, e.slot.id);
       return { ...place, since: stayOf(next, e.slot.id)?.since };
     }
     return undefined;
   }
+
+  // wake tells the worker of a waiting slot that the slot has a place, or gets one if it asks for it.
+  wake(key, id) { this.store.nc.publish(`${this.store.namespace}.${key}`, id); }
 
   async hasEnded(id, lock, horizon) {
     const { value } = await this.store.read("ledger", slotKey(parseSlot(id)));
@@ -45,10 +50,10 @@ export class Locks {
   }
 
   // replace ends a holder. If no worker has claimed the holder yet, replace does nothing: the newer slot will ask
-  // for its place again.
+  // for its place again. A slot that is split is left to other workers.
   async replace(id, by) {
     const { value, revision } = await this.store.read("ledger", slotKey(parseSlot(id)));
-    if (value && !isFinal(value)) await this.end(value, revision, by);
+    if (value && !isFinal(value) && !value.shards) await this.end(value, revision, by);
   }
 
   // leave removes a slot that has its outcome, if its stay is still the one that began at since: the slot may have
@@ -63,7 +68,7 @@ export class Locks {
       const { next, woken } = leave(value, id, Math.max(1, entry?.job.concurrency ?? 1));
       const wrote = await this.store.write("state", key, next, revision, { node: this.node.name, signal });
       if (wrote.lost) continue;
-      if (wrote.won) for (const one of woken) this.store.nc.publish(`${this.store.namespace}.${key}`, one);
+      if (wrote.won) for (const one of woken) this.wake(key, one);
       return;
     }
   }

@@ -15,7 +15,7 @@ export function parseMessage(get, subject) {
   const [, of] = /^[^.]+\.(?:slot|timer\.due)\.[^.]+\.([^.]+)$/.exec(subject ?? `any.slot.any.${slot.job}`) ?? [];
   if (of !== slot.job) throw new Contradiction(`slot ${slotID(slot)} was published on ${subject}`);
   const message = {
-    slot, revision: natural(get, "Cronce-Job-Revision"), node: get("Cronce-Node"), offer: Number(offer ?? 0),
+    slot, revision: natural(get, "Cronce-Job-Revision"), node: clip(get("Cronce-Node")), offer: Number(offer ?? 0),
     caughtUp: get("Cronce-Caught-Up") !== "", chained: get("Cronce-Chained") !== "", event: get("Cronce-Event") !== "", backfill: get("Cronce-Backfill") !== "",
     refused: get("Cronce-Refused"), missed: Math.min(natural(get, "Cronce-Missed"), 2 ** 31 - 1), missedLast: optional(get("Cronce-Missed-Last") || undefined),
   };
@@ -24,9 +24,12 @@ export function parseMessage(get, subject) {
   return message;
 }
 
+// clip cuts the name of a node to the 256 bytes that a record may have.
+const clip = (name) => Buffer.from(name).subarray(0, 256).toString().replace(/\uFFFD+$/, "");
+
 function natural(get, name) {
   const text = get(name);
-  if (!/^\d{0,20}$/.test(text)) throw new Invalid(`${name}: ${JSON.stringify(text)} is not a number`);
+  if (!/^\d*$/.test(text) || BigInt(text) >= 2n ** 64n) throw new Invalid(`${name}: ${JSON.stringify(text)} is not a number`);
   return Number(text);
 }
 

@@ -4,7 +4,7 @@
 import { randomBytes } from "node:crypto";
 import { hostname, uptime } from "node:os";
 import { BrokerClock } from "./clock.js";
-import { Invalid } from "./names.js";
+import { Invalid, checkName } from "./names.js";
 import { formatDuration, formatInstant, fromMs, parseDuration, parseInstant } from "./values.js";
 import { decodeOf, pause } from "./store.js";
 import { watch } from "./watch.js";
@@ -25,6 +25,7 @@ export class Node {
     this.started = this.own();
     this.trustedUntil = -Infinity;
     this.revision = 0;
+    this.answers = 0; // heartbeats from which the clock was estimated, the first of them at first
     this.clock = new BrokerClock();
   }
 
@@ -66,7 +67,13 @@ export class Node {
     await this.beat();
     this.beating = this.loop();
     // No node acts before it has an estimate of the broker's clock. Heartbeats do not wait for it.
-    while (!this.signal.aborted && !this.clock.best) await pause(20, this.signal);
+    while (!this.signal.aborted && !this.estimated()) await pause(20, this.signal);
+  }
+
+  // estimated reports whether the node may act by its estimate of the broker's clock. If the error is more than 50 ms, it
+  // waits for more heartbeats: for four in all, or for ten seconds.
+  estimated() {
+    return Boolean(this.clock.best) && (this.clock.error(this.own()) <= 50 || this.answers >= 4 || boot() - this.first >= 10_000);
   }
 
   async loop() {
@@ -78,7 +85,9 @@ export class Node {
 
   async beat() {
     const sent = boot(), before = this.own();
-    const wrote = await this.write("alive", this.signal).catch((err) => ({ failed: err.message }));
+    // No copy is sent once trust has lapsed: the process may have slept since it sent the last one.
+    const trusted = () => this.revision === 0 || this.trusted();
+    const wrote = await this.write("alive", this.signal, trusted).catch((err) => ({ failed: err.message }));
     const after = this.own();
     if (wrote.failed) return this.end(wrote.failed);
     if (wrote.lost) return this.end("fenced");
@@ -92,29 +101,38 @@ export class Node {
     void this.measure(before, after, wrote.won);
   }
 
-  write(state, signal) {
+  write(state, signal, trusted) {
     const error = this.clock.error(this.own());
     const value = {
       v: 1, node: this.name, state, started: formatInstant(fromMs(this.started + this.offset)), lease: formatDuration(this.lease),
       ...this.describe(), clock_offset: formatDuration(this.offset), clock_error: formatDuration(Number.isFinite(error) ? error : 0),
       tzdata: process.versions.tz, version: "node-client",
     };
-    return this.store.write("nodes", this.name, value, this.revision, { node: this.name, signal });
+    return this.store.write("nodes", this.name, value, this.revision, { node: this.name, signal, trusted });
   }
 
-  // stop writes that the node has stopped. If a slot that it claimed still runs (busy), it writes nothing, and
+  // stop writes that the node has stopped, over its own last heartbeat, also if that was not acknowledged. If a slot that it claimed still runs (busy), it writes nothing, and
   // other nodes wait for the lease.
   async stop(busy) {
     const trusted = !busy && this.trusted();
     this.end("stopped");
     await this.beating;
-    if (trusted) await this.write("stopped", AbortSignal.timeout(2000));
+    const limit = AbortSignal.timeout(2000);
+    while (trusted && !limit.aborted) {
+      if (!(await this.write("stopped", limit)).lost) return;
+      const { value, revision } = await this.store.read("nodes", this.name);
+      if (value?.state !== "alive") return; // fenced
+      this.revision = revision;
+    }
   }
 
   // measure estimates the broker's clock from a heartbeat. It adds 1 because Date.now counts whole ms.
   async measure(before, after, revision) {
     const found = await this.store.read("nodes", this.name).catch(() => undefined);
-    if (found?.revision === revision) this.clock.observe(before, after + 1, Number(parseInstant(found.time) / 1000n) / 1000);
+    if (found?.revision !== revision) return;
+    this.clock.observe(before, after + 1, Number(parseInstant(found.time) / 1000n) / 1000);
+    this.answers++;
+    this.first ??= boot();
   }
 
   notice({ key, text, revision }) {
@@ -138,6 +156,7 @@ export class Node {
   // dead returns {dead: true}, or {wait: ms}. It declares a node dead if the node's key has not changed for a
   // lease, with a write at the revision that was seen.
   async dead(name) {
+    checkName("node", name); // a record may have any text there
     if (!this.seen.has(name)) {
       const found = await this.store.read("nodes", name);
       if (!this.seen.has(name)) this.notice({ key: name, ...found });

@@ -5,7 +5,7 @@ import { jetstreamManager } from "@nats-io/jetstream";
 import { isFinal } from "./claim.js";
 import { formatMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
-import { Store, backOff, pause, repeat } from "./store.js";
+import { Store, abortAfter, backOff, pause, repeat } from "./store.js";
 import { rawMember } from "./values.js";
 
 const mostPayload = 262_144;
@@ -19,14 +19,13 @@ export async function trigger(nc, job, { key, payload, at, namespace = "cronce",
   if (Buffer.byteLength(body ?? "") > mostPayload) throw new RangeError(`trigger ${id}: the payload has more than ${mostPayload} bytes`);
   if (at !== undefined && Number.isNaN(at.getTime())) throw new TypeError(`trigger ${id}: at is not a valid Date`);
   const entry = await definition(store, job);
-  const shards = entry.value.job.plan?.shards;
-  if (shards) throw new Error(`trigger ${id}: the job splits its slots, which this client does not support: use "cronce job trigger"`);
+  if (entry.value.job.plan?.shards > 1) throw new Error(`trigger ${id}: the job splits its slots, which this client does not support: use "cronce job trigger"`);
   const timer = timerOf(namespace, slot);
   if (key !== undefined && await triggered(store, slot, entry, at !== undefined)) return id;
   const queue = entry.value.job.queue ?? "default";
   const due = at && BigInt(at.getTime()) * 1_000_000n;
   const { "Nats-Msg-Id": msgID, ...head } = formatMessage({ slot, revision: entry.revision, node, due });
-  const data = body ?? entry.payload, signal = AbortSignal.timeout(timeout);
+  const data = body ?? entry.payload, signal = abortAfter(timeout);
   if (at) await setTimer(store, timer, { id, queue, job, at }, head, data, signal);
   else await publish(store, `${namespace}.slot.${queue}.${job}`, { ...head, "Nats-Msg-Id": msgID, "Nats-Expected-Stream": `${namespace}_slots` }, data, signal);
   return id;
@@ -39,7 +38,7 @@ const timerOf = (namespace, slot) => `${namespace}.timer.set.${slot.job}.${slotK
 // with which it was ordered, and its timers have this number in their names.
 async function triggered(store, slot, entry, later) {
   const { namespace } = store, { job } = slot;
-  for (const shards of new Set([undefined, ...(entry.value.past ?? []).map((p) => p.plan?.shards || undefined)])) {
+  for (const shards of new Set([undefined, ...(entry.value.past ?? []).map((p) => (p.plan?.shards > 1 ? p.plan.shards : undefined))])) {
     if (await store.has(`${namespace}_timers`, timerOf(namespace, shards ? { ...slot, shard: 1, shards } : slot))) return true;
   }
   return (await waits(store, "timers", `${namespace}.timer.due.*.${job}`, slotID(slot), true)) ||

@@ -6,7 +6,7 @@ import { parseInstant } from "./values.js";
 import { watch } from "./watch.js";
 
 export class Registry {
-  // known is {revision, time}: all writes up to there were read. Listeners are called after each change. If an
+  // known is {revision, time}: all writes up to revision were read, and time is the newest of their timestamps. Listeners are called after each change. If an
   // entry was removed, or can no longer be read, they get its last version, with the time of the change as ended.
   constructor(store, log) {
     Object.assign(this, { store, log, entries: new Map(), unreadable: new Map(), revision: 0, listeners: new Set() });
@@ -46,7 +46,8 @@ export class Registry {
         this.log(`job ${key}: ${err.message}`);
       }
     }
-    if (revision > this.revision) Object.assign(this, { revision, time });
+    if (revision > this.revision) this.revision = revision;
+    if (!(this.time > time)) this.time = time; // a new leader's clock may be behind
     if (pending === 0) this.known = { revision: this.revision, time: this.time };
     const ended = before && !this.entries.has(key) ? { ...before, ended: time } : undefined;
     for (const listener of this.listeners) listener(ended);

@@ -3,9 +3,12 @@ import { headers as newHeaders } from "@nats-io/transport-node";
 import { decodeAs } from "./bounds.js";
 import { Invalid, parseSlot, slotKey } from "./names.js";
 
+// longest is the longest time of a timer of Node.js, 24.8 days, in ms. A longer one fires at once.
+export const longest = 2 ** 31 - 1;
+
 export const pause = (ms, signal) => new Promise((done) => {
   if (signal?.aborted) return done();
-  const timer = setTimeout(end, ms);
+  const timer = setTimeout(end, Math.min(ms, longest));
   signal?.addEventListener("abort", end, { once: true });
   function end() {
     clearTimeout(timer);
@@ -14,9 +17,8 @@ export const pause = (ms, signal) => new Promise((done) => {
   }
 });
 
-// abortAfter is AbortSignal.timeout for any duration. A timer of Node.js takes whole milliseconds, and one of
-// more than 24.8 days would fire at once.
-export const abortAfter = (ms) => AbortSignal.timeout(Math.min(Math.ceil(ms), 2 ** 31 - 1));
+// abortAfter is AbortSignal.timeout for any duration: that takes whole milliseconds only.
+export const abortAfter = (ms) => AbortSignal.timeout(Math.min(Math.ceil(ms), longest));
 
 // The error codes that mean "not answered": the write may have happened, or may still happen.
 const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);
@@ -114,8 +116,9 @@ export class Store {
 
   // write stores a value if revision is the last one of its key. It returns {won: revision}, {lost: true},
   // or {unknown: true} if the signal aborts before the result is known. Until then it repeats the same
-  // bytes at the same revision: nothing else settles a write that was not answered.
-  async write(bucket, key, value, revision, { node, signal, extra } = {}) {
+  // bytes at the same revision: nothing else settles a write that was not answered. It sends a copy only if
+  // trusted() returns true, because the process may have slept before.
+  async write(bucket, key, value, revision, { node, signal, trusted = () => true, extra } = {}) {
     const nonce = `${node}/${++this.writes}`;
     const bytes = JSON.stringify({ ...value, nonce });
     const head = newHeaders();
@@ -124,6 +127,7 @@ export class Store {
     for (const [name, text] of Object.entries(extra ?? {})) head.set(name, text);
     const open = new Set(); // copies that may have been stored, or may still be
     const send = async (n) => {
+      if (!trusted()) return undefined;
       open.add(n);
       const answer = await this.publish(`$KV.${this.namespace}_${bucket}.${key}`, bytes, head);
       if (answer.seq) return { won: answer.seq };
@@ -133,7 +137,7 @@ export class Store {
       return open.size === 0 ? { refused: answer.description } : undefined;
     };
     const settled = await repeat(send, (n) => Math.min(50 * n, 1000), signal);
-    if (settled?.refused) throw new Error(`write ${bucket}/${key}: ${settled.refused}`);
+    if (settled?.refused !== undefined) throw new Error(`write ${bucket}/${key}: ${settled.refused}`);
     return settled ?? { unknown: true };
   }
 
@@ -156,7 +160,7 @@ export class Store {
     } catch (err) {
       return { unknown: true, description: err.message };
     }
-    if (!answer.error) return { seq: answer.seq };
+    if (!answer?.error) return answer?.seq ? { seq: answer.seq } : { unknown: true, description: "not an acknowledgement" };
     const { err_code: code, description } = answer.error;
     const busy = unanswered.has(code) || (code === 10077 && !/maximum/.test(description));
     return { code, description, unknown: busy };

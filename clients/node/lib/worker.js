@@ -2,16 +2,22 @@
 // them, and answers each message at most once.
 import { randomUUID } from "node:crypto";
 import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { cancelled, complete, decide, isFinal, needsDefinition, release, headAndTail } from "./claim.js";
+import { cancelled, complete, decide, isFinal, needsDefinition, release, headAndTail, tooOld } from "./claim.js";
 import { emitter } from "./event.js";
 import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
 import { Contradiction, parseMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
-import { abortAfter, pause } from "./store.js";
-import { decode, fromSeconds, parseDuration, parseInstant, rawMember, toMs } from "./values.js";
+import { longest, pause } from "./store.js";
+import { decode, parseDuration, parseInstant, rawMember, toMs } from "./values.js";
 
 const asking = 1000; // ms until a request for messages expires
+
+// hasPriorities reports whether a server has the priority policy of the consumers: since 2.12.
+const hasPriorities = (version) => {
+  const [major, minor] = version.split(".").map(Number);
+  return major > 2 || (major === 2 && minor >= 12);
+};
 
 // until returns a promise that resolves when the signal aborts.
 const until = (signal) => new Promise((done) => {
@@ -22,21 +28,18 @@ const until = (signal) => new Promise((done) => {
 // Permanent is an error without a retry. Any other error may have retryAfter, the ms until the next attempt.
 export class Permanent extends Error {}
 
-// inflight has the slots that this process has received and not settled, in any of its incarnations, by their
-// keys: {node, controller, fence}.
-const inflight = new Map();
-
 export class Worker {
   // handlers are functions async (run) => output, by the names of their jobs. places bounds the handlers that
-  // run at once.
-  constructor({ store, node, registry, horizon, queues, handlers, places = 16, log }) {
-    Object.assign(this, { store, node, registry, horizon, queues, handlers, places, log });
+  // run at once. inflight has the slots that were received and not settled, by this worker or by those of older
+  // incarnations, by their keys: {node, controller, fence}.
+  constructor({ store, node, registry, horizon, queues, handlers, places = 16, inflight = new Map(), log }) {
+    Object.assign(this, { store, node, registry, horizon, queues, handlers, places, inflight, log });
     this.tasks = new Set();
     this.emit = emitter(store, node);
     this.locks = new Locks(store, node, (record, revision, by) => this.end(record, revision, by));
   }
 
-  get running() { return [...inflight.values()].filter((h) => h.node === this.node.name).length; }
+  get running() { return [...this.inflight.values()].filter((h) => h.node === this.node.name).length; }
 
   // run receives slots until the signal aborts. Then it waits for running handlers, for at most grace ms.
   async run(signal, grace) {
@@ -47,7 +50,7 @@ export class Worker {
     await Promise.race([serving, until(stop).then(() => pause(2 * asking))]); // a broker that is away answers no request
     await Promise.race([Promise.all(this.tasks), pause(grace, this.node.signal)]);
     this.stopping = true;
-    for (const flight of inflight.values()) if (flight.node === this.node.name) flight.controller.abort(new Error("worker is stopping"));
+    for (const flight of this.inflight.values()) if (flight.node === this.node.name) flight.controller.abort(new Error("worker is stopping"));
     await Promise.race([Promise.all(this.tasks), pause(this.node.lease / 4)]);
     cancels.unsubscribe();
   }
@@ -85,7 +88,8 @@ export class Worker {
     const manager = await jetstreamManager(this.store.nc);
     const config = {
       durable_name: queue, filter_subject: subject, deliver_policy: DeliverPolicy.All, ack_policy: AckPolicy.Explicit,
-      ack_wait: this.node.lease * 1e6, max_deliver: -1, max_ack_pending: 1_000_000, priority_policy: "prioritized", priority_groups: ["workers"],
+      ack_wait: Math.round(this.node.lease * 1e6), max_deliver: -1, max_ack_pending: 1_000_000,
+      ...(hasPriorities(this.store.nc.info.version) && { priority_policy: "prioritized", priority_groups: ["workers"] }),
     };
     try {
       const info = await manager.consumers.info(stream, queue).catch((err) => {
@@ -102,15 +106,16 @@ export class Worker {
 
   // task processes one delivery. If a read or a write fails, it requests the message again.
   async task(m, queue) {
+    if (!this.node.trusted()) return; // the process may have slept since the message arrived
     const message = this.parse(m);
     if (!message) return;
     const key = slotKey(message.slot);
-    const flight = inflight.get(key);
+    const flight = this.inflight.get(key);
     if (flight?.node === this.node.name) return; // already in flight: no answer
     if (flight) return m.nak(1000); // an older incarnation of this process still runs it
     if (this.running >= this.places) return this.settle(m, { nak: 1000 }); // another worker may have a place
     const mine = { node: this.node.name, controller: new AbortController() };
-    inflight.set(key, mine);
+    this.inflight.set(key, mine);
     const third = this.node.lease / 3;
     const marks = setInterval(() => { if (this.node.trusted()) m.working(); }, third);
     if (toMs(this.node.now() - m.timestampNanos) > third) m.working();
@@ -122,7 +127,7 @@ export class Worker {
       await this.settle(m, { nak: 1000 });
     } finally {
       clearInterval(marks);
-      inflight.delete(key);
+      this.inflight.delete(key);
     }
   }
 
@@ -159,20 +164,23 @@ export class Worker {
     while (this.node.trusted()) {
       const { value: record, revision } = await this.store.read("ledger", key);
       const v = { now: this.node.now(), error: this.node.clock.error(this.node.own()), implausible: this.node.implausible, self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead: record && ownerDead === record.node, disowned: record && disowned === revision, handles: Boolean(this.handlers[slot.job]) };
-      if (!record || !isFinal(record)) v.entry = await this.registry.entry(slot.job, d.message.revision).catch((err) => { if (needsDefinition(d, v)) throw err; });
+      try {
+        v.entry = await this.registry.entry(slot.job, record && isFinal(record) ? 0 : d.message.revision);
+        v.deleted = v.entry === undefined;
+      } catch (err) {
+        if (needsDefinition(d, v)) throw err;
+      }
       const step = decide(d, v);
       switch (step.do) {
         case "ack":
-          v.entry = await this.registry.entry(slot.job, 0).catch(() => undefined);
-          await follow(this, record, revision, d.message, v.entry);
+          await follow(this, record, revision, d.message, v);
           return { ack: true };
         case "later":
           return { nak: step.delay };
         case "prove": {
           const { dead, wait } = await this.node.dead(record.node);
           if (!dead) {
-            const old = toMs(v.now - (parseSlotStart(record) ?? d.published)) > this.trustedHorizon();
-            if (!(await this.disowns(record, revision, old))) return { nak: wait };
+            if (!(await this.disowns(record, revision, !v.implausible && tooOld(d, v)))) return { nak: wait };
             disowned = revision; // the answer is about this claim only
             continue;
           }
@@ -191,7 +199,7 @@ export class Worker {
       if (wrote.unknown) return undefined;
       if (wrote.lost) { [place, ownerDead, disowned] = []; continue; }
       if (v.ownerDead) this.emit("takeover", { ...about(step.record), peer: record.node });
-      if (step.do === "end") return this.ended(step.record, wrote.won, d.message, v.entry, since);
+      if (step.do === "end") return this.ended(step.record, wrote.won, d.message, v, since);
       return this.attempt(d, key, flight, { record: step.record, fence: wrote.won, entry: v.entry, since });
     }
     return undefined;
@@ -201,16 +209,16 @@ export class Worker {
     const extra = { "Cronce-State": record.state };
     if (record.state === "running") extra["Cronce-Owner"] = record.node;
     if (record.retry_at) extra["Cronce-Retry-At"] = record.retry_at;
-    return this.store.write("ledger", key, record, revision, { node: this.node.name, signal: this.node.signal, extra });
+    return this.store.write("ledger", key, record, revision, { node: this.node.name, signal: this.node.signal, trusted: () => this.node.trusted(), extra });
   }
 
   // ended does what follows from a record that was stored at revision without a running attempt, and returns
-  // how to settle the message.
-  async ended(record, revision, message, entry, since) {
+  // how to settle the message. job is {entry, deleted} (follow.js).
+  async ended(record, revision, message, job, since) {
     this.emit(record.state, { ...about(record), error: record.error });
     if (!isFinal(record)) return { nak: toMs(parseInstant(record.retry_at) - this.node.now()) };
-    await this.locks.leave(record.id, since, entry, this.node.signal);
-    await follow(this, record, revision, message, entry);
+    await this.locks.leave(record.id, since, job.entry, this.node.signal);
+    await follow(this, record, revision, message, job);
     return { ack: true };
   }
 
@@ -229,7 +237,7 @@ export class Worker {
     if (!this.node.trusted()) return undefined; // another worker has taken over the slot, or will
     const wrote = await this.completion(key, outcome, fence);
     if (wrote.lost) this.emit("refused", about(record));
-    return wrote.won ? this.ended(outcome, wrote.won, d.message, entry, since) : undefined;
+    return wrote.won ? this.ended(outcome, wrote.won, d.message, { entry }, since) : undefined;
   }
 
   // completion repeats a write that the server refuses. The handler has started, so the slot must stay in
@@ -247,23 +255,30 @@ export class Worker {
   }
 
   async handle(d, flight, record, fence, entry) {
-    const { job } = entry;
-    const timeout = job.timeout ? abortAfter(parseDuration(job.timeout)) : undefined;
-    const signal = AbortSignal.any([flight.controller.signal, this.node.signal, ...(timeout ? [timeout] : [])]);
-    const backoff = Math.min(parseDuration(job.backoff) * 2 ** (record.attempt - 1), parseDuration(job.max_backoff)) * (0.75 + Math.random() / 2);
+    const { job } = entry, { controller } = flight;
+    const backoff = Math.min(parseDuration(job.backoff) * 2 ** Math.min(record.attempt - 1, 60), parseDuration(job.max_backoff)) * (0.75 + Math.random() / 2);
+    // Not AbortSignal.any: that keeps each listener which a handler leaves on it for as long as the node lives.
+    const lost = () => controller.abort(this.node.signal.reason);
+    const expire = () => controller.abort(new DOMException(`the attempt's timeout of ${job.timeout} is over`, "TimeoutError"));
+    const timer = job.timeout ? setTimeout(expire, Math.min(Math.ceil(parseDuration(job.timeout)), longest)) : undefined;
+    this.node.signal.addEventListener("abort", lost, { once: true });
     try {
       let value; // the slot's result, which run.result(value) sets
       const result = (v) => {
-        if (Buffer.byteLength(JSON.stringify(v) ?? "") > 65_536) throw new RangeError("result: want at most 64 KiB of JSON");
-        value = v ?? undefined;
+        const json = JSON.stringify(v) ?? "null"; // the handler may change v later
+        if (Buffer.byteLength(json) > 65_536) throw new RangeError("result: want at most 64 KiB of JSON");
+        value = JSON.parse(json) ?? undefined;
       };
-      const output = await this.handlers[job.name]({ id: record.id, job: job.name, attempt: record.attempt, fence, node: this.node.name, payload: Buffer.from(d.payload).toString(), signal, result });
+      const output = await this.handlers[job.name]({ id: record.id, job: job.name, attempt: record.attempt, fence, node: this.node.name, payload: Buffer.from(d.payload).toString(), signal: controller.signal, result });
       return { output: output === undefined ? "" : headAndTail(String(output), job.output ?? 4096), value };
     } catch (err) {
       return {
-        error: flight.ending ?? (err.message || "failed, and did not say why"), permanent: err instanceof Permanent, retryAfter: err.retryAfter,
-        stopped: this.stopping && flight.controller.signal.aborted, cancelled: flight.ending !== undefined, backoff,
+        error: flight.ending ?? textOf(err), permanent: err instanceof Permanent, retryAfter: delayOf(err),
+        stopped: this.stopping && controller.signal.aborted, cancelled: flight.ending !== undefined, backoff,
       };
+    } finally {
+      clearTimeout(timer);
+      this.node.signal.removeEventListener("abort", lost);
     }
   }
 
@@ -272,7 +287,7 @@ export class Worker {
   async end(record, revision, by) {
     if (record.state === "running") {
       const request = JSON.stringify({ v: 1, id: record.id, fence: revision, replaced: true, by });
-      const answer = await this.store.nc.request(`${this.store.namespace}.node.${record.node}.cancel`, request, { timeout: 2000, noMux: true, reply: `${this.store.namespace}.reply.${randomUUID()}` }).catch(() => undefined);
+      const answer = await this.ask(record.node, request, 2000).catch(() => undefined);
       if (answer || !(await this.node.dead(record.node)).dead) return;
     }
     const slot = parseSlot(record.id), v = { record, revision, now: this.node.now(), self: this.node.name };
@@ -280,11 +295,17 @@ export class Worker {
     if ((await this.put(slotKey(slot), outcome, revision)).won) this.emit("cancelled", { ...about(outcome), error: outcome.error });
   }
 
+  // ask sends a request to a node. The node may not be permitted to publish to any other reply subject.
+  ask(node, request, timeout) {
+    const { nc, namespace } = this.store;
+    return nc.request(`${namespace}.node.${node}.cancel`, request, { timeout, noMux: true, reply: `${namespace}.reply.${randomUUID()}` });
+  }
+
   // disowns reports whether the owner of a record says that it does not hold the claim. Without an answer, it
   // returns old: whether the slot is too old to be started.
   async disowns(record, revision, old) {
     const request = JSON.stringify({ v: 1, id: record.id, claim: revision });
-    const answer = await this.store.nc.request(`${this.store.namespace}.node.${record.node}.cancel`, request, { timeout: 1000 }).then((m) => decode(m.string())).catch(() => undefined);
+    const answer = await this.ask(record.node, request, 1000).then((m) => decode(m.string())).catch(() => undefined);
     if (!answer || answer.error || typeof answer.holds !== "boolean") return old;
     return !answer.holds || (old && Boolean(answer.ended));
   }
@@ -298,12 +319,12 @@ export class Worker {
       if (claim) {
         // Without trust, this node cannot deny the claim: its last write may still be stored.
         if (!this.node.trusted()) return;
-        const flight = inflight.get(slotKey(slot));
+        const flight = this.inflight.get(slotKey(slot));
         answer = { v: 1, holds: flight !== undefined, ...(flight?.controller.signal.aborted && !flight.returned && { ended: true }) };
         return m.respond(JSON.stringify(answer));
       }
       const id = slotID(slot);
-      const flight = [...inflight.values()].find((h) => h.id === id && String(h.fence) === fence && h.node === this.node.name);
+      const flight = [...this.inflight.values()].find((h) => h.id === id && String(h.fence) === fence && h.node === this.node.name);
       if (flight && !flight.returned && (flight.ending !== undefined || !flight.controller.signal.aborted)) {
         flight.ending = cause;
         flight.controller.abort(new Error(flight.ending));
@@ -328,11 +349,17 @@ export function cancelRequest(text) {
   return { slot, fence, cause: replaced ? `replaced by ${name}` : `cancelled by ${name}` };
 }
 
-// parseSlotStart returns the instant of a planned slot. It returns undefined for a triggered run.
-const parseSlotStart = (record) => {
-  const { at } = parseSlot(record.id);
-  return at === undefined ? undefined : fromSeconds(at);
-};
+// textOf returns the text of whatever a handler threw, and delayOf the delay that it asks for. Neither throws: after an
+// attempt that did not complete, the slot would be claimed again by the same attempt.
+function textOf(err) {
+  try {
+    return String(err?.message ?? err ?? "") || "failed, and did not say why";
+  } catch {
+    return "failed, and did not say why";
+  }
+}
+
+const delayOf = (err) => (Number.isFinite(err?.retryAfter) ? Math.min(Math.max(err.retryAfter, 0), 3e12) : undefined); // at most a century
 
 // clean removes characters that cannot be printed, and cuts the name to 256 bytes.
 const clean = (name) => Buffer.from(name.replace(/\p{C}/gu, "")).subarray(0, 256).toString().replace(/\uFFFD+$/, "");

@@ -28,3 +28,49 @@ test("the second heartbeat does not wait for the first reading of the clock", as
   assert.ok(node.trusted(), node.signal.reason?.message);
   assert.ok(node.clock.best, "it started without an estimate of the clock");
 });
+
+// stored is a store with the record of the node n: written has all of its values.
+function stored(...written) {
+  return {
+    namespace: "ns", nc: { options: {}, info: {}, request: never }, written,
+    async write(bucket, key, value, revision) { return revision === written.length ? { won: written.push(value) } : { lost: true }; },
+    async read() { return { value: written.at(-1), revision: written.length, time: new Date().toISOString() }; },
+  };
+}
+
+test("a node that stops says so although its last heartbeat was stored without an answer", async () => {
+  for (const [state, last] of [["alive", "stopped"], ["fenced", "fenced"]]) {
+    const store = stored({ state: "alive" }, { state }), node = new Node(store, 3000, "n", 0, () => ({}));
+    Object.assign(node, { revision: 1, trustedUntil: Infinity });
+    await node.stop(false);
+    assert.equal(store.written.at(-1).state, last);
+  }
+});
+
+test("a process that slept sends no copy of its heartbeat", async () => {
+  const sends = [], store = stored({ state: "alive" }), node = new Node(store, 3000, "n", 0, () => ({}));
+  Object.assign(node, { revision: 1, trustedUntil: Infinity });
+  store.write = async (bucket, key, value, revision, { trusted }) => {
+    sends.push(trusted?.());
+    node.trustedUntil = -Infinity; // the process sleeps until its trust has lapsed
+    sends.push(trusted?.());
+    return { unknown: true };
+  };
+  await node.beat();
+  assert.deepEqual([sends, node.signal.aborted], [[true, false], true]);
+});
+
+test("a node with a slow broker waits for a better estimate of the clock", () => {
+  const node = new Node(stored(), 3000, "n", 0, () => ({}));
+  assert.ok(!node.estimated());
+  node.clock.observe(node.own() - 200, node.own(), node.own());
+  Object.assign(node, { answers: 1, first: Infinity });
+  assert.ok(!node.estimated());
+  assert.ok(Object.assign(node, { answers: 4 }).estimated());
+  Object.assign(node, { answers: 1 }).clock.observe(node.own() - 20, node.own(), node.own());
+  assert.ok(node.estimated());
+});
+
+test("a name that no node can have is not challenged", async () => {
+  await assert.rejects(new Node(stored(), 3000, "n", 0, () => ({})).dead("a b"), /node "a b"/);
+});

@@ -1,6 +1,6 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { Store } from "../lib/store.js";
+import { Store, abortAfter, pause } from "../lib/store.js";
 
 // slowBroker takes requests, and answers each one when the next one arrives, as answer says. A
 // request that is not answered within its timeout fails.
@@ -50,4 +50,25 @@ test("a publication is acknowledged by the late answer to its first copy", async
   await new Producer({ store: new Store(nc, "ns"), node: { trusted: () => true }, log: () => {} }).publish({ queue: "q", job: "a", headers: {}, body: "" }, end);
   assert.equal(end.aborted, false);
   assert.equal(nc.sent.length, 2);
+});
+
+test("an answer that is no acknowledgement settles no write", async () => {
+  const answers = [{}, null, { seq: 7 }], nc = { request: async () => ({ json: () => answers.shift() }) };
+  assert.deepEqual(await new Store(nc, "ns").write("ledger", "a.b", { v: 1 }, 3, { node: "me", signal: signal() }), { won: 7 });
+});
+
+test("a refusal without a text is a refusal", async () => {
+  const nc = { request: async () => ({ json: () => ({ error: { err_code: 10001, description: "" } }) }) };
+  await assert.rejects(new Store(nc, "ns").write("ledger", "a.b", { v: 1 }, 3, { node: "me", signal: signal() }));
+});
+
+test("a pause and a limit may have any length", async () => {
+  const end = new AbortController();
+  let over = false;
+  const long = [pause(Infinity, end.signal), pause(2 ** 31, end.signal)].map((p) => p.then(() => { over = true; }));
+  const limits = [abortAfter(Infinity), abortAfter(2 ** 31)];
+  await pause(20);
+  assert.deepEqual([over, ...limits.map((s) => s.aborted)], [false, false, false]);
+  end.abort();
+  await Promise.all(long);
 });

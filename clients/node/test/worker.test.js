@@ -1,7 +1,8 @@
 import test from "node:test";
 import assert from "node:assert/strict";
+import { parseEntry } from "../lib/definition.js";
 import { parseMessage } from "../lib/message.js";
-import { pause } from "../lib/store.js";
+import { Store, pause } from "../lib/store.js";
 import { parseInstant } from "../lib/values.js";
 import { Worker } from "../lib/worker.js";
 
@@ -62,4 +63,133 @@ test("an attempt may have any timeout", async () => {
     const { output } = await worker.handle({ payload: Buffer.alloc(0) }, { controller: new AbortController() }, { id: "j:@k", attempt: 1 }, 1, { job });
     assert.equal(output, String(ends), timeout);
   }
+});
+
+const instant = parseInstant("2026-11-21T07:00:00Z");
+const job = (more) => parseEntry(JSON.stringify({ v: 1, job: { name: "j", overlap: "allow", plan: { schedule: "@hourly" }, ...more } }), 1, parseInstant("2026-11-01T00:00:00Z"));
+const delivery = (id) => ({ message: parseMessage((name) => (name === "Cronce-Slot" ? id : "")), queue: "default", published: instant, count: 1, payload: Buffer.alloc(0) });
+
+// fake returns a worker with a ledger in memory: written has the records, and published the messages.
+function fake({ entry = job(), handlers = { j() {} }, node, request, ...more } = {}) {
+  const written = [], published = [];
+  const ended = new AbortController();
+  node = { name: "n", lease: 3000, now: () => instant, own: () => 0, clock: { error: () => 0 }, implausible: false, trusted: () => !ended.signal.aborted, signal: ended.signal, ...node };
+  const store = {
+    namespace: "ns", nc: { publish() {}, request },
+    async read() { return { value: written.at(-1), revision: written.length }; },
+    async write(bucket, key, value) { return { won: written.push(value) }; },
+    async publish(subject, body) { return { seq: published.push({ subject, body: JSON.parse(body) }) }; },
+  };
+  const registry = { entries: new Map(), entry: async () => entry };
+  return { worker: new Worker({ store, node, registry, horizon: 24 * 3_600_000, queues: [], handlers, log() {}, ...more }), written, published, ended };
+}
+
+test("an attempt ends once, whatever its handler throws", async () => {
+  for (const [thrown, error] of [
+    [undefined, "failed, and did not say why"], [null, "failed, and did not say why"], ["a text", "a text"], [{ message: 7 }, "7"], [new Error(""), "failed, and did not say why"],
+    [Object.create(null), "failed, and did not say why"], [Object.assign(new Error("later"), { retryAfter: NaN }), "later"], [Object.assign(new Error("later"), { retryAfter: Infinity }), "later"],
+    [Object.assign(new Error("later"), { retryAfter: "soon" }), "later"],
+  ]) {
+    let starts = 0;
+    const { worker, written } = fake({ handlers: { j() { starts++; throw thrown; } } });
+    assert.ok((await worker.work(delivery("j:@k"), "key", { controller: new AbortController() })).nak > 0);
+    assert.deepEqual([starts, written.at(-1).state, written.at(-1).error], [1, "retrying", error]);
+  }
+});
+
+test("a result is stored as it was when the handler set it", async () => {
+  const { worker, written } = fake({ handlers: { j(slot) { const value = { n: 1 }; slot.result(value); value.self = value; } } });
+  await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
+  assert.deepEqual(written.at(-1).result, { n: 1 });
+});
+
+test("the context of a handler ends with the node's trust, and leaves no listener on the node", async () => {
+  const listeners = new Set(), signal = new AbortController().signal;
+  signal.addEventListener = (_, f) => listeners.add(f);
+  signal.removeEventListener = (_, f) => listeners.delete(f);
+  let seen;
+  const handlers = { async j(slot) { slot.signal.addEventListener("abort", () => {}); for (const lost of listeners) lost(); seen = slot.signal.aborted; } };
+  const { worker } = fake({ handlers, node: { signal } });
+  await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
+  assert.deepEqual([seen, listeners.size], [true, 0]);
+});
+
+test("an attempt whose timeout is over is not ended by a cancel", async () => {
+  let answer;
+  const handlers = {
+    j: (slot) => new Promise((done) => slot.signal.addEventListener("abort", () => {
+      worker.cancel({ string: () => JSON.stringify({ v: 1, id: slot.id, fence: slot.fence, by: "ops" }), respond: (text) => { answer = JSON.parse(text); } });
+      done();
+    })),
+  };
+  const { worker } = fake({ entry: job({ timeout: "1ms" }), handlers });
+  const flight = { node: "n", controller: new AbortController() };
+  worker.inflight.set("j.t.k", flight);
+  await worker.work(delivery("j:@k"), "j.t.k", flight);
+  assert.equal(answer.ending, false);
+});
+
+test("two fleets in one process do not share their slots", async () => {
+  let end;
+  const blocked = new Promise((done) => { end = done; }), answers = [];
+  const message = () => ({ headers: new Map([["Cronce-Slot", "j:@k"]]), subject: "ns.slot.q.j", timestampNanos: instant, info: { deliveryCount: 1 }, data: Buffer.alloc(0), working() {}, ack: () => answers.push("ack"), nak: () => answers.push("nak") });
+  const one = fake({ handlers: { j: () => blocked } }).worker, other = fake().worker;
+  const first = one.task(message(), "q");
+  await other.task(message(), "q");
+  assert.deepEqual(answers, ["ack"]);
+  end();
+  await first;
+});
+
+test("a node without trust answers no message", async () => {
+  const answers = [];
+  const message = (id, subject) => ({ headers: new Map([["Cronce-Slot", id]]), subject, timestampNanos: instant, term: () => answers.push("term"), nak: () => answers.push("nak"), working: () => answers.push("working") });
+  const { worker, ended } = fake();
+  worker.inflight.set("j.t.k", { node: "an older incarnation" });
+  ended.abort();
+  await worker.task(message("j:@k", "ns.slot.q.other"), "q");
+  await worker.task(message("no slot", "ns.slot.q.j"), "q");
+  await worker.task(message("j:@k", "ns.slot.q.j"), "q");
+  assert.deepEqual(answers, []);
+});
+
+test("a claim is not sent by a process that slept since it decided", async () => {
+  let slept = false;
+  const sent = [], ended = new AbortController();
+  const trusted = () => { if (slept) ended.abort(); return !slept; };
+  const { worker } = fake({ node: { trusted, signal: ended.signal } });
+  worker.store = new Store({ publish() {}, async request(subject) {
+    if (subject.startsWith("$KV")) sent.push(subject);
+    slept = true; // while the answer to its read is under way
+    return { json: () => ({ error: { err_code: 10037 } }) };
+  } }, "ns");
+  assert.equal(await worker.work(delivery("j:@k"), "j.t.k", { controller: new AbortController() }), undefined);
+  assert.deepEqual(sent, []);
+});
+
+test("an outcome of a job that was deleted gives no alert, and one of an unknown job does", async () => {
+  for (const [entry, alerts] of [[undefined, 0], [Promise.reject(new Error("it cannot be read")), 1]]) {
+    await Promise.allSettled([entry]);
+    const { worker, published } = fake();
+    worker.registry.entry = async () => entry;
+    const d = delivery("j:m.2026-11-20T07:00:00Z");
+    await worker.work(d, "key", {});
+    await worker.work(d, "key", {}); // and again, for the record that it finds
+    assert.equal(published.length, 2 * alerts);
+  }
+});
+
+test("an alert has the end of the output", async () => {
+  const entry = job({ on_failure: { nats: { subject: "alerts" } }, attempts: 1 });
+  const { worker, written, published } = fake({ entry });
+  written.push({ v: 1, id: "j:@k", state: "failed", output: `a${"é".repeat(2000)}`, finished: "2026-11-21T07:00:00Z" });
+  await worker.work(delivery("j:@k"), "key", {});
+  assert.equal(published[0].body.output, "é".repeat(1536));
+});
+
+test("the owner of a claim is asked on a reply subject that any node may publish to", async () => {
+  const replies = [];
+  const { worker } = fake({ request: async (subject, body, { reply }) => { replies.push(reply); throw new Error("timeout"); } });
+  assert.equal(await worker.disowns({ id: "j:@k", node: "other" }, 3, false), false);
+  assert.match(replies[0], /^ns\.reply\./);
 });

@@ -1,0 +1,65 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { complete, decide, release } from "../lib/claim.js";
+import { parseEntry } from "../lib/definition.js";
+import { parseMessage } from "../lib/message.js";
+import { parseInstant } from "../lib/values.js";
+
+const now = parseInstant("2026-11-21T07:00:01Z"), horizon = 24 * 3_600_000;
+const entry = parseEntry(JSON.stringify({ v: 1, job: { name: "j", overlap: "allow", plan: { schedule: "0 * * * *" } } }), 3, parseInstant("2026-11-01T00:00:00Z"));
+const delivery = (id, more) => ({ message: parseMessage((name) => ({ "Cronce-Slot": id, ...more })[name] ?? ""), queue: "default", published: parseInstant("2026-11-21T07:00:00Z"), count: 1, payload: Buffer.alloc(0) });
+const view = { now, self: "me", horizon, entry, handles: true, revision: 7 };
+
+test("a part with an outcome is left to a worker that can conclude the whole slot", () => {
+  const id = "j:2026-11-21T07:00:00Z#1of2";
+  assert.equal(decide(delivery(id), { ...view, record: { v: 1, id, state: "succeeded", attempt: 1 } }).do, "later");
+  const whole = "j:2026-11-21T07:00:00Z";
+  assert.equal(decide(delivery(whole), { ...view, record: { v: 1, id: whole, state: "succeeded", shards: 2 } }).do, "ack");
+});
+
+test("a triggered run is as old as its message, whatever instant its token names", () => {
+  for (const token of ["copy:2020-01-01T00:00:00Z", "copy:2020-is-no-instant"]) {
+    const id = `j:@${token}`, { record } = decide(delivery(id), view);
+    assert.equal(complete(record, 8, now, horizon, { error: "no", backoff: 1000 }).state, "retrying", token);
+  }
+});
+
+test("a message with a payload that no record can hold ends its slot", () => {
+  for (const id of ["j:@k", "j:2026-11-21T07:00:00Z"]) {
+    for (const [size, state] of [[262_144, "running"], [262_145, "cancelled"]]) {
+      const { record } = decide({ ...delivery(id), payload: Buffer.alloc(size) }, view);
+      assert.equal(record.state, state, `${id}: ${size}`);
+      if (state === "cancelled") assert.equal(record.payload, undefined);
+    }
+  }
+});
+
+test("a slot with a million attempts is not claimed again", () => {
+  const id = "j:2026-11-21T07:00:00Z", record = { v: 1, id, attempt: 1_000_000, max_attempts: 1_000_000, node: "other", published: "2026-11-21T07:00:00Z" };
+  for (const state of [{ state: "retrying", error: "no" }, { state: "running", max_attempts: 1_000_001 }]) {
+    const step = decide(delivery(id), { ...view, record: { ...record, ...state }, ownerDead: true });
+    assert.equal(step.record.state, "failed", state.state);
+  }
+});
+
+test("a claim of this node is released although its record names no attempts", () => {
+  assert.equal(release({ v: 1, id: "j:@k", state: "running", attempt: 0, node: "me" }, now).attempt, 0);
+});
+
+test("the name of a publisher is cut to what a record may have", () => {
+  const { record } = decide(delivery("j:@k", { "Cronce-Node": "é".repeat(200) }), view);
+  assert.equal(record.publisher, "é".repeat(128));
+});
+
+test("a number in a header has at most 64 bits", () => {
+  const revision = (text) => delivery("j:@k", { "Cronce-Job-Revision": text }).message.revision;
+  assert.equal(revision(`${"0".repeat(30)}7`), 7);
+  assert.throws(() => revision("18446744073709551616"), /not a number/);
+});
+
+test("a plan with one part is not split", () => {
+  const one = parseEntry(JSON.stringify({ v: 1, job: { name: "j", overlap: "allow", plan: { schedule: "0 * * * *", shards: 1 } } }), 3, parseInstant("2026-11-01T00:00:00Z"));
+  for (const revision of ["2", "3"]) {
+    assert.equal(decide(delivery("j:2026-11-21T07:00:00Z", { "Cronce-Job-Revision": revision }), { ...view, entry: one }).do, "start");
+  }
+});
