@@ -78,6 +78,7 @@ func TestWrongUsage(t *testing.T) {
 		"next @yearlong":                      "@yearlong",
 		"next -f " + file + " --tz UTC":       "--tz needs a SPEC",
 		"next -f " + file + " --name b":       `has no job "b"; try: cronce check`,
+		"next @hourly --name a.b":             `invalid job name "a.b": want 1 to 64 characters`,
 		"next -f /no/such/file":               "/no/such/file",
 	} {
 		t.Run(args, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/api/row"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
@@ -86,7 +88,7 @@ func (f nextFlags) check(cmd *cobra.Command, args []string) error {
 			return fmt.Errorf("--%s needs a SPEC: in a file each job sets its own", name)
 		}
 	}
-	return f.checkCount()
+	return cmp.Or(codec.ValidateJobFilter(f.name), f.checkCount())
 }
 
 func (f nextFlags) checkCount() error {
