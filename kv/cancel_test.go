@@ -138,3 +138,25 @@ func TestANodeIsAskedWhetherItHoldsAClaim(t *testing.T) {
 		t.Errorf("node a.b: %v, want %v", err, job.ErrInvalid)
 	}
 }
+
+// An answer in a format that this program does not know proves nothing. The asker then proves the
+// owner dead, or asks again, as if there were no answer.
+func TestAskCancelDecidesNothingFromAnAnswerItCannotRead(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s := open(t, srv.JetStream(), kv.Options{})
+	for node, body := range map[string]string{"newer": `{"v":2,"ending":true}`, "without": `{"ending":true}`, "garbled": `{`} {
+		sub, err := srv.Conn().Subscribe("cronce.node."+node+".cancel", func(m *nats.Msg) { _ = m.Respond([]byte(body)) })
+		if err == nil {
+			err = srv.Conn().FlushTimeout(5 * time.Second)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := s.AskCancel(within(t, 20*time.Second), node, core.CancelRequest{ID: "report:@x", Fence: 7, By: "alice"})
+		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) || answer.Ending {
+			t.Errorf("%s: answer %+v, %v", body, answer, err)
+		}
+		_ = sub.Unsubscribe()
+	}
+}

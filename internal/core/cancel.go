@@ -1,7 +1,6 @@
 package core
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -58,11 +57,12 @@ func DecodeCancel(data []byte) (job.Slot, CancelRequest, error) {
 	return slot, r, err
 }
 
-// DecodeCancelAnswer reads the answer of a node.
+// DecodeCancelAnswer reads the answer of a node. If the answer cannot be read, or has another
+// version, the error wraps job.ErrUnknown, as if there were none.
 func DecodeCancelAnswer(data []byte) (CancelAnswer, error) {
 	var a CancelAnswer
-	if err := json.Unmarshal(data, &a); err != nil {
-		return CancelAnswer{}, codec.Unreadable("answer", err)
+	if _, err := codec.Decode("answer", data, &a); err != nil {
+		return CancelAnswer{}, fmt.Errorf("%w: %w", job.ErrUnknown, err)
 	}
 	codec.CutText(codec.MaxText, &a.Error)
 	return a, nil
