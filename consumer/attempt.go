@@ -177,8 +177,8 @@ func delay(r job.Retry, n int) time.Duration {
 		backoff.WithRandomizationFactor(0.2),
 		backoff.WithMaxElapsedTime(0),
 	)
-	const doublings = 32 // enough to reach any sensible max_backoff from any backoff
-	for range min(n, doublings) - 1 {
+	const doublings = 63 // a nanosecond that doubles 63 times is longer than any max_backoff
+	for range min(n-1, doublings) {
 		b.NextBackOff()
 	}
 	return min(b.NextBackOff(), r.MaxBackoff)
