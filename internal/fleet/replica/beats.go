@@ -102,3 +102,16 @@ func pauseBeforeBeat(now time.Time, lease time.Duration, name string) time.Durat
 	}
 	return min(wait, interval)
 }
+
+// firstPause bounds the pause between two heartbeats while the broker's clock is not known: the node
+// may not act before, and a tenth of a long lease would be a long wait.
+const firstPause = 2 * time.Second
+
+// pauseBeforeAnyBeat is pauseBeforeBeat, except while the clock is not known.
+func pauseBeforeAnyBeat(c *clock.Clock, lease time.Duration, name string) time.Duration {
+	pause := pauseBeforeBeat(c.Now(), lease, name)
+	if !core.IsClosed(c.Known()) {
+		pause = min(pause, firstPause)
+	}
+	return pause
+}

@@ -5,6 +5,10 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/fleet/clock"
 )
 
 // The clock is then known well when slots are due.
@@ -33,5 +37,16 @@ func TestHeartbeatsOfAShortLeaseComeEveryTenthOfIt(t *testing.T) {
 	t.Parallel()
 	if wait := pauseBeforeBeat(time.Now(), 5*time.Second, "a"); wait != 500*time.Millisecond {
 		t.Errorf("the next heartbeat comes after %v", wait)
+	}
+}
+
+// By the first heartbeat, which the broker held for a second, the clock is not known well enough to act.
+func TestHeartbeatsOfALongLeaseComeOftenUntilTheClockIsKnown(t *testing.T) {
+	t.Parallel()
+	const lease = time.Hour
+	c := clock.New(0, time.Hour, func(clock.Step) {})
+	c.Observe(boot.Now(), boot.Now()+time.Second, time.Now())
+	if wait := pauseBeforeAnyBeat(c, lease, "a"); core.IsClosed(c.Known()) || wait > 2*time.Second {
+		t.Errorf("the second heartbeat comes after %v; the clock is known: %v", wait, core.IsClosed(c.Known()))
 	}
 }

@@ -41,7 +41,7 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	n := node.New(node.Config{
 		Store: r.cfg.Store.Nodes(), Record: r.record, Name: name, Started: started, Lease: lease,
 		Renewed: r.cfg.Renewed, Acknowledged: r.beats.acknowledged, Failed: r.observer.HeartbeatFailed, Logger: r.log,
-		Pause: func() time.Duration { return pauseBeforeBeat(r.clock.Now(), lease, name) },
+		Pause: func() time.Duration { return pauseBeforeAnyBeat(r.clock, lease, name) },
 	})
 	defer context.AfterFunc(life, func() { n.Lose(fmt.Errorf("%w: this replica has ended", job.ErrLeaseLost)) })()
 	r.current.setNode(n)
