@@ -165,6 +165,7 @@ func TestEveryOperationIsWhatTheDocumentSays(t *testing.T) {
 		t.Error(body)
 	}
 	k.do(t, request{op: "deleteJob", path: "/jobs/report", header: []string{"If-Match", first}, want: 412})
+	k.do(t, request{op: "deleteJob", path: "/jobs/report", header: []string{"If-Match", ""}, want: 400})
 	k.do(t, request{op: "deleteJob", path: "/jobs/report", want: 200})
 	k.do(t, request{op: "getJob", path: "/jobs/report", want: 404})
 
@@ -183,6 +184,11 @@ func TestEveryOperationIsWhatTheDocumentSays(t *testing.T) {
 	order.body, order.want = ``, 200
 	k.do(t, order)
 	k.do(t, request{op: "triggerJob", path: "/jobs/quick:trigger", want: 201})
+	k.do(t, request{op: "triggerJob", path: "/jobs/quick:trigger", header: []string{"Idempotency-Key", ""}, want: 400})
+	order = request{op: "triggerJob", path: "/jobs/quick:trigger", header: []string{"Idempotency-Key", "none"}, want: 201}
+	k.do(t, order)
+	order.body, order.want = `{"payload":{"invoice":8}}`, 422
+	k.do(t, order)
 	id := "/slots/quick:@invoice%2F7"
 	_, body = k.do(t, request{op: "getSlot", path: id, want: 200})
 	if member(t, body, "state") != "succeeded" {
@@ -217,6 +223,10 @@ func TestEveryOperationIsWhatTheDocumentSays(t *testing.T) {
 	until(t, ended("deaf:@k", job.Running))
 	_, body = k.do(t, request{op: "waitForSlot", path: "/slots/deaf:@k/wait?timeout=1ms", want: 202})
 	if member(t, body, "state") != "running" {
+		t.Error(body)
+	}
+	_, body = k.do(t, request{op: "waitForSlot", path: "/slots/secondly:2099-01-01T00:00:00Z/wait?timeout=1ms", want: 202})
+	if member(t, body, "job") != "secondly" || member(t, body, "slot") != "2099-01-01T00:00:00Z" {
 		t.Error(body)
 	}
 	k.do(t, request{op: "waitForSlot", path: "/slots/deaf:@nosuch/wait?timeout=30s", want: 404})

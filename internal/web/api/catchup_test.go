@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -69,7 +70,7 @@ func TestEventStreamLeavesOutNoKeptEvent(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := &slowClient{httptest.NewRecorder(), c.takes}
-				s := &sse{to: stream.New(w, "text/event-stream")}
+				s := &sse{to: stream.New(w, httptest.NewRequest(http.MethodGet, "/", nil), "text/event-stream")}
 				if err := s.catchUp(t.Context(), &c.events, c.events.kept); !errors.Is(err, c.want) {
 					t.Errorf("catchUp = %v, want %v", err, c.want)
 				}

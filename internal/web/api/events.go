@@ -66,7 +66,7 @@ func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	s := &sse{to: stream.New(w, "text/event-stream"), filter: filter, sent: at, fed: at}
+	s := &sse{to: stream.New(w, r, "text/event-stream"), filter: filter, sent: at, fed: at}
 	if filter.After != nil {
 		s.sent = *filter.After
 	}
@@ -74,7 +74,7 @@ func serveEvents(a *API, w http.ResponseWriter, r *http.Request) error {
 	if _, err := fmt.Fprintf(s.to, "retry: 2000\nid: %d\n\n", s.sent); err != nil {
 		return nil // the client is gone
 	}
-	if s.sent != at {
+	if s.sent != at && r.Method != http.MethodHead {
 		if s.catchUp(ctx, a.cfg.Client, at) != nil {
 			return nil // the client connects again, and goes on from what it has
 		}

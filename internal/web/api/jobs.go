@@ -52,7 +52,7 @@ type putIn struct {
 
 type deleteIn struct {
 	ofJob
-	Match string `header:"If-Match" doc:"the ETag of the job that you have seen; left out: any"`
+	Match string `header:"If-Match" empty:"error" doc:"the ETag of the job that you have seen; left out: any"`
 }
 
 type resumeIn struct {

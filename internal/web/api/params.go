@@ -220,12 +220,15 @@ func (p param) set(field reflect.Value, values []string) error {
 	return nil
 }
 
-// check checks the value of a parameter that has a list of values, or names a job or a slot.
+// check checks the value of a parameter that has a list of values, or names a job or a slot. The tag
+// "empty" is for a header that must not count as left out if its value is empty.
 func (p param) check(value string) error {
 	enum := p.Tag.Get("enum")
 	switch {
 	case enum != "" && !slices.Contains(strings.Split(enum, ","), value):
 		return wrong(p.name, "invalid %s %q: want %s", p.name, codec.Clip(value), strings.ReplaceAll(enum, ",", ", "))
+	case value == "" && p.Tag.Get("empty") == "error":
+		return wrong(p.name, "%s is empty: want %s", p.name, p.Tag.Get("doc"))
 	case p.name == "job" && (value != "" || p.in == "path"):
 		return blame(p.name, codec.ValidateName("job", value))
 	case p.name == "id":

@@ -23,7 +23,7 @@ type Order struct {
 
 type triggerIn struct {
 	ofJob
-	Key  string `header:"Idempotency-Key" doc:"names the run: the same key again is the same run. Left out: each request is a new run"`
+	Key  string `header:"Idempotency-Key" empty:"error" doc:"names the run: the same key again is the same run. Left out: each request is a new run"`
 	Body Order  `body:"" doc:"the payload and the time; may be left out"`
 }
 
@@ -90,7 +90,7 @@ func trigger(ctx context.Context, c *call, in triggerIn) (row.Trigger, error) {
 		if err != nil {
 			return row.Trigger{}, err
 		}
-		if has != nil && !sameJSON(has, in.Body.Payload) {
+		if !sameJSON(has, in.Body.Payload) {
 			d := problem.New(fault.KeyReused, fmt.Sprintf("the run %q has another payload: choose another Idempotency-Key for another run", run.ID()))
 			d.Field = "Idempotency-Key"
 			return row.Trigger{}, d
@@ -99,7 +99,7 @@ func trigger(ctx context.Context, c *call, in triggerIn) (row.Trigger, error) {
 	return row.Triggered(run), nil
 }
 
-// sameJSON compares two texts without their white space.
+// sameJSON compares two texts without their white space. Text that is empty is no JSON.
 func sameJSON(x, y []byte) bool {
 	var a, b bytes.Buffer
 	return json.Compact(&a, x) == nil && json.Compact(&b, y) == nil && bytes.Equal(a.Bytes(), b.Bytes())

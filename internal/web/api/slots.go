@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -60,7 +59,9 @@ type waitIn struct {
 // waitForSlot has a timeout of its own, which may be longer than that of other requests.
 func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, error) {
 	const usual, most = 30 * time.Second, 5 * time.Minute
-	in.Timeout = cmp.Or(in.Timeout, usual)
+	if !c.query.Has("timeout") {
+		in.Timeout = usual
+	}
 	if in.Timeout > most {
 		return client.SlotDetails{}, wrong("timeout", "invalid timeout %v: want at most %v", in.Timeout, most)
 	}
@@ -76,7 +77,9 @@ func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, err
 	now, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.api.cfg.Patience)
 	defer cancel()
 	if s, err = c.Slot(now, in.ID); errors.Is(err, job.ErrNotFound) { // the slot is planned and not due yet
-		s, err = client.SlotDetails{SlotRow: client.SlotRow{ID: in.ID, State: job.Pending}}, nil
+		var slot job.Slot
+		slot, err = job.ParseSlotID(in.ID)
+		s = client.SlotDetails{SlotRow: client.SlotRow{ID: in.ID, Job: slot.Job, Slot: slot.At, State: job.Pending}}
 	}
 	if !s.State.Final() {
 		c.status = http.StatusAccepted

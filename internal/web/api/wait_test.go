@@ -47,3 +47,17 @@ func TestWaitIsAcceptedOnlyWithoutAnOutcome(t *testing.T) {
 		})
 	}
 }
+
+func TestWaitWithoutTimeAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := ending{at: time.Now().Add(time.Hour)}
+		a := api.New(api.Config{Client: client.Attach(attach.Parts{Ledger: e, News: e})})
+		defer a.Close()
+		w, began := httptest.NewRecorder(), time.Now()
+		a.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/slots/report:@one/wait?timeout=0s", nil))
+		if took := time.Since(began); w.Code != http.StatusAccepted || took > 0 {
+			t.Errorf("status %d after %v, want 202 at once: %s", w.Code, took, w.Body)
+		}
+	})
+}

@@ -47,7 +47,7 @@ func (s *Site) tail(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}()
-	to := stream.New(w, "text/plain; charset=utf-8")
+	to := stream.New(w, r, "text/plain; charset=utf-8")
 	write := func(text string) error {
 		_, err := io.WriteString(to, text)
 		return err

@@ -20,17 +20,18 @@ const (
 
 // Writer writes one answer. Each Write reaches the client at once.
 type Writer struct {
-	w  http.ResponseWriter
-	to *http.ResponseController
+	w    http.ResponseWriter
+	to   *http.ResponseController
+	head bool // the request is a HEAD request
 }
 
 // New sets the headers of an answer of a media type.
-func New(w http.ResponseWriter, media string) *Writer {
+func New(w http.ResponseWriter, r *http.Request, media string) *Writer {
 	h := w.Header()
 	h.Set("Content-Type", media)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // nginx would hold the answer back
-	return &Writer{w, http.NewResponseController(w)}
+	return &Writer{w, http.NewResponseController(w), r.Method == http.MethodHead}
 }
 
 // Write implements io.Writer.
@@ -44,8 +45,12 @@ func (s *Writer) Write(p []byte) (int, error) {
 }
 
 // Follow calls write with each value, until ctx ends, the channel is closed or a write fails. From time
-// to time it writes ignored, a text that the reader ignores.
+// to time it writes ignored, a text that the reader ignores. The answer to a HEAD request has no body,
+// so Follow then returns at once.
 func Follow[T any](ctx context.Context, to *Writer, values <-chan T, ignored string, write func(T) error) {
+	if to.head {
+		return
+	}
 	tick := time.NewTicker(silence)
 	defer tick.Stop()
 	for {

@@ -243,7 +243,7 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
-	to := stream.New(w, "text/event-stream")
+	to := stream.New(w, r, "text/event-stream")
 	if _, err := fmt.Fprintf(to, "retry: 1000\nid: %s\n%s", l.id, message("broker", map[string]bool{"away": away})); err != nil {
 		return // the browser is gone
 	}
