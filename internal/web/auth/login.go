@@ -95,6 +95,10 @@ func readLogin(r *http.Request) (secret, next string, err error) {
 	return v.Get("secret"), v.Get("next"), err
 }
 
+// maxNext bounds the page in the login cookie, escaped. A browser drops a cookie of more than 4 KB, and
+// the login would fail. After a login that wanted a longer address, the browser goes to the first page.
+const maxNext = 2 << 10
+
 func (g *Guard) beginOIDC(w http.ResponseWriter, r *http.Request) {
 	location, secret, err := g.cfg.OIDC.Begin(r.Context(), g.callback(r))
 	if err != nil {
@@ -102,9 +106,13 @@ func (g *Guard) beginOIDC(w http.ResponseWriter, r *http.Request) {
 		g.showLogin(w, r, http.StatusServiceUnavailable, r.FormValue("next"), providerAway)
 		return
 	}
+	next := url.QueryEscape(r.FormValue("next"))
+	if len(next) > maxNext {
+		next = ""
+	}
 	// The cookie must be Lax: the provider, which is another site, sends the browser back, and a
 	// browser sends no Strict cookie then.
-	g.setCookie(w, r, loginCookie, url.Values{"secret": {secret}, "next": {r.FormValue("next")}}.Encode(), loginTime, http.SameSiteLaxMode)
+	g.setCookie(w, r, loginCookie, "secret="+url.QueryEscape(secret)+"&next="+next, loginTime, http.SameSiteLaxMode)
 	w.Header().Set("Location", location)
 	w.WriteHeader(http.StatusSeeOther)
 }

@@ -97,6 +97,10 @@ func TestPersonLogsInAtTheProvider(t *testing.T) {
 	if code, page := get(t, b, s.URL+"/login/oidc?next=%2Fjobs%3Fq%3Dx"); code != 200 || page != "user alice@example.com at /jobs?q=x" {
 		t.Fatalf("login: %d\n%s", code, page)
 	}
+	m.QueueUser(&mockoidc.MockUser{Subject: "1", Email: "alice@example.com", EmailVerified: true})
+	if code, page := get(t, browser(t), s.URL+"/login/oidc?next=/"+strings.Repeat("%C3%A4", 1000)); code != 200 || page != "user alice@example.com at /" {
+		t.Errorf("login that wants an address too long for a cookie: %d\n%s", code, page)
+	}
 	// Another replica with the same files, and without state.
 	again, err := oidc.New(m.Issuer(), m.ClientID, secretFile(t, m.ClientSecret))
 	if err != nil {
