@@ -157,6 +157,9 @@ func TestSlotPageTellsItsStory(t *testing.T) {
 	if strings.Contains(text, "Cancel") {
 		t.Error("a slot that is over can be cancelled")
 	}
+	if status, markup, _ = a.get(t, "slots?job="+url.QueryEscape(hostile)); status != http.StatusBadRequest || !strings.Contains(markup, `<title>&lt;script&gt;`) {
+		t.Errorf("slots of a job with a hostile name: status %d: %s", status, markup)
+	}
 	if status, _, text = a.get(t, "slots/"+url.PathEscape("report:@invoice/<b>x7")); status != 200 || !strings.Contains(text, "It ended succeeded") || strings.Contains(text, "Retry") {
 		t.Errorf("%d: %s", status, text)
 	}
