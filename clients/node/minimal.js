@@ -27,7 +27,7 @@ export async function run(nc, { namespace = "cronce", name = "minimal", queues =
   }
 }
 
-class Store {
+export class Store {
   constructor(nc, namespace) {
     Object.assign(this, { nc, namespace, writes: 0, prefix: randomBytes(6).toString("hex") });
   }
@@ -77,8 +77,8 @@ class Store {
 // bounded throws if a member with which a worker computes is out of bounds.
 function bounded(bucket, v) {
   const refuse = (why) => { throw new Error(`a value of ${bucket}: ${why}`); };
-  const instant = (text) => text === undefined || !Number.isNaN(instantOf(text)) || refuse(`instant ${text}`);
-  const count = (n, most) => n === undefined || (Number.isInteger(n) && n >= 0 && n <= most) || refuse(`number ${n}`);
+  const instant = (text) => text === undefined || text === null || !Number.isNaN(instantOf(text)) || refuse(`instant ${text}`);
+  const count = (n, most) => n === undefined || n === null || (Number.isInteger(n) && n >= 0 && n <= most) || refuse(`number ${n}`);
   if (bucket === "nodes") {
     if (!["alive", "stopped", "fenced"].includes(v.state)) refuse(`state ${v.state}`);
     if (ms(v.lease ?? "0s") > 864e5) refuse(`lease ${v.lease}`);
@@ -92,7 +92,7 @@ function bounded(bucket, v) {
 }
 
 // Node is one incarnation. Its name is never used again.
-class Node {
+export class Node {
   constructor(store, options) {
     Object.assign(this, options, { store, started: Date.now() + options.clockOffset, revision: 0, trustedUntil: -Infinity, seen: new Map(), after: new Map() });
     this.name = `${options.name}-${process.pid}-${Date.now().toString(36)}-${randomBytes(4).toString("hex")}`;
@@ -146,9 +146,9 @@ class Node {
     const over = () => this.ended.signal.aborted || boot() >= sent + 0.75 * this.lease; // no copy follows once trust has lapsed [L-4]
     const won = await this.put("alive", over).catch(() => undefined);
     const after = this.own() + 1;
+    if (won !== undefined) this.revision = won; // also of a node that stops: it writes "stopped" at this revision
     if (this.ended.signal.aborted) return;
     if (won === undefined) return this.end("it was fenced, or its heartbeat was not answered"); // [L-2]
-    this.revision = won;
     if (boot() >= sent + 0.75 * this.lease) return this.end("its heartbeat came too late");
     this.trustedUntil = sent + 0.75 * this.lease;
     // The next heartbeat does not wait for this second answer.
@@ -232,6 +232,7 @@ class Node {
   // take processes one delivery. It answers once [C-9], and not at all if the slot is in flight already [C-1], or if
   // its claim or the node's trust was lost [C-11].
   async take(m, queue) {
+    if (!this.trusted()) return undefined; // the process may have slept since the message arrived
     const slot = slotOf(m);
     if (slot === undefined) return m.term("it contradicts itself"); // [M-1]
     if (slot === null) { // [M-3]; a newer program may be able to read it, until it is old
@@ -262,8 +263,9 @@ class Node {
     while (this.trusted()) {
       const { value: record, revision } = await this.store.read("ledger", slot.key);
       if (record && record.id !== slot.id) return give; // [M-2]
+      if (slot.part) return give; // [O-1], [C-13]; with an outcome too, because its worker must conclude the whole slot
       if (record && final.has(record.state)) return { ack: true }; // [K-1], [C-10]
-      if (record?.shards || slot.part || !this.handlers[job]) return give; // [O-1], [C-12], [C-13]
+      if (record?.shards || !this.handlers[job]) return give; // [O-1], [C-12]
       const entry = await this.store.read("jobs", job);
       if (!entry.value || !this.supports(entry.value, slot, entry.revision)) return give; // [M-2], [V-6], [C-4], [X-1], [F-1]
       const { job: definition } = entry.value;
@@ -324,7 +326,7 @@ class Node {
     const signal = AbortSignal.any([flight.controller.signal, this.ended.signal, ...limit]);
     const { end, ...result } = await Promise.resolve()
       .then(() => this.handlers[slot.job]({ id: slot.id, job: slot.job, attempt: claim.attempt, fence, node: this.name, payload: Buffer.from(m.data).toString(), signal, result() {} }))
-      .then((output) => ({ end: "succeeded", output: output && String(output).slice(0, 1000) }), (err) => ({ end: "failed", error: err.message || "failed", permanent: err.name === "Permanent" }));
+      .then((output) => ({ end: "succeeded", output: output && String(output).slice(0, 1000) }), (err) => ({ end: "failed", error: String(err?.message || "failed"), permanent: err?.name === "Permanent" }));
     flight.returned = true;
     const record = closed(claim, fence, this.now(), result.error);
     if (result.output) record.output = result.output;
@@ -414,5 +416,5 @@ function slotOf(m) {
   const due = get("Cronce-Due") ? instantOf(get("Cronce-Due")) : slot.at;
   if (Number.isNaN(due)) return null;
   const special = ["Cronce-Missed", "Cronce-Refused", "Cronce-Chained", "Cronce-Event"].some((name) => get(name) !== "");
-  return { ...slot, revision: Number(get("Cronce-Job-Revision") || 0), node: get("Cronce-Node"), due: due < slot.at ? slot.at : due, special };
+  return { ...slot, revision: Number(get("Cronce-Job-Revision") || 0), node: Buffer.from(get("Cronce-Node")).subarray(0, 256).toString().replace(/\uFFFD+$/, ""), due: due < slot.at ? slot.at : due, special };
 }

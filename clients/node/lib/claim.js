@@ -271,6 +271,27 @@ export function release(claimed, now) {
 
 const clip = (error) => headAndTail(error, 2048);
 
+// fit returns the record, cut so that its JSON has at most limit bytes: the errors of earlier attempts, their outputs
+// (the oldest first), the output, the result, the oldest attempts, and the error, in this order. It cuts nothing else,
+// so the JSON may still be longer.
+export function fit(record, limit) {
+  const over = () => Buffer.byteLength(JSON.stringify(record)) > limit;
+  const shrink = (owner, name, least) => {
+    const whole = owner[name] ?? "";
+    for (let most = Buffer.byteLength(whole) >> 1; over() && most >= least; most >>= 1) owner[name] = headAndTail(whole, most);
+  };
+  if (!over()) return record;
+  record = { ...record, ...(record.attempts && { attempts: record.attempts.map((a) => ({ ...a })) }) };
+  const earlier = record.attempts?.slice(0, -1) ?? [];
+  for (const a of earlier) if (a.error) a.error = headAndTail(a.error, 100);
+  for (const a of earlier) shrink(a, "output", 64);
+  shrink(record, "output", 64);
+  if (over() && record.result !== undefined) [record.result, record.result_dropped] = [undefined, Buffer.byteLength(JSON.stringify(record.result))];
+  if (over() && earlier.length) record.attempts = record.attempts.slice(-8);
+  for (const owner of [record, record.attempts?.at(-1) ?? {}]) shrink(owner, "error", 64);
+  return record;
+}
+
 // headAndTail cuts a text to its first and its last most/2 bytes.
 export function headAndTail(s, most) {
   const bytes = Buffer.from(s), half = most >> 1;

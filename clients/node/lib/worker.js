@@ -2,7 +2,7 @@
 // them, and answers each message at most once.
 import { randomUUID } from "node:crypto";
 import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { cancelled, complete, decide, isFinal, needsDefinition, release, headAndTail, tooOld } from "./claim.js";
+import { cancelled, complete, decide, fit, isFinal, needsDefinition, release, headAndTail, tooOld } from "./claim.js";
 import { emitter } from "./event.js";
 import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
@@ -11,13 +11,18 @@ import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
 import { longest, pause } from "./store.js";
 import { decode, parseDuration, parseInstant, rawMember, toMs } from "./values.js";
 
+const headerRoom = 4096; // bytes of a message that its headers, and the nonce of its value, may take
 const asking = 1000; // ms until a request for messages expires
 
-// hasPriorities reports whether a server has the priority policy of the consumers: since 2.12.
-const hasPriorities = (version) => {
+// consumerConfig returns the settings of a queue's consumer. A server older than 2.12 does not know the priority policy.
+export function consumerConfig(queue, subject, lease, version) {
   const [major, minor] = version.split(".").map(Number);
-  return major > 2 || (major === 2 && minor >= 12);
-};
+  return {
+    durable_name: queue, filter_subject: subject, deliver_policy: DeliverPolicy.All, ack_policy: AckPolicy.Explicit,
+    ack_wait: Math.round(lease * 1e6), max_deliver: -1, max_ack_pending: 1_000_000,
+    ...((major > 2 || minor >= 12) && { priority_policy: "prioritized", priority_groups: ["workers"] }),
+  };
+}
 
 // until returns a promise that resolves when the signal aborts.
 const until = (signal) => new Promise((done) => {
@@ -86,11 +91,7 @@ export class Worker {
   async consumer(stream, queue) {
     const subject = stream.endsWith("_timers") ? `${this.store.namespace}.timer.due.${queue}.>` : `${this.store.namespace}.slot.${queue}.>`;
     const manager = await jetstreamManager(this.store.nc);
-    const config = {
-      durable_name: queue, filter_subject: subject, deliver_policy: DeliverPolicy.All, ack_policy: AckPolicy.Explicit,
-      ack_wait: Math.round(this.node.lease * 1e6), max_deliver: -1, max_ack_pending: 1_000_000,
-      ...(hasPriorities(this.store.nc.info.version) && { priority_policy: "prioritized", priority_groups: ["workers"] }),
-    };
+    const config = consumerConfig(queue, subject, this.node.lease, this.store.nc.info.version);
     try {
       const info = await manager.consumers.info(stream, queue).catch((err) => {
         if (err.code === 10014) return manager.consumers.add(stream, config);
@@ -209,7 +210,8 @@ export class Worker {
     const extra = { "Cronce-State": record.state };
     if (record.state === "running") extra["Cronce-Owner"] = record.node;
     if (record.retry_at) extra["Cronce-Retry-At"] = record.retry_at;
-    return this.store.write("ledger", key, record, revision, { node: this.node.name, signal: this.node.signal, trusted: () => this.node.trusted(), extra });
+    const room = (this.store.nc.info?.max_payload ?? Infinity) - headerRoom;
+    return this.store.write("ledger", key, fit(record, room), revision, { node: this.node.name, signal: this.node.signal, trusted: () => this.node.trusted(), extra });
   }
 
   // ended does what follows from a record that was stored at revision without a running attempt, and returns

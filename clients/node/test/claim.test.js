@@ -1,6 +1,6 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { complete, decide, release } from "../lib/claim.js";
+import { complete, decide, fit, release } from "../lib/claim.js";
 import { parseEntry } from "../lib/definition.js";
 import { parseMessage } from "../lib/message.js";
 import { parseInstant } from "../lib/values.js";
@@ -62,4 +62,22 @@ test("a plan with one part is not split", () => {
   for (const revision of ["2", "3"]) {
     assert.equal(decide(delivery("j:2026-11-21T07:00:00Z", { "Cronce-Job-Revision": revision }), { ...view, entry: one }).do, "start");
   }
+});
+
+test("a record that is too large for the server is cut: old texts first, the newest last", () => {
+  const size = (r) => Buffer.byteLength(JSON.stringify(r)), text = "\u0001".repeat(2000);
+  const attempt = (n) => ({ attempt: n, node: "n", started: "2026-11-21T07:00:00Z", error: text, output: text });
+  const record = { v: 1, id: "j:@k", state: "succeeded", attempts: [1, 2, 3].map(attempt), output: text, result: "r".repeat(3000), error: text };
+  const whole = size(record), cut = (limit) => {
+    const r = fit(record, limit);
+    assert.ok(size(r) <= limit, `${size(r)} > ${limit}`);
+    return [r.attempts[0].error, r.attempts[0].output, r.attempts[1].output, r.output, r.result, r.error].map((t, i) => t === (i === 4 ? record.result : text));
+  };
+  assert.equal(fit(record, whole), record);
+  assert.deepEqual(cut(whole - 1), [false, true, true, true, true, true]);
+  assert.deepEqual(cut(whole - 24_000), [false, false, true, true, true, true]);
+  assert.deepEqual(cut(whole - 40_000), [false, false, false, true, true, true]);
+  assert.deepEqual(cut(43_000), [false, false, false, false, true, true]);
+  assert.deepEqual(fit(record, 30_000).result_dropped, 3002);
+  assert.deepEqual(record.attempts.map((a) => a.output), [text, text, text], "the record itself was changed");
 });

@@ -55,3 +55,11 @@ test("trigger publishes a run if its login may not look for one that waits", asy
   await trigger(nc, "j", { key: "k" });
   assert.deepEqual(nc.published, ["cronce.slot.default.j"]);
 });
+
+test("trigger takes any timeout", async () => {
+  for (const timeout of [Infinity, 2 ** 31, 1.5]) {
+    const nc = broker(none, "2026-11-26T00:00:00Z");
+    await trigger(nc, "j", { timeout });
+    assert.equal(nc.published.length, 1);
+  }
+});

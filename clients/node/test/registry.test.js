@@ -35,3 +35,15 @@ test("registry: only a definition of which others may know slots holds the water
     assert.equal(registry.blind(), false, "after it was mended");
   }
 });
+
+test("registry: the newest timestamp of a write stays known if a later write has an older one", () => {
+  const registry = new Registry({}, () => {});
+  for (const [revision, time] of [[1, 20n], [2, 10n]]) registry.change({ key: `j${revision}`, text: undefined, revision, time, pending: 0 });
+  assert.deepEqual(registry.known, { revision: 2, time: 20n });
+});
+
+test("registry: a definition with a duration that is none cannot be read", () => {
+  for (const name of ["timeout", "deadline", "max_backoff"]) {
+    assert.throws(() => parseEntry(JSON.stringify({ v: 1, job: { name: "j", [name]: "soon", plan: { schedule: "@hourly" } } }), 1, 0n), /duration/, name);
+  }
+});

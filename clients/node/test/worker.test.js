@@ -4,7 +4,7 @@ import { parseEntry } from "../lib/definition.js";
 import { parseMessage } from "../lib/message.js";
 import { Store, pause } from "../lib/store.js";
 import { parseInstant } from "../lib/values.js";
-import { Worker } from "../lib/worker.js";
+import { Worker, consumerConfig } from "../lib/worker.js";
 
 test("a slot that ends whatever the definition says ends although the definition cannot be read", async () => {
   const now = parseInstant("2026-11-21T07:00:00Z"), old = "j:2026-11-19T07:00:00Z", young = "j:2026-11-21T07:00:00Z";
@@ -192,4 +192,18 @@ test("the owner of a claim is asked on a reply subject that any node may publish
   const { worker } = fake({ request: async (subject, body, { reply }) => { replies.push(reply); throw new Error("timeout"); } });
   assert.equal(await worker.disowns({ id: "j:@k", node: "other" }, 3, false), false);
   assert.match(replies[0], /^ns\.reply\./);
+});
+
+test("a queue's consumer has a priority policy on a server that knows it", () => {
+  for (const [version, policy] of [["2.11.10", undefined], ["2.12.0-RC.1", "prioritized"], ["2.9.1", undefined], ["3.0.0", "prioritized"]]) {
+    assert.equal(consumerConfig("q", "s", 1000.0001, version).priority_policy, policy, version);
+  }
+  assert.equal(consumerConfig("q", "s", 1000.0000001, "2.12.0").ack_wait, 1_000_000_000);
+});
+
+test("a record is cut to what the server takes", async () => {
+  const { worker, written } = fake({ entry: job({ output: 65_536 }), handlers: { j: () => "x".repeat(60_000) } });
+  worker.store.nc.info = { max_payload: 32_768 };
+  await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
+  assert.ok(JSON.stringify(written.at(-1)).length < 32_768);
 });
