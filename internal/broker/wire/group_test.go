@@ -392,6 +392,7 @@ func TestAGroupSendsNoBatchesForAWhileAfterARefusal(t *testing.T) {
 		b.late = d.late
 		of, g := grouped(b)
 		g.paused = time.Time{}
+		g.Transport.distance.add(0, time.Millisecond) // as of a heartbeat
 		send(t, of, 0, 300)()
 		first := b.count("$KV.b.")
 		if first == 300 {
@@ -400,6 +401,27 @@ func TestAGroupSendsNoBatchesForAWhileAfterARefusal(t *testing.T) {
 		send(t, of, 300, 300)()
 		if n := b.count("$KV.b.") - first; n != 300 {
 			t.Errorf("after the refusal, %d messages were sent for 300 writes", n)
+		}
+	})
+}
+
+// If the time of a batch counted as the distance to the broker, slow storage would seem to be fast.
+func TestTheTimeOfABatchIsNoDistance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{takes: time.Millisecond}
+		b := newFakeBroker(refusing{errInFlight})
+		b.late = d.late
+		of, g := grouped(b)
+		g.paused = time.Time{}
+		var answers sync.WaitGroup
+		answers.Add(300)
+		for i := range 300 {
+			of.Writing(t.Context(), "key"+strconv.Itoa(i), 0, func(uint64, error) { answers.Done() }).SendValue([]byte("x"), "nonce", nil)
+		}
+		answers.Wait()
+		if least := g.Transport.distance.least(); b.count("$KV.b.") <= 300 || least > 0 {
+			t.Errorf("%d messages were sent for 300 writes, and the distance is %v", b.count("$KV.b."), least)
 		}
 	})
 }

@@ -303,7 +303,7 @@ func (t *transport) received(m *nats.Msg) {
 	default:
 		delete(t.unanswered, id)
 		t.measure(now - q.first)
-		if q.round == nil { // an answer within a round may have waited for those before it
+		if q.round == nil && q.before == nil { // the answer to a batch, or within a round, may have waited for other messages
 			t.distance.add(now, now-q.first)
 		}
 	}
