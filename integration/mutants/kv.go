@@ -233,8 +233,7 @@ var kvMutants = []mutant{
 		file:   "internal/broker/wire/batch.go",
 		old:    "HasCode(err, codeBatchDuplicate, codeInProcess)",
 		new:    "HasCode(err, codeInProcess)",
-		test:   "TestAKnownMessageIDInABatchFoldsItsOwnPublicationOnly",
-		in:     "internal/broker/wire",
+		test:   "TestAKnownMessageIDStopsNoBatches",
 	},
 	{
 		name:   "suspension-in-a-group",

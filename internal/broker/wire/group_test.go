@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -405,6 +406,17 @@ func TestAGroupSendsNoBatchesForAWhileAfterARefusal(t *testing.T) {
 	})
 }
 
+// writeAnyway writes n keys, and waits for the answers, whatever they are.
+func writeAnyway(t *testing.T, of Bucket, n int) {
+	t.Helper()
+	var answers sync.WaitGroup
+	answers.Add(n)
+	for i := range n {
+		of.Writing(t.Context(), "key"+strconv.Itoa(i), 0, func(uint64, error) { answers.Done() }).SendValue([]byte("x"), "nonce", nil)
+	}
+	answers.Wait()
+}
+
 // If the time of a batch counted as the distance to the broker, slow storage would seem to be fast.
 func TestTheTimeOfABatchIsNoDistance(t *testing.T) {
 	t.Parallel()
@@ -414,14 +426,27 @@ func TestTheTimeOfABatchIsNoDistance(t *testing.T) {
 		b.late = d.late
 		of, g := grouped(b)
 		g.paused = time.Time{}
-		var answers sync.WaitGroup
-		answers.Add(300)
-		for i := range 300 {
-			of.Writing(t.Context(), "key"+strconv.Itoa(i), 0, func(uint64, error) { answers.Done() }).SendValue([]byte("x"), "nonce", nil)
-		}
-		answers.Wait()
+		writeAnyway(t, of, 300)
 		if least := g.Transport.distance.least(); b.count("$KV.b.") <= 300 || least > 0 {
 			t.Errorf("%d messages were sent for 300 writes, and the distance is %v", b.count("$KV.b."), least)
+		}
+	})
+}
+
+func TestAKnownMessageIDStopsNoBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{takes: time.Millisecond}
+		b := newFakeBroker(refusing{&jetstream.APIError{Code: 400, ErrorCode: codeBatchDuplicate}})
+		b.late = d.late
+		of, g := grouped(b)
+		g.paused = time.Time{}
+		g.Transport.distance.add(0, time.Millisecond) // as of a heartbeat
+		writeAnyway(t, of, 300)
+		first := b.count("$KV.b.")
+		writeAnyway(t, of, 300)
+		if n := b.count("$KV.b.") - first; first <= 300 || n <= 300 {
+			t.Errorf("%d and then %d messages were sent for 300 writes each, want some in batches both times", first, n)
 		}
 	})
 }
