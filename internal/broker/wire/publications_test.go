@@ -175,7 +175,8 @@ func TestAKnownMessageIDInABatchFoldsItsOwnPublicationOnly(t *testing.T) {
 		}
 	}
 	publishUntilStored(t, s, upTo(400))
-	wantWhole(t, js, 400)}
+	wantWhole(t, js, 400)
+}
 
 // first calls f after a number of parts of batches, once.
 type first struct {
