@@ -337,7 +337,7 @@ func parts(slot job.Slot, shards int) []job.Slot {
 	}
 	all := make([]job.Slot, shards)
 	for i := range all {
-		all[i] = slot.Part(i+1, shards)
+		all[i] = slot.WithShard(i+1, shards)
 	}
 	return all
 }

@@ -259,7 +259,7 @@ func TestBackfillPublishesAllShards(t *testing.T) {
 		Job: job.Job{Name: "report", Schedule: "0 * * * *", Shards: 3}, Since: noon,
 		Past: []plans.PastPlan{{Plan: job.Plan{Schedule: "0 * * * *", Shards: 2}, From: noon.Add(-100 * time.Hour)}},
 	})
-	for _, part := range []job.Slot{at(1).Part(1, 3), at(2).Part(1, 3), at(2).Part(2, 3), at(2).Part(3, 3)} {
+	for _, part := range []job.Slot{at(1).WithShard(1, 3), at(2).WithShard(1, 3), at(2).WithShard(2, 3), at(2).WithShard(3, 3)} {
 		wait, err := s.store.Slots().Publish("default", core.Message{Slot: part}, nil)
 		if err == nil {
 			_, err = wait(t.Context())
@@ -269,7 +269,7 @@ func TestBackfillPublishesAllShards(t *testing.T) {
 		}
 	}
 	s.record(t, at(-1), job.Succeeded) // the whole slot
-	s.record(t, at(-1).Part(1, 2), job.Succeeded)
+	s.record(t, at(-1).WithShard(1, 2), job.Succeeded)
 	order := filling{Job: "report", From: at(-2).At, To: at(3).At, Rate: 1000}
 	got, err := s.Backfill(t.Context(), order.Job, order.options(), nil)
 	if err != nil {
@@ -281,7 +281,7 @@ func TestBackfillPublishesAllShards(t *testing.T) {
 	for _, w := range s.waiting(t) {
 		seen[w.Slot.ID()]++
 	}
-	for _, slot := range []job.Slot{at(-2).Part(1, 2), at(-2).Part(2, 2), at(0).Part(2, 2), at(1).Part(1, 3), at(1).Part(2, 3), at(1).Part(3, 3)} {
+	for _, slot := range []job.Slot{at(-2).WithShard(1, 2), at(-2).WithShard(2, 2), at(0).WithShard(2, 2), at(1).WithShard(1, 3), at(1).WithShard(2, 3), at(1).WithShard(3, 3)} {
 		if seen[slot.ID()] != 1 {
 			t.Errorf("%s waits %d times", slot, seen[slot.ID()])
 		}

@@ -206,7 +206,7 @@ func (c *Client) cancelWhole(ctx context.Context, r job.Record, revision uint64,
 	var mu sync.Mutex
 	for i := range r.Shards {
 		group.Go(func() error {
-			_, err := c.cancel(parts, r.Slot.Part(i+1, r.Shards), func(a CancelWait) {
+			_, err := c.cancel(parts, r.Slot.WithShard(i+1, r.Shards), func(a CancelWait) {
 				mu.Lock()
 				defer mu.Unlock()
 				waiting(a)
@@ -239,7 +239,7 @@ func (c *Client) conclude(ctx context.Context, whole job.Slot) (final bool, err 
 	}
 	parts := make([]job.Record, r.Shards)
 	for i := range parts {
-		part, _, err := c.record(ctx, whole.Part(i+1, r.Shards))
+		part, _, err := c.record(ctx, whole.WithShard(i+1, r.Shards))
 		if err != nil || part == nil || !part.State.Final() {
 			return false, err
 		}

@@ -228,7 +228,7 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 	done.SlotDetails = recordedDetails(core.ReopenWhole(r), revision)
 	var parts []opened
 	for i := range r.Shards {
-		part := r.Slot.Part(i+1, r.Shards)
+		part := r.Slot.WithShard(i+1, r.Shards)
 		again, err := c.openPart(ctx, part)
 		refused, isRefused := errors.AsType[*SlotError](err) // the shard has succeeded, or is not final
 		switch {

@@ -414,21 +414,21 @@ func (s *shop) split(state job.State, second job.State) job.Slot {
 	whole := s.slot()
 	bare := func(r *job.Record) { r.Attempts, r.Attempt, r.MaxAttempts = nil, 0, 0 }
 	s.record(whole, state, func(r *job.Record) { bare(r); r.Shards, r.Node, r.Error = 3, "", "" })
-	s.record(whole.Part(1, 3), job.Succeeded, nil)
-	s.record(whole.Part(2, 3), second, nil)
+	s.record(whole.WithShard(1, 3), job.Succeeded, nil)
+	s.record(whole.WithShard(2, 3), second, nil)
 	return whole
 }
 
 func TestCancelEndsAllShards(t *testing.T) {
 	s := newShop(t)
 	whole := s.split(job.Running, job.Retrying)
-	s.publish(core.Message{Slot: whole.Part(3, 3)}, "")
+	s.publish(core.Message{Slot: whole.WithShard(3, 3)}, "")
 	r, err := s.as("alice@a").Cancel(t.Context(), whole.ID(), quiet)
 	if err != nil || r.State != job.Cancelled || r.Error != "cancelled by alice@a" {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	for i, want := range []job.State{job.Succeeded, job.Cancelled, job.Cancelled} {
-		if part, _, err := s.store.Ledger().Read(t.Context(), whole.Part(i+1, 3)); err != nil || part.State != want {
+		if part, _, err := s.store.Ledger().Read(t.Context(), whole.WithShard(i+1, 3)); err != nil || part.State != want {
 			t.Errorf("part %d is %s, %v; want %s", i+1, part.State, err, want)
 		}
 	}
@@ -442,7 +442,7 @@ func TestCancelEndsASplitSlotBeforeItBegins(t *testing.T) {
 	s := newShop(t)
 	whole := s.slot()
 	for i := range 3 {
-		s.publish(core.Message{Slot: whole.Part(i+1, 3), JobRevision: 1}, "")
+		s.publish(core.Message{Slot: whole.WithShard(i+1, 3), JobRevision: 1}, "")
 	}
 	r, err := s.as("alice@a").Cancel(t.Context(), whole.ID(), quiet)
 	if err != nil || r.State != job.Cancelled || r.Record.Slot != whole || r.Record.Shards != 3 {
@@ -474,8 +474,8 @@ func TestRetryThatIsRefusedLeavesTheOutcomeOfASplitSlot(t *testing.T) {
 			t.Errorf("after the refusal of %s the slot is %s, %v", id, r.State, err)
 		}
 	}
-	refused(whole.Part(1, 3).ID(), "it has succeeded")
-	refused(whole.Part(4, 5).ID(), "no record")
+	refused(whole.WithShard(1, 3).ID(), "it has succeeded")
+	refused(whole.WithShard(4, 5).ID(), "no record")
 	_, revision, err := s.store.Jobs().Read(t.Context(), "report")
 	if err == nil {
 		err = s.store.Jobs().Delete(t.Context(), "report", revision)
@@ -483,7 +483,7 @@ func TestRetryThatIsRefusedLeavesTheOutcomeOfASplitSlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(whole.Part(2, 3).ID(), "not found")
+	refused(whole.WithShard(2, 3).ID(), "not found")
 	refused(whole.ID(), "not found")
 	if told := s.told(); len(told) > 0 {
 		t.Errorf("stored the events %v", told)
@@ -493,13 +493,13 @@ func TestRetryThatIsRefusedLeavesTheOutcomeOfASplitSlot(t *testing.T) {
 func TestRetryReopensTheShardsThatDidNotSucceed(t *testing.T) {
 	s := newShop(t)
 	whole := s.split(job.Failed, job.Failed)
-	s.record(whole.Part(3, 3), job.Cancelled, nil)
+	s.record(whole.WithShard(3, 3), job.Cancelled, nil)
 	done, err := s.as("alice@a").Retry(t.Context(), whole.ID())
 	if err != nil || done.Left != 2 {
 		t.Fatalf("got %+v, %v", done, err)
 	}
 	for part, want := range map[job.Slot]job.State{
-		whole: job.Running, whole.Part(1, 3): job.Succeeded, whole.Part(2, 3): job.Retrying, whole.Part(3, 3): job.Retrying,
+		whole: job.Running, whole.WithShard(1, 3): job.Succeeded, whole.WithShard(2, 3): job.Retrying, whole.WithShard(3, 3): job.Retrying,
 	} {
 		if r, _, err := s.store.Ledger().Read(t.Context(), part); err != nil || r.State != want {
 			t.Errorf("%s is %s, %v; want %s", part, r.State, err, want)
@@ -526,12 +526,12 @@ func (w watched) Publish(queue string, m core.Message, payload []byte) (func(con
 func TestRetryOpensAllShardsBeforeItPublishesOne(t *testing.T) {
 	s := newShop(t)
 	whole := s.split(job.Cancelled, job.Cancelled)
-	s.record(whole.Part(3, 3), job.Cancelled, nil)
+	s.record(whole.WithShard(3, 3), job.Cancelled, nil)
 	offers := 0
 	s.slots = watched{s.store.Slots(), func() {
 		offers++
 		for i := range 3 {
-			if r, _, err := s.store.Ledger().Read(t.Context(), whole.Part(i+1, 3)); err != nil || r.State == job.Cancelled {
+			if r, _, err := s.store.Ledger().Read(t.Context(), whole.WithShard(i+1, 3)); err != nil || r.State == job.Cancelled {
 				t.Errorf("at offer %d part %d is %s, %v", offers, i+1, r.State, err)
 			}
 		}

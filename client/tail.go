@@ -117,7 +117,7 @@ func (t *tail) run(ctx context.Context, id string) (d SlotDetails, err error) {
 				return d, err
 			}
 		case r != nil && r.Shards > 0:
-			return d, &SlotError{t.slot, r.State, fmt.Sprintf("it is split: tail one of its shards, like %s", t.slot.Part(1, r.Shards))}
+			return d, &SlotError{t.slot, r.State, fmt.Sprintf("it is split: tail one of its shards, like %s", t.slot.WithShard(1, r.Shards))}
 		case r != nil:
 			if err := t.handleRecord(ctx, *r, revision); err != nil {
 				return d, err

@@ -445,7 +445,7 @@ func TestTriggerPublishesAllShards(t *testing.T) {
 	revision := s.define(t, plans.Definition{Job: j})
 	due := time.Now().Add(time.Hour).UTC()
 	whole := job.Slot{Job: "report", Token: "later"}
-	half := stream.Timer{Message: core.Message{Slot: whole.Part(3, 3), JobRevision: revision, Due: due}, Queue: "default"}
+	half := stream.Timer{Message: core.Message{Slot: whole.WithShard(3, 3), JobRevision: revision, Due: due}, Queue: "default"}
 	if _, err := s.store.Timers().Set(t.Context(), half, 0); err != nil {
 		t.Fatal(err)
 	}

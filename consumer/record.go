@@ -233,7 +233,7 @@ func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, r
 		}
 		parts := make([]job.Record, rec.Shards)
 		for i := range parts {
-			part, _, err := t.readSlot(ctx, whole.Part(i+1, rec.Shards))
+			part, _, err := t.readSlot(ctx, whole.WithShard(i+1, rec.Shards))
 			if err != nil || part == nil || !part.State.Final() {
 				return nil, 0, err
 			}

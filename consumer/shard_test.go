@@ -18,7 +18,7 @@ import (
 func (b *bench) split(name string, n int) job.Slot {
 	s := job.NewSlot(name, time.Now())
 	for i := range n {
-		b.queue.add(core.Message{Slot: s.Part(i+1, n), JobRevision: 1, Due: s.At})
+		b.queue.add(core.Message{Slot: s.WithShard(i+1, n), JobRevision: 1, Due: s.At})
 	}
 	return s
 }
@@ -61,7 +61,7 @@ func TestEachShardHasARecordAndTheSlotsOutcomeIsTheirs(t *testing.T) {
 					t.Errorf("the whole is %s (%s), want %s (%s)", r.State, r.Error, c.state, c.error)
 				}
 				for i := range 3 {
-					if r := b.record(slot.Part(i+1, 3)); !r.State.Final() || r.Attempt != 1 {
+					if r := b.record(slot.WithShard(i+1, 3)); !r.State.Final() || r.Attempt != 1 {
 						t.Errorf("shard %d is %s at attempt %d", i+1, r.State, r.Attempt)
 					}
 				}
@@ -84,7 +84,7 @@ func TestAShardThatComesAgainConcludesItsSlot(t *testing.T) {
 		b.handle(job.Job{Name: "report", Shards: 2}, func(context.Context, job.Run) error { return nil })
 		slot := job.NewSlot("report", time.Now())
 		for _, r := range []job.Record{
-			{Slot: slot, State: job.Running, Shards: 2}, {Slot: slot.Part(1, 2), State: job.Succeeded}, {Slot: slot.Part(2, 2), State: job.Succeeded},
+			{Slot: slot, State: job.Running, Shards: 2}, {Slot: slot.WithShard(1, 2), State: job.Succeeded}, {Slot: slot.WithShard(2, 2), State: job.Succeeded},
 		} {
 			r.Nonce = r.Slot.ID()
 			if _, err := b.ledger.Write(t.Context(), r, 0); err != nil {
@@ -92,7 +92,7 @@ func TestAShardThatComesAgainConcludesItsSlot(t *testing.T) {
 			}
 		}
 		stop := b.run()
-		b.queue.add(core.Message{Slot: slot.Part(2, 2), JobRevision: 1, Due: slot.At})
+		b.queue.add(core.Message{Slot: slot.WithShard(2, 2), JobRevision: 1, Due: slot.At})
 		b.settled(1)
 		_ = stop()
 		if r := b.record(slot); r.State != job.Succeeded {
@@ -149,7 +149,7 @@ func TestAMessageForTheWholeOfASplitSlotIsLeftUntilItsPartsCome(t *testing.T) {
 			t.Errorf("the whole has a record: %v", err)
 		}
 		for i := range 2 {
-			b.queue.add(core.Message{Slot: whole.Part(i+1, 2), JobRevision: 1, Due: whole.At})
+			b.queue.add(core.Message{Slot: whole.WithShard(i+1, 2), JobRevision: 1, Due: whole.At})
 		}
 		time.Sleep(2 * time.Minute)
 		if acks := slices.DeleteFunc(b.queue.verdicts(), func(v string) bool { return !strings.HasPrefix(v, "ack") }); len(acks) != 3 {

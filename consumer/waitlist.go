@@ -237,7 +237,7 @@ func (t *task) displace(ctx context.Context, holder job.Slot) {
 		_, _ = t.cfg.Ledger.Write(ctx, marked, revision)
 	}
 	for i := range rec.Shards {
-		if part, revision, err := t.cfg.Ledger.Read(ctx, holder.Part(i+1, rec.Shards)); err == nil {
+		if part, revision, err := t.cfg.Ledger.Read(ctx, holder.WithShard(i+1, rec.Shards)); err == nil {
 			t.displaceOne(ctx, part, revision)
 		}
 	}

@@ -95,7 +95,7 @@ func (l *shardLife) step(t *testing.T, s *shardStep) {
 	case "conclude":
 		parts := make([]job.Record, whole.record.Shards)
 		for i := range parts {
-			parts[i] = l.ledger[slot.Part(i+1, len(parts))].record
+			parts[i] = l.ledger[slot.WithShard(i+1, len(parts))].record
 		}
 		if !slices.ContainsFunc(parts, func(p job.Record) bool { return !p.State.Final() }) {
 			l.write(t, s, core.Conclude(whole.record, parts, s.Node, s.Now), whole.fence)

@@ -83,8 +83,8 @@ type Job struct {
 	Retry   Retry
 	CatchUp CatchUp
 
-	// Shards splits each slot into parts that run in parallel and are retried
-	// independently, up to MaxShards. The slot succeeds if all parts succeed. Zero or 1: it
+	// Shards splits each slot into shards that run in parallel and are retried
+	// independently, up to MaxShards. The slot succeeds if all shards succeed. Zero or 1: it
 	// is not split.
 	Shards int
 

@@ -149,7 +149,7 @@ func (p Plan) wire() planWire {
 
 func (w planWire) plan() Plan {
 	if w.Shards == 1 {
-		w.Shards = 0 // a single part is the whole slot
+		w.Shards = 0 // a single shard is the whole slot
 	}
 	return Plan{w.Schedule, w.Timezone, time.Duration(w.Spread), w.From, w.Until, w.Exclude, w.DSTGap, w.DSTOverlap, w.After, w.On, w.Shards}
 }

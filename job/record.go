@@ -96,8 +96,8 @@ type Record struct {
 	Output string `json:"output,omitempty"`
 
 	// Shards is set in the record of the whole slot if the slot is split: it is the number of
-	// parts. No node runs the whole slot. It ends when all parts have ended. If Error is set
-	// earlier, the parts are being cancelled, and Error is the reason.
+	// shards. No node runs the whole slot. It ends when all shards have ended. If Error is set
+	// earlier, the shards are being cancelled, and Error is the reason.
 	Shards int `json:"shards,omitempty"`
 
 	// Count and Last are set in the record of a range of missed slots: their number, and the
@@ -147,7 +147,7 @@ type recordWire struct {
 type recordMembers Record
 
 // IsShadow reports whether the last attempt was a shadow: its handler did not do the work. The
-// whole of a split slot is a shadow if all its parts are.
+// whole of a split slot is a shadow if all its shards are.
 func (r Record) IsShadow() bool { return r.Shadow > 0 && r.Shadow == r.Attempt }
 
 // Fence returns the fence of the last attempt. revision is that of the record in the ledger;

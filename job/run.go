@@ -25,10 +25,10 @@ type Handler func(ctx context.Context, run Run) error
 // day of a report, take it from Slot.At and not from the clock: the slot may run late.
 type Run struct {
 	// Slot is the planned run. Slot.ID() is its idempotency key. If the slot is split, Slot is
-	// the part, whose ID ends like #3of8.
+	// the shard, whose ID ends like #3of8.
 	Slot Slot
 
-	// Shard is the number of the part that this attempt runs, from 1 to Shards. Both are
+	// Shard is the number of the shard that this attempt runs, from 1 to Shards. Both are
 	// zero if the slot is not split.
 	Shard, Shards int
 

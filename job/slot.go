@@ -31,19 +31,19 @@ type Slot struct {
 	// Range is true for the first of a range of missed slots, which share one record.
 	Range bool
 
-	// Shard is the number of one part (a shard) of a slot that is split, from 1 to Shards. Each
-	// part has its own record, retries and outcome. Both are zero for the whole slot.
+	// Shard is the number of one shard of a slot that is split, from 1 to Shards. Each shard has
+	// its own record, retries and outcome. Both are zero for the whole slot.
 	Shard, Shards int
 }
 
-// Part returns part i of n of the slot.
-func (s Slot) Part(i, n int) Slot {
+// WithShard returns shard i of n of the slot.
+func (s Slot) WithShard(i, n int) Slot {
 	s.Shard, s.Shards = i, n
 	return s
 }
 
-// Whole returns the slot that s is a part of, or s itself.
-func (s Slot) Whole() Slot { return s.Part(0, 0) }
+// Whole returns the slot that s is a shard of, or s itself.
+func (s Slot) Whole() Slot { return s.WithShard(0, 0) }
 
 // NewSlot returns the slot of a job at t, cut to whole seconds.
 func NewSlot(job string, t time.Time) Slot {
@@ -55,11 +55,11 @@ func NewSlot(job string, t time.Time) Slot {
 //
 //	report:2026-11-21T07:00:00Z      the slot at an instant
 //	report:@TOKEN                    a triggered run
-//	report:2026-11-21T07:00:00Z#3of8 part 3 of 8
+//	report:2026-11-21T07:00:00Z#3of8 shard 3 of 8
 //	report:m.2026-11-21T07:00:00Z    a range of missed slots
 func (s Slot) ID() string {
 	if s.Shards > 0 {
-		return s.Whole().ID() + "#" + s.part()
+		return s.Whole().ID() + "#" + s.shard()
 	}
 	if s.Token != "" {
 		return s.Job + ":@" + s.Token
@@ -75,16 +75,16 @@ func (s Slot) ID() string {
 // String returns the ID.
 func (s Slot) String() string { return s.ID() }
 
-func (s Slot) part() string { return strconv.Itoa(s.Shard) + "of" + strconv.Itoa(s.Shards) }
+func (s Slot) shard() string { return strconv.Itoa(s.Shard) + "of" + strconv.Itoa(s.Shards) }
 
-// shardSuffix matches the ID or the key of a part: that of the whole slot, and a suffix.
+// shardSuffix matches the ID or the key of a shard: that of the whole slot, and a suffix.
 var shardSuffix = regexp.MustCompile(`^(.*)[#.]([1-9][0-9]{0,2})of([1-9][0-9]{0,2})$`)
 
 // shardLike matches what no token may end with, so that the end of a token is not taken for
-// the suffix of a part.
+// the suffix of a shard.
 var shardLike = regexp.MustCompile(`#[0-9]+of[0-9]+$`)
 
-// cutShard cuts the suffix of a part off an ID (mark '#') or a key (mark '.').
+// cutShard cuts the suffix of a shard off an ID (mark '#') or a key (mark '.').
 func cutShard(text string, mark byte) (whole string, i, n int, err error) {
 	if n := len(text); n == 0 || text[n-1] < '0' || text[n-1] > '9' { // most texts have no suffix: skip the search
 		return text, 0, 0, nil
@@ -112,7 +112,7 @@ func cutShard(text string, mark byte) (whole string, i, n int, err error) {
 //	report.m.20261121T070000Z
 func (s Slot) Key() string {
 	if s.Shards > 0 {
-		return s.Whole().Key() + "." + s.part()
+		return s.Whole().Key() + "." + s.shard()
 	}
 	if s.Token != "" {
 		return s.Job + ".t." + escape(s.Token)
@@ -136,7 +136,7 @@ func ParseSlotID(id string) (Slot, error) {
 	return parseSlot("slot ID", id, '#', parseWholeID)
 }
 
-// parseSlot parses an ID or a key, which may have the suffix of a part.
+// parseSlot parses an ID or a key, which may have the suffix of a shard.
 func parseSlot(what, text string, mark byte, parseWhole func(string) (Slot, error)) (Slot, error) {
 	whole, i, n, err := cutShard(text, mark)
 	if err != nil {
@@ -149,7 +149,7 @@ func parseSlot(what, text string, mark byte, parseWhole func(string) (Slot, erro
 	if err != nil {
 		return Slot{}, err
 	}
-	return s.Part(i, n), nil
+	return s.WithShard(i, n), nil
 }
 
 func parseWholeID(id string) (Slot, error) {
@@ -207,7 +207,7 @@ func parseWholeKey(key string) (Slot, error) {
 // ValidateToken checks the name of a triggered run: 1 to MaxToken bytes of UTF-8, without
 // control characters and without spaces at either end, which a NATS header would not keep. It
 // must not end like /r2, which marks a message that was published again, or like #3of8, which
-// marks a part. Its errors wrap ErrInvalid.
+// marks a shard. Its errors wrap ErrInvalid.
 func ValidateToken(token string) error {
 	switch {
 	case token == "":
@@ -217,7 +217,7 @@ func ValidateToken(token string) error {
 	case !utf8.ValidString(token):
 		return fmt.Errorf("%w token %q: it is not UTF-8", ErrInvalid, token)
 	case shardLike.MatchString(token):
-		return fmt.Errorf("%w token %q: it ends like the ID of a part, such as #3of8", ErrInvalid, token)
+		return fmt.Errorf("%w token %q: it ends like the ID of a shard, such as #3of8", ErrInvalid, token)
 	case codec.Reoffer.MatchString(token):
 		return fmt.Errorf("%w token %q: it ends in %q, which marks a message that was published again", ErrInvalid, token, codec.Reoffer.FindString(token))
 	case strings.TrimSpace(token) != token:
@@ -271,7 +271,7 @@ func unescape(s string) (string, error) {
 	return b.String(), nil
 }
 
-// TraceID returns the ID of the trace of a slot and its parts: the first 16 bytes of the
+// TraceID returns the ID of the trace of a slot and its shards: the first 16 bytes of the
 // SHA-256 of "<namespace>/<slot ID>". It depends on names only, so every node that publishes
 // or runs the slot continues the same trace, and you can find the trace by the slot ID.
 func (s Slot) TraceID(namespace string) [16]byte {

@@ -17,7 +17,7 @@ func drawSlot(t *rapid.T) job.Slot {
 	slot := drawWhole(t)
 	if !slot.Range && rapid.Bool().Draw(t, "split") {
 		n := rapid.IntRange(2, job.MaxShards).Draw(t, "shards")
-		slot = slot.Part(rapid.IntRange(1, n).Draw(t, "shard"), n)
+		slot = slot.WithShard(rapid.IntRange(1, n).Draw(t, "shard"), n)
 	}
 	return slot
 }

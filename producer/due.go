@@ -27,7 +27,7 @@ func (s dueSlot) isLate() bool { return s.CaughtUp || s.Missed > 0 }
 
 // message returns what the named producer publishes for the slot.
 func (s dueSlot) message(node string) core.Message {
-	slot := job.NewSlot(s.def.name, s.At).Part(s.shard, s.shards)
+	slot := job.NewSlot(s.def.name, s.At).WithShard(s.shard, s.shards)
 	slot.Range = s.Range
 	return core.Message{
 		Slot: slot, JobRevision: s.def.revision, Node: node, Due: s.Due,

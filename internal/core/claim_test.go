@@ -103,7 +103,7 @@ func scenario(t *testing.T, args map[string]string) (core.Delivery, core.View) {
 		i, n, _ := strings.Cut(shard, "of")
 		part, _ := strconv.Atoi(i)
 		parts, _ := strconv.Atoi(n)
-		slot = slot.Part(part, parts)
+		slot = slot.WithShard(part, parts)
 	}
 	d := core.Delivery{
 		Message: core.Message{

@@ -17,7 +17,7 @@ func (m Message) parts(n int) []Message {
 	parts := make([]Message, n)
 	for i := range parts {
 		parts[i] = m
-		parts[i].Slot = m.Slot.Part(i+1, n)
+		parts[i].Slot = m.Slot.WithShard(i+1, n)
 	}
 	return parts
 }

@@ -151,14 +151,14 @@ func TestChainedSlotHasTheInstantOrTokenOfTheSlotItFollows(t *testing.T) {
 	done := func(name string, after time.Duration, s job.State) job.Record {
 		return job.Record{Slot: job.NewSlot(name, at), State: s, Finished: at.Add(after)}
 	}
-	d := Delivery{Message: Message{Slot: job.NewSlot("a", at).Part(3, 3), Backfill: true, Offer: 2}}
+	d := Delivery{Message: Message{Slot: job.NewSlot("a", at).WithShard(3, 3), Backfill: true, Offer: 2}}
 	before := []job.Record{done("a", 2*time.Minute, job.Succeeded), done("b", time.Minute, job.Succeeded)}
 	got := Chain(e, before, d)
 	if len(got) != 2 {
 		t.Fatalf("got %+v, want a message for each shard", got)
 	}
 	for i, m := range got {
-		want := Message{Slot: job.NewSlot("load", at).Part(i+1, 2), JobRevision: 9, Due: at.Add(2 * time.Minute), Chained: true, Backfill: true, CaughtUp: true}
+		want := Message{Slot: job.NewSlot("load", at).WithShard(i+1, 2), JobRevision: 9, Due: at.Add(2 * time.Minute), Chained: true, Backfill: true, CaughtUp: true}
 		if m != want {
 			t.Errorf("got %+v, want %+v", m, want)
 		}

@@ -35,7 +35,7 @@ func id(s job.Slot) string {
 func TestAllSpansOfASlotAreOfTheTraceThatItsNameSays(t *testing.T) {
 	t.Parallel()
 	tracer, spans := traced(sdktrace.ParentBased(sdktrace.AlwaysSample()))
-	ours, other := core.Message{Slot: slot, Node: "a"}, core.Message{Slot: slot.Part(2, 3), Node: "b"}
+	ours, other := core.Message{Slot: slot, Node: "a"}, core.Message{Slot: slot.WithShard(2, 3), Node: "b"}
 	tracer.Publish("default", &ours)(false, nil)
 	tracer.Publish("default", &other)(true, nil)
 	untraced := core.Message{Slot: slot} // of a producer that does not trace

@@ -146,7 +146,7 @@ func TestTheRequestTellsOfTheSlot(t *testing.T) {
 	triggered := newRun(io.Discard)
 	triggered.Slot, triggered.Namespace, triggered.Payload = job.Slot{Job: "report", Token: "order 4711/ä"}, "shop", nil
 	part := newRun(io.Discard)
-	part.Slot, part.Shard, part.Shards = part.Slot.Part(3, 8), 3, 8
+	part.Slot, part.Shard, part.Shards = part.Slot.WithShard(3, 8), 3, 8
 	for _, c := range []struct {
 		method, body string
 		run          job.Run

@@ -65,7 +65,7 @@ func TestTheServiceReceivesTheSlotAndItsAnswerIsKept(t *testing.T) {
 	})
 	var out bytes.Buffer
 	run := newRun(&out)
-	run.Slot, run.Shard, run.Shards = run.Slot.Part(3, 8), 3, 8
+	run.Slot, run.Shard, run.Shards = run.Slot.WithShard(3, 8), 3, 8
 	if err := natsaction.New(spec.NATS{Subject: "svc.report"}, nc)(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}

@@ -341,7 +341,7 @@ func TestEachFinding(t *testing.T) {
 		"a slot whose parts run": {func(f *Facts) {
 			f.open(job.Running, "gone", time.Hour)
 			f.open(job.Running, "w1", time.Second)
-			f.Open[1].Slot = f.Open[0].Slot.Part(1, 2)
+			f.Open[1].Slot = f.Open[0].Slot.WithShard(1, 2)
 		}, "", ""},
 
 		"a lock of a slot that has ended": {func(f *Facts) {

@@ -149,7 +149,7 @@ func (t *explainer) explainShards(ctx context.Context) error {
 	whole, n := t.story.Slot, t.record.Shards
 	states := map[job.State]int{}
 	for i := range n {
-		shard := whole.Part(i+1, n)
+		shard := whole.WithShard(i+1, n)
 		r, _, err := t.Record(ctx, shard)
 		switch {
 		case err != nil:
@@ -167,6 +167,6 @@ func (t *explainer) explainShards(ctx context.Context) error {
 	for _, state := range slices.Sorted(maps.Keys(states)) {
 		all = append(all, fmt.Sprintf("%d %s", states[state], state))
 	}
-	t.why("It is split into %d shards: %s. To see one: cronce slot explain %s", n, strings.Join(all, ", "), whole.Part(1, n).ID())
+	t.why("It is split into %d shards: %s. To see one: cronce slot explain %s", n, strings.Join(all, ", "), whole.WithShard(1, n).ID())
 	return nil
 }

@@ -119,7 +119,7 @@ func TestASlotThatShouldHaveFollowedIsOfferedAsOneThatDid(t *testing.T) {
 	check := f.check()
 	for p := range check.Problems() {
 		queue, messages, payload := check.Offer(p, "me")
-		if queue != "loads" || len(messages) != 2 || string(payload) != "{}" || !messages[0].Chained || messages[0].Slot != p.Slot.Part(1, 2) {
+		if queue != "loads" || len(messages) != 2 || string(payload) != "{}" || !messages[0].Chained || messages[0].Slot != p.Slot.WithShard(1, 2) {
 			t.Errorf("offers %+v to %s with %s", messages, queue, payload)
 		}
 	}

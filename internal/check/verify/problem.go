@@ -190,7 +190,7 @@ func (c *Check) stuck(l *timeline, s job.Slot, r unsettled) string {
 // judged by itself.
 func (c *Check) stuckWhole(l *timeline, s job.Slot, r unsettled, waits bool) string {
 	for i := range r.shards {
-		if _, ok := l.unsettled[s.Part(i+1, r.shards)]; ok {
+		if _, ok := l.unsettled[s.WithShard(i+1, r.shards)]; ok {
 			return ""
 		}
 	}
@@ -276,7 +276,7 @@ func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Mes
 	}
 	for i := range shards {
 		part := m
-		part.Slot = p.Slot.Part(i+1, shards)
+		part.Slot = p.Slot.WithShard(i+1, shards)
 		messages = append(messages, part)
 	}
 	return queue, messages, j.Payload

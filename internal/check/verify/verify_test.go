@@ -410,7 +410,7 @@ func TestSlotsOfShards(t *testing.T) {
 	}
 	part := func(i int, state job.State, node string) job.Record {
 		r := unsettled(slot(9), state, node)
-		r.Slot = r.Slot.Part(i, 2)
+		r.Slot = r.Slot.WithShard(i, 2)
 		return r
 	}
 	for name, c := range map[string]struct {
@@ -451,7 +451,7 @@ func TestAPartIsDoubledByItsOwnOutcomesOnly(t *testing.T) {
 	told := func(kind job.EventKind, s job.Slot) job.Event {
 		return job.Event{V: codec.Version, Kind: kind, ID: s.ID(), Job: s.Job, Reopened: kind == job.EventAlert}
 	}
-	one, two := slot(9).Part(1, 2), slot(9).Part(2, 2)
+	one, two := slot(9).WithShard(1, 2), slot(9).WithShard(2, 2)
 	for name, c := range map[string]struct {
 		events []job.Event
 		states [3]job.State // of the whole and its parts

@@ -217,7 +217,7 @@ func replacements(slot job.Slot, e plans.Entry) (all []core.Message) {
 		return []core.Message{m}
 	}
 	for i := range parts {
-		m.Slot = slot.Part(i+1, parts)
+		m.Slot = slot.WithShard(i+1, parts)
 		all = append(all, m)
 	}
 	return all

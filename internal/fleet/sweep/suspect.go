@@ -210,7 +210,7 @@ func (s *Sweeper) sendAs(ctx context.Context, queue string, m core.Message, payl
 func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uint64) (done bool, err error) {
 	done = true
 	for i := range whole.Shards {
-		part := whole.Slot.Part(i+1, whole.Shards)
+		part := whole.Slot.WithShard(i+1, whole.Shards)
 		rec, partRevision, err := s.cfg.Ledger.Read(ctx, part)
 		switch {
 		case errors.Is(err, job.ErrNotFound):

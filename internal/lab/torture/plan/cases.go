@@ -241,7 +241,7 @@ func (c Case) Slots(from, until time.Time) []job.Slot {
 		s := job.NewSlot(c.Job.Name, time.Unix(u, 0))
 		slots = append(slots, s)
 		for i := range c.Job.Shards {
-			slots = append(slots, s.Part(i+1, c.Job.Shards))
+			slots = append(slots, s.WithShard(i+1, c.Job.Shards))
 		}
 	}
 	return slots

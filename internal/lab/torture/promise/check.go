@@ -211,7 +211,7 @@ func (c *checker) checkWhole(s job.Slot, r job.Record) {
 		c.bad("whole", s, evidence(c.runs[s]...), "it has %d parts and ran %d times as a whole; want %d parts and no run", r.Shards, len(c.runs[s]), n)
 	}
 	for i := range n {
-		part := s.Part(i+1, n)
+		part := s.WithShard(i+1, n)
 		if r.State == job.Succeeded && c.h.Records[part].Record.State != job.Succeeded {
 			c.bad("whole", s, c.trace(part), "it is recorded as succeeded, and its part %s is not", part)
 		}

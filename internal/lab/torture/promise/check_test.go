@@ -240,7 +240,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		}},
 		"a whole succeeds before its parts": {"whole", func(s *story) {
 			s.splits()
-			part := slotOf("split", 0).Part(2, 2)
+			part := slotOf("split", 0).WithShard(2, 2)
 			w := s.h.Records[part]
 			w.Record.State = job.Failed
 			s.h.Records[part] = w

@@ -297,8 +297,8 @@ func (s *story) splits() {
 	whole := slotOf("split", 0)
 	r := job.Record{Slot: whole, State: job.Running, Shards: 2, Node: "z"}
 	s.write(r, 0.005)
-	s.runs(whole.Part(1, 2), 0.01)
-	s.runs(whole.Part(2, 2), 0.02)
+	s.runs(whole.WithShard(1, 2), 0.01)
+	s.runs(whole.WithShard(2, 2), 0.02)
 	r.State = job.Succeeded
 	s.write(r, 1)
 }
