@@ -264,13 +264,13 @@ func (f *filler) fill(ctx context.Context, rate int) error {
 				f.count(func(sum *Backfilled) { sum.TooOld++ }) // it became too old after the backfill began
 				continue
 			}
-			sent := sending{left: len(parts(slot, s.shards))}
-			for _, part := range parts(slot, s.shards) {
+			sent := sending{left: len(shardsOf(slot, s.shards))}
+			for _, shard := range shardsOf(slot, s.shards) {
 				if !ticked(going, tick.C) {
 					break
 				}
 				m := core.Message{
-					Slot: part, JobRevision: f.entry.Revision, Node: f.cfg.Operator,
+					Slot: shard, JobRevision: f.entry.Revision, Node: f.cfg.Operator,
 					Due: at.Add(s.Schedule.Delay()), Backfill: true,
 				}
 				group.Go(func() error {
@@ -330,8 +330,8 @@ func (f *filler) send(ctx context.Context, m core.Message, s *sending) error {
 	return nil
 }
 
-// parts returns the shards of a slot, or the slot itself if it is not split. Each gets a message.
-func parts(slot job.Slot, shards int) []job.Slot {
+// shardsOf returns the shards of a slot, or the slot itself if it is not split. Each gets a message.
+func shardsOf(slot job.Slot, shards int) []job.Slot {
 	if shards < 2 {
 		return []job.Slot{slot}
 	}

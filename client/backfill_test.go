@@ -259,8 +259,8 @@ func TestBackfillPublishesAllShards(t *testing.T) {
 		Job: job.Job{Name: "report", Schedule: "0 * * * *", Shards: 3}, Since: noon,
 		Past: []plans.PastPlan{{Plan: job.Plan{Schedule: "0 * * * *", Shards: 2}, From: noon.Add(-100 * time.Hour)}},
 	})
-	for _, part := range []job.Slot{at(1).WithShard(1, 3), at(2).WithShard(1, 3), at(2).WithShard(2, 3), at(2).WithShard(3, 3)} {
-		wait, err := s.store.Slots().Publish("default", core.Message{Slot: part}, nil)
+	for _, shard := range []job.Slot{at(1).WithShard(1, 3), at(2).WithShard(1, 3), at(2).WithShard(2, 3), at(2).WithShard(3, 3)} {
+		wait, err := s.store.Slots().Publish("default", core.Message{Slot: shard}, nil)
 		if err == nil {
 			_, err = wait(t.Context())
 		}

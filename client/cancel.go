@@ -188,9 +188,9 @@ func (c *Client) removeTimer(ctx context.Context, s job.Slot) error {
 	return c.cfg.Timers.Cancel(ctx, s)
 }
 
-// partsAtOnce bounds the shards of a slot that are cancelled concurrently. If their handlers return
+// shardsAtOnce bounds the shards of a slot that are cancelled concurrently. If their handlers return
 // at once, all shards (at most job.MaxShards) end within about a second.
-const partsAtOnce = 64
+const shardsAtOnce = 64
 
 // cancelWhole cancels each shard of a slot once. First it marks the record of the whole slot: a
 // worker that receives a shard later then ends it without a start.
@@ -201,12 +201,12 @@ func (c *Client) cancelWhole(ctx context.Context, r job.Record, revision uint64,
 			return fmt.Errorf("cancel slot %q: %w", r.Slot.ID(), err)
 		}
 	}
-	group, parts := errgroup.WithContext(ctx)
-	group.SetLimit(partsAtOnce)
+	group, going := errgroup.WithContext(ctx)
+	group.SetLimit(shardsAtOnce)
 	var mu sync.Mutex
 	for i := range r.Shards {
 		group.Go(func() error {
-			_, err := c.cancel(parts, r.Slot.WithShard(i+1, r.Shards), func(a CancelWait) {
+			_, err := c.cancel(going, r.Slot.WithShard(i+1, r.Shards), func(a CancelWait) {
 				mu.Lock()
 				defer mu.Unlock()
 				waiting(a)
@@ -237,19 +237,19 @@ func (c *Client) conclude(ctx context.Context, whole job.Slot) (final bool, err 
 	if err != nil || r == nil || r.State.Final() {
 		return r != nil && r.State.Final(), err
 	}
-	parts := make([]job.Record, r.Shards)
-	for i := range parts {
-		part, _, err := c.record(ctx, whole.WithShard(i+1, r.Shards))
-		if err != nil || part == nil || !part.State.Final() {
+	shards := make([]job.Record, r.Shards)
+	for i := range shards {
+		shard, _, err := c.record(ctx, whole.WithShard(i+1, r.Shards))
+		if err != nil || shard == nil || !shard.State.Final() {
 			return false, err
 		}
-		parts[i] = *part
+		shards[i] = *shard
 	}
 	now, err := c.cfg.Now(ctx)
 	if err != nil {
 		return false, err
 	}
-	end := core.Conclude(*r, parts, c.cfg.Operator, now)
+	end := core.Conclude(*r, shards, c.cfg.Operator, now)
 	won, err := c.store(ctx, end, revision)
 	if err != nil {
 		return false, err

@@ -226,30 +226,30 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 		return done, err
 	}
 	done.SlotDetails = recordedDetails(core.ReopenWhole(r), revision)
-	var parts []opened
+	var shards []opened
 	for i := range r.Shards {
-		part := r.Slot.WithShard(i+1, r.Shards)
-		again, err := c.openPart(ctx, part)
+		shard := r.Slot.WithShard(i+1, r.Shards)
+		again, err := c.openShard(ctx, shard)
 		refused, isRefused := errors.AsType[*SlotError](err) // the shard has succeeded, or is not final
 		switch {
 		case err == nil:
-			parts = append(parts, again)
+			shards = append(shards, again)
 			done.Left = max(done.Left, again.left())
 		case errors.Is(err, job.ErrNotFound):
 			// The slot ended before this shard had begun.
 			p := r
-			p.Slot, p.Shards = part, 0
-			parts = append(parts, opened{p, revision, e})
+			p.Slot, p.Shards = shard, 0
+			shards = append(shards, opened{p, revision, e})
 			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
 		case !isRefused:
 			// Another operator may retry the slot too, and stop at a shard that was reopened here. So
 			// publish the messages of these shards.
-			return done, errors.Join(err, c.offerAll(ctx, parts))
+			return done, errors.Join(err, c.offerAll(ctx, shards))
 		case refused.State == job.Pending: // its message still waits
 			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
 		}
 	}
-	if err := c.offerAll(ctx, parts); err != nil {
+	if err := c.offerAll(ctx, shards); err != nil {
 		return done, err
 	}
 	if done.Left == 0 {
@@ -258,8 +258,8 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 	return done, nil
 }
 
-func (c *Client) offerAll(ctx context.Context, parts []opened) error {
-	for _, p := range parts {
+func (c *Client) offerAll(ctx context.Context, shards []opened) error {
+	for _, p := range shards {
 		if err := c.offer(ctx, p); err != nil {
 			return err
 		}
@@ -267,12 +267,12 @@ func (c *Client) offerAll(ctx context.Context, parts []opened) error {
 	return nil
 }
 
-func (c *Client) openPart(ctx context.Context, part job.Slot) (opened, error) {
-	r, revision, err := c.record(ctx, part)
+func (c *Client) openShard(ctx context.Context, shard job.Slot) (opened, error) {
+	r, revision, err := c.record(ctx, shard)
 	if err != nil {
 		return opened{}, err
 	}
-	e, now, err := c.checkReopen(ctx, part, r)
+	e, now, err := c.checkReopen(ctx, shard, r)
 	if err != nil {
 		return opened{}, err
 	}

@@ -428,8 +428,8 @@ func TestCancelEndsAllShards(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	for i, want := range []job.State{job.Succeeded, job.Cancelled, job.Cancelled} {
-		if part, _, err := s.store.Ledger().Read(t.Context(), whole.WithShard(i+1, 3)); err != nil || part.State != want {
-			t.Errorf("part %d is %s, %v; want %s", i+1, part.State, err, want)
+		if shard, _, err := s.store.Ledger().Read(t.Context(), whole.WithShard(i+1, 3)); err != nil || shard.State != want {
+			t.Errorf("shard %d is %s, %v; want %s", i+1, shard.State, err, want)
 		}
 	}
 	story, err := s.as("alice@a").Explain(t.Context(), whole.ID())
@@ -498,11 +498,11 @@ func TestRetryReopensTheShardsThatDidNotSucceed(t *testing.T) {
 	if err != nil || done.Left != 2 {
 		t.Fatalf("got %+v, %v", done, err)
 	}
-	for part, want := range map[job.Slot]job.State{
+	for shard, want := range map[job.Slot]job.State{
 		whole: job.Running, whole.WithShard(1, 3): job.Succeeded, whole.WithShard(2, 3): job.Retrying, whole.WithShard(3, 3): job.Retrying,
 	} {
-		if r, _, err := s.store.Ledger().Read(t.Context(), part); err != nil || r.State != want {
-			t.Errorf("%s is %s, %v; want %s", part, r.State, err, want)
+		if r, _, err := s.store.Ledger().Read(t.Context(), shard); err != nil || r.State != want {
+			t.Errorf("%s is %s, %v; want %s", shard, r.State, err, want)
 		}
 	}
 	if all := s.messages(); len(all) != 2 {
@@ -532,7 +532,7 @@ func TestRetryOpensAllShardsBeforeItPublishesOne(t *testing.T) {
 		offers++
 		for i := range 3 {
 			if r, _, err := s.store.Ledger().Read(t.Context(), whole.WithShard(i+1, 3)); err != nil || r.State == job.Cancelled {
-				t.Errorf("at offer %d part %d is %s, %v", offers, i+1, r.State, err)
+				t.Errorf("at offer %d shard %d is %s, %v", offers, i+1, r.State, err)
 			}
 		}
 	}}

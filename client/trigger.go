@@ -249,16 +249,16 @@ const foldMargin = 15 * time.Second
 // run keeps the number with which it was ordered, and its timers have it in their names.
 func firstShards(run job.Slot, e plans.Entry) (first []job.Slot) {
 	for _, p := range slices.Backward(e.Plans()) {
-		if part := parts(run, p.Plan.Shards)[0]; !slices.Contains(first, part) {
-			first = append(first, part)
+		if shard := shardsOf(run, p.Plan.Shards)[0]; !slices.Contains(first, shard) {
+			first = append(first, shard)
 		}
 	}
 	return first
 }
 
 // timer returns the timer of one shard of the run, or nil.
-func (c *Client) timer(ctx context.Context, part job.Slot) (*stream.Timer, uint64, error) {
-	t, revision, err := c.cfg.Timers.Read(ctx, part)
+func (c *Client) timer(ctx context.Context, shard job.Slot) (*stream.Timer, uint64, error) {
+	t, revision, err := c.cfg.Timers.Read(ctx, shard)
 	if errors.Is(err, job.ErrNotFound) {
 		return nil, 0, nil
 	}
@@ -301,11 +301,11 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 	}
 	t := Run{Slot: slot, State: job.Pending, New: true, Queue: j.Queue, Due: o.At}
 	all := lastFirst(slot, j.Shards)
-	for _, part := range all {
-		m := core.Message{Slot: part, JobRevision: s.entry.Revision, Node: c.cfg.Operator, Due: o.At, Traceparent: tracing.Traceparent(ctx)}
+	for _, shard := range all {
+		m := core.Message{Slot: shard, JobRevision: s.entry.Revision, Node: c.cfg.Operator, Due: o.At, Traceparent: tracing.Traceparent(ctx)}
 		if o.At.After(s.now) {
 			_, err = c.cfg.Timers.Set(ctx, stream.Timer{Message: m, Queue: j.Queue, Payload: payload}, 0)
-			if errors.Is(err, job.ErrConflict) && part != all[len(all)-1] {
+			if errors.Is(err, job.ErrConflict) && shard != all[len(all)-1] {
 				continue // an earlier order set it and then failed
 			}
 		} else {
@@ -322,16 +322,16 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 
 // lastFirst returns the shards of a run, the first one last.
 func lastFirst(run job.Slot, shards int) []job.Slot {
-	all := parts(run, shards)
+	all := shardsOf(run, shards)
 	slices.Reverse(all)
 	return all
 }
 
 // move moves the run's timers to another queue. It returns job.ErrConflict if the last of
 // them has changed meanwhile.
-func (c *Client) move(ctx context.Context, parts []job.Slot, queue string) error {
-	for i, part := range parts {
-		timer, revision, err := c.timer(ctx, part)
+func (c *Client) move(ctx context.Context, shards []job.Slot, queue string) error {
+	for i, shard := range shards {
+		timer, revision, err := c.timer(ctx, shard)
 		if err != nil {
 			return err
 		}
@@ -340,7 +340,7 @@ func (c *Client) move(ctx context.Context, parts []job.Slot, queue string) error
 		}
 		timer.Queue = queue
 		_, err = c.cfg.Timers.Set(ctx, *timer, revision)
-		if err != nil && (!errors.Is(err, job.ErrConflict) || i == len(parts)-1) {
+		if err != nil && (!errors.Is(err, job.ErrConflict) || i == len(shards)-1) {
 			return err
 		}
 	}
@@ -349,10 +349,10 @@ func (c *Client) move(ctx context.Context, parts []job.Slot, queue string) error
 
 // repeat publishes the waiting message of a run once more, for another queue. The message that stays
 // in the old queue does no harm: a worker that receives it finds the run's record. folded reports that
-// the stream dropped the message of the last part as a copy of a recent one.
-func (c *Client) repeat(ctx context.Context, parts []job.Slot, queue string, w stream.WaitingSlot) (folded bool, err error) {
-	for _, part := range parts {
-		w.Slot = part
+// the stream dropped the message of the last shard as a copy of a recent one.
+func (c *Client) repeat(ctx context.Context, shards []job.Slot, queue string, w stream.WaitingSlot) (folded bool, err error) {
+	for _, shard := range shards {
+		w.Slot = shard
 		if folded, err = c.publish(ctx, queue, w.Message, w.Payload); err != nil {
 			return false, err
 		}

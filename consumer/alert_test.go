@@ -108,7 +108,7 @@ func TestAnAlertIsStoredIfTheDefinitionCannotBeRead(t *testing.T) {
 	})
 }
 
-// The alert is about the slot, not about its parts.
+// The alert is about the slot, not about its shards.
 func TestASplitSlotHasOneAlert(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

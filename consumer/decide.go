@@ -199,7 +199,7 @@ func (t *task) prove() flow {
 	return onward
 }
 
-// readWhole reads the record of the whole slot that the shard is a part of.
+// readWhole reads the record of the whole slot that the shard belongs to.
 func (t *task) readWhole() flow {
 	rec, revision, err := t.readSlot(t.cfg.Node.Context(), t.d.Slot.Whole())
 	if err != nil {

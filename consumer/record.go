@@ -216,9 +216,9 @@ func (t *task) writeWhole() flow {
 	return onward
 }
 
-// conclude writes the outcome of a whole slot if all its parts have their outcomes. It returns
-// the outcome and its revision, or nil if there is none yet. It reads the parts at the leader
-// and stops at the first without an outcome. So the worker that writes the last part's outcome
+// conclude writes the outcome of a whole slot if all its shards have their outcomes. It returns
+// the outcome and its revision, or nil if there is none yet. It reads the shards at the leader
+// and stops at the first without an outcome. So the worker that writes the last shard's outcome
 // finds all of them.
 func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, revision uint64, err error) {
 	for range maxRounds {
@@ -231,15 +231,15 @@ func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, r
 		case rec.Shards == 0:
 			return nil, 0, nil
 		}
-		parts := make([]job.Record, rec.Shards)
-		for i := range parts {
-			part, _, err := t.readSlot(ctx, whole.WithShard(i+1, rec.Shards))
-			if err != nil || part == nil || !part.State.Final() {
+		shards := make([]job.Record, rec.Shards)
+		for i := range shards {
+			shard, _, err := t.readSlot(ctx, whole.WithShard(i+1, rec.Shards))
+			if err != nil || shard == nil || !shard.State.Final() {
 				return nil, 0, err
 			}
-			parts[i] = *part
+			shards[i] = *shard
 		}
-		end := core.Conclude(*rec, parts, t.cfg.Node.Name(), t.cfg.Now())
+		end := core.Conclude(*rec, shards, t.cfg.Node.Name(), t.cfg.Now())
 		end.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
 		revision, err = t.cfg.Ledger.Write(ctx, end, revision)
 		switch {

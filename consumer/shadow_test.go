@@ -37,7 +37,7 @@ func TestAShadowSucceedsWithAMarkAndWithoutAnAlert(t *testing.T) {
 	})
 }
 
-func TestASplitSlotIsAShadowIfAllItsPartsAre(t *testing.T) {
+func TestASplitSlotIsAShadowIfAllItsShardsAre(t *testing.T) {
 	t.Parallel()
 	for name, works := range map[string]int{"all": 0, "one did the work": 2} {
 		synctest.Test(t, func(t *testing.T) {

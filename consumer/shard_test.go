@@ -14,7 +14,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// split publishes the slot in n parts, due now.
+// split publishes the slot in n shards, due now.
 func (b *bench) split(name string, n int) job.Slot {
 	s := job.NewSlot(name, time.Now())
 	for i := range n {
@@ -128,9 +128,9 @@ func TestAShardIsRetriedForItself(t *testing.T) {
 	})
 }
 
-// A producer that does not know of parts publishes the whole. It does not run in place of the
-// parts, and the slot is not lost if no other producer publishes these.
-func TestAMessageForTheWholeOfASplitSlotIsLeftUntilItsPartsCome(t *testing.T) {
+// A producer that does not know of shards publishes the whole. It does not run in place of the
+// shards, and the slot is not lost if no other producer publishes these.
+func TestAMessageForTheWholeOfASplitSlotIsLeftUntilItsShardsCome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -153,16 +153,16 @@ func TestAMessageForTheWholeOfASplitSlotIsLeftUntilItsPartsCome(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		if acks := slices.DeleteFunc(b.queue.verdicts(), func(v string) bool { return !strings.HasPrefix(v, "ack") }); len(acks) != 3 {
-			t.Errorf("acked %q, want both parts and then the whole", acks)
+			t.Errorf("acked %q, want both shards and then the whole", acks)
 		}
 		if r := b.record(whole); r.State != job.Succeeded || r.Shards != 2 {
-			t.Errorf("the whole is %s of %d parts", r.State, r.Shards)
+			t.Errorf("the whole is %s of %d shards", r.State, r.Shards)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
 		if slices.Sort(ran); !slices.Equal(ran, []int{1, 2}) {
-			t.Errorf("ran parts %v, want 1 and 2", ran)
+			t.Errorf("ran shards %v, want 1 and 2", ran)
 		}
 		if n := strings.Count(said.String(), "the message is for a whole slot, but its job splits slots"); n != 3 {
 			t.Errorf("said so %d times, want in the first three deliveries:\n%s", n, said.String())

@@ -30,7 +30,7 @@ const (
 	loading                       // * read the record if there may be one, and the definition
 	deciding                      // * ask core.Decide, which names the next step
 	proving                       //   find out whether the record's owner is dead, or does not hold the claim
-	readingWhole                  //   read the record of the whole slot that the shard is a part of
+	readingWhole                  //   read the record of the whole slot that the shard belongs to
 	writingWhole                  //   write it
 	entering                      // * ask the job's lock for admission
 	waiting                       //   wait until the lock may admit the slot

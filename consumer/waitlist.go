@@ -237,8 +237,8 @@ func (t *task) displace(ctx context.Context, holder job.Slot) {
 		_, _ = t.cfg.Ledger.Write(ctx, marked, revision)
 	}
 	for i := range rec.Shards {
-		if part, revision, err := t.cfg.Ledger.Read(ctx, holder.WithShard(i+1, rec.Shards)); err == nil {
-			t.displaceOne(ctx, part, revision)
+		if shard, revision, err := t.cfg.Ledger.Read(ctx, holder.WithShard(i+1, rec.Shards)); err == nil {
+			t.displaceOne(ctx, shard, revision)
 		}
 	}
 	_, _, _ = t.conclude(ctx, holder) // the worker with the holder's messages publishes what follows

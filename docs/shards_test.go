@@ -11,8 +11,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// shardCase is the way of a split slot's parts, and of the record of the whole,
-// through the ledger. Its messages are alike but for the part that they name.
+// shardCase is the way of a split slot's shards, and of the record of the whole,
+// through the ledger. Its messages are alike but for the shard that they name.
 type shardCase struct {
 	Name       string      `json:"name"`
 	Headers    headers     `json:"headers"`
@@ -23,7 +23,7 @@ type shardCase struct {
 }
 
 type shardStep struct {
-	// Slot is the one that the step is about: a part, or in conclude the whole.
+	// Slot is the one that the step is about: a shard, or in conclude the whole.
 	Slot string    `json:"slot"`
 	Node string    `json:"node"`
 	Do   string    `json:"do"` // decide, complete, mark, conclude
@@ -93,12 +93,12 @@ func (l *shardLife) step(t *testing.T, s *shardStep) {
 	case "mark":
 		l.write(t, s, core.MarkWhole(whole.record, core.CancelRequest{By: s.By}.Cause()), whole.fence)
 	case "conclude":
-		parts := make([]job.Record, whole.record.Shards)
-		for i := range parts {
-			parts[i] = l.ledger[slot.WithShard(i+1, len(parts))].record
+		shards := make([]job.Record, whole.record.Shards)
+		for i := range shards {
+			shards[i] = l.ledger[slot.WithShard(i+1, len(shards))].record
 		}
-		if !slices.ContainsFunc(parts, func(p job.Record) bool { return !p.State.Final() }) {
-			l.write(t, s, core.Conclude(whole.record, parts, s.Node, s.Now), whole.fence)
+		if !slices.ContainsFunc(shards, func(p job.Record) bool { return !p.State.Final() }) {
+			l.write(t, s, core.Conclude(whole.record, shards, s.Node, s.Now), whole.fence)
 		}
 	default:
 		t.Fatalf("no such thing to do: %q", s.Do)

@@ -127,7 +127,7 @@ esac`
 		`name: after, after: [flaky]`,
 		`name: both, after: [flaky, broken]`,
 		`name: charge, on: {stream: ORDERS, subject: orders.paid}`,
-		`name: parts, schedule: "*/2 * * * * *", shards: 2`,
+		`name: shards, schedule: "*/2 * * * * *", shards: 2`,
 		`name: flaky, schedule: "0 0 1 1 *", retry: {attempts: 3, backoff: 100ms}`,
 		`name: broken, schedule: "0 0 1 1 *", on_failure: {http: {url: "`+hook.URL+`"}}`,
 		`name: stuck, schedule: "0 0 1 1 *", retry: {attempts: 5, backoff: 100ms}`)
@@ -187,12 +187,12 @@ esac`
 	// The registry, and the past.
 	g.does("operator", "job", "pause", "tick")
 	g.does("operator", "job", "resume", "tick")
-	g.does("operator", "job", "backfill", "parts", "--from", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339), "--to", time.Now().Add(-time.Hour+6*time.Second).UTC().Format(time.RFC3339))
+	g.does("operator", "job", "backfill", "shards", "--from", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339), "--to", time.Now().Add(-time.Hour+6*time.Second).UTC().Format(time.RFC3339))
 	g.does("operator", "job", "release", "tick")
 	g.does("operator", "job", "rm", "tick")
 
 	for _, args := range [][]string{
-		{"job", "ls"}, {"job", "show", "parts"}, {"job", "next", "parts"}, {"slot", "ls"}, {"slot", "show", "stuck:@s"},
+		{"job", "ls"}, {"job", "show", "shards"}, {"job", "next", "shards"}, {"slot", "ls"}, {"slot", "show", "stuck:@s"},
 		{"slot", "explain", "stuck:@s"}, {"slot", "explain", "broken:@b"}, {"node", "ls"},
 		{"slot", "ls", "--limit", "2", "--newest"},
 	} {
@@ -200,7 +200,7 @@ esac`
 			t.Errorf("cronce %v shows a viewer nothing", args)
 		}
 	}
-	follow := view.start("follow", "watch", "--job", "parts", "--follow-output")
+	follow := view.start("follow", "watch", "--job", "shards", "--follow-output")
 	follow.says("watching")
 	watch := view.start("watch", "watch")
 	watch.says("watching")

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A record, and a plan of the past, give a slot more parts than memory has room for. That ends no process,
+// A record, and a plan of the past, give a slot more shards than memory has room for. That ends no process,
 // and no command takes long: not the worker that receives the slot, not the sweep, and nothing that reads
 // the ledger.
 func TestRecordWithCountlessShardsHarmsNoNode(t *testing.T) {

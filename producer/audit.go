@@ -39,8 +39,8 @@ func (s *session) audit(now time.Time) {
 	if !ok || slices.ContainsFunc(s.fleet.active, func(p *peer) bool { return slices.Contains(p.last.Except, slot.def.name) }) {
 		return
 	}
-	parts := divided([]dueSlot{slot})
-	_ = s.outbox.send(&item{dueSlot: parts[rand.IntN(len(parts))], state: done, audited: slices.Clone(s.fleet.active)})
+	shards := divided([]dueSlot{slot})
+	_ = s.outbox.send(&item{dueSlot: shards[rand.IntN(len(shards))], state: done, audited: slices.Clone(s.fleet.active)})
 }
 
 // sample returns a slot on the agenda that fell due after from, up to and including until, and not

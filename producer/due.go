@@ -17,7 +17,7 @@ type dueSlot struct {
 	line *line
 	def  *definition
 
-	// shards is how many parts the slot is split into. This dueSlot is the part with the number
+	// shards is how many shards the slot is split into. This dueSlot is the shard with the number
 	// shard, from 1. Both are zero for a slot that is not split.
 	shard, shards int
 }
@@ -35,7 +35,7 @@ func (s dueSlot) message(node string) core.Message {
 	}
 }
 
-// divided replaces each slot of a sharded job with its parts. A slot that the catch-up policy
+// divided replaces each slot of a sharded job with its shards. A slot that the catch-up policy
 // leaves out stays whole.
 func divided(slots []dueSlot) []dueSlot {
 	if !slices.ContainsFunc(slots, func(s dueSlot) bool { return s.line.shards > 0 }) {

@@ -35,7 +35,7 @@ type line struct {
 	// later is the next line of the job.
 	later *line
 
-	// shards is the number of parts of each slot, zero if slots are not split.
+	// shards is the number of shards of each slot, zero if slots are not split.
 	shards uint16
 
 	// A paused line has the slots that fell due in a pause which has ended.

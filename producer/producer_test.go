@@ -174,24 +174,24 @@ func TestASlotOfShardsIsOneMessageForEach(t *testing.T) {
 		p := b.start()
 		advance(time.Minute)
 		p.stop()
-		whole, parts := map[string]int{}, map[string]int{}
+		whole, shards := map[string]int{}, map[string]int{}
 		for _, m := range b.stored {
 			switch {
 			case m.Slot.Shards == 0 && m.Missed > 0:
 				whole[m.Slot.Whole().ID()]++
 			case m.Slot.Shards == 3 && m.Missed == 0:
-				parts[m.Slot.Whole().ID()]++
+				shards[m.Slot.Whole().ID()]++
 			default:
 				t.Errorf("%s missed=%d", m.Slot, m.Missed)
 			}
 		}
 		for _, at := range slots(t, def, e.Time, time.Now().Add(-time.Second)) {
-			if whole[at]+parts[at]/3 != 1 || parts[at]%3 != 0 {
-				t.Errorf("%v: %d whole, %d shards", at, whole[at], parts[at])
+			if whole[at]+shards[at]/3 != 1 || shards[at]%3 != 0 {
+				t.Errorf("%v: %d whole, %d shards", at, whole[at], shards[at])
 			}
 		}
-		if len(whole) == 0 || len(parts) == 0 {
-			t.Errorf("%d whole, %d split", len(whole), len(parts))
+		if len(whole) == 0 || len(shards) == 0 {
+			t.Errorf("%d whole, %d split", len(whole), len(shards))
 		}
 	})
 }

@@ -28,7 +28,7 @@ func (a *agenda) suspend(j *plannedJob, suspended bool) {
 	}
 }
 
-// probe returns the oldest due slot of a suspended job, in its parts. The catch-up policy
+// probe returns the oldest due slot of a suspended job, in its shards. The catch-up policy
 // decides about it together with the others, which stay on the agenda. A range goes last.
 // Nil: no slot is due.
 func (a *agenda) probe(j *plannedJob, now time.Time) []dueSlot {

@@ -218,7 +218,7 @@ func FuzzReaders(f *testing.F) {
 			Plausible: func() error { return nil }, Seen: &sweep.Seen{}, Late: func() []plans.Entry { return nil }, Offered: func(job.Slot) {}, Rewound: func(job.Event) {},
 		})
 		_ = s.Pass(ctx, map[string]bool{"a": true})
-		const most = job.MaxShards * (core.MaxLockWaiting + 2) // for each part of each slot in a lock
+		const most = job.MaxShards * (core.MaxLockWaiting + 2) // for each shard of each slot in a lock
 		if b.sent > most {
 			t.Errorf("the sweep publishes %d messages, want at most %d", b.sent, most)
 		}

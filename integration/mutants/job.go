@@ -38,7 +38,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "shards-unbounded",
-		breaks: "a record may say that its slot has any number of parts, and every node allocates them",
+		breaks: "a record may say that its slot has any number of shards, and every node allocates them",
 		file:   "job/record.go",
 		old:    `b.Number("shards", w.Shards, 2, MaxShards)`,
 		new:    `b.Number("shards", w.Shards, 2, codec.MaxSlots)`,
@@ -47,7 +47,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "past-plans-unbounded",
-		breaks: "a plan of the past may split its slots into any number of parts",
+		breaks: "a plan of the past may split its slots into any number of shards",
 		file:   "job/plan.go",
 		old:    `b.Number("shards", w.Shards, 0, MaxShards)`,
 		new:    ``,

@@ -88,10 +88,10 @@ var sabotages = []sabotage{
 	},
 	{
 		mutant: mutant{
-			name: "whole-without-its-last-part", breaks: "a split slot has its outcome before its last part has one",
+			name: "whole-without-its-last-shard", breaks: "a split slot has its outcome before its last shard has one",
 			file: "consumer/record.go",
-			old:  "parts := make([]job.Record, rec.Shards)\n		for i := range parts {",
-			new:  "parts := make([]job.Record, rec.Shards-1)\n		for i := range parts {",
+			old:  "shards := make([]job.Record, rec.Shards)\n		for i := range shards {",
+			new:  "shards := make([]job.Record, rec.Shards-1)\n		for i := range shards {",
 		},
 		rules: []string{"whole"},
 	},

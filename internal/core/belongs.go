@@ -41,7 +41,7 @@ func belongs(d Delivery, e *plans.Entry) bool {
 }
 
 // splitOtherwise reports whether the slot is in its job's plan, but the plan splits it into other
-// parts. The producer of such a message lags behind an edit of the plan.
+// shards. The producer of such a message lags behind an edit of the plan.
 func splitOtherwise(d Delivery, e *plans.Entry) bool {
 	if d.Slot.Token != "" || d.Chained || d.JobRevision >= e.Revision || !belongs(d, e) {
 		return false
@@ -51,8 +51,8 @@ func splitOtherwise(d Delivery, e *plans.Entry) bool {
 }
 
 // unsplit reports whether the message is for a whole slot although its job splits slots. Its
-// publisher does not support parts. If a worker ran the message, the parts could never run. If it
-// acked the message and no other producer published the parts, the slot would be lost.
+// publisher does not support shards. If a worker ran the message, the shards could never run. If it
+// acked the message and no other producer published the shards, the slot would be lost.
 //
 // The plan in force at a planned slot's instant applies, and for a run that a stream's message
 // started, the plan in force at that message's time. A triggered or chained run by an older

@@ -61,7 +61,7 @@ type View struct {
 	// Handles is true if this worker has a handler for the job.
 	Handles bool
 
-	// Whole is the whole slot. It is used only if the delivered slot is a part.
+	// Whole is the whole slot. It is used only if the delivered slot is a shard.
 	Whole Whole
 
 	// Admission is the verdict of the job's lock. It stays AdmissionUnasked for jobs that are not
@@ -88,7 +88,7 @@ const (
 	// WriteWhole: write Step.Record, that of the whole slot, at View.Whole.Revision, then decide
 	// again.
 	WriteWhole
-	// ConcludeWhole: conclude the whole slot if all its parts have ended; then Ack.
+	// ConcludeWhole: conclude the whole slot if all its shards have ended; then Ack.
 	ConcludeWhole
 	// Enter: request a place in the job's lock (see Lock.Enter), then decide again.
 	Enter
@@ -120,7 +120,7 @@ func Decide(d Delivery, v View) Step {
 	case v.Record.State.Final():
 		return Step{Action: Ack}
 	case v.Record.Shards > 0:
-		return Step{Action: ConcludeWhole} // its parts do the work
+		return Step{Action: ConcludeWhole} // its shards do the work
 	case v.Record.State == job.Retrying:
 		return retry(d, v)
 	case v.Record.Node == v.Self && !v.Disowned:
@@ -166,7 +166,7 @@ func first(d Delivery, v View) Step {
 		s.Reason = "the schedule of the past plan that was in force at the slot cannot be computed"
 		return s
 	case splitOtherwise(d, v.Entry):
-		return Step{Action: Ack} // the parts in the current plan have their own messages
+		return Step{Action: Ack} // the shards in the current plan have their own messages
 	case !belongs(d, v.Entry):
 		return end(d, v, job.Cancelled, "definition changed")
 	case unsplit(d, v.Entry):
@@ -306,7 +306,7 @@ func unhandled(d Delivery) Step {
 // the place until its outcome. The worker still asks the lock before every claim, because a lock
 // can be lost and a policy can be edited.
 //
-// A part is claimed only after the record of its whole slot exists.
+// A shard is claimed only after the record of its whole slot exists.
 func claim(d Delivery, v View, attempt int) Step {
 	if s, decided := stepByWhole(d, v); decided {
 		return s

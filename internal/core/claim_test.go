@@ -101,9 +101,9 @@ func scenario(t *testing.T, args map[string]string) (core.Delivery, core.View) {
 	slot.Range = has(args, "last")
 	if shard := args["shard"]; shard != "" {
 		i, n, _ := strings.Cut(shard, "of")
-		part, _ := strconv.Atoi(i)
-		parts, _ := strconv.Atoi(n)
-		slot = slot.WithShard(part, parts)
+		number, _ := strconv.Atoi(i)
+		shards, _ := strconv.Atoi(n)
+		slot = slot.WithShard(number, shards)
 	}
 	d := core.Delivery{
 		Message: core.Message{

@@ -36,7 +36,7 @@
 // Decide looks at the slot's record first. If there is no record, it checks the slot's
 // instant, its age, and the plan in force at its instant. If the slot waits for a retry, it
 // checks the delay. If another node has claimed the slot, it checks whether that node is proved
-// dead, or does not hold the claim. Only then does it look at the whole slot of a part, and at
+// dead, or does not hold the claim. Only then does it look at the whole slot of a shard, and at
 // the job's lock. If it needs a fact that the worker has not read, it returns the action that
 // obtains the fact: Prove, ReadWhole, Enter.
 //

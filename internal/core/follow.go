@@ -9,17 +9,17 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// parts returns the messages of a slot's n parts, or m itself if n is 0.
-func (m Message) parts(n int) []Message {
+// shards returns the messages of a slot's n shards, or m itself if n is 0.
+func (m Message) shards(n int) []Message {
 	if n == 0 {
 		return []Message{m}
 	}
-	parts := make([]Message, n)
-	for i := range parts {
-		parts[i] = m
-		parts[i].Slot = m.Slot.WithShard(i+1, n)
+	shards := make([]Message, n)
+	for i := range shards {
+		shards[i] = m
+		shards[i].Slot = m.Slot.WithShard(i+1, n)
 	}
-	return parts
+	return shards
 }
 
 // Cycle returns the names of jobs that wait for each other in a cycle, so that none of them can
@@ -104,5 +104,5 @@ func Chain(e plans.Entry, before []job.Record, d Delivery) []Message {
 		m.Missed = 1
 		return []Message{m}
 	}
-	return m.parts(e.Job.WithDefaults().Shards)
+	return m.shards(e.Job.WithDefaults().Shards)
 }

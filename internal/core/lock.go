@@ -82,7 +82,7 @@ func (e Entrant) supersedes() bool {
 	return e.OnTime && (e.Policy == job.OverlapLatest || e.Policy == job.OverlapReplace)
 }
 
-// NewEntrant returns the entrant of a delivered slot. All parts of a slot share one place, so the
+// NewEntrant returns the entrant of a delivered slot. All shards of a slot share one place, so the
 // entrant is the whole slot. If the job was deleted (v.Entry is nil), the slot has a record:
 // otherwise Decide has cancelled it before it asks the lock.
 func NewEntrant(d Delivery, v View) Entrant {

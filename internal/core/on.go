@@ -62,7 +62,7 @@ func EventRun(e plans.Entry, ev StreamEvent) []Message {
 		m.Refused = fmt.Sprintf("message %d of stream %s has %d bytes: a payload may have at most %d", ev.Sequence, ev.Stream, ev.Size, job.MaxPayload)
 		return []Message{m}
 	}
-	return m.parts(e.PlanOf(ev.Stored).Shards)
+	return m.shards(e.PlanOf(ev.Stored).Shards)
 }
 
 // OnConsumer is a durable consumer that receives the messages of one plan of a job. Its metadata

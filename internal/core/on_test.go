@@ -150,22 +150,22 @@ func TestRunOfAMessageIsSplitAsThePlanOfItsTimeSaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		past, now job.Job
 		stored    time.Time
-		parts     int
+		shards    int
 	}{
-		"before the edit to parts":   {charge, split, eventTime, 1},
-		"at the edit to parts":       {charge, split, edit, 1},
-		"after the edit to parts":    {charge, split, edit.Add(1), 2},
-		"before the edit from parts": {split, charge, eventTime, 2},
-		"before the job":             {split, charge, eventTime.Add(-time.Hour), 2}, // from a work queue
+		"before the edit to shards":   {charge, split, eventTime, 1},
+		"at the edit to shards":       {charge, split, edit, 1},
+		"after the edit to shards":    {charge, split, edit.Add(1), 2},
+		"before the edit from shards": {split, charge, eventTime, 2},
+		"before the job":              {split, charge, eventTime.Add(-time.Hour), 2}, // from a work queue
 	} {
 		e := plans.Entry{Revision: 9, Time: edit, Definition: plans.Definition{Job: c.now, Past: []plans.PastPlan{{Plan: c.past.Plan(), From: eventTime.Add(-time.Minute), To: edit}}}}
 		messages := EventRun(e, event(func(e *StreamEvent) { e.Stored = c.stored }))
-		if len(messages) != c.parts {
-			t.Errorf("%s: %d messages, want %d", name, len(messages), c.parts)
+		if len(messages) != c.shards {
+			t.Errorf("%s: %d messages, want %d", name, len(messages), c.shards)
 		}
 		for _, m := range messages {
 			s := Decide(Delivery{Message: m, Published: edit}, View{Now: edit.Add(time.Second), Self: "A", Horizon: 24 * time.Hour, Handles: true, Entry: &e})
-			if want := map[bool]Action{true: ReadWhole, false: Start}[c.parts > 1]; s.Action != want {
+			if want := map[bool]Action{true: ReadWhole, false: Start}[c.shards > 1]; s.Action != want {
 				t.Errorf("%s: a worker does %d with %s (%s), want %d", name, s.Action, m.Slot, s.Reason, want)
 			}
 		}

@@ -18,7 +18,7 @@ import (
 // ErrReplaced.
 func ReplacedBy(s job.Slot) error { return fmt.Errorf("%w by %s", job.ErrReplaced, s) }
 
-// end returns the step that writes an outcome without a run. If the slot is a part, and no part
+// end returns the step that writes an outcome without a run. If the slot is a shard, and no shard
 // of its whole slot has begun, the whole slot ends.
 func end(d Delivery, v View, outcome job.State, reason string) Step {
 	if s, decided := stepByWhole(d, v); decided {

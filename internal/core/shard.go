@@ -7,13 +7,13 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// A split slot has a record for each part (a shard), and one for the whole slot. The record of the
-// whole slot is created once, before the first part is claimed, and fixes the number of parts. No
-// node owns it, and no handler runs it. The worker that writes the last outcome of a part computes
-// the outcome of the whole slot. If the slot ends before any part has started (it is skipped, or
+// A split slot has a record for each shard, and one for the whole slot. The record of the
+// whole slot is created once, before the first shard is claimed, and fixes the number of shards. No
+// node owns it, and no handler runs it. The worker that writes the last outcome of a shard computes
+// the outcome of the whole slot. If the slot ends before any shard has started (it is skipped, or
 // too old), only the record of the whole slot is written.
 
-// Whole is what a worker knows about the whole slot of a part.
+// Whole is what a worker knows about the whole slot of a shard.
 type Whole struct {
 	// Known is true if Record was read from the ledger's leader. A nil Record then means that
 	// there is none. Revision is that of the key.
@@ -22,7 +22,7 @@ type Whole struct {
 	Revision uint64
 }
 
-// stepByWhole returns the next step for a part if the record of its whole slot determines that step,
+// stepByWhole returns the next step for a shard if the record of its whole slot determines that step,
 // or must be read first. It returns false if the other rules apply.
 func stepByWhole(d Delivery, v View) (Step, bool) {
 	w := v.Whole.Record
@@ -34,9 +34,9 @@ func stepByWhole(d Delivery, v View) (Step, bool) {
 	case w == nil:
 		return Step{}, false
 	case w.Shards != d.Slot.Shards:
-		return Step{Action: Ack}, true // the slot has another number of parts
+		return Step{Action: Ack}, true // the slot has another number of shards
 	case w.State.Final() && v.Record == nil:
-		return Step{Action: Ack}, true // the whole slot ended before this part started
+		return Step{Action: Ack}, true // the whole slot ended before this shard started
 	case w.State.Final(), w.Error != "":
 		return Step{Action: End, Record: withOutcome(record(d, v), v, job.Cancelled, w.Error)}, true
 	}
@@ -52,35 +52,35 @@ func newWhole(d Delivery) job.Record {
 	return r
 }
 
-// MarkWhole returns r, the record of a whole slot, with the cause with which all its parts must
-// end. The workers of waiting parts read it. The nodes of running parts need a CancelRequest.
+// MarkWhole returns r, the record of a whole slot, with the cause with which all its shards must
+// end. The workers of waiting shards read it. The nodes of running shards need a CancelRequest.
 func MarkWhole(r job.Record, cause error) job.Record {
 	r.Error = clipError(cause.Error())
 	return r
 }
 
-// CancelWhole returns the record that ends a whole slot before any part has started. d is the
-// message of one part.
+// CancelWhole returns the record that ends a whole slot before any shard has started. d is the
+// message of one shard.
 func CancelWhole(d Delivery, v View, cause error) job.Record {
 	return withOutcome(newWhole(d), v, job.Cancelled, cause.Error())
 }
 
-// ReopenWhole returns r, the record of a whole slot, without its outcome, so that its parts can run
+// ReopenWhole returns r, the record of a whole slot, without its outcome, so that its shards can run
 // again.
 func ReopenWhole(r job.Record) job.Record {
 	r.State, r.Node, r.Error, r.Finished = job.Running, "", "", time.Time{}
 	return r
 }
 
-// Conclude returns r, the record of a whole slot, with its outcome. All parts have ended. If all
+// Conclude returns r, the record of a whole slot, with its outcome. All shards have ended. If all
 // have succeeded, the outcome is succeeded. Otherwise it is the first of failed, cancelled, expired,
-// missed and skipped that is the outcome of a part.
-func Conclude(r job.Record, parts []job.Record, by string, now time.Time) job.Record {
+// missed and skipped that is the outcome of a shard.
+func Conclude(r job.Record, shards []job.Record, by string, now time.Time) job.Record {
 	why := r.Error
 	r.State, r.Node, r.Finished, r.Error = job.Succeeded, by, now.UTC(), ""
 	for _, state := range []job.State{job.Failed, job.Cancelled, job.Expired, job.Missed, job.Skipped} {
 		n := 0
-		for _, p := range parts {
+		for _, p := range shards {
 			if p.State != state {
 				continue
 			}
@@ -89,20 +89,20 @@ func Conclude(r job.Record, parts []job.Record, by string, now time.Time) job.Re
 			}
 		}
 		if n > 1 && r.State == state {
-			r.Error = fmt.Sprintf("%d of %d shards %s; %s", n, len(parts), state, r.Error)
+			r.Error = fmt.Sprintf("%d of %d shards %s; %s", n, len(shards), state, r.Error)
 		}
 	}
 	if r.State == job.Cancelled && why != "" {
 		r.Error = why
 	}
 	shadows := 0
-	for _, p := range parts {
+	for _, p := range shards {
 		r.Attempt = max(r.Attempt, p.Attempt)
 		if p.IsShadow() {
 			shadows++
 		}
 	}
-	if r.Shadow = 0; shadows == len(parts) {
+	if r.Shadow = 0; shadows == len(shards) {
 		r.Shadow = r.Attempt
 	}
 	r.Error = clipError(r.Error)

@@ -145,8 +145,8 @@ func TestTheRequestTellsOfTheSlot(t *testing.T) {
 	})
 	triggered := newRun(io.Discard)
 	triggered.Slot, triggered.Namespace, triggered.Payload = job.Slot{Job: "report", Token: "order 4711/ä"}, "shop", nil
-	part := newRun(io.Discard)
-	part.Slot, part.Shard, part.Shards = part.Slot.WithShard(3, 8), 3, 8
+	shard := newRun(io.Discard)
+	shard.Slot, shard.Shard, shard.Shards = shard.Slot.WithShard(3, 8), 3, 8
 	for _, c := range []struct {
 		method, body string
 		run          job.Run
@@ -160,7 +160,7 @@ func TestTheRequestTellsOfTheSlot(t *testing.T) {
 			"Idempotency-Key": "shop/report:@order 4711/ä", "Cronce-Slot-Id": "report:@order 4711/ä", "Cronce-Slot": "", "Content-Type": "", "Content-Length": "0",
 		}},
 		{"GET", "", newRun(io.Discard), map[string]string{"Idempotency-Key": "report:2026-11-21T07:00:00Z", "Content-Length": "", "Cronce-Shard": "", "Cronce-Shards": ""}},
-		{"POST", `{"format":"pdf"}`, part, map[string]string{"Idempotency-Key": "report:2026-11-21T07:00:00Z#3of8", "Cronce-Shard": "3", "Cronce-Shards": "8"}},
+		{"POST", `{"format":"pdf"}`, shard, map[string]string{"Idempotency-Key": "report:2026-11-21T07:00:00Z#3of8", "Cronce-Shard": "3", "Cronce-Shards": "8"}},
 		{"HEAD", "", newRun(io.Discard), nil},
 		{"DELETE", `{"format":"pdf"}`, newRun(io.Discard), nil},
 	} {

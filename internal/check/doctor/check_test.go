@@ -338,7 +338,7 @@ func TestEachFinding(t *testing.T) {
 		"a slot that runs":              {func(f *Facts) { f.open(job.Running, "w1", 179*time.Second) }, "", ""},
 		"a slot whose retry is overdue": {func(f *Facts) { f.open(job.Retrying, "", 131*time.Second) }, "stuck warning slot report:2026-11-21T07:00:00Z", "next attempt"},
 		"a slot whose retry is due":     {func(f *Facts) { f.open(job.Retrying, "", 129*time.Second) }, "", ""},
-		"a slot whose parts run": {func(f *Facts) {
+		"a slot whose shards run": {func(f *Facts) {
 			f.open(job.Running, "gone", time.Hour)
 			f.open(job.Running, "w1", time.Second)
 			f.Open[1].Slot = f.Open[0].Slot.WithShard(1, 2)

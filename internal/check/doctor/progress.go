@@ -72,7 +72,7 @@ func (c *check) slots() {
 	for _, e := range c.Jobs {
 		timeouts[e.Job.Name] = e.Job.Timeout
 	}
-	shards := map[job.Slot]bool{} // split slots of which a part has no outcome
+	shards := map[job.Slot]bool{} // split slots of which a shard has no outcome
 	for _, o := range c.Open {
 		if o.Slot.Shards > 0 {
 			shards[o.Slot.Whole()] = true

@@ -275,9 +275,9 @@ func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Mes
 		return queue, []core.Message{m}, j.Payload
 	}
 	for i := range shards {
-		part := m
-		part.Slot = p.Slot.WithShard(i+1, shards)
-		messages = append(messages, part)
+		shard := m
+		shard.Slot = p.Slot.WithShard(i+1, shards)
+		messages = append(messages, shard)
 	}
 	return queue, messages, j.Payload
 }

@@ -408,7 +408,7 @@ func TestSlotsOfShards(t *testing.T) {
 		r.Shards = 2
 		return r
 	}
-	part := func(i int, state job.State, node string) job.Record {
+	shard := func(i int, state job.State, node string) job.Record {
 		r := unsettled(slot(9), state, node)
 		r.Slot = r.Slot.WithShard(i, 2)
 		return r
@@ -418,16 +418,16 @@ func TestSlotsOfShards(t *testing.T) {
 		want  int // problems
 	}{
 		"ended": {shards(func(f *facts) {
-			f.records = append(f.records, part(1, job.Succeeded, "live"), part(2, job.Succeeded, "live"))
+			f.records = append(f.records, shard(1, job.Succeeded, "live"), shard(2, job.Succeeded, "live"))
 		}), 0},
 		"missing": {shards(func(f *facts) { f.lose(9) }), 1},
 		"one runs": {shards(func(f *facts) {
 			f.replace(whole(job.Running))
-			f.records = append(f.records, part(1, job.Running, "live"))
+			f.records = append(f.records, shard(1, job.Running, "live"))
 		}), 0},
 		"one lies with a dead": {shards(func(f *facts) {
 			f.replace(whole(job.Running))
-			f.records = append(f.records, part(1, job.Running, "fenced"))
+			f.records = append(f.records, shard(1, job.Running, "fenced"))
 		}), 1},
 		"no worker concludes it": {shards(func(f *facts) { f.replace(whole(job.Running)) }), 1},
 	} {
@@ -444,9 +444,9 @@ func TestSlotsOfShards(t *testing.T) {
 	}
 }
 
-// Each part of a slot has an outcome of its own. If one part failed, and so the whole, the parts that
-// succeeded are not doubled. A part that got a second outcome is doubled.
-func TestAPartIsDoubledByItsOwnOutcomesOnly(t *testing.T) {
+// Each shard of a slot has an outcome of its own. If one shard failed, and so the whole, the shards that
+// succeeded are not doubled. A shard that got a second outcome is doubled.
+func TestAShardIsDoubledByItsOwnOutcomesOnly(t *testing.T) {
 	t.Parallel()
 	told := func(kind job.EventKind, s job.Slot) job.Event {
 		return job.Event{V: codec.Version, Kind: kind, ID: s.ID(), Job: s.Job, Reopened: kind == job.EventAlert}
@@ -454,10 +454,10 @@ func TestAPartIsDoubledByItsOwnOutcomesOnly(t *testing.T) {
 	one, two := slot(9).WithShard(1, 2), slot(9).WithShard(2, 2)
 	for name, c := range map[string]struct {
 		events []job.Event
-		states [3]job.State // of the whole and its parts
+		states [3]job.State // of the whole and its shards
 		want   []string
 	}{
-		"one part failed":   {[]job.Event{told(job.EventFailed, two), told(job.EventFailed, slot(9))}, [3]job.State{job.Failed, job.Succeeded, job.Failed}, nil},
+		"one shard failed":  {[]job.Event{told(job.EventFailed, two), told(job.EventFailed, slot(9))}, [3]job.State{job.Failed, job.Succeeded, job.Failed}, nil},
 		"one was cancelled": {[]job.Event{told(job.EventCancelled, two), told(job.EventCancelled, slot(9))}, [3]job.State{job.Cancelled, job.Succeeded, job.Cancelled}, nil},
 		"one was given a new start": {
 			[]job.Event{told(job.EventFailed, two), told(job.EventFailed, slot(9)), told(job.EventAlert, slot(9)), told(job.EventAlert, two)},

@@ -311,7 +311,7 @@ func TestEachMessageIsOneSlotAmongManyProducers(t *testing.T) {
 	}
 }
 
-func TestAMessageStartsAllPartsOfASplitJob(t *testing.T) {
+func TestAMessageStartsAllShardsOfASplitJob(t *testing.T) {
 	f := newFixture(t)
 	f.stream(jetstream.StreamConfig{})
 	split := charge

@@ -29,7 +29,7 @@ func TestASlotIsOfferedAgainIfItsFollowerIsMissing(t *testing.T) {
 		"it has a record":          {func(s *site) { s.record(done(load, job.Failed)) }, nothing},
 		"it runs":                  {func(s *site) { s.record(job.Record{Slot: load, State: job.Running, Node: "alive"}) }, nothing},
 		"it waits":                 {func(s *site) { s.publish(core.Message{Slot: load, Chained: true}) }, nothing},
-		"a part of it waits":       {func(s *site) { s.publish(core.Message{Slot: load.WithShard(2, 3), Chained: true}) }, nothing},
+		"a shard of it waits":      {func(s *site) { s.publish(core.Message{Slot: load.WithShard(2, 3), Chained: true}) }, nothing},
 		"another has failed":       {func(s *site) { s.record(done(check, job.Failed)) }, nothing},
 		"another has not begun":    {func(s *site) { s.after[0].Job.After = append(s.after[0].Job.After, "more") }, nothing},
 		"the job came later":       {func(s *site) { s.after[0].Time = time.Now().Add(time.Minute) }, nothing},

@@ -186,7 +186,7 @@ func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited) error 
 func isLate(rec job.Record, due time.Time, after time.Duration) bool {
 	switch {
 	case rec.Shards > 0:
-		return false // each of its parts is judged
+		return false // each of its shards is judged
 	case len(rec.Attempts) > 0:
 		return rec.Attempts[0].Number <= 1 && rec.Attempts[0].Started.Sub(due) > after
 	}

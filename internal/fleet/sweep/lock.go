@@ -154,7 +154,7 @@ func (s *Sweeper) lostSlots(ctx context.Context, l stoppedLock, hasMessage map[j
 	return slices.DeleteFunc(lost, func(slot job.Slot) bool { return all[slot] }), err
 }
 
-// messagesOf returns all slots of a job that have a message which a worker will get. A message of a part
+// messagesOf returns all slots of a job that have a message which a worker will get. A message of a shard
 // also counts for the whole slot. If a message may be missing, the error is job.ErrUnknown.
 func (s *Sweeper) messagesOf(ctx context.Context, name string) (map[job.Slot]bool, error) {
 	hasMessage := map[job.Slot]bool{}
@@ -205,19 +205,19 @@ func replacements(slot job.Slot, e plans.Entry) (all []core.Message) {
 	if slot.Token != "" {
 		return []core.Message{{Slot: slot, Refused: "its message was lost while it waited in its job's lock, and with it its payload"}}
 	}
-	parts := e.Job.Shards
+	shards := e.Job.Shards
 	plan, ok := e.PlanAt(slot.At)
 	// A job without a schedule has this instant from the slots before it.
 	chained := len(e.Job.After) > 0 && !(ok && plan.Plan.Scheduled())
 	if ok && !chained {
-		parts = plan.Plan.Shards
+		shards = plan.Plan.Shards
 	}
 	m := core.Message{Slot: slot, Chained: chained, CaughtUp: true} // its start deadline counts from now on
-	if parts < 2 {
+	if shards < 2 {
 		return []core.Message{m}
 	}
-	for i := range parts {
-		m.Slot = slot.WithShard(i+1, parts)
+	for i := range shards {
+		m.Slot = slot.WithShard(i+1, shards)
 		all = append(all, m)
 	}
 	return all

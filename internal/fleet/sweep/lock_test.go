@@ -128,7 +128,7 @@ func TestASlotInALockIsNotOfferedIfItHasAMessageOrWaits(t *testing.T) {
 		"it runs":                {holders: []job.Slot{slot(1)}, records: []job.Record{{Slot: slot(1), State: job.Running, Node: "alive"}}},
 		"another runs before it": {holders: []job.Slot{slot(1)}, waiting: []job.Slot{slot(0)}, records: []job.Record{{Slot: slot(1), State: job.Running, Node: "alive"}}},
 		"it has a message":       {holders: []job.Slot{slot(1)}, messages: []job.Slot{slot(1)}},
-		"a part of it has":       {holders: []job.Slot{slot(1)}, messages: []job.Slot{slot(1).WithShard(2, 3)}},
+		"a shard of it has":      {holders: []job.Slot{slot(1)}, messages: []job.Slot{slot(1).WithShard(2, 3)}},
 		"it has ended":           {holders: []job.Slot{slot(1)}, records: []job.Record{{Slot: slot(1), State: job.Succeeded}}},
 		"its job is gone":        {waiting: []job.Slot{job.NewSlot("gone", time.Now())}},
 	} {

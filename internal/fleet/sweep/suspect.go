@@ -74,7 +74,7 @@ func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 
 // listMessages lists all messages once. The keys of hasMessage are the slots in question.
 // listMessages sets the value to true if the slot has a message which a worker will get. A message of
-// a part also counts for the whole slot. listMessages returns the stranded messages, and adds their
+// a shard also counts for the whole slot. listMessages returns the stranded messages, and adds their
 // slots to hasMessage. If hasMessage is empty, it lists stranded messages only.
 func (s *Sweeper) listMessages(ctx context.Context, hasMessage map[job.Slot]bool) ([]strandedMessage, error) {
 	var stranded []strandedMessage
@@ -131,7 +131,7 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 	case rec.State.Final() || revision != p.revision:
 		return nil // the next pass reads the change
 	case rec.Shards > 0:
-		if done, err := s.offerParts(ctx, rec, revision); err != nil || !done {
+		if done, err := s.offerShards(ctx, rec, revision); err != nil || !done {
 			return err
 		}
 	}
@@ -205,24 +205,24 @@ func (s *Sweeper) sendAs(ctx context.Context, queue string, m core.Message, payl
 	return nil
 }
 
-// offerParts offers the parts of a whole slot that have no outcome. done is true if all have one.
+// offerShards offers the shards of a whole slot that have no outcome. done is true if all have one.
 // The caller then offers the whole slot, and the worker that gets it writes its outcome.
-func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uint64) (done bool, err error) {
+func (s *Sweeper) offerShards(ctx context.Context, whole job.Record, revision uint64) (done bool, err error) {
 	done = true
 	for i := range whole.Shards {
-		part := whole.Slot.WithShard(i+1, whole.Shards)
-		rec, partRevision, err := s.cfg.Ledger.Read(ctx, part)
+		shard := whole.Slot.WithShard(i+1, whole.Shards)
+		rec, shardRevision, err := s.cfg.Ledger.Read(ctx, shard)
 		switch {
 		case errors.Is(err, job.ErrNotFound):
-			partRevision = revision
-			rec = job.Record{Slot: part, Queue: whole.Queue, JobRevision: whole.JobRevision, Due: whole.Due, Event: whole.Event, Payload: whole.Payload}
+			shardRevision = revision
+			rec = job.Record{Slot: shard, Queue: whole.Queue, JobRevision: whole.JobRevision, Due: whole.Due, Event: whole.Event, Payload: whole.Payload}
 		case err != nil:
 			return false, err
 		case rec.State.Final() || rec.State == job.Retrying && rec.RetryAt.After(s.cfg.Now()):
 			continue
 		}
 		done = false
-		if err := s.publish(ctx, rec, partRevision); err != nil {
+		if err := s.publish(ctx, rec, shardRevision); err != nil {
 			return false, err
 		}
 	}

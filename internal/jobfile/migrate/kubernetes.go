@@ -184,7 +184,7 @@ func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, dropped
 	}
 	more := func(n *int) bool { return n != nil && *n > 1 }
 	if more(spec.Completions) || more(spec.Parallelism) {
-		r.note(line, name, "completions and parallelism: each slot is one run; shards: N splits a slot into N parts")
+		r.note(line, name, "completions and parallelism: each slot is one run; shards: N splits a slot into N shards")
 	}
 	if spec.PodFailure != nil || spec.SuccessPolicy != nil || spec.PerIndex != nil {
 		r.note(line, name, "its failure policies: exit status 65 fails for good, 0 succeeds, all others are retried")

@@ -141,7 +141,7 @@ func (s *stage) settled(d *delivered, f frame) {
 		return
 	}
 	v, err := s.lookup("ledger", key(id))
-	if err == nil && v.value == nil && strings.Contains(id, "#") { // what ends a part may end the whole
+	if err == nil && v.value == nil && strings.Contains(id, "#") { // what ends a shard may end the whole
 		v, err = s.lookup("ledger", key(id[:strings.LastIndex(id, "#")]))
 	}
 	if err == nil && !slices.Contains(final, v.text("state")) && (v.value["shards"] == nil || strings.Contains(id, "#")) { // a message for the whole only asks

@@ -431,14 +431,14 @@ func noHandler(s *stage) {
 	s.define("work", nil, nil)
 	s.define("other", nil, nil)
 	s.define("split", nil, value{"shards": 2})
-	// No part of the slot that has begun has an outcome, so no node may touch the record of the whole.
+	// No shard of the slot that has begun has an outcome, so no node may touch the record of the whole.
 	begun := "work:@begun" // its job split its slots then
 	before := s.set("ledger", key(begun), value{
 		"v": 1, "id": begun, "queue": "default", "state": "running", "attempt": 0, "node": "", "shards": 2, "published": time.Now().UTC(),
 	})
 	s.launch("work,split")
 	id := s.offer("other", "one", 10)
-	part := s.offer("split", "one#1of2", 10)
+	shard := s.offer("split", "one#1of2", 10)
 	earlier := s.offer("work", "earlier#1of2", 10)
 	refused := s.offer("split", "refused#1of2", 10, "Cronce-Refused", "it cannot run")
 	whole := s.offer("split", "whole", 10)
@@ -448,22 +448,22 @@ func noHandler(s *stage) {
 		if s.slot(id).value != nil || slices.Contains(s.answersOf(id), "ack") || slices.Contains(s.answersOf(id), "term") {
 			return id + " was decided, although no handler is here"
 		}
-		if slices.Contains(s.answersOf(part), "term") {
-			return part + " was ended"
+		if slices.Contains(s.answersOf(shard), "term") {
+			return shard + " was ended"
 		}
 		if r := s.slot(whole); r.value != nil || slices.Contains(s.answersOf(whole), "ack") || len(s.did("start", whole)) > 0 {
-			s.breaks("C-12", "%s, whose job splits its slots, is %q, and its message was answered with %v: want it given back, since no part was published", whole, r.text("state"), s.answersOf(whole))
+			s.breaks("C-12", "%s, whose job splits its slots, is %q, and its message was answered with %v: want it given back, since no shard was published", whole, r.text("state"), s.answersOf(whole))
 		}
-		for _, part := range []string{part, earlier} {
-			if whole, _, _ := strings.Cut(part, "#"); s.slot(part).value != nil && s.slot(whole).value == nil {
-				s.breaks("C-13", "the part %s is %s, and the whole has no record", part, s.slot(part).text("state"))
+		for _, shard := range []string{shard, earlier} {
+			if whole, _, _ := strings.Cut(shard, "#"); s.slot(shard).value != nil && s.slot(whole).value == nil {
+				s.breaks("C-13", "the shard %s is %s, and the whole has no record", shard, s.slot(shard).text("state"))
 			}
 		}
 		if r := s.slot(refused); r.value != nil {
-			s.breaks("C-13", "the part %s is %s: what ends a part before the whole has begun ends the whole", refused, r.text("state"))
+			s.breaks("C-13", "the shard %s is %s: what ends a shard before the whole has begun ends the whole", refused, r.text("state"))
 		}
 		if s.slot(begun).revision != before || len(s.did("start", begun)) > 0 {
-			return "the record of the whole of " + begun + ", whose parts have not ended, was written over"
+			return "the record of the whole of " + begun + ", whose shards have not ended, was written over"
 		}
 		return ""
 	})

@@ -202,7 +202,7 @@ func Cases(lease time.Duration) []Case {
 			Job:   job.Job{Name: "split", Shards: 3, Retry: patient, CatchUp: all},
 			Every: 5 * time.Second, Act: works(0, time.Second), Outcomes: succeeds,
 		}, {
-			// So many parts of one instant are published in batches if the server syncs each write.
+			// So many shards of one instant are published in batches if the server syncs each write.
 			Job:   job.Job{Name: "crowd", Shards: 150, Retry: patient, CatchUp: all},
 			Every: 10 * time.Second, Act: works(0, 0), Outcomes: succeeds,
 		}, {
@@ -230,7 +230,7 @@ var (
 )
 
 // Slots returns the planned slots of the case between from (inclusive) and until (exclusive), with
-// their parts.
+// their shards.
 func (c Case) Slots(from, until time.Time) []job.Slot {
 	if c.Triggered {
 		return nil

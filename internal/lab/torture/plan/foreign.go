@@ -9,7 +9,7 @@ import (
 
 // foreign returns the jobs that a client in another language has handlers for, and what their
 // attempts do there. Such a client cannot draw from the seed as Case.Attempt does, so the payload of
-// the job says what to do. Jobs with parts are left out: a client may leave parts to others.
+// the job says what to do. Jobs with shards are left out: a client may leave shards to others.
 func foreign(lease time.Duration) map[string]Act {
 	return map[string]Act{
 		"steady": {Work: 150 * time.Millisecond}, "long": {Work: 3 * lease / 2}, "once": {Work: lease / 2}, "permanent": {Result: ResultPermanent},

@@ -203,21 +203,21 @@ func (c *checker) checkSuccess(s job.Slot, r job.Record) {
 	}
 }
 
-// checkWhole checks that a split slot ran only as its parts, got its outcome after all of them, and
+// checkWhole checks that a split slot ran only as its shards, got its outcome after all of them, and
 // succeeded only if all of them did.
 func (c *checker) checkWhole(s job.Slot, r job.Record) {
 	n := c.cases[s.Job].Job.Shards
 	if len(c.runs[s]) > 0 || r.Shards != n {
-		c.bad("whole", s, evidence(c.runs[s]...), "it has %d parts and ran %d times as a whole; want %d parts and no run", r.Shards, len(c.runs[s]), n)
+		c.bad("whole", s, evidence(c.runs[s]...), "it has %d shards and ran %d times as a whole; want %d shards and no run", r.Shards, len(c.runs[s]), n)
 	}
 	for i := range n {
-		part := s.WithShard(i+1, n)
-		if r.State == job.Succeeded && c.h.Records[part].Record.State != job.Succeeded {
-			c.bad("whole", s, c.trace(part), "it is recorded as succeeded, and its part %s is not", part)
+		shard := s.WithShard(i+1, n)
+		if r.State == job.Succeeded && c.h.Records[shard].Record.State != job.Succeeded {
+			c.bad("whole", s, c.trace(shard), "it is recorded as succeeded, and its shard %s is not", shard)
 		}
 		whole, _ := c.finalOf(s)
-		if end, ok := c.finalOf(part); ok && end.Seq > whole.Seq {
-			c.bad("whole", s, append(c.trace(s), c.trace(part)...), "it got its outcome before its part %s had one", part)
+		if end, ok := c.finalOf(shard); ok && end.Seq > whole.Seq {
+			c.bad("whole", s, append(c.trace(s), c.trace(shard)...), "it got its outcome before its shard %s had one", shard)
 		}
 	}
 }

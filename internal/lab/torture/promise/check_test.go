@@ -53,7 +53,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.publish(quick, 60.05)
 			s.write(job.Record{Slot: quick, State: job.Expired, Node: "x", Published: at(60.05)}, 60.1)
 		},
-		"a slot runs in its parts": func(s *story) { s.splits() },
+		"a slot runs in its shards": func(s *story) { s.splits() },
 		"an attempt fails and is retried": func(s *story) {
 			s.publish(a0, 0)
 			s.claim(a0, "x", 0.01)
@@ -238,12 +238,12 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.line(LineEnd, a0, 3.2, plan.ResultOK)
 			s.end(a0, job.Succeeded, "", 3.3)
 		}},
-		"a whole succeeds before its parts": {"whole", func(s *story) {
+		"a whole succeeds before its shards": {"whole", func(s *story) {
 			s.splits()
-			part := slotOf("split", 0).WithShard(2, 2)
-			w := s.h.Records[part]
+			shard := slotOf("split", 0).WithShard(2, 2)
+			w := s.h.Records[shard]
 			w.Record.State = job.Failed
-			s.h.Records[part] = w
+			s.h.Records[shard] = w
 		}},
 		"a slot that no plan has": {"unexpected", func(s *story) { s.runs(slotOf("a", 5), 5) }},
 		"an outcome is overwritten": {"ledger", func(s *story) {
@@ -400,7 +400,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.runs(never, 70)
 			s.h.Slots[len(s.h.Slots)-1].Message.CaughtUp = true
 		}},
-		"a whole has its outcome before its last part": {"whole", func(s *story) {
+		"a whole has its outcome before its last shard": {"whole", func(s *story) {
 			s.splits()
 			whole, n := slotOf("split", 0), len(s.h.Ledger)
 			early := &s.h.Ledger[n-1]
