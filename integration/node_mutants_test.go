@@ -64,7 +64,7 @@ var nodeMutants = []nodeMutant{
 	{"wants the last slot of a range", "claim", `if (m.slot.range && m.missedLast !== undefined)`, `if (m.slot.range)`, "claims", ""},
 	{"takes any message ID", "message", `if (id && id !== slotID(slot)) throw`, `if (false) throw`, "messages", ""},
 	{"takes any subject", "message", `if (of !== slot.job) throw`, `if (false) throw`, "messages", ""},
-	{"takes any number for a part", "names", `&& Number(part[3]) >= 2 && Number(part[3]) <= 256 && Number(part[2]) <= Number(part[3])`, ``, "names", ""},
+	{"takes any number for a shard", "names", `&& Number(match[3]) >= 2 && Number(match[3]) <= 256 && Number(match[2]) <= Number(match[3])`, ``, "names", ""},
 	{"escapes in lower case", "names", `.toString(16).toUpperCase()`, `.toString(16)`, "names", ""},
 	{"cancels without a fence", "worker", `if (!fence) throw`, `if (false) throw`, "cancels", ""},
 
@@ -219,7 +219,7 @@ var nodeMutants = []nodeMutant{
 	{"starts by a claim that was not answered before its trust ended", "worker", `if (wrote.unknown) return undefined;`, `if (wrote.unknown) return void (await this.handle(d, flight, step.record, 0, v.entry));`, "", "lapsed W-5"},
 	{"trusts itself for all of its lease", "node", `this.trustedUntil = sent + 0.75 * this.lease;`, `this.trustedUntil = sent + 0.97 * this.lease;`, "", "lapsed L-3"},
 	{"gives a slot back at once that waits for its next attempt", "worker", `return m.nak(Math.max(1, Math.ceil(answer.nak)));`, `return m.nak();`, "", "fails C-9"},
-	{"runs a part as if it were a slot", "claim", `if (d.message.slot.shards) return unhandled(d); // this program leaves split slots to others`, ``, "", "no-handler C-13"},
+	{"runs a shard as if it were a slot", "claim", `if (d.message.slot.shards) return unhandled(d); // this program leaves split slots to others`, ``, "", "no-handler C-13"},
 	{"counts its trust from the answer to a heartbeat", "node", `this.trustedUntil = sent + 0.75 * this.lease;`, `this.trustedUntil = boot() + 0.75 * this.lease;`, "", "lapsed L-3"},
 	{"says that it has stopped while an outcome is not answered", "fleet", `await node.stop(worker.running > 0)`, `await node.stop(false)`, "", "stop L-7"},
 	{"does not say that it has stopped", "fleet", `await node.stop(worker.running > 0)`, `await node.stop(true)`, "", "stop L-9"},
@@ -227,7 +227,7 @@ var nodeMutants = []nodeMutant{
 	{"sends a claim again whose record is gone", "store", `if (found.revision === 0 && revision > 0 && code === 10071) return { lost: true };`, ``, "", "claim-purged W-4"},
 	{"reads a payload that is too large", "bounds", `> 262_144) throw`, `> 350_000) throw`, "", "version-2 V-4"},
 	{"makes the consumer of a queue for three deliveries", "worker", `max_deliver: -1`, `max_deliver: 3`, "", "healthy B-4"},
-	{"ends a part as if it were a slot", "claim", `if (d.message.slot.shards) return unhandled(d);
+	{"ends a shard as if it were a slot", "claim", `if (d.message.slot.shards) return unhandled(d);
   let record`, `let record`, "", "no-handler C-13"},
 	{"keeps a holder that is older than the horizon and has no record", "locks", `> horizon + this.node.lease;`, `> Infinity;`, "", "guarded X-1"},
 	{"loses unknown members of the lock", "lock", `lock = { ...lock, holders: lock.holders.filter((s) => !gone(s)),`, `lock = { v: 1, job: lock.job, holders: lock.holders.filter((s) => !gone(s)),`, "", "guarded V-3"},

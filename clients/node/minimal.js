@@ -263,7 +263,7 @@ export class Node {
     while (this.trusted()) {
       const { value: record, revision } = await this.store.read("ledger", slot.key);
       if (record && record.id !== slot.id) return give; // [M-2]
-      if (slot.part) return give; // [O-1], [C-13]; with an outcome too, because its worker must conclude the whole slot
+      if (slot.shard || slot.range) return give; // [O-1], [C-13]; with an outcome too, because its worker must conclude the whole slot
       if (record && final.has(record.state)) return { ack: true }; // [K-1], [C-10]
       if (record?.shards || !this.handlers[job]) return give; // [O-1], [C-12]
       const entry = await this.store.read("jobs", job);
@@ -390,26 +390,26 @@ const nanos = (ns) => iso(Number(ns / 1000000n)).slice(0, -1) + String(ns % 1000
 // instantOf returns NaN for a text that is not RFC 3339 [M-3]. Date.parse alone accepts "2026-11-21" and February 30.
 const instantOf = (text) => (/^\d{4}-.{14}(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/.test(text) && new Date(`${text.slice(0, 19)}Z`).toJSON()?.startsWith(text.slice(0, 19)) ? Date.parse(text) : NaN);
 
-// slotKey reads the ID of a planned slot, a triggered run, or a part of one. It accepts only the canonical spelling [N-1].
+// slotKey reads the ID of a planned slot, a triggered run, or a shard of one. It accepts only the canonical spelling [N-1].
 function slotKey(id) {
-  const [, job, rest, part] = /^([A-Za-z0-9_-]{1,64}):(.*?)(#\d+of\d+)?$/s.exec(id) ?? [];
+  const [, job, rest, shard] = /^([A-Za-z0-9_-]{1,64}):(.*?)(#\d+of\d+)?$/s.exec(id) ?? [];
   if (!job) return undefined;
-  const end = part ? `.${part.slice(1)}` : "";
+  const end = shard ? `.${shard.slice(1)}` : "";
   if (rest.startsWith("@")) {
     const token = rest.slice(1), bytes = Buffer.from(token);
     if (bytes.length < 1 || bytes.length > 128 || /[\0-\x1f\x7f]|^\p{White_Space}|\p{White_Space}$|\/r[0-9]+$/u.test(token)) return undefined;
     const escaped = [...bytes].map((b) => (/[A-Za-z0-9_-]/.test(String.fromCharCode(b)) ? String.fromCharCode(b) : `=${b.toString(16).toUpperCase().padStart(2, "0")}`)).join("");
-    return { id, job, part, key: `${job}.t.${escaped}${end}` };
+    return { id, job, shard, key: `${job}.t.${escaped}${end}` };
   }
   const at = Date.parse(rest);
   if (Number.isNaN(at) || iso(at).replace(".000Z", "Z") !== rest) return undefined; // also for a range, which is left to others
-  return { id, job, part, at, key: `${job}.${rest.replace(/[-:]/g, "")}${end}` };
+  return { id, job, shard, at, key: `${job}.${rest.replace(/[-:]/g, "")}${end}` };
 }
 
 // slotOf reads a message: undefined if it contradicts itself, null if it cannot be read.
 function slotOf(m) {
   const get = (name) => m.headers?.get(name) ?? "", sent = get("Nats-Msg-Id").replace(/\/r[0-9]+$/, "");
-  const id = get("Cronce-Slot") || sent, slot = slotKey(id) ?? (/^[^:]*:m\./.test(id) && { id, job: id.split(":")[0], key: id, part: "range" });
+  const id = get("Cronce-Slot") || sent, slot = slotKey(id) ?? (/^[^:]*:m\./.test(id) && { id, job: id.split(":")[0], key: id, range: true });
   if (!slot) return null;
   if ((sent && sent !== id) || m.subject.split(".").at(-1) !== slot.job) return undefined;
   if (!name64.test(slot.job) || !/^\d*$/.test(get("Cronce-Job-Revision"))) return null;

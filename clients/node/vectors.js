@@ -133,7 +133,7 @@ const answers = {
   },
 
   shards() {
-    throw new Left("this client gives parts of slots back");
+    throw new Left("this client gives shards of slots back");
   },
 
   chains({ headers, records }, raw) {

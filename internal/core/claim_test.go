@@ -126,7 +126,7 @@ func scenario(t *testing.T, args map[string]string) (core.Delivery, core.View) {
 	if whole, known := args["whole"]; known {
 		v.Whole.Known, v.Whole.Revision = true, 40
 		if whole != "none" {
-			v.Whole.Record = &job.Record{Slot: slot.Whole(), State: job.State(whole), Shards: number(t, args, "parts", 8), Error: args["whole-error"]}
+			v.Whole.Record = &job.Record{Slot: slot.Whole(), State: job.State(whole), Shards: 8, Error: args["whole-error"]}
 		}
 	}
 	if !has(args, "deleted") {

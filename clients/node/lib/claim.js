@@ -17,7 +17,7 @@ export const isFinal = (record) => final.has(record.state);
 export function decide(d, v) {
   const record = v.record;
   if (!record) return first(d, v);
-  // The worker that acks a part must conclude the whole slot first, which this program leaves to others.
+  // The worker that acks a shard must conclude the whole slot first, which this program leaves to others.
   if (isFinal(record)) return d.message.slot.shards ? unhandled(d) : { do: "ack" };
   if (record.shards) return unhandled(d); // the whole of a split slot, which is left to others
   if (record.state === "retrying") return retry(d, v);
@@ -43,9 +43,9 @@ function first(d, v) {
   if (d.payload?.length > mostPayload) return end(d, v, "cancelled", `payload of ${d.payload.length} bytes: at most ${mostPayload}`);
   if (!v.entry) return end(d, v, "cancelled", "job deleted");
   if (uncomputed(m, v.entry)) return unhandled(d); // another program may be able to compute the past plan
-  if (splitOtherwise(m, v.entry)) return { do: "ack" }; // the parts that the plan wants have messages of their own
+  if (splitOtherwise(m, v.entry)) return { do: "ack" }; // the shards that the plan wants have messages of their own
   if (!belongs(m, v.entry)) return end(d, v, "cancelled", "definition changed");
-  if (splits(m, v.entry)) return unhandled(d); // left to a worker that supports parts
+  if (splits(m, v.entry)) return unhandled(d); // left to a worker that supports shards
   if (ofPause(m, v.entry)) return end(d, v, "missed", "fell due while its job was paused");
   if (pastDeadline(d, v)) return aged(d, v, "expired", `not started within its deadline of ${v.entry.job.deadline}`);
   return v.handles ? claim(d, v, 1) : unhandled(d);
@@ -132,14 +132,14 @@ function early({ message: m, published }, v) {
 
 const isPlanned = (m) => m.slot.token === undefined && !m.chained;
 
-// splitOtherwise reports whether the slot's plan splits it into another number of parts than its message says.
+// splitOtherwise reports whether the slot's plan splits it into another number of shards than its message says.
 // Then the producer of the message did not know the last edit of the plan.
 function splitOtherwise(m, entry) {
   if (!isPlanned(m) || m.revision >= entry.revision || !belongs(m, entry)) return false;
   return (planAt(entry, fromSeconds(m.slot.at))?.plan.shards ?? 0) !== (m.slot.shards ?? 0);
 }
 
-// splits reports whether the message is for a whole slot, and the job's plan splits that slot into parts.
+// splits reports whether the message is for a whole slot, and the job's plan splits that slot into shards.
 function splits(m, entry) {
   if (m.slot.shards) return false;
   if (m.event) return Boolean((planAt(entry, m.due) ?? entry.plans[0]).plan.shards);

@@ -22,7 +22,7 @@ export function withDefaults(raw) {
   };
 }
 
-// planOf returns a plan with its defaults. One that has a single part is not split.
+// planOf returns a plan with its defaults. One that has a single shard is not split.
 function planOf(raw) {
   const { shards, ...plan } = { ...planDefaults, ...given(raw) };
   return shards === undefined || shards < 2 ? plan : { ...plan, shards };

@@ -19,12 +19,12 @@ export function due(position, entries, now, horizon, node) {
     const missed = [];
     for (const slot of slotsOf(position, entry, now)) {
       if (slot.late) missed.push(slot);
-      else messages.push(...parts(entry, node, slot));
+      else messages.push(...perShard(entry, node, slot));
     }
     missed.sort((a, b) => a.at - b.at);
     const older = missed.splice(0, Math.max(0, missed.length - single));
     const caught = caughtUp(entry, missed, now, horizon);
-    for (const slot of missed) messages.push(...(caught.has(slot) ? parts(entry, node, slot, { caughtUp: true }) : [message(entry, node, slot, { missed: 1 })]));
+    for (const slot of missed) messages.push(...(caught.has(slot) ? perShard(entry, node, slot, { caughtUp: true }) : [message(entry, node, slot, { missed: 1 })]));
     if (older.length) ranges.push(message(entry, node, older[0], { missed: older.length, missedLast: fromSeconds(older.at(-1).at), range: true }));
   }
   return { messages, ranges };
@@ -81,13 +81,13 @@ function caughtUp(entry, missed, now, horizon) {
   return new Set(count ? young.slice(-count) : []);
 }
 
-// parts returns the messages of a slot that is to run: several if its plan splits it.
-function parts(entry, node, slot, rest) {
+// perShard returns the messages of a slot that is to run: one for each shard if its plan splits it.
+function perShard(entry, node, slot, rest) {
   if (!slot.shards) return [message(entry, node, slot, rest)];
-  return Array.from({ length: slot.shards }, (_, i) => message(entry, node, slot, { ...rest, part: { shard: i + 1, shards: slot.shards } }));
+  return Array.from({ length: slot.shards }, (_, i) => message(entry, node, slot, { ...rest, split: { shard: i + 1, shards: slot.shards } }));
 }
 
-function message(entry, node, { at, due: dueAt }, { range, part, ...rest } = {}) {
-  const slot = { job: entry.job.name, at, ...(range && { range }), ...part };
+function message(entry, node, { at, due: dueAt }, { range, split, ...rest } = {}) {
+  const slot = { job: entry.job.name, at, ...(range && { range }), ...split };
   return { queue: entry.job.queue, job: entry.job.name, headers: formatMessage({ slot, revision: entry.revision, node, due: dueAt, ...rest }), body: entry.payload };
 }

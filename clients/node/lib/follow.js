@@ -55,10 +55,10 @@ export function chain(entry, before, message, node) {
   if (!planAt(entry, due)?.plan.after?.length) return []; // the job had a schedule then, or did not exist
   const { shard, shards: _, ...slot } = { ...message.slot, job: entry.job.name };
   const common = { revision: entry.revision, node, due, chained: true, caughtUp: message.caughtUp || message.offer > 0, backfill: message.backfill };
-  const parts = entry.paused || !shards ? [slot] : Array.from({ length: shards }, (_, i) => ({ ...slot, shard: i + 1, shards }));
-  return parts.map((part) => ({
+  const slots = entry.paused || !shards ? [slot] : Array.from({ length: shards }, (_, i) => ({ ...slot, shard: i + 1, shards }));
+  return slots.map((each) => ({
     queue: entry.job.queue, job: entry.job.name, body: entry.payload,
-    headers: formatMessage({ ...common, slot: part, ...(entry.paused && { missed: 1 }) }),
+    headers: formatMessage({ ...common, slot: each, ...(entry.paused && { missed: 1 }) }),
   }));
 }
 

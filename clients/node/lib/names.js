@@ -1,6 +1,6 @@
 // Slots, their IDs and their keys (docs/protocol.md, section 1). A slot is
 // {job, at} (planned), {job, token} (triggered), {job, at, range: true}; at is whole
-// seconds since 1970. A part of a split slot has shard and shards besides.
+// seconds since 1970. A shard of a split slot has shard and shards besides.
 
 const name = /^[A-Za-z0-9_-]{1,64}$/;
 
@@ -17,11 +17,11 @@ export function parseSlot(id) {
   if (colon < 0) throw new Invalid(`slot ${JSON.stringify(id)}: no colon`);
   const slot = { job: checkName("job", id.slice(0, colon)) };
   let rest = id.slice(colon + 1);
-  const part = /^(.*)#([1-9][0-9]*)of([1-9][0-9]*)$/s.exec(rest);
-  if (part && !rest.startsWith("m.") && Number(part[3]) >= 2 && Number(part[3]) <= 256 && Number(part[2]) <= Number(part[3])) {
-    rest = part[1];
-    slot.shard = Number(part[2]);
-    slot.shards = Number(part[3]);
+  const match = /^(.*)#([1-9][0-9]*)of([1-9][0-9]*)$/s.exec(rest);
+  if (match && !rest.startsWith("m.") && Number(match[3]) >= 2 && Number(match[3]) <= 256 && Number(match[2]) <= Number(match[3])) {
+    rest = match[1];
+    slot.shard = Number(match[2]);
+    slot.shards = Number(match[3]);
   }
   if (rest.startsWith("@")) {
     slot.token = checkToken(rest.slice(1));
@@ -37,15 +37,15 @@ export function parseSlot(id) {
 }
 
 export function slotID(slot) {
-  const part = slot.shards ? `#${slot.shard}of${slot.shards}` : "";
-  if (slot.token !== undefined) return `${slot.job}:@${slot.token}${part}`;
-  return `${slot.job}:${slot.range ? "m." : ""}${seconds(slot.at)}${part}`;
+  const suffix = slot.shards ? `#${slot.shard}of${slot.shards}` : "";
+  if (slot.token !== undefined) return `${slot.job}:@${slot.token}${suffix}`;
+  return `${slot.job}:${slot.range ? "m." : ""}${seconds(slot.at)}${suffix}`;
 }
 
 export function slotKey(slot) {
-  const part = slot.shards ? `.${slot.shard}of${slot.shards}` : "";
-  if (slot.token !== undefined) return `${slot.job}.t.${escape(slot.token)}${part}`;
-  return `${slot.job}.${slot.range ? "m." : ""}${seconds(slot.at).replace(/[-:]/g, "")}${part}`;
+  const suffix = slot.shards ? `.${slot.shard}of${slot.shards}` : "";
+  if (slot.token !== undefined) return `${slot.job}.t.${escape(slot.token)}${suffix}`;
+  return `${slot.job}.${slot.range ? "m." : ""}${seconds(slot.at).replace(/[-:]/g, "")}${suffix}`;
 }
 
 function seconds(at) {

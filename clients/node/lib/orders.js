@@ -34,7 +34,7 @@ export async function trigger(nc, job, { key, payload, at, namespace = "cronce",
 const timerOf = (namespace, slot) => `${namespace}.timer.set.${slot.job}.${slotKey(slot).slice(`${slot.job}.t.`.length)}`;
 
 // triggered reports whether the run exists. It looks for a timer, then for a message that waits for a
-// worker, and then for a record: a run moves through them in this order. A run keeps the number of parts
+// worker, and then for a record: a run moves through them in this order. A run keeps the number of shards
 // with which it was ordered, and its timers have this number in their names.
 async function triggered(store, slot, entry, later) {
   const { namespace } = store, { job } = slot;
@@ -45,7 +45,7 @@ async function triggered(store, slot, entry, later) {
     (await waits(store, "slots", `${namespace}.slot.*.${job}`, slotID(slot), later)) || Boolean((await store.read("ledger", slotKey(slot))).value);
 }
 
-// waits reports whether one of the oldest messages on a subject is that of the run, or of a part of it.
+// waits reports whether one of the oldest messages on a subject is that of the run, or of a shard of it.
 // Unless all is true, it reads them only if the oldest one is at least 105 s old: within the duplicate
 // window, which is at least two minutes long, the stream drops a second message of the run. A login that may
 // not read the stream finds no message, and a server without timers has none. If there is no answer, waits

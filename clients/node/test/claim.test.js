@@ -10,7 +10,7 @@ const entry = parseEntry(JSON.stringify({ v: 1, job: { name: "j", overlap: "allo
 const delivery = (id, more) => ({ message: parseMessage((name) => ({ "Cronce-Slot": id, ...more })[name] ?? ""), queue: "default", published: parseInstant("2026-11-21T07:00:00Z"), count: 1, payload: Buffer.alloc(0) });
 const view = { now, self: "me", horizon, entry, handles: true, revision: 7 };
 
-test("a part with an outcome is left to a worker that can conclude the whole slot", () => {
+test("a shard with an outcome is left to a worker that can conclude the whole slot", () => {
   const id = "j:2026-11-21T07:00:00Z#1of2";
   assert.equal(decide(delivery(id), { ...view, record: { v: 1, id, state: "succeeded", attempt: 1 } }).do, "later");
   const whole = "j:2026-11-21T07:00:00Z";
@@ -57,7 +57,7 @@ test("a number in a header has at most 64 bits", () => {
   assert.throws(() => revision("18446744073709551616"), /not a number/);
 });
 
-test("a plan with one part is not split", () => {
+test("a plan with one shard is not split", () => {
   const one = parseEntry(JSON.stringify({ v: 1, job: { name: "j", overlap: "allow", plan: { schedule: "0 * * * *", shards: 1 } } }), 3, parseInstant("2026-11-01T00:00:00Z"));
   for (const revision of ["2", "3"]) {
     assert.equal(decide(delivery("j:2026-11-21T07:00:00Z", { "Cronce-Job-Revision": revision }), { ...view, entry: one }).do, "start");

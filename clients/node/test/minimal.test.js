@@ -14,8 +14,8 @@ test("minimal: a member that is null counts as absent", async () => {
   assert.equal((await new Store(nc, "ns").read("ledger", "j.t.k")).revision, 7);
 });
 
-test("minimal: a part with an outcome is left to a worker that can conclude the whole slot", async () => {
-  const id = "j:@k#1of2", answer = await fake({ id, state: "succeeded" }).decide({ info: { deliveryCount: 1 } }, "q", { id, job: "j", part: "#1of2", key: "j.t.k.1of2" }, {});
+test("minimal: a shard with an outcome is left to a worker that can conclude the whole slot", async () => {
+  const id = "j:@k#1of2", answer = await fake({ id, state: "succeeded" }).decide({ info: { deliveryCount: 1 } }, "q", { id, job: "j", shard: "#1of2", key: "j.t.k.1of2" }, {});
   assert.ok(answer.nak > 0);
 });
 

@@ -132,7 +132,7 @@ func planFields(d job.Job) []Field {
 		{Name: "exclude", Kind: Texts, Example: `["2026-12-25", "* * * * SUN"]`,
 			About: "When the job does not run: dates in the job's time zone, or cron expressions."},
 		{Name: "shards", Kind: Count, Max: job.MaxShards, Default: "1", Example: "8",
-			About: "Splits each slot into this many parts, each with its own record, retries and outcome."},
+			About: "Splits each slot into this many shards, each with its own record, retries and outcome."},
 	}
 }
 
