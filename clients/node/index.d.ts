@@ -59,7 +59,8 @@ export interface RunOptions {
 
 /**
  * Takes part in the fleet until `options.signal` aborts. The namespace must exist (`cronce setup`),
- * and so must the jobs (`cronce job apply`). It rejects if the settings cannot be read.
+ * and so must the jobs (`cronce job apply`). It rejects if the settings cannot be read, or when the
+ * connection is closed for good.
  */
 export function run(nc: NatsConnection, options: RunOptions): Promise<void>;
 

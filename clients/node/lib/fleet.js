@@ -9,8 +9,16 @@ import { parseDuration } from "./values.js";
 
 export { Permanent } from "./worker.js";
 
-// run takes part in the fleet until the signal aborts. index.d.ts documents its options.
-export async function run(nc, { namespace = "cronce", name, queues = ["default"], handlers = {}, produce = true, places, grace = 25_000, clockOffset = 0, signal, log = () => {} }) {
+// run takes part in the fleet until the signal aborts, or the connection is closed for good: then it rejects.
+// index.d.ts documents its options.
+export async function run(nc, { signal, ...options }) {
+  const closed = new AbortController();
+  nc.closed().then((err) => closed.abort(err));
+  await takePart(nc, { ...options, signal: AbortSignal.any([signal, closed.signal]) });
+  if (!signal.aborted) throw new Error("the connection is closed, and is not made again", { cause: closed.signal.reason });
+}
+
+async function takePart(nc, { namespace = "cronce", name, queues = ["default"], handlers = {}, produce = true, places, grace = 25_000, clockOffset = 0, signal, log = () => {} }) {
   const store = new Store(nc, namespace);
   const settings = await adopt(store, signal, log);
   if (!settings) return;

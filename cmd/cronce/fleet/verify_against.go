@@ -218,7 +218,7 @@ func (c *comparison) addSlot(s client.SlotRow, tolerance time.Duration) {
 		due = s.Slot
 	}
 	if s.Slot.IsZero() || due.Before(c.window.From.Add(-tolerance)) || due.After(c.window.To.Add(tolerance)) || strings.Contains(s.ID, "#") {
-		return // # marks a part of a split slot: only the whole slot is compared
+		return // # marks a shard: only the whole slot is compared
 	}
 	c.slots[s.Job] = append(c.slots[s.Job], against.Slot{Job: s.Job, ID: s.ID, Due: due, State: s.State, Ran: s.Attempt > 0 || !s.Started.IsZero(), Shadow: s.Shadow})
 	c.shadows[s.Job] = c.shadows[s.Job] || s.Shadow
