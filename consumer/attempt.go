@@ -173,7 +173,7 @@ func delay(r job.Retry, n int) time.Duration {
 	b := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(r.Backoff),
 		backoff.WithMultiplier(2),
-		backoff.WithMaxInterval(r.MaxBackoff),
+		backoff.WithMaxInterval(min(r.MaxBackoff, 1<<62)), // 146 years: jitter would make a longer one overflow
 		backoff.WithRandomizationFactor(0.2),
 		backoff.WithMaxElapsedTime(0),
 	)
