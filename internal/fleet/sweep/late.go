@@ -160,6 +160,13 @@ func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited) error 
 	case err == nil && !isLate(rec, a.due, t.entry.Job.LateAfter):
 		return nil
 	}
+	if err != nil {
+		if needs, err := t.needsRecord(ctx, slot); err != nil && !exchange.IsUnreadable(err) {
+			return err
+		} else if !needs {
+			return nil
+		}
+	}
 	whole, now := slot.Whole(), t.cfg.Now()
 	if now.Sub(a.due)-t.entry.Job.LateAfter > folded {
 		// The node that sent the alert may have died before it noted the trouble.

@@ -249,6 +249,23 @@ func TestOnlySlotsThatStartedLateAreLate(t *testing.T) {
 	}
 }
 
+// A slot that ended as a whole has no records of its shards.
+func TestShardsOfASlotThatEndedAsAWholeAreNotLate(t *testing.T) {
+	s := newSite(t)
+	s.lateAfter(time.Minute)
+	ended, late := s.due(10*time.Minute), s.due(9*time.Minute)
+	s.record(job.Record{Slot: ended.Slot, State: job.Skipped})
+	for _, m := range []core.Message{ended, late} {
+		m.Slot = m.Slot.WithShard(2, 3)
+		s.publish(m)
+		s.sweeper.Published("default", m)
+	}
+	s.pass()
+	if got := s.lates(); !slices.Equal(got, []string{late.Slot.ID()}) {
+		t.Errorf("alerts about %q, want one about %s", got, late.Slot)
+	}
+}
+
 // The changes of the ledger, which a pass reads anyway, say that the slots started in time.
 func TestSlotsInTimeCostNoReads(t *testing.T) {
 	s := newSite(t)

@@ -121,6 +121,13 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 	rec, revision, err := s.cfg.Ledger.Read(ctx, p.slot)
 	switch {
 	case errors.Is(err, job.ErrNotFound) && p.published.queue != "":
+		switch needs, err := s.needsRecord(ctx, p.slot); {
+		case err != nil:
+			return err
+		case !needs:
+			s.removeSuspect(p.slot, nil)
+			return nil
+		}
 		m := core.Message{Slot: p.slot, JobRevision: p.published.revision, Due: p.published.due, CaughtUp: p.published.caughtUp}
 		return s.send(ctx, p.published.queue, m, job.Record{Slot: p.slot}, 0)
 	case err == nil && p.published.queue != "", errors.Is(err, job.ErrNotFound), exchange.IsUnreadable(err):
@@ -136,6 +143,19 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 		}
 	}
 	return s.publish(ctx, rec, revision)
+}
+
+// needsRecord reports whether a slot without a record needs one. A shard needs none if the whole slot
+// ended before one of its shards was claimed, or is split into another number of shards.
+func (s *Sweeper) needsRecord(ctx context.Context, slot job.Slot) (bool, error) {
+	if slot.Shards == 0 {
+		return true, nil
+	}
+	whole, _, err := s.cfg.Ledger.Read(ctx, slot.Whole())
+	if errors.Is(err, job.ErrNotFound) {
+		return true, nil
+	}
+	return err == nil && !whole.State.Final() && whole.Shards == slot.Shards, err
 }
 
 // removeSuspect removes a suspect. If its record cannot be read, each pass reports that until the

@@ -300,6 +300,32 @@ func TestASlotWithoutARecordIsOfferedWhenItsMessageIsLost(t *testing.T) {
 	s.want(slices.Sorted(slices.Values([]string{waits.ID() + " ", lost.ID() + `/r2 {"n":1}`}))...)
 }
 
+// The whole of a split slot ended before a worker had claimed one of its shards, or the slot is split
+// otherwise: then the shards get no records.
+func TestAShardThatNeedsNoRecordIsNotOffered(t *testing.T) {
+	for name, whole := range map[string]job.Record{
+		"the slot ended as a whole": {State: job.Skipped}, "it is split otherwise": {State: job.Running, Shards: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			if err := s.sweeper.Turn(t.Context()); err != nil { // from here on this node sweeps
+				t.Fatal(err)
+			}
+			whole.Slot = slot(1)
+			s.record(whole)
+			ended, lost := slot(1).WithShard(1, 3), slot(2).WithShard(2, 3)
+			for _, shard := range []job.Slot{ended, lost} {
+				s.sweeper.Published("default", core.Message{Slot: shard, Due: time.Now()})
+			}
+			s.shift = time.Minute
+			s.pass()
+			if !slices.Contains(s.offered, lost) || slices.Contains(s.offered, ended) {
+				t.Errorf("offered %v, want the lost shard %s, and not %s", s.offered, lost, ended)
+			}
+		})
+	}
+}
+
 func TestTheOldestLiveProducerSweeps(t *testing.T) {
 	s := newSite(t)
 	s.record(job.Record{Slot: slot(1), State: job.Retrying, RetryAt: time.Now().Add(-time.Hour)})
