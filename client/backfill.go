@@ -201,6 +201,7 @@ func (f *filler) known(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
+		case w.Slot.Range || w.Stranded: // no worker runs the slot for this message
 		case w.Slot.Shards == 0:
 			waits[w.Slot.At] += job.MaxShards // the whole slot
 		default:

@@ -259,8 +259,10 @@ func TestBackfillPublishesAllShards(t *testing.T) {
 		Job: job.Job{Name: "report", Schedule: "0 * * * *", Shards: 3}, Since: noon,
 		Past: []plans.PastPlan{{Plan: job.Plan{Schedule: "0 * * * *", Shards: 2}, From: noon.Add(-100 * time.Hour)}},
 	})
-	for _, shard := range []job.Slot{at(1).WithShard(1, 3), at(2).WithShard(1, 3), at(2).WithShard(2, 3), at(2).WithShard(3, 3)} {
-		wait, err := s.store.Slots().Publish("default", core.Message{Slot: shard}, nil)
+	missed := at(0) // the first of a range, of which none will run
+	missed.Range = true
+	for _, slot := range []job.Slot{at(1).WithShard(1, 3), at(2).WithShard(1, 3), at(2).WithShard(2, 3), at(2).WithShard(3, 3), missed} {
+		wait, err := s.store.Slots().Publish("default", core.Message{Slot: slot}, nil)
 		if err == nil {
 			_, err = wait(t.Context())
 		}
@@ -286,7 +288,7 @@ func TestBackfillPublishesAllShards(t *testing.T) {
 			t.Errorf("%s waits %d times", slot, seen[slot.ID()])
 		}
 	}
-	if len(seen) != 10 {
-		t.Errorf("%d messages: %v; want 2, 2, 3 and 3", len(seen), seen)
+	if len(seen) != 11 {
+		t.Errorf("%d messages: %v; want 2, 2, 3 and 3, and the range", len(seen), seen)
 	}
 }

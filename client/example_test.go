@@ -138,7 +138,7 @@ func migrate(ctx context.Context, c *client.Client, migration func() error) erro
 		return err
 	}
 	unfinished := client.SlotFilter{
-		Job: "charge", Since: time.Now().Add(-24 * time.Hour), // an older slot does not start
+		Job: "charge", Since: time.Now().Add(-48 * time.Hour), // the horizon, and the time that a slot may run
 		States: []job.State{job.Pending, job.Running, job.Retrying},
 	}
 	for slot, err := range c.Slots(ctx, unfinished) {

@@ -29,7 +29,7 @@ type slotsIn struct {
 func slotOperations() []operation {
 	return []operation{
 		newOperation("listSlots", http.MethodGet, "/slots", "List the slots, oldest first", listSlots).
-			says("Each page reads the whole ledger, or only its newer part with since or ended_since: ask for large pages. With newest, the cost depends on limit alone.").asks("job=report&state=pending,failed&limit=100"),
+			says("Each page reads the whole ledger, or only its newer part with since or ended_since: ask for large pages. With newest, it reads back from the last write until it has enough rows: with state, bound it with ended_since.").asks("job=report&state=pending,failed&limit=100"),
 		newOperation("getSlot", http.MethodGet, "/slots/{id}", "Everything that is stored about a slot",
 			func(ctx context.Context, c *call, in ofSlot) (client.SlotDetails, error) { return c.Slot(ctx, in.ID) }),
 		newOperation("explainSlot", http.MethodGet, "/slots/{id}/explain", "What happened to a slot, or why it does not exist",
