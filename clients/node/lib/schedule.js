@@ -41,7 +41,7 @@ export function parseSchedule(job, plan) {
         if (at >= until || at > last) return undefined;
         skip = excluded(at, zone);
         if (!skip) return at;
-        if (++passed > 100_000) throw new Invalid(`schedule ${plan.schedule}: a hundred thousand slots in a row are excluded`);
+        if (++passed > 150_000) throw new Invalid(`schedule ${plan.schedule}: too many slots in a row are excluded`); // 400 years have 146,097 days
         if (skip > 1 && zone.offset(at + skip - 1) === zone.offset(at)) break;
         skip = 0;
       }

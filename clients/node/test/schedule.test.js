@@ -12,3 +12,9 @@ test("a schedule of every second passes over days that are excluded", () => {
     [{ schedule: "* * * * * *", exclude: ["* 0-22 * * *", "2026-03-29", "2026-03-30"], timezone: "Europe/Berlin" }, "2026-03-28T22:59:59Z", "2026-03-31T21:00:00Z"], // a day of 23 hours
   ]) assert.equal(parseSchedule("j", plan).next(seconds(after)), seconds(next), JSON.stringify(plan));
 });
+
+test("a daily schedule has no further slot if all of its slots are excluded from then on", () => {
+  // In 1981 a gap moved one of them to 00:30.
+  const plan = { schedule: "@daily", exclude: ["*/4 */2 * * *"], timezone: "Australia/Lord_Howe" };
+  assert.equal(parseSchedule("j", plan).next(seconds("2026-11-26T00:00:00Z")), undefined);
+});
