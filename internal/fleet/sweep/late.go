@@ -161,9 +161,10 @@ func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited) error 
 		return nil
 	}
 	if err != nil {
-		if needs, err := t.needsRecord(ctx, slot); err != nil && !exchange.IsUnreadable(err) {
+		switch needs, err := t.needsRecord(ctx, slot); {
+		case err != nil && !exchange.IsUnreadable(err):
 			return err
-		} else if !needs {
+		case !needs:
 			return nil
 		}
 	}
