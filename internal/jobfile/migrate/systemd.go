@@ -34,10 +34,19 @@ type systemd struct {
 // cat". zone is the time zone of calendar expressions that name none.
 func Systemd(files []unitfile.File, zone string) Result {
 	s := systemd{zone: zone, units: map[string]*unitfile.Unit{}}
+	// systemctl cat prints a service, or a template, once for each unit that it is asked for.
+	known := map[[2]string]bool{}
 	for _, f := range files {
 		for _, part := range unitfile.Split(f) {
-			s.read(part)
+			key := [2]string{part.Path, strings.TrimSpace(part.Text)}
+			if !known[key] {
+				s.read(part)
+			}
+			known[key] = true
 		}
+	}
+	for _, u := range s.units {
+		u.Settle()
 	}
 	used := map[string]bool{}
 	for _, name := range s.order {

@@ -228,7 +228,8 @@ func (c *serviceCommand) settings() {
 	}
 }
 
-// bound reads how long a run may take. TimeoutStartSec bounds a run of the type oneshot only.
+// bound reads how long a run may take. TimeoutStartSec bounds a run of the type oneshot only, and
+// RuntimeMaxSec only one of another type.
 func (c *serviceCommand) bound(u unitfile.Setting) {
 	kind, _ := c.unit.Last("Service", "Type")
 	d, ok := timeSpan(u.Value)
@@ -236,7 +237,7 @@ func (c *serviceCommand) bound(u unitfile.Setting) {
 	case u.Value == "infinity" || ok && d == 0:
 	case !ok:
 		c.drop(u, "not carried over: %s=%s", u.Key, clip(u.Value))
-	case u.Key != "RuntimeMaxSec" && kind.Value != "oneshot":
+	case (u.Key == "RuntimeMaxSec") == (kind.Value == "oneshot"):
 	case c.timeout == 0 || d < c.timeout:
 		c.timeout = d
 	}

@@ -119,7 +119,7 @@ func TestAServicesCommandIsThatOfTheJob(t *testing.T) {
 func TestATimersSettingsBecomeThoseOfTheJob(t *testing.T) {
 	t.Parallel()
 	r := systemdOf("OnCalendar=hourly\nPersistent=yes\nRandomizedDelaySec=1min 30s\nFixedRandomDelay=1\n",
-		"Type=oneshot\nExecStart=/bin/true\nUser=ada\nGroup=staff\nWorkingDirectory=~\nTimeoutStartSec=5min\nRuntimeMaxSec=1h\n")
+		"Type=oneshot\nExecStart=/bin/true\nUser=ada\nGroup=staff\nWorkingDirectory=~\nTimeoutStartSec=5min\n")
 	want := job.Job{
 		Name: "x", Schedule: "0 * * * *", Timezone: "UTC", Spread: 90 * time.Second, Timeout: 5 * time.Minute,
 		Overlap: job.OverlapSkip, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpLatest},
@@ -129,6 +129,52 @@ func TestATimersSettingsBecomeThoseOfTheJob(t *testing.T) {
 	}
 	r = systemdOf("OnBootSec=1min\nOnUnitActiveSec=1h 30min\n", "ExecStart=/bin/true")
 	if len(r.Jobs) != 1 || r.Jobs[0].Job.Schedule != "@every 1h30m0s" || len(r.Notes) != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestTheLastValueOfASettingCounts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		timer, service string
+		spread         time.Duration
+		timeout        time.Duration
+		notes          int
+	}{
+		{timer: "RandomizedDelaySec=5min\nRandomizedDelaySec=0"},
+		{timer: "RandomizedDelaySec=0\nRandomizedDelaySec=5min", spread: 5 * time.Minute, notes: 1},
+		{timer: "Persistent=yes\nPersistent=no"},
+		{timer: "AccuracySec=1h\nAccuracySec=1s", notes: 1},
+		{service: "TimeoutStartSec=1h\nTimeoutStartSec=2h", timeout: 2 * time.Hour},
+		{service: "TimeoutStartSec=1h\nTimeoutSec=2h", timeout: 2 * time.Hour},
+		{service: "TimeoutStartSec=1h\nTimeoutStartSec=infinity"},
+		{service: "RuntimeMaxSec=10min"}, // of no effect on a oneshot
+		{service: "TimeoutStartSec=1h\nRuntimeMaxSec=10min", timeout: time.Hour},
+		{service: "Type=exec\nTimeoutStartSec=1h\nRuntimeMaxSec=10min\nRuntimeMaxSec=20min", timeout: 20 * time.Minute},
+		{service: "Restart=always\nRestart=no"},
+	} {
+		r := systemdOf("OnCalendar=daily\n"+c.timer, "Type=oneshot\nExecStart=/bin/true\n"+c.service)
+		if len(r.Jobs) != 1 || r.Jobs[0].Job.Spread != c.spread || r.Jobs[0].Job.Timeout != c.timeout || r.Jobs[0].Job.CatchUp.Policy != job.CatchUpNone || len(r.Notes) != c.notes {
+			t.Errorf("%+v: %+v", c, r)
+		}
+	}
+	for timer, want := range map[string]string{
+		"OnUnitActiveSec=1h\nOnBootSec=1min\nOnCalendar=\nOnCalendar=daily": "0 0 * * *",
+		"OnCalendar=daily\nOnBootSec=\nOnUnitActiveSec=1h":                  "@every 1h0m0s",
+	} {
+		r := systemdOf(timer, "ExecStart=/bin/true")
+		if len(r.Jobs) != 1 || r.Jobs[0].Job.Schedule != want {
+			t.Errorf("%s: %+v", timer, r)
+		}
+	}
+}
+
+func TestAFileThatSystemctlPrintsTwiceIsReadOnce(t *testing.T) {
+	t.Parallel()
+	const service = "# /etc/systemd/system/backup@.service\n[Service]\nType=oneshot\nExecStart=/bin/backup %i\n"
+	r := Systemd([]unitfile.File{{Path: "-", Text: "# /etc/systemd/system/backup@a.timer\n[Timer]\nOnCalendar=daily\n\n" + service +
+		"\n# /etc/systemd/system/backup@b.timer\n[Timer]\nOnCalendar=hourly\n\n" + service}}, "UTC")
+	if len(r.Jobs) != 2 || !slices.Equal(r.Jobs[0].Exec.Args, []string{"/bin/backup", "a"}) || !slices.Equal(r.Jobs[1].Exec.Args, []string{"/bin/backup", "b"}) {
 		t.Errorf("%+v", r)
 	}
 }

@@ -4,6 +4,7 @@ package unitfile
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -64,6 +65,34 @@ type Setting struct {
 type Unit struct {
 	Name     string
 	Settings []Setting
+}
+
+// starts are the settings of a timer that say when it elapses. In systemd they are one list.
+var starts = []string{"OnActiveSec", "OnBootSec", "OnStartupSec", "OnUnitActiveSec", "OnUnitInactiveSec", "OnCalendar"}
+
+// single are the settings with one value, of which the last one counts. For each there is the name
+// that it has besides its own.
+var single = map[string]string{
+	"Timer.Persistent": "", "Timer.RandomizedDelaySec": "", "Timer.FixedRandomDelay": "", "Timer.AccuracySec": "",
+	"Timer.WakeSystem": "", "Timer.RemainAfterElapse": "", "Service.Type": "", "Service.Restart": "", "Service.RuntimeMaxSec": "",
+	"Service.TimeoutStartSec": "Service.TimeoutSec", "Service.TimeoutSec": "Service.TimeoutStartSec",
+}
+
+// Settle removes the settings that later ones replace, as those of a drop-in do. Call it when all files
+// of the unit are read.
+func (u *Unit) Settle() {
+	var all []Setting
+	for _, s := range u.Settings {
+		name := s.Section + "." + s.Key
+		other, one := single[name]
+		reset := s.Value == "" && s.Section == "Timer" && slices.Contains(starts, s.Key)
+		all = slices.DeleteFunc(all, func(before Setting) bool {
+			known := before.Section + "." + before.Key
+			return one && (known == name || known == other) || reset && before.Section == s.Section && slices.Contains(starts, before.Key)
+		})
+		all = append(all, s)
+	}
+	u.Settings = all
 }
 
 // Stem returns the name of the unit without its type.
