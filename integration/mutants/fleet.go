@@ -123,6 +123,14 @@ var fleetMutants = []mutant{
 		test:   "TestARunningSlotOfALiveNodeIsOfferedWhenItsMessageIsLost",
 	},
 	{
+		name:   "shard-offered-as-planned",
+		breaks: "a shard of a chained slot whose message was lost is ended as a slot of no plan if its job was edited (invariant 10)",
+		file:   "internal/fleet/sweep/suspect.go",
+		old:    "follows := err == nil && entry.FollowsAt(shard)",
+		new:    "follows := err == nil && entry.FollowsAt(shard) && revision == 0",
+		test:   "TestAShardOfAChainedSlotStillStartsAfterAnEditIfItsMessageIsLost",
+	},
+	{
 		name:   "sweep-asks-for-each-job",
 		breaks: "the sweep looks up every slot that waits, not only those without a message",
 		file:   "internal/fleet/sweep/suspect.go",

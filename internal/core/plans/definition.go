@@ -281,3 +281,11 @@ func (e Entry) Chained(at time.Time) bool {
 	p, ok := e.PlanAt(at)
 	return ok && len(p.Plan.After) > 0
 }
+
+// FollowsAt reports whether a slot of the job follows from slots of other jobs and has its instant from
+// them. Otherwise a schedule that was in force at that instant has it. A triggered run has no instant,
+// so FollowsAt is false even if the run follows from others.
+func (e Entry) FollowsAt(slot job.Slot) bool {
+	p, ok := e.PlanAt(slot.At)
+	return slot.Token == "" && len(e.Job.After) > 0 && !(ok && p.Plan.Scheduled())
+}

@@ -224,3 +224,24 @@ func TestValidateNamesEverythingThatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+func TestASlotFollowsFromOthersIfItsJobHasAfterAndNoScheduleHasItsInstant(t *testing.T) {
+	r := newRegistry(t)
+	r.apply(report("@hourly"), plans.OwnerFile, "n1", false)
+	scheduled, chained := r.now.Add(time.Second), r.now.Add(time.Hour)
+	if r.entry.FollowsAt(job.NewSlot("report", chained)) {
+		t.Error("a slot of a job without after follows")
+	}
+	r.apply(job.Job{Name: "report", After: []string{"extract"}}, plans.OwnerFile, "n1", false)
+	for slot, want := range map[job.Slot]bool{
+		job.NewSlot("report", scheduled):                        false,
+		job.NewSlot("report", chained):                          true,
+		job.NewSlot("report", chained).WithShard(1, 2):          true,
+		job.NewSlot("report", scheduled.Add(-365*24*time.Hour)): true, // older than the job
+		{Job: "report", Token: "k"}:                             false,
+	} {
+		if r.entry.FollowsAt(slot) != want {
+			t.Errorf("%s follows: %v, want %v", slot, !want, want)
+		}
+	}
+}

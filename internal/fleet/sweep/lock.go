@@ -205,11 +205,8 @@ func replacements(slot job.Slot, e plans.Entry) (all []core.Message) {
 	if slot.Token != "" {
 		return []core.Message{{Slot: slot, Refused: "its message was lost while it waited in its job's lock, and with it its payload"}}
 	}
-	shards := e.Job.Shards
-	plan, ok := e.PlanAt(slot.At)
-	// A job without a schedule has this instant from the slots before it.
-	chained := len(e.Job.After) > 0 && !(ok && plan.Plan.Scheduled())
-	if ok && !chained {
+	shards, chained := e.Job.Shards, e.FollowsAt(slot)
+	if plan, ok := e.PlanAt(slot.At); ok && !chained {
 		shards = plan.Plan.Shards
 	}
 	m := core.Message{Slot: slot, Chained: chained, CaughtUp: true} // its start deadline counts from now on

@@ -234,8 +234,11 @@ func (s *Sweeper) offerShards(ctx context.Context, whole job.Record, revision ui
 		rec, shardRevision, err := s.cfg.Ledger.Read(ctx, shard)
 		switch {
 		case errors.Is(err, job.ErrNotFound):
-			shardRevision = revision
-			rec = job.Record{Slot: shard, Queue: whole.Queue, JobRevision: whole.JobRevision, Due: whole.Due, Event: whole.Event, Payload: whole.Payload}
+			if err := s.offerFirst(ctx, shard, whole, revision); err != nil {
+				return false, err
+			}
+			done = false
+			continue
 		case err != nil:
 			return false, err
 		case rec.State.Final() || rec.State == job.Retrying && rec.RetryAt.After(s.cfg.Now()):
@@ -247,6 +250,19 @@ func (s *Sweeper) offerShards(ctx context.Context, whole job.Record, revision ui
 		}
 	}
 	return done, nil
+}
+
+// offerFirst offers a shard without a record, by the record of its whole slot at revision. That record
+// does not say whether the slot follows from others. The worker needs this if the job was edited,
+// because then no schedule has the slot's instant.
+func (s *Sweeper) offerFirst(ctx context.Context, shard job.Slot, whole job.Record, revision uint64) error {
+	entry, _, err := s.cfg.Registry.Read(ctx, shard.Job)
+	if err != nil && !errors.Is(err, job.ErrNotFound) && !exchange.IsUnreadable(err) {
+		return err
+	}
+	follows := err == nil && entry.FollowsAt(shard)
+	m := core.Message{Slot: shard, JobRevision: whole.JobRevision, Due: whole.Due, Event: whole.Event, Chained: follows, CaughtUp: follows}
+	return s.send(ctx, whole.Queue, m, job.Record{Slot: shard, Payload: whole.Payload}, revision)
 }
 
 // offerOf returns the offer number for a slot whose record is at revision. All sweeps that find
