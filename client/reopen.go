@@ -64,7 +64,7 @@ func (c *Client) retry(ctx context.Context, s job.Slot) (Retried, error) {
 	if err != nil {
 		return Retried{}, err
 	}
-	return Retried{recordedDetails(o.record, o.revision), o.left()}, c.offer(ctx, o)
+	return Retried{recordedDetails(o.record, o.revision), o.left()}, c.offerAll(ctx, []opened{o})
 }
 
 // opened is a slot whose record was reopened, and whose new message is not published yet.
@@ -242,8 +242,7 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 			shards = append(shards, opened{p, revision, e})
 			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
 		case !isRefused:
-			// Another operator may retry the slot too, and stop at a shard that was reopened here. So
-			// publish the messages of these shards.
+			// The shards that are open by now would wait for the sweep.
 			return done, errors.Join(err, c.offerAll(ctx, shards))
 		case refused.State == job.Pending: // its message still waits
 			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
@@ -258,8 +257,14 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 	return done, nil
 }
 
-func (c *Client) offerAll(ctx context.Context, shards []opened) error {
-	for _, p := range shards {
+// offerAll publishes the messages of a slot that was reopened, or of its shards.
+func (c *Client) offerAll(ctx context.Context, all []opened) error {
+	if len(all) > 0 && all[0].record.Slot.Shards > 0 {
+		if err := c.keepWholeOpen(ctx, all[0].record.Slot.Whole()); err != nil {
+			return fmt.Errorf("the record is reopened, but its message is not published; retry it again: %w", err)
+		}
+	}
+	for _, p := range all {
 		if err := c.offer(ctx, p); err != nil {
 			return err
 		}
@@ -267,16 +272,23 @@ func (c *Client) offerAll(ctx context.Context, shards []opened) error {
 	return nil
 }
 
+// openShard reopens the record of one shard. If another operator reopens it at the same time, openShard
+// reads it again: an error would say that nothing was changed.
 func (c *Client) openShard(ctx context.Context, shard job.Slot) (opened, error) {
-	r, revision, err := c.record(ctx, shard)
-	if err != nil {
-		return opened{}, err
+	for {
+		r, revision, err := c.record(ctx, shard)
+		if err != nil {
+			return opened{}, err
+		}
+		e, now, err := c.checkReopen(ctx, shard, r)
+		if err != nil {
+			return opened{}, err
+		}
+		o, err := c.open(ctx, r, revision, e, now)
+		if _, lost := errors.AsType[*SlotConflictError](err); !lost {
+			return o, err
+		}
 	}
-	e, now, err := c.checkReopen(ctx, shard, r)
-	if err != nil {
-		return opened{}, err
-	}
-	return c.open(ctx, r, revision, e, now)
 }
 
 // openWhole removes the outcome of a split slot before one of its shards is reopened: with that
@@ -286,15 +298,43 @@ func (c *Client) openWhole(ctx context.Context, whole job.Slot) error {
 	if err != nil || r == nil || !r.State.Final() || r.State == job.Succeeded {
 		return err
 	}
-	now, err := c.cfg.Now(ctx)
-	if err != nil {
-		return err
-	}
-	if err := c.announceReopened(ctx, *r, now); err != nil {
-		return err
-	}
-	if _, err := c.store(ctx, core.ReopenWhole(*r), revision); !errors.Is(err, job.ErrConflict) {
+	if err := c.writeOpenWhole(ctx, *r, revision); !errors.Is(err, job.ErrConflict) {
 		return err
 	}
 	return c.slotConflict(ctx, whole)
+}
+
+// keepWholeOpen writes the record of a split slot without an outcome once more. Call it after its shards
+// were reopened and before their messages are published. Between openWhole and the first of these
+// writes, a worker finds an outcome in each shard, and may conclude the slot again: the reopened shards
+// would then end cancelled. The write removes such an outcome. If it was not written yet, the new
+// revision refuses it.
+func (c *Client) keepWholeOpen(ctx context.Context, whole job.Slot) error {
+	for {
+		r, revision, err := c.record(ctx, whole)
+		switch {
+		case err != nil:
+			return err
+		case r == nil, r.State == job.Succeeded, r.State == job.Running && r.Error != "": // it is being cancelled
+			return nil
+		}
+		if err := c.writeOpenWhole(ctx, *r, revision); !errors.Is(err, job.ErrConflict) {
+			return err
+		}
+	}
+}
+
+// writeOpenWhole writes r, the record of a split slot at revision, without its outcome.
+func (c *Client) writeOpenWhole(ctx context.Context, r job.Record, revision uint64) error {
+	if r.State.Final() {
+		now, err := c.cfg.Now(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.announceReopened(ctx, r, now); err != nil {
+			return err
+		}
+	}
+	_, err := c.store(ctx, core.ReopenWhole(r), revision)
+	return err
 }

@@ -29,8 +29,9 @@ type shop struct {
 	store  *kv.Store
 	js     jetstream.JetStream
 	nonces atomic.Int64
-	slots  attach.Slots // nil: the store's
-	at     time.Time    // the instant of slot
+	slots  attach.Slots  // nil: the store's
+	ledger attach.Ledger // nil: the store's
+	at     time.Time     // the instant of slot
 }
 
 func newShop(t *testing.T) *shop {
@@ -56,8 +57,12 @@ func (s *shop) as(operator string) *client.Client {
 	if slots == nil {
 		slots = s.store.Slots()
 	}
+	ledger := s.ledger
+	if ledger == nil {
+		ledger = s.store.Ledger()
+	}
 	return client.Attach(attach.Parts{
-		Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Ledger: s.store.Ledger(), Slots: slots, Timers: s.store.Timers(),
+		Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Ledger: ledger, Slots: slots, Timers: s.store.Timers(),
 		Watermark: s.store.Watermark(), Locks: s.store.Locks(), Fleet: s.store, Settings: s.store.Settings(), Operator: operator,
 		Now:   func(context.Context) (time.Time, error) { return time.Now(), nil },
 		Peers: node.NewPeers(node.PeersConfig{Store: s.store.Nodes(), Lease: s.store.Settings().Lease, Now: time.Now}),

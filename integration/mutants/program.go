@@ -25,6 +25,14 @@ var programMutants = []mutant{
 		new:    "range slices.Backward(e.Plans()[len(e.Past):])",
 		test:   "TestTriggerFindsATimerFromBeforeAnEditOfTheShards",
 	},
+	{
+		name:   "outcome-of-before-the-new-start",
+		breaks: "a worker that read all shards before a new start concludes the slot, and the reopened shards end cancelled",
+		file:   "client/reopen.go",
+		old:    "if len(all) > 0 && all[0].record.Slot.Shards > 0 {",
+		new:    "if false {",
+		test:   "TestRetryLetsNobodyWriteAnOutcomeOfASplitSlotLate",
+	},
 
 	{
 		name:   "foreign-text-unclipped-in-logs",
