@@ -286,6 +286,9 @@ func environment(value any) (variables []spec.Variable, dropped []string) {
 			dropped = append(dropped, "the variable "+name)
 			continue
 		}
+		if strings.Contains(text, "$(") {
+			dropped = append(dropped, "the values of $(NAME) in the variable "+name)
+		}
 		variables = append(variables, spec.Variable{Name: name, Value: text})
 	}
 	return variables, dropped

@@ -74,6 +74,11 @@ s.add_job("m:f", "cron", hour="5/6", id="stepped")`,
 		"words are no expression": {
 			"sidekiq", "work:\n  cron: every day at 5 pm\n  class: Work\n", nil, []string{`not carried over: cron "every day at 5 pm" is not five or six fields of cron`},
 		},
+		"a variable that refers to another one is named": {
+			"k8s", "kind: CronJob\nmetadata: {name: a}\nspec: {schedule: '5 * * * *', jobTemplate: {spec: {template: {spec: {containers: [{command: [x], env: [{name: HOST, value: h}, {name: URL, value: 'http://$(HOST)/'}]}]}}}}}\n",
+			[]string{"a 5 * * * *"},
+			[]string{"not carried over: the values of $(NAME) in the variable URL"},
+		},
 		"cron does not know @every": {
 			"crontab", "@every 5m /bin/true\n", nil, []string{"not carried over: cron does not know @every: write */5 * * * *"},
 		},
