@@ -3,6 +3,7 @@ package docs_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cronce-io/cronce/internal/jobfile/reference"
@@ -23,14 +24,17 @@ func fieldTable(w *bytes.Buffer, title, path string, fields []reference.Field, o
 	}
 	fmt.Fprintf(w, "| field | holds | default | meaning |\n|---|---|---|---|\n")
 	for _, f := range fields {
-		fmt.Fprintf(w, "| `%s` | %s | %s | %s Example: `%s` |\n", f.Name, cell(holds(f)), cell(byDefault(f)), cell(about(f)), cell(f.Example))
+		fmt.Fprintf(w, "| `%s` | %s | %s | %s Example: `%s` |\n", f.Name, cell(holds(f)), cell(byDefault(f)), cell(about(f, fields)), cell(f.Example))
 	}
 	w.WriteByte('\n')
 	for _, f := range fields {
+		below := strings.TrimPrefix(path+"."+f.Name, ".")
 		if f.Like != "" {
+			if own := ownFields(f, fields); len(own) > 0 {
+				fieldTable(w, "`"+below+"`, besides the fields of `"+f.Like+"`", below, own, nil)
+			}
 			continue
 		}
-		below := strings.TrimPrefix(path+"."+f.Name, ".")
 		switch f.Kind {
 		case reference.Jobs:
 			fieldTable(w, "A job", "", f.Fields, f.OneOf)
@@ -42,12 +46,25 @@ func fieldTable(w *bytes.Buffer, title, path string, fields []reference.Field, o
 	}
 }
 
+// ownFields returns the members that the field has and the one that it is like has not.
+func ownFields(f reference.Field, fields []reference.Field) []reference.Field {
+	named := func(name string) func(reference.Field) bool {
+		return func(f reference.Field) bool { return f.Name == name }
+	}
+	like := fields[slices.IndexFunc(fields, named(f.Like))]
+	return slices.DeleteFunc(slices.Clone(f.Fields), func(m reference.Field) bool { return slices.ContainsFunc(like.Fields, named(m.Name)) })
+}
+
 // about is what the field means, and where its members are explained.
-func about(f reference.Field) string {
+func about(f reference.Field, fields []reference.Field) string {
 	if f.Like == "" {
 		return f.About
 	}
-	return f.About + " Its fields are those of `" + f.Like + "`."
+	text := f.About + " Its fields are those of `" + f.Like + "`"
+	for _, m := range ownFields(f, fields) {
+		text += ", and `" + m.Name + "`"
+	}
+	return text + "."
 }
 
 // holds is the kind, its words and its limits.

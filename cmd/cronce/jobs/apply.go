@@ -26,8 +26,9 @@ func newJobApplyCommand(a *base.App) *cobra.Command {
 		Use:   "apply -f FILE",
 		Short: "Create and update jobs from a file while the fleet runs",
 		Long: `Apply writes the jobs of a file into the registry and prints what changes: each
-setting, and which of the next five slots appear (+) and disappear (-). A change applies
-to slots after it. All nodes see it at once; you do not restart anything.
+setting, and which of the next five slots appear (+) and disappear (-), or the next three
+of a new job. A change applies to slots after it. All nodes see it at once; you do not
+restart anything.
 
 Once apply has changed a job, the operator owns it: no node's file or code changes it
 again until "cronce job release". If a job already equals the file, apply does not

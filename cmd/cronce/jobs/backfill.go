@@ -40,8 +40,7 @@ skipped; cronce slot retry reopens it. Slots from before the job was first defin
 not in any of its schedules.
 
 Workers do not run a slot older than the horizon (cronce setup --horizon). If the range
-begins before it, backfill fails and publishes nothing; --clip leaves out the slots
-that are too old.
+has such slots, backfill fails and publishes nothing; --clip leaves them out.
 
 With -o json, one line; recorded counts the slots that had a record, by state; folded
 counts the slots that turned out to be in the stream already:

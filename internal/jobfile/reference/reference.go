@@ -70,8 +70,8 @@ type Field struct {
 	// With are other members of the mapping, in YAML, that this field needs to be valid.
 	With []string
 
-	// Like is a field whose tables explain the members of this one. Empty: this one has
-	// tables of its own.
+	// Like is a field whose tables explain the members that this one has too. Empty: this one
+	// has tables of its own.
 	Like string
 }
 
