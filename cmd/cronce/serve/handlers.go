@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -88,16 +89,22 @@ func (h *handlers) equip(s shared, services *ready.Services, working []string) e
 }
 
 // build makes the handlers of entries for a process that works on these queues. set installs them.
-// Running attempts keep the handler that they began with.
+// Running attempts keep the handler that they began with. A job of another queue has no handler if
+// this process does not have what its action needs: the workers of that queue have it.
 func (h *handlers) build(entries []spec.Entry, working []string) (set func(), err error) {
 	byName := map[string]job.Handler{}
 	var needs []ready.Need
 	for _, e := range entries {
-		if byName[e.Job.Name], err = h.shared.handler(e); err != nil {
+		queue, call := e.Job.WithDefaults().Queue, e.Action.HTTP
+		works := slices.Contains(working, queue)
+		handler, err := h.shared.handler(e)
+		switch {
+		case err == nil:
+			byName[e.Job.Name] = handler
+		case works:
 			return nil, fmt.Errorf("job %s: %w", e.Job.Name, err)
 		}
-		queue, call := e.Job.WithDefaults().Queue, e.Action.HTTP
-		if e.Shadow || !slices.Contains(working, queue) {
+		if e.Shadow || !works {
 			continue
 		}
 		if e.Action.Exec != nil {
@@ -155,13 +162,11 @@ func (h *handlers) warnOfShadows(a *base.App) {
 	}
 }
 
+// names lists the jobs that have a handler.
 func (h *handlers) names() []string {
-	var names []string
-	for _, j := range h.jobs() {
-		names = append(names, j.Name)
-	}
-	slices.Sort(names)
-	return names
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.byName))
 }
 
 // queues lists the queues to work on: those of --queue, else all of the file.

@@ -212,7 +212,7 @@ func alertField(name, about string) Field {
 func actionField() Field {
 	secret := []Field{
 		{Name: "prefix", Kind: Text, Example: `"Bearer "`, About: "Text before the value."},
-		{Name: "env", Kind: Text, Example: "API_TOKEN", About: "An environment variable of this process, read at the start."},
+		{Name: "env", Kind: Text, Example: "API_TOKEN", About: "A variable of the worker's environment, read at the start. A worker of the job's queue does not start without it."},
 		{Name: "file", Kind: Text, Example: "/run/secrets/token", About: "A file, read at each request."},
 	}
 	return Field{Name: "action", Kind: Mapping, Required: true, OneOf: []string{"exec", "http", "nats"}, Example: "{exec: [/bin/echo, hello]}",
@@ -223,7 +223,7 @@ func actionField() Field {
 			{Name: "env", Kind: Headers, Example: "{LANG: C.UTF-8, API_TOKEN: {file: /run/secrets/token}}",
 				About: "With `exec`: variables of the program, in place of the worker's. A value is text, or comes from the worker's environment or a file. None is ever shown or logged. The variables of the slot (`CRONCE_JOB` and so on) cannot be set.",
 				Fields: []Field{{Kind: TextOr, Empty: true, Limit: fmt.Sprintf("%d KiB", spec.MaxVariable>>10), OneOf: []string{"env", "file"}, Fields: []Field{
-					{Name: "env", Kind: Text, Example: "REPORT_TOKEN", About: "A variable of the worker's environment, read at the start; it must be set."},
+					{Name: "env", Kind: Text, Example: "REPORT_TOKEN", About: "A variable of the worker's environment, read at the start. A worker of the job's queue does not start without it."},
 					{Name: "file", Kind: Text, Example: "/run/secrets/token", About: "A file, read by the worker for each run. A line break at its end does not count."},
 				}}}},
 			{Name: "clean_env", Kind: Flag, Default: "false", Example: "true",
