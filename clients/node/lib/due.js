@@ -7,7 +7,7 @@ import { formatMessage } from "./message.js";
 import { pauseAt } from "./definition.js";
 
 const second = 1_000_000_000n;
-const late = 60_000; // ms
+export const late = 60_000; // ms after its due time from which a slot is late
 const single = 1000;
 const longAgo = -62_135_596_800; // the year 1
 
