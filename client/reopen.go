@@ -72,6 +72,7 @@ type opened struct {
 	record   job.Record
 	revision uint64
 	entry    plans.Entry
+	first    bool // a shard that has no record: record and revision are those of its whole slot
 }
 
 func (o opened) left() int { return o.record.MaxAttempts - o.record.Attempt }
@@ -117,7 +118,7 @@ func (c *Client) open(ctx context.Context, r *job.Record, revision uint64, e pla
 			return opened{}, err
 		}
 	}
-	return opened{*r, revision, e}, nil
+	return opened{*r, revision, e, false}, nil
 }
 
 // whyNotReopen returns why the slot cannot be reopened, or "" if it can be.
@@ -191,6 +192,11 @@ func (c *Client) offer(ctx context.Context, o opened) error {
 		Slot: r.Slot, JobRevision: e.Revision, Node: c.cfg.Operator, Due: r.Due, Event: r.Event, Backfill: true,
 		Offer: firstOffer + int(revision%offers),
 	}
+	if o.first {
+		// A chained slot is in no plan of a later definition. Its message says so, as the sweep's does.
+		m.Chained = e.FollowsAt(r.Slot)
+		m.CaughtUp = m.Chained
+	}
 	payload := []byte(e.Job.Payload)
 	if r.Slot.Token != "" {
 		payload = r.Payload
@@ -239,7 +245,7 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 			// The slot ended before this shard had begun.
 			p := r
 			p.Slot, p.Shards = shard, 0
-			shards = append(shards, opened{p, revision, e})
+			shards = append(shards, opened{p, revision, e, true})
 			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
 		case !isRefused:
 			// The shards that are open by now would wait for the sweep.

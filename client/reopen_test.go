@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -143,5 +144,46 @@ func TestRetryGoesOnBehindAnotherRetryOfASplitSlot(t *testing.T) {
 	}
 	if all := s.messages(); len(all) != 2 {
 		t.Errorf("offered %+v, want a message for each", all)
+	}
+}
+
+// No schedule has the instant of a chained slot. A worker that knows a newer definition would end its
+// shard as one of no plan.
+func TestRetryOfAChainedSlotStartsItsShardsAfterAnEdit(t *testing.T) {
+	s := newShop(t)
+	d := plans.Definition{Job: job.Job{Name: "load", After: []string{"report"}, Shards: 2}.WithDefaults(), Owner: "file", Node: "x", Nonce: "1"}
+	revision, err := s.store.Jobs().Write(t.Context(), d, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := job.Slot{Job: "load", At: s.at}
+	s.record(load, job.Skipped, func(r *job.Record) { r.Shards, r.Node, r.Attempts, r.Attempt, r.MaxAttempts = 2, "", nil, 0, 0 })
+	if _, err := s.as("alice@a").Retry(t.Context(), load.ID()); err != nil {
+		t.Fatal(err)
+	}
+	d.Nonce, d.Job.Payload = "2", []byte(`{"n":2}`)
+	if _, err := s.store.Jobs().Write(t.Context(), d, revision); err != nil {
+		t.Fatal(err)
+	}
+	entry, _, err := s.store.Jobs().Read(t.Context(), "load")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, revision, err := s.store.Ledger().Read(t.Context(), load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := s.messages()
+	for _, w := range all {
+		step := core.Decide(core.Delivery{Message: w.Message, Queue: w.Queue, Payload: w.Payload, Published: w.Published, Count: 1}, core.View{
+			Now: time.Now(), Horizon: 24 * time.Hour, Handles: true, Entry: &entry,
+			Whole: core.Whole{Known: true, Record: &whole, Revision: revision}, Admission: core.Admission{Kind: core.AdmissionGranted},
+		})
+		if step.Action != core.Start {
+			t.Errorf("a worker decides %+v about %s, want a start", step, w.Slot)
+		}
+	}
+	if len(all) != 2 {
+		t.Errorf("%d shards were offered, want 2", len(all))
 	}
 }
