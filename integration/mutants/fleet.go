@@ -131,6 +131,14 @@ var fleetMutants = []mutant{
 		test:   "TestAShardOfAChainedSlotStillStartsAfterAnEditIfItsMessageIsLost",
 	},
 	{
+		name:   "follower-offered-once",
+		breaks: "a slot that should follow from others is offered once: if the stream folds that, or the message is purged again, it stays without an outcome (invariant 10)",
+		file:   "internal/fleet/sweep/chain.go",
+		old:    "if err == nil && !follows {",
+		new:    "if follows = false; err == nil && !follows {",
+		test:   "TestAMissingFollowerIsOfferedAgainEachTimeLaterUpToTheHorizon",
+	},
+	{
 		name:   "sweep-asks-for-each-job",
 		breaks: "the sweep looks up every slot that waits, not only those without a message",
 		file:   "internal/fleet/sweep/suspect.go",

@@ -48,7 +48,7 @@ func (t *explainer) explainNotFollowed(ctx context.Context) error {
 	case !e.Chained(last.Finished):
 		t.why("They succeeded before %s, when this job began to come after them.", stamp(e.Since()))
 	default:
-		t.why("They have succeeded, so the slot should exist: the fleet publishes it within two minutes of that.")
+		t.why("They have succeeded, so the slot should exist: the fleet publishes it within two minutes of that. If its message is lost, the fleet notices that within some minutes and publishes it again.")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package sweep
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core/plans"
@@ -10,12 +11,22 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
+// followAgainAfter is the time between the first two offers for a follower. Within the duplicate window
+// the stream would fold the second offer, or the message of the follower that the worker publishes then.
+// Each further time is twice as long, at most 2^maxFollowDoublings times followAgainAfter: the window may
+// be longer than the default, and the workers may not see that the follower should exist.
+const (
+	followAgainAfter   = job.DefaultDuplicates + every
+	maxFollowDoublings = 10
+)
+
 // follower is a slot of a job that runs after other jobs. before is one of the slots that it comes
-// after, and succeeded at since. No record of the follower is known yet.
+// after, and succeeded at since. No record of the follower is known yet. before has been offered offers
+// times, the last time at offered.
 type follower struct {
-	entry  plans.Entry
-	before job.Slot
-	since  time.Time
+	before         job.Slot
+	since, offered time.Time
+	offers         int
 }
 
 // noteFollowers handles a change of a slot's record. If the slot has succeeded, noteFollowers adds the
@@ -29,63 +40,82 @@ func (s *Sweeper) noteFollowers(c kv.Change) {
 		if e.Chained(c.Time) && len(s.followers) < maxPublished {
 			next := c.Slot
 			next.Job = e.Job.Name
-			s.followers[next] = follower{e, c.Slot, c.Time}
+			s.followers[next] = follower{before: c.Slot, since: c.Time}
 		}
 	}
 }
 
-// isDue reports whether the slot should have followed by now.
-func (s *Sweeper) isDue(f follower) bool { return s.age(f.since) > stallAfter }
+// isDue reports whether the slot should have followed by now, and the last offer was long enough ago.
+func (s *Sweeper) isDue(f follower) bool {
+	if f.offers > 0 && s.cfg.Now().Sub(f.offered).Abs() < followAgainAfter<<min(f.offers-1, maxFollowDoublings) {
+		return false
+	}
+	return s.age(f.since) > stallAfter
+}
 
-// addFollowers adds the slots that should have followed from others by now to the slots that
-// listMessages looks for.
+// addFollowers adds the slots that should have followed from others by now, and the slots to offer for
+// them, to the slots that listMessages looks for. It forgets slots that are too old.
 func (s *Sweeper) addFollowers(hasMessage map[job.Slot]bool) {
 	for next, f := range s.followers {
-		if s.isDue(f) {
-			hasMessage[next] = false
+		switch {
+		case s.cfg.Now().Sub(f.since) > s.cfg.Horizon:
+			delete(s.followers, next)
+		case s.isDue(f):
+			hasMessage[next], hasMessage[f.before] = false, false
 		}
 	}
 }
 
 // offerFollowers handles the slots that should have followed from others by now and have no
 // message. For each it publishes a message of one of the slots before it again. The worker that
-// gets that message finds the outcome, and publishes what follows from it.
+// gets that message finds the outcome, and publishes what follows from it. Until the follower has a
+// record, its message may be lost again. So offerFollowers keeps it.
 func (s *Sweeper) offerFollowers(ctx context.Context, hasMessage map[job.Slot]bool) error {
 	for next, f := range s.followers {
-		if !s.isDue(f) {
+		if has, listed := hasMessage[next]; !listed || has || hasMessage[f.before] || !s.isDue(f) {
 			continue
 		}
-		if !hasMessage[next] {
-			if err := s.skipIfBad(ctx, next, s.offerFollower(ctx, next, f)); err != nil {
-				return err
-			}
+		follows, err := s.offerFollower(ctx, next, f)
+		if err := s.skipIfBad(ctx, next, err); err != nil {
+			return err
 		}
-		delete(s.followers, next)
+		if err == nil && !follows {
+			delete(s.followers, next)
+			continue
+		}
+		f.offered, f.offers = s.cfg.Now(), f.offers+1
+		s.followers[next] = f
 	}
 	return nil
 }
 
-// offerFollower offers one of the slots before next again, if next has no record although all of
-// them have succeeded. If one of them has not succeeded yet, offerFollower does nothing: when that
-// slot succeeds, noteFollowers adds next again.
-func (s *Sweeper) offerFollower(ctx context.Context, next job.Slot, f follower) error {
-	if _, _, err := s.cfg.Ledger.Read(ctx, next); !errors.Is(err, job.ErrNotFound) {
-		return err
+// offerFollower offers the slot before next again, if next has no record although all slots that it comes
+// after have succeeded. If one of them has not succeeded yet, follows is false: when that slot succeeds,
+// noteFollowers adds next again.
+func (s *Sweeper) offerFollower(ctx context.Context, next job.Slot, f follower) (follows bool, err error) {
+	jobs := s.cfg.After(f.before.Job)
+	i := slices.IndexFunc(jobs, func(e plans.Entry) bool { return e.Job.Name == next.Job })
+	if i < 0 || !jobs[i].Chained(f.since) {
+		return false, nil // the job was edited or removed
 	}
-	for _, name := range f.entry.Job.After {
+	if _, _, err := s.cfg.Ledger.Read(ctx, next); !errors.Is(err, job.ErrNotFound) {
+		return false, err
+	}
+	var rec job.Record // of f.before
+	var revision uint64
+	for _, name := range jobs[i].Job.After {
 		before := next
 		before.Job = name
-		rec, _, err := s.cfg.Ledger.Read(ctx, before)
+		r, at, err := s.cfg.Ledger.Read(ctx, before)
 		if err != nil && !errors.Is(err, job.ErrNotFound) {
-			return err
+			return false, err
 		}
-		if rec.State != job.Succeeded {
-			return nil
+		if r.State != job.Succeeded {
+			return false, nil
+		}
+		if before == f.before {
+			rec, revision = r, at
 		}
 	}
-	rec, revision, err := s.cfg.Ledger.Read(ctx, f.before)
-	if err != nil {
-		return err
-	}
-	return s.publish(ctx, rec, revision)
+	return true, s.publish(ctx, rec, revision)
 }

@@ -57,3 +57,85 @@ func TestASlotIsOfferedAgainIfItsFollowerIsMissing(t *testing.T) {
 		})
 	}
 }
+
+// chained has the job load, which runs after report, and a slot of report that has succeeded.
+func chained(t *testing.T) (s *site, load job.Slot, offers func() int) {
+	s = newSite(t)
+	s.after = []plans.Entry{{Time: time.Now().Add(-time.Hour), Definition: plans.Definition{Job: job.Job{Name: "load", After: []string{"report"}}}}}
+	s.record(job.Record{Slot: slot(1), State: job.Succeeded, Node: "w1", Finished: time.Now()})
+	load = slot(1)
+	load.Job = "load"
+	return s, load, func() int {
+		s.Helper()
+		s.purge()
+		s.pass()
+		defer func() { s.offered = nil }()
+		return len(s.offered)
+	}
+}
+
+// The stream may have folded the second message of the follower into the first one, which was purged.
+func TestAMissingFollowerIsOfferedAgainEachTimeLaterUpToTheHorizon(t *testing.T) {
+	s, _, offers := chained(t)
+	for _, c := range []struct {
+		at   time.Duration
+		want int
+	}{
+		{time.Minute, 1}, {3 * time.Minute, 0}, {4 * time.Minute, 1}, {8 * time.Minute, 0}, {10 * time.Minute, 1}, {19 * time.Minute, 0},
+		{21 * time.Minute, 1}, {20 * time.Hour, 1}, {23 * time.Hour, 1}, {25 * time.Hour, 0},
+	} {
+		s.shift = c.at
+		if n := offers(); n != c.want {
+			t.Errorf("%d offers %v after the slots before it have succeeded, want %d", n, c.at, c.want)
+		}
+	}
+}
+
+func TestAFollowerIsForgottenWhenItHasARecord(t *testing.T) {
+	s, load, offers := chained(t)
+	s.shift = time.Minute
+	offers()
+	s.record(job.Record{Slot: load, State: job.Failed})
+	s.shift = time.Hour
+	if n := offers(); n > 0 {
+		t.Errorf("%d offers although it has a record", n)
+	}
+}
+
+func TestAFollowerWhoseMessageIsPurgedLaterIsOfferedAgain(t *testing.T) {
+	s, load, offers := chained(t)
+	s.publish(core.Message{Slot: load, Chained: true})
+	s.shift = time.Minute
+	s.pass()
+	if len(s.offered) > 0 {
+		t.Fatalf("%v were offered although the message waits", s.offered)
+	}
+	if n := offers(); n != 1 {
+		t.Errorf("%d offers after the message was purged, want 1", n)
+	}
+}
+
+func TestASlotIsNotOfferedForItsFollowerWhileItHasAMessage(t *testing.T) {
+	s, _, offers := chained(t)
+	s.publish(core.Message{Slot: slot(1)})
+	s.shift = time.Minute
+	s.pass()
+	if len(s.offered) > 0 {
+		t.Errorf("%v were offered although a worker gets the message", s.offered)
+	}
+	if n := offers(); n != 1 {
+		t.Errorf("%d offers after the message was purged, want 1", n)
+	}
+}
+
+func TestAFollowerIsForgottenWhenItsJobRunsAfterNoOther(t *testing.T) {
+	s, _, offers := chained(t)
+	s.pass()
+	s.shift = time.Minute
+	after := s.after
+	for _, s.after = range [][]plans.Entry{nil, after} {
+		if n := offers(); n > 0 {
+			t.Errorf("%d offers for a follower whose job was edited", n)
+		}
+	}
+}

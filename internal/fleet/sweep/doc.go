@@ -27,7 +27,10 @@
 //   - without a record, although its job's lock has admitted the slot, together with those
 //     that wait behind it;
 //   - without a record, although the slots that it comes after have all succeeded: the
-//     message of one of those is published, and its worker sees what follows;
+//     message of one of those is published, and its worker sees what follows. If the slot still
+//     has neither record nor message, this is repeated after 2.5 minutes, and then each time after
+//     twice as long: within its duplicate window, the stream folds these messages into earlier
+//     ones, even if those were purged;
 //   - without a record, if its only message is stranded.
 //
 // A pass also publishes an alert for each slot of a job with on_late that has not started in
@@ -56,10 +59,10 @@
 // the slot was published and started late before the oldest living producer began.
 //
 // A slot without a record is found only if it fell due while this node produced, and while it
-// remembered fewer than maxPublished of them; "cronce verify" finds all. A triggered run that was
-// lost before it entered its lock is known only to the client that triggered it. A slot in the
-// lock of a deleted job is left there, because its queue is not known; "cronce slot cancel" ends
-// it.
+// remembered fewer than maxPublished of them; "cronce verify" finds all. A slot that should follow
+// from others is found only while fewer than maxPublished of those are missing. A triggered run that
+// was lost before it entered its lock is known only to the client that triggered it. A slot in the
+// lock of a deleted job is left there, because its queue is not known; "cronce slot cancel" ends it.
 //
 // docs/decisions/0035-one-listing-a-pass.md has what was rejected.
 package sweep

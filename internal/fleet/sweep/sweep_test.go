@@ -159,6 +159,18 @@ func (s *site) messages() (ids []string) {
 	return ids
 }
 
+// purge removes all messages.
+func (s *site) purge() {
+	s.Helper()
+	stream, err := s.js.Stream(s.Context(), "cronce_slots")
+	if err == nil {
+		err = stream.Purge(s.Context())
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
 func (s *site) want(want ...string) {
 	s.Helper()
 	if got := s.messages(); !slices.Equal(got, want) {
@@ -264,13 +276,7 @@ func TestRunningSlotsOfLiveNodesAreSuspectedEveryFiveMinutes(t *testing.T) {
 	s.publish(core.Message{Slot: slot(1)})
 	s.shift = time.Hour
 	s.pass()
-	stream, err := s.js.Stream(t.Context(), "cronce_slots")
-	if err == nil {
-		err = stream.Purge(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.purge()
 	s.shift += 4 * time.Minute
 	s.pass()
 	s.want()
