@@ -39,7 +39,7 @@ func TestReadUnderstandsPlainLinesSyslogAndTheJournal(t *testing.T) {
 2026-11-22T07:00:01Z report
 2026-11-22 08:00:02,250+01:00 report
 2026-11-22 08:00:02,250 report
-Nov 22 08:00:01 web1 CRON[4711]: (root) CMD (cd / && run-parts --report /etc/cron.hourly)
+Nov 22 08:00:01 web1 CRON[4711]: (root) CMD (   cd / && run-parts --report /etc/cron.hourly)
 Nov 22 08:00:01 web1 CRON[4710]: pam_unix(cron:session): session opened for user root(uid=0) by (uid=0)
 Dec 31 23:59:01 web1 CROND[1]: (ada) CMD (echo (1))
 Dec 31 23:59:02 web1 CROND[1]: (ada) CMDEND (echo (1))
