@@ -1,4 +1,5 @@
 // A node's estimate of the broker's clock (docs/protocol.md, section 9). All times are in ms.
+import { uptime } from "node:os";
 
 const drift = 0.0005; // an error bound grows by half a millisecond with each second
 const jitter = 1; // tolerated when two estimates are compared
@@ -17,4 +18,14 @@ export class BrokerClock {
   // offset is the broker's clock minus the node's. error bounds the error of offset, at a time of the node's clock.
   get offset() { return this.best?.offset ?? 0; }
   error(at) { return this.best ? this.best.error + Math.max(at - this.best.at, 0) * drift : Infinity; }
+}
+
+// steady is a clock that nobody can set: that of the process, plus the time for which the machine was suspended.
+// uptime counts that time, but some systems have it in whole seconds only. So steady may be up to two seconds late
+// after a suspend, and never early.
+let suspended = uptime() * 1000 - performance.now();
+export function steady() {
+  const gap = uptime() * 1000 - performance.now();
+  if (gap > suspended + 2000) suspended = gap - 1000;
+  return performance.now() + suspended;
 }

@@ -3,7 +3,7 @@
 // declared it dead.
 import { randomBytes } from "node:crypto";
 import { hostname, uptime } from "node:os";
-import { BrokerClock } from "./clock.js";
+import { BrokerClock, steady } from "./clock.js";
 import { Invalid, checkName } from "./names.js";
 import { formatDuration, formatInstant, fromMs, parseDuration, parseInstant } from "./values.js";
 import { decodeOf, pause } from "./store.js";
@@ -20,7 +20,7 @@ export class Node {
     const random = randomBytes(4).toString("hex");
     const host = (prefix || hostname()).replace(/[^A-Za-z0-9_-]/g, "-").slice(0, 24);
     this.name = `${host}-${process.pid}-${Date.now().toString(36)}-${random}`;
-    Object.assign(this, { store, lease, shift, describe, seen: new Map() });
+    Object.assign(this, { store, lease, shift, describe, seen: new Map(), origin: this.wall(shift) - steady() });
     this.ended = new AbortController(); // aborted when trust has ended, for good
     this.started = this.own();
     this.trustedUntil = -Infinity;
@@ -45,14 +45,18 @@ export class Node {
     this.ended.abort(Object.assign(reason, { code: why === "stopped" ? "STOPPED" : "LEASE_LOST" }));
   }
 
-  // offset is the broker's clock minus this machine's, in ms.
-  get offset() { return this.clock.offset; }
+  // wall is the time of this machine's clock. own is that time as it was when the node began, plus the time since
+  // then: so a clock that is set meanwhile makes no slot due. Both are in ms.
+  wall(shift = this.shift) { return Date.now() + shift; }
+  own() { return this.origin + steady(); }
 
-  // now is the estimated time of the broker's clock, in nanoseconds. own is the time of this machine's clock, in
-  // ms. certain is a time that the broker's clock has certainly reached, in nanoseconds.
-  now() { return fromMs(this.own() + this.offset); }
-  own() { return Date.now() + this.shift; }
-  certain() { return fromMs(this.own() + this.offset - this.clock.error(this.own())); }
+  // offset is the broker's clock minus this machine's, in ms.
+  get offset() { return this.clock.best ? this.own() + this.clock.offset - this.wall() : 0; }
+
+  // now is the estimated time of the broker's clock, in nanoseconds. certain is a time that the broker's clock has
+  // certainly reached, in nanoseconds.
+  now() { return fromMs(this.own() + this.clock.offset); }
+  certain() { return fromMs(this.own() + this.clock.offset - this.clock.error(this.own())); }
 
   // implausible reports whether this machine's clock and the broker's differ by more than an hour: then one of
   // them is wrong.
@@ -104,7 +108,7 @@ export class Node {
   write(state, signal, trusted) {
     const error = this.clock.error(this.own());
     const value = {
-      v: 1, node: this.name, state, started: formatInstant(fromMs(this.started + this.offset)), lease: formatDuration(this.lease),
+      v: 1, node: this.name, state, started: formatInstant(fromMs(this.started + this.clock.offset)), lease: formatDuration(this.lease),
       ...this.describe(), clock_offset: formatDuration(this.offset), clock_error: formatDuration(Number.isFinite(error) ? error : 0),
       tzdata: process.versions.tz, version: "node-client",
     };
@@ -126,11 +130,11 @@ export class Node {
     }
   }
 
-  // measure estimates the broker's clock from a heartbeat. It adds 1 because Date.now counts whole ms.
+  // measure estimates the broker's clock from a heartbeat.
   async measure(before, after, revision) {
     const found = await this.store.read("nodes", this.name).catch(() => undefined);
     if (found?.revision !== revision) return;
-    this.clock.observe(before, after + 1, Number(parseInstant(found.time) / 1000n) / 1000);
+    this.clock.observe(before, after, Number(parseInstant(found.time) / 1000n) / 1000);
     this.answers++;
     this.first ??= boot();
   }

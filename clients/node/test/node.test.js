@@ -1,5 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
+import { uptime } from "node:os";
+import { steady } from "../lib/clock.js";
 import { Node } from "../lib/node.js";
 
 // never is the answer of a broker that does not answer.
@@ -73,4 +75,23 @@ test("a node with a slow broker waits for a better estimate of the clock", () =>
 
 test("a name that no node can have is not challenged", async () => {
   await assert.rejects(new Node(stored(), 3000, "n", 0, () => ({})).dead("a b"), /node "a b"/);
+});
+
+test("a clock that is set makes no slot due, and shows in the distance to the broker's", (t) => {
+  const node = new Node(stored(), 3000, "n", 0, () => ({}));
+  node.clock.observe(node.own() - 2, node.own(), node.own());
+  const before = node.now(), wall = Date.now;
+  t.after(() => { Date.now = wall; });
+  for (const [set, implausible] of [[600_000, false], [-600_000, false], [7_200_000, true]]) {
+    Date.now = () => wall() + set;
+    for (const now of [node.now(), node.certain()]) assert.ok(Math.abs(Number(now - before)) < 60e9, `${set}: ${now - before} ns later`);
+    assert.ok(Math.abs(node.offset + set) < 60_000, `${set}: ${node.offset}`);
+    assert.equal(node.implausible, implausible);
+  }
+});
+
+test("a clock that nobody can set does not run back, and counts what passes", () => {
+  const first = steady();
+  assert.ok(Math.abs(first - uptime() * 1000) < 3000);
+  assert.ok(steady() >= first);
 });
