@@ -3,6 +3,7 @@
 package base
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +41,7 @@ type App struct {
 	Server, Context     string
 	Login               connect.Login
 	Domain, Inbox       string
+	OwnInbox            bool // a flag or the environment chose Inbox
 	Namespace, Store    string
 	Output              string
 	logFormat, logLevel string
@@ -68,7 +70,7 @@ func (a *App) AddGlobalFlags(root *cobra.Command) {
 	f.StringVar(&a.Login.Key, "tlskey", "", "`file` with the certificate's key, PEM [CRONCE_TLSKEY]")
 	f.StringVar(&a.Login.CA, "tlsca", "", "`file` with the CA certificates that verify the server, PEM [CRONCE_TLSCA]")
 	f.StringVar(&a.Domain, "js-domain", "", "JetStream `domain` [CRONCE_JS_DOMAIN]")
-	f.StringVar(&a.Inbox, "inbox-prefix", "", "`subject` prefix of reply subjects (default: _INBOX.NAMESPACE) [CRONCE_INBOX_PREFIX]")
+	f.StringVar(&a.Inbox, "inbox-prefix", "", "`subject` prefix of reply subjects (default: the context's, else _INBOX.NAMESPACE) [CRONCE_INBOX_PREFIX]")
 	f.StringVar(&a.Namespace, "namespace", "", "`name` that prefixes all names on the broker (default cronce) [CRONCE_NAMESPACE]")
 	f.StringVar(&a.Store, "store", "", "embedded server's `dir` (default: in the user's data directory) [CRONCE_STORE]")
 	f.StringVarP(&a.Output, "output", "o", OutputText, "output `format`: text, or json (JSON Lines)")
@@ -114,7 +116,9 @@ func (a *App) SetUp() error {
 	if err := codec.ValidateName("namespace", a.Namespace); err != nil {
 		return Usage(err)
 	}
-	fill(&a.Inbox, "CRONCE_INBOX_PREFIX", layout.InboxPrefix(a.Namespace))
+	fill(&a.Inbox, "CRONCE_INBOX_PREFIX", "")
+	a.OwnInbox = a.Inbox != ""
+	a.Inbox = cmp.Or(a.Inbox, layout.InboxPrefix(a.Namespace))
 	if err := layout.CheckInbox(a.Inbox); err != nil {
 		return Usage(err)
 	}

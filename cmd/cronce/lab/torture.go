@@ -223,7 +223,7 @@ func (f tortureFlags) folder() (dir string, clean func(), err error) {
 // were not chosen explicitly.
 func connectThrough(ctx context.Context, a *base.App, as string, d nats.CustomDialer) (*nats.Conn, error) {
 	target, err := connect.Resolve(connect.Config{
-		Server: a.Server, Context: a.Context, Login: a.Login, Local: a.Local, Inbox: a.Inbox, Name: as, Getenv: a.Getenv, Logger: a.Log, Dialer: d,
+		Server: a.Server, Context: a.Context, Login: a.Login, Local: a.Local, Inbox: a.Inbox, OwnInbox: a.OwnInbox, Name: as, Getenv: a.Getenv, Logger: a.Log, Dialer: d,
 	})
 	if err != nil {
 		return nil, base.Usage(err)

@@ -302,6 +302,7 @@ func TestAnswersComeUnderThePrefix(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"_INBOX.mine.": {Server: s.ClientURL(), Inbox: "_INBOX.mine"},
 		"_OTHER.":      {Context: contextFile(t, fmt.Sprintf(`{"url":%q,"inbox_prefix":"_OTHER"}`, s.ClientURL())), Inbox: "_INBOX.mine"},
+		"_INBOX.own.":  {Context: contextFile(t, fmt.Sprintf(`{"url":%q,"inbox_prefix":"_OTHER"}`, s.ClientURL())), Inbox: "_INBOX.own", OwnInbox: true},
 		"_INBOX.":      {Server: s.ClientURL()},
 	} {
 		nc, err := target(t, cfg).Connect(t.Context())

@@ -38,9 +38,10 @@ func (t Target) options() []nats.Option {
 	return append(options, t.cfg.Login.apply)
 }
 
-// inbox sets the prefix of reply subjects, unless the context sets one.
+// inbox sets the prefix of reply subjects. A prefix that the user did not choose does not replace
+// that of the context.
 func (t Target) inbox(o *nats.Options) error {
-	if t.cfg.Inbox == "" || o.InboxPrefix != "" {
+	if t.cfg.Inbox == "" || o.InboxPrefix != "" && !t.cfg.OwnInbox {
 		return nil
 	}
 	return nats.CustomInboxPrefix(t.cfg.Inbox)(o)

@@ -28,9 +28,10 @@ type Config struct {
 	// Domain is the JetStream domain. It overrides that of a context.
 	Domain string
 
-	// Inbox is the prefix of reply subjects. A context's prefix overrides it. If both are
-	// empty, it is _INBOX.
-	Inbox string
+	// Inbox is the prefix of reply subjects. A context's prefix overrides it, unless OwnInbox is
+	// true. If there is none, it is _INBOX.
+	Inbox    string
+	OwnInbox bool
 
 	// Local is host:port of the loopback default. Required.
 	Local string
