@@ -56,9 +56,11 @@ func TestImportThatCarriesAllOverEndsWithZero(t *testing.T) {
 
 func TestImportOfAMachinesCrontabIsInItsZone(t *testing.T) {
 	t.Parallel()
-	r := cli{stdin: "0 7 * * * report\n", env: map[string]string{"TZ": ":Asia/Tokyo"}}.run(t, "import", "crontab", "-")
-	if !strings.Contains(r.stdout, `timezone: "Asia/Tokyo"`) {
-		t.Errorf("%+v", r)
+	for tz, want := range map[string]string{":Asia/Tokyo": "Asia/Tokyo", "/usr/share/zoneinfo/Asia/Tokyo": "Asia/Tokyo", "CET-1CEST": "UTC"} {
+		r := cli{stdin: "0 7 * * * report\n", env: map[string]string{"TZ": tz}}.run(t, "import", "crontab", "-")
+		if !strings.Contains(r.stdout, "timezone: \""+want+"\"") || (want == "UTC") != strings.Contains(r.stderr, "TZ names no time zone") {
+			t.Errorf("%s: %+v", tz, r)
+		}
 	}
 }
 
@@ -84,9 +86,11 @@ func TestImportRefuses(t *testing.T) {
 			t.Errorf("%s of %.20q: %d, %q, want status 2 and %q", c.format, c.stdin, r.code, r.stderr, c.says)
 		}
 	}
-	r := cli{stdin: "0 7 * * * a\n"}.run(t, "import", "crontab", "-", "--tz", "Mars/Olympus")
-	if r.code != base.ExitFound || !strings.Contains(r.stderr, "Mars/Olympus") || r.stdout != "" {
-		t.Errorf("an unknown zone: %+v", r)
+	for _, format := range []string{"crontab", "systemd", "k8s", "celery", "apscheduler", "sidekiq"} {
+		r := cli{stdin: "0 7 * * * a\n"}.run(t, "import", format, "-", "--tz", "Mars/Olympus")
+		if r.code != base.ExitUsage || !strings.Contains(r.stderr, "--tz") || !strings.Contains(r.stderr, "Mars/Olympus") || r.stdout != "" {
+			t.Errorf("%s, an unknown zone: %+v", format, r)
+		}
 	}
 }
 

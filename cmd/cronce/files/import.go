@@ -16,6 +16,7 @@ import (
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/migrate"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
+	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/internal/text/printable"
 )
 
@@ -53,6 +54,9 @@ are not.
 		Example: "  crontab -l | cronce import crontab - --tz Europe/Berlin >jobs.yaml\n  cronce import crontab /etc/crontab >jobs.yaml",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkZone(cmd, zone); err != nil {
+				return err
+			}
 			text, err := readText(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
@@ -60,7 +64,7 @@ are not.
 			if !cmd.Flags().Changed("system") {
 				system = isSystemCrontab(args[0])
 			}
-			if !cmd.Flags().Changed("tz") {
+			if zone == "" {
 				zone = localZone(a)
 			}
 			head := migrate.CrontabHead
@@ -112,17 +116,33 @@ func isSystemCrontab(path string) bool {
 	return err == nil && (path == "/etc/crontab" || filepath.Dir(path) == "/etc/cron.d")
 }
 
+// checkZone returns a usage error if --tz is given and names no zone.
+func checkZone(cmd *cobra.Command, zone string) error {
+	if !cmd.Flags().Changed("tz") {
+		return nil
+	}
+	if _, err := tzdata.Load(zone); err != nil {
+		return base.Usage(fmt.Errorf("--tz: %w", err))
+	}
+	return nil
+}
+
 // localZone is the name of this machine's time zone, or UTC.
 func localZone(a *base.App) string {
-	if zone := a.Getenv("TZ"); zone != "" {
-		return strings.TrimPrefix(zone, ":")
+	zone := strings.TrimPrefix(a.Getenv("TZ"), ":")
+	if zone == "" {
+		zone, _ = filepath.EvalSymlinks("/etc/localtime")
 	}
-	if target, err := filepath.EvalSymlinks("/etc/localtime"); err == nil {
-		if _, zone, ok := strings.Cut(target, "zoneinfo/"); ok {
-			return zone
+	if _, name, isFile := strings.Cut(zone, "zoneinfo/"); isFile {
+		zone = name
+	}
+	if _, err := tzdata.Load(zone); err != nil {
+		if a.Getenv("TZ") != "" {
+			a.Log.Warn("TZ names no time zone of the IANA: schedules without one are in UTC; --tz names another", "tz", a.Getenv("TZ"))
 		}
+		return "UTC"
 	}
-	return "UTC"
+	return zone
 }
 
 // importedRow is a job, or a setting that was not carried over.

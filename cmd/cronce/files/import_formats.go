@@ -110,6 +110,11 @@ func (f importFormat) command(a *base.App) *cobra.Command {
 		Example: f.example,
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.readFile == nil {
+				if err := checkZone(cmd, zone); err != nil {
+					return err
+				}
+			}
 			text, err := readText(cmd.Context(), a, args[0])
 			if err != nil {
 				return err

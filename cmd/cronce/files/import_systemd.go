@@ -34,11 +34,14 @@ dependencies and everything else are not.
 		Example: "  systemctl cat backup.timer backup.service | cronce import systemd - >jobs.yaml\n  cronce import systemd /etc/systemd/system/*.timer >jobs.yaml",
 		Args:    base.Arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkZone(cmd, zone); err != nil {
+				return err
+			}
 			units, err := readUnits(cmd.Context(), a, args)
 			if err != nil {
 				return err
 			}
-			if !cmd.Flags().Changed("tz") {
+			if zone == "" {
 				zone = localZone(a)
 			}
 			return printImported(a, args[0], migrate.SystemdHead, migrate.Systemd(units, zone), shadow)
