@@ -29,12 +29,14 @@ type AlertState struct {
 }
 
 // Next returns the state after the outcome of r, which the ledger has at revision. changed is
-// false if the outcome does not change the state, or if s already contains a later outcome.
-// recovered is true if the job recovers with this outcome.
+// false if the outcome does not change the state, or if s already contains a later outcome: one with a
+// larger revision that did not end earlier. If only the revision of s is larger, the ledger was created
+// again, or restored. If only its time is later, the clock may have been set back. recovered is true if
+// the job recovers with this outcome.
 func (s AlertState) Next(r job.Record, revision uint64) (next AlertState, changed, recovered bool) {
 	fails := r.State == job.Failed || r.State == job.Expired || r.State == job.Missed
 	switch {
-	case revision <= s.Revision:
+	case revision <= s.Revision && !r.Finished.After(s.Time):
 		return s, false, false
 	case !fails && (r.State != job.Succeeded || !s.Failed):
 		return s, false, false

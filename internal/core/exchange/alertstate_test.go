@@ -40,6 +40,36 @@ func TestAJobRecoversOnceAfterEachFailure(t *testing.T) {
 	}
 }
 
+// The ledger was created again, or restored from an older copy; or the broker's clock was set back.
+func TestAnOutcomeChangesTheStateOfItsJobIfItsRevisionIsLargerOrItsEndLater(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+	var s AlertState
+	for i, c := range []struct {
+		outcome            job.State
+		revision           uint64
+		finished           time.Duration
+		changed, recovered bool
+	}{
+		{job.Failed, 500, 0, true, false},
+		{job.Succeeded, 510, time.Hour, true, true},
+		{job.Failed, 3, 2 * time.Hour, true, false}, // in a new ledger
+		{job.Failed, 3, 2 * time.Hour, false, false},
+		{job.Succeeded, 2, 90 * time.Minute, false, false},
+		{job.Succeeded, 5, 3 * time.Hour, true, true},
+		{job.Failed, 8, -time.Hour, true, false}, // by a clock that was set back
+		{job.Failed, 8, -time.Hour, false, false},
+		{job.Succeeded, 9, 0, true, true},
+	} {
+		r := job.Record{Slot: job.NewSlot("report", at), State: c.outcome, Finished: at.Add(c.finished)}
+		next, changed, recovered := s.Next(r, c.revision)
+		if changed != c.changed || recovered != c.recovered {
+			t.Errorf("step %d, %s at %d: changed %v, recovered %v, want %v, %v", i, c.outcome, c.revision, changed, recovered, c.changed, c.recovered)
+		}
+		s = next
+	}
+}
+
 // Workers see outcomes late, in any order, and several times.
 func TestAJobsStateIsThatOfItsLastOutcomeInAnyOrder(t *testing.T) {
 	t.Parallel()
@@ -53,7 +83,7 @@ func TestAJobsStateIsThatOfItsLastOutcomeInAnyOrder(t *testing.T) {
 		var s AlertState
 		var newestFailure, newestSuccess uint64
 		for _, i := range order {
-			r := job.Record{Slot: job.NewSlot("report", time.Unix(int64(i), 0)), State: outcomes[i]}
+			r := job.Record{Slot: job.NewSlot("report", time.Unix(int64(i), 0)), State: outcomes[i], Finished: time.Unix(int64(i), 0)}
 			next, _, recovered := s.Next(r, uint64(i+1))
 			if recovered && (!s.Failed || outcomes[i] != job.Succeeded || uint64(i+1) <= s.Revision) {
 				t.Fatalf("%+v recovers with %s at %d", s, outcomes[i], i+1)

@@ -263,13 +263,14 @@ func (d *Deliverer) callHeartbeat(ctx context.Context, j job.Job, slot job.Slot,
 
 // isOver reports whether the job has recovered from the failure that the alert is about. An
 // alert that is retried may be delivered after the alert of the recovery. PagerDuty would then
-// open an incident that nothing resolves.
+// open an incident that nothing resolves. A state of before the failure proves nothing: its revision is
+// larger if the ledger was created again, or restored.
 func (d *Deliverer) isOver(ctx context.Context, e job.Event) bool {
 	if e.Revision == 0 || e.Alert == job.AlertRecovered || e.Alert == job.Succeeded {
 		return false
 	}
 	state, err := d.cfg.State(ctx, e.Job)
-	return err == nil && !state.Failed && state.Revision > e.Revision
+	return err == nil && !state.Failed && state.Revision > e.Revision && !state.Time.Before(e.Time)
 }
 
 // limited delivers to the target, or returns postponed if the target is busy or failing.

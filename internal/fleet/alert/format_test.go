@@ -310,6 +310,21 @@ func TestNoIncidentIsOpenedForAFailureThatIsOver(t *testing.T) {
 	}
 }
 
+// The job's state is older than the ledger, whose revisions begin at 1 again.
+func TestAnIncidentIsOpenedForAFailureAfterTheLedgerWasCreatedAgain(t *testing.T) {
+	f := newFixture(t)
+	s := newService(t)
+	f.env["CRONCE_ALERT_KEY"] = strings.Repeat("k", 32)
+	a := &job.Alert{HTTP: &job.AlertHTTP{URL: s.URL}, Format: "pagerduty", KeyEnv: "CRONCE_ALERT_KEY"}
+	f.set(job.Job{Name: "report", OnFailure: a, OnRecovered: a})
+	if _, err := f.store.AlertStates().Write(t.Context(), exchange.AlertState{Job: "report", ID: "report:@x", Revision: 900, Time: time.Now().Add(-time.Minute), Nonce: "n"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	f.publish(ended("report", job.Failed), 7, job.Failed)
+	f.run()
+	f.eventually("an incident", func() bool { return f.isDrained() && len(s.all()) == 1 })
+}
+
 func TestAMessageThatIsTooLongForTheServerIsCut(t *testing.T) {
 	f := newFixture(t, func(o *server.Options) { o.MaxPayload = 12 << 10 })
 	sub, err := f.nc.SubscribeSync("alerts.jobs")
