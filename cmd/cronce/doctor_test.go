@@ -221,6 +221,14 @@ func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 	}
 	f.join(t, exchange.Node{Name: "idle", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"mail"}, Handlers: []string{"mail"}})
 	f.finds(t, "producer ", "worker queue default", "unasked queue mail", "settings node idle (lease 1h0m0s)")
+
+	// It pulls nothing because it runs a slot of the queue, which began after its last heartbeat.
+	began := time.Now().UTC()
+	f.record(t, job.Record{
+		Slot: job.Slot{Job: "mail", Token: "long"}, Queue: "mail", Node: "idle", Attempt: 1, MaxAttempts: 1, Published: began,
+		Attempts: []job.Attempt{{Number: 1, Node: "idle", Started: began}},
+	}, job.Running)
+	f.finds(t, "producer ", "worker queue default", "settings node idle (lease 1h0m0s)")
 }
 
 func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {

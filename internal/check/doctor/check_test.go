@@ -472,3 +472,37 @@ func TestBrokerClockThatNoNodeBelievesIsAnError(t *testing.T) {
 	}
 	t.Errorf("nothing is said of the broker's clock: %+v", Check(f))
 }
+
+// A worker without a free place asks for nothing, and its last heartbeat may be older than the slot
+// that it runs. So the ledger counts too.
+func TestIdleWorkersAreThoseThatRunNothing(t *testing.T) {
+	t.Parallel()
+	running := func(node, queue string) func(*Facts) {
+		return func(f *Facts) {
+			f.Open = []kv.LedgerEntry{{Record: job.Record{Slot: slotAt("2026-11-21T12:00:00Z"), State: job.Running, Node: node, Queue: queue}}}
+		}
+	}
+	for name, c := range map[string]struct {
+		edit func(*Facts)
+		want bool
+	}{
+		"messages without a request":  {func(*Facts) {}, true},
+		"messages that were returned": {func(f *Facts) { f.Survey.Queues[0].Slots = &jetstream.ConsumerInfo{NumAckPending: 1} }, true},
+		"fired timers that were returned": {func(f *Facts) {
+			f.Survey.Queues[0].Slots, f.Survey.Queues[0].Timers = nil, &jetstream.ConsumerInfo{NumAckPending: 1}
+		}, true},
+		"no messages":                              {func(f *Facts) { f.Survey.Queues[0].Slots.NumPending = 0 }, false},
+		"a request":                                {func(f *Facts) { f.Survey.Queues[0].Slots.NumWaiting = 1 }, false},
+		"a worker that runs slots, it says":        {func(f *Facts) { f.Nodes[1].Node.Running = 1 }, false},
+		"a worker that runs a slot of the queue":   {running("w2", "default"), false},
+		"a worker that runs a slot of another":     {running("w2", "mail"), true},
+		"a node that is not a worker of the queue": {running("other", "default"), true},
+	} {
+		f := healthy()
+		f.Survey.Queues[0].Slots.NumWaiting = 0
+		c.edit(&f)
+		if got := f.idle(f.Survey.Queues[0]); got != c.want {
+			t.Errorf("%s: idle is %v", name, got)
+		}
+	}
+}

@@ -113,11 +113,26 @@ func (f Facts) workers(queue string) []exchange.Node {
 // idle reports whether the queue has messages and no request for them, and workers that run
 // nothing.
 func (f Facts) idle(q space.Queue) bool {
-	if !unattended(q.Slots) && !unattended(q.Timers) {
+	if !neglected(q.Slots) && !neglected(q.Timers) {
 		return false
 	}
 	workers := f.workers(q.Name)
-	return len(workers) > 0 && !slices.ContainsFunc(workers, func(n exchange.Node) bool { return n.Running > 0 })
+	return len(workers) > 0 && !slices.ContainsFunc(workers, func(n exchange.Node) bool { return n.Running > 0 || f.runs(n.Name, q.Name) })
+}
+
+// runs reports whether a record says that the node runs a slot of the queue. The node's own record is
+// as old as its last heartbeat, and the slot may have started since.
+func (f Facts) runs(node, queue string) bool {
+	return slices.ContainsFunc(f.Open, func(e kv.LedgerEntry) bool {
+		return e.State == job.Running && e.Node == node && e.Queue == queue
+	})
+}
+
+// neglected reports whether the consumer of a queue has messages, and no request for them. Messages
+// that workers have returned to the queue count too: a worker returns those that arrive while a
+// service that its jobs need is not ready.
+func neglected(info *jetstream.ConsumerInfo) bool {
+	return unattended(info) || info != nil && info.NumAckPending > 0 && info.NumWaiting == 0
 }
 
 // unattended reports whether the consumer has messages, and no request for them.
