@@ -96,7 +96,10 @@ func newRootCommand(a *base.App) *cobra.Command {
 		// Without Args and RunE cobra reports an unknown command itself, on four lines.
 		Args: base.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := base.RefuseEmpty(cmd.Flags()); err != nil {
+				return err
+			}
 			return a.SetUp()
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // NewGroup returns a command that only holds other commands, like "job" and "slot".
@@ -67,6 +68,18 @@ func commandsBelow(cmd *cobra.Command, name string) (paths []string) {
 		}
 	}
 	return paths
+}
+
+// RefuseEmpty returns a usage error if a flag is given with an empty value. That is usually an unset
+// variable of a script, and must not select the default, which may be all jobs or another server.
+func RefuseEmpty(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		if err == nil && (value == "" || value == "[]" && f.Value.Type() == "stringSlice") {
+			err = Usage(fmt.Errorf("invalid --%s: must not be empty; leave it out for the default", f.Name))
+		}
+	})
+	return err
 }
 
 // Arguments marks the errors of a cobra argument check as wrong usage.

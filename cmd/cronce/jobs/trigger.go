@@ -62,7 +62,7 @@ command created it; moved_from is the queue that it waited in before:
 		Args: base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			order, err := base.ReadUntil(cmd.Context(), func() (client.TriggerOptions, error) {
-				return newOrder(a, args[0], key, when, payload, cmd.Flags().Changed)
+				return newOrder(a, args[0], key, when, payload)
 			})
 			if err != nil {
 				return base.Usage(err)
@@ -83,14 +83,8 @@ command created it; moved_from is the queue that it waited in before:
 	return cmd
 }
 
-// newOrder reads the flags of trigger. An empty flag is an error: it is usually an
-// unset variable of a script, and must not select the default.
-func newOrder(a *base.App, name, key string, when base.Time, payload string, given func(flag string) bool) (o client.TriggerOptions, err error) {
-	for flag, value := range map[string]string{"key": key, "at": when.String(), "payload": payload} {
-		if given(flag) && value == "" {
-			return o, fmt.Errorf("invalid --%s: must not be empty; leave it out for the default", flag)
-		}
-	}
+// newOrder reads the flags of trigger.
+func newOrder(a *base.App, name, key string, when base.Time, payload string) (o client.TriggerOptions, err error) {
 	o.Key, o.At = key, when.Time
 	if o.Payload, err = readPayload(a, payload); err != nil {
 		return o, err

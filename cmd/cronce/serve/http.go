@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -92,17 +91,6 @@ func (f httpFlags) config(a *base.App) (cfg auth.Config, err error) {
 		}
 	}
 	return cfg, nil
-}
-
-// refuseEmpty returns an error if one of the flags is set to an empty text. That is usually an unset
-// variable of a script, and must not select the default.
-func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
-	for _, name := range names {
-		if f := flags.Lookup(name); f.Changed && strings.Trim(f.Value.String(), "[]") == "" {
-			return fmt.Errorf("invalid --%s: must not be empty; leave it out for the default", name)
-		}
-	}
-	return nil
 }
 
 // isSet reports whether a flag is set that has no effect without an address.

@@ -91,7 +91,7 @@ func NewRunCommand(a *base.App) *cobra.Command {
   cronce run -f jobs.yaml --concurrency 16 --concurrency reports=4`,
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: base.Endless(func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(refuseEmpty(cmd.Flags(), "file", "queue", "node", "http"), f.check()); err != nil {
+			if err := f.check(); err != nil {
 				return base.Usage(err)
 			}
 			return runNode(cmd.Context(), a, f)

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +42,7 @@ With -o json it prints one line: {"url":"http://127.0.0.1:8080"}`,
   cronce ui --listen :8443 --http-cert cert.pem --http-key key.pem --http-token-file tokens`,
 		Args: base.Arguments(cobra.NoArgs),
 		RunE: base.Endless(func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(refuseEmpty(cmd.Flags(), "listen"), checkAddr("metrics-addr", metricsAddr, "9464")); err != nil {
+			if err := checkAddr("metrics-addr", metricsAddr, "9464"); err != nil {
 				return base.Usage(err)
 			}
 			return runUI(cmd.Context(), a, f, metricsAddr)
