@@ -180,11 +180,12 @@ func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
 	}
 	show := &progress{a: a, f: f}
 	show.begin()
+	inbox := a.Inbox // or that of the context; the processes start after the connection is made
 	report, err := torture.Run(ctx, torture.Config{
 		Shape:     f.Shape,
 		Namespace: a.Namespace, Dir: dir,
 		Command: func(role string) *exec.Cmd {
-			args := []string{"torture", role, "--log-format", "json", "--log-level", "debug", "--inbox-prefix", a.Inbox}
+			args := []string{"torture", role, "--log-format", "json", "--log-level", "debug", "--inbox-prefix", inbox}
 			// Pass on the other login flags; passwords are in the environment.
 			for flag, value := range map[string]string{
 				"nkey": a.Login.NKey, "user": a.Login.User, "tlscert": a.Login.Cert, "tlskey": a.Login.Key, "tlsca": a.Login.CA,
@@ -196,8 +197,14 @@ func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
 			return exec.Command(exe, args...)
 		},
 		ForeignCommand: f.nodeCommand(),
-		Connect:        func(ctx context.Context) (*nats.Conn, error) { return connectThrough(ctx, a, "torture", nil) },
-		Server:         a.Server, Context: a.Context, Creds: a.Login.Creds,
+		Connect: func(ctx context.Context) (*nats.Conn, error) {
+			nc, err := connectThrough(ctx, a, "torture", nil)
+			if err == nil {
+				inbox = nc.Opts.InboxPrefix
+			}
+			return nc, err
+		},
+		Server: a.Server, Context: a.Context, Creds: a.Login.Creds,
 		Progress: show.report, Logger: a.Log,
 	})
 	a.StatusLine("")
