@@ -7,6 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -14,8 +17,8 @@ import (
 )
 
 // Advance moves the clock on by d, from one due time to the next. At each it waits until every slot
-// of a job that a live replica handles has its outcome, including retries and jobs that come after
-// others. It fails the test if that takes longer than Patience, and says what it waited for.
+// of a job that a live replica handles has its outcome, including retries, jobs that come after
+// others, and jobs that messages start. It fails the test if that takes longer than Patience, and says what it waited for.
 func (f *Fleet) Advance(d time.Duration) {
 	f.t.Helper()
 	f.AdvanceTo(f.Now().Add(d))
@@ -96,9 +99,13 @@ func (f *Fleet) join(ctx context.Context, replicas []*replicaProcess) {
 	}
 }
 
-// pending names a slot that is due up to now and has no outcome yet. "": there is none.
+// pending names a slot that is due up to now and has no outcome yet, or a stream with a message that
+// has not become a run. "": there is none.
 func (f *Fleet) pending(ctx context.Context, now time.Time) (string, error) {
 	for _, e := range f.entries() {
+		if what, err := f.untaken(ctx, e); what != "" || err != nil {
+			return what, err
+		}
 		for _, at := range planned(e, f.settled, now) {
 			what, err := f.unfinished(ctx, job.NewSlot(e.Job.Name, at))
 			if what != "" || err != nil {
@@ -114,6 +121,38 @@ func (f *Fleet) pending(ctx context.Context, now time.Time) (string, error) {
 		return "", nil
 	}
 	return f.waiting(ctx)
+}
+
+// untaken says that a message which should start the job has not become a run. "": none waits. A
+// message is acked when its run is stored.
+func (f *Fleet) untaken(ctx context.Context, e plans.Entry) (string, error) {
+	if e.Job.On.IsZero() || e.Paused {
+		return "", nil
+	}
+	source, err := f.js.Stream(ctx, e.Job.On.Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	began := false
+	for _, name := range layout.OnConsumers(f.store.Namespace, e.Job.Name) {
+		c, err := source.Consumer(ctx, name)
+		switch {
+		case errors.Is(err, jetstream.ErrConsumerNotFound):
+			continue
+		case err != nil:
+			return "", err
+		case c.CachedInfo().NumPending > 0 || c.CachedInfo().NumAckPending > 0:
+			return fmt.Sprintf("a message of stream %s has not started job %s", e.Job.On.Stream, e.Job.Name), nil
+		}
+		began = true
+	}
+	if !began {
+		return fmt.Sprintf("no producer takes the messages of stream %s that start job %s", e.Job.On.Stream, e.Job.Name), nil
+	}
+	return "", nil
 }
 
 // waiting names a slot that waits in the stream or runs. "": there is none. It leaves out slots
@@ -168,8 +207,9 @@ func (f *Fleet) inRange(ctx context.Context, s job.Slot) (bool, error) {
 	return false, nil
 }
 
-// planned returns the instants of a job's slots that fall due after one time, up to and
-// including another, by the definitions that the job had then.
+// planned returns the instants of a job's slots that are to be published after one time, up to and
+// including another, by the definitions that the job had then. A slot is published when it falls due,
+// or, if that was in a pause, when the pause ends.
 func planned(e plans.Entry, after, until time.Time) (all []time.Time) {
 	for _, p := range e.Plans() {
 		s, err := job.ParseSchedule(e.Job.Name, p.Plan)
@@ -177,8 +217,11 @@ func planned(e plans.Entry, after, until time.Time) (all []time.Time) {
 			continue
 		}
 		for _, part := range e.Stretches(p, s) {
-			to := plans.UpTo(until.Add(-s.Delay()), part.Until)
-			all = slices.AppendSeq(all, s.Between(plans.Later(after.Add(-s.Delay()), part.After), to))
+			from, to := part.After, plans.UpTo(until.Add(-s.Delay()), part.Until)
+			if !part.Since.After(after) {
+				from = plans.Later(after.Add(-s.Delay()), from)
+			}
+			all = slices.AppendSeq(all, s.Between(from, to))
 		}
 	}
 	slices.SortFunc(all, time.Time.Compare)

@@ -8,11 +8,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/croncetest"
-	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 
-func TestMessagesStartJobsWhateverTheClockShows(t *testing.T) {
+func TestSettleWaitsForTheRunsThatMessagesStartWhateverTheClockShows(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]croncetest.Option{
 		"at the default time": nil,
@@ -37,10 +36,16 @@ func TestMessagesStartJobsWhateverTheClockShows(t *testing.T) {
 				}
 			}
 			publish()
-			natstest.Eventually(t, "the first run", func() bool { return len(f.Runs("ship")) == 1 })
+			f.Settle()
+			if n := len(f.Runs("ship")); n != 1 {
+				t.Fatalf("%d runs after the first message", n)
+			}
 			f.Advance(24 * time.Hour)
 			publish()
-			natstest.Eventually(t, "the second run", func() bool { return len(f.Runs("ship")) == 2 })
+			f.Settle()
+			if n := len(f.Runs("ship")); n != 2 {
+				t.Fatalf("%d runs after the second message", n)
+			}
 		})
 	}
 }
