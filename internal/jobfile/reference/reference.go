@@ -221,7 +221,7 @@ func actionField() Field {
 			{Name: "exec", Kind: Texts, Example: `["/bin/sh", "-c", "make report"]`,
 				About: "A program and its arguments, without a shell. It gets the payload on its standard input. Exit status 0 is success, 65 fails for good, anything else is retried."},
 			{Name: "env", Kind: Headers, Example: "{LANG: C.UTF-8, API_TOKEN: {file: /run/secrets/token}}",
-				About: "With `exec`: variables of the program, in place of the worker's. A value is text, or comes from the worker's environment or a file. None is ever shown or logged. The variables of the slot (`CRONCE_JOB` and so on) cannot be set.",
+				About: "With `exec`: variables of the program, in place of the worker's. A value is text, or comes from the worker's environment or a file. Cronce shows and logs none of them, but what the program prints is kept as it is. The variables of the slot (`CRONCE_JOB` and so on) cannot be set.",
 				Fields: []Field{{Kind: TextOr, Empty: true, Limit: fmt.Sprintf("%d KiB", spec.MaxVariable>>10), OneOf: []string{"env", "file"}, Fields: []Field{
 					{Name: "env", Kind: Text, Example: "REPORT_TOKEN", About: "A variable of the worker's environment, read at the start. A worker of the job's queue does not start without it."},
 					{Name: "file", Kind: Text, Example: "/run/secrets/token", About: "A file, read by the worker for each run. A line break at its end does not count."},
