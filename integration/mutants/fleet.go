@@ -340,6 +340,14 @@ var fleetMutants = []mutant{
 		test:   "TestASlowPassSendsNoAlertThatAnotherNodeHasSent",
 	},
 	{
+		name:   "trouble-without-an-end",
+		breaks: "a job stays in trouble because of a late slot that succeeded before that was noted",
+		file:   "internal/fleet/sweep/late.go",
+		old:    "case rec.State != job.Succeeded, rec.IsShadow():",
+		new:    "default:",
+		test:   "TestTheTroubleOfALateSlotEndsIfTheSlotHasSucceededMeanwhile",
+	},
+	{
 		name:   "incident-of-the-past",
 		breaks: "an alert that is delivered after the recovery opens an incident",
 		file:   "internal/fleet/alert/alert.go",

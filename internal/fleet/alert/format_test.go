@@ -322,7 +322,10 @@ func TestAnIncidentIsOpenedForAFailureAfterTheLedgerWasCreatedAgain(t *testing.T
 	}
 	f.publish(ended("report", job.Failed), 7, job.Failed)
 	f.run()
-	f.eventually("an incident", func() bool { return f.isDrained() && len(s.all()) == 1 })
+	f.eventually("an empty feed", f.isDrained)
+	if n := len(s.all()); n != 1 {
+		t.Errorf("%d requests, want one that opens an incident", n)
+	}
 }
 
 func TestAMessageThatIsTooLongForTheServerIsCut(t *testing.T) {

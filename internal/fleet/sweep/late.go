@@ -235,15 +235,54 @@ func (t *lateAlerts) noteTrouble(ctx context.Context, slot job.Slot, sent time.T
 	}
 	state, revision, err := t.cfg.AlertStates.Read(ctx, slot.Job)
 	switch {
-	case exchange.IsUnreadable(err), err == nil && (state.Failed || state.Time.After(sent)):
+	case exchange.IsUnreadable(err):
 		return nil
 	case err != nil && !errors.Is(err, job.ErrNotFound):
 		return err
+	case state.Failed && state.ID == slot.ID(): // the node that noted it may have died before endTrouble
+		return t.endTrouble(ctx, slot, state, revision)
+	case err == nil && (state.Failed || state.Time.After(sent)):
+		return nil
 	}
-	state.Job, state.Failed, state.ID, state.Time, state.Nonce = slot.Job, true, slot.ID(), sent.UTC(), t.cfg.Node+"#"+rand.Text()
-	_, err = t.cfg.AlertStates.Write(ctx, state, revision)
-	if errors.Is(err, job.ErrConflict) || errors.Is(err, job.ErrDenied) {
-		return nil // a worker has just written a state, which takes precedence, or the login may not write
+	state.Job, state.Failed, state.ID, state.Time = slot.Job, true, slot.ID(), sent.UTC()
+	revision, err = t.writeState(ctx, state, revision)
+	if err != nil || revision == 0 {
+		return err
 	}
+	return t.endTrouble(ctx, slot, state, revision)
+}
+
+// endTrouble publishes the alert about the recovery, and then stores that the job has recovered, if the
+// late slot has succeeded. Its worker did not do that if the trouble was noted after the success. If the
+// slot succeeds after endTrouble has read its record, its worker finds the trouble.
+func (t *lateAlerts) endTrouble(ctx context.Context, slot job.Slot, state exchange.AlertState, revision uint64) error {
+	rec, at, err := t.cfg.Ledger.Read(ctx, slot)
+	switch {
+	case errors.Is(err, job.ErrNotFound), exchange.IsUnreadable(err):
+		return nil
+	case err != nil:
+		return err
+	case rec.State != job.Succeeded, rec.IsShadow():
+		return nil
+	}
+	e := exchange.NewAlert(rec, at, job.AlertRecovered)
+	e.Node, e.Since = t.cfg.Node, state.ID
+	if err := t.cfg.Alerts.Alert(ctx, e, state.RecoveredID()); err != nil {
+		return fmt.Errorf("alert that job %s has recovered: %w", slot.Job, err)
+	}
+	// The state may contain the outcome of a slot that ended after this one.
+	state.Failed, state.Revision, state.Time = false, max(state.Revision, at), plans.Later(state.Time, rec.Finished.UTC())
+	_, err = t.writeState(ctx, state, revision)
 	return err
+}
+
+// writeState writes the state at revision. It returns 0 and no error if the login may not write it, or
+// if a worker has just written a state, which takes precedence.
+func (t *lateAlerts) writeState(ctx context.Context, state exchange.AlertState, revision uint64) (uint64, error) {
+	state.Nonce = t.cfg.Node + "#" + rand.Text()
+	revision, err := t.cfg.AlertStates.Write(ctx, state, revision)
+	if errors.Is(err, job.ErrConflict) || errors.Is(err, job.ErrDenied) {
+		return 0, nil
+	}
+	return revision, err
 }

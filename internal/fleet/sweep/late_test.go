@@ -190,6 +190,88 @@ func TestANewSweeperNotesTheTroubleOfAnAlertUnlessItHasEnded(t *testing.T) {
 	}
 }
 
+// recoveries returns the slots with a stored alert that their job has recovered with them.
+func (s *site) recoveries() (slots []string) {
+	s.Helper()
+	for e, err := range s.Events(s.Context(), kv.EventFilter{}) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		if e.Alert == job.AlertRecovered {
+			slots = append(slots, e.ID+" since "+e.Since)
+		}
+	}
+	return slots
+}
+
+// The worker of the slot saw no trouble yet when it wrote the outcome, so nothing else ends the trouble
+// before the next slot succeeds.
+func TestTheTroubleOfALateSlotEndsIfTheSlotHasSucceededMeanwhile(t *testing.T) {
+	done := func(m core.Message) job.Record {
+		now := time.Now().UTC()
+		return job.Record{Slot: m.Slot, State: job.Succeeded, Node: "w", Attempt: 1, Attempts: []job.Attempt{{Number: 1, Started: now}}, Finished: now}
+	}
+	for name, c := range map[string]struct {
+		before func(s *site, late core.Message) // before the pass
+		while  func(s *site, late core.Message) // while the alert is sent
+		ends   bool
+	}{
+		"while the alert is sent": {while: func(s *site, late core.Message) { s.record(done(late)) }, ends: true},
+		"before the alert":        {before: func(s *site, late core.Message) { s.record(done(late)) }, ends: true},
+		"as a shadow": {while: func(s *site, late core.Message) {
+			r := done(late)
+			r.Shadow = 1
+			s.record(r)
+		}},
+		"it has failed": {while: func(s *site, late core.Message) {
+			r := done(late)
+			r.State = job.Failed
+			s.record(r)
+		}},
+		"before another slot that changed the state": {before: func(s *site, late core.Message) {
+			state := exchange.AlertState{Job: "report", ID: slot(7).ID(), Revision: s.record(done(late)) + 5, Time: time.Now(), Nonce: "n"}
+			if _, err := s.AlertStates().Write(s.Context(), state, 0); err != nil {
+				s.Fatal(err)
+			}
+		}, ends: true},
+		"the node that noted the trouble has died": {before: func(s *site, late core.Message) {
+			s.record(done(late))
+			state := exchange.AlertState{Job: "report", Failed: true, ID: late.Slot.ID(), Time: time.Now(), Nonce: "n"}
+			if _, err := s.AlertStates().Write(s.Context(), state, 0); err != nil {
+				s.Fatal(err)
+			}
+		}, ends: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.lateAfter(time.Minute)
+			late := s.due(90 * time.Second)
+			s.publish(late)
+			s.sweeper.Published("default", late)
+			if c.before != nil {
+				c.before(s, late)
+			}
+			s.alerting = func(e job.Event) {
+				if e.Alert == job.AlertLate && c.while != nil {
+					c.while(s, late)
+				}
+			}
+			s.pass()
+			state, _, err := s.AlertStates().Read(t.Context(), "report")
+			if err != nil || state.Failed == c.ends {
+				t.Errorf("the state is %+v, %v, want trouble: %v", state, err, !c.ends)
+			}
+			want := []string{late.Slot.ID() + " since " + late.Slot.ID()}
+			if !c.ends {
+				want = nil
+			}
+			if got := s.recoveries(); !slices.Equal(got, want) || len(s.lates()) != 1 {
+				t.Errorf("late %q, recovered %q, want %q", s.lates(), got, want)
+			}
+		})
+	}
+}
+
 // A job that was in no trouble would send an alert that it has recovered.
 func TestALateSlotIsNoTroubleWhileTheAlertsCannotBeRead(t *testing.T) {
 	s := newSite(t)
