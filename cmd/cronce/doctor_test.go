@@ -170,6 +170,7 @@ func TestDoctorOfABrokerThatIsNotThere(t *testing.T) {
 	c := cli{env: map[string]string{"CRONCE_SERVER": "nats://" + l.Addr().String()}}
 	c.run(t, "doctor").oneError(t, base.ExitFailed, l.Addr().String())
 	c.run(t, "doctor", "--monitor", "n1:8222").oneError(t, base.ExitUsage, "n1:8222", "http://n1:8222")
+	c.run(t, "doctor", "--monitor", "ftp://ada:s3cret@n1:8222").oneError(t, base.ExitUsage, `"ftp://n1:8222"`)
 }
 
 func TestDoctorAsksTheMonitoringPort(t *testing.T) {

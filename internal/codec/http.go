@@ -23,6 +23,16 @@ func ParseURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
+// WithoutLogin removes from a URL what stands before the @: a user and a password, or a token. It also
+// takes a text that cannot be parsed as a URL.
+func WithoutLogin(s string) string {
+	begin := 0
+	if i := strings.Index(s, "://"); i >= 0 {
+		begin = i + len("://")
+	}
+	return s[:begin] + s[begin+strings.LastIndexByte(s[begin:], '@')+1:]
+}
+
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 // protocolHeaders belong to the connection or to the framing of the message. A job that

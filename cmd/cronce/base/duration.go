@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // Duration is a flag's value that also accepts days: "7d", "36h", "1m30s". It is zero if the flag is
@@ -66,7 +68,7 @@ func (t *Time) Set(text string) (err error) {
 func CheckMonitor(example string, monitors ...string) error {
 	for _, text := range monitors {
 		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return fmt.Errorf("invalid --monitor %q: want a URL like %s", text, example)
+			return fmt.Errorf("invalid --monitor %q: want a URL like %s", codec.WithoutLogin(text), example)
 		}
 	}
 	return nil

@@ -4,15 +4,18 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // embedded is the prefix of the names of servers that cronce embeds. They sync every write.
@@ -91,14 +94,17 @@ const (
 )
 
 // AskMonitor asks the monitoring port of a nats-server, such as "http://host:8222", for the server's
-// name and version, and how it syncs its writes.
-func AskMonitor(ctx context.Context, url string) (Monitor, error) {
+// name and version, and how it syncs its writes. Its errors do not show the login in the address.
+func AskMonitor(ctx context.Context, address string) (Monitor, error) {
 	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()
 	fail := func(err error) (Monitor, error) {
-		return Monitor{}, fmt.Errorf("ask the monitoring port %s: %w", url, err)
+		if about, ok := errors.AsType[*url.Error](err); ok {
+			err = about.Err // the rest of the text repeats the address
+		}
+		return Monitor{}, fmt.Errorf("ask the monitoring port %s: %w", codec.WithoutLogin(address), err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+"/varz", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "/")+"/varz", nil)
 	if err != nil {
 		return fail(err)
 	}

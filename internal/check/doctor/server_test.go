@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -9,6 +11,18 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/kv"
 )
+
+func TestErrorOfAMonitorDoesNotShowItsLogin(t *testing.T) {
+	t.Parallel()
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	for _, address := range []string{strings.Replace(closed.URL, "://", "://ada:s3cret@", 1), "http://ada:s3%zzcret@127.0.0.1:1"} {
+		_, err := AskMonitor(t.Context(), address)
+		if err == nil || strings.Contains(err.Error(), "cret") || strings.Contains(err.Error(), "ada") || !strings.Contains(err.Error(), "http://127.0.0.1:") {
+			t.Errorf("%s: got %v", address, err)
+		}
+	}
+}
 
 func TestMaxPayloadBelowWhatSlotsNeedIsAWarning(t *testing.T) {
 	t.Parallel()

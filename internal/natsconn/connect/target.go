@@ -145,14 +145,10 @@ func redact(servers []string) string {
 }
 
 func redactText(s string) string {
-	scheme, rest, ok := strings.Cut(s, "://")
-	if !ok {
-		scheme, rest = "nats", s
+	if !strings.Contains(s, "://") {
+		s = "nats://" + s
 	}
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		rest = rest[at+1:]
-	}
-	return scheme + "://" + rest
+	return codec.WithoutLogin(s)
 }
 
 // selectedContext returns the context that "nats context select" chose, or "". The library
