@@ -242,7 +242,7 @@ func TestEventStreamsAreBoundedAndEndWithTheServer(t *testing.T) {
 	}
 	open[0].close()
 	until(t, func() bool { _, status := listen(t, server, "", ""); return status == 200 })
-	for _, bad := range []struct{ query, last string }{{"?kind=dawn", ""}, {"?job=a.b", ""}, {"?since=1", ""}, {"", "x"}} {
+	for _, bad := range []struct{ query, last string }{{"?kind=dawn", ""}, {"?job=a.b", ""}, {"?job=", ""}, {"?since=1", ""}, {"", "x"}} {
 		if _, status := listen(t, server, bad.query, bad.last); status != 400 {
 			t.Errorf("%v has status %d", bad, status)
 		}

@@ -229,7 +229,7 @@ func (p param) check(value string) error {
 		return wrong(p.name, "invalid %s %q: want %s", p.name, codec.Clip(value), strings.ReplaceAll(enum, ",", ", "))
 	case value == "" && p.Tag.Get("empty") == "error":
 		return wrong(p.name, "%s is empty: want %s", p.name, p.Tag.Get("doc"))
-	case p.name == "job" && (value != "" || p.in == "path"):
+	case p.name == "job":
 		return blame(p.name, codec.ValidateName("job", value))
 	case p.name == "id":
 		_, err := job.ParseSlotID(value)

@@ -52,6 +52,10 @@ type repairIn struct {
 }
 
 func repairSlots(_ context.Context, c *call, in repairIn) (Verification, error) {
+	if in.Body.Jobs != nil && len(in.Body.Jobs) == 0 {
+		// A program that found no job must not repair all of them.
+		return Verification{}, wrong("jobs", `member "jobs" is empty: want the names of jobs, or leave it out for all`)
+	}
 	return c.verify(client.VerifyOptions{From: in.Body.From, To: in.Body.To, Jobs: in.Body.Jobs, Repair: true}, "jobs", row.MaxRows)
 }
 
