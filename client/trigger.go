@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -301,12 +302,20 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 	}
 	t := Run{Slot: slot, State: job.Pending, New: true, Queue: j.Queue, Due: o.At}
 	all := lastFirst(slot, j.Shards)
+	m := core.Message{JobRevision: s.entry.Revision, Node: c.cfg.Operator, Due: o.At, Traceparent: tracing.Traceparent(ctx)}
 	for _, shard := range all {
-		m := core.Message{Slot: shard, JobRevision: s.entry.Revision, Node: c.cfg.Operator, Due: o.At, Traceparent: tracing.Traceparent(ctx)}
+		m.Slot = shard
 		if o.At.After(s.now) {
 			_, err = c.cfg.Timers.Set(ctx, stream.Timer{Message: m, Queue: j.Queue, Payload: payload}, 0)
 			if errors.Is(err, job.ErrConflict) && shard != all[len(all)-1] {
-				continue // an earlier order set it and then failed
+				// An earlier order set it and then failed. The other shards get the time and payload of that order.
+				set, err := c.setBefore(ctx, shard, j.Queue)
+				if err != nil {
+					return t, err
+				}
+				t.New = t.New && set.Due.Equal(m.Due) && bytes.Equal(set.Payload, payload)
+				m, payload, t.Due = set.Message, set.Payload, set.Due
+				continue
 			}
 		} else {
 			var folded bool
@@ -318,6 +327,19 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 		}
 	}
 	return t, nil
+}
+
+// setBefore returns the timer of a shard that another order has set, after moving it to the queue. If it
+// is gone or has changed, the error is job.ErrConflict.
+func (c *Client) setBefore(ctx context.Context, shard job.Slot, queue string) (*stream.Timer, error) {
+	if err := c.move(ctx, []job.Slot{shard}, queue); err != nil {
+		return nil, err
+	}
+	timer, _, err := c.timer(ctx, shard)
+	if timer == nil && err == nil {
+		err = job.ErrConflict
+	}
+	return timer, err
 }
 
 // lastFirst returns the shards of a run, the first one last.

@@ -485,6 +485,35 @@ func TestTriggerPublishesAllShards(t *testing.T) {
 	}
 }
 
+// The first order failed after it had set the timer of the last shard. Shards that start at other times,
+// or with other payloads, would be no run of one order.
+func TestTriggerKeepsTheTimeAndPayloadOfTheFirstOrderForAllShards(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	revision := s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Shards: 3, Queue: "other"}})
+	due := time.Now().Add(time.Hour).UTC()
+	half := stream.Timer{
+		Message: core.Message{Slot: job.Slot{Job: "report", Token: "k"}.WithShard(3, 3), JobRevision: revision, Due: due},
+		Queue:   "default", Payload: []byte(`{"first":1}`),
+	}
+	if _, err := s.store.Timers().Set(t.Context(), half, 0); err != nil {
+		t.Fatal(err)
+	}
+	got := s.trigger(t, order{Job: "report", Key: "k", At: due.Add(time.Hour), Payload: json.RawMessage(`{"second":2}`)})
+	if got.New || !got.Due.Equal(due) || got.Queue != "other" {
+		t.Errorf("got %+v, want the run of the first order", got)
+	}
+	all := s.waiting(t)
+	for _, w := range all {
+		if !w.Due.Equal(due) || string(w.Payload) != `{"first":1}` || w.Queue != "other" {
+			t.Errorf("%s is due at %v with %s on queue %s", w.Slot, w.Due, w.Payload, w.Queue)
+		}
+	}
+	if len(all) != 3 {
+		t.Errorf("%d timers, want 3", len(all))
+	}
+}
+
 // A run keeps the number of shards with which it was ordered, and its timers are named by it.
 func TestTriggerFindsATimerFromBeforeAnEditOfTheShards(t *testing.T) {
 	t.Parallel()
