@@ -21,8 +21,8 @@
 //     [Client.Resume], [Client.Release], [Client.Remove]; the orders and their operators: [Client.Orders].
 //   - Runs: [Client.Trigger], [Client.TriggerMany], [Run.Wait], [Client.Backfill].
 //   - Slots: [Client.Slots] iterates, [Client.ListSlots] returns a page; [Client.Last],
-//     [Client.LastWritten], [Client.WrittenSince]; [Client.Slot], [Client.Wait], [Client.Explain];
-//     [Client.Retry], [Client.Cancel].
+//     [Client.LastWritten], [Client.WrittenSince]; [Client.Slot], [Client.Expect], [Client.Wait],
+//     [Client.Explain]; [Client.Retry], [Client.Cancel].
 //   - Slots that run: [Client.Running] returns the progress and the output so far,
 //     [Client.Tail] follows the output to the outcome. The result of a handler
 //     (job.Run.SetResult) is in [SlotDetails].

@@ -278,6 +278,28 @@ func waitError(ctx context.Context, s job.Slot) error {
 // published.
 const publishGrace = 2 * time.Minute
 
+// Expect returns what is known of a slot, like Slot, also if the slot is planned and not published
+// yet: then the State of the details is job.Pending. If the slot does not exist and will not exist,
+// the error wraps job.ErrNotFound. Wait begins in this way.
+func (c *Client) Expect(ctx context.Context, id string) (SlotDetails, error) {
+	s, err := job.ParseSlotID(id)
+	if err != nil {
+		return SlotDetails{}, err
+	}
+	r, revision, err := c.record(ctx, s)
+	if err != nil {
+		return SlotDetails{}, err
+	}
+	if r != nil {
+		return recordedDetails(*r, revision), nil
+	}
+	d, err := c.expected(ctx, s)
+	if err == nil && d.State == "" {
+		d.State = job.Pending
+	}
+	return d, err
+}
+
 // expected returns what is known of a slot without a record. If the slot will never have one, the
 // error wraps job.ErrNotFound.
 func (c *Client) expected(ctx context.Context, s job.Slot) (SlotDetails, error) {

@@ -276,3 +276,28 @@ func TestWaitOfARunThatWasNotOrderedIsAnError(t *testing.T) {
 		t.Errorf("it gives %v, want %v", err, job.ErrInvalid)
 	}
 }
+
+func TestExpectTellsAPlannedSlotFromOneThatWillNeverBe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWaitingRoom()
+		d := plans.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}.WithDefaults(), Owner: "file", Node: "web1", Nonce: "n"}
+		if _, err := w.store.Jobs().Write(t.Context(), d, 0); err != nil {
+			t.Fatal(err)
+		}
+		hour := time.Now().Truncate(time.Hour)
+		w.record(t, job.NewSlot("report", hour), job.Running)
+		for id, want := range map[string]job.State{
+			job.NewSlot("report", hour).ID():                              job.Running,
+			job.NewSlot("report", hour.Add(2*time.Hour)).ID():             job.Pending,
+			job.NewSlot("report", hour.Add(2*time.Hour+time.Second)).ID(): "",
+			job.NewSlot("report", hour.Add(-2*time.Hour)).ID():            "",
+			"report:@nosuch": "", "nosuch:@x": "",
+		} {
+			got, err := w.Expect(t.Context(), id)
+			if got.State != want || (want == "") != errors.Is(err, job.ErrNotFound) {
+				t.Errorf("%s: %q, %v; want %q", id, got.State, err, want)
+			}
+		}
+	})
+}

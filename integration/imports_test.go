@@ -104,7 +104,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/fleet/inject":        {"internal/fleet/clock", "job"},
 		"croncetest":                   {module, "internal/fleet/clock", "internal/fleet/inject", "client", "internal/attach", "job", "kv"},
 		"":                             {"internal/fleet/clock", "internal/fleet/inject", "internal/api", "client", "internal/attach", "internal/fleet/replica", "internal/text/version", "internal/tracing", "job", "kv", "producer"},
-		"internal/api/fault":           {"client", "job"},
+		"internal/api/fault":           {"client", "job", "kv"},
 		"internal/api/schema":          {"internal/codec"},
 		"internal/api/row":             {"client", "internal/text/printable", "job"},
 		"internal/web/api":             {"client", "internal/api/fault", "internal/jobfile/spec", "internal/api/row", "internal/api/schema", "internal/web/problem", "internal/web/stream", "job"},

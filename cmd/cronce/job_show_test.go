@@ -78,6 +78,7 @@ func TestABrokenDefinitionIsShownAndDisablesNoOther(t *testing.T) {
 		for _, verb := range []string{"next", "pause", "resume", "release"} {
 			f.run(t, "job", verb, name).oneError(t, base.ExitFailed, "the stored definition of job "+name+" is broken", "try: ")
 		}
+		f.run(t, "job", "backfill", name, "--from", "2026-11-21T00:00:00Z").oneError(t, base.ExitFailed, "the stored definition of job "+name+" is broken", "try: ")
 	}
 	mended := f.apply(t, []string{`name: wrong, schedule: "@daily"`})
 	if mended.code != base.ExitDone || !strings.Contains(mended.stdout, "updated: wrong, in place of a broken definition") {

@@ -3,11 +3,13 @@ package api
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
@@ -44,5 +46,16 @@ func TestCancelSaysThatASlotStillRunsOnlyIfItWasAskedToEnd(t *testing.T) {
 				t.Errorf("broker that is silent: %v: error %v", silent, err)
 			}
 		})
+	}
+}
+
+func TestUnansweredTriggerWithoutAKeySaysThatARepetitionIsAnotherRun(t *testing.T) {
+	t.Parallel()
+	c := client.Attach(attach.Parts{Joined: func(context.Context, string) error { return job.ErrUnknown }})
+	for key, another := range map[string]bool{"": true, "k": false} {
+		_, err := trigger(t.Context(), c, TriggerRequest{Job: "report", Key: key})
+		if fault.Of(err) != fault.Unknown || strings.Contains(line(err), "another run") != another {
+			t.Errorf("key %q: %v", key, err)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/api/schema"
 	"github.com/cronce-io/cronce/internal/attach"
@@ -147,12 +148,18 @@ func orders() []order {
 		newOrder("job.release", "Let files and code change a job again.", func(ctx context.Context, c *client.Client, in JobRequest) (Edited, error) {
 			return edited(c.Release(ctx, in.Job))
 		}),
-		newOrder("job.trigger", "Run a job once, outside its schedule: now or later.", func(ctx context.Context, c *client.Client, in TriggerRequest) (row.Trigger, error) {
-			t, err := c.Trigger(ctx, in.Job, client.TriggerOptions{Key: in.Key, At: in.At, Payload: in.Payload})
-			return row.Triggered(t), err
-		}),
+		newOrder("job.trigger", "Run a job once, outside its schedule: now or later.", trigger),
 		newOrder("job.backfill", "Run the slots of a range of the past that have no outcome.", backfill),
 	}, slotOrders(), listOrders())
+}
+
+func trigger(ctx context.Context, c *client.Client, in TriggerRequest) (row.Trigger, error) {
+	t, err := c.Trigger(ctx, in.Job, client.TriggerOptions{Key: in.Key, At: in.At, Payload: in.Payload})
+	if in.Key == "" && fault.Of(err) == fault.Unknown {
+		err = fmt.Errorf("the job may have been triggered, and the same request again would be another run: "+
+			"list its slots, or send a key with each request: %w", err)
+	}
+	return row.Triggered(t), err
 }
 
 func resume(ctx context.Context, c *client.Client, in JobRequest) (Edited, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -94,7 +95,10 @@ func backfill(ctx context.Context, r base.Session, name string, b client.Backfil
 	done, err := r.Client().Backfill(ctx, name, b, func(sum client.Backfilled) { progress(sum.Done(), sum.Slots) })
 	end()
 	var old *client.TooOldError
+	var broken *plans.EntryError
 	switch {
+	case errors.As(err, &broken): // it wraps job.ErrInvalid too, but the command is right
+		return r.JobError(ctx, name, err)
 	case errors.As(err, &old):
 		return base.Try(err, "--clip to leave them out, or first a longer cronce setup --horizon")
 	case errors.Is(err, job.ErrInvalid):

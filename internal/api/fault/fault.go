@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // Code is a kind of error.
@@ -62,6 +64,8 @@ func OnlyHTTP() []Code {
 // Of returns the code of an error of package client.
 func Of(err error) Code {
 	switch {
+	case isStored(err):
+		return Internal
 	case errors.Is(err, job.ErrInvalid):
 		return Invalid
 	case errors.Is(err, job.ErrDenied):
@@ -74,4 +78,12 @@ func Of(err error) Code {
 		return Unknown
 	}
 	return Internal
+}
+
+// isStored reports whether err is about a stored value that cannot be read. Such an error wraps
+// job.ErrInvalid, but the request is right.
+func isStored(err error) bool {
+	_, value := errors.AsType[*kv.UnreadableError](err)
+	_, entry := errors.AsType[*plans.EntryError](err)
+	return value || entry
 }

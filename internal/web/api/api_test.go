@@ -230,6 +230,10 @@ func TestEveryOperationIsWhatTheDocumentSays(t *testing.T) {
 		t.Error(body)
 	}
 	k.do(t, request{op: "waitForSlot", path: "/slots/deaf:@nosuch/wait?timeout=30s", want: 404})
+	for _, id := range []string{"deaf:@nosuch", "nosuch:@x", "nosuch:2099-01-01T00:00:00Z", "quick:2099-02-01T00:00:00Z"} {
+		k.do(t, request{op: "waitForSlot", path: "/slots/" + id + "/wait?timeout=0s", want: 404})
+	}
+	k.do(t, request{op: "waitForSlot", path: "/slots/quick:2099-01-01T00:00:00Z/wait?timeout=0s", want: 202})
 	k.do(t, request{op: "waitForSlot", path: "/slots/deaf:@k/wait?timeout=1h", want: 400})
 	k.do(t, request{op: "waitForSlot", path: "/slots/deaf:@k/wait?timeout=soon", want: 400})
 	k.server = impatient

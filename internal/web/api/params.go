@@ -52,7 +52,7 @@ func wrong(field, format string, args ...any) error {
 // blame returns err as the problem of a parameter, a header or a member, if err says that a value is
 // invalid. It returns other errors unchanged.
 func blame(field string, err error) error {
-	if !errors.Is(err, job.ErrInvalid) {
+	if err == nil || fault.Of(err) != fault.Invalid {
 		return err
 	}
 	d := problem.Of(err, false)

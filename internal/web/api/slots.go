@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -76,12 +75,7 @@ func waitForSlot(_ context.Context, c *call, in waitIn) (client.SlotDetails, err
 	// The timeout has passed, or the server shuts down.
 	now, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.api.cfg.Patience)
 	defer cancel()
-	if s, err = c.Slot(now, in.ID); errors.Is(err, job.ErrNotFound) { // the slot is planned and not due yet
-		var slot job.Slot
-		slot, err = job.ParseSlotID(in.ID)
-		s = client.SlotDetails{SlotRow: client.SlotRow{ID: in.ID, Job: slot.Job, Slot: slot.At, State: job.Pending}}
-	}
-	if !s.State.Final() {
+	if s, err = c.Expect(now, in.ID); err == nil && !s.State.Final() {
 		c.status = http.StatusAccepted
 	}
 	return s, err

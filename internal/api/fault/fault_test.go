@@ -1,0 +1,31 @@
+package fault_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// The request is right. What it needs was stored by another program, and the sender cannot mend it by
+// another request.
+func TestAStoredValueThatCannotBeReadIsNoFaultOfTheRequest(t *testing.T) {
+	t.Parallel()
+	broken := fmt.Errorf("%w record: it has no state", job.ErrInvalid)
+	for _, err := range []error{
+		&kv.UnreadableError{Bucket: "cronce_ledger", Key: "report.t.k", Err: broken},
+		fmt.Errorf("job report: %w", &plans.EntryError{Name: "report", Err: broken}),
+		errors.Join(errors.New("another"), &plans.EntryError{Name: "report", Err: broken}),
+	} {
+		if code := fault.Of(err); code != fault.Internal {
+			t.Errorf("%v: %s, want %s", err, code.Name, fault.Internal.Name)
+		}
+	}
+	if code := fault.Of(broken); code != fault.Invalid {
+		t.Errorf("an invalid request: %s", code.Name)
+	}
+}
