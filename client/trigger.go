@@ -33,8 +33,9 @@ type TriggerOptions struct {
 	// random key, so that each order is a new run.
 	Key string
 
-	// At is when to run. If it is zero or not in the future, the run starts at once. The NATS
-	// server keeps a later run until it is due, which needs version 2.12 or newer.
+	// At is when to run. If it is zero or not in the future, the run starts at once, and is due
+	// when it is ordered. The NATS server keeps a later run until it is due, which needs version
+	// 2.12 or newer.
 	At time.Time
 
 	// Payload is passed to the handler unchanged. It is any JSON of at most job.MaxPayload
@@ -83,7 +84,8 @@ type Run struct {
 	// State is job.Pending while the run waits, and then the state of its record.
 	State job.State
 
-	// Queue is the queue whose workers run it. Due is the time for which it was ordered, or zero.
+	// Queue is the queue whose workers run it. Due is the time for which it was ordered, or zero if
+	// it was to start at once.
 	Queue string
 	Due   time.Time
 
@@ -299,6 +301,9 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 	payload := o.Payload
 	if len(payload) == 0 {
 		payload = j.Payload
+	}
+	if !o.At.After(s.now) {
+		o.At = time.Time{} // the run was not late, nor past its deadline, before it was ordered
 	}
 	t := Run{Slot: slot, State: job.Pending, New: true, Queue: j.Queue, Due: o.At}
 	all := lastFirst(slot, j.Shards)

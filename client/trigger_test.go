@@ -155,6 +155,25 @@ func TestTriggerNowIsOneMessageForOneKey(t *testing.T) {
 	}
 }
 
+// Lateness and the deadline of the job would count from the time in the past.
+func TestTriggerForATimeThatHasPassedIsDueWhenItIsOrdered(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	j := job.Job{Name: "report", Schedule: "@hourly", Deadline: time.Minute}
+	revision := s.define(t, plans.Definition{Job: j})
+	if got := s.trigger(t, order{Job: "report", Key: "k", At: time.Now().Add(-24 * time.Hour)}); !got.New || !got.Due.IsZero() {
+		t.Errorf("it is %+v, want a new run that is due now", got)
+	}
+	all := s.waiting(t)
+	if len(all) != 1 || !all[0].Message.Due.IsZero() {
+		t.Fatalf("waiting: %+v, want one without a due time", all)
+	}
+	d := core.Delivery{Message: all[0].Message, Published: all[0].Published, Count: 1}
+	if by, ok := core.StartBy(d, plans.Entry{Revision: revision, Definition: plans.Definition{Job: j}}); !ok || !by.After(time.Now()) {
+		t.Errorf("it must start by %v, want a minute from now", by)
+	}
+}
+
 func TestTriggerLaterIsOneTimerForOneKey(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
