@@ -61,9 +61,9 @@ const (
 )
 
 var (
-	rfc3339   = regexp.MustCompile(`^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)([.,]\d+)?(Z|[+-]\d\d:?\d\d)?\s+`)
-	syslog    = regexp.MustCompile(`^(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d\s+`)
-	daemon    = regexp.MustCompile(`^\S+ ([^\s\[\]:]+)(?:\[\d+\])?: (.*)$`)
+	rfc3339 = regexp.MustCompile(`^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)([.,]\d+)?(Z|[+-]\d\d:?\d\d)?\s+`)
+	syslog  = regexp.MustCompile(`^(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d\s+`)
+	daemon  = regexp.MustCompile(`^\S+ ([^\s\[\]:]+)(?:\[\d+\])?: (.*)$`)
 	// cron logs the blanks between the user and the command of a system crontab, but for the first one.
 	cronStart = regexp.MustCompile(`^\(([^\s()]+)\) CMD \(\s*(.*)\)$`)
 	unitStart = regexp.MustCompile(`^(Starting|Started|Finished|Failed to start) (\S+)\.service(?:\.|\.\.\.| - .*)?$`)
