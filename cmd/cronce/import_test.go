@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -74,6 +75,7 @@ func TestImportRefuses(t *testing.T) {
 		{"kind: CronJob\nspec:\n  {{- toYaml .Values.spec | nindent 2 }}\n", "k8s", "helm template"},
 		{strings.Repeat("[", 100_000), "k8s", "nested too deeply"},
 		{strings.Repeat("[", 100_000), "sidekiq", "nested too deeply"},
+		{nestedAliases(20), "sidekiq", "aliases stand for more than 100000 values"},
 		{"a:\n  cron: <%= ENV['X'] %>\n", "sidekiq", "import the output of ERB"},
 		{"on: push\n", "github", "no jobs found"},
 		{"print('hello')\n", "celery", "no jobs found"},
@@ -92,6 +94,15 @@ func TestImportRefuses(t *testing.T) {
 			t.Errorf("%s, an unknown zone: %+v", format, r)
 		}
 	}
+}
+
+// nestedAliases returns a text of n lines that stands for more than 2 to the power of n values.
+func nestedAliases(n int) string {
+	text := "a0: &a0 [x]\n"
+	for i := range n {
+		text += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
+	}
+	return text
 }
 
 // The command of an imported line does under a shell what cron did: with its

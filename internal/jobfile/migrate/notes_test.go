@@ -71,6 +71,10 @@ s.add_job("m:f", "cron", hour="5/6", id="stepped")`,
 			[]string{"clean @every 30m0s", "daily 30 6 * * 1"},
 			[]string{"not carried over: first_in: 10s", "@every 30m0s counts from 1970", "not carried over: first_in: 1m"},
 		},
+		"an alias and a merge key are what they stand for": {
+			"sidekiq", "report: &r\n  cron: '0 7 * * *'\n  class: Report\nlater:\n  <<: *r\n  cron: '0 8 * * *'\nlatest:\n  cron: '0 9 * * *'\n  <<: [*r]\nsame: *r\n",
+			[]string{"report 0 7 * * *", "later 0 8 * * *", "latest 0 9 * * *", "same 0 7 * * *"}, nil,
+		},
 		"words are no expression": {
 			"sidekiq", "work:\n  cron: every day at 5 pm\n  class: Work\n", nil, []string{`not carried over: cron "every day at 5 pm" is not five or six fields of cron`},
 		},

@@ -23,7 +23,84 @@ func parseYAML(text []byte, what string) (*ast.File, error) {
 	if err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, true))
 	}
+	for _, doc := range file.Docs {
+		r := resolver{anchors: map[string]resolved{}}
+		if doc.Body = r.node(doc.Body).node; r.copied > maxCopied {
+			return nil, fmt.Errorf("its aliases stand for more than %d values", maxCopied)
+		}
+	}
 	return file, nil
+}
+
+// maxCopied bounds the values that aliases and merge keys stand for: a few nested ones can stand for
+// any number.
+const maxCopied = 100_000
+
+// resolver replaces anchors, aliases and merge keys in a document by what they stand for.
+type resolver struct {
+	anchors map[string]resolved
+	copied  int
+}
+
+// resolved is a node without aliases, and the number of values in it.
+type resolved struct {
+	node ast.Node
+	size int
+}
+
+func (r *resolver) node(n ast.Node) resolved {
+	size := 1
+	switch of := n.(type) {
+	case *ast.AnchorNode:
+		value := r.node(of.Value)
+		r.anchors[of.Name.GetToken().Value] = value
+		return value
+	case *ast.AliasNode:
+		value, known := r.anchors[of.Value.GetToken().Value]
+		if r.copied += value.size; !known || r.copied > maxCopied {
+			return resolved{n, size} // decoding it is an error
+		}
+		return value
+	case *ast.SequenceNode:
+		for i, item := range of.Values {
+			value := r.node(item)
+			of.Values[i], size = value.node, size+value.size
+		}
+	case *ast.MappingNode:
+		of.Values, size = r.members(of.Values)
+	case *ast.MappingValueNode:
+		var members []*ast.MappingValueNode
+		if members, size = r.members([]*ast.MappingValueNode{of}); len(members) != 1 || members[0] != of {
+			n = ast.Mapping(of.GetToken(), false, members...)
+		}
+	}
+	return resolved{n, size}
+}
+
+// members resolves the members of a mapping, and adds those of its merge keys that it does not have.
+func (r *resolver) members(all []*ast.MappingValueNode) (members []*ast.MappingValueNode, size int) {
+	known := map[string]bool{}
+	var merged []ast.Node
+	for _, m := range all {
+		value := r.node(m.Value)
+		size += value.size
+		if _, isMerge := m.Key.(*ast.MergeKeyNode); !isMerge {
+			m.Value = value.node
+			members, known[keyOf(m)] = append(members, m), true
+		} else if list, isList := value.node.(*ast.SequenceNode); isList {
+			merged = append(merged, list.Values...)
+		} else {
+			merged = append(merged, value.node)
+		}
+	}
+	for _, from := range merged {
+		for _, m := range pairs(from) {
+			if !known[keyOf(m)] {
+				members, known[keyOf(m)] = append(members, m), true
+			}
+		}
+	}
+	return members, size + 1
 }
 
 // pairs returns the members of a mapping, or nil.
