@@ -77,8 +77,10 @@ request from it what "cronce job" and "cronce slot" do.
 
 ` + httpAuthHelp + `
 
-On TERM or Ctrl-C it takes no more slots, waits up to --grace for running ones, and
-ends. A second signal ends it at once. With CRONCE_DISABLED=1 it does nothing and waits.`
+On TERM or Ctrl-C it takes no more slots and waits up to --grace for running ones. Then it
+ends the actions that still run, each of which has spent an attempt and is retried if it
+has one left, and ends with status 0. A second signal ends it at once, with status 130.
+With CRONCE_DISABLED=1 it does nothing and waits.`
 
 func NewRunCommand(a *base.App) *cobra.Command {
 	f := runFlags{concurrency: concurrency{each: consumer.DefaultConcurrency}, http: httpFlags{name: "http"}}
