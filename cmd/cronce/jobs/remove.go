@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/api/row"
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 func newJobRemoveCommand(a *base.App) *cobra.Command {
@@ -21,6 +23,9 @@ cancelled; a running slot runs to its end. Records stay until the retention ends
 A job that is defined in a node's file or code comes back when that node starts again:
 remove it there first.
 
+If a job is not in the registry, the others are removed, and the status is 1. So you can
+repeat a command that failed half-way.
+
 With -o json, one line for each job removed:
 
   {"job":"report","removed":true}`,
@@ -31,12 +36,17 @@ With -o json, one line for each job removed:
 				return base.Usage(err)
 			}
 			return a.Open(cmd.Context(), "job rm", func(ctx context.Context, r base.Session) error {
+				var missing error
 				for _, name := range names {
-					if err := removeJob(ctx, r, name); err != nil {
-						return err
+					err := removeJob(ctx, r, name)
+					switch {
+					case errors.Is(err, job.ErrNotFound):
+						missing = errors.Join(missing, err)
+					case err != nil:
+						return errors.Join(err, missing)
 					}
 				}
-				return nil
+				return missing
 			})
 		},
 	}
