@@ -19,7 +19,11 @@ func NewServerCommand(a *base.App) *cobra.Command {
 Ctrl-C. It syncs every write. It has no authentication: keep it on loopback.
 
 It prints its URL and its store. When it ends, a "cronce run" that joined it on the same
-store takes over port and store.`,
+store takes over port and store.
+
+With -o json it prints one line:
+
+  {"url":"nats://127.0.0.1:4222","store":"/var/lib/cronce"}`,
 		Example: `  cronce server
   cronce server --listen 127.0.0.1:5222 --store /var/lib/cronce`,
 		Args: base.Arguments(cobra.NoArgs),
