@@ -18,7 +18,8 @@
 // same everywhere.
 //
 //   - Jobs: [Client.Jobs], [Client.Job], [Client.Next]; [Client.Apply], [Client.Pause],
-//     [Client.Resume], [Client.Release], [Client.Remove]; the orders and their operators: [Client.Orders].
+//     [Client.Drain], [Client.Resume], [Client.Release], [Client.Remove]; the orders and their operators:
+//     [Client.Orders].
 //   - Runs: [Client.Trigger], [Client.TriggerMany], [Run.Wait], [Client.Backfill].
 //   - Slots: [Client.Slots] iterates, [Client.ListSlots] returns a page; [Client.Last],
 //     [Client.LastWritten], [Client.WrittenSince]; [Client.Slot], [Client.Expect], [Client.Wait],

@@ -198,6 +198,65 @@ func (c *Client) Pause(ctx context.Context, name string) (Edited, error) {
 	return c.revise(ctx, "pause", e, next, running)
 }
 
+// Drain waits until no planned slot of a paused job is left to run. Call it after Pause, for example
+// before a migration. First it waits until the producers have published every slot that fell due before
+// the pause: if they had no broker for a while, they publish such slots long after it. Then it waits for
+// the outcomes of all slots that are published, and of the triggered runs whose time has come. A run
+// that is triggered during the call may still run after it. If no producer lives, Drain waits until ctx
+// ends.
+//
+// If the job is not paused, or was resumed meanwhile, the error wraps job.ErrInvalid.
+func (c *Client) Drain(ctx context.Context, name string) error {
+	e, err := c.readPaused(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := c.published(ctx, newDefinition(e).PausedSince(), e.Revision); err != nil {
+		return fmt.Errorf("drain job %s: wait for the slots that fell due before its pause: %w", name, err)
+	}
+	unfinished := SlotFilter{Job: name, States: []job.State{job.Pending, job.Running, job.Retrying}}
+	for slot, err := range c.Slots(ctx, unfinished) {
+		later := slot.State == job.Pending && slot.Published.IsZero() // it was triggered for a later time
+		if err == nil && !later {
+			_, err = c.Wait(ctx, slot.ID)
+		}
+		if err != nil && !errors.Is(err, job.ErrNotFound) { // a shard may end with its slot, without a record
+			return fmt.Errorf("drain job %s: %w", name, err)
+		}
+	}
+	_, err = c.readPaused(ctx, name)
+	return err
+}
+
+func (c *Client) readPaused(ctx context.Context, name string) (plans.Entry, error) {
+	e, err := c.read(ctx, name)
+	if err == nil && !e.Paused {
+		err = fmt.Errorf("%w order: job %s is not paused: pause it first", job.ErrInvalid, name)
+	}
+	return e, err
+}
+
+// watermarkPause is the pause between two reads of the watermark, which moves once a second.
+const watermarkPause = 500 * time.Millisecond
+
+// published waits until the watermark says that every slot due up to t is published, by a producer
+// that knows the registry up to revision.
+func (c *Client) published(ctx context.Context, t time.Time, revision uint64) error {
+	for {
+		w, _, err := c.cfg.Watermark.Read(ctx)
+		c.cfg.Alive()
+		switch {
+		case err == nil && !w.Time.Before(t) && w.Revision >= revision:
+			return nil
+		case err != nil && !errors.Is(err, job.ErrNotFound) && !exchange.IsUnreadable(err): // a producer writes it again
+			return err
+		}
+		if err := pause(ctx, watermarkPause); err != nil {
+			return err
+		}
+	}
+}
+
 // revise writes next in place of e, and publishes an event about the order. If changed is false, it
 // does neither.
 func (c *Client) revise(ctx context.Context, order string, e plans.Entry, next plans.Definition, changed bool) (Edited, error) {

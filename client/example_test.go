@@ -137,17 +137,8 @@ func migrate(ctx context.Context, c *client.Client, migration func() error) erro
 	if _, err := c.Pause(ctx, "charge"); err != nil {
 		return err
 	}
-	unfinished := client.SlotFilter{
-		Job: "charge", Since: time.Now().Add(-48 * time.Hour), // the horizon, and the time that a slot may run
-		States: []job.State{job.Pending, job.Running, job.Retrying},
-	}
-	for slot, err := range c.Slots(ctx, unfinished) {
-		if err == nil && !slot.Published.IsZero() { // else it was triggered for later
-			_, err = c.Wait(ctx, slot.ID)
-		}
-		if err != nil {
-			return err
-		}
+	if err := c.Drain(ctx, "charge"); err != nil {
+		return err
 	}
 	if err := migration(); err != nil {
 		return err // it stays paused

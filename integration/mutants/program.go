@@ -26,6 +26,14 @@ var programMutants = []mutant{
 		test:   "TestTriggerFindsATimerFromBeforeAnEditOfTheShards",
 	},
 	{
+		name:   "drained-before-all-is-published",
+		breaks: "a job counts as drained while a slot that fell due before its pause is not published yet",
+		file:   "client/edit.go",
+		old:    "!w.Time.Before(t) && w.Revision >= revision",
+		new:    "w.Revision >= 0",
+		test:   "TestDrainWaitsForASlotThatIsPublishedAfterThePause",
+	},
+	{
 		name:   "outcome-of-before-the-new-start",
 		breaks: "a worker that read all shards before a new start concludes the slot, and the reopened shards end cancelled",
 		file:   "client/reopen.go",

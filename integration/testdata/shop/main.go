@@ -75,22 +75,13 @@ func (s *shop) sync(context.Context, job.Run) error {
 	return nil
 }
 
-// migrate pauses the syncs, waits for those that have already been published, and calls work.
+// migrate pauses the syncs, waits for those that fell due before, and calls work.
 func (s *shop) migrate(ctx context.Context, work func()) error {
 	if _, err := s.client.Pause(ctx, "sync"); err != nil {
 		return err
 	}
-	unfinished := client.SlotFilter{
-		Job: "sync", Since: time.Now().Add(-24 * time.Hour),
-		States: []job.State{job.Pending, job.Running, job.Retrying},
-	}
-	for slot, err := range s.client.Slots(ctx, unfinished) {
-		if err == nil && !slot.Published.IsZero() {
-			_, err = s.client.Wait(ctx, slot.ID)
-		}
-		if err != nil {
-			return err
-		}
+	if err := s.client.Drain(ctx, "sync"); err != nil {
+		return err
 	}
 	s.migrating.Store(true)
 	work()
