@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// sweepLate is how old the last sweep may be: any producer makes one if there was none
-	// for a minute and a half.
+	// sweepLate is how old the last sweep may be: the second oldest producer makes one if there was
+	// none for a minute and a half, and the third oldest a minute and a half later.
 	sweepLate = 4 * time.Minute
 
 	// maxUnread bounds how many unreadable messages are named.

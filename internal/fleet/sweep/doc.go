@@ -48,8 +48,10 @@
 //     streams' leaders count.
 //   - If a record or slot cannot be read, the pass skips it and names it in the key "sweep",
 //     which "cronce doctor" shows. One bad record does not end the pass.
-//   - If no pass has been completed for a minute and a half, any producer makes one: the oldest
-//     producer may be stuck, or may be a forged record without a process.
+//   - If no pass has been completed for a minute and a half, the second oldest producer makes one: the
+//     oldest may be stuck, or may be a forged record without a process. Each younger producer waits a
+//     minute and a half longer, up to a quarter of an hour. So a pass that takes minutes is not
+//     repeated by the whole fleet at once.
 //   - Twice a minute each producer checks that the newest write of the ledger that it knows is
 //     still there (Seen). If not, one of the producers reports that the ledger was rewound.
 //

@@ -78,9 +78,9 @@ func (s *Sweeper) lastEnd(ctx context.Context) (kv.SweepEnd, error) {
 	return end, nil
 }
 
-// standsIn reports whether this node makes a pass although it is not the oldest producer: no
+// standsIn reports whether this node makes a pass although so many producers are ahead of it: no
 // pass was completed for too long, or this node made the last complete one.
-func (s *Sweeper) standsIn(last kv.SweepEnd) bool {
+func (s *Sweeper) standsIn(last kv.SweepEnd, ahead int) bool {
 	if last.Node == s.cfg.Node {
 		return true
 	}
@@ -88,7 +88,7 @@ func (s *Sweeper) standsIn(last kv.SweepEnd) bool {
 	if s.began.After(since) {
 		since = s.began
 	}
-	return !s.denied && s.cfg.Now().Sub(since).Abs() > overdue
+	return !s.denied && s.cfg.Now().Sub(since).Abs() > time.Duration(min(ahead, maxAhead))*overdue
 }
 
 // storeEnd replaces the stored end of the last pass with the end of this one.

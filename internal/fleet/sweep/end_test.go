@@ -2,6 +2,7 @@ package sweep_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,48 @@ func TestAProducerSweepsWhenTheOldestDoesNot(t *testing.T) {
 	s.turn(s.sweeper)
 	if end := s.end(); end.Node != "n5" || end.Nonce == first.Nonce {
 		t.Errorf("then %q swept, want n5 again", end.Node)
+	}
+}
+
+// A pass of the oldest may take minutes because there are many messages. If all producers listed them
+// too, it would take longer.
+func TestProducersStandInOneAfterTheOther(t *testing.T) {
+	s := newSite(t)
+	alive := func(name string, started time.Time) {
+		s.node(exchange.Node{Name: name, State: exchange.NodeAlive, Producer: true, Started: started, Lease: 24 * time.Hour})
+	}
+	alive("n0", time.Unix(0, 0))
+	alive("n1", time.Now().Add(-time.Hour))
+	second := s.at("n1")
+	var younger []*sweep.Sweeper
+	for n := range 20 {
+		name := fmt.Sprint("y", n)
+		alive(name, time.Now().Add(time.Duration(n)*time.Second))
+		younger = append(younger, s.at(name))
+	}
+	sweeps := func(sweeper *sweep.Sweeper) bool {
+		before, _ := s.SweepEnds().Read(s.Context())
+		s.turn(sweeper)
+		after, _ := s.SweepEnds().Read(s.Context())
+		return after.Revision != before.Revision
+	}
+	for _, sweeper := range append(younger, second) {
+		if sweeps(sweeper) {
+			t.Fatal("a producer swept at once, although it is not the oldest")
+		}
+	}
+	s.shift = 100 * time.Second
+	for n, sweeper := range younger {
+		if sweeps(sweeper) {
+			t.Errorf("younger producer %d sweeps together with the second oldest", n)
+		}
+	}
+	if !sweeps(second) {
+		t.Error("the second oldest does not sweep")
+	}
+	s.shift = 16 * time.Minute
+	if !sweeps(younger[19]) {
+		t.Error("the youngest does not sweep, although all others are stuck")
 	}
 }
 

@@ -121,9 +121,12 @@ const (
 	maxLimit = 16 * limit
 	atOnce   = 32
 
-	// If no pass was completed for overdue, any producer makes one. The oldest producer may be
-	// stuck, or may not exist: a login that may write the nodes bucket can invent one.
-	overdue = 3 * every
+	// If no pass was completed for overdue, the second oldest producer makes one. The oldest may be
+	// stuck, or may not exist: a login that may write the nodes bucket can invent one. Each
+	// younger producer waits longer by overdue, up to maxAhead times: if a pass takes minutes
+	// because the broker is slow, the passes of all producers would make it slower.
+	overdue  = 3 * every
+	maxAhead = 10
 
 	// ownedEvery is how often the sweep looks for running slots of live nodes whose messages are
 	// lost, and for how long their records must not have changed. The interval is long, because
@@ -274,8 +277,8 @@ func (s *Sweeper) turn(ctx context.Context) error {
 	if err := s.checkRewound(ctx, &last); err != nil {
 		return err
 	}
-	alive, first := s.liveNodes(nodes)
-	if !first && !s.standsIn(last) {
+	alive, ahead := s.liveNodes(nodes)
+	if ahead > 0 && !s.standsIn(last, ahead) {
 		s.reset()
 		return nil
 	}
@@ -301,25 +304,31 @@ func (s *Sweeper) reset() {
 	}
 }
 
-// liveNodes returns the nodes that are alive, and whether this one is the oldest producer among
-// them. The oldest sweeps, because it remembers the most slots. liveNodes judges by the broker's
+// liveNodes returns the nodes that are alive, and how many producers among them are older than this
+// one. The oldest sweeps, because it remembers the most slots. liveNodes judges by the broker's
 // timestamps. That is only a guess, but two sweeps at once do no harm. If a record cannot be
-// decoded, its node counts as alive as long as it writes heartbeats.
-func (s *Sweeper) liveNodes(nodes []exchange.NodeEvent) (alive map[string]bool, first bool) {
+// decoded, its node counts as alive as long as it writes heartbeats. If this node is not among the
+// producers, all are ahead of it, and at least one.
+func (s *Sweeper) liveNodes(nodes []exchange.NodeEvent) (alive map[string]bool, ahead int) {
 	alive = map[string]bool{}
 	now := s.cfg.Now()
-	var oldest exchange.Node
+	var producers []exchange.Node
 	for _, n := range nodes {
 		lease := max(s.cfg.Lease, n.Node.Lease)
 		if now.Sub(n.Time) >= lease || n.Err == nil && n.Node.State != exchange.NodeAlive {
 			continue
 		}
 		alive[n.Name] = true
-		if n.Node.Producer && (oldest.Name == "" || cmp.Or(n.Node.Began().Compare(oldest.Began()), cmp.Compare(n.Name, oldest.Name)) < 0) {
-			oldest = n.Node
+		if n.Node.Producer {
+			producers = append(producers, n.Node)
 		}
 	}
-	return alive, oldest.Name == s.cfg.Node
+	slices.SortFunc(producers, func(a, b exchange.Node) int { return cmp.Or(a.Began().Compare(b.Began()), cmp.Compare(a.Name, b.Name)) })
+	ahead = slices.IndexFunc(producers, func(n exchange.Node) bool { return n.Name == s.cfg.Node })
+	if ahead < 0 {
+		ahead = max(len(producers), 1)
+	}
+	return alive, ahead
 }
 
 // Pass makes one pass; alive has the live nodes. It skips and notes what cannot be read. If it
