@@ -230,6 +230,11 @@ func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 		Attempts: []job.Attempt{{Number: 1, Node: "idle", Started: began}},
 	}, job.Running)
 	f.finds(t, "producer ", "worker queue default", "settings node idle (lease 1h0m0s)")
+
+	if _, err := f.js(t).PauseConsumer(t.Context(), "cronce_slots", "mail", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	f.finds(t, "producer ", "worker queue default", "paused queue mail", "settings node idle (lease 1h0m0s)")
 }
 
 func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {

@@ -107,7 +107,7 @@ Checks: ` + doctorChecks,
 
 const doctorChecks = `missing, settings, timers, layout, rollup, batches, orders, storage, full, replicas, replica, sync, version,
 limit, max_payload, retention, lease, duplicates, clock, tzdata, node, producer, worker, unasked,
-unused, fired, ack_pending, broken, future, handler, watermark, stuck, lock, unreadable,
+paused, unused, fired, ack_pending, broken, future, handler, watermark, stuck, lock, unreadable,
 sweep, rewound, unread, alerts, intake, incomplete.`
 
 func (f doctorFlags) check() error {

@@ -290,7 +290,16 @@ func TestEachFinding(t *testing.T) {
 		"a queue that no job uses": {func(f *Facts) {
 			f.Survey.Queues = append(f.Survey.Queues, space.Queue{Name: "old", Slots: &jetstream.ConsumerInfo{}})
 		}, "unused note queue old", "nats consumer rm cronce_slots old"},
-		"workers that ask for nothing":          {func(f *Facts) { f.Unasked = []string{"default"} }, "unasked warning queue default", "w1, w2"},
+		"workers that ask for nothing": {func(f *Facts) { f.Unasked = []string{"default"} }, "unasked warning queue default", "w1, w2"},
+		"a queue that is paused on the server": {func(f *Facts) {
+			f.Survey.Queues[0].Timers = &jetstream.ConsumerInfo{Stream: "cronce_timers", Name: "default", NumWaiting: 1, Paused: true, PauseRemaining: time.Hour}
+		}, "paused warning queue default", "nats consumer resume cronce_timers default"},
+		"alerts that are paused on the server": {func(f *Facts) {
+			f.consumer("", &jetstream.ConsumerInfo{Stream: "cronce_events", Name: "alerts", Paused: true})
+		}, "paused warning alerts", "nats consumer resume cronce_events alerts"},
+		"messages that are paused on the server": {func(f *Facts) {
+			f.consumer("report", &jetstream.ConsumerInfo{Stream: "ORDERS", Name: "cronce_cronce=report", Paused: true})
+		}, "paused warning job report", "nats consumer resume ORDERS cronce_cronce=report"},
 		"messages that hold their places":       {func(f *Facts) { f.Survey.Queues[0].Slots.NumAckPending = 800 }, "ack_pending warning queue default", "800 of at most 1000"},
 		"timers that hold their places":         {func(f *Facts) { f.Survey.Queues[0].Timers.NumAckPending = 900 }, "ack_pending warning queue default", ""},
 		"fewer messages that hold their places": {func(f *Facts) { f.Survey.Queues[0].Slots.NumAckPending = 799 }, "", ""},

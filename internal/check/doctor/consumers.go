@@ -20,8 +20,10 @@ func (c *check) nodeConsumers() {
 	for i, t := range c.NodeConsumers {
 		if t.Job == "" {
 			c.alerts(t, slices.Contains(c.UnaskedConsumers, i))
+			c.paused("alerts", t.Info)
 		} else {
 			c.intake(t, slices.Contains(c.UnaskedConsumers, i))
+			c.paused("job "+t.Job, t.Info)
 		}
 	}
 }

@@ -91,6 +91,8 @@ func (c *check) queues() {
 	for _, q := range c.Survey.Queues {
 		known[q.Name] = true
 		c.queue(q, wanted[q.Name])
+		c.paused("queue "+q.Name, q.Slots)
+		c.paused("queue "+q.Name, q.Timers)
 		c.pressure(q)
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
@@ -127,6 +129,16 @@ func (c *check) queue(q space.Queue, jobs []string) {
 		c.add(Warning, "fired", about, fmt.Sprintf("%d triggered runs are due and wait, and no live node works on it", q.Fired),
 			"they wait, and expire", run+"; or trigger them again with the same key, which moves them to the current queues of their jobs")
 	}
+}
+
+// paused reports a consumer that is paused on the server, as by "nats consumer pause". Its messages
+// wait, although it has requests for them.
+func (c *check) paused(about string, info *jetstream.ConsumerInfo) {
+	if info == nil || !info.Paused {
+		return
+	}
+	c.add(Warning, "paused", about, fmt.Sprintf("its consumer %s of stream %s is paused on the server for %v more", info.Name, info.Stream, info.PauseRemaining.Round(time.Second)),
+		"its messages wait until then, and slots expire", fmt.Sprintf("nats consumer resume %s %s; to pause a job: %s", info.Stream, info.Name, c.cronce("job pause NAME")))
 }
 
 // pressure checks how many messages are unsettled.

@@ -100,8 +100,8 @@ func (t *explainer) notPulled(m *stream.WaitingSlot) string {
 		}
 		idle = append(idle, ev.Name)
 	}
-	return fmt.Sprintf(", and its workers are idle but do not take it: a service that they call is not ready (ready: in their job file); "+
-		"their logs and /readyz say which: %s", strings.Join(idle[:min(len(idle), 3)], ", "))
+	return fmt.Sprintf(", and its workers are idle but do not take it: a service that they call is not ready (ready: in their job file), "+
+		"or the queue is paused on the server; cronce doctor, their logs and /readyz say which: %s", strings.Join(idle[:min(len(idle), 3)], ", "))
 }
 
 // blockedByLock says which slots of the job must end before this one can start.
