@@ -54,3 +54,32 @@ func TestAShardOfAChainedSlotStillStartsAfterAnEditIfItsMessageIsLost(t *testing
 		t.Errorf("%d shards were offered, want 2", offered)
 	}
 }
+
+// A triggered run that follows from others is due when the last of these succeeded, but its deadline
+// counts from its publication.
+func TestAShardOfATriggeredRunThatFollowsHasItsWholeDeadlineIfItsMessageIsLost(t *testing.T) {
+	s := newSite(t)
+	d := plans.Definition{Job: job.Job{Name: "load", After: []string{"report"}, Shards: 2, Deadline: 10 * time.Second}.WithDefaults(), Owner: "file", Node: "x", Nonce: "1"}
+	revision, err := s.Jobs().Write(t.Context(), d, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := time.Now().Add(-time.Minute)
+	s.record(job.Record{Slot: job.Slot{Job: "load", Token: "k"}, State: job.Running, Shards: 2, JobRevision: revision, Due: due, Published: due})
+	s.shift = time.Minute
+	s.pass()
+	offered := 0
+	for w, err := range s.Waiting(t.Context(), stream.WaitingFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		offered++
+		by, ok := core.StartBy(core.Delivery{Message: w.Message, Published: w.Published}, plans.Entry{Definition: d})
+		if !ok || by.Before(w.Published) {
+			t.Errorf("%s is offered at %v and must start by %v", w.Slot, w.Published, by)
+		}
+	}
+	if offered != 2 {
+		t.Errorf("%d shards were offered, want 2", offered)
+	}
+}

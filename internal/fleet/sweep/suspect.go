@@ -261,7 +261,10 @@ func (s *Sweeper) offerFirst(ctx context.Context, shard job.Slot, whole job.Reco
 		return err
 	}
 	follows := err == nil && entry.FollowsAt(shard)
-	m := core.Message{Slot: shard, JobRevision: whole.JobRevision, Due: whole.Due, Event: whole.Event, Chained: follows, CaughtUp: follows}
+	m := core.Message{Slot: shard, JobRevision: whole.JobRevision, Due: whole.Due, Event: whole.Event, Chained: follows}
+	// A triggered run may follow too. If Due is when the last run before it succeeded, the deadline must not
+	// count from then.
+	m.CaughtUp = follows || err == nil && shard.Token != "" && len(entry.Job.After) > 0
 	return s.send(ctx, whole.Queue, m, job.Record{Slot: shard, Payload: whole.Payload}, revision)
 }
 
