@@ -397,3 +397,23 @@ func TestApplyNamesThePrunedJobsAsMissing(t *testing.T) {
 		t.Errorf("%+v: missing %v, want gone", report, got)
 	}
 }
+
+// A concurrent edit can store a cycle. Only the jobs that stay matter.
+func TestApplyPrunesJobsThatFormACycle(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "alice@a")
+	p.apply(t, client.ApplyOptions{}, named("b", "@daily"), after("c", "b"))
+	cycle := after("b", "c")
+	entry, revision, err := p.store.Jobs().Read(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := entry.Definition
+	d.Job, d.Nonce = cycle.WithDefaults(), "cycle"
+	if _, err := p.store.Jobs().Write(t.Context(), d, revision); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := actions(p.apply(t, client.ApplyOptions{Prune: true}, named("a", "@daily"), after("d", "a"))), "create a, create d, delete c, delete b"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

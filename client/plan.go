@@ -110,6 +110,7 @@ func (c *Client) withRegistry(ctx context.Context, jobs []job.Job, prune bool) (
 		return nil, nil, err
 	}
 	all, given := slices.Clone(jobs), names(jobs)
+	left := slices.Clone(jobs) // after the prune, which can remove a cycle
 	for _, e := range entries {
 		if given[e.Job.Name] {
 			continue
@@ -117,12 +118,14 @@ func (c *Client) withRegistry(ctx context.Context, jobs []job.Job, prune bool) (
 		all = append(all, e.Job)
 		if prune && isPrunable(e) {
 			extra = append(extra, e.Job.Name)
+			continue
 		}
+		left = append(left, e.Job)
 	}
 	if !follows {
 		return all, extra, nil
 	}
-	return all, extra, core.CheckCycle(all)
+	return all, extra, core.CheckCycle(left)
 }
 
 // isPrunable reports whether a prune may remove the job.

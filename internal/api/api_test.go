@@ -147,6 +147,7 @@ func TestOrdersOverNATS(t *testing.T) {
 		{"job.apply", `{"file":{"version":1,"jobs":[{"name":"../etc","schedule":"* * * * *"}]}}`, "400", "../etc"},
 		{"job.apply", `{}`, "400", ""},
 		{"job.backfill", `{"job":"report"}`, "400", "beginning"},
+		{"job.backfill", `{"job":"report","from":"2026-01-01T00:00:00Z","rate":0}`, "400", "rate 0/s"},
 		{"job.ls", `{"after":"x"}`, "400", "cursor"},
 		{"job.ls", `{"limit":-1}`, "400", "limit"},
 		{"job.next", `{"job":"nosuch"}`, "404", "nosuch"},

@@ -116,7 +116,7 @@ type BackfillRequest struct {
 	Job  string    `json:"job"`
 	From time.Time `json:"from" doc:"the beginning of the range"`
 	To   time.Time `json:"to,omitzero" doc:"the end of the range, exclusive; left out: now"`
-	Rate int       `json:"rate,omitempty" doc:"messages per second, 1 to 10,000; left out: 100"`
+	Rate *int      `json:"rate,omitempty" doc:"messages per second, 1 to 10,000; left out: 100"`
 	Clip bool      `json:"clip,omitempty" doc:"leave out the slots that are older than the horizon; otherwise they are an error, and nothing is published"`
 	by
 }
@@ -206,7 +206,11 @@ func apply(ctx context.Context, c *client.Client, in ApplyRequest) (Applied, err
 func backfill(ctx context.Context, c *client.Client, in BackfillRequest) (Backfilled, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience/2)
 	defer cancel()
-	b, err := c.Backfill(ctx, in.Job, client.BackfillOptions{From: in.From, To: in.To, Rate: in.Rate, Clip: in.Clip}, nil)
+	rate, err := row.Rate(in.Rate)
+	if err != nil {
+		return Backfilled{}, err
+	}
+	b, err := c.Backfill(ctx, in.Job, client.BackfillOptions{From: in.From, To: in.To, Rate: rate, Clip: in.Clip}, nil)
 	out := Backfilled{b.Slots, b.Known(), b.Waiting, b.TooOld, b.Published, err == nil}
 	if ctx.Err() != nil && b.Slots > 0 {
 		err = nil

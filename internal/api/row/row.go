@@ -4,6 +4,7 @@ package row
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -113,6 +114,18 @@ type Backfill struct {
 	Waiting   int               `json:"waiting" doc:"slots that waited already"`
 	Folded    int               `json:"folded"`
 	TooOld    int               `json:"too_old" doc:"slots that are older than the horizon, and were left out"`
+}
+
+// Rate returns the rate of a request for a backfill, in messages per second. rate is nil if the request
+// has none: 0 is not a request without a rate.
+func Rate(rate *int) (int, error) {
+	switch {
+	case rate == nil:
+		return client.DefaultRate, nil
+	case *rate == 0:
+		return 0, fmt.Errorf("%w rate 0/s: want 1/s to %d/s", job.ErrInvalid, client.MaxRate)
+	}
+	return *rate, nil
 }
 
 // Backfilled is the row of a backfill.

@@ -111,6 +111,9 @@ func (a *API) route(all []operation) {
 		a.mux.HandleFunc(key, func(w http.ResponseWriter, r *http.Request) { a.serveVerb(ops, w, r) })
 	}
 	for pattern, allowed := range methods {
+		if slices.Contains(allowed, http.MethodGet) {
+			allowed = append(allowed, http.MethodHead) // the mux serves it with GET
+		}
 		slices.Sort(allowed)
 		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))

@@ -166,6 +166,10 @@ func TestEveryOperationIsWhatTheDocumentSays(t *testing.T) {
 	}
 	k.do(t, request{op: "deleteJob", path: "/jobs/report", header: []string{"If-Match", first}, want: 412})
 	k.do(t, request{op: "deleteJob", path: "/jobs/report", header: []string{"If-Match", ""}, want: 400})
+	_, body = k.do(t, request{op: "deleteJob", path: "/jobs/report", header: []string{"If-Match", "W/" + second}, want: 412})
+	if !strings.Contains(body, "weak") {
+		t.Errorf("a weak ETag: %s", body)
+	}
 	k.do(t, request{op: "deleteJob", path: "/jobs/report", want: 200})
 	k.do(t, request{op: "getJob", path: "/jobs/report", want: 404})
 
@@ -363,6 +367,7 @@ func TestBadRequestsNameWhatIsWrong(t *testing.T) {
 		{request{op: "backfillJob", path: "/jobs/quick:backfill", body: `{"from":"2026-01-01T00:00:00Z","rate":"fast"}`, want: 400}, "rate", "number"},
 		{request{op: "backfillJob", path: "/jobs/quick:backfill", body: `{"from":"2027-01-01T00:00:00Z","to":"2026-01-01T00:00:00Z"}`, want: 400}, "to", "2026"},
 		{request{op: "backfillJob", path: "/jobs/quick:backfill", body: `{"from":"2026-01-01T00:00:00Z","to":"2026-01-02T00:00:00Z","rate":10001}`, want: 400}, "rate", "10001"},
+		{request{op: "backfillJob", path: "/jobs/quick:backfill", body: `{"from":"2026-01-01T00:00:00Z","to":"2026-01-02T00:00:00Z","rate":0}`, want: 400}, "rate", "rate 0/s"},
 		{request{op: "backfillJob", path: "/jobs/quick:backfill", body: `{"from":"2199-01-01T00:00:00Z"}`, want: 400}, "from", "in the future"},
 		{request{op: "backfillJob", path: "/jobs/quick:backfill", body: `{"from":"2026-01-01T00:00:00Z","to":"2199-01-01T00:00:00Z"}`, want: 400}, "to", "in the future"},
 		{request{op: "pauseJob", path: "/jobs/nosuch:pause", want: 404}, "", "not found"},
@@ -396,6 +401,9 @@ func TestBadRequestsNameWhatIsWrong(t *testing.T) {
 		w.Body.Close()
 		if w.StatusCode != want || w.Header.Get("Content-Type") != "application/problem+json" || (want == 405) != (w.Header.Get("Allow") != "") {
 			t.Errorf("%s %s: %d %v, want %d", method, path, w.StatusCode, w.Header, want)
+		}
+		if allow := w.Header.Get("Allow"); strings.Contains(allow, "GET") != strings.Contains(allow, "HEAD") {
+			t.Errorf("%s %s: allows %s; HEAD is served with GET", method, path, allow)
 		}
 	}
 	after, err := c.Jobs(t.Context(), client.JobFilter{})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -182,10 +183,16 @@ func (in putIn) check(would client.Applied) error {
 	return nil
 }
 
+// weak is an ETag that a proxy has weakened, as one that compresses answers does.
+var weak = regexp.MustCompile(`^W/"[0-9]{1,20}"$`)
+
 // revisionOf reads an ETag. "" is 0.
 func revisionOf(match string) (uint64, error) {
 	if match == "" {
 		return 0, nil
+	}
+	if weak.MatchString(match) {
+		return 0, problem.New(fault.Changed, fmt.Sprintf("If-Match %s is a weak ETag, which matches no job (RFC 9110): send %s", match, match[len("W/"):]))
 	}
 	n, err := strconv.ParseUint(strings.Trim(match, `"`), 10, 64)
 	if err != nil || etag(n) != match {

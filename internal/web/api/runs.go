@@ -31,7 +31,7 @@ type triggerIn struct {
 type Range struct {
 	From time.Time `json:"from" doc:"the beginning of the range"`
 	To   time.Time `json:"to,omitzero" doc:"the end of the range, exclusive; left out: now"`
-	Rate int       `json:"rate,omitempty" doc:"messages per second, 1 to 10,000; left out: 100"`
+	Rate *int      `json:"rate,omitempty" doc:"messages per second, 1 to 10,000; left out: 100"`
 	Clip bool      `json:"clip,omitempty" doc:"leave out the slots that are older than the horizon; otherwise they are an error, and nothing is published"`
 }
 
@@ -111,7 +111,11 @@ func backfill(ctx context.Context, c *call, in backfillIn) (Filled, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.api.cfg.Patience/2)
 	defer cancel()
-	b := client.BackfillOptions{From: in.Body.From, To: in.Body.To, Rate: in.Body.Rate, Clip: in.Body.Clip}
+	rate, err := row.Rate(in.Body.Rate)
+	if err != nil {
+		return Filled{}, blame("rate", err)
+	}
+	b := client.BackfillOptions{From: in.Body.From, To: in.Body.To, Rate: rate, Clip: in.Body.Clip}
 	if err := cmp.Or(blame("to", client.BackfillOptions{From: b.From, To: b.To}.Validate()), blame("rate", b.Validate())); err != nil {
 		return Filled{}, err
 	}

@@ -33,3 +33,17 @@ func TestPagesMarkAShadow(t *testing.T) {
 		t.Errorf("a slot that ran: %s", text)
 	}
 }
+
+// The script of the pages splits data-live at spaces.
+func TestPagesTakeNoIntervalFromTheNameOfAJob(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	for _, path := range []string{"activity", "slots"} {
+		if status, markup, _ := a.get(t, path+"?job=x+every:1"); status != 400 || strings.Contains(markup, `data-live="job:`) {
+			t.Errorf("%s: %d %s", path, status, markup)
+		}
+		if status, markup, _ := a.get(t, path+"?job=report"); status != 200 || !strings.Contains(markup, `data-live="job:report`) {
+			t.Errorf("%s: %d %s", path, status, markup)
+		}
+	}
+}
