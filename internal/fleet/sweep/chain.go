@@ -95,7 +95,7 @@ func (s *Sweeper) offerFollowers(ctx context.Context, hasMessage map[job.Slot]bo
 func (s *Sweeper) offerFollower(ctx context.Context, next job.Slot, f follower) (follows bool, err error) {
 	jobs := s.cfg.After(f.before.Job)
 	i := slices.IndexFunc(jobs, func(e plans.Entry) bool { return e.Job.Name == next.Job })
-	if i < 0 || !jobs[i].Chained(f.since) {
+	if i < 0 {
 		return false, nil // the job was edited or removed
 	}
 	if _, _, err := s.cfg.Ledger.Read(ctx, next); !errors.Is(err, job.ErrNotFound) {
@@ -103,6 +103,7 @@ func (s *Sweeper) offerFollower(ctx context.Context, next job.Slot, f follower) 
 	}
 	var rec job.Record // of f.before
 	var revision uint64
+	var due time.Time
 	for _, name := range jobs[i].Job.After {
 		before := next
 		before.Job = name
@@ -116,6 +117,10 @@ func (s *Sweeper) offerFollower(ctx context.Context, next job.Slot, f follower) 
 		if before == f.before {
 			rec, revision = r, at
 		}
+		due = plans.Later(due, r.Finished)
+	}
+	if !jobs[i].Chained(due) {
+		return false, nil // core.Chain returns nothing, and each offer would send the alerts of before again
 	}
 	return true, s.publish(ctx, rec, revision)
 }

@@ -19,23 +19,24 @@ func TestASlotIsOfferedAgainIfItsFollowerIsMissing(t *testing.T) {
 	check, load := extract, extract
 	check.Job, load.Job = "check", "load"
 	done := func(s job.Slot, state job.State) job.Record {
-		return job.Record{Slot: s, State: state, Node: "w1", Finished: time.Now()}
+		return job.Record{Slot: s, State: state, Node: "w1", Finished: time.Now().Add(-time.Second)}
 	}
 	for name, c := range map[string]struct {
 		make func(*site)
 		want bool
 	}{
-		"all have succeeded":       {func(s *site) {}, offered},
-		"it has a record":          {func(s *site) { s.record(done(load, job.Failed)) }, nothing},
-		"it runs":                  {func(s *site) { s.record(job.Record{Slot: load, State: job.Running, Node: "alive"}) }, nothing},
-		"it waits":                 {func(s *site) { s.publish(core.Message{Slot: load, Chained: true}) }, nothing},
-		"a shard of it waits":      {func(s *site) { s.publish(core.Message{Slot: load.WithShard(2, 3), Chained: true}) }, nothing},
-		"another has failed":       {func(s *site) { s.record(done(check, job.Failed)) }, nothing},
-		"another has not begun":    {func(s *site) { s.after[0].Job.After = append(s.after[0].Job.After, "more") }, nothing},
-		"the job came later":       {func(s *site) { s.after[0].Time = time.Now().Add(time.Minute) }, nothing},
-		"it was long ago":          {func(s *site) { s.shift = 25 * time.Hour }, nothing},
-		"it was a moment ago":      {func(s *site) { s.shift = 10 * time.Second }, nothing},
-		"nothing comes after that": {func(s *site) { s.after = nil }, nothing},
+		"all have succeeded":            {func(s *site) {}, offered},
+		"it has a record":               {func(s *site) { s.record(done(load, job.Failed)) }, nothing},
+		"it runs":                       {func(s *site) { s.record(job.Record{Slot: load, State: job.Running, Node: "alive"}) }, nothing},
+		"it waits":                      {func(s *site) { s.publish(core.Message{Slot: load, Chained: true}) }, nothing},
+		"a shard of it waits":           {func(s *site) { s.publish(core.Message{Slot: load.WithShard(2, 3), Chained: true}) }, nothing},
+		"another has failed":            {func(s *site) { s.record(done(check, job.Failed)) }, nothing},
+		"another has not begun":         {func(s *site) { s.after[0].Job.After = append(s.after[0].Job.After, "more") }, nothing},
+		"the job came later":            {func(s *site) { s.after[0].Time = time.Now().Add(time.Minute) }, nothing},
+		"the job came before the write": {func(s *site) { s.after[0].Time = time.Now().Add(-500 * time.Millisecond) }, nothing},
+		"it was long ago":               {func(s *site) { s.shift = 25 * time.Hour }, nothing},
+		"it was a moment ago":           {func(s *site) { s.shift = 10 * time.Second }, nothing},
+		"nothing comes after that":      {func(s *site) { s.after = nil }, nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
