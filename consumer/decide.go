@@ -131,7 +131,7 @@ func (t *task) decide(mayBlock bool) flow {
 	t.decision = core.Decide(t.d, t.view)
 	starts := t.decision.Action == core.Enter || t.decision.Action == core.Start
 	switch {
-	case starts && (core.IsClosed(t.stopping) || !core.IsClosed(t.cfg.Ready())):
+	case starts && (core.IsClosed(t.stopping) && !t.goesOn() || !core.IsClosed(t.cfg.Ready())):
 		return t.respondWith(later(0)) // without a delay: newer messages would overtake a delayed one
 	case !starts && !mayBlock:
 		return wouldBlock
@@ -160,6 +160,13 @@ func (t *task) decide(mayBlock bool) flow {
 		return t.acknowledge()
 	}
 	return onward
+}
+
+// goesOn reports whether a task of a consumer that is ending may start its slot. It may if the
+// consumer is only retired and the slot is in its job's lock. In the queue, which may have no other
+// worker, the slot would keep its place in the lock, and the job's later slots would be skipped.
+func (t *task) goesOn() bool {
+	return t.decision.Action == core.Start && t.lock.entered && core.IsClosed(t.retired) && t.handlersCtx.Err() == nil
 }
 
 // acknowledge goes on with a slot that already has its outcome. The worker that wrote it may not

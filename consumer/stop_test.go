@@ -156,6 +156,32 @@ func TestRetireLetsRunningSlotsEndWithoutAGrace(t *testing.T) {
 	})
 }
 
+// No other worker may work on the queue: the slot would wait there, in its job's lock, and the later
+// slots of the job would be skipped.
+func TestRetireLetsASlotInItsJobsLockBegin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		locks := watched(b.cfg.Locks)
+		locks.stop, b.cfg.Locks = 1, locks
+		b.handle(job.Job{Name: "report", Overlap: job.OverlapSkip}, func(context.Context, job.Run) error { return nil })
+		c := consumer.New(b.cfg)
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(t.Context()) }()
+		slot := b.publish("report")
+		<-locks.reached
+		c.Retire()
+		synctest.Wait()
+		close(locks.open)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if r := b.record(slot); r.State != job.Succeeded {
+			t.Errorf("the slot is %s: %s", r.State, r.Error)
+		}
+	})
+}
+
 func TestRetireLeavesTheGraceToStopping(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
