@@ -195,7 +195,8 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	if trace := get(HeaderTraceparent); len(trace) <= codec.MaxWord {
 		m.Traceparent = trace // a longer one is invalid
 	}
-	m.Node = strings.ToValidUTF8(codec.Clip(get(HeaderNode)), "")
+	node := get(HeaderNode)
+	m.Node = strings.ToValidUTF8(node[:min(len(node), codec.MaxWord)], "")
 	m.CaughtUp, m.Backfill = get(HeaderCaughtUp) != "", get(HeaderBackfill) != ""
 	m.Chained, m.Event = get(HeaderChained) != "", get(HeaderEvent) != ""
 	m.Refused = codec.ClipTo(strings.ToValidUTF8(get(HeaderRefused), "\uFFFD"), maxErrorBytes)

@@ -2,13 +2,13 @@
 import { createHash } from "node:crypto";
 import { Invalid, checkName } from "./names.js";
 import { decodeAs } from "./bounds.js";
-import { UnknownVersion, formatDuration, formatInstant, optional, parseDuration, parseInstant, rawMember } from "./values.js";
+import { formatDuration, formatInstant, optional, parseDuration, parseInstant, rawMember } from "./values.js";
 import { parseSchedule } from "./schedule.js";
 
 const planDefaults = { schedule: "", timezone: "UTC", dst_gap: "after", dst_overlap: "first" };
 
-// given returns the members that are not null.
-const given = (object) => Object.fromEntries(Object.entries(object ?? {}).filter(([, v]) => v !== null));
+// given returns the members that are not null, empty or 0. Such a member counts as absent.
+const given = (object) => Object.fromEntries(Object.entries(object ?? {}).filter(([name, v]) => v !== null && v !== "" && v !== 0 && v.length !== 0 && !(lengths.has(name) && parseDuration(v) === 0)));
 
 export function withDefaults(raw) {
   const job = { ...given(raw), ...(Object.hasOwn(raw, "payload") && { payload: raw.payload }) };
@@ -35,20 +35,15 @@ class UnknownSchedule extends Invalid {}
 // the result is the text as it was written.
 export function parseEntry(text, revision, time) {
   const value = decodeAs("definition", text);
-  const job = withDefaults(value.job ?? {});
-  checkName("job", job.name);
-  checkName("queue", job.queue);
-  for (const name of lengths) if (job[name]) parseDuration(job[name]);
+  const job = withDefaults(value.job);
   const payload = rawMember(rawMember(text, "job") ?? "{}", "payload") ?? "";
+  validate(job, payload);
   const entry = { job, payload, revision, time, paused: value.paused === true };
   const since = optional(value.since) ?? time;
   const past = (value.past ?? []).map((p) => ({ from: parseInstant(p.from), plan: planOf(p.plan) }));
   entry.plans = [...past, { from: since, plan: job.plan }];
   entry.plans.forEach((p, i) => {
-    const unknown = foreign(p.plan, planMembers) ?? foreign(p.plan.on ?? {}, planMembers.on);
-    if (unknown) throw new UnknownVersion(`plan: unknown member ${unknown}: a newer program may compute other slots`);
     p.to = entry.plans[i + 1]?.from; // of the last: none
-    if (p.plan.spread) parseDuration(p.plan.spread);
     try {
       p.schedule = parseSchedule(job.name, p.plan);
     } catch (err) {
@@ -59,7 +54,28 @@ export function parseEntry(text, revision, time) {
   return entry;
 }
 
-const foreign = (plan, known) => Object.keys(plan).find((name) => !Object.hasOwn(known, name));
+// validate refuses a job that no program runs. A worker that took an unknown policy for another one would decide
+// otherwise than the program that knows it.
+function validate(job, payload) {
+  checkName("job", job.name);
+  checkName("queue", job.queue);
+  const check = (ok, name) => {
+    if (!ok) throw new Invalid(`job ${job.name}: ${name} ${JSON.stringify(job[name])} is out of bounds`);
+  };
+  for (const [name, least, most] of [["attempts", 1, 1000], ["concurrency", 0, 1000], ["catch_up_max", 1, 1000], ["output", 0, 65_536]]) {
+    check((job[name] ?? 0) >= least && (job[name] ?? 0) <= most, name);
+  }
+  for (const name of ["timeout", "deadline", "backoff", "catch_up_within", "late_after"]) check(parseDuration(job[name] ?? "0s") >= 0, name);
+  check(parseDuration(job.max_backoff) >= parseDuration(job.backoff), "max_backoff");
+  check(["skip", "queue", "latest", "replace", "allow"].includes(job.overlap), "overlap");
+  check(["latest", "all", "none"].includes(job.catch_up), "catch_up");
+  check(["cancel", "finish"].includes(job.on_lease_lost ?? "cancel"), "on_lease_lost");
+  check(Buffer.byteLength(payload) <= 262_144, "payload");
+  const either = (a, b) => Boolean(a) !== Boolean(b);
+  for (const name of ["on_failure", "on_missed", "on_success", "on_recovered", "on_late"]) {
+    check(!job[name] || (either(job[name].http?.url, job[name].http?.url_env) && !job[name].nats) || (job[name].nats?.subject && !job[name].http), name);
+  }
+}
 
 // pausesOf returns the pauses of a job. When the last one begins or ends, its writer does not know the
 // timestamp of its own write, which is time.

@@ -5,7 +5,7 @@ import { jetstreamManager } from "@nats-io/jetstream";
 import { planAt } from "./definition.js";
 import { formatMessage } from "./message.js";
 import { parseSlot, slotID, slotKey } from "./names.js";
-import { parseInstant } from "./values.js";
+import { optional } from "./values.js";
 import { backOff, decodeOf, pause, repeat } from "./store.js";
 
 const giveUp = 20_000; // ms without an acknowledgement until stored throws; the next delivery publishes again
@@ -51,7 +51,7 @@ export function alertOf(record, revision, entry, node, namespace) {
 export function chain(entry, before, message, node) {
   const { after, shards } = entry.job.plan;
   if (before.length < after.length || before.some((r) => r.state !== "succeeded")) return [];
-  const due = before.map((r) => parseInstant(r.finished)).reduce((a, b) => (a > b ? a : b));
+  const due = before.map((r) => optional(r.finished) ?? 0n).reduce((a, b) => (a > b ? a : b));
   if (!planAt(entry, due)?.plan.after?.length) return []; // the job had a schedule then, or did not exist
   const { shard, shards: _, ...slot } = { ...message.slot, job: entry.job.name };
   const common = { revision: entry.revision, node, due, chained: true, caughtUp: message.caughtUp || message.offer > 0, backfill: message.backfill };

@@ -1,14 +1,15 @@
 // The headers of a slot message (docs/protocol.md, section 7).
 import { Invalid, parseSlot, slotID } from "./names.js";
-import { formatInstant, fromSeconds, optional, parseInstant } from "./values.js";
+import { formatInstant, fromSeconds, optional } from "./values.js";
 
 // Contradiction is the error of a message that names another slot than its subject or its message ID. No
 // version of any program can process such a message.
 export class Contradiction extends Invalid {}
 
-// parseMessage reads headers: get(name) returns the value of a header, or "". subject is the subject on
+// parseMessage reads headers: header(name) returns the value of a header, or "". subject is the subject on
 // which the message was published; it must name the slot's job.
-export function parseMessage(get, subject) {
+export function parseMessage(header, subject) {
+  const get = (name) => header(name).replace(/^\p{White_Space}+|\p{White_Space}+$/gu, "");
   const [, id, offer] = /^(.*?)(?:\/r([0-9]+))?$/s.exec(get("Nats-Msg-Id"));
   const slot = parseSlot(get("Cronce-Slot") || id);
   if (id && id !== slotID(slot)) throw new Contradiction(`slot ${slotID(slot)} has the message ID of ${id}`);
@@ -17,9 +18,9 @@ export function parseMessage(get, subject) {
   const message = {
     slot, revision: natural(get, "Cronce-Job-Revision"), node: clip(get("Cronce-Node")), offer: Number(offer ?? 0),
     caughtUp: get("Cronce-Caught-Up") !== "", chained: get("Cronce-Chained") !== "", event: get("Cronce-Event") !== "", backfill: get("Cronce-Backfill") !== "",
-    refused: get("Cronce-Refused"), missed: Math.min(natural(get, "Cronce-Missed"), 2 ** 31 - 1), missedLast: optional(get("Cronce-Missed-Last") || undefined),
+    refused: get("Cronce-Refused"), missed: Math.min(natural(get, "Cronce-Missed"), 2 ** 31 - 1), missedLast: optional(get("Cronce-Missed-Last")),
   };
-  message.due = get("Cronce-Due") ? parseInstant(get("Cronce-Due")) : slot.at === undefined ? undefined : fromSeconds(slot.at);
+  message.due = optional(get("Cronce-Due")) ?? (slot.at === undefined ? undefined : fromSeconds(slot.at));
   if (slot.at !== undefined && !message.chained && message.due < fromSeconds(slot.at)) message.due = fromSeconds(slot.at);
   return message;
 }
@@ -30,7 +31,7 @@ const clip = (name) => Buffer.from(name).subarray(0, 256).toString().replace(/\u
 function natural(get, name) {
   const text = get(name);
   if (!/^\d*$/.test(text) || BigInt(text) >= 2n ** 64n) throw new Invalid(`${name}: ${JSON.stringify(text)} is not a number`);
-  return Number(text);
+  return Math.min(Number(text), Number.MAX_SAFE_INTEGER); // a larger revision would be recorded as one that no program can read
 }
 
 // formatMessage returns the headers of a message, for a producer or a trigger.

@@ -1,6 +1,6 @@
 // Schedules (docs/protocol.md, section 6): which instants are slots. Instants are whole seconds since 1970.
 // A local time is a wall-clock time, also in seconds since 1970, as if the zone were UTC.
-import { Invalid } from "./names.js";
+import { Invalid, checkName } from "./names.js";
 import { parseDuration, parseInstant } from "./values.js";
 import { hashOf } from "./hash.js";
 import { spansFrom, checkZone } from "./zone.js";
@@ -8,6 +8,7 @@ import { spansFrom, checkZone } from "./zone.js";
 const day = 86400;
 const lastYear = 9999;
 const end = Date.UTC(lastYear + 1, 0, 1) / 1000;
+const first = -62_135_596_800; // the year 1
 
 const fields = [
   { name: "second", low: 0, high: 59 },
@@ -26,91 +27,116 @@ const macros = {
 // parseSchedule returns the schedule of a job's plan: {next(after), includes(at), delay}. next returns
 // undefined if there is no later slot. delay is in seconds.
 export function parseSchedule(job, plan) {
-  if (plan.schedule === "none" || (!plan.schedule && (plan.after?.length || plan.on))) return withoutSlots(plan);
-  const zone = checkZone(plan.timezone ?? "UTC");
+  if (plan.schedule === "none" || plan.after?.length || plan.on) return withoutSlots(job, plan);
+  const zone = checkZone(plan.timezone || "UTC");
+  if (!["after", "skip"].includes(plan.dst_gap ?? "after")) throw new Invalid(`dst_gap ${JSON.stringify(plan.dst_gap)}: want after or skip`);
+  if (!["first", "second", "both"].includes(plan.dst_overlap ?? "first")) throw new Invalid(`dst_overlap ${JSON.stringify(plan.dst_overlap)}: want first, second or both`);
   const source = parseSource(job, plan, zone);
   const excluded = parseExclusions(plan.exclude ?? []);
   const from = plan.from === undefined ? undefined : ceilSeconds(parseInstant(plan.from));
   const until = plan.until === undefined ? end : ceilSeconds(parseInstant(plan.until));
+  if (plan.from !== undefined && plan.until !== undefined && parseInstant(plan.until) <= parseInstant(plan.from)) throw new Invalid(`until ${plan.until}: want an instant after from ${plan.from}`);
   function next(after) {
     if (from !== undefined && after < from) after = from - 1;
-    const last = after + 400 * 366 * day; // the calendar repeats itself after 400 years
-    for (let begin = after, at, passed = 0; ; begin = at) {
-      let skip = 0; // seconds from the instant at, all of which are excluded
-      for (at of source(begin)) {
-        if (at >= until || at > last) return undefined;
-        skip = excluded(at, zone);
-        if (!skip) return at;
-        if (++passed > 150_000) throw new Invalid(`schedule ${plan.schedule}: too many slots in a row are excluded`); // 400 years have 146,097 days
-        if (skip > 1 && zone.offset(at + skip - 1) === zone.offset(at)) break;
-        skip = 0;
-      }
-      if (!skip) return undefined;
-      at += skip - 1;
+    const last = source.repeats ? after + 400 * 366 * day : Infinity; // the calendar repeats itself after 400 years
+    const slots = source(after);
+    for (let passed = 0, least; ; passed++) {
+      const { value: slot, done } = slots.next(least);
+      if (done || slot.at >= until || slot.at > last) return undefined;
+      if (!excluded) return slot.at;
+      const { at, offset = zone.offset(at), end: same = at } = slot;
+      const skip = excluded(at + offset); // seconds from the instant at, all of which are excluded
+      if (!skip) return at;
+      if (passed > 150_000) throw new Invalid(`schedule ${plan.schedule}: too many slots in a row are excluded`); // 400 years have 146,097 days
+      least = at + skip <= same || zone.offset(at + skip - 1) === offset ? at + skip : undefined;
     }
   }
-  const spread = plan.spread ? parseDuration(plan.spread) / 1000 : 0;
+  const spread = parseDuration(plan.spread ?? "0s") / 1000;
+  if (!Number.isInteger(spread) || spread < 0 || spread > day) throw new Invalid(`spread ${plan.spread}: want whole seconds, from 0s to 24h`);
   const schedule = { next, includes: (at) => next(at - 1) === at, delay: spread ? hashOf(job, "spread", spread) : 0 };
-  if (next(-1) === undefined) throw new Invalid(`schedule ${plan.schedule}: has no slot at any time`);
+  // Most zones had their first change after 1870. A gap moves a slot, so that it may not be excluded.
+  if ([0, Date.UTC(1870, 0, 1) / 1000, first].every((at) => next(at - 1) === undefined)) throw new Invalid(`schedule ${plan.schedule}: has no slot at any time`);
   return schedule;
 }
 
 // withoutSlots is the schedule of a job that other jobs, messages or only triggers start.
-function withoutSlots(plan) {
+function withoutSlots(job, plan) {
+  const { schedule, after = [], on } = plan;
+  if ([schedule, after.length, on].filter(Boolean).length > 1) throw new Invalid("want one of schedule, after and on");
+  if (after.length > 32 || after.includes(job) || new Set(after).size < after.length) throw new Invalid("after: want up to 32 other jobs, each once");
+  for (const other of after) checkName("after", other);
+  if (on && !(isStream(on.stream) && isSubject(on.subject))) throw new Invalid(`on: want the name of a stream, and one of its subjects`);
   const unused = ["spread", "from", "until", "exclude"].find((member) => plan[member]?.length);
   if (unused || (plan.timezone ?? "UTC") !== "UTC") throw new Invalid(`${unused ?? "timezone"}: it applies to schedules only`);
   return { next: () => undefined, includes: () => false, delay: 0 };
 }
 
+const isStream = (name) => /^[^ .*>/\\\0-\x1f\x7f]+$/.test(name) && Buffer.byteLength(name) <= 255;
+
+function isSubject(subject) {
+  const tokens = subject.split("."), full = tokens.indexOf(">");
+  return !/[ \0-\x1f\x7f]/.test(subject) && Buffer.byteLength(subject) <= 1024 && tokens.every(Boolean) && (full < 0 || full === tokens.length - 1);
+}
+
 const ceilSeconds = (ns) => Math.ceil(Number(ns / 1_000_000n) / 1000);
 
-// parseSource returns a generator: given an instant, it yields all later ones of the schedule, in order.
+// parseSource returns a generator: given an instant, it yields all later ones of the schedule, in order, as {at}. If it
+// knows them, each has offset, that of the zone, and end, until when the zone has this offset. It leaves out those before
+// an instant that is passed to its next(). repeats is true if the schedule repeats itself with the calendar.
 function parseSource(job, plan, zone) {
   const text = plan.schedule ?? "";
   if (text.startsWith("@every ")) {
     const period = parseDuration(text.slice(7).trim()) / 1000;
     if (!(period >= 1) || !Number.isInteger(period)) throw new Invalid(`schedule ${text}: want whole seconds, 1s or more`);
     return function* (after) {
-      for (let at = (Math.floor(after / period) + 1) * period; at < end; at += period) yield at;
+      for (let at = (Math.floor(after / period) + 1) * period; at < end; at += period) {
+        const least = yield { at };
+        if (least > at) at = Math.ceil(least / period) * period - period;
+      }
     };
   }
   if (text.startsWith("@at ")) {
     const at = Number(parseInstant(text.slice(4).trim()) / 1_000_000n) / 1000;
     if (!Number.isInteger(at)) throw new Invalid(`schedule ${text}: want whole seconds`);
-    return function* (after) { if (at > after) yield at; };
+    return function* (after) { if (at > after) yield { at }; };
   }
   const clock = parseExpression(job, text);
+  if (clock.never) return Object.assign(function* () {}, { repeats: true });
   const gap = clock.elapsed ? "skip" : plan.dst_gap ?? "after";
   const overlap = clock.elapsed ? "both" : plan.dst_overlap ?? "first";
-  return (after) => instants(clock, zone, after, gap, overlap);
+  return Object.assign((after) => instants(clock, zone, after, gap, overlap), { repeats: true });
 }
 
 // instants yields the instants that match, span by span: the zone's offset does not change within a span.
 // gap decides about the local times that the clock skips before a span, and overlap about those that occur
 // in two spans.
 function* instants(clock, zone, after, gap, overlap) {
+  let least = after + 1;
   for (const span of spansFrom(zone, after)) {
+    if (span.end <= least) continue;
     const begin = span.start + span.offset; // local
     let from = begin, to = Math.min(span.end, end) + span.offset;
     const before = span.before; // the offset of the previous span, if there is one
     if (before !== undefined && before < span.offset && gap === "after" && span.start > after) {
       const lost = clock.next(span.start + before);
       // If the schedule also has the local time of the span's first instant, both are one slot.
-      if (lost !== undefined && lost < begin && clock.next(begin) !== begin) yield span.start;
+      if (lost !== undefined && lost < begin && clock.next(begin) !== begin && span.start >= least) least = (yield { at: span.start, ...span }) ?? least;
     }
     if (before !== undefined && before > span.offset && overlap === "first") from = span.start + before;
     if (span.after !== undefined && span.after < span.offset && overlap === "second") to = span.end + span.after;
-    from = Math.max(from, after + 1 + span.offset);
-    for (let local = clock.next(from); local !== undefined && local < to; local = clock.next(local + 1)) yield local - span.offset;
+    from = Math.max(from, least + span.offset);
+    for (let local = clock.next(from); local !== undefined && local < to; local = clock.next(Math.max(local + 1, least + span.offset))) {
+      least = (yield { at: local - span.offset, ...span }) ?? least;
+    }
   }
 }
 
-// parseExpression returns {next(local), matches(local), elapsed}. next returns the first matching local time
-// at or after local. job is the job's name, or undefined for an exclusion.
+// parseExpression returns {next(local), matches(local), elapsed, never}. next returns the first matching local time
+// at or after local. never is true if there is none. job is the job's name, or undefined for an exclusion.
 function parseExpression(job, text) {
-  let parts = (macros[text] ?? text).trim().split(/\s+/);
+  let parts = (job === undefined ? text : macros[text] ?? text).trim().split(/\s+/);
   if (parts.length === 5) parts = ["0", ...parts];
-  if (parts.length !== 6 || !/^[ -~\t]*$/.test(text)) throw new Invalid(`schedule ${JSON.stringify(text)}: want five fields, six, or @ and a word`);
+  if (parts.length !== 6 || !/^[ -~\t]{0,1024}$/.test(text)) throw new Invalid(`schedule ${JSON.stringify(text)}: want five fields, six, or @ and a word`);
   const sets = parts.map((p, i) => parseField(job, fields[i], p));
   const [seconds, minutes, hours, doms, months, dows] = sets;
   const either = doms.restricts && dows.restricts;
@@ -125,7 +151,7 @@ function parseExpression(job, text) {
   // The Gregorian calendar repeats itself after 400 years.
   const next = (local) => {
     let date = Math.floor(local / day) * day;
-    const last = Math.min(date + 400 * 366 * day, end);
+    const last = Math.min(date + 400 * 366 * day, end + day); // in the east of Greenwich, the year 10000 has begun by the end
     for (; date < last; date += day) {
       if (!onDay(date)) continue;
       const least = local - date; // negative on later days
@@ -137,10 +163,12 @@ function parseExpression(job, text) {
     return undefined;
   };
   return {
-    next, elapsed: /^[*?]/.test(parts[2]), wholeDays: hours.size === 24 && minutes.size === 60,
+    next, never: !either && ![...months].some((month) => [...doms].some((dom) => dom <= longest[month - 1])), elapsed: /^[*?]/.test(parts[2]), wholeDays: hours.size === 24 && minutes.size === 60,
     matches: (local) => onDay(Math.floor(local / day) * day) && hours.has(of(local, 3600, 24)) && minutes.has(of(local, 60, 60)) && seconds.has(of(local, 1, 60)),
   };
 }
+
+const longest = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]; // days that a month can have
 
 const of = (local, unit, size) => ((Math.floor(local / unit) % size) + size) % size;
 
@@ -150,15 +178,15 @@ function parseField(job, field, text) {
   const number = (word) => {
     const named = field.words?.indexOf(word.toUpperCase()) ?? -1;
     if (named >= 0) return named + field.first;
-    if (!/^\d{1,4}$/.test(word) || Number(word) < field.low || Number(word) > field.high) throw wrong(`${word} is not ${field.low} to ${field.high}`);
+    if (!/^\d{1,9}$/.test(word) || Number(word) < field.low || Number(word) > field.high) throw wrong(`${word} is not ${field.low} to ${field.high}`);
     return Number(word);
   };
   const top = field.stepHigh ?? field.high;
   for (const item of text.split(",")) {
-    const m = /^(\*|\?|H(?:\((\w+)-(\w+)\))?|(\w+)(?:-(\w+))?)(?:\/(\d{1,4}))?$/.exec(item);
+    const m = /^(\*|\?|H(?:\((\w+)-(\w+)\))?|(\w+)(?:-(\w+))?)(?:\/(\d{1,9}))?$/.exec(item);
     if (!m) throw wrong("not *, n, a-b, H, or one of them with a step");
     const step = m[6] === undefined ? undefined : Number(m[6]);
-    if (step === 0) throw wrong("a step of 0");
+    if (step === 0 || step > top - field.low + 1) throw wrong(`a step of ${step}: want 1 to ${top - field.low + 1}`);
     let low, high;
     if (item[0] === "*" || item[0] === "?") {
       [low, high] = [field.low, top];
@@ -166,6 +194,7 @@ function parseField(job, field, text) {
       if (job === undefined) throw wrong("an exclusion has no H");
       [low, high] = m[2] === undefined ? [field.low, field.hashHigh ?? field.high] : [number(m[2]), number(m[3])];
       if (low > high) throw wrong("a range that ends before it begins");
+      if (step > high - low + 1) throw wrong("a step that is longer than the range");
       low += hashOf(job, field.name, step ?? high - low + 1);
       if (step === undefined) high = low;
     } else {
@@ -181,22 +210,24 @@ function parseField(job, field, text) {
   return set;
 }
 
-// parseExclusions returns a function (at, zone) => for how many seconds from the instant at, by the wall clock, all
-// instants are excluded: 0 if that instant is not.
+// parseExclusions returns a function (local) => for how many seconds from this local time all instants are excluded: 0
+// if that instant is not. It returns undefined if nothing is excluded.
 function parseExclusions(list) {
   const dates = new Set(), clocks = [];
+  if (list.length > 1000) throw new Invalid(`exclude: ${list.length} entries, at most 1000`);
   for (const text of list) {
     if (/^\d{4}-\d\d-\d\d$/.test(text)) {
+      if (!new Date(`${text}T00:00:00Z`).toJSON()?.startsWith(text)) throw new Invalid(`exclude ${text}: there is no such date`);
       dates.add(text);
     } else {
-      const minutes = (macros[text] ?? text).trim().split(/\s+/).length === 5;
+      if (clocks.length === 64) throw new Invalid("exclude: at most 64 expressions");
+      const minutes = text.trim().split(/\s+/).length === 5;
       const clock = parseExpression(undefined, text);
       clocks.push({ clock, minutes, unit: minutes ? (clock.wholeDays ? day : 60) : 1 });
     }
   }
-  if (list.length === 0) return () => 0;
-  return (at, zone) => {
-    const local = at + zone.offset(at);
+  if (list.length === 0) return undefined;
+  return (local) => {
     const rest = (unit) => unit - of(local, 1, unit);
     if (dates.has(new Date(local * 1000).toISOString().slice(0, 10))) return rest(day);
     return Math.max(0, ...clocks.filter(({ clock, minutes }) => clock.matches(minutes ? Math.floor(local / 60) * 60 : local)).map(({ unit }) => rest(unit)));

@@ -38,8 +38,13 @@ export const fromSeconds = (s) => BigInt(s) * 1_000_000_000n;
 export const fromMs = (ms) => BigInt(Math.round(ms * 1000)) * 1000n;
 export const toMs = (ns) => Number(ns) / 1e6;
 
-// optional reads an instant that may be absent.
-export const optional = (text) => (text === undefined || text === null ? undefined : parseInstant(text));
+// optional reads an instant that may be absent. The first instant of the year 1 stands for none.
+export function optional(text) {
+  const ns = text ? parseInstant(text) : never;
+  return ns === never ? undefined : ns;
+}
+
+const never = -62_135_596_800_000_000_000n;
 
 const units = { h: 3_600_000, m: 60_000, s: 1000, ms: 1, us: 1e-3, "µs": 1e-3, "μs": 1e-3, ns: 1e-6 };
 
@@ -50,6 +55,7 @@ export function parseDuration(text) {
   if (!sum) throw new Invalid(`duration ${JSON.stringify(text)}`);
   let ms = 0;
   for (const [, n, unit] of sum[2].matchAll(/(\d+\.?\d*|\.\d+)(ms|us|µs|μs|ns|h|m|s)/g)) ms += Number(n) * units[unit];
+  if (ms >= 2 ** 63 / 1e6) throw new Invalid(`duration ${JSON.stringify(text)}: want less than 293 years`);
   return sum[1] === "-" ? -ms : ms;
 }
 

@@ -21,30 +21,33 @@ function load(name) {
   } catch {
     throw new Invalid(`timezone ${JSON.stringify(name)}: this program does not know it`);
   }
-  const quarters = new Map();
+  const minutes = new Map();
   const zone = {
     spans: [], // those that change has found
     offset(at) {
-      // Since 1973, clocks change only at full quarters of an hour, so one offset holds for a quarter.
+      // Since 1973, clocks change only at full minutes, so one offset holds for a minute.
       if (at < year1973) return offset(at);
-      const quarter = Math.floor(at / 900);
-      if (quarters.size > 100_000) quarters.clear();
-      if (!quarters.has(quarter)) quarters.set(quarter, offset(at));
-      return quarters.get(quarter);
+      const minute = Math.floor(at / 60);
+      if (minutes.size > 100_000) minutes.clear();
+      if (!minutes.has(minute)) minutes.set(minute, offset(at));
+      return minutes.get(minute);
     },
   };
   return zone;
 
   function offset(at) {
-    const p = Object.fromEntries(format.formatToParts(at * 1000).map(({ type, value }) => [type, value]));
+    const text = format.format(at * 1000); // 11/21/2026 AD, 08:00:00; formatToParts takes five times as long
+    const [month, day, year, hour, minute, second] = text.match(/\d+/g).map(Number);
     const local = new Date(0);
-    local.setUTCFullYear(p.era === "BC" ? 1 - p.year : Number(p.year), p.month - 1, p.day);
-    local.setUTCHours(p.hour, p.minute, p.second);
+    local.setUTCFullYear(text.includes("B") ? 1 - year : year, month - 1, day);
+    local.setUTCHours(hour, minute, second);
     return local.getTime() / 1000 - at;
   }
 }
 
 const probe = 86400;
+const week = 7 * probe;
+const [firstChange, lastRule] = [1800, 2100].map((year) => Date.UTC(year, 0, 1) / 1000); // until then no zone has changed, and from then on the changes follow rules
 const forever = Date.UTC(10000, 0, 1) / 1000;
 
 // spansFrom yields spans, periods in which the zone's offset does not change: {start, end, offset, before,
@@ -76,9 +79,10 @@ function change(zone, start, offset) {
 }
 
 function findChange(zone, start, offset) {
-  for (let at = start; at < Math.min(start + 3660 * probe, forever); at += probe) {
-    if (zone.offset(at + probe) === offset) continue;
-    let low = at, high = at + probe; // low has the offset, high another
+  for (let at = start, step; at < Math.min(start + 3660 * probe, forever); at += step) {
+    step = at < firstChange - week || at > lastRule ? week : probe;
+    if (zone.offset(at + step) === offset) continue;
+    let low = at, high = at + step; // low has the offset, high another
     while (high - low > 1) {
       const middle = Math.floor((low + high) / 2);
       if (zone.offset(middle) === offset) low = middle;
