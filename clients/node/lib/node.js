@@ -141,6 +141,14 @@ export class Node {
 
   notice({ key, text, revision }) {
     this.seen.set(key, { text, revision, since: stopwatch() });
+    this.forget();
+  }
+
+  // forget removes nodes that the bucket has forgotten: after an hour, or four leases.
+  forget() {
+    if (this.seen.size <= 1000 || this.forgot > stopwatch() - 60_000) return;
+    this.forgot = stopwatch();
+    for (const [name, { since }] of this.seen) if (since < this.forgot - Math.max(3_600_000, 4 * this.lease)) this.seen.delete(name);
   }
 
   // producers returns the records of the other live producers, as far as they can be read.

@@ -13,7 +13,7 @@ const mostPayload = 262_144;
 // trigger publishes one run of a job, and returns its slot ID. All triggers with the same job and key, from
 // any program, are one run.
 export async function trigger(nc, job, { key, payload, at, namespace = "cronce", node = "node-client", timeout = 10_000 } = {}) {
-  const store = new Store(nc, namespace), slot = parseSlot(`${job}:@${key ?? randomUUID()}`), id = slotID(slot);
+  const store = new Store(nc, namespace, { direct: true }), slot = parseSlot(`${job}:@${key ?? randomUUID()}`), id = slotID(slot);
   const body = payload === undefined ? undefined : JSON.stringify(payload);
   if (payload !== undefined && body === undefined) throw new TypeError(`trigger ${id}: the payload is not JSON`);
   if (Buffer.byteLength(body ?? "") > mostPayload) throw new RangeError(`trigger ${id}: the payload has more than ${mostPayload} bytes`);
@@ -124,13 +124,13 @@ async function setTimer(store, subject, { id, queue, job, at }, head, body, sign
 }
 
 // wait returns the outcome of a slot when there is one. It reads the record at its stream's leader, often at
-// first, and then every second.
+// first, and then every second. It rejects if the login may not read the record.
 export async function wait(nc, id, { namespace = "cronce", signal } = {}) {
-  const store = new Store(nc, namespace), key = slotKey(parseSlot(id));
+  const store = new Store(nc, namespace, { direct: true }), key = slotKey(parseSlot(id));
   for (let n = 0; ; n++) {
     signal?.throwIfAborted();
     const { value, revision } = await store.read("ledger", key).catch((err) => {
-      if (err instanceof Invalid) throw err; // a newer program wrote it
+      if (err instanceof Invalid || err.cause instanceof PermissionViolationError) throw err; // a newer program wrote it, or it may not be read
       return {}; // not answered
     });
     if (value && isFinal(value)) return outcome(value, revision);

@@ -1,5 +1,5 @@
 // Reading and writing the keys of buckets (docs/protocol.md, section 4).
-import { headers as newHeaders } from "@nats-io/transport-node";
+import { PermissionViolationError, headers as newHeaders } from "@nats-io/transport-node";
 import { decodeAs } from "./bounds.js";
 import { Invalid, parseSlot, slotKey } from "./names.js";
 
@@ -69,8 +69,9 @@ export function decodeOf(bucket, key, text) {
 }
 
 export class Store {
-  constructor(nc, namespace) {
-    Object.assign(this, { nc, namespace });
+  // direct permits reads from any replica if the login may not read at the leader, as a caller's. A node must not use it.
+  constructor(nc, namespace, { direct = false } = {}) {
+    Object.assign(this, { nc, namespace, direct });
     this.writes = 0;
   }
 
@@ -79,7 +80,7 @@ export class Store {
   // not answer in time, or if the value cannot be decoded.
   async read(bucket, key) {
     const stream = `KV_${this.namespace}_${bucket}`, subject = `$KV.${this.namespace}_${bucket}.${key}`;
-    const answer = await this.nc.request(`$JS.API.STREAM.MSG.GET.${stream}`, JSON.stringify({ last_by_subj: subject }), { timeout: 2 * attempt });
+    const answer = await this.last(stream, subject);
     const { error, message } = answer.json();
     if (error?.err_code === 10037) return { revision: 0 };
     if (error) throw Object.assign(new Error(`read ${bucket}/${key}: ${error.description}`), { refused: !unanswered.has(error.err_code) });
@@ -96,6 +97,22 @@ export class Store {
     }
   }
 
+  // last asks the stream's leader for the last message on a subject.
+  last(stream, subject) {
+    return this.nc.request(`$JS.API.STREAM.MSG.GET.${stream}`, JSON.stringify({ last_by_subj: subject }), { timeout: 2 * attempt }).catch((err) => this.anyReplica(stream, subject, err));
+  }
+
+  // anyReplica answers a request that a login may not make with a direct get.
+  async anyReplica(stream, subject, err) {
+    if (!this.direct || !(err.cause instanceof PermissionViolationError || err instanceof PermissionViolationError)) throw err;
+    const m = await this.nc.request(`$JS.API.DIRECT.GET.${stream}.${subject}`, "", { timeout: 2 * attempt });
+    if (m.headers?.code === 404) return { json: () => ({ error: { err_code: 10037 } }) };
+    const head = (m.headers?.keys() ?? []).map((name) => `${name}: ${m.headers.get(name)}\r\n`).join("");
+    const [seq, time] = [Number(m.headers?.get("Nats-Sequence")), m.headers?.get("Nats-Time-Stamp")];
+    if (!seq) throw new Error(`read ${stream}: not a message`);
+    return { json: () => ({ message: { seq, time, hdrs: Buffer.from(head).toString("base64"), data: Buffer.from(m.data).toString("base64") } }) };
+  }
+
   // readAny is read, but returns {revision, unreadable: error} if the value cannot be decoded.
   async readAny(bucket, key) {
     try {
@@ -108,7 +125,7 @@ export class Store {
 
   // has reports whether a stream has a message on a subject. A stream that does not exist has none.
   async has(stream, subject) {
-    const answer = await this.nc.request(`$JS.API.STREAM.MSG.GET.${stream}`, JSON.stringify({ last_by_subj: subject }), { timeout: 2 * attempt });
+    const answer = await this.last(stream, subject);
     const { error } = answer.json();
     if (error && error.err_code !== 10037 && error.err_code !== 10059) throw new Error(`read ${stream}: ${error.description}`);
     return !error;

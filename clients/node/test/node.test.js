@@ -95,3 +95,11 @@ test("a clock that nobody can set does not run back, and counts what passes", ()
   assert.ok(Math.abs(first - uptime() * 1000) < 3000);
   assert.ok(steady() >= first);
 });
+
+test("a node forgets others after the bucket has forgotten them", (t) => {
+  const node = new Node(stored(), 3000, "n", 0, () => ({})), now = performance.now.bind(performance);
+  for (let i = 0; i < 1001; i++) node.notice({ key: `n${i}`, text: "{}", revision: i });
+  t.mock.method(performance, "now", () => now() + 2 * 3_600_000);
+  node.notice({ key: "new", text: "{}", revision: 2000 });
+  assert.deepEqual([...node.seen.keys()], ["new"]);
+});

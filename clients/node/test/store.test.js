@@ -1,5 +1,6 @@
 import test from "node:test";
 import assert from "node:assert/strict";
+import { PermissionViolationError, headers } from "@nats-io/transport-node";
 import { Store, abortAfter, pause } from "../lib/store.js";
 
 // slowBroker takes requests, and answers each one when the next one arrives, as answer says. A
@@ -71,4 +72,20 @@ test("a pause and a limit may have any length", async () => {
   assert.deepEqual([over, ...limits.map((s) => s.aborted)], [false, false, false]);
   end.abort();
   await Promise.all(long);
+});
+
+test("a caller, which may not read at the leader, reads from any replica, and a node does not", async () => {
+  const definition = JSON.stringify({ v: 1, job: { name: "j", plan: { schedule: "@daily" } } }), denied = new PermissionViolationError("no", "publish", "x");
+  const head = headers();
+  for (const [name, text] of [["Nats-Sequence", "7"], ["Nats-Time-Stamp", "2026-11-21T07:00:00Z"]]) head.set(name, text);
+  const nc = {
+    async request(subject) {
+      if (!subject.startsWith("$JS.API.DIRECT.GET.")) throw Object.assign(new Error("request"), { cause: denied });
+      return subject.endsWith("$KV.ns_jobs.j") ? { headers: head, data: Buffer.from(definition) } : { headers: { code: 404 } };
+    },
+  };
+  const caller = new Store(nc, "ns", { direct: true });
+  assert.deepEqual([(await caller.read("jobs", "j")).revision, (await caller.read("jobs", "k")).revision], [7, 0]);
+  assert.deepEqual([await caller.has("KV_ns_jobs", "$KV.ns_jobs.j"), await caller.has("KV_ns_jobs", "$KV.ns_jobs.k")], [true, false]);
+  await assert.rejects(new Store(nc, "ns").read("jobs", "j"));
 });
