@@ -69,12 +69,12 @@ func answerSweep(t *testing.T, c sweepCase) sweepCase {
 		}
 		s.Published(h.Queue, m)
 	}
-	alive := map[string]bool{}
+	var live []exchange.NodeEvent
 	for _, node := range c.Alive {
-		alive[node] = true
+		live = append(live, exchange.NodeEvent{Name: node})
 	}
 	c.Messages = nil
-	if err := s.Pass(t.Context(), alive); err != nil {
+	if err := s.Pass(t.Context(), live); err != nil {
 		t.Fatal(err)
 	}
 	slices.SortFunc(c.Messages, func(a, b published) int {

@@ -217,7 +217,7 @@ func FuzzReaders(f *testing.F) {
 			After: func(string) []plans.Entry { return nil }, Now: func() time.Time { return now }, Lease: 20 * time.Second, Horizon: 24 * time.Hour,
 			Plausible: func() error { return nil }, Seen: &sweep.Seen{}, Late: func() []plans.Entry { return nil }, Offered: func(job.Slot) {}, Rewound: func(job.Event) {},
 		})
-		_ = s.Pass(ctx, map[string]bool{"a": true})
+		_ = s.Pass(ctx, []exchange.NodeEvent{{Name: "a"}})
 		const most = job.MaxShards * (core.MaxLockWaiting + 2) // for each shard of each slot in a lock
 		if b.sent > most {
 			t.Errorf("the sweep publishes %d messages, want at most %d", b.sent, most)

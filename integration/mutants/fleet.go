@@ -131,6 +131,22 @@ var fleetMutants = []mutant{
 		test:   "TestAShardOfAChainedSlotStillStartsAfterAnEditIfItsMessageIsLost",
 	},
 	{
+		name:   "moved-job-left-behind",
+		breaks: "slots in a queue that their job has left, and that has no worker, hold up the job for ever (invariant 10)",
+		file:   "internal/fleet/sweep/moved.go",
+		old:    "if m.served == nil || m.served[queue] {",
+		new:    "if true {",
+		test:   "TestASlotInAQueueThatItsJobHasLeftIsOfferedInTheJobsPresentQueue",
+	},
+	{
+		name:   "queue-with-a-worker-left",
+		breaks: "a slot that waits for a busy worker of its queue is offered in another one, again every five minutes",
+		file:   "internal/fleet/sweep/moved.go",
+		old:    "m.served == nil || m.served[queue]",
+		new:    "m.served == nil",
+		test:   "TestASlotStaysInItsQueueUnlessOnlyThePresentQueueOfItsJobHasAWorker",
+	},
+	{
 		name:   "follower-offered-once",
 		breaks: "a slot that should follow from others is offered once: if the stream folds that, or the message is purged again, it stays without an outcome (invariant 10)",
 		file:   "internal/fleet/sweep/chain.go",

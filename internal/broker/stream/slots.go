@@ -123,6 +123,10 @@ type WaitingFilter struct {
 	// none, the filter costs next to nothing.
 	Stranded bool
 
+	// Served, if not nil, has the queues with a live worker. It sets WaitingSlot.Unserved. With Stranded,
+	// it selects the messages of other queues too.
+	Served map[string]bool
+
 	// Before leaves out messages that were published at this time or later. If there are no
 	// older ones, the filter costs next to nothing. Zero: it leaves out none.
 	Before time.Time
@@ -154,6 +158,9 @@ type WaitingSlot struct {
 	// Stranded is true if the server no longer delivers the message; see strandedFinder. It is a
 	// hint, like every field here. If the login may not list consumers, it is false.
 	Stranded bool
+
+	// Unserved is true if the queue of the message is not among WaitingFilter.Served.
+	Unserved bool
 }
 
 // Waiting iterates over the messages in the stream, oldest first. If a message cannot be
@@ -175,7 +182,7 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 				return
 			}
 		}
-		strand := strandedFinder{s: s, stream: stream}
+		strand := strandedFinder{s: s, stream: stream, served: f.Served}
 		if f.Stranded {
 			switch any, err := strand.any(ctx); {
 			case err != nil:
@@ -217,8 +224,8 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 					yield(WaitingSlot{}, lost)
 					return
 				}
-				if f.Stranded && !w.Stranded {
-					if w.Sequence > strand.most {
+				if f.Stranded && !w.Stranded && !w.Unserved {
+					if w.Sequence > strand.most && !strand.unserved {
 						break // no later message on this subject is stranded
 					}
 					continue

@@ -26,6 +26,10 @@ type strandedFinder struct {
 	stream string
 	floors map[string]uint64 // by queue; nil: not read yet
 	most   uint64            // the highest floor
+
+	// served is WaitingFilter.Served. unserved is true if a queue that is not among them has messages.
+	served   map[string]bool
+	unserved bool
 }
 
 // readFloors reads the floors once. If the login may not list consumers, mark reports no message as
@@ -42,15 +46,18 @@ func (d *strandedFinder) readFloors(ctx context.Context) error {
 	for _, q := range queues {
 		d.floors[q.Name] = q.AckFloor.Stream
 		d.most = max(d.most, q.AckFloor.Stream)
+		if d.served != nil && !d.served[q.Name] && (q.NumPending > 0 || q.NumAckPending > 0) {
+			d.unserved = true
+		}
 	}
 	return nil
 }
 
-// any reports whether a message may be stranded. Usually the stream has no messages at or below
-// the floors, so there is nothing to list.
+// any reports whether a message may be stranded, or in a queue that is not served. Usually the stream
+// has no messages at or below the floors, so there is nothing to list.
 func (d *strandedFinder) any(ctx context.Context) (bool, error) {
-	if err := d.readFloors(ctx); err != nil || d.most == 0 {
-		return false, err
+	if err := d.readFloors(ctx); err != nil || d.unserved || d.most == 0 {
+		return d.unserved, err
 	}
 	info, err := d.s.StreamInfo(ctx, "look at "+layout.Title(d.stream), d.stream)
 	switch {
@@ -62,11 +69,12 @@ func (d *strandedFinder) any(ctx context.Context) (bool, error) {
 	return info.State.FirstSeq <= d.most, nil
 }
 
-// mark sets w.Stranded.
+// mark sets w.Stranded and w.Unserved.
 func (d *strandedFinder) mark(ctx context.Context, w *WaitingSlot) error {
 	if w.Timer {
 		return nil
 	}
+	w.Unserved = d.served != nil && !d.served[w.Queue]
 	if err := d.readFloors(ctx); err != nil {
 		return err
 	}

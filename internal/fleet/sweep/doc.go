@@ -31,7 +31,9 @@
 //     has neither record nor message, this is repeated after 2.5 minutes, and then each time after
 //     twice as long: within its duplicate window, the stream folds these messages into earlier
 //     ones, even if those were purged;
-//   - without a record, if its only message is stranded.
+//   - without a record, if its only message is stranded, or waits in a queue that its job has left
+//     and that has no worker any more. A slot that is found because of its record is likewise
+//     offered in the present queue of its job then (movedJobs).
 //
 // A pass also publishes an alert for each slot of a job with on_late that has not started in
 // time. The sweep remembers the slots that this node's producer published, and at its first pass

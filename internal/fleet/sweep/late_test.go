@@ -149,7 +149,7 @@ func TestASlowPassSendsNoAlertThatAnotherNodeHasSent(t *testing.T) {
 			t.Errorf("sent again: the alert about %s", e.ID)
 		case n == sweep.AtOnce:
 			s.shift += 3 * time.Minute
-			if err := s.at("n6").Pass(t.Context(), map[string]bool{"alive": true}); err != nil {
+			if err := s.at("n6").Pass(t.Context(), []exchange.NodeEvent{{Name: "alive"}}); err != nil {
 				t.Error(err)
 			}
 			close(passed)
@@ -281,7 +281,7 @@ func TestALateSlotIsNoTroubleWhileTheAlertsCannotBeRead(t *testing.T) {
 	s.sweeper.Published("default", late)
 	unread := errors.New("not answered")
 	s.listing = func() error { return unread }
-	if err := s.sweeper.Pass(t.Context(), map[string]bool{"alive": true}); !errors.Is(err, unread) {
+	if err := s.sweeper.Pass(t.Context(), []exchange.NodeEvent{{Name: "alive"}}); !errors.Is(err, unread) {
 		t.Errorf("the pass: %v", err)
 	}
 	if state, _, err := s.AlertStates().Read(t.Context(), "report"); !errors.Is(err, job.ErrNotFound) {

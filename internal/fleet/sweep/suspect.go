@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,18 +75,19 @@ func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 
 // listMessages lists all messages once. The keys of hasMessage are the slots in question.
 // listMessages sets the value to true if the slot has a message which a worker will get. A message of
-// a shard also counts for the whole slot. listMessages returns the stranded messages, and adds their
-// slots to hasMessage. If hasMessage is empty, it lists stranded messages only.
+// a shard also counts for the whole slot. listMessages returns the stranded messages, and those of
+// queues that their jobs have left (movedJobs), and adds their slots to hasMessage. If hasMessage is
+// empty, it lists only such messages.
 func (s *Sweeper) listMessages(ctx context.Context, hasMessage map[job.Slot]bool) ([]strandedMessage, error) {
 	var stranded []strandedMessage
-	filter := stream.WaitingFilter{Fired: true, Stranded: len(hasMessage) == 0}
+	filter := stream.WaitingFilter{Fired: true, Stranded: len(hasMessage) == 0, Served: s.moved.served}
 	for i, messages := range []Messages{s.cfg.Timers, s.cfg.Slots} {
 		for w, err := range messages.Waiting(ctx, filter) {
 			switch {
 			case errors.Is(err, job.ErrInvalid): // it is no slot's message
 			case err != nil:
 				return nil, err
-			case w.Stranded:
+			case w.Stranded, w.Unserved && s.moved.queue(ctx, w.Slot.Job, w.Queue) != "":
 				if key := (strandedKey{i == 0, w.Sequence}); s.isSuspect(key, w) && len(stranded) < maxStranded {
 					stranded = append(stranded, strandedMessage{w, key})
 					hasMessage[w.Slot] = hasMessage[w.Slot] || false
@@ -201,9 +203,21 @@ func (s *Sweeper) send(ctx context.Context, queue string, m core.Message, rec jo
 	return s.sendAs(ctx, queue, m, payload, rec.State, offerOf(revision))
 }
 
-// sendAs publishes the slot's message as the n-th offer.
+// sendAs publishes the slot's message as the n-th offer. If the job was moved from the queue and nobody
+// takes the queue's messages, sendAs publishes it in the job's present queue.
 func (s *Sweeper) sendAs(ctx context.Context, queue string, m core.Message, payload []byte, state job.State, n int) error {
 	m.Node, m.Offer = s.cfg.Node, n
+	what := "slot offered again: its message was lost"
+	present := s.moved.queue(ctx, m.Slot.Job, queue)
+	switch {
+	case m.Refused != "":
+		what = "triggered run ended: its message and payload were lost before its first claim"
+	case state.Final():
+		what = "slot offered again: what follows from it is missing"
+	case present != "":
+		what = "slot offered again in the present queue of its job: its own queue has no worker"
+	}
+	queue = cmp.Or(present, queue)
 	wait, err := s.cfg.Slots.Publish(queue, m, payload)
 	if err == nil {
 		_, err = wait(ctx)
@@ -211,14 +225,7 @@ func (s *Sweeper) sendAs(ctx context.Context, queue string, m core.Message, payl
 	if err != nil {
 		return err
 	}
-	what := "slot offered again: its message was lost"
-	switch {
-	case m.Refused != "":
-		what = "triggered run ended: its message and payload were lost before its first claim"
-	case state.Final():
-		what = "slot offered again: what follows from it is missing"
-	}
-	s.cfg.Logger.Warn(what, "slot", m.Slot.ID(), "state", state)
+	s.cfg.Logger.Warn(what, "slot", m.Slot.ID(), "state", state, "queue", queue)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cfg.Offered(m.Slot)

@@ -162,7 +162,9 @@ type Sweeper struct {
 	locks             map[string]kv.LockChange // the locks with a slot
 	ownedAt           time.Time                // when running slots of live nodes were last suspected
 	admitted          map[job.Slot]admittedSlot
-	leftovers         map[strandedKey]bool // stranded messages of slots that have ended
+	leftovers         map[strandedKey]bool // stranded and unserved messages of slots that have ended
+	moved             *movedJobs           // of this pass
+	movedAt           time.Time            // when moved jobs were last looked for
 
 	// followers are the slots that should follow from others.
 	followers map[job.Slot]follower
@@ -277,12 +279,13 @@ func (s *Sweeper) turn(ctx context.Context) error {
 	if err := s.checkRewound(ctx, &last); err != nil {
 		return err
 	}
-	alive, ahead := s.liveNodes(nodes)
+	live := s.liveNodes(nodes)
+	ahead := s.ahead(live)
 	if ahead > 0 && !s.standsIn(last, ahead) {
 		s.reset()
 		return nil
 	}
-	if err := s.Pass(ctx, alive); err != nil {
+	if err := s.Pass(ctx, live); err != nil {
 		return err
 	}
 	return s.storeEnd(ctx, last)
@@ -292,7 +295,7 @@ func (s *Sweeper) turn(ctx context.Context) error {
 func (s *Sweeper) reset() {
 	s.ledgerAt, s.unfinished, s.followers = wire.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
 	s.locksAt, s.locks, s.admitted = wire.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]admittedSlot{}
-	s.ownedAt = time.Time{}
+	s.ownedAt, s.movedAt = time.Time{}, time.Time{}
 	s.leftovers, s.unreadable = map[strandedKey]bool{}, map[job.Slot]error{}
 	s.awaited, s.seeded = map[job.Slot]awaited{}, false
 	s.takeRecent()
@@ -304,36 +307,17 @@ func (s *Sweeper) reset() {
 	}
 }
 
-// liveNodes returns the nodes that are alive, and how many producers among them are older than this
-// one. The oldest sweeps, because it remembers the most slots. liveNodes judges by the broker's
-// timestamps. That is only a guess, but two sweeps at once do no harm. If a record cannot be
-// decoded, its node counts as alive as long as it writes heartbeats. If this node is not among the
-// producers, all are ahead of it, and at least one.
-func (s *Sweeper) liveNodes(nodes []exchange.NodeEvent) (alive map[string]bool, ahead int) {
-	alive = map[string]bool{}
-	now := s.cfg.Now()
-	var producers []exchange.Node
-	for _, n := range nodes {
-		lease := max(s.cfg.Lease, n.Node.Lease)
-		if now.Sub(n.Time) >= lease || n.Err == nil && n.Node.State != exchange.NodeAlive {
-			continue
-		}
+// Pass makes one pass. It skips and notes what cannot be read. If it returns an error, the pass is
+// incomplete.
+func (s *Sweeper) Pass(ctx context.Context, live []exchange.NodeEvent) error {
+	alive := map[string]bool{}
+	for _, n := range live {
 		alive[n.Name] = true
-		if n.Node.Producer {
-			producers = append(producers, n.Node)
-		}
 	}
-	slices.SortFunc(producers, func(a, b exchange.Node) int { return cmp.Or(a.Began().Compare(b.Began()), cmp.Compare(a.Name, b.Name)) })
-	ahead = slices.IndexFunc(producers, func(n exchange.Node) bool { return n.Name == s.cfg.Node })
-	if ahead < 0 {
-		ahead = max(len(producers), 1)
+	s.moved = &movedJobs{registry: s.cfg.Registry, queues: map[string]string{}}
+	if now := s.cfg.Now(); now.Sub(s.movedAt).Abs() >= movedEvery {
+		s.moved.served, s.movedAt = servedQueues(live), now
 	}
-	return alive, ahead
-}
-
-// Pass makes one pass; alive has the live nodes. It skips and notes what cannot be read. If it
-// returns an error, the pass is incomplete.
-func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 	late := s.jobsWithLateAlert()
 	if err := s.await(ctx, late, s.takeRecent()); err != nil {
 		return err

@@ -37,13 +37,14 @@ type site struct {
 	offered     []job.Slot
 	rewound     []job.Event
 	log         strings.Builder
-	after       []plans.Entry   // the jobs that run after report and check
-	late        []plans.Entry   // the jobs with on_late
-	alerts      atomic.Int64    // calls of Alert
-	alerting    func(job.Event) // called before an alert is sent; it may be nil
-	listing     func() error    // called before the events are listed; it may be nil
-	reads       atomic.Int64    // of records
-	endFailures int             // how many of the next writes of an end fail
+	after       []plans.Entry        // the jobs that run after report and check
+	late        []plans.Entry        // the jobs with on_late
+	alerts      atomic.Int64         // calls of Alert
+	alerting    func(job.Event)      // called before an alert is sent; it may be nil
+	listing     func() error         // called before the events are listed; it may be nil
+	reads       atomic.Int64         // of records
+	live        []exchange.NodeEvent // other live nodes
+	endFailures int                  // how many of the next writes of an end fail
 }
 
 // countedLedger counts the reads of records.
@@ -133,7 +134,7 @@ func (s *site) publish(m core.Message) {
 
 func (s *site) pass() {
 	s.Helper()
-	if err := s.sweeper.Pass(s.Context(), map[string]bool{"alive": true}); err != nil {
+	if err := s.sweeper.Pass(s.Context(), append(s.live, exchange.NodeEvent{Name: "alive"})); err != nil {
 		s.Fatal(err)
 	}
 }

@@ -1,0 +1,70 @@
+package sweep
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/core/exchange"
+)
+
+// movedJobs knows the jobs whose slots wait in a queue that they do not use any more, and that has no
+// live worker: the job was moved to another queue, and the workers of the old one ended. Nobody would
+// take these slots, and they may hold their job's lock. So they are offered in the job's present queue.
+type movedJobs struct {
+	registry Registry
+
+	// served has the queues with a live worker. Nil: this pass does not look for moved jobs.
+	served map[string]bool
+
+	mu     sync.Mutex
+	queues map[string]string // by job, the present queue; "": it could not be read
+}
+
+// The sweep looks for moved jobs every movedEvery only: if a queue has no worker for another reason, all
+// its messages are listed, and the definitions of their jobs are read. maxMoved bounds these.
+const (
+	movedEvery = 5 * time.Minute
+	maxMoved   = 1000
+)
+
+// servedQueues returns the queues that have one of these live nodes as a worker. It returns nil if there
+// are none, or if the record of a node cannot be read.
+func servedQueues(live []exchange.NodeEvent) map[string]bool {
+	served := map[string]bool{}
+	for _, n := range live {
+		if n.Err != nil {
+			return nil
+		}
+		for _, queue := range n.Node.Queues {
+			if n.Node.Worker {
+				served[queue] = true
+			}
+		}
+	}
+	if len(served) == 0 {
+		return nil
+	}
+	return served
+}
+
+// queue returns the present queue of a job if that queue has a live worker and the given one has none.
+// Otherwise it returns "".
+func (m *movedJobs) queue(ctx context.Context, job, queue string) string {
+	if m.served == nil || m.served[queue] {
+		return ""
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	present, read := m.queues[job]
+	if !read && len(m.queues) < maxMoved {
+		if e, _, err := m.registry.Read(ctx, job); err == nil {
+			present = e.Job.WithDefaults().Queue
+		}
+		m.queues[job] = present
+	}
+	if !m.served[present] {
+		return ""
+	}
+	return present
+}
