@@ -306,7 +306,7 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 		"$JS.API.DIRECT.GET.KV_cronce_ledger":                               "WOVN",
 		"$JS.API.DIRECT.GET.KV_billing_ledger":                              "",
 		"$JS.API.DIRECT.GET.cronce_slots":                                   "POV",
-		"$JS.API.DIRECT.GET.cronce_events":                                  "POV",
+		"$JS.API.DIRECT.GET.cronce_events":                                  "PWOVN",
 		"$JS.API.CONSUMER.MSG.NEXT.cronce_slots.reports":                    "WN",
 		"$JS.API.CONSUMER.MSG.NEXT.cronce_slots.default":                    "W",
 		"$JS.API.CONSUMER.MSG.NEXT.cronce_timers.default":                   "W",

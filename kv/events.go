@@ -90,6 +90,21 @@ func (s *Store) Alert(ctx context.Context, e job.Event, id string) error {
 	return s.storeEvent(ctx, e, jetstream.WithMsgID(id))
 }
 
+// HasAlert reports whether the broker has stored an alert of the same kind about the same outcome. An
+// alert is stored after its outcome is written, so HasAlert reads from a little before e.Time on.
+func (s *Store) HasAlert(ctx context.Context, e job.Event) (bool, error) {
+	for old, err := range s.Events(ctx, EventFilter{Job: e.Job, Kind: e.Kind, Since: e.Time.Add(-time.Minute)}) {
+		switch {
+		case exchange.IsUnreadable(err):
+		case err != nil:
+			return false, fmt.Errorf("look for an earlier alert about %s: %w", e.ID, err)
+		case old.ID == e.ID && old.Alert == e.Alert && old.Revision == e.Revision:
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // StoreEvent publishes an event of a kind that the broker stores (see exchange.KeptKinds) and,
 // unlike Emit, waits until the broker has stored it. The broker may store it twice.
 func (s *Store) StoreEvent(ctx context.Context, e job.Event) error { return s.storeEvent(ctx, e) }

@@ -84,6 +84,7 @@ func (a Access) working() []right {
 		may("record their claims and outcomes", worker, a.value("ledger", around("", jobs, ".>")...)),
 		may("publish the slots of their followers", worker, around(ns+".slot.*.", followers, ""), a.ask("DIRECT.GET", a.bucket("ledger"))),
 		may("write the locks of jobs", worker, a.value("state", around("lock.", jobs, "")...)),
+		may("know which outcomes of long ago had an alert", worker, a.ask("DIRECT.GET", EventStream(ns))),
 		may("know which jobs have failed, to report when they recover", worker, a.value("state", around("alert.", jobs, "")...)),
 		{worker, Grant{What: "notify workers that a lock has admitted a slot", Publish: locks, Subscribe: locks}},
 		may("publish events of jobs", worker, events),

@@ -2,11 +2,15 @@ package exchange
 
 import (
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
+
+// AlertsFold is how long the stream of events certainly folds two alerts with one message ID.
+const AlertsFold = job.DefaultDuplicates - time.Minute
 
 // maxAlertOutput bounds the output in an alert, in bytes.
 const maxAlertOutput = 3 << 10

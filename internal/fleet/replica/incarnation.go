@@ -184,7 +184,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 	cfg := consumer.Config{
 		Namespace: r.cfg.Store.Namespace, Queue: queue, Node: member{n, r.peers},
 		Ledger: r.ledger(), Observer: r.cfg.Observer, Failed: r.cfg.Failed, Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
-		Publish: r.cfg.Store.Slots().Put, Alert: r.cfg.Store.Alert, AlertStates: r.cfg.Store.AlertStates(), Sources: r.sources(queue),
+		Publish: r.cfg.Store.Slots().Put, Alert: r.alert, AlertStates: r.cfg.Store.AlertStates(), Sources: r.sources(queue),
 		Wake: locks.Wake,
 		// If Wake, Listen or Cancel fails, a later read of the lock makes up for it.
 		Listen: func(name string, woken func(job.Slot)) func() {
@@ -205,6 +205,20 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 		cfg.Trace = r.cfg.Tracer.Step
 	}
 	return consumer.New(cfg)
+}
+
+// alert stores an alert about an outcome, unless an outcome of long ago has its alert: its message ID is
+// forgotten by now. Such a slot is delivered again if, for example, its message was left in a queue that
+// had no worker. A login with the permissions of an older version may not read the events: then the alert
+// may be stored twice.
+func (r *Replica) alert(ctx context.Context, e job.Event, id string) error {
+	if r.clock.Now().Sub(e.Time) > exchange.AlertsFold {
+		has, err := r.cfg.Store.HasAlert(ctx, e)
+		if has || err != nil && !errors.Is(err, job.ErrDenied) {
+			return err
+		}
+	}
+	return r.cfg.Store.Alert(ctx, e, id)
 }
 
 func (r *Replica) intake(name string) *intake.Intake {

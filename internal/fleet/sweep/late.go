@@ -40,9 +40,6 @@ type awaited struct {
 	revision uint64 // of its job
 }
 
-// folded is how long the stream certainly folds two alerts under one message ID.
-const folded = job.DefaultDuplicates - time.Minute
-
 // jobsWithLateAlert returns the jobs that ask for an alert about late slots, by name.
 func (s *Sweeper) jobsWithLateAlert() map[string]plans.Entry {
 	jobs := map[string]plans.Entry{}
@@ -169,7 +166,7 @@ func (t *lateAlerts) judge(ctx context.Context, slot job.Slot, a awaited) error 
 		}
 	}
 	whole, now := slot.Whole(), t.cfg.Now()
-	if now.Sub(a.due)-t.entry.Job.LateAfter > folded {
+	if now.Sub(a.due)-t.entry.Job.LateAfter > exchange.AlertsFold {
 		// The node that sent the alert may have died before it noted the trouble.
 		switch sent, err := t.alertOf(ctx, whole, a.due); {
 		case err != nil:
@@ -207,7 +204,7 @@ func isLate(rec job.Record, due time.Time, after time.Duration) bool {
 func (t *lateAlerts) alertOf(ctx context.Context, slot job.Slot, since time.Time) (time.Time, error) {
 	t.reading.Lock()
 	defer t.reading.Unlock()
-	if t.alerted == nil || t.cfg.Now().Sub(t.readAt) > folded {
+	if t.alerted == nil || t.cfg.Now().Sub(t.readAt) > exchange.AlertsFold {
 		alerted, began := map[string]time.Time{}, t.cfg.Now()
 		for e, err := range t.cfg.Alerts.Events(ctx, kv.EventFilter{Job: slot.Job, Since: since.Add(-t.cfg.Horizon)}) {
 			switch {
