@@ -1,16 +1,20 @@
 package api_test
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pb33f/libopenapi"
 	validator "github.com/pb33f/libopenapi-validator"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/web/api"
+	"github.com/cronce-io/cronce/job"
 )
 
 // readDocument returns the document as the server sends it.
@@ -60,4 +64,29 @@ func TestDocumentIsValidForLibopenapi(t *testing.T) {
 	if len(validate(wrongDocument(data))) == 0 {
 		t.Error("a wrong document is valid too")
 	}
+}
+
+func TestStatesThatListSlotsTakesAreAllStates(t *testing.T) {
+	t.Parallel()
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Name   string
+				Schema struct{ Items struct{ Enum []job.State } }
+			}
+		}
+	}
+	if err := json.Unmarshal(readDocument(t), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range doc.Paths["/slots"]["get"].Parameters {
+		if p.Name != "state" {
+			continue
+		}
+		if got := p.Schema.Items.Enum; !slices.Equal(got, client.SlotStates()) {
+			t.Errorf("listSlots takes the states %v, client.SlotStates has %v", got, client.SlotStates())
+		}
+		return
+	}
+	t.Error("listSlots has no parameter state")
 }
