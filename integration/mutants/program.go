@@ -228,4 +228,20 @@ var programMutants = []mutant{
 		test:   "TestWorkerThatIsNotRootRefusesAnotherUser",
 		in:     "integration",
 	},
+	{
+		name:   "any-slow-heartbeat-excuses-a-lost-lease",
+		breaks: "torture excuses a lost lease although every answer came in time",
+		file:   "internal/lab/torture/promise/healthy.go",
+		old:    "l.Boot-l.From+lag.Delay > c.h.Lease/3",
+		new:    "l.Boot > l.From",
+		test:   "TestEveryBrokenPromiseIsNoticed",
+	},
+	{
+		name:   "held-up-processes-excuse-each-other",
+		breaks: "torture excuses a lost lease because the servers held up another process",
+		file:   "internal/lab/torture/promise/healthy.go",
+		old:    "return l.Of == lag.Of && l.From",
+		new:    "return l.From",
+		test:   "TestEveryBrokenPromiseIsNoticed",
+	},
 }

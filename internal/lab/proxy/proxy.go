@@ -21,6 +21,7 @@ type Proxy struct {
 	fault Fault
 	woken chan struct{} // closed and replaced when fault changes
 	lost  bool          // the fault Lose has dropped a message
+	watch stopwatch
 }
 
 // Fault is what is wrong with the connections. The zero Fault is none.
@@ -87,6 +88,9 @@ func (p *Proxy) Set(fault Fault) {
 	p.fault, p.lost = fault, false
 	close(p.woken)
 	p.woken = make(chan struct{})
+	if fault.Cut || lost {
+		clear(p.watch.sent) // what the lost connections carried gets no answer
+	}
 	p.set(fault.Cut, fault.Cut || lost)
 }
 
@@ -112,13 +116,17 @@ func (p *Proxy) now() (Fault, <-chan struct{}) {
 
 func (p *Proxy) pass(to io.WriteCloser, from io.Reader, toServer bool) {
 	if toServer {
-		p.pipe(to, from, func(f Fault) (time.Duration, bool) { return f.Delay, f.Clogged || f.Stalled }, p.fromClient)
+		p.pipe(to, from, func(f Fault) (time.Duration, bool) { return f.Delay, f.Clogged || f.Stalled }, func(data []byte) ([]byte, bool) {
+			data, goOn := p.fromClient(data)
+			p.noteSent(data)
+			return data, goOn
+		})
 		return
 	}
 	if client, ok := to.(*net.TCPConn); ok {
 		_ = client.SetReadBuffer(socketBuffer)
 	}
-	p.pipe(to, from, func(f Fault) (time.Duration, bool) { return f.Delay + f.Late, f.Clogged }, p.fromServer)
+	p.pipe(to, answers{from, p}, func(f Fault) (time.Duration, bool) { return f.Delay + f.Late, f.Clogged }, p.fromServer)
 }
 
 // pipe copies from one side to the other until one of them is closed. effect returns how long a

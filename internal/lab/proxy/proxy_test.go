@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -277,4 +278,92 @@ func TestOnlyWholeMessagesToTheSubjectAreLost(t *testing.T) {
 			t.Errorf("of %q, %q is left, want %q", said, got, want)
 		}
 	}
+}
+
+func TestAProxyTimesTheServerAlone(t *testing.T) {
+	t.Parallel()
+	address, received := echo(t)
+	p, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	answered := make(chan time.Duration, 10)
+	p.Time([]byte("$KV.x_nodes."), func(took time.Duration) { answered <- took })
+	p.Set(Fault{Hold: true}) // the client receives nothing, but the server has answered
+	conn, err := Dialer(p.Address()).Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	c := &through{t, p, conn, bufio.NewReader(conn), received}
+	began := time.Now()
+	c.say("PUB $KV.x_nodes.a _INBOX.1 0")
+	c.wantHeard("PUB $KV.x_nodes.a _INBOX.1 0")
+	c.say("MSG _INBOX.1 1 0") // the echo is the answer
+	select {
+	case took := <-answered:
+		if took > time.Since(began) || len(answered) > 0 {
+			t.Errorf("the answer took %v of %v, and %d more were timed", took, time.Since(began), len(answered))
+		}
+	case <-time.After(patience):
+		t.Fatal("the proxy noticed no answer")
+	}
+}
+
+func TestAProxyTimesOnlyAnsweredMessagesToTheSubject(t *testing.T) {
+	t.Parallel()
+	const other = "PUB $KV.x_ledger.a _INBOX.o 0\r\n\r\n"
+	for name, c := range map[string]struct {
+		said, answer string
+		count        int
+	}{
+		"a message":             {other + "PUB $KV.x_nodes.a _INBOX.1 0\r\n\r\n", "MSG _INBOX.1 7 0\r\n\r\n", 1},
+		"one with headers":      {"HPUB $KV.x_nodes.a _INBOX.1 12 12\r\nNATS/1.0\r\n\r\n\r\n", "HMSG _INBOX.1 7 12 12\r\n", 1},
+		"two":                   {"PUB $KV.x_nodes.a _INBOX.1 0\r\n\r\nPUB $KV.x_nodes.a _INBOX.2 0\r\n\r\n", "MSG _INBOX.2 7 0\r\n\r\nMSG _INBOX.1 7 0\r\n\r\n", 2},
+		"two copies":            {"PUB $KV.x_nodes.a _INBOX.1 0\r\n\r\nPUB $KV.x_nodes.a _INBOX.1 0\r\n\r\n", "MSG _INBOX.1 7 0\r\n\r\n", 1},
+		"another reply":         {"PUB $KV.x_nodes.a _INBOX.1 0\r\n\r\n", "MSG _INBOX.11 7 0\r\n\r\n", 0},
+		"no reply subject":      {"PUB $KV.x_nodes.a 0\r\n\r\n", "MSG 0 7 0\r\n\r\n", 0},
+		"headers without reply": {"HPUB $KV.x_nodes.a 12 12\r\nNATS/1.0\r\n\r\n\r\n", "MSG 12 7 0\r\n\r\n", 0},
+		"another subject":       {other, "MSG _INBOX.o 7 0\r\n\r\n", 0},
+		"half a line":           {"PUB $KV.x_nodes.a _INBOX.1", "MSG _INBOX.1 7 0\r\n\r\n", 0},
+	} {
+		p, count := Proxy{}, 0
+		p.Time([]byte("$KV.x_nodes."), func(time.Duration) { count++ })
+		p.noteSent([]byte(c.said))
+		p.noteAnswers([]byte(c.answer))
+		p.noteAnswers([]byte(c.answer))
+		if count != c.count {
+			t.Errorf("%s: %d answers were timed, want %d", name, count, c.count)
+		}
+	}
+}
+
+func TestAnAnswerOfALostConnectionIsNotTimed(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	count := 0
+	c.proxy.Time([]byte("$KV.x_nodes."), func(time.Duration) { count++ })
+	c.proxy.noteSent([]byte("PUB $KV.x_nodes.a _INBOX.1 0\r\n\r\n"))
+	c.proxy.Set(Fault{Cut: true})
+	c.proxy.noteAnswers([]byte("MSG _INBOX.1 7 0\r\n\r\n"))
+	if count > 0 {
+		t.Error("the answer was timed")
+	}
+}
+
+func TestAProxyTimesFromTheFirstCopy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, took := Proxy{}, time.Duration(0)
+		p.Time([]byte("$KV.x_nodes."), func(d time.Duration) { took = d })
+		for range 2 {
+			p.noteSent([]byte("PUB $KV.x_nodes.a _INBOX.1 0\r\n\r\n"))
+			time.Sleep(time.Second)
+		}
+		p.noteAnswers([]byte("MSG _INBOX.1 7 0\r\n\r\n"))
+		if took != 2*time.Second {
+			t.Errorf("the answer took %v, want 2s", took)
+		}
+	})
 }

@@ -33,7 +33,9 @@
 // A process that is killed as soon as it wakes records nothing. So torture also records
 // when it froze a process, and when torture itself did not run. For a killed process both
 // count as pauses of that process. Rules about undisturbed processes use all of these
-// lines, and how fast the servers answered torture. So on a busy machine these rules check
+// lines, and how fast the servers answered torture. The rule about slow answers also uses
+// how fast they answered the heartbeats of each process, which its proxy measures: a server
+// can hold up one connection and serve all others. So on a busy machine these rules check
 // less, but report nothing false.
 //
 // # Proof

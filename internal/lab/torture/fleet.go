@@ -45,7 +45,17 @@ func (t *torture) newMember(i int) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &member{t: t, index: i, name: name, proxy: p}, nil
+	m := &member{t: t, index: i, name: name, proxy: p}
+	p.Time([]byte(t.subjectOf(plan.WriteNodes)), m.noteHeartbeat)
+	return m, nil
+}
+
+// noteHeartbeat records how long the servers took to answer a heartbeat of the current life, if that
+// was long. A process that ends may have no life by then.
+func (m *member) noteHeartbeat(took time.Duration) {
+	if life := m.current(); life != "" && took > promise.SlowAnswer {
+		m.t.note(promise.Line{What: promise.LineHeld, Of: life, From: boot.Now() - took})
+	}
 }
 
 // recordPath is the path of the member's file of the record.

@@ -41,6 +41,7 @@ type checker struct {
 	pauses   map[string][]Line // by process
 	faults   []Line
 	ups      []Line // lines of the kind LineUp
+	held     []Line // lines of the kind LineHeld
 
 	writes map[job.Slot][]LedgerWrite
 	bySeq  map[uint64]LedgerWrite

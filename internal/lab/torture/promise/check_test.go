@@ -106,6 +106,10 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.end(first, job.Succeeded, "", 11.1)
 		},
 		"answers that come later than a third of the lease": func(s *story) { s.lagging(2 * time.Second) },
+		"a heartbeat that the servers hold up, so that its answer comes later than a third of the lease": func(s *story) {
+			s.lagging(800 * time.Millisecond)
+			s.held("w1.1", 5.4, 5.95)
+		},
 		"slow answers, and servers that store nothing for a while": func(s *story) {
 			s.h.Nodes = slices.DeleteFunc(s.h.Nodes, func(w NodeWrite) bool { return w.Time.After(at(5)) && w.Time.Before(at(6)) })
 			s.lagging(time.Second)
@@ -365,6 +369,18 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.line(LineStart, a0, 0.31)
 		}},
 		"slow answers lose a lease": {"slowness", func(s *story) { s.lagging(time.Second) }},
+		"slow answers lose a lease, and the servers answer the heartbeat almost in time": {"slowness", func(s *story) {
+			s.lagging(600 * time.Millisecond)
+			s.held("w1.1", 5.4, 5.75)
+		}},
+		"slow answers lose a lease, and the servers hold up another process": {"slowness", func(s *story) {
+			s.lagging(800 * time.Millisecond)
+			s.held("w2.1", 5.4, 5.95)
+		}},
+		"slow answers lose a lease, and the servers held up an earlier heartbeat": {"slowness", func(s *story) {
+			s.lagging(800 * time.Millisecond)
+			s.held("w1.1", 1, 2)
+		}},
 		"slow answers end a handler": {"slowness", func(s *story) {
 			s.fault(plan.Lag, "x.1", -4, 6, time.Second)
 			s.late(2.5)

@@ -15,6 +15,7 @@ const (
 	LinePause  = "pause"  // the process did not run from From to Boot
 	LineOrder  = "order"  // a trigger of the slot was acknowledged
 	LineFault  = "fault"  // the fault Kind hit Of from From to Boot
+	LineHeld   = "held"   // the servers did not answer a heartbeat of Of from From to Boot; see SlowAnswer
 )
 
 // Names in Line.Process that are not lives of processes.
@@ -38,7 +39,8 @@ type Line struct {
 	Cause   string        `json:"cause,omitempty"`
 
 	// Kind, Of and Delay describe a fault: its kind, the life of the process that it hit
-	// (none for faults of the servers and the streams), and the delay of a Lag.
+	// (none for faults of the servers and the streams), and the delay of a Lag. Of is also
+	// the life whose heartbeat LineHeld is about.
 	Kind  plan.Kind     `json:"kind,omitempty"`
 	Of    string        `json:"of,omitempty"`
 	Delay time.Duration `json:"delay,omitempty"`

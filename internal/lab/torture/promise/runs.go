@@ -53,6 +53,8 @@ func (l Line) String() string {
 		return text + fmt.Sprintf(" since %.3fs", l.From.Seconds())
 	case LineFault:
 		return text + fmt.Sprintf(" %s of %s since %.3fs, delay %v", l.Kind, l.Of, l.From.Seconds(), l.Delay)
+	case LineHeld:
+		return text + fmt.Sprintf(" the heartbeat of %s since %.3fs", l.Of, l.From.Seconds())
 	}
 	text += fmt.Sprintf(" %s attempt %d fence %d node %s", l.Slot, l.Attempt, l.Fence, l.Node)
 	if l.Result != "" {
@@ -98,6 +100,9 @@ func (c *checker) readRuns() {
 			continue
 		case LineUp:
 			c.ups = append(c.ups, l)
+			continue
+		case LineHeld:
+			c.held = append(c.held, l)
 			continue
 		case LineOrder:
 			continue

@@ -247,6 +247,11 @@ func (s *story) lagging(delay time.Duration) {
 	s.node("w1-42-7", exchange.NodeFenced, 8)
 }
 
+// held adds a heartbeat of a process that the servers answered late.
+func (s *story) held(of string, from, to float64) {
+	s.h.Lines = append(s.h.Lines, Line{What: LineHeld, Process: TortureProcess, Of: of, From: storyBoot + seconds(from), Boot: storyBoot + seconds(to)})
+}
+
 // waits adds a write of the lock of the job newer, in which slots wait that were published in time.
 func (s *story) waits(slots ...job.Slot) {
 	s.lock("newer", 10, nil, slots)
