@@ -35,6 +35,7 @@ func TestMetricsCountTheTakeoverFromAKilledWorker(t *testing.T) {
 		`cronce_slot_lateness_seconds_count{queue="default"}`:      0,
 		`cronce_slot_outcomes_total{job="stay",state="succeeded"}`: 1, `cronce_slot_outcomes_total{job="stay",state="failed"}`: 0,
 		`cronce_slot_refused_completions_total`: 0, `cronce_node_leases_lost_total`: 0, `cronce_ledger_errors_total{request="write"}`: 0,
+		`cronce_node_owed_slots`: 0,
 	})
 	last := b.other.metrics()[`cronce_job_last_success_timestamp_seconds{job="stay"}`]
 	if at := time.UnixMilli(int64(last * 1000)); at.Before(killed.Truncate(time.Millisecond)) || at.After(time.Now()) {
@@ -210,6 +211,7 @@ func TestNodeWithoutABrokerIsLiveButNotReady(t *testing.T) {
 	w := s.worker("w1", s.jobs(tick, `name: tick, schedule: "* * * * * *"`), "--lease", lease.String())
 	w.is(http.StatusOK, "/readyz", "[+]heartbeat ok")
 	w.is(http.StatusOK, "/healthz", "[+]live ok")
+	w.measured(map[string]float64{"cronce_broker_connected": 1, "cronce_broker_reconnects_total": 0, "cronce_node_leases_lost_total": 0})
 	s.server.kill()
 	w.is(http.StatusServiceUnavailable, "/readyz", "[-]broker failed: not connected to NATS")
 	w.is(http.StatusServiceUnavailable, "/readyz", "[-]heartbeat failed")
@@ -220,6 +222,7 @@ func TestNodeWithoutABrokerIsLiveButNotReady(t *testing.T) {
 	}
 	s.restartServer(func(*process) {})
 	w.is(http.StatusOK, "/readyz", "[+]broker ok")
+	w.measured(map[string]float64{"cronce_broker_connected": 1})
 	if got := w.metrics(); got["cronce_broker_reconnects_total"] != 1 || got["cronce_node_leases_lost_total"] < 1 {
 		t.Errorf("reconnects %v, leases lost %v", got["cronce_broker_reconnects_total"], got["cronce_node_leases_lost_total"])
 	}

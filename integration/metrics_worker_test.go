@@ -39,6 +39,10 @@ func TestMetricsCountAttemptsAndRetries(t *testing.T) {
 		`cronce_slot_outcomes_total{job="work",state="succeeded"}`: 1,
 		`cronce_ledger_request_seconds_count{request="write"}`:     float64(ledger.CachedInfo().State.LastSeq),
 	})
+	writing := w.metrics()[`cronce_ledger_request_seconds_sum{request="write"}`]
+	if total := time.Since(began).Seconds(); writing <= 0 || writing > total {
+		t.Errorf("writing took %v s of %v s", writing, total)
+	}
 	if got := w.metrics()[`cronce_slot_run_seconds_sum{queue="default"}`]; attempts != 3 || got < .9 || got > time.Since(began).Seconds() {
 		t.Errorf("%d attempts ran for %v s", attempts, got)
 	}

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
 )
 
 // kubelet treats processes as a kubelet treats the containers of pods in a rolling update. The
@@ -20,6 +22,9 @@ type kubelet struct {
 	*site
 	grace  time.Duration // --grace
 	period time.Duration // terminationGracePeriodSeconds
+
+	// stopping, if it is set, is called when the first pod has begun to stop.
+	stopping func()
 }
 
 // pod starts a node, and returns when its readiness probe succeeds.
@@ -38,6 +43,11 @@ func (k *kubelet) pod(name, file string) *process {
 func (k *kubelet) terminate(p *process) (killed bool) {
 	k.t.Helper()
 	p.signal(syscall.SIGTERM)
+	if f := k.stopping; f != nil {
+		k.stopping = nil
+		p.says("stopping; running slots may use their grace")
+		f()
+	}
 	select {
 	case <-p.ended:
 		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
@@ -74,22 +84,21 @@ func (s *site) attempts(job string) (all []attempt) {
 	return all
 }
 
-// rolledScript writes when each attempt starts and ends. The first attempt takes the payload's
-// seconds, later ones none.
-const rolledScript = `read -r seconds
-echo "start $CRONCE_JOB $CRONCE_ATTEMPT $CRONCE_NODE $(date +%s.%3N)" >>touched
-[ "$CRONCE_ATTEMPT" -gt 1 ] || sleep "$seconds"
+// rolledScript writes when each attempt starts and ends. The first attempt of the job work goes on
+// until the test lets it end. All others take no time.
+const rolledScript = `echo "start $CRONCE_JOB $CRONCE_ATTEMPT $CRONCE_NODE $(date +%s.%3N)" >>touched
+until [ $CRONCE_JOB != work ] || [ "$CRONCE_ATTEMPT" -gt 1 ] || [ -e goon ]; do sleep 0.1; done
 echo "end $CRONCE_JOB $CRONCE_ATTEMPT $CRONCE_NODE $(date +%s.%3N)" >>touched
 `
 
-// rolls starts pods a and b and a slot that runs for seconds, then replaces both pods, one after
-// the other, and returns the slot's attempts when it has its outcome.
-func (k *kubelet) rolls(seconds int, more string) (_ slotRow, all []attempt, killed int) {
+// rolls starts pods a and b and a slot of the job work, then replaces both pods, one after the other,
+// and returns the slot's attempts when it has its outcome.
+func (k *kubelet) rolls(more string) (_ slotRow, all []attempt, killed int) {
 	k.t.Helper()
 	_, _ = cronce() // building takes longer than starting
 	file := k.jobs(rolledScript,
-		fmt.Sprintf(`name: work, schedule: none, payload: %d%s`, seconds, more),
-		`name: tick, schedule: "* * * * * *", overlap: allow, payload: 0`)
+		`name: work, schedule: none`+more,
+		`name: tick, schedule: "* * * * * *", overlap: allow`)
 	old := []*process{k.pod("a", file), k.pod("b", file)}
 	k.command(0, "job", "trigger", "work", "--key", "rolled")
 	eventually(k.t, "the slot to run", func() bool { return len(k.attempts("work")) > 0 })
@@ -114,6 +123,20 @@ func (k *kubelet) outcome() slotRow {
 		k.t.Fatalf("the job has slots %v", rows)
 	}
 	return rows[0]
+}
+
+// movedFor checks that the slot's second attempt started on another node than the first, and that the
+// first one ended for this reason.
+func (k *kubelet) movedFor(reason string, all []attempt) {
+	k.t.Helper()
+	if all[0].node == all[1].node {
+		k.t.Errorf("both attempts ran on %s", all[0].node)
+	}
+	shown := k.command(0, "slot", "show", "work:@rolled", "-o", "json").stdout()
+	var slot struct{ Attempts []struct{ Error string } }
+	if err := json.Unmarshal([]byte(shown), &slot); err != nil || len(slot.Attempts) != 2 || !strings.Contains(slot.Attempts[0].Error, reason) {
+		k.t.Errorf("the slot is %s (%v); want two attempts, and that the first ended because of %q", shown, err, reason)
+	}
 }
 
 // ticksSucceeded checks the job that runs each second: all of its slots succeeded, on two nodes or more.
@@ -145,8 +168,9 @@ func (k *kubelet) ticksSucceeded() {
 
 func TestRollingUpdateLetsSlotsFinishWithinTheirGrace(t *testing.T) {
 	t.Parallel()
-	k := &kubelet{newServedSite(t), 25 * time.Second, 40 * time.Second}
-	r, all, killed := k.rolls(5, "")
+	k := &kubelet{site: newServedSite(t), grace: 25 * time.Second, period: 40 * time.Second}
+	k.stopping = func() { k.write("goon", "") }
+	r, all, killed := k.rolls("")
 	if r.State != "succeeded" || r.Attempt != 1 || len(all) != 2 || killed > 0 {
 		t.Errorf("the slot is %s after attempt %d: %v; %d pods were killed", r.State, r.Attempt, all, killed)
 	}
@@ -156,37 +180,39 @@ func TestRollingUpdateLetsSlotsFinishWithinTheirGrace(t *testing.T) {
 // A slot that runs longer than the grace is cancelled, and starts again on another pod.
 func TestRollingUpdateMovesSlotsThatOutlastTheirGrace(t *testing.T) {
 	t.Parallel()
-	k := &kubelet{newServedSite(t), 3 * time.Second, 18 * time.Second}
-	r, all, killed := k.rolls(60, `, retry: {attempts: 3}`)
+	k := &kubelet{site: newServedSite(t), grace: 3 * time.Second, period: 18 * time.Second}
+	r, all, killed := k.rolls(`, retry: {attempts: 3}`)
 	if r.State != "succeeded" || r.Attempt != 2 || len(all) != 3 || killed > 0 {
 		t.Fatalf("the slot is %s after attempt %d: %v; %d pods were killed", r.State, r.Attempt, all, killed)
 	}
 	t.Logf("the second attempt starts %v after the first", all[1].at.Sub(all[0].at).Round(time.Millisecond))
+	k.movedFor(job.ErrStopping.Error(), all)
 	k.ticksSucceeded()
 }
 
 // A slot that may start once has no second attempt: it fails.
 func TestRollingUpdateFailsSlotsThatMayStartOnceAndOutlastTheirGrace(t *testing.T) {
 	t.Parallel()
-	k := &kubelet{newServedSite(t), 3 * time.Second, 18 * time.Second}
-	r, all, killed := k.rolls(60, `, retry: {attempts: 1}`)
-	if r.State != "failed" || r.Attempt != 1 || len(all) != 1 || killed > 0 {
-		t.Errorf("the slot is %s after attempt %d: %v; %d pods were killed", r.State, r.Attempt, all, killed)
+	k := &kubelet{site: newServedSite(t), grace: 3 * time.Second, period: 18 * time.Second}
+	r, all, killed := k.rolls(`, retry: {attempts: 1}`)
+	if r.State != "failed" || r.Attempt != 1 || len(all) != 1 || killed > 0 || !strings.Contains(r.Error, job.ErrStopping.Error()) {
+		t.Errorf("the slot is %s after attempt %d: %v; %d pods were killed; error: %s", r.State, r.Attempt, all, killed, r.Error)
 	}
-	t.Logf("error: %s", r.Error)
+	k.ticksSucceeded()
 }
 
 // A period that is shorter than the grace is the mistake to avoid: the kubelet kills the pod, and
 // the slot waits until the lease has expired.
 func TestRollingUpdateThatKillsPodsCostsALease(t *testing.T) {
 	t.Parallel()
-	k := &kubelet{newServedSite(t), 25 * time.Second, 2 * time.Second}
-	r, all, killed := k.rolls(60, `, retry: {attempts: 3}`)
+	k := &kubelet{site: newServedSite(t), grace: 25 * time.Second, period: 2 * time.Second}
+	r, all, killed := k.rolls(`, retry: {attempts: 3}`)
 	// With the race detector, an idle pod may take longer than the period to end, too.
 	if r.State != "succeeded" || r.Attempt != 2 || len(all) != 3 || killed < 1 {
 		t.Fatalf("the slot is %s after attempt %d: %v; %d pods were killed", r.State, r.Attempt, all, killed)
 	}
 	t.Logf("the second attempt starts %v after the first, which ran for 2 s after TERM", all[1].at.Sub(all[0].at).Round(time.Millisecond))
+	k.movedFor(" died", all)
 	k.ticksSucceeded()
 }
 
@@ -197,7 +223,7 @@ func TestRollingUpdateOfASidecarNeedsAServiceThatEndsLast(t *testing.T) {
 	for name, attempts := range map[string]int{"service ends last": 1, "both end at once": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := &kubelet{newServedSite(t), 25 * time.Second, 40 * time.Second}
+			k := &kubelet{site: newServedSite(t), grace: 25 * time.Second, period: 40 * time.Second}
 			pod := func(name string) (sidecar, service *process) {
 				addr := natstest.FreeAddress(t)
 				service = k.service(addr)

@@ -9,8 +9,8 @@ import (
 )
 
 // A node behind a slow link estimates the offset of the broker's clock, and bounds the error of the estimate. The
-// bound is right, however the delay is divided between the two directions. All clocks are this machine's, so the true
-// offset is zero.
+// bound is right, however the delay is divided between the two directions, and no larger than the delay explains. All
+// clocks are this machine's, so the true offset is zero.
 func TestNodesBehindSlowLinksKnowTheBrokersTime(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
@@ -30,7 +30,7 @@ func TestNodesBehindSlowLinksKnowTheBrokersTime(t *testing.T) {
 		var offset, bound time.Duration
 		eventually(t, "the estimate of "+name, func() bool {
 			offset, bound = s.clockOf(s.node(name).Node)
-			return bound > 0
+			return 0 < bound && bound <= trip // a busy machine may make the first estimates worse
 		})
 		t.Logf("%s: off by %v, bound %v", name, offset, bound)
 		if offset.Abs() > bound+time.Millisecond {
