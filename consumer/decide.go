@@ -163,8 +163,9 @@ func (t *task) decide(mayBlock bool) flow {
 }
 
 // goesOn reports whether a task of a consumer that is ending may start its slot. It may if the
-// consumer is only retired and the slot is in its job's lock. In the queue, which may have no other
-// worker, the slot would keep its place in the lock, and the job's later slots would be skipped.
+// consumer is only retired and the slot is in its job's lock. If the slot returned to the queue, which
+// may have no other worker, it would keep its place in the lock, and the job's later slots would be
+// skipped.
 func (t *task) goesOn() bool {
 	return t.decision.Action == core.Start && t.lock.entered && core.IsClosed(t.retired) && t.handlersCtx.Err() == nil
 }
@@ -294,6 +295,3 @@ func (t *task) respond() flow {
 	}
 	return t.close()
 }
-
-// noPermitDelay is the delay of a message that returns to the queue because no permit was free.
-const noPermitDelay = 100 * time.Millisecond

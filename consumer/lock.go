@@ -13,9 +13,9 @@ import (
 
 // lockPart is what a task knows of its job's lock.
 type lockPart struct {
-	// entered: the slot is in the lock, as far as this task knows. since is when it entered. The
-	// time until it leaves is a stay: a slot that is reopened may enter again, and since tells
-	// the two stays apart. revision is that of the slot's record as the task knew it then.
+	// entered: the slot is in the lock, as far as this task knows. since is when its stay there
+	// began. A slot that is reopened may enter again, and since tells its stays apart. revision is
+	// the revision of the slot's record that the task knew when it entered.
 	entered  bool
 	since    time.Time
 	revision uint64
@@ -156,10 +156,9 @@ func (t *task) applyAdmission(admission core.Admission, entrant core.Entrant, st
 	return onward
 }
 
-// recall returns the lock of the slot's job, from memory or by a read, and the slots in it that
-// are known to have ended: none, or its only one. It always starts with a new ended map, since
-// what was known about an earlier revision may be wrong now: a slot that had ended may have been
-// reopened and have entered again. fresh is true if the lock was read just now.
+// recall returns the lock of the slot's job, from memory or by a read. fresh is true if it was read
+// just now. ended is new at each call, because a slot that had ended may have been reopened and
+// have entered again. It has the lock's only slot if that is known to have ended.
 func (t *task) recall(ctx context.Context, mayBlock bool) (seen seenLock, ended map[job.Slot]bool, fresh bool, err error) {
 	if mayBlock {
 		seen, fresh, err = t.locks.get(ctx, t.d.Slot.Job)

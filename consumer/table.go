@@ -67,8 +67,7 @@ type attemptRef struct {
 	ctx   context.Context
 	end   context.CancelCauseFunc
 
-	// finish says that the handler may outlive its incarnation.
-	finish bool
+	finish bool // the handler may outlive its incarnation
 
 	reports *reports
 }

@@ -216,6 +216,10 @@ func (t *task) step(mayBlock bool) flow {
 	return handed
 }
 
+// noPermitDelay is the delay of a message that returns to the queue because this worker has no
+// permit for it, or stops.
+const noPermitDelay = 100 * time.Millisecond
+
 // resume goes on with a task that has waited for a permit. If the task got none, it releases its
 // claim, or returns the message to the queue: another worker may have a free permit.
 func (t *task) resume() {

@@ -66,7 +66,7 @@ func recordTitle(key string) string {
 // server does not permit the read, Beside fails at once with job.ErrDenied.
 func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
 	var records []job.Record
-	ownSubject, began, pause := l.b.Subject(own.Key()), time.Now(), wire.NewPause()
+	ownSubject, began, pause := l.b.Subject(own.Key()), time.Now(), wire.NewBackoff()
 	for atOnce := len(others); len(others) > 0; {
 		subjects := []string{ownSubject}
 		for _, s := range others[:min(atOnce, len(others))] {

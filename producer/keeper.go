@@ -116,7 +116,7 @@ func (k *keeper) run(ctx context.Context) error {
 // went back.
 func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) {
 	wm := exchange.Watermark{Time: p.time, Revision: p.revision, RegistryTime: p.registryTime, Node: k.node, Nonce: rand.Text(), Extra: k.extra}
-	wait := newBackOff()
+	wait := newBackoff()
 	for {
 		revision, err := k.Watermark.Write(ctx, wm, k.revision)
 		switch {
@@ -141,7 +141,7 @@ func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) 
 // refresh reads the stored watermark, and retries until it has an answer. A value that
 // cannot be read is an answer, see markUnreadable.
 func (k *keeper) refresh(ctx context.Context) error {
-	wait := newBackOff()
+	wait := newBackoff()
 	for {
 		wm, revision, err := readWatermark(ctx, k.Watermark)
 		p := positionOf(wm)
@@ -209,9 +209,9 @@ func readWatermark(ctx context.Context, w Watermark) (exchange.Watermark, uint64
 	return exchange.Watermark{}, 0, fmt.Errorf("read the watermark: %w", err)
 }
 
-// newBackOff returns a backoff that never gives up: a slot must be published however long
+// newBackoff returns a backoff that never gives up: a slot must be published however long
 // that takes.
-func newBackOff() *backoff.ExponentialBackOff {
+func newBackoff() *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second),

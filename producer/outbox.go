@@ -255,7 +255,7 @@ func (o *outbox) retryLater(it *item, err error) {
 	}
 	backlog.probe = nil
 	if backlog.retry == nil {
-		backlog.retry = newBackOff()
+		backlog.retry = newBackoff()
 		o.agenda.suspend(it.line.job, true)
 	}
 	delay := backlog.retry.NextBackOff()

@@ -22,17 +22,16 @@ const (
 	onWait       = 30 * time.Second
 	maxOnPending = 10_000
 
-	// A run has a bare name if its token is only the sequence of the message, as in older
-	// versions. The messages of an adopted consumer have bare names if they are stored up to
-	// bareMargin after AdoptOn, rounded down to bareStep. All producers read the consumer within
-	// half a minute, so they know that time before it passes.
-	bareMargin, bareStep = 2 * time.Minute, time.Minute
+	// AdoptOn sets OnConsumer.SequenceOnlyUntil to sequenceOnlyMargin after its call, rounded down
+	// to sequenceOnlyStep. All producers read the consumer within half a minute, so they know that
+	// time before it passes.
+	sequenceOnlyMargin, sequenceOnlyStep = 2 * time.Minute, time.Minute
 )
 
 // Metadata keys of a consumer whose messages start a job.
 const (
-	onFromKey = "cronce_from" // start of the plan that the consumer is for
-	onBareKey = "cronce_bare" // see core.OnConsumer.SequenceOnlyUntil
+	onFromKey         = "cronce_from" // start of the plan that the consumer is for
+	onSequenceOnlyKey = "cronce_bare" // core.OnConsumer.SequenceOnlyUntil
 )
 
 // OnConsumers returns the job's existing consumers on the stream. If the stream does
@@ -87,7 +86,7 @@ func (s *Space) onConsumer(ctx context.Context, stream, consumer string) (core.O
 	info := found.CachedInfo()
 	c := core.OnConsumer{Stream: stream, Name: consumer, On: job.On{Stream: stream, Subject: filters(info.Config)}, Created: info.Created}
 	c.From, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onFromKey])
-	c.SequenceOnlyUntil, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onBareKey])
+	c.SequenceOnlyUntil, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onSequenceOnlyKey])
 	return c, nil
 }
 
@@ -130,9 +129,9 @@ func (s *Space) BeginOn(ctx context.Context, name, consumer string, plan plans.P
 	return err
 }
 
-// AdoptOn adds metadata to a consumer that an older version created: the start of its
-// plan, and the time until which its messages have bare names. Slots may already be
-// published under bare names.
+// AdoptOn adds metadata to a consumer that an older version created: the start of its plan, and
+// the time until which the runs of its messages are named as that version names them (see
+// core.OnConsumer.SequenceOnlyUntil), because it may have published some of them.
 func (s *Space) AdoptOn(ctx context.Context, c core.OnConsumer, plan plans.PastPlan) error {
 	now, err := s.Time(ctx)
 	if err != nil {
@@ -151,7 +150,7 @@ func (s *Space) AdoptOn(ctx context.Context, c core.OnConsumer, plan plans.PastP
 			cfg.Metadata = map[string]string{}
 		}
 		cfg.Metadata[onFromKey] = plan.From.UTC().Format(time.RFC3339Nano)
-		cfg.Metadata[onBareKey] = now.Add(bareMargin).Truncate(bareStep).UTC().Format(time.RFC3339Nano)
+		cfg.Metadata[onSequenceOnlyKey] = now.Add(sequenceOnlyMargin).Truncate(sequenceOnlyStep).UTC().Format(time.RFC3339Nano)
 		_, err = s.JS.UpdateConsumer(ctx, c.Stream, cfg)
 		return err
 	})

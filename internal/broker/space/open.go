@@ -256,7 +256,7 @@ const clusterReplicas = 3
 // createStream creates the stream. If the config has 0 replicas, it chooses clusterReplicas if the
 // cluster has enough servers, else one.
 func (s *Space) createStream(ctx context.Context, cfg *jetstream.StreamConfig) error {
-	choose, began, pause := cfg.Replicas == 0, time.Now(), wire.NewPause()
+	choose, began, pause := cfg.Replicas == 0, time.Now(), wire.NewBackoff()
 	if choose {
 		cfg.Replicas = clusterReplicas
 	}

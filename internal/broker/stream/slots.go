@@ -85,7 +85,7 @@ func (s *Store) traced(queue string, m core.Message) (_ core.Message, ended func
 // ctx ends first, the error wraps job.ErrUnknown, and also job.ErrFull if an attempt found no room.
 // If the server does not permit the message, Put does not repeat it.
 func (l *Slots) Put(ctx context.Context, queue string, m core.Message, payload []byte) error {
-	pause := wire.NewPause()
+	pause := wire.NewBackoff()
 	var full error
 	for {
 		answer, err := l.Publish(queue, m, payload)

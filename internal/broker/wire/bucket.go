@@ -160,7 +160,7 @@ func (w Wire) Batches(ctx context.Context, stream, filter string, since time.Tim
 // BatchesFrom is like Batches, but begins at the sequence from.
 func (w Wire) BatchesFrom(ctx context.Context, stream, filter string, from uint64, since time.Time) iter.Seq2[[]Entry, error] {
 	return func(yield func([]Entry, error) bool) {
-		from, pause := from, NewPause()
+		from, pause := from, NewBackoff()
 		var young time.Time // since, if Stamp is set: the broker does not know the converted times, so this client applies it
 		if w.Stamp != nil {
 			young, since = since, time.Time{}

@@ -71,7 +71,7 @@ func (at *Cursor) passed(stored time.Time) {
 // until it is created again. If it did not exist at the first read, After yields the error.
 func (w Wire) After(ctx context.Context, stream, filter string, at *Cursor) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		for pause := NewPause(); ; {
+		for pause := NewBackoff(); ; {
 			info, err := w.StreamInfo(ctx, "look at stream "+stream, stream)
 			if err == nil {
 				at.resume(info, w.Stamped(info.State.LastTime))

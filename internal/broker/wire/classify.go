@@ -13,9 +13,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// NewPause returns the backoff of all repeated requests. It has no end of its own: the
+// NewBackoff returns the backoff of all repeated requests. It has no end of its own: the
 // caller's context ends it.
-func NewPause() *backoff.ExponentialBackOff {
+func NewBackoff() *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(10*time.Millisecond),
 		backoff.WithMaxInterval(500*time.Millisecond),

@@ -197,9 +197,9 @@ func (g *Group) batches(r *round) []*batch {
 	return all
 }
 
-// take removes up to most batches from the waiting messages, and adds them to the round. It makes
-// batches of messages with one context, while no fewer than least of them are left. It looks at no
-// more messages than it needs, since many may wait.
+// take removes up to most batches from the waiting messages, and adds them to the round. Each batch
+// has messages with the same context, and takes them only if at least least of them wait. take looks
+// at no more messages than it needs, since many may wait.
 func (g *Group) take(r *round, least, most int) (all []*batch) {
 	of := map[context.Context][]Member{}
 	looked := 0

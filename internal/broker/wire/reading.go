@@ -312,7 +312,7 @@ func (b Bucket) latestDirect(ctx context.Context, keys []string) (found []Entry,
 // untilAnswered repeats a read until it is answered (perhaps with ErrNothing), the server denies it,
 // or ctx ends. title names what is read, for errors.
 func (w Wire) untilAnswered(ctx context.Context, title string, read func() error) error {
-	for began, pause := time.Now(), NewPause(); ; {
+	for began, pause := time.Now(), NewBackoff(); ; {
 		err := read()
 		switch {
 		case err == nil, errors.Is(err, ErrNothing):

@@ -26,7 +26,7 @@ const apiTimeout = 8 * time.Second
 // first attempts are short, because most unanswered requests were lost with a
 // connection or a leader. Every request must be safe to repeat.
 func (w Wire) Ask(ctx context.Context, what, subject string, request func(context.Context) error) error {
-	began, pause := time.Now(), NewPause()
+	began, pause := time.Now(), NewBackoff()
 	for limit := AttemptTimeout; ; limit = min(2*limit, apiTimeout) {
 		attempted := time.Now()
 		err := w.WithComplaints(subject, attempted, within(ctx, limit, request))
@@ -96,7 +96,7 @@ func within(ctx context.Context, limit time.Duration, request func(context.Conte
 // before. Unlike Ask, it also repeats what the server denies, or what no server answers at the
 // moment.
 func repeat(ctx context.Context, ask func(context.Context) error) error {
-	pause := NewPause()
+	pause := NewBackoff()
 	for limit := AttemptTimeout; ; limit = min(2*limit, apiTimeout) {
 		attempt, cancel := context.WithTimeout(ctx, limit)
 		err := ask(attempt)

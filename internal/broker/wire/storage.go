@@ -110,8 +110,8 @@ func (s *storage) probe(now time.Time) bool {
 	return true
 }
 
-// doubtDistance discards the measurements if only the distance seemed to take long and it is time to
-// measure again: on a busy machine, the broker may have seemed more distant than it is.
+// doubtDistance discards the measurements if the last one was of a distant broker, and it is time to
+// measure again: a busy machine makes a broker seem more distant than it is.
 func (s *storage) doubtDistance() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

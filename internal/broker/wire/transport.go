@@ -104,10 +104,9 @@ type Asker interface {
 	Answer(m *nats.Msg, err error)
 }
 
-// Question is one write, publication, read or other request in flight. Its asker sets the fields up
-// to before. The fields from id to paused belong to the transport, which guards them with its lock.
-// The fields round, openBefore and waited belong to the group that sends the question.
+// Question is one write, publication, read or other request in flight.
 type Question struct {
+	// The asker sets these fields before it asks.
 	Asker
 	ctx context.Context //nolint:containedctx // patrol checks it until the question ends; nil: no context ends it
 
@@ -120,6 +119,7 @@ type Question struct {
 	// be nil. Only the writer calls it.
 	before func(send func(*nats.Msg) error) error
 
+	// The transport sets these fields, and guards them with its lock.
 	id          uint64
 	asked       time.Duration // when it was asked or, if it has many answers, last answered; counted from the beginning of the transport
 	wall        int64         // when it was asked, or began to wait in a group, in Unix nanoseconds; this clock also runs while the machine is suspended
@@ -131,6 +131,7 @@ type Question struct {
 	queued      bool // a copy is in the writer's queue
 	paused      bool // send no copy now
 
+	// The group that sends the question sets these fields.
 	round      *round // the round of a group that counts it as unanswered; nil: none
 	openBefore int    // how many questions of the round were open before it
 	waited     bool   // it has waited in a group since wall

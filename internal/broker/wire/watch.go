@@ -65,7 +65,7 @@ var ErrGone = errors.New("removed, or created again")
 // During a listing, Watch calls decode on all cores at once.
 func (b Bucket) Watch(ctx context.Context, log *slog.Logger, audit time.Duration, whole bool, decode func(Entry) any, f func(Change)) error {
 	w := watcher{Bucket: b, log: log, auditEvery: audit, decode: decode, report: f, whole: whole, seen: map[string]sighting{}}
-	pause := NewPause()
+	pause := NewBackoff()
 	for {
 		err := w.session(ctx, pause.Reset)
 		switch {

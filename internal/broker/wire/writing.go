@@ -245,7 +245,7 @@ func (w *Writing) failed(sentinel, err error) error {
 func (w *Writing) sendAgain() {
 	w.Leave()
 	if w.pause == nil {
-		w.pause = NewPause()
+		w.pause = NewBackoff()
 	}
 	w.Transport.reopen(&w.Question, w.pause.NextBackOff())
 }
@@ -255,7 +255,7 @@ func (w *Writing) sendAgain() {
 func (w *Writing) resolveConflict(cause error) {
 	w.Leave()
 	if w.pause == nil {
-		w.pause = NewPause()
+		w.pause = NewBackoff()
 	}
 	w.Transport.hold(&w.Question)
 	go func() { // Last waits for its answer

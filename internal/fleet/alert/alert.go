@@ -263,8 +263,8 @@ func (d *Deliverer) callHeartbeat(ctx context.Context, j job.Job, slot job.Slot,
 
 // isOver reports whether the job has recovered from the failure that the alert is about. An
 // alert that is retried may be delivered after the alert of the recovery. PagerDuty would then
-// open an incident that nothing resolves. A state of before the failure proves nothing: its revision is
-// larger if the ledger was created again, or restored.
+// open an incident that nothing resolves. A state from before the failure proves nothing, even if its
+// revision is larger: the ledger may have been created again, or restored.
 func (d *Deliverer) isOver(ctx context.Context, e job.Event) bool {
 	if e.Revision == 0 || e.Alert == job.AlertRecovered || e.Alert == job.Succeeded {
 		return false

@@ -207,10 +207,10 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 	return consumer.New(cfg)
 }
 
-// alert stores an alert about an outcome, unless an outcome of long ago has its alert: its message ID is
-// forgotten by now. Such a slot is delivered again if, for example, its message was left in a queue that
-// had no worker. A login with the permissions of an older version may not read the events: then the alert
-// may be stored twice.
+// alert stores an alert about an outcome. The message of an ended slot may be delivered again long after
+// the outcome, for example from a queue that had no worker. The stream then has forgotten the alert's
+// message ID, so alert first looks for the alert in the stored events. If a login with the permissions of
+// an older version may not read them, the alert may be stored twice.
 func (r *Replica) alert(ctx context.Context, e job.Event, id string) error {
 	if r.clock.Now().Sub(e.Time) > exchange.AlertsFold {
 		has, err := r.cfg.Store.HasAlert(ctx, e)

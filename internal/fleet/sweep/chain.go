@@ -11,18 +11,18 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// followAgainAfter is the time between the first two offers for a follower. Within the duplicate window
-// the stream would fold the second offer, or the message of the follower that the worker publishes then.
-// Each further time is twice as long, at most 2^maxFollowDoublings times followAgainAfter: the window may
-// be longer than the default, and the workers may not see that the follower should exist.
+// followAgainAfter is the time between the first two offers for a follower. It exceeds the default
+// duplicate window, in which the stream would fold the second offer, and the message of the follower that
+// the worker then publishes. Each further time is twice as long, up to 2^maxFollowDoublings times
+// followAgainAfter: the namespace may have a longer window, or the workers may never publish the follower.
 const (
 	followAgainAfter   = job.DefaultDuplicates + every
 	maxFollowDoublings = 10
 )
 
-// follower is a slot of a job that runs after other jobs. before is one of the slots that it comes
-// after, and succeeded at since. No record of the follower is known yet. before has been offered offers
-// times, the last time at offered.
+// follower is a slot of a job that runs after other jobs, without a known record. before is one of the
+// slots that it comes after, which succeeded at since. offers is how often the sweep has offered before
+// again, and offered is when it last did.
 type follower struct {
 	before         job.Slot
 	since, offered time.Time
@@ -89,7 +89,7 @@ func (s *Sweeper) offerFollowers(ctx context.Context, hasMessage map[job.Slot]bo
 	return nil
 }
 
-// offerFollower offers the slot before next again, if next has no record although all slots that it comes
+// offerFollower offers the slot f.before again, if next has no record although all slots that it comes
 // after have succeeded. If one of them has not succeeded yet, follows is false: when that slot succeeds,
 // noteFollowers adds next again.
 func (s *Sweeper) offerFollower(ctx context.Context, next job.Slot, f follower) (follows bool, err error) {

@@ -32,8 +32,10 @@
 //     twice as long: within its duplicate window, the stream folds these messages into earlier
 //     ones, even if those were purged;
 //   - without a record, if its only message is stranded, or waits in a queue that its job has left
-//     and that has no worker any more. A slot that is found because of its record is likewise
-//     offered in the present queue of its job then (movedJobs).
+//     and that has no worker any more (movedJobs).
+//
+// If its job has left a suspect's queue, and the queue has no worker any more, the message is
+// published in the job's present queue.
 //
 // A pass also publishes an alert for each slot of a job with on_late that has not started in
 // time. The sweep remembers the slots that this node's producer published, and at its first pass

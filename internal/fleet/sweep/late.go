@@ -249,9 +249,9 @@ func (t *lateAlerts) noteTrouble(ctx context.Context, slot job.Slot, sent time.T
 	return t.endTrouble(ctx, slot, state, revision)
 }
 
-// endTrouble publishes the alert about the recovery, and then stores that the job has recovered, if the
-// late slot has succeeded. Its worker did not do that if the trouble was noted after the success. If the
-// slot succeeds after endTrouble has read its record, its worker finds the trouble.
+// endTrouble handles a late slot that succeeded before its job's trouble was stored, so that its worker
+// found none: it publishes the alert about the recovery, and then stores that the job has recovered. If
+// the slot succeeds after endTrouble has read its record, its worker does that.
 func (t *lateAlerts) endTrouble(ctx context.Context, slot job.Slot, state exchange.AlertState, revision uint64) error {
 	rec, at, err := t.cfg.Ledger.Read(ctx, slot)
 	switch {

@@ -8,9 +8,9 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 )
 
-// movedJobs knows the jobs whose slots wait in a queue that they do not use any more, and that has no
-// live worker: the job was moved to another queue, and the workers of the old one ended. Nobody would
-// take these slots, and they may hold their job's lock. So they are offered in the job's present queue.
+// movedJobs finds the jobs that were moved to another queue, and whose slots wait in the old one, which
+// has no live worker any more. No worker would take these slots, and they may hold their job's lock. So
+// the sweep offers them in the job's present queue.
 type movedJobs struct {
 	registry Registry
 
@@ -21,8 +21,8 @@ type movedJobs struct {
 	queues map[string]string // by job, the present queue; "": it could not be read
 }
 
-// The sweep looks for moved jobs every movedEvery only: if a queue has no worker for another reason, all
-// its messages are listed, and the definitions of their jobs are read. maxMoved bounds these.
+// The sweep looks for moved jobs only every movedEvery. If a queue has no worker for another reason, the
+// sweep lists all its messages in vain, and reads the definitions of their jobs, at most maxMoved.
 const (
 	movedEvery = 5 * time.Minute
 	maxMoved   = 1000

@@ -203,8 +203,8 @@ func (s *Sweeper) send(ctx context.Context, queue string, m core.Message, rec jo
 	return s.sendAs(ctx, queue, m, payload, rec.State, offerOf(revision))
 }
 
-// sendAs publishes the slot's message as the n-th offer. If the job was moved from the queue and nobody
-// takes the queue's messages, sendAs publishes it in the job's present queue.
+// sendAs publishes the slot's message as the n-th offer. If the job has left the queue and the queue has
+// no worker, sendAs publishes it in the job's present queue.
 func (s *Sweeper) sendAs(ctx context.Context, queue string, m core.Message, payload []byte, state job.State, n int) error {
 	m.Node, m.Offer = s.cfg.Node, n
 	what := "slot offered again: its message was lost"
@@ -269,8 +269,8 @@ func (s *Sweeper) offerFirst(ctx context.Context, shard job.Slot, whole job.Reco
 	}
 	follows := err == nil && entry.FollowsAt(shard)
 	m := core.Message{Slot: shard, JobRevision: whole.JobRevision, Due: whole.Due, Event: whole.Event, Chained: follows}
-	// A triggered run may follow too. If Due is when the last run before it succeeded, the deadline must not
-	// count from then.
+	// A triggered run may follow others too. Due is then when the last of them succeeded. CaughtUp makes the
+	// deadline count from the publication.
 	m.CaughtUp = follows || err == nil && shard.Token != "" && len(entry.Job.After) > 0
 	return s.send(ctx, whole.Queue, m, job.Record{Slot: shard, Payload: whole.Payload}, revision)
 }
