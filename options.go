@@ -14,7 +14,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Option configures a Scheduler. New returns an error if a value is invalid or an option is nil.
+// Option configures a Scheduler. New returns an error if a value is invalid or an option is nil. The
+// names of namespaces, domains, queues and nodes have 1 to 64 characters of A-Z a-z 0-9 _ -.
 type Option func(*config) error
 
 type config struct {

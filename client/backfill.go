@@ -31,7 +31,7 @@ type BackfillOptions struct {
 	Clip bool
 }
 
-// The bounds of BackfillOptions.Rate.
+// The default and the largest value of BackfillOptions.Rate, in messages per second.
 const (
 	DefaultRate = 100
 	MaxRate     = 10_000

@@ -33,7 +33,7 @@ type Client struct {
 }
 
 // Option changes how New opens a Client. New returns an error if a value is invalid or an option is
-// nil.
+// nil. The names of namespaces and domains have 1 to 64 characters of A-Z a-z 0-9 _ -.
 type Option func(*options) error
 
 type options struct{ namespace, domain, operator string }

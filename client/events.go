@@ -173,8 +173,9 @@ func (s *eventStream) follow(ctx context.Context, reconnected <-chan struct{}, m
 // EventFilter.After to receive all later events, even if Events is called some time after.
 func (c *Client) LastSequence(ctx context.Context) (uint64, error) { return c.cfg.News.LastEvent(ctx) }
 
-// Orders iterates over the orders on a job that were carried out at since or later, oldest first.
-// Event.Node is the operator, and Event.Order the order. Orders are kept for the ledger's retention.
+// Orders iterates over the orders on a job that were carried out at since or later, oldest first. An
+// empty name selects all jobs. Event.Node is the operator, and Event.Order the order. Orders are kept
+// for the ledger's retention.
 // An event that cannot be read yields an error that wraps job.ErrInvalid or job.ErrVersion, and the
 // iteration goes on. Any other error ends it.
 func (c *Client) Orders(ctx context.Context, name string, since time.Time) iter.Seq2[job.Event, error] {

@@ -20,9 +20,9 @@ import (
 type NodeState string
 
 const (
-	NodeAlive   = NodeState(exchange.NodeAlive)
-	NodeStopped = NodeState(exchange.NodeStopped)
-	NodeFenced  = NodeState(exchange.NodeFenced) // declared dead by another node
+	NodeAlive   = NodeState(exchange.NodeAlive)   // its last heartbeat is not older than its lease
+	NodeStopped = NodeState(exchange.NodeStopped) // it shut down
+	NodeFenced  = NodeState(exchange.NodeFenced)  // another node declared it dead, for good
 
 	// NodeSilent is a node that has sent no heartbeat for its lease, and that no node has
 	// declared dead so far.
@@ -31,6 +31,7 @@ const (
 
 // NodeRow is a row of the listing of nodes.
 type NodeRow struct {
+	// Node is the name of the node.
 	Node  string    `json:"node"`
 	State NodeState `json:"state"`
 
@@ -53,8 +54,11 @@ type NodeRow struct {
 
 	// ClockOffset is the broker's clock minus the node's, in milliseconds.
 	ClockOffset float64 `json:"clock_offset_ms"`
-	Tzdata      string  `json:"tzdata,omitempty"`
-	Version     string  `json:"version,omitempty"`
+
+	// Tzdata is the release of the node's time zone data, like "2025c". Version is that of its
+	// program.
+	Tzdata  string `json:"tzdata,omitempty"`
+	Version string `json:"version,omitempty"`
 
 	// FencedBy is the node that declared this one dead, at FencedAt.
 	FencedBy string    `json:"fenced_by,omitempty"`
@@ -326,8 +330,8 @@ type Verification struct {
 // Problems is the number of problems.
 func (v Verification) Problems() int { return v.Missing + v.NoOutcome + v.Doubled + v.Early }
 
-// Lateness says how long after their due time handlers started, in milliseconds. P50 and P99 may
-// be up to 1/16 too large.
+// Lateness says how long after their due time the handlers of Slots slots started, in milliseconds. P50
+// and P99 may be up to 1/16 too large.
 type Lateness struct {
 	Slots   int          `json:"slots"`
 	P50     float64      `json:"p50"`

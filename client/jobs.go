@@ -20,6 +20,8 @@ import (
 // JobRow is a row of the listing of jobs. If the definition is Broken, only Job, Revision, Broken
 // and the fields of the last slot are set.
 type JobRow struct {
+	// Job is the name of the job. The fields up to Queue are those of its definition, with their
+	// defaults.
 	Job      string   `json:"job"`
 	Schedule string   `json:"schedule"`
 	After    []string `json:"after,omitempty"`

@@ -213,6 +213,9 @@ func (c *Client) firstMessage(s job.Slot, all iter.Seq2[stream.WaitingSlot, erro
 type SlotDetails struct {
 	SlotRow
 
+	// Publisher is the node or the operator that published the slot. JobRevision is the revision of
+	// the job from which it was computed. MaxAttempts, RetryAt and Attempts are those of the
+	// record: see job.Record.
 	Publisher   string        `json:"publisher,omitempty"`
 	JobRevision uint64        `json:"job_revision,omitempty"`
 	MaxAttempts int           `json:"max_attempts,omitempty"`
@@ -341,12 +344,12 @@ type Step struct {
 type StepKind string
 
 const (
-	StepDue       = StepKind(story.StepDue)
-	StepPublished = StepKind(story.StepPublished)
-	StepStarted   = StepKind(story.StepStarted)
-	StepEnded     = StepKind(story.StepEnded)
-	StepReopened  = StepKind(story.StepReopened)
-	StepNext      = StepKind(story.StepNext) // in the future
+	StepDue       = StepKind(story.StepDue)       // the slot fell due
+	StepPublished = StepKind(story.StepPublished) // the broker stored the slot's message
+	StepStarted   = StepKind(story.StepStarted)   // an attempt started
+	StepEnded     = StepKind(story.StepEnded)     // an attempt ended
+	StepReopened  = StepKind(story.StepReopened)  // an operator gave the slot a new start
+	StepNext      = StepKind(story.StepNext)      // the next step, in the future
 )
 
 // Explain tells what happened to a slot, what it waits for, or why it does not exist. It

@@ -138,7 +138,8 @@ func (f *Fleet) Now() time.Time { return f.clock.Now().UTC() }
 func (f *Fleet) Conn() *nats.Conn { return f.conn }
 
 // Handle adds a job and its handler to the replicas that are started from now on. It replaces a job
-// of the same name, so that a test can start a new release beside an old one.
+// of the same name, so that a test can start a new release beside an old one. An invalid job, or a
+// nil handler, fails the test.
 func (f *Fleet) Handle(j job.Job, h job.Handler) {
 	f.t.Helper()
 	f.must(j.Validate())
