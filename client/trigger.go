@@ -124,6 +124,10 @@ func (c *Client) Trigger(ctx context.Context, name string, o TriggerOptions) (Ru
 		}
 		run, err := c.trigger(ctx, slot, o, stored)
 		c.cfg.Alive()
+		if errors.Is(err, errBegun) {
+			all = true
+			continue
+		}
 		folded := err == nil && !run.New && stored.record == nil && stored.timer == nil && stored.waiting == nil
 		if folded && !all && c.editedLately(stored) {
 			all = true // the run may wait in a former queue of the job
@@ -145,9 +149,27 @@ type storedRun struct {
 	entry   plans.Entry
 	record  *job.Record
 	timer   *stream.Timer       // of the first shard
-	waiting *stream.WaitingSlot // a message that waits for a worker
+	waiting *stream.WaitingSlot // a message that waits for a worker: of the first shard
+	begun   *stream.WaitingSlot // one of another shard
+	all     bool                // young messages were looked for, too
 	now     time.Time           // the broker's; zero if nothing depends on it
 }
+
+// note notes a message that waits for a worker, of a run whose job has the queue. A later order may have
+// moved the run to that queue.
+func (s *storedRun) note(w *stream.WaitingSlot, queue string) {
+	switch {
+	case w.Slot.Shards > 0 && w.Slot.Shard > 1:
+		s.begun = w
+	case s.waiting == nil || s.waiting.Queue != queue:
+		s.waiting = w
+	}
+}
+
+// errBegun reports that the stream has dropped the message of a run's last shard as a copy of a recent
+// one. Unless young messages were looked for, it is not known whether the other shards are there, and
+// which payload they have.
+var errBegun = errors.New("another order has begun the run")
 
 // editedLately reports whether the stream may have folded a run that was ordered before the job was
 // edited.
@@ -184,22 +206,24 @@ func (c *Client) readRun(ctx context.Context, slot job.Slot, o TriggerOptions, a
 	if !keyed || err != nil || s.record != nil {
 		return s, err
 	}
-	for _, first := range firstShards(slot, s.entry) {
+	shards := firstShards(slot, s.entry)
+	for _, first := range shards {
 		if s.timer, _, err = c.timer(ctx, first); s.timer != nil || err != nil {
 			return s, err
 		}
 	}
 	later := o.At.After(s.now)
 	queue := s.entry.Job.WithDefaults().Queue
-	err = c.waitingRuns(ctx, slot.Job, s.now, later || all, func(w *stream.WaitingSlot) bool {
+	s.all = later || all || len(shards) > 1 && c.editedLately(s) // the stream folds no shard of another number
+	err = c.waitingRuns(ctx, slot.Job, s.now, s.all, func(w *stream.WaitingSlot) bool {
 		if w.Slot.Whole() == slot {
-			s.waiting = w
+			s.note(w, queue)
 		}
-		return s.waiting == nil || s.waiting.Queue != queue // a later order may have moved the run to the job's queue
+		return s.waiting == nil || s.waiting.Queue != queue
 	})
-	if later && s.waiting == nil && err == nil {
+	if (later || s.begun != nil) && s.waiting == nil && err == nil {
 		// The run may have started since its record was read. A timer would start it again when
-		// its record has been forgotten.
+		// its record has been forgotten. And the message of its first shard may be acked.
 		s.record, _, err = c.record(ctx, slot)
 	}
 	return s, err
@@ -302,15 +326,24 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 	if len(payload) == 0 {
 		payload = j.Payload
 	}
-	if !o.At.After(s.now) {
+	later := o.At.After(s.now)
+	if !later {
 		o.At = time.Time{} // the run was not late, nor past its deadline, before it was ordered
 	}
-	t := Run{Slot: slot, State: job.Pending, New: true, Queue: j.Queue, Due: o.At}
+	t := Run{Slot: slot, State: job.Pending, Queue: j.Queue, Due: o.At}
 	all := lastFirst(slot, j.Shards)
 	m := core.Message{JobRevision: s.entry.Revision, Node: c.cfg.Operator, Due: o.At, Traceparent: tracing.Traceparent(ctx)}
+	same := true // this order asks for what is stored
+	if w := s.begun; w != nil {
+		// The order that published it has failed, or goes on at the same time. It was for now, or its timer has fired.
+		same = !later && bytes.Equal(payload, w.Payload)
+		all, later, payload = lastFirst(slot, w.Slot.Shards), false, w.Payload
+		m.JobRevision, m.Event, m.Due, t.Due = w.JobRevision, w.Event, w.Due, w.Due
+	}
+	t.New = same
 	for _, shard := range all {
 		m.Slot = shard
-		if o.At.After(s.now) {
+		if later {
 			_, err = c.cfg.Timers.Set(ctx, stream.Timer{Message: m, Queue: j.Queue, Payload: payload}, 0)
 			if errors.Is(err, job.ErrConflict) && shard != all[len(all)-1] {
 				// An earlier order set it and then failed. The other shards get the time and payload of that order.
@@ -325,7 +358,10 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 		} else {
 			var folded bool
 			folded, err = c.publish(ctx, j.Queue, m, payload)
-			t.New = !folded || o.Key == "" // a random key can only fold with a copy of this order
+			if folded && o.Key != "" && shard == all[0] && len(all) > 1 && s.begun == nil && !s.all {
+				return t, errBegun
+			}
+			t.New = same && (!folded || o.Key == "") // a random key can only fold with a copy of this order
 		}
 		if err != nil {
 			return t, err
@@ -491,7 +527,7 @@ type storedRuns struct {
 	storedRun
 	records map[job.Slot]kv.LedgerEntry
 	timers  map[job.Slot]stream.Timer // of the first shards
-	waiting map[job.Slot]*stream.WaitingSlot
+	noted   map[job.Slot]*storedRun   // with waiting and begun only
 }
 
 func (c *Client) readRuns(ctx context.Context, name string, orders []TriggerOptions, named []job.Slot) (s storedRuns, err error) {
@@ -520,13 +556,16 @@ func (c *Client) readRuns(ctx context.Context, name string, orders []TriggerOpti
 		return s, err
 	}
 	c.cfg.Alive()
-	s.waiting = map[job.Slot]*stream.WaitingSlot{}
+	s.noted = map[job.Slot]*storedRun{}
 	queue := s.entry.Job.WithDefaults().Queue
-	all := c.editedLately(s.storedRun) || slices.ContainsFunc(orders, func(o TriggerOptions) bool { return o.At.After(s.now) })
-	err = c.waitingRuns(ctx, name, s.now, all, func(w *stream.WaitingSlot) bool {
-		if s.waiting[w.Slot.Whole()] == nil || w.Queue == queue {
-			s.waiting[w.Slot.Whole()] = w
+	s.all = s.entry.Job.Shards > 1 || c.editedLately(s.storedRun) || slices.ContainsFunc(orders, func(o TriggerOptions) bool { return o.At.After(s.now) })
+	err = c.waitingRuns(ctx, name, s.now, s.all, func(w *stream.WaitingSlot) bool {
+		run := s.noted[w.Slot.Whole()]
+		if run == nil {
+			run = &storedRun{}
+			s.noted[w.Slot.Whole()] = run
 		}
+		run.note(w, queue)
 		return true
 	})
 	if err != nil {
@@ -547,7 +586,9 @@ func (c *Client) triggerOne(ctx context.Context, slot job.Slot, o TriggerOptions
 			stored.timer = &t
 		}
 	}
-	stored.waiting = many.waiting[slot]
+	if run := many.noted[slot]; run != nil {
+		stored.waiting, stored.begun = run.waiting, run.begun
+	}
 	run, err := c.trigger(ctx, slot, o, stored)
 	c.cfg.Alive()
 	if errors.Is(err, job.ErrConflict) { // the run has changed since it was read

@@ -91,6 +91,46 @@ func TestTriggerKeepsTheTimeAndPayloadOfTheFirstOrderForAllShards(t *testing.T) 
 	}
 }
 
+// The first order failed after it had published the last shard, and the stream folds that of the second.
+func TestTriggerKeepsThePayloadOfTheFirstOrderForAllShardsThatStartNow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	apply := func(shards int) {
+		t.Helper()
+		if _, err := s.Apply(t.Context(), []job.Job{{Name: "report", Schedule: "@hourly", Shards: shards}}, client.ApplyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(3)
+	for i, at := range []time.Time{{}, {}, time.Now().Add(time.Hour)} {
+		half := core.Message{Slot: job.Slot{Job: "report", Token: fmt.Sprint("k", i)}.WithShard(3, 3), JobRevision: 1, Node: "first"}
+		if err := s.store.Slots().Put(t.Context(), "default", half, []byte(`{"first":1}`)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 { // the number of shards of the first order stays, too
+			apply(2)
+		}
+		o := order{Job: "report", Key: half.Slot.Token, Payload: json.RawMessage(`{"second":2}`), At: at}
+		for range 2 {
+			if got := s.trigger(t, o); got.New || !got.Due.IsZero() {
+				t.Errorf("got %+v, want the run of the first order", got)
+			}
+			if got, err := s.TriggerMany(t.Context(), "report", []client.TriggerOptions{o.options()}); err != nil || got[0].New {
+				t.Errorf("many: got %+v, %v, want the run of the first order", got, err)
+			}
+		}
+	}
+	all := s.waiting(t)
+	for _, w := range all {
+		if string(w.Payload) != `{"first":1}` || w.Timer || w.Slot.Shards != 3 {
+			t.Errorf("%s has the payload %s, as a timer: %v", w.Slot, w.Payload, w.Timer)
+		}
+	}
+	if len(all) != 9 {
+		t.Errorf("%d messages, want 9", len(all))
+	}
+}
+
 // A run keeps the number of shards with which it was ordered, and its timers are named by it.
 func TestTriggerFindsATimerFromBeforeAnEditOfTheShards(t *testing.T) {
 	t.Parallel()
