@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,10 +42,12 @@ func TestKilledProducerDelaysOnlyItsNextSlots(t *testing.T) {
 			wait(5 * time.Second) // until each knows the others
 			since := time.Now()
 			var deaths []time.Time
+			killed, published := map[string]bool{}, map[string]int{}
 			for range 8 {
 				wait(2*time.Second + rand.N(time.Second))
 				i := rand.IntN(min(len(f.members), 5)) // only the five oldest are active
 				f.members[i].kill()
+				killed[f.members[i].name] = true
 				f.members = slices.Delete(f.members, i, i+1)
 				deaths = append(deaths, time.Now())
 				add()
@@ -69,6 +72,8 @@ func TestKilledProducerDelaysOnlyItsNextSlots(t *testing.T) {
 				if slot.At.Before(since) || slot.At.After(until) {
 					continue
 				}
+				by, _, _ := strings.Cut(m.Header.Get("Cronce-Node"), "-")
+				published[by]++
 				lateness := m.Time.Sub(slot.At)
 				// A slot that fell due just before a death may be late, too: the dead producer had not
 				// published it yet.
@@ -88,6 +93,11 @@ func TestKilledProducerDelaysOnlyItsNextSlots(t *testing.T) {
 			}
 			t.Logf("%d producers, %d killed: %d slots, %d of them late by %v at most, the others by %v",
 				producers, len(deaths), len(stored), late, worst, punctual)
+			for name := range killed {
+				if published[name] == 0 {
+					t.Errorf("%s published nothing before it was killed, so its death shows nothing", name)
+				}
+			}
 			if worst > 500*time.Millisecond {
 				t.Errorf("a slot of a killed producer is %v late, want at most half a second", worst)
 			}

@@ -43,6 +43,15 @@ var sabotages = []sabotage{
 	},
 	{
 		mutant: mutant{
+			name: "pause-after-a-slow-heartbeat", breaks: "a node waits before its next heartbeat even if the last one was slow",
+			file: "internal/fleet/node/node.go",
+			old:  "	if took >= most {\n		return 0\n	}",
+			new:  "	if took >= most {\n		return 4 * most\n	}",
+		},
+		rules: []string{"slowness"},
+	},
+	{
+		mutant: mutant{
 			name: "retry-leaves-its-lock", breaks: "a slot that waits for its retry leaves its lock",
 			file: "consumer/decide.go",
 			old:  "if t.final && t.lock.entered {",
