@@ -60,7 +60,12 @@ func (c *Client) retry(ctx context.Context, s job.Slot) (Retried, error) {
 	if err != nil {
 		return Retried{}, err
 	}
-	o, err := c.open(ctx, r, revision, e, now)
+	var o opened
+	if s.Shards > 0 {
+		o, err = c.openShard(ctx, s)
+	} else {
+		o, err = c.open(ctx, r, revision, e, now)
+	}
 	if err != nil {
 		return Retried{}, err
 	}
@@ -298,11 +303,17 @@ func (c *Client) openShard(ctx context.Context, shard job.Slot) (opened, error) 
 }
 
 // openWhole removes the outcome of a split slot before one of its shards is reopened: with that
-// outcome, the shard would end at once. It does nothing if the slot has no outcome or has succeeded.
+// outcome, the shard would end at once. It does nothing if the slot has no outcome or has succeeded. If
+// the slot is being cancelled, the shard would end at once too: then the error is a *SlotError.
 func (c *Client) openWhole(ctx context.Context, whole job.Slot) error {
 	r, revision, err := c.record(ctx, whole)
-	if err != nil || r == nil || !r.State.Final() || r.State == job.Succeeded {
+	switch {
+	case err != nil, r == nil:
 		return err
+	case r.State == job.Running && r.Error != "":
+		return &SlotError{whole, r.State, "it is being cancelled; retry it once it has its outcome (" + r.Error + ")"}
+	case !r.State.Final(), r.State == job.Succeeded:
+		return nil
 	}
 	if err := c.writeOpenWhole(ctx, *r, revision); !errors.Is(err, job.ErrConflict) {
 		return err

@@ -3,10 +3,12 @@ package client_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/plans"
@@ -185,5 +187,50 @@ func TestRetryOfAChainedSlotStartsItsShardsAfterAnEdit(t *testing.T) {
 	}
 	if len(all) != 2 {
 		t.Errorf("%d shards were offered, want 2", len(all))
+	}
+}
+
+// Its operator died before all shards were cancelled. Workers would end the reopened shards at once.
+func TestRetryRefusesASplitSlotThatIsBeingCancelled(t *testing.T) {
+	s := newShop(t)
+	whole := s.split(job.Running, job.Cancelled)
+	s.record(whole.WithShard(3, 3), job.Running, nil)
+	r, revision, err := s.store.Ledger().Read(t.Context(), whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = core.MarkWhole(r, errors.New("cancelled by bob@b"))
+	r.Nonce = "bob"
+	if _, err := s.store.Ledger().Write(t.Context(), r, revision); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{whole.ID(), whole.WithShard(2, 3).ID()} {
+		_, err := s.as("alice@a").Retry(t.Context(), id)
+		if !errors.Is(err, job.ErrConflict) || !strings.Contains(err.Error(), "it is being cancelled") {
+			t.Errorf("%s: got %v", id, err)
+		}
+	}
+	if r, _, err := s.store.Ledger().Read(t.Context(), whole.WithShard(2, 3)); err != nil || r.State != job.Cancelled || len(s.messages()) != 0 {
+		t.Errorf("the shard is %s, %v, with the messages %+v", r.State, err, s.messages())
+	}
+}
+
+// The whole slot has lost its outcome by then, so an error would not be true that nothing was changed.
+func TestRetryOfAShardGoesOnBehindAnotherRetryOfIt(t *testing.T) {
+	s := newShop(t)
+	whole := s.split(job.Failed, job.Failed)
+	shard := whole.WithShard(2, 3)
+	bob := s.as("bob@b")
+	s.whileItReopens(whole, func(uint64) {
+		if _, err := bob.Retry(t.Context(), shard.ID()); err != nil {
+			t.Error(err)
+		}
+	})
+	_, err := s.as("alice@a").Retry(t.Context(), shard.ID())
+	if refused, is := errors.AsType[*client.SlotError](err); !is || refused.State != job.Retrying {
+		t.Errorf("got %v, want that it is being retried already", err)
+	}
+	if all := s.messages(); len(all) != 1 {
+		t.Errorf("offered %+v, want one message", all)
 	}
 }
