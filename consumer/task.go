@@ -85,7 +85,7 @@ type task struct {
 	// earlier rounds of this delivery, decided the decisions in this round: see maxRounds.
 	view            core.View
 	rounds, decided int
-	decision        core.Step
+	decision        core.Decision
 	lookupErr       error
 
 	// results are the results of the slots that this slot follows, by job: see Job.After.

@@ -34,10 +34,10 @@ const (
 type Event struct {
 	V    int       `json:"v"` // the format version
 	Kind EventKind `json:"kind"`
-	Time time.Time `json:"time"`
 
-	// Node is the node that sent the event.
-	Node string `json:"node"`
+	// Node is the node that sent the event, at Time, by the broker's clock as it estimated it.
+	Time time.Time `json:"time"`
+	Node string    `json:"node"`
 
 	// ID is the slot's ID, and Attempt and Fence are those of the attempt. They are empty if
 	// the event is not about a slot.

@@ -37,7 +37,7 @@ const (
 	MaxToken       = 128            // Slot.Token, in bytes
 
 	MaxAlertHeaders  = 20                    // AlertHTTP.Headers
-	MaxAlertTemplate = alertbody.MaxTemplate // Alert.Template, in bytes
+	MaxAlertTemplate = alertbody.MaxTemplate // Alert.Template, in bytes: 8 KiB
 	MaxLateAfter     = 24 * time.Hour        // Job.LateAfter
 	MaxHeartbeatAge  = 10 * time.Minute      // Job.Heartbeat is not called for an older success
 

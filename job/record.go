@@ -123,9 +123,12 @@ type Record struct {
 
 // Attempt is one claim of a slot and its result.
 type Attempt struct {
-	Number   int       `json:"attempt"`
-	Node     string    `json:"node"`
-	Fence    uint64    `json:"fence,omitempty"` // the claim's revision; zero until the write after the claim
+	Number int    `json:"attempt"` // from 1
+	Node   string `json:"node"`
+	Fence  uint64 `json:"fence,omitempty"` // the claim's revision; zero until the write after the claim
+
+	// Started and Finished are by the broker's clock as Node estimated it. Finished is zero while
+	// the attempt runs.
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished,omitzero"`
 	Error    string    `json:"error,omitempty"`

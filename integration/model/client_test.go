@@ -213,7 +213,7 @@ func (c *client) serve(ctx context.Context, slot job.Slot) {
 	}
 }
 
-func (c *client) claim(ctx context.Context, what string, step core.Step, at uint64) {
+func (c *client) claim(ctx context.Context, what string, step core.Decision, at uint64) {
 	rec := step.Record
 	rec.Nonce = c.nonce()
 	fence, out := c.writeSlot(ctx, what, rec, at)

@@ -120,7 +120,7 @@ var jobMutants = []mutant{
 		breaks: "a worker leaves its own forgotten claim until another node declares it dead",
 		file:   "internal/core/claim.go",
 		old:    "		return adopt(d, v)\n",
-		new:    "		return Step{Action: Later, Delay: time.Second}\n",
+		new:    "		return Decision{Action: Later, Delay: time.Second}\n",
 		test:   "TestClaimRules",
 	},
 	{

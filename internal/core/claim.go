@@ -72,20 +72,20 @@ type View struct {
 // certain returns the time that the broker's clock has certainly reached.
 func (v View) certain() time.Time { return v.Now.Add(-v.Error) }
 
-// Action is the next step of a worker with a delivery.
+// Action is what a worker does next with a delivery.
 type Action int
 
 const (
 	// Ack: the slot has its outcome; ack the message.
 	Ack Action = iota
-	// Later: nak the message with Step.Delay.
+	// Later: nak the message with Decision.Delay.
 	Later
 	// Prove: find out whether the record's node is dead or does not hold the claim, then decide
 	// again.
 	Prove
 	// ReadWhole: read the record of the whole slot, then decide again.
 	ReadWhole
-	// WriteWhole: write Step.Record, that of the whole slot, at View.Whole.Revision, then decide
+	// WriteWhole: write Decision.Record, that of the whole slot, at View.Whole.Revision, then decide
 	// again.
 	WriteWhole
 	// ConcludeWhole: conclude the whole slot if all its shards have ended; then Ack.
@@ -94,15 +94,15 @@ const (
 	Enter
 	// Wait: keep the message until the job's lock admits the slot, then decide again.
 	Wait
-	// Start: write Step.Record at the view's revision. If the write is accepted, start the
+	// Start: write Decision.Record at the view's revision. If the write is accepted, start the
 	// handler.
 	Start
-	// End: write Step.Record, an outcome, at the view's revision; then Ack.
+	// End: write Decision.Record, an outcome, at the view's revision; then Ack.
 	End
 )
 
-// Step is the result of Decide.
-type Step struct {
+// Decision is the result of Decide.
+type Decision struct {
 	Action Action
 	Delay  time.Duration
 	Record job.Record
@@ -111,22 +111,22 @@ type Step struct {
 	Reason string
 }
 
-// Decide returns the next step of a worker with a delivered slot. It holds all rules of claims.
+// Decide decides what a worker does next with a delivered slot. It holds all rules of claims.
 // The caller ensures that its process has no other delivery of the slot in flight.
-func Decide(d Delivery, v View) Step {
+func Decide(d Delivery, v View) Decision {
 	switch {
 	case v.Record == nil:
 		return first(d, v)
 	case v.Record.State.Final():
-		return Step{Action: Ack}
+		return Decision{Action: Ack}
 	case v.Record.Shards > 0:
-		return Step{Action: ConcludeWhole} // its shards do the work
+		return Decision{Action: ConcludeWhole} // its shards do the work
 	case v.Record.State == job.Retrying:
 		return retry(d, v)
 	case v.Record.Node == v.Self && !v.Disowned:
 		return adopt(d, v)
 	case !v.OwnerDead && !v.Disowned:
-		return Step{Action: Prove}
+		return Decision{Action: Prove}
 	default:
 		return takeOver(d, v)
 	}
@@ -145,10 +145,10 @@ func NeedsDefinition(d Delivery, v View) bool {
 // first decides about a slot without a record. Before the slot's due time it returns Later: an early
 // message may be wrong, and an outcome based on it would end the real slot. It does not return Ack
 // either, because the stream may have dropped the real message as a duplicate of the early one.
-func first(d Delivery, v View) Step {
+func first(d Delivery, v View) Decision {
 	switch {
 	case early(d, v) > 0 && (d.Slot.Range || !tooOld(d, v)):
-		return Step{Action: Later, Delay: min(early(d, v), longestWait)}
+		return Decision{Action: Later, Delay: min(early(d, v), longestWait)}
 	case d.LeftOut() && d.Chained:
 		return end(d, v, job.Missed, "its turn came while its job was paused")
 	case d.LeftOut():
@@ -166,7 +166,7 @@ func first(d Delivery, v View) Step {
 		s.Reason = "the schedule of the past plan that was in force at the slot cannot be computed"
 		return s
 	case splitOtherwise(d, v.Entry):
-		return Step{Action: Ack} // the shards in the current plan have their own messages
+		return Decision{Action: Ack} // the shards in the current plan have their own messages
 	case !belongs(d, v.Entry):
 		return end(d, v, job.Cancelled, "definition changed")
 	case unsplit(d, v.Entry):
@@ -185,7 +185,7 @@ func first(d Delivery, v View) Step {
 }
 
 // retry decides about a slot whose last attempt failed.
-func retry(d Delivery, v View) Step {
+func retry(d Delivery, v View) Decision {
 	wait := untilRetry(v)
 	switch {
 	case tooOld(d, v):
@@ -195,7 +195,7 @@ func retry(d Delivery, v View) Step {
 	case startsTooLate(v.Record, v):
 		return endByAge(d, v, job.Expired, "not started within its deadline")
 	case wait > 0:
-		return Step{Action: Later, Delay: wait}
+		return Decision{Action: Later, Delay: wait}
 	case !v.Handles:
 		return unhandled(d)
 	default:
@@ -230,7 +230,7 @@ const setBack = time.Minute
 
 // adopt decides about a slot that this worker has claimed, but that is not in flight. No handler
 // has started under that claim, so the new claim does not count as another attempt.
-func adopt(d Delivery, v View) Step {
+func adopt(d Delivery, v View) Decision {
 	released := Release(*v.Record, v.Now)
 	switch {
 	case tooOld(d, v), startsTooLate(&released, v):
@@ -249,7 +249,7 @@ func startsTooLate(r *job.Record, v View) bool {
 }
 
 // takeOver decides about a running slot whose node is dead, or does not hold the claim.
-func takeOver(d Delivery, v View) Step {
+func takeOver(d Delivery, v View) Decision {
 	died := died(v)
 	v.Record = &died
 	switch {
@@ -295,11 +295,11 @@ func died(v View) job.Record {
 // unhandled returns the nak of a slot for which this worker has no handler, so that another worker
 // can take it. The first delays are short, because a rolling upgrade may soon start a worker with
 // the handler. Later delays are a minute.
-func unhandled(d Delivery) Step {
-	return Step{Action: Later, Delay: min(100*time.Millisecond<<min(d.Count, 10), time.Minute)}
+func unhandled(d Delivery) Decision {
+	return Decision{Action: Later, Delay: min(100*time.Millisecond<<min(d.Count, 10), time.Minute)}
 }
 
-// claim returns the step that claims the slot. Once its record is written, the worker owns the
+// claim decides to claim the slot. Once the record of the decision is written, the worker owns the
 // slot.
 //
 // A slot of a guarded job must hold a place in the job's lock before its first claim. It keeps
@@ -307,15 +307,15 @@ func unhandled(d Delivery) Step {
 // can be lost and a policy can be edited.
 //
 // A shard is claimed only after the record of its whole slot exists.
-func claim(d Delivery, v View, attempt int) Step {
-	if s, decided := stepByWhole(d, v); decided {
+func claim(d Delivery, v View, attempt int) Decision {
+	if s, decided := decideByWhole(d, v); decided {
 		return s
 	}
 	if (v.Entry == nil || v.Entry.Job.Guarded()) && v.Admission.Kind != AdmissionGranted {
 		return unplaced(d, v)
 	}
 	if d.Slot.Shards > 0 && v.Whole.Record == nil {
-		return Step{Action: WriteWhole, Record: newWhole(d)}
+		return Decision{Action: WriteWhole, Record: newWhole(d)}
 	}
 	r := record(d, v)
 	if r.MaxAttempts == 0 {
@@ -336,7 +336,7 @@ func claim(d Delivery, v View, attempt int) Step {
 	}
 	r.RetryAt, r.Error, r.Output = time.Time{}, "", "" // the last attempt's; r.Attempts keeps them
 	r.Attempts = history(append(r.Attempts, job.Attempt{Number: attempt, Node: v.Self, Started: started(d, v).UTC()}))
-	return Step{Action: Start, Record: r}
+	return Decision{Action: Start, Record: r}
 }
 
 // started returns the start time of an attempt that is claimed now. If the broker's timestamp of
@@ -350,17 +350,17 @@ func started(d Delivery, v View) time.Time {
 }
 
 // unplaced decides about a slot that could be claimed if it had a place in the job's lock.
-func unplaced(d Delivery, v View) Step {
+func unplaced(d Delivery, v View) Decision {
 	switch v.Admission.Kind {
 	case AdmissionQueued, AdmissionCrowded:
-		return Step{Action: Wait}
+		return Decision{Action: Wait}
 	case AdmissionSkipped:
 		return end(d, v, job.Skipped, fmt.Sprintf("slot %s was in its way (overlap: %s)", v.Admission.InWay, v.Entry.Job.WithDefaults().Overlap))
 	case AdmissionReplaced:
 		if d.Slot.Shards > 0 && v.Whole.Record != nil {
-			return Step{Action: WriteWhole, Record: MarkWhole(*v.Whole.Record, ReplacedBy(v.Admission.InWay))}
+			return Decision{Action: WriteWhole, Record: MarkWhole(*v.Whole.Record, ReplacedBy(v.Admission.InWay))}
 		}
 		return end(d, v, job.Cancelled, ReplacedBy(v.Admission.InWay).Error())
 	}
-	return Step{Action: Enter}
+	return Decision{Action: Enter}
 }

@@ -138,7 +138,7 @@ func scenario(t *testing.T, args map[string]string) (core.Delivery, core.View) {
 	return d, v
 }
 
-func answer(v core.View, step core.Step) string {
+func answer(v core.View, step core.Decision) string {
 	switch step.Action {
 	case core.Ack:
 		return "ack"

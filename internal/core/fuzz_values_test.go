@@ -103,7 +103,7 @@ func TestDecodersRefuseTextAfterTheObject(t *testing.T) {
 	}
 }
 
-func writable(t *testing.T, s core.Step) {
+func writable(t *testing.T, s core.Decision) {
 	t.Helper()
 	if s.Action == core.Start || s.Action == core.End || s.Action == core.WriteWhole {
 		written(t, s.Record)

@@ -18,23 +18,23 @@ import (
 // ErrReplaced.
 func ReplacedBy(s job.Slot) error { return fmt.Errorf("%w by %s", job.ErrReplaced, s) }
 
-// end returns the step that writes an outcome without a run. If the slot is a shard, and no shard
+// end decides to write an outcome without a run. If the slot is a shard, and no shard
 // of its whole slot has begun, the whole slot ends.
-func end(d Delivery, v View, outcome job.State, reason string) Step {
-	if s, decided := stepByWhole(d, v); decided {
+func end(d Delivery, v View, outcome job.State, reason string) Decision {
+	if s, decided := decideByWhole(d, v); decided {
 		return s
 	}
 	if d.Slot.Shards > 0 && v.Whole.Record == nil && v.Record == nil {
-		return Step{Action: WriteWhole, Record: withOutcome(newWhole(d), v, outcome, reason)}
+		return Decision{Action: WriteWhole, Record: withOutcome(newWhole(d), v, outcome, reason)}
 	}
-	return Step{Action: End, Record: withOutcome(record(d, v), v, outcome, reason)}
+	return Decision{Action: End, Record: withOutcome(record(d, v), v, outcome, reason)}
 }
 
 // endByAge ends a slot because of its age. While the clock is implausible the slot waits instead,
 // since an outcome is final.
-func endByAge(d Delivery, v View, outcome job.State, reason string) Step {
+func endByAge(d Delivery, v View, outcome job.State, reason string) Decision {
 	if v.Implausible {
-		return Step{Action: Later, Delay: implausibleWait, Reason: "the slot would end because of its age, but the clock is implausible: " + reason}
+		return Decision{Action: Later, Delay: implausibleWait, Reason: "the slot would end because of its age, but the clock is implausible: " + reason}
 	}
 	return end(d, v, outcome, reason)
 }

@@ -22,25 +22,25 @@ type Whole struct {
 	Revision uint64
 }
 
-// stepByWhole returns the next step for a shard if the record of its whole slot determines that step,
-// or must be read first. It returns false if the other rules apply.
-func stepByWhole(d Delivery, v View) (Step, bool) {
+// decideByWhole decides about a shard if the record of its whole slot determines the decision, or must
+// be read first. It returns false if the other rules apply.
+func decideByWhole(d Delivery, v View) (Decision, bool) {
 	w := v.Whole.Record
 	switch {
 	case d.Slot.Shards == 0:
-		return Step{}, false
+		return Decision{}, false
 	case !v.Whole.Known:
-		return Step{Action: ReadWhole}, true
+		return Decision{Action: ReadWhole}, true
 	case w == nil:
-		return Step{}, false
+		return Decision{}, false
 	case w.Shards != d.Slot.Shards:
-		return Step{Action: Ack}, true // the slot has another number of shards
+		return Decision{Action: Ack}, true // the slot has another number of shards
 	case w.State.Final() && v.Record == nil:
-		return Step{Action: Ack}, true // the whole slot ended before this shard started
+		return Decision{Action: Ack}, true // the whole slot ended before this shard started
 	case w.State.Final(), w.Error != "":
-		return Step{Action: End, Record: withOutcome(record(d, v), v, job.Cancelled, w.Error)}, true
+		return Decision{Action: End, Record: withOutcome(record(d, v), v, job.Cancelled, w.Error)}, true
 	}
-	return Step{}, false
+	return Decision{}, false
 }
 
 // newWhole returns the first record of the whole slot.
