@@ -80,16 +80,16 @@ func New(conn *nats.Conn) *Link {
 // Server is the description that a server sends when a client connects. It is empty while there is
 // none.
 type Server struct {
-	Version, Name, Cluster string
-	Address, URL           string // the URL without its password
-	maxPayload             int
+	Version, Name string
+	Address, URL  string // the URL without its password
+	maxPayload    int
 }
 
 // readServer reads the server's description from the connection. It may block on the connection's
 // lock.
 func (l *Link) readServer() {
 	s := Server{
-		Version: l.conn.ConnectedServerVersion(), Name: l.conn.ConnectedServerName(), Cluster: l.conn.ConnectedClusterName(),
+		Version: l.conn.ConnectedServerVersion(), Name: l.conn.ConnectedServerName(),
 		Address: l.conn.ConnectedAddr(), URL: l.conn.ConnectedUrlRedacted(), maxPayload: int(l.conn.MaxPayload()),
 	}
 	if s.Version != "" {

@@ -16,9 +16,11 @@ import (
 
 // Survey describes a namespace as it is on the broker, correct or not.
 type Survey struct {
-	// Server, Version and Cluster describe the server that answered. Cluster is empty if
-	// the server is alone.
-	Server, Version, Cluster string
+	// Server and Version describe the server that answered.
+	Server, Version string
+
+	// Cluster is the name of the cluster that holds the streams. It is empty if one server does.
+	Cluster string
 
 	// MaxPayload is the server's limit for a message, in bytes, or 0 if it is unknown.
 	MaxPayload int
@@ -89,6 +91,11 @@ func (s *Space) surveyStreams(ctx context.Context, v *Survey) error {
 		switch {
 		case err == nil:
 			v.Streams[want.Name] = info
+			// A server that connects to others as a leaf node, and is in no cluster, uses its own name
+			// as that of a cluster. The connection's server may also be a leaf node of the streams' one.
+			if c := info.Cluster; c != nil && c.Name != c.Leader {
+				v.Cluster = c.Name
+			}
 		case !errors.Is(err, jetstream.ErrStreamNotFound):
 			return err
 		case want.Name == s.TimerStream():
@@ -102,7 +109,7 @@ func (s *Space) surveyStreams(ctx context.Context, v *Survey) error {
 	}
 	// A server has answered by now, so its version is known.
 	server := s.Link().ConnectedServer()
-	v.Server, v.Version, v.Cluster, v.Schedules = server.Name, server.Version, server.Cluster, s.Schedules()
+	v.Server, v.Version, v.Schedules = server.Name, server.Version, s.Schedules()
 	v.MaxPayload = s.MaxPayload()
 	return nil
 }

@@ -1,0 +1,53 @@
+package kv_test
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// A server with leaf node connections to others calls itself a cluster of its own name.
+func TestSurveyNamesTheClusterOfTheStreams(t *testing.T) {
+	t.Parallel()
+	hub := natstest.Run(t, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain = "hub", "hub"
+		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", server.RANDOM_PORT
+	})
+	leaf := natstest.Run(t, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain = "leaf", "leaf"
+		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: hub.LeafAddr()}}}}
+	})
+	natstest.Eventually(t, "the leaf to reach the hub", func() bool { return leaf.NumLeafNodes() == 1 })
+	nc := leaf.Conn()
+	if nc.ConnectedClusterName() != "leaf" {
+		t.Errorf("the leaf says that its cluster is %q", nc.ConnectedClusterName())
+	}
+	inHub, err := jetstream.NewWithDomain(nc, "hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := natstest.RunCluster(t)
+	for name, tc := range map[string]struct {
+		js   jetstream.JetStream
+		want string
+	}{
+		"a leaf node":             {leaf.JetStream(), ""},
+		"another domain":          {inHub, ""},
+		"one server of a cluster": {cluster.JetStream(), cluster.Servers[0].ClusterName()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := kv.Options{Want: job.Settings{Replicas: 1}}
+			open(t, tc.js, o)
+			_, v, err := kv.Examine(t.Context(), tc.js, kv.Options{})
+			if err != nil || v.Cluster != tc.want {
+				t.Errorf("cluster %q, want %q: %v", v.Cluster, tc.want, err)
+			}
+		})
+	}
+}
