@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -114,6 +116,37 @@ func TestAPassThatTakesMinutesIsCompletedInTheEnd(t *testing.T) {
 			t.Error("no pass was completed in half an hour")
 		}
 	})
+}
+
+// A worker repeats its requests to a stream that is gone without a log.
+func TestAPassLogsHowToMendAPartThatIsGone(t *testing.T) {
+	s := newSite(t)
+	s.record(job.Record{Slot: slot(1), State: job.Running, Attempt: 1, Node: "gone"})
+	if err := s.js.DeleteStream(t.Context(), "KV_cronce_ledger"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	log := &firstLine{ends: end}
+	cfg := s.config("n5")
+	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	sweep.New(cfg).Run(ctx)
+	for _, want := range []string{"level=ERROR", "is gone", "cronce doctor", "cronce setup"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in %s", want, log.String())
+		}
+	}
+}
+
+// firstLine keeps what is logged, and calls ends after the first line.
+type firstLine struct {
+	strings.Builder
+	ends func()
+}
+
+func (l *firstLine) Write(p []byte) (int, error) {
+	defer l.ends()
+	return l.Builder.Write(p)
 }
 
 func TestTheRequestsOfAPassDoNotGrowWithTheJobsThatHaveABacklog(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core"
@@ -241,7 +243,7 @@ func (s *Sweeper) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := s.turn(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Logger.Warn("sweep failed; the next one begins in half a minute", "error", err)
+			s.logFailure(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -249,6 +251,17 @@ func (s *Sweeper) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// logFailure logs why a pass failed. No watch notices that the stream of slots or the ledger was
+// removed, and the worker repeats its requests without a log.
+func (s *Sweeper) logFailure(err error) {
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		s.cfg.Logger.Error("a part of the namespace is gone, and slots wait for it",
+			"error", err, "fix", "see which with cronce doctor; restore it from a backup, or let cronce setup create it without its content")
+		return
+	}
+	s.cfg.Logger.Warn("sweep failed; the next one begins in half a minute", "error", err)
 }
 
 var errTooLong = errors.New("the pass has taken too long")

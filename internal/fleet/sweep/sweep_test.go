@@ -84,7 +84,11 @@ func (s *site) node(n exchange.Node) {
 }
 
 func (s *site) at(node string) *sweep.Sweeper {
-	return sweep.New(sweep.Config{
+	return sweep.New(s.config(node))
+}
+
+func (s *site) config(node string) sweep.Config {
+	return sweep.Config{
 		Node: node, Ledger: countedLedger{s.Ledger(), &s.reads}, Locks: s.Locks(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(), Ends: failingEnds{s.SweepEnds(), &s.endFailures},
 		After: func(name string) []plans.Entry {
 			if name == "report" || name == "check" {
@@ -103,7 +107,7 @@ func (s *site) at(node string) *sweep.Sweeper {
 		Offered: func(offered job.Slot) { s.offered = append(s.offered, offered) },
 		Rewound: func(e job.Event) { s.rewound = append(s.rewound, e) }, Seen: &sweep.Seen{},
 		Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
-	})
+	}
 }
 
 func slot(n int) job.Slot {
