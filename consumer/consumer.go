@@ -297,8 +297,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	c.limiter.close(c)
 	stopPull()
 	<-pulled
-	if left := c.cfg.Table.ids(c.cfg.Node.Name()); len(left) > 0 && ctx.Err() != nil {
-		c.cfg.Logger.Info("stopping; running slots may use their grace", "grace", c.cfg.Grace, "slots", left)
+	if left := c.cfg.Table.ids(c.cfg.Node.Name()); len(left) > 0 && ctx.Err() != nil && node.Err() == nil {
+		c.cfg.Logger.Info("stopping; running slots may use their grace", "grace", max(c.cfg.Grace, 0), "slots", left)
 	}
 	c.drain(runCtx, node)
 	if err := context.Cause(node); err != nil && !errors.Is(err, job.ErrStopping) {

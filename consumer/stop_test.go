@@ -87,6 +87,29 @@ func TestStoppingNamesTheSlotsThatRunByTheirIDs(t *testing.T) {
 	})
 }
 
+// A grace of zero is -1 in the configuration, because its zero means the default.
+func TestStoppingLogsTheGraceAsItWasSet(t *testing.T) {
+	t.Parallel()
+	for grace, want := range map[time.Duration]string{-1: "grace=0s", 5 * time.Second: "grace=5s"} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				var log strings.Builder
+				b.cfg.Logger, b.cfg.Grace = slog.New(slog.NewTextHandler(&log, nil)), grace
+				b.handle(job.Job{Name: "report"}, func(ctx context.Context, _ job.Run) error { <-ctx.Done(); return context.Cause(ctx) })
+				stop := b.run()
+				b.publish("report")
+				time.Sleep(time.Second)
+				_ = stop()
+				if !strings.Contains(log.String(), want+" ") {
+					t.Errorf("no %s in %s", want, log.String())
+				}
+			})
+		})
+	}
+}
+
 // stopWhileClaiming publishes a slot and stops the worker while the claim is on its way. The answer
 // comes 3 s later.
 func (b *bench) stopWhileClaiming(name string) job.Slot {
