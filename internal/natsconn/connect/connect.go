@@ -246,7 +246,11 @@ func (c *Conn) requireJetStream(ctx context.Context, where string) error {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("%s has JetStream, but not for this account: %w", where, err)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled):
-		return fmt.Errorf("%s runs without JetStream: start it with JetStream enabled (nats-server -js): %w", where, err)
+		next := "start it with JetStream enabled (nats-server -js), or name a domain that it reaches with --js-domain"
+		if c.domain != "" {
+			next = "want the domain of a server with JetStream that this one reaches"
+		}
+		return fmt.Errorf("%s runs without JetStream: %s: %w", where, next, err)
 	}
 	return nil
 }

@@ -282,12 +282,20 @@ func TestJetStreamOfAnotherDomain(t *testing.T) {
 			}
 		})
 	}
-	nc, err := target(t, Config{Server: leaf.ClientURL(), Domain: "moon"}).Connect(t.Context())
+	nc, err := target(t, Config{Server: leaf.ClientURL()}).Connect(t.Context())
+	if err == nil {
+		nc.Close()
+		t.Fatal("a server without JetStream is taken")
+	}
+	if !strings.Contains(err.Error(), "--js-domain") {
+		t.Errorf("the error of a leaf node without a domain does not name the flag: %v", err)
+	}
+	nc, err = target(t, Config{Server: leaf.ClientURL(), Domain: "moon"}).Connect(t.Context())
 	if err == nil {
 		nc.Close()
 		t.Fatal("a domain that is not there is taken")
 	}
-	if !strings.Contains(err.Error(), `domain "moon"`) {
+	if !strings.Contains(err.Error(), `domain "moon"`) || strings.Contains(err.Error(), "-js)") {
 		t.Error(err)
 	}
 	both := Config{Context: contextFile(t, fmt.Sprintf(`{"url":%q,"jetstream_domain":"hub","jetstream_api_prefix":"x"}`, leaf.ClientURL()))}
