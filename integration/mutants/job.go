@@ -236,7 +236,7 @@ var jobMutants = []mutant{
 	{
 		name:   "recovery-by-an-older-success",
 		breaks: "a slot that succeeded before the failure counts as the recovery",
-		file:   "internal/core/exchange/alertstate.go",
+		file:   "internal/core/exchange/alert.go",
 		old:    "case revision <= s.Revision && !r.Finished.After(s.Time):",
 		new:    "case revision == s.Revision && !r.Finished.After(s.Time):",
 		test:   "TestAJobRecoversOnceAfterEachFailure",
@@ -244,7 +244,7 @@ var jobMutants = []mutant{
 	{
 		name:   "state-of-a-lost-ledger",
 		breaks: "after the ledger was created again, no failure changes the alert state of its job until the revisions are as large as before",
-		file:   "internal/core/exchange/alertstate.go",
+		file:   "internal/core/exchange/alert.go",
 		old:    "case revision <= s.Revision && !r.Finished.After(s.Time):",
 		new:    "case revision <= s.Revision:",
 		test:   "TestAnOutcomeChangesTheStateOfItsJobIfItsRevisionIsLargerOrItsEndLater",
@@ -287,7 +287,7 @@ var jobMutants = []mutant{
 	{
 		name:   "secret-at-a-seam",
 		breaks: "a secret that arrives in two parts is written into the output",
-		file:   "internal/action/hider.go",
+		file:   "internal/action/secret.go",
 		old:    "len(h.text)-h.hold))",
 		new:    "len(h.text)))",
 		test:   "TestHiderHidesWholeSecretsHoweverTheTextArrives",

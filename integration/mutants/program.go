@@ -103,7 +103,7 @@ var programMutants = []mutant{
 	{
 		name:   "logins-in-the-account-of-the-streams",
 		breaks: "a login reaches more than what it imports",
-		file:   "cmd/cronce/fleet/auth_accounts.go",
+		file:   "cmd/cronce/fleet/auth.go",
 		old:    `fmt.Fprintf(&b, "%s: {\n", account.Name)`,
 		new:    `fmt.Fprintf(&b, "%s: {\n  jetstream: enabled\n", account.Name)`,
 		test:   "TestAuthPrintsThePermissionsOfARole",
@@ -131,7 +131,7 @@ var programMutants = []mutant{
 	{
 		name:   "removal-unasked",
 		breaks: "unreadable values are removed without a confirmation",
-		file:   "cmd/cronce/fleet/doctor_remove.go",
+		file:   "cmd/cronce/fleet/doctor.go",
 		old:    "if !f.remove || f.yes {",
 		new:    "if true {",
 		test:   "TestDoctorRemovesNothingUnasked",

@@ -125,3 +125,21 @@ func (s OnState) IsDrained(after AfterEnd) bool {
 	delivered := s.Pending == 0 || len(after.Seen) > 0
 	return delivered && s.Unacked <= len(after.Seen) || after.First > 0 && s.AckedDelivery+1 >= after.First
 }
+
+// IsClosed reports whether the channel is closed, which means that its event has happened.
+func IsClosed(event <-chan struct{}) bool {
+	select {
+	case <-event:
+		return true
+	default:
+		return false
+	}
+}
+
+// TrySend sends a value if the channel has room, and drops it otherwise.
+func TrySend[T any](to chan<- T, v T) {
+	select {
+	case to <- v:
+	default:
+	}
+}

@@ -7,9 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -259,4 +263,69 @@ func isDisabled(getenv func(string) string) bool {
 		return false
 	}
 	return true
+}
+
+// concurrency is the value of --concurrency: N for each queue, QUEUE=N for one.
+type concurrency struct {
+	each    int
+	byQueue map[string]int
+}
+
+// Set adds the value of one use of the flag.
+func (c *concurrency) Set(text string) error {
+	queue, number, named := strings.Cut(text, "=")
+	if !named {
+		number = text
+	} else if err := codec.ValidateName("queue", queue); err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(number)
+	switch {
+	case err != nil:
+		return errors.New("want a number such as 16, or QUEUE=N such as reports=4")
+	case n < 1:
+		return errors.New("must be at least 1")
+	case !named:
+		c.each = n
+		return nil
+	case c.byQueue == nil:
+		c.byQueue = map[string]int{}
+	}
+	c.byQueue[queue] = n
+	return nil
+}
+
+// queues returns the queues that have a number of their own.
+func (c *concurrency) queues() []string { return slices.Sorted(maps.Keys(c.byQueue)) }
+
+func (c *concurrency) String() string { return strconv.Itoa(c.each) }
+
+// Type is not shown: the usage of the flag names its values.
+func (c *concurrency) Type() string { return "concurrency" }
+
+// GC percentages below the default of 100. gcLoading holds while the registry is loaded, so that less
+// garbage lies between the values that stay. gcLargeHeap holds afterwards if the heap is larger than
+// largeHeap, because the garbage may grow to this percentage of the heap.
+const (
+	gcLoading   = 50
+	gcLargeHeap = 25
+	largeHeap   = 128 << 20 // bytes
+)
+
+// limitMemory limits the memory of a process with a large registry, unless GOGC is set. Call
+// loaded when the registry has been read.
+func limitMemory(getenv func(string) string) (loaded func()) {
+	if getenv("GOGC") != "" {
+		return debug.FreeOSMemory
+	}
+	before := debug.SetGCPercent(gcLoading)
+	return func() {
+		debug.FreeOSMemory()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		if m.HeapAlloc > largeHeap {
+			before = gcLargeHeap
+		}
+		debug.SetGCPercent(before)
+	}
 }

@@ -1,7 +1,7 @@
 // Package layout describes what a namespace consists of on the broker: its streams and buckets with
-// their configuration (layout.go), the logins and their roles (access.go), the subjects that each
-// role needs (rights.go), the accounts that isolate logins (accounts.go), and the permissions that
-// a server reports for a login (permissions.go). It is pure: it has no connection.
+// their configuration (layout.go), the logins, their roles and the permissions that a server
+// reports for a login (access.go), the subjects that each role needs (rights.go), and the accounts
+// that isolate logins (accounts.go). It is pure: it has no connection.
 package layout
 
 import (

@@ -6,7 +6,11 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/broker/wire"
@@ -47,4 +51,63 @@ func (s *Store) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingS
 			}
 		}
 	}
+}
+
+// Backlog is the unfinished work of one queue, as the broker counts it.
+type Backlog struct {
+	// Waiting counts the slots that the broker has not delivered yet. Taken counts those
+	// that it delivered and that no worker has acked: they run, wait for their next
+	// attempt, or wait for their job's lock.
+	Waiting, Taken uint64
+
+	// Oldest is the time at which the oldest waiting slot was stored. It is zero if none
+	// waits or if the caller did not ask for it.
+	Oldest time.Time
+}
+
+// Backlog returns the backlog of a queue, fired timers included. It does not repeat an unanswered
+// request. Set oldest to get Backlog.Oldest; this needs a login that may read slots, which a
+// worker's login may not. A queue that does not exist has an empty backlog.
+func (l *Slots) Backlog(ctx context.Context, queue string, oldest bool) (all Backlog, err error) {
+	for _, stream := range []string{l.s.SlotStream(), l.s.TimerStream()} {
+		b, err := l.s.backlog(ctx, stream, queue, oldest)
+		switch {
+		case errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
+			continue
+		case err != nil:
+			return Backlog{}, err
+		}
+		all.Waiting += b.Waiting
+		all.Taken += b.Taken
+		if !b.Oldest.IsZero() && (all.Oldest.IsZero() || b.Oldest.Before(all.Oldest)) {
+			all.Oldest = b.Oldest
+		}
+	}
+	return all, nil
+}
+
+// backlog returns the backlog of a queue in one stream.
+func (s *Store) backlog(ctx context.Context, stream, queue string, oldest bool) (Backlog, error) {
+	c, err := s.JS.Consumer(ctx, stream, queue)
+	if err != nil {
+		return Backlog{}, err
+	}
+	info := c.CachedInfo()
+	b := Backlog{Waiting: info.NumPending, Taken: uint64(max(info.NumAckPending, 0))}
+	if b.Waiting == 0 || !oldest {
+		return b, nil
+	}
+	from, err := s.JS.Stream(ctx, stream)
+	if err != nil {
+		return Backlog{}, err
+	}
+	first, err := from.GetMsg(ctx, info.Delivered.Stream+1, jetstream.WithGetMsgSubject(info.Config.FilterSubject))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound): // delivered and acked in the meantime
+	case err != nil:
+		return Backlog{}, err
+	default:
+		b.Oldest = s.Stamped(first.Time)
+	}
+	return b, nil
 }

@@ -7,7 +7,7 @@
 //
 //   - record.go: a slot with a record.
 //   - waiting.go: a slot with a message and no record.
-//   - absent.go, after.go: a slot with neither.
+//   - absent.go: a slot with neither.
 package story
 
 import (

@@ -2,10 +2,14 @@ package spec
 
 import (
 	"net/http"
+	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // HTTP is a request to a service.
@@ -75,4 +79,79 @@ func isPort(s string) bool {
 	}
 	n, err := strconv.ParseUint(s, 10, 16)
 	return err == nil && n > 0
+}
+
+// Header is a header of a request. One of Value, Env and File is set.
+type Header struct {
+	// Name is in canonical case. Headers that Cronce or HTTP sets are not allowed.
+	Name string
+
+	// Value is the value in the job file. It is no secret.
+	Value string
+
+	// Env names an environment variable, or File a file, that contains the value. The value is a
+	// secret and must not be shown.
+	Env, File string
+
+	// Prefix is put before the value of Env or File, like "Bearer ".
+	Prefix string
+}
+
+// MaxHeader is the longest value of a header, in bytes.
+const MaxHeader = 8 << 10
+
+const headerExample = `text, {env: NAME} or {file: PATH}, like {prefix: "Bearer ", env: API_TOKEN}`
+
+func (d *decoder) headers(v value) []Header {
+	if !d.want(v, Mapping, "a mapping of names to text") {
+		return nil
+	}
+	var headers []Header
+	for _, m := range v.Members {
+		name := textproto.CanonicalMIMEHeaderKey(m.Name)
+		if why := codec.RefusedHeader(name); why != "" {
+			d.fail(m.At, "%s: header %q %s", v.label, Clip(m.Name), why)
+			continue
+		}
+		if slices.ContainsFunc(headers, func(h Header) bool { return h.Name == name }) {
+			d.fail(m.At, "%s: %q is listed twice: header names are not case-sensitive", v.label, name)
+			continue
+		}
+		if h, ok := d.header(value{m.Value, v.label + "." + m.Name}); ok {
+			h.Name = name
+			headers = append(headers, h)
+		}
+	}
+	return headers
+}
+
+func (d *decoder) header(v value) (h Header, ok bool) {
+	switch v.Kind {
+	case Mapping:
+		prefix := field{"prefix", func(v value) {
+			if s, ok := d.text(v, "Bearer "); ok && d.headerText(v, s) {
+				h.Prefix = s
+			}
+		}}
+		h.Env, h.File, ok = d.secret(v, headerExample, prefix)
+		return h, ok
+	case List, Null:
+		return h, d.want(v, Text, headerExample)
+	}
+	h.Value, ok = d.text(v, "text/plain")
+	return h, ok && d.headerText(v, h.Value)
+}
+
+// headerText reports an error if the text is too long for a header, or has a control character, which
+// could end the header and begin another one.
+func (d *decoder) headerText(v value, s string) bool {
+	switch {
+	case len(s) > MaxHeader:
+		d.fail(v.At, "%s: %d bytes, at most %d", v.label, len(s), MaxHeader)
+	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		d.fail(v.At, "%s: it has a line break or another control character, which a header cannot have", v.label)
+	default:
+		return true
+	}
+	return false
 }

@@ -1,6 +1,6 @@
 // Package cron computes the instants of schedules: cron expressions (expression.go, field.go),
 // the wall times that they match (calendar.go, exclude.go), and the instants at which clocks
-// show them (source.go, zone.go). It has no clock, and the same input yields the same instants
+// show them (source.go). It has no clock, and the same input yields the same instants
 // everywhere. job.Schedule is built on it.
 package cron
 

@@ -2,11 +2,11 @@
 // request. What a user may do is not decided here: every user acts with the NATS login of
 // the process, and the broker permits or refuses.
 //
-//   - auth.go: Config, and the handler that Guard wraps around the pages.
-//   - file.go, proxy.go: users from a file of tokens or passwords, or from a proxy.
+//   - auth.go: Config, the handler that Guard wraps around the pages, and the names that this
+//     server serves.
+//   - file.go: users from a file of tokens or passwords, or from a proxy.
 //   - oidc (a package, so that only the binary links it): users of an OpenID provider.
 //   - session.go, login.go: the cookie of a browser, and the page that sets it.
-//   - host.go: the names that this server serves.
 //
 // # Decisions
 //

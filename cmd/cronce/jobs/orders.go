@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/api/row"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/text/printable"
+	"github.com/cronce-io/cronce/job"
 )
 
 func newJobPauseCommand(a *base.App) *cobra.Command {
@@ -106,4 +110,85 @@ func resumption(would client.Resumption) string {
 	}
 	return fmt.Sprintf("paused since %s: %d missed; with policy %s, %d will run", would.Since.UTC().Format(time.RFC3339),
 		would.Missed, would.Job.WithDefaults().CatchUp.Policy, would.Runs)
+}
+
+func newJobReleaseCommand(a *base.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "release NAME",
+		Short: "Let files and code change a job again after an operator's edit",
+		Long: `Release ends an operator's ownership of a job, which "cronce job apply" began. The
+job stays as it is until a node whose file or code defines it differently starts, or
+reads its file again on SIGHUP. That definition then replaces this one.
+
+With -o json; changed is false if no operator owned the job:
+
+  {"job":"report","revision":14,"owner":"released","changed":true}`,
+		Example: "  cronce job release report",
+		Args:    base.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.OnJob(cmd.Context(), "job release", args[0], release)
+		},
+	}
+}
+
+func release(ctx context.Context, r base.Session, name string) error {
+	e, err := r.Client().Release(ctx, name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.Output == base.OutputJSON:
+		return r.PrintJSON(row.Released(e))
+	case e.Changed:
+		_, err = fmt.Fprintf(r.Stdout, "released %s: the next node that starts with a different definition replaces this one\n", name)
+	default:
+		_, err = fmt.Fprintf(r.Stdout, "%s is not owned by an operator (owner: %s)\n", name, printable.Clip(e.Owner, base.WidestCell))
+	}
+	return err
+}
+
+func newJobRemoveCommand(a *base.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm NAME...",
+		Short: "Remove jobs from the registry",
+		Long: `Remove jobs from the registry: they get no more slots. Pending slots are recorded as
+cancelled; a running slot runs to its end. Records stay until the retention ends.
+
+A job that is defined in a node's file or code comes back when that node starts again:
+remove it there first.
+
+If a job is not in the registry, the others are removed, and the status is 1. So you can
+repeat a command that failed half-way.
+
+With -o json, one line for each job removed:
+
+  {"job":"report","removed":true}`,
+		Example: "  cronce job rm report",
+		Args:    base.Arguments(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := codec.ValidateName("job", names...); err != nil {
+				return base.Usage(err)
+			}
+			return a.Open(cmd.Context(), "job rm", func(ctx context.Context, r base.Session) error {
+				var missing error
+				for _, name := range names {
+					err := removeJob(ctx, r, name)
+					switch {
+					case errors.Is(err, job.ErrNotFound):
+						missing = errors.Join(missing, err)
+					case err != nil:
+						return errors.Join(err, missing)
+					}
+				}
+				return missing
+			})
+		},
+	}
+}
+
+func removeJob(ctx context.Context, r base.Session, name string) error {
+	if err := r.Client().Remove(ctx, name, client.RemoveOptions{}); err != nil {
+		return r.JobError(ctx, name, err)
+	}
+	return r.Print(row.Remove{Job: name, Removed: true}, "removed %s\n", name)
 }
