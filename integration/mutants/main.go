@@ -145,7 +145,6 @@ func (m mutant) pkg() string {
 	return path.Dir(m.file)
 }
 
-// mutate returns the mutated source.
 func (m mutant) mutate(root string) (string, error) {
 	source, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {

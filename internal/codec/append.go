@@ -81,7 +81,6 @@ func (o Object) TrueIf(name string, value bool) Object {
 	return append(o.Name(name), "true"...)
 }
 
-// appendText appends a quoted string.
 func appendText(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

@@ -58,7 +58,6 @@ func NoSuchCommand(cmd *cobra.Command, args []string) error {
 	return Try(Usage(fmt.Errorf("unknown command %q", cmd.CommandPath()+" "+args[0])), hint)
 }
 
-// commandsBelow returns the paths of the commands of this name in the groups below cmd.
 func commandsBelow(cmd *cobra.Command, name string) (paths []string) {
 	for _, group := range cmd.Commands() {
 		for _, c := range group.Commands() {

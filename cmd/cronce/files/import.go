@@ -222,7 +222,6 @@ func printImportedFile(a *base.App, path string, head []string, r migrate.Result
 	return err
 }
 
-// byName returns the values of the variables by name.
 func byName(env []spec.Variable) map[string]string {
 	values := map[string]string{}
 	for _, v := range env {

@@ -177,7 +177,6 @@ func passwordVariable(user string) string {
 	}, user) + "_PASSWORD"
 }
 
-// nscCommand returns the command line that creates the user with nsc.
 func nscCommand(user string, grants []layout.Grant) string {
 	var publish, subscribe []string
 	for _, g := range grants {
@@ -238,7 +237,6 @@ func authAccounts(a *base.App, f authFlags, args []string) error {
 	return err
 }
 
-// serverAccounts returns the configuration of a server.
 func serverAccounts(domain string, accounts []layout.Account) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Each login has its own account, and imports what it may use of the streams.\n"+

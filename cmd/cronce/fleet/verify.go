@@ -207,7 +207,6 @@ func problemCells(p client.SlotProblem) []string {
 	return []string{string(p.Problem), p.ID, cmp.Or(string(p.State), "-"), p.Detail, cmp.Or(p.BeyondRepair, string(p.Repair), "-")}
 }
 
-// printReport prints the summary.
 func (v *verifier) printReport(r client.Verification) error {
 	verdict := "all is well"
 	if !r.OK {
@@ -243,7 +242,6 @@ func (v *verifier) printReport(r client.Verification) error {
 	return w.Flush()
 }
 
-// span formats milliseconds.
 func span(ms float64) string {
 	return base.Span(time.Duration(math.Round(ms*1000)) * time.Microsecond)
 }

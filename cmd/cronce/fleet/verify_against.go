@@ -193,7 +193,6 @@ func (c *comparison) run(ctx context.Context) error {
 	return c.print(c.compare(tolerance))
 }
 
-// setWindows sets the time to compare.
 func (c *comparison) setWindows() error {
 	c.window = against.Window{From: c.flags.from.Time, To: c.flags.to.Time}
 	if c.window.From.IsZero() {

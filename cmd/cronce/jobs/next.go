@@ -68,7 +68,6 @@ With -o json it prints one line for each slot, and with -f also the job's name:
 	return cmd
 }
 
-// addTimes adds the flags that bound the slots.
 func (f *nextFlags) addTimes(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Var(&f.from, "from", "list slots strictly after this RFC 3339 `time` (default now)")

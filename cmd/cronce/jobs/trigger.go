@@ -83,7 +83,6 @@ command created it; moved_from is the queue that it waited in before:
 	return cmd
 }
 
-// newOrder reads the flags of trigger.
 func newOrder(a *base.App, name, key string, when base.Time, payload string) (o client.TriggerOptions, err error) {
 	o.Key, o.At = key, when.Time
 	if o.Payload, err = readPayload(a, payload); err != nil {
@@ -135,7 +134,6 @@ func trigger(ctx context.Context, r base.Session, name string, o client.TriggerO
 	return slots.Await(ctx, r, t.Slot, t.Wait)
 }
 
-// triggered describes the result of a trigger.
 func triggered(r base.Session, t client.Run) string {
 	later := t.Due.After(r.Now())
 	due := fmt.Sprintf("%s (%s)", t.Due.UTC().Format(time.RFC3339Nano), base.Relative(t.Due, r.Now()))

@@ -30,7 +30,6 @@ type shared struct {
 	getenv    func(string) string
 }
 
-// handler returns the handler of a job.
 func (s shared) handler(e spec.Entry) (job.Handler, error) {
 	a := e.Action
 	switch {
@@ -180,7 +179,6 @@ func (h *handlers) queues(f runFlags) []string {
 	return h.allQueues()
 }
 
-// allQueues lists the queues of the file.
 func (h *handlers) allQueues() []string {
 	var queues []string
 	for _, j := range h.jobs() {

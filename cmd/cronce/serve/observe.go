@@ -55,7 +55,6 @@ func (h *health) ask() (ready []replica.Check, live error) {
 // metricsPaths are the paths of the handler that newMetricsHandler returns.
 var metricsPaths = []string{"/metrics", "/healthz", "/readyz"}
 
-// newMetricsHandler returns the handler of metrics and health.
 func newMetricsHandler(h *health, measures ...prometheus.Collector) (http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	for _, c := range append(measures, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {

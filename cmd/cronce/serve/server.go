@@ -103,7 +103,6 @@ func (m serverMetrics) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(serverBytes, prometheus.GaugeValue, float64(s.Bytes))
 }
 
-// serverHealth returns the checks of an embedded server.
 func serverHealth(srv *embed.Server) func() ([]replica.Check, error) {
 	return func() ([]replica.Check, error) {
 		return []replica.Check{{Name: "JetStream", Err: srv.Ready()}}, srv.Live()

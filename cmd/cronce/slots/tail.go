@@ -111,7 +111,6 @@ func (t *tailPrinter) print(p client.TailPiece) error {
 	return err
 }
 
-// endLine ends an open line.
 func (t *tailPrinter) endLine() error {
 	if !t.open {
 		return nil

@@ -78,7 +78,6 @@ func forkExec(in incoming) (pid int, err error) {
 	})
 }
 
-// report returns the report of the start for the worker.
 func (r startResult) report() report {
 	switch {
 	case r.refused:
@@ -113,7 +112,6 @@ func (q *queue[T]) put(v T) {
 	q.filled.Signal()
 }
 
-// take waits for a value.
 func (q *queue[T]) take() T {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -169,7 +169,6 @@ func (r *fileReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// take returns the next n files.
 func (r *fileReader) take(n int) ([]int, error) {
 	if len(r.files) < n {
 		return nil, fmt.Errorf("%d files came with a request that needs %d", len(r.files), n)

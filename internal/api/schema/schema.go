@@ -60,7 +60,6 @@ func (b *Builder) Of(t reflect.Type) Object {
 	return b.shape(t)
 }
 
-// shape describes a type by its kind.
 func (b *Builder) shape(t reflect.Type) Object {
 	switch t.Kind() {
 	case reflect.Pointer:

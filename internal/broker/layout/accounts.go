@@ -288,7 +288,6 @@ func belongsToStreams(namespace, subject string) bool {
 		func(prefix string) bool { return strings.HasPrefix(subject, prefix) })
 }
 
-// subjects returns the subjects of all grants without duplicates.
 func subjects(grants []Grant, of func(Grant) []string) []string {
 	var all []string
 	for _, g := range grants {

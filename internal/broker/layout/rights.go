@@ -240,7 +240,6 @@ func (a Access) follow(what string) []string {
 	return slices.Concat(a.ask("CONSUMER.CREATE", any), a.ask("CONSUMER.INFO", any), a.ask("CONSUMER.MSG.NEXT", any), a.ask("CONSUMER.DELETE", any))
 }
 
-// around returns before+name+after for each name.
 func around(before string, names []string, after string) []string {
 	all := make([]string, len(names))
 	for i, name := range names {

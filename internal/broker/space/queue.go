@@ -79,7 +79,6 @@ func (s *Space) matchesStored(ctx context.Context, stream string, found jetstrea
 	return err == nil && len(s.queueDifferences(stream, found, s.queueConfig(stream, found.Durable, set.WithDefaults().Lease))) == 0
 }
 
-// queueConfig returns the config of a queue's consumer on the stream of slots or of timers.
 func (s *Space) queueConfig(stream, queue string, lease time.Duration) jetstream.ConsumerConfig {
 	subjects := ".slot."
 	if stream == s.TimerStream() {
@@ -153,7 +152,6 @@ func priorities(c jetstream.ConsumerConfig) string {
 	return strings.Trim(string(policy), `"`) + " " + strings.Join(c.PriorityGroups, ",")
 }
 
-// filters returns the subject filters of a consumer as text.
 func filters(c jetstream.ConsumerConfig) string {
 	if len(c.FilterSubjects) > 0 {
 		return strings.Join(c.FilterSubjects, ",")

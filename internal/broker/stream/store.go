@@ -86,7 +86,6 @@ func (l *Slots) Backlog(ctx context.Context, queue string, oldest bool) (all Bac
 	return all, nil
 }
 
-// backlog returns the backlog of a queue in one stream.
 func (s *Store) backlog(ctx context.Context, stream, queue string, oldest bool) (Backlog, error) {
 	c, err := s.JS.Consumer(ctx, stream, queue)
 	if err != nil {

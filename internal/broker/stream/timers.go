@@ -184,7 +184,6 @@ func (t *Timers) read(e wire.Entry) (WaitingSlot, error) {
 	return w, err
 }
 
-// subject returns the subject of a slot's timer.
 func (t *Timers) subject(slot job.Slot) string {
 	// The key is JOB.t.TOKEN with the token escaped. The key of a shard has one more token.
 	return t.s.Namespace + ".timer.set." + strings.Replace(slot.Key(), ".t.", ".", 1)

@@ -100,7 +100,6 @@ func (r *backward) readEach(ctx context.Context) (found []Entry, err error) {
 	return found, nil
 }
 
-// readMatching reads the messages of a window that match filter.
 func (r *backward) readMatching(ctx context.Context, filter string) (all []Entry, err error) {
 	end, begin := r.end, uint64(1)
 	if end > r.size {

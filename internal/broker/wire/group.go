@@ -108,14 +108,12 @@ func (g *Group) wait(m Member) {
 	g.waiting = append(g.waiting, m)
 }
 
-// add counts a message of the round.
 func (r *round) add(q *Question) {
 	q.round, q.openBefore = r, r.unanswered
 	r.unanswered++
 	r.sent++
 }
 
-// begin begins a round.
 func (g *Group) begin() *round {
 	g.round, g.spare = g.spare, nil
 	if g.round == nil {
@@ -238,7 +236,6 @@ func (g *Group) more() []*batch {
 	return g.take(r, maxBatch, 1)
 }
 
-// batch returns a batch of the round.
 func (g *Group) batch(r *round, members []Member) *batch {
 	b := newBatch(g.Wire, members)
 	b.waited, b.wall = true, members[0].question().wall

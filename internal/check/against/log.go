@@ -158,7 +158,6 @@ func (l *reader) unknown() {
 	}
 }
 
-// time reads the time at the beginning of a line.
 func (l *reader) time(line string) (at time.Time, rest string, ok bool) {
 	if m := rfc3339.FindStringSubmatch(line); m != nil {
 		layout, zone := time.RFC3339, m[3]

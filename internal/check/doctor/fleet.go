@@ -23,7 +23,6 @@ const (
 	copyWithin = time.Minute
 )
 
-// settings checks the stored settings.
 func (c *check) settings() {
 	set := c.Survey.Settings
 	if set.Retention < set.Horizon+time.Hour {
@@ -235,7 +234,6 @@ func (c *check) clocks() {
 	}
 }
 
-// clock checks the clock of one node.
 func (c *check) clock(n exchange.Node) {
 	offset, about := n.ClockOffset.Abs().Round(time.Millisecond), "node "+n.Name
 	what := fmt.Sprintf("its clock and the broker's are %v apart", offset)

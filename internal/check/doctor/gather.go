@@ -43,7 +43,6 @@ const (
 	recheckAfter = 3 * time.Second
 )
 
-// examine inspects the namespace.
 func (from Sources) examine(ctx context.Context) (*kv.Store, space.Survey, error) {
 	if from.Store != nil {
 		return from.Store.Examine(ctx)

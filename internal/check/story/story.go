@@ -210,7 +210,6 @@ func (t *explainer) concerns(e job.Event) bool {
 		slices.ContainsFunc(t.record.Attempts, func(a job.Attempt) bool { return a.Node == e.Peer })
 }
 
-// step adds a step.
 func (t *explainer) step(at time.Time, what StepKind, node, format string, args ...any) *Step {
 	t.story.Steps = append(t.story.Steps, Step{Time: at.UTC(), What: what, Node: node, Text: fmt.Sprintf(format, args...)})
 	return &t.story.Steps[len(t.story.Steps)-1]

@@ -201,7 +201,6 @@ func (r *reader) object(t reflect.Type) error {
 	return err
 }
 
-// key checks the key of a map.
 func (r *reader) key(t reflect.Type, name string) error {
 	if !r.refused || t.Key().Kind() == reflect.String {
 		return nil
@@ -245,7 +244,6 @@ func step(name string) string {
 	return "." + name
 }
 
-// unknownMember returns an error that says which members there are.
 func unknownMember(name string, fields map[string]field) error {
 	names := slices.Sorted(maps.Keys(fields))
 	switch near := suggest.Nearest(name, names); {

@@ -86,7 +86,6 @@ func redact(err error, secret, derived *url.URL, placeholder string) error {
 // answerWait is how long publish waits for an answer.
 const answerWait = 2 * time.Second
 
-// publish sends the alert to a subject.
 func (d *Deliverer) publish(ctx context.Context, subject string, m message) error {
 	if strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "_INBOX.") || strings.HasPrefix(subject, d.cfg.Namespace+".") {
 		return fmt.Errorf("subject %s belongs to the server or to this namespace: alerts must not go there", subject)

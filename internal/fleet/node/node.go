@@ -221,7 +221,6 @@ func (n *Node) Failed() error {
 	return n.failed
 }
 
-// record returns a new record of the node.
 func (n *Node) record(state exchange.NodeState) exchange.Node {
 	r := n.cfg.Record()
 	n.records++

@@ -60,7 +60,6 @@ func (l *appliedJobs) missing(names []string) (name string, added <-chan struct{
 	return "", nil
 }
 
-// drop forgets a job.
 func (l *appliedJobs) drop(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

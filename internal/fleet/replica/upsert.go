@@ -259,7 +259,6 @@ func (a *applying) round(ctx context.Context, jobs []pendingJob) (conflicts []pe
 	return conflicts, failed
 }
 
-// handleAnswer handles the answer to a write.
 func (a *applying) handleAnswer(o answer) error {
 	switch {
 	case o.err == nil:

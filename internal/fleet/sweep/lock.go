@@ -26,7 +26,6 @@ type admittedSlot struct {
 	recorded bool // it has a record by now
 }
 
-// noteLock notes a change of a job's lock.
 func (s *Sweeper) noteLock(c kv.LockChange) {
 	if len(c.Holders)+len(c.Waiting) == 0 {
 		delete(s.locks, c.Job)

@@ -104,7 +104,6 @@ func (s *Sweeper) listMessages(ctx context.Context, hasMessage map[job.Slot]bool
 	return stranded, nil
 }
 
-// offerSuspects offers the suspects that have no message.
 func (s *Sweeper) offerSuspects(ctx context.Context, suspects []suspect, hasMessage map[job.Slot]bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)

@@ -225,7 +225,6 @@ func (j *apJob) pop(name string) (python.Value, bool) {
 	return v, ok && v.Kind != python.None
 }
 
-// convert adds the job of a call.
 func (a *apscheduler) convert(p apJob) {
 	function, _ := p.pop("func")
 	id, _ := p.pop("id")

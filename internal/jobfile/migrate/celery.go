@@ -158,7 +158,6 @@ type beatTask struct {
 	dropped    []string
 }
 
-// entry reads an entry of a dict.
 func (c *celery) entry(line int, name string, v python.Value) {
 	if v.Kind != python.Dict {
 		c.note(line, name, "not carried over: %s is not a dict literal", v.Source)

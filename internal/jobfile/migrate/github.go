@@ -39,7 +39,6 @@ func GitHub(text []byte, file string) (Result, error) {
 	return r, nil
 }
 
-// workflow reads one workflow.
 func (r *Result) workflow(body ast.Node, file string) {
 	name := strings.TrimSuffix(path.Base(file), path.Ext(file))
 	var entries []ast.Node

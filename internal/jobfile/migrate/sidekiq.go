@@ -82,7 +82,6 @@ func (r *Result) schedule(body ast.Node) ast.Node {
 	return found.Value
 }
 
-// sidekiq reads one job.
 func (r *Result) sidekiq(line int, name string, n ast.Node, zone string) {
 	var raw map[string]any
 	if err := yaml.NodeToValue(n, &raw); err != nil || len(pairs(n)) == 0 {

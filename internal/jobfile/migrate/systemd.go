@@ -229,7 +229,6 @@ func (s *systemd) timing(t *unitfile.Unit, j *job.Job) (dropped []droppedSetting
 	return dropped
 }
 
-// convert adds the jobs of a timer.
 func (s *systemd) convert(t *unitfile.Unit, c serviceCommand, jobs []timed, dropped []droppedSetting) {
 	if len(jobs) == 0 {
 		for _, l := range dropped {

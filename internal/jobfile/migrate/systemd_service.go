@@ -71,7 +71,6 @@ func shellWord(word string) string {
 
 func shellQuoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// program reads a command line.
 func (c *serviceCommand) program(u unitfile.Setting) (args []string, ignoreFailure bool) {
 	text, argv0, literal := u.Value, false, false
 	for text != "" && strings.ContainsRune("@-:+!", rune(text[0])) {
@@ -194,7 +193,6 @@ func (c *serviceCommand) environment() {
 	}
 }
 
-// settings reads all other settings.
 func (c *serviceCommand) settings() {
 	var others []string
 	var first unitfile.Setting

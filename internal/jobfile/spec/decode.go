@@ -207,7 +207,6 @@ func (d *decoder) flag(v value) bool {
 	return d.want(v, Boolean, "true or false") && v.Scalar == "true"
 }
 
-// oneOf reads one of the words.
 func (d *decoder) oneOf(v value, words ...string) (string, bool) {
 	s, ok := d.text(v, words[0])
 	if ok && !slices.Contains(words, s) {

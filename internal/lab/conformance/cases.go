@@ -120,7 +120,6 @@ func Cases(files ...string) ([]Case, error) {
 // members are the members of a JSON object, in the spelling of the file.
 type members map[string]json.RawMessage
 
-// read reads the cases of a file.
 func read(file string) (cases []members, err error) {
 	data, err := protocol.Files.ReadFile(file + ".json")
 	if err != nil {

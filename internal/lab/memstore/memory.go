@@ -160,7 +160,6 @@ func get[T any](ctx context.Context, b *Bucket, key string, decode func(data []b
 	return v, e.revision, err
 }
 
-// put encodes and writes a value.
 func (b *Bucket) put(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
 	if nonce == "" {
 		return 0, fmt.Errorf("%w value for %s/%s: it has no nonce", job.ErrInvalid, b.name, key)

@@ -61,10 +61,8 @@ func (m *member) noteHeartbeat(took time.Duration) {
 	}
 }
 
-// recordPath is the path of the member's file of the record.
 func (m *member) recordPath() string { return filepath.Join(m.t.cfg.Dir, m.name+".jsonl") }
 
-// jobFile is the path of the file that names the jobs of the member.
 func (m *member) jobFile() string { return filepath.Join(m.t.cfg.Dir, m.name+".jobs") }
 
 // current returns the name of the current life. Empty: no life runs.

@@ -74,7 +74,6 @@ func (p *process) kill() {
 
 func (p *process) running() bool { return !core.IsClosed(p.ended) }
 
-// logTail returns the end of the process's log.
 func (p *process) logTail() string {
 	const most = 2000
 	data, _ := os.ReadFile(p.log)

@@ -66,7 +66,6 @@ func (r *recorder) watch(stop <-chan struct{}) {
 	}
 }
 
-// readRecord reads every file of the record.
 func readRecord(dir string) ([]promise.Line, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {

@@ -150,7 +150,6 @@ func (t *torture) define(ctx context.Context) error {
 	return nil
 }
 
-// remove deletes the namespace.
 func (t *torture) remove() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

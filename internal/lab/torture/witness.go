@@ -158,7 +158,6 @@ func (w *witness) recordWrite(m *nats.Msg) {
 	}
 }
 
-// wroteLedger records a write of the ledger.
 func (w *witness) wroteLedger(l promise.LedgerWrite, subject string, data []byte) (err error) {
 	if l.Slot, err = job.ParseSlotKey(strings.TrimPrefix(subject, "$KV."+w.namespace+"_ledger.")); err != nil {
 		return err

@@ -131,7 +131,6 @@ func (l Login) apply(o *nats.Options) error {
 	return nil
 }
 
-// oneLine puts err on one line.
 func oneLine(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 }

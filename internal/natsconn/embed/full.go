@@ -40,7 +40,6 @@ type restarts struct {
 // due reports whether the pause after the last restart is over.
 func (r *restarts) due(now time.Time) bool { return now.Sub(r.last) >= r.pause }
 
-// begin notes a restart.
 func (r *restarts) begin(now time.Time) {
 	r.last, r.pause = now, min(max(2*r.pause, 2*checkEvery), maxPause)
 }
@@ -78,7 +77,6 @@ func (s *Server) answerWhy(why string) (stop func()) {
 	}
 }
 
-// watchStorage watches the server's storage until ctx ends.
 func (s *Server) watchStorage(ctx context.Context) {
 	every := time.NewTicker(checkEvery)
 	defer every.Stop()

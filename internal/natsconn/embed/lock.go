@@ -121,7 +121,6 @@ func (l *storeLock) describe(h holder) error {
 	return err
 }
 
-// release releases the lock.
 func (l *storeLock) release() error { return l.file.Close() }
 
 // discard releases the lock. If lockStore has created the store, discard removes it, unless it has

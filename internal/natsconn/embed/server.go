@@ -173,7 +173,6 @@ func splitAddress(addr string) (host string, port int, err error) {
 	return host, port, err
 }
 
-// join makes the server one of a cluster.
 func (p *Peer) join(o *server.Options) error {
 	if p == nil {
 		return nil

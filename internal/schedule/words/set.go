@@ -94,5 +94,4 @@ func ordinal(n int) string {
 // within reports whether the set is the numbers from its first to its last.
 func (s set) within() bool { return s.one() || s.step() == 1 }
 
-// equal compares two sets.
 func (s set) equal(other ...int) bool { return slices.Equal(s, other) }

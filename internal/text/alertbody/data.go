@@ -161,7 +161,6 @@ func utf16(r rune) int {
 	return 1
 }
 
-// bytes counts the bytes of UTF-8.
 func bytes(r rune) int { return utf8.RuneLen(r) }
 
 // head returns the beginning of s, in at most limit units.

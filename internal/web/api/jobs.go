@@ -152,7 +152,6 @@ func putJob(ctx context.Context, c *call, in putIn) (row.Apply, error) {
 	return row.Applied(done, in.DryRun), nil
 }
 
-// apply stores one job.
 func (c *call) apply(ctx context.Context, j job.Job, o client.ApplyOptions) (client.Applied, error) {
 	report, err := c.Apply(ctx, []job.Job{j}, o)
 	if len(report) == 0 {

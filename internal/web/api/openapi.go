@@ -20,7 +20,6 @@ import (
 const about = `Every order and every question of Cronce. Rows are the lines that the command line
 prints with -o json. Members are only added within version 1: ignore those that you do not know.`
 
-// document returns the OpenAPI document of the operations.
 func document(all []operation, version string) []byte {
 	b := &schema.Builder{Instead: instead, Name: schemaName, Prefix: "#/components/schemas/", Named: map[string]schema.Object{}}
 	b.Of(reflect.TypeFor[problem.Document]())
@@ -203,7 +202,6 @@ func documentOperations() []operation {
 	return []operation{o}
 }
 
-// operations lists all operations.
 func operations() []operation {
 	return slices.Concat(jobOperations(), runOperations(), slotOperations(), fleetOperations(), eventOperations(), documentOperations())
 }

@@ -161,7 +161,6 @@ func decodeBody(r *http.Request, p param, field reflect.Value) error {
 	return nil
 }
 
-// set writes the values of a parameter to its field.
 func (p param) set(field reflect.Value, values []string) error {
 	if field.Kind() == reflect.Slice {
 		for _, value := range values {
@@ -260,7 +259,6 @@ func (p paging) limit() int { return cmp.Or(p.Limit, row.MaxRows) }
 
 func (p paging) cursor() client.Cursor { return client.Cursor(p.After) }
 
-// newPage returns a page of rows, and links to the next one.
 func newPage[T row.Listed](c *call, p paging, rows []T, next client.Cursor, unreadable []error) row.Page[T] {
 	page := row.NewPage(rows, p.limit(), next, unreadable)
 	if page.Next != "" {

@@ -55,7 +55,6 @@ type tokens struct {
 // tokenForm matches tokens that a header can carry (RFC 6750) and that are too long to guess.
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~+/-]{16,512}=*$`)
 
-// newTokens reads the file of tokens.
 func newTokens(cfg Config) (*tokens, error) {
 	file, err := reload.New(cfg.Logger, func() (map[string]string, error) { return readTokens(cfg.TokenFile) }, cfg.TokenFile)
 	if err != nil {

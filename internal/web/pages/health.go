@@ -45,7 +45,6 @@ func (k checkKey) options() client.VerifyOptions {
 	return o
 }
 
-// query is the query of the page for this key.
 func (k checkKey) query() string {
 	q := url.Values{"verify": {"1"}}
 	for name, t := range map[string]time.Time{"from": k.From, "to": k.To} {
@@ -127,7 +126,6 @@ func (s *Site) health() shell.Page {
 	}
 }
 
-// readCheck reads the range and the job.
 func readCheck(r *shell.Request) checkKey {
 	k := readRange(r)
 	k.Job = r.Form.Get("job")
@@ -137,7 +135,6 @@ func readCheck(r *shell.Request) checkKey {
 	return k
 }
 
-// readRange reads the range.
 func readRange(r *shell.Request) checkKey {
 	k := checkKey{From: r.Form.Time("from", r.Prefs.Location), To: r.Form.Time("to", r.Prefs.Location)}
 	switch {

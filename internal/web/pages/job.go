@@ -49,7 +49,6 @@ type span struct {
 
 var spans = []choice{{"day", "Day"}, {"week", "Week"}, {"month", "Month"}}
 
-// job is the page of one job.
 func (s *Site) job() shell.Page {
 	return shell.Page{Path: "/jobs/{job}", Nav: "jobs", File: "job.html", Show: func(r *shell.Request) (any, error) {
 		name := r.PathValue("job")

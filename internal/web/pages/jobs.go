@@ -49,7 +49,6 @@ type jobRow struct {
 	Running   int
 }
 
-// jobs lists all jobs.
 func (s *Site) jobs() shell.Page {
 	return shell.Page{Path: "/jobs", Nav: "jobs", File: "jobs.html", Show: func(r *shell.Request) (any, error) {
 		p := jobsPage{

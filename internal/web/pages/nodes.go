@@ -45,7 +45,6 @@ type rank struct {
 	Nodes    []string
 }
 
-// nodes is the page of the fleet.
 func (s *Site) nodes() shell.Page {
 	return shell.Page{Path: "/nodes", Nav: "nodes", File: "nodes.html", Show: func(r *shell.Request) (any, error) {
 		former := r.Form.One("former", "", "true") == "true"

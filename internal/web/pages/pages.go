@@ -58,7 +58,6 @@ func New(cfg shell.Config) *Site {
 	return s
 }
 
-// pages lists all pages.
 func (s *Site) pages() []shell.Page {
 	return append(s.orders(),
 		s.now(), s.jobs(), s.bulk(), s.job(), s.schedule(), s.slots(), s.slot(), s.nodes(), s.activity(), s.health(), s.repairPage(),

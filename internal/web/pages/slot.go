@@ -49,7 +49,6 @@ type slotDetails struct {
 	Earlier []job.Attempt
 }
 
-// slot is the page of a slot: its story.
 func (s *Site) slot() shell.Page {
 	return shell.Page{Path: "/slots/{id}", Nav: "slots", File: "slot.html", Show: func(r *shell.Request) (any, error) {
 		id := r.PathValue("id")
@@ -229,7 +228,6 @@ func (s *Site) tail(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tailText formats a piece, or the error that ended the tail.
 func tailText(p client.TailPiece, err error) string {
 	switch {
 	case err != nil:

@@ -150,7 +150,6 @@ func prefixed(rest string) int {
 	return -1
 }
 
-// text reads a string.
 func (s *scanner) text() {
 	from, line := s.at, s.line
 	n := prefixed(s.source[from:])

@@ -217,7 +217,6 @@ func (s *stage) lookup(bucket, key string) (stored, error) {
 	return v, nil
 }
 
-// put writes a value at a revision.
 func (s *stage) put(bucket, key string, v value, revision uint64) (uint64, error) {
 	s.mu.Lock()
 	s.nonces++

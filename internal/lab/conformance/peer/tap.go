@@ -26,7 +26,6 @@ type frame struct {
 	raw      []byte // all of it
 }
 
-// header returns the first value of a header.
 func (f frame) header(name string) string {
 	for line := range strings.Lines(string(f.head)) {
 		if key, value, ok := strings.Cut(line, ":"); ok && strings.EqualFold(key, name) {

@@ -377,7 +377,6 @@ func cancelRun(s *stage) {
 	s.succeeds("C-7", id)
 }
 
-// request sends a request to the client's node, and returns the answer.
 func (s *stage) request(must, node string, v value) (answer value) {
 	m := nats.NewMsg(namespace + ".node." + node + ".cancel")
 	m.Data = jsonOf(v)

@@ -135,7 +135,6 @@ func (s Shape) rand(lane string) *rand.Rand {
 	return rand.New(rand.NewPCG(s.Seed, h.Sum64()))
 }
 
-// lane draws the faults of one process.
 func (s Shape) lane(i int) []Fault {
 	r := s.rand(fmt.Sprintf("process %d", i))
 	worker := i < s.Workers
@@ -159,7 +158,6 @@ func (s Shape) lane(i int) []Fault {
 	}
 }
 
-// fault draws one fault of a process.
 func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
 	L := s.Lease
 	kinds := []Kind{Kill, Kill, Kill, Term, Term, Freeze, Cut, Cut, Slow, Deaf, Hold, Sever, Sever, Sever, Sever, Lag, Lag, Clog, Clog}

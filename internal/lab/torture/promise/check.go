@@ -66,7 +66,6 @@ func (c *checker) slack(node string) time.Duration {
 	return min(stated, most) + little
 }
 
-// bad adds a violation.
 func (c *checker) bad(rule string, s job.Slot, evidence []string, format string, args ...any) {
 	v := Violation{Rule: rule, Detail: fmt.Sprintf(format, args...), Evidence: evidence}
 	if s.Job != "" {
@@ -264,7 +263,6 @@ func (w LedgerWrite) String() string {
 // Stamp formats a time for a report.
 func Stamp(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
 
-// count fills in the tally.
 func (c *checker) count() {
 	t := Tally{Slots: len(c.expected), Outcomes: map[job.State]int{}, Attempts: len(c.all)}
 	for _, w := range c.h.Records {

@@ -34,7 +34,6 @@ func (r *run) String() string {
 	return fmt.Sprintf("attempt %d at fence %d by %s (%s)", r.attempt, r.fence, r.node, r.process)
 }
 
-// evidence returns the lines of runs, formatted.
 func evidence(runs ...*run) []string {
 	var all []string
 	for _, r := range runs {

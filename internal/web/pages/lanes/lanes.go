@@ -184,7 +184,6 @@ func (d *drawing) next(i int) time.Time {
 	return time.Time{}
 }
 
-// how returns how an attempt ended.
 func how(attempts []job.Attempt, b Bar, state job.State) string {
 	if n := len(attempts); n > 0 && attempts[n-1].Number == b.Attempt && attempts[n-1].Error == "" && state == job.Succeeded {
 		return string(job.Succeeded)

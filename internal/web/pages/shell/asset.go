@@ -66,7 +66,6 @@ func newWriter(level int) *gzip.Writer {
 	return z
 }
 
-// zipPage compresses a page.
 func zipPage(data []byte) []byte {
 	z := writers.Get().(*gzip.Writer)
 	defer writers.Put(z)

@@ -221,7 +221,6 @@ type page struct {
 	problem    *problem.Document
 }
 
-// compose returns a whole page.
 func (s *Site) compose(q *Request, t *template.Template, status int, p page) *answer {
 	v := s.view(q, nil)
 	v.Title, v.Content, v.StaleSince, v.Problem = p.content.title, p.content.body, p.staleSince, p.problem
