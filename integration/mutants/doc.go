@@ -6,6 +6,11 @@
 //	go run ./integration/mutants NAME...    some mutants
 //	go run ./integration/mutants -part 1/3  every third mutant, from the first on
 //
+// The lists of mutants are the files *.mutants. A blank line ends a mutant. Its first line has its name,
+// and says what it breaks. The second line has the file, the test that must fail, and the folder of the
+// test if that is another one. Then come the lines to replace, each after a -, and the new lines, each
+// after a +, as in a diff. The first and the last line may be a part of a line of the file.
+//
 // First the named tests must pass on the unchanged code. Then each mutant is built with
 // go test -overlay, so the source is not touched, and its test must fail. A mutant that does
 // not compile, or whose test does not run, is an error of the list.
