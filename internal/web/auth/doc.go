@@ -6,7 +6,7 @@
 //     server serves.
 //   - file.go: users from a file of tokens or passwords, or from a proxy.
 //   - oidc (a package, so that only the binary links it): users of an OpenID provider.
-//   - session.go, login.go: the cookie of a browser, and the page that sets it.
+//   - login.go: the cookie of a browser, and the page that sets it.
 //
 // # Decisions
 //

@@ -5,8 +5,8 @@
 //   - form.go: the fields of queries and forms, and their errors.
 //   - prefs.go: the zone and the theme. asset.go: style, script and icon.
 //   - rights.go: which orders the login of the process may give.
-//   - known.go: what a page showed last, for the time in which the broker is away.
-//   - shared.go: one answer for all browsers that refresh the same page.
+//   - shared.go: one answer for all browsers that refresh the same page, and what a page showed
+//     last, for the time in which the broker is away.
 //   - live.go: the stream that says what has changed.
 //   - reference.go: the page of the HTTP API.
 package shell
