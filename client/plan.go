@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
@@ -46,11 +47,7 @@ func (c *Client) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) 
 	if p.nodes, err = c.workers(ctx, p.now); err != nil {
 		return nil, err
 	}
-	wanted := make([]string, len(jobs))
-	for i, j := range jobs {
-		wanted[i] = j.Name
-	}
-	wanted = append(wanted, extra...)
+	wanted := append(codec.Map(jobs, func(j job.Job) string { return j.Name }), extra...)
 	p.edits = make([]edit, len(wanted))
 	err = each(ctx, len(wanted), func(ctx context.Context, i int) error {
 		var as *job.Job

@@ -19,6 +19,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/check/doctor"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/natsconn/embed"
 	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/job"
@@ -199,10 +200,9 @@ func resetWatermark(ctx context.Context, a *base.App, store *kv.Store, facts doc
 
 func printFindings(a *base.App, found []doctor.Finding, summary doctorSummary) error {
 	if a.Output == base.OutputJSON {
-		rows := make([]any, 0, len(found)+1)
-		for _, x := range found {
-			rows = append(rows, client.Finding{Check: x.Check, Level: client.FindingLevel(x.Level), About: x.About, What: x.What, Why: x.Why, Mend: x.Mend})
-		}
+		rows := codec.Map(found, func(x doctor.Finding) any {
+			return client.Finding{Check: x.Check, Level: client.FindingLevel(x.Level), About: x.About, What: x.What, Why: x.Why, Mend: x.Mend}
+		})
 		return base.PrintLines(a, slices.Values(append(rows, summary)))
 	}
 	out := bufio.NewWriter(a.Stdout)

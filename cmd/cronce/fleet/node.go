@@ -14,6 +14,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 func NewNodeCommand(a *base.App) *cobra.Command {
@@ -83,10 +84,7 @@ func warnOfZones(a *base.App, nodes []client.NodeRow) {
 	if len(first) < 2 {
 		return
 	}
-	var versions []string
-	for _, version := range slices.Sorted(maps.Keys(first)) {
-		versions = append(versions, version+" on "+first[version])
-	}
+	versions := codec.Map(slices.Sorted(maps.Keys(first)), func(version string) string { return version + " on " + first[version] })
 	a.Log.Warn("nodes have different time zone data and may compute different slots; run one version everywhere", "tzdata", strings.Join(versions, ", "))
 }
 

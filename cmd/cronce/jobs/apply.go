@@ -17,6 +17,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/api/row"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/internal/text/printable"
 	"github.com/cronce-io/cronce/job"
@@ -97,10 +98,7 @@ are omitted:
 }
 
 func apply(ctx context.Context, r base.Session, file *spec.File, f applyFlags) error {
-	jobs := make([]job.Job, len(file.Jobs))
-	for i, e := range file.Jobs {
-		jobs[i] = e.Job
-	}
+	jobs := codec.Map(file.Jobs, func(e spec.Entry) job.Job { return e.Job })
 	r.LogProgress("still applying")
 	report, err := r.Client().Apply(ctx, jobs, client.ApplyOptions{Prune: f.prune, DryRun: f.dryRun, Seen: f.seen})
 	if len(report) > 0 {
@@ -149,10 +147,7 @@ func warnOfNoHandler(r base.Session, report []client.Applied) {
 }
 
 func printApplied(r base.Session, report []client.Applied, dryRun bool) error {
-	rows := make([]row.Apply, len(report))
-	for i, d := range report {
-		rows[i] = row.Applied(d, dryRun)
-	}
+	rows := codec.Map(report, func(d client.Applied) row.Apply { return row.Applied(d, dryRun) })
 	if r.Output == base.OutputJSON {
 		return base.PrintLines(r.App, slices.Values(rows))
 	}

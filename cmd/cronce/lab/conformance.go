@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/lab/conformance"
 	"github.com/cronce-io/cronce/internal/lab/conformance/peer"
 	"github.com/cronce-io/cronce/internal/text/printable"
@@ -174,10 +175,7 @@ func printVerdicts(a *base.App, asked int, verdicts []conformance.Verdict, broke
 	summary.OK = !broken && summary.Failed == 0 && summary.Passed > 0
 	failed := slices.DeleteFunc(slices.Clone(verdicts), func(v conformance.Verdict) bool { return v.Wrong == "" })
 	if a.Output == base.OutputJSON {
-		var lines []any
-		for _, v := range failed {
-			lines = append(lines, caseLine{v.Case.ID, v.Case.Name, v.Case.Musts, v.Wrong})
-		}
+		lines := codec.Map(failed, func(v conformance.Verdict) any { return caseLine{v.Case.ID, v.Case.Name, v.Case.Musts, v.Wrong} })
 		for _, m := range musts {
 			lines = append(lines, mustLine{m.Must.ID, m.Must.Say, m.Passed, m.Failed, m.Left})
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/lab/torture"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 )
@@ -141,9 +142,6 @@ func counts[K ~string](of map[K]int) string {
 		}
 		return strings.Compare(string(x), string(y))
 	})
-	var words []string
-	for _, k := range keys {
-		words = append(words, fmt.Sprintf("%d %s", of[k], k))
-	}
+	words := codec.Map(keys, func(k K) string { return fmt.Sprintf("%d %s", of[k], k) })
 	return cmp.Or(strings.Join(words, ", "), "-")
 }

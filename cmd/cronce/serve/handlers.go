@@ -17,6 +17,7 @@ import (
 	"github.com/cronce-io/cronce/internal/action/httpaction"
 	"github.com/cronce-io/cronce/internal/action/natsaction"
 	"github.com/cronce-io/cronce/internal/action/ready"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
@@ -139,11 +140,7 @@ func (h *handlers) handler(name string) job.Handler {
 func (h *handlers) jobs() []job.Job {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var jobs []job.Job
-	for _, e := range h.entries {
-		jobs = append(jobs, e.Job.WithDefaults())
-	}
-	return jobs
+	return codec.Map(h.entries, func(e spec.Entry) job.Job { return e.Job.WithDefaults() })
 }
 
 // warnOfShadows logs the jobs whose actions do not run.
@@ -180,10 +177,7 @@ func (h *handlers) queues(f runFlags) []string {
 }
 
 func (h *handlers) allQueues() []string {
-	var queues []string
-	for _, j := range h.jobs() {
-		queues = append(queues, j.Queue)
-	}
+	queues := codec.Map(h.jobs(), func(j job.Job) string { return j.Queue })
 	slices.Sort(queues)
 	return slices.Compact(queues)
 }

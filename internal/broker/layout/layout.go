@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
@@ -48,10 +49,7 @@ func Configs(namespace string, set job.Settings, recent bool) []jetstream.Stream
 			Replicas:           set.Replicas,
 		}
 	}
-	var events []string
-	for _, kind := range exchange.KeptKinds() {
-		events = append(events, namespace+".event."+string(kind)+".*")
-	}
+	events := codec.Map(exchange.KeptKinds(), func(kind job.EventKind) string { return namespace + ".event." + string(kind) + ".*" })
 	all := []jetstream.StreamConfig{
 		bucket("state", 0),
 		bucket("jobs", 0),
@@ -98,11 +96,7 @@ func Configs(namespace string, set job.Settings, recent bool) []jetstream.Stream
 // Streams returns the names of all streams that a namespace may have, including those of
 // its buckets.
 func Streams(namespace string) []string {
-	var names []string
-	for _, cfg := range Configs(namespace, job.Settings{}, true) {
-		names = append(names, cfg.Name)
-	}
-	return names
+	return codec.Map(Configs(namespace, job.Settings{}, true), func(cfg jetstream.StreamConfig) string { return cfg.Name })
 }
 
 // SlotStream, TimerStream and EventStream return the names of a namespace's streams.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -69,10 +70,7 @@ func (c *check) sweep() {
 		c.add(Warning, "sweep", "sweep", fmt.Sprintf("the last sweep for lost slots ended at %s, %v ago", stamp(c.Sweep.Time), c.Now.Sub(c.Sweep.Time).Round(time.Second)), why, mend)
 	}
 	if n := len(c.Sweep.Skipped) + c.Sweep.More; n > 0 {
-		var first []string
-		for _, s := range c.Sweep.Skipped[:min(len(c.Sweep.Skipped), maxUnread)] {
-			first = append(first, s.What+": "+s.Why)
-		}
+		first := codec.Map(c.Sweep.Skipped[:min(len(c.Sweep.Skipped), maxUnread)], func(s exchange.SkippedValue) string { return s.What + ": " + s.Why })
 		c.add(Warning, "sweep", "sweep", fmt.Sprintf("it skipped %d values that it could not read: %s", n, strings.Join(first, "; ")), "if one of these slots is lost, no node offers it again", "a newer version of cronce may read them; otherwise remove what no program wrote")
 	}
 	if r := c.Sweep.Rewound; !r.IsZero() && c.Now.Sub(r.Time) < recently {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
@@ -56,10 +57,7 @@ func (t *explainer) explainNoJob(ctx context.Context) error {
 	if err != nil && !exchange.IsUnreadable(err) {
 		return err
 	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Job.Name)
-	}
+	names := codec.Map(entries, func(e plans.Entry) string { return e.Job.Name })
 	if near := suggest.Nearest(t.story.Slot.Job, names); near != "" {
 		t.why("Did you mean %s?", near)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -163,10 +164,7 @@ func (t *explainer) explainShards(ctx context.Context) error {
 			t.step(r.Finished, StepKind(r.State), r.Node, "shard %s: %s%s", shard.ID(), r.State, core.Because(r.Error)).Attempt = r.Attempt
 		}
 	}
-	var all []string
-	for _, state := range slices.Sorted(maps.Keys(states)) {
-		all = append(all, fmt.Sprintf("%d %s", states[state], state))
-	}
+	all := codec.Map(slices.Sorted(maps.Keys(states)), func(state job.State) string { return fmt.Sprintf("%d %s", states[state], state) })
 	t.why("It is split into %d shards: %s. To see one: cronce slot explain %s", n, strings.Join(all, ", "), whole.WithShard(1, n).ID())
 	return nil
 }

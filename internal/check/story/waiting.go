@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/broker/stream"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/job"
 )
@@ -114,10 +116,7 @@ func (t *explainer) blockedByLock() string {
 		if w.Slot != whole {
 			continue
 		}
-		var holders []string
-		for _, h := range t.lock.Holders {
-			holders = append(holders, h.Slot.ID())
-		}
+		holders := codec.Map(t.lock.Holders, func(h core.LockSlot) string { return h.Slot.ID() })
 		return fmt.Sprintf(", for its job's lock: held by %s, with %d waiting before it", cmp.Or(strings.Join(holders, ", "), "no slot"), i)
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -130,10 +131,7 @@ func (r *Replica) untilAnswered(ctx context.Context, what string, ask func(conte
 // stale: a write at an old revision meets a conflict. readMany asks by name, because the registry
 // may have a million jobs of other processes.
 func (a *applying) readMany(ctx context.Context, jobs []pendingJob) error {
-	names := make([]string, len(jobs))
-	for i := range jobs {
-		names[i] = jobs[i].ours.Name
-	}
+	names := codec.Map(jobs, func(j pendingJob) string { return j.ours.Name })
 	return a.untilAnswered(ctx, "read the jobs", func(ctx context.Context) error {
 		known, err := a.cfg.Store.Jobs().Latest(ctx, names)
 		for i := range jobs {
@@ -183,10 +181,7 @@ type write struct {
 
 // send sends the writes. The answer to each goes to answers.
 func (a *applying) send(ctx context.Context, writes []write, answers chan<- answer) {
-	all := make([]kv.JobWrite, len(writes))
-	for i, w := range writes {
-		all[i] = kv.JobWrite{Definition: w.next, Revision: w.revision}
-	}
+	all := codec.Map(writes, func(w write) kv.JobWrite { return kv.JobWrite{Definition: w.next, Revision: w.revision} })
 	a.cfg.Store.Jobs().SendAll(ctx, all, func(i int, won uint64, err error) {
 		answers <- answer{writes[i].pendingJob, won, err}
 	})

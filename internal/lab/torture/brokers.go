@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 )
@@ -47,10 +48,7 @@ func (t *torture) startBrokers() error {
 	if err != nil {
 		return err
 	}
-	var addresses []string
-	for _, port := range ports {
-		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", port))
-	}
+	addresses := codec.Map(ports, func(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) })
 	listens, routes := addresses[:n], addresses[n:]
 	for i := range n {
 		b := &broker{spec: ServerSpec{Name: fmt.Sprintf("s%d", i+1), Listen: listens[i], Store: filepath.Join(t.cfg.Dir, fmt.Sprintf("s%d", i+1)), MaxPayload: t.cfg.MaxPayload()}}
@@ -62,10 +60,7 @@ func (t *torture) startBrokers() error {
 			return err
 		}
 	}
-	var urls []string
-	for _, b := range t.brokers {
-		urls = append(urls, "nats://"+b.spec.Listen)
-	}
+	urls := codec.Map(t.brokers, func(b *broker) string { return "nats://" + b.spec.Listen })
 	t.cfg.Server = strings.Join(urls, ",")
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/broker/wire"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/proxy"
@@ -198,10 +199,7 @@ func (h *handlers) reload(ctx context.Context, hangups <-chan os.Signal, r *repl
 			log.Error("job file not reloaded", "error", err)
 			continue
 		}
-		var jobs []job.Job
-		for _, name := range h.names() {
-			jobs = append(jobs, h.cases[name].Job)
-		}
+		jobs := codec.Map(h.names(), func(name string) job.Job { return h.cases[name].Job })
 		if err := r.Apply(ctx, jobs, true); err != nil {
 			log.Error("jobs not applied", "error", err)
 		}

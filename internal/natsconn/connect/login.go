@@ -1,13 +1,12 @@
 package connect
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -113,7 +112,7 @@ func (l Login) apply(o *nats.Options) error {
 	case l.NKey != "":
 		option, err := nats.NkeyOptionFromSeed(l.NKey)
 		if err != nil {
-			return fmt.Errorf("%w nkey file %s: %w", job.ErrInvalid, l.NKey, oneLine(err))
+			return fmt.Errorf("%w nkey file %s: %s", job.ErrInvalid, l.NKey, codec.OneLine(err))
 		}
 		options = append(options, option)
 	}
@@ -125,12 +124,8 @@ func (l Login) apply(o *nats.Options) error {
 	}
 	for _, option := range options {
 		if err := option(o); err != nil {
-			return fmt.Errorf("%w login: %w", job.ErrInvalid, oneLine(err))
+			return fmt.Errorf("%w login: %s", job.ErrInvalid, codec.OneLine(err))
 		}
 	}
 	return nil
-}
-
-func oneLine(err error) error {
-	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 }

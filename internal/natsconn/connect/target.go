@@ -137,11 +137,7 @@ func checkURL(s string) (string, error) {
 // redact joins URLs without the part before the @, because a user name there may be a
 // token.
 func redact(servers []string) string {
-	var out []string
-	for _, s := range servers {
-		out = append(out, redactText(s))
-	}
-	return strings.Join(out, ",")
+	return strings.Join(codec.Map(servers, redactText), ",")
 }
 
 func redactText(s string) string {

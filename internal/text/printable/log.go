@@ -45,11 +45,7 @@ func clip(a slog.Attr) slog.Attr {
 		case fmt.Stringer:
 			a.Value = slog.StringValue(Clip(x.String(), maxAttribute))
 		case []string:
-			list := make([]string, len(x))
-			for i, s := range x {
-				list[i] = Clip(s, maxAttribute)
-			}
-			a.Value = slog.AnyValue(list)
+			a.Value = slog.AnyValue(codec.Map(x, func(s string) string { return Clip(s, maxAttribute) }))
 		}
 	}
 	return a

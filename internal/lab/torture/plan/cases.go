@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -84,11 +85,7 @@ func Bounded(lease time.Duration, from, until time.Time) []Case {
 
 // CaseNames returns the names of the jobs.
 func CaseNames(cases []Case) []string {
-	var names []string
-	for _, c := range cases {
-		names = append(names, c.Job.Name)
-	}
-	return names
+	return codec.Map(cases, func(c Case) string { return c.Job.Name })
 }
 
 // Queues returns the queues of the jobs, each once.
