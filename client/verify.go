@@ -26,7 +26,8 @@ type VerifyOptions struct {
 	// broker's time. Default of From: 24 h before To.
 	From, To time.Time
 
-	// Jobs are the jobs to judge. Empty: all.
+	// Jobs are the jobs to judge. Nil: all. A list that is empty, but not nil, is refused: it may be
+	// that of a filter that found no job.
 	Jobs []string
 
 	// Repair publishes missing slots again, and slots that have neither an outcome nor a message.
@@ -45,6 +46,9 @@ type VerifyOptions struct {
 func (o VerifyOptions) Validate() error {
 	if err := codec.ValidateName("job", o.Jobs...); err != nil {
 		return err
+	}
+	if o.Jobs != nil && len(o.Jobs) == 0 {
+		return fmt.Errorf("%w list of jobs: it is empty; to select all jobs, leave it out", job.ErrInvalid)
 	}
 	if !o.From.IsZero() && !o.To.IsZero() && !o.To.After(o.From) {
 		return fmt.Errorf("%w range: its end %s is not after its beginning %s", job.ErrInvalid, o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))

@@ -127,6 +127,7 @@ func TestVerifyRefusesWhatItCannotJudge(t *testing.T) {
 	}{
 		{client.VerifyOptions{From: now, To: now}, job.ErrInvalid},
 		{client.VerifyOptions{Jobs: []string{"a b"}}, job.ErrInvalid},
+		{client.VerifyOptions{Jobs: []string{}, Repair: true}, job.ErrInvalid},
 		{client.VerifyOptions{From: time.Now().AddDate(1, 0, 0)}, job.ErrInvalid},
 		{client.VerifyOptions{Jobs: []string{"absent"}}, job.ErrNotFound},
 	} {

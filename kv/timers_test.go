@@ -326,6 +326,10 @@ func TestWaitingPassesOverWhatIsNoTimer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	_, _, err := s.Timers().Read(t.Context(), job.Slot{Job: "report", Token: "k"})
+	if _, is := errors.AsType[*stream.UnreadableTimerError](err); !is || !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("a timer that cannot be read: %v", err)
+	}
 	set(t, s, timer("good", time.Now().Add(time.Hour)), 0)
 	var good, bad int
 	for w, err := range s.Timers().Waiting(t.Context(), stream.WaitingFilter{}) {

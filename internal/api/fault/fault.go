@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -85,5 +86,6 @@ func Of(err error) Code {
 func isStored(err error) bool {
 	_, value := errors.AsType[*kv.UnreadableError](err)
 	_, entry := errors.AsType[*plans.EntryError](err)
-	return value || entry
+	_, timer := errors.AsType[*stream.UnreadableTimerError](err)
+	return value || entry || timer
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cronce-io/cronce/internal/api/fault"
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -19,6 +20,7 @@ func TestAStoredValueThatCannotBeReadIsNoFaultOfTheRequest(t *testing.T) {
 	for _, err := range []error{
 		&kv.UnreadableError{Bucket: "cronce_ledger", Key: "report.t.k", Err: broken},
 		fmt.Errorf("job report: %w", &plans.EntryError{Name: "report", Err: broken}),
+		fmt.Errorf("trigger: %w", &stream.UnreadableTimerError{Slot: job.Slot{Job: "report", Token: "k"}, Err: broken}),
 		errors.Join(errors.New("another"), &plans.EntryError{Name: "report", Err: broken}),
 	} {
 		if code := fault.Of(err); code != fault.Internal {

@@ -81,8 +81,22 @@ func (t *Timers) Set(ctx context.Context, timer Timer, revision uint64) (uint64,
 	return won, err
 }
 
+// UnreadableTimerError reports a stored timer that cannot be decoded. It wraps job.ErrInvalid or
+// job.ErrVersion.
+type UnreadableTimerError struct {
+	Slot job.Slot
+	Err  error
+}
+
+// Error names the slot, and says what is wrong.
+func (e *UnreadableTimerError) Error() string { return fmt.Sprintf("timer %s: %v", e.Slot, e.Err) }
+
+// Unwrap returns Err.
+func (e *UnreadableTimerError) Unwrap() error { return e.Err }
+
 // Read returns the slot's timer and its revision from the stream's leader. If there is no
-// timer, or no stream of timers, the error is job.ErrNotFound.
+// timer, or no stream of timers, the error is job.ErrNotFound. If the timer cannot be decoded, the
+// error is an *UnreadableTimerError.
 func (t *Timers) Read(ctx context.Context, slot job.Slot) (Timer, uint64, error) {
 	e, err := t.s.LastUntilAnswered(ctx, "timer "+slot.ID(), t.s.TimerStream(), t.subject(slot))
 	if errors.Is(err, wire.ErrNothing) || wire.HasCode(err, jetstream.JSErrCodeStreamNotFound) {
@@ -92,7 +106,10 @@ func (t *Timers) Read(ctx context.Context, slot job.Slot) (Timer, uint64, error)
 		return Timer{}, 0, err
 	}
 	w, err := t.read(e)
-	return Timer{w.Message, w.Queue, e.Data}, e.Revision, err
+	if err != nil {
+		return Timer{}, e.Revision, &UnreadableTimerError{slot, err}
+	}
+	return Timer{w.Message, w.Queue, e.Data}, e.Revision, nil
 }
 
 // Latest returns the timers of the named slots that exist, with few requests. Any replica
