@@ -16,6 +16,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/web/problem"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Prefix is where the operations are, below the place where the handler is mounted.
@@ -90,12 +91,16 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTT
 func (a *API) route(all []operation) {
 	methods := map[string][]string{}
 	verbs := map[string]map[string]operation{}
+	orders := map[string][]string{} // the methods of /jobs/{job}:pause, by that path
 	for _, o := range all {
 		pattern, verb, _ := strings.Cut(o.path, "}:")
 		if verb != "" {
 			pattern += "}"
 		}
 		pattern = Prefix + pattern
+		if verb != "" {
+			orders[pattern+":"+verb] = append(orders[pattern+":"+verb], o.method)
+		}
 		key := o.method + " " + pattern
 		if verbs[key] == nil {
 			verbs[key] = map[string]operation{}
@@ -105,7 +110,13 @@ func (a *API) route(all []operation) {
 	}
 	for key, ops := range verbs {
 		if one, ok := ops[""]; ok {
-			a.mux.HandleFunc(key, func(w http.ResponseWriter, r *http.Request) { a.serve(one, w, r) })
+			a.mux.HandleFunc(key, func(w http.ResponseWriter, r *http.Request) {
+				if allowed := orders[orderPath(r)]; allowed != nil {
+					refuseMethod(w, r, allowed)
+					return
+				}
+				a.serve(one, w, r)
+			})
 			continue
 		}
 		a.mux.HandleFunc(key, func(w http.ResponseWriter, r *http.Request) { a.serveVerb(ops, w, r) })
@@ -116,13 +127,36 @@ func (a *API) route(all []operation) {
 		}
 		slices.Sort(allowed)
 		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			problem.Write(w, fault.MethodNotAllowed, fmt.Sprintf("method %s: want %s", r.Method, strings.Join(allowed, " or ")))
+			if methods := orders[orderPath(r)]; methods != nil {
+				refuseMethod(w, r, methods)
+				return
+			}
+			refuseMethod(w, r, allowed)
 		})
 	}
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, fault.NotFound, fmt.Sprintf("no operation has the path %q: %s/openapi.json lists all", r.URL.Path, Prefix))
 	})
+}
+
+func refuseMethod(w http.ResponseWriter, r *http.Request, allowed []string) {
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	problem.Write(w, fault.MethodNotAllowed, fmt.Sprintf("method %s: want %s", r.Method, strings.Join(allowed, " or ")))
+}
+
+// orderPath returns the path of the order that the request seems to name, like /jobs/{job}:pause, or "".
+// The token of a slot may end like an order.
+func orderPath(r *http.Request) string {
+	name, id := r.PathValue("job"), r.PathValue("id")
+	if _, err := job.ParseSlotID(id); err == nil {
+		return ""
+	}
+	at := strings.LastIndexByte(name+id, ':')
+	if at < 0 {
+		return ""
+	}
+	_, pattern, _ := strings.Cut(r.Pattern, Prefix)
+	return Prefix + pattern + (name + id)[at:]
 }
 
 // serveVerb serves the operation whose name follows the last colon of the path.
