@@ -40,11 +40,11 @@
 //
 //	pull.go           asks the sources for as many messages as the limiter allows
 //	task.go           the state machine: states, steps, and panics
-//	decide.go         reads what a decision needs, asks core.Decide, and answers the broker
+//	decide.go         reads what a decision needs, and asks core.Decide
 //	lock.go           enters and leaves a job's lock; locks.go caches the locks that this consumer wrote
 //	attempt.go        runs the handler, under a context that ends with the lease
 //	record.go         writes claims, the results of attempts, and the record of a slot with shards
-//	follow.go         publishes what follows from an outcome
+//	follow.go         publishes what follows from an outcome, and answers the broker
 //	waitlist.go       keeps the slots that wait for their lock
 //	limiter.go        bounds the handlers of a queue that run at once in the process
 //	table.go          holds every slot that the process works on, each at most once

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
@@ -152,4 +153,63 @@ func (t *task) chain(ctx context.Context, e plans.Entry, rec job.Record, revisio
 		}
 	}
 	return nil
+}
+
+// response is the answer to the broker about a message.
+type response struct {
+	kind   responseKind
+	delay  time.Duration
+	reason string
+}
+
+type responseKind uint8
+
+const (
+	responseSilence responseKind = iota
+	responseAck
+	responseLater
+	responseDrop
+)
+
+var (
+	// ack: the slot has its outcome, in a durable record.
+	ack = response{kind: responseAck}
+
+	// silence: the task sends no answer, because another worker may own the slot. The broker
+	// would accept an ack from this worker too, and would not deliver the message again if the
+	// owner died.
+	silence = response{kind: responseSilence}
+)
+
+// later asks the broker to deliver the message again, no sooner than d from now.
+func later(d time.Duration) response { return response{kind: responseLater, delay: d} }
+
+// drop asks the broker never to deliver the message again, although the task knows of no
+// outcome.
+func drop(reason string) response { return response{kind: responseDrop, reason: reason} }
+
+// respond is the only step that answers the broker about a message (invariant 6). It does not
+// wait until the server has the answer. If the answer is lost, the message is delivered again,
+// and the record says what became of the slot.
+func (t *task) respond() flow {
+	t.state = leaving
+	var err error
+	switch r := t.response; {
+	case r.kind == responseAck:
+		err = t.msg.Ack()
+	case r.kind == responseLater && r.delay > 0:
+		err = t.msg.NakWithDelay(r.delay)
+	case r.kind == responseLater:
+		err = t.msg.Nak()
+	case r.kind == responseDrop:
+		err = t.msg.TermWithReason(r.reason)
+		t.cfg.Logger.Error("slot message dropped", "subject", t.msg.Subject(), "reason", r.reason)
+	}
+	if err != nil {
+		t.cfg.Logger.Debug("answer not sent; the broker will deliver the message again", "subject", t.msg.Subject(), "error", err)
+	}
+	if t.final && t.lock.entered {
+		return onward
+	}
+	return t.close()
 }

@@ -53,7 +53,7 @@ var sabotages = []sabotage{
 	{
 		mutant: mutant{
 			name: "retry-leaves-its-lock", breaks: "a slot that waits for its retry leaves its lock",
-			file: "consumer/decide.go",
+			file: "consumer/follow.go",
 			old:  "if t.final && t.lock.entered {",
 			new:  "if (t.final || t.rec.State == job.Retrying) && t.lock.entered {",
 		},
