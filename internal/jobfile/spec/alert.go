@@ -31,7 +31,7 @@ func (j *jobDecoder) late(v value) {
 		a     job.Alert
 		after time.Duration
 	)
-	bound := []field{{"after", func(v value) { after, _ = j.duration(v) }}}
+	bound := []field{{"after", func(v value) { after, _ = j.neededDuration(v) }}}
 	if j.sound(func() { j.alertOf(v, &a, []job.State{job.AlertLate}, bound, "after") }) {
 		j.set(v, func(t *job.Job) { t.OnLate, t.LateAfter = &a, after })
 	}

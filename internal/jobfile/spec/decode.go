@@ -133,6 +133,14 @@ func (d *decoder) text(v value, example string) (string, bool) {
 
 // duration reads Go's notation. Zero is rejected, because package job would take it for the default.
 func (d *decoder) duration(v value) (time.Duration, bool) {
+	return d.durationOr(v, "; leave the field out for its default")
+}
+
+// neededDuration is duration for a field without a default.
+func (d *decoder) neededDuration(v value) (time.Duration, bool) { return d.durationOr(v, "") }
+
+// durationOr is duration. hint follows the error about zero.
+func (d *decoder) durationOr(v value, hint string) (time.Duration, bool) {
 	const example = "a duration like 30s, 10m or 1h30m"
 	if !d.want(v, Text, example) {
 		return 0, false
@@ -145,7 +153,7 @@ func (d *decoder) duration(v value) (time.Duration, bool) {
 	case err != nil:
 		d.fail(v.At, "%s %q: want %s", v.label, Clip(v.Scalar), example)
 	case dur <= 0:
-		d.fail(v.At, "%s %q: want more than zero; leave the field out for its default", v.label, v.Scalar)
+		d.fail(v.At, "%s %q: want more than zero%s", v.label, v.Scalar, hint)
 	default:
 		return dur, true
 	}
