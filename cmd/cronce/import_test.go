@@ -23,6 +23,7 @@ func TestImport(t *testing.T) {
 		"apscheduler":   {"apscheduler", "testdata/import/apscheduler.py"},
 		"systemd":       {"systemd", "testdata/import/units/backup.timer", "testdata/import/units/sync.timer", "--tz", "Europe/Berlin"},
 		"systemd_cat":   {"systemd", "testdata/import/systemctl.txt", "--tz", "UTC", "-o", "json"},
+		"systemd_json":  {"systemd", "testdata/import/units/sync.timer", "testdata/import/units/backup.timer", "--tz", "UTC", "-o", "json"},
 		"sidekiq":       {"sidekiq", "testdata/import/sidekiq.yml", "--tz", "Europe/Berlin"},
 		"scheduler":     {"sidekiq", "testdata/import/scheduler.yml"},
 		"github":        {"github", "testdata/import/nightly.yml"},

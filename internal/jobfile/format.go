@@ -41,6 +41,9 @@ type Imported struct {
 	// Line is the line of the job in the imported file, from 1.
 	Line int
 
+	// File is the imported file, if there are several.
+	File string
+
 	// Comments are written above the job, one on each line.
 	Comments []string
 }

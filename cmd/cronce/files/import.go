@@ -233,12 +233,20 @@ func byName(env []spec.Variable) map[string]string {
 func printImportedRows(a *base.App, r migrate.Result) error {
 	var rows []importedRow
 	for _, j := range r.Jobs {
-		rows = append(rows, importedRow{Line: j.Line, Job: j.Job.Name, Schedule: j.Job.Schedule, Timezone: j.Job.Timezone, Exec: j.Exec.Args, Env: byName(j.Exec.Env), Dir: j.Exec.Dir, User: j.Exec.User, Group: j.Exec.Group, Shadow: j.Shadow})
+		rows = append(rows, importedRow{File: j.File, Line: j.Line, Job: j.Job.Name, Schedule: j.Job.Schedule, Timezone: j.Job.Timezone, Exec: j.Exec.Args, Env: byName(j.Exec.Env), Dir: j.Exec.Dir, User: j.Exec.User, Group: j.Exec.Group, Shadow: j.Shadow})
 	}
 	for _, n := range r.Notes {
 		rows = append(rows, importedRow{File: n.File, Line: n.Line, Job: n.Job, NotCarriedOver: n.Text})
 	}
-	slices.SortStableFunc(rows, func(a, b importedRow) int { return cmp.Compare(a.Line, b.Line) })
+	order := map[string]int{} // of the files
+	for _, r := range rows {
+		if _, ok := order[r.File]; !ok {
+			order[r.File] = len(order)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b importedRow) int {
+		return cmp.Or(cmp.Compare(order[a.File], order[b.File]), cmp.Compare(a.Line, b.Line))
+	})
 	return base.PrintLines(a, slices.Values(rows))
 }
 

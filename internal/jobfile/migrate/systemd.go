@@ -247,7 +247,7 @@ func (s *systemd) convert(t *unitfile.Unit, c serviceCommand, jobs []timed, drop
 				about = append(about, clip(u.Expand(d.Value, func(string) {})))
 			}
 		}
-		entry := jobfile.Imported{Job: one.job, Exec: c.exec, Line: one.at.Line, Comments: slices.Compact(about)}
+		entry := jobfile.Imported{Job: one.job, Exec: c.exec, Line: one.at.Line, File: one.at.File, Comments: slices.Compact(about)}
 		added := s.add(entry)
 		if added == "" {
 			continue
