@@ -98,7 +98,7 @@ func NewTortureCommand(a *base.App) *cobra.Command {
 				}
 				a.Server, a.Context = "", ""
 			}
-			if err := completeTorture(a, &f, given("servers")); err != nil {
+			if err := completeTorture(a, &f, given); err != nil {
 				return base.Try(base.Usage(err), "cronce torture --help")
 			}
 			return runTorture(cmd.Context(), a, f)
@@ -117,12 +117,12 @@ func NewTortureCommand(a *base.App) *cobra.Command {
 	return cmd
 }
 
-// completeTorture sets defaults and validates the flags.
-func completeTorture(a *base.App, f *tortureFlags, serversGiven bool) error {
+// completeTorture sets defaults and validates the flags. given reports whether a flag was given.
+func completeTorture(a *base.App, f *tortureFlags, given func(flag string) bool) error {
 	if err := torture.Supported(); err != nil {
 		return err
 	}
-	external := a.Server != "" || a.Context != ""
+	external, serversGiven := a.Server != "" || a.Context != "", given("servers")
 	if f.node != "" && !serversGiven && !external {
 		f.Servers = 1
 	}
@@ -136,7 +136,7 @@ func completeTorture(a *base.App, f *tortureFlags, serversGiven bool) error {
 	case f.Servers != 1 && f.Servers != 3:
 		return fmt.Errorf("invalid --servers %d: must be 1 or 3", f.Servers)
 	}
-	if f.Lease == 0 {
+	if !given("lease") {
 		f.Lease = job.DefaultLease
 		if f.Servers == 1 {
 			f.Lease = 3 * time.Second

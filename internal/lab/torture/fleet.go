@@ -111,7 +111,8 @@ func (m *member) begin() error {
 }
 
 // watch waits for the end of a life. If no fault ended the life, watch begins the next one. It
-// reports the end as a crash, unless a handler ended the process as planned.
+// reports the end as a crash, unless a handler ended the process as planned. A process that could
+// not write its record ends the whole run instead.
 func (m *member) watch(p *process) {
 	<-p.ended
 	m.t.noteDeath(p)
@@ -121,6 +122,10 @@ func (m *member) watch(p *process) {
 		m.now = nil
 	}
 	m.mu.Unlock()
+	if p.cmd.ProcessState.ExitCode() == unrecorded {
+		m.t.fail(fmt.Errorf("process %s could not write its record in %s: is the disk full?", p.name, m.t.cfg.Dir))
+		return
+	}
 	if byFault {
 		return
 	}
@@ -188,7 +193,7 @@ func (m *member) term() {
 		return
 	}
 	// If the signal itself ended the process, the process had just started and has logged nothing.
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != diedByItself && (code > 0 || p.logTail() != "") {
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != diedByItself && code != unrecorded && (code > 0 || p.logTail() != "") {
 		m.t.addViolation(promise.Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended with %s after a TERM", p.name, p.cmd.ProcessState), Evidence: []string{p.logTail()}})
 	}
 }

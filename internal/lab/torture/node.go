@@ -72,6 +72,10 @@ const (
 
 	// diedByItself is the exit status of a process that a handler ended as planned.
 	diedByItself = 86
+
+	// unrecorded is the exit status of a process that cannot write its record, for example because
+	// the disk is full. A run that is not recorded proves nothing.
+	unrecorded = 87
 )
 
 // RunNode runs one process of the fleet until ctx ends: a producer, a worker or both, like
@@ -88,7 +92,7 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 	// This comes before the file of jobs is read: torture changes the file, and sends a HUP
 	// only to a process that is up.
 	if err := rec.add(promise.Line{What: promise.LineUp}); err != nil {
-		return err
+		endUnrecorded(err)
 	}
 	nc, err := connectWithRetry(ctx, connect, proxy.Dialer(spec.Proxy), log)
 	if err != nil {
@@ -140,6 +144,12 @@ func connectWithRetry(ctx context.Context, connect func(context.Context, nats.Cu
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// endUnrecorded ends this process, which cannot write its record.
+func endUnrecorded(err error) {
+	fmt.Fprintln(os.Stderr, "write the record:", err)
+	os.Exit(unrecorded)
 }
 
 // handlers are the handlers of one process, for those cases whose jobs its file names.
@@ -234,9 +244,7 @@ func (h *handlers) run(ctx context.Context, c plan.Case, run job.Run) error {
 		l := line
 		l.What, l.Result, l.Cause = what, result, cause
 		if err := h.rec.add(l); err != nil {
-			// A run that is not recorded proves nothing.
-			fmt.Fprintln(os.Stderr, "write the record:", err)
-			os.Exit(1)
+			endUnrecorded(err)
 		}
 	}
 	record(promise.LineStart, "", "")

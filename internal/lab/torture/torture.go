@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os/exec"
 	"path/filepath"
@@ -199,7 +200,11 @@ func (t *torture) settle(ctx context.Context) error {
 		case err == nil && open != left:
 			moved, left = time.Now(), open
 		case time.Since(moved) > t.patience(), time.Since(began) > 2*t.patience():
-			t.cfg.Logger.Warn("gave up waiting for slots without an outcome", "slots", left, "after", time.Since(began).Round(time.Second))
+			after := time.Since(began).Round(time.Second)
+			if left < 0 {
+				return fmt.Errorf("count the slots without an outcome, for %v: %w", after, err)
+			}
+			t.cfg.Logger.Warn("gave up waiting for slots without an outcome", "slots", left, "after", after)
 			return nil
 		}
 		wire.Wait(ctx, time.Second)

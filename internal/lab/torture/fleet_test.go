@@ -1,0 +1,39 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAProcessThatEndsIsACrashUnlessThatWasPlannedOrItsRecordCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]struct {
+		violations int
+		ends       string
+	}{1: {1, ""}, diedByItself: {0, ""}, unrecorded: {0, "w1.1 could not write its record"}} {
+		ctx, fail := context.WithCancelCause(t.Context())
+		ended, end := context.WithCancel(ctx)
+		end() // so that no further life begins
+		run := &torture{cfg: Config{Dir: t.TempDir()}, fail: fail, fleetCtx: ended, deaths: map[string]time.Duration{}, faults: map[string]int{}}
+		p, err := run.startCommand("w1.1", exec.Command("/bin/sh", "-c", fmt.Sprint("exit ", status)), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &member{t: run, name: "w1", now: p}
+		m.watch(p)
+		cause := ""
+		if err := context.Cause(ctx); err != nil {
+			cause = err.Error()
+		}
+		if len(run.violations) != want.violations || !strings.Contains(cause, want.ends) || want.ends == "" && cause != "" {
+			t.Errorf("status %d: violations %v, the run ends because of %q; want %d violations, and %q", status, run.violations, cause, want.violations, want.ends)
+		}
+		fail(nil)
+	}
+}
