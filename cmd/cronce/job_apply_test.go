@@ -78,6 +78,19 @@ func TestJobApply(t *testing.T) {
 	golden(t, "job_apply_again.json", regexp.MustCompile(`"revision":[45]`).ReplaceAllString(settled(again), `"revision":"4 or 5"`))
 }
 
+// Such a job has no slots that are missed: its messages wait in their stream, and each starts a run.
+func TestJobResumeSaysThatTheMessagesOfAJobThatTheyStartWait(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t)
+	f.apply(t, []string{`name: charge, on: {stream: ORDERS, subject: orders.paid}`})
+	f.ok(t, "job", "pause", "charge")
+	for _, out := range []string{f.ok(t, "job", "show", "charge"), f.ok(t, "job", "resume", "charge", "--dry-run"), f.ok(t, "job", "resume", "charge")} {
+		if !strings.Contains(out, "messages of stream ORDERS wait") || strings.Contains(out, "missed") {
+			t.Errorf("got %s", out)
+		}
+	}
+}
+
 func TestJobApplyToAPausedJobSaysThatItsSlotsWaitForItsEnd(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t)

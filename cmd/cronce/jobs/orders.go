@@ -108,8 +108,15 @@ func resumption(would client.Resumption) string {
 	if !would.Paused {
 		return would.Job.Name + " is not paused"
 	}
-	return fmt.Sprintf("paused since %s: %d missed; with policy %s, %d will run", would.Since.UTC().Format(time.RFC3339),
-		would.Missed, would.Job.WithDefaults().CatchUp.Policy, would.Runs)
+	return "paused since " + would.Since.UTC().Format(time.RFC3339) + ": " + missed(would.Job, would.Missed, would.Runs)
+}
+
+// missed says which runs the end of a job's pause brings. n slots were missed, and runs of them will run.
+func missed(j job.Job, n, runs int) string {
+	if j.On.Stream != "" {
+		return fmt.Sprintf("the messages of stream %s wait there, and will run", j.On.Stream)
+	}
+	return fmt.Sprintf("%d missed; with policy %s, %d will run", n, j.WithDefaults().CatchUp.Policy, runs)
 }
 
 func newJobReleaseCommand(a *base.App) *cobra.Command {

@@ -123,8 +123,7 @@ func printDetails(r base.Session, d client.JobDetails) error {
 			}
 		}
 		if d.Paused {
-			line("paused", "since %s: %d missed; with policy %s, %d will run if you resume it now", stamp(d.PausedSince()), d.Missed,
-				d.Job.WithDefaults().CatchUp.Policy, d.Runs)
+			line("paused", "since %s: %s if you resume it now", stamp(d.PausedSince()), missed(d.Job, d.Missed, d.Runs))
 		}
 		printHandlersAndNext(line, d)
 	}
