@@ -11,11 +11,14 @@ import (
 )
 
 // Handle adds a job and the handler of its slots. Run writes the job to the registry, unless the
-// registry has an equal one. All replicas should add the same jobs.
+// registry has an equal one, one of an operator, or a later edit of this one. All replicas should
+// add the same jobs.
 //
 // Handle may be called after Run has begun, even from a handler. It does not wait for the broker: Run
 // writes the job within moments, or as soon as the broker answers, and begins to work on the job's
 // queue unless WithQueues leaves it out. A job that is new to the registry has slots from then on.
+// If Remove has removed another definition of the job before, this one is an edit: Run also writes
+// it if it is one that was replaced earlier.
 //
 // The error wraps job.ErrInvalid if the job is invalid, if it has a handler here already, or if Run
 // has returned. To replace a handler, call Remove first.

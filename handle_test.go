@@ -456,6 +456,48 @@ func TestRemoveLetsARunningSlotEndAndKeepsTheRegistrysEntry(t *testing.T) {
 	}
 }
 
+// An old process that starts again must not revert an edit, but a program may change a job back.
+func TestHandleBringsAnEarlierDefinitionBackIfItReplacesAnotherOne(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv)
+	running(t, s)
+	store := stored(t, srv)
+	schedule := func(want string) {
+		t.Helper()
+		natstest.Eventually(t, "the schedule "+want+" in the registry", func() bool {
+			e, _, err := store.Jobs().Read(t.Context(), "sync")
+			return err == nil && e.Job.Schedule == want
+		})
+	}
+	for i, at := range []string{"@hourly", "@daily", "@hourly", "@daily"} {
+		if i > 0 {
+			if err := s.Remove("sync"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Handle(job.Job{Name: "sync", Schedule: at}, nothing); err != nil {
+			t.Fatal(err)
+		}
+		schedule(at)
+	}
+
+	old, _ := scheduler(t, srv)
+	running(t, old)
+	for range 2 { // the same definition again is no edit
+		if err := old.Handle(job.Job{Name: "sync", Schedule: "@hourly"}, nothing); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := old.Trigger(t.Context(), "sync", cronce.TriggerOptions{}); err != nil { // it waits for the registry
+			t.Fatal(err)
+		}
+		schedule("@daily")
+		if err := old.Remove("sync"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestHandleAndRemoveMayBeCalledConcurrently(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)

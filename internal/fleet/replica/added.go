@@ -24,44 +24,68 @@ const maxAddedRetry = 30 * time.Second
 type addedJobs struct {
 	notify chan struct{}
 
-	mu     sync.Mutex
-	serial int
-	byName map[string]addedJob
+	mu      sync.Mutex
+	serial  int
+	byName  map[string]addedJob
+	dropped map[string]droppedJob
 }
 
-// addedJob is a job with the serial number of its call of Add.
+// addedJob is a job with the serial number of its call of Add. edit reports that it replaces another
+// definition, which this process dropped.
 type addedJob struct {
 	job    job.Job
+	edit   bool
 	serial int
+}
+
+// droppedJob is the hash of a job that Drop has removed. edit reports that it was an edit that the
+// registry has not taken yet.
+type droppedJob struct {
+	hash string
+	edit bool
 }
 
 func newAddedJobs() *addedJobs {
-	return &addedJobs{notify: make(chan struct{}, 1), byName: map[string]addedJob{}}
+	return &addedJobs{notify: make(chan struct{}, 1), byName: map[string]addedJob{}, dropped: map[string]droppedJob{}}
+}
+
+// hashOf returns the hash of a job that was validated. Its JSON is that of the registry.
+func hashOf(j job.Job) string {
+	hash, _ := j.WithDefaults().Hash()
+	return hash
 }
 
 func (l *addedJobs) add(j job.Job) {
 	l.mu.Lock()
 	l.serial++
-	l.byName[j.Name] = addedJob{j, l.serial}
+	before, ok := l.dropped[j.Name]
+	l.byName[j.Name] = addedJob{j, ok && (before.edit || before.hash != hashOf(j)), l.serial}
+	delete(l.dropped, j.Name)
 	l.mu.Unlock()
 	core.TrySend(l.notify, struct{}{})
 }
 
-func (l *addedJobs) drop(name string) {
+func (l *addedJobs) drop(j job.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.byName, name)
+	l.dropped[j.Name] = droppedJob{hashOf(j), l.byName[j.Name].edit}
+	delete(l.byName, j.Name)
 }
 
-// get returns the jobs. Call done when they are in the registry.
-func (l *addedJobs) get() (jobs []job.Job, done func()) {
+// get returns the jobs, and apart from them those that are edits. Call done when they are in the
+// registry.
+func (l *addedJobs) get() (jobs, edits []job.Job, done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	upTo := l.serial
 	for _, a := range l.byName {
-		jobs = append(jobs, a.job)
+		if a.edit {
+			edits = append(edits, a.job)
+		} else {
+			jobs = append(jobs, a.job)
+		}
 	}
-	return jobs, func() {
+	return jobs, edits, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		maps.DeleteFunc(l.byName, func(_ string, a addedJob) bool { return a.serial <= upTo })
@@ -71,6 +95,9 @@ func (l *addedJobs) get() (jobs []job.Job, done func()) {
 // Add adds a job to this process, which must not have a job of that name. It does not block: Run
 // applies the job to the registry, as Apply does, and repeats that until the registry has
 // answered. It may be called at any time.
+//
+// If Drop has removed another definition of the job, the program wants the change: Run applies the
+// job with force. A program that has just started may be an old one that starts again and again.
 func (r *Replica) Add(j job.Job) {
 	r.mu.Lock()
 	r.jobs = append(r.jobs, j)
@@ -82,10 +109,10 @@ func (r *Replica) Add(j job.Job) {
 func (r *Replica) Drop(name string) {
 	r.mu.Lock()
 	if i := slices.IndexFunc(r.jobs, func(j job.Job) bool { return j.Name == name }); i >= 0 {
+		r.added.drop(r.jobs[i])
 		r.jobs = slices.Delete(r.jobs, i, i+1)
 	}
 	r.mu.Unlock()
-	r.added.drop(name)
 	r.applied.drop(name)
 }
 
@@ -112,8 +139,8 @@ func (r *Replica) Joined(ctx context.Context, names ...string) error {
 func (r *Replica) applyAdded(ctx context.Context) {
 	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(maxAddedRetry), backoff.WithMaxElapsedTime(0))
 	for ctx.Err() == nil {
-		jobs, done := r.added.get()
-		if len(jobs) == 0 {
+		jobs, edits, done := r.added.get()
+		if len(jobs)+len(edits) == 0 {
 			retry.Reset()
 			select {
 			case <-r.added.notify:
@@ -121,7 +148,13 @@ func (r *Replica) applyAdded(ctx context.Context) {
 			}
 			continue
 		}
-		err := r.apply(ctx, jobs, false)
+		var err error
+		if len(jobs) > 0 {
+			err = r.apply(ctx, jobs, false)
+		}
+		if err == nil && len(edits) > 0 {
+			err = r.apply(ctx, edits, true)
+		}
 		switch {
 		case err == nil:
 			done()
