@@ -25,8 +25,8 @@ import (
 )
 
 // Client carries out the orders and answers the questions of one operator. It is safe for
-// concurrent use. It has no goroutine of its own and needs no closing. The connection belongs to
-// the caller.
+// concurrent use, and needs no closing: see New for what it leaves on the connection. The
+// connection belongs to the caller.
 type Client struct {
 	cfg     attach.Parts
 	waiters *waiters
@@ -74,6 +74,10 @@ func WithOperator(name string) Option {
 //
 // If the connection has no server, New waits for one until ctx ends; the error then wraps
 // job.ErrUnknown.
+//
+// Each call leaves two goroutines and a subscription, which end when the connection is closed. So
+// create one client for a connection, not one for each request. As returns further clients at no
+// cost.
 func New(ctx context.Context, nc *nats.Conn, opts ...Option) (*Client, error) {
 	o := options{namespace: job.DefaultNamespace}
 	for i, option := range opts {

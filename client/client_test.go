@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 func TestMain(m *testing.M) {
@@ -133,5 +135,31 @@ func TestRemoveRefusesInvalidNames(t *testing.T) {
 		if err := p.Remove(t.Context(), name, client.RemoveOptions{}); !errors.Is(err, job.ErrInvalid) {
 			t.Errorf("remove %q: %v, want invalid", name, err)
 		}
+	}
+}
+
+func TestAsLeavesNothingOnTheConnection(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	if _, err := kv.Open(t.Context(), srv.JetStream(), kv.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	nc := srv.Conn()
+	c, err := client.New(t.Context(), nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subscriptions := nc.NumSubscriptions()
+	for i := range 20 {
+		other, err := c.As(fmt.Sprint("user", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.Apply(t.Context(), []job.Job{{Name: "report", Schedule: "@hourly"}}, client.ApplyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := nc.NumSubscriptions(); n > subscriptions {
+		t.Errorf("%d subscriptions, and %d before", n, subscriptions)
 	}
 }
