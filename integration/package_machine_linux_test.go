@@ -50,7 +50,7 @@ FailureAction=exit-force
 [Service]
 Type=oneshot
 TimeoutStartSec=infinity
-Environment=HOME=/root DEBIAN_FRONTEND=noninteractive
+Environment=HOME=/root XDG_CONFIG_HOME=/nonexistent DEBIAN_FRONTEND=noninteractive
 ExecStart=/bin/bash /in/life
 StandardOutput=append:/in/said
 StandardError=append:/in/said
@@ -86,7 +86,8 @@ func runMachine(t *testing.T, entry, script string, files map[string]string) str
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", slices.Concat(unshared, []string{"/bin/sh", "-c", entry, dir})...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "DEBIAN_FRONTEND=noninteractive"}
+	// The files of the copy are those of this machine: a NATS context that is selected here must not count.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=/nonexistent", "DEBIAN_FRONTEND=noninteractive"}
 	out, err := cmd.CombinedOutput()
 	said, _ := os.ReadFile(filepath.Join(in, "said"))
 	if err != nil {
