@@ -37,10 +37,10 @@ func TestExplainSaysThatIdleWorkersDoNotPull(t *testing.T) {
 	s := newShop(t)
 	slot := s.slot()
 	s.publish(core.Message{Slot: slot}, "")
-	explain := func(running int, after time.Duration) string {
+	explain := func(running int, after time.Duration, queues ...string) string {
 		t.Helper()
 		last, _ := s.store.Nodes().Read(t.Context(), "web1-1")
-		n := exchange.Node{Name: "web1-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}, Running: running, Nonce: "n" + time.Now().String()}
+		n := exchange.Node{Name: "web1-1", State: exchange.NodeAlive, Lease: time.Hour, Worker: true, Queues: append(queues, "default"), Handlers: []string{"report"}, Running: running, Nonce: "n" + time.Now().String()}
 		if _, err := s.store.Nodes().Write(t.Context(), n, last.Revision); err != nil {
 			t.Fatal(err)
 		}
@@ -64,6 +64,33 @@ func TestExplainSaysThatIdleWorkersDoNotPull(t *testing.T) {
 		if why := explain(test.running, test.after); !strings.Contains(why, test.want) {
 			t.Errorf("%d run on its worker, it waits for %v: %q, want %q", test.running, test.after, why, test.want)
 		}
+	}
+	if why := explain(1, time.Minute, "other"); !strings.Contains(why, "slots of their other queues") {
+		t.Errorf("its worker runs a slot, perhaps of another queue: %q", why)
+	}
+}
+
+// The subject of an event that concerns no job ends like that of a job with the name _.
+func TestExplainTellsEachEventOfAJobNamedLikeNoJobOnce(t *testing.T) {
+	s := newShop(t)
+	slot := job.NewSlot("_", s.at)
+	s.record(slot, job.Failed, nil)
+	e := job.Event{V: 1, Kind: job.EventRefused, Time: time.Now().UTC(), Node: "web9-1", ID: slot.ID(), Job: "_", Attempt: 1, Error: "boom"}
+	if err := s.store.StoreEvent(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	story, err := s.as("alice@a").Explain(t.Context(), slot.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, step := range story.Steps {
+		if step.Node == "web9-1" {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d times in %+v", n, story.Steps)
 	}
 }
 

@@ -169,7 +169,7 @@ func (t *explainer) readEvents(ctx context.Context) error {
 	if t.record != nil {
 		since = t.record.Published
 	}
-	for _, of := range []string{t.story.Slot.Job, exchange.NoJob} {
+	for _, of := range slices.Compact([]string{t.story.Slot.Job, exchange.NoJob}) { // a job may have the name NoJob
 		for e, err := range t.Fleet.Events(ctx, kv.EventFilter{Job: of, Since: since.Add(-time.Minute)}) {
 			t.Alive()
 			if err != nil && !exchange.IsUnreadable(err) {

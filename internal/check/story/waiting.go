@@ -89,18 +89,26 @@ func (t *explainer) workers(queue string) (all int, able []exchange.NodeEvent) {
 const notPulledAfter = 10 * time.Second
 
 // notPulled says that the workers that have a handler for the job run nothing, and still
-// do not pull the slot. It is empty if they do run something.
+// do not pull the slot. It is empty if they do run something. What a worker of several queues
+// runs may be of another queue: heartbeats do not say.
 func (t *explainer) notPulled(m *stream.WaitingSlot) string {
 	if t.now.Sub(m.Published) < notPulledAfter {
 		return ""
 	}
 	_, able := t.workers(m.Queue)
 	var idle []string
+	elsewhere := false
 	for _, ev := range able {
-		if ev.Node.Running > 0 {
+		switch {
+		case ev.Node.Running > 0 && len(ev.Node.Queues) < 2:
 			return ""
+		case ev.Node.Running > 0:
+			elsewhere = true
 		}
 		idle = append(idle, ev.Name)
+	}
+	if elsewhere {
+		return ", for a free worker; if its workers run only slots of their other queues, a service that they call may not be ready, or the queue is paused on the server: cronce doctor says which"
 	}
 	return fmt.Sprintf(", and its workers are idle but do not take it: a service that they call is not ready (ready: in their job file), "+
 		"or the queue is paused on the server; cronce doctor, their logs and /readyz say which: %s", strings.Join(idle[:min(len(idle), 3)], ", "))
