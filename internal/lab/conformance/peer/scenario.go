@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/lab/conformance"
 )
 
@@ -39,12 +43,7 @@ func Scenarios() []Scenario {
 }
 
 // Names are the names of all scenarios.
-func Names() (names []string) {
-	for _, s := range Scenarios() {
-		names = append(names, s.Name)
-	}
-	return names
-}
+func Names() []string { return codec.Map(Scenarios(), func(s Scenario) string { return s.Name }) }
 
 // Config configures Run.
 type Config struct {
@@ -65,39 +64,33 @@ type Config struct {
 // an error if a scenario could not be played, or took longer than Longest. What the client breaks is
 // no error.
 func Run(ctx context.Context, cfg Config) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	ctx = context.WithValue(ctx, commandKey{}, cfg.Command)
 	dir, err := os.MkdirTemp("", "cronce-peer-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	var mu sync.Mutex
-	var all sync.WaitGroup
-	places := make(chan struct{}, max(cfg.AtOnce, 1))
+	group, running := errgroup.WithContext(context.WithValue(ctx, commandKey{}, cfg.Command))
+	group.SetLimit(max(cfg.AtOnce, 1))
 	for i, sc := range cfg.Scenarios {
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-			continue
-		}
-		all.Go(func() {
-			defer func() { <-places }()
-			r, err := play(ctx, filepath.Join(dir, strconv.Itoa(i)), sc, cfg.Longest)
+		group.Go(func() error {
+			if running.Err() != nil {
+				return nil
+			}
+			r, err := play(running, filepath.Join(dir, strconv.Itoa(i)), sc, cfg.Longest)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case ctx.Err() != nil:
+			case running.Err() != nil:
 			case err != nil:
-				cancel(fmt.Errorf("play %s: %w", sc.Name, err))
+				return fmt.Errorf("play %s: %w", sc.Name, err)
 			default:
 				cfg.Result(r)
 			}
+			return nil
 		})
 	}
-	all.Wait()
-	return context.Cause(ctx)
+	return cmp.Or(group.Wait(), context.Cause(ctx))
 }
 
 func play(ctx context.Context, dir string, sc Scenario, longest time.Duration) (r Result, err error) {
@@ -143,11 +136,6 @@ func play(ctx context.Context, dir string, sc Scenario, longest time.Duration) (
 }
 
 // Named returns the scenarios of these names.
-func Named(names ...string) (some []Scenario) {
-	for _, s := range Scenarios() {
-		if slices.Contains(names, s.Name) {
-			some = append(some, s)
-		}
-	}
-	return some
+func Named(names ...string) []Scenario {
+	return slices.DeleteFunc(Scenarios(), func(s Scenario) bool { return !slices.Contains(names, s.Name) })
 }
