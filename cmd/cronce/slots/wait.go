@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,4 +89,111 @@ func lastAttempt(s client.SlotRow) string {
 		text += fmt.Sprintf(" at attempt %d", s.Attempt)
 	}
 	return text
+}
+
+func newSlotTailCommand(a *base.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "tail ID",
+		Short: "Follow the output of a slot until it has its outcome",
+		Long: `Tail prints what a slot writes while it runs, beginning with what it has written so far,
+and at the end the outcome. It goes on through retries, logs why each attempt failed, and
+waits for a slot that does not run yet. For a slot that has ended, it prints the recorded
+output. The status is 0 if the slot succeeded, and 1 if it ended otherwise. Ctrl-C ends
+only the printing, with status 130.
+
+The output of Go handlers, of commands (stdout and stderr) and of services is not stored
+while it is written: a node sends it only while it is asked to, at most 64 KiB a second.
+Tail says how many bytes it skipped, and prints the end of each attempt's output from the
+record if that was not sent. Control characters are escaped.
+
+With -o json, a line for each piece, and the line of "slot show" at the end:
+
+  {"attempt":1,"node":"web1-711-0kq1-x2","output":"1 of 7\n"}
+  {"attempt":1,"node":"web1-711-0kq1-x2","output":"6 of 7\n","skipped":700}
+  {"attempt":1,"node":"web1-711-0kq1-x2","error":"exit status 1"}`,
+		Example: "  cronce slot tail report:2026-11-21T07:00:00Z",
+		Args:    base.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return onSlot(cmd, args, a.Open, func(ctx context.Context, r base.Session, slot job.Slot) error {
+				t := tailPrinter{Session: r, slot: slot}
+				return Await(ctx, r, slot, t.tail)
+			})
+		},
+	}
+}
+
+// tailPrinter prints the pieces of a slot's output.
+type tailPrinter struct {
+	base.Session
+	slot    job.Slot
+	attempt int
+	open    bool // the last line has no end yet
+}
+
+// tail prints the pieces, and returns the slot with its outcome.
+func (t *tailPrinter) tail(ctx context.Context) (d client.SlotDetails, err error) {
+	for p, failed := range t.Client().Tail(ctx, t.slot.ID()) {
+		switch {
+		case failed != nil:
+			err = failed
+		case p.Outcome != nil:
+			d = *p.Outcome
+		default:
+			err = t.print(p)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if ended := t.endLine(); err == nil {
+		err = ended
+	}
+	return d, err
+}
+
+func (t *tailPrinter) print(p client.TailPiece) error {
+	if p.Problem != nil {
+		t.Log.Warn(cannotFollow, "slot", t.slot.ID(), "node", p.Node, "error", p.Problem)
+		return nil
+	}
+	if t.Output == base.OutputJSON {
+		return t.PrintJSON(p)
+	}
+	if p.Attempt != t.attempt {
+		if t.attempt > 0 {
+			if err := t.endLine(); err != nil {
+				return err
+			}
+		}
+		t.attempt = p.Attempt
+		t.Log.Info("output of an attempt", "slot", t.slot.ID(), "attempt", p.Attempt, "node", p.Node)
+	}
+	if p.Skipped > 0 {
+		if err := t.endLine(); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(t.Stdout, "... (%d bytes skipped) ...\n", p.Skipped); err != nil {
+			return err
+		}
+	}
+	if p.Error != "" {
+		err := t.endLine()
+		t.Log.Warn("the attempt failed", "slot", t.slot.ID(), "attempt", p.Attempt, "node", p.Node, "error", base.Brief(p.Error, 1000))
+		return err
+	}
+	if p.Output == "" {
+		return nil
+	}
+	t.open = !strings.HasSuffix(p.Output, "\n")
+	_, err := fmt.Fprint(t.Stdout, printable.Text(p.Output))
+	return err
+}
+
+func (t *tailPrinter) endLine() error {
+	if !t.open {
+		return nil
+	}
+	t.open = false
+	_, err := fmt.Fprintln(t.Stdout)
+	return err
 }
