@@ -66,8 +66,7 @@ func (t *task) reportFailure() {
 		Node: t.rec.Node, Queue: t.cfg.Queue, Namespace: t.cfg.Namespace,
 		Final: t.rec.State == job.Failed, RetryAt: t.rec.RetryAt, Err: t.handlerErr,
 	}
-	var p *panicError
-	if errors.As(f.Err, &p) {
+	if p, ok := errors.AsType[*panicError](f.Err); ok {
 		f.Err, f.Stack = withoutStack{f.Err, p}, p.stack
 	}
 	t.cfg.Failed(f)

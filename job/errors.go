@@ -74,8 +74,8 @@ func Permanent(err error) error {
 
 // IsPermanent reports whether err, or an error it wraps, came from Permanent.
 func IsPermanent(err error) bool {
-	var p *permanentError
-	return errors.As(err, &p)
+	_, ok := errors.AsType[*permanentError](err)
+	return ok
 }
 
 // ErrShadow is what a handler returns instead of doing the work: the attempt is a shadow. The
@@ -95,8 +95,7 @@ func RetryAfter(d time.Duration, err error) error {
 
 // RetryDelay returns the delay that RetryAfter gave to err, or to an error it wraps.
 func RetryDelay(err error) (time.Duration, bool) {
-	var r *retryAfterError
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*retryAfterError](err); ok {
 		return r.delay, true
 	}
 	return 0, false

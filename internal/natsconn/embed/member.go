@@ -204,8 +204,8 @@ func (m *Member) takeOver(ctx context.Context) (info, *Server, error) {
 
 // isTakeover reports whether err is expected while another process takes over.
 func isTakeover(err error) bool {
-	var locked *lockedError
-	return errors.As(err, &locked) || errors.Is(err, errUnclear) || inUse(err)
+	_, locked := errors.AsType[*lockedError](err)
+	return locked || errors.Is(err, errUnclear) || inUse(err)
 }
 
 // URL is the address for clients. It does not depend on which process serves.
