@@ -5,6 +5,9 @@ package words
 
 import (
 	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,3 +79,207 @@ func count(n int, unit string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, unit)
 }
+
+// maxTimes bounds the times of day that are listed one by one.
+const maxTimes = 6
+
+// timeOfDay says at which times of a day something happens. fixed reports whether the text lists
+// times of the clock ("at 07:00 and 12:00"), so that it reads well after a date.
+func timeOfDay(s, m, h set) (text string, fixed bool) {
+	if !s.one() {
+		return seconds(s, m, h), false
+	}
+	clock := func(hour, minute int) string {
+		if s.first() == 0 {
+			return fmt.Sprintf("%02d:%02d", hour, minute)
+		}
+		return fmt.Sprintf("%02d:%02d:%02d", hour, minute, s.first())
+	}
+	exact := ""
+	if s.first() != 0 {
+		exact = fmt.Sprintf(", at second %d", s.first())
+	}
+	span := fmt.Sprintf(" from %s to %s", clock(h.first(), m.first()), clock(h.last(), m.last()))
+	switch step := m.cycle(60); {
+	case len(m)*len(h) <= maxTimes && !h.all(24):
+		var times []string
+		for _, hour := range h {
+			for _, minute := range m {
+				times = append(times, clock(hour, minute))
+			}
+		}
+		return "at " + and(times), true
+	case m.one() && h.all(24) && m.first() == 0 && exact == "":
+		return "every hour, on the hour", false
+	case m.one() && h.all(24):
+		return fmt.Sprintf("every hour at minute %d", m.first()) + exact, false
+	case m.one() && h.step() > 0:
+		return "every " + count(h.step(), "hour") + span, false
+	case step > 0 && h.all(24) && m.first() == 0:
+		return "every " + count(step, "minute") + exact, false
+	case step > 0 && h.all(24):
+		return fmt.Sprintf("every %s, from minute %d of the hour on", count(step, "minute"), m.first()) + exact, false
+	case step > 0 && h.within():
+		return "every " + count(step, "minute") + span, false
+	}
+	return "at minute " + m.list(digits) + ofHours(h) + exact, false
+}
+
+// seconds is timeOfDay for more than one second in a minute.
+func seconds(s, m, h set) string {
+	text := "at second " + s.list(digits)
+	if step := s.cycle(60); step > 0 && s.first() == 0 {
+		text = "every " + count(step, "second")
+	}
+	switch {
+	case m.all(60) && h.all(24):
+		return text
+	case m.all(60):
+		return text + " of each minute" + ofHours(h)
+	}
+	return text + " of minute " + m.list(digits) + ofHours(h)
+}
+
+func ofHours(h set) string {
+	if h.all(24) {
+		return " of every hour"
+	}
+	if h.one() {
+		return fmt.Sprintf(" of hour %d", h.first())
+	}
+	return " of the hours " + h.list(digits)
+}
+
+// dates says on which dates something happens. It returns "" if that is every date. As in every
+// cron, a date has to match only one of the two day fields if both restrict it.
+func dates(s cron.Fields) string {
+	every := cron.Everything
+	months, days := numbers(s.Month), numbers(s.Day)
+	in, on := "", []string{}
+	if s.Month != every.Month {
+		in = " in " + months.list(month)
+	}
+	whole := s.Day == every.Day && s.Weekday == every.Weekday ||
+		s.Either && (s.Day == every.Day || s.Weekday == every.Weekday) // like "1-31 * MON"
+	switch {
+	case whole && in == "":
+		return ""
+	case whole:
+		return "every day" + in
+	case s.Day == every.Day:
+	case days.one() && months.one():
+		on = append(on, fmt.Sprintf("every year on %d %s", days.first(), month(months.first())))
+	case in == "":
+		on = append(on, "on the "+days.list(ordinal)+" of the month")
+	default:
+		on = append(on, "on the "+days.list(ordinal)+in)
+	}
+	if s.Weekday != every.Weekday {
+		on = append(on, weekdays(s)+in)
+	}
+	return strings.Join(on, ", and ")
+}
+
+func weekdays(s cron.Fields) string {
+	days := numbers(s.Weekday)
+	switch {
+	case days.equal(0, 6):
+		return "Saturday and Sunday"
+	case days.one():
+		return "every " + weekday(days.first())
+	case days.first() == 0: // a week begins on Monday
+		days = append(days[1:len(days):len(days)], 7)
+	}
+	return days.list(weekday)
+}
+
+func month(n int) string   { return time.Month(n).String() }
+func weekday(n int) string { return time.Weekday(n % 7).String() }
+
+// set is what a field matches, in ascending order.
+type set []int
+
+func numbers(mask uint64) (s set) {
+	for ; mask != 0; mask &= mask - 1 {
+		s = append(s, bits.TrailingZeros64(mask))
+	}
+	return s
+}
+
+func (s set) first() int { return s[0] }
+func (s set) last() int  { return s[len(s)-1] }
+func (s set) one() bool  { return len(s) == 1 }
+
+// step returns the distance between neighbours, or 0 if it is not the same for all.
+func (s set) step() int {
+	if len(s) < 2 {
+		return 0
+	}
+	n := s[1] - s[0]
+	for i := range len(s) - 1 {
+		if s[i+1]-s[i] != n {
+			return 0
+		}
+	}
+	return n
+}
+
+// cycle returns the step of a set whose numbers are evenly spread over 0 to whole-1, also from the
+// last one around to the first: 15 for 0, 15, 30, 45 of 60. Otherwise it returns 0.
+func (s set) cycle(whole int) int {
+	n := s.step()
+	if n == 0 || whole%n != 0 || len(s) != whole/n {
+		return 0
+	}
+	return n
+}
+
+// all reports whether the set has all numbers of a field, of which there are whole.
+func (s set) all(whole int) bool { return len(s) == whole }
+
+// list names the members: "1, 2 and 5", or with ranges of three and more "1 to 3 and 5".
+func (s set) list(name func(int) string) string {
+	var parts []string
+	for i := 0; i < len(s); {
+		end := i
+		for end+1 < len(s) && s[end+1] == s[end]+1 {
+			end++
+		}
+		switch {
+		case end-i >= 2:
+			parts = append(parts, name(s[i])+" to "+name(s[end]))
+		default:
+			for _, n := range s[i : end+1] {
+				parts = append(parts, name(n))
+			}
+		}
+		i = end + 1
+	}
+	return and(parts)
+}
+
+// and joins texts: "a, b and c".
+func and(parts []string) string {
+	if n := len(parts); n > 1 {
+		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
+	}
+	return strings.Join(parts, "")
+}
+
+func digits(n int) string { return strconv.Itoa(n) }
+
+// ordinal returns "1st", "2nd" and so on.
+func ordinal(n int) string {
+	suffix := "th"
+	if n < 11 || n > 13 {
+		if i := n % 10; i >= 1 && i <= 3 {
+			suffix = []string{"st", "nd", "rd"}[i-1]
+		}
+	}
+	return fmt.Sprint(n, suffix)
+}
+
+// within reports whether the set is the numbers from its first to its last.
+func (s set) within() bool { return s.one() || s.step() == 1 }
+
+func (s set) equal(other ...int) bool { return slices.Equal(s, other) }
