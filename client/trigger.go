@@ -294,34 +294,42 @@ func (c *Client) timer(ctx context.Context, shard job.Slot) (*stream.Timer, uint
 
 // trigger publishes the run, or sets its timers, unless the run exists. Reading first only
 // saves messages: the claim of the worker ensures that no run starts twice.
-//
-// A run of several shards has a message or timer for each. The first shard is published last:
-// if it exists, all do.
 func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s storedRun) (Run, error) {
 	j := s.entry.Job.WithDefaults()
-	if s.record != nil {
-		return Run{Slot: slot, State: s.record.State, Queue: s.record.Queue, Due: s.record.Due}, nil
-	}
+	t := Run{Slot: slot, State: job.Pending, Queue: j.Queue}
 	var err error
-	if w := s.waiting; w != nil {
-		t := Run{Slot: slot, State: job.Pending, Queue: w.Queue, Due: w.Due}
+	switch {
+	case s.record != nil:
+		t.State, t.Queue, t.Due = s.record.State, s.record.Queue, s.record.Due
+	case s.waiting != nil:
+		w := s.waiting
+		t.Queue, t.Due = w.Queue, w.Due
 		if w.Queue != j.Queue && !o.At.After(s.now) {
-			folded, err := c.repeat(ctx, lastFirst(slot, w.Slot.Shards), j.Queue, *w)
+			var folded bool
+			folded, err = c.repeat(ctx, lastFirst(slot, w.Slot.Shards), j.Queue, *w)
 			if !folded || !c.editedLately(s) { // a while after the edit, the stream folds only a repeated move
 				t.Queue, t.MovedFrom = j.Queue, w.Queue
 			}
-			return t, err
 		}
-		return t, nil
-	}
-	if timer := s.timer; timer != nil {
-		t := Run{Slot: slot, State: job.Pending, Queue: j.Queue, Due: timer.Due}
-		if timer.Queue != j.Queue {
-			t.MovedFrom = timer.Queue
-			err = c.move(ctx, lastFirst(slot, timer.Slot.Shards), j.Queue)
+	case s.timer != nil:
+		t.Due = s.timer.Due
+		if s.timer.Queue != j.Queue {
+			t.MovedFrom = s.timer.Queue
+			err = c.move(ctx, lastFirst(slot, s.timer.Slot.Shards), j.Queue)
 		}
-		return t, err
+	default:
+		return c.order(ctx, slot, o, s)
 	}
+	return t, err
+}
+
+// order publishes a run that does not exist, or sets its timers. If an earlier order has published or
+// set some of its shards and then failed, the others get the time and the payload of that order.
+//
+// A run of several shards has a message or timer for each. The first shard is published last:
+// if it exists, all do.
+func (c *Client) order(ctx context.Context, slot job.Slot, o TriggerOptions, s storedRun) (Run, error) {
+	j := s.entry.Job.WithDefaults()
 	payload := o.Payload
 	if len(payload) == 0 {
 		payload = j.Payload
@@ -330,38 +338,37 @@ func (c *Client) trigger(ctx context.Context, slot job.Slot, o TriggerOptions, s
 	if !later {
 		o.At = time.Time{} // the run was not late, nor past its deadline, before it was ordered
 	}
-	t := Run{Slot: slot, State: job.Pending, Queue: j.Queue, Due: o.At}
+	t := Run{Slot: slot, State: job.Pending, New: true, Queue: j.Queue, Due: o.At}
 	all := lastFirst(slot, j.Shards)
 	m := core.Message{JobRevision: s.entry.Revision, Node: c.cfg.Operator, Due: o.At, Traceparent: tracing.Traceparent(ctx)}
-	same := true // this order asks for what is stored
 	if w := s.begun; w != nil {
 		// The order that published it has failed, or goes on at the same time. It was for now, or its timer has fired.
-		same = !later && bytes.Equal(payload, w.Payload)
+		t.New, t.Due = !later && bytes.Equal(payload, w.Payload), w.Due
 		all, later, payload = lastFirst(slot, w.Slot.Shards), false, w.Payload
-		m.JobRevision, m.Event, m.Due, t.Due = w.JobRevision, w.Event, w.Due, w.Due
+		m.JobRevision, m.Event, m.Due = w.JobRevision, w.Event, w.Due
 	}
-	t.New = same
-	for _, shard := range all {
+	for i, shard := range all {
 		m.Slot = shard
-		if later {
-			_, err = c.cfg.Timers.Set(ctx, stream.Timer{Message: m, Queue: j.Queue, Payload: payload}, 0)
-			if errors.Is(err, job.ErrConflict) && shard != all[len(all)-1] {
-				// An earlier order set it and then failed. The other shards get the time and payload of that order.
-				set, err := c.setBefore(ctx, shard, j.Queue)
-				if err != nil {
-					return t, err
-				}
+		if !later {
+			folded, err := c.publish(ctx, j.Queue, m, payload)
+			switch {
+			case err != nil:
+				return t, err
+			case !folded || o.Key == "": // a random key can only fold with a copy of this order
+			case i == 0 && len(all) > 1 && s.begun == nil && !s.all:
+				return t, errBegun
+			case i == len(all)-1:
+				t.New = false
+			}
+			continue
+		}
+		_, err := c.cfg.Timers.Set(ctx, stream.Timer{Message: m, Queue: j.Queue, Payload: payload}, 0)
+		if errors.Is(err, job.ErrConflict) && i < len(all)-1 {
+			var set *stream.Timer
+			if set, err = c.setBefore(ctx, shard, j.Queue); err == nil {
 				t.New = t.New && set.Due.Equal(m.Due) && bytes.Equal(set.Payload, payload)
 				m, payload, t.Due = set.Message, set.Payload, set.Due
-				continue
 			}
-		} else {
-			var folded bool
-			folded, err = c.publish(ctx, j.Queue, m, payload)
-			if folded && o.Key != "" && shard == all[0] && len(all) > 1 && s.begun == nil && !s.all {
-				return t, errBegun
-			}
-			t.New = same && (!folded || o.Key == "") // a random key can only fold with a copy of this order
 		}
 		if err != nil {
 			return t, err
