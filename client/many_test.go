@@ -1,14 +1,20 @@
 package client_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -103,5 +109,60 @@ func BenchmarkTriggerMany(b *testing.B) {
 		if _, err := s.TriggerMany(b.Context(), "report", orders); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// movingTimers are timers that change while an order is carried out: the first writes meet a conflict.
+type movingTimers struct {
+	attach.Timers
+	conflicts atomic.Int64
+	met       func()
+}
+
+func (t *movingTimers) Set(ctx context.Context, timer stream.Timer, revision uint64) (uint64, error) {
+	if t.conflicts.Add(-1) >= 0 {
+		t.met()
+		return 0, job.ErrConflict
+	}
+	return t.Timers.Set(ctx, timer, revision)
+}
+
+func TestTriggerManyCountsARunOnceThatItOrdersAfterAConflict(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	timers := &movingTimers{Timers: s.store.Timers(), met: func() {}}
+	timers.conflicts.Store(1)
+	at := time.Now().Add(time.Hour)
+	got, err := s.withTimers(timers).TriggerMany(t.Context(), "report", []client.TriggerOptions{{Key: "a", At: at}, {Key: "b", At: at}})
+	if err != nil || !got[0].New || !got[1].New {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	ordered := func() (all []job.Event) {
+		for e, err := range s.Orders(t.Context(), "report", time.Time{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, e)
+		}
+		return all
+	}
+	natstest.Eventually(t, "the order is kept", func() bool { return slices.ContainsFunc(ordered(), func(e job.Event) bool { return e.Count == 2 }) })
+	if all := ordered(); len(all) != 1 {
+		t.Errorf("orders: %+v, want one of two runs", all)
+	}
+}
+
+func TestTriggerManyNamesTheRunOfWhichItKnowsNothingAfterAConflict(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	timers := &movingTimers{Timers: s.store.Timers(), met: cancel}
+	timers.conflicts.Store(1)
+	s.record(t, job.Slot{Job: "report", Token: "done"}, job.Succeeded)
+	got, err := s.withTimers(timers).TriggerMany(ctx, "report", []client.TriggerOptions{{Key: "done"}, {Key: "later", At: time.Now().Add(time.Hour)}})
+	if err == nil || got[0].Err != nil || got[1].Err == nil || got[1].Slot.Token != "later" {
+		t.Errorf("%+v, %v; want the second run with an error", got, err)
 	}
 }

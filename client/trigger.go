@@ -117,10 +117,20 @@ func (c *Client) Trigger(ctx context.Context, name string, o TriggerOptions) (Ru
 	if err := c.cfg.Joined(ctx, name); err != nil {
 		return Run{}, fmt.Errorf("trigger job %s: %w", name, err)
 	}
+	run, at, err := c.readAndTrigger(ctx, slot, o)
+	if err == nil && run.New {
+		c.ordered(ctx, "trigger", job.Event{ID: slot.ID(), Job: name, Time: at})
+	}
+	return run, err
+}
+
+// readAndTrigger reads what is stored about the run and orders it, until the run does not change in
+// between. at is the broker's time, or zero if nothing depends on it. The caller publishes the event.
+func (c *Client) readAndTrigger(ctx context.Context, slot job.Slot, o TriggerOptions) (run Run, at time.Time, err error) {
 	for all := false; ; {
 		stored, err := c.readRun(ctx, slot, o, all)
 		if err != nil {
-			return Run{}, err
+			return Run{}, at, err
 		}
 		run, err := c.trigger(ctx, slot, o, stored)
 		c.cfg.Alive()
@@ -135,11 +145,8 @@ func (c *Client) Trigger(ctx context.Context, name string, o TriggerOptions) (Ru
 		}
 		// A conflict means that the timer was set, moved or fired meanwhile: read again.
 		if !errors.Is(err, job.ErrConflict) {
-			if err == nil && run.New {
-				c.ordered(ctx, "trigger", job.Event{ID: slot.ID(), Job: name, Time: stored.now})
-			}
 			run.client = c
-			return run, err
+			return run, stored.now, err
 		}
 	}
 }
@@ -600,7 +607,7 @@ func (c *Client) triggerOne(ctx context.Context, slot job.Slot, o TriggerOptions
 	c.cfg.Alive()
 	if errors.Is(err, job.ErrConflict) { // the run has changed since it was read
 		o.Key = slot.Token
-		return c.Trigger(ctx, slot.Job, o)
+		run, _, err = c.readAndTrigger(ctx, slot, o)
 	}
 	if err != nil {
 		return Run{Slot: slot}, err

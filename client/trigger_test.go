@@ -58,10 +58,18 @@ func siteAt(t *testing.T, server *natstest.Server, url string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &site{client.Attach(attach.Parts{
-		Jobs: store.Jobs(), Nodes: store.Nodes(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(), Fleet: store, News: store,
+	s := &site{store: store, server: server}
+	s.Client = s.withTimers(store.Timers())
+	return s
+}
+
+// withTimers returns a client of the site that uses these timers.
+func (s *site) withTimers(timers attach.Timers) *client.Client {
+	store := s.store
+	return client.Attach(attach.Parts{
+		Jobs: store.Jobs(), Nodes: store.Nodes(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: timers, Fleet: store, News: store,
 		Settings: store.Settings(), Now: store.Time, Operator: "alice@laptop",
-	}), store, server}
+	})
 }
 
 // order is a call of Trigger.
