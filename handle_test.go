@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/cronce-io/cronce"
 	"github.com/cronce-io/cronce/client"
@@ -495,6 +498,68 @@ func TestHandleBringsAnEarlierDefinitionBackIfItReplacesAnotherOne(t *testing.T)
 		if err := old.Remove("sync"); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The process tries a job that the registry refuses again and again.
+func TestHandleWritesEachEditOnceAlthoughAnotherJobIsRefused(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })
+	said := make(chan string, 100)
+	s, _ := scheduler(t, srv, cronce.WithLogger(slog.New(slog.NewTextHandler(lines(said), nil))))
+	running(t, s)
+	other, _ := scheduler(t, srv)
+	running(t, other)
+	store := stored(t, srv)
+	schedule := func() string {
+		e, _, _ := store.Jobs().Read(t.Context(), "sync")
+		return e.Job.Schedule
+	}
+	sync := func(s *cronce.Scheduler, at string) {
+		t.Helper()
+		if err := s.Handle(job.Job{Name: "sync", Schedule: at}, nothing); err != nil {
+			t.Fatal(err)
+		}
+		natstest.Eventually(t, "the schedule "+at+" in the registry", func() bool { return schedule() == at })
+	}
+	refused := func(at string) {
+		t.Helper()
+		large := job.Job{Name: "large", Schedule: at, Payload: []byte(`"` + strings.Repeat("x", 80<<10) + `"`)}
+		if err := s.Handle(large, nothing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(name string) {
+		t.Helper()
+		if err := s.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused("@hourly")
+	sync(s, "@hourly")
+	remove("sync")
+	sync(s, "@daily")
+
+	remove("large")
+	refused("@daily") // an edit
+	remove("sync")
+	sync(s, "@hourly")
+	sync(other, "@weekly")
+	for len(said) > 0 {
+		<-said
+	}
+	for tries := 0; tries < 3; {
+		select {
+		case line := <-said:
+			if strings.Contains(line, "cannot apply the added jobs") {
+				tries++
+			}
+		case <-time.After(natstest.Patience):
+			t.Fatal("the refused job is not tried again")
+		}
+	}
+	if at := schedule(); at != "@weekly" {
+		t.Errorf("the schedule is %s: an edit was written again over a later one", at)
 	}
 }
 

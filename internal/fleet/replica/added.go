@@ -2,15 +2,14 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
@@ -72,9 +71,9 @@ func (l *addedJobs) drop(j job.Job) {
 	delete(l.byName, j.Name)
 }
 
-// get returns the jobs, and apart from them those that are edits. Call done when they are in the
+// get returns the jobs, and apart from them those that are edits. Call done with those that are in the
 // registry.
-func (l *addedJobs) get() (jobs, edits []job.Job, done func()) {
+func (l *addedJobs) get() (jobs, edits []job.Job, done func(...job.Job)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	upTo := l.serial
@@ -85,10 +84,14 @@ func (l *addedJobs) get() (jobs, edits []job.Job, done func()) {
 			jobs = append(jobs, a.job)
 		}
 	}
-	return jobs, edits, func() {
+	return jobs, edits, func(written ...job.Job) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		maps.DeleteFunc(l.byName, func(_ string, a addedJob) bool { return a.serial <= upTo })
+		for _, j := range written {
+			if l.byName[j.Name].serial <= upTo {
+				delete(l.byName, j.Name)
+			}
+		}
 	}
 }
 
@@ -148,22 +151,40 @@ func (r *Replica) applyAdded(ctx context.Context) {
 			}
 			continue
 		}
-		var err error
-		if len(jobs) > 0 {
-			err = r.apply(ctx, jobs, false)
-		}
-		if err == nil && len(edits) > 0 {
-			err = r.apply(ctx, edits, true)
-		}
+		err := r.applyBoth(ctx, jobs, edits, done)
 		switch {
-		case err == nil:
-			done()
-		case ctx.Err() != nil:
+		case err == nil, ctx.Err() != nil:
 		case isGone(err):
 			r.setUpAgain(ctx)
 		default:
 			r.log.Error("cannot apply the added jobs to the registry, will retry", "error", err)
-			wire.Wait(ctx, retry.NextBackOff())
+			select {
+			case <-r.added.notify: // a new job must not wait for one that the registry refuses
+				retry.Reset()
+			case <-time.After(retry.NextBackOff()):
+			case <-ctx.Done():
+			}
 		}
 	}
+}
+
+// applyBoth applies the jobs, and the edits with force, and calls done with those that are in the registry.
+// Each edit is applied by itself: one that is written must not be written again because another one fails,
+// since it would then revert a later edit.
+func (r *Replica) applyBoth(ctx context.Context, jobs, edits []job.Job, done func(...job.Job)) error {
+	var failed []error
+	apply := func(jobs []job.Job, force bool) {
+		if err := r.apply(ctx, jobs, force); err != nil {
+			failed = append(failed, err)
+			return
+		}
+		done(jobs...)
+	}
+	if len(jobs) > 0 {
+		apply(jobs, false)
+	}
+	for _, j := range edits {
+		apply([]job.Job{j}, true)
+	}
+	return errors.Join(failed...)
 }

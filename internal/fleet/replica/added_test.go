@@ -12,11 +12,11 @@ func TestAddedJobIsAnEditUntilTheRegistryHasIt(t *testing.T) {
 	l := newAddedJobs()
 	edits := func(want int) (done func()) {
 		t.Helper()
-		jobs, edits, done := l.get()
+		jobs, edits, written := l.get()
 		if len(edits) != want || len(jobs) != 1-want {
 			t.Errorf("%d edits and %d other jobs, want %d edits", len(edits), len(jobs), want)
 		}
-		return done
+		return func() { written(append(jobs, edits...)...) }
 	}
 	l.add(hourly)
 	edits(0)()
