@@ -265,7 +265,7 @@ export class Node {
       if (record && record.id !== slot.id) return give; // [M-2]
       if (slot.shard || slot.range) return give; // [O-1], [C-13]; with an outcome too, because its worker must conclude the whole slot
       if (record && final.has(record.state)) return { ack: true }; // [K-1], [C-10]
-      if (record?.shards || !this.handlers[job]) return give; // [O-1], [C-12]
+      if (record?.shards || !Object.hasOwn(this.handlers, job)) return give; // [O-1], [C-12]
       const entry = await this.store.read("jobs", job);
       if (!entry.value || !this.supports(entry.value, slot, entry.revision)) return give; // [M-2], [V-6], [C-4], [X-1], [F-1]
       const { job: definition } = entry.value;

@@ -83,7 +83,7 @@ export class Store {
     const answer = await this.last(stream, subject);
     const { error, message } = answer.json();
     if (error?.err_code === 10037) return { revision: 0 };
-    if (error) throw Object.assign(new Error(`read ${bucket}/${key}: ${error.description}`), { refused: !unanswered.has(error.err_code) });
+    if (error) throw Object.assign(new Error(`read ${bucket}/${key}: ${error.description}`), { code: error.err_code, refused: !unanswered.has(error.err_code) });
     const head = Buffer.from(message.hdrs ?? "", "base64").toString();
     const found = { revision: message.seq, time: message.time };
     const nonce = /^Cronce-Nonce: *(.*?)\r?$/m.exec(head)?.[1];
@@ -161,7 +161,7 @@ export class Store {
   // conflict reads the key after the server has reported a conflict: {won}, {lost}, or undefined if the
   // stored value does not explain the conflict.
   async conflict(bucket, key, revision, nonce, code) {
-    const found = await this.read(bucket, key).catch(() => undefined);
+    const found = await this.readAny(bucket, key).catch(() => undefined); // a value that cannot be read is not that of this write
     if (!found) return undefined;
     if (found.nonce === nonce) return { won: found.revision };
     if (found.revision > revision) return { lost: true };

@@ -164,7 +164,7 @@ export class Worker {
     let place, since, entered, ownerDead, disowned;
     while (this.node.trusted()) {
       const { value: record, revision } = await this.store.read("ledger", key);
-      const v = { now: this.node.now(), error: this.node.clock.error(this.node.own()), implausible: this.node.implausible, self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead: record && ownerDead === record.node, disowned: record && disowned === revision, handles: Boolean(this.handlers[slot.job]) };
+      const v = { now: this.node.now(), error: this.node.clock.error(this.node.own()), implausible: this.node.implausible, self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead: record && ownerDead === record.node, disowned: record && disowned === revision, handles: Object.hasOwn(this.handlers, slot.job) };
       try {
         v.entry = await this.registry.entry(slot.job, record && isFinal(record) ? 0 : d.message.revision);
         v.deleted = v.entry === undefined;

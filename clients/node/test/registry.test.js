@@ -47,3 +47,10 @@ test("registry: a definition with a duration that is none cannot be read", () =>
     assert.throws(() => parseEntry(JSON.stringify({ v: 1, job: { name: "j", [name]: "soon", plan: { schedule: "@hourly" } } }), 1, 0n), /duration/, name);
   }
 });
+
+test("registry: a leader that knows less than the message does not say that a job was deleted", async () => {
+  const registry = new Registry({ async read() { return { revision: 0 }; } }, () => {});
+  await assert.rejects(registry.entry("j", 7), /older than the message/);
+  registry.change({ key: "j", text: undefined, revision: 8, time: 0n, pending: 0 });
+  assert.equal(await registry.entry("j", 7), undefined);
+});

@@ -89,3 +89,15 @@ test("a caller, which may not read at the leader, reads from any replica, and a 
   assert.deepEqual([await caller.has("KV_ns_jobs", "$KV.ns_jobs.j"), await caller.has("KV_ns_jobs", "$KV.ns_jobs.k")], [true, false]);
   await assert.rejects(new Store(nc, "ns").read("jobs", "j"));
 });
+
+test("a write is lost to a later value that this program cannot read", async () => {
+  const later = Buffer.from('{"v":2,"nonce":"other"}').toString("base64");
+  const nc = {
+    async request(subject) {
+      if (subject.startsWith("$JS.API.STREAM.MSG.GET.")) return { json: () => ({ message: { seq: 4, time: "2026-11-21T07:00:00Z", data: later } }) };
+      return { json: () => ({ error: { err_code: 10071, description: "wrong last sequence: 4" } }) };
+    },
+  };
+  const end = AbortSignal.timeout(2000);
+  assert.deepEqual(await new Store(nc, "ns").write("ledger", "a.b", { v: 1 }, 3, { node: "me", signal: end }), { lost: true });
+});

@@ -207,3 +207,16 @@ test("a record is cut to what the server takes", async () => {
   await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
   assert.ok(JSON.stringify(written.at(-1)).length < 32_768);
 });
+
+test("a worker has no handler for a job that is named like a method of every object", async () => {
+  const now = parseInstant("2026-11-21T07:00:00Z");
+  const node = { name: "n", now: () => now, own: () => 0, clock: { error: () => 0 }, implausible: false, trusted: () => true, signal: new AbortController().signal };
+  for (const job of ["constructor", "toString", "__proto__"]) {
+    const entry = parseEntry(JSON.stringify({ v: 1, job: { name: job, overlap: "allow", plan: { schedule: "none" } } }), 1, now);
+    const registry = { entries: new Map(), async entry() { return entry; } };
+    const store = { async read() { return { revision: 0 }; }, async write() { throw new Error("it claims the slot"); } };
+    const worker = new Worker({ store, node, registry, horizon: 24 * 3_600_000, queues: [], handlers: { j() {} }, log() {} });
+    const message = parseMessage((name) => ({ "Cronce-Slot": `${job}:@k`, "Cronce-Job-Revision": "1" })[name] ?? "", `ns.slot.q.${job}`);
+    assert.deepEqual(await worker.work({ message, queue: "default", published: now, count: 1, payload: Buffer.alloc(0) }, "key", {}), { nak: 200 }, job);
+  }
+});
