@@ -3,7 +3,7 @@ import { Node } from "./node.js";
 import { Producer } from "./producer.js";
 import { Registry } from "./registry.js";
 import { Store, pause } from "./store.js";
-import { Invalid } from "./names.js";
+import { Invalid, checkName } from "./names.js";
 import { Worker } from "./worker.js";
 import { parseDuration } from "./values.js";
 
@@ -19,6 +19,8 @@ export async function run(nc, { signal, ...options }) {
 }
 
 async function takePart(nc, { namespace = "cronce", name, queues = ["default"], handlers = {}, produce = true, places, grace = 25_000, clockOffset = 0, signal, log = () => {} }) {
+  for (const job of Object.keys(handlers)) checkName("job", job); // no program could read the node's record
+  for (const queue of queues) checkName("queue", queue);
   const store = new Store(nc, namespace);
   const settings = await adopt(store, signal, log);
   if (!settings) return;

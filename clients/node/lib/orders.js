@@ -131,6 +131,7 @@ export async function wait(nc, id, { namespace = "cronce", signal } = {}) {
     signal?.throwIfAborted();
     const { value, revision } = await store.read("ledger", key).catch((err) => {
       if (err instanceof Invalid || err.cause instanceof PermissionViolationError) throw err; // a newer program wrote it, or it may not be read
+      if (err.code === 10059) throw new Error(`namespace ${namespace}: it has no ledger`, { cause: err });
       return {}; // not answered
     });
     if (value && isFinal(value)) return outcome(value, revision);

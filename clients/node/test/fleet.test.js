@@ -7,3 +7,9 @@ test("run rejects when the connection is closed for good", async () => {
   const nc = { options: {}, info: {}, closed: async () => gone, request: lost, publish() {} };
   await assert.rejects(run(nc, { signal: new AbortController().signal }), { message: /connection is closed/, cause: gone });
 });
+
+test("run refuses names that no program could read in the node's record", async () => {
+  const signal = new AbortController().signal, nc = { closed: () => new Promise(() => {}), request() { throw new Error("it asks the broker"); } };
+  await assert.rejects(run(nc, { signal, handlers: { "send mail": () => {} } }), /job "send mail"/);
+  await assert.rejects(run(nc, { signal, queues: ["a.b"] }), /queue "a.b"/);
+});

@@ -1,7 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { PermissionViolationError, headers } from "@nats-io/transport-node";
-import { trigger } from "../index.js";
+import { trigger, wait } from "../index.js";
 
 // broker has the job j, and one message that waits in the stream of slots, of the run j:@k. It answers a
 // direct request for the oldest message of a stream as oldest says; its clock is at now.
@@ -62,4 +62,9 @@ test("trigger takes any timeout", async () => {
     await trigger(nc, "j", { timeout });
     assert.equal(nc.published.length, 1);
   }
+});
+
+test("wait rejects if there is no such namespace", async () => {
+  const nc = { request: async () => ({ json: () => ({ error: { err_code: 10059, description: "stream not found" } }) }) };
+  await assert.rejects(wait(nc, "j:@k", { namespace: "typo", signal: AbortSignal.timeout(2000) }), /namespace typo: it has no ledger/);
 });
