@@ -89,7 +89,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTT
 // route registers the operations. The mux has no patterns like /jobs/{job}:pause, so the
 // operations of one pattern share a handler, which looks at the end of the path.
 func (a *API) route(all []operation) {
-	methods := map[string][]string{}
+	methods := map[string][]string{} // those of a pattern without an order
 	verbs := map[string]map[string]operation{}
 	orders := map[string][]string{} // the methods of /jobs/{job}:pause, by that path
 	for _, o := range all {
@@ -98,15 +98,22 @@ func (a *API) route(all []operation) {
 			pattern += "}"
 		}
 		pattern = Prefix + pattern
-		if verb != "" {
+		switch {
+		case verb != "":
 			orders[pattern+":"+verb] = append(orders[pattern+":"+verb], o.method)
+		case o.method == http.MethodGet:
+			methods[pattern] = append(methods[pattern], http.MethodGet, http.MethodHead) // the mux serves HEAD with GET
+		default:
+			methods[pattern] = append(methods[pattern], o.method)
 		}
 		key := o.method + " " + pattern
 		if verbs[key] == nil {
 			verbs[key] = map[string]operation{}
-			methods[pattern] = append(methods[pattern], o.method)
 		}
 		verbs[key][verb] = o
+	}
+	for _, allowed := range methods {
+		slices.Sort(allowed)
 	}
 	for key, ops := range verbs {
 		if one, ok := ops[""]; ok {
@@ -119,13 +126,10 @@ func (a *API) route(all []operation) {
 			})
 			continue
 		}
-		a.mux.HandleFunc(key, func(w http.ResponseWriter, r *http.Request) { a.serveVerb(ops, w, r) })
+		_, pattern, _ := strings.Cut(key, " ")
+		a.mux.HandleFunc(key, func(w http.ResponseWriter, r *http.Request) { a.serveVerb(ops, methods[pattern], w, r) })
 	}
 	for pattern, allowed := range methods {
-		if slices.Contains(allowed, http.MethodGet) {
-			allowed = append(allowed, http.MethodHead) // the mux serves it with GET
-		}
-		slices.Sort(allowed)
 		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if methods := orders[orderPath(r)]; methods != nil {
 				refuseMethod(w, r, methods)
@@ -159,8 +163,9 @@ func orderPath(r *http.Request) string {
 	return Prefix + pattern + (name + id)[at:]
 }
 
-// serveVerb serves the operation whose name follows the last colon of the path.
-func (a *API) serveVerb(ops map[string]operation, w http.ResponseWriter, r *http.Request) {
+// serveVerb serves the operation whose name follows the last colon of the path. A path without an order
+// has the methods plain.
+func (a *API) serveVerb(ops map[string]operation, plain []string, w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{"job", "id"} {
 		value := r.PathValue(name)
 		if value == "" {
@@ -170,6 +175,10 @@ func (a *API) serveVerb(ops map[string]operation, w http.ResponseWriter, r *http
 		if o, ok := ops[value[at+1:]]; ok && at >= 0 {
 			r.SetPathValue(name, value[:at])
 			a.serve(o, w, r)
+			return
+		}
+		if _, err := job.ParseSlotID(value); err == nil || at < 0 {
+			refuseMethod(w, r, plain)
 			return
 		}
 		problem.Write(w, fault.NotFound, fmt.Sprintf("%q names no order: want one that ends in :%s", value, strings.Join(sorted(ops), ", :")))
