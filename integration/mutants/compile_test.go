@@ -38,7 +38,7 @@ func TestEveryMutantAndSabotageCompiles(t *testing.T) {
 			continue
 		}
 		if err := m.check(fset, imports, pkg); err != nil {
-			t.Errorf("%s does not compile: %v", m.name, err)
+			t.Errorf("%s does not compile: %v", m.title(), err)
 		}
 	}
 }

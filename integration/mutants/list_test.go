@@ -14,17 +14,40 @@ const root = "../.."
 
 func TestEveryMutantAppliesOnceAndHasItsTest(t *testing.T) {
 	t.Parallel()
+	if errLists != nil {
+		t.Fatal(errLists)
+	}
 	names := map[string]bool{}
 	for _, m := range mutants {
 		if names[m.name] || m.breaks == "" {
-			t.Errorf("%s: want a name of its own, and what is broken", m.name)
+			t.Errorf("%s: want a name of its own, and what is broken", m.title())
 		}
 		names[m.name] = true
 		if _, err := m.mutate(root); err != nil {
 			t.Error(err)
 		}
 		if !hasTest(t, m) {
-			t.Errorf("%s: there is no %s in %s", m.name, m.test, m.pkg())
+			t.Errorf("%s: there is no %s in %s", m.title(), m.test, m.pkg())
+		}
+	}
+}
+
+func TestAMistakeInAListIsNamedWithItsLine(t *testing.T) {
+	t.Parallel()
+	const good = "a: breaks a\nkv/a.go TestA kv/b\n-old\n-\n+new\n\n\nb: breaks b\nkv/b.go TestB\n-old\n"
+	all, err := readList("x", good)
+	if err != nil || len(all) != 2 || all[0].at != "x:1" || all[1].at != "x:8" || all[0].old != "old\n" || all[0].new != "new" || all[0].in != "kv/b" || all[1].test != "TestB" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	for wrong, want := range map[string]string{
+		"c breaks c\nkv/c.go TestC\n-old\n":              "x:12: ",
+		"c: breaks c\n":                                  "x:12: ",
+		"c: breaks c\nkv/c.go\n-old\n":                   "x:13: ",
+		"c: breaks c\nkv/c.go TestC\nold\n":              "x:14: ",
+		"c: breaks c\nkv/c.go TestC\n-old\n+new\n-old\n": "x:16: ",
+	} {
+		if _, err := readList("x", good+"\n"+wrong); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want an error that begins with %q", wrong, err, want)
 		}
 	}
 }

@@ -32,6 +32,9 @@ func main() {
 
 func run(ctx context.Context, names []string) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
+	if errLists != nil {
+		return errLists
+	}
 	part := flags.String("part", "1/1", "run only every Nth mutant, from the Kth on: `K/N`")
 	if err := flags.Parse(names); err != nil {
 		return err
@@ -151,7 +154,7 @@ func (m mutant) mutate(root string) (string, error) {
 		return "", err
 	}
 	if n := strings.Count(string(source), m.old); n != 1 {
-		return "", fmt.Errorf("%s: %s contains this text %d times, want once:\n%s", m.name, m.file, n, m.old)
+		return "", fmt.Errorf("%s: %s contains this text %d times, want once:\n%s", m.title(), m.file, n, m.old)
 	}
 	return strings.Replace(string(source), m.old, m.new, 1), nil
 }
