@@ -65,7 +65,8 @@ export class Registry {
     if (this.unreadable.has(job)) throw new Error(`job ${job}: its definition cannot be read`);
     const watched = this.entries.get(job);
     if (watched && watched.revision >= revision) return watched;
-    const seen = this.revision, found = await this.store.read("jobs", job);
+    const seen = this.revision;
+    const found = await this.store.read("jobs", job);
     // If the job was deleted, the watch has seen that, or will. Until then the answer may be that of a deposed leader.
     if (Math.max(seen, found.revision) < revision) throw new Error(`job ${job}: its definition is older than the message`);
     if (!found.value) return undefined;
