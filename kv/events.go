@@ -90,16 +90,26 @@ func (s *Store) Alert(ctx context.Context, e job.Event, id string) error {
 	return s.storeEvent(ctx, e, jetstream.WithMsgID(id))
 }
 
+// mostAlerts bounds how many alerts HasAlert reads. The alert about an outcome usually follows within
+// seconds. A job with many alerts must not keep the message of its slot waiting.
+const mostAlerts = 1000
+
 // HasAlert reports whether the broker has stored an alert of the same kind about the same outcome. An
-// alert is stored after its outcome is written, so HasAlert reads from a little before e.Time on.
+// alert is stored after its outcome is written, so HasAlert reads the first alerts of the job from a
+// little before e.Time on. It returns false if it does not find it among a thousand.
 func (s *Store) HasAlert(ctx context.Context, e job.Event) (bool, error) {
+	n := 0
 	for old, err := range s.Events(ctx, EventFilter{Job: e.Job, Kind: e.Kind, Since: e.Time.Add(-time.Minute)}) {
+		n++
 		switch {
 		case exchange.IsUnreadable(err):
 		case err != nil:
 			return false, fmt.Errorf("look for an earlier alert about %s: %w", e.ID, err)
 		case old.ID == e.ID && old.Alert == e.Alert && old.Revision == e.Revision:
 			return true, nil
+		}
+		if n == mostAlerts {
+			break
 		}
 	}
 	return false, nil

@@ -60,3 +60,31 @@ func TestEventsAreKept(t *testing.T) {
 		}
 	}
 }
+
+// Each delivery of a slot of long ago looks for its alert. Its job may have had any number since.
+func TestAnAlertIsLookedForAmongTheFirstThousand(t *testing.T) {
+	t.Parallel()
+	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
+	ctx := within(t, natstest.Patience)
+	ended := time.Now().UTC()
+	alert := func(id string) job.Event {
+		return job.Event{V: codec.Version, Kind: job.EventAlert, Alert: job.Failed, ID: id, Job: "report", Time: ended, Revision: 3}
+	}
+	for i := range 1001 {
+		id := "report:@other"
+		switch i {
+		case 999:
+			id = "report:@last"
+		case 1000:
+			id = "report:@beyond"
+		}
+		if err := s.StoreEvent(ctx, alert(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, want := range map[string]bool{"report:@last": true, "report:@beyond": false, "report:@never": false} {
+		if has, err := s.HasAlert(ctx, alert(id)); has != want || err != nil {
+			t.Errorf("%s has an alert: %v, %v; want %v", id, has, err, want)
+		}
+	}
+}
