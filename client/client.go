@@ -188,13 +188,9 @@ func (c *Client) Rights(ctx context.Context) (Rights, error) {
 	if c.cfg.Store == nil {
 		return Rights{}, fmt.Errorf("ask for the rights of the login: %w: the client has no connection", job.ErrUnknown)
 	}
-	answer, err := c.cfg.Store.Request(ctx, &nats.Msg{Subject: layout.PermissionsSubject})
+	login, err := c.cfg.Store.Permissions(ctx)
 	if err != nil {
-		return Rights{}, err
-	}
-	login, err := layout.ParsePermissions(answer.Data)
-	if err != nil {
-		return Rights{}, fmt.Errorf("read the rights of the login: %w", err)
+		return Rights{}, fmt.Errorf("ask for the rights of the login: %w", err)
 	}
 	may := func(subjects []string) bool {
 		return !slices.ContainsFunc(subjects, func(s string) bool { return !login.MayPublish(s) })

@@ -1,11 +1,13 @@
 package kv_test
 
 import (
+	"errors"
 	"net/url"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -49,5 +51,42 @@ func TestSurveyNamesTheClusterOfTheStreams(t *testing.T) {
 				t.Errorf("cluster %q, want %q: %v", v.Cluster, tc.want, err)
 			}
 		})
+	}
+}
+
+// The hub answers too, with what the leaf's connection may do. Sometimes it answers first.
+func TestPermissionsOfALoginAtALeafAreNotThoseOfTheLeaf(t *testing.T) {
+	t.Parallel()
+	hub := natstest.Run(t, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain = "hub", "hub"
+		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", server.RANDOM_PORT
+	})
+	leaf := natstest.Run(t, func(o *server.Options) {
+		o.ServerName, o.JetStream = "leaf", false
+		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: hub.LeafAddr()}}}}
+	})
+	natstest.Eventually(t, "the leaf to reach the hub", func() bool { return leaf.NumLeafNodes() == 1 })
+	inHub, err := jetstream.NewWithDomain(leaf.Conn(), "hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, inHub, kv.Options{})
+	var group errgroup.Group
+	for range 32 {
+		group.Go(func() error {
+			for range 100 {
+				login, err := s.Permissions(t.Context())
+				if err != nil {
+					return err
+				}
+				if !login.MayPublish("$JS.hub.API.INFO") {
+					return errors.New("the login may do what the leaf may do")
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
 	}
 }

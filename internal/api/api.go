@@ -192,12 +192,9 @@ func line(err error) string {
 // mayOperate reports whether this node's login has the permissions of an operator. It returns
 // false if the server does not answer, or does not permit the question.
 func (s *server) mayOperate() bool {
-	const wait = time.Second
-	reply, err := s.conn.Request(layout.PermissionsSubject, nil, wait)
-	if err != nil {
-		return false
-	}
-	login, err := layout.ParsePermissions(reply.Data)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	login, err := s.store.Permissions(ctx)
 	if err != nil {
 		return false
 	}

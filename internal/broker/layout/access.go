@@ -188,15 +188,18 @@ type rule struct {
 	Deny  []string `json:"deny"`
 }
 
-// ParsePermissions reads the answer to PermissionsSubject.
-func ParsePermissions(answer []byte) (Permissions, error) {
+// ParsePermissions reads the answer to PermissionsSubject. server is the ID of the server that answered.
+func ParsePermissions(answer []byte) (p Permissions, server string, err error) {
 	var read struct {
+		Server struct {
+			ID string `json:"id"`
+		} `json:"server"`
 		Data struct {
 			Permissions Permissions `json:"permissions"`
 		} `json:"data"`
 	}
-	err := json.Unmarshal(answer, &read)
-	return read.Data.Permissions, err
+	err = json.Unmarshal(answer, &read)
+	return read.Data.Permissions, read.Server.ID, err
 }
 
 // MayPublish reports whether the login may publish on every subject of the pattern.

@@ -87,16 +87,33 @@ func (s *Space) learnLogin(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, loginWait)
 	defer cancel()
-	reply, err := s.Request(ctx, &nats.Msg{Subject: layout.PermissionsSubject})
+	login, err := s.Permissions(ctx)
 	if err != nil {
 		return
 	}
-	if login, err := layout.ParsePermissions(reply.Data); err == nil {
-		s.login = login
-	}
+	s.login = login
 	for _, stream := range layout.Streams(s.Namespace) {
 		if !s.login.MayPublish(s.API("STREAM.MSG.GET." + stream)) {
 			s.ReadDirectly(stream)
+		}
+	}
+}
+
+// Permissions asks the connected server what the login may do. A server at the other end of a leaf node's
+// connection answers too, with what that connection may do. If its answer comes first, Permissions asks
+// again, until ctx ends.
+func (s *Space) Permissions(ctx context.Context) (layout.Permissions, error) {
+	for pause := wire.NewBackoff(); ; {
+		reply, err := s.Request(ctx, &nats.Msg{Subject: layout.PermissionsSubject})
+		if err != nil {
+			return layout.Permissions{}, err
+		}
+		login, server, err := layout.ParsePermissions(reply.Data)
+		if err != nil || server == s.Conn().ConnectedServerId() {
+			return login, err
+		}
+		if !wire.Wait(ctx, pause.NextBackOff()) {
+			return layout.Permissions{}, context.Cause(ctx)
 		}
 	}
 }
