@@ -437,23 +437,6 @@ func (c *Client) repeat(ctx context.Context, shards []job.Slot, queue string, w 
 	return folded, nil
 }
 
-// publish publishes a slot's message, and repeats it until it is answered or ctx ends. folded
-// reports that the stream had the message already.
-func (c *Client) publish(ctx context.Context, queue string, m core.Message, payload []byte) (folded bool, err error) {
-	for {
-		wait, err := c.cfg.Slots.Publish(queue, m, payload)
-		if err == nil {
-			folded, err = wait(ctx)
-		}
-		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || pause(ctx, publishPause) != nil {
-			return folded, err
-		}
-	}
-}
-
-// publishPause is the pause before a message that was not answered is published again.
-const publishPause = 100 * time.Millisecond
-
 // TriggerResult is the result of one of the orders of TriggerMany.
 type TriggerResult struct {
 	// Run is the run. If Err is not nil, only its Slot is set, whose Token is the key.
