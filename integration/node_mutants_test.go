@@ -166,13 +166,13 @@ var nodeMutants = []nodeMutant{
 	{"moves the watermark past the slots of a job that waits for acknowledgements", "producer", `this.advance(this.least(), signal)`, `this.advance(this.position, signal)`, "", "publication-unanswered P-3"},
 	{"takes any answer to a publication for an acknowledgement", "producer", `body, head)).seq;`, `body, head)).code || true;`, "", "publication-unanswered P-3"},
 	{"triggers a run under no message ID", "orders", `head.set(name, text);
-  let last`, `if (name !== "Nats-Msg-Id") head.set(name, text);
-  let last`, "", "trigger M-4"},
-	{"triggers a run at once that is for later", "orders", `if (at) await setTimer`, `if (false) await setTimer`, "", "trigger-later M-6"},
+  let open`, `if (name !== "Nats-Msg-Id") head.set(name, text);
+  let open`, "", "trigger M-4"},
+	{"triggers a run at once that is for later", "orders", `if (later) await setTimer`, `if (false) await setTimer`, "", "trigger-later M-6"},
 	{"sets a timer by the name of the token", "orders", `slotKey(slot).slice(` + "`${slot.job}.t.`.length)", `slot.token`, "", "trigger-later M-6"},
 	{"leaves the message ID in a timer", "orders", `const { "Nats-Msg-Id": msgID, ...head } = formatMessage(`, `const { "Nats-Msg-Id": msgID } = formatMessage({ slot, node }), head = formatMessage(`, "", "trigger-later M-6"},
 	{"sets a timer whatever stands there", "orders", `"Nats-Expected-Last-Subject-Sequence": "0", `, ``, "", "trigger-later W-1"},
-	{"sets each copy of a timer anew", "orders", `const answer = await store.publish(subject, body, all);`, `all.set("Cronce-Nonce", randomUUID()); const answer = await store.publish(subject, body, all);`, "", "trigger-later W-3"},
+	{"sets each copy of a timer anew", "orders", `const answer = await store.publish(subject, body, head);`, `if (exists.length) head.set("Cronce-Nonce", randomUUID()); const answer = await store.publish(subject, body, head);`, "", "trigger-later W-3"},
 	{"triggers a run with any payload", "orders", `if (Buffer.byteLength(body ?? "") > mostPayload) throw`, `if (false) throw`, "", "trigger-large M-5"},
 	{"refuses the largest payload", "orders", `> mostPayload) throw`, `>= mostPayload) throw`, "", "trigger-large M-5"},
 	{"triggers a run that is there", "orders", `if (key !== undefined && await triggered(`, `if (false && await triggered(`, "", "trigger-later M-7"},

@@ -69,7 +69,7 @@ export interface TriggerOptions {
   key?: string;
   /** Any JSON, at most 256 KiB. Default: the job's own payload. */
   payload?: unknown;
-  /** When to run. Default: at once. Needs nats-server 2.12 or newer. */
+  /** When to run, before the year 2200. Default, and for a time that has passed: at once. A later time needs nats-server 2.12 or newer. */
   at?: Date;
   namespace?: string;
   /** The name that the run's record keeps as its publisher. Default: `node-client`. */

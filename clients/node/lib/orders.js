@@ -9,6 +9,7 @@ import { Store, abortAfter, backOff, pause, repeat } from "./store.js";
 import { rawMember } from "./values.js";
 
 const mostPayload = 262_144;
+const latestTimer = Date.UTC(2200, 0); // the server counts nanoseconds since 1970 in 64 bits
 
 // trigger publishes one run of a job, and returns its slot ID. All triggers with the same job and key, from
 // any program, are one run.
@@ -18,16 +19,17 @@ export async function trigger(nc, job, { key, payload, at, namespace = "cronce",
   if (payload !== undefined && body === undefined) throw new TypeError(`trigger ${id}: the payload is not JSON`);
   if (Buffer.byteLength(body ?? "") > mostPayload) throw new RangeError(`trigger ${id}: the payload has more than ${mostPayload} bytes`);
   if (at !== undefined && Number.isNaN(at.getTime())) throw new TypeError(`trigger ${id}: at is not a valid Date`);
+  if (at >= latestTimer) throw new RangeError(`trigger ${id}: at ${at.toISOString()}: want a time before 2200`);
   const entry = await definition(store, job);
   if (entry.value.job.plan?.shards > 1) throw new Error(`trigger ${id}: the job splits its slots, which this client does not support: use "cronce job trigger"`);
-  const timer = timerOf(namespace, slot);
-  if (key !== undefined && await triggered(store, slot, entry, at !== undefined)) return id;
+  // A run for a time that has passed has no due time: it was not late, nor past its deadline, before it was ordered.
+  const later = at !== undefined && at > (await timeOf(store, "slots") || Date.now());
+  if (key !== undefined && await triggered(store, slot, entry, later)) return id;
   const queue = entry.value.job.queue ?? "default";
-  const due = at && BigInt(at.getTime()) * 1_000_000n;
-  const { "Nats-Msg-Id": msgID, ...head } = formatMessage({ slot, revision: entry.revision, node, due });
+  const { "Nats-Msg-Id": msgID, ...head } = formatMessage({ slot, revision: entry.revision, node, due: later ? BigInt(at.getTime()) * 1_000_000n : undefined });
   const data = body ?? entry.payload, signal = abortAfter(timeout);
-  if (at) await setTimer(store, timer, { id, queue, job, at }, head, data, signal);
-  else await publish(store, `${namespace}.slot.${queue}.${job}`, { ...head, "Nats-Msg-Id": msgID, "Nats-Expected-Stream": `${namespace}_slots` }, data, signal);
+  if (later) await setTimer(store, timerOf(namespace, slot), { id, queue, job, at }, head, data, signal);
+  else await order(store, id, `${namespace}.slot.${queue}.${job}`, { ...head, "Nats-Msg-Id": msgID, "Nats-Expected-Stream": `${namespace}_slots` }, data, signal);
   return id;
 }
 
@@ -38,11 +40,12 @@ const timerOf = (namespace, slot) => `${namespace}.timer.set.${slot.job}.${slotK
 // with which it was ordered, and its timers have this number in their names.
 async function triggered(store, slot, entry, later) {
   const { namespace } = store, { job } = slot;
-  for (const shards of new Set([undefined, ...(entry.value.past ?? []).map((p) => (p.plan?.shards > 1 ? p.plan.shards : undefined))])) {
+  const split = new Set((entry.value.past ?? []).map((p) => p.plan?.shards).filter((n) => n > 1));
+  for (const shards of [undefined, ...split]) {
     if (await store.has(`${namespace}_timers`, timerOf(namespace, shards ? { ...slot, shard: 1, shards } : slot))) return true;
   }
   return (await waits(store, "timers", `${namespace}.timer.due.*.${job}`, slotID(slot), true)) ||
-    (await waits(store, "slots", `${namespace}.slot.*.${job}`, slotID(slot), later)) || Boolean((await store.read("ledger", slotKey(slot))).value);
+    (await waits(store, "slots", `${namespace}.slot.*.${job}`, slotID(slot), later || split.size > 0)) || Boolean((await store.read("ledger", slotKey(slot))).value);
 }
 
 // waits reports whether one of the oldest messages on a subject is that of the run, or of a shard of it.
@@ -57,7 +60,7 @@ async function waits(store, name, subject, id, all) {
     throw err;
   });
   const stored = Date.parse(oldest?.headers?.get("Nats-Time-Stamp"));
-  if (Number.isNaN(stored) || (!all && (await timeOf(store, stream)) - stored < 105_000)) return false;
+  if (Number.isNaN(stored) || (!all && (await timeOf(store, name)) - stored < 105_000)) return false;
   const { direct } = await jetstreamManager(store.nc, { checkAPI: false });
   let found = false;
   const batch = await direct.getBatch(stream, {
@@ -76,14 +79,17 @@ async function waits(store, name, subject, id, all) {
   return found;
 }
 
-// timeOf returns the time of the server's clock in ms, or NaN if the login may not ask for it.
-async function timeOf(store, stream) {
-  const answer = await store.nc.request(`$JS.API.STREAM.INFO.${stream}`, "", { timeout: 2000 }).catch((err) => {
+// infoOf returns what the server says about a stream, or undefined if the login may not ask.
+async function infoOf(store, name) {
+  const answer = await store.nc.request(`$JS.API.STREAM.INFO.${store.namespace}_${name}`, "", { timeout: 2000 }).catch((err) => {
     if (err.cause instanceof PermissionViolationError) return undefined;
     throw err;
   });
-  return Date.parse(answer?.json().ts);
+  return answer?.json();
 }
+
+// timeOf returns the time of the server's clock in ms, or NaN if the login may not ask for it.
+const timeOf = async (store, name) => Date.parse((await infoOf(store, name))?.ts);
 
 async function definition(store, job) {
   const found = await store.read("jobs", job);
@@ -91,36 +97,36 @@ async function definition(store, job) {
   return { ...found, payload: rawMember(rawMember(found.text, "job") ?? "{}", "payload") ?? "" };
 }
 
-// publish repeats the same message until the stream has stored it.
-async function publish(store, subject, headers, body, signal) {
+// order repeats the same message until it is known whether the stream has it. exists has the error codes that say so
+// too, and busy those of a copy that may be stored if it is sent again.
+async function order(store, id, subject, headers, body, signal, { exists = [], busy = [10158] } = {}) {
   const head = newHeaders();
   for (const [name, text] of Object.entries(headers)) head.set(name, text);
-  let last = "not answered";
+  let open = 0, last = "not answered"; // open counts the copies that may have been stored, or may still be
   const answer = await repeat(async () => {
+    open++;
     const answer = await store.publish(subject, body, head);
     last = answer.description;
-    return answer.unknown || answer.code === 10158 ? undefined : answer;
+    if (answer.seq || exists.includes(answer.code)) return answer;
+    if (answer.unknown && !answer.denied) return undefined;
+    open--;
+    return open === 0 && !busy.includes(answer.code) ? answer : undefined;
   }, backOff, signal);
-  if (!answer?.seq) throw new Error(`trigger ${headers["Cronce-Slot"]}: ${last}; whether it runs is not known: trigger it again with the same key`);
+  if (answer?.seq || exists.includes(answer?.code)) return;
+  if (answer) throw new Error(`trigger ${id}: ${answer.description}${answer.code === 10188 ? ": timers need nats-server 2.12 or newer" : ""}`);
+  throw new Error(`trigger ${id}: ${last}; whether it runs is not known: trigger it again with the same key`);
 }
 
 // setTimer stores a message that the server will publish at the time of the run. A conflict means that the
 // timer exists.
 async function setTimer(store, subject, { id, queue, job, at }, head, body, signal) {
   const { namespace } = store;
+  if ((await infoOf(store, "timers"))?.error?.err_code === 10059) throw new Error(`trigger ${id}: namespace ${namespace} has no stream of timers: "cronce setup" creates it on nats-server 2.12 or newer`);
   const headers = {
     ...head, "Nats-Schedule": `@at ${at.toISOString()}`, "Nats-Schedule-Target": `${namespace}.timer.due.${queue}.${job}`,
     "Nats-Expected-Stream": `${namespace}_timers`, "Nats-Expected-Last-Subject-Sequence": "0", "Cronce-Nonce": randomUUID(),
   };
-  const all = newHeaders();
-  for (const [name, text] of Object.entries(headers)) all.set(name, text);
-  const answer = await repeat(async () => {
-    const answer = await store.publish(subject, body, all);
-    return answer.unknown || answer.code === 10164 ? undefined : answer;
-  }, backOff, signal);
-  if (answer?.seq || answer?.code === 10071) return;
-  if (answer) throw new Error(`trigger ${id}: ${answer.description}: timers need nats-server 2.12 or newer`);
-  throw new Error(`trigger ${id}: the timer was not acknowledged; trigger it again with the same key`);
+  await order(store, id, subject, headers, body, signal, { exists: [10071], busy: [10164] });
 }
 
 // wait returns the outcome of a slot when there is one. It reads the record at its stream's leader, often at

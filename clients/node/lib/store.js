@@ -169,13 +169,14 @@ export class Store {
     return undefined;
   }
 
-  // publish sends one message to a stream: {seq}, {code, description}, or {unknown}.
+  // publish sends one message to a stream: {seq}, {code, description}, or {unknown}. denied says that the login may not
+  // publish to the subject. If several copies are under way, it may be about any of them.
   async publish(subject, body, head) {
     let answer;
     try {
       answer = (await this.nc.request(subject, body, { headers: head, timeout: listening })).json();
     } catch (err) {
-      return { unknown: true, description: err.message };
+      return { unknown: true, denied: err.cause instanceof PermissionViolationError, description: err.message };
     }
     if (!answer?.error) return answer?.seq ? { seq: answer.seq } : { unknown: true, description: "not an acknowledgement" };
     const { err_code: code, description } = answer.error;

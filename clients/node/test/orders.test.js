@@ -4,22 +4,26 @@ import { PermissionViolationError, headers } from "@nats-io/transport-node";
 import { trigger, wait } from "../index.js";
 
 // broker has the job j, and one message that waits in the stream of slots, of the run j:@k. It answers a
-// direct request for the oldest message of a stream as oldest says; its clock is at now.
-function broker(oldest, now) {
-  const published = [], open = new Set();
-  const definition = Buffer.from(JSON.stringify({ v: 1, job: { name: "j" } })).toString("base64");
+// direct request for the oldest message of a stream as oldest says; its clock is at now. answers are those to the first
+// publications, in order; an Error is the failure of the request.
+function broker(oldest, now, { answers = [], timers = true, past } = {}) {
+  const published = [], heads = [], open = new Set();
+  const definition = Buffer.from(JSON.stringify({ v: 1, job: { name: "j" }, past })).toString("base64");
   return {
-    published, open,
+    published, heads, open,
     options: { inboxPrefix: "_INBOX" },
     features: { get: () => ({ ok: true }) },
-    async request(subject) {
+    async request(subject, body, { headers: head } = {}) {
       if (subject.startsWith("$JS.API.DIRECT.GET.")) return oldest(subject);
       const json = (value) => ({ json: () => value });
       if (subject === "$JS.API.STREAM.MSG.GET.KV_cronce_jobs") return json({ message: { seq: 1, time: "2026-11-26T00:00:00Z", data: definition } });
-      if (subject.startsWith("$JS.API.STREAM.INFO.")) return json({ ts: now });
+      if (subject.startsWith("$JS.API.STREAM.INFO.")) return json(subject.endsWith("_timers") && !timers ? { error: { err_code: 10059 } } : { ts: now });
       if (subject.startsWith("$JS.API.")) return json({ error: { err_code: 10037 } });
       published.push(subject);
-      return json({ seq: 1 });
+      heads.push(Object.fromEntries([...head].map(([name, values]) => [name, values[0]])));
+      const answer = answers.shift() ?? { seq: 1 };
+      if (answer instanceof Error) throw answer;
+      return json(answer);
     },
     subscribe(inbox, { callback }) {
       open.add(callback);
@@ -62,6 +66,59 @@ test("trigger takes any timeout", async () => {
     await trigger(nc, "j", { timeout });
     assert.equal(nc.published.length, 1);
   }
+});
+
+// The messages of its shards have other message IDs, so the stream would not fold the message of the whole.
+test("trigger publishes no run that was ordered a moment ago, when its job split its slots", async () => {
+  const past = [{ from: "2026-11-01T00:00:00Z", plan: { schedule: "none", shards: 2 } }];
+  const nc = broker((subject) => (subject.endsWith("_slots") ? stored() : none()), "2026-11-26T00:00:10Z", { past });
+  await trigger(nc, "j", { key: "k" });
+  assert.deepEqual(nc.published, []);
+});
+
+// The deadline of the job and its lateness would count from the time in the past.
+test("trigger for a time that has passed by the broker's clock is due when it is ordered", async () => {
+  for (const [at, subject, due] of [
+    ["2026-11-26T00:00:00Z", "cronce.slot.default.j", undefined], ["2026-11-25T00:00:00Z", "cronce.slot.default.j", undefined],
+    ["2026-11-26T00:00:00.001Z", "cronce.timer.set.j.k", "2026-11-26T00:00:00.001Z"],
+  ]) {
+    const nc = broker(none, "2026-11-26T00:00:00Z");
+    await trigger(nc, "j", { key: "k", at: new Date(at) });
+    assert.deepEqual([nc.published, nc.heads[0]["Cronce-Due"]], [[subject], due], at);
+  }
+});
+
+test("trigger refuses a time that no timer can have", async () => {
+  const nc = broker(none, "2026-11-26T00:00:00Z");
+  await assert.rejects(trigger(nc, "j", { at: new Date("2200-01-01T00:00:00Z") }), /before 2200/);
+  assert.deepEqual(nc.published, []);
+});
+
+test("trigger says of a timer that was refused after an unanswered copy only that it is not known", async () => {
+  const refused = { error: { err_code: 10077, description: "maximum messages exceeded" } };
+  const nc = broker(none, "2026-11-26T00:00:00Z", { answers: [new Error("timeout"), refused, refused, { seq: 3 }] });
+  await trigger(nc, "j", { key: "k", at: new Date("2026-11-27T00:00:00Z") });
+  assert.equal(nc.published.length, 4);
+});
+
+test("trigger says why the server refuses a timer", async () => {
+  for (const [answer, why] of [
+    [{ error: { err_code: 10077, description: "maximum messages exceeded" } }, /^trigger j:@k: maximum messages exceeded$/],
+    [{ error: { err_code: 10188, description: "message schedules is disabled" } }, /message schedules is disabled: .*nats-server 2.12/],
+    [Object.assign(new Error("not permitted"), { cause: new PermissionViolationError("no", "publish", "x") }), /^trigger j:@k: not permitted$/],
+  ]) {
+    const nc = broker(none, "2026-11-26T00:00:00Z", { answers: [answer] });
+    await assert.rejects(trigger(nc, "j", { key: "k", at: new Date("2026-11-27T00:00:00Z") }), { message: why });
+    assert.equal(nc.published.length, 1);
+  }
+});
+
+test("trigger says at once that a namespace has no timers, or that the login may not trigger the job", async () => {
+  const bare = broker(none, "2026-11-26T00:00:00Z", { timers: false });
+  await assert.rejects(trigger(bare, "j", { key: "k", at: new Date("2026-11-27T00:00:00Z") }), /no stream of timers/);
+  const denied = broker(none, "2026-11-26T00:00:00Z", { answers: [Object.assign(new Error("not permitted"), { cause: new PermissionViolationError("no", "publish", "x") })] });
+  await assert.rejects(trigger(denied, "j", { key: "k" }), { message: "trigger j:@k: not permitted" });
+  assert.deepEqual([bare.published.length, denied.published.length], [0, 1]);
 });
 
 test("wait rejects if there is no such namespace", async () => {
