@@ -3,6 +3,7 @@ package kv_test
 import (
 	"errors"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -88,5 +89,26 @@ func TestPermissionsOfALoginAtALeafAreNotThoseOfTheLeaf(t *testing.T) {
 	}
 	if err := group.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The connected server has no system account, so it does not answer. A caller may have no deadline.
+func TestPermissionsOfALoginAreUnknownIfOnlyTheHubAnswers(t *testing.T) {
+	t.Parallel()
+	hub := natstest.Run(t, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain = "hub", "hub"
+		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", server.RANDOM_PORT
+	})
+	leaf := natstest.Run(t, func(o *server.Options) {
+		o.ServerName, o.JetStream, o.NoSystemAccount = "leaf", false, true
+		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: hub.LeafAddr()}}}}
+	})
+	natstest.Eventually(t, "the leaf to reach the hub", func() bool { return leaf.NumLeafNodes() == 1 })
+	inHub, err := jetstream.NewWithDomain(leaf.Conn(), "hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, inHub, kv.Options{}).Permissions(within(t, natstest.Patience)); !errors.Is(err, job.ErrUnknown) || !strings.Contains(err.Error(), "behind the connected one") {
+		t.Errorf("got %v, want that they are unknown", err)
 	}
 }

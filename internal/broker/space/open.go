@@ -99,11 +99,16 @@ func (s *Space) learnLogin(ctx context.Context) {
 	}
 }
 
+// maxForeignAnswers bounds the answers of other servers that Permissions takes for a reason to ask again.
+const maxForeignAnswers = 10
+
 // Permissions asks the connected server what the login may do. A server at the other end of a leaf node's
 // connection answers too, with what that connection may do. If its answer comes first, Permissions asks
-// again, until ctx ends.
+// again. A server without a system account never answers: if only others do, the error wraps
+// job.ErrUnknown.
 func (s *Space) Permissions(ctx context.Context) (layout.Permissions, error) {
-	for pause := wire.NewBackoff(); ; {
+	pause := wire.NewBackoff()
+	for range maxForeignAnswers {
 		reply, err := s.Request(ctx, &nats.Msg{Subject: layout.PermissionsSubject})
 		if err != nil {
 			return layout.Permissions{}, err
@@ -116,6 +121,7 @@ func (s *Space) Permissions(ctx context.Context) (layout.Permissions, error) {
 			return layout.Permissions{}, context.Cause(ctx)
 		}
 	}
+	return layout.Permissions{}, fmt.Errorf("%w: only servers behind the connected one answered", job.ErrUnknown)
 }
 
 // notSetUp returns the error for a namespace that is not set up completely.
