@@ -91,6 +91,19 @@ func TestJobResumeSaysThatTheMessagesOfAJobThatTheyStartWait(t *testing.T) {
 	}
 }
 
+// They are recorded as soon as their turn comes, so none is counted and none is caught up.
+func TestJobResumeSaysThatTheSlotsOfAJobAfterOthersWereMissed(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t)
+	f.apply(t, []string{`name: extract, schedule: "@hourly"`, `name: load, after: [extract]`})
+	f.ok(t, "job", "pause", "load")
+	for _, out := range []string{f.ok(t, "job", "show", "load"), f.ok(t, "job", "resume", "load", "--dry-run"), f.ok(t, "job", "resume", "load")} {
+		if !strings.Contains(out, "is recorded as missed, and none will run") || strings.Contains(out, "with policy") {
+			t.Errorf("got %s", out)
+		}
+	}
+}
+
 func TestJobApplyToAPausedJobSaysThatItsSlotsWaitForItsEnd(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t)

@@ -113,8 +113,11 @@ func resumption(would client.Resumption) string {
 
 // missed says which runs the end of a job's pause brings. n slots were missed, and runs of them will run.
 func missed(j job.Job, n, runs int) string {
-	if j.On.Stream != "" {
+	switch {
+	case j.On.Stream != "":
 		return fmt.Sprintf("the messages of stream %s wait there, and will run", j.On.Stream)
+	case len(j.After) > 0:
+		return "each slot whose turn came is recorded as missed, and none will run"
 	}
 	return fmt.Sprintf("%d missed; with policy %s, %d will run", n, j.WithDefaults().CatchUp.Policy, runs)
 }

@@ -117,6 +117,35 @@ func TestPagesOfJobsSayWhatIsWritten(t *testing.T) {
 	}
 }
 
+// No slot of such a job falls due while it is paused: a count of them would always be 0.
+func TestPagesOfAPausedJobWithoutAScheduleSayWhatItsEndBrings(t *testing.T) {
+	t.Parallel()
+	a := newJobs(t)
+	for name, want := range map[string]struct {
+		job         job.Job
+		pause, then string
+	}{
+		"charge": {job.Job{On: job.On{Stream: "ORDERS", Subject: "orders.paid"}}, "messages of stream ORDERS wait there until", "messages of stream ORDERS wait there, and w"},
+		"load":   {job.Job{After: []string{"daily"}}, "each slot whose turn comes is recorded as missed, until", "is recorded as missed"},
+	} {
+		want.job.Name = name
+		if _, err := a.client.Apply(t.Context(), []job.Job{want.job}, client.ApplyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, text := a.whole(t, "jobs/"+name+"/pause"); !strings.Contains(text, want.pause) {
+			t.Errorf("the page that pauses it: %s", text)
+		}
+		if _, err := a.client.Pause(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range []string{"jobs/" + name, "jobs/" + name + "/resume", "jobs:bulk?order=resume&job=" + name} {
+			if _, _, text := a.whole(t, page); !strings.Contains(text, want.then) || strings.Contains(text, "; policy") || strings.Contains(text, "have fallen due") {
+				t.Errorf("%s: %s", page, text)
+			}
+		}
+	}
+}
+
 func TestFieldsSayWhatIsWrongAndKeepWhatWasTyped(t *testing.T) {
 	t.Parallel()
 	a := newJobs(t)

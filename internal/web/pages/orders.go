@@ -154,7 +154,14 @@ func showPause(r *shell.Request, o *order) error {
 		return nil
 	}
 	o.Ready = true
-	o.Says = append(o.Says, "From now on, none of its slots is published until it is resumed. Slots that were published before still run, and it can be triggered.")
+	begins := "none of its slots is published until it is resumed"
+	switch {
+	case u.Job.On.Stream != "":
+		begins = "the messages of stream " + u.Job.On.Stream + " wait there until it is resumed"
+	case len(u.Job.After) > 0:
+		begins = "each slot whose turn comes is recorded as missed, until it is resumed"
+	}
+	o.Says = append(o.Says, "From now on, "+begins+". Slots that were published before still run, and it can be triggered.")
 	var next []string
 	loc := r.Prefs.In(u.Job.WithDefaults().Timezone)
 	for at := range u.Slots(u.Now, time.Time{}, 3) {
@@ -180,6 +187,10 @@ func resumeWords(d client.Resumption) string {
 	}
 	policy := d.Job.WithDefaults().CatchUp.Policy
 	switch {
+	case d.Job.On.Stream != "":
+		return "the messages of stream " + d.Job.On.Stream + " wait there, and will run."
+	case len(d.Job.After) > 0:
+		return "each slot whose turn came during the pause is recorded as missed, and will not run. Its next slots run."
 	case d.Missed == 0:
 		return "no slot was missed during the pause. Its next slots run as planned."
 	case d.Missed == 1:
