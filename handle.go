@@ -17,8 +17,8 @@ import (
 // Handle may be called after Run has begun, even from a handler. It does not wait for the broker: Run
 // writes the job within moments, or as soon as the broker answers, and begins to work on the job's
 // queue unless WithQueues leaves it out. A job that is new to the registry has slots from then on.
-// If Remove has removed another definition of the job before, this one is an edit: Run also writes
-// it if it is one that was replaced earlier.
+// If Remove has removed another definition of the job since Run began, and the registry still has that
+// one, this one is an edit: Run also writes it if it is one that was replaced earlier.
 //
 // The error wraps job.ErrInvalid if the job is invalid, if it has a handler here already, or if Run
 // has returned. To replace a handler, call Remove first.

@@ -307,6 +307,48 @@ func TestHandleBringsAnEarlierDefinitionBackIfItReplacesAnotherOne(t *testing.T)
 	}
 }
 
+// A program that always changes a job soon after its start may be in a crash loop.
+func TestHandleRevertsNoLaterEditOfAnotherProgram(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	later, _ := scheduler(t, srv)
+	running(t, later)
+	store := stored(t, srv)
+	schedule := func() string {
+		e, _, _ := store.Jobs().Read(t.Context(), "sync")
+		return e.Job.Schedule
+	}
+	handle := func(s *cronce.Scheduler, at string) {
+		t.Helper()
+		if err := s.Handle(job.Job{Name: "sync", Schedule: at}, nothing); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Trigger(t.Context(), "sync", cronce.TriggerOptions{}); err != nil { // it waits for the registry
+			t.Fatal(err)
+		}
+	}
+	start := func() {
+		t.Helper()
+		s, _ := scheduler(t, srv)
+		stop := running(t, s)
+		handle(s, "@hourly")
+		if err := s.Remove("sync"); err != nil {
+			t.Fatal(err)
+		}
+		handle(s, "@daily")
+		stop()
+	}
+	start()
+	if at := schedule(); at != "@daily" {
+		t.Fatalf("after the first start the schedule is %s, want @daily", at)
+	}
+	handle(later, "@weekly")
+	start()
+	if at := schedule(); at != "@weekly" {
+		t.Errorf("after the second start the schedule is %s: a start has reverted a later edit", at)
+	}
+}
+
 // The process tries a job that the registry refuses again and again.
 func TestHandleWritesEachEditOnceAlthoughAnotherJobIsRefused(t *testing.T) {
 	t.Parallel()

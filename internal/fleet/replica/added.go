@@ -10,6 +10,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
@@ -17,6 +18,13 @@ import (
 // maxAddedRetry bounds the pause before a job that could not be applied to the registry is tried
 // again.
 const maxAddedRetry = 30 * time.Second
+
+// maxDropped bounds the dropped jobs that addedJobs remembers: at least the newest maxDropped, and at
+// most twice as many. A program may add and drop jobs with new names for as long as it runs.
+const maxDropped = 10_000
+
+// maxReplaced bounds the definitions that one added job may replace.
+const maxReplaced = 50
 
 // addedJobs are the jobs that Add has added and that are not in the registry yet. It is safe for
 // concurrent use.
@@ -26,26 +34,22 @@ type addedJobs struct {
 	mu      sync.Mutex
 	serial  int
 	byName  map[string]addedJob
-	dropped map[string]droppedJob
+	dropped [2]map[string][]string // hashes of the definitions that Drop has removed: the newer jobs, and the older ones
 }
 
-// addedJob is a job with the serial number of its call of Add. edit reports that it replaces another
-// definition, which this process dropped.
+// addedJob is a job with the serial number of its call of Add.
 type addedJob struct {
-	job    job.Job
-	edit   bool
+	job job.Job
+
+	// replaces are the hashes of the other definitions of the job that this process had before. If the
+	// registry has one of them, the job is an edit of it.
+	replaces []string
+
 	serial int
 }
 
-// droppedJob is the hash of a job that Drop has removed. edit reports that it was an edit that the
-// registry has not taken yet.
-type droppedJob struct {
-	hash string
-	edit bool
-}
-
 func newAddedJobs() *addedJobs {
-	return &addedJobs{notify: make(chan struct{}, 1), byName: map[string]addedJob{}, dropped: map[string]droppedJob{}}
+	return &addedJobs{notify: make(chan struct{}, 1), byName: map[string]addedJob{}, dropped: [2]map[string][]string{{}, {}}}
 }
 
 // hashOf returns the hash of a job that was validated. Its JSON is that of the registry.
@@ -57,29 +61,43 @@ func hashOf(j job.Job) string {
 func (l *addedJobs) add(j job.Job) {
 	l.mu.Lock()
 	l.serial++
-	before, ok := l.dropped[j.Name]
-	l.byName[j.Name] = addedJob{j, ok && (before.edit || before.hash != hashOf(j)), l.serial}
-	delete(l.dropped, j.Name)
+	a := addedJob{job: j, serial: l.serial}
+	for _, dropped := range l.dropped {
+		a.replaces = append(a.replaces, dropped[j.Name]...)
+		delete(dropped, j.Name)
+	}
+	hash := hashOf(j)
+	a.replaces = slices.DeleteFunc(a.replaces, func(h string) bool { return h == hash })
+	l.byName[j.Name] = a
 	l.mu.Unlock()
 	core.TrySend(l.notify, struct{}{})
 }
 
-func (l *addedJobs) drop(j job.Job) {
+// drop notes that a job was removed. Unless the replica is applying its jobs already, the registry cannot
+// have the job from this process, and a job of that name that is added later is no edit of it.
+func (l *addedJobs) drop(j job.Job, applying bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dropped[j.Name] = droppedJob{hashOf(j), l.byName[j.Name].edit}
+	replaces := l.byName[j.Name].replaces
 	delete(l.byName, j.Name)
+	if !applying {
+		return
+	}
+	if len(l.dropped[0]) == maxDropped {
+		l.dropped = [2]map[string][]string{{}, l.dropped[0]}
+	}
+	l.dropped[0][j.Name] = codec.Last(append(replaces, hashOf(j)), maxReplaced)
 }
 
 // get returns the jobs, and apart from them those that are edits. Call done with those that are in the
 // registry.
-func (l *addedJobs) get() (jobs, edits []job.Job, done func(...job.Job)) {
+func (l *addedJobs) get() (jobs []job.Job, edits []addedJob, done func(...job.Job)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	upTo := l.serial
 	for _, a := range l.byName {
-		if a.edit {
-			edits = append(edits, a.job)
+		if len(a.replaces) > 0 {
+			edits = append(edits, a)
 		} else {
 			jobs = append(jobs, a.job)
 		}
@@ -99,8 +117,9 @@ func (l *addedJobs) get() (jobs, edits []job.Job, done func(...job.Job)) {
 // applies the job to the registry, as Apply does, and repeats that until the registry has
 // answered. It may be called at any time.
 //
-// If Drop has removed another definition of the job, the program wants the change: Run applies the
-// job with force. A program that has just started may be an old one that starts again and again.
+// If Drop has removed another definition of the job, and the registry still has that one, the program
+// wants the change: Run applies the job with force. If the registry has a third definition, a later edit
+// has replaced the dropped one, and a program in a crash loop must not revert that edit.
 func (r *Replica) Add(j job.Job) {
 	r.mu.Lock()
 	r.jobs = append(r.jobs, j)
@@ -112,7 +131,7 @@ func (r *Replica) Add(j job.Job) {
 func (r *Replica) Drop(name string) {
 	r.mu.Lock()
 	if i := slices.IndexFunc(r.jobs, func(j job.Job) bool { return j.Name == name }); i >= 0 {
-		r.added.drop(r.jobs[i])
+		r.added.drop(r.jobs[i], r.applying)
 		r.jobs = slices.Delete(r.jobs, i, i+1)
 	}
 	r.mu.Unlock()
@@ -168,23 +187,23 @@ func (r *Replica) applyAdded(ctx context.Context) {
 	}
 }
 
-// applyBoth applies the jobs, and the edits with force, and calls done with those that are in the registry.
-// Each edit is applied by itself: one that is written must not be written again because another one fails,
-// since it would then revert a later edit.
-func (r *Replica) applyBoth(ctx context.Context, jobs, edits []job.Job, done func(...job.Job)) error {
+// applyBoth applies the jobs and the edits, and calls done with those that are in the registry. Each edit
+// is applied by itself: one that is written must not be written again because another one fails, since it
+// would then revert a later edit.
+func (r *Replica) applyBoth(ctx context.Context, jobs []job.Job, edits []addedJob, done func(...job.Job)) error {
 	var failed []error
-	apply := func(jobs []job.Job, force bool) {
-		if err := r.apply(ctx, jobs, force); err != nil {
+	apply := func(a *applying, jobs ...job.Job) {
+		if err := a.run(ctx, jobs); err != nil {
 			failed = append(failed, err)
 			return
 		}
 		done(jobs...)
 	}
 	if len(jobs) > 0 {
-		apply(jobs, false)
+		apply(&applying{Replica: r}, jobs...)
 	}
-	for _, j := range edits {
-		apply([]job.Job{j}, true)
+	for _, e := range edits {
+		apply(&applying{Replica: r, replaces: e.replaces}, e.job)
 	}
 	return errors.Join(failed...)
 }

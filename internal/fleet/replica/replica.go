@@ -142,8 +142,9 @@ type Replica struct {
 	settingUp       chan struct{}
 	registryCreated time.Time
 
-	mu   sync.Mutex
-	jobs []job.Job // those of this process
+	mu       sync.Mutex
+	jobs     []job.Job // those of this process
+	applying bool      // Run has begun to apply them to the registry
 }
 
 // New returns a replica; see Run.

@@ -64,8 +64,9 @@ func (r *Replica) setUpAgain(ctx context.Context) bool {
 func (r *Replica) applyOwn(ctx context.Context) error {
 	r.mu.Lock()
 	jobs := slices.Clone(r.jobs)
+	r.applying = true
 	r.mu.Unlock()
-	return r.apply(ctx, jobs, false)
+	return (&applying{Replica: r}).run(ctx, jobs)
 }
 
 // keepWatching runs watch. If watch fails because the namespace is gone, keepWatching sets the

@@ -52,18 +52,25 @@ func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
 	r.mu.Lock()
 	r.jobs = slices.Clone(jobs)
 	r.mu.Unlock()
-	return r.apply(ctx, jobs, force)
+	return (&applying{Replica: r, force: force}).run(ctx, jobs)
 }
 
-func (r *Replica) apply(ctx context.Context, jobs []job.Job, force bool) error {
-	a := &applying{Replica: r, force: force, mayWrite: true, all: len(jobs)}
+func (a *applying) run(ctx context.Context, jobs []job.Job) error {
+	a.mayWrite, a.all = true, len(jobs)
 	defer a.reportProgress()()
 	left := make([]pendingJob, len(jobs))
 	for i, j := range jobs {
-		r.view.Keep(j.Name)
+		a.view.Keep(j.Name)
 		left[i].ours = j
 	}
-	err := a.readMany(ctx, left)
+	read := a.readMany
+	if len(a.replaces) > 0 {
+		read = func(ctx context.Context, jobs []pendingJob) (err error) {
+			left, err = a.readLeader(ctx, jobs)
+			return err
+		}
+	}
+	err := read(ctx, left)
 	for err == nil && len(left) > 0 {
 		left, err = a.round(ctx, left)
 		if err == nil {
@@ -77,6 +84,9 @@ func (r *Replica) apply(ctx context.Context, jobs []job.Job, force bool) error {
 type applying struct {
 	*Replica
 	force bool
+
+	// replaces are the hashes of stored definitions that the jobs replace as with force.
+	replaces []string
 
 	// mayWrite is true until the server denies a write.
 	mayWrite bool
@@ -227,7 +237,7 @@ func (a *applying) round(ctx context.Context, jobs []pendingJob) (conflicts []pe
 		if failed != nil || ctx.Err() != nil {
 			break
 		}
-		next, change, err := plans.Upsert(t.old, t.ours, a.cfg.Owner, a.identity, a.force)
+		next, change, err := plans.Upsert(t.old, t.ours, a.cfg.Owner, a.identity, a.force || a.isReplaced(t.old))
 		if err != nil {
 			failed = fmt.Errorf("job %s: %w", t.ours.Name, err)
 			break
@@ -252,6 +262,15 @@ func (a *applying) round(ctx context.Context, jobs []pendingJob) (conflicts []pe
 		failed = ctx.Err()
 	}
 	return conflicts, failed
+}
+
+// isReplaced reports whether the entry has one of the definitions that the jobs replace.
+func (a *applying) isReplaced(old *plans.Entry) bool {
+	if old == nil || len(a.replaces) == 0 {
+		return false
+	}
+	hash, err := old.Job.Hash()
+	return err == nil && slices.Contains(a.replaces, hash)
 }
 
 func (a *applying) handleAnswer(o answer) error {
