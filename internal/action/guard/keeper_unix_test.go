@@ -37,6 +37,9 @@ func TestCommandsEndWithTheLeaseWhenTheWorkerReadsNothing(t *testing.T) {
 		worker.Close()
 		_ = guard.Wait()
 	})
+	if err := worker.SetWriteDeadline(time.Now().Add(2 * time.Minute)); err != nil { // a guard that stops reading blocks the writes
+		t.Fatal(err)
+	}
 	const n = 60
 	read, write, err := os.Pipe()
 	if err != nil {
