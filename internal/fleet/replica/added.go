@@ -89,6 +89,14 @@ func (l *addedJobs) drop(j job.Job, applying bool) {
 	l.dropped[0][j.Name] = codec.Last(append(replaces, hashOf(j)), maxReplaced)
 }
 
+// waits reports whether a job of this name is not in the registry yet.
+func (l *addedJobs) waits(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, waits := l.byName[name]
+	return waits
+}
+
 // get returns the jobs, and apart from them those that are edits. Call done with those that are in the
 // registry.
 func (l *addedJobs) get() (jobs []job.Job, edits []addedJob, done func(...job.Job)) {
@@ -187,23 +195,26 @@ func (r *Replica) applyAdded(ctx context.Context) {
 	}
 }
 
-// applyBoth applies the jobs and the edits, and calls done with those that are in the registry. Each edit
-// is applied by itself: one that is written must not be written again because another one fails, since it
-// would then revert a later edit.
+// applyBoth applies the jobs and the edits, and calls done with those that are in the registry. If the
+// jobs together fail, it applies each by itself, so that none waits for one that the registry refuses. Each
+// edit is applied by itself from the first: one that is written must not be written again because another
+// one fails, since it would then revert a later edit.
 func (r *Replica) applyBoth(ctx context.Context, jobs []job.Job, edits []addedJob, done func(...job.Job)) error {
-	var failed []error
-	apply := func(a *applying, jobs ...job.Job) {
-		if err := a.run(ctx, jobs); err != nil {
-			failed = append(failed, err)
-			return
+	apply := func(replaces []string, jobs ...job.Job) error {
+		err := (&applying{Replica: r, replaces: replaces}).run(ctx, jobs)
+		if err == nil {
+			done(jobs...)
 		}
-		done(jobs...)
+		return err
 	}
-	if len(jobs) > 0 {
-		apply(&applying{Replica: r}, jobs...)
+	var failed []error
+	if len(jobs) < 2 || apply(nil, jobs...) != nil {
+		for _, j := range jobs {
+			failed = append(failed, apply(nil, j))
+		}
 	}
 	for _, e := range edits {
-		apply(&applying{Replica: r, replaces: e.replaces}, e.job)
+		failed = append(failed, apply(e.replaces, e.job))
 	}
 	return errors.Join(failed...)
 }

@@ -3,7 +3,10 @@ package replica
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
@@ -99,5 +102,50 @@ func TestAddedJobIsInTheRegistryWhenItIsDone(t *testing.T) {
 	}
 	if _, _, err := store.Jobs().Read(t.Context(), "sync"); err != nil || len(written) != 1 {
 		t.Errorf("%d jobs are done, and the registry has it: %v", len(written), err)
+	}
+}
+
+// large is a job that the registry of smallStore refuses.
+var large = job.Job{Name: "large", Schedule: "@hourly", Payload: []byte(`"` + strings.Repeat("x", 80<<10) + `"`)}
+
+func smallStore(t *testing.T) *kv.Store {
+	t.Helper()
+	srv := natstest.Run(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })
+	store, err := kv.Open(t.Context(), srv.JetStream(), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func TestAddedJobDoesNotWaitForOneThatTheRegistryRefuses(t *testing.T) {
+	t.Parallel()
+	store := smallStore(t)
+	r := New(Config{Store: store, Owner: plans.OwnerCode})
+	var written []string
+	err := r.applyBoth(t.Context(), []job.Job{large, {Name: "sync", Schedule: "@hourly"}}, nil, func(jobs ...job.Job) {
+		for _, j := range jobs {
+			written = append(written, j.Name)
+		}
+	})
+	if err == nil || !slices.Equal(written, []string{"sync"}) {
+		t.Errorf("%v are done, and the error is %v; want only sync done, and an error about the large job", written, err)
+	}
+	if _, _, err := store.Jobs().Read(t.Context(), "sync"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Run would end otherwise if such a job is added while it begins, and go on if it is added a moment later.
+func TestReplicaStartsAlthoughTheRegistryRefusesAnAddedJob(t *testing.T) {
+	t.Parallel()
+	store := smallStore(t)
+	r := New(Config{Store: store, Owner: plans.OwnerCode, Jobs: []job.Job{{Name: "sync", Schedule: "@hourly"}}})
+	r.Add(large)
+	if err := r.applyOwn(t.Context()); err != nil {
+		t.Errorf("apply the jobs at the start: %v", err)
+	}
+	if _, _, err := store.Jobs().Read(t.Context(), "sync"); err != nil {
+		t.Errorf("the registry has no other job: %v", err)
 	}
 }

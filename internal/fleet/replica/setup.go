@@ -60,10 +60,11 @@ func (r *Replica) setUpAgain(ctx context.Context) bool {
 	return false
 }
 
-// applyOwn applies the jobs of this process to the registry, at the start or to a new registry.
+// applyOwn applies the jobs of this process to the registry, at the start or to a new registry. It leaves
+// out the jobs that applyAdded has yet to apply: if the registry refuses one of them, the replica goes on.
 func (r *Replica) applyOwn(ctx context.Context) error {
 	r.mu.Lock()
-	jobs := slices.Clone(r.jobs)
+	jobs := slices.DeleteFunc(slices.Clone(r.jobs), func(j job.Job) bool { return r.added.waits(j.Name) })
 	r.applying = true
 	r.mu.Unlock()
 	return (&applying{Replica: r}).run(ctx, jobs)
