@@ -97,7 +97,7 @@ func (s *systemd) at(where unitfile.Setting, name string, of int, format string,
 func (s *systemd) timer(t *unitfile.Unit) (service string) {
 	service = t.Stem() + ".service"
 	if u, ok := t.Last("Timer", "Unit"); ok {
-		service = u.Value
+		service = t.Expand(u.Value, ignored)
 	}
 	svc := s.service(service)
 	if stem := t.Stem(); strings.HasSuffix(stem, "@") {
@@ -120,7 +120,7 @@ func (s *systemd) timer(t *unitfile.Unit) (service string) {
 	var jobs []timed
 	for _, cal := range t.All("Timer", "OnCalendar") {
 		one := j
-		if err := onCalendar(&one, cal.Value, s.zone); err != nil {
+		if err := onCalendar(&one, t.Expand(cal.Value, ignored), s.zone); err != nil {
 			s.at(cal, t.Stem(), 0, "not carried over: OnCalendar=%s: %v", clip(cal.Value), err)
 			continue
 		}
@@ -130,7 +130,7 @@ func (s *systemd) timer(t *unitfile.Unit) (service string) {
 		for _, rep := range t.All("Timer", key) {
 			one := j
 			one.CatchUp.Policy = job.CatchUpNone
-			d, ok := timeSpan(rep.Value)
+			d, ok := timeSpan(t.Expand(rep.Value, ignored))
 			why := fmt.Sprintf("%q is not a time span", clip(rep.Value))
 			if ok {
 				why = every(&one, d)
@@ -191,6 +191,9 @@ func isIgnored(u unitfile.Setting) bool {
 		u.Section == "Unit" && slices.Contains([]string{"Description", "Documentation", "SourcePath"}, u.Key)
 }
 
+// repeats are the settings of a timer that become jobs.
+var repeats = []string{"OnCalendar", "OnUnitActiveSec", "OnUnitInactiveSec"}
+
 // timing reads the settings of a timer that apply to all its expressions.
 func (s *systemd) timing(t *unitfile.Unit, j *job.Job) (dropped []droppedSetting) {
 	drop := func(u unitfile.Setting, format string, args ...any) {
@@ -200,7 +203,7 @@ func (s *systemd) timing(t *unitfile.Unit, j *job.Job) (dropped []droppedSetting
 	for _, u := range t.Settings {
 		switch key := u.Section + "." + u.Key; {
 		case isIgnored(u):
-		case key == "Timer.OnCalendar" || key == "Timer.OnUnitActiveSec" || key == "Timer.OnUnitInactiveSec" || key == "Timer.Unit" || key == "Timer.FixedRandomDelay":
+		case u.Section == "Timer" && slices.Contains(repeats, u.Key) || key == "Timer.Unit" || key == "Timer.FixedRandomDelay":
 		case key == "Timer.Persistent":
 			if j.CatchUp.Policy = job.CatchUpNone; unitfile.IsTrue(u.Value) {
 				j.CatchUp.Policy = job.CatchUpLatest
@@ -234,7 +237,7 @@ func (s *systemd) convert(t *unitfile.Unit, c serviceCommand, jobs []timed, drop
 		for _, l := range dropped {
 			s.at(l.at, t.Stem(), 0, "not carried over: %s", strings.TrimPrefix(l.text, "not carried over: "))
 		}
-		if len(dropped) == 0 {
+		if len(dropped) == 0 && !slices.ContainsFunc(repeats, func(key string) bool { return len(t.All("Timer", key)) > 0 }) {
 			s.at(place(t), t.Stem(), 0, "not carried over: it has no OnCalendar and no OnUnitActiveSec")
 		}
 		return
@@ -244,7 +247,7 @@ func (s *systemd) convert(t *unitfile.Unit, c serviceCommand, jobs []timed, drop
 		about := []string{fmt.Sprintf("%s, %s=%s", t.Name, one.at.Key, clip(one.at.Value))}
 		for _, u := range []*unitfile.Unit{t, c.unit} {
 			if d, ok := u.Last("Unit", "Description"); ok {
-				about = append(about, clip(u.Expand(d.Value, func(string) {})))
+				about = append(about, clip(u.Expand(d.Value, ignored)))
 			}
 		}
 		entry := jobfile.Imported{Job: one.job, Exec: c.exec, Line: one.at.Line, File: one.at.File, Comments: slices.Compact(about)}
@@ -265,6 +268,9 @@ func (s *systemd) convert(t *unitfile.Unit, c serviceCommand, jobs []timed, drop
 		}
 	}
 }
+
+// ignored is for specifiers that stay as they are.
+func ignored(string) {}
 
 // spanPart matches a number and its unit.
 var spanPart = regexp.MustCompile(`^([0-9.]+)[ \t]*([^0-9 \t]*)[ \t]*`)
@@ -292,8 +298,8 @@ var spanUnits = func() map[string]time.Duration {
 	const day = 24 * time.Hour
 	units := map[string]time.Duration{"": time.Second}
 	for words, d := range map[string]time.Duration{
-		"usec us µs": time.Microsecond, "msec ms": time.Millisecond, "seconds second sec s": time.Second, "minutes minute min m": time.Minute,
-		"hours hour hr h": time.Hour, "days day d": day, "weeks week w": 7 * day, "months month M": time.Duration(30.44 * float64(day)), "years year y": time.Duration(365.25 * float64(day)),
+		"usec us µs μs": time.Microsecond, "msec ms": time.Millisecond, "seconds second sec s": time.Second, "minutes minute min m": time.Minute,
+		"hours hour hr h": time.Hour, "days day d": day, "weeks week w": 7 * day, "months month M": 2629800 * time.Second, "years year y": 31557600 * time.Second,
 	} {
 		for _, w := range strings.Fields(words) {
 			units[w] = d

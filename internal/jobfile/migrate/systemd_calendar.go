@@ -12,7 +12,7 @@ import (
 // calendarWords are the short forms of calendar expressions.
 var calendarWords = map[string]string{
 	"minutely": "*-*-* *:*:00", "hourly": "*-*-* *:00:00", "daily": "*-*-* 00:00:00", "monthly": "*-*-01 00:00:00",
-	"weekly": "Mon *-*-* 00:00:00", "yearly": "*-01-01 00:00:00", "annually": "*-01-01 00:00:00",
+	"weekly": "Mon *-*-* 00:00:00", "yearly": "*-01-01 00:00:00", "annually": "*-01-01 00:00:00", "anually": "*-01-01 00:00:00",
 	"quarterly": "*-01,04,07,10-01 00:00:00", "semiannually": "*-01,07-01 00:00:00", "semi-annually": "*-01,07-01 00:00:00", "biannually": "*-01,07-01 00:00:00", "bi-annually": "*-01,07-01 00:00:00",
 }
 
@@ -99,10 +99,10 @@ func isZone(word string) bool {
 	return err == nil && !isDay && !strings.ContainsAny(word[:1], "0123456789*")
 }
 
-// weekdaysOf reads "Mon", "Mon,Wed" or "Mon..Fri". Sunday is 0.
+// weekdaysOf reads "Mon", "Mon,Wed", "Mon..Fri" or, as older versions write it, "Mon-Fri". Sunday is 0.
 func weekdaysOf(text string) (set []int, ok bool) {
 	for part := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
-		first, last, isRange := strings.Cut(part, "..")
+		first, last, isRange := strings.Cut(strings.Replace(part, "-", "..", 1), "..")
 		from, ok := weekdayOf(first)
 		to := from
 		if isRange && ok {
@@ -157,11 +157,11 @@ func calendarDate(j *job.Job, text string) (month, day string, err error) {
 	return parts[1], parts[2], nil
 }
 
-// systemd reads "*", "*/5", "5", "0/15", "1..5", "1..5/2" and lists of these.
+// systemd reads "*", "5", "0/15", "1..5", "1..5/2" and lists of these without "*".
 func (f calendarField) systemd(text string) (set []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		some, err := f.ascending(strings.Replace(part, "..", "-", 1))
-		if err != nil || strings.Contains(part, "-") {
+		if err != nil || strings.Contains(part, "-") || text != "*" && strings.Contains(part, "*") {
 			return nil, fmt.Errorf("%s %q: want whole numbers of %d to %d, like 5, 1..5 or 0/15", f.name, clip(part), f.low, f.high)
 		}
 		set = append(set, some...)

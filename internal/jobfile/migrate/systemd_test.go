@@ -208,3 +208,46 @@ func TestCalendarStepBeyondTheFieldSelectsItsFirstValue(t *testing.T) {
 		}
 	}
 }
+
+// The expected answers are those of "systemd-analyze calendar" and "systemd-analyze timespan".
+func TestATimersTimesAreThoseThatSystemdReads(t *testing.T) {
+	t.Parallel()
+	for setting, want := range map[string]string{ // none: systemd refuses it
+		"OnCalendar=Mon-Fri 09:00":           "0 9 * * 1-5 UTC",
+		"OnCalendar=Mon,Wed-Fri *-*-* 09:00": "0 9 * * 1,3,4,5 UTC",
+		"OnCalendar=*:*/5":                   "",
+		"OnCalendar=*-*-* */2:00:00":         "",
+		"OnCalendar=*:*:*/10":                "",
+		"OnCalendar=*-*-*/2":                 "",
+		"OnCalendar=*-*-* *,5:00":            "",
+		"OnCalendar=*:0/5":                   "*/5 * * * * UTC",
+		"OnCalendar=anually":                 "0 0 1 1 * UTC",
+		"OnUnitActiveSec=1month":             "@every 730h30m0s",
+		"OnUnitActiveSec=1y":                 "@every 8766h0m0s",
+		"OnUnitActiveSec=90000000μs":         "@every 1m30s",
+	} {
+		r := systemdOf(setting, "ExecStart=/bin/true")
+		if got := strings.Join(schedulesOf(r), ", "); got != want || want == "" && len(r.Notes) != 1 {
+			t.Errorf("%s: %q, want %q: %+v", setting, got, want, r.Notes)
+		}
+	}
+}
+
+func TestATimersSpecifiersAreThoseOfItsInstance(t *testing.T) {
+	t.Parallel()
+	r := Systemd([]unitfile.File{
+		{Path: "backup@daily.timer", Text: "[Timer]\nOnCalendar=%i\nUnit=%p-%j@all.service\n"},
+		{Path: "backup-backup@.service", Text: "[Service]\nExecStart=/bin/backup %i\n"},
+	}, "UTC")
+	if len(r.Jobs) != 1 || r.Jobs[0].Job.Schedule != "0 0 * * *" || !slices.Equal(r.Jobs[0].Exec.Args, []string{"/bin/backup", "all"}) {
+		t.Errorf("%+v", r)
+	}
+}
+
+// schedulesOf returns the schedule and the time zone of each job.
+func schedulesOf(r Result) (all []string) {
+	for _, j := range r.Jobs {
+		all = append(all, strings.TrimSpace(j.Job.Schedule+" "+j.Job.Timezone))
+	}
+	return all
+}
