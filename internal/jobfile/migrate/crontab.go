@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -31,6 +32,8 @@ var (
 	// cronHalfStep matches n/m, which other parsers read as "from n on, every m-th".
 	cronHalfStep = regexp.MustCompile(`(^|,)[A-Za-z0-9]+/`)
 	cronWord     = regexp.MustCompile(`^\s*(\S+)`)
+	// cronToSunday matches a range of weekdays that ends with the name SUN, whose number is 0.
+	cronToSunday = regexp.MustCompile(`(?i)([1-6]|mon|tue|wed|thu|fri|sat)-sun`)
 	// silent has settings that are not carried over, and what replaces them. An empty one gets no
 	// note.
 	silent = map[string]string{
@@ -39,23 +42,26 @@ var (
 		"CONTENT_TYPE":      "no mail is sent",
 		"RANDOM_DELAY":      "not carried over; spread delays the slots of a job",
 		"START_HOURS_RANGE": "not carried over; put the hours into the schedules",
+		"LOGNAME":           "not carried over; cron sets it to the name of the user",
+		"USER":              "not carried over; cron sets it to the name of the user",
 	}
 )
 
 // crontab is the state of reading a crontab: what the lines so far have set.
 type crontab struct {
 	Result
-	system bool
-	zone   string
-	shell  string
-	home   string
-	env    []spec.Variable
+	system  bool
+	zone    string
+	machine string // the zone before the first CRON_TZ line
+	shell   string
+	home    string
+	env     []spec.Variable
 }
 
 // Crontab reads a crontab: a user's, or a system one, whose sixth field is a user. zone is the time
 // zone of the schedules before the first CRON_TZ line.
 func Crontab(text, zone string, system bool) Result {
-	c := crontab{system: system, zone: zone, shell: "/bin/sh", home: "~"}
+	c := crontab{system: system, zone: zone, machine: zone, shell: "/bin/sh", home: "~"}
 	for i, line := range strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n") {
 		line = strings.TrimRight(line, "\r")
 		switch trimmed := strings.TrimLeft(line, " \t"); {
@@ -74,7 +80,9 @@ func (c *crontab) set(line int, name, value string) {
 	why, isSilent := silent[name]
 	switch {
 	case name == "CRON_TZ":
-		c.zone = value
+		if c.zone = cmp.Or(value, c.machine); c.zone != c.machine {
+			c.note(line, "", "CRON_TZ=%s: the schedules below it are in this time zone, as under cronie; the cron of Debian and Ubuntu ignores it", clip(value))
+		}
 	case name == "SHELL" && value != "":
 		c.shell = value
 	case isSilent && value == "":
@@ -100,9 +108,9 @@ func unquote(text string) string {
 
 // entry reads a line with a schedule and a command.
 func (c *crontab) entry(line int, text string) {
-	rest := text
+	rest := strings.TrimPrefix(text, "-") // of cronie: do not log the command
 	n := 5
-	if text[0] == '@' {
+	if strings.HasPrefix(rest, "@") {
 		n = 1
 	}
 	var fields []string
@@ -114,18 +122,27 @@ func (c *crontab) entry(line int, text string) {
 		}
 		fields, rest = append(fields, strings.TrimSpace(word)), rest[len(word):]
 	}
-	fields[0] = strings.TrimPrefix(fields[0], "-") // in some crons: do not log the command
 	schedule := strings.Join(fields, " ")
 	user := ""
 	if c.system {
 		word := cronWord.FindString(rest)
 		user, rest = strings.TrimSpace(word), rest[len(word):]
 	}
-	if rest = strings.TrimLeft(rest, " \t"); rest == "" {
+	rest = strings.TrimLeft(rest, " \t")
+	for strings.HasPrefix(rest, "-n ") || strings.HasPrefix(rest, "-n\t") { // of cronie: send mail only if it fails
+		rest = strings.TrimLeft(rest[len("-n"):], " \t")
+	}
+	switch {
+	case rest == "":
 		c.note(line, "", "not carried over: there is no command")
 		return
-	}
-	if user != "" && !spec.IsAccount(user) {
+	case rest[0] == '-':
+		c.note(line, "", "not carried over: cron reads %q as an option, and not as a command", clip(cronWord.FindString(rest)))
+		return
+	case rest[0] == '*' || strings.HasPrefix(user, "*"):
+		c.note(line, "", "not carried over: it has more than five fields before its command, and cron has no field for seconds")
+		return
+	case user != "" && !spec.IsAccount(user):
 		c.note(line, "", "not carried over: %q is not the name of a user", clip(user))
 		return
 	}
@@ -142,7 +159,9 @@ func (c *crontab) entry(line int, text string) {
 		Job: j, Exec: spec.Exec{Args: args, Env: c.env, Dir: c.home, User: user},
 		Line: line, Comments: []string{fmt.Sprintf("line %d: %s", line, clip(strings.Join(strings.Fields(text), " ")))},
 	}
-	c.add(entry)
+	if name := c.add(entry); name != "" && n == 5 && cronToSunday.MatchString(fields[4]) {
+		c.note(line, name, "%s includes Sunday here, as under cronie; the cron of Debian and Ubuntu reads such a range as no day", fields[4])
+	}
 }
 
 // cronTimes sets a schedule that has the same slots as the fields have in cron.
@@ -158,6 +177,8 @@ func cronTimes(j *job.Job, fields []string) error {
 	}
 	for _, f := range fields {
 		switch {
+		case strings.Contains(f, "?"):
+			return fmt.Errorf("%s: cron does not know the question mark: write *", f)
 		case strings.Contains(f, "~"):
 			return fmt.Errorf("%s is a random time: write H for a time that depends on the job's name and is the same each day, or H(0-29) for one in a range", f)
 		case cronHalfStep.MatchString(f):
@@ -168,6 +189,9 @@ func cronTimes(j *job.Job, fields []string) error {
 		if strings.LastIndex(f, "*") > 0 {
 			return fmt.Errorf("%s: cron reads a star that is not first as a list of all days; write them out", f)
 		}
+	}
+	if f := fields[4]; cronToSunday.MatchString(f) && strings.Contains(f, "-") && strings.Contains(f, "/") {
+		return fmt.Errorf("%s: cron reads a range with a step that ends with SUN as no day: write 7 for SUN", f)
 	}
 	if strings.HasPrefix(fields[0], "*") || strings.HasPrefix(fields[1], "*") {
 		setElapsed(j)
@@ -222,6 +246,9 @@ func cronCommand(text string) string {
 		switch {
 		case text[i] == '\\' && i+1 < len(text) && text[i+1] == '%':
 			part.WriteByte('%')
+			i++
+		case text[i] == '\\' && i+1 < len(text) && len(parts) == 0: // in the command, the next one is an escaped one
+			part.WriteString(text[i : i+2])
 			i++
 		case text[i] == '%':
 			parts = append(parts, part.String())

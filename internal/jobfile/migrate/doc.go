@@ -18,8 +18,9 @@
 //     excludes the other weekdays. If the minute or the hour begins with *, a job follows elapsed
 //     time: dst_gap skip, dst_overlap both.
 //
-//   - Kubernetes uses the same parser and search as Cronce: a wall time in a gap is skipped, and
-//     one that occurs twice runs twice.
+//   - Kubernetes: a wall time in a gap is skipped, and one that occurs twice runs twice. If a gap is at
+//     midnight or lasts half an hour, its search leaves out further times, or invents some; the job
+//     here does not.
 //
 //   - systemd: all parts must match. A wall time in a gap has no run, and one that occurs twice
 //     runs at the first occurrence, even in a job that runs every hour. So "every hour" is written

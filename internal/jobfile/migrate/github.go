@@ -118,11 +118,30 @@ func (r *Result) scheduled(e ast.Node, name string, steps []string) {
 		return
 	}
 	r.note(line, added, "not carried over: what it does (%s): its action is a placeholder that fails until you fill it in", what)
+	if isOften(j) {
+		r.note(line, added, "GitHub starts a workflow every five minutes at most; here it runs as often as %s says", j.Schedule)
+	}
 	for _, key := range sortedKeys(m) {
 		if !slices.Contains([]string{"cron", "timezone"}, key) {
 			r.note(line, added, "not carried over: %s: %s", key, clip(fmt.Sprint(m[key])))
 		}
 	}
+}
+
+// isOften reports whether two slots of an hour are less than five minutes apart.
+func isOften(j job.Job) bool {
+	s, err := job.ParseSchedule(j.Name, j.Plan())
+	if err != nil {
+		return false
+	}
+	for at, n := s.Next(sunday), 0; n < 60 && !at.IsZero(); n++ {
+		next := s.Next(at)
+		if !next.IsZero() && next.Sub(at) < 5*time.Minute {
+			return true
+		}
+		at = next
+	}
+	return false
 }
 
 // printableText replaces control characters by spaces.

@@ -137,6 +137,10 @@ func (r *Result) cronJob(line int, m manifest, zone string) {
 			j.Timezone, j.Schedule, _ = strings.Cut(rest, " ")
 		}
 	}
+	if n := len(strings.Fields(j.Schedule)); n != 5 && !strings.HasPrefix(j.Schedule, "@every ") && (n != 1 || !strings.HasPrefix(j.Schedule, "@")) {
+		r.note(line, name, "not carried over: schedule %q: want five fields, or a word like @daily", clip(j.Schedule))
+		return
+	}
 	var ok bool
 	if j.Overlap, ok = map[string]job.Overlap{"": job.OverlapAllow, "Allow": job.OverlapAllow, "Forbid": job.OverlapSkip, "Replace": job.OverlapReplace}[s.Concurrency]; !ok {
 		r.note(line, name, "not carried over: concurrencyPolicy %q: want Allow, Forbid or Replace", s.Concurrency)
@@ -281,8 +285,8 @@ func environment(value any) (variables []spec.Variable, dropped []string) {
 			dropped = append(dropped, "the variable "+name+", whose value is not in the manifest")
 			continue
 		}
-		text, _ := m["value"].(string)
-		if !settable(name, text) {
+		text, isText := m["value"].(string)
+		if !settable(name, text) || !isText && m["value"] != nil {
 			dropped = append(dropped, "the variable "+name)
 			continue
 		}

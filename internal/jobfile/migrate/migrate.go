@@ -57,6 +57,10 @@ func (r *Result) note(line int, name, format string, args ...any) {
 // the job was not carried over.
 func (r *Result) add(j jobfile.Imported) (name string) {
 	j.Job.Name = r.free(j.Job.Name)
+	if hashed.MatchString(j.Job.Schedule) {
+		r.note(j.Line, "", "not carried over: schedule %s: only Cronce and Jenkins know H", clip(j.Job.Schedule))
+		return ""
+	}
 	if neverFires(j.Job) {
 		r.note(j.Line, j.Job.Name, "schedule %s never fires: imported as a job that runs only when it is triggered", j.Job.Schedule)
 		j.Job.Schedule, j.Job.Timezone, j.Job.CatchUp, j.Job.DSTGap, j.Job.DSTOverlap, j.Job.Exclude = job.OnDemand, "", job.CatchUp{}, "", "", nil
@@ -75,6 +79,10 @@ func (r *Result) add(j jobfile.Imported) (name string) {
 	r.Jobs = append(r.Jobs, j)
 	return j.Job.Name
 }
+
+// hashed matches H, which stands for a time that depends on the job's name. No name of a month or a
+// day begins with H.
+var hashed = regexp.MustCompile(`(^|[ ,])H`)
 
 // isText reports whether a job file can contain the command.
 func isText(e spec.Exec) bool {

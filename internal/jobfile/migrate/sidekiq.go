@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -177,6 +178,10 @@ func rubyArgs(m map[string]any) (json.RawMessage, error) {
 	return data, nil
 }
 
+// fugitDays matches weekdays that fugit reads in its own way: n/m is n alone, a star in a list counts for
+// nothing, and */1 selects all days even if a day of the month is given.
+var fugitDays = regexp.MustCompile(`(^|,)\w+/|,\*|\*.*,|^\*/1$`)
+
 // rubySchedule sets the schedule of cron: or every:. If the value is a list, its elements after the
 // first are options of rufus-scheduler, like first_in. rubySchedule adds them to m, so that they are
 // reported as not carried over.
@@ -217,6 +222,10 @@ func rubySchedule(j *job.Job, m map[string]any) (why string) {
 		return fmt.Sprintf("cron %q is not five or six fields of cron; write it so, or ask fugit: Fugit.parse(...).to_cron_s", clip(text))
 	case strings.ContainsAny(text, "#%&L~"):
 		return fmt.Sprintf("cron %q has a form that only fugit knows", clip(text))
+	case strings.Contains(text, "?"):
+		return fmt.Sprintf("cron %q: fugit does not know the question mark: write *", clip(text))
+	case fugitDays.MatchString(fields[n-1]):
+		return fmt.Sprintf("cron %q: the weekdays %s are other days to fugit: write them out", clip(text), fields[n-1])
 	}
 	j.Schedule = strings.Join(fields, " ")
 	return ""
