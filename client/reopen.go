@@ -199,7 +199,7 @@ func (c *Client) offer(ctx context.Context, o opened) error {
 	}
 	if o.first {
 		// A chained slot is in no plan of a later definition. Its message says so, as the sweep's does.
-		m.Chained = e.FollowsAt(r.Slot)
+		m.Chained = e.IsChained(r.Slot)
 		m.CaughtUp = m.Chained
 	}
 	payload := []byte(e.Job.Payload)

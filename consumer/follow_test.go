@@ -255,7 +255,7 @@ func TestAJobFollowsNoSlotFromBeforeItsTime(t *testing.T) {
 }
 
 // The overlap policy applies to a slot that follows as to any slot that is on time.
-func TestAFollowerIsSkippedWhileTheOneBeforeItRuns(t *testing.T) {
+func TestAChainedSlotIsSkippedWhileTheOneBeforeItRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -276,7 +276,7 @@ func (j Job) ValidateWith(parse func(string, Plan) (*Schedule, error)) error {
 	bad(j.Retry.Backoff < 0, "retry.backoff %v: must not be negative", j.Retry.Backoff)
 	bad(j.Retry.MaxBackoff < j.Retry.Backoff, "retry.max_backoff %v: must not be less than retry.backoff %v", j.Retry.MaxBackoff, j.Retry.Backoff)
 	f.errs = append(f.errs, j.validateAlerts())
-	bad(!slices.Contains(Overlaps(), j.Overlap), "overlap %q: want skip, queue, latest, replace or allow", codec.Clip(string(j.Overlap)))
+	bad(!slices.Contains(Overlaps(), j.Overlap), "overlap %q: want %s", codec.Clip(string(j.Overlap)), codec.Alternatives(Overlaps()...))
 	bad(j.Shards < 0 || j.Shards > MaxShards, "shards %d: 1 to %d", j.Shards, MaxShards)
 	bad(j.OnLeaseLost != LeaseLostCancel && j.OnLeaseLost != LeaseLostFinish, "on_lease_lost %q: want cancel or finish", codec.Clip(string(j.OnLeaseLost)))
 	bad(j.Concurrency < 0 || j.Concurrency > MaxConcurrency, "concurrency %d: 1 to %d", j.Concurrency, MaxConcurrency)

@@ -132,6 +132,15 @@ func Strings[W ~string](words ...W) []string {
 	return Map(words, func(w W) string { return string(w) })
 }
 
+// Alternatives joins words to "a", "a or b", or "a, b or c".
+func Alternatives[W ~string](words ...W) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(Strings(words...), "")
+	}
+	return strings.Join(Strings(words[:last]...), ", ") + " or " + string(words[last])
+}
+
 // Map returns what f returns for each element of s.
 func Map[T, U any](s []T, f func(T) U) (mapped []U) {
 	for _, v := range s {

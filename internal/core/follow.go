@@ -97,7 +97,7 @@ func Chain(e plans.Entry, before []job.Record, d Delivery) []Message {
 			m.Due = r.Finished
 		}
 	}
-	if !e.Chained(m.Due) {
+	if !e.ChainedAt(m.Due) {
 		return nil
 	}
 	if e.Paused {

@@ -53,11 +53,11 @@ type Message struct {
 	// counts from the publication.
 	Backfill bool
 
-	// Chained is true for a slot that follows others (see Chain). It is due when the last of
+	// Chained is true for a slot of a job that runs after others (see Chain). It is due when the last of
 	// them succeeded, and its start deadline counts from the publication.
 	Chained bool
 
-	// Event is true for a run that a message of a stream started (see EventRun). Due is when
+	// Event is true for a run that a message of a user's stream started (see EventRun and job.On). Due is when
 	// that message was stored, and the age of the run counts from then.
 	Event bool
 

@@ -41,7 +41,7 @@ func (t *explainer) explainAbsent(ctx context.Context) error {
 	case s.Range:
 		t.why("No range of missed slots begins at this instant.")
 	case len(t.entry.Job.After) > 0:
-		return t.explainNotFollowed(ctx)
+		return t.explainNotChained(ctx)
 	case !t.entry.Job.Plan().Scheduled():
 		t.why("The job has no schedule, and so no slots at instants: it starts %s.", t.entry.Job.Plan().Start())
 	default:
@@ -192,9 +192,9 @@ func (t *explainer) producers(mark exchange.Watermark) string {
 	return fmt.Sprintf("%d producers are alive, and have published everything up to %s", producers, stamp(mark.Time))
 }
 
-// explainNotFollowed says why a job that comes after others does not have the slot: it shows
+// explainNotChained says why a job that comes after others does not have the slot: it shows
 // the state of the slots that must succeed first.
-func (t *explainer) explainNotFollowed(ctx context.Context) error {
+func (t *explainer) explainNotChained(ctx context.Context) error {
 	e, s := t.entry, t.story.Slot
 	t.why("The job comes after %s.", strings.Join(e.Job.After, ", "))
 	var last job.Record // the record with the latest success
@@ -227,7 +227,7 @@ func (t *explainer) explainNotFollowed(ctx context.Context) error {
 	}
 	switch {
 	case !allSucceeded:
-	case !e.Chained(last.Finished):
+	case !e.ChainedAt(last.Finished):
 		t.why("They succeeded before %s, when this job began to come after them.", stamp(e.Since()))
 	default:
 		t.why("They have succeeded, so the slot should exist: the fleet publishes it within two minutes of that. If its message is lost, the fleet notices that within some minutes and publishes it again.")

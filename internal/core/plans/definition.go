@@ -276,16 +276,16 @@ func (e Entry) OnPlans() []PastPlan {
 	return slices.DeleteFunc(e.Plans(), func(p PastPlan) bool { return p.Plan.On.IsZero() })
 }
 
-// Chained reports whether the plan in force at an instant has After.
-func (e Entry) Chained(at time.Time) bool {
+// ChainedAt reports whether the plan in force at an instant has After.
+func (e Entry) ChainedAt(at time.Time) bool {
 	p, ok := e.PlanAt(at)
 	return ok && len(p.Plan.After) > 0
 }
 
-// FollowsAt reports whether a slot of the job follows from slots of other jobs and has its instant from
-// them. Otherwise a schedule that was in force at that instant has it. A triggered run has no instant,
-// so FollowsAt is false even if the run follows from others.
-func (e Entry) FollowsAt(slot job.Slot) bool {
+// IsChained reports whether a slot of the job runs after slots of other jobs and has its instant from
+// them, and not from a schedule that was in force at that instant. A triggered run has no instant, so
+// IsChained is false even if the run comes after others.
+func (e Entry) IsChained(slot job.Slot) bool {
 	p, ok := e.PlanAt(slot.At)
 	return slot.Token == "" && len(e.Job.After) > 0 && !(ok && p.Plan.Scheduled())
 }

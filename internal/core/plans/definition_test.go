@@ -229,7 +229,7 @@ func TestASlotFollowsFromOthersIfItsJobHasAfterAndNoScheduleHasItsInstant(t *tes
 	r := newRegistry(t)
 	r.apply(report("@hourly"), plans.OwnerFile, "n1", false)
 	scheduled, chained := r.now.Add(time.Second), r.now.Add(time.Hour)
-	if r.entry.FollowsAt(job.NewSlot("report", chained)) {
+	if r.entry.IsChained(job.NewSlot("report", chained)) {
 		t.Error("a slot of a job without after follows")
 	}
 	r.apply(job.Job{Name: "report", After: []string{"extract"}}, plans.OwnerFile, "n1", false)
@@ -240,7 +240,7 @@ func TestASlotFollowsFromOthersIfItsJobHasAfterAndNoScheduleHasItsInstant(t *tes
 		job.NewSlot("report", scheduled.Add(-365*24*time.Hour)): true, // older than the job
 		{Job: "report", Token: "k"}:                             false,
 	} {
-		if r.entry.FollowsAt(slot) != want {
+		if r.entry.IsChained(slot) != want {
 			t.Errorf("%s follows: %v, want %v", slot, !want, want)
 		}
 	}

@@ -7,7 +7,7 @@
 // the message is redelivered and names the same slot, which the stream of slots or the
 // ledger folds.
 //
-// Intake runs a follower for each definition. The follower lists the consumers (arrange), creates the
+// Intake runs a jobIntake for each definition. The jobIntake lists the consumers (arrange), creates the
 // one of the next plan, removes those that are drained, and runs a taker for each of the others. A
 // taker makes slots of messages. If its plan has ended, the taker finds out when the consumer is
 // drained.

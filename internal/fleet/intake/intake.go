@@ -104,19 +104,19 @@ func New(cfg Config) *Intake {
 // origin is a stream from which a job takes messages, or took them.
 type origin struct{ stream, job string }
 
-// runningFollower is a follower and the revision of its definition.
-type runningFollower struct {
+// runningIntake is a jobIntake and the revision of its definition.
+type runningIntake struct {
 	revision uint64
-	stop     func() // returns when the follower has ended
+	stop     func() // returns when the jobIntake has ended
 }
 
 // Run takes messages until ctx ends. It returns when its goroutines have ended.
 func (i *Intake) Run(ctx context.Context) {
-	followers, origins := map[string]runningFollower{}, map[origin]bool{}
+	running, origins := map[string]runningIntake{}, map[origin]bool{}
 	var tidied time.Time
 	for ctx.Err() == nil {
 		entries := i.cfg.Jobs()
-		i.updateFollowers(ctx, entries, followers)
+		i.updateJobs(ctx, entries, running)
 		for _, e := range entries {
 			for _, p := range e.OnPlans() {
 				origins[origin{p.Plan.On.Stream, e.Job.Name}] = true
@@ -131,34 +131,34 @@ func (i *Intake) Run(ctx context.Context) {
 		case <-time.After(pollInterval):
 		}
 	}
-	for _, f := range followers {
-		f.stop()
+	for _, r := range running {
+		r.stop()
 	}
 }
 
-// updateFollowers starts followers for new definitions and stops those of replaced ones. A paused job
-// has no follower, and its messages wait.
-func (i *Intake) updateFollowers(ctx context.Context, entries []plans.Entry, followers map[string]runningFollower) {
+// updateJobs starts a jobIntake for each new definition, and stops those of replaced ones. A paused job
+// has none, and its messages wait.
+func (i *Intake) updateJobs(ctx context.Context, entries []plans.Entry, running map[string]runningIntake) {
 	wanted := map[string]plans.Entry{}
 	for _, e := range entries {
 		if !e.Paused {
 			wanted[e.Job.Name] = e
 		}
 	}
-	for name, f := range followers {
-		if e, ok := wanted[name]; !ok || e.Revision != f.revision {
-			f.stop()
-			delete(followers, name)
+	for name, r := range running {
+		if e, ok := wanted[name]; !ok || e.Revision != r.revision {
+			r.stop()
+			delete(running, name)
 		}
 	}
 	for name, e := range wanted {
-		if _, ok := followers[name]; ok {
+		if _, ok := running[name]; ok {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		var ended sync.WaitGroup
-		ended.Go(func() { newFollower(i.cfg, e).run(ctx) })
-		followers[name] = runningFollower{e.Revision, func() { cancel(); ended.Wait() }}
+		ended.Go(func() { newJobIntake(i.cfg, e).run(ctx) })
+		running[name] = runningIntake{e.Revision, func() { cancel(); ended.Wait() }}
 	}
 }
 

@@ -39,9 +39,9 @@ type taker struct {
 	afterEnd core.AfterEnd
 }
 
-func newTaker(f *follower, c planConsumer) *taker {
-	log := f.log.With("stream", c.plan.Plan.On.Stream, "subject", c.plan.Plan.On.Subject)
-	return &taker{cfg: f.cfg, entry: f.entry, log: log, planConsumer: c, limiter: make(chan struct{}, atOnce), afterEnd: core.AfterEnd{Seen: map[uint64]bool{}}}
+func newTaker(j *jobIntake, c planConsumer) *taker {
+	log := j.log.With("stream", c.plan.Plan.On.Stream, "subject", c.plan.Plan.On.Subject)
+	return &taker{cfg: j.cfg, entry: j.entry, log: log, planConsumer: c, limiter: make(chan struct{}, atOnce), afterEnd: core.AfterEnd{Seen: map[uint64]bool{}}}
 }
 
 // isOver reports whether an edit has ended the plan.

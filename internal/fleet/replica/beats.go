@@ -32,8 +32,8 @@ func newBeats(c *clock.Clock, watching func() bool, read func(context.Context, s
 	return &beats{clock: c, watching: watching, read: read, unread: make(chan struct{}, 1)}
 }
 
-// follow switches to the heartbeats of a new incarnation.
-func (b *beats) follow(name string) {
+// switchTo begins to record the heartbeats of a new incarnation, and forgets those of the last one.
+func (b *beats) switchTo(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.name, b.revision = name, 0

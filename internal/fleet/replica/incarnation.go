@@ -46,7 +46,7 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	defer context.AfterFunc(life, func() { n.Lose(fmt.Errorf("%w: this replica has ended", job.ErrLeaseLost)) })()
 	r.current.setNode(n)
 	defer r.current.setNode(nil)
-	r.beats.follow(name)
+	r.beats.switchTo(name)
 	beating, stop := context.WithCancel(life)
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = n.Run(beating) }) // n.Context has the cause

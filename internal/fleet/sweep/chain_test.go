@@ -13,7 +13,7 @@ import (
 
 // A slot has succeeded, and what follows from it was lost, or its worker did not know the job
 // that comes after it yet.
-func TestASlotIsOfferedAgainIfItsFollowerIsMissing(t *testing.T) {
+func TestASlotIsOfferedAgainIfTheChainedSlotAfterItIsMissing(t *testing.T) {
 	const offered, nothing = true, false
 	extract := slot(1)
 	check, load := extract, extract
@@ -75,8 +75,8 @@ func chained(t *testing.T) (s *site, load job.Slot, offers func() int) {
 	}
 }
 
-// The stream may have folded the second message of the follower into the first one, which was purged.
-func TestAMissingFollowerIsOfferedAgainEachTimeLaterUpToTheHorizon(t *testing.T) {
+// The stream may have folded the second message of the chained slot into the first one, which was purged.
+func TestAMissingChainedSlotIsOfferedAgainEachTimeLaterUpToTheHorizon(t *testing.T) {
 	s, _, offers := chained(t)
 	for _, c := range []struct {
 		at   time.Duration
@@ -92,7 +92,7 @@ func TestAMissingFollowerIsOfferedAgainEachTimeLaterUpToTheHorizon(t *testing.T)
 	}
 }
 
-func TestAFollowerIsForgottenWhenItHasARecord(t *testing.T) {
+func TestAChainedSlotIsForgottenWhenItHasARecord(t *testing.T) {
 	s, load, offers := chained(t)
 	s.shift = time.Minute
 	offers()
@@ -103,7 +103,7 @@ func TestAFollowerIsForgottenWhenItHasARecord(t *testing.T) {
 	}
 }
 
-func TestAFollowerWhoseMessageIsPurgedLaterIsOfferedAgain(t *testing.T) {
+func TestAChainedSlotWhoseMessageIsPurgedLaterIsOfferedAgain(t *testing.T) {
 	s, load, offers := chained(t)
 	s.publish(core.Message{Slot: load, Chained: true})
 	s.shift = time.Minute
@@ -116,7 +116,7 @@ func TestAFollowerWhoseMessageIsPurgedLaterIsOfferedAgain(t *testing.T) {
 	}
 }
 
-func TestASlotIsNotOfferedForItsFollowerWhileItHasAMessage(t *testing.T) {
+func TestASlotIsNotOfferedForTheChainedSlotAfterItWhileItHasAMessage(t *testing.T) {
 	s, _, offers := chained(t)
 	s.publish(core.Message{Slot: slot(1)})
 	s.shift = time.Minute
@@ -129,14 +129,14 @@ func TestASlotIsNotOfferedForItsFollowerWhileItHasAMessage(t *testing.T) {
 	}
 }
 
-func TestAFollowerIsForgottenWhenItsJobRunsAfterNoOther(t *testing.T) {
+func TestAChainedSlotIsForgottenWhenItsJobRunsAfterNoOther(t *testing.T) {
 	s, _, offers := chained(t)
 	s.pass()
 	s.shift = time.Minute
 	after := s.after
 	for _, s.after = range [][]plans.Entry{nil, after} {
 		if n := offers(); n > 0 {
-			t.Errorf("%d offers for a follower whose job was edited", n)
+			t.Errorf("%d offers for a chained slot whose job was edited", n)
 		}
 	}
 }

@@ -10,8 +10,8 @@
 // Twice a minute the oldest live producer makes a pass:
 //
 //  1. It reads what was written to the locks and the ledger since the last pass, headers
-//     only. From that it keeps the unfinished slots, the locks with slots, and the slots that
-//     should follow from others.
+//     only. From that it keeps the unfinished slots, the locks with slots, and the chained slots
+//     (those of jobs that run after others) that should exist.
 //  2. It collects the suspects: slots that should have moved half a minute ago.
 //  3. If there are suspects, it lists the messages, once. A slot with a message is not a suspect.
 //  4. It reads the record of each other suspect at the ledger's leader, and publishes a
@@ -65,8 +65,8 @@
 // the slot was published and started late before the oldest living producer began.
 //
 // A slot without a record is found only if it fell due while this node produced, and while it
-// remembered fewer than maxPublished of them; "cronce verify" finds all. A slot that should follow
-// from others is found only while fewer than maxPublished of those are missing. A triggered run that
+// remembered fewer than maxPublished of them; "cronce verify" finds all. A chained slot is found only
+// while fewer than maxPublished of those are missing. A triggered run that
 // was lost before it entered its lock is known only to the client that triggered it. A slot in the
 // lock of a deleted job is left there, because its queue is not known; "cronce slot cancel" ends it.
 //

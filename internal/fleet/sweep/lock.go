@@ -204,7 +204,7 @@ func replacements(slot job.Slot, e plans.Entry) (all []core.Message) {
 	if slot.Token != "" {
 		return []core.Message{{Slot: slot, Refused: "its message was lost while it waited in its job's lock, and with it its payload"}}
 	}
-	shards, chained := e.Job.Shards, e.FollowsAt(slot)
+	shards, chained := e.Job.Shards, e.IsChained(slot)
 	if plan, ok := e.PlanAt(slot.At); ok && !chained {
 		shards = plan.Plan.Shards
 	}

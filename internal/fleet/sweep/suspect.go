@@ -259,18 +259,18 @@ func (s *Sweeper) offerShards(ctx context.Context, whole job.Record, revision ui
 }
 
 // offerFirst offers a shard without a record, by the record of its whole slot at revision. That record
-// does not say whether the slot follows from others. The worker needs this if the job was edited,
+// does not say whether the slot is chained. The worker needs this if the job was edited,
 // because then no schedule has the slot's instant.
 func (s *Sweeper) offerFirst(ctx context.Context, shard job.Slot, whole job.Record, revision uint64) error {
 	entry, _, err := s.cfg.Registry.Read(ctx, shard.Job)
 	if err != nil && !errors.Is(err, job.ErrNotFound) && !exchange.IsUnreadable(err) {
 		return err
 	}
-	follows := err == nil && entry.FollowsAt(shard)
-	m := core.Message{Slot: shard, JobRevision: whole.JobRevision, Due: whole.Due, Event: whole.Event, Chained: follows}
-	// A triggered run may follow others too. Due is then when the last of them succeeded. CaughtUp makes the
+	chained := err == nil && entry.IsChained(shard)
+	m := core.Message{Slot: shard, JobRevision: whole.JobRevision, Due: whole.Due, Event: whole.Event, Chained: chained}
+	// A triggered run may come after others too. Due is then when the last of them succeeded. CaughtUp makes the
 	// deadline count from the publication.
-	m.CaughtUp = follows || err == nil && shard.Token != "" && len(entry.Job.After) > 0
+	m.CaughtUp = chained || err == nil && shard.Token != "" && len(entry.Job.After) > 0
 	return s.send(ctx, whole.Queue, m, job.Record{Slot: shard, Payload: whole.Payload}, revision)
 }
 

@@ -168,8 +168,8 @@ type Sweeper struct {
 	moved             *movedJobs           // of this pass
 	movedAt           time.Time            // when moved jobs were last looked for
 
-	// followers are the slots that should follow from others.
-	followers map[job.Slot]follower
+	// chained are the slots of jobs that run after others, if they have no known record.
+	chained map[job.Slot]chainedSlot
 
 	// awaited are the slots of jobs with on_late that are not known to have started in time.
 	// seeded is true once they include the slots that other nodes published earlier.
@@ -306,7 +306,7 @@ func (s *Sweeper) turn(ctx context.Context) error {
 
 // reset forgets what only the sweeping node needs.
 func (s *Sweeper) reset() {
-	s.ledgerAt, s.unfinished, s.followers = wire.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
+	s.ledgerAt, s.unfinished, s.chained = wire.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]chainedSlot{}
 	s.locksAt, s.locks, s.admitted = wire.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]admittedSlot{}
 	s.ownedAt, s.movedAt = time.Time{}, time.Time{}
 	s.leftovers, s.unreadable = map[strandedKey]bool{}, map[job.Slot]error{}
@@ -347,7 +347,7 @@ func (s *Sweeper) Pass(ctx context.Context, live []exchange.NodeEvent) error {
 	for _, l := range stopped {
 		l.addTo(hasMessage)
 	}
-	s.addFollowers(hasMessage)
+	s.addChained(hasMessage)
 	stranded, err := s.listMessages(ctx, hasMessage)
 	if err != nil {
 		return err
@@ -361,7 +361,7 @@ func (s *Sweeper) Pass(ctx context.Context, live []exchange.NodeEvent) error {
 	if err := s.offerStopped(ctx, stopped, hasMessage); err != nil {
 		return err
 	}
-	if err := s.offerFollowers(ctx, hasMessage); err != nil {
+	if err := s.offerChained(ctx, hasMessage); err != nil {
 		return err
 	}
 	return s.alertLate(ctx, late)
@@ -390,7 +390,7 @@ func (s *Sweeper) readChanges(ctx context.Context, late map[string]plans.Entry) 
 		}
 		delete(s.published, c.Slot)
 		s.noteStart(c, late)
-		s.noteFollowers(c)
+		s.noteChained(c)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // Action is what a worker does for a slot. One of Exec, HTTP and NATS is set, or none if
@@ -46,7 +48,7 @@ func (j *jobDecoder) decodeAction(v value) {
 	}
 	switch {
 	case known && len(ways) == 0:
-		j.fail(v.At, "action: it is empty: want %s", alternatives(all))
+		j.fail(v.At, "action: it is empty: want %s", codec.Alternatives(all...))
 	case len(ways) > 1:
 		j.fail(v.At, "action: %s at once: want one of them", strings.Join(ways, " and "))
 	}

@@ -64,7 +64,7 @@ func suggest(word string, words []string) string {
 	if near := nearest.Nearest(word, words); near != "" {
 		return "did you mean " + strconv.Quote(near) + "?"
 	}
-	return "want " + alternatives(words)
+	return "want " + codec.Alternatives(words...)
 }
 
 // suggestField is suggest for an unknown field. For exec, http and nats, it says that they belong
@@ -74,13 +74,4 @@ func suggestField(name string, fields []string) string {
 		return "it goes below \"action\""
 	}
 	return suggest(name, fields)
-}
-
-// alternatives returns "a", "a or b", "a, b or c".
-func alternatives(words []string) string {
-	if len(words) == 1 {
-		return words[0]
-	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// follower takes the messages that start one job, by one definition: the messages of the current
+// jobIntake takes the messages that start one job, by one definition: the messages of the current
 // plan, and what is left of the earlier ones.
-type follower struct {
+type jobIntake struct {
 	cfg   Config
 	entry plans.Entry
 	log   *slog.Logger
@@ -37,32 +37,32 @@ type result struct {
 	err     error
 }
 
-func newFollower(cfg Config, e plans.Entry) *follower {
-	return &follower{
+func newJobIntake(cfg Config, e plans.Entry) *jobIntake {
+	return &jobIntake{
 		cfg: cfg, entry: e, log: cfg.Logger.With("job", e.Job.Name), plans: e.OnPlans(),
 		done: map[time.Time]bool{}, takers: map[string]bool{}, results: make(chan result), warned: map[string]bool{},
 	}
 }
 
-// errEdited means that the registry has another definition than this follower. The registry's
-// watch will soon deliver it, and Intake then stops the follower.
+// errEdited means that the registry has another definition than this jobIntake. The registry's
+// watch will soon deliver it, and Intake then stops the jobIntake.
 var errEdited = errors.New("the definition was edited")
 
 // run takes messages until ctx ends.
-func (f *follower) run(ctx context.Context) {
+func (j *jobIntake) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer f.running.Wait()
+	defer j.running.Wait()
 	defer cancel()
 	for ctx.Err() == nil {
-		settled, err := f.reconcileAll(ctx)
-		f.logOnce(err)
-		f.wait(ctx, settled && err == nil)
+		settled, err := j.reconcileAll(ctx)
+		j.logOnce(err)
+		j.wait(ctx, settled && err == nil)
 	}
 }
 
 // wait returns when the consumers must be listed again: at once if one is drained, and after a delay
 // if something failed or is left to do.
-func (f *follower) wait(ctx context.Context, settled bool) {
+func (j *jobIntake) wait(ctx context.Context, settled bool) {
 	var retry <-chan time.Time
 	if !settled {
 		retry = time.After(retryDelay)
@@ -73,13 +73,13 @@ func (f *follower) wait(ctx context.Context, settled bool) {
 			return
 		case <-retry:
 			return
-		case r := <-f.results:
-			delete(f.takers, key(r.consumer))
+		case r := <-j.results:
+			delete(j.takers, key(r.consumer))
 			if r.drained {
-				f.done[r.plan.From] = true
+				j.done[r.plan.From] = true
 				return
 			}
-			f.logOnce(r.err, "stream", r.consumer.Stream, "consumer", r.consumer.Name)
+			j.logOnce(r.err, "stream", r.consumer.Stream, "consumer", r.consumer.Name)
 			if retry == nil {
 				retry = time.After(retryDelay)
 			}
@@ -89,15 +89,15 @@ func (f *follower) wait(ctx context.Context, settled bool) {
 
 // logOnce logs each error once. It ignores a removed consumer and an edited definition: the next
 // reconcile finds the new state.
-func (f *follower) logOnce(err error, about ...any) {
+func (j *jobIntake) logOnce(err error, about ...any) {
 	for _, expected := range []error{errEdited, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound} {
 		if errors.Is(err, expected) {
 			return
 		}
 	}
-	if err != nil && !f.warned[err.Error()] {
-		f.warned[err.Error()] = true
-		f.log.Error("cannot take messages that start a job, will retry", append(about, "error", err)...)
+	if err != nil && !j.warned[err.Error()] {
+		j.warned[err.Error()] = true
+		j.log.Error("cannot take messages that start a job, will retry", append(about, "error", err)...)
 	}
 }
 
@@ -105,9 +105,9 @@ func (f *follower) logOnce(err error, about ...any) {
 func key(c core.OnConsumer) string { return c.Stream + "/" + c.Name + "/" + c.Created.String() }
 
 // reconcileAll repeats reconcile until nothing changes. It reports whether nothing is left to do.
-func (f *follower) reconcileAll(ctx context.Context) (settled bool, err error) {
-	for range 2*len(f.plans) + 2 { // each round begins or ends a plan
-		changed, left, err := f.reconcile(ctx)
+func (j *jobIntake) reconcileAll(ctx context.Context) (settled bool, err error) {
+	for range 2*len(j.plans) + 2 { // each round begins or ends a plan
+		changed, left, err := j.reconcile(ctx)
 		if err != nil || !changed {
 			return !left, err
 		}
@@ -117,49 +117,49 @@ func (f *follower) reconcileAll(ctx context.Context) (settled bool, err error) {
 
 // reconcile lists the consumers and does what they require. changed is true if it created or
 // removed one, and left if something must be done later.
-func (f *follower) reconcile(ctx context.Context) (changed, left bool, err error) {
-	found, err := f.find(ctx)
-	a := arrange(f.plans, found, f.done, f.cfg.Now().Add(-f.cfg.Horizon))
+func (j *jobIntake) reconcile(ctx context.Context) (changed, left bool, err error) {
+	found, err := j.find(ctx)
+	a := arrange(j.plans, found, j.done, j.cfg.Now().Add(-j.cfg.Horizon))
 	if err == nil {
-		for _, p := range a.drained(f.plans) {
-			f.done[p.From] = true
+		for _, p := range a.drained(j.plans) {
+			j.done[p.From] = true
 		}
 	}
 	asking, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	for _, c := range a.adopt {
-		err, left = errors.Join(err, f.cfg.Broker.AdoptOn(asking, c.consumer, c.plan)), true
+		err, left = errors.Join(err, j.cfg.Broker.AdoptOn(asking, c.consumer, c.plan)), true
 	}
 	if a.begin != nil {
-		failed := f.begin(asking, *a.begin, found)
+		failed := j.begin(asking, *a.begin, found)
 		err, changed = errors.Join(err, failed), failed == nil
 	}
 	remove := a.remove
 	for _, c := range a.take {
 		switch {
-		case !f.done[c.plan.From]:
-			f.start(ctx, c)
-		case a.isSpent(c, f.plans):
+		case !j.done[c.plan.From]:
+			j.start(ctx, c)
+		case a.isSpent(c, j.plans):
 			remove = append(remove, c.consumer)
 		default:
 			left = true
 		}
 	}
 	for _, c := range remove {
-		failed := f.remove(asking, c)
+		failed := j.remove(asking, c)
 		err, changed = errors.Join(err, failed), changed || failed == nil
 	}
 	return changed, left, err
 }
 
 // find returns the consumers on all streams of the plans. A stream that does not exist has none.
-func (f *follower) find(ctx context.Context) (found []core.OnConsumer, err error) {
+func (j *jobIntake) find(ctx context.Context) (found []core.OnConsumer, err error) {
 	var streams []string
-	for _, p := range f.plans {
+	for _, p := range j.plans {
 		if stream := p.Plan.On.Stream; !slices.Contains(streams, stream) {
 			streams = append(streams, stream)
 			asking, cancel := context.WithTimeout(ctx, askTime)
-			consumers, failed := f.cfg.Broker.OnConsumers(asking, stream, f.entry.Job.Name)
+			consumers, failed := j.cfg.Broker.OnConsumers(asking, stream, j.entry.Job.Name)
 			cancel()
 			found = append(found, consumers...)
 			if !errors.Is(failed, job.ErrNotFound) {
@@ -172,19 +172,19 @@ func (f *follower) find(ctx context.Context) (found []core.OnConsumer, err error
 
 // begin creates the consumer of a plan. The consumer of a past plan begins no earlier than the
 // horizon, because the slots of older messages would expire.
-func (f *follower) begin(ctx context.Context, p plans.PastPlan, found []core.OnConsumer) error {
+func (j *jobIntake) begin(ctx context.Context, p plans.PastPlan, found []core.OnConsumer) error {
 	since := p.From
-	if oldest := f.cfg.Now().Add(-f.cfg.Horizon); !p.To.IsZero() && since.Before(oldest) {
+	if oldest := j.cfg.Now().Add(-j.cfg.Horizon); !p.To.IsZero() && since.Before(oldest) {
 		since = oldest
 	}
-	for _, name := range f.cfg.Names(f.entry.Job.Name) {
+	for _, name := range j.cfg.Names(j.entry.Job.Name) {
 		if !slices.ContainsFunc(found, func(c core.OnConsumer) bool { return c.Stream == p.Plan.On.Stream && c.Name == name }) {
-			err := f.cfg.Broker.BeginOn(ctx, f.entry.Job.Name, name, p, since)
+			err := j.cfg.Broker.BeginOn(ctx, j.entry.Job.Name, name, p, since)
 			if err != nil && !p.To.IsZero() && !errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
 				// The stream of the plan no longer exists, or cannot be read. The later plans
 				// must begin all the same.
-				f.log.Warn("cannot take messages of a plan that has ended", "on", p.Plan.On.String(), "error", err)
-				f.done[p.From] = true
+				j.log.Warn("cannot take messages of a plan that has ended", "on", p.Plan.On.String(), "error", err)
+				j.done[p.From] = true
 				return nil
 			}
 			return err
@@ -195,32 +195,32 @@ func (f *follower) begin(ctx context.Context, p plans.PastPlan, found []core.OnC
 
 // remove removes a consumer if the leader of the registry has no definition, or one that does not
 // need the consumer. If the definition cannot be decoded, the consumer stays.
-func (f *follower) remove(ctx context.Context, c core.OnConsumer) error {
-	e, err := f.cfg.Read(ctx, f.entry.Job.Name)
+func (j *jobIntake) remove(ctx context.Context, c core.OnConsumer) error {
+	e, err := j.cfg.Read(ctx, j.entry.Job.Name)
 	if err != nil && !errors.Is(err, job.ErrNotFound) {
 		return err
 	}
 	if err == nil && !isRemovable(e, c) {
 		return errEdited
 	}
-	if err := f.cfg.Broker.RemoveOn(ctx, c); err != nil {
+	if err := j.cfg.Broker.RemoveOn(ctx, c); err != nil {
 		return err
 	}
-	f.log.Info("removed the consumer of a plan that has ended", "stream", c.Stream, "subject", c.On.Subject, "consumer", c.Name)
+	j.log.Info("removed the consumer of a plan that has ended", "stream", c.Stream, "subject", c.On.Subject, "consumer", c.Name)
 	return nil
 }
 
 // start starts a taker for a consumer, unless the consumer has one.
-func (f *follower) start(ctx context.Context, c planConsumer) {
+func (j *jobIntake) start(ctx context.Context, c planConsumer) {
 	k := key(c.consumer)
-	if f.takers[k] {
+	if j.takers[k] {
 		return
 	}
-	f.takers[k] = true
-	f.running.Go(func() {
-		drained, err := newTaker(f, c).run(ctx)
+	j.takers[k] = true
+	j.running.Go(func() {
+		drained, err := newTaker(j, c).run(ctx)
 		select {
-		case f.results <- result{c, drained, err}:
+		case j.results <- result{c, drained, err}:
 		case <-ctx.Done():
 		}
 	})
