@@ -33,6 +33,10 @@ const (
 	// again.
 	check = time.Second
 
+	// boardAge is more than the age of what a page shows when it is read: half a second, see Site.board in package
+	// pages.
+	boardAge = time.Second
+
 	// maxBrowsers bounds the streams of a process. A browser that gets none tries again from time
 	// to time.
 	maxBrowsers = 1000
@@ -92,12 +96,12 @@ func message(event string, data any) []byte {
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, text)
 }
 
-// join adds a stream. The first one starts listen.
-func (l *live) join() (messages chan []byte, away, ok bool) {
+// join adds a stream. The first one starts listen. sent is when the last message before was sent.
+func (l *live) join() (messages chan []byte, sent time.Time, away, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.streams) >= maxBrowsers || l.ctx.Err() != nil {
-		return nil, false, false
+		return nil, time.Time{}, false, false
 	}
 	messages = make(chan []byte, 4)
 	l.streams[messages] = true
@@ -105,7 +109,7 @@ func (l *live) join() (messages chan []byte, away, ok bool) {
 		l.running = true
 		l.ended.Go(l.listen)
 	}
-	return messages, l.away, true
+	return messages, l.sent, l.away, true
 }
 
 func (l *live) leave(messages chan []byte) {
@@ -165,7 +169,7 @@ func (l *live) listen() {
 	var events <-chan client.Event
 	leave := func() {}
 	defer func() { leave() }()
-	lost := false // events were lost since the last subscription
+	lost := true // events before the subscription are unknown, and a page was read before it
 	var t touched
 	var due <-chan time.Time // nil: there is nothing to send
 	var sent time.Time
@@ -232,9 +236,17 @@ func (l *live) probe(ctx context.Context) {
 	}
 }
 
+// mayBeOld reports whether a message was sent after the browser's page was read, which the browser has
+// not received. sent is when the last one was sent.
+func (l *live) mayBeOld(r *http.Request, sent time.Time) bool {
+	query := r.URL.Query()
+	read, err := time.Parse(time.RFC3339, query.Get("read"))
+	return err != nil || query.Get("process") != l.id || sent.After(read.Add(-boardAge))
+}
+
 // serve answers a browser with a stream.
 func (l *live) serve(w http.ResponseWriter, r *http.Request) {
-	messages, away, ok := l.join()
+	messages, sent, away, ok := l.join()
 	if !ok {
 		problem.Write(w, fault.Unavailable, fmt.Sprintf("this process serves %d pages already", maxBrowsers))
 		return
@@ -246,6 +258,11 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 	to := stream.New(w, r, "text/event-stream")
 	if _, err := fmt.Fprintf(to, "retry: 1000\nid: %s\n%s", l.id, message("broker", map[string]bool{"away": away})); err != nil {
 		return // the browser is gone
+	}
+	if l.mayBeOld(r, sent) {
+		if _, err := to.Write(message("touched", touched{All: true})); err != nil {
+			return
+		}
 	}
 	stream.Follow(ctx, to, messages, ": still here\n\n", func(m []byte) error { // the channel is closed if the browser is too slow
 		_, err := to.Write(m)

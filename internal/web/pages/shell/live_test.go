@@ -9,6 +9,8 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -129,7 +131,8 @@ func TestEventsAreSentWithinABeat(t *testing.T) {
 			Client:    client.Attach(attach.Parts{News: quiet{}}),
 			Subscribe: func(context.Context) (<-chan client.Event, func(), error) { return events, func() {}, nil },
 		})
-		messages, _, _ := l.join()
+		messages, _, _, _ := l.join()
+		<-messages // that of the subscription
 		happen := func(name string) { events <- client.Event{Event: job.Event{Kind: job.EventSucceeded, Job: name}} }
 		for range 3 {
 			time.Sleep(time.Minute)
@@ -188,8 +191,8 @@ func TestLiveTellsOfLostEventsOnceItHasSubscribedAgain(t *testing.T) {
 				}
 			},
 		})
-		messages, _, _ := l.join()
-		synctest.Wait()
+		messages, _, _, _ := l.join()
+		<-messages // that of the first subscription
 		close(first)
 		time.Sleep(time.Minute)
 		if len(messages) > 0 {
@@ -204,6 +207,53 @@ func TestLiveTellsOfLostEventsOnceItHasSubscribedAgain(t *testing.T) {
 			t.Errorf("then %s was sent", <-messages)
 		}
 		cancel()
+		l.ended.Wait()
+	})
+}
+
+// A page is read before its browser connects to the stream: what changed in between reached other
+// browsers only.
+func TestStreamBeginsWithTheChangesSinceItsPageWasRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		events := make(chan client.Event)
+		l := newLive(ctx, Config{
+			Client:    client.Attach(attach.Parts{News: quiet{}}),
+			Subscribe: func(context.Context) (<-chan client.Event, func(), error) { return events, func() {}, nil },
+		})
+		// touches reports whether the stream of a page tells the browser within a second to refresh everything.
+		touches := func(process string, read time.Time) bool {
+			reading, end := context.WithTimeout(ctx, time.Second)
+			defer end()
+			query := url.Values{"process": {process}, "read": {read.UTC().Format(time.RFC3339Nano)}}
+			w := httptest.NewRecorder()
+			l.serve(w, httptest.NewRequestWithContext(reading, http.MethodGet, "/live?"+query.Encode(), nil))
+			return strings.Contains(w.Body.String(), `{"all":true}`)
+		}
+		if !touches(l.id, time.Now()) {
+			t.Error("the first page of a process is not refreshed: before its stream, nothing was subscribed to")
+		}
+		other, _, _, _ := l.join() // a browser that stays
+		time.Sleep(time.Minute)
+		if touches(l.id, time.Now()) {
+			t.Error("a page is refreshed although nothing has changed")
+		}
+		if !touches("another", time.Now()) {
+			t.Error("a page that another process has read is not refreshed")
+		}
+		read := time.Now()
+		events <- client.Event{Event: job.Event{Kind: job.EventSucceeded, Job: "report"}}
+		time.Sleep(beat)
+		if !touches(l.id, read) {
+			t.Error("a page that was read before the last message is not refreshed")
+		}
+		time.Sleep(boardAge)
+		if touches(l.id, time.Now()) {
+			t.Error("a page that was read after the last message is refreshed")
+		}
+		cancel()
+		l.leave(other)
 		l.ended.Wait()
 	})
 }

@@ -134,7 +134,7 @@ func (s *Site) answer(p Page, t *template.Template, q *Request) *answer {
 			return s.fail(q, d)
 		}
 		s.log.Warn("page not read; showing what it showed last", "path", r.URL.Path, "since", at, "error", err)
-		return s.compose(q, t, http.StatusServiceUnavailable, page{content: last, staleSince: at})
+		return s.compose(q, t, http.StatusServiceUnavailable, page{content: last, read: at, staleSince: at})
 	}
 	status := http.StatusOK
 	if !q.Form.Complete() {
@@ -142,7 +142,7 @@ func (s *Site) answer(p Page, t *template.Template, q *Request) *answer {
 	} else {
 		s.known.put(key, content, began)
 	}
-	return s.compose(q, t, status, page{content: content})
+	return s.compose(q, t, status, page{content: content, read: began})
 }
 
 // orderPatience is how long an order waits for the broker.
@@ -181,13 +181,14 @@ func (s *Site) do(p Page, t *template.Template, w http.ResponseWriter, r *http.R
 		d.Status = http.StatusUnprocessableEntity
 	}
 	q.Request = r
+	began := time.Now()
 	defer s.limit(q, s.cfg.Patience)()
 	content, showErr := s.render(p, t, q)
 	if showErr != nil {
 		s.fail(q, d).send(w)
 		return
 	}
-	s.compose(q, t, d.Status, page{content: content, problem: d}).send(w)
+	s.compose(q, t, d.Status, page{content: content, read: began, problem: d}).send(w)
 }
 
 // render calls Show, and executes the page's own templates.
@@ -217,6 +218,7 @@ func execute(t *template.Template, v *View) (content, error) {
 // page is what the layout shows around the content.
 type page struct {
 	content    content
+	read       time.Time // when the reading of the content began
 	staleSince time.Time
 	problem    *problem.Document
 }
@@ -224,6 +226,7 @@ type page struct {
 func (s *Site) compose(q *Request, t *template.Template, status int, p page) *answer {
 	v := s.view(q, nil)
 	v.Title, v.Content, v.StaleSince, v.Problem = p.content.title, p.content.body, p.staleSince, p.problem
+	v.Read, v.Process = p.read, s.live.id
 	var b bytes.Buffer
 	if err := t.ExecuteTemplate(&b, "layout", v); err != nil {
 		s.log.Error("layout failed", "error", err)

@@ -38,6 +38,11 @@ type View struct {
 	Problem    *problem.Document
 	StaleSince time.Time
 
+	// Read is when the reading of the page began, and Process the process that read it: the script of the page
+	// sends both to the stream of changes.
+	Read    time.Time
+	Process string
+
 	// Title and Content are for the layout only.
 	Title, Content template.HTML
 

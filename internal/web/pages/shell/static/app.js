@@ -75,7 +75,7 @@
   let stream = null, failed = 0;
   const connect = () => {
     if (stream || document.hidden || !document.querySelector("[data-live]")) return;
-    stream = new EventSource(root + "live");
+    stream = new EventSource(`${root}live?process=${body.dataset.process}&read=${encodeURIComponent(body.dataset.read)}`);
     let first = true;
     stream.addEventListener("broker", (m) => {
       failed = 0;
