@@ -6,7 +6,7 @@
 //   data-ago       on a time element: keep "3 min ago" up to date.
 //   data-submit    on a form: send it as soon as a field changes.
 //   data-keys      on a list: / focuses the search, j and k move between rows, Enter opens one.
-//   data-tail      on a pre: the address of the output to show.
+//   data-tail      on a pre: the address of the output to show. Its part is refreshed when the output has ended.
 //   data-all       on a checkbox: check all checkboxes of the form that have this name.
 "use strict";
 (() => {
@@ -38,15 +38,35 @@
   let due = new Set(), timer = 0, last = 0, busy = false, process = "";
   const concerned = (test) => {
     for (const e of document.querySelectorAll("[data-live][id]")) {
-      if (test(e.dataset.live.split(" "))) due.add(e.id);
+      if (test(e.dataset.live.split(" "), e)) due.add(e.id);
     }
     if (due.size && !timer && !busy) timer = setTimeout(refresh, Math.max(0, last + apart - Date.now()));
+  };
+  // status is that of an answer that is no page of the dashboard, but that of a proxy or of a login; 1: there was no
+  // answer. Such an answer must not replace a part.
+  let status = 0;
+  document.addEventListener("htmx:beforeSwap", (e) => {
+    if (e.detail.serverResponse.includes('<div id="notice"')) return;
+    e.detail.shouldSwap = false;
+    status = e.detail.xhr.status;
+  });
+  document.addEventListener("htmx:sendError", () => { status = 1; });
+  const unanswered = () => {
+    const p = document.getElementById("unanswered") || document.createElement("p");
+    p.id = "unanswered";
+    p.className = "banner bad";
+    p.textContent = status === 401 ? "Your login has ended, so this page is out of date. " : "The dashboard does not answer, so this page is out of date. It refreshes itself as soon as the dashboard answers. ";
+    const again = document.createElement("a");
+    again.href = location.href;
+    again.textContent = status === 401 ? "Log in again" : "Load it again";
+    p.append(again);
+    document.getElementById("notice").append(p);
   };
   const refresh = async () => {
     timer = 0;
     const ids = [...due].filter((id) => {
       const e = document.getElementById(id);
-      return e && !e.contains(document.querySelector(":is(input, textarea, select):focus"));
+      return e && !e.contains(document.querySelector(":is(input, textarea, select):focus")) && !e.querySelector("[data-tail]");
     });
     due.clear();
     if (!ids.length || document.hidden) return;
@@ -56,16 +76,19 @@
     const ticked = new Set([...document.querySelectorAll("input[type=checkbox][id]:checked")].map((e) => e.id));
     const focused = document.activeElement && document.activeElement.id;
     const scrolled = ids.flatMap((id) => [...document.getElementById(id).querySelectorAll("[id]")].filter((e) => e.scrollLeft || e.scrollTop).map((e) => [e.id, e.scrollLeft, e.scrollTop]));
+    status = 0;
     try {
       await htmx.ajax("GET", location.pathname + location.search, {
         source: body, headers: { "Cronce-Live": process }, target: "#notice", select: "#notice", swap: "outerHTML show:none", selectOOB: ids.map((id) => "#" + CSS.escape(id)).join(","),
       });
     } catch { /* the next refresh may succeed */ }
+    if (status) unanswered();
     for (const id of open) { const e = document.getElementById(id); if (e) e.open = true; }
     for (const id of ticked) { const e = document.getElementById(id); if (e) e.checked = true; }
     for (const [id, x, y] of scrolled) { const e = document.getElementById(id); if (e) e.scrollTo(x, y); }
     if (focused && document.activeElement === body) { const e = document.getElementById(focused); if (e) e.focus({ preventScroll: true }); }
     tick();
+    follow();
     busy = false;
     if (due.size) concerned(() => false);
   };
@@ -141,26 +164,41 @@
     if (t.form && t.form.dataset.submit !== undefined) t.form.requestSubmit();
   });
 
-  // The output of a running slot, as it is written.
-  const tail = document.querySelector("[data-tail]");
-  if (tail) (async () => {
-    const most = 1 << 20;
-    for (let tries = 0; tries < 5; tries++) {
+  // The output of a running slot, as it is written. A hidden tab reads none: a browser has only six connections to a
+  // host, and each output takes one.
+  let reading = null;
+  const pause = (ms) => new Promise((again) => setTimeout(again, ms));
+  const follow = async () => {
+    const tail = document.querySelector("[data-tail]");
+    if (!tail || reading || document.hidden) return;
+    const most = 1 << 20, own = reading = new AbortController();
+    for (let tries = 0; tries < 5 && !own.signal.aborted;) {
       try {
-        const answer = await fetch(tail.dataset.tail);
+        const answer = await fetch(tail.dataset.tail, { signal: own.signal });
         if (!answer.ok) throw new Error(answer.status);
         const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
         for (let first = true, text = ""; ; first = false) {
           const { value, done } = await reader.read();
-          if (done) return;
+          if (done) break;
+          tries = 0;
           text = ((first ? "" : text) + value.replaceAll("\u200b", "")).slice(-most);
           const below = tail.scrollHeight - tail.scrollTop - tail.clientHeight < 40;
           tail.textContent = text;
           if (below) tail.scrollTop = tail.scrollHeight;
         }
-      } catch { await new Promise((again) => setTimeout(again, 1000 * 2 ** tries)); }
+        break;
+      } catch { if (!own.signal.aborted) await pause(1000 * 2 ** tries++); }
     }
-  })();
+    if (own.signal.aborted) return;
+    reading = null;
+    tail.removeAttribute("data-tail");
+    concerned((live, e) => e.contains(tail));
+  };
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) { follow(); return; }
+    if (reading) { reading.abort(); reading = null; }
+  });
+  follow();
 
   // Keys.
   document.addEventListener("keydown", (e) => {
