@@ -45,6 +45,9 @@ func (f *Form) Get(name string) string {
 	return strings.TrimSpace(s)
 }
 
+// Set replaces what was typed into a field, for the form that is shown again.
+func (f *Form) Set(name, value string) { f.values.Set(name, value) }
+
 // All returns all values of a field, such as a group of checkboxes.
 func (f *Form) All(name string) []string {
 	f.Get(name)

@@ -109,5 +109,18 @@ func (s *Site) setPreferences(w http.ResponseWriter, r *http.Request) {
 			})
 		}
 	}
-	link.Redirect(w, r, link.Local(r.PostForm.Get("next")))
+	link.Redirect(w, r, link.Local(inZone(r.PostForm.Get("next"), zone)))
+}
+
+// inZone returns the address of a page in which a zone, if the address names one, is the chosen one: the cookie
+// alone would not change what the page shows.
+func inZone(next, zone string) string {
+	u, err := url.Parse(next)
+	if err != nil || zone == "" || !u.Query().Has("zone") {
+		return next
+	}
+	query := u.Query()
+	query.Set("zone", zone)
+	u.RawQuery = query.Encode()
+	return u.String()
 }

@@ -194,6 +194,14 @@ func TestPreferencesComeBackToThePage(t *testing.T) {
 	if _, body := send(t, r); !strings.Contains(body, `data-theme="dark"`) || !strings.Contains(body, `<option value="Europe/Berlin" selected>`) {
 		t.Errorf("the choice is not kept: %s", body)
 	}
+	for next, want := range map[string]string{"/deep/x?zone=Asia%2FTokyo&count=2": "/deep/x?count=2&zone=UTC", "/jobs:bulk?order=pause": "/jobs:bulk?order=pause"} {
+		if w, _ := post(t, root+"/preferences", url.Values{"zone": {"UTC"}, "next": {next}}); w.Header.Get("Location") != "."+want {
+			t.Errorf("the choice of a zone on %s leads to %s", next, w.Header.Get("Location"))
+		}
+	}
+	if _, body := get(t, root+"/deep/a:b?count=2"); !strings.Contains(body, `name="next" value="/deep/a:b?count=2"`) {
+		t.Errorf("the form of the choices does not lead back: %s", body)
+	}
 	for _, wrong := range []url.Values{{"zone": {"Mars/Olympus"}}, {"theme": {"<b>"}}, {"zone": {"../../etc/passwd"}}} {
 		if w, body := post(t, root+"/preferences", wrong); w.StatusCode != http.StatusBadRequest || len(w.Cookies()) > 0 {
 			t.Errorf("%v: %d %s", wrong, w.StatusCode, body)

@@ -82,8 +82,9 @@ func (v *View) With(name, value string) string {
 	return "?" + query.Encode()
 }
 
-// Here is the path and query of this page, for a form that leads back to the page.
-func (v *View) Here() string { return strings.TrimLeft(v.url.RequestURI(), "/") }
+// Here is the path and query of this page, for a form that leads back to the page. It begins with one slash: in
+// "jobs:bulk", "jobs" would be a scheme.
+func (v *View) Here() string { return "/" + strings.TrimLeft(v.url.RequestURI(), "/") }
 
 // Asset returns the URL of a file of the folder "static".
 func (v *View) Asset(name string) (string, error) {
