@@ -201,3 +201,9 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	*d = Duration(parsed)
 	return err
 }
+
+// SameJSON compares two texts without their white space. Text that is empty is no JSON.
+func SameJSON(x, y []byte) bool {
+	var a, b bytes.Buffer
+	return json.Compact(&a, x) == nil && json.Compact(&b, y) == nil && bytes.Equal(a.Bytes(), b.Bytes())
+}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -12,6 +11,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/api/row"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/web/problem"
 )
 
@@ -90,19 +90,13 @@ func trigger(ctx context.Context, c *call, in triggerIn) (row.Trigger, error) {
 		if err != nil {
 			return row.Trigger{}, err
 		}
-		if !sameJSON(has, in.Body.Payload) {
+		if !codec.SameJSON(has, in.Body.Payload) {
 			d := problem.New(fault.KeyReused, fmt.Sprintf("the run %q has another payload: choose another Idempotency-Key for another run", run.ID()))
 			d.Field = "Idempotency-Key"
 			return row.Trigger{}, d
 		}
 	}
 	return row.Triggered(run), nil
-}
-
-// sameJSON compares two texts without their white space. Text that is empty is no JSON.
-func sameJSON(x, y []byte) bool {
-	var a, b bytes.Buffer
-	return json.Compact(&a, x) == nil && json.Compact(&b, y) == nil && bytes.Equal(a.Bytes(), b.Bytes())
 }
 
 func backfill(ctx context.Context, c *call, in backfillIn) (Filled, error) {

@@ -197,6 +197,10 @@ func TestOrdersOfAPageAreCarriedOut(t *testing.T) {
 	if _, again, _ := a.order(t, "jobs/daily/trigger", url.Values{"key": {"k/1"}}); again != to {
 		t.Errorf("the same order leads to %s", again)
 	}
+	status, _, text = a.order(t, "jobs/daily/trigger", url.Values{"payload": {`{"a": 2}`}, "key": {"k/1"}})
+	if status != http.StatusUnprocessableEntity || !strings.Contains(text, "the run daily:@k/1 was triggered before with another payload") {
+		t.Errorf("a payload that was changed after the order is dropped: %d %s", status, text)
+	}
 	if d, err := a.client.Slot(t.Context(), "daily:@k/1"); err != nil || d.State != job.Pending {
 		t.Errorf("%v, %v", d.State, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
 	"github.com/cronce-io/cronce/job"
 )
@@ -140,6 +141,17 @@ func doTrigger(r *shell.Request, name string) (string, error) {
 	run, err := r.Client.Trigger(r.Context(), name, o)
 	if err != nil {
 		return "", err
+	}
+	if !run.New && len(o.Payload) > 0 {
+		has, err := run.Payload(r.Context())
+		if err != nil {
+			return "", err
+		}
+		if !codec.SameJSON(has, o.Payload) {
+			r.Form.Wrong("payload", "the run %s was triggered before with another payload. Press the button again for one more run, with this payload", run.ID())
+			r.Form.Set("key", rand.Text())
+			return "", shell.ErrField
+		}
 	}
 	return shell.Path("slots", run.ID()), nil
 }
