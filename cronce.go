@@ -48,7 +48,7 @@ type Scheduler struct {
 //
 // If the connection has no server, New waits for one until ctx ends. So with
 // nats.RetryOnFailedConnect a replica can start before its broker. New and Run never close the
-// connection. Each call of New leaves two goroutines and a subscription, which end with it.
+// connection. The first call of New leaves two goroutines and a subscription, which end with it.
 func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, error) {
 	cfg := config{namespace: job.DefaultNamespace, produce: true, work: true}
 	for i, option := range options {

@@ -76,9 +76,9 @@ func WithOperator(name string) Option {
 // If the connection has no server, New waits for one until ctx ends; the error then wraps
 // job.ErrUnknown.
 //
-// Each call leaves two goroutines and a subscription, which end when the connection is closed. So
-// create one client for a connection, not one for each request. As returns further clients at no
-// cost.
+// The first call for a connection leaves two goroutines and a subscription, which end when the
+// connection is closed. Each call reads the namespace, so create one client for a connection rather
+// than one for each request. As returns further clients at no cost.
 func New(ctx context.Context, nc *nats.Conn, opts ...Option) (*Client, error) {
 	o := options{namespace: job.DefaultNamespace}
 	for i, option := range opts {

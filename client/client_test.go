@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/lab/natstest"
@@ -135,6 +137,40 @@ func TestRemoveRefusesInvalidNames(t *testing.T) {
 		if err := p.Remove(t.Context(), name, client.RemoveOptions{}); !errors.Is(err, job.ErrInvalid) {
 			t.Errorf("remove %q: %v, want invalid", name, err)
 		}
+	}
+}
+
+// A program may make a client for each request.
+func TestClientsOfAConnectionShareWhatTheyLeaveOnIt(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	if _, err := kv.Open(t.Context(), srv.JetStream(), kv.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	var depth, reported int
+	nc := srv.Conn(nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {
+		reported++
+		depth = runtime.Callers(0, make([]uintptr, 500))
+	}))
+	open := func(n int) (frames, subscriptions int) {
+		for range n {
+			c, err := client.New(t.Context(), nc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Apply(t.Context(), []job.Job{{Name: "report", Schedule: "@hourly"}}, client.ApplyOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		nc.ErrorHandler()(nc, nil, nats.ErrSlowConsumer)
+		return depth, nc.NumSubscriptions()
+	}
+	frames, subscriptions := open(1)
+	if moreFrames, more := open(20); moreFrames > frames || more > subscriptions {
+		t.Errorf("21 clients: %d subscriptions, and %d frames up to the error handler of the connection's owner; one client: %d and %d", more, moreFrames, subscriptions, frames)
+	}
+	if reported != 2 {
+		t.Errorf("the owner's error handler was called %d times for 2 errors", reported)
 	}
 }
 

@@ -9,12 +9,13 @@
 // A connection can have many status channels but only one error handler. The link calls
 // the handler that was set before it, so the connection's owner loses nothing. If the
 // owner sets another handler later, requests that are not permitted end only with their
-// contexts, like any unanswered request.
+// contexts, like any unanswered request, until HandleErrors is called again.
 package link
 
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,8 @@ type Link struct {
 	// one.
 	Complained func(error)
 
+	handling sync.Mutex // held while HandleErrors runs
+
 	mu         sync.Mutex
 	complaints []complaint   // the last mostComplaints
 	changed    chan struct{} // see Changed; nil: no caller waits
@@ -55,26 +58,42 @@ const asideWait = time.Second
 const mostComplaints = 32
 
 // New returns the link of the connection. It first subscribes to changes and then reads the current
-// state, so that it misses no change in between.
-func New(conn *nats.Conn) *Link {
+// state, so that it misses no change in between. When the connection is closed, or if it is, the link
+// calls closed.
+func New(conn *nats.Conn, closed func()) *Link {
 	l := &Link{conn: conn, Closed: make(chan struct{}), Complained: func(error) {}}
 	status := conn.StatusChanged()
-	before := conn.ErrorHandler()
-	conn.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
-		l.recordViolation(err)
-		if before != nil {
-			before(nc, sub, err)
-		}
-	})
+	l.HandleErrors()
 	if conn.IsClosed() {
 		conn.RemoveStatusListener(status)
 		close(l.Closed)
+		closed()
 		return l
 	}
 	l.Connected.Store(conn.IsConnected())
 	l.readServer()
-	go l.watchStatus(status)
+	go func() {
+		defer closed()
+		l.watchStatus(status)
+	}()
 	return l
+}
+
+// HandleErrors makes the link the connection's error handler, unless it is.
+func (l *Link) HandleErrors() {
+	l.handling.Lock()
+	defer l.handling.Unlock()
+	before := l.conn.ErrorHandler()
+	handler := func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		l.recordViolation(err)
+		if before != nil {
+			before(nc, sub, err)
+		}
+	}
+	// Functions of this code can only be links' handlers, and a connection has one link.
+	if before == nil || reflect.ValueOf(before).Pointer() != reflect.ValueOf(handler).Pointer() {
+		l.conn.SetErrorHandler(handler)
+	}
 }
 
 // Server is the description that a server sends when a client connects. It is empty while there is

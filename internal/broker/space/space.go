@@ -68,6 +68,7 @@ type Space struct {
 	wire.Wire
 	Namespace  string
 	settings   job.Settings
+	reconnects uint64              // the link's, when the namespace was opened
 	registry   time.Time           // creation time of the registry's bucket
 	Audit      time.Duration       // interval between the audits of a watch
 	Plans      *plans.EntryDecoder // decodes stored definitions
@@ -100,7 +101,7 @@ func newSpace(ctx context.Context, js jetstream.JetStream, o Options) (*Space, e
 	if server := w.Link().ConnectedServer(); !server.AtLeast(2, 11) { // batched direct gets
 		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", server.Version, server.URL)
 	}
-	return &Space{Wire: w, Namespace: o.Namespace, Audit: wire.AuditEvery, Plans: new(plans.EntryDecoder), FailDenied: o.ReadOnly, Trace: o.Trace, Log: o.Logger, atomic: map[string]bool{}}, nil
+	return &Space{Wire: w, Namespace: o.Namespace, reconnects: w.Link().Reconnects.Load(), Audit: wire.AuditEvery, Plans: new(plans.EntryDecoder), FailDenied: o.ReadOnly, Trace: o.Trace, Log: o.Logger, atomic: map[string]bool{}}, nil
 }
 
 // Schedules reports whether the server supports message schedules and atomic batches.
@@ -198,7 +199,7 @@ func (s *Space) Connected() bool { return s.Link().Connected.Load() }
 func (s *Space) Closed() <-chan struct{} { return s.Link().Closed }
 
 // Reconnects returns how often the connection was restored since Open. It does not block.
-func (s *Space) Reconnects() uint64 { return s.Link().Reconnects.Load() }
+func (s *Space) Reconnects() uint64 { return s.Link().Reconnects.Load() - s.reconnects }
 
 // Watch calls f for every change of the bucket; see wire.Bucket.Watch.
 func (s *Space) Watch(ctx context.Context, b wire.Bucket, whole bool, decode func(wire.Entry) any, f func(wire.Change)) error {

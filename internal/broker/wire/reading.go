@@ -258,10 +258,10 @@ func (w Wire) orDirect(stream string, read, direct func() error) error {
 }
 
 // ReadDirectly records that this login may read the stream only with direct gets.
-func (w Wire) ReadDirectly(stream string) { w.Transport.directOnly.Store(stream, true) }
+func (w Wire) ReadDirectly(stream string) { w.Transport.directOnly.Store(w.Prefix+stream, true) }
 
 func (w Wire) readsDirectly(stream string) bool {
-	_, only := w.Transport.directOnly.Load(stream)
+	_, only := w.Transport.directOnly.Load(w.Prefix + stream)
 	return only
 }
 

@@ -30,7 +30,7 @@ const (
 	mostSlow = 15 * time.Second
 )
 
-// transport sends everything that this package sends outside the JetStream client:
+// transport sends everything that this package sends on a connection outside the JetStream client:
 // questions, which stay open until they are answered, and messages that need no answer.
 //
 // Invariants:
@@ -58,7 +58,7 @@ type transport struct {
 	writings, Publications sync.Pool // settled ones, for reuse
 	idle                   idleLimit // limit of a pause between the answers to a Get
 
-	directOnly sync.Map // streams that this login may read only with direct gets
+	directOnly sync.Map // streams, after the prefix of their API, that this login may read only with direct gets
 
 	mu   sync.Mutex
 	last uint64 // id of the newest question

@@ -49,6 +49,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -72,8 +73,7 @@ type Wire struct {
 
 // NewWire returns the wire of a client's connection.
 func NewWire(js jetstream.JetStream) Wire {
-	conn := js.Conn()
-	w := Wire{JS: js, Transport: newTransport(conn, link.New(conn), conn.NewInbox()), Prefix: defaultPrefix}
+	w := Wire{JS: js, Transport: transportOf(js.Conn()), Prefix: defaultPrefix}
 	switch o := js.Options(); {
 	case o.Domain != "":
 		w.domain = o.Domain
@@ -82,6 +82,24 @@ func NewWire(js jetstream.JetStream) Wire {
 		w.Prefix = strings.TrimSuffix(o.APIPrefix, ".") + "."
 	}
 	return w
+}
+
+// transports has the transport of each open connection, a func() *transport by its *nats.Conn. All
+// wires of a connection share it: its goroutines, its error handler and its subscription stay until
+// the connection is closed, and a program may make a client for each request.
+var transports sync.Map
+
+// transportOf returns the transport of the connection, and creates it if there is none. It may wait for
+// the connection's lock.
+func transportOf(conn *nats.Conn) *transport {
+	create, exists := transports.LoadOrStore(conn, sync.OnceValue(func() *transport {
+		return newTransport(conn, link.New(conn, func() { transports.Delete(conn) }), conn.NewInbox())
+	}))
+	t := create.(func() *transport)()
+	if exists {
+		t.link.HandleErrors()
+	}
+	return t
 }
 
 // Stamped converts a timestamp of the broker with Stamp, if that is set.
