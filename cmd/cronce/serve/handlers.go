@@ -206,6 +206,9 @@ func reloadOn(ctx context.Context, a *base.App, hangups <-chan os.Signal, reload
 
 // reload reads the file again and replaces the jobs and their handlers.
 func reload(ctx context.Context, a *base.App, f runFlags, jobs *handlers, r *replica.Replica) error {
+	if err := checkReadable(f.file); err != nil {
+		return err
+	}
 	fresh, err := loadJobs(ctx, a, f)
 	if err != nil {
 		return err
@@ -224,6 +227,18 @@ func reload(ctx context.Context, a *base.App, f runFlags, jobs *handlers, r *rep
 	r.SetQueues(queues)
 	a.Log.Info("file reloaded", "file", f.file, "jobs", len(jobs.jobs()), "queues", queues)
 	jobs.warnOfShadows(a)
+	return nil
+}
+
+// checkReadable returns an error if the file has no content to read again. A named pipe would block
+// this reload, and with it each later one, until it has a writer.
+func checkReadable(file string) error {
+	if file == "-" {
+		return errors.New("standard input cannot be read again: restart the node, or name a file")
+	}
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file, and cannot be read again: restart the node, or name a regular file", file)
+	}
 	return nil
 }
 
