@@ -19,7 +19,7 @@ import (
 const pingInterval = 5 * time.Second
 
 func (t Target) options() []nats.Option {
-	w := &watcher{log: t.cfg.Logger, where: t.String()}
+	w := newWatcher(t.cfg.Logger, t.String())
 	options := []nats.Option{
 		nats.Name("cronce " + t.cfg.Name),
 		nats.Timeout(mostHandshake),
@@ -71,6 +71,11 @@ type watcher struct {
 	mu             sync.Mutex
 	last           string // the last error that method once has logged
 	lost, reminded time.Time
+	reported       map[string]time.Time // when asyncError last logged an error, by its text
+}
+
+func newWatcher(log *slog.Logger, where string) *watcher {
+	return &watcher{log: log, where: where, reported: map[string]time.Time{}}
 }
 
 func (w *watcher) disconnected(nc *nats.Conn, err error) {
@@ -117,7 +122,30 @@ func (w *watcher) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if sub != nil {
 		log = log.With("subject", sub.Subject)
 	}
+	if w.repeats(err) {
+		log.Debug("NATS reports an error again", "error", err)
+		return
+	}
 	log.Warn("NATS reports an error", "error", err)
+}
+
+// mostErrors bounds watcher.reported.
+const mostErrors = 100
+
+// repeats reports whether this error was logged within remindEvery: a request that is not permitted may
+// be repeated for days.
+func (w *watcher) repeats(err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := err.Error()
+	if last, logged := w.reported[text]; logged && time.Since(last) < remindEvery {
+		return true
+	}
+	if len(w.reported) >= mostErrors {
+		clear(w.reported)
+	}
+	w.reported[text] = time.Now()
+	return false
 }
 
 // once logs an error, unless it was the last one logged since the connection was established.

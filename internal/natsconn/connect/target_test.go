@@ -3,12 +3,14 @@ package connect
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
@@ -89,6 +91,26 @@ func TestReconnectDelayIsShortAndJittered(t *testing.T) {
 			t.Errorf("delay %d is %v, want 50 ms to 2 s", n, d)
 		}
 	}
+}
+
+// A node repeats what it is not permitted to do, since an operator may correct its login.
+func TestErrorThatIsReportedAgainAndAgainIsLoggedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedBuffer
+		w := newWatcher(log.logger(), "somewhere")
+		for i := range 120 { // seconds
+			w.asyncError(nil, nil, errors.New("not permitted: one"))
+			w.asyncError(nil, nil, fmt.Errorf("not permitted: %d", i))
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(log.buf.String(), "not permitted: one"); n < 2 || n > 3 { // it may be forgotten once among so many
+			t.Errorf("one error was logged %d times in two minutes", n)
+		}
+		if n := strings.Count(log.buf.String(), "NATS reports an error"); n < 122 {
+			t.Errorf("%d errors were logged, want each new one", n)
+		}
+	})
 }
 
 type lockedBuffer struct {
