@@ -264,6 +264,7 @@ func TestRolesMayDoNothingElse(t *testing.T) {
 		"cronce.event.failed.report":                                        "PWON",
 		"cronce.event.failed.other":                                         "PWO",
 		"cronce.event.fenced._":                                             "PWON",
+		"cronce.event.failed._":                                             "PWO",
 		"billing.event.failed.report":                                       "",
 		"cronce.producers":                                                  "P",
 		"cronce.lock.report":                                                "WN",

@@ -76,7 +76,9 @@ func (a Access) working() []right {
 	}
 	events := around(ns+".event.*.", jobs, "")
 	if len(a.Jobs) > 0 {
-		events = append(events, ns+".event.*."+exchange.NoJob)
+		for _, kind := range []job.EventKind{job.EventFenced, job.EventAlert} { // about a dead node, or the namespace
+			events = append(events, ns+".event."+string(kind)+"."+exchange.NoJob)
+		}
 	}
 	rights := []right{
 		may("receive slots of its queues", worker, a.ask("CONSUMER.INFO", consumers...), a.ask("CONSUMER.MSG.NEXT", consumers...)),
