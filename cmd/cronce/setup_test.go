@@ -25,6 +25,34 @@ func TestSetupOfMoreReplicasThanServersSaysWhatTheyNeed(t *testing.T) {
 	c.run(t, "setup", "--replicas", "3").oneError(t, base.ExitFailed, says...)
 }
 
+func TestSetupInAnAccountWithTooFewStreamsSaysHowManyItNeeds(t *testing.T) {
+	t.Parallel()
+	s := natstest.Run(t)
+	limits := server.JetStreamAccountLimits{MaxMemory: -1, MaxStore: -1, MaxStreams: 3, MaxConsumers: -1}
+	limit := func() {
+		if err := s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": limits}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit()
+	c := cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}
+	setup := func(says ...string) {
+		t.Helper()
+		r := c.run(t, "setup", "--namespace", "few")
+		r.stdout = "" // what it could create
+		r.oneError(t, base.ExitFailed, append(says, "cronce setup --namespace few")...)
+	}
+	setup("needs 7 streams", "max_streams", "maximum number of streams")
+	limits.MaxStreams, limits.MaxBytesRequired = 7, true
+	limit()
+	setup("max_bytes_required")
+	limits.MaxBytesRequired = false
+	limit()
+	if r := c.run(t, "setup", "--namespace", "few"); r.code != base.ExitDone {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestSetupOfALoginThatMayNotIsToldSoForEverySetting(t *testing.T) {
 	t.Parallel()
 	grants, err := layout.Access{Roles: []layout.Role{layout.RoleViewer}}.Grants()

@@ -251,7 +251,7 @@ func (s *Space) create(ctx context.Context, inv *inventory, set job.Settings) (c
 		cfg := s.streamConfig(name, set)
 		if _, ok := inv.streams[cfg.Name]; !ok {
 			if err := s.createStream(ctx, &cfg); err != nil {
-				return changes, err
+				return changes, s.needsAccount(err, len(inv.names))
 			}
 			inv.streams[cfg.Name] = cfg
 			set.Replicas = cfg.Replicas
@@ -301,6 +301,19 @@ func (s *Space) createStream(ctx context.Context, cfg *jetstream.StreamConfig) e
 			}
 			choose, cfg.Replicas = false, 1
 		}
+	}
+}
+
+// needsAccount explains the refusal of a stream by a limit of the account. streams is how many streams
+// the namespace has.
+func (s *Space) needsAccount(err error, streams int) error {
+	switch next := s.SetupCommand(); {
+	case wire.HasCode(err, wire.CodeMaxStreams):
+		return fmt.Errorf("a namespace needs %d streams, and the NATS account may have no more: raise its limit (max_streams), then %s: %w", streams, next, err)
+	case wire.HasCode(err, wire.CodeMaxBytesRequired):
+		return fmt.Errorf("the streams of a namespace have no max_bytes, and the NATS account requires them: switch that off for the account (max_bytes_required), then %s: %w", next, err)
+	default:
+		return err
 	}
 }
 

@@ -81,6 +81,8 @@ const (
 	codeNotAvailable        jetstream.ErrorCode = 10008 // the cluster has no leader now
 	codeNotLeader           jetstream.ErrorCode = 10009
 	CodeNoReplicas          jetstream.ErrorCode = 10074 // replicas > 1 not supported in non-clustered mode
+	CodeMaxStreams          jetstream.ErrorCode = 10027 // maximum number of streams reached
+	CodeMaxBytesRequired    jetstream.ErrorCode = 10113 // account requires a stream config to have max bytes set
 	codeNoResources         jetstream.ErrorCode = 10023 // insufficient resources
 	codePeerRemap           jetstream.ErrorCode = 10075
 	codeStoreFailed         jetstream.ErrorCode = 10077

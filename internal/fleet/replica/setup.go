@@ -53,7 +53,11 @@ func (r *Replica) setUpAgain(ctx context.Context) bool {
 		}
 		if text := err.Error(); text != logged && ctx.Err() == nil {
 			logged = text
-			r.log.Error("waiting for the namespace to be set up again: cronce setup", "error", err)
+			fix := r.cfg.Store.SetupCommand()
+			if errors.Is(err, job.ErrDenied) {
+				fix += ", with a login that may (cronce auth setup)"
+			}
+			r.log.Error("waiting for the namespace to be set up again", "fix", fix, "error", err)
 		}
 		wire.Wait(ctx, setupInterval)
 	}

@@ -144,7 +144,7 @@ func TestANodeThatMayNotSetUpWaitsUntilTheNamespaceIsComplete(t *testing.T) {
 	natstest.Eventually(t, "slots to run", func() bool { return ran.Load() > 1 })
 	removeAll(t, all, layout.Streams("cronce")...)
 	natstest.Eventually(t, "a log of what is missing", func() bool {
-		return log.has("waiting for the namespace to be set up again") && log.has("cronce_ledger")
+		return log.has("waiting for the namespace to be set up again") && log.has("cronce_ledger") && log.has("cronce setup, with a login that may") && log.has("STREAM.CREATE")
 	})
 	// The new namespace has other settings than before. The node keeps its own.
 	if _, err := space.Setup(t.Context(), all, kv.Options{Queues: []string{"default"}}); err != nil {
