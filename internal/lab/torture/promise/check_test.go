@@ -141,6 +141,11 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.fault(plan.Full, "", -1, 6, 0)
 			s.runs(a0, 7)
 		},
+		"published late by a producer that the servers held up": func(s *story) {
+			s.producer("p1.1", -60)
+			s.held("p1.1", 1, 5.5)
+			s.runs(a0, 7)
+		},
 		"writes that were not republished": func(s *story) {
 			s.runs(a0, 0)
 			s.h.Ledger = nil
@@ -387,7 +392,18 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		}},
 		"a context ends with its lease":               {"no margin", func(s *story) { s.late(2.9) }},
 		"a slot waits although a producer is healthy": {"published late", func(s *story) { s.producer("p1.1", -60); s.runs(a0, 7) }},
-		"two wait where only the newest may":          {"not only the newest", func(s *story) { s.waits(slotOf("newer", 0), slotOf("newer", 10)) }},
+		"a slot waits although the servers held up a healthy producer only for a moment": {"published late", func(s *story) {
+			s.producer("p1.1", -60)
+			s.held("p1.1", 1, 3.4)
+			s.runs(a0, 7)
+		}},
+		"a slot waits although the servers held up another producer, and this one before": {"published late", func(s *story) {
+			s.producer("p1.1", -60)
+			s.held("p2.1", 1, 5.5)
+			s.held("p1.1", -5, -0.1)
+			s.runs(a0, 7)
+		}},
+		"two wait where only the newest may": {"not only the newest", func(s *story) { s.waits(slotOf("newer", 0), slotOf("newer", 10)) }},
 		"a slot that waits for its retry gives its place away": {"place", func(s *story) {
 			first, second := slotOf("skip", 0), slotOf("skip", 10)
 			s.publish(first, 0)
