@@ -116,7 +116,7 @@ var nodeMutants = []nodeMutant{
 	{"answers a second message", "worker", `if (flight?.node === this.node.name) return; // already in flight: no answer`, `if (flight?.node === this.node.name) return m.ack();`, "", "twice"},
 	{"acks before what follows is stored", "follow", `await stored(store, ` + "`${store.namespace}.slot.${m.queue}.${m.job}`", `void stored(store, ` + "`${store.namespace}.slot.${m.queue}.${m.job}`", "", "follows"},
 	{"acks an outcome that it finds before what follows is stored", "worker", `await follow(this, record, revision, d.message, v);`, ``, "", "follows-again F-1"},
-	{"acks before the alert is stored", "follow", `if (alert) await stored(`, `if (alert) void stored(`, "", "alert F-1"},
+	{"acks before the alert is stored", "follow", `alert))) await stored(`, `alert))) void stored(`, "", "alert F-1"},
 	{"takes the word of a server that lags", "follow", `if (seen) return found;`, `return found;`, "", "follows-two F-2"},
 	{"takes a write in progress for a removed record", "store", `found.revision === 0 && revision > 0 && code === 10071`, `found.revision === 0 && revision > 0`, "", "completion-conflicts W-4"},
 	{"says that it ends a handler that has returned", "worker", `if (flight && !flight.returned &&`, `if (flight &&`, "", "cancel O-2"},

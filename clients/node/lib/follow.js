@@ -4,8 +4,8 @@ import { headers as newHeaders } from "@nats-io/transport-node";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { planAt } from "./definition.js";
 import { formatMessage } from "./message.js";
-import { parseSlot, slotID, slotKey } from "./names.js";
-import { optional } from "./values.js";
+import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
+import { decode, formatInstant, fromMs, optional, toMs } from "./values.js";
 import { backOff, decodeOf, pause, repeat } from "./store.js";
 
 const giveUp = 20_000; // ms without an acknowledgement until stored throws; the next delivery publishes again
@@ -15,7 +15,7 @@ const giveUp = 20_000; // ms without an acknowledgement until stored throws; the
 // all of it in time.
 export async function follow({ store, node, registry }, record, revision, message, { entry, deleted }) {
   const alert = deleted ? undefined : alertOf(record, revision, entry, node.name, store.namespace);
-  if (alert) await stored(store, alert.subject, alert.headers, alert.body);
+  if (alert && !(await hasAlert(store, node, alert))) await stored(store, alert.subject, { ...alert.headers, "Nats-Expected-Stream": `${store.namespace}_events` }, alert.body);
   if (record.state !== "succeeded") return;
   const slot = parseSlot(record.id);
   for (const next of registry.entries.values()) {
@@ -44,6 +44,30 @@ export function alertOf(record, revision, entry, node, namespace) {
   if (record.output) body.output = Buffer.from(record.output).subarray(-3072).toString().replace(/^\uFFFD+/, "");
   const headers = { "Nats-Msg-Id": `${record.id}/alert/${state}/${revision}` };
   return { subject: `${namespace}.event.alert.${job}`, headers, body: JSON.stringify(body) };
+}
+
+const fold = 60_000; // ms for which the stream of events certainly folds two alerts with one message ID
+const mostAlerts = 1000; // a job with many alerts must not keep the message of its slot waiting
+
+// hasAlert reports whether the broker has stored an alert about the same outcome. The message of an ended slot may be
+// delivered again long after the outcome, for example from a queue that had no worker. An alert is stored soon after its
+// outcome, so hasAlert reads the first alerts of the job from a little before that on. A login that may not read them
+// may store an alert twice.
+async function hasAlert(store, node, { subject, body }) {
+  const { id, alert, revision, time } = JSON.parse(body), ended = optional(time);
+  if (ended === undefined || toMs(node.now() - ended) <= fold) return false;
+  const stream = `${store.namespace}_events`, ask = { start_time: formatInstant(ended - fromMs(60_000)), next_by_subj: subject };
+  const first = await store.first(stream, ask), seq = Number(first?.headers?.get("Nats-Sequence"));
+  if (!seq) return false;
+  return store.finds(stream, { seq, next_by_subj: subject }, mostAlerts, (m) => {
+    try {
+      const e = decode(m.string());
+      return e.id === id && e.alert === alert && e.revision === revision;
+    } catch (err) {
+      if (err instanceof Invalid) return false;
+      throw err;
+    }
+  });
 }
 
 // chain returns the messages for one job, from the records of the slots of the jobs that it comes after: none

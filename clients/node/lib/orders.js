@@ -1,7 +1,6 @@
 // Triggers, and waiting for outcomes (docs/protocol.md, sections 7 and 10).
 import { randomUUID } from "node:crypto";
 import { PermissionViolationError, headers as newHeaders } from "@nats-io/transport-node";
-import { jetstreamManager } from "@nats-io/jetstream";
 import { isFinal } from "./claim.js";
 import { formatMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
@@ -55,28 +54,13 @@ async function triggered(store, slot, entry, later) {
 // throws.
 async function waits(store, name, subject, id, all) {
   const stream = `${store.namespace}_${name}`, ask = { seq: 1, next_by_subj: subject };
-  const oldest = await store.nc.request(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify(ask), { timeout: 2000 }).catch((err) => {
-    if (err.cause instanceof PermissionViolationError || (name === "timers" && err.isNoResponders?.())) return undefined;
+  const oldest = await store.first(stream, ask).catch((err) => {
+    if (name === "timers" && err.isNoResponders?.()) return undefined;
     throw err;
   });
   const stored = Date.parse(oldest?.headers?.get("Nats-Time-Stamp"));
   if (Number.isNaN(stored) || (!all && (await timeOf(store, name)) - stored < 105_000)) return false;
-  const { direct } = await jetstreamManager(store.nc, { checkAPI: false });
-  let found = false;
-  const batch = await direct.getBatch(stream, {
-    ...ask, batch: 10_000,
-    callback: (_, m) => { // an iterator would never unsubscribe
-      if (m.header?.get("Cronce-Slot").replace(/#[0-9]+of[0-9]+$/, "") === id) {
-        found = true;
-        batch.stop();
-      }
-    },
-  });
-  const late = setTimeout(() => batch.stop(new Error(`stream ${stream}: not answered`)), 10_000);
-  const err = await batch.iterClosed;
-  clearTimeout(late);
-  if (err) throw err;
-  return found;
+  return store.finds(stream, ask, 10_000, (m) => m.header.get("Cronce-Slot").replace(/#[0-9]+of[0-9]+$/, "") === id);
 }
 
 // infoOf returns what the server says about a stream, or undefined if the login may not ask.

@@ -1,4 +1,5 @@
 // Reading and writing the keys of buckets (docs/protocol.md, section 4).
+import { jetstreamManager } from "@nats-io/jetstream";
 import { PermissionViolationError, headers as newHeaders } from "@nats-io/transport-node";
 import { decodeAs } from "./bounds.js";
 import { Invalid, parseSlot, slotKey } from "./names.js";
@@ -129,6 +130,36 @@ export class Store {
     const { error } = answer.json();
     if (error && error.err_code !== 10037 && error.err_code !== 10059) throw new Error(`read ${stream}: ${error.description}`);
     return !error;
+  }
+
+  // first asks any replica for the first message of a stream that a query finds. It returns undefined if the login may not
+  // read the stream.
+  first(stream, query) {
+    return this.nc.request(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify(query), { timeout: 2 * attempt }).catch((err) => {
+      if (err.cause instanceof PermissionViolationError) return undefined;
+      throw err;
+    });
+  }
+
+  // finds reports whether match(m) is true for one of the first most messages of a stream that a query finds. It throws
+  // if the messages do not come in time.
+  async finds(stream, query, most, match) {
+    const { direct } = await jetstreamManager(this.nc, { checkAPI: false });
+    let found = false;
+    const batch = await direct.getBatch(stream, {
+      ...query, batch: most,
+      callback: (_, m) => { // an iterator would never unsubscribe
+        if (m.header && match(m)) {
+          found = true;
+          batch.stop();
+        }
+      },
+    });
+    const late = setTimeout(() => batch.stop(new Error(`stream ${stream}: not answered`)), 10_000);
+    const err = await batch.iterClosed;
+    clearTimeout(late);
+    if (err) throw err;
+    return found;
   }
 
   // write stores a value if revision is the last one of its key. It returns {won: revision}, {lost: true},
