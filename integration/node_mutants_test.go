@@ -209,9 +209,9 @@ var nodeMutants = []nodeMutant{
 	{"takes a node without a record for dead", "node", `if (still < limit) return`, `if (value && still < limit) return`, "", "owner-silent L-5"},
 	{"runs a slot that an older incarnation still runs", "worker", `if (flight) return m.nak(1000);`, ``, "", "older-incarnation C-1"},
 	{"wakes no slot", "locks", `if (wrote.won) for (const one of woken)`, `for (const one of [])`, "", "guarded X-5"},
-	{"leaves the lock when an attempt is to be repeated", "worker", `    if (!isFinal(record)) return { nak: toMs(parseInstant(record.retry_at) - this.node.now()) };
+	{"leaves the lock when an attempt is to be repeated", "worker", `    if (!isFinal(record)) return { nak: retryWait(record, this.node.now()) };
     await this.locks.leave(record.id, since, job.entry, this.node.signal);`, `    await this.locks.leave(record.id, since, job.entry, this.node.signal);
-    if (!isFinal(record)) return { nak: toMs(parseInstant(record.retry_at) - this.node.now()) };`, "", "lock-places X-1"},
+    if (!isFinal(record)) return { nak: retryWait(record, this.node.now()) };`, "", "lock-places X-1"},
 	{"gives a job more places than it has", "lock", `const free = places - lock.holders.length;`, `const free = places + 1 - lock.holders.length;`, "", "lock-places X-1"},
 	{"gives a job one place", "lock", `places: Math.max(1, job.concurrency ?? 1)`, `places: 1`, "", "lock-places X-2"},
 	{"sends another heartbeat after one that was not answered", "node", `tzdata: process.versions.tz, version: "node-client",

@@ -6,7 +6,7 @@
 // implausible means that now is certainly wrong. entry is undefined if the job was deleted. place is the lock's
 // answer (lock.js).
 import { parseSlot, slotID } from "./names.js";
-import { formatDuration, formatInstant, fromMs, fromSeconds, parseDuration, parseInstant, toMs } from "./values.js";
+import { formatDuration, formatInstant, fromMs, fromSeconds, optional, parseDuration, parseInstant, toMs } from "./values.js";
 import { guarded, pauseAt, planAt } from "./definition.js";
 
 const final = new Set(["succeeded", "failed", "skipped", "missed", "expired", "cancelled"]);
@@ -69,16 +69,22 @@ function retry(d, v) {
   return v.handles ? claim(d, v, v.record.attempt + 1) : unhandled(d);
 }
 
-// untilRetry returns how many ms the slot still waits for its next attempt: at most an hour, and at most the
-// delay that was set when the last attempt ended. If the clock shows more than a minute before that end, it was
-// set back, and the slot does not wait.
+// untilRetry returns how many ms the slot still waits for its next attempt. If the clock shows more than a minute
+// before the end of the last one, it was set back, and the slot does not wait.
 function untilRetry({ record, now }) {
+  const ended = lastEnd(record);
+  return ended && toMs(ended - now) > 60_000 ? 0 : retryWait(record, now);
+}
+
+// retryWait returns the delay in ms with which the message of a slot is given back that waits for its next attempt: at
+// most an hour, and at most the delay that was set when the last attempt ended, even if the clock was changed since.
+export function retryWait(record, now) {
   if (!record.retry_at) return 0;
-  const at = parseInstant(record.retry_at), last = record.attempts?.at(-1)?.finished;
-  const ended = last && parseInstant(last);
-  if (ended && toMs(ended - now) > 60_000) return 0;
+  const at = parseInstant(record.retry_at), ended = lastEnd(record);
   return Math.min(toMs(at - now), 3_600_000, ended ? toMs(at - ended) : Infinity);
 }
+
+const lastEnd = ({ attempts }) => optional(attempts?.at(-1)?.finished);
 
 function takeOver(d, v) {
   const record = died(v);

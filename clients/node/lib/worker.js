@@ -2,14 +2,14 @@
 // them, and answers each message at most once.
 import { randomUUID } from "node:crypto";
 import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { cancelled, complete, decide, fit, isFinal, needsDefinition, release, headAndTail, tooOld } from "./claim.js";
+import { cancelled, complete, decide, fit, isFinal, needsDefinition, release, retryWait, headAndTail, tooOld } from "./claim.js";
 import { emitter } from "./event.js";
 import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
 import { Contradiction, parseMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
 import { longest, pause } from "./store.js";
-import { decode, parseDuration, parseInstant, rawMember, toMs } from "./values.js";
+import { decode, parseDuration, rawMember, toMs } from "./values.js";
 
 const headerRoom = 4096; // bytes of a message that its headers, and the nonce of its value, may take
 const asking = 1000; // ms until a request for messages expires
@@ -218,7 +218,7 @@ export class Worker {
   // how to settle the message. job is {entry, deleted} (follow.js).
   async ended(record, revision, message, job, since) {
     this.emit(record.state, { ...about(record), error: record.error });
-    if (!isFinal(record)) return { nak: toMs(parseInstant(record.retry_at) - this.node.now()) };
+    if (!isFinal(record)) return { nak: retryWait(record, this.node.now()) };
     await this.locks.leave(record.id, since, job.entry, this.node.signal);
     await follow(this, record, revision, message, job);
     return { ack: true };

@@ -220,3 +220,14 @@ test("a worker has no handler for a job that is named like a method of every obj
     assert.deepEqual(await worker.work({ message, queue: "default", published: now, count: 1, payload: Buffer.alloc(0) }, "key", {}), { nak: 200 }, job);
   }
 });
+
+test("a slot that waits for its next attempt is given back for an hour at most, and by the clock of its last attempt", async () => {
+  const failing = () => { throw Object.assign(new Error("later"), { retryAfter: 5 * 3_600_000 }); };
+  const { worker } = fake({ handlers: { j: failing } });
+  assert.deepEqual(await worker.work(delivery("j:@k"), "key", { controller: new AbortController() }), { nak: 3_600_000 });
+  let now = instant; // the clock is set back while the attempt's outcome is written
+  const set = fake({ handlers: { j() { throw Object.assign(new Error("later"), { retryAfter: 2000 }); } }, node: { now: () => now } }).worker;
+  const write = set.store.write;
+  set.store.write = (...args) => { if (args[2].state === "retrying") now -= 1_000_000_000n * 600n; return write(...args); };
+  assert.deepEqual(await set.work(delivery("j:@k"), "key", { controller: new AbortController() }), { nak: 2000 });
+});
