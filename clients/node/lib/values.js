@@ -73,11 +73,12 @@ export function formatDuration(ms) {
 }
 
 // rawMember returns the text of a member of a JSON object as it was written, or undefined. Payloads are sent as
-// they were written, and JSON.parse would turn 1.50 into 1.5.
+// they were written, and JSON.parse would turn 1.50 into 1.5. If a name stands twice, the last one counts, as in
+// JSON.parse. For a text that is not JSON it returns anything, or throws a SyntaxError.
 export function rawMember(text, name) {
-  let i = text.indexOf("{") + 1;
-  const space = () => { while (/\s/.test(text[i])) i++; };
-  const string = () => { for (i++; text[i] !== '"'; i++) if (text[i] === "\\") i++; i++; };
+  let i = 0, found;
+  const space = () => { while (i < text.length && " \t\r\n".includes(text[i])) i++; };
+  const string = () => { for (i++; i < text.length && text[i] !== '"'; i++) if (text[i] === "\\") i++; i++; };
   const value = () => {
     if (text[i] === '"') return string();
     for (let depth = 0; i < text.length; i++) {
@@ -88,18 +89,20 @@ export function rawMember(text, name) {
       if (c === "}" || c === "]") depth--;
     }
   };
+  space();
+  if (text[i++] !== "{") return undefined;
   for (space(); text[i] === '"'; space()) {
     let start = i;
     string();
-    const key = JSON.parse(text.slice(start, i));
+    const key = text.slice(start, i);
     space();
     i++; // the colon
     space();
     start = i;
     value();
-    if (key === name) return text.slice(start, i).trim();
+    if (JSON.parse(key) === name) found = text.slice(start, i).trim();
     space();
     if (text[i] === ",") i++;
   }
-  return undefined;
+  return found;
 }
