@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/cronce-io/cronce/internal/codec"
@@ -205,9 +206,9 @@ func parseWholeKey(key string) (Slot, error) {
 }
 
 // ValidateToken checks the name of a triggered run: 1 to MaxToken bytes of UTF-8, without
-// control characters and without spaces at either end, which a NATS header would not keep. It
-// must not end like /r2, which marks a message that was published again, or like #3of8, which
-// marks a shard. Its errors wrap ErrInvalid.
+// control characters and without spaces at either end, which a NATS header would not keep. Some
+// clients remove U+FEFF there too, so it counts as a space. It must not end like /r2, which marks a
+// message that was published again, or like #3of8, which marks a shard. Its errors wrap ErrInvalid.
 func ValidateToken(token string) error {
 	switch {
 	case token == "":
@@ -220,7 +221,7 @@ func ValidateToken(token string) error {
 		return fmt.Errorf("%w token %q: it ends like the ID of a shard, such as #3of8", ErrInvalid, token)
 	case codec.Reoffer.MatchString(token):
 		return fmt.Errorf("%w token %q: it ends in %q, which marks a message that was published again", ErrInvalid, token, codec.Reoffer.FindString(token))
-	case strings.TrimSpace(token) != token:
+	case strings.TrimFunc(token, func(r rune) bool { return unicode.IsSpace(r) || r == '\uFEFF' }) != token:
 		return fmt.Errorf("%w token %q: it begins or ends with a space", ErrInvalid, token)
 	}
 	for i := range len(token) {

@@ -397,7 +397,7 @@ function slotKey(id) {
   const end = shard ? `.${shard.slice(1)}` : "";
   if (rest.startsWith("@")) {
     const token = rest.slice(1), bytes = Buffer.from(token);
-    if (bytes.length < 1 || bytes.length > 128 || /[\0-\x1f\x7f]|^\p{White_Space}|\p{White_Space}$|\/r[0-9]+$/u.test(token)) return undefined;
+    if (bytes.length < 1 || bytes.length > 128 || /[\0-\x1f\x7f]|^[\p{White_Space}\uFEFF]|[\p{White_Space}\uFEFF]$|\/r[0-9]+$/u.test(token)) return undefined;
     const escaped = [...bytes].map((b) => (/[A-Za-z0-9_-]/.test(String.fromCharCode(b)) ? String.fromCharCode(b) : `=${b.toString(16).toUpperCase().padStart(2, "0")}`)).join("");
     return { id, job, shard, key: `${job}.t.${escaped}${end}` };
   }

@@ -56,7 +56,7 @@ function seconds(at) {
 
 function checkToken(token) {
   const bytes = Buffer.byteLength(token);
-  const wrong = bytes < 1 || bytes > 128 || /[\0-\x1f\x7f]|^\p{White_Space}|\p{White_Space}$|\/r[0-9]+$/u.test(token) || /#[0-9]+of[0-9]+$/.test(token) || !token.isWellFormed();
+  const wrong = bytes < 1 || bytes > 128 || /[\0-\x1f\x7f]|^[\p{White_Space}\uFEFF]|[\p{White_Space}\uFEFF]$|\/r[0-9]+$/u.test(token) || /#[0-9]+of[0-9]+$/.test(token) || !token.isWellFormed();
   if (wrong) throw new Invalid(`token ${JSON.stringify(token)}: want 1 to 128 bytes of printable UTF-8`);
   return token;
 }
