@@ -5,7 +5,7 @@ import { jetstreamManager } from "@nats-io/jetstream";
 import { planAt } from "./definition.js";
 import { formatMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
-import { decode, formatInstant, fromMs, optional, toMs } from "./values.js";
+import { decode, formatInstant, fromMs, optional, textOf, toMs } from "./values.js";
 import { backOff, decodeOf, pause, repeat } from "./store.js";
 
 const giveUp = 20_000; // ms without an acknowledgement until stored throws; the next delivery publishes again
@@ -61,7 +61,7 @@ async function hasAlert(store, node, { subject, body }) {
   if (!seq) return false;
   return store.finds(stream, { seq, next_by_subj: subject }, mostAlerts, (m) => {
     try {
-      const e = decode(m.string());
+      const e = decode(textOf(m));
       return e.id === id && e.alert === alert && e.revision === revision;
     } catch (err) {
       if (err instanceof Invalid) return false;
@@ -98,7 +98,7 @@ async function beside(store, own, revision, others) {
     const messages = await manager.direct.getLastMessagesFor(`KV_${bucket}`, { multi_last: [own, ...others].map(subject) });
     for await (const m of messages) {
       if (m.subject === subject(own)) seen = m.seq >= revision;
-      else if (m.data.length) found.push(decodeOf("ledger", m.subject.slice(`$KV.${bucket}.`.length), m.string()));
+      else if (m.data.length) found.push(decodeOf("ledger", m.subject.slice(`$KV.${bucket}.`.length), textOf(m)));
     }
     if (seen) return found;
   }

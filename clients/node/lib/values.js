@@ -16,6 +16,10 @@ export function decode(text) {
   return value;
 }
 
+// textOf returns the body of a message. The client's own string() leaves out U+FEFF at the beginning, with which a text is
+// not JSON.
+export const textOf = (m) => Buffer.from(m.data).toString();
+
 const earliest = Date.parse("0000-01-01T00:00:00Z"), latest = Date.parse("9999-12-31T23:59:59Z");
 
 export function parseInstant(text) {

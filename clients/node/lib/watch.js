@@ -1,6 +1,7 @@
 // Following the changes of a bucket. The key-value client of NATS returns times in milliseconds, but the
 // protocol compares nanoseconds. So watch reads the stream of the bucket.
 import { DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
+import { textOf } from "./values.js";
 
 // watch calls changed({key, text, revision, time, pending}) for the last write of each key, in order, and
 // then for each further write, until the signal aborts. It calls ready(revision) once, after the writes that
@@ -18,7 +19,7 @@ export async function watch(nc, bucket, signal, { changed, ready }) {
   for await (const m of messages) {
     const marker = m.headers?.get("KV-Operation") || m.headers?.get("Nats-Marker-Reason");
     const { pending } = m.info;
-    changed({ key: m.subject.slice(prefix.length), text: marker ? undefined : m.string(), revision: m.seq, time: m.timestampNanos, pending });
+    changed({ key: m.subject.slice(prefix.length), text: marker ? undefined : textOf(m), revision: m.seq, time: m.timestampNanos, pending });
     if (!isReady && pending === 0) {
       isReady = true;
       ready?.(m.seq);

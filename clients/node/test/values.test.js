@@ -1,6 +1,6 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { formatDuration, rawMember } from "../lib/values.js";
+import { decode, formatDuration, rawMember, textOf } from "../lib/values.js";
 
 test("durations are written as Go reads them", () => {
   const minute = 60_000;
@@ -26,4 +26,8 @@ test("the search for a member ends in a text that is not JSON", () => {
       assert.ok(err instanceof SyntaxError);
     }
   }
+});
+
+test("a body that begins with U+FEFF is not JSON, as in Go", () => {
+  assert.throws(() => decode(textOf({ data: new TextEncoder().encode('\uFEFF{"v":1}') })), /not JSON/);
 });
