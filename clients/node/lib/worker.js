@@ -50,13 +50,15 @@ export class Worker {
   async run(signal, grace) {
     const cancels = this.store.nc.subscribe(`${this.store.namespace}.node.${this.node.name}.cancel`, { callback: (_, m) => this.cancel(m) });
     const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];
-    const stop = AbortSignal.any([signal, this.node.signal]);
+    const stop = AbortSignal.any([signal, this.node.signal]), over = new AbortController();
+    const within = (ms) => pause(ms, over.signal); // a timer that outlives run would keep the process alive
     const serving = Promise.all(streams.flatMap((stream) => this.queues.map((queue) => this.serve(stream, queue, stop))));
-    await Promise.race([serving, until(stop).then(() => pause(2 * asking))]); // a broker that is away answers no request
-    await Promise.race([Promise.all(this.tasks), pause(grace, this.node.signal)]);
+    await Promise.race([serving, until(stop).then(() => within(2 * asking))]); // a broker that is away answers no request
+    await Promise.race([Promise.all(this.tasks), within(grace), until(this.node.signal)]);
     this.stopping = true;
     for (const flight of this.inflight.values()) if (flight.node === this.node.name) flight.controller.abort(new Error("worker is stopping"));
-    await Promise.race([Promise.all(this.tasks), pause(this.node.lease / 4)]);
+    await Promise.race([Promise.all(this.tasks), within(this.node.lease / 4)]);
+    over.abort();
     cancels.unsubscribe();
   }
 

@@ -231,3 +231,18 @@ test("a slot that waits for its next attempt is given back for an hour at most, 
   set.store.write = (...args) => { if (args[2].state === "retrying") now -= 1_000_000_000n * 600n; return write(...args); };
   assert.deepEqual(await set.work(delivery("j:@k"), "key", { controller: new AbortController() }), { nak: 2000 });
 });
+
+const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
+
+test("a worker that has stopped leaves no timer behind, which would keep its process alive", async () => {
+  const before = timers();
+  const { worker, ended } = fake();
+  worker.store.nc.subscribe = () => ({ unsubscribe() {} });
+  worker.serve = async () => {};
+  const stop = new AbortController();
+  const run = worker.run(stop.signal, 3_600_000);
+  stop.abort();
+  await run;
+  assert.equal(timers() - before, 0);
+  ended.abort();
+});
