@@ -2,7 +2,7 @@
 import { Node } from "./node.js";
 import { Producer } from "./producer.js";
 import { Registry } from "./registry.js";
-import { Store, pause } from "./store.js";
+import { Store, pause, unlimited } from "./store.js";
 import { Invalid, checkName } from "./names.js";
 import { Worker } from "./worker.js";
 import { parseDuration } from "./values.js";
@@ -14,7 +14,7 @@ export { Permanent } from "./worker.js";
 export async function run(nc, { signal, ...options }) {
   const closed = new AbortController();
   nc.closed().then((err) => closed.abort(err));
-  await takePart(nc, { ...options, signal: AbortSignal.any([signal, closed.signal]) });
+  await takePart(nc, { ...options, signal: unlimited(AbortSignal.any([signal, closed.signal])) });
   if (!signal.aborted) throw new Error("the connection is closed, and is not made again", { cause: closed.signal.reason });
 }
 
@@ -41,7 +41,7 @@ async function takePart(nc, { namespace = "cronce", name, queues = ["default"], 
     await node.start();
     signal.removeEventListener("abort", abandon);
     if (node.trusted()) log(`node ${node.name} takes part`);
-    const stop = AbortSignal.any([signal, node.signal]);
+    const stop = unlimited(AbortSignal.any([signal, node.signal]));
     const working = worker.run(stop, grace), producing = produce ? new Producer(common).run(stop) : undefined;
     await Promise.all([working, producing]);
     if (node.signal.aborted) log(node.signal.reason.message);

@@ -6,7 +6,7 @@ import { hostname, uptime } from "node:os";
 import { BrokerClock, steady } from "./clock.js";
 import { Invalid, checkName } from "./names.js";
 import { formatDuration, formatInstant, fromMs, parseDuration, parseInstant } from "./values.js";
-import { decodeOf, pause } from "./store.js";
+import { decodeOf, pause, unlimited } from "./store.js";
 import { watch } from "./watch.js";
 
 // boot is a clock in ms that goes on while the machine is suspended: os.uptime is CLOCK_BOOTTIME on Linux.
@@ -22,6 +22,7 @@ export class Node {
     this.name = `${host}-${process.pid}-${Date.now().toString(36)}-${random}`;
     Object.assign(this, { store, lease, shift, describe, seen: new Map(), origin: this.wall(shift) - steady() });
     this.ended = new AbortController(); // aborted when trust has ended, for good
+    unlimited(this.signal);
     this.started = this.own();
     this.trustedUntil = -Infinity;
     this.revision = 0;

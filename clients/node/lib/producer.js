@@ -5,7 +5,7 @@
 import { headers as newHeaders } from "@nats-io/transport-node";
 import { due, late, nextDue } from "./due.js";
 import { UnknownVersion, formatInstant, fromMs, optional, parseInstant, toMs } from "./values.js";
-import { backOff, pause, repeat } from "./store.js";
+import { backOff, pause, repeat, unlimited } from "./store.js";
 
 const asleep = 5000; // ms without a round after which the watermark is read again: others may be ahead
 
@@ -93,6 +93,7 @@ export class Producer {
     if (messages.length + ranges.length === 0) return void this.held.delete(name);
     held = { position, stop: new AbortController(), since: now, failed: held?.failed ?? false };
     this.held.set(name, held);
+    unlimited(held.stop.signal);
     void this.publishAll(held, messages, ranges, held.stop.signal).then((done) => {
       Object.assign(held, { stop: undefined, failed: !done });
       if (done) held.position = moved(held.position);

@@ -1,4 +1,5 @@
 // Reading and writing the keys of buckets (docs/protocol.md, section 4).
+import { setMaxListeners } from "node:events";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { PermissionViolationError, headers as newHeaders } from "@nats-io/transport-node";
 import { decodeAs } from "./bounds.js";
@@ -20,6 +21,12 @@ export const pause = (ms, signal) => new Promise((done) => {
 
 // abortAfter is AbortSignal.timeout for any duration: that takes whole milliseconds only.
 export const abortAfter = (ms) => AbortSignal.timeout(Math.min(Math.ceil(ms), longest));
+
+// unlimited returns a signal for which any number of writes may wait. Node.js warns of more than ten listeners.
+export const unlimited = (signal) => {
+  setMaxListeners(0, signal);
+  return signal;
+};
 
 // The error codes that mean "not answered": the write may have happened, or may still happen.
 const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);

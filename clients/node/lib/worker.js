@@ -8,7 +8,7 @@ import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
 import { Contradiction, parseMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
-import { longest, pause } from "./store.js";
+import { longest, pause, unlimited } from "./store.js";
 import { decode, parseDuration, rawMember, toMs } from "./values.js";
 
 const headerRoom = 4096; // bytes of a message that its headers, and the nonce of its value, may take
@@ -50,7 +50,7 @@ export class Worker {
   async run(signal, grace) {
     const cancels = this.store.nc.subscribe(`${this.store.namespace}.node.${this.node.name}.cancel`, { callback: (_, m) => this.cancel(m) });
     const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];
-    const stop = AbortSignal.any([signal, this.node.signal]), over = new AbortController();
+    const stop = unlimited(AbortSignal.any([signal, this.node.signal])), over = new AbortController();
     const within = (ms) => pause(ms, over.signal); // a timer that outlives run would keep the process alive
     const serving = Promise.all(streams.flatMap((stream) => this.queues.map((queue) => this.serve(stream, queue, stop))));
     await Promise.race([serving, until(stop).then(() => within(2 * asking))]); // a broker that is away answers no request

@@ -1,7 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { PermissionViolationError, headers } from "@nats-io/transport-node";
-import { Store, abortAfter, pause } from "../lib/store.js";
+import { Store, abortAfter, pause, unlimited } from "../lib/store.js";
 
 // slowBroker takes requests, and answers each one when the next one arrives, as answer says. A
 // request that is not answered within its timeout fails.
@@ -100,4 +100,14 @@ test("a write is lost to a later value that this program cannot read", async () 
   };
   const end = AbortSignal.timeout(2000);
   assert.deepEqual(await new Store(nc, "ns").write("ledger", "a.b", { v: 1 }, 3, { node: "me", signal: end }), { lost: true });
+});
+
+test("any number of writes may wait for one signal without a warning", async () => {
+  const warnings = [], warn = (w) => warnings.push(w.name);
+  process.on("warning", warn);
+  const signal = unlimited(new AbortController().signal);
+  const writes = Array.from({ length: 20 }, () => pause(20, signal));
+  await Promise.all(writes);
+  process.off("warning", warn);
+  assert.deepEqual(warnings, []);
 });
