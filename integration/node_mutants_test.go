@@ -82,9 +82,9 @@ var nodeMutants = []nodeMutant{
 	{"publishes no slot of the old plan at the edit", "due", `(plan.to !== undefined && instant > plan.to)`, `(plan.to !== undefined && instant >= plan.to)`, "producers", ""},
 
 	// What shows only in a running client.
-	{"acks before the record", "worker", `    const wrote = await this.completion(key, outcome, fence);
+	{"acks before the record", "worker", `    const wrote = await this.completion(key, record, outcome, fence, life);
     if (wrote.lost)`, `    if (isFinal(outcome)) d.ackNow();
-    const wrote = await this.completion(key, outcome, fence);
+    const wrote = await this.completion(key, record, outcome, fence, life);
     if (wrote.lost)`, "", "ack-after-record C-10"},
 	{"starts on a read", "worker", `const wrote = await this.put(key, step.record, revision);
       if (wrote.unknown)`, `const wrote = step.do === "start" ? (this.put(key, step.record, revision).catch(() => {}), { won: revision + 1 }) : await this.put(key, step.record, revision);
@@ -189,7 +189,7 @@ var nodeMutants = []nodeMutant{
 	{"starts by a claim that was refused", "store", `return open.size === 0 ? { refused: answer.description } : undefined;`, `return open.size === 0 ? { won: revision + 1 } : undefined;`, "", "claim-refused"},
 	{"takes a refused copy for the end of a write", "store", `return open.size === 0 ? { refused`, `return true ? { refused`, "", "completion-refused-later W-3"},
 	{"claims again after a completion that was refused", "worker", `        this.log(err.message);
-        await pause(500, this.node.signal);`, `        throw err;`, "", "completion-refused"},
+        await pause(500, life);`, `        throw err;`, "", "completion-refused"},
 	{"takes a record of another slot", "store", `if (named !== key) throw`, `if (false) throw`, "", "foreign-record"},
 	{"decides by a definition that is older than the message", "registry", `if (watched && watched.revision >= revision) return watched;`, `if (watched) return watched;`, "", "edited-unseen"},
 	{"compares with its own clock", "clock", `get offset() { return this.best?.offset ?? 0; }`, `get offset() { return 0; }`, "", "fast-clock"},
@@ -272,8 +272,9 @@ var nodeMutants = []nodeMutant{
 
 	{"claims at a revision that it reads again", "worker", `const wrote = await this.put(key, step.record, revision);`, `const again = step.do === "start" ? (await this.store.read("ledger", key)).revision : revision;
       const wrote = await this.put(key, step.record, again);`, "", "read-again K-2"},
-	{"completes at a revision that it reads again", "worker", `return await this.put(key, outcome, fence);`, `if ((await this.store.read("ledger", key)).value?.node !== this.node.name) return { lost: true };
-        return await this.put(key, outcome, (await this.store.read("ledger", key)).revision);`, "", "read-again C-6"},
+	{"completes at a revision that it reads again", "worker", `const wrote = await this.put(key, outcome, at, {`, `if ((await this.store.read("ledger", key)).value?.node !== this.node.name) return { lost: true };
+        at = (await this.store.read("ledger", key)).revision;
+        const wrote = await this.put(key, outcome, at, {`, "", "read-again C-6"},
 	{"declares a node dead at a revision that it reads again", "node", `const wrote = await this.store.write("nodes", name, step.value, revision,`, `if ((await this.store.read("nodes", name)).revision !== revision) return { wait: this.lease };
     const wrote = await this.store.write("nodes", name, step.value, (await this.store.read("nodes", name)).revision,`, "", "read-again L-5"},
 	{"writes a lock at a revision that it reads again", "locks", `const wrote = await this.store.write("state", key, next, revision, { node: this.node.name, signal: this.node.signal });`, `const again = await this.store.read("state", key);

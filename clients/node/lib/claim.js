@@ -275,6 +275,14 @@ export function release(claimed, now) {
   return { ...record, ...(rest.length && { attempts: rest }), state: "retrying", attempt: Math.max(claimed.attempt - 1, 0), retry_at: formatInstant(now), error: "given back before it was started" };
 }
 
+// outlasts reports whether a claim is still valid although its key has another revision. stored is the record now. If
+// the ledger was purged, or restored from an older copy, there is none, or this claim, or a record from before it.
+export function outlasts(claimed, stored) {
+  if (!stored) return true;
+  if (isFinal(stored)) return false;
+  return stored.state === "running" && stored.node === claimed.node ? stored.attempt <= claimed.attempt : stored.attempt < claimed.attempt;
+}
+
 const clip = (error) => headAndTail(error, 2048);
 
 // fit returns the record, cut so that its JSON has at most limit bytes: the errors of earlier attempts, their outputs

@@ -26,14 +26,15 @@ async function takePart(nc, { namespace = "cronce", name, queues = ["default"], 
   if (!settings) return;
   const registry = new Registry(store, log);
   await registry.run(signal);
-  const inflight = new Map(); // of all incarnations
+  const inflight = new Map(), life = new AbortController(); // of all incarnations
+  unlimited(life.signal);
   while (!signal.aborted) {
     let worker;
     const node = new Node(store, settings.lease, name, clockOffset, () => ({
       producer: produce, worker: true, queues, handlers: Object.keys(handlers).sort(), running: worker?.running ?? 0,
     }));
     const common = { store, node, registry, horizon: settings.horizon, log };
-    worker = new Worker({ ...common, queues, handlers, places, inflight });
+    worker = new Worker({ ...common, queues, handlers, places, inflight, life: life.signal });
     // Before its first heartbeat is acknowledged, a node has nothing to finish, and can end at once.
     const abandon = () => { if (node.revision === 0) node.end("stopped"); };
     signal.addEventListener("abort", abandon, { once: true });
@@ -48,6 +49,7 @@ async function takePart(nc, { namespace = "cronce", name, queues = ["default"], 
     await node.stop(worker.running > 0).catch((err) => log(err.message));
     if (!signal.aborted) await pause(100, signal);
   }
+  life.abort();
 }
 
 // adopt reads the settings of the namespace, as soon as the broker answers. This program never creates a

@@ -2,7 +2,7 @@
 // them, and answers each message at most once.
 import { randomUUID } from "node:crypto";
 import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { cancelled, complete, decide, fit, isFinal, needsDefinition, release, retryWait, headAndTail, tooOld } from "./claim.js";
+import { cancelled, complete, decide, fit, isFinal, needsDefinition, outlasts, release, retryWait, headAndTail, tooOld } from "./claim.js";
 import { emitter } from "./event.js";
 import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
@@ -36,9 +36,9 @@ export class Permanent extends Error {}
 export class Worker {
   // handlers are functions async (run) => output, by the names of their jobs. places bounds the handlers that
   // run at once. inflight has the slots that were received and not settled, by this worker or by those of older
-  // incarnations, by their keys: {node, controller, fence}.
-  constructor({ store, node, registry, horizon, queues, handlers, places = 16, inflight = new Map(), log }) {
-    Object.assign(this, { store, node, registry, horizon, queues, handlers, places, inflight, log });
+  // incarnations, by their keys: {node, controller, fence}. life is the signal of the process: it ends after all of them.
+  constructor({ store, node, registry, horizon, queues, handlers, places = 16, inflight = new Map(), life = node.signal, log }) {
+    Object.assign(this, { store, node, registry, horizon, queues, handlers, places, inflight, life, log });
     this.tasks = new Set();
     this.emit = emitter(store, node);
     this.locks = new Locks(store, node, (record, revision, by) => this.end(record, revision, by));
@@ -208,12 +208,12 @@ export class Worker {
     return undefined;
   }
 
-  put(key, record, revision) {
+  put(key, record, revision, { signal = this.node.signal, trusted = () => this.node.trusted() } = {}) {
     const extra = { "Cronce-State": record.state };
     if (record.state === "running") extra["Cronce-Owner"] = record.node;
     if (record.retry_at) extra["Cronce-Retry-At"] = record.retry_at;
     const room = (this.store.nc.info?.max_payload ?? Infinity) - headerRoom;
-    return this.store.write("ledger", key, fit(record, room), revision, { node: this.node.name, signal: this.node.signal, trusted: () => this.node.trusted(), extra });
+    return this.store.write("ledger", key, fit(record, room), revision, { node: this.node.name, signal, trusted, extra });
   }
 
   // ended does what follows from a record that was stored at revision without a running attempt, and returns
@@ -230,7 +230,7 @@ export class Worker {
   async attempt(d, key, flight, { record, fence, entry, since }) {
     Object.assign(flight, { fence, id: record.id });
     if (!this.node.trusted()) return undefined; // the process may have slept since it sent the claim
-    let outcome;
+    let outcome, life = this.node.signal; // life ends the write of the outcome
     if (this.stopping || flight.controller.signal.aborted) {
       outcome = release(record, this.node.now());
     } else {
@@ -239,20 +239,28 @@ export class Worker {
       outcome = complete(record, fence, this.node.now(), this.trustedHorizon(), result);
     }
     if (!this.node.trusted()) return undefined; // another worker has taken over the slot, or will
-    const wrote = await this.completion(key, outcome, fence);
+    // A handler that returned in time has its outcome, however late the broker is back: a takeover moves the revision.
+    if (flight.returned) life = this.life;
+    const wrote = await this.completion(key, record, outcome, fence, life);
     if (wrote.lost) this.emit("refused", about(record));
     return wrote.won ? this.ended(outcome, wrote.won, d.message, { entry }, since) : undefined;
   }
 
-  // completion repeats a write that the server refuses. The handler has started, so the slot must stay in
-  // flight and not be claimed again.
-  async completion(key, outcome, fence) {
-    while (this.node.trusted()) {
+  // completion writes the outcome of the claim record, until life ends. It repeats a write that the server refuses: the
+  // handler has started, so the slot must stay in flight and not be claimed again. A conflict means that another worker
+  // has taken the slot over, unless the ledger has lost the claim: then the outcome is written over what it has.
+  async completion(key, record, outcome, fence, life) {
+    for (let at = fence; !life.aborted;) {
       try {
-        return await this.put(key, outcome, fence);
+        const wrote = await this.put(key, outcome, at, { signal: life, trusted: () => !life.aborted });
+        if (!wrote.lost) return wrote;
+        const { value, revision } = await this.store.read("ledger", key);
+        if (revision === at || !outlasts(record, value)) return wrote;
+        this.log(`slot ${record.id}: the ledger lost its claim, as after a purge or a restore; its outcome is written all the same`);
+        at = revision;
       } catch (err) {
         this.log(err.message);
-        await pause(500, this.node.signal);
+        await pause(500, life);
       }
     }
     return { unknown: true };

@@ -246,3 +246,47 @@ test("a worker that has stopped leaves no timer behind, which would keep its pro
   assert.equal(timers() - before, 0);
   ended.abort();
 });
+
+test("an outcome whose handler returned in time is written although the node's trust ends before the answer", async () => {
+  for (const [late, states] of [[false, ["running", "succeeded"]], [true, ["running"]]]) {
+    const life = new AbortController();
+    const { worker, written, ended } = fake({ life: life.signal, handlers: { j() { if (late) ended.abort(); } } });
+    const write = worker.store.write;
+    worker.store.write = async (bucket, key, record, revision, { signal, trusted }) => {
+      if (record.state === "succeeded") ended.abort();
+      return signal.aborted || !trusted() ? { unknown: true } : write(bucket, key, record);
+    };
+    await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
+    assert.deepEqual(written.map((r) => r.state), states, late ? "the handler returned too late" : "it returned in time");
+  }
+});
+
+test("a claim that was not started is released only while the node has trust", async () => {
+  const { worker, written, ended } = fake({ life: new AbortController().signal });
+  worker.stopping = true;
+  const write = worker.store.write;
+  worker.store.write = async (bucket, key, record, revision, { signal }) => {
+    if (record.state === "retrying") ended.abort();
+    return signal.aborted ? { unknown: true } : write(bucket, key, record);
+  };
+  await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
+  assert.deepEqual(written.map((r) => r.state), ["running"]);
+});
+
+test("the outcome of a claim that the ledger lost is written over what it has, unless another worker has the slot", async () => {
+  const stored = (more) => ({ v: 1, id: "j:@k", state: "running", node: "other", attempt: 0, ...more });
+  for (const [value, won] of [
+    [undefined, true], [stored(), true], [stored({ node: "n", attempt: 1 }), true], [stored({ state: "retrying", node: "n" }), true],
+    [stored({ attempt: 1 }), false], [stored({ attempt: 2 }), false], [stored({ node: "n", attempt: 2 }), false], [stored({ state: "failed" }), false], [stored({ state: "retrying", attempt: 1 }), false],
+  ]) {
+    const at = [];
+    const { worker } = fake();
+    worker.store.read = async () => (at.length ? { value, revision: 7 } : { revision: 0 });
+    worker.store.write = async (bucket, key, record, revision) => {
+      at.push(revision);
+      return at.length === 2 ? { lost: true } : { won: 3 };
+    };
+    await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
+    assert.deepEqual(at, won ? [0, 3, 7] : [0, 3], JSON.stringify(value));
+  }
+});
