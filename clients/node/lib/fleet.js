@@ -24,6 +24,7 @@ async function takePart(nc, { namespace = "cronce", name, queues = ["default"], 
   const store = new Store(nc, namespace);
   const settings = await adopt(store, signal, log);
   if (!settings) return;
+  void complaints(nc, signal, log);
   const registry = new Registry(store, log);
   await registry.run(signal);
   const inflight = new Map(), life = new AbortController(); // of all incarnations
@@ -50,6 +51,18 @@ async function takePart(nc, { namespace = "cronce", name, queues = ["default"], 
     if (!signal.aborted) await pause(100, signal);
   }
   life.abort();
+}
+
+// complaints logs each error once that the server reports, such as a subject to which the login may not publish: such a
+// write gets no answer, so it would be repeated without a word.
+export async function complaints(nc, signal, log) {
+  const events = nc.status(), said = new Set();
+  signal.addEventListener("abort", () => events.stop(), { once: true });
+  for await (const { type, error } of events) {
+    if (type !== "error" || said.has(error.message) || said.size === 100) continue;
+    said.add(error.message);
+    log(error.message);
+  }
 }
 
 // adopt reads the settings of the namespace, as soon as the broker answers. This program never creates a

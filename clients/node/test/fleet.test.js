@@ -1,6 +1,6 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { run } from "../lib/fleet.js";
+import { complaints, run } from "../lib/fleet.js";
 
 test("run rejects when the connection is closed for good", async () => {
   const gone = new Error("connection refused"), lost = async () => { throw gone; };
@@ -12,4 +12,13 @@ test("run refuses names that no program could read in the node's record", async 
   const signal = new AbortController().signal, nc = { closed: () => new Promise(() => {}), request() { throw new Error("it asks the broker"); } };
   await assert.rejects(run(nc, { signal, handlers: { "send mail": () => {} } }), /job "send mail"/);
   await assert.rejects(run(nc, { signal, queues: ["a.b"] }), /queue "a.b"/);
+});
+
+test("run logs once what the server complains about", async () => {
+  const said = [], stop = new AbortController(), error = (message) => ({ type: "error", error: new Error(message) });
+  const events = (async function* () {
+    yield* [error("permissions violation"), { type: "reconnect" }, error("permissions violation"), error("another")];
+  })();
+  await complaints({ status: () => Object.assign(events, { stop() {} }) }, stop.signal, (line) => said.push(line));
+  assert.deepEqual(said, ["permissions violation", "another"]);
 });
