@@ -5,6 +5,7 @@
 // record, revision, ownerDead, disowned, entry, handles, place}. error bounds the error of now, in ms.
 // implausible means that now is certainly wrong. entry is undefined if the job was deleted. place is the lock's
 // answer (lock.js).
+import { clip as cut } from "./bounds.js";
 import { parseSlot, slotID } from "./names.js";
 import { formatDuration, formatInstant, fromMs, fromSeconds, optional, parseDuration, parseInstant, toMs } from "./values.js";
 import { guarded, pauseAt, planAt } from "./definition.js";
@@ -62,7 +63,7 @@ const startsTooLate = (r, v) => r.attempt === 0 && r.start_by !== undefined && c
 
 function retry(d, v) {
   const wait = untilRetry(v);
-  if (tooOld(d, v)) return aged(d, v, "failed", `retries end at the horizon; last error: ${v.record.error}`);
+  if (tooOld(d, v)) return aged(d, v, "failed", `retries end at the horizon of ${formatDuration(v.horizon)}; last error: ${v.record.error}`);
   if (v.record.attempt >= mostClaims) return end(d, v, "failed", v.record.error + spent(v.record));
   if (startsTooLate(v.record, v)) return aged(d, v, "expired", "not started within its deadline");
   if (wait > 0) return { do: "later", delay: wait };
@@ -90,7 +91,7 @@ function takeOver(d, v) {
   const record = died(v);
   v = { ...v, record };
   if (record.attempt >= Math.min(record.max_attempts ?? 0, mostClaims)) return end(d, v, "failed", record.error + spent(record));
-  if (tooOld(d, v)) return aged(d, v, "failed", `${record.error}; retries end at the horizon`);
+  if (tooOld(d, v)) return aged(d, v, "failed", `${record.error}; retries end at the horizon of ${formatDuration(v.horizon)}`);
   return v.handles ? claim(d, v, record.attempt + 1) : unhandled(d);
 }
 
@@ -198,8 +199,35 @@ function claim(d, v, attempt) {
   if (by !== undefined) record.start_by = formatInstant(by);
   let attempts = record.attempts ?? [];
   if (attempt === record.attempt) attempts = attempts.slice(0, -1); // the claim's answer was lost: claim the same attempt again
-  record.attempts = [...attempts, { attempt, node: v.self, started: formatInstant(v.now) }].slice(-200);
+  record.attempts = history([...attempts, { attempt, node: v.self, started: formatInstant(started(d, v)) }]);
   return { do: "start", record: { ...record, state: "running", node: v.self, attempt } };
+}
+
+// started returns when an attempt starts that is claimed now. It cannot start before its message was stored, so a
+// timestamp that is later than now by no more than the clock's error counts.
+function started({ published }, { now, error = 0 }) {
+  return published > now && toMs(published - now) <= error ? published : now;
+}
+
+// history returns the attempts that a record keeps, the last of which begins now: the newest 200. All but the newest 20
+// keep the first 200 bytes of their errors. The output of the newest attempt that has ended keeps 32 KiB of JSON, each
+// older one half as much as the next, and all at least 256 bytes.
+function history(attempts) {
+  const kept = attempts.slice(-200).map((a) => ({ ...a }));
+  for (const a of kept.slice(0, -20)) if (a.error) a.error = cut(a.error, 200);
+  let share = 32_768;
+  for (const a of kept.slice(0, -1).reverse()) {
+    if (a.output) a.output = quotedIn(a.output, Math.max(share, 256));
+    share /= 2;
+  }
+  return kept;
+}
+
+// quotedIn cuts a text, so that it has at most most bytes as JSON.
+function quotedIn(text, most) {
+  let kept = text;
+  for (let n = most - 64; Buffer.byteLength(JSON.stringify(kept)) - 2 > most; n >>= 1) kept = headAndTail(text, n);
+  return kept;
 }
 
 function unplaced(d, v) {
@@ -264,7 +292,7 @@ export function complete(claimed, fence, now, horizon, result) {
   if (result.permanent) return final("failed", result.error);
   if (record.attempt >= record.max_attempts) return final("failed", result.error + spent(record));
   const next = now + fromMs(result.stopped ? 0 : result.retryAfter ?? result.backoff);
-  if (toMs(next - begunBy(record)) > horizon) return final("failed", `${result.error} (retries end at the horizon)`);
+  if (toMs(next - begunBy(record)) > horizon) return final("failed", `${result.error} (retries end at the horizon of ${formatDuration(horizon)})`);
   return { ...record, state: "retrying", error: clip(result.error), retry_at: formatInstant(next) };
 }
 

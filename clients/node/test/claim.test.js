@@ -81,3 +81,26 @@ test("a record that is too large for the server is cut: old texts first, the new
   assert.deepEqual(fit(record, 30_000).result_dropped, 3002);
   assert.deepEqual(record.attempts.map((a) => a.output), [text, text, text], "the record itself was changed");
 });
+
+test("a claim bounds the errors and the outputs of earlier attempts, the older the more", () => {
+  const quoted = (text) => Buffer.byteLength(JSON.stringify(text)) - 2;
+  const attempt = (n, text) => ({ attempt: n, node: "n", started: "2026-11-21T07:00:00Z", finished: "2026-11-21T07:00:00Z", error: "e".repeat(2000), output: text.repeat(65_536) });
+  for (const text of ["x", "\u0001", "\n"]) {
+    const record = { v: 1, id: "j:@k", state: "retrying", attempt: 30, max_attempts: 99, published: "2026-11-21T07:00:00Z", attempts: Array.from({ length: 30 }, (_, i) => attempt(i + 1, text)) };
+    const { attempts } = decide(delivery("j:@k"), { ...view, record }).record;
+    assert.equal(attempts.length, 31);
+    assert.deepEqual(attempts.map((a) => a.error?.length), [...Array(11).fill(203), ...Array(19).fill(2000), undefined]);
+    attempts.slice(0, -1).reverse().forEach((a, i) => {
+      const share = Math.max(32_768 / 2 ** i, 256);
+      assert.ok(quoted(a.output) <= share && quoted(a.output) > Math.min(share / 3, 25), `${quoted(a.output)} of ${share}`);
+    });
+    assert.equal(record.attempts[0].error.length, 2000, "the record itself was changed");
+  }
+});
+
+test("an attempt does not start before its message was stored", () => {
+  const d = delivery("j:2026-11-21T07:00:00Z"), at = (ms) => parseInstant("2026-11-21T07:00:00Z") - BigInt(ms) * 1_000_000n;
+  const started = (now, error) => decide({ ...d, message: { ...d.message, due: at(1000) } }, { ...view, now, error }).record.attempts[0].started;
+  assert.equal(started(at(3), 4), "2026-11-21T07:00:00Z");
+  assert.equal(started(at(5), 4), "2026-11-21T06:59:59.995Z");
+});
