@@ -1,7 +1,7 @@
-import type { ConnectionOptions, NatsConnection } from "@nats-io/transport-node";
+import type { NatsConnection, NodeConnectionOptions } from "@nats-io/transport-node";
 
 /** Connects to NATS: `connect` of `@nats-io/transport-node`. */
-export function connect(options?: ConnectionOptions): Promise<NatsConnection>;
+export function connect(options?: NodeConnectionOptions): Promise<NatsConnection>;
 
 /** One attempt at a slot, which its handler receives. */
 export interface Slot {

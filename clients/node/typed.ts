@@ -3,7 +3,7 @@ import { Permanent, connect, run, trigger, wait } from "@cronce-io/client";
 import type { Handler, Outcome, RunOptions, Slot, TriggerOptions } from "@cronce-io/client";
 
 const stop = new AbortController();
-const nc = await connect({ servers: "nats://127.0.0.1:4222", maxReconnectAttempts: -1 });
+const nc = await connect({ servers: "nats://127.0.0.1:4222", maxReconnectAttempts: -1, tls: { rejectUnauthorized: true } });
 
 const report: Handler = async (slot: Slot) => {
   const known: [string, string, number, number, string, string, AbortSignal] = [slot.id, slot.job, slot.attempt, slot.fence, slot.node, slot.payload, slot.signal];

@@ -48,7 +48,7 @@ async function takePart(nc, { namespace = "cronce", name, queues = ["default"], 
     await Promise.all([working, producing]);
     if (node.signal.aborted) log(node.signal.reason.message);
     await node.stop(worker.running > 0).catch((err) => log(err.message));
-    if (!signal.aborted) await pause(100, signal);
+    if (!signal.aborted) await pause(node.revision > 0 ? 100 : 1000, signal); // the record of a node that never lived was refused
   }
   life.abort();
 }

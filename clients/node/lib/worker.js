@@ -50,7 +50,7 @@ export class Worker {
   async run(signal, grace) {
     const cancels = this.store.nc.subscribe(`${this.store.namespace}.node.${this.node.name}.cancel`, { callback: (_, m) => this.cancel(m) });
     const streams = [`${this.store.namespace}_slots`, `${this.store.namespace}_timers`];
-    const stop = unlimited(AbortSignal.any([signal, this.node.signal])), over = new AbortController();
+    const stop = this.stop = unlimited(AbortSignal.any([signal, this.node.signal])), over = new AbortController();
     const within = (ms) => pause(ms, over.signal); // a timer that outlives run would keep the process alive
     const serving = Promise.all(streams.flatMap((stream) => this.queues.map((queue) => this.serve(stream, queue, stop))));
     await Promise.race([serving, until(stop).then(() => within(2 * asking))]); // a broker that is away answers no request
@@ -92,8 +92,9 @@ export class Worker {
 
   async consumer(stream, queue) {
     const subject = stream.endsWith("_timers") ? `${this.store.namespace}.timer.due.${queue}.>` : `${this.store.namespace}.slot.${queue}.>`;
-    const manager = await jetstreamManager(this.store.nc);
-    const config = consumerConfig(queue, subject, this.node.lease, this.store.nc.info.version);
+    const manager = await jetstreamManager(this.store.nc), { info: server } = this.store.nc;
+    if (!server) throw new Error("no connection");
+    const config = consumerConfig(queue, subject, this.node.lease, server.version);
     try {
       const info = await manager.consumers.info(stream, queue).catch((err) => {
         if (err.code === 10014) return manager.consumers.add(stream, config);
@@ -116,6 +117,7 @@ export class Worker {
     const flight = this.inflight.get(key);
     if (flight?.node === this.node.name) return; // already in flight: no answer
     if (flight) return m.nak(1000); // an older incarnation of this process still runs it
+    if (this.stop?.aborted) return this.settle(m, { nak: 100 }); // not at once, or it comes back to this worker's own open request
     if (this.running >= this.places) return this.settle(m, { nak: 1000 }); // another worker may have a place
     const mine = { node: this.node.name, controller: new AbortController() };
     this.inflight.set(key, mine);
@@ -282,7 +284,7 @@ export class Worker {
         value = JSON.parse(json) ?? undefined;
       };
       const output = await this.handlers[job.name]({ id: record.id, job: job.name, attempt: record.attempt, fence, node: this.node.name, payload: Buffer.from(d.payload).toString(), signal: controller.signal, result });
-      return { output: output === undefined ? "" : headAndTail(String(output), job.output ?? 4096), value };
+      return { output: headAndTail(outputOf(output), job.output ?? 4096), value };
     } catch (err) {
       return {
         error: flight.ending ?? textOf(err), permanent: err instanceof Permanent, retryAfter: delayOf(err),
@@ -368,6 +370,15 @@ function textOf(err) {
     return String(err?.message ?? err ?? "") || "failed, and did not say why";
   } catch {
     return "failed, and did not say why";
+  }
+}
+
+// outputOf returns the text of whatever a handler returned. It does not throw: the handler has done its work.
+function outputOf(output) {
+  try {
+    return output === undefined || output === null ? "" : String(output);
+  } catch {
+    return "";
   }
 }
 

@@ -290,3 +290,19 @@ test("the outcome of a claim that the ledger lost is written over what it has, u
     assert.deepEqual(at, won ? [0, 3, 7] : [0, 3], JSON.stringify(value));
   }
 });
+
+test("an attempt succeeds whatever its handler returns", async () => {
+  for (const [returned, output] of [[undefined, undefined], [null, undefined], ["", undefined], [7, "7"], [["a", 1], "a,1"], [Object.create(null), undefined], [Symbol("s"), "Symbol(s)"]]) {
+    const { worker, written } = fake({ handlers: { j: () => returned } });
+    await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
+    assert.deepEqual([written.at(-1).state, written.at(-1).output], ["succeeded", output]);
+  }
+});
+
+test("a worker that stops starts no slot that arrives", async () => {
+  const answers = [], starts = [];
+  const { worker } = fake({ handlers: { j() { starts.push("start"); } } });
+  worker.stop = AbortSignal.abort();
+  await worker.task({ headers: new Map([["Cronce-Slot", "j:@k"]]), subject: "ns.slot.q.j", timestampNanos: instant, info: { deliveryCount: 1 }, data: Buffer.alloc(0), working() {}, ack: () => answers.push("ack"), nak: (ms) => answers.push(ms) }, "q");
+  assert.deepEqual([answers, starts], [[100], []]);
+});
