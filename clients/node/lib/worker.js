@@ -40,6 +40,7 @@ export class Worker {
   constructor({ store, node, registry, horizon, queues, handlers, places = 16, inflight = new Map(), life = node.signal, log }) {
     Object.assign(this, { store, node, registry, horizon, queues, handlers, places, inflight, life, log });
     this.tasks = new Set();
+    this.shares = [];
     this.emit = emitter(store, node);
     this.locks = new Locks(store, node, (record, revision, by) => this.end(record, revision, by));
   }
@@ -62,10 +63,12 @@ export class Worker {
     cancels.unsubscribe();
   }
 
-  // serve requests messages for its share of the places, which is at least one. So there may be more shares than
-  // places.
+  // serve requests messages of one consumer. One place is its own, and all share the others. So there may be more
+  // consumers than places. held counts the places of messages that are requested or in flight, and ask is how many
+  // messages the next request is for: twice as many as the last one, if that got all.
   async serve(stream, queue, signal) {
-    const share = { free: Math.max(1, Math.floor(this.places / (2 * this.queues.length))) };
+    const share = { held: 0, ask: 1 };
+    this.shares.push(share);
     while (!signal.aborted) {
       try {
         const consumer = await this.consumer(stream, queue);
@@ -80,14 +83,23 @@ export class Worker {
   }
 
   async fetch(consumer, queue, share, signal) {
-    if (share.free === 0 || !this.node.trusted()) return pause(20, signal);
+    const common = Math.max(0, this.places - this.shares.length) - this.shares.reduce((sum, { held }) => sum + Math.max(0, held - 1), 0);
+    const ask = Math.min(share.ask, common + (share.held === 0 ? 1 : 0));
+    if (ask === 0 || !this.node.trusted()) return pause(20, signal);
     const group = this.grouped ? { group: "workers", priority: 0 } : {};
-    const messages = await consumer.fetch({ max_messages: share.free, expires: asking, ...group });
-    for await (const m of messages) {
-      share.free--;
-      const task = this.task(m, queue).catch((err) => this.log(`queue ${queue}: ${err.message}`)).finally(() => { share.free++; this.tasks.delete(task); });
-      this.tasks.add(task);
+    let got = 0;
+    share.held += ask;
+    try {
+      const messages = await consumer.fetch({ max_messages: ask, expires: asking, ...group });
+      for await (const m of messages) {
+        got++;
+        const task = this.task(m, queue).catch((err) => this.log(`queue ${queue}: ${err.message}`)).finally(() => { share.held--; this.tasks.delete(task); });
+        this.tasks.add(task);
+      }
+    } finally {
+      share.held -= ask - got;
     }
+    share.ask = got === ask ? 2 * ask : Math.max(1, got);
   }
 
   async consumer(stream, queue) {

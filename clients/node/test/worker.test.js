@@ -306,3 +306,33 @@ test("a worker that stops starts no slot that arrives", async () => {
   await worker.task({ headers: new Map([["Cronce-Slot", "j:@k"]]), subject: "ns.slot.q.j", timestampNanos: instant, info: { deliveryCount: 1 }, data: Buffer.alloc(0), working() {}, ack: () => answers.push("ack"), nak: (ms) => answers.push(ms) }, "q");
   assert.deepEqual([answers, starts], [[100], []]);
 });
+
+test("a worker runs as many slots as it has places, also if one of its consumers has them all", async () => {
+  for (const [places, queues, most] of [[16, ["q"], 15], [2, ["q"], 1], [1, ["q"], 1], [10, ["q", "r"], 7]]) {
+    const stop = new AbortController(), started = [], answers = [];
+    let end;
+    const blocked = new Promise((done) => { end = done; });
+    const { worker } = fake({ places, queues, handlers: { j(slot) { started.push(slot.id); return blocked; } } });
+    let n = 0;
+    const message = () => {
+      const id = `j:@${n++}`;
+      return { headers: new Map([["Cronce-Slot", id]]), subject: "ns.slot.q.j", timestampNanos: instant, info: { deliveryCount: 1 }, data: Buffer.alloc(0), working() {}, ack: () => answers.push("ack"), nak: () => answers.push("nak") };
+    };
+    const asked = new Map();
+    worker.store.read = async () => ({ revision: 0 });
+    worker.consumer = async (stream, queue) => ({
+      fetch: async ({ max_messages }) => (async function* () {
+        asked.set(stream + queue, max_messages);
+        if (stream === "slots" && queue === "q") for (let i = 0; i < max_messages; i++) yield message();
+        else await pause(1);
+      })(),
+    });
+    const serving = ["slots", "timers"].flatMap((stream) => queues.map((queue) => worker.serve(stream, queue, stop.signal)));
+    while (started.length < most) await pause(1);
+    await pause(60); // three rounds of each consumer
+    assert.deepEqual([started.length, answers, asked.get("timersq")], [most, [], 1], `${places} places, ${queues}`);
+    stop.abort();
+    end();
+    await Promise.all([...serving, ...worker.tasks]);
+  }
+});
