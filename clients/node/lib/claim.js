@@ -303,6 +303,9 @@ export function release(claimed, now) {
   return { ...record, ...(rest.length && { attempts: rest }), state: "retrying", attempt: Math.max(claimed.attempt - 1, 0), retry_at: formatInstant(now), error: "given back before it was started" };
 }
 
+// fenceOf returns the fence of a record's last attempt, or the revision of the record if there is none.
+export const fenceOf = (record, revision) => record.attempts?.at(-1)?.fence || revision;
+
 // outlasts reports whether a claim is still valid although its key has another revision. stored is the record now. If
 // the ledger was purged, or restored from an older copy, there is none, or this claim, or a record from before it.
 export function outlasts(claimed, stored) {

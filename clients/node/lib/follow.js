@@ -2,6 +2,7 @@
 // alerts. The worker publishes them before it acks the slot's message.
 import { headers as newHeaders } from "@nats-io/transport-node";
 import { jetstreamManager } from "@nats-io/jetstream";
+import { fenceOf } from "./claim.js";
 import { planAt } from "./definition.js";
 import { formatMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
@@ -38,8 +39,7 @@ export function alertOf(record, revision, entry, node, namespace) {
   const wanted = failed.has(state) ? "on_failure" : state === "missed" ? "on_missed" : undefined;
   if (!wanted || (entry && !entry.job[wanted])) return undefined;
   const job = record.id.split(":")[0];
-  const fence = record.attempts?.at(-1)?.fence || revision; // of the last attempt
-  const body = { v: 1, kind: "alert", time: record.finished, node, id: record.id, job, fence, alert: state, revision };
+  const body = { v: 1, kind: "alert", time: record.finished, node, id: record.id, job, fence: fenceOf(record, revision), alert: state, revision };
   for (const name of ["attempt", "error", "job_revision", "count", "last"]) if (record[name]) body[name] = record[name];
   if (record.output) body.output = Buffer.from(record.output).subarray(-3072).toString().replace(/^\uFFFD+/, "");
   const headers = { "Nats-Msg-Id": `${record.id}/alert/${state}/${revision}` };

@@ -166,7 +166,7 @@ export class Node {
     return live;
   }
 
-  // dead returns {dead: true}, or {wait: ms}. It declares a node dead if the node's key has not changed for a
+  // dead returns {dead: true}, with fenced if this call has declared the node dead, or {wait: ms}. It declares a node dead if the node's key has not changed for a
   // lease, with a write at the revision that was seen.
   async dead(name) {
     checkName("node", name); // a record may have any text there
@@ -178,7 +178,7 @@ export class Node {
     const step = challenge(name, this.name, text, this.lease, stopwatch() - since, this.now());
     if (!step.value) return step;
     const wrote = await this.store.write("nodes", name, step.value, revision, { node: this.name, signal: this.signal });
-    if (wrote.won) return { dead: true };
+    if (wrote.won) return { dead: true, fenced: true };
     const found = await this.store.read("nodes", name);
     if (found.value && found.value.state !== "alive") return { dead: true };
     this.notice({ key: name, ...found });

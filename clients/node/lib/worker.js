@@ -2,7 +2,7 @@
 // them, and answers each message at most once.
 import { randomUUID } from "node:crypto";
 import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { cancelled, complete, decide, fit, isFinal, needsDefinition, outlasts, release, retryWait, headAndTail, tooOld } from "./claim.js";
+import { cancelled, complete, decide, fenceOf, fit, isFinal, needsDefinition, outlasts, release, retryWait, headAndTail, tooOld } from "./claim.js";
 import { emitter } from "./event.js";
 import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
@@ -195,14 +195,14 @@ export class Worker {
         case "later":
           return { nak: step.delay };
         case "prove": {
-          const { dead, wait } = await this.node.dead(record.node);
+          const { dead, fenced, wait } = await this.node.dead(record.node);
           if (!dead) {
             if (!(await this.disowns(record, revision, !v.implausible && tooOld(d, v)))) return { nak: wait };
             disowned = revision; // the answer is about this claim only
             continue;
           }
           ownerDead = record.node;
-          this.emit("fenced", { peer: record.node });
+          if (fenced) this.emit("fenced", { peer: record.node });
           continue;
         }
         case "enter":
@@ -215,7 +215,7 @@ export class Worker {
       const wrote = await this.put(key, step.record, revision);
       if (wrote.unknown) return undefined;
       if (wrote.lost) { [place, ownerDead, disowned] = []; continue; }
-      if (v.ownerDead) this.emit("takeover", { ...about(step.record), peer: record.node });
+      if (v.ownerDead && step.do === "start") this.emit("takeover", { ...about(step.record, wrote.won), peer: record.node });
       if (step.do === "end") return this.ended(step.record, wrote.won, d.message, v, since);
       return this.attempt(d, key, flight, { record: step.record, fence: wrote.won, entry: v.entry, since });
     }
@@ -233,7 +233,7 @@ export class Worker {
   // ended does what follows from a record that was stored at revision without a running attempt, and returns
   // how to settle the message. job is {entry, deleted} (follow.js).
   async ended(record, revision, message, job, since) {
-    this.emit(record.state, { ...about(record), error: record.error });
+    this.emit(record.state, { ...about(record, fenceOf(record, revision)), error: record.error });
     if (!isFinal(record)) return { nak: retryWait(record, this.node.now()) };
     await this.locks.leave(record.id, since, job.entry, this.node.signal);
     await follow(this, record, revision, message, job);
@@ -256,7 +256,7 @@ export class Worker {
     // A handler that returned in time has its outcome, however late the broker is back: a takeover moves the revision.
     if (flight.returned) life = this.life;
     const wrote = await this.completion(key, record, outcome, fence, life);
-    if (wrote.lost) this.emit("refused", about(record));
+    if (wrote.lost) this.emit("refused", { ...about(record, fence), error: "another worker has the slot" });
     return wrote.won ? this.ended(outcome, wrote.won, d.message, { entry }, since) : undefined;
   }
 
@@ -314,11 +314,15 @@ export class Worker {
     if (record.state === "running") {
       const request = JSON.stringify({ v: 1, id: record.id, fence: revision, replaced: true, by });
       const answer = await this.ask(record.node, request, 2000).catch(() => undefined);
-      if (answer || !(await this.node.dead(record.node)).dead) return;
+      if (answer) return;
+      const { dead, fenced } = await this.node.dead(record.node);
+      if (fenced) this.emit("fenced", { peer: record.node });
+      if (!dead) return;
     }
     const slot = parseSlot(record.id), v = { record, revision, now: this.node.now(), self: this.node.name };
     const outcome = cancelled({ message: { slot } }, v, `replaced by ${by}`);
-    if ((await this.put(slotKey(slot), outcome, revision)).won) this.emit("cancelled", { ...about(outcome), error: outcome.error });
+    const { won } = await this.put(slotKey(slot), outcome, revision);
+    if (won) this.emit("cancelled", { ...about(outcome, fenceOf(outcome, won)), error: outcome.error });
   }
 
   // ask sends a request to a node. The node may not be permitted to publish to any other reply subject.
@@ -399,4 +403,4 @@ const delayOf = (err) => (Number.isFinite(err?.retryAfter) ? Math.min(Math.max(e
 // clean removes characters that cannot be printed, and cuts the name to 256 bytes.
 const clean = (name) => Buffer.from(name.replace(/\p{C}/gu, "")).subarray(0, 256).toString().replace(/\uFFFD+$/, "");
 
-const about = (record) => ({ id: record.id, job: record.id.split(":")[0], attempt: record.attempt });
+const about = (record, fence) => ({ id: record.id, job: record.id.split(":")[0], attempt: record.attempt, fence });

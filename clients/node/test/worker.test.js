@@ -336,3 +336,21 @@ test("a worker runs as many slots as it has places, also if one of its consumers
     await Promise.all([...serving, ...worker.tasks]);
   }
 });
+
+test("the events of a takeover say who was declared dead, and which claim followed", async () => {
+  const ran = (more) => ({ v: 1, id: "j:@k", state: "running", node: "other", attempt: 1, max_attempts: 2, published: "2026-11-21T07:00:00Z", attempts: [{ attempt: 1, node: "other", started: "2026-11-21T07:00:00Z" }], ...more });
+  for (const [dead, record, kinds] of [
+    [{ dead: true, fenced: true }, ran(), ["fenced other", "takeover 2 of 2", "succeeded 2 of 2"]],
+    [{ dead: true }, ran(), ["takeover 2 of 2", "succeeded 2 of 2"]], // another node has declared it dead, or it has stopped
+    [{ dead: true }, ran({ max_attempts: 1 }), ["failed 1 of 1"]],
+  ]) {
+    const { worker, written } = fake({ node: { dead: async () => dead } }), events = [];
+    worker.store.nc.publish = (subject, body) => {
+      const e = JSON.parse(body);
+      events.push(`${e.kind} ${e.kind === "fenced" ? e.peer : `${e.attempt} of ${e.fence}`}`);
+    };
+    written.push(record);
+    await worker.work(delivery("j:@k"), "key", { controller: new AbortController() });
+    assert.deepEqual(events, kinds);
+  }
+});
