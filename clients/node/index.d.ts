@@ -25,7 +25,7 @@ export interface Slot {
   result(value: unknown): void;
 }
 
-/** Runs one attempt. Its return value is the attempt's output, cut to the job's `output` bytes. An error fails the attempt. */
+/** Runs one attempt. Its return value, as text, is the attempt's output, cut to the job's `output` bytes. An error fails the attempt. */
 export type Handler = (slot: Slot) => unknown | Promise<unknown>;
 
 /**
@@ -49,7 +49,7 @@ export interface RunOptions {
   produce?: boolean;
   /** How many handlers run at once, at most. Each queue keeps one of these places for runs that were triggered for a later time. Default: 16. */
   places?: number;
-  /** How long running handlers may go on after `signal`, in milliseconds. Default: 25,000. */
+  /** How long running handlers may go on after `signal`, in milliseconds, until `slot.signal` aborts. Default: 25,000. */
   grace?: number;
   /** Milliseconds that this process adds to its clock. For tests. Default: 0. */
   clockOffset?: number;
@@ -93,12 +93,15 @@ export interface Outcome {
   node: string;
   error?: string;
   output?: string;
-  /** What the handler passed to `slot.result`. */
+  /** What the handler passed to `slot.result`. A number that needs more than 53 bits loses digits. */
   result?: unknown;
   finished: Date;
   /** The ledger's revision of this outcome. */
   revision: number;
 }
 
-/** Waits for the outcome of a slot, without a limit: pass a signal, such as `AbortSignal.timeout(60_000)`. */
+/**
+ * Waits for the outcome of a slot, without a limit: pass a signal, such as `AbortSignal.timeout(60_000)`. It rejects if
+ * the login may not read the slot's record, or when the connection is closed for good.
+ */
 export function wait(nc: NatsConnection, id: string, options?: { namespace?: string; signal?: AbortSignal }): Promise<Outcome>;

@@ -18,9 +18,13 @@ export async function run(nc, { signal, ...options }) {
   if (!signal.aborted) throw new Error("the connection is closed, and is not made again", { cause: closed.signal.reason });
 }
 
-async function takePart(nc, { namespace = "cronce", name, queues = ["default"], handlers = {}, produce = true, places, grace = 25_000, clockOffset = 0, signal, log = () => {} }) {
-  for (const job of Object.keys(handlers)) checkName("job", job); // no program could read the node's record
+async function takePart(nc, { namespace = "cronce", name, queues = ["default"], handlers = {}, produce = true, places = 16, grace = 25_000, clockOffset = 0, signal, log = () => {} }) {
+  for (const [job, handler] of Object.entries(handlers)) {
+    checkName("job", job); // no program could read the node's record
+    if (typeof handler !== "function") throw new TypeError(`handler of job ${job}: want a function`);
+  }
   for (const queue of queues) checkName("queue", queue);
+  if (!Number.isInteger(places) || places < 1) throw new RangeError(`places ${places}: want 1 or more`);
   const store = new Store(nc, namespace);
   const settings = await adopt(store, signal, log);
   if (!settings) return;

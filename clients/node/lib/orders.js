@@ -114,7 +114,7 @@ async function setTimer(store, subject, { id, queue, job, at }, head, body, sign
 }
 
 // wait returns the outcome of a slot when there is one. It reads the record at its stream's leader, often at
-// first, and then every second. It rejects if the login may not read the record.
+// first, and then every second. It rejects if the server refuses the read, or the connection is closed for good.
 export async function wait(nc, id, { namespace = "cronce", signal } = {}) {
   const store = new Store(nc, namespace, { direct: true }), key = slotKey(parseSlot(id));
   for (let n = 0; ; n++) {
@@ -122,6 +122,7 @@ export async function wait(nc, id, { namespace = "cronce", signal } = {}) {
     const { value, revision } = await store.read("ledger", key).catch((err) => {
       if (err instanceof Invalid || err.cause instanceof PermissionViolationError) throw err; // a newer program wrote it, or it may not be read
       if (err.code === 10059) throw new Error(`namespace ${namespace}: it has no ledger`, { cause: err });
+      if (err.refused || nc.isClosed()) throw err;
       return {}; // not answered
     });
     if (value && isFinal(value)) return outcome(value, revision);

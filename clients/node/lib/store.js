@@ -3,7 +3,7 @@ import { setMaxListeners } from "node:events";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { PermissionViolationError, headers as newHeaders } from "@nats-io/transport-node";
 import { decodeAs } from "./bounds.js";
-import { Invalid, parseSlot, slotKey } from "./names.js";
+import { Invalid, checkName, parseSlot, slotKey } from "./names.js";
 
 // longest is the longest time of a timer of Node.js, 24.8 days, in ms. A longer one fires at once.
 export const longest = 2 ** 31 - 1;
@@ -79,6 +79,7 @@ export function decodeOf(bucket, key, text) {
 export class Store {
   // direct permits reads from any replica if the login may not read at the leader, as a caller's. A node must not use it.
   constructor(nc, namespace, { direct = false } = {}) {
+    checkName("namespace", namespace);
     Object.assign(this, { nc, namespace, direct });
     this.writes = 0;
   }

@@ -12,6 +12,13 @@ test("run refuses names that no program could read in the node's record", async 
   const signal = new AbortController().signal, nc = { closed: () => new Promise(() => {}), request() { throw new Error("it asks the broker"); } };
   await assert.rejects(run(nc, { signal, handlers: { "send mail": () => {} } }), /job "send mail"/);
   await assert.rejects(run(nc, { signal, queues: ["a.b"] }), /queue "a.b"/);
+  await assert.rejects(run(nc, { signal, namespace: "a.b" }), /namespace "a.b"/);
+});
+
+test("run refuses options with which it would run nothing", async () => {
+  const signal = new AbortController().signal, nc = { closed: () => new Promise(() => {}), request() { throw new Error("it asks the broker"); } };
+  await assert.rejects(run(nc, { signal, handlers: { j: undefined } }), /handler of job j: want a function/);
+  for (const places of [0, -1, NaN, 1.5, Infinity]) await assert.rejects(run(nc, { signal, places }), /places .*: want 1 or more/);
 });
 
 test("run logs once what the server complains about", async () => {

@@ -121,6 +121,25 @@ test("trigger says at once that a namespace has no timers, or that the login may
   assert.deepEqual([bare.published.length, denied.published.length], [0, 1]);
 });
 
+test("wait rejects when the connection is closed for good, or the server refuses the read", async () => {
+  const gone = new Error("closed"), disabled = { error: { err_code: 10039, description: "JetStream not enabled for account" } };
+  await assert.rejects(wait({ isClosed: () => true, async request() { throw gone; } }, "j:@k", { signal: AbortSignal.timeout(2000) }), gone);
+  await assert.rejects(wait({ isClosed: () => false, request: async () => ({ json: () => disabled }) }, "j:@k", { signal: AbortSignal.timeout(2000) }), /not enabled/);
+  let n = 0;
+  const record = Buffer.from(JSON.stringify({ v: 1, id: "j:@k", state: "failed" })).toString("base64");
+  const busy = { isClosed: () => false, async request() {
+    if (n++ === 0) throw new Error("timeout");
+    return { json: () => (n === 2 ? { error: { err_code: 10008 } } : { message: { seq: 3, data: record } }) };
+  } };
+  assert.equal((await wait(busy, "j:@k")).state, "failed");
+});
+
+test("a namespace is refused that no program can have", async () => {
+  const nc = { request() { throw new Error("it asks the broker"); } };
+  await assert.rejects(trigger(nc, "j", { namespace: "a.b" }), /namespace "a.b"/);
+  await assert.rejects(wait(nc, "j:@k", { namespace: "a b" }), /namespace "a b"/);
+});
+
 test("wait rejects if there is no such namespace", async () => {
   const nc = { request: async () => ({ json: () => ({ error: { err_code: 10059, description: "stream not found" } }) }) };
   await assert.rejects(wait(nc, "j:@k", { namespace: "typo", signal: AbortSignal.timeout(2000) }), /namespace typo: it has no ledger/);
