@@ -128,7 +128,7 @@ var nodeMutants = []nodeMutant{
 	{"writes the outcome of a slot that is replaced", "worker", `if (record.state === "running") {
       const request`, `if (false) {
       const request`, "", "lock-replaces"},
-	{"writes the outcome of a slot whose owner does not answer", "worker", `if (answer || !(await this.node.dead(record.node)).dead) return;`, `if (answer) return;`, "", "lock-replaces K-2"},
+	{"writes the outcome of a slot whose owner does not answer", "worker", `if (!dead) return;`, ``, "", "lock-replaces K-2"},
 	{"replaces a slot that has ended", "locks", `if (value && !isFinal(value) && !value.shards) await`, `if (value) await`, "", "lock-replaces-late K-1"},
 	{"has a backfill replace an older slot", "lock", `m.caughtUp || m.backfill ||`, `m.caughtUp ||`, "", "lock-not-on-time X-2"},
 	{"has a triggered run replace an older slot", "lock", `m.offer || m.slot.token !== undefined || begun`, `m.offer || begun`, "", "lock-not-on-time X-2"},

@@ -2,7 +2,7 @@
 import { Node } from "./node.js";
 import { Producer } from "./producer.js";
 import { Registry } from "./registry.js";
-import { Store, pause, unlimited } from "./store.js";
+import { Store, pause, stopWith, unlimited } from "./store.js";
 import { Invalid, checkName } from "./names.js";
 import { Worker } from "./worker.js";
 import { parseDuration } from "./values.js";
@@ -61,7 +61,7 @@ async function takePart(nc, { namespace = "cronce", name, queues = ["default"], 
 // write gets no answer, so it would be repeated without a word.
 export async function complaints(nc, signal, log) {
   const events = nc.status(), said = new Set();
-  signal.addEventListener("abort", () => events.stop(), { once: true });
+  stopWith(signal, events);
   for await (const { type, error } of events) {
     if (type !== "error" || said.has(error.message) || said.size === 100) continue;
     said.add(error.message);

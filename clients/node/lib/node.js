@@ -68,12 +68,25 @@ export class Node {
 
   // start returns when a heartbeat is acknowledged and the broker's clock is estimated.
   async start() {
-    this.watching = watch(this.store.nc, `${this.store.namespace}_nodes`, this.signal, { changed: (e) => this.notice(e), ready: () => { this.met = true; } }).catch((err) => this.end(err.message));
+    void this.meet();
     await this.beat();
     this.beating = this.loop();
     // No node acts before it has an estimate of the broker's clock. Heartbeats do not wait for it.
     while (!this.signal.aborted && !this.estimated()) await pause(20, this.signal);
   }
+
+  // meet follows the records of all nodes. If the watch ends, it begins another one.
+  async meet() {
+    for (; !this.signal.aborted; await pause(500, this.signal)) {
+      try {
+        await this.watch(this.store.nc, `${this.store.namespace}_nodes`, this.signal, { changed: (e) => this.notice(e), ready: () => { this.met = true; } });
+      } catch (err) {
+        this.end(err.message);
+      }
+    }
+  }
+
+  watch = watch;
 
   // estimated reports whether the node may act by its estimate of the broker's clock. If the error is more than 50 ms, it
   // waits for more heartbeats: for four in all, or for ten seconds.
@@ -101,7 +114,7 @@ export class Node {
     if (boot() >= sent + 0.75 * this.lease) return this.end("its heartbeat came too late");
     this.trustedUntil = sent + 0.75 * this.lease;
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.trusted(), this.trustedUntil - boot() + 20);
+    if (!this.signal.aborted) this.timer = setTimeout(() => this.trusted(), this.trustedUntil - boot() + 20);
     // On a slow broker the next heartbeat must not wait for a second answer.
     void this.measure(before, after, wrote.won);
   }

@@ -5,7 +5,7 @@
 import { headers as newHeaders } from "@nats-io/transport-node";
 import { due, late, nextDue } from "./due.js";
 import { UnknownVersion, formatInstant, fromMs, optional, parseInstant, toMs } from "./values.js";
-import { backOff, pause, repeat, unlimited } from "./store.js";
+import { backOff, pause, repeat, stopWith, unlimited } from "./store.js";
 
 const asleep = 5000; // ms without a round after which the watermark is read again: others may be ahead
 
@@ -47,7 +47,7 @@ export class Producer {
   // notice interrupts the producer when the connection is lost.
   async notice(signal) {
     const events = this.store.nc.status();
-    signal.addEventListener("abort", () => events.stop(), { once: true });
+    stopWith(signal, events);
     for await (const { type } of events) {
       if (type !== "disconnect") continue;
       this.interrupt();

@@ -28,6 +28,12 @@ export const unlimited = (signal) => {
   return signal;
 };
 
+// stopWith stops an iterator when the signal aborts, or has aborted.
+export const stopWith = (signal, iterator) => {
+  if (signal.aborted) iterator.stop();
+  else signal.addEventListener("abort", () => iterator.stop(), { once: true });
+};
+
 // The error codes that mean "not answered": the write may have happened, or may still happen.
 const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);
 const attempt = 1000; // ms until the next copy of an unanswered message is sent

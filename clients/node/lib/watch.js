@@ -1,6 +1,7 @@
 // Following the changes of a bucket. The key-value client of NATS returns times in milliseconds, but the
 // protocol compares nanoseconds. So watch reads the stream of the bucket.
 import { DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
+import { stopWith } from "./store.js";
 import { textOf } from "./values.js";
 
 // watch calls changed({key, text, revision, time, pending}) for the last write of each key, in order, and
@@ -13,7 +14,7 @@ export async function watch(nc, bucket, signal, { changed, ready }) {
   const consumer = await jetstream(nc).consumers.get(stream, { filter_subjects: [`${prefix}>`], deliver_policy: DeliverPolicy.LastPerSubject });
   // If a request is lost with its connection, the client notices that after this time.
   const messages = await consumer.consume({ max_messages: 1000, expires: 5000 });
-  signal.addEventListener("abort", () => messages.stop(), { once: true });
+  stopWith(signal, messages);
   let isReady = state.messages === 0;
   if (isReady) ready?.(state.last_seq);
   for await (const m of messages) {

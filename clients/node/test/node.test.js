@@ -103,3 +103,21 @@ test("a node forgets others after the bucket has forgotten them", (t) => {
   node.notice({ key: "new", text: "{}", revision: 2000 });
   assert.deepEqual([...node.seen.keys()], ["new"]);
 });
+
+test("a node follows the others by a new watch if one ends", async (t) => {
+  const node = new Node(stored(), 3000, "n", 0, () => ({}));
+  let watches = 0;
+  const again = new Promise((done) => { node.watch = async () => { if (++watches === 2) done(); }; });
+  t.after(() => node.end("stopped"));
+  void node.meet();
+  await again;
+});
+
+test("a heartbeat that is answered when the node has ended leaves no timer behind", async () => {
+  const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length, before = timers();
+  const store = stored(), write = store.write;
+  const node = new Node(store, 3_600_000, "n", 0, () => ({}));
+  store.write = (...args) => { node.end("stopped"); return write(...args); };
+  await node.beat();
+  assert.equal(timers(), before);
+});

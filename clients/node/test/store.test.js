@@ -1,7 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { PermissionViolationError, headers } from "@nats-io/transport-node";
-import { Store, abortAfter, pause, unlimited } from "../lib/store.js";
+import { Store, abortAfter, pause, stopWith, unlimited } from "../lib/store.js";
 
 // slowBroker takes requests, and answers each one when the next one arrives, as answer says. A
 // request that is not answered within its timeout fails.
@@ -110,4 +110,13 @@ test("any number of writes may wait for one signal without a warning", async () 
   await Promise.all(writes);
   process.off("warning", warn);
   assert.deepEqual(warnings, []);
+});
+
+test("an iterator ends with a signal, also with one that has aborted before", () => {
+  for (const abort of [(c, stop) => { c.abort(); stop(); }, (c, stop) => { stop(); c.abort(); }]) {
+    const controller = new AbortController();
+    let stops = 0;
+    abort(controller, () => stopWith(controller.signal, { stop: () => stops++ }));
+    assert.equal(stops, 1);
+  }
 });
