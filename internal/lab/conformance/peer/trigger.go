@@ -92,7 +92,7 @@ func triggerLater(s *stage) {
 		}
 		return reply{}
 	})
-	due := time.Now().UTC().Add(2 * lease).Truncate(time.Millisecond)
+	due := time.Now().UTC().Add(3 * lease).Truncate(time.Millisecond) // a client whose process starts later has it run at once, rightly
 	order := s.about + " " + due.Format(time.RFC3339Nano)
 	s.order("TRIGGER_LATER", order)
 	s.await("W-3", "a fourth copy of the timer, since none was answered", func() bool {
