@@ -15,7 +15,7 @@
 //
 //	arrived            the message is parsed, and the slot is entered in the table
 //	loading            the definition is looked up, and the record is read if there may be one
-//	deciding           core.Decide names the next step
+//	deciding           core.Decide chooses the next action
 //	entering           the job's lock admits the slot
 //	deciding
 //	preparing          the record of the claim is prepared,
@@ -30,7 +30,7 @@
 //
 // Other slots also go through proving, waiting, readingWhole, writingWhole or concludingWhole.
 //
-// core.Decide holds the claim rules and does no I/O. It names the next step whenever the task is
+// core.Decide holds the claim rules and does no I/O. It chooses the next action whenever the task is
 // deciding. The steps entering and writing send their write and return. The callback that gets
 // the broker's answer takes the next step, so no goroutine waits for the answer. The steps
 // writingWhole and concludingWhole, and leaving if it has to write the lock, occupy a goroutine

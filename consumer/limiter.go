@@ -195,8 +195,8 @@ func (l *limiter) enqueue(w waiter) {
 	}
 }
 
-// endPending notes that the task is not pending any more, and whether it got a permit. If it got
-// none, its wait has ended in vain, or it needs none. The caller removes it from the waiters.
+// endPending notes that the task is not pending any more, and whether it got a permit. It got none if
+// its wait has timed out, or if it does not need one any more. The caller removes it from the waiters.
 // l.mu is held.
 func (l *limiter) endPending(t *task, permit bool) {
 	l.pending--

@@ -195,17 +195,17 @@ func (c *client) serve(ctx context.Context, slot job.Slot) {
 	if !c.chance(3) && !c.look(ctx, slot, &v) {
 		return
 	}
-	step, what := core.Decide(d, v), "claim"
-	if step.Action == core.Prove {
+	decision, what := core.Decide(d, v), "claim"
+	if decision.Action == core.Prove {
 		if !c.dead(ctx, v.Record.Node) {
 			return
 		}
 		v.OwnerDead = true
-		step, what = core.Decide(d, v), "takeover"
+		decision, what = core.Decide(d, v), "takeover"
 	}
-	switch step.Action {
+	switch decision.Action {
 	case core.Start, core.End:
-		c.claim(ctx, what, step, v.Revision)
+		c.claim(ctx, what, decision, v.Revision)
 	case core.Ack:
 		if i := int64(slot.At.Sub(epoch) / time.Minute); i == c.first.Load() {
 			c.first.CompareAndSwap(i, i+1)
@@ -213,14 +213,14 @@ func (c *client) serve(ctx context.Context, slot job.Slot) {
 	}
 }
 
-func (c *client) claim(ctx context.Context, what string, step core.Decision, at uint64) {
-	rec := step.Record
+func (c *client) claim(ctx context.Context, what string, decision core.Decision, at uint64) {
+	rec := decision.Record
 	rec.Nonce = c.nonce()
 	fence, out := c.writeSlot(ctx, what, rec, at)
 	switch {
 	case out == unanswered:
 		c.name = ""
-	case out == won && step.Action == core.Start:
+	case out == won && decision.Action == core.Start:
 		c.open = append(c.open, claimed{rec, fence})
 	}
 }

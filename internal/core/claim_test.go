@@ -138,18 +138,18 @@ func scenario(t *testing.T, args map[string]string) (core.Delivery, core.View) {
 	return d, v
 }
 
-func answer(v core.View, step core.Decision) string {
-	switch step.Action {
+func answer(v core.View, decision core.Decision) string {
+	switch decision.Action {
 	case core.Ack:
 		return "ack"
 	case core.Later:
-		return fmt.Sprintf("later %v", step.Delay)
+		return fmt.Sprintf("later %v", decision.Delay)
 	case core.Prove:
 		return "prove " + v.Record.Node
 	case core.ReadWhole:
 		return "learn whole"
 	case core.WriteWhole:
-		return fmt.Sprintf("write whole shards=%d %s", step.Record.Shards, describe(step.Record))
+		return fmt.Sprintf("write whole shards=%d %s", decision.Record.Shards, describe(decision.Record))
 	case core.ConcludeWhole:
 		return "conclude"
 	case core.Enter:
@@ -157,9 +157,9 @@ func answer(v core.View, step core.Decision) string {
 	case core.Wait:
 		return "wait"
 	case core.Start:
-		return "start " + describe(step.Record)
+		return "start " + describe(decision.Record)
 	default:
-		return "end " + describe(step.Record)
+		return "end " + describe(decision.Record)
 	}
 }
 

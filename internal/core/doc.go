@@ -15,7 +15,7 @@
 //	Message (message.go)      the slot on its way from a producer to a worker
 //	   |
 //	   v
-//	Decide (claim.go, age.go)  the worker's next step: wait, claim, start, record, ack
+//	Decide (claim.go, age.go)  what the worker does next: wait, claim, start, record, ack
 //	   |  Lock (lock.go): which slots of one job may run at once
 //	   v
 //	job.Record                Complete, Release, Conclude (outcome.go, shard.go): what is written

@@ -184,7 +184,8 @@ func (l *reader) time(line string) (at time.Time, rest string, ok bool) {
 	return at, "", false
 }
 
-// run reads what follows the time. The zero Run is a line about something else.
+// run reads the part of a line after its time. If the line is about something else, it returns the zero
+// Run.
 func (l *reader) run(text string) (run Run, known bool) {
 	if name := l.named(text); name != "" {
 		return Run{Job: name}, true

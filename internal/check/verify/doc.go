@@ -21,8 +21,8 @@
 //
 //   - Missing: there is no record, no message, and no record of a range of missed slots that
 //     covers the slot.
-//   - NoOutcome: there is a record or a message, but nothing will move it, or it should have
-//     moved more than [Patience] ago. A slot that a live worker runs is in progress, however
+//   - NoOutcome: there is a record or a message, but no message will bring the slot an outcome, or
+//     its next step is overdue by more than [Patience]. A slot that a live worker runs is in progress, however
 //     long it takes, unless its job has a timeout.
 //   - Doubled: the slot ended more than once. The ledger keeps one value for a slot, so it
 //     never has two outcomes. The evidence is an attempt that began before the previous one

@@ -17,7 +17,7 @@ type Kind string
 
 const (
 	Missing   Kind = "missing"    // it should exist, and has neither a record nor a message
-	NoOutcome Kind = "no_outcome" // nothing will move it, or it should have moved long ago
+	NoOutcome Kind = "no_outcome" // no message will bring it an outcome, or its next step is overdue
 	Doubled   Kind = "doubled"    // it ended more than once
 	Early     Kind = "early"      // it was started before it was due
 )

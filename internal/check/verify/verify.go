@@ -17,8 +17,8 @@ const (
 	// Settle is how long ago a slot must have been due to be judged.
 	Settle = 5 * time.Second
 
-	// Patience is how long a slot may stay as it is although it should have moved: the sweep
-	// of the fleet finds lost slots within that time.
+	// Patience is how long the next step of a slot may be overdue: the sweep of the fleet finds
+	// lost slots within that time.
 	Patience = 2 * time.Minute
 
 	// retentionMargin is the margin around the ledger's retention, for inexact clocks.

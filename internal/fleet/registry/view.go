@@ -97,7 +97,7 @@ func (v *View) Keep(name string) {
 
 // Restart begins a new watch, which does not deliver earlier deletions. The View is not
 // ready until the watch has delivered all that is stored. It keeps what it has, because
-// running handlers may still ask which jobs follow.
+// running handlers may still ask which jobs run after theirs.
 func (v *View) Restart() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -103,8 +103,8 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 	defer stop()
 	defer context.AfterFunc(n.Context(), stop)()
 	group, ctx := errgroup.WithContext(ctx)
-	// Users of the view wait until it is ready. Before, it does not know which jobs follow
-	// a job, and would read the definition of each slot from the leader.
+	// Users of the view wait until it is ready. Before, it does not know which jobs run after
+	// others, and would read the definition of each slot from the leader.
 	if r.cfg.Produce {
 		r.view.Restart() // it got no events since the watch of the last producer ended
 		s := r.sweeper(n.Name())

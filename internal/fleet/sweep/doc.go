@@ -1,5 +1,5 @@
-// Package sweep finds slots that no worker moves any more because their messages are lost,
-// and publishes a message for each.
+// Package sweep finds slots that make no progress because their messages are lost, and publishes a
+// message for each.
 //
 // A slot makes progress because its message is delivered, again and again, until the slot has its
 // outcome. A message can be purged, or lost with a broker's disk. The server can also stop
@@ -12,7 +12,7 @@
 //  1. It reads what was written to the locks and the ledger since the last pass, headers
 //     only. From that it keeps the unfinished slots, the locks with slots, and the chained slots
 //     (those of jobs that run after others) that should exist.
-//  2. It collects the suspects: slots that should have moved half a minute ago.
+//  2. It collects the suspects: slots whose next step is overdue by half a minute.
 //  3. If there are suspects, it lists the messages, once. A slot with a message is not a suspect.
 //  4. It reads the record of each other suspect at the ledger's leader, and publishes a
 //     message for it under a new message ID: the stream would fold the old one.

@@ -21,8 +21,9 @@ type movedJobs struct {
 	queues map[string]string // by job, the present queue; "": it could not be read
 }
 
-// The sweep looks for moved jobs only every movedEvery. If a queue has no worker for another reason, the
-// sweep lists all its messages in vain, and reads the definitions of their jobs, at most maxMoved.
+// movedEvery is how often the sweep looks for moved jobs. It is long, because a queue may have no worker
+// for another reason: then the sweep lists all messages of the queue, reads the definitions of their jobs,
+// and finds no job that was moved. maxMoved bounds these reads.
 const (
 	movedEvery = 5 * time.Minute
 	maxMoved   = 1000

@@ -16,7 +16,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// suspect is a slot that should have moved.
+// suspect is a slot whose next step is overdue.
 type suspect struct {
 	slot      job.Slot
 	revision  uint64        // of its record
@@ -37,7 +37,7 @@ func (s *Sweeper) age(at time.Time) time.Duration {
 	return age
 }
 
-// suspects returns the slots that should have moved by now, with a record or without.
+// suspects returns the slots whose next step is overdue, with a record or without.
 func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 	var found []suspect
 	now := s.cfg.Now()

@@ -110,8 +110,8 @@ type Config struct {
 }
 
 const (
-	// every is the time between two passes. A slot counts as lost when it should have moved
-	// stallAfter ago. A lost slot is found within two minutes, even if the sweeping node is killed
+	// every is the time between two passes. A slot counts as lost when its next step is overdue by
+	// stallAfter. A lost slot is found within two minutes, even if the sweeping node is killed
 	// just before its pass: another node takes its place when the lease has expired.
 	every      = 30 * time.Second
 	stallAfter = 30 * time.Second
