@@ -35,7 +35,8 @@ type Event struct {
 	V    int       `json:"v"` // the format version
 	Kind EventKind `json:"kind"`
 
-	// Node is the node that sent the event, at Time, by the broker's clock as it estimated it.
+	// Time is when what the event reports happened, by the broker's clock as a node estimated it. In
+	// an alert about an outcome, it is when the slot ended. Node is the node that sent the event.
 	Time time.Time `json:"time"`
 	Node string    `json:"node"`
 
