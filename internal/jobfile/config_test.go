@@ -183,7 +183,7 @@ func TestEqualPayloadsAreEqualBytes(t *testing.T) {
 	if a, b := payload(`{a: 1, b: {d: "x", c: y}}`), payload(`{"b": {c: 'y', d: x}, a: 1}`); a != b {
 		t.Errorf("%s and %s differ", a, b)
 	}
-	if got := payload("[yes, 2026-01-01, ~, 1e3, 'null']"); got != `["yes","2026-01-01",null,1e3,"null"]` {
+	if got := payload("[yes, 2026-01-01, ~, 1e3, 'null', [], {}]"); got != `["yes","2026-01-01",null,1e3,"null",[],{}]` {
 		t.Errorf("got %s", got)
 	}
 }

@@ -1,86 +1,64 @@
 package spec
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
-	"slices"
 
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
-// payload writes any value as JSON with sorted members. It stops at the limit, because a few nested
-// aliases can stand for gigabytes.
+// payload returns any value as JSON with sorted members.
 func (d *decoder) payload(v value) (json.RawMessage, bool) {
-	w := payloadWriter{limit: job.MaxPayload}
-	w.write(v.Node, 0)
+	p := payloadReader{left: job.MaxPayload + 1}
+	plain := p.plain(v.Node, 0)
+	data, err := codec.Marshal(plain)
 	switch {
-	case w.broken:
+	case p.broken:
 		return nil, false
-	case w.deep:
+	case p.deep:
 		d.fail(v.At, "%s: nested too deeply: at most %d levels", v.label, MaxDepth)
 		return nil, false
-	case w.buf.Len() > w.limit:
+	case p.left < 0 || err != nil || len(data) > job.MaxPayload:
 		d.fail(v.At, "%s: it is more than %d KiB as JSON: store it elsewhere and pass its name", v.label, job.MaxPayload>>10)
 		return nil, false
 	}
-	return w.buf.Bytes(), true
+	return data, true
 }
 
-type payloadWriter struct {
-	buf          bytes.Buffer
-	limit        int
+// payloadReader returns nodes in the types of encoding/json.
+type payloadReader struct {
+	// left is the number of bytes that may follow. Reading stops when it is used up, because a few
+	// nested aliases can stand for gigabytes.
+	left         int
 	broken, deep bool
 }
 
-func (w *payloadWriter) write(n *Node, depth int) {
-	if depth > MaxDepth {
-		w.deep = true
-	}
-	if w.broken || w.deep || w.buf.Len() > w.limit {
-		return
+func (p *payloadReader) plain(n *Node, depth int) any {
+	p.deep = p.deep || depth > MaxDepth
+	p.broken = p.broken || n.Kind == Broken
+	if p.left -= 1 + len(n.Scalar); p.left < 0 || p.broken || p.deep {
+		return nil
 	}
 	switch n.Kind {
-	case Broken:
-		w.broken = true
-	case Null:
-		w.buf.WriteString("null")
-	case Boolean, Number:
-		w.buf.WriteString(n.Scalar)
+	case Boolean:
+		return n.Scalar == "true"
+	case Number:
+		return json.Number(n.Scalar)
 	case Text:
-		w.text(n.Scalar)
+		return n.Scalar
 	case List:
-		w.buf.WriteByte('[')
+		all := make([]any, len(n.Items)) // an empty list is not null
 		for i, item := range n.Items {
-			w.comma(i)
-			w.write(item, depth+1)
+			all[i] = p.plain(item, depth+1)
 		}
-		w.buf.WriteByte(']')
+		return all
 	case Mapping:
-		w.buf.WriteByte('{')
-		for i, m := range sorted(n.Members) {
-			w.comma(i)
-			w.text(m.Name)
-			w.buf.WriteByte(':')
-			w.write(m.Value, depth+1)
+		all := map[string]any{}
+		for _, m := range n.Members {
+			p.left -= len(m.Name)
+			all[m.Name] = p.plain(m.Value, depth+1)
 		}
-		w.buf.WriteByte('}')
+		return all
 	}
-}
-
-func (w *payloadWriter) comma(i int) {
-	if i > 0 {
-		w.buf.WriteByte(',')
-	}
-}
-
-// text writes s as a JSON string, without the escapes that only HTML needs.
-func (w *payloadWriter) text(s string) {
-	quoted, _ := codec.Marshal(s) // a string cannot fail to encode
-	w.buf.Write(quoted)
-}
-
-func sorted(members []Member) []Member {
-	return slices.SortedFunc(slices.Values(members), func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
+	return nil
 }
