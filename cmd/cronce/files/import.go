@@ -70,9 +70,9 @@ are not.
 			if zone == "" {
 				zone = localZone(a)
 			}
-			head := migrate.CrontabHead
+			head := crontabHead
 			if system {
-				head = migrate.SystemCrontabHead
+				head = append(slices.Clone(head), "Jobs with user need a worker that runs as root. If the worker runs as that user, leave user out.")
 			}
 			return printImported(a, args[0], head, migrate.Crontab(string(text), zone, system), shadow)
 		},
@@ -85,6 +85,13 @@ are not.
 
 func addShadow(cmd *cobra.Command, shadow *bool) {
 	cmd.Flags().BoolVar(shadow, "shadow", false, "write shadow: true: slots are claimed and recorded, and commands do not run")
+}
+
+// crontabHead is the comment at the top of the file: what is the same as under cron, and what is not.
+var crontabHead = []string{
+	"Imported from a crontab. As under cron, runs of a job may overlap, they are not retried, and",
+	"missed runs are not caught up. Leave out overlap, retry and catch_up for Cronce's defaults: one",
+	"run at a time, three attempts, and the newest missed slot is run.",
 }
 
 // shadowHead is the comment above the jobs of a file of shadows.
@@ -278,12 +285,20 @@ dependencies and everything else are not.
 			if zone == "" {
 				zone = localZone(a)
 			}
-			return printImported(a, args[0], migrate.SystemdHead, migrate.Systemd(units, zone), shadow)
+			return printImported(a, args[0], systemdHead, migrate.Systemd(units, zone), shadow)
 		},
 	}
 	cmd.Flags().StringVar(&zone, "tz", "", "time zone of expressions that name none (default: this machine's if known, else UTC)")
 	addShadow(cmd, &shadow)
 	return cmd
+}
+
+// systemdHead is the comment at the top of the file: what is the same as under systemd, and what is not.
+var systemdHead = []string{
+	"Imported from timers of systemd. As under systemd, a job does not start during its previous run,",
+	"and runs are not retried. Commands have the environment of \"cronce run\". Put the sandbox settings",
+	"of the unit into the unit of \"cronce run\". Jobs with user need a worker that runs as root. If the",
+	"worker runs as that user, leave user out.",
 }
 
 // readUnits reads the files, and the service beside each timer.

@@ -20,7 +20,7 @@ type importFormat struct {
 	zone, zoneOf string
 	guessed      bool
 
-	head []string
+	head []string // the comment at the top of the file: what is the same as before, and what is different
 	read func(text []byte, zone string) (migrate.Result, error)
 
 	// readFile replaces read if the format fixes the zone.
@@ -37,7 +37,10 @@ variables are carried over; suspend and the rest of the pod are not. A container
 a command is not carried over, because import does not read its image.`,
 		example: "  kubectl get cronjobs -o yaml | cronce import k8s - >jobs.yaml\n  cronce import k8s cronjob.yaml >jobs.yaml",
 		zone:    "UTC", zoneOf: "schedules without timeZone: that of the controller manager",
-		head: migrate.KubernetesHead, read: migrate.Kubernetes,
+		head: []string{
+			"Imported from Kubernetes CronJobs. Commands start on the machine of \"cronce run\", not in",
+			"a container of their image: run the worker from that image, or call the service (action: http).",
+		}, read: migrate.Kubernetes,
 	},
 	{
 		name: "celery", short: "Convert a Celery beat schedule to a job file",
@@ -52,7 +55,13 @@ beat_cron_starting_deadline is its catch_up.within. The job's action puts the ta
 Celery's queue with the program enqueue.py of docs/migration.md.`,
 		example: "  cronce import celery proj/celery.py >jobs.yaml",
 		zone:    "UTC", zoneOf: "schedules if the file sets no timezone", guessed: true,
-		head: migrate.CeleryHead, read: withoutError(migrate.Celery),
+		head: []string{
+			"Imported from Celery beat. Each job puts its task into Celery's queue with enqueue.py, which",
+			"the page on migration shows: put it beside this file, with the broker of your app. The newest",
+			"missed run is caught up, as by a beat that kept its celerybeat-schedule, but only if it is no",
+			"older than the horizon, 24 h. Check the days on which clocks change with \"cronce next -f\": beat",
+			"has rules of its own for them.",
+		}, read: withoutError(migrate.Celery),
 	},
 	{
 		name: "apscheduler", short: "Convert the jobs of an APScheduler to a job file",
@@ -69,7 +78,14 @@ concurrency, jitter becomes spread. The job's action calls the function with the
 call.py of docs/migration.md.`,
 		example: "  cronce import apscheduler proj/scheduler.py >jobs.yaml",
 		zone:    "UTC", zoneOf: "schedules without timezone: that of the machine where the program runs", guessed: true,
-		head: migrate.APSchedulerHead, read: withoutError(migrate.APScheduler),
+		head: []string{
+			"Imported from APScheduler. Each job calls its function with call.py, which the page on",
+			"migration shows: put it beside this file, and your modules into PYTHONPATH. As before, runs are",
+			"not retried. A time that occurs twice when clocks go back runs twice, as in 3.11.2 and 4, and",
+			"once in some earlier versions. A time that clocks skip runs right after the gap, where version 3",
+			"runs it up to an hour later; version 4 leaves it out, and so does its job here. See those days",
+			"with \"cronce next -f\".",
+		}, read: withoutError(migrate.APScheduler),
 	},
 	{
 		name: "sidekiq", short: "Convert a Sidekiq schedule to a job file",
@@ -80,7 +96,13 @@ language ("every day at noon") is not. The job's action puts the job into Sideki
 queue with the program enqueue.rb of docs/migration.md.`,
 		example: "  cronce import sidekiq config/schedule.yml >jobs.yaml",
 		zone:    "UTC", zoneOf: "schedules that name none: that of the application",
-		head: migrate.SidekiqHead, read: migrate.Sidekiq,
+		head: []string{
+			"Imported from a schedule of Sidekiq. Each job puts its Sidekiq job into Sidekiq's queue with",
+			"enqueue.rb, which the page on migration shows: put it beside this file. As before, missed runs",
+			"are not caught up. Schedules that name no time zone are in that of --tz, by default UTC: with",
+			"Rails, sidekiq-cron uses Rails' time zone, and sidekiq-scheduler uses the machine's. Check the days",
+			`on which clocks change with "cronce next -f": fugit, which computed the times, has its own rules.`,
+		}, read: migrate.Sidekiq,
 	},
 	{
 		name: "github", short: "Convert the schedule of a GitHub workflow to a job file",
@@ -89,7 +111,12 @@ format (- is standard input). Its times are UTC. The steps of the workflow are n
 over: the action of each job is a placeholder that fails until you write into it what the
 workflow did.`,
 		example: "  cronce import github .github/workflows/nightly.yml >jobs.yaml",
-		head:    migrate.GitHubHead,
+		head: []string{
+			"Imported from the schedule of a workflow. Its steps are not carried over: each action is a",
+			"placeholder that fails (with exit status 65, which is not retried) until you replace it with what",
+			"the workflow did. The times are UTC, as on GitHub. When GitHub is busy, it starts a run late or",
+			"not at all; here a run starts when it is due.",
+		},
 		readFile: func(text []byte, path string) (migrate.Result, error) {
 			return migrate.GitHub(text, filepath.ToSlash(path))
 		},

@@ -13,17 +13,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// APSchedulerHead is the comment at the top of the file. It says what stays the same for jobs of
-// APScheduler, and what is different.
-var APSchedulerHead = []string{
-	"Imported from APScheduler. Each job calls its function with call.py, which the page on",
-	"migration shows: put it beside this file, and your modules into PYTHONPATH. As before, runs are",
-	"not retried. A time that occurs twice when clocks go back runs twice, as in 3.11.2 and 4, and",
-	"once in some earlier versions. A time that clocks skip runs right after the gap, where version 3",
-	"runs it up to an hour later; version 4 leaves it out, and so does its job here. See those days",
-	"with \"cronce next -f\".",
-}
-
 type apscheduler struct {
 	Result
 
@@ -159,13 +148,13 @@ func (a *apscheduler) dict(v python.Value) {
 		a.note(v.Line, "", "not carried over: %s is not a dict literal", v.Source)
 		return
 	}
-	j := apJob{line: v.Line, args: map[string]python.Value{}}
+	j := apJob{line: v.Line}
 	for i, key := range v.Keys {
 		if key.Kind != python.Text {
 			j.dropped = append(j.dropped, key.Source+" "+v.Items[i].Source)
 			continue
 		}
-		j.set(key.Text, v.Items[i])
+		j.args.Set(key.Text, v.Items[i])
 	}
 	a.convert(j)
 }
@@ -173,26 +162,26 @@ func (a *apscheduler) dict(v python.Value) {
 // call reads add_job(...), scheduled_job(...) or add_schedule(...).
 func (a *apscheduler) call(f python.Found) {
 	v := f.Value
-	j := apJob{line: v.Line, args: map[string]python.Value{}}
+	j := apJob{line: v.Line}
 	order := []string{"func", "trigger", "args", "kwargs", "id", "name"}
 	switch v.Last() {
 	case "scheduled_job":
 		order = []string{"trigger", "args", "kwargs", "id", "name"}
 		if f.Decorates != "" {
-			j.set("func", python.Value{Kind: python.Name, Text: f.Decorates, Source: f.Decorates})
+			j.args.Set("func", python.Value{Kind: python.Name, Text: f.Decorates, Source: f.Decorates})
 		}
 	case "add_schedule":
 		order, j.version4 = []string{"func", "trigger"}, true
 	}
 	for i, item := range v.Items {
 		if i < len(order) {
-			j.set(order[i], item)
+			j.args.Set(order[i], item)
 		} else {
 			j.dropped = append(j.dropped, item.Source)
 		}
 	}
 	for _, arg := range v.Args {
-		j.set(arg.Name, arg.Value)
+		j.args.Set(arg.Name, arg.Value)
 	}
 	if v.Starred {
 		j.dropped = append(j.dropped, "its arguments with * or **")
@@ -203,26 +192,28 @@ func (a *apscheduler) call(f python.Found) {
 // apJob is a job as its call or its dict describes it.
 type apJob struct {
 	line    int
-	args    map[string]python.Value
-	order   []string // the names of args
+	args    python.Arguments // that were not read yet
 	dropped []string
 
 	version4 bool // add_schedule adds the job
 }
 
-func (j *apJob) set(name string, v python.Value) {
-	if _, given := j.args[name]; !given {
-		j.order = append(j.order, name)
-	}
-	j.args[name] = v
-}
-
 // pop removes an argument and returns it. It returns false if there is no such argument, or if its
 // value is None.
 func (j *apJob) pop(name string) (python.Value, bool) {
-	v, ok := j.args[name]
-	delete(j.args, name)
+	v, ok := j.args.Get(name)
+	j.args = slices.DeleteFunc(j.args, func(a python.Arg) bool { return a.Name == name })
 	return v, ok && v.Kind != python.None
+}
+
+// rest returns the arguments that are not carried over, except the given ones.
+func (j *apJob) rest(except ...string) (texts []string) {
+	for _, a := range j.args {
+		if a.Value.Kind != python.None && !slices.Contains(except, a.Name) {
+			texts = append(texts, a.Name+"="+a.Value.Source)
+		}
+	}
+	return texts
 }
 
 func (a *apscheduler) convert(p apJob) {
@@ -262,13 +253,8 @@ func (a *apscheduler) convert(p apJob) {
 	a.policies(&j, &p)
 	held, _ := p.pop("paused")
 	paused := held.Kind == python.Bool && held.Bool
-	for _, name := range p.order {
-		v, left := p.args[name]
-		if left && v.Kind != python.None && name != "replace_existing" && name != "jobstore" && name != "executor" && name != "conflict_policy" {
-			p.dropped = append(p.dropped, name+"="+v.Source)
-		}
-	}
-	if v, given := p.args["next_run_time"]; given && v.Kind == python.None {
+	p.dropped = append(p.dropped, p.rest("replace_existing", "jobstore", "executor", "conflict_policy")...)
+	if v, given := p.args.Get("next_run_time"); given && v.Kind == python.None {
 		p.dropped = append(p.dropped, "next_run_time=None: it is paused, which a job file cannot express: run cronce job pause "+j.Name)
 	}
 	if paused {

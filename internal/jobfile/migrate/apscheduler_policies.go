@@ -42,11 +42,10 @@ func (a *apscheduler) policies(j *job.Job, p *apJob) {
 	if p.version4 {
 		d = apDefaults4
 	}
-	if v, ok := p.args["misfire_grace_time"]; ok {
-		delete(p.args, "misfire_grace_time")
-		if !d.setGrace(v) {
-			p.dropped = append(p.dropped, "misfire_grace_time="+v.Source)
-		}
+	v, given := p.args.Get("misfire_grace_time") // None is unlimited
+	p.pop("misfire_grace_time")
+	if given && !d.setGrace(v) {
+		p.dropped = append(p.dropped, "misfire_grace_time="+v.Source)
 	}
 	if v, ok := p.pop("coalesce"); ok {
 		switch {

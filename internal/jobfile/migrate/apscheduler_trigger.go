@@ -29,17 +29,14 @@ func (a *apscheduler) trigger(j *job.Job, p *apJob) (why string) {
 	kind := v.Text
 	given := p
 	if v.Kind == python.Call {
-		given = &apJob{line: p.line, args: map[string]python.Value{}}
-		for _, arg := range v.Args {
-			given.set(arg.Name, arg.Value)
-		}
+		given = &apJob{args: slices.Clone(v.Args)}
 		if kind = map[string]string{"CronTrigger": "cron", "IntervalTrigger": "interval", "DateTrigger": "date", "from_crontab": "crontab"}[v.Last()]; kind == "" || v.Starred {
 			return fmt.Sprintf("its trigger %s is not understood", v.Source)
 		}
 		if kind == "crontab" && len(v.Items) > 0 {
-			given.set("expr", v.Items[0])
+			given.args.Set("expr", v.Items[0])
 		} else if kind == "date" && len(v.Items) == 1 {
-			given.set("run_date", v.Items[0])
+			given.args.Set("run_date", v.Items[0])
 		} else if len(v.Items) > 0 {
 			return fmt.Sprintf("its trigger %s has arguments without a name", v.Source)
 		}
@@ -66,8 +63,8 @@ func (a *apscheduler) trigger(j *job.Job, p *apJob) (why string) {
 		why = apInterval(j, given)
 	case "date":
 		at, _ := given.pop("run_date")
-		if _, named := given.args["run_time"]; named {
-			at, _ = given.pop("run_time")
+		if named, ok := given.pop("run_time"); ok {
+			at = named
 		}
 		when, ok := pythonTime(at, zone)
 		if !ok {
@@ -89,11 +86,7 @@ func (a *apscheduler) trigger(j *job.Job, p *apJob) (why string) {
 		}
 	}
 	if given != p {
-		for _, name := range given.order {
-			if left, ok := given.args[name]; ok && left.Kind != python.None {
-				p.dropped = append(p.dropped, name+"="+left.Source)
-			}
-		}
+		p.dropped = append(p.dropped, given.rest()...)
 	}
 	return why
 }
@@ -113,12 +106,11 @@ func (a *apscheduler) triggerZone(j *job.Job, given, p *apJob, isObject bool) (w
 	if isObject {
 		j.Timezone = a.machine
 		for _, name := range []string{"end_date", "start_date"} {
-			date := given.args[name]
-			if zone, ok := date.Arg("tzinfo"); ok {
-				if name, known := zoneOf(zone); known {
-					j.Timezone = name
-					return ""
-				}
+			date, _ := given.args.Get(name)
+			zone, _ := date.Args.Get("tzinfo")
+			if name, known := zoneOf(zone); known {
+				j.Timezone = name
+				return ""
 			}
 		}
 	}
@@ -132,8 +124,9 @@ func (a *apscheduler) triggerZone(j *job.Job, given, p *apJob, isObject bool) (w
 // longer units.
 func (j *apJob) dependsOnZone() bool {
 	elsewhere := time.FixedZone("", 3600)
-	for name, v := range j.args {
-		switch name {
+	for _, a := range j.args {
+		v := a.Value
+		switch a.Name {
 		case "run_date", "run_time", "start_date", "start_time", "end_date", "end_time":
 			here, _ := pythonTime(v, time.UTC)
 			if there, _ := pythonTime(v, elsewhere); !here.Equal(there) {
@@ -192,7 +185,7 @@ func apBounds(j *job.Job, given *apJob, zone *time.Location, p *apJob) (why stri
 func apCron(j *job.Job, p *apJob) (why string) {
 	last := -1
 	for i, f := range apFields {
-		if v, ok := p.args[f.name]; ok && v.Kind != python.None {
+		if v, ok := p.args.Get(f.name); ok && v.Kind != python.None {
 			last = i
 		}
 	}
@@ -283,9 +276,9 @@ func apCrontab(j *job.Job, expr python.Value) (why string) {
 	if expr.Kind != python.Text || len(fields) != 5 {
 		return fmt.Sprintf("from_crontab(%s): want a text with five fields", expr.Source)
 	}
-	p := &apJob{args: map[string]python.Value{}}
+	p := &apJob{}
 	for i, name := range []string{"minute", "hour", "day", "month", "day_of_week"} {
-		p.set(name, python.Value{Kind: python.Text, Text: fields[i]})
+		p.args.Set(name, python.Value{Kind: python.Text, Text: fields[i]})
 	}
 	return apCron(j, p)
 }
@@ -305,40 +298,29 @@ func apInterval(j *job.Job, p *apJob) (why string) {
 }
 
 // apAnchor lets the slots of an interval count from the beginning of the job, if a cron expression
-// can say so. Otherwise they count from 1970.
+// can say so: they are at the same times of each day, or one in a week, and these are all combinations
+// of some hours, minutes and seconds. Otherwise the slots count from 1970.
 func apAnchor(j *job.Job) {
 	const day = 24 * time.Hour
 	d, err := time.ParseDuration(strings.TrimPrefix(j.Schedule, "@every "))
-	if err != nil || j.From.Unix()%int64(d/time.Second) == 0 {
-		return
-	}
 	from := j.From.UTC()
-	at := []int{from.Second(), from.Minute(), from.Hour(), int(from.Weekday())}
-	fields := []string{"*", "*", "*", "*", "*", "*"}
-	var unit int // index of the field in which the slots differ
-	switch {
-	case time.Minute%d == 0:
-		unit = 0
-	case d%time.Minute == 0 && time.Hour%d == 0:
-		unit = 1
-	case d%time.Hour == 0 && day%d == 0:
-		unit = 2
-	case d == 7*day:
-		unit, fields[5] = 3, strconv.Itoa(at[3])
-	default:
+	if err != nil || from.Unix()%int64(d/time.Second) == 0 || day%d != 0 && d != 7*day {
 		return
 	}
-	for i := range min(unit, 3) {
-		fields[i] = strconv.Itoa(at[i])
+	var hours, minutes, seconds []int
+	for at := from; at.Before(from.Add(day)); at = at.Add(d) {
+		hours, minutes, seconds = append(hours, at.Hour()), append(minutes, at.Minute()), append(seconds, at.Second())
 	}
-	if unit < 3 {
-		f := calendarField{high: []int{59, 59, 23}[unit]}
-		step := int(d / []time.Duration{time.Second, time.Minute, time.Hour}[unit])
-		var set []int
-		for v := at[unit] % step; v <= f.high; v += step {
-			set = append(set, v)
-		}
-		fields[unit] = f.field(set)
+	fields, combinations := []string{"", "", "", "*", "*", "*"}, 1
+	for i, set := range [][]int{seconds, minutes, hours} {
+		set = slices.Compact(slices.Sorted(slices.Values(set)))
+		fields[i], combinations = calendarField{high: []int{59, 59, 23}[i]}.field(set), combinations*len(set)
+	}
+	if combinations != len(hours) {
+		return
+	}
+	if d == 7*day {
+		fields[5] = strconv.Itoa(int(from.Weekday()))
 	}
 	if fields[0] == "0" {
 		fields = fields[1:]

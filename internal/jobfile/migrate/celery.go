@@ -13,16 +13,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// CeleryHead is the comment at the top of the file. It says what stays the same for jobs of Celery
-// beat, and what is different.
-var CeleryHead = []string{
-	"Imported from Celery beat. Each job puts its task into Celery's queue with enqueue.py, which",
-	"the page on migration shows: put it beside this file, with the broker of your app. The newest",
-	"missed run is caught up, as by a beat that kept its celerybeat-schedule, but only if it is no",
-	"older than the horizon, 24 h. Check the days on which clocks change with \"cronce next -f\": beat",
-	"has rules of its own for them.",
-}
-
 // beatNames are the variables of a beat schedule, and timezoneNames those of its time zone.
 var (
 	beatNames     = []string{"beat_schedule", "CELERY_BEAT_SCHEDULE", "CELERYBEAT_SCHEDULE", "BEAT_SCHEDULE"}
@@ -327,7 +317,7 @@ func beatSchedule(j *job.Job, v python.Value) (why string) {
 	}
 	switch v.Last() {
 	case "schedule":
-		run, given := v.Arg("run_every")
+		run, given := v.Args.Get("run_every")
 		if len(v.Items) == 1 {
 			run, given = v.Items[0], true
 		}

@@ -15,23 +15,12 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// CrontabHead is the comment at the top of the file. It says what stays the same for jobs of a
-// crontab, and what is different.
-var CrontabHead = []string{
-	"Imported from a crontab. As under cron, runs of a job may overlap, they are not retried, and",
-	"missed runs are not caught up. Leave out overlap, retry and catch_up for Cronce's defaults: one",
-	"run at a time, three attempts, and the newest missed slot is run.",
-}
-
-// SystemCrontabHead is CrontabHead for a system crontab.
-var SystemCrontabHead = append(slices.Clone(CrontabHead),
-	"Jobs with user need a worker that runs as root. If the worker runs as that user, leave user out.")
-
 var (
 	cronSetting = regexp.MustCompile(`^\s*("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$`)
 	// cronHalfStep matches n/m, which other parsers read as "from n on, every m-th".
 	cronHalfStep = regexp.MustCompile(`(^|,)[A-Za-z0-9]+/`)
-	cronWord     = regexp.MustCompile(`^\s*(\S+)`)
+	cronEntry    = regexp.MustCompile(`^(@\S+|\S+(?:\s+\S+){4})(?:\s+(.*))?$`)
+	cronWord     = regexp.MustCompile(`^\S+`)
 	// cronToSunday matches a range of weekdays that ends with the name SUN, whose number is 0.
 	cronToSunday = regexp.MustCompile(`(?i)([1-6]|mon|tue|wed|thu|fri|sat)-sun`)
 	// silent has settings that are not carried over, and what replaces them. An empty one gets no
@@ -108,27 +97,17 @@ func unquote(text string) string {
 
 // entry reads a line with a schedule and a command.
 func (c *crontab) entry(line int, text string) {
-	rest := strings.TrimPrefix(text, "-") // of cronie: do not log the command
-	n := 5
-	if strings.HasPrefix(rest, "@") {
-		n = 1
+	m := cronEntry.FindStringSubmatch(strings.TrimPrefix(text, "-")) // with - before it, cronie does not log the command
+	if m == nil {
+		c.note(line, "", "not carried over: it ends after %q, without a command", strings.Join(strings.Fields(text), " "))
+		return
 	}
-	var fields []string
-	for len(fields) < n {
-		word := cronWord.FindString(rest)
-		if word == "" {
-			c.note(line, "", "not carried over: it ends after %q, without a command", strings.Join(fields, " "))
-			return
-		}
-		fields, rest = append(fields, strings.TrimSpace(word)), rest[len(word):]
-	}
+	fields, rest, user := strings.Fields(m[1]), m[2], ""
 	schedule := strings.Join(fields, " ")
-	user := ""
 	if c.system {
-		word := cronWord.FindString(rest)
-		user, rest = strings.TrimSpace(word), rest[len(word):]
+		user = cronWord.FindString(rest)
+		rest = strings.TrimLeft(rest[len(user):], " \t")
 	}
-	rest = strings.TrimLeft(rest, " \t")
 	for strings.HasPrefix(rest, "-n ") || strings.HasPrefix(rest, "-n\t") { // of cronie: send mail only if it fails
 		rest = strings.TrimLeft(rest[len("-n"):], " \t")
 	}
@@ -159,7 +138,7 @@ func (c *crontab) entry(line int, text string) {
 		Job: j, Exec: spec.Exec{Args: args, Env: c.env, Dir: c.home, User: user},
 		Line: line, Comments: []string{fmt.Sprintf("line %d: %s", line, clip(strings.Join(strings.Fields(text), " ")))},
 	}
-	if name := c.add(entry); name != "" && n == 5 && cronToSunday.MatchString(fields[4]) {
+	if name := c.add(entry); name != "" && len(fields) == 5 && cronToSunday.MatchString(fields[4]) {
 		c.note(line, name, "%s includes Sunday here, as under cronie; the cron of Debian and Ubuntu reads such a range as no day", fields[4])
 	}
 }

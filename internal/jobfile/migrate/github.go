@@ -16,15 +16,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// GitHubHead is the comment at the top of the file. It says what stays the same for jobs of a
-// workflow, and what is different.
-var GitHubHead = []string{
-	"Imported from the schedule of a workflow. Its steps are not carried over: each action is a",
-	"placeholder that fails (with exit status 65, which is not retried) until you replace it with what",
-	"the workflow did. The times are UTC, as on GitHub. When GitHub is busy, it starts a run late or",
-	"not at all; here a run starts when it is due.",
-}
-
 // GitHub reads the schedules of a workflow: on.schedule, a list of {cron: ...}. file is its path,
 // which names a workflow without a name.
 func GitHub(text []byte, file string) (Result, error) {

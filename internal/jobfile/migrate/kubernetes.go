@@ -16,13 +16,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// KubernetesHead is the comment at the top of the file. It says what is different for jobs of a
-// cluster.
-var KubernetesHead = []string{
-	"Imported from Kubernetes CronJobs. Commands start on the machine of \"cronce run\", not in",
-	"a container of their image: run the worker from that image, or call the service (action: http).",
-}
-
 // manifest is a CronJob. The fields that decide when and how often it runs are decoded strictly: an
 // unknown one is an error. The pod is a map.
 type manifest struct {

@@ -18,16 +18,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// SidekiqHead is the comment at the top of the file. It says what stays the same for jobs of
-// Sidekiq, and what is different.
-var SidekiqHead = []string{
-	"Imported from a schedule of Sidekiq. Each job puts its Sidekiq job into Sidekiq's queue with",
-	"enqueue.rb, which the page on migration shows: put it beside this file. As before, missed runs",
-	"are not caught up. Schedules that name no time zone are in that of --tz, by default UTC: with",
-	"Rails, sidekiq-cron uses Rails' time zone, and sidekiq-scheduler uses the machine's. Check the days",
-	`on which clocks change with "cronce next -f": fugit, which computed the times, has its own rules.`,
-}
-
 // Sidekiq reads a schedule of sidekiq-cron, a mapping or a list of jobs, or of sidekiq-scheduler,
 // below "schedule", which may be below "scheduler". zone is the time zone of schedules that name none.
 func Sidekiq(text []byte, zone string) (Result, error) {

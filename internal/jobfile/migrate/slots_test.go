@@ -242,7 +242,7 @@ func TestNothingOfACrontabIsDroppedInSilence(t *testing.T) {
 		if len(r.Jobs) == 0 {
 			return
 		}
-		file, err := jobfile.FormatImported(CrontabHead, r.Jobs)
+		file, err := jobfile.FormatImported(nil, r.Jobs)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,15 +14,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// SystemdHead is the comment at the top of the file. It says what stays the same for jobs of timers,
-// and what is different.
-var SystemdHead = []string{
-	"Imported from timers of systemd. As under systemd, a job does not start during its previous run,",
-	"and runs are not retried. Commands have the environment of \"cronce run\". Put the sandbox settings",
-	"of the unit into the unit of \"cronce run\". Jobs with user need a worker that runs as root. If the",
-	"worker runs as that user, leave user out.",
-}
-
 type systemd struct {
 	Result
 	zone  string

@@ -193,7 +193,7 @@ func TestNoSettingOfAUnitIsDroppedInSilence(t *testing.T) {
 		if len(r.Jobs) != 1 || !slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.Contains(n.Text, key) && n.Job == "x" }) {
 			t.Fatalf("%s: %+v", key, r)
 		}
-		if _, err := jobfile.FormatImported(SystemdHead, r.Jobs); err != nil {
+		if _, err := jobfile.FormatImported(nil, r.Jobs); err != nil {
 			t.Fatal(err)
 		}
 	})

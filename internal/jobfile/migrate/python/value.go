@@ -2,6 +2,7 @@ package python
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -41,7 +42,7 @@ type Value struct {
 	Keys  []Value
 
 	// Args are the named arguments of a call. Starred reports that there are * or ** arguments.
-	Args    []Arg
+	Args    Arguments
 	Starred bool
 }
 
@@ -60,14 +61,24 @@ func DictOf(args ...Arg) Value {
 	return d
 }
 
-// Arg returns a named argument.
-func (v Value) Arg(name string) (Value, bool) {
-	for _, a := range v.Args {
-		if a.Name == name {
-			return a.Value, true
-		}
+// Arguments are named arguments, in their order.
+type Arguments []Arg
+
+// Get returns the value of an argument, or false if there is none of that name.
+func (a Arguments) Get(name string) (Value, bool) {
+	if i := slices.IndexFunc(a, func(arg Arg) bool { return arg.Name == name }); i >= 0 {
+		return a[i].Value, true
 	}
 	return Value{}, false
+}
+
+// Set replaces the value of an argument, or adds one.
+func (a *Arguments) Set(name string, v Value) {
+	if i := slices.IndexFunc(*a, func(arg Arg) bool { return arg.Name == name }); i >= 0 {
+		(*a)[i].Value = v
+		return
+	}
+	*a = append(*a, Arg{name, v})
 }
 
 // Last returns the part of the called name after its last dot.
