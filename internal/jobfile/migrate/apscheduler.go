@@ -31,39 +31,40 @@ type apscheduler struct {
 // each job that depends on it gets a note.
 func APScheduler(text, zone string) Result {
 	a := apscheduler{zone: cmp.Or(zone, "UTC"), machine: cmp.Or(zone, "UTC"), machineKnown: zone != "", defaults: apDefaults3}
+	program := python.Parse(text)
 	schedulers := []string{"BlockingScheduler", "BackgroundScheduler", "AsyncIOScheduler", "GeventScheduler", "TornadoScheduler", "TwistedScheduler", "QtScheduler", "APScheduler", "AsyncScheduler", "Scheduler", "configure"}
-	for _, f := range python.Find(text, schedulers...) {
+	for _, f := range program.Find(schedulers...) {
 		if f.Value.Kind == python.Call && f.Name == "" {
-			a.configured(text, f.Value)
+			a.configured(program, f.Value)
 		}
 	}
 	// An assignment that is an argument of a call is not a setting of its own.
-	calls := python.Find(text, append(schedulers, "add_job", "scheduled_job", "add_schedule", "CronTrigger", "IntervalTrigger", "DateTrigger", "from_crontab", "JOBS")...)
-	for _, f := range python.Find(text, "SCHEDULER_TIMEZONE", "SCHEDULER_JOB_DEFAULTS", "job_defaults", "timezone") {
+	calls := program.Find(append(schedulers, "add_job", "scheduled_job", "add_schedule", "CronTrigger", "IntervalTrigger", "DateTrigger", "from_crontab", "JOBS")...)
+	for _, f := range program.Find("SCHEDULER_TIMEZONE", "SCHEDULER_JOB_DEFAULTS", "job_defaults", "timezone") {
 		inside := slices.ContainsFunc(calls, func(c python.Found) bool { return !c.Mention && c.Line <= f.Line && f.Line <= c.Value.End })
 		if f.Name != "" && f.Index == nil && !f.Mention && !inside {
 			a.setting(strings.ToLower(strings.TrimPrefix(f.Name, "SCHEDULER_")), f.Value, false)
 		}
 	}
 	for _, key := range []string{"timezone", "job_defaults.coalesce", "job_defaults.max_instances", "job_defaults.misfire_grace_time"} {
-		for _, f := range python.Find(text, "apscheduler."+key) {
+		for _, f := range program.Find("apscheduler." + key) {
 			a.setting(strings.TrimPrefix(key, "job_defaults."), f.Value, true)
 		}
 	}
-	for _, f := range python.Find(text, "add_job", "scheduled_job", "add_schedule", "JOBS") {
+	for _, f := range program.Find("add_job", "scheduled_job", "add_schedule", "JOBS") {
 		a.found(f)
 	}
 	return a.Result
 }
 
-// configured reads the arguments of a scheduler. The text is the program.
-func (a *apscheduler) configured(text string, v python.Value) {
+// configured reads the arguments of a scheduler.
+func (a *apscheduler) configured(program python.Program, v python.Value) {
 	for _, arg := range v.Args {
 		switch arg.Name {
 		case "timezone", "job_defaults":
 			value := arg.Value
 			if value.Kind == python.Name { // a variable
-				for _, f := range python.Find(text, value.Text) {
+				for _, f := range program.Find(value.Text) {
 					if f.Name == value.Text && f.Index == nil && !f.Mention && f.Line < v.Line {
 						value = f.Value
 					}

@@ -31,19 +31,20 @@ type celery struct {
 // program does not set one. If it is empty, UTC is assumed, and a note names what may set another one.
 func Celery(text, zone string) Result {
 	c := celery{zone: cmp.Or(zone, "UTC")}
-	c.settings(text)
+	program := python.Parse(text)
+	c.settings(program)
 	if zone == "" && !c.hasZone {
-		c.zoneless(text)
+		c.zoneless(program)
 	}
-	for _, f := range python.Find(text, append(beatNames, "add_periodic_task")...) {
+	for _, f := range program.Find(append(beatNames, "add_periodic_task")...) {
 		c.found(f)
 	}
 	return c.Result
 }
 
 // settings reads what applies to all entries.
-func (c *celery) settings(text string) {
-	for _, f := range python.Find(text, append(timezoneNames, "beat_cron_starting_deadline", "CELERY_BEAT_CRON_STARTING_DEADLINE")...) {
+func (c *celery) settings(program python.Program) {
+	for _, f := range program.Find(append(timezoneNames, "beat_cron_starting_deadline", "CELERY_BEAT_CRON_STARTING_DEADLINE")...) {
 		switch {
 		case f.Index != nil || f.Name == "" || f.Mention:
 		case strings.HasSuffix(strings.ToLower(f.Name), "deadline"):
@@ -61,8 +62,8 @@ func (c *celery) settings(text string) {
 }
 
 // zoneless reports what may give the schedules another time zone than UTC.
-func (c *celery) zoneless(text string) {
-	for _, f := range python.Find(text, "enable_utc", "CELERY_ENABLE_UTC", "config_from_object") {
+func (c *celery) zoneless(program python.Program) {
+	for _, f := range program.Find("enable_utc", "CELERY_ENABLE_UTC", "config_from_object") {
 		isDefault := f.Value.Kind == python.Bool && f.Value.Bool
 		switch {
 		case f.Mention || f.Index != nil || isDefault:

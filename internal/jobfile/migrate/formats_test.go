@@ -3,7 +3,6 @@ package migrate
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"reflect"
@@ -49,67 +48,32 @@ func needCommand(t *testing.T, name string) {
 
 // matching computes the expected slots: each minute of UTC at which all fields match.
 func matching(from, to time.Time, minutes, hours, days, weekdays map[int]bool) (runs []time.Time) {
-	has := func(set map[int]bool, n int) bool { return set == nil || set[n] }
 	for at := from.Add(time.Minute); at.Before(to); at = at.Add(time.Minute) {
-		if has(minutes, at.Minute()) && has(hours, at.Hour()) && has(days, at.Day()) && has(weekdays, int(at.Weekday())) {
+		if minutes[at.Minute()] && hours[at.Hour()] && days[at.Day()] && weekdays[int(at.Weekday())] {
 			runs = append(runs, at)
 		}
 	}
 	return runs
 }
 
-// drawField draws a field as Python writes it, and its values. A nil set stands for all values.
-func drawField(t *rapid.T, name string, low, high int) (text string, set map[int]bool) {
-	set = map[int]bool{}
-	switch a, b := rapid.IntRange(low, high).Draw(t, name), rapid.IntRange(low, high).Draw(t, name+" too"); rapid.IntRange(0, 4).Draw(t, name+" kind") {
-	case 0:
-		return `"*"`, nil
-	case 1:
-		set[a] = true
-		return fmt.Sprint(a), set
-	case 2:
-		for n := min(a, b); n <= max(a, b); n++ {
-			set[n] = true
-		}
-		return fmt.Sprintf("%q", fmt.Sprintf("%d-%d", min(a, b), max(a, b))), set
-	case 3:
-		step := rapid.IntRange(2, 7).Draw(t, name+" step")
-		for n := low; n <= high; n += step {
-			set[n] = true
-		}
-		return fmt.Sprintf(`"*/%d"`, step), set
-	}
-	for _, n := range rapid.SliceOfN(rapid.IntRange(low, high), 1, 5).Draw(t, name+" list") {
-		set[n] = true
-	}
-	return fmt.Sprintf("%q", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(slices.Sorted(maps.Keys(set)))), ","), "[]")), set
-}
-
 func TestPythonSchedulesHaveTheSlotsAtWhichAllTheirFieldsMatch(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		minute, minutes := drawField(t, "minute", 0, 59)
-		hour, hours := drawField(t, "hour", 0, 4)
-		day, days := drawField(t, "day", 1, 31)
-		weekday, weekdays := drawField(t, "weekday", 0, 6)
-		if strings.Contains(hour, "/") { // the judge draws the step from 0 to 4
-			hour, hours = `"*"`, nil
-		}
+		minute, hour := genField(0, 59).Draw(t, "minute"), genField(0, 23).Draw(t, "hour")
+		day, weekday := genField(1, 31).Draw(t, "day"), genField(0, 6).Draw(t, "weekday")
+		minutes, hours, days, weekdays := cronSet(minute, 0, 59), cronSet(hour, 0, 23), cronSet(day, 1, 31), cronSet(weekday, 0, 6)
 		from := time.Date(2026, 11, rapid.IntRange(1, 25).Draw(t, "from"), 0, 0, 0, 0, time.UTC)
 		to := from.AddDate(0, 0, 12)
 		shifted := map[int]bool{} // Monday is 0
 		for n := range weekdays {
 			shifted[(n+1)%7] = true
 		}
-		if weekdays == nil {
-			shifted = nil
-		}
 		for name, c := range map[string]struct {
 			text string
 			days map[int]bool
 		}{
-			"celery":      {fmt.Sprintf(`beat_schedule = {"work": {"task": "x", "schedule": crontab(minute=%s, hour=%s, day_of_month=%s, day_of_week=%s)}}`, minute, hour, day, weekday), weekdays},
-			"apscheduler": {fmt.Sprintf(`s.add_job("m:f", "cron", minute=%s, hour=%s, day=%s, day_of_week=%s, id="work")`, minute, hour, day, weekday), shifted},
+			"celery":      {fmt.Sprintf(`beat_schedule = {"work": {"task": "x", "schedule": crontab(minute=%q, hour=%q, day_of_month=%q, day_of_week=%q)}}`, minute, hour, day, weekday), weekdays},
+			"apscheduler": {fmt.Sprintf(`s.add_job("m:f", "cron", minute=%q, hour=%q, day=%q, day_of_week=%q, id="work")`, minute, hour, day, weekday), shifted},
 		} {
 			r, err := formats[name](c.text)
 			want := matching(from, to, minutes, hours, days, c.days)

@@ -59,31 +59,33 @@ func slotsOf(t interface {
 	return slots
 }
 
+// cronSet returns the numbers that a field matches.
+func cronSet(field string, low, high int) map[int]bool {
+	all := map[int]bool{}
+	for _, item := range strings.Split(field, ",") {
+		a, b, step := low, high, 1
+		base, by, stepped := strings.Cut(item, "/")
+		if stepped {
+			fmt.Sscan(by, &step)
+		}
+		if base != "*" {
+			if n, _ := fmt.Sscanf(base, "%d-%d", &a, &b); n == 1 {
+				b = a
+			}
+		}
+		for n := a; n <= b; n += step {
+			all[n] = true
+		}
+	}
+	return all
+}
+
 // cronRuns returns when Vixie cron starts a line's command. It follows cron.c minute by minute:
 // find_jobs, and what cron does when clocks change by up to three hours.
 func cronRuns(line string, zone *time.Location, from, to time.Time) (runs []time.Time) {
 	f := strings.Fields(line)
-	set := func(field string, low, high int) map[int]bool {
-		all := map[int]bool{}
-		for _, item := range strings.Split(field, ",") {
-			a, b, step := low, high, 1
-			base, by, stepped := strings.Cut(item, "/")
-			if stepped {
-				fmt.Sscan(by, &step)
-			}
-			if base != "*" {
-				if n, _ := fmt.Sscanf(base, "%d-%d", &a, &b); n == 1 {
-					b = a
-				}
-			}
-			for n := a; n <= b; n += step {
-				all[n] = true
-			}
-		}
-		return all
-	}
 	star := func(i int) bool { return strings.HasPrefix(f[i], "*") }
-	minutes, hours, doms, dows := set(f[0], 0, 59), set(f[1], 0, 23), set(f[2], 1, 31), set(f[4], 0, 6)
+	minutes, hours, doms, dows := cronSet(f[0], 0, 59), cronSet(f[1], 0, 23), cronSet(f[2], 1, 31), cronSet(f[4], 0, 6)
 	matches := func(wall time.Time) bool {
 		dom, dow := doms[wall.Day()], dows[int(wall.Weekday())]
 		days := dom || dow

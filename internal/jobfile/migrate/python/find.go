@@ -25,11 +25,20 @@ type Found struct {
 	Line int
 }
 
-// Find reads a program, and returns the assignments to the names, the calls of the names and their
+// Program is the source of a program, split into tokens.
+type Program struct {
+	source string
+	tokens []token
+}
+
+// Parse reads a program.
+func Parse(source string) Program { return Program{source, scan(source)} }
+
+// Find returns the assignments to the names, the calls of the names and their
 // other mentions, in the order of the file. It does not return a name that is part of a value that it
 // returns.
-func Find(source string, names ...string) []Found {
-	p := parser{source: source, tokens: scan(source)}
+func (program Program) Find(names ...string) []Found {
+	p := parser{Program: program}
 	wanted := map[string]bool{}
 	for _, n := range names {
 		wanted[n] = true

@@ -11,10 +11,9 @@ import (
 const maxDepth = 100
 
 type parser struct {
-	source string
-	tokens []token
-	pos    int
-	depth  int
+	Program
+	pos   int
+	depth int
 }
 
 func (p *parser) peek() token { return p.tokens[p.pos] }
@@ -99,9 +98,6 @@ func (p *parser) primary() (Value, bool) {
 	case text:
 		v := Value{Kind: Text}
 		for p.peek().kind == text { // Python joins adjacent strings
-			if p.peek().bytes {
-				return v, false
-			}
 			v.Text += p.peek().value
 			p.pos++
 		}
@@ -181,8 +177,7 @@ func (p *parser) named(t token) (Value, bool) {
 func (p *parser) call(t token, whole string) Value {
 	v := Value{Kind: Call, Text: whole, Line: t.line}
 	from := p.pos
-	p.pos++
-	for !p.is(")") {
+	_, closed := p.items(")", func() bool {
 		switch {
 		case p.is("*") || p.is("**"):
 			v.Starred = true
@@ -196,84 +191,68 @@ func (p *parser) call(t token, whole string) Value {
 		default:
 			v.Items = append(v.Items, p.expression())
 		}
-		if !p.is(",") {
-			break
-		}
-		p.pos++
-	}
-	if !p.is(")") {
+		return true
+	})
+	if !closed {
 		p.pos = from
 		o := p.opaque(from)
 		o.Line = t.line
 		return o
 	}
-	p.pos++
 	placed := p.placed(v, from)
 	v.Source, v.End = whole+placed.Source, placed.End
 	return v
 }
 
-// list reads the items up to a bracket. comma reports whether there was a comma.
-func (p *parser) list(bracket string) (v Value, comma, ok bool) {
-	v = Value{Kind: List}
+// items reads what is between two brackets. item reads one item, and returns false if it cannot go on.
+// comma reports whether there was a comma, and closed whether the second bracket was reached.
+func (p *parser) items(bracket string, item func() bool) (comma, closed bool) {
 	p.pos++
 	for !p.is(bracket) {
-		v.Items = append(v.Items, p.expression())
+		if !item() {
+			return comma, false
+		}
 		if !p.is(",") {
 			break
 		}
 		comma = true
 		p.pos++
 	}
-	return v, comma, p.close(bracket)
-}
-
-// close skips a closing bracket. It returns false if there is none.
-func (p *parser) close(bracket string) bool {
 	if !p.is(bracket) {
-		return false
+		return comma, false
 	}
 	p.pos++
-	return true
+	return comma, true
+}
+
+// list reads the items up to a bracket. comma reports whether there was a comma.
+func (p *parser) list(bracket string) (v Value, comma, ok bool) {
+	v = Value{Kind: List}
+	comma, ok = p.items(bracket, func() bool {
+		v.Items = append(v.Items, p.expression())
+		return true
+	})
+	return v, comma, ok
 }
 
 // dict reads a dict, or a set.
-func (p *parser) dict() (Value, bool) {
-	v := Value{Kind: Dict}
-	p.pos++
-	for !p.is("}") {
-		switch {
-		case p.is("**"):
+func (p *parser) dict() (v Value, ok bool) {
+	v = Value{Kind: Dict}
+	_, ok = p.items("}", func() bool {
+		if p.is("**") {
 			p.pos++
 			v.Keys = append(v.Keys, Value{Kind: Opaque, Line: p.peek().line, Source: "**"})
 			v.Items = append(v.Items, p.opaque(p.pos))
-		default:
-			key := p.expression()
-			if !p.is(":") {
-				if len(v.Keys) > 0 {
-					return v, false
-				}
-				return p.set(key)
-			}
-			p.pos++
-			v.Keys, v.Items = append(v.Keys, key), append(v.Items, p.expression())
+			return true
 		}
-		if !p.is(",") {
-			break
+		first := p.expression()
+		if !p.is(":") {
+			v.Kind, v.Items = List, append(v.Items, first)
+			return len(v.Keys) == 0
 		}
 		p.pos++
-	}
-	return v, p.close("}")
-}
-
-// set reads what follows the first item of a set.
-func (p *parser) set(first Value) (Value, bool) {
-	v := Value{Kind: List, Items: []Value{first}}
-	for p.is(",") {
-		p.pos++
-		if !p.is("}") {
-			v.Items = append(v.Items, p.expression())
-		}
-	}
-	return v, p.close("}")
+		v.Keys, v.Items = append(v.Keys, first), append(v.Items, p.expression())
+		return v.Kind == Dict
+	})
+	return v, ok
 }

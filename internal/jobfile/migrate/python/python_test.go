@@ -79,7 +79,7 @@ func TestFindReadsLiteralsAndKeepsWhatIsNone(t *testing.T) {
 		`x = ` + strings.Repeat("[", 150) + strings.Repeat("]", 150): strings.Repeat("[", 100) + "<1: " + strings.Repeat("[", 50) + strings.Repeat("]", 50) + ">" + strings.Repeat("]", 100),
 	} {
 		var got []string
-		for _, f := range python.Find(source, "x") {
+		for _, f := range python.Parse(source).Find("x") {
 			got = append(got, shown(f.Value))
 		}
 		if strings.Join(got, " | ") != want {
@@ -90,7 +90,7 @@ func TestFindReadsLiteralsAndKeepsWhatIsNone(t *testing.T) {
 
 func TestFindKnowsCallsDecoratorsAndLines(t *testing.T) {
 	t.Parallel()
-	found := python.Find(`
+	found := python.Parse(`
 sched = BlockingScheduler(timezone="UTC")
 
 @sched.scheduled_job('cron', hour=7)
@@ -99,7 +99,7 @@ def report():
     sched.add_job(report, 'interval',
         minutes=5)
 X["a b"] = {}
-`, "scheduled_job", "add_job", "X")
+`).Find("scheduled_job", "add_job", "X")
 	if len(found) != 3 {
 		t.Fatalf("%+v", found)
 	}
@@ -134,7 +134,7 @@ b"`, `[]`, `()`, `{}`, `(1)`, `((1,),)`,
 		if err != nil {
 			t.Fatalf("%s: %v", literal, err)
 		}
-		found := python.Find("x = "+literal, "x")
+		found := python.Parse("x = " + literal).Find("x")
 		if len(found) != 1 {
 			t.Fatalf("%s: %+v", literal, found)
 		}
@@ -149,7 +149,7 @@ b"`, `[]`, `()`, `{}`, `(1)`, `((1,),)`,
 func TestANumberThatIsTooLargeIsNoLiteral(t *testing.T) {
 	t.Parallel()
 	for _, v := range []string{"1e400", "-1e400", "[1, 1e400]"} {
-		found := python.Find("x = "+v, "x")
+		found := python.Parse("x = " + v).Find("x")
 		if len(found) != 1 {
 			t.Fatalf("%s: %+v", v, found)
 		}
@@ -165,7 +165,7 @@ func FuzzFind(f *testing.F) {
 	f.Fuzz(func(t *testing.T, source string) {
 		began := time.Now()
 		lines := strings.Count(source, "\n") + 1
-		for _, found := range python.Find(source, "x", "y") {
+		for _, found := range python.Parse(source).Find("x", "y") {
 			if found.Line < 1 || found.Line > lines || found.Value.Line < 1 || found.Value.Line > lines {
 				t.Fatalf("%+v in %d lines", found, lines)
 			}

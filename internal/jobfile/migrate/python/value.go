@@ -162,7 +162,7 @@ func Literal(v Value) Value {
 	case "true", "false", "none":
 		source = strings.ToUpper(source[:1]) + strings.ToLower(source[1:])
 	}
-	p := parser{source: source, tokens: scan(source)}
+	p := parser{Program: Parse(source)}
 	read := p.expression()
 	read.Line, read.Source = v.Line, v.Source
 	return read
