@@ -6,10 +6,22 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
+
+func TestARunEndsIfNothingCanBeWrittenInItsFolder(t *testing.T) {
+	t.Parallel()
+	ctx, fail := context.WithCancelCause(t.Context())
+	defer fail(nil)
+	run := &torture{cfg: Config{Dir: filepath.Join(t.TempDir(), "gone")}, fail: fail}
+	run.watchDisk(ctx.Done()) // it returns, and ends the run
+	if err := context.Cause(ctx); err == nil || !strings.Contains(err.Error(), "is the disk full?") {
+		t.Errorf("the run ended because of %v, want that nothing can be written", err)
+	}
+}
 
 func TestAProcessThatEndsIsACrashUnlessThatWasPlannedOrItsRecordCannotBeWritten(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -108,8 +109,11 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	t.notes = notes
 	defer notes.close()
 	ran := make(chan struct{})
+	var disk sync.WaitGroup
+	defer disk.Wait()
 	defer close(ran)
 	go notes.watch(ran)
+	disk.Go(func() { t.watchDisk(ran) })
 	defer t.end()
 	if cfg.Progress != nil {
 		ended := make(chan struct{})
@@ -153,6 +157,27 @@ func (t *torture) runPlan(parent context.Context) error {
 	<-ctx.Done()
 	lanes.Wait()
 	return context.Cause(parent)
+}
+
+// watchDisk ends the run if there is no room for more files in its folder, until stop is closed. Servers on
+// a full disk store nothing, so no handler starts, and no process fails to write its record.
+func (t *torture) watchDisk(stop <-chan struct{}) {
+	const least = 256 << 10
+	path, every := filepath.Join(t.cfg.Dir, "room"), time.NewTicker(time.Second)
+	defer every.Stop()
+	for {
+		err := os.WriteFile(path, make([]byte, least), 0o600)
+		_ = os.Remove(path) // if this fails, the next write replaces it
+		if err != nil {
+			t.fail(fmt.Errorf("cannot write in %s: is the disk full? %w", t.cfg.Dir, err))
+			return
+		}
+		select {
+		case <-stop:
+			return
+		case <-every.C:
+		}
+	}
 }
 
 // watchClock samples the broker's clock every second.
