@@ -304,7 +304,7 @@ func (v *verifier) printProblems(sum client.Verification) error {
 		fmt.Fprintf(v.Stdout, "and %d more: -o json lists all\n", more)
 	}
 	if v.flags.repair {
-		_, err := fmt.Fprintf(v.Stdout, "%d offered again, %d beyond repair: verify again to see the results\n", sum.Offered, sum.BeyondRepair)
+		_, err := fmt.Fprintf(v.Stdout, "%d offered again, %d not, for the reason under REPAIR: verify again to see the results\n", sum.Offered, sum.BeyondRepair)
 		return err
 	}
 	return nil
