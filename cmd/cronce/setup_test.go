@@ -10,7 +10,9 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
@@ -50,6 +52,35 @@ func TestSetupInAnAccountWithTooFewStreamsSaysHowManyItNeeds(t *testing.T) {
 	limit()
 	if r := c.run(t, "setup", "--namespace", "few"); r.code != base.ExitDone {
 		t.Errorf("%+v", r)
+	}
+}
+
+func TestOrdersThatAreNotPermittedSayWhatToTry(t *testing.T) {
+	t.Parallel()
+	deny := func(subject string) *server.Permissions {
+		return &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{subject}}}
+	}
+	s := natstest.Run(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "all", Password: "p"}, {Username: "viewer", Password: "p", Permissions: deny("cronce.slot.>")},
+			{Username: "elsewhere", Password: "p", Permissions: deny("$JS.API.STREAM.INFO.>")},
+		}
+	})
+	as := func(user string) cli {
+		return cli{env: map[string]string{"CRONCE_SERVER": strings.Replace(s.ClientURL(), "://", "://"+user+":p@", 1)}}
+	}
+	store, err := kv.Open(t.Context(), s.JetStream(nats.UserInfo("all", "p")), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Jobs().Write(t.Context(), plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults(), Nonce: "n"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	for user, want := range map[string]string{"viewer": "publish report:@k: not permitted", "elsewhere": "--js-domain"} {
+		r := as(user).run(t, "job", "trigger", "report", "--key", "k")
+		if r.code != base.ExitFailed || !strings.Contains(r.stderr, want) || strings.Contains(r.stderr, "may have happened") {
+			t.Errorf("%s: %+v, want %q", user, r, want)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -127,5 +128,12 @@ func (r Session) NoSuchJob(ctx context.Context, name string) error {
 	return Try(fmt.Errorf("no job named %s: %w", name, job.ErrNotFound), hint)
 }
 
-// Denied adds the next step to a permission error.
-func Denied(err error) error { return Try(err, "--creds or --context with the permission") }
+// Denied adds the next step to a permission error. Each role of cronce auth may describe the streams of
+// its namespace. So a login that may not may have an account, and a domain, of its own.
+func Denied(err error) error {
+	hint := "--creds or --context with the permission"
+	if strings.Contains(err.Error(), ".API.STREAM.INFO.") {
+		hint += ", or --js-domain with the domain of the streams, such as fleet with the accounts of cronce auth"
+	}
+	return Try(err, hint)
+}

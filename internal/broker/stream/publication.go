@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -98,7 +99,7 @@ func (p *publication) report(duplicate bool, err error) {
 
 // failed wraps err with what is known of the publication: unknown, or refused.
 func (p *publication) failed(err error) error {
-	if wire.Classify(err) == wire.Unanswered {
+	if wire.Classify(err) == wire.Unanswered && !errors.Is(err, job.ErrDenied) {
 		return fmt.Errorf("publish %s: %w: it may have happened: %w", p.message.Slot, job.ErrUnknown, err)
 	}
 	return fmt.Errorf("publish %s: %w", p.message.Slot, err)
