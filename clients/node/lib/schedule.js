@@ -163,7 +163,7 @@ function parseExpression(job, text) {
     return undefined;
   };
   return {
-    next, never: !either && ![...months].some((month) => [...doms].some((dom) => dom <= longest[month - 1])), elapsed: /^[*?]/.test(parts[2]), wholeDays: hours.size === 24 && minutes.size === 60,
+    next, never: !either && ![...months].some((month) => [...doms].some((dom) => dom <= longest[month - 1])), elapsed: /^[*?]/.test(parts[2]), onDay, times,
     matches: (local) => onDay(Math.floor(local / day) * day) && hours.has(of(local, 3600, 24)) && minutes.has(of(local, 60, 60)) && seconds.has(of(local, 1, 60)),
   };
 }
@@ -213,23 +213,35 @@ function parseField(job, field, text) {
 // parseExclusions returns a function (local) => for how many seconds from this local time all instants are excluded: 0
 // if that instant is not. It returns undefined if nothing is excluded.
 function parseExclusions(list) {
-  const dates = new Set(), clocks = [];
+  const dates = new Set(), minutely = [], secondly = []; // expressions of five fields exclude whole minutes
   if (list.length > 1000) throw new Invalid(`exclude: ${list.length} entries, at most 1000`);
   for (const text of list) {
     if (/^\d{4}-\d\d-\d\d$/.test(text)) {
       if (!new Date(`${text}T00:00:00Z`).toJSON()?.startsWith(text)) throw new Invalid(`exclude ${text}: there is no such date`);
       dates.add(text);
     } else {
-      if (clocks.length === 64) throw new Invalid("exclude: at most 64 expressions");
-      const minutes = text.trim().split(/\s+/).length === 5;
-      const clock = parseExpression(undefined, text);
-      clocks.push({ clock, minutes, unit: minutes ? (clock.wholeDays ? day : 60) : 1 });
+      if (minutely.length + secondly.length === 64) throw new Invalid("exclude: at most 64 expressions");
+      (text.trim().split(/\s+/).length === 5 ? minutely : secondly).push(parseExpression(undefined, text));
     }
   }
   if (list.length === 0) return undefined;
+  const tables = new Map(); // by the expressions that match a day: for each of its minutes, the next one that they leave, or 1440
+  const tableOf = (active) => {
+    const key = active.map((on) => (on ? 1 : 0)).join("");
+    if (!tables.has(key)) {
+      const excluded = new Set(minutely.flatMap(({ times }, i) => (active[i] ? times : [])));
+      const table = new Uint16Array(1441).fill(1440);
+      for (let m = 1439; m >= 0; m--) table[m] = excluded.has(m * 60) ? table[m + 1] : m;
+      if (tables.size === 1000) tables.clear();
+      tables.set(key, table);
+    }
+    return tables.get(key);
+  };
   return (local) => {
-    const rest = (unit) => unit - of(local, 1, unit);
-    if (dates.has(new Date(local * 1000).toISOString().slice(0, 10))) return rest(day);
-    return Math.max(0, ...clocks.filter(({ clock, minutes }) => clock.matches(minutes ? Math.floor(local / 60) * 60 : local)).map(({ unit }) => rest(unit)));
+    const date = Math.floor(local / day) * day, since = local - date, minute = Math.floor(since / 60);
+    if (dates.has(new Date(local * 1000).toISOString().slice(0, 10))) return day - since;
+    const open = tableOf(minutely.map((clock) => clock.onDay(date)))[minute];
+    if (open > minute) return open * 60 - since;
+    return secondly.some((clock) => clock.matches(local)) ? 1 : 0;
   };
 }
