@@ -5,6 +5,7 @@
 import { headers as newHeaders } from "@nats-io/transport-node";
 import { due, late, nextDue } from "./due.js";
 import { UnknownVersion, formatInstant, fromMs, optional, parseInstant, toMs } from "./values.js";
+import { Invalid } from "./names.js";
 import { backOff, pause, repeat, stopWith, unlimited } from "./store.js";
 
 const asleep = 5000; // ms without a round after which the watermark is read again: others may be ahead
@@ -12,9 +13,10 @@ const asleep = 5000; // ms without a round after which the watermark is read aga
 export class Producer {
   // held has the jobs with slots that are not acknowledged, by their names: {position, stop, since, failed}. stop ends
   // the publications that are under way; undefined: there are none. since is when they began, or when the last one was
-  // acknowledged. failed says that those before them were not acknowledged.
+  // acknowledged. failed says that those before them were not acknowledged. broken has the definitions whose slots could
+  // not be computed: other producers publish them.
   constructor({ store, node, registry, horizon, log }) {
-    Object.assign(this, { store, node, registry, horizon, log, ended: [], held: new Map() });
+    Object.assign(this, { store, node, registry, horizon, log, ended: [], held: new Map(), broken: new WeakMap() });
   }
 
   async run(signal) {
@@ -36,12 +38,31 @@ export class Producer {
         if (!signal.aborted) this.log(`producer: ${err.message}`);
         await pause(500, signal);
       }
-      const next = nextDue(this.registry.entries.values(), this.node.certain());
+      const next = this.next();
       const wait = next === undefined ? 500 : toMs(next - this.node.certain());
       await pause(Math.min(500, Math.max(1, wait)), wake.signal);
     }
     this.registry.listeners.delete(listener);
     await this.advancing;
+  }
+
+  // next returns when the next slot falls due, or undefined if none will.
+  next() {
+    const now = this.node.certain(), all = [];
+    for (const entry of this.registry.entries.values()) this.contain([entry], () => all.push(nextDue([entry], now)));
+    return all.filter((at) => at !== undefined).reduce((a, b) => (a === undefined || b < a ? b : a), undefined);
+  }
+
+  // contain calls compute unless one of the definitions is broken. If it throws because a schedule cannot be computed, they are.
+  contain(entries, compute) {
+    if (entries.some((entry) => this.broken.has(entry))) return;
+    try {
+      compute();
+    } catch (err) {
+      if (!(err instanceof Invalid)) throw err;
+      for (const entry of entries) this.broken.set(entry, err);
+      this.log(`job ${entries[0].job.name}: ${err.message}`);
+    }
   }
 
   // notice interrupts the producer when the connection is lost.
@@ -66,12 +87,13 @@ export class Producer {
     if (performance.now() - this.last >= asleep || !this.able()) this.interrupt();
     if (!this.able()) throw new Error("this clock is more than an hour off the broker's: nothing is published");
     if (this.last === undefined) await this.resume();
-    const now = this.node.certain(), { known } = this.registry, blind = this.registry.blind();
+    const { known } = this.registry, now = this.node.certain();
     // A position that is ahead of this clock stays: it says nothing about a newer registry.
     const moved = (position) => (!position || now > position.time ? { time: now, revision: known.revision, registryTime: known.time } : position);
     const jobs = new Map([...this.registry.entries].map(([name, entry]) => [name, [entry]]));
     for (const entry of this.ended) jobs.set(entry.job.name, [entry, ...(jobs.get(entry.job.name) ?? [])]);
-    for (const [name, entries] of jobs) this.begin(name, entries, now, moved);
+    for (const [name, entries] of jobs) this.contain(entries, () => this.begin(name, entries, now, moved));
+    const blind = this.registry.blind() || [...this.registry.entries.values()].some((entry) => this.broken.has(entry));
     this.ended = this.ended.filter((entry) => this.held.has(entry.job.name) || entry.ended > now);
     this.last = performance.now();
     this.position = moved(this.position);

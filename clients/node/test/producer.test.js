@@ -1,6 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { parseEntry } from "../lib/definition.js";
+import { Invalid } from "../lib/names.js";
 import { Producer } from "../lib/producer.js";
 import { fromMs, fromSeconds, parseInstant, toMs } from "../lib/values.js";
 
@@ -140,4 +141,20 @@ test("producer: a watermark that cannot be written holds up no slot", async (t) 
     await until(() => slots("good").length === s);
   }
   assert.deepEqual(slots("good"), [1, 2].map((s) => slot("good", s)));
+});
+
+test("producer: a job whose slots cannot be computed holds up no other job, and the watermark", async (t) => {
+  const { registry, producer, slots, round, mark, end } = fake("bad", "good");
+  t.after(end);
+  const said = [];
+  producer.log = (line) => said.push(line);
+  registry.entries.get("bad").plans[0].schedule.next = () => { throw new Invalid("too many slots in a row are excluded"); };
+  assert.equal(producer.next(), start + fromMs(1000));
+  await round(1.1);
+  await round(2.1);
+  assert.deepEqual([slots("good"), slots("bad"), mark()], [[slot("good", 1), slot("good", 2)], [], undefined]);
+  assert.deepEqual(said, ["job bad: too many slots in a row are excluded"]);
+  registry.entries.set("bad", entry("bad", 2));
+  for (const s of [3.1, 3.2]) await round(s);
+  assert.equal(mark(), 3.2);
 });
