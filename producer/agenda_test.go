@@ -191,3 +191,36 @@ func TestStretchesThatAreAlikeHaveALineEach(t *testing.T) {
 		t.Errorf("left: %d schedules, %d groups", len(a.schedules), len(a.groups))
 	}
 }
+
+// A job is removed and created again, twice, and its slots are not acknowledged. A watch that catches up
+// shows only the new definitions.
+func TestReturnedSlotsOfEarlierPlansAreJudgedInTheirOrder(t *testing.T) {
+	t.Parallel()
+	a := testAgenda(position{})
+	at := func(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
+	put := func(revision uint64, s int, schedule string) {
+		e := plans.Entry{Revision: revision, Time: at(s)}
+		e.Job = job.Job{Name: "j", Schedule: schedule}
+		a.apply(plans.RegistryEvent{Name: "j", Revision: revision, Entry: e}, at(s))
+	}
+	put(1, 0, "*/10 * * * * *")
+	a.apply(plans.RegistryEvent{Ready: true, Revision: 1}, at(0))
+	first, _ := a.due(nil, at(11), 10)
+	put(2, 12, "*/7 * * * * *")
+	second, _ := a.due(nil, at(15), 10)
+	put(3, 16, "@hourly")
+	if len(first) != 1 || len(second) != 1 || len(a.jobs["j"].lines()) != 1 {
+		t.Fatalf("returned %d and %d slots, and %d lines are left; want one each", len(first), len(second), len(a.jobs["j"].lines()))
+	}
+	a.takeBack(first[0])
+	a.takeBack(second[0])
+	slots, _ := a.due(nil, at(120), 10)
+	if len(slots) != 2 {
+		t.Fatalf("%d slots are returned again, want 2", len(slots))
+	}
+	for i, want := range []dueSlot{first[0], second[0]} {
+		if got := slots[i]; !got.At.Equal(want.At) || got.line != want.line || got.CaughtUp != (i == 1) {
+			t.Errorf("slot %d: %v, caught up: %v, of its own line: %v", i, got.At, got.CaughtUp, got.line == want.line)
+		}
+	}
+}

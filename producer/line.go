@@ -188,7 +188,11 @@ func (a *agenda) rewind(l *line, at time.Time) {
 	}
 	a.detach(l)
 	if lines := l.job.lines(); a.attach(l, at) && !slices.Contains(lines, l) {
-		l.job.setLines(slices.Insert(lines, 0, l))
+		younger := slices.IndexFunc(lines, func(other *line) bool { return other.from > l.from })
+		if younger < 0 {
+			younger = len(lines)
+		}
+		l.job.setLines(slices.Insert(lines, younger, l))
 	}
 }
 
