@@ -233,6 +233,9 @@ func TestAConsumerDoesNotWaitForAnAbandonedSlot(t *testing.T) {
 		if holds, _ := b.cfg.Table.Holds(bad.Key()); !holds {
 			t.Error("the slot is not in the table any more")
 		}
+		if n := b.cfg.Table.Len("A"); n != 0 {
+			t.Errorf("the node works on %d slots, and so does not record that it has stopped; want none", n)
+		}
 	})
 }
 

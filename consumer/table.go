@@ -311,13 +311,14 @@ func (t *Table) nonce(node string) string {
 	return node + "#" + strconv.FormatUint(t.writes.Add(1), 10)
 }
 
-// ids returns the IDs of the slots that node works on.
+// ids returns the IDs of the slots that node works on. An abandoned slot is not one: nothing of it runs,
+// and it stays in the table even if another worker has ended it.
 func (t *Table) ids(node string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var ids []string
 	for key, o := range t.entries {
-		if o.node == node {
+		if o.node == node && !o.abandoned {
 			slot, _ := job.ParseSlotKey(key) // the key was made from a slot
 			ids = append(ids, slot.ID())
 		}
