@@ -140,7 +140,10 @@ func TestBatchesStoreNewAndChangedDefinitionsAtTheRevisionsTheyReport(t *testing
 	all := definitions(2*wire.MaxBatch+wire.MinBatch, "new")
 	first := sendAll(t, s, all)
 	wantStored(t, s, all, first)
-	tap.want(t, len(all), 0)
+	// On a busy machine a batch may be answered too late. Its messages are then sent singly too.
+	if parts, _ := tap.counts(t); parts != len(all) {
+		t.Errorf("%d messages were sent in batches, want %d", parts, len(all))
+	}
 	// Half of the definitions change and new ones are added, while other writers are
 	// active.
 	changed := definitions(len(all)+100, "changed")
