@@ -204,7 +204,9 @@ func (s *systemd) timing(t *unitfile.Unit, j *job.Job) (dropped []droppedSetting
 			d, ok := timeSpan(u.Value)
 			d = d.Truncate(time.Second)
 			switch {
-			case !ok || d > job.MaxSpread:
+			case !ok:
+				drop(u, "not carried over: RandomizedDelaySec=%s is not a time span", clip(u.Value))
+			case d > job.MaxSpread:
 				drop(u, "RandomizedDelaySec=%s: spread is at most %v", clip(u.Value), job.MaxSpread)
 			case d > 0:
 				if j.Spread = d; !unitfile.IsTrue(fixed.Value) {

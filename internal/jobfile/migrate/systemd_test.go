@@ -233,6 +233,16 @@ func TestATimersTimesAreThoseThatSystemdReads(t *testing.T) {
 	}
 }
 
+func TestADelayThatIsNoTimeSpanIsNamedAsSuch(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{"7200  # two hours": "is not a time span", "2d": "spread is at most 24h0m0s"} {
+		r := systemdOf("OnCalendar=daily\nRandomizedDelaySec="+value, "ExecStart=/bin/true")
+		if len(r.Jobs) != 1 || r.Jobs[0].Job.Spread != 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, want) {
+			t.Errorf("%s: %+v, want the note %q", value, r, want)
+		}
+	}
+}
+
 func TestATimersSpecifiersAreThoseOfItsInstance(t *testing.T) {
 	t.Parallel()
 	r := Systemd([]unitfile.File{
