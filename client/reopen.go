@@ -62,7 +62,9 @@ func (c *Client) retry(ctx context.Context, s job.Slot) (Retried, error) {
 	}
 	var o opened
 	if s.Shards > 0 {
-		o, err = c.openShard(ctx, s)
+		if o, err = c.openShard(ctx, s); err != nil {
+			err = c.concludeRefused(ctx, s.Whole(), err)
+		}
 	} else {
 		o, err = c.open(ctx, r, revision, e, now)
 	}
@@ -263,7 +265,7 @@ func (c *Client) reopenWhole(ctx context.Context, r job.Record, revision uint64)
 		return done, err
 	}
 	if done.Left == 0 {
-		return done, &SlotError{r.Slot, r.State, "none of its shards has ended without success"}
+		return done, c.concludeRefused(ctx, r.Slot, &SlotError{r.Slot, r.State, "none of its shards has ended without success"})
 	}
 	return done, nil
 }
@@ -300,6 +302,19 @@ func (c *Client) openShard(ctx context.Context, shard job.Slot) (opened, error) 
 			return o, err
 		}
 	}
+}
+
+// concludeRefused concludes a split slot whose shards could not be reopened, and returns err, which says
+// why. openWhole has removed the outcome of the slot. If its shards have ended meanwhile, no worker has a
+// message that would make it write the outcome again.
+func (c *Client) concludeRefused(ctx context.Context, whole job.Slot, err error) error {
+	if _, refused := errors.AsType[*SlotError](err); !refused {
+		return err
+	}
+	if _, failed := c.conclude(ctx, whole); failed != nil && !errors.Is(failed, job.ErrConflict) {
+		return errors.Join(err, fmt.Errorf("write the outcome of slot %s again: %w", whole, failed))
+	}
+	return err
 }
 
 // openWhole removes the outcome of a split slot before one of its shards is reopened: with that

@@ -234,3 +234,27 @@ func TestRetryOfAShardGoesOnBehindAnotherRetryOfIt(t *testing.T) {
 		t.Errorf("offered %+v, want one message", all)
 	}
 }
+
+// Another operator has retried the only shard without success, and it succeeds. The whole slot has lost its outcome
+// by then.
+func TestRetryConcludesASplitSlotAgainIfItsShardsHaveEndedMeanwhile(t *testing.T) {
+	for name, id := range map[string]func(job.Slot) string{
+		"of the whole": job.Slot.ID, "of one shard": func(whole job.Slot) string { return whole.WithShard(2, 3).ID() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t)
+			whole := s.split(job.Failed, job.Failed)
+			for _, n := range []int{1, 3} {
+				s.record(whole.WithShard(n, 3), job.Succeeded, nil)
+			}
+			s.whileItReopens(whole, func(uint64) { s.record(whole.WithShard(2, 3), job.Succeeded, nil) })
+			_, err := s.as("alice@a").Retry(t.Context(), id(whole))
+			if _, refused := errors.AsType[*client.SlotError](err); !refused {
+				t.Errorf("got %v, want that nothing is left to retry", err)
+			}
+			if r, _, err := s.store.Ledger().Read(t.Context(), whole); err != nil || r.State != job.Succeeded {
+				t.Errorf("the slot is %s, %v; want its outcome", r.State, err)
+			}
+		})
+	}
+}
