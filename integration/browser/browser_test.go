@@ -194,7 +194,7 @@ func TestEachPageIsAccessibleQuietAndFitsAPhone(t *testing.T) {
 	for _, look := range []struct {
 		name, theme   string
 		width, height int
-	}{{"light", "light", 1280, 900}, {"dark", "dark", 1280, 900}, {"phone", "dark", 390, 844}} {
+	}{{"light", "light", 1280, 900}, {"dark", "dark", 1280, 900}, {"phone", "dark", 320, 844}} {
 		b := open(t, chromium, f.url, look.width, look.height, look.theme)
 		for name, path := range pages {
 			b.run(t, chromedp.Navigate(f.url+"/"+path))
