@@ -41,7 +41,7 @@ func (g *Guard) addLogin(mux *http.ServeMux) {
 		_, _ = w.Write(loginCSS)
 	})
 	mux.HandleFunc("POST /logout", func(w http.ResponseWriter, r *http.Request) {
-		g.setCookie(w, r, sessionCookie, "", -time.Second, http.SameSiteStrictMode)
+		g.setCookie(w, r, link.SessionCookie, "", -time.Second, http.SameSiteStrictMode)
 		link.Redirect(w, r, "login")
 	})
 	if g.tokens != nil {
@@ -80,7 +80,7 @@ func (g *Guard) loginWithToken(w http.ResponseWriter, r *http.Request) {
 // logIn sets the cookie, and sends the browser to the page that it wanted.
 func (g *Guard) logIn(w http.ResponseWriter, r *http.Request, s session, key, next string) {
 	s.Ends = time.Now().Add(sessionTime)
-	g.setCookie(w, r, sessionCookie, s.seal(key), sessionTime, http.SameSiteStrictMode)
+	g.setCookie(w, r, link.SessionCookie, s.seal(key), sessionTime, http.SameSiteStrictMode)
 	g.log.Info("user logged in", "user", s.User, "with", s.By, "remote", r.RemoteAddr)
 	if next = link.Local(next); strings.HasPrefix(next, "login") {
 		next = "" // this page
@@ -177,10 +177,9 @@ func bounce(w http.ResponseWriter) {
 }
 
 const (
-	// sessionCookie holds a browser's session. loginCookie holds the secret of a login at the
-	// OpenID provider, and the page to go to afterwards.
-	sessionCookie = "cronce_session"
-	loginCookie   = "cronce_login"
+	// loginCookie holds the secret of a login at the OpenID provider, and the page to go to
+	// afterwards. link.SessionCookie holds a browser's session.
+	loginCookie = "cronce_login"
 
 	// sessionTime is how long a login lasts.
 	sessionTime = 12 * time.Hour
@@ -243,7 +242,7 @@ type sessions struct {
 }
 
 func (m sessions) user(r *http.Request) (string, error) {
-	c, err := r.Cookie(sessionCookie)
+	c, err := r.Cookie(link.SessionCookie)
 	if err != nil {
 		return "", nil
 	}

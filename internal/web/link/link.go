@@ -8,6 +8,10 @@ import (
 	"strings"
 )
 
+// SessionCookie is the name of the cookie with which package auth recognizes a browser that has logged in. A
+// page offers to log out if the browser has it: the name is here because both packages import this one.
+const SessionCookie = "cronce_session"
+
 // Root is the relative URL of the first page, as seen from the page of the request. It begins
 // with "./" and ends with "/". The folders "." and ".." of the path count as a browser resolves them.
 func Root(r *http.Request) string {

@@ -54,11 +54,11 @@ func (a *answer) send(w http.ResponseWriter) {
 type shareKey struct {
 	uri, zone, theme, user string
 	may                    client.Rights
-	zipped                 bool
+	zipped, session        bool
 }
 
 func (q *Request) shareKey() shareKey {
-	return shareKey{q.URL.RequestURI(), q.Prefs.Zone, q.Prefs.Theme, q.user, q.May, q.unzips()}
+	return shareKey{q.URL.RequestURI(), q.Prefs.Zone, q.Prefs.Theme, q.user, q.May, q.unzips(), q.hasSession()}
 }
 
 // shared has the answers to browsers that refresh their pages. Each message of live makes all of

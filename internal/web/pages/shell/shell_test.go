@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/web/link"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
 	"github.com/cronce-io/cronce/internal/web/secure"
 	"github.com/cronce-io/cronce/job"
@@ -170,6 +171,24 @@ func TestFormKeepsWhatWasTypedAndSaysWhatIsWrong(t *testing.T) {
 	}
 	if w, body = get(t, root+"/deep/x?count=%ff"); w.StatusCode != http.StatusBadRequest || !strings.Contains(body, "UTF-8") {
 		t.Errorf("%d: %s", w.StatusCode, body)
+	}
+}
+
+func TestPagesOfferALogoutToABrowserThatHasLoggedIn(t *testing.T) {
+	t.Parallel()
+	root := site(t)
+	for _, session := range []bool{true, false} {
+		r, err := http.NewRequest(http.MethodGet, root+"/deep/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Test-User", "alice")
+		if session {
+			r.AddCookie(&http.Cookie{Name: link.SessionCookie, Value: "x"})
+		}
+		if _, body := send(t, r); strings.Contains(body, `action="./../logout"`) != session {
+			t.Errorf("with a session: %v: %s", session, body)
+		}
 	}
 }
 

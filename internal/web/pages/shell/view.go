@@ -33,6 +33,9 @@ type View struct {
 	// User is "" if it is not known. Version is that of the program.
 	User, Version string
 
+	// Session reports whether the browser has logged in on a page of this server, and can log out.
+	Session bool
+
 	// Problem is why an order was not carried out. StaleSince is set if the broker does not answer:
 	// the page then shows what it showed last, which was read at that time.
 	Problem    *problem.Document
@@ -55,9 +58,14 @@ type View struct {
 
 func (s *Site) view(q *Request, data any) *View {
 	return &View{
-		Data: data, Form: q.Form, Prefs: q.Prefs, May: q.May, Root: link.Root(q.Request), User: q.user, Version: s.cfg.Version,
+		Data: data, Form: q.Form, Prefs: q.Prefs, May: q.May, Root: link.Root(q.Request), User: q.user, Version: s.cfg.Version, Session: q.hasSession(),
 		entries: s.entries, nav: q.nav, inside: q.inside, url: q.URL, now: time.Now(),
 	}
+}
+
+func (q *Request) hasSession() bool {
+	_, err := q.Cookie(link.SessionCookie)
+	return err == nil && q.user != ""
 }
 
 // Path returns the path of a page, without a slash at its beginning. Each part becomes one
