@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/lab/kvtest"
+	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -33,12 +33,12 @@ func open(t *testing.T, js jetstream.JetStream, o kv.Options) *kv.Store {
 // conform runs the conformance suite, each test in its own namespace.
 func conform(t *testing.T, js jetstream.JetStream, replicas int) {
 	var n atomic.Int64
-	kvtest.Conform(t, func(t *testing.T) kvtest.Store {
+	conformTo(t, func(t *testing.T) anyStore {
 		s := open(t, js, kv.Options{Namespace: fmt.Sprintf("ns%d", n.Add(1))})
 		if got := s.Settings().Replicas; got != replicas {
 			t.Fatalf("%d replicas were chosen, want %d", got, replicas)
 		}
-		return kvtest.Store{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks()}
+		return anyStore{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks()}
 	})
 }
 
@@ -50,4 +50,12 @@ func TestConformOnOneServer(t *testing.T) {
 func TestConformOnThreeServers(t *testing.T) {
 	t.Parallel()
 	conform(t, natstest.RunCluster(t).JetStream(), 3)
+}
+
+func TestMemstoreConforms(t *testing.T) {
+	t.Parallel()
+	conformTo(t, func(*testing.T) anyStore {
+		s := memstore.New()
+		return anyStore{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks()}
+	})
 }

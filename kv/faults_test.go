@@ -61,9 +61,9 @@ func TestAWriteWhoseAnswerIsLostIsRecognised(t *testing.T) {
 	const writes = 6
 	done := make(chan result, writes)
 	for i := range writes {
-		ledger := kvtest.Ledger(through.Ledger())
+		ledger := anyLedger(through.Ledger())
 		if i%2 == 1 {
-			ledger = kvtest.Sent{Ledger: ledger}
+			ledger = sentLedger{anyLedger: ledger}
 		}
 		go func() {
 			rev, err := ledger.Write(within(t, 20*time.Second), kvtest.Record(i, fmt.Sprint("mine", i)), 0)
@@ -91,7 +91,7 @@ func TestAnUnansweredWriteIsUnknownUntilRepeated(t *testing.T) {
 	p.Deafen()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	for _, ledger := range []kvtest.Ledger{through.Ledger(), kvtest.Sent{Ledger: through.Ledger()}} {
+	for _, ledger := range []anyLedger{through.Ledger(), sentLedger{anyLedger: through.Ledger()}} {
 		if _, err := ledger.Write(ctx, r, 0); !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrConflict) {
 			t.Fatalf("got %v, want unknown", err)
 		}

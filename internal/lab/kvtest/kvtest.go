@@ -1,29 +1,41 @@
-// Package kvtest has the tests that every store must pass. They test the store on JetStream
-// (package kv) and the one in memory (package memstore), so other packages can use memstore in
-// their tests in place of kv.
+// Package kvtest has values for the tests of stores.
 package kvtest
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
 )
 
-// Ledger has the methods of a ledger that the suite calls.
+var at = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+
+// Record returns the record of a running slot of the job report.
+func Record(minute int, nonce string) job.Record {
+	return job.Record{
+		Slot: job.NewSlot("report", at.Add(time.Duration(minute)*time.Minute)), Queue: "default", State: job.Running,
+		Attempt: 1, Node: "n1", Nonce: nonce, Attempts: []job.Attempt{{Number: 1, Node: "n1", Started: at}},
+	}
+}
+
+// Node returns the record of a live node.
+func Node(name, nonce string) exchange.Node {
+	return exchange.Node{Name: name, State: exchange.NodeAlive, Started: at, Lease: 20 * time.Second, Worker: true, Nonce: nonce}
+}
+
+// Definition returns the definition of a job.
+func Definition(name, nonce string) plans.Definition {
+	return plans.Definition{Job: job.Job{Name: name, Schedule: "0 7 * * *"}.WithDefaults(), Owner: "file", Node: "n1", Nonce: nonce}
+}
+
+// Ledger has the method of a ledger that Fill calls.
 type Ledger interface {
-	Read(context.Context, job.Slot) (job.Record, uint64, error)
 	Write(context.Context, job.Record, uint64) (uint64, error)
-	Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error))
-	Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error)
 }
 
 // Fill writes n new records concurrently, roughly in the order of i. Every tenth record overwrites
@@ -54,168 +66,4 @@ func Fill(tb testing.TB, l Ledger, n int, record func(i int) job.Record) {
 		})
 	}
 	group.Wait()
-}
-
-// Nodes has the methods of the bucket of nodes that the suite calls.
-type Nodes interface {
-	Read(ctx context.Context, name string) (exchange.NodeEvent, error)
-	Write(context.Context, exchange.Node, uint64) (uint64, error)
-	List(context.Context) ([]exchange.NodeEvent, error)
-	Watch(context.Context, func(exchange.NodeEvent)) error
-}
-
-// Jobs has the methods of the registry that the suite calls.
-type Jobs interface {
-	Read(ctx context.Context, name string) (plans.Entry, uint64, error)
-	Write(context.Context, plans.Definition, uint64) (uint64, error)
-	Delete(ctx context.Context, name string, revision uint64) error
-	List(context.Context) ([]plans.Entry, error)
-	Watch(context.Context, func(plans.RegistryEvent)) error
-}
-
-// Watermark has the methods of the watermark that the suite calls.
-type Watermark interface {
-	Read(context.Context) (exchange.Watermark, uint64, error)
-	Write(context.Context, exchange.Watermark, uint64) (uint64, error)
-}
-
-// Locks has the methods of the locks that the suite calls.
-type Locks interface {
-	Read(ctx context.Context, name string) (core.Lock, uint64, error)
-	Write(context.Context, core.Lock, uint64) (uint64, error)
-	Send(ctx context.Context, l core.Lock, revision uint64, answered func(uint64, error))
-}
-
-// Store is a store with one namespace, which is empty when a test begins.
-type Store struct {
-	Ledger    Ledger
-	Nodes     Nodes
-	Jobs      Jobs
-	Watermark Watermark
-	Locks     Locks
-}
-
-// Conform runs the suite. open must return a new Store at each call.
-func Conform(t *testing.T, open func(*testing.T) Store) {
-	run := func(name string, test func(*testing.T, Store)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, open(t))
-		})
-	}
-	for name, test := range map[string]func(*testing.T, Store){
-		"ReadOfNothingIsNotFound":               readOfNothing,
-		"OfTwoWritersAtLeastOneFindsTheOther":   beside,
-		"NodesAreListedAndWatched":              nodesWatched,
-		"JobsAreListedDeletedAndCreatedAgain":   jobsDeleted,
-		"JobsAreWatchedInTheOrderOfTheirWrites": jobsWatched,
-		"ABrokenJobIsNamedAndHidesNoOther":      jobBroken,
-		"WatermarkIsOneKey":                     watermark,
-	} {
-		run(name, test)
-	}
-	for name, test := range map[string]func(*testing.T, Store){
-		"CreateThenUpdateAtTheRevision":        createThenUpdate,
-		"OfRacingWritersExactlyOneWins":        racing,
-		"TheSameWriteAgainIsTheSameSuccess":    sameWriteAgain,
-		"AnOverwrittenWriteIsLost":             overwritten,
-		"AnOutcomeIsStoredAtItsFenceOnly":      outcomeAtItsFence,
-		"WriteWithoutANonceIsRefused":          withoutNonce,
-		"UnknownFieldsAreKept":                 unknownFields,
-		"WriteAtARevisionOfNothingIsAConflict": revisionOfNothing,
-		"EachJobHasALockOfItsOwn":              locks,
-	} {
-		run(name, test)
-		run(name+"/Sent", func(t *testing.T, m Store) {
-			m.Ledger, m.Locks = Sent{m.Ledger}, sentLocks{m.Locks}
-			test(t, m)
-		})
-	}
-}
-
-// sentLocks are locks whose Write calls Send and waits for the answer.
-type sentLocks struct{ Locks }
-
-func (s sentLocks) Write(ctx context.Context, l core.Lock, revision uint64) (uint64, error) {
-	return answer(func(answered func(uint64, error)) { s.Send(ctx, l, revision, answered) })
-}
-
-// answer calls send, waits until send calls answered, and returns what answered was called with.
-func answer(send func(answered func(uint64, error))) (won uint64, err error) {
-	done := make(chan struct{})
-	send(func(revision uint64, failed error) {
-		won, err = revision, failed
-		close(done) // panics if answered is called twice
-	})
-	<-done
-	return won, err
-}
-
-// Limit bounds the duration of one test of the suite.
-const Limit = 30 * time.Second
-
-func limited(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), Limit)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-var at = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
-
-func must[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
-func wantError(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("got error %v, want one that is %q", err, want)
-	}
-}
-
-func next[T any](t *testing.T, ctx context.Context, events <-chan T) T {
-	t.Helper()
-	select {
-	case e := <-events:
-		return e
-	case <-ctx.Done():
-		t.Fatal("no event came")
-		panic("unreachable")
-	}
-}
-
-func watermark(t *testing.T, m Store) {
-	ctx := limited(t)
-	_, rev, err := m.Watermark.Read(ctx)
-	wantError(t, err, job.ErrNotFound)
-	rev = must[uint64](t)(m.Watermark.Write(ctx, exchange.Watermark{Time: at, Revision: 3, Node: "n1", Nonce: "a"}, rev))
-	_, err = m.Watermark.Write(ctx, exchange.Watermark{Time: at, Revision: 3, Node: "n2", Nonce: "b"}, 0)
-	wantError(t, err, job.ErrConflict)
-	must[uint64](t)(m.Watermark.Write(ctx, exchange.Watermark{Time: at.Add(time.Second), Revision: 4, Node: "n2", Nonce: "c"}, rev))
-	got, _, err := m.Watermark.Read(ctx)
-	if err != nil || !got.Time.Equal(at.Add(time.Second)) || got.Revision != 4 || !strings.HasPrefix(got.Node, "n2") {
-		t.Fatalf("read %+v, %v", got, err)
-	}
-}
-
-func locks(t *testing.T, m Store) {
-	ctx := limited(t)
-	_, rev, err := m.Locks.Read(ctx, "report")
-	wantError(t, err, job.ErrNotFound)
-	held := core.Lock{Job: "report", Nonce: "a", Holders: []core.LockSlot{{Slot: Record(0, "").Slot, At: at, OnTime: true, Since: at}}}
-	rev = must[uint64](t)(m.Locks.Write(ctx, held, rev))
-	_, err = m.Locks.Write(ctx, core.Lock{Job: "report", Nonce: "b"}, 0)
-	wantError(t, err, job.ErrConflict)
-	_, _, err = m.Locks.Read(ctx, "other")
-	wantError(t, err, job.ErrNotFound)
-	got, at, err := m.Locks.Read(ctx, "report")
-	if err != nil || at != rev || !got.Same(held) || got.Holders[0] != held.Holders[0] {
-		t.Fatalf("read %+v at %d, %v", got, at, err)
-	}
 }

@@ -1,6 +1,6 @@
 // Package memstore is a store for tests. It keeps in maps what package kv keeps on JetStream, and
-// returns the same errors. Tests can make its reads and writes fail. The suite in package kvtest
-// tests both stores.
+// returns the same errors. Tests can make its reads and writes fail. The tests of package kv run on
+// both stores (conformance_test.go).
 //
 // Timestamps come from time.Now, so they are fake inside testing/synctest.
 package memstore

@@ -10,14 +10,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-func TestConform(t *testing.T) {
-	t.Parallel()
-	kvtest.Conform(t, func(*testing.T) kvtest.Store {
-		s := memstore.New()
-		return kvtest.Store{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks()}
-	})
-}
-
 // TestFaults shows what each fault leaves behind, and that the same write again
 // settles it.
 func TestFaults(t *testing.T) {

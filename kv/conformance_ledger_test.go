@@ -1,4 +1,4 @@
-package kvtest
+package kv_test
 
 import (
 	"context"
@@ -11,27 +11,19 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/job"
 )
 
-// Sent is a ledger whose Write calls Send and waits for the answer.
-type Sent struct{ Ledger }
+// sentLedger is a ledger whose Write calls Send and waits for the answer.
+type sentLedger struct{ anyLedger }
 
-// Write calls Send, and returns its answer.
-func (s Sent) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
+func (s sentLedger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
 	return answer(func(answered func(uint64, error)) { s.Send(ctx, r, revision, answered) })
 }
 
-// Record returns the record of a running slot of the job report.
-func Record(minute int, nonce string) job.Record {
-	return job.Record{
-		Slot: job.NewSlot("report", at.Add(time.Duration(minute)*time.Minute)), Queue: "default", State: job.Running,
-		Attempt: 1, Node: "n1", Nonce: nonce, Attempts: []job.Attempt{{Number: 1, Node: "n1", Started: at}},
-	}
-}
-
-func readOfNothing(t *testing.T, m Store) {
-	_, rev, err := m.Ledger.Read(limited(t), Record(0, "a").Slot)
+func readOfNothing(t *testing.T, m anyStore) {
+	_, rev, err := m.Ledger.Read(limited(t), kvtest.Record(0, "a").Slot)
 	wantError(t, err, job.ErrNotFound)
 	if rev != 0 {
 		t.Errorf("a slot without a record has revision %d, want 0", rev)
@@ -40,11 +32,11 @@ func readOfNothing(t *testing.T, m Store) {
 
 // beside checks that at least one of two writers finds the other's record, if each looks for it
 // after its own write.
-func beside(t *testing.T, m Store) {
+func beside(t *testing.T, m anyStore) {
 	ctx := limited(t)
 	const rounds = 20
 	for round := range rounds {
-		ours := []job.Record{Record(2*round, fmt.Sprintf("a%d", round)), Record(2*round+1, fmt.Sprintf("b%d", round))}
+		ours := []job.Record{kvtest.Record(2*round, fmt.Sprintf("a%d", round)), kvtest.Record(2*round+1, fmt.Sprintf("b%d", round))}
 		var found [2]int
 		var group sync.WaitGroup
 		for i := range ours {
@@ -54,7 +46,7 @@ func beside(t *testing.T, m Store) {
 					t.Error(err)
 					return
 				}
-				others, err := m.Ledger.Beside(ctx, ours[i].Slot, rev, []job.Slot{ours[1-i].Slot, Record(9999, "").Slot})
+				others, err := m.Ledger.Beside(ctx, ours[i].Slot, rev, []job.Slot{ours[1-i].Slot, kvtest.Record(9999, "").Slot})
 				if err != nil {
 					t.Error(err)
 				}
@@ -73,10 +65,10 @@ func beside(t *testing.T, m Store) {
 	}
 }
 
-func createThenUpdate(t *testing.T, m Store) {
+func createThenUpdate(t *testing.T, m anyStore) {
 	ctx := limited(t)
-	first := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "a"), 0))
-	done := Record(0, "b")
+	first := must[uint64](t)(m.Ledger.Write(ctx, kvtest.Record(0, "a"), 0))
+	done := kvtest.Record(0, "b")
 	done.State, done.Finished, done.Output = job.Succeeded, at.Add(time.Second), "42\n"
 	second := must[uint64](t)(m.Ledger.Write(ctx, done, first))
 	if first == 0 || second <= first {
@@ -86,13 +78,13 @@ func createThenUpdate(t *testing.T, m Store) {
 	if err != nil || rev != second || got.State != job.Succeeded || got.Output != "42\n" || got.Nonce != "b" || !got.Finished.Equal(done.Finished) {
 		t.Fatalf("read %+v at %d, %v; want what was written at %d", got, rev, err, second)
 	}
-	_, err = m.Ledger.Write(ctx, Record(0, "c"), first)
+	_, err = m.Ledger.Write(ctx, kvtest.Record(0, "c"), first)
 	wantError(t, err, job.ErrConflict)
-	_, err = m.Ledger.Write(ctx, Record(0, "d"), 0)
+	_, err = m.Ledger.Write(ctx, kvtest.Record(0, "d"), 0)
 	wantError(t, err, job.ErrConflict)
 }
 
-func racing(t *testing.T, m Store) {
+func racing(t *testing.T, m anyStore) {
 	ctx := limited(t)
 	const keys, writers = 10, 5
 	var mu sync.Mutex
@@ -104,7 +96,7 @@ func racing(t *testing.T, m Store) {
 			for w := range writers {
 				group.Go(func() {
 					nonce := fmt.Sprintf("%s-%d-%d", round, key, w)
-					rev, err := m.Ledger.Write(ctx, Record(key, nonce), revision(key))
+					rev, err := m.Ledger.Write(ctx, kvtest.Record(key, nonce), revision(key))
 					mu.Lock()
 					defer mu.Unlock()
 					switch {
@@ -119,7 +111,7 @@ func racing(t *testing.T, m Store) {
 		}
 		group.Wait()
 		for key := range keys {
-			got, rev, err := m.Ledger.Read(ctx, Record(key, "").Slot)
+			got, rev, err := m.Ledger.Read(ctx, kvtest.Record(key, "").Slot)
 			if err != nil || len(winners[key]) != 1 || got.Nonce != winners[key][0] || rev != revisions[key] {
 				t.Fatalf("%s, key %d: winners %v at %d, stored %q at %d (%v)", round, key, winners[key], revisions[key], got.Nonce, rev, err)
 			}
@@ -131,33 +123,33 @@ func racing(t *testing.T, m Store) {
 	race("update", func(key int) uint64 { return before[key] })
 }
 
-func sameWriteAgain(t *testing.T, m Store) {
+func sameWriteAgain(t *testing.T, m anyStore) {
 	ctx := limited(t)
-	first := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "a"), 0))
-	if again := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "a"), 0)); again != first {
+	first := must[uint64](t)(m.Ledger.Write(ctx, kvtest.Record(0, "a"), 0))
+	if again := must[uint64](t)(m.Ledger.Write(ctx, kvtest.Record(0, "a"), 0)); again != first {
 		t.Fatalf("created at %d, the same again gave %d", first, again)
 	}
-	second := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "b"), first))
-	if again := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "b"), first)); again != second {
+	second := must[uint64](t)(m.Ledger.Write(ctx, kvtest.Record(0, "b"), first))
+	if again := must[uint64](t)(m.Ledger.Write(ctx, kvtest.Record(0, "b"), first)); again != second {
 		t.Fatalf("updated to %d, the same again gave %d", second, again)
 	}
 }
 
-func overwritten(t *testing.T, m Store) {
+func overwritten(t *testing.T, m anyStore) {
 	ctx := limited(t)
-	first := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "a"), 0))
-	must[uint64](t)(m.Ledger.Write(ctx, Record(0, "taken over"), first))
-	_, err := m.Ledger.Write(ctx, Record(0, "a"), 0)
+	first := must[uint64](t)(m.Ledger.Write(ctx, kvtest.Record(0, "a"), 0))
+	must[uint64](t)(m.Ledger.Write(ctx, kvtest.Record(0, "taken over"), first))
+	_, err := m.Ledger.Write(ctx, kvtest.Record(0, "a"), 0)
 	wantError(t, err, job.ErrConflict)
 }
 
 // outcomeAtItsFence checks that a worker that lost its claim cannot record any outcome.
-func outcomeAtItsFence(t *testing.T, m Store) {
+func outcomeAtItsFence(t *testing.T, m anyStore) {
 	ctx := limited(t)
 	for i, state := range []job.State{job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
-		fence := must[uint64](t)(m.Ledger.Write(ctx, Record(i, "claim"), 0))
-		taken := must[uint64](t)(m.Ledger.Write(ctx, Record(i, "taken over"), fence))
-		outcome := Record(i, "outcome")
+		fence := must[uint64](t)(m.Ledger.Write(ctx, kvtest.Record(i, "claim"), 0))
+		taken := must[uint64](t)(m.Ledger.Write(ctx, kvtest.Record(i, "taken over"), fence))
+		outcome := kvtest.Record(i, "outcome")
 		outcome.State, outcome.Finished = state, at
 		_, err := m.Ledger.Write(ctx, outcome, fence)
 		wantError(t, err, job.ErrConflict)
@@ -167,14 +159,14 @@ func outcomeAtItsFence(t *testing.T, m Store) {
 	}
 }
 
-func withoutNonce(t *testing.T, m Store) {
-	_, err := m.Ledger.Write(limited(t), Record(0, ""), 0)
+func withoutNonce(t *testing.T, m anyStore) {
+	_, err := m.Ledger.Write(limited(t), kvtest.Record(0, ""), 0)
 	wantError(t, err, job.ErrInvalid)
 }
 
-func unknownFields(t *testing.T, m Store) {
+func unknownFields(t *testing.T, m anyStore) {
 	ctx := limited(t)
-	r := Record(0, "a")
+	r := kvtest.Record(0, "a")
 	r.Extra = codec.Extra{"from_the_future": json.RawMessage(`{"x":1}`)}
 	rev := must[uint64](t)(m.Ledger.Write(ctx, r, 0))
 	got, _, err := m.Ledger.Read(ctx, r.Slot)
@@ -188,7 +180,7 @@ func unknownFields(t *testing.T, m Store) {
 	}
 }
 
-func revisionOfNothing(t *testing.T, m Store) {
-	_, err := m.Ledger.Write(limited(t), Record(0, "a"), 7)
+func revisionOfNothing(t *testing.T, m anyStore) {
+	_, err := m.Ledger.Write(limited(t), kvtest.Record(0, "a"), 7)
 	wantError(t, err, job.ErrConflict)
 }

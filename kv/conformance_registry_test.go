@@ -1,4 +1,4 @@
-package kvtest
+package kv_test
 
 import (
 	"context"
@@ -9,17 +9,13 @@ import (
 
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/job"
 )
 
-// Node returns the record of a live node.
-func Node(name, nonce string) exchange.Node {
-	return exchange.Node{Name: name, State: exchange.NodeAlive, Started: at, Lease: 20 * time.Second, Worker: true, Nonce: nonce}
-}
-
-func nodesWatched(t *testing.T, m Store) {
+func nodesWatched(t *testing.T, m anyStore) {
 	ctx, cancel := context.WithCancel(limited(t))
-	must[uint64](t)(m.Nodes.Write(ctx, Node("old", "a"), 0))
+	must[uint64](t)(m.Nodes.Write(ctx, kvtest.Node("old", "a"), 0))
 	events, ended := make(chan exchange.NodeEvent, 100), make(chan error, 1)
 	go func() { ended <- m.Nodes.Watch(ctx, func(e exchange.NodeEvent) { events <- e }) }()
 
@@ -29,17 +25,17 @@ func nodesWatched(t *testing.T, m Store) {
 	if e := next(t, ctx, events); !e.Ready {
 		t.Fatalf("second event %+v, want Ready", e)
 	}
-	one := must[uint64](t)(m.Nodes.Write(ctx, Node("new", "b"), 0))
+	one := must[uint64](t)(m.Nodes.Write(ctx, kvtest.Node("new", "b"), 0))
 	if e := next(t, ctx, events); e.Name != "new" || e.Revision != one || e.Time.IsZero() {
 		t.Fatalf("event %+v, want new at %d", e, one)
 	}
-	fenced := Node("new", "c")
+	fenced := kvtest.Node("new", "c")
 	fenced.State, fenced.FencedBy = exchange.NodeFenced, "old"
 	two := must[uint64](t)(m.Nodes.Write(ctx, fenced, one))
 	if e := next(t, ctx, events); e.Revision != two || e.Node.State != exchange.NodeFenced || e.Node.FencedBy != "old" {
 		t.Fatalf("event %+v, want fenced at %d", e, two)
 	}
-	_, err := m.Nodes.Write(ctx, Node("new", "late heartbeat"), one)
+	_, err := m.Nodes.Write(ctx, kvtest.Node("new", "late heartbeat"), one)
 	wantError(t, err, job.ErrConflict)
 	if got, err := m.Nodes.Read(ctx, "new"); err != nil || got.Revision != two || got.Node.State != exchange.NodeFenced {
 		t.Fatalf("read %+v, %v", got, err)
@@ -53,15 +49,10 @@ func nodesWatched(t *testing.T, m Store) {
 	}
 }
 
-// Definition returns the definition of a job.
-func Definition(name, nonce string) plans.Definition {
-	return plans.Definition{Job: job.Job{Name: name, Schedule: "0 7 * * *"}.WithDefaults(), Owner: "file", Node: "n1", Nonce: nonce}
-}
-
-func jobsDeleted(t *testing.T, m Store) {
+func jobsDeleted(t *testing.T, m anyStore) {
 	ctx := limited(t)
-	must[uint64](t)(m.Jobs.Write(ctx, Definition("a", "1"), 0))
-	rev := must[uint64](t)(m.Jobs.Write(ctx, Definition("b", "2"), 0))
+	must[uint64](t)(m.Jobs.Write(ctx, kvtest.Definition("a", "1"), 0))
+	rev := must[uint64](t)(m.Jobs.Write(ctx, kvtest.Definition("b", "2"), 0))
 	for { // a list is a hint: the replica that answers may lag
 		all := must[[]plans.Entry](t)(m.Jobs.List(ctx))
 		if len(all) == 2 && all[0].Job.Name == "a" && all[1].Revision == rev && !all[1].Time.IsZero() {
@@ -82,9 +73,9 @@ func jobsDeleted(t *testing.T, m Store) {
 	if marker <= rev {
 		t.Fatalf("after the delete at revision %d the key has revision %d, want a later one", rev, marker)
 	}
-	_, err = m.Jobs.Write(ctx, Definition("b", "3"), rev)
+	_, err = m.Jobs.Write(ctx, kvtest.Definition("b", "3"), rev)
 	wantError(t, err, job.ErrConflict)
-	if again := must[uint64](t)(m.Jobs.Write(ctx, Definition("b", "4"), marker)); again <= marker {
+	if again := must[uint64](t)(m.Jobs.Write(ctx, kvtest.Definition("b", "4"), marker)); again <= marker {
 		t.Fatalf("created again at %d, want a later revision than that of the delete marker, %d", again, marker)
 	}
 	got, _, err := m.Jobs.Read(ctx, "b")
@@ -93,7 +84,7 @@ func jobsDeleted(t *testing.T, m Store) {
 	}
 }
 
-func jobsWatched(t *testing.T, m Store) {
+func jobsWatched(t *testing.T, m anyStore) {
 	ctx, cancel := context.WithCancel(limited(t))
 	events, ended := make(chan plans.RegistryEvent, 1000), make(chan error, 1)
 	go func() {
@@ -108,7 +99,7 @@ func jobsWatched(t *testing.T, m Store) {
 	}
 	const jobs = 20
 	for i := range jobs {
-		must[uint64](t)(m.Jobs.Write(ctx, Definition(fmt.Sprintf("j%02d", i), "1"), 0))
+		must[uint64](t)(m.Jobs.Write(ctx, kvtest.Definition(fmt.Sprintf("j%02d", i), "1"), 0))
 	}
 	var last uint64
 	for i := range jobs {
@@ -130,12 +121,12 @@ func jobsWatched(t *testing.T, m Store) {
 	}
 }
 
-func jobBroken(t *testing.T, m Store) {
+func jobBroken(t *testing.T, m anyStore) {
 	ctx, cancel := context.WithCancel(limited(t))
-	broken := Definition("broken", "1")
+	broken := kvtest.Definition("broken", "1")
 	broken.Job.Schedule = "61 * * * *"
 	rev := must[uint64](t)(m.Jobs.Write(ctx, broken, 0))
-	must[uint64](t)(m.Jobs.Write(ctx, Definition("good", "2"), 0))
+	must[uint64](t)(m.Jobs.Write(ctx, kvtest.Definition("good", "2"), 0))
 	check := func(how string, err error) {
 		t.Helper()
 		var e *plans.EntryError
