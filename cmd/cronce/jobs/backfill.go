@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/client"
@@ -91,9 +90,9 @@ func (r *rate) Set(text string) error {
 }
 
 func backfill(ctx context.Context, r base.Session, name string, b client.BackfillOptions) error {
-	progress, end := meter(r.App, "backfill "+name)
+	progress := meter(r.App, "backfill "+name)
 	done, err := r.Client().Backfill(ctx, name, b, func(sum client.Backfilled) { progress(sum.Done(), sum.Slots) })
-	end()
+	r.StatusLine("")
 	var old *client.TooOldError
 	var broken *plans.EntryError
 	switch {
@@ -141,30 +140,21 @@ func backfilled(b client.Backfilled) string {
 	return lines.String()
 }
 
-// meter shows the progress of a long command: as a bar on a terminal, else as a log line
-// every few seconds.
-func meter(a *base.App, what string) (progress func(done, all int), end func()) {
-	if !a.Terminal() {
-		const every = 5 * time.Second
-		last := time.Now()
-		return func(done, all int) {
-			if time.Since(last) >= every {
-				last = time.Now()
-				a.Log.Info(what, "done", done, "of", all)
-			}
-		}, func() {}
+// meter returns a function that shows the progress of a long command: on a terminal as a line that
+// changes, else as a log line every few seconds.
+func meter(a *base.App, what string) (progress func(done, all int)) {
+	every := 5 * time.Second
+	if a.Terminal() {
+		every = 100 * time.Millisecond
 	}
-	var bar *progressbar.ProgressBar
+	last := time.Now()
 	return func(done, all int) {
-			if bar == nil {
-				bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(a.Stderr), progressbar.OptionSetDescription(what),
-					progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true),
-					progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
-			}
-			_ = bar.Set(done)
-		}, func() {
-			if bar != nil {
-				_ = bar.Clear()
-			}
+		if time.Since(last) < every {
+			return
 		}
+		last = time.Now()
+		if !a.StatusLine(fmt.Sprintf("%s: %d of %d", what, done, all)) {
+			a.Log.Info(what, "done", done, "of", all)
+		}
+	}
 }
