@@ -103,9 +103,13 @@ func (r Session) JobError(ctx context.Context, name string, err error) error {
 		return Try(err, "the same command again")
 	case errors.Is(err, job.ErrNotFound):
 		return r.NoSuchJob(ctx, name)
-	case errors.Is(err, job.ErrDenied):
-		return Denied(err)
-	case errors.Is(err, job.ErrUnknown):
+	}
+	return Unsettled(err)
+}
+
+// Unsettled adds the next step to the error of a write that was not answered.
+func Unsettled(err error) error {
+	if errors.Is(err, job.ErrUnknown) && !errors.Is(err, job.ErrDenied) {
 		return Try(err, "the same command again, which settles it")
 	}
 	return err
@@ -128,9 +132,9 @@ func (r Session) NoSuchJob(ctx context.Context, name string) error {
 	return Try(fmt.Errorf("no job named %s: %w", name, job.ErrNotFound), hint)
 }
 
-// Denied adds the next step to a permission error. Each role of cronce auth may describe the streams of
+// denied adds the next step to a permission error. Each role of cronce auth may describe the streams of
 // its namespace. So a login that may not may have an account, and a domain, of its own.
-func Denied(err error) error {
+func denied(err error) error {
 	hint := "--creds or --context with the permission"
 	if strings.Contains(err.Error(), ".API.STREAM.INFO.") {
 		hint += ", or --js-domain with the domain of the streams, such as fleet with the accounts of cronce auth"

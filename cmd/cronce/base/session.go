@@ -99,7 +99,7 @@ func (a *App) WithJetStream(ctx context.Context, as string, patience time.Durati
 	case errors.As(err, &hinted):
 		return err
 	case errors.Is(err, job.ErrDenied):
-		return Denied(err)
+		return denied(err)
 	case errors.As(err, &value):
 		return Try(err, "cronce doctor --remove-unreadable")
 	}

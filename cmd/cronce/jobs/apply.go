@@ -112,21 +112,10 @@ func apply(ctx context.Context, r base.Session, file *spec.File, f applyFlags) e
 			}
 		}
 	}
-	return applyError(ctx, r, err)
-}
-
-// applyError adds a next step to the error of the first job that failed.
-func applyError(ctx context.Context, r base.Session, err error) error {
 	if conflict, ok := errors.AsType[*client.ConflictError](err); ok {
 		return r.JobError(ctx, conflict.Job, err)
 	}
-	if errors.Is(err, job.ErrDenied) {
-		return base.Denied(err)
-	}
-	if errors.Is(err, job.ErrUnknown) {
-		return base.Try(err, "the same command again, which settles it")
-	}
-	return err
+	return base.Unsettled(err)
 }
 
 // warnOfNoHandler warns about the jobs that no live node has a handler for.

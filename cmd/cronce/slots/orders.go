@@ -33,12 +33,8 @@ func slotError(ctx context.Context, r base.Session, s job.Slot, err error) error
 		return base.Try(err, "cronce slot explain "+quoted(s.ID()))
 	case errors.Is(err, job.ErrNotFound):
 		return r.NoSuchJob(ctx, s.Job)
-	case errors.Is(err, job.ErrDenied):
-		return base.Denied(err)
-	case errors.Is(err, job.ErrUnknown):
-		return base.Try(err, "the same command again, which settles it")
 	}
-	return err
+	return base.Unsettled(err)
 }
 
 func newSlotRetryCommand(a *base.App) *cobra.Command {
