@@ -92,7 +92,7 @@ func TestGoAnswersTheVectors(t *testing.T) {
 		if v.Wrong != "" {
 			t.Errorf("%s: %s", v.Case, v.Wrong)
 		}
-		if v.Passed() {
+		if v.Wrong == "" && v.Left == "" {
 			passed++
 		}
 	})

@@ -281,10 +281,7 @@ var errNoTerminal = errors.New("--remove-unreadable asks before it removes, and 
 
 // checkTerminal returns an error if removeUnreadable would ask, and stdin is not a terminal.
 func checkTerminal(a *base.App, f doctorFlags) error {
-	if !f.remove || f.yes {
-		return nil
-	}
-	if !base.IsTerminal(a.Stdin) {
+	if f.remove && !f.yes && !base.IsTerminal(a.Stdin) {
 		return errNoTerminal
 	}
 	return nil

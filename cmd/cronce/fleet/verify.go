@@ -176,31 +176,22 @@ const mostShown = 20
 
 // print prints the problems and the summary. err is the error that ended a repair.
 func (v *verifier) print(sum client.Verification, err error) error {
-	if v.Output == base.OutputText {
-		err = v.printText(sum, err)
-	} else {
-		// Also print what was offered before a failure.
-		if printErr := v.flush(); err == nil {
-			err = printErr
-		}
-		if err == nil {
-			err = v.PrintJSON(sum)
-		}
+	text := v.Output == base.OutputText
+	begin := v.flush // also what was offered before a failure
+	if text {
+		begin = func() error { return v.printReport(sum) }
 	}
-	if err == nil && !sum.OK {
-		err = fmt.Errorf("%w: %s", base.ErrFound, wrongs(sum))
+	switch err = cmp.Or(err, begin()); {
+	case err != nil:
+	case text:
+		err = v.printProblems(sum)
+	default:
+		err = v.PrintJSON(sum)
 	}
-	return err
-}
-
-func (v *verifier) printText(sum client.Verification, err error) error {
-	if printErr := v.printReport(sum); printErr != nil {
-		return printErr
-	}
-	if err != nil {
+	if err != nil || sum.OK {
 		return err
 	}
-	return v.printProblems(sum)
+	return fmt.Errorf("%w: %s", base.ErrFound, wrongs(sum))
 }
 
 func problemCells(p client.SlotProblem) []string {

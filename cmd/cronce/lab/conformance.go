@@ -120,25 +120,22 @@ func runVectors(ctx context.Context, a *base.App, u underTest) error {
 	if err := printVerdicts(a, len(cases), verdicts, broken != nil); err != nil {
 		return err
 	}
-	failed := count(verdicts, func(v conformance.Verdict) bool { return v.Wrong != "" })
-	switch passed := count(verdicts, conformance.Verdict.Passed); {
+	switch sum := tallyOf(verdicts); {
 	case broken != nil:
 		return broken
-	case failed > 0:
-		return fmt.Errorf("%w: %d of %d cases failed", base.ErrFound, failed, len(cases))
-	case passed == 0:
+	case sum.Failed > 0:
+		return fmt.Errorf("%w: %d of %d cases failed", base.ErrFound, sum.Failed, len(cases))
+	case sum.Passed == 0:
 		return fmt.Errorf("%w: the command leaves all %d cases to others, so nothing was checked", base.ErrFound, len(cases))
 	}
 	return nil
 }
 
-func count[T any](all []T, is func(T) bool) (n int) {
-	for _, v := range all {
-		if is(v) {
-			n++
-		}
+func tallyOf(verdicts []conformance.Verdict) (sum conformance.Tally) {
+	for _, v := range verdicts {
+		sum.Add(v.Wrong != "", v.Left != "")
 	}
-	return n
+	return sum
 }
 
 // The lines of the JSON output.
@@ -150,18 +147,14 @@ type (
 		Wrong string   `json:"wrong"`
 	}
 	mustLine struct {
-		Must   string `json:"must"`
-		Rule   string `json:"rule"`
-		Passed int    `json:"passed"`
-		Failed int    `json:"failed"`
-		Left   int    `json:"left"`
+		Must string `json:"must"`
+		Rule string `json:"rule"`
+		conformance.Tally
 	}
 	summaryLine struct {
-		OK     bool `json:"ok"`
-		Cases  int  `json:"cases"`
-		Passed int  `json:"passed"`
-		Failed int  `json:"failed"`
-		Left   int  `json:"left"`
+		OK    bool `json:"ok"`
+		Cases int  `json:"cases"`
+		conformance.Tally
 	}
 )
 
@@ -170,14 +163,13 @@ func printVerdicts(a *base.App, asked int, verdicts []conformance.Verdict, broke
 	if err != nil {
 		return err
 	}
-	summary := summaryLine{Cases: asked, Passed: count(verdicts, conformance.Verdict.Passed), Left: count(verdicts, func(v conformance.Verdict) bool { return v.Left != "" })}
-	summary.Failed = len(verdicts) - summary.Passed - summary.Left
+	summary := summaryLine{Cases: asked, Tally: tallyOf(verdicts)}
 	summary.OK = !broken && summary.Failed == 0 && summary.Passed > 0
 	failed := slices.DeleteFunc(slices.Clone(verdicts), func(v conformance.Verdict) bool { return v.Wrong == "" })
 	if a.Output == base.OutputJSON {
 		lines := codec.Map(failed, func(v conformance.Verdict) any { return caseLine{v.Case.ID, v.Case.Name, v.Case.Musts, v.Wrong} })
 		for _, m := range musts {
-			lines = append(lines, mustLine{m.Must.ID, m.Must.Say, m.Passed, m.Failed, m.Left})
+			lines = append(lines, mustLine{m.Must.ID, m.Must.Say, m.Tally})
 		}
 		return base.PrintLines(a, slices.Values(append(lines, summary)))
 	}
@@ -272,7 +264,8 @@ func runPeer(ctx context.Context, a *base.App, u underTest, left []string) error
 	err := peer.Run(ctx, peer.Config{
 		Command: conformance.Command{Line: u.command}, Scenarios: play, AtOnce: 8, Longest: u.timeout,
 		Result: func(r peer.Result) {
-			summary.count(r)
+			summary.Scenarios++
+			summary.Add(len(r.Broken) > 0, r.Left != "")
 			printErr = cmp.Or(printErr, printResult(a, r))
 		},
 	})
@@ -295,21 +288,7 @@ func runPeer(ctx context.Context, a *base.App, u underTest, left []string) error
 type peerSummary struct {
 	OK        bool `json:"ok"`
 	Scenarios int  `json:"scenarios"`
-	Passed    int  `json:"passed"`
-	Failed    int  `json:"failed"`
-	Left      int  `json:"left"`
-}
-
-func (s *peerSummary) count(r peer.Result) {
-	s.Scenarios++
-	switch {
-	case len(r.Broken) > 0:
-		s.Failed++
-	case r.Left != "":
-		s.Left++
-	default:
-		s.Passed++
-	}
+	conformance.Tally
 }
 
 type peerLine struct {

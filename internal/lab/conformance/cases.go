@@ -110,7 +110,11 @@ func Cases(files ...string) ([]Case, error) {
 			if name, ok := members["name"]; ok {
 				_ = json.Unmarshal(name, &c.Name) // the tests of the vectors check that it is a string
 			}
-			c.Musts = mustsOf(musts, c)
+			for _, m := range musts {
+				if m.has(c, nil) {
+					c.Musts = append(c.Musts, m.ID)
+				}
+			}
 			all = append(all, c)
 		}
 	}

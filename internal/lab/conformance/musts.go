@@ -39,16 +39,6 @@ func Musts() ([]Must, error) {
 	return all, nil
 }
 
-// mustsOf returns the IDs of the MUSTs that a case belongs to.
-func mustsOf(all []Must, c Case) (ids []string) {
-	for _, m := range all {
-		if m.has(c, nil) {
-			ids = append(ids, m.ID)
-		}
-	}
-	return ids
-}
-
 // has reports whether the case tests the MUST with other members than those in without.
 func (m Must) has(c Case, without []string) bool {
 	for _, v := range m.Vectors {
@@ -79,12 +69,29 @@ func (c Case) String() string {
 	return c.ID + " (" + c.Name + ")"
 }
 
+// Tally counts cases, or scenarios.
+type Tally struct {
+	Passed int `json:"passed"`
+	Failed int `json:"failed"`
+	Left   int `json:"left"` // to other programs
+}
+
+// Add counts one.
+func (t *Tally) Add(failed, left bool) {
+	switch {
+	case failed:
+		t.Failed++
+	case left:
+		t.Left++
+	default:
+		t.Passed++
+	}
+}
+
 // Sum counts the verdicts on the cases of one MUST.
 type Sum struct {
-	Must   Must
-	Passed int
-	Failed int
-	Left   int
+	Must Must
+	Tally
 }
 
 // Summary counts verdicts by MUST, in the order of the page. It leaves out a MUST without a case.
@@ -97,22 +104,14 @@ func Summary(verdicts []Verdict) ([]Sum, error) {
 	for _, m := range musts {
 		s := Sum{Must: m}
 		for _, v := range verdicts {
-			switch {
-			case !slices.Contains(v.Case.Musts, m.ID):
-			case v.Left != "" || !m.has(v.Case, v.Without):
-				s.Left++
-			case v.Wrong != "":
-				s.Failed++
-			default:
-				s.Passed++
+			if slices.Contains(v.Case.Musts, m.ID) {
+				tested := m.has(v.Case, v.Without)
+				s.Add(tested && v.Wrong != "", !tested || v.Left != "")
 			}
 		}
-		if s.Passed+s.Failed+s.Left > 0 {
+		if s.Tally != (Tally{}) {
 			sums = append(sums, s)
 		}
 	}
 	return sums, nil
 }
-
-// Passed reports whether the client gave the right answer.
-func (v Verdict) Passed() bool { return v.Wrong == "" && v.Left == "" }
