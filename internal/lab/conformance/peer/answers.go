@@ -80,6 +80,20 @@ func (s *stage) answers(match func(frame) bool, how func(n int) reply) (stop fun
 	})
 }
 
+// answersFirst decides what becomes of the first publications of the client that match selects, one after the
+// other. All later ones pass. begun is true once the first has come.
+func (s *stage) answersFirst(match func(frame) bool, replies ...reply) (begun *atomic.Bool) {
+	begun = &atomic.Bool{}
+	s.answers(match, func(n int) reply {
+		begun.Store(true)
+		if n < len(replies) {
+			return replies[n]
+		}
+		return reply{}
+	})
+	return begun
+}
+
 // unanswered drops the answers to the publications that match selects. If lose is true, it drops the
 // publications too.
 func (s *stage) unanswered(match func(frame) bool, lose bool) (stop func()) {
@@ -97,8 +111,8 @@ func (s *stage) unstored(match func(frame) bool) (stop func()) {
 	})
 }
 
-// notFound is the server's answer to a read of a key that has never been written.
-const notFound = `{"error":{"code":404,"err_code":10037,"description":"no message found"}}`
+// notFound is the answer to a read of a key that has never been written.
+var notFound = reply{text: `{"error":{"code":404,"err_code":10037,"description":"no message found"}}`, lost: true, taken: true}
 
 func isClaim(f frame) bool   { return f.writes(ledger, "running") }
 func isOutcome(f frame) bool { return f.writes(ledger, final...) }
@@ -129,17 +143,11 @@ func (s *stage) startedBy(must, id string, revision uint64) {
 
 // claimBusy has a slot for each error that does not say whether the write was stored.
 func claimBusy(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	for _, code := range []int{10004, 10008, 10009, 10075, 10077, 10118, 10158, 10163, 10194} {
 		id := fmt.Sprintf("work:@%d", code)
 		claims := func(f frame) bool { return isClaim(f) && f.body()["id"] == id }
-		s.answers(claims, func(n int) reply {
-			if n == 0 {
-				return refusal(code, "try again", true)
-			}
-			return reply{}
-		})
+		s.answersFirst(claims, refusal(code, "try again", true))
 		s.publish("work", id, 10)
 		s.await("W-3", fmt.Sprintf("a second copy of a claim that was answered with the error %d, which does not say what became of it", code), func() bool {
 			s.sameWrites("W-3", "a claim", claims, func(int) string { return fmt.Sprintf("was answered with the error %d", code) })
@@ -153,8 +161,7 @@ func claimBusy(s *stage) {
 }
 
 func claimRefused(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	heal := s.answers(isClaim, func(int) reply { return refusal(10077, "maximum bytes exceeded", false) })
 	id := s.offer("work", "one", 10)
 	s.await("C-2", "a claim of "+id, func() bool { return len(s.tap.frames(isClaim)) > 0 })
@@ -173,17 +180,11 @@ func claimRefused(s *stage) {
 
 // refusesLater stores the first write that match selects and does not answer it, and refuses the second.
 func (s *stage) refusesLater(match func(frame) bool) {
-	s.answers(match, func(n int) reply {
-		if n == 1 {
-			return refusal(10054, "message size exceeds maximum allowed", false)
-		}
-		return reply{taken: n == 0}
-	})
+	s.answersFirst(match, reply{taken: true}, refusal(10054, "message size exceeds maximum allowed", false))
 }
 
 func claimRefusedLater(s *stage) {
-	s.define("work", nil, nil)
-	node := s.launch("work")
+	node := s.works()
 	s.refusesLater(isClaim)
 	id := s.offer("work", "one", 10)
 	// The client may repeat the claim, or give up: then it finds its own claim, and claims anew by a
@@ -213,21 +214,9 @@ func claimRefusedLater(s *stage) {
 	}
 }
 
-// conflicts answers the first of these writes with 10164, and the second with 10071. Its result is true
-// once the first has come.
-func (s *stage) conflicts(writes func(frame) bool) *atomic.Bool {
-	var begun atomic.Bool
-	s.answers(writes, func(n int) reply {
-		switch n {
-		case 0:
-			begun.Store(true)
-			return refusal(10164, "last sequence by subject: in process", false)
-		case 1:
-			return refusal(10071, "wrong last sequence: 7", false)
-		}
-		return reply{}
-	})
-	return &begun
+// conflicts answers the first of these writes with 10164, and the second with 10071.
+func (s *stage) conflicts(writes func(frame) bool) (begun *atomic.Bool) {
+	return s.answersFirst(writes, refusal(10164, "last sequence by subject: in process", false), refusal(10071, "wrong last sequence: 7", false))
 }
 
 // claimConflicts has two slots, one without and one with a record. The first read of that record after
@@ -246,12 +235,7 @@ func claimConflicts(s *stage) {
 		reads := func(f frame) bool {
 			return id == tried && conflict.Load() && f.subject == getLedger && strings.Contains(string(f.data), key(id))
 		}
-		s.answers(reads, func(n int) reply {
-			if n == 0 {
-				return reply{text: notFound, lost: true, taken: true}
-			}
-			return reply{}
-		})
+		s.answersFirst(reads, notFound)
 		s.publish("work", id, 10)
 		s.await("W-4", "a third copy of a claim: nothing explains the conflict", func() bool {
 			s.sameWrites("W-4", "a claim", claims, func(n int) string {
@@ -311,19 +295,13 @@ func (s *stage) claimVanished(v value) {
 	reads := func(f frame) bool {
 		return claim.Load() != nil && f.subject == getLedger && strings.Contains(string(f.data), key(id))
 	}
-	s.answers(reads, func(n int) reply {
-		if n == 0 {
-			return reply{text: notFound, lost: true, taken: true}
-		}
-		return reply{}
-	})
+	s.answersFirst(reads, notFound)
 	s.offer("work", "two", 10)
 	s.succeeds("W-4", id)
 }
 
 func recordPurged(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	id := s.offer("work", "one", 800)
 	s.starts("C-5", id)
 	s.remove("ledger", key(id))
@@ -335,8 +313,7 @@ func recordPurged(s *stage) {
 }
 
 func messagePurged(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	id := s.offer("work", "one", 800)
 	s.starts("C-5", id)
 	stream, err := s.js.Stream(s.ctx, namespace+"_slots")
@@ -347,8 +324,7 @@ func messagePurged(s *stage) {
 }
 
 func completionRefused(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	heal := s.answers(isCompletion, func(int) reply { return refusal(10054, "message size exceeds maximum allowed", false) })
 	id := s.offer("work", "one", 10)
 	s.await("C-2", "the write of the outcome", func() bool { return len(s.tap.frames(isCompletion)) > 0 })
@@ -363,8 +339,7 @@ func completionRefused(s *stage) {
 }
 
 func completionRefusedLater(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	s.refusesLater(isOutcome)
 	id := s.offer("work", "one", 10)
 	s.await("W-3", "a second copy of an outcome whose first one was not answered", func() bool { return len(s.tap.frames(isOutcome)) > 1 })
@@ -377,19 +352,10 @@ func completionRefusedLater(s *stage) {
 // completionConflicts has an outcome answered with 10164, and the read after it with nothing. Only
 // 10071 would say that the record is gone. The read after the next conflict is answered with an error.
 func completionConflicts(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	conflict := s.conflicts(isCompletion)
 	reads := func(f frame) bool { return conflict.Load() && f.subject == getLedger }
-	s.answers(reads, func(n int) reply {
-		switch n {
-		case 0:
-			return reply{text: notFound, lost: true, taken: true}
-		case 1:
-			return refusal(10008, "JetStream system temporarily unavailable", false)
-		}
-		return reply{}
-	})
+	s.answersFirst(reads, notFound, refusal(10008, "JetStream system temporarily unavailable", false))
 	id := s.offer("work", "one", 10)
 	s.await("W-4", "a third copy of an outcome: nothing explains the conflicts", func() bool {
 		s.sameWrites("W-4", "an outcome", isCompletion, func(n int) string {
@@ -424,8 +390,7 @@ func slowAnswers(s *stage) {
 // lateAndTwice holds the answers to the first copy of a write until the client has sent the next
 // one, and sends each answer twice.
 func lateAndTwice(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	var mu sync.Mutex
 	bodies := map[string]int{}    // how many copies of a write there were
 	asked := map[string]string{}  // reply subject to body

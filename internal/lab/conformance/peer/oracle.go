@@ -115,7 +115,7 @@ func (s *stage) keepsHolders(f frame) {
 		if strings.Contains(kept, string(jsonOf(id))) {
 			continue
 		}
-		at, _ := time.Parse(time.RFC3339Nano, stored{value: holder}.text("at"))
+		at := stored{value: holder}.instant("at")
 		r, err := s.lookup("ledger", key(id))
 		if isOld := r.value == nil && time.Since(at) > 24*time.Hour; err == nil && !isOld && !slices.Contains(final, r.text("state")) {
 			s.breaks("X-1", "%s is taken out of its job's lock, and has not ended: its record is %q", id, r.text("state"))

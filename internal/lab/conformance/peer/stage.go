@@ -141,6 +141,12 @@ func (s *stage) launch(jobs string, env ...string) (node string) {
 	return s.node("")
 }
 
+// works defines the job "work" and launches the client with a handler for it.
+func (s *stage) works() (node string) {
+	s.define("work", nil, nil)
+	return s.launch("work")
+}
+
 func (s *stage) start(jobs string, env ...string) {
 	command := s.ctx.Value(commandKey{}).(conformance.Command)
 	command.Env = append(append(slices.Concat(os.Environ(), command.Env),
@@ -177,6 +183,12 @@ type stored struct {
 
 func (v stored) text(name string) string { t, _ := v.value[name].(string); return t }
 func (v stored) number(name string) int  { n, _ := v.value[name].(float64); return int(n) }
+
+// instant returns a member that is a time. Zero: it is none.
+func (v stored) instant(name string) time.Time {
+	t, _ := time.Parse(time.RFC3339Nano, v.text(name))
+	return t
+}
 
 func (s *stage) nodes() (all []stored) {
 	stream, err := s.js.Stream(s.ctx, "KV_"+namespace+"_nodes")
@@ -361,6 +373,17 @@ func (s *stage) never(must string, d time.Duration, bad func() string) {
 			return
 		}
 	}
+}
+
+// stays checks for the time d that a key is not written over. broken says what is wrong if it is.
+func (s *stage) stays(must string, d time.Duration, bucket, key, broken string) {
+	before := s.get(bucket, key).revision
+	s.never(must, d, func() string {
+		if s.get(bucket, key).revision != before {
+			return broken
+		}
+		return ""
+	})
 }
 
 func (s *stage) sleep(d time.Duration) {

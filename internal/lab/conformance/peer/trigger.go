@@ -83,15 +83,7 @@ func triggerLater(s *stage) {
 	timers := func(f frame) bool {
 		return f.isPublish() && strings.HasPrefix(f.subject, namespace+".timer.set.")
 	}
-	s.answers(timers, func(n int) reply {
-		switch n {
-		case 0:
-			return refusal(10164, "last sequence by subject: in process", false)
-		case 1, 2:
-			return reply{lost: n == 1, taken: true}
-		}
-		return reply{}
-	})
+	s.answersFirst(timers, refusal(10164, "last sequence by subject: in process", false), reply{lost: true, taken: true}, reply{taken: true})
 	due := time.Now().UTC().Add(3 * lease).Truncate(time.Millisecond) // a client whose process starts later has it run at once, rightly
 	order := s.about + " " + due.Format(time.RFC3339Nano)
 	s.order("TRIGGER_LATER", order)

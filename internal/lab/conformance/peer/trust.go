@@ -13,12 +13,11 @@ import (
 // Scenarios about the trust of the client's own node; ownerScenarios lists them.
 
 func heartbeatUnanswered(s *stage) {
-	s.define("work", nil, nil)
-	node := s.launch("work")
+	node := s.works()
 	var mu sync.Mutex
 	var lost frame
 	differs := false
-	s.answers(func(f frame) bool { return f.writes(nodes+node, "alive") }, func(n int) reply { return reply{taken: n == 0} })
+	s.answersFirst(func(f frame) bool { return f.writes(nodes+node, "alive") }, reply{taken: true})
 	s.tap.rule(func(f frame) verdict {
 		mu.Lock()
 		defer mu.Unlock()
@@ -86,8 +85,7 @@ func (s *stage) fence(node string) {
 }
 
 func fenced(s *stage) {
-	s.define("work", nil, nil)
-	node := s.launch("work")
+	node := s.works()
 	id := s.offer("work", "one", 2000)
 	s.starts("C-5", id)
 	was, delivered := s.slot(id), time.Now()
@@ -111,8 +109,7 @@ func fenced(s *stage) {
 // olderIncarnation has a second message of the slot come to the new incarnation, while the older one
 // still runs it.
 func olderIncarnation(s *stage) {
-	s.define("work", nil, nil)
-	node := s.launch("work")
+	node := s.works()
 	returns, err := net.Listen("tcp", "127.0.0.1:0") // the handler returns when it is closed
 	s.must(err)
 	defer returns.Close()
@@ -149,8 +146,7 @@ func olderIncarnation(s *stage) {
 }
 
 func lapsed(s *stage) {
-	s.define("work", nil, nil)
-	node := s.launch("work")
+	node := s.works()
 	id := s.offer("work", "one", 60_000)
 	s.starts("C-5", id)
 	// The two claims come half a second apart. So a client that repeats a claim each second sends a copy
@@ -229,8 +225,7 @@ func lapsed(s *stage) {
 // frozen stops the client's process. When it wakes, its timers are late, and it has yet to find out
 // that its trust has lapsed.
 func frozen(s *stage) {
-	s.define("work", nil, nil)
-	node := s.launch("work")
+	node := s.works()
 	id := s.offer("work", "one", 60_000)
 	s.starts("C-5", id)
 	if err := s.client.Freeze(); errors.Is(err, errors.ErrUnsupported) {
@@ -260,8 +255,7 @@ func frozen(s *stage) {
 }
 
 func askLapsed(s *stage) {
-	s.define("work", nil, nil)
-	node := s.launch("work")
+	node := s.works()
 	s.unanswered(isOutcome, true)
 	id := s.offer("work", "one", 10)
 	s.await("W-3", "the write of the outcome", func() bool { return len(s.tap.frames(isOutcome)) > 0 })
@@ -292,8 +286,7 @@ func askLapsed(s *stage) {
 // stopping has the client stop twice: when all of its slots have ended, and while one runs and the
 // outcome of another one is not stored.
 func stopping(s *stage) {
-	s.define("work", nil, nil)
-	idle := s.launch("work")
+	idle := s.works()
 	s.startedBy("C-2", s.offer("work", "zero", 10), 0)
 	s.terminates("L-9")
 	if n := s.get("nodes", idle); n.text("state") != "stopped" {

@@ -142,10 +142,7 @@ func nodeTwo(s *stage) {
 		}
 	}
 	newer := owns("one", "peer-1-1-a", value{"v": 2, "node": "peer-1-1-a", "state": "alive"})
-	foreign := owns("two", "peer-2-2-b", value{
-		"v": 1, "node": "peer-3-3-c", "state": "stopped", "started": time.Now().UTC(), "lease": lease.String(), "producer": false, "worker": true, "running": 0,
-		"clock_offset": "0s", "clock_error": "1ms", "tzdata": "2020a", "version": "peer",
-	})
+	foreign := owns("two", "peer-2-2-b", nodeRecord("peer-3-3-c", value{"state": "stopped", "running": 0}))
 	s.launch("work")
 	s.offer("work", "one", 10)
 	s.offer("work", "two", 10)
@@ -201,8 +198,7 @@ func foreignRecord(s *stage) {
 }
 
 func anotherSpelling(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	unreadable := [][2]string{
 		{"Cronce-Slot", "work:@ two"}, {"Cronce-Slot", "work:2026-11-21T07:00:00.0Z"}, {"Cronce-Slot", "work:@x#01of2"},
 		{"Cronce-Job-Revision", "0x1"}, {"Cronce-Due", "yesterday"}, {"Cronce-Due", "2026-11-21"}, {"Cronce-Due", "2026-11-21T7:00:00Z"}, {"Cronce-Missed", "1e0"},
@@ -296,13 +292,13 @@ func fastClock(s *stage) {
 				s.breaks("P-1", "%s was published %v before its instant, by a clock that is %v fast", f.header("Nats-Msg-Id"), early.Round(time.Millisecond), fast)
 			}
 		}
-		if t, _ := time.Parse(time.RFC3339Nano, s.watermark().text("time")); t.After(time.Now()) {
+		if t := s.watermark().instant("time"); t.After(time.Now()) {
 			return fmt.Sprintf("the watermark is at %v, in the future, by a clock that is %v fast", t, fast)
 		}
 		return ""
 	})
 	r := s.succeeds("C-2", id)
-	if at, _ := time.Parse(time.RFC3339Nano, r.text("finished")); time.Until(at) > fast/2 {
+	if at := r.instant("finished"); time.Until(at) > fast/2 {
 		s.breaks("L-8", "the record of %s has finished %v, by a clock that is %v fast", id, at, fast)
 	}
 	offset, err := time.ParseDuration(s.get("nodes", node).text("clock_offset"))
@@ -344,8 +340,7 @@ func fails(s *stage) {
 	}
 	instant := func(attempt int, name string) time.Time {
 		members, _ := attempts[attempt-1].(map[string]any)
-		t, _ := time.Parse(time.RFC3339Nano, stored{value: members}.text(name))
-		return t
+		return stored{value: members}.instant(name)
 	}
 	want := func(attempt int) time.Duration { return min(first<<(attempt-1), most) }
 	for attempt := 1; attempt < len(attempts); attempt++ {
@@ -355,7 +350,7 @@ func fails(s *stage) {
 	}
 	for _, f := range s.tap.frames(func(f frame) bool { return f.writes(ledger, "retrying") }) {
 		r := stored{value: f.body()}
-		again, _ := time.Parse(time.RFC3339Nano, r.text("retry_at"))
+		again := r.instant("retry_at")
 		const slack = 200 * time.Millisecond // a client may read its clock twice
 		attempt := r.number("attempt")
 		if backoff := again.Sub(instant(attempt, "finished")); backoff < want(attempt)*3/4-slack || backoff > want(attempt)*5/4+slack {

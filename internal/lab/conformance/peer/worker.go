@@ -46,8 +46,7 @@ var workerScenarios = []Scenario{
 }
 
 func healthy(s *stage) {
-	s.define("work", nil, nil)
-	node := s.launch("work")
+	node := s.works()
 	id := s.offer("work", "one", 50)
 	r := s.succeeds("C-2", id)
 	if starts := s.did("start", id); len(starts) != 1 || starts[0].Attempt != 1 {
@@ -95,8 +94,7 @@ func (s *stage) queueOf(stream string) {
 }
 
 func ackAfterRecord(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	heal := s.unanswered(isOutcome, true)
 	id := s.offer("work", "one", 10)
 	s.starts("C-5", id)
@@ -108,8 +106,7 @@ func ackAfterRecord(s *stage) {
 }
 
 func claimUnanswered(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	heal := s.answers(isClaim, func(n int) reply { return reply{lost: n == 0, taken: true} }) // a read after the first copy finds nothing
 	id := s.offer("work", "one", 10)
 	s.await("W-2", "a second copy of the claim, which is not answered", func() bool {
@@ -129,8 +126,7 @@ func claimUnanswered(s *stage) {
 }
 
 func claimLost(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	stop := s.peer("peer-1-1-a", nil)
 	var rival atomic.Uint64
 	taken := s.tap.rule(func(f frame) verdict {
@@ -163,8 +159,7 @@ func claimLost(s *stage) {
 }
 
 func completionUnanswered(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	heal := s.unanswered(isOutcome, false)
 	id := s.offer("work", "one", 10)
 	s.await("W-3", "a second copy of the outcome, which is not answered", func() bool { return len(s.tap.frames(isOutcome)) > 1 })
@@ -181,8 +176,7 @@ func completionUnanswered(s *stage) {
 }
 
 func lateCompletion(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	defer s.peer("peer-1-1-a", nil)()
 	id := s.offer("work", "one", 1000)
 	s.starts("C-5", id)
@@ -280,8 +274,7 @@ func hasOutcome(s *stage) {
 }
 
 func contradiction(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	s.publish("work", "work:@one", 10, "Nats-Msg-Id", "work:@two")
 	s.publish("other", "work:@three", 10)
 	s.await("M-1", "two messages that contradict themselves to be ended", func() bool { return s.inStream() == 0 })
@@ -296,8 +289,7 @@ func contradiction(s *stage) {
 }
 
 func registryLags(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	id := s.offer("work", "one", 10, "Cronce-Job-Revision", "1000000")
 	s.await("C-4", "the message of "+id+" to be given back", func() bool { return slices.Contains(s.answersOf(id), "nak") })
 	s.never("C-4", silence/2, func() string {
@@ -309,8 +301,7 @@ func registryLags(s *stage) {
 }
 
 func twice(s *stage) {
-	s.define("work", nil, nil)
-	s.launch("work")
+	s.works()
 	id := s.offer("work", "one", 2500)
 	s.starts("C-5", id)
 	m := nats.NewMsg(namespace + ".slot.default.work")
@@ -397,8 +388,7 @@ func (s *stage) request(must, node string, v value) (answer value) {
 }
 
 func ask(s *stage) {
-	s.define("work", nil, nil)
-	node := s.launch("work")
+	node := s.works()
 	holds := func(id string, revision uint64) any {
 		answer := s.request("O-2", node, value{"v": 1, "id": id, "claim": revision})
 		if ended, given := answer["ended"]; given && ended != false {
