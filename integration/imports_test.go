@@ -100,7 +100,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/lab/proxy":           {},
 		"internal/lab/torture/plan":    {"job"},
 		"internal/lab/torture/promise": {"internal/lab/torture/plan", "job"},
-		"internal/lab/torture":         {"internal/lab/proxy", "internal/lab/torture/plan", "internal/lab/torture/promise", "internal/fleet/boot", "client", "internal/attach", "internal/fleet/replica", "internal/check/verify", "job", "kv"},
+		"internal/lab/torture":         {"internal/lab/proxy", "internal/lab/torture/plan", "internal/lab/torture/promise", "internal/fleet/boot", "client", "internal/attach", "internal/fleet/replica", "job", "kv"},
 		"internal/fleet/inject":        {"internal/fleet/clock", "job"},
 		"croncetest":                   {module, "internal/fleet/clock", "internal/fleet/inject", "client", "internal/attach", "job", "kv"},
 		"":                             {"internal/fleet/clock", "internal/fleet/inject", "internal/api", "client", "internal/attach", "internal/fleet/replica", "internal/text/version", "internal/tracing", "job", "kv", "producer"},

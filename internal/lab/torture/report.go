@@ -9,9 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/broker/stream"
-	"github.com/cronce-io/cronce/internal/check/verify"
-	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -42,7 +41,7 @@ func (t *torture) report(ctx context.Context) (Report, error) {
 	violations, tally := promise.Check(h)
 	_, seen := t.witness.counts()
 	tally.Redelivered, tally.Late, tally.Batched = seen.Redelivered, seen.Late, seen.Batched
-	verified, err := t.verify(ctx, h)
+	verified, err := t.verify(ctx)
 	if err != nil {
 		return Report{}, err
 	}
@@ -147,39 +146,14 @@ func (t *torture) unfinished(ctx context.Context) (int, error) {
 	return open, nil
 }
 
-// verify runs the check of "cronce verify" on the final state, and returns its problems as violations.
-func (t *torture) verify(ctx context.Context, h promise.History) ([]promise.Violation, error) {
-	now, _ := t.clock.At(boot.Now())
-	cfg := verify.Config{From: t.from, To: t.until, Now: now, Settings: t.store.Settings()}
-	var err error
-	if cfg.Watermark, _, err = t.store.Watermark().Read(ctx); err != nil && !errors.Is(err, job.ErrNotFound) {
-		return nil, err
-	}
-	if cfg.Nodes, err = t.store.Nodes().List(ctx); err != nil {
-		return nil, err
-	}
-	entries, err := t.store.Jobs().List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	check := verify.New(cfg, entries)
-	for _, e := range h.Events {
-		check.Event(e)
-	}
-	for w, err := range t.store.Slots().Waiting(ctx, stream.WaitingFilter{}) {
-		if err != nil {
-			return nil, err
-		}
-		check.Waiting(w.Message, w.Published)
-	}
-	for _, w := range h.Records {
-		check.Record(w.Record, w.Time)
-	}
-	var found []promise.Violation
-	for p := range check.Problems() {
-		found = append(found, promise.Violation{Rule: "verify", Slot: p.Slot.ID(), Detail: fmt.Sprintf("cronce verify finds: %s: %s", p.Kind, p.Detail)})
-	}
-	return found, nil
+// verify does what "cronce verify" does to the final state, and returns the problems as violations.
+func (t *torture) verify(ctx context.Context) (found []promise.Violation, err error) {
+	c := client.Attach(attach.Of(t.nc, t.store, attach.Options{Operator: "torture", Logger: t.cfg.Logger}))
+	_, err = c.Verify(ctx, client.VerifyOptions{From: t.from, To: t.until}, func(p client.SlotProblem) error {
+		found = append(found, promise.Violation{Rule: "verify", Slot: p.ID, Detail: fmt.Sprintf("cronce verify finds: %s: %s", p.Problem, p.Detail)})
+		return nil
+	})
+	return found, err
 }
 
 // Status is the progress of a run.
