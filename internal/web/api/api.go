@@ -86,104 +86,69 @@ func (a *API) Close() {
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
-// route registers the operations. The mux has no patterns like /jobs/{job}:pause, so the
-// operations of one pattern share a handler, which looks at the end of the path.
+// route registers the operations. The mux has no patterns like /jobs/{job}:pause, so the operations of
+// /jobs/{job} and its orders share a handler, which looks at the end of the path.
 func (a *API) route(all []operation) {
-	methods := map[string][]string{} // those of a pattern without an order
-	verbs := map[string]map[string]operation{}
-	orders := map[string][]string{} // the methods of /jobs/{job}:pause, by that path
+	byPattern := map[string][]operation{}
 	for _, o := range all {
-		pattern, verb, _ := strings.Cut(o.path, "}:")
-		if verb != "" {
-			pattern += "}"
-		}
-		pattern = Prefix + pattern
-		switch {
-		case verb != "":
-			orders[pattern+":"+verb] = append(orders[pattern+":"+verb], o.method)
-		case o.method == http.MethodGet:
-			methods[pattern] = append(methods[pattern], http.MethodGet, http.MethodHead) // the mux serves HEAD with GET
-		default:
-			methods[pattern] = append(methods[pattern], o.method)
-		}
-		key := o.method + " " + pattern
-		if verbs[key] == nil {
-			verbs[key] = map[string]operation{}
-		}
-		verbs[key][verb] = o
+		pattern := strings.TrimSuffix(o.path, ":"+o.order())
+		byPattern[pattern] = append(byPattern[pattern], o)
 	}
-	for _, allowed := range methods {
-		slices.Sort(allowed)
-	}
-	for key, ops := range verbs {
-		if one, ok := ops[""]; ok {
-			a.mux.HandleFunc(key, func(w http.ResponseWriter, r *http.Request) {
-				if allowed := orders[orderPath(r)]; allowed != nil {
-					refuseMethod(w, r, allowed)
-					return
-				}
-				a.serve(one, w, r)
-			})
-			continue
-		}
-		_, pattern, _ := strings.Cut(key, " ")
-		a.mux.HandleFunc(key, func(w http.ResponseWriter, r *http.Request) { a.serveVerb(ops, methods[pattern], w, r) })
-	}
-	for pattern, allowed := range methods {
-		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if methods := orders[orderPath(r)]; methods != nil {
-				refuseMethod(w, r, methods)
-				return
-			}
-			refuseMethod(w, r, allowed)
-		})
+	for pattern, ops := range byPattern {
+		a.mux.HandleFunc(Prefix+pattern, func(w http.ResponseWriter, r *http.Request) { a.dispatch(ops, w, r) })
 	}
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, fault.NotFound, fmt.Sprintf("no operation has the path %q: %s/openapi.json lists all", r.URL.Path, Prefix))
 	})
 }
 
-func refuseMethod(w http.ResponseWriter, r *http.Request, allowed []string) {
-	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	problem.Write(w, fault.MethodNotAllowed, fmt.Sprintf("method %s: want %s", r.Method, strings.Join(allowed, " or ")))
-}
-
-// orderPath returns the path of the order that the request seems to name, like /jobs/{job}:pause, or "".
-// The token of a slot may end like an order.
-func orderPath(r *http.Request) string {
-	name, id := r.PathValue("job"), r.PathValue("id")
-	if _, err := job.ParseSlotID(id); err == nil {
-		return ""
+// dispatch serves one of the operations of a pattern: an order, whose name follows the last colon of the
+// path, or an operation that is none.
+func (a *API) dispatch(ops []operation, w http.ResponseWriter, r *http.Request) {
+	name := "job"
+	if r.PathValue("id") != "" {
+		name = "id"
 	}
-	at := strings.LastIndexByte(name+id, ':')
-	if at < 0 {
-		return ""
-	}
-	_, pattern, _ := strings.Cut(r.Pattern, Prefix)
-	return Prefix + pattern + (name + id)[at:]
-}
-
-// serveVerb serves the operation whose name follows the last colon of the path. A path without an order
-// has the methods plain.
-func (a *API) serveVerb(ops map[string]operation, plain []string, w http.ResponseWriter, r *http.Request) {
-	for _, name := range []string{"job", "id"} {
-		value := r.PathValue(name)
-		if value == "" {
-			continue
-		}
-		at := strings.LastIndexByte(value, ':')
-		if o, ok := ops[value[at+1:]]; ok && at >= 0 {
+	value := r.PathValue(name)
+	_, err := job.ParseSlotID(value)
+	at := strings.LastIndexByte(value, ':')
+	order := value[at+1:]
+	mayOrder := at >= 0 && err != nil // the token of a slot may end like an order
+	var plain *operation
+	var allowed []string            // the methods without an order
+	orders := map[string][]string{} // the methods of each order
+	for _, o := range ops {
+		serves := slices.Contains(o.methods(), r.Method)
+		switch named := o.order(); {
+		case named == "":
+			allowed = append(allowed, o.methods()...)
+			if serves {
+				plain = &o
+			}
+		case serves && at >= 0 && named == order:
 			r.SetPathValue(name, value[:at])
 			a.serve(o, w, r)
 			return
+		default:
+			orders[named] = append(orders[named], o.methods()...)
 		}
-		if _, err := job.ParseSlotID(value); err == nil || at < 0 {
-			refuseMethod(w, r, plain)
-			return
-		}
-		problem.Write(w, fault.NotFound, fmt.Sprintf("%q names no order: want one that ends in :%s", value, strings.Join(sorted(ops), ", :")))
-		return
 	}
+	switch {
+	case mayOrder && orders[order] != nil:
+		refuseMethod(w, r, orders[order])
+	case plain != nil:
+		a.serve(*plain, w, r)
+	case mayOrder && r.Method == http.MethodPost && len(orders) > 0:
+		problem.Write(w, fault.NotFound, fmt.Sprintf("%q names no order: want one that ends in :%s", value, strings.Join(sorted(orders), ", :")))
+	default:
+		slices.Sort(allowed)
+		refuseMethod(w, r, allowed)
+	}
+}
+
+func refuseMethod(w http.ResponseWriter, r *http.Request, allowed []string) {
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	problem.Write(w, fault.MethodNotAllowed, fmt.Sprintf("method %s: want %s", r.Method, strings.Join(allowed, " or ")))
 }
 
 func (a *API) serve(o operation, w http.ResponseWriter, r *http.Request) {

@@ -29,6 +29,20 @@ type operation struct {
 	serve func(a *API, w http.ResponseWriter, r *http.Request) error
 }
 
+// order returns the name of an order: "pause" for /jobs/{job}:pause. "": the operation is none.
+func (o operation) order() string {
+	_, order, _ := strings.Cut(o.path, "}:")
+	return order
+}
+
+// methods returns the methods of the requests that the operation serves.
+func (o operation) methods() []string {
+	if o.method == http.MethodGet {
+		return []string{http.MethodGet, http.MethodHead}
+	}
+	return []string{o.method}
+}
+
 // answer is a status that an operation returns if it succeeds.
 type answer struct {
 	status  int
