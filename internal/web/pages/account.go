@@ -11,8 +11,6 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
-	"github.com/cronce-io/cronce/internal/schedule/tzdata"
-	"github.com/cronce-io/cronce/internal/web/pages/shell"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -90,13 +88,13 @@ var badness = []string{
 }
 
 // newAccount compares the slots that should exist with those that do, as cronce verify does.
-func newAccount(ctx context.Context, c *client.Client, k accountKey, calendar bool) (account, error) {
+// Its labels have the times of the zone loc.
+func newAccount(ctx context.Context, c *client.Client, k accountKey, calendar bool, loc *time.Location) (account, error) {
 	a := account{Counts: map[string]int{}, Beside: map[job.State]int{}}
 	u, err := c.Next(ctx, k.Job)
 	if err != nil {
 		return a, err
 	}
-	loc := zoneOf(k.Zone, u.Definition)
 	found, err := a.verify(ctx, c, k, u.Now)
 	if err != nil {
 		return a, err
@@ -215,17 +213,6 @@ func appendBounded[T any](all []T, most int, v T) []T {
 		all = append(all[:0], codec.Last(all, most)...)
 	}
 	return append(all, v)
-}
-
-// zoneOf returns the zone in which to show the times of a job.
-func zoneOf(choice string, d client.Definition) *time.Location {
-	p := shell.Prefs{Zone: choice, Location: time.UTC}
-	if choice != shell.ZoneJob {
-		if loc, err := tzdata.Load(choice); err == nil {
-			p.Location = loc
-		}
-	}
-	return p.In(d.Job.WithDefaults().Timezone)
 }
 
 // fewSlots is how many slots of a day fit into one row. If there are more, each hour has a row.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/schedule/words"
@@ -82,25 +83,11 @@ func (s *Site) job() shell.Page {
 		if p.Orders, err = newestOrders(r, name, u.Now); err != nil {
 			return nil, err
 		}
-		p.Account = s.account(r, name, p.Span)
+		p.Account = s.account(r, name, p.Span, loc)
 		p.Charts = []dots{newDots("How long each run took", p.Account.Value.Took), newDots("How late each slot started", p.Account.Value.Late)}
-		p.Failing = isFailing(p.Last)
+		_, p.Failing = board.Job{Recent: codec.Map(p.Last, board.NewRun)}.Failing()
 		return p, nil
 	}}
-}
-
-// isFailing reports whether one of the slots failed and none has succeeded after it, like
-// board.Job.Failing. The slots are ordered oldest first.
-func isFailing(slots []client.SlotRow) bool {
-	for _, s := range slices.Backward(slots) {
-		switch s.State {
-		case job.Succeeded:
-			return false
-		case job.Failed, job.Expired:
-			return true
-		}
-	}
-	return false
 }
 
 const (
@@ -160,10 +147,10 @@ func (p jobPage) Weekdays() []string {
 // page is sent without it, and the browser refreshes that part.
 const accountPatience = 700 * time.Millisecond
 
-func (s *Site) account(r *shell.Request, name string, sp span) board.Result[account] {
-	k := accountKey{name, sp.From, sp.To, r.Prefs.Zone}
+func (s *Site) account(r *shell.Request, name string, sp span, loc *time.Location) board.Result[account] {
+	k := accountKey{name, sp.From, sp.To, loc.String()}
 	return s.accounts.Get(r.Context(), k, plans.Later(r.News, time.Now().Add(-2*time.Second)), accountPatience, func(ctx context.Context) (account, error) {
-		return newAccount(ctx, r.Client, k, sp.Calendar)
+		return newAccount(ctx, r.Client, k, sp.Calendar, loc)
 	})
 }
 

@@ -43,8 +43,8 @@ func TestAJobIsFailingUntilASlotSucceeds(t *testing.T) {
 		{[]job.State{job.Expired, job.Missed}, true},
 		{[]job.State{job.Failed, job.Succeeded, job.Skipped}, false},
 	} {
-		rows := codec.Map(tc.states, func(s job.State) client.SlotRow { return client.SlotRow{State: s} })
-		if got := isFailing(rows); got != tc.want {
+		runs := codec.Map(tc.states, func(s job.State) board.Run { return board.Run{State: s} })
+		if _, got := (board.Job{Recent: runs}).Failing(); got != tc.want {
 			t.Errorf("%v: failing is %v", tc.states, got)
 		}
 	}

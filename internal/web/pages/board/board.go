@@ -114,7 +114,8 @@ func (b *Board) Job(name string) (Job, bool) {
 	return b.Jobs[i], true
 }
 
-func newRun(s client.SlotRow) Run {
+// NewRun returns the run of a slot.
+func NewRun(s client.SlotRow) Run {
 	r := Run{
 		ID: s.ID, State: s.State, At: s.When(), Due: s.Due, Started: s.Started, Finished: s.Finished, Node: s.Node,
 	}
@@ -234,13 +235,13 @@ const maxUnreadable = 100
 
 // merge sets Recent to the newest slots of before and rows. In a refresh, most rows are in before.
 func (j *Job) merge(before []Run, rows []client.SlotRow) {
-	rows = slices.DeleteFunc(rows, func(s client.SlotRow) bool { return slices.Contains(before, newRun(s)) })
+	rows = slices.DeleteFunc(rows, func(s client.SlotRow) bool { return slices.Contains(before, NewRun(s)) })
 	if len(rows) == 0 {
 		return
 	}
 	all := append(make([]Run, 0, len(before)+len(rows)), before...)
 	for _, s := range rows {
-		r := newRun(s)
+		r := NewRun(s)
 		if at := slices.IndexFunc(all, func(old Run) bool { return old.ID == r.ID }); at >= 0 {
 			all[at] = r
 		} else {
