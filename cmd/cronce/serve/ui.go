@@ -13,6 +13,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/attach"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/natsconn/connect"
 	"github.com/cronce-io/cronce/job"
@@ -129,10 +130,8 @@ func waitForNamespace(ctx context.Context, a *base.App, nc *connect.Conn, js jet
 			a.Log.Warn("waiting for the namespace", "error", err)
 			h.set(func() ([]replica.Check, error) { return []replica.Check{{Name: "namespace", Err: err}}, nil })
 		}
-		select {
-		case <-ctx.Done():
+		if !wire.Wait(ctx, namespacePause) {
 			return nil, context.Cause(ctx)
-		case <-time.After(namespacePause):
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -202,10 +203,8 @@ func (g gatherer) unasked(ctx context.Context) error {
 	if len(before) == 0 && !waits {
 		return nil
 	}
-	select {
-	case <-ctx.Done():
+	if !wire.Wait(ctx, recheckAfter) {
 		return context.Cause(ctx)
-	case <-time.After(recheckAfter):
 	}
 	_, survey, err := g.Examine(ctx)
 	if err != nil {
