@@ -36,17 +36,14 @@ With -o json; changed is false if the job was already paused:
 
 func pause(ctx context.Context, r base.Session, name string) error {
 	e, err := r.Client().Pause(ctx, name)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case r.Output == base.OutputJSON:
-		return r.PrintJSON(row.Paused(e))
-	case e.Changed:
-		_, err = fmt.Fprintf(r.Stdout, "paused %s\n", name)
-	default:
-		_, err = fmt.Fprintf(r.Stdout, "%s has been paused since %s\n", name, e.PausedSince().Format(time.RFC3339))
 	}
-	return err
+	text := "paused " + name
+	if !e.Changed {
+		text = name + " has been paused since " + e.PausedSince().Format(time.RFC3339)
+	}
+	return r.Print(row.Paused(e), "%s\n", text)
 }
 
 func newJobResumeCommand(a *base.App) *cobra.Command {
@@ -146,15 +143,11 @@ func release(ctx context.Context, r base.Session, name string) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case r.Output == base.OutputJSON:
-		return r.PrintJSON(row.Released(e))
-	case e.Changed:
-		_, err = fmt.Fprintf(r.Stdout, "released %s: the next node that starts with a different definition replaces this one\n", name)
-	default:
-		_, err = fmt.Fprintf(r.Stdout, "%s is not owned by an operator (owner: %s)\n", name, printable.Clip(e.Owner, base.WidestCell))
+	text := fmt.Sprintf("released %s: the next node that starts with a different definition replaces this one", name)
+	if !e.Changed {
+		text = fmt.Sprintf("%s is not owned by an operator (owner: %s)", name, printable.Clip(e.Owner, base.WidestCell))
 	}
-	return err
+	return r.Print(row.Released(e), "%s\n", text)
 }
 
 func newJobRemoveCommand(a *base.App) *cobra.Command {
@@ -182,7 +175,10 @@ With -o json, one line for each job removed:
 			return a.Open(cmd.Context(), "job rm", func(ctx context.Context, r base.Session) error {
 				var missing error
 				for _, name := range names {
-					err := removeJob(ctx, r, name)
+					err := r.JobError(ctx, name, r.Client().Remove(ctx, name, client.RemoveOptions{}))
+					if err == nil {
+						err = r.Print(row.Remove{Job: name, Removed: true}, "removed %s\n", name)
+					}
 					switch {
 					case errors.Is(err, job.ErrNotFound):
 						missing = errors.Join(missing, err)
@@ -194,11 +190,4 @@ With -o json, one line for each job removed:
 			})
 		},
 	}
-}
-
-func removeJob(ctx context.Context, r base.Session, name string) error {
-	if err := r.Client().Remove(ctx, name, client.RemoveOptions{}); err != nil {
-		return r.JobError(ctx, name, err)
-	}
-	return r.Print(row.Remove{Job: name, Removed: true}, "removed %s\n", name)
 }

@@ -25,43 +25,39 @@ const (
 	mostFollowed = 64
 )
 
-// runFollow prints the events of one job, and the output of its slots, until ctx ends.
-func runFollow(ctx context.Context, a *base.App, f watchFlags) error {
-	return a.Open(ctx, "watch", func(ctx context.Context, r base.Session) error {
-		stop := r.KeepWaiting("")
-		defer stop()
-		c, events, failed := r.Client(), make(chan job.Event), make(chan error, 1)
-		go func() {
-			failed <- f.events(ctx, r, c, func(e job.Event) error { return send(ctx, events, e) })
-		}()
-		o := &outputs{Session: r, client: c, pieces: make(chan slotOutput), followed: map[string]bool{}, ended: map[string]uint64{}, open: map[string]string{}}
-		find := time.NewTicker(findEvery)
-		defer find.Stop()
-		if err := o.find(ctx, f.job); err != nil {
+// follow prints the events of one job, and the output of its slots, until ctx ends.
+func (f watchFlags) follow(ctx context.Context, r base.Session) error {
+	c, events, failed := r.Client(), make(chan job.Event), make(chan error, 1)
+	go func() {
+		failed <- f.events(ctx, r, c, func(e job.Event) error { return send(ctx, events, e) })
+	}()
+	o := &outputs{Session: r, client: c, pieces: make(chan slotOutput), followed: map[string]bool{}, ended: map[string]uint64{}, open: map[string]string{}}
+	find := time.NewTicker(findEvery)
+	defer find.Stop()
+	if err := o.find(ctx, f.job); err != nil {
+		return err
+	}
+	for {
+		var err error
+		select {
+		case err = <-failed:
+			return err
+		case e := <-events:
+			if state := job.State(e.Kind); e.ID != "" && e.Attempt > 0 && (state.Final() || state == job.Retrying) {
+				o.follow(ctx, e.ID, e.Fence)
+			}
+			if e.Kind != job.EventOutput {
+				err = f.print(r, e)
+			}
+		case p := <-o.pieces:
+			err = o.print(p)
+		case <-find.C:
+			err = o.find(ctx, f.job)
+		}
+		if err != nil {
 			return err
 		}
-		for {
-			var err error
-			select {
-			case err = <-failed:
-				return err
-			case e := <-events:
-				if state := job.State(e.Kind); e.ID != "" && e.Attempt > 0 && (state.Final() || state == job.Retrying) {
-					o.follow(ctx, e.ID, e.Fence)
-				}
-				if e.Kind != job.EventOutput && f.selects(e) {
-					err = a.Print(e, "%s\n", eventLine(e))
-				}
-			case p := <-o.pieces:
-				err = o.print(p)
-			case <-find.C:
-				err = o.find(ctx, f.job)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	})
+	}
 }
 
 // send sends v, unless ctx ends first.

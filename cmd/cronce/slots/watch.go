@@ -69,10 +69,14 @@ peer is the node that was declared dead, or whose slot was taken over:
 			if err := f.check(); err != nil {
 				return err
 			}
-			if f.output {
-				return runFollow(cmd.Context(), a, f)
-			}
-			return runWatch(cmd.Context(), a, f)
+			return a.Open(cmd.Context(), "watch", func(ctx context.Context, r base.Session) error {
+				stop := r.KeepWaiting("")
+				defer stop()
+				if f.output {
+					return f.follow(ctx, r)
+				}
+				return f.events(ctx, r, r.Client(), func(e job.Event) error { return f.print(r, e) })
+			})
 		}),
 	}
 	cmd.Flags().StringVar(&f.job, "job", "", "print only events of this `job`")
@@ -99,20 +103,6 @@ func (f watchFlags) check() error {
 	return base.OneOf("--kind", codec.Strings(exchange.Kinds()...), f.kinds...)
 }
 
-// runWatch prints events until ctx ends.
-func runWatch(ctx context.Context, a *base.App, f watchFlags) error {
-	return a.Open(ctx, "watch", func(ctx context.Context, r base.Session) error {
-		stop := r.KeepWaiting("")
-		defer stop()
-		return f.events(ctx, r, r.Client(), func(e job.Event) error {
-			if !f.selects(e) {
-				return nil
-			}
-			return a.Print(e, "%s\n", eventLine(e))
-		})
-	})
-}
-
 // events calls each with every event from now on, or with --orders from the first that is
 // kept, until ctx ends.
 func (f watchFlags) events(ctx context.Context, r base.Session, c *client.Client, each func(job.Event) error) (err error) {
@@ -136,6 +126,14 @@ func (f watchFlags) events(ctx context.Context, r base.Session, c *client.Client
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// print prints the event if the flags select it.
+func (f watchFlags) print(r base.Session, e job.Event) error {
+	if !f.selects(e) {
+		return nil
+	}
+	return r.Print(e, "%s\n", eventLine(e))
 }
 
 // selects reports whether the event is to be printed. Output is printed only with --kind output.
