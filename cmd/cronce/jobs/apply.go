@@ -141,12 +141,14 @@ func printApplied(r base.Session, report []client.Applied, dryRun bool) error {
 		return base.PrintLines(r.App, slices.Values(rows))
 	}
 	out := bufio.NewWriter(r.Stdout)
+	var newest uint64 // revision that the report was computed from
 	for i, applied := range rows {
 		printChange(out, applied, report[i])
+		newest = max(newest, report[i].Revision)
 	}
 	fmt.Fprintln(out, applySummary(rows))
 	if dryRun {
-		fmt.Fprintf(out, "nothing was written; to apply exactly this, add --revision %d\n", lastRevision(report))
+		fmt.Fprintf(out, "nothing was written; to apply exactly this, add --revision %d\n", newest)
 	}
 	return out.Flush()
 }
@@ -239,12 +241,4 @@ func applySummary(rows []row.Apply) string {
 		}
 	}
 	return strings.Join(words, ", ")
-}
-
-// lastRevision is the newest revision that the report was computed from.
-func lastRevision(report []client.Applied) (last uint64) {
-	for _, d := range report {
-		last = max(last, d.Revision)
-	}
-	return last
 }

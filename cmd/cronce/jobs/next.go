@@ -53,7 +53,7 @@ With -o json it prints one line for each slot, and with -f also the job's name:
 				return err
 			}
 			now := a.Now()
-			return printNext(a, schedules.slots(f, f.after(now)), f, now)
+			return printNext(a, schedules.slots(f, cmp.Or(f.from.Time, now)), f, now)
 		},
 	}
 	flags := cmd.Flags()
@@ -95,14 +95,6 @@ func (f nextFlags) checkCount() error {
 		return fmt.Errorf("invalid --count %d: must be at least 1", f.count)
 	}
 	return nil
-}
-
-// after returns --from, which is now by default.
-func (f nextFlags) after(now time.Time) time.Time {
-	if f.from.IsZero() {
-		return now
-	}
-	return f.from.Time
 }
 
 // namedSchedule is a schedule with the name of its job. The name is empty for a SPEC.

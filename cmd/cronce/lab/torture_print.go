@@ -77,7 +77,9 @@ func printTorture(a *base.App, f tortureFlags, r torture.Report) error {
 	}
 	var err error
 	if a.Output == base.OutputJSON {
-		err = printTortureJSON(a, summary, r)
+		if err = base.PrintLines(a, slices.Values(r.Violations)); err == nil {
+			err = a.PrintJSON(summary)
+		}
 	} else {
 		err = printTortureText(a, summary, r)
 	}
@@ -91,13 +93,6 @@ func printTorture(a *base.App, f tortureFlags, r torture.Report) error {
 		return fmt.Errorf("%w: inconclusive: there were no %s", base.ErrFound, strings.Join(r.Inconclusive, " and no "))
 	}
 	return nil
-}
-
-func printTortureJSON(a *base.App, summary tortureSummary, r torture.Report) error {
-	if err := base.PrintLines(a, slices.Values(r.Violations)); err != nil {
-		return err
-	}
-	return a.PrintJSON(summary)
 }
 
 func printTortureText(a *base.App, summary tortureSummary, r torture.Report) error {

@@ -47,13 +47,19 @@ With -o json it prints one line:
 			if err != nil {
 				return err
 			}
-			h.set(serverHealth(srv))
+			h.set(func() ([]replica.Check, error) {
+				return []replica.Check{{Name: "JetStream", Err: srv.Ready()}}, srv.Live()
+			})
 			stopMetrics, err := serveMetrics(a, metricsAddr, &h, serverMetrics{srv})
 			if err != nil {
 				return errors.Join(err, srv.Close())
 			}
 			defer stopMetrics()
-			if err := printServer(a, srv); err != nil {
+			row := struct {
+				URL   string `json:"url"`
+				Store string `json:"store"`
+			}{srv.URL(), srv.Store()}
+			if err := a.Print(row, "url    %s\nstore  %s\n", row.URL, row.Store); err != nil {
 				return err
 			}
 			<-cmd.Context().Done()
@@ -64,14 +70,6 @@ With -o json it prints one line:
 	cmd.Flags().StringVar(&listen, "listen", embed.DefaultListen, "`address` to listen on; port 0 is any free one")
 	cmd.Flags().StringVar(&metricsAddr, "metrics-addr", "", metricsAddrHelp)
 	return cmd
-}
-
-func printServer(a *base.App, srv *embed.Server) error {
-	row := struct {
-		URL   string `json:"url"`
-		Store string `json:"store"`
-	}{srv.URL(), srv.Store()}
-	return a.Print(row, "url    %s\nstore  %s\n", row.URL, row.Store)
 }
 
 // serverMetrics measures an embedded server.
@@ -101,10 +99,4 @@ func (m serverMetrics) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(serverSlow, prometheus.CounterValue, float64(s.SlowConsumers))
 	ch <- prometheus.MustNewConstMetric(serverMessages, prometheus.GaugeValue, float64(s.Messages))
 	ch <- prometheus.MustNewConstMetric(serverBytes, prometheus.GaugeValue, float64(s.Bytes))
-}
-
-func serverHealth(srv *embed.Server) func() ([]replica.Check, error) {
-	return func() ([]replica.Check, error) {
-		return []replica.Check{{Name: "JetStream", Err: srv.Ready()}}, srv.Live()
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
@@ -111,7 +112,7 @@ func (c *check) queue(q space.Queue, jobs []string) {
 	case c.Full != "": // heartbeats are not stored either, so the workers may live
 	case len(workers) > 0:
 		if slices.Contains(c.Unasked, q.Name) {
-			c.add(Warning, "unasked", about, fmt.Sprintf("%d slots wait, and its workers are idle and do not ask for them: %s", q.Waiting+q.Fired, few(names(workers))),
+			c.add(Warning, "unasked", about, fmt.Sprintf("%d slots wait, and its workers are idle and do not ask for them: %s", q.Waiting+q.Fired, few(codec.Map(workers, func(n exchange.Node) string { return n.Name }))),
 				"the slots wait, and expire", "look at the workers' logs: the service that they run the slots on may not be ready (ready: in jobs.yaml)")
 		}
 	case q.Waiting > 0:
@@ -181,13 +182,6 @@ func (c *check) jobs() {
 			"its slots are released again and again until they expire",
 			"start a worker that has a handler for it, or "+c.cronce("job pause "+unhandled[0])+", or "+c.cronce("job rm "+unhandled[0]))
 	}
-}
-
-func names(nodes []exchange.Node) (all []string) {
-	for _, n := range nodes {
-		all = append(all, n.Name)
-	}
-	return all
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
