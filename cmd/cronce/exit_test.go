@@ -108,9 +108,9 @@ func TestFailures(t *testing.T) {
 	for args, says := range map[string]string{
 		"slot ls":                              "nothing answers on " + unreachable + "; try: cronce run -f jobs.yaml, or --server URL",
 		"setup":                                "nothing answers on " + unreachable,
-		"node ls --server " + unreachable:      "nothing answers on nats://" + unreachable,
+		"node ls --server " + unreachable:      "nothing answers on nats://" + unreachable + "; try: start that server, or name another",
 		"job ls --server " + plain.ClientURL(): "runs without JetStream",
-		"job ls --server nats://u:secret@" + locked.Addr().String(): "refuses the credentials",
+		"job ls --server nats://u:secret@" + locked.Addr().String(): "Authorization Violation; try: --creds FILE, ",
 		"server --listen 127.0.0.1:0 --store " + file + "/store":    "cannot use store " + file,
 		"server --listen " + taken + " --store " + t.TempDir():      taken + " is in use by something that",
 	} {

@@ -210,13 +210,17 @@ func (a *App) joinOrStart(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// ConnectError marks wrong usage, and suggests how to start or name a server.
+// ConnectError marks wrong usage, and suggests how to start or name a server, or a login.
 func ConnectError(err error, target connect.Target) error {
-	if errors.Is(err, job.ErrInvalid) {
+	switch {
+	case errors.Is(err, job.ErrInvalid):
 		return Usage(err)
-	}
-	if target.Local() && errors.Is(err, nats.ErrNoServers) {
+	case errors.Is(err, nats.ErrNoServers) && target.Local():
 		return Try(err, "cronce run -f jobs.yaml, or --server URL")
+	case errors.Is(err, nats.ErrNoServers):
+		return Try(err, "start that server, or name another one with --server or --context")
+	case errors.Is(err, nats.ErrAuthorization):
+		return Try(err, "--creds FILE, --nkey FILE, --user NAME with CRONCE_PASSWORD, or --context NAME")
 	}
 	return err
 }
