@@ -209,7 +209,11 @@ func (n *Node) beat(ctx context.Context) error {
 		n.failed = err
 		n.mu.Unlock()
 		n.cfg.Failed()
-		n.cfg.Logger.Warn("heartbeat failed", "node", n.cfg.Name, "error", err)
+		log := n.cfg.Logger.With("node", n.cfg.Name, "error", err)
+		if errors.Is(err, job.ErrDenied) {
+			log = log.With("fix", "give the login what this prints: cronce auth producer worker")
+		}
+		log.Warn("heartbeat failed")
 	}
 	return nil
 }

@@ -1,10 +1,13 @@
 package node_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -100,13 +103,17 @@ func bootClock() func() time.Duration {
 	return func() time.Duration { return time.Hour + time.Since(start) }
 }
 
+func config(b *bucket, name string, boot func() time.Duration) node.Config {
+	return node.Config{
+		Store: b, Record: func() exchange.Node { return exchange.Node{} }, Name: name, Started: time.Now(), Lease: lease, Boot: boot,
+		Acknowledged: func(uint64, time.Duration, time.Duration) {}, Failed: func() {}, Pause: func() time.Duration { return beatin },
+	}
+}
+
 // start runs a node until ctx ends.
 func start(t *testing.T, ctx context.Context, b *bucket, name string, boot func() time.Duration) (n *node.Node, ended <-chan error) {
 	t.Helper()
-	n = node.New(node.Config{
-		Store: b, Record: func() exchange.Node { return exchange.Node{} }, Name: name, Started: time.Now(), Lease: lease, Boot: boot,
-		Acknowledged: func(uint64, time.Duration, time.Duration) {}, Failed: func() {}, Pause: func() time.Duration { return beatin },
-	})
+	n = node.New(config(b, name, boot))
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
 	t.Cleanup(func() { n.Lose(errors.New("the test is over")) })
@@ -115,6 +122,25 @@ func start(t *testing.T, ctx context.Context, b *bucket, name string, boot func(
 
 func peers(b *bucket, boot func() time.Duration) *node.Peers {
 	return node.NewPeers(node.PeersConfig{Store: b, Lease: lease, Now: time.Now, Boot: boot})
+}
+
+func TestAHeartbeatThatIsNotPermittedIsLoggedWithTheCommandThatHelps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket()
+		b.refuse = true
+		var log bytes.Buffer
+		cfg := config(b, "A", bootClock())
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		ctx, stop := context.WithTimeout(t.Context(), 3*beatin)
+		defer stop()
+		n := node.New(cfg)
+		_ = n.Run(ctx)
+		n.Lose(errors.New("the test is over"))
+		if !strings.Contains(log.String(), `msg="heartbeat failed" node=A error="not permitted`) || !strings.Contains(log.String(), "cronce auth producer worker") {
+			t.Errorf("the node logs %s", &log)
+		}
+	})
 }
 
 func TestANodeIsNotTrustedBeforeItsFirstHeartbeatIsAcknowledged(t *testing.T) {
