@@ -279,8 +279,12 @@ func TestEachFinding(t *testing.T) {
 			f.job("mail", func(e *plans.Entry) { e.Job.Queue, e.Paused = "mail", true })
 		}, "", ""},
 		"a queue with slots and without workers": {func(f *Facts) {
+			f.job("mail", func(e *plans.Entry) { e.Job.Queue, e.Paused = "mail", true })
 			f.Survey.Queues = append(f.Survey.Queues, space.Queue{Name: "mail", Waiting: 3})
-		}, "worker warning queue mail", "3 slots wait"},
+		}, "worker warning queue mail", "3 slots wait, and no live node works on it"},
+		"a queue with slots and without jobs": {func(f *Facts) {
+			f.Survey.Queues = append(f.Survey.Queues, space.Queue{Name: "mail", Waiting: 3})
+		}, "worker warning queue mail", "no job uses it any more"},
 		"fired triggers that its workers do not take": {func(f *Facts) {
 			f.Survey.Queues[0].Fired, f.Survey.Queues[0].Timers = 4, nil
 		}, "fired warning queue " + healthy().Survey.Queues[0].Name, "no worker of the queue takes them"},
@@ -290,6 +294,10 @@ func TestEachFinding(t *testing.T) {
 		"a queue that no job uses": {func(f *Facts) {
 			f.Survey.Queues = append(f.Survey.Queues, space.Queue{Name: "old", Slots: &jetstream.ConsumerInfo{}})
 		}, "unused note queue old", "nats consumer rm cronce_slots old"},
+		"a queue that only a paused job uses": {func(f *Facts) {
+			f.job("mail", func(e *plans.Entry) { e.Job.Queue, e.Paused = "mail", true })
+			f.Survey.Queues = append(f.Survey.Queues, space.Queue{Name: "mail", Slots: &jetstream.ConsumerInfo{}})
+		}, "", ""},
 		"workers that ask for nothing": {func(f *Facts) { f.Unasked = []string{"default"} }, "unasked warning queue default", "w1, w2"},
 		"a queue that is paused on the server": {func(f *Facts) {
 			f.Survey.Queues[0].Timers = &jetstream.ConsumerInfo{Stream: "cronce_timers", Name: "default", NumWaiting: 1, Paused: true, PauseRemaining: time.Hour}

@@ -82,30 +82,32 @@ func (c *check) nodes() {
 
 // queues checks that the slots of each queue are taken.
 func (c *check) queues() {
-	wanted := map[string][]string{}
+	wanted := map[string][]string{} // the jobs that may get more slots
+	used := map[string]bool{}
 	for _, e := range c.Jobs {
+		queue := e.Job.WithDefaults().Queue
+		used[queue] = true
 		if c.active(e) {
-			queue := e.Job.WithDefaults().Queue
 			wanted[queue] = append(wanted[queue], e.Job.Name)
 		}
 	}
 	known := map[string]bool{}
 	for _, q := range c.Survey.Queues {
 		known[q.Name] = true
-		c.queue(q, wanted[q.Name])
+		c.queue(q, wanted[q.Name], used[q.Name])
 		c.paused("queue "+q.Name, q.Slots)
 		c.paused("queue "+q.Name, q.Timers)
 		c.pressure(q)
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if !known[name] {
-			c.queue(space.Queue{Name: name}, wanted[name])
+			c.queue(space.Queue{Name: name}, wanted[name], true)
 		}
 	}
 }
 
-// queue checks one queue, which the named jobs use.
-func (c *check) queue(q space.Queue, jobs []string) {
+// queue checks one queue. jobs are its jobs that may get more slots, and used reports whether it has any job.
+func (c *check) queue(q space.Queue, jobs []string, used bool) {
 	about, workers := "queue "+q.Name, c.workers(q.Name)
 	run := "start a worker that has handlers for them: " + c.cronce("run --queue "+q.Name+" -f jobs.yaml")
 	switch {
@@ -115,11 +117,14 @@ func (c *check) queue(q space.Queue, jobs []string) {
 			c.add(Warning, "unasked", about, fmt.Sprintf("%d slots wait, and its workers are idle and do not ask for them: %s", q.Waiting+q.Fired, few(codec.Map(workers, func(n exchange.Node) string { return n.Name }))),
 				"the slots wait, and expire", "look at the workers' logs: the service that they run the slots on may not be ready (ready: in jobs.yaml)")
 		}
+	case q.Waiting > 0 && !used: // its jobs were moved to other queues, or removed
+		c.add(Warning, "worker", about, fmt.Sprintf("%d slots wait, no live node works on it, and no job uses it any more", q.Waiting),
+			"those that have not run in another queue expire", "start a worker until nothing waits: "+c.cronce("run --queue "+q.Name+" -f jobs.yaml"))
 	case q.Waiting > 0:
 		c.add(Warning, "worker", about, fmt.Sprintf("%d slots wait, and no live node works on it", q.Waiting), "they wait, and expire", run)
 	case len(jobs) > 0:
 		c.add(Warning, "worker", about, "no live node works on it; its jobs: "+few(jobs), "their slots will wait, and expire", run)
-	case q.Fired == 0 && q.Slots != nil:
+	case q.Fired == 0 && q.Slots != nil && !used:
 		c.add(Note, "unused", about, "no node works on it, nothing waits in it, and no job uses it", "",
 			fmt.Sprintf("if you do not need it any more: nats consumer rm %s_slots %s", c.Namespace, q.Name))
 	}
