@@ -148,7 +148,8 @@ func (s *server) handler(o order) micro.Handler {
 	})
 }
 
-// answer sends a value or an error. It shortens a page to what fits into a message.
+// answer sends a value or an error. It shortens a page to what fits into a message. It does not use the methods of r,
+// which note a failure for the statistics of the service: by then the service may be reading that.
 func (s *server) answer(r micro.Request, value any, err error) {
 	var data []byte
 	if p, ok := value.(interface{ fit(int64) (any, error) }); ok && err == nil {
@@ -160,12 +161,11 @@ func (s *server) answer(r micro.Request, value any, err error) {
 	if err == nil && int64(len(data)) > s.conn.MaxPayload() {
 		err = fmt.Errorf("the answer has %d bytes, more than the NATS server accepts: ask for less", len(data))
 	}
+	m := &nats.Msg{Subject: r.Reply(), Data: data}
 	if err != nil {
-		err = r.Error(strconv.Itoa(fault.Of(err).Status), line(err), nil)
-	} else {
-		err = r.Respond(data)
+		m.Data, m.Header = nil, nats.Header{micro.ErrorHeader: {line(err)}, micro.ErrorCodeHeader: {strconv.Itoa(fault.Of(err).Status)}}
 	}
-	if err != nil {
+	if err := s.conn.PublishMsg(m); err != nil {
 		s.log.Debug("answer not sent", "subject", r.Subject(), "error", err)
 	}
 }
