@@ -169,17 +169,14 @@ func (r *Replica) Joined(ctx context.Context, names ...string) error {
 func (r *Replica) applyAdded(ctx context.Context) {
 	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(maxAddedRetry), backoff.WithMaxElapsedTime(0))
 	for ctx.Err() == nil {
-		jobs, edits, done := r.added.get()
-		if len(jobs)+len(edits) == 0 {
+		any, err := r.applyWaiting(ctx)
+		switch {
+		case !any:
 			retry.Reset()
 			select {
 			case <-r.added.notify:
 			case <-ctx.Done():
 			}
-			continue
-		}
-		err := r.applyBoth(ctx, jobs, edits, done)
-		switch {
 		case err == nil, ctx.Err() != nil:
 		case isGone(err):
 			r.setUpAgain(ctx)
@@ -195,13 +192,21 @@ func (r *Replica) applyAdded(ctx context.Context) {
 	}
 }
 
+// applyWaiting applies the jobs that wait, and reports whether there were any.
+func (r *Replica) applyWaiting(ctx context.Context) (any bool, err error) {
+	run := r.applied.begin()
+	defer r.applied.end(run)
+	jobs, edits, done := r.added.get()
+	return len(jobs)+len(edits) > 0, r.applyBoth(ctx, run, jobs, edits, done)
+}
+
 // applyBoth applies the jobs and the edits, and calls done with those that are in the registry. If the
 // jobs together fail, it applies each by itself, so that none waits for one that the registry refuses. Each
 // edit is applied by itself from the first: one that is written must not be written again because another
 // one fails, since it would then revert a later edit.
-func (r *Replica) applyBoth(ctx context.Context, jobs []job.Job, edits []addedJob, done func(...job.Job)) error {
+func (r *Replica) applyBoth(ctx context.Context, run *applyRun, jobs []job.Job, edits []addedJob, done func(...job.Job)) error {
 	apply := func(replaces []string, jobs ...job.Job) error {
-		err := (&applying{Replica: r, replaces: replaces}).run(ctx, jobs)
+		err := (&applying{Replica: r, applyRun: run, replaces: replaces}).run(ctx, jobs)
 		if err == nil {
 			done(jobs...)
 		}

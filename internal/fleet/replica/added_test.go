@@ -97,7 +97,7 @@ func TestAddedJobIsInTheRegistryWhenItIsDone(t *testing.T) {
 	r.Add(job.Job{Name: "sync", Schedule: "@hourly"})
 	jobs, edits, _ := r.added.get()
 	var written []job.Job
-	if err := r.applyBoth(t.Context(), jobs, edits, func(jobs ...job.Job) { written = append(written, jobs...) }); err != nil {
+	if err := r.applyBoth(t.Context(), r.applied.begin(), jobs, edits, func(jobs ...job.Job) { written = append(written, jobs...) }); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := store.Jobs().Read(t.Context(), "sync"); err != nil || len(written) != 1 {
@@ -123,7 +123,7 @@ func TestAddedJobDoesNotWaitForOneThatTheRegistryRefuses(t *testing.T) {
 	store := smallStore(t)
 	r := New(Config{Store: store, Owner: plans.OwnerCode})
 	var written []string
-	err := r.applyBoth(t.Context(), []job.Job{large, {Name: "sync", Schedule: "@hourly"}}, nil, func(jobs ...job.Job) {
+	err := r.applyBoth(t.Context(), r.applied.begin(), []job.Job{large, {Name: "sync", Schedule: "@hourly"}}, nil, func(jobs ...job.Job) {
 		for _, j := range jobs {
 			written = append(written, j.Name)
 		}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/cronce-io/cronce/internal/core/plans"
@@ -14,6 +15,26 @@ type appliedJobs struct {
 	mu     sync.Mutex
 	byName map[string]appliedJob
 	added  chan struct{} // closed when a job is applied; nil: no goroutine waits
+	runs   []*applyRun   // in flight
+}
+
+// applyRun are the jobs that were dropped since some jobs were about to be applied. The answer to their
+// writes may come after that.
+type applyRun struct{ dropped map[string]bool }
+
+// begin begins a run. Call it before you take the list of jobs to apply, and end after the last put.
+func (l *appliedJobs) begin() *applyRun {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	run := &applyRun{dropped: map[string]bool{}}
+	l.runs = append(l.runs, run)
+	return run
+}
+
+func (l *appliedJobs) end(run *applyRun) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.runs = slices.DeleteFunc(l.runs, func(r *applyRun) bool { return r == run })
 }
 
 type appliedJob struct {
@@ -22,9 +43,9 @@ type appliedJob struct {
 	revision uint64 // of that definition
 }
 
-// put records that the replica has applied ours. stored is the definition that the registry has
-// since then, and revision its revision.
-func (l *appliedJobs) put(ours, stored job.Job, revision uint64) {
+// put records that the run has applied ours, unless that job was dropped meanwhile. stored is the
+// definition that the registry has since then, and revision its revision.
+func (l *appliedJobs) put(run *applyRun, ours, stored job.Job, revision uint64) {
 	a := appliedJob{revision: revision}
 	var err1, err2 error
 	a.ours, err1 = ours.Hash()
@@ -34,6 +55,9 @@ func (l *appliedJobs) put(ours, stored job.Job, revision uint64) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if run.dropped[ours.Name] {
+		return
+	}
 	if l.byName == nil {
 		l.byName = map[string]appliedJob{}
 	}
@@ -60,10 +84,15 @@ func (l *appliedJobs) missing(names []string) (name string, added <-chan struct{
 	return "", nil
 }
 
-func (l *appliedJobs) drop(name string) {
+func (l *appliedJobs) drop(names ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.byName, name)
+	for _, name := range names {
+		delete(l.byName, name)
+		for _, run := range l.runs {
+			run.dropped[name] = true
+		}
+	}
 }
 
 // noteReplaced notes that the registry has the definition e. It returns true if e is a later

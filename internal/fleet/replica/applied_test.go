@@ -26,7 +26,7 @@ func TestAnotherContentIsReportedOnce(t *testing.T) {
 	if applied.noteReplaced(entry(theirs, 9)) || applied.isRemoved(plans.RegistryEvent{Name: "report", Deleted: true, Revision: 9}) {
 		t.Error("the replica reports a job that it has not applied")
 	}
-	applied.put(ours, ours, 10)
+	applied.put(&applyRun{}, ours, ours, 10)
 	for _, step := range []struct {
 		what string
 		plans.Entry
@@ -47,7 +47,7 @@ func TestAnotherContentIsReportedOnce(t *testing.T) {
 		}
 	}
 	// What Apply has reported is not reported again.
-	applied.put(ours, third, 20)
+	applied.put(&applyRun{}, ours, third, 20)
 	if applied.noteReplaced(entry(third, 21)) || !applied.noteReplaced(entry(theirs, 22)) {
 		t.Error("after another Apply the wrong definition is reported")
 	}
@@ -63,9 +63,9 @@ func TestOwnWriteIsNoDefinitionOfAnotherNode(t *testing.T) {
 	before, mine := job.Job{Name: "report", Schedule: "0 7 * * *"}, job.Job{Name: "report", Schedule: "0 8 * * *"}
 	var log strings.Builder
 	r := &Replica{identity: "a-1", log: slog.New(slog.NewTextHandler(&log, nil))}
-	r.applied.put(before, before, 10)
+	r.applied.put(&applyRun{}, before, before, 10)
 	r.logReplaced(plans.Entry{Definition: plans.Definition{Job: mine, Node: "a-1"}, Revision: 11})
-	r.applied.put(mine, mine, 11)
+	r.applied.put(&applyRun{}, mine, mine, 11)
 	if log.String() != "" {
 		t.Errorf("log:\n%s", &log)
 	}
@@ -158,4 +158,73 @@ func TestAReadThatTakesLongerThanItsFirstLimitIsFinished(t *testing.T) {
 			t.Errorf("%v after %d reports, want 2 of them and the answer", err, n)
 		}
 	})
+}
+
+// The answer to the write may come after the job was dropped.
+func TestAJobThatIsDroppedWhileItIsAppliedIsNotComparedWithLaterDefinitions(t *testing.T) {
+	t.Parallel()
+	r, log := loggingReplica(t)
+	hourly, daily := job.Job{Name: "sync", Schedule: "@hourly"}, job.Job{Name: "sync", Schedule: "@daily"}
+	r.Add(hourly)
+	run := r.applied.begin()
+	jobs, edits, done := r.added.get()
+	r.Drop("sync")
+	if err := r.applyBoth(t.Context(), run, jobs, edits, done); err != nil {
+		t.Fatal(err)
+	}
+	r.applied.end(run)
+	r.noteForeign(daily)
+	if log.String() != "" {
+		t.Errorf("log:\n%s", log)
+	}
+	r.Add(daily)
+	if name, _ := r.applied.missing([]string{"sync"}); name == "" {
+		t.Error("the job counts as applied although only the dropped one was")
+	}
+	if any, err := r.applyWaiting(t.Context()); !any || err != nil {
+		t.Fatal(any, err)
+	}
+	if name, _ := r.applied.missing([]string{"sync"}); name != "" {
+		t.Error("the job that was added after the drop does not count as applied")
+	}
+	if n := len(r.applied.runs); n > 0 {
+		t.Errorf("%d runs have not ended", n)
+	}
+}
+
+func TestAJobThatAReloadHasRemovedIsNotComparedWithLaterDefinitions(t *testing.T) {
+	t.Parallel()
+	r, log := loggingReplica(t)
+	hourly, daily := job.Job{Name: "sync", Schedule: "@hourly"}, job.Job{Name: "sync", Schedule: "@daily"}
+	kept := job.Job{Name: "kept", Schedule: "@hourly"}
+	for _, jobs := range [][]job.Job{{hourly, kept}, {kept}} {
+		if err := r.Apply(t.Context(), jobs, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.noteForeign(daily)
+	if log.String() != "" {
+		t.Errorf("log:\n%s", log)
+	}
+	kept.Schedule = "@daily"
+	if r.noteForeign(kept); !strings.Contains(log.String(), "job=kept") {
+		t.Errorf("the definition of another node for a job that was kept is not reported:\n%s", log)
+	}
+}
+
+// loggingReplica returns a replica that does not run, and its log.
+func loggingReplica(t *testing.T) (*Replica, *strings.Builder) {
+	t.Helper()
+	store, err := kv.Open(t.Context(), natstest.Run(t).JetStream(), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &strings.Builder{}
+	return New(Config{Store: store, Owner: plans.OwnerCode, Logger: slog.New(slog.NewTextHandler(log, nil))}), log
+}
+
+// noteForeign notes that another node has stored the job, and then removed it.
+func (r *Replica) noteForeign(j job.Job) {
+	r.noteRegistry(plans.RegistryEvent{Name: j.Name, Revision: 1000, Entry: plans.Entry{Definition: plans.Definition{Job: j, Node: "b-1"}, Revision: 1000}})
+	r.noteRegistry(plans.RegistryEvent{Name: j.Name, Revision: 1001, Deleted: true})
 }

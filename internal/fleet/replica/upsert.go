@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,10 +50,20 @@ const (
 // because another replica has written the job meanwhile, the job is read again at the leader and
 // goes to the next round.
 func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
+	run := r.applied.begin()
+	defer r.applied.end(run)
+	left := map[string]bool{}
 	r.mu.Lock()
+	for _, j := range r.jobs {
+		left[j.Name] = true
+	}
 	r.jobs = slices.Clone(jobs)
 	r.mu.Unlock()
-	return (&applying{Replica: r, force: force}).run(ctx, jobs)
+	for _, j := range jobs {
+		delete(left, j.Name)
+	}
+	r.applied.drop(slices.Collect(maps.Keys(left))...)
+	return (&applying{Replica: r, applyRun: run, force: force}).run(ctx, jobs)
 }
 
 func (a *applying) run(ctx context.Context, jobs []job.Job) error {
@@ -83,6 +94,8 @@ func (a *applying) run(ctx context.Context, jobs []job.Job) error {
 // applying is one call of Apply.
 type applying struct {
 	*Replica
+	*applyRun
+
 	force bool
 
 	// replaces are the hashes of stored definitions that the jobs replace as with force.
@@ -171,7 +184,7 @@ func (a *applying) readLeader(ctx context.Context, jobs []pendingJob) (readable 
 				t.old = nil // deleted: the new entry replaces the deletion marker at its revision
 			case exchange.IsUnreadable(err):
 				t.unreadable = true
-				a.applied.put(t.ours, t.ours, t.revision)
+				a.applied.put(a.applyRun, t.ours, t.ours, t.revision)
 				a.log.Error("the stored definition of this job cannot be read, and is left as it is", "job", t.ours.Name, "error", err)
 			case err != nil:
 				return fmt.Errorf("job %s: %w", t.ours.Name, err)
@@ -304,7 +317,7 @@ func (a *applying) leave(t pendingJob, change plans.Change) {
 // revision its revision.
 func (a *applying) note(ours, stored job.Job, revision uint64) {
 	a.done.Add(1)
-	a.applied.put(ours, stored, revision)
+	a.applied.put(a.applyRun, ours, stored, revision)
 	if e, ok := a.view.Entry(ours.Name); ok { // the watch may have been faster
 		a.logReplaced(e)
 	}
