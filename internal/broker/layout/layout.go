@@ -129,11 +129,12 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s has %s %s, not %s", d.Where, d.Field, d.Found, d.Want)
 }
 
-// Values of Difference.Field for the differences that nodes tolerate.
+// Values of Difference.Field. Nodes tolerate the first three.
 const (
-	FieldRollup  = "roll-up and purge"
-	FieldBatches = "atomic batches"
-	FieldOrders  = "kept orders"
+	FieldRollup   = "roll-up and purge"
+	FieldBatches  = "atomic batches"
+	FieldOrders   = "kept orders"
+	FieldReplicas = "replicas"
 )
 
 // Differences returns how the configuration of an existing stream differs from the wanted one. It
@@ -189,7 +190,7 @@ func Differences(found, want jetstream.StreamConfig) []Difference {
 		check("duplicate window", found.Duplicates, want.Duplicates, func(c *jetstream.StreamConfig) { c.Duplicates = want.Duplicates })
 	}
 	if want.Replicas != 0 {
-		check("replicas", found.Replicas, want.Replicas, func(c *jetstream.StreamConfig) { c.Replicas = want.Replicas })
+		check(FieldReplicas, found.Replicas, want.Replicas, func(c *jetstream.StreamConfig) { c.Replicas = want.Replicas })
 	}
 	return all
 }

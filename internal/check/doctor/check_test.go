@@ -198,10 +198,20 @@ func TestEachFinding(t *testing.T) {
 		}, "replicas note ", "single server"},
 		"two replicas":              {func(f *Facts) { f.stream("cronce_slots").Config.Replicas = 2 }, "replicas warning ", "no more failures"},
 		"a replica that is offline": {func(f *Facts) { f.stream("cronce_slots").Cluster.Replicas[1].Offline = true }, "replica warning server n3", "cronce_slots"},
-		"a replica that lags":       {func(f *Facts) { f.stream("cronce_slots").Cluster.Replicas[0].Current = false }, "replica warning server n2", ""},
-		"a stream nearly full":      {func(f *Facts) { f.stream("cronce_slots").State.Bytes = 800 }, "limit warning stream cronce_slots", "800 of at most 1000"},
-		"a stream full":             {func(f *Facts) { f.stream("cronce_slots").State.Bytes = 950 }, "limit error stream cronce_slots", ""},
-		"a stream not so full":      {func(f *Facts) { f.stream("cronce_slots").State.Bytes = 799 }, "", ""},
+		"a replica whose server was removed": {func(f *Facts) {
+			f.stream("cronce_slots").Cluster.Replicas = f.stream("cronce_slots").Cluster.Replicas[:1]
+		}, "replica warning ", "fewer copies than configured exist of cronce_slots (2 of 3)"},
+		"replicas of a cluster on a single server": {func(f *Facts) {
+			f.Survey.Cluster = ""
+			for _, s := range f.Survey.Streams {
+				s.Config.Replicas, s.Cluster = 3, nil
+			}
+			f.Survey.Differences = []layout.Difference{{Where: "bucket cronce_jobs", Field: layout.FieldReplicas, Found: "1", Want: "3"}}
+		}, "layout error bucket cronce_jobs", "cronce setup --replicas 1"},
+		"a replica that lags":  {func(f *Facts) { f.stream("cronce_slots").Cluster.Replicas[0].Current = false }, "replica warning server n2", ""},
+		"a stream nearly full": {func(f *Facts) { f.stream("cronce_slots").State.Bytes = 800 }, "limit warning stream cronce_slots", "800 of at most 1000"},
+		"a stream full":        {func(f *Facts) { f.stream("cronce_slots").State.Bytes = 950 }, "limit error stream cronce_slots", ""},
+		"a stream not so full": {func(f *Facts) { f.stream("cronce_slots").State.Bytes = 799 }, "", ""},
 		"a stream with many messages": {func(f *Facts) {
 			f.stream("cronce_slots").Config.MaxMsgs, f.stream("cronce_slots").State.Msgs = 10, 9
 		}, "limit warning stream cronce_slots", "messages"},
@@ -220,7 +230,9 @@ func TestEachFinding(t *testing.T) {
 		"an embedded server": {func(f *Facts) {
 			f.Monitors = nil
 			for _, s := range f.Survey.Streams {
-				s.Cluster = &jetstream.ClusterInfo{Leader: "cronce-XYZ"}
+				s.Cluster = &jetstream.ClusterInfo{Leader: "cronce-X", Replicas: []*jetstream.PeerInfo{
+					{Name: "cronce-Y", Current: true}, {Name: "cronce-Z", Current: true},
+				}}
 			}
 		}, "", ""},
 		"a server with known faults":           {func(f *Facts) { f.Survey.Version, f.Monitors[0].Version = "2.12.1", "2.12.1" }, "version warning server n1", "2.12.1"},

@@ -42,7 +42,10 @@ func (c *check) layout() {
 			continue // see outdated
 		}
 		mend := c.cronce("setup")
-		if d.Remove != "" {
+		switch {
+		case d.Field == layout.FieldReplicas && v.Cluster == "": // a copy of a cluster's streams was restored here
+			mend = "this server is in no cluster: " + c.cronce("setup --replicas 1")
+		case d.Remove != "":
 			mend = "it cannot be changed in place: save its contents, and remove it: " + d.Remove + "; then " + c.cronce("setup")
 		}
 		name, why := "layout", "nodes refuse to start on it"
@@ -55,7 +58,7 @@ func (c *check) layout() {
 
 // storage checks the replicas.
 func (c *check) storage() {
-	single, behind := []string{}, map[string][]string{}
+	single, fewer, behind := []string{}, []string{}, map[string][]string{}
 	even := 0
 	for _, name := range slices.Sorted(maps.Keys(c.Survey.Streams)) {
 		info := c.Survey.Streams[name]
@@ -67,6 +70,9 @@ func (c *check) storage() {
 		if info.Cluster == nil {
 			continue
 		}
+		if copies := len(info.Cluster.Replicas) + 1; copies < info.Config.Replicas {
+			fewer = append(fewer, fmt.Sprintf("%s (%d of %d)", name, copies, info.Config.Replicas))
+		}
 		for _, peer := range info.Cluster.Replicas {
 			if peer.Offline || !peer.Current {
 				behind[peer.Name] = append(behind[peer.Name], name)
@@ -76,6 +82,10 @@ func (c *check) storage() {
 	for _, server := range slices.Sorted(maps.Keys(behind)) {
 		c.add(Warning, "replica", "server "+server, "its copy is not up to date: "+few(behind[server]),
 			"one more server that fails may stop all writes", "bring it back, or wait until it has caught up: nats server report jetstream")
+	}
+	if len(fewer) > 0 { // their server was removed from the cluster for good
+		c.add(Warning, "replica", "", "fewer copies than configured exist of "+few(fewer),
+			"one more server that fails may stop all writes", "add a server to the cluster: it gets the missing copies by itself")
 	}
 	if even > 0 {
 		c.add(Warning, "replicas", "", fmt.Sprintf("what is stored has %d replicas", even),
