@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -197,7 +196,7 @@ func (r Run) Wait(ctx context.Context) (SlotDetails, error) {
 }
 
 // Wait waits until a slot has its outcome, and returns the slot. It also waits for a slot that is
-// planned and not due yet. It continues while the broker cannot be reached. If ctx ends first, the
+// planned and not due yet, and for one that comes after the slots of other jobs. It continues while the broker cannot be reached. If ctx ends first, the
 // error wraps its cause, and the slot is as it was last seen. The slot's state is empty if nothing is
 // stored about it so far, or if this login may not read what waits.
 //
@@ -205,7 +204,8 @@ func (r Run) Wait(ctx context.Context) (SlotDetails, error) {
 // recorded. Events can be lost. So it also reads the record after it has subscribed, after each
 // reconnect, and every few seconds.
 //
-// If there is no such slot, the error wraps job.ErrNotFound.
+// If there is no such slot and none is to come, the error wraps job.ErrNotFound. It is a *SlotError
+// if the job exists.
 func (c *Client) Wait(ctx context.Context, id string) (SlotDetails, error) {
 	s, err := job.ParseSlotID(id)
 	if err != nil {
@@ -228,8 +228,9 @@ const (
 )
 
 // wait waits for the outcome of s. last is what is known of it. If s has no record at first, wait
-// calls absent, which returns an error if s will have none. absent may be nil.
-func (c *Client) wait(ctx context.Context, last SlotDetails, s job.Slot, absent func(context.Context, job.Slot) (SlotDetails, error)) (SlotDetails, error) {
+// calls absent, which returns an error if s will have none. If absent returns a next function, wait
+// calls that one after each further read that finds no record. absent may be nil.
+func (c *Client) wait(ctx context.Context, last SlotDetails, s job.Slot, absent expectation) (SlotDetails, error) {
 	ended, stop, err := c.waiters.add(c.cfg.News, s)
 	if err != nil {
 		return last, err
@@ -248,7 +249,8 @@ func (c *Client) wait(ctx context.Context, last SlotDetails, s job.Slot, absent 
 				return last, nil
 			}
 		case absent != nil:
-			found, err := absent(ctx, s)
+			var found SlotDetails
+			found, absent, err = absent(ctx, s)
 			switch {
 			case ctx.Err() != nil:
 				return last, waitError(ctx, s)
@@ -257,7 +259,6 @@ func (c *Client) wait(ctx context.Context, last SlotDetails, s job.Slot, absent 
 			}
 			last = found
 		}
-		absent = nil
 		again := time.NewTimer(reread - rand.N(reread/5)) // so that many callers do not read at the same time
 		select {
 		case <-ended:
@@ -273,68 +274,6 @@ func (c *Client) wait(ctx context.Context, last SlotDetails, s job.Slot, absent 
 
 func waitError(ctx context.Context, s job.Slot) error {
 	return fmt.Errorf("wait for slot %q: %w", s.ID(), context.Cause(ctx))
-}
-
-// publishGrace is how long after it was due a slot without a record and a message may still be
-// published.
-const publishGrace = 2 * time.Minute
-
-// Expect returns what is known of a slot, like Slot, also if the slot is planned and not published
-// yet: then the State of the details is job.Pending. If the slot does not exist and will not exist,
-// the error wraps job.ErrNotFound. Wait begins in this way.
-func (c *Client) Expect(ctx context.Context, id string) (SlotDetails, error) {
-	s, err := job.ParseSlotID(id)
-	if err != nil {
-		return SlotDetails{}, err
-	}
-	r, revision, err := c.record(ctx, s)
-	if err != nil {
-		return SlotDetails{}, err
-	}
-	if r != nil {
-		return recordedDetails(*r, revision), nil
-	}
-	d, err := c.expected(ctx, s)
-	if err == nil && d.State == "" {
-		d.State = job.Pending
-	}
-	return d, err
-}
-
-// expected returns what is known of a slot without a record. If the slot will never have one, the
-// error wraps job.ErrNotFound.
-func (c *Client) expected(ctx context.Context, s job.Slot) (SlotDetails, error) {
-	if c.cfg.NoList {
-		return nameOnly(s), nil
-	}
-	d, err := c.Slot(ctx, s.ID())
-	if errors.Is(err, job.ErrDenied) {
-		return nameOnly(s), nil // this login may not list the waiting slots
-	}
-	if !errors.Is(err, job.ErrNotFound) || s.Token != "" || s.Range || s.Shards > 0 {
-		return d, err
-	}
-	e, readErr := c.read(ctx, s.Job)
-	if readErr != nil {
-		return d, readErr
-	}
-	now, nowErr := c.cfg.Now(ctx)
-	if nowErr != nil {
-		return d, nowErr
-	}
-	plan, planErr := job.ParseSchedule(s.Job, e.Job.Plan())
-	if planErr != nil {
-		return d, planErr
-	}
-	d = nameOnly(s)
-	d.Queue = e.Job.WithDefaults().Queue
-	if len(e.Job.After) > 0 {
-		return d, nil
-	}
-	if d.Due = s.At.Add(plan.Delay()); plan.Includes(s.At) && now.Before(d.Due.Add(publishGrace)) {
-		return d, nil
-	}
-	return SlotDetails{}, err
 }
 
 // waiters holds the callers that wait for outcomes. Each job with such callers has one

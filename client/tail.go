@@ -53,14 +53,14 @@ const (
 // Tail iterates over the output of a slot's attempts, as they write it, until the slot has its
 // outcome. The last piece has the outcome. Tail begins with what the running attempt has written so
 // far, or with the recorded output of a slot that has ended. It goes on through retries and takeovers,
-// and waits for a slot that does not run yet. If ctx ends first, the error wraps its cause, or
+// and waits for a slot that does not run yet, or is still to come, as Wait does. If ctx ends first, the error wraps its cause, or
 // job.ErrUnknown.
 //
 // A node sends output only while a client follows it, at most 64 KiB a second of an attempt. Events
 // can be lost: see TailPiece.Skipped. When an attempt has ended, Tail reads the rest of its output
 // from the record, so the last lines are not missing.
 //
-// If there is no such slot, the error is a *SlotError that wraps job.ErrNotFound. If the slot is
+// If there is no such slot and none is to come, the error wraps job.ErrNotFound. If the slot is
 // split, it has no output of its own, and the error is a *SlotError that wraps job.ErrConflict: tail
 // one of its shards.
 func (c *Client) Tail(ctx context.Context, id string) iter.Seq2[TailPiece, error] {
@@ -107,13 +107,13 @@ func (t *tail) run(ctx context.Context, id string) (d SlotDetails, err error) {
 		return d, err
 	}
 	defer stop()
-	for first := true; ; first = false {
+	for absent := expectation(t.expected); ; {
 		r, revision, err := t.record(ctx, t.slot)
 		switch {
 		case err != nil:
 			return d, err
-		case r == nil && first:
-			if _, err = t.Slot(ctx, id); err != nil {
+		case r == nil && absent != nil:
+			if _, absent, err = absent(ctx, t.slot); err != nil {
 				return d, err
 			}
 		case r != nil && r.Shards > 0:

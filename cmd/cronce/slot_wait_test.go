@@ -42,8 +42,10 @@ func TestSlotWaitEndsWithTheOutcomeOfTheSlot(t *testing.T) {
 			t.Errorf("%s: %+v", token, r)
 		}
 	}
-	f.run(t, "slot", "wait", "import:@never").oneError(t, base.ExitFailed, "import:@never")
-	f.run(t, "slot", "wait", "other:@never").oneError(t, base.ExitFailed, "other")
+	for _, command := range []string{"wait", "tail"} {
+		f.run(t, "slot", command, "import:@never").oneError(t, base.ExitFailed, `slot "import:@never": there is no such slot: no run of job import with the key never`)
+		f.run(t, "slot", command, "other:@never").oneError(t, base.ExitFailed, "no job named other")
+	}
 	f.run(t, "slot", "wait", "import").oneError(t, base.ExitUsage, "import")
 	f.run(t, "slot", "wait", "import:@good", "--timeout", "0s").oneError(t, base.ExitUsage, "invalid --timeout 0s: must be positive")
 

@@ -22,8 +22,9 @@ func newSlotWaitCommand(a *base.App) *cobra.Command {
 		Short: "Wait until a slot has its outcome",
 		Long: `Wait waits until a slot has its outcome, and prints it. The status is 0 if the slot
 succeeded, and 1 if it ended otherwise. You can wait for a slot that is planned and not
-due yet. Wait goes on while the server cannot be reached. Ctrl-C ends only the waiting,
-with status 130.
+due yet, or that comes after slots of other jobs. If there is no such slot and none is to
+come, wait says why, with status 1. It goes on while the server cannot be reached. Ctrl-C
+ends only the waiting, with status 130.
 
 With -o json, one line, as "slot show" prints it:
 
@@ -97,9 +98,9 @@ func newSlotTailCommand(a *base.App) *cobra.Command {
 		Short: "Follow the output of a slot until it has its outcome",
 		Long: `Tail prints what a slot writes while it runs, beginning with what it has written so far,
 and at the end the outcome. It goes on through retries, logs why each attempt failed, and
-waits for a slot that does not run yet. For a slot that has ended, it prints the recorded
-output. The status is 0 if the slot succeeded, and 1 if it ended otherwise. Ctrl-C ends
-only the printing, with status 130.
+waits for a slot that does not run yet or is still to come, as "slot wait" does. For a
+slot that has ended, it prints the recorded output. The status is 0 if the slot
+succeeded, and 1 if it ended otherwise. Ctrl-C ends only the printing, with status 130.
 
 The output of Go handlers, of commands (stdout and stderr) and of services is not stored
 while it is written: a node sends it only while it is asked to, at most 64 KiB a second.
