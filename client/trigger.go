@@ -351,8 +351,7 @@ func (c *Client) order(ctx context.Context, slot job.Slot, o TriggerOptions, s s
 	if w := s.begun; w != nil {
 		// The order that published it has failed, or goes on at the same time. It was for now, or its timer has fired.
 		t.New, t.Due = !later && bytes.Equal(payload, w.Payload), w.Due
-		all, later, payload = lastFirst(slot, w.Slot.Shards), false, w.Payload
-		m.JobRevision, m.Event, m.Due = w.JobRevision, w.Event, w.Due
+		m, all, later, payload = w.Message, lastFirst(slot, w.Slot.Shards), false, w.Payload
 	}
 	for i, shard := range all {
 		m.Slot = shard

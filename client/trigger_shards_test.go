@@ -131,6 +131,33 @@ func TestTriggerKeepsThePayloadOfTheFirstOrderForAllShardsThatStartNow(t *testin
 	}
 }
 
+// The worker that published it died before the first shard. A run is judged by what its shards have in
+// common: a shard that is not chained would be late, or past its deadline, if the last one is not.
+func TestTriggerKeepsTheMessageOfAChainedRunForAllShards(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	if _, err := s.Apply(t.Context(), []job.Job{{Name: "load", Schedule: "@hourly"}, {Name: "report", After: []string{"load"}, Shards: 3}}, client.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	due := time.Now().Add(-time.Hour).UTC()
+	half := core.Message{Slot: job.Slot{Job: "report", Token: "k"}.WithShard(3, 3), JobRevision: 2, Node: "worker", Due: due, Chained: true, CaughtUp: true, Backfill: true}
+	if err := s.store.Slots().Put(t.Context(), "default", half, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.trigger(t, order{Job: "report", Key: "k"}); !got.Due.Equal(due) {
+		t.Errorf("got %+v, want the run of the chain, due at %v", got, due)
+	}
+	all := s.waiting(t)
+	for _, w := range all {
+		if w.Slot.Whole() != half.Slot.Whole() || !w.Due.Equal(due) || !w.Chained || !w.CaughtUp || !w.Backfill || w.JobRevision != 2 {
+			t.Errorf("got %+v, want a message like %+v", w.Message, half)
+		}
+	}
+	if len(all) != 3 {
+		t.Errorf("%d messages, want 3", len(all))
+	}
+}
+
 // A run keeps the number of shards with which it was ordered, and its timers are named by it.
 func TestTriggerFindsATimerFromBeforeAnEditOfTheShards(t *testing.T) {
 	t.Parallel()
