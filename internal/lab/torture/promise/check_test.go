@@ -17,15 +17,10 @@ var a0 = slotOf("a", 0)
 // taken adds a slot whose first owner x is frozen in the middle of a run and fenced. y takes the
 // slot over. x wakes at woke.
 func (s *story) taken(slot job.Slot, woke float64) {
-	s.publish(slot, 0)
-	s.claim(slot, "x", 0.01)
-	s.line(LineStart, slot, 0.02)
+	s.starts(slot, "x", 0)
 	i := len(s.h.Lines) - 1
 	s.node("x", exchange.NodeFenced, 4)
-	s.claim(slot, "y", 4.1)
-	s.line(LineStart, slot, 4.11)
-	s.line(LineEnd, slot, 9, plan.ResultOK)
-	s.end(slot, job.Succeeded, "", 9.1)
+	s.takesOver(slot, 9)
 	s.ack(slot, 9.2)
 	s.pause("x.1", 0.5, woke)
 	s.again(i, LineCancel, "", woke+0.05)
@@ -38,15 +33,10 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 		"the usual way": func(*story) {},
 		"a frozen owner notices the end of its lease when it wakes": func(s *story) { s.taken(a0, 6) },
 		"an owner is killed in the middle": func(s *story) {
-			s.publish(a0, 0)
-			s.claim(a0, "x", 0.01)
-			s.line(LineStart, a0, 0.02)
+			s.starts(a0, "x", 0)
 			s.h.Deaths["x.1"] = storyBoot + seconds(1)
 			s.node("x", exchange.NodeFenced, 4)
-			s.claim(a0, "y", 4.1)
-			s.line(LineStart, a0, 4.11)
-			s.line(LineEnd, a0, 5, plan.ResultOK)
-			s.end(a0, job.Succeeded, "", 5.1)
+			s.takesOver(a0, 5)
 		},
 		"published a moment after the minute, by a producer that had not judged it late": func(s *story) {
 			quick := slotOf("quick", 0)
@@ -55,9 +45,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 		},
 		"a slot runs in its shards": func(s *story) { s.splits() },
 		"an attempt fails and is retried": func(s *story) {
-			s.publish(a0, 0)
-			s.claim(a0, "x", 0.01)
-			s.line(LineStart, a0, 0.02)
+			s.starts(a0, "x", 0)
 			s.line(LineEnd, a0, 0.1, plan.ResultError)
 			s.end(a0, job.Retrying, "failed", 0.11)
 			s.claim(a0, "y", 0.3)
@@ -68,16 +56,13 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 		},
 		"a handler that may finish runs beside the next": func(s *story) {
 			f := slotOf("finish", 0)
-			s.publish(f, 0)
-			s.claim(f, "x", 0.01)
-			s.line(LineStart, f, 0.02)
+			s.starts(f, "x", 0)
 			i := len(s.h.Lines) - 1
 			s.node("x", exchange.NodeFenced, 4)
 			s.claim(f, "y", 4.1)
 			s.line(LineStart, f, 4.11)
 			s.again(i, LineEnd, plan.ResultOK, 5)
-			s.line(LineEnd, f, 9, plan.ResultOK)
-			s.end(f, job.Succeeded, "", 9.1)
+			s.succeeds(f, 9)
 		},
 		"frozen between the claim and the start": func(s *story) {
 			s.publish(a0, 0)
@@ -85,10 +70,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.line(LineStart, a0, 6.1)
 			i := len(s.h.Lines) - 1
 			s.node("x", exchange.NodeFenced, 4)
-			s.claim(a0, "y", 4.1)
-			s.line(LineStart, a0, 4.11)
-			s.line(LineEnd, a0, 5, plan.ResultOK)
-			s.end(a0, job.Succeeded, "", 5.1)
+			s.takesOver(a0, 5)
 			s.pause("x.1", 0.015, 6.05)
 			s.again(i, LineCancel, "", 6.15)
 			s.again(i, LineEnd, plan.ResultError, 6.16)
@@ -97,13 +79,10 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 		"taken over from a node that woke without its lease and answered":    func(s *story) { s.wokeLate(2.3) },
 		"a slot is left out for one that runs": func(s *story) {
 			first, second := slotOf("skip", 0), slotOf("skip", 10)
-			s.publish(first, 0)
-			s.claim(first, "x", 0.01)
-			s.line(LineStart, first, 0.02)
+			s.starts(first, "x", 0)
 			s.publish(second, 10)
 			s.write(job.Record{Slot: second, State: job.Skipped, Node: "y", Error: "slot " + first.ID() + " was in its way (overlap: skip)"}, 10.1)
-			s.line(LineEnd, first, 11, plan.ResultOK)
-			s.end(first, job.Succeeded, "", 11.1)
+			s.succeeds(first, 11)
 		},
 		"answers that come later than a third of the lease": func(s *story) { s.lagging(2 * time.Second) },
 		"a heartbeat that the servers hold up, so that its answer comes later than a third of the lease": func(s *story) {
@@ -218,9 +197,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.claim(a0, "x", 0.01)
 		}},
 		"a slot fails that must not": {"outcome", func(s *story) {
-			s.publish(a0, 0)
-			s.claim(a0, "x", 0.01)
-			s.line(LineStart, a0, 0.02)
+			s.starts(a0, "x", 0)
 			s.line(LineEnd, a0, 0.1, plan.ResultError)
 			s.end(a0, job.Failed, "failed", 0.2)
 		}},
@@ -230,9 +207,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.end(a0, job.Succeeded, "", 0.2)
 		}},
 		"success of a handler that failed": {"success without a run", func(s *story) {
-			s.publish(a0, 0)
-			s.claim(a0, "x", 0.01)
-			s.line(LineStart, a0, 0.02)
+			s.starts(a0, "x", 0)
 			s.line(LineEnd, a0, 0.1, plan.ResultError)
 			s.end(a0, job.Succeeded, "", 0.2)
 		}},
@@ -244,8 +219,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.runs(a0, 0)
 			s.claim(a0, "y", 3)
 			s.line(LineStart, a0, 3.1)
-			s.line(LineEnd, a0, 3.2, plan.ResultOK)
-			s.end(a0, job.Succeeded, "", 3.3)
+			s.succeeds(a0, 3.2)
 		}},
 		"a whole succeeds before its shards": {"whole", func(s *story) {
 			s.splits()
@@ -343,8 +317,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.node("x", exchange.NodeFenced, 4)
 			s.claim(a0, "x", 5)
 			s.line(LineStart, a0, 5.1)
-			s.line(LineEnd, a0, 5.2, plan.ResultOK)
-			s.end(a0, job.Succeeded, "", 5.3)
+			s.succeeds(a0, 5.2)
 		}},
 		"nodes start what they claimed before they slept, once and again": {"started after death", func(s *story) {
 			for _, slot := range []job.Slot{a0, slotOf("finish", 0)} {
@@ -365,9 +338,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.node("x", exchange.NodeFenced, 4)
 		}},
 		"after a permanent error": {"after a permanent error", func(s *story) {
-			s.publish(a0, 0)
-			s.claim(a0, "x", 0.01)
-			s.line(LineStart, a0, 0.02)
+			s.starts(a0, "x", 0)
 			s.line(LineEnd, a0, 0.1, plan.ResultPermanent)
 			s.end(a0, job.Retrying, "failed", 0.11)
 			s.claim(a0, "y", 0.3)
@@ -406,16 +377,13 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		"two wait where only the newest may": {"not only the newest", func(s *story) { s.waits(slotOf("newer", 0), slotOf("newer", 10)) }},
 		"a slot that waits for its retry gives its place away": {"place", func(s *story) {
 			first, second := slotOf("skip", 0), slotOf("skip", 10)
-			s.publish(first, 0)
-			s.claim(first, "x", 0.01)
-			s.line(LineStart, first, 0.02)
+			s.starts(first, "x", 0)
 			s.line(LineEnd, first, 0.1, plan.ResultError)
 			s.end(first, job.Retrying, "failed", 0.11)
 			s.runs(second, 10)
 			s.claim(first, "x", 11)
 			s.line(LineStart, first, 11.1)
-			s.line(LineEnd, first, 11.2, plan.ResultOK)
-			s.end(first, job.Succeeded, "", 11.3)
+			s.succeeds(first, 11.2)
 		}},
 		"slots under replace wait for each other": {"never replaced", func(s *story) {
 			for i := range 4 {
@@ -441,9 +409,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		}},
 		"too early": {"early", func(s *story) { s.runs(a0, -2) }},
 		"a retry too early": {"retry too early", func(s *story) {
-			s.publish(a0, 0)
-			s.claim(a0, "x", 0.01)
-			s.line(LineStart, a0, 0.02)
+			s.starts(a0, "x", 0)
 			s.line(LineEnd, a0, 0.1, plan.ResultError)
 			s.end(a0, job.Retrying, "failed", 3)
 			s.h.Ledger[len(s.h.Ledger)-1].Time = at(0.11)
@@ -452,12 +418,9 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		}},
 		"two slots of a job that takes one at a time": {"overlap", func(s *story) {
 			first, second := slotOf("skip", 0), slotOf("skip", 10)
-			s.publish(first, 0)
-			s.claim(first, "x", 0.01)
-			s.line(LineStart, first, 0.02)
+			s.starts(first, "x", 0)
 			s.runs(second, 10)
-			s.line(LineEnd, first, 12, plan.ResultOK)
-			s.end(first, job.Succeeded, "", 12.1)
+			s.succeeds(first, 12)
 		}},
 		"a lock is deleted": {"lock", func(s *story) {
 			s.h.Locks = append(s.h.Locks, LockWrite{Seq: 900, Gone: true})
@@ -498,16 +461,14 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.publish(quick, 0)
 			s.claim(quick, "x", 5)
 			s.line(LineStart, quick, 5.1)
-			s.line(LineEnd, quick, 5.2, plan.ResultOK)
-			s.end(quick, job.Succeeded, "", 5.3)
+			s.succeeds(quick, 5.2)
 		}},
 		"past its timeout": {"past its timeout", func(s *story) {
 			quick := slotOf("quick", 0)
 			s.publish(quick, 0)
 			s.claim(quick, "x", 0.1)
 			s.line(LineStart, quick, 0.2)
-			s.line(LineEnd, quick, 3, plan.ResultOK)
-			s.end(quick, job.Succeeded, "", 3.1)
+			s.succeeds(quick, 3)
 		}},
 		"taken over from a node that answered wrongly":  {"ledger", func(s *story) { s.disowned(2.7) }},
 		"taken over from a node that forgot an outcome": {"ledger", func(s *story) { s.wokeLate(1.8) }},

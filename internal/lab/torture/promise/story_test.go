@@ -133,6 +133,26 @@ func (s *story) end(slot job.Slot, state job.State, err string, when float64) {
 	s.write(r, when)
 }
 
+// starts adds a slot that is published at from and starts on a node.
+func (s *story) starts(slot job.Slot, node string, from float64) {
+	s.publish(slot, from)
+	s.claim(slot, node, from+0.01)
+	s.line(LineStart, slot, from+0.02)
+}
+
+// succeeds ends the current attempt of a slot with success.
+func (s *story) succeeds(slot job.Slot, when float64) {
+	s.line(LineEnd, slot, when, plan.ResultOK)
+	s.end(slot, job.Succeeded, "", when+0.1)
+}
+
+// takesOver lets y run a slot whose owner was fenced at 4.
+func (s *story) takesOver(slot job.Slot, ended float64) {
+	s.claim(slot, "y", 4.1)
+	s.line(LineStart, slot, 4.11)
+	s.succeeds(slot, ended)
+}
+
 // line adds a line of the current attempt.
 func (s *story) line(what string, slot job.Slot, when float64, words ...string) {
 	w := s.h.Records[slot]
@@ -178,9 +198,7 @@ func (s *story) producer(life string, since float64) {
 // fenced adds a slot whose owner x is fenced at 4, and killed at died, just after the torture
 // continued it. x records nothing about that.
 func (s *story) fenced(died float64) {
-	s.publish(a0, 0)
-	s.claim(a0, "x", 0.01)
-	s.line(LineStart, a0, 0.02)
+	s.starts(a0, "x", 0)
 	s.node("x", exchange.NodeFenced, 4)
 	s.claim(a0, "y", died+0.1)
 	s.line(LineStart, a0, died+0.11)
@@ -208,8 +226,7 @@ func (s *story) takeOver(fence uint64) {
 	r.Node, r.Attempt = "y", 2
 	s.write(r, 2.5)
 	s.line(LineStart, a0, 2.51)
-	s.line(LineEnd, a0, 3, plan.ResultOK)
-	s.end(a0, job.Succeeded, "", 3.1)
+	s.succeeds(a0, 3)
 }
 
 // wokeLate adds a slot whose owner x has its last heartbeat at 0, freezes, and wakes when its handler
@@ -228,16 +245,11 @@ func (s *story) wokeLate(returned float64) {
 // lease is 3 s.
 func (s *story) late(when float64) {
 	s.beat("x", 0)
-	s.publish(a0, 0)
-	s.claim(a0, "x", 0.01)
-	s.line(LineStart, a0, 0.02)
+	s.starts(a0, "x", 0)
 	s.again(len(s.h.Lines)-1, LineCancel, "", when)
 	s.again(len(s.h.Lines)-2, LineEnd, plan.ResultError, when+0.01)
 	s.node("x", exchange.NodeFenced, 4)
-	s.claim(a0, "y", 4.1)
-	s.line(LineStart, a0, 4.11)
-	s.line(LineEnd, a0, 5, plan.ResultOK)
-	s.end(a0, job.Succeeded, "", 5.1)
+	s.takesOver(a0, 5)
 }
 
 // lagging adds a producer w1 whose answers come late from 0 on, and whose node is fenced at 8.
