@@ -17,6 +17,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -25,10 +26,7 @@ import (
 // stored opens the namespace beside the schedulers.
 func stored(t *testing.T, srv *natstest.Server) *kv.Store {
 	t.Helper()
-	store, err := kv.Open(t.Context(), srv.JetStream(), kv.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, srv.JetStream(), kv.Options{ReadOnly: true})
 	return store
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -177,10 +178,7 @@ func TestACallerLearnsThatItsTimerExists(t *testing.T) {
 	t.Parallel()
 	connect := callersServer(t)
 	fleet(t, connect("all"))
-	s, err := kv.Open(t.Context(), natstest.JetStream(t, connect("caller")), kv.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := kvtest.Open(t, natstest.JetStream(t, connect("caller")), kv.Options{ReadOnly: true})
 	timer := stream.Timer{Message: core.Message{Slot: job.Slot{Job: "report", Token: "x"}, Node: "n", Due: time.Now().Add(time.Hour)}, Queue: job.DefaultQueue}
 	if _, err := s.Timers().Set(t.Context(), timer, 0); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/attach"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -144,9 +145,7 @@ func TestRemoveRefusesInvalidNames(t *testing.T) {
 func TestClientsOfAConnectionShareWhatTheyLeaveOnIt(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
-	if _, err := kv.Open(t.Context(), srv.JetStream(), kv.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	kvtest.Open(t, srv.JetStream(), kv.Options{})
 	var depth, reported int
 	nc := srv.Conn(nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {
 		reported++
@@ -177,9 +176,7 @@ func TestClientsOfAConnectionShareWhatTheyLeaveOnIt(t *testing.T) {
 func TestAsLeavesNothingOnTheConnection(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
-	if _, err := kv.Open(t.Context(), srv.JetStream(), kv.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	kvtest.Open(t, srv.JetStream(), kv.Options{})
 	nc := srv.Conn()
 	c, err := client.New(t.Context(), nc)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -41,9 +42,7 @@ func TestNewOfALoginWithoutRightsIsDeniedWithinTwoSeconds(t *testing.T) {
 		none := &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"none"}}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}
 		o.Users = []*server.User{{Username: "all", Password: "p"}, {Username: "guest", Password: "p", Permissions: none}}
 	})
-	if _, err := kv.Open(t.Context(), natstest.JetStream(t, srv.Conn(nats.UserInfo("all", "p"))), kv.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	kvtest.Open(t, natstest.JetStream(t, srv.Conn(nats.UserInfo("all", "p"))), kv.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if _, err := client.New(ctx, srv.Conn(nats.UserInfo("guest", "p"))); !errors.Is(err, job.ErrDenied) || ctx.Err() != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/node"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -37,12 +38,9 @@ type shop struct {
 func newShop(t *testing.T) *shop {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
-	store, err := kv.Open(t.Context(), js, kv.Options{Want: job.Settings{Lease: time.Second}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, js, kv.Options{Want: job.Settings{Lease: time.Second}})
 	s := &shop{T: t, store: store, js: js, at: time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Second)}
-	_, err = store.Jobs().Write(t.Context(), plans.Definition{
+	_, err := store.Jobs().Write(t.Context(), plans.Definition{
 		Job:   job.Job{Name: "report", Schedule: "@every 1s", Payload: []byte(`{"n":1}`), Retry: job.Retry{Attempts: 2}},
 		Since: s.at.Add(-time.Hour), Owner: "file", Node: "web1", Nonce: "n",
 	}, 0)

@@ -21,6 +21,7 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -35,10 +36,7 @@ type site struct {
 
 func benchSite(b *testing.B) *site {
 	server := natstest.Run(b)
-	store, err := kv.Open(b.Context(), server.JetStream(), kv.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	store := kvtest.Open(b, server.JetStream(), kv.Options{})
 	d := plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}, Nonce: "n"}
 	if _, err := store.Jobs().Write(b.Context(), d, 0); err != nil {
 		b.Fatal(err)
@@ -54,10 +52,7 @@ func newSite(t *testing.T) *site {
 
 func siteAt(t *testing.T, server *natstest.Server, url string) *site {
 	t.Helper()
-	store, err := kv.Open(t.Context(), natstest.JetStream(t, natstest.Connect(t, url)), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, natstest.JetStream(t, natstest.Connect(t, url)), kv.Options{})
 	s := &site{store: store, server: server}
 	s.Client = s.withTimers(store.Timers())
 	return s

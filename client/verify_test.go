@@ -12,6 +12,7 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -22,10 +23,7 @@ func newArchive(t *testing.T) (*client.Client, *kv.Store) {
 	t.Helper()
 	const ever = 200_000 * time.Hour
 	s := natstest.Run(t)
-	store, err := kv.Open(t.Context(), s.JetStream(), kv.Options{Want: job.Settings{Horizon: ever, Retention: 2 * ever}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, s.JetStream(), kv.Options{Want: job.Settings{Horizon: ever, Retention: 2 * ever}})
 	d := plans.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}, Since: now.AddDate(0, 0, -1), Nonce: "n"}
 	if _, err := store.Jobs().Write(t.Context(), d, 0); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -51,10 +52,7 @@ func answerLayout(t *testing.T, c layoutCase) layoutCase {
 		t.Fatal(err)
 	}
 	js := server.JetStream()
-	store, err := kv.Open(t.Context(), js, kv.Options{Namespace: c.Namespace, Want: want})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, js, kv.Options{Namespace: c.Namespace, Want: want})
 	c.Streams = nil
 	for _, name := range []string{"KV_%_state", "KV_%_jobs", "KV_%_nodes", "KV_%_ledger", "%_slots", "%_timers", "%_events"} {
 		stream, err := js.Stream(t.Context(), strings.Replace(name, "%", c.Namespace, 1))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/stream"
 	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -24,10 +25,7 @@ import (
 // published, with the digests of the real producers. It publishes nothing.
 func (g guarded) falseProducer(announce bool) {
 	g.t.Helper()
-	store, err := kv.Open(g.t.Context(), natstest.JetStream(g.t, natstest.Connect(g.t, g.login("producer"), nats.CustomInboxPrefix("_INBOX.cronce"))), kv.Options{})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	store := kvtest.Open(g.t, natstest.JetStream(g.t, natstest.Connect(g.t, g.login("producer"), nats.CustomInboxPrefix("_INBOX.cronce"))), kv.Options{})
 	const name = "a-1-1-x"
 	started := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	node := exchange.Node{Name: name, State: exchange.NodeAlive, Producer: true, Lease: time.Hour, Started: started, Nonce: name}
@@ -74,10 +72,7 @@ func (g guarded) falseProducer(announce bool) {
 // are not in the stream, or were stored more than late after they were due.
 func (g guarded) unpublished(n int, from, until time.Time, late time.Duration) (bad []string) {
 	g.t.Helper()
-	store, err := kv.Open(g.t.Context(), g.js, kv.Options{})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	store := kvtest.Open(g.t, g.js, kv.Options{})
 	published := map[string]time.Duration{}
 	for w, err := range store.Slots().Waiting(g.t.Context(), stream.WaitingFilter{}) {
 		if err != nil {

@@ -27,13 +27,8 @@ func TestAWriteOfTheRegistryThatIsNotPermittedEnds(t *testing.T) {
 			{Username: "some", Password: "p", Permissions: &server.Permissions{Publish: deny}},
 		}
 	})
-	if _, err := kv.Open(t.Context(), s.JetStream(nats.UserInfo("all", "p")), kv.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	store, err := kv.Open(t.Context(), s.JetStream(nats.UserInfo("some", "p")), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	open(t, s.JetStream(nats.UserInfo("all", "p")), kv.Options{})
+	store := open(t, s.JetStream(nats.UserInfo("some", "p")), kv.Options{})
 	ctx := within(t, time.Minute)
 	if _, err := store.Jobs().Write(ctx, kvtest.Definition("report", "1"), 0); !errors.Is(err, job.ErrDenied) || !errors.Is(err, job.ErrUnknown) {
 		t.Errorf("a write gives %v, want that it is not permitted", err)
@@ -60,13 +55,8 @@ func TestAWriteOfAnOperatorThatIsNotPermittedEnds(t *testing.T) {
 			{Username: "some", Password: "p", Permissions: &server.Permissions{Publish: deny}},
 		}
 	})
-	if _, err := kv.Open(t.Context(), s.JetStream(nats.UserInfo("all", "p")), kv.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	node, err := kv.Open(t.Context(), s.JetStream(nats.UserInfo("some", "p")), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	open(t, s.JetStream(nats.UserInfo("all", "p")), kv.Options{})
+	node := open(t, s.JetStream(nats.UserInfo("some", "p")), kv.Options{})
 	operator := node.ForOperator()
 	ctx := within(t, time.Minute)
 	if _, err := operator.Ledger().Write(ctx, kvtest.Record(1, "1"), 0); !errors.Is(err, job.ErrDenied) {
@@ -114,13 +104,8 @@ func TestAReadOfRecordsBesideAnotherThatIsNotPermittedEnds(t *testing.T) {
 			{Username: "some", Password: "p", Permissions: &server.Permissions{Publish: deny}},
 		}
 	})
-	if _, err := kv.Open(t.Context(), s.JetStream(nats.UserInfo("all", "p")), kv.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	store, err := kv.Open(t.Context(), s.JetStream(nats.UserInfo("some", "p")), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	open(t, s.JetStream(nats.UserInfo("all", "p")), kv.Options{})
+	store := open(t, s.JetStream(nats.UserInfo("some", "p")), kv.Options{})
 	ctx := within(t, time.Minute)
 	own := kvtest.Record(1, "1")
 	revision, err := store.Ledger().Write(ctx, own, 0)

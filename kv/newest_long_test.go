@@ -21,10 +21,7 @@ import (
 func TestNewestReadsEachRecordOnceWithFewRequests(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
-	store, err := kv.Open(t.Context(), s.JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := open(t, s.JetStream(), kv.Options{})
 	ledger := store.Ledger()
 	const records = 24_000
 	nameOf := func(i int) string {
@@ -52,6 +49,7 @@ func TestNewestReadsEachRecordOnceWithFewRequests(t *testing.T) {
 	for n, e := range entries {
 		if n%40 == 0 { // an outcome
 			e.State, e.Nonce = job.Succeeded, e.Nonce+"b"
+			var err error
 			if e.Revision, err = ledger.Write(t.Context(), e.Record, e.Revision); err != nil {
 				t.Fatal(err)
 			}

@@ -92,10 +92,7 @@ func olderBucket(t *testing.T, js jetstream.JetStream, name string) {
 func TestAWatchKnowsTheRevisionOfARegistryThatWasCompacted(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
-	store, err := kv.Open(t.Context(), js, kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := open(t, js, kv.Options{})
 	olderBucket(t, js, "KV_cronce_jobs")
 	writeJob(t, store, "stays", 0)
 	running := watchJobs(t, store)
@@ -126,10 +123,7 @@ func TestAWatchKnowsTheRevisionOfARegistryThatWasCompacted(t *testing.T) {
 // A watch also settles while the registry is edited without a pause.
 func TestAWatchSettlesWhileTheRegistryIsEditedWithoutAPause(t *testing.T) {
 	t.Parallel()
-	store, err := kv.Open(t.Context(), natstest.Run(t).JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := open(t, natstest.Run(t).JetStream(), kv.Options{})
 	w := watchJobs(t, store)
 	var revision uint64
 	natstest.Eventually(t, "the watch to settle again and again", func() bool {

@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // A watch's consumer stops delivering while its heartbeats go on. The audit detects that
@@ -17,11 +18,8 @@ func TestAStalledWatchIsFoundByItsAudit(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
 	js := s.JetStream()
-	watch := func(audit time.Duration) (*Store, chan plans.RegistryEvent) {
-		store, err := Open(t.Context(), s.JetStream(), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+	watch := func(audit time.Duration) (*kv.Store, chan plans.RegistryEvent) {
+		store := open(t, s.JetStream(), kv.Options{})
 		store.Audit = audit
 		ctx, cancel := context.WithCancel(context.Background())
 		events := make(chan plans.RegistryEvent, 100)

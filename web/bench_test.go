@@ -26,6 +26,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -88,10 +89,7 @@ func newBenchFleet(b *testing.B) *benchFleet {
 	if _, err := space.Setup(b.Context(), js, kv.Options{}); err != nil {
 		b.Fatal(err)
 	}
-	store, err := kv.Open(b.Context(), js, kv.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	store := kvtest.Open(b, js, kv.Options{})
 	newest := time.Now().UTC().Truncate(time.Minute)
 	oldest := newest.Add(-(benchRecords/benchJobs - 1) * time.Minute)
 	for i := range benchJobs {

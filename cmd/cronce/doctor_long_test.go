@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -18,9 +19,7 @@ func TestDoctorOfACluster(t *testing.T) {
 	t.Parallel()
 	c := natstest.RunCluster(t)
 	js := c.JetStream()
-	if _, err := kv.Open(t.Context(), js, kv.Options{Want: job.Settings{Lease: 3 * time.Second}}); err != nil {
-		t.Fatal(err)
-	}
+	kvtest.Open(t, js, kv.Options{Want: job.Settings{Lease: 3 * time.Second}})
 	f := &fixture{cli: cli{env: map[string]string{"CRONCE_SERVER": c.URL()}}, url: c.URL()}
 	f.finds(t, "lease ")
 	once, err := js.Stream(t.Context(), "cronce_events")

@@ -21,6 +21,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -180,9 +181,7 @@ func TestDoctorAsksTheMonitoringPort(t *testing.T) {
 			t.Parallel()
 			s := natstest.Run(t, func(o *server.Options) { o.HTTPHost, o.HTTPPort, o.SyncAlways = "127.0.0.1", -1, sync })
 			f := &fixture{cli: cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}, url: s.ClientURL()}
-			if _, err := kv.Open(t.Context(), s.JetStream(), kv.Options{}); err != nil {
-				t.Fatal(err)
-			}
+			kvtest.Open(t, s.JetStream(), kv.Options{})
 			if _, found := f.doctor(t); len(found) > 0 {
 				t.Errorf("without asking it: %q", found)
 			}
@@ -364,9 +363,7 @@ func TestDoctorWithAViewersPermissions(t *testing.T) {
 	s := natstest.Run(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "all", Password: "p"}, {Username: "viewer", Password: "p", Permissions: &may}}
 	})
-	if _, err := kv.Open(t.Context(), s.JetStream(nats.UserInfo("all", "p")), kv.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	kvtest.Open(t, s.JetStream(nats.UserInfo("all", "p")), kv.Options{})
 	url := strings.Replace(s.ClientURL(), "://", "://viewer:p@", 1)
 	c := cli{env: map[string]string{"CRONCE_SERVER": url}}
 	if r := c.run(t, "doctor"); r.code != base.ExitDone || !strings.Contains(r.stdout, "cannot be known with these permissions") {

@@ -11,6 +11,7 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/layout"
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -69,10 +70,7 @@ func TestOrdersThatAreNotPermittedSayWhatToTry(t *testing.T) {
 	as := func(user string) cli {
 		return cli{env: map[string]string{"CRONCE_SERVER": strings.Replace(s.ClientURL(), "://", "://"+user+":p@", 1)}}
 	}
-	store, err := kv.Open(t.Context(), s.JetStream(nats.UserInfo("all", "p")), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, s.JetStream(nats.UserInfo("all", "p")), kv.Options{})
 	if _, err := store.Jobs().Write(t.Context(), plans.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults(), Nonce: "n"}, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -27,10 +28,7 @@ func newArchive(t *testing.T) *fixture {
 	t.Helper()
 	const ever = 200_000 * time.Hour
 	s := natstest.Run(t)
-	store, err := kv.Open(t.Context(), s.JetStream(), kv.Options{Want: job.Settings{Horizon: ever, Retention: 2 * ever}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, s.JetStream(), kv.Options{Want: job.Settings{Horizon: ever, Retention: 2 * ever}})
 	f := &fixture{cli: cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}, store: store, url: s.ClientURL()}
 	since := at("2026-03-01T00:00:00Z")
 	f.define(t, plans.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}, Since: since})

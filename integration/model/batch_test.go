@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/job"
@@ -79,10 +80,7 @@ func recruitTogether(t *testing.T, proxies ...*proxy.Proxy) (f *fleet, stop func
 	var working sync.WaitGroup
 	for i, proxy := range proxies {
 		slow(proxy)
-		store, err := kv.Open(t.Context(), natstest.JetStream(t, natstest.Connect(t, proxy.URL(), nats.IgnoreDiscoveredServers())), kv.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := kvtest.Open(t, natstest.JetStream(t, natstest.Connect(t, proxy.URL(), nats.IgnoreDiscoveredServers())), kv.Options{})
 		l := store.Ledger()
 		for range clientsBehind {
 			f.enlist(rand.New(rand.NewPCG(seed, uint64(len(f.clients)))), accompanied{l, ctx}, store.Nodes())
@@ -151,9 +149,7 @@ func TestLedgerInBatchesIsLinearizableOnOneServer(t *testing.T) {
 func TestLedgerInBatchesIsLinearizableOnThreeServers(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.RunCluster(t)
-	if _, err := kv.Open(t.Context(), cluster.JetStream(), kv.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	kvtest.Open(t, cluster.JetStream(), kv.Options{})
 	leader := cluster.Leader("KV_cronce_ledger")
 	entry := cluster.Servers[0]
 	if entry == leader {

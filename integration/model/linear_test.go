@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/job"
@@ -37,10 +38,7 @@ func recruit(t *testing.T, beside func() jetstream.JetStream, proxy *proxy.Proxy
 				return natstest.JetStream(t, natstest.Connect(t, proxy.URL(), nats.IgnoreDiscoveredServers()))
 			}
 		}
-		store, err := kv.Open(t.Context(), js(), kv.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := kvtest.Open(t, js(), kv.Options{})
 		f.enlist(rand.New(rand.NewPCG(seed, uint64(i))), wrap(store.Ledger()), store.Nodes())
 	}
 	return f
@@ -95,9 +93,7 @@ func TestLedgerIsLinearizableOnOneServer(t *testing.T) {
 func TestLedgerIsLinearizableOnThreeServers(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.RunCluster(t)
-	if _, err := kv.Open(t.Context(), cluster.JetStream(), kv.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	kvtest.Open(t, cluster.JetStream(), kv.Options{})
 	leader := cluster.Leader("KV_cronce_ledger")
 	entry := cluster.Servers[0]
 	if entry == leader {

@@ -19,6 +19,7 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -30,10 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func serve(t *testing.T, nc *nats.Conn, name string) *kv.Store {
 	t.Helper()
 	js := natstest.JetStream(t, nc)
-	store, err := kv.Open(t.Context(), js, kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, js, kv.Options{})
 	var running atomic.Int64
 	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), name, func() exchange.Node {
 		return exchange.Node{Producer: true, Worker: true, Queues: []string{"default"}, Running: int(running.Add(1)), Version: "v1.2.3"}
@@ -310,10 +308,7 @@ func TestANodeThatStoppedAnswersNoMore(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
 	nc := s.Conn()
-	store, err := kv.Open(t.Context(), natstest.JetStream(t, nc), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, natstest.JetStream(t, nc), kv.Options{})
 	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), "n", func() exchange.Node { return exchange.Node{Version: "(devel)"} })
 	if err != nil {
 		t.Fatal(err)

@@ -130,10 +130,7 @@ func (b *batched) want(t *testing.T, parts, alone int) {
 
 func openStore(t *testing.T, js jetstream.JetStream) *kv.Store {
 	t.Helper()
-	s, err := kv.Open(t.Context(), js, kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := kvtest.Open(t, js, kv.Options{})
 	return s
 }
 

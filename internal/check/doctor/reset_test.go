@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core/exchange"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -12,10 +13,7 @@ import (
 
 func TestForcedResetNeverMovesTheWatermarkForward(t *testing.T) {
 	t.Parallel()
-	store, err := kv.Open(t.Context(), natstest.Run(t).JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, natstest.Run(t).JetStream(), kv.Options{})
 	revision := uint64(0)
 	for age, want := range map[time.Duration]time.Duration{
 		time.Minute:                job.DefaultHorizon,
@@ -23,6 +21,7 @@ func TestForcedResetNeverMovesTheWatermarkForward(t *testing.T) {
 	} {
 		f := healthy()
 		f.Watermark = exchange.Watermark{Time: now.Add(-age), Revision: 7, Nonce: age.String()}
+		var err error
 		if f.WatermarkRevision, err = store.Watermark().Write(t.Context(), f.Watermark, revision); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/cronce-io/cronce/internal/broker/space"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -28,9 +29,7 @@ func TestMaxPayloadBelowWhatSlotsNeedIsAWarning(t *testing.T) {
 	t.Parallel()
 	for payload, warns := range map[int32]bool{32 << 10: true, space.EnoughPayload - 1: true, space.EnoughPayload: false} {
 		js := natstest.Run(t, func(o *server.Options) { o.MaxPayload = payload }).JetStream()
-		if _, err := kv.Open(t.Context(), js, kv.Options{}); err != nil {
-			t.Fatal(err)
-		}
+		kvtest.Open(t, js, kv.Options{})
 		_, facts, err := Gather(t.Context(), Sources{JetStream: js, Alive: func() {}})
 		if err != nil {
 			t.Fatal(err)

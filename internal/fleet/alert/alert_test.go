@@ -22,6 +22,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/alert"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -51,10 +52,7 @@ func newFixture(t *testing.T, edit ...func(*server.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := kv.Open(t.Context(), js, kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, js, kv.Options{})
 	return &fixture{T: t, nc: nc, store: store, env: map[string]string{}, jobs: map[string]job.Job{}}
 }
 

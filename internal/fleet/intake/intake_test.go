@@ -22,6 +22,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/intake"
 	"github.com/cronce-io/cronce/internal/fleet/registry"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -43,10 +44,7 @@ type fixture struct {
 func newFixture(t *testing.T, edit ...func(*server.Options)) *fixture {
 	t.Parallel()
 	js := natstest.JetStream(t, natstest.Connect(t, natstest.Run(t, edit...).ClientURL()))
-	store, err := kv.Open(t.Context(), js, kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, js, kv.Options{})
 	return &fixture{T: t, js: js, store: store, view: registry.NewView(store.Jobs(), func(string) bool { return false }), entries: map[string]plans.Entry{}}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -89,10 +90,7 @@ func TestDroppedJobsAreForgottenOldestFirst(t *testing.T) {
 
 func TestAddedJobIsInTheRegistryWhenItIsDone(t *testing.T) {
 	t.Parallel()
-	store, err := kv.Open(t.Context(), natstest.Run(t).JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, natstest.Run(t).JetStream(), kv.Options{})
 	r := New(Config{Store: store, Owner: plans.OwnerCode})
 	r.Add(job.Job{Name: "sync", Schedule: "@hourly"})
 	jobs, edits, _ := r.added.get()
@@ -111,10 +109,7 @@ var large = job.Job{Name: "large", Schedule: "@hourly", Payload: []byte(`"` + st
 func smallStore(t *testing.T) *kv.Store {
 	t.Helper()
 	srv := natstest.Run(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })
-	store, err := kv.Open(t.Context(), srv.JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, srv.JetStream(), kv.Options{})
 	return store
 }
 

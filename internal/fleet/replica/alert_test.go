@@ -8,6 +8,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -17,10 +18,7 @@ import (
 // stream of events has forgotten the message ID of its alert.
 func TestAnAlertOfLongAgoIsStoredOnceHoweverOftenItsSlotIsDelivered(t *testing.T) {
 	s := newSite(t)
-	store, err := kv.Open(t.Context(), s.srv.JetStream(), kv.Options{Want: job.Settings{Lease: s.lease}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, s.srv.JetStream(), kv.Options{Want: job.Settings{Lease: s.lease}})
 	ended := func(instant time.Time) (job.Record, uint64) {
 		rec := job.Record{
 			Slot: job.NewSlot("report", instant), Queue: "default", State: job.Failed, Attempt: 1, Node: "before-1-1-x", Nonce: "n",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -77,10 +78,7 @@ func TestOwnWriteIsNoDefinitionOfAnotherNode(t *testing.T) {
 // The new watch does not deliver the removal of a job that was removed between the two.
 func TestAJobThatIsRemovedWhileTheProducerStartsOverIsForgotten(t *testing.T) {
 	t.Parallel()
-	store, err := kv.Open(t.Context(), natstest.Run(t).JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, natstest.Run(t).JetStream(), kv.Options{})
 	r := New(Config{Store: store})
 	watch := func() {
 		t.Helper()
@@ -128,10 +126,7 @@ func (o *eventObserver) Event(e job.Event) { o.events = append(o.events, e) }
 
 func TestAnObserverGetsAnEventAsItIsPublished(t *testing.T) {
 	t.Parallel()
-	store, err := kv.Open(t.Context(), natstest.Run(t).JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, natstest.Run(t).JetStream(), kv.Options{})
 	observer := &eventObserver{}
 	New(Config{Store: store, Observer: observer}).emit(job.Event{Kind: job.EventFenced, Node: "a", Peer: "b"})
 	if len(observer.events) != 1 || observer.events[0].V != codec.Version || observer.events[0].Time.IsZero() {

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/lab/proxy"
 	"github.com/cronce-io/cronce/job"
@@ -35,10 +36,7 @@ func (s *site) applier(nc *nats.Conn, log *slog.Logger) (*replica.Replica, *kv.S
 	if err != nil {
 		s.Fatal(err)
 	}
-	store, err := kv.Open(s.Context(), js, kv.Options{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	store := kvtest.Open(s, js, kv.Options{})
 	return replica.New(replica.Config{Store: store, Owner: "file", Logger: log}), store
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -40,10 +41,7 @@ func TestTwentyThousandWaitingRetriesDoNotDelayNewSlots(t *testing.T) {
 		c.Handlers = func() []string { return []string{"busy", "report"} }
 	})
 	waitFor(s, "the first slot", started)
-	store, err := kv.Open(t.Context(), s.srv.JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, s.srv.JetStream(), kv.Options{})
 	_, revision, err := store.Jobs().Read(t.Context(), "busy")
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -135,10 +136,7 @@ func TestSlotsOfOldPlansDoNotRun(t *testing.T) {
 		// On a slow machine a slot may still be in the way of the next one.
 		c.Jobs[0].CatchUp.Policy, c.Jobs[0].Overlap = job.CatchUpAll, job.OverlapAllow
 	})
-	store, err := kv.Open(t.Context(), natstest.JetStream(t, nc), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, natstest.JetStream(t, nc), kv.Options{})
 	reschedule := func(schedule string) func(*plans.Entry) (plans.Definition, bool) {
 		return func(old *plans.Entry) (plans.Definition, bool) {
 			j := job.Job{Name: "report", Schedule: schedule, CatchUp: job.CatchUp{Policy: job.CatchUpAll}, Overlap: job.OverlapAllow}

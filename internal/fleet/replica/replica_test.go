@@ -18,6 +18,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/schedule/tzdata"
 	"github.com/cronce-io/cronce/job"
@@ -50,10 +51,7 @@ func (s *site) replica(h job.Handler, edit func(*replica.Config)) (nc *nats.Conn
 	if err != nil {
 		s.Fatal(err)
 	}
-	store, err := kv.Open(s.Context(), js, kv.Options{Want: job.Settings{Lease: s.lease}})
-	if err != nil {
-		s.Fatal(err)
-	}
+	store := kvtest.Open(s, js, kv.Options{Want: job.Settings{Lease: s.lease}})
 	cfg := replica.Config{
 		Store: store, Owner: "code", Produce: true, Queues: []string{"default"}, Grace: 10 * time.Second,
 		Jobs:     []job.Job{{Name: "report", Schedule: "* * * * * *", Retry: job.Retry{Attempts: 1}}},
@@ -270,10 +268,7 @@ func TestARunningSlotEndsWhenItsNodeIsAskedToCancel(t *testing.T) {
 		return ctx.Err()
 	}, func(c *replica.Config) { c.Jobs[0].Retry.Attempts = 3 })
 	run := waitFor(s, "a start", started)
-	store, err := kv.Open(t.Context(), s.srv.JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, s.srv.JetStream(), kv.Options{})
 	asked := time.Now()
 	answer, err := store.AskCancel(t.Context(), run.Node, core.CancelRequest{ID: run.Slot.ID(), Fence: run.Fence, By: "alice"})
 	if err != nil || !answer.Ending {

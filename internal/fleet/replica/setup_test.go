@@ -19,6 +19,7 @@ import (
 	"github.com/cronce-io/cronce/internal/broker/space"
 	"github.com/cronce-io/cronce/internal/broker/wire"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -89,10 +90,7 @@ func TestANodeSetsUpAMissingNamespaceAgain(t *testing.T) {
 			natstest.Eventually(t, "the namespace to be set up again", func() bool { checkRuns(); return log.has("it is set up again") })
 			before := ran.Load()
 			natstest.Eventually(t, "slots to run again", func() bool { checkRuns(); return ran.Load() > before+1 })
-			store, err := kv.Open(t.Context(), js, kv.Options{ReadOnly: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := kvtest.Open(t, js, kv.Options{ReadOnly: true})
 			if got := store.Settings().Lease; got != s.lease {
 				t.Errorf("the lease is %v now, want %v as before", got, s.lease)
 			}
@@ -116,16 +114,11 @@ func TestANodeThatMayNotSetUpWaitsUntilTheNamespaceIsComplete(t *testing.T) {
 	})
 	all := srv.JetStream(nats.UserInfo("all", "p"))
 	lease := 2 * time.Second
-	if _, err := kv.Open(t.Context(), all, kv.Options{Want: job.Settings{Lease: lease}}); err != nil {
-		t.Fatal(err)
-	}
+	kvtest.Open(t, all, kv.Options{Want: job.Settings{Lease: lease}})
 	var ran atomic.Int64
 	var log text
 	nc := srv.Conn(nats.UserInfo("some", "p"))
-	store, err := kv.Open(t.Context(), natstest.JetStream(t, nc), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, natstest.JetStream(t, nc), kv.Options{})
 	r := replica.New(replica.Config{
 		Store: store, Owner: "code", Produce: true, Queues: []string{"default"},
 		Jobs:     []job.Job{{Name: "report", Schedule: "* * * * * *"}},
@@ -157,10 +150,7 @@ func TestANodeThatMayNotSetUpWaitsUntilTheNamespaceIsComplete(t *testing.T) {
 func TestAStoreReportsThatTheStoredSettingsDiffer(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
-	store, err := kv.Open(t.Context(), js, kv.Options{Want: job.Settings{Lease: 6 * time.Second}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, js, kv.Options{Want: job.Settings{Lease: 6 * time.Second}})
 	if stored, ours, err := store.CompareSettings(t.Context()); err != nil || len(stored)+len(ours) > 0 {
 		t.Errorf("they differ: %v, %v, %v", stored, ours, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -27,10 +28,7 @@ func TestABlockedSocketHoldsUpNeitherLiveNorTheEndOfRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := kv.Open(t.Context(), js, kv.Options{Want: job.Settings{Lease: s.lease}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, js, kv.Options{Want: job.Settings{Lease: s.lease}})
 	const grace = time.Second
 	started := make(chan struct{}, 100)
 	r := replica.New(replica.Config{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -24,10 +25,7 @@ func BenchmarkPublish(b *testing.B) {
 
 func benchmarkPublish(b *testing.B, producers, jobs int) {
 	srv := natstest.Run(b)
-	store, err := kv.Open(b.Context(), srv.JetStream(), kv.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	store := kvtest.Open(b, srv.JetStream(), kv.Options{})
 	for i := range jobs {
 		d, _, err := plans.Upsert(nil, job.Job{Name: fmt.Sprint("job", i), Schedule: "*/4 * * * * *"}, "operator", "bench", true)
 		if err != nil {

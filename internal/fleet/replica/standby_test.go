@@ -12,6 +12,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -32,10 +33,7 @@ type member struct {
 func newMember(t testing.TB, srv *natstest.Server, name string, delay time.Duration) *member {
 	t.Helper()
 	nc := srv.Conn()
-	store, err := kv.Open(t.Context(), natstest.JetStream(t, nc), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, natstest.JetStream(t, nc), kv.Options{})
 	p, err := producer.New(producer.Config{
 		Node: name, Started: time.Now(), Registry: store.Jobs(), Watermark: store.Watermark(), Slots: store.Slots(),
 		Peers: store.Announcements(), Clock: wall{}, StandbyDelay: delay,
@@ -72,10 +70,7 @@ func (s *site) published() (next func() *nats.Msg) {
 // define writes n jobs to the registry that run each second.
 func (s *site) define(n int) {
 	s.Helper()
-	store, err := kv.Open(s.Context(), s.srv.JetStream(), kv.Options{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	store := kvtest.Open(s, s.srv.JetStream(), kv.Options{})
 	for i := range n {
 		j := job.Job{Name: fmt.Sprint("job", i), Schedule: "* * * * * *"}
 		d, _, err := plans.Upsert(nil, j, "operator", "test", true)
@@ -94,10 +89,7 @@ func (s *site) define(n int) {
 func TestAProducerNoticesAConnectionThatIsRestoredAtOnce(t *testing.T) {
 	s := newSite(t)
 	said := map[exchange.AnnouncementKind]chan string{exchange.AnnounceAsk: make(chan string, 1<<16), exchange.AnnounceHere: make(chan string, 1<<16)}
-	store, err := kv.Open(t.Context(), s.srv.JetStream(), kv.Options{Want: job.Settings{Lease: s.lease}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, s.srv.JetStream(), kv.Options{Want: job.Settings{Lease: s.lease}})
 	stop, err := store.Announcements().Listen(func(a exchange.Announcement) {
 		if heard := said[a.Kind]; heard != nil {
 			heard <- a.Node

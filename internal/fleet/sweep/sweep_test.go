@@ -19,6 +19,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -61,10 +62,7 @@ func (l countedLedger) Read(ctx context.Context, slot job.Slot) (job.Record, uin
 func newSite(t *testing.T) *site {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
-	store, err := kv.Open(t.Context(), js, kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, js, kv.Options{})
 	s := &site{T: t, Store: store, js: js}
 	s.sweeper = s.at("n5")
 	s.node(exchange.Node{Name: "n5", State: exchange.NodeAlive, Producer: true, Started: time.Now()})

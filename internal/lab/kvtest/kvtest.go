@@ -1,4 +1,4 @@
-// Package kvtest has values for the tests of stores.
+// Package kvtest opens stores in tests, and has values for them.
 package kvtest
 
 import (
@@ -8,10 +8,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
+
+// Open opens the store of a namespace, and creates what is missing.
+func Open(tb testing.TB, js jetstream.JetStream, o kv.Options) *kv.Store {
+	tb.Helper()
+	s, err := kv.Open(tb.Context(), js, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
 
 var at = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/web/api"
 	"github.com/cronce-io/cronce/job"
@@ -161,10 +162,7 @@ func TestEventsGoOnWithABrokerThatWasCreatedAnew(t *testing.T) {
 	t.Parallel()
 	var files string
 	broker := natstest.Run(t, func(o *server.Options) { files = o.StoreDir })
-	store, err := kv.Open(t.Context(), broker.JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, broker.JetStream(), kv.Options{})
 	tell := func(id string) {
 		if err := store.StoreEvent(t.Context(), job.Event{V: codec.Version, Kind: job.EventFailed, Time: time.Now().UTC(), Node: "web1", ID: id, Job: "report"}); err != nil {
 			t.Error(err)
@@ -189,9 +187,7 @@ func TestEventsGoOnWithABrokerThatWasCreatedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	broker.Start()
-	if _, err := kv.Open(t.Context(), store.JS, kv.Options{}); err != nil { // it creates the namespace
-		t.Fatal(err)
-	}
+	kvtest.Open(t, store.JS, kv.Options{})
 	tell("report:@3")
 	if kinds, id := during.upTo(`"id":"report:@3"`); len(kinds) != 1 || id != "1" {
 		t.Errorf("the open stream goes on with %q, id %q", kinds, id)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/web/pages"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
@@ -25,10 +26,7 @@ import (
 func newCrowd(t testing.TB, n, slots int) (url string, store *kv.Store, s *natstest.Server) {
 	t.Helper()
 	s = natstest.Run(t)
-	store, err := kv.Open(t.Context(), s.JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store = kvtest.Open(t, s.JetStream(), kv.Options{})
 	begin := time.Now().UTC().Truncate(time.Minute).Add(-time.Duration(slots) * time.Minute)
 	for i := range n {
 		name := fmt.Sprintf("a-job-with-a-name-as-long-as-a-name-of-a-job-may-be-%d", i)

@@ -15,6 +15,7 @@ import (
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/core/exchange"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/web/pages"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
@@ -36,10 +37,7 @@ type archive struct {
 func newArchive(t *testing.T) *archive {
 	t.Helper()
 	s := natstest.Run(t)
-	store, err := kv.Open(t.Context(), s.JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, s.JetStream(), kv.Options{})
 	c, err := client.New(t.Context(), s.Conn(), client.WithOperator("alice@laptop"))
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cronce-io/cronce/client"
 	"github.com/cronce-io/cronce/internal/core/plans"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/web/pages/board"
 	"github.com/cronce-io/cronce/job"
@@ -18,10 +19,7 @@ import (
 func TestBoardOfManyJobsHasTheNewestSlotsOfEach(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
-	store, err := kv.Open(t.Context(), s.JetStream(), kv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := kvtest.Open(t, s.JetStream(), kv.Options{})
 	begin := time.Now().UTC().Truncate(time.Minute).Add(-2 * time.Hour)
 	for i := range 40 {
 		name := fmt.Sprintf("job-%02d", i)
