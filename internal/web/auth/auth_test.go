@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -222,6 +223,18 @@ func TestBrowserLogsInWithATokenAndGetsThePageThatItWanted(t *testing.T) {
 	w, page := open(t, b, at.String(), "none")
 	if w.StatusCode != 200 || !strings.Contains(page, `type="password"`) || strings.Contains(page, "<script") {
 		t.Fatalf("login page: %d\n%s", w.StatusCode, page)
+	}
+	for _, m := range regexp.MustCompile(`<link [^>]*href="([^"]+)"`).FindAllStringSubmatch(page, -1) {
+		to, err := at.Parse(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w, data := open(t, b, to.String(), "same-origin"); w.StatusCode != 200 || len(data) == 0 {
+			t.Errorf("%s of the login page: %d", to, w.StatusCode)
+		}
+	}
+	if !strings.Contains(page, `<link rel="icon"`) {
+		t.Error("the login page has no icon: a browser asks for /favicon.ico")
 	}
 	send := func(token, next string) (*http.Response, string) {
 		r, err := http.NewRequest(http.MethodPost, server.URL+"/ops/cronce/login", strings.NewReader(url.Values{"token": {token}, "next": {next}}.Encode()))

@@ -27,6 +27,11 @@ var loginHTML string
 //go:embed login.css
 var loginCSS []byte
 
+// loginIcon is a copy of the icon of the pages, which only users get.
+//
+//go:embed login.svg
+var loginIcon []byte
+
 var loginPage = template.Must(template.New("login").Parse(loginHTML))
 
 // hasLogin reports whether a person can log in with a browser on a page of this server.
@@ -36,10 +41,15 @@ func (g *Guard) addLogin(mux *http.ServeMux) {
 	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) {
 		g.showLogin(w, r, http.StatusOK, r.FormValue("next"), "")
 	})
-	mux.HandleFunc("GET /login/style.css", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/css; charset=utf-8")
-		_, _ = w.Write(loginCSS)
-	})
+	for name, file := range map[string]struct {
+		media string
+		data  []byte
+	}{"style.css": {"text/css; charset=utf-8", loginCSS}, "icon.svg": {"image/svg+xml", loginIcon}} {
+		mux.HandleFunc("GET /login/"+name, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", file.media)
+			_, _ = w.Write(file.data)
+		})
+	}
 	mux.HandleFunc("POST /logout", func(w http.ResponseWriter, r *http.Request) {
 		g.setCookie(w, r, link.SessionCookie, "", -time.Second, http.SameSiteStrictMode)
 		link.Redirect(w, r, "login")
