@@ -39,8 +39,8 @@ const (
 
 // Board is what is known at a time. It does not change.
 type Board struct {
-	// Began is when its reading began by the clock of this process, and Now by the broker's.
-	Began, Now time.Time
+	// Now is when its reading began, by the broker's clock.
+	Now time.Time
 
 	// Jobs are ordered by their names.
 	Jobs  []Job
@@ -134,7 +134,7 @@ type reader struct {
 var recorded = slices.DeleteFunc(client.SlotStates(), func(s job.State) bool { return s == job.Pending })
 
 func (r reader) read(ctx context.Context) (*Board, error) {
-	b := &Board{Began: time.Now(), byName: map[string]int{}}
+	b := &Board{byName: map[string]int{}}
 	nodes, err := r.client.Nodes(ctx, client.NodeFilter{})
 	if err != nil {
 		return nil, err

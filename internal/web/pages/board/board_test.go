@@ -23,13 +23,13 @@ func TestBoardHasTheNewsUnlessAnOldOneIsAccepted(t *testing.T) {
 		var takes time.Duration
 		s := NewSource(ctx, nil)
 		s.read = func(context.Context) (*Board, error) {
-			b := &Board{Began: time.Now()}
+			b := &Board{Now: time.Now()}
 			time.Sleep(takes)
 			return b, nil
 		}
 		get := func(news time.Time, acceptOld bool, want time.Time) {
 			t.Helper()
-			if b, err := s.Get(ctx, news, acceptOld); err != nil || !b.Began.Equal(want) {
+			if b, err := s.Get(ctx, news, acceptOld); err != nil || !b.Now.Equal(want) {
 				t.Errorf("%+v, %v, want the board of %v", b, err, want)
 			}
 		}
