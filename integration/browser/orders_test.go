@@ -37,8 +37,8 @@ func TestOrdersWorkWithoutJavaScript(t *testing.T) {
 	b.noScript(t)
 	b.run(t, chromedp.Navigate(f.url+"/jobs"))
 	b.until(t, "the list", `document.readyState === "complete" && document.querySelector("a[data-row]")`)
-	if ask[bool](t, b, `document.querySelector("form[data-prefs] button").hidden`) {
-		t.Fatal("scripts run: the button of the preferences is hidden")
+	if ask[bool](t, b, `document.querySelector("[data-prefs] button") === null`) {
+		t.Fatal("scripts run: the button of the preferences is gone")
 	}
 
 	// Several jobs at once.
@@ -52,19 +52,23 @@ func TestOrdersWorkWithoutJavaScript(t *testing.T) {
 	// The error is beside the field, which keeps what was typed.
 	b.run(t, chromedp.Navigate(f.url+"/jobs/invoice-export/trigger"))
 	ask[bool](t, b, `document.getElementById("f-payload").value = '{"month": ', true`)
-	b.click(t, "form[method=post].card button", `document.getElementById("e-payload")?.textContent.includes("it is not JSON")`)
+	b.click(t, "#order-form button:not([name])", `document.getElementById("e-payload")?.textContent.includes("it is not JSON")`)
 	if typed := ask[string](t, b, `document.getElementById("f-payload").value`); typed != `{"month": ` {
 		t.Errorf("the form has %q", typed)
 	}
-	ask[bool](t, b, `document.getElementById("f-payload").value = '{"month": 11}', true`)
-	b.click(t, "form[method=post].card button", `location.pathname.includes("/slots/invoice-export:@") && document.querySelector("h1")`)
+
+	// The choice of a zone and a theme keeps what was typed, too.
+	ask[bool](t, b, `document.querySelector("[name=choose-zone]").value = "job", document.querySelector("[name=choose-theme]").value = "light", document.getElementById("f-payload").value = '{"week": ', document.getElementById("f-at").value = "2126-11-21 07:00", true`)
+	b.click(t, "[data-prefs] button", `document.documentElement.dataset.theme === "light" && document.getElementById("f-payload").value === '{"week": ' && document.getElementById("f-at").value === "2126-11-21 07:00" && document.getElementById("consequence").textContent.includes("It starts at Thu 21 Nov 2126 07:00:00 UTC")`)
+	ask[bool](t, b, `document.getElementById("f-payload").value = '{"month": 11}', document.getElementById("f-at").value = "", true`)
+	b.click(t, "#order-form button:not([name])", `location.pathname.includes("/slots/invoice-export:@") && document.querySelector("h1")`)
 	if list, err := f.client.ListSlots(t.Context(), client.SlotFilter{Job: "invoice-export", Newest: true, Limit: 1}); err != nil || len(list.Slots) != 1 || !list.Slots[0].Slot.IsZero() {
 		t.Errorf("the run is not there: %+v, %v", list.Slots, err)
 	}
 
 	// The theme.
-	ask[bool](t, b, `document.querySelector("form[data-prefs]").elements.theme.value = "dark", true`)
-	b.click(t, "form[data-prefs] button", `document.documentElement.dataset.theme === "dark" && location.pathname.includes("/slots/")`)
+	ask[bool](t, b, `document.querySelector("[name=choose-theme]").value = "dark", true`)
+	b.click(t, "[data-prefs] button", `document.documentElement.dataset.theme === "dark" && location.pathname.includes("/slots/")`)
 	for _, v := range b.said {
 		if !strings.Contains(v, "422") { // the status for the wrong payload
 			t.Error(v)

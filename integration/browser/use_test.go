@@ -61,12 +61,33 @@ func TestOpenPageSaysThatTheBrokerIsAwayAndComesBack(t *testing.T) {
 	b.until(t, "the page without the banner", `!document.querySelector("#notice .banner.warn") && document.querySelector("a[data-row]")`)
 }
 
+func TestChoiceOfAZoneKeepsWhatWasTyped(t *testing.T) {
+	chromium := browser(t)
+	f := newFleet(t, "/x")
+	b := open(t, chromium, f.url, 1280, 900, "light")
+	b.run(t, chromedp.Navigate(f.url+"/jobs/morning-report/trigger"))
+	b.until(t, "the form", ready)
+	key := ask[string](t, b, `document.querySelector("[name=key]").value`)
+	ask[bool](t, b, `(() => { document.getElementById("f-payload").value = "{<b>"; document.getElementById("f-at").value = "2126-11-21 07:00"; const zone = document.querySelector("[name=choose-zone]"); zone.value = "job"; zone.dispatchEvent(new Event("change", {bubbles: true})); return true })()`)
+	b.until(t, "what was typed, in the other zone", `document.getElementById("f-payload")?.value === "{<b>" && document.getElementById("f-at").value === "2126-11-21 07:00" && document.querySelector("[name=key]").value === "`+key+`" && document.getElementById("consequence").textContent.includes("07:00:00 CET")`)
+
+	// Enter in the field says what the order will do; it does not choose a zone, and gives no order.
+	ask[bool](t, b, `(() => { document.getElementById("f-payload").value = ""; const at = document.getElementById("f-at"); at.value = "2126-11-22 07:00"; at.focus(); return true })()`)
+	b.run(t, chromedp.KeyEvent("\r"))
+	b.until(t, "what the order will do", `location.pathname.endsWith("/trigger") && document.getElementById("consequence")?.textContent.includes("Fri 22 Nov 2126 07:00:00 CET")`)
+	b.run(t, chromedp.Navigate(f.url+"/jobs"))
+	b.until(t, "the zone in which times are shown", ready+` && document.querySelector("[name=choose-zone]").value === "job"`)
+	for _, v := range b.said {
+		t.Error(v)
+	}
+}
+
 func TestThemeAndZoneAreKept(t *testing.T) {
 	chromium := browser(t)
 	f := newFleet(t, "/x")
 	b := open(t, chromium, f.url, 1280, 900, "light")
 	b.run(t, chromedp.Navigate(f.url+"/jobs?q=report"))
 	b.until(t, "the list", ready)
-	ask[bool](t, b, `(() => { const f = document.querySelector("form[data-prefs]"); f.elements.theme.value = "dark"; f.elements.zone.value = "job"; f.elements.zone.dispatchEvent(new Event("change", {bubbles: true})); return true })()`)
+	ask[bool](t, b, `(() => { const zone = document.querySelector("[name=choose-zone]"); document.querySelector("[name=choose-theme]").value = "dark"; zone.value = "job"; zone.dispatchEvent(new Event("change", {bubbles: true})); return true })()`)
 	b.until(t, "the choice", `document.documentElement.dataset.theme === "dark" && location.search === "?q=report" && document.body.textContent.includes("CET")`)
 }

@@ -32,9 +32,18 @@ func Root(r *http.Request) string {
 // Redirect sends the browser to path, a path of this server without a slash at the beginning. The
 // location begins with "./", so a browser cannot read it as the name of another host.
 func Redirect(w http.ResponseWriter, r *http.Request, path string) {
+	redirect(w, r, path, http.StatusSeeOther)
+}
+
+// Repeat has the browser send the same form to path.
+func Repeat(w http.ResponseWriter, r *http.Request, path string) {
+	redirect(w, r, path, http.StatusTemporaryRedirect)
+}
+
+func redirect(w http.ResponseWriter, r *http.Request, path string, status int) {
 	w.Header().Set("Location", Root(r)+path)
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusSeeOther)
+	w.WriteHeader(status)
 }
 
 // Local returns next without slashes at its beginning. If next is not a path of this server, it

@@ -156,6 +156,8 @@ func TestFieldsSayWhatIsWrongAndKeepWhatWasTyped(t *testing.T) {
 	}{
 		{"jobs/daily/trigger", url.Values{"payload": {`{"to": <script>alert(1)</script>`}}, []string{"it is not JSON", `{"to": <script>alert(1)</script>`}},
 		{"jobs/daily/trigger", url.Values{"at": {"tomorrow"}}, []string{`"tomorrow" is not a time`}},
+		{"jobs/daily/trigger", url.Values{"at": {"2027-03-28 02:30"}, "zone": {"Europe/Berlin"}}, []string{"is skipped by the clocks of the zone Europe/Berlin: the next instant is 2027-03-28T03:00:00+02:00"}},
+		{"jobs/report/backfill", url.Values{"from": {"2026-10-25 02:30"}, "zone": {"Europe/Berlin"}}, []string{"occurs twice in the zone Europe/Berlin: want 2026-10-25T02:30:00+02:00, the first, or 2026-10-25T02:30:00+01:00, the second"}},
 		{"jobs/daily/trigger", url.Values{"payload": {strings.Repeat("1", 600_000)}}, []string{"it has 600000 bytes"}},
 		{"jobs/daily/trigger", url.Values{"key": {"a\x00b"}}, []string{"invalid token"}},
 		{"jobs/daily/trigger", url.Values{"payload": {"\xff"}}, []string{"UTF-8"}},

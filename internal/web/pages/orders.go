@@ -3,10 +3,12 @@ package pages
 import (
 	"crypto/rand"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/client"
+	"github.com/cronce-io/cronce/internal/api/fault"
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/web/pages/shell"
 	"github.com/cronce-io/cronce/job"
@@ -26,7 +28,7 @@ type order struct {
 
 	Danger  bool
 	Fields  []field
-	Preview bool   // Says depends on the fields, so the page has a button that shows it anew
+	Preview string // the method with which a button shows anew what Says, which depends on the fields; "": no button
 	Back    string // the path of the page to go back to
 }
 
@@ -51,10 +53,11 @@ func orderPage(verb string, needs func(client.Rights) bool, show func(*shell.Req
 			name := r.PathValue("job")
 			o := order{Job: name, Verb: strings.ToUpper(verb[:1]) + verb[1:], Back: shell.Path("jobs", name)}
 			o.Title = o.Verb + " " + name
-			err := show(r, &o)
+			err := o.keep(r, show(r, &o))
 			o.permit(r, needs)
 			return o, err
 		},
+		Typed: true,
 		Do: func(r *shell.Request) (string, error) {
 			name := r.PathValue("job")
 			to, err := do(r, name)
@@ -64,6 +67,20 @@ func orderPage(verb string, needs func(client.Rights) bool, show func(*shell.Req
 			return to, err
 		},
 	}
+}
+
+// keep keeps the fields of an order that was not answered, if what the order would do cannot be read now: with
+// the same key and revision, the button settles whether it was carried out.
+func (o *order) keep(r *shell.Request, err error) error {
+	if err == nil || r.Method != http.MethodPost || fault.Of(err) != fault.Unknown {
+		return err
+	}
+	o.Ready, o.Preview, o.Fields = true, "", nil
+	o.Says = []string{"The NATS server does not answer, so the page cannot say what the order will do. What you typed is kept."}
+	for _, f := range r.Form.Typed() {
+		o.Fields = append(o.Fields, field{f, "hidden"})
+	}
+	return nil
 }
 
 func (o *order) input(r *shell.Request, name, label, hint string) {
@@ -115,10 +132,27 @@ func showTrigger(r *shell.Request, o *order) error {
 	if key == "" {
 		key = rand.Text() // an order that is sent twice is then one run
 	}
+	loc := r.Prefs.In(j.Timezone)
+	if at := r.Form.Time("at", loc); !at.IsZero() {
+		o.Says = append(o.Says, startWords(at, loc, time.Now()))
+	}
+	o.Preview = "post" // a payload is too long for an address
 	o.Fields = append(o.Fields, field{r.Form.Field("payload", "Payload", "JSON for the handler. Empty: the job's own payload."), "area"})
-	o.input(r, "at", "When", "Empty: at once. Else a time in the zone "+r.Prefs.In(j.Timezone).String()+", like 2026-11-21 07:00.")
+	o.input(r, "at", "When", "Empty: at once. Else a time in the zone "+loc.String()+", like 2026-11-21 07:00.")
 	o.hidden(r, "key", key)
 	return nil
+}
+
+// startWords says when a run that is ordered for at starts.
+func startWords(at time.Time, loc *time.Location, now time.Time) string {
+	text := at.In(loc).Format("Mon 2 Jan 2006 15:04:05 MST")
+	if loc != time.UTC {
+		text += ", which is " + at.UTC().Format("2006-01-02T15:04:05Z")
+	}
+	if !at.After(now) {
+		return "It starts at once, since the time has passed: " + text + "."
+	}
+	return "It starts at " + text + ": " + shell.Relative(at, now) + "."
 }
 
 func doTrigger(r *shell.Request, name string) (string, error) {
@@ -126,7 +160,8 @@ func doTrigger(r *shell.Request, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	o := client.TriggerOptions{Key: r.Form.Get("key"), Payload: r.Form.JSON("payload"), At: r.Form.Time("at", r.Prefs.In(u.Job.WithDefaults().Timezone))}
+	loc := r.Prefs.In(u.Job.WithDefaults().Timezone)
+	o := client.TriggerOptions{Key: r.Form.Get("key"), Payload: r.Form.JSON("payload"), At: r.Form.Time("at", loc)}
 	if n := len(o.Payload); n > job.MaxPayload {
 		r.Form.Wrong("payload", "it has %d bytes: at most %d are allowed", n, job.MaxPayload)
 	}
@@ -142,18 +177,36 @@ func doTrigger(r *shell.Request, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !run.New && len(o.Payload) > 0 {
+	if !run.New {
+		err = sameRun(r, run, o, u.Now, loc)
+	}
+	return shell.Path("slots", run.ID()), err
+}
+
+// sameRun returns an error if an earlier order of the run had another payload or another time, both of which
+// decide. The key is then a new one, so that the next order is one more run.
+func sameRun(r *shell.Request, run client.Run, o client.TriggerOptions, now time.Time, loc *time.Location) error {
+	if len(o.Payload) > 0 {
 		has, err := run.Payload(r.Context())
 		if err != nil {
-			return "", err
+			return err
 		}
 		if !codec.SameJSON(has, o.Payload) {
 			r.Form.Wrong("payload", "the run %s was triggered before with another payload. Press the button again for one more run, with this payload", run.ID())
-			r.Form.Set("key", rand.Text())
-			return "", shell.ErrField
 		}
 	}
-	return shell.Path("slots", run.ID()), nil
+	if later := o.At.After(now); later && !run.Due.Equal(o.At) || !later && run.Due.After(now) {
+		due := "to start at once"
+		if !run.Due.IsZero() {
+			due = "for " + run.Due.In(loc).Format("Mon 2 Jan 2006 15:04:05 MST")
+		}
+		r.Form.Wrong("at", "the run %s was triggered before, %s. Press the button again for one more run, at this time", run.ID(), due)
+	}
+	if r.Form.OK() {
+		return nil
+	}
+	r.Form.Set("key", rand.Text())
+	return shell.ErrField
 }
 
 func showPause(r *shell.Request, o *order) error {
@@ -303,7 +356,7 @@ func showBackfill(r *shell.Request, o *order) error {
 	hint := "A time in the zone " + loc.String() + ", like " + u.Now.In(loc).Format("2006-01-02 15:04") + "."
 	o.input(r, "from", "From", hint)
 	o.input(r, "to", "To, not included", hint+" Empty: now.")
-	o.Preview = true
+	o.Preview = "get"
 	return err
 }
 

@@ -98,7 +98,7 @@ func (o *order) permit(r *shell.Request, needs func(client.Rights) bool) {
 	if needs(r.May) {
 		return
 	}
-	o.Ready, o.Preview = false, false
+	o.Ready, o.Preview = false, ""
 	o.Says = []string{"The NATS login of this process may not do that. The NATS server decides which orders it may give: " +
 		`see "cronce auth operator", or use a process that has such a login.`}
 	o.Fields = slices.DeleteFunc(o.Fields, func(f field) bool { return f.Kind != "hidden" })

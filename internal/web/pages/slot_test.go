@@ -31,6 +31,7 @@ type archive struct {
 	url    string
 	store  *kv.Store
 	client *client.Client
+	nats   *natstest.Server
 	base   time.Time // of the slots
 }
 
@@ -52,7 +53,7 @@ func newArchive(t *testing.T) *archive {
 	mux.Handle("/ops/", http.StripPrefix("/ops", secure.Wrap(site)))
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() { site.Close(); server.Close() })
-	a := &archive{url: server.URL + "/ops/", store: store, client: c, base: time.Now().UTC().Truncate(time.Hour).Add(-2 * time.Hour)}
+	a := &archive{url: server.URL + "/ops/", store: store, client: c, nats: s, base: time.Now().UTC().Truncate(time.Hour).Add(-2 * time.Hour)}
 	d := plans.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}, Since: a.base.Add(-time.Hour), Nonce: "n"}
 	if _, err := store.Jobs().Write(t.Context(), d, 0); err != nil {
 		t.Fatal(err)

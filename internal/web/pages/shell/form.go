@@ -99,7 +99,8 @@ func (f *Form) One(name string, values ...string) string {
 var timeLayouts = []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"}
 
 // Time returns a time, in UTC, so that equal times are equal keys of maps. A text without an offset is a
-// time in the zone loc. Zero: the field is empty.
+// time in the zone loc. It is wrong if the clocks skip it or if it occurs twice: the error names the instants
+// that may be meant. A date is the first instant of that day. Zero: the field is empty.
 func (f *Form) Time(name string, loc *time.Location) time.Time {
 	s := f.Get(name)
 	if s == "" {
@@ -107,8 +108,16 @@ func (f *Form) Time(name string, loc *time.Location) time.Time {
 	}
 	at, err := time.Parse(time.RFC3339, s)
 	for _, layout := range timeLayouts {
-		if err != nil {
-			at, err = time.ParseInLocation(layout, s, loc)
+		if err == nil {
+			break
+		}
+		var wall time.Time
+		if wall, err = time.Parse(layout, s); err == nil {
+			var unclear string
+			if at, unclear = instant(wall, loc); unclear != "" && layout != time.DateOnly {
+				f.Wrong(name, "%s %s", clip(s), unclear)
+				return time.Time{}
+			}
 		}
 	}
 	if err != nil || at.Year() < 1970 || at.Year() > 9000 {
@@ -116,6 +125,39 @@ func (f *Form) Time(name string, loc *time.Location) time.Time {
 		return time.Time{}
 	}
 	return at.UTC()
+}
+
+// instant returns the first instant at which the clocks of loc show a wall time, or the first one after it if
+// they skip it. unclear says so, and which instants may be meant, if there is not exactly one.
+func instant(wall time.Time, loc *time.Location) (at time.Time, unclear string) {
+	offset := func(at time.Time) time.Duration {
+		_, seconds := at.In(loc).Zone()
+		return time.Duration(seconds) * time.Second
+	}
+	const far = 30 * time.Hour // more than the largest offset, and than the largest change: a whole day
+	early, late := wall.Add(-far), wall.Add(far)
+	first, second := wall.Add(-max(offset(early), offset(late))), wall.Add(-min(offset(early), offset(late)))
+	isFirst, isSecond := first.Add(offset(first)).Equal(wall), second.Add(offset(second)).Equal(wall)
+	form := func(at time.Time) string { return at.In(loc).Format(time.RFC3339) }
+	switch {
+	case isFirst && isSecond && !first.Equal(second):
+		return first, fmt.Sprintf("occurs twice in the zone %s: want %s, the first, or %s, the second", loc, form(first), form(second))
+	case isFirst:
+		return first, ""
+	case isSecond:
+		return second, ""
+	}
+	// In between, the clocks go forward: find the instant.
+	low, high := first.Unix(), second.Unix()
+	for before := offset(first); high-low > 1; {
+		if middle := (low + high) / 2; offset(time.Unix(middle, 0)) == before {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	at = time.Unix(high, 0)
+	return at, fmt.Sprintf("is skipped by the clocks of the zone %s: the next instant is %s", loc, form(at))
 }
 
 // JSON returns a JSON value. Nil: the field is empty.
@@ -130,6 +172,16 @@ func (f *Form) JSON(name string) json.RawMessage {
 		return nil
 	}
 	return json.RawMessage(s)
+}
+
+// Typed returns all fields that were sent, apart from those in which the zone and the theme are chosen.
+func (f *Form) Typed() (all []Field) {
+	for _, name := range slices.Sorted(maps.Keys(f.values)) {
+		if !slices.Contains(ofLayout, name) {
+			all = append(all, Field{Name: name, Value: f.Get(name)})
+		}
+	}
+	return all
 }
 
 // Stray returns the errors that the page does not show beside a field.

@@ -34,6 +34,10 @@ type Page struct {
 	// then, without a slash at the beginning: Path("jobs", name). If Do fails, the page is shown
 	// again, with what was typed and what is wrong. Nil: the page takes no orders.
 	Do func(*Request) (to string, err error)
+
+	// Typed reports that the form has the ID "order-form" and fields to type into. Then the choice of zone and
+	// theme is sent with the form, and the page is shown again with what was typed.
+	Typed bool
 }
 
 // Request is a request for a page, or an order.
@@ -134,7 +138,7 @@ func (s *Site) answer(p Page, t *template.Template, q *Request) *answer {
 			return s.fail(q, d)
 		}
 		s.log.Warn("page not read; showing what it showed last", "path", r.URL.Path, "since", at, "error", err)
-		return s.compose(q, t, http.StatusServiceUnavailable, page{content: last, read: at, staleSince: at})
+		return s.compose(q, t, http.StatusServiceUnavailable, page{content: last, typed: p.Typed, read: at, staleSince: at})
 	}
 	status := http.StatusOK
 	if !q.Form.Complete() {
@@ -142,7 +146,7 @@ func (s *Site) answer(p Page, t *template.Template, q *Request) *answer {
 	} else {
 		s.known.put(key, content, began)
 	}
-	return s.compose(q, t, status, page{content: content, read: began})
+	return s.compose(q, t, status, page{content: content, typed: p.Typed, read: began})
 }
 
 // orderPatience is how long an order waits for the broker.
@@ -165,6 +169,10 @@ func (s *Site) do(p Page, t *template.Template, w http.ResponseWriter, r *http.R
 		return
 	}
 	q.Form = newForm(r.PostForm)
+	if q.takeChoice() {
+		s.showTyped(p, t, q, nil).send(w)
+		return
+	}
 	cancel := s.limit(q, orderPatience)
 	to, err := p.Do(q)
 	cancel()
@@ -181,14 +189,27 @@ func (s *Site) do(p Page, t *template.Template, w http.ResponseWriter, r *http.R
 		d.Status = http.StatusUnprocessableEntity
 	}
 	q.Request = r
+	s.showTyped(p, t, q, d).send(w)
+}
+
+// showTyped shows the page of a form with what was typed, and the problem of its order, if there is one.
+func (s *Site) showTyped(p Page, t *template.Template, q *Request, d *problem.Document) *answer {
 	began := time.Now()
 	defer s.limit(q, s.cfg.Patience)()
-	content, showErr := s.render(p, t, q)
-	if showErr != nil {
-		s.fail(q, d).send(w)
-		return
+	content, err := s.render(p, t, q)
+	switch {
+	case err != nil && d == nil:
+		return s.fail(q, problem.Of(err, true))
+	case err != nil:
+		return s.fail(q, d)
+	case d != nil:
+		return s.compose(q, t, d.Status, page{content: content, typed: p.Typed, read: began, problem: d})
 	}
-	s.compose(q, t, d.Status, page{content: content, read: began, problem: d}).send(w)
+	status := http.StatusOK
+	if !q.Form.Complete() {
+		status = http.StatusUnprocessableEntity
+	}
+	return s.compose(q, t, status, page{content: content, typed: p.Typed, read: began})
 }
 
 // render calls Show, and executes the page's own templates.
@@ -218,6 +239,7 @@ func execute(t *template.Template, v *View) (content, error) {
 // page is what the layout shows around the content.
 type page struct {
 	content    content
+	typed      bool      // Page.Typed
 	read       time.Time // when the reading of the content began
 	staleSince time.Time
 	problem    *problem.Document
@@ -225,7 +247,7 @@ type page struct {
 
 func (s *Site) compose(q *Request, t *template.Template, status int, p page) *answer {
 	v := s.view(q, nil)
-	v.Title, v.Content, v.StaleSince, v.Problem = p.content.title, p.content.body, p.staleSince, p.problem
+	v.Title, v.Content, v.Typed, v.StaleSince, v.Problem = p.content.title, p.content.body, p.typed, p.staleSince, p.problem
 	v.Read, v.Process = p.read, s.live.id
 	var b bytes.Buffer
 	if err := t.ExecuteTemplate(&b, "layout", v); err != nil {

@@ -34,6 +34,37 @@ const (
 	keepCookie  = 365 * 24 * time.Hour
 )
 
+// Fields of the form in which zone and theme are chosen. On a page with a form of its own, they are fields
+// of that form, so that the choice keeps what was typed: see Page.Typed.
+const (
+	chosenZone  = "choose-zone"
+	chosenTheme = "choose-theme"
+	chosenNext  = "next" // the page to go back to
+
+	// showOnly asks a page to show what was typed, and what an order would do, without carrying it out.
+	showOnly = "show"
+)
+
+var ofLayout = []string{"zone", chosenZone, chosenTheme, chosenNext, showOnly}
+
+// takeChoice sets the zone to that in which the user has seen the form, unless he has chosen another one. So
+// a time means what the page said, even if the zone was changed in another tab meanwhile.
+func (q *Request) takeChoice() (show bool) {
+	f := q.Form
+	show = f.Get(showOnly) != ""
+	zone, chosen := f.Get("zone"), f.Get(chosenZone)
+	for _, name := range ofLayout {
+		f.Get(name)
+	}
+	if show && chosen != "" {
+		zone = chosen
+	}
+	if zone != "" && !q.Prefs.setZone(zone) {
+		f.Wrong("zone", "%s", noZone(zone))
+	}
+	return show
+}
+
 func readPrefs(r *http.Request, f *Form) Prefs {
 	p := Prefs{Zone: ZoneUTC, Theme: "auto", Location: time.UTC}
 	if c, err := r.Cookie(themeCookie); err == nil && isTheme(c.Value) {
@@ -91,7 +122,7 @@ func (s *Site) setPreferences(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var p Prefs
-	zone, theme := r.PostForm.Get("zone"), r.PostForm.Get("theme")
+	zone, theme := r.PostForm.Get(chosenZone), r.PostForm.Get(chosenTheme)
 	switch {
 	case zone != "" && !p.setZone(zone):
 		s.fail(q, problem.New(fault.Invalid, noZone(zone))).send(w)
@@ -109,7 +140,12 @@ func (s *Site) setPreferences(w http.ResponseWriter, r *http.Request) {
 			})
 		}
 	}
-	link.Redirect(w, r, link.Local(inZone(r.PostForm.Get("next"), zone)))
+	next := link.Local(inZone(r.PostForm.Get(chosenNext), zone))
+	if r.PostForm.Has(showOnly) {
+		link.Repeat(w, r, next)
+		return
+	}
+	link.Redirect(w, r, next)
 }
 
 // inZone returns the address of a page in which a zone, if the address names one, is the chosen one: the cookie

@@ -195,7 +195,7 @@ func TestPagesOfferALogoutToABrowserThatHasLoggedIn(t *testing.T) {
 func TestPreferencesComeBackToThePage(t *testing.T) {
 	t.Parallel()
 	root := site(t)
-	w, _ := post(t, root+"/preferences", url.Values{"zone": {"Europe/Berlin"}, "theme": {"dark"}, "next": {"deep/x?count=2"}})
+	w, _ := post(t, root+"/preferences", url.Values{"choose-zone": {"Europe/Berlin"}, "choose-theme": {"dark"}, "next": {"deep/x?count=2"}})
 	to, err := w.Location()
 	if err != nil || to.String() != root+"/deep/x?count=2" || len(w.Cookies()) != 2 {
 		t.Fatalf("%v %v %v", to, err, w.Cookies())
@@ -214,20 +214,20 @@ func TestPreferencesComeBackToThePage(t *testing.T) {
 		t.Errorf("the choice is not kept: %s", body)
 	}
 	for next, want := range map[string]string{"/deep/x?zone=Asia%2FTokyo&count=2": "/deep/x?count=2&zone=UTC", "/jobs:bulk?order=pause": "/jobs:bulk?order=pause"} {
-		if w, _ := post(t, root+"/preferences", url.Values{"zone": {"UTC"}, "next": {next}}); w.Header.Get("Location") != "."+want {
+		if w, _ := post(t, root+"/preferences", url.Values{"choose-zone": {"UTC"}, "next": {next}}); w.Header.Get("Location") != "."+want {
 			t.Errorf("the choice of a zone on %s leads to %s", next, w.Header.Get("Location"))
 		}
 	}
 	if _, body := get(t, root+"/deep/a:b?count=2"); !strings.Contains(body, `name="next" value="/deep/a:b?count=2"`) {
 		t.Errorf("the form of the choices does not lead back: %s", body)
 	}
-	for _, wrong := range []url.Values{{"zone": {"Mars/Olympus"}}, {"theme": {"<b>"}}, {"zone": {"../../etc/passwd"}}} {
+	for _, wrong := range []url.Values{{"choose-zone": {"Mars/Olympus"}}, {"choose-theme": {"<b>"}}, {"choose-zone": {"../../etc/passwd"}}} {
 		if w, body := post(t, root+"/preferences", wrong); w.StatusCode != http.StatusBadRequest || len(w.Cookies()) > 0 {
 			t.Errorf("%v: %d %s", wrong, w.StatusCode, body)
 		}
 	}
 	for _, evil := range []string{"//evil.example", "https://evil.example/", `\\evil.example`, "/\\evil.example"} {
-		w, _ := post(t, root+"/preferences", url.Values{"theme": {"dark"}, "next": {evil}})
+		w, _ := post(t, root+"/preferences", url.Values{"choose-theme": {"dark"}, "next": {evil}})
 		if to, err := w.Location(); err != nil || !strings.HasPrefix(to.String(), root+"/") {
 			t.Errorf("%q leads to %v, %v", evil, to, err)
 		}

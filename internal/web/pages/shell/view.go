@@ -49,6 +49,9 @@ type View struct {
 	// Title and Content are for the layout only.
 	Title, Content template.HTML
 
+	// Typed is that of the page, for the layout only.
+	Typed bool
+
 	entries []NavEntry
 	nav     string
 	inside  bool // nav is that of a page, and not of an error

@@ -144,15 +144,16 @@
   }, 1000);
 
   // The zone of this browser, and preferences that apply as soon as they are chosen.
-  const prefs = document.querySelector("form[data-prefs]");
+  const prefs = document.querySelector("[data-prefs]");
   if (prefs) {
     const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-    const select = prefs.elements.zone;
+    const select = prefs.querySelector("[name=choose-zone]");
     const there = [...select.options].find((o) => o.value === zone);
     if (zone && there) there.textContent = `in my zone, ${zone}`;
     if (zone && zone !== "UTC" && !there) select.add(new Option(`in my zone, ${zone}`, zone));
-    prefs.querySelector("button").hidden = true;
-    prefs.addEventListener("change", () => prefs.requestSubmit());
+    const set = prefs.querySelector("button");
+    set.remove(); // else, on a page with a form, Enter in a field would press it
+    prefs.addEventListener("change", () => { set.hidden = true; prefs.append(set); select.form.requestSubmit(set); set.remove(); });
   }
 
   // Forms that are sent when a field changes, and checkboxes that check others.
