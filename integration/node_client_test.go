@@ -234,3 +234,28 @@ await nc.close();
 		t.Errorf("trigger ended with %q after %d messages; requests were lost: %v; want a TimeoutError after 0 messages, and lost requests", said, n, silent.HasLost())
 	}
 }
+
+// A registry that was created again has a new history. The client begins anew with it, under another name of its
+// node, and forgets the jobs of the old one.
+func TestJavaScriptFollowsARegistryThatWasCreatedAgain(t *testing.T) {
+	t.Parallel()
+	needNode(t)
+	s := newServedSite(t)
+	const never = `schedule: "@at 2099-01-01T00:00:00Z", overlap: allow`
+	s.command(0, "setup", "--lease", lease.String())
+	s.command(0, "job", "apply", "-f", s.jobs("false", "name: old, "+never, "name: pay, "+never))
+	p := s.javascriptWorking("js", "10", "pay", "old")
+	p.says("takes part")
+	if err := s.js.DeleteStream(t.Context(), "KV_cronce_jobs"); err != nil {
+		t.Fatal(err)
+	}
+	s.command(0, "setup")
+	s.command(0, "job", "apply", "-f", s.jobs("false", "name: pay, "+never))
+	p.says("created again, or restored")
+	eventually(t, "the client to take part again", func() bool { return strings.Count(p.stderr(), "takes part") == 2 })
+	s.command(0, "job", "trigger", "pay", "--key", "new")
+	eventually(t, "a run by the new definition", func() bool {
+		rows := s.slots("--job", "pay")
+		return len(rows) == 1 && rows[0].State == "succeeded"
+	})
+}

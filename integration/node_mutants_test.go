@@ -204,8 +204,9 @@ var nodeMutants = []nodeMutant{
 	{"reads a marker of the server as a value", "store", `(DEL|PURGE)|Nats-Marker-Reason:)`, `(DEL|PURGE))`, "", "foreign-record M-2"},
 	{"takes a job for deleted that it has not seen", "registry", `const found = await this.store.read("jobs", job);`, `const found = watched ? await this.store.read("jobs", job) : {};`, "", "edited-unseen C-2"},
 	{"takes the age of a node's record for its silence", "node", `notice({ key, text, revision }) {
-    this.seen.set(key, { text, revision, since: stopwatch() });`, `notice({ key, text, revision, time }) {
-    this.seen.set(key, { text, revision, since: typeof time === "bigint" ? stopwatch() - Number(fromMs(Date.now()) - time) / 1e6 : stopwatch() });`, "", "owner-silent L-5"},
+    const`, `notice({ key, text, revision, time }) {
+    if (typeof time === "bigint") return void this.seen.set(key, { text, revision, since: stopwatch() - Number(fromMs(Date.now()) - time) / 1e6 });
+    const`, "", "owner-silent L-5"},
 	{"takes a node without a record for dead", "node", `if (still < limit) return`, `if (value && still < limit) return`, "", "owner-silent L-5"},
 	{"runs a slot that an older incarnation still runs", "worker", `if (flight) return m.nak(1000);`, ``, "", "older-incarnation C-1"},
 	{"wakes no slot", "locks", `if (wrote.won) for (const one of woken)`, `for (const one of [])`, "", "guarded X-5"},
@@ -256,10 +257,10 @@ var nodeMutants = []nodeMutant{
 	{"publishes the range of missed slots with the others", "producer", `messages.slice(first), ranges])`, `[...messages.slice(first), ...ranges]])`, "", "away P-2"},
 	{"moves the watermark to a registry that it has not seen", "producer", `{ known } = this.registry,`, "known = { ...this.registry.known, revision: (await this.store.nc.request(`$JS.API.STREAM.INFO.KV_${this.store.namespace}_jobs`)).json().state.last_seq },", "", "registry-unseen P-4"},
 	{"moves the watermark before it has seen the registry", "watch", `let isReady = state.messages === 0;
-  if (isReady) ready`, `let isReady = true;
-  if (isReady) ready`, "", "registry-unseen P-4"},
+    if (isReady) ready`, `let isReady = true;
+    if (isReady) ready`, "", "registry-unseen P-4"},
 	{"moves the watermark to a registry of which more is pending", "watch", `if (!isReady && pending === 0)`, `if (!isReady)`, "", "registry-unseen P-4"},
-	{"moves the watermark past a definition that was lost with its connection", "watch", `await jetstream(nc).consumers.get(stream, { filter_subjects: [` + "`${prefix}>`" + `], deliver_policy: DeliverPolicy.LastPerSubject });`, `await jetstreamManager(nc).then((m) => m.consumers.add(stream, { filter_subjects: [` + "`${prefix}>`" + `], deliver_policy: DeliverPolicy.LastPerSubject, ack_policy: "none" })).then((c) => jetstream(nc).consumers.get(stream, c.name));`, "", "registry-unseen P-4"},
+	{"moves the watermark past a definition that was lost with its connection", "watch", `await jetstream(nc).consumers.get(stream, { filter_subjects: [subject], deliver_policy: DeliverPolicy.LastPerSubject });`, `await jetstreamManager(nc).then((m) => m.consumers.add(stream, { filter_subjects: [subject], deliver_policy: DeliverPolicy.LastPerSubject, ack_policy: "none" })).then((c) => jetstream(nc).consumers.get(stream, c.name));`, "", "registry-unseen P-4"},
 	{"moves the watermark past a plan that it does not know", "bounds", `if (unknown && typeof`, `if (false && typeof`, "", "definition-2 O-3"},
 	{"claims a slot that was missed", "claim", `const final = new Set(["succeeded", "failed", "skipped", "missed",`, `const final = new Set(["succeeded", "failed", "skipped",`, "", "has-outcome"},
 	{"answers a request without a version", "worker", `let answer = { v: 1, ending: false };`, `let answer = { ending: false };`, "", "cancel O-2"},

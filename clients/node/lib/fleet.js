@@ -33,11 +33,12 @@ async function takePart(nc, { namespace = "cronce", name, queues = ["default"], 
   await registry.run(signal);
   const inflight = new Map(), life = new AbortController(); // of all incarnations
   unlimited(life.signal);
-  while (!signal.aborted) {
+  for (; !signal.aborted; await registry.listed) {
     let worker;
     const node = new Node(store, settings.lease, name, clockOffset, () => ({
       producer: produce, worker: true, queues, handlers: Object.keys(handlers).sort(), running: worker?.running ?? 0,
     }));
+    registry.replaced = () => node.end("the registry was created again, or restored");
     const common = { store, node, registry, horizon: settings.horizon, log };
     worker = new Worker({ ...common, queues, handlers, places, inflight, life: life.signal });
     // Before its first heartbeat is acknowledged, a node has nothing to finish, and can end at once.

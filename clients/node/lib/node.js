@@ -7,7 +7,7 @@ import { BrokerClock, steady } from "./clock.js";
 import { Invalid, checkName } from "./names.js";
 import { formatDuration, formatInstant, fromMs, parseDuration, parseInstant } from "./values.js";
 import { decodeOf, pause, unlimited } from "./store.js";
-import { watch } from "./watch.js";
+import { Seen, watch } from "./watch.js";
 
 // boot is a clock in ms that goes on while the machine is suspended: os.uptime is CLOCK_BOOTTIME on Linux.
 const boot = () => uptime() * 1000;
@@ -75,13 +75,15 @@ export class Node {
     while (!this.signal.aborted && !this.estimated()) await pause(20, this.signal);
   }
 
-  // meet follows the records of all nodes. If the watch ends, it begins another one.
+  // meet follows the records of all nodes. If the watch ends, it begins another one. A node that cannot read them once
+  // ends.
   async meet() {
+    const seen = new Seen();
     for (; !this.signal.aborted; await pause(500, this.signal)) {
       try {
-        await this.watch(this.store.nc, `${this.store.namespace}_nodes`, this.signal, { changed: (e) => this.notice(e), ready: () => { this.met = true; } });
+        await this.watch(this.store.nc, `${this.store.namespace}_nodes`, this.signal, { seen, changed: (e) => this.notice(e), ready: () => { this.met = true; } });
       } catch (err) {
-        this.end(err.message);
+        if (!this.met) this.end(err.message);
       }
     }
   }
@@ -154,7 +156,8 @@ export class Node {
   }
 
   notice({ key, text, revision }) {
-    this.seen.set(key, { text, revision, since: stopwatch() });
+    const known = this.seen.get(key), same = known && known.revision === revision && known.text === text;
+    this.seen.set(key, { text, revision, since: same ? known.since : stopwatch() });
     this.forget();
   }
 

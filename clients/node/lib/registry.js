@@ -3,33 +3,57 @@ import { parseEntry } from "./definition.js";
 import { Invalid } from "./names.js";
 import { pause } from "./store.js";
 import { parseInstant } from "./values.js";
-import { watch } from "./watch.js";
+import { Seen, watch } from "./watch.js";
 
 export class Registry {
-  // known is {revision, time}: all writes up to revision were read, and time is the newest of their timestamps. Listeners are called after each change. If an
-  // entry was removed, or can no longer be read, they get its last version, with the time of the change as ended.
+  // known is {revision, time}: all writes up to revision were read, and time is the newest of their timestamps. Listeners
+  // are called after each change. If an entry was removed, or can no longer be read, they get its last version, with the
+  // time of the change as ended: undefined, if the removal left no marker. listed resolves when all entries were read.
+  // replaced is called if the registry was created again, or restored: then its revisions stand for other writes.
   constructor(store, log) {
-    Object.assign(this, { store, log, entries: new Map(), unreadable: new Map(), revision: 0, listeners: new Set() });
+    Object.assign(this, { store, log, listeners: new Set(), replaced: () => {} });
+    this.clear();
   }
 
-  // run returns when all entries were read, and follows changes until the signal aborts. If the watch ends, it
-  // begins another one, which reads all entries again.
-  run(signal) {
-    return new Promise((ready) => {
-      signal.addEventListener("abort", ready, { once: true });
-      const allRead = (revision) => { this.known = { revision: Math.max(revision, this.revision), time: this.time }; ready(); };
-      const watching = async () => {
-        for (; !signal.aborted; await pause(500, signal)) {
-          try {
-            await watch(this.store.nc, `${this.store.namespace}_jobs`, signal, { changed: (e) => this.change(e), ready: allRead });
-          } catch (err) {
-            this.log(`registry: ${err.message}`);
-          }
-        }
-        ready();
-      };
-      void watching();
-    });
+  clear() {
+    Object.assign(this, { entries: new Map(), unreadable: new Map(), revision: 0, time: undefined, known: undefined });
+    this.listed = new Promise((done) => { this.ready = done; });
+  }
+
+  // run follows the registry until the signal aborts, and returns when listed resolves.
+  async run(signal) {
+    signal.addEventListener("abort", () => this.ready(), { once: true });
+    void this.follow(signal);
+    await this.listed;
+  }
+
+  watch = watch;
+
+  async follow(signal) {
+    const seen = new Seen();
+    let said; // the same error is logged once
+    const events = {
+      seen, changed: (e) => this.change(e), gone: (key) => this.change({ key, revision: this.revision, pending: 0 }),
+      ready: (revision) => {
+        said = undefined;
+        this.known = { revision: Math.max(revision, this.revision), time: this.time };
+        this.ready();
+      },
+      again: () => {
+        this.log("registry: it was created again, or restored: its revisions went back");
+        this.clear();
+        this.replaced();
+      },
+    };
+    for (; !signal.aborted; await pause(500, signal)) {
+      try {
+        await this.watch(this.store.nc, `${this.store.namespace}_jobs`, signal, events);
+      } catch (err) {
+        if (err.message !== said) this.log(`registry: ${err.message}`);
+        said = err.message;
+      }
+    }
+    this.ready();
   }
 
   change({ key, text, revision, time, pending }) {
@@ -47,7 +71,7 @@ export class Registry {
       }
     }
     if (revision > this.revision) this.revision = revision;
-    if (!(this.time > time)) this.time = time; // a new leader's clock may be behind
+    if (time !== undefined && !(this.time > time)) this.time = time; // a new leader's clock may be behind
     if (pending === 0) this.known = { revision: this.revision, time: this.time };
     const ended = before && !this.entries.has(key) ? { ...before, ended: time } : undefined;
     for (const listener of this.listeners) listener(ended);
