@@ -23,7 +23,7 @@ export class Producer {
     if (signal.aborted) return;
     let wake = new AbortController();
     const listener = (ended) => {
-      if (ended) this.ended.push(ended);
+      if (ended) this.ended.push({ ...ended, ended: ended.ended ?? this.node.certain() });
       wake.abort();
     };
     this.registry.listeners.add(listener);
@@ -139,6 +139,21 @@ export class Producer {
     }, this.position);
   }
 
+  // wentBack reports whether a stored watermark is behind the one that this producer last read or wrote: an operator has reset
+  // it, or the bucket was restored. Then it begins again from there, without its own position. A deleted watermark has not
+  // gone back.
+  wentBack(stored) {
+    const before = this.stored;
+    this.stored = stored;
+    if (!before || (stored.time >= before.time && stored.revision >= before.revision)) return false;
+    this.log(`producer: the watermark went back to ${formatInstant(stored.time)}: what is due since then is published again`);
+    this.interrupt();
+    this.held.clear();
+    this.ended = [];
+    this.position = stored;
+    return true;
+  }
+
   // resume sets the positions to the watermark, where that is further. If the watermark cannot be read and the
   // producer has no position yet, it begins a horizon ago.
   async resume() {
@@ -148,7 +163,8 @@ export class Producer {
       this.position = { time: ago, revision: 0, registryTime: ago };
     }
     if (!value) return;
-    const stored = { time: parseInstant(value.time), revision: value.registry_revision, registryTime: optional(value.registry_time) };
+    const stored = positionOf(value);
+    if (this.wentBack(stored)) return;
     const further = (position) => (!position || (stored.time >= position.time && stored.revision >= position.revision) ? stored : position);
     for (const owner of [this, ...this.held.values()]) owner.position = further(owner.position);
   }
@@ -185,6 +201,7 @@ export class Producer {
     const found = await this.store.readAny("state", "watermark");
     if (found.unreadable instanceof UnknownVersion) return; // a newer program wrote it
     if (found.value) {
+      if (this.wentBack(positionOf(found.value))) return;
       const at = parseInstant(found.value.time);
       if (at > time || found.value.registry_revision > revision || (at === time && found.value.registry_revision === revision)) {
         this.again = performance.now() + 5000;
@@ -194,6 +211,9 @@ export class Producer {
     const value = { ...found.value, v: 1, time: formatInstant(time), registry_revision: revision, node: this.node.name };
     if (registryTime !== undefined) value.registry_time = formatInstant(registryTime);
     const wrote = await this.store.write("state", "watermark", value, found.revision, { node: this.node.name, signal, trusted: () => this.able() });
+    if (wrote.won) this.stored = position;
     if (wrote.lost) this.again = performance.now() + 5000;
   }
 }
+
+const positionOf = (w) => ({ time: parseInstant(w.time), revision: w.registry_revision, registryTime: optional(w.registry_time) });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { parseEntry } from "../lib/definition.js";
 import { Invalid } from "../lib/names.js";
 import { Producer } from "../lib/producer.js";
-import { fromMs, fromSeconds, parseInstant, toMs } from "../lib/values.js";
+import { formatInstant, fromMs, fromSeconds, parseInstant, toMs } from "../lib/values.js";
 
 const start = parseInstant("2026-11-21T07:00:00Z"), hour = 3_600_000;
 
@@ -157,4 +157,33 @@ test("producer: a job whose slots cannot be computed holds up no other job, and 
   registry.entries.set("bad", entry("bad", 2));
   for (const s of [3.1, 3.2]) await round(s);
   assert.equal(mark(), 3.2);
+});
+
+test("producer: a watermark that an operator has moved back is not overwritten, and what it uncovers is published", async (t) => {
+  for (const begin of [
+    async ({ round }) => { for (const s of [1.1, 1801.1, 1801.2]) await round(s); }, // the clock was half an hour ahead
+    async ({ marks }) => { marks.push({ v: 1, time: formatInstant(start + fromSeconds(1801)), registry_revision: 1, registry_time: formatInstant(start) }); },
+  ]) {
+    const all = fake("good"), { slots, round, marks, mark, end, sent } = all;
+    t.after(end);
+    await begin(all);
+    for (const s of [2.1, 3.1, 4.1]) await round(s);
+    assert.ok(mark() >= 1801);
+    sent.length = 0;
+    marks.push({ v: 1, time: formatInstant(start + fromSeconds(1)), registry_revision: 0, registry_time: formatInstant(start) });
+    for (const s of [5.1, 5.2, 5.3]) await round(s);
+    assert.deepEqual(slots("good"), [2, 3, 4, 5].map((s) => slot("good", s)));
+    assert.ok(mark() > 5 && mark() < 6, `the watermark is at ${mark()}`);
+  }
+});
+
+test("producer: a watermark that was deleted is written again, and no slot is published twice for that", async (t) => {
+  const { slots, round, producer, marks, mark, end, sent } = fake("good");
+  t.after(end);
+  for (const s of [1.1, 2.1]) await round(s);
+  marks.push(undefined);
+  sent.length = 0;
+  await round(3.1);
+  await round(3.2);
+  assert.deepEqual([slots("good"), mark(), producer.position.revision], [[slot("good", 3)], 3.2, 1]);
 });
