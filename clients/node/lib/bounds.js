@@ -2,7 +2,7 @@
 // write anything there, so a value with a member of another type, or outside the bounds, is invalid. Texts for people
 // are cut instead.
 import { Invalid, checkName, parseSlot } from "./names.js";
-import { UnknownVersion, decode, formatDuration, formatInstant, parseDuration, parseInstant, rawMember } from "./values.js";
+import { UnknownVersion, Verbatim, decode, formatDuration, formatInstant, parseDuration, parseInstant, rawMember } from "./values.js";
 
 const hour = 3_600_000, century = 100 * 366 * 24 * hour;
 const claims = 1_000_000, counts = 2 ** 31 - 1;
@@ -114,13 +114,16 @@ const members = {
 // The members of a plan, and of the messages that it names. Other ones come from a newer program.
 const planMembers = { names: Object.keys(plan), on: ["stream", "subject"] };
 
-// decodeAs reads a value of a kind: record, lock, node, settings, watermark, definition. It keeps unknown members, but
-// not those of nested objects.
+// decodeAs reads a value of a kind: record, lock, node, settings, watermark, definition. It keeps unknown members as they
+// were written, but not those of nested objects.
 export function decodeAs(kind, json) {
   const value = decode(json);
   if (kind === "definition") foreign(value);
   const known = object(members[kind])(value, kind);
-  for (const name of Object.keys(members[kind])) delete value[name];
+  for (const name of Object.keys(value)) {
+    if (Object.hasOwn(members[kind], name)) delete value[name];
+    else if (name !== "v") value[name] = new Verbatim(rawMember(json, name));
+  }
   Object.assign(value, known);
   checks[kind]?.(value, json);
   return value;

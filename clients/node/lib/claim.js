@@ -7,7 +7,7 @@
 // answer (lock.js).
 import { clip as cut } from "./bounds.js";
 import { parseSlot, slotID } from "./names.js";
-import { formatDuration, formatInstant, fromMs, fromSeconds, optional, parseDuration, parseInstant, toMs } from "./values.js";
+import { encode, formatDuration, formatInstant, fromMs, fromSeconds, optional, parseDuration, parseInstant, toMs } from "./values.js";
 import { guarded, pauseAt, planAt } from "./definition.js";
 
 const final = new Set(["succeeded", "failed", "skipped", "missed", "expired", "cancelled"]);
@@ -287,7 +287,7 @@ export function complete(claimed, fence, now, horizon, result) {
   const { error: _, output: __, ...record } = closed(claimed, fence, now, result.error);
   if (result.output) record.output = result.output;
   const final = (state, error) => ({ ...record, state, ...(error && { error: clip(error) }), finished: formatInstant(now) });
-  if (!result.error) return { ...final("succeeded"), ...(result.value !== undefined && { result: result.value }) };
+  if (!result.error) return { ...final("succeeded"), result: result.value };
   if (result.cancelled) return final("cancelled", result.error);
   if (result.permanent) return final("failed", result.error);
   if (record.attempt >= record.max_attempts) return final("failed", result.error + spent(record));
@@ -320,7 +320,7 @@ const clip = (error) => headAndTail(error, 2048);
 // (the oldest first), the output, the result, the oldest attempts, and the error, in this order. It cuts nothing else,
 // so the JSON may still be longer.
 export function fit(record, limit) {
-  const over = () => Buffer.byteLength(JSON.stringify(record)) > limit;
+  const over = () => Buffer.byteLength(encode(record)) > limit;
   const shrink = (owner, name, least) => {
     const whole = owner[name] ?? "";
     for (let most = Buffer.byteLength(whole) >> 1; over() && most >= least; most >>= 1) owner[name] = headAndTail(whole, most);

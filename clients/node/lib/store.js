@@ -4,6 +4,7 @@ import { jetstreamManager } from "@nats-io/jetstream";
 import { PermissionViolationError, headers as newHeaders } from "@nats-io/transport-node";
 import { decodeAs } from "./bounds.js";
 import { Invalid, checkName, parseSlot, slotKey } from "./names.js";
+import { encode } from "./values.js";
 
 // longest is the longest time of a timer of Node.js, 24.8 days, in ms. A longer one fires at once.
 export const longest = 2 ** 31 - 1;
@@ -182,7 +183,7 @@ export class Store {
   // trusted() returns true, because the process may have slept before.
   async write(bucket, key, value, revision, { node, signal, trusted = () => true, extra } = {}) {
     const nonce = `${node}/${++this.writes}`;
-    const bytes = JSON.stringify({ ...value, nonce });
+    const bytes = encode({ ...value, nonce });
     const head = newHeaders();
     head.set("Nats-Expected-Last-Subject-Sequence", String(revision));
     head.set("Nats-Expected-Stream", `KV_${this.namespace}_${bucket}`);

@@ -76,6 +76,19 @@ export function formatDuration(ms) {
   return (hours ? `${hours}h` : "") + (hours || minutes ? `${minutes}m` : "") + `${seconds}s`;
 }
 
+// Verbatim is the value of a member that this program does not know, as it was written: JSON.parse would turn
+// 12345678901234567890 into 12345678901234567000, and a writer must keep it.
+export class Verbatim {
+  constructor(text) { this.text = text; }
+  toJSON() { return JSON.parse(this.text); }
+}
+
+// encode returns the text of a value that is to be stored.
+export function encode(value) {
+  const members = Object.entries(value).filter(([, v]) => v !== undefined);
+  return `{${members.map(([name, v]) => `${JSON.stringify(name)}:${v instanceof Verbatim ? v.text : JSON.stringify(v)}`).join(",")}}`;
+}
+
 // rawMember returns the text of a member of a JSON object as it was written, or undefined. Payloads are sent as
 // they were written, and JSON.parse would turn 1.50 into 1.5. If a name stands twice, the last one counts, as in
 // JSON.parse. For a text that is not JSON it returns anything, or throws a SyntaxError.

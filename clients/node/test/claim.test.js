@@ -104,3 +104,8 @@ test("an attempt does not start before its message was stored", () => {
   assert.equal(started(at(3), 4), "2026-11-21T07:00:00Z");
   assert.equal(started(at(5), 4), "2026-11-21T06:59:59.995Z");
 });
+
+test("the result of an attempt takes the place of an earlier one", () => {
+  const claimed = { v: 1, id: "j:@k", state: "running", attempt: 1, max_attempts: 1, published: "2026-11-21T07:00:00Z", result: { old: true } };
+  for (const value of [undefined, 2]) assert.equal(complete(claimed, 3, parseInstant("2026-11-21T07:00:01Z"), 3_600_000, { output: "", value }).result, value);
+});

@@ -1,7 +1,8 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { PermissionViolationError, headers } from "@nats-io/transport-node";
-import { Store, abortAfter, pause, stopWith, unlimited } from "../lib/store.js";
+import { fit } from "../lib/claim.js";
+import { Store, abortAfter, decodeOf, pause, stopWith, unlimited } from "../lib/store.js";
 
 // slowBroker takes requests, and answers each one when the next one arrives, as answer says. A
 // request that is not answered within its timeout fails.
@@ -118,5 +119,19 @@ test("an iterator ends with a signal, also with one that has aborted before", ()
     let stops = 0;
     abort(controller, () => stopWith(controller.signal, { stop: () => stops++ }));
     assert.equal(stops, 1);
+  }
+});
+
+test("a value that is written again keeps unknown members as they were written", async () => {
+  const unknown = `"x_big":12345678901234567890,"x_price":1.50,"x_list":[1e400, {"n":9007199254740993}],"__proto__":0.10,"x \\"y":1.0`;
+  const sent = [], nc = { request: async (subject, body) => { sent.push(body); return { json: () => ({ seq: 5 }) }; } }, store = new Store(nc, "ns");
+  for (const [bucket, key, known] of [
+    ["ledger", "j.t.k", `"id":"j:@k","state":"retrying","attempt":1`], ["state", "lock.j", `"job":"j","holders":[]`],
+    ["nodes", "n", `"node":"n","state":"alive"`], ["state", "watermark", `"time":"2026-11-21T07:00:00Z","registry_revision":7`],
+  ]) {
+    const value = decodeOf(bucket, key, `{"v":1,${known},${unknown}}`);
+    await store.write(bucket, key, fit({ ...value, error: "x" }, 1_000_000), 4, { node: "me", signal: signal() });
+    assert.ok(sent.at(-1).includes(unknown), sent.at(-1));
+    assert.ok(decodeOf(bucket, key, sent.at(-1)).nonce.startsWith("me/"));
   }
 });
