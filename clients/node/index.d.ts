@@ -47,7 +47,7 @@ export interface RunOptions {
   queues?: string[];
   /** Whether to publish due slots too. Default: true. */
   produce?: boolean;
-  /** How many handlers run at once, at most. Each queue keeps one of these places for runs that were triggered for a later time. Default: 16. */
+  /** How many handlers run at once, at most. Default: 16. */
   places?: number;
   /** How long running handlers may go on after `signal`, in milliseconds, until `slot.signal` aborts. Default: 25,000. */
   grace?: number;

@@ -13,6 +13,7 @@ import { decode, parseDuration, rawMember, toMs } from "./values.js";
 
 const headerRoom = 4096; // bytes of a message that its headers, and the nonce of its value, may take
 const asking = 1000; // ms until a request for messages expires
+const maxWait = 500; // ms that a slot waits for a place until its message goes back: another worker may have one
 
 // consumerConfig returns the settings of a queue's consumer. A server older than 2.12 does not know the priority policy.
 export function consumerConfig(queue, subject, lease, version) {
@@ -41,11 +42,28 @@ export class Worker {
     Object.assign(this, { store, node, registry, horizon, queues, handlers, places, inflight, life, log });
     this.tasks = new Set();
     this.shares = [];
+    this.waiting = new Set(); // is called when a place is free
     this.emit = emitter(store, node);
     this.locks = new Locks(store, node, (record, revision, by) => this.end(record, revision, by));
   }
 
   get running() { return [...this.inflight.values()].filter((h) => h.node === this.node.name).length; }
+
+  // full reports whether no place is free. A handler of an older incarnation that does not end keeps its place.
+  get full() { return this.inflight.size >= this.places; }
+
+  // released returns when a slot is settled, or after ms.
+  released(ms) {
+    return new Promise((done) => {
+      const end = () => {
+        clearTimeout(timer);
+        this.waiting.delete(end);
+        done();
+      };
+      const timer = setTimeout(end, ms);
+      this.waiting.add(end);
+    });
+  }
 
   // run receives slots until the signal aborts. Then it waits for running handlers, for at most grace ms.
   async run(signal, grace) {
@@ -63,11 +81,10 @@ export class Worker {
     cancels.unsubscribe();
   }
 
-  // serve requests messages of one consumer. One place is its own, and all share the others. So there may be more
-  // consumers than places. held counts the places of messages that are requested or in flight, and ask is how many
-  // messages the next request is for: twice as many as the last one, if that got all.
+  // serve requests messages of one consumer. asked is how many messages are requested and have not arrived, and ask is how
+  // many the next request is for: twice as many as the last one, if that got all.
   async serve(stream, queue, signal) {
-    const share = { held: 0, ask: 1 };
+    const share = { asked: 0, ask: 1 };
     this.shares.push(share);
     while (!signal.aborted) {
       try {
@@ -83,21 +100,24 @@ export class Worker {
   }
 
   async fetch(consumer, queue, share, signal) {
-    const common = Math.max(0, this.places - this.shares.length) - this.shares.reduce((sum, { held }) => sum + Math.max(0, held - 1), 0);
-    const ask = Math.min(share.ask, common + (share.held === 0 ? 1 : 0));
-    if (ask === 0 || !this.node.trusted()) return pause(20, signal);
+    if (!this.node.trusted()) return pause(20, signal);
+    const free = this.places - this.inflight.size - this.shares.reduce((sum, { asked }) => sum + asked, 0);
+    // While a place is free, the requests of the other consumers do not keep this one from its messages.
+    const ask = Math.max(Math.min(share.ask, free), this.full ? 0 : 1);
+    if (ask === 0) return this.released(20);
     const group = this.grouped ? { group: "workers", priority: 0 } : {};
     let got = 0;
-    share.held += ask;
+    share.asked = ask;
     try {
       const messages = await consumer.fetch({ max_messages: ask, expires: asking, ...group });
       for await (const m of messages) {
         got++;
-        const task = this.task(m, queue).catch((err) => this.log(`queue ${queue}: ${err.message}`)).finally(() => { share.held--; this.tasks.delete(task); });
+        share.asked = Math.max(0, ask - got);
+        const task = this.task(m, queue).catch((err) => this.log(`queue ${queue}: ${err.message}`)).finally(() => this.tasks.delete(task));
         this.tasks.add(task);
       }
     } finally {
-      share.held -= ask - got;
+      share.asked = 0;
     }
     share.ask = got === ask ? 2 * ask : Math.max(1, got);
   }
@@ -120,8 +140,9 @@ export class Worker {
     return jetstream(this.store.nc).consumers.get(stream, queue);
   }
 
-  // task processes one delivery. If a read or a write fails, it requests the message again.
-  async task(m, queue) {
+  // task processes one delivery. If a read or a write fails, it requests the message again. until is when it gives up to
+  // wait for a place.
+  async task(m, queue, until = performance.now() + maxWait) {
     if (!this.node.trusted()) return; // the process may have slept since the message arrived
     const message = this.parse(m);
     if (!message) return;
@@ -130,7 +151,11 @@ export class Worker {
     if (flight?.node === this.node.name) return; // already in flight: no answer
     if (flight) return m.nak(1000); // an older incarnation of this process still runs it
     if (this.stop?.aborted) return this.settle(m, { nak: 100 }); // not at once, or it comes back to this worker's own open request
-    if (this.running >= this.places) return this.settle(m, { nak: 1000 }); // another worker may have a place
+    if (this.full) {
+      if (performance.now() >= until) return this.settle(m, { nak: 1000 });
+      await this.released(until - performance.now());
+      return this.task(m, queue, until);
+    }
     const mine = { node: this.node.name, controller: new AbortController() };
     this.inflight.set(key, mine);
     const third = this.node.lease / 3;
@@ -145,6 +170,7 @@ export class Worker {
     } finally {
       clearInterval(marks);
       this.inflight.delete(key);
+      for (const end of [...this.waiting]) end();
     }
   }
 

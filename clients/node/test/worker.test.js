@@ -47,10 +47,16 @@ test("no more slots are in flight than there are places", async (t) => {
   t.after(end);
   worker.work = () => ended;
   const tasks = [worker.task(message("j:@1"), "q"), worker.task(message("j:@2"), "q")];
-  assert.deepEqual(answers, ["nak j:@2"]);
+  await worker.task(message("j:@3"), "q", performance.now()); // its time to wait is over
+  assert.deepEqual(answers, ["nak j:@3"]);
   end();
   await Promise.all(tasks);
-  assert.deepEqual(answers, ["nak j:@2", "ack j:@1"]);
+  assert.deepEqual([answers, worker.waiting.size], [["nak j:@3", "ack j:@1", "ack j:@2"], 0]);
+});
+
+test("a handler of an older incarnation that does not end keeps its place", async () => {
+  const { worker } = fake({ places: 1, inflight: new Map([["other", { node: "older" }]]) });
+  assert.deepEqual([worker.full, worker.running], [true, 0]);
 });
 
 test("an attempt may have any timeout", async () => {
@@ -308,7 +314,7 @@ test("a worker that stops starts no slot that arrives", async () => {
 });
 
 test("a worker runs as many slots as it has places, also if one of its consumers has them all", async () => {
-  for (const [places, queues, most] of [[16, ["q"], 15], [2, ["q"], 1], [1, ["q"], 1], [10, ["q", "r"], 7]]) {
+  for (const [places, queues, most] of [[16, ["q"], 16], [2, ["q"], 2], [1, ["q"], 1], [10, ["q", "r"], 10]]) {
     const stop = new AbortController(), started = [], answers = [];
     let end;
     const blocked = new Promise((done) => { end = done; });
