@@ -1,7 +1,6 @@
 // What follows from an outcome (docs/protocol.md, section 12): the slots of the jobs that come after, and
 // alerts. The worker publishes them before it acks the slot's message.
 import { headers as newHeaders } from "@nats-io/transport-node";
-import { jetstreamManager } from "@nats-io/jetstream";
 import { fenceOf } from "./claim.js";
 import { planAt } from "./definition.js";
 import { formatMessage } from "./message.js";
@@ -90,16 +89,14 @@ export function chain(entry, before, message, node) {
 // succeed at the same time, at least one of their workers finds both outcomes.
 async function beside(store, own, revision, others) {
   const bucket = `${store.namespace}_ledger`, subject = (slot) => `$KV.${bucket}.${slotKey(slot)}`;
-  const manager = await jetstreamManager(store.nc);
   for (let n = 0; n < 20; n++) {
     if (n > 0) await pause(100);
     const found = [];
     let seen = false;
-    const messages = await manager.direct.getLastMessagesFor(`KV_${bucket}`, { multi_last: [own, ...others].map(subject) });
-    for await (const m of messages) {
+    await store.batch(`KV_${bucket}`, { multi_last: [own, ...others].map(subject) }, (m) => {
       if (m.subject === subject(own)) seen = m.seq >= revision;
       else if (m.data.length) found.push(decodeOf("ledger", m.subject.slice(`$KV.${bucket}.`.length), textOf(m)));
-    }
+    });
     if (seen) return found;
   }
   throw new Error(`what follows from ${slotID(own)}: no server has its outcome yet`);

@@ -60,7 +60,7 @@ async function waits(store, name, subject, id, all) {
   });
   const stored = Date.parse(oldest?.headers?.get("Nats-Time-Stamp"));
   if (Number.isNaN(stored) || (!all && (await timeOf(store, name)) - stored < 105_000)) return false;
-  return store.finds(stream, ask, 10_000, (m) => m.header.get("Cronce-Slot").replace(/#[0-9]+of[0-9]+$/, "") === id);
+  return store.finds(stream, ask, 10_000, (m) => m.headers.get("Cronce-Slot").replace(/#[0-9]+of[0-9]+$/, "") === id);
 }
 
 // infoOf returns what the server says about a stream, or undefined if the login may not ask.

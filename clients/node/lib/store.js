@@ -1,7 +1,6 @@
 // Reading and writing the keys of buckets (docs/protocol.md, section 4).
 import { setMaxListeners } from "node:events";
-import { jetstreamManager } from "@nats-io/jetstream";
-import { PermissionViolationError, headers as newHeaders } from "@nats-io/transport-node";
+import { PermissionViolationError, createInbox, headers as newHeaders } from "@nats-io/transport-node";
 import { decodeAs } from "./bounds.js";
 import { Invalid, checkName, parseSlot, slotKey } from "./names.js";
 import { encode } from "./values.js";
@@ -39,6 +38,8 @@ export const stopWith = (signal, iterator) => {
 const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);
 const attempt = 1000; // ms until the next copy of an unanswered message is sent
 const listening = 60_000; // ms until repeat stops waiting for the answer to a copy
+const silence = 5000; // ms without a message until batch gives up
+const page = 1000; // messages that finds asks for at once
 
 // repeat sends copies of one message until the answer to one of them says what happened, and returns
 // that. It returns undefined if the signal aborts first. send(n) sends copy n, and returns undefined if
@@ -156,25 +157,58 @@ export class Store {
     });
   }
 
-  // finds reports whether match(m) is true for one of the first most messages of a stream that a query finds. It throws
-  // if the messages do not come in time.
+  // finds reports whether match(m) is true for one of the first most messages of a stream that a query finds, from its
+  // seq on. It reads them in pages, because a server sends no more than its max_pending in one answer.
   async finds(stream, query, most, match) {
-    const { direct } = await jetstreamManager(this.nc, { checkAPI: false });
     let found = false;
-    const batch = await direct.getBatch(stream, {
-      ...query, batch: most,
-      callback: (_, m) => { // an iterator would never unsubscribe
-        if (m.header && match(m)) {
-          found = true;
-          batch.stop();
-        }
-      },
-    });
-    const late = setTimeout(() => batch.stop(new Error(`stream ${stream}: not answered`)), 10_000);
-    const err = await batch.iterClosed;
-    clearTimeout(late);
-    if (err) throw err;
+    for (let { seq } = query, left = most; seq && !found && left > 0;) {
+      let last = 0;
+      const pending = await this.batch(stream, { ...query, seq, batch: Math.min(left, page) }, (m) => {
+        last = m.seq;
+        left--;
+        return (found = match(m));
+      });
+      seq = pending > 0 && last > 0 ? last + 1 : 0;
+    }
     return found;
+  }
+
+  // batch calls each(m) for the messages that any replica finds for a query, {subject, seq, headers, data}, until each
+  // returns true. It returns how many more there are. It throws if no message comes for five seconds. The client's own
+  // batch leaves its subscription behind, and ends after five seconds although messages arrive.
+  async batch(stream, query, each) {
+    const inbox = createInbox(this.nc.options.inboxPrefix);
+    let sub, timer, over = false;
+    try {
+      return await new Promise((done, fail) => {
+        const wait = () => {
+          clearTimeout(timer);
+          timer = setTimeout(() => fail(new Error(`read ${stream}: not answered`)), silence);
+        };
+        const callback = (err, m) => {
+          if (err) return fail(err);
+          if (over) return; // it was received with the message that ended the batch
+          wait();
+          const { headers, data } = m;
+          const get = (name) => headers?.get(name) ?? "", pending = Number(get("Nats-Num-Pending"));
+          if (headers?.code === 404) return done(0); // nothing
+          if (headers?.code === 204) return done(pending); // the end of the batch
+          if (headers?.code) return fail(new Error(`read ${stream}: ${headers.description || headers.code}`));
+          try {
+            over = Boolean(each({ subject: get("Nats-Subject"), seq: Number(get("Nats-Sequence")), headers, data }));
+            if (over) done(pending);
+          } catch (err) {
+            fail(err);
+          }
+        };
+        sub = this.nc.subscribe(inbox, { callback });
+        wait();
+        this.nc.publish(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify(query), { reply: inbox });
+      });
+    } finally {
+      clearTimeout(timer);
+      sub?.unsubscribe();
+    }
   }
 
   // write stores a value if revision is the last one of its key. It returns {won: revision}, {lost: true},

@@ -135,3 +135,70 @@ test("a value that is written again keeps unknown members as they were written",
     assert.ok(decodeOf(bucket, key, sent.at(-1)).nonce.startsWith("me/"));
   }
 });
+
+// direct is a broker that answers direct gets of a stream with the messages 1 to most: answer(query) returns the answer's
+// parts, [headers, data] or the milliseconds until the next one. open has the subscriptions.
+function direct(answer) {
+  const open = new Set(), asked = [];
+  return {
+    open, asked, options: { inboxPrefix: "_INBOX" },
+    subscribe: (inbox, { callback }) => {
+      open.add(callback);
+      return { unsubscribe: () => open.delete(callback) };
+    },
+    publish(subject, body) {
+      const query = JSON.parse(body), [callback] = [...open].slice(-1);
+      asked.push(query);
+      void (async () => {
+        for (const part of answer(query)) {
+          if (typeof part === "number") await pause(part);
+          else if (open.has(callback)) callback(null, { headers: headOf(part), data: Buffer.from(part.data ?? "") });
+        }
+      })();
+    },
+  };
+}
+
+const headOf = ({ code, text, seq, pending }) => {
+  const head = headers(code, text);
+  if (seq) head.set("Nats-Sequence", String(seq));
+  if (pending !== undefined) head.set("Nats-Num-Pending", String(pending));
+  return head;
+};
+
+test("a direct get may take any time while its messages arrive, and leaves no subscription", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const nc = direct(() => [1, 2, 3].flatMap((seq) => [4000, { seq, pending: 3 - seq }]).concat({ code: 204, text: "EOB", pending: 0 })), seqs = [];
+  const ended = new Store(nc, "ns").batch("s", {}, (m) => { seqs.push(m.seq); });
+  for (let s = 0; s < 13; s++) {
+    t.mock.timers.tick(1000);
+    for (let n = 0; n < 5; n++) await new Promise((done) => setImmediate(done));
+  }
+  assert.deepEqual([await ended, seqs, nc.open.size], [0, [1, 2, 3], 0]);
+});
+
+test("a direct get without an answer, and one that is refused, fails and leaves no subscription", async (t) => {
+  for (const [parts, error] of [[[], /not answered/], [[{ seq: 1, pending: 5 }], /not answered/], [[{ code: 413, text: "Too Many Results" }], /Too Many Results/]]) {
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    const nc = direct(() => parts), ended = assert.rejects(new Store(nc, "ns").batch("s", {}, () => {}), error);
+    await new Promise((done) => setImmediate(done));
+    t.mock.timers.tick(5000);
+    await ended;
+    assert.equal(nc.open.size, 0);
+    t.mock.timers.reset();
+  }
+});
+
+test("a search reads pages until it finds a message, there are no more, or it has read enough", async () => {
+  for (const [last, most, wanted, found, pages] of [
+    [2500, 10_000, 2400, true, [1, 1001, 2001]], [2500, 10_000, 0, false, [1, 1001, 2001]], [2500, 1500, 1501, false, [1, 1001]], [2500, 10_000, 7, true, [1]], [0, 10, 1, false, [1]],
+  ]) {
+    const nc = direct(({ seq, batch }) => {
+      const parts = [];
+      for (let n = seq; n < seq + batch && n <= last; n++) parts.push({ seq: n, pending: last - n });
+      return last === 0 ? [{ code: 404, text: "Message Not Found" }] : [...parts, { code: 204, text: "EOB", pending: Math.max(0, last - (seq + batch - 1)) }];
+    });
+    assert.equal(await new Store(nc, "ns").finds("s", { seq: 1, next_by_subj: "x" }, most, (m) => m.seq === wanted), found);
+    assert.deepEqual([nc.asked.map(({ seq }) => seq), nc.open.size], [pages, 0]);
+  }
+});
