@@ -14,8 +14,10 @@ export interface Slot {
   readonly fence: number;
   /** The name of the node that runs it: one incarnation of this process. */
   readonly node: string;
-  /** The payload as text, empty if there is none. Most payloads are JSON. */
+  /** The payload as text, empty if there is none. */
   readonly payload: string;
+  /** The payload as a value, `undefined` if there is none. If it is not JSON, `json` throws a `Permanent`. */
+  json<T = unknown>(): T;
   /**
    * Aborts when the attempt must end: its lease is lost (`reason.code` is `LEASE_LOST`), its timeout is over, it is
    * cancelled, or the worker stops.

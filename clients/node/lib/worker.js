@@ -321,7 +321,8 @@ export class Worker {
         if (Buffer.byteLength(json) > 65_536) throw new RangeError("result: want at most 64 KiB of JSON");
         value = JSON.parse(json) ?? undefined;
       };
-      const output = await this.handlers[job.name]({ id: record.id, job: job.name, attempt: record.attempt, fence, node: this.node.name, payload: Buffer.from(d.payload).toString(), signal: controller.signal, result });
+      const payload = Buffer.from(d.payload).toString(), slot = { id: record.id, job: job.name, attempt: record.attempt, fence, node: this.node.name, payload };
+      const output = await this.handlers[job.name]({ ...slot, json: () => jsonOf(payload), signal: controller.signal, result });
       return { output: headAndTail(outputOf(output), job.output ?? 4096), value };
     } catch (err) {
       return {
@@ -403,6 +404,15 @@ export function cancelRequest(text) {
   if (!fence) throw new Invalid("a request to cancel names no fence: want the revision of the running record");
   const name = clean(String(by ?? "")) || "nobody knows";
   return { slot, fence, cause: replaced ? `replaced by ${name}` : `cancelled by ${name}` };
+}
+
+// jsonOf returns the value of a payload. One that is not JSON will not be JSON at the next attempt either.
+function jsonOf(payload) {
+  try {
+    return payload === "" ? undefined : JSON.parse(payload);
+  } catch (err) {
+    throw new Permanent(`the payload is not JSON: ${err.message}`);
+  }
 }
 
 // textOf returns the text of whatever a handler threw, and delayOf the delay that it asks for. Neither throws: after an

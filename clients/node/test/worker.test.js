@@ -360,3 +360,12 @@ test("the events of a takeover say who was declared dead, and which claim follow
     assert.deepEqual(events, kinds);
   }
 });
+
+test("a handler reads its payload as a value, and fails for good if it is not JSON", async () => {
+  for (const [payload, state, output] of [['{"n":1}', "succeeded", '{"n":1}'], ["", "succeeded", ""], ["{", "failed", undefined]]) {
+    const { worker, written } = fake({ handlers: { j: (slot) => JSON.stringify(slot.json()) } });
+    await worker.work({ ...delivery("j:@k"), payload: Buffer.from(payload) }, "key", { controller: new AbortController() });
+    const { state: got, output: text = "" } = written.at(-1);
+    assert.deepEqual([got, text], [state, output ?? ""]);
+  }
+});
