@@ -83,8 +83,33 @@ func TestAnAlertIsLookedForAmongTheFirstThousand(t *testing.T) {
 		}
 	}
 	for id, want := range map[string]bool{"report:@last": true, "report:@beyond": false, "report:@never": false} {
-		if has, err := s.HasAlert(ctx, alert(id)); has != want || err != nil {
+		if has, err := s.HasAlert(ctx, alert(id), id); has != want || err != nil {
 			t.Errorf("%s has an alert: %v, %v; want %v", id, has, err, want)
+		}
+	}
+}
+
+// Two slots may succeed after the same failure. The worker of one publishes the recovery and dies before it
+// stores that the job has recovered. The worker of the other may find the trouble long after that.
+func TestARecoveryIsThatOfItsTroubleWhicheverSlotSucceeded(t *testing.T) {
+	t.Parallel()
+	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
+	ctx := within(t, natstest.Patience)
+	recovered := func(id string, revision uint64) job.Event {
+		return job.Event{V: codec.Version, Kind: job.EventAlert, Alert: job.AlertRecovered, ID: id, Job: "report", Time: time.Now().UTC(), Revision: revision, Since: "report:@failed"}
+	}
+	trouble, later := exchange.AlertState{Job: "report", Revision: 10}, exchange.AlertState{Job: "report", Revision: 15}
+	second := recovered("report:@second", 30)
+	if err := s.Alert(ctx, second, trouble.RecoveredID()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		e    job.Event
+		of   exchange.AlertState
+		want bool
+	}{{second, trouble, true}, {recovered("report:@first", 20), trouble, true}, {second, later, false}, {recovered("report:@first", 20), later, false}} {
+		if has, err := s.HasAlert(ctx, c.e, c.of.RecoveredID()); has != c.want || err != nil {
+			t.Errorf("the trouble at %d, which %s would end, has its recovery: %v, %v; want %v", c.of.Revision, c.e.ID, has, err, c.want)
 		}
 	}
 }

@@ -69,6 +69,7 @@ type Wire struct {
 	Prefix    string // of API subjects, including the last dot
 	domain    string
 	Stamp     func(time.Time) time.Time
+	BatchSize int // bounds the messages of one answer to All and Batches; 0: getSize
 }
 
 // NewWire returns the wire of a client's connection.
@@ -187,6 +188,9 @@ func (w Wire) batch(ctx context.Context, stream, filter string, from uint64, sin
 		question["seq"] = from
 	} else {
 		question["start_time"] = since.UTC()
+	}
+	if w.BatchSize > 0 {
+		question["batch"] = w.BatchSize
 	}
 	return w.Get(ctx, stream, question)
 }
