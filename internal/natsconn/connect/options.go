@@ -34,7 +34,7 @@ func (t Target) options() []nats.Option {
 		nats.FlusherTimeout(2 * pingInterval),
 		nats.ReconnectOnFlusherError(),
 		nats.IgnoreAuthErrorAbort(),
-		nats.DisconnectErrHandler(w.disconnected),
+		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) { w.disconnected(nc, err) }),
 		nats.ReconnectHandler(w.reconnected),
 		nats.ReconnectErrHandler(w.stillAway),
 		nats.ErrorHandler(w.asyncError),
@@ -68,48 +68,80 @@ type watcher struct {
 	log   *slog.Logger
 	where string
 
-	mu             sync.Mutex
-	last           string // the last error that method once has logged
-	lost, reminded time.Time
-	reported       map[string]time.Time // when asyncError last logged an error, by its text
+	mu       sync.Mutex
+	last     string // the last error that method once has logged
+	lost     time.Time
+	refused  error // why the last connection could not be opened
+	reminder *time.Timer
+	reported map[string]time.Time // when asyncError last logged an error, by its text
 }
 
 func newWatcher(log *slog.Logger, where string) *watcher {
 	return &watcher{log: log, where: where, reported: map[string]time.Time{}}
 }
 
-func (w *watcher) disconnected(nc *nats.Conn, err error) {
+// link is what the watcher asks a connection.
+type link interface {
+	IsClosed() bool
+	IsReconnecting() bool
+
+	// LastError returns why the server, or the client, has ended the last handshake. It is nil
+	// if the last connection could not be opened.
+	LastError() error
+}
+
+func (w *watcher) disconnected(nc link, err error) {
 	if nc.IsClosed() {
 		return
 	}
-	w.mu.Lock()
-	w.lost, w.reminded = time.Now(), time.Now()
-	w.mu.Unlock()
 	w.log.Warn("lost the NATS server, reconnecting", "server", w.where, "error", err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost, w.refused = time.Now(), nil
+	w.stopReminder()
+	w.reminder = time.AfterFunc(remindFirst, func() { w.remind(nc) })
 }
 
 func (w *watcher) reconnected(nc *nats.Conn) {
 	w.mu.Lock()
 	w.last = ""
+	w.stopReminder()
 	w.mu.Unlock()
 	w.log.Info("connected to NATS again", "server", redactText(nc.ConnectedUrl()))
 }
 
-// remindEvery is how often the log repeats that the server is still unreachable.
-const remindEvery = time.Minute
+func (w *watcher) stopReminder() {
+	if w.reminder != nil {
+		w.reminder.Stop()
+	}
+}
+
+// While the server is away, the log says so after remindFirst, and then every remindEvery.
+const (
+	remindFirst = 10 * time.Second
+	remindEvery = time.Minute
+)
+
+// remind logs why the connection is still away. It does not depend on a report of the client, which
+// reports no handshake that fails: of TLS, or with a server that has no place.
+func (w *watcher) remind(nc link) {
+	if !nc.IsReconnecting() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := nc.LastError()
+	if err == nil {
+		err = w.refused
+	}
+	w.log.Warn("still waiting for the NATS server", "server", w.where, "for", time.Since(w.lost).Round(time.Second), "error", err)
+	w.reminder.Reset(remindEvery)
+}
 
 func (w *watcher) stillAway(_ *nats.Conn, err error) {
 	w.mu.Lock()
-	remind := !w.lost.IsZero() && time.Since(w.reminded) >= remindEvery
-	since := time.Since(w.lost)
-	if remind {
-		w.reminded = time.Now()
-	}
+	w.refused = err
 	w.mu.Unlock()
-	if remind {
-		w.log.Warn("still waiting for the NATS server", "server", w.where, "for", since.Round(time.Second), "error", err)
-		return
-	}
 	w.once(slog.LevelDebug, "still waiting for the NATS server", err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,6 +110,53 @@ func TestErrorThatIsReportedAgainAndAgainIsLoggedOnceAMinute(t *testing.T) {
 		}
 		if n := strings.Count(log.buf.String(), "NATS reports an error"); n < 122 {
 			t.Errorf("%d errors were logged, want each new one", n)
+		}
+	})
+}
+
+// awayLink is a connection that tries to reconnect.
+type awayLink struct {
+	back atomic.Bool
+	why  atomic.Pointer[error]
+}
+
+func (l *awayLink) IsClosed() bool       { return false }
+func (l *awayLink) IsReconnecting() bool { return !l.back.Load() }
+func (l *awayLink) LastError() error {
+	if why := l.why.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+// The client reports no handshake that fails.
+func TestLogSaysEachMinuteWhyTheServerIsStillAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedBuffer
+		w, nc := newWatcher(log.logger(), "somewhere"), &awayLink{}
+		reminders := func(since time.Duration, why string) {
+			t.Helper()
+			time.Sleep(since)
+			synctest.Wait()
+			if text := log.String(); strings.Count(text, "still waiting") != 1 || !strings.Contains(text, why) {
+				t.Errorf("want one reminder that says %q:\n%s", why, text)
+			}
+			log.mu.Lock()
+			log.buf.Reset()
+			log.mu.Unlock()
+		}
+		w.disconnected(nc, errors.New("EOF"))
+		w.stillAway(nil, errors.New("connection refused"))
+		reminders(remindFirst, "connection refused")
+		unknown := errors.New("unknown authority")
+		nc.why.Store(&unknown)
+		reminders(remindEvery, "unknown authority")
+		reminders(remindEvery, "for=2m10s")
+		nc.back.Store(true)
+		time.Sleep(10 * remindEvery)
+		if text := log.String(); text != "" {
+			t.Errorf("the connection is back: %s", text)
 		}
 	})
 }
