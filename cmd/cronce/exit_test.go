@@ -185,6 +185,17 @@ func TestBrokenPipeIsACleanEnd(t *testing.T) {
 	}
 }
 
+// Scripts take the status of doctor and verify for the state of the fleet.
+func TestServerThatTakesNoMoreConnectionsIsAnError(t *testing.T) {
+	t.Parallel()
+	s := natstest.Run(t, func(o *server.Options) { o.MaxConn = 1 })
+	s.Conn()
+	c := cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}
+	for _, command := range []string{"doctor", "verify"} {
+		c.run(t, command).oneError(t, base.ExitFailed, "max_connections")
+	}
+}
+
 type closedPipe struct{}
 
 func (closedPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }

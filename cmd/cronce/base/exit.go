@@ -2,6 +2,7 @@ package base
 
 import (
 	"errors"
+	"net"
 	"runtime"
 	"strings"
 	"syscall"
@@ -72,8 +73,12 @@ func Try(err error, hint string) error {
 }
 
 // BrokenPipe reports whether the reader of this program's output has closed it, as in
-// "cronce slot ls | head". The command then ends with status 0.
+// "cronce slot ls | head". The command then ends with status 0. A connection to a server that the
+// server has closed gives the same error number, in a net.OpError.
 func BrokenPipe(err error) bool {
+	if _, ok := errors.AsType[*net.OpError](err); ok {
+		return false
+	}
 	const windowsBrokenPipe, windowsNoData = syscall.Errno(109), syscall.Errno(232)
 	if errors.Is(err, syscall.EPIPE) {
 		return true

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -80,7 +81,7 @@ func isTemporary(err error) bool {
 		return false
 	case errors.As(err, &op) && strings.HasSuffix(op.Op, " error"): // a TLS alert
 		return false
-	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), errors.Is(err, io.EOF):
+	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), errors.Is(err, io.EOF), isFull(err):
 		return true
 	}
 	return errors.As(err, &network)
@@ -207,6 +208,9 @@ func explain(err error, where string, limit time.Duration) error {
 		return fmt.Errorf("no agreement on TLS with %s: %w", where, err)
 	case errors.Is(err, nats.ErrTimeout), errors.As(err, &network) && network.Timeout():
 		return fmt.Errorf("%s does not answer within %v: %w", where, limit, err)
+	case isFull(err), errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+		// A full server closes the connection, and often before the client has read why.
+		return fmt.Errorf("%s closes new connections (is max_connections of the server or the account reached?): %w", where, err)
 	case errors.Is(err, nats.ErrNoInfoReceived):
 		return fmt.Errorf("%s is not a NATS server: %w", where, err)
 	}
@@ -226,6 +230,12 @@ func (e *noServerError) Unwrap() error { return e.err }
 func refusesLogin(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
 		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
+}
+
+// isFull reports whether the server, or the account, has as many connections as it may have. In a
+// handshake the client returns the server's text.
+func isFull(err error) bool {
+	return strings.Contains(err.Error(), "connections exceeded")
 }
 
 // requireJetStream returns an error if the server or the account has no JetStream. If the

@@ -61,6 +61,8 @@ func TestFailedConnectionsSayWhy(t *testing.T) {
 		o.Accounts = []*server.Account{poor}
 		o.Users = []*server.User{{Username: "poor", Password: "p", Account: poor}}
 	})
+	full := natstest.Run(t, func(o *server.Options) { o.MaxConn = 1 })
+	full.Conn()
 	addr := func(s *natstest.Server) string { return s.Addr().String() }
 
 	for name, tc := range map[string]struct {
@@ -76,6 +78,7 @@ func TestFailedConnectionsSayWhy(t *testing.T) {
 		"not for this account":  {Config{Server: "nats://poor:p@" + addr(withoutAccount)}, []string{"not for this account"}, nil},
 		"certificate not known": {Config{Server: "tls://" + addr(secure)}, []string{"no agreement on TLS with tls://" + addr(secure)}, nil},
 		"TLS not offered":       {Config{Server: "tls://" + addr(plain)}, []string{"no agreement on TLS"}, nats.ErrSecureConnWanted},
+		"no more connections":   {Config{Server: addr(full)}, []string{"closes new connections", "max_connections"}, nil},
 		"silent":                {Config{Server: silent(t)}, []string{"does not answer within 3s"}, nil},
 		"context of a server that is away": {
 			Config{Context: contextFile(t, fmt.Sprintf(`{"url":"nats://a:secret@%s"}`, unreachable))},
